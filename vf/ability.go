@@ -1,0 +1,77 @@
+package vf
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Tri is yes, no or unknown: what the kernel answers when asked about a
+// setting or an ability that a driver may not have. The zero value is Unknown.
+type Tri uint8
+
+// The three answers.
+const (
+	Unknown Tri = iota
+	No
+	Yes
+)
+
+// TriOf returns Yes or No.
+func TriOf(b bool) Tri {
+	if b {
+		return Yes
+	}
+	return No
+}
+
+func (t Tri) String() string { return [...]string{"unknown", "no", "yes"}[t%3] }
+
+// MarshalText writes yes, no or unknown.
+func (t Tri) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads yes, no or unknown.
+func (t *Tri) UnmarshalText(b []byte) error {
+	for _, v := range []Tri{Unknown, No, Yes} {
+		if v.String() == string(b) {
+			*t = v
+			return nil
+		}
+	}
+	return fmt.Errorf("%q: want yes, no or unknown", b)
+}
+
+// Setting names a per-VF setting that the PF's driver may or may not have.
+type Setting string
+
+// The settings, by their names in the kernel's uapi (linux/if_link.h,
+// IFLA_VF_*) as people write them in a network configuration.
+const (
+	SetMAC       Setting = "mac"
+	SetVLAN      Setting = "vlan"
+	SetVLANProto Setting = "vlanProto" // 802.1ad; plain 802.1q is SetVLAN
+	SetSpoofChk  Setting = "spoofchk"
+	SetTrust     Setting = "trust"
+	SetLinkState Setting = "link_state"
+	SetMinTxRate Setting = "min_tx_rate"
+	SetMaxTxRate Setting = "max_tx_rate"
+	SetRSSQuery  Setting = "rss_query"
+)
+
+// Settings lists all of them in the order people see.
+func Settings() []Setting {
+	return []Setting{SetMAC, SetVLAN, SetVLANProto, SetSpoofChk, SetTrust, SetLinkState, SetMinTxRate, SetMaxTxRate, SetRSSQuery}
+}
+
+// Abilities says which settings a PF's driver has. A setting that is not in
+// the map is Unknown: nobody has asked yet, and the answer comes with the
+// first use.
+type Abilities map[Setting]Tri
+
+// MarshalJSON writes every setting, so that a reader sees the unknown ones.
+func (a Abilities) MarshalJSON() ([]byte, error) {
+	all := make(map[Setting]Tri, len(Settings()))
+	for _, s := range Settings() {
+		all[s] = a[s]
+	}
+	return json.Marshal(all)
+}

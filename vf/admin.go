@@ -1,0 +1,107 @@
+package vf
+
+import "fmt"
+
+// VLANProto is the tag protocol of a VF's transparent VLAN. The zero value
+// means 802.1q.
+type VLANProto uint16
+
+// Tag protocols (linux/if_ether.h ETH_P_8021Q, ETH_P_8021AD).
+const (
+	Dot1Q  VLANProto = 0x8100
+	Dot1AD VLANProto = 0x88a8
+)
+
+// ParseVLANProto accepts 802.1q and 802.1ad in either case.
+func ParseVLANProto(s string) (VLANProto, error) {
+	switch s {
+	case "802.1q", "802.1Q":
+		return Dot1Q, nil
+	case "802.1ad", "802.1AD", "802.1Ad":
+		return Dot1AD, nil
+	}
+	return 0, fmt.Errorf("%q: want 802.1q or 802.1ad", s)
+}
+
+func (p VLANProto) String() string {
+	if p == Dot1AD {
+		return "802.1ad"
+	}
+	return "802.1q"
+}
+
+// MarshalText writes 802.1q or 802.1ad.
+func (p VLANProto) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads 802.1q or 802.1ad.
+func (p *VLANProto) UnmarshalText(b []byte) (err error) {
+	*p, err = ParseVLANProto(string(b))
+	return err
+}
+
+// VLAN is a transparent VLAN: the NIC tags what the VF sends and strips what
+// it receives. ID 0 means none; then QoS and Proto are zero too.
+type VLAN struct {
+	ID    uint16    `json:"id"`
+	QoS   uint8     `json:"qos"`
+	Proto VLANProto `json:"proto"`
+}
+
+func (v VLAN) String() string {
+	if v.ID == 0 && v.QoS == 0 {
+		return "none"
+	}
+	s := fmt.Sprintf("%d", v.ID)
+	if v.QoS != 0 {
+		s += fmt.Sprintf(" qos %d", v.QoS)
+	}
+	if v.Proto == Dot1AD {
+		s += " 802.1ad"
+	}
+	return s
+}
+
+// LinkState is what the PF makes of a VF's carrier (linux/if_link.h
+// IFLA_VF_LINK_STATE_*).
+type LinkState uint8
+
+// Link states; Auto, the zero value, follows the PF's own carrier.
+const (
+	LinkAuto LinkState = iota
+	LinkEnable
+	LinkDisable
+)
+
+// ParseLinkState accepts auto, enable and disable.
+func ParseLinkState(s string) (LinkState, error) {
+	for _, l := range []LinkState{LinkAuto, LinkEnable, LinkDisable} {
+		if l.String() == s {
+			return l, nil
+		}
+	}
+	return 0, fmt.Errorf("%q: want auto, enable or disable", s)
+}
+
+func (l LinkState) String() string { return [...]string{"auto", "enable", "disable"}[l%3] }
+
+// MarshalText writes auto, enable or disable.
+func (l LinkState) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads auto, enable or disable.
+func (l *LinkState) UnmarshalText(b []byte) (err error) {
+	*l, err = ParseLinkState(string(b))
+	return err
+}
+
+// Admin is what the PF holds for one VF (linux/if_link.h IFLA_VF_INFO), as
+// read back. Rates are in Mb/s; 0 means unlimited.
+type Admin struct {
+	MAC       MAC       `json:"mac"`
+	VLAN      VLAN      `json:"vlan"`
+	SpoofChk  Tri       `json:"spoofchk"`
+	Trust     Tri       `json:"trust"`
+	RSSQuery  Tri       `json:"rss_query"`
+	LinkState LinkState `json:"link_state"`
+	MinTxRate uint32    `json:"min_tx_rate"`
+	MaxTxRate uint32    `json:"max_tx_rate"`
+}

@@ -1,0 +1,115 @@
+package vf
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Baseline is what a VF looked like when it was made and clean: every
+// attribute that invariant I2 wants back before the VF is given out again.
+type Baseline struct {
+	Admin  Admin  `json:"admin"`
+	Driver string `json:"driver"`
+	// Name, LinkMAC and MTU are the netdevice's, zero when it has none (a VF
+	// made for vfio-pci).
+	Name    string `json:"name,omitempty"`
+	LinkMAC MAC    `json:"linkMAC,omitzero"`
+	MTU     int    `json:"mtu,omitempty"`
+	// Up is the admin state. Addresses and promiscuity have no field: a clean
+	// VF has none.
+	Up bool `json:"up"`
+}
+
+// BaselineOf takes the baseline of a VF that is clean.
+func BaselineOf(s State) Baseline {
+	b := Baseline{Admin: s.Admin, Driver: s.Driver}
+	if s.Link != nil {
+		b.Name, b.LinkMAC, b.MTU, b.Up = s.Link.Name, s.Link.MAC, s.Link.MTU, s.Link.Up
+	}
+	return b
+}
+
+// Difference is one attribute that is not as it should be.
+type Difference struct {
+	Attribute string `json:"attribute"`
+	Want      string `json:"want"`
+	Have      string `json:"have"`
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s is %s, not %s", d.Attribute, orNone(d.Have), orNone(d.Want))
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// Differences joins for a message.
+func Differences(ds []Difference) string {
+	parts := make([]string, len(ds))
+	for i, d := range ds {
+		parts[i] = d.String()
+	}
+	return strings.Join(parts, "; ")
+}
+
+type comparison struct{ out []Difference }
+
+func (c *comparison) check(attribute string, want, have any) {
+	if want == have {
+		return
+	}
+	c.out = append(c.out, Difference{attribute, fmt.Sprint(want), fmt.Sprint(have)})
+}
+
+// Diff lists what of s is not as the baseline b says; nothing for a clean VF.
+// An attribute whose baseline is Unknown is not compared: the driver cannot
+// tell.
+func (b Baseline) Diff(s State) []Difference {
+	var c comparison
+	c.check("driver", b.Driver, s.Driver)
+	c.admin(b.Admin, s.Admin)
+	if b.Name == "" {
+		if s.Link != nil {
+			c.check("netdevice", "", s.Link.Name)
+		}
+		return c.out
+	}
+	if s.Link == nil {
+		c.check("netdevice", b.Name, "")
+		return c.out
+	}
+	c.link(b, *s.Link)
+	return c.out
+}
+
+func (c *comparison) admin(want, have Admin) {
+	c.check("mac", want.MAC, have.MAC)
+	c.check("vlan", want.VLAN, have.VLAN)
+	c.tri("spoofchk", want.SpoofChk, have.SpoofChk)
+	c.tri("trust", want.Trust, have.Trust)
+	c.tri("rss_query", want.RSSQuery, have.RSSQuery)
+	c.check("link_state", want.LinkState, have.LinkState)
+	c.check("min_tx_rate", want.MinTxRate, have.MinTxRate)
+	c.check("max_tx_rate", want.MaxTxRate, have.MaxTxRate)
+}
+
+func (c *comparison) tri(attribute string, want, have Tri) {
+	if want != Unknown {
+		c.check(attribute, want, have)
+	}
+}
+
+func (c *comparison) link(b Baseline, l Link) {
+	c.check("netns", "", l.Netns)
+	c.check("name", b.Name, l.Name)
+	c.check("link mac", b.LinkMAC, l.MAC)
+	c.check("mtu", b.MTU, l.MTU)
+	c.check("up", b.Up, l.Up)
+	c.check("promisc", false, l.Promisc)
+	c.check("allmulti", false, l.AllMulti)
+	c.check("addresses", 0, len(l.Addrs))
+}

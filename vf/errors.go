@@ -1,0 +1,22 @@
+package vf
+
+import "errors"
+
+// Errors that callers tell apart with errors.Is. Each is wrapped with the
+// object, what was wanted, what is there and what to do.
+var (
+	// ErrHeld: somebody else holds the VF, or a VF of the PF (I1, I5).
+	ErrHeld = errors.New("held")
+	// ErrNothingFree: no VF of the pool is free.
+	ErrNothingFree = errors.New("nothing free")
+	// ErrNotFound: there is no such PF, VF, pool or lease.
+	ErrNotFound = errors.New("not found")
+	// ErrUnable: the driver does not have the setting or refuses the value.
+	ErrUnable = errors.New("not supported by the driver")
+	// ErrInvalid: what was asked for can never be right.
+	ErrInvalid = errors.New("invalid")
+	// ErrTimeout: the kernel did not answer or settle within the bound.
+	ErrTimeout = errors.New("timed out")
+	// ErrNotReady: culvertd cannot serve yet; trying again later helps.
+	ErrNotReady = errors.New("not ready")
+)

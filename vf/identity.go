@@ -1,0 +1,116 @@
+package vf
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// PFID is what a Physical Function is known by across reboots, renames and
+// changes of slot: its permanent MAC and the port of the device it serves.
+// Names and PCI addresses change; these do not.
+type PFID struct {
+	MAC MAC
+	// Port is phys_port_name where the driver has one, otherwise dev_port in
+	// decimal when that is not 0. Empty on single-port functions.
+	Port string
+}
+
+// ParsePFID reads what String wrote.
+func ParsePFID(s string) (PFID, error) {
+	mac, port, _ := strings.Cut(s, "/")
+	m, err := ParseMAC(mac)
+	if err != nil {
+		return PFID{}, fmt.Errorf("PF identity %q: %w", s, err)
+	}
+	return PFID{MAC: m, Port: port}, nil
+}
+
+// IsZero reports whether id is unset.
+func (id PFID) IsZero() bool { return id == PFID{} }
+
+func (id PFID) String() string {
+	if id.Port == "" {
+		return id.MAC.String()
+	}
+	return id.MAC.String() + "/" + id.Port
+}
+
+// MarshalText writes the identity as String does.
+func (id PFID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (id *PFID) UnmarshalText(b []byte) (err error) {
+	*id, err = ParsePFID(string(b))
+	return err
+}
+
+// ID is what a VF is known by: its PF and its index there.
+type ID struct {
+	PF    PFID
+	Index int
+}
+
+// ParseID reads what String wrote.
+func ParseID(s string) (ID, error) {
+	pf, index, ok := strings.Cut(s, "#")
+	n, err := strconv.Atoi(index)
+	if !ok || err != nil || n < 0 {
+		return ID{}, fmt.Errorf("VF identity %q: want PF#index, e.g. 90:e2:ba:00:00:01#3", s)
+	}
+	id, err := ParsePFID(pf)
+	return ID{PF: id, Index: n}, err
+}
+
+func (id ID) String() string { return id.PF.String() + "#" + strconv.Itoa(id.Index) }
+
+// Compare orders by PF, then by index.
+func (id ID) Compare(o ID) int {
+	return cmp.Or(cmp.Compare(id.PF.String(), o.PF.String()), cmp.Compare(id.Index, o.Index))
+}
+
+// MarshalText writes the identity as String does.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (id *ID) UnmarshalText(b []byte) (err error) {
+	*id, err = ParseID(string(b))
+	return err
+}
+
+// Kinds of owner.
+const (
+	OwnerPod       = "pod"       // a Kubernetes pod
+	OwnerContainer = "container" // a container without Kubernetes
+	OwnerVM        = "vm"        // a libvirt domain
+	OwnerHost      = "host"      // the host itself, by hand
+)
+
+// Owner is who holds a VF. UID and Interface together tell two attachments of
+// one owner apart; UID is unique in its kind for all time.
+type Owner struct {
+	Kind string `json:"kind"`
+	// UID is the sandbox (CNI container ID) for pods and containers, the
+	// domain UUID for VMs.
+	UID string `json:"uid"`
+	// Name is what people call it: namespace/name for a pod.
+	Name string `json:"name"`
+	// Interface is the name the attachment has for its owner, e.g. net1.
+	Interface string `json:"interface,omitempty"`
+}
+
+// IsZero reports whether nobody is named.
+func (o Owner) IsZero() bool { return o == Owner{} }
+
+// String is "pod default/a" or, where there is no name, "container 3f2a9c41d0b7".
+func (o Owner) String() string {
+	name := o.Name
+	if name == "" {
+		name = o.UID
+		if len(name) > 12 {
+			name = name[:12]
+		}
+	}
+	return strings.TrimSpace(o.Kind + " " + name)
+}

@@ -1,0 +1,66 @@
+package vf
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"net"
+)
+
+// MAC is a 48-bit Ethernet address. It is comparable, unlike
+// net.HardwareAddr. The zero value means "unset".
+type MAC [6]byte
+
+// ParseMAC accepts the forms of net.ParseMAC that are 48 bits long.
+func ParseMAC(s string) (MAC, error) {
+	hw, err := net.ParseMAC(s)
+	if err != nil || len(hw) != len(MAC{}) {
+		return MAC{}, fmt.Errorf("MAC address %q: want six bytes in hexadecimal, e.g. 02:00:5e:10:00:01", s)
+	}
+	return MAC(hw), nil
+}
+
+// IsZero reports whether m is unset.
+func (m MAC) IsZero() bool { return m == MAC{} }
+
+// IsUnicast reports whether m can be an interface's own address: the group
+// bit is clear and m is not zero.
+func (m MAC) IsUnicast() bool { return m[0]&1 == 0 && !m.IsZero() }
+
+// HardwareAddr returns m for net and netlink calls.
+func (m MAC) HardwareAddr() net.HardwareAddr { return net.HardwareAddr(m[:]) }
+
+func (m MAC) String() string {
+	if m.IsZero() {
+		return ""
+	}
+	return m.HardwareAddr().String()
+}
+
+// MarshalText writes the address as String does.
+func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote; the empty text is the zero value.
+func (m *MAC) UnmarshalText(b []byte) (err error) {
+	if len(b) == 0 {
+		*m = MAC{}
+		return nil
+	}
+	*m, err = ParseMAC(string(b))
+	return err
+}
+
+// StableMAC returns the address that VF index of PF id bears whenever nobody
+// asked for another: the same on every boot and in every slot, locally
+// administered, unicast. 38 bits come from a SHA-256 of the PF's identity; the
+// last byte counts the VFs (and carries into the one before it past 255), so
+// VF 3 ends in :03 and two PFs share an address with probability 2^-38.
+func StableMAC(id PFID, index int) MAC {
+	sum := sha256.Sum256([]byte("culvert vf mac\x00" + id.String()))
+	var m MAC
+	copy(m[:], sum[:6])
+	m[0] = m[0]&^0x03 | 0x02
+	low := binary.BigEndian.Uint16(m[4:]) &^ 0x00ff // start at ...:00, so that VF 3 ends in :03
+	binary.BigEndian.PutUint16(m[4:], low+uint16(index))
+	return m
+}

@@ -1,0 +1,79 @@
+package vf
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// PCIAddr is the address of a PCI function, written dddd:bb:dd.f in
+// hexadecimal as in /sys/bus/pci/devices. The zero value means "none".
+//
+// An address identifies a function only until the next reboot or re-plug;
+// what lasts is a PFID.
+type PCIAddr struct {
+	Domain   uint32
+	Bus      uint8
+	Device   uint8
+	Function uint8
+}
+
+// ParsePCIAddr accepts "0000:3b:00.1" and, for domain 0, the short "3b:00.1".
+func ParsePCIAddr(s string) (PCIAddr, error) {
+	bad := func() (PCIAddr, error) {
+		return PCIAddr{}, fmt.Errorf("PCI address %q: want domain:bus:device.function in hexadecimal, e.g. 0000:3b:00.1", s)
+	}
+	full := s
+	if strings.Count(s, ":") == 1 {
+		full = "0000:" + s
+	}
+	parts := strings.FieldsFunc(full, func(r rune) bool { return r == ':' || r == '.' })
+	if len(parts) != 4 || strings.Count(full, ":") != 2 || strings.Count(full, ".") != 1 || len(parts[0]) < 4 {
+		return bad()
+	}
+	var n [4]uint64
+	for i, bits := range []int{32, 8, 5, 3} {
+		v, err := strconv.ParseUint(parts[i], 16, bits)
+		if err != nil {
+			return bad()
+		}
+		n[i] = v
+	}
+	return PCIAddr{Domain: uint32(n[0]), Bus: uint8(n[1]), Device: uint8(n[2]), Function: uint8(n[3])}, nil
+}
+
+// IsZero reports whether a is unset.
+func (a PCIAddr) IsZero() bool { return a == PCIAddr{} }
+
+func (a PCIAddr) String() string {
+	if a.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%04x:%02x:%02x.%x", a.Domain, a.Bus, a.Device, a.Function)
+}
+
+// Compare orders addresses as the bus does.
+func (a PCIAddr) Compare(b PCIAddr) int {
+	for _, d := range []int{
+		int(a.Domain) - int(b.Domain), int(a.Bus) - int(b.Bus),
+		int(a.Device) - int(b.Device), int(a.Function) - int(b.Function),
+	} {
+		if d != 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+// MarshalText writes the address as String does.
+func (a PCIAddr) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote; the empty text is the zero value.
+func (a *PCIAddr) UnmarshalText(b []byte) (err error) {
+	if len(b) == 0 {
+		*a = PCIAddr{}
+		return nil
+	}
+	*a, err = ParsePCIAddr(string(b))
+	return err
+}

@@ -1,0 +1,60 @@
+package vf
+
+import "net/netip"
+
+// Drivers that Culvert itself names. Which netdevice driver a VF has is the
+// kernel's choice: DriverDefault asks for it.
+const (
+	DriverDefault = ""
+	DriverVFIO    = "vfio-pci"
+)
+
+// Spec is what somebody wants of a VF. A nil pointer leaves that setting at
+// its baseline.
+type Spec struct {
+	MAC       *MAC       `json:"mac,omitempty"`
+	VLAN      *VLAN      `json:"vlan,omitempty"`
+	SpoofChk  *bool      `json:"spoofchk,omitempty"`
+	Trust     *bool      `json:"trust,omitempty"`
+	LinkState *LinkState `json:"link_state,omitempty"`
+	MinTxRate *uint32    `json:"min_tx_rate,omitempty"` // Mb/s
+	MaxTxRate *uint32    `json:"max_tx_rate,omitempty"` // Mb/s
+	MTU       *int       `json:"mtu,omitempty"`         // bytes
+
+	// Driver is DriverDefault for a netdevice or DriverVFIO.
+	Driver string `json:"driver,omitempty"`
+
+	// What follows is for a netdevice only.
+	Interface string         `json:"interface,omitempty"` // name in the pod
+	Addresses []netip.Prefix `json:"addresses,omitempty"` // host bits kept
+	Routes    []Route        `json:"routes,omitempty"`
+}
+
+// Route is one route of a pod. Gateway is the zero value for a route that is
+// on the link.
+type Route struct {
+	Dst      netip.Prefix `json:"dst"`
+	Gateway  netip.Addr   `json:"gateway,omitzero"`
+	MTU      int          `json:"mtu,omitempty"`
+	Priority int          `json:"priority,omitempty"`
+}
+
+// Abilities lists the settings that s asks for, which the PF's driver must
+// have.
+func (s Spec) Abilities() []Setting {
+	var need []Setting
+	add := func(wanted bool, name Setting) {
+		if wanted {
+			need = append(need, name)
+		}
+	}
+	add(s.MAC != nil, SetMAC)
+	add(s.VLAN != nil && s.VLAN.Proto != Dot1AD, SetVLAN)
+	add(s.VLAN != nil && s.VLAN.Proto == Dot1AD, SetVLANProto)
+	add(s.SpoofChk != nil, SetSpoofChk)
+	add(s.Trust != nil, SetTrust)
+	add(s.LinkState != nil, SetLinkState)
+	add(s.MinTxRate != nil && *s.MinTxRate != 0, SetMinTxRate)
+	add(s.MaxTxRate != nil && *s.MaxTxRate != 0, SetMaxTxRate)
+	return need
+}
