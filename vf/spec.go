@@ -25,9 +25,16 @@ type Spec struct {
 	Driver string `json:"driver,omitempty"`
 
 	// What follows is for a netdevice only.
-	Interface string         `json:"interface,omitempty"` // name in the pod
-	Addresses []netip.Prefix `json:"addresses,omitempty"` // host bits kept
-	Routes    []Route        `json:"routes,omitempty"`
+	Interface string    `json:"interface,omitempty"` // name in the pod
+	Addresses []Address `json:"addresses,omitempty"`
+	Routes    []Route   `json:"routes,omitempty"`
+}
+
+// Address is one address of a pod, with the gateway that its network names
+// for it (the zero value when it names none).
+type Address struct {
+	Prefix  netip.Prefix `json:"prefix"` // host bits kept
+	Gateway netip.Addr   `json:"gateway,omitzero"`
 }
 
 // Route is one route of a pod. Gateway is the zero value for a route that is

@@ -1,0 +1,35 @@
+package attach
+
+import (
+	"net/netip"
+
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Request is what any way in (CNI, device plugin, DRA, VM) asks for.
+type Request struct {
+	// Owner gets the VF. UID and Interface name the attachment: Detach, Check
+	// and Collect find it by them alone.
+	Owner   vf.Owner
+	Network string
+
+	// VF is the one to use; zero lets alloc choose a free one of Pool.
+	VF vf.PCIAddr
+	// Pool is "prefix/name" or "name"; empty means the only pool there is.
+	Pool string
+
+	// Netns is the path of the pod's network namespace; empty for VFs that are
+	// handed to vfio only.
+	Netns string
+	// Spec is what the VF must look like there. Addresses and Routes are
+	// filled in from IPAM.
+	Spec vf.Spec
+	// IPAM says where addresses come from; the zero value asks for none.
+	IPAM ipam.Config
+	// Addresses are asked for by name and must be among IPAM's.
+	Addresses []netip.Prefix
+
+	// Raw is the request as it came in, kept in the lease.
+	Raw []byte
+}

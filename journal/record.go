@@ -1,0 +1,93 @@
+package journal
+
+import (
+	"time"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Phase is where a VF is in its life. A record in any phase but Free is a
+// lease: the VF has an owner, or waits to be cleaned after one.
+//
+//	Free -> Reserved -> Configuring -> Attached -> Releasing -> Free
+//	                 any of these   -> Quarantined -> Releasing -> Free
+type Phase string
+
+// The phases.
+const (
+	Free        Phase = "free"        // clean, read back, nobody's
+	Reserved    Phase = "reserved"    // promised to an owner, kernel untouched
+	Configuring Phase = "configuring" // the kernel is being changed for the owner
+	Attached    Phase = "attached"    // the owner has it, read back
+	Releasing   Phase = "releasing"   // being reset to its baseline
+	Quarantined Phase = "quarantined" // could not be reset; Reason says why
+)
+
+// Record is what the ledger knows of one VF that Culvert made or took over.
+type Record struct {
+	ID  vf.ID      `json:"id"`
+	PCI vf.PCIAddr `json:"pci"` // where it was when last seen
+	// Generation counts the leases of this VF. A detach carries the generation
+	// it means, so a late one cannot hit the next owner (I8).
+	Generation uint64      `json:"generation"`
+	Phase      Phase       `json:"phase"`
+	Baseline   vf.Baseline `json:"baseline"`
+	// Since is when the phase began.
+	Since time.Time `json:"since"`
+
+	// The lease: zero when Phase is Free.
+	Lease Lease `json:"lease,omitzero"`
+
+	// Quarantine: why, how often it was tried to reset since, and when next.
+	Reason    string    `json:"reason,omitempty"`
+	Attempts  int       `json:"attempts,omitempty"`
+	NextRetry time.Time `json:"nextRetry,omitzero"`
+}
+
+// Lease is what an owner was promised.
+type Lease struct {
+	Owner   vf.Owner `json:"owner"`
+	Network string   `json:"network,omitempty"`
+	Pool    string   `json:"pool,omitempty"`
+	Netns   string   `json:"netns,omitempty"` // path, empty for vfio
+	Wanted  vf.Spec  `json:"wanted"`
+	// Effective is what the kernel said when the attach was done; it differs
+	// from Wanted where the driver rounds (I6).
+	Effective vf.Admin `json:"effective,omitzero"`
+	// LinkMAC is the address of the netdevice as the owner got it.
+	LinkMAC vf.MAC `json:"linkMAC,omitzero"`
+	MTU     int    `json:"mtu,omitempty"`
+	// Request is the intake's own form of what was asked (a CNI
+	// configuration), kept so that a repeated request can be compared.
+	Request []byte `json:"request,omitempty"`
+}
+
+// Held reports whether somebody has, or has been promised, the VF.
+func (r Record) Held() bool {
+	return r.Phase == Reserved || r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing
+}
+
+// Address is one address held by one attachment (I4).
+type Address struct {
+	Network string    `json:"network"`
+	Addr    string    `json:"addr"` // netip.Addr as text
+	VF      vf.ID     `json:"vf"`
+	Owner   vf.Owner  `json:"owner"`
+	Since   time.Time `json:"since"`
+}
+
+// Event is one thing that happened, for people.
+type Event struct {
+	Seq    uint64    `json:"seq"`
+	Time   time.Time `json:"time"`
+	Type   string    `json:"type"`   // Normal or Warning, as in Kubernetes
+	Reason string    `json:"reason"` // one CamelCase word, e.g. Attached
+	Object string    `json:"object"` // what it is about: "VF 0000:01:10.2", "PF enp1s0f0", "pool a/b"
+	Text   string    `json:"text"`
+}
+
+// Kinds of event.
+const (
+	Normal  = "Normal"
+	Warning = "Warning"
+)
