@@ -1,0 +1,59 @@
+// Package desired turns what a person declared for this host into one Spec:
+// how many VFs each PF has, and how they are cut into pools. The text of
+// /etc/culvert/host.yaml enters, a Spec leaves; reconcile, alloc, status and
+// the CLI ask it what a PF should look like and which pool a VF is in. It is
+// pure: nothing here opens a file or asks the kernel.
+//
+// # host.yaml
+//
+//	pfs:
+//	- name: enp1s0f0        # the netdevice, or a pattern such as enp1s0f*
+//	  vfs: 7                # how many, 0 for none, or max for all the PF can
+//	  mtu: 9000             # of the PF, in bytes; left alone when not given
+//	  autoprobe: true       # default true
+//	  needCarrier: true     # default true
+//	pools:
+//	- name: intel_sriov_netdevice
+//	  prefix: intel.com     # default culvert.dev
+//	  deviceType: netdevice # or vfio-pci
+//	  selectors:            # or a list of such maps
+//	    vendors: ["8086"]
+//	    pfNames: ["enp1s0f0#0-3", "enp1s0f1"]
+//
+// An empty file is right and wants nothing: Culvert then leaves every PF alone.
+//
+// # pfs
+//
+// An entry says which PFs it is about with one or more of name (a netdevice
+// name or a pattern of path.Match), mac (the permanent address), pciAddress,
+// vendor, device (four hexadecimal digits each) and driver. All that are given
+// must hold. A PF takes the first entry that matches it. A PF that no entry
+// matches is left alone, which is not the same as vfs: 0.
+//
+// autoprobe is what sriov_drivers_autoprobe is left at: with true the kernel
+// also binds a driver to VFs that somebody else makes. Culvert's own VFs get
+// the driver of their pool either way.
+//
+// needCarrier: true makes VFs only when the PF has carrier. Some hardware, and
+// the emulated igb, makes VFs without link that stay unusable until they are
+// made again: their mailbox to the PF never comes up. Say false for a PF whose
+// cable may be out at boot and whose driver does not mind.
+//
+// # pools
+//
+// A VF is in at most one pool: the first in the file that matches it. A list
+// of selectors matches when one of its maps does; within a map every key must,
+// and within a key any value. A pool without selectors takes every VF that no
+// earlier pool took. The keys are those of the SR-IOV device plugin:
+//
+//	vendors, devices  of the VF, four hexadecimal digits
+//	drivers           see Selector
+//	pciAddresses      of the VF
+//	pfNames           a PF's netdevice or pattern, then optionally # and VF
+//	                  indexes: enp1s0f0#0,2-7
+//	rootDevices       a PF's PCI address, optionally with # and VF indexes
+//	linkTypes         ether
+//
+// acpiIndexes, ddpProfiles, isRdma, needVhostNet and vdpaType are known and
+// refused: a pool that ignored one would hand out the wrong VFs.
+package desired

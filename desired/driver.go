@@ -1,0 +1,39 @@
+package desired
+
+import "github.com/culvert-net/culvert/vf"
+
+// vfDrivers are the netdevice drivers of the VFs that each PF driver makes, by
+// Linux's own sources (drivers/net/ethernet). i40e's VFs had i40evf until
+// Linux 4.20 and have iavf since.
+func vfDrivers(pfDriver string) []string {
+	switch pfDriver {
+	case "igb":
+		return []string{"igbvf"}
+	case "ixgbe":
+		return []string{"ixgbevf"}
+	case "i40e":
+		return []string{"iavf", "i40evf"}
+	case "ice", "idpf":
+		return []string{"iavf"}
+	case "cxgb4":
+		return []string{"cxgb4vf"}
+	case "fm10k", "mlx4_core", "mlx5_core", "bnxt_en", "qede", "nfp", "sfc", "liquidio":
+		return []string{pfDriver}
+	}
+	return nil
+}
+
+// driverMatcher says whether a value of Selector.Drivers is true of a VF; see
+// there for why its binding of the moment does not count.
+func driverMatcher(deviceType string, pf vf.PF, v vf.State) func(string) bool {
+	return func(w string) bool {
+		if w == vf.DriverVFIO {
+			return deviceType == VFIO
+		}
+		if v.Driver != "" && v.Driver != vf.DriverVFIO {
+			return w == v.Driver
+		}
+		known := vfDrivers(pf.Driver)
+		return anyOf(known, func(k string) bool { return k == w })
+	}
+}

@@ -1,0 +1,92 @@
+package desired
+
+import (
+	"path"
+	"slices"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// ForPF returns what pf should look like, with VFs resolved to a number, and
+// whether anything is wanted of it: the first entry that matches says. What it
+// cannot do is not judged here; PFSpec.Check does.
+func (s Spec) ForPF(pf vf.PF) (PFSpec, bool) {
+	for _, r := range s.PFs {
+		if !r.Matches(pf) {
+			continue
+		}
+		want := r.Want
+		if want.VFs == AllVFs {
+			want.VFs = pf.TotalVFs
+		}
+		return want, true
+	}
+	return PFSpec{}, false
+}
+
+// Matches reports whether the entry is about pf.
+func (r PFRule) Matches(pf vf.PF) bool {
+	return (r.Name == "" || isName(r.Name, pf.Name)) &&
+		(r.MAC.IsZero() || r.MAC == pf.ID.MAC) &&
+		(r.PCI.IsZero() || r.PCI == pf.PCI) &&
+		(r.Vendor == "" || r.Vendor == pf.Vendor) &&
+		(r.Device == "" || r.Device == pf.Device) &&
+		(r.Driver == "" || r.Driver == pf.Driver)
+}
+
+// isName matches a netdevice's name; a PF without one has no name to match.
+func isName(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return err == nil && ok && name != ""
+}
+
+// PoolOf returns the pool that a VF of pf is in: the first that matches, so
+// that a VF is in one pool at most. v may be the zero State for a VF that is
+// not made yet; its device ID and netdevice driver then count as matching and
+// its PCI address does not, so the answer is a forecast.
+func (s Spec) PoolOf(pf vf.PF, index int, v vf.State) (Pool, bool) {
+	for _, p := range s.Pools {
+		if p.matches(pf, index, v) {
+			return p, true
+		}
+	}
+	return Pool{}, false
+}
+
+// Also returns the pools after the first that a VF matches too, and would be
+// in if the earlier ones were not there.
+func (s Spec) Also(pf vf.PF, index int, v vf.State) []Pool {
+	var all []Pool
+	for _, p := range s.Pools {
+		if p.matches(pf, index, v) {
+			all = append(all, p)
+		}
+	}
+	if len(all) < 2 {
+		return nil
+	}
+	return all[1:]
+}
+
+func (p Pool) matches(pf vf.PF, index int, v vf.State) bool {
+	return len(p.Selectors) == 0 ||
+		slices.ContainsFunc(p.Selectors, func(s Selector) bool { return s.matches(p.DeviceType, pf, index, v) })
+}
+
+func (s Selector) matches(deviceType string, pf vf.PF, index int, v vf.State) bool {
+	vendor := v.Vendor
+	if vendor == "" {
+		vendor = pf.Vendor // a VF has its PF's (PCI-SIG SR-IOV 1.1, 3.4.1.1)
+	}
+	return anyOf(s.Vendors, func(w string) bool { return w == vendor }) &&
+		anyOf(s.Devices, func(w string) bool { return v.Device == "" || w == v.Device }) &&
+		anyOf(s.Drivers, driverMatcher(deviceType, pf, v)) &&
+		anyOf(s.PCIAddresses, func(w vf.PCIAddr) bool { return w == v.PCI }) &&
+		anyOf(s.PFNames, func(w Part[string]) bool { return isName(w.PF, pf.Name) && w.has(index) }) &&
+		anyOf(s.RootDevices, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI && w.has(index) })
+}
+
+// anyOf is true of a list that is empty, which asks nothing.
+func anyOf[T any](list []T, match func(T) bool) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, match)
+}

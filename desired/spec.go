@@ -1,0 +1,162 @@
+package desired
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// DefaultPath is where the host's wishes are kept.
+const DefaultPath = "/etc/culvert/host.yaml"
+
+// DefaultPrefix is the resource prefix of a pool that names none.
+const DefaultPrefix = "culvert.dev"
+
+// Spec is all that is wanted of this host's NICs. The zero value wants
+// nothing and leaves everything alone.
+type Spec struct {
+	PFs   []PFRule
+	Pools []Pool
+}
+
+// AllVFs as a PFSpec's or PFRule's VFs stands for as many as the PF can have.
+const AllVFs = -1
+
+// PFRule is one entry of pfs: which PFs it is about (all that is set must
+// hold, and something is set) and what they should look like.
+type PFRule struct {
+	Name   string // netdevice name or path.Match pattern
+	MAC    vf.MAC // permanent address
+	PCI    vf.PCIAddr
+	Vendor string // four hexadecimal digits, lower case
+	Device string
+	Driver string
+
+	// Want is what the file says; its VFs may be AllVFs.
+	Want PFSpec
+}
+
+// PFSpec is what one PF should look like. ForPF returns it with VFs resolved.
+type PFSpec struct {
+	// VFs is how many there should be; it may be more than the PF can have,
+	// which Check tells.
+	VFs int
+	// MTU in bytes; 0 leaves it alone.
+	MTU int
+	// Autoprobe is what sriov_drivers_autoprobe is left at.
+	Autoprobe bool
+	// NeedCarrier makes VFs only when the PF has carrier.
+	NeedCarrier bool
+	// From is where the wish was written, e.g. "host.yaml:3", for messages.
+	From string
+}
+
+// Check tells what of s the PF can never do: more VFs or a larger MTU than it
+// has (vf.ErrInvalid).
+func (s PFSpec) Check(pf vf.PF) error {
+	if s.VFs > pf.TotalVFs {
+		return fmt.Errorf("PF %s: %d VFs wanted (%s), it can have %d: write vfs: %d or vfs: max: %w",
+			pf.Label(), s.VFs, s.From, pf.TotalVFs, pf.TotalVFs, vf.ErrInvalid)
+	}
+	if pf.MaxMTU != 0 && s.MTU > pf.MaxMTU {
+		return fmt.Errorf("PF %s: MTU %d wanted (%s), its driver allows %d at most: %w",
+			pf.Label(), s.MTU, s.From, pf.MaxMTU, vf.ErrInvalid)
+	}
+	return nil
+}
+
+// Kinds of device that a pool gives out.
+const (
+	NetDevice = "netdevice" // a network interface, moved into the pod
+	VFIO      = "vfio-pci"  // a device for user space: DPDK, a VM
+)
+
+// Pool is a set of VFs that are given out under one name.
+type Pool struct {
+	Name       string
+	Prefix     string
+	DeviceType string // NetDevice or VFIO
+	// Selectors: a VF is in the pool when one of them matches; none matches
+	// every VF.
+	Selectors []Selector
+	// From is where the pool was written, e.g. "host.yaml:8", for messages.
+	From string
+}
+
+// FullName is the resource name of the pool: prefix/name.
+func (p Pool) FullName() string { return p.Prefix + "/" + p.Name }
+
+// Driver is what the VFs of the pool should be bound to while they are free:
+// vf.DriverDefault or vf.DriverVFIO.
+func (p Pool) Driver() string {
+	if p.DeviceType == VFIO {
+		return vf.DriverVFIO
+	}
+	return vf.DriverDefault
+}
+
+// Selector matches a VF when every list that is not empty has a value that
+// does.
+//
+// Drivers means the driver that the VF has as a netdevice, whatever it is bound
+// to at the moment: the pool decides the binding (DeviceType), so a binding must
+// not decide the pool, or a VF would leave its pool the moment it is prepared
+// for it. The netdevice driver is read from the VF when one is bound and
+// otherwise follows from the PF's (igb has igbvf); where it cannot be known the
+// selector matches, and binding settles it. In a pool of device type vfio-pci
+// the value vfio-pci is true of every VF, since the pool itself binds it.
+type Selector struct {
+	Vendors      []string
+	Devices      []string
+	Drivers      []string
+	PCIAddresses []vf.PCIAddr
+	PFNames      []Part[string] // netdevice name or path.Match pattern
+	RootDevices  []Part[vf.PCIAddr]
+	LinkTypes    []string // only ether, which every VF has
+}
+
+// Part is a PF and some of its VFs; no Indexes means all of them.
+type Part[T any] struct {
+	PF      T
+	Indexes []Range
+}
+
+// Range is VF indexes, First and Last included.
+type Range struct{ First, Last int }
+
+func (p Part[T]) has(index int) bool {
+	return len(p.Indexes) == 0 || slices.ContainsFunc(p.Indexes, func(r Range) bool { return r.First <= index && index <= r.Last })
+}
+
+// Pool finds a pool by its full name, or by its name alone when only one has
+// it. The empty name means the only pool there is. Errors are vf.ErrNotFound,
+// or vf.ErrInvalid when the name could mean several.
+func (s Spec) Pool(name string) (Pool, error) {
+	var found []Pool
+	for _, p := range s.Pools {
+		if name == "" || name == p.FullName() || name == p.Name {
+			found = append(found, p)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(s.Pools) == 0:
+		return Pool{}, fmt.Errorf("pool %q: %w: %s declares no pool", name, vf.ErrNotFound, DefaultPath)
+	case len(found) == 0:
+		return Pool{}, fmt.Errorf("pool %q: %w: there are %s", name, vf.ErrNotFound, names(s.Pools))
+	case name == "":
+		return Pool{}, fmt.Errorf("no pool is named: %w: there are %s; name one of them", vf.ErrInvalid, names(found))
+	}
+	return Pool{}, fmt.Errorf("pool %q: %w: it could mean %s; write the whole name", name, vf.ErrInvalid, names(found))
+}
+
+func names(pools []Pool) string {
+	all := make([]string, len(pools))
+	for i, p := range pools {
+		all[i] = p.FullName()
+	}
+	return strings.Join(all, ", ")
+}
