@@ -9,7 +9,6 @@
 package journal
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,15 +25,13 @@ import (
 // DefaultPath is where culvertd keeps its ledger.
 const DefaultPath = "/var/lib/culvert/ledger.db"
 
-// keepEvents is how many events stay; older ones go.
-const keepEvents = 1000
-
 const format = "1"
 
 var (
 	bucketMeta      = []byte("meta")      // format, boot -> text
 	bucketRecords   = []byte("records")   // vf.ID -> Record
 	bucketAddresses = []byte("addresses") // network NUL addr -> Address
+	bucketLast      = []byte("last")      // network -> addresses given out lately
 	bucketEvents    = []byte("events")    // big-endian seq -> Event
 )
 
@@ -77,7 +74,7 @@ func Open(path string, opts Options) (*Ledger, error) {
 }
 
 func prepare(tx *bolt.Tx) error {
-	for _, b := range [][]byte{bucketMeta, bucketRecords, bucketAddresses, bucketEvents} {
+	for _, b := range [][]byte{bucketMeta, bucketRecords, bucketAddresses, bucketLast, bucketEvents} {
 		if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 			return err
 		}
@@ -146,76 +143,6 @@ func (t *Tx) Delete(id vf.ID) error {
 	return t.tx.Bucket(bucketRecords).Delete([]byte(id.String()))
 }
 
-func addressKey(network, addr string) []byte { return []byte(network + "\x00" + addr) }
-
-// AddressesOf returns the addresses that are held in a network; all networks
-// when it is empty.
-func (t *Tx) AddressesOf(network string) ([]Address, error) {
-	var prefix []byte
-	if network != "" {
-		prefix = addressKey(network, "")
-	}
-	return decodeAll[Address](t.tx.Bucket(bucketAddresses), prefix)
-}
-
-// HoldAddress records that an attachment has an address. vf.ErrHeld names the
-// owner when somebody else does (I4).
-func (t *Tx) HoldAddress(a Address) error {
-	key := addressKey(a.Network, a.Addr)
-	if raw := t.tx.Bucket(bucketAddresses).Get(key); raw != nil {
-		old, err := decode[Address](raw)
-		if err != nil {
-			return err
-		}
-		if old.Owner != a.Owner {
-			return fmt.Errorf("address %s of network %s: %w by %s", a.Addr, a.Network, vf.ErrHeld, old.Owner)
-		}
-	}
-	a.Since = t.now
-	return t.put(bucketAddresses, key, a)
-}
-
-// FreeAddresses lets go of every address of one VF's attachment.
-func (t *Tx) FreeAddresses(id vf.ID) error {
-	all, err := t.AddressesOf("")
-	for _, a := range all {
-		if a.VF == id {
-			err = errors.Join(err, t.tx.Bucket(bucketAddresses).Delete(addressKey(a.Network, a.Addr)))
-		}
-	}
-	return err
-}
-
-// Event adds an event and drops the oldest past the bound.
-func (t *Tx) Event(e Event) error {
-	b := t.tx.Bucket(bucketEvents)
-	seq, err := b.NextSequence()
-	if err != nil {
-		return err
-	}
-	e.Seq, e.Time = seq, t.now
-	if seq > keepEvents {
-		if err := b.Delete(seqKey(seq - keepEvents)); err != nil {
-			return err
-		}
-	}
-	return t.put(bucketEvents, seqKey(seq), e)
-}
-
-// Events returns the events after a sequence number, oldest first.
-func (t *Tx) Events(after uint64) ([]Event, error) {
-	var out []Event
-	c := t.tx.Bucket(bucketEvents).Cursor()
-	for k, raw := c.Seek(seqKey(after + 1)); k != nil; k, raw = c.Next() {
-		e, err := decode[Event](raw)
-		if err != nil {
-			return out, err
-		}
-		out = append(out, e)
-	}
-	return out, nil
-}
-
 // Boot returns the boot ID under which the ledger was last used.
 func (t *Tx) Boot() string { return string(t.tx.Bucket(bucketMeta).Get([]byte("boot"))) }
 
@@ -232,8 +159,6 @@ func (t *Tx) put(bucket, key []byte, v any) error {
 	}
 	return nil
 }
-
-func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
 func decode[T any](raw []byte) (T, error) {
 	var v T

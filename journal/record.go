@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/culvert-net/culvert/vf"
@@ -69,11 +70,11 @@ func (r Record) Held() bool {
 
 // Address is one address held by one attachment (I4).
 type Address struct {
-	Network string    `json:"network"`
-	Addr    string    `json:"addr"` // netip.Addr as text
-	VF      vf.ID     `json:"vf"`
-	Owner   vf.Owner  `json:"owner"`
-	Since   time.Time `json:"since"`
+	Network string     `json:"network"`
+	Addr    netip.Addr `json:"addr"`
+	VF      vf.ID      `json:"vf"`
+	Owner   vf.Owner   `json:"owner"`
+	Since   time.Time  `json:"since"`
 }
 
 // Event is one thing that happened, for people.

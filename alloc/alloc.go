@@ -1,0 +1,153 @@
+// Package alloc chooses the VF that a request gets. It is pure: the hardware
+// as it was last listed, the ledger's records and the pools come in, one
+// record that is free goes out, or an error that says who has what was wanted.
+// attach calls it inside the ledger's transaction, so what is chosen is still
+// free when it is promised (I1).
+package alloc
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Want is what a request says about which VF it gets.
+type Want struct {
+	VF   vf.PCIAddr // zero: any of Pool
+	Pool string     // prefix/name or name; empty: the only pool
+	For  vf.Owner   // named in errors
+}
+
+// Host is what there is to choose from.
+type Host struct {
+	PFs     []vf.PF
+	Records []journal.Record
+	Spec    desired.Spec
+}
+
+// Choice is a free VF and where it is.
+type Choice struct {
+	PF     vf.PF
+	Record journal.Record
+	Pool   string // full name; empty when the VF is in no pool
+}
+
+// candidate is a VF that is on the bus and in the ledger.
+type candidate struct {
+	pf   vf.PF
+	rec  journal.Record
+	pool desired.Pool
+}
+
+// Choose picks a VF: the one named, or of the pool's free VFs one on the PF
+// that has most of them left, the one that has been free longest, so that load
+// spreads over the wires and a VF rests before it is used again.
+//
+// Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named one is
+// taken), vf.ErrNothingFree, vf.ErrInvalid (which pool is not said and there
+// are several).
+func Choose(h Host, w Want) (Choice, error) {
+	all := h.candidates()
+	if !w.VF.IsZero() {
+		return named(all, w)
+	}
+	wanted, err := h.Spec.Pool(w.Pool)
+	if err != nil {
+		return Choice{}, fmt.Errorf("%s wants a VF: %w", w.For, err)
+	}
+	pool := wanted.FullName()
+	var members, free []candidate
+	perPF := map[vf.PFID]int{}
+	for _, c := range all {
+		if c.pool.FullName() != pool {
+			continue
+		}
+		members = append(members, c)
+		if c.rec.Phase == journal.Free {
+			free = append(free, c)
+			perPF[c.pf.ID]++
+		}
+	}
+	if len(free) == 0 {
+		return Choice{}, nothingFree(pool, members, w.For)
+	}
+	best := slices.MinFunc(free, func(a, b candidate) int {
+		return cmp.Or(
+			cmp.Compare(perPF[b.pf.ID], perPF[a.pf.ID]),
+			a.rec.Since.Compare(b.rec.Since),
+			a.rec.ID.Compare(b.rec.ID),
+		)
+	})
+	return Choice{PF: best.pf, Record: best.rec, Pool: pool}, nil
+}
+
+func (h Host) candidates() []candidate {
+	records := make(map[vf.ID]journal.Record, len(h.Records))
+	for _, r := range h.Records {
+		records[r.ID] = r
+	}
+	var out []candidate
+	for _, pf := range h.PFs {
+		for _, v := range pf.VFs {
+			rec, ok := records[v.ID]
+			if !ok {
+				continue // not made or taken over yet
+			}
+			rec.PCI = v.PCI
+			pool, _ := h.Spec.PoolOf(pf, v.ID.Index, v)
+			out = append(out, candidate{pf, rec, pool})
+		}
+	}
+	return out
+}
+
+func named(all []candidate, w Want) (Choice, error) {
+	for _, c := range all {
+		if c.rec.PCI != w.VF {
+			continue
+		}
+		switch c.rec.Phase {
+		case journal.Free:
+			return Choice{PF: c.pf, Record: c.rec, Pool: c.pool.FullName()}, nil
+		case journal.Quarantined:
+			return Choice{}, fmt.Errorf("VF %s on %s: quarantined (%s), so %s cannot have it: see culvert vf show %s: %w",
+				w.VF, c.pf.Label(), c.rec.Reason, w.For, w.VF, vf.ErrHeld)
+		}
+		return Choice{}, fmt.Errorf("VF %s on %s: %w by %s, wanted for %s", w.VF, c.pf.Label(), vf.ErrHeld, c.rec.Lease.Owner, w.For)
+	}
+	return Choice{}, fmt.Errorf("VF %s: %w among the VFs that culvertd made: see culvert vf list", w.VF, vf.ErrNotFound)
+}
+
+func nothingFree(pool string, members []candidate, wanted vf.Owner) error {
+	if len(members) == 0 {
+		return fmt.Errorf("pool %s: no VF of this host is in it: %w for %s: see culvert pool list", pool, vf.ErrNothingFree, wanted)
+	}
+	var (
+		pfs, held   []string
+		quarantined int
+	)
+	for _, c := range members {
+		if !slices.Contains(pfs, c.pf.Label()) {
+			pfs = append(pfs, c.pf.Label())
+		}
+		if c.rec.Phase == journal.Quarantined {
+			quarantined++
+		} else {
+			held = append(held, c.rec.Lease.Owner.String())
+		}
+	}
+	slices.Sort(held)
+	what := fmt.Sprintf("%d of %d VFs on %s are held", len(held), len(members), strings.Join(pfs, ", "))
+	if len(held) > 0 {
+		what += " (" + strings.Join(held, "; ") + ")"
+	}
+	if quarantined > 0 {
+		what += fmt.Sprintf(", %d quarantined (culvert vf list says why)", quarantined)
+	}
+	return fmt.Errorf("pool %s: %s: %w for %s", pool, what, vf.ErrNothingFree, wanted)
+}

@@ -1,0 +1,185 @@
+// Package attach gives VFs to their owners and takes them back: it asks alloc
+// for a VF, writes the lease, changes the kernel, reads it back and says so in
+// the ledger. The ways in (intake/...) call Attach, Detach, Check and Collect;
+// culvertd calls Replay once at start and Tend after every look at the
+// hardware.
+//
+// There is one way back, whatever went wrong and whoever asks: reset, which
+// compares the VF with its baseline and removes the difference, reads back,
+// and quarantines what will not go. Undo of a failed attach, release, replay
+// after a crash and the retry of a quarantined VF are that same function.
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// kernel is the part of kernel.Kernel that attach needs.
+type kernel interface {
+	Do(context.Context, step.Step) error
+	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+}
+
+// ledger is the part of journal.Ledger that attach needs.
+type ledger interface {
+	Update(func(*journal.Tx) error) error
+	View(func(*journal.Tx) error) error
+}
+
+// hardware is what inventory last saw.
+type hardware interface {
+	PFs() []vf.PF
+}
+
+// Bounds on what the kernel may take. A step that hangs past its bound fails,
+// and what it belongs to is undone or quarantined.
+const (
+	stepBound     = 30 * time.Second
+	undoBound     = 2 * time.Minute
+	announceBound = 20 * time.Second
+)
+
+// Config is what an Engine is made of. All fields but Now and Log are needed.
+type Config struct {
+	Kernel   kernel
+	Ledger   ledger
+	Hardware hardware
+	// Spec is the host's pools at the moment.
+	Spec func() desired.Spec
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	Log *slog.Logger // nil discards
+}
+
+// Engine attaches and detaches. Its methods may be called concurrently.
+type Engine struct {
+	Config
+	vfs        locks
+	background sync.WaitGroup // announcements under way
+}
+
+// New returns an Engine.
+func New(c Config) *Engine {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Engine{Config: c}
+}
+
+// Wait returns when everything that runs behind the answers (announcements)
+// has ended.
+func (e *Engine) Wait() { e.background.Wait() }
+
+// Attach gives the owner a VF as the request wants it. When it returns nil the
+// kernel was read back and the lease is durable (I6); when it returns an error
+// the VF is at its baseline again, or quarantined, and nobody's.
+//
+// Errors: those of alloc.Choose and ipam's Allocate, vf.ErrUnable when the
+// driver lacks a setting (then nothing was touched), vf.ErrHeld when this
+// attachment exists already.
+func (e *Engine) Attach(ctx context.Context, req Request) (journal.Record, error) {
+	rec, at, err := e.reserveClean(ctx, req)
+	if err != nil {
+		return journal.Record{}, err
+	}
+	defer e.vfs.unlock(rec.ID)
+	done, err := e.configure(ctx, at, rec)
+	if err != nil {
+		e.undo(ctx, at, rec, err)
+		return journal.Record{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.label, req.Owner, err)
+	}
+	e.announce(ctx, at, done)
+	return done, nil
+}
+
+// configure changes the kernel, reads it back and writes the outcome.
+func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (journal.Record, error) {
+	for _, s := range attachSteps(at.place, rec) {
+		if err := e.do(ctx, s); err != nil {
+			return rec, err
+		}
+	}
+	st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
+	if err != nil {
+		return rec, fmt.Errorf("read back: %w", err)
+	}
+	asked := rec.Lease.Wanted
+	if asked.MaxTxRate != nil || asked.MinTxRate != nil { // the driver may round (I6): shown, not refused
+		asked.MinTxRate, asked.MaxTxRate = &st.Admin.MinTxRate, &st.Admin.MaxTxRate
+	}
+	if d := asked.Diff(rec.Baseline, rec.Lease.Netns, st); len(d) > 0 {
+		return rec, fmt.Errorf("the kernel accepted everything, but read back: %s", vf.Differences(d))
+	}
+	rec.Phase = journal.Attached
+	rec.Lease.Effective = st.Admin
+	if st.Link != nil {
+		rec.Lease.LinkMAC, rec.Lease.MTU = st.Link.MAC, st.Link.MTU
+	}
+	return rec, e.Ledger.Update(func(tx *journal.Tx) error {
+		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
+			Type: journal.Normal, Reason: "Attached", Object: "VF " + rec.PCI.String(),
+			Text: fmt.Sprintf("vf %d of %s to %s%s", rec.ID.Index, at.label, rec.Lease.Owner, onNetwork(rec)),
+		}))
+	})
+}
+
+func onNetwork(rec journal.Record) string {
+	if rec.Lease.Network == "" {
+		return ""
+	}
+	return ", network " + rec.Lease.Network
+}
+
+// do carries out one step within its bound.
+func (e *Engine) do(ctx context.Context, s step.Step) error {
+	ctx, cancel := context.WithTimeout(ctx, stepBound)
+	defer cancel()
+	e.Log.Debug("step", "do", s)
+	return e.Kernel.Do(ctx, s)
+}
+
+// undo takes a VF back after a failed attach. The caller may have gone away;
+// the undo goes on all the same. Its own failure ends in quarantine, which the
+// ledger tells, so the attach reports why it failed and no more.
+func (e *Engine) undo(ctx context.Context, at site, rec journal.Record, cause error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	defer cancel()
+	if err := e.release(ctx, at, rec, "AttachFailed", cause.Error()); err != nil {
+		e.Log.Error("undo of a failed attach", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
+	}
+}
+
+// announce tells the neighbours where the addresses are now. It needs carrier,
+// which may come seconds later, so nobody waits for it.
+func (e *Engine) announce(ctx context.Context, at site, rec journal.Record) {
+	w := rec.Lease.Wanted
+	if len(w.Addresses) == 0 {
+		return
+	}
+	s := step.Announce{VF: rec.PCI, Netns: rec.Lease.Netns}
+	for _, a := range w.Addresses {
+		s.Addresses = append(s.Addresses, a.Prefix)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceBound)
+	e.background.Add(1)
+	go func() {
+		defer e.background.Done()
+		defer cancel()
+		if err := e.Kernel.Do(ctx, s); err != nil {
+			e.Log.Warn("announce", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
+		}
+	}()
+}

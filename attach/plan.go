@@ -1,0 +1,159 @@
+package attach
+
+import (
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// place is where a VF is: the PF that rules it and its own address.
+type place struct {
+	pf    vf.PCIAddr
+	pci   vf.PCIAddr
+	index int
+}
+
+// adminSteps turns what the PF holds for a VF from have into want, one step
+// for each setting that differs. Settings that the driver cannot tell
+// (vf.Unknown) are left alone. The MAC is not among them: see macStep.
+func adminSteps(p place, have, want vf.Admin) []step.Step {
+	var out []step.Step
+	if have.VLAN != want.VLAN {
+		out = append(out, step.SetVFVLAN{PF: p.pf, Index: p.index, VLAN: want.VLAN})
+	}
+	if differs(have.SpoofChk, want.SpoofChk) {
+		out = append(out, step.SetVFSpoofChk{PF: p.pf, Index: p.index, On: want.SpoofChk == vf.Yes})
+	}
+	if differs(have.Trust, want.Trust) {
+		out = append(out, step.SetVFTrust{PF: p.pf, Index: p.index, On: want.Trust == vf.Yes})
+	}
+	if differs(have.RSSQuery, want.RSSQuery) {
+		out = append(out, step.SetVFRSSQuery{PF: p.pf, Index: p.index, On: want.RSSQuery == vf.Yes})
+	}
+	if have.LinkState != want.LinkState {
+		out = append(out, step.SetVFLinkState{PF: p.pf, Index: p.index, State: want.LinkState})
+	}
+	if have.MinTxRate != want.MinTxRate || have.MaxTxRate != want.MaxTxRate {
+		out = append(out, step.SetVFRate{PF: p.pf, Index: p.index, Min: want.MinTxRate, Max: want.MaxTxRate})
+	}
+	return out
+}
+
+func differs(have, want vf.Tri) bool { return want != vf.Unknown && have != want }
+
+// attachSteps makes of a clean VF what its lease wants. The admin settings come
+// first, so that the owner never sends a frame under other ones; a new MAC or
+// driver needs the driver bound anew, since VF drivers read the admin MAC when
+// they bind (lab-facts, trap 4).
+func attachSteps(p place, rec journal.Record) []step.Step {
+	w := rec.Lease.Wanted
+	admin := w.Over(rec.Baseline.Admin)
+	out := adminSteps(p, rec.Baseline.Admin, admin)
+	newMAC := admin.MAC != rec.Baseline.Admin.MAC
+	if newMAC {
+		out = append(out, step.SetVFMAC{PF: p.pf, Index: p.index, MAC: admin.MAC})
+	}
+	if w.Driver == vf.DriverVFIO {
+		if rec.Baseline.Driver != vf.DriverVFIO {
+			out = append(out, step.Unbind{VF: p.pci}, step.Bind{VF: p.pci, Driver: vf.DriverVFIO})
+		}
+		return out
+	}
+	if newMAC {
+		out = append(out, step.Unbind{VF: p.pci}, step.Bind{VF: p.pci})
+	}
+	return append(out, podSteps(p, rec)...)
+}
+
+// podSteps gives the netdevice to the pod and makes it ready there.
+func podSteps(p place, rec journal.Record) []step.Step {
+	w, ns := rec.Lease.Wanted, rec.Lease.Netns
+	out := []step.Step{step.Move{VF: p.pci, To: ns, Name: w.Interface}}
+	if w.MTU != nil && *w.MTU != rec.Baseline.MTU {
+		out = append(out, step.SetMTU{VF: p.pci, Netns: ns, MTU: *w.MTU})
+	}
+	out = append(out, step.SetUp{VF: p.pci, Netns: ns, Up: true})
+	for _, a := range w.Addresses {
+		out = append(out, step.AddAddress{VF: p.pci, Netns: ns, Address: a.Prefix})
+	}
+	for _, r := range w.Routes {
+		out = append(out, step.AddRoute{VF: p.pci, Netns: ns, Route: r})
+	}
+	return out
+}
+
+// resetSteps takes a VF from st, whatever it looks like, back to its baseline:
+// the undo of any attach at any point, and the clean-up after any owner. rebind
+// forces the driver to be bound anew, which needs neither the netns nor its
+// path: the netdevice dies wherever it is and a new one is born on the host
+// (I8).
+//
+// The VF leaves its owner first and loses the owner's VLAN after that, so that
+// a pod that still runs never sends a frame outside its VLAN.
+//
+// One round may leave a difference that only shows after a bind (an MTU, a
+// name); the caller reads back and asks again.
+func resetSteps(p place, b vf.Baseline, st vf.State, rebind bool) []step.Step {
+	lost := b.Name != "" && st.Link == nil
+	if rebind || lost || st.Driver != b.Driver || st.Admin.MAC != b.Admin.MAC {
+		return rebindSteps(p, b, st)
+	}
+	var out []step.Step
+	if st.Link != nil {
+		out = homeSteps(p, b, *st.Link)
+	}
+	return append(out, adminSteps(p, st.Admin, b.Admin)...)
+}
+
+func rebindSteps(p place, b vf.Baseline, st vf.State) []step.Step {
+	var out []step.Step
+	if st.Driver != "" {
+		out = append(out, step.Unbind{VF: p.pci})
+	}
+	out = append(out, adminSteps(p, st.Admin, b.Admin)...)
+	if st.Admin.MAC != b.Admin.MAC && !b.Admin.MAC.IsZero() {
+		out = append(out, step.SetVFMAC{PF: p.pf, Index: p.index, MAC: b.Admin.MAC})
+	}
+	if b.Driver != "" {
+		driver := vf.DriverDefault
+		if b.Driver == vf.DriverVFIO {
+			driver = vf.DriverVFIO
+		}
+		out = append(out, step.Bind{VF: p.pci, Driver: driver})
+	}
+	return out
+}
+
+// homeSteps brings a netdevice back to the host's netns under its own name.
+// Moving drops addresses and routes.
+func homeSteps(p place, b vf.Baseline, l vf.Link) []step.Step {
+	var out []step.Step
+	ns := l.Netns
+	if l.Promisc || l.AllMulti {
+		out = append(out, step.ClearPromisc{VF: p.pci, Netns: ns})
+	}
+	if l.Up && (!b.Up || ns != "" || l.Name != b.Name) {
+		out = append(out, step.SetUp{VF: p.pci, Netns: ns})
+	}
+	if l.MTU != b.MTU {
+		out = append(out, step.SetMTU{VF: p.pci, Netns: ns, MTU: b.MTU})
+	}
+	if l.MAC != b.LinkMAC {
+		out = append(out, step.SetLinkMAC{VF: p.pci, Netns: ns, MAC: b.LinkMAC})
+	}
+	switch {
+	case ns != "":
+		out = append(out, step.Move{VF: p.pci, From: ns, Name: b.Name})
+	default:
+		for _, a := range l.Addrs {
+			out = append(out, step.DelAddress{VF: p.pci, Address: a})
+		}
+		if l.Name != b.Name {
+			out = append(out, step.Rename{VF: p.pci, Name: b.Name})
+		}
+	}
+	if b.Up && (ns != "" || !l.Up || l.Name != b.Name) {
+		out = append(out, step.SetUp{VF: p.pci, Up: true})
+	}
+	return out
+}

@@ -1,0 +1,177 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// rounds is how often reset compares, mends and reads back: once for what the
+// difference shows, once with the driver bound anew, and once more for what
+// only shows after that bind (a name, an MTU).
+const rounds = 3
+
+// Detach takes back what the attachment has. It needs nothing but the ledger
+// (I8). It is nil when there is nothing to take back, so it may be repeated. A
+// VF that cannot be reset is quarantined, which is not the owner's concern: the
+// detach succeeds and the ledger, the events and the status tell.
+func (e *Engine) Detach(ctx context.Context, owner vf.Owner) error {
+	rec, ok, err := e.find(owner)
+	if err != nil || !ok {
+		return err
+	}
+	return e.detach(ctx, rec)
+}
+
+// detach releases the lease that rec describes, and no later one.
+func (e *Engine) detach(ctx context.Context, rec journal.Record) error {
+	e.vfs.lock(rec.ID)
+	defer e.vfs.unlock(rec.ID)
+	now, err := e.record(rec.ID)
+	if errors.Is(err, vf.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if now.Generation != rec.Generation || !now.Held() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
+	defer cancel()
+	at, err := e.site(now)
+	if err != nil {
+		return e.quarantine(now, err)
+	}
+	return e.release(ctx, at, now, "Detached", "")
+}
+
+func (e *Engine) find(owner vf.Owner) (rec journal.Record, ok bool, err error) {
+	err = e.Ledger.View(func(tx *journal.Tx) error {
+		records, err := tx.Records()
+		for _, r := range records {
+			if r.Held() && sameAttachment(r.Lease.Owner, owner) {
+				rec, ok = r, true
+			}
+		}
+		return err
+	})
+	return rec, ok, err
+}
+
+// release writes that the VF is being released, resets it, reads back and
+// writes that it is free; or quarantines it. The VF is locked. The error is the
+// ledger's: a reset that fails is no error here, it is a quarantine.
+func (e *Engine) release(ctx context.Context, at site, rec journal.Record, reason, detail string) error {
+	rec.Phase = journal.Releasing
+	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
+		return err
+	}
+	if err := e.reset(ctx, at, rec); err != nil {
+		return e.quarantine(rec, err)
+	}
+	return e.free(at, rec, reason, detail)
+}
+
+// free makes a VF that was read back clean available again (I3).
+func (e *Engine) free(at site, rec journal.Record, reason, detail string) error {
+	who := rec.Lease.Owner
+	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
+	rec.Reason, rec.Attempts, rec.NextRetry = "", 0, time.Time{}
+	text := fmt.Sprintf("vf %d of %s is clean", rec.ID.Index, at.label)
+	if !who.IsZero() {
+		text = fmt.Sprintf("vf %d of %s from %s, clean", rec.ID.Index, at.label, who)
+	}
+	kind := journal.Normal
+	if detail != "" {
+		text += ": " + detail
+		kind = journal.Warning
+	}
+	return e.Ledger.Update(func(tx *journal.Tx) error {
+		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID),
+			tx.Event(journal.Event{Type: kind, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
+	})
+}
+
+// reset takes a VF back to its baseline and reads back that it is there (I2,
+// I3). The error says what is left.
+func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
+	var errs []error
+	for round := range rounds {
+		st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
+		if err != nil {
+			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
+		}
+		if len(rec.Baseline.Diff(st)) == 0 {
+			return nil
+		}
+		for _, s := range resetSteps(at.place, rec.Baseline, st, round == 1) {
+			if err := e.do(ctx, s); err != nil {
+				errs = append(errs, err)
+				e.Log.Warn("reset", "pf", at.label, "vf", rec.ID.Index, "round", round, "err", err)
+			}
+		}
+	}
+	st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
+	if err != nil {
+		return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
+	}
+	if d := rec.Baseline.Diff(st); len(d) > 0 {
+		return errors.Join(append(errs, fmt.Errorf("after %d rounds of reset: %s", rounds, vf.Differences(d)))...)
+	}
+	return nil
+}
+
+// Retries of a quarantined VF come after 10 s, 20 s, 40 s ... 10 min.
+const (
+	firstRetry = 10 * time.Second
+	lastRetry  = 10 * time.Minute
+)
+
+// quarantine keeps a VF from everybody, with the reason, until a retry resets
+// it. Its addresses stay held: the last owner's netns may still have them.
+func (e *Engine) quarantine(rec journal.Record, cause error) error {
+	rec.Phase, rec.Reason = journal.Quarantined, cause.Error()
+	wait := min(firstRetry<<min(rec.Attempts, 10), lastRetry)
+	rec.Attempts++
+	rec.NextRetry = e.Now().Add(wait)
+	return e.Ledger.Update(func(tx *journal.Tx) error {
+		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
+			Type: journal.Warning, Reason: "Quarantined", Object: "VF " + rec.PCI.String(),
+			Text: fmt.Sprintf("last held by %s, tried again in %s: %s", rec.Lease.Owner, wait, rec.Reason),
+		}))
+	})
+}
+
+// Collect releases every attachment of a network that is not among the valid
+// ones (CNI GC). One that fails does not keep the others (I7).
+func (e *Engine) Collect(ctx context.Context, network string, valid []vf.Owner) error {
+	var stale []journal.Record
+	err := e.Ledger.View(func(tx *journal.Tx) error {
+		records, err := tx.Records()
+		for _, r := range records {
+			if r.Held() && r.Lease.Network == network && !contains(valid, r.Lease.Owner) {
+				stale = append(stale, r)
+			}
+		}
+		return err
+	})
+	errs := []error{err}
+	for _, r := range stale {
+		errs = append(errs, e.detach(ctx, r))
+	}
+	return errors.Join(errs...)
+}
+
+func contains(owners []vf.Owner, o vf.Owner) bool {
+	for _, v := range owners {
+		if sameAttachment(v, o) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,77 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// keepLast is how many addresses of a network are remembered as given out
+// lately: enough for one of each range set that anybody declares.
+const keepLast = 16
+
+func addressKey(network string, addr netip.Addr) []byte {
+	return append(networkKey(network), addr.String()...)
+}
+
+func networkKey(network string) []byte { return []byte(network + "\x00") }
+
+// AddressesOf returns the addresses that are held in a network; all networks
+// when it is empty.
+func (t *Tx) AddressesOf(network string) ([]Address, error) {
+	var prefix []byte
+	if network != "" {
+		prefix = networkKey(network)
+	}
+	return decodeAll[Address](t.tx.Bucket(bucketAddresses), prefix)
+}
+
+// HoldAddress records that an attachment has an address. vf.ErrHeld names the
+// owner when somebody else does (I4).
+func (t *Tx) HoldAddress(a Address) error {
+	key := addressKey(a.Network, a.Addr)
+	if raw := t.tx.Bucket(bucketAddresses).Get(key); raw != nil {
+		old, err := decode[Address](raw)
+		if err != nil {
+			return err
+		}
+		if old.Owner != a.Owner {
+			return fmt.Errorf("address %s of network %s: %w by %s", a.Addr, a.Network, vf.ErrHeld, old.Owner)
+		}
+	}
+	a.Since = t.now
+	return errors.Join(t.put(bucketAddresses, key, a), t.remember(a))
+}
+
+// LastAddresses returns the addresses of a network that were given out lately,
+// the latest at the end, whether or not they are still held.
+func (t *Tx) LastAddresses(network string) ([]netip.Addr, error) {
+	raw := t.tx.Bucket(bucketLast).Get(networkKey(network))
+	if raw == nil {
+		return nil, nil
+	}
+	return decode[[]netip.Addr](raw)
+}
+
+func (t *Tx) remember(a Address) error {
+	last, err := t.LastAddresses(a.Network)
+	if err != nil {
+		return err
+	}
+	last = append(slices.DeleteFunc(last, func(o netip.Addr) bool { return o == a.Addr }), a.Addr)
+	return t.put(bucketLast, networkKey(a.Network), last[max(0, len(last)-keepLast):])
+}
+
+// FreeAddresses lets go of every address of one VF's attachment.
+func (t *Tx) FreeAddresses(id vf.ID) error {
+	all, err := t.AddressesOf("")
+	for _, a := range all {
+		if a.VF == id {
+			err = errors.Join(err, t.tx.Bucket(bucketAddresses).Delete(addressKey(a.Network, a.Addr)))
+		}
+	}
+	return err
+}
