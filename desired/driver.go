@@ -1,10 +1,14 @@
 package desired
 
-import "github.com/culvert-net/culvert/vf"
+import (
+	"slices"
+
+	"github.com/culvert-net/culvert/vf"
+)
 
 // vfDrivers are the netdevice drivers of the VFs that each PF driver makes, by
 // Linux's own sources (drivers/net/ethernet). i40e's VFs had i40evf until
-// Linux 4.20 and have iavf since.
+// Linux 4.20 and have iavf since. A PF driver that is not here is not known.
 func vfDrivers(pfDriver string) []string {
 	switch pfDriver {
 	case "igb":
@@ -13,11 +17,13 @@ func vfDrivers(pfDriver string) []string {
 		return []string{"ixgbevf"}
 	case "i40e":
 		return []string{"iavf", "i40evf"}
-	case "ice", "idpf":
+	case "ice":
 		return []string{"iavf"}
 	case "cxgb4":
 		return []string{"cxgb4vf"}
-	case "fm10k", "mlx4_core", "mlx5_core", "bnxt_en", "qede", "nfp", "sfc", "liquidio":
+	case "nfp":
+		return []string{"nfp_netvf"}
+	case "fm10k", "mlx4_core", "mlx5_core", "bnxt_en", "qede", "sfc":
 		return []string{pfDriver}
 	}
 	return nil
@@ -26,14 +32,15 @@ func vfDrivers(pfDriver string) []string {
 // driverMatcher says whether a value of Selector.Drivers is true of a VF; see
 // there for why its binding of the moment does not count.
 func driverMatcher(deviceType string, pf vf.PF, v vf.State) func(string) bool {
+	known := vfDrivers(pf.Driver)
+	bound := v.Driver != "" && v.Driver != vf.DriverVFIO
 	return func(w string) bool {
-		if w == vf.DriverVFIO {
+		switch {
+		case w == vf.DriverVFIO:
 			return deviceType == VFIO
+		case bound && w == v.Driver, slices.Contains(known, w):
+			return true
 		}
-		if v.Driver != "" && v.Driver != vf.DriverVFIO {
-			return w == v.Driver
-		}
-		known := vfDrivers(pf.Driver)
-		return anyOf(known, func(k string) bool { return k == w })
+		return !bound && len(known) == 0
 	}
 }

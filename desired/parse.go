@@ -1,0 +1,105 @@
+package desired
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxSize bounds what Parse reads; a thousand pools are a tenth of it.
+const maxSize = 1 << 20
+
+// Parse reads the text of a host.yaml. file names it in messages. Everything
+// that is wrong is reported at once, by line, as Errors joined with
+// errors.Join; each is a vf.ErrInvalid. An empty text is the zero Spec.
+func Parse(file string, content []byte) (Spec, error) {
+	if len(content) > maxSize {
+		return Spec{}, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
+	}
+	root, err := document(file, content)
+	if err != nil || root == nil {
+		return Spec{}, err
+	}
+	r := &reader{file: file}
+	spec := r.spec(at{Node: root})
+	if len(r.errs) > 0 {
+		return Spec{}, r.sorted()
+	}
+	return spec, nil
+}
+
+// sorted joins what was found by line.
+func (r *reader) sorted() error {
+	slices.SortStableFunc(r.errs, func(a, b error) int {
+		var x, y Error
+		errors.As(a, &x)
+		errors.As(b, &y)
+		return cmp.Compare(x.Line, y.Line)
+	})
+	return errors.Join(r.errs...)
+}
+
+// document returns the one document of a YAML text, nil when it is empty.
+func document(file string, content []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(content))
+	var doc, next yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, syntax(file, err)
+	}
+	switch err := dec.Decode(&next); {
+	case err == nil:
+		return nil, Error{File: file, Line: next.Line, Text: "a second document: want one only, remove what follows ---"}
+	case !errors.Is(err, io.EOF):
+		return nil, syntax(file, err)
+	}
+	if len(doc.Content) == 0 || isNull(at{Node: doc.Content[0]}) {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?:yaml: )?(.*)$`)
+
+// syntax puts the line that yaml names where ours stand.
+func syntax(file string, err error) error {
+	e := Error{File: file, Text: err.Error()}
+	if m := yamlError.FindStringSubmatch(e.Text); m != nil {
+		e.Line, _ = strconv.Atoi(m[1])
+		e.Text = "not YAML: " + m[2]
+	}
+	return e
+}
+
+func (r *reader) spec(v at) Spec {
+	var s Spec
+	fields, ok := r.fields(v, "pfs", "pools")
+	if !ok {
+		return s
+	}
+	if f, ok := fields["pfs"]; ok {
+		for _, item := range r.items(f, "a list of PFs") {
+			s.PFs = append(s.PFs, r.pf(item))
+		}
+	}
+	if f, ok := fields["pools"]; ok {
+		items := r.items(f, "a list of pools")
+		for _, item := range items {
+			s.Pools = append(s.Pools, r.pool(item))
+		}
+		r.distinct(items, s.Pools)
+	}
+	return s
+}
+
+// from is where v stands, for messages about it later.
+func (r *reader) from(v at) string { return fmt.Sprintf("%s:%d", r.file, v.Line) }

@@ -1,0 +1,196 @@
+package desired
+
+import (
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+var poolKeys = []string{"name", "prefix", "deviceType", "selectors"}
+
+func (r *reader) pool(v at) Pool {
+	p := Pool{Prefix: DefaultPrefix, From: r.from(v)}
+	fields, ok := r.fields(v, poolKeys...)
+	if !ok {
+		return p
+	}
+	if f, ok := fields["name"]; ok {
+		p.Name = parsed(r, f, "letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName)
+	} else {
+		r.fail(v, "name is missing: write what pods ask for, e.g. intel_sriov_netdevice")
+	}
+	if f, ok := fields["prefix"]; ok {
+		p.Prefix = parsed(r, f, "a domain name in lower case such as intel.com", parsePrefix)
+	}
+	if f, ok := fields["selectors"]; ok {
+		p.Selectors = r.selectors(f)
+	}
+	p.DeviceType = impliedType(p.Selectors)
+	where := v
+	if f, ok := fields["deviceType"]; ok {
+		p.DeviceType = parsed(r, f, "netdevice or vfio-pci", parseDeviceType)
+		where = f
+	}
+	if p.DeviceType == NetDevice && slices.ContainsFunc(p.Selectors, onlyVFIO) {
+		r.fail(where, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
+	}
+	return p
+}
+
+func onlyVFIO(s Selector) bool {
+	return len(s.Drivers) > 0 && !slices.ContainsFunc(s.Drivers, func(d string) bool { return d != vf.DriverVFIO })
+}
+
+// impliedType is the device type of a pool that does not say: the device
+// plugin's files choose VFs for user space by drivers: [vfio-pci] alone.
+func impliedType(selectors []Selector) string {
+	if len(selectors) > 0 && !slices.ContainsFunc(selectors, func(s Selector) bool { return !onlyVFIO(s) }) {
+		return VFIO
+	}
+	return NetDevice
+}
+
+// parseDeviceType accepts the device plugin's spelling (netDevice) too.
+func parseDeviceType(s string) (string, error) {
+	for _, t := range []string{NetDevice, VFIO} {
+		if strings.EqualFold(s, t) {
+			return t, nil
+		}
+	}
+	return "", vf.ErrInvalid
+}
+
+// A pool's full name is a Kubernetes qualified name (k8s.io/apimachinery
+// validation.IsQualifiedName).
+var (
+	poolName   = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	poolPrefix = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+)
+
+var errName = errors.New("not a name")
+
+func parsePoolName(s string) (string, error) {
+	if !poolName.MatchString(s) {
+		return "", errName
+	}
+	return s, nil
+}
+
+func parsePrefix(s string) (string, error) {
+	if !poolPrefix.MatchString(s) || len(s) > 253 {
+		return "", errName
+	}
+	return s, nil
+}
+
+var variable = strings.NewReplacer(".", "_", "-", "_", "/", "_")
+
+// distinct refuses two pools that a container could not tell apart: it finds
+// its VFs in PCIDEVICE_<PREFIX>_<NAME>, where '.', '-' and '/' are '_'.
+func (r *reader) distinct(items []at, pools []Pool) {
+	seen := make(map[string]int)
+	for i, p := range pools {
+		if p.Name == "" || p.Prefix == "" {
+			continue // refused already
+		}
+		key := strings.ToUpper(variable.Replace(p.FullName()))
+		first, twice := seen[key]
+		switch {
+		case !twice:
+			seen[key] = i
+		case pools[first].FullName() == p.FullName():
+			r.fail(items[i], "pool %s is there already, on line %d: give it another name", p.FullName(), items[first].Line)
+		default:
+			r.fail(items[i], "pool %s is %s on line %d to a container (PCIDEVICE_%s): give it another name",
+				p.FullName(), pools[first].FullName(), items[first].Line, key)
+		}
+	}
+}
+
+func (r *reader) selectors(v at) []Selector {
+	if v.Kind == yaml.MappingNode || isNull(v) {
+		if isNull(v) || len(v.Content) == 0 {
+			return nil
+		}
+		return []Selector{r.selector(v)}
+	}
+	var all []Selector
+	for _, item := range r.items(v, "a map of selectors, or a list of such maps") {
+		all = append(all, r.selector(item))
+	}
+	return all
+}
+
+var selectorKeys = []string{"vendors", "devices", "drivers", "pciAddresses", "pfNames", "rootDevices", "linkTypes"}
+
+// unserved are selectors of the device plugin that Culvert knows and does not
+// serve yet, with what to do meanwhile.
+var unserved = map[string]string{
+	"acpiIndexes":  "use pfNames or pciAddresses",
+	"ddpProfiles":  "leave it out",
+	"isRdma":       "leave it out; VFs are given out without RDMA devices",
+	"needVhostNet": "leave it out; /dev/vhost-net is not given out",
+	"vdpaType":     "leave it out; VFs are given out as netdevice or vfio-pci",
+}
+
+func (r *reader) selector(v at) Selector {
+	var s Selector
+	refused := slices.Sorted(maps.Keys(unserved))
+	fields, ok := r.fields(v, slices.Concat(selectorKeys, refused)...)
+	if !ok {
+		return s
+	}
+	for _, key := range refused {
+		if f, ok := fields[key]; ok && !harmless(f) {
+			r.fail(f, "%s: not served yet: %s", describe(f), unserved[key])
+		}
+	}
+	if f, ok := fields["vendors"]; ok {
+		s.Vendors = list(r, f, wantHex, parseHex)
+	}
+	if f, ok := fields["devices"]; ok {
+		s.Devices = list(r, f, wantHex, parseHex)
+	}
+	if f, ok := fields["drivers"]; ok {
+		s.Drivers = list(r, f, "a driver's name such as igbvf", parseWord)
+	}
+	if f, ok := fields["pciAddresses"]; ok {
+		s.PCIAddresses = list(r, f, wantPCI, vf.ParsePCIAddr)
+	}
+	if f, ok := fields["pfNames"]; ok {
+		s.PFNames = parts(r, f, "a netdevice name or pattern", parsePattern)
+	}
+	if f, ok := fields["rootDevices"]; ok {
+		s.RootDevices = parts(r, f, "the PF's PCI address such as 0000:3b:00.0", vf.ParsePCIAddr)
+	}
+	if f, ok := fields["linkTypes"]; ok {
+		s.LinkTypes = list(r, f, "ether (infiniband is not served)", parseLinkType)
+	}
+	return s
+}
+
+// harmless is a selector that asks for nothing: isRdma: false, ddpProfiles: [].
+func harmless(v at) bool {
+	return isNull(v) || (v.Kind == yaml.ScalarNode && (v.Value == "false" || v.Value == "")) ||
+		(v.Kind == yaml.SequenceNode && len(v.Content) == 0)
+}
+
+func parseWord(s string) (string, error) {
+	if strings.ContainsAny(s, " \t\n/") {
+		return "", errName
+	}
+	return s, nil
+}
+
+func parseLinkType(s string) (string, error) {
+	if s == "ether" || s == "ethernet" {
+		return "ether", nil
+	}
+	return "", vf.ErrInvalid
+}

@@ -1,0 +1,60 @@
+package desired
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parts reads values such as enp1s0f0#0,2-7: a PF, then optionally # and the
+// indexes of some of its VFs.
+func parts[T any](r *reader, v at, want string, parse func(string) (T, error)) []Part[T] {
+	items := []at{v}
+	if v.Kind != yaml.ScalarNode || isNull(v) {
+		items = r.items(v, "a list of "+want+", each optionally with VF indexes: #0,2-7")
+	}
+	var all []Part[T]
+	for _, item := range items {
+		pf, indexes, some := strings.Cut(item.Value, "#")
+		p := Part[T]{}
+		var err error
+		if p.PF, err = parse(pf); err != nil || item.Kind != yaml.ScalarNode {
+			r.bad(item, want+", optionally with VF indexes: #0,2-7")
+			continue
+		}
+		if some {
+			if p.Indexes, err = parseIndexes(indexes); err != nil {
+				r.fail(item, "%s: %s", describe(item), err)
+			}
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// parseIndexes reads 0,2-7. Errors say what would do.
+func parseIndexes(s string) ([]Range, error) {
+	var all []Range
+	for _, part := range strings.Split(s, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		if !isRange {
+			high = low
+		}
+		first, err1 := number(low, 0, maxVFs-1)
+		last, err2 := number(high, 0, maxVFs-1)
+		switch {
+		case err1 != nil || err2 != nil:
+			return nil, fmt.Errorf("%q after # is no VF index: want indexes and ranges such as #0,2-7", part)
+		case first > last:
+			return nil, fmt.Errorf("a range counts up: write %d-%d", last, first)
+		}
+		for _, r := range all {
+			if first <= r.Last && r.First <= last {
+				return nil, fmt.Errorf("VF %d is named twice", max(first, r.First))
+			}
+		}
+		all = append(all, Range{first, last})
+	}
+	return all, nil
+}
