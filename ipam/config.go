@@ -1,3 +1,7 @@
+// Package ipam decides addresses: in goes the ipam section of a CNI
+// configuration and who holds what, out come the addresses, gateways and
+// routes of one attachment. It is pure: attach asks it inside the ledger's
+// transaction and records the answer there (I4).
 package ipam
 
 import (
@@ -6,27 +10,53 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
+// Types of ipam section. TypeCulvert in a configuration is another name for
+// TypeHostLocal; a Config never has it.
+const (
+	TypeHostLocal = "host-local"
+	TypeStatic    = "static"
+	TypeCulvert   = "culvert"
+)
+
+// Scope is how far an address must be unique.
+type Scope string
+
+// Scopes. The zero value leaves the choice to the daemon: the whole cluster
+// where there is one.
+const (
+	ScopeNode    Scope = "node"
+	ScopeCluster Scope = "cluster"
+)
+
 // Config is a network's ipam section, parsed and checked. The zero value means
 // that the network gives no addresses.
 type Config struct {
-	// Type is host-local or static.
+	// Type is TypeHostLocal or TypeStatic.
 	Type string
+	// Scope is kept for the cluster-wide pool; nothing on one node reads it.
+	Scope Scope
 	// Sets is a list of range sets; an attachment gets one address of each.
+	// Ranges do not overlap, and those of one set are of one family.
 	Sets [][]Range
-	// Exclude is never given out.
+	// Exclude is never given out, not even by request.
 	Exclude []netip.Prefix
-	// Static are the addresses of Type static.
+	// Static are the addresses of TypeStatic, unless a request brings others.
 	Static []vf.Address
-	// Routes, where a Gateway that is not given is the range's.
+	// Routes, where a Gateway that is not given is that of an address of the
+	// same family.
 	Routes []vf.Route
 	DNS    DNS
+	// ResolvConf is the path of a file in the form of resolv.conf(5) that the
+	// intake reads for DNS.
+	ResolvConf string
 }
 
 // Range is a run of addresses of one subnet, Start and End included.
 type Range struct {
 	Subnet     netip.Prefix
 	Start, End netip.Addr
-	Gateway    netip.Addr
+	// Gateway is in Subnet or link-local, and never given out.
+	Gateway netip.Addr
 }
 
 // DNS is passed on to the runtime as it is (CNI result, section dns).
@@ -39,3 +69,15 @@ type DNS struct {
 
 // IsZero reports whether c asks for no addresses.
 func (c Config) IsZero() bool { return c.Type == "" }
+
+// IsZero reports whether d says nothing.
+func (d DNS) IsZero() bool {
+	return len(d.Nameservers) == 0 && d.Domain == "" && len(d.Search) == 0 && len(d.Options) == 0
+}
+
+// Contains reports whether a lies between Start and End.
+func (r Range) Contains(a netip.Addr) bool {
+	return r.Start.Compare(a) <= 0 && a.Compare(r.End) <= 0
+}
+
+func (r Range) String() string { return r.Start.String() + "-" + r.End.String() }

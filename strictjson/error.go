@@ -1,0 +1,42 @@
+package strictjson
+
+import (
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Problem is one thing that is wrong.
+type Problem struct {
+	Key string
+	// Text is the whole message, with key, value and what would do.
+	Text string
+	// Unknown is set for a key that is unknown or not served, as opposed to a
+	// value that is wrong.
+	Unknown bool
+}
+
+// Error lists every problem of an object. errors.Is(err, vf.ErrInvalid) holds.
+type Error struct{ Problems []Problem }
+
+func (e *Error) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		texts[i] = p.Text
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Is makes every Error a vf.ErrInvalid.
+func (e *Error) Is(target error) bool { return target == vf.ErrInvalid }
+
+// OnlyUnknown reports whether unknown or unserved keys are all that is wrong
+// (the CNI specification has a code of its own for them).
+func (e *Error) OnlyUnknown() bool {
+	for _, p := range e.Problems {
+		if !p.Unknown {
+			return false
+		}
+	}
+	return true
+}

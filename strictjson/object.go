@@ -1,0 +1,175 @@
+// Package strictjson reads the JSON objects that people write. Raw JSON goes
+// in; typed fields come out, and one error that lists every problem there is,
+// each with its key, the value that was found, and what would do. Unknown and
+// repeated keys are problems: a key that is silently ignored is a setting that
+// is silently missing.
+//
+// ipam and intake/cni call it. A null counts as a key that is not there, as it
+// does for encoding/json.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/suggest"
+)
+
+// Object is one JSON object that is being read. Its methods record problems
+// instead of returning them; Err returns them all. The methods of a nil
+// *Object find no keys.
+type Object struct {
+	path     string
+	keys     []string
+	fields   map[string]json.RawMessage
+	problems *[]Problem
+}
+
+// Parse reads one JSON object. path is put before every key in messages; it is
+// empty for the outermost object. The error is an *Error: not JSON, or not an
+// object.
+func Parse(raw []byte, path string) (*Object, error) {
+	o := open(raw, path, new([]Problem))
+	if o == nil {
+		o = &Object{path: path, problems: &[]Problem{{Key: path, Text: notAnObject(raw, path)}}}
+		return nil, o.Err()
+	}
+	return o, nil
+}
+
+func notAnObject(raw []byte, path string) string {
+	subject := path
+	if subject == "" {
+		subject = "configuration"
+	}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(raw, new(any)); errors.As(err, &syntax) {
+		return fmt.Sprintf("%s %s: not JSON: %s at byte %d", subject, clip(raw), syntax, syntax.Offset)
+	}
+	return fmt.Sprintf("%s %s: want a JSON object", subject, clip(raw))
+}
+
+// open returns nil when raw is not a JSON object.
+func open(raw []byte, path string, problems *[]Problem) *Object {
+	if !json.Valid(raw) {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
+		return nil
+	}
+	o := &Object{path: path, fields: map[string]json.RawMessage{}, problems: problems}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return nil
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil
+		}
+		key, _ := t.(string)
+		if _, twice := o.fields[key]; twice {
+			o.Fail(key, "given twice")
+			continue
+		}
+		o.fields[key] = value
+		o.keys = append(o.keys, key)
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil
+	}
+	return o
+}
+
+// Known records a problem for every key that is not among keys, with the
+// nearest one of them.
+func (o *Object) Known(keys ...string) {
+	if o == nil {
+		return
+	}
+	known := make(map[string]bool, len(keys))
+	for _, k := range keys {
+		known[k] = true
+	}
+	for _, k := range o.keys {
+		if known[k] {
+			continue
+		}
+		text := fmt.Sprintf("%s: unknown key (value %s); known are %s", o.name(k), clip(o.fields[k]), strings.Join(keys, ", "))
+		if near := suggest.DidYouMean(k, keys); near != "" {
+			text = fmt.Sprintf("%s%s (unknown key, value %s)", o.name(k), near, clip(o.fields[k]))
+		}
+		o.add(Problem{Key: o.name(k), Text: text, Unknown: true})
+	}
+}
+
+// Raw returns the value of key as it is, nil when it is absent or null.
+func (o *Object) Raw(key string) json.RawMessage {
+	if o == nil || string(o.fields[key]) == "null" {
+		return nil
+	}
+	return o.fields[key]
+}
+
+// Has reports whether key is there and not null.
+func (o *Object) Has(key string) bool { return o.Raw(key) != nil }
+
+// Fail records a problem with the value of key: "path.key value: text".
+func (o *Object) Fail(key, format string, args ...any) {
+	subject := o.name(key)
+	if v := o.Raw(key); v != nil {
+		subject += " " + clip(v)
+	}
+	o.add(Problem{Key: o.name(key), Text: subject + ": " + fmt.Sprintf(format, args...)})
+}
+
+// Refuse records that key is known but not served: like an unknown key it is
+// something to take out, not to correct.
+func (o *Object) Refuse(key, format string, args ...any) {
+	o.add(Problem{Key: o.name(key), Unknown: true,
+		Text: o.name(key) + " " + clip(o.Raw(key)) + ": " + fmt.Sprintf(format, args...)})
+}
+
+func (o *Object) add(p Problem) { *o.problems = append(*o.problems, p) }
+
+// Err is an *Error with everything recorded so far, here and in the objects
+// inside, or nil.
+func (o *Object) Err() error {
+	if o == nil || len(*o.problems) == 0 {
+		return nil
+	}
+	return &Error{Problems: *o.problems}
+}
+
+func (o *Object) name(key string) string {
+	if o.path == "" {
+		return key
+	}
+	return o.path + "." + key
+}
+
+// longestValue bounds how much of a value a message repeats.
+const longestValue = 60
+
+func clip(raw []byte) string {
+	s := strings.Join(strings.Fields(string(raw)), " ")
+	if text, err := strconv.Unquote(s); err == nil && text != "" && !strings.ContainsAny(text, " \"\\;:,") {
+		s = text
+	}
+	if len(s) > longestValue {
+		s = strings.ToValidUTF8(s[:longestValue], "") + "..."
+	}
+	return s
+}
+
+// Empty reports whether o has no keys at all.
+func (o *Object) Empty() bool { return o == nil || len(o.keys) == 0 }
