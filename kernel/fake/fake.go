@@ -1,0 +1,223 @@
+// Package fake is a kernel in memory that behaves, as far as Culvert can tell,
+// like Linux with an SR-IOV NIC: names are unique in a netns, a netdevice that
+// moves arrives down and bare, a dead netns sends its devices home under the
+// pod's name, the VF driver takes over the admin MAC only when it binds. It is
+// there for speed and for failing at any step; every scenario that runs on it
+// also runs in the lab, on Linux.
+//
+// It has the methods of kernel.Kernel. String() is its whole state, as text
+// that tests compare.
+package fake
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Profile is how a driver behaves.
+type Profile struct {
+	Driver, VFDriver string
+	Vendor           string
+	Device, VFDevice string
+	TotalVFs         int
+	SpeedMbps        int
+	MaxMTU           int
+	Abilities        vf.Abilities
+}
+
+// IGB behaves as the lab's emulated 82576 (lab-facts, "It does not").
+var IGB = Profile{
+	Driver: "igb", VFDriver: "igbvf", Vendor: "8086", Device: "10c9", VFDevice: "10ca",
+	TotalVFs: 7, SpeedMbps: 1000, MaxMTU: 9216,
+	Abilities: vf.Abilities{
+		vf.SetMAC: vf.Yes, vf.SetVLAN: vf.Yes, vf.SetVLANProto: vf.No, vf.SetSpoofChk: vf.Yes, vf.SetTrust: vf.Yes,
+		vf.SetLinkState: vf.No, vf.SetMinTxRate: vf.No, vf.SetMaxTxRate: vf.Yes, vf.SetRSSQuery: vf.No,
+	},
+}
+
+// Moment is when a Hook is called.
+type Moment string
+
+// A step fails Before it had any effect, or After it had all of it.
+const (
+	Before Moment = "before"
+	After  Moment = "after"
+)
+
+// Kernel is the kernel of one machine. Its methods may be called concurrently.
+type Kernel struct {
+	// Hook, when set, is asked at each moment of each step; its error is the
+	// step's. It is called without the lock held.
+	Hook func(Moment, step.Step) error
+
+	mu      sync.Mutex // guards all below
+	profile Profile
+	pfs     []*pf
+	netns   map[string]bool
+	next    int // ifindexes and random MACs count up from here
+	wake    []chan struct{}
+	told    []step.Announce
+}
+
+type pf struct {
+	vf.PF
+	vfs []*function
+}
+
+// function is a VF.
+type function struct {
+	vf.State
+	override string
+}
+
+// New returns a machine with n PFs, up to 8, that are down, with a cable in.
+func New(p Profile, n int) *Kernel {
+	k := &Kernel{profile: p, netns: map[string]bool{"": true}, next: 2}
+	for i := range n {
+		k.pfs = append(k.pfs, &pf{PF: vf.PF{
+			ID:   vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}},
+			PCI:  vf.PCIAddr{Bus: uint8(i + 1)},
+			Name: fmt.Sprintf("enp%ds0", i+1), Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
+			NUMA: -1, IOMMUGroup: 10 + i, MTU: 1500, MaxMTU: p.MaxMTU, Carrier: true,
+			TotalVFs: p.TotalVFs, Autoprobe: vf.Yes,
+		}})
+	}
+	return k
+}
+
+// PFs lists everything.
+func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := make([]vf.PF, 0, len(k.pfs))
+	for _, p := range k.pfs {
+		out = append(out, k.view(p))
+	}
+	return out, nil
+}
+
+// PF reads one PF.
+func (k *Kernel) PF(_ context.Context, a vf.PCIAddr) (vf.PF, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, err := k.pf(a)
+	if err != nil {
+		return vf.PF{}, err
+	}
+	return k.view(p), nil
+}
+
+// VF reads one VF, with its netdevice when that is on the host or in netns.
+func (k *Kernel) VF(ctx context.Context, a vf.PCIAddr, netns string) (vf.State, error) {
+	if err := ctx.Err(); err != nil {
+		return vf.State{}, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, f, err := k.function(a)
+	if err != nil {
+		return vf.State{}, err
+	}
+	return f.seenFrom(netns), nil
+}
+
+// Probe tells what the driver can do.
+func (k *Kernel) Probe(context.Context, vf.PCIAddr, int) (vf.Abilities, error) {
+	return k.profile.Abilities, nil
+}
+
+// Watch wakes when anything changed.
+func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
+	c := make(chan struct{}, 1)
+	k.mu.Lock()
+	k.wake = append(k.wake, c)
+	k.mu.Unlock()
+	go func() {
+		<-ctx.Done()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.wake = slices.DeleteFunc(k.wake, func(o chan struct{}) bool { return o == c })
+		close(c)
+	}()
+	return c, nil
+}
+
+func (k *Kernel) changed() {
+	for _, c := range k.wake {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// view is the PF as the host sees it: abilities are not part of a listing.
+func (k *Kernel) view(p *pf) vf.PF {
+	out := p.PF
+	out.Carrier = p.Up && p.Carrier
+	if out.Carrier {
+		out.SpeedMbps = k.profile.SpeedMbps
+	}
+	out.NumVFs = len(p.vfs)
+	out.VFs = nil
+	for _, f := range p.vfs {
+		out.VFs = append(out.VFs, f.seenFrom(""))
+	}
+	return out
+}
+
+// seenFrom copies the state, without the netdevice unless it is on the host or
+// in netns.
+func (f *function) seenFrom(netns string) vf.State {
+	st := f.State
+	if f.Link == nil {
+		return st
+	}
+	l := *f.Link
+	l.Addrs, l.Routes = slices.Clone(l.Addrs), slices.Clone(l.Routes)
+	st.Link = &l
+	if l.Netns != "" && l.Netns != netns {
+		st.Link = nil
+	}
+	return st
+}
+
+func (k *Kernel) pf(a vf.PCIAddr) (*pf, error) {
+	for _, p := range k.pfs {
+		if p.PCI == a {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("PF %s: %w", a, vf.ErrNotFound)
+}
+
+func (k *Kernel) function(a vf.PCIAddr) (*pf, *function, error) {
+	for _, p := range k.pfs {
+		for _, f := range p.vfs {
+			if f.PCI == a {
+				return p, f, nil
+			}
+		}
+	}
+	return nil, nil, fmt.Errorf("VF %s: %w", a, vf.ErrNotFound)
+}
+
+// Announced lists the addresses that were announced, in order.
+func (k *Kernel) Announced() []netip.Prefix {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []netip.Prefix
+	for _, s := range k.told {
+		out = append(out, s.Addresses...)
+	}
+	return out
+}

@@ -1,0 +1,123 @@
+package fake
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// link carries out the steps on a netdevice.
+func (k *Kernel) link(s step.Step) error {
+	switch s := s.(type) {
+	case step.Move:
+		return k.onLink(s.VF, s.From, func(l *vf.Link) error { return k.move(l, s.To, s.Name) })
+	case step.Rename:
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return k.rename(l, s.Name) })
+	case step.SetMTU:
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return k.setMTU(l, s) })
+	case step.SetLinkMAC:
+		return k.setLinkMAC(s)
+	case step.SetUp:
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { setUp(l, s.Up); return nil })
+	case step.ClearPromisc:
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { l.Promisc, l.AllMulti = false, false; return nil })
+	case step.AddAddress:
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return addAddress(l, s.Address) })
+	case step.DelAddress:
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error {
+			l.Addrs = slices.DeleteFunc(l.Addrs, func(a netip.Prefix) bool { return a == s.Address })
+			return nil
+		})
+	case step.AddRoute:
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return addRoute(l, s.Route) })
+	}
+	return fmt.Errorf("the fake kernel has no %T", s)
+}
+
+// onLink finds a VF's netdevice in the netns where the caller says it is.
+func (k *Kernel) onLink(a vf.PCIAddr, netns string, do func(*vf.Link) error) error {
+	return k.onVF(a, func(f *function) error {
+		if !k.netns[netns] {
+			return fmt.Errorf("netns %s: %w", netns, vf.ErrNotFound)
+		}
+		if f.Link == nil || f.Link.Netns != netns {
+			return fmt.Errorf("netdevice of VF %s in netns %q: %w", a, netns, vf.ErrNotFound)
+		}
+		return do(f.Link)
+	})
+}
+
+func (k *Kernel) move(l *vf.Link, to, name string) error {
+	if !k.netns[to] {
+		return fmt.Errorf("netns %s: %w", to, vf.ErrNotFound)
+	}
+	if other := k.named(to, name); other != nil && other.Link != l {
+		return fmt.Errorf("name %s is taken there: %w", name, syscall.EEXIST)
+	}
+	l.Netns, l.Name, l.Up, l.Carrier, l.Addrs, l.Routes = to, name, false, false, nil, nil
+	return nil
+}
+
+func (k *Kernel) rename(l *vf.Link, name string) error {
+	if l.Up {
+		return syscall.EBUSY
+	}
+	if other := k.named(l.Netns, name); other != nil && other.Link != l {
+		return syscall.EEXIST
+	}
+	l.Name = name
+	return nil
+}
+
+func (k *Kernel) setMTU(l *vf.Link, s step.SetMTU) error {
+	if s.MTU < 68 || s.MTU > k.profile.MaxMTU {
+		return syscall.EINVAL
+	}
+	l.MTU = s.MTU
+	return nil
+}
+
+// setLinkMAC: once the PF has set a MAC, the VF may not choose another
+// (lab-facts, trap 4).
+func (k *Kernel) setLinkMAC(s step.SetLinkMAC) error {
+	_, f, err := k.function(s.VF)
+	if err != nil {
+		return err
+	}
+	if !f.Admin.MAC.IsZero() && f.Admin.MAC != s.MAC {
+		return syscall.EADDRNOTAVAIL
+	}
+	return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { l.MAC = s.MAC; return nil })
+}
+
+func addAddress(l *vf.Link, a netip.Prefix) error {
+	if slices.Contains(l.Addrs, a) {
+		return syscall.EEXIST
+	}
+	l.Addrs = append(l.Addrs, a)
+	return nil
+}
+
+func addRoute(l *vf.Link, r vf.Route) error {
+	if !l.Up {
+		return syscall.ENETDOWN
+	}
+	onLink := func(a netip.Prefix) bool { return a.Masked().Contains(r.Gateway) }
+	if r.Gateway.IsValid() && !slices.ContainsFunc(l.Addrs, onLink) {
+		return syscall.ENETUNREACH
+	}
+	l.Routes = append(l.Routes, r)
+	return nil
+}
+
+// setUp: taking a netdevice down drops its routes, not its addresses.
+func setUp(l *vf.Link, up bool) {
+	l.Up, l.Carrier = up, up
+	if !up {
+		l.Routes = nil
+	}
+}
