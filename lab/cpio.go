@@ -1,0 +1,139 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// archive writes an initramfs: a cpio archive in the "newc" format of the
+// kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
+// Everything in it belongs to root. Parents are made before their children,
+// and a name is written once: the first one wins.
+type archive struct {
+	w    io.Writer
+	ino  uint32
+	done map[string]bool
+	err  error
+}
+
+const (
+	cpioDir  = 0o040000
+	cpioFile = 0o100000
+	cpioLink = 0o120000
+	cpioChar = 0o020000
+)
+
+func newArchive(w io.Writer) *archive {
+	return &archive{w: w, done: map[string]bool{"": true, ".": true}}
+}
+
+// entry writes one header with its body. The first error sticks.
+func (a *archive) entry(name string, mode uint32, major, minor uint32, size int64, body io.Reader) {
+	name = strings.TrimPrefix(path.Clean("/"+name), "/")
+	if a.err != nil || a.done[name] {
+		return
+	}
+	if dir := path.Dir(name); dir != "." {
+		a.entry(dir, cpioDir|0o755, 0, 0, 0, nil)
+	}
+	a.done[name] = true
+	a.record(name, mode, major, minor, size, body)
+}
+
+func (a *archive) record(name string, mode, major, minor uint32, size int64, body io.Reader) {
+	if a.err != nil {
+		return
+	}
+	if size >= 1<<32 {
+		a.err = fmt.Errorf("add %s to the initramfs: %d bytes are more than the format holds", name, size)
+		return
+	}
+	a.ino++
+	head := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
+		a.ino, mode, 0, 0, 1, 0, uint32(size), 0, 0, major, minor, len(name)+1, 0, name)
+	a.write(head + strings.Repeat("\x00", -len(head)&3))
+	if size == 0 || a.err != nil {
+		return
+	}
+	if n, err := io.Copy(a.w, io.LimitReader(body, size)); err != nil {
+		a.err = fmt.Errorf("add %s to the initramfs: %w", name, err)
+	} else if n != size {
+		a.err = fmt.Errorf("add %s to the initramfs: %d bytes of %d: %w", name, n, size, io.ErrUnexpectedEOF)
+	}
+	a.write(strings.Repeat("\x00", int(-size&3)))
+}
+
+func (a *archive) write(s string) {
+	if a.err == nil {
+		_, a.err = io.WriteString(a.w, s)
+	}
+}
+
+func (a *archive) dir(name string) { a.entry(name, cpioDir|0o755, 0, 0, 0, nil) }
+
+func (a *archive) link(name, target string) {
+	a.entry(name, cpioLink|0o777, 0, 0, int64(len(target)), strings.NewReader(target))
+}
+
+func (a *archive) char(name string, mode, major, minor uint32) {
+	a.entry(name, cpioChar|mode, major, minor, 0, nil)
+}
+
+func (a *archive) text(name, body string, perm uint32) {
+	a.entry(name, cpioFile|perm, 0, 0, int64(len(body)), strings.NewReader(body))
+}
+
+// add copies the host's file, link or tree at src to name.
+func (a *archive) add(name, src string) error {
+	err := filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(src, p)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && p == src {
+			info, err = os.Stat(src) // a link named by the caller means its target
+		}
+		if err != nil {
+			return err
+		}
+		return a.addOne(path.Join(name, rel), p, info)
+	})
+	return errors.Join(err, a.err)
+}
+
+func (a *archive) addOne(name, src string, info fs.FileInfo) error {
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		a.entry(name, cpioDir|uint32(mode.Perm()), 0, 0, 0, nil)
+	case mode&fs.ModeSymlink != 0:
+		target, err := os.Readlink(src)
+		if err != nil {
+			return err
+		}
+		a.link(name, target)
+	case mode.IsRegular():
+		f, err := os.Open(src)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		a.entry(name, cpioFile|uint32(mode.Perm()), 0, 0, info.Size(), f)
+	}
+	return a.err // sockets and devices of the host have no place in a guest
+}
+
+// close writes the trailer. The archive's first error comes out here.
+func (a *archive) close() error {
+	a.record("TRAILER!!!", 0, 0, 0, 0, nil)
+	return a.err
+}

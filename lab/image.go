@@ -1,0 +1,222 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// image is a built root with the parts that machines boot from, in the cache.
+type image struct {
+	hash string
+	dir  string
+}
+
+// disk is the file that every node's disk is layered on.
+func (i image) disk() string { return filepath.Join(i.dir, "root.qcow2") }
+
+// kernel is an uncompressed kernel that starts by PVH.
+func (i image) kernel() string { return i.part("vmlinux") }
+
+// part names a piece of an initramfs.
+func (i image) part(name string) string { return filepath.Join(i.dir, "lab", name) }
+
+// cacheDir is where images and nodes' disks are.
+func cacheDir() (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache: %w", err)
+	}
+	return filepath.Join(base, "culvert"), nil
+}
+
+// findImage returns the image of the recipe, which it builds if it is not in
+// the cache. Of two callers at once one builds, and the other waits for it.
+func findImage(ctx context.Context, p *progress) (image, error) {
+	r, err := defaultRecipe()
+	if err != nil {
+		return image{}, err
+	}
+	hash, err := r.hash()
+	if err != nil {
+		return image{}, fmt.Errorf("hash the image's recipe: %w", err)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return image{}, err
+	}
+	images := filepath.Join(cache, "images")
+	img := image{hash: hash, dir: filepath.Join(images, hash)}
+	if img.exists() {
+		return img, nil
+	}
+	if err := os.MkdirAll(images, 0o755); err != nil {
+		return image{}, fmt.Errorf("make the image cache: %w", err)
+	}
+	unlock, err := lockFile(ctx, filepath.Join(images, ".lock"), func() { p.Step("another build of the image runs: waiting for it") })
+	if err != nil {
+		return image{}, err
+	}
+	defer unlock()
+	if img.exists() {
+		return img, nil
+	}
+	return img, build(ctx, p, r, img)
+}
+
+func (i image) exists() bool {
+	_, err := os.Stat(i.disk())
+	return err == nil
+}
+
+// build makes the image in a folder beside its place and renames it when it
+// is whole. The caller holds the lock of the cache.
+func build(ctx context.Context, p *progress, r recipe, img image) (err error) {
+	stale, _ := filepath.Glob(filepath.Join(filepath.Dir(img.dir), "build-*"))
+	for _, dir := range stale {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("clear what an earlier build left: %w", err)
+		}
+	}
+	dir := filepath.Join(filepath.Dir(img.dir), "build-"+img.hash)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := r.write(filepath.Join(dir, "recipe")); err != nil {
+		return fmt.Errorf("lay out the image's recipe: %w", err)
+	}
+	p.Step("building the image %s (once; kept in %s)", img.hash, filepath.Dir(img.dir))
+	uri, err := mirror(ctx)
+	if err != nil {
+		return err
+	}
+	args, err := bootstrapArgs(r, uri)
+	if err != nil {
+		return err
+	}
+	if err := bootstrap(ctx, p, dir, args); err != nil {
+		return fmt.Errorf("build the image %s: %w", img.hash, err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "recipe")); err != nil {
+		return err
+	}
+	if err := os.Rename(dir, img.dir); err != nil {
+		return fmt.Errorf("put the image %s in its place: %w", img.hash, err)
+	}
+	p.Step("image %s built", img.hash)
+	return nil
+}
+
+// bootstrapArgs is the command line of mmdebstrap, which runs in the build's
+// folder: recipe/ is there, lab/ and root.qcow2 are to appear.
+func bootstrapArgs(r recipe, uri string) ([]string, error) {
+	packages, err := r.lines("packages")
+	if err != nil {
+		return nil, err
+	}
+	excludes, err := r.lines("excludes")
+	if err != nil {
+		return nil, err
+	}
+	mode := "--mode=root"
+	if os.Geteuid() != 0 {
+		mode = "--mode=unshare"
+	}
+	args := []string{
+		mode, "--variant=essential", "--format=null",
+		"--keyring=/usr/share/keyrings/debian-archive-keyring.gpg",
+		"--include=" + strings.Join(packages, ","),
+		"--dpkgopt=force-unsafe-io",
+	}
+	for _, pattern := range excludes {
+		args = append(args, "--dpkgopt=path-exclude="+pattern)
+	}
+	for _, hook := range []string{
+		"echo 'I: preparing the root' >&2",
+		"sync-in recipe/tree /",
+		"upload recipe/modules /lab-modules",
+		"upload recipe/tools /lab-tools",
+		"upload recipe/customize.sh /lab-customize",
+		`cp "$1/lab-customize" "$1.sh" && rm "$1/lab-customize" && sh "$1.sh" "$1" && rm "$1.sh"`,
+		"copy-out /boot/lab .",
+		"echo 'I: writing the disk' >&2",
+		// /proc and /sys are mounted while hooks run: the bind mount is the root without them.
+		`rm -rf "$1/boot/lab" && mkdir "$1.bind" && mount --bind "$1" "$1.bind"`,
+		`mke2fs -q -t ext4 -E lazy_itable_init=1,lazy_journal_init=1 -O ^metadata_csum -d "$1.bind" "$1.ext4" ` + diskSize,
+		`umount "$1.bind" && rmdir "$1.bind"`,
+		`qemu-img convert -f raw -O qcow2 "$1.ext4" "$1/root.qcow2" && rm "$1.ext4"`,
+		"download /root.qcow2 root.qcow2",
+	} {
+		args = append(args, "--customize-hook="+hook)
+	}
+	return append(args, suite, "/dev/null", uri), nil
+}
+
+// bootstrap runs mmdebstrap. As root it gets a process and a mount namespace,
+// so that nothing of it outlives it.
+func bootstrap(ctx context.Context, p *progress, dir string, args []string) error {
+	cmd := exec.CommandContext(ctx, "mmdebstrap", args...)
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin", "TMPDIR=/var/tmp")
+	if os.Geteuid() == 0 {
+		tmp := filepath.Join(dir, "tmp")
+		if err := os.Mkdir(tmp, 0o755); err != nil {
+			return err
+		}
+		defer os.RemoveAll(tmp)
+		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID
+		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
+	}
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	onThread(func() {
+		if err := cmd.Start(); err != nil {
+			done <- err
+			return
+		}
+		tail := followBuild(errs, p)
+		if err := cmd.Wait(); err != nil {
+			done <- fmt.Errorf("mmdebstrap: %w\n%s", err, tail)
+			return
+		}
+		done <- nil
+	})
+	return errors.Join(<-done, context.Cause(ctx))
+}
+
+// buildStep picks the steps that take time from those that mmdebstrap reports.
+var buildStep = regexp.MustCompile(`^(running apt-get|downloading|extracting|installing|preparing|writing)`)
+
+// followBuild shows the steps that mmdebstrap reports, and returns the last
+// lines of what it said.
+func followBuild(r io.Reader, p *progress) string {
+	var last []string
+	in := bufio.NewScanner(r)
+	for in.Scan() {
+		line := strings.TrimRight(in.Text(), "\r")
+		if step, ok := strings.CutPrefix(line, "I: "); ok {
+			if buildStep.MatchString(step) {
+				p.Step("  %s", strings.TrimRight(step, "."))
+			}
+			continue
+		}
+		if last = append(last, line); len(last) > 15 {
+			last = last[1:]
+		}
+	}
+	_, _ = io.Copy(io.Discard, r) // a line too long for the scanner must not block the child
+	return strings.Join(last, "\n")
+}

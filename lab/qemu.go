@@ -1,0 +1,117 @@
+package lab
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// qemu is the emulator. Its igb device, an Intel 82576 with SR-IOV, came with
+// version 8; the lab is measured on 10.0.
+const qemu = "qemu-system-x86_64"
+
+// memoryLimit is the most memory, in MiB, that a machine may have: with 3 GiB
+// the mailbox between the PF and its VFs dies in the emulation.
+const memoryLimit = 2048
+
+// A machine is what QEMU is told. The zero value of a field leaves its device out.
+type machine struct {
+	Accel     string // "kvm" or "tcg"
+	MemoryMiB int
+	CPUs      int
+	Kernel    string
+	Initrd    string
+	Cmdline   string
+	Disk      string // a qcow2 file
+	Serial    string // the file that takes the console
+	QMP       string // the path of the monitor's socket
+	PFs       []port
+	Mgmt      *port
+	Channels  []channel
+	IOMMU     bool
+}
+
+// A port is a NIC and what it is plugged into.
+type port struct {
+	ID      string // of the netdev; "pf1" and "pf2" for the PFs
+	MAC     string
+	Backend string // "tap,ifname=...", "hubport,hubid=..."
+}
+
+// A channel is a virtio-serial port on a socket that QEMU inherits.
+type channel struct {
+	Name string
+	FD   int
+}
+
+// args is the command line of the machine. The n-th PF sits behind the n-th
+// root port, which is PCI bus n, so that udev names it enp<n>s0.
+func (m machine) args() []string {
+	chip := "q35"
+	if m.IOMMU {
+		chip += ",kernel-irqchip=split" // interrupt remapping needs it
+	}
+	a := []string{
+		"-machine", chip, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-m", strconv.Itoa(m.MemoryMiB), "-smp", strconv.Itoa(m.CPUs),
+		"-kernel", m.Kernel, "-initrd", m.Initrd, "-append", m.Cmdline,
+		"-device", "virtio-rng-pci,addr=0x1e",
+	}
+	a = append(a, m.accelArgs()...)
+	if m.IOMMU {
+		a = append(a, "-device", "intel-iommu,intremap=on,caching-mode=on")
+	}
+	if m.Serial != "" {
+		a = append(a, "-chardev", "file,id=console,append=on,path="+escape(m.Serial), "-serial", "chardev:console")
+	}
+	if m.QMP != "" {
+		a = append(a, "-qmp", "unix:"+escape(m.QMP)+",server=on,wait=off")
+	}
+	for i, p := range m.PFs {
+		n := i + 1
+		a = append(a,
+			"-device", fmt.Sprintf("pcie-root-port,id=rp%d,chassis=%d,slot=%d,bus=pcie.0,addr=0x%x", n, n, n, 0x1+n),
+			"-netdev", p.netdev(),
+			"-device", fmt.Sprintf("igb,id=dev-%s,bus=rp%d,netdev=%s,mac=%s", p.ID, n, p.ID, p.MAC))
+	}
+	if m.Mgmt != nil {
+		a = append(a, "-netdev", m.Mgmt.netdev(),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=%s,mac=%s,addr=0x1d,romfile=", m.Mgmt.ID, m.Mgmt.MAC))
+	}
+	if m.Disk != "" {
+		a = append(a, "-drive", "if=none,id=root,format=qcow2,discard=unmap,file="+escape(m.Disk),
+			"-device", "virtio-blk-pci,drive=root,addr=0x1c")
+	}
+	return append(a, m.channelArgs()...)
+}
+
+func (m machine) accelArgs() []string {
+	if m.Accel == "kvm" {
+		return []string{"-accel", "kvm", "-cpu", "host"}
+	}
+	return []string{"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"}
+}
+
+func (m machine) channelArgs() []string {
+	if len(m.Channels) == 0 {
+		return nil
+	}
+	a := []string{"-device", "virtio-serial-pci,addr=0x1b"}
+	for _, c := range m.Channels {
+		a = append(a, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d", c.Name, c.FD),
+			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", c.Name, c.Name))
+	}
+	return a
+}
+
+func (p port) netdev() string {
+	kind, options, _ := strings.Cut(p.Backend, ",")
+	return kind + ",id=" + p.ID + "," + options
+}
+
+// escape makes a path safe inside a QEMU option, where a comma ends a value.
+func escape(path string) string { return strings.ReplaceAll(path, ",", ",,") }
+
+// macAddr is the stable address of a node's NIC: nic 0 is the management
+// interface, 1 and 2 are the PFs.
+func macAddr(node, nic int) string { return fmt.Sprintf("52:54:00:c1:%02x:%02x", node, nic) }
