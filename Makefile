@@ -1,0 +1,70 @@
+# Culvert: `make demo` shows the main job, `make test` passes all tests.
+# Both install what this machine lacks first (tools/bootstrap), and say so.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+GO  := tools/go
+BIN := build/bin
+
+GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
+
+# The levels of `make test`, in this order; each is a target test-<level>
+# below. Levels joined by + run side by side on four cores or more.
+LEVELS := build lint+unit lab
+
+help: ## what there is to make (the default)
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+demo: bootstrap build ## two lab nodes, VFs made, given to containers, measured, taken back
+	@$(BIN)/culvert lab demo --out build/demo
+
+test: bootstrap ## every test there is, from the linter to the lab; build/log has each level's output
+	@tools/levels $(LEVELS)
+
+lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
+	@$(BIN)/culvert lab up
+
+bench: bootstrap build ## the benchmarks, in Go's benchmark format
+	@tools/watch bench $(GO) test -run '^$$' -bench . -benchmem ./...
+
+lint: bootstrap-build ## the linter alone
+	@tools/watch lint tools/lint
+
+build: bootstrap-build ## the programs, to build/bin
+	@echo "building $(notdir $(wildcard cmd/*)) $(VERSION) into $(BIN)"
+	@tools/watch build $(MAKE) --no-print-directory -s test-build
+
+install: ## install what `make build` made (DESTDIR, PREFIX)
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' dist/install install
+
+uninstall: ## take back what `make install` installed
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' dist/install uninstall
+
+# What make test runs, one level a target: `make test-unit` runs one alone.
+
+test-build:
+	mkdir -p $(BIN)
+	$(GOBUILD)
+
+test-lint:
+	tools/lint
+
+test-unit:
+	$(GO) test -race ./...
+
+test-lab: test-build
+	tools/test-lab
+
+bootstrap:
+	@tools/bootstrap
+
+bootstrap-build:
+	@tools/bootstrap build
+
+.PHONY: help demo test lab bench lint build install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab
