@@ -3,6 +3,7 @@ package desired
 import (
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/vf"
 )
@@ -32,6 +33,31 @@ func (r PFRule) Matches(pf vf.PF) bool {
 		(r.Vendor == "" || r.Vendor == pf.Vendor) &&
 		(r.Device == "" || r.Device == pf.Device) &&
 		(r.Driver == "" || r.Driver == pf.Driver)
+}
+
+// Unmatched returns the entries that are about none of the PFs.
+func (s Spec) Unmatched(pfs []vf.PF) []PFRule {
+	var all []PFRule
+	for _, r := range s.PFs {
+		if !slices.ContainsFunc(pfs, r.Matches) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// String says what the entry matches: "name enp1s0f0, driver igb".
+func (r PFRule) String() string {
+	var all []string
+	for _, c := range []struct{ key, value string }{
+		{"name", r.Name}, {"mac", r.MAC.String()}, {"pciAddress", r.PCI.String()},
+		{"vendor", r.Vendor}, {"device", r.Device}, {"driver", r.Driver},
+	} {
+		if c.value != "" {
+			all = append(all, c.key+" "+c.value)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // isName matches a netdevice's name; a PF without one has no name to match.

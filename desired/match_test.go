@@ -76,6 +76,14 @@ func TestPFRuleMatches(t *testing.T) {
 	}
 }
 
+func TestUnmatched(t *testing.T) {
+	s := parse(t, "pfs: [{name: enp1s0f0, vfs: 1}, {name: enp9s0, driver: ice, vfs: 1}]")
+	got := s.Unmatched([]vf.PF{igb})
+	if len(got) != 1 || got[0].String() != "name enp9s0, driver ice" {
+		t.Errorf("unmatched: %v", got)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, tc := range []struct {
 		spec PFSpec

@@ -85,8 +85,14 @@ type Pool struct {
 	From string
 }
 
-// FullName is the resource name of the pool: prefix/name.
-func (p Pool) FullName() string { return p.Prefix + "/" + p.Name }
+// FullName is the resource name of the pool: prefix/name. The zero Pool has
+// the empty name.
+func (p Pool) FullName() string {
+	if p.Name == "" {
+		return ""
+	}
+	return p.Prefix + "/" + p.Name
+}
 
 // Driver is what the VFs of the pool should be bound to while they are free:
 // vf.DriverDefault or vf.DriverVFIO.

@@ -1,0 +1,145 @@
+// Package api holds the values that go over the wire between Culvert's
+// programs, with the field names that people's scripts read in -o json. No
+// logic and no I/O: culvertd fills them in, the others show them.
+package api
+
+import (
+	"time"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// NodeStatus is all that culvertd knows of its node: the answer to the method
+// "status".
+type NodeStatus struct {
+	Node    string    `json:"node"`
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`
+	// Ready says that attachments are served; Problems says why not, if not.
+	Ready    bool      `json:"ready"`
+	Problems []Problem `json:"problems"`
+	PFs      []PF      `json:"pfs"`
+	Pools    []Pool    `json:"pools"`
+	VFs      []VF      `json:"vfs"`
+}
+
+// Problem is one thing that is not as it should be.
+type Problem struct {
+	Object string    `json:"object"` // e.g. "PF enp1s0f0", "VF enp1s0f0#3", "pool culvert.dev/a"
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since,omitzero"`
+	// Next is what mends it: what Culvert will do and when, or what to do.
+	Next string `json:"next,omitempty"`
+}
+
+// Counts says how many VFs are in which state.
+type Counts struct {
+	Total       int `json:"total"`
+	Used        int `json:"used"` // promised to, held by or being taken back from an owner
+	Free        int `json:"free"`
+	Quarantined int `json:"quarantined"`
+	Unmanaged   int `json:"unmanaged"` // on the bus, but Culvert neither made them nor took them over
+}
+
+// PF is a Physical Function.
+type PF struct {
+	Name       string       `json:"name"` // netdevice, else PCI address
+	ID         vf.PFID      `json:"id"`   // permanent MAC and port
+	PCI        vf.PCIAddr   `json:"pci"`
+	Vendor     string       `json:"vendor"`
+	Device     string       `json:"device"`
+	Driver     string       `json:"driver"`
+	NUMA       int          `json:"numa"`       // -1: unknown or none
+	IOMMUGroup int          `json:"iommuGroup"` // -1: none
+	Up         bool         `json:"up"`
+	Carrier    bool         `json:"carrier"`
+	SpeedMbps  int          `json:"speedMbps"` // 0: unknown or no link
+	MTU        int          `json:"mtu"`
+	MaxMTU     int          `json:"maxMTU"` // 0: unknown
+	Autoprobe  vf.Tri       `json:"autoprobe"`
+	Abilities  vf.Abilities `json:"abilities"`
+	// TotalVFs is how many the device can have, WantedVFs how many host.yaml
+	// asks for; nil leaves the PF alone.
+	TotalVFs  int    `json:"totalVFs"`
+	WantedVFs *int   `json:"wantedVFs,omitempty"`
+	VFs       Counts `json:"vfs"`
+	Error     string `json:"error,omitempty"` // what could not be read
+}
+
+// Phases of a VF beyond the ledger's (free, reserved, configuring, attached,
+// releasing, quarantined).
+const PhaseUnmanaged = "unmanaged"
+
+// VF is a Virtual Function: what it is, who has it, and its settings as
+// wanted, as read back from the kernel and as they were when it was clean.
+type VF struct {
+	Name  string     `json:"name"` // PF#index
+	ID    vf.ID      `json:"id"`   // the same on every boot
+	PF    string     `json:"pf"`
+	Index int        `json:"index"`
+	PCI   vf.PCIAddr `json:"pci"`
+	// Netdevice is its name where it is now: in the owner's netns, or on the
+	// host. Empty when it has none.
+	Netdevice  string `json:"netdevice,omitempty"`
+	Vendor     string `json:"vendor"`
+	Device     string `json:"device"`
+	Driver     string `json:"driver"` // empty: none bound
+	NUMA       int    `json:"numa"`
+	IOMMUGroup int    `json:"iommuGroup"`
+	Pool       string `json:"pool,omitempty"`
+	// Missing: the ledger has it, the bus has not.
+	Missing bool `json:"missing,omitempty"`
+
+	Phase      string    `json:"phase"`
+	Since      time.Time `json:"since,omitzero"` // of the phase
+	Generation uint64    `json:"generation"`
+	// Reason, Attempts and NextRetry are about a quarantine.
+	Reason    string    `json:"reason,omitempty"`
+	Attempts  int       `json:"attempts,omitempty"`
+	NextRetry time.Time `json:"nextRetry,omitzero"`
+
+	Owner     *vf.Owner `json:"owner,omitempty"`
+	Network   string    `json:"network,omitempty"`
+	Netns     string    `json:"netns,omitempty"`
+	MAC       vf.MAC    `json:"mac"` // of the netdevice where there is one
+	Addresses []string  `json:"addresses,omitempty"`
+
+	Wanted   *vf.Spec     `json:"wanted,omitempty"`
+	Settings vf.Admin     `json:"settings"` // as read back from the PF
+	Link     *vf.Link     `json:"link,omitempty"`
+	Baseline *vf.Baseline `json:"baseline,omitempty"`
+	// Differences: of a VF that somebody has to what it was given, of any
+	// other to its baseline. Empty when all is well.
+	Differences []vf.Difference `json:"differences,omitempty"`
+}
+
+// Pool is a set of VFs that are given out under one name.
+type Pool struct {
+	Name       string   `json:"name"` // prefix/name
+	DeviceType string   `json:"deviceType"`
+	PFs        []string `json:"pfs"`
+	VFs        Counts   `json:"vfs"`
+	Members    []string `json:"members"` // names of VFs
+}
+
+// EventsRequest is the parameter of the method "events", which answers with a
+// list of Event, oldest first: those with a greater Seq than After.
+type EventsRequest struct {
+	After uint64 `json:"after"`
+	// Follow waits until there is at least one, or FollowBound has passed; the
+	// caller asks again from the last Seq.
+	Follow bool `json:"follow,omitempty"`
+}
+
+// FollowBound is how long a follower's request waits for an event.
+const FollowBound = 20 * time.Second
+
+// Event is one thing that happened.
+type Event struct {
+	Seq    uint64    `json:"seq"`
+	Time   time.Time `json:"time"`
+	Type   string    `json:"type"`   // Normal or Warning
+	Reason string    `json:"reason"` // one CamelCase word
+	Object string    `json:"object"`
+	Text   string    `json:"text"`
+}
