@@ -18,7 +18,7 @@ type place struct {
 // (vf.Unknown) are left alone. The MAC is not among them: see macStep.
 func adminSteps(p place, have, want vf.Admin) []step.Step {
 	var out []step.Step
-	if have.VLAN != want.VLAN {
+	if !have.VLAN.Same(want.VLAN) {
 		out = append(out, step.SetVFVLAN{PF: p.pf, Index: p.index, VLAN: want.VLAN})
 	}
 	if differs(have.SpoofChk, want.SpoofChk) {

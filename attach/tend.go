@@ -155,3 +155,17 @@ func (e *Engine) Ready(context.Context) error {
 	}
 	return nil
 }
+
+// WithIdle runs f while nobody can get the VF, and says whether it ran: not
+// when somebody has the VF or works on it.
+func (e *Engine) WithIdle(id vf.ID, f func(journal.Record) error) (ran bool, err error) {
+	if e.vfs.try(id) != nil {
+		return false, nil
+	}
+	defer e.vfs.unlock(id)
+	rec, err := e.record(id)
+	if err != nil || rec.Phase != journal.Free {
+		return false, nil //nolint:nilerr // not ours to touch
+	}
+	return true, f(rec)
+}

@@ -7,15 +7,17 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Phase is where a VF is in its life. A record in any phase but Free is a
-// lease: the VF has an owner, or waits to be cleaned after one.
+// Phase is where a VF is in its life. A record in any phase but Making and
+// Free is a lease: the VF has an owner, or waits to be cleaned after one.
 //
+//	Making -> Free
 //	Free -> Reserved -> Configuring -> Attached -> Releasing -> Free
 //	                 any of these   -> Quarantined -> Releasing -> Free
 type Phase string
 
 // The phases.
 const (
+	Making      Phase = "making"      // not yet as it should be: no baseline
 	Free        Phase = "free"        // clean, read back, nobody's
 	Reserved    Phase = "reserved"    // promised to an owner, kernel untouched
 	Configuring Phase = "configuring" // the kernel is being changed for the owner

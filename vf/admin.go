@@ -40,11 +40,18 @@ func (p *VLANProto) UnmarshalText(b []byte) (err error) {
 }
 
 // VLAN is a transparent VLAN: the NIC tags what the VF sends and strips what
-// it receives. ID 0 means none; then QoS and Proto are zero too.
+// it receives. ID 0 with QoS 0 means none, whatever Proto says. Compare with
+// Same.
 type VLAN struct {
 	ID    uint16    `json:"id"`
 	QoS   uint8     `json:"qos"`
 	Proto VLANProto `json:"proto"`
+}
+
+// Same reports whether v and o mean the same tag: no VLAN has no protocol, and
+// a protocol that is not given is 802.1q.
+func (v VLAN) Same(o VLAN) bool {
+	return v.ID == o.ID && v.QoS == o.QoS && (v.String() == "none" || v.Proto.String() == o.Proto.String())
 }
 
 func (v VLAN) String() string {

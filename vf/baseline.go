@@ -88,7 +88,9 @@ func (b Baseline) Diff(s State) []Difference {
 
 func (c *comparison) admin(want, have Admin) {
 	c.check("mac", want.MAC, have.MAC)
-	c.check("vlan", want.VLAN, have.VLAN)
+	if !want.VLAN.Same(have.VLAN) {
+		c.check("vlan", want.VLAN.String(), have.VLAN.String())
+	}
 	c.tri("spoofchk", want.SpoofChk, have.SpoofChk)
 	c.tri("trust", want.Trust, have.Trust)
 	c.tri("rss_query", want.RSSQuery, have.RSSQuery)

@@ -1,0 +1,127 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// apply carries out what a plan changes of the PF itself.
+func (r *Reconciler) apply(ctx context.Context, p PFPlan, force bool) error {
+	if p.Err != nil {
+		return about(p.PF, p.Err)
+	}
+	if !p.Managed {
+		return nil
+	}
+	if !p.PF.Up {
+		if err := r.do(ctx, carrierBound, step.SetPFUp{PF: p.PF.PCI}); err != nil {
+			return about(p.PF, err)
+		}
+	}
+	var errs []error
+	if p.Want.MTU != 0 && p.Want.MTU != p.PF.MTU {
+		errs = append(errs, r.do(ctx, carrierBound, step.SetPFMTU{PF: p.PF.PCI, MTU: p.Want.MTU}))
+	}
+	if p.remakes() {
+		errs = append(errs, r.remake(ctx, p, force))
+	}
+	if p.PF.Autoprobe != vf.Unknown { // after the VFs are made: they are bound one by one, with their MAC set
+		if want := vf.TriOf(p.Want.Autoprobe); p.remakes() || p.PF.Autoprobe != want {
+			errs = append(errs, r.do(ctx, carrierBound, step.SetAutoprobe{PF: p.PF.PCI, On: p.Want.Autoprobe}))
+		}
+	}
+	return about(p.PF, errors.Join(errs...))
+}
+
+func (r *Reconciler) do(ctx context.Context, bound time.Duration, s step.Step) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	r.Log.Debug("step", "do", s)
+	return r.Kernel.Do(ctx, s)
+}
+
+// remake changes the number of VFs, which destroys those that are there. The
+// ledger is asked and told in one transaction before the kernel is touched, so
+// nobody gets a VF between the look and the write (I5).
+func (r *Reconciler) remake(ctx context.Context, p PFPlan, force bool) error {
+	if p.Want.VFs > 0 {
+		if err := r.carrier(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := r.claim(p, force); err != nil {
+		return err
+	}
+	steps := []step.Step{}
+	if p.PF.Autoprobe != vf.Unknown {
+		steps = append(steps, step.SetAutoprobe{PF: p.PF.PCI, On: false})
+	}
+	if p.PF.NumVFs > 0 {
+		steps = append(steps, step.SetNumVFs{PF: p.PF.PCI, N: 0})
+	}
+	if p.Want.VFs > 0 {
+		steps = append(steps, step.SetNumVFs{PF: p.PF.PCI, N: p.Want.VFs})
+	}
+	for _, s := range steps {
+		if err := r.do(ctx, makeBound, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carrier waits for the PF's link: VFs that are made without it do not work on
+// some hardware, and on the emulated igb they never will (lab-facts, trap 2).
+func (r *Reconciler) carrier(ctx context.Context, p PFPlan) error {
+	err := r.do(ctx, carrierBound, step.WaitCarrier{PF: p.PF.PCI})
+	if err == nil || !p.Want.NeedCarrier {
+		return nil
+	}
+	if errors.Is(err, vf.ErrTimeout) {
+		return fmt.Errorf("no carrier, so its %d VFs are not made: plug in the cable, or write needCarrier: false (%s): %w",
+			p.Want.VFs, p.Want.From, vf.ErrNotReady)
+	}
+	return err
+}
+
+// claim drops the records of the VFs that will go and writes those of the VFs
+// that will come, unless somebody holds one.
+func (r *Reconciler) claim(p PFPlan, force bool) error {
+	return r.Ledger.Update(func(tx *journal.Tx) error {
+		records, err := tx.Records()
+		if err != nil {
+			return err
+		}
+		now := p
+		now.Hurts = holders(p.PF, records)
+		if err := now.Refused(); err != nil && !force {
+			return err
+		}
+		generation := map[int]uint64{}
+		for _, rec := range records {
+			if rec.ID.PF != p.PF.ID {
+				continue
+			}
+			generation[rec.ID.Index] = rec.Generation
+			if err := forget(tx, rec, fmt.Sprintf("the VFs of %s were made anew", p.PF.Label())); err != nil {
+				return err
+			}
+		}
+		for i := range p.Want.VFs {
+			id := vf.ID{PF: p.PF.ID, Index: i}
+			if err := tx.Put(journal.Record{ID: id, Generation: generation[i] + 1, Phase: journal.Making}); err != nil {
+				return err
+			}
+		}
+		return tx.Event(journal.Event{
+			Type: journal.Normal, Reason: "VFsMade", Object: "PF " + p.PF.Label(),
+			Text: fmt.Sprintf("sriov_numvfs %d -> %d", p.PF.NumVFs, p.Want.VFs),
+		})
+	})
+}

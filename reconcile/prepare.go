@@ -1,0 +1,217 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// prepare gives every VF that needs it its MAC and driver and takes its
+// baseline: VFs that were just made, VFs that somebody else made and nobody
+// uses, and free VFs whose pool now wants another driver. All at once, since
+// each mostly waits for its driver.
+func (r *Reconciler) prepare(ctx context.Context, pfs []vf.PF) []error {
+	records, err := r.records()
+	if err != nil {
+		return []error{err}
+	}
+	spec := r.Spec()
+	var (
+		g    errgroup.Group
+		errs []error
+		got  = make(chan error)
+	)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for err := range got {
+			errs = append(errs, err)
+		}
+	}()
+	g.SetLimit(parallelVFs)
+	for _, pf := range pfs {
+		for _, v := range pf.VFs {
+			if !wanted(spec, pf, v) {
+				continue
+			}
+			rec := recordOf(records, v.ID)
+			g.Go(func() error {
+				got <- aboutVF(v, r.prepareVF(ctx, spec, pf, v, rec))
+				return nil
+			})
+		}
+	}
+	_ = g.Wait()
+	close(got)
+	<-done
+	return errs
+}
+
+// wanted reports whether a VF is Culvert's to look after: its PF is in
+// host.yaml, or a pool has it.
+func wanted(spec desired.Spec, pf vf.PF, v vf.State) bool {
+	if pf.Err != "" {
+		return false
+	}
+	_, managed := spec.ForPF(pf)
+	_, pooled := spec.PoolOf(pf, v.ID.Index, v)
+	return managed || pooled
+}
+
+func (r *Reconciler) prepareVF(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec *journal.Record) error {
+	if rec == nil {
+		return r.takeOver(ctx, spec, pf, v)
+	}
+	if rec.Phase == journal.Making {
+		return r.finish(ctx, spec, pf, v, *rec)
+	}
+	steps := r.steps(spec, pf, v)
+	if rec.Phase != journal.Free || len(steps) == 0 || !changesBaseline(steps, rec.Baseline) {
+		return nil
+	}
+	// Its baseline is to be another one: back to Making, unless somebody is
+	// quicker.
+	_, err := r.Keeper.WithIdle(v.ID, func(seen journal.Record) error {
+		making, ok, err := r.backToMaking(seen)
+		if err != nil || !ok {
+			return err
+		}
+		return r.finish(ctx, spec, pf, v, making)
+	})
+	return err
+}
+
+// backToMaking keeps a free VF from everybody; not when it was promised to
+// somebody since it was seen.
+func (r *Reconciler) backToMaking(seen journal.Record) (making journal.Record, ok bool, err error) {
+	err = r.Ledger.Update(func(tx *journal.Tx) error {
+		now, err := tx.Record(seen.ID)
+		if err != nil || now.Phase != journal.Free || now.Generation != seen.Generation {
+			return err
+		}
+		now.Phase = journal.Making
+		now.Generation++
+		making, ok = now, true
+		return tx.Put(now)
+	})
+	return making, ok, err
+}
+
+// changesBaseline tells a VF whose pool wants another driver, which gets a new
+// baseline, from one that somebody changed behind our back, which Tend takes
+// back to the old one.
+func changesBaseline(steps []step.Step, b vf.Baseline) bool {
+	for _, s := range steps {
+		if bind, ok := s.(step.Bind); ok {
+			return (bind.Driver == vf.DriverVFIO) != (b.Driver == vf.DriverVFIO) || b.Driver == ""
+		}
+	}
+	return false
+}
+
+// takeOver makes a VF that somebody else made ours, when nobody uses it.
+func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
+	switch {
+	case v.Driver == vf.DriverVFIO:
+		return fmt.Errorf("bound to %s by somebody else, perhaps for a VM: not taken over: unbind it when it is not in use", v.Driver)
+	case v.Driver != "" && v.Link == nil:
+		return fmt.Errorf("its interface is not on the host, so a container has it: not taken over: end that container")
+	case v.Link != nil && (v.Link.Up || len(v.Link.Addrs) > 0):
+		return fmt.Errorf("the host uses it as %s (up %t, addresses %v): not taken over: take that interface down", v.Link.Name, v.Link.Up, v.Link.Addrs)
+	}
+	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making}
+	if err := r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
+		return err
+	}
+	return r.finish(ctx, spec, pf, v, rec)
+}
+
+// steps gives a VF its MAC and driver. The MAC goes first: a VF driver reads
+// it when it binds (lab-facts, trap 4).
+func (r *Reconciler) steps(spec desired.Spec, pf vf.PF, v vf.State) []step.Step {
+	want, _ := spec.ForPF(pf)
+	pool, pooled := spec.PoolOf(pf, v.ID.Index, v)
+	driver, rebind := driverChange(want, pool, pooled, v)
+	mac := vf.StableMAC(pf.ID, v.ID.Index)
+	newMAC := v.Admin.MAC != mac
+	if !rebind && newMAC && v.Driver == vf.DriverVFIO {
+		driver = vf.DriverVFIO
+	}
+	var out []step.Step
+	if v.Driver != "" && (rebind || newMAC) {
+		out = append(out, step.Unbind{VF: v.PCI})
+	}
+	if newMAC {
+		out = append(out, step.SetVFMAC{PF: pf.PCI, Index: v.ID.Index, MAC: mac})
+	}
+	if rebind || newMAC && v.Driver != "" {
+		out = append(out, step.Bind{VF: v.PCI, Driver: driver})
+	}
+	return out
+}
+
+// finish carries out the steps, reads back, and gives the VF its baseline.
+// Until that is done it is Making, which nobody gets.
+func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec journal.Record) error {
+	for _, s := range r.steps(spec, pf, v) {
+		if err := r.do(ctx, bindBound, s); err != nil {
+			return err
+		}
+	}
+	st, err := r.Kernel.VF(ctx, v.PCI, "")
+	if err != nil {
+		return fmt.Errorf("read back: %w", err)
+	}
+	if err := r.settled(spec, pf, st); err != nil {
+		return err
+	}
+	rec.PCI, rec.Phase, rec.Baseline = v.PCI, journal.Free, vf.BaselineOf(st)
+	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
+}
+
+// settled says what of a VF that was just prepared is not right. Such a VF is
+// no baseline for anything.
+func (r *Reconciler) settled(spec desired.Spec, pf vf.PF, st vf.State) error {
+	var errs []error
+	mac := vf.StableMAC(pf.ID, st.ID.Index)
+	if st.Admin.MAC != mac {
+		errs = append(errs, fmt.Errorf("admin mac is %s after %s was set", orNone(st.Admin.MAC.String()), mac))
+	}
+	if st.Link != nil && st.Link.MAC != mac {
+		errs = append(errs, fmt.Errorf("the interface has mac %s, the PF set %s", st.Link.MAC, mac))
+	}
+	if left := r.steps(spec, pf, st); len(left) > 0 && errs == nil {
+		errs = append(errs, fmt.Errorf("after all steps were done there is still to do: %v", left))
+	}
+	if st.Link != nil && (st.Link.Up || len(st.Link.Addrs) > 0) {
+		errs = append(errs, fmt.Errorf("somebody uses interface %s already (up %t, addresses %v): keep other managers off it", st.Link.Name, st.Link.Up, st.Link.Addrs))
+	}
+	return errors.Join(errs...)
+}
+
+// probe asks each PF once what its driver can do, on a VF that is free.
+func (r *Reconciler) probe(ctx context.Context, pfs []vf.PF) []error {
+	var errs []error
+	for _, pf := range pfs {
+		if r.Hardware.Probed(pf.ID) || pf.Err != "" {
+			continue
+		}
+		for _, v := range pf.VFs {
+			ran, err := r.Keeper.WithIdle(v.ID, func(journal.Record) error {
+				return r.Hardware.Probe(ctx, pf, v.ID.Index)
+			})
+			if ran {
+				errs = append(errs, about(pf, err))
+				break
+			}
+		}
+	}
+	return errs
+}
