@@ -1,0 +1,121 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// setAdmin carries out a step on what the PF holds for a VF; false for a step
+// of another kind.
+func (k *Kernel) setAdmin(s step.Step) (bool, error) {
+	switch s := s.(type) {
+	case step.SetVFMAC:
+		return true, k.adminMAC(s)
+	case step.SetVFVLAN:
+		return true, k.admin(s.PF, s.Index, rtnl.VFVLAN(s.Index, s.VLAN), func(a vf.Admin) error {
+			return same("vlan", plain(s.VLAN), plain(a.VLAN))
+		})
+	case step.SetVFSpoofChk:
+		return true, k.admin(s.PF, s.Index, rtnl.VFSpoofChk(s.Index, s.On), func(a vf.Admin) error {
+			return same("spoofchk", vf.TriOf(s.On), a.SpoofChk)
+		})
+	case step.SetVFTrust:
+		return true, k.admin(s.PF, s.Index, rtnl.VFTrust(s.Index, s.On), func(a vf.Admin) error {
+			return same("trust", vf.TriOf(s.On), a.Trust)
+		})
+	case step.SetVFRSSQuery:
+		return true, k.admin(s.PF, s.Index, rtnl.VFRSSQuery(s.Index, s.On), func(a vf.Admin) error {
+			return same("rss_query", vf.TriOf(s.On), a.RSSQuery)
+		})
+	case step.SetVFLinkState:
+		return true, k.admin(s.PF, s.Index, rtnl.VFLinkState(s.Index, s.State), func(a vf.Admin) error {
+			return same("link_state", s.State, a.LinkState)
+		})
+	case step.SetVFRate:
+		// Not compared: rounding is the driver's right, and the effective rate
+		// is in what VF reads.
+		return true, k.admin(s.PF, s.Index, rtnl.VFRate(s.Index, s.Min, s.Max), func(vf.Admin) error { return nil })
+	}
+	return false, nil
+}
+
+// plain writes 802.1q in one of its two forms, and no VLAN in one of its many.
+func plain(v vf.VLAN) vf.VLAN {
+	if v.ID == 0 && v.QoS == 0 {
+		return vf.VLAN{}
+	}
+	if v.Proto == 0 {
+		v.Proto = vf.Dot1Q
+	}
+	return v
+}
+
+// same compares what was written with what is there.
+func same[T comparable](what string, want, have T) error {
+	if want == have {
+		return nil
+	}
+	return fmt.Errorf("the driver took %s %v, but it is %v", what, want, have)
+}
+
+// admin writes one setting of a VF, reads the VF back and checks it. The check
+// is not made where the driver cannot be asked.
+func (k *Kernel) admin(pf vf.PCIAddr, index int, s rtnl.VFSetting, check func(vf.Admin) error) error {
+	return k.onPF(pf, func(c *rtnl.Conn, n netdev) error {
+		if err := c.SetVF(n.Index, s); err != nil {
+			return k.explainVF(c, pf, n, index, err)
+		}
+		a, err := readVFAdmin(c, n, index)
+		if err != nil {
+			return fmt.Errorf("written, but not read back: %w", err)
+		}
+		return check(a)
+	})
+}
+
+// adminMAC writes a MAC that is not there yet. ixgbe answers ENOMEM when asked
+// to clear one that is clear (ixgbe_set_vf_mac finds no filter to delete).
+func (k *Kernel) adminMAC(s step.SetVFMAC) error {
+	if s.MAC.IsZero() {
+		clear := false
+		err := k.onPF(s.PF, func(c *rtnl.Conn, n netdev) error {
+			a, err := readVFAdmin(c, n, s.Index)
+			clear = err == nil && a.MAC.IsZero()
+			return err
+		})
+		if err != nil || clear {
+			return err
+		}
+	}
+	return k.admin(s.PF, s.Index, rtnl.VFMAC(s.Index, s.MAC), func(a vf.Admin) error {
+		return same("mac", s.MAC, a.MAC)
+	})
+}
+
+// readVFAdmin reads what the PF holds for one VF; the kernel has no request
+// for less than all of them.
+func readVFAdmin(c *rtnl.Conn, n netdev, index int) (vf.Admin, error) {
+	l, err := c.Link(n.Index, true)
+	if err != nil {
+		return vf.Admin{}, err
+	}
+	a, ok := l.VFs[index]
+	if !ok {
+		return a, fmt.Errorf("%s reports %d VFs and no vf %d: %w", n.Name, l.NumVFs, index, vf.ErrNotFound)
+	}
+	return a, nil
+}
+
+// explainVF tells a VF that is not there, for which drivers answer EINVAL too,
+// from a value that the driver does not take.
+func (k *Kernel) explainVF(c *rtnl.Conn, pf vf.PCIAddr, n netdev, index int, err error) error {
+	if _, missing := readVFAdmin(c, n, index); errors.Is(missing, vf.ErrNotFound) {
+		return fmt.Errorf("%w (%w)", missing, err)
+	}
+	driver, _ := target(k.sys.pci(pf, "driver")) // only for a message
+	return refused(driver, err)
+}

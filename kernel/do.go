@@ -1,0 +1,79 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/kernel/step"
+)
+
+// Bounds of steps whose context has no deadline. A VF's probe takes up to 4 s
+// when its PF is not ready, and the kernel makes VFs one after another.
+const (
+	boundSlow = 2 * time.Minute
+	boundFast = 30 * time.Second
+)
+
+// Do carries out one step and reads back what came of it. The error names the
+// step and, where it applies, is one of
+//   - vf.ErrUnable: the driver lacks the setting or refuses the value;
+//   - vf.ErrNotFound: no such device, or no netdevice in that netns;
+//   - vf.ErrTimeout: the kernel or udev did not settle while ctx lasted, or
+//     within a bound of Do's own where ctx has no deadline (WaitCarrier and
+//     Announce have none: they wait for a cable).
+//
+// A send rate that the driver rounds is no error: the effective one shows in
+// what VF reads. Addresses and routes are not listed again, the kernel's
+// acknowledgement being exact for them.
+func (k *Kernel) Do(ctx context.Context, s step.Step) error {
+	if bound := boundOf(s); bound > 0 {
+		if _, ok := ctx.Deadline(); !ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, bound)
+			defer cancel()
+		}
+	}
+	_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, k.carryOut(ctx, s) })
+	if err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	return nil
+}
+
+func boundOf(s step.Step) time.Duration {
+	switch s.(type) {
+	case step.WaitCarrier, step.Announce:
+		return 0
+	case step.SetNumVFs, step.Bind:
+		return boundSlow
+	}
+	return boundFast
+}
+
+func (k *Kernel) carryOut(ctx context.Context, s step.Step) error {
+	switch s := s.(type) {
+	case step.SetAutoprobe:
+		return k.setAutoprobe(s)
+	case step.SetNumVFs:
+		return k.setNumVFs(s)
+	case step.SetPFUp:
+		return k.setPFUp(s)
+	case step.WaitCarrier:
+		return k.waitCarrier(ctx, s)
+	case step.SetPFMTU:
+		return k.setPFMTU(s)
+	case step.Bind:
+		return k.bind(ctx, s)
+	case step.Unbind:
+		return k.unbind(s)
+	case step.Move:
+		return k.move(ctx, s)
+	case step.Announce:
+		return k.announce(ctx, s)
+	}
+	if done, err := k.setAdmin(s); done {
+		return err
+	}
+	return k.setLink(s)
+}

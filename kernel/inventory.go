@@ -1,0 +1,218 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// PFs lists every PCI function that can have VFs and is a network device, in
+// bus order, each with its VFs. What could not be read of one is in its Err
+// (I7); the error is for a host that cannot be read at all.
+func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
+	all, err := k.sys.addresses()
+	if err != nil {
+		return nil, fmt.Errorf("list PCI devices: %w", err)
+	}
+	seen, seenErr := bounded(ctx, look)
+	var addrs []vf.PCIAddr
+	for _, addr := range all {
+		if k.sys.isPF(addr) {
+			addrs = append(addrs, addr)
+		}
+	}
+	pfs := make([]vf.PF, len(addrs))
+	var g errgroup.Group
+	for i, addr := range addrs {
+		g.Go(func() error {
+			pf, err := bounded(ctx, func() (vf.PF, error) {
+				pf, err := k.readPF(addr, seen)
+				return pf, errors.Join(err, seenErr)
+			})
+			pfs[i] = pf
+			pfs[i].PCI = addr
+			if err != nil {
+				pfs[i].Err = strings.ReplaceAll(err.Error(), "\n", "; ")
+			}
+			return nil
+		})
+	}
+	return pfs, g.Wait()
+}
+
+// PF reads one PF and its VFs; vf.ErrNotFound when there is no such device.
+// Like PFs it puts what it could not read into Err.
+func (k *Kernel) PF(ctx context.Context, addr vf.PCIAddr) (vf.PF, error) {
+	if !k.sys.isPF(addr) {
+		return vf.PF{}, fmt.Errorf("PF %s: %w", addr, vf.ErrNotFound)
+	}
+	return bounded(ctx, func() (vf.PF, error) {
+		seen, seenErr := look()
+		pf, err := k.readPF(addr, seen)
+		if err := errors.Join(err, seenErr); err != nil {
+			pf.Err = strings.ReplaceAll(err.Error(), "\n", "; ")
+		}
+		return pf, nil
+	})
+}
+
+// classNetwork is the PCI base class of network controllers.
+const classNetwork = "02"
+
+// isPF reports whether a PCI function can have VFs and is a network device.
+// The class decides, so that a PF without a driver is listed too; one of
+// another class counts when it has a netdevice.
+func (t tree) isPF(addr vf.PCIAddr) bool {
+	if total, err := number(t.pci(addr, "sriov_totalvfs"), -1); err == nil && total < 0 {
+		return false
+	}
+	class, _ := text(t.pci(addr, "class")) // unreadable: decided by the netdevice
+	if strings.HasPrefix(strings.TrimPrefix(class, "0x"), classNetwork) {
+		return true
+	}
+	netdevs, _ := names(t.pci(addr, "net"))
+	return len(netdevs) > 0
+}
+
+// sriov is what sysfs says of a PF's VFs.
+type sriov struct {
+	NumVFs, TotalVFs int
+	Autoprobe        vf.Tri
+	VFs              map[int]vf.PCIAddr
+}
+
+func (t tree) sriov(addr vf.PCIAddr) (sriov, error) {
+	var s sriov
+	var errs [4]error
+	s.NumVFs, errs[0] = number(t.pci(addr, "sriov_numvfs"), 0)
+	s.TotalVFs, errs[1] = number(t.pci(addr, "sriov_totalvfs"), 0)
+	var probe int
+	if probe, errs[2] = number(t.pci(addr, "sriov_drivers_autoprobe"), -1); probe >= 0 {
+		s.Autoprobe = vf.TriOf(probe == 1)
+	}
+	s.VFs, errs[3] = t.virtfns(addr)
+	return s, errors.Join(errs[:]...)
+}
+
+// readPF reads a PF and its VFs; what could be read is returned with the
+// error.
+func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
+	f, ferr := k.sys.function(addr)
+	s, serr := k.sys.sriov(addr)
+	pf := vf.PF{
+		PCI: addr, Vendor: f.Vendor, Device: f.Device, Driver: f.Driver, NUMA: f.NUMA, IOMMUGroup: f.IOMMUGroup,
+		NumVFs: s.NumVFs, TotalVFs: s.TotalVFs, Autoprobe: s.Autoprobe,
+	}
+	link, lerr := k.readPFLink(&pf)
+	pf.Abilities = abilitiesRead(link.VFs)
+
+	errs := []error{ferr, serr, lerr}
+	for index, addr := range s.VFs {
+		v, err := k.sys.function(addr)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("vf %d: %w", index, err))
+		}
+		if _, ok := link.VFs[index]; !ok && lerr == nil {
+			errs = append(errs, fmt.Errorf("vf %d: the PF's driver does not report it", index))
+		}
+		state := stateOf(vf.ID{PF: pf.ID, Index: index}, v, link.VFs[index])
+		if n, ok, err := k.sys.netdev(addr); err != nil {
+			errs = append(errs, fmt.Errorf("vf %d: %w", index, err))
+		} else if ok {
+			state.Link = seen.link(n.Index, "")
+		}
+		pf.VFs = append(pf.VFs, state)
+	}
+	slices.SortFunc(pf.VFs, func(a, b vf.State) int { return a.ID.Compare(b.ID) })
+	return pf, errors.Join(errs...)
+}
+
+// readPFLink fills in what the PF's netdevice tells.
+func (k *Kernel) readPFLink(pf *vf.PF) (rtnl.Link, error) {
+	n, ok, err := k.sys.netdev(pf.PCI)
+	if err != nil {
+		return rtnl.Link{}, err
+	}
+	if !ok && pf.Driver == "" {
+		return rtnl.Link{}, errors.New("no driver is bound, so its identity and its VFs' settings are unknown")
+	}
+	if !ok {
+		return rtnl.Link{}, fmt.Errorf("driver %s has no netdevice in the host's netns, so its identity and its VFs' settings are unknown", pf.Driver)
+	}
+	pf.Name = n.Name
+	c, err := dial("")
+	if err != nil {
+		return rtnl.Link{}, err
+	}
+	defer c.Close()
+	l, err := c.Link(n.Index, true)
+	if errors.Is(err, rtnl.ErrVFsCut) {
+		var short error
+		if l, short = c.Link(n.Index, false); short != nil {
+			err = errors.Join(err, short)
+		}
+	}
+	if l.Index == 0 {
+		return l, err
+	}
+	pf.Name, pf.MTU, pf.MaxMTU, pf.Up, pf.Carrier = l.Name, l.MTU, l.MaxMTU, l.Up, l.Carrier
+	if l.Carrier {
+		// The file reads -1 or EINVAL where the driver does not know.
+		speed, _ := number(k.sys.pci(pf.PCI, "net", l.Name, "speed"), 0)
+		pf.SpeedMbps = max(speed, 0)
+	}
+	pf.ID, err = identity(l, n), errors.Join(err, lacksIdentity(l))
+	return l, err
+}
+
+// identity is what the PF is known by.
+func identity(l rtnl.Link, n netdev) vf.PFID {
+	id := vf.PFID{MAC: l.PermMAC, Port: n.Port}
+	if id.MAC.IsZero() {
+		return vf.PFID{}
+	}
+	if id.Port == "" && n.DevPort != 0 {
+		id.Port = strconv.Itoa(n.DevPort)
+	}
+	return id
+}
+
+func lacksIdentity(l rtnl.Link) error {
+	if l.PermMAC.IsZero() {
+		return fmt.Errorf("driver of %s tells no permanent MAC, so the PF's identity is unknown", l.Name)
+	}
+	return nil
+}
+
+// stateOf puts a VF together, without its netdevice.
+func stateOf(id vf.ID, f function, admin vf.Admin) vf.State {
+	return vf.State{
+		ID: id, PCI: f.PCI, Vendor: f.Vendor, Device: f.Device,
+		Driver: f.Driver, NUMA: f.NUMA, IOMMUGroup: f.IOMMUGroup, Admin: admin,
+	}
+}
+
+// abilitiesRead is what reading alone tells: a switch that no VF has a value
+// for is not in the driver. A switch with a value may be there for reading
+// only; Probe asks.
+func abilitiesRead(vfs map[int]vf.Admin) vf.Abilities {
+	a := vf.Abilities{}
+	for _, admin := range vfs {
+		for setting, value := range map[vf.Setting]vf.Tri{
+			vf.SetSpoofChk: admin.SpoofChk, vf.SetTrust: admin.Trust, vf.SetRSSQuery: admin.RSSQuery,
+		} {
+			if value == vf.Unknown {
+				a[setting] = vf.No
+			}
+		}
+	}
+	return a
+}

@@ -1,0 +1,137 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Options says where the kernel's files are. The zero value is right outside
+// of tests.
+type Options struct {
+	SysRoot  string       // default /sys
+	ProcRoot string       // default /proc
+	RunRoot  string       // default /run; udev is looked for there
+	Log      *slog.Logger // default: nothing is logged
+}
+
+// Kernel reads and changes the SR-IOV devices of this host. Its methods may
+// be called at once from many goroutines; order between steps on one VF is the
+// caller's business.
+type Kernel struct {
+	sys  tree
+	proc string
+	run  string
+	log  *slog.Logger
+
+	autoprobe autoprobe
+	stuck     stuckWrites
+}
+
+// New returns a Kernel. It must be called, and its methods too, from threads
+// in the host's network namespace, where every thread of a program that uses
+// package netns is.
+func New(o Options) *Kernel {
+	or := func(s, otherwise string) string {
+		if s == "" {
+			return otherwise
+		}
+		return s
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	k := &Kernel{
+		sys:  tree{or(o.SysRoot, "/sys")},
+		proc: or(o.ProcRoot, "/proc"),
+		run:  or(o.RunRoot, "/run"),
+		log:  o.Log,
+	}
+	k.autoprobe.users = map[vf.PCIAddr]*autoprobeUse{}
+	k.stuck.paths = map[string]struct{}{}
+	return k
+}
+
+// dial opens a netlink socket in a netns; the empty path is the host's.
+func dial(path string) (c *rtnl.Conn, err error) {
+	if path == "" {
+		return rtnl.Dial()
+	}
+	err = netns.Run(path, func() error {
+		c, err = rtnl.Dial()
+		return err
+	})
+	return c, err
+}
+
+// stuckWrites knows the files whose last write has not come back, so that a
+// retry does not leave one more thread hanging in the kernel.
+type stuckWrites struct {
+	mu    sync.Mutex // guards paths
+	paths map[string]struct{}
+}
+
+func (s *stuckWrites) enter(path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, busy := s.paths[path]; busy {
+		return false
+	}
+	s.paths[path] = struct{}{}
+	return true
+}
+
+func (s *stuckWrites) leave(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.paths, path)
+}
+
+// grace is how long a step that waits by events has to say itself what it
+// waited for, once the context has ended.
+const grace = 500 * time.Millisecond
+
+// bounded calls fn and returns what it returns, or vf.ErrTimeout when ctx ends
+// and fn still does not come back. Calls into the kernel cannot be cancelled:
+// fn then goes on in its goroutine for as long as the kernel holds it (learnt
+// where a function-level reset of a VF hung a writer for good).
+func bounded[T any](ctx context.Context, fn func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	// Not an errgroup, whose Wait would be as stuck as fn.
+	go func() {
+		v, err := fn()
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+	}
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-time.After(grace):
+		var none T
+		return none, fmt.Errorf("%w, and the call is still stuck in the kernel: it may yet take effect", ended(ctx))
+	}
+}
+
+// ended is the error of a wait that ctx ended: vf.ErrTimeout for a deadline,
+// the context's own error where the caller gave up.
+func ended(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w (%w)", vf.ErrTimeout, context.Cause(ctx))
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,176 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// setLink carries out a step on a VF's netdevice.
+func (k *Kernel) setLink(s step.Step) error {
+	switch s := s.(type) {
+	case step.Rename:
+		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return rename(c, l, s.Name) })
+	case step.SetMTU:
+		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return setMTU(c, l.Index, s.MTU) })
+	case step.SetLinkMAC:
+		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return setLinkMAC(c, l, s.MAC) })
+	case step.SetUp:
+		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return setUp(c, l.Index, s.Up) })
+	case step.ClearPromisc:
+		return k.onLink(s.VF, s.Netns, clearPromisc)
+	case step.AddAddress:
+		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error {
+			return k.addAddress(c, l, s.Netns, s.Address)
+		})
+	case step.DelAddress:
+		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error {
+			err := c.DelAddr(rtnl.Addr{Index: l.Index, Prefix: s.Address})
+			if errors.Is(err, unix.EADDRNOTAVAIL) {
+				return nil // it is not there
+			}
+			return err
+		})
+	case step.AddRoute:
+		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return addRoute(c, l, s.Route) })
+	}
+	return fmt.Errorf("kernel does not know the step %T", s)
+}
+
+func rename(c *rtnl.Conn, l rtnl.Link, name string) error {
+	if l.Name == name {
+		return nil
+	}
+	err := c.SetLink(l.Index, 0, 0, rtnl.AppendString(nil, unix.IFLA_IFNAME, name))
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("the name is taken there: %w", err)
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("%s is up: %w", l.Name, err)
+	}
+	return err
+}
+
+func setMTU(c *rtnl.Conn, index, mtu int) error {
+	err := c.SetLink(index, 0, 0, rtnl.AppendUint32(nil, unix.IFLA_MTU, uint32(mtu)))
+	l, readErr := c.Link(index, false)
+	if err != nil && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ERANGE) || errors.Is(err, unix.EOPNOTSUPP)) {
+		return fmt.Errorf("%w: it is %d and at most %d: %w", vf.ErrUnable, l.MTU, l.MaxMTU, err)
+	}
+	if err := errors.Join(err, readErr); err != nil {
+		return err
+	}
+	return same("MTU", mtu, l.MTU)
+}
+
+func setLinkMAC(c *rtnl.Conn, l rtnl.Link, mac vf.MAC) error {
+	if l.MAC == mac {
+		return nil
+	}
+	err := c.SetLink(l.Index, 0, 0, rtnl.AppendAttr(nil, unix.IFLA_ADDRESS, mac[:]))
+	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w: it is %s, and the PF, which has set the VF's MAC, allows no other: %w", vf.ErrUnable, l.MAC, err)
+	}
+	if err != nil {
+		return err
+	}
+	if l, err = c.Link(l.Index, false); err != nil {
+		return err
+	}
+	return same("link address", mac, l.MAC)
+}
+
+func setUp(c *rtnl.Conn, index int, up bool) error {
+	flags := uint32(0)
+	if up {
+		flags = unix.IFF_UP
+	}
+	if err := c.SetLink(index, flags, unix.IFF_UP, nil); err != nil {
+		return err
+	}
+	l, err := c.Link(index, false)
+	if err != nil {
+		return err
+	}
+	return same("up", up, l.Up)
+}
+
+// clearPromisc takes the flags away. What a listener raised (a packet capture,
+// a bridge) is counted apart and only the listener can take back.
+func clearPromisc(c *rtnl.Conn, l rtnl.Link) error {
+	if !l.Promisc && !l.AllMulti {
+		return nil
+	}
+	if err := c.SetLink(l.Index, 0, unix.IFF_PROMISC|unix.IFF_ALLMULTI, nil); err != nil {
+		return err
+	}
+	l, err := c.Link(l.Index, false)
+	if err != nil {
+		return err
+	}
+	if l.Promisc || l.AllMulti {
+		return fmt.Errorf("%s still listens to everything (promisc %v, allmulti %v): a capture or a bridge holds it so", l.Name, l.Promisc, l.AllMulti)
+	}
+	return nil
+}
+
+func (k *Kernel) addAddress(c *rtnl.Conn, l rtnl.Link, path string, p netip.Prefix) error {
+	if p.Addr().Is6() {
+		if err := k.enableIPv6(path, l.Name); err != nil {
+			return err
+		}
+	}
+	err := c.AddAddr(rtnl.Addr{Index: l.Index, Prefix: p})
+	if errors.Is(err, unix.EEXIST) {
+		return nil // it is there already
+	}
+	return err
+}
+
+// enableIPv6 makes an interface able to have an IPv6 address: runtimes often
+// make sandboxes with disable_ipv6 on, and then the kernel answers EACCES.
+// /proc/sys/net shows the netns of the thread that looks.
+func (k *Kernel) enableIPv6(path, name string) error {
+	sysctl := filepath.Join(k.proc, "sys/net/ipv6/conf", name, "disable_ipv6")
+	enable := func() error {
+		s, err := text(sysctl)
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: this kernel runs without IPv6", vf.ErrUnable)
+		}
+		if err != nil || s == "0" {
+			return err
+		}
+		return os.WriteFile(sysctl, []byte("0"), 0)
+	}
+	if path == "" {
+		return enable()
+	}
+	return netns.Run(path, enable)
+}
+
+func addRoute(c *rtnl.Conn, l rtnl.Link, r vf.Route) error {
+	err := c.AddRoute(rtnl.Route{Index: l.Index, Route: r})
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		have, listErr := c.Routes(l.Index)
+		if slices.ContainsFunc(have, func(h rtnl.Route) bool { return h.Dst == r.Dst.Masked() && h.Gateway == r.Gateway }) {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("there is another route to %s with the same priority: %w", r.Dst.Masked(), err), listErr)
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return fmt.Errorf("no address of %s is in a subnet with gateway %s: %w", l.Name, r.Gateway, err)
+	case errors.Is(err, unix.ENETDOWN):
+		return fmt.Errorf("%s is down: %w", l.Name, err)
+	}
+	return err
+}

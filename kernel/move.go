@@ -1,0 +1,119 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// move sends one message with the target netns and the name.
+//
+// The kernel moves first and renames second (do_setlink, net/core/rtnetlink.c):
+// where the name is taken in the target, the message fails and the device is
+// there all the same. So the name is looked up before, and a device that got
+// half way is sent back.
+func (k *Kernel) move(ctx context.Context, s step.Move) error {
+	from, err := dialNetns(s.From)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := dialNetns(s.To)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+
+	l, err := k.findLink(from, s.VF, s.From)
+	if errors.Is(err, errNoLink) {
+		if there, err := k.findLink(to, s.VF, s.To); err == nil && there.Name == s.Name {
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if holder, err := to.LinkNamed(s.Name); err == nil && holder.Parent != s.VF.String() {
+		return fmt.Errorf("the name %s is taken there: %w", s.Name, unix.EEXIST)
+	}
+	udev, err := k.awaitUdev(s.To)
+	if err != nil {
+		return err
+	}
+	defer udev.close()
+
+	if err := k.send(from, l.Index, s.To, s.Name); err != nil {
+		return errors.Join(err, k.sendBack(to, s, l.Name))
+	}
+	arrived, err := k.findLink(to, s.VF, s.To)
+	if err != nil {
+		return fmt.Errorf("moved, but not found there: %w", err)
+	}
+	if err := udev.settled(ctx, arrived.Index, true); err != nil {
+		return err
+	}
+	if arrived, err = to.Link(arrived.Index, false); err != nil {
+		return fmt.Errorf("moved, but not read back: %w", err)
+	}
+	return same("name", s.Name, arrived.Name)
+}
+
+// send moves a link to the netns at path under a name.
+func (k *Kernel) send(c *rtnl.Conn, index int, path, name string) error {
+	f, err := k.openNetns(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	attrs := rtnl.AppendUint32(nil, unix.IFLA_NET_NS_FD, uint32(f.Fd()))
+	attrs = rtnl.AppendString(attrs, unix.IFLA_IFNAME, name)
+	return c.SetLink(index, 0, 0, attrs)
+}
+
+// sendBack returns a device that was moved and could not be renamed; nil when
+// it never left.
+func (k *Kernel) sendBack(to *rtnl.Conn, s step.Move, name string) error {
+	l, err := k.findLink(to, s.VF, s.To)
+	if errors.Is(err, errNoLink) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := k.send(to, l.Index, s.From, name); err != nil {
+		return fmt.Errorf("it is there as %s and could not be sent back: %w", l.Name, err)
+	}
+	return nil
+}
+
+// openNetns opens a netns. /proc/self is the main thread, which package netns
+// leaves in the host's.
+func (k *Kernel) openNetns(path string) (*os.File, error) {
+	if path == "" {
+		path = filepath.Join(k.proc, "self/ns/net")
+	}
+	f, err := netns.Open(path)
+	return f, notFound(err)
+}
+
+func dialNetns(path string) (*rtnl.Conn, error) {
+	c, err := dial(path)
+	return c, notFound(err)
+}
+
+// notFound makes a netns that is gone a vf.ErrNotFound.
+func notFound(err error) error {
+	if errors.Is(err, netns.ErrGone) {
+		return fmt.Errorf("%w: %w", vf.ErrNotFound, err)
+	}
+	return err
+}

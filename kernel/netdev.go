@@ -1,0 +1,139 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// netdev is a netdevice as sysfs shows it, in the host's netns.
+type netdev struct {
+	Name    string
+	Index   int
+	Port    string // phys_port_name; usually empty
+	DevPort int    // dev_port
+}
+
+// representor matches the phys_port_name of what a NIC in switchdev mode puts
+// beside its own netdevice: one for each VF and subfunction, under the PF's
+// PCI function (devlink_port, __devlink_port_phys_port_name_get).
+var representor = regexp.MustCompile(`^(c[0-9]+)?pf[0-9]+(vf|sf)[0-9]+$`)
+
+// netdev finds the netdevice of a PCI function in the host's netns; false when
+// there is none. Of several it is the first that stands for no VF.
+func (t tree) netdev(addr vf.PCIAddr) (netdev, bool, error) {
+	all, err := names(t.pci(addr, "net"))
+	if err != nil {
+		return netdev{}, false, err
+	}
+	for _, name := range all {
+		n, err := t.readNetdev(addr, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // renamed or moved since it was listed
+		}
+		if err != nil {
+			return n, false, err
+		}
+		if !representor.MatchString(n.Port) {
+			return n, true, nil
+		}
+	}
+	return netdev{}, false, nil
+}
+
+func (t tree) readNetdev(addr vf.PCIAddr, name string) (netdev, error) {
+	n := netdev{Name: name}
+	index, err := text(t.pci(addr, "net", name, "ifindex"))
+	if err != nil {
+		return n, err
+	}
+	if _, err := fmt.Sscan(index, &n.Index); err != nil {
+		return n, fmt.Errorf("ifindex of %s: %w", name, err)
+	}
+	if n.DevPort, err = number(t.pci(addr, "net", name, "dev_port"), 0); err != nil {
+		return n, err
+	}
+	// Most drivers answer EOPNOTSUPP.
+	if port, err := text(t.pci(addr, "net", name, "phys_port_name")); err == nil {
+		n.Port = port
+	}
+	return n, nil
+}
+
+// errNoLink: the PCI function has no netdevice in the netns.
+var errNoLink = fmt.Errorf("no netdevice there: %w", vf.ErrNotFound)
+
+// findLink finds the netdevice of a PCI function in the netns of c, whose path
+// is given; errNoLink when it is not there.
+func (k *Kernel) findLink(c *rtnl.Conn, addr vf.PCIAddr, path string) (rtnl.Link, error) {
+	if path != "" {
+		return findByParent(c, addr)
+	}
+	n, ok, err := k.sys.netdev(addr)
+	if err != nil {
+		return rtnl.Link{}, err
+	}
+	if !ok {
+		return rtnl.Link{}, errNoLink
+	}
+	l, err := c.Link(n.Index, false)
+	if errors.Is(err, unix.ENODEV) {
+		return l, errNoLink // it left between the two looks
+	}
+	return l, err
+}
+
+// findByParent looks for the netdevice among all of a netns. sysfs does not
+// show those of another netns; a pod has few.
+func findByParent(c *rtnl.Conn, addr vf.PCIAddr) (rtnl.Link, error) {
+	links, err := c.Links()
+	if err != nil {
+		return rtnl.Link{}, err
+	}
+	for _, l := range links {
+		if l.Parent == addr.String() && !representor.MatchString(l.PortName) {
+			return l, nil
+		}
+	}
+	return rtnl.Link{}, errNoLink
+}
+
+// onLink calls fn with the netdevice of a VF and a socket in its netns.
+func (k *Kernel) onLink(addr vf.PCIAddr, path string, fn func(*rtnl.Conn, rtnl.Link) error) error {
+	c, err := dialNetns(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	l, err := k.findLink(c, addr, path)
+	if err != nil {
+		return err
+	}
+	return fn(c, l)
+}
+
+// onPF calls fn with the netdevice of a PF and a socket in the host's netns.
+func (k *Kernel) onPF(addr vf.PCIAddr, fn func(*rtnl.Conn, netdev) error) error {
+	n, ok, err := k.sys.netdev(addr)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if _, err := k.sys.function(addr); errors.Is(err, vf.ErrNotFound) {
+			return err
+		}
+		return errors.New("the PF has no netdevice in the host's netns: is its driver bound?")
+	}
+	c, err := dial("")
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return fn(c, n)
+}

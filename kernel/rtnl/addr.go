@@ -1,0 +1,116 @@
+package rtnl
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Addr is an address of a link.
+type Addr struct {
+	Index  int // of the link
+	Prefix netip.Prefix
+}
+
+func family(a netip.Addr) byte {
+	if a.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// addrHeader is struct ifaddrmsg.
+func addrHeader(family, bits byte, index int) []byte {
+	b := make([]byte, unix.SizeofIfAddrmsg)
+	b[0], b[1] = family, bits
+	binary.NativeEndian.PutUint32(b[4:], uint32(index))
+	return b
+}
+
+// Addrs lists the addresses of the link with the given index, or of all links
+// for 0.
+func (c *Conn) Addrs(index int) ([]Addr, error) {
+	answers, err := c.Do(Request{Type: unix.RTM_GETADDR, Flags: unix.NLM_F_DUMP, Body: addrHeader(unix.AF_UNSPEC, 0, index)})
+	if err != nil {
+		return nil, err
+	}
+	var out []Addr
+	for _, b := range answers {
+		a, err := ParseAddr(b)
+		if err != nil {
+			return nil, err
+		}
+		if a.Prefix.IsValid() && (index == 0 || a.Index == index) {
+			out = append(out, a)
+		}
+	}
+	return out, nil
+}
+
+// AddAddr adds an address. IPv6 skips duplicate address detection, so that it
+// can be used at once.
+func (c *Conn) AddAddr(a Addr) error {
+	_, err := c.Do(Request{
+		Type: unix.RTM_NEWADDR, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ACK,
+		Body: a.encode(),
+	})
+	return err
+}
+
+// DelAddr removes an address.
+func (c *Conn) DelAddr(a Addr) error {
+	_, err := c.Do(Request{Type: unix.RTM_DELADDR, Flags: unix.NLM_F_ACK, Body: a.encode()})
+	return err
+}
+
+func (a Addr) encode() []byte {
+	ip := a.Prefix.Addr()
+	b := addrHeader(family(ip), byte(a.Prefix.Bits()), a.Index)
+	b = AppendAttr(b, unix.IFA_LOCAL, ip.AsSlice())
+	b = AppendAttr(b, unix.IFA_ADDRESS, ip.AsSlice())
+	if ip.Is4() {
+		if a.Prefix.Bits() < 31 {
+			b = AppendAttr(b, unix.IFA_BROADCAST, broadcast(a.Prefix))
+		}
+		return b
+	}
+	return AppendUint32(b, unix.IFA_FLAGS, unix.IFA_F_NODAD)
+}
+
+// broadcast is the last address of an IPv4 prefix.
+func broadcast(p netip.Prefix) []byte {
+	b := p.Addr().As4()
+	n := binary.BigEndian.Uint32(b[:]) | 1<<(32-p.Bits()) - 1
+	return binary.BigEndian.AppendUint32(nil, n)
+}
+
+// ParseAddr reads the body of RTM_NEWADDR. The prefix is not valid for a
+// family other than IPv4 and IPv6.
+func ParseAddr(b []byte) (Addr, error) {
+	if len(b) < unix.SizeofIfAddrmsg {
+		return Addr{}, fmt.Errorf("address message of %d bytes", len(b))
+	}
+	a := Addr{Index: int(word(b, 1))}
+	attrs, err := Attrs(b[unix.SizeofIfAddrmsg:])
+	if err != nil {
+		return a, fmt.Errorf("address of link %d: %w", a.Index, err)
+	}
+	// IFA_LOCAL is the interface's own address, IFA_ADDRESS the peer's on a
+	// point-to-point link; IPv6 has the latter alone (linux/if_addr.h).
+	var local, address netip.Addr
+	for _, at := range attrs {
+		switch at.Type {
+		case unix.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(at.Value)
+		case unix.IFA_ADDRESS:
+			address, _ = netip.AddrFromSlice(at.Value)
+		}
+	}
+	if !local.IsValid() {
+		local = address
+	}
+	a.Prefix = netip.PrefixFrom(local, int(b[1]))
+	return a, nil
+}

@@ -1,0 +1,161 @@
+// Package rtnl is the part of the kernel's rtnetlink that Culvert needs:
+// links with what the PF holds for its VFs, addresses and routes.
+//
+// Requests go in as values and come out as values; encoding and parsing are
+// pure, and Conn.Do is the only function that touches the socket for them.
+// The message formats are linux/rtnetlink.h, linux/if_link.h and
+// linux/if_addr.h. Its one caller is package kernel.
+//
+// Written here and not taken from a library, because those read the word
+// 0xffffffff ("the driver has no such setting") as "on", take at most 64 KiB
+// for an answer, and ask for every VF's statistics with each read.
+package rtnl
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conn is a netlink socket in one netns. It serves one request at a time.
+type Conn struct {
+	fd  int
+	pid uint32
+	seq atomic.Uint32
+	buf []byte
+}
+
+// answerTimeout bounds the wait for an answer. The kernel answers inside the
+// send call, so only a lost answer ever waits.
+var answerTimeout = unix.Timeval{Sec: 10}
+
+// Dial opens a socket in the netns of the calling thread.
+func Dial() (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("open a netlink socket: %w", err)
+	}
+	c := &Conn{fd: fd}
+	if err := c.prepare(); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("prepare a netlink socket: %w", err)
+	}
+	return c, nil
+}
+
+func (c *Conn) prepare() error {
+	// Both are missing on old kernels; without them messages say less.
+	_ = unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1)
+	_ = unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
+	// Lets the kernel filter dumps by link and table (Linux 4.20); we filter
+	// again, since an older one sends everything.
+	_ = unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
+	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &answerTimeout); err != nil {
+		return err
+	}
+	if err := unix.Bind(c.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	sa, err := unix.Getsockname(c.fd)
+	if err != nil {
+		return err
+	}
+	c.pid = sa.(*unix.SockaddrNetlink).Pid
+	return nil
+}
+
+// Close closes the socket.
+func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// Request is one message to the kernel.
+type Request struct {
+	Type  uint16 // RTM_*
+	Flags uint16 // NLM_F_*; NLM_F_REQUEST is added
+	Body  []byte // the family's header and the attributes
+}
+
+// KernelError is what the kernel answered: the errno, which errors.Is matches,
+// and the driver's own words where it has some.
+type KernelError struct {
+	Errno   unix.Errno
+	Message string
+}
+
+func (e *KernelError) Error() string {
+	if e.Message == "" {
+		return e.Errno.Error()
+	}
+	return e.Errno.Error() + ": " + e.Message
+}
+
+func (e *KernelError) Unwrap() error { return e.Errno }
+
+// errInterrupted: what was being listed changed meanwhile (NLM_F_DUMP_INTR).
+var errInterrupted = errors.New("the list changed while it was read")
+
+// Do sends r and returns the bodies of the answers. A list that changed while
+// it was read is asked for again, a few times.
+func (c *Conn) Do(r Request) (answers [][]byte, err error) {
+	for range 5 {
+		if answers, err = c.exchange(r); !errors.Is(err, errInterrupted) {
+			break
+		}
+	}
+	return answers, err
+}
+
+func (c *Conn) exchange(r Request) ([][]byte, error) {
+	seq := c.seq.Add(1)
+	if err := unix.Sendto(c.fd, r.encode(seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, fmt.Errorf("send to netlink: %w", err)
+	}
+	var a answer
+	for !a.done {
+		msg, err := c.receive()
+		if err != nil {
+			return nil, err
+		}
+		if err := a.take(msg, seq, c.pid, r); err != nil {
+			return nil, err
+		}
+	}
+	if a.interrupted {
+		return nil, errInterrupted
+	}
+	return a.bodies, nil
+}
+
+// receive reads one datagram whole, however long it is: a PF with 256 VFs
+// answers with some 60 KB.
+func (c *Conn) receive() ([]byte, error) {
+	for {
+		n, _, err := unix.Recvfrom(c.fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
+		if err == nil && n > len(c.buf) {
+			c.buf = make([]byte, max(n, 8192))
+		}
+		if err == nil {
+			n, _, err = unix.Recvfrom(c.fd, c.buf, 0)
+		}
+		switch {
+		case err == nil:
+			return append([]byte(nil), c.buf[:n]...), nil
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return nil, fmt.Errorf("netlink did not answer in %d s", answerTimeout.Sec)
+		default:
+			return nil, fmt.Errorf("receive from netlink: %w", err)
+		}
+	}
+}
+
+func (r Request) encode(seq uint32) []byte {
+	b := make([]byte, unix.SizeofNlMsghdr, unix.SizeofNlMsghdr+len(r.Body))
+	binary.NativeEndian.PutUint32(b[0:], uint32(unix.SizeofNlMsghdr+len(r.Body)))
+	binary.NativeEndian.PutUint16(b[4:], r.Type)
+	binary.NativeEndian.PutUint16(b[6:], r.Flags|unix.NLM_F_REQUEST)
+	binary.NativeEndian.PutUint32(b[8:], seq)
+	return append(b, r.Body...)
+}

@@ -1,0 +1,165 @@
+package rtnl
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Route is a unicast route of the main table through one link.
+type Route struct {
+	Index int // of the link
+	vf.Route
+	// Automatic: the kernel or router advertisements made it, nobody asked.
+	Automatic bool
+}
+
+const (
+	rtprotRedirect = 1
+	rtprotKernel   = 2
+	rtprotRA       = 9
+	rtaxMTU        = 2
+	// ip6Priority is what the kernel makes of an IPv6 route without a
+	// priority (IP6_RT_PRIO_USER, net/ip6_route.h).
+	ip6Priority = 1024
+)
+
+// routeHeader is struct rtmsg.
+func routeHeader(family, bits, scope byte) []byte {
+	b := make([]byte, unix.SizeofRtMsg)
+	b[0], b[1] = family, bits
+	b[4] = unix.RT_TABLE_MAIN
+	b[5] = unix.RTPROT_STATIC
+	b[6] = scope
+	b[7] = unix.RTN_UNICAST
+	return b
+}
+
+// Routes lists the main table's unicast routes through the link with the
+// given index, or through all links for 0.
+func (c *Conn) Routes(index int) ([]Route, error) {
+	var out []Route
+	for _, fam := range []byte{unix.AF_INET, unix.AF_INET6} {
+		b := make([]byte, unix.SizeofRtMsg)
+		b[0] = fam
+		if index != 0 {
+			b = AppendUint32(b, unix.RTA_OIF, uint32(index))
+		}
+		b = AppendUint32(b, unix.RTA_TABLE, unix.RT_TABLE_MAIN)
+		answers, err := c.Do(Request{Type: unix.RTM_GETROUTE, Flags: unix.NLM_F_DUMP, Body: b})
+		if err != nil && !noSuchTable(err) {
+			return nil, err
+		}
+		for _, b := range answers {
+			r, ok, err := ParseRoute(b)
+			if err != nil {
+				return nil, err
+			}
+			if ok && (index == 0 || r.Index == index) {
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+// noSuchTable: a strict dump of a table that nothing has used yet answers
+// ENOENT (ip_fib: "FIB table does not exist"), and one of IPv6 where that is
+// switched off EAFNOSUPPORT or EOPNOTSUPP.
+func noSuchTable(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// AddRoute adds a route; unix.EEXIST when there is one to the same
+// destination with the same priority.
+func (c *Conn) AddRoute(r Route) error {
+	_, err := c.Do(Request{
+		Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ACK,
+		Body: r.encode(),
+	})
+	return err
+}
+
+func (r Route) encode() []byte {
+	scope := byte(unix.RT_SCOPE_UNIVERSE)
+	if !r.Gateway.IsValid() && r.Dst.Addr().Is4() {
+		scope = unix.RT_SCOPE_LINK
+	}
+	b := routeHeader(family(r.Dst.Addr()), byte(r.Dst.Bits()), scope)
+	if r.Dst.Bits() > 0 {
+		b = AppendAttr(b, unix.RTA_DST, r.Dst.Masked().Addr().AsSlice())
+	}
+	b = AppendUint32(b, unix.RTA_OIF, uint32(r.Index))
+	if r.Gateway.IsValid() {
+		b = AppendAttr(b, unix.RTA_GATEWAY, r.Gateway.AsSlice())
+	}
+	if r.Priority != 0 {
+		b = AppendUint32(b, unix.RTA_PRIORITY, uint32(r.Priority))
+	}
+	if r.MTU != 0 {
+		b = AppendNested(b, unix.RTA_METRICS, AppendUint32(nil, rtaxMTU, uint32(r.MTU)))
+	}
+	return b
+}
+
+// ParseRoute reads the body of RTM_NEWROUTE; false for a route of another
+// table, type or family. The priority that the kernel gives every IPv6 route
+// by default reads as 0, as for IPv4.
+func ParseRoute(b []byte) (Route, bool, error) {
+	if len(b) < unix.SizeofRtMsg {
+		return Route{}, false, fmt.Errorf("route message of %d bytes", len(b))
+	}
+	attrs, err := Attrs(b[unix.SizeofRtMsg:])
+	if err != nil {
+		return Route{}, false, fmt.Errorf("route: %w", err)
+	}
+	fam, bits, proto := b[0], b[1], b[5]
+	r := Route{Automatic: proto == rtprotKernel || proto == rtprotRA || proto == rtprotRedirect}
+	table := uint32(b[4])
+	dst := netip.IPv4Unspecified()
+	if fam == unix.AF_INET6 {
+		dst = netip.IPv6Unspecified()
+	}
+	for _, a := range attrs {
+		switch a.Type {
+		case unix.RTA_DST:
+			if ip, ok := netip.AddrFromSlice(a.Value); ok {
+				dst = ip
+			}
+		case unix.RTA_TABLE:
+			table = a.Uint32()
+		default:
+			r.take(a)
+		}
+	}
+	if fam == unix.AF_INET6 && r.Priority == ip6Priority {
+		r.Priority = 0
+	}
+	r.Dst = netip.PrefixFrom(dst, int(bits))
+	ip := fam == unix.AF_INET || fam == unix.AF_INET6
+	cloned := binary.NativeEndian.Uint32(b[8:])&unix.RTM_F_CLONED != 0
+	return r, ip && table == unix.RT_TABLE_MAIN && b[7] == unix.RTN_UNICAST && !cloned && r.Dst.IsValid(), nil
+}
+
+func (r *Route) take(a Attr) {
+	switch a.Type {
+	case unix.RTA_OIF:
+		r.Index = int(a.Uint32())
+	case unix.RTA_GATEWAY:
+		r.Gateway, _ = netip.AddrFromSlice(a.Value)
+	case unix.RTA_PRIORITY:
+		r.Priority = int(a.Uint32())
+	case unix.RTA_METRICS:
+		metrics, _ := Attrs(a.Value) // a route without readable metrics is one without an MTU
+		for _, m := range metrics {
+			if m.Type == rtaxMTU {
+				r.MTU = int(m.Uint32())
+			}
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// tree is sysfs (Documentation/ABI/testing/sysfs-bus-pci and
+// sysfs-class-net).
+type tree struct{ root string }
+
+// pci is the path of a file of a PCI function.
+func (t tree) pci(addr vf.PCIAddr, file ...string) string {
+	return filepath.Join(append([]string{t.root, "bus/pci/devices", addr.String()}, file...)...)
+}
+
+// text reads a file of one line.
+func text(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	return strings.TrimSpace(string(b)), err
+}
+
+// number reads a decimal number; otherwise where the file is not there or the
+// driver has no value for it, which reads as EINVAL or EOPNOTSUPP.
+func number(path string, otherwise int) (int, error) {
+	s, err := text(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
+		return otherwise, nil
+	}
+	if err != nil {
+		return otherwise, err
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return otherwise, fmt.Errorf("%s: %w", path, err)
+	}
+	return n, nil
+}
+
+// target is the last part of where a link points; empty when there is no link.
+func target(path string) (string, error) {
+	to, err := os.Readlink(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Base(to), nil
+}
+
+// names lists a directory; nothing when it is not there.
+func names(path string) ([]string, error) {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	out := make([]string, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, err
+}
+
+// function is a PCI function as sysfs shows it.
+type function struct {
+	PCI            vf.PCIAddr
+	Vendor, Device string
+	Class          string // e.g. 0x020000
+	Driver         string
+	NUMA           int
+	IOMMUGroup     int
+}
+
+// function reads a PCI function; vf.ErrNotFound when there is none. What could
+// be read is returned with the error.
+func (t tree) function(addr vf.PCIAddr) (function, error) {
+	f := function{PCI: addr, NUMA: -1, IOMMUGroup: -1}
+	if _, err := os.Stat(t.pci(addr)); errors.Is(err, fs.ErrNotExist) {
+		return f, fmt.Errorf("PCI device %s: %w", addr, vf.ErrNotFound)
+	}
+	var errs []error
+	keep := func(err error) { errs = append(errs, err) }
+	hex := func(file string) string {
+		s, err := text(t.pci(addr, file))
+		keep(err)
+		return strings.TrimPrefix(s, "0x")
+	}
+	f.Vendor, f.Device = hex("vendor"), hex("device")
+	f.Class = hex("class")
+
+	var err error
+	f.Driver, err = target(t.pci(addr, "driver"))
+	keep(err)
+	f.NUMA, err = number(t.pci(addr, "numa_node"), -1)
+	keep(err)
+	group, err := target(t.pci(addr, "iommu_group"))
+	keep(err)
+	if group != "" {
+		f.IOMMUGroup, err = strconv.Atoi(group)
+		keep(err)
+	}
+	return f, errors.Join(errs...)
+}
+
+// virtfns lists the VFs of a PF by index, from its virtfnN links.
+func (t tree) virtfns(pf vf.PCIAddr) (map[int]vf.PCIAddr, error) {
+	entries, err := names(t.pci(pf))
+	if err != nil {
+		return nil, err
+	}
+	out := map[int]vf.PCIAddr{}
+	var errs []error
+	for _, name := range entries {
+		digits, ok := strings.CutPrefix(name, "virtfn")
+		index, err := strconv.Atoi(digits)
+		if !ok || err != nil {
+			continue
+		}
+		addr, err := t.link(t.pci(pf, name))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out[index] = addr
+	}
+	return out, errors.Join(errs...)
+}
+
+// link is the PCI address that a link points to.
+func (t tree) link(path string) (vf.PCIAddr, error) {
+	to, err := target(path)
+	if err != nil {
+		return vf.PCIAddr{}, err
+	}
+	addr, err := vf.ParsePCIAddr(to)
+	if err != nil {
+		return vf.PCIAddr{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return addr, nil
+}
+
+// physfn says which VF of which PF addr is: the PF from its physfn link, the
+// index from the PF's virtfnN link that points back. sriov_offset and
+// sriov_stride tell where that link should be; without them all are looked at.
+func (t tree) physfn(addr vf.PCIAddr) (pf vf.PCIAddr, index int, err error) {
+	if _, err := os.Lstat(t.pci(addr)); errors.Is(err, fs.ErrNotExist) {
+		return pf, 0, fmt.Errorf("VF %s: %w", addr, vf.ErrNotFound)
+	}
+	if _, err := os.Lstat(t.pci(addr, "physfn")); errors.Is(err, fs.ErrNotExist) {
+		return pf, 0, fmt.Errorf("VF %s: it is no Virtual Function: %w", addr, vf.ErrNotFound)
+	}
+	if pf, err = t.link(t.pci(addr, "physfn")); err != nil {
+		return pf, 0, err
+	}
+	if guess, ok := t.guessIndex(pf, addr); ok {
+		if at, err := t.link(t.pci(pf, "virtfn"+strconv.Itoa(guess))); err == nil && at == addr {
+			return pf, guess, nil
+		}
+	}
+	all, err := t.virtfns(pf)
+	for i, at := range all {
+		if at == addr {
+			return pf, i, nil
+		}
+	}
+	return pf, 0, errors.Join(fmt.Errorf("VF %s: PF %s does not list it: %w", addr, pf, vf.ErrNotFound), err)
+}
+
+// guessIndex computes a VF's index from its routing ID (PCIe base
+// specification, 9.2.1.2: RID of VF n = RID of PF + offset + n*stride).
+func (t tree) guessIndex(pf, addr vf.PCIAddr) (int, bool) {
+	offset, err1 := number(t.pci(pf, "sriov_offset"), 0)
+	stride, err2 := number(t.pci(pf, "sriov_stride"), 0)
+	if err1 != nil || err2 != nil || stride <= 0 {
+		return 0, false
+	}
+	rid := func(a vf.PCIAddr) int { return int(a.Bus)<<8 | int(a.Device)<<3 | int(a.Function) }
+	index := (rid(addr) - rid(pf) - offset) / stride
+	return index, index >= 0
+}
+
+// addresses lists the PCI functions of the host in bus order.
+func (t tree) addresses() ([]vf.PCIAddr, error) {
+	entries, err := names(filepath.Join(t.root, "bus/pci/devices"))
+	if err != nil {
+		return nil, err
+	}
+	var out []vf.PCIAddr
+	for _, name := range entries {
+		if addr, err := vf.ParsePCIAddr(name); err == nil {
+			out = append(out, addr)
+		}
+	}
+	slices.SortFunc(out, vf.PCIAddr.Compare)
+	return out, nil
+}

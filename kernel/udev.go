@@ -1,0 +1,88 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/culvert-net/culvert/kernel/uevent"
+)
+
+// udevWait waits until udev has named a netdevice of the host's netns. Made
+// before the change, so that no event falls between.
+type udevWait struct {
+	k      *Kernel
+	events *uevent.Conn
+	done   map[int]string // netdevices that udev is done with: index to name
+}
+
+// awaitUdev begins to listen. A wait in another netns, which udev does not
+// serve, ends at once.
+func (k *Kernel) awaitUdev(path string) (*udevWait, error) {
+	w := &udevWait{k: k, done: map[int]string{}}
+	if path != "" {
+		return w, nil
+	}
+	var err error
+	w.events, err = uevent.Listen()
+	return w, err
+}
+
+func (w *udevWait) close() {
+	if w.events != nil {
+		_ = w.events.Close() // nothing was written to it
+	}
+}
+
+// next waits for one event, of any kind. Lost ones are no error: whoever waits
+// looks for itself after each return.
+func (w *udevWait) next(ctx context.Context) error {
+	e, err := w.events.Next(ctx)
+	if errors.Is(err, uevent.ErrLost) {
+		return nil
+	}
+	if e.FromUdev && e.Index != 0 {
+		if e.Action == "remove" {
+			delete(w.done, e.Index)
+		} else {
+			w.done[e.Index] = e.Interface
+		}
+	}
+	return err
+}
+
+// settled waits until udev has processed the netdevice under the name that it
+// has now: its rules rename, and the rename is an event of its own. A host
+// without udev settles at once.
+//
+// A netdevice that has come back from a netns may have the index it had
+// before, and so udev's record of then; returned says so, and only an event
+// counts.
+func (w *udevWait) settled(ctx context.Context, index int, returned bool) error {
+	if w.events == nil || !exists(filepath.Join(w.k.run, "udev/control")) {
+		return nil
+	}
+	record := filepath.Join(w.k.run, "udev/data/n"+strconv.Itoa(index))
+	for {
+		if !returned && exists(record) {
+			return nil
+		}
+		if name, ok := w.done[index]; ok && exists(filepath.Join(w.k.sys.root, "class/net", name)) {
+			return nil
+		}
+		if err := w.next(ctx); err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("udev has not named netdevice %d: %w", index, ended(ctx))
+			}
+			return err
+		}
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

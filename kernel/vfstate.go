@@ -1,0 +1,161 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// sight is what one netns shows of its links: one list each of links,
+// addresses and routes, or those of a single link.
+type sight struct {
+	links  map[int]rtnl.Link
+	addrs  map[int][]netip.Prefix
+	routes map[int][]vf.Route
+}
+
+// look lists everything of the host's netns.
+func look() (sight, error) {
+	c, err := dial("")
+	if err != nil {
+		return sight{}, err
+	}
+	defer c.Close()
+	links, err := c.Links()
+	if err != nil {
+		return sight{}, fmt.Errorf("list links: %w", err)
+	}
+	return lookAt(c, links, 0)
+}
+
+// lookAt adds the addresses and routes of the link with the given index, or
+// of all for 0.
+func lookAt(c *rtnl.Conn, links []rtnl.Link, index int) (sight, error) {
+	s := sight{map[int]rtnl.Link{}, map[int][]netip.Prefix{}, map[int][]vf.Route{}}
+	for _, l := range links {
+		s.links[l.Index] = l
+	}
+	addrs, err := c.Addrs(index)
+	if err != nil {
+		return s, fmt.Errorf("list addresses: %w", err)
+	}
+	for _, a := range addrs {
+		if !a.Prefix.Addr().Is6() || !a.Prefix.Addr().IsLinkLocalUnicast() {
+			s.addrs[a.Index] = append(s.addrs[a.Index], a.Prefix)
+		}
+	}
+	routes, err := c.Routes(index)
+	if err != nil {
+		return s, fmt.Errorf("list routes: %w", err)
+	}
+	for _, r := range routes {
+		if !r.Automatic {
+			s.routes[r.Index] = append(s.routes[r.Index], r.Route)
+		}
+	}
+	return s, nil
+}
+
+// link is a netdevice as the netns with the given path shows it; nil when it
+// is not there.
+func (s sight) link(index int, path string) *vf.Link {
+	l, ok := s.links[index]
+	if !ok {
+		return nil
+	}
+	return &vf.Link{
+		Netns: path, Index: l.Index, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Up: l.Up, Carrier: l.Carrier,
+		Promisc: l.Promisc, AllMulti: l.AllMulti, Addrs: s.addrs[index], Routes: s.routes[index],
+	}
+}
+
+// VF reads one VF. Its netdevice is looked for in the host's netns and then,
+// unless path is empty, in the netns at path; Link is nil when it is in
+// neither, or when path is no netns (any more). vf.ErrNotFound when the VF is
+// not on the bus. What could be read is returned with another error.
+func (k *Kernel) VF(ctx context.Context, addr vf.PCIAddr, path string) (vf.State, error) {
+	return bounded(ctx, func() (vf.State, error) {
+		s, err := k.readVF(addr, path)
+		if err != nil {
+			return s, fmt.Errorf("read VF %s: %w", addr, err)
+		}
+		return s, nil
+	})
+}
+
+func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
+	pf, index, err := k.sys.physfn(addr)
+	if err != nil {
+		return vf.State{}, err
+	}
+	f, err := k.sys.function(addr)
+	if err != nil {
+		return vf.State{}, err
+	}
+	state := stateOf(vf.ID{Index: index}, f, vf.Admin{})
+	c, err := dial("")
+	if err != nil {
+		return state, err
+	}
+	defer c.Close()
+	if err := k.readAdmin(c, pf, &state); err != nil {
+		return state, err
+	}
+	if state.Link, err = k.readLink(c, addr, ""); state.Link != nil || err != nil || path == "" {
+		return state, err
+	}
+	other, err := dial(path)
+	if errors.Is(err, netns.ErrGone) {
+		return state, nil
+	}
+	if err != nil {
+		return state, err
+	}
+	defer other.Close()
+	state.Link, err = k.readLink(other, addr, path)
+	return state, err
+}
+
+// readAdmin fills in what the PF holds for the VF, and the PF's identity.
+func (k *Kernel) readAdmin(c *rtnl.Conn, pf vf.PCIAddr, s *vf.State) error {
+	n, ok, err := k.sys.netdev(pf)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("PF %s has no netdevice in the host's netns: its settings for the VF are unknown", pf)
+	}
+	l, err := c.Link(n.Index, true)
+	if err != nil {
+		return fmt.Errorf("PF %s: %w", pf, err)
+	}
+	s.ID.PF = identity(l, n)
+	admin, ok := l.VFs[s.ID.Index]
+	if !ok {
+		return fmt.Errorf("PF %s does not report vf %d", pf, s.ID.Index)
+	}
+	s.Admin = admin
+	return lacksIdentity(l)
+}
+
+func (k *Kernel) readLink(c *rtnl.Conn, addr vf.PCIAddr, path string) (*vf.Link, error) {
+	l, err := k.findLink(c, addr, path)
+	if errors.Is(err, errNoLink) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	seen, err := lookAt(c, []rtnl.Link{l}, l.Index)
+	if errors.Is(err, unix.ENODEV) {
+		return nil, nil // it went while we looked; a strict dump of a link that is gone says so
+	}
+	return seen.link(l.Index, path), err
+}

@@ -1,0 +1,65 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/kernel/uevent"
+)
+
+// Watch wakes whenever a link of the host's netns changed or a PCI device or
+// netdevice came, went or changed its driver. Wakes that nobody has taken yet
+// are one. Look once after Watch returns: what happened before is not told.
+// The channel is closed when ctx ends.
+func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
+	links, err := rtnl.Watch()
+	if err != nil {
+		return nil, err
+	}
+	devices, err := uevent.Listen()
+	if err != nil {
+		_ = links.Close()
+		return nil, err
+	}
+	wake := make(chan struct{}, 1)
+	ring := func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	g, both := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer links.Close()
+		for {
+			if err := links.Wait(both); err != nil {
+				return err
+			}
+			ring()
+		}
+	})
+	g.Go(func() error {
+		defer devices.Close()
+		for {
+			e, err := devices.Next(both)
+			if err != nil && !errors.Is(err, uevent.ErrLost) {
+				return err
+			}
+			if err != nil || e.Subsystem == "pci" || e.Subsystem == "net" {
+				ring()
+			}
+		}
+	})
+	// The one goroutine without an owner: it ends with ctx and closes the
+	// channel that tells the caller so.
+	go func() {
+		if err := g.Wait(); ctx.Err() == nil {
+			k.log.Error("watching devices stopped", "err", err)
+		}
+		close(wake)
+	}()
+	return wake, nil
+}
