@@ -1,0 +1,37 @@
+package api
+
+import "encoding/json"
+
+// RPCRequest is the one message that a client sends on a connection to
+// culvertd's socket, followed by a newline.
+type RPCRequest struct {
+	Method string `json:"method"`
+	// DeadlineMS is how many milliseconds the client waits; 0 means no bound.
+	DeadlineMS int64           `json:"deadlineMS,omitempty"`
+	Params     json.RawMessage `json:"params,omitempty"`
+}
+
+// RPCResponse is the answer: Result or Error. A stream is many of them; More is
+// set on each but the last, which has no Result.
+type RPCResponse struct {
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+	More   bool            `json:"more,omitempty"`
+}
+
+// Error is why a request failed.
+type Error struct {
+	// Code is one of package rpc's codes, for programs.
+	Code string `json:"code"`
+	// Message is for people: what was wanted, what is there, what to do.
+	Message string `json:"message"`
+	// Details is a next step, where Message does not have it.
+	Details string `json:"details,omitempty"`
+}
+
+func (e *Error) Error() string {
+	if e.Details == "" {
+		return e.Message
+	}
+	return e.Message + ": " + e.Details
+}

@@ -1,0 +1,132 @@
+package rpc
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// Call asks culvertd behind socket and waits for one answer, which is decoded
+// into result (nil: not wanted). The deadline of ctx goes along, and the
+// request is cancelled in culvertd when ctx is.
+//
+// The error wraps ErrNoDaemon when nobody answers, and the sentinel of package
+// vf that culvertd's error wrapped; errors.As finds the *api.Error.
+func Call(ctx context.Context, socket, method string, params, result any) error {
+	c, err := dial(ctx, socket, method, params)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	resp, err := c.next(ctx)
+	if err != nil {
+		return err
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(resp.Result, result); err != nil {
+		return fmt.Errorf("culvertd's answer to %s: %w", method, err)
+	}
+	return nil
+}
+
+// Stream asks culvertd behind socket and hands every result to each until the
+// server ends the stream (nil), ctx is done, or each returns an error (which
+// Stream then returns). Other errors are as for Call.
+func Stream(ctx context.Context, socket, method string, params any, each func(json.RawMessage) error) error {
+	c, err := dial(ctx, socket, method, params)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	for {
+		resp, err := c.next(ctx)
+		if err != nil {
+			return err
+		}
+		if resp.Result != nil {
+			if err := each(resp.Result); err != nil {
+				return err
+			}
+		}
+		if !resp.More {
+			return nil
+		}
+	}
+}
+
+// call is one connection, its request sent.
+type call struct {
+	socket string
+	method string
+	conn   net.Conn
+	limit  *io.LimitedReader
+	dec    *json.Decoder
+	close  func()
+}
+
+func dial(ctx context.Context, socket, method string, params any) (*call, error) {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return nil, fmt.Errorf("call %s: %w", method, err)
+	}
+	req := api.RPCRequest{Method: method, Params: raw}
+	if deadline, ok := ctx.Deadline(); ok {
+		req.DeadlineMS = max(1, time.Until(deadline).Milliseconds())
+	}
+	msg, err := json.Marshal(req)
+	if err != nil {
+		return nil, fmt.Errorf("call %s: %w", method, err)
+	}
+	if len(msg) > maxRequest {
+		return nil, fmt.Errorf("call %s: the request has %d bytes, more than %d", method, len(msg), maxRequest)
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w to use %s: it is root's; try sudo", ErrDenied, socket)
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("call %s: %w", method, context.Cause(ctx))
+	case err != nil:
+		return nil, &noDaemon{socket, err}
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	c := &call{socket: socket, method: method, conn: conn, limit: &io.LimitedReader{R: conn}}
+	c.dec = json.NewDecoder(bufio.NewReader(c.limit))
+	c.close = func() { stop(); conn.Close() }
+	// A refused request is answered before it is read, so the answer counts
+	// and not how the write ended.
+	if _, err := conn.Write(append(msg, '\n')); err != nil && ctx.Err() != nil {
+		c.close()
+		return nil, fmt.Errorf("call %s: %w", method, context.Cause(ctx))
+	}
+	return c, nil
+}
+
+// next reads one response.
+func (c *call) next(ctx context.Context) (api.RPCResponse, error) {
+	var resp api.RPCResponse
+	c.limit.N = maxResponse
+	err := c.dec.Decode(&resp)
+	var closed *net.OpError
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return resp, fmt.Errorf("culvertd did not answer %s in time: %w", c.method, context.Cause(ctx))
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &closed):
+		return resp, &noDaemon{c.socket, fmt.Errorf("it closed the connection before it had answered %s: %w", c.method, err)}
+	case err != nil:
+		return resp, fmt.Errorf("culvertd's answer to %s: %w", c.method, err)
+	case resp.Error != nil:
+		return resp, remoteError{resp.Error}
+	}
+	return resp, nil
+}

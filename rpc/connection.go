@@ -1,0 +1,151 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// connection is one client and its one request.
+type connection struct {
+	server *Server
+	conn   *net.UnixConn
+}
+
+func newConnection(s *Server, c *net.UnixConn) *connection { return &connection{s, c} }
+
+// serve answers the request. accepting ends when the shutdown begins, running
+// when it stops waiting.
+func (c *connection) serve(accepting, running context.Context) {
+	defer c.conn.Close()
+	if err := c.server.authorize(c.conn); err != nil {
+		c.server.log.Warn("connection refused", "err", err)
+		if !errors.Is(err, ErrDenied) {
+			err = fmt.Errorf("%w: %w", ErrDenied, err)
+		}
+		c.respond(api.RPCResponse{Error: wireError(err)})
+		return
+	}
+	req, err := c.read(accepting)
+	if err != nil {
+		if err := c.respond(api.RPCResponse{Error: &api.Error{Code: CodeBadRequest, Message: err.Error()}}); err == nil {
+			c.drain()
+		}
+		return
+	}
+	ctx, cancel := context.WithCancel(running)
+	defer cancel()
+	if req.DeadlineMS > 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(req.DeadlineMS)*time.Millisecond)
+		defer cancel()
+	}
+	var watch errgroup.Group
+	watch.Go(func() error {
+		c.drain() // the client sends nothing more: this ends when it goes
+		cancel()
+		return nil
+	})
+	if err := c.respond(c.answer(accepting, ctx, req)); err != nil {
+		c.server.log.Debug("the client went before its answer", "method", req.Method, "err", err)
+	}
+	c.conn.Close()
+	watch.Wait() //nolint:errcheck // its function returns nil
+}
+
+// read reads the request. An idle client does not hold up a shutdown.
+func (c *connection) read(accepting context.Context) (api.RPCRequest, error) {
+	var req api.RPCRequest
+	if err := c.conn.SetReadDeadline(time.Now().Add(requestTime)); err != nil {
+		return req, err
+	}
+	stop := context.AfterFunc(accepting, func() { c.conn.SetReadDeadline(time.Now()) }) //nolint:errcheck // then the connection is closed, which ends the read too
+	limit := &io.LimitedReader{R: c.conn, N: maxRequest + 2}
+	err := json.NewDecoder(limit).Decode(&req)
+	switch {
+	case !stop():
+		return req, errors.New("culvertd is stopping; try again in a moment")
+	case limit.N == 0:
+		return req, fmt.Errorf("the request is longer than %d bytes", maxRequest)
+	case err != nil:
+		return req, fmt.Errorf("read the request: %w", err)
+	}
+	return req, c.conn.SetReadDeadline(time.Time{})
+}
+
+// drain reads what the client still sends until it closes the connection: a
+// close with unread bytes would take our answer away from it. Nobody has more
+// than a few requests' worth to say.
+func (c *connection) drain() {
+	io.CopyN(io.Discard, c.conn, 8*maxRequest) //nolint:errcheck // how it ends does not matter
+}
+
+// answer runs the handler; a panic there is an error of this request only.
+func (c *connection) answer(accepting, ctx context.Context, req api.RPCRequest) (resp api.RPCResponse) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.log.Error("panic in a handler", "method", req.Method, "panic", p, "stack", string(debug.Stack()))
+			resp = api.RPCResponse{Error: &api.Error{
+				Code:    CodeInternal,
+				Message: fmt.Sprintf("culvertd hit a defect in %s: %v", req.Method, p),
+				Details: "please report it with the output of: journalctl -u culvertd",
+			}}
+		}
+	}()
+	if stream, ok := c.server.streams[req.Method]; ok {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(accepting, cancel)()
+		err := stream(ctx, req.Params, func(v any) error { return c.send(ctx, v) })
+		if err != nil && !(errors.Is(err, context.Canceled) && accepting.Err() != nil) {
+			return api.RPCResponse{Error: wireError(err)}
+		}
+		return api.RPCResponse{}
+	}
+	handle, ok := c.server.handlers[req.Method]
+	if !ok {
+		return api.RPCResponse{Error: &api.Error{Code: CodeUnknownMethod, Message: fmt.Sprintf("culvertd has no method %q", req.Method),
+			Details: "culvert and culvertd may be of different versions"}}
+	}
+	v, err := handle(ctx, req.Params)
+	if err != nil {
+		return api.RPCResponse{Error: wireError(err)}
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return api.RPCResponse{Error: &api.Error{Code: CodeInternal, Message: fmt.Sprintf("encode the result of %s: %v", req.Method, err)}}
+	}
+	return api.RPCResponse{Result: raw}
+}
+
+// send sends one result of a stream.
+func (c *connection) send(ctx context.Context, v any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode a result: %w", err)
+	}
+	return c.respond(api.RPCResponse{Result: raw, More: true})
+}
+
+func (c *connection) respond(r api.RPCResponse) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode a response: %w", err)
+	}
+	if err := c.conn.SetWriteDeadline(time.Now().Add(responseTime)); err != nil {
+		return err
+	}
+	_, err = c.conn.Write(append(raw, '\n'))
+	return err
+}

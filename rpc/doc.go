@@ -1,0 +1,24 @@
+// Package rpc is how programs of one node talk to culvertd: a unix socket, one
+// JSON request a connection, one JSON response or a stream of them (api.RPCRequest,
+// api.RPCResponse). Whoever may connect is decided by file mode 0600 and, for
+// each connection, by a function that looks at the peer's credentials.
+//
+// culvertd serves; culvert and culvert-cni call. The client half stays light:
+// the shim is exec'd for every attachment of every pod.
+package rpc
+
+import "time"
+
+// DefaultSocket is where culvertd listens.
+const DefaultSocket = "/run/culvert/culvertd.sock"
+
+const (
+	// maxRequest bounds a request, in bytes.
+	maxRequest = 1 << 20
+	// maxResponse bounds what a client reads, in bytes.
+	maxResponse = 64 << 20
+	// requestTime is how long a client may take to send its request,
+	// responseTime to take one response.
+	requestTime  = 10 * time.Second
+	responseTime = 30 * time.Second
+)

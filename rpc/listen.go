@@ -1,0 +1,88 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Listener is culvertd's socket.
+type Listener struct {
+	*net.UnixListener
+	path string
+	own  fs.FileInfo
+}
+
+// Listen makes the socket at path, with mode 0600, and its directory where
+// that is not there. A socket that nobody serves is replaced in one step, so
+// that a client finds the old one or the new one and never none; one that
+// answers is an error, and so is anything that is not a socket.
+func Listen(path string) (*Listener, error) {
+	if err := replaceable(path); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: next, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l.SetUnlinkOnClose(false)
+	own, err := publish(next, path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close(), os.Remove(next))
+	}
+	return &Listener{UnixListener: l, path: path, own: own}, nil
+}
+
+func publish(next, path string) (fs.FileInfo, error) {
+	if err := os.Chmod(next, 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(next, path); err != nil {
+		return nil, err
+	}
+	return os.Lstat(path)
+}
+
+// replaceable returns nil when path is free or a socket that nobody serves.
+func replaceable(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("it is there and not a socket (%s); move it away", info.Mode())
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	// A full backlog answers with a timeout: somebody is there.
+	var ne net.Error
+	if err == nil || errors.As(err, &ne) && ne.Timeout() {
+		if conn != nil {
+			conn.Close()
+		}
+		return errors.New("another culvertd answers there; stop it first: systemctl stop culvertd")
+	}
+	return nil
+}
+
+// Close stops listening and removes the socket, unless another culvertd has
+// replaced it since.
+func (l *Listener) Close() error {
+	err := l.UnixListener.Close()
+	if now, statErr := os.Lstat(l.path); statErr == nil && os.SameFile(now, l.own) {
+		err = errors.Join(err, os.Remove(l.path))
+	}
+	return err
+}

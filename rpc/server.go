@@ -1,0 +1,96 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Handler answers one request: what it returns is encoded as the result. ctx
+// ends when the client goes away or its deadline passes, and when the server
+// has waited long enough in a shutdown.
+type Handler func(ctx context.Context, params json.RawMessage) (any, error)
+
+// StreamHandler answers one request with any number of results. send fails
+// when the client is gone. ctx ends as for a Handler, and as soon as a shutdown
+// begins.
+type StreamHandler func(ctx context.Context, params json.RawMessage, send func(result any) error) error
+
+// Server answers requests. Handle and HandleStream come before Serve.
+type Server struct {
+	authorize func(*net.UnixConn) error
+	log       *slog.Logger
+	handlers  map[string]Handler
+	streams   map[string]StreamHandler
+
+	// Grace is how long a shutdown waits for running requests before it
+	// cancels them; NewServer sets 30 s.
+	Grace time.Duration
+}
+
+// NewServer makes a server that answers a connection only after authorize has
+// returned nil for it.
+func NewServer(authorize func(*net.UnixConn) error, log *slog.Logger) *Server {
+	return &Server{authorize: authorize, log: log, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}, Grace: 30 * time.Second}
+}
+
+// Handle registers a method with one result.
+func (s *Server) Handle(method string, h Handler) { s.handlers[method] = h }
+
+// HandleStream registers a method with a stream of results.
+func (s *Server) HandleStream(method string, h StreamHandler) { s.streams[method] = h }
+
+// Serve answers connections of l until ctx is done. It then closes l, lets
+// running requests finish within Grace, ends streams, and returns nil. Any
+// other error is a listener that broke.
+func (s *Server) Serve(ctx context.Context, l *Listener) error {
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var conns errgroup.Group
+	stop := context.AfterFunc(ctx, func() {
+		if err := l.Close(); err != nil {
+			s.log.Warn("close the socket", "err", err)
+		}
+		time.AfterFunc(s.Grace, cancel)
+	})
+	defer stop()
+	err := s.accept(ctx, l, func(c *net.UnixConn) {
+		conns.Go(func() error {
+			newConnection(s, c).serve(ctx, running)
+			return nil
+		})
+	})
+	if err != nil {
+		cancel()
+	}
+	return errors.Join(err, conns.Wait())
+}
+
+// accept hands connections on. It outlasts errors of single connections (the
+// client was gone already, no file descriptor is left).
+func (s *Server) accept(ctx context.Context, l *Listener, handle func(*net.UnixConn)) error {
+	for {
+		c, err := l.AcceptUnix()
+		var ne net.Error
+		switch {
+		case err == nil:
+			handle(c)
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed), !errors.As(err, &ne):
+			return fmt.Errorf("accept on %s: %w", l.path, err)
+		default:
+			s.log.Warn("accept", "err", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+}
