@@ -1,0 +1,241 @@
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/daemon"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+const podNetns = "/run/netns/a"
+
+// node is a node on the fake kernel with the VFs of two PFs made.
+func node(t *testing.T) (*fake.Kernel, *daemon.Node) {
+	t.Helper()
+	k := fake.New(fake.IGB, 2)
+	k.AddNetns(podNetns)
+	return k, start(t, k, filepath.Join(t.TempDir(), "ledger.db"))
+}
+
+func start(t *testing.T, k *fake.Kernel, path string) *daemon.Node {
+	t.Helper()
+	l, err := journal.Open(path, journal.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	n := daemon.NewNode(daemon.NodeConfig{Kernel: k, Ledger: l, BootID: "boot 1"})
+	n.SetSpec(desired.Spec{
+		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
+		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
+	})
+	if err := n.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Engine.Wait)
+	return n
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// everything is a request that needs every kind of step there is.
+func everything(t *testing.T) attach.Request {
+	t.Helper()
+	cfg, err := ipam.Parse([]byte(`{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/24"}],[{"subnet":"fd00::/64"}]],
+		"routes":[{"dst":"0.0.0.0/0"},{"dst":"10.9.0.0/16","gw":"10.1.0.200"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac, err := vf.ParseMAC("02:aa:bb:cc:dd:ee")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return attach.Request{
+		Owner:   vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: "net1"},
+		Network: "blue", Netns: podNetns, IPAM: cfg,
+		Spec: vf.Spec{
+			Interface: "net1", MAC: &mac, VLAN: &vf.VLAN{ID: 100, QoS: 3}, SpoofChk: ptr(false), Trust: ptr(true),
+			MaxTxRate: ptr(uint32(200)), MTU: ptr(1400),
+		},
+	}
+}
+
+func TestAttachGivesWhatWasAskedFor(t *testing.T) {
+	k, n := node(t)
+	rec, err := n.Engine.Attach(t.Context(), everything(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := k.VF(t.Context(), rec.PCI, podNetns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := rec.Lease.Wanted.Diff(rec.Baseline, podNetns, st); len(d) > 0 {
+		t.Errorf("after attach: %s", vf.Differences(d))
+	}
+	want := []netip.Prefix{netip.MustParsePrefix("10.1.0.2/24"), netip.MustParsePrefix("fd00::2/64")}
+	if diff := cmp.Diff(want, st.Link.Addrs, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err != nil {
+		t.Error("check right after attach:", err)
+	}
+}
+
+// I2, I3, I8: after a detach the machine is as it was before the attach, with
+// the netns alive and with it gone.
+func TestI2DetachRestoresTheBaseline(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("netns gone %t", gone), func(t *testing.T) {
+			k, n := node(t)
+			before := k.String()
+			rec, err := n.Engine.Attach(t.Context(), everything(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if k.String() == before {
+				t.Fatal("the attach changed nothing")
+			}
+			if gone {
+				k.DelNetns(podNetns)
+			}
+			for range 2 { // I8: idempotent
+				if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(before, k.String()); diff != "" {
+				t.Error(diff)
+			}
+			clean(t, n, 14)
+		})
+	}
+}
+
+// clean wants every VF of the ledger free and no address held.
+func clean(t *testing.T, n *daemon.Node, vfs int) {
+	t.Helper()
+	err := n.Ledger.View(func(tx *journal.Tx) error {
+		records, err := tx.Records()
+		for _, r := range records {
+			if r.Phase != journal.Free {
+				t.Errorf("VF %s is %s: %s", r.ID, r.Phase, r.Reason)
+			}
+		}
+		if len(records) != vfs {
+			t.Errorf("%d records, want %d", len(records), vfs)
+		}
+		held, err2 := tx.AddressesOf("")
+		if len(held) != 0 {
+			t.Errorf("addresses still held: %v", held)
+		}
+		return errors.Join(err, err2)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+var errInjected = errors.New("injected")
+
+// I2: an attach that fails at step k, before or after its effect, leaves the
+// machine as it was; for every k there is. Steps of the undo are spared: what
+// happens when those fail too is quarantine, tested below.
+func TestI2FailingAtAnyStepRestoresTheStart(t *testing.T) {
+	for _, moment := range []fake.Moment{fake.Before, fake.After} {
+		for failAt := 0; ; failAt++ {
+			k, n := node(t)
+			before, count, failed := k.String(), 0, step.Step(nil)
+			k.Hook = func(m fake.Moment, s step.Step) error {
+				if _, aside := s.(step.Announce); aside || m != moment || failed != nil {
+					return nil
+				}
+				count++
+				if count-1 == failAt {
+					failed = s
+					return errInjected
+				}
+				return nil
+			}
+			_, err := n.Engine.Attach(t.Context(), everything(t))
+			if failed == nil {
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%s: %d steps", moment, failAt)
+				break
+			}
+			if !errors.Is(err, errInjected) {
+				t.Errorf("%s %s: attach returned %v", moment, failed, err)
+			}
+			if diff := cmp.Diff(before, k.String()); diff != "" {
+				t.Errorf("%s %s: %s", moment, failed, diff)
+			}
+			clean(t, n, 14)
+		}
+	}
+}
+
+// I3: a VF that cannot be reset is kept from everybody, with the reason, and
+// given out again only after a later reset was read back.
+func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
+	k, n := node(t)
+	rec, err := n.Engine.Attach(t.Context(), everything(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Hook = func(m fake.Moment, s step.Step) error {
+		if _, ok := s.(step.SetVFVLAN); ok && m == fake.Before {
+			return errInjected
+		}
+		return nil
+	}
+	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+		t.Fatal("a detach whose reset fails is done for its owner all the same:", err)
+	}
+	req := everything(t)
+	req.VF = rec.PCI
+	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) {
+		t.Errorf("attach of a quarantined VF: %v", err)
+	}
+	k.Hook = nil
+	if err := n.Engine.Tend(context.Background(), n.Inventory.PFs()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) {
+		t.Errorf("retried before it was due: %v", err)
+	}
+}
+
+// Refused before anything is touched: what the driver cannot do.
+func TestUnableIsRefusedUntouched(t *testing.T) {
+	k, n := node(t)
+	before := k.String()
+	k.Hook = func(_ fake.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil }
+	req := everything(t)
+	req.Spec.LinkState = ptr(vf.LinkDisable)
+	_, err := n.Engine.Attach(t.Context(), req)
+	if !errors.Is(err, vf.ErrUnable) {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, k.String()); diff != "" {
+		t.Error(diff)
+	}
+	clean(t, n, 14)
+}

@@ -1,0 +1,82 @@
+// Package daemon puts a node together: kernel, ledger, inventory, reconcile
+// and attach make a Node; a Server is a Node with culvertd's socket in front.
+// cmd/culvertd runs a Server, the scenarios drive a Node on the fake kernel and
+// on Linux.
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/inventory"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/reconcile"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Kernel is kernel.Kernel, or a fake of it.
+type Kernel interface {
+	reader
+	Do(context.Context, step.Step) error
+	Watch(context.Context) (<-chan struct{}, error)
+}
+
+type reader interface {
+	PFs(context.Context) ([]vf.PF, error)
+	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+}
+
+// NodeConfig is what a Node is made of.
+type NodeConfig struct {
+	Kernel Kernel
+	Ledger *journal.Ledger
+	BootID string
+	Now    func() time.Time // nil: time.Now
+	Log    *slog.Logger     // nil: discard
+}
+
+// Node is everything of a node but its socket.
+type Node struct {
+	Ledger     *journal.Ledger
+	Inventory  *inventory.Inventory
+	Engine     *attach.Engine
+	Reconciler *reconcile.Reconciler
+
+	spec atomic.Pointer[desired.Spec]
+}
+
+// NewNode puts a node together. Nothing is touched until Start.
+func NewNode(c NodeConfig) *Node {
+	n := &Node{Ledger: c.Ledger, Inventory: inventory.New(c.Kernel)}
+	n.spec.Store(&desired.Spec{})
+	n.Engine = attach.New(attach.Config{
+		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log,
+	})
+	n.Reconciler = reconcile.New(reconcile.Config{
+		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Keeper: n.Engine, Spec: n.Spec, BootID: c.BootID, Log: c.Log,
+	})
+	return n
+}
+
+// Spec is what is wanted of the host at the moment.
+func (n *Node) Spec() desired.Spec { return *n.spec.Load() }
+
+// SetSpec changes what is wanted; the next pass follows it.
+func (n *Node) SetSpec(s desired.Spec) { n.spec.Store(&s) }
+
+// Start settles what an earlier run left behind and makes the first pass. A
+// pass that fails in part is no reason not to start: it is tried again, and
+// status shows it.
+func (n *Node) Start(ctx context.Context) error {
+	if err := n.Reconciler.Start(ctx); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	return nil
+}
