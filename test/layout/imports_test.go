@@ -1,0 +1,187 @@
+package layout
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// mayImport says, for every package, which others of this module it may use.
+// A name that ends in /... means a folder and all below it. Tests are free:
+// they put parts together that do not know each other.
+//
+//	host:    desired -> reconcile -> kernel -> inventory -> status
+//	pod/VM:  intake -> alloc -> attach -> kernel -> status
+//
+// Nobody imports kernel itself but the program that makes one: reconcile,
+// attach, inventory and daemon name steps, and are handed something that does
+// them.
+var mayImport = map[string][]string{
+	// values and words
+	"vf":          {},
+	"suggest":     {},
+	"strictjson":  {"suggest", "vf"},
+	"api":         {"vf"},
+	"kernel/step": {"vf"},
+
+	// pure parts: in go values, out come values
+	"desired":     {"suggest", "vf"},
+	"ipam":        {"strictjson", "suggest", "vf"},
+	"alloc":       {"desired", "journal", "vf"},
+	"status":      {"api", "attach", "desired", "journal", "reconcile", "vf"},
+	"status/text": {"api", "vf"},
+
+	// the kernel, on Linux and in memory
+	"kernel":     {"kernel/...", "vf"},
+	"kernel/...": {"kernel/...", "vf"},
+
+	// the parts that keep something or change something
+	"journal":   {"vf"},
+	"inventory": {"vf"},
+	"reconcile": {"desired", "journal", "kernel/step", "vf"},
+	"attach":    {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
+	"rpc":       {"api", "vf"},
+
+	// the ways in
+	"intake/...": {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
+
+	// a node put together, without its kernel
+	"daemon": {"api", "attach", "desired", "intake/...", "inventory", "ipam", "journal", "kernel/step", "reconcile", "rpc", "status", "vf"},
+
+	// machines and measurements: they see Culvert from outside
+	"lab/...":   {"lab/..."},
+	"bench/...": {"api", "bench/...", "lab", "rpc"},
+
+	// programs
+	"cmd/culvert":            {"api", "bench/...", "desired", "journal", "lab/...", "rpc", "status/text", "suggest", "vf"},
+	"cmd/culvert-cni":        {"api", "rpc"},
+	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},
+	"cmd/culvert-controller": {"api", "ipam", "vf"},
+
+	"tools/...": {"..."},
+	"test/...":  {"..."},
+}
+
+// pure lists packages that neither open a file nor ask the system anything.
+var pure = []string{"vf", "suggest", "strictjson", "api", "kernel/step", "desired", "ipam", "alloc", "status", "status/text"}
+
+// impure is what they do not import.
+var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}
+
+// within reports whether pkg is pattern, or below it when it ends in "...".
+func within(pattern, pkg string) bool {
+	dir, all := strings.CutSuffix(pattern, "...")
+	if !all {
+		return pattern == pkg
+	}
+	return dir == "" || pkg+"/" == dir || strings.HasPrefix(pkg, dir)
+}
+
+// rule finds the entry of mayImport that is about pkg: the longest one.
+func rule(pkg string) (pattern string, found bool) {
+	for p := range mayImport {
+		if within(p, pkg) && (!found || len(p) > len(pattern)) {
+			pattern, found = p, true
+		}
+	}
+	return pattern, found
+}
+
+func checkImports(tree fs.FS) ([]string, error) {
+	all, err := sources(tree)
+	if err != nil {
+		return nil, err
+	}
+	var complaints []string
+	for _, s := range all {
+		if s.isTest() {
+			continue
+		}
+		pattern, found := rule(s.pkg)
+		if !found {
+			complaints = append(complaints, fmt.Sprintf("%s: package %s has no entry in mayImport (test/layout/imports_test.go): say which packages it may import, and put it into the README's layout", s.name, s.pkg))
+			continue
+		}
+		for _, i := range s.imports {
+			if c := complain(s, pattern, i); c != "" {
+				complaints = append(complaints, c)
+			}
+		}
+	}
+	return complaints, nil
+}
+
+// complain says what is wrong with one import, and is empty when it is right.
+func complain(s source, pattern string, i imported) string {
+	if slices.Contains(pure, s.pkg) && slices.ContainsFunc(impure, func(p string) bool { return within(p, i.path) }) {
+		return fmt.Sprintf("%s:%d: %s is pure and imports %s: read outside, and hand the value in", s.name, i.line, s.pkg, i.path)
+	}
+	own, ok := strings.CutPrefix(i.path, module+"/")
+	if !ok || slices.ContainsFunc(mayImport[pattern], func(p string) bool { return within(p, own) }) {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d: %s imports %s, which points the wrong way: it may import %s. Declare what it needs as a small interface in %s and let cmd/ hand it in, or move the value that both need down to a package that both may import",
+		s.name, i.line, s.pkg, own, orNothing(mayImport[pattern]), s.pkg)
+}
+
+func orNothing(list []string) string {
+	if len(list) == 0 {
+		return "nothing of ours"
+	}
+	return strings.Join(list, ", ")
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	complaints, err := checkImports(repository(t))
+	report(t, complaints, err)
+}
+
+func TestCheckImports(t *testing.T) {
+	file := func(pkg string, imports ...string) *fstest.MapFile {
+		text := "package " + pkg + "\n"
+		for _, i := range imports {
+			text += "import _ \"" + i + "\"\n"
+		}
+		return &fstest.MapFile{Data: []byte(text)}
+	}
+	own := module + "/"
+	tree := fstest.MapFS{
+		"vf/mac.go":                file("vf", "net", "os"),
+		"attach/ok.go":             file("attach", "os", own+"alloc", own+"kernel/step"),
+		"attach/bad.go":            file("attach", own+"vf", own+"kernel"),
+		"attach/any_test.go":       file("attach", own+"kernel/fake", own+"reconcile"),
+		"kernel/rtnl/conn.go":      file("rtnl", own+"vf", own+"journal"),
+		"kernel/step/step.go":      file("step", own+"kernel"),
+		"cmd/culvert-cni/main.go":  file("main", own+"rpc", own+"attach"),
+		"intake/cni/cni.go":        file("cni", own+"attach"),
+		"lab/up.go":                file("lab", own+"lab/boot", own+"vf"),
+		"novel/novel.go":           file("novel"),
+		"test/e2e/e2e.go":          file("e2e", own+"lab", own+"attach"),
+		"attach/testdata/input.go": file("input", own+"cmd/culvertd"),
+	}
+	got, err := checkImports(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range got {
+		got[i], _, _ = strings.Cut(got[i], ": it may import ")
+		got[i], _, _ = strings.Cut(got[i], " (test/layout")
+	}
+	want := []string{
+		"attach/bad.go:3: attach imports kernel, which points the wrong way",
+		"cmd/culvert-cni/main.go:3: cmd/culvert-cni imports attach, which points the wrong way",
+		"kernel/rtnl/conn.go:3: kernel/rtnl imports journal, which points the wrong way",
+		"kernel/step/step.go:2: kernel/step imports kernel, which points the wrong way",
+		"lab/up.go:3: lab imports vf, which points the wrong way",
+		"novel/novel.go: package novel has no entry in mayImport",
+		"vf/mac.go:3: vf is pure and imports os: read outside, and hand the value in",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

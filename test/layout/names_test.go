@@ -1,0 +1,151 @@
+package layout
+
+import (
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// empty lists names that say nothing of what is inside.
+var empty = []string{"util", "utils", "helper", "helpers", "common", "type", "types", "const", "consts", "vars", "misc", "shared", "base", "core", "lib"}
+
+func checkNames(tree fs.FS) ([]string, error) {
+	all, err := files(tree)
+	if err != nil {
+		return nil, err
+	}
+	var complaints []string
+	for _, name := range all {
+		if !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		for part := range strings.SplitSeq(strings.TrimSuffix(name, ".go"), "/") {
+			if slices.Contains(empty, strings.TrimSuffix(part, "_test")) {
+				complaints = append(complaints, fmt.Sprintf("%s: %q names nothing: name it for the thing it holds", name, part))
+			}
+		}
+	}
+	return complaints, nil
+}
+
+func TestNamesSaySomething(t *testing.T) {
+	complaints, err := checkNames(repository(t))
+	report(t, complaints, err)
+}
+
+// download matches hosts that packages come from: which mirror a machine uses
+// is its owner's affair, and apt and go know it.
+var download = regexp.MustCompile(`(?i)\b(?:(?:deb|security|snapshot|archive|cdn|httpredir|ftp)[a-z0-9.-]*\.(?:debian\.org|ubuntu\.com)|` +
+	`(?:proxy|sum)\.golang\.(?:org|com)|goproxy\.[a-z]+|go\.dev/dl|registry\.npmjs\.org|pypi\.org|files\.pythonhosted\.org|` +
+	`crates\.io|repo1?\.maven\.org|registry-1\.docker\.io|(?:registry\.)?k8s\.gcr\.io|registry\.k8s\.io|quay\.io|ghcr\.io)\b`)
+
+func checkHosts(tree fs.FS) ([]string, error) {
+	all, err := files(tree)
+	if err != nil {
+		return nil, err
+	}
+	var complaints []string
+	for _, name := range all {
+		text, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return nil, err
+		}
+		n := 0
+		for line := range strings.Lines(string(text)) {
+			n++
+			if host := download.FindString(line); host != "" {
+				complaints = append(complaints, fmt.Sprintf("%s:%d: names the host %s: ask apt or go which one this machine uses", name, n, host))
+			}
+		}
+	}
+	return complaints, nil
+}
+
+func TestNoHostToDownloadFrom(t *testing.T) {
+	complaints, err := checkHosts(repository(t))
+	report(t, complaints, err)
+}
+
+// checkSysfs finds paths under /sys in code that is not the kernel's: what
+// depends on the kernel's files is under kernel/. Messages may name one.
+func checkSysfs(tree fs.FS) ([]string, error) {
+	all, err := sources(tree)
+	if err != nil {
+		return nil, err
+	}
+	var complaints []string
+	for _, s := range all {
+		top, _, _ := strings.Cut(s.name, "/")
+		if s.isTest() || slices.Contains([]string{"kernel", "lab", "test", "bench"}, top) {
+			continue
+		}
+		text, err := fs.ReadFile(tree, s.name)
+		if err != nil {
+			return nil, err
+		}
+		set := token.NewFileSet()
+		var scan scanner.Scanner
+		scan.Init(set.AddFile(s.name, set.Base(), len(text)), text, nil, 0)
+		for {
+			pos, tok, literal := scan.Scan()
+			if tok == token.EOF {
+				break
+			}
+			if tok != token.STRING {
+				continue
+			}
+			if v, err := strconv.Unquote(literal); err == nil && strings.HasPrefix(v, "/sys/") && path.Clean(v) == v {
+				complaints = append(complaints, fmt.Sprintf("%s: %q: sysfs is read and written under kernel/", set.Position(pos), v))
+			}
+		}
+	}
+	return complaints, nil
+}
+
+func TestSysfsIsKernels(t *testing.T) {
+	complaints, err := checkSysfs(repository(t))
+	report(t, complaints, err)
+}
+
+func TestCheckNamesHostsSysfs(t *testing.T) {
+	tree := fstest.MapFS{
+		"vf/types.go":            {Data: []byte("package vf\n")},
+		"util/mac.go":            {Data: []byte("package util\n")},
+		"vf/common_test.go":      {Data: []byte("package vf\n")},
+		"docs/install.md":        {Data: []byte("one\nuse http://deb." + "debian.org/debian\n")},
+		"tools/get":              {Data: []byte("GOPROXY=https://proxy." + "golang.org\n")},
+		"attach/a.go":            {Data: []byte("package attach\nvar a = \"/sys/class/net\"\n")},
+		"kernel/a.go":            {Data: []byte("package kernel\nvar a = \"/sys/class/net\"\n")},
+		"build/log/x":            {Data: []byte("http://deb." + "debian.org/debian\n")},
+		"attach/b.go":            {Data: []byte("package attach\nvar b = \"write to /sys/class/net\" // \"/sys/a\"\n")},
+		"docs/debian.md":         {Data: []byte("Debian's own archive, https://www.debian.org\n")},
+		"vf/commonest_ground.go": {Data: []byte("package vf\n")},
+	}
+	var got []string
+	for _, check := range []func(fs.FS) ([]string, error){checkNames, checkHosts, checkSysfs} {
+		complaints, err := check(tree)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range complaints {
+			got = append(got, strings.Join(strings.SplitN(c, ":", 3)[:2], ":"))
+		}
+	}
+	want := []string{
+		`util/mac.go: "util" names nothing`, `vf/common_test.go: "common_test" names nothing`, `vf/types.go: "types" names nothing`,
+		"docs/install.md:2", "tools/get:1", "attach/a.go:2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
