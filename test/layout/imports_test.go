@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"ipam":        {"strictjson", "suggest", "vf"},
 	"alloc":       {"desired", "journal", "vf"},
 	"status":      {"api", "attach", "desired", "journal", "reconcile", "vf"},
-	"status/text": {"api", "vf"},
+	"status/text": {"api", "journal", "vf"},
 
 	// the kernel, on Linux and in memory
 	"kernel":     {"kernel/...", "vf"},
