@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -48,6 +49,9 @@ type Options struct {
 type Ledger struct {
 	db  *bolt.DB
 	now func() time.Time
+
+	mu      sync.Mutex // guards changed
+	changed chan struct{}
 }
 
 // Open opens the ledger at path and makes it if it is not there. A file that
@@ -66,7 +70,7 @@ func Open(path string, opts Options) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ledger %s: %w (culvertd does not guess: move the file away only if no pod or VM holds a VF)", path, err)
 	}
-	l := &Ledger{db: db, now: opts.Now}
+	l := &Ledger{db: db, now: opts.Now, changed: make(chan struct{})}
 	if err := db.Update(prepare); err != nil {
 		return nil, errors.Join(fmt.Errorf("open ledger %s: %w", path, err), db.Close())
 	}
@@ -96,7 +100,22 @@ func (l *Ledger) Close() error { return l.db.Close() }
 // Update runs f in one transaction. What f did is durable when Update returns
 // nil, and did not happen at all when it returns an error.
 func (l *Ledger) Update(f func(*Tx) error) error {
-	return l.db.Update(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now()}) })
+	if err := l.db.Update(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now()}) }); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.changed)
+	l.changed = make(chan struct{})
+	return nil
+}
+
+// Changed returns a channel that is closed at the next commit. Ask for it
+// before reading, or a commit in between is missed.
+func (l *Ledger) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
 }
 
 // View runs f on a consistent state of the ledger.

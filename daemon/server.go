@@ -1,0 +1,164 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Config is what culvertd's flags say.
+type Config struct {
+	HostFile string // host.yaml
+	Ledger   string // path of the ledger
+	Socket   string // path of the socket
+	Version  string
+	Log      *slog.Logger
+}
+
+// Server is culvertd: a Node with a socket in front.
+type Server struct {
+	Config
+	node   *Node
+	kernel *kernel.Kernel
+	ready  atomic.Bool
+	// fileProblem is why host.yaml is not followed, until it is read again.
+	fileProblem atomic.Pointer[api.Problem]
+}
+
+// Run serves until the context ends. It is ready, and says so to systemd
+// (sd_notify), after the first pass over the hardware: whatever starts after
+// culvertd finds its VFs made.
+func Run(ctx context.Context, c Config) (err error) {
+	k := kernel.New(kernel.Options{Log: c.Log})
+	boot, err := kernel.BootID("/proc")
+	if err != nil {
+		return err
+	}
+	ledger, err := journal.Open(c.Ledger, journal.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ledger.Close()) }()
+	s := &Server{Config: c, kernel: k, node: NewNode(NodeConfig{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log})}
+	s.readHostFile()
+	listener, err := rpc.Listen(c.Socket) // before anything is touched: two culvertd must not share a host
+	if err != nil {
+		return err
+	}
+	if err := s.node.Start(ctx); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	srv := rpc.NewServer(authorize, c.Log)
+	s.register(srv)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return srv.Serve(ctx, listener) })
+	g.Go(func() error { return s.node.Reconciler.Run(ctx, s.announceReady) })
+	err = g.Wait()
+	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
+	s.node.Engine.Wait()
+	return err
+}
+
+func (s *Server) announceReady() {
+	s.ready.Store(true)
+	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
+		s.Log.Warn("tell systemd that culvertd is ready", "err", err)
+	}
+	s.Log.Info("ready", "pfs", len(s.node.Inventory.PFs()), "socket", s.Socket)
+}
+
+// authorize lets root in, and whoever culvertd runs as: a client may give away
+// and take every VF of the host.
+func authorize(c *net.UnixConn) error {
+	peer, err := kernel.PeerCredentials(c)
+	if err != nil {
+		return err
+	}
+	if peer.UID != 0 && int(peer.UID) != os.Geteuid() {
+		return fmt.Errorf("process %d runs as user %d: only root may talk to culvertd: use sudo", peer.PID, peer.UID)
+	}
+	return nil
+}
+
+func (s *Server) register(srv *rpc.Server) {
+	srv.Handle("status", s.status)
+	srv.HandleStream("events", s.streamEvents)
+	srv.Handle("host.plan", s.hostPlan)
+	srv.Handle("host.apply", s.hostApply)
+}
+
+// readHostFile makes host.yaml the node's wish. One that cannot be read leaves
+// the host as it is: nothing is made, nothing is taken.
+func (s *Server) readHostFile() {
+	content, err := os.ReadFile(s.HostFile)
+	if errors.Is(err, os.ErrNotExist) {
+		s.fileProblem.Store(&api.Problem{Object: "host", Reason: s.HostFile + " is not there, so nothing is wanted of this host",
+			Next: "write one (culvert host --help shows how) and run culvert host apply"})
+		return
+	}
+	var spec desired.Spec
+	if err == nil {
+		spec, err = desired.Parse(s.HostFile, content)
+	}
+	if err != nil {
+		s.Log.Error("read the host's wishes", "file", s.HostFile, "err", err)
+		s.fileProblem.Store(&api.Problem{Object: "host", Reason: err.Error(), Since: time.Now(),
+			Next: "mend it and run culvert host apply; until then the host stays as it is"})
+		return
+	}
+	s.fileProblem.Store(nil)
+	s.node.SetSpec(spec)
+}
+
+// conditions are what the parts of culvertd report as wrong.
+func (s *Server) conditions() []api.Problem {
+	var out []api.Problem
+	if p := s.fileProblem.Load(); p != nil {
+		out = append(out, *p)
+	}
+	for _, p := range s.node.Reconciler.Problems() {
+		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: "culvertd tries again on its own"})
+	}
+	return out
+}
+
+// seen reads the attached VFs where their owners have them.
+func (s *Server) seen(ctx context.Context, records []journal.Record) map[vf.ID]vf.State {
+	states := make([]vf.State, len(records))
+	var g errgroup.Group
+	g.SetLimit(8)
+	for i, r := range records {
+		if r.Phase != journal.Attached {
+			continue
+		}
+		g.Go(func() error {
+			if st, err := s.kernel.VF(ctx, r.PCI, r.Lease.Netns); err == nil {
+				states[i] = st
+			}
+			return nil
+		})
+	}
+	_ = g.Wait()
+	out := map[vf.ID]vf.State{}
+	for i, st := range states {
+		if !st.PCI.IsZero() {
+			out[records[i].ID] = st
+		}
+	}
+	return out
+}
