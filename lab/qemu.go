@@ -24,7 +24,7 @@ type machine struct {
 	Cmdline   string
 	Disk      string // a qcow2 file
 	Serial    string // the file that takes the console
-	QMP       string // the path of the monitor's socket
+	QMPFD     int    // a socket that QEMU inherits for its monitor
 	PFs       []port
 	Mgmt      *port
 	Channels  []channel
@@ -64,8 +64,8 @@ func (m machine) args() []string {
 	if m.Serial != "" {
 		a = append(a, "-chardev", "file,id=console,append=on,path="+escape(m.Serial), "-serial", "chardev:console")
 	}
-	if m.QMP != "" {
-		a = append(a, "-qmp", "unix:"+escape(m.QMP)+",server=on,wait=off")
+	if m.QMPFD != 0 {
+		a = append(a, "-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", m.QMPFD), "-mon", "chardev=monitor,mode=control")
 	}
 	for i, p := range m.PFs {
 		n := i + 1

@@ -1,15 +1,85 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/lab"
+)
 
 func newLabCommand() *cobra.Command {
+	var name string
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "Boot nodes with emulated SR-IOV NICs",
 		Long: `Boots machines with emulated SR-IOV NICs (Intel 82576, driver igb, 7 VFs a PF)
-to see Culvert work, to develop it and to test it. No hardware is needed; KVM
-is used where it works.`,
+to see Culvert work, to develop it and to test it. No hardware is needed, and
+KVM is used where it works.
+
+A lab is one to four Debian nodes, worker01 and up. Each has the PFs enp1s0 and
+enp2s0; all first PFs are on one switch, all second ones on another. The lab
+lives in a network namespace of its own and touches nothing of the host's.
+'culvert lab down' leaves nothing but the cached image.`,
+		Example: `  culvert lab up
+  culvert lab exec worker01 -- ip link
+  culvert lab link worker01 enp2s0 down
+  culvert lab down`,
 	}
-	cmd.AddCommand(newLabFastCommand())
+	cmd.PersistentFlags().StringVar(&name, "name", lab.DefaultName, "which lab: several can be up side by side")
+	cmd.AddCommand(
+		newLabUpCommand(&name), newLabStatusCommand(&name), newLabSSHCommand(&name), newLabExecCommand(&name),
+		newLabCopyCommand(&name), newLabLinkCommand(&name), newLabRebootCommand(&name), newLabKillCommand(&name),
+		newLabStartCommand(&name), newLabDownCommand(&name), newLabFastCommand(), newLabSuperviseCommand(),
+	)
 	return cmd
+}
+
+func newLabUpCommand(name *string) *cobra.Command {
+	o := lab.Options{Progress: os.Stderr}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Bring a lab up, and wait until its nodes take commands",
+		Long: `Builds the nodes' image if it is not in the cache (a few minutes, once), powers
+the nodes on, and returns when they take commands. Ctrl-C takes all of it back.
+A lab that is up already is left as it is.`,
+		Example: `  culvert lab up
+  culvert lab up --nodes 4 --name big`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Name = *name
+			l, err := lab.Up(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return l.Close()
+		},
+	}
+	cmd.Flags().IntVar(&o.Nodes, "nodes", 2, "how many nodes, 1 to 4")
+	cmd.Flags().IntVar(&o.CPUs, "cpus", 1, "processors of each node")
+	return cmd
+}
+
+func newLabDownCommand(name *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "down",
+		Short: "Take a lab down",
+		Long: `Ends the machines and removes the disks, sockets, logs and the network of a lab.
+It also clears away a lab whose processes were killed. The cached image stays.`,
+		Example: `  culvert lab down
+  culvert lab down --name big`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return lab.Down(cmd.Context(), *name) },
+	}
+}
+
+func newLabSuperviseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "supervise DIR",
+		Hidden: true, // what 'lab up' starts
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return lab.Supervise(cmd.Context(), args[0], os.Stdin, os.Stdout)
+		},
+	}
 }

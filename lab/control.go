@@ -1,0 +1,73 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+// A request is what a client asks of a supervisor: one line of JSON on its
+// socket, answered by one line. After the answer to "ssh" the connection
+// carries SSH.
+type request struct {
+	Op   string `json:"op"` // status link reboot kill start ssh down
+	Node string `json:"node,omitempty"`
+	PF   string `json:"pf,omitempty"`
+	Up   bool   `json:"up,omitempty"`
+}
+
+type response struct {
+	Error  string  `json:"error,omitempty"`
+	Status *Status `json:"status,omitempty"`
+}
+
+// lineLimit bounds a request or an answer.
+const lineLimit = 1 << 16
+
+// writeLine sends v as one line.
+func writeLine(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(body, '\n'))
+	return err
+}
+
+// readLine reads one line into v, and not a byte more: SSH may follow.
+func readLine(r io.Reader, v any) error {
+	line := make([]byte, 0, 512)
+	for one := make([]byte, 1); ; {
+		if _, err := io.ReadFull(r, one); err != nil {
+			return err
+		}
+		if one[0] == '\n' {
+			return json.Unmarshal(line, v)
+		}
+		if line = append(line, one[0]); len(line) > lineLimit {
+			return errors.New("the line is too long")
+		}
+	}
+}
+
+// ask sends a request on a new connection, which it returns with the answer.
+func (p paths) ask(r request) (net.Conn, response, error) {
+	var answer response
+	conn, err := net.Dial("unix", p.socket())
+	if err != nil {
+		return nil, answer, err
+	}
+	if err := writeLine(conn, r); err == nil {
+		err = readLine(conn, &answer)
+		if err == nil && answer.Error != "" {
+			err = errors.New(answer.Error)
+		}
+		if err == nil {
+			return conn, answer, nil
+		}
+		return nil, answer, errors.Join(fmt.Errorf("%s: %w", r.Op, err), conn.Close())
+	}
+	return nil, answer, errors.Join(fmt.Errorf("%s: %w", r.Op, err), conn.Close())
+}

@@ -1,0 +1,105 @@
+package lab
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Copy copies the host's file or tree src to dest on a node, with its modes
+// and owned by root. A dest that ends with "/" is the folder to copy into.
+// Folders are made, files replaced even while they run.
+func (l *Lab) Copy(ctx context.Context, node, src, dest string) error {
+	if strings.HasSuffix(dest, "/") {
+		dest = path.Join(dest, filepath.Base(src))
+	}
+	if err := l.copy(ctx, node, src, path.Clean(dest)); err != nil {
+		return fmt.Errorf("copy %s to %s:%s: %w", src, node, dest, err)
+	}
+	return nil
+}
+
+func (l *Lab) copy(ctx context.Context, node, src, dest string) error {
+	if !path.IsAbs(dest) {
+		return errors.New("the destination is not an absolute path")
+	}
+	r, w := io.Pipe()
+	var g errgroup.Group
+	g.Go(func() error {
+		err := writeTar(w, src, path.Base(dest))
+		w.CloseWithError(err)
+		return err
+	})
+	var errs bytes.Buffer
+	script := `mkdir -p "$0" && tar --extract --unlink-first --no-same-owner --preserve-permissions --directory "$0"`
+	exit, err := l.Exec(ctx, node, Cmd{
+		Argv: []string{"sh", "-c", script, path.Dir(dest)}, Stdin: r, Stderr: &errs,
+	})
+	r.CloseWithError(errors.Join(err, io.ErrClosedPipe))
+	tarErr := g.Wait()
+	switch {
+	case err != nil:
+		return err
+	case exit != 0:
+		return fmt.Errorf("tar on %s: exit status %d: %s", node, exit, strings.TrimSpace(errs.String()))
+	}
+	return tarErr
+}
+
+// writeTar writes the file or tree src as name.
+func writeTar(w io.Writer, src, name string) error {
+	out := tar.NewWriter(w)
+	err := filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(src, p)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && p == src {
+			info, err = os.Stat(src)
+		}
+		if err != nil {
+			return err
+		}
+		return tarOne(out, path.Join(name, filepath.ToSlash(rel)), p, info)
+	})
+	return errors.Join(err, out.Close())
+}
+
+func tarOne(out *tar.Writer, name, src string, info fs.FileInfo) error {
+	target := ""
+	if info.Mode()&fs.ModeSymlink != 0 {
+		var err error
+		if target, err = os.Readlink(src); err != nil {
+			return err
+		}
+	}
+	head, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return err
+	}
+	head.Name, head.Uid, head.Gid, head.Uname, head.Gname = name, 0, 0, "", ""
+	if err := out.WriteHeader(head); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	f, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(out, f)
+	return err
+}

@@ -1,0 +1,290 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
+)
+
+// MaxNodes is the most nodes that a lab can have.
+const MaxNodes = 4
+
+// Options says what lab to bring up. The zero value means the lab "culvert"
+// with two nodes.
+type Options struct {
+	Name  string
+	Nodes int
+	// CPUs of each node: 1 unless told.
+	CPUs int
+	// Progress takes a line a step; nil is silent.
+	Progress io.Writer
+}
+
+// ErrDown is returned for a lab that is not up.
+var ErrDown = errors.New("the lab is not up")
+
+// A Lab is a lab that is up. It is safe for use by several goroutines, and
+// closing it leaves the lab up.
+type Lab struct {
+	name  string
+	paths paths
+
+	mu      sync.Mutex // guards clients
+	clients map[string]*ssh.Client
+}
+
+// Up brings a lab up and returns when its nodes take commands. If that very lab
+// is up already, it is returned as it is. When ctx ends first, or the calling
+// process dies, nothing of the lab is left.
+//
+// The lab's supervisor is the calling program run again: see [Reexec].
+func Up(ctx context.Context, o Options) (*Lab, error) {
+	if o.Name == "" {
+		o.Name = DefaultName
+	}
+	if o.Nodes == 0 {
+		o.Nodes = 2
+	}
+	if o.Nodes < 1 || o.Nodes > MaxNodes {
+		return nil, fmt.Errorf("bring up the lab %s: %d nodes: want 1 to %d", o.Name, o.Nodes, MaxNodes)
+	}
+	paths, err := labPaths(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	p := newProgress(o.Progress)
+	defer p.Close()
+	if err := os.MkdirAll(filepath.Dir(paths.lock), 0o755); err != nil {
+		return nil, fmt.Errorf("bring up the lab %s: %w", o.Name, err)
+	}
+	unlock, err := lockFile(ctx, paths.lock, func() { p.Step("another command brings the lab up or down: waiting for it") })
+	if err != nil {
+		return nil, fmt.Errorf("bring up the lab %s: %w", o.Name, err)
+	}
+	defer unlock()
+	l := &Lab{name: o.Name, paths: paths, clients: make(map[string]*ssh.Client)}
+	if st, err := l.Status(); err == nil {
+		return l, sameLab(st, o)
+	}
+	if err := paths.clear(); err != nil {
+		return nil, fmt.Errorf("clear what an earlier lab %s left: %w", o.Name, err)
+	}
+	if err := l.create(ctx, p, o); err != nil {
+		return nil, fmt.Errorf("bring up the lab %s: %w", o.Name, err)
+	}
+	p.Step("the lab %s is up", o.Name)
+	return l, nil
+}
+
+func sameLab(st Status, o Options) error {
+	if len(st.Nodes) == o.Nodes {
+		return nil
+	}
+	return fmt.Errorf("bring up the lab %s with %d nodes: it is up with %d; take it down first, or give another --name", o.Name, o.Nodes, len(st.Nodes))
+}
+
+// create makes the lab's folders and starts its supervisor.
+func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
+	img, err := findImage(ctx, p)
+	if err != nil {
+		return err
+	}
+	conf := config{
+		Name: o.Name, Nodes: o.Nodes, CPUs: max(o.CPUs, 1), Image: img.hash, Dir: img.dir,
+		Run: l.paths.run, Disks: l.paths.disks, Acceleration: probeAccel(ctx, img),
+	}
+	for _, dir := range []string{l.paths.run, l.paths.disks} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	err = writeJSON(l.paths.config(), conf)
+	if err == nil {
+		err = l.supervise(ctx, p)
+	}
+	if err != nil {
+		return errors.Join(err, l.paths.clear())
+	}
+	return nil
+}
+
+// supervise starts the supervisor and waits until it says that the lab is
+// ready. It lets go of it only then.
+func (l *Lab) supervise(ctx context.Context, p *progress) error {
+	log, err := os.OpenFile(l.paths.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command("/proc/self/exe", superviseArgs(l.paths.run)...)
+	cmd.Args[0] = "culvert"
+	cmd.Dir = "/"
+	cmd.Stderr = log
+	cmd.SysProcAttr = supervisorAttr()
+	lifeline, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	defer lifeline.Close()
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the supervisor: %w", err)
+	}
+	owner, err := findProcess(cmd.Process.Pid)
+	if err == nil {
+		err = writeJSON(l.paths.owner(), owner)
+	}
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { lifeline.Close() }) // it then takes the lab down
+		err = follow(events, p)
+		stop()
+	}
+	if err == nil && ctx.Err() == nil {
+		_, err = lifeline.Write([]byte{1})
+	}
+	if err = errors.Join(err, context.Cause(ctx)); err == nil {
+		return cmd.Process.Release()
+	}
+	lifeline.Close()
+	return errors.Join(err, reap(cmd, owner))
+}
+
+// reap waits for a supervisor that is on its way down.
+func reap(cmd *exec.Cmd, owner process) error {
+	impatient := time.AfterFunc(downTime, func() { _ = owner.kill(unix.SIGKILL, 0) })
+	defer impatient.Stop()
+	_ = cmd.Wait() // how it ended was in its events
+	return nil
+}
+
+// downTime is what a supervisor may take to go down by itself.
+const downTime = 15 * time.Second
+
+// supervisorAttr gives the supervisor its namespaces: one for the network, and
+// without root a user namespace that allows it.
+func supervisorAttr() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNET}
+	if os.Geteuid() != 0 {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
+	return attr
+}
+
+// follow shows a supervisor's events until the lab is ready.
+func follow(r io.Reader, p *progress) error {
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		var e event
+		if err := json.Unmarshal(in.Bytes(), &e); err != nil {
+			return fmt.Errorf("the supervisor says %q: %w", in.Text(), err)
+		}
+		switch {
+		case e.Error != "":
+			return errors.New(e.Error)
+		case e.Ready:
+			return nil
+		}
+		p.Step("%s", e.Step)
+	}
+	return errors.New("the supervisor ended")
+}
+
+// Open returns a lab that is up. The error is [ErrDown] if it is not.
+func Open(name string) (*Lab, error) {
+	if name == "" {
+		name = DefaultName
+	}
+	paths, err := labPaths(name)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{name: name, paths: paths, clients: make(map[string]*ssh.Client)}
+	if _, err := l.Status(); err != nil {
+		return nil, fmt.Errorf("open the lab %s: %w (culvert lab up brings it up): %w", name, ErrDown, err)
+	}
+	return l, nil
+}
+
+// Down takes the lab down: machines, disks, sockets and logs. It also clears
+// away what a lab left whose supervisor was killed. A lab that is not there is
+// down already.
+func Down(ctx context.Context, name string) error {
+	if name == "" {
+		name = DefaultName
+	}
+	paths, err := labPaths(name)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(paths.lock), 0o755); err != nil {
+		return err
+	}
+	unlock, err := lockFile(ctx, paths.lock, nil)
+	if err != nil {
+		return fmt.Errorf("take down the lab %s: %w", name, err)
+	}
+	defer unlock()
+	if err := paths.clear(); err != nil {
+		return fmt.Errorf("take down the lab %s: %w", name, err)
+	}
+	return nil
+}
+
+// Down takes the lab down.
+func (l *Lab) Down(ctx context.Context) error { return errors.Join(l.Close(), Down(ctx, l.name)) }
+
+// clear ends the lab's supervisor and removes all that the lab has on the
+// host. The machines end with their supervisor.
+func (p paths) clear() error {
+	var owner process
+	err := readJSON(p.owner(), &owner)
+	if errors.Is(err, os.ErrNotExist) {
+		return p.remove()
+	}
+	if err != nil {
+		return err
+	}
+	if conn, _, err := p.ask(request{Op: "down"}); err == nil {
+		conn.Close()
+		for end := time.Now().Add(downTime); owner.alive() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		}
+	}
+	if err := owner.kill(unix.SIGKILL, 5*time.Second); err != nil {
+		return err
+	}
+	return p.remove()
+}
+
+// Reexec turns the process into a lab's supervisor if [Up] started it as one:
+// then it does not return. A program other than culvert that calls Up calls
+// this first, a test in its TestMain.
+func Reexec() {
+	if len(os.Args) != 4 || os.Args[1] != "lab" || os.Args[2] != "supervise" {
+		return
+	}
+	if err := Supervise(context.Background(), os.Args[3], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "culvert lab supervise:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func superviseArgs(dir string) []string { return []string{"lab", "supervise", dir} }

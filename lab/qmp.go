@@ -1,0 +1,92 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// A monitor talks to one QEMU by its machine protocol (QMP,
+// docs/interop/qmp-spec.rst of QEMU).
+type monitor struct {
+	mu      sync.Mutex // held over a command and its answer
+	conn    io.ReadWriteCloser
+	answers chan qmpMessage
+	events  func(name, reason string)
+}
+
+type qmpMessage struct {
+	Return json.RawMessage `json:"return"`
+	Error  *struct {
+		Desc string `json:"desc"`
+	} `json:"error"`
+	Event string `json:"event"`
+	Data  struct {
+		Reason string `json:"reason"`
+	} `json:"data"`
+}
+
+// qmpTime bounds the wait for an answer: QEMU is busy for as long under load.
+const qmpTime = 30 * time.Second
+
+// newMonitor opens the session. Events are reported from the goroutine that
+// read is run in, which ends with the connection.
+func newMonitor(conn io.ReadWriteCloser, events func(name, reason string)) *monitor {
+	return &monitor{conn: conn, answers: make(chan qmpMessage, 1), events: events}
+}
+
+// read takes QEMU's messages until the connection ends.
+func (m *monitor) read() error {
+	defer close(m.answers)
+	in := json.NewDecoder(m.conn)
+	for {
+		var msg qmpMessage
+		if err := in.Decode(&msg); err != nil {
+			return err
+		}
+		switch {
+		case msg.Event != "":
+			m.events(msg.Event, msg.Data.Reason)
+		case msg.Return != nil || msg.Error != nil:
+			m.answers <- msg
+		}
+	}
+}
+
+// do runs one command.
+func (m *monitor) do(command string, arguments any) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	body, err := json.Marshal(map[string]any{"execute": command, "arguments": arguments})
+	if err != nil {
+		return err
+	}
+	if _, err := m.conn.Write(body); err != nil {
+		return fmt.Errorf("tell QEMU %s: %w", command, err)
+	}
+	timeout := time.NewTimer(qmpTime)
+	defer timeout.Stop()
+	select {
+	case msg, ok := <-m.answers:
+		switch {
+		case !ok:
+			return fmt.Errorf("tell QEMU %s: %w", command, io.ErrUnexpectedEOF)
+		case msg.Error != nil:
+			return fmt.Errorf("tell QEMU %s: %s", command, msg.Error.Desc)
+		}
+		return nil
+	case <-timeout.C:
+		return errors.Join(fmt.Errorf("tell QEMU %s: no answer in %s", command, qmpTime), m.conn.Close())
+	}
+}
+
+// start negotiates; QEMU takes no command before.
+func (m *monitor) start() error { return m.do("qmp_capabilities", struct{}{}) }
+
+// setLink plugs the cable of a netdev in or pulls it.
+func (m *monitor) setLink(id string, up bool) error {
+	return m.do("set_link", map[string]any{"name": id, "up": up})
+}

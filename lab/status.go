@@ -1,0 +1,121 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A NodeState is what a node is doing.
+type NodeState string
+
+// The states of a node.
+const (
+	Booting NodeState = "booting" // powered on, does not take commands yet
+	Ready   NodeState = "ready"   // takes commands, and has both PFs
+	Off     NodeState = "off"     // powered off, or its power was cut
+)
+
+// Status is what a lab looks like at one moment.
+type Status struct {
+	Name         string    `json:"name"`
+	Image        string    `json:"image"`      // the hash of the image's recipe
+	Supervisor   int       `json:"supervisor"` // its process, in whose network namespace the lab is
+	RunDir       string    `json:"runDir"`     // where the nodes' consoles are
+	Since        time.Time `json:"since"`
+	Acceleration `json:"acceleration"`
+	Nodes        []Node `json:"nodes"`
+}
+
+// Node is one machine of a lab.
+type Node struct {
+	Name    string    `json:"name"`
+	State   NodeState `json:"state"`
+	Reason  string    `json:"reason,omitempty"` // why it is off
+	PID     int       `json:"pid,omitempty"`    // of its QEMU
+	Since   time.Time `json:"since,omitzero"`   // when it was powered on
+	Address string    `json:"address"`          // on the management network
+	PFs     []PF      `json:"pfs"`
+}
+
+// PF is one physical function of a node.
+type PF struct {
+	ID        string `json:"id"`        // "pf1", "pf2": what Link takes
+	Interface string `json:"interface"` // its name in the node: Link takes it too
+	PCI       string `json:"pci"`
+	MAC       string `json:"mac"`
+	Cable     bool   `json:"cable"` // plugged in
+}
+
+// newPF describes the n-th PF of a node.
+func newPF(node, n int) PF {
+	return PF{
+		ID: pfID(n), Interface: fmt.Sprintf("enp%ds0", n), PCI: fmt.Sprintf("0000:%02x:00.0", n),
+		MAC: macAddr(node, n), Cable: true,
+	}
+}
+
+// Write prints the status for people, in at most 100 columns.
+func (s Status) Write(w io.Writer, now time.Time) error {
+	accel := s.Accel
+	if s.WhyNot != "" {
+		accel += ", not kvm: " + s.WhyNot
+	}
+	fmt.Fprintf(w, "lab    %s, up %s, supervisor %d\nimage  %s\naccel  %s\n\n", s.Name, age(now.Sub(s.Since)), s.Supervisor, s.Image, wrap(accel, 93, "       "))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tSTATE\tPID\tUPTIME\tADDRESS\tPF1\tPF2")
+	for _, n := range s.Nodes {
+		pid, up := "-", "-"
+		if n.PID != 0 {
+			pid, up = fmt.Sprint(n.PID), age(now.Sub(n.Since))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s", n.Name, n.State, pid, up, n.Address)
+		for _, pf := range n.PFs {
+			cable := "plugged"
+			if !pf.Cable {
+				cable = "PULLED"
+			}
+			fmt.Fprintf(t, "\t%s %s", pf.Interface, cable)
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, n := range s.Nodes {
+		if n.Reason != "" {
+			fmt.Fprintf(w, "\n%s is off: %s\n", n.Name, wrap(n.Reason, 80, "  "))
+		}
+	}
+	return nil
+}
+
+// age prints a duration in its two largest units.
+func age(d time.Duration) string {
+	d = d.Round(time.Second)
+	if d < time.Minute {
+		return d.String()
+	}
+	s := d.Truncate(time.Second).String()
+	if d >= time.Hour {
+		s = d.Truncate(time.Minute).String()
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return s
+}
+
+// wrap breaks s at spaces into lines of at most width, the later ones indented.
+func wrap(s string, width int, indent string) string {
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(s) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return strings.Join(append(lines, line), "\n"+indent)
+}

@@ -1,0 +1,279 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/sync/errgroup"
+)
+
+// A supervisor is the process that owns a lab. It was started by [Up] in a
+// network namespace of its own; bridges and taps live as long as that, and the
+// machines as long as the supervisor.
+type supervisor struct {
+	conf  config
+	since time.Time
+	nodes []*node
+	host  keyPair         // what serveSSH shows
+	ctx   context.Context // of the lab's life, which requests outlive none of
+	stop  context.CancelFunc
+	life  errgroup.Group // all that runs as long as the lab
+}
+
+// An event is a line from the supervisor to the process that started it.
+type event struct {
+	Step  string `json:"step,omitempty"`
+	Ready bool   `json:"ready,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// Supervise is the main function of a lab's supervisor: the run folder of the
+// lab is dir. It tells its progress on out, and when the lab is ready waits for
+// one byte on lifeline. Without that byte, when whoever brings the lab up gave
+// up or died, it takes the lab down and returns.
+func Supervise(ctx context.Context, dir string, lifeline io.Reader, out io.Writer) error {
+	s := &supervisor{since: time.Now()}
+	if err := readJSON(paths{run: dir}.config(), &s.conf); err != nil {
+		return err
+	}
+	s.ctx, s.stop = context.WithCancel(ctx)
+	defer s.stop()
+	err := s.serve(s.ctx, lifeline, out)
+	s.stop()
+	for _, n := range s.nodes {
+		if n.status().State != Off {
+			err = errors.Join(err, n.kill())
+		}
+	}
+	_ = s.life.Wait()
+	if err != nil {
+		_ = writeLine(out, event{Error: err.Error()})
+	}
+	return errors.Join(err, s.conf.paths().remove())
+}
+
+func (s *supervisor) serve(ctx context.Context, lifeline io.Reader, out io.Writer) error {
+	committed := make(chan struct{})
+	go func() { // ends when the starter has spoken or is gone
+		if n, _ := lifeline.Read(make([]byte, 1)); n == 1 {
+			close(committed)
+			return
+		}
+		s.stop()
+	}()
+	if err := layWires(s.conf.Nodes); err != nil {
+		return err
+	}
+	listener, err := net.Listen("unix", s.conf.paths().socket())
+	if err != nil {
+		return fmt.Errorf("open the control socket: %w", err)
+	}
+	stopListening := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stopListening()
+	if err := s.prepare(); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	s.life.Go(func() error { return s.accept(ctx, listener) })
+	if err := s.bootAll(ctx, out); err != nil {
+		return err
+	}
+	if err := writeLine(out, event{Ready: true}); err != nil {
+		return err
+	}
+	select {
+	case <-committed:
+	case <-ctx.Done():
+		return nil
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// prepare makes the keys, disks and initramfs of all nodes.
+func (s *supervisor) prepare() (err error) {
+	if s.host, err = newKeyPair("supervisor"); err != nil {
+		return err
+	}
+	login, err := newKeyPair("culvert-lab")
+	if err != nil {
+		return err
+	}
+	for i := range s.conf.Nodes {
+		n, err := newNode(s.conf, i+1, login)
+		if err != nil {
+			return err
+		}
+		if err := n.prepare(); err != nil {
+			return err
+		}
+		s.nodes = append(s.nodes, n)
+	}
+	return nil
+}
+
+func (s *supervisor) bootAll(ctx context.Context, out io.Writer) error {
+	_ = writeLine(out, event{Step: fmt.Sprintf("booting %d nodes (%s)", len(s.nodes), s.conf.Accel)})
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range s.nodes {
+		g.Go(func() error {
+			if err := s.start(ctx, n); err != nil {
+				return err
+			}
+			return writeLine(out, event{Step: n.seen.Name + " takes commands"})
+		})
+	}
+	return g.Wait()
+}
+
+// start powers a node on and waits until it takes commands. From then on the
+// node is powered on again whenever it asks for a reboot.
+func (s *supervisor) start(ctx context.Context, n *node) error {
+	r, err := n.powerOn()
+	if err != nil {
+		return err
+	}
+	s.life.Go(func() error { return s.keep(n, r) })
+	return n.await(ctx, r.ended)
+}
+
+// keep attends to a node, through its reboots, until it is off.
+func (s *supervisor) keep(n *node, r *run) error {
+	for {
+		n.attend(s.ctx, r)
+		if !r.reset.Load() || s.ctx.Err() != nil {
+			return nil
+		}
+		next, err := n.powerOn()
+		if err != nil {
+			n.note(err)
+			return err
+		}
+		r = next
+	}
+}
+
+// reboot reboots a node in order and waits until it takes commands again. A
+// node that is off is powered on.
+func (s *supervisor) reboot(ctx context.Context, n *node) error {
+	if n.status().State == Off {
+		return s.start(ctx, n)
+	}
+	client, r, err := n.connected()
+	if err != nil {
+		return fmt.Errorf("reboot %s: %w", n.seen.Name, err)
+	}
+	session, err := client.NewSession()
+	if err != nil {
+		return fmt.Errorf("reboot %s: %w", n.seen.Name, err)
+	}
+	_ = session.Run("systemctl reboot") // the connection may end before the command does
+	session.Close()
+	select {
+	case <-r.ended:
+	case <-ctx.Done():
+		return fmt.Errorf("reboot %s: %w", n.seen.Name, context.Cause(ctx))
+	case <-time.After(rebootTime):
+		return fmt.Errorf("reboot %s: still on after %s; culvert lab kill %s cuts its power", n.seen.Name, rebootTime, n.seen.Name)
+	}
+	return n.await(ctx, nil)
+}
+
+// rebootTime bounds a node's way down.
+const rebootTime = 2 * time.Minute
+
+// accept serves the control socket until the lab goes down.
+func (s *supervisor) accept(ctx context.Context, l net.Listener) error {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return nil // closed
+		}
+		s.life.Go(func() error {
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			defer stop()
+			defer conn.Close()
+			return s.answer(ctx, conn)
+		})
+	}
+}
+
+// answer serves one request.
+func (s *supervisor) answer(ctx context.Context, conn net.Conn) error {
+	var r request
+	if err := readLine(conn, &r); err != nil {
+		return err
+	}
+	if r.Op == "down" {
+		return s.down(conn)
+	}
+	client, err := s.handle(ctx, r)
+	var answer response
+	if err != nil {
+		answer.Error = err.Error()
+	} else {
+		status := s.status()
+		answer.Status = &status
+	}
+	if err := writeLine(conn, answer); err != nil || client == nil {
+		return err
+	}
+	return serveSSH(conn, s.host.signer, client)
+}
+
+// down ends the lab. The answer comes before the end: the client then waits
+// for this process to be gone.
+func (s *supervisor) down(conn net.Conn) error {
+	err := writeLine(conn, response{})
+	s.stop()
+	return err
+}
+
+// handle does what a request asks. A client to carry is returned for "ssh".
+func (s *supervisor) handle(ctx context.Context, r request) (*ssh.Client, error) {
+	if r.Op == "status" {
+		return nil, nil
+	}
+	n, err := s.find(r.Node)
+	if err != nil {
+		return nil, err
+	}
+	switch r.Op {
+	case "link":
+		return nil, n.link(r.PF, r.Up)
+	case "kill":
+		return nil, n.kill()
+	case "start":
+		return nil, s.start(ctx, n)
+	case "reboot":
+		return nil, s.reboot(ctx, n)
+	case "ssh":
+		client, _, err := n.connected()
+		return client, err
+	}
+	return nil, fmt.Errorf("unknown request %q", r.Op)
+}
+
+func (s *supervisor) find(name string) (*node, error) {
+	for _, n := range s.nodes {
+		if n.seen.Name == name {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("no node %q in the lab %s, which has %s to %s", name, s.conf.Name, nodeName(1), nodeName(s.conf.Nodes))
+}
+
+func (s *supervisor) status() Status {
+	st := Status{Name: s.conf.Name, Image: s.conf.Image, Supervisor: os.Getpid(), Since: s.since, Acceleration: s.conf.Acceleration,
+		RunDir: filepath.Clean(s.conf.Run)}
+	for _, n := range s.nodes {
+		st.Nodes = append(st.Nodes, n.status())
+	}
+	return st
+}

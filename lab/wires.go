@@ -1,0 +1,123 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The management network of every lab. It exists only in the lab's own
+// network namespace, so labs do not collide.
+var (
+	mgmtPrefix  = netip.MustParsePrefix("192.168.77.0/24")
+	mgmtGateway = netip.MustParseAddr("192.168.77.1")
+)
+
+// wireMTU lets jumbo frames with tags through.
+const wireMTU = 9216
+
+// mgmtBridge joins the nodes' management interfaces with the lab's namespace.
+const mgmtBridge = "mgmt"
+
+// pfCount is the number of PFs of a node, each on a wire of its own.
+const pfCount = 2
+
+// pfID is how the lab calls a node's n-th PF, counting from 1.
+func pfID(n int) string { return fmt.Sprintf("pf%d", n) }
+
+// wireName is the bridge that the n-th PFs of all nodes are plugged into.
+func wireName(n int) string { return fmt.Sprintf("wire%d", n) }
+
+// tapName is the port of a node's NIC: 0 is the management interface.
+func tapName(node, nic int) string { return fmt.Sprintf("n%dp%d", node, nic) }
+
+// nodeName and nodeAddr count from 1.
+func nodeName(n int) string { return fmt.Sprintf("worker%02d", n) }
+
+func nodeAddr(n int) netip.Addr {
+	a := mgmtPrefix.Addr().As4()
+	a[3] = byte(10 + n)
+	return netip.AddrFrom4(a)
+}
+
+// layWires makes the bridges and taps of a lab in the calling process's
+// network namespace. They go away with it.
+func layWires(nodes int) error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("find lo: %w", err)
+	}
+	if err := netlink.LinkSetUp(lo); err != nil {
+		return fmt.Errorf("set lo up: %w", err)
+	}
+	bridges := []string{mgmtBridge}
+	for n := range pfCount {
+		bridges = append(bridges, wireName(n+1))
+	}
+	for nic, name := range bridges {
+		bridge, err := addBridge(name)
+		if err != nil {
+			return err
+		}
+		for n := range nodes {
+			if err := addTap(tapName(n+1, nic), bridge); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(netlink.LinkSetMTU(bridge, wireMTU), netlink.LinkSetUp(bridge)); err != nil {
+			return fmt.Errorf("set the bridge %s up: %w", name, err)
+		}
+	}
+	return addressBridge()
+}
+
+// addBridge makes a switch that floods what it does not know, every group and
+// VLAN included, as an unmanaged one does. The kernel's defaults are no STP,
+// hence no delay, and no VLAN filtering.
+func addBridge(name string) (netlink.Link, error) {
+	snooping := false
+	b := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}, MulticastSnooping: &snooping}
+	if err := netlink.LinkAdd(b); err != nil {
+		return nil, fmt.Errorf("make the bridge %s: %w", name, err)
+	}
+	return b, nil
+}
+
+func addTap(name string, bridge netlink.Link) error {
+	tap := &netlink.Tuntap{
+		LinkAttrs: netlink.LinkAttrs{Name: name},
+		Mode:      netlink.TUNTAP_MODE_TAP,
+		Flags:     netlink.TuntapFlag(unix.IFF_NO_PI | unix.IFF_VNET_HDR),
+	}
+	if err := netlink.LinkAdd(tap); err != nil {
+		return fmt.Errorf("make the tap %s (is /dev/net/tun open to this user?): %w", name, err)
+	}
+	if err := netlink.LinkSetMTU(tap, wireMTU); err != nil {
+		return fmt.Errorf("set the MTU of the tap %s: %w", name, err)
+	}
+	if err := netlink.LinkSetMaster(tap, bridge); err != nil {
+		return fmt.Errorf("plug the tap %s into %s: %w", name, bridge.Attrs().Name, err)
+	}
+	if err := netlink.LinkSetUp(tap); err != nil {
+		return fmt.Errorf("set the tap %s up: %w", name, err)
+	}
+	return nil
+}
+
+func addressBridge() error {
+	bridge, err := netlink.LinkByName(mgmtBridge)
+	if err != nil {
+		return fmt.Errorf("find the bridge %s: %w", mgmtBridge, err)
+	}
+	addr, err := netlink.ParseAddr(netip.PrefixFrom(mgmtGateway, mgmtPrefix.Bits()).String())
+	if err != nil {
+		return err
+	}
+	if err := netlink.AddrAdd(bridge, addr); err != nil {
+		return fmt.Errorf("give the bridge %s its address: %w", mgmtBridge, err)
+	}
+	return nil
+}
