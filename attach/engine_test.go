@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -23,21 +24,28 @@ import (
 const podNetns = "/run/netns/a"
 
 // node is a node on the fake kernel with the VFs of two PFs made.
-func node(t *testing.T) (*fake.Kernel, *daemon.Node) {
+func node(t *testing.T) (machine, *daemon.Node) {
 	t.Helper()
 	k := fake.New(fake.IGB, 2)
 	k.AddNetns(podNetns)
-	return k, start(t, k, filepath.Join(t.TempDir(), "ledger.db"))
+	m := machine{k, faulty.New(k)}
+	return m, start(t, m)
 }
 
-func start(t *testing.T, k *fake.Kernel, path string) *daemon.Node {
+// machine is the fake kernel and what makes it fail.
+type machine struct {
+	*fake.Kernel
+	faults *faulty.Kernel
+}
+
+func start(t *testing.T, m machine) *daemon.Node {
 	t.Helper()
-	l, err := journal.Open(path, journal.Options{NoSync: true})
+	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	n := daemon.NewNode(daemon.NodeConfig{Kernel: k, Ledger: l, BootID: "boot 1"})
+	n := daemon.NewNode(daemon.NodeConfig{Kernel: m.faults, Ledger: l, BootID: "boot 1"})
 	n.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
@@ -158,11 +166,11 @@ var errInjected = errors.New("injected")
 // machine as it was; for every k there is. Steps of the undo are spared: what
 // happens when those fail too is quarantine, tested below.
 func TestI2FailingAtAnyStepRestoresTheStart(t *testing.T) {
-	for _, moment := range []fake.Moment{fake.Before, fake.After} {
+	for _, moment := range []faulty.Moment{faulty.Before, faulty.After} {
 		for failAt := 0; ; failAt++ {
 			k, n := node(t)
 			before, count, failed := k.String(), 0, step.Step(nil)
-			k.Hook = func(m fake.Moment, s step.Step) error {
+			k.faults.Hook = func(m faulty.Moment, s step.Step) error {
 				if _, aside := s.(step.Announce); aside || m != moment || failed != nil {
 					return nil
 				}
@@ -200,8 +208,8 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.Hook = func(m fake.Moment, s step.Step) error {
-		if _, ok := s.(step.SetVFVLAN); ok && m == fake.Before {
+	k.faults.Hook = func(m faulty.Moment, s step.Step) error {
+		if _, ok := s.(step.SetVFVLAN); ok && m == faulty.Before {
 			return errInjected
 		}
 		return nil
@@ -214,7 +222,7 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) {
 		t.Errorf("attach of a quarantined VF: %v", err)
 	}
-	k.Hook = nil
+	k.faults.Hook = nil
 	if err := n.Engine.Tend(context.Background(), n.Inventory.PFs()); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +235,7 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 func TestUnableIsRefusedUntouched(t *testing.T) {
 	k, n := node(t)
 	before := k.String()
-	k.Hook = func(_ fake.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil }
+	k.faults.Hook = func(_ faulty.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil }
 	req := everything(t)
 	req.Spec.LinkState = ptr(vf.LinkDisable)
 	_, err := n.Engine.Attach(t.Context(), req)

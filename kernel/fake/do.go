@@ -15,23 +15,10 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
-	if err := k.hook(Before, s); err != nil {
-		return fmt.Errorf("%s: %w", s, err)
-	}
 	if err := k.locked(s); err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
-	if err := k.hook(After, s); err != nil {
-		return fmt.Errorf("%s: %w", s, err)
-	}
 	return nil
-}
-
-func (k *Kernel) hook(m Moment, s step.Step) error {
-	if k.Hook == nil {
-		return nil
-	}
-	return k.Hook(m, s)
 }
 
 func (k *Kernel) locked(s step.Step) error {

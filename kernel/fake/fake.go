@@ -2,8 +2,8 @@
 // like Linux with an SR-IOV NIC: names are unique in a netns, a netdevice that
 // moves arrives down and bare, a dead netns sends its devices home under the
 // pod's name, the VF driver takes over the admin MAC only when it binds. It is
-// there for speed and for failing at any step; every scenario that runs on it
-// also runs in the lab, on Linux.
+// there for speed, and package faulty makes its steps fail; every scenario that
+// runs on it also runs in the lab, on Linux.
 //
 // It has the methods of kernel.Kernel. String() is its whole state, as text
 // that tests compare.
@@ -41,21 +41,8 @@ var IGB = Profile{
 	},
 }
 
-// Moment is when a Hook is called.
-type Moment string
-
-// A step fails Before it had any effect, or After it had all of it.
-const (
-	Before Moment = "before"
-	After  Moment = "after"
-)
-
 // Kernel is the kernel of one machine. Its methods may be called concurrently.
 type Kernel struct {
-	// Hook, when set, is asked at each moment of each step; its error is the
-	// step's. It is called without the lock held.
-	Hook func(Moment, step.Step) error
-
 	mu      sync.Mutex // guards all below
 	profile Profile
 	pfs     []*pf

@@ -1,0 +1,65 @@
+// Package faulty makes steps fail on purpose, on any kernel: tests wrap the
+// fake one, or Linux in the lab, and decide at each moment of each step.
+package faulty
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Moment is when a Hook is asked.
+type Moment string
+
+// A step fails Before it had any effect, or After it had all of it.
+const (
+	Before Moment = "before"
+	After  Moment = "after"
+)
+
+// under is any kernel.
+type under interface {
+	reader
+	Do(context.Context, step.Step) error
+	Watch(context.Context) (<-chan struct{}, error)
+}
+
+type reader interface {
+	PFs(context.Context) ([]vf.PF, error)
+	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+}
+
+// Kernel is a kernel whose steps may fail.
+type Kernel struct {
+	under
+	// Hook is asked at each moment of each step; its error is the step's. It is
+	// set while no step runs. Nil fails nothing.
+	Hook func(Moment, step.Step) error
+}
+
+// New wraps a kernel.
+func New(k under) *Kernel { return &Kernel{under: k} }
+
+// Do carries out the step, unless the Hook says otherwise.
+func (k *Kernel) Do(ctx context.Context, s step.Step) error {
+	if err := k.ask(Before, s); err != nil {
+		return err
+	}
+	if err := k.under.Do(ctx, s); err != nil {
+		return err
+	}
+	return k.ask(After, s)
+}
+
+func (k *Kernel) ask(m Moment, s step.Step) error {
+	if k.Hook == nil {
+		return nil
+	}
+	if err := k.Hook(m, s); err != nil {
+		return fmt.Errorf("%s: %w", s, err)
+	}
+	return nil
+}
