@@ -64,8 +64,8 @@ type Holder struct {
 type ApplyResult struct {
 	Plan Plan `json:"plan"`
 	// Applied says that the file was written and the kernel follows it. It is
-	// false when the plan hurts a holder and Force was not given, or when a PF
-	// refuses; nothing was changed then.
+	// false when the plan hurts a holder and Force was not given, or when the
+	// file asks of a PF what it cannot do; nothing was changed then.
 	Applied bool `json:"applied"`
 	// Problems are what went wrong while it was carried out, PF by PF; the
 	// file is written all the same and culvertd tries again.

@@ -38,6 +38,7 @@ type Counts struct {
 	Used        int `json:"used"` // promised to, held by or being taken back from an owner
 	Free        int `json:"free"`
 	Quarantined int `json:"quarantined"`
+	Making      int `json:"making"`    // not yet as they should be
 	Unmanaged   int `json:"unmanaged"` // on the bus, but Culvert neither made them nor took them over
 }
 
@@ -66,8 +67,9 @@ type PF struct {
 	Error     string `json:"error,omitempty"` // what could not be read
 }
 
-// Phases of a VF beyond the ledger's (free, reserved, configuring, attached,
-// releasing, quarantined).
+// PhaseUnmanaged is the phase of a VF that is not in the ledger; the others are
+// the ledger's: making, free, reserved, configuring, attached, releasing,
+// quarantined.
 const PhaseUnmanaged = "unmanaged"
 
 // VF is a Virtual Function: what it is, who has it, and its settings as
@@ -123,16 +125,12 @@ type Pool struct {
 }
 
 // EventsRequest is the parameter of the method "events", which answers with a
-// list of Event, oldest first: those with a greater Seq than After.
+// stream of Event, oldest first: those with a greater Seq than After.
 type EventsRequest struct {
 	After uint64 `json:"after"`
-	// Follow waits until there is at least one, or FollowBound has passed; the
-	// caller asks again from the last Seq.
+	// Follow goes on with those that come, until the caller hangs up.
 	Follow bool `json:"follow,omitempty"`
 }
-
-// FollowBound is how long a follower's request waits for an event.
-const FollowBound = 20 * time.Second
 
 // Event is one thing that happened.
 type Event struct {

@@ -1,0 +1,126 @@
+// Package status makes one picture of a node for people and programs: the
+// hardware as last listed, the ledger and host.yaml go in, an api.NodeStatus
+// comes out, with what differs and what is wrong; likewise an api.Plan of what
+// a host.yaml would change. culvertd calls it when asked; it is pure.
+package status
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Input is what a picture is made of.
+type Input struct {
+	Node    string
+	Version string
+	Now     time.Time
+	Ready   bool
+
+	Spec      desired.Spec
+	PFs       []vf.PF
+	Records   []journal.Record
+	Addresses []journal.Address
+	// Seen are VFs as read in their owners' netns, for those that were read;
+	// for others the picture says what the PF holds and not how the netdevice is.
+	Seen map[vf.ID]vf.State
+	// Conditions are what culvertd's parts report as wrong. What is derived
+	// here about the same object is left out: they know more.
+	Conditions []api.Problem
+}
+
+// Assemble makes the picture. Everything is ordered by PF and index; lists are
+// never nil, so that JSON says [].
+func Assemble(in Input) api.NodeStatus {
+	p := picture{Input: in, records: map[vf.ID]journal.Record{}, addresses: map[vf.ID][]journal.Address{}}
+	for _, r := range in.Records {
+		p.records[r.ID] = r
+	}
+	for _, a := range in.Addresses {
+		p.addresses[a.VF] = append(p.addresses[a.VF], a)
+	}
+	p.PFs = slices.SortedFunc(slices.Values(in.PFs), func(a, b vf.PF) int {
+		return cmp.Or(a.PCI.Compare(b.PCI), cmp.Compare(a.Label(), b.Label()))
+	})
+	out := api.NodeStatus{
+		Node: in.Node, Version: in.Version, Time: in.Now, Ready: in.Ready,
+		Problems: []api.Problem{}, PFs: []api.PF{}, VFs: []api.VF{}, Pools: []api.Pool{},
+	}
+	for _, pf := range p.PFs {
+		vfs := p.vfsOf(pf)
+		out.PFs = append(out.PFs, p.pf(pf, vfs))
+		out.VFs = append(out.VFs, vfs...)
+	}
+	out.VFs = append(out.VFs, p.orphans()...)
+	for _, pool := range in.Spec.Pools {
+		out.Pools = append(out.Pools, poolOf(pool, out.VFs))
+	}
+	out.Problems = append(out.Problems, p.problems(out)...)
+	return out
+}
+
+// picture is an Input with its parts at hand.
+type picture struct {
+	Input
+	records   map[vf.ID]journal.Record
+	addresses map[vf.ID][]journal.Address
+}
+
+func (p picture) pf(pf vf.PF, vfs []api.VF) api.PF {
+	out := api.PF{
+		Name: pf.Label(), ID: pf.ID, PCI: pf.PCI, Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver,
+		NUMA: pf.NUMA, IOMMUGroup: pf.IOMMUGroup, Up: pf.Up, Carrier: pf.Carrier, SpeedMbps: pf.SpeedMbps,
+		MTU: pf.MTU, MaxMTU: pf.MaxMTU, Autoprobe: pf.Autoprobe, Abilities: pf.Abilities,
+		TotalVFs: pf.TotalVFs, VFs: count(vfs), Error: pf.Err,
+	}
+	if want, ok := p.Spec.ForPF(pf); ok {
+		out.WantedVFs = &want.VFs
+	}
+	return out
+}
+
+func poolOf(pool desired.Pool, vfs []api.VF) api.Pool {
+	out := api.Pool{Name: pool.FullName(), DeviceType: pool.DeviceType, PFs: []string{}, Members: []string{}}
+	var members []api.VF
+	for _, v := range vfs {
+		if v.Pool != out.Name {
+			continue
+		}
+		members = append(members, v)
+		out.Members = append(out.Members, v.Name)
+		if !slices.Contains(out.PFs, v.PF) {
+			out.PFs = append(out.PFs, v.PF)
+		}
+	}
+	out.VFs = count(members)
+	return out
+}
+
+// count leaves out VFs that are not on the bus.
+func count(vfs []api.VF) api.Counts {
+	var c api.Counts
+	for _, v := range vfs {
+		if v.Missing {
+			continue
+		}
+		c.Total++
+		switch v.Phase {
+		case string(journal.Free):
+			c.Free++
+		case string(journal.Quarantined):
+			c.Quarantined++
+		case string(journal.Making):
+			c.Making++
+		case api.PhaseUnmanaged:
+			c.Unmanaged++
+		default:
+			c.Used++
+		}
+	}
+	return c
+}

@@ -1,0 +1,150 @@
+package status
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares v as JSON with a file, which status/text and status/pick
+// start from.
+func golden(t *testing.T, name string, v any) {
+	t.Helper()
+	got, err := json.MarshalIndent(v, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	if *update {
+		if err := os.WriteFile("testdata/"+name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestAssemble(t *testing.T) { golden(t, "node.json", Assemble(node(t))) }
+
+func TestAssembleNothing(t *testing.T) {
+	raw, err := json.Marshal(Assemble(Input{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(raw, []byte("null")) {
+		t.Errorf("an empty node has null where programs expect a list: %s", raw)
+	}
+}
+
+// TestWireRoundTrip: what culvertd writes, the CLI reads back as it was.
+func TestWireRoundTrip(t *testing.T) {
+	st := Assemble(node(t))
+	raw, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got api.NodeStatus
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(raw), string(again)); diff != "" {
+		t.Errorf("(-sent +sent on):\n%s", diff)
+	}
+}
+
+func TestConditionsComeFirstAndKnowMore(t *testing.T) {
+	in := node(t)
+	in.Conditions = []api.Problem{{Object: "PF enp1s0f1", Reason: "write sriov_numvfs: no memory"}}
+	got := Assemble(in).Problems
+	if got[0] != in.Conditions[0] {
+		t.Errorf("first is %+v", got[0])
+	}
+	for _, p := range got[1:] {
+		if p.Object == "PF enp1s0f1" {
+			t.Errorf("derived beside the condition: %+v", p)
+		}
+	}
+}
+
+func TestProblemsOfPF(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		yaml string
+		pf   func(*vf.PF)
+		want []string
+	}{
+		{"as wanted", "pfs: [{name: enp1s0f0, vfs: 7}]", func(*vf.PF) {}, nil},
+		{"not ours", "", func(p *vf.PF) { p.Carrier = false }, nil},
+		{"more than it can", "pfs: [{name: enp1s0f0, vfs: 9}]", func(*vf.PF) {}, []string{
+			"9 VFs wanted (host.yaml:1), it can have 7: write vfs: 7 or vfs: max: invalid",
+		}},
+		{"fewer there", "pfs: [{name: enp1s0f0, vfs: 7}]", func(p *vf.PF) { p.NumVFs = 4 }, []string{"7 VFs wanted (host.yaml:1), 4 are there"}},
+		{"mtu", "pfs: [{name: enp1s0f0, vfs: 7, mtu: 9000}]", func(*vf.PF) {}, []string{"MTU 9000 wanted (host.yaml:1), it is 1500"}},
+		{"none wanted needs no carrier", "pfs: [{name: enp1s0f0, vfs: 0}]", func(p *vf.PF) { p.Carrier, p.NumVFs = false, 0 }, nil},
+		{"broken", "", func(p *vf.PF) { p.Err = "no answer" }, []string{"no answer"}},
+	} {
+		pf := igb(0, 7)
+		tc.pf(&pf)
+		var got []string
+		for _, p := range Assemble(Input{Spec: spec(t, tc.yaml), PFs: []vf.PF{pf}}).Problems {
+			if p.Object != "PF enp1s0f0" || p.Next == "" {
+				t.Errorf("%s: %+v", tc.name, p)
+			}
+			got = append(got, p.Reason)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+// TestDifferences: in every phase, a VF that changed behind our back shows it
+// where that means something.
+func TestDifferences(t *testing.T) {
+	pf := igb(0, 1)
+	for _, tc := range []struct {
+		phase journal.Phase
+		want  int
+	}{
+		{journal.Free, 1}, {journal.Quarantined, 1}, {journal.Attached, 1},
+		{journal.Making, 0}, {journal.Reserved, 0}, {journal.Configuring, 0}, {journal.Releasing, 0},
+	} {
+		r, v := free(pf.VFs[0]), pf.VFs[0]
+		r.Phase = tc.phase
+		if tc.phase == journal.Attached {
+			r.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, Netns: "/run/netns/a"}
+			v.Link = nil
+		}
+		if got := differences(r, v); len(got) != 0 {
+			t.Errorf("%s, untouched: %v", tc.phase, got)
+		}
+		v.Admin.SpoofChk = vf.No
+		if got := differences(r, v); tc.phase != journal.Making && len(got) != tc.want {
+			t.Errorf("%s: %v", tc.phase, got)
+		}
+	}
+	r := free(pf.VFs[0])
+	r.Phase, r.Lease = journal.Attached, journal.Lease{Netns: "/run/netns/a", Wanted: vf.Spec{Interface: "net1"}}
+	if got := vf.Differences(differences(r, pf.VFs[0])); got == "" {
+		t.Error("a netdevice that is back on the host is no difference")
+	}
+}

@@ -1,0 +1,138 @@
+// Package pick finds what a person named in a node's status: in go an
+// api.NodeStatus and a word from the command line, out come the VFs it means.
+// The CLI calls it, so that culvertd needs one method for all its questions.
+package pick
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/suggest"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// VF finds VFs by what people call them: PCI address, PF#index, netdevice, or
+// owner (default/a, "pod default/a", a container's ID or the start of it). An
+// owner may have several. vf.ErrNotFound says what there is.
+func VF(st api.NodeStatus, word string) ([]api.VF, error) {
+	pci, _ := vf.ParsePCIAddr(word)
+	for _, match := range []func(api.VF) bool{
+		func(v api.VF) bool { return !pci.IsZero() && v.PCI == pci },
+		func(v api.VF) bool { return v.Name == word || v.ID.String() == word },
+		func(v api.VF) bool { return owns(v.Owner, word) },
+		func(v api.VF) bool { return v.Netdevice == word },
+	} {
+		if found := filter(st.VFs, match); len(found) > 0 {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("VF %q: %w%s", word, vf.ErrNotFound, hint(st, word))
+}
+
+// shortest is how much of a container's ID must be given.
+const shortest = 6
+
+func owns(o *vf.Owner, word string) bool {
+	if o == nil || word == "" {
+		return false
+	}
+	return word == o.Name || word == o.String() || word == o.UID ||
+		(len(word) >= shortest && strings.HasPrefix(o.UID, word))
+}
+
+func hint(st api.NodeStatus, word string) string {
+	if len(st.VFs) == 0 {
+		return ": this host has no VFs; see culvert status"
+	}
+	if pf, _, ok := strings.Cut(word, "#"); ok {
+		if there := filter(st.VFs, func(v api.VF) bool { return v.PF == pf }); len(there) > 0 {
+			return fmt.Sprintf(": PF %s has %s to %s", pf, there[0].Name, there[len(there)-1].Name)
+		}
+	}
+	return suggest.DidYouMean(word, IDs(st)) + ": write a PCI address, PF#index, netdevice or owner; culvert vf list shows them"
+}
+
+// IDs are the words that name a VF of the node, for completion: its name, its
+// PCI address and its owner's name.
+func IDs(st api.NodeStatus) []string {
+	var all []string
+	add := func(s string) {
+		if s != "" && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	for _, v := range st.VFs {
+		add(v.Name)
+		add(v.PCI.String())
+		if v.Owner != nil {
+			add(v.Owner.Name)
+		}
+	}
+	return all
+}
+
+// Filter says which VFs to list; what is empty asks nothing.
+type Filter struct {
+	PF, Pool, Phase, Owner string
+}
+
+// VFs returns those that the filter lets through. A PF or pool that is not
+// there is vf.ErrNotFound, so that a typing error does not read as "none".
+func (f Filter) VFs(st api.NodeStatus) ([]api.VF, error) {
+	if f.PF != "" && !slices.ContainsFunc(st.PFs, func(p api.PF) bool { return p.Name == f.PF }) {
+		return nil, fmt.Errorf("PF %q: %w: there are %s", f.PF, vf.ErrNotFound, list(PFs(st)))
+	}
+	pool := f.Pool
+	if pool != "" {
+		full := slices.DeleteFunc(Pools(st), func(name string) bool { return name != pool && !strings.HasSuffix(name, "/"+pool) })
+		switch len(full) {
+		case 0:
+			return nil, fmt.Errorf("pool %q: %w: there are %s", pool, vf.ErrNotFound, list(Pools(st)))
+		case 1:
+			pool = full[0]
+		default:
+			return nil, fmt.Errorf("pool %q: %w: it could mean %s", pool, vf.ErrInvalid, list(full))
+		}
+	}
+	return filter(st.VFs, func(v api.VF) bool {
+		return (f.PF == "" || v.PF == f.PF) && (pool == "" || v.Pool == pool) &&
+			(f.Phase == "" || v.Phase == f.Phase) && (f.Owner == "" || owns(v.Owner, f.Owner))
+	}), nil
+}
+
+// PFs are the names of the node's PFs.
+func PFs(st api.NodeStatus) []string {
+	var all []string
+	for _, p := range st.PFs {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+// Pools are the full names of the node's pools.
+func Pools(st api.NodeStatus) []string {
+	var all []string
+	for _, p := range st.Pools {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+func filter(vfs []api.VF, match func(api.VF) bool) []api.VF {
+	out := []api.VF{}
+	for _, v := range vfs {
+		if match(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}

@@ -1,0 +1,165 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/reconcile"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Plan says what would change if next took the place of now: the kernel's part,
+// which reconcile planned, and how the VFs are cut into pools, which is no
+// matter of the kernel's. records are the ledger's, for the names of holders.
+func Plan(now, next desired.Spec, plans []reconcile.PFPlan, records []journal.Record) api.Plan {
+	out := api.Plan{PFs: []api.PFPlan{}}
+	plans = slices.SortedFunc(slices.Values(plans), func(a, b reconcile.PFPlan) int { return a.PF.PCI.Compare(b.PF.PCI) })
+	var pfs []vf.PF
+	for _, p := range plans {
+		pfs = append(pfs, p.PF)
+		if c := planPF(now, next, p, records); len(c.Changes)+len(c.Hurts) > 0 || c.Refused != "" {
+			out.PFs = append(out.PFs, c)
+		}
+	}
+	out.Notes = notes(now, next, pfs, plans)
+	return out
+}
+
+// notes are about entries that do nothing and pools that go.
+func notes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []string {
+	var out []string
+	for _, r := range next.Unmatched(pfs) {
+		out = append(out, fmt.Sprintf("%s: no PF matches %s; there are %s", r.Want.From, r, labels(pfs)))
+	}
+	members := map[string]int{}
+	for _, p := range plans {
+		for _, v := range after(p) {
+			pool, _ := next.PoolOf(p.PF, v.ID.Index, v)
+			members[pool.FullName()]++
+		}
+	}
+	for _, pool := range next.Pools {
+		if members[pool.FullName()] == 0 {
+			out = append(out, fmt.Sprintf("%s: no VF would be in pool %s", pool.From, pool.FullName()))
+		}
+	}
+	for _, pool := range now.Pools {
+		if _, err := next.Pool(pool.FullName()); err != nil {
+			out = append(out, fmt.Sprintf("pool %s goes", pool.FullName()))
+		}
+	}
+	return out
+}
+
+// after returns the VFs that a PF has once the plan is carried out, as far as
+// they are known.
+func after(p reconcile.PFPlan) []vf.State {
+	if !p.Managed || p.Err != nil || p.Want.VFs == p.PF.NumVFs {
+		return p.PF.VFs
+	}
+	var out []vf.State
+	for i := range p.Want.VFs {
+		v, _ := p.PF.VF(i)
+		v.ID = vf.ID{PF: p.PF.ID, Index: i}
+		out = append(out, v)
+	}
+	return out
+}
+
+func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record) api.PFPlan {
+	out := api.PFPlan{PF: p.PF.Label(), PCI: p.PF.PCI, Changes: []api.Change{}}
+	if p.Err != nil {
+		out.Refused = strings.TrimPrefix(p.Err.Error(), "PF "+p.PF.Label()+": ")
+		return out
+	}
+	owners := map[int]vf.Owner{}
+	for _, r := range records {
+		if r.ID.PF == p.PF.ID && r.Held() {
+			owners[r.ID.Index] = r.Lease.Owner
+		}
+	}
+	for _, r := range p.Hurts {
+		out.Hurts = append(out.Hurts, api.Holder{
+			VF: name(p.PF.Label(), r.ID.Index), Owner: r.Lease.Owner, Network: r.Lease.Network, Phase: string(r.Phase),
+		})
+	}
+	for _, c := range p.Changes {
+		if c.VF < 0 {
+			out.Changes = append(out.Changes, api.Change{Op: api.Modify, Attribute: c.Attribute, From: c.From, To: c.To})
+		}
+	}
+	if p.Managed && p.Want.VFs != p.PF.NumVFs {
+		out.Changes = append(out.Changes, remade(next, p, owners)...)
+		return out
+	}
+	out.Changes = append(out.Changes, kept(now, next, p, owners)...)
+	return out
+}
+
+func object(index int) string { return "VF " + strconv.Itoa(index) }
+
+func heldBy(owners map[int]vf.Owner, index int) string {
+	if w, ok := owners[index]; ok {
+		return "held by " + w.String()
+	}
+	return ""
+}
+
+// remade are the VFs that go and come: the kernel takes all of a PF's away
+// before it makes another number.
+func remade(next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) []api.Change {
+	var out []api.Change
+	for _, v := range p.PF.VFs {
+		out = append(out, api.Change{
+			Op: api.Remove, Object: object(v.ID.Index), From: v.PCI.String(), Note: heldBy(owners, v.ID.Index),
+		})
+	}
+	for _, v := range after(p) {
+		i, note := v.ID.Index, "in no pool"
+		if pool, ok := next.PoolOf(p.PF, i, v); ok {
+			note = "pool " + pool.FullName()
+		}
+		out = append(out, api.Change{Op: api.Add, Object: object(i), To: vf.StableMAC(p.PF.ID, i).String(), Note: note})
+	}
+	return out
+}
+
+// kept are the changes of VFs that stay: reconcile's, and their pools'.
+func kept(now, next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) []api.Change {
+	var out []api.Change
+	for _, v := range p.PF.VFs {
+		i := v.ID.Index
+		was, _ := now.PoolOf(p.PF, i, v)
+		is, _ := next.PoolOf(p.PF, i, v)
+		if from, to := was.FullName(), is.FullName(); from != to {
+			out = append(out, api.Change{Op: api.Modify, Object: object(i), Attribute: "pool", From: orNone(from), To: orNone(to), Note: heldBy(owners, i)})
+		}
+		for _, c := range p.Changes {
+			if c.VF == i {
+				out = append(out, api.Change{Op: api.Modify, Object: object(i), Attribute: c.Attribute, From: c.From, To: c.To})
+			}
+		}
+		if _, held := owners[i]; held && was.Driver() != is.Driver() {
+			to := is.DeviceType
+			if to == "" {
+				to = desired.NetDevice
+			}
+			out = append(out, api.Change{
+				Op: api.Modify, Object: object(i), Attribute: "driver", From: orNone(v.Driver), To: to, Note: "once it is given back",
+			})
+		}
+	}
+	return out
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}

@@ -1,0 +1,163 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// problems are the conditions that culvertd reports and what the picture
+// itself shows.
+func (p picture) problems(st api.NodeStatus) []api.Problem {
+	all := slices.Clone(p.Conditions)
+	add := func(derived ...api.Problem) {
+		for _, d := range derived {
+			if !slices.ContainsFunc(p.Conditions, func(c api.Problem) bool { return c.Object == d.Object }) {
+				all = append(all, d)
+			}
+		}
+	}
+	for _, r := range p.Spec.Unmatched(p.PFs) {
+		add(p.unmatched(r))
+	}
+	for _, pf := range p.PFs {
+		add(p.pfProblems(pf)...)
+	}
+	for _, v := range st.VFs {
+		if problem, ok := p.vfProblem(v); ok {
+			add(problem)
+		}
+	}
+	for i, pool := range st.Pools {
+		if pool.VFs.Total == 0 {
+			add(p.emptyPool(p.Spec.Pools[i]))
+		}
+	}
+	return all
+}
+
+func (p picture) unmatched(r desired.PFRule) api.Problem {
+	return api.Problem{
+		Object: r.Want.From,
+		Reason: fmt.Sprintf("no PF matches %s; there are %s", r, labels(p.PFs)),
+		Next:   "correct the entry, or see culvert doctor if the NIC should be there",
+	}
+}
+
+func labels(pfs []vf.PF) string {
+	if len(pfs) == 0 {
+		return "none that can have VFs"
+	}
+	var all []string
+	for _, pf := range pfs {
+		all = append(all, pf.Label())
+	}
+	return strings.Join(all, ", ")
+}
+
+func (p picture) pfProblems(pf vf.PF) []api.Problem {
+	var all []api.Problem
+	add := func(next, format string, args ...any) {
+		all = append(all, api.Problem{Object: "PF " + pf.Label(), Reason: fmt.Sprintf(format, args...), Next: next})
+	}
+	if pf.Err != "" {
+		add("what could be read is shown; culvertd reads again on the next change", "%s", pf.Err)
+	}
+	want, wanted := p.Spec.ForPF(pf)
+	if !wanted {
+		return all
+	}
+	if err := want.Check(pf); err != nil {
+		add("correct "+want.From, "%s", strings.TrimPrefix(err.Error(), "PF "+pf.Label()+": "))
+		return all
+	}
+	fewer := pf.NumVFs != want.VFs
+	if !pf.Carrier && want.VFs > 0 {
+		reason, next := "no carrier", "plug the cable in or look at the switch port"
+		if fewer && want.NeedCarrier {
+			reason = fmt.Sprintf("no carrier; %d VFs wanted (%s), %d are there", want.VFs, want.From, pf.NumVFs)
+			next += "; the VFs are made once there is carrier (with needCarrier: false, without)"
+			fewer = false
+		}
+		add(next, "%s", reason)
+	}
+	if fewer {
+		add("culvertd makes them; if this stays, culvert events says what is in the way",
+			"%d VFs wanted (%s), %d are there", want.VFs, want.From, pf.NumVFs)
+	}
+	if want.MTU != 0 && pf.MTU != want.MTU {
+		add("culvertd sets it; if this stays, culvert events says what is in the way",
+			"MTU %d wanted (%s), it is %d", want.MTU, want.From, pf.MTU)
+	}
+	return all
+}
+
+func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
+	problem := api.Problem{Object: "VF " + v.PCI.String(), Since: v.Since}
+	what := fmt.Sprintf("vf %d of %s", v.Index, v.PF)
+	show := "culvert vf show " + v.Name
+	switch {
+	case v.Phase == string(journal.Quarantined):
+		problem.Reason = what + " is quarantined: " + v.Reason
+		problem.Next = fmt.Sprintf("%s; %s", p.retry(v), show)
+	case v.Missing && v.Owner != nil:
+		problem.Reason = fmt.Sprintf("%s is %s for %s, but it is not on the bus", what, v.Phase, *v.Owner)
+		problem.Next = "somebody took the VFs of " + v.PF + " away behind Culvert's back: start the owner anew"
+	case v.Missing:
+		return problem, false // the count of its PF tells
+	case len(v.Differences) > 0 && v.Phase == string(journal.Free):
+		problem.Since = time.Time{}
+		problem.Reason = what + " is free, but " + vf.Differences(v.Differences)
+		problem.Next = "culvertd resets it before it is given out"
+	case len(v.Differences) > 0:
+		problem.Since = time.Time{}
+		problem.Reason = fmt.Sprintf("%s of %s: %s", what, v.Owner, vf.Differences(v.Differences))
+		problem.Next = "changed behind Culvert's back: start the owner anew, or mend it by hand; " + show
+	default:
+		return problem, false
+	}
+	return problem, true
+}
+
+func (p picture) retry(v api.VF) string {
+	times := "once"
+	if v.Attempts != 1 {
+		times = fmt.Sprintf("%d times", v.Attempts)
+	}
+	if wait := v.NextRetry.Sub(p.Now); wait > 0 {
+		return fmt.Sprintf("tried %s, again in %s", times, wait.Round(time.Second))
+	}
+	return fmt.Sprintf("tried %s, again now", times)
+}
+
+func (p picture) emptyPool(pool desired.Pool) api.Problem {
+	problem := api.Problem{
+		Object: "pool " + pool.FullName(),
+		Reason: fmt.Sprintf("no VF of this host is in it (%s)", pool.From),
+		Next:   "compare its selectors with culvert vf list -o wide",
+	}
+	var before []string
+	for _, pf := range p.PFs {
+		for _, v := range pf.VFs {
+			also := slices.ContainsFunc(p.Spec.Also(pf, v.ID.Index, v), func(q desired.Pool) bool { return q.FullName() == pool.FullName() })
+			if !also {
+				continue
+			}
+			first, _ := p.Spec.PoolOf(pf, v.ID.Index, v)
+			if !slices.Contains(before, first.FullName()) {
+				before = append(before, first.FullName())
+			}
+		}
+	}
+	if len(before) > 0 {
+		problem.Reason = fmt.Sprintf("its VFs are all in %s, which stands before it (%s)", strings.Join(before, ", "), pool.From)
+		problem.Next = `cut them by VF index, e.g. pfNames: ["enp1s0f0#0-3"], or put the pool first`
+	}
+	return problem
+}

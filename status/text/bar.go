@@ -1,0 +1,72 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// barCells is how many VFs a bar shows one by one; more are shown in
+// proportion.
+const barCells = 16
+
+// bar draws VFs as a bar: used, free, quarantined, being made, unmanaged.
+func bar(c api.Counts, o Options) cell {
+	marks := [...]string{"#", ".", "q", "+", "?"}
+	if o.Unicode {
+		marks = [...]string{"█", "░", "×", "+", "?"}
+	}
+	parts := share([...]int{c.Used, c.Free, c.Quarantined, c.Making, c.Unmanaged}, barCells)
+	styles := [...]style{cyan, plain, red, yellow, yellow}
+	var bare, painted strings.Builder
+	for i, n := range parts {
+		s := strings.Repeat(marks[i], n)
+		bare.WriteString(s)
+		painted.WriteString(o.paint(s, styles[i]))
+	}
+	return cell{text: "[" + bare.String() + "]", painted: "[" + painted.String() + "]"}
+}
+
+// share scales parts to cells in all when there are more; what is not zero
+// keeps one cell at least, taken from the largest.
+func share(parts [5]int, cells int) [5]int {
+	total := 0
+	for _, n := range parts {
+		total += n
+	}
+	if total <= cells {
+		return parts
+	}
+	left, largest := cells, 0
+	var out [5]int
+	for i, n := range parts {
+		out[i] = n * cells / total
+		if n > 0 && out[i] == 0 {
+			out[i] = 1
+		}
+		if n > parts[largest] {
+			largest = i
+		}
+		left -= out[i]
+	}
+	out[largest] += left
+	return out
+}
+
+// tally says the same in words, leaving out what there is none of.
+func tally(c api.Counts) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{c.Used, "used"}, {c.Free, "free"}, {c.Quarantined, "quarantined"}, {c.Making, "being made"}, {c.Unmanaged, "not Culvert's"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		}
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}

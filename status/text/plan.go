@@ -1,0 +1,92 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// Plan is `culvert host plan`: what would change, as a diff by PF and VF, and
+// whom it would hurt.
+func Plan(p api.Plan, o Options) string {
+	var b strings.Builder
+	for _, pf := range p.PFs {
+		planPF(&b, pf, o)
+	}
+	if len(p.PFs) == 0 {
+		b.WriteString("Nothing changes.\n")
+	}
+	for _, n := range p.Notes {
+		entry(&b, o, o.paint("!", yellow), clean(n))
+	}
+	return b.String()
+}
+
+func planPF(b *strings.Builder, pf api.PFPlan, o Options) {
+	fmt.Fprintf(b, "%s\n", o.paint(clean(strings.TrimRight(fmt.Sprintf("PF %s  %s", pf.PF, pf.PCI), " ")), bold))
+	if pf.Refused != "" {
+		entry(b, o, "  "+o.paint("!", red), clean("cannot be done: "+pf.Refused))
+	}
+	for _, c := range pf.Changes {
+		mark := map[string]style{api.Add: green, api.Remove: red, api.Modify: yellow}
+		fmt.Fprintf(b, "  %s %s\n", o.paint(c.Op, mark[c.Op]), clean(change(c)))
+	}
+	for i, h := range pf.Hurts {
+		if i == 0 {
+			fmt.Fprintf(b, "  %s\n", o.paint("would take VFs from", red))
+		}
+		s := fmt.Sprintf("%s, who has %s", h.Owner, h.VF)
+		if h.Network != "" {
+			s += ", network " + h.Network
+		}
+		fmt.Fprintf(b, "  %s %s\n", o.paint("!", red), clean(s))
+	}
+	for i, s := range pf.Steps {
+		if i == 0 {
+			fmt.Fprintf(b, "  steps\n")
+		}
+		fmt.Fprintf(b, "  %3d. %s\n", i+1, clean(s))
+	}
+	b.WriteByte('\n')
+}
+
+func change(c api.Change) string {
+	var parts []string
+	if c.Object != "" {
+		parts = append(parts, c.Object)
+	}
+	switch c.Op {
+	case api.Modify:
+		parts = append(parts, fmt.Sprintf("%s: %s -> %s", c.Attribute, orNone(c.From), orNone(c.To)))
+	default:
+		parts = append(parts, c.From+c.To)
+	}
+	if c.Note != "" {
+		parts = append(parts, c.Note)
+	}
+	return strings.TrimRight(strings.Join(parts, "  "), " ")
+}
+
+// Hurt lists the holders whom a plan would hurt, for a message: "pod default/a
+// (enp1s0f0#3), vm db1 (enp1s0f0#4)".
+func Hurt(p api.Plan) string {
+	var all []string
+	for _, pf := range p.PFs {
+		for _, h := range pf.Hurts {
+			all = append(all, fmt.Sprintf("%s (%s)", h.Owner, h.VF))
+		}
+	}
+	return clean(strings.Join(all, ", "))
+}
+
+// Refused lists what cannot be done at all, for a message.
+func Refused(p api.Plan) string {
+	var all []string
+	for _, pf := range p.PFs {
+		if pf.Refused != "" {
+			all = append(all, "PF "+pf.PF+": "+pf.Refused)
+		}
+	}
+	return clean(strings.Join(all, "; "))
+}

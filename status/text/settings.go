@@ -1,0 +1,110 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// setting is one attribute of a VF in four views. Empty means that nothing is
+// asked (wanted), or that there is nothing to tell (the others).
+type setting struct {
+	name                     string
+	ability                  vf.Setting // empty: every VF has it
+	wanted, actual, baseline string
+	odd                      bool // actual and baseline differ
+}
+
+// settings lists the attributes of a VF as wanted, as read back and as they
+// were when it was clean.
+func settings(v api.VF) []setting {
+	var w vf.Spec
+	if v.Wanted != nil {
+		w = *v.Wanted
+	}
+	a, b := v.Settings, vf.Baseline{}
+	if v.Baseline != nil {
+		b = *v.Baseline
+	}
+	all := []setting{
+		{name: "mac", ability: vf.SetMAC, wanted: asked(w.MAC), actual: a.MAC.String(), baseline: b.Admin.MAC.String()},
+		{name: "vlan", ability: vf.SetVLAN, wanted: asked(w.VLAN), actual: a.VLAN.String(), baseline: b.Admin.VLAN.String()},
+		{name: "spoofchk", ability: vf.SetSpoofChk, wanted: onOff(w.SpoofChk), actual: switched(a.SpoofChk), baseline: switched(b.Admin.SpoofChk)},
+		{name: "trust", ability: vf.SetTrust, wanted: onOff(w.Trust), actual: switched(a.Trust), baseline: switched(b.Admin.Trust)},
+		{name: "link_state", ability: vf.SetLinkState, wanted: asked(w.LinkState), actual: a.LinkState.String(), baseline: b.Admin.LinkState.String()},
+		{name: "min_tx_rate", ability: vf.SetMinTxRate, wanted: rateAsked(w.MinTxRate), actual: rate(a.MinTxRate), baseline: rate(b.Admin.MinTxRate)},
+		{name: "max_tx_rate", ability: vf.SetMaxTxRate, wanted: rateAsked(w.MaxTxRate), actual: rate(a.MaxTxRate), baseline: rate(b.Admin.MaxTxRate)},
+		{name: "rss_query", ability: vf.SetRSSQuery, actual: switched(a.RSSQuery), baseline: switched(b.Admin.RSSQuery)},
+		{name: "driver", wanted: w.Driver, actual: orNone(v.Driver), baseline: b.Driver},
+		{name: "mtu", wanted: asked(w.MTU)},
+	}
+	mtu := &all[len(all)-1]
+	if v.Link != nil {
+		mtu.actual = fmt.Sprint(v.Link.MTU)
+	}
+	if b.MTU != 0 {
+		mtu.baseline = fmt.Sprint(b.MTU)
+	}
+	for i := range all {
+		s := &all[i]
+		if v.Baseline == nil {
+			s.baseline = ""
+			continue
+		}
+		s.odd = s.actual != "" && s.actual != s.baseline
+	}
+	return all
+}
+
+// brief lists what a VF has beyond its baseline, on one line: "vlan 100,
+// trust on". A MAC is left out: it has no meaning to the eye.
+func brief(v api.VF) string {
+	var parts []string
+	for _, s := range settings(v) {
+		if s.odd && s.name != "mac" {
+			parts = append(parts, s.name+" "+s.actual)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func asked[T any](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(*v)
+}
+
+func onOff(b *bool) string {
+	if b == nil {
+		return ""
+	}
+	return switched(vf.TriOf(*b))
+}
+
+func switched(t vf.Tri) string {
+	return map[vf.Tri]string{vf.Yes: "on", vf.No: "off"}[t] // unknown: nothing to tell
+}
+
+func rateAsked(mbps *uint32) string {
+	if mbps == nil {
+		return ""
+	}
+	return rate(*mbps)
+}
+
+func rate(mbps uint32) string {
+	if mbps == 0 {
+		return "unlimited"
+	}
+	return fmt.Sprintf("%d Mb/s", mbps)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}

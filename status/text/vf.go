@@ -1,0 +1,136 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// VF is `culvert vf show`: everything about one VF. st is the picture that v
+// is from.
+func VF(v api.VF, st api.NodeStatus, o Options) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", o.paint("VF "+clean(v.Name), bold))
+	line := func(key, format string, args ...any) {
+		s := clean(strings.TrimSpace(fmt.Sprintf(format, args...)))
+		if s == "" {
+			return
+		}
+		for i, l := range wrap(s, o.Width-14) {
+			if i > 0 {
+				key = ""
+			}
+			fmt.Fprintf(&b, "  %-11s %s\n", key, l)
+		}
+	}
+	pf := pfOf(v, st)
+	line("PCI", "%s", device(v))
+	line("identity", "%s", v.ID)
+	line("PF", "%s", strings.TrimRight(strings.Join([]string{pf.Name, pf.PCI.String(), pf.Driver}, " "), " "))
+	line("NUMA node", "%s, IOMMU group %s", node(v.NUMA), node(v.IOMMUGroup))
+	line("pool", "%s", orDash(v.Pool))
+	line("phase", "%s", phaseLine(v, st, o))
+	line("reason", "%s", v.Reason)
+	if !v.NextRetry.IsZero() {
+		line("retry", "%d so far, next in %s", v.Attempts, ago(v.NextRetry.Sub(st.Time)))
+	}
+	if v.Owner != nil {
+		line("owner", "%s, %s", ownerLine(*v.Owner), v.Owner.UID)
+	}
+	line("network", "%s", v.Network)
+	line("netns", "%s", v.Netns)
+	line("netdevice", "%s", netdevice(v))
+	line("addresses", "%s", strings.Join(v.Addresses, ", "))
+	if !v.Missing {
+		b.WriteByte('\n')
+		settingsTable(&b, v, pf, o)
+	}
+	if len(v.Differences) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", o.paint("DIFFERENCES to "+reference(v), bold))
+	}
+	for _, d := range v.Differences {
+		entry(&b, o, o.paint("!", red), clean(d.String()))
+	}
+	return b.String()
+}
+
+func pfOf(v api.VF, st api.NodeStatus) api.PF {
+	for _, pf := range st.PFs {
+		if pf.ID == v.ID.PF {
+			return pf
+		}
+	}
+	return api.PF{Name: v.PF}
+}
+
+func device(v api.VF) string {
+	if v.Missing {
+		return v.PCI.String() + " when last seen; it is not on the bus"
+	}
+	return fmt.Sprintf("%s, device %s:%s, driver %s", v.PCI, v.Vendor, v.Device, orNone(v.Driver))
+}
+
+func phaseLine(v api.VF, st api.NodeStatus, o Options) string {
+	if v.Phase == api.PhaseUnmanaged {
+		return "unmanaged: Culvert did not make it and never gives it out"
+	}
+	s := v.Phase
+	if !v.Since.IsZero() {
+		s += fmt.Sprintf(" for %s (since %s)", ago(st.Time.Sub(v.Since)), o.clock(v.Since))
+	}
+	return fmt.Sprintf("%s, generation %d", s, v.Generation)
+}
+
+func ownerLine(w vf.Owner) string {
+	if w.Interface == "" {
+		return w.String()
+	}
+	return w.String() + ", as " + w.Interface
+}
+
+func netdevice(v api.VF) string {
+	if v.Link == nil {
+		if v.Netdevice == "" {
+			return ""
+		}
+		return strings.TrimRight(fmt.Sprintf("%s %s", v.Netdevice, v.MAC), " ")
+	}
+	parts := []string{v.Link.Name, v.Link.MAC.String(), fmt.Sprintf("mtu %d", v.Link.MTU)}
+	for _, f := range []struct {
+		is      bool
+		yes, no string
+	}{{v.Link.Up, "up", "down"}, {v.Link.Carrier, "carrier", "no carrier"}, {v.Link.Promisc, "promiscuous", ""}, {v.Link.AllMulti, "allmulti", ""}} {
+		switch {
+		case f.is:
+			parts = append(parts, f.yes)
+		case f.no != "":
+			parts = append(parts, f.no)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func reference(v api.VF) string {
+	if v.Owner != nil && v.Phase != "quarantined" {
+		return "what its owner was given"
+	}
+	return "its baseline"
+}
+
+func settingsTable(b *strings.Builder, v api.VF, pf api.PF, o Options) {
+	t := table{indent: 2, columns: []column{{head: "SETTING"}, {head: "WANTED"}, {head: "READ BACK"}, {head: "BASELINE"}, {head: "DRIVER CAN"}}}
+	for _, s := range settings(v) {
+		actual := cell{text: orDash(s.actual)}
+		if s.odd {
+			actual.style = cyan
+		}
+		can := ""
+		if s.ability != "" {
+			can = pf.Abilities[s.ability].String()
+		}
+		t.row(cell{text: s.name}, cell{text: orDash(s.wanted)}, actual, cell{text: orDash(s.baseline)}, cell{text: orDash(can)})
+	}
+	t.write(b, o)
+}
