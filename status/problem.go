@@ -117,7 +117,7 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 		problem.Next = "culvertd resets it before it is given out"
 	case len(v.Differences) > 0:
 		problem.Since = time.Time{}
-		problem.Reason = fmt.Sprintf("%s of %s: %s", what, v.Owner, vf.Differences(v.Differences))
+		problem.Reason = fmt.Sprintf("%s, which %s has: %s", what, v.Owner, vf.Differences(v.Differences))
 		problem.Next = "changed behind Culvert's back: start the owner anew, or mend it by hand; " + show
 	default:
 		return problem, false

@@ -60,7 +60,7 @@ func tally(c api.Counts) string {
 	for _, p := range []struct {
 		n    int
 		what string
-	}{{c.Used, "used"}, {c.Free, "free"}, {c.Quarantined, "quarantined"}, {c.Making, "being made"}, {c.Unmanaged, "not Culvert's"}} {
+	}{{c.Used, "used"}, {c.Free, "free"}, {c.Quarantined, "quarantined"}, {c.Making, "making"}, {c.Unmanaged, "unmanaged"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}

@@ -51,6 +51,7 @@ func block(n *yaml.Node) {
 	}
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!str":
+		n.Style = 0
 		n.SetString(n.Value)
 	case len(n.Content) > 0:
 		n.Style = 0

@@ -22,25 +22,37 @@ func Node(st api.NodeStatus, o Options) string {
 	if len(st.PFs) == 0 {
 		b.WriteString("No NIC here can have VFs.\n")
 	}
-	pfs := table{columns: []column{{head: "PF"}, {head: "PCI"}, {head: "DRIVER"}, {head: "NUMA", right: true}, {head: "LINK"}, {head: "MTU", right: true}, {head: "VFS"}, {}}}
-	for _, pf := range st.PFs {
-		pfs.row(append(words(pf.Name, pf.PCI.String(), pf.Driver, node(pf.NUMA)), link(pf), cell{text: strconv.Itoa(pf.MTU)}, bar(pf.VFs, o), cell{text: made(pf)})...)
-	}
-	pfs.write(&b, o)
+	pfTable(st, o).write(&b, o)
 
 	b.WriteByte('\n')
 	if len(st.Pools) == 0 {
 		b.WriteString("No pool is declared in /etc/culvert/host.yaml.\n")
 	}
-	pools := table{columns: []column{{head: "POOL"}, {head: "TYPE"}, {head: "VFS"}, {}, {head: "PFS", flex: true}}}
+	pools := table{columns: []column{{head: "POOL"}, {head: "TYPE"}, {head: "VFS"}, {least: 20}}}
 	for _, p := range st.Pools {
-		pools.row(cell{text: p.Name}, cell{text: p.DeviceType}, bar(p.VFs, o), cell{text: tally(p.VFs)}, cell{text: orDash(strings.Join(p.PFs, " "))})
+		pools.row(cell{text: p.Name}, cell{text: p.DeviceType}, bar(p.VFs, o), cell{text: tally(p.VFs)})
 	}
 	pools.write(&b, o)
 
 	b.WriteByte('\n')
 	problems(&b, st, o)
 	return b.String()
+}
+
+func pfTable(st api.NodeStatus, o Options) *table {
+	t := &table{columns: []column{{head: "PF"}, {head: "PCI"}, {head: "DRIVER"}, {head: "LINK"}, {head: "MTU", right: true}, {head: "VFS"}, {least: 20}}}
+	if o.Wide {
+		t.columns = append(t.columns, column{head: "NUMA", right: true}, column{head: "IDENTITY"})
+	}
+	for _, pf := range st.PFs {
+		row := words(pf.Name, pf.PCI.String(), pf.Driver, "", strconv.Itoa(pf.MTU), "", made(pf))
+		row[3], row[5] = link(pf), bar(pf.VFs, o)
+		if o.Wide {
+			row = append(row, words(node(pf.NUMA), pf.ID.String())...)
+		}
+		t.row(row...)
+	}
+	return t
 }
 
 // node is a NUMA node or IOMMU group.
@@ -74,7 +86,7 @@ func speed(mbps int) string {
 func made(pf api.PF) string {
 	switch {
 	case pf.WantedVFs != nil && *pf.WantedVFs != pf.VFs.Total:
-		return fmt.Sprintf("%s; %d wanted", tally(pf.VFs), *pf.WantedVFs)
+		return fmt.Sprintf("%s, %d wanted", tally(pf.VFs), *pf.WantedVFs)
 	case pf.VFs.Total == 0:
 		return fmt.Sprintf("none, it can have %d", pf.TotalVFs)
 	}
@@ -82,8 +94,13 @@ func made(pf api.PF) string {
 }
 
 func problems(b *strings.Builder, st api.NodeStatus, o Options) {
-	if len(st.Problems) == 0 {
+	switch {
+	case len(st.Problems) > 0:
+	case st.Ready:
 		b.WriteString("Nothing is wrong.\n")
+		return
+	default:
+		b.WriteString("culvertd does not serve yet: journalctl -u culvertd\n")
 		return
 	}
 	fmt.Fprintf(b, "%s\n", o.paint(fmt.Sprintf("PROBLEMS (%d)", len(st.Problems)), bold))
@@ -92,23 +109,24 @@ func problems(b *strings.Builder, st api.NodeStatus, o Options) {
 		if !p.Since.IsZero() {
 			since = " (for " + ago(st.Time.Sub(p.Since)) + ")"
 		}
-		entry(b, o, o.paint("!", red), clean(p.Object+": "+p.Reason+since))
+		entry(b, o, 0, o.paint("!", red), clean(p.Object+": "+p.Reason+since))
 		if p.Next != "" {
-			entry(b, o, " ", clean("next: "+p.Next))
+			entry(b, o, 2, "", clean("next: "+p.Next))
 		}
 	}
 }
 
-// entry writes a wrapped paragraph behind a mark.
-func entry(b *strings.Builder, o Options, mark, s string) {
-	for i, line := range wrap(s, o.Width-4) {
-		switch {
-		case i > 0:
-			mark = " "
-			line = "  " + line
-		case mark == " ":
-			line = "  " + line
+// entry writes a wrapped paragraph, indented, behind a mark of one column or
+// none.
+func entry(b *strings.Builder, o Options, indent int, mark, s string) {
+	if mark == "" {
+		mark = " "
+	}
+	const hanging = 2
+	for i, line := range wrap(s, o.Width-indent-2-hanging) {
+		if i > 0 {
+			mark, line = " ", strings.Repeat(" ", hanging)+line
 		}
-		fmt.Fprintf(b, "%s %s\n", mark, line)
+		fmt.Fprintf(b, "%s%s %s\n", strings.Repeat(" ", indent), mark, line)
 	}
 }

@@ -18,7 +18,7 @@ func Plan(p api.Plan, o Options) string {
 		b.WriteString("Nothing changes.\n")
 	}
 	for _, n := range p.Notes {
-		entry(&b, o, o.paint("!", yellow), clean(n))
+		entry(&b, o, 0, o.paint("!", yellow), clean(n))
 	}
 	return b.String()
 }
@@ -26,25 +26,25 @@ func Plan(p api.Plan, o Options) string {
 func planPF(b *strings.Builder, pf api.PFPlan, o Options) {
 	fmt.Fprintf(b, "%s\n", o.paint(clean(strings.TrimRight(fmt.Sprintf("PF %s  %s", pf.PF, pf.PCI), " ")), bold))
 	if pf.Refused != "" {
-		entry(b, o, "  "+o.paint("!", red), clean("cannot be done: "+pf.Refused))
+		entry(b, o, 2, o.paint("!", red), clean("cannot be done: "+pf.Refused))
 	}
 	for _, c := range pf.Changes {
 		mark := map[string]style{api.Add: green, api.Remove: red, api.Modify: yellow}
-		fmt.Fprintf(b, "  %s %s\n", o.paint(c.Op, mark[c.Op]), clean(change(c)))
+		entry(b, o, 2, o.paint(c.Op, mark[c.Op]), clean(change(c)))
 	}
 	for i, h := range pf.Hurts {
 		if i == 0 {
-			fmt.Fprintf(b, "  %s\n", o.paint("would take VFs from", red))
+			fmt.Fprintf(b, "  %s\n", o.paint("would take VFs from their owners", red))
 		}
 		s := fmt.Sprintf("%s, who has %s", h.Owner, h.VF)
 		if h.Network != "" {
 			s += ", network " + h.Network
 		}
-		fmt.Fprintf(b, "  %s %s\n", o.paint("!", red), clean(s))
+		entry(b, o, 2, o.paint("!", red), clean(s))
 	}
 	for i, s := range pf.Steps {
 		if i == 0 {
-			fmt.Fprintf(b, "  steps\n")
+			b.WriteString("  steps\n")
 		}
 		fmt.Fprintf(b, "  %3d. %s\n", i+1, clean(s))
 	}

@@ -14,15 +14,14 @@ func Pools(pools []api.Pool, o Options) string {
 	}
 	t := table{columns: []column{
 		{head: "POOL"}, {head: "TYPE"}, {head: "VFS", right: true}, {head: "USED", right: true}, {head: "FREE", right: true},
-		{head: "QUARANTINED", right: true}, {}, {head: "PFS", flex: true},
+		{head: "QUARANTINED", right: true}, {head: "PFS", least: 12},
 	}}
 	if o.Wide {
 		t.columns = append(t.columns, column{head: "MEMBERS"})
 	}
 	for _, p := range pools {
 		cells := words(p.Name, p.DeviceType, strconv.Itoa(p.VFs.Total), strconv.Itoa(p.VFs.Used), strconv.Itoa(p.VFs.Free),
-			strconv.Itoa(p.VFs.Quarantined), "", strings.Join(p.PFs, " "))
-		cells[6] = bar(p.VFs, o)
+			strconv.Itoa(p.VFs.Quarantined), strings.Join(p.PFs, " "))
 		if o.Wide {
 			cells = append(cells, words(strings.Join(p.Members, " "))...)
 		}

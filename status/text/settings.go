@@ -61,6 +61,9 @@ func settings(v api.VF) []setting {
 // brief lists what a VF has beyond its baseline, on one line: "vlan 100,
 // trust on". A MAC is left out: it has no meaning to the eye.
 func brief(v api.VF) string {
+	if v.Missing {
+		return ""
+	}
 	var parts []string
 	for _, s := range settings(v) {
 		if s.odd && s.name != "mac" {

@@ -10,9 +10,9 @@ import (
 type column struct {
 	head  string
 	right bool // numbers
-	// flex columns are cut when the table is too wide; others never are, since
-	// people copy from them.
-	flex bool
+	// least is how narrow the column may be cut when the table is too wide; 0
+	// is not at all, for what people copy.
+	least int
 }
 
 type cell struct {
@@ -40,9 +40,6 @@ func words(texts ...string) []cell {
 	return cells
 }
 
-// least is how narrow a flex column may get.
-const least = 8
-
 // write appends the table to b. Without rows it writes nothing.
 func (t *table) write(b *strings.Builder, o Options) {
 	if len(t.rows) == 0 {
@@ -61,8 +58,8 @@ func (t *table) write(b *strings.Builder, o Options) {
 
 const gap = 2
 
-// widths fits the columns into the width by cutting the widest flex column
-// first.
+// widths fits the columns into the width: it cuts the widest first, each down
+// to its least, and below that only when there is no other way.
 func (t *table) widths(o Options) []int {
 	widths := make([]int, len(t.columns))
 	total := t.indent + gap*(len(widths)-1)
@@ -73,20 +70,35 @@ func (t *table) widths(o Options) []int {
 		}
 		total += widths[i]
 	}
-	for o.Width > 0 && !o.Wide && total > o.Width {
-		widest := -1
-		for i, c := range t.columns {
-			if c.flex && widths[i] > max(least, columns(c.head)) && (widest < 0 || widths[i] > widths[widest]) {
-				widest = i
+	if o.Width <= 0 || o.Wide {
+		return widths
+	}
+	for _, hard := range []bool{false, true} {
+		for total > o.Width {
+			i := t.widest(widths, hard)
+			if i < 0 {
+				break
 			}
+			widths[i]--
+			total--
 		}
-		if widest < 0 {
-			break
-		}
-		widths[widest]--
-		total--
 	}
 	return widths
+}
+
+// widest returns the widest column that can still be cut, or -1.
+func (t *table) widest(widths []int, hard bool) int {
+	widest := -1
+	for i, c := range t.columns {
+		least := max(c.least, columns(c.head))
+		if hard {
+			least = columns(c.head)
+		}
+		if c.least > 0 && widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
+			widest = i
+		}
+	}
+	return widest
 }
 
 func (t *table) line(b *strings.Builder, o Options, widths []int, row []cell) {

@@ -29,15 +29,18 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	line("PCI", "%s", device(v))
 	line("identity", "%s", v.ID)
 	line("PF", "%s", strings.TrimRight(strings.Join([]string{pf.Name, pf.PCI.String(), pf.Driver}, " "), " "))
-	line("NUMA node", "%s, IOMMU group %s", node(v.NUMA), node(v.IOMMUGroup))
-	line("pool", "%s", orDash(v.Pool))
+	if !v.Missing {
+		line("NUMA node", "%s, IOMMU group %s", node(v.NUMA), node(v.IOMMUGroup))
+		line("pool", "%s", orDash(v.Pool))
+	}
 	line("phase", "%s", phaseLine(v, st, o))
 	line("reason", "%s", v.Reason)
 	if !v.NextRetry.IsZero() {
 		line("retry", "%d so far, next in %s", v.Attempts, ago(v.NextRetry.Sub(st.Time)))
 	}
 	if v.Owner != nil {
-		line("owner", "%s, %s", ownerLine(*v.Owner), v.Owner.UID)
+		line("owner", "%s", ownerLine(*v.Owner))
+		line("owner ID", "%s", v.Owner.UID)
 	}
 	line("network", "%s", v.Network)
 	line("netns", "%s", v.Netns)
@@ -51,7 +54,7 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		fmt.Fprintf(&b, "\n%s\n", o.paint("DIFFERENCES to "+reference(v), bold))
 	}
 	for _, d := range v.Differences {
-		entry(&b, o, o.paint("!", red), clean(d.String()))
+		entry(&b, o, 0, o.paint("!", red), clean(d.String()))
 	}
 	return b.String()
 }
@@ -74,7 +77,7 @@ func device(v api.VF) string {
 
 func phaseLine(v api.VF, st api.NodeStatus, o Options) string {
 	if v.Phase == api.PhaseUnmanaged {
-		return "unmanaged: Culvert did not make it and never gives it out"
+		return "unmanaged: not in the ledger, so it is never given out"
 	}
 	s := v.Phase
 	if !v.Since.IsZero() {

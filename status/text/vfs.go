@@ -16,8 +16,8 @@ func VFs(vfs []api.VF, now time.Time, o Options) string {
 		return "No VFs.\n"
 	}
 	t := table{columns: []column{
-		{head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "OWNER", flex: true},
-		{head: "NETWORK", flex: true}, {head: "ADDRESS", flex: true}, {head: "SETTINGS", flex: true},
+		{head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "OWNER", least: 16},
+		{head: "NETWORK", least: 12}, {head: "ADDRESS", least: 16}, {head: "SETTINGS", least: 8},
 	}}
 	if o.Wide {
 		t.columns = append(t.columns, []column{
@@ -48,11 +48,7 @@ func owner(v api.VF) string {
 	if v.Owner == nil {
 		return ""
 	}
-	s := v.Owner.String()
-	if v.Owner.Interface != "" {
-		s += " " + v.Owner.Interface
-	}
-	return s
+	return v.Owner.String()
 }
 
 // phase of a VF, with ! when it is not as it should be.
@@ -68,7 +64,7 @@ func phase(v api.VF) cell {
 		c.style = yellow
 	}
 	if v.Missing {
-		c.text, c.style = c.text+" (missing)", red
+		c.text, c.style = "missing", red
 	}
 	if len(v.Differences) > 0 {
 		c.text, c.style = c.text+" !", red

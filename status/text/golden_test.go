@@ -1,0 +1,165 @@
+package text
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// read reads a golden file of package status, where our values come from.
+func read[T any](t *testing.T, name string) T {
+	t.Helper()
+	var v T
+	raw, err := os.ReadFile("../testdata/" + name)
+	if err == nil {
+		err = json.Unmarshal(raw, &v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := "testdata/" + name
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+var (
+	events = []api.Event{
+		{Seq: 1, Time: time.Date(2026, 11, 21, 20, 41, 0, 0, time.UTC), Type: "Normal", Reason: "Attached", Object: "VF 0000:01:10.0", Text: "vf 0 of enp1s0f0 to pod default/a, network default/sriov-net1"},
+		{Seq: 112, Time: time.Date(2026, 11, 21, 20, 42, 11, 0, time.UTC), Type: "Warning", Reason: "Quarantined", Object: "VF 0000:01:10.3", Text: "last held by pod default/b, tried again in 30s: reset: set vf 3 vlan none on PF 0000:01:00.0: invalid argument"},
+	}
+	plainText = Options{Width: 100}
+	blocks    = Options{Width: 100, Unicode: true}
+	colour    = Options{Width: 100, Unicode: true, Color: true}
+	wide      = Options{Wide: true}
+	narrow    = Options{Width: 60}
+)
+
+func screens(t *testing.T) map[string]func(Options) string {
+	st, plan := read[api.NodeStatus](t, "node.json"), read[api.Plan](t, "plan.json")
+	empty := api.NodeStatus{Node: "worker02", Version: "v0.1.0"}
+	show := func(name string) func(Options) string {
+		for _, v := range st.VFs {
+			if v.Name == name {
+				return func(o Options) string { return VF(v, st, o) }
+			}
+		}
+		t.Fatalf("no VF %s", name)
+		return nil
+	}
+	return map[string]func(Options) string{
+		"status":         func(o Options) string { return Node(st, o) },
+		"status-empty":   func(o Options) string { return Node(empty, o) },
+		"vf-list":        func(o Options) string { return VFs(st.VFs, st.Time, o) },
+		"vf-list-empty":  func(o Options) string { return VFs(nil, st.Time, o) },
+		"vf-attached":    show("enp1s0f0#0"),
+		"vf-odd":         show("enp1s0f0#1"),
+		"vf-quarantined": show("enp1s0f0#3"),
+		"vf-making":      show("enp1s0f0#5"),
+		"vf-unmanaged":   show("enp1s0f1#5"),
+		"vf-missing":     show("enp1s0f1#6"),
+		"pool-list":      func(o Options) string { return Pools(st.Pools, o) },
+		"events":         func(o Options) string { return Events(events, o) },
+		"plan":           func(o Options) string { return Plan(plan, o) },
+		"plan-empty":     func(o Options) string { return Plan(api.Plan{}, o) },
+	}
+}
+
+func TestScreens(t *testing.T) {
+	for name, draw := range screens(t) {
+		golden(t, name+".txt", draw(plainText))
+	}
+	all := screens(t)
+	for _, name := range []string{"status", "vf-list", "plan"} {
+		golden(t, name+"-color.txt", all[name](colour))
+	}
+	for _, name := range []string{"vf-list", "pool-list"} {
+		golden(t, name+"-wide.txt", all[name](wide))
+	}
+	golden(t, "status-unicode.txt", all["status"](blocks))
+}
+
+// TestScreensFit: no line is wider than asked, ends in a space, or carries a
+// control character unless colours were asked for.
+func TestScreensFit(t *testing.T) {
+	for name, draw := range screens(t) {
+		for _, o := range []Options{plainText, blocks} {
+			for _, line := range strings.Split(draw(o), "\n") {
+				if columns(line) > o.Width || strings.TrimRight(line, " ") != line || clean(line) != line {
+					t.Errorf("%s: %d columns: %q", name, columns(line), line)
+				}
+			}
+		}
+		for _, line := range strings.Split(draw(colour), "\n") {
+			if strings.TrimRight(line, " ") != line {
+				t.Errorf("%s in colour ends in spaces: %q", name, line)
+			}
+		}
+		draw(narrow) // must not fail where nothing fits
+		draw(Options{})
+	}
+}
+
+// TestColourChangesNothingElse: without its colours, a coloured screen is the
+// plain one.
+func TestColourChangesNothingElse(t *testing.T) {
+	for name, draw := range screens(t) {
+		bare := draw(colour)
+		for _, st := range []style{bold, dim, red, green, yellow, cyan} {
+			bare = strings.ReplaceAll(bare, "\x1b["+string(st)+"m", "")
+		}
+		bare = strings.ReplaceAll(bare, "\x1b[0m", "")
+		if diff := cmp.Diff(draw(blocks), bare); diff != "" {
+			t.Errorf("%s (-plain +coloured):\n%s", name, diff)
+		}
+	}
+}
+
+func TestHurtAndRefused(t *testing.T) {
+	p := read[api.Plan](t, "plan.json")
+	if got, want := Hurt(p), "pod default/a (enp1s0f0#0), pod default/a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z (enp1s0f0#1)"; got != want {
+		t.Errorf("Hurt = %q, want %q", got, want)
+	}
+	if got, want := Refused(p), "PF 0000:04:00.0: sriov_totalvfs: input/output error"; got != want {
+		t.Errorf("Refused = %q, want %q", got, want)
+	}
+}
+
+// TestHostileText: what others wrote cannot break a line or steer the
+// terminal.
+func TestHostileText(t *testing.T) {
+	st := read[api.NodeStatus](t, "node.json")
+	st.Node = "a\x1b[2Jb\nc"
+	st.Problems = []api.Problem{{Object: "x\ty", Reason: "z\x1b]0;t\x07\r\n" + strings.Repeat("w", 300)}}
+	for i := range st.VFs {
+		st.VFs[i].Network = "n\n\x1b[31m\xff"
+	}
+	for _, s := range []string{Node(st, plainText), VFs(st.VFs, st.Time, plainText), VF(st.VFs[0], st, plainText)} {
+		if strings.ContainsAny(s, "\x1b\x07\r\t\xff") {
+			t.Errorf("control characters in %q", s)
+		}
+	}
+}
