@@ -10,31 +10,44 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// autoprobe lends sriov_drivers_autoprobe to Bind.
+// autoprobe lends sriov_drivers_autoprobe of one PF to Bind.
 //
 // While it is off the kernel refuses every probe of a VF, a person's as well
 // as its own: pci_device_can_probe (drivers/pci/pci-driver.c) wants
-// !is_virtfn, or the PF's drivers_autoprobe, or a driver_override. The last
-// would need the driver's name, which nothing in the kernel tells beforehand.
-// So the switch is on while a Bind is at work and then as it was.
+// !is_virtfn, or the PF's drivers_autoprobe, or a driver_override. Writing
+// drivers_probe then succeeds and binds nothing, and writing a driver's bind
+// file gives ENODEV (TestLabBindWithAutoprobeOff). An override would need the
+// driver's name, which nothing in the kernel tells beforehand. So the switch
+// is on while a Bind is at work and then as it was.
 type autoprobe struct {
-	mu    sync.Mutex // guards users, and the file against Bind and SetAutoprobe at once
-	users map[vf.PCIAddr]*autoprobeUse
-}
-
-type autoprobeUse struct {
-	count int
+	mu    sync.Mutex // guards what follows and the file
+	users int
 	after bool // what the file says when the last user is done
 }
 
+// autoprobes has one autoprobe for each PF, so that a PF whose file does not
+// answer holds up none but its own.
+type autoprobes struct {
+	mu sync.Mutex // guards of
+	of map[vf.PCIAddr]*autoprobe
+}
+
+func (a *autoprobes) get(pf vf.PCIAddr) *autoprobe {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of[pf] == nil {
+		a.of[pf] = &autoprobe{}
+	}
+	return a.of[pf]
+}
+
 func (k *Kernel) setAutoprobe(s step.SetAutoprobe) error {
-	k.autoprobe.mu.Lock()
-	defer k.autoprobe.mu.Unlock()
-	if use, ok := k.autoprobe.users[s.PF]; ok {
-		use.after = s.On
-		if !s.On {
-			return nil // written when the binds are done
-		}
+	a := k.autoprobe.get(s.PF)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.users > 0 {
+		a.after = s.On
+		return nil // written when the binds are done
 	}
 	return k.writeAutoprobe(s.PF, s.On)
 }
@@ -60,7 +73,7 @@ func (k *Kernel) writeAutoprobe(pf vf.PCIAddr, on bool) error {
 		return err
 	}
 	if have, err = k.readAutoprobe(pf); err == nil && have != on {
-		return fmt.Errorf("sriov_drivers_autoprobe reads %v after %s was written", have, value)
+		return fmt.Errorf("sriov_drivers_autoprobe is %v after %s was written", have, value)
 	}
 	return err
 }
@@ -68,11 +81,11 @@ func (k *Kernel) writeAutoprobe(pf vf.PCIAddr, on bool) error {
 // borrowAutoprobe switches autoprobe on until the returned function is called,
 // for any number of users at once.
 func (k *Kernel) borrowAutoprobe(pf vf.PCIAddr) (giveBack func() error, err error) {
-	k.autoprobe.mu.Lock()
-	defer k.autoprobe.mu.Unlock()
-	use, ok := k.autoprobe.users[pf]
-	if !ok {
-		was, err := k.readAutoprobe(pf)
+	a := k.autoprobe.get(pf)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.users == 0 {
+		a.after, err = k.readAutoprobe(pf)
 		if errors.Is(err, vf.ErrUnable) {
 			return func() error { return nil }, nil // always on
 		}
@@ -82,19 +95,14 @@ func (k *Kernel) borrowAutoprobe(pf vf.PCIAddr) (giveBack func() error, err erro
 		if err := k.writeAutoprobe(pf, true); err != nil {
 			return nil, err
 		}
-		use = &autoprobeUse{after: was}
-		k.autoprobe.users[pf] = use
 	}
-	use.count++
-	return func() error { return k.returnAutoprobe(pf, use) }, nil
-}
-
-func (k *Kernel) returnAutoprobe(pf vf.PCIAddr, use *autoprobeUse) error {
-	k.autoprobe.mu.Lock()
-	defer k.autoprobe.mu.Unlock()
-	if use.count--; use.count > 0 {
-		return nil
-	}
-	delete(k.autoprobe.users, pf)
-	return k.writeAutoprobe(pf, use.after)
+	a.users++
+	return func() error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.users--; a.users > 0 {
+			return nil
+		}
+		return k.writeAutoprobe(pf, a.after)
+	}, nil
 }

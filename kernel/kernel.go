@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/kernel/netns"
@@ -31,8 +30,8 @@ type Kernel struct {
 	run  string
 	log  *slog.Logger
 
-	autoprobe autoprobe
-	stuck     stuckWrites
+	autoprobe autoprobes
+	writes    writes
 }
 
 // New returns a Kernel. It must be called, and its methods too, from threads
@@ -54,8 +53,8 @@ func New(o Options) *Kernel {
 		run:  or(o.RunRoot, "/run"),
 		log:  o.Log,
 	}
-	k.autoprobe.users = map[vf.PCIAddr]*autoprobeUse{}
-	k.stuck.paths = map[string]struct{}{}
+	k.autoprobe.of = map[vf.PCIAddr]*autoprobe{}
+	k.writes.begun = map[string]time.Time{}
 	return k
 }
 
@@ -69,29 +68,6 @@ func dial(path string) (c *rtnl.Conn, err error) {
 		return err
 	})
 	return c, err
-}
-
-// stuckWrites knows the files whose last write has not come back, so that a
-// retry does not leave one more thread hanging in the kernel.
-type stuckWrites struct {
-	mu    sync.Mutex // guards paths
-	paths map[string]struct{}
-}
-
-func (s *stuckWrites) enter(path string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, busy := s.paths[path]; busy {
-		return false
-	}
-	s.paths[path] = struct{}{}
-	return true
-}
-
-func (s *stuckWrites) leave(path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.paths, path)
 }
 
 // grace is how long a step that waits by events has to say itself what it
