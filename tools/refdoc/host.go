@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"go/doc/comment"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const hostIntro = `# host.yaml
+
+What Culvert makes of a host's SR-IOV NICs: how many VFs each PF has, and how they are cut into pools. culvertd reads
+` + "`/etc/culvert/host.yaml`" + ` when it starts and at ` + "`culvert host apply`" + `. ` + "`culvert host validate`" + ` finds mistakes, and
+` + "`culvert host plan`" + ` shows what would change and whom it would hurt.
+
+<!-- Written by tools/refdoc from the documentation of package desired: change it there. -->
+`
+
+// hostReference is the reference of host.yaml in Markdown: the package's
+// documentation from its first heading on, and what the type Selector says
+// about drivers.
+func hostReference(dir string) ([]byte, error) {
+	pkg, err := load(dir)
+	if err != nil {
+		return nil, err
+	}
+	_, text, found := strings.Cut(pkg.Doc, "# host.yaml\n")
+	if !found {
+		return nil, errors.New("the documentation of package desired has no heading \"host.yaml\"")
+	}
+	drivers, err := selectorDoc(pkg)
+	if err != nil {
+		return nil, err
+	}
+	text = strings.Replace(text, "see Selector", "see drivers below", 1) + "\n# drivers\n\n" + drivers
+	p := pkg.Parser()
+	printer := pkg.Printer()
+	printer.HeadingLevel = 2
+	printer.HeadingID = func(*comment.Heading) string { return "" }
+	var out bytes.Buffer
+	out.WriteString(hostIntro + "\n")
+	out.Write(printer.Markdown(p.Parse(text)))
+	return out.Bytes(), nil
+}
+
+// selectorDoc is what the type Selector says after its first paragraph, which
+// is about the Go type.
+func selectorDoc(pkg *doc.Package) (string, error) {
+	for _, t := range pkg.Types {
+		if t.Name == "Selector" {
+			_, rest, _ := strings.Cut(t.Doc, "\n\n")
+			return rest, nil
+		}
+	}
+	return "", errors.New("package desired has no type Selector")
+}
+
+// load parses a package for its documentation.
+func load(dir string) (*doc.Package, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	set := token.NewFileSet()
+	var files []*ast.File
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := parser.ParseFile(set, name, text, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("no Go files in %s", dir)
+	}
+	return doc.NewFromFiles(set, files, "github.com/culvert-net/culvert/desired")
+}
