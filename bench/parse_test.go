@@ -1,0 +1,152 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestParseIperf3(t *testing.T) {
+	got, err := ParseIperf3(read(t, "iperf3.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Transfer{Bytes: 82575360, Seconds: 1.048417, Gbps: 0.6300955440440207, Retransmits: 0}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if rate := got.Gigabits() / got.Seconds; rate < got.Gbps*0.999 || rate > got.Gbps*1.001 {
+		t.Errorf("%g Gb in %g s is %g Gb/s, and not %g", got.Gigabits(), got.Seconds, rate, got.Gbps)
+	}
+	for text, want := range map[string]string{
+		string(read(t, "iperf3-refused.json")): "iperf3: unable to connect to server - server may have stopped running or use a different port, firewall issue, etc.: Connection refused",
+		"{}":                                   "read iperf3's result: nothing was received: 0 bytes in 0 s, 0 sent again",
+		"iperf3: error":                        "read iperf3's result: invalid character 'i' looking for beginning of value",
+	} {
+		if _, err := ParseIperf3([]byte(text)); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestParsePing(t *testing.T) {
+	busybox := "PING 127.0.0.1 (127.0.0.1): 56 data bytes\n\n--- 127.0.0.1 ping statistics ---\n" +
+		"3 packets transmitted, 2 packets received, 33% packet loss\nround-trip min/avg/max = 0.782/6.467/17.723 ms\n"
+	for _, c := range []struct {
+		name, text string
+		want       Pings
+	}{
+		{"all back", string(read(t, "ping.txt")), Pings{Sent: 3, Received: 3, Min: 0.804, Avg: 2.55, Max: 4.281}},
+		{"all lost", string(read(t, "ping-lost.txt")), Pings{Sent: 3}},
+		{"busybox", busybox, Pings{Sent: 3, Received: 2, Min: 0.782, Avg: 6.467, Max: 17.723}},
+	} {
+		got, err := ParsePing([]byte(c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.name, diff)
+		}
+	}
+	for _, text := range []string{
+		"", "ping: connect: Network is unreachable\n",
+		"3 packets transmitted, 3 received, 0% packet loss\n",
+		"99999999999999999999 packets transmitted, 0 received\n",
+		"1 packets transmitted, 1 received\nrtt min/avg/max/mdev = 1.2.3/1/1/1 ms\n",
+	} {
+		if got, err := ParsePing([]byte(text)); err == nil {
+			t.Errorf("%q: got %+v", text, got)
+		}
+	}
+}
+
+func TestParseCPUTime(t *testing.T) {
+	//                          user nice system idle iowait irq softirq steal guest guest_nice
+	before, err := ParseCPUTime([]byte("cpu  22 1 385 728 5 2 4 9 7 0\ncpu0 22 0 385 728 0 0 4 0 0 0\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := CPUTime{Busy: 4140 * time.Millisecond, Idle: 7330 * time.Millisecond}
+	if before != want {
+		t.Errorf("got %+v, want %+v", before, want)
+	}
+	after, err := ParseCPUTime([]byte("cpu  122 1 385 828 5 2 4\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	did := after.Since(before)
+	if want := (CPUTime{Busy: time.Second, Idle: time.Second}); did != want {
+		t.Errorf("since then %+v, want %+v", did, want)
+	}
+	if got := did.Plus(did).PerGigabit(4); got != 0.5 {
+		t.Errorf("2 s for 4 Gb are %g, want 0.5", got)
+	}
+	for _, text := range []string{"", "cpu", "cpu0 1 2 3 4 5 6 7\n", "cpu 1 2 3 4 5 6\n", "cpu 1 2 3 -4 5 6 7\n", "cpu 1 2 3 9223372036854775807 5 6 7\n"} {
+		if got, err := ParseCPUTime([]byte(text)); err == nil {
+			t.Errorf("%q: got %+v", text, got)
+		}
+	}
+}
+
+func TestLatency(t *testing.T) {
+	var all []time.Duration
+	for i := range 100 {
+		all = append(all, time.Duration(100-i)*time.Millisecond)
+	}
+	got, err := Latency(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.P50 < 49.9 || got.P50 > 50.1 || got.P99 < 98.9 || got.P99 > 99.1 {
+		t.Errorf("of 1 to 100 ms: %+v", got)
+	}
+	for _, bad := range []time.Duration{-time.Second, time.Hour} {
+		if got, err := Latency([]time.Duration{time.Second, bad}); err == nil {
+			t.Errorf("%s was taken: %+v", bad, got)
+		}
+	}
+}
+
+func FuzzParseIperf3(f *testing.F) {
+	f.Add(read(f, "iperf3.json"))
+	f.Add(read(f, "iperf3-refused.json"))
+	f.Add([]byte(`{"end":{"sum_received":{"seconds":1e-300,"bytes":1,"bits_per_second":1e300}}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := ParseIperf3(text)
+		if err == nil && (got.Bytes == 0 || !(got.Gbps > 0) || !(got.Seconds > 0) || got.Retransmits < 0) {
+			t.Errorf("%q: %+v without an error", text, got)
+		}
+	})
+}
+
+func FuzzParsePing(f *testing.F) {
+	f.Add(read(f, "ping.txt"))
+	f.Add(read(f, "ping-lost.txt"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := ParsePing(text)
+		if err == nil && (got.Sent < 0 || got.Received < 0 || got.Avg < 0) {
+			t.Errorf("%q: %+v without an error", text, got)
+		}
+	})
+}
+
+func FuzzParseCPUTime(f *testing.F) {
+	f.Add([]byte("cpu  22 1 385 728 5 2 4 9 7 0\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := ParseCPUTime(text)
+		if err == nil && (got.Busy < 0 || got.Idle < 0) {
+			t.Errorf("%q: %+v without an error", text, got)
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Quantile returns the q-quantile of values for 0 <= q <= 1, interpolated
+// between neighbours (Hyndman and Fan's type 7, what R and NumPy give). Of no
+// values it is NaN.
+func Quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := q * float64(len(sorted)-1)
+	low := int(math.Floor(at))
+	if low+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[low] + (at-float64(low))*(sorted[low+1]-sorted[low])
+}
+
+// Median returns the middle of values, NaN of none.
+func Median(values []float64) float64 { return Quantile(values, 0.5) }
+
+// Summary is a sample in short.
+type Summary struct {
+	N                int
+	Min, Median, Max float64
+}
+
+// Summarize describes values. Of none, the figures are NaN.
+func Summarize(values []float64) Summary {
+	return Summary{N: len(values), Min: Quantile(values, 0), Median: Median(values), Max: Quantile(values, 1)}
+}
+
+// Interval is an estimate with the bounds of its 95 % confidence interval.
+type Interval struct {
+	Value, Low, High float64
+}
+
+// resamples is how often Ratio draws. The bounds are 2.5 % and 97.5 % of them.
+const resamples = 2000
+
+// Ratio returns how much the median of a is larger than that of b. The bounds
+// come from a bootstrap with a fixed seed, so that one sample gives one
+// answer; they are no better than the number of values allows. Without values,
+// or with a median of b that is zero, the figures are NaN.
+func Ratio(a, b []float64) Interval {
+	nan := Interval{math.NaN(), math.NaN(), math.NaN()}
+	if len(a) == 0 || len(b) == 0 || Median(b) == 0 {
+		return nan
+	}
+	random := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b))))
+	drawn := make([]float64, 0, resamples)
+	for range resamples {
+		if below := Median(draw(random, b)); below != 0 {
+			drawn = append(drawn, Median(draw(random, a))/below)
+		}
+	}
+	return Interval{Value: Median(a) / Median(b), Low: Quantile(drawn, 0.025), High: Quantile(drawn, 0.975)}
+}
+
+// draw takes as many values as there are, with replacement.
+func draw(random *rand.Rand, values []float64) []float64 {
+	out := make([]float64, len(values))
+	for i := range out {
+		out[i] = values[random.IntN(len(values))]
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestQuantile(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		q      float64
+		want   float64
+	}{
+		{[]float64{7}, 0.5, 7},
+		{[]float64{3, 1, 2}, 0.5, 2},
+		{[]float64{4, 1, 3, 2}, 0.5, 2.5},
+		{[]float64{4, 1, 3, 2}, 0, 1},
+		{[]float64{4, 1, 3, 2}, 1, 4},
+		{[]float64{10, 20, 30, 40, 50}, 0.9, 46},
+	} {
+		if got := Quantile(c.values, c.q); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("Quantile(%v, %g) = %g, want %g", c.values, c.q, got, c.want)
+		}
+	}
+	if got := Median(nil); !math.IsNaN(got) {
+		t.Errorf("the median of nothing is %g", got)
+	}
+}
+
+func TestQuantileProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(rapid.Float64Range(-1e9, 1e9), 1, 40).Draw(t, "values")
+		before := append([]float64(nil), values...)
+		a := rapid.Float64Range(0, 1).Draw(t, "a")
+		b := rapid.Float64Range(a, 1).Draw(t, "b")
+		s := Summarize(values)
+		low, high := Quantile(values, a), Quantile(values, b)
+		if s.Min > low || low > high+1e-6 || high > s.Max+1e-6 {
+			t.Errorf("%v: min %g, quantile(%g) %g, quantile(%g) %g, max %g are out of order", values, s.Min, a, low, b, high, s.Max)
+		}
+		for i := range values {
+			if values[i] != before[i] {
+				t.Fatal("the values were moved")
+			}
+		}
+	})
+}
+
+func TestRatio(t *testing.T) {
+	got := Ratio([]float64{10, 11, 9}, []float64{2, 2, 2})
+	if got.Value != 5 || got.Low < 4.5 || got.Low > 5 || got.High < 5 || got.High > 5.5 {
+		t.Errorf("got %+v, want 5 within 4.5 to 5.5", got)
+	}
+	if again := Ratio([]float64{10, 11, 9}, []float64{2, 2, 2}); again != got {
+		t.Errorf("the same sample gives %+v and then %+v", got, again)
+	}
+	for _, c := range [][2][]float64{{nil, {1}}, {{1}, nil}, {{1}, {0}}} {
+		if got := Ratio(c[0], c[1]); !math.IsNaN(got.Value) {
+			t.Errorf("Ratio(%v, %v) = %+v", c[0], c[1], got)
+		}
+	}
+}
