@@ -38,6 +38,9 @@ func notes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []stri
 	}
 	members := map[string]int{}
 	for _, p := range plans {
+		if p.PF.Err != "" {
+			out = append(out, fmt.Sprintf("PF %s is left as it is, since it cannot be read: %s", p.PF.Label(), p.PF.Err))
+		}
 		for _, v := range after(p) {
 			pool, _ := next.PoolOf(p.PF, v.ID.Index, v)
 			members[pool.FullName()]++
@@ -73,6 +76,9 @@ func after(p reconcile.PFPlan) []vf.State {
 
 func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record) api.PFPlan {
 	out := api.PFPlan{PF: p.PF.Label(), PCI: p.PF.PCI, Changes: []api.Change{}}
+	if p.PF.Err != "" {
+		return out // it is left as it is, and a note says so: it must not hold up the others (I7)
+	}
 	if p.Err != nil {
 		out.Refused = strings.TrimPrefix(p.Err.Error(), "PF "+p.PF.Label()+": ")
 		return out

@@ -22,7 +22,7 @@ func VF(st api.NodeStatus, word string) ([]api.VF, error) {
 		func(v api.VF) bool { return !pci.IsZero() && v.PCI == pci },
 		func(v api.VF) bool { return v.Name == word || v.ID.String() == word },
 		func(v api.VF) bool { return owns(v.Owner, word) },
-		func(v api.VF) bool { return v.Netdevice == word },
+		func(v api.VF) bool { return word != "" && v.Netdevice == word },
 	} {
 		if found := filter(st.VFs, match); len(found) > 0 {
 			return found, nil
@@ -51,7 +51,10 @@ func hint(st api.NodeStatus, word string) string {
 			return fmt.Sprintf(": PF %s has %s to %s", pf, there[0].Name, there[len(there)-1].Name)
 		}
 	}
-	return suggest.DidYouMean(word, IDs(st)) + ": write a PCI address, PF#index, netdevice or owner; culvert vf list shows them"
+	if near := suggest.Nearest(word, IDs(st)); near != "" {
+		return ": did you mean " + near + "? culvert vf list shows all"
+	}
+	return ": write a PCI address, PF#index, netdevice or owner; culvert vf list shows them"
 }
 
 // IDs are the words that name a VF of the node, for completion: its name, its

@@ -50,7 +50,7 @@ func TestVF(t *testing.T) {
 		{"vm db1", "enp1s0f1#6", ""},
 		{"8a1", "", `VF "8a1": not found: write a PCI address, PF#index, netdevice or owner; culvert vf list shows them`},
 		{"enp1s0f0#9", "", `VF "enp1s0f0#9": not found: PF enp1s0f0 has enp1s0f0#0 to enp1s0f0#6`},
-		{"default/b", "", `VF "default/b": not found: did you mean default/a?: write a PCI address, PF#index, netdevice or owner; culvert vf list shows them`},
+		{"default/b", "", `VF "default/b": not found: did you mean default/a? culvert vf list shows all`},
 		{"", "", `VF "": not found: write a PCI address, PF#index, netdevice or owner; culvert vf list shows them`},
 	} {
 		got, err := VF(st, tc.word)

@@ -70,7 +70,9 @@ func screens(t *testing.T) map[string]func(Options) string {
 		t.Fatalf("no VF %s", name)
 		return nil
 	}
+	refused := api.Plan{PFs: []api.PFPlan{{PF: "enp1s0f0", PCI: st.PFs[0].PCI, Refused: "8 VFs wanted (host.yaml:1), it can have 7: write vfs: 7 or vfs: max: invalid"}}}
 	return map[string]func(Options) string{
+		"plan-refused":   func(o Options) string { return Plan(refused, o) },
 		"status":         func(o Options) string { return Node(st, o) },
 		"status-empty":   func(o Options) string { return Node(empty, o) },
 		"vf-list":        func(o Options) string { return VFs(st.VFs, st.Time, o) },
@@ -143,7 +145,8 @@ func TestHurtAndRefused(t *testing.T) {
 	if got, want := Hurt(p), "pod default/a (enp1s0f0#0), pod default/a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z (enp1s0f0#1)"; got != want {
 		t.Errorf("Hurt = %q, want %q", got, want)
 	}
-	if got, want := Refused(p), "PF 0000:04:00.0: sriov_totalvfs: input/output error"; got != want {
+	p.PFs[1].Refused = "8 VFs wanted"
+	if got, want := Refused(p), "PF enp1s0f1: 8 VFs wanted"; got != want {
 		t.Errorf("Refused = %q, want %q", got, want)
 	}
 }
