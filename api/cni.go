@@ -1,5 +1,7 @@
 package api
 
+import "encoding/json"
+
 // MethodCNI is the method under which culvertd serves the CNI shim: CNIRequest
 // in, CNIResponse out.
 const MethodCNI = "cni"
@@ -23,4 +25,49 @@ type CNIRequest struct {
 type CNIResponse struct {
 	Stdout []byte `json:"stdout,omitempty"`
 	Exit   int    `json:"exit"`
+}
+
+// CNINewest is the newest version of the CNI specification that Culvert
+// serves.
+const CNINewest = "1.1.0"
+
+// CNIVersions are the versions that it serves, oldest first.
+func CNIVersions() []string { return []string{"0.3.1", "0.4.0", "1.0.0", CNINewest} }
+
+// CNIVersion is the form of the answer to VERSION (CNI specification 1.1,
+// section 5).
+type CNIVersion struct {
+	CNIVersion        string   `json:"cniVersion"`
+	SupportedVersions []string `json:"supportedVersions"`
+}
+
+// CNIError is the form of an error (CNI specification 1.1, section 5, which
+// lists the codes below 100).
+type CNIError struct {
+	CNIVersion string `json:"cniVersion"`
+	Code       uint   `json:"code"`
+	Msg        string `json:"msg"`
+	// Details is the next step.
+	Details string `json:"details,omitempty"`
+}
+
+// Codes of the specification that both the shim and culvertd use.
+const (
+	CNIInvalidEnvironment uint = 4
+	CNIIOFailure          uint = 5
+	CNITryAgainLater      uint = 11
+	CNIUnavailable        uint = 50 // STATUS only
+	CNIInternal           uint = 999
+)
+
+// CNIVersionOf returns the cniVersion of a configuration, which need not be
+// right otherwise, and CNINewest where it has none: the version to answer in.
+func CNIVersionOf(config []byte) string {
+	var c struct {
+		CNIVersion string `json:"cniVersion"`
+	}
+	if err := json.Unmarshal(config, &c); err != nil || c.CNIVersion == "" {
+		return CNINewest
+	}
+	return c.CNIVersion
 }

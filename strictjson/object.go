@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -173,3 +174,19 @@ func clip(raw []byte) string {
 
 // Empty reports whether o has no keys at all.
 func (o *Object) Empty() bool { return o == nil || len(o.keys) == 0 }
+
+// Keys returns the keys in the order in which they stand.
+func (o *Object) Keys() []string {
+	if o == nil {
+		return nil
+	}
+	return o.keys
+}
+
+// Failed reports whether a problem with key was recorded.
+func (o *Object) Failed(key string) bool {
+	if o == nil {
+		return false
+	}
+	return slices.ContainsFunc(*o.problems, func(p Problem) bool { return p.Key == o.name(key) })
+}

@@ -1,0 +1,93 @@
+package cni
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/suggest"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// arguments is CNI_ARGS: "KEY=value;KEY=value" (CNI specification, section 2;
+// the K8S_ keys are what kubelet's runtimes pass).
+type arguments struct {
+	podNamespace, podName string
+	mac                   *vf.MAC
+	ip                    string
+}
+
+var argumentKeys = []string{
+	"IgnoreUnknown", "K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID", "MAC", "IP",
+}
+
+// parseArguments reads CNI_ARGS. A key that is not known is an error unless
+// IgnoreUnknown is set, as it is for the CNI project's plugins. The error
+// wraps errEnvironment.
+func parseArguments(s string) (arguments, error) {
+	var (
+		a       arguments
+		unknown string
+		ignore  bool
+	)
+	for _, pair := range strings.Split(s, ";") {
+		if pair == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return a, fmt.Errorf("%w CNI_ARGS: %q: want KEY=value pairs with ';' between them", errEnvironment, pair)
+		}
+		var err error
+		switch key {
+		case "IgnoreUnknown":
+			ignore, err = truth(value)
+		case "K8S_POD_NAMESPACE":
+			a.podNamespace = value
+		case "K8S_POD_NAME":
+			a.podName = value
+		case "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID":
+		case "MAC":
+			var mac vf.MAC
+			mac, err = parseMAC(value)
+			a.mac = &mac
+		case "IP":
+			a.ip = value
+		default:
+			unknown = key
+		}
+		if err != nil {
+			return a, fmt.Errorf("%w CNI_ARGS: %s: %w", errEnvironment, key, err)
+		}
+	}
+	if unknown != "" && !ignore {
+		near := suggest.DidYouMean(unknown, argumentKeys)
+		if near == "" {
+			near = "; known are " + strings.Join(argumentKeys, ", ")
+		}
+		return a, fmt.Errorf("%w CNI_ARGS: unknown key %s%s (IgnoreUnknown=1 lets it pass)", errEnvironment, unknown, near)
+	}
+	return a, nil
+}
+
+func truth(s string) (bool, error) {
+	switch strings.ToLower(s) {
+	case "1", "true":
+		return true, nil
+	case "0", "false", "":
+		return false, nil
+	}
+	return false, fmt.Errorf("%q: want 1 or 0", s)
+}
+
+// owner says who gets the VF. The CNI container ID is the sandbox's, unique
+// for all time, and so the owner's UID.
+func (a arguments) owner(containerID, ifName string) vf.Owner {
+	o := vf.Owner{Kind: vf.OwnerContainer, UID: containerID, Interface: ifName}
+	if a.podName != "" {
+		o.Kind, o.Name = vf.OwnerPod, a.podName
+		if a.podNamespace != "" {
+			o.Name = a.podNamespace + "/" + a.podName
+		}
+	}
+	return o
+}

@@ -1,0 +1,93 @@
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func requestFor(c Config) attach.Request {
+	req, err := request(c, arguments{}, api.CNIRequest{ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x"})
+	if err != nil {
+		return attach.Request{}
+	}
+	return req
+}
+
+func TestArguments(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "container c1 mac= ip=",
+		"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=a;K8S_POD_INFRA_CONTAINER_ID=c1;K8S_POD_UID=u;X=y": "pod default/a mac= ip=",
+		"K8S_POD_NAME=a;":                       "pod a mac= ip=",
+		"MAC=02:00:00:00:00:01;IP=10.0.0.5":     "container c1 mac=02:00:00:00:00:01 ip=10.0.0.5",
+		"Foo=bar":                               "invalid environment variable CNI_ARGS: unknown key Foo; known are " + strings.Join(argumentKeys, ", ") + " (IgnoreUnknown=1 lets it pass)",
+		"K8S_POD_NAM=bar":                       "invalid environment variable CNI_ARGS: unknown key K8S_POD_NAM: did you mean K8S_POD_NAME? (IgnoreUnknown=1 lets it pass)",
+		"IgnoreUnknown":                         `invalid environment variable CNI_ARGS: "IgnoreUnknown": want KEY=value pairs with ';' between them`,
+		"IgnoreUnknown=maybe":                   `invalid environment variable CNI_ARGS: IgnoreUnknown: "maybe": want 1 or 0`,
+		"IgnoreUnknown=1;MAC=ff:00:00:00:00:01": `invalid environment variable CNI_ARGS: MAC: MAC address "ff:00:00:00:00:01": want a unicast address: not zero, and the first byte even`,
+	} {
+		a, err := parseArguments(in)
+		mac := vf.MAC{}
+		if a.mac != nil {
+			mac = *a.mac
+		}
+		got := fmt.Sprintf("%s mac=%s ip=%s", a.owner("c1", "net1"), mac, a.ip)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s\n got %s\nwant %s", in, got, want)
+		}
+	}
+}
+
+func FuzzArguments(f *testing.F) {
+	f.Add("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=a")
+	f.Add("MAC=02:00:00:00:00:01;;IP==;")
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := parseArguments(s)
+		if err != nil {
+			if !errors.Is(err, errEnvironment) {
+				t.Fatalf("undocumented error %v", err)
+			}
+			return
+		}
+		if o := a.owner("c1", "net1"); o.UID != "c1" || o.Interface != "net1" || o.Kind == "" {
+			t.Fatalf("owner %+v", o)
+		}
+	})
+}
+
+func TestEnvironment(t *testing.T) {
+	for _, tc := range []struct {
+		containerID, ifName, netns string
+		ok                         bool
+	}{
+		{"c1", "net1", "/run/netns/x", true},
+		{"3f2a-9c_4.1", "a23456789012345", "", true},
+		{"", "net1", "", false},
+		{"-c1", "net1", "", false},
+		{"c/1", "net1", "", false},
+		{"c1\n", "net1", "", false},
+		{"c1", "", "", false},
+		{"c1", ".", "", false},
+		{"c1", "..", "", false},
+		{"c1", "a/b", "", false},
+		{"c1", "a:b", "", false},
+		{"c1", "a b", "", false},
+		{"c1", "a234567890123456", "", false},
+		{"c1", "net1", "relative", false},
+		{"c1", "net1", "/a\x00b", false},
+	} {
+		r := api.CNIRequest{ContainerID: tc.containerID, IfName: tc.ifName, Netns: tc.netns}
+		err := errors.Join(attachment(r), sandbox(r))
+		if (err == nil) != tc.ok || err != nil && !errors.Is(err, errEnvironment) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}

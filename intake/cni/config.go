@@ -1,0 +1,254 @@
+package cni
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/strictjson"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Config is a plugin configuration as the runtime hands it over (CNI
+// specification, section 3, "deriving request configuration"): the network's own
+// settings and what the runtime put in.
+type Config struct {
+	Version string
+	Name    string // of the network
+	Type    string
+
+	DisableCheck, DisableGC bool
+
+	// Pool and VF say which VF; both zero leaves it to alloc.
+	Pool string
+	VF   vf.PCIAddr
+	// Spec has the settings of the VF; Interface, Addresses, Routes and Driver
+	// come later.
+	Spec vf.Spec
+	IPAM ipam.Config
+	DNS  ipam.DNS
+
+	// MAC and IPs are what the runtime asks for, over what the network says.
+	MAC *vf.MAC
+	IPs []string
+
+	// Prev is the result of the plugin before this one in a chain (ADD) or of
+	// the whole chain (CHECK), as version 1.1.0; nil where there is none.
+	Prev *current.Result
+	// Valid are the attachments that GC keeps; nil, unlike empty, says that the
+	// runtime did not tell.
+	Valid []vf.Owner
+}
+
+// configKeys are the keys of a configuration. logLevel and logFile are accepted
+// and ignored: the daemon logs to the journal. pciBusID is what Multus adds
+// beside deviceID.
+var configKeys = []string{
+	"cniVersion", "cniVersions", "name", "type", "disableCheck", "disableGC", "prevResult", "capabilities", "runtimeConfig", "args", "dns", "ipam",
+	"pool", "deviceID", "pciBusID", "vlan", "vlanQoS", "vlanProto", "mac", "spoofchk", "trust", "link_state", "min_tx_rate", "max_tx_rate", "mtu", "bond",
+	"logLevel", "logFile",
+}
+
+// ParseConfig reads a configuration. The error lists everything that is wrong
+// with it and wraps vf.ErrInvalid; for a version that is not served it wraps
+// errVersion.
+func ParseConfig(raw []byte) (Config, error) {
+	o, err := strictjson.Parse(raw, "")
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{Version: o.String("cniVersion"), Name: o.String("name"), Type: o.String("type")}
+	if err := o.Err(); err != nil {
+		return Config{}, err
+	}
+	if !slices.Contains(api.CNIVersions(), c.Version) {
+		return Config{}, fmt.Errorf("cniVersion %q: %w; want one of %s", c.Version, errVersion, strings.Join(api.CNIVersions(), ", "))
+	}
+	o.Known(append(reserved(o), configKeys...)...)
+	c.identity(o)
+	c.device(o)
+	c.settings(o)
+	c.runtime(o)
+	c.garbage(o)
+	c.DNS = ipam.ParseDNS(o.Object("dns"))
+	c.Prev = prevResult(o, c.Version)
+	if o.Has("bond") {
+		o.Refuse("bond", "bonds of VFs are not served yet; attach the network twice and bond the two interfaces in the pod")
+	}
+	c.IPAM, err = ipam.Parse(o.Raw("ipam"))
+	return c, join(o.Err(), err)
+}
+
+// join makes one *strictjson.Error of those of the configuration and of its
+// ipam section.
+func join(errs ...error) error {
+	var all strictjson.Error
+	for _, err := range errs {
+		switch e := err.(type) { //nolint:errorlint // made a few lines above, not wrapped
+		case nil:
+		case *strictjson.Error:
+			all.Problems = append(all.Problems, e.Problems...)
+		default:
+			return err
+		}
+	}
+	if len(all.Problems) == 0 {
+		return nil
+	}
+	return &all
+}
+
+// reserved returns the keys of o that the specification keeps for runtimes.
+func reserved(o *strictjson.Object) []string {
+	var out []string
+	for _, k := range o.Keys() {
+		if strings.HasPrefix(k, "cni.dev/") {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func (c *Config) identity(o *strictjson.Object) {
+	if !isIdentifier(c.Name) {
+		o.Fail("name", "want the network's name: a letter or digit, then letters, digits, '_', '.' and '-'")
+	}
+	switch c.Type {
+	case "culvert", "sriov", "culvert-cni":
+	default:
+		o.Fail("type", "want culvert or sriov")
+	}
+	c.DisableCheck, c.DisableGC = o.Bool("disableCheck"), o.Bool("disableGC")
+	o.String("logLevel")
+	o.String("logFile")
+}
+
+// device reads which VF it must be.
+func (c *Config) device(o *strictjson.Object) {
+	c.Pool = o.String("pool")
+	if strings.Count(c.Pool, "/") > 1 || strings.HasPrefix(c.Pool, "/") || strings.HasSuffix(c.Pool, "/") {
+		o.Fail("pool", "want name or prefix/name, e.g. intel.com/intel_sriov_netdevice")
+	}
+	o.Object("args")
+	in := o.Object("runtimeConfig")
+	for _, from := range []struct {
+		o   *strictjson.Object
+		key string
+	}{{o, "deviceID"}, {o, "pciBusID"}, {in, "deviceID"}} {
+		pci, ok := strictjson.Text(from.o, from.key, vf.ParsePCIAddr)
+		if !ok {
+			continue
+		}
+		if !c.VF.IsZero() && c.VF != pci {
+			from.o.Fail(from.key, "another device than deviceID %s; want one", c.VF)
+		}
+		c.VF = pci
+	}
+}
+
+// settings reads what the VF must look like.
+func (c *Config) settings(o *strictjson.Object) {
+	s := &c.Spec
+	s.VLAN = vlan(o)
+	if mac, ok := strictjson.Text(o, "mac", parseMAC); ok {
+		s.MAC = &mac
+	}
+	if on, ok := o.OnOff("spoofchk"); ok {
+		s.SpoofChk = &on
+	}
+	if on, ok := o.OnOff("trust"); ok {
+		s.Trust = &on
+	}
+	if state, ok := strictjson.Text(o, "link_state", vf.ParseLinkState); ok {
+		s.LinkState = &state
+	}
+	if rate, ok := o.Uint("min_tx_rate", 0, math.MaxUint32); ok {
+		s.MinTxRate = &rate
+	}
+	if rate, ok := o.Uint("max_tx_rate", 0, math.MaxUint32); ok {
+		s.MaxTxRate = &rate
+	}
+	if s.MinTxRate != nil && s.MaxTxRate != nil && *s.MaxTxRate != 0 && *s.MinTxRate > *s.MaxTxRate {
+		o.Fail("min_tx_rate", "is above max_tx_rate %d; want at most that (Mb/s; 0 is no limit)", *s.MaxTxRate)
+	}
+	if mtu, ok := o.Uint("mtu", 68, 65535); ok {
+		n := int(mtu)
+		s.MTU = &n
+	}
+}
+
+func vlan(o *strictjson.Object) *vf.VLAN {
+	id, given := o.Uint("vlan", 0, 4094)
+	v := vf.VLAN{ID: uint16(id)}
+	qos, _ := o.Uint("vlanQoS", 0, 7)
+	v.QoS = uint8(qos)
+	v.Proto, _ = strictjson.Text(o, "vlanProto", vf.ParseVLANProto)
+	if id == 0 && !o.Failed("vlan") {
+		if v.QoS != 0 {
+			o.Fail("vlanQoS", "needs a vlan between 1 and 4094")
+		}
+		if v.Proto == vf.Dot1AD {
+			o.Fail("vlanProto", "needs a vlan between 1 and 4094")
+		}
+		v = vf.VLAN{}
+	}
+	if !given {
+		return nil
+	}
+	return &v
+}
+
+func parseMAC(s string) (vf.MAC, error) {
+	m, err := vf.ParseMAC(s)
+	if err == nil && !m.IsUnicast() {
+		err = fmt.Errorf("MAC address %q: want a unicast address: not zero, and the first byte even", s)
+	}
+	return m, err
+}
+
+// garbage reads the attachments that GC keeps. The specification's first text of
+// 1.1.0 named the key cni.dev/attachments.
+func (c *Config) garbage(o *strictjson.Object) {
+	for _, key := range []string{"cni.dev/attachments", "cni.dev/valid-attachments"} {
+		if !slices.Contains(o.Keys(), key) {
+			continue
+		}
+		c.Valid = []vf.Owner{}
+		for _, in := range o.Objects(key) {
+			owner := vf.Owner{UID: in.String("containerID"), Interface: in.String("ifname")}
+			if owner.UID == "" || owner.Interface == "" {
+				in.Fail("containerID", "want containerID and ifname of an attachment")
+			}
+			c.Valid = append(c.Valid, owner)
+		}
+	}
+}
+
+// addresses parses the addresses that are asked for by name. A bare address
+// becomes a full-length prefix, which leaves the length to the network's
+// range; the static addresses of ipam have no range.
+func (c Config) addresses(asked []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, s := range asked {
+		p, err := netip.ParsePrefix(s)
+		if a, bare := netip.ParseAddr(s); bare == nil && c.IPAM.Type != ipam.TypeStatic && a.Zone() == "" {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		switch {
+		case err != nil && c.IPAM.Type == ipam.TypeStatic:
+			return nil, fmt.Errorf("requested address %q: %w: want it with its prefix length, e.g. 172.16.91.5/24", s, vf.ErrInvalid)
+		case err != nil:
+			return nil, fmt.Errorf("requested address %q: %w: want an IP address, e.g. 172.16.91.5", s, vf.ErrInvalid)
+		case c.IPAM.IsZero():
+			return nil, fmt.Errorf("requested address %q: %w: network %s has no ipam section; add one whose range has the address", s, vf.ErrInvalid, c.Name)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}

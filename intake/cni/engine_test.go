@@ -1,0 +1,151 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// memory is an engine without a kernel: it gives out the VFs of one PF, keeps
+// leases and addresses, and breaks where a test says so.
+type memory struct {
+	vfs    int  // how many there are
+	vfio   bool // they go to vfio-pci
+	broken error
+
+	mu     sync.Mutex // guards leases
+	leases map[string]journal.Record
+}
+
+func newMemory(vfs int) *memory { return &memory{vfs: vfs, leases: map[string]journal.Record{}} }
+
+func key(o vf.Owner) string { return o.UID + "/" + o.Interface }
+
+func (m *memory) held(a netip.Addr) (vf.Owner, bool) {
+	for _, rec := range m.leases {
+		for _, has := range rec.Lease.Wanted.Addresses {
+			if has.Prefix.Addr() == a {
+				return rec.Lease.Owner, true
+			}
+		}
+	}
+	return vf.Owner{}, false
+}
+
+func (m *memory) free(wanted vf.PCIAddr) (int, error) {
+	taken := map[int]vf.Owner{}
+	for _, rec := range m.leases {
+		taken[rec.ID.Index] = rec.Lease.Owner
+	}
+	for i := range m.vfs {
+		pci := vf.PCIAddr{Bus: 1, Device: 0x10, Function: uint8(i)}
+		if !wanted.IsZero() && pci != wanted {
+			continue
+		}
+		owner, is := taken[i]
+		if is && !wanted.IsZero() {
+			return 0, fmt.Errorf("VF %s: %w by %s", pci, vf.ErrHeld, owner)
+		}
+		if !is {
+			return i, nil
+		}
+	}
+	if !wanted.IsZero() {
+		return 0, fmt.Errorf("VF %s: %w", wanted, vf.ErrNotFound)
+	}
+	return 0, fmt.Errorf("pool test: %d of %d VFs are held: %w", len(taken), m.vfs, vf.ErrNothingFree)
+}
+
+func (m *memory) Attach(ctx context.Context, req attach.Request) (journal.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := errors.Join(m.broken, ctx.Err()); err != nil {
+		return journal.Record{}, err
+	}
+	if _, twice := m.leases[key(req.Owner)]; twice {
+		return journal.Record{}, fmt.Errorf("%s has a VF as %s already: %w", req.Owner, req.Owner.Interface, vf.ErrHeld)
+	}
+	i, err := m.free(req.VF)
+	if err != nil {
+		return journal.Record{}, err
+	}
+	got, err := req.IPAM.Allocate(m.held, nil, req.Addresses)
+	if err != nil {
+		return journal.Record{}, err
+	}
+	spec := req.Spec
+	spec.Addresses, spec.Routes = got.Addresses, got.Routes
+	mac := vf.MAC{2, 0, 0, 0, 0, byte(i)}
+	if spec.MAC != nil {
+		mac = *spec.MAC
+	}
+	rec := journal.Record{
+		ID: vf.ID{Index: i}, PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: uint8(i)}, Phase: journal.Attached,
+		Lease: journal.Lease{Owner: req.Owner, Network: req.Network, Pool: req.Pool, Netns: req.Netns, LinkMAC: mac, MTU: 1500, Request: req.Raw},
+	}
+	if m.vfio {
+		spec.Driver = vf.DriverVFIO
+		rec.Lease.LinkMAC, rec.Lease.MTU, rec.Lease.Effective = vf.MAC{}, 0, vf.Admin{MAC: mac}
+	}
+	rec.Lease.Wanted = spec
+	m.leases[key(req.Owner)] = rec
+	return rec, nil
+}
+
+func (m *memory) Detach(_ context.Context, o vf.Owner) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.leases, key(o))
+	return m.broken
+}
+
+func (m *memory) Check(_ context.Context, o vf.Owner, req attach.Request) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	rec, ok := m.leases[key(o)]
+	if !ok {
+		return fmt.Errorf("%s has no VF as %s: %w", o, o.Interface, vf.ErrNotFound)
+	}
+	if fmt.Sprint(rec.Lease.Wanted.Addresses) != fmt.Sprint(req.Spec.Addresses) {
+		return fmt.Errorf("addresses are %v, not %v", rec.Lease.Wanted.Addresses, req.Spec.Addresses)
+	}
+	return m.broken
+}
+
+func (m *memory) Collect(_ context.Context, network string, valid []vf.Owner) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	keep := map[string]bool{}
+	for _, o := range valid {
+		keep[key(o)] = true
+	}
+	for k, rec := range m.leases {
+		if rec.Lease.Network == network && !keep[k] {
+			delete(m.leases, k)
+		}
+	}
+	return m.broken
+}
+
+func (m *memory) Ready(context.Context) error { return m.broken }
+
+// String lists who holds what.
+func (m *memory) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := ""
+	for i := range m.vfs {
+		for _, rec := range m.leases {
+			if rec.ID.Index == i {
+				s += fmt.Sprintf("%s %s: %s %s\n", rec.PCI, rec.Lease.Network, rec.Lease.Owner, rec.Lease.Owner.Interface)
+			}
+		}
+	}
+	return s
+}

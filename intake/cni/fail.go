@@ -1,0 +1,80 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/strictjson"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Error codes of our own; the specification (section 5, "error") leaves 100 and
+// up to plugins. Of its own codes we use 1 (cniVersion not served), 2 (unknown
+// or unserved key), 3 (CHECK of an attachment that the ledger does not have), 4
+// (environment), 6 (not JSON), 7 (invalid configuration or request), 11 (try
+// again later: not ready, timed out, no daemon), 50 (STATUS) and 999.
+const (
+	CodeNothingFree uint = 100 // no VF or address is free
+	CodeHeld        uint = 101 // the VF, address or attachment is somebody's
+	CodeUnable      uint = 102 // the driver does not have the setting
+	CodeNotFound    uint = 103 // no such pool, PF or VF
+	CodeDiffers     uint = 104 // CHECK: the attachment is not as it was made
+)
+
+var (
+	errVersion     = errors.New("not served")
+	errEnvironment = errors.New("invalid environment variable")
+	errDiffers     = errors.New("not as it was attached")
+	errUnknown     = errors.New("unknown container")
+	errUnavailable = errors.New("unavailable")
+	errUndecodable = errors.New("not a configuration")
+)
+
+// outcomes says which code an error has and what its reader may do next. The
+// first that matches is taken.
+var outcomes = []struct {
+	err     error
+	code    uint
+	details string
+}{
+	{errVersion, types.ErrIncompatibleCNIVersion, "set cniVersion in the network configuration"},
+	{errEnvironment, types.ErrInvalidEnvironmentVariables, "the container runtime sets it; see the CNI specification, section 2"},
+	{errUndecodable, types.ErrDecodingFailure, "correct the network configuration"},
+	{errUnknown, types.ErrUnknownContainer, "the attachment is gone; delete the pod or add the attachment again"},
+	{errUnavailable, api.CNIUnavailable, "culvert status says what is missing"},
+	{errDiffers, CodeDiffers, "delete the pod or attachment and make it again; culvert vf show says what the VF looks like"},
+	{vf.ErrNotReady, types.ErrTryAgainLater, "culvert status says what culvertd waits for"},
+	{vf.ErrTimeout, types.ErrTryAgainLater, "the kernel was too slow; culvert events and dmesg say where it hung"},
+	{context.DeadlineExceeded, types.ErrTryAgainLater, "it took longer than the runtime waits; culvert events says where"},
+	{context.Canceled, types.ErrTryAgainLater, "the runtime gave up, or culvertd was stopped"},
+	{vf.ErrHeld, CodeHeld, "culvert vf list says who holds what"},
+	{vf.ErrNothingFree, CodeNothingFree, "culvert pool list says who holds what"},
+	{vf.ErrUnable, CodeUnable, "take the setting out of the network, or use a NIC whose driver has it; culvert vf show lists what it can do"},
+	{vf.ErrNotFound, CodeNotFound, "culvert pool list and culvert vf list show what there is"},
+	{vf.ErrInvalid, types.ErrInvalidNetworkConfig, "correct the network configuration"},
+}
+
+// failure is the answer to an invocation that failed: the error object of the
+// specification on standard output, and exit status 1.
+func failure(version string, err error) api.CNIResponse {
+	e := api.CNIError{CNIVersion: version, Code: api.CNIInternal, Details: "see journalctl -u culvertd", Msg: err.Error()}
+	for _, o := range outcomes {
+		if errors.Is(err, o.err) {
+			e.Code, e.Details = o.code, o.details
+			break
+		}
+	}
+	var keys *strictjson.Error
+	if errors.As(err, &keys) && keys.OnlyUnknown() {
+		e.Code, e.Details = types.ErrUnsupportedField, "take the key out of the network configuration, or correct it"
+	}
+	out, encodeErr := json.MarshalIndent(e, "", "    ")
+	if encodeErr != nil {
+		out = []byte(`{"code": 999, "msg": "encode the error"}`)
+	}
+	return api.CNIResponse{Stdout: append(out, '\n'), Exit: 1}
+}

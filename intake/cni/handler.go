@@ -1,0 +1,210 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// attachments is the part of attach.Engine that serves one attachment.
+type attachments interface {
+	Attach(context.Context, attach.Request) (journal.Record, error)
+	Detach(context.Context, vf.Owner) error
+	Check(context.Context, vf.Owner, attach.Request) error
+}
+
+// node is the part of attach.Engine that serves all of them.
+type node interface {
+	Collect(ctx context.Context, network string, valid []vf.Owner) error
+	Ready(context.Context) error
+}
+
+// engine is attach.Engine.
+type engine interface {
+	attachments
+	node
+}
+
+// Handler answers the shim.
+type Handler struct{ engine engine }
+
+// New makes a handler over an engine.
+func New(e engine) *Handler { return &Handler{e} }
+
+// Serve is an rpc.Handler: an api.CNIRequest in, an api.CNIResponse out. An
+// invocation that fails is a response, too; the error is for params that no
+// shim sends.
+func (h *Handler) Serve(ctx context.Context, params json.RawMessage) (any, error) {
+	var r api.CNIRequest
+	if err := json.Unmarshal(params, &r); err != nil {
+		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
+	}
+	stdout, err := h.run(ctx, r)
+	if err != nil {
+		return failure(api.CNIVersionOf(r.Config), err), nil
+	}
+	return api.CNIResponse{Stdout: stdout}, nil
+}
+
+func (h *Handler) run(ctx context.Context, r api.CNIRequest) ([]byte, error) {
+	switch r.Command {
+	case cmdAdd:
+		return h.add(ctx, r)
+	case cmdDel:
+		return nil, h.del(ctx, r)
+	case cmdCheck:
+		return nil, h.check(ctx, r)
+	case cmdGC:
+		return nil, h.gc(ctx, r)
+	case cmdStatus:
+		return nil, h.status(ctx, r)
+	case cmdVersion:
+		return json.Marshal(api.CNIVersion{CNIVersion: api.CNIVersionOf(r.Config), SupportedVersions: api.CNIVersions()})
+	}
+	return nil, fmt.Errorf("%w CNI_COMMAND %q: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, r.Command)
+}
+
+func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
+	c, req, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	if c.DNS, err = c.resolver(); err != nil {
+		return nil, err
+	}
+	if i := find(c.Prev, r.IfName, r.Netns); i >= 0 {
+		return nil, fmt.Errorf("CNI_IFNAME %s: %w: a plugin before this one in network %s made an interface of that name; attach network %s by itself",
+			r.IfName, vf.ErrInvalid, c.Name, c.Name)
+	}
+	rec, err := h.engine.Attach(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return result(c, rec, r.Netns)
+}
+
+// del needs the attachment's name and nothing else (I8): not the netns, and
+// not a configuration that is still valid.
+func (h *Handler) del(ctx context.Context, r api.CNIRequest) error {
+	if err := attachment(r); err != nil {
+		return err
+	}
+	a, err := parseArguments(r.Args)
+	if err != nil {
+		a = arguments{}
+	}
+	err = h.engine.Detach(ctx, a.owner(r.ContainerID, r.IfName))
+	if errors.Is(err, vf.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (h *Handler) check(ctx context.Context, r api.CNIRequest) error {
+	c, req, err := parse(r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.Version == "0.3.1":
+		return fmt.Errorf("cniVersion %q: %w for CHECK; want 0.4.0 or later", c.Version, errVersion)
+	case c.DisableCheck:
+		return nil
+	case c.Prev == nil:
+		return fmt.Errorf("prevResult: %w: CHECK wants the result of the ADD", vf.ErrInvalid)
+	}
+	expected, err := expectation(c, req)
+	if err != nil {
+		return err
+	}
+	err = h.engine.Check(ctx, req.Owner, expected)
+	switch {
+	case errors.Is(err, vf.ErrNotFound):
+		return fmt.Errorf("%w: %w", errUnknown, err)
+	case err == nil, errors.Is(err, vf.ErrNotReady), errors.Is(err, vf.ErrTimeout), ctx.Err() != nil:
+		return err
+	}
+	return fmt.Errorf("%w: %w", errDiffers, err)
+}
+
+func (h *Handler) gc(ctx context.Context, r api.CNIRequest) error {
+	c, err := parseConfig(r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.Version != api.CNINewest:
+		return fmt.Errorf("cniVersion %q: %w for GC; want 1.1.0", c.Version, errVersion)
+	case c.DisableGC:
+		return nil
+	case c.Valid == nil:
+		return fmt.Errorf("cni.dev/valid-attachments: %w: missing; without it GC would take every VF of network %s from its owner", vf.ErrInvalid, c.Name)
+	}
+	return h.engine.Collect(ctx, c.Name, c.Valid)
+}
+
+// status fails for a configuration with which no ADD would work, too.
+func (h *Handler) status(ctx context.Context, r api.CNIRequest) error {
+	if _, err := parseConfig(r); err != nil {
+		return err
+	}
+	if err := h.engine.Ready(ctx); err != nil {
+		return fmt.Errorf("%w: %w", errUnavailable, err)
+	}
+	return nil
+}
+
+func parseConfig(r api.CNIRequest) (Config, error) {
+	if !json.Valid(r.Config) {
+		_, err := ParseConfig(r.Config)
+		return Config{}, fmt.Errorf("%w: %w", errUndecodable, err)
+	}
+	return ParseConfig(r.Config)
+}
+
+// parse reads everything that ADD and CHECK need.
+func parse(r api.CNIRequest) (Config, attach.Request, error) {
+	if err := errors.Join(attachment(r), sandbox(r)); err != nil {
+		return Config{}, attach.Request{}, err
+	}
+	c, err := parseConfig(r)
+	if err != nil {
+		return c, attach.Request{}, err
+	}
+	a, err := parseArguments(r.Args)
+	if err != nil {
+		return c, attach.Request{}, err
+	}
+	req, err := request(c, a, r)
+	return c, req, err
+}
+
+func request(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
+	asked := c.IPs
+	if len(asked) == 0 && a.ip != "" {
+		asked = []string{a.ip}
+	}
+	addresses, err := c.addresses(asked)
+	if err != nil {
+		return attach.Request{}, err
+	}
+	spec := c.Spec
+	spec.Interface = r.IfName
+	for _, mac := range []*vf.MAC{a.mac, c.MAC} { // the later one counts
+		if mac != nil {
+			spec.MAC = mac
+		}
+	}
+	return attach.Request{
+		Owner: a.owner(r.ContainerID, r.IfName), Network: c.Name,
+		VF: c.VF, Pool: c.Pool, Netns: r.Netns,
+		Spec: spec, IPAM: c.IPAM, Addresses: addresses,
+		Raw: r.Config,
+	}, nil
+}

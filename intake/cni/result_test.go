@@ -1,0 +1,107 @@
+package cni
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares got with a file in testdata.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("%s: -want +got\n%s", path, d)
+	}
+}
+
+// whole is a network that fills every part of a result.
+const whole = `{"cniVersion":"VERSION","name":"net","type":"sriov","mac":"02:00:00:00:00:01",
+	"ipam":{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/24"}],[{"subnet":"fd00::/64"}]],
+	"routes":[{"dst":"0.0.0.0/0"},{"dst":"fd01::/16","gw":"fd00::9","mtu":1400,"priority":7}],
+	"dns":{"nameservers":["10.0.0.53"],"search":["a.b"]}} MORE}`
+
+const previous = `,"prevResult":{"cniVersion":"VERSION","interfaces":[{"name":"eth0","sandbox":"/run/netns/x"}],
+	"ips":[{"version":"4","interface":0,"address":"192.168.1.9/24"}],"dns":{"nameservers":["192.168.1.1"]}}`
+
+func TestResultOfEveryVersion(t *testing.T) {
+	for _, version := range api.CNIVersions() {
+		for name, tc := range map[string]struct {
+			more string
+			vfio bool
+		}{"result": {}, "chained": {more: previous}, "vfio": {vfio: true}} {
+			t.Run(name+"-"+version, func(t *testing.T) {
+				raw := strings.ReplaceAll(strings.Replace(whole, "MORE", tc.more, 1), "VERSION", version)
+				if tc.vfio {
+					raw = `{"cniVersion":"` + version + `","name":"net","type":"sriov","mac":"02:00:00:00:00:01"}`
+				}
+				e := newMemory(1)
+				e.vfio = tc.vfio
+				resp := serve(t, e, api.CNIRequest{Command: cmdAdd, ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Config: []byte(raw)})
+				if resp.Exit != 0 {
+					t.Fatalf("%s", resp.Stdout)
+				}
+				golden(t, name+"-"+version+".json", resp.Stdout)
+			})
+		}
+	}
+}
+
+// The lease keeps the configuration, so that the result of an ADD can be
+// written again.
+func TestTheLeaseHasTheConfiguration(t *testing.T) {
+	e := newMemory(1)
+	raw := strings.ReplaceAll(strings.Replace(whole, "MORE", "", 1), "VERSION", "1.0.0")
+	resp := serve(t, e, api.CNIRequest{Command: cmdAdd, ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Config: []byte(raw)})
+	var rec journal.Record
+	for _, rec = range e.leases {
+	}
+	c, err := ParseConfig(rec.Lease.Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.DNS, err = c.resolver(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := result(c, rec, rec.Lease.Netns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(resp.Stdout), string(again)); d != "" {
+		t.Errorf("-first +again\n%s", d)
+	}
+}
+
+func TestResolvConf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "resolv.conf")
+	text := "# comment\nnameserver 10.0.0.53\nnameserver fd00::53\ndomain a.b\nsearch a.b c.d\noptions ndots:5\nsortlist\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	add := func(file string) api.CNIResponse {
+		raw := with(`"ipam":{"type":"static","addresses":[{"address":"10.0.0.5/24"}],"resolvConf":"` + file + `"}`)
+		return serve(t, newMemory(1), api.CNIRequest{Command: cmdAdd, ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Config: []byte(raw)})
+	}
+	golden(t, "resolvconf.json", add(path).Stdout)
+	if resp := add("/nowhere"); resp.Exit != 1 || !strings.Contains(string(resp.Stdout), "ipam.resolvConf: invalid: open /nowhere") {
+		t.Errorf("%s", resp.Stdout)
+	}
+}

@@ -1,0 +1,39 @@
+package cni
+
+import (
+	"github.com/culvert-net/culvert/strictjson"
+)
+
+// runtimeKeys are the capabilities that a runtime may pass on (CNI
+// conventions, "well-known capabilities"). Those from portMappings on are
+// accepted and left to others: port mappings and the like are the business of
+// the pod's default network.
+var runtimeKeys = []string{
+	"mac", "ips", "deviceID", "CNIDeviceInfoFile",
+	"portMappings", "dns", "aliases", "cgroupPath",
+	"bandwidth", "ipRanges", "infinibandGUID",
+}
+
+// runtime reads runtimeConfig and args. What runtimeConfig asks for counts
+// over args, and both over CNI_ARGS.
+func (c *Config) runtime(o *strictjson.Object) {
+	c.IPs = o.Object("args").Object("cni").Strings("ips")
+	in := o.Object("runtimeConfig")
+	in.Known(runtimeKeys...)
+	if mac, ok := strictjson.Text(in, "mac", parseMAC); ok {
+		c.MAC = &mac
+	}
+	if ips := in.Strings("ips"); len(ips) > 0 {
+		c.IPs = ips
+	}
+	in.String("CNIDeviceInfoFile")
+	for key, why := range map[string]string{
+		"bandwidth":      "not served; max_tx_rate limits what a VF sends",
+		"ipRanges":       "not served; put the ranges into ipam",
+		"infinibandGUID": "not served; culvert attaches Ethernet VFs",
+	} {
+		if in.Has(key) {
+			in.Refuse(key, "%s", why)
+		}
+	}
+}
