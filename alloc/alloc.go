@@ -45,8 +45,8 @@ type candidate struct {
 }
 
 // Choose picks a VF: the one named, or of the pool's free VFs one on the PF
-// that has most of them left, the one that has been free longest, so that load
-// spreads over the wires and a VF rests before it is used again.
+// that has most of them left, the one that was given back longest ago, so that
+// load spreads over the wires and a VF rests before it is used again.
 //
 // Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named one is
 // taken), vf.ErrNothingFree, vf.ErrInvalid (which pool is not said and there
@@ -79,7 +79,7 @@ func Choose(h Host, w Want) (Choice, error) {
 	best := slices.MinFunc(free, func(a, b candidate) int {
 		return cmp.Or(
 			cmp.Compare(perPF[b.pf.ID], perPF[a.pf.ID]),
-			a.rec.Since.Compare(b.rec.Since),
+			a.rec.Released.Compare(b.rec.Released),
 			a.rec.ID.Compare(b.rec.ID),
 		)
 	})

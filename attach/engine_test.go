@@ -170,7 +170,7 @@ func TestI2FailingAtAnyStepRestoresTheStart(t *testing.T) {
 		for failAt := 0; ; failAt++ {
 			k, n := node(t)
 			before, count, failed := k.String(), 0, step.Step(nil)
-			k.faults.Hook = func(m faulty.Moment, s step.Step) error {
+			k.faults.Fail(func(m faulty.Moment, s step.Step) error {
 				if _, aside := s.(step.Announce); aside || m != moment || failed != nil {
 					return nil
 				}
@@ -180,7 +180,7 @@ func TestI2FailingAtAnyStepRestoresTheStart(t *testing.T) {
 					return errInjected
 				}
 				return nil
-			}
+			})
 			_, err := n.Engine.Attach(t.Context(), everything(t))
 			if failed == nil {
 				if err != nil {
@@ -208,12 +208,12 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.faults.Hook = func(m faulty.Moment, s step.Step) error {
+	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
 		if _, ok := s.(step.SetVFVLAN); ok && m == faulty.Before {
 			return errInjected
 		}
 		return nil
-	}
+	})
 	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
 		t.Fatal("a detach whose reset fails is done for its owner all the same:", err)
 	}
@@ -222,7 +222,7 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 	if _, err := n.Engine.Attach(t.Context(), req); !errors.Is(err, vf.ErrHeld) {
 		t.Errorf("attach of a quarantined VF: %v", err)
 	}
-	k.faults.Hook = nil
+	k.faults.Fail(nil)
 	if err := n.Engine.Tend(context.Background(), n.Inventory.PFs()); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 func TestUnableIsRefusedUntouched(t *testing.T) {
 	k, n := node(t)
 	before := k.String()
-	k.faults.Hook = func(_ faulty.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil }
+	k.faults.Fail(func(_ faulty.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil })
 	req := everything(t)
 	req.Spec.LinkState = ptr(vf.LinkDisable)
 	_, err := n.Engine.Attach(t.Context(), req)

@@ -84,6 +84,7 @@ func (e *Engine) free(at site, rec journal.Record, reason, detail string) error 
 	rec.Reason, rec.Attempts, rec.NextRetry = "", 0, time.Time{}
 	text := fmt.Sprintf("vf %d of %s is clean", rec.ID.Index, at.label)
 	if !who.IsZero() {
+		rec.Released = e.Now()
 		text = fmt.Sprintf("vf %d of %s from %s, clean", rec.ID.Index, at.label, who)
 	}
 	kind := journal.Normal

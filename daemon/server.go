@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/rpc"
@@ -96,6 +97,7 @@ func authorize(c *net.UnixConn) error {
 }
 
 func (s *Server) register(srv *rpc.Server) {
+	srv.Handle(api.MethodCNI, cni.New(s.node.Engine).Serve)
 	srv.Handle("status", s.status)
 	srv.HandleStream("events", s.streamEvents)
 	srv.Handle("host.plan", s.hostPlan)

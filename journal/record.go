@@ -35,8 +35,10 @@ type Record struct {
 	Generation uint64      `json:"generation"`
 	Phase      Phase       `json:"phase"`
 	Baseline   vf.Baseline `json:"baseline"`
-	// Since is when the phase began.
-	Since time.Time `json:"since"`
+	// Since is when the phase began, Released when the last owner's lease ended:
+	// zero for a VF that nobody has had.
+	Since    time.Time `json:"since"`
+	Released time.Time `json:"released,omitzero"`
 
 	// The lease: zero when Phase is Free.
 	Lease Lease `json:"lease,omitzero"`

@@ -5,6 +5,7 @@ package faulty
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
@@ -32,16 +33,26 @@ type reader interface {
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
 }
 
+// Hook is asked at each moment of each step; its error is the step's.
+type Hook func(Moment, step.Step) error
+
 // Kernel is a kernel whose steps may fail.
 type Kernel struct {
 	under
-	// Hook is asked at each moment of each step; its error is the step's. It is
-	// set while no step runs. Nil fails nothing.
-	Hook func(Moment, step.Step) error
+	hook atomic.Pointer[Hook]
 }
 
 // New wraps a kernel.
 func New(k under) *Kernel { return &Kernel{under: k} }
+
+// Fail has every step from now on ask h; nil fails nothing.
+func (k *Kernel) Fail(h Hook) {
+	if h == nil {
+		k.hook.Store(nil)
+		return
+	}
+	k.hook.Store(&h)
+}
 
 // Do carries out the step, unless the Hook says otherwise.
 func (k *Kernel) Do(ctx context.Context, s step.Step) error {
@@ -55,10 +66,11 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 }
 
 func (k *Kernel) ask(m Moment, s step.Step) error {
-	if k.Hook == nil {
+	h := k.hook.Load()
+	if h == nil {
 		return nil
 	}
-	if err := k.Hook(m, s); err != nil {
+	if err := (*h)(m, s); err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	return nil

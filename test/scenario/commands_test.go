@@ -1,0 +1,205 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/reconcile"
+)
+
+// commands are what a story may do. Each writes what it has to say to the file
+// out; one that starts with ! must fail, and out has the error.
+//
+//	host [-force] FILE                  want FILE of this host, and make it so
+//	plan FILE                           what FILE would change
+//	pass                                look at the hardware once
+//	restart                             stop culvertd and start it again
+//	netns add|del NAME                  a pod's network namespace
+//	cni COMMAND ID IFNAME NETNS FILE [ARGS]   as a runtime calls the plugin; - is the empty netns
+//	fault before|after|always STEP      the next step of that type fails, once or always
+//	fault off                           all is well again
+//	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
+//	clock DURATION                      time passes
+//	show                                PFs, and the VFs that are not clean
+//	ledger                              leases and addresses
+//	events                              what happened, without times
+//	problems                            what the last pass could not do
+//	clean                               every VF free and at its baseline, no address held (I2, I3)
+var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"host": command(host), "plan": command(plan), "pass": command(pass), "restart": command(restart),
+	"netns": command(changeNetns), "cni": command(callCNI), "fault": command(fault), "meddle": command(meddle),
+	"clock": command(advance), "show": command(show), "ledger": command(ledger), "events": command(events),
+	"problems": command(problems), "clean": command(clean),
+}
+
+// command adapts a function to testscript.
+func command(f func(w *world, read func(string) string, args []string) (string, error)) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		w := ts.Value(worldKey{}).(*world)
+		read := func(file string) string { return os.Expand(ts.ReadFile(file), ts.Getenv) }
+		out, err := f(w, read, args)
+		if err != nil {
+			out += err.Error() + "\n"
+		}
+		for _, kv := range w.aliases() {
+			ts.Setenv(kv[0], kv[1])
+		}
+		out = w.told(out)
+		ts.Check(os.WriteFile(ts.MkAbs("out"), []byte(out), 0o644))
+		switch {
+		case err != nil && !neg:
+			ts.Fatalf("%s", out)
+		case err == nil && neg:
+			ts.Fatalf("succeeded: %s", out)
+		}
+	}
+}
+
+func host(w *world, read func(string) string, args []string) (string, error) {
+	force := args[0] == "-force"
+	if force {
+		args = args[1:]
+	}
+	spec, err := desired.Parse(args[0], []byte(read(args[0])))
+	if err != nil {
+		return "", err
+	}
+	w.spec = spec
+	w.node.SetSpec(spec)
+	return "", w.node.Reconciler.Pass(context.Background(), force)
+}
+
+func plan(w *world, read func(string) string, args []string) (string, error) {
+	spec, err := desired.Parse(args[0], []byte(read(args[0])))
+	if err != nil {
+		return "", err
+	}
+	plans, err := w.node.Reconciler.PlanFor(context.Background(), spec)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, p := range plans {
+		describe(&b, p)
+	}
+	return b.String(), nil
+}
+
+func describe(b *strings.Builder, p reconcile.PFPlan) {
+	if p.Err != nil {
+		fmt.Fprintln(b, p.Err)
+	}
+	for _, c := range p.Changes {
+		fmt.Fprintf(b, "%s: %s\n", p.PF.Label(), c)
+	}
+	if err := p.Refused(); err != nil {
+		fmt.Fprintln(b, err)
+	}
+}
+
+func pass(w *world, _ func(string) string, _ []string) (string, error) {
+	return "", w.node.Reconciler.Pass(context.Background(), false)
+}
+
+func restart(w *world, _ func(string) string, _ []string) (string, error) {
+	w.faults.Fail(nil)
+	if err := w.stop(); err != nil {
+		return "", err
+	}
+	return "", w.start()
+}
+
+func changeNetns(w *world, _ func(string) string, args []string) (string, error) {
+	if args[0] == "add" {
+		w.netns = append(w.netns, args[1])
+		return "", w.AddNetns(netnsPath(args[1]))
+	}
+	return "", w.DelNetns(netnsPath(args[1]))
+}
+
+func callCNI(w *world, read func(string) string, args []string) (string, error) {
+	req := api.CNIRequest{Command: args[0], ContainerID: args[1], IfName: args[2], Config: []byte(read(args[4]))}
+	if args[3] != "-" {
+		req.Netns = netnsPath(args[3])
+	}
+	if len(args) > 5 {
+		req.Args = args[5]
+	}
+	params, err := json.Marshal(req)
+	if err != nil {
+		return "", err
+	}
+	answer, err := w.cni.Serve(context.Background(), params)
+	if err != nil {
+		return "", err
+	}
+	w.node.Engine.Wait() // for the announcement
+	resp := answer.(api.CNIResponse)
+	out := indent(resp.Stdout)
+	if resp.Exit != 0 {
+		return out, fmt.Errorf("exit status %d", resp.Exit)
+	}
+	return out, nil
+}
+
+func indent(raw []byte) string {
+	var v any
+	if json.Unmarshal(raw, &v) != nil {
+		return string(raw)
+	}
+	pretty, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return string(raw)
+	}
+	return string(pretty) + "\n"
+}
+
+func fault(w *world, _ func(string) string, args []string) (string, error) {
+	if args[0] == "off" {
+		w.faults.Fail(nil)
+		return "", nil
+	}
+	var done atomic.Bool
+	w.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		name := strings.TrimPrefix(fmt.Sprintf("%T", s), "step.")
+		switch {
+		case name != args[1]:
+		case args[0] == "always" && m == faulty.Before:
+			return errors.New("no luck")
+		case string(m) == args[0] && done.CompareAndSwap(false, true):
+			return fmt.Errorf("no luck %s it", m)
+		}
+		return nil
+	})
+	return "", nil
+}
+
+func advance(w *world, _ func(string) string, args []string) (string, error) {
+	d, err := time.ParseDuration(args[0])
+	w.clock.Add(int64(d))
+	return "", err
+}
+
+func meddle(w *world, _ func(string) string, args []string) (string, error) {
+	pf, v, err := w.vf(args[0])
+	if err != nil {
+		return "", err
+	}
+	s, err := meddling(pf, v, args[1:])
+	if err != nil {
+		return "", err
+	}
+	return "", w.Do(context.Background(), s)
+}

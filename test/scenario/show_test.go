@@ -1,0 +1,196 @@
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// meddling is the step that somebody else's command would come to.
+func meddling(pf vf.PF, v vf.State, args []string) (step.Step, error) {
+	value := ""
+	if len(args) > 1 {
+		value = args[1]
+	}
+	switch args[0] {
+	case "vlan":
+		id, err := strconv.Atoi(value)
+		return step.SetVFVLAN{PF: pf.PCI, Index: v.ID.Index, VLAN: vf.VLAN{ID: uint16(id)}}, err
+	case "trust":
+		return step.SetVFTrust{PF: pf.PCI, Index: v.ID.Index, On: value == "on"}, nil
+	case "spoofchk":
+		return step.SetVFSpoofChk{PF: pf.PCI, Index: v.ID.Index, On: value == "on"}, nil
+	case "up":
+		return step.SetUp{VF: v.PCI, Up: true}, nil
+	case "mtu":
+		mtu, err := strconv.Atoi(value)
+		return step.SetMTU{VF: v.PCI, MTU: mtu}, err
+	case "name":
+		return step.Rename{VF: v.PCI, Name: value}, nil
+	case "address":
+		p, err := netip.ParsePrefix(value)
+		return step.AddAddress{VF: v.PCI, Address: p}, err
+	case "unbind":
+		return step.Unbind{VF: v.PCI}, nil
+	case "numvfs":
+		n, err := strconv.Atoi(value)
+		return step.SetNumVFs{PF: pf.PCI, N: n}, err
+	case "podmtu": // in the pod: meddle ALIAS podmtu NETNS:MTU
+		ns, text, _ := strings.Cut(value, ":")
+		mtu, err := strconv.Atoi(text)
+		return step.SetMTU{VF: v.PCI, Netns: netnsPath(ns), MTU: mtu}, err
+	case "poddown":
+		return step.SetUp{VF: v.PCI, Netns: netnsPath(value)}, nil
+	case "podaddress": // takes it away
+		ns, text, _ := strings.Cut(value, ":")
+		p, err := netip.ParsePrefix(text)
+		return step.DelAddress{VF: v.PCI, Netns: netnsPath(ns), Address: p}, err
+	}
+	return nil, fmt.Errorf("nobody can meddle with %q", args[0])
+}
+
+// show prints what the kernel says, seen from the host and every living netns.
+func show(w *world, _ func(string) string, _ []string) (string, error) {
+	pfs, err := w.node.Inventory.Refresh(context.Background())
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, pf := range pfs {
+		fmt.Fprintf(&b, "%s up %t mtu %d autoprobe %s vfs %d\n", pf.Name, pf.Up, pf.MTU, pf.Autoprobe, len(pf.VFs))
+		for _, v := range pf.VFs {
+			st, err := w.find(v)
+			if err != nil {
+				return "", err
+			}
+			w.showVF(&b, st)
+		}
+	}
+	return b.String(), nil
+}
+
+// find reads a VF wherever it is.
+func (w *world) find(v vf.State) (st vf.State, err error) {
+	for _, name := range append([]string{""}, w.netns...) {
+		path := ""
+		if name != "" {
+			path = netnsPath(name)
+		}
+		if st, err = w.VF(context.Background(), v.PCI, path); err != nil || st.Link != nil {
+			return st, err
+		}
+	}
+	return st, nil
+}
+
+func (w *world) showVF(b *strings.Builder, st vf.State) {
+	records, _ := w.records()
+	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.ID == st.ID })
+	if i >= 0 && records[i].Phase != journal.Making && len(records[i].Baseline.Diff(st)) == 0 {
+		return
+	}
+	a := st.Admin
+	fmt.Fprintf(b, "  %s driver %s mac %s vlan %s spoofchk %s trust %s rates %d-%d\n",
+		st.PCI, cmp.Or(st.Driver, "none"), a.MAC, a.VLAN, a.SpoofChk, a.Trust, a.MinTxRate, a.MaxTxRate)
+	l := st.Link
+	if l == nil {
+		return
+	}
+	addrs := slices.Clone(l.Addrs)
+	slices.SortFunc(addrs, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
+	routes := make([]string, 0, len(l.Routes))
+	for _, r := range l.Routes {
+		routes = append(routes, r.String())
+	}
+	slices.Sort(routes)
+	fmt.Fprintf(b, "    %s/%s mac %s mtu %d up %t promisc %t addresses %v routes %v\n",
+		cmp.Or(l.Netns, "host"), l.Name, l.MAC, l.MTU, l.Up, l.Promisc, addrs, routes)
+}
+
+func ledger(w *world, _ func(string) string, _ []string) (string, error) {
+	records, err := w.records()
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	count := map[journal.Phase]int{}
+	for _, r := range records {
+		count[r.Phase]++
+		if r.Phase == journal.Free || r.Phase == journal.Making {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s %s %s\n", w.aliasOf(r.ID), r.Phase, r.Lease.Owner, r.Lease.Owner.Interface)
+		if r.Reason != "" {
+			fmt.Fprintf(&b, "  because: %s\n", r.Reason)
+		}
+	}
+	fmt.Fprintf(&b, "free %d of %d\n", count[journal.Free], len(records))
+	err = w.ledger.View(func(tx *journal.Tx) error {
+		held, err := tx.AddressesOf("")
+		for _, a := range held {
+			fmt.Fprintf(&b, "%s in %s: %s\n", a.Addr, a.Network, a.Owner)
+		}
+		return err
+	})
+	return b.String(), err
+}
+
+func events(w *world, _ func(string) string, _ []string) (string, error) {
+	var b strings.Builder
+	err := w.ledger.View(func(tx *journal.Tx) error {
+		all, err := tx.Events(0)
+		for _, e := range all {
+			fmt.Fprintf(&b, "%s %s %s: %s\n", e.Type, e.Reason, e.Object, e.Text)
+		}
+		return err
+	})
+	return b.String(), err
+}
+
+func problems(w *world, _ func(string) string, _ []string) (string, error) {
+	var b strings.Builder
+	for _, p := range w.node.Reconciler.Problems() {
+		fmt.Fprintf(&b, "%s: %s\n", p.Object, p.Reason)
+	}
+	return b.String(), nil
+}
+
+// clean wants every VF free, at its baseline as the kernel says, and no
+// address held.
+func clean(w *world, _ func(string) string, _ []string) (string, error) {
+	records, err := w.records()
+	if err != nil {
+		return "", err
+	}
+	if len(records) == 0 {
+		return "", errors.New("there is no VF at all")
+	}
+	var errs []error
+	for _, r := range records {
+		st, err := w.VF(context.Background(), r.PCI, "")
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if d := r.Baseline.Diff(st); len(d) > 0 || r.Phase != journal.Free {
+			errs = append(errs, fmt.Errorf("%s is %s: %s %s", w.aliasOf(r.ID), r.Phase, vf.Differences(d), r.Reason))
+		}
+	}
+	err = w.ledger.View(func(tx *journal.Tx) error {
+		held, err := tx.AddressesOf("")
+		if len(held) > 0 {
+			errs = append(errs, fmt.Errorf("addresses held by nobody: %v", held))
+		}
+		return err
+	})
+	return "", errors.Join(append(errs, err)...)
+}

@@ -1,0 +1,141 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/culvert-net/culvert/daemon"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/vf"
+)
+
+type worldKey struct{}
+
+// world is a node in a story.
+type world struct {
+	machine
+	faults *faulty.Kernel
+	dir    string
+	spec   desired.Spec
+	clock  atomic.Int64 // nanoseconds that the story has added to the clock
+	netns  []string     // names of those that live
+
+	ledger *journal.Ledger
+	node   *daemon.Node
+	cni    *cni.Handler
+}
+
+func newWorld(m machine, dir string) (*world, error) {
+	w := &world{machine: m, faults: faulty.New(m), dir: dir}
+	return w, w.start()
+}
+
+// start starts culvertd's inside on the ledger as it is.
+func (w *world) start() error {
+	var err error
+	now := func() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) }
+	w.ledger, err = journal.Open(filepath.Join(w.dir, "ledger.db"), journal.Options{Now: now})
+	if err != nil {
+		return err
+	}
+	w.node = daemon.NewNode(daemon.NodeConfig{Kernel: w.faults, Ledger: w.ledger, BootID: "this boot", Now: now})
+	w.cni = cni.New(w.node.Engine)
+	w.node.SetSpec(w.spec)
+	return w.node.Start(context.Background())
+}
+
+func (w *world) stop() error {
+	w.node.Engine.Wait()
+	return w.ledger.Close()
+}
+
+func (w *world) close() {
+	_ = w.stop()
+	for _, name := range w.netns {
+		_ = w.DelNetns(netnsPath(name))
+	}
+}
+
+func netnsPath(name string) string { return "/run/netns/story-" + name }
+
+// aliases are the variables that a story may use, and what they stand for.
+func (w *world) aliases() [][2]string {
+	var out [][2]string
+	for i, pf := range w.node.Inventory.PFs() {
+		name := pfAlias(i)
+		out = append(out, [2]string{name, pf.Name})
+		for n := range pf.TotalVFs {
+			out = append(out, [2]string{fmt.Sprintf("mac_%sv%d", name, n), vf.StableMAC(pf.ID, n).String()})
+		}
+		for _, v := range pf.VFs {
+			out = append(out, [2]string{fmt.Sprintf("%sv%d", name, v.ID.Index), v.PCI.String()})
+		}
+	}
+	return out
+}
+
+// vf finds a VF by its alias.
+func (w *world) vf(alias string) (vf.PF, vf.State, error) {
+	for i, pf := range w.node.Inventory.PFs() {
+		for _, v := range pf.VFs {
+			if fmt.Sprintf("%sv%d", pfAlias(i), v.ID.Index) == alias {
+				return pf, v, nil
+			}
+		}
+	}
+	return vf.PF{}, vf.State{}, fmt.Errorf("there is no VF %s", alias)
+}
+
+// told turns the machine's own names in a text back into the story's.
+func (w *world) told(text string) string {
+	var pairs [][2]string
+	for _, kv := range w.aliases() {
+		pairs = append(pairs, [2]string{kv[1], kv[0]})
+	}
+	for i, pf := range w.node.Inventory.PFs() {
+		pairs = append(pairs, [2]string{pf.PCI.String(), pfAlias(i)}, [2]string{pf.ID.String(), pfAlias(i)})
+	}
+	records, _ := w.records()
+	for _, r := range records {
+		if r.Baseline.Name != "" {
+			pairs = append(pairs, [2]string{r.Baseline.Name, "home_" + w.aliasOf(r.ID)})
+		}
+	}
+	for _, pf := range w.node.Inventory.PFs() {
+		if pf.Driver != "" {
+			pairs = append(pairs, [2]string{pf.Driver + "vf", "VFDRIVER"})
+		}
+	}
+	slices.SortFunc(pairs, func(a, b [2]string) int { return len(b[0]) - len(a[0]) })
+	var flat []string
+	for _, p := range pairs {
+		flat = append(flat, p[0], p[1])
+	}
+	flat = append(flat, "/run/netns/story-", "")
+	return strings.NewReplacer(flat...).Replace(text)
+}
+
+func (w *world) aliasOf(id vf.ID) string {
+	for i, pf := range w.node.Inventory.PFs() {
+		if pf.ID == id.PF {
+			return fmt.Sprintf("%sv%d", pfAlias(i), id.Index)
+		}
+	}
+	return id.String()
+}
+
+func (w *world) records() (all []journal.Record, err error) {
+	err = w.ledger.View(func(tx *journal.Tx) error {
+		all, err = tx.Records()
+		return err
+	})
+	return all, err
+}
