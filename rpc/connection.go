@@ -32,7 +32,9 @@ func (c *connection) serve(accepting, running context.Context) {
 		if !errors.Is(err, ErrDenied) {
 			err = fmt.Errorf("%w: %w", ErrDenied, err)
 		}
-		c.respond(api.RPCResponse{Error: wireError(err)})
+		if err := c.respond(api.RPCResponse{Error: wireError(err)}); err != nil {
+			c.server.log.Debug("the refused client went before its answer", "err", err)
+		}
 		return
 	}
 	req, err := c.read(accepting)

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,7 +66,9 @@ func replaceable(path string) error {
 	case info.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("it is there and not a socket (%s); move it away", info.Mode())
 	}
-	conn, err := net.DialTimeout("unix", path, time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	// A full backlog answers with a timeout: somebody is there.
 	var ne net.Error
 	if err == nil || errors.As(err, &ne) && ne.Timeout() {

@@ -106,7 +106,7 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 			t.Errorf("%s: %#v", tc.method, err)
 		}
 		for _, c := range codes {
-			if errors.Is(err, c.err) != (c.err == tc.is) {
+			if errors.Is(err, c.err) != errors.Is(tc.is, c.err) {
 				t.Errorf("%s: errors.Is(%v, %v) is wrong", tc.method, err, c.err)
 			}
 		}

@@ -82,7 +82,7 @@ func (s *Server) accept(ctx context.Context, l *Listener, handle func(*net.UnixC
 		case err == nil:
 			handle(c)
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the listener was closed for the shutdown
 		case errors.Is(err, net.ErrClosed), !errors.As(err, &ne):
 			return fmt.Errorf("accept on %s: %w", l.path, err)
 		default:

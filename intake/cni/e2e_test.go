@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -73,7 +74,7 @@ func everybody(*net.UnixConn) error { return nil }
 // runtime execs the shim as a container runtime does.
 func runtime(ctx context.Context, socket, config string, env ...string) (stdout string, exit int, err error) {
 	cmd := exec.CommandContext(ctx, shim)
-	cmd.Env = append(env, "CULVERT_SOCKET="+socket)
+	cmd.Env = slices.Concat(env, []string{"CULVERT_SOCKET=" + socket})
 	cmd.Stdin = strings.NewReader(config)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, os.Stderr
@@ -196,12 +197,17 @@ func TestKilledShimEndsTheAttach(t *testing.T) {
 	ctx, kill := context.WithCancel(t.Context())
 	var g errgroup.Group
 	g.Go(func() error {
-		_, _, err := runtime(ctx, socket, with(``), c1("ADD")...)
-		return err
+		out, exit, err := runtime(ctx, socket, with(``), c1("ADD")...)
+		if exit >= 0 { // -1 is a signal
+			return fmt.Errorf("the shim ended by itself: %w, %d %s", err, exit, out)
+		}
+		return nil
 	})
 	<-e.entered
 	kill()
-	g.Wait() //nolint:errcheck // it was killed
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
 	for deadline := time.Now().Add(5 * time.Second); !e.ended.Load(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the attach runs on")
