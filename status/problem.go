@@ -46,7 +46,7 @@ func (p picture) unmatched(r desired.PFRule) api.Problem {
 	return api.Problem{
 		Object: r.Want.From,
 		Reason: fmt.Sprintf("no PF matches %s; there are %s", r, labels(p.PFs)),
-		Next:   "correct the entry, or see culvert doctor if the NIC should be there",
+		Next:   "correct the entry; lspci shows whether the NIC is there at all",
 	}
 }
 

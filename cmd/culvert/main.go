@@ -8,9 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/suggest"
 )
 
 func main() {
@@ -36,11 +40,53 @@ func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e))
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "culvert",
-		Short:         "SR-IOV Virtual Functions for pods and virtual machines",
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Use:   "culvert",
+		Short: "SR-IOV Virtual Functions for pods and virtual machines",
+		Long: `Culvert gives pods and virtual machines their own slice of the NIC, takes it back
+clean, and proves what was gained.
+
+culvertd owns the Virtual Functions (VFs) of a node; this program asks it what is
+there and tells it what is wanted. That needs root, since culvertd's socket is
+root's. culvert lab needs neither culvertd nor an SR-IOV NIC: it boots machines
+that have both.`,
+		Example: `  culvert status                       # what this node has, and what is wrong
+  culvert vf list                      # who has which VF
+  culvert host plan ./host.yaml        # what a change would do, and to whom
+  culvert lab up                       # try it without hardware`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
 	}
-	root.AddCommand(newLabCommand())
+	n := &node{}
+	root.PersistentFlags().StringVar(&n.socket, "socket", rpc.DefaultSocket, "where culvertd listens")
+	root.AddCommand(
+		newStatusCommand(n), newVFCommand(n), newPoolCommand(n), newEventsCommand(n), newHostCommand(n),
+		newVersionCommand(), newLabCommand(),
+	)
 	return root
+}
+
+// group makes cmd one that only has commands below it: alone it shows its
+// help, and a word that is none of them is an error.
+func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(commands...)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		var known []string
+		for _, c := range commands {
+			known = append(known, c.Name())
+		}
+		return fmt.Errorf("%s has no command %q%s", cmd.CommandPath(), args[0], orList(suggest.DidYouMean(args[0], known), known))
+	}
+	return cmd
+}
+
+func orList(hint string, known []string) string {
+	if hint == "" {
+		return ": it has " + strings.Join(known, ", ")
+	}
+	return hint
 }

@@ -123,6 +123,32 @@ func Pools(st api.NodeStatus) []string {
 	return all
 }
 
+// Owners are the names of those who have VFs.
+func Owners(st api.NodeStatus) []string {
+	return distinct(st.VFs, func(v api.VF) string {
+		if v.Owner == nil {
+			return ""
+		}
+		return v.Owner.Name
+	})
+}
+
+// Phases are those that VFs of the node are in.
+func Phases(st api.NodeStatus) []string {
+	return distinct(st.VFs, func(v api.VF) string { return v.Phase })
+}
+
+// distinct returns what tell says of the VFs, each once, in their order.
+func distinct(vfs []api.VF, tell func(api.VF) string) []string {
+	var all []string
+	for _, v := range vfs {
+		if s := tell(v); s != "" && !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 func list(names []string) string {
 	if len(names) == 0 {
 		return "none"

@@ -32,7 +32,9 @@ func Encode(w io.Writer, format string, v any) error {
 	if err := yaml.Unmarshal(raw, &node); err != nil { // JSON is YAML; a Node keeps the order
 		return fmt.Errorf("encode: %w", err)
 	}
-	block(&node)
+	if err := block(&node); err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
@@ -44,18 +46,21 @@ func Encode(w io.Writer, format string, v any) error {
 }
 
 // block gives nodes YAML's own style instead of JSON's. An empty list or map
-// has no other form, and text that would read as a number keeps its quotes.
-func block(n *yaml.Node) {
+// has no other form. Text that any reader, of YAML 1.1 too, would take for
+// something else (8086, no, 12:30:00:00:00:01) keeps its quotes.
+func block(n *yaml.Node) error {
 	for _, c := range n.Content {
-		block(c)
+		if err := block(c); err != nil {
+			return err
+		}
 	}
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag == "!!str":
-		n.Style = 0
-		n.SetString(n.Value)
+		return n.Encode(n.Value)
 	case len(n.Content) > 0:
 		n.Style = 0
 	}
+	return nil
 }
 
 // EncodeLine writes v on one line of JSON, or as one document of YAML, for

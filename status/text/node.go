@@ -109,10 +109,14 @@ func problems(b *strings.Builder, st api.NodeStatus, o Options) {
 		if !p.Since.IsZero() {
 			since = " (for " + ago(st.Time.Sub(p.Since)) + ")"
 		}
-		entry(b, o, 0, o.paint("!", red), clean(p.Object+": "+p.Reason+since))
-		if p.Next != "" {
-			entry(b, o, 2, "", clean("next: "+p.Next))
-		}
+		problem(b, o, p, since)
+	}
+}
+
+func problem(b *strings.Builder, o Options, p api.Problem, since string) {
+	entry(b, o, 0, o.paint("!", red), clean(p.Object+": "+p.Reason+since))
+	if p.Next != "" {
+		entry(b, o, 2, "", clean("next: "+p.Next))
 	}
 }
 

@@ -106,12 +106,12 @@ func TestEncode(t *testing.T) {
 		Alpha []string `json:"alpha"`
 		None  []int    `json:"none"`
 		Text  string   `json:"text"`
-	}{"true", []string{"8086", "1e3", "x: y"}, []int{}, "a\nb\n"}
+	}{"true", []string{"8086", "1e3", "x: y", "no", "12:30:00:00:00:01"}, []int{}, "a\nb\n"}
 	var b bytes.Buffer
 	if err := Encode(&b, YAML, v); err != nil {
 		t.Fatal(err)
 	}
-	want := "zulu: \"true\"\nalpha:\n  - \"8086\"\n  - \"1e3\"\n  - 'x: y'\nnone: []\ntext: |\n  a\n  b\n"
+	want := "zulu: \"true\"\nalpha:\n  - \"8086\"\n  - \"1e3\"\n  - 'x: y'\n  - \"no\"\n  - \"12:30:00:00:00:01\"\nnone: []\ntext: |\n  a\n  b\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

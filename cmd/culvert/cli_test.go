@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/vf"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// culvertd answers as a real one would on the node of package status's tests,
+// and notes what it was asked to apply.
+type culvertd struct {
+	plan    api.Plan
+	applied []api.HostRequest
+	result  api.ApplyResult
+}
+
+// serve starts it and returns its socket.
+func (d *culvertd) serve(t *testing.T) string {
+	t.Helper()
+	node, err := os.ReadFile("../../status/testdata/node.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
+	srv.Handle("status", func(context.Context, json.RawMessage) (any, error) { return json.RawMessage(node), nil })
+	srv.HandleStream("events", func(ctx context.Context, raw json.RawMessage, send func(any) error) error {
+		var req api.EventsRequest
+		if err := json.Unmarshal(raw, &req); err != nil {
+			return err
+		}
+		for seq := req.After + 1; seq <= 3; seq++ {
+			e := api.Event{Seq: seq, Time: time.Date(2026, 11, 21, 20, 0, int(seq), 0, time.UTC), Type: "Normal", Reason: "Attached", Object: "VF 0000:01:10.0", Text: "vf 0 of enp1s0f0"}
+			if err := send(e); err != nil {
+				return err
+			}
+		}
+		if req.Follow {
+			<-ctx.Done()
+		}
+		return nil
+	})
+	srv.Handle("host.plan", func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
+	srv.Handle("host.apply", func(_ context.Context, raw json.RawMessage) (any, error) {
+		var req api.HostRequest
+		err := json.Unmarshal(raw, &req)
+		d.applied = append(d.applied, req)
+		return d.result, err
+	})
+	dir, err := os.MkdirTemp("", "culvert") // t.TempDir is too long for a socket's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	l, err := rpc.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- srv.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(dir)
+	})
+	return socket
+}
+
+// run runs one command line and returns what a person sees.
+func run(ctx context.Context, t *testing.T, socket string, args ...string) (out string, err error) {
+	t.Helper()
+	root := newRoot()
+	var b bytes.Buffer
+	root.SetOut(&b)
+	root.SetErr(&b)
+	root.SetIn(strings.NewReader("pfs: [{name: enp1s0f0, vfs: 4}]\n"))
+	root.SetArgs(append([]string{"--socket", socket}, args...))
+	err = root.ExecuteContext(ctx)
+	return b.String(), err
+}
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	os.Setenv("LC_ALL", "C")
+	os.Exit(m.Run())
+}
+
+var hurting = api.Plan{PFs: []api.PFPlan{{
+	PF: "enp1s0f0", PCI: vf.PCIAddr{Bus: 1},
+	Changes: []api.Change{{Op: api.Modify, Attribute: "sriov_numvfs", From: "7", To: "4"}},
+	Hurts:   []api.Holder{{VF: "enp1s0f0#0", Owner: vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, Network: "n", Phase: "attached"}},
+}}}
+
+// TestCommands compares a session with testdata/session.txt: each command line
+// with what it writes and how it ends.
+func TestCommands(t *testing.T) {
+	d := &culvertd{plan: hurting, result: api.ApplyResult{Plan: hurting}}
+	socket := d.serve(t)
+	var got strings.Builder
+	for _, line := range []string{
+		"status",
+		"vf list",
+		"vf list --pf enp1s0f1 --phase free",
+		"vf list --pool nothing",
+		"vf list --owner default/a -o json",
+		"vf show default/a",
+		"vf show enp1s0f0#1 -o yaml",
+		"vf show enp1s0f0#17",
+		"vf shwo",
+		"vf",
+		"pool list",
+		"pool list -o json",
+		"events",
+		"events --since 2 -o json",
+		"events -o wide",
+		"host validate -",
+		"host validate testdata/bad.yaml",
+		"host validate testdata/none.yaml",
+		"host plan -",
+		"host plan - -o yaml",
+		"host apply -",
+		"host apply testdata/bad.yaml",
+		"version",
+	} {
+		out, err := run(t.Context(), t, socket, strings.Fields(line)...)
+		fmt.Fprintf(&got, "$ culvert %s\n%s", line, out)
+		if err != nil {
+			fmt.Fprintf(&got, "culvert: %v\n", err)
+		}
+		got.WriteByte('\n')
+	}
+	session := strings.ReplaceAll(got.String(), strings.TrimPrefix(versionLine(t, socket), "culvert "), "VERSION\n")
+	if *update {
+		if err := os.WriteFile("testdata/session.txt", []byte(session), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/session.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), session); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(d.applied) != 1 || d.applied[0].Force || !strings.Contains(d.applied[0].Content, "vfs: 4") {
+		t.Errorf("asked to apply: %+v", d.applied)
+	}
+}
+
+func versionLine(t *testing.T, socket string) string {
+	out, err := run(t.Context(), t, socket, "version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestApply(t *testing.T) {
+	d := &culvertd{result: api.ApplyResult{Plan: hurting, Applied: true}}
+	socket := d.serve(t)
+	out, err := run(t.Context(), t, socket, "host", "apply", "--force", "-")
+	if err != nil || !strings.HasSuffix(out, "Applied.\n") {
+		t.Errorf("%s%v", out, err)
+	}
+	if len(d.applied) != 1 || !d.applied[0].Force || d.applied[0].File != "standard input" {
+		t.Errorf("asked to apply: %+v", d.applied)
+	}
+	d.result.Problems = []api.Problem{{Object: "PF enp1s0f0", Reason: "no carrier", Next: "plug the cable in"}}
+	out, err = run(t.Context(), t, socket, "host", "apply", "-")
+	if err == nil || !strings.Contains(err.Error(), "problems are left") || !strings.Contains(out, "! PF enp1s0f0: no carrier") {
+		t.Errorf("%s%v", out, err)
+	}
+}
+
+func TestFollowEndsWithTheInterrupt(t *testing.T) {
+	socket := new(culvertd).serve(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	out, err := run(ctx, t, socket, "events", "-f", "--since", "1", "-o", "json")
+	if err != nil {
+		t.Errorf("an interrupt is an error: %v", err)
+	}
+	if n := strings.Count(out, "\n"); n != 2 || !strings.HasPrefix(out, `{"seq":2,`) {
+		t.Errorf("followed %d events:\n%s", n, out)
+	}
+}
+
+func TestWithoutDaemon(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	for _, line := range []string{"status", "vf list", "vf show x", "pool list", "events", "events -f", "host plan -", "host apply -"} {
+		_, err := run(t.Context(), t, socket, strings.Fields(line)...)
+		if err == nil || !strings.Contains(err.Error(), "systemctl status culvertd") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if out, err := run(t.Context(), t, socket, "host", "validate", "-"); err != nil {
+		t.Errorf("validate needs culvertd: %s%v", out, err)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	socket := new(culvertd).serve(t)
+	for _, tc := range []struct {
+		line string
+		want []string
+	}{
+		{"vf show ", []string{"enp1s0f0#3", "0000:01:10.6", "default/a"}},
+		{"vf list --pool ", []string{"intel.com/intel_sriov_netdevice", "culvert.dev/dpdk"}},
+		{"vf list --pf ", []string{"enp1s0f0", "enp1s0f1"}},
+		{"vf list --phase ", []string{"free", "quarantined"}},
+		{"vf list --owner ", []string{"default/a", "db1"}},
+		{"vf list -o ", []string{"json", "yaml", "wide"}},
+		{"host ", []string{"apply", "plan", "validate"}},
+	} {
+		out, err := run(t.Context(), t, socket, append([]string{cobra.ShellCompRequestCmd}, strings.Split(tc.line, " ")...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range tc.want {
+			if !strings.Contains("\n"+strings.ReplaceAll(out, "\t", "\n"), "\n"+w+"\n") {
+				t.Errorf("%q does not offer %s:\n%s", tc.line, w, out)
+			}
+		}
+	}
+	if out, err := run(t.Context(), t, "/nonexistent", cobra.ShellCompRequestCmd, "vf", "show", ""); err != nil || strings.Contains(out, "enp") {
+		t.Errorf("without culvertd: %s%v", out, err)
+	}
+}
+
+// TestHelp: every command that we own says what it does in a line and at
+// length, and shows an example that names it.
+func TestHelp(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Name() == "lab" {
+			return // its own tests
+		}
+		if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, c.CommandPath()) {
+			t.Errorf("%s: a short line, a long text and an example are wanted", c.CommandPath())
+		}
+		for _, text := range []string{c.Long, c.Example} {
+			for _, line := range strings.Split(text, "\n") {
+				if len(line) > 82 {
+					t.Errorf("%s --help: %d columns: %s", c.CommandPath(), len(line), line)
+				}
+			}
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot())
+}
+
+func TestIsUTF8(t *testing.T) {
+	for _, tc := range []struct {
+		env  map[string]string
+		want bool
+	}{
+		{nil, false},
+		{map[string]string{"LANG": "en_GB.UTF-8"}, true},
+		{map[string]string{"LANG": "C.utf8"}, true},
+		{map[string]string{"LANG": "en_GB.UTF-8", "LC_ALL": "C"}, false},
+		{map[string]string{"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, true},
+	} {
+		if got := isUTF8(func(k string) string { return tc.env[k] }); got != tc.want {
+			t.Errorf("%v: %v", tc.env, got)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/status/text"
+)
+
+func newEventsCommand(n *node) *cobra.Command {
+	var req api.EventsRequest
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Show what happened: attachments, releases, quarantines, changes",
+		Long: `Shows what culvertd did and what it met, oldest first. The ledger keeps the last
+1000 events through restarts and reboots. Each has a number that only grows;
+--since goes on after one of them. Lines with ! are warnings.`,
+		Example: `  culvert events
+  culvert events --follow --since 120
+  culvert events -o json | jq '.[] | select(.type == "Warning")'
+  culvert events --follow -o json    # one event a line`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	out := addOutput(cmd, false)
+	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on with events as they come, until interrupted")
+	cmd.Flags().Uint64Var(&req.After, "since", 0, "only events after the one with this `number`")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if req.Follow {
+			return follow(cmd, n, req, out)
+		}
+		events := []api.Event{}
+		err := n.events(cmd, req, func(e api.Event) error {
+			events = append(events, e)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return out.write(cmd, events, func(o text.Options) string { return text.Events(events, o) })
+	}
+	return cmd
+}
+
+// follow writes events as they come. An interrupt is how it ends.
+func follow(cmd *cobra.Command, n *node, req api.EventsRequest, out *output) error {
+	opts := out.options(cmd)
+	err := n.events(cmd, req, func(e api.Event) error {
+		if out.forPrograms() {
+			return text.EncodeLine(cmd.OutOrStdout(), out.format, e)
+		}
+		_, err := io.WriteString(cmd.OutOrStdout(), text.Event(e, opts))
+		return err
+	})
+	if cmd.Context().Err() != nil {
+		return nil //nolint:nilerr // interrupted, as is meant to be
+	}
+	if err == nil {
+		err = fmt.Errorf("%w any more: it stopped; culvert events --follow goes on where it runs again", rpc.ErrNoDaemon)
+	}
+	return err
+}
+
+func (n *node) events(cmd *cobra.Command, req api.EventsRequest, each func(api.Event) error) error {
+	return rpc.Stream(cmd.Context(), n.socket, "events", req, func(raw json.RawMessage) error {
+		var e api.Event
+		if err := json.Unmarshal(raw, &e); err != nil {
+			return fmt.Errorf("culvertd's answer to events: %w", err)
+		}
+		return each(e)
+	})
+}

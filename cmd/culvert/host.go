@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/status/text"
+)
+
+func newHostCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "host",
+		Short: "Declare how many VFs this host's NICs have, and its pools",
+		Long: `What is wanted of this host is written in /etc/culvert/host.yaml, once. culvertd
+makes it so at every boot, before kubelet and libvirtd start, with the same VFs
+and the same MAC addresses every time.
+
+  pfs:
+  - name: enp1s0f0          # or a pattern such as enp1s0f*; or mac, pciAddress,
+                            # vendor, device, driver
+    vfs: 7                  # or max; 0 for none
+    mtu: 9000               # left alone when not given
+    autoprobe: true         # what sriov_drivers_autoprobe is left at
+    needCarrier: true       # make VFs only when the cable is in
+  pools:
+  - name: intel_sriov_netdevice
+    prefix: intel.com       # default culvert.dev
+    deviceType: netdevice   # or vfio-pci
+    selectors:              # as in the SR-IOV device plugin; or a list of maps
+      vendors: ["8086"]
+      pfNames: ["enp1s0f0#0-3", "enp1s0f1"]
+
+The first entry of pfs that matches a PF is its; a PF that none matches is left
+alone. The first pool that matches a VF has it. Selectors are vendors, devices,
+drivers, pciAddresses, pfNames, rootDevices and linkTypes.
+
+The number of a PF's VFs cannot be changed while somebody has one of them: the
+kernel takes all of them away first. plan names the owners, and apply refuses.`,
+		Example: `  culvert host validate ./host.yaml
+  culvert host plan ./host.yaml
+  sudo culvert host apply ./host.yaml`,
+	}
+	return group(cmd, newHostValidateCommand(), newHostPlanCommand(n), newHostApplyCommand(n))
+}
+
+func newHostValidateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate [FILE]",
+		Short: "Check a host.yaml, without culvertd",
+		Long: `Reads a host.yaml (default /etc/culvert/host.yaml; - is standard input) and says
+everything that is wrong with it, by line. It needs no culvertd and no NIC.
+Whether the NICs can do what is asked, culvert host plan tells.`,
+		Example: `  culvert host validate
+  culvert host validate ./host.yaml && echo fine`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, spec, err := readHost(cmd, args)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is right: %d entries of pfs, %d pools\n", req.File, len(spec.PFs), len(spec.Pools))
+			return nil
+		},
+	}
+}
+
+func newHostPlanCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "plan [FILE]",
+		Short: "Show what a host.yaml would change, and whom it would hurt",
+		Long: `Shows what applying a host.yaml (default /etc/culvert/host.yaml; - is standard
+input) would change, PF by PF and VF by VF: + comes, - goes, ~ becomes something
+else, ! is in the way. Nothing is changed.`,
+		Example: `  culvert host plan ./host.yaml
+  culvert host plan ./host.yaml -o json | jq '.pfs[].hurts'`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req, _, err := readHost(cmd, args)
+		if err != nil {
+			return err
+		}
+		var plan api.Plan
+		if err := rpc.Call(cmd.Context(), n.socket, "host.plan", req, &plan); err != nil {
+			return err
+		}
+		return out.write(cmd, plan, func(o text.Options) string { return text.Plan(plan, o) })
+	}
+	return cmd
+}
+
+func newHostApplyCommand(n *node) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "apply [FILE]",
+		Short: "Make a host.yaml the host's, and make it so",
+		Long: `Writes a host.yaml (default /etc/culvert/host.yaml, after an edit; - is standard
+input) to /etc/culvert/host.yaml, as a whole or not at all, and makes the NICs
+so. It shows the plan as culvert host plan does, and returns when it is done.
+
+If somebody would lose a VF, nothing is changed and the owners are named. With
+--force their VFs are taken from them: pods keep running without their network,
+and a virtual machine loses a device under its feet.
+
+Exit status is 0 when everything is as the file says.`,
+		Example: `  sudo culvert host apply ./host.yaml
+  sudoedit /etc/culvert/host.yaml && sudo culvert host apply`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	out := addOutput(cmd, false)
+	cmd.Flags().BoolVar(&force, "force", false, "take VFs from their owners where the plan needs it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req, _, err := readHost(cmd, args)
+		if err != nil {
+			return err
+		}
+		req.Force = force
+		var result api.ApplyResult
+		if err := rpc.Call(cmd.Context(), n.socket, "host.apply", req, &result); err != nil {
+			return err
+		}
+		draw := func(o text.Options) string { return text.Applied(result, o) }
+		return errors.Join(out.write(cmd, result, draw), text.NotApplied(req.File, result))
+	}
+	return cmd
+}
+
+// readHost reads and checks the file that the arguments name.
+func readHost(cmd *cobra.Command, args []string) (req api.HostRequest, spec desired.Spec, err error) {
+	req.File = desired.DefaultPath
+	if len(args) > 0 {
+		req.File = args[0]
+	}
+	var content []byte
+	if req.File == "-" {
+		req.File = "standard input"
+		content, err = io.ReadAll(cmd.InOrStdin())
+	} else {
+		content, err = os.ReadFile(req.File)
+	}
+	if errors.Is(err, fs.ErrNotExist) && len(args) == 0 {
+		return req, spec, fmt.Errorf("%w: write one (culvert host --help shows how), or name a file", err)
+	}
+	if err != nil {
+		return req, spec, err
+	}
+	req.Content = string(content)
+	spec, err = desired.Parse(req.File, content)
+	return req, spec, err
+}
