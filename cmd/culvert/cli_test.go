@@ -64,7 +64,7 @@ func (d *culvertd) serve(t *testing.T) string {
 		d.applied = append(d.applied, req)
 		return d.result, err
 	})
-	dir, err := os.MkdirTemp("", "culvert") // t.TempDir is too long for a socket's name
+	dir, err := os.MkdirTemp("", "culvert") //nolint:usetesting // t.TempDir is too long for a socket's name
 	if err != nil {
 		t.Fatal(err)
 	}
