@@ -54,14 +54,15 @@ type linux struct{ *kernel.Kernel }
 func (linux) AddNetns(path string) error { return netns.New(path) }
 func (linux) DelNetns(path string) error { return netns.Delete(path) }
 
-// bare takes all VFs away, so that a story starts from nothing.
-func (m linux) bare(ctx context.Context) error {
+// bare is where every story starts: PFs up, no VFs.
+func bare(ctx context.Context, m machine) error {
 	pfs, err := m.PFs(ctx)
 	if err != nil {
 		return err
 	}
 	for _, pf := range pfs {
-		for _, s := range []step.Step{step.SetNumVFs{PF: pf.PCI, N: 0}, step.SetAutoprobe{PF: pf.PCI, On: true}} {
+		steps := []step.Step{step.SetNumVFs{PF: pf.PCI, N: 0}, step.SetAutoprobe{PF: pf.PCI, On: true}, step.SetPFUp{PF: pf.PCI}}
+		for _, s := range steps {
 			if err := m.Do(ctx, s); err != nil {
 				return err
 			}
@@ -71,7 +72,10 @@ func (m linux) bare(ctx context.Context) error {
 }
 
 func TestOnTheFakeKernel(t *testing.T) {
-	tell(t, func(*testing.T) (machine, error) { return fakeMachine{fake.New(fake.IGB, 2)}, nil })
+	tell(t, func(t *testing.T) (machine, error) {
+		m := fakeMachine{fake.New(fake.IGB, 2)}
+		return m, bare(t.Context(), m)
+	})
 }
 
 func TestOnLinux(t *testing.T) {
@@ -83,7 +87,7 @@ func TestOnLinux(t *testing.T) {
 	}
 	tell(t, func(t *testing.T) (machine, error) {
 		m := linux{kernel.New(kernel.Options{})}
-		return m, m.bare(t.Context())
+		return m, bare(t.Context(), m)
 	})
 }
 

@@ -1,0 +1,297 @@
+package reconcile_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/daemon"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+const wanted = `
+pfs:
+- name: enp*
+  vfs: max
+  mtu: 9000
+pools:
+- name: blue
+  selectors: {pfNames: ["enp1s0#0-3"]}
+- name: red
+  deviceType: vfio-pci
+  selectors: {pfNames: ["enp1s0#4-6", enp2s0]}
+`
+
+type host struct {
+	*daemon.Node
+	k      *fake.Kernel
+	faults *faulty.Kernel
+	path   string
+}
+
+func boot(t *testing.T, text string) *host {
+	t.Helper()
+	k := fake.New(fake.IGB, 2)
+	h := &host{k: k, faults: faulty.New(k), path: filepath.Join(t.TempDir(), "ledger.db")}
+	h.start(t, "boot 1", text)
+	return h
+}
+
+func (h *host) start(t *testing.T, bootID, text string) {
+	t.Helper()
+	l, err := journal.Open(h.path, journal.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	h.Node = daemon.NewNode(daemon.NodeConfig{Kernel: h.faults, Ledger: l, BootID: bootID})
+	h.want(t, text)
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) want(t *testing.T, text string) {
+	t.Helper()
+	spec, err := desired.Parse("host.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.SetSpec(spec)
+}
+
+func (h *host) pass(t *testing.T) {
+	t.Helper()
+	if err := h.Reconciler.Pass(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) phases(t *testing.T) string {
+	t.Helper()
+	count := map[journal.Phase]int{}
+	err := h.Ledger.View(func(tx *journal.Tx) error {
+		records, err := tx.Records()
+		for _, r := range records {
+			count[r.Phase]++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(count)
+}
+
+// P1 P17: from a bare machine to VFs with their MACs and drivers, with the PF
+// brought up and the MTU set; and the second pass does nothing at all.
+func TestMakesWhatIsWantedAndThenRests(t *testing.T) {
+	h := boot(t, wanted)
+	h.pass(t)
+	pfs, err := h.k.PFs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pf := range pfs {
+		if !pf.Up || pf.MTU != 9000 || len(pf.VFs) != 7 || pf.Autoprobe != vf.Yes {
+			t.Errorf("PF %s: up %t mtu %d, %d VFs, autoprobe %s", pf.Name, pf.Up, pf.MTU, len(pf.VFs), pf.Autoprobe)
+		}
+		for _, v := range pf.VFs {
+			driver := "vfio-pci"
+			if pf.Name == "enp1s0" && v.ID.Index < 4 {
+				driver = "igbvf"
+			}
+			mac := vf.StableMAC(pf.ID, v.ID.Index)
+			if v.Driver != driver || v.Admin.MAC != mac || v.Link != nil && v.Link.MAC != mac {
+				t.Errorf("VF %s: driver %s mac %s link %+v", v.ID, v.Driver, v.Admin.MAC, v.Link)
+			}
+		}
+	}
+	h.faults.Fail(func(_ faulty.Moment, s step.Step) error { t.Errorf("second pass: %s", s); return nil })
+	h.pass(t)
+	if got := h.phases(t); got != "map[free:14]" {
+		t.Error(got)
+	}
+}
+
+// A property of every plan: after it is carried out, the plan is empty.
+func TestPlanAfterApplyIsEmpty(t *testing.T) {
+	h := boot(t, wanted)
+	h.pass(t)
+	plans, err := h.Reconciler.PlanFor(t.Context(), h.Spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range plans {
+		if len(p.Changes) > 0 || p.Err != nil {
+			t.Errorf("PF %s: %v %v", p.PF.Label(), p.Changes, p.Err)
+		}
+	}
+}
+
+// Whatever step of making fails, before or after its effect: nobody gets a VF
+// that is not as it should be, and the next pass ends where it should have.
+func TestI2MakingThatFailsAtAnyStepIsFinishedLater(t *testing.T) {
+	whole := boot(t, wanted)
+	whole.pass(t)
+	for _, moment := range []faulty.Moment{faulty.Before, faulty.After} {
+		for failAt := 0; ; failAt++ {
+			h := boot(t, wanted)
+			count, failed := make(chan int, 1), make(chan step.Step, 1)
+			count <- 0
+			h.faults.Fail(func(m faulty.Moment, s step.Step) error {
+				if m != moment {
+					return nil
+				}
+				n := <-count
+				count <- n + 1
+				if n != failAt {
+					return nil
+				}
+				failed <- s
+				return errors.New("injected")
+			})
+			err := h.Reconciler.Pass(t.Context(), false)
+			if len(failed) == 0 {
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%s: %d steps", moment, failAt)
+				break
+			}
+			s := <-failed
+			if err == nil || len(h.Reconciler.Problems()) == 0 {
+				t.Errorf("%s %s: nobody was told", moment, s)
+			}
+			h.start2(t)
+			h.pass(t)
+			if got := h.phases(t); got != "map[free:14]" {
+				t.Errorf("%s %s: %s", moment, s, got)
+			}
+			if diff := cmp.Diff(lines(whole.k.String()), lines(h.k.String())); diff != "" {
+				t.Errorf("%s %s: %s", moment, s, diff)
+			}
+		}
+	}
+}
+
+// start2 is culvertd started again in the same boot.
+func (h *host) start2(t *testing.T) {
+	t.Helper()
+	h.faults.Fail(nil)
+	spec := h.Spec()
+	if err := h.Ledger.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.start(t, "boot 1", "")
+	h.SetSpec(spec)
+}
+
+func lines(s string) []string { return strings.Split(s, "\n") }
+
+// P1: the reboot takes VFs, netns and leases; the same VFs with the same MACs
+// come back, and who had one is told.
+func TestRebootBringsTheSameVFs(t *testing.T) {
+	h := boot(t, wanted)
+	h.pass(t)
+	before := h.k.String()
+	h.k.AddNetns("/run/netns/a")
+	_, err := h.Engine.Attach(t.Context(), attach.Request{
+		Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: "net1"},
+		Pool:  "blue", Netns: "/run/netns/a", Spec: vf.Spec{Interface: "net1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Engine.Wait()
+	if err := h.Ledger.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.k.Reboot()
+	h.start(t, "boot 2", wanted)
+	h.pass(t)
+	if diff := cmp.Diff(lines(before), lines(h.k.String())); diff != "" {
+		t.Error(diff)
+	}
+	if got := h.phases(t); got != "map[free:14]" {
+		t.Error(got)
+	}
+	if err := h.Engine.Detach(t.Context(), vf.Owner{UID: "c1", Interface: "net1"}); err != nil {
+		t.Error("the DEL that kubelet sends after the reboot:", err)
+	}
+}
+
+func problems(h *host) string { return fmt.Sprint(h.Reconciler.Problems()) }
+
+// Trap 2 of lab-facts: no VFs are made without carrier, unless host.yaml says
+// so; they come as soon as the cable is in. I7: the other PF is not delayed.
+func TestWaitsForCarrier(t *testing.T) {
+	h := boot(t, wanted)
+	first := h.Inventory.PFs()[0]
+	h.k.Cable(first.PCI, false)
+	if err := h.Reconciler.Pass(t.Context(), false); !errors.Is(err, vf.ErrNotReady) {
+		t.Errorf("got %v", err)
+	}
+	if got := problems(h); !strings.Contains(got, "PF enp1s0 no carrier, so its 7 VFs are not made: plug in the cable") {
+		t.Error(got)
+	}
+	if got := h.phases(t); got != "map[free:7]" {
+		t.Errorf("I7: %s", got)
+	}
+	h.k.Cable(first.PCI, true)
+	h.pass(t)
+	if got := h.phases(t); got != "map[free:14]" {
+		t.Error(got)
+	}
+	h = boot(t, strings.Replace(wanted, "vfs: max", "vfs: max\n  needCarrier: false", 1))
+	h.k.Cable(first.PCI, false)
+	h.pass(t)
+}
+
+// VFs that somebody else made are taken over when nobody uses them, and left
+// alone, with the reason, when somebody does.
+func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
+	h := boot(t, "")
+	h.k.AddNetns("/run/netns/other")
+	pf := h.Inventory.PFs()[0]
+	for _, s := range []step.Step{step.SetPFUp{PF: pf.PCI}, step.SetNumVFs{PF: pf.PCI, N: 7}} {
+		if err := h.k.Do(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pf, err := h.k.PF(t.Context(), pf.PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []step.Step{
+		step.SetUp{VF: pf.VFs[0].PCI, Up: true},
+		step.Move{VF: pf.VFs[1].PCI, To: "/run/netns/other", Name: "x"},
+		step.Unbind{VF: pf.VFs[2].PCI}, step.Bind{VF: pf.VFs[2].PCI, Driver: vf.DriverVFIO},
+	} {
+		if err := h.k.Do(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.want(t, wanted)
+	if err := h.Reconciler.Pass(t.Context(), false); err == nil {
+		t.Error("nobody was told")
+	}
+	for _, want := range []string{"the host uses it as enp1s0v0", "a container has it", "bound to vfio-pci by somebody else"} {
+		if !strings.Contains(problems(h), want) {
+			t.Errorf("no %q in %s", want, problems(h))
+		}
+	}
+	if got := h.phases(t); got != "map[free:11]" {
+		t.Error(got)
+	}
+}
