@@ -71,7 +71,7 @@ func (c *Config) hostLocal(o *strictjson.Object) {
 func (c *Config) sets(o *strictjson.Object) {
 	top := false
 	for _, k := range rangeKeys {
-		top = top || o.Has(k)
+		top = top || o.Given(k)
 	}
 	if top {
 		if r, ok := parseRange(o); ok {
@@ -138,7 +138,7 @@ func (c *Config) static(o *strictjson.Object) {
 		in.Known("address", "gateway")
 		a, ok := strictjson.Text(in, "address", parseAddress)
 		if !ok {
-			if !in.Has("address") {
+			if !in.Given("address") {
 				in.Fail("address", "missing; want an address with its prefix length, e.g. 172.16.91.5/24")
 			}
 			continue

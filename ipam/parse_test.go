@@ -68,6 +68,15 @@ func TestParse(t *testing.T) {
 			},
 		},
 		{
+			"left empty by a template",
+			`{"type":"host-local","subnet":"10.0.0.0/24","rangeStart":"","gateway":"","routes":[{"dst":"0.0.0.0/0","gw":""}]}`,
+			Config{
+				Type:   TypeHostLocal,
+				Sets:   [][]Range{{run("10.0.0.0/24", "10.0.0.1", "10.0.0.254", "10.0.0.1")}},
+				Routes: []vf.Route{{Dst: prefix("0.0.0.0/0")}},
+			},
+		},
+		{
 			"IPv4-mapped IPv6 is IPv4",
 			`{"type":"host-local","subnet":"::ffff:10.0.0.0/120","gateway":"::ffff:10.0.0.9","rangeStart":"::ffff:10.0.0.4"}`,
 			Config{Type: TypeHostLocal, Sets: [][]Range{{run("10.0.0.0/24", "10.0.0.4", "10.0.0.254", "10.0.0.9")}}},
@@ -99,7 +108,8 @@ func TestParseRefuses(t *testing.T) {
 		`[]`:                       `ipam []: want a JSON object`,
 		`{"type":"dhcp"}`:          `ipam.type dhcp: not served; culvertd hands out addresses itself, for host-local, culvert and static (no ipam section: no addresses)`,
 		`{"subnet":"10.0.0.0/24"}`: `ipam.type: missing; want host-local, culvert or static`,
-		`{"type":"host-local"}`:    `ipam.subnet: missing; want a subnet, e.g. 172.16.91.0/24, here or in ranges`,
+		`{"type":"host-local","ranges":[[{"subnet":""}]]}`:                                           `ipam.ranges[0][0].subnet "": missing; want a subnet, e.g. 172.16.91.0/24`,
+		`{"type":"host-local"}`:                                                                      `ipam.subnet: missing; want a subnet, e.g. 172.16.91.0/24, here or in ranges`,
 		`{"type":"host-local","rangeStart":"10.0.0.1"}`:                                              `ipam.subnet: missing; want a subnet, e.g. 172.16.91.0/24`,
 		`{"type":"host-local","subnet":"172.16.91.0/24","rangeStart":"172.16.92.5"}`:                 `ipam.rangeStart 172.16.92.5: is not in subnet 172.16.91.0/24`,
 		`{"type":"host-local","subnet":"172.16.91.0/24","rangeEnd":"fd00::1"}`:                       `ipam.rangeEnd "fd00::1": is not in subnet 172.16.91.0/24`,

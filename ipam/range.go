@@ -14,7 +14,7 @@ import (
 func parseRange(o *strictjson.Object) (Range, bool) {
 	subnet, ok := strictjson.Text(o, "subnet", parseSubnet)
 	if !ok {
-		if !o.Has("subnet") {
+		if !o.Given("subnet") {
 			o.Fail("subnet", "missing; want a subnet, e.g. 172.16.91.0/24")
 		}
 		return Range{}, false
@@ -24,7 +24,7 @@ func parseRange(o *strictjson.Object) (Range, bool) {
 	inside := func(key string, to *netip.Addr) {
 		a, given := strictjson.Text(o, key, parseAddr)
 		if !given {
-			ok = ok && !o.Has(key)
+			ok = ok && !o.Given(key)
 			return
 		}
 		if !subnet.Contains(a) {
@@ -144,7 +144,7 @@ func parseRoute(o *strictjson.Object) (vf.Route, bool) {
 	}
 	dst, ok := strictjson.Text(o, "dst", parseDst)
 	if !ok {
-		if !o.Has("dst") {
+		if !o.Given("dst") {
 			o.Fail("dst", "missing; want a destination, e.g. 0.0.0.0/0")
 		}
 		return vf.Route{}, false

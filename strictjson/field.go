@@ -42,10 +42,10 @@ func (o *Object) Uint(key string, lo, hi uint32) (uint32, bool) {
 }
 
 // OnOff returns "on" as true and "off" as false, and whether it is there and
-// right.
+// right; an empty string counts as absent.
 func (o *Object) OnOff(key string) (on, ok bool) {
 	switch s := o.Raw(key); string(s) {
-	case "":
+	case "", `""`:
 		return false, false
 	case `"on"`, `"off"`:
 		return string(s) == `"on"`, true
@@ -106,7 +106,7 @@ func (o *Object) ObjectLists(key string) [][]*Object {
 // and right.
 func Text[T any](o *Object, key string, parse func(string) (T, error)) (T, bool) {
 	var zero T
-	if !o.Has(key) {
+	if !o.Given(key) {
 		return zero, false
 	}
 	var s string

@@ -124,6 +124,11 @@ func (o *Object) Raw(key string) json.RawMessage {
 // Has reports whether key is there and not null.
 func (o *Object) Has(key string) bool { return o.Raw(key) != nil }
 
+// Given reports whether key is there and neither null nor "". Templates write
+// an empty string for what was left out, and the plugins that people come from
+// take it for that.
+func (o *Object) Given(key string) bool { return o.Has(key) && string(o.Raw(key)) != `""` }
+
 // Fail records a problem with the value of key: "path.key value: text".
 func (o *Object) Fail(key, format string, args ...any) {
 	subject := o.name(key)

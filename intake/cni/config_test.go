@@ -50,6 +50,7 @@ func TestParseConfig(t *testing.T) {
 				},
 			},
 		},
+		{"left empty by a template", with(`"pool":"","deviceID":"","mac":"","spoofchk":"","trust":"","link_state":"","vlanProto":"","ipam":{},"runtimeConfig":{"mac":"","deviceID":""}`), Config{}},
 		{"no VLAN, by name", with(`"vlan":0,"vlanProto":"802.1q","vlanQoS":0`), Config{Spec: vf.Spec{VLAN: &vf.VLAN{}}}},
 		{"a minimum under no limit", with(`"min_tx_rate":10,"max_tx_rate":0`), Config{Spec: vf.Spec{MinTxRate: ptr[uint32](10), MaxTxRate: ptr[uint32](0)}}},
 		{"the device as Multus gives it", with(`"deviceID":"0000:3b:01.2","pciBusID":"0000:3b:01.2"`), Config{VF: pci}},

@@ -220,3 +220,24 @@ func TestAddressPrecedence(t *testing.T) {
 		t.Errorf("CNI_ARGS: %s", resp.Stdout)
 	}
 }
+
+// BenchmarkServe is what the intake adds to an attach and a detach.
+func BenchmarkServe(b *testing.B) {
+	h := New(newMemory(1))
+	add, err := json.Marshal(invocation(cmdAdd, strings.ReplaceAll(strings.Replace(whole, "MORE", "", 1), "VERSION", api.CNINewest)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	del, err := json.Marshal(invocation(cmdDel, with("")))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		for _, params := range [][]byte{add, del} {
+			v, err := h.Serve(b.Context(), params)
+			if resp, ok := v.(api.CNIResponse); err != nil || !ok || resp.Exit != 0 {
+				b.Fatalf("%v, %s", err, resp.Stdout)
+			}
+		}
+	}
+}

@@ -1,8 +1,6 @@
 package cni
 
-import (
-	"github.com/culvert-net/culvert/strictjson"
-)
+import "github.com/culvert-net/culvert/strictjson"
 
 // runtimeKeys are the capabilities that a runtime may pass on (CNI
 // conventions, "well-known capabilities"). Those from portMappings on are
@@ -27,13 +25,13 @@ func (c *Config) runtime(o *strictjson.Object) {
 		c.IPs = ips
 	}
 	in.String("CNIDeviceInfoFile")
-	for key, why := range map[string]string{
-		"bandwidth":      "not served; max_tx_rate limits what a VF sends",
-		"ipRanges":       "not served; put the ranges into ipam",
-		"infinibandGUID": "not served; culvert attaches Ethernet VFs",
+	for _, refused := range []struct{ key, why string }{
+		{"bandwidth", "not served; max_tx_rate limits what a VF sends"},
+		{"ipRanges", "not served; put the ranges into ipam"},
+		{"infinibandGUID", "not served; culvert attaches Ethernet VFs"},
 	} {
-		if in.Has(key) {
-			in.Refuse(key, "%s", why)
+		if in.Has(refused.key) {
+			in.Refuse(refused.key, "%s", refused.why)
 		}
 	}
 }
