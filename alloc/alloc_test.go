@@ -1,0 +1,102 @@
+package alloc_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/alloc"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// host has two PFs with n VFs each, all free and in pool x/a.
+func host(n int) alloc.Host {
+	h := alloc.Host{Spec: desired.Spec{Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}}}}
+	for p := range 2 {
+		pf := vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, byte(p + 1)}}, Name: []string{"enp1s0", "enp2s0"}[p]}
+		for i := range n {
+			id := vf.ID{PF: pf.ID, Index: i}
+			pci := vf.PCIAddr{Bus: uint8(p + 1), Device: 0x10, Function: uint8(i)}
+			pf.VFs = append(pf.VFs, vf.State{ID: id, PCI: pci})
+			h.Records = append(h.Records, journal.Record{ID: id, PCI: pci, Phase: journal.Free})
+		}
+		h.PFs = append(h.PFs, pf)
+	}
+	return h
+}
+
+// hold gives record i to an owner.
+func hold(h alloc.Host, i int, name string) {
+	h.Records[i].Phase = journal.Attached
+	h.Records[i].Lease.Owner = vf.Owner{Kind: vf.OwnerPod, Name: name}
+}
+
+var me = vf.Owner{Kind: vf.OwnerPod, Name: "default/c"}
+
+func TestChoose(t *testing.T) {
+	epoch := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		change func(alloc.Host)
+		want   string
+	}{
+		"nothing held: the first":               {func(alloc.Host) {}, "02:00:00:00:00:01#0"},
+		"the PF with most left":                 {func(h alloc.Host) { hold(h, 0, "a") }, "02:00:00:00:00:02#0"},
+		"the one that nobody has had yet":       {func(h alloc.Host) { h.Records[0].Released = epoch }, "02:00:00:00:00:01#1"},
+		"the one given back longest ago":        {func(h alloc.Host) { released(h, epoch, 3, 1, 2, 9, 9, 9) }, "02:00:00:00:00:01#1"},
+		"quarantined ones are not free":         {func(h alloc.Host) { h.Records[0].Phase = journal.Quarantined }, "02:00:00:00:00:02#0"},
+		"ones that are being made are not free": {func(h alloc.Host) { h.Records[0].Phase = journal.Making }, "02:00:00:00:00:02#0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := host(3)
+			tc.change(h)
+			got, err := alloc.Choose(h, alloc.Want{For: me})
+			if err != nil || got.Record.ID.String() != tc.want || got.Pool != "x/a" {
+				t.Errorf("got %s of %q, %v; want %s", got.Record.ID, got.Pool, err, tc.want)
+			}
+		})
+	}
+}
+
+func released(h alloc.Host, epoch time.Time, seconds ...int) {
+	for i, s := range seconds {
+		h.Records[i].Released = epoch.Add(time.Duration(s) * time.Second)
+	}
+}
+
+// P10: a refusal says who has what was wanted, and what to do.
+func TestRefusals(t *testing.T) {
+	full := func(h alloc.Host) {
+		hold(h, 0, "default/a")
+		hold(h, 1, "default/b")
+	}
+	for name, tc := range map[string]struct {
+		change func(alloc.Host)
+		want   alloc.Want
+		is     error
+		says   string
+	}{
+		"nothing free": {full, alloc.Want{}, vf.ErrNothingFree,
+			"pool x/a: 2 of 2 VFs on enp1s0, enp2s0 are held (pod default/a; pod default/b): nothing free for pod default/c"},
+		"some quarantined": {func(h alloc.Host) { full(h); h.Records[1].Phase = journal.Quarantined }, alloc.Want{}, vf.ErrNothingFree,
+			"pool x/a: 1 of 2 VFs on enp1s0, enp2s0 are held (pod default/a), 1 quarantined (culvert vf list says why): nothing free"},
+		"no such pool": {func(alloc.Host) {}, alloc.Want{Pool: "b"}, vf.ErrNotFound, `pod default/c wants a VF: pool "b": not found: there are x/a`},
+		"the VF is held": {full, alloc.Want{VF: vf.PCIAddr{Bus: 1, Device: 0x10}}, vf.ErrHeld,
+			"VF 0000:01:10.0 on enp1s0: held by pod default/a, wanted for pod default/c"},
+		"the VF is unknown": {full, alloc.Want{VF: vf.PCIAddr{Bus: 9}}, vf.ErrNotFound, "VF 0000:09:00.0: not found among the VFs that culvertd made"},
+		"the VF is quarantined": {func(h alloc.Host) { h.Records[0].Phase, h.Records[0].Reason = journal.Quarantined, "vlan is 7" },
+			alloc.Want{VF: vf.PCIAddr{Bus: 1, Device: 0x10}}, vf.ErrHeld, "quarantined (vlan is 7)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := host(1)
+			tc.change(h)
+			tc.want.For = me
+			_, err := alloc.Choose(h, tc.want)
+			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got  %v\nwant %s", err, tc.says)
+			}
+		})
+	}
+}
