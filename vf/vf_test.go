@@ -1,0 +1,181 @@
+package vf
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestParsePCIAddr(t *testing.T) {
+	for in, want := range map[string]string{
+		"0000:3b:00.1": "0000:3b:00.1", "3b:00.1": "0000:3b:00.1", "10000:e1:1f.7": "10000:e1:1f.7", "ABCD:EF:0a.0": "abcd:ef:0a.0",
+	} {
+		if got, err := ParsePCIAddr(in); err != nil || got.String() != want {
+			t.Errorf("%q: %s, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "eth0", "3b:00", "0000:3b:00", "0000:3b:00.8", "0000:3b:20.0", "0000:100:00.0", "0:3b:00.1", "0000:3b:00.1.1", "::."} {
+		if got, err := ParsePCIAddr(in); err == nil || !strings.Contains(err.Error(), "want domain:bus:device.function") {
+			t.Errorf("%q: %s, %v", in, got, err)
+		}
+	}
+}
+
+func FuzzParsePCIAddr(f *testing.F) {
+	f.Add("0000:3b:00.1")
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := ParsePCIAddr(s)
+		if err != nil || a.IsZero() {
+			return
+		}
+		if b, err := ParsePCIAddr(a.String()); err != nil || a != b {
+			t.Errorf("%q reads %s, which reads %s, %v", s, a, b, err)
+		}
+	})
+}
+
+func FuzzParseID(f *testing.F) {
+	f.Add("90:e2:ba:00:00:01/p1#3")
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := ParseID(s)
+		if err != nil {
+			return
+		}
+		if b, err := ParseID(a.String()); err != nil || a != b {
+			t.Errorf("%q reads %s, which reads %s, %v", s, a, b, err)
+		}
+	})
+}
+
+// P1: the MAC of a VF follows from its PF's identity and its index and from
+// nothing else. The literal is a promise: leases and neighbours' caches outlive
+// an upgrade.
+func TestStableMAC(t *testing.T) {
+	pf := PFID{MAC: MAC{0x90, 0xe2, 0xba, 0, 0, 1}}
+	if got := StableMAC(pf, 3).String(); got != "9a:ac:3f:10:97:03" {
+		t.Errorf("VF 3 got %s", got)
+	}
+	seen := map[MAC]string{}
+	for port := range 4 {
+		for i := range 300 {
+			id := ID{PFID{pf.MAC, fmt.Sprint("p", port)}, i}
+			m := StableMAC(id.PF, i)
+			if !m.IsUnicast() || m[0]&2 == 0 {
+				t.Fatalf("%s is not a locally administered unicast address", m)
+			}
+			if other, ok := seen[m]; ok {
+				t.Errorf("%s and %s share %s", id, other, m)
+			}
+			seen[m] = id.String()
+		}
+	}
+}
+
+func dirty() State {
+	return State{
+		Driver: "igbvf",
+		Admin:  Admin{MAC: MAC{2}, SpoofChk: Yes, Trust: No},
+		Link:   &Link{Name: "v0", MAC: MAC{2}, MTU: 1500},
+	}
+}
+
+// I2 as a property: any attribute that differs is a Difference. Every field of
+// Admin, Baseline and Link is changed in turn, so a field that is added and not
+// compared fails here.
+func TestI2EveryAttributeIsCompared(t *testing.T) {
+	base := BaselineOf(dirty())
+	if d := base.Diff(dirty()); len(d) != 0 {
+		t.Fatalf("a clean VF differs: %s", Differences(d))
+	}
+	irrelevant := map[string]bool{"Index": true, "Carrier": true, "Routes": true, "RSSQuery": true} // RSSQuery: unknown at the baseline
+	for _, part := range []func(*State) reflect.Value{
+		func(s *State) reflect.Value { return reflect.ValueOf(&s.Admin).Elem() },
+		func(s *State) reflect.Value { return reflect.ValueOf(s.Link).Elem() },
+	} {
+		s := dirty()
+		for i := range part(&s).NumField() {
+			s := dirty()
+			field := part(&s).Type().Field(i).Name
+			change(part(&s).Field(i))
+			if d := base.Diff(s); len(d) == 0 && !irrelevant[field] {
+				t.Errorf("a change of %s goes unnoticed", field)
+			}
+		}
+	}
+	for name, s := range map[string]State{"driver": {Admin: dirty().Admin, Link: dirty().Link}, "netdevice": {Admin: dirty().Admin, Driver: "igbvf"}} {
+		if len(base.Diff(s)) == 0 {
+			t.Errorf("a missing %s goes unnoticed", name)
+		}
+	}
+}
+
+// change makes a value another one.
+func change(v reflect.Value) {
+	switch x := v.Addr().Interface().(type) {
+	case *MAC:
+		x[5]++
+	case *VLAN:
+		x.ID++
+	case *Tri:
+		*x = Tri(3 - uint8(*x))
+	case *[]netip.Prefix:
+		*x = append(*x, netip.MustParsePrefix("10.0.0.1/8"))
+	case *[]Route:
+		*x = append(*x, Route{})
+	default:
+		switch v.Kind() {
+		case reflect.String:
+			v.SetString(v.String() + "x")
+		case reflect.Bool:
+			v.SetBool(!v.Bool())
+		case reflect.Int:
+			v.SetInt(v.Int() + 1)
+		case reflect.Uint8, reflect.Uint32:
+			v.SetUint(v.Uint() + 1)
+		default:
+			panic("how is a " + v.Type().String() + " changed?")
+		}
+	}
+}
+
+func TestVLANSame(t *testing.T) {
+	for _, tc := range []struct {
+		a, b VLAN
+		same bool
+	}{
+		{VLAN{}, VLAN{Proto: Dot1Q}, true},
+		{VLAN{}, VLAN{Proto: Dot1AD}, true},
+		{VLAN{ID: 5}, VLAN{ID: 5, Proto: Dot1Q}, true},
+		{VLAN{ID: 5}, VLAN{ID: 5, Proto: Dot1AD}, false},
+		{VLAN{ID: 5}, VLAN{ID: 5, QoS: 1}, false},
+		{VLAN{ID: 5}, VLAN{ID: 6}, false},
+	} {
+		if tc.a.Same(tc.b) != tc.same || tc.b.Same(tc.a) != tc.same {
+			t.Errorf("%s and %s: want same %t", tc.a, tc.b, tc.same)
+		}
+	}
+}
+
+// What goes into the ledger comes out of it.
+func TestTextForms(t *testing.T) {
+	type all struct {
+		PCI   PCIAddr
+		MAC   MAC
+		ID    ID
+		Tri   Tri
+		Proto VLANProto
+		Link  LinkState
+	}
+	want := all{PCIAddr{1, 2, 3, 4}, MAC{2, 3, 4, 5, 6, 7}, ID{PFID{MAC{8, 9, 1, 1, 1, 1}, "p0"}, 12}, Yes, Dot1AD, LinkDisable}
+	raw, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got all
+	if err := json.Unmarshal(raw, &got); err != nil || got != want {
+		t.Errorf("%s became %+v, %v", raw, got, err)
+	}
+}
