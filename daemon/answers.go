@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/culvert-net/culvert/api"
@@ -36,10 +35,10 @@ func (s *Server) status(ctx context.Context, _ json.RawMessage) (any, error) {
 		Node: hostname(), Version: s.Version, Now: time.Now(), Ready: s.ready.Load(),
 		Spec: s.node.Spec(), PFs: pfs, Conditions: s.conditions(),
 	}
+	if in.Records, err = s.node.records(); err != nil {
+		return nil, err
+	}
 	err = s.node.Ledger.View(func(tx *journal.Tx) (err error) {
-		if in.Records, err = tx.Records(); err != nil {
-			return err
-		}
 		in.Addresses, err = tx.AddressesOf("")
 		return err
 	})
@@ -102,14 +101,22 @@ func (s *Server) eventsAfter(seq uint64) ([]api.Event, error) {
 
 // hostPlan answers with what a host.yaml would change.
 func (s *Server) hostPlan(ctx context.Context, raw json.RawMessage) (any, error) {
-	_, plan, _, err := s.planOf(ctx, raw)
+	req, err := params[api.HostRequest](raw)
+	if err != nil {
+		return nil, err
+	}
+	plan, _, err := s.plan(ctx, req)
 	return plan, err
 }
 
 // hostApply writes host.yaml and follows it, when that hurts nobody or is
 // forced.
 func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error) {
-	req, plan, spec, err := s.planOf(ctx, raw)
+	req, err := params[api.HostRequest](raw)
+	if err != nil {
+		return nil, err
+	}
+	plan, spec, err := s.plan(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -121,54 +128,29 @@ func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error
 	if err := writeFile(s.HostFile, []byte(req.Content)); err != nil {
 		return nil, err
 	}
+	if spec, err = desired.Parse(s.HostFile, []byte(req.Content)); err != nil { // again, under its new name
+		return nil, err
+	}
 	s.fileProblem.Store(nil)
 	s.node.SetSpec(spec)
 	if err := s.node.Reconciler.Pass(context.WithoutCancel(ctx), req.Force); err != nil {
-		s.Log.Error("apply", "err", err)
+		s.Log.Error("apply", "file", s.HostFile, "err", err)
 	}
 	return api.ApplyResult{Plan: plan, Applied: true, Problems: s.conditions()}, nil
 }
 
-func (s *Server) planOf(ctx context.Context, raw json.RawMessage) (req api.HostRequest, plan api.Plan, spec desired.Spec, err error) {
-	if req, err = params[api.HostRequest](raw); err != nil {
-		return req, plan, spec, err
-	}
-	if spec, err = desired.Parse(req.File, []byte(req.Content)); err != nil {
-		return req, plan, spec, err
+func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, desired.Spec, error) {
+	spec, err := desired.Parse(req.File, []byte(req.Content))
+	if err != nil {
+		return api.Plan{}, spec, err
 	}
 	plans, err := s.node.Reconciler.PlanFor(ctx, spec)
 	if err != nil {
-		return req, plan, spec, err
+		return api.Plan{}, spec, err
 	}
-	return req, describe(plans, spec), spec, nil
-}
-
-// writeFile replaces a file as a whole or not at all, durably.
-func writeFile(path string, content []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".host-*.yaml")
+	records, err := s.node.records()
 	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return api.Plan{}, spec, err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-			err = fmt.Errorf("write %s: %w", path, err)
-		}
-	}()
-	if _, err = f.Write(content); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
+	return status.Plan(s.node.Spec(), spec, plans, records), spec, nil
 }

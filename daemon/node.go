@@ -80,3 +80,11 @@ func (n *Node) Start(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (n *Node) records() (all []journal.Record, err error) {
+	err = n.Ledger.View(func(tx *journal.Tx) error {
+		all, err = tx.Records()
+		return err
+	})
+	return all, err
+}

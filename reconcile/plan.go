@@ -177,21 +177,3 @@ func orNone(s string) string {
 	}
 	return s
 }
-
-// Selects reports whether a pool would have any VF once the plans are carried
-// out.
-func Selects(spec desired.Spec, pool desired.Pool, plans []PFPlan) bool {
-	for _, p := range plans {
-		n := p.PF.NumVFs
-		if p.Managed {
-			n = p.Want.VFs
-		}
-		for i := range n {
-			st, _ := p.PF.VF(i)
-			if got, ok := spec.PoolOf(p.PF, i, st); ok && got.FullName() == pool.FullName() {
-				return true
-			}
-		}
-	}
-	return false
-}
