@@ -116,15 +116,11 @@ func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (jo
 	if err != nil {
 		return rec, fmt.Errorf("read back: %w", err)
 	}
-	asked := rec.Lease.Wanted
-	if asked.MaxTxRate != nil || asked.MinTxRate != nil { // the driver may round (I6): shown, not refused
-		asked.MinTxRate, asked.MaxTxRate = &st.Admin.MinTxRate, &st.Admin.MaxTxRate
-	}
-	if d := asked.Diff(rec.Baseline, rec.Lease.Netns, st); len(d) > 0 {
+	rec.Lease.Effective = st.Admin // rates as the driver rounded them: shown, not refused (I6)
+	if d := LeaseDiff(rec, st); len(d) > 0 {
 		return rec, fmt.Errorf("the kernel accepted everything, but read back: %s", vf.Differences(d))
 	}
 	rec.Phase = journal.Attached
-	rec.Lease.Effective = st.Admin
 	if st.Link != nil {
 		rec.Lease.LinkMAC, rec.Lease.MTU = st.Link.MAC, st.Link.MTU
 	}

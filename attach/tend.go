@@ -3,7 +3,6 @@ package attach
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
@@ -105,55 +104,6 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason, detail s
 		return err
 	}
 	return e.release(ctx, at, rec, reason, detail)
-}
-
-// Check compares an attachment with the kernel and with what the request says
-// now; the error lists every single thing that differs (CNI CHECK).
-func (e *Engine) Check(ctx context.Context, owner vf.Owner, _ Request) error {
-	rec, ok, err := e.find(owner)
-	if err != nil {
-		return err
-	}
-	if !ok || rec.Phase != journal.Attached {
-		return fmt.Errorf("%s has no VF as %s: %w in the ledger", owner, owner.Interface, vf.ErrNotFound)
-	}
-	st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
-	if err != nil {
-		return fmt.Errorf("VF %s of %s: read back: %w", rec.PCI, owner, err)
-	}
-	if d := LeaseDiff(rec, st); len(d) > 0 {
-		return fmt.Errorf("VF %s of %s: %s: delete and add the attachment again, or mend it by hand", rec.PCI, owner, vf.Differences(d))
-	}
-	return nil
-}
-
-// LeaseDiff lists what of an attached VF is not as it was when its attach was
-// done (the effective values, where the driver rounded).
-func LeaseDiff(rec journal.Record, st vf.State) []vf.Difference {
-	w := rec.Lease.Wanted
-	if w.MinTxRate != nil || w.MaxTxRate != nil {
-		w.MinTxRate, w.MaxTxRate = &rec.Lease.Effective.MinTxRate, &rec.Lease.Effective.MaxTxRate
-	}
-	return w.Diff(rec.Baseline, rec.Lease.Netns, st)
-}
-
-// Ready says whether Attach can work: vf.ErrNotReady with the reason when not.
-func (e *Engine) Ready(context.Context) error {
-	if len(e.Spec().Pools) == 0 {
-		return fmt.Errorf("no pool is declared in /etc/culvert/host.yaml: %w", vf.ErrNotReady)
-	}
-	var records []journal.Record
-	err := e.Ledger.View(func(tx *journal.Tx) (err error) {
-		records, err = tx.Records()
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("ledger: %w: %w", err, vf.ErrNotReady)
-	}
-	if len(records) == 0 {
-		return fmt.Errorf("no VF has been made yet: %w: see culvert status", vf.ErrNotReady)
-	}
-	return nil
 }
 
 // WithIdle runs f while nobody can get the VF, and says whether it ran: not

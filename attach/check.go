@@ -1,0 +1,73 @@
+package attach
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Check compares the kernel with the lease and with what the request says the
+// attachment should be now; the error lists every single thing that differs
+// (CNI CHECK). A request without an interface is not compared.
+func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
+	rec, ok, err := e.find(owner)
+	if err != nil {
+		return err
+	}
+	if !ok || rec.Phase != journal.Attached {
+		return fmt.Errorf("%s has no VF as %s: %w in the ledger", owner, owner.Interface, vf.ErrNotFound)
+	}
+	st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
+	if err != nil {
+		return fmt.Errorf("VF %s of %s: read back: %w", rec.PCI, owner, err)
+	}
+	d := LeaseDiff(rec, st)
+	if req.Spec.Interface != "" {
+		for _, more := range specDiff(req.Spec, rec, st) {
+			if !slices.Contains(d, more) {
+				d = append(d, more)
+			}
+		}
+	}
+	if len(d) > 0 {
+		return fmt.Errorf("VF %s of %s: %s: delete and add the attachment again, or mend it by hand", rec.PCI, owner, vf.Differences(d))
+	}
+	return nil
+}
+
+// LeaseDiff lists what of an attached VF is not as it was when its attach was
+// done.
+func LeaseDiff(rec journal.Record, st vf.State) []vf.Difference {
+	return specDiff(rec.Lease.Wanted, rec, st)
+}
+
+// specDiff compares with the effective rates, where the driver rounded (I6).
+func specDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
+	w.Driver = rec.Lease.Wanted.Driver
+	if w.MinTxRate != nil || w.MaxTxRate != nil {
+		w.MinTxRate, w.MaxTxRate = &rec.Lease.Effective.MinTxRate, &rec.Lease.Effective.MaxTxRate
+	}
+	return w.Diff(rec.Baseline, rec.Lease.Netns, st)
+}
+
+// Ready says whether Attach can work: vf.ErrNotReady with the reason when not.
+func (e *Engine) Ready(context.Context) error {
+	if len(e.Spec().Pools) == 0 {
+		return fmt.Errorf("no pool is declared in /etc/culvert/host.yaml: %w", vf.ErrNotReady)
+	}
+	var records []journal.Record
+	err := e.Ledger.View(func(tx *journal.Tx) (err error) {
+		records, err = tx.Records()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ledger: %w: %w", err, vf.ErrNotReady)
+	}
+	if len(records) == 0 {
+		return fmt.Errorf("no VF has been made yet: %w: see culvert status", vf.ErrNotReady)
+	}
+	return nil
+}
