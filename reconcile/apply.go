@@ -28,11 +28,11 @@ func (r *Reconciler) apply(ctx context.Context, p PFPlan, force bool) error {
 	if p.Want.MTU != 0 && p.Want.MTU != p.PF.MTU {
 		errs = append(errs, r.do(ctx, carrierBound, step.SetPFMTU{PF: p.PF.PCI, MTU: p.Want.MTU}))
 	}
-	if p.Remakes() {
+	if p.remakes() {
 		errs = append(errs, r.remake(ctx, p, force))
 	}
 	if p.PF.Autoprobe != vf.Unknown { // after the VFs are made: they are bound one by one, with their MAC set
-		if want := vf.TriOf(p.Want.Autoprobe); p.Remakes() || p.PF.Autoprobe != want {
+		if want := vf.TriOf(p.Want.Autoprobe); p.remakes() || p.PF.Autoprobe != want {
 			errs = append(errs, r.do(ctx, carrierBound, step.SetAutoprobe{PF: p.PF.PCI, On: p.Want.Autoprobe}))
 		}
 	}

@@ -47,8 +47,8 @@ func (c Change) String() string {
 	return s
 }
 
-// Remakes reports whether the plan writes sriov_numvfs.
-func (p PFPlan) Remakes() bool { return p.Managed && p.PF.NumVFs != p.Want.VFs }
+// remakes reports whether the plan writes sriov_numvfs.
+func (p PFPlan) remakes() bool { return p.Managed && p.PF.NumVFs != p.Want.VFs }
 
 // Refused says whom the plan would hurt, and is nil when nobody (I5).
 func (p PFPlan) Refused() error {
@@ -86,7 +86,7 @@ func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {
 		}
 		p.managed()
 	}
-	if p.Remakes() {
+	if p.remakes() {
 		p.Hurts = holders(pf, records)
 		for i := range p.Want.VFs {
 			p.add(i, "mac", "none", vf.StableMAC(pf.ID, i).String())
@@ -107,7 +107,7 @@ func (p *PFPlan) managed() {
 	if p.Want.MTU != 0 && p.Want.MTU != p.PF.MTU {
 		p.add(ofPF, "mtu", fmt.Sprint(p.PF.MTU), fmt.Sprint(p.Want.MTU))
 	}
-	if p.Remakes() {
+	if p.remakes() {
 		p.add(ofPF, "sriov_numvfs", fmt.Sprint(p.PF.NumVFs), fmt.Sprint(p.Want.VFs))
 	}
 	if want := vf.TriOf(p.Want.Autoprobe); p.PF.Autoprobe != vf.Unknown && p.PF.Autoprobe != want {

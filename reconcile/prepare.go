@@ -16,41 +16,35 @@ import (
 // prepare gives every VF that needs it its MAC and driver and takes its
 // baseline: VFs that were just made, VFs that somebody else made and nobody
 // uses, and free VFs whose pool now wants another driver. All at once, since
-// each mostly waits for its driver.
+// each mostly waits for its driver. There is a result, nil or not, for each VF
+// that needed something.
 func (r *Reconciler) prepare(ctx context.Context, pfs []vf.PF) []error {
 	records, err := r.records()
 	if err != nil {
 		return []error{err}
 	}
 	spec := r.Spec()
-	var (
-		g    errgroup.Group
-		errs []error
-		got  = make(chan error)
-	)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for err := range got {
-			errs = append(errs, err)
-		}
-	}()
-	g.SetLimit(parallelVFs)
+	var tasks []func() error
 	for _, pf := range pfs {
 		for _, v := range pf.VFs {
 			if !wanted(spec, pf, v) {
 				continue
 			}
-			rec := recordOf(records, v.ID)
-			g.Go(func() error {
-				got <- aboutVF(v, r.prepareVF(ctx, spec, pf, v, rec))
-				return nil
-			})
+			if task := r.task(ctx, spec, pf, v, recordOf(records, v.ID)); task != nil {
+				tasks = append(tasks, func() error { return aboutVF(v, task()) })
+			}
 		}
 	}
+	errs := make([]error, len(tasks))
+	var g errgroup.Group
+	g.SetLimit(parallelVFs)
+	for i, task := range tasks {
+		g.Go(func() error {
+			errs[i] = task()
+			return nil
+		})
+	}
 	_ = g.Wait()
-	close(got)
-	<-done
 	return errs
 }
 
@@ -65,19 +59,22 @@ func wanted(spec desired.Spec, pf vf.PF, v vf.State) bool {
 	return managed || pooled
 }
 
-func (r *Reconciler) prepareVF(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec *journal.Record) error {
-	if rec == nil {
-		return r.takeOver(ctx, spec, pf, v)
+// task is what a VF needs, nil when it is as it should be or somebody's.
+func (r *Reconciler) task(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec *journal.Record) func() error {
+	switch {
+	case rec == nil:
+		return func() error { return r.takeOver(ctx, spec, pf, v) }
+	case rec.Phase == journal.Making:
+		return func() error { return r.finish(ctx, spec, pf, v, *rec) }
+	case rec.Phase == journal.Free && changesBaseline(r.steps(spec, pf, v), rec.Baseline):
+		return func() error { return r.remodel(ctx, spec, pf, v) }
 	}
-	if rec.Phase == journal.Making {
-		return r.finish(ctx, spec, pf, v, *rec)
-	}
-	steps := r.steps(spec, pf, v)
-	if rec.Phase != journal.Free || len(steps) == 0 || !changesBaseline(steps, rec.Baseline) {
-		return nil
-	}
-	// Its baseline is to be another one: back to Making, unless somebody is
-	// quicker.
+	return nil
+}
+
+// remodel gives a free VF another baseline: back to Making, unless somebody is
+// quicker.
+func (r *Reconciler) remodel(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
 	_, err := r.Keeper.WithIdle(v.ID, func(seen journal.Record) error {
 		making, ok, err := r.backToMaking(seen)
 		if err != nil || !ok {

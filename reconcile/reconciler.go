@@ -180,32 +180,47 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 func (r *Reconciler) Pass(ctx context.Context, force bool) error {
 	r.pass.Lock()
 	defer r.pass.Unlock()
-	plans, err := r.plan(ctx)
+	errs := r.look(ctx, force)
+	r.report(errs)
+	return errors.Join(errs...)
+}
+
+// look lists the hardware, and again only after something was changed: an idle
+// pass, of which every attach causes one, costs one listing.
+func (r *Reconciler) look(ctx context.Context, force bool) []error {
+	pfs, err := r.Hardware.Refresh(ctx)
 	if err != nil {
-		r.report([]error{err})
-		return err
+		return []error{fmt.Errorf("list the NICs: %w", err)}
+	}
+	plans, err := r.planOf(r.Spec(), pfs)
+	if err != nil {
+		return []error{err}
 	}
 	errs := make([]error, len(plans))
+	changed := false
 	var g errgroup.Group
 	for i, p := range plans {
+		changed = changed || len(p.Changes) > 0
 		g.Go(func() error {
 			errs[i] = r.apply(ctx, p, force)
 			return nil
 		})
 	}
 	_ = g.Wait()
-	pfs, err := r.Hardware.Refresh(ctx)
-	if err == nil {
-		errs = append(errs, r.prepare(ctx, pfs)...)
-		errs = append(errs, r.probe(ctx, pfs)...)
-		pfs, err = r.Hardware.Refresh(ctx)
+	if changed {
+		if pfs, err = r.Hardware.Refresh(ctx); err != nil {
+			return append(errs, err)
+		}
 	}
-	if err == nil {
-		err = r.Keeper.Tend(ctx, pfs)
+	prepared := r.prepare(ctx, pfs)
+	errs = append(errs, prepared...)
+	errs = append(errs, r.probe(ctx, pfs)...)
+	if changed || len(prepared) > 0 {
+		if pfs, err = r.Hardware.Refresh(ctx); err != nil {
+			return append(errs, err)
+		}
 	}
-	errs = append(errs, err)
-	r.report(errs)
-	return errors.Join(errs...)
+	return append(errs, r.Keeper.Tend(ctx, pfs))
 }
 
 // report keeps the problems for status.
@@ -248,14 +263,6 @@ func aboutVF(v vf.State, err error) error {
 		return nil
 	}
 	return &objectError{"VF " + v.PCI.String(), err}
-}
-
-func (r *Reconciler) plan(ctx context.Context) ([]PFPlan, error) {
-	pfs, err := r.Hardware.Refresh(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list the NICs: %w", err)
-	}
-	return r.planOf(r.Spec(), pfs)
 }
 
 func (r *Reconciler) planOf(spec desired.Spec, pfs []vf.PF) ([]PFPlan, error) {
