@@ -55,9 +55,10 @@ var mayImport = map[string][]string{
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
 	"bench/...": {"api", "bench/...", "lab", "rpc"},
+	"demo/...":  {"api", "bench/...", "demo/...", "lab", "rpc", "vf"},
 
 	// programs
-	"cmd/culvert":            {"api", "bench/...", "desired", "journal", "lab/...", "rpc", "status/...", "suggest", "vf"},
+	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "journal", "lab/...", "rpc", "status/...", "suggest", "vf"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},
 	"cmd/culvert-controller": {"api", "ipam", "vf"},
