@@ -31,12 +31,22 @@ func (r *Reconciler) apply(ctx context.Context, p PFPlan, force bool) error {
 	if p.remakes() {
 		errs = append(errs, r.remake(ctx, p, force))
 	}
-	if p.PF.Autoprobe != vf.Unknown { // after the VFs are made: they are bound one by one, with their MAC set
-		if want := vf.TriOf(p.Want.Autoprobe); p.remakes() || p.PF.Autoprobe != want {
-			errs = append(errs, r.do(ctx, carrierBound, step.SetAutoprobe{PF: p.PF.PCI, On: p.Want.Autoprobe}))
-		}
+	if !p.remakes() {
+		errs = append(errs, r.autoprobe(ctx, p))
 	}
 	return about(p.PF, errors.Join(errs...))
+}
+
+// autoprobe sets what the kernel does with VFs that appear. Where VFs are made
+// it comes last, when each has its MAC and driver: a VF driver whose module is
+// loaded meanwhile, by udev, would bind to all that have none, and read their
+// MAC before it is set.
+func (r *Reconciler) autoprobe(ctx context.Context, p PFPlan) error {
+	want := vf.TriOf(p.Want.Autoprobe)
+	if p.PF.Autoprobe == vf.Unknown || (p.PF.Autoprobe == want && !p.remakes()) {
+		return nil
+	}
+	return r.do(ctx, carrierBound, step.SetAutoprobe{PF: p.PF.PCI, On: p.Want.Autoprobe})
 }
 
 func (r *Reconciler) do(ctx context.Context, bound time.Duration, s step.Step) error {

@@ -137,7 +137,8 @@ func (r *Reconciler) steps(spec desired.Spec, pf vf.PF, v vf.State) []step.Step 
 	pool, pooled := spec.PoolOf(pf, v.ID.Index, v)
 	driver, rebind := driverChange(want, pool, pooled, v)
 	mac := vf.StableMAC(pf.ID, v.ID.Index)
-	newMAC := v.Admin.MAC != mac
+	// A driver that bound before the MAC was set made one up, and keeps it.
+	newMAC := v.Admin.MAC != mac || v.Link != nil && v.Link.MAC != mac
 	if !rebind && newMAC && v.Driver == vf.DriverVFIO {
 		driver = vf.DriverVFIO
 	}
@@ -180,6 +181,9 @@ func (r *Reconciler) settled(spec desired.Spec, pf vf.PF, st vf.State) error {
 	mac := vf.StableMAC(pf.ID, st.ID.Index)
 	if st.Admin.MAC != mac {
 		errs = append(errs, fmt.Errorf("admin mac is %s after %s was set", orNone(st.Admin.MAC.String()), mac))
+	}
+	if st.Link == nil && st.Driver != "" && st.Driver != vf.DriverVFIO {
+		errs = append(errs, fmt.Errorf("driver %s has made no interface yet", st.Driver))
 	}
 	if st.Link != nil && st.Link.MAC != mac {
 		errs = append(errs, fmt.Errorf("the interface has mac %s, the PF set %s", st.Link.MAC, mac))

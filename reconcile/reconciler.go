@@ -214,6 +214,11 @@ func (r *Reconciler) look(ctx context.Context, force bool) []error {
 	}
 	prepared := r.prepare(ctx, pfs)
 	errs = append(errs, prepared...)
+	for _, p := range plans {
+		if p.Err == nil && p.remakes() {
+			errs = append(errs, about(p.PF, r.autoprobe(ctx, p)))
+		}
+	}
 	errs = append(errs, r.probe(ctx, pfs)...)
 	if changed || len(prepared) > 0 {
 		if pfs, err = r.Hardware.Refresh(ctx); err != nil {
