@@ -87,7 +87,7 @@ func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 // guards the kernel against its users only costs time here, and under
 // emulation much of it.
 func kernelCmdline(accel string) string {
-	line := "console=ttyS0 panic=-1 intel_iommu=on iommu=pt mitigations=off nokaslr init_on_alloc=0 net.ifnames=1"
+	line := "console=ttyS0 panic=-1 intel_iommu=on iommu=pt mitigations=off nokaslr init_on_alloc=0 lsm= audit=0"
 	if accel == "tcg" {
 		line += " tsc=reliable no_timer_check random.trust_cpu=on nowatchdog"
 	}

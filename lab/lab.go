@@ -105,7 +105,7 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 		Name: o.Name, Nodes: o.Nodes, CPUs: max(o.CPUs, 1), Image: img.hash, Dir: img.dir,
 		Run: l.paths.run, Disks: l.paths.disks, Acceleration: probeAccel(ctx, img),
 	}
-	for _, dir := range []string{l.paths.run, l.paths.disks} {
+	for _, dir := range []string{l.paths.run, l.paths.disks, l.paths.share()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}

@@ -122,7 +122,7 @@ func (n *node) machine(qmpFD int) machine {
 		Accel: n.conf.Accel, MemoryMiB: memoryLimit, CPUs: n.conf.CPUs, IOMMU: true,
 		Kernel: n.conf.image().kernel(), Initrd: p.initrd(n.seen.Name), Serial: p.console(n.seen.Name),
 		Cmdline: kernelCmdline(n.conf.Accel) + " systemd.show_status=0 quiet",
-		Disk:    p.disk(n.seen.Name), QMPFD: qmpFD,
+		Disk:    p.disk(n.seen.Name), Share: p.share(), QMPFD: qmpFD,
 		Mgmt: &port{ID: "mgmt", MAC: macAddr(n.number, 0), Backend: tapBackend(n.number, 0)},
 	}
 	for i := range pfCount {

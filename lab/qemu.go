@@ -27,6 +27,7 @@ type machine struct {
 	QMPFD     int    // a socket that QEMU inherits for its monitor
 	PFs       []port
 	Mgmt      *port
+	Share     string // a folder of the host that the machine can mount read-only, by the 9p tag "lab"
 	Channels  []channel
 	IOMMU     bool
 }
@@ -47,7 +48,7 @@ type channel struct {
 // args is the command line of the machine. The n-th PF sits behind the n-th
 // root port, which is PCI bus n, so that udev names it enp<n>s0.
 func (m machine) args() []string {
-	chip := "q35"
+	chip := "q35,sata=off,smbus=off,i8042=off"
 	if m.IOMMU {
 		chip += ",kernel-irqchip=split" // interrupt remapping needs it
 	}
@@ -81,6 +82,10 @@ func (m machine) args() []string {
 	if m.Disk != "" {
 		a = append(a, "-drive", "if=none,id=root,format=qcow2,discard=unmap,file="+escape(m.Disk),
 			"-device", "virtio-blk-pci,drive=root,addr=0x1c")
+	}
+	if m.Share != "" {
+		a = append(a, "-fsdev", "local,id=share,security_model=none,readonly=on,path="+escape(m.Share),
+			"-device", "virtio-9p-pci,fsdev=share,mount_tag=lab,addr=0x1a")
 	}
 	return append(a, m.channelArgs()...)
 }

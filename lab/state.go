@@ -55,6 +55,7 @@ func (p paths) owner() string              { return filepath.Join(p.run, "superv
 func (p paths) log() string                { return filepath.Join(p.run, "supervisor.log") }
 func (p paths) console(node string) string { return filepath.Join(p.run, node+".console") }
 func (p paths) initrd(node string) string  { return filepath.Join(p.run, node+".initrd") }
+func (p paths) share() string              { return filepath.Join(p.disks, "share") }
 func (p paths) disk(node string) string    { return filepath.Join(p.disks, node+".qcow2") }
 
 // remove takes away all that the lab has on the host, but for the lock. The

@@ -30,7 +30,7 @@ lives in a network namespace of its own and touches nothing of the host's.
 	cmd.AddCommand(
 		newLabUpCommand(&name), newLabStatusCommand(&name), newLabSSHCommand(&name), newLabExecCommand(&name),
 		newLabCopyCommand(&name), newLabLinkCommand(&name), newLabRebootCommand(&name), newLabKillCommand(&name),
-		newLabStartCommand(&name), newLabDownCommand(&name), newLabFastCommand(), newLabSuperviseCommand(),
+		newLabStartCommand(&name), newLabDownCommand(&name), newLabFastCommand(), newLabDemoCommand(&name), newLabSuperviseCommand(),
 	)
 	return cmd
 }

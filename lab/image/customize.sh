@@ -53,7 +53,13 @@ chroot "$root" systemctl mask getty@.service serial-getty@.service console-getty
 	apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
 	fstrim.timer man-db.timer logrotate.timer systemd-tmpfiles-clean.timer \
 	systemd-update-utmp.service systemd-hwdb-update.service ldconfig.service systemd-journal-catalog-update.service \
-	modprobe@drm.service sys-kernel-debug.mount sys-kernel-tracing.mount >/dev/null 2>&1
+	systemd-update-done.service systemd-user-sessions.service systemd-logind.service systemd-random-seed.service \
+	systemd-hibernate-clear.service systemd-udev-load-credentials.service systemd-journal-flush.service \
+	modprobe@drm.service modprobe@efi_pstore.service sys-kernel-debug.mount sys-kernel-tracing.mount >/dev/null 2>&1
+mkdir -p "$root/etc/systemd/system-generators"
+for generator in debug gpt-auto hibernate-resume rc-local run ssh system-update sysv tpm2 getty; do
+	ln -s /dev/null "$root/etc/systemd/system-generators/systemd-$generator-generator"
+done
 chroot "$root" systemctl disable containerd.service >/dev/null 2>&1
 rm -rf "$root/lab-modules" "$root/lab-tools" "$root"/var/cache/apt "$root"/var/lib/apt/lists "$root"/boot/vmlinuz* "$root"/boot/System.map*
 chown -R 0:0 "$out"

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/demo"
+)
+
+// newLabDemoCommand is what `make demo` runs. The lab is "demo" unless one is
+// named.
+func newLabDemoCommand(name *string) *cobra.Command {
+	var o demo.Options
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the main job: VFs made, given to containers, measured, taken back",
+		Long: `Boots two nodes, installs Culvert on them, which makes 28 VFs, and starts a
+container on each with two interfaces: a VF, and an overlay as Flannel makes it,
+over the same wire. Pings and runs iperf3 over both in turns, shows who has
+which VF, deletes the containers, and compares every VF with what it was before.
+
+Prints a table beside what report R0 printed of real hardware, and writes it to
+report.txt, report.svg and demo.json. The exit status is not 0 when anything is
+not as it should be. Needs the source tree, with 'make build' done.`,
+		Example: `  culvert lab demo --out build/demo
+  culvert lab demo --out /tmp/demo --keep     # and look around afterwards`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Name = *name; !cmd.Flags().Changed("name") {
+				o.Name = demo.DefaultName
+			}
+			o.Log = os.Stdout
+			o.Live = term.IsTerminal(int(os.Stdout.Fd()))
+			o.Look = bench.Look{Colour: o.Live && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Unicode: isUTF8(os.Getenv)}
+			return demo.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.Out, "out", "build/demo", "folder for the reports")
+	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree")
+	cmd.Flags().BoolVar(&o.Keep, "keep", false, "leave the lab up")
+	cmd.AddCommand(newAttachTimesCommand())
+	return cmd
+}
+
+// sourceTree is where the program was built, if it still is in build/bin, and
+// else the working directory.
+func sourceTree() string {
+	self, err := os.Executable()
+	if err != nil {
+		return "."
+	}
+	bin := filepath.Dir(self)
+	if filepath.Base(bin) == "bin" && filepath.Base(filepath.Dir(bin)) == "build" {
+		return filepath.Dir(filepath.Dir(bin))
+	}
+	return "."
+}
+
+// newAttachTimesCommand is what the demo runs on a node.
+func newAttachTimesCommand() *cobra.Command {
+	var p bench.Plugin
+	var config string
+	var times int
+	cmd := &cobra.Command{
+		Use:    "attach-times",
+		Short:  "Time a CNI plugin's ADD and DEL, and print nanoseconds as JSON",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if p.Config, err = os.ReadFile(config); err != nil {
+				return err
+			}
+			took, err := bench.Attachments(cmd.Context(), p, times)
+			return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(took))
+		},
+	}
+	cmd.Flags().StringVar(&p.Path, "plugin", "/opt/cni/bin/culvert", "the CNI plugin")
+	cmd.Flags().StringVar(&config, "config", "", "file with the network's configuration")
+	cmd.Flags().StringVar(&p.Netns, "netns", "", "path of the network namespace")
+	cmd.Flags().StringVar(&p.Interface, "interface", "net1", "name of the interface")
+	cmd.Flags().IntVar(&times, "times", 20, "how many")
+	return cmd
+}
