@@ -117,7 +117,35 @@ func BenchmarkLabParts(b *testing.B) {
 	n.do(step.Move{VF: v.PCI, To: pod, Name: "net1"})
 	run("VF-in-netns", func() error { _, err := n.VF(b.Context(), v.PCI, pod); return err })
 	run("PFs", func() error { _, err := n.PFs(b.Context()); return err })
+	var c *rtnl.Conn
+	if err := netns.Run(pod, func() (err error) { c, err = rtnl.Dial(); return err }); err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	run("links", func() error { _, err := c.Links(); return err })
+	l, err := c.LinkNamed("net1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	run("link", func() error { _, err := c.Link(l.Index, false); return err })
+	run("addrs", func() error { _, err := c.Addrs(l.Index); return err })
+	run("routes", func() error { _, err := c.Routes(l.Index); return err })
+	run("Do-nothing", func() error { return n.Do(b.Context(), step.ClearPromisc{VF: v.PCI, Netns: pod}) })
+	run("Do-address", func() error {
+		return n.Do(b.Context(), step.AddAddress{VF: v.PCI, Netns: pod, Address: prefix("10.56.0.10/24")})
+	})
 	n.do(step.Move{VF: v.PCI, From: pod, Name: v.Link.Name})
+	run("Do-nothing-host", func() error { return n.Do(b.Context(), step.ClearPromisc{VF: v.PCI}) })
+	host, err := rtnl.Dial()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer host.Close()
+	pf, err := host.LinkNamed(n.pfs[0].Name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	run("PF-link", func() error { _, err := host.Link(pf.Index, true); return err })
 }
 
 func dialAndClose() error {

@@ -11,42 +11,82 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
+// bindTries is how often a VF is bound until its netdevice has the MAC that
+// the PF holds for it. Where the PF does not answer in time, igbvf makes an
+// address up and its probe succeeds ("PF still in reset state"); seen with 14
+// binds at once on a busy machine, and gone with the next probe.
+const bindTries = 3
+
 // bind binds a driver to a VF: driver_override says which, drivers_probe does
 // it, and events tell when the netdevice is there and udev has named it.
 func (k *Kernel) bind(ctx context.Context, s step.Bind) error {
-	pf, _, err := k.sys.physfn(s.VF)
+	pf, index, err := k.sys.physfn(s.VF)
 	if err != nil {
 		return err
 	}
-	udev, err := k.awaitUdev("")
-	if err != nil {
-		return err
-	}
-	defer udev.close()
-
 	bound, err := target(k.sys.pci(s.VF, "driver"))
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case bound == "":
-		if err := k.probe(ctx, pf, s); err != nil {
-			return err
-		}
-	case !satisfies(bound, s.Driver):
+	}
+	if bound != "" && !satisfies(bound, s.Driver) {
 		return fmt.Errorf("driver %s is bound: unbind it first", bound)
 	}
+	for try := 1; ; try++ {
+		n, err := k.bindOnce(ctx, pf, s, bound != "")
+		if err != nil || bound != "" || !makesNetdev(s.Driver) {
+			return err
+		}
+		if err = k.tookMAC(pf, index, n); err == nil || try == bindTries {
+			return err
+		}
+		k.log.Warn("binding the VF again", "vf", s.VF, "err", err)
+		if err := k.unbind(step.Unbind{VF: s.VF}); err != nil {
+			return err
+		}
+	}
+}
+
+// bindOnce probes, unless a driver is bound already, and waits for the
+// netdevice if there will be one.
+func (k *Kernel) bindOnce(ctx context.Context, pf vf.PCIAddr, s step.Bind, already bool) (netdev, error) {
+	udev, err := k.awaitUdev("")
+	if err != nil {
+		return netdev{}, err
+	}
+	defer udev.close()
+	if !already {
+		if err := k.probe(ctx, pf, s); err != nil {
+			return netdev{}, err
+		}
+	}
 	if !makesNetdev(s.Driver) {
-		return nil
+		return netdev{}, nil
 	}
 	n, err := k.awaitNetdev(ctx, udev, s.VF)
 	if err != nil {
-		return err
+		return n, err
 	}
-	return udev.settled(ctx, n.Index, false)
+	return n, udev.settled(ctx, n.Index, false)
+}
+
+// tookMAC checks that the netdevice has the admin MAC, if there is one.
+func (k *Kernel) tookMAC(pf vf.PCIAddr, index int, n netdev) error {
+	return k.onPF(pf, func(c *rtnl.Conn, p netdev) error {
+		a, err := readVFAdmin(c, p, index)
+		if err != nil || a.MAC.IsZero() {
+			return err
+		}
+		l, err := c.Link(n.Index, false)
+		if err != nil || l.MAC == a.MAC {
+			return err
+		}
+		return fmt.Errorf("the netdevice %s took the address %s instead of %s, which the PF holds for it", l.Name, l.MAC, a.MAC)
+	})
 }
 
 // satisfies reports whether the bound driver is what was asked for.

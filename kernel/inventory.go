@@ -169,27 +169,25 @@ func (k *Kernel) readPFLink(pf *vf.PF) (rtnl.Link, error) {
 		speed, _ := number(k.sys.pci(pf.PCI, "net", l.Name, "speed"), 0)
 		pf.SpeedMbps = max(speed, 0)
 	}
-	pf.ID, err = identity(l, n), errors.Join(err, lacksIdentity(l))
-	return l, err
+	id, idErr := k.identity(pf.PCI, l)
+	pf.ID = id
+	return l, errors.Join(err, idErr)
 }
 
-// identity is what the PF is known by.
-func identity(l rtnl.Link, n netdev) vf.PFID {
-	id := vf.PFID{MAC: l.PermMAC, Port: n.Port}
-	if id.MAC.IsZero() {
-		return vf.PFID{}
-	}
-	if id.Port == "" && n.DevPort != 0 {
-		id.Port = strconv.Itoa(n.DevPort)
-	}
-	return id
-}
-
-func lacksIdentity(l rtnl.Link) error {
+// identity is what the PF with the netdevice l is known by.
+func (k *Kernel) identity(pf vf.PCIAddr, l rtnl.Link) (vf.PFID, error) {
 	if l.PermMAC.IsZero() {
-		return fmt.Errorf("driver of %s tells no permanent MAC, so the PF's identity is unknown", l.Name)
+		return vf.PFID{}, fmt.Errorf("the driver of %s tells no permanent MAC, so the PF's identity is unknown", l.Name)
 	}
-	return nil
+	id := vf.PFID{MAC: l.PermMAC, Port: l.PortName}
+	if id.Port != "" {
+		return id, nil
+	}
+	port, err := number(k.sys.pci(pf, "net", l.Name, "dev_port"), 0)
+	if port != 0 {
+		id.Port = strconv.Itoa(port)
+	}
+	return id, err
 }
 
 // stateOf puts a VF together, without its netdevice.

@@ -33,16 +33,18 @@ func (k *Kernel) move(ctx context.Context, s step.Move) error {
 	}
 	defer to.Close()
 
-	l, err := k.findLink(from, s.VF, s.From)
-	if errors.Is(err, errNoLink) {
-		if there, err := k.findLink(to, s.VF, s.To); err == nil && there.Name == s.Name {
-			return nil
-		}
-	}
-	if err != nil {
+	holder, err := to.LinkNamed(s.Name)
+	taken := err == nil
+	if err != nil && !errors.Is(err, unix.ENODEV) {
 		return err
 	}
-	if holder, err := to.LinkNamed(s.Name); err == nil && holder.Parent != s.VF.String() {
+	l, err := k.findLink(from, s.VF, s.From)
+	switch {
+	case errors.Is(err, errNoLink) && taken && holder.Parent == s.VF.String():
+		return nil // it is there
+	case err != nil:
+		return err
+	case taken && s.From != s.To:
 		return fmt.Errorf("the name %s is taken there: %w", s.Name, unix.EEXIST)
 	}
 	udev, err := k.awaitUdev(s.To)
@@ -50,21 +52,32 @@ func (k *Kernel) move(ctx context.Context, s step.Move) error {
 		return err
 	}
 	defer udev.close()
-
 	if err := k.send(from, l.Index, s.To, s.Name); err != nil {
 		return errors.Join(err, k.sendBack(to, s, l.Name))
 	}
-	arrived, err := k.findLink(to, s.VF, s.To)
+	return arrive(ctx, to, udev, s)
+}
+
+// arrive reads back that the VF's netdevice has come under its name, and that
+// udev, where it is in charge, has left it that name.
+func arrive(ctx context.Context, to *rtnl.Conn, udev *udevWait, s step.Move) error {
+	l, err := to.LinkNamed(s.Name)
 	if err != nil {
-		return fmt.Errorf("moved, but not found there: %w", err)
+		return fmt.Errorf("moved, but %s is not there: %w", s.Name, err)
 	}
-	if err := udev.settled(ctx, arrived.Index, true); err != nil {
+	if l.Parent != s.VF.String() {
+		return fmt.Errorf("moved, but %s is a netdevice of %s", s.Name, l.Parent)
+	}
+	if s.To != "" {
+		return nil
+	}
+	if err := udev.settled(ctx, l.Index, true); err != nil {
 		return err
 	}
-	if arrived, err = to.Link(arrived.Index, false); err != nil {
+	if l, err = to.Link(l.Index, false); err != nil {
 		return fmt.Errorf("moved, but not read back: %w", err)
 	}
-	return same("name", s.Name, arrived.Name)
+	return same("name", s.Name, l.Name)
 }
 
 // send moves a link to the netns at path under a name.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -14,10 +15,8 @@ import (
 
 // netdev is a netdevice as sysfs shows it, in the host's netns.
 type netdev struct {
-	Name    string
-	Index   int
-	Port    string // phys_port_name; usually empty
-	DevPort int    // dev_port
+	Name  string
+	Index int
 }
 
 // representor matches the phys_port_name of what a NIC in switchdev mode puts
@@ -33,37 +32,36 @@ func (t tree) netdev(addr vf.PCIAddr) (netdev, bool, error) {
 		return netdev{}, false, err
 	}
 	for _, name := range all {
+		if len(all) > 1 && t.isRepresentor(addr, name) {
+			continue
+		}
 		n, err := t.readNetdev(addr, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // renamed or moved since it was listed
 		}
-		if err != nil {
-			return n, false, err
-		}
-		if !representor.MatchString(n.Port) {
-			return n, true, nil
-		}
+		return n, err == nil, err
 	}
 	return netdev{}, false, nil
 }
 
+// isRepresentor is asked only where there are several netdevices: the file
+// waits for the lock that every change of any link holds. Most drivers answer
+// EOPNOTSUPP, and theirs is none.
+func (t tree) isRepresentor(addr vf.PCIAddr, name string) bool {
+	port, err := text(t.pci(addr, "net", name, "phys_port_name"))
+	return err == nil && representor.MatchString(port)
+}
+
 func (t tree) readNetdev(addr vf.PCIAddr, name string) (netdev, error) {
-	n := netdev{Name: name}
 	index, err := text(t.pci(addr, "net", name, "ifindex"))
 	if err != nil {
-		return n, err
+		return netdev{}, err
 	}
-	if _, err := fmt.Sscan(index, &n.Index); err != nil {
-		return n, fmt.Errorf("ifindex of %s: %w", name, err)
+	i, err := strconv.Atoi(index)
+	if err != nil {
+		return netdev{}, fmt.Errorf("ifindex of %s: %w", name, err)
 	}
-	if n.DevPort, err = number(t.pci(addr, "net", name, "dev_port"), 0); err != nil {
-		return n, err
-	}
-	// Most drivers answer EOPNOTSUPP.
-	if port, err := text(t.pci(addr, "net", name, "phys_port_name")); err == nil {
-		n.Port = port
-	}
-	return n, nil
+	return netdev{Name: name, Index: i}, nil
 }
 
 // errNoLink: the PCI function has no netdevice in the netns.

@@ -24,10 +24,33 @@ func (t tree) pci(addr vf.PCIAddr, file ...string) string {
 	return filepath.Join(append([]string{t.root, "bus/pci/devices", addr.String()}, file...)...)
 }
 
-// text reads a file of one line.
+// text reads a file of one line, without package os: that one would ask the
+// runtime's poller to watch each file of sysfs, which costs more than reading
+// it, and attach reads a dozen.
 func text(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	return strings.TrimSpace(string(b)), err
+	fail := func(op string, err error) (string, error) {
+		return "", &fs.PathError{Op: op, Path: path, Err: err}
+	}
+	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return fail("open", err)
+	}
+	defer unix.Close(fd)
+	var page [4096]byte // a sysfs file is at most a page, and one read has all of it
+	n, err := retried(func() (int, error) { return unix.Read(fd, page[:]) })
+	if err != nil {
+		return fail("read", err)
+	}
+	return strings.TrimSpace(string(page[:n])), nil
+}
+
+// retried repeats a system call that a signal interrupted.
+func retried(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
 
 // number reads a decimal number; otherwise where the file is not there or the
@@ -76,7 +99,6 @@ func names(path string) ([]string, error) {
 type function struct {
 	PCI            vf.PCIAddr
 	Vendor, Device string
-	Class          string // e.g. 0x020000
 	Driver         string
 	NUMA           int
 	IOMMUGroup     int
@@ -86,7 +108,7 @@ type function struct {
 // be read is returned with the error.
 func (t tree) function(addr vf.PCIAddr) (function, error) {
 	f := function{PCI: addr, NUMA: -1, IOMMUGroup: -1}
-	if _, err := os.Stat(t.pci(addr)); errors.Is(err, fs.ErrNotExist) {
+	if !exists(t.pci(addr)) {
 		return f, fmt.Errorf("PCI device %s: %w", addr, vf.ErrNotFound)
 	}
 	var errs []error
@@ -97,7 +119,6 @@ func (t tree) function(addr vf.PCIAddr) (function, error) {
 		return strings.TrimPrefix(s, "0x")
 	}
 	f.Vendor, f.Device = hex("vendor"), hex("device")
-	f.Class = hex("class")
 
 	var err error
 	f.Driver, err = target(t.pci(addr, "driver"))
@@ -139,11 +160,11 @@ func (t tree) virtfns(pf vf.PCIAddr) (map[int]vf.PCIAddr, error) {
 
 // link is the PCI address that a link points to.
 func (t tree) link(path string) (vf.PCIAddr, error) {
-	to, err := target(path)
+	to, err := os.Readlink(path)
 	if err != nil {
 		return vf.PCIAddr{}, err
 	}
-	addr, err := vf.ParsePCIAddr(to)
+	addr, err := vf.ParsePCIAddr(filepath.Base(to))
 	if err != nil {
 		return vf.PCIAddr{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -154,13 +175,14 @@ func (t tree) link(path string) (vf.PCIAddr, error) {
 // index from the PF's virtfnN link that points back. sriov_offset and
 // sriov_stride tell where that link should be; without them all are looked at.
 func (t tree) physfn(addr vf.PCIAddr) (pf vf.PCIAddr, index int, err error) {
-	if _, err := os.Lstat(t.pci(addr)); errors.Is(err, fs.ErrNotExist) {
+	pf, err = t.link(t.pci(addr, "physfn"))
+	if errors.Is(err, fs.ErrNotExist) && !exists(t.pci(addr)) {
 		return pf, 0, fmt.Errorf("VF %s: %w", addr, vf.ErrNotFound)
 	}
-	if _, err := os.Lstat(t.pci(addr, "physfn")); errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return pf, 0, fmt.Errorf("VF %s: it is no Virtual Function: %w", addr, vf.ErrNotFound)
 	}
-	if pf, err = t.link(t.pci(addr, "physfn")); err != nil {
+	if err != nil {
 		return pf, 0, err
 	}
 	if guess, ok := t.guessIndex(pf, addr); ok {

@@ -136,13 +136,15 @@ func (k *Kernel) readAdmin(c *rtnl.Conn, pf vf.PCIAddr, s *vf.State) error {
 	if err != nil {
 		return fmt.Errorf("PF %s: %w", pf, err)
 	}
-	s.ID.PF = identity(l, n)
+	if s.ID.PF, err = k.identity(pf, l); err != nil {
+		return err
+	}
 	admin, ok := l.VFs[s.ID.Index]
 	if !ok {
 		return fmt.Errorf("PF %s does not report vf %d", pf, s.ID.Index)
 	}
 	s.Admin = admin
-	return lacksIdentity(l)
+	return nil
 }
 
 func (k *Kernel) readLink(c *rtnl.Conn, addr vf.PCIAddr, path string) (*vf.Link, error) {

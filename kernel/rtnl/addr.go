@@ -82,7 +82,7 @@ func (a Addr) encode() []byte {
 // broadcast is the last address of an IPv4 prefix.
 func broadcast(p netip.Prefix) []byte {
 	b := p.Addr().As4()
-	n := binary.BigEndian.Uint32(b[:]) | 1<<(32-p.Bits()) - 1
+	n := binary.BigEndian.Uint32(b[:]) | (1<<(32-p.Bits()) - 1)
 	return binary.BigEndian.AppendUint32(nil, n)
 }
 

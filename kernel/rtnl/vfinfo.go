@@ -142,6 +142,15 @@ type VFSetting struct {
 	value []byte
 }
 
+// String is the attribute's name.
+func (s VFSetting) String() string {
+	names := map[uint16]string{
+		iflaVFMAC: "mac", iflaVFVLAN: "vlan", iflaVFSpoofChk: "spoofchk", iflaVFLinkState: "link_state", iflaVFRate: "rate",
+		iflaVFRSSQuery: "rss_query", iflaVFTrust: "trust", iflaVFVLANList: "vlan list",
+	}
+	return names[s.typ&attrType]
+}
+
 // words is a structure of 32-bit numbers.
 func words(vs ...uint32) []byte {
 	var b []byte

@@ -1,0 +1,130 @@
+package rtnl
+
+import (
+	"encoding/hex"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// igb3VFs is what Linux 6.12 said of an igb PF with three VFs, after VF 1 got
+// trust and VLAN 100 qos 3, and VF 2 a MAC and no spoof checking.
+func igb3VFs(t testing.TB) []byte {
+	t.Helper()
+	text, err := os.ReadFile("testdata/igb-3vfs.hex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestParseLink(t *testing.T) {
+	mac := vf.MAC{0x52, 0x54, 0, 0xc1, 1, 1}
+	want := Link{
+		Index: 2, Name: "eth0", MAC: mac, PermMAC: mac, MTU: 1500, MaxMTU: 9216, Parent: "0000:01:00.0", Up: true, NumVFs: 3,
+		VFs: map[int]vf.Admin{
+			0: {SpoofChk: vf.Yes, Trust: vf.No},
+			1: {SpoofChk: vf.Yes, Trust: vf.Yes, VLAN: vf.VLAN{ID: 100, QoS: 3, Proto: vf.Dot1Q}},
+			2: {SpoofChk: vf.No, Trust: vf.No, MAC: vf.MAC{2, 0, 0x5e, 0x10, 0, 1}},
+		},
+	}
+	got, err := ParseLink(igb3VFs(t))
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("(-want +got):\n%s\n%v", diff, err)
+	}
+}
+
+// A list without all VFs is no list: the attribute's length has 16 bits.
+func TestParseLinkCut(t *testing.T) {
+	admin := func(index int) []byte {
+		return AppendAttr(nil, iflaVFMAC, VFMAC(index, vf.MAC{}).value)
+	}
+	b := linkHeader(2, 0, 0)
+	b = AppendUint32(b, 21, 2) // IFLA_NUM_VF
+	b = AppendNested(b, 22, AppendNested(nil, iflaVFInfo, admin(0)))
+	if _, err := ParseLink(b); err == nil || !strings.Contains(err.Error(), "1 of 2") {
+		t.Errorf("one of two VFs: %v", err)
+	}
+}
+
+func TestParseVFInfoAbsent(t *testing.T) {
+	info := AppendAttr(nil, iflaVFMAC, VFMAC(4, vf.MAC{}).value)
+	for _, typ := range []uint16{iflaVFSpoofChk, iflaVFTrust, iflaVFRSSQuery} {
+		info = AppendAttr(info, typ, words(4, absent))
+	}
+	info = AppendAttr(info, iflaVFRate, words(4, 100, 2000))
+	info = AppendAttr(info, iflaVFLinkState, words(4, 2))
+	info = AppendAttr(info, iflaVFVLAN, words(4, 7, 0))
+	got, err := ParseVFInfoList(AppendNested(nil, iflaVFInfo, info))
+	want := map[int]vf.Admin{4: {
+		MinTxRate: 100, MaxTxRate: 2000, LinkState: vf.LinkDisable, VLAN: vf.VLAN{ID: 7, Proto: vf.Dot1Q},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("(-want +got):\n%s\n%v", diff, err)
+	}
+}
+
+func TestVFSettings(t *testing.T) {
+	for _, tt := range []struct {
+		setting VFSetting
+		name    string
+		want    string // the attribute, in hexadecimal
+	}{
+		{VFSpoofChk(3, true), "spoofchk", "0c000400 03000000 01000000"},
+		{VFTrust(3, false), "trust", "0c000900 03000000 00000000"},
+		{VFRSSQuery(3, true), "rss_query", "0c000700 03000000 01000000"},
+		{VFLinkState(1, vf.LinkEnable), "link_state", "0c000500 01000000 01000000"},
+		{VFRate(1, 10, 200), "rate", "10000600 01000000 0a000000 c8000000"},
+		{VFVLAN(2, vf.VLAN{ID: 100, QoS: 3}), "vlan", "10000200 02000000 64000000 03000000"},
+		{VFVLAN(2, vf.VLAN{ID: 100, Proto: vf.Dot1AD}), "vlan list",
+			"18000c80 14000100 02000000 64000000 00000000 88a80000"},
+		{VFMAC(2, vf.MAC{2, 0, 0x5e, 0x10, 0, 1}), "mac", "28000100 02000000 02005e100001" + strings.Repeat("00", 26)},
+	} {
+		got := hex.EncodeToString(AppendAttr(nil, tt.setting.typ, tt.setting.value))
+		if want := strings.ReplaceAll(tt.want, " ", ""); got != want || tt.setting.String() != tt.name {
+			t.Errorf("%s is %s, want %s as %s", tt.setting, got, tt.name, want)
+		}
+	}
+}
+
+func FuzzParseLink(f *testing.F) {
+	f.Add(igb3VFs(f))
+	f.Add(linkHeader(1, 1, 1))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, err := ParseLink(b)
+		if err == nil && l.VFs != nil && len(l.VFs) < l.NumVFs {
+			t.Errorf("%d of %d VFs and no error", len(l.VFs), l.NumVFs)
+		}
+	})
+}
+
+func FuzzParseVFInfoList(f *testing.F) {
+	attrs, err := Attrs(igb3VFs(f)[16:])
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, a := range attrs {
+		if a.Type == 22 { // IFLA_VFINFO_LIST
+			f.Add(a.Value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		vfs, err := ParseVFInfoList(b)
+		if (err == nil) != (vfs != nil) {
+			t.Errorf("%v, %v", vfs, err)
+		}
+		for i, a := range vfs {
+			if i < 0 || a.LinkState > vf.LinkDisable {
+				t.Errorf("vf %d: %+v", i, a)
+			}
+		}
+	})
+}

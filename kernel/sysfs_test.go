@@ -1,0 +1,112 @@
+package kernel
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+func pciAddr(t *testing.T, s string) vf.PCIAddr {
+	t.Helper()
+	a, err := vf.ParsePCIAddr(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestFindPFs(t *testing.T) {
+	sys := treeOf(t, "host.txtar")
+	all, err := sys.addresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, a := range all {
+		if sys.isPF(a) {
+			got = append(got, a.String())
+		}
+	}
+	want := []string{"0000:01:00.0", "0000:02:00.0", "0000:05:00.0", "0000:06:00.0"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("PFs (-want +got):\n%s", diff)
+	}
+}
+
+func TestFunction(t *testing.T) {
+	sys := treeOf(t, "host.txtar")
+	for _, want := range []function{
+		{pciAddr(t, "01:00.0"), "8086", "10c9", "igb", -1, 3},
+		{pciAddr(t, "01:10.2"), "8086", "10ca", "", -1, -1},
+		{pciAddr(t, "02:00.0"), "15b3", "1019", "", 1, 9},
+		{pciAddr(t, "05:00.2"), "15b3", "101e", "vfio-pci", 0, -1},
+	} {
+		got, err := sys.function(want.PCI)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s (-want +got):\n%s\n%v", want.PCI, diff, err)
+		}
+	}
+	if _, err := sys.function(pciAddr(t, "09:00.0")); !errors.Is(err, vf.ErrNotFound) {
+		t.Errorf("a function that is not there: %v", err)
+	}
+}
+
+func TestSRIOV(t *testing.T) {
+	sys := treeOf(t, "host.txtar")
+	got, err := sys.sriov(pciAddr(t, "01:00.0"))
+	want := sriov{NumVFs: 2, TotalVFs: 7, Autoprobe: vf.No, VFs: map[int]vf.PCIAddr{
+		0: pciAddr(t, "01:10.0"), 1: pciAddr(t, "01:10.2"),
+	}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("igb (-want +got):\n%s\n%v", diff, err)
+	}
+	got, err = sys.sriov(pciAddr(t, "02:00.0"))
+	if diff := cmp.Diff(sriov{TotalVFs: 8, VFs: map[int]vf.PCIAddr{}}, got); diff != "" || err != nil {
+		t.Errorf("an old kernel without autoprobe (-want +got):\n%s\n%v", diff, err)
+	}
+	if _, err = sys.sriov(pciAddr(t, "06:00.0")); err == nil {
+		t.Error("a broken PF read without an error")
+	}
+}
+
+func TestPhysfn(t *testing.T) {
+	sys := treeOf(t, "host.txtar")
+	for _, tt := range []struct {
+		vf, pf string
+		index  int
+		fails  bool
+	}{
+		{"01:10.0", "0000:01:00.0", 0, false},
+		{"01:10.2", "0000:01:00.0", 1, false},
+		{"05:00.2", "0000:05:00.0", 0, false},
+		{"01:00.0", "", 0, true}, // a PF
+		{"09:00.0", "", 0, true},
+	} {
+		pf, index, err := sys.physfn(pciAddr(t, tt.vf))
+		if pf.String() != tt.pf || index != tt.index || errors.Is(err, vf.ErrNotFound) != tt.fails || (err != nil) != tt.fails {
+			t.Errorf("physfn(%s) = %s, %d, %v", tt.vf, pf, index, err)
+		}
+	}
+}
+
+func TestNetdev(t *testing.T) {
+	sys := treeOf(t, "host.txtar")
+	for _, tt := range []struct {
+		pci  string
+		want netdev
+		ok   bool
+	}{
+		{"01:00.0", netdev{"enp1s0", 2}, true},
+		{"01:10.0", netdev{"enp1s0v0", 7}, true},
+		{"01:10.2", netdev{}, false},
+		{"05:00.0", netdev{"eth1", 10}, true}, // eth0 is a representor
+	} {
+		got, ok, err := sys.netdev(pciAddr(t, tt.pci))
+		if got != tt.want || ok != tt.ok || err != nil {
+			t.Errorf("netdev(%s) = %+v, %v, %v; want %+v, %v", tt.pci, got, ok, err, tt.want, tt.ok)
+		}
+	}
+}
