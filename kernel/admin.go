@@ -81,13 +81,13 @@ func (k *Kernel) admin(pf vf.PCIAddr, index int, s rtnl.VFSetting, check func(vf
 // to clear one that is clear (ixgbe_set_vf_mac finds no filter to delete).
 func (k *Kernel) adminMAC(s step.SetVFMAC) error {
 	if s.MAC.IsZero() {
-		clear := false
+		unset := false
 		err := k.onPF(s.PF, func(c *rtnl.Conn, n netdev) error {
 			a, err := readVFAdmin(c, n, s.Index)
-			clear = err == nil && a.MAC.IsZero()
+			unset = err == nil && a.MAC.IsZero()
 			return err
 		})
-		if err != nil || clear {
+		if err != nil || unset {
 			return err
 		}
 	}

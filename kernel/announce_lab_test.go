@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// The other PF is on the same wire and hears what a VF announces.
+// The PF hears what its VF announces: the NIC switches between them.
 func TestLabAnnounce(t *testing.T) {
 	n := labNode(t)
 	s := n.bound(0, 0)
@@ -25,7 +25,7 @@ func TestLabAnnounce(t *testing.T) {
 	for _, a := range addrs {
 		n.do(step.AddAddress{VF: s.PCI, Netns: pod, Address: a})
 	}
-	fd := listen(t, n.pfs[1].Name)
+	fd := listen(t, n.pfs[0].Name)
 	n.timed(step.Announce{VF: s.PCI, Netns: pod, Addresses: addrs})
 
 	missing := map[netip.Addr]bool{}

@@ -110,7 +110,7 @@ func BenchmarkLabParts(b *testing.B) {
 			}
 		})
 	}
-	run("dial", func() error { return dialAndClose() })
+	run("dial", dialAndClose)
 	run("enter", func() error { return netns.Run(pod, func() error { return nil }) })
 	run("enter+dial", func() error { return netns.Run(pod, dialAndClose) })
 	run("VF", func() error { _, err := n.VF(b.Context(), v.PCI, pod); return err })

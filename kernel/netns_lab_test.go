@@ -65,7 +65,6 @@ func TestLabAttachAndDetach(t *testing.T) {
 	}
 	n.do(step.DelAddress{VF: v, Netns: pod, Address: prefix("10.56.0.10/24")})
 	n.do(step.DelAddress{VF: v, Netns: pod, Address: prefix("10.56.0.10/24")})
-	start = time.Now()
 	n.timed(step.SetUp{VF: v, Netns: pod, Up: false})
 	n.timed(step.SetMTU{VF: v, Netns: pod, MTU: before.Link.MTU})
 	n.timed(step.Move{VF: v, From: pod, Name: name})

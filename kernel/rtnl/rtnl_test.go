@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-var comparable = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
+var byValue = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
 func TestAttrs(t *testing.T) {
 	b := AppendString(nil, 3, "eth0")
@@ -38,7 +38,7 @@ func TestAddr(t *testing.T) {
 	for _, s := range []string{"10.56.0.10/24", "10.0.0.1/32", "192.0.2.0/31", "fd00::10/64"} {
 		want := Addr{Index: 7, Prefix: netip.MustParsePrefix(s)}
 		got, err := ParseAddr(want.encode())
-		if diff := cmp.Diff(want, got, comparable); diff != "" || err != nil {
+		if diff := cmp.Diff(want, got, byValue); diff != "" || err != nil {
 			t.Errorf("%s (-want +got):\n%s\n%v", s, diff, err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestRoute(t *testing.T) {
 	} {
 		want := Route{Index: 7, Route: r}
 		got, ok, err := ParseRoute(want.encode())
-		if diff := cmp.Diff(want, got, comparable); diff != "" || err != nil || !ok {
+		if diff := cmp.Diff(want, got, byValue); diff != "" || err != nil || !ok {
 			t.Errorf("%s (-want +got):\n%s\n%v, %v", r.Dst, diff, ok, err)
 		}
 	}
