@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -108,7 +109,13 @@ func (e *Engine) Attach(ctx context.Context, req Request) (journal.Record, error
 // configure changes the kernel, reads it back and writes the outcome.
 func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (journal.Record, error) {
 	for _, s := range attachSteps(at.place, rec) {
-		if err := e.do(ctx, s); err != nil {
+		err := e.do(ctx, s)
+		if r, ok := s.(step.AddRoute); ok && errors.Is(err, vf.ErrRouteTaken) {
+			err = nil
+			rec.Lease.Wanted.Routes = without(rec.Lease.Wanted.Routes, r.Route)
+			e.Log.Info("route left out: another interface of the netns has one", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "route", r.Route)
+		}
+		if err != nil {
 			return rec, err
 		}
 	}
@@ -130,6 +137,14 @@ func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (jo
 			Text: fmt.Sprintf("vf %d of %s to %s%s", rec.ID.Index, at.label, rec.Lease.Owner, onNetwork(rec)),
 		}))
 	})
+}
+
+// without leaves a route out. A pod's first interface keeps its routes, as
+// with the CNI project's plugins: the network's own default route must not
+// keep a VF from a pod that has one by its cluster network. What the lease and
+// the result say is what is there (I6).
+func without(routes []vf.Route, r vf.Route) []vf.Route {
+	return slices.DeleteFunc(slices.Clone(routes), func(o vf.Route) bool { return o == r })
 }
 
 func onNetwork(rec journal.Record) string {

@@ -161,7 +161,7 @@ func addRoute(c *rtnl.Conn, l rtnl.Link, r vf.Route) error {
 		if slices.ContainsFunc(have, func(h rtnl.Route) bool { return h.Dst == r.Dst.Masked() && h.Gateway == r.Gateway }) {
 			return nil
 		}
-		return errors.Join(fmt.Errorf("there is another route to %s with the same priority: %w", r.Dst.Masked(), err), listErr)
+		return errors.Join(fmt.Errorf("%w with the same priority: %w", vf.ErrRouteTaken, err), listErr)
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return fmt.Errorf("no address of %s is in a subnet with gateway %s: %w", l.Name, r.Gateway, err)
 	case errors.Is(err, unix.ENETDOWN):

@@ -15,6 +15,8 @@ var (
 	ErrUnable = errors.New("not supported by the driver")
 	// ErrInvalid: what was asked for can never be right.
 	ErrInvalid = errors.New("invalid")
+	// ErrRouteTaken: the netns has another way to that destination already.
+	ErrRouteTaken = errors.New("there is another route to it")
 	// ErrTimeout: the kernel did not answer or settle within the bound.
 	ErrTimeout = errors.New("timed out")
 	// ErrNotReady: culvertd cannot serve yet; trying again later helps.

@@ -33,7 +33,12 @@ func (k *Kernel) link(s step.Step) error {
 			return nil
 		})
 	case step.AddRoute:
-		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return addRoute(l, s.Route) })
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error {
+			if k.routed(l, s.Route) {
+				return fmt.Errorf("%w: %w", vf.ErrRouteTaken, syscall.EEXIST)
+			}
+			return addRoute(l, s.Route)
+		})
 	}
 	return fmt.Errorf("the fake kernel has no %T", s)
 }
@@ -100,6 +105,21 @@ func addAddress(l *vf.Link, a netip.Prefix) error {
 	}
 	l.Addrs = append(l.Addrs, a)
 	return nil
+}
+
+// routed reports whether another netdevice of the netns has a route to the
+// same destination with the same priority.
+func (k *Kernel) routed(l *vf.Link, r vf.Route) bool {
+	for _, p := range k.pfs {
+		for _, f := range p.vfs {
+			if f.Link != nil && f.Link != l && f.Link.Netns == l.Netns && slices.ContainsFunc(f.Link.Routes, func(o vf.Route) bool {
+				return o.Dst.Masked() == r.Dst.Masked() && o.Priority == r.Priority
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func addRoute(l *vf.Link, r vf.Route) error {
