@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"encoding/xml"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -59,6 +62,40 @@ func TestNumber(t *testing.T) {
 	} {
 		if got := number(v); got != want {
 			t.Errorf("number(%g) = %s, want %s", v, got, want)
+		}
+	}
+}
+
+// TestComparisonSVG: the chart is well-formed XML whatever the names and
+// figures are, and its bars are in proportion.
+func TestComparisonSVG(t *testing.T) {
+	odd := lab
+	odd.Source = `<R0> & "others"`
+	for name, c := range map[string]Comparison{"lab": lab, "odd": odd, "empty": {}} {
+		in := xml.NewDecoder(strings.NewReader(c.SVG()))
+		var widths []string
+		for {
+			token, err := in.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v in\n%s", name, err, c.SVG())
+			}
+			if e, ok := token.(xml.StartElement); ok && e.Name.Local == "rect" {
+				for _, a := range e.Attr {
+					if a.Name.Local == "width" {
+						widths = append(widths, a.Value)
+					}
+				}
+			}
+		}
+		want := []string{"100%", "90.9", "465.1", "233.9", "480.0"}
+		if name == "empty" {
+			want = []string{"100%", "0.0", "0.0", "0.0", "0.0"}
+		}
+		if diff := cmp.Diff(want, widths); diff != "" {
+			t.Errorf("%s: widths: -want +got:\n%s", name, diff)
 		}
 	}
 }

@@ -1,0 +1,119 @@
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// linksScript prints which VF is which, as the kernel's sysfs has it, a line
+// each ("PF index PCI-address"), a blank line, and all links.
+const linksScript = `
+	for virtfn in /sys/class/net/*/device/virtfn*; do
+		[ -e "$virtfn" ] || continue
+		pf=${virtfn#/sys/class/net/}
+		echo "${pf%%/*} ${virtfn##*virtfn} $(basename "$(readlink "$virtfn")")"
+	done
+	echo
+	ip -details -json link show`
+
+// seenVFs is every VF of a node as the kernel tells of it, by PF and index
+// ("enp1s0#3"): what stays the same while a VF is at rest, as text.
+type seenVFs map[string]string
+
+// steady are the attributes of a VF's netdevice that change only when somebody
+// changes them. Carrier, queues' states and the index of the interface are not.
+var steady = []string{"ifname", "address", "permaddr", "mtu", "promiscuity", "allmulti", "master", "altnames", "parentdev"}
+
+// parseLinks reads what linksScript prints. It knows nothing of Culvert.
+func parseLinks(text []byte) (seenVFs, error) {
+	table, rest, ok := bytes.Cut(append([]byte("\n"), text...), []byte("\n\n"))
+	if !ok {
+		return nil, fmt.Errorf("read the list of links: no blank line in %q", tail(text))
+	}
+	var links []map[string]any
+	if err := json.Unmarshal(rest, &links); err != nil {
+		return nil, fmt.Errorf("read the list of links: %w", err)
+	}
+	byDevice, byName := map[string]map[string]any{}, map[string]map[string]any{}
+	for _, l := range links {
+		byDevice[str(l["parentdev"])], byName[str(l["ifname"])] = l, l
+	}
+	seen := seenVFs{}
+	lines := bufio.NewScanner(bytes.NewReader(table))
+	for lines.Scan() {
+		var pf, pci string
+		var index int
+		if lines.Text() == "" {
+			continue
+		}
+		if _, err := fmt.Sscanf(lines.Text(), "%s %d %s", &pf, &index, &pci); err != nil {
+			return nil, fmt.Errorf("read the list of VFs: %q: %w", lines.Text(), err)
+		}
+		seen[fmt.Sprintf("%s#%d", pf, index)] = fmt.Sprintf("%s %s; %s", pci, netdevice(byDevice[pci]), held(byName[pf], index))
+	}
+	return seen, nil
+}
+
+func str(v any) string { s, _ := v.(string); return s }
+
+// netdevice tells of a VF's own netdevice.
+func netdevice(l map[string]any) string {
+	if l == nil {
+		return "no netdevice on the host"
+	}
+	parts := []string{}
+	for _, key := range steady {
+		if v, ok := l[key]; ok {
+			parts = append(parts, fmt.Sprintf("%s %v", key, v))
+		}
+	}
+	flags, _ := l["flags"].([]any)
+	for _, f := range flags {
+		switch f {
+		case "UP", "PROMISC", "ALLMULTI", "NOARP":
+			parts = append(parts, strings.ToLower(str(f)))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// held tells what the PF holds for a VF, in the order of the keys.
+func held(pf map[string]any, index int) string {
+	list, _ := pf["vfinfo_list"].([]any)
+	for _, e := range list {
+		info, _ := e.(map[string]any)
+		if n, ok := info["vf"].(float64); !ok || int(n) != index {
+			continue
+		}
+		parts := []string{"the PF holds"}
+		for _, key := range slices.Sorted(maps.Keys(info)) {
+			if key != "vf" && key != "stats" {
+				parts = append(parts, fmt.Sprintf("%s %v", key, info[key]))
+			}
+		}
+		return strings.Join(parts, " ")
+	}
+	return "the PF holds nothing"
+}
+
+// leaked compares two looks at the same node and tells of each VF that is not
+// as it was.
+func leaked(before, after seenVFs) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if was, is := before[name], after[name]; is == "" {
+			out = append(out, fmt.Sprintf("%s is gone; it was %s", name, was))
+		} else if was != is {
+			out = append(out, fmt.Sprintf("%s was %s, and is %s", name, was, is))
+		}
+	}
+	return out
+}
+
+// tail cuts foreign output to what fits into a message.
+func tail(text []byte) []byte { return text[max(0, len(text)-300):] }

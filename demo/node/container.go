@@ -1,0 +1,76 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Rootfs is the root of containers: some of the node's own Debian files.
+const Rootfs = "/run/culvert-demo/rootfs"
+
+// programs of the root, with the libraries that they need.
+const programs = "iperf3 ping ip sh cat sleep"
+
+// Prepare makes the containers' root and starts containerd.
+func (n Node) Prepare(ctx context.Context) error {
+	_, err := n.Script(ctx, "prepare containers", `
+		systemctl start containerd &
+		mkdir -p "$1"/{proc,sys,dev,etc,tmp,run}
+		for p in $2; do
+			p=$(type -P "$p")
+			echo "$p"
+			ldd "$p" | grep -o '/[^ ]*'
+		done | sort -u | xargs cp --dereference --parents --target-directory "$1"
+		wait $!`, Rootfs, programs)
+	return err
+}
+
+// Netns is the path of the network namespace with a name.
+func Netns(name string) string { return "/run/netns/" + name }
+
+// Container is a container of containerd, on a network namespace of its name.
+type Container struct {
+	Node Node
+	Name string
+}
+
+// AddNetns makes the network namespace of a container to come, as a runtime
+// does before it calls CNI.
+func (n Node) AddNetns(ctx context.Context, name string) error {
+	_, err := n.Script(ctx, "make the netns "+name, `ip netns add "$1" && ip -n "$1" link set lo up`, name)
+	return err
+}
+
+// DelNetns removes a network namespace.
+func (n Node) DelNetns(ctx context.Context, name string) error {
+	_, err := n.Run(ctx, "ip", "netns", "delete", name)
+	return err
+}
+
+// Start starts a container on the network namespace of its name.
+func (n Node) Start(ctx context.Context, name string, argv ...string) (Container, error) {
+	c := Container{Node: n, Name: name}
+	_, err := n.Run(ctx, append([]string{
+		"ctr", "run", "--detach", "--rootfs", "--env", "PATH=/usr/sbin:/usr/bin",
+		"--with-ns", "network:" + Netns(name), Rootfs, name,
+	}, argv...)...)
+	if err != nil {
+		return c, fmt.Errorf("start the container %s: %w", name, err)
+	}
+	return c, nil
+}
+
+// Exec runs a command in the container and returns what it printed.
+func (c Container) Exec(ctx context.Context, argv ...string) ([]byte, error) {
+	return c.Node.Script(ctx, c.Name+": "+strings.Join(argv, " "), `
+		name=$1
+		shift
+		exec ctr task exec --exec-id "$$" "$name" "$@"`, append([]string{c.Name}, argv...)...)
+}
+
+// Delete ends the container and removes it. Its network namespace stays.
+func (c Container) Delete(ctx context.Context) error {
+	_, err := c.Node.Script(ctx, "delete the container "+c.Name, `ctr task delete --force "$1" && ctr container delete "$1"`, c.Name)
+	return err
+}

@@ -1,0 +1,89 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Stage lays out what a node gets in dir: Culvert by its own `make install`,
+// with hostYAML, and the CNI project's parts beside it.
+func (p Parts) Stage(ctx context.Context, dir, hostYAML string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(p.Top, "dist/install"), "install")
+	cmd.Env = append(os.Environ(), "DESTDIR="+dir, "PREFIX=/usr/local")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make install into %s: %w: %s", dir, err, tail(string(bytes.TrimSpace(out))))
+	}
+	if err := os.WriteFile(filepath.Join(dir, "etc/culvert/host.yaml"), []byte(hostYAML), 0o644); err != nil {
+		return err
+	}
+	programs, err := os.ReadDir(p.CNI)
+	if err != nil {
+		return err
+	}
+	for _, e := range programs {
+		place := filepath.Join(dir, "opt/cni/bin", e.Name())
+		if err := os.Link(filepath.Join(p.CNI, e.Name()), place); err == nil {
+			continue
+		}
+		body, err := os.ReadFile(filepath.Join(p.CNI, e.Name())) // the cache may be on another file system
+		if err == nil {
+			err = os.WriteFile(place, body, 0o755)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Install lays a staged tree over the node's root and starts culvertd, which
+// returns when the VFs are made.
+func (n Node) Install(ctx context.Context, stage string) error {
+	if err := n.unpack(ctx, stage); err != nil {
+		return fmt.Errorf("install Culvert on %s: %w", n.Name, err)
+	}
+	if _, err := n.Script(ctx, "start culvertd", `
+		systemctl daemon-reload
+		systemctl enable --quiet --now culvertd || {
+			journalctl --no-pager --unit culvertd --lines 30 >&2
+			exit 1
+		}`); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (n Node) unpack(ctx context.Context, stage string) error {
+	entries, err := os.ReadDir(stage)
+	if err != nil {
+		return err
+	}
+	args := []string{"--create", "--owner=0", "--group=0", "--directory", stage}
+	for _, e := range entries { // not ".": the node's root keeps its mode
+		args = append(args, e.Name())
+	}
+	r, w := io.Pipe()
+	var errs bytes.Buffer
+	var g errgroup.Group
+	g.Go(func() error {
+		cmd := exec.CommandContext(ctx, "tar", args...)
+		cmd.Stdout, cmd.Stderr = w, &errs
+		err := cmd.Run()
+		if err != nil {
+			err = fmt.Errorf("tar: %w: %s", err, errs.String())
+		}
+		w.CloseWithError(err)
+		return err
+	})
+	_, err = n.Feed(ctx, r, "unpack", `tar --extract --no-overwrite-dir --directory /`)
+	r.CloseWithError(io.ErrClosedPipe)
+	return errors.Join(err, g.Wait())
+}

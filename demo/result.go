@@ -1,0 +1,73 @@
+package demo
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// Result is demo.json.
+type Result struct {
+	VF         Way               `json:"vf"`
+	Overlay    Way               `json:"overlay"`
+	Attach     bench.Percentiles `json:"attach_ms"` // from calling the plugin to its result
+	Detach     bench.Percentiles `json:"detach_ms"`
+	VFsCreated int               `json:"vfs_created"`
+	Leaked     int               `json:"leaked"` // VFs that are not as they were
+	Accel      string            `json:"accel"`  // tcg or kvm
+	WhyNotKVM  string            `json:"why_not_kvm,omitempty"`
+	Problems   []string          `json:"problems,omitempty"`
+}
+
+// Way is what was measured over one way; lists have an entry a run.
+type Way struct {
+	Gbps        []float64 `json:"gbps"`
+	Retransmits []float64 `json:"retransmits"`
+	CPU         []float64 `json:"cpu_per_gbps"` // processors busy for each Gb/s, both nodes together
+	PingMS      float64   `json:"ping_ms"`      // average round trip
+}
+
+func (r Result) write(name string) error {
+	body, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, append(body, '\n'), 0o644)
+}
+
+// comparison puts what was measured beside what report R0 printed (mission.md,
+// M3 to M5).
+func (r Result) comparison() bench.Comparison {
+	path := func(name string, w Way) bench.Path {
+		return bench.Path{Name: name, Gbps: w.Gbps, Retransmits: w.Retransmits, CPU: w.CPU, PingMS: w.PingMS}
+	}
+	return bench.Comparison{
+		Slow: path("overlay", r.Overlay), Fast: path("VF", r.VF),
+		Source:  "report R0 printed, on XL710 NICs of 10 Gb/s",
+		OldSlow: bench.Printed{Name: "R0 Calico", Gbps: 4.59, Retransmits: 15580},
+		OldFast: bench.Printed{Name: "R0 VF", Gbps: 9.42, Retransmits: 25, PingMS: 0.212},
+	}
+}
+
+// text is the report for people, in at most 100 columns.
+func (r Result) text(l bench.Look) string {
+	var b strings.Builder
+	b.WriteString(r.comparison().Text(l))
+	fmt.Fprintf(&b, "\nattach  p50 %.0f ms, p99 %.0f ms; detach  p50 %.0f ms, p99 %.0f ms (%d each, one after the other)\n",
+		r.Attach.P50, r.Attach.P99, r.Detach.P50, r.Detach.P99, attachments)
+	fmt.Fprintf(&b, "VFs     %d made, %d at their baseline afterwards, %d leaked\n", r.VFsCreated, r.VFsCreated-r.Leaked, r.Leaked)
+	b.WriteString(r.machines())
+	return b.String()
+}
+
+// machines says what the figures are worth.
+func (r Result) machines() string {
+	if r.Accel == "kvm" {
+		return "run by KVM, with an emulated NIC (igb): compare the ways with each other, not with hardware.\n"
+	}
+	return "run by TCG, which emulates the processor in software: absolute speeds mean nothing, the ratio of the\n" +
+		"two ways within this run does. Not by KVM: " + r.WhyNotKVM + "\n"
+}
