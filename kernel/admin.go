@@ -17,7 +17,10 @@ func (k *Kernel) setAdmin(s step.Step) (bool, error) {
 		return true, k.adminMAC(s)
 	case step.SetVFVLAN:
 		return true, k.admin(s.PF, s.Index, rtnl.VFVLAN(s.Index, s.VLAN), func(a vf.Admin) error {
-			return same("vlan", plain(s.VLAN), plain(a.VLAN))
+			if s.VLAN.Same(a.VLAN) {
+				return nil
+			}
+			return same("vlan", s.VLAN.String(), a.VLAN.String())
 		})
 	case step.SetVFSpoofChk:
 		return true, k.admin(s.PF, s.Index, rtnl.VFSpoofChk(s.Index, s.On), func(a vf.Admin) error {
@@ -41,17 +44,6 @@ func (k *Kernel) setAdmin(s step.Step) (bool, error) {
 		return true, k.admin(s.PF, s.Index, rtnl.VFRate(s.Index, s.Min, s.Max), func(vf.Admin) error { return nil })
 	}
 	return false, nil
-}
-
-// plain writes 802.1q in one of its two forms, and no VLAN in one of its many.
-func plain(v vf.VLAN) vf.VLAN {
-	if v.ID == 0 && v.QoS == 0 {
-		return vf.VLAN{}
-	}
-	if v.Proto == 0 {
-		v.Proto = vf.Dot1Q
-	}
-	return v
 }
 
 // same compares what was written with what is there.

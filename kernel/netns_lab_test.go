@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -20,6 +22,11 @@ func TestLabAttachAndDetach(t *testing.T) {
 	n := labNode(t)
 	before := n.bound(0, 0)
 	pod := n.netns("pod")
+	if err := netns.Run(pod, func() error { // as runtimes make sandboxes
+		return os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0)
+	}); err != nil {
+		t.Fatal(err)
+	}
 	v, name := before.PCI, before.Link.Name
 	routes := []vf.Route{
 		{Dst: prefix("10.20.0.0/16"), Gateway: netip.MustParseAddr("10.56.0.1"), MTU: 1400},
@@ -141,6 +148,7 @@ func TestLabNetnsGoes(t *testing.T) {
 			t.Fatal("nothing woke")
 		}
 	}
+	// udev leaves it too: somebody has given the name (name_assign_type).
 	if got := n.vf(0, 5, pod).Link.Name; got != "net1" {
 		t.Errorf("it came back as %s", got)
 	}
@@ -167,6 +175,18 @@ func TestLabClearPromisc(t *testing.T) {
 	}
 	if err := unix.Close(fd); err != nil {
 		t.Fatal(err)
+	}
+	c, err := rtnl.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const both = unix.IFF_PROMISC | unix.IFF_ALLMULTI
+	if err := c.SetLink(s.Link.Index, both, both, nil); err != nil {
+		t.Fatal(err)
+	}
+	if l := n.vf(0, 6, "").Link; !l.Promisc || !l.AllMulti {
+		t.Errorf("switched on by hand: %+v", l)
 	}
 	n.do(step.ClearPromisc{VF: s.PCI})
 	if l := n.vf(0, 6, "").Link; l.Promisc || l.AllMulti {

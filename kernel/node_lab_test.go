@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -72,7 +73,7 @@ func newNode(t testing.TB) *node {
 	if os.Getenv("CULVERT_LAB_NODE") != "1" {
 		t.Skip("not in a lab node (CULVERT_LAB_NODE=1)")
 	}
-	n := &node{Kernel: kernel.New(kernel.Options{}), t: t}
+	n := &node{Kernel: kernel.New(kernel.Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}), t: t}
 	n.read()
 	if len(n.pfs) != 2 {
 		t.Fatalf("%d PFs, want two: %+v", len(n.pfs), n.pfs)

@@ -14,6 +14,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
+// setNumVFs does not wait for carrier: igb resets its port when VFs are made or
+// unmade, and is without carrier for some three seconds. Whoever binds VFs
+// next waits first, or their probes get no answer.
 func (k *Kernel) setNumVFs(s step.SetNumVFs) error {
 	path := k.sys.pci(s.PF, "sriov_numvfs")
 	have, err := k.numVFs(s.PF)

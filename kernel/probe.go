@@ -17,7 +17,8 @@ import (
 //
 // Not asked are mac, which every driver has and for which igb would take an
 // address that the VF chose itself as set by the PF, and min_tx_rate: drivers
-// without it accept the 0 that is there. Both stay vf.Unknown.
+// without it accept the 0 that is there. Both stay vf.Unknown. So does
+// max_tx_rate while the PF has no carrier, where igb refuses any rate.
 func (k *Kernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error) {
 	return bounded(ctx, func() (vf.Abilities, error) {
 		var out vf.Abilities
