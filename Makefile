@@ -31,7 +31,7 @@ lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 	@$(BIN)/culvert lab up
 
 bench: bootstrap build ## the benchmarks, in Go's benchmark format
-	@tools/watch bench $(GO) test -run '^$$' -bench . -benchmem ./...
+	@tools/watch bench tools/bench
 
 lint: bootstrap-build ## the linter alone
 	@tools/watch lint tools/lint
