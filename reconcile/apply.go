@@ -83,6 +83,11 @@ func (r *Reconciler) remake(ctx context.Context, p PFPlan, force bool) error {
 			return err
 		}
 	}
+	if p.Want.VFs > 0 && p.Want.NeedCarrier {
+		// igb resets its PF, and with it the link, when VFs are made; until it is
+		// back no VF gets an answer (seen in the lab: about 3 s).
+		return r.do(ctx, carrierBound, step.WaitCarrier{PF: p.PF.PCI})
+	}
 	return nil
 }
 

@@ -60,7 +60,6 @@ type pf struct {
 // function is a VF.
 type function struct {
 	vf.State
-	override string
 }
 
 // New returns a machine with n PFs, up to 8, that are down, with a cable in.
