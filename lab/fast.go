@@ -169,14 +169,13 @@ func (f *fastNode) stream() (exit int, err error) {
 	return exit, g.Wait()
 }
 
-// feed sends the input and then closes the channel, which the guest reads as
-// end of file.
+// feed sends the input. Its end is the end of the stream's writing side: to
+// close the channel would drop what the guest has not yet read.
 func (f *fastNode) feed(stdin net.Conn) {
 	if f.o.Stdin != nil {
 		_, _ = io.Copy(stdin, f.o.Stdin)
 	}
-	_ = stdin.Close()
-	_ = f.ends[0].Close()
+	_ = stdin.(*net.UnixConn).CloseWrite()
 }
 
 // status reads what init has to say: "ready SECONDS", then "exit N".

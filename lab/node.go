@@ -105,6 +105,7 @@ func (n *node) fill(a *archive) error {
 	}
 	id := sha256.Sum256([]byte(n.conf.Name + " " + n.seen.Name))
 	a.text("node/etc/hosts", hosts.String(), 0o644)
+	a.text("node/etc/resolv.conf", "# The lab has no name server: queries are refused at once.\nnameserver 127.0.0.1\n", 0o644)
 	a.text("node/etc/hostname", n.seen.Name+"\n", 0o644)
 	a.text("node/etc/machine-id", hex.EncodeToString(id[:16])+"\n", 0o444)
 	a.text("node/etc/ssh/ssh_host_ed25519_key", string(n.host.private), 0o600)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -71,7 +72,14 @@ func layWires(nodes int) error {
 			return fmt.Errorf("set the bridge %s up: %w", name, err)
 		}
 	}
-	return addressBridge()
+	if err := addressBridge(); err != nil {
+		return err
+	}
+	// A router answers what it cannot deliver: nodes need not wait to learn it.
+	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
+		return fmt.Errorf("make the lab's namespace a router: %w", err)
+	}
+	return nil
 }
 
 // addBridge makes a switch that floods what it does not know, every group and

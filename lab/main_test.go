@@ -1,0 +1,11 @@
+package lab
+
+import (
+	"os"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	Reexec()
+	os.Exit(m.Run())
+}

@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+)
+
+func TestReadLineLeavesTheRest(t *testing.T) {
+	r := strings.NewReader(`{"op":"ssh","node":"worker01"}` + "\nSSH-2.0-x")
+	var got request
+	if err := readLine(r, &got); err != nil || got != (request{Op: "ssh", Node: "worker01"}) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if r.Len() != len("SSH-2.0-x") {
+		t.Errorf("%d bytes are left", r.Len())
+	}
+}
+
+func TestReadLineIsBounded(t *testing.T) {
+	if err := readLine(strings.NewReader(strings.Repeat("x", lineLimit+2)), new(request)); err == nil {
+		t.Error("an endless line was read")
+	}
+}
+
+// TestMonitor talks to a QEMU of our own: events between a command and its
+// answer, a refusal, and an end.
+func TestMonitor(t *testing.T) {
+	ours, theirs := net.Pipe()
+	events := make(chan string, 4)
+	m := newMonitor(ours, func(name, reason string) { events <- name + " " + reason })
+	var g errgroup.Group
+	g.Go(func() error { _ = m.read(); return nil })
+	g.Go(func() error {
+		in := json.NewDecoder(theirs)
+		for _, answer := range []string{
+			`{"event":"RESUME","data":{}}{"return":{}}`,
+			`{"error":{"class":"DeviceNotFound","desc":"no pf9"}}`,
+			`{"event":"SHUTDOWN","data":{"guest":true,"reason":"guest-reset"}}`,
+		} {
+			var command map[string]any
+			if err := in.Decode(&command); err != nil {
+				return err
+			}
+			if _, err := theirs.Write([]byte(answer)); err != nil {
+				return err
+			}
+		}
+		return theirs.Close()
+	})
+	if err := m.start(); err != nil {
+		t.Error(err)
+	}
+	if err := m.setLink("pf9", false); err == nil || !strings.Contains(err.Error(), "no pf9") {
+		t.Errorf("a refusal: %v", err)
+	}
+	if err := m.setLink("pf1", false); err == nil {
+		t.Error("an end in place of an answer went unnoticed")
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"RESUME ", "SHUTDOWN guest-reset"} {
+		if got := <-events; got != want {
+			t.Errorf("event %q, want %q", got, want)
+		}
+	}
+}
+
+func TestProgressLines(t *testing.T) {
+	var b bytes.Buffer
+	p := newProgress(&b)
+	p.Step("one %d", 1)
+	p.Close()
+	p.Close()
+	if got := b.String(); got != "  0.0s  one 1\n" {
+		t.Errorf("%q", got)
+	}
+	var silent *progress
+	silent.Step("x")
+	silent.Close()
+}
+
+func TestFollowBuild(t *testing.T) {
+	var b bytes.Buffer
+	p := newProgress(&b)
+	tail := followBuild(strings.NewReader("I: running apt-get update...\nI: running --customize-hook in shell: x\nE: it broke\n"), p)
+	if tail != "E: it broke" || strings.Count(b.String(), "\n") != 1 || !strings.HasSuffix(b.String(), "running apt-get update\n") {
+		t.Errorf("tail %q, shown %q", tail, b.String())
+	}
+}
+
+func TestQuoteArgs(t *testing.T) {
+	if got, want := quoteArgs([]string{"a b", "it's", "$x", ""}), `'a b' 'it'\''s' '$x' ''`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
