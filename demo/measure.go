@@ -133,7 +133,7 @@ func (d *demo) transfer(ctx context.Context, client, server *pod, w way) error {
 	}
 	parts := bytes.Split(out, []byte(border))
 	if len(parts) != 3 {
-		return fmt.Errorf("iperf3 over the %s: %d parts instead of 3: %s", w.name, len(parts), tail(out))
+		return fmt.Errorf("iperf3 over the %s: %d parts instead of 3: %s", w.name, len(parts), out)
 	}
 	t, err := bench.ParseIperf3(parts[1])
 	if err != nil {

@@ -24,9 +24,9 @@ type pod struct {
 	overlayIP, vfIP netip.Addr
 }
 
-// podNames and podCommands are R0's, one on each node.
+// podNames and podCommands are those of R0's iperf3 pods, one on each node.
 var (
-	podNames    = [nodeCount]string{"iperf3-client", "iperf3-server"}
+	podNames    = [nodeCount]string{"client", "server"}
 	podCommands = [nodeCount][]string{{"sleep", "infinity"}, {"iperf3", "-s"}}
 )
 
@@ -163,9 +163,9 @@ func (d *demo) stopPods(ctx context.Context, pods []*pod) error {
 // compareVFs asks the kernel and culvertd whether every VF is as it was.
 func (d *demo) compareVFs(ctx context.Context) error {
 	d.step("comparing every VF with what it was before: the kernel's word, and Culvert's")
-	after, told := make([]seenVFs, nodeCount), make([]api.NodeStatus, nodeCount)
+	after, told := make([]node.VFs, nodeCount), make([]api.NodeStatus, nodeCount)
 	err := d.each(func(i int, n node.Node) (err error) {
-		if after[i], err = look(ctx, n); err == nil {
+		if after[i], err = n.VFs(ctx); err == nil {
 			told[i], err = nodeStatus(ctx, n)
 		}
 		return err
@@ -175,9 +175,9 @@ func (d *demo) compareVFs(ctx context.Context) error {
 	}
 	for i, n := range d.nodes {
 		bad := map[string]bool{}
-		for _, name := range leaked(d.before[i], after[i]) {
-			bad[strings.Fields(name)[0]] = true
-			d.wrong("%s: the kernel says: %s", n.Name, name)
+		for name, change := range d.before[i].Changes(after[i]) {
+			bad[name] = true
+			d.wrong("%s: the kernel says of %s: %s", n.Name, name, change)
 		}
 		for _, v := range told[i].VFs {
 			if v.Phase != "free" || len(v.Differences) > 0 {

@@ -69,5 +69,24 @@ func (r Result) machines() string {
 		return "run by KVM, with an emulated NIC (igb): compare the ways with each other, not with hardware.\n"
 	}
 	return "run by TCG, which emulates the processor in software: absolute speeds mean nothing, the ratio of the\n" +
-		"two ways within this run does. Not by KVM: " + r.WhyNotKVM + "\n"
+		"two ways within this run does. Why not by KVM:\n" + wrapped(r.WhyNotKVM, 96)
+}
+
+// wrapped breaks s into indented lines of at most width, at spaces and, where
+// there is none, anywhere.
+func wrapped(s string, width int) string {
+	var b strings.Builder
+	line := ""
+	for _, word := range strings.Fields(s) {
+		for line != "" && len(line)+1+len(word) > width {
+			b.WriteString("  " + line + "\n")
+			line = ""
+		}
+		for len(word) > width {
+			b.WriteString("  " + word[:width] + "\n")
+			word = word[width:]
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	return b.String() + "  " + line + "\n"
 }

@@ -45,7 +45,7 @@ type demo struct {
 	*steps
 	nodes    []node.Node
 	acceled  lab.Acceleration
-	before   []seenVFs // of each node, before anything is attached
+	before   []node.VFs // of each node, before anything is attached
 	result   Result
 	problems []string
 }
@@ -175,9 +175,9 @@ func (d *demo) countVFs(ctx context.Context) error {
 		return err
 	}
 	d.quote(d.nodes[0], "culvert status", out)
-	d.before = make([]seenVFs, len(d.nodes))
-	err = d.each(func(i int, n node.Node) error {
-		d.before[i], err = look(ctx, n)
+	d.before = make([]node.VFs, len(d.nodes))
+	err = d.each(func(i int, n node.Node) (err error) {
+		d.before[i], err = n.VFs(ctx)
 		return err
 	})
 	if err != nil {
@@ -190,15 +190,6 @@ func (d *demo) countVFs(ctx context.Context) error {
 		d.wrong("%d VFs are there, and not %d", d.result.VFsCreated, want)
 	}
 	return nil
-}
-
-// look lists a node's VFs as its kernel has them.
-func look(ctx context.Context, n node.Node) (seenVFs, error) {
-	out, err := n.Script(ctx, "list links", linksScript)
-	if err != nil {
-		return nil, err
-	}
-	return parseLinks(out)
 }
 
 // report prints the findings and writes them to files.

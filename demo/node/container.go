@@ -9,7 +9,8 @@ import (
 // Rootfs is the root of containers: some of the node's own Debian files.
 const Rootfs = "/run/culvert-demo/rootfs"
 
-// programs of the root, with the libraries that they need.
+// programs of the root, with the libraries that they are linked with.
+// libgcc_s is one that iperf3 loads itself, to end its threads.
 const programs = "iperf3 ping ip sh cat sleep"
 
 // Prepare makes the containers' root and starts containerd.
@@ -21,6 +22,7 @@ func (n Node) Prepare(ctx context.Context) error {
 			p=$(type -P "$p")
 			echo "$p"
 			ldd "$p" | grep -o '/[^ ]*'
+			ldconfig -p | grep -o '/.*/libgcc_s\.so\.1$'
 		done | sort -u | xargs cp --dereference --parents --target-directory "$1"
 		wait $!`, Rootfs, programs)
 	return err

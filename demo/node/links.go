@@ -1,8 +1,9 @@
-package demo
+package node
 
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,19 +22,29 @@ const linksScript = `
 	echo
 	ip -details -json link show`
 
-// seenVFs is every VF of a node as the kernel tells of it, by PF and index
-// ("enp1s0#3"): what stays the same while a VF is at rest, as text.
-type seenVFs map[string]string
+// VFs is every VF of a node as the kernel tells of it, by PF and index
+// ("enp1s0#3"): what stays the same while a VF is at rest, as text. It is read
+// with ip(8), and knows nothing of Culvert.
+type VFs map[string]string
+
+// VFs lists the node's VFs.
+func (n Node) VFs(ctx context.Context) (VFs, error) {
+	out, err := n.Script(ctx, "list VFs", linksScript)
+	if err != nil {
+		return nil, err
+	}
+	return parseLinks(out)
+}
 
 // steady are the attributes of a VF's netdevice that change only when somebody
 // changes them. Carrier, queues' states and the index of the interface are not.
 var steady = []string{"ifname", "address", "permaddr", "mtu", "promiscuity", "allmulti", "master", "altnames", "parentdev"}
 
-// parseLinks reads what linksScript prints. It knows nothing of Culvert.
-func parseLinks(text []byte) (seenVFs, error) {
+// parseLinks reads what linksScript prints.
+func parseLinks(text []byte) (VFs, error) {
 	table, rest, ok := bytes.Cut(append([]byte("\n"), text...), []byte("\n\n"))
 	if !ok {
-		return nil, fmt.Errorf("read the list of links: no blank line in %q", tail(text))
+		return nil, fmt.Errorf("read the list of links: no blank line in %q", tail(string(text)))
 	}
 	var links []map[string]any
 	if err := json.Unmarshal(rest, &links); err != nil {
@@ -43,7 +54,7 @@ func parseLinks(text []byte) (seenVFs, error) {
 	for _, l := range links {
 		byDevice[str(l["parentdev"])], byName[str(l["ifname"])] = l, l
 	}
-	seen := seenVFs{}
+	seen := VFs{}
 	lines := bufio.NewScanner(bytes.NewReader(table))
 	for lines.Scan() {
 		var pf, pci string
@@ -101,19 +112,16 @@ func held(pf map[string]any, index int) string {
 	return "the PF holds nothing"
 }
 
-// leaked compares two looks at the same node and tells of each VF that is not
-// as it was.
-func leaked(before, after seenVFs) []string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if was, is := before[name], after[name]; is == "" {
-			out = append(out, fmt.Sprintf("%s is gone; it was %s", name, was))
+// Changes tells, by name, how each VF of an earlier look was and is, if that
+// is not the same.
+func (before VFs) Changes(after VFs) map[string]string {
+	out := map[string]string{}
+	for name, was := range before {
+		if is := after[name]; is == "" {
+			out[name] = "it is gone; it was " + was
 		} else if was != is {
-			out = append(out, fmt.Sprintf("%s was %s, and is %s", name, was, is))
+			out[name] = fmt.Sprintf("it was %s; it is %s", was, is)
 		}
 	}
 	return out
 }
-
-// tail cuts foreign output to what fits into a message.
-func tail(text []byte) []byte { return text[max(0, len(text)-300):] }
