@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -18,7 +19,9 @@ func (l *Lab) Close() error {
 	defer l.mu.Unlock()
 	var errs []error
 	for name, c := range l.clients {
-		errs = append(errs, c.Close())
+		if err := c.Close(); !errors.Is(err, net.ErrClosed) { // the lab may be gone
+			errs = append(errs, err)
+		}
 		delete(l.clients, name)
 	}
 	return errors.Join(errs...)

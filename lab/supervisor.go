@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -39,6 +41,9 @@ type event struct {
 // one byte on lifeline. Without that byte, when whoever brings the lab up gave
 // up or died, it takes the lab down and returns.
 func Supervise(ctx context.Context, dir string, lifeline io.Reader, out io.Writer) error {
+	// Go ends a process that writes to a closed standard output, as ours is
+	// when the starter died: this one has a lab to take down first.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	s := &supervisor{since: time.Now()}
 	if err := readJSON(paths{run: dir}.config(), &s.conf); err != nil {
 		return err
