@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (w *udevWait) settled(ctx context.Context, index int, returned bool) error 
 	}
 	record := filepath.Join(w.k.run, "udev/data/n"+strconv.Itoa(index))
 	for {
-		if !returned && exists(record) {
+		if !returned && recorded(record) {
 			return nil
 		}
 		if name, ok := w.done[index]; ok && exists(filepath.Join(w.k.sys.root, "class/net", name)) {
@@ -80,6 +81,14 @@ func (w *udevWait) settled(ctx context.Context, index int, returned bool) error 
 			return err
 		}
 	}
+}
+
+// recorded reports whether udev is done with a netdevice, by its record. One
+// that says ID_RENAMING was written before the rename, so that those who are
+// told of the link by netlink find it (systemd, rename_netif).
+func recorded(path string) bool {
+	record, err := os.ReadFile(path)
+	return err == nil && !bytes.Contains(record, []byte("E:ID_RENAMING=1\n"))
 }
 
 func exists(path string) bool {
