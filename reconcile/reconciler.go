@@ -54,6 +54,7 @@ const (
 	parallelVFs  = 8                // VFs bound at once: probes of one NIC queue at its mailbox anyway
 	lookEvery    = 30 * time.Second // without any event
 	settle       = 300 * time.Millisecond
+	readyBound   = time.Minute // for NICs whose driver is still to come
 )
 
 // Config is what a Reconciler is made of. All fields but Log are needed.
@@ -71,7 +72,8 @@ type Config struct {
 type Reconciler struct {
 	Config
 
-	pass sync.Mutex // one pass at a time
+	pass     sync.Mutex // one pass at a time; guards complete
+	complete bool       // the last pass found every PF of host.yaml, and failed at nothing
 
 	mu       sync.Mutex // guards problems
 	problems []Problem
@@ -144,7 +146,10 @@ func forget(tx *journal.Tx, rec journal.Record, why string) error {
 }
 
 // Run makes a pass now, after every event and every half minute, until the
-// context ends. ready is called after the first pass, however it went.
+// context ends. ready is called after the first pass that left nothing to do:
+// at boot that is when the NICs' drivers have been loaded, perhaps long after
+// culvertd was started (P1). A NIC that is broken or gone delays it by
+// readyBound, and no longer (I7).
 func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	wake, err := r.Kernel.Watch(ctx)
 	if err != nil {
@@ -152,11 +157,14 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	late := time.NewTimer(readyBound)
+	defer late.Stop()
+	started := time.Now()
 	for {
 		if err := r.Pass(ctx, false); err != nil && ctx.Err() == nil {
 			r.Log.Error("reconcile", "err", err)
 		}
-		if ready != nil {
+		if ready != nil && (r.whole() || time.Since(started) >= readyBound) {
 			ready()
 			ready = nil
 		}
@@ -164,6 +172,7 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-late.C:
 		case <-wake:
 			select { // let a burst of events end
 			case <-ctx.Done():
@@ -182,7 +191,15 @@ func (r *Reconciler) Pass(ctx context.Context, force bool) error {
 	defer r.pass.Unlock()
 	errs := r.look(ctx, force)
 	r.report(errs)
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	r.complete = r.complete && err == nil
+	return err
+}
+
+func (r *Reconciler) whole() bool {
+	r.pass.Lock()
+	defer r.pass.Unlock()
+	return r.complete
 }
 
 // look lists the hardware, and again only after something was changed: an idle
@@ -192,7 +209,9 @@ func (r *Reconciler) look(ctx context.Context, force bool) []error {
 	if err != nil {
 		return []error{fmt.Errorf("list the NICs: %w", err)}
 	}
-	plans, err := r.planOf(r.Spec(), pfs)
+	spec := r.Spec()
+	r.complete = len(spec.Unmatched(pfs)) == 0
+	plans, err := r.planOf(spec, pfs)
 	if err != nil {
 		return []error{err}
 	}
