@@ -84,12 +84,12 @@ func (i image) exists() bool {
 func build(ctx context.Context, p *progress, r recipe, img image) (err error) {
 	stale, _ := filepath.Glob(filepath.Join(filepath.Dir(img.dir), "build-*"))
 	for _, dir := range stale {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeBuild(dir); err != nil {
 			return fmt.Errorf("clear what an earlier build left: %w", err)
 		}
 	}
 	dir := filepath.Join(filepath.Dir(img.dir), "build-"+img.hash)
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, removeBuild(dir)) }()
 	if err := r.write(filepath.Join(dir, "recipe")); err != nil {
 		return fmt.Errorf("lay out the image's recipe: %w", err)
 	}
@@ -105,8 +105,10 @@ func build(ctx context.Context, p *progress, r recipe, img image) (err error) {
 	if err := bootstrap(ctx, p, dir, args); err != nil {
 		return fmt.Errorf("build the image %s: %w", img.hash, err)
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "recipe")); err != nil {
-		return err
+	for _, scratch := range []string{"recipe", "tmp"} {
+		if err := removeBuild(filepath.Join(dir, scratch)); err != nil {
+			return err
+		}
 	}
 	if err := os.Rename(dir, img.dir); err != nil {
 		return fmt.Errorf("put the image %s in its place: %w", img.hash, err)
@@ -126,12 +128,8 @@ func bootstrapArgs(r recipe, uri string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	mode := "--mode=root"
-	if os.Geteuid() != 0 {
-		mode = "--mode=unshare"
-	}
 	args := []string{
-		mode, "--variant=essential", "--format=null",
+		"--mode=root", "--variant=essential", "--format=null",
 		"--keyring=/usr/share/keyrings/debian-archive-keyring.gpg",
 		"--include=" + strings.Join(packages, ","),
 		"--dpkgopt=force-unsafe-io",
@@ -160,23 +158,16 @@ func bootstrapArgs(r recipe, uri string) ([]string, error) {
 	return append(args, suite, "/dev/null", uri), nil
 }
 
-// bootstrap runs mmdebstrap. As root it gets a process and a mount namespace,
-// so that nothing of it outlives it.
+// bootstrap runs mmdebstrap in a process and a mount namespace, so that
+// nothing of it outlives it.
 func bootstrap(ctx context.Context, p *progress, dir string, args []string) error {
-	cmd := exec.CommandContext(ctx, "mmdebstrap", args...)
-	cmd.Dir = dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin", "TMPDIR=/var/tmp")
-	if os.Geteuid() == 0 {
-		tmp := filepath.Join(dir, "tmp")
-		if err := os.Mkdir(tmp, 0o755); err != nil {
-			return err
-		}
-		defer os.RemoveAll(tmp)
-		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
-		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID
-		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
+	tmp := filepath.Join(dir, "tmp")
+	if err := os.Mkdir(tmp, 0o755); err != nil {
+		return err
 	}
+	cmd := asRoot(ctx, "mmdebstrap", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin", "TMPDIR="+tmp)
 	errs, err := cmd.StderrPipe()
 	if err != nil {
 		return err
@@ -199,6 +190,36 @@ func bootstrap(ctx context.Context, p *progress, dir string, args []string) erro
 
 // buildStep picks the steps that take time from those that mmdebstrap reports.
 var buildStep = regexp.MustCompile(`^(running apt-get|downloading|extracting|installing|preparing|writing)`)
+
+// asRoot is a command with a process and a mount namespace of its own: when it
+// dies, all its children do. Without root it has a user namespace too, with the
+// users that /etc/subuid allots to the caller. It must be started and awaited
+// in [onThread].
+func asRoot(ctx context.Context, name string, args ...string) *exec.Cmd {
+	if os.Geteuid() == 0 {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Pdeathsig: syscall.SIGKILL, Cloneflags: unix.CLONE_NEWPID, Unshareflags: unix.CLONE_NEWNS,
+		}
+		return cmd
+	}
+	args = append([]string{"--map-root-user", "--map-auto", "--mount", "--pid", "--fork", "--kill-child", "--", name}, args...)
+	cmd := exec.CommandContext(ctx, "unshare", args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// removeBuild removes what a build left. Without root it may belong to users
+// of the build's user namespace.
+func removeBuild(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil || os.Geteuid() == 0 {
+		return err
+	}
+	done := make(chan error, 1)
+	onThread(func() { done <- asRoot(context.Background(), "rm", "-rf", dir).Run() })
+	return <-done
+}
 
 // followBuild shows the steps that mmdebstrap reports, and returns the last
 // lines of what it said.

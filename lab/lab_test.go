@@ -620,9 +620,12 @@ func TestFastCancelled(t *testing.T) {
 }
 
 // TestRootless brings a lab up as a user without rights, in a user namespace.
+// Root becomes one for it: with a home that holds the image, and, in a mount
+// namespace, a /dev/net/tun that is open to all.
 func TestRootless(t *testing.T) {
 	if os.Geteuid() == 0 {
-		t.Skip("run as a user: CULVERT's tests cannot drop root and keep their cache")
+		asNobody(t)
+		return
 	}
 	if err := unix.Access("/dev/net/tun", unix.R_OK|unix.W_OK); err != nil {
 		t.Skipf("/dev/net/tun is not open to this user: %v", err)
@@ -635,5 +638,46 @@ func TestRootless(t *testing.T) {
 	nodes, err := l.Nodes()
 	if err != nil || slices.ContainsFunc(nodes, func(n Node) bool { return n.State != Ready }) {
 		t.Errorf("%+v, %v", nodes, err)
+	}
+}
+
+const asNobodyScript = `set -e
+mount --bind "$1/tun" /dev/net/tun
+cd "$1"
+exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$1" XDG_RUNTIME_DIR="$1/run" XDG_CACHE_HOME= TMPDIR="$1" \
+	"$1/test" -test.v -test.run '^TestRootless$'`
+
+func asNobody(t *testing.T) {
+	img, err := findImage(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	home, err := os.MkdirTemp("", "home-") // the test's own folder is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(home)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := `set -e
+mkdir -p "$1/.cache/culvert/images" "$1/run"
+cp -a --reflink=auto "$2" "$1/.cache/culvert/images/"
+rm -f "$1"/.cache/culvert/images/*/accel.json
+cp "$3" "$1/test"
+mknod -m 666 "$1/tun" c 10 200
+chown -R 65534:65534 "$1"; chmod 666 "$1/tun"`
+	if out, err := exec.Command("sh", "-c", script, "sh", home, img.dir, self).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.Command("unshare", "-m", "sh", "-c", asNobodyScript, "sh", home)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestRootless")) {
+		t.Errorf("as nobody: %v\n%s", err, out)
+	}
+	left, _ := filepath.Glob(filepath.Join(home, "run", "*"))
+	if len(left) > 0 {
+		t.Errorf("left: %q", left)
 	}
 }
