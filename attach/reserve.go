@@ -114,12 +114,12 @@ func (e *Engine) choose(tx *journal.Tx, req Request) (alloc.Choice, error) {
 	if pool, err := host.Spec.Pool(choice.Pool); err == nil && pool.Driver() == vf.DriverVFIO {
 		choice.Record.Lease.Wanted.Driver = vf.DriverVFIO
 	}
-	return choice, able(choice.PF, choice.Record, req.Spec)
+	return choice, able(choice.PF, req.Spec)
 }
 
 // able refuses settings that the PF's driver is known not to have, before
 // anything is touched.
-func able(pf vf.PF, rec journal.Record, spec vf.Spec) error {
+func able(pf vf.PF, spec vf.Spec) error {
 	var errs []error
 	for _, s := range spec.Abilities() {
 		if pf.Abilities[s] == vf.No {

@@ -82,7 +82,7 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason, detail s
 	defer e.vfs.unlock(seen.ID)
 	at, err := e.site(seen)
 	if err != nil {
-		return nil //nolint:nilerr // its PF is gone: status says so, and there is nothing to reset
+		return nil // its PF is gone: status says so, and there is nothing to reset
 	}
 	st, err := e.Kernel.VF(ctx, seen.PCI, seen.Lease.Netns)
 	if err == nil && seen.Phase == journal.Free && len(seen.Baseline.Diff(st)) == 0 {
@@ -115,7 +115,7 @@ func (e *Engine) WithIdle(id vf.ID, f func(journal.Record) error) (ran bool, err
 	defer e.vfs.unlock(id)
 	rec, err := e.record(id)
 	if err != nil || rec.Phase != journal.Free {
-		return false, nil //nolint:nilerr // not ours to touch
+		return false, nil // not ours to touch
 	}
 	return true, f(rec)
 }

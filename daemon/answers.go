@@ -105,8 +105,7 @@ func (s *Server) hostPlan(ctx context.Context, raw json.RawMessage) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	plan, _, err := s.plan(ctx, req)
-	return plan, err
+	return s.plan(ctx, req)
 }
 
 // hostApply writes host.yaml and follows it, when that hurts nobody or is
@@ -116,7 +115,7 @@ func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error
 	if err != nil {
 		return nil, err
 	}
-	plan, spec, err := s.plan(ctx, req)
+	plan, err := s.plan(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -128,29 +127,25 @@ func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error
 	if err := writeFile(s.HostFile, []byte(req.Content)); err != nil {
 		return nil, err
 	}
-	if spec, err = desired.Parse(s.HostFile, []byte(req.Content)); err != nil { // again, under its new name
-		return nil, err
-	}
-	s.fileProblem.Store(nil)
-	s.node.SetSpec(spec)
+	s.readHostFile()
 	if err := s.node.Reconciler.Pass(context.WithoutCancel(ctx), req.Force); err != nil {
 		s.Log.Error("apply", "file", s.HostFile, "err", err)
 	}
 	return api.ApplyResult{Plan: plan, Applied: true, Problems: s.conditions()}, nil
 }
 
-func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, desired.Spec, error) {
+func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, error) {
 	spec, err := desired.Parse(req.File, []byte(req.Content))
 	if err != nil {
-		return api.Plan{}, spec, err
+		return api.Plan{}, err
 	}
 	plans, err := s.node.Reconciler.PlanFor(ctx, spec)
 	if err != nil {
-		return api.Plan{}, spec, err
+		return api.Plan{}, err
 	}
 	records, err := s.node.records()
 	if err != nil {
-		return api.Plan{}, spec, err
+		return api.Plan{}, err
 	}
-	return status.Plan(s.node.Spec(), spec, plans, records), spec, nil
+	return status.Plan(s.node.Spec(), spec, plans, records), nil
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/culvert-net/culvert/vf"
 )
@@ -64,7 +65,7 @@ func Open(path string, opts Options) (*Ledger, error) {
 		return nil, fmt.Errorf("open ledger: %w", err)
 	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, NoSync: opts.NoSync, FreelistType: bolt.FreelistMapType})
-	if errors.Is(err, bolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("open ledger %s: another culvertd has it open", path)
 	}
 	if err != nil {
