@@ -35,7 +35,10 @@ func TestI6EverySettingIsInTheKernel(t *testing.T) {
 	}
 	link := jq(t, n, `.[0] | "\(.address) \(.mtu) \([.addr_info[] | select(.scope == "global") | "\(.local)/\(.prefixlen)"] | join(" "))"`,
 		"ip -n settings -j address show dev net1")
-	if want := "02:aa:bb:cc:dd:01 1400 10.77.0.2/24 fd77::2/64"; link != want {
+	if len(r.IPs) != 2 || len(r.Routes) != 1 {
+		t.Fatalf("the result has the addresses %v and routes %v", r.IPs, r.Routes)
+	}
+	if want := fmt.Sprintf("02:aa:bb:cc:dd:01 1400 %s %s", r.IPs[0].Address, r.IPs[1].Address); link != want {
 		t.Errorf("net1 is %q, want %q", link, want)
 	}
 	if route := jq(t, n, `.[0].gateway`, "ip -n settings -j route show 10.78.0.0/16"); route != "10.77.0.1" {
@@ -44,13 +47,10 @@ func TestI6EverySettingIsInTheKernel(t *testing.T) {
 	if i := r.Interfaces[0]; i.Name != "net1" || i.MAC != "02:aa:bb:cc:dd:01" || i.MTU != 1400 || i.PCI != v.PCI.String() || !strings.HasSuffix(i.Sandbox, "/settings") {
 		t.Errorf("the result's interface is %+v", i)
 	}
-	if len(r.IPs) != 2 || len(r.Routes) != 1 {
-		t.Errorf("the result has the addresses %v and routes %v", r.IPs, r.Routes)
-	}
-	checkFindsWhatIsChangedByHand(t, n, a, v.Index)
+	checkFindsWhatIsChangedByHand(t, n, a, v.Index, r.IPs[0].Address.String())
 }
 
-func checkFindsWhatIsChangedByHand(t *testing.T, n node.Node, a node.Attachment, index int) {
+func checkFindsWhatIsChangedByHand(t *testing.T, n node.Node, a node.Attachment, index int, address string) {
 	t.Helper()
 	check := func() {
 		t.Helper()
@@ -65,9 +65,9 @@ func checkFindsWhatIsChangedByHand(t *testing.T, n node.Node, a node.Attachment,
 	vlan("200")
 	refused(t, n, "check", a, "vlan", "200", "100")
 	vlan("100")
-	must(t, n, "ip", "-n", a.Netns, "address", "delete", "10.77.0.2/24", "dev", "net1")
-	refused(t, n, "check", a, "10.77.0.2/24")
-	must(t, n, "ip", "-n", a.Netns, "address", "add", "10.77.0.2/24", "dev", "net1")
+	must(t, n, "ip", "-n", a.Netns, "address", "delete", address, "dev", "net1")
+	refused(t, n, "check", a, address)
+	must(t, n, "ip", "-n", a.Netns, "address", "add", address, "dev", "net1")
 	must(t, n, "ip", "-n", a.Netns, "route", "add", "10.78.0.0/16", "via", "10.77.0.1") // went with the address
 	check()
 }
@@ -93,24 +93,48 @@ func TestCNIVersionsAndCommands(t *testing.T) {
 		} else if _, err := n.CNI(t.Context(), "check", a); err != nil {
 			t.Errorf("%s: %v", version, err)
 		}
-		if version != "1.1.0" {
-			del(t, n, a)
-			continue
-		}
-		for _, command := range []string{"status", "gc"} { // cnitool names no attachment to gc, so none stays
-			if _, err := n.CNI(t.Context(), command, a); err != nil {
-				t.Error(err)
-			}
-		}
-		for _, v := range status(t, n).VFs {
-			if v.Owner != nil {
-				t.Errorf("after GC %s still has %s", v.Owner, v.Name)
-			}
-		}
+		del(t, n, a)
+	}
+	if _, err := n.CNI(t.Context(), "status", node.Attachment{Network: "v110", Dir: confDir, Netns: "v110", Interface: "net1"}); err != nil {
+		t.Error(err)
 	}
 	got := jq(t, n, `.supportedVersions | join(" ")`, `echo '{"cniVersion": "1.1.0"}' | CNI_COMMAND=VERSION /opt/cni/bin/culvert`)
 	for _, version := range []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"} {
 		mentions(t, got, version)
+	}
+}
+
+// GC takes the VFs of those that the runtime does not name, and of no others.
+func TestI2GCKeepsWhoIsNamed(t *testing.T) {
+	n := nodes[0]
+	leavesNothing(t, n)
+	kept, lost := network(t, n, "gc", "1.1.0", pool), network(t, n, "gc", "1.1.0", pool)
+	kept.Netns, lost.Netns = "kept", "lost"
+	other := network(t, n, "other", "1.1.0", pool)
+	for _, a := range []node.Attachment{kept, lost, other} {
+		netns(t, n, a.Netns)
+		add(t, n, a)
+	}
+	byNetns := func() map[string]string {
+		all := map[string]string{}
+		for _, v := range status(t, n).VFs {
+			if v.Owner != nil {
+				all[v.Netns] = v.Owner.UID
+			}
+		}
+		return all
+	}
+	config := fmt.Sprintf(`{"cniVersion": "1.1.0", "name": "gc", "type": "culvert", "cni.dev/valid-attachments": [{"containerID": %q, "ifname": "net1"}]}`,
+		byNetns()[node.Netns("kept")])
+	if _, err := n.Feed(t.Context(), strings.NewReader(config), "GC", `CNI_COMMAND=GC CNI_PATH=/opt/cni/bin /opt/cni/bin/culvert`); err != nil {
+		t.Fatal(err)
+	}
+	left := byNetns()
+	if left[node.Netns("kept")] == "" || left[node.Netns("other")] == "" || len(left) != 2 {
+		t.Errorf("after GC these have VFs: %v", left)
+	}
+	if _, err := n.CNI(t.Context(), "check", kept); err != nil {
+		t.Error(err)
 	}
 }
 

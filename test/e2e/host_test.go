@@ -106,7 +106,7 @@ func TestCommandLine(t *testing.T) {
 	a := network(t, n, "cli", "1.1.0", pool+`, "vlan": 42, "ipam": {"type": "host-local", "subnet": "10.83.0.0/24"}`)
 	a.Args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=seen"
 	netns(t, n, a.Netns)
-	add(t, n, a)
+	address := add(t, n, a).IPs[0].Address.String()
 	name := holder(t, n, "cli").Name
 	for _, c := range []struct {
 		argv  string
@@ -114,7 +114,7 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"culvert status", []string{"worker01", "enp1s0", "igb", "1 used, 6 free", "Nothing is wrong"}},
 		{"culvert status -o yaml", []string{"ready: true"}},
-		{"culvert vf list", []string{name, "default/seen", "10.83.0.2/24", "vlan 42"}},
+		{"culvert vf list", []string{name, "default/seen", address, "vlan 42"}},
 		{"culvert vf show " + name, []string{"default/seen", "vlan", "42", "igbvf"}},
 		{"culvert vf list -o json", []string{`"phase": "attached"`}},
 		{"culvert pool list", []string{"intel.com/intel_sriov_netdevice", "culvert.dev/vms", "vfio-pci"}},
