@@ -13,14 +13,24 @@ type Path struct {
 	Name        string
 	Gbps        []float64
 	Retransmits []float64
+	Gigabits    []float64 // that were received
 	CPU         []float64 // processors busy for each Gb/s, sender and receiver together
 	PingMS      float64   // average round trip
 }
 
+// perGigabit are the retransmits of each run for each gigabit.
+func (p Path) perGigabit() []float64 {
+	var out []float64
+	for i := range min(len(p.Retransmits), len(p.Gigabits)) {
+		out = append(out, p.Retransmits[i]/p.Gigabits[i])
+	}
+	return out
+}
+
 // Printed is what somebody else measured and printed. Zero was not printed.
 type Printed struct {
-	Name                      string
-	Gbps, Retransmits, PingMS float64
+	Name                                string
+	Gbps, Retransmits, Gigabits, PingMS float64
 }
 
 // Comparison is a slow and a fast path, beside what was printed of the like.
@@ -50,6 +60,9 @@ func (c Comparison) Text(l Look) string {
 		times(gain.Low)+" - "+times(gain.High))
 	line("retransmits, median", number(Median(c.Slow.Retransmits)), number(Median(c.Fast.Retransmits)), "",
 		printed(c.OldSlow.Retransmits), printed(c.OldFast.Retransmits))
+	slowPer, fastPer := Median(c.Slow.perGigabit()), Median(c.Fast.perGigabit())
+	line("  for each Gb", number(slowPer), number(fastPer), quotient(fastPer, slowPer),
+		printed(c.OldSlow.Retransmits/c.OldSlow.Gigabits), printed(c.OldFast.Retransmits/c.OldFast.Gigabits))
 	slowCPU, fastCPU := Median(c.Slow.CPU), Median(c.Fast.CPU)
 	line("CPUs per Gb/s, median", number(slowCPU), number(fastCPU), quotient(fastCPU, slowCPU), printed(0), printed(0))
 	line("ping, ms average", number(c.Slow.PingMS), number(c.Fast.PingMS), quotient(c.Fast.PingMS, c.Slow.PingMS),
@@ -107,7 +120,7 @@ func number(v float64) string {
 }
 
 func printed(v float64) string {
-	if v == 0 {
+	if v == 0 || math.IsNaN(v) {
 		return "-"
 	}
 	return number(v)

@@ -12,10 +12,10 @@ import (
 )
 
 var lab = Comparison{
-	Slow:   Path{Name: "overlay", Gbps: []float64{0.061, 0.0594, 0.064}, Retransmits: []float64{12, 3, 40}, CPU: []float64{30.2, 31, 29}, PingMS: 2.412},
-	Fast:   Path{Name: "VF", Gbps: []float64{0.312, 0.301, 0.322}, Retransmits: []float64{0, 0, 1}, CPU: []float64{6.11, 6.4, 6}, PingMS: 1.61},
-	Source: "R0 printed: XL710 10G", OldSlow: Printed{Name: "R0 Calico", Gbps: 4.59, Retransmits: 15580},
-	OldFast: Printed{Name: "R0 VF", Gbps: 9.42, Retransmits: 25, PingMS: 0.212},
+	Slow:   Path{Name: "overlay", Gbps: []float64{0.061, 0.0594, 0.064}, Retransmits: []float64{12, 3, 40}, Gigabits: []float64{0.25, 0.25, 0.25}, CPU: []float64{30.2, 31, 29}, PingMS: 2.412},
+	Fast:   Path{Name: "VF", Gbps: []float64{0.312, 0.301, 0.322}, Retransmits: []float64{0, 0, 1}, Gigabits: []float64{1, 1, 1}, CPU: []float64{6.11, 6.4, 6}, PingMS: 1.61},
+	Source: "R0 printed: XL710 10G", OldSlow: Printed{Name: "R0 Calico", Gbps: 4.59, Retransmits: 15580, Gigabits: 45.9},
+	OldFast: Printed{Name: "R0 VF", Gbps: 9.42, Retransmits: 25, Gigabits: 94.2, PingMS: 0.212},
 }
 
 func TestComparisonText(t *testing.T) {
@@ -25,6 +25,7 @@ func TestComparisonText(t *testing.T) {
 Gb/s, median                      0.0610            0.312            5.11x      4.59   9.42  2.05x
   spread of 3 and 3      0.0594 - 0.0640    0.301 - 0.322    4.70x - 5.42x
 retransmits, median                   12                0                      15580     25
+  for each Gb                         48                0            0.00x       339  0.265
 CPUs per Gb/s, median               30.2             6.11            0.20x         -      -
 ping, ms average                    2.41             1.61            0.67x         -  0.212
 

@@ -150,6 +150,7 @@ func (d *demo) transfer(ctx context.Context, client, server *pod, w way) error {
 	busy := clientAfter.Since(clientBefore).Plus(after.Since(before))
 	w.out.Gbps = append(w.out.Gbps, t.Gbps)
 	w.out.Retransmits = append(w.out.Retransmits, float64(t.Retransmits))
+	w.out.Gigabits = append(w.out.Gigabits, t.Gigabits())
 	w.out.CPU = append(w.out.CPU, busy.PerGigabit(t.Gigabits()))
 	return nil
 }

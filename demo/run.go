@@ -81,14 +81,24 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	d.acceled = st.Acceleration
-	if err := d.show7x2x2(ctx, stage); err != nil {
+	if err := d.play(ctx, stage); err != nil {
+		d.lastWords(ctx)
 		return err
 	}
 	return d.report()
 }
 
-// show7x2x2 is the story: VFs made, given out, measured, taken back.
-func (d *demo) show7x2x2(ctx context.Context, stage string) error {
+// lastWords shows what culvertd logged, after a failure.
+func (d *demo) lastWords(ctx context.Context) {
+	for _, n := range d.nodes {
+		if words, err := n.LastWords(ctx); err == nil {
+			d.quote(n, "journalctl -u culvertd", []byte(words))
+		}
+	}
+}
+
+// play is the story: VFs made, given out, measured, taken back.
+func (d *demo) play(ctx context.Context, stage string) error {
 	if err := d.install(ctx, stage); err != nil {
 		return err
 	}
@@ -155,16 +165,17 @@ func indent(s string) string {
 func (d *demo) install(ctx context.Context, stage string) error {
 	d.step("installing Culvert on both nodes; culvertd makes 7 VFs on each of 2 PFs as it starts")
 	started := time.Now()
-	if err := d.each(func(_ int, n node.Node) error { return n.Install(ctx, stage) }); err != nil {
+	err := d.each(func(_ int, n node.Node) error {
+		var g errgroup.Group
+		g.Go(func() error { return n.Install(ctx, stage) })
+		g.Go(func() error { return n.Prepare(ctx) })
+		return g.Wait()
+	})
+	if err != nil {
 		return err
 	}
 	d.step("culvertd is ready on both nodes after %.1f s; joining them to the overlay: VXLAN, bridge, veth, MTU 1450", time.Since(started).Seconds())
-	return d.each(func(_ int, n node.Node) error {
-		if err := n.JoinOverlay(ctx, nodeCount); err != nil {
-			return err
-		}
-		return n.Prepare(ctx)
-	})
+	return d.each(func(_ int, n node.Node) error { return n.JoinOverlay(ctx, nodeCount) })
 }
 
 // countVFs shows the first node, counts everybody's VFs and keeps how they

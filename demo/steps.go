@@ -90,13 +90,12 @@ func (s *steps) alive(now time.Time) {
 	}
 }
 
-func (s *steps) close() time.Duration {
+func (s *steps) close() {
 	close(s.stop)
 	_ = s.ended.Wait() // it has no error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clear()
-	return time.Since(s.start)
 }
 
 // stamped is how package lab begins a line.

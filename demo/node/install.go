@@ -44,21 +44,22 @@ func (p Parts) Stage(ctx context.Context, dir, hostYAML string) error {
 	return nil
 }
 
-// Install lays a staged tree over the node's root and starts culvertd, which
-// returns when the VFs are made.
+// Install lays a staged tree over the node's root and starts culvertd. It
+// returns when culvertd says that it is ready: the VFs are made.
 func (n Node) Install(ctx context.Context, stage string) error {
 	if err := n.unpack(ctx, stage); err != nil {
 		return fmt.Errorf("install Culvert on %s: %w", n.Name, err)
 	}
-	if _, err := n.Script(ctx, "start culvertd", `
+	_, err := n.Script(ctx, "start culvertd", `
 		systemctl daemon-reload
-		systemctl enable --quiet --now culvertd || {
-			journalctl --no-pager --unit culvertd --lines 30 >&2
-			exit 1
-		}`); err != nil {
-		return err
-	}
-	return nil
+		systemctl enable --quiet --now culvertd`)
+	return err
+}
+
+// LastWords are the latest lines that culvertd logged.
+func (n Node) LastWords(ctx context.Context) (string, error) {
+	out, err := n.Run(ctx, "journalctl", "--no-pager", "--unit", "culvertd", "--lines", "20", "--output", "cat")
+	return string(out), err
 }
 
 func (n Node) unpack(ctx context.Context, stage string) error {
