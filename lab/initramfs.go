@@ -13,12 +13,15 @@ import (
 )
 
 // writeInitramfs writes the initramfs that fill fills to the file name.
-func writeInitramfs(name string, fill func(*archive) error) (err error) {
+func writeInitramfs(name string, fill func(*archive) error) error {
 	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	return errors.Join(fillInitramfs(f, fill), f.Close())
+}
+
+func fillInitramfs(f io.Writer, fill func(*archive) error) error {
 	w := bufio.NewWriterSize(f, 1<<20)
 	a := newArchive(w)
 	a.char("dev/console", 0o600, 5, 1)
