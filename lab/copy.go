@@ -28,13 +28,16 @@ func (l *Lab) Copy(ctx context.Context, node, src, dest string) error {
 }
 
 // unpack runs on the node: the archive is in the folder that it shares with
-// the host, which is an order of magnitude faster than to send it.
-const unpack = `set -e
-flock /run/lab.lock sh -c 'mkdir -p /run/lab; mountpoint -q /run/lab ||
-	mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=1048576 lab /run/lab'
-mkdir -p "$1"
-tar --extract --file "/run/lab/$0" --blocking-factor 2048 --directory "$1" \
-	--unlink-first --no-same-owner --preserve-permissions`
+// the host. The mount lasts as long as the script, since its cache, which makes
+// it several times faster, knows a file by its inode number only. QEMU allows
+// one mount at a time.
+const unpack = `exec flock /run/lab.lock unshare --mount sh -c '
+set -e
+mkdir -p /run/lab "$1"
+mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose lab /run/lab
+tar --extract --file "/run/lab/$0" --blocking-factor 1024 --directory "$1" \
+	--unlink-first --no-same-owner --preserve-permissions
+' "$0" "$1"`
 
 func (l *Lab) copy(ctx context.Context, node, src, dest string) error {
 	if !path.IsAbs(dest) {
