@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -19,17 +19,20 @@ func (l *Lab) Close() error {
 	defer l.mu.Unlock()
 	var errs []error
 	for name, c := range l.clients {
-		if err := c.Close(); !errors.Is(err, net.ErrClosed) { // the lab may be gone
-			errs = append(errs, err)
-		}
+		errs = append(errs, closed(c)) // the lab may be gone
 		delete(l.clients, name)
 	}
 	return errors.Join(errs...)
 }
 
+// statusTime bounds the wait for a supervisor that has nothing to do for it.
+const statusTime = 20 * time.Second
+
 // Status asks the lab what it looks like.
 func (l *Lab) Status() (Status, error) {
-	conn, answer, err := l.paths.ask(request{Op: "status"})
+	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
+	defer cancel()
+	conn, answer, err := l.paths.ask(ctx, request{Op: "status"})
 	if err != nil {
 		return Status{}, err
 	}
@@ -66,23 +69,11 @@ func (l *Lab) Reboot(ctx context.Context, node string) error {
 }
 
 func (l *Lab) do(ctx context.Context, r request) error {
-	type result struct {
-		err error
+	conn, _, err := l.paths.ask(ctx, r)
+	if err != nil {
+		return err
 	}
-	done := make(chan result, 1)
-	go func() { // when ctx ends first, the request still runs in the supervisor
-		conn, _, err := l.paths.ask(r)
-		if err == nil {
-			err = conn.Close()
-		}
-		done <- result{err}
-	}()
-	select {
-	case r := <-done:
-		return r.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return conn.Close()
 }
 
 // A Cmd is a command for a node.
@@ -178,7 +169,7 @@ func (l *Lab) session(node string) (*ssh.Session, error) {
 
 // Dial opens an SSH connection to a node, for what Exec does not do.
 func (l *Lab) dial(node string) (*ssh.Client, error) {
-	conn, _, err := l.paths.ask(request{Op: "ssh", Node: node})
+	conn, _, err := l.paths.ask(context.Background(), request{Op: "ssh", Node: node})
 	if err != nil {
 		return nil, err
 	}

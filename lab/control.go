@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,21 +54,37 @@ func readLine(r io.Reader, v any) error {
 }
 
 // ask sends a request on a new connection, which it returns with the answer.
-func (p paths) ask(r request) (net.Conn, response, error) {
+// When ctx ends first, what was asked may still happen.
+func (p paths) ask(ctx context.Context, r request) (net.Conn, response, error) {
 	var answer response
-	conn, err := net.Dial("unix", p.socket())
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", p.socket())
 	if err != nil {
 		return nil, answer, err
 	}
-	if err := writeLine(conn, r); err == nil {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	err = writeLine(conn, r)
+	if err == nil {
 		err = readLine(conn, &answer)
-		if err == nil && answer.Error != "" {
-			err = errors.New(answer.Error)
-		}
-		if err == nil {
-			return conn, answer, nil
-		}
-		return nil, answer, errors.Join(fmt.Errorf("%s: %w", r.Op, err), conn.Close())
 	}
-	return nil, answer, errors.Join(fmt.Errorf("%s: %w", r.Op, err), conn.Close())
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	switch {
+	case err != nil:
+		err = fmt.Errorf("ask the lab's supervisor for %s: %w", r.Op, err)
+	case answer.Error != "":
+		err = errors.New(answer.Error)
+	}
+	if err != nil {
+		return nil, answer, errors.Join(err, closed(conn))
+	}
+	return conn, answer, nil
+}
+
+// closed closes conn, which may have happened before.
+func closed(conn io.Closer) error {
+	if err := conn.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }

@@ -262,7 +262,9 @@ func (p paths) clear() error {
 	if err != nil {
 		return err
 	}
-	if conn, _, err := p.ask(request{Op: "down"}); err == nil {
+	ctx, cancel := context.WithTimeout(context.Background(), downTime)
+	defer cancel()
+	if conn, _, err := p.ask(ctx, request{Op: "down"}); err == nil {
 		conn.Close()
 		for end := time.Now().Add(downTime); owner.alive() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		}

@@ -652,7 +652,7 @@ func asNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home, err := os.MkdirTemp("", "home-") // the test's own folder is closed to others
+	home, err := os.MkdirTemp("", "home-") //nolint:usetesting // the test's own folder is closed to others
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,7 @@ type supervisor struct {
 	conf  config
 	since time.Time
 	nodes []*node
-	host  keyPair         // what serveSSH shows
-	ctx   context.Context // of the lab's life, which requests outlive none of
+	host  keyPair // what serveSSH shows
 	stop  context.CancelFunc
 	life  errgroup.Group // all that runs as long as the lab
 }
@@ -48,9 +47,9 @@ func Supervise(ctx context.Context, dir string, lifeline io.Reader, out io.Write
 	if err := readJSON(paths{run: dir}.config(), &s.conf); err != nil {
 		return err
 	}
-	s.ctx, s.stop = context.WithCancel(ctx)
+	ctx, s.stop = context.WithCancel(ctx)
 	defer s.stop()
-	err := s.serve(s.ctx, lifeline, out)
+	err := s.serve(ctx, lifeline, out)
 	s.stop()
 	for _, n := range s.nodes {
 		if n.status().State != Off {
@@ -85,7 +84,7 @@ func (s *supervisor) serve(ctx context.Context, lifeline io.Reader, out io.Write
 	if err := s.prepare(); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	s.life.Go(func() error { return s.accept(ctx, listener) })
+	s.life.Go(func() error { s.accept(ctx, listener); return nil })
 	if err := s.bootAll(ctx, out); err != nil {
 		return err
 	}
@@ -125,10 +124,11 @@ func (s *supervisor) prepare() (err error) {
 
 func (s *supervisor) bootAll(ctx context.Context, out io.Writer) error {
 	_ = writeLine(out, event{Step: fmt.Sprintf("booting %d nodes (%s)", len(s.nodes), s.conf.Accel)})
-	g, ctx := errgroup.WithContext(ctx)
+	var g errgroup.Group
 	for _, n := range s.nodes {
 		g.Go(func() error {
 			if err := s.start(ctx, n); err != nil {
+				s.stop()
 				return err
 			}
 			return writeLine(out, event{Step: n.seen.Name + " takes commands"})
@@ -137,28 +137,29 @@ func (s *supervisor) bootAll(ctx context.Context, out io.Writer) error {
 	return g.Wait()
 }
 
-// start powers a node on and waits until it takes commands. From then on the
-// node is powered on again whenever it asks for a reboot.
+// start powers a node on and waits until it takes commands. From then on, for
+// the lab's life, which is that of ctx, the node is powered on again whenever it
+// asks for a reboot.
 func (s *supervisor) start(ctx context.Context, n *node) error {
 	r, err := n.powerOn()
 	if err != nil {
 		return err
 	}
-	s.life.Go(func() error { return s.keep(n, r) })
+	s.life.Go(func() error { s.keep(ctx, n, r); return nil })
 	return n.await(ctx, r.ended)
 }
 
 // keep attends to a node, through its reboots, until it is off.
-func (s *supervisor) keep(n *node, r *run) error {
+func (s *supervisor) keep(ctx context.Context, n *node, r *run) {
 	for {
-		n.attend(s.ctx, r)
-		if !r.reset.Load() || s.ctx.Err() != nil {
-			return nil
+		n.attend(ctx, r)
+		if !r.reset.Load() || ctx.Err() != nil {
+			return
 		}
 		next, err := n.powerOn()
 		if err != nil {
 			n.note(err)
-			return err
+			return
 		}
 		r = next
 	}
@@ -194,11 +195,11 @@ func (s *supervisor) reboot(ctx context.Context, n *node) error {
 const rebootTime = 2 * time.Minute
 
 // accept serves the control socket until the lab goes down.
-func (s *supervisor) accept(ctx context.Context, l net.Listener) error {
+func (s *supervisor) accept(ctx context.Context, l net.Listener) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
-			return nil // closed
+			return // closed
 		}
 		s.life.Go(func() error {
 			stop := context.AfterFunc(ctx, func() { conn.Close() })
