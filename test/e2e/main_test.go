@@ -14,11 +14,15 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,11 +91,32 @@ func bringUp(ctx context.Context) (l *lab.Lab, fresh bool, err error) {
 		l, err = lab.Open(*useLab)
 		return l, false, err
 	}
-	if err := lab.Down(ctx, "e2e"); err != nil { // of a run that was killed
+	l, err = lab.Up(ctx, lab.Options{Name: fmt.Sprintf("%s%d", labName, os.Getpid()), Nodes: 2, Progress: os.Stderr})
+	if err != nil {
 		return nil, false, err
 	}
-	l, err = lab.Up(ctx, lab.Options{Name: "e2e", Nodes: 2, Progress: os.Stderr})
-	return l, true, err
+	return l, true, clearOthers(ctx, l)
+}
+
+// labName begins the name of a run's lab; its process follows. Two runs at
+// once do not meet.
+const labName = "e2e-"
+
+// clearOthers takes down the labs of runs that were killed.
+func clearOthers(ctx context.Context, l *lab.Lab) error {
+	st, err := l.Status()
+	if err != nil {
+		return err
+	}
+	others, err := filepath.Glob(filepath.Join(filepath.Dir(st.RunDir), labName+"*"))
+	for _, other := range others {
+		name := filepath.Base(other)
+		pid, numberErr := strconv.Atoi(strings.TrimPrefix(name, labName))
+		if numberErr == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			err = errors.Join(err, lab.Down(ctx, name))
+		}
+	}
+	return err
 }
 
 // setUp installs Culvert on both nodes and prepares for containers.
