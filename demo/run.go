@@ -23,6 +23,13 @@ const DefaultName = "demo"
 // nodeCount is how many nodes the demo has.
 const nodeCount = 2
 
+// The reports, within Out.
+const (
+	jsonFile  = "demo.json"
+	textFile  = "report.txt"
+	chartFile = "report.svg"
+)
+
 // Options says how the demo is run.
 type Options struct {
 	Name   string // of the lab, which must not be up
@@ -58,6 +65,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d := &demo{Options: o, steps: newSteps(o.Log, o.Live)}
 	defer d.steps.close()
+	for _, name := range []string{jsonFile, textFile, chartFile} { // an earlier run's would pass for this one's
+		if err := os.Remove(filepath.Join(o.Out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
 	parts, err := node.FindParts(ctx, o.Source, func(s string) { d.step("%s", s) })
 	if err != nil {
 		return err
@@ -214,9 +226,9 @@ func (d *demo) report() error {
 	d.show("\n" + text + "\n")
 	plain := d.result.text(bench.Look{Unicode: d.Look.Unicode})
 	err := errors.Join(
-		d.result.write(filepath.Join(d.Out, "demo.json")),
-		os.WriteFile(filepath.Join(d.Out, "report.txt"), []byte(plain), 0o644),
-		os.WriteFile(filepath.Join(d.Out, "report.svg"), []byte(d.result.comparison().SVG()), 0o644),
+		d.result.write(filepath.Join(d.Out, jsonFile)),
+		os.WriteFile(filepath.Join(d.Out, textFile), []byte(plain), 0o644),
+		os.WriteFile(filepath.Join(d.Out, chartFile), []byte(d.result.comparison().SVG()), 0o644),
 	)
 	if err == nil && len(d.problems) > 0 {
 		err = fmt.Errorf("%w: %s", ErrNotAsItShouldBe, strings.Join(d.problems, "; "))
