@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,6 +59,7 @@ func findImage(ctx context.Context, p *progress) (image, error) {
 	images := filepath.Join(cache, "images")
 	img := image{hash: hash, dir: filepath.Join(images, hash)}
 	if img.exists() {
+		img.touch()
 		return img, nil
 	}
 	if err := os.MkdirAll(images, 0o755); err != nil {
@@ -77,6 +79,24 @@ func findImage(ctx context.Context, p *progress) (image, error) {
 func (i image) exists() bool {
 	_, err := os.Stat(i.disk())
 	return err == nil
+}
+
+// imageAge is how long an image is kept that nothing asked for.
+const imageAge = 7 * 24 * time.Hour
+
+// touch notes that the image is in use. At worst it is built again.
+func (i image) touch() { _ = os.Chtimes(i.dir, time.Time{}, time.Now()) }
+
+// prune removes the images of other recipes that nobody used for long. At
+// worst they stay. The caller holds the lock of the cache.
+func (i image) prune(now time.Time) {
+	others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.dir), "*"))
+	for _, dir := range others {
+		info, err := os.Stat(dir)
+		if err == nil && info.IsDir() && dir != i.dir && now.Sub(info.ModTime()) > imageAge {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }
 
 // build makes the image in a folder beside its place and renames it when it
@@ -113,6 +133,7 @@ func build(ctx context.Context, p *progress, r recipe, img image) (err error) {
 	if err := os.Rename(dir, img.dir); err != nil {
 		return fmt.Errorf("put the image %s in its place: %w", img.hash, err)
 	}
+	img.prune(time.Now())
 	p.Step("image %s built", img.hash)
 	return nil
 }

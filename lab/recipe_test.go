@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 func hashOf(t *testing.T, files fstest.MapFS) string {
@@ -82,5 +83,31 @@ func TestOSReleaseField(t *testing.T) {
 		if got := osReleaseField(file, key); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
+	}
+}
+
+func TestPrune(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	for name, age := range map[string]time.Duration{"mine": 2 * imageAge, "old": 2 * imageAge, "young": imageAge / 2} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(filepath.Join(dir, name), time.Time{}, now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	img := image{dir: filepath.Join(dir, "mine")}
+	img.prune(now)
+	var left []string
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if !slices.Equal(left, []string{"mine", "young"}) {
+		t.Errorf("left: %q", left)
 	}
 }

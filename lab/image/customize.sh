@@ -55,6 +55,8 @@ chroot "$root" systemctl mask getty@.service serial-getty@.service console-getty
 	systemd-update-utmp.service systemd-hwdb-update.service ldconfig.service systemd-journal-catalog-update.service \
 	systemd-update-done.service systemd-user-sessions.service systemd-logind.service systemd-random-seed.service \
 	systemd-hibernate-clear.service systemd-udev-load-credentials.service systemd-journal-flush.service \
+	systemd-sysusers.service systemd-remount-fs.service kmod-static-nodes.service systemd-tmpfiles-setup-dev-early.service \
+	modprobe@configfs.service sys-kernel-config.mount modprobe@fuse.service sys-fs-fuse-connections.mount run-lock.mount \
 	modprobe@drm.service modprobe@efi_pstore.service sys-kernel-debug.mount sys-kernel-tracing.mount >/dev/null 2>&1
 mkdir -p "$root/etc/systemd/system-generators"
 for generator in debug gpt-auto hibernate-resume rc-local run ssh system-update sysv tpm2 getty; do
