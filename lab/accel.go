@@ -114,15 +114,23 @@ func runProbe(ctx context.Context, m machine) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("a guest under KVM did not reach its init in %s", probeTime)
 	case err != nil:
-		return errors.New("a guest under KVM dies: " + lastLine(errs.String(), err.Error()))
+		return errors.New("a guest under KVM dies: " + complaint(errs.String(), err.Error()))
 	}
 	return errors.New("a guest under KVM ended before its init")
 }
 
-func lastLine(s, otherwise string) string {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return otherwise
+// complaint is the line of QEMU's messages that says most: the first error, or
+// else the last line.
+func complaint(messages, otherwise string) string {
+	line := otherwise
+	for l := range strings.Lines(messages) {
+		l = strings.TrimPrefix(strings.TrimSpace(l), qemu+": ")
+		if text, ok := strings.CutPrefix(l, "error: "); ok {
+			return text
+		}
+		if l != "" {
+			line = l
+		}
 	}
-	return s[strings.LastIndexByte(s, '\n')+1:]
+	return line
 }

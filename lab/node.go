@@ -207,7 +207,7 @@ func (n *node) ended(r *run, err error, stderr string) {
 	case err == nil:
 		n.seen.Reason = "the node powered itself off"
 	default:
-		n.seen.Reason = "QEMU ended: " + lastLine(stderr, err.Error())
+		n.seen.Reason = "QEMU ended: " + complaint(stderr, err.Error())
 	}
 	close(r.ended)
 }

@@ -99,3 +99,15 @@ func TestQuoteArgs(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+func TestComplaint(t *testing.T) {
+	for messages, want := range map[string]string{
+		"": "exit status 1",
+		"qemu-system-x86_64: warning: w\nqemu-system-x86_64: error: failed to set MSR\nqemu-system-x86_64: Assertion\n": "failed to set MSR",
+		"qemu-system-x86_64: warning: w\nqemu-system-x86_64: no such tap\n":                                             "no such tap",
+	} {
+		if got := complaint(messages, "exit status 1"); got != want {
+			t.Errorf("complaint(%q) = %q, want %q", messages, got, want)
+		}
+	}
+}
