@@ -193,16 +193,33 @@ func TestApply(t *testing.T) {
 }
 
 func TestFollowEndsWithTheInterrupt(t *testing.T) {
-	socket := new(culvertd).serve(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out, err := run(ctx, t, socket, "events", "-f", "--since", "1", "-o", "json")
-	if err != nil {
+	root := newRoot()
+	out := &interrupter{after: 2, interrupt: cancel}
+	root.SetOut(out)
+	root.SetArgs([]string{"--socket", new(culvertd).serve(t), "events", "-f", "--since", "1", "-o", "json"})
+	if err := root.ExecuteContext(ctx); err != nil {
 		t.Errorf("an interrupt is an error: %v", err)
 	}
-	if n := strings.Count(out, "\n"); n != 2 || !strings.HasPrefix(out, `{"seq":2,`) {
-		t.Errorf("followed %d events:\n%s", n, out)
+	if got := out.String(); strings.Count(got, "\n") != 2 || !strings.HasPrefix(got, `{"seq":2,`) {
+		t.Errorf("followed:\n%s", got)
 	}
+}
+
+// interrupter is a terminal where somebody presses Ctrl-C after some lines.
+type interrupter struct {
+	bytes.Buffer
+	after     int
+	interrupt func()
+}
+
+func (i *interrupter) Write(p []byte) (int, error) {
+	n, err := i.Buffer.Write(p)
+	if strings.Count(i.String(), "\n") >= i.after {
+		i.interrupt()
+	}
+	return n, err
 }
 
 func TestWithoutDaemon(t *testing.T) {
