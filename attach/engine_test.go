@@ -247,3 +247,19 @@ func TestUnableIsRefusedUntouched(t *testing.T) {
 	}
 	clean(t, n, 14)
 }
+
+// A runtime that goes away before anything was touched leaves a VF that is
+// free, and no address held: its going says nothing about the VF.
+func TestI2CallerThatHasGoneCostsNoVF(t *testing.T) {
+	k, n := node(t)
+	before := k.String()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Engine.Attach(ctx, everything(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, k.String()); diff != "" {
+		t.Error(diff)
+	}
+	clean(t, n, 14)
+}

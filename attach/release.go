@@ -134,16 +134,25 @@ const (
 )
 
 // quarantine keeps a VF from everybody, with the reason, until a retry resets
-// it. Its addresses stay held: the last owner's netns may still have them.
+// it. The addresses of a lease stay held: the last owner's netns may still have
+// them. A record without a lease holds none.
 func (e *Engine) quarantine(rec journal.Record, cause error) error {
 	rec.Phase, rec.Reason = journal.Quarantined, cause.Error()
 	wait := min(firstRetry<<min(rec.Attempts, 10), lastRetry)
 	rec.Attempts++
 	rec.NextRetry = e.Now().Add(wait)
+	history := "held by nobody"
+	if owner := rec.Lease.Owner; !owner.IsZero() {
+		history = "last held by " + owner.String()
+	}
 	return e.Ledger.Update(func(tx *journal.Tx) error {
-		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
+		var err error
+		if rec.Lease.Owner.IsZero() {
+			err = tx.FreeAddresses(rec.ID)
+		}
+		return errors.Join(err, tx.Put(rec), tx.Event(journal.Event{
 			Type: journal.Warning, Reason: "Quarantined", Object: "VF " + rec.PCI.String(),
-			Text: fmt.Sprintf("last held by %s, tried again in %s: %s", rec.Lease.Owner, wait, rec.Reason),
+			Text: fmt.Sprintf("%s, tried again in %s: %s", history, wait, rec.Reason),
 		}))
 	})
 }

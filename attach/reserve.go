@@ -48,11 +48,16 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record,
 			}
 			err = fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
 		}
-		e.Log.Warn("reserved VF is not clean", "pf", at.label, "vf", rec.ID.Index, "err", err)
-		qerr := e.quarantine(rec, err)
+		if ctx.Err() != nil { // who asked has gone; that says nothing about the VF
+			e.undo(ctx, at, rec, err)
+		} else {
+			e.Log.Warn("reserved VF is not clean", "pf", at.label, "vf", rec.ID.Index, "err", err)
+			rec.Lease = journal.Lease{} // it was promised, and never given
+			err = errors.Join(err, e.quarantine(rec, err))
+		}
 		e.vfs.unlock(rec.ID)
-		if qerr != nil || !req.VF.IsZero() || ctx.Err() != nil {
-			return journal.Record{}, at, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.label, req.Owner, errors.Join(err, qerr))
+		if !req.VF.IsZero() || ctx.Err() != nil {
+			return journal.Record{}, at, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.label, req.Owner, err)
 		}
 	}
 }

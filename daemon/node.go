@@ -71,9 +71,8 @@ func (n *Node) Spec() desired.Spec { return *n.spec.Load() }
 // SetSpec changes what is wanted; the next pass follows it.
 func (n *Node) SetSpec(s desired.Spec) { n.spec.Store(&s) }
 
-// Start settles what an earlier run left behind and makes the first pass. A
-// pass that fails in part is no reason not to start: it is tried again, and
-// status shows it.
+// Start settles what an earlier run left behind. It comes before anything is
+// attached and before the Reconciler's first pass.
 func (n *Node) Start(ctx context.Context) error {
 	if err := n.Reconciler.Start(ctx); err != nil {
 		return fmt.Errorf("start: %w", err)
