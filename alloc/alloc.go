@@ -35,6 +35,9 @@ type Choice struct {
 	PF     vf.PF
 	Record journal.Record
 	Pool   string // full name; empty when the VF is in no pool
+	// Driver is what the owner gets the VF with: vf.DriverVFIO where the pool
+	// says so, or where the VF is in no pool and is kept bound to it.
+	Driver string
 }
 
 // candidate is a VF that is on the bus and in the ledger.
@@ -42,6 +45,17 @@ type candidate struct {
 	pf   vf.PF
 	rec  journal.Record
 	pool desired.Pool
+}
+
+func (c candidate) choice() Choice {
+	out := Choice{PF: c.pf, Record: c.rec, Driver: c.pool.Driver()}
+	switch {
+	case c.pool.Name != "":
+		out.Pool = c.pool.FullName()
+	case c.rec.Baseline.Driver == vf.DriverVFIO:
+		out.Driver = vf.DriverVFIO
+	}
+	return out
 }
 
 // Choose picks a VF: the one named, or of the pool's free VFs one on the PF
@@ -83,7 +97,7 @@ func Choose(h Host, w Want) (Choice, error) {
 			a.rec.ID.Compare(b.rec.ID),
 		)
 	})
-	return Choice{PF: best.pf, Record: best.rec, Pool: pool}, nil
+	return best.choice(), nil
 }
 
 func (h Host) candidates() []candidate {
@@ -113,7 +127,7 @@ func named(all []candidate, w Want) (Choice, error) {
 		}
 		switch c.rec.Phase {
 		case journal.Free:
-			return Choice{PF: c.pf, Record: c.rec, Pool: c.pool.FullName()}, nil
+			return c.choice(), nil
 		case journal.Quarantined:
 			return Choice{}, fmt.Errorf("VF %s on %s: quarantined (%s), so %s cannot have it: see culvert vf show %s: %w",
 				w.VF, c.pf.Label(), c.rec.Reason, w.For, w.VF, vf.ErrHeld)

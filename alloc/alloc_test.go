@@ -100,3 +100,28 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 }
+
+// The owner gets the VF as its pool says, and outside all pools as it is kept.
+func TestDriverFollowsThePool(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pools      []desired.Pool
+		bound      string
+		pool, want string
+	}{
+		"netdevice pool":                {[]desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}}, "igbvf", "x/a", vf.DriverDefault},
+		"vfio pool, bound only now":     {[]desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}, "igbvf", "x/a", vf.DriverVFIO},
+		"no pool":                       {nil, "igbvf", "", vf.DriverDefault},
+		"no pool, kept bound to vfio":   {nil, "vfio-pci", "", vf.DriverVFIO},
+		"netdevice pool, vfio baseline": {[]desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}}, "vfio-pci", "x/a", vf.DriverDefault},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := host(1)
+			h.Spec.Pools = tc.pools
+			h.Records[0].Baseline.Driver = tc.bound
+			got, err := alloc.Choose(h, alloc.Want{VF: h.Records[0].PCI, For: me})
+			if err != nil || got.Driver != tc.want || got.Pool != tc.pool {
+				t.Errorf("driver %q pool %q, %v; want %q %q", got.Driver, got.Pool, err, tc.want, tc.pool)
+			}
+		})
+	}
+}

@@ -116,9 +116,6 @@ func (e *Engine) choose(tx *journal.Tx, req Request) (alloc.Choice, error) {
 	if err != nil {
 		return choice, err
 	}
-	if pool, err := host.Spec.Pool(choice.Pool); err == nil && pool.Driver() == vf.DriverVFIO {
-		choice.Record.Lease.Wanted.Driver = vf.DriverVFIO
-	}
 	return choice, able(choice.PF, req.Spec)
 }
 
@@ -158,7 +155,7 @@ func can(a vf.Abilities) string {
 func lease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
 	rec := choice.Record
 	spec := req.Spec
-	spec.Driver = choice.Record.Lease.Wanted.Driver
+	spec.Driver = choice.Driver
 	if spec.Driver == vf.DriverVFIO {
 		if !req.IPAM.IsZero() {
 			return rec, fmt.Errorf("ipam: %w: VF %s is handed over as %s, which has no interface for addresses: remove ipam from network %s",
