@@ -78,14 +78,14 @@ func (k *Kernel) onVF(a vf.PCIAddr, do func(*function) error) error {
 
 func (k *Kernel) setNumVFs(p *pf, n int) error {
 	switch {
-	case n == len(p.vfs):
+	case n == p.numVFs:
 		return nil
 	case n > p.TotalVFs:
 		return syscall.ERANGE
-	case n > 0 && len(p.vfs) > 0:
+	case n > 0 && p.numVFs > 0:
 		return syscall.EBUSY
 	}
-	p.vfs = nil
+	p.vfs, p.gone, p.numVFs = nil, nil, n
 	for i := range n {
 		f := &function{State: vf.State{
 			ID:     vf.ID{PF: p.ID, Index: i},

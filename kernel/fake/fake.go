@@ -46,6 +46,7 @@ type Kernel struct {
 	mu      sync.Mutex // guards all below
 	profile Profile
 	pfs     []*pf
+	gone    []*pf // unplugged
 	netns   map[string]bool
 	next    int // ifindexes and random MACs count up from here
 	wake    []chan struct{}
@@ -54,7 +55,10 @@ type Kernel struct {
 
 type pf struct {
 	vf.PF
-	vfs []*function
+	speed  int // of the link when there is one, Mb/s
+	numVFs int // sriov_numvfs, which a VF that is unplugged leaves as it is
+	vfs    []*function
+	gone   []*function // unplugged
 }
 
 // function is a VF.
@@ -66,10 +70,11 @@ type function struct {
 func New(p Profile, n int) *Kernel {
 	k := &Kernel{profile: p, netns: map[string]bool{"": true}, next: 2}
 	for i := range n {
-		k.pfs = append(k.pfs, &pf{PF: vf.PF{
+		slot := vf.PCIAddr{Bus: uint8(i + 1)}
+		k.pfs = append(k.pfs, &pf{speed: p.SpeedMbps, PF: vf.PF{
 			ID:   vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}},
-			PCI:  vf.PCIAddr{Bus: uint8(i + 1)},
-			Name: fmt.Sprintf("enp%ds0", i+1), Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
+			PCI:  slot,
+			Name: pfName(slot), Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
 			NUMA: -1, IOMMUGroup: 10 + i, MTU: 1500, MaxMTU: p.MaxMTU, Carrier: true,
 			TotalVFs: p.TotalVFs, Autoprobe: vf.Yes,
 		}})
@@ -151,9 +156,9 @@ func (k *Kernel) view(p *pf) vf.PF {
 	out := p.PF
 	out.Carrier = p.Up && p.Carrier
 	if out.Carrier {
-		out.SpeedMbps = k.profile.SpeedMbps
+		out.SpeedMbps = p.speed
 	}
-	out.NumVFs = len(p.vfs)
+	out.NumVFs = p.numVFs
 	out.VFs = nil
 	for _, f := range p.vfs {
 		out.VFs = append(out.VFs, f.seenFrom(""))

@@ -54,7 +54,7 @@ func (k *Kernel) Reboot() {
 	defer k.mu.Unlock()
 	k.netns = map[string]bool{"": true}
 	for _, p := range k.pfs {
-		p.vfs, p.Up, p.MTU, p.Autoprobe = nil, false, 1500, vf.Yes
+		p.reset()
 	}
 }
 
@@ -86,7 +86,7 @@ func (k *Kernel) String() string {
 	var b strings.Builder
 	for _, p := range k.pfs {
 		fmt.Fprintf(&b, "PF %s %s mtu %d up %t carrier %t autoprobe %s vfs %d\n",
-			p.Name, p.ID, p.MTU, p.Up, p.Carrier, p.Autoprobe, len(p.vfs))
+			p.Name, p.ID, p.MTU, p.Up, p.Carrier, p.Autoprobe, p.numVFs)
 		for _, f := range p.vfs {
 			a := f.Admin
 			fmt.Fprintf(&b, "  vf %d %s mac %s vlan %s spoofchk %s trust %s rss %s link_state %s rates %d-%d driver %q\n",

@@ -1,0 +1,127 @@
+package fake
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// RemovePF unplugs a PF, and with it its VFs, whoever has them. AddPF plugs it
+// in again.
+func (k *Kernel) RemovePF(a vf.PCIAddr) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.changed()
+	p, err := k.pf(a)
+	if err != nil {
+		return err
+	}
+	k.pfs = slices.DeleteFunc(k.pfs, func(o *pf) bool { return o == p })
+	p.reset()
+	k.gone = append(k.gone, p)
+	return nil
+}
+
+// AddPF plugs a PF that was unplugged at address a in again, at slot, which is
+// a where it comes back to its old place. It is as after power-on: down,
+// without VFs. Its name follows from the slot, its identity is what it was.
+func (k *Kernel) AddPF(a, slot vf.PCIAddr) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.changed()
+	i := slices.IndexFunc(k.gone, func(p *pf) bool { return p.PCI == a })
+	if i < 0 {
+		return fmt.Errorf("unplugged PF %s: %w", a, vf.ErrNotFound)
+	}
+	if p, err := k.pf(slot); err == nil {
+		return fmt.Errorf("PF %s is in slot %s: %w", p.Name, slot, vf.ErrHeld)
+	}
+	p := k.gone[i]
+	k.gone = slices.Delete(k.gone, i, i+1)
+	p.PCI, p.Name = slot, pfName(slot)
+	k.pfs = append(k.pfs, p)
+	slices.SortFunc(k.pfs, func(a, b *pf) int { return a.PCI.Compare(b.PCI) })
+	return nil
+}
+
+// reset takes away what a reboot or an unplugging takes.
+func (p *pf) reset() {
+	p.vfs, p.gone, p.numVFs, p.Up, p.MTU, p.Autoprobe = nil, nil, 0, false, 1500, vf.Yes
+}
+
+func pfName(slot vf.PCIAddr) string { return fmt.Sprintf("enp%ds%d", slot.Bus, slot.Device) }
+
+// RemoveVF takes one VF off the bus, as writing its sysfs file remove does. The
+// PF's count stays as it is, and so does what the PF holds for it. On most
+// machines it comes back only when sriov_numvfs is written anew (a rescan does
+// not find VFs); where each VF is a hot-plug slot of its own (s390), ReturnVF
+// is what happens.
+func (k *Kernel) RemoveVF(a vf.PCIAddr) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.changed()
+	p, f, err := k.function(a)
+	if err != nil {
+		return err
+	}
+	p.vfs = slices.DeleteFunc(p.vfs, func(o *function) bool { return o == f })
+	f.Driver, f.Link = "", nil
+	p.gone = append(p.gone, f)
+	return nil
+}
+
+// ReturnVF brings a VF back that RemoveVF took, with its driver bound where
+// autoprobe is on.
+func (k *Kernel) ReturnVF(a vf.PCIAddr) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.changed()
+	for _, p := range k.pfs {
+		i := slices.IndexFunc(p.gone, func(f *function) bool { return f.PCI == a })
+		if i < 0 {
+			continue
+		}
+		f := p.gone[i]
+		p.gone = slices.Delete(p.gone, i, i+1)
+		p.vfs = append(p.vfs, f)
+		slices.SortFunc(p.vfs, func(a, b *function) int { return a.ID.Compare(b.ID) })
+		if p.Autoprobe == vf.Yes {
+			return k.probe(p, f, k.profile.VFDriver)
+		}
+		return nil
+	}
+	return fmt.Errorf("unplugged VF %s: %w", a, vf.ErrNotFound)
+}
+
+// WriteNumVFs is somebody else who writes 0 and then n to sriov_numvfs, as
+// NetworkManager, networkd and netplan do. Every VF of the PF is destroyed,
+// whoever has it. The new ones are the driver's own: no admin settings, and a
+// MAC address that the VF driver makes up.
+func (k *Kernel) WriteNumVFs(a vf.PCIAddr, n int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.changed()
+	p, err := k.pf(a)
+	if err != nil {
+		return err
+	}
+	if err := k.setNumVFs(p, 0); err != nil {
+		return err
+	}
+	return k.setNumVFs(p, n)
+}
+
+// SetLinkSpeed makes the PF's link come up at another speed, in Mb/s: another
+// switch at the other end.
+func (k *Kernel) SetLinkSpeed(a vf.PCIAddr, mbps int) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.changed()
+	p, err := k.pf(a)
+	if err != nil {
+		return err
+	}
+	p.speed = mbps
+	return nil
+}
