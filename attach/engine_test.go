@@ -149,11 +149,15 @@ func clean(t *testing.T, n *daemon.Node, vfs int) {
 		if len(records) != vfs {
 			t.Errorf("%d records, want %d", len(records), vfs)
 		}
+		wrong, err3 := tx.Verify()
+		if len(wrong) > 0 {
+			t.Errorf("the ledger cannot be true: %v", wrong)
+		}
 		held, err2 := tx.AddressesOf("")
 		if len(held) != 0 {
 			t.Errorf("addresses still held: %v", held)
 		}
-		return errors.Join(err, err2)
+		return errors.Join(err, err2, err3)
 	})
 	if err != nil {
 		t.Error(err)

@@ -26,6 +26,19 @@ const (
 	Quarantined Phase = "quarantined" // could not be reset; Reason says why
 )
 
+// Damaged is the phase of a record that cannot be read, or not be trusted; it
+// is never written. Reason says what is wrong with it. Somebody may have the
+// VF, nobody knows who: it is not given out, not touched, and counts as held.
+const Damaged Phase = "damaged"
+
+func (p Phase) known() bool {
+	switch p {
+	case Making, Free, Reserved, Configuring, Attached, Releasing, Quarantined:
+		return true
+	}
+	return false
+}
+
 // Record is what the ledger knows of one VF that Culvert made or took over.
 type Record struct {
 	ID  vf.ID      `json:"id"`
