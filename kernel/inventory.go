@@ -74,6 +74,11 @@ func (t tree) isPF(addr vf.PCIAddr) bool {
 	if total, err := number(t.pci(addr, "sriov_totalvfs"), -1); err == nil && total < 0 {
 		return false
 	}
+	return t.isNetwork(addr)
+}
+
+// isNetwork reports whether a PCI function is a network device.
+func (t tree) isNetwork(addr vf.PCIAddr) bool {
 	class, _ := text(t.pci(addr, "class")) // unreadable: decided by the netdevice
 	if strings.HasPrefix(strings.TrimPrefix(class, "0x"), classNetwork) {
 		return true

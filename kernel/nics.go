@@ -1,0 +1,203 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// NICs lists the network functions on the PCI bus, in bus order, with whether
+// each can be cut into VFs and, if not, why. VFs of this host are left out. It
+// reads sysfs and nothing else, so it works without root, although what an
+// unprivileged reader may not see (the configuration space) then makes "off"
+// look like "no".
+//
+// A function that cannot be read is listed as vf.SRIOVUnknown with the error
+// in Why (I7); the error is for a host whose PCI bus cannot be listed at all.
+// A machine without a PCI bus has no NICs, which is no error.
+func (k *Kernel) NICs(ctx context.Context) ([]vf.NIC, error) {
+	return bounded(ctx, func() ([]vf.NIC, error) {
+		all, err := k.sys.addresses()
+		if err != nil {
+			return nil, fmt.Errorf("list PCI devices: %w", err)
+		}
+		var out []vf.NIC
+		for _, addr := range all {
+			if k.sys.isNetwork(addr) && !exists(k.sys.pci(addr, "physfn")) {
+				out = append(out, k.sys.nic(addr))
+			}
+		}
+		for i := range out {
+			elsewhere(&out[i], out)
+		}
+		return out, nil
+	})
+}
+
+func (t tree) nic(addr vf.PCIAddr) vf.NIC {
+	f, ferr := t.function(addr)
+	s, serr := t.sriov(addr)
+	n := vf.NIC{
+		PCI: addr, Name: t.netdevName(addr), Vendor: f.Vendor, Device: f.Device, Driver: f.Driver,
+		TotalVFs: s.TotalVFs, NumVFs: s.NumVFs,
+	}
+	n.SRIOV, n.Why = t.support(n)
+	if err := errors.Join(ferr, serr); err != nil {
+		n.SRIOV, n.Why = vf.SRIOVUnknown, strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return n
+}
+
+// netdevName finds the name of a function's netdevice, also where that is a
+// device below it (virtio: <function>/virtio0/net/eth0).
+func (t tree) netdevName(addr vf.PCIAddr) string {
+	for _, pattern := range []string{"net/*", "virtio*/net/*"} {
+		if found, _ := filepath.Glob(t.pci(addr, pattern)); len(found) > 0 {
+			slices.Sort(found)
+			return filepath.Base(found[0])
+		}
+	}
+	return ""
+}
+
+// support says whether a function can have VFs. sriov_totalvfs is there for a
+// function whose SR-IOV capability allows at least one VF (drivers/pci/iov.c,
+// sriov_init, which gives up at TotalVFs 0), and then says what the driver
+// allows (pci_sriov_set_totalvfs).
+func (t tree) support(n vf.NIC) (vf.SRIOV, string) {
+	hasFile := exists(t.pci(n.PCI, "sriov_totalvfs"))
+	capable, capErr := t.hasSRIOV(n.PCI)
+	switch {
+	case n.TotalVFs > 0 && n.Driver == "":
+		return vf.SRIOVYes, fmt.Sprintf("no driver is bound: load the driver of %s:%s", n.Vendor, n.Device)
+	case n.TotalVFs > 0:
+		return vf.SRIOVYes, ""
+	case hasFile && n.Driver == "":
+		return vf.SRIOVOff, "the device has SR-IOV, it allows no VF, and no driver is bound that could say why"
+	case hasFile:
+		return vf.SRIOVOff, fmt.Sprintf("the device has SR-IOV, and driver %s allows it no VF: see the driver's messages in dmesg, and allow VFs in the card's firmware settings", n.Driver)
+	case capable:
+		return vf.SRIOVOff, "the device has SR-IOV with 0 VFs: switch it on in the machine's firmware setup (SR-IOV) and in the card's (number of VFs), then power-cycle"
+	case virtual(n):
+		return vf.SRIOVVirtual, "a hypervisor made it, so it has no VFs of its own: to try Culvert here, run culvert lab"
+	case knownCapable(n):
+		return vf.SRIOVOff, fmt.Sprintf("NICs of this model (%s:%s) have SR-IOV and this one does not show it: switch it on %s, then power-cycle", n.Vendor, n.Device, switchOf(n))
+	case errors.Is(capErr, fs.ErrPermission):
+		return vf.SRIOVNone, "it shows no SR-IOV (seen without root, who sees more)"
+	}
+	return vf.SRIOVNone, "the device has no SR-IOV"
+}
+
+// virtual reports whether a hypervisor made the function: one that it imitates,
+// or a VF, which a guest sees without its PF.
+func virtual(n vf.NIC) bool {
+	switch n.Vendor {
+	case "1af4", "15ad", "1ab8", "5853", "1d0f", "1ae0", "1414": // virtio, VMware, Parallels, Xen, Amazon, Google, Microsoft
+		return true
+	}
+	switch n.Driver {
+	case "iavf", "i40evf", "igbvf", "ixgbevf", "cxgb4vf", "fm10k_vf", "nfp_netvf":
+		return true
+	}
+	return n.Vendor == "15b3" && slices.Contains(mellanoxVFs, n.Device)
+}
+
+// Devices that one driver serves as PF and as VF, by the PCI ID database and
+// the table of drivers/net/ethernet/mellanox/mlx5/core/main.c.
+var (
+	mellanoxPFs = []string{"1011", "1013", "1015", "1017", "1019", "101b", "101d", "101f", "1021", "1023", "a2d2", "a2d6", "a2dc"}
+	mellanoxVFs = []string{"1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"}
+)
+
+// knownCapable reports whether every NIC of this kind has SR-IOV in hardware,
+// so that one which does not show it has it switched off. The drivers named
+// serve nothing else; igb and ixgbe also serve chips without it (I210, 82598).
+func knownCapable(n vf.NIC) bool {
+	switch n.Driver {
+	case "i40e", "ice":
+		return true
+	case "ixgbe":
+		return n.Device == "10fb" || n.Device == "1528" || n.Device == "1563" // 82599 SFP+, X540-T, X550-T
+	case "igb":
+		return n.Device == "10c9" || n.Device == "1521" || n.Device == "1522" // 82576, I350
+	}
+	return n.Vendor == "15b3" && slices.Contains(mellanoxPFs, n.Device)
+}
+
+func switchOf(n vf.NIC) string {
+	if n.Vendor == "15b3" {
+		return fmt.Sprintf("with mlxconfig -d %s set SRIOV_EN=1 NUM_OF_VFS=8", n.PCI)
+	}
+	return "in the machine's firmware setup (SR-IOV) and in the card's own"
+}
+
+// elsewhere explains the function that has the ports of a Chelsio card, whose
+// VFs hang on functions 0 to 3 of it.
+func elsewhere(n *vf.NIC, all []vf.NIC) {
+	if n.Driver != chelsio || n.SRIOV == vf.SRIOVYes {
+		return
+	}
+	for _, o := range all {
+		if o.SRIOV == vf.SRIOVYes && sameSlot(o.PCI, n.PCI) {
+			n.SRIOV = vf.SRIOVElsewhere
+			n.Why = fmt.Sprintf("it has the card's ports; the VFs hang on the card's other functions, from %s on", o.PCI)
+			return
+		}
+	}
+}
+
+// chelsio is the driver of cards whose ports and VFs are on different
+// functions.
+const chelsio = "cxgb4"
+
+func sameSlot(a, b vf.PCIAddr) bool {
+	a.Function, b.Function = 0, 0
+	return a == b
+}
+
+// hasSRIOV looks for the SR-IOV capability in the configuration space, of which
+// an unprivileged reader gets the first 64 bytes.
+func (t tree) hasSRIOV(addr vf.PCIAddr) (bool, error) {
+	config, err := os.ReadFile(t.pci(addr, "config"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil && len(config) <= plainConfig {
+		err = fs.ErrPermission
+	}
+	_, found := extendedCapability(config, capSRIOV)
+	return found, err
+}
+
+const (
+	plainConfig = 256    // bytes without extended capabilities
+	capSRIOV    = 0x0010 // linux/pci_regs.h PCI_EXT_CAP_ID_SRIOV
+)
+
+// extendedCapability walks the list of extended capabilities in a PCI function's
+// configuration space (PCI Express base specification, 7.6.3): a header of 32
+// bits has the ID in bits 0-15 and the next one's offset in 20-31.
+func extendedCapability(config []byte, id uint16) (offset int, found bool) {
+	at := plainConfig
+	for range (4096 - plainConfig) / 8 { // a list that bites its tail ends too
+		if at < plainConfig || at+4 > len(config) {
+			return 0, false
+		}
+		header := uint32(config[at]) | uint32(config[at+1])<<8 | uint32(config[at+2])<<16 | uint32(config[at+3])<<24
+		if header == 0 || header == 0xffffffff {
+			return 0, false
+		}
+		if uint16(header) == id {
+			return at, true
+		}
+		at = int(header>>20) &^ 3
+	}
+	return 0, false
+}
