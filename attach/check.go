@@ -20,7 +20,7 @@ func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
 	if !ok || rec.Phase != journal.Attached {
 		return fmt.Errorf("%s has no VF as %s: %w in the ledger", owner, owner.Interface, vf.ErrNotFound)
 	}
-	st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
+	st, err := e.look(ctx, rec)
 	if err != nil {
 		return fmt.Errorf("VF %s of %s: read back: %w", rec.PCI, owner, err)
 	}
@@ -44,13 +44,20 @@ func LeaseDiff(rec journal.Record, st vf.State) []vf.Difference {
 	return specDiff(rec.Lease.Wanted, rec, st)
 }
 
-// specDiff compares with the effective rates, where the driver rounded (I6).
+// specDiff lists what of st is not as w wants it, where the driver rounded (I6)
+// compared with what came of it.
 func specDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
+	return effective(w, rec).Diff(rec.Baseline, rec.Lease.Netns, st)
+}
+
+// effective is w with the driver that the lease has, and with the rates that
+// the VF got when they were set.
+func effective(w vf.Spec, rec journal.Record) vf.Spec {
 	w.Driver = rec.Lease.Wanted.Driver
 	if w.MinTxRate != nil || w.MaxTxRate != nil {
 		w.MinTxRate, w.MaxTxRate = &rec.Lease.Effective.MinTxRate, &rec.Lease.Effective.MaxTxRate
 	}
-	return w.Diff(rec.Baseline, rec.Lease.Netns, st)
+	return w
 }
 
 // Ready says whether Attach can work: vf.ErrNotReady with the reason when not.

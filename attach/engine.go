@@ -66,7 +66,8 @@ type Config struct {
 type Engine struct {
 	Config
 	vfs        locks
-	background sync.WaitGroup // announcements under way
+	drifts     told
+	background sync.WaitGroup // announcements, and VFs that take long to mend
 }
 
 // New returns an Engine.
@@ -119,7 +120,7 @@ func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (jo
 			return rec, err
 		}
 	}
-	st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
+	st, err := e.look(ctx, rec)
 	if err != nil {
 		return rec, fmt.Errorf("read back: %w", err)
 	}

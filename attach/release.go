@@ -24,13 +24,18 @@ func (e *Engine) Detach(ctx context.Context, owner vf.Owner) error {
 	if err != nil || !ok {
 		return err
 	}
-	return e.detach(ctx, rec)
+	return e.detach(ctx, rec, "Detached", "")
 }
 
 // detach releases the lease that rec describes, and no later one.
-func (e *Engine) detach(ctx context.Context, rec journal.Record) error {
+func (e *Engine) detach(ctx context.Context, rec journal.Record, reason, detail string) error {
 	e.vfs.lock(rec.ID)
 	defer e.vfs.unlock(rec.ID)
+	return e.finish(ctx, rec, reason, detail)
+}
+
+// finish is detach for a VF that the caller has locked.
+func (e *Engine) finish(ctx context.Context, rec journal.Record, reason, detail string) error {
 	now, err := e.record(rec.ID)
 	if errors.Is(err, vf.ErrNotFound) {
 		return nil
@@ -38,16 +43,13 @@ func (e *Engine) detach(ctx context.Context, rec journal.Record) error {
 	if err != nil {
 		return err
 	}
-	if now.Generation != rec.Generation || !now.Held() {
+	if now.Generation != rec.Generation || !now.Held() || !sameAttachment(now.Lease.Owner, rec.Lease.Owner) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
 	defer cancel()
-	at, err := e.site(now)
-	if err != nil {
-		return e.quarantine(now, err)
-	}
-	return e.release(ctx, at, now, "Detached", "")
+	at, _ := e.site(now)
+	return e.release(ctx, at, now, reason, detail)
 }
 
 func (e *Engine) find(owner vf.Owner) (rec journal.Record, ok bool, err error) {
@@ -64,14 +66,23 @@ func (e *Engine) find(owner vf.Owner) (rec journal.Record, ok bool, err error) {
 }
 
 // release writes that the VF is being released, resets it, reads back and
-// writes that it is free; or quarantines it. The VF is locked. The error is the
-// ledger's: a reset that fails is no error here, it is a quarantine.
+// writes that it is free; or quarantines it; or forgets it, when it is gone from
+// the bus. The VF is locked. The error is the ledger's: a reset that fails is no
+// error here, it is a quarantine.
 func (e *Engine) release(ctx context.Context, at site, rec journal.Record, reason, detail string) error {
+	begun := rec.Phase == journal.Configuring
 	rec.Phase = journal.Releasing
-	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
-		return err
+	err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
+	if err != nil && !begun {
+		return err // nothing was touched: whoever asked asks again
 	}
-	if err := e.reset(ctx, at, rec); err != nil {
+	// A VF that was being configured is reset even when the ledger takes nothing
+	// any more (a full disk): what it says already means undo.
+	err = e.reset(ctx, at, rec)
+	switch {
+	case errors.Is(err, errGone):
+		return e.forget(rec, err)
+	case err != nil:
 		return e.quarantine(rec, err)
 	}
 	return e.free(at, rec, reason, detail)
@@ -103,12 +114,15 @@ func (e *Engine) free(at site, rec journal.Record, reason, detail string) error 
 func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
 	var errs []error
 	for round := range rounds {
-		st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
+		st, err := e.look(ctx, rec)
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 		}
 		if len(rec.Baseline.Diff(st)) == 0 {
 			return nil
+		}
+		if at.pf.IsZero() {
+			return fmt.Errorf("PF %s could not be read, so its VF cannot be reset", rec.ID.PF)
 		}
 		for _, s := range resetSteps(at.place, rec.Baseline, st, round == 1) {
 			if err := e.do(ctx, s); err != nil {
@@ -117,7 +131,7 @@ func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
 			}
 		}
 	}
-	st, err := e.Kernel.VF(ctx, rec.PCI, rec.Lease.Netns)
+	st, err := e.look(ctx, rec)
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 	}
@@ -172,7 +186,7 @@ func (e *Engine) Collect(ctx context.Context, network string, valid []vf.Owner) 
 	})
 	errs := []error{err}
 	for _, r := range stale {
-		errs = append(errs, e.detach(ctx, r))
+		errs = append(errs, e.detach(ctx, r, "Collected", ""))
 	}
 	return errors.Join(errs...)
 }

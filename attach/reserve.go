@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/journal"
@@ -32,15 +33,15 @@ func (e *Engine) site(rec journal.Record) (site, error) {
 	return site{label: rec.ID.PF.String()}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)
 }
 
-// reserveClean reserves a VF, locks it and makes sure that it is clean: one
-// that somebody changed behind our back is quarantined, and another is taken.
+// reserveClean reserves a VF, locked, and makes sure that it is clean: one that
+// somebody changed behind our back is quarantined, and another is taken.
 func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record, site, error) {
 	for {
-		rec, at, err := e.reserve(req)
+		rec, at, err := e.reserve(ctx, req)
 		if err != nil {
 			return rec, at, err
 		}
-		st, err := e.Kernel.VF(ctx, rec.PCI, "")
+		st, err := e.look(ctx, rec)
 		if err == nil {
 			d := rec.Baseline.Diff(st)
 			if len(d) == 0 {
@@ -51,9 +52,7 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record,
 		if ctx.Err() != nil { // who asked has gone; that says nothing about the VF
 			e.undo(ctx, at, rec, err)
 		} else {
-			e.Log.Warn("reserved VF is not clean", "pf", at.label, "vf", rec.ID.Index, "err", err)
-			rec.Lease = journal.Lease{} // it was promised, and never given
-			err = errors.Join(err, e.quarantine(rec, err))
+			err = e.unfit(at, rec, err)
 		}
 		e.vfs.unlock(rec.ID)
 		if !req.VF.IsZero() || ctx.Err() != nil {
@@ -62,31 +61,63 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record,
 	}
 }
 
-// reserve chooses a VF and addresses and writes the lease, in one transaction:
-// intent is durable before the kernel is touched. It returns with the VF
-// locked.
-func (e *Engine) reserve(req Request) (rec journal.Record, at site, err error) {
+// unfit keeps a VF from everybody that was promised and turned out not to be
+// clean, or not to be there; its owner-to-be never got it.
+func (e *Engine) unfit(at site, rec journal.Record, cause error) error {
+	e.Log.Warn("reserved VF is not clean", "pf", at.label, "vf", rec.ID.Index, "err", cause)
+	rec.Lease = journal.Lease{}
+	if errors.Is(cause, errGone) {
+		return errors.Join(cause, e.forget(rec, cause))
+	}
+	return errors.Join(cause, e.quarantine(rec, cause))
+}
+
+// errBusy is a VF that is free and that somebody works on at the moment.
+var errBusy = errors.New("somebody works on it")
+
+// reserve chooses a VF and addresses, locks the VF and writes the lease, in one
+// transaction: intent is durable before the kernel is touched, and nobody else
+// works on a VF between the promise and the work. Free VFs that are just being
+// looked after are left out, and waited for when there are no others.
+func (e *Engine) reserve(ctx context.Context, req Request) (journal.Record, site, error) {
+	busy := map[vf.ID]<-chan struct{}{}
+	for {
+		rec, at, err := e.promise(req, busy)
+		if errors.Is(err, errBusy) {
+			continue
+		}
+		if err == nil || len(busy) == 0 {
+			return rec, at, err
+		}
+		for id, done := range busy {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return rec, at, fmt.Errorf("%w; VF %s may be free soon: %w", err, id, context.Cause(ctx))
+			}
+		}
+		clear(busy)
+	}
+}
+
+// promise is reserve's transaction. What it finds busy it adds to busy.
+func (e *Engine) promise(req Request, busy map[vf.ID]<-chan struct{}) (rec journal.Record, at site, err error) {
+	locked := false
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
-		choice, err := e.choose(tx, req)
+		choice, err := e.choose(tx, req, busy)
 		if err != nil {
 			return err
 		}
 		at = siteOf(choice.PF, choice.Record)
+		if done := e.vfs.try(choice.Record.ID); done != nil {
+			busy[choice.Record.ID] = done
+			return errBusy
+		}
+		rec, locked = choice.Record, true
 		rec, err = lease(tx, choice, req)
 		return err
 	})
-	if err != nil {
-		return rec, at, err
-	}
-	// The lease is ours from here on: whoever has the lock now (Tend, reading)
-	// leaves a VF alone that is not free, and a Detach that comes first is seen
-	// by the generation and phase.
-	e.vfs.lock(rec.ID)
-	now, err := e.record(rec.ID)
-	if err == nil && (now.Generation != rec.Generation || now.Phase != journal.Configuring) {
-		err = fmt.Errorf("VF %s of PF %s: %s was detached while it was being attached", rec.PCI, at.label, req.Owner)
-	}
-	if err != nil {
+	if err != nil && locked {
 		e.vfs.unlock(rec.ID)
 	}
 	return rec, at, err
@@ -100,7 +131,7 @@ func (e *Engine) record(id vf.ID) (rec journal.Record, err error) {
 	return rec, err
 }
 
-func (e *Engine) choose(tx *journal.Tx, req Request) (alloc.Choice, error) {
+func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struct{}) (alloc.Choice, error) {
 	records, err := tx.Records()
 	if err != nil {
 		return alloc.Choice{}, err
@@ -111,6 +142,7 @@ func (e *Engine) choose(tx *journal.Tx, req Request) (alloc.Choice, error) {
 				req.Owner, r.PCI, req.Owner.Interface, vf.ErrHeld)
 		}
 	}
+	records = slices.DeleteFunc(records, func(r journal.Record) bool { return busy[r.ID] != nil })
 	host := alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: e.Spec()}
 	choice, err := alloc.Choose(host, alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner})
 	if err != nil {

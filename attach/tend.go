@@ -3,6 +3,8 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -14,77 +16,152 @@ import (
 // not get to its end is undone, a release is finished. Attached VFs stay as
 // they are. It runs before anything is attached.
 func (e *Engine) Replay(ctx context.Context) error {
-	var begun []journal.Record
-	err := e.Ledger.View(func(tx *journal.Tx) error {
-		records, err := tx.Records()
-		for _, r := range records {
-			if r.Held() && r.Phase != journal.Attached {
-				begun = append(begun, r)
-			}
-		}
-		return err
-	})
+	records, err := e.records()
 	var g errgroup.Group
 	g.SetLimit(8)
-	for _, r := range begun {
+	for _, r := range records {
+		if !begun(r) {
+			continue
+		}
 		g.Go(func() error {
 			e.Log.Info("replay", "vf", r.ID, "phase", r.Phase, "owner", r.Lease.Owner)
-			return e.detach(ctx, r)
+			return e.detach(ctx, r, "Undone", "culvertd ended before its "+string(r.Phase)+" did")
 		})
 	}
 	return errors.Join(err, g.Wait())
 }
 
-// Tend looks after the VFs that nobody has: those in quarantine whose retry is
-// due are reset again, and free ones that somebody changed behind our back are
-// taken back to their baseline. seen is the hardware as just listed.
+// begun reports whether somebody works on the VF, or did when he died.
+func begun(r journal.Record) bool { return r.Held() && r.Phase != journal.Attached }
+
+// patience is how long Tend waits for VFs that are being mended. One that takes
+// longer is mended behind its back and does not delay the others (I7).
+const patience = 5 * time.Second
+
+// Tend looks after the VFs: those in quarantine whose retry is due are reset
+// again, free ones that somebody changed behind our back are taken back to
+// their baseline, work that stopped half-way (the disk was full) is finished,
+// what drifted of attached ones is mended or told, and leases on VFs that are
+// gone from the bus end. seen is the hardware as just listed.
 func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
-	var records []journal.Record
-	err := e.Ledger.View(func(tx *journal.Tx) (err error) {
-		records, err = tx.Records()
-		return err
-	})
-	errs := []error{err}
+	records, err := e.records()
+	errs := make(chan error, len(records)) // room for all: nobody may be left to read them
+	wait := 0
 	for _, r := range records {
-		switch r.Phase {
-		case journal.Quarantined:
-			if !e.Now().Before(r.NextRetry) {
-				errs = append(errs, e.tend(ctx, r, "Recovered", ""))
+		task := e.task(ctx, r, seen)
+		if task == nil || e.vfs.try(r.ID) != nil {
+			continue // somebody works on it; next time
+		}
+		wait++
+		e.background.Add(1)
+		go func() {
+			defer e.background.Done()
+			defer e.vfs.unlock(r.ID)
+			err := task()
+			if err != nil {
+				e.Log.Error("tend", "vf", r.ID, "phase", r.Phase, "owner", r.Lease.Owner, "err", err)
 			}
-		case journal.Free:
-			if d := drift(r, seen); len(d) > 0 {
-				errs = append(errs, e.tend(ctx, r, "DriftMended", vf.Differences(d)))
-			}
+			errs <- err
+		}()
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for range wait {
+		select {
+		case one := <-errs:
+			err = errors.Join(err, one)
+		case <-late.C:
+			return err
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// drift lists what of a free VF, as listed, is not its baseline.
-func drift(r journal.Record, seen []vf.PF) []vf.Difference {
-	for _, pf := range seen {
-		if pf.ID != r.ID.PF {
-			continue
+// task is what a VF needs, nil when nothing. It runs with the VF locked.
+func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF) func() error {
+	if vanished(r, seen) {
+		return func() error { return e.bury(ctx, r) }
+	}
+	switch r.Phase {
+	case journal.Quarantined:
+		if e.due(r) {
+			return func() error { return e.tend(ctx, r, "Recovered", "") }
 		}
-		if st, ok := pf.VF(r.ID.Index); ok {
-			return r.Baseline.Diff(st)
+	case journal.Free:
+		if st, ok := listed(r, seen); ok {
+			if d := r.Baseline.Diff(st); len(d) > 0 {
+				return func() error { return e.tend(ctx, r, "DriftMended", vf.Differences(d)) }
+			}
 		}
+	case journal.Attached:
+		if st, ok := listed(r, seen); ok {
+			return e.driftTask(ctx, r, st)
+		}
+	case journal.Configuring, journal.Releasing:
+		return func() error { return e.unstick(ctx, r) }
 	}
 	return nil
 }
 
+// due reports whether a quarantined VF is to be tried again. A retry that is
+// further away than any was ever set means that the clock was set back.
+func (e *Engine) due(r journal.Record) bool {
+	wait := r.NextRetry.Sub(e.Now())
+	return wait <= 0 || wait > lastRetry
+}
+
+// listed finds a VF in a listing.
+func listed(r journal.Record, seen []vf.PF) (vf.State, bool) {
+	for _, pf := range seen {
+		if pf.ID == r.ID.PF {
+			return pf.VF(r.ID.Index)
+		}
+	}
+	return vf.State{}, false
+}
+
+// vanished reports whether a listing lacks a VF that it would have. One with a
+// PF that could not be read whole proves nothing.
+func vanished(r journal.Record, seen []vf.PF) bool {
+	if r.PCI.IsZero() {
+		return false // not made yet
+	}
+	for _, pf := range seen {
+		if pf.Err != "" && (pf.ID == r.ID.PF || pf.ID.IsZero()) {
+			return false
+		}
+	}
+	_, there := listed(r, seen)
+	return !there
+}
+
+// bury ends the lease on a VF that a listing lacked, if the VF is really gone.
+func (e *Engine) bury(ctx context.Context, seen journal.Record) error {
+	now, err := e.record(seen.ID)
+	if err != nil || now.Generation != seen.Generation {
+		return nil //nolint:nilerr // forgotten since
+	}
+	if _, err := e.look(ctx, now); errors.Is(err, errGone) {
+		return e.forget(now, err)
+	}
+	return nil
+}
+
+// unstick finishes work that nobody does any more.
+func (e *Engine) unstick(ctx context.Context, seen journal.Record) error {
+	now, err := e.record(seen.ID)
+	if err != nil || now.Phase != seen.Phase {
+		return nil //nolint:nilerr // it was not stuck
+	}
+	return e.finish(ctx, seen, "Undone", "it had stopped while "+string(seen.Phase))
+}
+
 // tend resets one VF, if it is still in the phase and generation that the
-// caller saw, and still differs now that it is locked.
+// caller saw, and still differs.
 func (e *Engine) tend(ctx context.Context, seen journal.Record, reason, detail string) error {
-	if e.vfs.try(seen.ID) != nil {
-		return nil // somebody works on it; next time
-	}
-	defer e.vfs.unlock(seen.ID)
-	at, err := e.site(seen)
-	if err != nil {
-		return nil // its PF is gone: status says so, and there is nothing to reset
-	}
-	st, err := e.Kernel.VF(ctx, seen.PCI, seen.Lease.Netns)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	defer cancel()
+	st, err := e.look(ctx, seen)
 	if err == nil && seen.Phase == journal.Free && len(seen.Baseline.Diff(st)) == 0 {
 		return nil // in between two states when it was listed
 	}
@@ -94,7 +171,6 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason, detail s
 		if err != nil || now.Generation != seen.Generation || now.Phase != seen.Phase {
 			return nil //nolint:nilerr // forgotten or taken since: not ours to touch
 		}
-		now.PCI = seen.PCI
 		now.Generation++
 		now.Phase = journal.Releasing
 		rec, mine = now, true
@@ -102,6 +178,10 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason, detail s
 	})
 	if err != nil || !mine {
 		return err
+	}
+	at, err := e.site(rec)
+	if err != nil {
+		at.label = fmt.Sprintf("%s (not to be found)", rec.ID.PF)
 	}
 	return e.release(ctx, at, rec, reason, detail)
 }
@@ -118,4 +198,12 @@ func (e *Engine) WithIdle(id vf.ID, f func(journal.Record) error) (ran bool, err
 		return false, nil // not ours to touch
 	}
 	return true, f(rec)
+}
+
+func (e *Engine) records() (all []journal.Record, err error) {
+	err = e.Ledger.View(func(tx *journal.Tx) error {
+		all, err = tx.Records()
+		return err
+	})
+	return all, err
 }

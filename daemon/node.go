@@ -33,10 +33,17 @@ type reader interface {
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
 }
 
+// Ledger is journal.Ledger, or one that fails on purpose.
+type Ledger interface {
+	Update(func(*journal.Tx) error) error
+	View(func(*journal.Tx) error) error
+	Changed() <-chan struct{}
+}
+
 // NodeConfig is what a Node is made of.
 type NodeConfig struct {
 	Kernel Kernel
-	Ledger *journal.Ledger
+	Ledger Ledger
 	BootID string
 	Now    func() time.Time // nil: time.Now
 	Log    *slog.Logger     // nil: discard
@@ -44,7 +51,7 @@ type NodeConfig struct {
 
 // Node is everything of a node but its socket.
 type Node struct {
-	Ledger     *journal.Ledger
+	Ledger     Ledger
 	Inventory  *inventory.Inventory
 	Engine     *attach.Engine
 	Reconciler *reconcile.Reconciler

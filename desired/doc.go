@@ -16,6 +16,7 @@
 //	- name: intel_sriov_netdevice
 //	  prefix: intel.com     # default culvert.dev
 //	  deviceType: netdevice # or vfio-pci
+//	  drift: mend           # or report
 //	  selectors:            # or a list of such maps
 //	    vendors: ["8086"]
 //	    pfNames: ["enp1s0f0#0-3", "enp1s0f1"]
@@ -53,6 +54,11 @@
 //	                  indexes: enp1s0f0#0,2-7
 //	rootDevices       a PF's PCI address, optionally with # and VF indexes
 //	linkTypes         ether
+//
+// drift says what happens when somebody else changes the VLAN, spoof check,
+// trust, rates or link state of a VF that an owner has: mend, the default, sets
+// them again and tells, report only tells. Free VFs are always mended, and what
+// an owner does in its own network namespace is left alone.
 //
 // acpiIndexes, ddpProfiles, isRdma, needVhostNet and vdpaType are known and
 // refused: a pool that ignored one would hand out the wrong VFs.

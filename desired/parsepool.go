@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-var poolKeys = []string{"name", "prefix", "deviceType", "selectors"}
+var poolKeys = []string{"name", "prefix", "deviceType", "selectors", "drift"}
 
 func (r *reader) pool(v at) Pool {
 	p := Pool{Prefix: DefaultPrefix, From: r.from(v)}
@@ -36,6 +36,9 @@ func (r *reader) pool(v at) Pool {
 	if f, ok := fields["deviceType"]; ok {
 		p.DeviceType = parsed(r, f, "netdevice or vfio-pci", parseDeviceType)
 		where = f
+	}
+	if f, ok := fields["drift"]; ok {
+		p.Drift = parsed(r, f, "mend or report", parseDrift)
 	}
 	if p.DeviceType == NetDevice && slices.ContainsFunc(p.Selectors, onlyVFIO) {
 		r.fail(where, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
@@ -62,6 +65,13 @@ func parseDeviceType(s string) (string, error) {
 		if strings.EqualFold(s, t) {
 			return t, nil
 		}
+	}
+	return "", vf.ErrInvalid
+}
+
+func parseDrift(s string) (Drift, error) {
+	if d := Drift(s); d == MendDrift || d == ReportDrift {
+		return d, nil
 	}
 	return "", vf.ErrInvalid
 }

@@ -81,9 +81,21 @@ type Pool struct {
 	// Selectors: a VF is in the pool when one of them matches; none matches
 	// every VF.
 	Selectors []Selector
+	// Drift is what happens when somebody else changes what the PF holds for a
+	// VF of the pool that an owner has.
+	Drift Drift
 	// From is where the pool was written, e.g. "host.yaml:8", for messages.
 	From string
 }
+
+// Drift is a policy for settings that were changed behind Culvert's back.
+type Drift string
+
+// Drift policies; the zero value is MendDrift.
+const (
+	MendDrift   Drift = "mend"   // set them again, and tell
+	ReportDrift Drift = "report" // tell only
+)
 
 // FullName is the resource name of the pool: prefix/name. The zero Pool has
 // the empty name.

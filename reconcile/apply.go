@@ -124,7 +124,7 @@ func (r *Reconciler) claim(p PFPlan, force bool) error {
 				continue
 			}
 			generation[rec.ID.Index] = rec.Generation
-			if err := forget(tx, rec, fmt.Sprintf("the VFs of %s were made anew", p.PF.Label())); err != nil {
+			if err := tx.Forget(rec, fmt.Sprintf("the VFs of %s were made anew", p.PF.Label())); err != nil {
 				return err
 			}
 		}

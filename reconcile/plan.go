@@ -47,8 +47,11 @@ func (c Change) String() string {
 	return s
 }
 
-// remakes reports whether the plan writes sriov_numvfs.
-func (p PFPlan) remakes() bool { return p.Managed && p.PF.NumVFs != p.Want.VFs }
+// remakes reports whether the plan writes sriov_numvfs: the count is another,
+// or VFs were unplugged one by one, which do not come back in another way.
+func (p PFPlan) remakes() bool {
+	return p.Managed && (p.PF.NumVFs != p.Want.VFs || len(p.PF.VFs) < p.PF.NumVFs)
+}
 
 // Refused says whom the plan would hurt, and is nil when nobody (I5).
 func (p PFPlan) Refused() error {
@@ -59,8 +62,12 @@ func (p PFPlan) Refused() error {
 	for _, r := range p.Hurts {
 		who = append(who, fmt.Sprintf("%s has vf %d", r.Lease.Owner, r.ID.Index))
 	}
-	return fmt.Errorf("PF %s: sriov_numvfs %d -> %d would take VFs from their owners (%s): %w: end them first, or apply with --force",
-		p.PF.Label(), p.PF.NumVFs, p.Want.VFs, strings.Join(who, "; "), vf.ErrHeld)
+	why := fmt.Sprintf("sriov_numvfs %d -> %d", p.PF.NumVFs, p.Want.VFs)
+	if p.PF.NumVFs == p.Want.VFs {
+		why = fmt.Sprintf("%d of its %d VFs were unplugged, and making them anew", p.PF.NumVFs-len(p.PF.VFs), p.PF.NumVFs)
+	}
+	return fmt.Errorf("PF %s: %s would take VFs from their owners (%s): %w: end them first, or apply with --force",
+		p.PF.Label(), why, strings.Join(who, "; "), vf.ErrHeld)
 }
 
 // Plan compares spec with the hardware and the ledger. PFs that need nothing

@@ -13,26 +13,23 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// prepare gives every VF that needs it its MAC and driver and takes its
+// prepare gives every VF of a PF that needs it its MAC and driver and takes its
 // baseline: VFs that were just made, VFs that somebody else made and nobody
 // uses, and free VFs whose pool now wants another driver. All at once, since
 // each mostly waits for its driver. There is a result, nil or not, for each VF
 // that needed something.
-func (r *Reconciler) prepare(ctx context.Context, pfs []vf.PF) []error {
+func (r *Reconciler) prepare(ctx context.Context, spec desired.Spec, pf vf.PF) []error {
 	records, err := r.records()
 	if err != nil {
 		return []error{err}
 	}
-	spec := r.Spec()
 	var tasks []func() error
-	for _, pf := range pfs {
-		for _, v := range pf.VFs {
-			if !wanted(spec, pf, v) {
-				continue
-			}
-			if task := r.task(ctx, spec, pf, v, recordOf(records, v.ID)); task != nil {
-				tasks = append(tasks, func() error { return aboutVF(v, task()) })
-			}
+	for _, v := range pf.VFs {
+		if !wanted(spec, pf, v) {
+			continue
+		}
+		if task := r.task(ctx, spec, pf, v, recordOf(records, v.ID)); task != nil {
+			tasks = append(tasks, func() error { return aboutVF(v, task()) })
 		}
 	}
 	errs := make([]error, len(tasks))
@@ -197,22 +194,18 @@ func (r *Reconciler) settled(spec desired.Spec, pf vf.PF, st vf.State) error {
 	return errors.Join(errs...)
 }
 
-// probe asks each PF once what its driver can do, on a VF that is free.
-func (r *Reconciler) probe(ctx context.Context, pfs []vf.PF) []error {
-	var errs []error
-	for _, pf := range pfs {
-		if r.Hardware.Probed(pf.ID) || pf.Err != "" {
-			continue
-		}
-		for _, v := range pf.VFs {
-			ran, err := r.Keeper.WithIdle(v.ID, func(journal.Record) error {
-				return r.Hardware.Probe(ctx, pf, v.ID.Index)
-			})
-			if ran {
-				errs = append(errs, about(pf, err))
-				break
-			}
+// probe asks a PF once what its driver can do, on a VF that is free.
+func (r *Reconciler) probe(ctx context.Context, pf vf.PF) error {
+	if r.Hardware.Probed(pf.ID) || pf.Err != "" {
+		return nil
+	}
+	for _, v := range pf.VFs {
+		ran, err := r.Keeper.WithIdle(v.ID, func(journal.Record) error {
+			return r.Hardware.Probe(ctx, pf, v.ID.Index)
+		})
+		if ran {
+			return about(pf, err)
 		}
 	}
-	return errs
+	return nil
 }

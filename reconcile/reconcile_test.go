@@ -37,6 +37,7 @@ type host struct {
 	k      *fake.Kernel
 	faults *faulty.Kernel
 	path   string
+	ledger *journal.Ledger
 }
 
 func boot(t *testing.T, text string) *host {
@@ -54,6 +55,7 @@ func (h *host) start(t *testing.T, bootID, text string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
+	h.ledger = l
 	h.Node = daemon.NewNode(daemon.NodeConfig{Kernel: h.faults, Ledger: l, BootID: bootID})
 	h.want(t, text)
 	if err := h.Start(t.Context()); err != nil {
@@ -190,7 +192,7 @@ func (h *host) start2(t *testing.T) {
 	t.Helper()
 	h.faults.Fail(nil)
 	spec := h.Spec()
-	if err := h.Ledger.Close(); err != nil {
+	if err := h.ledger.Close(); err != nil {
 		t.Fatal(err)
 	}
 	h.start(t, "boot 1", "")
@@ -214,7 +216,7 @@ func TestRebootBringsTheSameVFs(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Engine.Wait()
-	if err := h.Ledger.Close(); err != nil {
+	if err := h.ledger.Close(); err != nil {
 		t.Fatal(err)
 	}
 	h.k.Reboot()

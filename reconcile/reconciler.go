@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
@@ -55,6 +52,8 @@ const (
 	lookEvery    = 30 * time.Second // without any event
 	settle       = 300 * time.Millisecond
 	readyBound   = time.Minute // for NICs whose driver is still to come
+	patience     = 5 * time.Second
+	forever      = 10 * time.Minute // longer than all bounds of one PF together
 )
 
 // Config is what a Reconciler is made of. All fields but Log are needed.
@@ -71,18 +70,12 @@ type Config struct {
 // Reconciler keeps the host as its Spec wants it.
 type Reconciler struct {
 	Config
+	problems problems
+	work     work
 
-	pass     sync.Mutex // one pass at a time; guards complete
-	complete bool       // the last pass found every PF of host.yaml, and failed at nothing
-
-	mu       sync.Mutex // guards problems
-	problems []Problem
-}
-
-// Problem is why something is not as it should be.
-type Problem struct {
-	Object string // "PF enp1s0f0", "VF 0000:01:10.2"
-	Reason string // the whole story, with the next step
+	look sync.Mutex // one look at the hardware at a time; guards missing
+	// missing is whether the last look lacked a PF of host.yaml.
+	missing bool
 }
 
 // New returns a Reconciler.
@@ -90,14 +83,7 @@ func New(c Config) *Reconciler {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Reconciler{Config: c}
-}
-
-// Problems returns what the last pass could not do.
-func (r *Reconciler) Problems() []Problem {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.problems)
+	return &Reconciler{Config: c, work: work{ended: make(chan struct{}, 1), on: map[vf.PCIAddr]bool{}}}
 }
 
 // Start settles what an earlier culvertd, or an earlier boot, left behind. It
@@ -125,24 +111,12 @@ func (r *Reconciler) forgetEarlierBoot() error {
 			return err
 		}
 		for _, rec := range records {
-			if err := forget(tx, rec, "the node was rebooted"); err != nil {
+			if err := tx.Forget(rec, "the node was rebooted"); err != nil {
 				return err
 			}
 		}
 		return tx.SetBoot(r.BootID)
 	})
-}
-
-// forget drops a record and what hangs on it, and tells who lost a VF by it.
-func forget(tx *journal.Tx, rec journal.Record, why string) error {
-	errs := []error{tx.Delete(rec.ID), tx.FreeAddresses(rec.ID)}
-	if rec.Held() {
-		errs = append(errs, tx.Event(journal.Event{
-			Type: journal.Warning, Reason: "LeaseEnded", Object: "VF " + rec.PCI.String(),
-			Text: fmt.Sprintf("%s no longer has it: %s", rec.Lease.Owner, why),
-		}))
-	}
-	return errors.Join(errs...)
 }
 
 // Run makes a pass now, after every event and every half minute, until the
@@ -161,7 +135,7 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	defer late.Stop()
 	started := time.Now()
 	for {
-		if err := r.Pass(ctx, false); err != nil && ctx.Err() == nil {
+		if err := r.pass(ctx, false, patience); err != nil && ctx.Err() == nil {
 			r.Log.Error("reconcile", "err", err)
 		}
 		if ready != nil && (r.whole() || time.Since(started) >= readyBound) {
@@ -170,123 +144,117 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		}
 		select {
 		case <-ctx.Done():
+			r.work.wait()
 			return nil
 		case <-tick.C:
 		case <-late.C:
+		case <-r.work.ended: // a PF that took longer than its pass
 		case <-wake:
 			select { // let a burst of events end
 			case <-ctx.Done():
-				return nil
 			case <-time.After(settle):
 			}
 		}
 	}
 }
 
+// whole reports whether the last pass found every PF of host.yaml, and failed
+// at nothing.
+func (r *Reconciler) whole() bool {
+	r.look.Lock()
+	defer r.look.Unlock()
+	return !r.missing && r.problems.none() && !r.work.busy()
+}
+
 // Pass looks at everything once and mends what differs. Each PF is on its own
 // (I7): the error joins what failed, after everything else was done. force
 // takes VFs from their owners where the count has to change.
 func (r *Reconciler) Pass(ctx context.Context, force bool) error {
-	r.pass.Lock()
-	defer r.pass.Unlock()
-	errs := r.look(ctx, force)
-	r.report(errs)
-	err := errors.Join(errs...)
-	r.complete = r.complete && err == nil
-	return err
+	return r.pass(ctx, force, forever)
 }
 
-func (r *Reconciler) whole() bool {
-	r.pass.Lock()
-	defer r.pass.Unlock()
-	return r.complete
-}
-
-// look lists the hardware, and again only after something was changed: an idle
-// pass, of which every attach causes one, costs one listing.
-func (r *Reconciler) look(ctx context.Context, force bool) []error {
-	pfs, err := r.Hardware.Refresh(ctx)
+// pass is Pass for somebody who does not wait longer than patience for a PF:
+// one that takes longer goes on behind his back, and is left alone by the passes
+// that come meanwhile.
+func (r *Reconciler) pass(ctx context.Context, force bool, patience time.Duration) error {
+	pfs, started, err := r.begin(ctx, force)
+	r.problems.ofHost(err)
 	if err != nil {
-		return []error{fmt.Errorf("list the NICs: %w", err)}
+		return err
 	}
-	spec := r.Spec()
-	r.complete = len(spec.Unmatched(pfs)) == 0
-	plans, err := r.planOf(spec, pfs)
-	if err != nil {
-		return []error{err}
-	}
-	errs := make([]error, len(plans))
-	changed := false
-	var g errgroup.Group
-	for i, p := range plans {
-		changed = changed || len(p.Changes) > 0
-		g.Go(func() error {
-			errs[i] = r.apply(ctx, p, force)
-			return nil
-		})
-	}
-	_ = g.Wait()
+	errs, changed := r.work.await(started, patience)
 	if changed {
 		if pfs, err = r.Hardware.Refresh(ctx); err != nil {
-			return append(errs, err)
+			err = fmt.Errorf("list the NICs: %w", err)
+			r.problems.ofHost(err)
+			return errors.Join(append(errs, err)...)
 		}
 	}
-	prepared := r.prepare(ctx, pfs)
-	errs = append(errs, prepared...)
+	err = r.Keeper.Tend(ctx, pfs)
+	r.problems.ofHost(err)
+	return errors.Join(append(errs, err)...)
+}
+
+// begin looks at the hardware and starts the work on each PF.
+func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, error) {
+	r.look.Lock()
+	defer r.look.Unlock()
+	pfs, err := r.Hardware.Refresh(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list the NICs: %w", err)
+	}
+	spec := r.Spec()
+	r.missing = len(spec.Unmatched(pfs)) > 0
+	plans, err := r.planOf(spec, pfs)
+	if err != nil {
+		return nil, nil, err
+	}
+	started := &pieces{}
 	for _, p := range plans {
-		if p.Err == nil && p.remakes() {
-			errs = append(errs, about(p.PF, r.autoprobe(ctx, p)))
-		}
+		r.work.start(started, p.PF.PCI, func() (bool, error) {
+			changed, errs := r.mend(ctx, spec, p, force)
+			r.problems.ofPF(p.PF.PCI, errs)
+			return changed, errors.Join(errs...)
+		})
 	}
-	errs = append(errs, r.probe(ctx, pfs)...)
-	if changed || len(prepared) > 0 {
-		if pfs, err = r.Hardware.Refresh(ctx); err != nil {
-			return append(errs, err)
-		}
-	}
-	return append(errs, r.Keeper.Tend(ctx, pfs))
+	r.problems.only(pfs)
+	return pfs, started, nil
 }
 
-// report keeps the problems for status.
-func (r *Reconciler) report(errs []error) {
-	var ps []Problem
-	for _, err := range errs {
-		if err == nil {
-			continue
+// mend makes one PF and its VFs what the spec wants, and says whether it
+// changed anything. An idle pass, of which every attach causes one, changes
+// nothing and costs one listing.
+func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, force bool) (changed bool, errs []error) {
+	errs = append(errs, r.apply(ctx, p, force))
+	pf := p.PF
+	if len(p.Changes) > 0 {
+		changed = true
+		now, err := r.again(ctx, pf)
+		if err != nil {
+			return changed, append(errs, err)
 		}
-		var o *objectError
-		if errors.As(err, &o) {
-			ps = append(ps, Problem{Object: o.object, Reason: o.err.Error()})
-		} else {
-			ps = append(ps, Problem{Object: "host", Reason: err.Error()})
+		pf = now
+	}
+	prepared := r.prepare(ctx, spec, pf)
+	errs = append(errs, prepared...)
+	if p.Err == nil && p.remakes() {
+		errs = append(errs, about(p.PF, r.autoprobe(ctx, p)))
+	}
+	return changed || len(prepared) > 0, append(errs, r.probe(ctx, pf))
+}
+
+// again reads a PF that was just changed.
+func (r *Reconciler) again(ctx context.Context, pf vf.PF) (vf.PF, error) {
+	pfs, err := r.Hardware.Refresh(ctx)
+	if err != nil {
+		return pf, fmt.Errorf("list the NICs: %w", err)
+	}
+	for _, now := range pfs {
+		if now.PCI == pf.PCI {
+			return now, nil
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.problems = ps
-}
-
-// objectError says which object an error is about.
-type objectError struct {
-	object string
-	err    error
-}
-
-func (e *objectError) Error() string { return e.object + ": " + e.err.Error() }
-func (e *objectError) Unwrap() error { return e.err }
-
-func about(pf vf.PF, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &objectError{"PF " + pf.Label(), err}
-}
-
-func aboutVF(v vf.State, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &objectError{"VF " + v.PCI.String(), err}
+	return pf, about(pf, fmt.Errorf("%w: it was removed while it was being changed", vf.ErrNotFound))
 }
 
 func (r *Reconciler) planOf(spec desired.Spec, pfs []vf.PF) ([]PFPlan, error) {

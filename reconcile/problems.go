@@ -1,0 +1,105 @@
+package reconcile
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Problem is why something is not as it should be.
+type Problem struct {
+	Object string // "PF enp1s0f0", "VF 0000:01:10.2"
+	Reason string // the whole story, with the next step
+}
+
+// Problems returns what the last work on each PF, and the last look at the
+// host, could not do.
+func (r *Reconciler) Problems() []Problem { return r.problems.all() }
+
+// problems keeps what went wrong, PF by PF, since PFs end their work on their
+// own. The zero value is ready.
+type problems struct {
+	mu   sync.Mutex // guards the rest
+	host error
+	pfs  map[vf.PCIAddr][]error
+}
+
+func (p *problems) ofHost(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.host = err
+}
+
+func (p *problems) ofPF(pf vf.PCIAddr, errs []error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pfs == nil {
+		p.pfs = map[vf.PCIAddr][]error{}
+	}
+	p.pfs[pf] = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// only drops what is told of PFs that are no longer there.
+func (p *problems) only(there []vf.PF) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for pci := range p.pfs {
+		if !slices.ContainsFunc(there, func(pf vf.PF) bool { return pf.PCI == pci }) {
+			delete(p.pfs, pci)
+		}
+	}
+}
+
+func (p *problems) none() bool { return len(p.all()) == 0 }
+
+func (p *problems) all() []Problem {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	if p.host != nil {
+		errs = append(errs, p.host)
+	}
+	pfs := make([]vf.PCIAddr, 0, len(p.pfs))
+	for pci := range p.pfs {
+		pfs = append(pfs, pci)
+	}
+	slices.SortFunc(pfs, vf.PCIAddr.Compare)
+	for _, pci := range pfs {
+		errs = append(errs, p.pfs[pci]...)
+	}
+	var out []Problem
+	for _, err := range errs {
+		var o *objectError
+		if errors.As(err, &o) {
+			out = append(out, Problem{Object: o.object, Reason: o.err.Error()})
+		} else {
+			out = append(out, Problem{Object: "host", Reason: err.Error()})
+		}
+	}
+	return out
+}
+
+// objectError says which object an error is about.
+type objectError struct {
+	object string
+	err    error
+}
+
+func (e *objectError) Error() string { return e.object + ": " + e.err.Error() }
+func (e *objectError) Unwrap() error { return e.err }
+
+func about(pf vf.PF, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &objectError{"PF " + pf.Label(), err}
+}
+
+func aboutVF(v vf.State, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &objectError{"VF " + v.PCI.String(), err}
+}
