@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"journal":   {"vf"},
 	"inventory": {"vf"},
 	"reconcile": {"desired", "journal", "kernel/step", "vf"},
+	"claims":    {"vf"},
 	"attach":    {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
 	"rpc":       {"api", "vf"},
 

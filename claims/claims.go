@@ -1,0 +1,159 @@
+// Package claims finds who else on this host means to configure a PF or its
+// VFs: NetworkManager, systemd-networkd and udev's .link files, netplan,
+// ifupdown, and what people write by hand (udev rules, units, rc.local,
+// modprobe.d). Their files enter, claims with file and line leave; culvertd
+// shows them in its status, culvert doctor explains them. Nothing is changed:
+// Culvert keeps its own rules and reports.
+//
+// What the files cannot tell is left out rather than guessed: profiles that
+// were loaded from elsewhere, [Match] keys that need udev's database, scripts
+// that other scripts call.
+package claims
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Setting is what a claim would set.
+type Setting string
+
+// The settings.
+const (
+	// Count is sriov_numvfs. All of them write 0 before another number, which
+	// takes every VF from whoever has it.
+	Count Setting = "sriov_numvfs"
+	// VFSettings are VLAN, MAC, trust and the like, set on a VF through its PF.
+	VFSettings Setting = "VF settings"
+	// MTU is that of the netdevice.
+	MTU Setting = "MTU"
+	// Managed means up and down, addresses and routes of the netdevice.
+	Managed Setting = "managed"
+	// Switch is the mode of the NIC's own switch, whose change drops the VFs.
+	Switch Setting = "eswitch mode"
+)
+
+// Managers.
+const (
+	NetworkManager = "NetworkManager"
+	Networkd       = "systemd-networkd"
+	Udev           = "udev"
+	Netplan        = "netplan"
+	Ifupdown       = "ifupdown"
+	ByHand         = "a script"
+)
+
+// Claim is one setting of a PF or of its VFs that a file of somebody else's
+// means to set.
+type Claim struct {
+	Manager string
+	File    string // absolute; a folder when what is missing in it makes the claim
+	Line    int    // 0: no line of it
+	Says    string // what stands there, in short: "total-vfs=8"
+
+	// PF is the label of the PF; empty when the line does not tell which.
+	PF string
+	// VFs are the indexes that the claim is about; empty for the PF itself, or
+	// when the line does not tell which.
+	VFs     []int
+	Setting Setting
+	Value   string // as written: a number, or empty
+
+	// HandOver is what to type or write to hand the device to Culvert.
+	HandOver []string
+}
+
+// Where is file:line.
+func (c Claim) Where() string {
+	if c.Line == 0 {
+		return c.File
+	}
+	return fmt.Sprintf("%s:%d", c.File, c.Line)
+}
+
+// Device is a netdevice that a claim can be about.
+type Device struct {
+	PF     string // label of its PF, or its own
+	VF     int    // index, or -1 for the PF itself
+	Name   string // netdevice; may be empty
+	Driver string
+	MAC    vf.MAC // permanent
+	PCI    vf.PCIAddr
+}
+
+// Devices are the PFs and those of their VFs that have a netdevice on the
+// host.
+func Devices(pfs []vf.PF) []Device {
+	var all []Device
+	for _, pf := range pfs {
+		all = append(all, Device{PF: pf.Label(), VF: -1, Name: pf.Name, Driver: pf.Driver, MAC: pf.ID.MAC, PCI: pf.PCI})
+		for _, v := range pf.VFs {
+			if v.Link != nil && v.Link.Netns == "" {
+				all = append(all, Device{PF: pf.Label(), VF: v.ID.Index, Name: v.Link.Name, Driver: v.Driver, MAC: v.Link.MAC, PCI: v.PCI})
+			}
+		}
+	}
+	return all
+}
+
+// isPF reports whether d is the PF itself.
+func (d Device) isPF() bool { return d.VF < 0 }
+
+// claim starts a claim on d.
+func (d Device) claim(manager string, e entry, s Setting) Claim {
+	c := Claim{Manager: manager, File: e.file, Line: e.line, Says: e.says(), PF: d.PF, Setting: s, Value: e.value}
+	if !d.isPF() {
+		c.VFs = []int{d.VF}
+	}
+	return c
+}
+
+// gather puts claims that differ by nothing but their VF together, and orders
+// them by PF, file and line.
+func gather(all []Claim) []Claim {
+	var out []Claim
+	for _, c := range all {
+		i := slices.IndexFunc(out, func(o Claim) bool {
+			return o.Manager == c.Manager && o.File == c.File && o.Line == c.Line && o.PF == c.PF && o.Setting == c.Setting &&
+				len(o.VFs) > 0 == (len(c.VFs) > 0)
+		})
+		if i < 0 {
+			out = append(out, c)
+			continue
+		}
+		for _, v := range c.VFs {
+			if !slices.Contains(out[i].VFs, v) {
+				out[i].VFs = append(out[i].VFs, v)
+			}
+		}
+	}
+	for i := range out {
+		slices.Sort(out[i].VFs)
+	}
+	slices.SortStableFunc(out, func(a, b Claim) int {
+		return cmp.Or(cmp.Compare(a.PF, b.PF), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Setting, b.Setting))
+	})
+	return out
+}
+
+// unquoted takes a pair of quotes off.
+func unquoted(s string) string {
+	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
+		return s[1 : len(s)-1]
+	}
+	return s
+}
+
+// isYes reads a boolean of systemd's or NetworkManager's files.
+func isYes(s string) bool {
+	return slices.Contains([]string{"1", "yes", "y", "true", "t", "on"}, strings.ToLower(unquoted(s)))
+}
+
+// isNo is not the opposite of isYes: text that is neither is nothing.
+func isNo(s string) bool {
+	return slices.Contains([]string{"0", "no", "n", "false", "f", "off"}, strings.ToLower(unquoted(s)))
+}

@@ -1,0 +1,117 @@
+package claims
+
+import (
+	"strings"
+	"unicode"
+)
+
+// entry is one line of a file that sets something.
+type entry struct {
+	file       string
+	line       int
+	key, value string
+}
+
+func (e entry) says() string {
+	if e.value == "" && e.key == "" {
+		return ""
+	}
+	return cutShort(e.key + "=" + e.value)
+}
+
+// cutShort keeps what is quoted of a file to what fits a line, without control
+// characters.
+func cutShort(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > 60 {
+		return string(r[:58]) + ".."
+	}
+	return s
+}
+
+// section is a [name] with its entries, in order.
+type section struct {
+	name    string
+	file    string
+	line    int
+	entries []entry
+}
+
+// parseINI reads the form that keyfiles (glib, "Key-value file parser") and
+// systemd's units (systemd.syntax(7)) share: [section], key=value, comments
+// that start a line with # or ;, and a backslash at the end of a line that
+// continues it. Lines that are none of these are skipped, as both do.
+func parseINI(file string, text []byte) []section {
+	var out []section
+	line, continued := 0, ""
+	start := 0
+	for raw := range strings.Lines(string(text)) {
+		line++
+		s := strings.TrimSpace(raw)
+		if continued == "" {
+			start = line
+		}
+		if s == "" || s[0] == '#' || s[0] == ';' {
+			continue // within a continued line too
+		}
+		if rest, more := strings.CutSuffix(s, `\`); more {
+			continued += rest + " "
+			continue
+		}
+		s, continued = strings.TrimSpace(continued+s), ""
+		if name, ok := strings.CutPrefix(s, "["); ok {
+			if name, ok := strings.CutSuffix(name, "]"); ok {
+				out = append(out, section{name: name, file: file, line: start})
+			}
+			continue
+		}
+		key, value, ok := strings.Cut(s, "=")
+		if !ok || len(out) == 0 {
+			continue
+		}
+		last := &out[len(out)-1]
+		last.entries = append(last.entries, entry{file: file, line: start, key: strings.TrimSpace(key), value: strings.TrimSpace(value)})
+	}
+	return out
+}
+
+// get returns the last entry of a key: later ones win.
+func (s section) get(key string) (entry, bool) {
+	for i := len(s.entries) - 1; i >= 0; i-- {
+		if s.entries[i].key == key {
+			return s.entries[i], true
+		}
+	}
+	return entry{}, false
+}
+
+// value is get for whom the line is nothing.
+func (s section) value(key string) string {
+	e, _ := s.get(key)
+	return e.value
+}
+
+// merged is all sections of one of the names as one. Its line is the first's.
+func merged(all []section, names ...string) (section, bool) {
+	var out section
+	found := false
+	for _, s := range all {
+		for _, name := range names {
+			if s.name != name {
+				continue
+			}
+			if !found {
+				out = section{name: s.name, file: s.file, line: s.line}
+				found = true
+			}
+			out.entries = append(out.entries, s.entries...)
+		}
+	}
+	return out, found
+}

@@ -1,0 +1,179 @@
+package claims
+
+import (
+	"path"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// netplanRules are the ethernets and hardware VLANs of netplan's files, merged
+// as netplan does: in the order of the files' names, and a key that is set
+// again replaces the earlier one.
+type netplanRules struct {
+	ethernets map[string]map[string]entry // id -> key -> what stands there
+	order     []string
+	vlans     []netplanVLAN
+}
+
+// netplanVLAN is an entry of vlans whose renderer is sriov: a VLAN that the PF
+// sets on a VF.
+type netplanVLAN struct {
+	link string
+	id   entry
+}
+
+func readNetplan(l *loader) netplanRules {
+	r := netplanRules{ethernets: map[string]map[string]entry{}}
+	for _, f := range l.layered([]string{"run/netplan", "etc/netplan", "lib/netplan", "usr/lib/netplan"}, ".yaml") {
+		r.parse("/"+f, l.text(f))
+	}
+	return r
+}
+
+// parse reads one file. What is no YAML netplan refuses as a whole, and so do
+// we: it claims nothing.
+func (r *netplanRules) parse(file string, text []byte) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil || len(doc.Content) == 0 {
+		return
+	}
+	network := child(doc.Content[0], "network")
+	each(child(network, "ethernets"), func(id, v *yaml.Node) {
+		if r.ethernets[id.Value] == nil {
+			r.ethernets[id.Value] = map[string]entry{}
+			r.order = append(r.order, id.Value)
+		}
+		e := r.ethernets[id.Value]
+		e[""] = entry{file: file, line: id.Line, key: id.Value}
+		each(v, func(key, value *yaml.Node) {
+			e[key.Value] = entry{file: file, line: key.Line, key: key.Value, value: value.Value}
+		})
+		each(child(v, "match"), func(key, value *yaml.Node) {
+			e["match."+key.Value] = entry{file: file, line: key.Line, key: key.Value, value: strings.Join(scalars(value), " ")}
+		})
+	})
+	each(child(network, "vlans"), func(_, v *yaml.Node) {
+		if renderer, link := child(v, "renderer"), child(v, "link"); renderer != nil && renderer.Value == "sriov" && link != nil {
+			id := entry{file: file, line: v.Line, key: "renderer", value: "sriov"}
+			if n := child(v, "id"); n != nil {
+				id = entry{file: file, line: n.Line, key: "id", value: n.Value}
+			}
+			r.vlans = append(r.vlans, netplanVLAN{link: link.Value, id: id})
+		}
+	})
+}
+
+// child returns the value of a key of a map, nil when there is none.
+func child(n *yaml.Node, key string) (found *yaml.Node) {
+	each(n, func(k, v *yaml.Node) {
+		if k.Value == key {
+			found = v
+		}
+	})
+	return found
+}
+
+// each calls f with the keys and values of a map; n may be nil or no map.
+func each(n *yaml.Node, f func(key, value *yaml.Node)) {
+	if n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n == nil || n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		f(n.Content[i], n.Content[i+1])
+	}
+}
+
+// scalars are the values of a scalar or of a list of them.
+func scalars(n *yaml.Node) []string {
+	if n.Kind != yaml.SequenceNode {
+		return []string{n.Value}
+	}
+	var out []string
+	for _, c := range n.Content {
+		out = append(out, c.Value)
+	}
+	return out
+}
+
+// about reports whether the ethernet id stands for a device. Without match, the
+// id is its name.
+func (r netplanRules) about(id string, d Device) bool {
+	e := r.ethernets[id]
+	name, mac, driver := e["match.name"].value, e["match.macaddress"].value, e["match.driver"].value
+	if name == "" && mac == "" && driver == "" {
+		return id == d.Name
+	}
+	if renamed := e["set-name"].value; renamed != "" && renamed == d.Name {
+		name = ""
+	}
+	return (name == "" || anyGlob(strings.Fields(name), d.Name)) &&
+		(mac == "" || strings.EqualFold(mac, d.MAC.String())) &&
+		(driver == "" || anyGlob(strings.Fields(driver), d.Driver))
+}
+
+func (r netplanRules) on(d Device) []Claim {
+	var out []Claim
+	for _, id := range r.order {
+		if !r.about(id, d) {
+			continue
+		}
+		e := r.ethernets[id]
+		set := func(key string, s Setting) {
+			if at, ok := e[key]; ok && at.value != "" {
+				c := d.claim(Netplan, at, s)
+				c.HandOver = netplanUnset(id, key)
+				out = append(out, c)
+			}
+		}
+		if d.isPF() {
+			set("virtual-function-count", Count)
+			set("embedded-switch-mode", Switch)
+			out = append(out, r.ofVFs(id, d)...)
+		}
+		set("mtu", MTU)
+		c := d.claim(Netplan, e[""], Managed)
+		c.Says = "ethernets." + cutShort(id)
+		c.HandOver = []string{"remove " + c.Says + " from " + path.Clean(c.File)}
+		out = append(out, c)
+	}
+	return out
+}
+
+// ofVFs are the claims of the VFs that the files define on a PF: as many VFs
+// are made, unless a count stands there, and a hardware VLAN is set on them.
+func (r netplanRules) ofVFs(pf string, d Device) []Claim {
+	var out []Claim
+	first, count := entry{}, 0
+	for _, id := range r.order {
+		link, ok := r.ethernets[id]["link"]
+		if !ok || link.value != pf {
+			continue
+		}
+		if count++; count == 1 {
+			first = link
+		}
+		for _, v := range r.vlans {
+			if v.link == id {
+				c := d.claim(Netplan, v.id, VFSettings)
+				c.HandOver = []string{"remove the VLAN with link: " + cutShort(id) + " from " + c.Where()}
+				out = append(out, c)
+			}
+		}
+	}
+	if _, explicit := r.ethernets[pf]["virtual-function-count"]; count > 0 && !explicit {
+		c := d.claim(Netplan, first, Count)
+		c.Value = strconv.Itoa(count)
+		c.HandOver = []string{"remove the ethernets with link: " + cutShort(pf) + " from " + c.File}
+		out = append(out, c)
+	}
+	return out
+}
+
+func netplanUnset(id, key string) []string {
+	return []string{"netplan set " + shellWord("ethernets."+strings.ReplaceAll(id, ".", `\.`)+"."+key+"=null")}
+}

@@ -1,0 +1,218 @@
+package claims
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// networkdRules are the .network files of systemd-networkd and the .link files
+// of udev, in the order in which they are tried. The first of each kind that
+// matches a device is its.
+type networkdRules struct {
+	active         bool // systemd-networkd has run since boot
+	network, links []unitFile
+}
+
+// unitFile is a file with its drop-ins.
+type unitFile struct {
+	file     string
+	sections []section
+	// generated: netplan wrote it from a file of its own, which is the one to
+	// name.
+	generated bool
+}
+
+// networkdDirs are the folders of systemd.network(5), the most important
+// first.
+var networkdDirs = []string{"etc/systemd/network", "run/systemd/network", "usr/local/lib/systemd/network", "usr/lib/systemd/network", "lib/systemd/network"}
+
+func readNetworkd(l *loader) networkdRules {
+	return networkdRules{
+		active:  l.exists("run/systemd/netif"),
+		network: readUnits(l, ".network"),
+		links:   readUnits(l, ".link"),
+	}
+}
+
+func readUnits(l *loader, suffix string) []unitFile {
+	var out []unitFile
+	for _, name := range l.layered(networkdDirs, suffix) {
+		base := path.Base(name)
+		u := unitFile{file: "/" + name, sections: l.ini(name), generated: strings.HasPrefix(base, "10-netplan-")}
+		var dropIns []string
+		for _, dir := range networkdDirs {
+			dropIns = append(dropIns, path.Join(dir, base+".d"))
+		}
+		for _, dropIn := range l.layered(dropIns, ".conf") {
+			u.sections = append(u.sections, l.ini(dropIn)...)
+		}
+		if len(u.sections) > 0 { // empty: masked
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+func (r networkdRules) on(d Device) []Claim {
+	var out []Claim
+	if u, ok := firstMatch(r.links, d, true); ok && !u.generated {
+		out = append(out, u.linkClaims(d)...)
+	}
+	if u, ok := firstMatch(r.network, d, false); ok && !u.generated && r.active {
+		out = append(out, u.networkClaims(d)...)
+	}
+	return out
+}
+
+func firstMatch(files []unitFile, d Device, link bool) (unitFile, bool) {
+	for _, u := range files {
+		m, ok := merged(u.sections, "Match")
+		if !ok && link {
+			continue // systemd.link(5): a file without [Match] is not applied
+		}
+		if matches(m, d) {
+			return u, true
+		}
+	}
+	return unitFile{}, false
+}
+
+// matches evaluates a [Match] section (systemd.network(5)). Keys that need
+// more than a Device knows do not match: Property= and its like select by
+// udev's database.
+func matches(m section, d Device) bool {
+	seen := map[string]bool{}
+	for _, e := range m.entries {
+		if seen[e.key] {
+			continue
+		}
+		seen[e.key] = true
+		var all []string
+		for _, o := range m.entries {
+			if o.key == e.key {
+				all = append(all, strings.Fields(o.value)...)
+			}
+		}
+		if !matchesKey(e.key, all, d) {
+			return false
+		}
+	}
+	return true
+}
+
+func matchesKey(key string, values []string, d Device) bool {
+	if len(values) == 0 {
+		return true // an empty value resets the key
+	}
+	switch key {
+	case "Name", "OriginalName":
+		return anyGlob(values, d.Name)
+	case "Driver":
+		return anyGlob(values, d.Driver)
+	case "Path":
+		return anyGlob(values, "pci-"+d.PCI.String())
+	case "Type":
+		return anyGlob(values, "ether")
+	case "Kind":
+		return anyGlob(values, "") // a NIC has none
+	case "MACAddress", "PermanentMACAddress":
+		return slices.ContainsFunc(values, func(v string) bool { return strings.EqualFold(strings.ReplaceAll(v, "-", ":"), d.MAC.String()) })
+	}
+	return false
+}
+
+// anyGlob matches a list of shell patterns; a leading ! means none of them.
+func anyGlob(patterns []string, s string) bool {
+	rest, inverted := strings.CutPrefix(patterns[0], "!")
+	patterns = append([]string{rest}, patterns[1:]...)
+	found := slices.ContainsFunc(patterns, func(p string) bool { return p != "" && globs(p, s) })
+	return found != inverted
+}
+
+// globs matches fnmatch(3)'s patterns; path.Match knows the same, but for a
+// character class that starts with !.
+func globs(pattern, s string) bool {
+	if pattern == "*" && s == "" {
+		return false // Kind=!* means "has no kind"
+	}
+	ok, err := path.Match(strings.ReplaceAll(pattern, "[!", "[^"), s)
+	return err == nil && ok
+}
+
+// linkClaims are those of a .link file, which udev applies when the device
+// appears.
+func (u unitFile) linkClaims(d Device) []Claim {
+	out := u.vfClaims(d, Udev, "udevadm control --reload")
+	link, _ := merged(u.sections, "Link")
+	if e, ok := link.get("SR-IOVVirtualFunctions"); ok && e.value != "" && d.isPF() {
+		out = append(out, handOver(d.claim(Udev, e, Count), "udevadm control --reload"))
+	}
+	if e, ok := link.get("MTUBytes"); ok && e.value != "" {
+		out = append(out, handOver(d.claim(Udev, e, MTU), "udevadm control --reload"))
+	}
+	return out
+}
+
+// networkClaims are those of a .network file, which systemd-networkd applies.
+func (u unitFile) networkClaims(d Device) []Claim {
+	link, _ := merged(u.sections, "Link")
+	if isYes(link.value("Unmanaged")) {
+		return nil
+	}
+	out := u.vfClaims(d, Networkd, "networkctl reload")
+	if e, ok := link.get("MTUBytes"); ok && e.value != "" {
+		out = append(out, handOver(d.claim(Networkd, e, MTU), "networkctl reload"))
+	}
+	e := entry{file: u.file}
+	if m, ok := merged(u.sections, "Match"); ok {
+		e.line = m.line
+		if len(m.entries) > 0 {
+			e = m.entries[0]
+		}
+	}
+	c := d.claim(Networkd, e, Managed)
+	c.Value = ""
+	c.HandOver = networkdLeaves(d)
+	return append(out, c)
+}
+
+// networkdLeaves makes systemd-networkd leave a device alone: a file that is
+// tried before the others.
+func networkdLeaves(d Device) []string {
+	match, word := "Name="+d.Name, d.Name
+	if !d.isPF() && d.Driver != "" {
+		match, word = "Driver="+d.Driver, d.Driver
+	}
+	if shellWord(word) != word {
+		return nil // a name that no shell should see
+	}
+	return []string{
+		`printf '[Match]\n` + match + `\n[Link]\nUnmanaged=yes\n' >/etc/systemd/network/00-culvert-` + word + `.network`,
+		"networkctl reload",
+	}
+}
+
+// vfClaims are the [SR-IOV] sections, which .link and .network share.
+func (u unitFile) vfClaims(d Device, manager, reload string) []Claim {
+	var out []Claim
+	for _, s := range u.sections {
+		if s.name != "SR-IOV" || !d.isPF() {
+			continue
+		}
+		c := d.claim(manager, entry{file: s.file, line: s.line}, VFSettings)
+		c.Says = "[SR-IOV]"
+		if n, ok := index(s.value("VirtualFunction")); ok {
+			c.VFs = []int{n}
+			c.Says = "[SR-IOV] VirtualFunction=" + s.value("VirtualFunction")
+		}
+		out = append(out, handOver(c, reload))
+	}
+	return out
+}
+
+// handOver says to take the line out.
+func handOver(c Claim, reload ...string) Claim {
+	c.HandOver = append([]string{"remove " + c.Says + " from " + c.Where()}, reload...)
+	return c
+}

@@ -1,0 +1,182 @@
+package claims
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Bounds of what is read of somebody else's files.
+const (
+	maxFile  = 1 << 20
+	maxFiles = 1000 // of one folder
+)
+
+// Rules are the files of all managers, parsed.
+type Rules struct {
+	nm       nmRules
+	networkd networkdRules
+	netplan  netplanRules
+	ifupdown ifupdownRules
+	byHand   []handLine
+}
+
+// Read parses the files below the root of a host: os.DirFS("/") outside of
+// tests. A file that cannot be read is in the error, and the others are still
+// in the rules.
+func Read(root fs.FS) (Rules, error) {
+	l := loader{root: root}
+	r := Rules{
+		netplan:  readNetplan(&l),
+		ifupdown: readIfupdown(&l),
+		byHand:   readByHand(&l),
+	}
+	r.networkd = readNetworkd(&l)
+	r.nm = readNM(&l)
+	return r, errors.Join(l.errs...)
+}
+
+// On returns the claims on the PFs and on those of their VFs that are on the
+// host, ordered by PF, file and line.
+func (r Rules) On(pfs []vf.PF) []Claim {
+	devices := Devices(pfs)
+	var all []Claim
+	for _, d := range devices {
+		all = append(all, r.nm.on(d, r.ifupdown)...)
+		all = append(all, r.networkd.on(d)...)
+		all = append(all, r.netplan.on(d)...)
+		all = append(all, r.ifupdown.on(d)...)
+	}
+	return gather(append(all, onByHand(r.byHand, devices)...))
+}
+
+// Reader reads the files again only when one of them has changed.
+type Reader struct {
+	Root fs.FS
+
+	mu     sync.Mutex // guards what follows
+	stamps string
+	rules  Rules
+	err    error
+}
+
+// Rules returns what Read would. The files are listed at each call, and read
+// when a name, a size or a time of them is another.
+func (r *Reader) Rules() (Rules, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := loader{root: r.Root, listOnly: true}
+	readNetplan(&l)
+	readIfupdown(&l)
+	readByHand(&l)
+	readNetworkd(&l)
+	readNM(&l)
+	if stamps := l.stamps.String(); r.stamps == "" || stamps != r.stamps {
+		r.stamps = stamps
+		r.rules, r.err = Read(r.Root)
+	}
+	return r.rules, r.err
+}
+
+// loader lists and reads files, and keeps what went wrong.
+type loader struct {
+	root     fs.FS
+	listOnly bool // note names, sizes and times instead of reading
+	stamps   strings.Builder
+	errs     []error
+}
+
+// exists reports whether a path is there.
+func (l *loader) exists(name string) bool {
+	_, err := fs.Stat(l.root, name)
+	l.note(name, err == nil)
+	return err == nil
+}
+
+func (l *loader) note(v ...any) {
+	if l.listOnly {
+		fmt.Fprintln(&l.stamps, v...)
+	}
+}
+
+// list returns the paths in a folder whose names have one of the suffixes,
+// sorted; none when there is no such folder.
+func (l *loader) list(dir string, suffixes ...string) []string {
+	entries, err := fs.ReadDir(l.root, dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.errs = append(l.errs, fmt.Errorf("list the network configuration: %w", err))
+	}
+	var out []string
+	for _, e := range entries[:min(len(entries), maxFiles)] {
+		if slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(e.Name(), s) }) && !strings.HasPrefix(e.Name(), ".") {
+			out = append(out, path.Join(dir, e.Name()))
+		}
+	}
+	return out
+}
+
+// layered lists what the folders, the most important first, have under one
+// name only once, in the order of the names; last, with them, is how systemd,
+// netplan and NetworkManager let /etc replace what a package brought.
+func (l *loader) layered(dirs []string, suffixes ...string) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, dir := range dirs {
+		for _, name := range l.list(dir, suffixes...) {
+			if base := path.Base(name); !seen[base] {
+				seen[base] = true
+				out = append(out, name)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) })
+	return out
+}
+
+// text reads a file; nil when there is none, when it is no file (a link to
+// /dev/null masks the one it replaces), or when it is empty.
+func (l *loader) text(name string) []byte {
+	info, err := fs.Stat(l.root, name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
+	if err == nil && l.listOnly {
+		l.note(name, info.Size(), info.ModTime().UnixNano())
+		// interfaces(5) names other files, so it has to be read to list them.
+		if !strings.HasPrefix(name, "etc/network/") {
+			return nil
+		}
+	}
+	var text []byte
+	if err == nil {
+		text, err = l.read(name)
+	}
+	if err != nil {
+		l.errs = append(l.errs, fmt.Errorf("read the network configuration: %w", err))
+		return nil
+	}
+	return text
+}
+
+func (l *loader) read(name string) ([]byte, error) {
+	f, err := l.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s: more than %d bytes", name, maxFile)
+	}
+	return text, err
+}
+
+// ini reads and parses a file, which messages name by its absolute path.
+func (l *loader) ini(name string) []section { return parseINI("/"+name, l.text(name)) }
