@@ -105,8 +105,10 @@ func (r *Reconciler) carrier(ctx context.Context, p PFPlan) error {
 	return err
 }
 
-// claim drops the records of the VFs that will go and writes those of the VFs
-// that will come, unless somebody holds one.
+// claim keeps the VFs that will go and those that will come from everybody,
+// unless somebody holds one. A record for a VF that will not come again keeps
+// its address: Tend forgets it when the VF has gone, and should culvertd die
+// before that, the VF is still known to be Culvert's.
 func (r *Reconciler) claim(p PFPlan, force bool) error {
 	return r.Ledger.Update(func(tx *journal.Tx) error {
 		records, err := tx.Records()
@@ -118,19 +120,22 @@ func (r *Reconciler) claim(p PFPlan, force bool) error {
 		if err := now.Refused(); err != nil && !force {
 			return err
 		}
-		generation := map[int]uint64{}
+		making := map[int]journal.Record{}
 		for _, rec := range records {
 			if rec.ID.PF != p.PF.ID {
 				continue
 			}
-			generation[rec.ID.Index] = rec.Generation
 			if err := tx.Forget(rec, fmt.Sprintf("the VFs of %s were made anew", p.PF.Label())); err != nil {
 				return err
 			}
+			making[rec.ID.Index] = journal.Record{ID: rec.ID, PCI: rec.PCI, Generation: rec.Generation + 1, Phase: journal.Making}
 		}
 		for i := range p.Want.VFs {
 			id := vf.ID{PF: p.PF.ID, Index: i}
-			if err := tx.Put(journal.Record{ID: id, Generation: generation[i] + 1, Phase: journal.Making}); err != nil {
+			making[i] = journal.Record{ID: id, Generation: max(making[i].Generation, 1), Phase: journal.Making}
+		}
+		for _, rec := range making {
+			if err := tx.Put(rec); err != nil {
 				return err
 			}
 		}

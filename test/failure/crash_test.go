@@ -1,0 +1,265 @@
+package failure
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// story is work that culvertd may be killed in: what comes before, and the
+// work. Errors are no concern here: a killed culvertd answers nothing.
+type story struct {
+	name   string
+	before func(*world)
+	work   func(*world)
+}
+
+var (
+	podA = attachment{pod: "a", pool: "net"}
+	podB = attachment{pod: "b", pool: "net", plain: true}
+	podC = attachment{pod: "c", pool: "user"}
+)
+
+func must(w *world, err error) {
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+}
+
+func stories() []story {
+	addA := func(w *world) { must(w, w.add(podA)) }
+	all := func(w *world) { must(w, w.add(podA)); must(w, w.add(podB)); must(w, w.add(podC)) }
+	return []story{
+		{"ADD", nil, func(w *world) { _ = w.add(podA) }},
+		{"ADD without settings", nil, func(w *world) { _ = w.add(podB) }},
+		{"ADD for user space", nil, func(w *world) { _ = w.add(podC) }},
+		{"DEL", addA, func(w *world) { _ = w.del(podA) }},
+		{"DEL of a VF for user space", func(w *world) { must(w, w.add(podC)) }, func(w *world) { _ = w.del(podC) }},
+		{"DEL without the netns", func(w *world) { addA(w); w.k.DelNetns(netnsOf("a")) }, func(w *world) { _ = w.del(podA) }},
+		{"ADD when the VF turns out to be dirty", nil, func(w *world) {
+			w.meddle(w.anyFree(), func(st *vf.State) { st.Admin.VLAN.ID = 7 })
+			_ = w.add(podA)
+			w.pass()
+		}},
+		{"CHECK", addA, func(w *world) { _ = w.call("CHECK", podA, podA.config("CHECK")) }},
+		{"GC", all, func(w *world) { _ = w.gc(podA, "b") }},
+		{"STATUS", nil, func(w *world) { _ = w.call("STATUS", podA, podA.config("STATUS")) }},
+		{"a pass over changed free VFs", func(w *world) {
+			w.meddle(w.anyFree(), func(st *vf.State) { st.Admin.VLAN.ID, st.Link.Up, st.Link.MTU = 7, true, 1400 })
+		}, (*world).pass},
+		{"a pass over a changed attached VF", func(w *world) {
+			addA(w)
+			w.meddle(w.heldBy("a"), func(st *vf.State) { st.Admin.VLAN.ID, st.Admin.Trust = 7, vf.No })
+		}, (*world).pass},
+		{"fewer VFs and more again", nil, func(w *world) {
+			w.want(1)
+			w.pass()
+			w.want(vfsPerPF)
+			w.pass()
+		}},
+		{"VFs are made anew after somebody wrote sriov_numvfs", func(w *world) {
+			all(w)
+			must(w, w.k.WriteNumVFs(w.pf(0), 0))
+			w.expect["a"], w.expect["b"], w.expect["c"] = either, either, either
+		}, (*world).pass},
+	}
+}
+
+// I1, I2, I3, I4, I6, I8: culvertd is killed at every moment of every kind of
+// work: before and after each kernel call, each commit and each answer. The
+// next one finds everything in order, and the runtime gets on with its life.
+func TestKilledAtEveryMoment(t *testing.T) {
+	for name, profile := range profiles() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			total := 0
+			for _, s := range stories() {
+				n := 1
+				for ; ; n++ {
+					w := made(t, profile, fastDir(t))
+					if s.before != nil {
+						s.before(w)
+					}
+					if died := w.dies(n, s.work); !died {
+						w.rest()
+						w.asNew()
+						w.close()
+						break
+					}
+					w.recovers(fmt.Sprintf("%s, killed %s", s.name, w.gate.killed()))
+				}
+				total += n - 1
+			}
+			t.Logf("%d crash points in %d kinds of work", total, len(stories()))
+		})
+	}
+}
+
+// I1, I2, I5: the same while the VFs are made for the first time.
+func TestKilledWhileVFsAreMade(t *testing.T) {
+	for name, profile := range profiles() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			whole := made(t, profile, fastDir(t))
+			n := 1
+			for ; ; n++ {
+				w := newWorld(t, profile, fastDir(t))
+				w.pristine, w.whole = whole.pristine, whole.whole
+				if !w.dies(n, func(w *world) { w.start(); w.pass() }) {
+					break
+				}
+				w.recovers("making VFs, killed " + w.gate.killed())
+			}
+			t.Logf("%d crash points", n-1)
+		})
+	}
+}
+
+// I1, I2, I8: a culvertd that was killed is followed by one that is killed
+// while it clears up, at every moment of that, and by one that is not.
+func TestKilledTwice(t *testing.T) {
+	total := 0
+	for first := 1; ; first += 2 {
+		alive := false
+		for second := 1; ; second += 3 {
+			w := made(t, fake.IGB, fastDir(t))
+			if alive = !w.dies(first, func(w *world) { _ = w.add(podA); _ = w.del(podA) }); alive {
+				w.close()
+				break
+			}
+			was := w.gate.killed()
+			w.restart()
+			if !w.dies(second, func(w *world) { w.start(); w.pass() }) {
+				w.asNew()
+				w.close()
+				break
+			}
+			total++
+			w.recovers(fmt.Sprintf("killed %s, then %s", was, w.gate.killed()))
+		}
+		if alive {
+			break
+		}
+	}
+	t.Logf("%d pairs of crash points", total)
+}
+
+// I1, I2, P1: power is cut at every moment of an attach, a detach, and of VFs
+// being made: after the boot the same VFs are there, and nobody has one.
+func TestPowerCutAtEveryMoment(t *testing.T) {
+	total := 0
+	for _, s := range stories() {
+		for n := 1; ; n += 2 {
+			w := made(t, fake.IGB, fastDir(t))
+			if s.before != nil {
+				s.before(w)
+			}
+			died := w.dies(n, s.work)
+			w.reboot()
+			w.start()
+			w.want(vfsPerPF)
+			w.pass()
+			w.asNew()
+			w.close()
+			if !died {
+				break
+			}
+			total++
+		}
+	}
+	t.Logf("%d crash points", total)
+}
+
+// dies does the work in a culvertd that is killed at the nth moment of it, and
+// says whether it came to that.
+func (w *world) dies(n int, work func(*world)) bool {
+	w.gate.killAfter(n)
+	work(w)
+	w.node.Engine.Wait()
+	w.gate.spare()
+	return w.gate.killed() != ""
+}
+
+// recovers starts culvertd again, which finds everything in order; then the
+// runtime goes on as runtimes do, with a DEL and another ADD.
+func (w *world) recovers(what string) {
+	w.t.Helper()
+	w.want(vfsPerPF)
+	w.restart()
+	w.start()
+	w.pass()
+	w.sound()
+	w.rest()
+	w.settled()
+	w.k.AddNetns(netnsOf("a")) // the sandbox may be a new one
+	for _, a := range []attachment{podA, podC} {
+		if err := w.del(a); err != nil {
+			w.t.Errorf("DEL: %v", err)
+		}
+		if err := w.add(a); err != nil {
+			w.t.Errorf("ADD: %v", err)
+		}
+	}
+	w.settled()
+	w.asNew()
+	w.close()
+	if t, ok := w.t.(*testing.T); ok && t.Failed() {
+		t.Fatalf("%s\n%s", what, w.k)
+	}
+}
+
+// rest lets time pass, until what is in quarantine has been tried again.
+func (w *world) rest() {
+	w.skew += time.Hour
+	w.pass()
+}
+
+// fastDir is a folder for a ledger, in memory where there is such a place:
+// bbolt syncs a new file whatever it is told.
+func fastDir(t *testing.T) string {
+	t.Helper()
+	parent := "/dev/shm"
+	if _, err := os.Stat(parent); err != nil {
+		parent = ""
+	}
+	dir, err := os.MkdirTemp(parent, "culvert-failure-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// profiles are the drivers that every failure is tried on.
+func profiles() map[string]fake.Profile { return map[string]fake.Profile{"igb": fake.IGB} }
+
+// meddle is somebody else who changes a VF.
+func (w *world) meddle(v vf.PCIAddr, change func(*vf.State)) {
+	w.t.Helper()
+	must(w, w.k.Meddle(v, change))
+}
+
+// anyFree is the VF that the next pod would get.
+func (w *world) anyFree() vf.PCIAddr { return w.vfs()[0].PCI }
+
+// heldBy is the VF that a pod has.
+func (w *world) heldBy(pod string) vf.PCIAddr {
+	for _, r := range w.records() {
+		if r.Lease.Owner.UID == pod {
+			return r.PCI
+		}
+	}
+	return vf.PCIAddr{}
+}
+
+// pf is the address of a PF.
+func (w *world) pf(i int) vf.PCIAddr {
+	pfs, err := w.k.PFs(context.Background())
+	must(w, err)
+	return pfs[i].PCI
+}

@@ -1,0 +1,147 @@
+package failure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+var errKilled = errors.New("culvertd was killed")
+
+// gate is a life of culvertd. Everything that it does to the kernel and the
+// ledger, and every answer, passes the gate before and after; at the moment
+// that a test chose the gate closes for good. From then on nothing has an
+// effect, as after kill -9, whatever the code that still runs tries.
+type gate struct {
+	mu   sync.Mutex // guards the rest
+	at   int        // moments so far
+	kill int        // the moment to die at; 0 lives
+	last string     // the moment it died at
+}
+
+// pass is one moment.
+func (g *gate) pass(format string, args ...any) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.last != "" {
+		return errKilled
+	}
+	g.at++
+	if g.at == g.kill {
+		g.last = fmt.Sprintf(format, args...)
+		return errKilled
+	}
+	return nil
+}
+
+// killAfter has the gate close at the nth moment from now.
+func (g *gate) killAfter(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.kill = g.at + n
+}
+
+// spare calls a killing off that has not come yet.
+func (g *gate) spare() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.kill = 0
+}
+
+// killed is the moment of death, empty while alive.
+func (g *gate) killed() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.last
+}
+
+// mortalKernel is the kernel as one life of culvertd sees it.
+type mortalKernel struct {
+	*faulty.Kernel
+	gate *gate
+}
+
+func (k mortalKernel) Do(ctx context.Context, s step.Step) error {
+	if err := k.gate.pass("before %s", s); err != nil {
+		return err
+	}
+	err := k.Kernel.Do(ctx, s)
+	return errors.Join(err, k.gate.pass("after %s", s))
+}
+
+func (k mortalKernel) PFs(ctx context.Context) ([]vf.PF, error) {
+	if err := k.gate.pass("list PFs"); err != nil {
+		return nil, err
+	}
+	return k.Kernel.PFs(ctx)
+}
+
+func (k mortalKernel) VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error) {
+	if err := k.gate.pass("read VF %s", pci); err != nil {
+		return vf.State{}, err
+	}
+	return k.Kernel.VF(ctx, pci, netns)
+}
+
+func (k mortalKernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error) {
+	if err := k.gate.pass("probe %s", pf); err != nil {
+		return nil, err
+	}
+	return k.Kernel.Probe(ctx, pf, index)
+}
+
+// mortalLedger is the ledger as one life of culvertd sees it.
+type mortalLedger struct {
+	*journal.Ledger
+	gate *gate
+	disk *disk
+}
+
+// disk may be full.
+type disk struct {
+	mu   sync.Mutex // guards full
+	full int        // how many more commits fail
+}
+
+func (d *disk) fill(commits int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = commits
+}
+
+func (d *disk) room() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.full == 0 {
+		return nil
+	}
+	d.full--
+	return syscall.ENOSPC
+}
+
+func (l mortalLedger) Update(f func(*journal.Tx) error) error {
+	if err := l.gate.pass("before a commit"); err != nil {
+		return err
+	}
+	err := l.Ledger.Update(func(tx *journal.Tx) error {
+		if err := f(tx); err != nil {
+			return err
+		}
+		return l.disk.room()
+	})
+	return errors.Join(err, l.gate.pass("after a commit"))
+}
+
+func (l mortalLedger) View(f func(*journal.Tx) error) error {
+	if err := l.gate.pass("read the ledger"); err != nil {
+		return err
+	}
+	return l.Ledger.View(f)
+}

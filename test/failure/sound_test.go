@@ -1,0 +1,193 @@
+package failure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// sound reports everything that the invariants forbid of the machine and the
+// ledger as they are, between two calls. It trusts neither the engine nor what
+// it answered.
+func (w *world) sound() {
+	w.t.Helper()
+	records := w.records()
+	var addresses []journal.Address
+	err := w.ledger.View(func(tx *journal.Tx) (err error) {
+		addresses, err = tx.AddressesOf("")
+		return err
+	})
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+	for _, p := range journal.Verify(records, addresses) {
+		w.t.Errorf("ledger: %s", p)
+	}
+	w.owned(records)
+	w.promised(records)
+	w.addressed()
+}
+
+// owned: I1, a VF that is in somebody's netns has that owner in the ledger.
+func (w *world) owned(records []journal.Record) {
+	w.t.Helper()
+	for _, v := range w.vfs() {
+		ns := w.whereIs(v)
+		if ns == "" {
+			continue
+		}
+		i := slices.IndexFunc(records, func(r journal.Record) bool { return r.ID == v.ID })
+		switch {
+		case i < 0:
+			w.t.Errorf("I1: VF %s is in %s and not in the ledger", v.PCI, ns)
+		case records[i].Phase == journal.Free || records[i].Phase == journal.Making:
+			w.t.Errorf("I1: VF %s is in %s and %s in the ledger", v.PCI, ns, records[i].Phase)
+		case records[i].Phase == journal.Attached && records[i].Lease.Netns != ns:
+			w.t.Errorf("I1: VF %s is in %s and leased to %s", v.PCI, ns, records[i].Lease.Netns)
+		}
+	}
+}
+
+// promised: I6, what was answered with success is so; and an attachment that
+// is over, or failed, has no VF.
+func (w *world) promised(records []journal.Record) {
+	w.t.Helper()
+	has := map[string]journal.Record{}
+	for _, r := range records {
+		pod := r.Lease.Owner.UID
+		if pod == "" || r.Phase == journal.Quarantined {
+			continue
+		}
+		if other, twice := has[pod]; twice {
+			w.t.Errorf("I1: %s has two VFs, %s and %s", pod, other.PCI, r.PCI)
+		}
+		has[pod] = r
+	}
+	for _, pod := range pods {
+		r, ok := has[pod]
+		switch w.expect[pod] {
+		case absent:
+			if ok && r.Phase == journal.Attached {
+				w.t.Errorf("I6: %s has VF %s, and nobody was told", pod, r.PCI)
+			}
+		case present:
+			if !ok || r.Phase != journal.Attached {
+				w.t.Errorf("I6: %s was given a VF and has none (%s %s)", pod, r.PCI, r.Phase)
+				continue
+			}
+			if d := w.lacks(r); d != "" {
+				w.t.Errorf("I6: VF %s of %s: %s", r.PCI, pod, d)
+			}
+		case either, meddled:
+		}
+	}
+}
+
+// lacks compares the kernel with a lease.
+func (w *world) lacks(r journal.Record) string {
+	st, err := w.k.VF(context.Background(), r.PCI, r.Lease.Netns)
+	if err != nil {
+		return err.Error()
+	}
+	return vf.Differences(attach.LeaseDiff(r, st))
+}
+
+// addressed: I4, no two netdevices have one address.
+func (w *world) addressed() {
+	w.t.Helper()
+	seen := map[string]vf.PCIAddr{}
+	for _, v := range w.vfs() {
+		for _, ns := range append(w.k.Netns(), "") {
+			st, err := w.k.VF(context.Background(), v.PCI, ns)
+			if err != nil || st.Link == nil || st.Link.Netns != ns {
+				continue
+			}
+			for _, a := range st.Link.Addrs {
+				if other, twice := seen[a.String()]; twice {
+					w.t.Errorf("I4: %s is on VF %s and on VF %s", a, other, v.PCI)
+				}
+				seen[a.String()] = v.PCI
+			}
+		}
+	}
+}
+
+// settled is sound, and nothing is under way or in quarantine: I2 and I3, every
+// free VF is as it was when it was made.
+func (w *world) settled() {
+	w.t.Helper()
+	w.sound()
+	for _, r := range w.records() {
+		switch r.Phase {
+		case journal.Attached:
+			continue
+		case journal.Free:
+		default:
+			w.t.Errorf("VF %s is %s, and nobody works on it: %s", r.PCI, r.Phase, r.Reason)
+			continue
+		}
+		if want, ok := w.pristine[r.ID]; ok && want != r.Baseline {
+			w.t.Errorf("I2: the baseline of VF %s has become %+v, it was %+v", r.PCI, r.Baseline, want)
+		}
+		st, err := w.k.VF(context.Background(), r.PCI, "")
+		if err != nil {
+			w.t.Errorf("free VF %s: %v", r.PCI, err)
+			continue
+		}
+		if d := r.Baseline.Diff(st); len(d) > 0 {
+			w.t.Errorf("I2: free VF %s: %s", r.PCI, vf.Differences(d))
+		}
+	}
+	if got := len(w.records()); w.pristine != nil && got != len(w.vfs()) {
+		w.t.Errorf("%d VFs, and %d of them in the ledger", len(w.vfs()), got)
+	}
+}
+
+// asNew is settled, with nobody left: the machine is as it was at first.
+func (w *world) asNew() {
+	w.t.Helper()
+	for _, pod := range pods {
+		if err := w.del(attachment{pod: pod, pool: "net"}); err != nil {
+			w.t.Errorf("DEL of %s: %v", pod, err)
+		}
+	}
+	w.settled()
+	if got := w.k.String(); got != w.whole {
+		w.t.Errorf("I2: when all was given back the machine was\n%s, at first it was\n%s", got, w.whole)
+	}
+}
+
+func (w *world) vfs() (all []vf.State) {
+	pfs, err := w.k.PFs(context.Background())
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+	for _, pf := range pfs {
+		all = append(all, pf.VFs...)
+	}
+	return all
+}
+
+// whereIs finds the netns of a VF's netdevice; empty for the host's, or when it
+// has none.
+func (w *world) whereIs(v vf.State) string {
+	for _, ns := range w.k.Netns() {
+		if st, err := w.k.VF(context.Background(), v.PCI, ns); err == nil && st.Link != nil {
+			return st.Link.Netns
+		}
+	}
+	return ""
+}
+
+// describe says how a world came to where it is, for messages.
+func (w *world) describe() string {
+	s := fmt.Sprintf("killed at: %q\n%s", w.gate.killed(), w.k)
+	for _, r := range w.records() {
+		s += fmt.Sprintf("%s %s gen %d owner %s netns %s reason %s\n", r.PCI, r.Phase, r.Generation, r.Lease.Owner, r.Lease.Netns, r.Reason)
+	}
+	return s
+}

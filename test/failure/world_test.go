@@ -1,0 +1,306 @@
+package failure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/daemon"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// tester is testing.T or rapid.T.
+type tester interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// vfsPerPF keeps a world small enough for ten thousand of them.
+const vfsPerPF = 3
+
+// hostYAML gives the VFs of the first PF to pods, and of those of the second
+// the last to user space.
+const hostYAML = `
+pfs:
+- name: "*"
+  vfs: %d
+pools:
+- name: net
+  selectors: {pfNames: ["*#0-1"]}
+- name: user
+  deviceType: vfio-pci
+`
+
+// world is a machine, and the lives of culvertd on it.
+type world struct {
+	t     tester
+	k     *fake.Kernel
+	path  string // of the ledger
+	spec  desired.Spec
+	boot  int
+	skew  time.Duration // added to the clock
+	disk  disk
+	fault *faulty.Kernel
+
+	gate   *gate
+	ledger *journal.Ledger
+	node   *daemon.Node
+	cni    *cni.Handler
+
+	pristine map[vf.ID]vf.Baseline // VFs as they are when they have been made
+	whole    string                // the machine with all VFs made and free
+	expect   map[string]promise    // what the runtime was told, by attachment
+}
+
+// promise is what the answers so far say of an attachment.
+type promise int
+
+// An attachment is absent until an ADD has succeeded and after a DEL has; while
+// one has failed or its answer was lost it may be either; and one whose VF
+// somebody meddled with is only known not to be another's.
+const (
+	absent promise = iota
+	present
+	either
+	meddled
+)
+
+// newWorld is a machine on which culvertd has not run yet.
+func newWorld(t tester, p fake.Profile, dir string) *world {
+	t.Helper()
+	p.TotalVFs = vfsPerPF
+	w := &world{t: t, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}}
+	w.fault = faulty.New(w.k)
+	_ = os.Remove(w.path)
+	w.want(vfsPerPF)
+	for _, pod := range pods {
+		w.k.AddNetns(netnsOf(pod))
+	}
+	w.open()
+	return w
+}
+
+// made is a machine with its VFs made and free.
+func made(t tester, p fake.Profile, dir string) *world {
+	t.Helper()
+	w := newWorld(t, p, dir)
+	w.start()
+	w.pass()
+	w.remember()
+	return w
+}
+
+// remember takes what the machine looks like now as the way it should be.
+func (w *world) remember() {
+	w.t.Helper()
+	w.pristine = map[vf.ID]vf.Baseline{}
+	for _, r := range w.records() {
+		if r.Phase != journal.Free {
+			w.t.Fatalf("VF %s is %s after it was made: %s", r.PCI, r.Phase, r.Reason)
+		}
+		w.pristine[r.ID] = r.Baseline
+	}
+	w.whole = w.k.String()
+}
+
+func (w *world) want(vfs int) {
+	w.t.Helper()
+	spec, err := desired.Parse("host.yaml", fmt.Appendf(nil, hostYAML, vfs))
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+	w.spec = spec
+	if w.node != nil {
+		w.node.SetSpec(spec)
+	}
+}
+
+// open begins a new life of culvertd.
+func (w *world) open() {
+	w.t.Helper()
+	now := func() time.Time { return time.Now().Add(w.skew) }
+	l, err := journal.Open(w.path, journal.Options{Now: now, NoSync: true})
+	if err != nil {
+		w.t.Fatalf("open the ledger: %v", err)
+	}
+	w.gate, w.ledger = &gate{}, l
+	w.node = daemon.NewNode(daemon.NodeConfig{
+		Kernel: mortalKernel{w.fault, w.gate}, Ledger: mortalLedger{l, w.gate, &w.disk},
+		BootID: fmt.Sprintf("boot %d", w.boot), Now: now,
+	})
+	w.node.SetSpec(w.spec)
+	w.cni = cni.New(w.node.Engine)
+}
+
+// start is what culvertd does before it answers; a killing may end it.
+func (w *world) start() {
+	w.t.Helper()
+	if err := w.node.Start(context.Background()); err != nil && w.gate.killed() == "" {
+		w.t.Fatalf("start: %v", err)
+	}
+}
+
+// pass looks at everything once. What it cannot do it reports.
+func (w *world) pass() {
+	_ = w.node.Reconciler.Pass(context.Background(), false)
+	w.node.Engine.Wait()
+}
+
+// restart ends this life of culvertd, if it has not ended, and begins another,
+// which may be killed while it starts.
+func (w *world) restart() {
+	w.t.Helper()
+	w.close()
+	w.open()
+}
+
+func (w *world) close() {
+	w.node.Engine.Wait()
+	_ = w.ledger.Close()
+}
+
+// reboot takes VFs, pods and everything volatile away.
+func (w *world) reboot() {
+	w.close()
+	w.boot++
+	w.k.Reboot()
+	for _, pod := range pods {
+		w.k.AddNetns(netnsOf(pod))
+	}
+	w.expect = map[string]promise{}
+	w.open()
+}
+
+func (w *world) records() (all []journal.Record) {
+	w.t.Helper()
+	err := w.ledger.View(func(tx *journal.Tx) (err error) {
+		all, err = tx.Records()
+		return err
+	})
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+	return all
+}
+
+// attachment is one that a runtime asks for.
+type attachment struct {
+	pod, pool string
+	vf        vf.PCIAddr // zero: any
+	plain     bool       // no settings of its own
+}
+
+var pods = []string{"a", "b", "c", "d"}
+
+func netnsOf(pod string) string { return "/run/netns/" + pod }
+
+// everything asks for all settings that igb has.
+const everything = `"vlan":100,"vlanQoS":3,"spoofchk":"off","trust":"on","max_tx_rate":200,"mtu":1400,"mac":"02:aa:00:00:00:%02x",`
+
+func (a attachment) config(command string, valid ...string) []byte {
+	settings := fmt.Sprintf(`"pool":%q,`, a.pool)
+	if !a.vf.IsZero() {
+		settings += fmt.Sprintf(`"deviceID":%q,`, a.vf)
+	}
+	if a.pool == "net" {
+		if !a.plain {
+			settings += fmt.Sprintf(everything, a.pod[0])
+		}
+		settings += `"ipam":{"type":"host-local","scope":"node","ranges":[[{"subnet":"10.1.0.0/24"}]],"routes":[{"dst":"10.9.0.0/16"}]},`
+	}
+	if command == "GC" {
+		settings += fmt.Sprintf(`"cni.dev/valid-attachments":[%s],`, joinAttachments(valid))
+	}
+	return fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":%q,"type":"culvert",%s"logLevel":"info"}`, a.network(), settings)
+}
+
+func (a attachment) network() string { return "over-" + a.pool }
+
+func joinAttachments(pods []string) string {
+	s := ""
+	for i, pod := range pods {
+		if i > 0 {
+			s += ","
+		}
+		s += fmt.Sprintf(`{"containerID":%q,"ifname":"net1"}`, pod)
+	}
+	return s
+}
+
+// errAnswerLost is a call whose answer nobody got.
+var errAnswerLost = errors.New("culvertd was killed before it answered")
+
+// call is one call of the runtime.
+func (w *world) call(command string, a attachment, config []byte) error {
+	req := api.CNIRequest{Command: command, ContainerID: a.pod, IfName: "net1", Netns: netnsOf(a.pod), Config: config}
+	params, err := json.Marshal(req)
+	if err != nil {
+		w.t.Fatalf("%v", err)
+	}
+	answer, err := w.cni.Serve(context.Background(), params)
+	w.node.Engine.Wait() // for the announcement
+	if w.gate.pass("the answer to %s", command) != nil {
+		return errAnswerLost
+	}
+	if err != nil {
+		w.t.Fatalf("%s: %v", command, err)
+	}
+	if resp := answer.(api.CNIResponse); resp.Exit != 0 {
+		return fmt.Errorf("%s", resp.Stdout)
+	}
+	return nil
+}
+
+// add is CNI ADD, and what its answer promises.
+func (w *world) add(a attachment) error {
+	err := w.call("ADD", a, a.config("ADD"))
+	switch {
+	case err == nil:
+		w.expect[a.pod] = present
+	case errors.Is(err, errAnswerLost) && w.expect[a.pod] == absent:
+		w.expect[a.pod] = either
+	}
+	return err
+}
+
+// del is CNI DEL.
+func (w *world) del(a attachment) error {
+	err := w.call("DEL", a, a.config("DEL"))
+	if err == nil {
+		w.expect[a.pod] = absent
+	} else if w.expect[a.pod] != absent {
+		w.expect[a.pod] = either
+	}
+	return err
+}
+
+// gc is CNI GC of a's network, for the pods that live on.
+func (w *world) gc(a attachment, valid ...string) error {
+	var stale []string
+	for _, r := range w.records() {
+		if pod := r.Lease.Owner.UID; r.Held() && r.Lease.Network == a.network() && !slices.Contains(valid, pod) {
+			stale = append(stale, pod)
+		}
+	}
+	err := w.call("GC", a, a.config("GC", valid...))
+	for _, pod := range stale {
+		w.expect[pod] = either
+		if err == nil {
+			w.expect[pod] = absent
+		}
+	}
+	return err
+}
