@@ -33,7 +33,7 @@ func (s *Server) status(ctx context.Context, _ json.RawMessage) (any, error) {
 	}
 	in := status.Input{
 		Node: hostname(), Version: s.Version, Now: time.Now(), Ready: s.ready.Load(),
-		Spec: s.node.Spec(), PFs: pfs, Conditions: s.conditions(),
+		Spec: s.node.Spec(), PFs: pfs, Conditions: append(s.conditions(), s.claimed(pfs)...),
 	}
 	if in.Records, err = s.node.records(); err != nil {
 		return nil, err

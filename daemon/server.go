@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
@@ -39,6 +40,7 @@ type Server struct {
 	ready  atomic.Bool
 	// fileProblem is why host.yaml is not followed, until it is read again.
 	fileProblem atomic.Pointer[api.Problem]
+	others      *claims.Reader // of other network managers' files
 }
 
 // Run serves until the context ends. It is ready, and says so to systemd
@@ -55,7 +57,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
-	s := &Server{Config: c, kernel: k, node: NewNode(NodeConfig{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log})}
+	s := &Server{Config: c, kernel: k, others: &claims.Reader{Root: os.DirFS("/")}, node: NewNode(NodeConfig{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log})}
 	s.readHostFile()
 	listener, err := rpc.Listen(c.Socket) // before anything is touched: two culvertd must not share a host
 	if err != nil {

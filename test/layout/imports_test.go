@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"intake/...": {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
 	// a node put together
-	"daemon": {"api", "attach", "desired", "intake/...", "inventory", "ipam", "journal", "kernel", "kernel/step", "reconcile", "rpc", "status", "vf"},
+	"daemon": {"api", "attach", "claims", "desired", "intake/...", "inventory", "ipam", "journal", "kernel", "kernel/step", "reconcile", "rpc", "status", "vf"},
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},

@@ -1,0 +1,75 @@
+package claims
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Fights reports whether a claim on a PF that host.yaml speaks of goes against
+// Culvert; mtu is what host.yaml wants, 0 when it leaves the MTU alone. The
+// addresses of a PF are anybody's, its VFs are not.
+func (c Claim) Fights(mtu int) bool {
+	switch c.Setting {
+	case MTU:
+		return len(c.VFs) > 0 || mtu != 0 && c.Value != strconv.Itoa(mtu)
+	case Managed:
+		return len(c.VFs) > 0
+	}
+	return true
+}
+
+// Harm says what happens when the claim is carried out.
+func (c Claim) Harm() string {
+	switch c.Setting {
+	case Count:
+		return "the kernel takes all VFs of a PF before it makes another number, under pods and VMs that have them"
+	case VFSettings:
+		return "what Culvert set on a VF for its owner is overwritten"
+	case Switch:
+		return "the NIC drops its VFs when its switch changes mode"
+	case MTU:
+		if len(c.VFs) > 0 {
+			return "a VF that comes back is not as it was, and has to be reset"
+		}
+		return "the MTU is set to and fro, and VFs of a larger MTU lose frames"
+	}
+	if len(c.VFs) > 0 {
+		return "free VFs are brought up and get addresses, and must be reset before anybody has them"
+	}
+	return "when it takes the PF down, the VFs lose their link"
+}
+
+// What says who claims what: "NetworkManager sets sriov_numvfs to 8 (total-vfs=8)".
+func (c Claim) What() string {
+	object := ""
+	if len(c.VFs) > 0 {
+		object = " of vf " + indexes(c.VFs)
+	}
+	switch {
+	case c.Setting == Managed && object != "":
+		return fmt.Sprintf("%s manages vf %s (%s)", c.Manager, indexes(c.VFs), c.Says)
+	case c.Setting == Managed:
+		return fmt.Sprintf("%s manages it (%s)", c.Manager, c.Says)
+	case c.Value == "" || c.Setting == VFSettings:
+		return fmt.Sprintf("%s sets %s%s (%s)", c.Manager, c.Setting, object, c.Says)
+	}
+	return fmt.Sprintf("%s sets %s%s to %s (%s)", c.Manager, c.Setting, object, cutShort(c.Value), c.Says)
+}
+
+// indexes writes VF indexes as ranges: 0-3,7.
+func indexes(all []int) string {
+	var parts []string
+	for i := 0; i < len(all); {
+		j := i
+		for j+1 < len(all) && all[j+1] == all[j]+1 {
+			j++
+		}
+		part := strconv.Itoa(all[i])
+		if j > i {
+			part += "-" + strconv.Itoa(all[j])
+		}
+		parts, i = append(parts, part), j+1
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/claims"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// claimed are the files of other network managers that go against host.yaml.
+// culvertd only tells: it keeps its own rules, and leaves the files alone.
+func (s *Server) claimed(pfs []vf.PF) []api.Problem {
+	rules, err := s.others.Rules()
+	out := claimProblems(s.node.Spec(), pfs, rules.On(pfs))
+	if err != nil {
+		out = append(out, api.Problem{Object: "other network managers", Reason: strings.ReplaceAll(err.Error(), "\n", "; "),
+			Next: "what the other files claim is shown; culvert doctor says more"})
+	}
+	return out
+}
+
+func claimProblems(spec desired.Spec, pfs []vf.PF, all []claims.Claim) []api.Problem {
+	var out []api.Problem
+	for _, pf := range pfs {
+		want, wanted := spec.ForPF(pf)
+		if !wanted {
+			continue // Culvert leaves it to whoever has it
+		}
+		for _, c := range all {
+			if c.PF == pf.Label() && c.Fights(want.MTU) {
+				// Not "PF name" alone: what is derived about that object must stay.
+				out = append(out, api.Problem{Object: "PF " + pf.Label() + " and " + c.Manager, Reason: c.What() + ", " + c.Where() + ": " + c.Harm(),
+					Next: strings.Join(c.HandOver, "; ")})
+			}
+		}
+	}
+	return out
+}
