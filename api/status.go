@@ -59,6 +59,11 @@ type PF struct {
 	MaxMTU     int          `json:"maxMTU"` // 0: unknown
 	Autoprobe  vf.Tri       `json:"autoprobe"`
 	Abilities  vf.Abilities `json:"abilities"`
+	// Rates says in words which send rates the PF takes for a VF, as things are;
+	// empty when nothing is known of its driver.
+	Rates string `json:"rates,omitempty"`
+	// Port is the netdevice that has the link of a PF that has none of its own.
+	Port string `json:"port,omitempty"`
 	// TotalVFs is how many the device can have, WantedVFs how many host.yaml
 	// asks for; nil leaves the PF alone.
 	TotalVFs  int    `json:"totalVFs"`

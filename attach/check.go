@@ -45,8 +45,13 @@ func LeaseDiff(rec journal.Record, st vf.State) []vf.Difference {
 }
 
 // specDiff lists what of st is not as w wants it, where the driver rounded (I6)
-// compared with what came of it.
+// compared with what came of it. Some drivers round and go on reporting what
+// was asked, which is no difference.
 func specDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
+	asked, got := rec.Lease.Wanted.Over(rec.Baseline.Admin), rec.Lease.Effective
+	if st.Admin.MinTxRate == asked.MinTxRate && st.Admin.MaxTxRate == asked.MaxTxRate {
+		st.Admin.MinTxRate, st.Admin.MaxTxRate = got.MinTxRate, got.MaxTxRate
+	}
 	return effective(w, rec).Diff(rec.Baseline, rec.Lease.Netns, st)
 }
 

@@ -12,14 +12,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// site is a VF's place with the name that messages give its PF.
+// site is a VF's place with the name that messages give its PF, and the rules
+// of that PF's driver.
 type site struct {
 	place
 	label string
+	rules vf.Rules
 }
 
 func siteOf(pf vf.PF, rec journal.Record) site {
-	return site{place{pf: pf.PCI, pci: rec.PCI, index: rec.ID.Index}, pf.Label()}
+	return site{place{pf: pf.PCI, pci: rec.PCI, index: rec.ID.Index}, pf.Label(), vf.RulesOf(pf.Driver)}
 }
 
 // site finds where a recorded VF is now; vf.ErrNotFound when its PF is not on
@@ -151,15 +153,24 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struc
 	return choice, able(choice.PF, req.Spec)
 }
 
-// able refuses settings that the PF's driver is known not to have, before
-// anything is touched.
+// able refuses settings that the PF's driver is known not to have, and values
+// that it is known not to take, before anything is touched.
 func able(pf vf.PF, spec vf.Spec) error {
 	var errs []error
+	left := spec // what the driver has
 	for _, s := range spec.Abilities() {
-		if pf.Abilities[s] == vf.No {
-			errs = append(errs, fmt.Errorf("%s: %w: PF %s (driver %s) can set %s", s, vf.ErrUnable, pf.Label(), pf.Driver, can(pf.Abilities)))
+		if pf.Abilities[s] != vf.No {
+			continue
+		}
+		errs = append(errs, fmt.Errorf("%s: %w: PF %s (driver %s) can set %s", s, vf.ErrUnable, pf.Label(), pf.Driver, can(pf.Abilities)))
+		switch s {
+		case vf.SetMinTxRate:
+			left.MinTxRate = nil
+		case vf.SetMaxTxRate:
+			left.MaxTxRate = nil
 		}
 	}
+	errs = append(errs, vf.RulesOf(pf.Driver).Check(pf, left))
 	if spec.MTU != nil && pf.MTU != 0 && *spec.MTU > pf.MTU {
 		errs = append(errs, fmt.Errorf("mtu %d: %w: PF %s has MTU %d; raise it in host.yaml (pfs, mtu) or ask for at most %d",
 			*spec.MTU, vf.ErrInvalid, pf.Label(), pf.MTU, pf.MTU))

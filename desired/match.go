@@ -27,7 +27,7 @@ func (s Spec) ForPF(pf vf.PF) (PFSpec, bool) {
 
 // Matches reports whether the entry is about pf.
 func (r PFRule) Matches(pf vf.PF) bool {
-	return (r.Name == "" || isName(r.Name, pf.Name)) &&
+	return (r.Name == "" || isNameOf(r.Name, pf)) &&
 		(r.MAC.IsZero() || r.MAC == pf.ID.MAC) &&
 		(r.PCI.IsZero() || r.PCI == pf.PCI) &&
 		(r.Vendor == "" || r.Vendor == pf.Vendor) &&
@@ -58,6 +58,12 @@ func (r PFRule) String() string {
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// isNameOf matches the name of a PF's netdevice, or of the one that has its
+// link.
+func isNameOf(pattern string, pf vf.PF) bool {
+	return isName(pattern, pf.Name) || isName(pattern, pf.Port)
 }
 
 // isName matches a netdevice's name; a PF without one has no name to match.
@@ -108,7 +114,7 @@ func (s Selector) matches(deviceType string, pf vf.PF, index int, v vf.State) bo
 		anyOf(s.Devices, func(w string) bool { return v.Device == "" || w == v.Device }) &&
 		anyOf(s.Drivers, driverMatcher(deviceType, pf, v)) &&
 		anyOf(s.PCIAddresses, func(w vf.PCIAddr) bool { return w == v.PCI }) &&
-		anyOf(s.PFNames, func(w Part[string]) bool { return isName(w.PF, pf.Name) && w.has(index) }) &&
+		anyOf(s.PFNames, func(w Part[string]) bool { return isNameOf(w.PF, pf) && w.has(index) }) &&
 		anyOf(s.RootDevices, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI && w.has(index) })
 }
 

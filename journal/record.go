@@ -69,8 +69,9 @@ type Lease struct {
 	Pool    string   `json:"pool,omitempty"`
 	Netns   string   `json:"netns,omitempty"` // path, empty for vfio
 	Wanted  vf.Spec  `json:"wanted"`
-	// Effective is what the kernel said when the attach was done; it differs
-	// from Wanted where the driver rounds (I6).
+	// Effective is what the kernel said when the attach was done, with the rates
+	// that the hardware keeps to; it differs from Wanted where the driver rounds
+	// (I6), and from what the kernel says where that reports what was asked.
 	Effective vf.Admin `json:"effective,omitzero"`
 	// LinkMAC is the address of the netdevice as the owner got it.
 	LinkMAC vf.MAC `json:"linkMAC,omitzero"`

@@ -37,9 +37,13 @@ type Link struct {
 
 // PF is what the kernel says of a Physical Function and its VFs.
 type PF struct {
-	ID         PFID      `json:"id"`
-	PCI        PCIAddr   `json:"pci"`
-	Name       string    `json:"name"` // netdevice; empty when it has none
+	ID   PFID    `json:"id"`
+	PCI  PCIAddr `json:"pci"`
+	Name string  `json:"name"` // netdevice; empty when it has none
+	// Port is the netdevice that has the link (carrier, speed, MTU, admin state)
+	// of a PF that has none of its own: on Chelsio cards VFs hang on functions
+	// 0 to 3 and the ports on function 4. Otherwise empty.
+	Port       string    `json:"port,omitempty"`
 	Vendor     string    `json:"vendor"`
 	Device     string    `json:"device"`
 	Driver     string    `json:"driver"`

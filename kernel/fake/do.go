@@ -3,7 +3,6 @@ package fake
 import (
 	"context"
 	"fmt"
-	"slices"
 	"syscall"
 
 	"github.com/culvert-net/culvert/kernel/step"
@@ -31,10 +30,10 @@ func (k *Kernel) locked(s step.Step) error {
 	case step.SetNumVFs:
 		return k.onPF(s.PF, func(p *pf) error { return k.setNumVFs(p, s.N) })
 	case step.SetPFUp:
-		return k.onPF(s.PF, func(p *pf) error { p.Up = true; return nil })
+		return k.onPF(s.PF, func(p *pf) error { p.up = true; return nil })
 	case step.WaitCarrier:
 		return k.onPF(s.PF, func(p *pf) error {
-			if !p.Up || !p.Carrier {
+			if p.link() == 0 {
 				return vf.ErrTimeout
 			}
 			return nil
@@ -44,7 +43,7 @@ func (k *Kernel) locked(s step.Step) error {
 			if s.MTU > p.MaxMTU {
 				return syscall.EINVAL
 			}
-			p.MTU = s.MTU
+			p.mtu = s.MTU
 			return nil
 		})
 	case step.Bind:
@@ -84,14 +83,15 @@ func (k *Kernel) setNumVFs(p *pf, n int) error {
 		return syscall.ERANGE
 	case n > 0 && p.numVFs > 0:
 		return syscall.EBUSY
+	case k.profile.deaf:
+		return fmt.Errorf("the driver took the write, but sriov_numvfs is %d: %w", p.numVFs, vf.ErrUnable)
 	}
 	p.vfs, p.gone, p.numVFs = nil, nil, n
 	for i := range n {
 		f := &function{State: vf.State{
-			ID:     vf.ID{PF: p.ID, Index: i},
-			PCI:    vf.PCIAddr{Bus: p.PCI.Bus, Device: uint8(0x10 + i/4), Function: uint8(2 * (i % 4) & 7)},
+			ID: vf.ID{PF: p.ID, Index: i}, PCI: k.profile.place(p.PCI, i),
 			Vendor: k.profile.Vendor, Device: k.profile.VFDevice, NUMA: -1, IOMMUGroup: 20 + 10*int(p.PCI.Bus) + i,
-			Admin: vf.Admin{SpoofChk: vf.Yes, Trust: vf.No, RSSQuery: vf.Unknown},
+			Admin: k.profile.born(p.PCI, i),
 		}}
 		p.vfs = append(p.vfs, f)
 		if p.Autoprobe == vf.Yes {
@@ -101,6 +101,31 @@ func (k *Kernel) setNumVFs(p *pf, n int) error {
 		}
 	}
 	return nil
+}
+
+// place is where VF index is on the bus (PCIe base specification, 9.2.1.2).
+func (p Profile) place(pf vf.PCIAddr, index int) vf.PCIAddr {
+	rid := int(pf.Bus)<<8 | int(pf.Device)<<3 | int(pf.Function)
+	rid += p.Offset + index*p.Stride
+	return vf.PCIAddr{Domain: pf.Domain, Bus: uint8(rid >> 8), Device: uint8(rid >> 3 & 31), Function: uint8(rid & 7)}
+}
+
+// born is what the PF holds for a VF that was just made.
+func (p Profile) born(pf vf.PCIAddr, index int) vf.Admin {
+	a := vf.Admin{}
+	if p.Abilities[vf.SetSpoofChk] == vf.Yes {
+		a.SpoofChk = vf.TriOf(p.SpoofChk)
+	}
+	if p.Abilities[vf.SetTrust] == vf.Yes {
+		a.Trust = vf.No
+	}
+	if p.Abilities[vf.SetRSSQuery] == vf.Yes {
+		a.RSSQuery = vf.No
+	}
+	if p.Split { // the firmware gives each VF an address
+		a.MAC = vf.MAC{0x06, 0x44, 0, 0xc0, pf.Bus, pf.Function*byte(p.TotalVFs) + byte(index)}
+	}
+	return a
 }
 
 func (k *Kernel) bind(s step.Bind) error {
@@ -133,7 +158,11 @@ func (k *Kernel) probe(p *pf, f *function, driver string) error {
 	if mac.IsZero() {
 		mac = vf.MAC{0x06, 0, 0, 0, byte(k.next >> 8), byte(k.next)}
 	}
-	name := fmt.Sprintf("%sv%d", p.Name, f.ID.Index)
+	name := fmt.Sprintf("enp%ds%d", p.PCI.Bus, p.PCI.Device)
+	if p.PCI.Function > 0 {
+		name += fmt.Sprintf("f%d", p.PCI.Function)
+	}
+	name += fmt.Sprintf("v%d", f.ID.Index)
 	if k.named("", name) != nil {
 		name = fmt.Sprintf("eth%d", k.next)
 	}
@@ -149,49 +178,5 @@ func (k *Kernel) named(netns, name string) *function {
 			}
 		}
 	}
-	return nil
-}
-
-func (k *Kernel) admin(s step.Step) error {
-	switch s := s.(type) {
-	case step.SetVFMAC:
-		return k.set(s.PF, s.Index, vf.SetMAC, func(a *vf.Admin) { a.MAC = s.MAC })
-	case step.SetVFVLAN:
-		ability := vf.SetVLAN
-		if s.VLAN.Proto == vf.Dot1AD {
-			ability = vf.SetVLANProto
-		}
-		return k.set(s.PF, s.Index, ability, func(a *vf.Admin) { a.VLAN = s.VLAN })
-	case step.SetVFSpoofChk:
-		return k.set(s.PF, s.Index, vf.SetSpoofChk, func(a *vf.Admin) { a.SpoofChk = vf.TriOf(s.On) })
-	case step.SetVFTrust:
-		return k.set(s.PF, s.Index, vf.SetTrust, func(a *vf.Admin) { a.Trust = vf.TriOf(s.On) })
-	case step.SetVFRSSQuery:
-		return k.set(s.PF, s.Index, vf.SetRSSQuery, func(a *vf.Admin) { a.RSSQuery = vf.TriOf(s.On) })
-	case step.SetVFLinkState:
-		return k.set(s.PF, s.Index, vf.SetLinkState, func(a *vf.Admin) { a.LinkState = s.State })
-	case step.SetVFRate:
-		ability := vf.SetMaxTxRate
-		if s.Min != 0 {
-			ability = vf.SetMinTxRate
-		}
-		return k.set(s.PF, s.Index, ability, func(a *vf.Admin) { a.MinTxRate, a.MaxTxRate = s.Min, s.Max })
-	}
-	return fmt.Errorf("the fake kernel has no %T", s)
-}
-
-func (k *Kernel) set(a vf.PCIAddr, index int, ability vf.Setting, change func(*vf.Admin)) error {
-	p, err := k.pf(a)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(p.vfs, func(f *function) bool { return f.ID.Index == index })
-	if i < 0 {
-		return fmt.Errorf("vf %d: %w", index, vf.ErrNotFound)
-	}
-	if k.profile.Abilities[ability] == vf.No {
-		return fmt.Errorf("%s: %w", ability, vf.ErrUnable)
-	}
-	change(&p.vfs[i].Admin)
 	return nil
 }

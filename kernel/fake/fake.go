@@ -20,27 +20,6 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Profile is how a driver behaves.
-type Profile struct {
-	Driver, VFDriver string
-	Vendor           string
-	Device, VFDevice string
-	TotalVFs         int
-	SpeedMbps        int
-	MaxMTU           int
-	Abilities        vf.Abilities
-}
-
-// IGB behaves as the lab's emulated 82576 (lab-facts, "It does not").
-var IGB = Profile{
-	Driver: "igb", VFDriver: "igbvf", Vendor: "8086", Device: "10c9", VFDevice: "10ca",
-	TotalVFs: 7, SpeedMbps: 1000, MaxMTU: 9216,
-	Abilities: vf.Abilities{
-		vf.SetMAC: vf.Yes, vf.SetVLAN: vf.Yes, vf.SetVLANProto: vf.No, vf.SetSpoofChk: vf.Yes, vf.SetTrust: vf.Yes,
-		vf.SetLinkState: vf.No, vf.SetMinTxRate: vf.No, vf.SetMaxTxRate: vf.Yes, vf.SetRSSQuery: vf.No,
-	},
-}
-
 // Kernel is the kernel of one machine. Its methods may be called concurrently.
 type Kernel struct {
 	mu      sync.Mutex // guards all below
@@ -55,31 +34,72 @@ type Kernel struct {
 
 type pf struct {
 	vf.PF
-	speed  int // of the link when there is one, Mb/s
+	*port
 	numVFs int // sriov_numvfs, which a VF that is unplugged leaves as it is
 	vfs    []*function
 	gone   []*function // unplugged
 }
 
+// port is what has a cable.
+type port struct {
+	name  string
+	up    bool
+	cable bool
+	mtu   int
+	speed int // of the link when there is one, Mb/s
+}
+
+// link is the speed of the link, 0 without one.
+func (p *port) link() int {
+	if p.up && p.cable {
+		return p.speed
+	}
+	return 0
+}
+
 // function is a VF.
 type function struct {
 	vf.State
+	rate uint32 // the max_tx_rate that the hardware keeps to
 }
 
-// New returns a machine with n PFs, up to 8, that are down, with a cable in.
+// New returns a machine with n PFs, up to 8 (of a split NIC up to 4), that are
+// down, with a cable in.
 func New(p Profile, n int) *Kernel {
 	k := &Kernel{profile: p, netns: map[string]bool{"": true}, next: 2}
+	var ports []*port
 	for i := range n {
-		slot := vf.PCIAddr{Bus: uint8(i + 1)}
-		k.pfs = append(k.pfs, &pf{speed: p.SpeedMbps, PF: vf.PF{
-			ID:   vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}},
-			PCI:  slot,
-			Name: pfName(slot), Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
-			NUMA: -1, IOMMUGroup: 10 + i, MTU: 1500, MaxMTU: p.MaxMTU, Carrier: true,
-			TotalVFs: p.TotalVFs, Autoprobe: vf.Yes,
-		}})
+		f := &pf{PF: vf.PF{
+			ID:  vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}},
+			PCI: vf.PCIAddr{Bus: uint8(i + 1)}, Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
+			NUMA: -1, IOMMUGroup: 10 + i, MaxMTU: p.MaxMTU, TotalVFs: p.TotalVFs, Autoprobe: vf.Yes,
+		}}
+		if p.Split {
+			f.PCI = vf.PCIAddr{Bus: 1, Function: uint8(i)}
+			f.ID = vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, 1}, Port: fmt.Sprintf("pf%d", i)}
+		}
+		if !p.Split || i < 2 {
+			f.port = &port{cable: true, mtu: 1500, speed: p.SpeedMbps}
+		} else {
+			f.port = ports[i%2]
+		}
+		ports = append(ports, f.port)
+		f.plugged(f.PCI)
+		k.pfs = append(k.pfs, f)
 	}
 	return k
+}
+
+// plugged names a PF after its slot, as udev does.
+func (p *pf) plugged(slot vf.PCIAddr) {
+	p.PCI = slot
+	name := fmt.Sprintf("enp%ds%d", slot.Bus, slot.Device)
+	if p.ID.Port == "" {
+		p.Name, p.name = name, name
+		return
+	}
+	p.name = name + [...]string{"f4", "f4d1"}[slot.Function%2]
+	p.Port = p.name
 }
 
 // PFs lists everything.
@@ -154,10 +174,7 @@ func (k *Kernel) changed() {
 // view is the PF as the host sees it: abilities are not part of a listing.
 func (k *Kernel) view(p *pf) vf.PF {
 	out := p.PF
-	out.Carrier = p.Up && p.Carrier
-	if out.Carrier {
-		out.SpeedMbps = p.speed
-	}
+	out.Up, out.MTU, out.Carrier, out.SpeedMbps = p.up, p.mtu, p.link() > 0, p.link()
 	out.NumVFs = p.numVFs
 	out.VFs = nil
 	for _, f := range p.vfs {

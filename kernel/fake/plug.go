@@ -35,11 +35,11 @@ func (k *Kernel) AddPF(a, slot vf.PCIAddr) error {
 		return fmt.Errorf("unplugged PF %s: %w", a, vf.ErrNotFound)
 	}
 	if p, err := k.pf(slot); err == nil {
-		return fmt.Errorf("PF %s is in slot %s: %w", p.Name, slot, vf.ErrHeld)
+		return fmt.Errorf("PF %s is in slot %s: %w", p.Label(), slot, vf.ErrHeld)
 	}
 	p := k.gone[i]
 	k.gone = slices.Delete(k.gone, i, i+1)
-	p.PCI, p.Name = slot, pfName(slot)
+	p.plugged(slot)
 	k.pfs = append(k.pfs, p)
 	slices.SortFunc(k.pfs, func(a, b *pf) int { return a.PCI.Compare(b.PCI) })
 	return nil
@@ -47,10 +47,9 @@ func (k *Kernel) AddPF(a, slot vf.PCIAddr) error {
 
 // reset takes away what a reboot or an unplugging takes.
 func (p *pf) reset() {
-	p.vfs, p.gone, p.numVFs, p.Up, p.MTU, p.Autoprobe = nil, nil, 0, false, 1500, vf.Yes
+	p.vfs, p.gone, p.numVFs, p.Autoprobe = nil, nil, 0, vf.Yes
+	p.up, p.mtu = false, 1500
 }
-
-func pfName(slot vf.PCIAddr) string { return fmt.Sprintf("enp%ds%d", slot.Bus, slot.Device) }
 
 // RemoveVF takes one VF off the bus, as writing its sysfs file remove does. The
 // PF's count stays as it is, and so does what the PF holds for it. On most
@@ -113,7 +112,7 @@ func (k *Kernel) WriteNumVFs(a vf.PCIAddr, n int) error {
 }
 
 // SetLinkSpeed makes the PF's link come up at another speed, in Mb/s: another
-// switch at the other end.
+// switch at the other end. igb and ixgbe then clear all rates.
 func (k *Kernel) SetLinkSpeed(a vf.PCIAddr, mbps int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,6 +120,11 @@ func (k *Kernel) SetLinkSpeed(a vf.PCIAddr, mbps int) error {
 	p, err := k.pf(a)
 	if err != nil {
 		return err
+	}
+	if k.profile.dropsRates && p.speed != mbps {
+		for _, f := range p.vfs {
+			f.Admin.MinTxRate, f.Admin.MaxTxRate, f.rate = 0, 0, 0
+		}
 	}
 	p.speed = mbps
 	return nil

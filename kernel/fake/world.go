@@ -43,7 +43,7 @@ func (k *Kernel) Cable(pf vf.PCIAddr, in bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p, err := k.pf(pf); err == nil {
-		p.Carrier = in
+		p.cable = in
 	}
 	k.changed()
 }
@@ -63,7 +63,11 @@ func (k *Kernel) Meddle(a vf.PCIAddr, change func(*vf.State)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer k.changed()
-	return k.onVF(a, func(f *function) error { change(&f.State); return nil })
+	return k.onVF(a, func(f *function) error {
+		change(&f.State)
+		f.rate = k.profile.held(f.Admin.MaxTxRate)
+		return nil
+	})
 }
 
 // Netns lists the netns that exist, but for the host's.
@@ -86,11 +90,11 @@ func (k *Kernel) String() string {
 	var b strings.Builder
 	for _, p := range k.pfs {
 		fmt.Fprintf(&b, "PF %s %s mtu %d up %t carrier %t autoprobe %s vfs %d\n",
-			p.Name, p.ID, p.MTU, p.Up, p.Carrier, p.Autoprobe, p.numVFs)
+			p.name, p.ID, p.mtu, p.up, p.cable, p.Autoprobe, p.numVFs)
 		for _, f := range p.vfs {
 			a := f.Admin
-			fmt.Fprintf(&b, "  vf %d %s mac %s vlan %s spoofchk %s trust %s rss %s link_state %s rates %d-%d driver %q\n",
-				f.ID.Index, f.PCI, a.MAC, a.VLAN, a.SpoofChk, a.Trust, a.RSSQuery, a.LinkState, a.MinTxRate, a.MaxTxRate, f.Driver)
+			fmt.Fprintf(&b, "  vf %d %s mac %s vlan %s spoofchk %s trust %s rss %s link_state %s rates %d-%d%s driver %q\n",
+				f.ID.Index, f.PCI, a.MAC, a.VLAN, a.SpoofChk, a.Trust, a.RSSQuery, a.LinkState, a.MinTxRate, a.MaxTxRate, f.held(), f.Driver)
 			if l := f.Link; l != nil {
 				fmt.Fprintf(&b, "    link %q %s mac %s mtu %d up %t promisc %t addrs %v routes %v\n",
 					l.Netns, l.Name, l.MAC, l.MTU, l.Up, l.Promisc, texts(l.Addrs), l.Routes)
@@ -98,6 +102,14 @@ func (k *Kernel) String() string {
 		}
 	}
 	return b.String()
+}
+
+// held is the rate that the hardware keeps to, where that is not what was asked.
+func (f *function) held() string {
+	if f.rate == f.Admin.MaxTxRate {
+		return ""
+	}
+	return fmt.Sprintf(" (%d)", f.rate)
 }
 
 func texts(ps []netip.Prefix) string {

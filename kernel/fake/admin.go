@@ -1,0 +1,89 @@
+package fake
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// admin carries out the steps on what the PF holds for a VF.
+func (k *Kernel) admin(s step.Step) error {
+	switch s := s.(type) {
+	case step.SetVFMAC:
+		return k.setMAC(s)
+	case step.SetVFVLAN:
+		return k.setVLAN(s)
+	case step.SetVFSpoofChk:
+		return k.set(s.PF, s.Index, vf.SetSpoofChk, func(_ *pf, f *function) error { f.Admin.SpoofChk = vf.TriOf(s.On); return nil })
+	case step.SetVFTrust:
+		return k.set(s.PF, s.Index, vf.SetTrust, func(_ *pf, f *function) error { f.Admin.Trust = vf.TriOf(s.On); return nil })
+	case step.SetVFRSSQuery:
+		return k.set(s.PF, s.Index, vf.SetRSSQuery, func(_ *pf, f *function) error { f.Admin.RSSQuery = vf.TriOf(s.On); return nil })
+	case step.SetVFLinkState:
+		return k.set(s.PF, s.Index, vf.SetLinkState, func(_ *pf, f *function) error { f.Admin.LinkState = s.State; return nil })
+	case step.SetVFRate:
+		return k.setRate(s)
+	}
+	return fmt.Errorf("the fake kernel has no %T", s)
+}
+
+func (k *Kernel) setMAC(s step.SetVFMAC) error {
+	return k.set(s.PF, s.Index, vf.SetMAC, func(_ *pf, f *function) error {
+		if k.profile.mac != nil {
+			if err := k.profile.mac(f.Admin.MAC, s.MAC); err != nil {
+				return err
+			}
+		}
+		f.Admin.MAC = s.MAC
+		return nil
+	})
+}
+
+func (k *Kernel) setVLAN(s step.SetVFVLAN) error {
+	ability := vf.SetVLAN
+	if s.VLAN.Proto == vf.Dot1AD {
+		ability = vf.SetVLANProto
+	}
+	return k.set(s.PF, s.Index, ability, func(_ *pf, f *function) error {
+		if k.profile.noQoS != nil && s.VLAN.QoS != 0 {
+			return fmt.Errorf("%w: a VLAN with priority: %w", vf.ErrUnable, k.profile.noQoS)
+		}
+		f.Admin.VLAN = s.VLAN
+		return nil
+	})
+}
+
+// setRate: the kernel goes on reporting what was asked, whatever the hardware
+// keeps to.
+func (k *Kernel) setRate(s step.SetVFRate) error {
+	ability := vf.SetMaxTxRate
+	if s.Min != 0 {
+		ability = vf.SetMinTxRate
+	}
+	return k.set(s.PF, s.Index, ability, func(p *pf, f *function) error {
+		if k.profile.rate != nil {
+			if err := k.profile.rate(p.link(), s.Min, s.Max); err != nil {
+				return err
+			}
+		}
+		f.Admin.MinTxRate, f.Admin.MaxTxRate, f.rate = s.Min, s.Max, k.profile.held(s.Max)
+		return nil
+	})
+}
+
+func (k *Kernel) set(a vf.PCIAddr, index int, ability vf.Setting, change func(*pf, *function) error) error {
+	p, err := k.pf(a)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(p.vfs, func(f *function) bool { return f.ID.Index == index })
+	if i < 0 {
+		return fmt.Errorf("vf %d: %w", index, vf.ErrNotFound)
+	}
+	if k.profile.Abilities[ability] == vf.No {
+		return fmt.Errorf("%s: %w", ability, vf.ErrUnable)
+	}
+	return change(p, p.vfs[i])
+}
