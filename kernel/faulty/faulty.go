@@ -4,6 +4,7 @@ package faulty
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -33,6 +34,10 @@ type reader interface {
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
 }
 
+// Ignored, from a Hook before a step, has the step succeed and do nothing, as
+// some drivers do.
+var Ignored = errors.New("ignored")
+
 // Hook is asked at each moment of each step; its error is the step's.
 type Hook func(Moment, step.Step) error
 
@@ -57,6 +62,9 @@ func (k *Kernel) Fail(h Hook) {
 // Do carries out the step, unless the Hook says otherwise.
 func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	if err := k.ask(Before, s); err != nil {
+		if errors.Is(err, Ignored) {
+			return nil
+		}
 		return err
 	}
 	if err := k.under.Do(ctx, s); err != nil {

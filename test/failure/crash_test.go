@@ -55,6 +55,7 @@ func stories() []story {
 		{"a pass over a changed attached VF", func(w *world) {
 			addA(w)
 			w.meddle(w.heldBy("a"), func(st *vf.State) { st.Admin.VLAN.ID, st.Admin.Trust = 7, vf.No })
+			w.expect["a"] = meddled
 		}, (*world).pass},
 		{"fewer VFs and more again", nil, func(w *world) {
 			w.want(1)
@@ -213,10 +214,17 @@ func (w *world) recovers(what string) {
 	}
 }
 
-// rest lets time pass, until what is in quarantine has been tried again.
+// rest lets time pass, until what is in quarantine has been tried again and
+// what somebody changed is mended.
 func (w *world) rest() {
 	w.skew += time.Hour
 	w.pass()
+	clear(w.dirty)
+	for pod, p := range w.expect {
+		if p == meddled {
+			w.expect[pod] = present
+		}
+	}
 }
 
 // fastDir is a folder for a ledger, in memory where there is such a place:
@@ -241,6 +249,7 @@ func profiles() map[string]fake.Profile { return map[string]fake.Profile{"igb": 
 // meddle is somebody else who changes a VF.
 func (w *world) meddle(v vf.PCIAddr, change func(*vf.State)) {
 	w.t.Helper()
+	w.dirty[v] = true
 	must(w, w.k.Meddle(v, change))
 }
 

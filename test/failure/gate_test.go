@@ -106,23 +106,36 @@ type mortalLedger struct {
 
 // disk may be full.
 type disk struct {
-	mu   sync.Mutex // guards full
-	full int        // how many more commits fail
+	mu          sync.Mutex // guards the rest
+	commits     int        // so far
+	first, last int        // commits that find no room
+	hit         bool
 }
 
-func (d *disk) fill(commits int) {
+// fill leaves no room for the nth commit from now and those after it, count of
+// them altogether.
+func (d *disk) fill(n, count int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.full = commits
+	d.first, d.last, d.hit = d.commits+n, d.commits+n+count-1, false
+}
+
+// wasFull reports whether a commit found no room, and clears the disk.
+func (d *disk) wasFull() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.first, d.last = 0, 0
+	return d.hit
 }
 
 func (d *disk) room() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.full == 0 {
+	d.commits++
+	if d.commits < d.first || d.commits > d.last {
 		return nil
 	}
-	d.full--
+	d.hit = true
 	return syscall.ENOSPC
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -53,6 +54,7 @@ type world struct {
 	boot  int
 	skew  time.Duration // added to the clock
 	disk  disk
+	late  []step.Step // that a hung kernel will do yet
 	fault *faulty.Kernel
 
 	gate   *gate
@@ -63,6 +65,7 @@ type world struct {
 	pristine map[vf.ID]vf.Baseline // VFs as they are when they have been made
 	whole    string                // the machine with all VFs made and free
 	expect   map[string]promise    // what the runtime was told, by attachment
+	dirty    map[vf.PCIAddr]bool   // VFs that somebody else changed
 }
 
 // promise is what the answers so far say of an attachment.
@@ -70,7 +73,7 @@ type promise int
 
 // An attachment is absent until an ADD has succeeded and after a DEL has; while
 // one has failed or its answer was lost it may be either; and one whose VF
-// somebody meddled with is only known not to be another's.
+// somebody meddled with is not as it was promised until that is mended.
 const (
 	absent promise = iota
 	present
@@ -82,7 +85,7 @@ const (
 func newWorld(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	p.TotalVFs = vfsPerPF
-	w := &world{t: t, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}}
+	w := &world{t: t, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}}
 	w.fault = faulty.New(w.k)
 	_ = os.Remove(w.path)
 	w.want(vfsPerPF)

@@ -1,0 +1,255 @@
+package failure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// fault is a way in which a step can go wrong. It is asked at each moment of a
+// step that is to fail.
+type fault struct {
+	name string
+	hook func(*world, faulty.Moment, step.Step) error
+}
+
+// faults are all ways that a kernel has: an error before the step had any
+// effect or after it had all of it, a success without effect or with another
+// one, and a time-out whose effect comes when nobody expects it any more.
+func faults() []fault {
+	var all []fault
+	for _, errno := range []syscall.Errno{syscall.EBUSY, syscall.ENODEV, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EOPNOTSUPP} {
+		for _, when := range []faulty.Moment{faulty.Before, faulty.After} {
+			all = append(all, fault{fmt.Sprintf("%s %s", errno.Error(), when), func(_ *world, m faulty.Moment, _ step.Step) error {
+				if m == when {
+					return errno
+				}
+				return nil
+			}})
+		}
+	}
+	return append(all,
+		fault{"success without effect", func(_ *world, m faulty.Moment, _ step.Step) error {
+			if m == faulty.Before {
+				return faulty.Ignored
+			}
+			return nil
+		}},
+		fault{"success with another effect", func(w *world, m faulty.Moment, s step.Step) error {
+			if m == faulty.After {
+				w.twist(s)
+			}
+			return nil
+		}},
+		fault{"a hang past its bound, and no effect", func(_ *world, m faulty.Moment, _ step.Step) error {
+			if m == faulty.Before {
+				return fmt.Errorf("%w, and the call is still stuck in the kernel", vf.ErrTimeout)
+			}
+			return nil
+		}},
+		fault{"a hang past its bound, and a late effect", func(w *world, m faulty.Moment, s step.Step) error {
+			if m == faulty.Before {
+				w.late = append(w.late, s)
+				return fmt.Errorf("%w, and the call is still stuck in the kernel", vf.ErrTimeout)
+			}
+			return nil
+		}},
+	)
+}
+
+// twist makes of what a step did something else.
+func (w *world) twist(s step.Step) {
+	admin := func(pf vf.PCIAddr, index int, change func(*vf.Admin)) {
+		for _, v := range w.vfs() {
+			if st, err := w.k.VF(context.Background(), v.PCI, ""); err == nil && v.ID.Index == index && pf.Bus == v.PCI.Bus {
+				_ = w.k.Meddle(st.PCI, func(st *vf.State) { change(&st.Admin) })
+			}
+		}
+	}
+	switch s := s.(type) {
+	case step.SetVFMAC:
+		admin(s.PF, s.Index, func(a *vf.Admin) { a.MAC[5] ^= 1 })
+	case step.SetVFVLAN:
+		admin(s.PF, s.Index, func(a *vf.Admin) { a.VLAN.ID ^= 1 })
+	case step.SetVFSpoofChk:
+		admin(s.PF, s.Index, func(a *vf.Admin) { a.SpoofChk = vf.TriOf(!s.On) })
+	case step.SetVFTrust:
+		admin(s.PF, s.Index, func(a *vf.Admin) { a.Trust = vf.TriOf(!s.On) })
+	case step.SetMTU:
+		_ = w.k.Meddle(s.VF, func(st *vf.State) { st.Link.MTU-- })
+	case step.Move:
+		_ = w.k.Meddle(s.VF, func(st *vf.State) { st.Link.Name += "x" })
+	case step.SetUp:
+		_ = w.k.Meddle(s.VF, func(st *vf.State) { st.Link.Up = !s.Up })
+	case step.Bind:
+		_ = w.k.Meddle(s.VF, func(st *vf.State) { st.Driver, st.Link = "", nil })
+	}
+}
+
+// arm has the nth step from now fail, and with again set every later one like
+// it. It returns what was hit.
+func (w *world) arm(f fault, n int, again bool) (hit func() step.Step) {
+	var (
+		mu   sync.Mutex // guards the rest: steps of several VFs run side by side
+		seen int
+		what step.Step
+	)
+	w.fault.Fail(func(m faulty.Moment, s step.Step) error {
+		mu.Lock()
+		if m == faulty.Before {
+			seen++
+			if seen == n {
+				what = s
+			}
+		}
+		mine := what != nil && (seen == n && sameStep(s, what) || again && kind(s) == kind(what))
+		mu.Unlock()
+		if !mine {
+			return nil
+		}
+		return f.hook(w, m, s)
+	})
+	return func() step.Step {
+		mu.Lock()
+		defer mu.Unlock()
+		return what
+	}
+}
+
+func kind(s step.Step) string      { return fmt.Sprintf("%T", s) }
+func sameStep(a, b step.Step) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+
+// I1, I2, I3, I4, I6: every step of every kind of work fails in every way, once
+// and for good. Whatever is free is clean, whatever was promised is so, and
+// when the kernel works again all is as new.
+func TestEveryStepFailsInEveryWay(t *testing.T) {
+	for name, profile := range profiles() {
+		for _, f := range faults() {
+			t.Run(name+"/"+f.name, func(t *testing.T) {
+				t.Parallel()
+				dir, total := fastDir(t), 0
+				for _, s := range stories() {
+					for _, again := range []bool{false, true} {
+						for n := 1; ; n++ {
+							w := made(t, profile, dir)
+							if s.before != nil {
+								s.before(w)
+							}
+							hit := w.arm(f, n, again)
+							s.work(w)
+							w.node.Engine.Wait()
+							if hit() == nil {
+								w.fault.Fail(nil)
+								w.close()
+								break
+							}
+							total++
+							w.survives(fmt.Sprintf("%s, %s (again %t)", s.name, hit(), again))
+						}
+					}
+				}
+				t.Logf("%d failures", total)
+			})
+		}
+	}
+}
+
+// survives is what holds after a failure, and after the kernel has come to its
+// senses.
+func (w *world) survives(what string) {
+	w.t.Helper()
+	w.sound()
+	w.clean()
+	w.fault.Fail(nil)
+	for _, s := range w.late { // now, of all times
+		_ = w.k.Do(context.Background(), s)
+	}
+	w.late = nil
+	w.want(vfsPerPF)
+	w.rest()
+	w.rest() // what the late effects did
+	w.settled()
+	w.k.AddNetns(netnsOf("a"))
+	w.asNew()
+	if t, ok := w.t.(*testing.T); ok && t.Failed() {
+		t.Fatalf("%s\n%s", what, w.describe())
+	}
+	w.close()
+}
+
+// The message of an attach that fails names the VF, its PF and what was being
+// done, and there is a next step.
+func TestFailureIsExplained(t *testing.T) {
+	for _, f := range faults() {
+		if strings.HasPrefix(f.name, "success") {
+			continue
+		}
+		for n := 1; ; n++ {
+			w := made(t, profiles()["igb"], fastDir(t))
+			hit := w.arm(f, n, true)
+			err := w.add(podA)
+			w.fault.Fail(nil)
+			s := hit()
+			w.close()
+			if s == nil {
+				break
+			}
+			if _, harmless := s.(step.Announce); harmless {
+				continue
+			}
+			if err == nil {
+				t.Errorf("%s at %s: the attach succeeded", f.name, s)
+				continue
+			}
+			var answer api.CNIError
+			if err := json.Unmarshal([]byte(err.Error()), &answer); err != nil {
+				t.Fatal(err)
+			}
+			for _, part := range []string{"VF 0000:01:10.", "PF enp1s0", "container a", verb(s)} {
+				if !strings.Contains(answer.Msg, part) {
+					t.Errorf("%s at %s: %q does not say %q", f.name, s, answer.Msg, part)
+				}
+			}
+			if answer.Details == "" {
+				t.Errorf("%s at %s: %q comes without a next step", f.name, s, answer.Msg)
+			}
+		}
+	}
+}
+
+// verb is how a step's text begins.
+func verb(s step.Step) string { v, _, _ := strings.Cut(fmt.Sprint(s), " "); return v }
+
+// I3, I7: the ledger's disk is full at every commit of every kind of work, for
+// that commit and for the next three. Nothing is half done and called done; when
+// there is room again everything is finished.
+func TestFullDiskAtEveryCommit(t *testing.T) {
+	total := 0
+	for _, s := range stories() {
+		for n := 1; ; n++ {
+			w := made(t, profiles()["igb"], fastDir(t))
+			if s.before != nil {
+				s.before(w)
+			}
+			w.disk.fill(n, 4)
+			s.work(w)
+			w.node.Engine.Wait()
+			if !w.disk.wasFull() {
+				w.close()
+				break
+			}
+			total++
+			w.survives(fmt.Sprintf("%s, disk full at commit %d", s.name, n))
+		}
+	}
+	t.Logf("%d full disks", total)
+}
