@@ -95,13 +95,25 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	if _, err := r.Hardware.Refresh(ctx); err != nil {
 		return fmt.Errorf("list the NICs: %w", err)
 	}
-	return r.Keeper.Replay(ctx)
+	if err := r.Keeper.Replay(ctx); err != nil {
+		// Tend goes on with it; the other VFs need not wait for that (I7).
+		r.Log.Error("clear up after the last culvertd", "err", err)
+	}
+	return nil
 }
 
 // forgetEarlierBoot drops the records of an earlier boot: the reboot took the
 // VFs, the netns and the pods with them, and the VFs that are made now start
 // clean.
 func (r *Reconciler) forgetEarlierBoot() error {
+	same := false
+	err := r.Ledger.View(func(tx *journal.Tx) error {
+		same = tx.Boot() == r.BootID
+		return nil
+	})
+	if err != nil || same {
+		return err
+	}
 	return r.Ledger.Update(func(tx *journal.Tx) error {
 		if tx.Boot() == r.BootID {
 			return nil

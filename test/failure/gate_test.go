@@ -65,12 +65,16 @@ func (g *gate) killed() string {
 // mortalKernel is the kernel as one life of culvertd sees it.
 type mortalKernel struct {
 	*faulty.Kernel
-	gate *gate
+	gate   *gate
+	before func(step.SetNumVFs)
 }
 
 func (k mortalKernel) Do(ctx context.Context, s step.Step) error {
 	if err := k.gate.pass("before %s", s); err != nil {
 		return err
+	}
+	if n, ok := s.(step.SetNumVFs); ok {
+		k.before(n)
 	}
 	err := k.Kernel.Do(ctx, s)
 	return errors.Join(err, k.gate.pass("after %s", s))

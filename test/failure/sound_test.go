@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -95,6 +96,16 @@ func (w *world) lacks(r journal.Record) string {
 		return err.Error()
 	}
 	return vf.Differences(attach.LeaseDiff(r, st))
+}
+
+// mayRemake: I5, the count is never written while somebody has a VF of the PF.
+func (w *world) mayRemake(s step.SetNumVFs) {
+	w.t.Helper()
+	for _, r := range w.records() {
+		if st, err := w.k.VF(context.Background(), r.PCI, ""); err == nil && st.ID == r.ID && r.PCI.Bus == s.PF.Bus && r.Held() {
+			w.t.Errorf("I5: %s while %s has VF %s", s, r.Lease.Owner, r.PCI)
+		}
+	}
 }
 
 // addressed: I4, no two netdevices have one address.

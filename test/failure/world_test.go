@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/culvert-net/culvert/api"
@@ -141,18 +142,27 @@ func (w *world) open() {
 	}
 	w.gate, w.ledger = &gate{}, l
 	w.node = daemon.NewNode(daemon.NodeConfig{
-		Kernel: mortalKernel{w.fault, w.gate}, Ledger: mortalLedger{l, w.gate, &w.disk},
+		Kernel: mortalKernel{w.fault, w.gate, w.mayRemake}, Ledger: mortalLedger{l, w.gate, &w.disk},
 		BootID: fmt.Sprintf("boot %d", w.boot), Now: now,
 	})
 	w.node.SetSpec(w.spec)
 	w.cni = cni.New(w.node.Engine)
 }
 
-// start is what culvertd does before it answers; a killing may end it.
+// start is what culvertd does before it answers; a killing may end it. It is
+// tried again, as systemd would, when the disk is full.
 func (w *world) start() {
 	w.t.Helper()
-	if err := w.node.Start(context.Background()); err != nil && w.gate.killed() == "" {
-		w.t.Fatalf("start: %v", err)
+	for {
+		err := w.node.Start(context.Background())
+		if errors.Is(err, syscall.ENOSPC) && w.gate.killed() == "" {
+			w.restart()
+			continue
+		}
+		if err != nil && w.gate.killed() == "" {
+			w.t.Fatalf("start: %v", err)
+		}
+		return
 	}
 }
 

@@ -1,0 +1,312 @@
+package failure
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// I1-I6, I8: histories of attaches, detaches, crashes, power cuts, changes of
+// host.yaml, failing kernels, full disks and other people's hands, made up at
+// random and compared with what was promised after each step. At the end
+// everybody gives back what he has, and the machine is as new.
+//
+//	go test ./test/failure -run Histories -rapid.checks=10000
+//
+// make test runs ten thousand. A history that fails is made as short as it gets,
+// and printed with the seed that repeats it (-rapid.seed).
+func TestHistories(t *testing.T) {
+	dir := fastDir(t)
+	profile := profiles()["igb"]
+	rapid.Check(t, func(t *rapid.T) {
+		w := made(t, profile, dir)
+		h := &history{world: w, t: t}
+		defer func() { w.close() }()
+		t.Repeat(h.actions())
+		h.end()
+	})
+}
+
+// history is a world to which things happen.
+type history struct {
+	*world
+	t        *rapid.T
+	unplug   []vf.PCIAddr // PFs that are out
+	cableOut bool
+}
+
+func (h *history) actions() map[string]func(*rapid.T) {
+	return map[string]func(*rapid.T){
+		"":                  func(*rapid.T) { h.holds() },
+		"ADD":               func(t *rapid.T) { h.attach(t) },
+		"ADD again":         func(t *rapid.T) { h.attach(t) },
+		"DEL":               func(t *rapid.T) { h.detach(t) },
+		"GC":                func(t *rapid.T) { h.collect(t) },
+		"pass":              func(*rapid.T) { h.pass() },
+		"killed":            func(t *rapid.T) { h.killed(t) },
+		"restart":           func(*rapid.T) { h.again() },
+		"reboot":            func(*rapid.T) { h.powerCut() },
+		"host.yaml":         func(t *rapid.T) { h.want(rapid.IntRange(0, vfsPerPF).Draw(t, "VFs")); h.pass() },
+		"somebody meddles":  func(t *rapid.T) { h.meddles(t) },
+		"sriov_numvfs":      func(t *rapid.T) { h.byHand(t) },
+		"a VF is unplugged": func(t *rapid.T) { h.removeVF(t) },
+		"a PF is unplugged": func(t *rapid.T) { h.removePF(t) },
+		"a PF comes back":   func(*rapid.T) { h.returnPFs() },
+		"cable":             func(t *rapid.T) { h.cable(t) },
+		"netns":             func(t *rapid.T) { h.netns(t) },
+		"time": func(t *rapid.T) {
+			h.skew += time.Duration(rapid.IntRange(-3600, 3600).Draw(t, "seconds")) * time.Second
+		},
+		"kernel fails": func(t *rapid.T) { h.breakKernel(t) },
+		"kernel works": func(*rapid.T) { h.healKernel() },
+		"disk full": func(t *rapid.T) {
+			h.disk.fill(rapid.IntRange(1, 4).Draw(t, "from"), rapid.IntRange(1, 6).Draw(t, "commits"))
+		},
+	}
+}
+
+// holds is what is true at any time.
+func (h *history) holds() {
+	h.sound()
+	h.clean()
+}
+
+func (h *history) pod(t *rapid.T) string { return rapid.SampledFrom(pods).Draw(t, "pod") }
+
+func (h *history) attach(t *rapid.T) {
+	a := attachment{pod: h.pod(t), pool: rapid.SampledFrom([]string{"net", "net", "user"}).Draw(t, "pool"), plain: rapid.Bool().Draw(t, "plain")}
+	if rapid.IntRange(0, 3).Draw(t, "named") == 0 {
+		if all := h.vfs(); len(all) > 0 {
+			a.vf = rapid.SampledFrom(all).Draw(t, "VF").PCI
+		}
+	}
+	before := h.expect[a.pod]
+	if err := h.add(a); err == nil && before == present {
+		h.t.Errorf("I1: %s has a VF and got another one", a.pod)
+	}
+}
+
+func (h *history) detach(t *rapid.T) { _ = h.del(attachment{pod: h.pod(t), pool: "net"}) }
+
+func (h *history) collect(t *rapid.T) {
+	valid := rapid.SliceOfDistinct(rapid.SampledFrom(pods), rapid.ID).Draw(t, "valid")
+	_ = h.gc(attachment{pod: "gc", pool: rapid.SampledFrom([]string{"net", "user"}).Draw(t, "pool")}, valid...)
+}
+
+// killed is culvertd killed in the middle of something, and started again,
+// which may kill it again.
+func (h *history) killed(t *rapid.T) {
+	h.gate.killAfter(rapid.IntRange(1, 60).Draw(t, "moment"))
+	work := rapid.SampledFrom([]string{"ADD", "DEL", "GC", "pass", "host.yaml"}).Draw(t, "at")
+	h.actions()[work](t)
+	h.node.Engine.Wait()
+	h.gate.spare()
+	h.again()
+}
+
+func (h *history) again() {
+	h.restart()
+	h.start()
+	h.pass()
+}
+
+func (h *history) powerCut() {
+	h.reboot()
+	h.cableOut = false
+	h.late = nil
+	clear(h.dirty)
+	h.start()
+	h.pass()
+}
+
+// meddling is what other people do to a VF.
+var meddling = map[string]func(*vf.State){
+	"vlan":     func(st *vf.State) { st.Admin.VLAN.ID = 66 },
+	"trust":    func(st *vf.State) { st.Admin.Trust = vf.Yes },
+	"spoofchk": func(st *vf.State) { st.Admin.SpoofChk = vf.No },
+	"rate":     func(st *vf.State) { st.Admin.MaxTxRate = 11 },
+	"mac":      func(st *vf.State) { st.Admin.MAC = vf.MAC{2, 9, 9, 9, 9, 9} },
+	"unbind":   func(st *vf.State) { st.Driver, st.Link = "", nil },
+	"up":       func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Up = true }) },
+	"mtu":      func(st *vf.State) { onLink(st, func(l *vf.Link) { l.MTU = 1300 }) },
+	"rename":   func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Name += "z" }) },
+	"promisc":  func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Promisc = true }) },
+	"home": func(st *vf.State) {
+		onLink(st, func(l *vf.Link) { l.Netns, l.Up, l.Addrs, l.Routes = "", false, nil, nil })
+	},
+}
+
+func onLink(st *vf.State, change func(*vf.Link)) {
+	if st.Link != nil {
+		change(st.Link)
+	}
+}
+
+func (h *history) meddles(t *rapid.T) {
+	all := h.vfs()
+	if len(all) == 0 {
+		return
+	}
+	v := rapid.SampledFrom(all).Draw(t, "VF")
+	what := rapid.SampledFrom(slices.Sorted(maps.Keys(meddling))).Draw(t, "what")
+	h.touched(v.PCI)
+	h.meddle(v.PCI, meddling[what])
+	if rapid.Bool().Draw(t, "seen") {
+		h.pass()
+	}
+}
+
+// touched: what is known of a VF is no longer true.
+func (h *history) touched(pci vf.PCIAddr) {
+	h.dirty[pci] = true
+	for _, r := range h.records() {
+		if pod := r.Lease.Owner.UID; r.PCI == pci && r.Phase == journal.Attached {
+			h.expect[pod] = either
+		}
+	}
+}
+
+func (h *history) pfs() []vf.PCIAddr {
+	var all []vf.PCIAddr
+	pfs, err := h.k.PFs(h.t.Context())
+	must(h.world, err)
+	for _, pf := range pfs {
+		all = append(all, pf.PCI)
+	}
+	return all
+}
+
+func (h *history) byHand(t *rapid.T) {
+	pfs := h.pfs()
+	if len(pfs) == 0 {
+		return
+	}
+	pf := rapid.SampledFrom(pfs).Draw(t, "PF")
+	h.touchedAll(pf)
+	must(h.world, h.k.WriteNumVFs(pf, rapid.IntRange(0, vfsPerPF).Draw(t, "VFs")))
+	h.touchedAll(pf)
+}
+
+func (h *history) touchedAll(pf vf.PCIAddr) {
+	for _, v := range h.vfs() {
+		if v.PCI.Bus == pf.Bus {
+			h.touched(v.PCI)
+		}
+	}
+}
+
+func (h *history) removeVF(t *rapid.T) {
+	all := h.vfs()
+	if len(all) == 0 {
+		return
+	}
+	v := rapid.SampledFrom(all).Draw(t, "VF")
+	h.touched(v.PCI)
+	must(h.world, h.k.RemoveVF(v.PCI))
+	if rapid.Bool().Draw(t, "returns") {
+		must(h.world, h.k.ReturnVF(v.PCI))
+	}
+}
+
+func (h *history) removePF(t *rapid.T) {
+	pfs := h.pfs()
+	if len(pfs) == 0 {
+		return
+	}
+	pf := rapid.SampledFrom(pfs).Draw(t, "PF")
+	h.touchedAll(pf)
+	must(h.world, h.k.RemovePF(pf))
+	h.unplug = append(h.unplug, pf)
+}
+
+func (h *history) returnPFs() {
+	for _, pf := range h.unplug {
+		must(h.world, h.k.AddPF(pf, pf))
+	}
+	h.unplug = nil
+}
+
+func (h *history) cable(t *rapid.T) {
+	h.cableOut = rapid.Bool().Draw(t, "out")
+	for _, pf := range h.pfs() {
+		h.k.Cable(pf, !h.cableOut)
+	}
+}
+
+func (h *history) netns(t *rapid.T) {
+	pod := h.pod(t)
+	if rapid.Bool().Draw(t, "dies") {
+		h.k.DelNetns(netnsOf(pod))
+		if h.expect[pod] == present {
+			h.expect[pod] = either
+		}
+		return
+	}
+	h.k.AddNetns(netnsOf(pod))
+}
+
+func (h *history) breakKernel(t *rapid.T) {
+	all := faults()
+	f := all[rapid.IntRange(0, len(all)-1).Draw(t, "fault")]
+	t.Logf("fault: %s", f.name)
+	h.arm(f, rapid.IntRange(1, 12).Draw(t, "step"), rapid.Bool().Draw(t, "always"))
+}
+
+// healKernel: the kernel works again, and what it hung in takes effect.
+func (h *history) healKernel() {
+	h.fault.Fail(nil)
+	for _, s := range h.late {
+		for _, v := range h.vfs() {
+			if concerns(s, v) {
+				h.touched(v.PCI)
+			}
+		}
+		_ = h.k.Do(h.t.Context(), s)
+	}
+	h.late = nil
+}
+
+// concerns is generous: what a late step may have done to a VF.
+func concerns(s step.Step, v vf.State) bool {
+	text := fmt.Sprint(s)
+	return strings.Contains(text, v.PCI.String()) || strings.Contains(text, fmt.Sprintf(":%02x:00.0", v.PCI.Bus))
+}
+
+// end brings everything to a good end.
+func (h *history) end() {
+	_ = h.disk.wasFull()
+	h.healKernel()
+	h.returnPFs()
+	for _, pf := range h.pfs() {
+		h.k.Cable(pf, true)
+	}
+	for _, pod := range pods {
+		h.k.AddNetns(netnsOf(pod))
+	}
+	h.want(vfsPerPF)
+	h.pass()
+	for _, pod := range pods {
+		if err := h.del(attachment{pod: pod, pool: "net"}); err != nil {
+			h.t.Errorf("DEL of %s: %v", pod, err)
+		}
+	}
+	for range 3 {
+		h.rest()
+	}
+	h.asNew()
+	for _, pod := range pods {
+		if err := h.add(attachment{pod: pod, pool: "net"}); err != nil {
+			h.t.Errorf("ADD of %s when all is well: %v", pod, err)
+		}
+	}
+	h.asNew()
+}
