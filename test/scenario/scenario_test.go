@@ -8,17 +8,27 @@
 //
 // What a story says of PFs, VFs and netns it says by alias: $pf0, $pf0v1, $a;
 // in what it compares, the machine's own names are turned back into those. The
-// commands are listed in commands_test.go. To write the expected output of a
-// new story, run with -update on the fake kernel, and read it.
+// commands are listed in commands_test.go.
+//
+// On the fake kernel each story is told once for every NIC that the fake can
+// be. A line that starts with [can:vlan] or [!can:trust] is for NICs whose
+// driver has, or has not, that setting (the names are those of a network, with
+// vlanQoS); $settings in a file stands for every setting that the NIC has, and
+// SETTINGS in what is compared for those as read back. To write the expected
+// output of a new story, run with -update -run TestOnTheFakeKernel/igb, and read
+// it.
 package scenario
 
 import (
 	"context"
 	"embed"
 	"flag"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,6 +38,7 @@ import (
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -72,10 +83,14 @@ func bare(ctx context.Context, m machine) error {
 }
 
 func TestOnTheFakeKernel(t *testing.T) {
-	tell(t, func(t *testing.T) (machine, error) {
-		m := fakeMachine{fake.New(fake.IGB, 2)}
-		return m, bare(t.Context(), m)
-	})
+	for name, nic := range fake.Profiles() {
+		t.Run(name, func(t *testing.T) {
+			tell(t, nic, func(t *testing.T) (machine, error) {
+				m := fakeMachine{fake.New(nic, 2)}
+				return m, bare(t.Context(), m)
+			})
+		})
+	}
 }
 
 func TestOnLinux(t *testing.T) {
@@ -85,21 +100,28 @@ func TestOnLinux(t *testing.T) {
 	if err := flag.Set("test.parallel", "1"); err != nil { // one story at a time: they share the NICs
 		t.Fatal(err)
 	}
-	tell(t, func(t *testing.T) (machine, error) {
+	tell(t, fake.IGB, func(t *testing.T) (machine, error) {
 		m := linux{kernel.New(kernel.Options{})}
 		return m, bare(t.Context(), m)
 	})
 }
 
-func tell(t *testing.T, boot func(*testing.T) (machine, error)) {
+func tell(t *testing.T, nic fake.Profile, boot func(*testing.T) (machine, error)) {
 	testscript.Run(t, testscript.Params{
 		Dir: extract(t), UpdateScripts: *update, Cmds: commands,
+		Condition: func(cond string) (bool, error) {
+			setting, ok := strings.CutPrefix(cond, "can:")
+			if !ok || !slices.Contains(append(vf.Settings(), vlanQoS), vf.Setting(setting)) {
+				return false, fmt.Errorf("no condition %q", cond)
+			}
+			return can(nic, vf.Setting(setting)), nil
+		},
 		Setup: func(env *testscript.Env) error {
 			m, err := boot(t)
 			if err != nil {
 				return err
 			}
-			w, err := newWorld(m, env.WorkDir)
+			w, err := newWorld(m, nic, env.WorkDir)
 			if err != nil {
 				return err
 			}
@@ -111,6 +133,39 @@ func tell(t *testing.T, boot func(*testing.T) (machine, error)) {
 			return nil
 		},
 	})
+}
+
+// vlanQoS is no ability by itself: drivers that have VLANs may want them
+// without priority.
+const vlanQoS vf.Setting = "vlanQoS"
+
+func can(nic fake.Profile, s vf.Setting) bool {
+	if s == vlanQoS {
+		return can(nic, vf.SetVLAN) && !vf.RulesOf(nic.Driver).NoQoS
+	}
+	return nic.Abilities[s] == vf.Yes
+}
+
+// everySetting is what a network may ask of the NIC, as JSON members, and how
+// show tells it of a VF that was made with the NIC's own settings.
+func everySetting(nic fake.Profile) (asked, shown string) {
+	var ask, show []string
+	add := func(s vf.Setting, a, b string) {
+		if can(nic, s) {
+			ask, show = append(ask, a), append(show, b)
+		}
+	}
+	if can(nic, vlanQoS) {
+		add(vf.SetVLAN, `"vlan": 100, "vlanQoS": 3`, "vlan 100 qos 3")
+	} else {
+		add(vf.SetVLAN, `"vlan": 100`, "vlan 100")
+	}
+	add(vf.SetSpoofChk, fmt.Sprintf(`"spoofchk": %q`, map[bool]string{true: "off", false: "on"}[nic.SpoofChk]), "spoofchk "+vf.TriOf(!nic.SpoofChk).String())
+	add(vf.SetTrust, `"trust": "on"`, "trust yes")
+	add(vf.SetLinkState, `"link_state": "enable"`, "link_state enable")
+	add(vf.SetMinTxRate, `"min_tx_rate": 50`, "min_tx_rate 50")
+	add(vf.SetMaxTxRate, `"max_tx_rate": 200`, "max_tx_rate 200")
+	return strings.Join(ask, ", "), strings.Join(show, ", ")
 }
 
 // extract puts the stories where testscript finds them: the source tree where

@@ -25,6 +25,9 @@ func meddling(pf vf.PF, v vf.State, args []string) (step.Step, error) {
 	case "vlan":
 		id, err := strconv.Atoi(value)
 		return step.SetVFVLAN{PF: pf.PCI, Index: v.ID.Index, VLAN: vf.VLAN{ID: uint16(id)}}, err
+	case "rate":
+		rate, err := strconv.ParseUint(value, 10, 32)
+		return step.SetVFRate{PF: pf.PCI, Index: v.ID.Index, Max: uint32(rate)}, err
 	case "trust":
 		return step.SetVFTrust{PF: pf.PCI, Index: v.ID.Index, On: value == "on"}, nil
 	case "spoofchk":
@@ -66,7 +69,7 @@ func show(w *world, _ func(string) string, _ []string) (string, error) {
 	}
 	var b strings.Builder
 	for _, pf := range pfs {
-		fmt.Fprintf(&b, "%s up %t mtu %d autoprobe %s vfs %d\n", pf.Name, pf.Up, pf.MTU, pf.Autoprobe, len(pf.VFs))
+		fmt.Fprintf(&b, "%s up %t mtu %d autoprobe %s vfs %d\n", pf.Label(), pf.Up, pf.MTU, pf.Autoprobe, len(pf.VFs))
 		for _, v := range pf.VFs {
 			st, err := w.find(v)
 			if err != nil {
@@ -92,15 +95,23 @@ func (w *world) find(v vf.State) (st vf.State, err error) {
 	return st, nil
 }
 
+// showVF tells of a VF that is not at its baseline, and of its settings those
+// that are not.
 func (w *world) showVF(b *strings.Builder, st vf.State) {
 	records, _ := w.records()
 	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.ID == st.ID })
-	if i >= 0 && records[i].Phase != journal.Making && len(records[i].Baseline.Diff(st)) == 0 {
-		return
+	made := vf.Baseline{}
+	if i >= 0 && records[i].Phase != journal.Making {
+		made = records[i].Baseline
+		if len(made.Diff(st)) == 0 {
+			return
+		}
 	}
-	a := st.Admin
-	fmt.Fprintf(b, "  %s driver %s mac %s vlan %s spoofchk %s trust %s rates %d-%d\n",
-		st.PCI, cmp.Or(st.Driver, "none"), a.MAC, a.VLAN, a.SpoofChk, a.Trust, a.MinTxRate, a.MaxTxRate)
+	var changed []string
+	for _, d := range (vf.Baseline{Admin: made.Admin, Driver: st.Driver}).Diff(vf.State{Admin: st.Admin, Driver: st.Driver}) {
+		changed = append(changed, d.Attribute+" "+d.Have)
+	}
+	fmt.Fprintf(b, "  %s driver %s: %s\n", st.PCI, cmp.Or(st.Driver, "none"), cmp.Or(strings.Join(changed, ", "), "as made"))
 	l := st.Link
 	if l == nil {
 		return

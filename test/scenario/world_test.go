@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -22,6 +24,7 @@ type worldKey struct{}
 // world is a node in a story.
 type world struct {
 	machine
+	nic    fake.Profile
 	faults *faulty.Kernel
 	dir    string
 	spec   desired.Spec
@@ -33,8 +36,8 @@ type world struct {
 	cni    *cni.Handler
 }
 
-func newWorld(m machine, dir string) (*world, error) {
-	w := &world{machine: m, faults: faulty.New(m), dir: dir}
+func newWorld(m machine, nic fake.Profile, dir string) (*world, error) {
+	w := &world{machine: m, nic: nic, faults: faulty.New(m), dir: dir}
 	return w, w.start()
 }
 
@@ -42,7 +45,7 @@ func newWorld(m machine, dir string) (*world, error) {
 func (w *world) start() error {
 	var err error
 	now := func() time.Time { return time.Now().Add(time.Duration(w.clock.Load())) }
-	w.ledger, err = journal.Open(filepath.Join(w.dir, "ledger.db"), journal.Options{Now: now})
+	w.ledger, err = journal.Open(filepath.Join(w.dir, "ledger.db"), journal.Options{Now: now, NoSync: true})
 	if err != nil {
 		return err
 	}
@@ -68,10 +71,11 @@ func netnsPath(name string) string { return "/run/netns/story-" + name }
 
 // aliases are the variables that a story may use, and what they stand for.
 func (w *world) aliases() [][2]string {
-	var out [][2]string
+	asked, _ := everySetting(w.nic)
+	out := [][2]string{{"settings", asked}}
 	for i, pf := range w.node.Inventory.PFs() {
 		name := pfAlias(i)
-		out = append(out, [2]string{name, pf.Name})
+		out = append(out, [2]string{name, cmp.Or(pf.Name, pf.Port)})
 		for n := range pf.TotalVFs {
 			out = append(out, [2]string{fmt.Sprintf("mac_%sv%d", name, n), vf.StableMAC(pf.ID, n).String()})
 		}
@@ -96,8 +100,9 @@ func (w *world) vf(alias string) (vf.PF, vf.State, error) {
 
 // told turns the machine's own names in a text back into the story's.
 func (w *world) told(text string) string {
-	var pairs [][2]string
-	for _, kv := range w.aliases() {
+	_, shown := everySetting(w.nic)
+	pairs := [][2]string{{shown, "SETTINGS"}}
+	for _, kv := range w.aliases()[1:] {
 		pairs = append(pairs, [2]string{kv[1], kv[0]})
 	}
 	for i, pf := range w.node.Inventory.PFs() {
@@ -109,11 +114,7 @@ func (w *world) told(text string) string {
 			pairs = append(pairs, [2]string{r.Baseline.Name, "home_" + w.aliasOf(r.ID)})
 		}
 	}
-	for _, pf := range w.node.Inventory.PFs() {
-		if pf.Driver != "" {
-			pairs = append(pairs, [2]string{pf.Driver + "vf", "VFDRIVER"})
-		}
-	}
+	pairs = append(pairs, [2]string{w.nic.VFDriver, "VFDRIVER"})
 	slices.SortFunc(pairs, func(a, b [2]string) int { return len(b[0]) - len(a[0]) })
 	var flat []string
 	for _, p := range pairs {
