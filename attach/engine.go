@@ -128,6 +128,9 @@ func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (jo
 	if d := LeaseDiff(rec, st); len(d) > 0 {
 		return rec, fmt.Errorf("the kernel accepted everything, but read back: %s", vf.Differences(d))
 	}
+	if ctx.Err() != nil { // its DEL may have come and gone before there was anything to delete
+		return rec, fmt.Errorf("who asked has gone: %w", context.Cause(ctx))
+	}
 	rec.Phase = journal.Attached
 	if st.Link != nil {
 		rec.Lease.LinkMAC, rec.Lease.MTU = st.Link.MAC, st.Link.MTU

@@ -267,3 +267,37 @@ func TestI2CallerThatHasGoneCostsNoVF(t *testing.T) {
 	}
 	clean(t, n, 14)
 }
+
+// patient is a kernel as Linux is: a call that has begun comes to its end,
+// whoever still waits for it.
+type patient struct{ daemon.Kernel }
+
+func (k patient) Do(ctx context.Context, s step.Step) error {
+	return k.Kernel.Do(context.WithoutCancel(ctx), s)
+}
+
+func (k patient) VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error) {
+	return k.Kernel.VF(context.WithoutCancel(ctx), pci, netns)
+}
+
+// A runtime that goes away at the last step has sent its DEL perhaps, and that
+// found nothing: the VF must not become its own after that.
+func TestI2CallerThatGoesLateCostsNoVF(t *testing.T) {
+	k, n := node(t)
+	before := k.String()
+	n.Engine.Kernel = patient{k.faults}
+	ctx, cancel := context.WithCancel(t.Context())
+	k.faults.Fail(func(_ faulty.Moment, s step.Step) error {
+		if _, last := s.(step.AddRoute); last {
+			cancel()
+		}
+		return nil
+	})
+	if _, err := n.Engine.Attach(ctx, everything(t)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, k.String()); diff != "" {
+		t.Error(diff)
+	}
+	clean(t, n, 14)
+}

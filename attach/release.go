@@ -125,7 +125,7 @@ func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
 			return fmt.Errorf("PF %s could not be read, so its VF cannot be reset", rec.ID.PF)
 		}
 		for _, s := range resetSteps(at.place, rec.Baseline, st, round == 1) {
-			if err := e.do(ctx, s); err != nil {
+			if err := e.resetStep(ctx, rec, s); err != nil {
 				errs = append(errs, err)
 				e.Log.Warn("reset", "pf", at.label, "vf", rec.ID.Index, "round", round, "err", err)
 			}
