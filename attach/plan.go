@@ -13,33 +13,10 @@ type place struct {
 	index int
 }
 
-// adminSteps turns what the PF holds for a VF from have into want, one step
-// for each setting that differs. Settings that the driver cannot tell
-// (vf.Unknown) are left alone. The MAC is not among them: see macStep.
+// adminSteps are step.AdminChanges of the VF at p.
 func adminSteps(p place, have, want vf.Admin) []step.Step {
-	var out []step.Step
-	if !have.VLAN.Same(want.VLAN) {
-		out = append(out, step.SetVFVLAN{PF: p.pf, Index: p.index, VLAN: want.VLAN})
-	}
-	if differs(have.SpoofChk, want.SpoofChk) {
-		out = append(out, step.SetVFSpoofChk{PF: p.pf, Index: p.index, On: want.SpoofChk == vf.Yes})
-	}
-	if differs(have.Trust, want.Trust) {
-		out = append(out, step.SetVFTrust{PF: p.pf, Index: p.index, On: want.Trust == vf.Yes})
-	}
-	if differs(have.RSSQuery, want.RSSQuery) {
-		out = append(out, step.SetVFRSSQuery{PF: p.pf, Index: p.index, On: want.RSSQuery == vf.Yes})
-	}
-	if have.LinkState != want.LinkState {
-		out = append(out, step.SetVFLinkState{PF: p.pf, Index: p.index, State: want.LinkState})
-	}
-	if have.MinTxRate != want.MinTxRate || have.MaxTxRate != want.MaxTxRate {
-		out = append(out, step.SetVFRate{PF: p.pf, Index: p.index, Min: want.MinTxRate, Max: want.MaxTxRate})
-	}
-	return out
+	return step.AdminChanges(p.pf, p.index, have, want)
 }
-
-func differs(have, want vf.Tri) bool { return want != vf.Unknown && have != want }
 
 // attachSteps makes of a clean VF what its lease wants. The admin settings come
 // first, so that the owner never sends a frame under other ones; a new MAC or

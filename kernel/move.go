@@ -125,7 +125,7 @@ func dialNetns(path string) (*rtnl.Conn, error) {
 
 // notFound makes a netns that is gone a vf.ErrNotFound.
 func notFound(err error) error {
-	if errors.Is(err, netns.ErrGone) {
+	if errors.Is(err, vf.ErrNetnsGone) {
 		return fmt.Errorf("%w: %w", vf.ErrNotFound, err)
 	}
 	return err

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -112,7 +111,7 @@ func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
 		return state, err
 	}
 	other, err := dial(path)
-	if errors.Is(err, netns.ErrGone) {
+	if errors.Is(err, vf.ErrNetnsGone) {
 		return state, nil
 	}
 	if err != nil {

@@ -153,9 +153,15 @@ func (r *Reconciler) steps(spec desired.Spec, pf vf.PF, v vf.State) []step.Step 
 }
 
 // finish carries out the steps, reads back, and gives the VF its baseline.
-// Until that is done it is Making, which nobody gets.
+// Until that is done it is Making, which nobody gets. What somebody set on the VF
+// before it was Culvert's must not become its baseline, so that goes first.
 func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec journal.Record) error {
-	for _, s := range r.steps(spec, pf, v) {
+	fresh, err := r.fresh(pf, v)
+	if err != nil {
+		return err
+	}
+	steps := append(step.AdminChanges(pf.PCI, v.ID.Index, v.Admin, fresh), r.steps(spec, pf, v)...)
+	for _, s := range steps {
 		if err := r.do(ctx, bindBound, s); err != nil {
 			return err
 		}
@@ -164,11 +170,40 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 	if err != nil {
 		return fmt.Errorf("read back: %w", err)
 	}
+	if left := step.AdminChanges(pf.PCI, v.ID.Index, st.Admin, fresh); len(left) > 0 {
+		return fmt.Errorf("after all steps were done there is still to do: %v", left)
+	}
 	if err := r.settled(spec, pf, st); err != nil {
 		return err
 	}
 	rec.PCI, rec.Phase, rec.Baseline = v.PCI, journal.Free, vf.BaselineOf(st)
 	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
+}
+
+// fresh is what the PF holds for a VF that nobody has touched, as far as that is
+// known: the drivers differ in whether they check for spoofing at first.
+func (r *Reconciler) fresh(pf vf.PF, v vf.State) (a vf.Admin, err error) {
+	known := false
+	err = r.Ledger.View(func(tx *journal.Tx) error {
+		a, known, err = tx.Fresh(pf.ID)
+		return err
+	})
+	if known || err != nil {
+		return a, err
+	}
+	a = vf.Admin{SpoofChk: v.Admin.SpoofChk, RSSQuery: v.Admin.RSSQuery}
+	if v.Admin.Trust != vf.Unknown {
+		a.Trust = vf.No
+	}
+	return a, nil
+}
+
+// rememberFresh keeps what VFs look like that were just made.
+func (r *Reconciler) rememberFresh(pf vf.PF) error {
+	if len(pf.VFs) == 0 || pf.Err != "" {
+		return nil
+	}
+	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.SetFresh(pf.ID, pf.VFs[0].Admin) })
 }
 
 // settled says what of a VF that was just prepared is not right. Such a VF is

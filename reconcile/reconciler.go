@@ -237,7 +237,8 @@ func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, e
 // changed anything. An idle pass, of which every attach causes one, changes
 // nothing and costs one listing.
 func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, force bool) (changed bool, errs []error) {
-	errs = append(errs, r.apply(ctx, p, force))
+	applied := r.apply(ctx, p, force)
+	errs = append(errs, applied)
 	pf := p.PF
 	if len(p.Changes) > 0 {
 		changed = true
@@ -246,6 +247,9 @@ func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, forc
 			return changed, append(errs, err)
 		}
 		pf = now
+		if applied == nil && p.remakes() {
+			errs = append(errs, about(pf, r.rememberFresh(pf)))
+		}
 	}
 	prepared := r.prepare(ctx, spec, pf)
 	errs = append(errs, prepared...)

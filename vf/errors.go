@@ -17,6 +17,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrRouteTaken: the netns has another way to that destination already.
 	ErrRouteTaken = errors.New("there is another route to it")
+	// ErrNetnsGone: the path is not there or is no network namespace (any more).
+	ErrNetnsGone = errors.New("no network namespace")
 	// ErrTimeout: the kernel did not answer or settle within the bound.
 	ErrTimeout = errors.New("timed out")
 	// ErrNotReady: culvertd cannot serve yet; trying again later helps.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"syscall"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -23,6 +24,7 @@ const (
 	CodeUnable      uint = 102 // the driver does not have the setting
 	CodeNotFound    uint = 103 // no such pool, PF or VF
 	CodeDiffers     uint = 104 // CHECK: the attachment is not as it was made
+	CodeKernel      uint = 105 // the kernel, the NIC or the ledger's disk refused
 )
 
 var (
@@ -51,11 +53,20 @@ var outcomes = []struct {
 	{vf.ErrTimeout, types.ErrTryAgainLater, "the kernel was too slow; culvert events and dmesg say where it hung"},
 	{context.DeadlineExceeded, types.ErrTryAgainLater, "it took longer than the runtime waits; culvert events says where"},
 	{context.Canceled, types.ErrTryAgainLater, "the runtime gave up, or culvertd was stopped"},
+	{vf.ErrNetnsGone, types.ErrInvalidEnvironmentVariables, "the sandbox ended while it was being set up; the runtime makes another"},
 	{vf.ErrHeld, CodeHeld, "culvert vf list says who holds what"},
 	{vf.ErrNothingFree, CodeNothingFree, "culvert pool list says who holds what"},
 	{vf.ErrUnable, CodeUnable, "take the setting out of the network, or use a NIC whose driver has it; culvert vf show lists what it can do"},
 	{vf.ErrNotFound, CodeNotFound, "culvert pool list and culvert vf list show what there is"},
 	{vf.ErrInvalid, types.ErrInvalidNetworkConfig, "correct the network configuration"},
+	{syscall.ENOSPC, CodeKernel, "make room in /var/lib/culvert; what was begun is finished then"},
+	{syscall.EROFS, CodeKernel, "mount /var/lib/culvert writable; what was begun is finished then"},
+	{syscall.EBUSY, CodeKernel, "somebody else works on the device: culvert doctor and dmesg may say who; the runtime tries again"},
+	{syscall.ENODEV, CodeKernel, "the device went away: culvert status shows what is left, dmesg why"},
+	{syscall.ENOMEM, CodeKernel, "the kernel or the NIC is out of memory: dmesg says which; fewer VFs or a restart of the NIC help"},
+	{syscall.EADDRNOTAVAIL, CodeKernel, "the driver takes no such address: choose another, or let Culvert choose"},
+	{syscall.EOPNOTSUPP, CodeUnable, "the driver cannot do that: culvert vf show lists what it can"},
+	{syscall.EIO, CodeKernel, "the NIC or the disk fails: dmesg says more"},
 }
 
 // failure is the answer to an invocation that failed: the error object of the

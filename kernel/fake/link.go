@@ -47,7 +47,7 @@ func (k *Kernel) link(s step.Step) error {
 func (k *Kernel) onLink(a vf.PCIAddr, netns string, do func(*vf.Link) error) error {
 	return k.onVF(a, func(f *function) error {
 		if !k.netns[netns] {
-			return fmt.Errorf("netns %s: %w", netns, vf.ErrNotFound)
+			return fmt.Errorf("netns %s: %w", netns, vf.ErrNetnsGone)
 		}
 		if f.Link == nil || f.Link.Netns != netns {
 			return fmt.Errorf("netdevice of VF %s in netns %q: %w", a, netns, vf.ErrNotFound)
@@ -58,7 +58,7 @@ func (k *Kernel) onLink(a vf.PCIAddr, netns string, do func(*vf.Link) error) err
 
 func (k *Kernel) move(l *vf.Link, to, name string) error {
 	if !k.netns[to] {
-		return fmt.Errorf("netns %s: %w", to, vf.ErrNotFound)
+		return fmt.Errorf("netns %s: %w", to, vf.ErrNetnsGone)
 	}
 	if other := k.named(to, name); other != nil && other.Link != l {
 		return fmt.Errorf("name %s is taken there: %w", name, syscall.EEXIST)

@@ -15,20 +15,18 @@ import (
 	"runtime"
 
 	"golang.org/x/sys/unix"
-)
 
-// ErrGone: the path is not there or is no network namespace (any more). What
-// remains of one that was unmounted is an empty file.
-var ErrGone = errors.New("no network namespace")
+	"github.com/culvert-net/culvert/vf"
+)
 
 // nsfsMagic is NSFS_MAGIC (linux/magic.h).
 const nsfsMagic = 0x6e736673
 
-// Open opens the namespace at path; ErrGone when there is none.
+// Open opens the namespace at path; vf.ErrNetnsGone when there is none.
 func Open(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOTDIR) {
-		return nil, fmt.Errorf("%s: %w", path, ErrGone)
+		return nil, fmt.Errorf("%s: %w", path, vf.ErrNetnsGone)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open network namespace: %w", err)
@@ -36,7 +34,7 @@ func Open(path string) (*os.File, error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || fs.Type != nsfsMagic {
 		_ = f.Close()
-		return nil, fmt.Errorf("%s: %w", path, ErrGone)
+		return nil, fmt.Errorf("%s: %w", path, vf.ErrNetnsGone)
 	}
 	return f, nil
 }

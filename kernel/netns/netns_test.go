@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/vf"
 )
 
 // made is a new network namespace.
@@ -64,7 +66,7 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []string{file, filepath.Join(file, "x"), "/nowhere/pod", "/proc/999999999/ns/net", "/proc/self/ns/mnt/x"} {
-		if err := Run(p, nothing); !errors.Is(err, ErrGone) {
+		if err := Run(p, nothing); !errors.Is(err, vf.ErrNetnsGone) {
 			t.Errorf("%s: %v", p, err)
 		}
 	}
@@ -73,7 +75,7 @@ func TestGone(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := Run(path, nothing); !errors.Is(err, ErrGone) {
+	if err := Run(path, nothing); !errors.Is(err, vf.ErrNetnsGone) {
 		t.Errorf("deleted: %v", err)
 	}
 }

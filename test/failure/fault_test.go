@@ -70,8 +70,8 @@ func faults() []fault {
 func (w *world) twist(s step.Step) {
 	admin := func(pf vf.PCIAddr, index int, change func(*vf.Admin)) {
 		for _, v := range w.vfs() {
-			if st, err := w.k.VF(context.Background(), v.PCI, ""); err == nil && v.ID.Index == index && pf.Bus == v.PCI.Bus {
-				_ = w.k.Meddle(st.PCI, func(st *vf.State) { change(&st.Admin) })
+			if v.ID.Index == index && w.pfOf(v.ID) == pf {
+				_ = w.k.Meddle(v.PCI, func(st *vf.State) { change(&st.Admin) })
 			}
 		}
 	}

@@ -20,15 +20,16 @@ import (
 // random and compared with what was promised after each step. At the end
 // everybody gives back what he has, and the machine is as new.
 //
-//	go test ./test/failure -run Histories -rapid.checks=10000
+//	go test ./test/failure -run Histories
 //
-// make test runs ten thousand. A history that fails is made as short as it gets,
+// A history that fails is made as short as it gets,
 // and printed with the seed that repeats it (-rapid.seed).
 func TestHistories(t *testing.T) {
 	dir := fastDir(t)
-	profile := profiles()["igb"]
+	all := profiles()
+	names := slices.Sorted(maps.Keys(all))
 	rapid.Check(t, func(t *rapid.T) {
-		w := made(t, profile, dir)
+		w := made(t, all[rapid.SampledFrom(names).Draw(t, "driver")], dir)
 		h := &history{world: w, t: t}
 		defer func() { w.close() }()
 		t.Repeat(h.actions())
@@ -198,7 +199,7 @@ func (h *history) byHand(t *rapid.T) {
 
 func (h *history) touchedAll(pf vf.PCIAddr) {
 	for _, v := range h.vfs() {
-		if v.PCI.Bus == pf.Bus {
+		if h.pfOf(v.ID) == pf {
 			h.touched(v.PCI)
 		}
 	}
@@ -266,7 +267,7 @@ func (h *history) healKernel() {
 	h.fault.Fail(nil)
 	for _, s := range h.late {
 		for _, v := range h.vfs() {
-			if concerns(s, v) {
+			if h.concerns(s, v) {
 				h.touched(v.PCI)
 			}
 		}
@@ -276,9 +277,9 @@ func (h *history) healKernel() {
 }
 
 // concerns is generous: what a late step may have done to a VF.
-func concerns(s step.Step, v vf.State) bool {
+func (h *history) concerns(s step.Step, v vf.State) bool {
 	text := fmt.Sprint(s)
-	return strings.Contains(text, v.PCI.String()) || strings.Contains(text, fmt.Sprintf(":%02x:00.0", v.PCI.Bus))
+	return strings.Contains(text, v.PCI.String()) || strings.Contains(text, h.pfOf(v.ID).String())
 }
 
 // end brings everything to a good end.

@@ -102,7 +102,7 @@ func (w *world) lacks(r journal.Record) string {
 func (w *world) mayRemake(s step.SetNumVFs) {
 	w.t.Helper()
 	for _, r := range w.records() {
-		if st, err := w.k.VF(context.Background(), r.PCI, ""); err == nil && st.ID == r.ID && r.PCI.Bus == s.PF.Bus && r.Held() {
+		if st, err := w.k.VF(context.Background(), r.PCI, ""); err == nil && st.ID == r.ID && w.pfOf(r.ID) == s.PF && r.Held() {
 			w.t.Errorf("I5: %s while %s has VF %s", s, r.Lease.Owner, r.PCI)
 		}
 	}
@@ -190,6 +190,18 @@ func (w *world) vfs() (all []vf.State) {
 		all = append(all, pf.VFs...)
 	}
 	return all
+}
+
+// pfOf is the address of a VF's PF.
+func (w *world) pfOf(id vf.ID) vf.PCIAddr {
+	pfs, err := w.k.PFs(context.Background())
+	must(w, err)
+	for _, pf := range pfs {
+		if pf.ID == id.PF {
+			return pf.PCI
+		}
+	}
+	return vf.PCIAddr{}
 }
 
 // whereIs finds the netns of a VF's netdevice; empty for the host's, or when it

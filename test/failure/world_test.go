@@ -48,15 +48,16 @@ pools:
 
 // world is a machine, and the lives of culvertd on it.
 type world struct {
-	t     tester
-	k     *fake.Kernel
-	path  string // of the ledger
-	spec  desired.Spec
-	boot  int
-	skew  time.Duration // added to the clock
-	disk  disk
-	late  []step.Step // that a hung kernel will do yet
-	fault *faulty.Kernel
+	t       tester
+	k       *fake.Kernel
+	profile fake.Profile
+	path    string // of the ledger
+	spec    desired.Spec
+	boot    int
+	skew    time.Duration // added to the clock
+	disk    disk
+	late    []step.Step // that a hung kernel will do yet
+	fault   *faulty.Kernel
 
 	gate   *gate
 	ledger *journal.Ledger
@@ -86,7 +87,7 @@ const (
 func newWorld(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	p.TotalVFs = vfsPerPF
-	w := &world{t: t, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}}
+	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}}
 	w.fault = faulty.New(w.k)
 	_ = os.Remove(w.path)
 	w.want(vfsPerPF)
@@ -220,17 +221,44 @@ var pods = []string{"a", "b", "c", "d"}
 
 func netnsOf(pod string) string { return "/run/netns/" + pod }
 
-// everything asks for all settings that igb has.
-const everything = `"vlan":100,"vlanQoS":3,"spoofchk":"off","trust":"on","max_tx_rate":200,"mtu":1400,"mac":"02:aa:00:00:00:%02x",`
+func (w *world) able(s vf.Setting) bool { return w.profile.Abilities[s] == vf.Yes }
 
-func (a attachment) config(command string, valid ...string) []byte {
+// settings asks for all that the profile's driver has, beside what every one
+// has.
+func (w *world) settings(a attachment) string {
+	out := fmt.Sprintf(`"mtu":1400,"mac":"02:aa:00:00:00:%02x",`, a.pod[0])
+	if w.able(vf.SetVLAN) {
+		out += `"vlan":100,`
+	}
+	if w.able(vf.SetVLAN) && w.profile.Driver != "bnxt_en" && w.profile.Driver != "cxgb4" {
+		out += `"vlanQoS":3,`
+	}
+	if w.able(vf.SetSpoofChk) {
+		out += `"spoofchk":"off",`
+	}
+	if w.able(vf.SetTrust) {
+		out += `"trust":"on",`
+	}
+	if w.able(vf.SetLinkState) {
+		out += `"link_state":"enable",`
+	}
+	if w.able(vf.SetMaxTxRate) {
+		out += `"max_tx_rate":210,`
+	}
+	if w.able(vf.SetMinTxRate) {
+		out += `"min_tx_rate":60,`
+	}
+	return out
+}
+
+func (w *world) config(a attachment, command string, valid ...string) []byte {
 	settings := fmt.Sprintf(`"pool":%q,`, a.pool)
 	if !a.vf.IsZero() {
 		settings += fmt.Sprintf(`"deviceID":%q,`, a.vf)
 	}
 	if a.pool == "net" {
 		if !a.plain {
-			settings += fmt.Sprintf(everything, a.pod[0])
+			settings += w.settings(a)
 		}
 		settings += `"ipam":{"type":"host-local","scope":"node","ranges":[[{"subnet":"10.1.0.0/24"}]],"routes":[{"dst":"10.9.0.0/16"}]},`
 	}
@@ -279,7 +307,7 @@ func (w *world) call(command string, a attachment, config []byte) error {
 
 // add is CNI ADD, and what its answer promises.
 func (w *world) add(a attachment) error {
-	err := w.call("ADD", a, a.config("ADD"))
+	err := w.call("ADD", a, w.config(a, "ADD"))
 	switch {
 	case err == nil:
 		w.expect[a.pod] = present
@@ -291,7 +319,7 @@ func (w *world) add(a attachment) error {
 
 // del is CNI DEL.
 func (w *world) del(a attachment) error {
-	err := w.call("DEL", a, a.config("DEL"))
+	err := w.call("DEL", a, w.config(a, "DEL"))
 	if err == nil {
 		w.expect[a.pod] = absent
 	} else if w.expect[a.pod] != absent {
@@ -308,7 +336,7 @@ func (w *world) gc(a attachment, valid ...string) error {
 			stale = append(stale, pod)
 		}
 	}
-	err := w.call("GC", a, a.config("GC", valid...))
+	err := w.call("GC", a, w.config(a, "GC", valid...))
 	for _, pod := range stale {
 		w.expect[pod] = either
 		if err == nil {

@@ -1,0 +1,20 @@
+package failure
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// TestMain has ten thousand histories run unless the command line says
+// otherwise; some of them under the race detector.
+func TestMain(m *testing.M) {
+	checks := "10000"
+	if raceEnabled {
+		checks = "200"
+	}
+	if err := flag.Set("rapid.checks", checks); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
