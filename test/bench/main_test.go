@@ -1,0 +1,43 @@
+// Package bench measures Culvert against its budgets (docs/design/0002): real
+// culvertd, the real shim exec'd as a runtime does, a real VF and a netns, in a
+// lab node. What is compared is measured in turns, in one run, so that the
+// noise of an emulated machine falls on both sides; a ratio is the median of
+// the ratios of all turns.
+//
+// tools/bench builds the programs, runs this in a fast node (no udev) and in a
+// whole one, and prints which budgets are met.
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// programs is the folder with culvertd, culvert-cni, floor, fakenode and, for
+// the comparison with the usual chain, sriov, host-local and multus.
+var programs = os.Getenv("CULVERT_BENCH")
+
+// host is the node that this runs in; nil outside of one.
+var host *node
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if programs == "" { // not in a node: only what boots one
+		os.Exit(m.Run())
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	n, err := start(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: start:", err)
+		return 1
+	}
+	defer n.stop()
+	host = n
+	return m.Run()
+}

@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/rpc"
+)
+
+// node is a lab node with culvertd running in it.
+type node struct {
+	dir    string // culvertd's files
+	socket string
+	cmd    *exec.Cmd
+	pfs    []string // names of the PFs' netdevices
+	vfs    []api.VF // what culvertd made
+	udev   bool
+	turns  map[string][]*turns // by b.N and benchmark, in order
+	calls  map[string]int
+	made   map[int]makes // by b.N
+}
+
+// pods is how many attachments are made at once.
+const pods = 8
+
+func podNetns(i int) string { return fmt.Sprintf("/run/netns/bench-%d", i) }
+
+func start(ctx context.Context) (n *node, err error) {
+	n = &node{turns: map[string][]*turns{}, calls: map[string]int{}, made: map[int]makes{}}
+	// Not below /tmp or /run, where fsync costs nothing.
+	if err := os.MkdirAll("/var/lib", 0o755); err != nil {
+		return nil, err
+	}
+	if n.dir, err = os.MkdirTemp("/var/lib", "culvert-bench-"); err != nil {
+		return nil, err
+	}
+	n.socket = filepath.Join(n.dir, "culvertd.sock")
+	_, err = os.Stat("/run/udev/control")
+	n.udev = err == nil
+	devices, err := filepath.Glob("/sys/bus/pci/drivers/igb/0000:*/net/*")
+	if err != nil || len(devices) != 2 {
+		return nil, fmt.Errorf("%d igb PFs, want 2: is this a lab node? %w", len(devices), err)
+	}
+	for _, d := range devices {
+		n.pfs = append(n.pfs, filepath.Base(d))
+	}
+	for i := range pods {
+		if err := netns.New(podNetns(i)); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(n.dir, "host.yaml"), []byte(n.hostYAML(7, 7)), 0o600); err != nil {
+		return nil, err
+	}
+	if err := n.startDaemon(); err != nil {
+		return nil, err
+	}
+	st, err := n.ready(ctx)
+	if err != nil {
+		return nil, errors.Join(err, n.stop())
+	}
+	n.vfs = st.VFs
+	return n, nil
+}
+
+func (n *node) hostYAML(first, second int) string {
+	return fmt.Sprintf(`pfs:
+- {name: %s, vfs: %d}
+- {name: %s, vfs: %d}
+pools:
+- name: fast
+  prefix: bench.dev
+  selectors: {drivers: [igbvf]}
+`, n.pfs[0], first, n.pfs[1], second)
+}
+
+func (n *node) startDaemon() error {
+	log, err := os.Create(filepath.Join(n.dir, "culvertd.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	n.cmd = exec.Command(filepath.Join(programs, "culvertd"),
+		"--host", filepath.Join(n.dir, "host.yaml"), "--ledger", filepath.Join(n.dir, "ledger.db"), "--socket", n.socket)
+	if os.Getenv("CULVERT_BENCH_DEBUG") != "" {
+		n.cmd.Args = append(n.cmd.Args, "--debug")
+	}
+	n.cmd.Stderr = log
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return n.cmd.Start()
+}
+
+// ready waits until culvertd has made its VFs.
+func (n *node) ready(ctx context.Context) (st api.NodeStatus, err error) {
+	for range 600 {
+		if err = rpc.Call(ctx, n.socket, "status", nil, &st); err == nil && st.Ready && len(st.VFs) > 0 {
+			return st, nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return st, fmt.Errorf("culvertd is not ready after a minute: %w\n%s", err, n.log())
+}
+
+func (n *node) log() []byte {
+	text, _ := os.ReadFile(filepath.Join(n.dir, "culvertd.log")) // only for a message
+	return text[max(0, len(text)-4000):]
+}
+
+func (n *node) stop() error {
+	errs := []error{n.cmd.Process.Signal(syscall.SIGTERM), n.cmd.Wait()}
+	if path := os.Getenv("CULVERT_BENCH_DEBUG"); path != "" {
+		text, _ := os.ReadFile(filepath.Join(n.dir, "culvertd.log"))
+		errs = append(errs, os.WriteFile(path, text, 0o600))
+	}
+	for i := range pods {
+		errs = append(errs, netns.Delete(podNetns(i)))
+	}
+	return errors.Join(append(errs, os.RemoveAll(n.dir))...)
+}
+
+// freeze stops culvertd for the time that fn runs: what it would do about the
+// devices that fn changes is no part of fn's time.
+func (n *node) freeze(fn func() error) error {
+	if err := n.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return errors.Join(fn(), n.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// quiet waits until nobody in the node has anything to do: udevd, culvertd's
+// look after an event, the kernel's clean-up. What is timed next starts alike.
+func (n *node) quiet() error {
+	const (
+		window = 150 * time.Millisecond
+		calm   = 4 // windows: longer than culvertd waits for a burst to end
+	)
+	for since, i := 0, 0; i < 200; i++ {
+		before, err := busy()
+		if err != nil {
+			return err
+		}
+		time.Sleep(window)
+		after, err := busy()
+		if err != nil {
+			return err
+		}
+		if since++; after-before > window/6 {
+			since = 0
+		}
+		if since == calm {
+			return nil
+		}
+	}
+	return errors.New("the node does not come to rest within 30 s")
+}
+
+// busy is how long the node's processors have worked (proc_stat(5)), at
+// USER_HZ of 100.
+func busy() (time.Duration, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	ticks := 0
+	for i, f := range strings.Fields(string(line)) {
+		if i == 0 || i == 4 || i == 5 || i == 8 { // name, idle, iowait, steal
+			continue
+		}
+		t, err := strconv.Atoi(f)
+		if err != nil {
+			return 0, err
+		}
+		ticks += t
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// memory is culvertd's resident memory in bytes, and how many files it has
+// open.
+func memory(pid int) (rss, files int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	var size, resident int
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0, 0, err
+	}
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return resident * os.Getpagesize(), len(open), err
+}

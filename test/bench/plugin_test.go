@@ -1,0 +1,96 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	ifName  = "net1"
+	subnet  = "10.56.0.0/16"
+	gateway = "10.56.0.1"
+	route   = "10.20.0.0/16"
+)
+
+// ipam is the same for all ways.
+const ipam = `"ipam": {"type": "host-local", "subnet": "` + subnet + `", "routes": [{"dst": "` + route + `", "gw": "` + gateway + `"}]}`
+
+const culvertConfig = `{"cniVersion": "1.0.0", "name": "bench", "type": "culvert", ` + ipam + `}`
+
+// invocation is one exec of a plugin as a runtime does it.
+type invocation struct {
+	program, command, config string
+	pod                      int
+}
+
+func (n *node) run(i invocation) error {
+	cmd := exec.Command(filepath.Join(programs, i.program))
+	cmd.Env = []string{
+		"CNI_COMMAND=" + i.command, fmt.Sprintf("CNI_CONTAINERID=bench-%d", i.pod), "CNI_NETNS=" + podNetns(i.pod),
+		"CNI_IFNAME=" + ifName, "CNI_PATH=" + programs, "CULVERT_SOCKET=" + n.socket, "PATH=" + os.Getenv("PATH"),
+	}
+	cmd.Stdin = strings.NewReader(i.config)
+	return checked(cmd)
+}
+
+func checked(cmd *exec.Cmd) error {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %v: %w: %s", cmd.Path, cmd.Args[1:], err, out.Bytes())
+	}
+	return nil
+}
+
+func (n *node) add(pod int) error {
+	return n.run(invocation{"culvert-cni", "ADD", culvertConfig, pod})
+}
+
+func (n *node) del(pod int) error {
+	return n.run(invocation{"culvert-cni", "DEL", culvertConfig, pod})
+}
+
+// floor runs the bare kernel work, on the pod's own VF: culvertd is frozen.
+func (n *node) floor(args ...string) error {
+	return checked(exec.Command(filepath.Join(programs, "floor"), args...))
+}
+
+func (n *node) floorAdd(pod int) error {
+	return n.floor("attach", podNetns(pod), n.vfs[pod].PCI.String(), ifName, fmt.Sprintf("10.56.1.%d/16", 100+pod), route, gateway)
+}
+
+func (n *node) floorDel(pod int) error {
+	return n.floor("detach", podNetns(pod), ifName, n.vfs[pod].Netdevice)
+}
+
+// chain is the usual way: a meta plugin that execs the SR-IOV plugin, which
+// execs the IPAM plugin.
+func (n *node) chain(command string, pod int) error {
+	sriov := fmt.Sprintf(`{"cniVersion": "0.3.1", "name": "bench", "type": "sriov", "deviceID": %q, %s}`, n.vfs[pod].PCI, ipam)
+	multus := fmt.Sprintf(`{"cniVersion": "0.3.1", "name": "multus", "type": "multus", "binDir": %q, "delegates": [%s]}`, programs, sriov)
+	return n.run(invocation{"multus", command, multus, pod})
+}
+
+func (n *node) hasChain() bool {
+	for _, p := range []string{"multus", "sriov", "host-local"} {
+		if _, err := os.Stat(filepath.Join(programs, p)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// timed measures fn from rest.
+func (n *node) timed(fn func() error) (time.Duration, error) {
+	if err := n.quiet(); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	err := fn()
+	return time.Since(start), err
+}

@@ -1,0 +1,30 @@
+//go:build lab
+
+package bench
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The benchmarks run, each once.
+func TestSmoke(t *testing.T) {
+	if programs != "" {
+		t.Skip("in a node")
+	}
+	cmd := exec.CommandContext(t.Context(), "../../tools/bench", "smoke")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{
+		"Attach ", "AttachFloor ", "Detach ", "DetachFloor ", "AttachParallel ", "ShimExec ", "VFCreate ", "Memory ",
+	} {
+		if !strings.Contains(string(out), "\nBenchmark"+name) {
+			t.Errorf("Benchmark%s did not run:\n%s", name, out)
+		}
+	}
+}

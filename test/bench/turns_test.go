@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// turns are the times of several ways to do the same, one of each in a turn.
+type turns struct {
+	attach, floorAttach, chainAttach []time.Duration
+	detach, floorDetach, chainDetach []time.Duration
+}
+
+// turnsFor returns the turns that the benchmark shares with the others of its
+// kind: the first of them measures all, the others report their part.
+func (n *node) turnsFor(b *testing.B) *turns {
+	b.Helper()
+	size := fmt.Sprint(b.N)
+	call := b.Name() + " " + size
+	i := n.calls[call]
+	n.calls[call]++
+	for len(n.turns[size]) <= i {
+		t, err := n.takeTurns(b.N)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n.turns[size] = append(n.turns[size], t)
+	}
+	return n.turns[size][i]
+}
+
+func (n *node) takeTurns(rounds int) (*turns, error) {
+	t := &turns{}
+	chain := n.hasChain()
+	for range rounds {
+		if err := n.pair(&t.attach, &t.detach, n.add, n.del); err != nil {
+			return nil, fmt.Errorf("culvert: %w\n%s", err, n.log())
+		}
+		err := n.freeze(func() error {
+			if err := n.pair(&t.floorAttach, &t.floorDetach, n.floorAdd, n.floorDel); err != nil || !chain {
+				return err
+			}
+			return n.pair(&t.chainAttach, &t.chainDetach,
+				func(pod int) error { return n.chain("ADD", pod) }, func(pod int) error { return n.chain("DEL", pod) })
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// pair attaches and detaches once.
+func (n *node) pair(attach, detach *[]time.Duration, add, del func(int) error) error {
+	a, err := n.timed(func() error { return add(0) })
+	if err != nil {
+		return err
+	}
+	d, err := n.timed(func() error { return del(0) })
+	*attach, *detach = append(*attach, a), append(*detach, d)
+	return err
+}
+
+func median[T ~int64 | ~float64](all []T) T {
+	if len(all) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(all))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
+
+// ratio is the median of the turns' ratios of a to b.
+func ratio(a, b []time.Duration) float64 {
+	all := make([]float64, 0, len(a))
+	for i := range min(len(a), len(b)) {
+		all = append(all, float64(a[i])/float64(b[i]))
+	}
+	return median(all)
+}
+
+// report makes the median the benchmark's time.
+func report(b *testing.B, all []time.Duration) {
+	b.Helper()
+	if len(all) == 0 {
+		b.Skip("no such programs here")
+	}
+	b.ReportMetric(float64(median(all)), "ns/op")
+}
+
+func BenchmarkAttach(b *testing.B) {
+	t := host.turnsFor(b)
+	report(b, t.attach)
+	b.ReportMetric(ratio(t.attach, t.floorAttach), "x-floor")
+	if len(t.chainAttach) > 0 {
+		b.ReportMetric(ratio(t.chainAttach, t.attach), "x-faster-than-chain")
+	}
+}
+
+func BenchmarkAttachFloor(b *testing.B) { report(b, host.turnsFor(b).floorAttach) }
+func BenchmarkAttachChain(b *testing.B) { report(b, host.turnsFor(b).chainAttach) }
+
+func BenchmarkDetach(b *testing.B) {
+	t := host.turnsFor(b)
+	report(b, t.detach)
+	b.ReportMetric(ratio(t.detach, t.floorDetach), "x-floor")
+	if len(t.chainDetach) > 0 {
+		b.ReportMetric(ratio(t.chainDetach, t.detach), "x-faster-than-chain")
+	}
+}
+
+func BenchmarkDetachFloor(b *testing.B) { report(b, host.turnsFor(b).floorDetach) }
+func BenchmarkDetachChain(b *testing.B) { report(b, host.turnsFor(b).chainDetach) }

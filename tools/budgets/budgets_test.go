@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTable(t *testing.T) {
+	const fast = `goos: linux
+BenchmarkAttach-2    	      12	 217479801 ns/op	         4.1 x-faster-than-chain	         1.31 x-floor
+BenchmarkAttachFloor 	      12	 108682868 ns/op
+bench: memory
+BenchmarkDetach      	      12	 176914218 ns/op	         1.918 x-floor
+PASS
+`
+	const want = `BUDGET                               NODE  ALLOWED       MEASURED  
+attach, to the bare kernel work      fast  at most 1.5x  1.31x     met
+detach, to the bare kernel work      fast  at most 1.5x  1.92x     not met
+attach, faster than the usual chain  fast  at least 5x   4.1x      not met
+`
+	m, err := parse("fast", strings.NewReader(fast))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, table(m)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if _, err := parse("fast", strings.NewReader("BenchmarkX 1 y ns/op\n")); err == nil {
+		t.Error("a value that is no number was read")
+	}
+}
