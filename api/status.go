@@ -45,7 +45,7 @@ type Counts struct {
 // PF is a Physical Function.
 type PF struct {
 	Name       string       `json:"name"` // netdevice, else PCI address
-	ID         vf.PFID      `json:"id"`   // permanent MAC and port
+	ID         vf.PFID      `json:"id"`   // permanent MAC
 	PCI        vf.PCIAddr   `json:"pci"`
 	Vendor     string       `json:"vendor"`
 	Device     string       `json:"device"`

@@ -84,6 +84,32 @@ func TestUnmatched(t *testing.T) {
 	}
 }
 
+// The names of a PF whose link is on another function are that link's.
+func TestMatchesThePort(t *testing.T) {
+	pf := vf.PF{PCI: igb.PCI, Port: "enp4s0f4", Driver: "cxgb4", TotalVFs: 16}
+	s := parse(t, `{pfs: [{name: "enp4s0f?", vfs: 3}], pools: [{name: a, selectors: {pfNames: ["enp4s0f4#0-1"]}}]}`)
+	if want, ok := s.ForPF(pf); !ok || want.VFs != 3 {
+		t.Errorf("%+v %t", want, ok)
+	}
+	for index, in := range []bool{true, true, false} {
+		if _, ok := s.PoolOf(pf, index, vf.State{}); ok != in {
+			t.Errorf("vf %d: %t", index, ok)
+		}
+	}
+}
+
+func TestCheckOfPFWithoutVFs(t *testing.T) {
+	pf := igb
+	pf.TotalVFs = 0
+	want := "PF enp1s0f0: 2 VFs wanted (host.yaml:3), it can have none: SR-IOV is off in its firmware or not in its driver: switch it on, or write vfs: 0: invalid"
+	if err := (PFSpec{VFs: 2, From: "host.yaml:3"}).Check(pf); err == nil || err.Error() != want {
+		t.Error(err)
+	}
+	if err := (PFSpec{}).Check(pf); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for _, tc := range []struct {
 		spec PFSpec
@@ -92,6 +118,7 @@ func TestCheck(t *testing.T) {
 		{PFSpec{VFs: 7, MTU: 9216}, ""},
 		{PFSpec{VFs: 8, From: "host.yaml:3"}, "PF enp1s0f0: 8 VFs wanted (host.yaml:3), it can have 7: write vfs: 7 or vfs: max: invalid"},
 		{PFSpec{MTU: 9217, From: "host.yaml:3"}, "PF enp1s0f0: MTU 9217 wanted (host.yaml:3), its driver allows 9216 at most: invalid"},
+		{PFSpec{VFs: 0}, ""},
 	} {
 		err := tc.spec.Check(igb)
 		if tc.want == "" {

@@ -56,6 +56,10 @@ type PFSpec struct {
 // Check tells what of s the PF can never do: more VFs or a larger MTU than it
 // has (vf.ErrInvalid).
 func (s PFSpec) Check(pf vf.PF) error {
+	if s.VFs > 0 && pf.TotalVFs == 0 {
+		return fmt.Errorf("PF %s: %d VFs wanted (%s), it can have none: SR-IOV is off in its firmware or not in its driver: switch it on, or write vfs: 0: %w",
+			pf.Label(), s.VFs, s.From, vf.ErrInvalid)
+	}
 	if s.VFs > pf.TotalVFs {
 		return fmt.Errorf("PF %s: %d VFs wanted (%s), it can have %d: write vfs: %d or vfs: max: %w",
 			pf.Label(), s.VFs, s.From, pf.TotalVFs, pf.TotalVFs, vf.ErrInvalid)

@@ -1,8 +1,12 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -11,37 +15,37 @@ import (
 
 // setAdmin carries out a step on what the PF holds for a VF; false for a step
 // of another kind.
-func (k *Kernel) setAdmin(s step.Step) (bool, error) {
+func (k *Kernel) setAdmin(ctx context.Context, s step.Step) (bool, error) {
 	switch s := s.(type) {
 	case step.SetVFMAC:
-		return true, k.adminMAC(s)
+		return true, k.adminMAC(ctx, s)
 	case step.SetVFVLAN:
-		return true, k.admin(s.PF, s.Index, rtnl.VFVLAN(s.Index, s.VLAN), func(a vf.Admin) error {
+		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFVLAN(s.Index, s.VLAN), func(a vf.Admin) error {
 			if s.VLAN.Same(a.VLAN) {
 				return nil
 			}
 			return same("vlan", s.VLAN.String(), a.VLAN.String())
 		})
 	case step.SetVFSpoofChk:
-		return true, k.admin(s.PF, s.Index, rtnl.VFSpoofChk(s.Index, s.On), func(a vf.Admin) error {
+		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFSpoofChk(s.Index, s.On), func(a vf.Admin) error {
 			return same("spoofchk", vf.TriOf(s.On), a.SpoofChk)
 		})
 	case step.SetVFTrust:
-		return true, k.admin(s.PF, s.Index, rtnl.VFTrust(s.Index, s.On), func(a vf.Admin) error {
+		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFTrust(s.Index, s.On), func(a vf.Admin) error {
 			return same("trust", vf.TriOf(s.On), a.Trust)
 		})
 	case step.SetVFRSSQuery:
-		return true, k.admin(s.PF, s.Index, rtnl.VFRSSQuery(s.Index, s.On), func(a vf.Admin) error {
+		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFRSSQuery(s.Index, s.On), func(a vf.Admin) error {
 			return same("rss_query", vf.TriOf(s.On), a.RSSQuery)
 		})
 	case step.SetVFLinkState:
-		return true, k.admin(s.PF, s.Index, rtnl.VFLinkState(s.Index, s.State), func(a vf.Admin) error {
+		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFLinkState(s.Index, s.State), func(a vf.Admin) error {
 			return same("link_state", s.State, a.LinkState)
 		})
 	case step.SetVFRate:
 		// Not compared: rounding is the driver's right, and the effective rate
 		// is in what VF reads.
-		return true, k.admin(s.PF, s.Index, rtnl.VFRate(s.Index, s.Min, s.Max), func(vf.Admin) error { return nil })
+		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFRate(s.Index, s.Min, s.Max), func(vf.Admin) error { return nil })
 	}
 	return false, nil
 }
@@ -56,9 +60,9 @@ func same[T comparable](what string, want, have T) error {
 
 // admin writes one setting of a VF, reads the VF back and checks it. The check
 // is not made where the driver cannot be asked.
-func (k *Kernel) admin(pf vf.PCIAddr, index int, s rtnl.VFSetting, check func(vf.Admin) error) error {
+func (k *Kernel) admin(ctx context.Context, pf vf.PCIAddr, index int, s rtnl.VFSetting, check func(vf.Admin) error) error {
 	return k.onPF(pf, func(c *rtnl.Conn, n netdev) error {
-		if err := c.SetVF(n.Index, s); err != nil {
+		if err := again(ctx, func() error { return c.SetVF(n.Index, s) }); err != nil {
 			return k.explainVF(c, pf, n, index, err)
 		}
 		a, err := readVFAdmin(c, n, index)
@@ -69,9 +73,34 @@ func (k *Kernel) admin(pf vf.PCIAddr, index int, s rtnl.VFSetting, check func(vf
 	})
 }
 
+// A VF that is in reset, as after its MAC was set or its driver bound, takes no
+// settings for a moment: i40e answers EAGAIN (i40e_check_vf_init_timeout) and
+// ice EBUSY (ice_check_vf_ready_for_cfg).
+const (
+	resetBound = 5 * time.Second
+	resetPoll  = 50 * time.Millisecond
+)
+
+// again repeats a call while the VF is in reset. There is no event to wait for.
+func again(ctx context.Context, call func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, resetBound)
+	defer cancel()
+	for {
+		err := call()
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the VF is still in reset: %w", err)
+		case <-time.After(resetPoll):
+		}
+	}
+}
+
 // adminMAC writes a MAC that is not there yet. ixgbe answers ENOMEM when asked
 // to clear one that is clear (ixgbe_set_vf_mac finds no filter to delete).
-func (k *Kernel) adminMAC(s step.SetVFMAC) error {
+func (k *Kernel) adminMAC(ctx context.Context, s step.SetVFMAC) error {
 	if s.MAC.IsZero() {
 		unset := false
 		err := k.onPF(s.PF, func(c *rtnl.Conn, n netdev) error {
@@ -83,7 +112,7 @@ func (k *Kernel) adminMAC(s step.SetVFMAC) error {
 			return err
 		}
 	}
-	return k.admin(s.PF, s.Index, rtnl.VFMAC(s.Index, s.MAC), func(a vf.Admin) error {
+	return k.admin(ctx, s.PF, s.Index, rtnl.VFMAC(s.Index, s.MAC), func(a vf.Admin) error {
 		return same("mac", s.MAC, a.MAC)
 	})
 }

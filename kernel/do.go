@@ -72,7 +72,7 @@ func (k *Kernel) carryOut(ctx context.Context, s step.Step) error {
 	case step.Announce:
 		return k.announce(ctx, s)
 	}
-	if done, err := k.setAdmin(s); done {
+	if done, err := k.setAdmin(ctx, s); done {
 		return err
 	}
 	return k.setLink(s)

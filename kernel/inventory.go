@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -22,7 +21,7 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list PCI devices: %w", err)
 	}
-	seen, seenErr := bounded(ctx, look)
+	seen, seenErr := bounded(ctx, k.look)
 	var addrs []vf.PCIAddr
 	for _, addr := range all {
 		if k.sys.isPF(addr) {
@@ -45,7 +44,25 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 			return nil
 		})
 	}
-	return pfs, g.Wait()
+	err = g.Wait()
+	apart(pfs)
+	return pfs, err
+}
+
+// apart takes the identity from PFs that share one: neither can be told from
+// the other, and what is meant for one must not be done to the other.
+func apart(pfs []vf.PF) {
+	same := map[vf.PFID][]string{}
+	for _, pf := range pfs {
+		same[pf.ID] = append(same[pf.ID], pf.PCI.String())
+	}
+	for i := range pfs {
+		pf := &pfs[i]
+		if all := same[pf.ID]; len(all) > 1 && !pf.ID.IsZero() {
+			pf.Err = fmt.Sprintf("the PFs %s have one permanent MAC, %s, so they cannot be told apart: give each its own in their firmware", strings.Join(all, ", "), pf.ID)
+			pf.ID = vf.PFID{}
+		}
+	}
 }
 
 // PF reads one PF and its VFs; vf.ErrNotFound when there is no such device.
@@ -55,7 +72,7 @@ func (k *Kernel) PF(ctx context.Context, addr vf.PCIAddr) (vf.PF, error) {
 		return vf.PF{}, fmt.Errorf("PF %s: %w", addr, vf.ErrNotFound)
 	}
 	return bounded(ctx, func() (vf.PF, error) {
-		seen, seenErr := look()
+		seen, seenErr := k.look()
 		pf, err := k.readPF(addr, seen)
 		if err := errors.Join(err, seenErr); err != nil {
 			pf.Err = strings.ReplaceAll(err.Error(), "\n", "; ")
@@ -122,6 +139,9 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 	errs := []error{ferr, serr, lerr}
 	for index, addr := range s.VFs {
 		v, err := k.sys.function(addr)
+		if errors.Is(err, vf.ErrNotFound) {
+			continue // unplugged; the link to it stays until sriov_numvfs is written
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("vf %d: %w", index, err))
 		}
@@ -140,8 +160,16 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 	return pf, errors.Join(errs...)
 }
 
-// readPFLink fills in what the PF's netdevice tells.
-func (k *Kernel) readPFLink(pf *vf.PF) (rtnl.Link, error) {
+// readPFLink fills in what the PF's netdevice tells. The link that it returns
+// is the one that knows the VFs.
+func (k *Kernel) readPFLink(pf *vf.PF) (l rtnl.Link, err error) {
+	if k.sys.isSplit(pf.PCI, pf.Driver) {
+		err = k.see("", func(c eyes) error {
+			l, err = k.readSplitPF(c, pf)
+			return err
+		})
+		return l, err
+	}
 	n, ok, err := k.sys.netdev(pf.PCI)
 	if err != nil {
 		return rtnl.Link{}, err
@@ -153,46 +181,54 @@ func (k *Kernel) readPFLink(pf *vf.PF) (rtnl.Link, error) {
 		return rtnl.Link{}, fmt.Errorf("driver %s has no netdevice in the host's netns, so its identity and its VFs' settings are unknown", pf.Driver)
 	}
 	pf.Name = n.Name
-	c, err := dial("")
-	if err != nil {
-		return rtnl.Link{}, err
-	}
-	defer c.Close()
-	l, err := c.Link(n.Index, true)
+	err = k.see("", func(c eyes) error {
+		if l, err = linkWithVFs(c, n.Index); l.Index == 0 {
+			return fmt.Errorf("netdevice %s: %w", n.Name, err)
+		}
+		pf.Name = l.Name
+		k.takeLink(pf, pf.PCI, l)
+		var idErr error
+		pf.ID, idErr = k.identity(c, pf.PCI, l)
+		return errors.Join(err, idErr)
+	})
+	return l, err
+}
+
+// linkWithVFs reads a link with its VFs, or without where their list is cut.
+func linkWithVFs(c eyes, index int) (rtnl.Link, error) {
+	l, err := c.Link(index, true)
 	if errors.Is(err, rtnl.ErrVFsCut) {
 		var short error
-		if l, short = c.Link(n.Index, false); short != nil {
+		if l, short = c.Link(index, false); short != nil {
 			err = errors.Join(err, short)
 		}
 	}
-	if l.Index == 0 {
-		return l, err
-	}
-	pf.Name, pf.MTU, pf.MaxMTU, pf.Up, pf.Carrier = l.Name, l.MTU, l.MaxMTU, l.Up, l.Carrier
-	if l.Carrier {
-		// The file reads -1 or EINVAL where the driver does not know.
-		speed, _ := number(k.sys.pci(pf.PCI, "net", l.Name, "speed"), 0)
-		pf.SpeedMbps = max(speed, 0)
-	}
-	id, idErr := k.identity(pf.PCI, l)
-	pf.ID = id
-	return l, errors.Join(err, idErr)
+	return l, err
 }
 
-// identity is what the PF with the netdevice l is known by.
-func (k *Kernel) identity(pf vf.PCIAddr, l rtnl.Link) (vf.PFID, error) {
-	if l.PermMAC.IsZero() {
-		return vf.PFID{}, fmt.Errorf("the driver of %s tells no permanent MAC, so the PF's identity is unknown", l.Name)
+// takeLink takes over what the netdevice with the link has, which belongs to
+// the PCI function at.
+func (k *Kernel) takeLink(pf *vf.PF, at vf.PCIAddr, l rtnl.Link) {
+	pf.MTU, pf.MaxMTU, pf.Up, pf.Carrier = l.MTU, l.MaxMTU, l.Up, l.Carrier
+	if l.Carrier {
+		// The file reads -1 or EINVAL where the driver does not know.
+		speed, _ := number(k.sys.pci(at, "net", l.Name, "speed"), 0)
+		pf.SpeedMbps = max(speed, 0)
 	}
-	id := vf.PFID{MAC: l.PermMAC, Port: l.PortName}
-	if id.Port != "" {
-		return id, nil
+}
+
+// identity is what the PF with the netdevice l is known by: its permanent MAC,
+// which each port of a NIC has for itself. phys_port_name is no part of it,
+// since it comes and goes with the kernel: i40e has one since Linux 6.7
+// (9e479d64dc58), and a later patch takes it away again (no_phys_port_name).
+func (k *Kernel) identity(c eyes, pf vf.PCIAddr, l rtnl.Link) (vf.PFID, error) {
+	switch {
+	case !l.PermMAC.IsZero():
+		return vf.PFID{MAC: l.PermMAC}, nil
+	case k.sys.isControl(pf, l.Name):
+		return k.splitIdentity(c, pf)
 	}
-	port, err := number(k.sys.pci(pf, "net", l.Name, "dev_port"), 0)
-	if port != 0 {
-		id.Port = strconv.Itoa(port)
-	}
-	return id, err
+	return vf.PFID{}, fmt.Errorf("the driver of %s tells no permanent MAC, so the PF's identity is unknown", l.Name)
 }
 
 // stateOf puts a VF together, without its netdevice.

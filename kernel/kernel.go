@@ -29,6 +29,7 @@ type Kernel struct {
 	proc string
 	run  string
 	log  *slog.Logger
+	see  func(netns string, fn func(eyes) error) error // lends a way to read rtnetlink
 
 	autoprobe autoprobes
 	writes    writes
@@ -52,10 +53,29 @@ func New(o Options) *Kernel {
 		proc: or(o.ProcRoot, "/proc"),
 		run:  or(o.RunRoot, "/run"),
 		log:  o.Log,
+		see:  seeNetlink,
 	}
 	k.autoprobe.of = map[vf.PCIAddr]*autoprobe{}
 	k.writes.begun = map[string]time.Time{}
 	return k
+}
+
+// eyes is the part of rtnl.Conn that reading needs. A test has one that answers
+// from a text.
+type eyes interface {
+	Link(index int, withVFs bool) (rtnl.Link, error)
+	Links() ([]rtnl.Link, error)
+	Addrs(index int) ([]rtnl.Addr, error)
+	Routes(index int) ([]rtnl.Route, error)
+}
+
+func seeNetlink(path string, fn func(eyes) error) error {
+	c, err := dial(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return fn(c)
 }
 
 // dial opens a netlink socket in a netns; the empty path is the host's.

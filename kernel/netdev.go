@@ -69,7 +69,7 @@ var errNoLink = fmt.Errorf("no netdevice there: %w", vf.ErrNotFound)
 
 // findLink finds the netdevice of a PCI function in the netns of c, whose path
 // is given; errNoLink when it is not there.
-func (k *Kernel) findLink(c *rtnl.Conn, addr vf.PCIAddr, path string) (rtnl.Link, error) {
+func (k *Kernel) findLink(c eyes, addr vf.PCIAddr, path string) (rtnl.Link, error) {
 	if path != "" {
 		return findByParent(c, addr)
 	}
@@ -89,7 +89,7 @@ func (k *Kernel) findLink(c *rtnl.Conn, addr vf.PCIAddr, path string) (rtnl.Link
 
 // findByParent looks for the netdevice among all of a netns. sysfs does not
 // show those of another netns; a pod has few.
-func findByParent(c *rtnl.Conn, addr vf.PCIAddr) (rtnl.Link, error) {
+func findByParent(c eyes, addr vf.PCIAddr) (rtnl.Link, error) {
 	links, err := c.Links()
 	if err != nil {
 		return rtnl.Link{}, err
@@ -116,7 +116,8 @@ func (k *Kernel) onLink(addr vf.PCIAddr, path string, fn func(*rtnl.Conn, rtnl.L
 	return fn(c, l)
 }
 
-// onPF calls fn with the netdevice of a PF and a socket in the host's netns.
+// onPF calls fn with the netdevice of a PF by which its VFs are set, and a
+// socket in the host's netns.
 func (k *Kernel) onPF(addr vf.PCIAddr, fn func(*rtnl.Conn, netdev) error) error {
 	n, ok, err := k.sys.netdev(addr)
 	if err != nil {

@@ -59,9 +59,11 @@ func (t tree) nic(addr vf.PCIAddr) vf.NIC {
 // device below it (virtio: <function>/virtio0/net/eth0).
 func (t tree) netdevName(addr vf.PCIAddr) string {
 	for _, pattern := range []string{"net/*", "virtio*/net/*"} {
-		if found, _ := filepath.Glob(t.pci(addr, pattern)); len(found) > 0 {
-			slices.Sort(found)
-			return filepath.Base(found[0])
+		found, _ := filepath.Glob(t.pci(addr, pattern)) // in order; the pattern is right
+		for _, path := range found {
+			if name := filepath.Base(path); !t.isControl(addr, name) {
+				return name
+			}
 		}
 	}
 	return ""
@@ -151,15 +153,6 @@ func elsewhere(n *vf.NIC, all []vf.NIC) {
 			return
 		}
 	}
-}
-
-// chelsio is the driver of cards whose ports and VFs are on different
-// functions.
-const chelsio = "cxgb4"
-
-func sameSlot(a, b vf.PCIAddr) bool {
-	a.Function, b.Function = 0, 0
-	return a == b
 }
 
 // hasSRIOV looks for the SR-IOV capability in the configuration space, of which

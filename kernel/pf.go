@@ -62,6 +62,8 @@ func explainNumVFs(err error, have, total int) error {
 		return fmt.Errorf("%w: it has at most %d VFs: %w", vf.ErrUnable, total, err)
 	case errors.Is(err, unix.ENOENT):
 		return fmt.Errorf("%w: no driver is bound to the PF, or it cannot make VFs: %w", vf.ErrUnable, err)
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("%w: the driver cannot make VFs, or not now (cxgb4: not before its ports' function is initialised): %w", vf.ErrUnable, err)
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("a VF is in use, or the driver does not allow it now: %w", err)
 	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.EIO):
@@ -71,16 +73,16 @@ func explainNumVFs(err error, have, total int) error {
 }
 
 func (k *Kernel) setPFUp(s step.SetPFUp) error {
-	return k.onPF(s.PF, func(c *rtnl.Conn, n netdev) error { return setUp(c, n.Index, true) })
+	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error { return setUp(c, n.Index, true) })
 }
 
 func (k *Kernel) setPFMTU(s step.SetPFMTU) error {
-	return k.onPF(s.PF, func(c *rtnl.Conn, n netdev) error { return setMTU(c, n.Index, s.MTU) })
+	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error { return setMTU(c, n.Index, s.MTU) })
 }
 
 // waitCarrier subscribes before it looks, so that no change falls between.
 func (k *Kernel) waitCarrier(ctx context.Context, s step.WaitCarrier) error {
-	return k.onPF(s.PF, func(c *rtnl.Conn, n netdev) error {
+	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error {
 		w, err := rtnl.Watch()
 		if err != nil {
 			return err

@@ -27,7 +27,7 @@ func (k *Kernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilit
 			if err != nil {
 				return err
 			}
-			out, err = ask(func(s rtnl.VFSetting) error { return c.SetVF(n.Index, s) }, index, a)
+			out, err = ask(func(s rtnl.VFSetting) error { return again(ctx, func() error { return c.SetVF(n.Index, s) }) }, index, a)
 			return err
 		})
 		if err != nil {

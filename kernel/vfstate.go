@@ -21,22 +21,21 @@ type sight struct {
 }
 
 // look lists everything of the host's netns.
-func look() (sight, error) {
-	c, err := dial("")
-	if err != nil {
-		return sight{}, err
-	}
-	defer c.Close()
-	links, err := c.Links()
-	if err != nil {
-		return sight{}, fmt.Errorf("list links: %w", err)
-	}
-	return lookAt(c, links, 0)
+func (k *Kernel) look() (s sight, err error) {
+	err = k.see("", func(c eyes) error {
+		links, err := c.Links()
+		if err != nil {
+			return fmt.Errorf("list links: %w", err)
+		}
+		s, err = lookAt(c, links, 0)
+		return err
+	})
+	return s, err
 }
 
 // lookAt adds the addresses and routes of the link with the given index, or
 // of all for 0.
-func lookAt(c *rtnl.Conn, links []rtnl.Link, index int) (sight, error) {
+func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
 	s := sight{map[int]rtnl.Link{}, map[int][]netip.Prefix{}, map[int][]vf.Route{}}
 	for _, l := range links {
 		s.links[l.Index] = l
@@ -99,31 +98,27 @@ func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
 		return vf.State{}, err
 	}
 	state := stateOf(vf.ID{Index: index}, f, vf.Admin{})
-	c, err := dial("")
-	if err != nil {
+	err = k.see("", func(c eyes) (err error) {
+		if err = k.readAdmin(c, pf, &state); err == nil {
+			state.Link, err = k.readLink(c, addr, "")
+		}
+		return err
+	})
+	if state.Link != nil || err != nil || path == "" {
 		return state, err
 	}
-	defer c.Close()
-	if err := k.readAdmin(c, pf, &state); err != nil {
-		return state, err
-	}
-	if state.Link, err = k.readLink(c, addr, ""); state.Link != nil || err != nil || path == "" {
-		return state, err
-	}
-	other, err := dial(path)
+	err = k.see(path, func(c eyes) (err error) {
+		state.Link, err = k.readLink(c, addr, path)
+		return err
+	})
 	if errors.Is(err, vf.ErrNetnsGone) {
 		return state, nil
 	}
-	if err != nil {
-		return state, err
-	}
-	defer other.Close()
-	state.Link, err = k.readLink(other, addr, path)
 	return state, err
 }
 
 // readAdmin fills in what the PF holds for the VF, and the PF's identity.
-func (k *Kernel) readAdmin(c *rtnl.Conn, pf vf.PCIAddr, s *vf.State) error {
+func (k *Kernel) readAdmin(c eyes, pf vf.PCIAddr, s *vf.State) error {
 	n, ok, err := k.sys.netdev(pf)
 	if err != nil {
 		return err
@@ -135,7 +130,7 @@ func (k *Kernel) readAdmin(c *rtnl.Conn, pf vf.PCIAddr, s *vf.State) error {
 	if err != nil {
 		return fmt.Errorf("PF %s: %w", pf, err)
 	}
-	if s.ID.PF, err = k.identity(pf, l); err != nil {
+	if s.ID.PF, err = k.identity(c, pf, l); err != nil {
 		return err
 	}
 	admin, ok := l.VFs[s.ID.Index]
@@ -146,7 +141,7 @@ func (k *Kernel) readAdmin(c *rtnl.Conn, pf vf.PCIAddr, s *vf.State) error {
 	return nil
 }
 
-func (k *Kernel) readLink(c *rtnl.Conn, addr vf.PCIAddr, path string) (*vf.Link, error) {
+func (k *Kernel) readLink(c eyes, addr vf.PCIAddr, path string) (*vf.Link, error) {
 	l, err := k.findLink(c, addr, path)
 	if errors.Is(err, errNoLink) {
 		return nil, nil

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// PFID is what a Physical Function is known by across reboots, renames and
-// changes of slot: its permanent MAC and the port of the device it serves.
-// Names and PCI addresses change; these do not.
+// PFID is what a Physical Function is known by across reboots, renames,
+// changes of slot and other kernels: its permanent MAC. Names and PCI addresses
+// change; this does not.
 type PFID struct {
 	MAC MAC
-	// Port is phys_port_name where the driver has one, otherwise dev_port in
-	// decimal when that is not 0. Empty on single-port functions.
+	// Port tells PFs apart that have one MAC between them: on Chelsio cards pf0
+	// to pf3, which have no ports of their own. Empty everywhere else.
 	Port string
 }
 

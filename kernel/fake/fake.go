@@ -12,6 +12,7 @@ package fake
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -141,9 +142,23 @@ func (k *Kernel) VF(ctx context.Context, a vf.PCIAddr, netns string) (vf.State, 
 	return f.seenFrom(netns), nil
 }
 
-// Probe tells what the driver can do.
-func (k *Kernel) Probe(context.Context, vf.PCIAddr, int) (vf.Abilities, error) {
-	return k.profile.Abilities, nil
+// Probe tells what the driver can do, as far as kernel.Probe finds out: it does
+// not ask for mac and min_tx_rate, and hears nothing of max_tx_rate where the
+// driver takes no rate as things are.
+func (k *Kernel) Probe(_ context.Context, a vf.PCIAddr, _ int) (vf.Abilities, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, err := k.pf(a)
+	if err != nil {
+		return nil, err
+	}
+	out := maps.Clone(k.profile.Abilities)
+	delete(out, vf.SetMAC)
+	delete(out, vf.SetMinTxRate)
+	if k.profile.rate != nil && k.profile.rate(p.link(), 0, 0) != nil {
+		delete(out, vf.SetMaxTxRate)
+	}
+	return out, nil
 }
 
 // Watch wakes when anything changed.
