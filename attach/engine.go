@@ -172,7 +172,7 @@ func (e *Engine) do(ctx context.Context, s step.Step) error {
 func (e *Engine) undo(ctx context.Context, at site, rec journal.Record, cause error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
-	if err := e.release(ctx, at, rec, "AttachFailed", cause.Error()); err != nil {
+	if err := e.release(ctx, at, rec, "AttachFailed", cause); err != nil {
 		e.Log.Error("undo of a failed attach", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "err", err)
 	}
 }

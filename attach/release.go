@@ -24,18 +24,18 @@ func (e *Engine) Detach(ctx context.Context, owner vf.Owner) error {
 	if err != nil || !ok {
 		return err
 	}
-	return e.detach(ctx, rec, "Detached", "")
+	return e.detach(ctx, rec, "Detached", nil)
 }
 
 // detach releases the lease that rec describes, and no later one.
-func (e *Engine) detach(ctx context.Context, rec journal.Record, reason, detail string) error {
+func (e *Engine) detach(ctx context.Context, rec journal.Record, reason string, cause error) error {
 	e.vfs.lock(rec.ID)
 	defer e.vfs.unlock(rec.ID)
-	return e.finish(ctx, rec, reason, detail)
+	return e.finish(ctx, rec, reason, cause)
 }
 
 // finish is detach for a VF that the caller has locked.
-func (e *Engine) finish(ctx context.Context, rec journal.Record, reason, detail string) error {
+func (e *Engine) finish(ctx context.Context, rec journal.Record, reason string, cause error) error {
 	now, err := e.record(rec.ID)
 	if errors.Is(err, vf.ErrNotFound) {
 		return nil
@@ -49,7 +49,7 @@ func (e *Engine) finish(ctx context.Context, rec journal.Record, reason, detail 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
 	defer cancel()
 	at, _ := e.site(now)
-	return e.release(ctx, at, now, reason, detail)
+	return e.release(ctx, at, now, reason, cause)
 }
 
 func (e *Engine) find(owner vf.Owner) (rec journal.Record, ok bool, err error) {
@@ -68,8 +68,9 @@ func (e *Engine) find(owner vf.Owner) (rec journal.Record, ok bool, err error) {
 // release writes that the VF is being released, resets it, reads back and
 // writes that it is free; or quarantines it; or forgets it, when it is gone from
 // the bus. The VF is locked. The error is the ledger's: a reset that fails is no
-// error here, it is a quarantine.
-func (e *Engine) release(ctx context.Context, at site, rec journal.Record, reason, detail string) error {
+// error here, it is a quarantine. cause is why it is released, if not because
+// its owner gave it back.
+func (e *Engine) release(ctx context.Context, at site, rec journal.Record, reason string, cause error) error {
 	begun := rec.Phase == journal.Configuring
 	rec.Phase = journal.Releasing
 	err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
@@ -79,17 +80,20 @@ func (e *Engine) release(ctx context.Context, at site, rec journal.Record, reaso
 	// A VF that was being configured is reset even when the ledger takes nothing
 	// any more (a full disk): what it says already means undo.
 	err = e.reset(ctx, at, rec)
+	if err == nil {
+		err = hung(cause)
+	}
 	switch {
 	case errors.Is(err, errGone):
 		return e.forget(rec, err)
 	case err != nil:
 		return e.quarantine(rec, err)
 	}
-	return e.free(at, rec, reason, detail)
+	return e.free(at, rec, reason, cause)
 }
 
 // free makes a VF that was read back clean available again (I3).
-func (e *Engine) free(at site, rec journal.Record, reason, detail string) error {
+func (e *Engine) free(at site, rec journal.Record, reason string, cause error) error {
 	who := rec.Lease.Owner
 	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
 	rec.Reason, rec.Attempts, rec.NextRetry = "", 0, time.Time{}
@@ -99,8 +103,8 @@ func (e *Engine) free(at site, rec journal.Record, reason, detail string) error 
 		text = fmt.Sprintf("vf %d of %s from %s, clean", rec.ID.Index, at.label, who)
 	}
 	kind := journal.Normal
-	if detail != "" {
-		text += ": " + detail
+	if cause != nil {
+		text += ": " + cause.Error()
 		kind = journal.Warning
 	}
 	return e.Ledger.Update(func(tx *journal.Tx) error {
@@ -119,7 +123,7 @@ func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
 			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 		}
 		if len(rec.Baseline.Diff(st)) == 0 {
-			return nil
+			return hung(errs...)
 		}
 		if at.pf.IsZero() {
 			return fmt.Errorf("PF %s could not be read, so its VF cannot be reset", rec.ID.PF)
@@ -137,6 +141,18 @@ func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
 	}
 	if d := rec.Baseline.Diff(st); len(d) > 0 {
 		return errors.Join(append(errs, fmt.Errorf("after %d rounds of reset: %s", rounds, vf.Differences(d)))...)
+	}
+	return hung(errs...)
+}
+
+// hung is an error when one of those that came up on the way to a clean VF is a
+// time-out: what hangs in the kernel may yet take effect, on whoever has the VF
+// then.
+func hung(errs ...error) error {
+	for _, err := range errs {
+		if errors.Is(err, vf.ErrTimeout) {
+			return fmt.Errorf("it is clean now, but a call to the kernel may yet take effect: %w", err)
+		}
 	}
 	return nil
 }
@@ -186,7 +202,7 @@ func (e *Engine) Collect(ctx context.Context, network string, valid []vf.Owner) 
 	})
 	errs := []error{err}
 	for _, r := range stale {
-		errs = append(errs, e.detach(ctx, r, "Collected", ""))
+		errs = append(errs, e.detach(ctx, r, "Collected", nil))
 	}
 	return errors.Join(errs...)
 }

@@ -25,7 +25,7 @@ func (e *Engine) Replay(ctx context.Context) error {
 		}
 		g.Go(func() error {
 			e.Log.Info("replay", "vf", r.ID, "phase", r.Phase, "owner", r.Lease.Owner)
-			return e.detach(ctx, r, "Undone", "culvertd ended before its "+string(r.Phase)+" did")
+			return e.detach(ctx, r, "Undone", fmt.Errorf("culvertd ended while it was %s", r.Phase))
 		})
 	}
 	return errors.Join(err, g.Wait())
@@ -85,12 +85,12 @@ func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF) func(
 	switch r.Phase {
 	case journal.Quarantined:
 		if e.due(r) {
-			return func() error { return e.tend(ctx, r, "Recovered", "") }
+			return func() error { return e.tend(ctx, r, "Recovered", nil) }
 		}
 	case journal.Free:
 		if st, ok := listed(r, seen); ok {
 			if d := r.Baseline.Diff(st); len(d) > 0 {
-				return func() error { return e.tend(ctx, r, "DriftMended", vf.Differences(d)) }
+				return func() error { return e.tend(ctx, r, "DriftMended", errors.New(vf.Differences(d))) }
 			}
 		}
 	case journal.Attached:
@@ -153,12 +153,12 @@ func (e *Engine) unstick(ctx context.Context, seen journal.Record) error {
 	if err != nil || now.Phase != seen.Phase {
 		return nil //nolint:nilerr // it was not stuck
 	}
-	return e.finish(ctx, seen, "Undone", "it had stopped while "+string(seen.Phase))
+	return e.finish(ctx, seen, "Undone", fmt.Errorf("it had stopped while %s", seen.Phase))
 }
 
 // tend resets one VF, if it is still in the phase and generation that the
 // caller saw, and still differs.
-func (e *Engine) tend(ctx context.Context, seen journal.Record, reason, detail string) error {
+func (e *Engine) tend(ctx context.Context, seen journal.Record, reason string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	st, err := e.look(ctx, seen)
@@ -183,7 +183,7 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason, detail s
 	if err != nil {
 		at.label = fmt.Sprintf("%s (not to be found)", rec.ID.PF)
 	}
-	return e.release(ctx, at, rec, reason, detail)
+	return e.release(ctx, at, rec, reason, cause)
 }
 
 // WithIdle runs f while nobody can get the VF, and says whether it ran: not

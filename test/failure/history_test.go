@@ -129,21 +129,23 @@ func (h *history) powerCut() {
 	h.pass()
 }
 
-// meddling is what other people do to a VF.
-var meddling = map[string]func(*vf.State){
-	"vlan":     func(st *vf.State) { st.Admin.VLAN.ID = 66 },
-	"trust":    func(st *vf.State) { st.Admin.Trust = vf.Yes },
-	"spoofchk": func(st *vf.State) { st.Admin.SpoofChk = vf.No },
-	"rate":     func(st *vf.State) { st.Admin.MaxTxRate = 11 },
-	"mac":      func(st *vf.State) { st.Admin.MAC = vf.MAC{2, 9, 9, 9, 9, 9} },
-	"unbind":   func(st *vf.State) { st.Driver, st.Link = "", nil },
-	"up":       func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Up = true }) },
-	"mtu":      func(st *vf.State) { onLink(st, func(l *vf.Link) { l.MTU = 1300 }) },
-	"rename":   func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Name += "z" }) },
-	"promisc":  func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Promisc = true }) },
-	"home": func(st *vf.State) {
-		onLink(st, func(l *vf.Link) { l.Netns, l.Up, l.Addrs, l.Routes = "", false, nil, nil })
-	},
+// meddling is what other people do to a VF: what the driver has to have for it,
+// and the change.
+var meddling = map[string]struct {
+	needs  vf.Setting
+	change func(*vf.State)
+}{
+	"vlan":     {vf.SetVLAN, func(st *vf.State) { st.Admin.VLAN.ID = 66 }},
+	"trust":    {vf.SetTrust, func(st *vf.State) { st.Admin.Trust = vf.Yes }},
+	"spoofchk": {vf.SetSpoofChk, func(st *vf.State) { st.Admin.SpoofChk = vf.No }},
+	"rate":     {vf.SetMaxTxRate, func(st *vf.State) { st.Admin.MaxTxRate = 50 }},
+	"mac":      {vf.SetMAC, func(st *vf.State) { st.Admin.MAC = vf.MAC{2, 9, 9, 9, 9, 9} }},
+	"unbind":   {"", func(st *vf.State) { st.Driver, st.Link = "", nil }},
+	"up":       {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Up = true }) }},
+	"mtu":      {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.MTU = 1300 }) }},
+	"rename":   {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Name += "z" }) }},
+	"promisc":  {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Promisc = true }) }},
+	"home":     {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Netns, l.Up, l.Addrs, l.Routes = "", false, nil, nil }) }},
 }
 
 func onLink(st *vf.State, change func(*vf.Link)) {
@@ -158,9 +160,12 @@ func (h *history) meddles(t *rapid.T) {
 		return
 	}
 	v := rapid.SampledFrom(all).Draw(t, "VF")
-	what := rapid.SampledFrom(slices.Sorted(maps.Keys(meddling))).Draw(t, "what")
+	what := meddling[rapid.SampledFrom(slices.Sorted(maps.Keys(meddling))).Draw(t, "what")]
+	if what.needs != "" && !h.able(what.needs) {
+		return
+	}
 	h.touched(v.PCI)
-	h.meddle(v.PCI, meddling[what])
+	h.meddle(v.PCI, what.change)
 	if rapid.Bool().Draw(t, "seen") {
 		h.pass()
 	}

@@ -39,7 +39,7 @@ func (w *world) owned(records []journal.Record) {
 	w.t.Helper()
 	for _, v := range w.vfs() {
 		ns := w.whereIs(v)
-		if ns == "" {
+		if ns == "" || w.dirty[v.PCI] {
 			continue
 		}
 		i := slices.IndexFunc(records, func(r journal.Record) bool { return r.ID == v.ID })
