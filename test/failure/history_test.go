@@ -145,7 +145,9 @@ var meddling = map[string]struct {
 	"mtu":      {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.MTU = 1300 }) }},
 	"rename":   {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Name += "z" }) }},
 	"promisc":  {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Promisc = true }) }},
-	"home":     {"", func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Netns, l.Up, l.Addrs, l.Routes = "", false, nil, nil }) }},
+	"home": {"", func(st *vf.State) {
+		onLink(st, func(l *vf.Link) { l.Netns, l.Up, l.Addrs, l.Routes = "", false, nil, nil })
+	}},
 }
 
 func onLink(st *vf.State, change func(*vf.Link)) {

@@ -1,0 +1,228 @@
+package failure
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// behind is every single thing of an attachment that somebody may change behind
+// our back, and the word for it in messages.
+var behind = []struct {
+	word   string
+	change func(*vf.State)
+}{
+	{"mac", func(st *vf.State) { st.Admin.MAC[5] ^= 1 }},
+	{"vlan", func(st *vf.State) { st.Admin.VLAN.ID = 7 }},
+	{"vlan", func(st *vf.State) { st.Admin.VLAN.QoS = 1 }},
+	{"spoofchk", func(st *vf.State) { st.Admin.SpoofChk = vf.Yes }},
+	{"trust", func(st *vf.State) { st.Admin.Trust = vf.No }},
+	{"link_state", func(st *vf.State) { st.Admin.LinkState = vf.LinkDisable }},
+	{"min_tx_rate", func(st *vf.State) { st.Admin.MinTxRate = 7 }},
+	{"max_tx_rate", func(st *vf.State) { st.Admin.MaxTxRate = 77 }},
+	{"driver", func(st *vf.State) { st.Driver = vf.DriverVFIO }},
+	{"interface", func(st *vf.State) { st.Link = nil }},
+	{"interface", func(st *vf.State) { st.Link.Name = "eth0" }},
+	{"netns", func(st *vf.State) { st.Link.Netns = "" }},
+	{"link mac", func(st *vf.State) { st.Link.MAC[5] ^= 1 }},
+	{"mtu", func(st *vf.State) { st.Link.MTU = 1300 }},
+	{"up", func(st *vf.State) { st.Link.Up = false }},
+	{"address", func(st *vf.State) { st.Link.Addrs = nil }},
+	{"address", func(st *vf.State) { st.Link.Addrs = []netip.Prefix{netip.MustParsePrefix("10.1.0.99/24")} }},
+	{"route", func(st *vf.State) { st.Link.Routes = nil }},
+}
+
+// CHECK fails on each single thing that was changed behind our back and says
+// which, with the code and the next step for it.
+func TestCheckSaysWhatWasChanged(t *testing.T) {
+	for _, b := range behind {
+		w := made(t, fake.ICE, fastDir(t))
+		must(w, w.add(podA))
+		config := withResult(w.config(podA, "CHECK"))
+		if err := w.call("CHECK", podA, config); err != nil {
+			t.Fatalf("CHECK right after ADD: %v", err)
+		}
+		w.meddle(w.heldBy("a"), b.change)
+		err := w.call("CHECK", podA, config)
+		if err == nil {
+			t.Errorf("%s: CHECK saw nothing", b.word)
+			continue
+		}
+		answer := failed(t, err)
+		if answer.Code != 104 || !strings.Contains(answer.Msg, ": "+b.word+" ") || answer.Details == "" {
+			t.Errorf("%s: CHECK answers %d %q (%s)", b.word, answer.Code, answer.Msg, answer.Details)
+		}
+		w.close()
+	}
+}
+
+// withResult adds the result that a runtime sends along with CHECK.
+func withResult(config []byte) []byte {
+	const result = `"prevResult":{"cniVersion":"1.1.0","interfaces":[{"name":"net1","sandbox":"/run/netns/a"}],"ips":[{"address":"10.1.0.2/24","interface":0}],"routes":[{"dst":"10.9.0.0/16"}]}}`
+	return []byte(strings.TrimSuffix(string(config), "}") + "," + result)
+}
+
+func failed(t *testing.T, err error) (answer api.CNIError) {
+	t.Helper()
+	if decode := json.Unmarshal([]byte(err.Error()), &answer); decode != nil {
+		t.Fatalf("%v: %v", err, decode)
+	}
+	return answer
+}
+
+// What the PF holds for a VF that an owner has is set again, or told, as the
+// pool says; both at the next look, and told once.
+func TestDriftOfAnAttachedVF(t *testing.T) {
+	for policy, want := range map[string][]string{
+		"mend":   {"DriftMended: vlan is 7, not 100"},
+		"report": {"Drifted: vlan is 7, not 100"},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			w := made(t, fake.IGB, fastDir(t))
+			defer w.close()
+			spec := w.spec
+			for i := range spec.Pools {
+				spec.Pools[i].Drift = desired.Drift(policy)
+			}
+			w.node.SetSpec(spec)
+			must(w, w.add(podB))
+			must(w, w.add(podA))
+			w.meddle(w.heldBy("a"), func(st *vf.State) { st.Admin.VLAN = vf.VLAN{ID: 7} })
+			w.expect["a"] = meddled
+			w.pass()
+			w.pass()
+			var got []string
+			for _, e := range w.events("Drift") {
+				_, what, _ := strings.Cut(e.Text, "has: ")
+				what, _, _ = strings.Cut(what, " qos")
+				got = append(got, e.Reason+": "+what)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if policy == "mend" {
+				w.expect["a"] = present
+			}
+			w.sound()
+		})
+	}
+}
+
+// A lease ends when its VF is gone from the bus: the address is free again, the
+// owner is told, DEL succeeds, and when the VF is back it is given out again.
+func TestLeaseEndsWithItsVF(t *testing.T) {
+	for name, unplug := range map[string]func(*world){
+		"VF": func(w *world) { must(w, w.k.RemoveVF(w.heldBy("a"))) },
+		"PF": func(w *world) { must(w, w.k.RemovePF(w.pf(0))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := made(t, fake.IGB, fastDir(t))
+			defer w.close()
+			must(w, w.add(podA))
+			unplug(w)
+			w.expect["a"] = either
+			w.pass()
+			if r := w.heldBy("a"); !r.IsZero() {
+				t.Errorf("a still has VF %s", r)
+			}
+			if got := w.events("LeaseEnded"); len(got) != 1 || !strings.Contains(got[0].Text, "container a") {
+				t.Errorf("events: %v", got)
+			}
+			w.sound()
+			if name == "PF" {
+				must(w, w.k.AddPF(vf.PCIAddr{Bus: 1}, vf.PCIAddr{Bus: 1}))
+			}
+			w.pass()
+			w.pass()
+			w.asNew()
+		})
+	}
+}
+
+// DEL is nil when it is repeated, and when there never was an ADD; a late one
+// does not hit the next owner of the VF (I8).
+func TestI8LateAndRepeatedDEL(t *testing.T) {
+	w := made(t, fake.IGB, fastDir(t))
+	defer w.close()
+	must(w, w.del(podA))
+	must(w, w.add(podA))
+	first := w.heldBy("a")
+	must(w, w.del(podA))
+	must(w, w.add(attachment{pod: "b", pool: "net", vf: first}))
+	must(w, w.del(podA))
+	if got := w.heldBy("b"); got != first {
+		t.Errorf("a's late DEL took b's VF: b has %s, not %s", got, first)
+	}
+	w.settled()
+}
+
+// GC with valid attachments removes exactly the rest of its own network.
+func TestGCRemovesExactlyTheRest(t *testing.T) {
+	w := made(t, fake.IGB, fastDir(t))
+	defer w.close()
+	podD := attachment{pod: "d", pool: "net", plain: true}
+	for _, a := range []attachment{podA, podB, podC, podD} {
+		must(w, w.add(a))
+	}
+	must(w, w.gc(podA, "b", "x"))
+	w.settled()
+	var left []string
+	for _, r := range w.records() {
+		if r.Phase == journal.Attached {
+			left = append(left, r.Lease.Owner.UID)
+		}
+	}
+	if diff := cmp.Diff([]string{"b", "c"}, left, sorting); diff != "" {
+		t.Errorf("attached after GC (-want +got):\n%s", diff)
+	}
+}
+
+// STATUS answers 50 with the reason while no ADD can work, and nothing wrong
+// when one can.
+func TestSTATUSSaysWhyNot(t *testing.T) {
+	w := newWorld(t, fake.IGB, fastDir(t))
+	defer func() { w.close() }()
+	w.start()
+	ask := func() error { return w.call("STATUS", podA, w.config(podA, "STATUS")) }
+	answer := failed(t, ask())
+	if answer.Code != 50 || !strings.Contains(answer.Msg, "no VF has been made yet") || answer.Details == "" {
+		t.Errorf("before VFs are made: %d %q (%s)", answer.Code, answer.Msg, answer.Details)
+	}
+	w.pass()
+	if err := ask(); err != nil {
+		t.Errorf("with VFs: %v", err)
+	}
+	w.node.SetSpec(desired.Spec{})
+	answer = failed(t, ask())
+	if answer.Code != 50 || !strings.Contains(answer.Msg, "no pool is declared") {
+		t.Errorf("without pools: %d %q", answer.Code, answer.Msg)
+	}
+}
+
+// events are those whose reason begins so.
+func (w *world) events(reason string) (out []journal.Event) {
+	w.t.Helper()
+	err := w.ledger.View(func(tx *journal.Tx) error {
+		all, err := tx.Events(0)
+		for _, e := range all {
+			if strings.HasPrefix(e.Reason, reason) {
+				out = append(out, e)
+			}
+		}
+		return err
+	})
+	must(w, err)
+	return out
+}
+
+var sorting = cmpopts.SortSlices(func(a, b string) bool { return a < b })
