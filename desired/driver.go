@@ -6,10 +6,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// vfDrivers are the netdevice drivers of the VFs that each PF driver makes, by
+// VFDrivers are the netdevice drivers of the VFs that each PF driver makes, by
 // Linux's own sources (drivers/net/ethernet). i40e's VFs had i40evf until
 // Linux 4.20 and have iavf since. A PF driver that is not here is not known.
-func vfDrivers(pfDriver string) []string {
+func VFDrivers(pfDriver string) []string {
 	switch pfDriver {
 	case "igb":
 		return []string{"igbvf"}
@@ -32,7 +32,7 @@ func vfDrivers(pfDriver string) []string {
 // driverMatcher says whether a value of Selector.Drivers is true of a VF; see
 // there for why its binding of the moment does not count.
 func driverMatcher(deviceType string, pf vf.PF, v vf.State) func(string) bool {
-	known := vfDrivers(pf.Driver)
+	known := VFDrivers(pf.Driver)
 	bound := v.Driver != "" && v.Driver != vf.DriverVFIO
 	return func(w string) bool {
 		switch {

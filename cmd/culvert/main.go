@@ -61,7 +61,7 @@ that have both.`,
 	root.PersistentFlags().StringVar(&n.socket, "socket", rpc.DefaultSocket, "where culvertd listens")
 	root.AddCommand(
 		newStatusCommand(n), newVFCommand(n), newPoolCommand(n), newEventsCommand(n), newHostCommand(n),
-		newVersionCommand(), newLabCommand(),
+		newDoctorCommand(n), newVersionCommand(), newLabCommand(),
 	)
 	return root
 }

@@ -52,6 +52,23 @@ var (
 		{Seq: 1, Time: time.Date(2026, 11, 21, 20, 41, 0, 0, time.UTC), Type: "Normal", Reason: "Attached", Object: "VF 0000:01:10.0", Text: "vf 0 of enp1s0f0 to pod default/a, network default/sriov-net1"},
 		{Seq: 112, Time: time.Date(2026, 11, 21, 20, 42, 11, 0, time.UTC), Type: "Warning", Reason: "Quarantined", Object: "VF 0000:01:10.3", Text: "last held by pod default/b, tried again in 30s: reset: set vf 3 vlan none on PF 0000:01:00.0: invalid argument"},
 	}
+	doctor = api.DoctorReport{
+		Node: "worker01", Version: "v0.1.0", Summary: api.Summary{OK: 1, Notes: 1, Warnings: 2, Errors: 1},
+		Findings: []api.Finding{
+			{Check: "claims", Severity: api.SeverityError, Object: "PF enp1s0f0", What: "NetworkManager manages vf 0-6 (no file leaves it alone, so it gets a profile of its own), /etc/NetworkManager", Why: "free VFs are brought up and get addresses, and must be reset before anybody has them",
+				Mend: []string{`printf '[keyfile]\nunmanaged-devices+=driver:igbvf\n' >/etc/NetworkManager/conf.d/90-culvert-igbvf.conf`, "systemctl reload NetworkManager"}},
+			{Check: "link", Severity: api.SeverityOK, Object: "PF enp1s0f0", What: "up, 10000 Mb/s"},
+			{Check: "modules", Severity: api.SeverityNote, Object: "host", What: "vfio-pci is not loaded yet", Mend: []string{"modprobe vfio-pci"}, Fixable: true},
+			{Check: "mtu", Severity: api.SeverityWarning, Object: "PF enp1s0f0", What: "its VFs have different MTUs (1500: pod default/a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z; 9000: pod default/a)", Why: "those of one network need one MTU; UDP between them is lost otherwise, and nobody says so at all, which takes long to find",
+				Mend: []string{"compare the key mtu in the networks of all of them, and make them what the switch and the slowest of the peers can do"}},
+			{Check: "kubernetes", Severity: api.SeverityWarning, Object: "host", What: "swap is on: /dev/sda2", Mend: []string{"swapoff -a"}},
+		},
+	}
+	doctorFix = api.DoctorReport{Node: "worker01", Findings: []api.Finding{}, Repairs: []api.Repair{
+		{What: "set net.bridge.bridge-nf-call-ip6tables to 1", Done: true, Found: "it reads 1 (it was 0), and /etc/sysctl.d/90-culvert-net.bridge.bridge-nf-call-ip6tables.conf sets it at boot",
+			Undo: "rm /etc/sysctl.d/90-culvert-net.bridge.bridge-nf-call-ip6tables.conf && sysctl -w net.bridge.bridge-nf-call-ip6tables=0"},
+		{What: "load module overlay", Error: "modprobe overlay: exit status 1: modprobe: FATAL: Module overlay not found in directory /lib/modules/6.12.9"},
+	}}
 	plainText = Options{Width: 100}
 	blocks    = Options{Width: 100, Unicode: true}
 	colour    = Options{Width: 100, Unicode: true, Color: true}
@@ -73,6 +90,8 @@ func screens(t *testing.T) map[string]func(Options) string {
 	}
 	refused := api.Plan{PFs: []api.PFPlan{{PF: "enp1s0f0", PCI: st.PFs[0].PCI, Refused: "8 VFs wanted (host.yaml:1), it can have 7: write vfs: 7 or vfs: max: invalid"}}}
 	return map[string]func(Options) string{
+		"doctor":         func(o Options) string { return Doctor(doctor, o) },
+		"doctor-fix":     func(o Options) string { return Doctor(doctorFix, o) },
 		"plan-refused":   func(o Options) string { return Plan(refused, o) },
 		"status":         func(o Options) string { return Node(st, o) },
 		"status-empty":   func(o Options) string { return Node(empty, o) },
@@ -96,7 +115,7 @@ func TestScreens(t *testing.T) {
 		golden(t, name+".txt", draw(plainText))
 	}
 	all := screens(t)
-	for _, name := range []string{"status", "vf-list", "plan"} {
+	for _, name := range []string{"status", "vf-list", "plan", "doctor"} {
 		golden(t, name+"-color.txt", all[name](colour))
 	}
 	for _, name := range []string{"vf-list", "pool-list"} {
@@ -161,7 +180,9 @@ func TestHostileText(t *testing.T) {
 	for i := range st.VFs {
 		st.VFs[i].Network = "n\n\x1b[31m\xff"
 	}
-	for _, s := range []string{Node(st, plainText), VFs(st.VFs, st.Time, plainText), VF(st.VFs[0], st, plainText)} {
+	sick := api.DoctorReport{Node: st.Node, Findings: []api.Finding{{Check: "cni", Object: "x\x1b[1m", What: "y\r", Why: "z\a", Mend: []string{"a\x1b[2Jb"}}},
+		Repairs: []api.Repair{{What: "\x1b", Undo: "\r\x1b"}}}
+	for _, s := range []string{Doctor(sick, plainText), Node(st, plainText), VFs(st.VFs, st.Time, plainText), VF(st.VFs[0], st, plainText)} {
 		if strings.ContainsAny(s, "\x1b\x07\r\t") || !utf8.ValidString(s) {
 			t.Errorf("control characters in %q", s)
 		}

@@ -18,8 +18,9 @@ import (
 //	host:    desired -> reconcile -> kernel -> inventory -> status
 //	pod/VM:  intake -> alloc -> attach -> kernel -> status
 //
-// Nobody imports kernel itself but daemon, which makes one: reconcile, attach
-// and inventory name steps, and are handed something that does them.
+// Nobody imports kernel itself but daemon and the program culvert, which make
+// one: reconcile, attach, inventory and doctor/gather name steps or ask, and are
+// handed something that does them.
 var mayImport = map[string][]string{
 	// values and words
 	"vf":          {},
@@ -47,6 +48,11 @@ var mayImport = map[string][]string{
 	"attach":    {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
 	"rpc":       {"api", "vf"},
 
+	// judging a host
+	"doctor":        {"api", "claims", "desired", "kernel/survey", "vf"},
+	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "vf"},
+	"doctor/mend":   {"api", "doctor", "kernel/survey"},
+
 	// the ways in
 	"intake/...": {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
@@ -59,7 +65,7 @@ var mayImport = map[string][]string{
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "rpc", "vf"},
 
 	// programs
-	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "journal", "lab/...", "rpc", "status/...", "suggest", "vf"},
+	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "journal", "kernel/...", "lab/...", "rpc", "status/...", "suggest", "vf"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},
 	"cmd/culvert-controller": {"api", "ipam", "vf"},
@@ -69,7 +75,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "kernel/step", "desired", "ipam", "alloc", "status", "status/text", "status/pick"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "kernel/step", "desired", "ipam", "alloc", "doctor", "status", "status/text", "status/pick"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}

@@ -1,0 +1,60 @@
+package api
+
+import "time"
+
+// DoctorReport is what `culvert doctor` found: the shape of its -o json.
+type DoctorReport struct {
+	Node    string    `json:"node"`
+	Version string    `json:"version"` // of the culvert that looked
+	Time    time.Time `json:"time"`
+	Summary Summary   `json:"summary"`
+	// Findings are in the order in which they are shown; every check has at
+	// least one.
+	Findings []Finding `json:"findings"`
+	// Repairs are what --fix did, in order; null without --fix.
+	Repairs []Repair `json:"repairs"`
+}
+
+// Summary counts findings by severity.
+type Summary struct {
+	OK       int `json:"ok"`
+	Notes    int `json:"notes"`
+	Warnings int `json:"warnings"`
+	Errors   int `json:"errors"`
+}
+
+// Severity says how much a finding matters.
+type Severity string
+
+// Severities, the worst last. Warnings and errors make the exit status 1.
+const (
+	SeverityOK      Severity = "ok"
+	SeverityNote    Severity = "note"    // worth knowing, nothing is wrong
+	SeverityWarning Severity = "warning" // works, and costs something or will fail one day
+	SeverityError   Severity = "error"   // does not work
+)
+
+// Finding is one thing that the doctor looked at.
+type Finding struct {
+	// Check is which, one word: iommu, arguments, modules, sriov, link, mtu,
+	// numa, interrupts, claims, culvertd, limits, ledger, cni, kubernetes.
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	Object   string   `json:"object"` // "host", "PF enp1s0f0", "NIC 0000:00:03.0"
+	What     string   `json:"what"`
+	Why      string   `json:"why,omitempty"` // why it matters
+	// Mend is what to type or write, a line each.
+	Mend []string `json:"mend,omitempty"`
+	// Fixable says that --fix does it.
+	Fixable bool `json:"fixable,omitempty"`
+}
+
+// Repair is one thing that `culvert doctor --fix` did or could not do.
+type Repair struct {
+	What string `json:"what"`
+	Done bool   `json:"done"`
+	// Found is what was read back afterwards.
+	Found string `json:"found,omitempty"`
+	Error string `json:"error,omitempty"`
+	Undo  string `json:"undo,omitempty"` // a command
+}

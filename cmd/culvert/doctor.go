@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/doctor"
+	"github.com/culvert-net/culvert/doctor/gather"
+	"github.com/culvert-net/culvert/doctor/mend"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel"
+	"github.com/culvert-net/culvert/kernel/survey"
+	"github.com/culvert-net/culvert/status/text"
+)
+
+// doctorBound is how long the whole look may take; probes to a peer that
+// swallows packets take most of it.
+const doctorBound = 2 * time.Minute
+
+func newDoctorCommand(n *node) *cobra.Command {
+	var fix bool
+	var peer string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine this host: is it fit for VFs, and what would mend it",
+		Long: `Examines this host without changing anything, with or without culvertd:
+
+  NICs         which can have VFs and why others cannot; driver, link, NUMA node,
+               interrupts and queues; MTU of PF, host.yaml, VFs and their owners
+  host         IOMMU, arguments of the kernel, modules
+  others       files of NetworkManager, networkd, netplan, ifupdown, udev rules
+               and scripts that go against Culvert, by file and line
+  Culvert      culvertd, its limits and its disk, the CNI plugin and the folders
+               of container runtimes
+  Kubernetes   swap, modules, forwarding, SELinux, where there is a kubelet or a
+               container runtime
+
+Each finding says what is wrong, why it matters, and what mends it. With --peer it
+also sends packets that may not be fragmented to another host, of the size that
+should get there, and finds the size that does.
+
+--fix does what is marked *: it loads modules and sets sysctls, now and at every
+boot, one file for each below /etc. It touches no NIC, no VF and no container,
+reads back what it did, and prints the commands that undo it.
+
+Exit status is 0 when there is nothing but "ok" and notes, and 1 when there is a
+warning or an error. As another user than root it sees less, and says so.`,
+		Example: `  sudo culvert doctor
+  sudo culvert doctor --peer 172.16.91.2     # does a jumbo frame get there?
+  sudo culvert doctor --fix
+  sudo culvert doctor -o json |
+    jq -r '.findings[] | select(.severity == "error") | .what'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	out := addOutput(cmd, false)
+	cmd.Flags().BoolVar(&fix, "fix", false, "do the repairs that are safe, and say how to undo them")
+	cmd.Flags().StringVar(&peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		o, err := doctorOptions(n, peer)
+		if err != nil {
+			return err
+		}
+		if fix && !o.IsRoot {
+			return errors.New("doctor --fix loads modules and writes to /etc: use sudo")
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), doctorBound)
+		defer cancel()
+		report := examine(ctx, o, fix, func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format, args...) })
+		if err := out.write(cmd, report, func(t text.Options) string { return text.Doctor(report, t) }); err != nil {
+			return err
+		}
+		if report.Summary.Warnings+report.Summary.Errors > 0 {
+			return exitError(1)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func doctorOptions(n *node, peer string) (gather.Options, error) {
+	o := gather.Options{
+		Root: "/", Kernel: kernel.New(kernel.Options{}), Status: n.status,
+		HostFile: desired.DefaultPath, Ledger: journal.DefaultPath, Version: version, IsRoot: os.Geteuid() == 0,
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		o.Build = gather.Revision(info)
+	}
+	if peer != "" {
+		addr, err := netip.ParseAddr(peer)
+		if err != nil {
+			return o, fmt.Errorf("--peer %q: want an IP address such as 172.16.91.2", peer)
+		}
+		o.Peer = addr.Unmap()
+	}
+	return o, nil
+}
+
+// examine looks, mends if it is asked to, and then looks again.
+func examine(ctx context.Context, o gather.Options, fix bool, say func(string, ...any)) api.DoctorReport {
+	found := doctor.Examine(gather.Facts(ctx, o))
+	var repairs []api.Repair
+	if fix {
+		changes := mend.Changes(found)
+		for _, c := range changes {
+			say("will %s\n", c)
+		}
+		repairs = mend.Host{Root: o.Root, Load: survey.LoadModule}.Apply(ctx, changes)
+		found = doctor.Examine(gather.Facts(ctx, o))
+	}
+	r := api.DoctorReport{Version: o.Version, Time: time.Now(), Findings: []api.Finding{}, Repairs: repairs}
+	r.Node, _ = os.Hostname()
+	for _, f := range found {
+		r.Findings = append(r.Findings, f.Finding)
+		switch f.Severity {
+		case api.SeverityOK:
+			r.Summary.OK++
+		case api.SeverityNote:
+			r.Summary.Notes++
+		case api.SeverityWarning:
+			r.Summary.Warnings++
+		case api.SeverityError:
+			r.Summary.Errors++
+		}
+	}
+	return r
+}

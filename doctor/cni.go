@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// runtimes are the container runtimes and agents whose being there makes the
+// CNI folders and the node's preparation matter.
+var runtimes = []string{"kubelet", "k3s-server", "k3s-agent", "containerd", "crio", "dockerd"}
+
+// checkCNI looks at the plugin and at the configurations of a container
+// runtime.
+func checkCNI(e *exam) {
+	_, running := e.running(runtimes...)
+	plugin := slices.Contains(e.CNI.Plugins, "culvert")
+	if !running && !plugin {
+		e.note("cni", host, "no container runtime runs here, and the CNI plugin is not installed: not checked")
+		return
+	}
+	e.plugin(plugin)
+	if len(e.CNI.ConfDirs) == 0 && running {
+		e.add(finding{check: "cni", severity: api.SeverityWarning, object: "/etc/cni/net.d", why: "the runtime finds no network",
+			mend: []string{"mkdir -p /etc/cni/net.d"}}, "there is no folder of network configurations")
+	}
+	e.configs()
+	if e.CNI.DevicePlugin != "" {
+		e.add(finding{check: "cni", severity: api.SeverityWarning, object: e.CNI.DevicePlugin, why: "the SR-IOV device plugin, if it starts, gives out the VFs that Culvert has",
+			mend: []string{"remove it; its resourceList becomes pools of /etc/culvert/host.yaml with the same selectors"}}, "there is a configuration of the SR-IOV device plugin")
+	}
+}
+
+func (e *exam) plugin(there bool) {
+	dirs := strings.Join(e.CNI.BinDirs, ", ")
+	switch {
+	case !there:
+		e.add(finding{check: "cni", severity: api.SeverityError, object: dirs, why: "a runtime runs, and cannot attach a VF",
+			mend: []string{"make install    # puts /opt/cni/bin/culvert", "ln -s /opt/cni/bin/culvert DIR/culvert    # where the runtime looks elsewhere"}}, "the CNI plugin culvert is not there")
+		return
+	case e.CNI.Build != "" && e.CNI.OwnBuild != "" && e.CNI.Build != e.CNI.OwnBuild:
+		e.add(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "what one knows the other may not",
+			mend: []string{"make build && make install"}}, "the CNI plugin was built from %s, culvert from %s", short(e.CNI.Build), short(e.CNI.OwnBuild))
+	case e.CNI.Build == "" || e.CNI.OwnBuild == "":
+		e.ok("cni", dirs, "the CNI plugin culvert is there; its version cannot be told from the file")
+	default:
+		e.ok("cni", dirs, "the CNI plugin culvert is there, of the same build")
+	}
+	if slices.Contains(e.CNI.Plugins, "sriov") && e.CNI.SRIOV != "culvert" {
+		e.add(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "networks of type sriov are served by it, and it knows nothing of the ledger",
+			mend: []string{"make install    # keeps it as sriov.before-culvert"}}, "the plugin sriov is not Culvert's")
+	}
+}
+
+// short is a revision as people write it.
+func short(revision string) string {
+	rest, dirty := strings.CutSuffix(revision, "+changed")
+	if len(rest) > 12 {
+		rest = rest[:12]
+	}
+	if dirty {
+		rest += " with changes"
+	}
+	return rest
+}
+
+// configs looks for what other SR-IOV plugins left behind.
+func (e *exam) configs() {
+	for i, c := range e.CNI.Configs {
+		if c.Err != "" {
+			e.add(finding{check: "cni", severity: api.SeverityWarning, object: c.File, why: "runtimes stop at it, or skip it", mend: aside(c.File)}, "it cannot be read: %s", c.Err)
+			continue
+		}
+		for _, t := range c.Types {
+			if slices.Contains(e.CNI.Plugins, t) {
+				continue
+			}
+			f := finding{check: "cni", severity: api.SeverityNote, object: c.File, why: "whoever asks for that network gets an error", mend: aside(c.File)}
+			if i == 0 {
+				f.severity, f.why = api.SeverityError, "it is the first by name, so it is the network of every pod, and none starts"
+			}
+			e.add(f, "it wants the plugin %q, which is not there%s", t, formerly(t))
+		}
+	}
+}
+
+// aside takes a file out of a runtime's sight.
+func aside(file string) []string {
+	if strings.ContainsFunc(file, func(r rune) bool { return r < '-' || r > 'z' || strings.ContainsRune(";<>?[\\]^`=@", r) }) {
+		return []string{"move it away"} // a name that no shell should see
+	}
+	return []string{"mv " + file + " " + file + ".off"}
+}
+
+// formerly names the stack that a stale configuration is from.
+func formerly(plugin string) string {
+	switch plugin {
+	case "sriov", "ib-sriov", "accelerated-bridge", "ovs-cni", "userspace", "host-device":
+		return ": left behind by another SR-IOV stack"
+	case "multus", "multus-shim":
+		return ": left behind by Multus"
+	}
+	return ""
+}

@@ -1,0 +1,134 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/kernel/survey"
+)
+
+// checkCulvertd asks whether culvertd runs, serves, and is of one version with
+// the rest.
+func checkCulvertd(e *exam) {
+	if e.SpecErr != "" {
+		e.add(finding{check: "culvertd", severity: api.SeverityError, object: "host.yaml", why: "culvertd leaves the host as it is until that is mended",
+			mend: []string{"culvert host validate"}}, "%s", e.SpecErr)
+	}
+	if e.SpecMissing && len(e.PFs) > 0 {
+		e.add(finding{check: "culvertd", severity: api.SeverityNote, object: "host.yaml", why: "nothing is wanted of this host, so no VFs are made",
+			mend: []string{"write it (culvert host --help shows how), then: culvert host apply"}}, "there is none")
+	}
+	st := e.Status
+	if st == nil {
+		e.noDaemon()
+		return
+	}
+	if st.Version != e.Version {
+		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", why: "what one knows the other may not",
+			mend: []string{"systemctl restart culvertd"}}, "it is version %s, and culvert is %s", st.Version, e.Version)
+	}
+	switch {
+	case !st.Ready:
+		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", why: "containers that want a VF wait",
+			mend: []string{"culvert status", "journalctl -u culvertd"}}, "it runs and is not ready")
+	case len(st.Problems) > 0:
+		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", mend: []string{"culvert status"}}, "it runs, and tells of %s", plural(len(st.Problems), "problem"))
+	default:
+		e.ok("culvertd", "culvertd", "it runs and is ready; nothing is wrong with %s", plural(len(st.VFs), "VF"))
+	}
+}
+
+func (e *exam) noDaemon() {
+	f := finding{check: "culvertd", severity: api.SeverityError, object: "culvertd", why: "no VF can be given out or taken back",
+		mend: []string{"systemctl enable --now culvertd", "journalctl -u culvertd"}}
+	if len(e.PFs) == 0 {
+		f.severity, f.why, f.mend = api.SeverityNote, "without a PF it has nothing to do", nil
+	} else if !e.hasProgram("culvertd.service") {
+		f.mend = []string{"make install    # from the sources, docs/install.md", "systemctl enable --now culvertd"}
+	}
+	e.add(f, "%s", e.StatusErr)
+}
+
+// Least limits.
+const (
+	leastFiles  = 4096      // 256 VFs given out at once take a few files each
+	leastMemory = 512 << 20 // bytes that a DPDK container locks at least
+)
+
+// checkLimits looks at the limits of those who give VFs out and who use them.
+func checkLimits(e *exam) {
+	if p, ok := e.running("culvertd"); ok {
+		if n := p.Limits.OpenFiles; n >= 0 && n < leastFiles {
+			e.add(finding{check: "limits", severity: api.SeverityWarning, object: "culvertd", why: fmt.Sprintf("a burst of containers needs more: %d are enough for 256 VFs", leastFiles),
+				mend: []string{"systemctl edit culvertd    # [Service] LimitNOFILE=65536", "systemctl restart culvertd"}}, "it may have %d files open", n)
+		} else if n >= 0 {
+			e.ok("limits", "culvertd", "it may have %s files open", limit(n))
+		}
+	}
+	pool, ok := e.vfioPool()
+	if !ok {
+		return
+	}
+	if p, ok := e.running("libvirtd", "virtqemud"); ok && p.UID > 0 {
+		e.add(finding{check: "limits", severity: api.SeverityWarning, object: p.Name, why: "it must raise the limit of locked memory for each VM that has a VF, which takes root",
+			mend: []string{"use the system's libvirt: virsh -c qemu:///system"}}, "process %d runs as user %d", p.PID, p.UID)
+	} else if ok {
+		e.ok("limits", p.Name, "it runs as root, and raises the locked memory of each VM that has a VF")
+	}
+	if p, ok := e.running("containerd", "crio", "dockerd"); ok {
+		if n := p.Limits.LockedMemory; n >= 0 && n < leastMemory {
+			e.add(finding{check: "limits", severity: api.SeverityWarning, object: p.Name,
+				why:  "a container with a VF of pool " + pool.FullName() + " (vfio-pci) locks all memory that the VF reaches",
+				mend: []string{"systemctl edit " + p.Name + "    # [Service] LimitMEMLOCK=infinity", "systemctl restart " + p.Name}}, "its containers may lock %d KiB of memory", n>>10)
+		} else if n >= 0 {
+			e.ok("limits", p.Name, "its containers may lock %s bytes of memory", limit(n))
+		}
+	}
+}
+
+func limit(n int64) string {
+	if n == survey.Unlimited {
+		return "any number of"
+	}
+	return fmt.Sprint(n)
+}
+
+// Least room of the ledger, in bytes. It has about 2 KiB for each VF.
+const (
+	leastFree   = 4 << 20
+	enoughFree  = 64 << 20
+	leastInodes = 16
+)
+
+// checkLedger looks at the folder that the ledger is in: what it says must be
+// on disk before the kernel is touched.
+func checkLedger(e *exam) {
+	d := e.Ledger
+	f := finding{check: "ledger", severity: api.SeverityError, object: d.Path, why: "culvertd gives out nothing that it could not write down",
+		mend: []string{"df -h " + d.Path, "findmnt -T " + d.Path}}
+	switch {
+	case d.Path == "":
+	case d.Missing:
+		e.note("ledger", d.Path, "it is not there yet: culvertd makes it at its first start")
+	case d.ReadOnly:
+		e.add(f, "its file system (%s) is read-only", d.Type)
+	case d.SyncErr != "" && !e.Root:
+		e.note("ledger", d.Path, "only root can try whether it keeps what is written: sudo culvert doctor")
+	case d.SyncErr != "":
+		e.add(f, "nothing can be written durably there: %s", d.SyncErr)
+	case d.Free < leastFree || d.FreeFiles < leastInodes:
+		e.add(f, "its file system is full: %d KiB are free", d.Free>>10)
+	case d.Free < enoughFree:
+		f.severity, f.why = api.SeverityWarning, "culvertd stops giving out VFs when it is full"
+		e.add(f, "%d MiB are free there", d.Free>>20)
+	case strings.Contains(" nfs cifs fuse ceph 9p ", " "+d.Type+" "):
+		f.severity, f.why = api.SeverityWarning, "locks and syncs of such file systems do not always hold, and culvertd must start before the network"
+		f.mend = []string{"put " + d.Path + " on a disk of this host"}
+		e.add(f, "it is on %s", d.Type)
+	case d.Unknown:
+		e.ok("ledger", d.Path, "%s, %d MiB free; whether it syncs could not be tried", d.Type, d.Free>>20)
+	default:
+		e.ok("ledger", d.Path, "%s, %d MiB free, syncs", d.Type, d.Free>>20)
+	}
+}

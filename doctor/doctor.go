@@ -1,0 +1,205 @@
+// Package doctor judges a host: is it fit for VFs, and what would mend it?
+// Facts enter, which package gather collected; findings leave, each with what
+// is wrong, why it matters and the command that mends it. It is pure; package
+// mend carries out the few repairs that are safe.
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/claims"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/kernel/survey"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Facts are all that is judged.
+type Facts struct {
+	Version string
+	Root    bool // the doctor runs as root, and sees everything
+
+	Host    survey.Host
+	NICs    []vf.NIC
+	PFs     []vf.PF
+	Devices map[vf.PCIAddr]survey.Device // PFs and their VFs
+	// NICErr is why the NICs could not be listed.
+	NICErr string
+
+	Spec desired.Spec
+	// SpecErr is why host.yaml is not known; SpecMissing that there is none.
+	SpecErr     string
+	SpecMissing bool
+
+	Claims    []claims.Claim
+	ClaimsErr string
+
+	// Status is culvertd's answer; nil when it gave none, and StatusErr is why.
+	Status    *api.NodeStatus
+	StatusErr string
+
+	Ledger survey.Disk
+	CNI    CNI
+	Peer   *Peer // nil: none was named
+
+	// KubeletSwap says that the kubelet's configuration allows swap.
+	KubeletSwap bool
+}
+
+// CNI is what stands in the folders of container runtimes.
+type CNI struct {
+	BinDirs, ConfDirs []string // as the runtimes' configurations say, else the usual
+	Plugins           []string // names in BinDirs, without folders
+	// Build is the revision that the plugin culvert was built from, OwnBuild
+	// the doctor's; empty when unknown.
+	Build, OwnBuild string
+	// SRIOV is where /opt/cni/bin/sriov leads, empty when it is not there.
+	SRIOV string
+	// Configs are the network configurations, in the order in which runtimes
+	// read them.
+	Configs []CNIConfig
+	// DevicePlugin is the configuration of the SR-IOV device plugin, if there.
+	DevicePlugin string
+}
+
+// CNIConfig is a network configuration in a runtime's folder.
+type CNIConfig struct {
+	File  string
+	Types []string // of its plugins
+	Err   string
+}
+
+// Peer is what probes to another host found.
+type Peer struct {
+	Address string
+	Device  string
+	MTU     int // of Device
+	Want    int // bytes that should get through
+	Fits    int // the largest that did; 0: no answer at all
+	Least   int // the smallest that was tried
+	Err     string
+}
+
+// Change is a repair that is safe: it takes nothing from anybody, and can be
+// undone.
+type Change struct {
+	Module string // to load, now and at every boot
+	Key    string // sysctl to set, now and at every boot
+	Value  string
+}
+
+// String says what the change does.
+func (c Change) String() string {
+	if c.Module != "" {
+		return "load module " + c.Module
+	}
+	return fmt.Sprintf("set %s to %s", c.Key, c.Value)
+}
+
+// Finding is an api.Finding with its repair.
+type Finding struct {
+	api.Finding
+	Change *Change
+}
+
+// Examine judges the facts. A check that could not be made says so.
+func Examine(f Facts) []Finding {
+	e := &exam{Facts: f}
+	for _, check := range []func(*exam){
+		checkNICs, checkArguments, checkIOMMU, checkModules,
+		checkPFs, checkMTU, checkPeer, checkInterrupts,
+		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkKubernetes,
+	} {
+		check(e)
+	}
+	return e.found
+}
+
+// exam collects findings.
+type exam struct {
+	Facts
+	found []Finding
+}
+
+// finding is what the checks write.
+type finding struct {
+	check    string
+	severity api.Severity
+	object   string
+	why      string
+	mend     []string
+	change   *Change
+}
+
+const host = "host"
+
+func (e *exam) add(f finding, format string, args ...any) {
+	e.found = append(e.found, Finding{
+		Finding: api.Finding{
+			Check: f.check, Severity: f.severity, Object: f.object, What: fmt.Sprintf(format, args...), Why: f.why, Mend: f.mend,
+			Fixable: f.change != nil,
+		},
+		Change: f.change,
+	})
+}
+
+func (e *exam) ok(check, object, format string, args ...any) {
+	e.add(finding{check: check, severity: api.SeverityOK, object: object}, format, args...)
+}
+
+func (e *exam) note(check, object, format string, args ...any) {
+	e.add(finding{check: check, severity: api.SeverityNote, object: object}, format, args...)
+}
+
+// vfioPool returns the first pool whose VFs go to user space.
+func (e *exam) vfioPool() (desired.Pool, bool) {
+	for _, p := range e.Spec.Pools {
+		if p.DeviceType == desired.VFIO {
+			return p, true
+		}
+	}
+	return desired.Pool{}, false
+}
+
+// wanted reports whether host.yaml asks for VFs of a PF.
+func (e *exam) wanted(pf vf.PF) (desired.PFSpec, bool) {
+	want, ok := e.Spec.ForPF(pf)
+	return want, ok && want.VFs > 0
+}
+
+// running returns the first process of one of the names.
+func (e *exam) running(names ...string) (survey.Process, bool) {
+	for _, p := range e.Host.Processes {
+		if slices.Contains(names, p.Name) {
+			return p, true
+		}
+	}
+	return survey.Process{}, false
+}
+
+// hasProgram reports whether a program is there, by its name without folder.
+func (e *exam) hasProgram(name string) bool {
+	return slices.ContainsFunc(e.Host.Programs, func(p string) bool { return strings.HasSuffix(p, "/"+name) })
+}
+
+// install is how this host's distribution installs a package.
+func (e *exam) install(pkg string) string {
+	for _, tool := range []string{"apt-get", "dnf", "zypper"} {
+		if e.hasProgram(tool) {
+			return tool + " install " + pkg
+		}
+	}
+	return "install " + pkg
+}
+
+func pfName(pf vf.PF) string { return "PF " + pf.Label() }
+
+// plural is "1 VF", "2 VFs".
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}

@@ -1,0 +1,246 @@
+package doctor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/doctor"
+	"github.com/culvert-net/culvert/doctor/gather"
+	"github.com/culvert-net/culvert/kernel/survey"
+	"github.com/culvert-net/culvert/vf"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// hardware is what netlink would tell, from the archive.
+type hardware struct {
+	pfs  []vf.PF
+	nics []vf.NIC
+}
+
+func (h hardware) PFs(context.Context) ([]vf.PF, error)   { return h.pfs, nil }
+func (h hardware) NICs(context.Context) ([]vf.NIC, error) { return h.nics, nil }
+
+// scene is one archive: a host as files, what its hardware and its culvertd
+// say, and which checks are compared with the part named want.
+type scene struct {
+	*txtar.Archive
+	options gather.Options
+	checks  []string
+}
+
+func (s scene) part(name string) *txtar.File {
+	for i := range s.Files {
+		if s.Files[i].Name == name {
+			return &s.Files[i]
+		}
+	}
+	return nil
+}
+
+func load(t *testing.T, file string) scene {
+	t.Helper()
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := scene{Archive: a}
+	var hw hardware
+	decode := func(name string, into any) bool {
+		f := s.part(name)
+		if f == nil {
+			return false
+		}
+		if err := json.Unmarshal(f.Data, into); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return true
+	}
+	decode("pfs.json", &hw.pfs)
+	decode("nics.json", &hw.nics)
+	var st api.NodeStatus
+	status := func(context.Context) (api.NodeStatus, error) {
+		return st, errors.New("culvertd does not answer on /run/culvert/culvertd.sock: systemctl status culvertd")
+	}
+	if decode("status.json", &st) {
+		status = func(context.Context) (api.NodeStatus, error) { return st, nil }
+	}
+	s.checks = strings.Fields(string(s.part("checks").Data))
+	s.options = gather.Options{
+		Root: layOut(t, a), Kernel: hw, Status: status, HostFile: "/etc/culvert/host.yaml",
+		Ledger: "/var/lib/culvert/ledger.db", Version: "v1", IsRoot: true,
+	}
+	return s
+}
+
+// layOut writes the archive's files below root/ to a folder. A text "-> x" is
+// a link; plugins can be executed.
+func layOut(t *testing.T, a *txtar.Archive) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, f := range a.Files {
+		name, ok := strings.CutPrefix(f.Name, "root/")
+		if !ok {
+			continue
+		}
+		path := filepath.Join(root, name)
+		mode := fs.FileMode(0o644)
+		if strings.Contains(name, "/cni/") {
+			mode = 0o755
+		}
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if to, link := strings.CutPrefix(string(f.Data), "-> "); err == nil && link {
+			err = os.Symlink(strings.TrimSpace(to), path)
+		} else if err == nil {
+			err = os.WriteFile(path, f.Data, mode)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func show(found []doctor.Finding, checks []string) string {
+	var b strings.Builder
+	for _, f := range found {
+		if !slices.Contains(checks, f.Check) {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity, f.Object, f.What)
+		if f.Why != "" {
+			fmt.Fprintf(&b, "    why: %s\n", f.Why)
+		}
+		for _, m := range f.Mend {
+			fmt.Fprintf(&b, "    mend: %s\n", m)
+		}
+		if f.Change != nil {
+			fmt.Fprintf(&b, "    fix: %s\n", f.Change)
+		}
+	}
+	return b.String()
+}
+
+// TestScenes examines each host of testdata.
+func TestScenes(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			s := load(t, file)
+			got := show(doctor.Examine(gather.Facts(t.Context(), s.options)), s.checks)
+			want := s.part("want")
+			if *update {
+				want.Data = []byte(got)
+				if err := os.WriteFile(file, txtar.Format(s.Archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(want.Data), got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEveryFinding: each says what it is about; what is wrong says why it
+// matters or what mends it; and no check is silent about a host with a PF.
+func TestEveryFinding(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := []string{"sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "kubernetes"}
+	seen := map[string]map[api.Severity]bool{}
+	for _, file := range files {
+		for _, f := range doctor.Examine(gather.Facts(t.Context(), load(t, file).options)) {
+			if seen[f.Check] == nil {
+				seen[f.Check] = map[api.Severity]bool{}
+			}
+			seen[f.Check][f.Severity] = true
+			bad := f.Severity == api.SeverityWarning || f.Severity == api.SeverityError
+			if f.Object == "" || f.What == "" || bad && f.Why == "" && len(f.Mend) == 0 {
+				t.Errorf("%s: %+v", file, f.Finding)
+			}
+			if !slices.Contains(checks, f.Check) {
+				t.Errorf("%s: api.Finding does not name the check %s", file, f.Check)
+			}
+		}
+	}
+	for _, c := range checks {
+		if len(seen[c]) == 0 {
+			t.Errorf("no archive has a finding of %s", c)
+		}
+	}
+}
+
+func TestLedger(t *testing.T) {
+	const room = 1 << 30
+	good := survey.Disk{Path: "/var/lib/culvert", Type: "ext4", Free: room, FreeFiles: 1 << 20}
+	with := func(f func(*survey.Disk)) survey.Disk { d := good; f(&d); return d }
+	for _, tc := range []struct {
+		disk survey.Disk
+		root bool
+		want string
+	}{
+		{good, true, "ok: ext4, 1024 MiB free, syncs"},
+		{with(func(d *survey.Disk) { d.Unknown = true }), true, "ok: ext4, 1024 MiB free; whether it syncs could not be tried"},
+		{with(func(d *survey.Disk) { d.Missing = true }), true, "note: it is not there yet: culvertd makes it at its first start"},
+		{with(func(d *survey.Disk) { d.ReadOnly = true }), true, "error: its file system (ext4) is read-only"},
+		{with(func(d *survey.Disk) { d.SyncErr = "sync /var/lib/culvert: input/output error" }), true, "error: nothing can be written durably there: sync /var/lib/culvert: input/output error"},
+		{with(func(d *survey.Disk) { d.SyncErr = "permission denied" }), false, "note: only root can try whether it keeps what is written: sudo culvert doctor"},
+		{with(func(d *survey.Disk) { d.Free = 1 << 20 }), true, "error: its file system is full: 1024 KiB are free"},
+		{with(func(d *survey.Disk) { d.FreeFiles = 0 }), true, "error: its file system is full: 1048576 KiB are free"},
+		{with(func(d *survey.Disk) { d.Free = 32 << 20 }), true, "warning: 32 MiB are free there"},
+		{with(func(d *survey.Disk) { d.Type = "nfs" }), true, "warning: it is on nfs"},
+	} {
+		for _, f := range doctor.Examine(doctor.Facts{Ledger: tc.disk, Root: tc.root}) {
+			if f.Check == "ledger" {
+				if diff := cmp.Diff(tc.want, fmt.Sprintf("%s: %s", f.Severity, f.What)); diff != "" {
+					t.Errorf("%+v (-want +got):\n%s", tc.disk, diff)
+				}
+			}
+		}
+	}
+}
+
+func TestPeer(t *testing.T) {
+	for _, tc := range []struct {
+		peer doctor.Peer
+		want string
+	}{
+		{doctor.Peer{Address: "a", Device: "e", MTU: 9000, Want: 9000, Fits: 9000}, "ok: packets of 9000 bytes get through e and back, unbroken"},
+		{doctor.Peer{Address: "a", Device: "e", MTU: 9000, Want: 9000, Fits: 1518}, "error: packets of 1518 bytes get through e, not of 9000; or mtu: 1500 in host.yaml and in the networks"},
+		{doctor.Peer{Address: "a", Device: "e", MTU: 1500, Want: 9000, Fits: 1500}, "error: packets of 1500 bytes get through e, not of 9000; mtu: 9000 for e in /etc/culvert/host.yaml, then: culvert host apply"},
+		{doctor.Peer{Address: "a", Device: "e", MTU: 1500, Want: 1500, Least: 68}, "error: it does not answer ping through e, not even to 68 bytes; ping -I e a"},
+		{doctor.Peer{Address: "a", Err: "find the way to a: network is unreachable"}, "error: find the way to a: network is unreachable"},
+	} {
+		for _, f := range doctor.Examine(doctor.Facts{Peer: &tc.peer}) {
+			if f.Check != "path" {
+				continue
+			}
+			got := fmt.Sprintf("%s: %s", f.Severity, f.What)
+			if n := len(f.Mend); n > 0 {
+				got += "; " + f.Mend[n-1]
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+	}
+}

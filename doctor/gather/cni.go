@@ -1,0 +1,181 @@
+package gather
+
+import (
+	"debug/buildinfo"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/doctor"
+)
+
+// Folders of a runtime that says nothing else.
+const (
+	defaultBin  = "/opt/cni/bin"
+	defaultConf = "/etc/cni/net.d"
+)
+
+// readCNI reads the folders of container runtimes.
+func readCNI(root, build string) doctor.CNI {
+	c := doctor.CNI{OwnBuild: build}
+	bins, confs := runtimeDirs(root)
+	for _, dir := range bins {
+		entries, err := os.ReadDir(filepath.Join(root, dir))
+		if err != nil {
+			continue
+		}
+		c.BinDirs = append(c.BinDirs, dir)
+		for _, e := range entries {
+			info, err := os.Stat(filepath.Join(root, dir, e.Name()))
+			if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && !slices.Contains(c.Plugins, e.Name()) {
+				c.Plugins = append(c.Plugins, e.Name())
+			}
+		}
+		if info, err := buildinfo.ReadFile(filepath.Join(root, dir, "culvert")); err == nil && c.Build == "" {
+			c.Build = Revision(info)
+		}
+		if to, err := os.Readlink(filepath.Join(root, dir, "sriov")); err == nil && c.SRIOV == "" {
+			c.SRIOV = filepath.Base(to)
+		}
+	}
+	if len(c.BinDirs) == 0 {
+		c.BinDirs = bins
+	}
+	for _, dir := range confs {
+		if entries, err := os.ReadDir(filepath.Join(root, dir)); err == nil {
+			c.ConfDirs = append(c.ConfDirs, dir)
+			for _, e := range entries {
+				if slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name())) {
+					c.Configs = append(c.Configs, readConfig(root, filepath.Join(dir, e.Name())))
+				}
+			}
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "etc/pcidp/config.json")); err == nil {
+		c.DevicePlugin = "/etc/pcidp/config.json"
+	}
+	return c
+}
+
+// Revision is what a program was built from; empty when the file does not
+// tell.
+func Revision(info *debug.BuildInfo) string {
+	var revision, changed string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+changed"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + changed
+}
+
+// readConfig reads a network configuration as libcni does: one plugin, or a
+// list of them.
+func readConfig(root, name string) doctor.CNIConfig {
+	c := doctor.CNIConfig{File: name}
+	text, err := readFile(root, name)
+	if err == nil {
+		c.Types, err = parseConfig(text)
+	}
+	if err != nil {
+		c.Err = oneLine(err)
+	}
+	return c
+}
+
+func parseConfig(text []byte) ([]string, error) {
+	var config struct {
+		Type    string `json:"type"`
+		Plugins []struct {
+			Type string `json:"type"`
+		} `json:"plugins"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, fmt.Errorf("not JSON: %w", err)
+	}
+	var types []string
+	if config.Type != "" {
+		types = append(types, config.Type)
+	}
+	for _, p := range config.Plugins {
+		if p.Type != "" {
+			types = append(types, p.Type)
+		}
+	}
+	return types, nil
+}
+
+// runtimeFiles are the configurations of container runtimes that name folders.
+var runtimeFiles = []string{"etc/containerd/config.toml", "etc/containerd/conf.d/*.toml", "etc/crio/crio.conf", "etc/crio/crio.conf.d/*.conf"}
+
+// runtimeDirs are the folders of plugins and of configurations that the
+// runtimes of this host use.
+func runtimeDirs(root string) (bins, confs []string) {
+	add := func(to *[]string, dirs []string) {
+		for _, d := range dirs {
+			if !slices.Contains(*to, d) {
+				*to = append(*to, d)
+			}
+		}
+	}
+	for _, pattern := range runtimeFiles {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			continue
+		}
+		for _, f := range files {
+			rel, err := filepath.Rel(root, f)
+			if err != nil {
+				continue
+			}
+			if text, err := readFile(root, rel); err == nil {
+				b, c := parseDirs(text)
+				add(&bins, b)
+				add(&confs, c)
+			}
+		}
+	}
+	if len(bins) == 0 {
+		bins = []string{defaultBin}
+	}
+	if len(confs) == 0 {
+		confs = []string{defaultConf}
+	}
+	return bins, confs
+}
+
+// dirSetting matches the settings of containerd (plugins."io.containerd.grpc.v1.cri".cni)
+// and CRI-O (crio.network) that name folders: a string or a list of them, at the
+// start of a line. The rest of the TOML is not ours.
+var dirSetting = regexp.MustCompile(`(?m)^[ \t]*(bin_dirs?|plugin_dirs|conf_dir|network_dir)[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|\[[^\]]*\])`)
+
+var quotedText = regexp.MustCompile(`"[^"\n]*"|'[^'\n]*'`)
+
+func parseDirs(text []byte) (bins, confs []string) {
+	for _, m := range dirSetting.FindAllSubmatch(text, -1) {
+		for _, q := range quotedText.FindAllString(string(m[2]), -1) {
+			dir := q[1 : len(q)-1]
+			if !filepath.IsAbs(dir) || strings.ContainsAny(dir, "\x00") {
+				continue
+			}
+			dir = filepath.Clean(dir)
+			if key := string(m[1]); key == "conf_dir" || key == "network_dir" {
+				confs = append(confs, dir)
+			} else {
+				bins = append(bins, dir)
+			}
+		}
+	}
+	return bins, confs
+}

@@ -1,0 +1,146 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// attached is the phase of a VF that its owner has (package journal).
+const attached = "attached"
+
+// checkMTU compares the MTU of each PF with host.yaml and with its VFs, here
+// and where their owners have them (P19).
+func checkMTU(e *exam) {
+	for _, pf := range e.PFs {
+		if pf.Name == "" {
+			continue
+		}
+		before := len(e.found)
+		want, _ := e.Spec.ForPF(pf)
+		if want.MTU != 0 && want.MTU != pf.MTU {
+			e.add(finding{check: "mtu", severity: api.SeverityWarning, object: pfName(pf), why: "larger frames are dropped without a word",
+				mend: []string{"culvert host apply    # culvertd sets it"}}, "its MTU is %d, and %s wants %d", pf.MTU, want.From, want.MTU)
+		}
+		e.vfMTUs(pf)
+		if len(e.found) == before {
+			e.ok("mtu", pfName(pf), "MTU %d%s", pf.MTU, e.mtuOf(pf))
+		}
+	}
+	if e.Status == nil && len(e.PFs) > 0 {
+		e.note("mtu", host, "what networks and owners ask for is not known, since culvertd does not answer")
+	}
+}
+
+// mtuOf says what the PF's MTU was compared with.
+func (e *exam) mtuOf(pf vf.PF) string {
+	held := 0
+	for _, v := range e.vfsOf(pf) {
+		if v.Owner != nil {
+			held++
+		}
+	}
+	switch want, _ := e.Spec.ForPF(pf); {
+	case want.MTU != 0 && held > 0:
+		return fmt.Sprintf(", as %s wants it and as its %s in use need it", want.From, plural(held, "VF"))
+	case want.MTU != 0:
+		return fmt.Sprintf(", as %s wants it", want.From)
+	case held > 0:
+		return fmt.Sprintf(", as its %s in use need it", plural(held, "VF"))
+	}
+	return ""
+}
+
+func (e *exam) vfsOf(pf vf.PF) []api.VF {
+	var out []api.VF
+	if e.Status == nil {
+		return nil
+	}
+	for _, v := range e.Status.VFs {
+		if v.PF == pf.Label() && !v.Missing {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// vfMTUs finds VFs that are larger than their PF, and owners that talk in
+// different sizes.
+func (e *exam) vfMTUs(pf vf.PF) {
+	held := map[int][]string{}
+	for _, v := range e.vfsOf(pf) {
+		mtu := 0
+		if v.Link != nil {
+			mtu = v.Link.MTU
+		}
+		if v.Wanted != nil && v.Wanted.MTU != nil {
+			mtu = *v.Wanted.MTU
+		}
+		if v.Owner != nil && mtu > 0 && v.Phase == attached {
+			held[mtu] = append(held[mtu], v.Owner.String())
+		}
+		if mtu <= pf.MTU {
+			continue
+		}
+		who := "free"
+		if v.Owner != nil {
+			who = v.Owner.String() + ", network " + v.Network
+		}
+		e.add(finding{check: "mtu", severity: api.SeverityError, object: "VF " + v.Name, why: "the NIC drops what is larger than the PF takes",
+			mend: []string{fmt.Sprintf("mtu: %d for %s in /etc/culvert/host.yaml, then: culvert host apply", mtu, pf.Label())}},
+			"its MTU is %d (%s), its PF's is %d", mtu, who, pf.MTU)
+	}
+	if len(held) > 1 {
+		var sizes []int
+		for mtu := range held {
+			sizes = append(sizes, mtu)
+		}
+		slices.Sort(sizes)
+		var parts []string
+		for _, mtu := range sizes {
+			parts = append(parts, fmt.Sprintf("%d: %s", mtu, strings.Join(held[mtu], ", ")))
+		}
+		e.add(finding{check: "mtu", severity: api.SeverityNote, object: pfName(pf), why: "those of one network need one MTU; UDP between them is lost otherwise",
+			mend: []string{"compare mtu in their networks"}}, "its VFs have different MTUs (%s)", strings.Join(parts, "; "))
+	}
+}
+
+// checkPeer judges what packets got through to another host.
+func checkPeer(e *exam) {
+	p := e.Peer
+	switch {
+	case p == nil && len(e.PFs) > 0:
+		e.add(finding{check: "path", severity: api.SeverityNote, object: host, mend: []string{"culvert doctor --peer ADDRESS"}},
+			"whether the switches pass the MTU was not tried: that takes a peer")
+	case p == nil:
+	case p.Err != "":
+		e.add(finding{check: "path", severity: api.SeverityError, object: "peer " + p.Address, why: "its MTU could not be tried"}, "%s", p.Err)
+	case p.Fits == 0:
+		e.add(finding{check: "path", severity: api.SeverityError, object: "peer " + p.Address, why: "without an answer to small packets nothing is known of large ones",
+			mend: []string{"ping -I " + p.Device + " " + p.Address}}, "it does not answer ping through %s, not even to %d bytes", p.Device, p.Least)
+	case p.Fits < p.Want:
+		f := finding{check: "path", severity: api.SeverityError, object: "peer " + p.Address, why: "large packets vanish on the way: connections open, and then hang",
+			mend: []string{fmt.Sprintf("MTU of the switch ports on the way and of the peer: at least %d", p.Want), fmt.Sprintf("or mtu: %d in host.yaml and in the networks", usual(p.Fits))}}
+		if p.Want > p.MTU {
+			f.why = "the netdevice itself is smaller"
+			f.mend = []string{fmt.Sprintf("mtu: %d for %s in /etc/culvert/host.yaml, then: culvert host apply", p.Want, p.Device)}
+		}
+		e.add(f, "packets of %d bytes get through %s, not of %d", p.Fits, p.Device, p.Want)
+	default:
+		e.ok("path", "peer "+p.Address, "packets of %d bytes get through %s and back, unbroken", p.Fits, p.Device)
+	}
+}
+
+// usual is the MTU to set where packets of so many bytes get through: NICs and
+// switches take a few bytes more than the MTU they were given, for VLAN tags.
+func usual(fits int) int {
+	for _, mtu := range []int{9000, 1500} {
+		if fits >= mtu && fits < mtu+100 {
+			return mtu
+		}
+	}
+	return fits
+}

@@ -1,0 +1,89 @@
+package survey
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Modules says which kernel modules are loaded and which could be.
+type Modules struct {
+	Loaded []string // also what is built in and shows in sysfs
+	// Available is what modprobe finds, and what is built in; nil when the
+	// folder of modules of the running kernel is not there.
+	Available []string
+	// Blocked is what a file of modprobe.d keeps from being loaded by alias
+	// (blacklist) or at all (install), with where.
+	Blocked map[string]string
+}
+
+// Has reports whether a module is loaded.
+func (m Modules) Has(name string) bool { return slices.Contains(m.Loaded, moduleName(name)) }
+
+// Can reports whether a module is loaded or could be; yes also when nothing is
+// known of what could be.
+func (m Modules) Can(name string) bool {
+	return m.Has(name) || m.Available == nil || slices.Contains(m.Available, moduleName(name))
+}
+
+// moduleName is how the kernel writes a module's name.
+func moduleName(s string) string { return strings.ReplaceAll(s, "-", "_") }
+
+// modprobeDirs are the folders of modprobe.d(5), the most important first.
+var modprobeDirs = []string{"etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"}
+
+func (r *reader) modules(release string) Modules {
+	m := Modules{Loaded: r.names("sys/module"), Blocked: map[string]string{}}
+	if release != "" && !strings.ContainsAny(release, "/") {
+		for _, dir := range []string{"lib/modules/", "usr/lib/modules/"} {
+			for _, file := range []string{"modules.dep", "modules.builtin"} {
+				m.Available = append(m.Available, ParseModuleList(r.text(dir+release+"/"+file))...)
+			}
+		}
+	}
+	slices.Sort(m.Available)
+	m.Available = slices.Compact(m.Available)
+	seen := map[string]bool{}
+	for _, dir := range modprobeDirs {
+		for _, name := range r.names(dir) {
+			if seen[name] || !strings.HasSuffix(name, ".conf") {
+				continue
+			}
+			seen[name] = true
+			for module, line := range ParseBlocked(r.text(dir + "/" + name)) {
+				m.Blocked[module] = "/" + dir + "/" + name + ": " + line
+			}
+		}
+	}
+	return m
+}
+
+// ParseModuleList reads modules.dep or modules.builtin: the paths of modules,
+// which may be compressed, one a line, with what they depend on after a colon.
+func ParseModuleList(text []byte) []string {
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		file, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name, _, ok := strings.Cut(path.Base(file), ".ko"); ok && name != "" {
+			out = append(out, moduleName(name))
+		}
+	}
+	return out
+}
+
+// ParseBlocked reads a file of modprobe.d(5): which modules its lines keep
+// away, with the line.
+func ParseBlocked(text []byte) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) >= 2 && fields[0] == "blacklist":
+		case len(fields) >= 3 && fields[0] == "install" && slices.Contains([]string{"/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true"}, fields[2]):
+		default:
+			continue
+		}
+		out[moduleName(fields[1])] = strings.Join(fields, " ")
+	}
+	return out
+}

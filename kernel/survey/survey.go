@@ -1,0 +1,249 @@
+// Package survey reads what the kernel tells of the host around its NICs:
+// command line, IOMMU, modules, processors, interrupts, processes and their
+// limits, file systems, sysctls. A root enters ("/" outside of tests), values
+// leave; culvert doctor judges them. Parsers of the kernel's files are pure and
+// fuzzed. Two functions change something, LoadModule and SetSysctl, and only
+// when called for.
+package survey
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Root is where the host's files are: "/" outside of tests.
+type Root string
+
+// Host is what is true of the whole host. What is not there is the zero value;
+// what could not be read is in Errs.
+type Host struct {
+	Cmdline   []string // the kernel's arguments
+	Release   string   // of the kernel, e.g. 6.12.9-amd64
+	CPUVendor string   // e.g. GenuineIntel, AuthenticAMD; empty on other architectures
+	CPUs      []int    // online
+	Nodes     []int    // NUMA nodes online
+	NodeCPUs  map[int][]int
+
+	IOMMUGroups int
+	IOMMUs      []string // e.g. dmar0, ivhd0-iommu
+	ACPITables  []string // DMAR and IVRS, if there
+
+	Modules     Modules
+	Processes   []Process
+	IRQs        map[int]IRQ
+	FileSystems []string // registered
+	Swaps       []string // devices and files in use
+	Sysctls     map[string]string
+	SELinux     string // enforcing, permissive, or empty without SELinux
+	Programs    []string
+
+	Errs []string
+}
+
+// Sysctls that are read.
+const (
+	IPForward    = "net.ipv4.ip_forward"
+	BridgeCall   = "net.bridge.bridge-nf-call-iptables"
+	BridgeCallV6 = "net.bridge.bridge-nf-call-ip6tables"
+)
+
+// programs are those whose being there is looked for, by path.
+var programs = []string{
+	"usr/bin/kubelet", "usr/local/bin/kubelet", "usr/bin/containerd", "usr/local/bin/containerd", "usr/bin/crio", "usr/local/bin/crio",
+	"usr/sbin/update-grub", "usr/sbin/grubby", "usr/sbin/irqbalance", "usr/bin/apt-get", "usr/bin/dnf", "usr/bin/zypper",
+	"usr/lib/systemd/system/culvertd.service", "usr/local/lib/systemd/system/culvertd.service", "etc/systemd/system/culvertd.service",
+	"usr/local/bin/k3s", "run/systemd/system",
+}
+
+// Read reads the host. It fails at nothing: what is missing is missing.
+func Read(root Root) Host {
+	r := reader{root: root}
+	h := Host{
+		Cmdline:     ParseCmdline(r.text("proc/cmdline")),
+		Release:     r.line("proc/sys/kernel/osrelease"),
+		CPUVendor:   cpuVendor(r.text("proc/cpuinfo")),
+		CPUs:        r.list("sys/devices/system/cpu/online"),
+		Nodes:       r.list("sys/devices/system/node/online"),
+		NodeCPUs:    map[int][]int{},
+		IOMMUGroups: len(r.names("sys/kernel/iommu_groups")),
+		IOMMUs:      r.names("sys/class/iommu"),
+		Swaps:       ParseSwaps(r.text("proc/swaps")),
+		FileSystems: parseFileSystems(r.text("proc/filesystems")),
+		Sysctls:     map[string]string{},
+		IRQs:        ParseInterrupts(r.text("proc/interrupts")),
+	}
+	for _, n := range h.Nodes {
+		h.NodeCPUs[n] = r.list(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))
+	}
+	for _, t := range []string{"DMAR", "IVRS"} {
+		if r.exists("sys/firmware/acpi/tables/" + t) {
+			h.ACPITables = append(h.ACPITables, t)
+		}
+	}
+	for _, key := range []string{IPForward, BridgeCall, BridgeCallV6} {
+		if r.exists(sysctlFile(key)) {
+			h.Sysctls[key] = r.line(sysctlFile(key))
+		}
+	}
+	if r.exists("sys/fs/selinux/enforce") {
+		h.SELinux = map[bool]string{true: "enforcing", false: "permissive"}[r.line("sys/fs/selinux/enforce") == "1"]
+	}
+	for _, p := range programs {
+		if r.exists(p) {
+			h.Programs = append(h.Programs, "/"+p)
+		}
+	}
+	h.Modules = r.modules(h.Release)
+	h.Processes = r.processes()
+	r.affinities(h.IRQs)
+	h.Errs = r.errs
+	return h
+}
+
+// Device is what sysfs tells of one PCI function beyond inventory.
+type Device struct {
+	IRQs     []int // its MSI vectors
+	RxQueues int   // of its netdevice; 0 when it has none on the host
+	TxQueues int
+	// GroupType is how its IOMMU group translates: DMA, DMA-FQ, identity; empty
+	// without IOMMU.
+	GroupType string
+	// NoMemory: the firmware and the kernel gave its VFs no memory space, so
+	// none can be made.
+	NoMemory bool
+	// LastBus is the bus of its last possible VF, BusEnd the last that the
+	// bridge above reaches; 0 when unknown.
+	LastBus, BusEnd int
+}
+
+// ReadDevice reads one PCI function.
+func ReadDevice(root Root, addr vf.PCIAddr) Device {
+	r := reader{root: root}
+	dir := "sys/bus/pci/devices/" + addr.String()
+	d := Device{GroupType: r.line(dir + "/iommu_group/type"), NoMemory: noMemory(r.text(dir + "/resource"))}
+	for _, name := range r.names(dir + "/msi_irqs") {
+		if n, err := strconv.Atoi(name); err == nil {
+			d.IRQs = append(d.IRQs, n)
+		}
+	}
+	slices.Sort(d.IRQs)
+	for _, netdev := range r.names(dir + "/net") {
+		for _, q := range r.names(dir + "/net/" + netdev + "/queues") {
+			switch {
+			case strings.HasPrefix(q, "rx-"):
+				d.RxQueues++
+			case strings.HasPrefix(q, "tx-"):
+				d.TxQueues++
+			}
+		}
+		break // the first, as inventory has it
+	}
+	total, offset, stride := r.number(dir+"/sriov_totalvfs"), r.number(dir+"/sriov_offset"), r.number(dir+"/sriov_stride")
+	if total > 0 && offset > 0 {
+		rid := int(addr.Bus)<<8 | int(addr.Device)<<3 | int(addr.Function)
+		d.LastBus = (rid + offset + stride*(total-1)) >> 8
+		if real, err := filepath.EvalSymlinks(r.path(dir)); err == nil {
+			end, err := os.ReadFile(filepath.Join(filepath.Dir(real), "subordinate_bus_number"))
+			if n, convErr := strconv.Atoi(string(bytes.TrimSpace(end))); err == nil && convErr == nil {
+				d.BusEnd = n
+			}
+		}
+	}
+	return d
+}
+
+// noMemory reads a function's resource file: lines of start, end and flags.
+// The seventh is the ROM; the next six are the memory of the VFs (linux/pci.h,
+// PCI_IOV_RESOURCES), which has a size and no place when nobody assigned it.
+func noMemory(text []byte) bool {
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		fields := strings.Fields(line)
+		if n < 8 || n > 13 || len(fields) != 3 {
+			continue
+		}
+		start, err1 := strconv.ParseUint(fields[0], 0, 64)
+		end, err2 := strconv.ParseUint(fields[1], 0, 64)
+		if err1 == nil && err2 == nil && start == 0 && end > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reader reads below a root and notes what goes wrong, but for what is not
+// there.
+type reader struct {
+	root Root
+	errs []string
+}
+
+func (r *reader) path(name string) string { return filepath.Join(string(r.root), name) }
+
+// maxText bounds one file of the kernel's; /proc/interrupts of a machine with
+// hundreds of processors is a few MiB.
+const maxText = 16 << 20
+
+func (r *reader) text(name string) []byte {
+	f, err := os.Open(r.path(name))
+	if err == nil {
+		defer f.Close()
+		var text []byte
+		if text, err = io.ReadAll(io.LimitReader(f, maxText)); err == nil {
+			return text
+		}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		r.errs = append(r.errs, err.Error())
+	}
+	return nil
+}
+
+func (r *reader) line(name string) string {
+	line, _, _ := strings.Cut(string(r.text(name)), "\n")
+	return strings.TrimSpace(line)
+}
+
+func (r *reader) number(name string) int {
+	n, err := strconv.Atoi(r.line(name))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func (r *reader) list(name string) []int {
+	list, err := ParseList(r.line(name))
+	if err != nil {
+		r.errs = append(r.errs, fmt.Sprintf("/%s: %v", name, err))
+	}
+	return list
+}
+
+func (r *reader) names(dir string) []string {
+	entries, err := os.ReadDir(r.path(dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.errs = append(r.errs, err.Error())
+	}
+	out := make([]string, 0, len(entries))
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func (r *reader) exists(name string) bool {
+	_, err := os.Stat(r.path(name))
+	return err == nil
+}

@@ -1,0 +1,141 @@
+package text
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// doctorGroups are the headings of the doctor's findings, with their checks.
+var doctorGroups = []struct {
+	head   string
+	checks []string
+}{
+	{"NICS", []string{"sriov", "link", "numa", "mtu", "path", "interrupts", "queues"}},
+	{"HOST", []string{"arguments", "iommu", "modules"}},
+	{"OTHERS WHO CONFIGURE NICS", []string{"claims"}},
+	{"CULVERT", []string{"culvertd", "limits", "ledger", "cni"}},
+	{"KUBERNETES", []string{"kubernetes"}},
+}
+
+var severityStyle = map[api.Severity]style{
+	api.SeverityOK: green, api.SeverityNote: cyan, api.SeverityWarning: yellow, api.SeverityError: red,
+}
+
+// Doctor is `culvert doctor`: what was found, by what it is about.
+func Doctor(r api.DoctorReport, o Options) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s\n", o.paint(clean(orDash(r.Node)), bold), doctorSummary(r.Summary, o))
+	for _, g := range doctorGroups {
+		first := true
+		for _, f := range r.Findings {
+			if !slices.Contains(g.checks, f.Check) {
+				continue
+			}
+			if first {
+				fmt.Fprintf(&b, "\n%s\n", o.paint(g.head, bold))
+				first = false
+			}
+			doctorFinding(&b, f, o)
+		}
+	}
+	if len(r.Repairs) > 0 {
+		fmt.Fprintf(&b, "\n%s\n", o.paint("DONE BY --fix", bold))
+	}
+	for _, repair := range r.Repairs {
+		doctorRepair(&b, repair, o)
+	}
+	if fixable := slices.ContainsFunc(r.Findings, func(f api.Finding) bool { return f.Fixable }); fixable && r.Repairs == nil {
+		fmt.Fprintf(&b, "\nculvert doctor --fix does what is marked *.\n")
+	}
+	return b.String()
+}
+
+func doctorSummary(s api.Summary, o Options) string {
+	count := func(n int, one string, st style) string {
+		if n != 1 && one != "ok" {
+			one += "s"
+		}
+		text := fmt.Sprintf("%d %s", n, one)
+		if n == 0 {
+			return text
+		}
+		return o.paint(text, st)
+	}
+	return strings.Join([]string{count(s.Errors, "error", red), count(s.Warnings, "warning", yellow), count(s.Notes, "note", cyan), count(s.OK, "ok", green)}, ", ")
+}
+
+// doctorColumn is where the text of a finding starts.
+const doctorColumn = 11
+
+func doctorFinding(b *strings.Builder, f api.Finding, o Options) {
+	mark := " "
+	if f.Fixable {
+		mark = "*"
+	}
+	word := string(f.Severity)
+	pad := strings.Repeat(" ", max(0, 7-columns(word)))
+	fmt.Fprintf(b, " %s%s%s  ", mark, o.paint(word, severityStyle[f.Severity]), pad)
+	doctorText(b, clean(f.Object+": "+f.What), o, "")
+	if f.Why != "" {
+		b.WriteString(strings.Repeat(" ", doctorColumn))
+		doctorText(b, clean("why: "+f.Why), o, "     ")
+	}
+	doctorCommands(b, "mend: ", f.Mend, o)
+}
+
+// doctorText writes s from the column on; the lines that follow are indented
+// by more.
+func doctorText(b *strings.Builder, s string, o Options, more string) {
+	width := 0
+	if o.Width > 0 {
+		width = max(20, o.Width-doctorColumn-columns(more))
+	}
+	for i, line := range wrap(s, width) {
+		if i > 0 {
+			b.WriteString(strings.Repeat(" ", doctorColumn) + more)
+		}
+		b.WriteString(line + "\n")
+	}
+}
+
+func doctorCommands(b *strings.Builder, head string, lines []string, o Options) {
+	for _, line := range lines {
+		for i, part := range command(clean(line), o.Width-doctorColumn-len(head)) {
+			if i > 0 {
+				part = "  " + part
+			}
+			fmt.Fprintf(b, "%s%s%s\n", strings.Repeat(" ", doctorColumn), head, part)
+			head = "      "
+		}
+	}
+}
+
+// command breaks a line that is too long where a shell goes on with the next:
+// after &&, or with a backslash before a redirection. Others are text.
+func command(s string, width int) []string {
+	if width <= 0 || columns(s) <= width {
+		return []string{s}
+	}
+	if before, after, ok := strings.Cut(s, " >/"); ok {
+		return []string{before + ` \`, ">/" + after}
+	}
+	if before, after, ok := strings.Cut(s, " && "); ok {
+		return []string{before + " &&", after}
+	}
+	return wrap(s, width-2)
+}
+
+func doctorRepair(b *strings.Builder, r api.Repair, o Options) {
+	mark, what := o.paint("done", green)+"   ", r.What+": "+r.Found
+	if !r.Done {
+		mark, what = o.paint("failed", red)+" ", r.What+": "+r.Error
+	}
+	fmt.Fprintf(b, "  %s  ", mark)
+	doctorText(b, clean(what), o, "")
+	if r.Undo != "" {
+		doctorCommands(b, "undo: ", []string{r.Undo}, o)
+	}
+}
