@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -51,10 +52,24 @@ func (i *Inventory) Refresh(ctx context.Context) ([]vf.PF, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for n := range pfs {
+		i.recognise(&pfs[n])
 		pfs[n].Abilities = i.known(pfs[n])
 	}
 	i.pfs = pfs
 	return slices.Clone(pfs), nil
+}
+
+// recognise gives a PF that could not be read the identity that the PF in its
+// place had: what is held of it must not look as if it were gone.
+func (i *Inventory) recognise(pf *vf.PF) {
+	if pf.Err == "" || !pf.ID.IsZero() {
+		return
+	}
+	for _, old := range i.pfs {
+		if old.PCI == pf.PCI && !old.ID.IsZero() {
+			pf.ID, pf.Name = old.ID, cmp.Or(pf.Name, old.Name)
+		}
+	}
 }
 
 // known joins what reading a PF told with what probing it told.

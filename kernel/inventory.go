@@ -32,7 +32,7 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 	var g errgroup.Group
 	for i, addr := range addrs {
 		g.Go(func() error {
-			pf, err := bounded(ctx, func() (vf.PF, error) {
+			pf, err := k.hangs.read(ctx, addr, func() (vf.PF, error) {
 				pf, err := k.readPF(addr, seen)
 				return pf, errors.Join(err, seenErr)
 			})

@@ -33,6 +33,7 @@ type Kernel struct {
 
 	autoprobe autoprobes
 	writes    writes
+	hangs     hangs
 }
 
 // New returns a Kernel. It must be called, and its methods too, from threads
