@@ -54,7 +54,7 @@ func (k *Kernel) bind(ctx context.Context, s step.Bind) error {
 // bindOnce probes, unless a driver is bound already, and waits for the
 // netdevice if there will be one.
 func (k *Kernel) bindOnce(ctx context.Context, pf vf.PCIAddr, s step.Bind, already bool) (netdev, error) {
-	udev, err := k.awaitUdev("")
+	udev, err := k.awaitUdev()
 	if err != nil {
 		return netdev{}, err
 	}
@@ -71,7 +71,7 @@ func (k *Kernel) bindOnce(ctx context.Context, pf vf.PCIAddr, s step.Bind, alrea
 	if err != nil {
 		return n, err
 	}
-	return n, udev.settled(ctx, n.Index, false)
+	return n, udev.settled(ctx, n.Index)
 }
 
 // tookMAC checks that the netdevice has the admin MAC, if there is one.

@@ -68,7 +68,7 @@ func (k *Kernel) carryOut(ctx context.Context, s step.Step) error {
 	case step.Unbind:
 		return k.unbind(s)
 	case step.Move:
-		return k.move(ctx, s)
+		return k.move(s)
 	case step.Announce:
 		return k.announce(ctx, s)
 	}

@@ -20,23 +20,13 @@ type udevWait struct {
 	done   map[int]string // netdevices that udev is done with: index to name
 }
 
-// awaitUdev begins to listen. A wait in another netns, which udev does not
-// serve, ends at once.
-func (k *Kernel) awaitUdev(path string) (*udevWait, error) {
-	w := &udevWait{k: k, done: map[int]string{}}
-	if path != "" {
-		return w, nil
-	}
-	var err error
-	w.events, err = uevent.Listen()
-	return w, err
+// awaitUdev begins to listen.
+func (k *Kernel) awaitUdev() (*udevWait, error) {
+	events, err := uevent.Listen()
+	return &udevWait{k: k, events: events, done: map[int]string{}}, err
 }
 
-func (w *udevWait) close() {
-	if w.events != nil {
-		_ = w.events.Close() // nothing was written to it
-	}
-}
+func (w *udevWait) close() { _ = w.events.Close() } // nothing was written to it
 
 // next waits for one event, of any kind. Lost ones are no error: whoever waits
 // looks for itself after each return.
@@ -58,17 +48,13 @@ func (w *udevWait) next(ctx context.Context) error {
 // settled waits until udev has processed the netdevice under the name that it
 // has now: its rules rename, and the rename is an event of its own. A host
 // without udev settles at once.
-//
-// A netdevice that has come back from a netns may have the index it had
-// before, and so udev's record of then; returned says so, and only an event
-// counts.
-func (w *udevWait) settled(ctx context.Context, index int, returned bool) error {
-	if w.events == nil || !exists(filepath.Join(w.k.run, "udev/control")) {
+func (w *udevWait) settled(ctx context.Context, index int) error {
+	if !exists(filepath.Join(w.k.run, "udev/control")) {
 		return nil
 	}
 	record := filepath.Join(w.k.run, "udev/data/n"+strconv.Itoa(index))
 	for {
-		if !returned && recorded(record) {
+		if recorded(record) {
 			return nil
 		}
 		if name, ok := w.done[index]; ok && exists(filepath.Join(w.k.sys.root, "class/net", name)) {

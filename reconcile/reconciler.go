@@ -45,13 +45,14 @@ type keeper interface {
 
 // Bounds and rhythms.
 const (
-	carrierBound = 10 * time.Second // for a PF that was just brought up
-	makeBound    = 3 * time.Minute  // for sriov_numvfs: some firmware takes a second a VF
-	bindBound    = 30 * time.Second // for one VF
-	parallelVFs  = 8                // VFs bound at once: probes of one NIC queue at its mailbox anyway
-	lookEvery    = 30 * time.Second // without any event
-	settle       = 300 * time.Millisecond
-	readyBound   = time.Minute // for NICs whose driver is still to come
+	carrierBound = 10 * time.Second       // for a PF that was just brought up
+	makeBound    = 3 * time.Minute        // for sriov_numvfs: some firmware takes a second a VF
+	bindBound    = 30 * time.Second       // for one VF
+	parallelVFs  = 8                      // VFs bound at once: probes of one NIC queue at its mailbox anyway
+	lookEvery    = 30 * time.Second       // without any event
+	settle       = 300 * time.Millisecond // after an event
+	longest      = 2 * time.Second        // of a burst of events
+	readyBound   = time.Minute            // for NICs whose driver is still to come
 	patience     = 5 * time.Second
 	forever      = 10 * time.Minute // longer than all bounds of one PF together
 )
@@ -162,10 +163,29 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 		case <-late.C:
 		case <-r.work.ended: // a PF that took longer than its pass
 		case <-wake:
-			select { // let a burst of events end
-			case <-ctx.Done():
-			case <-time.After(settle):
+			calm(ctx, wake, settle, longest)
+		}
+	}
+}
+
+// calm lets a burst of events end: it returns when settle went by without one,
+// after longest at the latest. While many attach and detach, a pass after each
+// would take the processor from the next one.
+func calm(ctx context.Context, wake <-chan struct{}, settle, longest time.Duration) {
+	end := time.NewTimer(longest)
+	defer end.Stop()
+	for {
+		select {
+		case _, more := <-wake:
+			if !more {
+				return
 			}
+		case <-ctx.Done():
+			return
+		case <-end.C:
+			return
+		case <-time.After(settle):
+			return
 		}
 	}
 }
