@@ -21,6 +21,9 @@ type PFID struct {
 func ParsePFID(s string) (PFID, error) {
 	mac, port, _ := strings.Cut(s, "/")
 	m, err := ParseMAC(mac)
+	if err == nil && m.IsZero() {
+		err = fmt.Errorf("MAC address %q: want one that is not zero", mac)
+	}
 	if err != nil {
 		return PFID{}, fmt.Errorf("PF identity %q: %w", s, err)
 	}
@@ -40,8 +43,13 @@ func (id PFID) String() string {
 // MarshalText writes the identity as String does.
 func (id PFID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads what MarshalText wrote; the empty text is the zero value,
+// the identity of a PF whose driver tells none.
 func (id *PFID) UnmarshalText(b []byte) (err error) {
+	if len(b) == 0 {
+		*id = PFID{}
+		return nil
+	}
 	*id, err = ParsePFID(string(b))
 	return err
 }
@@ -52,15 +60,19 @@ type ID struct {
 	Index int
 }
 
-// ParseID reads what String wrote.
+// ParseID reads what String wrote; "#3" is a VF of a PF whose driver tells no
+// identity.
 func ParseID(s string) (ID, error) {
-	pf, index, ok := strings.Cut(s, "#")
-	n, err := strconv.Atoi(index)
-	if !ok || err != nil || n < 0 {
+	at := strings.LastIndexByte(s, '#') // a port's name may have one
+	n, err := strconv.Atoi(s[at+1:])
+	if at < 0 || err != nil || n < 0 {
 		return ID{}, fmt.Errorf("VF identity %q: want PF#index, e.g. 90:e2:ba:00:00:01#3", s)
 	}
-	id, err := ParsePFID(pf)
-	return ID{PF: id, Index: n}, err
+	var pf PFID
+	if err := pf.UnmarshalText([]byte(s[:at])); err != nil {
+		return ID{}, err
+	}
+	return ID{PF: pf, Index: n}, nil
 }
 
 func (id ID) String() string { return id.PF.String() + "#" + strconv.Itoa(id.Index) }
