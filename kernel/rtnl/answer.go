@@ -49,6 +49,9 @@ const nlmsgerrMsg = 1
 // says that all went well. The request is not echoed (NETLINK_CAP_ACK), so
 // the header of it is followed by the attributes.
 func parseError(b []byte) error {
+	if len(b) < 4 {
+		return fmt.Errorf("netlink acknowledgement of %d bytes, too short to say whether it was done", len(b))
+	}
 	errno := int32(word(b, 0))
 	if errno == 0 {
 		return nil

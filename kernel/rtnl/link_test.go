@@ -94,37 +94,3 @@ func TestVFSettings(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseLink(f *testing.F) {
-	f.Add(igb3VFs(f))
-	f.Add(linkHeader(1, 1, 1))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := ParseLink(b)
-		if err == nil && l.VFs != nil && len(l.VFs) < l.NumVFs {
-			t.Errorf("%d of %d VFs and no error", len(l.VFs), l.NumVFs)
-		}
-	})
-}
-
-func FuzzParseVFInfoList(f *testing.F) {
-	attrs, err := Attrs(igb3VFs(f)[16:])
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, a := range attrs {
-		if a.Type == 22 { // IFLA_VFINFO_LIST
-			f.Add(a.Value)
-		}
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		vfs, err := ParseVFInfoList(b)
-		if (err == nil) != (vfs != nil) {
-			t.Errorf("%v, %v", vfs, err)
-		}
-		for i, a := range vfs {
-			if i < 0 || a.LinkState > vf.LinkDisable {
-				t.Errorf("vf %d: %+v", i, a)
-			}
-		}
-	})
-}

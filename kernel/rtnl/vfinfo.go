@@ -81,7 +81,7 @@ func takeVFAttr(admin *vf.Admin, a Attr) error {
 		// The kernel sends the list too, which knows the protocol; an old one
 		// does not.
 		if admin.VLAN.Proto == 0 {
-			admin.VLAN = vlanOf(word(a.Value, 1), word(a.Value, 2), vf.Dot1Q)
+			return takeVLAN(admin, word(a.Value, 1), word(a.Value, 2), vf.Dot1Q)
 		}
 	case iflaVFVLANList:
 		return takeVLANList(admin, a.Value)
@@ -111,20 +111,26 @@ func takeVLANList(admin *vf.Admin, b []byte) error {
 	for _, e := range entries {
 		if e.Type == iflaVFVLANInfo && len(e.Value) >= 14 {
 			proto := vf.VLANProto(binary.BigEndian.Uint16(e.Value[12:]))
-			admin.VLAN = vlanOf(word(e.Value, 1), word(e.Value, 2), proto)
-			return nil
+			return takeVLAN(admin, word(e.Value, 1), word(e.Value, 2), proto)
 		}
 	}
 	return nil
 }
 
-// vlanOf leaves protocol and priority out where there is no VLAN, as vf.VLAN
-// wants it.
-func vlanOf(id, qos uint32, proto vf.VLANProto) vf.VLAN {
-	if id == 0 && qos == 0 {
-		return vf.VLAN{}
+// takeVLAN leaves protocol and priority out where there is no VLAN, as vf.VLAN
+// wants it. A tag has 12 bits for the VLAN and 3 for the priority (802.1Q).
+func takeVLAN(admin *vf.Admin, id, qos uint32, proto vf.VLANProto) error {
+	if id > 0xfff || qos > 7 {
+		return fmt.Errorf("vlan %d qos %d, which no tag can have", id, qos)
 	}
-	return vf.VLAN{ID: uint16(id), QoS: uint8(qos), Proto: proto}
+	if proto != vf.Dot1AD {
+		proto = vf.Dot1Q // there is no third (net/core/rtnetlink.c, handle_vf_vlan)
+	}
+	admin.VLAN = vf.VLAN{}
+	if id != 0 || qos != 0 {
+		admin.VLAN = vf.VLAN{ID: uint16(id), QoS: uint8(qos), Proto: proto}
+	}
+	return nil
 }
 
 // triOf reads a switch. A driver without it leaves the -1 that

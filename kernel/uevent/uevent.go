@@ -76,12 +76,21 @@ func parseProperties(b []byte) Event {
 		case "SUBSYSTEM":
 			e.Subsystem = value
 		case "INTERFACE":
-			e.Interface = value
+			if isName(value) {
+				e.Interface = value
+			}
 		case "IFINDEX":
-			e.Index, _ = strconv.Atoi(value) // 0: no netdevice
+			index, _ := strconv.Atoi(value) // 0: no netdevice
+			e.Index = max(index, 0)
 		}
 	}
 	return e
+}
+
+// isName reports whether s can be a netdevice's name, which callers make paths
+// of (dev_valid_name, net/core/dev.c).
+func isName(s string) bool {
+	return s != "" && s != "." && s != ".." && len(s) < unix.IFNAMSIZ && !strings.ContainsAny(s, "/: \t\n\v\f\r")
 }
 
 // ErrLost: events came faster than they were read, and some are lost. What

@@ -56,18 +56,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add([]byte(kernelAdd))
-	f.Add([]byte(kernelBind))
-	f.Add(udevMessage("ACTION=add\x00IFINDEX=9\x00"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		e, err := Parse(b)
-		if err != nil && e != (Event{}) {
-			t.Errorf("an error and an event: %+v, %v", e, err)
-		}
-	})
-}
-
 func TestNextEndsWithTheContext(t *testing.T) {
 	c, err := Listen()
 	if err != nil {
