@@ -9,6 +9,24 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
+// Bounds on lists. They are compared with each other, and every address and
+// route of a network is a call into the kernel for each attachment.
+const (
+	maxRanges   = 128
+	maxExcludes = 1024
+	maxStatic   = 64
+	maxRoutes   = 256
+)
+
+// few reports whether a list is short enough to be looked at, and records a
+// problem when it is not.
+func few(o *strictjson.Object, key string, n, most int) bool {
+	if n > most {
+		o.Fail(key, "%d elements; want at most %d", n, most)
+	}
+	return n <= most
+}
+
 var rangeKeys = []string{"subnet", "rangeStart", "rangeEnd", "gateway"}
 
 // Parse reads the ipam section of a CNI configuration: type host-local (with
@@ -52,7 +70,11 @@ func (c *Config) hostLocal(o *strictjson.Object) {
 	o.String("dataDir")
 	c.common(o)
 	c.Scope, _ = strictjson.Text(o, "scope", parseScope)
-	for i, s := range o.Strings("exclude") {
+	exclude := o.Strings("exclude")
+	if !few(o, "exclude", len(exclude), maxExcludes) {
+		return
+	}
+	for i, s := range exclude {
 		p, err := parseExclude(s)
 		if err != nil {
 			o.Fail("exclude", "element %d: %v", i, err)
@@ -78,7 +100,11 @@ func (c *Config) sets(o *strictjson.Object) {
 			c.Sets = append(c.Sets, []Range{r})
 		}
 	}
+	count := 0
 	for i, set := range o.ObjectLists("ranges") {
+		if count += len(set) + 1; !few(o, "ranges", count, maxRanges) {
+			return
+		}
 		var ranges []Range
 		for _, in := range set {
 			in.Known(rangeKeys...)
@@ -134,7 +160,11 @@ func (c *Config) static(o *strictjson.Object) {
 	o.Known("type", "addresses", "routes", "dns", "resolvConf", "scope")
 	c.common(o)
 	c.Scope, _ = strictjson.Text(o, "scope", parseScope)
-	for _, in := range o.Objects("addresses") {
+	addresses := o.Objects("addresses")
+	if !few(o, "addresses", len(addresses), maxStatic) {
+		return
+	}
+	for _, in := range addresses {
 		in.Known("address", "gateway")
 		a, ok := strictjson.Text(in, "address", parseAddress)
 		if !ok {
@@ -161,7 +191,11 @@ func (c *Config) static(o *strictjson.Object) {
 func (c *Config) common(o *strictjson.Object) {
 	c.ResolvConf = o.String("resolvConf")
 	c.DNS = ParseDNS(o.Object("dns"))
-	for _, in := range o.Objects("routes") {
+	routes := o.Objects("routes")
+	if !few(o, "routes", len(routes), maxRoutes) {
+		return
+	}
+	for _, in := range routes {
 		if r, ok := parseRoute(in); ok {
 			c.Routes = append(c.Routes, r)
 		}

@@ -147,35 +147,3 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 }
-
-// FuzzParse: what Parse accepts can be allocated from, and the address lies in
-// a range (or the allocation fails with a documented error).
-func FuzzParse(f *testing.F) {
-	f.Add(`{"type":"host-local","subnet":"172.16.91.0/24","routes":[{"dst":"0.0.0.0/0"}],"gateway":"172.16.91.1"}`)
-	f.Add(`{"type":"culvert","ranges":[[{"subnet":"fd00::/8","rangeStart":"fd00::"}],[{"subnet":"0.0.0.0/0"}]],"exclude":["::/0","0.0.0.0/1"]}`)
-	f.Add(`{"type":"static","addresses":[{"address":"10.0.0.5/24"}]}`)
-	f.Fuzz(func(t *testing.T, raw string) {
-		c, err := Parse(json.RawMessage(raw))
-		if err != nil {
-			if !errors.Is(err, vf.ErrInvalid) {
-				t.Fatalf("undocumented error %v", err)
-			}
-			return
-		}
-		r, err := c.Allocate(nobody, nil, nil)
-		if err != nil {
-			if !errors.Is(err, vf.ErrNothingFree) && !errors.Is(err, vf.ErrInvalid) {
-				t.Fatalf("undocumented error %v", err)
-			}
-			return
-		}
-		if c.Type == TypeHostLocal && len(r.Addresses) != len(c.Sets) {
-			t.Fatalf("%d addresses of %d sets", len(r.Addresses), len(c.Sets))
-		}
-		for i, a := range r.Addresses {
-			if c.Type == TypeHostLocal && rangeOf(c.Sets[i], a.Prefix.Addr()) == nil {
-				t.Fatalf("%s is in no range of set %d", a.Prefix, i)
-			}
-		}
-	})
-}

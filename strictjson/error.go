@@ -16,13 +16,21 @@ type Problem struct {
 	Unknown bool
 }
 
-// Error lists every problem of an object. errors.Is(err, vf.ErrInvalid) holds.
+// Error lists what is wrong with an object, up to MaxProblems.
+// errors.Is(err, vf.ErrInvalid) holds.
 type Error struct{ Problems []Problem }
 
+// MaxProblems is how many problems of an object are kept and listed. Who sends
+// more has sent something else than was wanted, and may mean to fill memory.
+const MaxProblems = 20
+
 func (e *Error) Error() string {
-	texts := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		texts[i] = p.Text
+	texts := make([]string, 0, len(e.Problems))
+	for _, p := range e.Problems {
+		texts = append(texts, p.Text)
+	}
+	if len(texts) >= MaxProblems {
+		texts = append(texts, "and maybe more, which are not listed")
 	}
 	return strings.Join(texts, "; ")
 }

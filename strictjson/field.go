@@ -102,6 +102,9 @@ func (o *Object) ObjectLists(key string) [][]*Object {
 	return out
 }
 
+// longestText is longer than any name, address or path that Text is for.
+const longestText = 512
+
 // Text returns a string field that parse understands, and whether it is there
 // and right.
 func Text[T any](o *Object, key string, parse func(string) (T, error)) (T, bool) {
@@ -111,6 +114,10 @@ func Text[T any](o *Object, key string, parse func(string) (T, error)) (T, bool)
 	}
 	var s string
 	if !o.decode(key, &s, "want a string") {
+		return zero, false
+	}
+	if len(s) > longestText {
+		o.Fail(key, "is longer than any right value; want at most %d bytes", longestText)
 		return zero, false
 	}
 	v, err := parse(s)

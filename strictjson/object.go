@@ -15,8 +15,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/culvert-net/culvert/suggest"
 )
@@ -105,6 +105,9 @@ func (o *Object) Known(keys ...string) {
 		if known[k] {
 			continue
 		}
+		if o.full() {
+			return
+		}
 		text := fmt.Sprintf("%s: unknown key (value %s); known are %s", o.name(k), clip(o.fields[k]), strings.Join(keys, ", "))
 		if near := suggest.DidYouMean(k, keys); near != "" {
 			text = fmt.Sprintf("%s%s (unknown key, value %s)", o.name(k), near, clip(o.fields[k]))
@@ -131,6 +134,9 @@ func (o *Object) Given(key string) bool { return o.Has(key) && string(o.Raw(key)
 
 // Fail records a problem with the value of key: "path.key value: text".
 func (o *Object) Fail(key, format string, args ...any) {
+	if o.full() {
+		return
+	}
 	subject := o.name(key)
 	if v := o.Raw(key); v != nil {
 		subject += " " + clip(v)
@@ -145,7 +151,22 @@ func (o *Object) Refuse(key, format string, args ...any) {
 		Text: o.name(key) + " " + clip(o.Raw(key)) + ": " + fmt.Sprintf(format, args...)})
 }
 
-func (o *Object) add(p Problem) { *o.problems = append(*o.problems, p) }
+// longestProblem bounds one message; parsers of fields may repeat their value.
+const longestProblem = 1000
+
+func (o *Object) add(p Problem) {
+	if len(p.Text) > longestProblem {
+		p.Text = p.Text[:longestProblem] + "..."
+	}
+	p.Text = printable(p.Text)
+	if len(*o.problems) < MaxProblems {
+		*o.problems = append(*o.problems, p)
+	}
+}
+
+// full reports whether no further problem is kept, so that the text of one need
+// not be made.
+func (o *Object) full() bool { return len(*o.problems) >= MaxProblems }
 
 // Err is an *Error with everything recorded so far, here and in the objects
 // inside, or nil.
@@ -156,25 +177,46 @@ func (o *Object) Err() error {
 	return &Error{Problems: *o.problems}
 }
 
+// name is how messages name a key: with the path to it, short and printable.
 func (o *Object) name(key string) string {
+	key = short(key)
 	if o.path == "" {
 		return key
 	}
 	return o.path + "." + key
 }
 
-// longestValue bounds how much of a value a message repeats.
+// longestValue bounds how much of a key or value a message repeats.
 const longestValue = 60
 
+// clip is a value for a message: on one line, short and printable, and without
+// quotes where it can do without.
 func clip(raw []byte) string {
+	raw = raw[:min(len(raw), 8*longestValue)] // a long value costs no more than a short one
 	s := strings.Join(strings.Fields(string(raw)), " ")
-	if text, err := strconv.Unquote(s); err == nil && text != "" && !strings.ContainsAny(text, " \"\\;:,") {
+	var text string
+	if json.Unmarshal([]byte(s), &text) == nil && text != "" && !strings.ContainsAny(text, " \"\\;:,") && printable(text) == text {
 		s = text
 	}
+	return short(s)
+}
+
+func short(s string) string {
 	if len(s) > longestValue {
-		s = strings.ToValidUTF8(s[:longestValue], "") + "..."
+		return printable(strings.ToValidUTF8(s[:longestValue], "")) + "..."
 	}
-	return s
+	return printable(s)
+}
+
+// printable takes out what a terminal or a log would act upon instead of
+// showing it.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, strings.ToValidUTF8(s, "?"))
 }
 
 // Empty reports whether o has no keys at all.

@@ -102,13 +102,3 @@ func TestLongValuesAreClipped(t *testing.T) {
 		t.Errorf("%v: want a short message", err)
 	}
 }
-
-func FuzzParse(f *testing.F) {
-	f.Add(`{"in":{"deep":"x"},"many":[{}],"rows":[[{}],[]]}`)
-	f.Add(`{"rows":[[null]],"in":[],"n":1e400}`)
-	f.Fuzz(func(t *testing.T, raw string) {
-		if err := read(raw); err != nil && err.Error() == "" {
-			t.Error("an error without a message")
-		}
-	})
-}
