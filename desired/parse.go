@@ -35,6 +35,9 @@ func Parse(file string, content []byte) (Spec, error) {
 	return spec, nil
 }
 
+// maxErrors is how many a person is shown; a file with more is the wrong file.
+const maxErrors = 50
+
 // sorted joins what was found by line.
 func (r *reader) sorted() error {
 	slices.SortStableFunc(r.errs, func(a, b error) int {
@@ -43,6 +46,9 @@ func (r *reader) sorted() error {
 		errors.As(b, &y)
 		return cmp.Compare(x.Line, y.Line)
 	})
+	if more := len(r.errs) - maxErrors; more > 0 {
+		r.errs = append(r.errs[:maxErrors], Error{File: r.file, Text: fmt.Sprintf("and %d more", more)})
+	}
 	return errors.Join(r.errs...)
 }
 
@@ -77,6 +83,7 @@ func syntax(file string, err error) error {
 		e.Line, _ = strconv.Atoi(m[1])
 		e.Text = "not YAML: " + m[2]
 	}
+	e.Text = keyName(e.Text)
 	return e
 }
 

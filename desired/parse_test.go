@@ -96,34 +96,3 @@ func TestParseTooLarge(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func FuzzParse(f *testing.F) {
-	for _, name := range []string{"testdata/host.yaml", "testdata/bad.txt"} {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, c := range strings.Split(string(content), "\n== ") {
-			f.Add([]byte(c))
-		}
-	}
-	f.Fuzz(func(t *testing.T, content []byte) {
-		spec, err := Parse("host.yaml", content)
-		if err != nil {
-			if !errors.Is(err, vf.ErrInvalid) {
-				t.Errorf("%v is no vf.ErrInvalid", err)
-			}
-			return
-		}
-		for _, p := range spec.Pools {
-			if got, err := spec.Pool(p.FullName()); err != nil || got.FullName() != p.FullName() {
-				t.Errorf("pool %q is not found: %v", p.FullName(), err)
-			}
-		}
-		pf := vf.PF{Name: "enp1s0f0", TotalVFs: 7}
-		if want, ok := spec.ForPF(pf); ok && (want.VFs < 0 || want.VFs > maxVFs) {
-			t.Errorf("%d VFs wanted", want.VFs)
-		}
-		spec.PoolOf(pf, 3, vf.State{})
-	})
-}

@@ -48,7 +48,7 @@ func (r *reader) pf(v at) PFRule {
 		read("pciAddress", func(f at) { rule.PCI = parsed(r, f, wantPCI, vf.ParsePCIAddr) }),
 		read("vendor", func(f at) { rule.Vendor = parsed(r, f, wantHex, parseHex) }),
 		read("device", func(f at) { rule.Device = parsed(r, f, wantHex, parseHex) }),
-		read("driver", func(f at) { rule.Driver, _ = r.text(f, "a driver's name such as igb") }),
+		read("driver", func(f at) { rule.Driver = parsed(r, f, "a driver's name such as igb", parseDriver) }),
 	}
 	if !slices.Contains(named, true) {
 		r.fail(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
@@ -93,11 +93,13 @@ func parseHex(s string) (string, error) {
 	return strings.ToLower(m[1]), nil
 }
 
+func notInName(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("/#:", r) }
+
 // parsePattern reads a netdevice name or pattern: no longer than a name can
 // be unless it is a pattern (IFNAMSIZ 16, linux/if.h), no white space, no '/'.
 func parsePattern(s string) (string, error) {
 	_, err := path.Match(s, "")
-	if err == nil && (s == "" || strings.ContainsAny(s, "/#: \t\n") || (len(s) > 15 && !strings.ContainsAny(s, `*?[\`))) {
+	if err == nil && (s == "" || strings.ContainsFunc(s, notInName) || (len(s) > 15 && !strings.ContainsAny(s, `*?[\`))) {
 		err = vf.ErrInvalid
 	}
 	return s, err

@@ -168,7 +168,7 @@ func (r *reader) selector(v at) Selector {
 		s.Devices = list(r, f, wantHex, parseHex)
 	}
 	if f, ok := fields["drivers"]; ok {
-		s.Drivers = list(r, f, "a driver's name such as igbvf", parseWord)
+		s.Drivers = list(r, f, "a driver's name such as igbvf", parseDriver)
 	}
 	if f, ok := fields["pciAddresses"]; ok {
 		s.PCIAddresses = list(r, f, wantPCI, vf.ParsePCIAddr)
@@ -191,8 +191,12 @@ func harmless(v at) bool {
 		(v.Kind == yaml.SequenceNode && len(v.Content) == 0)
 }
 
-func parseWord(s string) (string, error) {
-	if strings.ContainsAny(s, " \t\n/") {
+// driverName is what a kernel module can be called (scripts/Makefile.lib,
+// name-fix) and some more.
+var driverName = regexp.MustCompile(`^[A-Za-z0-9_][-A-Za-z0-9_.]{0,63}$`)
+
+func parseDriver(s string) (string, error) {
+	if !driverName.MatchString(s) {
 		return "", errName
 	}
 	return s, nil

@@ -66,11 +66,30 @@ func describe(v at) string {
 	case v.Kind == yaml.SequenceNode:
 		return "a list"
 	case v.Kind == yaml.AliasNode:
-		return "an alias (*" + v.Value + ")"
+		return "an alias (*" + keyName(v.Value) + ")"
 	case isNull(v):
 		return "nothing"
 	}
-	return strconv.Quote(v.Value)
+	return quote(v.Value)
+}
+
+// longestValue bounds how much of a value or key a message repeats, in bytes.
+const longestValue = 100
+
+func quote(s string) string {
+	if len(s) > longestValue {
+		return strconv.Quote(s[:longestValue]) + "..."
+	}
+	return strconv.Quote(s)
+}
+
+// keyName is a key as messages have it: as it stands, unless it is long or has
+// something that a terminal would act upon.
+func keyName(s string) string {
+	if q := quote(s); q != `"`+s+`"` {
+		return q
+	}
+	return s
 }
 
 func isNull(v at) bool { return v.Kind == yaml.ScalarNode && v.Tag == "!!null" }
@@ -97,7 +116,7 @@ func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
 	for i := 0; i+1 < len(v.Content); i += 2 {
 		key, value := v.Content[i], v.Content[i+1]
 		name := key.Value
-		where := at{key, join(v.path, name)}
+		where := at{key, join(v.path, keyName(name))}
 		first, twice := fields[name]
 		switch {
 		case key.Kind != yaml.ScalarNode:
