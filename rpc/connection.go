@@ -66,7 +66,7 @@ func (c *connection) serve(accepting, running context.Context) {
 // read reads the request. An idle client does not hold up a shutdown.
 func (c *connection) read(accepting context.Context) (api.RPCRequest, error) {
 	var req api.RPCRequest
-	if err := c.conn.SetReadDeadline(time.Now().Add(requestTime)); err != nil {
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.server.patience)); err != nil {
 		return req, err
 	}
 	stop := context.AfterFunc(accepting, func() { c.conn.SetReadDeadline(time.Now()) }) //nolint:errcheck // then the connection is closed, which ends the read too

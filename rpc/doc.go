@@ -17,6 +17,9 @@ const (
 	maxRequest = 1 << 20
 	// maxResponse bounds what a client reads, in bytes.
 	maxResponse = 64 << 20
+	// maxConnections bounds the clients that are served at once, and so the
+	// memory that requests take; further ones wait in the kernel's queue.
+	maxConnections = 256
 	// requestTime is how long a client may take to send its request,
 	// responseTime to take one response.
 	requestTime  = 10 * time.Second

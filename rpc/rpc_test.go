@@ -330,45 +330,6 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-func FuzzRequest(f *testing.F) {
-	f.Add([]byte(`{"method":"echo","params":{},"deadlineMS":5}`))
-	f.Add([]byte(`{"method":1}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		s := newServer()
-		s.Handle("echo", func(_ context.Context, params json.RawMessage) (any, error) { return params, nil })
-		client, server := pair(t)
-		var g errgroup.Group
-		g.Go(func() error { newConnection(s, server).serve(t.Context(), t.Context()); return nil })
-		if _, err := client.Write(raw); err != nil {
-			t.Fatal(err)
-		}
-		client.CloseWrite()
-		var resp api.RPCResponse
-		if err := json.NewDecoder(client).Decode(&resp); err != nil {
-			t.Errorf("%q was not answered: %v", raw, err)
-		}
-		client.Close()
-		g.Wait()
-	})
-}
-
-func pair(t *testing.T) (client, server *net.UnixConn) {
-	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client, err = net.DialUnix("unix", nil, l.Addr().(*net.UnixAddr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if server, err = l.AcceptUnix(); err != nil {
-		t.Fatal(err)
-	}
-	return client, server
-}
-
 func BenchmarkCall(b *testing.B) {
 	s := newServer()
 	s.Handle("echo", func(_ context.Context, params json.RawMessage) (any, error) { return params, nil })

@@ -28,6 +28,7 @@ type Server struct {
 	log       *slog.Logger
 	handlers  map[string]Handler
 	streams   map[string]StreamHandler
+	patience  time.Duration // how long a client may take to send its request
 
 	// Grace is how long a shutdown waits for running requests before it
 	// cancels them; NewServer sets 30 s.
@@ -37,7 +38,7 @@ type Server struct {
 // NewServer makes a server that answers a connection only after authorize has
 // returned nil for it.
 func NewServer(authorize func(*net.UnixConn) error, log *slog.Logger) *Server {
-	return &Server{authorize: authorize, log: log, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}, Grace: 30 * time.Second}
+	return &Server{authorize: authorize, log: log, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}, patience: requestTime, Grace: 30 * time.Second}
 }
 
 // Handle registers a method with one result.
@@ -53,6 +54,7 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var conns errgroup.Group
+	conns.SetLimit(maxConnections)
 	stop := context.AfterFunc(ctx, func() {
 		if err := l.Close(); err != nil {
 			s.log.Warn("close the socket", "err", err)

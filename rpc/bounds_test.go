@@ -1,0 +1,62 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// However many clients there are, no more than maxConnections are served at
+// once; the others wait, and are served when there is room.
+func TestConnectionsAreBounded(t *testing.T) {
+	s := newServer()
+	entered, leave := make(chan struct{}, 2*maxConnections), make(chan struct{})
+	s.Handle("wait", func(ctx context.Context, _ json.RawMessage) (any, error) {
+		entered <- struct{}{}
+		select {
+		case <-leave:
+		case <-ctx.Done():
+		}
+		return nil, nil
+	})
+	socket, _ := start(t, s)
+	var clients errgroup.Group
+	const more = 20
+	for range maxConnections + more {
+		clients.Go(func() error { return Call(t.Context(), socket, "wait", nil, nil) })
+	}
+	for range maxConnections {
+		<-entered
+	}
+	select {
+	case <-entered:
+		t.Errorf("more than %d requests run at once", maxConnections)
+	case <-time.After(100 * time.Millisecond): // as long as nothing may happen
+	}
+	close(leave)
+	if err := clients.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that says nothing loses its place.
+func TestSilentClientsAreDropped(t *testing.T) {
+	s := newServer()
+	s.patience = 50 * time.Millisecond
+	socket, _ := start(t, s)
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.Contains(string(answer), "read the request") {
+		t.Errorf("it is told %q, %v", answer, err)
+	}
+}
