@@ -60,13 +60,17 @@ const (
 	CNIInternal           uint = 999
 )
 
+// longestVersion is longer than any version of the specification.
+const longestVersion = 32
+
 // CNIVersionOf returns the cniVersion of a configuration, which need not be
-// right otherwise, and CNINewest where it has none: the version to answer in.
+// right otherwise, and CNINewest where it has none that could be one: the
+// version to answer in.
 func CNIVersionOf(config []byte) string {
 	var c struct {
 		CNIVersion string `json:"cniVersion"`
 	}
-	if err := json.Unmarshal(config, &c); err != nil || c.CNIVersion == "" {
+	if err := json.Unmarshal(config, &c); err != nil || c.CNIVersion == "" || len(c.CNIVersion) > longestVersion {
 		return CNINewest
 	}
 	return c.CNIVersion

@@ -2,6 +2,7 @@ package cni
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/suggest"
@@ -35,23 +36,23 @@ func parseArguments(s string) (arguments, error) {
 		}
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return a, fmt.Errorf("%w CNI_ARGS: %q: want KEY=value pairs with ';' between them", errEnvironment, pair)
+			return a, fmt.Errorf("%w CNI_ARGS: %q: want KEY=value pairs with ';' between them", errEnvironment, brief(pair))
 		}
 		var err error
 		switch key {
 		case "IgnoreUnknown":
 			ignore, err = truth(value)
 		case "K8S_POD_NAMESPACE":
-			a.podNamespace = value
+			a.podNamespace, err = name(value)
 		case "K8S_POD_NAME":
-			a.podName = value
+			a.podName, err = name(value)
 		case "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID":
 		case "MAC":
 			var mac vf.MAC
-			mac, err = parseMAC(value)
+			mac, err = parseMAC(brief(value))
 			a.mac = &mac
 		case "IP":
-			a.ip = value
+			a.ip = brief(value)
 		default:
 			unknown = key
 		}
@@ -64,9 +65,26 @@ func parseArguments(s string) (arguments, error) {
 		if near == "" {
 			near = "; known are " + strings.Join(argumentKeys, ", ")
 		}
-		return a, fmt.Errorf("%w CNI_ARGS: unknown key %s%s (IgnoreUnknown=1 lets it pass)", errEnvironment, unknown, near)
+		return a, fmt.Errorf("%w CNI_ARGS: unknown key %s%s (IgnoreUnknown=1 lets it pass)", errEnvironment, shown(unknown), near)
 	}
 	return a, nil
+}
+
+// name reads the name of a pod or of its namespace, which ends up in messages,
+// tables and the ledger. Runtimes that know no pods leave it empty.
+func name(s string) (string, error) {
+	if s != "" && !isIdentifier(s) {
+		return "", fmt.Errorf("%q: %s, at most %d", brief(s), wantName, longestName)
+	}
+	return s, nil
+}
+
+// shown is an unknown key for a message.
+func shown(s string) string {
+	if isIdentifier(s) {
+		return s
+	}
+	return strconv.Quote(brief(s))
 }
 
 func truth(s string) (bool, error) {
@@ -76,7 +94,7 @@ func truth(s string) (bool, error) {
 	case "0", "false", "":
 		return false, nil
 	}
-	return false, fmt.Errorf("%q: want 1 or 0", s)
+	return false, fmt.Errorf("%q: want 1 or 0", brief(s))
 }
 
 // owner says who gets the VF. The CNI container ID is the sandbox's, unique

@@ -46,23 +46,6 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func FuzzArguments(f *testing.F) {
-	f.Add("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=a")
-	f.Add("MAC=02:00:00:00:00:01;;IP==;")
-	f.Fuzz(func(t *testing.T, s string) {
-		a, err := parseArguments(s)
-		if err != nil {
-			if !errors.Is(err, errEnvironment) {
-				t.Fatalf("undocumented error %v", err)
-			}
-			return
-		}
-		if o := a.owner("c1", "net1"); o.UID != "c1" || o.Interface != "net1" || o.Kind == "" {
-			t.Fatalf("owner %+v", o)
-		}
-	})
-}
-
 func TestEnvironment(t *testing.T) {
 	for _, tc := range []struct {
 		containerID, ifName, netns string

@@ -68,7 +68,7 @@ func ParseConfig(raw []byte) (Config, error) {
 		return Config{}, err
 	}
 	if !slices.Contains(api.CNIVersions(), c.Version) {
-		return Config{}, fmt.Errorf("cniVersion %q: %w; want one of %s", c.Version, errVersion, strings.Join(api.CNIVersions(), ", "))
+		return Config{}, fmt.Errorf("cniVersion %q: %w; want one of %s", brief(c.Version), errVersion, strings.Join(api.CNIVersions(), ", "))
 	}
 	o.Known(append(reserved(o), configKeys...)...)
 	c.identity(o)
@@ -117,7 +117,7 @@ func reserved(o *strictjson.Object) []string {
 
 func (c *Config) identity(o *strictjson.Object) {
 	if !isIdentifier(c.Name) {
-		o.Fail("name", "want the network's name: a letter or digit, then letters, digits, '_', '.' and '-'")
+		o.Fail("name", "want the network's name: %s, at most %d", strings.TrimPrefix(wantName, "want "), longestName)
 	}
 	switch c.Type {
 	case "culvert", "sriov", "culvert-cni":
@@ -132,7 +132,8 @@ func (c *Config) identity(o *strictjson.Object) {
 // device reads which VF it must be.
 func (c *Config) device(o *strictjson.Object) {
 	c.Pool = o.String("pool")
-	if strings.Count(c.Pool, "/") > 1 || strings.HasPrefix(c.Pool, "/") || strings.HasSuffix(c.Pool, "/") {
+	prefix, bare, qualified := strings.Cut(c.Pool, "/")
+	if c.Pool != "" && (!isIdentifier(prefix) || qualified && !isIdentifier(bare)) {
 		o.Fail("pool", "want name or prefix/name, e.g. intel.com/intel_sriov_netdevice")
 	}
 	o.Object("args")
@@ -222,7 +223,7 @@ func (c *Config) garbage(o *strictjson.Object) {
 		c.Valid = []vf.Owner{}
 		for _, in := range o.Objects(key) {
 			owner := vf.Owner{UID: in.String("containerID"), Interface: in.String("ifname")}
-			if owner.UID == "" || owner.Interface == "" {
+			if !isIdentifier(owner.UID) || !isIfName(owner.Interface) {
 				in.Fail("containerID", "want containerID and ifname of an attachment")
 			}
 			c.Valid = append(c.Valid, owner)
@@ -236,6 +237,7 @@ func (c *Config) garbage(o *strictjson.Object) {
 func (c Config) addresses(asked []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, s := range asked {
+		s = brief(s)
 		p, err := netip.ParsePrefix(s)
 		if a, bare := netip.ParseAddr(s); bare == nil && c.IPAM.Type != ipam.TypeStatic && a.Zone() == "" {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil

@@ -166,13 +166,25 @@ func TestShimAlone(t *testing.T) {
 	}
 }
 
-// The largest configuration that the shim reads fits into a request.
+// The largest configuration that the shim reads fits into a request: GC may
+// name many attachments. The lease keeps that of an ADD, which is bounded more
+// tightly.
 func TestLargestConfiguration(t *testing.T) {
 	socket := daemon(t, newMemory(1), everybody)
-	config := with(``) + strings.Repeat(" ", 512<<10-len(with(``)))
-	out, exit, err := runtime(t.Context(), socket, config, c1("ADD")...)
-	if err != nil || exit != 0 {
-		t.Errorf("%v, %d, %s", err, exit, out)
+	padded := func(config string, n int) string { return config + strings.Repeat(" ", n-len(config)) }
+	gc := with(`"cni.dev/valid-attachments":[]`)
+	for _, tc := range []struct {
+		command, config string
+		exit            int
+	}{
+		{"GC", padded(gc, 512<<10), 0},
+		{"ADD", padded(with(``), longestConfig+1), 1},
+		{"ADD", padded(with(``), longestConfig), 0},
+	} {
+		out, exit, err := runtime(t.Context(), socket, tc.config, c1(tc.command)...)
+		if err != nil || exit != tc.exit || exit != 0 && !strings.Contains(out, "want at most 65536") {
+			t.Errorf("%s of %d bytes: %v, %d, %s", tc.command, len(tc.config), err, exit, out)
+		}
 	}
 }
 

@@ -3,7 +3,10 @@ package cni
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/culvert-net/culvert/api"
 )
@@ -11,32 +14,68 @@ import (
 // longestIfName is IFNAMSIZ without the final zero (linux/if.h).
 const longestIfName = 15
 
+// longestName bounds container IDs and the names of networks and pods:
+// Kubernetes' own have at most 253 characters (RFC 1123), and container IDs 64.
+const longestName = 253
+
+// longestPath is PATH_MAX without the final zero (linux/limits.h).
+const longestPath = 4095
+
+const wantName = "want a letter or digit, then letters, digits, '_', '.' and '-'"
+
 // attachment checks what names an attachment: CNI_CONTAINERID and CNI_IFNAME.
 // The error wraps errEnvironment and names the variable.
 func attachment(r api.CNIRequest) error {
-	switch n := r.IfName; {
+	switch {
 	case !isIdentifier(r.ContainerID):
-		return fmt.Errorf("%w CNI_CONTAINERID %q: want a letter or digit, then letters, digits, '_', '.' and '-'", errEnvironment, r.ContainerID)
-	case n == "" || n == "." || n == ".." || len(n) > longestIfName || strings.ContainsFunc(n, notInIfName):
-		return fmt.Errorf("%w CNI_IFNAME %q: want an interface name of 1 to %d bytes, without '/', ':' and blanks", errEnvironment, n, longestIfName)
+		return fmt.Errorf("%w CNI_CONTAINERID %q: %s, at most %d", errEnvironment, brief(r.ContainerID), wantName, longestName)
+	case !isIfName(r.IfName):
+		return fmt.Errorf("%w CNI_IFNAME %q: want an interface name of 1 to %d bytes, without '/', ':', '%%' and blanks", errEnvironment, brief(r.IfName), longestIfName)
 	}
 	return nil
 }
 
-// sandbox checks CNI_NETNS: a path, or nothing where the VF goes to vfio.
+// sandbox checks CNI_NETNS: a path without detours, or nothing where the VF
+// goes to vfio.
 func sandbox(r api.CNIRequest) error {
-	if n := r.Netns; n != "" && (!filepath.IsAbs(n) || strings.ContainsRune(n, 0)) {
-		return fmt.Errorf("%w CNI_NETNS %q: want the path of a network namespace, e.g. /run/netns/pod", errEnvironment, n)
+	n := r.Netns
+	if n == "" {
+		return nil
+	}
+	detour := slices.Contains(strings.Split(n, "/"), "..")
+	if !filepath.IsAbs(n) || detour || len(n) > longestPath || strings.ContainsFunc(n, unicode.IsControl) {
+		return fmt.Errorf("%w CNI_NETNS %q: want the path of a network namespace, e.g. /run/netns/pod", errEnvironment, brief(n))
 	}
 	return nil
 }
 
-// notInIfName follows the kernel's dev_valid_name (net/core/dev.c).
-func notInIfName(r rune) bool { return r == '/' || r == ':' || r <= ' ' || r == 0x7f }
+// isIfName follows the kernel: dev_valid_name, sysctl_dev_name_is_allowed, and
+// dev_alloc_name, which makes a name of a pattern with '%' (net/core/dev.c).
+func isIfName(n string) bool {
+	switch n {
+	case "", ".", "..", "all", "default":
+		return false
+	}
+	return len(n) <= longestIfName && utf8.ValidString(n) && !strings.ContainsFunc(n, func(r rune) bool {
+		return strings.ContainsRune("/:%", r) || r <= ' ' || unicode.IsControl(r)
+	})
+}
+
+// brief is the beginning of a value for a message; what is refused may be of
+// any length.
+func brief(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "..."
+	}
+	return s
+}
 
 // isIdentifier reports whether s has the form that the specification wants of
-// container IDs and network names.
+// container IDs and network names, and is no longer than longestName.
 func isIdentifier(s string) bool {
+	if len(s) > longestName {
+		return false
+	}
 	for i, r := range s {
 		alphanumeric := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 		if !alphanumeric && (i == 0 || !strings.ContainsRune("_.-", r)) {

@@ -32,10 +32,13 @@ type engine interface {
 }
 
 // Handler answers the shim.
-type Handler struct{ engine engine }
+type Handler struct {
+	engine     engine
+	resolvDirs []string // where resolvConf may be
+}
 
 // New makes a handler over an engine.
-func New(e engine) *Handler { return &Handler{e} }
+func New(e engine) *Handler { return &Handler{e, resolvDirs()} }
 
 // Serve is an rpc.Handler: an api.CNIRequest in, an api.CNIResponse out. An
 // invocation that fails is a response, too; the error is for params that no
@@ -67,7 +70,7 @@ func (h *Handler) run(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 	case cmdVersion:
 		return json.Marshal(api.CNIVersion{CNIVersion: api.CNIVersionOf(r.Config), SupportedVersions: api.CNIVersions()})
 	}
-	return nil, fmt.Errorf("%w CNI_COMMAND %q: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, r.Command)
+	return nil, fmt.Errorf("%w CNI_COMMAND %q: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, brief(r.Command))
 }
 
 func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
@@ -75,7 +78,7 @@ func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.DNS, err = c.resolver(); err != nil {
+	if c.DNS, err = c.resolver(h.resolvDirs); err != nil {
 		return nil, err
 	}
 	if i := find(c.Prev, r.IfName, r.Netns); i >= 0 {
@@ -168,8 +171,16 @@ func parseConfig(r api.CNIRequest) (Config, error) {
 	return ParseConfig(r.Config)
 }
 
+// longestConfig bounds the configuration of an attachment, in bytes: the lease
+// keeps it, and the ledger is read as a whole. GC's may be longer, as the list of
+// valid attachments is.
+const longestConfig = 64 << 10
+
 // parse reads everything that ADD and CHECK need.
 func parse(r api.CNIRequest) (Config, attach.Request, error) {
+	if len(r.Config) > longestConfig {
+		return Config{}, attach.Request{}, fmt.Errorf("the network configuration: %w: it has %d bytes; want at most %d", vf.ErrInvalid, len(r.Config), longestConfig)
+	}
 	if err := errors.Join(attachment(r), sandbox(r)); err != nil {
 		return Config{}, attach.Request{}, err
 	}

@@ -2,44 +2,87 @@ package cni
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/vf"
 )
 
+// resolvDirs are where a network's resolvConf may be, links followed: who may
+// write a network is often a tenant, and culvertd reads the file as root. All
+// of them are root's alone to write in.
+func resolvDirs() []string {
+	return []string{"/etc", "/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf"}
+}
+
 // resolver is the DNS of a result: the network's dns section, else that of
-// ipam, else the file that ipam.resolvConf names.
-func (c Config) resolver() (ipam.DNS, error) {
+// ipam, else the file that ipam.resolvConf names, which is in one of dirs.
+func (c Config) resolver(dirs []string) (ipam.DNS, error) {
 	switch {
 	case !c.DNS.IsZero():
 		return c.DNS, nil
 	case !c.IPAM.DNS.IsZero() || c.IPAM.ResolvConf == "":
 		return c.IPAM.DNS, nil
 	}
-	f, err := os.Open(c.IPAM.ResolvConf)
+	f, err := openResolvConf(c.IPAM.ResolvConf, dirs)
 	if err != nil {
-		return ipam.DNS{}, fmt.Errorf("ipam.resolvConf: %w: %w", vf.ErrInvalid, err)
+		return ipam.DNS{}, fmt.Errorf("ipam.resolvConf %q: %w: %w", brief(c.IPAM.ResolvConf), vf.ErrInvalid, err)
 	}
 	defer f.Close()
 	return readResolvConf(f)
 }
 
-// readResolvConf reads the form of resolv.conf(5), at most 64 KiB of it.
+// openResolvConf opens a file in or below one of dirs. What a file elsewhere is,
+// or whether it is there, is not told.
+func openResolvConf(path string, dirs []string) (*os.File, error) {
+	outside := fmt.Errorf("want the path of a file below %s", strings.Join(dirs, ", "))
+	if !filepath.IsAbs(path) || !within(dirs, filepath.Clean(path)) {
+		return nil, outside
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, errors.Unwrap(err) // not with the path of a link's target
+	}
+	if !within(dirs, target) {
+		return nil, outside
+	}
+	info, err := os.Stat(target)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is no regular file")
+	}
+	return os.Open(target)
+}
+
+func within(dirs []string, path string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
+}
+
+// readResolvConf reads the form of resolv.conf(5), at most 64 KiB of it. Lines
+// that are none of it are left out.
 func readResolvConf(r io.Reader) (ipam.DNS, error) {
 	var d ipam.DNS
 	lines := bufio.NewScanner(io.LimitReader(r, 64<<10))
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
-		if len(words) < 2 {
+		if len(words) < 2 || slices.ContainsFunc(words, isNoWord) {
 			continue
 		}
 		switch words[0] {
 		case "nameserver":
-			d.Nameservers = append(d.Nameservers, words[1])
+			if _, err := netip.ParseAddr(words[1]); err == nil {
+				d.Nameservers = append(d.Nameservers, words[1])
+			}
 		case "domain":
 			d.Domain = words[1]
 		case "search":
@@ -48,5 +91,14 @@ func readResolvConf(r io.Reader) (ipam.DNS, error) {
 			d.Options = append(d.Options, words[1:]...)
 		}
 	}
-	return d, lines.Err()
+	if err := lines.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) { // a line of 64 KiB is none of it either
+		return d, err
+	}
+	return d, nil
+}
+
+// isNoWord reports whether s is longer than a domain name, or has what a
+// terminal would act upon.
+func isNoWord(s string) bool {
+	return len(s) > longestName+1 || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar })
 }

@@ -78,7 +78,7 @@ func TestTheLeaseHasTheConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.DNS, err = c.resolver(); err != nil {
+	if c.DNS, err = c.resolver(resolvDirs()); err != nil {
 		t.Fatal(err)
 	}
 	again, err := result(c, rec, rec.Lease.Netns)
@@ -87,21 +87,5 @@ func TestTheLeaseHasTheConfiguration(t *testing.T) {
 	}
 	if d := cmp.Diff(string(resp.Stdout), string(again)); d != "" {
 		t.Errorf("-first +again\n%s", d)
-	}
-}
-
-func TestResolvConf(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "resolv.conf")
-	text := "# comment\nnameserver 10.0.0.53\nnameserver fd00::53\ndomain a.b\nsearch a.b c.d\noptions ndots:5\nsortlist\n"
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	add := func(file string) api.CNIResponse {
-		raw := with(`"ipam":{"type":"static","addresses":[{"address":"10.0.0.5/24"}],"resolvConf":"` + file + `"}`)
-		return serve(t, newMemory(1), api.CNIRequest{Command: cmdAdd, ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Config: []byte(raw)})
-	}
-	golden(t, "resolvconf.json", add(path).Stdout)
-	if resp := add("/nowhere"); resp.Exit != 1 || !strings.Contains(string(resp.Stdout), "ipam.resolvConf: invalid: open /nowhere") {
-		t.Errorf("%s", resp.Stdout)
 	}
 }
