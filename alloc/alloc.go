@@ -128,6 +128,9 @@ func named(all []candidate, w Want) (Choice, error) {
 		switch c.rec.Phase {
 		case journal.Free:
 			return c.choice(), nil
+		case journal.Damaged:
+			return Choice{}, fmt.Errorf("VF %s on %s: its record in the ledger is damaged (%s), so %s cannot have it: culvert ledger check says more: %w",
+				w.VF, c.pf.Label(), c.rec.Reason, w.For, vf.ErrHeld)
 		case journal.Quarantined:
 			return Choice{}, fmt.Errorf("VF %s on %s: quarantined (%s), so %s cannot have it: see culvert vf show %s: %w",
 				w.VF, c.pf.Label(), c.rec.Reason, w.For, w.VF, vf.ErrHeld)
@@ -142,16 +145,19 @@ func nothingFree(pool string, members []candidate, wanted vf.Owner) error {
 		return fmt.Errorf("pool %s: no VF of this host is in it: %w for %s: see culvert pool list", pool, vf.ErrNothingFree, wanted)
 	}
 	var (
-		pfs, held   []string
-		quarantined int
+		pfs, held            []string
+		quarantined, damaged int
 	)
 	for _, c := range members {
 		if !slices.Contains(pfs, c.pf.Label()) {
 			pfs = append(pfs, c.pf.Label())
 		}
-		if c.rec.Phase == journal.Quarantined {
+		switch c.rec.Phase {
+		case journal.Quarantined:
 			quarantined++
-		} else {
+		case journal.Damaged:
+			damaged++
+		default:
 			held = append(held, c.rec.Lease.Owner.String())
 		}
 	}
@@ -162,6 +168,9 @@ func nothingFree(pool string, members []candidate, wanted vf.Owner) error {
 	}
 	if quarantined > 0 {
 		what += fmt.Sprintf(", %d quarantined (culvert vf list says why)", quarantined)
+	}
+	if damaged > 0 {
+		what += fmt.Sprintf(", %d with a damaged record (culvert ledger check says more)", damaged)
 	}
 	return fmt.Errorf("pool %s: %s: %w for %s", pool, what, vf.ErrNothingFree, wanted)
 }

@@ -32,7 +32,9 @@ func (e *Engine) Replay(ctx context.Context) error {
 }
 
 // begun reports whether somebody works on the VF, or did when he died.
-func begun(r journal.Record) bool { return r.Held() && r.Phase != journal.Attached }
+func begun(r journal.Record) bool {
+	return r.Held() && r.Phase != journal.Attached && r.Phase != journal.Damaged
+}
 
 // patience is how long Tend waits for VFs that are being mended. One that takes
 // longer is mended behind its back and does not delay the others (I7).

@@ -26,17 +26,19 @@ func (t *Tx) AddressesOf(network string) ([]Address, error) {
 	if network != "" {
 		prefix = networkKey(network)
 	}
-	return decodeAll[Address](t.tx.Bucket(bucketAddresses), prefix)
+	all, _ := decodeAddresses(t.under(bucketAddresses, prefix))
+	return all, nil
 }
 
 // HoldAddress records that an attachment has an address. vf.ErrHeld names the
 // owner when somebody else does (I4).
 func (t *Tx) HoldAddress(a Address) error {
 	key := addressKey(a.Network, a.Addr)
-	if raw := t.tx.Bucket(bucketAddresses).Get(key); raw != nil {
-		old, err := decode[Address](raw)
+	if stored := t.tx.Bucket(bucketAddresses).Get(key); stored != nil {
+		old, err := decodeAddress(key, stored)
 		if err != nil {
-			return err
+			return fmt.Errorf("address %s of network %s: %w by somebody unknown, since its entry in the ledger is damaged (%w): culvert ledger check says more",
+				a.Addr, a.Network, vf.ErrHeld, err)
 		}
 		if old.Owner != a.Owner {
 			return fmt.Errorf("address %s of network %s: %w by %s", a.Addr, a.Network, vf.ErrHeld, old.Owner)
@@ -49,11 +51,8 @@ func (t *Tx) HoldAddress(a Address) error {
 // LastAddresses returns the addresses of a network that were given out lately,
 // the latest at the end, whether or not they are still held.
 func (t *Tx) LastAddresses(network string) ([]netip.Addr, error) {
-	raw := t.tx.Bucket(bucketLast).Get(networkKey(network))
-	if raw == nil {
-		return nil, nil
-	}
-	return decode[[]netip.Addr](raw)
+	all, _ := decodeLast(t.under(bucketLast, networkKey(network)))
+	return all[network], nil
 }
 
 func (t *Tx) remember(a Address) error {
@@ -69,8 +68,8 @@ func (t *Tx) remember(a Address) error {
 func (t *Tx) FreeAddresses(id vf.ID) error {
 	all, err := t.AddressesOf("")
 	for _, a := range all {
-		if a.VF == id {
-			err = errors.Join(err, t.tx.Bucket(bucketAddresses).Delete(addressKey(a.Network, a.Addr)))
+		if a.VF == id && a.Damage == "" {
+			err = errors.Join(err, t.del(bucketAddresses, addressKey(a.Network, a.Addr)))
 		}
 	}
 	return err

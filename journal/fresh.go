@@ -2,18 +2,20 @@ package journal
 
 import "github.com/culvert-net/culvert/vf"
 
-func freshKey(pf vf.PFID) []byte { return []byte("fresh " + pf.String()) }
+const freshPrefix = "fresh "
+
+func freshKey(pf vf.PFID) []byte { return []byte(freshPrefix + pf.String()) }
 
 // Fresh returns what the PF held for its VFs, the MAC aside, when they had just
 // been made and nobody had touched them; ok is false when Culvert never made
-// any.
+// any, or when what it remembered is damaged.
 func (t *Tx) Fresh(pf vf.PFID) (a vf.Admin, ok bool, err error) {
-	raw := t.tx.Bucket(bucketMeta).Get(freshKey(pf))
-	if raw == nil {
+	stored := t.tx.Bucket(bucketMeta).Get(freshKey(pf))
+	if stored == nil {
 		return a, false, nil
 	}
-	a, err = decode[vf.Admin](raw)
-	return a, err == nil, err
+	a, err = open[vf.Admin](bucketMeta, freshKey(pf), stored)
+	return a, err == nil, nil
 }
 
 // SetFresh remembers it.

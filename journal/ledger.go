@@ -9,17 +9,18 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
+	"iter"
+	"runtime/debug"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/culvert-net/culvert/vf"
 )
@@ -27,24 +28,19 @@ import (
 // DefaultPath is where culvertd keeps its ledger.
 const DefaultPath = "/var/lib/culvert/ledger.db"
 
-const format = "1"
-
 var (
-	bucketMeta      = []byte("meta")      // format, boot -> text
+	bucketMeta      = []byte("meta")      // format, boot, total -> text
 	bucketRecords   = []byte("records")   // vf.ID -> Record
 	bucketAddresses = []byte("addresses") // network NUL addr -> Address
-	bucketLast      = []byte("last")      // network -> addresses given out lately
+	bucketLast      = []byte("last")      // network NUL -> addresses given out lately
 	bucketEvents    = []byte("events")    // big-endian seq -> Event
-)
 
-// Options says how Open behaves. The zero value is for production.
-type Options struct {
-	// Now is the clock; nil is time.Now.
-	Now func() time.Time
-	// NoSync leaves out fsync, for tests that simulate crashes of the process
-	// and not of the machine.
-	NoSync bool
-}
+	buckets = [][]byte{bucketMeta, bucketRecords, bucketAddresses, bucketLast, bucketEvents}
+
+	keyFormat = []byte("format")
+	keyBoot   = []byte("boot")
+	keyTotal  = []byte("total") // not counted in it
+)
 
 // Ledger is the open file. Its methods may be called concurrently.
 type Ledger struct {
@@ -53,56 +49,35 @@ type Ledger struct {
 
 	mu      sync.Mutex // guards changed
 	changed chan struct{}
-}
 
-// Open opens the ledger at path and makes it if it is not there. A file that
-// is not a ledger, or of another format, is an error and stays as it is.
-func Open(path string, opts Options) (*Ledger, error) {
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("open ledger: %w", err)
-	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, NoSync: opts.NoSync, FreelistType: bolt.FreelistMapType})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("open ledger %s: another culvertd has it open", path)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open ledger %s: %w (culvertd does not guess: move the file away only if no pod or VM holds a VF)", path, err)
-	}
-	l := &Ledger{db: db, now: opts.Now, changed: make(chan struct{})}
-	if err := db.Update(prepare); err != nil {
-		return nil, errors.Join(fmt.Errorf("open ledger %s: %w", path, err), db.Close())
-	}
-	return l, nil
-}
-
-func prepare(tx *bolt.Tx) error {
-	for _, b := range [][]byte{bucketMeta, bucketRecords, bucketAddresses, bucketLast, bucketEvents} {
-		if _, err := tx.CreateBucketIfNotExists(b); err != nil {
-			return err
-		}
-	}
-	meta := tx.Bucket(bucketMeta)
-	switch have := string(meta.Get([]byte("format"))); have {
-	case format:
-		return nil
-	case "":
-		return meta.Put([]byte("format"), []byte(format))
-	default:
-		return fmt.Errorf("its format is %q, this culvertd reads %q", have, format)
-	}
+	broken atomic.Pointer[error] // why the file cannot be used any more
 }
 
 // Close closes the file.
-func (l *Ledger) Close() error { return l.db.Close() }
+func (l *Ledger) Close() error {
+	if l.broken.Load() != nil {
+		return nil // it would wait for locks that nobody gives back
+	}
+	return l.db.Close()
+}
 
 // Update runs f in one transaction. What f did is durable when Update returns
-// nil, and did not happen at all when it returns an error.
+// nil, and did not happen at all when it returns an error: f's own, or that of
+// a file system that is full, read-only or broken.
 func (l *Ledger) Update(f func(*Tx) error) error {
-	if err := l.db.Update(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now()}) }); err != nil {
-		return err
+	var failed error
+	err := l.guarded(func() error {
+		return l.db.Update(func(btx *bolt.Tx) error {
+			tx := &Tx{tx: btx, now: l.now()}
+			failed = f(tx)
+			return errors.Join(failed, tx.close())
+		})
+	})
+	if err != nil && failed == nil && l.broken.Load() == nil {
+		return fmt.Errorf("write ledger: %w: nothing was changed in it; make room on its file system, or mend that", err)
+	}
+	if err != nil {
+		return cmp.Or(failed, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,37 +96,75 @@ func (l *Ledger) Changed() <-chan struct{} {
 
 // View runs f on a consistent state of the ledger.
 func (l *Ledger) View(f func(*Tx) error) error {
-	return l.db.View(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now()}) })
+	return l.guarded(func() error {
+		return l.db.View(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now()}) })
+	})
+}
+
+// guarded turns what bbolt does about a file that was cut short or overwritten
+// under it, a memory fault or a panic, into an error. It is over then: bbolt
+// may hold its locks for ever, and only a restart, which looks at the whole file,
+// tells what is left.
+func (l *Ledger) guarded(f func() error) (err error) {
+	if broken := l.broken.Load(); broken != nil {
+		return *broken
+	}
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		what := recover()
+		switch what.(type) {
+		case nil:
+			return
+		case interface{ Addr() uintptr }, string: // a fault; bbolt's own words
+			err = fmt.Errorf("ledger %s: %w under culvertd (%v): restart culvertd, which says what is wrong with it", l.db.Path(), ErrDamaged, what)
+			l.broken.Store(&err)
+		default:
+			panic(what) //nolint:forbidigo // a mistake of ours goes on as it came
+		}
+	}()
+	return f()
 }
 
 // Tx reads and, inside Update, writes the ledger.
 type Tx struct {
 	tx  *bolt.Tx
 	now time.Time
+
+	changed bool
+	delta   total // of what changed
 }
 
 // Now is the time of the transaction.
 func (t *Tx) Now() time.Time { return t.now }
 
 // Record returns the record of a VF; vf.ErrNotFound when Culvert did not make
-// that VF.
+// that VF. One that is damaged comes back as such.
 func (t *Tx) Record(id vf.ID) (Record, error) {
-	raw := t.tx.Bucket(bucketRecords).Get([]byte(id.String()))
-	if raw == nil {
+	key := []byte(id.String())
+	stored := t.tx.Bucket(bucketRecords).Get(key)
+	if stored == nil {
 		return Record{}, fmt.Errorf("ledger: VF %s: %w", id, vf.ErrNotFound)
 	}
-	return decode[Record](raw)
+	rec, err := decodeRecord(key, stored)
+	if err != nil {
+		return Record{ID: id, Phase: Damaged, Reason: err.Error()}, nil
+	}
+	return rec, nil
 }
 
-// Records returns every record, ordered by PF and index.
+// Records returns every record, ordered by PF and index; those that cannot be
+// read are among them, as Damaged.
 func (t *Tx) Records() ([]Record, error) {
-	all, err := decodeAll[Record](t.tx.Bucket(bucketRecords), nil)
-	slices.SortFunc(all, func(a, b Record) int { return a.ID.Compare(b.ID) })
-	return all, err
+	all, _ := decodeRecords(t.from(bucketRecords, nil))
+	return all, nil
 }
 
 // Put writes a record. A change of phase sets Since.
 func (t *Tx) Put(r Record) error {
+	if r.Phase == Damaged {
+		return fmt.Errorf("ledger: VF %s: its record is damaged (%s): culvert ledger check says more", r.ID, r.Reason)
+	}
 	if old, err := t.Record(r.ID); err != nil || old.Phase != r.Phase {
 		r.Since = t.now
 	}
@@ -159,50 +172,99 @@ func (t *Tx) Put(r Record) error {
 }
 
 // Delete forgets a VF that is no longer there.
-func (t *Tx) Delete(id vf.ID) error {
-	return t.tx.Bucket(bucketRecords).Delete([]byte(id.String()))
+func (t *Tx) Delete(id vf.ID) error { return t.del(bucketRecords, []byte(id.String())) }
+
+// Clear forgets every VF and every address, those that cannot be read included:
+// after a reboot there is none of them any more.
+func (t *Tx) Clear() error {
+	var errs []error
+	for _, bucket := range [][]byte{bucketRecords, bucketAddresses} {
+		for key := range t.from(bucket, nil) {
+			errs = append(errs, t.del(bucket, key))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Boot returns the boot ID under which the ledger was last used.
-func (t *Tx) Boot() string { return string(t.tx.Bucket(bucketMeta).Get([]byte("boot"))) }
+func (t *Tx) Boot() string {
+	boot, _ := unseal(bucketMeta, keyBoot, t.tx.Bucket(bucketMeta).Get(keyBoot)) // checked by Open
+	return string(boot)
+}
 
 // SetBoot remembers the boot ID of now.
-func (t *Tx) SetBoot(id string) error { return t.tx.Bucket(bucketMeta).Put([]byte("boot"), []byte(id)) }
+func (t *Tx) SetBoot(id string) error { return t.store(bucketMeta, keyBoot, []byte(id)) }
+
+// from iterates over a bucket from a key on.
+func (t *Tx) from(bucket, first []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		c := t.tx.Bucket(bucket).Cursor()
+		for k, stored := c.Seek(first); k != nil; k, stored = c.Next() {
+			if !yield(k, stored) {
+				return
+			}
+		}
+	}
+}
+
+// under iterates over what of a bucket has a key with a prefix.
+func (t *Tx) under(bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		for k, stored := range t.from(bucket, prefix) {
+			if !strings.HasPrefix(string(k), string(prefix)) || !yield(k, stored) {
+				return
+			}
+		}
+	}
+}
 
 func (t *Tx) put(bucket, key []byte, v any) error {
-	raw, err := json.Marshal(v)
+	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("ledger: encode %s: %w", key, err)
 	}
-	if err := t.tx.Bucket(bucket).Put(key, raw); err != nil {
+	return t.store(bucket, key, body)
+}
+
+// store seals body and writes it, and keeps account for the total.
+func (t *Tx) store(bucket, key, body []byte) error {
+	b := t.tx.Bucket(bucket)
+	if old := b.Get(key); old != nil {
+		t.delta.sub(bucket, key, old)
+	}
+	stored := seal(bucket, key, body)
+	t.changed = true
+	t.delta.add(bucket, key, stored)
+	if err := b.Put(key, stored); err != nil {
 		return fmt.Errorf("ledger: write %s: %w", key, err)
 	}
 	return nil
 }
 
-func decode[T any](raw []byte) (T, error) {
-	var v T
-	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, fmt.Errorf("ledger: damaged entry: %w", err)
+func (t *Tx) del(bucket, key []byte) error {
+	b := t.tx.Bucket(bucket)
+	if old := b.Get(key); old != nil {
+		t.changed = true
+		t.delta.sub(bucket, key, old)
 	}
-	return v, nil
+	return b.Delete(key)
 }
 
-// decodeAll decodes the values whose keys start with prefix. A damaged entry
-// is reported and does not hide the others.
-func decodeAll[T any](b *bolt.Bucket, prefix []byte) ([]T, error) {
-	var (
-		out  []T
-		errs []error
-	)
-	c := b.Cursor()
-	for k, raw := c.Seek(prefix); k != nil && len(k) >= len(prefix) && string(k[:len(prefix)]) == string(prefix); k, raw = c.Next() {
-		v, err := decode[T](raw)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", k, err))
-			continue
-		}
-		out = append(out, v)
+// close writes the total of what the transaction leaves behind.
+func (t *Tx) close() error {
+	if !t.changed {
+		return nil
 	}
-	return out, errors.Join(errs...)
+	meta := t.tx.Bucket(bucketMeta)
+	body, err := unseal(bucketMeta, keyTotal, meta.Get(keyTotal))
+	if err != nil {
+		return fmt.Errorf("ledger: its total: %w", err)
+	}
+	sum, err := parseTotal(string(body))
+	if err != nil {
+		return fmt.Errorf("ledger: its total: %w", err)
+	}
+	sum.Entries += t.delta.Entries
+	sum.Sum += t.delta.Sum
+	return meta.Put(keyTotal, seal(bucketMeta, keyTotal, []byte(sum.String())))
 }

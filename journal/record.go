@@ -81,9 +81,21 @@ type Lease struct {
 	Request []byte `json:"request,omitempty"`
 }
 
-// Held reports whether somebody has, or has been promised, the VF.
+// Held reports whether somebody has, or has been promised, the VF; or may have
+// it, since its record is damaged.
 func (r Record) Held() bool {
-	return r.Phase == Reserved || r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing
+	return r.Phase == Reserved || r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing || r.Phase == Damaged
+}
+
+// Holder says for messages who has the VF.
+func (r Record) Holder() string {
+	switch {
+	case r.Phase == Damaged:
+		return "somebody unknown, since its record in the ledger is damaged"
+	case r.Lease.Owner.IsZero():
+		return "nobody"
+	}
+	return r.Lease.Owner.String()
 }
 
 // Address is one address held by one attachment (I4).
@@ -93,6 +105,9 @@ type Address struct {
 	VF      vf.ID      `json:"vf"`
 	Owner   vf.Owner   `json:"owner"`
 	Since   time.Time  `json:"since"`
+	// Damage is why nobody knows who holds it: its entry cannot be read. VF and
+	// Owner are zero then, and it stays held.
+	Damage string `json:"-"`
 }
 
 // Event is one thing that happened, for people.

@@ -168,13 +168,17 @@ func (v *verifier) attachments(records []Record) {
 	}
 }
 
-func addressObject(a Address) string { return fmt.Sprintf("address %s of network %s", a.Addr, a.Network) }
+func addressObject(a Address) string {
+	return fmt.Sprintf("address %s of network %s", a.Addr, a.Network)
+}
 
 func (v *verifier) address(a Address) {
 	object := addressObject(a)
 	const lost = "nobody gives it back, so the network has one less"
 	r, ok := v.records[a.VF]
 	switch {
+	case a.Damage != "":
+		v.add("", object, "nobody knows who has it, so it stays held", "its entry is damaged: %s", a.Damage)
 	case !a.Addr.IsValid() || a.Network == "":
 		v.add("I4", object, "it could be given out while somebody has it", "it is no address of a network")
 	case !ok:
@@ -184,15 +188,8 @@ func (v *verifier) address(a Address) {
 	case !r.Held() && r.Phase != Quarantined:
 		v.add("I4", object, lost, "VF %s holds it for %s, and is %s", a.VF, a.Owner, r.Phase)
 	case r.Lease.Owner != a.Owner:
-		v.add("I4", object, "one of the two has an address that the other will give back", "it is %s's, but %s has its VF %s", a.Owner, who(r), a.VF)
+		v.add("I4", object, "one of the two has an address that the other will give back", "it is %s's, but %s has its VF %s", a.Owner, r.Holder(), a.VF)
 	}
-}
-
-func who(r Record) string {
-	if r.Lease.Owner.IsZero() {
-		return "nobody"
-	}
-	return r.Lease.Owner.String()
 }
 
 func (v *verifier) twice(addresses []Address) {

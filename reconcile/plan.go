@@ -60,7 +60,7 @@ func (p PFPlan) Refused() error {
 	}
 	var who []string
 	for _, r := range p.Hurts {
-		who = append(who, fmt.Sprintf("%s has vf %d", r.Lease.Owner, r.ID.Index))
+		who = append(who, fmt.Sprintf("%s has vf %d", r.Holder(), r.ID.Index))
 	}
 	why := fmt.Sprintf("sriov_numvfs %d -> %d", p.PF.NumVFs, p.Want.VFs)
 	if p.PF.NumVFs == p.Want.VFs {

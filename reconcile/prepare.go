@@ -59,7 +59,7 @@ func wanted(spec desired.Spec, pf vf.PF, v vf.State) bool {
 // task is what a VF needs, nil when it is as it should be or somebody's.
 func (r *Reconciler) task(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec *journal.Record) func() error {
 	switch {
-	case rec == nil:
+	case rec == nil || rec.Phase == journal.Damaged:
 		return func() error { return r.takeOver(ctx, spec, pf, v) }
 	case rec.Phase == journal.Making:
 		return func() error { return r.finish(ctx, spec, pf, v, *rec) }
@@ -110,23 +110,6 @@ func changesBaseline(steps []step.Step, b vf.Baseline) bool {
 	return false
 }
 
-// takeOver makes a VF that somebody else made ours, when nobody uses it.
-func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
-	switch {
-	case v.Driver == vf.DriverVFIO:
-		return fmt.Errorf("bound to %s by somebody else, perhaps for a VM: not taken over: unbind it when it is not in use", v.Driver)
-	case v.Driver != "" && v.Link == nil:
-		return fmt.Errorf("its interface is not on the host, so a container has it: not taken over: end that container")
-	case v.Link != nil && (v.Link.Up || len(v.Link.Addrs) > 0):
-		return fmt.Errorf("the host uses it as %s (up %t, addresses %v): not taken over: take that interface down", v.Link.Name, v.Link.Up, v.Link.Addrs)
-	}
-	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making}
-	if err := r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
-		return err
-	}
-	return r.finish(ctx, spec, pf, v, rec)
-}
-
 // steps gives a VF its MAC and driver. The MAC goes first: a VF driver reads
 // it when it binds (lab-facts, trap 4).
 func (r *Reconciler) steps(spec desired.Spec, pf vf.PF, v vf.State) []step.Step {
@@ -161,6 +144,9 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 		return err
 	}
 	steps := append(step.AdminChanges(pf.PCI, v.ID.Index, v.Admin, fresh), r.steps(spec, pf, v)...)
+	if rec.Reason == takenOver {
+		steps = reborn(v, steps)
+	}
 	for _, s := range steps {
 		if err := r.do(ctx, bindBound, s); err != nil {
 			return err
@@ -176,7 +162,7 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 	if err := r.settled(spec, pf, st); err != nil {
 		return err
 	}
-	rec.PCI, rec.Phase, rec.Baseline = v.PCI, journal.Free, vf.BaselineOf(st)
+	rec.PCI, rec.Phase, rec.Baseline, rec.Reason = v.PCI, journal.Free, vf.BaselineOf(st), ""
 	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
 }
 

@@ -128,7 +128,7 @@ func (r *Reconciler) forgetEarlierBoot() error {
 				return err
 			}
 		}
-		return tx.SetBoot(r.BootID)
+		return errors.Join(tx.Clear(), tx.SetBoot(r.BootID))
 	})
 }
 

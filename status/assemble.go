@@ -113,7 +113,7 @@ func count(vfs []api.VF) api.Counts {
 		switch v.Phase {
 		case string(journal.Free):
 			c.Free++
-		case string(journal.Quarantined):
+		case string(journal.Quarantined), string(journal.Damaged):
 			c.Quarantined++
 		case string(journal.Making):
 			c.Making++

@@ -86,12 +86,12 @@ func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record
 	owners := map[int]vf.Owner{}
 	for _, r := range records {
 		if r.ID.PF == p.PF.ID && r.Held() {
-			owners[r.ID.Index] = r.Lease.Owner
+			owners[r.ID.Index] = holder(r)
 		}
 	}
 	for _, r := range p.Hurts {
 		out.Hurts = append(out.Hurts, api.Holder{
-			VF: name(p.PF.Label(), r.ID.Index), Owner: r.Lease.Owner, Network: r.Lease.Network, Phase: string(r.Phase),
+			VF: name(p.PF.Label(), r.ID.Index), Owner: holder(r), Network: r.Lease.Network, Phase: string(r.Phase),
 		})
 	}
 	for _, c := range p.Changes {
@@ -105,6 +105,14 @@ func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record
 	}
 	out.Changes = append(out.Changes, kept(now, next, p, owners)...)
 	return out
+}
+
+// holder is who a plan hurts: somebody, where the record cannot tell.
+func holder(r journal.Record) vf.Owner {
+	if r.Phase == journal.Damaged {
+		return vf.Owner{Kind: "unknown owner (damaged record)"}
+	}
+	return r.Lease.Owner
 }
 
 func object(index int) string { return "VF " + strconv.Itoa(index) }

@@ -106,6 +106,9 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 	case v.Phase == string(journal.Quarantined):
 		problem.Reason = what + " is quarantined: " + v.Reason
 		problem.Next = fmt.Sprintf("%s; %s", p.retry(v), show)
+	case v.Phase == string(journal.Damaged):
+		problem.Reason = fmt.Sprintf("the ledger's record of %s is damaged: %s", what, v.Reason)
+		problem.Next = "nobody gets it; once the kernel shows that nobody uses it, culvertd takes it over again; culvert ledger check says more"
 	case v.Missing && v.Owner != nil:
 		problem.Reason = fmt.Sprintf("%s is %s for %s, but it is not on the bus", what, v.Phase, *v.Owner)
 		problem.Next = "somebody took the VFs of " + v.PF + " away behind Culvert's back: start the owner anew"

@@ -76,7 +76,7 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 func (p picture) lease(v *api.VF, r journal.Record) {
 	v.Phase, v.Since, v.Generation = string(r.Phase), r.Since, r.Generation
 	v.Reason, v.Attempts, v.NextRetry = r.Reason, r.Attempts, r.NextRetry
-	if r.Phase != journal.Making { // it has none yet
+	if r.Phase != journal.Making && r.Phase != journal.Damaged { // it has none
 		v.Baseline = &r.Baseline
 	}
 	if !r.Lease.Owner.IsZero() {

@@ -57,7 +57,7 @@ func phase(v api.VF) cell {
 	switch v.Phase {
 	case string(journal.Attached):
 		c.style = cyan
-	case string(journal.Quarantined):
+	case string(journal.Quarantined), string(journal.Damaged):
 		c.style = red
 	case string(journal.Free):
 	default:

@@ -1,0 +1,193 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/journal/pages"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Content is what is in a ledger's file, as far as it can be read.
+type Content struct {
+	Format    string
+	Boot      string // ID of the boot under which it was last used
+	Records   []Record
+	Addresses []Address
+	Last      map[string][]netip.Addr // by network, given out lately
+	Events    []Event
+	Fresh     map[string]vf.Admin // by PF, what its VFs are like when they are made
+
+	// Faults are why the file as a whole cannot be trusted: culvertd does not
+	// open it. Something may be missing from the other fields.
+	Faults []Fault
+	// Damage are single entries that cannot be trusted, beyond those that are
+	// among Records and Addresses as damaged.
+	Damage []Problem
+
+	file *pages.File
+}
+
+// Fault is one thing that is wrong with the file as a whole.
+type Fault string
+
+// Problems are all that is wrong, the worst first.
+func (c Content) Problems() []Problem {
+	var out []Problem
+	for _, f := range c.Faults {
+		out = append(out, Problem{Object: "file", What: string(f), Means: "culvertd does not open it, since something may be missing from it"})
+	}
+	out = append(out, c.Damage...)
+	return append(out, Verify(c.Records, c.Addresses)...)
+}
+
+// Inspect reads a ledger's file without changing it, damaged or not. Errors:
+// fs.ErrNotExist, ErrBusy, and ErrDamaged for what is no file.
+func Inspect(path string) (Content, error) {
+	image, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Content{}, fmt.Errorf("ledger %s: %w", path, fs.ErrNotExist)
+	}
+	if err != nil {
+		return Content{}, fmt.Errorf("ledger %s: %w", path, err)
+	}
+	return Read(image), nil
+}
+
+// Read reads the bytes of a ledger's file.
+func Read(image []byte) Content {
+	c := Content{Fresh: map[string]vf.Admin{}}
+	if len(image) == 0 {
+		c.fault("it is empty (0 bytes), and a ledger never is: it was cut short or overwritten")
+		return c
+	}
+	file := pages.Read(image)
+	for _, f := range file.Faults {
+		c.fault("%s", f)
+	}
+	c.file = file
+	of := func(bucket []byte) entries {
+		return func(yield func([]byte, []byte) bool) {
+			for _, i := range file.Items {
+				if i.Bucket == string(bucket) && !yield(i.Key, i.Value) {
+					return
+				}
+			}
+		}
+	}
+	sealed := c.meta(of(bucketMeta))
+	if !sealed {
+		of = resealed(of)
+	}
+	var damaged [4][]Problem
+	c.Records, damaged[0] = decodeRecords(of(bucketRecords))
+	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses))
+	c.Last, damaged[2] = decodeLast(of(bucketLast))
+	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
+	c.Damage = append(c.Damage, slices.Concat(damaged[:]...)...)
+	if sealed {
+		c.total(file.Items)
+	}
+	return c
+}
+
+func (c *Content) fault(format string, args ...any) {
+	c.Faults = append(c.Faults, Fault(fmt.Sprintf(format, args...)))
+}
+
+// resealed reads entries of format 1, which have no seal, as if they had.
+func resealed(of func([]byte) entries) func([]byte) entries {
+	return func(bucket []byte) entries {
+		return func(yield func([]byte, []byte) bool) {
+			for key, body := range of(bucket) {
+				if !yield(key, seal(bucket, key, body)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// freshKeyOf is key itself when it is one of Fresh.
+func freshKeyOf(key string) string {
+	if _, err := vf.ParsePFID(strings.TrimPrefix(key, freshPrefix)); err != nil || !strings.HasPrefix(key, freshPrefix) {
+		return freshPrefix
+	}
+	return key
+}
+
+// meta reads the format and the boot, and says whether the entries are sealed.
+// Nothing there may be wrong: with another boot ID every lease would be
+// forgotten.
+func (c *Content) meta(all entries) (sealed bool) {
+	values := map[string][]byte{}
+	for key, stored := range all {
+		values[string(key)] = stored
+	}
+	if string(values["format"]) == "1" {
+		c.Format, c.Boot = "1", string(values["boot"])
+		return false
+	}
+	have, err := unseal(bucketMeta, keyFormat, values["format"])
+	c.Format = string(have)
+	switch {
+	case values["format"] == nil:
+		c.fault("it does not say its format, as every ledger does")
+	case err != nil:
+		c.fault("its format, %q: %s", have, err)
+	case c.Format != format:
+		c.fault("its format is %q, this culvertd reads %q and 1: a newer culvertd wrote it", c.Format, format)
+	}
+	for key, stored := range values {
+		body, err := unseal(bucketMeta, []byte(key), stored)
+		switch key {
+		case "boot":
+			c.Boot = string(body)
+			if err != nil {
+				c.fault("the ID of its boot, %q: %s", body, err)
+			}
+		case "format", "total":
+		case freshKeyOf(key):
+			admin, err := open[vf.Admin](bucketMeta, []byte(key), stored)
+			if err != nil {
+				c.Damage = append(c.Damage, damage("VFs that are taken over may keep what the driver gives to new ones otherwise",
+					"entry "+key, "it is damaged: %s", err))
+				continue
+			}
+			c.Fresh[key[len(freshPrefix):]] = admin
+		default:
+			c.fault("it has an entry %q about itself, which no ledger has", key)
+		}
+	}
+	return true
+}
+
+// total compares what is there with what should be. It tells of entries that
+// have gone, came back from an earlier time, or stand under another key; a value
+// that was damaged disturbs nothing here, and its seal tells of it.
+func (c *Content) total(items []pages.Item) {
+	var have total
+	var stored []byte
+	for _, i := range items {
+		if i.Bucket == string(bucketMeta) && string(i.Key) == string(keyTotal) {
+			stored = i.Value
+			continue
+		}
+		have.add([]byte(i.Bucket), i.Key, i.Value)
+	}
+	body, err := unseal(bucketMeta, keyTotal, stored)
+	want, parseErr := parseTotal(string(body))
+	switch {
+	case err != nil || parseErr != nil:
+		c.fault("the total of its entries, %q: %s", body, cmp.Or(err, parseErr))
+	case want.Entries != have.Entries:
+		c.fault("it has %d entries, and had %d when it was written", have.Entries, want.Entries)
+	case want.Sum != have.Sum:
+		c.fault("some of its entries are not those that were written: their sum is wrong")
+	}
+}

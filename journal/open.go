@@ -1,0 +1,221 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+// format is what this culvertd writes. It reads 1 as well, which had no seals
+// and no total, and rewrites it.
+const format = "2"
+
+// Options says how Open behaves. The zero value is for production.
+type Options struct {
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// NoSync leaves out fsync, for tests that simulate crashes of the process
+	// and not of the machine.
+	NoSync bool
+}
+
+// How long Open waits for another culvertd to close the file.
+const lockBound = time.Second
+
+// ErrBusy: another process has the ledger open.
+var ErrBusy = errors.New("another culvertd has it open")
+
+// ErrDamaged: the file is there, and is not a ledger that can be trusted as a
+// whole.
+var ErrDamaged = errors.New("damaged")
+
+// Open opens the ledger at path, and makes it if there is none. Culvertd does
+// not guess: a file that is not a whole ledger, or of a format that it does not
+// know, is ErrDamaged with what is wrong and what to do, and stays as it is.
+// Single records that cannot be read do not keep it from being opened: they are
+// Damaged, and nobody gets their VFs.
+func Open(path string, opts Options) (*Ledger, error) {
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	l, err := openOrMake(path, opts)
+	if err != nil {
+		return nil, fmt.Errorf("open ledger %s: %w", path, err)
+	}
+	return l, nil
+}
+
+func openOrMake(path string, opts Options) (*Ledger, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("%w: culvertd must be able to make that folder", err)
+	}
+	image, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := create(path, opts); err != nil {
+			return nil, fmt.Errorf("make it: %w", err)
+		}
+	} else if err != nil {
+		return nil, err
+	} else if err := sound(path, image); err != nil {
+		return nil, err
+	}
+	db, err := bolt.Open(path, 0o600, boltOptions(opts))
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return nil, ErrBusy
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: culvertd must be able to write it", err)
+	}
+	l := &Ledger{db: db, now: opts.Now, changed: make(chan struct{})}
+	if err := db.Update(prepare); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: make room on its file system, or mend that", err), db.Close())
+	}
+	return l, nil
+}
+
+func boltOptions(opts Options) *bolt.Options {
+	return &bolt.Options{Timeout: lockBound, NoSync: opts.NoSync, FreelistType: bolt.FreelistMapType}
+}
+
+// tooLarge is more than any ledger: one of 256 VFs and 1000 events has less
+// than 2 MB.
+const tooLarge = 256 << 20
+
+// readFile reads the file while nobody writes it; fs.ErrNotExist when there is
+// nothing at path, not even a link.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if target, linkErr := os.Readlink(path); linkErr == nil {
+			return nil, fmt.Errorf("it is a link to %s, which is not there: mount what is missing, or remove the link if no pod and no VM has a VF", target)
+		}
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: it is no file (%s): move it away", ErrDamaged, info.Mode())
+	}
+	if info.Size() > tooLarge {
+		return nil, fmt.Errorf("%w: it has %d MB, which no ledger has: it is something else", ErrDamaged, info.Size()>>20)
+	}
+	// Read-only, bbolt takes its lock and looks at nothing but the two metas,
+	// which are there or it says so. What it thinks of them does not matter:
+	// package pages reads them again, and the rest.
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockBound})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, ErrBusy
+	case err == nil:
+		defer db.Close()
+	}
+	return os.ReadFile(path)
+}
+
+// sound says why a file cannot be worked with.
+func sound(path string, image []byte) error {
+	c := Read(image)
+	if len(c.Faults) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(c.Faults) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more faults)", n)
+	}
+	return fmt.Errorf("%w: %s%s: culvertd does not guess who has which VF: culvert ledger check %s says what is wrong, culvert ledger repair %s saves what can be read",
+		ErrDamaged, c.Faults[0], more, path, path)
+}
+
+// create makes an empty ledger, which is there as a whole or not at all: a file
+// that is empty or half a ledger was damaged later.
+func create(path string, opts Options) (err error) {
+	fresh := path + ".new"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	defer func() { os.Remove(fresh) }()
+	db, err := bolt.Open(fresh, 0o600, boltOptions(opts))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(db.Update(prepare), db.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(fresh, path); err != nil { // never over one that is there
+		return err
+	}
+	return syncDir(path)
+}
+
+// syncDir makes the name of a file durable.
+func syncDir(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// prepare makes what a ledger needs, and seals one of format 1.
+func prepare(btx *bolt.Tx) error {
+	for _, b := range buckets {
+		if _, err := btx.CreateBucketIfNotExists(b); err != nil {
+			return err
+		}
+	}
+	tx := &Tx{tx: btx}
+	meta := btx.Bucket(bucketMeta)
+	have, err := unseal(bucketMeta, keyFormat, meta.Get(keyFormat))
+	switch {
+	case err == nil && string(have) == format:
+	case string(have) == "" || string(have) == "1":
+		if err := sealAll(btx); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("its format is %q, this culvertd reads %q", have, format)
+	}
+	if meta.Get(keyTotal) != nil {
+		return nil
+	}
+	return meta.Put(keyTotal, seal(bucketMeta, keyTotal, []byte(tx.total().String())))
+}
+
+// sealAll turns format 1 into 2.
+func sealAll(btx *bolt.Tx) error {
+	for _, bucket := range buckets {
+		b := btx.Bucket(bucket)
+		bodies := map[string][]byte{}
+		if err := b.ForEach(func(k, body []byte) error {
+			bodies[string(k)] = append([]byte(nil), body...)
+			return nil
+		}); err != nil {
+			return err
+		}
+		for k, body := range bodies {
+			if err := b.Put([]byte(k), seal(bucket, []byte(k), body)); err != nil {
+				return err
+			}
+		}
+	}
+	return btx.Bucket(bucketMeta).Put(keyFormat, seal(bucketMeta, keyFormat, []byte(format)))
+}
+
+// total counts what is there.
+func (t *Tx) total() (sum total) {
+	for _, bucket := range buckets {
+		for key, stored := range t.from(bucket, nil) {
+			if string(key) != string(keyTotal) {
+				sum.add(bucket, key, stored)
+			}
+		}
+	}
+	return sum
+}

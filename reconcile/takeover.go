@@ -1,0 +1,53 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// takenOver is the reason of a record that is Making, of a VF that was there
+// before it.
+const takenOver = "taken over"
+
+// takeOver makes a VF that the ledger does not tell of ours, when the kernel
+// shows that nobody uses it. Somebody else made it, or its record was lost:
+// then its last owner's settings are still on it, and go.
+func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
+	switch {
+	case v.Driver == vf.DriverVFIO:
+		return fmt.Errorf("bound to %s by somebody else, perhaps for a VM: not taken over: unbind it when it is not in use", v.Driver)
+	case v.Driver != "" && v.Link == nil:
+		return fmt.Errorf("its interface is not on the host, so a container has it: not taken over: end that container")
+	case v.Link != nil && (v.Link.Up || len(v.Link.Addrs) > 0):
+		return fmt.Errorf("the host uses it as %s (up %t, addresses %v): not taken over: take that interface down", v.Link.Name, v.Link.Up, v.Link.Addrs)
+	}
+	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making, Reason: takenOver}
+	err := r.Ledger.Update(func(tx *journal.Tx) error {
+		return errors.Join(tx.FreeAddresses(v.ID), tx.Put(rec))
+	})
+	if err != nil {
+		return err
+	}
+	return r.finish(ctx, spec, pf, v, rec)
+}
+
+// reborn adds to the steps that make a VF ours those that give it a new
+// netdevice, unless they do already: the old one keeps the name and the MTU that
+// its last owner gave it.
+func reborn(v vf.State, steps []step.Step) []step.Step {
+	for _, s := range steps {
+		if _, anew := s.(step.Bind); anew {
+			return steps
+		}
+	}
+	if v.Driver == "" {
+		return steps
+	}
+	return append([]step.Step{step.Unbind{VF: v.PCI}}, append(steps, step.Bind{VF: v.PCI})...)
+}
