@@ -124,3 +124,32 @@ func TestI2RateIsGoneAfterTheLinkChanged(t *testing.T) {
 		}
 	}
 }
+
+// A rate that the driver dropped with the link's speed is seen as drift and set
+// again as soon as the driver takes it.
+func TestDroppedRateIsSetAgain(t *testing.T) {
+	k, n := nodeOf(t, fake.IXGBE)
+	rec, err := n.Engine.Attach(t.Context(), limited(vf.Spec{MaxTxRate: ptr(uint32(500))}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pf := pfOf(t, n, rec.ID.PF).PCI
+	if err := k.SetLinkSpeed(pf, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err == nil || !strings.Contains(err.Error(), "max_tx_rate is 0, not 500") {
+		t.Error(err)
+	}
+	if err := n.Reconciler.Pass(t.Context(), false); !errors.Is(err, vf.ErrUnable) {
+		t.Error("at 1 Gb/s it cannot be set, and somebody is told:", err)
+	}
+	if err := k.SetLinkSpeed(pf, 10000); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+		t.Error(err)
+	}
+	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err != nil {
+		t.Error(err)
+	}
+}

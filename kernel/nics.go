@@ -187,7 +187,7 @@ func extendedCapability(config []byte, id uint16) (offset int, found bool) {
 		if header == 0 || header == 0xffffffff {
 			return 0, false
 		}
-		if uint16(header) == id {
+		if header&0xffff == uint32(id) {
 			return at, true
 		}
 		at = int(header>>20) &^ 3

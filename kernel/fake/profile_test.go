@@ -175,3 +175,18 @@ func TestClearMACOfIXGBE(t *testing.T) {
 		}
 	}
 }
+
+// Probe finds out what kernel.Probe does, and no more.
+func TestProbe(t *testing.T) {
+	k, pf := made(t, IGB, 1)
+	for _, tt := range []struct {
+		cable bool
+		max   vf.Tri
+	}{{true, vf.Yes}, {false, vf.Unknown}} {
+		k.Cable(pf.PCI, tt.cable)
+		a, err := k.Probe(t.Context(), pf.PCI, 0)
+		if err != nil || a[vf.SetMAC] != vf.Unknown || a[vf.SetMinTxRate] != vf.Unknown || a[vf.SetMaxTxRate] != tt.max || a[vf.SetVLAN] != vf.Yes {
+			t.Errorf("cable %t: %v %v", tt.cable, a, err)
+		}
+	}
+}
