@@ -112,7 +112,7 @@ type VF struct {
 	Addresses []string  `json:"addresses,omitempty"`
 
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
-	Settings vf.Admin     `json:"settings"` // as read back from the PF
+	Settings vf.Admin     `json:"settings"` // as read back from the PF, rates as the hardware keeps to them
 	Link     *vf.Link     `json:"link,omitempty"`
 	Baseline *vf.Baseline `json:"baseline,omitempty"`
 	// Differences: of a VF that somebody has to what it was given, of any

@@ -92,7 +92,7 @@ func (r Rules) Range(pf PF) string {
 	case r.OnlyAt != 0:
 		s = fmt.Sprintf("%d to %d Mb/s, and only while its link runs at %d Mb/s", r.Lowest, r.OnlyAt, r.OnlyAt)
 	case r.UpToLink && pf.SpeedMbps > 0:
-		s = fmt.Sprintf("%d to %d Mb/s, the speed of its link", r.Lowest, pf.SpeedMbps)
+		s = fmt.Sprintf("%d to %d Mb/s (its link)", r.Lowest, pf.SpeedMbps)
 	case r.UpToLink:
 		s = fmt.Sprintf("%d Mb/s to the speed of its link", r.Lowest)
 	}
@@ -100,7 +100,7 @@ func (r Rules) Range(pf PF) string {
 		s += fmt.Sprintf(", in steps of %d", r.Step)
 	}
 	if r.Raises {
-		s += fmt.Sprintf(" (less than %d counts as %d)", r.Lowest, r.Lowest)
+		s += fmt.Sprintf(", less counts as %d", r.Lowest)
 	}
 	if r.MinRate == No {
 		s += "; no min_tx_rate"

@@ -67,7 +67,7 @@ func TestRulesSay(t *testing.T) {
 	}{
 		{"ixgbe", 1000, Spec{MaxTxRate: u(200)}, "max_tx_rate 200: not supported by the driver: PF p0 (driver ixgbe) takes 11 to 10000 Mb/s, and only while its link runs at 10000 Mb/s; no min_tx_rate; it runs at 1000 Mb/s now"},
 		{"ixgbe", 10000, Spec{MaxTxRate: u(7)}, "max_tx_rate 7: not supported by the driver: PF p0 (driver ixgbe) takes 11 to 10000 Mb/s, and only while its link runs at 10000 Mb/s; no min_tx_rate; ask for 11 or more"},
-		{"i40e", 10000, Spec{MaxTxRate: u(20000)}, "max_tx_rate 20000: not supported by the driver: PF p0 (driver i40e) takes 50 to 10000 Mb/s, the speed of its link, in steps of 50 (less than 50 counts as 50); no min_tx_rate; ask for 10000 or less"},
+		{"i40e", 10000, Spec{MaxTxRate: u(20000)}, "max_tx_rate 20000: not supported by the driver: PF p0 (driver i40e) takes 50 to 10000 Mb/s (its link), in steps of 50, less counts as 50; no min_tx_rate; ask for 10000 or less"},
 		{"i40e", 10000, Spec{MinTxRate: u(5)}, "min_tx_rate 5: not supported by the driver: PF p0 (driver i40e) has no min_tx_rate: leave it out"},
 		{"ice", 25000, Spec{MinTxRate: u(500), MaxTxRate: u(100)}, "min_tx_rate 500: invalid: it is above max_tx_rate 100"},
 		{"ice", 25000, Spec{MinTxRate: u(500), MaxTxRate: u(1000)}, ""},

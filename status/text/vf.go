@@ -136,4 +136,7 @@ func settingsTable(b *strings.Builder, v api.VF, pf api.PF, o Options) {
 		t.row(cell{text: s.name}, cell{text: orDash(s.wanted)}, actual, cell{text: orDash(s.baseline)}, cell{text: orDash(can)})
 	}
 	t.write(b, o)
+	if pf.Rates != "" {
+		fmt.Fprintf(b, "\n  max_tx_rate: %s\n", pf.Rates)
+	}
 }
