@@ -96,6 +96,7 @@ func TestExplainNumVFs(t *testing.T) {
 		{unix.EBUSY, false, "there are 3 VFs and the kernel wants 0"},
 		{unix.ERANGE, true, "at most 7 VFs"},
 		{unix.ENOENT, true, "no driver"},
+		{unix.EOPNOTSUPP, true, "cxgb4: not before its ports"},
 		{unix.ENOMEM, false, "BIOS"},
 		{unix.EACCES, false, "permission denied"},
 	} {

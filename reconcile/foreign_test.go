@@ -7,8 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/reconcile"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -62,5 +65,34 @@ func TestSplitCard(t *testing.T) {
 `
 	if got != want {
 		t.Error(got)
+	}
+}
+
+// I7: a PF that cannot be read is a problem where host.yaml, a pool or the
+// ledger speaks of it, and nobody's otherwise.
+func TestI7UnreadablePFThatNobodyWants(t *testing.T) {
+	read := vf.PF{PCI: vf.PCIAddr{Bus: 1}, Driver: "vfio-pci", Err: "driver vfio-pci has no netdevice"}
+	known := read
+	known.ID = vf.PFID{MAC: vf.MAC{2, 1}}
+	withVF := read
+	withVF.VFs = []vf.State{{PCI: vf.PCIAddr{Bus: 1, Function: 2}}}
+	all := []desired.Pool{{Name: "a", Prefix: "x"}}
+	for _, tt := range []struct {
+		name    string
+		spec    desired.Spec
+		pf      vf.PF
+		records []journal.Record
+		problem bool
+	}{
+		{"nobody's", desired.Spec{Pools: all}, read, nil, false},
+		{"in host.yaml", desired.Spec{PFs: []desired.PFRule{{Driver: "vfio-pci"}}}, read, nil, true},
+		{"a VF in a pool", desired.Spec{Pools: all}, withVF, nil, true},
+		{"VFs in no pool", desired.Spec{}, withVF, nil, false},
+		{"in the ledger", desired.Spec{}, known, []journal.Record{{ID: vf.ID{PF: known.ID}}}, true},
+	} {
+		plans := reconcile.Plan(tt.spec, []vf.PF{tt.pf}, tt.records)
+		if got := plans[0].Err != nil; got != tt.problem || len(plans[0].Changes) > 0 {
+			t.Errorf("%s: %v %v", tt.name, plans[0].Err, plans[0].Changes)
+		}
 	}
 }

@@ -10,6 +10,7 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/desired"
@@ -84,7 +85,9 @@ func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {
 	p := PFPlan{PF: pf}
 	p.Want, p.Managed = spec.ForPF(pf)
 	if pf.Err != "" {
-		p.Err = fmt.Errorf("PF %s: %s", pf.Label(), pf.Err)
+		if p.Managed || concerns(spec, pf, records) {
+			p.Err = fmt.Errorf("PF %s: %s", pf.Label(), pf.Err)
+		}
 		return p
 	}
 	if p.Managed {
@@ -104,6 +107,18 @@ func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {
 		p.vf(spec, v, recordOf(records, v.ID))
 	}
 	return p
+}
+
+// concerns reports whether a pool or the ledger has a VF of pf. Nothing is amiss
+// with a PF that nobody speaks of and that cannot be read: one that DPDK has, an
+// InfiniBand port, a NIC without its driver. Status shows the reason.
+func concerns(spec desired.Spec, pf vf.PF, records []journal.Record) bool {
+	for _, v := range pf.VFs {
+		if _, pooled := spec.PoolOf(pf, v.ID.Index, v); pooled {
+			return true
+		}
+	}
+	return slices.ContainsFunc(records, func(r journal.Record) bool { return r.ID.PF == pf.ID && !pf.ID.IsZero() })
 }
 
 // managed adds what changes of the PF itself.

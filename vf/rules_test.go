@@ -85,3 +85,17 @@ func TestRulesSay(t *testing.T) {
 		}
 	}
 }
+
+// I6: what is effective stays so, never is no limit where one was asked for, and
+// is never more than what was asked, but for what a driver raises.
+func TestEffectiveIsSettled(t *testing.T) {
+	for _, driver := range []string{"igb", "ixgbe", "i40e", "ice", "mlx5_core", "cxgb4", "bnxt_en", "unknown"} {
+		r := RulesOf(driver)
+		for asked := range uint32(2000) {
+			once := r.Effective(Admin{MaxTxRate: asked})
+			if r.Effective(once) != once || (once.MaxTxRate == 0) != (asked == 0) || once.MaxTxRate > asked && once.MaxTxRate != r.Lowest {
+				t.Errorf("%s: %d becomes %d", driver, asked, once.MaxTxRate)
+			}
+		}
+	}
+}
