@@ -122,19 +122,12 @@ func listed(r journal.Record, seen []vf.PF) (vf.State, bool) {
 	return vf.State{}, false
 }
 
-// vanished reports whether a listing lacks a VF that it would have. One with a
-// PF that could not be read whole proves nothing.
+// vanished reports whether a listing lacks a VF that it would have. A PF that
+// could not be read whole lacks all of its own, so it proves nothing: bury
+// looks at the bus.
 func vanished(r journal.Record, seen []vf.PF) bool {
-	if r.PCI.IsZero() {
-		return false // not made yet
-	}
-	for _, pf := range seen {
-		if pf.Err != "" && (pf.ID == r.ID.PF || pf.ID.IsZero()) {
-			return false
-		}
-	}
 	_, there := listed(r, seen)
-	return !there
+	return !there && !r.PCI.IsZero() // zero: not made yet
 }
 
 // bury ends the lease on a VF that a listing lacked, if the VF is really gone.

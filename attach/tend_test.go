@@ -1,0 +1,52 @@
+package attach_test
+
+import (
+	"testing"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// I4, I7: a PF that lost its driver, and with it its VFs and its netdevice,
+// cannot be told by its MAC any more. The leases on its VFs end all the same;
+// that of a VF which is there, behind a PF that cannot be read, does not.
+func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
+	k, n := node(t)
+	seen := n.Inventory.PFs()
+	var recs [2]journal.Record
+	for i := range recs {
+		req := everything(t)
+		req.Owner.UID += string(rune('a' + i))
+		req.VF, req.IPAM.Routes = seen[i].VFs[0].PCI, nil
+		req.Spec.Interface += string(rune('a' + i))
+		var err error
+		if recs[i], err = n.Engine.Attach(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := k.RemovePF(seen[0].PCI); err != nil {
+		t.Fatal(err)
+	}
+	mute := []vf.PF{{PCI: seen[0].PCI, Err: "no netdevice"}, {PCI: seen[1].PCI, Err: "no netdevice"}}
+	if err := n.Engine.Tend(t.Context(), mute); err != nil {
+		t.Error(err)
+	}
+	err := n.Ledger.View(func(tx *journal.Tx) error {
+		if rec, err := tx.Record(recs[0].ID); err == nil {
+			t.Errorf("VF %s is gone, and the ledger has it: %s", rec.PCI, rec.Phase)
+		}
+		if rec, err := tx.Record(recs[1].ID); err != nil || rec.Phase != journal.Attached {
+			t.Errorf("VF %s is there, and the ledger says %s, %v", recs[1].PCI, rec.Phase, err)
+		}
+		held, err := tx.AddressesOf("")
+		for _, a := range held {
+			if a.VF != recs[1].ID {
+				t.Errorf("%s is still held by %s", a.Addr, a.Owner)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

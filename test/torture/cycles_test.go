@@ -1,0 +1,84 @@
+package torture
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// usage is what a process has of the machine.
+type usage struct {
+	rss     int // kB
+	fds     int
+	threads int
+}
+
+func usageOf(t *testing.T, pid int) usage {
+	t.Helper()
+	var u usage
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.fds = len(fds)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		for key, to := range map[string]*int{"VmRSS:": &u.rss, "Threads:": &u.threads} {
+			if rest, ok := strings.CutPrefix(line, key); ok {
+				if _, err := fmt.Sscan(rest, to); err != nil {
+					t.Fatalf("%q: %v", line, err)
+				}
+			}
+		}
+	}
+	return u
+}
+
+// mean is the average.
+func mean(all []usage) (m usage) {
+	for _, u := range all {
+		m.rss += u.rss
+		m.fds += u.fds
+		m.threads += u.threads
+	}
+	return usage{m.rss / len(all), m.fds / len(all), m.threads / len(all)}
+}
+
+// I2 I4: a culvertd that lives on while VFs come and go leaks nothing: no
+// memory, no file descriptor, no thread, no VF, no address.
+func TestManyCycles(t *testing.T) {
+	k := inNode(t)
+	d := newDaemon(t, hostYAML)
+	before := allClean(pfs(t, k))
+	p := newPod(t, "cycle", vf.PCIAddr{}, `"vlan": 5, "trust": "on", "mtu": 1400, `)
+	begin := time.Now()
+	seen := make([]usage, 0, *cycles)
+	for n := range *cycles {
+		p.id = fmt.Sprintf("cycle%04d", n)
+		d.mustCNI(t, "ADD", p)
+		d.mustCNI(t, "DEL", p)
+		d.results.Delete(p.id)
+		seen = append(seen, usageOf(t, d.cmd.Process.Pid))
+	}
+	part := min(100, *cycles/3)
+	first, last := mean(seen[:part]), mean(seen[len(seen)-part:])
+	t.Logf("%d cycles in %s; culvertd in the first and last %d: %d and %d kB resident, %d and %d descriptors, %d and %d threads",
+		*cycles, time.Since(begin).Round(time.Second), part, first.rss, last.rss, first.fds, last.fds, first.threads, last.threads)
+	if last.rss > first.rss+first.rss/8 {
+		t.Errorf("resident memory went from %d to %d kB", first.rss, last.rss)
+	}
+	if last.fds > first.fds {
+		t.Errorf("descriptors went from %d to %d", first.fds, last.fds)
+	}
+	if last.threads > first.threads+2 {
+		t.Errorf("threads went from %d to %d", first.threads, last.threads)
+	}
+	wholeAgain(t, d, k, before)
+}
