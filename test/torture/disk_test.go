@@ -65,6 +65,7 @@ func TestFullDisk(t *testing.T) {
 			if _, err := d.cni(t.Context(), "DEL", p); err != nil {
 				mentions(t, err, "no space left")
 				refused++
+				continue
 			}
 		} else {
 			pods[id] = newPod(t, id, vf.PCIAddr{}, `"vlan": 9, `)

@@ -1,0 +1,144 @@
+//go:build lab
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/demo/node"
+)
+
+// churn is pods that come and go on a node until they are told to stop.
+type churn struct {
+	n       node.Node
+	pods    []node.Attachment
+	stop    context.CancelFunc
+	all     sync.WaitGroup
+	adds    atomic.Int32
+	refused atomic.Int32 // calls that failed, as they may while culvertd is down
+}
+
+// begin lets as many pods come and go; each has its own netns, all have one
+// network.
+func begin(t *testing.T, n node.Node, pods int) *churn {
+	t.Helper()
+	c := &churn{n: n}
+	base := network(t, n, "churn", "1.1.0", pool+`, "vlan": 9, "ipam": {"type": "host-local", "subnet": "10.84.0.0/24"}`)
+	for i := range pods {
+		a := base
+		a.Netns = fmt.Sprintf("churn%d", i)
+		netns(t, n, a.Netns)
+		c.pods = append(c.pods, a)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	c.stop = stop
+	for _, a := range c.pods {
+		c.all.Add(1)
+		go func() {
+			defer c.all.Done()
+			c.comeAndGo(ctx, a)
+		}()
+	}
+	t.Cleanup(c.end)
+	return c
+}
+
+func (c *churn) comeAndGo(ctx context.Context, a node.Attachment) {
+	for ctx.Err() == nil {
+		if _, err := c.n.CNI(ctx, "add", a); err == nil {
+			c.adds.Add(1)
+		} else {
+			c.refused.Add(1)
+		}
+		if _, err := c.n.CNI(ctx, "del", a); err != nil {
+			c.refused.Add(1)
+		}
+	}
+}
+
+// end returns when no pod does anything any more.
+func (c *churn) end() {
+	c.stop()
+	c.all.Wait()
+}
+
+// progress waits until some more pods have come.
+func (c *churn) progress(t *testing.T, more int32) {
+	t.Helper()
+	want := c.adds.Load() + more
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(2 * time.Minute); c.adds.Load() < want; <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("only %d attachments in two minutes, %d calls failed", more-want+c.adds.Load(), c.refused.Load())
+		}
+	}
+}
+
+// I1 I2 I4: the power goes while pods come and go. The ledger opens, the VFs are
+// made again with the same MACs, nobody holds anything of the old boot, and
+// pods get VFs.
+func TestI2PowerCutUnderLoad(t *testing.T) {
+	n := nodes[1]
+	leavesNothing(t, n)
+	before := macs(t, n)
+	c := begin(t, n, 6)
+	c.progress(t, 8)
+	if err := n.Lab.Kill(n.Name); err != nil {
+		t.Fatal(err)
+	}
+	c.end()
+	cut := time.Now()
+	if err := n.Lab.Start(t.Context(), n.Name); err != nil {
+		t.Fatal(err)
+	}
+	must(t, n, "systemctl", "start", "culvertd") // it was enabled: this waits until it is ready
+	t.Logf("%s from power-on until culvertd was ready, after %d attachments", time.Since(cut).Round(time.Second), c.adds.Load())
+	if diff := cmp.Diff(before, macs(t, n)); diff != "" {
+		t.Errorf("-before +after the power cut:\n%s", diff)
+	}
+	st := status(t, n)
+	if !st.Ready || len(st.Problems) > 0 {
+		t.Errorf("ready %t, problems %v", st.Ready, st.Problems)
+	}
+	for _, v := range st.VFs {
+		if v.Phase != "free" || len(v.Addresses) > 0 {
+			t.Errorf("VF %s is %s with addresses %v after the power cut", v.Name, v.Phase, v.Addresses)
+		}
+	}
+	a := network(t, n, "churn", "1.1.0", pool+`, "ipam": {"type": "host-local", "subnet": "10.84.0.0/24"}`)
+	netns(t, n, a.Netns)
+	add(t, n, a)
+	if _, err := n.CNI(t.Context(), "check", a); err != nil {
+		t.Error(err)
+	}
+}
+
+// I2 I8: systemd restarts culvertd while pods come and go, in order and after a
+// kill -9.
+func TestI8RestartsUnderLoad(t *testing.T) {
+	n := nodes[0]
+	leavesNothing(t, n)
+	c := begin(t, n, 6)
+	for range 2 {
+		c.progress(t, 3)
+		must(t, n, "systemctl", "restart", "culvertd")
+		c.progress(t, 3)
+		must(t, n, "systemctl", "kill", "--signal=KILL", "culvertd") // the unit says Restart=always
+	}
+	c.progress(t, 1) // so it is back
+	c.end()
+	restarts := strings.TrimSpace(string(must(t, n, "systemctl", "show", "--property=NRestarts", "culvertd")))
+	t.Logf("%d attachments, %d calls refused, %s", c.adds.Load(), c.refused.Load(), restarts)
+	for _, a := range c.pods {
+		del(t, n, a)
+	}
+}
