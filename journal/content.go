@@ -85,7 +85,7 @@ func Read(image []byte) Content {
 		of = resealed(of)
 	}
 	var damaged [4][]Problem
-	c.Records, damaged[0] = decodeRecords(of(bucketRecords))
+	c.Records, damaged[0] = decodeRecords(of(bucketRecords), decodeRecord)
 	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses))
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
 	c.Events, damaged[3] = decodeEvents(of(bucketEvents))

@@ -22,13 +22,13 @@ func damage(means, object string, format string, args ...any) Problem {
 // Damaged, under the VF that its key names. Keys are as they were written, or
 // the total would say otherwise. The problems are those of entries that name no
 // VF.
-func decodeRecords(all entries) ([]Record, []Problem) {
+func decodeRecords(all entries, decode func(key, stored []byte) (Record, error)) ([]Record, []Problem) {
 	var (
 		out   []Record
 		wrong []Problem
 	)
 	for key, stored := range all {
-		rec, err := decodeRecord(key, stored)
+		rec, err := decode(key, stored)
 		if err == nil {
 			out = append(out, rec)
 			continue

@@ -50,6 +50,7 @@ type Ledger struct {
 	mu      sync.Mutex // guards changed
 	changed chan struct{}
 
+	memo   memo
 	broken atomic.Pointer[error] // why the file cannot be used any more
 }
 
@@ -68,7 +69,7 @@ func (l *Ledger) Update(f func(*Tx) error) error {
 	var failed error
 	err := l.guarded(func() error {
 		return l.db.Update(func(btx *bolt.Tx) error {
-			tx := &Tx{tx: btx, now: l.now()}
+			tx := &Tx{tx: btx, now: l.now(), memo: &l.memo}
 			failed = f(tx)
 			return errors.Join(failed, tx.close())
 		})
@@ -97,7 +98,7 @@ func (l *Ledger) Changed() <-chan struct{} {
 // View runs f on a consistent state of the ledger.
 func (l *Ledger) View(f func(*Tx) error) error {
 	return l.guarded(func() error {
-		return l.db.View(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now()}) })
+		return l.db.View(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now(), memo: &l.memo}) })
 	})
 }
 
@@ -128,8 +129,9 @@ func (l *Ledger) guarded(f func() error) (err error) {
 
 // Tx reads and, inside Update, writes the ledger.
 type Tx struct {
-	tx  *bolt.Tx
-	now time.Time
+	tx   *bolt.Tx
+	now  time.Time
+	memo *memo
 
 	changed bool
 	delta   total // of what changed
@@ -146,7 +148,7 @@ func (t *Tx) Record(id vf.ID) (Record, error) {
 	if stored == nil {
 		return Record{}, fmt.Errorf("ledger: VF %s: %w", id, vf.ErrNotFound)
 	}
-	rec, err := decodeRecord(key, stored)
+	rec, err := t.memo.record(key, stored)
 	if err != nil {
 		return Record{ID: id, Phase: Damaged, Reason: err.Error()}, nil
 	}
@@ -156,7 +158,7 @@ func (t *Tx) Record(id vf.ID) (Record, error) {
 // Records returns every record, ordered by PF and index; those that cannot be
 // read are among them, as Damaged.
 func (t *Tx) Records() ([]Record, error) {
-	all, _ := decodeRecords(t.from(bucketRecords, nil))
+	all, _ := decodeRecords(t.from(bucketRecords, nil), t.memo.record)
 	return all, nil
 }
 
@@ -172,7 +174,10 @@ func (t *Tx) Put(r Record) error {
 }
 
 // Delete forgets a VF that is no longer there.
-func (t *Tx) Delete(id vf.ID) error { return t.del(bucketRecords, []byte(id.String())) }
+func (t *Tx) Delete(id vf.ID) error {
+	t.memo.forget([]byte(id.String()))
+	return t.del(bucketRecords, []byte(id.String()))
+}
 
 // Clear forgets every VF and every address, those that cannot be read included:
 // after a reboot there is none of them any more.
@@ -180,6 +185,7 @@ func (t *Tx) Clear() error {
 	var errs []error
 	for _, bucket := range [][]byte{bucketRecords, bucketAddresses} {
 		for key := range t.from(bucket, nil) {
+			t.memo.forget(key)
 			errs = append(errs, t.del(bucket, key))
 		}
 	}

@@ -2,12 +2,14 @@ package failure
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
@@ -164,6 +166,42 @@ func TestI8LateAndRepeatedDEL(t *testing.T) {
 		t.Errorf("a's late DEL took b's VF: b has %s, not %s", got, first)
 	}
 	w.settled()
+}
+
+// I1: of many who want one VF at once, by name or because it is the last one,
+// exactly one gets it, and the others are told who.
+func TestI1ManyWantOneVF(t *testing.T) {
+	w := made(t, fake.IGB, fastDir(t))
+	defer w.close()
+	last := w.vfs()[2].PCI // one of the two for user space
+	must(w, w.add(attachment{pod: "d", pool: "user", vf: w.vfs()[5].PCI}))
+	var g errgroup.Group
+	errs := make([]error, 8)
+	for i := range errs {
+		a := attachment{pod: fmt.Sprintf("p%d", i), pool: "user"}
+		if i%2 == 0 {
+			a.vf = last
+		}
+		g.Go(func() error {
+			errs[i] = w.call("ADD", a, w.config(a, "ADD"))
+			return nil
+		})
+	}
+	must(w, g.Wait())
+	var won []string
+	for i, err := range errs {
+		if err == nil {
+			won = append(won, fmt.Sprintf("p%d", i))
+			continue
+		}
+		if answer := failed(t, err); answer.Code != 100 && answer.Code != 101 || !strings.Contains(answer.Msg, "container p") {
+			t.Errorf("p%d: %d %q", i, answer.Code, answer.Msg)
+		}
+	}
+	if len(won) != 1 {
+		t.Errorf("%v have one VF", won)
+	}
+	w.sound()
 }
 
 // GC with valid attachments removes exactly the rest of its own network.

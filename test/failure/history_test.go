@@ -289,6 +289,20 @@ func (h *history) concerns(s step.Step, v vf.State) bool {
 	return strings.Contains(text, v.PCI.String()) || strings.Contains(text, h.pfOf(v.ID).String())
 }
 
+// letGo has others let go of VFs that they use and that are not Culvert's yet:
+// it does not take such a VF over.
+func (h *history) letGo() {
+	ours := map[vf.ID]bool{}
+	for _, r := range h.records() {
+		ours[r.ID] = r.Phase != journal.Making
+	}
+	for _, v := range h.vfs() {
+		if !ours[v.ID] {
+			must(h.world, h.k.Meddle(v.PCI, func(st *vf.State) { onLink(st, func(l *vf.Link) { l.Up = false }) }))
+		}
+	}
+}
+
 // end brings everything to a good end.
 func (h *history) end() {
 	_ = h.disk.wasFull()
@@ -300,6 +314,7 @@ func (h *history) end() {
 	for _, pod := range pods {
 		h.k.AddNetns(netnsOf(pod))
 	}
+	h.letGo()
 	h.want(vfsPerPF)
 	h.pass()
 	for _, pod := range pods {
