@@ -25,16 +25,19 @@ import (
 // A history that fails is made as short as it gets,
 // and printed with the seed that repeats it (-rapid.seed).
 func TestHistories(t *testing.T) {
-	dir := fastDir(t)
-	all := profiles()
-	names := slices.Sorted(maps.Keys(all))
-	rapid.Check(t, func(t *rapid.T) {
-		w := made(t, all[rapid.SampledFrom(names).Draw(t, "driver")], dir)
-		h := &history{world: w, t: t}
-		defer func() { w.close() }()
-		t.Repeat(h.actions())
-		h.end()
-	})
+	for name, profile := range profiles() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := fastDir(t)
+			rapid.Check(t, func(t *rapid.T) {
+				w := made(t, profile, dir)
+				h := &history{world: w, t: t}
+				defer func() { w.close() }()
+				t.Repeat(h.actions())
+				h.end()
+			})
+		})
+	}
 }
 
 // history is a world to which things happen.

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestMain has ten thousand histories run unless the command line says
-// otherwise; some of them under the race detector.
+// TestMain has ten thousand histories run, on eight drivers, unless the command
+// line says otherwise; some of them under the race detector.
 func TestMain(m *testing.M) {
-	checks := "10000"
+	checks := "1250"
 	if raceEnabled {
 		checks = "200"
 	}
