@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/rpc"
@@ -185,6 +187,17 @@ func busy() (time.Duration, error) {
 		ticks += t
 	}
 	return time.Duration(ticks) * 10 * time.Millisecond, nil
+}
+
+// processorTime is what culvertd has used of the processors, by its CPU clock
+// (clock_getcpuclockid(3), MAKE_PROCESS_CPUCLOCK of the kernel).
+func (n *node) processorTime() (time.Duration, error) {
+	const sched = 2 // CPUCLOCK_SCHED
+	var ts unix.Timespec
+	if err := unix.ClockGettime(int32(^n.cmd.Process.Pid<<3|sched), &ts); err != nil {
+		return 0, err
+	}
+	return time.Duration(ts.Nano()), nil
 }
 
 // memory is culvertd's resident memory in bytes, and how many files it has

@@ -11,6 +11,8 @@ import (
 type turns struct {
 	attach, floorAttach, chainAttach []time.Duration
 	detach, floorDetach, chainDetach []time.Duration
+
+	attachCPU, detachCPU []time.Duration // culvertd's
 }
 
 // turnsFor returns the turns that the benchmark shares with the others of its
@@ -35,9 +37,12 @@ func (n *node) takeTurns(rounds int) (*turns, error) {
 	t := &turns{}
 	chain := n.hasChain()
 	for range rounds {
-		if err := n.pair(&t.attach, &t.detach, n.add, n.del); err != nil {
+		add, attachCPU := n.counted(n.add)
+		del, detachCPU := n.counted(n.del)
+		if err := n.pair(&t.attach, &t.detach, add, del); err != nil {
 			return nil, fmt.Errorf("culvert: %w\n%s", err, n.log())
 		}
+		t.attachCPU, t.detachCPU = append(t.attachCPU, *attachCPU), append(t.detachCPU, *detachCPU)
 		err := n.freeze(func() error {
 			if err := n.pair(&t.floorAttach, &t.floorDetach, n.floorAdd, n.floorDel); err != nil || !chain {
 				return err
@@ -50,6 +55,23 @@ func (n *node) takeTurns(rounds int) (*turns, error) {
 		}
 	}
 	return t, nil
+}
+
+// counted is fn, and what it cost culvertd in processor time.
+func (n *node) counted(fn func(pod int) error) (func(pod int) error, *time.Duration) {
+	var used time.Duration
+	return func(pod int) error {
+		before, err := n.processorTime()
+		if err != nil {
+			return err
+		}
+		if err := fn(pod); err != nil {
+			return err
+		}
+		used, err = n.processorTime()
+		used -= before
+		return err
+	}, &used
 }
 
 // pair attaches and detaches once.
@@ -93,6 +115,7 @@ func BenchmarkAttach(b *testing.B) {
 	t := host.turnsFor(b)
 	report(b, t.attach)
 	b.ReportMetric(ratio(t.attach, t.floorAttach), "x-floor")
+	b.ReportMetric(float64(median(t.attachCPU))/1e6, "culvertd-cpu-ms")
 	if len(t.chainAttach) > 0 {
 		b.ReportMetric(ratio(t.chainAttach, t.attach), "x-faster-than-chain")
 	}
@@ -105,6 +128,7 @@ func BenchmarkDetach(b *testing.B) {
 	t := host.turnsFor(b)
 	report(b, t.detach)
 	b.ReportMetric(ratio(t.detach, t.floorDetach), "x-floor")
+	b.ReportMetric(float64(median(t.detachCPU))/1e6, "culvertd-cpu-ms")
 	if len(t.chainDetach) > 0 {
 		b.ReportMetric(ratio(t.chainDetach, t.detach), "x-faster-than-chain")
 	}
