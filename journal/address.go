@@ -26,7 +26,7 @@ func (t *Tx) AddressesOf(network string) ([]Address, error) {
 	if network != "" {
 		prefix = networkKey(network)
 	}
-	all, _ := decodeAddresses(t.under(bucketAddresses, prefix))
+	all, _ := decodeAddresses(t.under(bucketAddresses, prefix), t.memos.addresses.of)
 	return all, nil
 }
 
@@ -35,7 +35,7 @@ func (t *Tx) AddressesOf(network string) ([]Address, error) {
 func (t *Tx) HoldAddress(a Address) error {
 	key := addressKey(a.Network, a.Addr)
 	if stored := t.tx.Bucket(bucketAddresses).Get(key); stored != nil {
-		old, err := decodeAddress(key, stored)
+		old, err := t.memos.addresses.of(key, stored)
 		if err != nil {
 			return fmt.Errorf("address %s of network %s: %w by somebody unknown, since its entry in the ledger is damaged (%w): culvert ledger check says more",
 				a.Addr, a.Network, vf.ErrHeld, err)

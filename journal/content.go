@@ -86,7 +86,7 @@ func Read(image []byte) Content {
 	}
 	var damaged [4][]Problem
 	c.Records, damaged[0] = decodeRecords(of(bucketRecords), decodeRecord)
-	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses))
+	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), decodeAddress)
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
 	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
 	c.Damage = append(c.Damage, slices.Concat(damaged[:]...)...)

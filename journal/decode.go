@@ -61,13 +61,13 @@ func decodeRecord(key, stored []byte) (Record, error) {
 // decodeAddresses returns the addresses. One whose entry cannot be trusted is
 // still held (I4): it comes back with Damage, which says why nobody knows who
 // has it. The problems are those of entries that name no address.
-func decodeAddresses(all entries) ([]Address, []Problem) {
+func decodeAddresses(all entries, decode func(key, stored []byte) (Address, error)) ([]Address, []Problem) {
 	var (
 		out   []Address
 		wrong []Problem
 	)
 	for key, stored := range all {
-		a, err := decodeAddress(key, stored)
+		a, err := decode(key, stored)
 		if err == nil {
 			out = append(out, a)
 			continue

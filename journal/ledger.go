@@ -50,7 +50,7 @@ type Ledger struct {
 	mu      sync.Mutex // guards changed
 	changed chan struct{}
 
-	memo   memo
+	memos  *memos
 	broken atomic.Pointer[error] // why the file cannot be used any more
 }
 
@@ -69,7 +69,7 @@ func (l *Ledger) Update(f func(*Tx) error) error {
 	var failed error
 	err := l.guarded(func() error {
 		return l.db.Update(func(btx *bolt.Tx) error {
-			tx := &Tx{tx: btx, now: l.now(), memo: &l.memo}
+			tx := &Tx{tx: btx, now: l.now(), memos: l.memos}
 			failed = f(tx)
 			return errors.Join(failed, tx.close())
 		})
@@ -98,7 +98,7 @@ func (l *Ledger) Changed() <-chan struct{} {
 // View runs f on a consistent state of the ledger.
 func (l *Ledger) View(f func(*Tx) error) error {
 	return l.guarded(func() error {
-		return l.db.View(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now(), memo: &l.memo}) })
+		return l.db.View(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now(), memos: l.memos}) })
 	})
 }
 
@@ -129,9 +129,9 @@ func (l *Ledger) guarded(f func() error) (err error) {
 
 // Tx reads and, inside Update, writes the ledger.
 type Tx struct {
-	tx   *bolt.Tx
-	now  time.Time
-	memo *memo
+	tx    *bolt.Tx
+	now   time.Time
+	memos *memos
 
 	changed bool
 	delta   total // of what changed
@@ -148,7 +148,7 @@ func (t *Tx) Record(id vf.ID) (Record, error) {
 	if stored == nil {
 		return Record{}, fmt.Errorf("ledger: VF %s: %w", id, vf.ErrNotFound)
 	}
-	rec, err := t.memo.record(key, stored)
+	rec, err := t.memos.records.of(key, stored)
 	if err != nil {
 		return Record{ID: id, Phase: Damaged, Reason: err.Error()}, nil
 	}
@@ -156,9 +156,10 @@ func (t *Tx) Record(id vf.ID) (Record, error) {
 }
 
 // Records returns every record, ordered by PF and index; those that cannot be
-// read are among them, as Damaged.
+// read are among them, as Damaged. The caller must not change what a record
+// points to.
 func (t *Tx) Records() ([]Record, error) {
-	all, _ := decodeRecords(t.from(bucketRecords, nil), t.memo.record)
+	all, _ := decodeRecords(t.from(bucketRecords, nil), t.memos.records.of)
 	return all, nil
 }
 
@@ -174,10 +175,7 @@ func (t *Tx) Put(r Record) error {
 }
 
 // Delete forgets a VF that is no longer there.
-func (t *Tx) Delete(id vf.ID) error {
-	t.memo.forget([]byte(id.String()))
-	return t.del(bucketRecords, []byte(id.String()))
-}
+func (t *Tx) Delete(id vf.ID) error { return t.del(bucketRecords, []byte(id.String())) }
 
 // Clear forgets every VF and every address, those that cannot be read included:
 // after a reboot there is none of them any more.
@@ -185,7 +183,6 @@ func (t *Tx) Clear() error {
 	var errs []error
 	for _, bucket := range [][]byte{bucketRecords, bucketAddresses} {
 		for key := range t.from(bucket, nil) {
-			t.memo.forget(key)
 			errs = append(errs, t.del(bucket, key))
 		}
 	}
@@ -248,6 +245,7 @@ func (t *Tx) store(bucket, key, body []byte) error {
 }
 
 func (t *Tx) del(bucket, key []byte) error {
+	t.memos.forget(bucket, key)
 	b := t.tx.Bucket(bucket)
 	if old := b.Get(key); old != nil {
 		t.changed = true

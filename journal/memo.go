@@ -5,42 +5,72 @@ import (
 	"sync"
 )
 
-// memo keeps the records of a ledger as they were decoded last. Every attach
-// looks at all of them several times, and between two looks one has changed. An
-// entry counts only while what is stored is the same byte for byte, so nothing
-// ever has to be thrown away for being old.
-type memo struct {
-	mu sync.Mutex // guards of
-	of map[string]memory
+// memo remembers what the entries of a bucket decode to, by what is stored:
+// each request looks at all records and addresses, of which the last one changed
+// one or two, and reading JSON takes longer than all else that a request does.
+// What is stored is looked at each time, so a memo is never behind. Values are
+// shared: who gets one must not change what it points to.
+type memo[T any] struct {
+	decode func(key, stored []byte) (T, error)
+
+	mu   sync.Mutex // guards seen
+	seen map[string]decoded[T]
 }
 
-type memory struct {
+type decoded[T any] struct {
 	stored []byte
-	record Record
+	value  T
 }
 
-// record is decodeRecord. Whoever gets a record may change its fields, and not
-// what they point to.
-func (m *memo) record(key, stored []byte) (Record, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known, ok := m.of[string(key)]; ok && bytes.Equal(known.stored, stored) {
-		return known.record, nil
-	}
-	rec, err := decodeRecord(key, stored)
-	if err != nil {
-		return rec, err
-	}
-	if m.of == nil {
-		m.of = map[string]memory{}
-	}
-	m.of[string(key)] = memory{bytes.Clone(stored), rec}
-	return rec, nil
+func newMemo[T any](decode func(key, stored []byte) (T, error)) *memo[T] {
+	return &memo[T]{decode: decode, seen: map[string]decoded[T]{}}
 }
 
-// forget drops what is not stored any more.
-func (m *memo) forget(key []byte) {
+// of decodes an entry.
+func (m *memo[T]) of(key, stored []byte) (T, error) {
+	if old, ok := m.get(string(key)); ok && bytes.Equal(old.stored, stored) {
+		return old.value, nil
+	}
+	v, err := m.decode(key, stored)
+	if err == nil {
+		m.put(string(key), decoded[T]{bytes.Clone(stored), v})
+	}
+	return v, err
+}
+
+func (m *memo[T]) get(key string) (decoded[T], bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.of, string(key))
+	d, ok := m.seen[key]
+	return d, ok
+}
+
+func (m *memo[T]) put(key string, d decoded[T]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[key] = d
+}
+
+// forget drops an entry that is being deleted.
+func (m *memo[T]) forget(key []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.seen, string(key))
+}
+
+// memos are those of the buckets that every request reads.
+type memos struct {
+	records   *memo[Record]
+	addresses *memo[Address]
+}
+
+func newMemos() *memos { return &memos{newMemo(decodeRecord), newMemo(decodeAddress)} }
+
+func (m *memos) forget(bucket, key []byte) {
+	switch {
+	case bytes.Equal(bucket, bucketRecords):
+		m.records.forget(key)
+	case bytes.Equal(bucket, bucketAddresses):
+		m.addresses.forget(key)
+	}
 }
