@@ -55,8 +55,11 @@ test-build:
 test-lint:
 	tools/lint
 
+# The race detector makes test/failure some five times slower, so with it a
+# sample runs, and everything without it.
 test-unit:
 	$(GO) test -race ./...
+	$(GO) test -timeout 30m ./test/failure
 
 test-lab: test-build
 	tools/test-lab
