@@ -32,6 +32,11 @@ type Problem struct {
 	Next string `json:"next,omitempty"`
 }
 
+// LongestRetry is longer than a quarantined VF ever waits to be tried again. A
+// NextRetry that is further away was set before the clock was set back, and the
+// VF is tried again at once.
+const LongestRetry = time.Hour
+
 // Counts says how many VFs are in which state.
 type Counts struct {
 	Total       int `json:"total"`

@@ -35,16 +35,12 @@ func (s *Server) status(ctx context.Context, _ json.RawMessage) (any, error) {
 		Node: hostname(), Version: s.Version, Now: time.Now(), Ready: s.ready.Load(),
 		Spec: s.node.Spec(), PFs: pfs, Conditions: append(s.conditions(), s.claimed(pfs)...),
 	}
-	if in.Records, err = s.node.records(); err != nil {
-		return nil, err
-	}
-	err = s.node.Ledger.View(func(tx *journal.Tx) (err error) {
-		in.Addresses, err = tx.AddressesOf("")
-		return err
-	})
+	c, err := s.content()
 	if err != nil {
 		return nil, err
 	}
+	in.Records, in.Addresses = c.Records, c.Addresses
+	in.Conditions = append(in.Conditions, status.LedgerConditions(c)...)
 	in.Seen = s.seen(ctx, in.Records)
 	return status.Assemble(in), nil
 }

@@ -102,6 +102,7 @@ func (s *Server) register(srv *rpc.Server) {
 	srv.Handle(api.MethodCNI, cni.New(s.node.Engine).Serve)
 	srv.Handle("status", s.status)
 	srv.HandleStream("events", s.streamEvents)
+	srv.Handle("ledger", s.ledger)
 	srv.Handle("host.plan", s.hostPlan)
 	srv.Handle("host.apply", s.hostApply)
 }

@@ -36,6 +36,10 @@ type Content struct {
 // Fault is one thing that is wrong with the file as a whole.
 type Fault string
 
+// Newer reports whether the file is of a format that this culvertd does not
+// know: nothing is known to be wrong with it, and nothing may be changed in it.
+func (c Content) Newer() bool { return c.Format != "" && c.Format != "1" && c.Format != format }
+
 // Problems are all that is wrong, the worst first.
 func (c Content) Problems() []Problem {
 	var out []Problem
@@ -134,7 +138,9 @@ func (c *Content) meta(all entries) (sealed bool) {
 		return false
 	}
 	have, err := unseal(bucketMeta, keyFormat, values["format"])
-	c.Format = string(have)
+	if err == nil {
+		c.Format = string(have)
+	}
 	switch {
 	case values["format"] == nil:
 		c.fault("it does not say its format, as every ledger does")
@@ -147,10 +153,11 @@ func (c *Content) meta(all entries) (sealed bool) {
 		body, err := unseal(bucketMeta, []byte(key), stored)
 		switch key {
 		case "boot":
-			c.Boot = string(body)
 			if err != nil {
 				c.fault("the ID of its boot, %q: %s", body, err)
+				continue
 			}
+			c.Boot = string(body)
 		case "format", "total":
 		case freshKeyOf(key):
 			admin, err := open[vf.Admin](bucketMeta, []byte(key), stored)

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -39,10 +40,20 @@ func decodeRecords(all entries, decode func(key, stored []byte) (Record, error))
 				fmt.Sprintf("entry %q", key), "it names no VF: %s", err))
 			continue
 		}
-		out = append(out, Record{ID: id, Phase: Damaged, Reason: err.Error()})
+		out = append(out, damagedRecord(id, rec, err))
 	}
 	slices.SortFunc(out, func(a, b Record) int { return a.ID.Compare(b.ID) })
 	return out, wrong
+}
+
+// damagedRecord is what stands for a record that cannot be trusted. Of one that
+// culvert ledger repair marked as lost the place is known.
+func damagedRecord(id vf.ID, rec Record, err error) Record {
+	out := Record{ID: id, Phase: Damaged, Reason: err.Error()}
+	if rec.Phase == Damaged {
+		out.PCI, out.Generation = rec.PCI, rec.Generation
+	}
+	return out
 }
 
 // decodeRecord returns a record that can be trusted, or why not.
@@ -52,6 +63,8 @@ func decodeRecord(key, stored []byte) (Record, error) {
 	case err != nil:
 	case rec.ID.String() != string(key):
 		err = fmt.Errorf("it says that it is about VF %s", rec.ID)
+	case rec.Phase == Damaged: // culvert ledger repair says so
+		err = errors.New(rec.Reason)
 	case !rec.Phase.known():
 		err = fmt.Errorf("its phase is %q, which this culvertd does not know", rec.Phase)
 	}

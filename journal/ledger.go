@@ -150,7 +150,7 @@ func (t *Tx) Record(id vf.ID) (Record, error) {
 	}
 	rec, err := t.memos.records.of(key, stored)
 	if err != nil {
-		return Record{ID: id, Phase: Damaged, Reason: err.Error()}, nil
+		return damagedRecord(id, rec, err), nil
 	}
 	return rec, nil
 }

@@ -26,8 +26,8 @@ const (
 	Quarantined Phase = "quarantined" // could not be reset; Reason says why
 )
 
-// Damaged is the phase of a record that cannot be read, or not be trusted; it
-// is never written. Reason says what is wrong with it. Somebody may have the
+// Damaged is the phase of a record that cannot be read, or not be trusted; only
+// a repair writes it, for one that is lost. Reason says what is wrong. Somebody may have the
 // VF, nobody knows who: it is not given out, not touched, and counts as held.
 const Damaged Phase = "damaged"
 

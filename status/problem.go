@@ -133,7 +133,7 @@ func (p picture) retry(v api.VF) string {
 	if v.Attempts != 1 {
 		times = fmt.Sprintf("%d times", v.Attempts)
 	}
-	if wait := v.NextRetry.Sub(p.Now); wait > 0 {
+	if wait := v.NextRetry.Sub(p.Now); wait > 0 && wait < api.LongestRetry {
 		return fmt.Sprintf("tried %s, again in %s", times, wait.Round(time.Second))
 	}
 	return fmt.Sprintf("tried %s, again now", times)

@@ -60,7 +60,7 @@ that have both.`,
 	n := &node{}
 	root.PersistentFlags().StringVar(&n.socket, "socket", rpc.DefaultSocket, "where culvertd listens")
 	root.AddCommand(
-		newStatusCommand(n), newVFCommand(n), newPoolCommand(n), newEventsCommand(n), newHostCommand(n),
+		newStatusCommand(n), newVFCommand(n), newPoolCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n),
 		newDoctorCommand(n), newVersionCommand(), newLabCommand(),
 	)
 	return root

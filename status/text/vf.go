@@ -3,6 +3,7 @@ package text
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/vf"
@@ -36,7 +37,11 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	line("phase", "%s", phaseLine(v, st, o))
 	line("reason", "%s", v.Reason)
 	if !v.NextRetry.IsZero() {
-		line("retry", "%d so far, next in %s", v.Attempts, ago(v.NextRetry.Sub(st.Time)))
+		wait := v.NextRetry.Sub(st.Time)
+		if wait >= api.LongestRetry {
+			wait = 0
+		}
+		line("retry", "%d so far, next in %s", v.Attempts, ago(wait))
 	}
 	if v.Owner != nil {
 		line("owner", "%s", ownerLine(*v.Owner))
@@ -75,12 +80,18 @@ func device(v api.VF) string {
 	return fmt.Sprintf("%s, device %s:%s, driver %s", v.PCI, v.Vendor, v.Device, orNone(v.Driver))
 }
 
+// clockSlack is how far in the future a time may be that was only just taken.
+const clockSlack = time.Minute
+
 func phaseLine(v api.VF, st api.NodeStatus, o Options) string {
 	if v.Phase == api.PhaseUnmanaged {
 		return "unmanaged: not in the ledger, so it is never given out"
 	}
 	s := v.Phase
-	if !v.Since.IsZero() {
+	switch {
+	case v.Since.After(st.Time.Add(clockSlack)):
+		s += fmt.Sprintf(" since %s, which is yet to come: the clock was set back", o.clock(v.Since))
+	case !v.Since.IsZero():
 		s += fmt.Sprintf(" for %s (since %s)", ago(st.Time.Sub(v.Since)), o.clock(v.Since))
 	}
 	return fmt.Sprintf("%s, generation %d", s, v.Generation)

@@ -73,7 +73,7 @@ func phase(v api.VF) cell {
 }
 
 func since(v api.VF, now time.Time) string {
-	if v.Since.IsZero() {
+	if v.Since.IsZero() || v.Since.After(now.Add(clockSlack)) { // the clock was set back
 		return ""
 	}
 	return ago(now.Sub(v.Since))

@@ -43,11 +43,11 @@ var mayImport = map[string][]string{
 	// the parts that keep something or change something
 	"journal":       {"journal/pages", "vf"},
 	"journal/pages": {},
-	"inventory": {"vf"},
-	"reconcile": {"desired", "journal", "kernel/step", "vf"},
-	"claims":    {"vf"},
-	"attach":    {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
-	"rpc":       {"api", "vf"},
+	"inventory":     {"vf"},
+	"reconcile":     {"desired", "journal", "kernel/step", "vf"},
+	"claims":        {"vf"},
+	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
+	"rpc":           {"api", "vf"},
 
 	// judging a host
 	"doctor":        {"api", "claims", "desired", "kernel/survey", "vf"},

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/status"
+	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func newLedgerCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "ledger",
+		Short: "Look at the ledger of who has which VF, check it, repair it",
+		Long: `The ledger is the one file in which culvertd keeps who has which VF and which
+address, and what each VF looks like when it is clean: /var/lib/culvert/ledger.db.
+culvertd writes it before it touches the kernel, and does not start without it
+being whole: it never guesses who has a VF.
+
+dump shows what is in it, check says whether it can be true, and repair makes a
+sound one of what can be read of a damaged one.`,
+		Example: `  culvert ledger dump
+  culvert ledger check && echo fine
+  culvert ledger check /tmp/copy-of-ledger.db
+  sudo systemctl stop culvertd && sudo culvert ledger repair`,
+	}
+	return group(cmd, newLedgerCheckCommand(n), newLedgerDumpCommand(n), newLedgerRepairCommand(n))
+}
+
+func newLedgerCheckCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Say whether the ledger is whole and can be true",
+		Long: `Reads the whole ledger and lists everything that is wrong with it, with what it
+means: pages that are not as they were written, entries whose checksum is wrong,
+and what cannot be true (one VF with two owners, an address that two hold).
+
+Without FILE it asks culvertd about the ledger that it has open, or reads
+/var/lib/culvert/ledger.db when culvertd does not run. Nothing is changed.
+
+Exit status is 0 when nothing is wrong, and 1 otherwise.`,
+		Example: `  culvert ledger check
+  culvert ledger check /tmp/copy-of-ledger.db
+  culvert ledger check -o json | jq -r '.problems[].object'`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		l, err := n.ledger(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		if err := out.write(cmd, l, func(o text.Options) string { return text.LedgerCheck(l, o) }); err != nil {
+			return err
+		}
+		if len(l.Problems) > 0 {
+			return exitError(1)
+		}
+		return nil
+	}
+	return cmd
+}
+
+func newLedgerDumpCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dump [FILE]",
+		Short: "Show what is in the ledger",
+		Long: `Shows what the ledger says: every VF with its phase, its generation (how often it
+was given out) and its owner, and every address that is held. A VF is named by
+the permanent MAC and port of its PF and its index, which do not change. With
+-o json or yaml also the baselines, what owners asked for, and the events.
+
+What cannot be read is shown as damaged; culvert ledger check says why. Without
+FILE it asks culvertd, or reads /var/lib/culvert/ledger.db when culvertd does not
+run.`,
+		Example: `  culvert ledger dump
+  culvert ledger dump -o json | jq '.records[] | select(.owner).vf'
+  culvert ledger dump /tmp/copy-of-ledger.db`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		l, err := n.ledger(cmd.Context(), args)
+		if err != nil {
+			return err
+		}
+		return out.write(cmd, l, func(o text.Options) string { return text.Ledger(l, o) })
+	}
+	return cmd
+}
+
+// ledger asks culvertd about its ledger, or reads a file.
+func (n *node) ledger(ctx context.Context, args []string) (l api.Ledger, err error) {
+	file := journal.DefaultPath
+	if len(args) > 0 {
+		file = args[0]
+	} else {
+		bound, cancel := context.WithTimeout(ctx, statusBound)
+		defer cancel()
+		err := rpc.Call(bound, n.socket, "ledger", nil, &l)
+		if !errors.Is(err, rpc.ErrNoDaemon) {
+			return l, err
+		}
+	}
+	c, err := journal.Inspect(file)
+	if errors.Is(err, journal.ErrBusy) {
+		return l, fmt.Errorf("%w: without FILE, this command asks it", err)
+	}
+	if err != nil {
+		return l, err
+	}
+	return status.Ledger(file, c), nil
+}
+
+func newLedgerRepairCommand(_ *node) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "repair [FILE]",
+		Short: "Make a sound ledger of what can be read of a damaged one",
+		Long: `Reads a damaged ledger (default /var/lib/culvert/ledger.db), says what it would
+do, and does it when --yes is given or a person agrees: a new file with every
+entry that can be read takes the place of the damaged one, as a whole or not at
+all; the damaged one stays beside it, byte by byte.
+
+It makes nothing up. A VF whose record is lost is marked as damaged: nobody gets
+it until the kernel shows that nobody uses it, and the addresses that it may
+have stay held until then. On the node itself it compares with the kernel, and
+marks VFs that Culvert made and that the ledger no longer tells of.
+
+culvertd must not run: systemctl stop culvertd. Containers keep their VFs.`,
+		Example: `  sudo systemctl stop culvertd
+  sudo culvert ledger repair           # says what it would do, and asks
+  sudo culvert ledger repair --yes
+  sudo systemctl start culvertd && culvert status`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it, without asking")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		file := journal.DefaultPath
+		if len(args) > 0 {
+			file = args[0]
+		}
+		return repair(cmd, file, yes)
+	}
+	return cmd
+}
+
+func repair(cmd *cobra.Command, file string, yes bool) error {
+	c, err := journal.Inspect(file)
+	switch {
+	case errors.Is(err, journal.ErrBusy):
+		return fmt.Errorf("%w: stop it first: systemctl stop culvertd", err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: there is nothing to repair; culvertd makes a new one when it starts", err)
+	case err != nil:
+		return err
+	case c.Newer():
+		return fmt.Errorf("ledger %s: its format is %s: a newer culvertd wrote it, and only that one may change it: start that one", file, c.Format)
+	}
+	out := cmd.OutOrStdout()
+	if len(c.Problems()) == 0 {
+		fmt.Fprintf(out, "%s is right: there is nothing to repair\n", file)
+		return nil
+	}
+	boot, err := kernel.BootID("/proc")
+	if err != nil {
+		return err
+	}
+	made, err := madeVFs(cmd.Context())
+	if err != nil {
+		fmt.Fprintf(out, "The kernel could not be asked which VFs there are (%v).\n", err)
+	}
+	rescue := journal.Mend(c, boot, made)
+	fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), text.Options{Width: 100}), "\nA repair writes a new ledger:\n\n")
+	for _, did := range rescue.Did {
+		fmt.Fprintf(out, "  - %s\n", did)
+	}
+	for _, p := range journal.Verify(rescue.Records, rescue.Addresses) {
+		fmt.Fprintf(out, "  - stays: %s\n", p)
+	}
+	fmt.Fprintln(out)
+	if !yes && !agreed(cmd, "Write it? The damaged file stays beside it. [y/N] ") {
+		return fmt.Errorf("nothing was changed; --yes does it")
+	}
+	backup, err := rescue.Write(file, time.Now())
+	if err != nil {
+		return fmt.Errorf("repair %s: %w: nothing was changed", file, err)
+	}
+	fmt.Fprintf(out, "%s is repaired. The damaged file is %s.\nNext: systemctl start culvertd, then culvert status\n", file, backup)
+	return nil
+}
+
+// agreed asks a person, if there is one.
+func agreed(cmd *cobra.Command, question string) bool {
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return false
+	}
+	fmt.Fprint(cmd.OutOrStdout(), question)
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	return strings.EqualFold(strings.TrimSpace(answer), "y") || strings.EqualFold(strings.TrimSpace(answer), "yes")
+}
+
+// madeVFs are the VFs of this host that Culvert made: they bear the MAC
+// addresses that it gives them.
+func madeVFs(ctx context.Context) (map[vf.ID]vf.PCIAddr, error) {
+	pfs, err := kernel.New(kernel.Options{}).PFs(ctx)
+	made := map[vf.ID]vf.PCIAddr{}
+	for _, pf := range pfs {
+		for _, v := range pf.VFs {
+			if v.Admin.MAC == vf.StableMAC(pf.ID, v.ID.Index) {
+				made[v.ID] = v.PCI
+			}
+		}
+	}
+	return made, err
+}

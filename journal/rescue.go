@@ -1,0 +1,244 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Rescue is a sound ledger made of what can be read of a damaged one.
+type Rescue struct {
+	Content
+	// Did says what was done, entry by entry, for people.
+	Did []string
+}
+
+// Mend makes a sound ledger of what was read. What it cannot know it does not
+// make up: a VF whose record is lost stays Damaged, which nobody gets and which
+// culvertd takes over when the kernel shows that nobody uses it; an address that
+// somebody may have stays held until then. boot is the ID of this boot, for a
+// ledger that no longer tells its own; made are VFs that are there and that
+// Culvert made, to be told by their MAC, for one from which records may be
+// missing.
+func Mend(c Content, boot string, made map[vf.ID]vf.PCIAddr) Rescue {
+	r := Rescue{Content: Content{Format: format, Boot: c.Boot, Last: c.Last, Events: c.Events, Fresh: c.Fresh}}
+	if c.Boot == "" {
+		r.Boot = boot
+		r.did("the ledger does not tell its boot: it is taken for one of this boot, so no lease is forgotten")
+	} else if c.Boot != boot {
+		r.did("the ledger is of an earlier boot: culvertd forgets all leases in it when it starts")
+	}
+	lost := r.records(c, made)
+	r.addresses(c, lost)
+	return r
+}
+
+func (r *Rescue) did(format string, args ...any) { r.Did = append(r.Did, fmt.Sprintf(format, args...)) }
+
+// records keeps those that can be read and marks the others as lost: those that
+// are damaged, those that addresses point to, and, where part of the file is
+// missing, those that an earlier version of a page or the kernel tells of. It returns what was
+// last known of the lost ones.
+func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record {
+	kept := map[vf.ID]bool{}
+	for _, rec := range c.Records {
+		if rec.Phase != Damaged {
+			kept[rec.ID] = true
+			r.Records = append(r.Records, rec)
+		}
+	}
+	hints := c.hints()
+	lost := map[vf.ID]Record{}
+	lose := func(id vf.ID, why string) {
+		if _, told := lost[id]; told || kept[id] || id == (vf.ID{}) {
+			return
+		}
+		hint := hints[id]
+		if at, ok := made[id]; ok {
+			hint.PCI = at
+		}
+		lost[id] = hint
+		last := "nothing is known of who had it"
+		if hint.Phase != "" {
+			last = fmt.Sprintf("an earlier version of it says %s, %s, generation %d", hint.Phase, hint.Holder(), hint.Generation)
+		}
+		r.Records = append(r.Records, Record{ID: id, PCI: hint.PCI, Generation: hint.Generation, Phase: Damaged, Reason: "lost, and marked so by culvert ledger repair: " + why + "; " + last})
+		r.did("VF %s is marked as damaged, and nobody gets it until the kernel shows that nobody uses it: %s; %s", id, why, last)
+	}
+	for _, rec := range c.Records {
+		if rec.Phase == Damaged {
+			lose(rec.ID, rec.Reason)
+		}
+	}
+	for _, a := range c.Addresses {
+		lose(a.VF, "an address is held by it, and it has no record")
+	}
+	if len(c.Faults) > 0 {
+		for id := range hints {
+			lose(id, "it had a record earlier, and none can be read now")
+		}
+		for id := range made {
+			lose(id, "it is there with the MAC address that Culvert gives it, and has no record that can be read")
+		}
+	}
+	r.did("%d records are kept", len(kept))
+	return lost
+}
+
+// hints are the latest versions of records on pages that are not in use.
+func (c Content) hints() map[vf.ID]Record {
+	out := map[vf.ID]Record{}
+	if c.file == nil {
+		return out
+	}
+	for _, i := range c.file.Leftovers() {
+		stored := i.Value
+		if c.Format == "1" {
+			stored = seal(bucketRecords, i.Key, stored)
+		}
+		rec, err := decodeRecord(i.Key, stored)
+		if old, ok := out[rec.ID]; err == nil && (!ok || rec.Generation > old.Generation || rec.Generation == old.Generation && rec.Since.After(old.Since)) {
+			out[rec.ID] = rec
+		}
+	}
+	return out
+}
+
+// addresses holds those of the leases that are kept; and, while a record is
+// lost, every other one too, for one of the lost.
+func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
+	type key struct{ network, addr string }
+	held := map[key]bool{}
+	hold := func(a Address) bool {
+		k := key{a.Network, a.Addr.Unmap().String()}
+		if held[k] || a.Network == "" {
+			return false
+		}
+		held[k], a.Damage = true, ""
+		r.Addresses = append(r.Addresses, a)
+		return true
+	}
+	for _, rec := range r.Records {
+		if rec.Phase != Configuring && rec.Phase != Attached && rec.Phase != Reserved {
+			continue
+		}
+		for _, w := range rec.Lease.Wanted.Addresses {
+			hold(Address{Network: rec.Lease.Network, Addr: w.Prefix.Addr(), VF: rec.ID, Owner: rec.Lease.Owner, Since: rec.Since})
+		}
+	}
+	sound := Verify(r.Records, c.Addresses)
+	wrong := map[string]bool{}
+	for _, p := range sound {
+		wrong[p.Object] = true
+	}
+	var one vf.ID // of the lost ones, for what nobody knows who has it
+	for id := range lost {
+		if one == (vf.ID{}) || id.Compare(one) < 0 {
+			one = id
+		}
+	}
+	for _, a := range c.Addresses {
+		_, lostVF := lost[a.VF]
+		switch {
+		case !wrong[addressObject(a)] || lostVF:
+			hold(a)
+		case len(lost) == 0:
+			if !held[key{a.Network, a.Addr.Unmap().String()}] {
+				r.did("address %s of network %s is given back: no VF has it", a.Addr, a.Network)
+			}
+		default:
+			a.VF = one
+			if hold(a) {
+				r.did("address %s of network %s stays held until VF %s is taken over: somebody may have it", a.Addr, a.Network, one)
+			}
+		}
+	}
+	for id, hint := range lost {
+		for _, w := range hint.Lease.Wanted.Addresses {
+			if hold(Address{Network: hint.Lease.Network, Addr: w.Prefix.Addr(), VF: id, Owner: hint.Lease.Owner, Since: hint.Since}) {
+				r.did("address %s of network %s is held until VF %s is taken over: it had it earlier", w.Prefix.Addr(), hint.Lease.Network, id)
+			}
+		}
+	}
+}
+
+// Write puts the rescued ledger where the damaged one is, as a whole or not at
+// all, and durably. The damaged one stays beside it under the name that is
+// returned, byte by byte.
+func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", err
+	}
+	fresh := path + ".repaired"
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	defer func() { os.Remove(fresh) }()
+	if err := r.fill(fresh, now); err != nil {
+		return "", fmt.Errorf("write %s: %w", fresh, err)
+	}
+	if c, err := Inspect(fresh); err != nil || len(c.Faults) > 0 || len(c.Records) != len(r.Records) || len(c.Addresses) != len(r.Addresses) {
+		return "", fmt.Errorf("%s was read back otherwise than it was written (%v): the disk is broken", fresh, errors.Join(err, fmt.Errorf("%v", c.Faults)))
+	}
+	backup = path + ".damaged-" + now.UTC().Format("20060102T150405Z")
+	if err := os.Link(path, backup); err != nil {
+		return "", err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return "", err
+	}
+	return backup, syncDir(path)
+}
+
+func (r Rescue) fill(path string, now time.Time) error {
+	db, err := bolt.Open(path, 0o600, boltOptions(Options{}))
+	if err != nil {
+		return err
+	}
+	err = db.Update(func(btx *bolt.Tx) error {
+		if err := prepare(btx); err != nil {
+			return err
+		}
+		tx := &Tx{tx: btx, now: now}
+		errs := []error{tx.SetBoot(r.Boot)}
+		for pf, admin := range r.Fresh {
+			errs = append(errs, tx.put(bucketMeta, []byte(freshPrefix+pf), admin))
+		}
+		for _, rec := range r.Records {
+			errs = append(errs, tx.put(bucketRecords, []byte(rec.ID.String()), rec))
+		}
+		for _, a := range r.Addresses {
+			errs = append(errs, tx.put(bucketAddresses, addressKey(a.Network, a.Addr), a))
+		}
+		for network, last := range r.Last {
+			errs = append(errs, tx.put(bucketLast, networkKey(network), last))
+		}
+		for _, e := range r.Events {
+			errs = append(errs, tx.put(bucketEvents, seqKey(e.Seq), e))
+		}
+		errs = append(errs, tx.Event(Event{Type: Warning, Reason: "LedgerRepaired", Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses))}))
+		return errors.Join(append(errs, tx.close())...)
+	})
+	return errors.Join(err, db.Close())
+}
+
+// Content is all that is in the ledger, as Inspect shows that of a file.
+func (t *Tx) Content() Content {
+	c := Content{Format: format, Boot: t.Boot(), Fresh: map[string]vf.Admin{}}
+	var damaged [4][]Problem
+	c.Records, damaged[0] = decodeRecords(t.from(bucketRecords, nil))
+	c.Addresses, damaged[1] = decodeAddresses(t.from(bucketAddresses, nil))
+	c.Last, damaged[2] = decodeLast(t.from(bucketLast, nil))
+	c.Events, damaged[3] = decodeEvents(t.from(bucketEvents, nil))
+	for _, d := range damaged {
+		c.Damage = append(c.Damage, d...)
+	}
+	return c
+}

@@ -1,0 +1,146 @@
+package journal_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// repaired is what culvert ledger repair does with a file.
+func repaired(t *testing.T, path string, made map[vf.ID]vf.PCIAddr) (journal.Rescue, string) {
+	t.Helper()
+	c, err := journal.Inspect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := journal.Mend(c, "boot-now", made)
+	backup, err := r.Write(path, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, backup
+}
+
+// I1, I4: whatever was damaged, after a repair no VF has another owner than it
+// had, none that was held is free, what is lost is marked where the file or the
+// kernel still tells of it, and no address is given back that a kept or a marked
+// VF has; the ledger opens, and the damaged file is still there.
+func TestI1RepairGivesNothingAway(t *testing.T) {
+	whole := image(t, 40)
+	before := journal.Read(whole)
+	was := map[vf.ID]journal.Record{}
+	made := map[vf.ID]vf.PCIAddr{}
+	for _, r := range before.Records {
+		was[r.ID] = r
+		made[r.ID] = r.PCI
+	}
+	rnd := rand.New(rand.NewPCG(9, 9))
+	for run := range 60 {
+		spoilt := bytes.Clone(whole)
+		edit := []byte{"sxpt"[rnd.IntN(4)], byte(rnd.IntN(256)), byte(rnd.IntN(8)), byte(rnd.IntN(256)), byte(rnd.IntN(256)), byte(rnd.IntN(4)), 0, byte(rnd.IntN(256))}
+		spoilt = damaged(spoilt, edit)
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		if err := os.WriteFile(path, spoilt, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		rescue, backup := repaired(t, path, made)
+		if kept, err := os.ReadFile(backup); err != nil || !bytes.Equal(kept, spoilt) {
+			t.Errorf("the damaged file was not kept as it was: %v", err)
+		}
+		l, err := journal.Open(path, journal.Options{NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = l.View(func(tx *journal.Tx) error {
+			c := tx.Content()
+			marked := map[vf.ID]bool{}
+			for _, r := range c.Records {
+				old, there := was[r.ID]
+				marked[r.ID] = r.Phase == journal.Damaged
+				if there && r.Phase != journal.Damaged && !reflect.DeepEqual(r, old) {
+					t.Errorf("VF %s: %s", r.ID, cmp.Diff(old, r, addrs))
+				}
+			}
+			if refused := len(journal.Read(spoilt).Faults) > 0; len(c.Records) != len(was) && refused {
+				t.Errorf("%d records of %d; the kernel told of all", len(c.Records), len(was))
+			}
+			held := map[string]bool{}
+			for _, a := range c.Addresses {
+				held[a.Addr.String()] = true
+			}
+			for _, a := range before.Addresses {
+				if !held[a.Addr.String()] && !marked[a.VF] {
+					t.Errorf("address %s of VF %s was given back", a.Addr, a.VF)
+				}
+			}
+			for _, p := range c.Problems() {
+				if p.Invariant != "" {
+					t.Errorf("after the repair: %s", p)
+				}
+			}
+			return nil
+		})
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err != nil || t.Failed() {
+			t.Fatalf("run %d, edit %q: %v\n%v", run, edit, err, rescue.Did)
+		}
+	}
+}
+
+// Nothing that is read of a sound ledger is changed by a repair, and one of an
+// earlier boot, or that lost its boot, says so.
+func TestRepairOfASoundLedgerChangesNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	if err := os.WriteFile(path, image(t, 30), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := journal.Inspect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repaired(t, path, nil)
+	after, err := journal.Inspect(path)
+	if err != nil || len(after.Problems()) > 0 || after.Boot != "boot-1" {
+		t.Fatal(after.Boot, after.Problems(), err)
+	}
+	if diff := cmp.Diff(before.Records, after.Records, addrs); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(before.Addresses, after.Addresses, addrs); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(before.Events, after.Events[:len(before.Events)]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A file of which nothing is left: the VFs that the kernel shows are marked, and
+// the boot is taken for this one, so that nothing is forgotten.
+func TestRepairOfAnEmptyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	repaired(t, path, map[vf.ID]vf.PCIAddr{id(3): {Bus: 1}})
+	l := open(t, path)
+	err := l.View(func(tx *journal.Tx) error {
+		r, err := tx.Record(id(3))
+		if err != nil || r.Phase != journal.Damaged || !r.Held() || r.PCI != (vf.PCIAddr{Bus: 1}) || tx.Boot() != "boot-now" {
+			t.Errorf("%+v %v, boot %s", r, err, tx.Boot())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

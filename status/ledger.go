@@ -1,0 +1,69 @@
+package status
+
+import (
+	"slices"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+)
+
+// Ledger is a ledger's content for people and programs.
+func Ledger(file string, c journal.Content) api.Ledger {
+	out := api.Ledger{
+		File: file, Format: c.Format, Boot: c.Boot, Refused: len(c.Faults) > 0,
+		Records: []api.LedgerRecord{}, Addresses: []api.LedgerAddress{}, Events: []api.Event{}, Problems: []api.LedgerProblem{},
+	}
+	for _, r := range c.Records {
+		out.Records = append(out.Records, ledgerRecord(r))
+	}
+	for _, a := range c.Addresses {
+		held := api.LedgerAddress{Network: a.Network, Address: a.Addr.String(), Since: a.Since, Damage: a.Damage}
+		if a.Damage == "" {
+			held.VF, held.Owner = a.VF.String(), &a.Owner
+		}
+		out.Addresses = append(out.Addresses, held)
+	}
+	for _, e := range c.Events {
+		out.Events = append(out.Events, api.Event(e))
+	}
+	for _, p := range c.Problems() {
+		out.Problems = append(out.Problems, api.LedgerProblem(p))
+	}
+	return out
+}
+
+func damaged(records []journal.Record) []journal.Record {
+	return slices.DeleteFunc(slices.Clone(records), func(r journal.Record) bool { return r.Phase != journal.Damaged })
+}
+
+func ledgerRecord(r journal.Record) api.LedgerRecord {
+	out := api.LedgerRecord{
+		VF: r.ID, PCI: r.PCI, Phase: string(r.Phase), Generation: r.Generation, Since: r.Since, Released: r.Released,
+		Reason: r.Reason, Attempts: r.Attempts, NextRetry: r.NextRetry,
+		Network: r.Lease.Network, Pool: r.Lease.Pool, Netns: r.Lease.Netns,
+	}
+	if r.Phase != journal.Making && r.Phase != journal.Damaged {
+		out.Baseline = &r.Baseline
+	}
+	if !r.Lease.Owner.IsZero() {
+		out.Owner, out.Wanted, out.Given = &r.Lease.Owner, &r.Lease.Wanted, &r.Lease.Effective
+	}
+	return out
+}
+
+// LedgerConditions are what of the ledger itself is not right, beyond the VFs
+// whose records are damaged, of which the picture tells.
+func LedgerConditions(c journal.Content) []api.Problem {
+	var out []api.Problem
+	told := map[string]bool{}
+	for _, p := range journal.Verify(damaged(c.Records), nil) {
+		told[p.Object] = true
+	}
+	for _, p := range c.Problems() {
+		if told[p.Object] {
+			continue
+		}
+		out = append(out, api.Problem{Object: "ledger", Reason: p.String(), Next: "culvert ledger check shows all of it, and docs/ledger.md says what it means"})
+	}
+	return out
+}

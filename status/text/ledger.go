@@ -1,0 +1,89 @@
+package text
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+)
+
+// Ledger is `culvert ledger dump`: what the ledger says, VF by VF, and the
+// addresses.
+func Ledger(l api.Ledger, o Options) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  format %s, boot %s, %d VFs, %d addresses, %d events\n", o.paint(clean(l.File), bold),
+		clean(orDash(l.Format)), clean(orDash(l.Boot)), len(l.Records), len(l.Addresses), len(l.Events))
+	t := table{columns: []column{
+		{head: "VF", least: 24}, {head: "PCI"}, {head: "PHASE"}, {head: "GEN", right: true}, {head: "OWNER", least: 14}, {head: "NETWORK", least: 10}, {head: "SINCE", least: 19},
+	}}
+	for _, r := range l.Records {
+		owner, since := "", ""
+		if r.Owner != nil {
+			owner = r.Owner.String()
+		}
+		if !r.Since.IsZero() {
+			since = o.clock(r.Since)
+		}
+		row := words(r.VF.String(), r.PCI.String(), "", strconv.FormatUint(r.Generation, 10), owner, r.Network, since)
+		row[2] = phase(api.VF{Phase: r.Phase})
+		t.row(row...)
+	}
+	if len(t.rows) > 0 {
+		b.WriteByte('\n')
+	}
+	t.write(&b, o)
+	a := table{columns: []column{{head: "NETWORK", least: 10}, {head: "ADDRESS"}, {head: "VF", least: 24}, {head: "OWNER", least: 14}}}
+	for _, h := range l.Addresses {
+		owner := "unknown"
+		if h.Owner != nil {
+			owner = h.Owner.String()
+		}
+		a.row(words(h.Network, h.Address, h.VF, owner)...)
+	}
+	if len(a.rows) > 0 {
+		b.WriteByte('\n')
+	}
+	a.write(&b, o)
+	for _, r := range l.Records {
+		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems tell of those
+			b.WriteByte('\n')
+			entry(&b, o, 0, "", clean(fmt.Sprintf("%s is %s: %s", r.VF, r.Phase, r.Reason)))
+		}
+	}
+	if n := len(l.Problems); n > 0 {
+		fmt.Fprintf(&b, "\n%s %d problems: culvert ledger check\n", o.paint("!", red), n)
+	}
+	return b.String()
+}
+
+// LedgerCheck is `culvert ledger check`: each problem with what it means, and
+// what to do.
+func LedgerCheck(l api.Ledger, o Options) string {
+	var b strings.Builder
+	if len(l.Problems) == 0 {
+		fmt.Fprintf(&b, "%s is right: %d VFs, %d addresses, %d events\n", clean(l.File), len(l.Records), len(l.Addresses), len(l.Events))
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%s  %d VFs, %d addresses and %d events can be read\n\n", o.paint(clean(l.File), bold), len(l.Records), len(l.Addresses), len(l.Events))
+	const most = 50
+	for i, p := range l.Problems {
+		if i == most {
+			fmt.Fprintf(&b, "  and %d more; -o json has them all\n", len(l.Problems)-most)
+			break
+		}
+		s := fmt.Sprintf("%s: %s: %s", p.Object, p.What, p.Means)
+		if p.Invariant != "" {
+			s += " (" + p.Invariant + ")"
+		}
+		entry(&b, o, 0, o.paint("!", red), clean(s))
+	}
+	b.WriteByte('\n')
+	next := "culvertd goes on: it leaves alone what is named here. Single VFs it takes over again when nobody uses them; culvert ledger repair mends the rest, while culvertd is stopped."
+	if l.Refused {
+		next = "culvertd does not start on this file. culvert ledger repair " + l.File + " saves what can be read, and keeps the file as it is beside it."
+	}
+	entry(&b, o, 0, "", clean(next))
+	return b.String()
+}
