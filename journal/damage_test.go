@@ -25,6 +25,22 @@ const pageSize = 4096
 
 var addrs = cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
 
+// attachment is the n-th of many, on one of 14 VFs.
+func attachment(n int) (journal.Record, journal.Address) {
+	i := n % 14
+	owner := vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprintf("uid-%d", n), Name: fmt.Sprintf("ns/p%d", n), Interface: "net1"}
+	addr := netip.AddrFrom4([4]byte{10, 0, byte(n / 200 % 200), byte(1 + n%200)})
+	r := journal.Record{
+		ID: id(i), PCI: vf.PCIAddr{Bus: 1, Device: uint8(i)}, Generation: uint64(1 + n/14), Phase: journal.Attached,
+		Baseline: vf.Baseline{Admin: vf.Admin{MAC: vf.StableMAC(id(i).PF, i)}, Driver: "igbvf", Name: fmt.Sprintf("v%d", i)},
+		Lease: journal.Lease{
+			Owner: owner, Network: "blue", Netns: "/run/netns/" + owner.UID, Request: []byte(strings.Repeat("r", 400)),
+			Wanted: vf.Spec{Interface: "net1", Addresses: []vf.Address{{Prefix: netip.PrefixFrom(addr, 16)}}},
+		},
+	}
+	return r, journal.Address{Network: "blue", Addr: addr, VF: r.ID, Owner: owner}
+}
+
 // image makes a ledger of some size (its buckets have branch pages and small
 // ones alike), as culvertd would leave it, and returns the bytes of its file.
 func image(t testing.TB, vfs int) []byte {
