@@ -206,7 +206,7 @@ func (r Rescue) fill(path string, now time.Time) error {
 		if err := prepare(btx); err != nil {
 			return err
 		}
-		tx := &Tx{tx: btx, now: now}
+		tx := &Tx{tx: btx, now: now, memos: newMemos()}
 		errs := []error{tx.SetBoot(r.Boot)}
 		for pf, admin := range r.Fresh {
 			errs = append(errs, tx.put(bucketMeta, []byte(freshPrefix+pf), admin))
@@ -233,8 +233,8 @@ func (r Rescue) fill(path string, now time.Time) error {
 func (t *Tx) Content() Content {
 	c := Content{Format: format, Boot: t.Boot(), Fresh: map[string]vf.Admin{}}
 	var damaged [4][]Problem
-	c.Records, damaged[0] = decodeRecords(t.from(bucketRecords, nil))
-	c.Addresses, damaged[1] = decodeAddresses(t.from(bucketAddresses, nil))
+	c.Records, damaged[0] = decodeRecords(t.from(bucketRecords, nil), t.memos.records.of)
+	c.Addresses, damaged[1] = decodeAddresses(t.from(bucketAddresses, nil), t.memos.addresses.of)
 	c.Last, damaged[2] = decodeLast(t.from(bucketLast, nil))
 	c.Events, damaged[3] = decodeEvents(t.from(bucketEvents, nil))
 	for _, d := range damaged {
