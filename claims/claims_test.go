@@ -230,8 +230,8 @@ func TestMask(t *testing.T) {
 // part of a command.
 func TestQuoted(t *testing.T) {
 	root := fstest.MapFS{
-		"run/NetworkManager/x":                    {},
-		"run/systemd/netif/x":                     {},
+		"run/NetworkManager/devices/2":            {},
+		"run/systemd/netif/state":                 {},
 		"etc/netplan/a.yaml":                      {Data: []byte("network: {ethernets: {\"a\\e[31m'$(x)\": {match: {driver: igb}, mtu: 9000}}}\n")},
 		"etc/NetworkManager/system-connections/a": {Data: []byte("[connection]\nid=a'$(x)\x1b[31m\ntype=ethernet\n[sriov]\n")},
 		"etc/systemd/network/a.network":           {Data: []byte("[Match]\nType=ether\n")},

@@ -62,7 +62,7 @@ func FuzzNetworkd(f *testing.F) {
 	seed(f, ".network", ".link")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		check(t, fstest.MapFS{
-			"run/systemd/netif":             {Mode: os.ModeDir},
+			"run/systemd/netif/state":       {},
 			"etc/systemd/network/a.network": {Data: text},
 			"etc/systemd/network/a.link":    {Data: text},
 		}, text)
@@ -73,7 +73,7 @@ func FuzzNetworkManager(f *testing.F) {
 	seed(f, ".nmconnection", ".conf")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		check(t, fstest.MapFS{
-			"run/NetworkManager":                                   {Mode: os.ModeDir},
+			"run/NetworkManager/devices":                           {Mode: os.ModeDir},
 			"etc/NetworkManager/conf.d/a.conf":                     {Data: text},
 			"etc/NetworkManager/system-connections/a.nmconnection": {Data: text},
 		}, text)

@@ -29,7 +29,7 @@ var networkdDirs = []string{"etc/systemd/network", "run/systemd/network", "usr/l
 
 func readNetworkd(l *loader) networkdRules {
 	return networkdRules{
-		active:  l.exists("run/systemd/netif"),
+		active:  l.exists("run/systemd/netif/state"), // written by networkd; the folder is there without it
 		network: readUnits(l, ".network"),
 		links:   readUnits(l, ".link"),
 	}

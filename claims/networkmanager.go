@@ -31,7 +31,8 @@ type nmProfile struct {
 const nmMain = "etc/NetworkManager/NetworkManager.conf"
 
 func readNM(l *loader) nmRules {
-	r := nmRules{active: l.exists("run/NetworkManager")}
+	// NetworkManager makes the folder when it starts; netplan makes the one above.
+	r := nmRules{active: l.exists("run/NetworkManager/devices")}
 	// A name in a folder that counts more hides the one in the others; what is
 	// read later wins.
 	files := l.layered([]string{"run/NetworkManager/conf.d", "usr/lib/NetworkManager/conf.d"}, ".conf")

@@ -15,12 +15,13 @@ var runtimes = []string{"kubelet", "k3s-server", "k3s-agent", "containerd", "cri
 // runtime.
 func checkCNI(e *exam) {
 	_, running := e.running(runtimes...)
+	installed := slices.ContainsFunc(runtimes, e.hasProgram)
 	plugin := slices.Contains(e.CNI.Plugins, "culvert")
-	if !running && !plugin {
+	if !running && !plugin && (!installed || e.CNI.Elsewhere == "") {
 		e.note("cni", host, "no container runtime runs here, and the CNI plugin is not installed: not checked")
 		return
 	}
-	e.plugin(plugin)
+	e.plugin(plugin, running)
 	if len(e.CNI.ConfDirs) == 0 && running {
 		e.add(finding{check: "cni", severity: api.SeverityWarning, object: "/etc/cni/net.d", why: "the runtime finds no network",
 			mend: []string{"mkdir -p /etc/cni/net.d"}}, "there is no folder of network configurations")
@@ -32,12 +33,20 @@ func checkCNI(e *exam) {
 	}
 }
 
-func (e *exam) plugin(there bool) {
+func (e *exam) plugin(there, running bool) {
 	dirs := strings.Join(e.CNI.BinDirs, ", ")
+	f := finding{check: "cni", severity: api.SeverityError, object: dirs, why: "a runtime runs, and cannot attach a VF"}
+	if !running {
+		f.severity, f.why = api.SeverityWarning, "the runtime, when it starts, cannot attach a VF"
+	}
 	switch {
+	case !there && e.CNI.Elsewhere != "":
+		f.mend = []string{"ln -s " + e.CNI.Elsewhere + " " + e.CNI.BinDirs[0] + "/culvert"}
+		e.add(f, "the runtime looks for plugins there, and culvert is %s", e.CNI.Elsewhere)
+		return
 	case !there:
-		e.add(finding{check: "cni", severity: api.SeverityError, object: dirs, why: "a runtime runs, and cannot attach a VF",
-			mend: []string{"make install    # puts /opt/cni/bin/culvert", "ln -s /opt/cni/bin/culvert DIR/culvert    # where the runtime looks elsewhere"}}, "the CNI plugin culvert is not there")
+		f.mend = []string{"make install    # puts /opt/cni/bin/culvert"}
+		e.add(f, "the CNI plugin culvert is not there")
 		return
 	case e.CNI.Build != "" && e.CNI.OwnBuild != "" && e.CNI.Build != e.CNI.OwnBuild:
 		e.add(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "what one knows the other may not",

@@ -2,7 +2,7 @@ package doctor
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/kernel/survey"
@@ -122,7 +122,7 @@ func checkLedger(e *exam) {
 	case d.Free < enoughFree:
 		f.severity, f.why = api.SeverityWarning, "culvertd stops giving out VFs when it is full"
 		e.add(f, "%d MiB are free there", d.Free>>20)
-	case strings.Contains(" nfs cifs fuse ceph 9p ", " "+d.Type+" "):
+	case slices.Contains([]string{"nfs", "cifs", "fuse", "ceph", "9p"}, d.Type):
 		f.severity, f.why = api.SeverityWarning, "locks and syncs of such file systems do not always hold, and culvertd must start before the network"
 		f.mend = []string{"put " + d.Path + " on a disk of this host"}
 		e.add(f, "it is on %s", d.Type)

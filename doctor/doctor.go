@@ -52,6 +52,9 @@ type Facts struct {
 type CNI struct {
 	BinDirs, ConfDirs []string // as the runtimes' configurations say, else the usual
 	Plugins           []string // names in BinDirs, without folders
+	// Elsewhere is where the plugin culvert is installed, when that is in none
+	// of BinDirs.
+	Elsewhere string
 	// Build is the revision that the plugin culvert was built from, OwnBuild
 	// the doctor's; empty when unknown.
 	Build, OwnBuild string

@@ -46,6 +46,9 @@ func readCNI(root, build string) doctor.CNI {
 	if len(c.BinDirs) == 0 {
 		c.BinDirs = bins
 	}
+	if _, err := os.Stat(filepath.Join(root, defaultBin, "culvert")); err == nil && !slices.Contains(bins, defaultBin) {
+		c.Elsewhere = defaultBin + "/culvert"
+	}
 	for _, dir := range confs {
 		if entries, err := os.ReadDir(filepath.Join(root, dir)); err == nil {
 			c.ConfDirs = append(c.ConfDirs, dir)

@@ -137,8 +137,8 @@ func ReadDevice(root Root, addr vf.PCIAddr) Device {
 		}
 	}
 	slices.Sort(d.IRQs)
-	for _, netdev := range r.names(dir + "/net") {
-		for _, q := range r.names(dir + "/net/" + netdev + "/queues") {
+	if netdevs := r.names(dir + "/net"); len(netdevs) > 0 {
+		for _, q := range r.names(dir + "/net/" + netdevs[0] + "/queues") {
 			switch {
 			case strings.HasPrefix(q, "rx-"):
 				d.RxQueues++
@@ -146,14 +146,13 @@ func ReadDevice(root Root, addr vf.PCIAddr) Device {
 				d.TxQueues++
 			}
 		}
-		break // the first, as inventory has it
 	}
 	total, offset, stride := r.number(dir+"/sriov_totalvfs"), r.number(dir+"/sriov_offset"), r.number(dir+"/sriov_stride")
 	if total > 0 && offset > 0 {
 		rid := int(addr.Bus)<<8 | int(addr.Device)<<3 | int(addr.Function)
 		d.LastBus = (rid + offset + stride*(total-1)) >> 8
-		if real, err := filepath.EvalSymlinks(r.path(dir)); err == nil {
-			end, err := os.ReadFile(filepath.Join(filepath.Dir(real), "subordinate_bus_number"))
+		if place, err := filepath.EvalSymlinks(r.path(dir)); err == nil {
+			end, err := os.ReadFile(filepath.Join(filepath.Dir(place), "subordinate_bus_number"))
 			if n, convErr := strconv.Atoi(string(bytes.TrimSpace(end))); err == nil && convErr == nil {
 				d.BusEnd = n
 			}
