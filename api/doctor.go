@@ -4,12 +4,10 @@ import "time"
 
 // DoctorReport is what `culvert doctor` found: the shape of its -o json.
 type DoctorReport struct {
-	Node    string    `json:"node"`
-	Version string    `json:"version"` // of the culvert that looked
-	Time    time.Time `json:"time"`
-	Summary Summary   `json:"summary"`
-	// Findings are in the order in which they are shown; every check has at
-	// least one.
+	Node     string    `json:"node"`
+	Version  string    `json:"version"` // of the culvert that looked
+	Time     time.Time `json:"time"`
+	Summary  Summary   `json:"summary"`
 	Findings []Finding `json:"findings"`
 	// Repairs are what --fix did, in order; null without --fix.
 	Repairs []Repair `json:"repairs"`
@@ -36,8 +34,8 @@ const (
 
 // Finding is one thing that the doctor looked at.
 type Finding struct {
-	// Check is which, one word: iommu, arguments, modules, sriov, link, mtu,
-	// numa, interrupts, claims, culvertd, limits, ledger, cni, kubernetes.
+	// Check is which, one word: sriov, link, numa, mtu, path, interrupts, queues,
+	// arguments, iommu, modules, claims, culvertd, limits, ledger, cni, kubernetes.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
 	Object   string   `json:"object"` // "host", "PF enp1s0f0", "NIC 0000:00:03.0"

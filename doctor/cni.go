@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -41,7 +42,10 @@ func (e *exam) plugin(there, running bool) {
 	}
 	switch {
 	case !there && e.CNI.Elsewhere != "":
-		f.mend = []string{"ln -s " + e.CNI.Elsewhere + " " + e.CNI.BinDirs[0] + "/culvert"}
+		f.mend = []string{"link it to there"}
+		if plainPath(e.CNI.BinDirs[0]) {
+			f.mend = []string{fmt.Sprintf("mkdir -p %s && ln -s %s %[1]s/culvert", e.CNI.BinDirs[0], e.CNI.Elsewhere)}
+		}
 		e.add(f, "the runtime looks for plugins there, and culvert is %s", e.CNI.Elsewhere)
 		return
 	case !there:
@@ -96,10 +100,16 @@ func (e *exam) configs() {
 
 // aside takes a file out of a runtime's sight.
 func aside(file string) []string {
-	if strings.ContainsFunc(file, func(r rune) bool { return r < '-' || r > 'z' || strings.ContainsRune(";<>?[\\]^`=@", r) }) {
-		return []string{"move it away"} // a name that no shell should see
+	if !plainPath(file) {
+		return []string{"move it away"}
 	}
 	return []string{"mv " + file + " " + file + ".off"}
+}
+
+// plainPath reports whether a path can be part of a command as it is: a shell
+// makes nothing of it.
+func plainPath(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < '-' || r > 'z' || strings.ContainsRune(";<>?[\\]^`=@", r) })
 }
 
 // formerly names the stack that a stale configuration is from.
