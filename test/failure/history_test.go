@@ -67,6 +67,9 @@ func (h *history) actions() map[string]func(*rapid.T) {
 		"a PF comes back":   func(*rapid.T) { h.returnPFs() },
 		"cable":             func(t *rapid.T) { h.cable(t) },
 		"netns":             func(t *rapid.T) { h.netns(t) },
+		"another link speed": func(t *rapid.T) {
+			h.speed(rapid.SampledFrom([]int{h.profile.SpeedMbps, 1000}).Draw(t, "Mb/s"))
+		},
 		"time": func(t *rapid.T) {
 			h.skew += time.Duration(rapid.IntRange(-3600, 3600).Draw(t, "seconds")) * time.Second
 		},
@@ -253,6 +256,20 @@ func (h *history) cable(t *rapid.T) {
 	}
 }
 
+// speed is another switch at the other end. Some drivers then drop all rates.
+func (h *history) speed(mbps int) {
+	if vf.RulesOf(h.profile.Driver).DropsRates {
+		for _, v := range h.vfs() {
+			h.touched(v.PCI)
+		}
+	}
+	for _, pf := range h.pfs() {
+		if err := h.k.SetLinkSpeed(pf, mbps); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
 func (h *history) netns(t *rapid.T) {
 	pod := h.pod(t)
 	if rapid.Bool().Draw(t, "dies") {
@@ -314,6 +331,7 @@ func (h *history) end() {
 	for _, pf := range h.pfs() {
 		h.k.Cable(pf, true)
 	}
+	h.speed(h.profile.SpeedMbps)
 	for _, pod := range pods {
 		h.k.AddNetns(netnsOf(pod))
 	}
