@@ -182,7 +182,7 @@ func (k *Kernel) override(addr vf.PCIAddr, driver string) error {
 
 // modprobe loads a module by its name or alias.
 func modprobe(ctx context.Context, name string) error {
-	out, err := exec.CommandContext(ctx, "modprobe", name).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "modprobe", "--", name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("load the module of %s: %w: %s", name, err, strings.TrimSpace(string(out)))
 	}

@@ -22,21 +22,31 @@ import (
 // nsfsMagic is NSFS_MAGIC (linux/magic.h).
 const nsfsMagic = 0x6e736673
 
-// Open opens the namespace at path; vf.ErrNetnsGone when there is none.
+// Open opens the namespace at path; vf.ErrNetnsGone when there is none. Whatever
+// else is at path is looked at and not opened: opening a FIFO hangs, and opening
+// a device may do something.
 func Open(path string) (*os.File, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOTDIR) {
+	seen, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOTDIR) {
 		return nil, fmt.Errorf("%s: %w", path, vf.ErrNetnsGone)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open network namespace: %w", err)
+		return nil, fmt.Errorf("open network namespace: %w", &os.PathError{Op: "open", Path: path, Err: err})
 	}
+	defer unix.Close(seen)
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil || fs.Type != nsfsMagic {
-		_ = f.Close()
+	if err := unix.Fstatfs(seen, &fs); err != nil || fs.Type != nsfsMagic {
 		return nil, fmt.Errorf("%s: %w", path, vf.ErrNetnsGone)
 	}
-	return f, nil
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", seen), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open network namespace: %w", &os.PathError{Op: "open", Path: path, Err: err})
+	}
+	if kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE); err != nil || kind != unix.CLONE_NEWNET {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("%s: %w", path, vf.ErrNetnsGone)
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // Run calls fn in the namespace at path and returns its error. fn may block;

@@ -107,3 +107,27 @@ func TestRunLeavesTheMainThread(t *testing.T) {
 		t.Errorf("the main thread is in %s now, before in %s", got, before)
 	}
 }
+
+// CNI_NETNS comes from outside. What is no network namespace is refused without
+// being opened: a FIFO would hang whoever opens it.
+func TestOpenLooksBeforeItOpens(t *testing.T) {
+	dir := t.TempDir()
+	fifo, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "link")
+	if err := errors.Join(unix.Mkfifo(fifo, 0o600), os.Symlink(fifo, link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, link, dir, "/dev/null", "/proc/self/ns/mnt", "/proc/self/ns/user", "pod\x00"} {
+		f, err := Open(path)
+		if err == nil {
+			_ = f.Close()
+			t.Errorf("%q is open", path)
+		}
+	}
+	f, err := Open("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}

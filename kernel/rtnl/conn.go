@@ -128,27 +128,37 @@ func (c *Conn) exchange(r Request) ([][]byte, error) {
 	return a.bodies, nil
 }
 
-// receive reads one datagram whole, however long it is: a PF with 256 VFs
-// answers with some 60 KB.
+// receive reads one datagram of the kernel's whole, however long it is: a PF
+// with 256 VFs answers with some 60 KB. What others send is dropped: in a pod's
+// netns whoever has CAP_NET_ADMIN there may write to our socket, and sequence
+// numbers are no secret (netlink(7): check nl_pid).
 func (c *Conn) receive() ([]byte, error) {
 	for {
 		n, _, err := unix.Recvfrom(c.fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
 		if err == nil && n > len(c.buf) {
 			c.buf = make([]byte, max(n, 8192))
 		}
+		var from unix.Sockaddr
 		if err == nil {
-			n, _, err = unix.Recvfrom(c.fd, c.buf, 0)
+			n, from, err = unix.Recvfrom(c.fd, c.buf, 0)
 		}
 		switch {
-		case err == nil:
+		case err == nil && fromKernel(from):
 			return append([]byte(nil), c.buf[:n]...), nil
-		case errors.Is(err, unix.EINTR):
+		case err == nil, errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
 			return nil, fmt.Errorf("netlink did not answer in %d s", answerTimeout.Sec)
 		default:
 			return nil, fmt.Errorf("receive from netlink: %w", err)
 		}
 	}
+}
+
+// fromKernel reports whether the kernel sent a message: its port is 0, which no
+// program's socket has.
+func fromKernel(from unix.Sockaddr) bool {
+	sa, ok := from.(*unix.SockaddrNetlink)
+	return ok && sa.Pid == 0
 }
 
 func (r Request) encode(seq uint32) []byte {
