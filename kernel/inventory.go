@@ -114,8 +114,8 @@ type sriov struct {
 func (t tree) sriov(addr vf.PCIAddr) (sriov, error) {
 	var s sriov
 	var errs [4]error
-	s.NumVFs, errs[0] = number(t.pci(addr, "sriov_numvfs"), 0)
-	s.TotalVFs, errs[1] = number(t.pci(addr, "sriov_totalvfs"), 0)
+	s.NumVFs, errs[0] = count(t.pci(addr, "sriov_numvfs"))
+	s.TotalVFs, errs[1] = count(t.pci(addr, "sriov_totalvfs"))
 	var probe int
 	if probe, errs[2] = number(t.pci(addr, "sriov_drivers_autoprobe"), -1); probe >= 0 {
 		s.Autoprobe = vf.TriOf(probe == 1)

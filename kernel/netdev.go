@@ -57,11 +57,14 @@ func (t tree) readNetdev(addr vf.PCIAddr, name string) (netdev, error) {
 	if err != nil {
 		return netdev{}, err
 	}
-	i, err := strconv.Atoi(index)
+	i, err := strconv.ParseUint(index, 10, 31)
 	if err != nil {
 		return netdev{}, fmt.Errorf("ifindex of %s: %w", name, err)
 	}
-	return netdev{Name: name, Index: i}, nil
+	if i == 0 {
+		return netdev{}, fmt.Errorf("ifindex of %s: 0 is no netdevice's", name)
+	}
+	return netdev{Name: name, Index: int(i)}, nil
 }
 
 // errNoLink: the PCI function has no netdevice in the netns.

@@ -79,8 +79,25 @@ func target(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Base(to), nil
+	switch last := filepath.Base(to); last {
+	case "/", ".", "..":
+		return "", fmt.Errorf("%s points to %q, which names nothing", path, to)
+	default:
+		return last, nil
+	}
 }
+
+// count reads a number of VFs, which PCI holds in 16 bits (PCI-SIG SR-IOV 1.1,
+// 3.3.5 to 3.3.7); 0 where number has its otherwise.
+func count(path string) (int, error) {
+	n, err := number(path, 0)
+	if err == nil && (n < 0 || n > maxVFs) {
+		return 0, fmt.Errorf("%s: %d: want a number from 0 to %d", path, n, maxVFs)
+	}
+	return n, err
+}
+
+const maxVFs = 1<<16 - 1
 
 // names lists a directory; nothing when it is not there.
 func names(path string) ([]string, error) {
@@ -144,7 +161,7 @@ func (t tree) virtfns(pf vf.PCIAddr) (map[int]vf.PCIAddr, error) {
 	var errs []error
 	for _, name := range entries {
 		digits, ok := strings.CutPrefix(name, "virtfn")
-		index, err := strconv.Atoi(digits)
+		index, err := strconv.ParseUint(digits, 10, 16)
 		if !ok || err != nil {
 			continue
 		}
@@ -153,7 +170,7 @@ func (t tree) virtfns(pf vf.PCIAddr) (map[int]vf.PCIAddr, error) {
 			errs = append(errs, err)
 			continue
 		}
-		out[index] = addr
+		out[int(index)] = addr
 	}
 	return out, errors.Join(errs...)
 }
