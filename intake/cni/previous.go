@@ -29,8 +29,25 @@ func prevResult(o *strictjson.Object, version string) *current.Result {
 	r, err := decodeResult(o.Raw("prevResult"), version)
 	if err != nil {
 		o.Fail("prevResult", "not a result of version %s: %v", version, err)
+		return nil
 	}
+	refuseParts(o, r)
 	return r
+}
+
+// refuseParts refuses what the library lets through: addresses and routes that are
+// none. We pass them on in our own result.
+func refuseParts(o *strictjson.Object, r *current.Result) {
+	for i, ip := range r.IPs {
+		if ip.Address.IP == nil {
+			o.Fail("prevResult", "ips[%d] has no address", i)
+		}
+	}
+	for i, route := range r.Routes {
+		if route.Dst.IP == nil {
+			o.Fail("prevResult", "routes[%d] has no dst", i)
+		}
+	}
 }
 
 func decodeResult(raw json.RawMessage, version string) (*current.Result, error) {

@@ -130,7 +130,8 @@ func (c *Conn) Close() error { return c.f.Close() }
 
 // Next waits for an event. It returns ErrLost when some were lost and
 // ctx.Err() when ctx ends. Messages that do not parse are passed over:
-// anybody may send to the group.
+// whoever has CAP_NET_ADMIN in the netns may send to the groups, so an event wakes
+// and proves nothing.
 func (c *Conn) Next(ctx context.Context) (Event, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
