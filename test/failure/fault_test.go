@@ -133,7 +133,10 @@ func sameStep(a, b step.Step) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 // when the kernel works again all is as new.
 func TestEveryStepFailsInEveryWay(t *testing.T) {
 	for name, profile := range profiles() {
-		for _, f := range faults() {
+		for i, f := range faults() {
+			if name != "igb" && i%4 > 1 {
+				continue // one driver has them all, the others half of each kind
+			}
 			t.Run(name+"/"+f.name, func(t *testing.T) {
 				t.Parallel()
 				dir, total := fastDir(t), 0
