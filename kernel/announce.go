@@ -17,8 +17,10 @@ import (
 )
 
 // Each address is announced twice: a switch or a neighbour may drop one frame
-// while the link comes up.
+// while the link comes up. The first time is after the answer to whoever
+// attached, which is not to wait behind it for a processor.
 const (
+	announceAfter = 100 * time.Millisecond
 	announceTimes = 2
 	announcePause = 20 * time.Millisecond
 )
@@ -31,6 +33,9 @@ type announcer struct {
 }
 
 func (k *Kernel) announce(ctx context.Context, s step.Announce) error {
+	if err := pause(ctx, announceAfter); err != nil {
+		return err
+	}
 	a, err := openAnnouncer(s.Netns)
 	defer a.close()
 	if err != nil {
@@ -45,10 +50,8 @@ func (k *Kernel) announce(ctx context.Context, s step.Announce) error {
 	}
 	for i := range announceTimes {
 		if i > 0 {
-			select {
-			case <-time.After(announcePause):
-			case <-ctx.Done():
-				return ended(ctx)
+			if err := pause(ctx, announcePause); err != nil {
+				return err
 			}
 		}
 		if err := a.send(l, s.Addresses); err != nil {
@@ -56,6 +59,15 @@ func (k *Kernel) announce(ctx context.Context, s step.Announce) error {
 		}
 	}
 	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ended(ctx)
+	}
 }
 
 func openAnnouncer(path string) (*announcer, error) {

@@ -34,6 +34,7 @@ type Kernel struct {
 	autoprobe autoprobes
 	writes    writes
 	hangs     hangs
+	known     allFacts
 }
 
 // New returns a Kernel. It must be called, and its methods too, from threads

@@ -36,12 +36,19 @@ func text(path string) (string, error) {
 		return fail("open", err)
 	}
 	defer unix.Close(fd)
-	var page [4096]byte // a sysfs file is at most a page, and one read has all of it
-	n, err := retried(func() (int, error) { return unix.Read(fd, page[:]) })
-	if err != nil {
-		return fail("read", err)
+	var room [256]byte // most have less; a page would make each new goroutine's stack grow three times
+	all := room[:0]
+	for {
+		n, err := retried(func() (int, error) { return unix.Read(fd, all[len(all):cap(all)]) })
+		if err != nil {
+			return fail("read", err)
+		}
+		all = all[:len(all)+n]
+		if len(all) < cap(all) {
+			return strings.TrimSpace(string(all)), nil
+		}
+		all = append(make([]byte, 0, 4*cap(all)), all...)
 	}
-	return strings.TrimSpace(string(page[:n])), nil
 }
 
 // retried repeats a system call that a signal interrupted.
@@ -99,17 +106,32 @@ func count(path string) (int, error) {
 
 const maxVFs = 1<<16 - 1
 
-// names lists a directory; nothing when it is not there.
+// names lists a directory, sorted; nothing when it is not there. It goes without
+// package os as text does: most have one entry, and an attach lists ten.
 func names(path string) ([]string, error) {
-	entries, err := os.ReadDir(path)
+	fd, err := retried(func() (int, error) {
+		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	out := make([]string, 0, len(entries))
-	for _, e := range entries {
-		out = append(out, e.Name())
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	return out, err
+	defer unix.Close(fd)
+	var out []string
+	var page [1024]byte
+	for {
+		n, err := retried(func() (int, error) { return unix.ReadDirent(fd, page[:]) })
+		if err != nil {
+			return out, &fs.PathError{Op: "readdir", Path: path, Err: err}
+		}
+		if n <= 0 {
+			slices.Sort(out)
+			return out, nil
+		}
+		_, _, out = unix.ParseDirent(page[:n], -1, out)
+	}
 }
 
 // function is a PCI function as sysfs shows it.

@@ -2,6 +2,10 @@ package kernel
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,5 +112,38 @@ func TestNetdev(t *testing.T) {
 		if got != tt.want || ok != tt.ok || err != nil {
 			t.Errorf("netdev(%s) = %+v, %v, %v; want %+v, %v", tt.pci, got, ok, err, tt.want, tt.ok)
 		}
+	}
+}
+
+// Files and folders of any length are read whole.
+func TestTextAndNamesOfAnyLength(t *testing.T) {
+	for _, n := range []int{0, 1, 255, 256, 257, 1024, 5000} {
+		dir := t.TempDir()
+		want := strings.Repeat("x", n)
+		if err := os.WriteFile(filepath.Join(dir, "file"), []byte(want+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := text(filepath.Join(dir, "file")); got != want || err != nil {
+			t.Errorf("%d bytes: read %d, %v", n, len(got), err)
+		}
+	}
+	dir := t.TempDir()
+	var want []string
+	for i := range 200 {
+		name := fmt.Sprintf("virtfn%03d", i)
+		want = append(want, name)
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := names(dir)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if got, err := names(filepath.Join(dir, "nowhere")); got != nil || err != nil {
+		t.Errorf("a folder that is not there: %v, %v", got, err)
+	}
+	if _, err := names(filepath.Join(dir, "virtfn000")); err == nil {
+		t.Error("a file was listed")
 	}
 }

@@ -89,17 +89,13 @@ func (k *Kernel) VF(ctx context.Context, addr vf.PCIAddr, path string) (vf.State
 }
 
 func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
-	pf, index, err := k.sys.physfn(addr)
+	f, err := k.facts(addr)
 	if err != nil {
 		return vf.State{}, err
 	}
-	f, err := k.sys.function(addr)
-	if err != nil {
-		return vf.State{}, err
-	}
-	state := stateOf(vf.ID{Index: index}, f, vf.Admin{})
+	state := stateOf(vf.ID{Index: f.index}, f.function, vf.Admin{})
 	err = k.see("", func(c eyes) (err error) {
-		if err = k.readAdmin(c, pf, &state); err == nil {
+		if err = k.readAdmin(c, f.pf, &state); err == nil {
 			state.Link, err = k.readLink(c, addr, "")
 		}
 		return err
