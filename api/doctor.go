@@ -34,7 +34,7 @@ const (
 
 // Finding is one thing that the doctor looked at.
 type Finding struct {
-	// Check is which, one word: sriov, link, numa, mtu, path, interrupts, queues,
+	// Check is which, one word: root, sriov, link, numa, mtu, path, interrupts, queues,
 	// arguments, iommu, modules, claims, culvertd, limits, ledger, cni, kubernetes.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`

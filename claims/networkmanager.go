@@ -267,7 +267,7 @@ func nmLeaves(d Device) []string {
 // shellWord quotes a name for a shell where it has to be.
 func shellWord(s string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-=", r)
 	}
 	if s != "" && strings.TrimFunc(s, plain) == "" {
 		return s

@@ -30,7 +30,7 @@ func TestClaimedByOthers(t *testing.T) {
 	want := []api.Problem{{
 		Object: "PF enp1s0f0 and netplan",
 		Reason: "netplan sets sriov_numvfs to 8 (virtual-function-count=8), /etc/netplan/a.yaml:3: the kernel takes all VFs of a PF before it makes another number, under pods and VMs that have them",
-		Next:   "netplan set 'ethernets.enp1s0f0.virtual-function-count=null'",
+		Next:   "netplan set ethernets.enp1s0f0.virtual-function-count=null",
 	}}
 	if diff := cmp.Diff(want, s.claimed(pfs)); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)

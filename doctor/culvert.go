@@ -44,6 +44,9 @@ func (e *exam) noDaemon() {
 		mend: []string{"systemctl enable --now culvertd", "journalctl -u culvertd"}}
 	if len(e.PFs) == 0 {
 		f.severity, f.why, f.mend = api.SeverityNote, "without a PF it has nothing to do", nil
+	} else if !e.Root {
+		e.note("culvertd", "culvertd", "only root may ask it")
+		return
 	} else if !e.hasProgram("culvertd.service") {
 		f.mend = []string{"make install    # from the sources, docs/install.md", "systemctl enable --now culvertd"}
 	}

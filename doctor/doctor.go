@@ -110,6 +110,10 @@ type Finding struct {
 // Examine judges the facts. A check that could not be made says so.
 func Examine(f Facts) []Finding {
 	e := &exam{Facts: f}
+	if !f.Root {
+		e.add(finding{check: "root", severity: api.SeverityNote, object: host, mend: []string{"sudo culvert doctor"}},
+			"seen without root, who also sees limits of processes, profiles of NetworkManager, what culvertd knows and whether its disk keeps what is written")
+	}
 	for _, check := range []func(*exam){
 		checkNICs, checkArguments, checkIOMMU, checkModules,
 		checkPFs, checkMTU, checkPeer, checkInterrupts,

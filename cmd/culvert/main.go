@@ -51,6 +51,7 @@ root's. culvert lab needs neither culvertd nor an SR-IOV NIC: it boots machines
 that have both.`,
 		Example: `  culvert status                       # what this node has, and what is wrong
   culvert vf list                      # who has which VF
+  culvert doctor                       # is this host fit, and what would mend it
   culvert host plan ./host.yaml        # what a change would do, and to whom
   culvert lab up                       # try it without hardware`,
 		SilenceUsage:      true,

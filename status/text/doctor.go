@@ -14,7 +14,7 @@ var doctorGroups = []struct {
 	checks []string
 }{
 	{"NICS", []string{"sriov", "link", "numa", "mtu", "path", "interrupts", "queues"}},
-	{"HOST", []string{"arguments", "iommu", "modules"}},
+	{"HOST", []string{"root", "arguments", "iommu", "modules"}},
 	{"OTHERS WHO CONFIGURE NICS", []string{"claims"}},
 	{"CULVERT", []string{"culvertd", "limits", "ledger", "cni"}},
 	{"KUBERNETES", []string{"kubernetes"}},
