@@ -33,6 +33,9 @@ lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 bench: bootstrap build ## the benchmarks, in Go's benchmark format
 	@tools/watch bench tools/bench
 
+soak: bootstrap build ## test/torture in full: culvertd killed 200 times, 1,000 attachments; an hour
+	@tools/watch soak tools/test-lab ./test/torture -run 'Kill|Cycles' -v -timeout 3h -args -kills 200 -cycles 1000
+
 lint: bootstrap-build ## the linter alone
 	@tools/watch lint tools/lint
 
@@ -70,4 +73,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo test lab bench lint build install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab
+.PHONY: help demo test lab bench soak lint build install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab

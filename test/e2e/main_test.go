@@ -189,7 +189,7 @@ func leavesNothing(t *testing.T, on ...node.Node) {
 
 // checkNothingLeft looks until a VF that udev just renames has settled.
 func checkNothingLeft(t *testing.T, n node.Node, before node.VFs) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	after, err := n.VFs(ctx)
 	if err != nil {

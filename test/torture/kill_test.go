@@ -60,8 +60,12 @@ func TestKillAtAnyMoment(t *testing.T) {
 	x.gate.Lock()
 	g.Go(func() error { return x.run(ctx) })
 	begin := time.Now()
-	for x.killed < *kills && !t.Failed() {
+	for said := 0; x.killed < *kills && !t.Failed(); {
 		x.round()
+		if x.killed >= said+20 {
+			said = x.killed
+			t.Logf("%d kills, %s: %s", x.killed, time.Since(begin).Round(time.Second), x.tally())
+		}
 	}
 	stop()
 	x.gate.Unlock()
