@@ -172,8 +172,12 @@ func (e *exam) vfio(module, pool string) {
 		e.add(finding{check: "modules", severity: api.SeverityError, object: host, why: "pool " + pool + " is of type vfio-pci", mend: []string{e.extraModules()}},
 			"there is no module %s for the kernel %s", module, e.Host.Release)
 	default:
-		e.add(finding{check: "modules", severity: api.SeverityNote, object: host, why: "pool " + pool + " is of type vfio-pci; culvertd loads it when it binds the first VF",
-			mend: []string{"modprobe " + module}, change: &Change{Module: module}}, "%s is not loaded yet", module)
+		f := finding{check: "modules", severity: api.SeverityNote, object: host, why: "pool " + pool + " is of type vfio-pci; culvertd's unit loads it when culvertd starts",
+			mend: []string{"modprobe " + module}, change: &Change{Module: module}}
+		if e.Status != nil { // it has started, and as a unit it may load none
+			f.severity, f.why = api.SeverityWarning, "pool "+pool+" is of type vfio-pci, and its VFs cannot be used"
+		}
+		e.add(f, "%s is not loaded", module)
 	}
 }
 
