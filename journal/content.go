@@ -40,6 +40,23 @@ type Fault string
 // know: nothing is known to be wrong with it, and nothing may be changed in it.
 func (c Content) Newer() bool { return c.Format != "" && c.Format != "1" && c.Format != format }
 
+// Mendable reports whether Mend makes anything of it that it is not already: a
+// VF that a repair marked as lost stays so until culvertd takes it over.
+func (c Content) Mendable() bool {
+	lost := func(r Record) bool { return r.Phase != Damaged || strings.HasPrefix(r.Reason, lostMark) }
+	whole := func(a Address) bool { return a.Damage == "" }
+	for _, p := range Verify(c.Records, c.Addresses) {
+		if p.Invariant == "I4" {
+			return true
+		}
+	}
+	return len(c.Faults)+len(c.Damage) > 0 || !all(c.Records, lost) || !all(c.Addresses, whole)
+}
+
+func all[T any](list []T, is func(T) bool) bool {
+	return !slices.ContainsFunc(list, func(v T) bool { return !is(v) })
+}
+
 // Problems are all that is wrong, the worst first.
 func (c Content) Problems() []Problem {
 	var out []Problem
@@ -55,7 +72,7 @@ func (c Content) Problems() []Problem {
 func Inspect(path string) (Content, error) {
 	image, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Content{}, fmt.Errorf("ledger %s: %w", path, fs.ErrNotExist)
+		return Content{}, fmt.Errorf("ledger %s: %w: culvertd makes one when it starts", path, fs.ErrNotExist)
 	}
 	if err != nil {
 		return Content{}, fmt.Errorf("ledger %s: %w", path, err)
@@ -94,7 +111,7 @@ func Read(image []byte) Content {
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
 	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
 	c.Damage = append(c.Damage, slices.Concat(damaged[:]...)...)
-	if sealed {
+	if sealed && len(file.Faults) == 0 {
 		c.total(file.Items)
 	}
 	return c
@@ -142,6 +159,7 @@ func (c *Content) meta(all entries) (sealed bool) {
 		c.Format = string(have)
 	}
 	switch {
+	case values["format"] == nil && len(c.Faults) > 0: // on a page that cannot be read
 	case values["format"] == nil:
 		c.fault("it does not say its format, as every ledger does")
 	case err != nil:

@@ -4,14 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/vf"
 )
+
+// lostMark begins the reason of a record that a repair marked as lost.
+const lostMark = "lost, and marked so by culvert ledger repair: "
 
 // Rescue is a sound ledger made of what can be read of a damaged one.
 type Rescue struct {
@@ -69,22 +75,22 @@ func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record 
 		if hint.Phase != "" {
 			last = fmt.Sprintf("an earlier version of it says %s, %s, generation %d", hint.Phase, hint.Holder(), hint.Generation)
 		}
-		r.Records = append(r.Records, Record{ID: id, PCI: hint.PCI, Generation: hint.Generation, Phase: Damaged, Reason: "lost, and marked so by culvert ledger repair: " + why + "; " + last})
-		r.did("VF %s is marked as damaged, and nobody gets it until the kernel shows that nobody uses it: %s; %s", id, why, last)
+		r.Records = append(r.Records, Record{ID: id, PCI: hint.PCI, Generation: hint.Generation, Phase: Damaged, Reason: lostMark + why + "; " + last})
+		r.did("VF %s is marked as lost: %s; %s", id, why, last)
 	}
 	for _, rec := range c.Records {
 		if rec.Phase == Damaged {
-			lose(rec.ID, rec.Reason)
+			lose(rec.ID, strings.TrimPrefix(rec.Reason, lostMark))
 		}
 	}
 	for _, a := range c.Addresses {
 		lose(a.VF, "an address is held by it, and it has no record")
 	}
 	if len(c.Faults) > 0 {
-		for id := range hints {
+		for _, id := range slices.SortedFunc(maps.Keys(hints), vf.ID.Compare) {
 			lose(id, "it had a record earlier, and none can be read now")
 		}
-		for id := range made {
+		for _, id := range slices.SortedFunc(maps.Keys(made), vf.ID.Compare) {
 			lose(id, "it is there with the MAC address that Culvert gives it, and has no record that can be read")
 		}
 	}
@@ -133,16 +139,13 @@ func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
 			hold(Address{Network: rec.Lease.Network, Addr: w.Prefix.Addr(), VF: rec.ID, Owner: rec.Lease.Owner, Since: rec.Since})
 		}
 	}
-	sound := Verify(r.Records, c.Addresses)
 	wrong := map[string]bool{}
-	for _, p := range sound {
+	for _, p := range Verify(r.Records, c.Addresses) {
 		wrong[p.Object] = true
 	}
 	var one vf.ID // of the lost ones, for what nobody knows who has it
-	for id := range lost {
-		if one == (vf.ID{}) || id.Compare(one) < 0 {
-			one = id
-		}
+	if len(lost) > 0 {
+		one = slices.MinFunc(slices.Collect(maps.Keys(lost)), vf.ID.Compare)
 	}
 	for _, a := range c.Addresses {
 		_, lostVF := lost[a.VF]
@@ -160,7 +163,8 @@ func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
 			}
 		}
 	}
-	for id, hint := range lost {
+	for _, id := range slices.SortedFunc(maps.Keys(lost), vf.ID.Compare) {
+		hint := lost[id]
 		for _, w := range hint.Lease.Wanted.Addresses {
 			if hold(Address{Network: hint.Lease.Network, Addr: w.Prefix.Addr(), VF: id, Owner: hint.Lease.Owner, Since: hint.Since}) {
 				r.did("address %s of network %s is held until VF %s is taken over: it had it earlier", w.Prefix.Addr(), hint.Lease.Network, id)

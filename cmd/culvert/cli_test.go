@@ -57,6 +57,7 @@ func (d *culvertd) serve(t *testing.T) string {
 		}
 		return nil
 	})
+	srv.Handle("ledger", func(context.Context, json.RawMessage) (any, error) { return api.Ledger{File: "/x/ledger.db"}, nil })
 	srv.Handle("host.plan", func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
 	srv.Handle("host.apply", func(_ context.Context, raw json.RawMessage) (any, error) {
 		var req api.HostRequest

@@ -172,8 +172,8 @@ func repair(cmd *cobra.Command, file string, yes bool) error {
 		return fmt.Errorf("ledger %s: its format is %s: a newer culvertd wrote it, and only that one may change it: start that one", file, c.Format)
 	}
 	out := cmd.OutOrStdout()
-	if len(c.Problems()) == 0 {
-		fmt.Fprintf(out, "%s is right: there is nothing to repair\n", file)
+	if !c.Mendable() {
+		fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), text.Options{Width: 100}), "There is nothing that a repair could mend.\n")
 		return nil
 	}
 	boot, err := kernel.BootID("/proc")
@@ -185,14 +185,8 @@ func repair(cmd *cobra.Command, file string, yes bool) error {
 		fmt.Fprintf(out, "The kernel could not be asked which VFs there are (%v).\n", err)
 	}
 	rescue := journal.Mend(c, boot, made)
-	fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), text.Options{Width: 100}), "\nA repair writes a new ledger:\n\n")
-	for _, did := range rescue.Did {
-		fmt.Fprintf(out, "  - %s\n", did)
-	}
-	for _, p := range journal.Verify(rescue.Records, rescue.Addresses) {
-		fmt.Fprintf(out, "  - stays: %s\n", p)
-	}
-	fmt.Fprintln(out)
+	opts := text.Options{Width: 100}
+	fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), opts), text.LedgerRepair(rescue.Did, opts))
 	if !yes && !agreed(cmd, "Write it? The damaged file stays beside it. [y/N] ") {
 		return fmt.Errorf("nothing was changed; --yes does it")
 	}

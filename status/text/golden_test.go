@@ -105,6 +105,10 @@ func screens(t *testing.T) map[string]func(Options) string {
 		"vf-missing":     show("enp1s0f1#6"),
 		"pool-list":      func(o Options) string { return Pools(st.Pools, o) },
 		"events":         func(o Options) string { return Events(events, o) },
+		"ledger":         func(o Options) string { return Ledger(ledger, o) },
+		"ledger-check":   func(o Options) string { return LedgerCheck(ledger, o) },
+		"ledger-right":   func(o Options) string { return LedgerCheck(api.Ledger{File: "/var/lib/culvert/ledger.db"}, o) },
+		"ledger-repair":  func(o Options) string { return LedgerRepair(repaired, o) },
 		"plan":           func(o Options) string { return Plan(plan, o) },
 		"plan-empty":     func(o Options) string { return Plan(api.Plan{}, o) },
 	}

@@ -13,20 +13,17 @@ import (
 // addresses.
 func Ledger(l api.Ledger, o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  format %s, boot %s, %d VFs, %d addresses, %d events\n", o.paint(clean(l.File), bold),
-		clean(orDash(l.Format)), clean(orDash(l.Boot)), len(l.Records), len(l.Addresses), len(l.Events))
+	fmt.Fprintf(&b, "%s\n%d VFs, %d addresses, %d events\nformat %s, boot %s\n", o.paint(clean(l.File), bold),
+		len(l.Records), len(l.Addresses), len(l.Events), clean(orDash(l.Format)), clean(orDash(l.Boot)))
 	t := table{columns: []column{
-		{head: "VF", least: 24}, {head: "PCI"}, {head: "PHASE"}, {head: "GEN", right: true}, {head: "OWNER", least: 14}, {head: "NETWORK", least: 10}, {head: "SINCE", least: 19},
+		{head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "GEN", right: true}, {head: "OWNER", least: 14}, {head: "NETWORK", least: 10},
 	}}
 	for _, r := range l.Records {
-		owner, since := "", ""
+		owner := ""
 		if r.Owner != nil {
 			owner = r.Owner.String()
 		}
-		if !r.Since.IsZero() {
-			since = o.clock(r.Since)
-		}
-		row := words(r.VF.String(), r.PCI.String(), "", strconv.FormatUint(r.Generation, 10), owner, r.Network, since)
+		row := words(r.VF.String(), r.PCI.String(), "", strconv.FormatUint(r.Generation, 10), owner, r.Network)
 		row[2] = phase(api.VF{Phase: r.Phase})
 		t.row(row...)
 	}
@@ -34,7 +31,7 @@ func Ledger(l api.Ledger, o Options) string {
 		b.WriteByte('\n')
 	}
 	t.write(&b, o)
-	a := table{columns: []column{{head: "NETWORK", least: 10}, {head: "ADDRESS"}, {head: "VF", least: 24}, {head: "OWNER", least: 14}}}
+	a := table{columns: []column{{head: "NETWORK", least: 10}, {head: "ADDRESS"}, {head: "VF"}, {head: "OWNER", least: 14}}}
 	for _, h := range l.Addresses {
 		owner := "unknown"
 		if h.Owner != nil {
@@ -52,8 +49,8 @@ func Ledger(l api.Ledger, o Options) string {
 			entry(&b, o, 0, "", clean(fmt.Sprintf("%s is %s: %s", r.VF, r.Phase, r.Reason)))
 		}
 	}
-	if n := len(l.Problems); n > 0 {
-		fmt.Fprintf(&b, "\n%s %d problems: culvert ledger check\n", o.paint("!", red), n)
+	if len(l.Problems) > 0 {
+		fmt.Fprintf(&b, "\n%s not all of it is right: culvert ledger check\n", o.paint("!", red))
 	}
 	return b.String()
 }
@@ -80,10 +77,21 @@ func LedgerCheck(l api.Ledger, o Options) string {
 		entry(&b, o, 0, o.paint("!", red), clean(s))
 	}
 	b.WriteByte('\n')
-	next := "culvertd goes on: it leaves alone what is named here. Single VFs it takes over again when nobody uses them; culvert ledger repair mends the rest, while culvertd is stopped."
+	next := "culvertd goes on with it, and leaves alone what is named here. A VF it takes over again when the kernel shows that nobody uses it; culvert ledger repair mends the rest, while culvertd is stopped."
 	if l.Refused {
 		next = "culvertd does not start on this file. culvert ledger repair " + l.File + " saves what can be read, and keeps the file as it is beside it."
 	}
 	entry(&b, o, 0, "", clean(next))
+	return b.String()
+}
+
+// LedgerRepair says what a repair does.
+func LedgerRepair(did []string, o Options) string {
+	var b strings.Builder
+	b.WriteString("\nA repair writes a new ledger, in which\n\n")
+	for _, d := range did {
+		entry(&b, o, 0, "-", clean(d))
+	}
+	b.WriteString("\nNobody gets a VF that is marked as lost until the kernel shows that nobody uses it.\n")
 	return b.String()
 }
