@@ -188,6 +188,36 @@ func TestReaderReadsOnce(t *testing.T) {
 	}
 }
 
+// TestReaderFollowsSources: a file that another one names counts too.
+func TestReaderFollowsSources(t *testing.T) {
+	files := fstest.MapFS{
+		"run/network/ifstate":    {},
+		"etc/network/interfaces": {Data: []byte("source /srv/nets/*\n")},
+		"srv/nets/a":             {Data: []byte("iface enp1s0f0 inet dhcp\n mtu 1400\n"), ModTime: time.Unix(1, 0)},
+	}
+	r := &Reader{Root: files}
+	mtu := func() string {
+		t.Helper()
+		rules, err := r.Rules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range rules.On(host()) {
+			if c.Setting == MTU {
+				return c.Value
+			}
+		}
+		return ""
+	}
+	if got := mtu(); got != "1400" {
+		t.Fatalf("MTU %q", got)
+	}
+	files["srv/nets/a"] = &fstest.MapFile{Data: []byte("iface enp1s0f0 inet dhcp\n mtu 1300\n"), ModTime: time.Unix(2, 0)}
+	if got := mtu(); got != "1300" {
+		t.Errorf("after a change: MTU %q", got)
+	}
+}
+
 // TestOneBadFile: what cannot be read is told, and hides nothing (I7).
 func TestOneBadFile(t *testing.T) {
 	root := fstest.MapFS{

@@ -24,6 +24,8 @@ type iface struct {
 
 func readIfupdown(l *loader) ifupdownRules {
 	r := ifupdownRules{active: l.exists("run/network")}
+	l.sources = true
+	defer func() { l.sources = false }()
 	r.read(l, "etc/network/interfaces", map[string]bool{})
 	return r
 }

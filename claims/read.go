@@ -89,6 +89,7 @@ func (r *Reader) Rules() (Rules, error) {
 type loader struct {
 	root     fs.FS
 	listOnly bool // note names, sizes and times instead of reading
+	sources  bool // but read, since what is read names other files
 	stamps   strings.Builder
 	errs     []error
 }
@@ -149,8 +150,7 @@ func (l *loader) text(name string) []byte {
 	}
 	if err == nil && l.listOnly {
 		l.note(name, info.Size(), info.ModTime().UnixNano())
-		// interfaces(5) names other files, so it has to be read to list them.
-		if !strings.HasPrefix(name, "etc/network/") {
+		if !l.sources {
 			return nil
 		}
 	}

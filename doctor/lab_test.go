@@ -103,7 +103,13 @@ func TestDoctorInNode(t *testing.T) {
 	if !path {
 		t.Error("a peer of MTU 1500 takes 4000 bytes")
 	}
+	if len(second.Repairs) == 0 || first.Repairs != nil {
+		t.Errorf("repairs without --fix: %v; with it: %v", first.Repairs, second.Repairs)
+	}
 	for _, r := range second.Repairs {
+		if !strings.Contains(messages.String(), "will "+r.What+"\n") {
+			t.Errorf("%s: done without being said before:\n%s", r.What, messages.String())
+		}
 		if !r.Done || r.Undo == "" || r.Error != "" {
 			t.Errorf("repair: %+v", r)
 		}

@@ -67,10 +67,24 @@ func (e *exam) vfsOf(pf vf.PF) []api.VF {
 	return out
 }
 
+// tooLarge tells of a VF that is larger than its PF.
+func (e *exam) tooLarge(pf vf.PF, name, who string, mtu int) {
+	e.add(finding{check: "mtu", severity: api.SeverityError, object: "VF " + name, why: "the NIC drops what is larger than the PF takes",
+		mend: []string{fmt.Sprintf("mtu: %d for %s in /etc/culvert/host.yaml, then: culvert host apply", mtu, pf.Label())}},
+		"its MTU is %d (%s), its PF's is %d", mtu, who, pf.MTU)
+}
+
 // vfMTUs finds VFs that are larger than their PF, and owners that talk in
 // different sizes.
 func (e *exam) vfMTUs(pf vf.PF) {
 	held := map[int][]string{}
+	if e.Status == nil {
+		for _, v := range pf.VFs {
+			if v.Link != nil && v.Link.MTU > pf.MTU {
+				e.tooLarge(pf, fmt.Sprintf("%s#%d", pf.Label(), v.ID.Index), "on the host, as "+v.Link.Name, v.Link.MTU)
+			}
+		}
+	}
 	for _, v := range e.vfsOf(pf) {
 		mtu := 0
 		if v.Link != nil {
@@ -89,9 +103,7 @@ func (e *exam) vfMTUs(pf vf.PF) {
 		if v.Owner != nil {
 			who = v.Owner.String() + ", network " + v.Network
 		}
-		e.add(finding{check: "mtu", severity: api.SeverityError, object: "VF " + v.Name, why: "the NIC drops what is larger than the PF takes",
-			mend: []string{fmt.Sprintf("mtu: %d for %s in /etc/culvert/host.yaml, then: culvert host apply", mtu, pf.Label())}},
-			"its MTU is %d (%s), its PF's is %d", mtu, who, pf.MTU)
+		e.tooLarge(pf, v.Name, who, mtu)
 	}
 	if len(held) > 1 {
 		var sizes []int
