@@ -21,7 +21,7 @@ type tree struct{ root string }
 
 // pci is the path of a file of a PCI function.
 func (t tree) pci(addr vf.PCIAddr, file ...string) string {
-	return filepath.Join(append([]string{t.root, "bus/pci/devices", addr.String()}, file...)...)
+	return t.root + "/bus/pci/devices/" + strings.Join(append([]string{addr.String()}, file...), "/")
 }
 
 // text reads a file of one line, without package os: that one would ask the

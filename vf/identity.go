@@ -1,6 +1,7 @@
 package vf
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"strconv"
@@ -79,7 +80,7 @@ func (id ID) String() string { return id.PF.String() + "#" + strconv.Itoa(id.Ind
 
 // Compare orders by PF, then by index.
 func (id ID) Compare(o ID) int {
-	return cmp.Or(cmp.Compare(id.PF.String(), o.PF.String()), cmp.Compare(id.Index, o.Index))
+	return cmp.Or(bytes.Compare(id.PF.MAC[:], o.PF.MAC[:]), cmp.Compare(id.PF.Port, o.PF.Port), cmp.Compare(id.Index, o.Index))
 }
 
 // MarshalText writes the identity as String does.

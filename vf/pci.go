@@ -49,7 +49,15 @@ func (a PCIAddr) String() string {
 	if a.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%04x:%02x:%02x.%x", a.Domain, a.Bus, a.Device, a.Function)
+	const digits = "0123456789abcdef"
+	b := make([]byte, 0, len("10000:00:00.0"))
+	if a.Domain > 0xffff { // of Intel's VMD
+		b = strconv.AppendUint(b, uint64(a.Domain), 16)
+	} else {
+		b = append(b, digits[a.Domain>>12&15], digits[a.Domain>>8&15], digits[a.Domain>>4&15], digits[a.Domain&15])
+	}
+	b = append(b, ':', digits[a.Bus>>4], digits[a.Bus&15], ':', digits[a.Device>>4], digits[a.Device&15], '.')
+	return string(strconv.AppendUint(b, uint64(a.Function), 16))
 }
 
 // Compare orders addresses as the bus does.

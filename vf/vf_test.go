@@ -170,3 +170,15 @@ func TestI7UnknownIdentityReadsBack(t *testing.T) {
 		t.Errorf("%s reads %+v", raw, got)
 	}
 }
+
+// The text of an address is what printf would make of it.
+func TestPCIAddrString(t *testing.T) {
+	for _, a := range []PCIAddr{
+		{Bus: 1}, {Domain: 0x10000, Bus: 0xe1, Device: 0x1f, Function: 7}, {Domain: 0xfedc, Bus: 0xa9, Device: 0x10, Function: 1}, {Function: 1},
+	} {
+		want := fmt.Sprintf("%04x:%02x:%02x.%x", a.Domain, a.Bus, a.Device, a.Function)
+		if got := a.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
