@@ -49,13 +49,15 @@ func Mend(c Content, boot string, made map[vf.ID]vf.PCIAddr) Rescue {
 func (r *Rescue) did(format string, args ...any) { r.Did = append(r.Did, fmt.Sprintf(format, args...)) }
 
 // records keeps those that can be read and marks the others as lost: those that
-// are damaged, those that addresses point to, and, where part of the file is
-// missing, those that an earlier version of a page or the kernel tells of. It returns what was
-// last known of the lost ones.
+// are damaged, those that addresses point to, and, where part of the file may be
+// missing, those that are free as far as it tells and those that an earlier
+// version of a page or the kernel tells of. It returns what was last known of
+// the lost ones.
 func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record {
 	kept := map[vf.ID]bool{}
+	stale := len(c.Faults) > 0 // the last change may be missing
 	for _, rec := range c.Records {
-		if rec.Phase != Damaged {
+		if rec.Phase != Damaged && (rec.Phase != Free || !stale) {
 			kept[rec.ID] = true
 			r.Records = append(r.Records, rec)
 		}
@@ -81,12 +83,15 @@ func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record 
 	for _, rec := range c.Records {
 		if rec.Phase == Damaged {
 			lose(rec.ID, strings.TrimPrefix(rec.Reason, lostMark))
+		} else if !kept[rec.ID] {
+			hints[rec.ID] = rec
+			lose(rec.ID, "it was free, but the last change of the ledger may be missing")
 		}
 	}
 	for _, a := range c.Addresses {
 		lose(a.VF, "an address is held by it, and it has no record")
 	}
-	if len(c.Faults) > 0 {
+	if stale {
 		for _, id := range slices.SortedFunc(maps.Keys(hints), vf.ID.Compare) {
 			lose(id, "it had a record earlier, and none can be read now")
 		}

@@ -144,3 +144,47 @@ func TestRepairOfAnEmptyFile(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// I1: where the last change may be missing, a VF that the file calls free may
+// have been given to somebody since.
+func TestI1RepairTrustsNoFreeVFOfAFaultyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, path)
+	r, _ := attachment(0)
+	r.Phase, r.Lease = journal.Free, journal.Lease{}
+	put := func() {
+		t.Helper()
+		if err := l.Update(func(tx *journal.Tx) error { return tx.Put(r) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put()
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ = attachment(0)
+	put()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := 0 // the meta that the last change wrote
+	if bytes.Equal(raw[:pageSize], before[:pageSize]) {
+		newest = pageSize
+	}
+	raw[newest+40] ^= 1
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c := journal.Read(raw); len(c.Faults) == 0 || len(c.Records) != 1 || c.Records[0].Phase != journal.Free {
+		t.Fatalf("this is no test: %v %v", c.Faults, c.Records)
+	}
+	rescue, _ := repaired(t, path, nil)
+	if len(rescue.Records) != 1 || rescue.Records[0].Phase != journal.Damaged || rescue.Records[0].PCI != r.PCI {
+		t.Errorf("%+v", rescue.Records)
+	}
+}
