@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -33,17 +34,17 @@ func (n *node) noVFs() error {
 type makes struct{ culvert, floor []time.Duration }
 
 func (n *node) make() (c, f time.Duration, err error) {
-	if err := n.apply(0, 7); err != nil {
+	if err := n.apply(0, perPF); err != nil {
 		return 0, 0, err
 	}
 	err = n.freeze(func() (err error) {
-		f, err = n.timed(func() error { return n.floor("make", n.pfs[0], "7") })
+		f, err = n.timed(func() error { return n.floor("make", n.pfs[0], strconv.Itoa(perPF)) })
 		return errors.Join(err, n.noVFs())
 	})
 	if err != nil {
 		return 0, 0, err
 	}
-	c, err = n.timed(func() error { return n.apply(7, 7) })
+	c, err = n.timed(func() error { return n.apply(perPF, perPF) })
 	if err != nil {
 		return 0, 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/rpc"
 )
@@ -32,6 +34,9 @@ type node struct {
 	calls  map[string]int
 	made   map[int]makes // by b.N
 }
+
+// perPF is how many VFs an emulated igb has.
+const perPF = 7
 
 // pods is how many attachments are made at once.
 const pods = 8
@@ -62,7 +67,7 @@ func start(ctx context.Context) (n *node, err error) {
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(n.dir, "host.yaml"), []byte(n.hostYAML(7, 7)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(n.dir, "host.yaml"), []byte(n.hostYAML(perPF, perPF)), 0o600); err != nil {
 		return nil, err
 	}
 	if err := n.startDaemon(); err != nil {
@@ -103,15 +108,21 @@ func (n *node) startDaemon() error {
 	return n.cmd.Start()
 }
 
-// ready waits until culvertd has made its VFs.
+// ready waits until culvertd has made all its VFs, and nobody has one.
 func (n *node) ready(ctx context.Context) (st api.NodeStatus, err error) {
-	for range 600 {
-		if err = rpc.Call(ctx, n.socket, "status", nil, &st); err == nil && st.Ready && len(st.VFs) > 0 {
+	for range 1200 {
+		if err = rpc.Call(ctx, n.socket, "status", nil, &st); err == nil && st.Ready && allFree(st.VFs) {
 			return st, nil
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return st, fmt.Errorf("culvertd is not ready after a minute: %w\n%s", err, n.log())
+	return st, fmt.Errorf("culvertd is not ready after two minutes: %w: problems %v\n%s", err, st.Problems, n.log())
+}
+
+func allFree(vfs []api.VF) bool {
+	return len(vfs) == 2*perPF && !slices.ContainsFunc(vfs, func(v api.VF) bool {
+		return v.Phase != string(journal.Free) || v.Netdevice == ""
+	})
 }
 
 func (n *node) log() []byte {
