@@ -39,6 +39,12 @@ soak: bootstrap build ## test/torture in full: culvertd killed 200 times, 1,000 
 lint: bootstrap-build ## the linter alone
 	@tools/watch lint tools/lint
 
+fuzz: bootstrap-build ## every fuzz target for FUZZTIME (10m), one after another, with a table
+	@tools/watch fuzz tools/fuzz
+
+vuln: bootstrap-build ## govulncheck; it needs to reach vuln.go.dev, or GOVULNDB
+	@tools/watch vuln tools/vuln
+
 build: bootstrap-build ## the programs, to build/bin
 	@echo "building $(notdir $(wildcard cmd/*)) $(VERSION) into $(BIN)"
 	@tools/watch build $(MAKE) --no-print-directory -s test-build
@@ -62,6 +68,7 @@ test-lint:
 # sample runs, and everything without it.
 test-unit:
 	$(GO) test -race ./...
+	FUZZTIME=1s tools/fuzz
 	$(GO) test -timeout 30m ./test/failure
 
 test-lab: test-build
@@ -73,4 +80,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo test lab bench soak lint build install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab
+.PHONY: help demo test lab bench soak lint fuzz vuln build install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab
