@@ -34,7 +34,7 @@ func TestOnlyRootIsServed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to become somebody else")
 	}
-	dir, err := os.MkdirTemp("/tmp", "culvert-peer-") // of t.TempDir the parents are root's
+	dir, err := os.MkdirTemp("/tmp", "culvert-peer-") //nolint:usetesting // of t.TempDir the parents are root's alone
 	if err != nil {
 		t.Fatal(err)
 	}

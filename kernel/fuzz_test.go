@@ -19,13 +19,8 @@ func FuzzTree(f *testing.F) {
 	f.Add("", "", "", "", "-1", "", "", "virtfn-1", "", "", "")
 	f.Add("-5", "99999999999999999999", "8086\x00\x1b", "0x03", "x", "/", "..", "virtfn0x", "-1", "pf0vf1", "I:1")
 	f.Add("65536", "-1", "\n\n", "0x02", "2147483648", "0000:01:10.8", ".", "virtfn00", "00", "c1pf0sf7", "\xff")
-	top := f.TempDir()
 	f.Fuzz(func(t *testing.T, numVFs, totalVFs, vendor, class, numa, virtfn, driver, entry, ifindex, port, record string) {
-		root, err := os.MkdirTemp(top, "sys")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.RemoveAll(root)
+		root := t.TempDir()
 		pf := vf.PCIAddr{Bus: 1}
 		sys := tree{root}
 		for file, text := range map[string]string{
