@@ -42,12 +42,13 @@ func checkCulvertd(e *exam) {
 func (e *exam) noDaemon() {
 	f := finding{check: "culvertd", severity: api.SeverityError, object: "culvertd", why: "no VF can be given out or taken back",
 		mend: []string{"systemctl enable --now culvertd", "journalctl -u culvertd"}}
-	if len(e.PFs) == 0 {
+	switch {
+	case len(e.PFs) == 0:
 		f.severity, f.why, f.mend = api.SeverityNote, "without a PF it has nothing to do", nil
-	} else if !e.Root {
+	case !e.Root:
 		e.note("culvertd", "culvertd", "only root may ask it")
 		return
-	} else if !e.hasProgram("culvertd.service") {
+	case !e.hasProgram("culvertd.service"):
 		f.mend = []string{"make install    # from the sources, docs/install.md", "systemctl enable --now culvertd"}
 	}
 	e.add(f, "%s", e.StatusErr)
