@@ -30,9 +30,10 @@ func TestMain(m *testing.M) {
 }
 
 // write commits for ever, and says the number of each commit when it is
-// durable.
+// durable: what a kill takes away is the process, not the machine, so fsync has
+// no part in it.
 func write(path string, acknowledge io.Writer) error {
-	l, err := journal.Open(path, journal.Options{})
+	l, err := journal.Open(path, journal.Options{NoSync: true})
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func decodeEvents(all entries) ([]Event, []Problem) {
 	for key, stored := range all {
 		e, err := open[Event](bucketEvents, key, stored)
 		if err != nil {
-			e.Seq, _ = seqOf(key)
+			e.Seq = seqOf(key)
 			wrong = append(wrong, damage("what happened then is not known any more", fmt.Sprintf("event %d", e.Seq), "it is damaged: %s", err))
 			e = Event{Seq: e.Seq, Type: Warning, Reason: "Damaged", Object: "ledger", Text: "this event cannot be read: " + err.Error()}
 		}

@@ -98,9 +98,10 @@ func digest(bucket, key, stored []byte) uint64 {
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
-func seqOf(key []byte) (seq uint64, ok bool) {
+// seqOf is 0 for what is no key of an event.
+func seqOf(key []byte) uint64 {
 	if len(key) != 8 {
-		return 0, false
+		return 0
 	}
-	return binary.BigEndian.Uint64(key), true
+	return binary.BigEndian.Uint64(key)
 }

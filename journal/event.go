@@ -8,8 +8,7 @@ const keepEvents = 1000
 func (t *Tx) Event(e Event) error {
 	c := t.tx.Bucket(bucketEvents).Cursor()
 	last, _ := c.Last()
-	seq, _ := seqOf(last)
-	e.Seq, e.Time = seq+1, t.now
+	e.Seq, e.Time = seqOf(last)+1, t.now
 	if e.Seq > keepEvents {
 		bound := string(seqKey(e.Seq - keepEvents))
 		for k, _ := c.First(); k != nil && string(k) <= bound; k, _ = c.First() {

@@ -193,8 +193,12 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 	if err := r.fill(fresh, now); err != nil {
 		return "", fmt.Errorf("write %s: %w", fresh, err)
 	}
-	if c, err := Inspect(fresh); err != nil || len(c.Faults) > 0 || len(c.Records) != len(r.Records) || len(c.Addresses) != len(r.Addresses) {
-		return "", fmt.Errorf("%s was read back otherwise than it was written (%v): the disk is broken", fresh, errors.Join(err, fmt.Errorf("%v", c.Faults)))
+	c, err := Inspect(fresh)
+	if err != nil {
+		return "", fmt.Errorf("read back: %w", err)
+	}
+	if len(c.Faults) > 0 || len(c.Records) != len(r.Records) || len(c.Addresses) != len(r.Addresses) {
+		return "", fmt.Errorf("%s was read back otherwise than it was written (%v): the disk is broken", fresh, c.Faults)
 	}
 	backup = path + ".damaged-" + now.UTC().Format("20060102T150405Z")
 	if err := os.Link(path, backup); err != nil {

@@ -1,0 +1,73 @@
+package pages
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/bits"
+)
+
+// meta is one of the two places that say where everything else is.
+type meta struct {
+	pageSize             uint32
+	root, freelist, pgid uint64
+	txid                 uint64
+}
+
+// parseMeta reads the meta of a page whose header is at the start of b.
+func parseMeta(b []byte) (m meta, what string) {
+	if len(b) < headerSize+metaSize {
+		return m, "the file ends in it, so it is no ledger, or one that was cut short"
+	}
+	b = b[headerSize:][:metaSize]
+	sum := fnv.New64a()
+	_, _ = sum.Write(b[:sumAt])
+	switch {
+	case order.Uint32(b) != magic:
+		return m, "it is no page of a ledger"
+	case order.Uint32(b[4:]) != version:
+		return m, fmt.Sprintf("the file's version is %d, not %d", order.Uint32(b[4:]), version)
+	case order.Uint64(b[sumAt:]) != sum.Sum64():
+		return m, "its checksum is wrong"
+	}
+	m = meta{
+		pageSize: order.Uint32(b[8:]), root: order.Uint64(b[16:]),
+		freelist: order.Uint64(b[32:]), pgid: order.Uint64(b[40:]), txid: order.Uint64(b[48:]),
+	}
+	if m.pageSize < minPageSize || m.pageSize > maxPageSize || bits.OnesCount32(m.pageSize) != 1 {
+		return m, fmt.Sprintf("a page size of %d cannot be", m.pageSize)
+	}
+	return m, ""
+}
+
+// meta chooses the meta that is followed. Both must be right for a file to be
+// without Fault: one that is not was damaged after it was written, since a
+// write of 64 bytes in one sector is whole or did not happen. bbolt writes them
+// in turn, so they are of two transactions in a row, the even one in page 0.
+func (f *File) meta() (newest meta, ok bool) {
+	first, what := parseMeta(f.image)
+	if what != "" {
+		f.fault(0, "%s", what)
+	} else {
+		newest, ok = first, true
+	}
+	for size := uint64(minPageSize); size <= maxPageSize; size <<= 1 {
+		if ok && size != uint64(first.pageSize) || uint64(len(f.image)) < size {
+			continue
+		}
+		second, wrong := parseMeta(f.image[size:])
+		switch {
+		case wrong == "" && ok && second.pageSize == first.pageSize:
+			if first.txid%2 != 0 || second.txid%2 != 1 || max(first.txid, second.txid)-min(first.txid, second.txid) != 1 {
+				f.fault(1, "it is of transaction %d, and page 0 of %d: one of them is of an earlier time", second.txid, first.txid)
+			}
+			if second.txid > newest.txid {
+				newest = second
+			}
+			return newest, true
+		case wrong == "" && !ok && uint64(second.pageSize) == size:
+			return second, true
+		}
+	}
+	f.fault(1, "it is no whole page of a ledger")
+	return newest, ok
+}
