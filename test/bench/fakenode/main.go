@@ -42,8 +42,9 @@ const sandboxes = 256
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1]); err != nil {
+	err := run(ctx, os.Args[1])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "fakenode:", err)
 		os.Exit(1)
 	}

@@ -46,24 +46,29 @@ func run(args []string) error {
 	return errors.New("want attach, detach, make or nothing, with their arguments")
 }
 
-// enter opens both netns and a socket in each, and leaves the thread in the
-// pod's.
-func enter(path string) (host, pod *rtnl.Conn, hostFD, podFD int, err error) {
+// place is a netns with a socket in it.
+type place struct {
+	fd   int
+	conn *rtnl.Conn
+}
+
+// enter opens both netns and leaves the thread in the pod's.
+func enter(path string) (host, pod place, err error) {
 	runtime.LockOSThread()
-	if hostFD, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return nil, nil, 0, 0, err
+	if host.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return host, pod, err
 	}
-	if podFD, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return nil, nil, 0, 0, err
+	if pod.fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return host, pod, err
 	}
-	if host, err = rtnl.Dial(); err != nil {
-		return nil, nil, 0, 0, err
+	if host.conn, err = rtnl.Dial(); err != nil {
+		return host, pod, err
 	}
-	if err = unix.Setns(podFD, unix.CLONE_NEWNET); err != nil {
-		return nil, nil, 0, 0, err
+	if err := unix.Setns(pod.fd, unix.CLONE_NEWNET); err != nil {
+		return host, pod, err
 	}
-	pod, err = rtnl.Dial()
-	return host, pod, hostFD, podFD, err
+	pod.conn, err = rtnl.Dial()
+	return host, pod, err
 }
 
 func move(c *rtnl.Conn, index, fd int, name string) error {
@@ -87,37 +92,37 @@ func attach(netns, pci, name string, addressing []string) error {
 	if err != nil {
 		return err
 	}
-	host, pod, _, fd, err := enter(netns)
+	host, pod, err := enter(netns)
 	if err != nil {
 		return err
 	}
-	if err := move(host, index, fd, name); err != nil {
+	if err := move(host.conn, index, pod.fd, name); err != nil {
 		return fmt.Errorf("move: %w", err)
 	}
-	l, err := pod.LinkNamed(name)
+	l, err := pod.conn.LinkNamed(name)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
-	if err := pod.SetLink(l.Index, unix.IFF_UP, unix.IFF_UP, nil); err != nil {
+	if err := pod.conn.SetLink(l.Index, unix.IFF_UP, unix.IFF_UP, nil); err != nil {
 		return fmt.Errorf("up: %w", err)
 	}
-	if err := pod.AddAddr(rtnl.Addr{Index: l.Index, Prefix: addr}); err != nil {
+	if err := pod.conn.AddAddr(rtnl.Addr{Index: l.Index, Prefix: addr}); err != nil {
 		return fmt.Errorf("address: %w", err)
 	}
-	return pod.AddRoute(rtnl.Route{Index: l.Index, Route: route})
+	return pod.conn.AddRoute(rtnl.Route{Index: l.Index, Route: route})
 }
 
 func detach(netns, name, hostName string) error {
-	_, pod, fd, _, err := enter(netns)
+	host, pod, err := enter(netns)
 	if err != nil {
 		return err
 	}
-	l, err := pod.LinkNamed(name)
+	l, err := pod.conn.LinkNamed(name)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", name, err)
 	}
 	// The move takes the link down, its addresses and its routes.
-	return move(pod, l.Index, fd, hostName)
+	return move(pod.conn, l.Index, host.fd, hostName)
 }
 
 func indexOf(pci string) (int, error) {
