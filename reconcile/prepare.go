@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -147,6 +148,7 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 	if rec.Reason == takenOver {
 		steps = reborn(v, steps)
 	}
+	steps = awaited(v, steps)
 	for _, s := range steps {
 		if err := r.do(ctx, bindBound, s); err != nil {
 			return err
@@ -190,6 +192,18 @@ func (r *Reconciler) rememberFresh(pf vf.PF) error {
 		return nil
 	}
 	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.SetFresh(pf.ID, pf.VFs[0].Admin) })
+}
+
+// awaited adds a bind to steps without one. A driver may have been bound in an
+// earlier try, which timed out before udev had renamed the netdevice; a bind of
+// one that is bound waits for that and does nothing else (seen on a busy machine:
+// VFs whose name at home was for ever the one that they had before udev came).
+func awaited(v vf.State, steps []step.Step) []step.Step {
+	binds := slices.ContainsFunc(steps, func(s step.Step) bool { _, ok := s.(step.Bind); return ok })
+	if binds || v.Driver == "" || v.Driver == vf.DriverVFIO {
+		return steps
+	}
+	return append(steps, step.Bind{VF: v.PCI})
 }
 
 // settled says what of a VF that was just prepared is not right. Such a VF is

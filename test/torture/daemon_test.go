@@ -56,10 +56,7 @@ func newDaemon(t *testing.T, host string) *daemon {
 
 func prepareDaemon(t *testing.T, host string) *daemon {
 	t.Helper()
-	dir, err := os.MkdirTemp("/run", "torture-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	d := &daemon{socket: at("sock"), ledger: at("var/ledger.db"), host: at("host.yaml"), log: at("log")}
 	if err := os.WriteFile(d.host, []byte(host), 0o644); err != nil {
@@ -69,9 +66,6 @@ func prepareDaemon(t *testing.T, host string) *daemon {
 		d.kill()
 		if t.Failed() {
 			t.Logf("culvertd's last words:\n%s", d.lastWords(12000))
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
 		}
 	})
 	return d

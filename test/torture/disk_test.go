@@ -13,13 +13,13 @@ import (
 )
 
 // smallDisk mounts a little file system where culvertd keeps its ledger.
-func smallDisk(t *testing.T, d *daemon, options string) (dir string) {
+func smallDisk(t *testing.T, d *daemon) (dir string) {
 	t.Helper()
 	dir = filepath.Dir(d.ledger)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	run(t, "mount", "-t", "tmpfs", "-o", options, "tmpfs", dir)
+	run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", dir)
 	t.Cleanup(func() {
 		d.kill()
 		run(t, "umount", dir)
@@ -52,7 +52,7 @@ func fill(t *testing.T, dir string) string {
 func TestFullDisk(t *testing.T) {
 	k := inNode(t)
 	d := prepareDaemon(t, hostYAML)
-	dir := smallDisk(t, d, "size=1m")
+	dir := smallDisk(t, d)
 	d.start(t)
 	d.ready(t)
 	before := allClean(pfs(t, k))
@@ -99,7 +99,7 @@ func TestFullDisk(t *testing.T) {
 func TestReadOnlyDisk(t *testing.T) {
 	inNode(t)
 	d := prepareDaemon(t, hostYAML)
-	dir := smallDisk(t, d, "size=1m")
+	dir := smallDisk(t, d)
 	d.start(t)
 	d.ready(t)
 	d.kill()

@@ -28,7 +28,6 @@ type torture struct {
 	kernel *kernel.Kernel
 	before clean
 	killed int
-	ran    int            // times that a culvertd was given to work
 	phases map[string]int // kills by what the ledger had under way
 	steps  map[string]int // kills by the last change to the kernel
 	took   time.Duration  // the longest from start to settled
@@ -210,7 +209,6 @@ func (x *torture) killWhileMaking() {
 // prove looks whether anything is wrong. The gate is closed.
 func (x *torture) prove() {
 	x.t.Helper()
-	x.ran++
 	ctx := x.t.Context()
 	eventually(x.t, time.Minute, func() error { return x.d.settled(ctx) })
 	p := proof{kernel: x.kernel, before: x.before, ledger: x.d.leases(x.t), slots: x.slots}

@@ -34,8 +34,8 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", 0, "of what is random; 0 takes one from the clock")
-	kills  = flag.Int("kills", 25, "how often culvertd is killed")
-	cycles = flag.Int("cycles", 150, "how often a VF is attached and detached under a culvertd that lives")
+	kills  = flag.Int("kills", 20, "how often culvertd is killed")
+	cycles = flag.Int("cycles", 120, "how often a VF is attached and detached under a culvertd that lives")
 )
 
 // The programs, as tools/test-lab puts them into the node.
@@ -152,13 +152,11 @@ func (d *daemon) prevResult(p pod) string {
 }
 
 // mustCNI calls the plugin, which has to succeed.
-func (d *daemon) mustCNI(t *testing.T, command string, p pod) result {
+func (d *daemon) mustCNI(t *testing.T, command string, p pod) {
 	t.Helper()
-	r, err := d.cni(t.Context(), command, p)
-	if err != nil {
+	if _, err := d.cni(t.Context(), command, p); err != nil {
 		t.Fatalf("%s of %s: %v", command, p.id, err)
 	}
-	return r
 }
 
 // mentions wants all words in an error.
