@@ -64,8 +64,9 @@ func (e *Engine) makeRoom(ctx context.Context, rec journal.Record) error {
 		}
 		busy := e.vfs.try(other.ID)
 		if busy == nil {
-			defer e.vfs.unlock(other.ID)
-			return e.do(ctx, step.Rename{VF: other.PCI, Name: passing(other.PCI)})
+			err := e.do(ctx, step.Rename{VF: other.PCI, Name: passing(other.PCI)})
+			e.vfs.unlock(other.ID)
+			return err
 		}
 		select {
 		case <-busy:

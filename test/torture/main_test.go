@@ -44,9 +44,6 @@ const (
 	plugin   = "/opt/cni/bin/culvert"
 )
 
-// perPF is how many VFs emulated igb has.
-const perPF = 7
-
 // inNode skips the test outside of a lab node. In one it makes sure that no
 // earlier test has left VFs.
 func inNode(t *testing.T) *kernel.Kernel {
