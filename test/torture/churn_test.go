@@ -20,6 +20,7 @@ import (
 
 // churn is many pods that come and go at once, on all VFs.
 type churn struct {
+	t     *testing.T // told at once what goes wrong
 	d     *daemon
 	slots []*slot
 
@@ -58,7 +59,7 @@ func (c *churn) comesUp() {
 
 func newChurn(t *testing.T, d *daemon, rng *rand.Rand) *churn {
 	t.Helper()
-	c := &churn{d: d, done: map[string]int{}}
+	c := &churn{t: t, d: d, done: map[string]int{}}
 	for n := range netSlots + vmSlots {
 		id := fmt.Sprintf("torture%02d", n)
 		s := &slot{
@@ -110,6 +111,7 @@ func (c *churn) step(ctx context.Context, s *slot) error {
 	err := s.step(context.WithoutCancel(ctx))
 	if err != nil {
 		c.count("failed without a reason")
+		c.t.Errorf("while culvertd lived: %v", err)
 	}
 	return err
 }
