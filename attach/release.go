@@ -52,16 +52,19 @@ func (e *Engine) finish(ctx context.Context, rec journal.Record, reason string, 
 	return e.release(ctx, at, now, reason, cause)
 }
 
+// find is the VF that an attachment has. One that is being released counts only
+// when there is no other: that may be a VF which the attachment had once, and
+// which is only now brought out of quarantine.
 func (e *Engine) find(owner vf.Owner) (rec journal.Record, ok bool, err error) {
-	err = e.Ledger.View(func(tx *journal.Tx) error {
-		records, err := tx.Records()
-		for _, r := range records {
-			if r.Held() && sameAttachment(r.Lease.Owner, owner) {
-				rec, ok = r, true
-			}
+	records, err := e.records()
+	for _, r := range records {
+		if !r.Held() || !sameAttachment(r.Lease.Owner, owner) {
+			continue
 		}
-		return err
-	})
+		if !ok || rec.Phase == journal.Releasing {
+			rec, ok = r, true
+		}
+	}
 	return rec, ok, err
 }
 

@@ -61,6 +61,10 @@ func (p PFPlan) Refused() error {
 	}
 	var who []string
 	for _, r := range p.Hurts {
+		if r.Lease.Owner.Kind == "" && r.Phase != journal.Damaged {
+			who = append(who, fmt.Sprintf("vf %d: %s", r.ID.Index, r.Holder()))
+			continue
+		}
 		who = append(who, fmt.Sprintf("%s has vf %d", r.Holder(), r.ID.Index))
 	}
 	why := fmt.Sprintf("sriov_numvfs %d -> %d", p.PF.NumVFs, p.Want.VFs)
@@ -172,13 +176,19 @@ func driverChange(want desired.PFSpec, pool desired.Pool, pooled bool, v vf.Stat
 	return vf.DriverDefault, want.Autoprobe && v.Driver == ""
 }
 
-// holders are the leases on VFs of pf that are really there: one on a VF that
-// has gone from the bus holds nothing any more.
+// holders are who would lose a VF of pf: the leases on VFs that are really there
+// (one on a VF that has gone from the bus holds nothing any more), and whoever
+// the kernel shows to use a VF that the ledger does not tell of.
 func holders(pf vf.PF, records []journal.Record) []journal.Record {
 	var out []journal.Record
-	for _, r := range records {
-		if _, there := pf.VF(r.ID.Index); r.ID.PF == pf.ID && r.Held() && there {
-			out = append(out, r)
+	for _, v := range pf.VFs {
+		rec := recordOf(records, v.ID)
+		switch {
+		case rec != nil && rec.Held():
+			out = append(out, *rec)
+		case rec == nil && strangers(v) != "":
+			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Attached,
+				Lease: journal.Lease{Owner: vf.Owner{Name: strangers(v)}}})
 		}
 	}
 	return out

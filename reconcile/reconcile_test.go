@@ -297,3 +297,40 @@ func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// I5: VFs that somebody uses without the ledger's knowing, because it was lost
+// or because somebody else made them, are not made away with either.
+func TestI5StrangersKeepTheirVFs(t *testing.T) {
+	h := boot(t, "pfs:\n- {name: enp1s0, vfs: 5}\n")
+	pfs, err := h.k.PFs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.k.WriteNumVFs(pfs[0].PCI, 3); err != nil {
+		t.Fatal(err)
+	}
+	pf, err := h.k.PF(t.Context(), pfs[0].PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.k.AddNetns("/run/netns/x")
+	use := map[int]func(*vf.State){
+		0: func(st *vf.State) { st.Driver, st.Link = vf.DriverVFIO, nil },
+		1: func(st *vf.State) { st.Link.Netns = "/run/netns/x" },
+		2: func(st *vf.State) { st.Link.Up = true },
+	}
+	for i, change := range use {
+		if err := h.k.Meddle(pf.VFs[i].PCI, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = h.Reconciler.Pass(t.Context(), false)
+	for _, who := range []string{"vf 0: bound to vfio-pci", "vf 1: its interface is not on the host", "vf 2: the host uses it", "--force"} {
+		if err == nil || !strings.Contains(err.Error(), who) {
+			t.Errorf("no %q in %v", who, err)
+		}
+	}
+	if pf, err = h.k.PF(t.Context(), pf.PCI); err != nil || pf.NumVFs != 3 {
+		t.Errorf("%d VFs are left of 3 (%v)", pf.NumVFs, err)
+	}
+}

@@ -19,13 +19,8 @@ const takenOver = "taken over"
 // shows that nobody uses it. Somebody else made it, or its record was lost:
 // then its last owner's settings are still on it, and go.
 func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
-	switch {
-	case v.Driver == vf.DriverVFIO:
-		return fmt.Errorf("bound to %s by somebody else, perhaps for a VM: not taken over: unbind it when it is not in use", v.Driver)
-	case v.Driver != "" && v.Link == nil:
-		return fmt.Errorf("its interface is not on the host, so a container has it: not taken over: end that container")
-	case v.Link != nil && (v.Link.Up || len(v.Link.Addrs) > 0):
-		return fmt.Errorf("the host uses it as %s (up %t, addresses %v): not taken over: take that interface down", v.Link.Name, v.Link.Up, v.Link.Addrs)
+	if who := strangers(v); who != "" {
+		return fmt.Errorf("%s: not taken over: end that first", who)
 	}
 	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making, Reason: takenOver}
 	err := r.Ledger.Update(func(tx *journal.Tx) error {
@@ -35,6 +30,20 @@ func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, 
 		return err
 	}
 	return r.finish(ctx, spec, pf, v, rec)
+}
+
+// strangers says who uses a VF that the ledger does not tell of, as far as the
+// kernel shows; nothing for nobody.
+func strangers(v vf.State) string {
+	switch {
+	case v.Driver == vf.DriverVFIO:
+		return "bound to " + v.Driver + " by somebody else, perhaps for a VM"
+	case v.Driver != "" && v.Link == nil:
+		return "its interface is not on the host, so a container has it"
+	case v.Link != nil && (v.Link.Up || len(v.Link.Addrs) > 0):
+		return fmt.Sprintf("the host uses it as %s (up %t, addresses %v)", v.Link.Name, v.Link.Up, v.Link.Addrs)
+	}
+	return ""
 }
 
 // reborn adds to the steps that make a VF ours those that give it a new

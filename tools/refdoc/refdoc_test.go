@@ -1,0 +1,37 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReferenceIsCurrent(t *testing.T) {
+	root := filepath.Join("..", "..")
+	host, err := hostReference(filepath.Join(root, "desired"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	invariants, err := invariantsReference(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{"host.md": host, "invariants.md": invariants} {
+		got, err := os.ReadFile(filepath.Join(root, "docs", "reference", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			t.Errorf("docs/reference/%s is not current; run tools/go run ./tools/refdoc (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	got := named("TestI2Something: I4, I1-I3 and I4; not I.")
+	if diff := cmp.Diff([]string{"I2", "I4", "I1", "I3"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
