@@ -34,9 +34,9 @@ type reader interface {
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
 }
 
-// Ignored, from a Hook before a step, has the step succeed and do nothing, as
+// ErrIgnored, from a Hook before a step, has the step succeed and do nothing, as
 // some drivers do.
-var Ignored = errors.New("ignored")
+var ErrIgnored = errors.New("ignored")
 
 // Hook is asked at each moment of each step; its error is the step's.
 type Hook func(Moment, step.Step) error
@@ -62,7 +62,7 @@ func (k *Kernel) Fail(h Hook) {
 // Do carries out the step, unless the Hook says otherwise.
 func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	if err := k.ask(Before, s); err != nil {
-		if errors.Is(err, Ignored) {
+		if errors.Is(err, ErrIgnored) {
 			return nil
 		}
 		return err

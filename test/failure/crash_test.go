@@ -126,7 +126,7 @@ func TestKilledWhileVFsAreMade(t *testing.T) {
 func TestKilledTwice(t *testing.T) {
 	total := 0
 	for first := 1; ; first += 2 {
-		alive := false
+		var alive bool
 		for second := 1; ; second += 3 {
 			w := made(t, fake.IGB, fastDir(t))
 			if alive = !w.dies(first, func(w *world) { _ = w.add(podA); _ = w.del(podA) }); alive {
@@ -235,7 +235,7 @@ func fastDir(t *testing.T) string {
 	if _, err := os.Stat(parent); err != nil {
 		parent = ""
 	}
-	dir, err := os.MkdirTemp(parent, "culvert-failure-")
+	dir, err := os.MkdirTemp(parent, "culvert-failure-") //nolint:usetesting // t.TempDir is on a disk
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func faults() []fault {
 	return append(all,
 		fault{"success without effect", func(_ *world, m faulty.Moment, _ step.Step) error {
 			if m == faulty.Before {
-				return faulty.Ignored
+				return faulty.ErrIgnored
 			}
 			return nil
 		}},
