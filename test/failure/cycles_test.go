@@ -52,7 +52,7 @@ func TestI2TenThousandCycles(t *testing.T) {
 			}
 		}
 	}
-	cycle(cycles / 5) // until the ledger has all the events that it keeps
+	cycle(cycles / 5)
 	before := w.usage(t)
 	cycle(cycles - cycles/5)
 	after := w.usage(t)
@@ -63,8 +63,8 @@ func TestI2TenThousandCycles(t *testing.T) {
 	if after.goroutines > before.goroutines || after.files > before.files {
 		t.Errorf("goroutines %d -> %d, files %d -> %d", before.goroutines, after.goroutines, before.files, after.files)
 	}
-	if after.ledger > 2*before.ledger {
-		t.Errorf("the ledger grew from %d to %d bytes", before.ledger, after.ledger)
+	if after.ledger > 1<<20 {
+		t.Errorf("the ledger has %d bytes", after.ledger)
 	}
 	w.asNew()
 }

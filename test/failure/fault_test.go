@@ -58,6 +58,8 @@ func faults() []fault {
 		}},
 		fault{"a hang past its bound, and a late effect", func(w *world, m faulty.Moment, s step.Step) error {
 			if m == faulty.Before {
+				w.lateMu.Lock()
+				defer w.lateMu.Unlock()
 				w.late = append(w.late, s)
 				return fmt.Errorf("%w, and the call is still stuck in the kernel", vf.ErrTimeout)
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -56,6 +57,7 @@ type world struct {
 	boot    int
 	skew    time.Duration // added to the clock
 	disk    disk
+	lateMu  sync.Mutex  // guards late: steps of several VFs run side by side
 	late    []step.Step // that a hung kernel will do yet
 	fault   *faulty.Kernel
 
