@@ -33,7 +33,8 @@ lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 bench: bootstrap build ## the benchmarks, in Go's benchmark format
 	@tools/watch bench tools/bench
 
-soak: bootstrap build ## test/torture in full: culvertd killed 200 times, 1,000 attachments; an hour
+soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new random histories; half an hour
+	@tools/watch soak $(GO) test -count=1 -timeout 1h ./test/failure -run Histories -v -rapid.seed=0
 	@tools/watch soak tools/test-lab ./test/torture -run 'Kill|Cycles' -v -timeout 3h -args -kills 200 -cycles 1000
 
 lint: bootstrap-build ## the linter alone

@@ -15,7 +15,7 @@ import (
 )
 
 // busy is a machine whose udev comes late: the first bind of a VF runs into its
-// bound while the netdevice still has the kernel's name. Another one waits.
+// bound while the netdevice still has the kernel's name. A later one does not.
 type busy struct {
 	*fake.Kernel
 	mu    sync.Mutex // guards named
@@ -29,8 +29,8 @@ func (k *busy) Do(ctx context.Context, s step.Step) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if name, again := k.named[bind.VF]; again {
-		return k.Kernel.Do(ctx, step.Rename{VF: bind.VF, Name: name})
+	if _, again := k.named[bind.VF]; again {
+		return k.Kernel.Do(ctx, s)
 	}
 	if err := k.Kernel.Do(ctx, s); err != nil {
 		return err

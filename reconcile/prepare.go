@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -144,11 +143,7 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 	if err != nil {
 		return err
 	}
-	steps := append(step.AdminChanges(pf.PCI, v.ID.Index, v.Admin, fresh), r.steps(spec, pf, v)...)
-	if rec.Reason == takenOver {
-		steps = reborn(v, steps)
-	}
-	steps = awaited(v, steps)
+	steps := append(step.AdminChanges(pf.PCI, v.ID.Index, v.Admin, fresh), reborn(v, r.steps(spec, pf, v))...)
 	for _, s := range steps {
 		if err := r.do(ctx, bindBound, s); err != nil {
 			return err
@@ -164,7 +159,7 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 	if err := r.settled(spec, pf, st); err != nil {
 		return err
 	}
-	rec.PCI, rec.Phase, rec.Baseline, rec.Reason = v.PCI, journal.Free, vf.BaselineOf(st), ""
+	rec.PCI, rec.Phase, rec.Baseline = v.PCI, journal.Free, vf.BaselineOf(st)
 	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
 }
 
@@ -192,18 +187,6 @@ func (r *Reconciler) rememberFresh(pf vf.PF) error {
 		return nil
 	}
 	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.SetFresh(pf.ID, pf.VFs[0].Admin) })
-}
-
-// awaited adds a bind to steps without one. A driver may have been bound in an
-// earlier try, which timed out before udev had renamed the netdevice; a bind of
-// one that is bound waits for that and does nothing else (seen on a busy machine:
-// VFs whose name at home was for ever the one that they had before udev came).
-func awaited(v vf.State, steps []step.Step) []step.Step {
-	binds := slices.ContainsFunc(steps, func(s step.Step) bool { _, ok := s.(step.Bind); return ok })
-	if binds || v.Driver == "" || v.Driver == vf.DriverVFIO {
-		return steps
-	}
-	return append(steps, step.Bind{VF: v.PCI})
 }
 
 // settled says what of a VF that was just prepared is not right. Such a VF is

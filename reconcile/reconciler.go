@@ -47,7 +47,7 @@ type keeper interface {
 const (
 	carrierBound = 10 * time.Second       // for a PF that was just brought up
 	makeBound    = 3 * time.Minute        // for sriov_numvfs: some firmware takes a second a VF
-	bindBound    = 30 * time.Second       // for one VF
+	bindBound    = time.Minute            // for one VF
 	parallelVFs  = 8                      // VFs bound at once: probes of one NIC queue at its mailbox anyway
 	lookEvery    = 30 * time.Second       // without any event
 	settle       = 300 * time.Millisecond // after an event

@@ -11,10 +11,6 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// takenOver is the reason of a record that is Making, of a VF that was there
-// before it.
-const takenOver = "taken over"
-
 // takeOver makes a VF that the ledger does not tell of ours, when the kernel
 // shows that nobody uses it. Somebody else made it, or its record was lost:
 // then its last owner's settings are still on it, and go.
@@ -22,7 +18,7 @@ func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	if who := strangers(v); who != "" {
 		return fmt.Errorf("%s: not taken over: end that first", who)
 	}
-	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making, Reason: takenOver}
+	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making}
 	err := r.Ledger.Update(func(tx *journal.Tx) error {
 		return errors.Join(tx.FreeAddresses(v.ID), tx.Put(rec))
 	})
@@ -47,15 +43,16 @@ func strangers(v vf.State) string {
 }
 
 // reborn adds to the steps that make a VF ours those that give it a new
-// netdevice, unless they do already: the old one keeps the name and the MTU that
-// its last owner gave it.
+// netdevice, unless they do already. The one that is there may have the name and
+// the MTU that its last owner gave it, or anybody while it was waiting; or udev
+// had not named it yet when an earlier try timed out (seen on a busy machine).
 func reborn(v vf.State, steps []step.Step) []step.Step {
 	for _, s := range steps {
 		if _, anew := s.(step.Bind); anew {
 			return steps
 		}
 	}
-	if v.Driver == "" {
+	if v.Driver == "" || v.Driver == vf.DriverVFIO {
 		return steps
 	}
 	return append([]step.Step{step.Unbind{VF: v.PCI}}, append(steps, step.Bind{VF: v.PCI})...)
