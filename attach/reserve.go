@@ -139,7 +139,9 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struc
 		return alloc.Choice{}, err
 	}
 	for _, r := range records {
-		if r.Held() && sameAttachment(r.Lease.Owner, req.Owner) {
+		// One that is being released is not the attachment's any more: it may have
+		// been in quarantine since long ago, and be tried again just now.
+		if r.Held() && r.Phase != journal.Releasing && sameAttachment(r.Lease.Owner, req.Owner) {
 			return alloc.Choice{}, fmt.Errorf("%s has VF %s as %s already: %w: delete that attachment first",
 				req.Owner, r.PCI, req.Owner.Interface, vf.ErrHeld)
 		}

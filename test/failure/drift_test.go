@@ -1,11 +1,13 @@
 package failure
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -15,6 +17,8 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -264,3 +268,42 @@ func (w *world) events(reason string) (out []journal.Event) {
 }
 
 var sorting = cmpopts.SortSlices(func(a, b string) bool { return a < b })
+
+// An attachment that once had a VF which is in quarantine since gets another one,
+// also while the old one is tried again; and its DEL takes the new one.
+func TestOldQuarantineIsNoAttachment(t *testing.T) {
+	w := made(t, fake.IGB, fastDir(t))
+	defer w.close()
+	hit := w.arm(faults()[12], 1, true) // a hang, which means quarantine
+	if err := w.add(podA); err == nil || hit() == nil {
+		t.Fatalf("ADD: %v", err)
+	}
+	old := w.heldBy("a")
+	w.fault.Fail(nil)
+	busy, release := make(chan struct{}), make(chan struct{})
+	w.meddle(old, func(st *vf.State) { st.Link.Up = true }) // something to reset
+	w.fault.Fail(func(m faulty.Moment, s step.Step) error {
+		if up, ok := s.(step.SetUp); ok && up.VF == old && !up.Up && m == faulty.Before {
+			busy <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	w.skew += time.Hour
+	passed := make(chan struct{})
+	go func() { defer close(passed); _ = w.node.Reconciler.Pass(context.Background(), false) }()
+	<-busy // the old VF is being released, with its lease
+	a := attachment{pod: "a", pool: "net", plain: true}
+	if err := w.serve("ADD", a, w.config(a, "ADD")); err != nil {
+		t.Errorf("ADD while the old VF is tried again: %v", err)
+	}
+	if err := w.serve("DEL", a, w.config(a, "DEL")); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+	close(release)
+	<-passed
+	w.fault.Fail(nil)
+	w.expect["a"] = absent
+	w.rest()
+	w.asNew()
+}

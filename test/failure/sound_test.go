@@ -61,8 +61,8 @@ func (w *world) promised(records []journal.Record) {
 	has := map[string]journal.Record{}
 	for _, r := range records {
 		pod := r.Lease.Owner.UID
-		if pod == "" || r.Phase == journal.Quarantined {
-			continue
+		if pod == "" || r.Phase == journal.Quarantined || r.Phase == journal.Releasing {
+			continue // it was the pod's
 		}
 		if other, twice := has[pod]; twice {
 			w.t.Errorf("I1: %s has two VFs, %s and %s", pod, other.PCI, r.PCI)

@@ -286,15 +286,20 @@ func joinAttachments(pods []string) string {
 // errAnswerLost is a call whose answer nobody got.
 var errAnswerLost = errors.New("culvertd was killed before it answered")
 
-// call is one call of the runtime.
+// call is one call of the runtime, and what culvertd does after its answer.
 func (w *world) call(command string, a attachment, config []byte) error {
+	err := w.serve(command, a, config)
+	w.node.Engine.Wait() // for the announcement
+	return err
+}
+
+func (w *world) serve(command string, a attachment, config []byte) error {
 	req := api.CNIRequest{Command: command, ContainerID: a.pod, IfName: "net1", Netns: netnsOf(a.pod), Config: config}
 	params, err := json.Marshal(req)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}
 	answer, err := w.cni.Serve(context.Background(), params)
-	w.node.Engine.Wait() // for the announcement
 	if w.gate.pass("the answer to %s", command) != nil {
 		return errAnswerLost
 	}
