@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -300,4 +301,33 @@ func TestI2CallerThatGoesLateCostsNoVF(t *testing.T) {
 		t.Error(diff)
 	}
 	clean(t, n, 14)
+}
+
+// A runtime that killed its plugin deletes the attachment and adds it again. The
+// second ADD waits for what is left of the first, and gets its VF.
+func TestADDAfterOneThatWasGivenUp(t *testing.T) {
+	k, n := node(t)
+	n.Engine.Kernel = patient{k.faults}
+	ctx, giveUp := context.WithCancel(t.Context())
+	begun, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if _, ok := s.(step.Move); ok && m == faulty.Before {
+			once.Do(func() { close(begun); <-release })
+		}
+		return nil
+	})
+	first, second := make(chan error, 1), make(chan error, 1)
+	req := everything(t)
+	go func() { _, err := n.Engine.Attach(ctx, req); first <- err }()
+	<-begun
+	giveUp()
+	go func() { _, err := n.Engine.Attach(t.Context(), req); second <- err }()
+	close(release)
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("the ADD that was given up: %v", err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("the ADD after it: %v", err)
+	}
 }

@@ -39,6 +39,14 @@ func (l *locks) try(id vf.ID) <-chan struct{} {
 	return nil
 }
 
+// working returns nil when nobody works on the VF, or the channel that is closed
+// when whoever does lets go.
+func (l *locks) working(id vf.ID) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[id]
+}
+
 func (l *locks) unlock(id vf.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -74,6 +74,13 @@ func (e *Engine) unfit(at site, rec journal.Record, cause error) error {
 	return errors.Join(cause, e.quarantine(rec, cause))
 }
 
+// twin is another ADD of the same attachment, which is at work: mostly one whose
+// caller was killed, so that it will be undone.
+type twin struct {
+	error
+	done <-chan struct{} // closed when it has ended
+}
+
 // errBusy is a VF that is free and that somebody works on at the moment.
 var errBusy = errors.New("somebody works on it")
 
@@ -87,6 +94,15 @@ func (e *Engine) reserve(ctx context.Context, req Request) (journal.Record, site
 		rec, at, err := e.promise(req, busy)
 		if errors.Is(err, errBusy) {
 			continue
+		}
+		var other twin
+		if errors.As(err, &other) {
+			select {
+			case <-other.done:
+				continue
+			case <-ctx.Done():
+				return rec, at, fmt.Errorf("%w; it is still at work: %w", err, context.Cause(ctx))
+			}
 		}
 		if err == nil || len(busy) == 0 {
 			return rec, at, err
@@ -142,8 +158,12 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struc
 		// One that is being released is not the attachment's any more: it may have
 		// been in quarantine since long ago, and be tried again just now.
 		if r.Held() && r.Phase != journal.Releasing && sameAttachment(r.Lease.Owner, req.Owner) {
-			return alloc.Choice{}, fmt.Errorf("%s has VF %s as %s already: %w: delete that attachment first",
+			held := fmt.Errorf("%s has VF %s as %s already: %w: delete that attachment first",
 				req.Owner, r.PCI, req.Owner.Interface, vf.ErrHeld)
+			if done := e.vfs.working(r.ID); done != nil && r.Phase == journal.Configuring {
+				return alloc.Choice{}, twin{held, done}
+			}
+			return alloc.Choice{}, held
 		}
 	}
 	records = slices.DeleteFunc(records, func(r journal.Record) bool { return busy[r.ID] != nil })
