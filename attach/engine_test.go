@@ -322,6 +322,11 @@ func TestADDAfterOneThatWasGivenUp(t *testing.T) {
 	go func() { _, err := n.Engine.Attach(ctx, req); first <- err }()
 	<-begun
 	giveUp()
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := n.Engine.Attach(impatient, req); !errors.Is(err, vf.ErrHeld) || !errors.Is(err, context.Canceled) {
+		t.Errorf("an ADD that does not wait: %v", err)
+	}
 	go func() { _, err := n.Engine.Attach(t.Context(), req); second <- err }()
 	close(release)
 	if err := <-first; !errors.Is(err, context.Canceled) {

@@ -81,6 +81,8 @@ type twin struct {
 	done <-chan struct{} // closed when it has ended
 }
 
+func (t twin) Unwrap() error { return t.error }
+
 // errBusy is a VF that is free and that somebody works on at the moment.
 var errBusy = errors.New("somebody works on it")
 

@@ -3,7 +3,8 @@ package claims
 import (
 	"fmt"
 	"strconv"
-	"strings"
+
+	"github.com/culvert-net/culvert/vf"
 )
 
 // Fights reports whether a claim on a PF that host.yaml speaks of goes against
@@ -44,32 +45,15 @@ func (c Claim) Harm() string {
 func (c Claim) What() string {
 	object := ""
 	if len(c.VFs) > 0 {
-		object = " of vf " + indexes(c.VFs)
+		object = " of vf " + vf.Numbers(c.VFs)
 	}
 	switch {
 	case c.Setting == Managed && object != "":
-		return fmt.Sprintf("%s manages vf %s (%s)", c.Manager, indexes(c.VFs), c.Says)
+		return fmt.Sprintf("%s manages vf %s (%s)", c.Manager, vf.Numbers(c.VFs), c.Says)
 	case c.Setting == Managed:
 		return fmt.Sprintf("%s manages it (%s)", c.Manager, c.Says)
 	case c.Value == "" || c.Setting == VFSettings:
 		return fmt.Sprintf("%s sets %s%s (%s)", c.Manager, c.Setting, object, c.Says)
 	}
 	return fmt.Sprintf("%s sets %s%s to %s (%s)", c.Manager, c.Setting, object, cutShort(c.Value), c.Says)
-}
-
-// indexes writes VF indexes as ranges: 0-3,7.
-func indexes(all []int) string {
-	var parts []string
-	for i := 0; i < len(all); {
-		j := i
-		for j+1 < len(all) && all[j+1] == all[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(all[i])
-		if j > i {
-			part += "-" + strconv.Itoa(all[j])
-		}
-		parts, i = append(parts, part), j+1
-	}
-	return strings.Join(parts, ",")
 }

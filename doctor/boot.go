@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
@@ -179,23 +178,4 @@ func (e *exam) vfio(module, pool string) {
 		}
 		e.add(f, "%s is not loaded", module)
 	}
-}
-
-func contains(all []int, n int) bool { return slices.Contains(all, n) }
-
-// numbers writes a list as the kernel does: 0-3,8.
-func numbers(all []int) string {
-	var parts []string
-	for i := 0; i < len(all); {
-		j := i
-		for j+1 < len(all) && all[j+1] == all[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(all[i])
-		if j > i {
-			part += "-" + strconv.Itoa(all[j])
-		}
-		parts, i = append(parts, part), j+1
-	}
-	return strings.Join(parts, ",")
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
@@ -134,18 +135,18 @@ func (e *exam) numa(pf vf.PF) {
 		f.why = "pods and VMs cannot be placed near it"
 		f.mend = []string{"look for NUMA or \"node interleaving\" in the machine's firmware setup"}
 		e.add(f, "the firmware does not tell on which of %d NUMA nodes it is", nodes)
-	case !contains(e.Host.Nodes, pf.NUMA):
+	case !slices.Contains(e.Host.Nodes, pf.NUMA):
 		f.severity = api.SeverityWarning
 		f.why = "every packet crosses to memory of another node"
-		f.mend = []string{"put the card into a slot of a processor with memory; the nodes online are " + numbers(e.Host.Nodes)}
+		f.mend = []string{"put the card into a slot of a processor with memory; the nodes online are " + vf.Numbers(e.Host.Nodes)}
 		e.add(f, "it is on NUMA node %d, which is not online", pf.NUMA)
 	case len(cpus) == 0:
 		f.severity = api.SeverityWarning
 		f.why = "every interrupt is taken by a processor of another node"
-		f.mend = []string{"bring processors of node " + numbers([]int{pf.NUMA}) + " online, or move the card"}
+		f.mend = []string{"bring processors of node " + vf.Numbers([]int{pf.NUMA}) + " online, or move the card"}
 		e.add(f, "its NUMA node %d has no processor online", pf.NUMA)
 	default:
-		e.ok("numa", pfName(pf), "on NUMA node %d, with processors %s", pf.NUMA, numbers(cpus))
+		e.ok("numa", pfName(pf), "on NUMA node %d, with processors %s", pf.NUMA, vf.Numbers(cpus))
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package bench measures Culvert against its budgets (docs/design/0002): real
+// Package bench measures Culvert against its budgets (docs/design/0005): real
 // culvertd, the real shim exec'd as a runtime does, a real VF and a netns, in a
 // lab node. What is compared is measured in turns, in one run, so that the
 // noise of an emulated machine falls on both sides; a ratio is the median of
