@@ -54,6 +54,9 @@ var mayImport = map[string][]string{
 	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "vf"},
 	"doctor/mend":   {"api", "doctor", "kernel/survey"},
 
+	// the node's kubelet, as a source of who has what
+	"kubelet": {"vf"},
+
 	// the ways in
 	"intake/...": {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 

@@ -1,0 +1,150 @@
+// Package kubelet asks the node's kubelet which pod has which device. The
+// kubelet chooses devices when it admits a pod and tells its device plugins no
+// more than which; its PodResources API, a socket of the node, says for whom.
+// intake/pod asks for one pod's VFs; attach is told what is given to anybody,
+// so that it leaves that alone.
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// DefaultSocket is where a kubelet with the root folder /var/lib/kubelet
+// serves PodResources.
+const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+const (
+	// answerBound is how long a kubelet may take. It answers from memory.
+	answerBound = 10 * time.Second
+	// maxAnswer in bytes is what the kubelet's own client allows
+	// (k8s.io/kubernetes pkg/kubelet/apis/podresources, defaultPodResourcesMaxSize).
+	maxAnswer = 16 << 20
+	// retryAfter: the kubelet serves 100 calls a second in bursts of 10 and
+	// refuses what is above (pkg/kubelet/apis/podresources/constants.go).
+	retryAfter = 50 * time.Millisecond
+)
+
+// PodResources is a kubelet's PodResources API. It keeps no connection, since a
+// kubelet that starts anew makes another socket. Its methods may be called
+// concurrently.
+type PodResources struct {
+	socket string
+}
+
+// New returns the API behind a socket; nothing is asked yet.
+func New(socket string) *PodResources { return &PodResources{socket: socket} }
+
+// Devices returns which VFs the kubelet gave a pod as a resource (prefix/name),
+// in the order of the bus, so that every call has the same order.
+//
+// Errors: vf.ErrNotFound when the pod has none, or the kubelet does not know
+// the pod; vf.ErrInvalid when what it has is no PCI address, since another
+// device plugin serves the resource; vf.ErrNotReady when the kubelet does not
+// answer.
+func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resource string) ([]vf.PCIAddr, error) {
+	all, err := p.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("devices of pod %s/%s: %w", podNamespace, podName, err)
+	}
+	var (
+		out   []vf.PCIAddr
+		known bool
+	)
+	for _, pod := range all {
+		if pod.GetNamespace() != podNamespace || pod.GetName() != podName {
+			continue
+		}
+		known = true
+		for _, id := range devices(pod, resource) {
+			a, err := vf.ParsePCIAddr(id)
+			if err != nil {
+				return nil, fmt.Errorf("pod %s/%s has %s %q: %w: not a VF of Culvert: is another device plugin serving that resource?",
+					podNamespace, podName, resource, id, vf.ErrInvalid)
+			}
+			out = append(out, a)
+		}
+	}
+	switch {
+	case !known:
+		return nil, fmt.Errorf("pod %s/%s: %w: the kubelet has given it nothing, or does not know it", podNamespace, podName, vf.ErrNotFound)
+	case len(out) == 0:
+		return nil, fmt.Errorf("pod %s/%s has no device of %s: %w: add it to the limits of one of its containers", podNamespace, podName, resource, vf.ErrNotFound)
+	}
+	slices.SortFunc(out, vf.PCIAddr.Compare)
+	return slices.Compact(out), nil
+}
+
+// Given returns every PCI device that the kubelet has given to a pod, with the
+// pod's namespace/name. Where there has never been a kubelet (no socket) nothing
+// is given. Errors: vf.ErrNotReady when the kubelet does not answer.
+func (p *PodResources) Given(ctx context.Context) (map[vf.PCIAddr]string, error) {
+	if _, err := os.Stat(p.socket); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	all, err := p.list(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("which VFs the kubelet has given to pods: %w", err)
+	}
+	out := map[vf.PCIAddr]string{}
+	for _, pod := range all {
+		for _, id := range devices(pod, "") {
+			if a, err := vf.ParsePCIAddr(id); err == nil { // other plugins have other IDs
+				out[a] = pod.GetNamespace() + "/" + pod.GetName()
+			}
+		}
+	}
+	return out, nil
+}
+
+// devices are the IDs of a pod's devices of a resource; of every one when that
+// is empty.
+func devices(pod *podresources.PodResources, resource string) (ids []string) {
+	for _, c := range pod.GetContainers() {
+		for _, d := range c.GetDevices() {
+			if resource == "" || d.GetResourceName() == resource {
+				ids = append(ids, d.GetDeviceIds()...)
+			}
+		}
+	}
+	return ids
+}
+
+func (p *PodResources) list(ctx context.Context) (pods []*podresources.PodResources, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
+	conn, err := grpc.NewClient("unix:"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.socket, err)
+	}
+	defer conn.Close()
+	client := podresources.NewPodResourcesListerClient(conn)
+	for {
+		answer, err := client.List(ctx, &podresources.ListPodResourcesRequest{})
+		if err == nil {
+			return answer.GetPodResources(), nil
+		}
+		if status.Code(err) != codes.ResourceExhausted {
+			return nil, fmt.Errorf("the kubelet does not answer on %s: %w: %w: is it running?", p.socket, vf.ErrNotReady, err)
+		}
+		select {
+		case <-time.After(retryAfter):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the kubelet refuses to answer on %s, too many ask it: %w: %w", p.socket, vf.ErrNotReady, err)
+		}
+	}
+}
