@@ -1,0 +1,68 @@
+package netannotation
+
+import (
+	"encoding/json"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Annotations of pods and of network attachment definitions.
+const (
+	// Networks asks for networks beside the default one.
+	Networks = "k8s.v1.cni.cncf.io/networks"
+	// DefaultNetwork asks for another default network, in the same format: one
+	// element.
+	DefaultNetwork = "v1.multus-cni.io/default-network"
+	// Status is where the answer is written.
+	Status = "k8s.v1.cni.cncf.io/network-status"
+	// ResourceName, on a network attachment definition, names the resource that
+	// its pods have to request.
+	ResourceName = "k8s.v1.cni.cncf.io/resourceName"
+)
+
+// Element is one attachment that a pod asks for.
+type Element struct {
+	Name string
+	// Namespace of the network attachment definition; the pod's own unless the
+	// annotation names another.
+	Namespace string
+	// Interface is the name in the pod; empty leaves it to the meta plugin: net1,
+	// net2 and so on.
+	Interface string
+	MAC       *vf.MAC
+	// IPs as they are written: addresses, with or without a prefix length.
+	IPs []string
+	// DefaultRoute are gateways: the pod's default route goes over this network.
+	// Nil leaves the default route alone; an empty list is the same.
+	DefaultRoute   []string
+	PortMappings   []PortMapping
+	Bandwidth      *Bandwidth
+	InfinibandGUID string
+	// CNIArgs are handed to the plugins as args.cni. The values are JSON.
+	CNIArgs map[string]json.RawMessage
+}
+
+// String is namespace/name, with @interface where one is asked for.
+func (e Element) String() string {
+	s := e.Namespace + "/" + e.Name
+	if e.Interface != "" {
+		s += "@" + e.Interface
+	}
+	return s
+}
+
+// PortMapping is one of the CNI capability portMappings.
+type PortMapping struct {
+	HostPort      int    `json:"hostPort"`
+	ContainerPort int    `json:"containerPort"`
+	Protocol      string `json:"protocol,omitempty"`
+	HostIP        string `json:"hostIP,omitempty"`
+}
+
+// Bandwidth is the CNI capability bandwidth: rates in bit/s, bursts in bits.
+type Bandwidth struct {
+	IngressRate  int `json:"ingressRate,omitempty"`
+	IngressBurst int `json:"ingressBurst,omitempty"`
+	EgressRate   int `json:"egressRate,omitempty"`
+	EgressBurst  int `json:"egressBurst,omitempty"`
+}

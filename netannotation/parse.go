@@ -1,0 +1,265 @@
+package netannotation
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"github.com/culvert-net/culvert/strictjson"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Bounds on what is read. A pod with more has something else there.
+const (
+	maxSize     = 64 << 10 // bytes
+	maxElements = 64
+)
+
+// Parse reads the annotation of a pod in a namespace: either a JSON list, or
+// names with commas between them, each [namespace/]name[@interface]. An empty
+// annotation asks for nothing.
+//
+// The error wraps vf.ErrInvalid and says which element is wrong. Unknown keys
+// of the JSON form are let through, as every other reader of the annotation
+// does: they may be for somebody else.
+func Parse(annotation, namespace string) ([]Element, error) {
+	text := strings.TrimSpace(annotation)
+	if len(text) > maxSize {
+		return nil, fmt.Errorf("annotation %s: %w: it has %d bytes; want at most %d", Networks, vf.ErrInvalid, len(text), maxSize)
+	}
+	var (
+		out []Element
+		err error
+	)
+	switch {
+	case text == "":
+		return nil, nil
+	case strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{"):
+		out, err = list(text, namespace)
+	default:
+		out, err = short(text, namespace)
+	}
+	if err == nil {
+		err = distinct(out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", Networks, err)
+	}
+	return out, nil
+}
+
+// distinct refuses two attachments of one interface name.
+func distinct(all []Element) error {
+	seen := map[string]Element{}
+	for _, e := range all {
+		first, twice := seen[e.Interface]
+		if twice && e.Interface != "" {
+			return fmt.Errorf("interface %s: %w: %s and %s both ask for it", e.Interface, vf.ErrInvalid, first, e)
+		}
+		seen[e.Interface] = e
+	}
+	return nil
+}
+
+func short(text, namespace string) ([]Element, error) {
+	items := strings.Split(text, ",")
+	if len(items) > maxElements {
+		return nil, tooMany(len(items))
+	}
+	var out []Element
+	for i, item := range items {
+		item = strings.TrimSpace(item)
+		e := Element{Namespace: namespace}
+		rest, device, named := strings.Cut(item, "@")
+		if named {
+			e.Interface = strings.TrimSpace(device)
+			if !isInterface(e.Interface) {
+				return nil, wrong(i, item, "%q after @ is no name for an interface: want 1 to 15 characters without / : and spaces", e.Interface)
+			}
+		}
+		ns, name, qualified := strings.Cut(strings.TrimSpace(rest), "/")
+		if qualified {
+			e.Namespace = ns
+		} else {
+			name = ns
+		}
+		e.Name = name
+		if err := e.named(); err != nil {
+			return nil, wrong(i, item, "%s", err)
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func tooMany(n int) error {
+	return fmt.Errorf("%w: %d networks; want at most %d", vf.ErrInvalid, n, maxElements)
+}
+
+func wrong(i int, item, format string, args ...any) error {
+	return fmt.Errorf("element %d (%q): %w: %s", i+1, clip(item), vf.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "..."
+	}
+	return s
+}
+
+// Names of Kubernetes objects (RFC 1123, k8s.io/apimachinery validation).
+var (
+	objectName    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+)
+
+// named checks the names of the network attachment definition, which end up in
+// paths and messages.
+func (e Element) named() error {
+	switch {
+	case e.Name == "":
+		return fmt.Errorf("the network's name is missing: want [namespace/]name[@interface]")
+	case len(e.Name) > 253 || !objectName.MatchString(e.Name):
+		return fmt.Errorf("%q is no name of a network: want lower-case letters, digits, '-' and '.', a letter or digit at both ends", clip(e.Name))
+	case !namespaceName.MatchString(e.Namespace):
+		return fmt.Errorf("%q is no namespace: want lower-case letters, digits and '-', at most 63", clip(e.Namespace))
+	}
+	return nil
+}
+
+// isInterface is Linux's dev_valid_name (net/core/dev.c), and ASCII.
+func isInterface(s string) bool {
+	return s != "" && len(s) <= 15 && s != "." && s != ".." &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == ':' })
+}
+
+func list(text, namespace string) ([]Element, error) {
+	if strings.HasPrefix(text, "{") {
+		text = "[" + text + "]" // one that forgot the list, as other readers take it
+	}
+	o, err := strictjson.Parse([]byte(`{"networks":`+text+`}`), "")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q is neither a JSON list nor names with commas between them", vf.ErrInvalid, clip(text))
+	}
+	items := o.Objects("networks")
+	if len(items) > maxElements {
+		return nil, tooMany(len(items))
+	}
+	var out []Element
+	for _, in := range items {
+		out = append(out, element(in, namespace))
+	}
+	if err := o.Err(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func element(o *strictjson.Object, namespace string) Element {
+	e := Element{Name: o.String("name"), Namespace: namespace, Interface: o.String("interface"), InfinibandGUID: o.String("infiniband-guid")}
+	if ns := o.String("namespace"); ns != "" {
+		e.Namespace = ns
+	}
+	if err := e.named(); err != nil && !o.Failed("name") {
+		o.Fail("name", "%s", err)
+	}
+	if e.Interface != "" && !isInterface(e.Interface) {
+		o.Fail("interface", "want 1 to 15 characters without / : and spaces")
+	}
+	if mac, ok := strictjson.Text(o, "mac", vf.ParseMAC); ok {
+		e.MAC = &mac
+	}
+	e.IPs = addresses(o, "ips", func(s string) error {
+		if _, err := netip.ParseAddr(s); err == nil {
+			return nil
+		}
+		_, err := netip.ParsePrefix(s)
+		return err
+	})
+	e.DefaultRoute = addresses(o, "default-route", func(s string) error {
+		_, err := netip.ParseAddr(s)
+		return err
+	})
+	e.PortMappings = portMappings(o)
+	e.Bandwidth = bandwidth(o)
+	e.CNIArgs = arguments(o)
+	return e
+}
+
+// addresses reads a list of addresses, or one alone.
+func addresses(o *strictjson.Object, key string, parse func(string) error) []string {
+	var all []string
+	if raw := o.Raw(key); len(raw) > 0 && raw[0] == '"' {
+		if s := o.String(key); s != "" {
+			all = []string{s}
+		}
+	} else {
+		all = o.Strings(key)
+	}
+	for _, s := range all {
+		if parse(s) != nil {
+			o.Fail(key, "%q: want IP addresses, e.g. 172.16.91.5", clip(s))
+		}
+	}
+	return all
+}
+
+const maxPort = 65535
+
+func portMappings(o *strictjson.Object) []PortMapping {
+	var out []PortMapping
+	for _, in := range o.Objects("portMappings") {
+		host, _ := in.Uint("hostPort", 0, maxPort)
+		container, ok := in.Uint("containerPort", 1, maxPort)
+		if !ok && !in.Failed("containerPort") {
+			in.Fail("containerPort", "missing; want a port between 1 and 65535")
+		}
+		m := PortMapping{HostPort: int(host), ContainerPort: int(container), Protocol: in.String("protocol"), HostIP: in.String("hostIP")}
+		switch strings.ToLower(m.Protocol) {
+		case "", "tcp", "udp", "sctp":
+		default:
+			in.Fail("protocol", "want tcp, udp or sctp")
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// bandwidth reads rates in bit/s, which may be larger than 32 bits have.
+func bandwidth(o *strictjson.Object) *Bandwidth {
+	in := o.Object("bandwidth")
+	if in == nil {
+		return nil
+	}
+	number := func(key string) int {
+		raw := in.Raw(key)
+		if raw == nil {
+			return 0
+		}
+		var n int
+		if json.Unmarshal(raw, &n) != nil || n < 0 {
+			in.Fail(key, "want a whole number of bits, 0 or more, without quotes")
+		}
+		return n
+	}
+	return &Bandwidth{
+		IngressRate: number("ingressRate"), IngressBurst: number("ingressBurst"),
+		EgressRate: number("egressRate"), EgressBurst: number("egressBurst"),
+	}
+}
+
+func arguments(o *strictjson.Object) map[string]json.RawMessage {
+	in := o.Object("cni-args")
+	if in.Empty() {
+		return nil
+	}
+	out := map[string]json.RawMessage{}
+	for _, k := range in.Keys() {
+		if raw := in.Raw(k); raw != nil {
+			out[k] = raw
+		}
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package netannotation
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+func TestParse(t *testing.T) {
+	mac := vf.MAC{2, 0x23, 0x45, 0x67, 0x89, 0x01}
+	for text, want := range map[string][]Element{
+		"":                   nil,
+		" \n":                nil,
+		"[]":                 nil,
+		"sriov-net1":         {{Name: "sriov-net1", Namespace: "default"}},
+		"a,a":                {{Name: "a", Namespace: "default"}, {Name: "a", Namespace: "default"}},
+		"x/a@net7, b@eth1,c": {{Name: "a", Namespace: "x", Interface: "net7"}, {Name: "b", Namespace: "default", Interface: "eth1"}, {Name: "c", Namespace: "default"}},
+		"\n a.b-c ,\n d":     {{Name: "a.b-c", Namespace: "default"}, {Name: "d", Namespace: "default"}},
+		`[{"name":"a"},{"name":"b","namespace":"x","interface":"net9","unknown":{"k":1}}]`: {
+			{Name: "a", Namespace: "default"}, {Name: "b", Namespace: "x", Interface: "net9"}},
+		`{"name":"a"}`: {{Name: "a", Namespace: "default"}},
+		`[{"name":"a","mac":"02:23:45:67:89:01","ips":["10.1.1.5","10.1.1.6/24","fd00::5"],"default-route":["10.1.1.1"],"infiniband-guid":"c2:11:22:33:44:55:66:77",
+			"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}],"bandwidth":{"ingressRate":20000000000,"egressBurst":4096},"cni-args":{"k":{"deep":[1]},"n":null}}]`: {{
+			Name: "a", Namespace: "default", MAC: &mac, IPs: []string{"10.1.1.5", "10.1.1.6/24", "fd00::5"}, DefaultRoute: []string{"10.1.1.1"},
+			InfinibandGUID: "c2:11:22:33:44:55:66:77", PortMappings: []PortMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}},
+			Bandwidth: &Bandwidth{IngressRate: 20000000000, EgressBurst: 4096}, CNIArgs: map[string]json.RawMessage{"k": json.RawMessage(`{"deep":[1]}`)},
+		}},
+		`[{"name":"a","ips":"10.1.1.5","mac":"","interface":"","cni-args":null}]`: {{Name: "a", Namespace: "default", IPs: []string{"10.1.1.5"}}},
+	} {
+		got, err := Parse(text, "default")
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"a,":                               "element 2 (\"\"): invalid: the network's name is missing",
+		"a,B":                              `element 2 ("B"): invalid: "B" is no name of a network`,
+		"x/y/z":                            `"y/z" is no name`,
+		"/a":                               `"" is no namespace`,
+		"a@":                               "is no name for an interface",
+		"a@b@c ":                           "",
+		"a@net 1":                          "is no name for an interface",
+		"a@sixteencharacter":               "is no name for an interface",
+		"a@..":                             "is no name for an interface",
+		"a@net1,b@net1":                    "interface net1: invalid: default/a@net1 and default/b@net1 both ask for it",
+		"../../etc/passwd":                 "is no name of a network",
+		"../passwd":                        "is no namespace",
+		`[{"name":"a"}`:                    "neither a JSON list nor names",
+		`[{}]`:                             "the network's name is missing",
+		`[1]`:                              "element 0: want an object",
+		`[{"name":7}]`:                     "networks[0].name 7: want a string",
+		`[{"name":"a","ips":[5]}]`:         "networks[0].ips [5]: want a list of strings",
+		`[{"name":"a","ips":["x"]}]`:       `networks[0].ips ["x"]: "x": want IP addresses`,
+		`[{"name":"a","mac":"x"}]`:         "networks[0].mac: ",
+		`[{"name":"a","interface":"a/b"}]`: "networks[0].interface a/b: want 1 to 15",
+		`[{"name":"a","default-route":["10.0.0.1/24"]}]`:            "networks[0].default-route",
+		`[{"name":"a","portMappings":[{"hostPort":70000}]}]`:        "hostPort 70000: want a number between 0 and 65535",
+		`[{"name":"a","portMappings":[{"protocol":"x"}]}]`:          "protocol x: want tcp, udp or sctp",
+		`[{"name":"a","bandwidth":{"ingressRate":-1}}]`:             "bandwidth.ingressRate -1: want a whole number",
+		strings.Repeat("a,", 70) + "a":                              "71 networks; want at most 64",
+		strings.Repeat("a", maxSize+1):                              "want at most 65536",
+		"[" + strings.Repeat(`{"name":"a"},`, 70) + `{"name":"a"}]`: "71 networks; want at most 64",
+	} {
+		_, err := Parse(text, "default")
+		if text == "a@b@c " {
+			if err != nil { // '@' may be in the name of an interface
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		if err == nil || !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "annotation k8s.v1.cni.cncf.io/networks: ") {
+			t.Errorf("%.80s: %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+// What is read has names that lead nowhere when they become part of a path, and
+// reads the same when it is written as JSON; what is refused is a vf.ErrInvalid
+// of bounded length.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"a", "x/a@net1,b", `[{"name":"a","namespace":"b","interface":"c","mac":"02:00:00:00:00:01","ips":["10.0.0.1"]}]`,
+		`{"name":"a"}`, "a@..", "../a", `[{"name":"a","cni-args":{"a":1}}]`, "[", `[{"name":"a","bandwidth":{}}]`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := Parse(text, "default")
+		if err != nil {
+			if !errors.Is(err, vf.ErrInvalid) || len(err.Error()) > 40<<10 || strings.ContainsAny(err.Error(), "\x00\x1b") {
+				t.Errorf("%T of %d bytes: %q", err, len(err.Error()), err)
+			}
+			return
+		}
+		for _, e := range all {
+			for _, name := range []string{e.Name, e.Namespace, e.Interface} {
+				if strings.ContainsAny(name, "/\x00\n ") || name == ".." || name == "." {
+					t.Errorf("%q is taken for a name", name)
+				}
+			}
+			again, err := Parse(e.String(), "other")
+			if err != nil || len(again) != 1 || again[0].Name != e.Name || again[0].Namespace != e.Namespace || again[0].Interface != e.Interface {
+				t.Errorf("%s reads as %v: %v", e, again, err)
+			}
+		}
+	})
+}
