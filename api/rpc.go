@@ -9,6 +9,8 @@ type RPCRequest struct {
 	// DeadlineMS is how many milliseconds the client waits; 0 means no bound.
 	DeadlineMS int64           `json:"deadlineMS,omitempty"`
 	Params     json.RawMessage `json:"params,omitempty"`
+	// Dialog says that the client answers questions while it waits (RPCResponse.Ask).
+	Dialog bool `json:"dialog,omitempty"`
 }
 
 // RPCResponse is the answer: Result or Error. A stream is many of them; More is
@@ -17,6 +19,27 @@ type RPCResponse struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *Error          `json:"error,omitempty"`
 	More   bool            `json:"more,omitempty"`
+	// Ask is a question to a client that said Dialog. The answer to its own
+	// request is still to come.
+	Ask *RPCQuestion `json:"ask,omitempty"`
+}
+
+// RPCQuestion is what culvertd asks the client of a dialog. Several may be open at
+// once.
+type RPCQuestion struct {
+	ID     uint64 `json:"id"`
+	Method string `json:"method"`
+	// DeadlineMS is how many milliseconds the answer may take; 0 means no bound.
+	DeadlineMS int64           `json:"deadlineMS,omitempty"`
+	Params     json.RawMessage `json:"params,omitempty"`
+}
+
+// RPCReply is the client's answer to the question of that ID, followed by a
+// newline: Result or Error.
+type RPCReply struct {
+	ID     uint64          `json:"id"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
 }
 
 // Error is why a request failed.

@@ -21,7 +21,7 @@ import (
 // The error wraps ErrNoDaemon when nobody answers, and the sentinel of package
 // vf that culvertd's error wrapped; errors.As finds the *api.Error.
 func Call(ctx context.Context, socket, method string, params, result any) error {
-	c, err := dial(ctx, socket, method, params)
+	c, err := dial(ctx, socket, api.RPCRequest{Method: method}, params)
 	if err != nil {
 		return err
 	}
@@ -30,6 +30,10 @@ func Call(ctx context.Context, socket, method string, params, result any) error 
 	if err != nil {
 		return err
 	}
+	return decode(method, resp, result)
+}
+
+func decode(method string, resp api.RPCResponse, result any) error {
 	if result == nil {
 		return nil
 	}
@@ -43,7 +47,7 @@ func Call(ctx context.Context, socket, method string, params, result any) error 
 // server ends the stream (nil), ctx is done, or each returns an error (which
 // Stream then returns). Other errors are as for Call.
 func Stream(ctx context.Context, socket, method string, params any, each func(json.RawMessage) error) error {
-	c, err := dial(ctx, socket, method, params)
+	c, err := dial(ctx, socket, api.RPCRequest{Method: method}, params)
 	if err != nil {
 		return err
 	}
@@ -74,12 +78,13 @@ type call struct {
 	close  func()
 }
 
-func dial(ctx context.Context, socket, method string, params any) (*call, error) {
+func dial(ctx context.Context, socket string, req api.RPCRequest, params any) (*call, error) {
+	method := req.Method
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", method, err)
 	}
-	req := api.RPCRequest{Method: method, Params: raw}
+	req.Params = raw
 	if deadline, ok := ctx.Deadline(); ok {
 		req.DeadlineMS = max(1, time.Until(deadline).Milliseconds())
 	}

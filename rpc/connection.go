@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,11 +18,17 @@ import (
 
 // connection is one client and its one request.
 type connection struct {
-	server *Server
-	conn   *net.UnixConn
+	server  *Server
+	conn    *net.UnixConn
+	limit   *io.LimitedReader // of dec: how much of the next message it may read
+	dec     *json.Decoder
+	writing sync.Mutex // guards writes to conn
 }
 
-func newConnection(s *Server, c *net.UnixConn) *connection { return &connection{s, c} }
+func newConnection(s *Server, c *net.UnixConn) *connection {
+	limit := &io.LimitedReader{R: c}
+	return &connection{server: s, conn: c, limit: limit, dec: json.NewDecoder(limit)}
+}
 
 // serve answers the request. accepting ends when the shutdown begins, running
 // when it stops waiting.
@@ -50,13 +57,15 @@ func (c *connection) serve(accepting, running context.Context) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(req.DeadlineMS)*time.Millisecond)
 		defer cancel()
 	}
+	talk := newDialog(c, req.Dialog)
 	var watch errgroup.Group
 	watch.Go(func() error {
+		talk.listen()
 		c.drain() // the client sends nothing more: this ends when it goes
 		cancel()
 		return nil
 	})
-	if err := c.respond(c.answer(accepting, ctx, req)); err != nil {
+	if err := c.respond(c.answer(accepting, ctx, req, talk)); err != nil {
 		c.server.log.Debug("the client went before its answer", "method", req.Method, "err", err)
 	}
 	c.conn.Close()
@@ -70,12 +79,12 @@ func (c *connection) read(accepting context.Context) (api.RPCRequest, error) {
 		return req, err
 	}
 	stop := context.AfterFunc(accepting, func() { c.conn.SetReadDeadline(time.Now()) }) //nolint:errcheck // then the connection is closed, which ends the read too
-	limit := &io.LimitedReader{R: c.conn, N: maxRequest + 2}
-	err := json.NewDecoder(limit).Decode(&req)
+	c.limit.N = maxRequest + 2
+	err := c.dec.Decode(&req)
 	switch {
 	case !stop():
 		return req, errors.New("culvertd is stopping; try again in a moment")
-	case limit.N == 0:
+	case c.limit.N == 0:
 		return req, fmt.Errorf("the request is longer than %d bytes", maxRequest)
 	case err != nil:
 		return req, fmt.Errorf("read the request: %w", err)
@@ -91,7 +100,7 @@ func (c *connection) drain() {
 }
 
 // answer runs the handler; a panic there is an error of this request only.
-func (c *connection) answer(accepting, ctx context.Context, req api.RPCRequest) (resp api.RPCResponse) {
+func (c *connection) answer(accepting, ctx context.Context, req api.RPCRequest, talk *dialog) (resp api.RPCResponse) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.server.log.Error("panic in a handler", "method", req.Method, "panic", p, "stack", string(debug.Stack()))
@@ -113,6 +122,9 @@ func (c *connection) answer(accepting, ctx context.Context, req api.RPCRequest) 
 		return api.RPCResponse{}
 	}
 	handle, ok := c.server.handlers[req.Method]
+	if with, dialog := c.server.dialogs[req.Method]; dialog {
+		handle, ok = func(ctx context.Context, params json.RawMessage) (any, error) { return with(ctx, params, talk.ask) }, true
+	}
 	if !ok {
 		return api.RPCResponse{Error: &api.Error{Code: CodeUnknownMethod, Message: fmt.Sprintf("culvertd has no method %q", req.Method),
 			Details: "culvert and culvertd may be of different versions"}}
@@ -145,6 +157,8 @@ func (c *connection) respond(r api.RPCResponse) error {
 	if err != nil {
 		return fmt.Errorf("encode a response: %w", err)
 	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	if err := c.conn.SetWriteDeadline(time.Now().Add(responseTime)); err != nil {
 		return err
 	}

@@ -3,6 +3,10 @@
 // api.RPCResponse). Whoever may connect is decided by file mode 0600 and, for
 // each connection, by a function that looks at the peer's credentials.
 //
+// In a dialog the server puts questions to the client of a request before it
+// answers: the shim is the hands of culvertd, which has no place on the host to run
+// another CNI plugin from.
+//
 // culvertd serves; culvert and culvert-cni call. The client half stays light:
 // the shim is exec'd for every attachment of every pod.
 package rpc
@@ -15,6 +19,11 @@ const DefaultSocket = "/run/culvert/culvertd.sock"
 const (
 	// maxRequest bounds a request, in bytes.
 	maxRequest = 1 << 20
+	// maxReply bounds the answer to one question of a dialog, maxQuestion the
+	// question, in bytes; maxQuestions how many are open at once in a connection.
+	maxReply     = 1 << 20
+	maxQuestion  = 1 << 20
+	maxQuestions = 16
 	// maxResponse bounds what a client reads, in bytes.
 	maxResponse = 64 << 20
 	// maxConnections bounds the clients that are served at once, and so the

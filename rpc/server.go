@@ -22,12 +22,23 @@ type Handler func(ctx context.Context, params json.RawMessage) (any, error)
 // begins.
 type StreamHandler func(ctx context.Context, params json.RawMessage, send func(result any) error) error
 
-// Server answers requests. Handle and HandleStream come before Serve.
+// Ask puts a question to the client of a dialog and waits for the answer, which is
+// decoded into result (nil: not wanted). The deadline of ctx goes along. The
+// error is the client's (as for Call), ctx's, or says that the client went away or
+// cannot be asked.
+type Ask func(ctx context.Context, method string, params, result any) error
+
+// DialogHandler is a Handler that may ask its client. Of the questions it may have
+// several open at once; it does not ask any more when it has returned.
+type DialogHandler func(ctx context.Context, params json.RawMessage, ask Ask) (any, error)
+
+// Server answers requests. Handle, HandleStream and HandleDialog come before Serve.
 type Server struct {
 	authorize func(*net.UnixConn) error
 	log       *slog.Logger
 	handlers  map[string]Handler
 	streams   map[string]StreamHandler
+	dialogs   map[string]DialogHandler
 	patience  time.Duration // how long a client may take to send its request
 
 	// Grace is how long a shutdown waits for running requests before it
@@ -38,7 +49,7 @@ type Server struct {
 // NewServer makes a server that answers a connection only after authorize has
 // returned nil for it.
 func NewServer(authorize func(*net.UnixConn) error, log *slog.Logger) *Server {
-	return &Server{authorize: authorize, log: log, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}, patience: requestTime, Grace: 30 * time.Second}
+	return &Server{authorize: authorize, log: log, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}, dialogs: map[string]DialogHandler{}, patience: requestTime, Grace: 30 * time.Second}
 }
 
 // Handle registers a method with one result.
@@ -46,6 +57,9 @@ func (s *Server) Handle(method string, h Handler) { s.handlers[method] = h }
 
 // HandleStream registers a method with a stream of results.
 func (s *Server) HandleStream(method string, h StreamHandler) { s.streams[method] = h }
+
+// HandleDialog registers a method with one result, whose client may be asked.
+func (s *Server) HandleDialog(method string, h DialogHandler) { s.dialogs[method] = h }
 
 // Serve answers connections of l until ctx is done. It then closes l, lets
 // running requests finish within Grace, ends streams, and returns nil. Any

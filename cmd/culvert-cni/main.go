@@ -1,6 +1,8 @@
 // Command culvert-cni is the CNI plugin that container runtimes exec: a shim
 // that hands the invocation to culvertd and prints what it answers. It answers
-// VERSION by itself, and with a CNI error when culvertd does not answer.
+// VERSION by itself, and with a CNI error when culvertd does not answer. When
+// culvertd asks, it runs another CNI plugin, since culvertd is not where the runtime
+// would run one.
 package main
 
 import (
@@ -20,6 +22,7 @@ func main() {
 		socket:      os.Getenv("CULVERT_SOCKET"),
 		stdin:       os.Stdin,
 		stdout:      os.Stdout,
+		environ:     os.Environ(),
 	}
 	if s.socket == "" {
 		s.socket = rpc.DefaultSocket

@@ -28,6 +28,7 @@ type shim struct {
 	socket                                          string
 	stdin                                           io.Reader
 	stdout                                          io.Writer
+	environ                                         []string // the shim's own
 }
 
 // run serves the invocation and returns the exit status.
@@ -55,7 +56,7 @@ func (s shim) forward(config []byte) int {
 		Command: s.command, ContainerID: s.containerID, Netns: s.netns, IfName: s.ifName, Args: s.args, Path: s.path, Config: config,
 	}
 	var resp api.CNIResponse
-	err := rpc.Call(ctx, s.socket, api.MethodCNI, req, &resp)
+	err := rpc.Converse(ctx, s.socket, api.MethodCNI, req, &resp, s.answer)
 	switch {
 	case err == nil:
 		if _, err := s.stdout.Write(resp.Stdout); err != nil {

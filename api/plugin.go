@@ -1,0 +1,35 @@
+package api
+
+// MethodPlugin is what culvertd asks the shim in a dialog: run a CNI plugin where
+// the runtime would run it. PluginRequest in, PluginResponse out.
+const MethodPlugin = "plugin"
+
+// PluginRequest is one run of a CNI plugin. Its environment is the shim's own
+// with the CNI_ variables of Call (CNI specification 1.1, section 2), and
+// Call.Config stands on its standard input.
+type PluginRequest struct {
+	// Type is the plugin's name, which is looked for in the folders of Call.Path.
+	Type string     `json:"type"`
+	Call CNIRequest `json:"call"`
+}
+
+// PluginResponse is how the run ended.
+type PluginResponse struct {
+	Stdout []byte `json:"stdout,omitempty"`
+	// Stderr is the end of what the plugin said there.
+	Stderr []byte `json:"stderr,omitempty"`
+	// Exit is the exit status; -1 when a signal ended it.
+	Exit int `json:"exit"`
+}
+
+// IsPluginType reports whether s can be the name of a plugin's program: the
+// specification's own form (section 1, "type" must not have a path separator).
+func IsPluginType(s string) bool {
+	for i, r := range s {
+		word := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_'
+		if !word && (i == 0 || r != '.' && r != '-') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+const (
+	// maxOutput bounds what a plugin may say on standard output, in bytes; in
+	// base64 it fits into one answer. Of standard error maxTail bytes are kept.
+	maxOutput = 512 << 10
+	maxTail   = 16 << 10
+	// A program that is being installed cannot be run for a moment.
+	busyTries, busyWait = 20, 50 * time.Millisecond
+)
+
+// answer is what culvertd may ask for: a plugin to be run.
+func (s shim) answer(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	if method != api.MethodPlugin {
+		return nil, &api.Error{Code: "unknown-method", Message: fmt.Sprintf("culvert-cni has no method %q", method), Details: "it is older than culvertd: install the one that came with it"}
+	}
+	var r api.PluginRequest
+	if err := json.Unmarshal(params, &r); err != nil {
+		return nil, fmt.Errorf("plugin request: %w", err)
+	}
+	program, err := find(r.Type, r.Call.Path)
+	if err != nil {
+		return nil, err
+	}
+	return s.plugin(ctx, program, r)
+}
+
+// find looks for a plugin's program in the folders of a CNI_PATH, the first of
+// which counts. The name comes from whoever may write a network.
+func find(name, path string) (string, error) {
+	if !api.IsPluginType(name) {
+		return "", &api.Error{Code: "invalid", Message: fmt.Sprintf("CNI plugin %.100q: want the name of a program: letters, digits, '_', '.' and '-'", name)}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		program := filepath.Join(dir, name)
+		if info, err := os.Stat(program); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && filepath.IsAbs(program) {
+			return program, nil
+		}
+	}
+	return "", &api.Error{Code: "not-found", Message: fmt.Sprintf("CNI plugin %s is not in %s (CNI_PATH)", name, path), Details: "install it there, or correct the type of the network"}
+}
+
+// plugin runs a program as a runtime would. It is killed, with all that it has
+// started, when ctx ends, and dies with the shim.
+func (s shim) plugin(ctx context.Context, program string, r api.PluginRequest) (api.PluginResponse, error) {
+	for try := 1; ; try++ {
+		out, tail := &bounded{max: maxOutput}, &bounded{max: maxTail, tail: true}
+		cmd := exec.CommandContext(ctx, program)
+		cmd.Env = environment(s.environ, r.Call)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(r.Call.Config), out, tail
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		cmd.WaitDelay = time.Second
+		err := cmd.Run()
+		if errors.Is(err, syscall.ETXTBSY) && try < busyTries {
+			select {
+			case <-ctx.Done():
+			case <-time.After(busyWait):
+			}
+			continue
+		}
+		var exit *exec.ExitError
+		switch {
+		case ctx.Err() != nil:
+			return api.PluginResponse{}, &api.Error{Code: "deadline", Message: fmt.Sprintf("CNI plugin %s did not end in time and was killed", program)}
+		case out.over:
+			return api.PluginResponse{}, fmt.Errorf("CNI plugin %s said more than %d bytes on standard output", program, maxOutput)
+		case err != nil && !errors.As(err, &exit):
+			return api.PluginResponse{}, fmt.Errorf("run CNI plugin %s: %w", program, err)
+		}
+		return api.PluginResponse{Stdout: out.kept, Stderr: tail.kept, Exit: cmd.ProcessState.ExitCode()}, nil
+	}
+}
+
+// environment is the shim's own, with the variables of another call.
+func environment(own []string, c api.CNIRequest) []string {
+	var out []string
+	for _, v := range own {
+		if !strings.HasPrefix(v, "CNI_") && !strings.HasPrefix(v, "CULVERT_SOCKET=") {
+			out = append(out, v)
+		}
+	}
+	return append(out,
+		"CNI_COMMAND="+c.Command, "CNI_CONTAINERID="+c.ContainerID, "CNI_NETNS="+c.Netns, "CNI_IFNAME="+c.IfName,
+		"CNI_ARGS="+c.Args, "CNI_PATH="+c.Path)
+}
+
+// bounded keeps the first max bytes of what is written, or the last ones. It
+// takes everything, so that nobody waits for it.
+type bounded struct {
+	kept []byte
+	max  int
+	tail bool
+	over bool // something was left out
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	b.kept = append(b.kept, p...)
+	switch n := len(b.kept); {
+	case n <= b.max:
+	case b.tail:
+		b.kept, b.over = append([]byte(nil), b.kept[n-b.max:]...), true
+	default:
+		b.kept, b.over = b.kept[:b.max], true
+	}
+	return len(p), nil
+}

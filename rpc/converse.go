@@ -1,0 +1,73 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// Answer answers one question of culvertd's. ctx ends at the question's deadline
+// and when the dialog ends; what was begun must be over when Answer returns.
+type Answer func(ctx context.Context, method string, params json.RawMessage) (any, error)
+
+// Converse is Call with a client that answers culvertd's questions while it
+// waits, several at once. It returns when every answer that was begun has ended.
+func Converse(ctx context.Context, socket, method string, params, result any, answer Answer) (err error) {
+	c, err := dial(ctx, socket, api.RPCRequest{Method: method, Dialog: true}, params)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	asked, end := context.WithCancel(ctx)
+	var answers errgroup.Group
+	answers.SetLimit(maxQuestions)
+	defer func() {
+		end()
+		_ = answers.Wait() // each tells culvertd, or there is no culvertd to tell
+	}()
+	var writing sync.Mutex // guards writes to the connection
+	for {
+		resp, err := c.next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case resp.Ask == nil:
+			return decode(method, resp, result)
+		}
+		answers.Go(func() error {
+			line := reply(asked, *resp.Ask, answer)
+			writing.Lock()
+			defer writing.Unlock()
+			_, err := c.conn.Write(line)
+			return err
+		})
+	}
+}
+
+// reply is the answer to a question as it goes over the wire.
+func reply(ctx context.Context, q api.RPCQuestion, answer Answer) []byte {
+	if q.DeadlineMS > 0 {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(q.DeadlineMS)*time.Millisecond)
+		defer cancel()
+	}
+	r := api.RPCReply{ID: q.ID}
+	v, err := answer(ctx, q.Method, q.Params)
+	if err == nil {
+		r.Result, err = json.Marshal(v)
+	}
+	if err == nil && len(r.Result) > maxReply-100 { // around it are the braces, the ID and the keys
+		err = fmt.Errorf("the answer to %s has %d bytes, more than %d", q.Method, len(r.Result), maxReply)
+	}
+	if err != nil {
+		r = api.RPCReply{ID: q.ID, Error: wireError(err)}
+	}
+	line, _ := json.Marshal(r) // two texts and what was JSON before
+	return append(line, '\n')
+}
