@@ -12,17 +12,33 @@ import (
 // whether anything is wanted of it: the first entry that matches says. What it
 // cannot do is not judged here; PFSpec.Check does.
 func (s Spec) ForPF(pf vf.PF) (PFSpec, bool) {
-	for _, r := range s.PFs {
-		if !r.Matches(pf) {
-			continue
+	for _, c := range s.Contested {
+		if c.PCI == pf.PCI {
+			return c.Keep, c.Keep != PFSpec{}
 		}
-		want := r.Want
-		if want.VFs == AllVFs {
-			want.VFs = pf.TotalVFs
-		}
-		return want, true
+	}
+	if r := s.rule(pf); r != nil {
+		return r.Want.resolved(pf), true
 	}
 	return PFSpec{}, false
+}
+
+// rule is the first entry that matches pf, or nil.
+func (s Spec) rule(pf vf.PF) *PFRule {
+	for i := range s.PFs {
+		if s.PFs[i].Matches(pf) {
+			return &s.PFs[i]
+		}
+	}
+	return nil
+}
+
+// resolved is s with a number of VFs.
+func (s PFSpec) resolved(pf vf.PF) PFSpec {
+	if s.VFs == AllVFs {
+		s.VFs = pf.TotalVFs
+	}
+	return s
 }
 
 // Matches reports whether the entry is about pf.

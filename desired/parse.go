@@ -27,7 +27,10 @@ func Parse(file string, content []byte) (Spec, error) {
 	if err != nil || root == nil {
 		return Spec{}, err
 	}
-	r := &reader{file: file}
+	return (&reader{file: file}).read(root)
+}
+
+func (r *reader) read(root *yaml.Node) (Spec, error) {
 	spec := r.spec(at{Node: root})
 	if len(r.errs) > 0 {
 		return Spec{}, r.sorted()
@@ -109,4 +112,17 @@ func (r *reader) spec(v at) Spec {
 }
 
 // from is where v stands, for messages about it later.
-func (r *reader) from(v at) string { return fmt.Sprintf("%s:%d", r.file, v.Line) }
+func (r *reader) from(v at) string {
+	if r.object {
+		return r.file + ", " + v.path
+	}
+	return fmt.Sprintf("%s:%d", r.file, v.Line)
+}
+
+// place is where a value stands that another one is compared with.
+func (r *reader) place(v at) string {
+	if r.object {
+		return " as " + v.path
+	}
+	return fmt.Sprintf(" on line %d", v.Line)
+}

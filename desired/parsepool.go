@@ -101,6 +101,10 @@ func parsePrefix(s string) (string, error) {
 
 var variable = strings.NewReplacer(".", "_", "-", "_", "/", "_")
 
+// variable is what the pool is called in a container's environment, after
+// PCIDEVICE_.
+func (p Pool) variable() string { return strings.ToUpper(variable.Replace(p.FullName())) }
+
 // distinct refuses two pools that a container could not tell apart: it finds
 // its VFs in PCIDEVICE_<PREFIX>_<NAME>, where '.', '-' and '/' are '_'.
 func (r *reader) distinct(items []at, pools []Pool) {
@@ -109,16 +113,16 @@ func (r *reader) distinct(items []at, pools []Pool) {
 		if p.Name == "" || p.Prefix == "" {
 			continue // refused already
 		}
-		key := strings.ToUpper(variable.Replace(p.FullName()))
+		key := p.variable()
 		first, twice := seen[key]
 		switch {
 		case !twice:
 			seen[key] = i
 		case pools[first].FullName() == p.FullName():
-			r.fail(items[i], "pool %s is there already, on line %d: give it another name", p.FullName(), items[first].Line)
+			r.fail(items[i], "pool %s is there already,%s: give it another name", p.FullName(), r.place(items[first]))
 		default:
-			r.fail(items[i], "pool %s is %s on line %d to a container (PCIDEVICE_%s): give it another name",
-				p.FullName(), pools[first].FullName(), items[first].Line, key)
+			r.fail(items[i], "pool %s is %s%s to a container (PCIDEVICE_%s): give it another name",
+				p.FullName(), pools[first].FullName(), r.place(items[first]), key)
 		}
 	}
 }

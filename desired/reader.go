@@ -41,7 +41,9 @@ func (e Error) Unwrap() error { return vf.ErrInvalid }
 // all of it at once.
 type reader struct {
 	file string
-	errs []error
+	// object: what is read is an object of a cluster, which has no lines.
+	object bool
+	errs   []error
 }
 
 // at is one value of the file: its node and the path that led there.
@@ -51,7 +53,11 @@ type at struct {
 }
 
 func (r *reader) fail(v at, format string, args ...any) {
-	r.errs = append(r.errs, Error{File: r.file, Line: v.Line, Path: v.path, Text: fmt.Sprintf(format, args...)})
+	e := Error{File: r.file, Line: v.Line, Path: v.path, Text: fmt.Sprintf(format, args...)}
+	if r.object {
+		e.Line = 0
+	}
+	r.errs = append(r.errs, e)
 }
 
 // bad reports a value that will not do, and what would.
@@ -124,7 +130,7 @@ func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
 		case !slices.Contains(known, name):
 			r.fail(where, "unknown key%s", hint(name, known))
 		case twice:
-			r.fail(where, "given twice, first on line %d", first.Line)
+			r.fail(where, "given twice, first%s", r.place(first))
 		default:
 			fields[name] = at{value, where.path}
 		}

@@ -19,6 +19,9 @@ const DefaultPrefix = "culvert.dev"
 type Spec struct {
 	PFs   []PFRule
 	Pools []Pool
+	// Contested are PFs of which policies of a cluster want different things.
+	// They come before PFs.
+	Contested []Contested
 }
 
 // AllVFs as a PFSpec's or PFRule's VFs stands for as many as the PF can have.

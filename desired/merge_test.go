@@ -1,0 +1,192 @@
+package desired
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+func policy(t interface{ Fatal(...any) }, name string, priority int32, content string) Policy {
+	s, err := ParsePolicy(name, []byte(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Policy{Name: name, Priority: priority, Spec: s}
+}
+
+func twoPFs() []vf.PF {
+	other := igb
+	other.Name, other.PCI, other.ID = "enp2s0f0", vf.PCIAddr{Bus: 2}, vf.PFID{MAC: vf.MAC{0x90, 0xe2, 0xba, 0, 0, 2}}
+	return []vf.PF{igb, other}
+}
+
+// outcome is whose wish is followed for the PFs, and the pools.
+func outcome(m Merged, pfs []vf.PF) (out []string) {
+	for _, pf := range pfs {
+		want, ok := m.Spec.ForPF(pf)
+		s := pf.Name + " is left alone"
+		if ok {
+			s = fmt.Sprintf("%s has %d by %s", pf.Name, want.VFs, want.From)
+		}
+		out = append(out, s)
+	}
+	for _, p := range m.Spec.Pools {
+		out = append(out, "pool "+p.FullName()+" by "+p.From)
+	}
+	for _, c := range m.Conflicts {
+		out = append(out, c.Object+" contested by "+strings.Join(c.Policies, " and "))
+	}
+	return out
+}
+
+func TestMerge(t *testing.T) {
+	host := parse(t, "{pfs: [{name: enp1s0f0, vfs: 1}], pools: [{name: a}]}")
+	none := []string{"enp1s0f0 is left alone", "enp2s0f0 is left alone"}
+	for _, tc := range []struct {
+		name string
+		in   Sources
+		was  Spec
+		want []string
+	}{
+		{"nothing", Sources{}, Spec{}, none},
+		{"host.yaml comes first", Sources{Host: host, Policies: []Policy{policy(t, "p", 9, `{pfs: [{driver: igb, vfs: max}], pools: [{name: a}, {name: b}]}`)},
+			DevicePlugin: []Pool{{Name: "c", Prefix: "intel.com", From: "config.json"}, {Name: "b", Prefix: "culvert.dev"}}}, Spec{},
+			[]string{"enp1s0f0 has 1 by host.yaml:1", "enp2s0f0 has 7 by NodePolicy p, pfs[0]", "pool culvert.dev/a by host.yaml:1",
+				"pool culvert.dev/b by NodePolicy p, pools[1]", "pool intel.com/c by config.json"}},
+		{"the higher priority comes first", Sources{Policies: []Policy{
+			policy(t, "a", 1, `{pfs: [{driver: igb, vfs: 2}]}`), policy(t, "b", 2, `{pfs: [{name: enp1s0f0, vfs: 3}]}`)}}, Spec{},
+			[]string{"enp1s0f0 has 3 by NodePolicy b, pfs[0]", "enp2s0f0 has 2 by NodePolicy a, pfs[0]"}},
+		{"the same in two policies", Sources{Policies: []Policy{
+			policy(t, "b", 0, `{pfs: [{driver: igb, vfs: max}], pools: [{name: x}]}`), policy(t, "a", 0, `{pfs: [{name: "enp*", vfs: 7}], pools: [{name: x}]}`)}}, Spec{},
+			[]string{"enp1s0f0 has 7 by NodePolicy a, pfs[0]", "enp2s0f0 has 7 by NodePolicy a, pfs[0]", "pool culvert.dev/x by NodePolicy a, pools[0]"}},
+		{"contradicting policies, with a lower one", Sources{Policies: []Policy{
+			policy(t, "a", 0, `{pfs: [{name: enp1s0f0, vfs: 2}, {driver: igb, vfs: 5}]}`), policy(t, "b", 0, `{pfs: [{driver: igb, vfs: 5}]}`),
+			policy(t, "c", -1, `{pfs: [{driver: igb, vfs: 6}]}`)}}, Spec{},
+			[]string{"enp1s0f0 is left alone", "enp2s0f0 has 5 by NodePolicy a, pfs[1]", "PF enp1s0f0 contested by a and b"}},
+		{"what is there stays", Sources{Policies: []Policy{
+			policy(t, "a", 0, `{pfs: [{name: enp1s0f0, vfs: 2}], pools: [{name: x}, {name: y}]}`),
+			policy(t, "b", 0, `{pfs: [{name: enp1s0f0, vfs: 3}], pools: [{name: x, deviceType: vfio-pci}, {name: y, drift: report}]}`)}},
+			parse(t, "{pfs: [{name: enp1s0f0, vfs: 4}], pools: [{name: x}]}"),
+			[]string{"enp1s0f0 has 4 by host.yaml:1", "enp2s0f0 is left alone", "pool culvert.dev/x by host.yaml:1",
+				"PF enp1s0f0 contested by a and b", "pool culvert.dev/x contested by a and b", "pool culvert.dev/y contested by a and b"}},
+		{"host.yaml settles a contradiction", Sources{Host: host, Policies: []Policy{
+			policy(t, "a", 0, `{pfs: [{name: enp1s0f0, vfs: 2}], pools: [{name: a}]}`),
+			policy(t, "b", 0, `{pfs: [{name: enp1s0f0, vfs: 3}], pools: [{name: a, deviceType: vfio-pci}]}`)}}, Spec{},
+			[]string{"enp1s0f0 has 1 by host.yaml:1", "enp2s0f0 is left alone", "pool culvert.dev/a by host.yaml:1"}},
+		{"two names that are one to a container", Sources{Policies: []Policy{policy(t, "a", 1, `{pools: [{name: x-y}]}`), policy(t, "b", 0, `{pools: [{name: x_y}]}`)}}, Spec{},
+			append(slices.Clone(none), "pool culvert.dev/x-y by NodePolicy a, pools[0]")},
+	} {
+		got := outcome(Merge(tc.in, tc.was, twoPFs()), twoPFs())
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+func TestConflictSaysWhatToDo(t *testing.T) {
+	m := Merge(Sources{Policies: []Policy{
+		policy(t, "a", 0, `{pfs: [{name: enp1s0f0, vfs: max}]}`), policy(t, "b", 0, `{pfs: [{name: enp1s0f0, vfs: 3, mtu: 9000}]}`)}}, Spec{}, twoPFs())
+	want := "PF enp1s0f0: policies a, b contradict each other (a: vfs max, autoprobe true, needCarrier true; b: vfs 3, mtu 9000, autoprobe true, needCarrier true): it stays as it is; give one of them a higher priority"
+	if len(m.Conflicts) != 1 || m.Conflicts[0].String() != want {
+		t.Errorf("%v", m.Conflicts)
+	}
+}
+
+func TestParsePolicyNamesTheField(t *testing.T) {
+	_, err := ParsePolicy("a", []byte(`{"pfs":[{"vfs":7}],"pools":[{"name":"x","selectors":[{"vendor":["8086"]}]},{"name":"x"}]}`))
+	want := `NodePolicy a: pfs[0]: which PFs? Write name, mac, pciAddress, vendor, device or driver
+NodePolicy a: pools[0].selectors[0].vendor: unknown key: did you mean vendors?
+NodePolicy a: pools[1]: pool culvert.dev/x is there already, as pools[0]: give it another name`
+	if err == nil || err.Error() != want {
+		t.Errorf("%v", err)
+	}
+}
+
+// Whatever the policies: their order does not matter; merging again with what
+// came of it changes nothing; nobody is followed of whom a contradiction is
+// told; and a source that comes earlier is followed.
+func TestMergeProperties(t *testing.T) {
+	pfs := twoPFs()
+	rapid.Check(t, func(t *rapid.T) {
+		in := Sources{Policies: drawPolicies(t)}
+		if rapid.Bool().Draw(t, "host") {
+			in.Host = drawSpec(t, "host.yaml")
+		}
+		before := drawSpec(t, "before")
+		m := Merge(in, before, pfs)
+		shuffled := in
+		shuffled.Policies = rapid.Permutation(in.Policies).Draw(t, "order")
+		if diff := cmp.Diff(m, Merge(shuffled, before, pfs)); diff != "" {
+			t.Fatalf("the order matters:\n%s", diff)
+		}
+		again := Merge(in, m.Spec, pfs)
+		if diff := cmp.Diff(outcome(m, pfs), outcome(again, pfs)); diff != "" {
+			t.Fatalf("merged again:\n%s", diff)
+		}
+		for _, pf := range pfs {
+			checkPF(t, in, before, m, pf)
+		}
+	})
+}
+
+func checkPF(t *rapid.T, in Sources, before Spec, m Merged, pf vf.PF) {
+	got, wanted := m.Spec.ForPF(pf)
+	if want, ok := in.Host.ForPF(pf); ok {
+		if got != want {
+			t.Fatalf("%s: host.yaml wants %+v, got %+v", pf.Name, want, got)
+		}
+		return
+	}
+	contested := slices.ContainsFunc(m.Conflicts, func(c Conflict) bool { return c.Object == "PF "+pf.Name })
+	keep, kept := before.ForPF(pf)
+	if contested && (got != keep || wanted != kept) {
+		t.Fatalf("%s is contested: %+v, was %+v", pf.Name, got, keep)
+	}
+	_, followed := m.PFs[pf.PCI]
+	if followed == contested && wanted {
+		t.Fatalf("%s: followed %t, contested %t", pf.Name, followed, contested)
+	}
+}
+
+func drawPolicies(t *rapid.T) (out []Policy) {
+	for i := range rapid.IntRange(0, 4).Draw(t, "policies") {
+		name := fmt.Sprintf("p%d", i)
+		out = append(out, Policy{Name: name, Priority: rapid.Int32Range(0, 1).Draw(t, "priority"), Spec: drawSpec(t, name)})
+	}
+	return out
+}
+
+func drawSpec(t *rapid.T, name string) Spec {
+	text := "pfs:\n"
+	for range rapid.IntRange(0, 2).Draw(t, "pfs") {
+		text += fmt.Sprintf("- {name: %q, vfs: %d}\n", rapid.SampledFrom([]string{"enp1s0f0", "enp2s0f0", "*"}).Draw(t, "PF"), rapid.IntRange(1, 3).Draw(t, "VFs"))
+	}
+	text += "pools:\n"
+	for _, pool := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y"}), 0, 2, rapid.ID).Draw(t, "pools") {
+		text += fmt.Sprintf("- {name: %s, drift: %s}\n", pool, rapid.SampledFrom([]string{"mend", "report"}).Draw(t, "drift"))
+	}
+	s, err := ParsePolicy(name, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A policy reads as its host.yaml does, or is refused as that is.
+func FuzzParsePolicy(f *testing.F) {
+	f.Add([]byte(`{"pfs":[{"name":"a","vfs":"max"}],"pools":[{"name":"x"}]}`))
+	f.Add([]byte(`{"pfs":[{"vfs":-1}]}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		a, err1 := Parse("x", content)
+		b, err2 := ParsePolicy("x", content)
+		if (err1 == nil) != (err2 == nil) || len(a.PFs) != len(b.PFs) || len(a.Pools) != len(b.Pools) {
+			t.Errorf("%v and %v", err1, err2)
+		}
+	})
+}
