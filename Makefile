@@ -50,6 +50,9 @@ build: bootstrap-build ## the programs, to build/bin
 	@echo "building $(notdir $(wildcard cmd/*)) $(VERSION) into $(BIN)"
 	@tools/watch build $(MAKE) --no-print-directory -s test-build
 
+image: bootstrap-build ## the container image for amd64 and arm64, to build/image/culvert.tar
+	@tools/watch image $(GO) run ./tools/image -version $(VERSION)
+
 install: ## install what `make build` made (DESTDIR, PREFIX)
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' dist/install install
 
@@ -81,4 +84,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo test lab bench soak lint fuzz vuln build install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab
+.PHONY: help demo test lab bench soak lint fuzz vuln build image install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+)
+
+// built packs a program for two architectures.
+func built(t *testing.T) (file string, digest v1.Hash) {
+	t.Helper()
+	var images []platform
+	for _, arch := range []string{"amd64", "arm64"} {
+		bin := t.TempDir()
+		for _, name := range []string{"culvertd", "culvert"} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte(name+" for "+arch), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p, err := pack(bin, arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		images = append(images, p)
+	}
+	file = filepath.Join(t.TempDir(), "culvert.tar")
+	digest, err := archive(file, "culvert.dev/culvert:test", images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, digest
+}
+
+func TestSameSourcesSameImage(t *testing.T) {
+	one, first := built(t)
+	other, second := built(t)
+	if first != second {
+		t.Errorf("digests %s and %s", first, second)
+	}
+	a, err := os.ReadFile(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(a) != string(b) {
+		t.Error("two archives of the same programs differ")
+	}
+}
+
+// TestArchive reads it as a runtime does.
+func TestArchive(t *testing.T) {
+	file, digest := built(t)
+	dir := t.TempDir()
+	untar(t, file, dir)
+	place, err := layout.FromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := place.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := top.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Manifests) != 1 || m.Manifests[0].Digest != digest || m.Manifests[0].Annotations["io.containerd.image.name"] != "culvert.dev/culvert:test" {
+		t.Fatalf("index %+v, want %s under its name", m, digest)
+	}
+	index, err := top.ImageIndex(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, d := range both.Manifests {
+		image, err := index.Image(d.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, contents(t, image)...)
+	}
+	want := []string{
+		"amd64 user 65532", "usr/local/bin/culvert: culvert for amd64", "usr/local/bin/culvertd: culvertd for amd64",
+		"arm64 user 65532", "usr/local/bin/culvert: culvert for arm64", "usr/local/bin/culvertd: culvertd for arm64",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// contents is what an image is for, and its files.
+func contents(t *testing.T, image v1.Image) []string {
+	t.Helper()
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	r, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	all := []string{config.Architecture + " user " + config.Config.User}
+	for name, body := range files(t, r) {
+		all = append(all, name+": "+body)
+	}
+	return all
+}
+
+// files yields the regular files of a tar, in its order.
+func files(t *testing.T, r io.Reader) func(func(name, body string) bool) {
+	t.Helper()
+	return func(yield func(string, string) bool) {
+		in := tar.NewReader(r)
+		for {
+			h, err := in.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h.Typeflag != tar.TypeReg {
+				continue
+			}
+			body, err := io.ReadAll(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !yield(h.Name, string(body)) {
+				return
+			}
+		}
+	}
+}
+
+func untar(t *testing.T, file, dir string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for name, body := range files(t, f) {
+		place := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(place, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+// Command image builds Culvert's container image without a Docker daemon: one
+// OCI archive that has an image for each architecture. The same sources give
+// the same bytes, whoever builds them and when.
+//
+//	tools/go run ./tools/image                     build/image/culvert.tar, for amd64 and arm64
+//	tools/go run ./tools/image -arch amd64 -name example.org/culvert:v1
+//
+// What comes out is read by `ctr images import`, `podman load`, `skopeo copy
+// oci-archive:...` and registries' own tools.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	var o options
+	var archs string
+	flag.StringVar(&o.Out, "out", "build/image/culvert.tar", "where the OCI archive goes")
+	flag.StringVar(&o.Name, "name", "culvert.dev/culvert:dev", "what the image is called")
+	flag.StringVar(&o.Version, "version", "unknown", "what its programs say of themselves")
+	flag.StringVar(&archs, "arch", "amd64,arm64", "for which architectures")
+	flag.Parse()
+	o.Archs = strings.Split(archs, ",")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "image:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	Out, Name, Version string
+	Archs              []string
+}
+
+// run builds the programs for each architecture and packs them.
+func run(ctx context.Context, o options) error {
+	work, err := os.MkdirTemp("", "culvert-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	var images []platform
+	for _, arch := range o.Archs {
+		bin := filepath.Join(work, arch)
+		if err := compile(ctx, bin, arch, o.Version); err != nil {
+			return err
+		}
+		p, err := pack(bin, arch)
+		if err != nil {
+			return fmt.Errorf("pack the image for %s: %w", arch, err)
+		}
+		images = append(images, p)
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Out), 0o755); err != nil {
+		return err
+	}
+	digest, err := archive(o.Out, o.Name, images)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", o.Out, err)
+	}
+	fmt.Printf("%s  %s\n  %s\n", o.Out, o.Name, digest)
+	for _, p := range images {
+		fmt.Printf("  %-6s %.1f MB\n", p.arch, float64(p.size)/1e6)
+	}
+	return nil
+}
+
+// compile builds all programs for an architecture, static, with nothing in
+// them of the place where they were built.
+func compile(ctx context.Context, bin, arch, version string) error {
+	cmd := exec.CommandContext(ctx, "tools/go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", bin+"/", "./cmd/...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs for %s: %w\n%s", arch, err, out)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// platform is the image for one architecture.
+type platform struct {
+	arch  string
+	image v1.Image
+	size  int64 // bytes, compressed
+}
+
+// nobody is the user that the programs run as unless the pod says otherwise, as
+// the DaemonSet does: culvertd needs root, the controller does not.
+const nobody = "65532"
+
+// epoch is the date of everything in the image: a file's age says nothing that
+// its digest does not, and would make each build another one.
+var epoch = time.Unix(0, 0).UTC()
+
+// pack makes an image of the programs in bin: they are in /usr/local/bin, and
+// there is nothing else, no shell either.
+func pack(bin, arch string) (platform, error) {
+	files, err := programs(bin)
+	if err != nil {
+		return platform{}, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
+		tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return platform{}, err
+	}
+	size, err := layer.Size()
+	if err != nil {
+		return platform{}, err
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "tools/image"}})
+	if err != nil {
+		return platform{}, err
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return platform{}, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: epoch}
+	config.Config = v1.Config{
+		User: nobody, Entrypoint: []string{"/usr/local/bin/culvertd"}, Env: []string{"PATH=/usr/local/bin"},
+		Labels: map[string]string{"org.opencontainers.image.title": "Culvert", "org.opencontainers.image.source": "https://github.com/culvert-net/culvert"},
+	}
+	image, err = mutate.ConfigFile(image, config)
+	return platform{arch: arch, image: image, size: size}, err
+}
+
+// programs is a tar of the programs in bin, always in the same order.
+func programs(bin string) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, dir := range []string{"usr/", "usr/local/", "usr/local/bin/"} {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: epoch}); err != nil {
+			return nil, err
+		}
+	}
+	entries, err := os.ReadDir(bin) // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		body, err := os.ReadFile(filepath.Join(bin, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: "usr/local/bin/" + e.Name(), Mode: 0o755, Size: int64(len(body)), ModTime: epoch}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(body); err != nil {
+			return nil, err
+		}
+	}
+	err = w.Close()
+	return b.Bytes(), err
+}
+
+// archive writes an OCI archive (image-spec, image-layout.md): one index, under
+// the image's name, with an image for each platform. It replaces the file in
+// one step.
+func archive(file, name string, images []platform) (v1.Hash, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, p := range images {
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{
+			Add: p.image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.arch}},
+		})
+	}
+	digest, err := index.Digest()
+	if err != nil {
+		return digest, err
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(file), ".layout-")
+	if err != nil {
+		return digest, err
+	}
+	defer os.RemoveAll(dir)
+	place, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return digest, err
+	}
+	// containerd takes the name from its own annotation, others from the
+	// specification's.
+	err = place.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name,
+	}))
+	if err != nil {
+		return digest, err
+	}
+	if err := tarOf(dir, file+".new"); err != nil {
+		return digest, err
+	}
+	return digest, os.Rename(file+".new", file)
+}
+
+// tarOf packs a folder, in the order of names and without dates.
+func tarOf(dir, file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := tar.NewWriter(f)
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		body, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(body)), ModTime: epoch}); err != nil {
+			return err
+		}
+		_, err = w.Write(body)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return f.Close()
+}
