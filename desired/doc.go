@@ -50,16 +50,33 @@
 //	vendors, devices  of the VF, four hexadecimal digits
 //	drivers           see Selector
 //	pciAddresses      of the VF
+//	acpiIndexes       the firmware's own numbers, /sys/bus/pci/devices/*/acpi_index
 //	pfNames           a PF's netdevice or pattern, then optionally # and VF
 //	                  indexes: enp1s0f0#0,2-7
 //	rootDevices       a PF's PCI address, optionally with # and VF indexes
 //	linkTypes         ether
+//	needVhostNet      true selects nothing: the VFs are given out with
+//	                  /dev/vhost-net and /dev/net/tun
 //
 // drift says what happens when somebody else changes the VLAN, spoof check,
 // trust, rates or link state of a VF that an owner has: mend, the default, sets
 // them again and tells, report only tells. Free VFs are always mended, and what
 // an owner does in its own network namespace is left alone.
 //
-// acpiIndexes, ddpProfiles, isRdma, needVhostNet and vdpaType are known and
-// refused: a pool that ignored one would hand out the wrong VFs.
+// On a node of Kubernetes a pool may say more. excludeTopology: true keeps the
+// VFs' NUMA nodes from the kubelet's topology manager. additionalInfo is told to
+// the pod, under extra in its variable PCIDEVICE_..._INFO: a map from a VF's PCI
+// address, or "*" for all, to a map of texts. cdi: true hands device nodes over by
+// the Container Device Interface.
+//
+// auxTypes, ddpProfiles, isRdma, pKeys and vdpaType are known and refused: a pool
+// that ignored one would hand out the wrong VFs.
+//
+// # The device plugin's own file
+//
+// ParseDevicePlugin reads the config.json of the SR-IOV network device plugin's
+// ConfigMap as it is: resourceList with resourceName, resourcePrefix (intel.com
+// when not given), deviceType, excludeTopology, additionalInfo and selectors. What
+// is refused above is refused there, and so are the device types accelerator and
+// auxNetDevice.
 package desired

@@ -117,8 +117,22 @@ func (s Spec) Also(pf vf.PF, index int, v vf.State) []Pool {
 }
 
 func (p Pool) matches(pf vf.PF, index int, v vf.State) bool {
-	return len(p.Selectors) == 0 ||
-		slices.ContainsFunc(p.Selectors, func(s Selector) bool { return s.matches(p.DeviceType, pf, index, v) })
+	_, ok := p.SelectorOf(pf, index, v)
+	return ok
+}
+
+// SelectorOf returns the first of the pool's selectors that matches a VF, and
+// whether the pool does. A pool without selectors matches by the zero Selector.
+func (p Pool) SelectorOf(pf vf.PF, index int, v vf.State) (Selector, bool) {
+	if len(p.Selectors) == 0 {
+		return Selector{}, true
+	}
+	for _, s := range p.Selectors {
+		if s.matches(p.DeviceType, pf, index, v) {
+			return s, true
+		}
+	}
+	return Selector{}, false
 }
 
 func (s Selector) matches(deviceType string, pf vf.PF, index int, v vf.State) bool {
@@ -130,6 +144,7 @@ func (s Selector) matches(deviceType string, pf vf.PF, index int, v vf.State) bo
 		anyOf(s.Devices, func(w string) bool { return v.Device == "" || w == v.Device }) &&
 		anyOf(s.Drivers, driverMatcher(deviceType, pf, v)) &&
 		anyOf(s.PCIAddresses, func(w vf.PCIAddr) bool { return w == v.PCI }) &&
+		anyOf(s.ACPIIndexes, func(w uint32) bool { return w == v.ACPIIndex }) &&
 		anyOf(s.PFNames, func(w Part[string]) bool { return isNameOf(w.PF, pf) && w.has(index) }) &&
 		anyOf(s.RootDevices, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI && w.has(index) })
 }

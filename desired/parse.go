@@ -104,7 +104,7 @@ func (r *reader) spec(v at) Spec {
 	if f, ok := fields["pools"]; ok {
 		items := r.items(f, "a list of pools")
 		for _, item := range items {
-			s.Pools = append(s.Pools, r.pool(item))
+			s.Pools = append(s.Pools, r.pool(item, hostDialect))
 		}
 		r.distinct(items, s.Pools)
 	}

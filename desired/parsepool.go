@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -12,28 +13,46 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-var poolKeys = []string{"name", "prefix", "deviceType", "selectors", "drift"}
+// dialect is what a kind of file calls a pool's name and prefix, which prefix a
+// pool has that names none, and what else it may say.
+type dialect struct {
+	name, prefix  string
+	defaultPrefix string
+	keys          []string
+}
 
-func (r *reader) pool(v at) Pool {
-	p := Pool{Prefix: DefaultPrefix, From: r.from(v)}
-	fields, ok := r.fields(v, poolKeys...)
+var hostDialect = dialect{"name", "prefix", DefaultPrefix,
+	[]string{"name", "prefix", "deviceType", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi"}}
+
+func (r *reader) pool(v at, d dialect) Pool {
+	p := Pool{Prefix: d.defaultPrefix, From: r.from(v)}
+	fields, ok := r.fields(v, d.keys...)
 	if !ok {
 		return p
 	}
-	if f, ok := fields["name"]; ok {
+	if f, ok := fields[d.name]; ok {
 		p.Name = parsed(r, f, "letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName)
 	} else {
-		r.fail(v, "name is missing: write what pods ask for, e.g. intel_sriov_netdevice")
+		r.fail(v, "%s is missing: write what pods ask for, e.g. intel_sriov_netdevice", d.name)
 	}
-	if f, ok := fields["prefix"]; ok {
+	if f, ok := fields[d.prefix]; ok && !(r.lenient && harmless(f)) {
 		p.Prefix = parsed(r, f, "a domain name in lower case such as intel.com", parsePrefix)
+	}
+	if f, ok := fields["excludeTopology"]; ok {
+		p.ExcludeTopology = r.boolean(f)
+	}
+	if f, ok := fields["cdi"]; ok {
+		p.CDI = r.boolean(f)
+	}
+	if f, ok := fields["additionalInfo"]; ok {
+		p.AdditionalInfo = r.additionalInfo(f)
 	}
 	if f, ok := fields["selectors"]; ok {
 		p.Selectors = r.selectors(f)
 	}
 	p.DeviceType = impliedType(p.Selectors)
 	where := v
-	if f, ok := fields["deviceType"]; ok {
+	if f, ok := fields["deviceType"]; ok && !(r.lenient && saysNoMore(f, p)) {
 		p.DeviceType = parsed(r, f, "netdevice or vfio-pci", parseDeviceType)
 		where = f
 	}
@@ -44,6 +63,41 @@ func (r *reader) pool(v at) Pool {
 		r.fail(where, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
 	}
 	return p
+}
+
+// saysNoMore is the device type of the device plugin's files: netDevice there
+// means a NIC, as opposed to an accelerator, whatever driver it is bound to.
+func saysNoMore(v at, p Pool) bool {
+	return v.Value == "" || strings.EqualFold(v.Value, NetDevice) && p.DeviceType == VFIO
+}
+
+// additionalInfo reads {"*": {key: value}, "0000:01:10.0": {key: value}}.
+func (r *reader) additionalInfo(v at) map[string]map[string]string {
+	if isNull(v) {
+		return nil
+	}
+	out := map[string]map[string]string{}
+	all := r.any(v, `a map from "*" or a VF's PCI address to what its pod is told`)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		f, key := all[name], name
+		if a, err := vf.ParsePCIAddr(name); err == nil {
+			key = a.String()
+		} else if name != EveryVF {
+			r.fail(f, `no VF is called that: want "*", which is every VF, or %s`, wantPCI)
+			continue
+		}
+		if out[key] == nil {
+			out[key] = map[string]string{}
+		}
+		for k, value := range r.any(f, "a map of texts") {
+			if value.Kind != yaml.ScalarNode || isNull(value) {
+				r.bad(value, "a text")
+				continue
+			}
+			out[key][k] = value.Value
+		}
+	}
+	return out
 }
 
 func onlyVFIO(s Selector) bool {
@@ -141,16 +195,16 @@ func (r *reader) selectors(v at) []Selector {
 	return all
 }
 
-var selectorKeys = []string{"vendors", "devices", "drivers", "pciAddresses", "pfNames", "rootDevices", "linkTypes"}
+var selectorKeys = []string{"vendors", "devices", "drivers", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes", "needVhostNet"}
 
 // unserved are selectors of the device plugin that Culvert knows and does not
 // serve yet, with what to do meanwhile.
 var unserved = map[string]string{
-	"acpiIndexes":  "use pfNames or pciAddresses",
-	"ddpProfiles":  "leave it out",
-	"isRdma":       "leave it out; VFs are given out without RDMA devices",
-	"needVhostNet": "leave it out; /dev/vhost-net is not given out",
-	"vdpaType":     "leave it out; VFs are given out as netdevice or vfio-pci",
+	"auxTypes":    "leave it out; subfunctions are not given out",
+	"ddpProfiles": "leave it out, and choose the PFs that have the profile by pfNames",
+	"isRdma":      "leave it out; VFs are given out without RDMA devices",
+	"pKeys":       "leave it out; infiniband is not served",
+	"vdpaType":    "leave it out; VFs are given out as netdevice or vfio-pci",
 }
 
 func (r *reader) selector(v at) Selector {
@@ -176,6 +230,12 @@ func (r *reader) selector(v at) Selector {
 	}
 	if f, ok := fields["pciAddresses"]; ok {
 		s.PCIAddresses = list(r, f, wantPCI, vf.ParsePCIAddr)
+	}
+	if f, ok := fields["acpiIndexes"]; ok {
+		s.ACPIIndexes = list(r, f, "the firmware's number of the VF such as 101", parseACPIIndex)
+	}
+	if f, ok := fields["needVhostNet"]; ok {
+		s.NeedVhostNet = r.boolean(f)
 	}
 	if f, ok := fields["pfNames"]; ok {
 		s.PFNames = parts(r, f, "a netdevice name or pattern", parsePattern)
@@ -211,4 +271,15 @@ func parseLinkType(s string) (string, error) {
 		return "ether", nil
 	}
 	return "", vf.ErrInvalid
+}
+
+// parseACPIIndex reads what /sys/bus/pci/devices/*/acpi_index has: an unsigned
+// 32 bit number (drivers/pci/pci-label.c). 0 is what a VF has that is not
+// numbered.
+func parseACPIIndex(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if n == 0 {
+		err = vf.ErrInvalid
+	}
+	return uint32(n), err
 }

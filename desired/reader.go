@@ -43,7 +43,11 @@ type reader struct {
 	file string
 	// object: what is read is an object of a cluster, which has no lines.
 	object bool
-	errs   []error
+	// lenient takes keys in any case, as Go's encoding/json does, and the empty
+	// text for what is not given: files that were written for a program which
+	// reads with that.
+	lenient bool
+	errs    []error
 }
 
 // at is one value of the file: its node and the path that led there.
@@ -102,13 +106,11 @@ func isNull(v at) bool { return v.Kind == yaml.ScalarNode && v.Tag == "!!null" }
 
 // foreign keys are what other tools call things that we have or do not have.
 var foreign = map[string]string{
-	"resourceList":    "write pools",
-	"resourceName":    "write name",
-	"resourcePrefix":  "write prefix",
-	"numVfs":          "write vfs",
-	"nicSelector":     "write name, mac, pciAddress, vendor, device or driver beside vfs",
-	"excludeTopology": "it is not served yet",
-	"additionalInfo":  "it is not served yet",
+	"resourceList":   "write pools",
+	"resourceName":   "write name",
+	"resourcePrefix": "write prefix",
+	"numVfs":         "write vfs",
+	"nicSelector":    "write name, mac, pciAddress, vendor, device or driver beside vfs",
 }
 
 // fields returns the values of a map by key, having refused keys that are not
@@ -122,13 +124,16 @@ func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
 	for i := 0; i+1 < len(v.Content); i += 2 {
 		key, value := v.Content[i], v.Content[i+1]
 		name := key.Value
+		if r.lenient {
+			name = folded(name, known)
+		}
 		where := at{key, join(v.path, keyName(name))}
 		first, twice := fields[name]
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			r.fail(at{key, v.path}, "%s as a key: want one of %s", describe(where), strings.Join(known, ", "))
 		case !slices.Contains(known, name):
-			r.fail(where, "unknown key%s", hint(name, known))
+			r.fail(where, "unknown key%s", r.hint(name, known))
 		case twice:
 			r.fail(where, "given twice, first%s", r.place(first))
 		default:
@@ -138,8 +143,34 @@ func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
 	return fields, true
 }
 
-func hint(name string, known []string) string {
-	if s := foreign[name]; s != "" {
+// folded is the known key that name is but for its case, else name.
+func folded(name string, known []string) string {
+	i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
+	if i < 0 {
+		return name
+	}
+	return known[i]
+}
+
+// any returns the values of a map whose keys may be anything.
+func (r *reader) any(v at, want string) map[string]at {
+	if v.Kind != yaml.MappingNode {
+		r.bad(v, want)
+		return nil
+	}
+	var keys []string
+	for i := 0; i+1 < len(v.Content); i += 2 {
+		keys = append(keys, v.Content[i].Value)
+	}
+	fields, _ := (&reader{file: r.file, errs: nil}).fields(v, keys...)
+	if len(fields) < len(keys) {
+		r.fail(v, "a key is given twice, or is no text")
+	}
+	return fields
+}
+
+func (r *reader) hint(name string, known []string) string {
+	if s := foreign[name]; s != "" && !r.lenient {
 		return ": " + s
 	}
 	if s := suggest.DidYouMean(name, known); s != "" {

@@ -91,9 +91,22 @@ type Pool struct {
 	// Drift is what happens when somebody else changes what the PF holds for a
 	// VF of the pool that an owner has.
 	Drift Drift
+	// ExcludeTopology keeps the VFs' NUMA nodes from the kubelet, so that its
+	// topology manager does not heed them.
+	ExcludeTopology bool
+	// AdditionalInfo is told to the pod in PCIDEVICE_..._INFO under extra: by a
+	// VF's PCI address, or by EveryVF.
+	AdditionalInfo map[string]map[string]string
+	// CDI hands device nodes over by the Container Device Interface, in place of
+	// the kubelet's own list.
+	CDI bool
 	// From is where the pool was written, e.g. "host.yaml:8", for messages.
 	From string
 }
+
+// EveryVF is the key of Pool.AdditionalInfo for all VFs of the pool; what a VF
+// has under its own address comes before that.
+const EveryVF = "*"
 
 // Drift is a policy for settings that were changed behind Culvert's back.
 type Drift string
@@ -140,6 +153,12 @@ type Selector struct {
 	PFNames      []Part[string] // netdevice name or path.Match pattern
 	RootDevices  []Part[vf.PCIAddr]
 	LinkTypes    []string // only ether, which every VF has
+	// ACPIIndexes are the firmware's own numbers of functions
+	// (/sys/bus/pci/devices/*/acpi_index).
+	ACPIIndexes []uint32
+	// NeedVhostNet selects nothing: VFs that this selector chose are given out
+	// with /dev/vhost-net and /dev/net/tun.
+	NeedVhostNet bool
 }
 
 // Part is a PF and some of its VFs; no Indexes means all of them.

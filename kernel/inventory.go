@@ -235,7 +235,7 @@ func (k *Kernel) identity(c eyes, pf vf.PCIAddr, l rtnl.Link) (vf.PFID, error) {
 func stateOf(id vf.ID, f function, admin vf.Admin) vf.State {
 	return vf.State{
 		ID: id, PCI: f.PCI, Vendor: f.Vendor, Device: f.Device,
-		Driver: f.Driver, NUMA: f.NUMA, IOMMUGroup: f.IOMMUGroup, Admin: admin,
+		Driver: f.Driver, NUMA: f.NUMA, IOMMUGroup: f.IOMMUGroup, ACPIIndex: f.ACPIIndex, Admin: admin,
 	}
 }
 

@@ -141,6 +141,7 @@ type function struct {
 	Driver         string
 	NUMA           int
 	IOMMUGroup     int
+	ACPIIndex      uint32
 }
 
 // function reads a PCI function; vf.ErrNotFound when there is none. What could
@@ -164,6 +165,9 @@ func (t tree) function(addr vf.PCIAddr) (function, error) {
 	keep(err)
 	f.NUMA, err = number(t.pci(addr, "numa_node"), -1)
 	keep(err)
+	index, err := number(t.pci(addr, "acpi_index"), 0)
+	keep(err)
+	f.ACPIIndex = uint32(max(index, 0)) //nolint:gosec // the kernel has it as an u32
 	group, err := target(t.pci(addr, "iommu_group"))
 	keep(err)
 	if group != "" {

@@ -43,10 +43,10 @@ func TestFindPFs(t *testing.T) {
 func TestFunction(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
 	for _, want := range []function{
-		{pciAddr(t, "01:00.0"), "8086", "10c9", "igb", -1, 3},
-		{pciAddr(t, "01:10.2"), "8086", "10ca", "", -1, -1},
-		{pciAddr(t, "02:00.0"), "15b3", "1019", "", 1, 9},
-		{pciAddr(t, "05:00.2"), "15b3", "101e", "vfio-pci", 0, -1},
+		{pciAddr(t, "01:00.0"), "8086", "10c9", "igb", -1, 3, 0},
+		{pciAddr(t, "01:10.2"), "8086", "10ca", "", -1, -1, 101},
+		{pciAddr(t, "02:00.0"), "15b3", "1019", "", 1, 9, 0},
+		{pciAddr(t, "05:00.2"), "15b3", "101e", "vfio-pci", 0, -1, 0},
 	} {
 		got, err := sys.function(want.PCI)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {

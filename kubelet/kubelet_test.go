@@ -53,7 +53,7 @@ func serve(t *testing.T, f *fake) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "kubelet.sock")
-	l, err := net.Listen("unix", socket) //nolint:noctx // it listens at once
+	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,9 @@ type State struct {
 	Driver     string  `json:"driver"`     // empty: none bound
 	NUMA       int     `json:"numa"`       // -1: unknown or none
 	IOMMUGroup int     `json:"iommuGroup"` // -1: none
+	// ACPIIndex is the firmware's own number of the function, 0 where it gave
+	// none (Documentation/ABI/testing/sysfs-bus-pci, acpi_index).
+	ACPIIndex uint32 `json:"acpiIndex,omitempty"`
 
 	Admin Admin `json:"admin"`
 	// Link is the VF's netdevice, nil when there is none where we looked:
