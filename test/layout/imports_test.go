@@ -60,6 +60,9 @@ var mayImport = map[string][]string{
 	// the node's kubelet, as a source of who has what
 	"kubelet": {"vf"},
 
+	// the cluster, alone with controller in importing client-go
+	"kube": {"api", "api/v1alpha1", "vf"},
+
 	// the ways in
 	"intake/...": {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 

@@ -1,0 +1,133 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// callBound is how long one call to the API server may take; watches have no
+// bound.
+const callBound = 10 * time.Second
+
+// Client is a node's connection to its cluster. Its methods may be called
+// concurrently, before Run too.
+type Client struct {
+	node     string
+	log      *slog.Logger
+	config   *rest.Config
+	scheme   *runtime.Scheme
+	core     rest.Interface
+	nets     rest.Interface // of networkV1
+	pods     cache.SharedIndexInformer
+	networks cache.SharedIndexInformer
+	writer   *writer
+	informer []cache.SharedIndexInformer // all of them
+}
+
+// Config reads a kubeconfig file; an empty path means that culvertd runs in a pod,
+// and uses its service account.
+func Config(path string) (*rest.Config, error) {
+	if path == "" {
+		c, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("connect to the cluster that this pod is in: %w: outside a pod name a file with --kubeconfig", err)
+		}
+		return c, nil
+	}
+	c, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// New makes a client for the node of that name. Nothing is asked until Run, or
+// until somebody asks.
+func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
+	if node == "" {
+		return nil, errors.New("the node's name in the cluster is not known: set --node-name")
+	}
+	c := &Client{node: node, log: log, config: rest.CopyConfig(config), scheme: newScheme()}
+	c.config.QPS, c.config.Burst = 20, 40
+	var err error
+	if c.core, err = c.group(coreV1); err != nil {
+		return nil, err
+	}
+	if c.nets, err = c.group(networkV1); err != nil {
+		return nil, err
+	}
+	c.pods = c.watch(c.core, "pods", fields.OneTermEqualSelector("spec.nodeName", node), &pod{}, strip)
+	c.networks = c.watch(c.nets, "network-attachment-definitions", fields.Everything(), &network{}, strip)
+	c.writer = newWriter(c)
+	return c, nil
+}
+
+// group is a client for one group and version, whose types are in c.scheme.
+func (c *Client) group(gv schema.GroupVersion) (rest.Interface, error) {
+	config := rest.CopyConfig(c.config)
+	config.GroupVersion, config.APIPath = &gv, "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = serializer.NewCodecFactory(c.scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("client for %s: %w", gv, err)
+	}
+	return client, nil
+}
+
+// watch makes an informer over a resource in all namespaces, which Run starts.
+func (c *Client) watch(from cache.Getter, resource string, which fields.Selector, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
+	i := cache.NewSharedIndexInformerWithOptions(cache.NewListWatchFromClient(from, resource, "", which), example,
+		cache.SharedIndexInformerOptions{ObjectDescription: resource})
+	// Neither fails before the informer is started.
+	_ = i.SetTransform(strip)
+	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		if ctx.Err() == nil {
+			c.log.Warn("watch", "resource", resource, "err", err)
+		}
+	})
+	c.informer = append(c.informer, i)
+	return i
+}
+
+// Run keeps the informers and writes what is queued, until ctx ends.
+func (c *Client) Run(ctx context.Context) error {
+	var g errgroup.Group
+	for _, i := range c.informer {
+		g.Go(func() error { i.RunWithContext(ctx); return nil })
+	}
+	g.Go(func() error { c.writer.run(ctx); return nil })
+	return g.Wait()
+}
+
+// Synced reports whether the informers have seen everything once.
+func (c *Client) Synced() bool {
+	for _, i := range c.informer {
+		if !i.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// isOurs: the annotations of the Network Plumbing Working Group, of Multus, and
+// those that tell a static pod.
+func isOurs(key string) bool {
+	return strings.HasPrefix(key, "k8s.v1.cni.cncf.io/") || strings.HasPrefix(key, "v1.multus-cni.io/") || strings.HasPrefix(key, "kubernetes.io/config.")
+}

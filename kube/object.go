@@ -1,0 +1,122 @@
+package kube
+
+import (
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Groups that the types below are of.
+var (
+	coreV1    = schema.GroupVersion{Version: "v1"}
+	networkV1 = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
+)
+
+// object is what all of them have. Only the fields that are read are decoded:
+// managedFields of a pod are larger than the rest.
+type object struct {
+	metav1.TypeMeta `json:",inline"`
+	// ObjectMeta has to be the library's, for its cache; Strip empties it.
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+}
+
+// pod is the part of a core/v1 Pod that is read.
+type pod struct {
+	object `json:",inline"`
+}
+
+// network is a NetworkAttachmentDefinition.
+type network struct {
+	object `json:",inline"`
+	Spec   struct {
+		Config string `json:"config"`
+	} `json:"spec,omitempty"`
+}
+
+// list is a list of them.
+type list[T any] struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []T `json:"items"`
+}
+
+type (
+	podList     list[pod]
+	networkList list[network]
+)
+
+func (o object) copy() object {
+	out := object{TypeMeta: o.TypeMeta}
+	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return out
+}
+
+// DeepCopyObject is for runtime.Object.
+func (p *pod) DeepCopyObject() runtime.Object { return &pod{p.copy()} }
+
+// DeepCopyObject is for runtime.Object.
+func (n *network) DeepCopyObject() runtime.Object {
+	out := *n
+	out.object = n.copy()
+	return &out
+}
+
+// DeepCopyObject is for runtime.Object.
+func (l *podList) DeepCopyObject() runtime.Object {
+	out := &podList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	for _, p := range l.Items {
+		out.Items = append(out.Items, pod{p.copy()})
+	}
+	return out
+}
+
+// DeepCopyObject is for runtime.Object.
+func (l *networkList) DeepCopyObject() runtime.Object {
+	out := &networkList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	for _, n := range l.Items {
+		n.object = n.copy()
+		out.Items = append(out.Items, n)
+	}
+	return out
+}
+
+// newScheme knows the types of this package.
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	s.AddKnownTypeWithName(coreV1.WithKind("Pod"), &pod{})
+	s.AddKnownTypeWithName(coreV1.WithKind("PodList"), &podList{})
+	s.AddKnownTypeWithName(networkV1.WithKind("NetworkAttachmentDefinition"), &network{})
+	s.AddKnownTypeWithName(networkV1.WithKind("NetworkAttachmentDefinitionList"), &networkList{})
+	metav1.AddToGroupVersion(s, coreV1)
+	metav1.AddToGroupVersion(s, networkV1)
+	return s
+}
+
+// strip takes from an object what nobody reads, before it is kept.
+func strip(v any) (any, error) {
+	switch o := v.(type) {
+	case *pod:
+		o.object = lean(o.object)
+	case *network:
+		o.object = lean(o.object)
+	}
+	return v, nil
+}
+
+func lean(o object) object {
+	return object{ObjectMeta: metav1.ObjectMeta{
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Annotations: ours(o.Annotations),
+	}}
+}
+
+// ours are the annotations that are read.
+func ours(all map[string]string) map[string]string {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key, _ string) bool { return !isOurs(key) })
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}

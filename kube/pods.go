@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Pod returns a pod of this node; uid is what the runtime knows it by, and empty
+// where the runtime does not say. A pod that is not in the informer yet, or is
+// there with another UID (the one of that name before it), is asked for once.
+//
+// Errors: vf.ErrNotFound when there is no such pod; vf.ErrNotReady when the API
+// server did not tell.
+func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error) {
+	if v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name); err == nil && ok {
+		if p := v.(*pod); is(p, uid) {
+			return podOf(p), nil
+		}
+	}
+	p := &pod{}
+	if err := get(ctx, c.core, "pods", namespace, name, p); err != nil {
+		return api.Pod{}, fmt.Errorf("pod %s/%s: %w", namespace, name, err)
+	}
+	if !is(p, uid) {
+		return api.Pod{}, fmt.Errorf("pod %s/%s with UID %s: %w: the pod of that name has UID %s now", namespace, name, uid, vf.ErrNotFound, p.UID)
+	}
+	return podOf(p), nil
+}
+
+// Known returns the pod of that name as the informer has it.
+func (c *Client) Known(namespace, name string) (api.Pod, bool) {
+	v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name)
+	if err != nil || !ok {
+		return api.Pod{}, false
+	}
+	return podOf(v.(*pod)), true
+}
+
+// Network returns a network attachment definition. Errors are as for Pod.
+func (c *Client) Network(ctx context.Context, namespace, name string) (api.NetworkDefinition, error) {
+	v, ok, err := c.networks.GetStore().GetByKey(namespace + "/" + name)
+	n, _ := v.(*network)
+	if err != nil || !ok {
+		n = &network{}
+		if err := get(ctx, c.nets, "network-attachment-definitions", namespace, name, n); err != nil {
+			return api.NetworkDefinition{}, fmt.Errorf("NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
+		}
+	}
+	return api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Config: n.Spec.Config}, nil
+}
+
+// static marks the mirror of a static pod: the kubelet, and so the runtime, knows
+// that pod by this value and not by the mirror's UID (Kubernetes,
+// pkg/kubelet/types: ConfigHashAnnotationKey).
+const static = "kubernetes.io/config.hash"
+
+func is(p *pod, uid string) bool {
+	return uid == "" || string(p.UID) == uid || p.Annotations[static] == uid
+}
+
+func podOf(p *pod) api.Pod {
+	return api.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Annotations: ours(p.Annotations)}
+}
+
+func get(ctx context.Context, from rest.Interface, resource, namespace, name string, into runtime.Object) error {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	err := from.Get().Namespace(namespace).Resource(resource).Name(name).Do(ctx).Into(into)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w in the cluster", vf.ErrNotFound)
+	case err != nil:
+		return fmt.Errorf("%w: it has not arrived here, and the API server did not tell: %w", vf.ErrNotReady, err)
+	}
+	return nil
+}
