@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/culvert-net/culvert/vf"
@@ -15,6 +16,8 @@ type Ledger struct {
 	Records   []LedgerRecord  `json:"records"`
 	Addresses []LedgerAddress `json:"addresses"`
 	Events    []Event         `json:"events"`
+	// Sandboxes are those of pods whose networks culvertd sets up.
+	Sandboxes []LedgerSandbox `json:"sandboxes,omitempty"`
 	// Problems are all that is wrong with it.
 	Problems []LedgerProblem `json:"problems"`
 	// Refused says that culvertd does not open the file: something may be
@@ -41,6 +44,26 @@ type LedgerRecord struct {
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
 	Given    *vf.Admin    `json:"given,omitempty"` // as read back when the attach was done
 	Baseline *vf.Baseline `json:"baseline,omitempty"`
+}
+
+// LedgerSandbox is what the ledger says of a pod's sandbox.
+type LedgerSandbox struct {
+	ID       string                 `json:"id"` // CNI container ID
+	Pod      string                 `json:"pod,omitempty"`
+	UID      string                 `json:"uid,omitempty"`
+	Netns    string                 `json:"netns,omitempty"`
+	Phase    string                 `json:"phase"`
+	Since    time.Time              `json:"since,omitzero"`
+	Networks []LedgerSandboxNetwork `json:"networks"`
+	Damage   string                 `json:"damage,omitempty"`
+}
+
+// LedgerSandboxNetwork is one network of a sandbox, the default one first.
+type LedgerSandboxNetwork struct {
+	Name      string            `json:"name"`
+	Interface string            `json:"interface"`
+	Plugins   []json.RawMessage `json:"plugins"`
+	Result    json.RawMessage   `json:"result,omitempty"`
 }
 
 // LedgerAddress is one address that is held.

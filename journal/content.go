@@ -21,6 +21,7 @@ type Content struct {
 	Addresses []Address
 	Last      map[string][]netip.Addr // by network, given out lately
 	Events    []Event
+	Sandboxes []Sandbox
 	Fresh     map[string]vf.Admin // by PF, what its VFs are like when they are made
 
 	// Faults are why the file as a whole cannot be trusted: culvertd does not
@@ -64,7 +65,7 @@ func (c Content) Problems() []Problem {
 		out = append(out, Problem{Object: "file", What: string(f), Means: "culvertd does not open it, since something may be missing from it"})
 	}
 	out = append(out, c.Damage...)
-	return append(out, Verify(c.Records, c.Addresses)...)
+	return append(append(out, Verify(c.Records, c.Addresses)...), VerifySandboxes(c.Sandboxes)...)
 }
 
 // Inspect reads a ledger's file without changing it, damaged or not. Errors:
@@ -105,11 +106,12 @@ func Read(image []byte) Content {
 	if !sealed {
 		of = resealed(of)
 	}
-	var damaged [4][]Problem
+	var damaged [5][]Problem
 	c.Records, damaged[0] = decodeRecords(of(bucketRecords), decodeRecord)
 	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), decodeAddress)
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
 	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
+	c.Sandboxes, damaged[4] = decodeSandboxes(of(bucketSandboxes))
 	c.Damage = append(c.Damage, slices.Concat(damaged[:]...)...)
 	if sealed && len(file.Faults) == 0 {
 		c.total(file.Items)

@@ -1,6 +1,7 @@
 // Package journal is the ledger of a node: one durable file that says, for
 // every VF that Culvert made, who holds it and what it must look like when it
-// is given back, and which addresses are held. Intent is written before the
+// is given back, which addresses are held, and which networks the sandboxes of
+// pods were given. Intent is written before the
 // kernel is touched and the outcome after; at start culvertd compares the
 // ledger with the kernel and finishes, undoes or quarantines what it finds.
 //
@@ -34,8 +35,9 @@ var (
 	bucketAddresses = []byte("addresses") // network NUL addr -> Address
 	bucketLast      = []byte("last")      // network NUL -> addresses given out lately
 	bucketEvents    = []byte("events")    // big-endian seq -> Event
+	bucketSandboxes = []byte("sandboxes") // CNI container ID -> Sandbox; an older culvertd of this format leaves them alone
 
-	buckets = [][]byte{bucketMeta, bucketRecords, bucketAddresses, bucketLast, bucketEvents}
+	buckets = [][]byte{bucketMeta, bucketRecords, bucketAddresses, bucketLast, bucketEvents, bucketSandboxes}
 
 	keyFormat = []byte("format")
 	keyBoot   = []byte("boot")

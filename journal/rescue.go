@@ -43,6 +43,7 @@ func Mend(c Content, boot string, made map[vf.ID]vf.PCIAddr) Rescue {
 	}
 	lost := r.records(c, made)
 	r.addresses(c, lost)
+	r.sandboxes(c)
 	return r
 }
 
@@ -197,7 +198,7 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("read back: %w", err)
 	}
-	if len(c.Faults) > 0 || len(c.Records) != len(r.Records) || len(c.Addresses) != len(r.Addresses) {
+	if len(c.Faults) > 0 || len(c.Records) != len(r.Records) || len(c.Addresses) != len(r.Addresses) || len(c.Sandboxes) != len(r.Sandboxes) {
 		return "", fmt.Errorf("%s was read back otherwise than it was written (%v): the disk is broken", fresh, c.Faults)
 	}
 	backup = path + ".damaged-" + now.UTC().Format("20060102T150405Z")
@@ -236,6 +237,7 @@ func (r Rescue) fill(path string, now time.Time) error {
 		for _, e := range r.Events {
 			errs = append(errs, tx.put(bucketEvents, seqKey(e.Seq), e))
 		}
+		errs = append(errs, r.fillSandboxes(tx))
 		errs = append(errs, tx.Event(Event{Type: Warning, Reason: "LedgerRepaired", Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses))}))
 		return errors.Join(append(errs, tx.close())...)
 	})
@@ -245,11 +247,12 @@ func (r Rescue) fill(path string, now time.Time) error {
 // Content is all that is in the ledger, as Inspect shows that of a file.
 func (t *Tx) Content() Content {
 	c := Content{Format: format, Boot: t.Boot(), Fresh: map[string]vf.Admin{}}
-	var damaged [4][]Problem
+	var damaged [5][]Problem
 	c.Records, damaged[0] = decodeRecords(t.from(bucketRecords, nil), t.memos.records.of)
 	c.Addresses, damaged[1] = decodeAddresses(t.from(bucketAddresses, nil), t.memos.addresses.of)
 	c.Last, damaged[2] = decodeLast(t.from(bucketLast, nil))
 	c.Events, damaged[3] = decodeEvents(t.from(bucketEvents, nil))
+	c.Sandboxes, damaged[4] = decodeSandboxes(t.from(bucketSandboxes, nil))
 	for _, d := range damaged {
 		c.Damage = append(c.Damage, d...)
 	}

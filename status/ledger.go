@@ -23,11 +23,28 @@ func Ledger(file string, c journal.Content) api.Ledger {
 		}
 		out.Addresses = append(out.Addresses, held)
 	}
+	for _, s := range c.Sandboxes {
+		out.Sandboxes = append(out.Sandboxes, ledgerSandbox(s))
+	}
 	for _, e := range c.Events {
 		out.Events = append(out.Events, api.Event(e))
 	}
 	for _, p := range c.Problems() {
 		out.Problems = append(out.Problems, api.LedgerProblem(p))
+	}
+	return out
+}
+
+func ledgerSandbox(s journal.Sandbox) api.LedgerSandbox {
+	out := api.LedgerSandbox{ID: s.ID, Pod: s.PodName(), UID: s.UID, Netns: s.Netns, Phase: string(s.Phase), Since: s.Since, Damage: s.Damage, Networks: []api.LedgerSandboxNetwork{}}
+	if s.Pod == "" {
+		out.Pod = ""
+	}
+	if s.Damage != "" {
+		out.Phase = string(journal.Damaged)
+	}
+	for _, n := range s.Networks {
+		out.Networks = append(out.Networks, api.LedgerSandboxNetwork{Name: n.Name, Interface: n.Interface, Plugins: n.Plugins, Result: n.Result})
 	}
 	return out
 }

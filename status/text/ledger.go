@@ -43,6 +43,7 @@ func Ledger(l api.Ledger, o Options) string {
 		b.WriteByte('\n')
 	}
 	a.write(&b, o)
+	sandboxes(&b, l.Sandboxes, o)
 	for _, r := range l.Records {
 		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems tell of those
 			b.WriteByte('\n')
@@ -53,6 +54,23 @@ func Ledger(l api.Ledger, o Options) string {
 		fmt.Fprintf(&b, "\n%s not all of it is right: culvert ledger check\n", o.paint("!", red))
 	}
 	return b.String()
+}
+
+// sandboxes lists the sandboxes of pods, if there are any.
+func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
+	if len(all) == 0 {
+		return
+	}
+	t := table{columns: []column{{head: "SANDBOX"}, {head: "POD", least: 14}, {head: "PHASE"}, {head: "NETWORKS", least: 10}}}
+	for _, s := range all {
+		var networks []string
+		for _, n := range s.Networks {
+			networks = append(networks, n.Interface+"="+n.Name)
+		}
+		t.row(words(s.ID[:min(len(s.ID), 12)], s.Pod, s.Phase, strings.Join(networks, " "))...)
+	}
+	b.WriteByte('\n')
+	t.write(b, o)
 }
 
 // LedgerCheck is `culvert ledger check`: each problem with what it means, and

@@ -22,7 +22,8 @@ var (
 			{Network: "default/sriov-network", Address: "172.16.91.20", VF: vfID(0).String(), Owner: &client},
 			{Network: "default/sriov-network", Address: "fd00::2", Damage: "something in it was changed"},
 		},
-		Events: []api.Event{{Seq: 1}},
+		Sandboxes: []api.LedgerSandbox{{ID: "3f2a9c41d0b7aa", Pod: "default/a", Phase: "added", Networks: []api.LedgerSandboxNetwork{{Name: "cbr0", Interface: "eth0"}, {Name: "default/sriov-net1", Interface: "net1"}}}},
+		Events:    []api.Event{{Seq: 1}},
 		Problems: []api.LedgerProblem{
 			{Object: "file", What: "page 5: it says that it is page 3", Means: "culvertd does not open it, since something may be missing from it"},
 			{Object: "VF " + vfID(3).String(), What: "its record is damaged: something in it was changed: its checksum is wrong", Means: "nobody knows who has it: nobody gets it, and its PF's VFs stay"},

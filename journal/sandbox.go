@@ -1,0 +1,214 @@
+package journal
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// SandboxPhase is where the networks of a pod's sandbox are.
+type SandboxPhase string
+
+// The phases. A sandbox that is Adding for longer than an ADD takes has lost its
+// culvertd or its shim; a DEL is still to come for it.
+const (
+	SandboxAdding   SandboxPhase = "adding"   // some plugins may have run
+	SandboxAdded    SandboxPhase = "added"    // all have, and the runtime was told
+	SandboxDeleting SandboxPhase = "deleting" // some may have been undone
+)
+
+// Sandbox is a pod's sandbox whose networks are Culvert's to set up, other
+// people's plugins included: all that their DEL and CHECK need. It is written
+// before the first plugin runs and removed when the last one is undone. VFs are
+// leases as ever, and not in here.
+type Sandbox struct {
+	ID        string `json:"id"` // CNI container ID, the owner's UID of its leases
+	Netns     string `json:"netns,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+	UID       string `json:"uid,omitempty"` // the pod's
+
+	Phase SandboxPhase `json:"phase"`
+	Since time.Time    `json:"since"`
+
+	// Args and Path are CNI_ARGS and CNI_PATH as the runtime gave them.
+	Args string `json:"args,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Networks are in the order in which they are added, the default one first.
+	Networks []SandboxNetwork `json:"networks"`
+	// Status is what the pod's annotation says of them when all are there.
+	Status string `json:"status,omitempty"`
+
+	// Damage is why the entry cannot be trusted; only ID is set then.
+	Damage string `json:"-"`
+}
+
+// SandboxNetwork is one network of a sandbox.
+type SandboxNetwork struct {
+	// Name is what people call it: namespace/name, or the default network's own.
+	Name      string `json:"name"`
+	Interface string `json:"interface"`
+	Default   bool   `json:"default,omitempty"`
+
+	// Of the configuration: its name, version and plugins, each as it is handed to
+	// the plugin but for what the runtime puts in.
+	Network      string            `json:"network"`
+	Version      string            `json:"version"`
+	DisableCheck bool              `json:"disableCheck,omitempty"`
+	DisableGC    bool              `json:"disableGC,omitempty"`
+	Plugins      []json.RawMessage `json:"plugins"`
+	// Runtime are the values for the capabilities of the plugins.
+	Runtime map[string]json.RawMessage `json:"runtime,omitempty"`
+	// Args are added to CNI_ARGS.
+	Args string `json:"args,omitempty"`
+
+	// Begun says that its ADD may have run; Result is what it answered.
+	Begun  bool            `json:"begun,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	// DeviceInfo is the path of its device-info file.
+	DeviceInfo string `json:"deviceInfo,omitempty"`
+}
+
+// PodName is namespace/name, or the ID where the runtime knows no pods.
+func (s Sandbox) PodName() string {
+	if s.Pod == "" {
+		return s.ID
+	}
+	return s.Namespace + "/" + s.Pod
+}
+
+// Sandbox returns the record of a sandbox; vf.ErrNotFound when there is none. One
+// that cannot be read has Damage.
+func (t *Tx) Sandbox(id string) (Sandbox, error) {
+	stored := t.tx.Bucket(bucketSandboxes).Get([]byte(id))
+	if stored == nil {
+		return Sandbox{}, fmt.Errorf("ledger: sandbox %s: %w", id, vf.ErrNotFound)
+	}
+	s, err := decodeSandbox([]byte(id), stored)
+	if err != nil {
+		return Sandbox{ID: id, Damage: err.Error()}, nil
+	}
+	return s, nil
+}
+
+// Sandboxes returns every sandbox, by ID; those that cannot be read have Damage.
+func (t *Tx) Sandboxes() ([]Sandbox, error) {
+	all, _ := decodeSandboxes(t.from(bucketSandboxes, nil))
+	return all, nil
+}
+
+// PutSandbox writes a sandbox. A change of phase sets Since.
+func (t *Tx) PutSandbox(s Sandbox) error {
+	if s.ID == "" || s.Damage != "" {
+		return fmt.Errorf("ledger: sandbox %q: %w: it has no ID, or is damaged (%s)", s.ID, vf.ErrInvalid, s.Damage)
+	}
+	if old, err := t.Sandbox(s.ID); err != nil || old.Phase != s.Phase {
+		s.Since = t.now
+	}
+	return t.put(bucketSandboxes, []byte(s.ID), s)
+}
+
+// DeleteSandbox forgets a sandbox.
+func (t *Tx) DeleteSandbox(id string) error { return t.del(bucketSandboxes, []byte(id)) }
+
+func decodeSandbox(key, stored []byte) (Sandbox, error) {
+	s, err := open[Sandbox](bucketSandboxes, key, stored)
+	switch {
+	case err != nil:
+	case s.ID != string(key):
+		err = fmt.Errorf("it says that it is about sandbox %s", s.ID)
+	case s.Phase != SandboxAdding && s.Phase != SandboxAdded && s.Phase != SandboxDeleting:
+		err = fmt.Errorf("its phase is %q, which this culvertd does not know", s.Phase)
+	}
+	return s, err
+}
+
+// decodeSandboxes returns the sandboxes. What is lost with one that is damaged is
+// what other people's plugins have to be given for their DEL.
+func decodeSandboxes(all entries) ([]Sandbox, []Problem) {
+	var (
+		out   []Sandbox
+		wrong []Problem
+	)
+	for key, stored := range all {
+		s, err := decodeSandbox(key, stored)
+		if err != nil {
+			s = Sandbox{ID: string(key), Damage: err.Error()}
+			wrong = append(wrong, damage("when it ends its VFs come back, and its default network is deleted as that is configured then; what other networks have is not",
+				sandboxObject(s), "its entry is damaged: %s", err))
+		}
+		out = append(out, s)
+	}
+	return out, wrong
+}
+
+func sandboxObject(s Sandbox) string {
+	if s.Pod == "" {
+		return "sandbox " + s.ID
+	}
+	return fmt.Sprintf("sandbox %s of pod %s", s.ID, s.PodName())
+}
+
+// VerifySandboxes lists what of the sandboxes cannot be true, at any instant
+// between two transactions: none for those that culvertd wrote. Each has networks,
+// the default one first and alone in being it, no two of one interface, with
+// plugins; and when it is Added, a result of each.
+func VerifySandboxes(all []Sandbox) []Problem {
+	var out []Problem
+	for _, s := range all {
+		if s.Damage != "" {
+			continue // told already
+		}
+		add := func(means, format string, args ...any) {
+			out = append(out, Problem{Invariant: "I8", Object: sandboxObject(s), What: fmt.Sprintf(format, args...), Means: means})
+		}
+		var names []string
+		for i, n := range s.Networks {
+			if n.Default != (i == 0) {
+				add("its networks are deleted in another order than they were added", "its network %d, %s, has default %t", i, n.Name, n.Default)
+			}
+			if n.Interface == "" || slices.Contains(names, n.Interface) {
+				add("a delete of one is taken for the other", "its network %s has interface %q, and so does another", n.Name, n.Interface)
+			}
+			if len(n.Plugins) == 0 {
+				add("what it has is not given back", "its network %s has no plugins", n.Name)
+			}
+			if s.Phase == SandboxAdded && (!n.Begun || len(n.Result) == 0) {
+				add("it was told to be there", "its network %s has no result", n.Name)
+			}
+			names = append(names, n.Interface)
+		}
+		if len(s.Networks) == 0 {
+			add("what it has is not given back", "it has no networks")
+		}
+	}
+	return out
+}
+
+// sandboxes keeps those that can be read.
+func (r *Rescue) sandboxes(c Content) {
+	var lost []string
+	for _, s := range c.Sandboxes {
+		if s.Damage != "" {
+			lost = append(lost, s.ID)
+			continue
+		}
+		r.Sandboxes = append(r.Sandboxes, s)
+	}
+	if len(lost) > 0 {
+		r.did("%d sandboxes are forgotten (%s): their VFs come back, their default networks are deleted as they are configured then", len(lost), strings.Join(lost, ", "))
+	}
+}
+
+func (r *Rescue) fillSandboxes(tx *Tx) error {
+	var errs []error
+	for _, s := range r.Sandboxes {
+		errs = append(errs, tx.put(bucketSandboxes, []byte(s.ID), s))
+	}
+	return errors.Join(errs...)
+}
