@@ -48,15 +48,20 @@ const (
 	stepBound     = 30 * time.Second
 	undoBound     = 2 * time.Minute
 	announceBound = 20 * time.Second
+	blockBound    = 10 * time.Second // for the cluster to give this node addresses
 )
 
-// Config is what an Engine is made of. All fields but Now and Log are needed.
+// Config is what an Engine is made of. All fields but Blocks, Now and Log are
+// needed.
 type Config struct {
 	Kernel   kernel
 	Ledger   ledger
 	Hardware hardware
 	// Spec is the host's pools at the moment.
 	Spec func() desired.Spec
+	// Blocks are what this node may hand out of networks that are not of scope
+	// node; nil, where there is no cluster, hands out everything.
+	Blocks blocks
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil discards

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
@@ -39,14 +40,17 @@ type machine struct {
 	faults *faulty.Kernel
 }
 
-func start(t *testing.T, m machine) *daemon.Node {
+func start(t *testing.T, m machine) *daemon.Node { return startIn(t, m, nil) }
+
+// startIn is start in a cluster, which may be nil.
+func startIn(t *testing.T, m machine, book *blocks.Book) *daemon.Node {
 	t.Helper()
 	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	n := daemon.NewNode(daemon.NodeConfig{Kernel: m.faults, Ledger: l, BootID: "boot 1"})
+	n := daemon.NewNode(daemon.NodeConfig{Kernel: m.faults, Ledger: l, BootID: "boot 1", Blocks: book})
 	n.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/alloc"
@@ -39,7 +38,7 @@ func (e *Engine) site(rec journal.Record) (site, error) {
 // somebody changed behind our back is quarantined, and another is taken.
 func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record, site, error) {
 	for {
-		rec, at, err := e.reserve(ctx, req)
+		rec, at, err := e.reserveWithAddresses(ctx, req)
 		if err != nil {
 			return rec, at, err
 		}
@@ -134,7 +133,7 @@ func (e *Engine) promise(req Request, busy map[vf.ID]<-chan struct{}) (rec journ
 			return errBusy
 		}
 		rec, locked = choice.Record, true
-		rec, err = lease(tx, choice, req)
+		rec, err = e.lease(tx, choice, req)
 		return err
 	})
 	if err != nil && locked {
@@ -219,7 +218,7 @@ func can(a vf.Abilities) string {
 }
 
 // lease writes what the owner is promised, with its addresses.
-func lease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
+func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
 	rec := choice.Record
 	spec := req.Spec
 	spec.Driver = choice.Driver
@@ -239,41 +238,10 @@ func lease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, er
 	if spec.Driver == vf.DriverVFIO {
 		rec.Lease.Netns = ""
 	}
-	if err := addresses(tx, &rec, req); err != nil {
+	if err := e.addresses(tx, &rec, req); err != nil {
 		return rec, err
 	}
 	return rec, tx.Put(rec)
-}
-
-// addresses holds the addresses of a lease in the same transaction (I4).
-func addresses(tx *journal.Tx, rec *journal.Record, req Request) error {
-	if req.IPAM.IsZero() {
-		return nil
-	}
-	taken, err := tx.AddressesOf(req.Network)
-	if err != nil {
-		return err
-	}
-	held := make(map[netip.Addr]vf.Owner, len(taken))
-	for _, a := range taken {
-		held[a.Addr] = a.Owner
-	}
-	last, err := tx.LastAddresses(req.Network)
-	if err != nil {
-		return err
-	}
-	got, err := req.IPAM.Allocate(func(a netip.Addr) (vf.Owner, bool) { o, ok := held[a]; return o, ok }, last, req.Addresses)
-	if err != nil {
-		return fmt.Errorf("network %s: %w", req.Network, err)
-	}
-	rec.Lease.Wanted.Addresses, rec.Lease.Wanted.Routes = got.Addresses, append(rec.Lease.Wanted.Routes, got.Routes...)
-	for _, a := range got.Addresses {
-		err := tx.HoldAddress(journal.Address{Network: req.Network, Addr: a.Prefix.Addr(), VF: rec.ID, Owner: req.Owner})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sameAttachment compares what names an attachment: the owner's UID and the

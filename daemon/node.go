@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/inventory"
+	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/reconcile"
@@ -45,6 +46,7 @@ type NodeConfig struct {
 	Kernel Kernel
 	Ledger Ledger
 	BootID string
+	Blocks *blocks.Book     // nil: no cluster says which addresses are this node's
 	Now    func() time.Time // nil: time.Now
 	Log    *slog.Logger     // nil: discard
 }
@@ -63,9 +65,11 @@ type Node struct {
 func NewNode(c NodeConfig) *Node {
 	n := &Node{Ledger: c.Ledger, Inventory: inventory.New(c.Kernel)}
 	n.spec.Store(&desired.Spec{})
-	n.Engine = attach.New(attach.Config{
-		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log,
-	})
+	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
+	if c.Blocks != nil {
+		engine.Blocks = c.Blocks
+	}
+	n.Engine = attach.New(engine)
 	n.Reconciler = reconcile.New(reconcile.Config{
 		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Keeper: n.Engine, Spec: n.Spec, BootID: c.BootID, Log: c.Log,
 	})

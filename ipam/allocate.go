@@ -32,7 +32,7 @@ type Result struct {
 // prefix length to the range. For TypeStatic they take the place of the
 // configuration's addresses.
 //
-// Errors: vf.ErrHeld names the owner of a wanted or static address;
+// Errors: ErrNoBlock (see Within); vf.ErrHeld names the owner of a wanted or static address;
 // vf.ErrNothingFree says how many are held, and by whom; vf.ErrInvalid is for a
 // wanted address that no range has or that is never given out, and for a
 // route without an address of its family.
@@ -88,6 +88,9 @@ func (c Config) fixed(held func(netip.Addr) (vf.Owner, bool), wanted []netip.Pre
 		if owner, taken := held(a.Prefix.Addr()); taken {
 			return nil, heldError(a.Prefix.Addr(), owner)
 		}
+		if err := c.mine(a.Prefix.Addr()); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }
@@ -104,7 +107,7 @@ func (c Config) ranged(held func(netip.Addr) (vf.Owner, bool), last []netip.Addr
 		if w, asked := bySet[i]; asked {
 			a, err = w, c.grantable(w, set, segments, held)
 		} else {
-			a, err = next(set, segments, held, last)
+			a, err = c.next(set, c.ours(segments), held, last)
 		}
 		if err != nil {
 			return nil, err
@@ -142,7 +145,7 @@ func (c Config) grantable(a netip.Addr, set []Range, segments []segment, held fu
 	if owner, taken := held(a); taken {
 		return heldError(a, owner)
 	}
-	return nil
+	return c.mine(a)
 }
 
 // reserved says why an address in a range is never given out.
@@ -161,7 +164,7 @@ func (c Config) reserved(a netip.Addr) string {
 }
 
 // next finds the first free address after the one given out last.
-func next(set []Range, segments []segment, held func(netip.Addr) (vf.Owner, bool), last []netip.Addr) (netip.Addr, error) {
+func (c Config) next(set []Range, segments []segment, held func(netip.Addr) (vf.Owner, bool), last []netip.Addr) (netip.Addr, error) {
 	for _, a := range slices.Backward(last) {
 		if rangeOf(set, a.Unmap()) != nil {
 			segments = after(segments, a.Unmap())
@@ -186,6 +189,9 @@ func next(set []Range, segments []segment, held func(netip.Addr) (vf.Owner, bool
 				break
 			}
 		}
+	}
+	if c.Own != nil {
+		return netip.Addr{}, c.spent(set, count)
 	}
 	return netip.Addr{}, exhausted(set, count, owners)
 }

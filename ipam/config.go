@@ -33,7 +33,7 @@ const (
 type Config struct {
 	// Type is TypeHostLocal or TypeStatic.
 	Type string
-	// Scope is kept for the cluster-wide pool; nothing on one node reads it.
+	// Scope matters in a cluster only; see attach.Config.Blocks.
 	Scope Scope
 	// Sets is a list of range sets; an attachment gets one address of each.
 	// Ranges do not overlap, and those of one set are of one family.
@@ -49,6 +49,10 @@ type Config struct {
 	// ResolvConf is the path of a file in the form of resolv.conf(5) that the
 	// intake reads for DNS.
 	ResolvConf string
+
+	// Own limits the addresses to those that the node has of a cluster's; nil
+	// does not. Parse never sets it; see Within.
+	Own *Own
 }
 
 // Range is a run of addresses of one subnet, Start and End included.

@@ -105,6 +105,13 @@ type Address struct {
 	VF      vf.ID      `json:"vf"`
 	Owner   vf.Owner   `json:"owner"`
 	Since   time.Time  `json:"since"`
+	// Claim is the ID under which the cluster gave this very address to the
+	// attachment; empty where it is of a block of the node's, or there is no
+	// cluster.
+	Claim string `json:"claim,omitempty"`
+	// Local addresses are unique on this node only, since their network wants it
+	// so (scope node).
+	Local bool `json:"local,omitempty"`
 	// Damage is why nobody knows who holds it: its entry cannot be read. VF and
 	// Owner are zero then, and it stays held.
 	Damage string `json:"-"`

@@ -33,11 +33,12 @@ var mayImport = map[string][]string{
 	"netannotation": {"strictjson", "vf"},
 
 	// pure parts: in go values, out come values
-	"desired":    {"suggest", "vf"},
-	"ipam":       {"strictjson", "suggest", "vf"},
-	"alloc":      {"desired", "journal", "vf"},
-	"status":     {"api", "attach", "desired", "journal", "reconcile", "vf"},
-	"status/...": {"api", "journal", "suggest", "vf"},
+	"desired":     {"suggest", "vf"},
+	"ipam":        {"strictjson", "suggest", "vf"},
+	"ipam/blocks": {"ipam", "vf"},
+	"alloc":       {"desired", "journal", "vf"},
+	"status":      {"api", "attach", "desired", "journal", "reconcile", "vf"},
+	"status/...":  {"api", "journal", "suggest", "vf"},
 
 	// the kernel, on Linux and in memory
 	"kernel":     {"kernel/...", "vf"},
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 	"intake/...": {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
 	// a node put together
-	"daemon": {"api", "attach", "claims", "desired", "intake/...", "inventory", "ipam", "journal", "kernel", "kernel/step", "reconcile", "rpc", "status", "vf"},
+	"daemon": {"api", "attach", "claims", "desired", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kernel/step", "reconcile", "rpc", "status", "vf"},
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
@@ -85,7 +86,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "kernel/step", "desired", "ipam", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}

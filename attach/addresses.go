@@ -1,0 +1,110 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// blocks is the part of ipam/blocks.Book that attach needs.
+type blocks interface {
+	// Of returns what the node may hand out of a network to an attachment.
+	Of(network string, owner vf.Owner) ipam.Own
+	// Need asks for addresses until done is called.
+	Need(network string, c ipam.Config, named []netip.Addr, owner vf.Owner) (done func())
+	// Changed is closed when Of may say something else.
+	Changed() <-chan struct{}
+	// Why says why nothing came of a need.
+	Why(network string, named []netip.Addr) error
+}
+
+// shared reports whether the addresses of the request are the whole cluster's.
+func (e *Engine) shared(req Request) bool {
+	return e.Blocks != nil && !req.IPAM.IsZero() && req.IPAM.Scope != ipam.ScopeNode
+}
+
+// reserveWithAddresses is reserve that waits a while for the cluster to give
+// this node addresses of the network, where it has none left. What was got is in
+// the ledger before the need ends, so it is never in neither (I4).
+func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (journal.Record, site, error) {
+	if !e.shared(req) {
+		return e.reserve(ctx, req)
+	}
+	changed := e.Blocks.Changed()
+	rec, at, err := e.reserve(ctx, req)
+	if !errors.Is(err, ipam.ErrNoBlock) {
+		return rec, at, err
+	}
+	named := req.IPAM.Named(req.Addresses)
+	if why := e.Blocks.Why(req.Network, named); errors.Is(why, vf.ErrHeld) {
+		return rec, at, why
+	}
+	defer e.Blocks.Need(req.Network, req.IPAM, named, req.Owner)()
+	late := time.NewTimer(blockBound)
+	defer late.Stop()
+	for {
+		select {
+		case <-changed:
+		case <-late.C:
+			why := e.Blocks.Why(req.Network, named)
+			if errors.Is(why, vf.ErrNothingFree) {
+				return rec, at, why
+			}
+			return rec, at, fmt.Errorf("%w; waited %s: %w", why, blockBound, err)
+		case <-ctx.Done():
+			return rec, at, fmt.Errorf("%w: %w", e.Blocks.Why(req.Network, named), context.Cause(ctx))
+		}
+		changed = e.Blocks.Changed()
+		if rec, at, err = e.reserve(ctx, req); !errors.Is(err, ipam.ErrNoBlock) {
+			return rec, at, err
+		}
+		if why := e.Blocks.Why(req.Network, named); errors.Is(why, vf.ErrHeld) || errors.Is(why, vf.ErrNothingFree) {
+			return rec, at, why
+		}
+	}
+}
+
+// addresses holds the addresses of a lease in the same transaction (I4).
+func (e *Engine) addresses(tx *journal.Tx, rec *journal.Record, req Request) error {
+	if req.IPAM.IsZero() {
+		return nil
+	}
+	taken, err := tx.AddressesOf(req.Network)
+	if err != nil {
+		return err
+	}
+	held := make(map[netip.Addr]vf.Owner, len(taken))
+	for _, a := range taken {
+		held[a.Addr] = a.Owner
+	}
+	last, err := tx.LastAddresses(req.Network)
+	if err != nil {
+		return err
+	}
+	config, own := req.IPAM, ipam.Own{}
+	if e.shared(req) {
+		own = e.Blocks.Of(req.Network, req.Owner)
+		config = config.Within(own)
+	}
+	got, err := config.Allocate(func(a netip.Addr) (vf.Owner, bool) { o, ok := held[a]; return o, ok }, last, req.Addresses)
+	if err != nil {
+		return fmt.Errorf("network %s: %w", req.Network, err)
+	}
+	rec.Lease.Wanted.Addresses, rec.Lease.Wanted.Routes = got.Addresses, append(rec.Lease.Wanted.Routes, got.Routes...)
+	for _, a := range got.Addresses {
+		err := tx.HoldAddress(journal.Address{
+			Network: req.Network, Addr: a.Prefix.Addr(), VF: rec.ID, Owner: req.Owner,
+			Claim: own.Claims[a.Prefix.Addr()], Local: req.IPAM.Scope == ipam.ScopeNode,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

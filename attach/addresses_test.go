@@ -1,0 +1,199 @@
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/daemon"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/ipam/blocks"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// pair is two nodes with one pool between them, and a controller that answers
+// when somebody waits.
+type pair struct {
+	nodes [2]*daemon.Node
+	books [2]*blocks.Book
+
+	mu     sync.Mutex // guards the rest
+	pool   blocks.Pool
+	silent bool // the controller is down
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	p := &pair{pool: blocks.Pool{Network: "blue"}}
+	asked := make(chan struct{}, 1)
+	for i := range p.nodes {
+		k := fake.New(fake.IGB, 2)
+		k.AddNetns(podNetns)
+		p.books[i] = blocks.NewBook(fmt.Sprintf("worker0%d", i+1), func() {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		})
+		p.nodes[i] = startIn(t, machine{k, faulty.New(k)}, p.books[i])
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var g errgroup.Group
+	t.Cleanup(func() { cancel(); _ = g.Wait() })
+	g.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-asked:
+				p.round()
+			}
+		}
+	})
+	return p
+}
+
+// round is one look of the controller at what the nodes need.
+func (p *pair) round() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.silent {
+		return
+	}
+	var demands []blocks.Demand
+	for i, b := range p.books {
+		for _, r := range b.Requests(p.held(i)) {
+			demands = append(demands, blocks.Demand{Node: fmt.Sprintf("worker0%d", i+1), Request: r})
+		}
+	}
+	next, out := blocks.Grant(p.pool, demands, len(p.nodes))
+	p.pool = next
+	for _, b := range p.books {
+		b.SetPools([]blocks.View{{Pool: next, Starved: len(out.Starved) > 0}})
+	}
+}
+
+func (p *pair) held(i int) (out []blocks.Held) {
+	_ = p.nodes[i].Ledger.View(func(tx *journal.Tx) error {
+		all, err := tx.AddressesOf("")
+		for _, a := range all {
+			if !a.Local {
+				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim})
+			}
+		}
+		return err
+	})
+	return out
+}
+
+func from(t *testing.T, section string, pod int, named ...string) attach.Request {
+	t.Helper()
+	cfg, err := ipam.Parse([]byte(section))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := attach.Request{
+		Owner:   vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(pod), Name: fmt.Sprintf("default/p%d", pod), Interface: "net1"},
+		Network: "blue", Netns: podNetns, IPAM: cfg, Spec: vf.Spec{Interface: fmt.Sprintf("net%d", pod)},
+	}
+	for _, n := range named {
+		req.Addresses = append(req.Addresses, netip.MustParsePrefix(n))
+	}
+	return req
+}
+
+// attached is the first address of an attachment, or its error.
+func (p *pair) attached(t *testing.T, node int, req attach.Request) string {
+	t.Helper()
+	rec, err := p.nodes[node].Engine.Attach(t.Context(), req)
+	if err != nil {
+		return err.Error()
+	}
+	return rec.Lease.Wanted.Addresses[0].Prefix.String()
+}
+
+const r0 = `{"type":"host-local","subnet":"172.16.91.0/24","gateway":"172.16.91.1"}`
+
+// I4: a host-local section that two nodes share gives no address twice; with
+// scope node it does, as it always did.
+func TestI4TwoNodesOfOneSubnet(t *testing.T) {
+	p := newPair(t)
+	got := []string{p.attached(t, 0, from(t, r0, 1)), p.attached(t, 1, from(t, r0, 2)), p.attached(t, 0, from(t, r0, 3))}
+	if diff := cmp.Diff([]string{"172.16.91.2/24", "172.16.91.18/24", "172.16.91.3/24"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	const local = `{"type":"host-local","subnet":"10.7.0.0/24","scope":"node"}`
+	for i := range p.nodes {
+		req := from(t, local, 9)
+		req.Network = "local"
+		if got := p.attached(t, i, req); got != "10.7.0.2/24" {
+			t.Errorf("scope node: %s", got)
+		}
+	}
+	if len(p.held(0)) != 2 {
+		t.Errorf("the cluster is told of %v", p.held(0))
+	}
+}
+
+// I4: an address that is asked for by name, or that the network fixes, is the
+// cluster's only one too, and another node can have it when it was given back.
+func TestI4NamedAddressesAreClaimed(t *testing.T) {
+	for name, section := range map[string]string{"host-local": r0, "static": `{"type":"static"}`} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			const a = "172.16.91.200/24"
+			first := from(t, section, 1, a)
+			if got := p.attached(t, 0, first); got != a {
+				t.Fatal(got)
+			}
+			want := "address 172.16.91.200 of network blue: held by node worker01 (its block is 172.16.91.200): ask for another address"
+			if got := p.attached(t, 1, from(t, section, 2, a)); got != want {
+				t.Fatal(got)
+			}
+			if err := p.nodes[0].Engine.Detach(t.Context(), first.Owner); err != nil {
+				t.Fatal(err)
+			}
+			p.mu.Lock()
+			p.pool, _ = blocks.Release(p.pool, time.Now(), func(string) ([]string, bool, error) { return nil, true, nil }, func(string) (bool, error) { return false, nil })
+			p.mu.Unlock()
+			p.round()
+			if got := p.attached(t, 1, from(t, section, 3, a)); got != a {
+				t.Fatal(got)
+			}
+		})
+	}
+}
+
+// Without an answer of the controller the attach fails as something to try
+// again, and leaves nothing behind; what the node has it goes on handing out.
+func TestControllerDown(t *testing.T) {
+	p := newPair(t)
+	p.attached(t, 0, from(t, r0, 1))
+	p.mu.Lock()
+	p.silent = true
+	p.mu.Unlock()
+	if got := p.attached(t, 0, from(t, r0, 2)); got != "172.16.91.3/24" {
+		t.Error(got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := p.nodes[1].Engine.Attach(ctx, from(t, r0, 3))
+	if !errors.Is(err, vf.ErrNotReady) || !strings.Contains(err.Error(), "culvert-controller was asked for addresses and has not answered yet") {
+		t.Error(err)
+	}
+	for _, r := range p.books[1].Requests(nil) {
+		t.Errorf("still asked for: %+v", r)
+	}
+}

@@ -1,0 +1,245 @@
+package blocks
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Book is what a node may hand out of each network, and what it asks for. Its
+// methods may be called concurrently; none of them waits for anybody.
+type Book struct {
+	node string
+	wake func() // what is asked for has changed and somebody waits
+
+	mu       sync.Mutex // guards the rest
+	changed  chan struct{}
+	pools    map[string]View
+	networks map[string]ipam.Config
+	waiting  map[*wait]bool
+}
+
+// View is a pool as the node sees it.
+type View struct {
+	Pool
+	Starved bool // the controller has nothing left for this node
+}
+
+// wait is an attachment that waits for addresses.
+type wait struct {
+	network string
+	config  ipam.Config
+	owner   vf.Owner
+	claims  map[netip.Addr]string
+}
+
+// Held is an address that the node's ledger holds.
+type Held struct {
+	Network string
+	Addr    netip.Addr
+	Owner   vf.Owner
+	Claim   string
+}
+
+// NewBook returns the book of a node. wake is called when what Requests says
+// should be told at once; it must not call the Book.
+func NewBook(node string, wake func()) *Book {
+	return &Book{
+		node: node, wake: wake, changed: make(chan struct{}),
+		pools: map[string]View{}, networks: map[string]ipam.Config{}, waiting: map[*wait]bool{},
+	}
+}
+
+// SetPools takes note of all pools of the cluster.
+func (b *Book) SetPools(pools []View) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.pools)
+	for _, p := range pools {
+		b.pools[p.Network] = p
+	}
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// SetNetworks takes note of the networks that can be used on the node and take
+// addresses from the cluster: blocks are asked for before they are needed.
+func (b *Book) SetNetworks(networks map[string]ipam.Config) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.networks = maps.Clone(networks)
+}
+
+// Changed is closed when Of may say something else.
+func (b *Book) Changed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.changed
+}
+
+// Of returns what the node may hand out of a network to an attachment.
+func (b *Book) Of(network string, owner vf.Owner) ipam.Own {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own := ipam.Own{Claims: map[netip.Addr]string{}}
+	mine := map[string]bool{}
+	for w := range b.waiting {
+		if w.network == network && w.owner == owner {
+			for _, id := range w.claims {
+				mine[id] = true
+			}
+		}
+	}
+	for _, block := range b.pools[network].Blocks {
+		switch {
+		case block.Node != b.node || !block.GoneSince.IsZero():
+		case block.Claim == "":
+			own.Runs = append(own.Runs, block.Run)
+		case mine[block.Claim]:
+			own.Claims[block.First] = block.Claim
+		}
+	}
+	return own
+}
+
+// Need asks for an address of each set of a network, or for those that are
+// named. It stands until the function that it returns is called, which is after
+// the ledger holds what was got.
+func (b *Book) Need(network string, c ipam.Config, named []netip.Addr, owner vf.Owner) (done func()) {
+	w := &wait{network: network, config: c, owner: owner, claims: map[netip.Addr]string{}}
+	b.mu.Lock()
+	for _, a := range named {
+		w.claims[a] = newID()
+	}
+	b.waiting[w] = true
+	b.mu.Unlock()
+	b.wake()
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.waiting, w)
+	}
+}
+
+// newID is one that nobody has used.
+func newID() string {
+	b := make([]byte, 8)
+	_, _ = rand.Read(b) // never fails (crypto/rand)
+	return hex.EncodeToString(b)
+}
+
+// Why says why an attachment that waited has got nothing: vf.ErrHeld with the
+// node that has a named address, vf.ErrNothingFree when there is nothing left,
+// else vf.ErrNotReady.
+func (b *Book) Why(network string, named []netip.Addr) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, known := b.pools[network]
+	for _, a := range named {
+		if block, taken := p.at(a); taken && block.Node != b.node {
+			return fmt.Errorf("address %s of network %s: %w by node %s (its block is %s): ask for another address", a, network, vf.ErrHeld, block.Node, block.Run)
+		}
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("network %s: %w: the cluster has no AddressPool for it yet: culvert-controller makes it; is it running?", network, vf.ErrNotReady)
+	case p.Starved && len(named) == 0:
+		return fmt.Errorf("network %s: %w in the cluster: every address is in a node's block (kubectl get addresspools): widen the network's range", network, vf.ErrNothingFree)
+	}
+	return fmt.Errorf("network %s: %w: culvert-controller was asked for addresses and has not answered yet", network, vf.ErrNotReady)
+}
+
+// Requests says what the node needs. held is every address that its ledger holds
+// of networks that take theirs from the cluster, read after whoever waits had
+// last said so.
+func (b *Book) Requests(held []Held) []Request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	configs := maps.Clone(b.networks)
+	for w := range b.waiting {
+		configs[w.network] = w.config
+	}
+	for _, h := range held {
+		if _, known := configs[h.Network]; !known {
+			configs[h.Network] = ipam.Config{}
+		}
+	}
+	var out []Request
+	for _, network := range slices.Sorted(maps.Keys(configs)) {
+		claims := b.claims(network, held)
+		first := len(out)
+		for _, usable := range configs[network].Usable() {
+			out = append(out, Request{Network: network, Ranges: usable, Used: b.used(network, usable, held)})
+		}
+		if len(claims) > 0 && len(out) == first {
+			out = append(out, Request{Network: network})
+		}
+		if len(claims) > 0 {
+			out[first].Claims = claims
+		}
+	}
+	return out
+}
+
+// claims are the single addresses of a network: those that were claimed and are
+// held, those that somebody waits for, and those that are held and in no block
+// of the node's, since they are older than the cluster's pool.
+func (b *Book) claims(network string, held []Held) []Claim {
+	var out []Claim
+	for _, h := range held {
+		switch {
+		case h.Network != network:
+		case h.Claim != "":
+			out = append(out, Claim{h.Addr, h.Claim})
+		case !b.inBlock(network, h.Addr):
+			out = append(out, Claim{h.Addr, "held/" + h.Owner.UID + "/" + h.Owner.Interface})
+		}
+	}
+	for w := range b.waiting {
+		if w.network != network {
+			continue
+		}
+		for a, id := range w.claims {
+			if !b.inBlock(network, a) {
+				out = append(out, Claim{a, id})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Claim) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.ID, b.ID)) })
+	return slices.Compact(out)
+}
+
+// inBlock reports whether a block of the node's has a, also one that is about
+// to be taken back.
+func (b *Book) inBlock(network string, a netip.Addr) bool {
+	block, taken := b.pools[network].at(a)
+	return taken && block.Node == b.node && block.Claim == ""
+}
+
+// used counts the addresses of a set that are held of the node's blocks, and
+// those that are waited for.
+func (b *Book) used(network string, usable []ipam.Run, held []Held) int64 {
+	in := func(a netip.Addr) bool {
+		return slices.ContainsFunc(usable, func(r ipam.Run) bool { return r.Contains(a) })
+	}
+	var n int64
+	for _, h := range held {
+		if h.Network == network && in(h.Addr) && b.inBlock(network, h.Addr) {
+			n++
+		}
+	}
+	for w := range b.waiting {
+		if w.network == network && len(w.claims) == 0 {
+			n++
+		}
+	}
+	return n
+}

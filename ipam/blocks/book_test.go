@@ -1,0 +1,95 @@
+package blocks
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/vf"
+)
+
+var (
+	addr   = netip.MustParseAddr
+	byAddr = cmpopts.EquateComparable(netip.Addr{})
+	podA   = vf.Owner{Kind: vf.OwnerPod, UID: "a", Name: "default/a", Interface: "net1"}
+)
+
+// What is noted as gone is not handed out, nor are other nodes' blocks and
+// claims of other attachments.
+func TestBookOf(t *testing.T) {
+	woken := 0
+	b := NewBook("here", func() { woken++ })
+	done := b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.9")}, podA)
+	id := b.Requests(nil)[0].Claims[0].ID
+	changed := b.Changed()
+	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{
+		{Run: run("10.0.0.2-10.0.0.3"), Node: "here"}, {Run: run("10.0.0.4"), Node: "there"}, {Run: run("10.0.0.5"), Node: "here", GoneSince: time.Now()},
+		{Run: run("10.0.0.9"), Node: "here", Claim: id}, {Run: run("10.0.0.10"), Node: "here", Claim: "another"},
+	}}}})
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody was told of the change")
+	}
+	want := ipam.Own{Runs: runs("10.0.0.2-10.0.0.3"), Claims: map[netip.Addr]string{addr("10.0.0.9"): id}}
+	if diff := cmp.Diff(want, b.Of("n", podA), byAddr); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	done()
+	want.Claims = map[netip.Addr]string{}
+	if diff := cmp.Diff(want, b.Of("n", podA), byAddr); diff != "" {
+		t.Errorf("after the claim ended (-want +got):\n%s", diff)
+	}
+	if got := b.Of("other", podA); len(got.Runs) != 0 || woken != 1 {
+		t.Errorf("%v, woken %d times", got, woken)
+	}
+}
+
+func TestBookRequests(t *testing.T) {
+	b := NewBook("here", func() {})
+	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "here"}, {Run: run("10.0.0.6-10.0.0.7"), Node: "there"}}}}})
+	b.SetNetworks(map[string]ipam.Config{"n": netConfig(), "empty": netConfig()})
+	defer b.Need("n", netConfig(), nil, podA)()
+	held := []Held{
+		{Network: "n", Addr: addr("10.0.0.3"), Owner: podA},                  // of its block
+		{Network: "n", Addr: addr("10.0.0.12"), Owner: podA, Claim: "id"},    // claimed
+		{Network: "n", Addr: addr("10.0.0.6"), Owner: podA},                  // older than the pool, disputed
+		{Network: "no network any more", Addr: addr("10.7.0.1"), Claim: "x"}, // its network was deleted
+	}
+	usable := netConfig().Usable()[0]
+	want := []Request{
+		{Network: "empty", Ranges: usable},
+		{Network: "n", Ranges: usable, Used: 2, Claims: []Claim{{addr("10.0.0.6"), "held/a/net1"}, {addr("10.0.0.12"), "id"}}},
+		{Network: "no network any more", Claims: []Claim{{addr("10.7.0.1"), "x"}}},
+	}
+	if diff := cmp.Diff(want, b.Requests(held), byAddr); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestBookWhy(t *testing.T) {
+	b := NewBook("here", func() {})
+	named := []netip.Addr{addr("10.0.0.4")}
+	for _, tc := range []struct {
+		pools []View
+		named []netip.Addr
+		err   error
+		want  string
+	}{
+		{nil, nil, vf.ErrNotReady, "network n: not ready: the cluster has no AddressPool for it yet: culvert-controller makes it; is it running?"},
+		{[]View{{Pool: Pool{Network: "n"}}}, named, vf.ErrNotReady, "network n: not ready: culvert-controller was asked for addresses and has not answered yet"},
+		{[]View{{Pool: Pool{Network: "n"}, Starved: true}}, nil, vf.ErrNothingFree, "network n: nothing free in the cluster: every address is in a node's block (kubectl get addresspools): widen the network's range"},
+		{[]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "there"}}}}}, named, vf.ErrHeld,
+			"address 10.0.0.4 of network n: held by node there (its block is 10.0.0.2-10.0.0.5): ask for another address"},
+	} {
+		b.SetPools(tc.pools)
+		if err := b.Why("n", tc.named); !errors.Is(err, tc.err) || err.Error() != tc.want {
+			t.Errorf("%v\nwant %s", err, tc.want)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package blocks
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// cluster is an API server with its history, and those who read and write it.
+// Everybody may see any earlier version, except where the code asks the server
+// itself.
+type cluster struct {
+	t       *rapid.T
+	now     time.Time
+	pools   []Pool // all versions of the one pool
+	nodes   map[string]*machine
+	objects map[string]bool // Node objects
+	workers [2]*worker      // two controllers: one is the leader, the other has not noticed
+	pods    int
+}
+
+// machine is a node: its ledger outlives its culvertd.
+type machine struct {
+	name   string
+	up     bool
+	ledger map[netip.Addr]Held
+	book   *Book
+	view   int
+	states [][]Request // all versions of its NodeState's requests
+	waits  []*pending
+}
+
+type pending struct {
+	owner vf.Owner
+	named []netip.Addr
+	done  func()
+}
+
+// worker is a controller between reading and writing.
+type worker struct {
+	read   int
+	result Pool
+}
+
+func netConfig() ipam.Config {
+	c, err := ipam.Parse([]byte(`{"type":"host-local","subnet":"10.0.0.0/28"}`))
+	if err != nil {
+		panic(err) //nolint:forbidigo // a constant that is wrong
+	}
+	return c
+}
+
+func newCluster(t *rapid.T) *cluster {
+	c := &cluster{t: t, now: time.Unix(1e9, 0), pools: []Pool{{Network: "n"}}, nodes: map[string]*machine{}, objects: map[string]bool{}}
+	for _, name := range []string{"a", "b"} {
+		c.nodes[name] = &machine{name: name, ledger: map[netip.Addr]Held{}}
+		c.boot(c.nodes[name])
+	}
+	return c
+}
+
+// boot is a machine that is switched on, with an empty ledger, and its Node
+// object: its kubelet made it and culvertd has listed the pools since.
+func (c *cluster) boot(m *machine) {
+	m.up = true
+	clear(m.ledger)
+	c.objects[m.name] = true
+	c.start(m, len(c.pools)-1)
+}
+
+// start is culvertd's; it may list the pools from a cache that is behind.
+func (c *cluster) start(m *machine, view int) {
+	m.book = NewBook(m.name, func() {})
+	m.book.SetNetworks(map[string]ipam.Config{"n": netConfig()})
+	m.waits = nil
+	m.view = view
+	m.book.SetPools([]View{{Pool: c.pools[view]}})
+}
+
+func (c *cluster) draw() *machine {
+	return c.nodes[rapid.SampledFrom([]string{"a", "b"}).Draw(c.t, "node")]
+}
+
+func (m *machine) held() (out []Held) {
+	for _, h := range m.ledger {
+		out = append(out, h)
+	}
+	return out
+}
+
+func (c *cluster) actions() map[string]func(*rapid.T) {
+	all := map[string]func(m *machine){
+		"ADD": c.add, "ADD by name": c.addNamed, "goes on": c.goOn, "DEL": c.del, "publish": c.publish, "sees": c.see,
+		"goes on at once": c.goOn, "ADD by name again": c.addNamed, "DEL again": c.del,
+		"Node object deleted": func(m *machine) { c.objects[m.name] = false },
+		"killed":              func(m *machine) { c.start(m, rapid.IntRange(max(0, m.view-3), len(c.pools)-1).Draw(c.t, "view")) },
+	}
+	out := map[string]func(*rapid.T){
+		"": func(*rapid.T) { c.check() },
+		"controller reads": func(t *rapid.T) {
+			c.workers[rapid.IntRange(0, 1).Draw(t, "which")] = c.work()
+		},
+		"controller writes": func(t *rapid.T) {
+			w := rapid.IntRange(0, 1).Draw(t, "which")
+			if job := c.workers[w]; job != nil && job.read == len(c.pools)-1 { // compare and swap
+				c.pools = append(c.pools, job.result)
+			}
+			c.workers[w] = nil
+		},
+		"time":      func(*rapid.T) { c.pass() },
+		"round":     func(*rapid.T) { c.round() },
+		"node lost": func(*rapid.T) { m := c.draw(); m.up = false; c.objects[m.name] = false; m.states = nil },
+		"node back": func(*rapid.T) {
+			if m := c.draw(); !m.up {
+				c.boot(m)
+			}
+		},
+	}
+	for name, act := range all {
+		out[name] = func(*rapid.T) {
+			if m := c.draw(); m.up {
+				act(m)
+			}
+		}
+	}
+	return out
+}
+
+// pass lets minutes go by. Who lives is registered again by his kubelet by then,
+// and no view of the pool is as old as that.
+func (c *cluster) pass() {
+	c.now = c.now.Add(time.Duration(rapid.IntRange(-10, 400).Draw(c.t, "seconds")) * time.Second)
+	for _, m := range c.nodes {
+		if m.up {
+			c.objects[m.name] = true
+			m.view = len(c.pools) - 1
+			m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+		}
+	}
+}
+
+// round is what happens most of the time: a node says what it needs, a
+// controller answers, the node sees it.
+func (c *cluster) round() {
+	m := c.draw()
+	if !m.up {
+		return
+	}
+	c.publish(m)
+	c.pools = append(c.pools, c.work().result)
+	m.view = len(c.pools) - 1
+	m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+}
+
+func (c *cluster) owner() vf.Owner {
+	c.pods++
+	return vf.Owner{Kind: vf.OwnerPod, UID: fmt.Sprint(c.pods), Interface: "net1"}
+}
+
+func (c *cluster) add(m *machine) {
+	p := &pending{owner: c.owner()}
+	p.done = m.book.Need("n", netConfig(), nil, p.owner)
+	m.waits = append(m.waits, p)
+}
+
+func (c *cluster) addNamed(m *machine) {
+	a := netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(13, 14).Draw(c.t, "address"))})
+	p := &pending{owner: c.owner(), named: []netip.Addr{a}}
+	p.done = m.book.Need("n", netConfig(), p.named, p.owner)
+	m.waits = append(m.waits, p)
+}
+
+// goOn is a waiting ADD that looks again, and gets its address or gives up.
+func (c *cluster) goOn(m *machine) {
+	if len(m.waits) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(m.waits)-1).Draw(c.t, "wait")
+	p := m.waits[i]
+	own := m.book.Of("n", p.owner)
+	var wanted []netip.Prefix
+	for _, a := range p.named {
+		wanted = append(wanted, netip.PrefixFrom(a, 32))
+	}
+	got, err := netConfig().Within(own).Allocate(func(a netip.Addr) (vf.Owner, bool) { h, ok := m.ledger[a]; return h.Owner, ok }, nil, wanted)
+	if err == nil {
+		a := got.Addresses[0].Prefix.Addr()
+		m.ledger[a] = Held{Network: "n", Addr: a, Owner: p.owner, Claim: own.Claims[a]}
+	} else if rapid.Bool().Draw(c.t, "patient") {
+		return
+	}
+	p.done()
+	m.waits = slices.Delete(m.waits, i, i+1)
+}
+
+func (c *cluster) del(m *machine) {
+	for _, h := range m.held() {
+		if rapid.Bool().Draw(c.t, "this one") {
+			delete(m.ledger, h.Addr)
+			return
+		}
+	}
+}
+
+func (c *cluster) publish(m *machine) { m.states = append(m.states, m.book.Requests(m.held())) }
+
+func (c *cluster) see(m *machine) {
+	m.view = rapid.IntRange(m.view, len(c.pools)-1).Draw(c.t, "version")
+	m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+}
+
+// work reads the pool, takes back, and grants what old views of the nodes'
+// requests ask for.
+func (c *cluster) work() *worker {
+	w := &worker{read: len(c.pools) - 1}
+	p, err := Release(c.pools[w.read], c.now, func(node string) ([]string, bool, error) {
+		m := c.nodes[node]
+		if len(m.states) == 0 {
+			return nil, false, nil
+		}
+		var ids []string
+		for _, r := range m.states[len(m.states)-1] {
+			for _, claim := range r.Claims {
+				ids = append(ids, claim.ID)
+			}
+		}
+		return ids, true, nil
+	}, func(node string) (bool, error) { return !c.objects[node], nil })
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var demands []Demand
+	for _, name := range []string{"a", "b"} {
+		if m := c.nodes[name]; len(m.states) > 0 {
+			for _, r := range m.states[rapid.IntRange(0, len(m.states)-1).Draw(c.t, "state")] {
+				demands = append(demands, Demand{name, r})
+			}
+		}
+	}
+	w.result, _ = Grant(p, demands, 2)
+	return w
+}
+
+// check is I4.
+func (c *cluster) check() {
+	has := map[netip.Addr]string{}
+	for name, m := range c.nodes {
+		if !m.up {
+			continue
+		}
+		for a := range m.ledger {
+			if has[a] != "" {
+				c.t.Fatalf("I4: %s is held on %s and on %s; pool %v", a, has[a], name, show(c.pools[len(c.pools)-1]))
+			}
+			has[a] = name
+		}
+	}
+}
+
+// I4: nodes that see old pools, controllers that see old requests, two leaders,
+// lost writes, crashes between any two steps, nodes that vanish and come back:
+// no address is ever held on two nodes.
+func TestI4AcrossNodes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(t)
+		t.Repeat(c.actions())
+		c.settle()
+	})
+}
+
+// settle lets everybody see everything: whoever wants an address gets one, as
+// far as there are any.
+func (c *cluster) settle() {
+	for _, m := range c.nodes {
+		c.boot(m)
+		c.add(m)
+	}
+	for range 3 {
+		for _, m := range c.nodes {
+			m.states = [][]Request{m.book.Requests(m.held())}
+		}
+		c.now = c.now.Add(2 * Grace)
+		c.pools = append(c.pools, c.work().result)
+		for _, m := range c.nodes {
+			m.view = len(c.pools) - 1
+			m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+		}
+	}
+	for name, m := range c.nodes {
+		own := m.book.Of("n", m.waits[0].owner)
+		if len(own.Runs) == 0 {
+			all := 0
+			for _, b := range c.pools[len(c.pools)-1].Blocks {
+				all += int(Count(b.Run))
+			}
+			if all < 13 {
+				c.t.Fatalf("node %s has no block: %v", name, show(c.pools[len(c.pools)-1]))
+			}
+		}
+	}
+	c.check()
+}

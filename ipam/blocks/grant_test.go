@@ -1,0 +1,205 @@
+package blocks
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/culvert-net/culvert/ipam"
+)
+
+func run(s string) ipam.Run {
+	first, last, some := strings.Cut(s, "-")
+	if !some {
+		last = first
+	}
+	return ipam.Run{First: netip.MustParseAddr(first), Last: netip.MustParseAddr(last)}
+}
+
+func runs(all ...string) (out []ipam.Run) {
+	for _, s := range all {
+		out = append(out, run(s))
+	}
+	return out
+}
+
+func show(p Pool) (out []string) {
+	for _, b := range p.Blocks {
+		s := b.Node + " " + b.Run.String()
+		if b.Claim != "" {
+			s += " claim " + b.Claim
+		}
+		if !b.GoneSince.IsZero() {
+			s += " gone"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func demand(node string, used int64, ranges ...string) Demand {
+	return Demand{node, Request{Network: "n", Ranges: runs(ranges...), Used: used}}
+}
+
+func TestCount(t *testing.T) {
+	for s, want := range map[string]int64{
+		"10.0.0.1": 1, "10.0.0.0-10.0.1.255": 512, "0.0.0.0-255.255.255.255": 1 << 32,
+		"fd00::-fd00::ffff": 1 << 16, "fd00::-fd00::ffff:ffff:ffff:ffff": most, "fd00::-fd01::": most, "fd00::-fd00::7fff:ffff:ffff:fffe": most,
+	} {
+		if got := Count(run(s)); got != want {
+			t.Errorf("%s: %d, want %d", s, got, want)
+		}
+	}
+	if got := shorten(run("10.0.0.250-10.0.5.0"), 256); got != run("10.0.0.250-10.0.1.249") {
+		t.Error(got)
+	}
+	if got := shorten(run("fd00::ffff-fd00::2:0"), 2); got != run("fd00::ffff-fd00::1:0") {
+		t.Error(got)
+	}
+}
+
+func TestGrant(t *testing.T) {
+	const r0 = "172.16.91.2-172.16.91.254" // R0's subnet without its gateway
+	for _, tc := range []struct {
+		name    string
+		have    Pool
+		demands []Demand
+		nodes   int
+		want    []string
+		outcome Outcome
+	}{
+		{"a block for each of two nodes", Pool{}, []Demand{demand("b", 0, r0), demand("a", 0, r0)}, 2,
+			[]string{"a 172.16.91.2-172.16.91.17", "b 172.16.91.18-172.16.91.33"}, Outcome{}},
+		{"again: nothing new", Pool{Blocks: []Block{{Run: run("172.16.91.2-172.16.91.17"), Node: "a"}}}, []Demand{demand("a", 8, r0)}, 2,
+			[]string{"a 172.16.91.2-172.16.91.17"}, Outcome{}},
+		{"before it runs out", Pool{Blocks: []Block{{Run: run("172.16.91.2-172.16.91.17"), Node: "a"}}}, []Demand{demand("a", 9, r0)}, 2,
+			[]string{"a 172.16.91.2-172.16.91.33"}, Outcome{}},
+		{"a burst", Pool{}, []Demand{demand("a", 40, r0)}, 2, []string{"a 172.16.91.2-172.16.91.49"}, Outcome{}},
+		{"five addresses, two nodes", Pool{}, []Demand{demand("a", 0, "10.0.0.2-10.0.0.6"), demand("b", 0, "10.0.0.2-10.0.0.6")}, 2,
+			[]string{"a 10.0.0.2", "b 10.0.0.3"}, Outcome{}},
+		{"nothing left", Pool{Blocks: []Block{{Run: run("10.0.0.2-10.0.0.6"), Node: "a"}}}, []Demand{demand("a", 5, "10.0.0.2-10.0.0.6"), demand("b", 1, "10.0.0.2-10.0.0.6")}, 2,
+			[]string{"a 10.0.0.2-10.0.0.6"}, Outcome{Starved: []string{"b"}}},
+		{"holes and two ranges", Pool{Blocks: []Block{{Run: run("10.0.0.3"), Node: "x", Claim: "1"}}}, []Demand{demand("a", 3, "10.0.0.2-10.0.0.4", "10.9.0.1-10.9.0.2")}, 1,
+			[]string{"a 10.0.0.2", "x 10.0.0.3 claim 1", "a 10.0.0.4", "a 10.9.0.1-10.9.0.2"}, Outcome{}},
+		{"claims", Pool{Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a"}, {Run: run("10.0.0.20"), Node: "a", Claim: "old"}}}, []Demand{
+			{"a", Request{Claims: []Claim{{netip.MustParseAddr("10.0.0.5"), "in its block"}, {netip.MustParseAddr("10.0.0.30"), "c"}, {netip.MustParseAddr("10.0.0.20"), "new"}}}},
+			{"b", Request{Claims: []Claim{{netip.MustParseAddr("10.0.0.9"), "d"}, {netip.MustParseAddr("10.0.0.30"), "e"}}}}}, 2,
+			[]string{"a 10.0.0.2-10.0.0.9", "a 10.0.0.20 claim old", "a 10.0.0.30 claim c"},
+			Outcome{Disputed: []string{"10.0.0.9, which node b claims, is in block 10.0.0.2-10.0.0.9 of node a", "10.0.0.30, which node b claims, is in block 10.0.0.30 of node a"}}},
+		{"a /64", Pool{}, []Demand{demand("a", 0, "fd00::1-fd00::ffff:ffff:ffff:ffff")}, 2, []string{"a fd00::1-fd00::100"}, Outcome{}},
+		{"a request beyond reason", Pool{}, []Demand{demand("a", 1<<62, "fd00::1-fd00::ffff:ffff:ffff:ffff")}, 2, []string{"a fd00::1-fd00::4000"}, Outcome{}},
+	} {
+		got, outcome := Grant(tc.have, tc.demands, tc.nodes)
+		if diff := cmp.Diff(tc.want, show(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+		if diff := cmp.Diff(tc.outcome, outcome); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+func TestRelease(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	before := Pool{Blocks: []Block{
+		{Run: run("10.0.0.2-10.0.0.9"), Node: "here", GoneSince: now.Add(-time.Hour)}, // was missed once
+		{Run: run("10.0.0.10-10.0.0.19"), Node: "here"},
+		{Run: run("10.0.0.20-10.0.0.29"), Node: "gone"},
+		{Run: run("10.0.0.30-10.0.0.39"), Node: "long gone", GoneSince: now.Add(-Grace)},
+		{Run: run("10.0.0.40-10.0.0.49"), Node: "gone", GoneSince: now.Add(-Grace + time.Second)},
+		{Run: run("10.0.0.50"), Node: "here", Claim: "kept"},
+		{Run: run("10.0.0.51"), Node: "here", Claim: "dropped"},
+		{Run: run("10.0.0.52"), Node: "silent", Claim: "x"},
+		{Run: run("10.0.0.60"), Node: "gone", GoneSince: now.Add(time.Hour)},
+	}}
+	ids := map[string][]string{"here": {"kept"}}
+	got, err := Release(before, now, func(node string) ([]string, bool, error) { l, known := ids[node]; return l, known, nil },
+		func(node string) (bool, error) { return strings.HasSuffix(node, "gone"), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"here 10.0.0.2-10.0.0.19", "gone 10.0.0.20-10.0.0.29 gone", "gone 10.0.0.40-10.0.0.49 gone", "here 10.0.0.50 claim kept", "silent 10.0.0.52 claim x", "gone 10.0.0.60 gone"}
+	if diff := cmp.Diff(want, show(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	broken := fmt.Errorf("the API server is down")
+	got, err = Release(before, now, nil, func(string) (bool, error) { return false, broken })
+	if err == nil || len(got.Blocks) != len(before.Blocks) {
+		t.Errorf("%v %v", got, err)
+	}
+}
+
+// Whatever is asked for: blocks never overlap, nothing that somebody has moves,
+// plain blocks are within what was asked for, a second look gives nothing more,
+// and nobody starves while there is something free.
+func TestI4GrantProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := Pool{Network: "n"}
+		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
+			var demands []Demand
+			for _, n := range []string{"a", "b", "c"} {
+				demands = append(demands, Demand{n, drawRequest(t)})
+			}
+			n := rapid.IntRange(0, 5).Draw(t, "nodes")
+			after, outcome := Grant(p, demands, n)
+			checkGrant(t, p, after, demands, n, outcome)
+			p = after
+		}
+	})
+}
+
+func drawRequest(t *rapid.T) Request {
+	base := netip.MustParseAddr("10.0.0.0").As4()
+	at := func(n int) netip.Addr { b := base; b[3] = byte(n); return netip.AddrFrom4(b) }
+	r := Request{Network: "n", Used: rapid.Int64Range(-1, 20).Draw(t, "used")}
+	from := rapid.IntRange(0, 30).Draw(t, "from")
+	for range rapid.IntRange(0, 2).Draw(t, "ranges") {
+		to := from + rapid.IntRange(0, 15).Draw(t, "length")
+		r.Ranges = append(r.Ranges, ipam.Run{First: at(from), Last: at(to)})
+		from = to + 2
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "claims") {
+		r.Claims = append(r.Claims, Claim{at(rapid.IntRange(0, 60).Draw(t, "claimed")), fmt.Sprint(rapid.IntRange(0, 1000).Draw(t, "ID"))})
+	}
+	return r
+}
+
+func checkGrant(t *rapid.T, before, after Pool, demands []Demand, nodes int, outcome Outcome) {
+	has := map[netip.Addr]string{}
+	for _, b := range after.Blocks {
+		for a := b.First; b.Contains(a); a = a.Next() {
+			if has[a] != "" {
+				t.Fatalf("I4: %s is %s's and %s's", a, has[a], b.Node)
+			}
+			has[a] = b.Node
+		}
+	}
+	for _, b := range before.Blocks {
+		for a := b.First; b.Contains(a); a = a.Next() {
+			if has[a] != b.Node {
+				t.Fatalf("I4: %s was %s's and is %s's", a, b.Node, has[a])
+			}
+		}
+	}
+	for _, d := range demands {
+		if !slices.Contains(outcome.Starved, d.Node) {
+			continue
+		}
+		for _, r := range d.Ranges {
+			for a := r.First; r.Contains(a); a = a.Next() {
+				if has[a] == "" {
+					t.Fatalf("node %s starves and %s is free: %v", d.Node, a, show(after))
+				}
+			}
+		}
+	}
+	if again, _ := Grant(after, demands, nodes); !cmp.Equal(show(again), show(after)) {
+		t.Fatalf("%v, then %v", show(after), show(again))
+	}
+}
