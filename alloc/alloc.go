@@ -21,6 +21,10 @@ type Want struct {
 	VF   vf.PCIAddr // zero: any of Pool
 	Pool string     // prefix/name or name; empty: the only pool
 	For  vf.Owner   // named in errors
+	// Given says to which pod the kubelet has given a VF, "" for none: such a one
+	// is that pod's, attached or not, and only a request that names it gets it.
+	// Nil without Kubernetes.
+	Given func(vf.PCIAddr) string
 }
 
 // Host is what there is to choose from.
@@ -75,20 +79,28 @@ func Choose(h Host, w Want) (Choice, error) {
 		return Choice{}, fmt.Errorf("%s wants a VF: %w", w.For, err)
 	}
 	pool := wanted.FullName()
-	var members, free []candidate
-	perPF := map[vf.PFID]int{}
+	var (
+		members, free []candidate
+		given         []string
+		perPF         = map[vf.PFID]int{}
+	)
 	for _, c := range all {
 		if c.pool.FullName() != pool {
 			continue
 		}
 		members = append(members, c)
-		if c.rec.Phase == journal.Free {
-			free = append(free, c)
-			perPF[c.pf.ID]++
+		if c.rec.Phase != journal.Free {
+			continue
 		}
+		if pod := w.givenTo(c.rec.PCI); pod != "" {
+			given = append(given, "pod "+pod)
+			continue
+		}
+		free = append(free, c)
+		perPF[c.pf.ID]++
 	}
 	if len(free) == 0 {
-		return Choice{}, nothingFree(pool, members, w.For)
+		return Choice{}, nothingFree(pool, members, given, w.For)
 	}
 	best := slices.MinFunc(free, func(a, b candidate) int {
 		return cmp.Or(
@@ -98,6 +110,13 @@ func Choose(h Host, w Want) (Choice, error) {
 		)
 	})
 	return best.choice(), nil
+}
+
+func (w Want) givenTo(a vf.PCIAddr) string {
+	if w.Given == nil {
+		return ""
+	}
+	return w.Given(a)
 }
 
 func (h Host) candidates() []candidate {
@@ -140,7 +159,7 @@ func named(all []candidate, w Want) (Choice, error) {
 	return Choice{}, fmt.Errorf("VF %s: %w among the VFs that culvertd made: see culvert vf list", w.VF, vf.ErrNotFound)
 }
 
-func nothingFree(pool string, members []candidate, wanted vf.Owner) error {
+func nothingFree(pool string, members []candidate, given []string, wanted vf.Owner) error {
 	if len(members) == 0 {
 		return fmt.Errorf("pool %s: no VF of this host is in it: %w for %s: see culvert pool list", pool, vf.ErrNothingFree, wanted)
 	}
@@ -157,6 +176,7 @@ func nothingFree(pool string, members []candidate, wanted vf.Owner) error {
 			quarantined++
 		case journal.Damaged:
 			damaged++
+		case journal.Free: // given
 		default:
 			held = append(held, c.rec.Lease.Owner.String())
 		}
@@ -165,6 +185,10 @@ func nothingFree(pool string, members []candidate, wanted vf.Owner) error {
 	what := fmt.Sprintf("%d of %d VFs on %s are held", len(held), len(members), strings.Join(pfs, ", "))
 	if len(held) > 0 {
 		what += " (" + strings.Join(held, "; ") + ")"
+	}
+	if len(given) > 0 {
+		slices.Sort(given)
+		what += fmt.Sprintf(", %d given by the kubelet (%s)", len(given), strings.Join(given, "; "))
 	}
 	if quarantined > 0 {
 		what += fmt.Sprintf(", %d quarantined (culvert vf list says why)", quarantined)

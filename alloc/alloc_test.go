@@ -60,6 +60,27 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// A VF that the kubelet gave to a pod is that pod's before it is attached: only
+// a request that names it gets it (I1).
+func TestI1GivenByTheKubelet(t *testing.T) {
+	h := host(1)
+	given := map[vf.PCIAddr]string{h.Records[0].PCI: "default/a"}
+	w := alloc.Want{For: me, Given: func(a vf.PCIAddr) string { return given[a] }}
+	if got, err := alloc.Choose(h, w); err != nil || got.Record.ID != h.Records[1].ID {
+		t.Errorf("got %s, %v", got.Record.ID, err)
+	}
+	given[h.Records[1].PCI] = "default/b"
+	_, err := alloc.Choose(h, w)
+	says := "pool x/a: 0 of 2 VFs on enp1s0, enp2s0 are held, 2 given by the kubelet (pod default/a; pod default/b): nothing free for pod default/c"
+	if !errors.Is(err, vf.ErrNothingFree) || err.Error() != says {
+		t.Errorf("got  %v\nwant %s", err, says)
+	}
+	w.VF = h.Records[0].PCI
+	if got, err := alloc.Choose(h, w); err != nil || got.Record.PCI != w.VF {
+		t.Errorf("by name: %s, %v", got.Record.ID, err)
+	}
+}
+
 func released(h alloc.Host, epoch time.Time, seconds ...int) {
 	for i, s := range seconds {
 		h.Records[i].Released = epoch.Add(time.Duration(s) * time.Second)

@@ -51,8 +51,8 @@ const (
 	blockBound    = 10 * time.Second // for the cluster to give this node addresses
 )
 
-// Config is what an Engine is made of. All fields but Blocks, Now and Log are
-// needed.
+// Config is what an Engine is made of. All fields but Blocks, Given, Now and Log
+// are needed.
 type Config struct {
 	Kernel   kernel
 	Ledger   ledger
@@ -62,6 +62,11 @@ type Config struct {
 	// Blocks are what this node may hand out of networks that are not of scope
 	// node; nil, where there is no cluster, hands out everything.
 	Blocks blocks
+	// Given tells which VFs the kubelet has given to pods, as alloc.Want's Given
+	// does: it is asked once for each request that names no VF, and what it
+	// returns is called while the VF is being chosen, so it must not wait. Nil
+	// without Kubernetes.
+	Given func(context.Context) (func(vf.PCIAddr) string, error)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil discards

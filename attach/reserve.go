@@ -91,8 +91,15 @@ var errBusy = errors.New("somebody works on it")
 // looked after are left out, and waited for when there are no others.
 func (e *Engine) reserve(ctx context.Context, req Request) (journal.Record, site, error) {
 	busy := map[vf.ID]<-chan struct{}{}
+	var given func(vf.PCIAddr) string
+	if req.VF.IsZero() && e.Given != nil {
+		var err error
+		if given, err = e.Given(ctx); err != nil {
+			return journal.Record{}, site{}, fmt.Errorf("choose a VF for %s: %w", req.Owner, err)
+		}
+	}
 	for {
-		rec, at, err := e.promise(req, busy)
+		rec, at, err := e.promise(req, busy, given)
 		if errors.Is(err, errBusy) {
 			continue
 		}
@@ -120,10 +127,10 @@ func (e *Engine) reserve(ctx context.Context, req Request) (journal.Record, site
 }
 
 // promise is reserve's transaction. What it finds busy it adds to busy.
-func (e *Engine) promise(req Request, busy map[vf.ID]<-chan struct{}) (rec journal.Record, at site, err error) {
+func (e *Engine) promise(req Request, busy map[vf.ID]<-chan struct{}, given func(vf.PCIAddr) string) (rec journal.Record, at site, err error) {
 	locked := false
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
-		choice, err := e.choose(tx, req, busy)
+		choice, err := e.choose(tx, req, busy, given)
 		if err != nil {
 			return err
 		}
@@ -150,7 +157,7 @@ func (e *Engine) record(id vf.ID) (rec journal.Record, err error) {
 	return rec, err
 }
 
-func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struct{}) (alloc.Choice, error) {
+func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struct{}, given func(vf.PCIAddr) string) (alloc.Choice, error) {
 	records, err := tx.Records()
 	if err != nil {
 		return alloc.Choice{}, err
@@ -169,7 +176,7 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struc
 	}
 	records = slices.DeleteFunc(records, func(r journal.Record) bool { return busy[r.ID] != nil })
 	host := alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: e.Spec()}
-	choice, err := alloc.Choose(host, alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner})
+	choice, err := alloc.Choose(host, alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Given: given})
 	if err != nil {
 		return choice, err
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/culvert-net/culvert/vf"
 )
@@ -25,12 +26,14 @@ type Inventory struct {
 
 	mu        sync.Mutex // guards all below
 	pfs       []vf.PF
+	listed    time.Time // when the last listing that ended was begun
+	changed   chan struct{}
 	abilities map[vf.PFID]vf.Abilities
 }
 
 // New returns an empty inventory; Refresh fills it.
 func New(k kernel) *Inventory {
-	return &Inventory{kernel: k, abilities: map[vf.PFID]vf.Abilities{}}
+	return &Inventory{kernel: k, changed: make(chan struct{}), abilities: map[vf.PFID]vf.Abilities{}}
 }
 
 // PFs returns the last listing, with what is known of each PF's abilities.
@@ -41,10 +44,19 @@ func (i *Inventory) PFs() []vf.PF {
 	return slices.Clone(i.pfs)
 }
 
+// Changed returns a channel that is closed when the next listing is there. Ask
+// for it before reading, or a listing in between is missed.
+func (i *Inventory) Changed() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.changed
+}
+
 // Refresh lists the hardware again. A PF that could not be read whole is in
 // the list with its Err; an error means that nothing could be listed, and the
 // last listing stays.
 func (i *Inventory) Refresh(ctx context.Context) ([]vf.PF, error) {
+	begun := time.Now()
 	pfs, err := i.kernel.PFs(ctx)
 	if err != nil {
 		return nil, err
@@ -55,8 +67,62 @@ func (i *Inventory) Refresh(ctx context.Context) ([]vf.PF, error) {
 		i.recognise(&pfs[n])
 		pfs[n].Abilities = i.known(pfs[n])
 	}
-	i.pfs = pfs
+	if begun.Before(i.listed) {
+		return pfs, nil // somebody who began later was faster
+	}
+	i.pfs, i.listed = pfs, begun
+	close(i.changed)
+	i.changed = make(chan struct{})
 	return slices.Clone(pfs), nil
+}
+
+// Follow lists the hardware within the given time after each wake of a kernel's
+// Watch, unless somebody else did meanwhile. It is for those who show the
+// hardware to others and must not wait for reconcile, which lets a burst of
+// events end and may work for seconds on what it finds. It returns when the
+// watch or ctx ends.
+func (i *Inventory) Follow(ctx context.Context, wake <-chan struct{}, within time.Duration, failed func(error)) {
+	for {
+		last, more := burst(ctx, wake, within)
+		if !more {
+			return
+		}
+		if i.since(last) {
+			continue
+		}
+		if _, err := i.Refresh(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+	}
+}
+
+// burst waits for a wake and the others that come within a time of it. It
+// returns when the last one came; more is false when there will be none.
+func burst(ctx context.Context, wake <-chan struct{}, within time.Duration) (last time.Time, more bool) {
+	var due <-chan time.Time
+	for {
+		select {
+		case _, more := <-wake:
+			if !more {
+				return last, false
+			}
+			last = time.Now()
+			if due == nil {
+				due = time.After(within)
+			}
+		case <-due:
+			return last, true
+		case <-ctx.Done():
+			return last, false
+		}
+	}
+}
+
+// since reports whether the last listing was begun after t.
+func (i *Inventory) since(t time.Time) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.listed.After(t)
 }
 
 // recognise gives a PF that could not be read the identity that the PF in its

@@ -1,0 +1,69 @@
+// Package dirwatch tells that something in a folder came, went or was renamed
+// (inotify(7)). What it is, its user looks for.
+package dirwatch
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// events are what makes a socket or file appear or vanish in a folder, and the
+// end of the folder itself.
+const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
+	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+
+// Watch wakes after each change in a folder; wakes that nobody has taken yet
+// are one. Look once after Watch returns: what happened before is not told.
+// The channel is closed when ctx ends, or when the folder itself is removed or
+// renamed.
+func Watch(ctx context.Context, dir string) (<-chan struct{}, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	}
+	f := os.NewFile(uintptr(fd), "inotify") // not blocking, so Close ends a Read
+	if _, err := unix.InotifyAddWatch(fd, dir, events); err != nil {
+		return nil, errors.Join(fmt.Errorf("watch %s: %w", dir, err), f.Close())
+	}
+	wake := make(chan struct{}, 1)
+	stop := context.AfterFunc(ctx, func() { _ = f.Close() })
+	// It ends with ctx or the folder, and closes the channel that tells so.
+	go func() {
+		defer close(wake)
+		defer f.Close()
+		defer stop()
+		buf := make([]byte, 16<<10)
+		for {
+			n, err := f.Read(buf)
+			if err != nil || ended(buf[:n]) {
+				return
+			}
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	return wake, nil
+}
+
+// ended reports whether one of the events says that the folder is not there
+// any more. An event is struct inotify_event: 16 bytes, its mask in bytes 4 to 8,
+// the length of the name that follows in the last 4.
+func ended(buf []byte) bool {
+	for len(buf) >= unix.SizeofInotifyEvent {
+		mask, length := native(buf[4:8]), native(buf[12:16])
+		if mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_IGNORED) != 0 {
+			return true
+		}
+		buf = buf[min(len(buf), unix.SizeofInotifyEvent+int(length)):]
+	}
+	return false
+}
+
+func native(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
