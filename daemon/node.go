@@ -58,13 +58,19 @@ type Node struct {
 	Engine     *attach.Engine
 	Reconciler *reconcile.Reconciler
 
-	spec atomic.Pointer[desired.Spec]
+	spec atomic.Pointer[wish]
+}
+
+// wish is what is wanted of the host, until something else is.
+type wish struct {
+	spec desired.Spec
+	over chan struct{}
 }
 
 // NewNode puts a node together. Nothing is touched until Start.
 func NewNode(c NodeConfig) *Node {
 	n := &Node{Ledger: c.Ledger, Inventory: inventory.New(c.Kernel)}
-	n.spec.Store(&desired.Spec{})
+	n.spec.Store(&wish{over: make(chan struct{})})
 	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
 	if c.Blocks != nil {
 		engine.Blocks = c.Blocks
@@ -77,10 +83,20 @@ func NewNode(c NodeConfig) *Node {
 }
 
 // Spec is what is wanted of the host at the moment.
-func (n *Node) Spec() desired.Spec { return *n.spec.Load() }
+func (n *Node) Spec() desired.Spec { return n.spec.Load().spec }
+
+// WatchSpec returns it with a channel that is closed when something else is
+// wanted.
+func (n *Node) WatchSpec() (desired.Spec, <-chan struct{}) {
+	w := n.spec.Load()
+	return w.spec, w.over
+}
 
 // SetSpec changes what is wanted; the next pass follows it.
-func (n *Node) SetSpec(s desired.Spec) { n.spec.Store(&s) }
+func (n *Node) SetSpec(s desired.Spec) {
+	old := n.spec.Swap(&wish{spec: s, over: make(chan struct{})})
+	close(old.over)
+}
 
 // Start settles what an earlier run left behind. It comes before anything is
 // attached and before the Reconciler's first pass.

@@ -155,6 +155,11 @@ func parsePrefix(s string) (string, error) {
 
 var variable = strings.NewReplacer(".", "_", "-", "_", "/", "_")
 
+// EnvVar is the variable in which a container finds the PCI addresses of its VFs
+// of the pool; with _INFO after it, more about them. The SR-IOV network device
+// plugin names it so.
+func (p Pool) EnvVar() string { return "PCIDEVICE_" + p.variable() }
+
 // variable is what the pool is called in a container's environment, after
 // PCIDEVICE_.
 func (p Pool) variable() string { return strings.ToUpper(variable.Replace(p.FullName())) }

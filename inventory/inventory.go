@@ -44,6 +44,14 @@ func (i *Inventory) PFs() []vf.PF {
 	return slices.Clone(i.pfs)
 }
 
+// Listed is when the last listing was begun; zero before the first. What PFs says
+// was true then or later.
+func (i *Inventory) Listed() time.Time {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.listed
+}
+
 // Changed returns a channel that is closed when the next listing is there. Ask
 // for it before reading, or a listing in between is missed.
 func (i *Inventory) Changed() <-chan struct{} {
@@ -87,7 +95,7 @@ func (i *Inventory) Follow(ctx context.Context, wake <-chan struct{}, within tim
 		if !more {
 			return
 		}
-		if i.since(last) {
+		if i.Listed().After(last) {
 			continue
 		}
 		if _, err := i.Refresh(ctx); err != nil && ctx.Err() == nil {
@@ -116,13 +124,6 @@ func burst(ctx context.Context, wake <-chan struct{}, within time.Duration) (las
 			return last, false
 		}
 	}
-}
-
-// since reports whether the last listing was begun after t.
-func (i *Inventory) since(t time.Time) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.listed.After(t)
 }
 
 // recognise gives a PF that could not be read the identity that the PF in its

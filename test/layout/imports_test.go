@@ -65,7 +65,8 @@ var mayImport = map[string][]string{
 	"kube": {"api", "api/v1alpha1", "vf"},
 
 	// the ways in
-	"intake/...": {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
+	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
+	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
 	// a node put together
 	"daemon": {"api", "attach", "claims", "desired", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kernel/step", "reconcile", "rpc", "status", "vf"},

@@ -1,0 +1,131 @@
+package deviceplugin
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// host is what there is at one moment.
+type host struct {
+	spec    desired.Spec
+	pfs     []vf.PF
+	listed  time.Time // pfs are as they were then or later
+	records []journal.Record
+}
+
+// device is a VF as the kubelet sees it. Its ID there is its PCI address.
+type device struct {
+	pci      vf.PCIAddr
+	pf       vf.PCIAddr
+	numa     int // -1: unknown or none
+	group    int // of the IOMMU; -1: none
+	vhost    bool
+	released time.Time // when its last owner gave it back
+	// unfit is why no pod should get it; empty when it is healthy.
+	unfit string
+	// free is whether a pod can get it now. A VF that its pod has is healthy and
+	// not free.
+	free bool
+	// soon is whether a VF that is not free is being made free at the moment.
+	soon bool
+}
+
+// devices returns the VFs of each pool, by the pool's full name, in the order of
+// the bus within a PF. ours says of a lease whether its owner is the pod that
+// the kubelet gave the VF to.
+func (h host) devices(ours func(journal.Record) bool) map[string][]device {
+	records := make(map[vf.ID]journal.Record, len(h.records))
+	for _, r := range h.records {
+		records[r.ID] = r
+	}
+	out := map[string][]device{}
+	for _, pf := range h.pfs {
+		for _, st := range pf.VFs {
+			pool, in := h.spec.PoolOf(pf, st.ID.Index, st)
+			if !in {
+				continue
+			}
+			selector, _ := pool.SelectorOf(pf, st.ID.Index, st)
+			d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vhost: selector.NeedVhostNet}
+			rec, known := records[st.ID]
+			d.released = rec.Released
+			d.judge(rec, known, ours)
+			if d.unfit == "" {
+				d.unfit = linkless(pf)
+			}
+			// A listing from before the ledger's last word tells where the VF was, not
+			// where it is.
+			if d.unfit == "" && h.listed.After(rec.Since) {
+				d.unfit = misbound(pool, st, rec.Phase)
+				d.soon = d.soon || d.unfit != ""
+			}
+			d.free = d.free && d.unfit == ""
+			out[pool.FullName()] = append(out[pool.FullName()], d)
+		}
+	}
+	return out
+}
+
+// judge says what the ledger means for the kubelet.
+func (d *device) judge(rec journal.Record, known bool, ours func(journal.Record) bool) {
+	switch {
+	case !known || rec.Phase == journal.Making:
+		d.unfit, d.soon = "it is being made", true
+	case rec.Phase == journal.Free:
+		d.free = true
+	case rec.Phase == journal.Quarantined:
+		d.unfit = fmt.Sprintf("it is in quarantine (%s): see culvert vf show %s", rec.Reason, d.pci)
+	case rec.Phase == journal.Damaged:
+		d.unfit = fmt.Sprintf("its record in the ledger is damaged (%s): culvert ledger check says more", rec.Reason)
+	case ours(rec):
+		d.soon = rec.Phase == journal.Releasing
+	default:
+		d.unfit = "held by " + rec.Lease.Owner.String()
+		d.soon = rec.Phase == journal.Releasing
+	}
+}
+
+// linkless is why no VF of a PF can send anything.
+func linkless(pf vf.PF) string {
+	port := pf.Label()
+	if pf.Port != "" {
+		port = pf.Port
+	}
+	switch {
+	case pf.Name == "" && pf.Port == "":
+		return "" // nobody can say whether it has a link
+	case !pf.Up:
+		return fmt.Sprintf("PF %s is down", port)
+	case !pf.Carrier:
+		return fmt.Sprintf("PF %s has no link", port)
+	}
+	return ""
+}
+
+// misbound is what a VF's driver says against giving it out. While it is being
+// given or taken back it may have any, and what its pod does with it is the
+// pod's affair.
+func misbound(pool desired.Pool, st vf.State, phase journal.Phase) string {
+	vfio := st.Driver == vf.DriverVFIO
+	switch {
+	case phase != journal.Free && phase != journal.Attached:
+		return ""
+	case st.Driver == "":
+		return "no driver is bound to it"
+	case phase != journal.Free:
+		return ""
+	case pool.DeviceType == desired.VFIO && !vfio:
+		return fmt.Sprintf("driver %s is bound to it, not %s", st.Driver, vf.DriverVFIO)
+	case pool.DeviceType == desired.VFIO && st.IOMMUGroup < 0:
+		return "it has no IOMMU group: is the IOMMU on? culvert doctor says more"
+	case pool.DeviceType != desired.VFIO && vfio:
+		return fmt.Sprintf("%s is bound to it, not a netdevice driver", st.Driver)
+	case pool.DeviceType != desired.VFIO && st.Link == nil:
+		return "it has no netdevice on the host"
+	}
+	return ""
+}

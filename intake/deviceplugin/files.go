@@ -1,0 +1,138 @@
+package deviceplugin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	cdi "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/culvert-net/culvert/desired"
+)
+
+// Places where others look for what a device plugin has to tell.
+const (
+	// DefaultInfoDir has the files of the device-info specification 1.1.0
+	// (k8snetworkplumbingwg/device-info-spec), where Multus reads them.
+	DefaultInfoDir = "/var/run/k8s.cni.cncf.io/devinfo/dp"
+	// DefaultCDIDir is where runtimes look for CDI specifications that come and go
+	// (cncf-tags/container-device-interface SPEC.md).
+	DefaultCDIDir = "/var/run/cdi"
+)
+
+const (
+	cdiKind = "culvert.dev/vf"
+	cdiFile = "culvert.dev-vf.json"
+	// cdiVersion is the first with device names that begin with a digit.
+	cdiVersion = "0.5.0"
+)
+
+// infoFile is where the device-info of a VF of a pool is looked for.
+func infoFile(pool string, d device) string {
+	return strings.ReplaceAll(pool, "/", "-") + "-" + d.pci.String() + "-device.json"
+}
+
+// deviceInfo is a PCI device of the device-info specification 1.1.0.
+type deviceInfo struct {
+	Type    string  `json:"type"`
+	Version string  `json:"version"`
+	PCI     pciInfo `json:"pci"`
+}
+
+type pciInfo struct {
+	Address   string `json:"pci-address"`
+	VhostNet  string `json:"vhost-net,omitempty"`
+	PFAddress string `json:"pf-pci-address,omitempty"`
+}
+
+func infoOf(d device) ([]byte, error) {
+	i := deviceInfo{Type: "pci", Version: "1.1.0", PCI: pciInfo{Address: d.pci.String(), PFAddress: d.pf.String()}}
+	if d.vhost {
+		i.PCI.VhostNet = nodeVhost
+	}
+	return json.Marshal(i)
+}
+
+// cdiSpec is what runtimes are told of the VFs of pools that say cdi; nil when
+// there is nothing to tell. A VF that needs no device node has no entry, since
+// CDI allows none that is empty.
+func cdiSpec(pools []desired.Pool, devices map[string][]device) ([]byte, error) {
+	spec := cdi.Spec{Version: cdiVersion, Kind: cdiKind}
+	for _, p := range pools {
+		if !p.CDI {
+			continue
+		}
+		for _, d := range devices[p.FullName()] {
+			var edits cdi.ContainerEdits
+			if p.DeviceType == desired.VFIO && d.group < 0 {
+				continue
+			}
+			for _, n := range nodesOf(p, d) {
+				edits.DeviceNodes = append(edits.DeviceNodes, &cdi.DeviceNode{Path: n, Permissions: "rw"})
+			}
+			if len(edits.DeviceNodes) > 0 {
+				spec.Devices = append(spec.Devices, cdi.Device{Name: d.pci.String(), ContainerEdits: edits})
+			}
+		}
+	}
+	if len(spec.Devices) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(spec)
+}
+
+// files are those that this run has written, with what is in them. They stay
+// when culvertd ends: a container that is started again meanwhile needs them.
+type files map[string]string
+
+// keep makes the files what is wanted, by path. Each is replaced as a whole; one
+// that fails does not keep the others from being written.
+func (f files) keep(want map[string]string) error {
+	var errs []error
+	for path, content := range want {
+		if f[path] == content {
+			continue
+		}
+		if err := replace(path, content); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		f[path] = content
+	}
+	for path := range f {
+		if _, wanted := want[path]; wanted {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+			continue
+		}
+		delete(f, path)
+	}
+	return errors.Join(errs...)
+}
+
+func replace(path, content string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	// Readers take every file that ends in .json.
+	f, err := os.CreateTemp(filepath.Dir(path), ".culvert-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // nothing when it was renamed
+	_, err = f.WriteString(content)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

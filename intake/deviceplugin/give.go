@@ -1,0 +1,162 @@
+package deviceplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// ours says of a lease whether its owner is the pod that the kubelet gave the VF
+// to. Where that is not known it is taken for granted of a pod: a VF that is
+// unhealthy and held counts twice for the scheduler.
+func (p *Plugin) ours(r journal.Record) bool {
+	if r.Lease.Owner.Kind != vf.OwnerPod {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	given, known := p.known[lease{r.ID, r.Generation}]
+	return given || !known
+}
+
+// learn asks the kubelet about leases of pods that are new. An error means that
+// it did not answer.
+func (p *Plugin) learn(ctx context.Context, records []journal.Record) error {
+	leases := map[lease]journal.Record{}
+	for _, r := range records {
+		if r.Lease.Owner.Kind == vf.OwnerPod {
+			leases[lease{r.ID, r.Generation}] = r
+		}
+	}
+	p.mu.Lock()
+	maps.DeleteFunc(p.known, func(l lease, _ bool) bool { _, held := leases[l]; return !held })
+	for l := range p.known {
+		delete(leases, l)
+	}
+	p.mu.Unlock()
+	if len(leases) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askBound)
+	defer cancel()
+	given, err := p.Kubelet.Given(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l, r := range leases {
+		_, promised := p.promised[r.PCI]
+		p.known[l] = given[r.PCI] == r.Lease.Owner.Name || promised && given[r.PCI] == ""
+	}
+	return nil
+}
+
+// Given is for attach.Config: which pod the kubelet has given a VF to, those
+// included that it is being given right now.
+func (p *Plugin) Given(ctx context.Context) (func(vf.PCIAddr) string, error) {
+	given, err := p.Kubelet.Given(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(a vf.PCIAddr) string {
+		if pod := given[a]; pod != "" {
+			return pod
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if at, promised := p.promised[a]; promised && time.Since(at) < promiseFor {
+			return "that the kubelet starts"
+		}
+		return ""
+	}, nil
+}
+
+// give promises VFs of a pool to the kubelet, for a pod. What the kubelet was
+// told may have changed since: a VF that is not free now is refused, after a
+// short wait when somebody is giving it back.
+//
+// The promise comes first and is seen by whoever chooses a VF afterwards; the
+// empty transaction waits for whoever is choosing now (I1).
+func (p *Plugin) give(ctx context.Context, pool string, vfs []vf.PCIAddr) (devices []device, err error) {
+	undo := p.promise(vfs)
+	defer func() {
+		if err != nil {
+			undo()
+		}
+	}()
+	if err := p.Ledger.Update(func(*journal.Tx) error { return nil }); err != nil {
+		return nil, fmt.Errorf("pool %s: %w", pool, err)
+	}
+	bound := time.NewTimer(freeBound)
+	defer bound.Stop()
+	for {
+		hw, led := p.Hardware.Changed(), p.Ledger.Changed()
+		devices, err := p.free(pool, vfs)
+		var no refusal
+		if !errors.As(err, &no) || !no.soon {
+			return devices, err
+		}
+		select {
+		case <-hw:
+		case <-led:
+		case <-bound.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// free returns devices of a pool if a pod can have all of them now.
+func (p *Plugin) free(pool string, vfs []vf.PCIAddr) ([]device, error) {
+	spec, _ := p.Spec()
+	h, err := p.host(spec)
+	if err != nil {
+		return nil, fmt.Errorf("pool %s: %w", pool, err)
+	}
+	all := h.devices(p.ours)[pool]
+	var out []device
+	var errs []error
+	for _, a := range vfs {
+		i := slices.IndexFunc(all, func(d device) bool { return d.pci == a })
+		switch {
+		case i < 0:
+			errs = append(errs, refusal{pool, a, "it is not in the pool any more, or not on the bus", false})
+		case all[i].unfit != "":
+			errs = append(errs, refusal{pool, a, all[i].unfit, all[i].soon})
+		case !all[i].free:
+			errs = append(errs, refusal{pool, a, "another pod has it still", all[i].soon})
+		default:
+			out = append(out, all[i])
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// promise notes VFs as the kubelet's; undo takes back what was not noted before.
+func (p *Plugin) promise(vfs []vf.PCIAddr) (undo func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.promised, func(_ vf.PCIAddr, at time.Time) bool { return time.Since(at) >= promiseFor })
+	var added []vf.PCIAddr
+	for _, a := range vfs {
+		if _, there := p.promised[a]; !there {
+			added = append(added, a)
+		}
+		p.promised[a] = time.Now()
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, a := range added {
+			delete(p.promised, a)
+		}
+	}
+}

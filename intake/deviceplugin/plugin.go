@@ -1,0 +1,270 @@
+// Package deviceplugin serves the kubelet's device plugin API v1beta1: each pool
+// of the host is a resource, each VF in it a device whose ID is its PCI address.
+// The kubelet chooses devices for pods by what it is told here; the VFs
+// themselves are attached by the pods' networks (intake/cni, intake/pod).
+//
+// What enters is the hardware as inventory saw it last, the ledger and the
+// host's Spec; the plugin waits until one of them changes and looks at all
+// three. culvertd runs one Plugin when it is on a node of Kubernetes.
+package deviceplugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// DefaultDir is where a kubelet with the root folder /var/lib/kubelet and its
+// device plugins meet.
+const DefaultDir = "/var/lib/kubelet/device-plugins"
+
+// hardware is inventory.Inventory.
+type hardware interface {
+	PFs() []vf.PF
+	Listed() time.Time
+	Changed() <-chan struct{}
+}
+
+// ledger is the part of journal.Ledger that the plugin needs.
+type ledger interface {
+	Update(func(*journal.Tx) error) error
+	View(func(*journal.Tx) error) error
+	Changed() <-chan struct{}
+}
+
+// kubelet is kubelet.PodResources.
+type kubelet interface {
+	Given(context.Context) (map[vf.PCIAddr]string, error)
+}
+
+// Config is what a Plugin is made of. All fields but Log are needed.
+type Config struct {
+	Dir     string // the kubelet's folder of device plugins
+	InfoDir string // for device-info files
+	CDIDir  string // for CDI specifications
+
+	Hardware hardware
+	Ledger   ledger
+	Kubelet  kubelet
+	// Spec returns what is wanted of the host, and a channel that is closed when
+	// that changes.
+	Spec func() (desired.Spec, <-chan struct{})
+	// Watch wakes after each change in a folder, see kernel/dirwatch.
+	Watch func(ctx context.Context, dir string) (<-chan struct{}, error)
+	Log   *slog.Logger // nil discards
+}
+
+// Bounds and rhythms.
+const (
+	calm       = 50 * time.Millisecond // an attach is several commits
+	askBound   = 300 * time.Millisecond
+	askAgain   = 5 * time.Second
+	freeBound  = 5 * time.Second  // for a VF that its last pod is giving back
+	promiseFor = 30 * time.Second // until the kubelet tells itself what it has given
+)
+
+// lease is one lease of one VF for all time.
+type lease struct {
+	id         vf.ID
+	generation uint64
+}
+
+// Plugin serves all pools of a host.
+type Plugin struct {
+	Config
+	dir bell // something in Dir changed
+
+	mu sync.Mutex // guards all below
+	// promised are VFs that the kubelet was given for a pod, and since when.
+	promised map[vf.PCIAddr]time.Time
+	// known says of leases of pods whether the kubelet gave the VF to that pod.
+	known    map[lease]bool
+	serving  map[string]*endpoint // by full name of the pool
+	problems []api.Problem
+}
+
+// New returns a Plugin; nothing is touched until Run.
+func New(c Config) *Plugin {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Plugin{Config: c, promised: map[vf.PCIAddr]time.Time{}, known: map[lease]bool{}, serving: map[string]*endpoint{}}
+}
+
+// Run serves until ctx ends, and takes the sockets away then. A kubelet that is
+// not there is waited for. It returns an error only when it could not go on at
+// all.
+func (p *Plugin) Run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { return p.watch(ctx) })
+	g.Go(func() error { return p.follow(ctx, &g, files{}) })
+	return g.Wait()
+}
+
+// watch rings whenever something in the kubelet's folder changed. The folder is
+// made where it is not there yet, as the kubelet does it.
+func (p *Plugin) watch(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := os.MkdirAll(p.Dir, 0o750)
+		var wake <-chan struct{}
+		if err == nil {
+			wake, err = p.Watch(ctx, p.Dir)
+		}
+		if err != nil {
+			p.Log.Error("watch the kubelet's device plugins", "dir", p.Dir, "err", err)
+		} else {
+			p.dir.ring()
+			for range wake {
+				p.dir.ring()
+			}
+		}
+		select {
+		case <-time.After(time.Second): // the folder is gone, or cannot be watched
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// follow keeps what is served as the host is.
+func (p *Plugin) follow(ctx context.Context, g *errgroup.Group, written files) error {
+	for {
+		hw, led := p.Hardware.Changed(), p.Ledger.Changed()
+		spec, changed := p.Spec()
+		again, err := p.update(ctx, g, spec, written)
+		if err != nil {
+			p.Log.Error("device plugin", "err", err)
+		}
+		var later <-chan time.Time
+		if again {
+			later = time.After(askAgain)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hw:
+		case <-led:
+		case <-changed:
+		case <-later:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(calm):
+		}
+	}
+}
+
+// update looks at everything and passes it on. again is whether the kubelet did
+// not answer what depends on it.
+func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spec, written files) (again bool, err error) {
+	h, err := p.host(spec)
+	if err != nil {
+		return true, err // the last state stays
+	}
+	again = p.learn(ctx, h.records) != nil
+	devices := h.devices(p.ours)
+	p.serve(ctx, g, spec.Pools, devices)
+	err = written.keep(p.contents(spec.Pools, devices))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.problems = nil
+	if err != nil {
+		p.problems = []api.Problem{{Object: "device plugin", Reason: err.Error(), Next: "culvertd tries again on its own"}}
+	}
+	return again || err != nil, err
+}
+
+func (p *Plugin) host(spec desired.Spec) (host, error) {
+	// In this order: the hardware is no older than listed, the ledger no older than
+	// the hardware.
+	h := host{spec: spec, listed: p.Hardware.Listed(), pfs: p.Hardware.PFs()}
+	err := p.Ledger.View(func(tx *journal.Tx) (err error) {
+		h.records, err = tx.Records()
+		return err
+	})
+	return h, err
+}
+
+// contents are the files that others want, by path.
+func (p *Plugin) contents(pools []desired.Pool, devices map[string][]device) map[string]string {
+	out := map[string]string{}
+	for _, pool := range pools {
+		for _, d := range devices[pool.FullName()] {
+			if text, err := infoOf(d); err == nil {
+				out[filepath.Join(p.InfoDir, infoFile(pool.FullName(), d))] = string(text)
+			}
+		}
+	}
+	if text, err := cdiSpec(pools, devices); err == nil && text != nil {
+		out[filepath.Join(p.CDIDir, cdiFile)] = string(text)
+	}
+	return out
+}
+
+// serve starts, changes and ends what is served of each pool. A pool keeps its
+// name without any VF, so that the node says 0 of it.
+func (p *Plugin) serve(ctx context.Context, g *errgroup.Group, pools []desired.Pool, devices map[string][]device) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, e := range p.serving {
+		if !slices.ContainsFunc(pools, func(pool desired.Pool) bool { return pool.FullName() == name }) {
+			e.stop()
+			delete(p.serving, name)
+		}
+	}
+	for _, pool := range pools {
+		e := p.serving[pool.FullName()]
+		if e == nil {
+			own, stop := context.WithCancel(ctx)
+			e = &endpoint{plugin: p, name: pool.FullName(), stop: stop}
+			p.serving[e.name] = e
+			e.set(pool, devices[e.name])
+			g.Go(func() error {
+				e.run(own)
+				return nil
+			})
+			continue
+		}
+		e.set(pool, devices[e.name])
+	}
+}
+
+// Problems are what keeps pools from pods.
+func (p *Plugin) Problems() []api.Problem {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := slices.Clone(p.problems)
+	for _, e := range p.serving {
+		if reason := e.trouble(); reason != "" {
+			out = append(out, api.Problem{Object: "pool " + e.name, Reason: reason, Next: "culvertd tries again on its own"})
+		}
+	}
+	slices.SortFunc(out, func(a, b api.Problem) int { return cmp.Compare(a.Object, b.Object) })
+	return out
+}
+
+// refusal is why a VF cannot be given to a pod.
+type refusal struct {
+	pool string
+	pci  vf.PCIAddr
+	why  string
+	soon bool
+}
+
+func (r refusal) Error() string {
+	return fmt.Sprintf("pool %s: VF %s cannot be given to a pod: %s", r.pool, r.pci, r.why)
+}

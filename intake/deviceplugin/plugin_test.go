@@ -1,0 +1,462 @@
+package deviceplugin_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/daemon"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/intake/deviceplugin"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/dirwatch"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+const (
+	second = time.Second // what the kubelet must know of a change within
+	long   = 20 * time.Second
+)
+
+// machine is a node on the fake kernel with a device plugin, and its kubelet.
+type machine struct {
+	*fake.Kernel
+	faults  *faulty.Kernel
+	t       *testing.T
+	node    *daemon.Node
+	ledger  *journal.Ledger
+	kubelet *fakeKubelet
+	plugin  *deviceplugin.Plugin
+	dir     string // of the files
+	end     func()
+}
+
+// spec cuts the VFs of enp1s0 and enp2s0 into x/a and x/b.
+func spec() desired.Spec {
+	pool := func(name, pf string) desired.Pool {
+		return desired.Pool{Name: name, Prefix: "x", DeviceType: desired.NetDevice, Selectors: []desired.Selector{{PFNames: []desired.Part[string]{{PF: pf}}}}}
+	}
+	return desired.Spec{
+		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
+		Pools: []desired.Pool{pool("a", "enp1s0"), pool("b", "enp2s0")},
+	}
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	k := fake.New(fake.IGB, 2)
+	m := &machine{Kernel: k, faults: faulty.New(k), t: t, kubelet: newKubelet(t), dir: t.TempDir()}
+	ledger, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ledger.Close() })
+	m.ledger = ledger
+	m.node = daemon.NewNode(daemon.NodeConfig{Kernel: m.faults, Ledger: ledger, BootID: "boot 1"})
+	m.node.SetSpec(spec())
+	if err := m.node.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.pass()
+	t.Cleanup(m.node.Engine.Wait)
+	return m
+}
+
+func (m *machine) pass() {
+	m.t.Helper()
+	if err := m.node.Reconciler.Pass(m.t.Context(), false); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// run runs the plugin until the test ends, or m.end is called.
+func (m *machine) run() {
+	m.t.Helper()
+	m.plugin = deviceplugin.New(deviceplugin.Config{
+		Dir: m.kubelet.dir, InfoDir: filepath.Join(m.dir, "dp"), CDIDir: filepath.Join(m.dir, "cdi"),
+		Hardware: m.node.Inventory, Ledger: m.ledger, Kubelet: m.kubelet, Spec: m.node.WatchSpec, Watch: dirwatch.Watch,
+	})
+	m.node.Engine.Given = m.plugin.Given
+	ctx, cancel := context.WithCancel(m.t.Context())
+	wake, err := m.Watch(ctx)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	var g errgroup.Group
+	g.Go(func() error { return m.plugin.Run(ctx) })
+	g.Go(func() error {
+		m.node.Inventory.Follow(ctx, wake, 300*time.Millisecond, func(err error) { m.t.Error(err) })
+		return nil
+	})
+	m.end = func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			m.t.Error(err)
+		}
+	}
+	m.t.Cleanup(func() { m.end() })
+}
+
+// started is a machine whose pools are registered.
+func started(t *testing.T) *machine {
+	t.Helper()
+	m := newMachine(t)
+	m.kubelet.start()
+	m.run()
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+	m.kubelet.knows("x/b", "hhhhhhh", long)
+	return m
+}
+
+// pci is a VF of a PF, counted from 1 and 0.
+func (m *machine) pci(pf, index int) vf.PCIAddr { return m.node.Inventory.PFs()[pf-1].VFs[index].PCI }
+
+// request is for an owner's VF in the netns of its name.
+func (m *machine) request(kind, name string, pci vf.PCIAddr) attach.Request {
+	m.AddNetns("/run/netns/" + name)
+	return attach.Request{
+		Owner: vf.Owner{Kind: kind, UID: name, Name: "default/" + name, Interface: "net1"},
+		VF:    pci, Netns: "/run/netns/" + name, Spec: vf.Spec{Interface: "net1"},
+	}
+}
+
+func (m *machine) attach(kind, name string, pci vf.PCIAddr) journal.Record {
+	m.t.Helper()
+	rec, err := m.node.Engine.Attach(m.t.Context(), m.request(kind, name, pci))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return rec
+}
+
+// troubles waits until the plugin reports so many problems.
+func (m *machine) troubles(n int) []api.Problem {
+	m.t.Helper()
+	for end := time.Now().Add(long); ; time.Sleep(10 * time.Millisecond) {
+		p := m.plugin.Problems()
+		if len(p) == n {
+			return p
+		}
+		if time.Now().After(end) {
+			m.t.Fatalf("%d problems are told: %+v", len(p), p)
+		}
+	}
+}
+
+// A kubelet that is not there yet is waited for; one that starts anew is
+// registered with anew; one that dies without a word too.
+func TestKubeletComesAndGoes(t *testing.T) {
+	m := newMachine(t)
+	m.run()
+	if p := m.troubles(2); !strings.Contains(p[1].Reason, "no kubelet yet") {
+		t.Errorf("%+v", p)
+	}
+	m.kubelet.start()
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+	m.kubelet.knows("x/b", "hhhhhhh", long)
+	m.troubles(0)
+	for range 3 {
+		m.kubelet.stop()
+		m.kubelet.knows("x/a", "-", long)
+		m.kubelet.start()
+		m.kubelet.knows("x/a", "hhhhhhh", long)
+		m.kubelet.knows("x/b", "hhhhhhh", long)
+	}
+	// One that only clears its folder, as when its own socket was taken away.
+	m.kubelet.eachSocket(func(path string) {
+		if !strings.HasSuffix(path, "kubelet.sock") {
+			_ = os.Remove(path)
+		}
+	})
+	if n := m.kubelet.resource("x/a").register; n != 4 {
+		t.Errorf("x/a was registered %d times for 4 kubelets", n)
+	}
+	deadline := time.Now().Add(long)
+	for m.kubelet.resource("x/a").register < 5 {
+		if time.Now().After(deadline) {
+			t.Fatal("a socket that was removed is not missed")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+	m.end()
+	m.kubelet.knows("x/a", "-", long)
+	m.kubelet.eachSocket(func(path string) {
+		if !strings.HasSuffix(path, "kubelet.sock") {
+			t.Errorf("%s is left behind", path)
+		}
+	})
+}
+
+// A plugin that was killed leaves its socket; the next one takes its place.
+func TestSocketOfAKilledPlugin(t *testing.T) {
+	m := started(t)
+	m.end()
+	var first string
+	m.run()
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+	m.kubelet.eachSocket(func(path string) {
+		if strings.Contains(path, "culvert-a") {
+			first = path
+		}
+	})
+	m.end()
+	if err := os.WriteFile(first, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m.run()
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+}
+
+// Health follows link, driver and quarantine, and who has the VF, within a
+// second of the event (I1: a VF that somebody outside the kubelet has is not
+// given out by it).
+func TestHealthFollows(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change, back func(*machine)
+		want         string
+	}{
+		"link": {
+			func(m *machine) { m.Cable(vf.PCIAddr{Bus: 1}, false) },
+			func(m *machine) { m.Cable(vf.PCIAddr{Bus: 1}, true) }, "uuuuuuu",
+		},
+		"driver": {
+			func(m *machine) { m.bind(m.pci(1, 2), "") },
+			func(m *machine) { m.bind(m.pci(1, 2), "igbvf") }, "hhuhhhh",
+		},
+		"VM": {
+			func(m *machine) { m.attach(vf.OwnerVM, "db1", m.pci(1, 0)) },
+			func(m *machine) { m.detach("db1") }, "uhhhhhh",
+		},
+		"pod without the kubelet's knowing": {
+			func(m *machine) { m.attach(vf.OwnerPod, "other", m.pci(1, 1)) },
+			func(m *machine) { m.detach("other") }, "huhhhhh",
+		},
+		"quarantine": {
+			func(m *machine) {
+				m.attach(vf.OwnerContainer, "c", m.pci(1, 3))
+				m.faults.Fail(func(_ faulty.Moment, s step.Step) error {
+					if _, ok := s.(step.Move); ok {
+						return vf.ErrTimeout
+					}
+					return nil
+				})
+				_ = m.node.Engine.Detach(m.t.Context(), vf.Owner{UID: "c", Interface: "net1"})
+			}, nil, "hhhuhhh",
+		},
+		"unplugged": {
+			func(m *machine) { m.must(m.RemoveVF(m.pci(1, 6))) },
+			func(m *machine) {
+				m.must(m.ReturnVF(vf.PCIAddr{Bus: 1, Device: 0x11, Function: 4}))
+			}, "hhhhhh",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := started(t)
+			tc.change(m)
+			m.kubelet.knows("x/a", tc.want, second)
+			m.kubelet.knows("x/b", "hhhhhhh", second)
+			if tc.back != nil {
+				tc.back(m)
+				m.kubelet.knows("x/a", "hhhhhhh", second)
+			}
+		})
+	}
+}
+
+func (m *machine) must(err error) {
+	m.t.Helper()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *machine) bind(a vf.PCIAddr, driver string) {
+	m.must(m.Meddle(a, func(st *vf.State) { st.Driver = driver }))
+}
+
+func (m *machine) detach(name string) {
+	m.t.Helper()
+	m.must(m.node.Engine.Detach(m.t.Context(), vf.Owner{UID: name, Interface: "net1"}))
+}
+
+// A VF that the kubelet gave to the pod which has it is healthy all the time,
+// also for a culvertd that was not there when it was given, and while the
+// kubelet does not answer.
+func TestHolderThatTheKubeletKnows(t *testing.T) {
+	m := started(t)
+	pci := m.pci(1, 0)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Fatal(err)
+	}
+	m.attach(vf.OwnerPod, "a", pci)
+	if _, err := m.node.Inventory.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.steady("x/a", "hhhhhhh")
+	m.kubelet.gives(pci, "default/a")
+	m.end()
+	m.run()
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+	m.steady("x/a", "hhhhhhh")
+	m.detach("a")
+	m.kubelet.gives(pci, "")
+	m.steady("x/a", "hhhhhhh")
+
+	m.kubelet.mu.Lock()
+	m.kubelet.answers = vf.ErrNotReady
+	m.kubelet.mu.Unlock()
+	m.attach(vf.OwnerPod, "b", pci)
+	m.steady("x/a", "hhhhhhh")
+}
+
+// steady wants the kubelet to be told of nothing else for a while.
+func (m *machine) steady(name, want string) {
+	m.t.Helper()
+	for end := time.After(second); ; {
+		m.kubelet.mu.Lock()
+		changed, got := m.kubelet.changed, m.kubelet.text(name)
+		m.kubelet.mu.Unlock()
+		if got != want {
+			m.t.Fatalf("%s is %s, want %s", name, got, want)
+		}
+		select {
+		case <-changed:
+		case <-end:
+			return
+		}
+	}
+}
+
+// Pools appear, change and vanish with what is wanted, and VFs with the
+// hardware.
+func TestPoolsFollowTheSpec(t *testing.T) {
+	m := started(t)
+	s := spec()
+	s.Pools = []desired.Pool{s.Pools[0], {Name: "c", Prefix: "y.org", DeviceType: desired.NetDevice}}
+	s.Pools[0].Selectors[0].PFNames[0].Indexes = []desired.Range{{First: 0, Last: 2}}
+	m.node.SetSpec(s)
+	m.kubelet.knows("x/a", "hhh", second)
+	m.kubelet.knows("x/b", "-", second)
+	m.kubelet.knows("y.org/c", "hhhhhhhhhhh", long)
+	m.node.SetSpec(desired.Spec{PFs: s.PFs})
+	m.kubelet.knows("x/a", "-", second)
+	m.node.SetSpec(spec())
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+	m.must(m.WriteNumVFs(vf.PCIAddr{Bus: 2}, 3))
+	m.kubelet.knows("x/b", "hhh", second)
+	m.must(m.WriteNumVFs(vf.PCIAddr{Bus: 2}, 0))
+	m.kubelet.knows("x/b", "", second)
+}
+
+// I7: a pool that the kubelet does not take keeps none of the others from pods.
+func TestI7RefusedPoolHidesNoOther(t *testing.T) {
+	m := newMachine(t)
+	m.kubelet.refuses["x/a"] = true
+	m.kubelet.start()
+	m.run()
+	m.kubelet.knows("x/b", "hhhhhhh", long)
+	if p := m.troubles(1); p[0].Object != "pool x/a" || !strings.Contains(p[0].Reason, "is refused") {
+		t.Errorf("%+v", p)
+	}
+	m.kubelet.mu.Lock()
+	m.kubelet.refuses["x/a"] = false
+	m.kubelet.mu.Unlock()
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+}
+
+func TestAllocate(t *testing.T) {
+	m := started(t)
+	a := m.pci(1, 0)
+	got, err := m.kubelet.allocate("x/a", a.String(), m.pci(1, 1).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"PCIDEVICE_X_A":      "0000:01:10.0,0000:01:10.2",
+		"PCIDEVICE_X_A_INFO": `{"0000:01:10.0":{"generic":{"deviceID":"0000:01:10.0"}},"0000:01:10.2":{"generic":{"deviceID":"0000:01:10.2"}}}`,
+	}
+	if diff := cmp.Diff(want, got.GetEnvs()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(got.GetMounts())+len(got.GetDevices())+len(got.GetCdiDevices()) > 0 {
+		t.Errorf("a netdevice brings %v", got)
+	}
+	// The kubelet gives an init container's devices to the next container again.
+	if _, err := m.kubelet.allocate("x/a", a.String()); err != nil {
+		t.Error(err)
+	}
+}
+
+// I1: what the kubelet believes may be old. A VF that is not free is not
+// promised to a pod, and one that is promised is not chosen for somebody else.
+func TestI1AllocateAndOthers(t *testing.T) {
+	m := started(t)
+	held := m.pci(1, 0)
+	m.attach(vf.OwnerVM, "db1", held)
+	_, err := m.kubelet.allocate("x/a", held.String())
+	if err == nil || !strings.Contains(err.Error(), "pool x/a: VF 0000:01:10.0 cannot be given to a pod: held by vm default/db1") {
+		t.Errorf("held by a VM: %v", err)
+	}
+	for id, says := range map[string]string{"0000:02:10.0": "not in the pool any more", "GPU-1": "none of Culvert's"} {
+		if _, err := m.kubelet.allocate("x/a", id); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	for i := 1; i < 7; i++ {
+		if _, err := m.kubelet.allocate("x/a", m.pci(1, i).String()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	req := m.request(vf.OwnerContainer, "c", vf.PCIAddr{})
+	req.Pool = "x/a"
+	if rec, err := m.node.Engine.Attach(t.Context(), req); err == nil {
+		t.Errorf("%s was promised to a pod", rec.PCI)
+	}
+	// What was refused is not promised.
+	m.detach("db1")
+	if rec, err := m.node.Engine.Attach(t.Context(), req); err != nil || rec.PCI != held {
+		t.Errorf("%s, %v; want %s", rec.PCI, err, held)
+	}
+}
+
+// I3: a VF that its last pod is giving back is waited for, and is clean then.
+func TestI3AllocateWaitsForTheLastPod(t *testing.T) {
+	m := started(t)
+	pci := m.pci(1, 0)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Fatal(err)
+	}
+	m.attach(vf.OwnerPod, "a", pci)
+	going, gone := make(chan struct{}), make(chan struct{})
+	m.faults.Fail(func(at faulty.Moment, s step.Step) error {
+		if _, ok := s.(step.Move); ok && at == faulty.Before {
+			close(going)
+			<-gone
+		}
+		return nil
+	})
+	var g errgroup.Group
+	g.Go(func() error { return m.node.Engine.Detach(t.Context(), vf.Owner{UID: "a", Interface: "net1"}) })
+	<-going
+	g.Go(func() error {
+		_, err := m.kubelet.allocate("x/a", pci.String())
+		return err
+	})
+	time.Sleep(100 * time.Millisecond) // the kubelet asks meanwhile
+	close(gone)
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,229 @@
+package deviceplugin
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// four PFs with two VFs each: 1 and 2 on NUMA node 0, 3 and 4 on node 1.
+func eight() (all []device) {
+	for pf := range 4 {
+		for i := range 2 {
+			all = append(all, device{
+				pci: vf.PCIAddr{Bus: uint8(pf + 1), Device: 0x10, Function: uint8(i)},
+				pf:  vf.PCIAddr{Bus: uint8(pf + 1)}, numa: pf / 2,
+			})
+		}
+	}
+	return all
+}
+
+// short is a VF as "bus.function".
+func short(a vf.PCIAddr) string {
+	return strings.TrimPrefix(a.String(), "0000:")[1:2] + a.String()[10:]
+}
+
+func long(t *testing.T, s string) (out []vf.PCIAddr) {
+	t.Helper()
+	for _, f := range strings.Fields(s) {
+		a, err := vf.ParsePCIAddr("0" + f[:1] + ":10" + f[1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+func TestPrefer(t *testing.T) {
+	const all = "1.0 1.1 2.0 2.1 3.0 3.1 4.0 4.1"
+	for name, tc := range map[string]struct {
+		available, must string
+		size            int
+		want            string
+	}{
+		"one":                                  {all, "", 1, "1.0"},
+		"one, on the PF with most left":        {"1.0 2.0 2.1 4.1", "", 1, "2.0"},
+		"two, on two wires of one node":        {all, "", 2, "1.0 2.0"},
+		"two, on the node that has two":        {"1.0 3.0 3.1", "", 2, "3.0 3.1"},
+		"four, on one node":                    {all, "", 4, "1.0 2.0 1.1 2.1"},
+		"five, on two nodes":                   {all, "", 5, "1.0 2.0 3.0 4.0 1.1"},
+		"as many as on two nodes":              {"1.0 3.0", "", 2, "1.0 3.0"},
+		"what must be, and its node":           {all, "3.0", 2, "3.0 4.0"},
+		"what must be, with another node":      {"1.0 1.1 2.0 3.0 3.1", "3.0", 3, "3.0 1.0 2.0"},
+		"all that must be":                     {all, "1.0 4.1", 2, "1.0 4.1"},
+		"must that is not among the available": {"1.0 2.0", "4.1", 2, "4.1 1.0"},
+		"more than there are":                  {"1.0 2.0", "", 3, ""},
+		"must is more than asked":              {all, "1.0 4.1", 1, ""},
+		"nothing":                              {all, "", 0, ""},
+		"available ones that are not known":    {"9.0 1.1", "", 1, "1.1"},
+		"a must that is not known":             {all, "9.0", 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, a := range prefer(eight(), long(t, tc.available), long(t, tc.must), tc.size) {
+				got = append(got, short(a))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A VF rests before it is used again, as with alloc.Choose.
+func TestPreferTheLongestAtRest(t *testing.T) {
+	devices := eight()
+	devices[0].released = time.Unix(20, 0)
+	devices[1].released = time.Unix(10, 0)
+	got := prefer(devices, long(t, "1.0 1.1"), nil, 1)
+	if len(got) != 1 || short(got[0]) != "1.1" {
+		t.Errorf("%v", got)
+	}
+}
+
+// What a container gets with VFs of each kind, and what others are told of them.
+func TestAnswer(t *testing.T) {
+	vhost := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true}
+	plain := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, pf: vf.PCIAddr{Bus: 1}, group: 13}
+	vfio := desired.Pool{Name: "dpdk-1", Prefix: "intel.com", DeviceType: desired.VFIO,
+		AdditionalInfo: map[string]map[string]string{"*": {"token": "t", "slot": "any"}, "0000:01:10.2": {"slot": "2"}}}
+	byCDI := vfio
+	byCDI.CDI = true
+	net := desired.Pool{Name: "net", Prefix: "intel.com", DeviceType: desired.NetDevice, CDI: true}
+	for name, tc := range map[string]struct {
+		pool        desired.Pool
+		devices     []device
+		nodes, cdi  string
+		environment string
+	}{
+		"vfio": {vfio, []device{vhost, plain}, "/dev/vfio/vfio /dev/vfio/12 /dev/vhost-net /dev/net/tun /dev/vfio/13", "",
+			`PCIDEVICE_INTEL_COM_DPDK_1=0000:01:10.0,0000:01:10.2
+PCIDEVICE_INTEL_COM_DPDK_1_INFO={"0000:01:10.0":{"extra":{"slot":"any","token":"t"},"generic":{"deviceID":"0000:01:10.0"},"vfio":{"dev-mount":"/dev/vfio/12","mount":"/dev/vfio/vfio"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}},"0000:01:10.2":{"extra":{"slot":"2","token":"t"},"generic":{"deviceID":"0000:01:10.2"},"vfio":{"dev-mount":"/dev/vfio/13","mount":"/dev/vfio/vfio"}}}`},
+		"by CDI": {byCDI, []device{vhost, plain}, "", "culvert.dev/vf=0000:01:10.0 culvert.dev/vf=0000:01:10.2", ""},
+		"a netdevice by CDI, which needs nothing": {net, []device{plain}, "", "",
+			`PCIDEVICE_INTEL_COM_NET=0000:01:10.2
+PCIDEVICE_INTEL_COM_NET_INFO={"0000:01:10.2":{"generic":{"deviceID":"0000:01:10.2"}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := answer(tc.pool, tc.devices)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var nodes, cdi []string
+			for _, d := range got.GetDevices() {
+				nodes = append(nodes, d.GetHostPath())
+				if d.GetContainerPath() != d.GetHostPath() || d.GetPermissions() != "rw" {
+					t.Errorf("%v", d)
+				}
+			}
+			for _, d := range got.GetCdiDevices() {
+				cdi = append(cdi, d.GetName())
+			}
+			v := tc.pool.EnvVar()
+			env := v + "=" + got.GetEnvs()[v] + "\n" + v + "_INFO=" + got.GetEnvs()[v+"_INFO"]
+			if tc.environment == "" {
+				tc.environment = env
+			}
+			if diff := cmp.Diff([]string{tc.nodes, tc.cdi, tc.environment}, []string{strings.Join(nodes, " "), strings.Join(cdi, " "), env}); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	p := New(Config{InfoDir: filepath.Join(dir, "dp"), CDIDir: filepath.Join(dir, "cdi")})
+	pools := []desired.Pool{
+		{Name: "dpdk", Prefix: "intel.com", DeviceType: desired.VFIO, CDI: true},
+		{Name: "net", Prefix: "intel.com", DeviceType: desired.NetDevice, CDI: true},
+	}
+	devices := map[string][]device{
+		"intel.com/dpdk": {{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true}, {pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, group: -1}},
+		"intel.com/net":  {{pci: vf.PCIAddr{Bus: 2, Device: 0x10}, pf: vf.PCIAddr{Bus: 2}, group: 14}},
+	}
+	written := files{}
+	want := map[string]string{
+		"dp/intel.com-dpdk-0000:01:10.0-device.json": `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:10.0","vhost-net":"/dev/vhost-net","pf-pci-address":"0000:01:00.0"}}`,
+		"dp/intel.com-dpdk-0000:01:10.2-device.json": `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:10.2"}}`,
+		"dp/intel.com-net-0000:02:10.0-device.json":  `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:02:10.0","pf-pci-address":"0000:02:00.0"}}`,
+		"cdi/culvert.dev-vf.json": `{"cdiVersion":"0.5.0","kind":"culvert.dev/vf","devices":[{"name":"0000:01:10.0","containerEdits":{"deviceNodes":[` +
+			`{"path":"/dev/vfio/vfio","permissions":"rw"},{"path":"/dev/vfio/12","permissions":"rw"},{"path":"/dev/vhost-net","permissions":"rw"},{"path":"/dev/net/tun","permissions":"rw"}]}}],"containerEdits":{}}`,
+	}
+	if err := written.keep(p.contents(pools, devices)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	delete(devices, "intel.com/dpdk")
+	if err := written.keep(p.contents(pools, devices)); err != nil {
+		t.Fatal(err)
+	}
+	if left := read(t, dir); len(left) != 1 {
+		t.Errorf("left: %v", left)
+	}
+	// One that cannot be written does not keep the others away (I7).
+	p.CDIDir = filepath.Join(dir, "dp", "intel.com-net-0000:02:10.0-device.json")
+	devices["intel.com/dpdk"] = []device{{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, group: 12}}
+	err := written.keep(p.contents(pools, devices))
+	if left := read(t, dir); err == nil || !strings.Contains(err.Error(), cdiFile) || len(left) != 2 {
+		t.Errorf("%v; left: %v", err, left)
+	}
+}
+
+// read returns the files below a folder.
+func read(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, sub := range []string{"dp", "cdi"} {
+		entries, err := os.ReadDir(filepath.Join(dir, sub))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			text, err := os.ReadFile(filepath.Join(dir, sub, e.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !json.Valid(text) {
+				t.Errorf("%s is not JSON: %s", e.Name(), text)
+			}
+			out[sub+"/"+e.Name()] = string(text)
+		}
+	}
+	return out
+}
+
+// NUMA nodes are told unless the pool keeps them, or there are none.
+func TestListing(t *testing.T) {
+	devices := []device{{pci: vf.PCIAddr{Bus: 1}, numa: 1}, {pci: vf.PCIAddr{Bus: 2}, numa: -1, unfit: "x"}}
+	for _, exclude := range []bool{false, true} {
+		got := listing(desired.Pool{ExcludeTopology: exclude}, devices).GetDevices()
+		if told := got[0].GetTopology() != nil; told == exclude || !exclude && got[0].GetTopology().GetNodes()[0].GetID() != 1 {
+			t.Errorf("excluded %t: %v", exclude, got[0])
+		}
+		if got[1].GetTopology() != nil || got[0].GetHealth() != "Healthy" || got[1].GetHealth() != "Unhealthy" {
+			t.Errorf("%v", got)
+		}
+	}
+}
+
+// A pool's name may be longer than a socket's path.
+func TestSocketName(t *testing.T) {
+	a := &endpoint{name: "intel.com/" + strings.Repeat("a", 63)}
+	b := &endpoint{name: "mellanox.com/" + strings.Repeat("a", 63)}
+	if n := len(filepath.Join(DefaultDir, a.socket())); n > 107 || a.socket() == b.socket() {
+		t.Errorf("%d bytes, %s, %s", n, a.socket(), b.socket())
+	}
+}

@@ -1,0 +1,135 @@
+package deviceplugin
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// service is what one kubelet calls.
+type service struct {
+	pluginapi.UnimplementedDevicePluginServer
+	*endpoint
+	hungUp chan struct{}
+}
+
+// GetDevicePluginOptions says that there is a preferred allocation, and that
+// nothing is to be called before a container starts.
+func (s *service) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+	return options(), nil
+}
+
+// PreStartContainer is not asked for by the options, and does nothing.
+func (s *service) PreStartContainer(context.Context, *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+	return &pluginapi.PreStartContainerResponse{}, nil
+}
+
+// ListAndWatch sends the devices, and again whenever they change.
+func (s *service) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+	defer func() {
+		select {
+		case s.hungUp <- struct{}{}:
+		default:
+		}
+	}()
+	var last *pluginapi.ListAndWatchResponse
+	for {
+		changed := s.changed.wait()
+		list := listing(s.get())
+		if last == nil || !proto.Equal(list, last) {
+			if err := stream.Send(list); err != nil {
+				return err
+			}
+			last = list
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
+}
+
+// listing is what the kubelet is told of a pool.
+func listing(pool desired.Pool, devices []device) *pluginapi.ListAndWatchResponse {
+	out := &pluginapi.ListAndWatchResponse{}
+	for _, d := range devices {
+		v := &pluginapi.Device{ID: d.pci.String(), Health: pluginapi.Healthy}
+		if d.unfit != "" {
+			v.Health = pluginapi.Unhealthy
+		}
+		if d.numa >= 0 && !pool.ExcludeTopology {
+			v.Topology = &pluginapi.TopologyInfo{Nodes: []*pluginapi.NUMANode{{ID: int64(d.numa)}}}
+		}
+		out.Devices = append(out.Devices, v)
+	}
+	return out
+}
+
+// GetPreferredAllocation answers with what prefer chooses; with nothing where it
+// does not know, and then the kubelet chooses.
+func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
+	_, devices := s.get()
+	out := &pluginapi.PreferredAllocationResponse{}
+	for _, c := range req.GetContainerRequests() {
+		available, err := addresses(c.GetAvailableDeviceIDs())
+		if err != nil {
+			return nil, err
+		}
+		must, err := addresses(c.GetMustIncludeDeviceIDs())
+		if err != nil {
+			return nil, err
+		}
+		answer := &pluginapi.ContainerPreferredAllocationResponse{}
+		for _, a := range prefer(devices, available, must, int(c.GetAllocationSize())) {
+			answer.DeviceIDs = append(answer.DeviceIDs, a.String())
+		}
+		out.ContainerResponses = append(out.ContainerResponses, answer)
+	}
+	return out, nil
+}
+
+// Allocate promises VFs to a pod and says what its container gets with them. It
+// fails with FailedPrecondition, in words, when one is not free: what the
+// kubelet knew of it was not true any more.
+func (s *service) Allocate(ctx context.Context, req *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
+	out := &pluginapi.AllocateResponse{}
+	for _, c := range req.GetContainerRequests() {
+		vfs, err := addresses(c.GetDevicesIds())
+		if err != nil {
+			return nil, err
+		}
+		devices, err := s.plugin.give(ctx, s.name, vfs)
+		if err != nil {
+			s.plugin.Log.Warn("kubelet is refused", "pool", s.name, "err", err)
+			return nil, status.Error(codes.FailedPrecondition, err.Error())
+		}
+		pool, _ := s.get()
+		answer, err := answer(pool, devices)
+		if err != nil {
+			return nil, err
+		}
+		out.ContainerResponses = append(out.ContainerResponses, answer)
+	}
+	return out, nil
+}
+
+func addresses(ids []string) ([]vf.PCIAddr, error) {
+	out := make([]vf.PCIAddr, len(ids))
+	for i, id := range ids {
+		a, err := vf.ParsePCIAddr(id)
+		if err != nil {
+			return nil, status.Error(codes.InvalidArgument, fmt.Sprintf("device %q is none of Culvert's: %s", id, err))
+		}
+		out[i] = a
+	}
+	return out, nil
+}
