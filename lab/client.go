@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -44,6 +45,18 @@ func (l *Lab) Status() (Status, error) {
 func (l *Lab) Nodes() ([]Node, error) {
 	st, err := l.Status()
 	return st.Nodes, err
+}
+
+// ContainerRoot names a folder of this host with the root of a container: Debian's
+// bash, iproute2, ping, iperf3 and their like, and busybox. It is a part of the
+// nodes' image.
+func (l *Lab) ContainerRoot() (string, error) {
+	st, err := l.Status()
+	if err != nil {
+		return "", err
+	}
+	cache, err := cacheDir()
+	return filepath.Join(cache, "images", st.Image, "lab", "container"), err
 }
 
 // Link plugs the cable of a node's PF in, or pulls it. The PF is "pf1" or

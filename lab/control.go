@@ -7,16 +7,19 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 )
 
 // A request is what a client asks of a supervisor: one line of JSON on its
 // socket, answered by one line. After the answer to "ssh" the connection
 // carries SSH.
 type request struct {
-	Op   string `json:"op"` // status link reboot kill start ssh down
-	Node string `json:"node,omitempty"`
-	PF   string `json:"pf,omitempty"`
-	Up   bool   `json:"up,omitempty"`
+	Op      string   `json:"op"` // status link reboot kill start ssh run end relay route down
+	Node    string   `json:"node,omitempty"`
+	PF      string   `json:"pf,omitempty"`
+	Up      bool     `json:"up,omitempty"`
+	Program *Program `json:"program,omitempty"`
+	Target  string   `json:"target,omitempty"` // of "relay" an address and port, of "route" a prefix
 }
 
 type response struct {
@@ -56,6 +59,11 @@ func readLine(r io.Reader, v any) error {
 // ask sends a request on a new connection, which it returns with the answer.
 // When ctx ends first, what was asked may still happen.
 func (p paths) ask(ctx context.Context, r request) (net.Conn, response, error) {
+	return p.askWith(ctx, r, nil)
+}
+
+// askWith is ask with a file that the supervisor gets.
+func (p paths) askWith(ctx context.Context, r request, f *os.File) (net.Conn, response, error) {
 	var answer response
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", p.socket())
 	if err != nil {
@@ -63,6 +71,9 @@ func (p paths) ask(ctx context.Context, r request) (net.Conn, response, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	err = writeLine(conn, r)
+	if err == nil && f != nil {
+		err = sendFile(conn, f)
+	}
 	if err == nil {
 		err = readLine(conn, &answer)
 	}

@@ -36,7 +36,7 @@ set -e
 mkdir -p /run/lab "$1"
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose lab /run/lab
 tar --extract --file "/run/lab/$0" --blocking-factor 1024 --directory "$1" \
-	--unlink-first --no-same-owner --preserve-permissions
+	--no-same-owner --preserve-permissions
 ' "$0" "$1"`
 
 func (l *Lab) copy(ctx context.Context, node, src, dest string) error {

@@ -163,6 +163,7 @@ func bootstrapArgs(r recipe, uri string) ([]string, error) {
 		"sync-in recipe/tree /",
 		"upload recipe/modules /lab-modules",
 		"upload recipe/tools /lab-tools",
+		"upload recipe/container /lab-container",
 		"upload recipe/customize.sh /lab-customize",
 		`cp "$1/lab-customize" "$1.sh" && rm "$1/lab-customize" && sh "$1.sh" "$1" && rm "$1.sh"`,
 		"copy-out /boot/lab .",

@@ -10,6 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -26,10 +29,52 @@ const MaxNodes = 4
 type Options struct {
 	Name  string
 	Nodes int
+	// Names of the nodes, as many as there shall be; worker01 and up unless told.
+	Names []string
 	// CPUs of each node: 1 unless told.
 	CPUs int
 	// Progress takes a line a step; nil is silent.
 	Progress io.Writer
+	// Prepare is called before anything of the lab is there.
+	Prepare func(ctx context.Context, step func(format string, args ...any)) error
+	// Finish is called when the nodes take commands, before Up lets go of the
+	// lab: when it fails, or the calling process dies in it, nothing of the lab
+	// is left. What both step is shown as progress.
+	Finish finisher
+}
+
+type finisher = func(ctx context.Context, l *Lab, step func(format string, args ...any)) error
+
+// nodeHostName is a label of RFC 1123, which is what Kubernetes takes.
+var nodeHostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// nameNodes completes the number of nodes and their names.
+func (o *Options) nameNodes() error {
+	if o.Nodes == 0 {
+		if o.Nodes = len(o.Names); o.Nodes == 0 {
+			o.Nodes = 2
+		}
+	}
+	if o.Nodes < 1 || o.Nodes > MaxNodes {
+		return fmt.Errorf("%d nodes: want 1 to %d", o.Nodes, MaxNodes)
+	}
+	if len(o.Names) == 0 {
+		for i := range o.Nodes {
+			o.Names = append(o.Names, nodeName(i+1))
+		}
+	}
+	if len(o.Names) != o.Nodes {
+		return fmt.Errorf("%d names for %d nodes: want one each", len(o.Names), o.Nodes)
+	}
+	for i, name := range o.Names {
+		if !nodeHostName.MatchString(name) {
+			return fmt.Errorf("node name %q: want lower-case letters, digits and dashes within, at most 63", name)
+		}
+		if slices.Contains(o.Names[:i], name) || name == "localhost" {
+			return fmt.Errorf("node name %q: it is taken", name)
+		}
+	}
+	return nil
 }
 
 // ErrDown is returned for a lab that is not up.
@@ -54,11 +99,8 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if o.Name == "" {
 		o.Name = DefaultName
 	}
-	if o.Nodes == 0 {
-		o.Nodes = 2
-	}
-	if o.Nodes < 1 || o.Nodes > MaxNodes {
-		return nil, fmt.Errorf("bring up the lab %s: %d nodes: want 1 to %d", o.Name, o.Nodes, MaxNodes)
+	if err := o.nameNodes(); err != nil {
+		return nil, fmt.Errorf("bring up the lab %s: %w", o.Name, err)
 	}
 	paths, err := labPaths(o.Name)
 	if err != nil {
@@ -89,20 +131,30 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 }
 
 func sameLab(st Status, o Options) error {
-	if len(st.Nodes) == o.Nodes {
+	var have []string
+	for _, n := range st.Nodes {
+		have = append(have, n.Name)
+	}
+	if slices.Equal(have, o.Names) {
 		return nil
 	}
-	return fmt.Errorf("bring up the lab %s with %d nodes: it is up with %d; take it down first, or give another --name", o.Name, o.Nodes, len(st.Nodes))
+	return fmt.Errorf("bring up the lab %s with %s: it is up with %s; take it down first, or give another --name",
+		o.Name, strings.Join(o.Names, ", "), strings.Join(have, ", "))
 }
 
 // create makes the lab's folders and starts its supervisor.
 func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
+	if o.Prepare != nil {
+		if err := o.Prepare(ctx, p.Step); err != nil {
+			return err
+		}
+	}
 	img, err := findImage(ctx, p)
 	if err != nil {
 		return err
 	}
 	conf := config{
-		Name: o.Name, Nodes: o.Nodes, CPUs: max(o.CPUs, 1), Image: img.hash, Dir: img.dir,
+		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Image: img.hash, Dir: img.dir,
 		Run: l.paths.run, Disks: l.paths.disks, Acceleration: probeAccel(ctx, img),
 	}
 	for _, dir := range []string{l.paths.run, l.paths.disks, l.paths.share()} {
@@ -112,7 +164,7 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 	}
 	err = writeJSON(l.paths.config(), conf)
 	if err == nil {
-		err = l.supervise(ctx, p)
+		err = l.supervise(ctx, p, o.Finish)
 	}
 	if err != nil {
 		return errors.Join(err, l.paths.clear())
@@ -121,8 +173,8 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 }
 
 // supervise starts the supervisor and waits until it says that the lab is
-// ready. It lets go of it only then.
-func (l *Lab) supervise(ctx context.Context, p *progress) error {
+// ready and finish is through. It lets go of it only then.
+func (l *Lab) supervise(ctx context.Context, p *progress, finish finisher) error {
 	log, err := os.OpenFile(l.paths.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -152,6 +204,9 @@ func (l *Lab) supervise(ctx context.Context, p *progress) error {
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { lifeline.Close() }) // it then takes the lab down
 		err = follow(events, p)
+		if err == nil && finish != nil {
+			err = finish(ctx, l, p.Step)
+		}
 		stop()
 	}
 	if err == nil && ctx.Err() == nil {

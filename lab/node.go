@@ -42,12 +42,12 @@ type run struct {
 }
 
 func newNode(conf config, number int, login keyPair) (*node, error) {
-	host, err := newKeyPair(nodeName(number))
+	host, err := newKeyPair(conf.Nodes[number-1])
 	if err != nil {
 		return nil, err
 	}
 	n := &node{number: number, conf: conf, login: login, host: host}
-	n.seen = Node{Name: nodeName(number), State: Off, Address: nodeAddr(number).String()}
+	n.seen = Node{Name: conf.Nodes[number-1], State: Off, Address: nodeAddr(number).String()}
 	for pf := range pfCount {
 		n.seen.PFs = append(n.seen.PFs, newPF(number, pf+1))
 	}
@@ -100,8 +100,8 @@ func (n *node) fill(a *archive) error {
 	a.text("node.env", fmt.Sprintf("address=%s/%d\ngateway=%s\n", n.seen.Address, mgmtPrefix.Bits(), mgmtGateway), 0o644)
 	var hosts strings.Builder
 	fmt.Fprintf(&hosts, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
-	for i := range n.conf.Nodes {
-		fmt.Fprintf(&hosts, "%s %s\n", nodeAddr(i+1), nodeName(i+1))
+	for i, name := range n.conf.Nodes {
+		fmt.Fprintf(&hosts, "%s %s\n", nodeAddr(i+1), name)
 	}
 	id := sha256.Sum256([]byte(n.conf.Name + " " + n.seen.Name))
 	a.text("node/etc/hosts", hosts.String(), 0o644)

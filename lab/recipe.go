@@ -25,8 +25,8 @@ var imageFiles embed.FS
 var bootFiles embed.FS
 
 // A recipe is all that decides what is in the image. It is a tree of files:
-// packages, excludes, modules, tools, customize.sh, and tree/, which is laid
-// over the root.
+// packages, excludes, modules, tools, container, customize.sh, and tree/, which
+// is laid over the root.
 type recipe struct{ files fs.FS }
 
 func defaultRecipe() (recipe, error) {

@@ -55,6 +55,7 @@ func (p paths) owner() string              { return filepath.Join(p.run, "superv
 func (p paths) log() string                { return filepath.Join(p.run, "supervisor.log") }
 func (p paths) console(node string) string { return filepath.Join(p.run, node+".console") }
 func (p paths) initrd(node string) string  { return filepath.Join(p.run, node+".initrd") }
+func (p paths) program(name string) string { return filepath.Join(p.run, name+".log") }
 func (p paths) share() string              { return filepath.Join(p.disks, "share") }
 func (p paths) disk(node string) string    { return filepath.Join(p.disks, node+".qcow2") }
 
@@ -69,13 +70,13 @@ func (p paths) remove() error {
 // A config is what a supervisor is told. It holds every path, since inside a
 // user namespace the supervisor takes itself for root.
 type config struct {
-	Name  string `json:"name"`
-	Nodes int    `json:"nodes"`
-	CPUs  int    `json:"cpus"`
-	Image string `json:"image"`    // the hash
-	Dir   string `json:"imageDir"` // its place in the cache
-	Run   string `json:"run"`
-	Disks string `json:"disks"`
+	Name  string   `json:"name"`
+	Nodes []string `json:"nodes"` // their names
+	CPUs  int      `json:"cpus"`
+	Image string   `json:"image"`    // the hash
+	Dir   string   `json:"imageDir"` // its place in the cache
+	Run   string   `json:"run"`
+	Disks string   `json:"disks"`
 	Acceleration
 }
 

@@ -31,7 +31,7 @@ func TestLabPathsRefusesNames(t *testing.T) {
 
 func TestConfigRoundTrip(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "config.json")
-	want := config{Name: "x", Nodes: 2, CPUs: 1, Image: "h", Dir: "/c", Run: "/r", Disks: "/d", Acceleration: Acceleration{"tcg", "why"}}
+	want := config{Name: "x", Nodes: []string{"a", "b"}, CPUs: 1, Image: "h", Dir: "/c", Run: "/r", Disks: "/d", Acceleration: Acceleration{"tcg", "why"}}
 	if err := writeJSON(name, want); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,8 @@ type Status struct {
 	RunDir       string    `json:"runDir"`     // where the nodes' consoles are
 	Since        time.Time `json:"since"`
 	Acceleration `json:"acceleration"`
-	Nodes        []Node `json:"nodes"`
+	Nodes        []Node    `json:"nodes"`
+	Programs     []Program `json:"programs,omitempty"`
 }
 
 // Node is one machine of a lab.
@@ -82,6 +83,9 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 		fmt.Fprintln(t)
 	}
 	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := writePrograms(w, s.Programs); err != nil {
 		return err
 	}
 	for _, n := range s.Nodes {

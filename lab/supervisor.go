@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,6 +27,8 @@ type supervisor struct {
 	host  keyPair // what serveSSH shows
 	stop  context.CancelFunc
 	life  errgroup.Group // all that runs as long as the lab
+
+	programs programs
 }
 
 // An event is a line from the supervisor to the process that started it.
@@ -56,6 +59,7 @@ func Supervise(ctx context.Context, dir string, lifeline io.Reader, out io.Write
 			err = errors.Join(err, n.kill())
 		}
 	}
+	err = errors.Join(err, s.programs.endAll())
 	_ = s.life.Wait()
 	if err != nil {
 		_ = writeLine(out, event{Error: err.Error()})
@@ -72,7 +76,7 @@ func (s *supervisor) serve(ctx context.Context, lifeline io.Reader, out io.Write
 		}
 		s.stop()
 	}()
-	if err := layWires(s.conf.Nodes); err != nil {
+	if err := layWires(len(s.conf.Nodes)); err != nil {
 		return err
 	}
 	listener, err := net.Listen("unix", s.conf.paths().socket())
@@ -219,7 +223,7 @@ func (s *supervisor) answer(ctx context.Context, conn net.Conn) error {
 	if r.Op == "down" {
 		return s.down(conn)
 	}
-	client, err := s.handle(ctx, r)
+	client, err := s.handle(ctx, r, conn)
 	var answer response
 	if err != nil {
 		answer.Error = err.Error()
@@ -242,9 +246,18 @@ func (s *supervisor) down(conn net.Conn) error {
 }
 
 // handle does what a request asks. A client to carry is returned for "ssh".
-func (s *supervisor) handle(ctx context.Context, r request) (*ssh.Client, error) {
-	if r.Op == "status" {
+func (s *supervisor) handle(ctx context.Context, r request, conn net.Conn) (*ssh.Client, error) {
+	switch r.Op {
+	case "status":
 		return nil, nil
+	case "run":
+		return nil, s.programs.run(*r.Program, s.conf.paths().program(r.Program.Name))
+	case "end":
+		return nil, s.programs.end(r.Program.Name)
+	case "relay":
+		return nil, s.relay(ctx, conn, r.Target)
+	case "route":
+		return nil, addRoute(r.Target, s.conf.Nodes, r.Node)
 	}
 	n, err := s.find(r.Node)
 	if err != nil {
@@ -272,7 +285,7 @@ func (s *supervisor) find(name string) (*node, error) {
 			return n, nil
 		}
 	}
-	return nil, fmt.Errorf("no node %q in the lab %s, which has %s to %s", name, s.conf.Name, nodeName(1), nodeName(s.conf.Nodes))
+	return nil, fmt.Errorf("no node %q in the lab %s, which has %s", name, s.conf.Name, strings.Join(s.conf.Nodes, ", "))
 }
 
 func (s *supervisor) status() Status {
@@ -281,5 +294,6 @@ func (s *supervisor) status() Status {
 	for _, n := range s.nodes {
 		st.Nodes = append(st.Nodes, n.status())
 	}
+	st.Programs = s.programs.status()
 	return st
 }

@@ -35,7 +35,8 @@ func wireName(n int) string { return fmt.Sprintf("wire%d", n) }
 // tapName is the port of a node's NIC: 0 is the management interface.
 func tapName(node, nic int) string { return fmt.Sprintf("n%dp%d", node, nic) }
 
-// nodeName and nodeAddr count from 1.
+// nodeName is what a node is called that was given no other name, nodeAddr its
+// address. Both count from 1.
 func nodeName(n int) string { return fmt.Sprintf("worker%02d", n) }
 
 func nodeAddr(n int) netip.Addr {

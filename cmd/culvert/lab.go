@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/cluster"
 )
 
 func newLabCommand() *cobra.Command {
@@ -30,33 +31,48 @@ lives in a network namespace of its own and touches nothing of the host's.
 	cmd.AddCommand(
 		newLabUpCommand(&name), newLabStatusCommand(&name), newLabSSHCommand(&name), newLabExecCommand(&name),
 		newLabCopyCommand(&name), newLabLinkCommand(&name), newLabRebootCommand(&name), newLabKillCommand(&name),
-		newLabStartCommand(&name), newLabDownCommand(&name), newLabFastCommand(), newLabDemoCommand(&name), newLabSuperviseCommand(),
+		newLabStartCommand(&name), newLabDownCommand(&name), newLabFastCommand(), newLabKubectlCommand(&name), newLabDemoCommand(&name), newLabSuperviseCommand(),
 	)
 	return cmd
 }
 
 func newLabUpCommand(name *string) *cobra.Command {
-	o := lab.Options{Progress: os.Stderr}
+	o := cluster.Options{Lab: lab.Options{Progress: os.Stderr}}
+	var kubernetes bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a lab up, and wait until its nodes take commands",
 		Long: `Builds the nodes' image if it is not in the cache (a few minutes, once), powers
 the nodes on, and returns when they take commands. Ctrl-C takes all of it back.
-A lab that is up already is left as it is.`,
+A lab that is up already is left as it is.
+
+With --kubernetes the nodes are those of a Kubernetes cluster, with Flannel and
+CoreDNS, and are waited for until they are Ready. Kubernetes is built from its
+Go modules if it is not in the cache (ten minutes or more, once); this needs
+Culvert's source tree. Prints the KUBECONFIG to use: kubectl, helm and other
+clients on this host reach the API server through a port of the loopback.`,
 		Example: `  culvert lab up
-  culvert lab up --nodes 4 --name big`,
+  culvert lab up --nodes 4 --name big
+  culvert lab up --kubernetes
+  culvert lab up --kubernetes --names worker01,worker1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Name = *name
-			l, err := lab.Up(cmd.Context(), o)
+			o.Lab.Name = *name
+			if kubernetes {
+				return upKubernetes(cmd, o)
+			}
+			l, err := lab.Up(cmd.Context(), o.Lab)
 			if err != nil {
 				return err
 			}
 			return l.Close()
 		},
 	}
-	cmd.Flags().IntVar(&o.Nodes, "nodes", 2, "how many nodes, 1 to 4")
-	cmd.Flags().IntVar(&o.CPUs, "cpus", 1, "processors of each node")
+	cmd.Flags().IntVar(&o.Lab.Nodes, "nodes", 0, "how many nodes, 1 to 4 (2 unless they are named)")
+	cmd.Flags().StringSliceVar(&o.Lab.Names, "names", nil, "the nodes' names (worker01 and up)")
+	cmd.Flags().IntVar(&o.Lab.CPUs, "cpus", 1, "processors of each node")
+	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
+	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes")
 	return cmd
 }
 

@@ -33,12 +33,30 @@ tail -c +$((start + 1)) "$image" | head -c $(($(number 588 4) - 4)) | chroot "$r
 echo "$kernel" >"$out/kernel"
 
 cp "$root/usr/bin/busybox" "$out/busybox"
-list tools | while read -r tool; do
-	{ echo "$tool"; chroot "$root" ldd "$tool" | grep -o '/[^ ]*'; }
-done | sort -u | while read -r file; do
-	mkdir -p "$out/tools/${file%/*}"
-	cp -L "$root/$file" "$out/tools/$file"
+# pick LIST: the programs of a list with their libraries, in a tree of its own.
+pick() {
+	list "$1" | while read -r tool; do
+		{ echo "$tool"; chroot "$root" ldd "$tool" | grep -o '/[^ ]*'; }
+	done | sort -u | while read -r file; do
+		mkdir -p "$out/$1/${file%/*}"
+		cp -L "$root/$file" "$out/$1/$file"
+	done
+}
+pick tools
+
+# The root of the containers that Kubernetes tests run. What the list does not
+# have is busybox's.
+pick container
+mkdir -p "$out/container/bin" "$out/container/etc" "$out/container/tmp" "$out/container/srv"
+cp "$root/usr/bin/busybox" "$out/container/bin/busybox"
+chroot "$root" busybox --list | while read -r applet; do
+	[ "$applet" = busybox ] || [ -e "$out/container/usr/bin/$applet" ] || [ -e "$out/container/usr/sbin/$applet" ] ||
+		ln -s busybox "$out/container/bin/$applet"
 done
+ln -sf /usr/bin/bash "$out/container/bin/bash"
+echo 'root:x:0:0:root:/root:/bin/sh' >"$out/container/etc/passwd"
+echo 'root:x:0:' >"$out/container/etc/group"
+echo 'Hello Kubernetes!' >"$out/container/srv/index.html"
 
 # A node is told who it is by its initramfs, configures no interface by
 # itself, and starts nothing that the lab does not need.
@@ -63,5 +81,5 @@ for generator in debug gpt-auto hibernate-resume rc-local run ssh system-update 
 	ln -s /dev/null "$root/etc/systemd/system-generators/systemd-$generator-generator"
 done
 chroot "$root" systemctl disable containerd.service >/dev/null 2>&1
-rm -rf "$root/lab-modules" "$root/lab-tools" "$root"/var/cache/apt "$root"/var/lib/apt/lists "$root"/boot/vmlinuz* "$root"/boot/System.map*
+rm -rf "$root/lab-modules" "$root/lab-tools" "$root/lab-container" "$root"/var/cache/apt "$root"/var/lib/apt/lists "$root"/boot/vmlinuz* "$root"/boot/System.map*
 chown -R 0:0 "$out"

@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/lab"
+)
+
+// Options says what cluster to bring up.
+type Options struct {
+	Lab    lab.Options // Prepare and Finish are ours
+	Source string      // Culvert's source tree, which has tools/part
+}
+
+// A Cluster is a lab with Kubernetes that is up.
+type Cluster struct {
+	Lab        *lab.Lab
+	Kubeconfig string // a file for clients on this host, as a member of system:masters
+	AuditLog   string // a file of audit.k8s.io/v1 events, a line each: every request, at level Metadata
+	Parts      Parts
+}
+
+// folder is where the cluster keeps what it has on the host, within the lab's.
+const folder = "kubernetes"
+
+// stateFile, within the folder, says what Open needs to know. It is written
+// last: a lab with it has a cluster that was ready once.
+const stateFile = "cluster.json"
+
+// Up brings up a lab and its cluster, and returns when all nodes are Ready and
+// names resolve. If that lab is up with Kubernetes already, it is returned as
+// it is. When ctx ends first, or the calling process dies, nothing is left.
+func Up(ctx context.Context, o Options) (*Cluster, error) {
+	var parts Parts
+	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (err error) {
+		parts, err = FindParts(ctx, o.Source, step)
+		return err
+	}
+	o.Lab.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
+		return newCluster(l, parts).create(ctx, step)
+	}
+	l, err := lab.Up(ctx, o.Lab)
+	if err != nil {
+		return nil, err
+	}
+	c, err := of(l)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return c, nil
+}
+
+// ErrNone is returned for a lab that was brought up without Kubernetes.
+var ErrNone = errors.New("it has no Kubernetes: take it down first, or give another --name")
+
+// Open returns the cluster of a lab that is up.
+func Open(name string) (*Cluster, error) {
+	l, err := lab.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := of(l)
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return c, nil
+}
+
+func newCluster(l *lab.Lab, parts Parts) *Cluster {
+	dir := filepath.Join(l.Folder(), folder)
+	return &Cluster{
+		Lab: l, Parts: parts,
+		Kubeconfig: filepath.Join(dir, "kubeconfig"), AuditLog: filepath.Join(dir, "audit.log"),
+	}
+}
+
+func of(l *lab.Lab) (*Cluster, error) {
+	body, err := os.ReadFile(filepath.Join(l.Folder(), folder, stateFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("open the cluster of the lab %s: %w", l.Name(), ErrNone)
+	}
+	var parts Parts
+	if err == nil {
+		err = json.Unmarshal(body, &parts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the cluster of the lab %s: %w", l.Name(), err)
+	}
+	return newCluster(l, parts), nil
+}
+
+// Close drops the connections to the lab, which stays up.
+func (c *Cluster) Close() error { return c.Lab.Close() }
+
+// create makes the cluster on a lab whose nodes take commands.
+func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
+	nodes, err := c.Lab.Nodes()
+	if err != nil {
+		return err
+	}
+	p, err := newPlan(c, nodes)
+	if err != nil {
+		return err
+	}
+	step("starting etcd and the control plane")
+	if err := p.startControlPlane(ctx); err != nil {
+		return fmt.Errorf("start the control plane: %w", err)
+	}
+	step("installing Kubernetes, Flannel and %d images on %s", len(builtImages("", "")), names(nodes))
+	if err := p.joinAll(ctx); err != nil {
+		return err
+	}
+	step("waiting for Ready nodes and CoreDNS")
+	if err := p.awaitNodes(ctx, step); err != nil {
+		return err
+	}
+	body, err := json.Marshal(c.Parts)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(p.dir, stateFile), body, 0o600)
+}
+
+func names(nodes []lab.Node) string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, n.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// StopProgram kills a part of the control plane: etcd, kube-apiserver,
+// kube-scheduler or kube-controller-manager.
+func (c *Cluster) StopProgram(ctx context.Context, name string) error { return c.Lab.End(ctx, name) }
+
+// StartProgram starts a part of the control plane that was stopped.
+func (c *Cluster) StartProgram(ctx context.Context, name string) error {
+	return c.Lab.Run(ctx, lab.Program{Name: name})
+}
+
+// Kubectl runs kubectl with the cluster's kubeconfig and returns what it
+// printed on standard output. The error has its standard error.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
+	return c.KubectlIn(ctx, nil, args...)
+}
+
+// KubectlIn is Kubectl with a standard input, such as manifests for apply -f -.
+func (c *Cluster) KubectlIn(ctx context.Context, in io.Reader, args ...string) ([]byte, error) {
+	cmd := c.KubectlCommand(ctx, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.Bytes(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), errors.Join(err, context.Cause(ctx)), strings.TrimSpace(stderr.String()))
+	}
+	return stdout.Bytes(), nil
+}
+
+// KubectlCommand is kubectl with the cluster's kubeconfig, not started yet.
+func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(c.Parts.Kubernetes, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	cmd.WaitDelay = time.Second
+	return cmd
+}

@@ -1,0 +1,248 @@
+package cluster
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/culvert-net/culvert/lab"
+)
+
+// The networks of a cluster. The lab's own is 192.168.77.0/24.
+const (
+	podNetwork     = "10.244.0.0/16"
+	serviceNetwork = "10.96.0.0/16"
+	serviceAPI     = "10.96.0.1"
+	serviceDNS     = "10.96.0.10"
+	controlAddress = "192.168.77.1"
+	apiPort        = "6443"
+)
+
+//go:embed files/audit-policy.yaml
+var auditPolicy []byte
+
+// A plan is a cluster while it is made.
+type plan struct {
+	*Cluster
+	dir   string // the cluster's folder
+	nodes []lab.Node
+	ca    *authority
+	admin pair
+}
+
+func newPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
+	p := &plan{Cluster: c, dir: filepath.Dir(c.Kubeconfig), nodes: nodes}
+	for _, dir := range []string{p.dir, p.pki("")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if p.ca, err = newAuthority("culvert-lab", time.Now()); err != nil {
+		return nil, err
+	}
+	p.admin, err = p.ca.issue("admin", "system:masters")
+	return p, err
+}
+
+func (p *plan) pki(name string) string { return filepath.Join(p.dir, "pki", name) }
+
+// url is the API server as the lab's namespace and the nodes see it.
+func (p *plan) url() string { return "https://" + controlAddress + ":" + apiPort }
+
+// startControlPlane starts the control plane and waits until it serves.
+func (p *plan) startControlPlane(ctx context.Context) error {
+	if err := p.writeFiles(); err != nil {
+		return err
+	}
+	address, err := p.Lab.Relay(ctx, controlAddress+":"+apiPort)
+	if err != nil {
+		return err
+	}
+	outside := "https://" + address.String()
+	if err := os.WriteFile(p.Kubeconfig, p.ca.kubeconfig("lab-"+p.Lab.Name(), outside, p.admin), 0o600); err != nil {
+		return err
+	}
+	for _, one := range p.programs() {
+		if err := p.Lab.Run(ctx, one); err != nil {
+			return err
+		}
+	}
+	return p.awaitAPI(ctx, outside)
+}
+
+// writeFiles writes what the control plane reads: certificates, keys,
+// kubeconfigs and the audit policy.
+func (p *plan) writeFiles() error {
+	server, err := p.ca.issue("kube-apiserver", "", controlAddress, "127.0.0.1", serviceAPI, "localhost",
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+	if err != nil {
+		return err
+	}
+	toKubelets, err := p.ca.issue("kube-apiserver-kubelet-client", "system:masters")
+	if err != nil {
+		return err
+	}
+	accounts, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	accountKey, err := encodeKey(accounts)
+	if err != nil {
+		return err
+	}
+	public, err := x509.MarshalPKIXPublicKey(accounts.Public())
+	if err != nil {
+		return err
+	}
+	caKey, err := encodeKey(p.ca.key)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"kube-scheduler", "kube-controller-manager"} {
+		client, err := p.ca.issue("system:"+name, "")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(p.pki(name+".conf"), p.ca.kubeconfig(name, p.url(), client), 0o600); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		pair{p.ca.pem, caKey}.write(p.pki(""), "ca"),
+		server.write(p.pki(""), "apiserver"),
+		toKubelets.write(p.pki(""), "apiserver-kubelet-client"),
+		os.WriteFile(p.pki("service-accounts.key"), accountKey, 0o600),
+		os.WriteFile(p.pki("service-accounts.pub"), encodePEM("PUBLIC KEY", public), 0o600),
+		os.WriteFile(filepath.Join(p.dir, "audit-policy.yaml"), auditPolicy, 0o600),
+	)
+}
+
+// programs are the control plane's, in the order of their start.
+func (p *plan) programs() []lab.Program {
+	kubernetes := func(name string, flags ...string) lab.Program {
+		return lab.Program{Name: name, Argv: append([]string{filepath.Join(p.Parts.Kubernetes, name)}, flags...)}
+	}
+	return []lab.Program{
+		// The lab's disks are as lasting as the lab: etcd need not wait for them.
+		{Name: "etcd", Argv: []string{
+			filepath.Join(p.Parts.Etcd, "server"), "--data-dir=" + filepath.Join(p.dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
+			"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379", "--listen-peer-urls=http://127.0.0.1:2380",
+			"--initial-advertise-peer-urls=http://127.0.0.1:2380", "--initial-cluster=default=http://127.0.0.1:2380",
+		}},
+		kubernetes("kube-apiserver",
+			"--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port="+apiPort, "--advertise-address="+controlAddress,
+			"--service-cluster-ip-range="+serviceNetwork, "--client-ca-file="+p.pki("ca.crt"),
+			"--tls-cert-file="+p.pki("apiserver.crt"), "--tls-private-key-file="+p.pki("apiserver.key"),
+			"--kubelet-client-certificate="+p.pki("apiserver-kubelet-client.crt"), "--kubelet-client-key="+p.pki("apiserver-kubelet-client.key"),
+			"--kubelet-certificate-authority="+p.pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+			"--service-account-key-file="+p.pki("service-accounts.pub"), "--service-account-signing-key-file="+p.pki("service-accounts.key"),
+			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+			// No kube-proxy is here: webhooks are called at their pods.
+			"--enable-aggregator-routing=true",
+			"--audit-policy-file="+filepath.Join(p.dir, "audit-policy.yaml"), "--audit-log-path="+p.AuditLog, "--audit-log-mode=blocking",
+			"--profiling=false", "--cert-dir="+p.pki(""),
+		),
+		kubernetes("kube-controller-manager",
+			"--kubeconfig="+p.pki("kube-controller-manager.conf"), "--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1",
+			"--allocate-node-cidrs=true", "--cluster-cidr="+podNetwork, "--service-cluster-ip-range="+serviceNetwork,
+			"--root-ca-file="+p.pki("ca.crt"), "--service-account-private-key-file="+p.pki("service-accounts.key"),
+			"--cluster-signing-cert-file="+p.pki("ca.crt"), "--cluster-signing-key-file="+p.pki("ca.key"), "--cert-dir="+p.pki(""),
+		),
+		kubernetes("kube-scheduler",
+			"--kubeconfig="+p.pki("kube-scheduler.conf"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+p.pki(""),
+		),
+	}
+}
+
+// apiTime bounds the start of the control plane, which takes a few seconds.
+const apiTime = 3 * time.Minute
+
+// awaitAPI waits until the API server says that it is ready.
+func (p *plan) awaitAPI(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, apiTime, fmt.Errorf("the API server is not ready after %s", apiTime))
+	defer cancel()
+	client, err := p.client()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	for {
+		err := ask(ctx, client, url+"/readyz")
+		if err == nil {
+			return nil
+		}
+		if err := p.ended(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w\n%s", context.Cause(ctx), err, logTail(p.Lab.ProgramLog("kube-apiserver")))
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func ask(ctx context.Context, client *http.Client, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, 4096))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, body)
+	}
+	return err
+}
+
+// ended tells of a part of the control plane that does not run.
+func (p *plan) ended() error {
+	st, err := p.Lab.Status()
+	if err != nil {
+		return err
+	}
+	for _, one := range st.Programs {
+		if one.PID == 0 {
+			return fmt.Errorf("%s ended (%s):\n%s", one.Name, one.Ended, logTail(p.Lab.ProgramLog(one.Name)))
+		}
+	}
+	return nil
+}
+
+// client is an HTTP client that is the cluster's administrator.
+func (p *plan) client() (*http.Client, error) {
+	cert, err := tls.X509KeyPair(p.admin.cert, p.admin.key)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(p.ca.cert)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}}
+	return &http.Client{Transport: transport, Timeout: 10 * time.Second}, nil
+}
+
+// logTail is the end of a log file.
+func logTail(name string) string {
+	body, err := os.ReadFile(name)
+	if err != nil {
+		return err.Error()
+	}
+	return string(body[max(0, len(body)-3000):])
+}

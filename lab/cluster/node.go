@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/culvert-net/culvert/lab"
+)
+
+// nodeFiles are laid over the root of each node, as templates of nodeFacts.
+//
+//go:embed all:files/node
+var nodeFiles embed.FS
+
+// nodeFacts are what differs between nodes, and what is told twice.
+type nodeFacts struct {
+	Node          string
+	Address       string // on the management network
+	Uplink        string // the interface that Flannel's tunnel takes
+	UplinkAddress string // its address, with the prefix's length
+	Pods          string
+	DNS           string
+}
+
+// uplink is the first PF: the overlay and the VFs share a wire, as on hosts
+// with one NIC.
+const uplink = "enp1s0"
+
+func (p *plan) facts(number int) nodeFacts {
+	n := p.nodes[number-1]
+	return nodeFacts{
+		Node: n.Name, Address: n.Address, Uplink: uplink, UplinkAddress: fmt.Sprintf("172.31.0.%d/24", number),
+		Pods: podNetwork, DNS: serviceDNS,
+	}
+}
+
+// joinNode makes a node of the lab one of the cluster: its files are laid over
+// the root, and its services started. It does not wait until it is Ready.
+func (p *plan) joinNode(ctx context.Context, number int, images string) error {
+	n := p.nodes[number-1]
+	stage := filepath.Join(p.dir, "stage", n.Name)
+	err := p.stage(stage, number)
+	if err == nil {
+		err = layOver(ctx, p.Lab, n.Name, stage)
+	}
+	if err = errors.Join(err, os.RemoveAll(stage)); err != nil {
+		return fmt.Errorf("install Kubernetes on %s: %w", n.Name, err)
+	}
+	if err := p.script(ctx, n.Name, `
+		systemctl daemon-reload
+		udevadm control --reload
+		systemctl enable --quiet containerd lab-uplink flanneld kubelet kube-proxy
+		systemctl restart containerd
+		systemctl start lab-uplink flanneld`); err != nil {
+		return fmt.Errorf("start containerd on %s: %w", n.Name, err)
+	}
+	if err := p.loadImages(ctx, n.Name, images); err != nil {
+		return err
+	}
+	if err := p.script(ctx, n.Name, `systemctl start kubelet kube-proxy`); err != nil {
+		return fmt.Errorf("start the kubelet on %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// stage lays out what a node gets.
+func (p *plan) stage(dir string, number int) error {
+	facts := p.facts(number)
+	if err := writeTemplates(dir, facts); err != nil {
+		return err
+	}
+	for from, to := range map[string]string{
+		filepath.Join(p.Parts.Kubernetes, "kubelet"):    "usr/local/bin/kubelet",
+		filepath.Join(p.Parts.Kubernetes, "kube-proxy"): "usr/local/bin/kube-proxy",
+		filepath.Join(p.Parts.Flannel, "flannel"):       "usr/local/bin/flanneld",
+		filepath.Join(p.Parts.FlannelCNI, "flannel"):    "opt/cni/bin/flannel",
+	} {
+		if err := place(from, filepath.Join(dir, to)); err != nil {
+			return err
+		}
+	}
+	plugins, err := os.ReadDir(p.Parts.CNI)
+	if err != nil {
+		return err
+	}
+	for _, plugin := range plugins {
+		if err := place(filepath.Join(p.Parts.CNI, plugin.Name()), filepath.Join(dir, "opt/cni/bin", plugin.Name())); err != nil {
+			return err
+		}
+	}
+	return p.identify(filepath.Join(dir, "etc/kubernetes"), facts)
+}
+
+// identify writes a node's certificates and kubeconfigs.
+func (p *plan) identify(dir string, facts nodeFacts) error {
+	if err := os.MkdirAll(filepath.Join(dir, "pki"), 0o755); err != nil {
+		return err
+	}
+	kubelet, err := p.ca.issue("system:node:"+facts.Node, "system:nodes", facts.Node, facts.Address)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(kubelet.write(filepath.Join(dir, "pki"), "kubelet"), os.WriteFile(filepath.Join(dir, "pki/ca.crt"), p.ca.pem, 0o644),
+		os.WriteFile(filepath.Join(dir, "kubelet.conf"), p.ca.kubeconfig("kubelet", p.url(), kubelet), 0o600))
+	if err != nil {
+		return err
+	}
+	for file, user := range map[string]string{"kube-proxy.conf": "system:kube-proxy", "flannel.conf": "flannel"} {
+		client, err := p.ca.issue(user, "")
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), p.ca.kubeconfig(user, p.url(), client), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeTemplates(dir string, facts nodeFacts) error {
+	const root = "files/node"
+	return fs.WalkDir(nodeFiles, root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, root)))
+		if d.IsDir() {
+			return os.MkdirAll(to, 0o755)
+		}
+		text, err := nodeFiles.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		t, err := template.New(path.Base(name)).Option("missingkey=error").Parse(string(text))
+		if err != nil {
+			return err
+		}
+		var out bytes.Buffer
+		if err := t.Execute(&out, facts); err != nil {
+			return err
+		}
+		return os.WriteFile(to, out.Bytes(), 0o644)
+	})
+}
+
+// place puts a program at its place, as the same file where the cache is on
+// the same file system.
+func place(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	body, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, body, 0o755)
+}
+
+// layOver copies the folders within stage over a node's root.
+func layOver(ctx context.Context, l *lab.Lab, node, stage string) error {
+	entries, err := os.ReadDir(stage)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := l.Copy(ctx, node, filepath.Join(stage, e.Name()), "/"+e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LoadImages imports an archive of container images, as WriteImages or docker
+// save make it, on the nodes, which are all unless named.
+func (c *Cluster) LoadImages(ctx context.Context, archive string, nodes ...string) error {
+	if len(nodes) == 0 {
+		all, err := c.Lab.Nodes()
+		if err != nil {
+			return err
+		}
+		for _, n := range all {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	for _, node := range nodes {
+		if err := c.loadImages(ctx, node, archive); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) loadImages(ctx context.Context, node, archive string) error {
+	const place = "/var/tmp/images.tar"
+	err := c.Lab.Copy(ctx, node, archive, place)
+	if err == nil {
+		err = c.script(ctx, node, `
+			until ctr version >/dev/null 2>&1; do sleep 0.2; done
+			ctr --namespace k8s.io images import `+place+` >/dev/null
+			rm `+place)
+	}
+	if err != nil {
+		return fmt.Errorf("load the images %s on %s: %w", archive, node, err)
+	}
+	return nil
+}
+
+// script runs a shell script on a node, up to the first command that fails.
+func (c *Cluster) script(ctx context.Context, node, script string) error {
+	var said bytes.Buffer
+	exit, err := c.Lab.Exec(ctx, node, lab.Cmd{Argv: []string{"sh", "-euc", script}, Stdout: &said, Stderr: &said})
+	if err == nil && exit != 0 {
+		err = fmt.Errorf("exit status %d: %s", exit, strings.TrimSpace(said.String()))
+	}
+	return err
+}

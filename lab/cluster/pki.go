@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// An authority signs the certificates of one cluster.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+// A pair is a certificate and its key, both in PEM.
+type pair struct{ cert, key []byte }
+
+// certTime is how long certificates are good: longer than any lab is up.
+const certTime = 365 * 24 * time.Hour
+
+func newAuthority(name string, now time.Time) (*authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the key of %s: %w", name, err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certTime),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("make the certificate of %s: %w", name, err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("read the certificate of %s: %w", name, err)
+	}
+	return &authority{cert, key, encodePEM("CERTIFICATE", der)}, nil
+}
+
+// issue signs a certificate for a client, and for a server too when it has
+// names: host names and IP addresses.
+func (a *authority) issue(commonName, organization string, names ...string) (pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair{}, fmt.Errorf("make the key of %s: %w", commonName, err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return pair{}, fmt.Errorf("make the certificate of %s: %w", commonName, err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: commonName},
+		NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if organization != "" {
+		template.Subject.Organization = []string{organization}
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	if len(names) > 0 {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return pair{}, fmt.Errorf("sign the certificate of %s: %w", commonName, err)
+	}
+	body, err := encodeKey(key)
+	return pair{encodePEM("CERTIFICATE", der), body}, err
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode a key: %w", err)
+	}
+	return encodePEM("PRIVATE KEY", der), nil
+}
+
+func encodePEM(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// write puts the pair into dir, as NAME.crt and NAME.key.
+func (p pair) write(dir, name string) error {
+	if err := os.WriteFile(filepath.Join(dir, name+".crt"), p.cert, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name+".key"), p.key, 0o600)
+}
+
+// kubeconfig is a client's way to the API server at url, in one file.
+func (a *authority) kubeconfig(name, url string, client pair) []byte {
+	b64 := base64.StdEncoding.EncodeToString
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+current-context: %[1]s
+contexts:
+- name: %[1]s
+  context: {cluster: %[1]s, user: %[1]s}
+clusters:
+- name: %[1]s
+  cluster:
+    server: %[2]s
+    certificate-authority-data: %[3]s
+users:
+- name: %[1]s
+  user:
+    client-certificate-data: %[4]s
+    client-key-data: %[5]s
+`, name, url, b64(a.pem), b64(client.cert), b64(client.key))
+}

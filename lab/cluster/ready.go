@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+//go:embed files/flannel.yaml
+var flannelManifest string
+
+//go:embed files/coredns.yaml
+var coreDNSManifest string
+
+// builtImages are those that every node gets. Reports R0 and R1 name the
+// middle ones (docs/design/0007-kubernetes.md); all are made of Debian's
+// packages, and do what the manifests want of them.
+func builtImages(root, coreDNS string) []Image {
+	base := []Layer{{root, "/"}}
+	return []Image{
+		// No shell waits in it, and it gets no zombies but those of pods whose
+		// containers share its PID namespace.
+		{Name: "localhost/pause:1", Entrypoint: []string{"/usr/bin/sleep", "infinity"}, Layers: base},
+		{Name: "docker.io/centos/tools:latest", Cmd: []string{"/bin/bash"}, Layers: base},
+		{Name: "docker.io/networkstatic/iperf3:latest", Entrypoint: []string{"iperf3"}, Layers: base},
+		{Name: "gcr.io/google-samples/node-hello:1.0", Cmd: []string{"busybox", "httpd", "-f", "-p", "8080", "-h", "/srv"}, Layers: base},
+		{Name: "localhost/rockylinux8.6:latest", Cmd: []string{"/bin/bash"}, Layers: base},
+		{Name: "localhost/coredns:1.12.1", Entrypoint: []string{"/coredns"}, Layers: []Layer{{coreDNS, "/coredns"}}},
+	}
+}
+
+// joinAll makes all nodes the cluster's.
+func (p *plan) joinAll(ctx context.Context) error {
+	root, err := p.Lab.ContainerRoot()
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(p.dir, "images.tar")
+	f, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(archive)
+	err = WriteImages(f, builtImages(root, filepath.Join(p.Parts.CoreDNS, "coredns"))...)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		_, err := p.KubectlIn(ctx, strings.NewReader(flannelManifest+"---\n"+coreDNSManifest), "apply", "-f", "-")
+		return err
+	})
+	for i := range p.nodes {
+		g.Go(func() error { return p.joinNode(ctx, i+1, archive) })
+	}
+	return g.Wait()
+}
+
+// readyTime bounds the wait for nodes, on a host with much else to do.
+const readyTime = 10 * time.Minute
+
+// awaitNodes waits until all nodes are Ready, and routes their pods to the
+// control plane.
+func (p *plan) awaitNodes(ctx context.Context, step func(string, ...any)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("not ready after %s", readyTime))
+	defer cancel()
+	g, gctx := errgroup.WithContext(ctx)
+	for _, n := range p.nodes {
+		g.Go(func() error {
+			if err := p.awaitNode(gctx, n.Name); err != nil {
+				return err
+			}
+			step("%s is Ready", n.Name)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	_, err := p.Kubectl(ctx, "--namespace", "kube-system", "rollout", "status", "deployment/coredns")
+	return err
+}
+
+// awaitNode waits for one node.
+func (p *plan) awaitNode(ctx context.Context, node string) error {
+	for _, wanted := range []string{"create", "condition=Ready"} {
+		if _, err := p.Kubectl(ctx, "wait", "--for="+wanted, "node/"+node, "--timeout="+readyTime.String()); err != nil {
+			return errors.Join(err, p.lastWords(context.WithoutCancel(ctx), node))
+		}
+	}
+	out, err := p.Kubectl(ctx, "get", "node", node, "--output", "json")
+	if err != nil {
+		return err
+	}
+	var object struct {
+		Spec struct {
+			PodCIDR netip.Prefix `json:"podCIDR"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(out, &object); err != nil {
+		return fmt.Errorf("read node %s: %w", node, err)
+	}
+	return p.Lab.Route(ctx, object.Spec.PodCIDR, node)
+}
+
+// lastWords is what a node that does not get Ready says.
+func (p *plan) lastWords(ctx context.Context, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	return p.script(ctx, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit flanneld --unit containerd; exit 1`)
+}

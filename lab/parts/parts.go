@@ -1,0 +1,49 @@
+// Package parts finds programs of other projects that the lab, the demo and the
+// tests run. In go a source tree and the name of a module below its test/tools;
+// out comes the folder that has the programs, built by tools/part if the cache
+// had none.
+package parts
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Find returns the folder with the programs of one module below
+// test/tools, which tools/part builds if the cache does not have them. What it
+// says on the way is given to step.
+func Find(ctx context.Context, top, name string, step func(format string, args ...any)) (string, error) {
+	tool := filepath.Join(top, "tools/part")
+	if _, err := os.Stat(tool); err != nil {
+		return "", fmt.Errorf("find the part %s: %w: %s is not Culvert's source tree", name, err, top)
+	}
+	cmd := exec.CommandContext(ctx, tool, name)
+	var place bytes.Buffer
+	cmd.Stdout = &place
+	errs, err := cmd.StderrPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", fmt.Errorf("find the part %s: %w", name, err)
+	}
+	var last []string
+	for in := bufio.NewScanner(errs); in.Scan(); {
+		if said, ok := strings.CutPrefix(in.Text(), "part: "); ok {
+			step("%s", said)
+		} else if last = append(last, in.Text()); len(last) > 15 {
+			last = last[1:]
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return "", fmt.Errorf("find the part %s: %w\n%s", name, errors.Join(err, ctx.Err()), strings.Join(last, "\n"))
+	}
+	return strings.TrimSpace(place.String()), nil
+}
