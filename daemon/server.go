@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/intake/deviceplugin"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/rpc"
@@ -30,6 +31,11 @@ type Config struct {
 	Socket   string // path of the socket
 	Version  string
 	Log      *slog.Logger
+
+	// Kubernetes is whether this is a node of a cluster, and KubeletDir its
+	// kubelet's root folder.
+	Kubernetes bool
+	KubeletDir string
 }
 
 // Server is culvertd: a Node with a socket in front.
@@ -40,7 +46,9 @@ type Server struct {
 	ready  atomic.Bool
 	// fileProblem is why host.yaml is not followed, until it is read again.
 	fileProblem atomic.Pointer[api.Problem]
-	others      *claims.Reader // of other network managers' files
+	others      *claims.Reader       // of other network managers' files
+	made        chan struct{}        // closed when culvertd is ready
+	pods        *deviceplugin.Plugin // nil without Kubernetes
 }
 
 // Run serves until the context ends. It is ready, and says so to systemd
@@ -57,8 +65,11 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
-	s := &Server{Config: c, kernel: k, others: &claims.Reader{Root: os.DirFS("/")}, node: NewNode(NodeConfig{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log})}
+	s := &Server{Config: c, kernel: k, others: &claims.Reader{Root: os.DirFS("/")}, made: make(chan struct{}), node: NewNode(NodeConfig{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log})}
 	s.readHostFile()
+	if c.Kubernetes {
+		s.pods = s.node.DevicePlugin(c.KubeletDir, c.Log)
+	}
 	listener, err := rpc.Listen(c.Socket) // before anything is touched: two culvertd must not share a host
 	if err != nil {
 		return err
@@ -71,6 +82,10 @@ func Run(ctx context.Context, c Config) (err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return srv.Serve(ctx, listener) })
 	g.Go(func() error { return s.node.Reconciler.Run(ctx, s.announceReady) })
+	if s.pods != nil {
+		g.Go(func() error { return s.followHardware(ctx) })
+		g.Go(func() error { return s.serveKubelet(ctx, s.pods) })
+	}
 	err = g.Wait()
 	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
 	s.node.Engine.Wait()
@@ -79,6 +94,7 @@ func Run(ctx context.Context, c Config) (err error) {
 
 func (s *Server) announceReady() {
 	s.ready.Store(true)
+	close(s.made)
 	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
 		s.Log.Warn("tell systemd that culvertd is ready", "err", err)
 	}
@@ -138,6 +154,9 @@ func (s *Server) conditions() []api.Problem {
 	}
 	for _, p := range s.node.Reconciler.Problems() {
 		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: "culvertd tries again on its own"})
+	}
+	if s.pods != nil {
+		out = append(out, s.pods.Problems()...)
 	}
 	return out
 }

@@ -72,6 +72,8 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&c.HostFile, "host", desired.DefaultPath, "what is wanted of this host")
 	f.StringVar(&c.Ledger, "ledger", journal.DefaultPath, "the ledger of who has which VF")
 	f.StringVar(&c.Socket, "socket", rpc.DefaultSocket, "where culvert and culvert-cni reach culvertd")
+	f.BoolVar(&c.Kubernetes, "kubernetes", false, "this host is a node of a cluster: give the pools to its kubelet")
+	f.StringVar(&c.KubeletDir, "kubelet-dir", daemon.DefaultKubeletDir, "root folder of the node's kubelet")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
 	return cmd
 }

@@ -63,14 +63,18 @@ func newMachine(t *testing.T) *machine {
 	}
 	t.Cleanup(func() { _ = ledger.Close() })
 	m.ledger = ledger
-	m.node = daemon.NewNode(daemon.NodeConfig{Kernel: m.faults, Ledger: ledger, BootID: "boot 1"})
-	m.node.SetSpec(spec())
-	if err := m.node.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	m.boot()
 	m.pass()
-	t.Cleanup(m.node.Engine.Wait)
 	return m
+}
+
+// boot is culvertd that starts.
+func (m *machine) boot() {
+	m.t.Helper()
+	m.node = daemon.NewNode(daemon.NodeConfig{Kernel: m.faults, Ledger: m.ledger, BootID: "boot 1"})
+	m.node.SetSpec(spec())
+	m.must(m.node.Start(m.t.Context()))
+	m.t.Cleanup(m.node.Engine.Wait)
 }
 
 func (m *machine) pass() {
@@ -319,6 +323,28 @@ func TestHolderThatTheKubeletKnows(t *testing.T) {
 	m.kubelet.mu.Unlock()
 	m.attach(vf.OwnerPod, "b", pci)
 	m.steady("x/a", "hhhhhhh")
+}
+
+// culvertd is killed and started again: the devices are as before, and who has
+// one keeps it.
+func TestKilledAndStartedAgain(t *testing.T) {
+	m := started(t)
+	pci := m.pci(1, 0)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Fatal(err)
+	}
+	m.kubelet.gives(pci, "default/a")
+	m.attach(vf.OwnerPod, "a", pci)
+	m.attach(vf.OwnerVM, "db1", m.pci(1, 1))
+	m.kubelet.knows("x/a", "huhhhhh", second)
+	m.end()
+	m.boot()
+	m.run()
+	m.kubelet.knows("x/a", "huhhhhh", long)
+	m.steady("x/a", "huhhhhh")
+	if err := m.node.Engine.Check(t.Context(), vf.Owner{UID: "a", Interface: "net1"}, attach.Request{}); err != nil {
+		t.Errorf("the pod's VF: %v", err)
+	}
 }
 
 // steady wants the kubelet to be told of nothing else for a while.

@@ -10,10 +10,10 @@ import (
 
 // prefer chooses size of the available devices: all of must, the rest on as few
 // NUMA nodes as there can be, and there spread over the PFs, so that two VFs of
-// one pod are on two wires and load is spread as alloc.Choose does it. The
-// device plugin that people know has no preference; its -use-packed option packs
-// by address, which puts both VFs of a bond on one wire. Fewer than size, or a
-// must that is not known, have no answer: nil.
+// one pod are on two wires and load is spread as alloc.Choose does it. The SR-IOV
+// network device plugin has no preference, or packs by address
+// (pkg/resources/allocator.go), which puts both VFs of a bond on one wire. Fewer
+// than size, or a must that is not known, have no answer: nil.
 func prefer(devices []device, available, must []vf.PCIAddr, size int) []vf.PCIAddr {
 	byPCI := make(map[vf.PCIAddr]device, len(devices))
 	for _, d := range devices {
