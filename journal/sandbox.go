@@ -67,8 +67,7 @@ type SandboxNetwork struct {
 	// Args are added to CNI_ARGS.
 	Args string `json:"args,omitempty"`
 
-	// Begun says that its ADD may have run; Result is what it answered.
-	Begun  bool            `json:"begun,omitempty"`
+	// Result is what its ADD answered; nil for one that may have run or not.
 	Result json.RawMessage `json:"result,omitempty"`
 	// DeviceInfo is the path of its device-info file.
 	DeviceInfo string `json:"deviceInfo,omitempty"`
@@ -91,7 +90,7 @@ func (t *Tx) Sandbox(id string) (Sandbox, error) {
 	}
 	s, err := decodeSandbox([]byte(id), stored)
 	if err != nil {
-		return Sandbox{ID: id, Damage: err.Error()}, nil
+		s = Sandbox{ID: id, Damage: err.Error()}
 	}
 	return s, nil
 }
@@ -178,7 +177,7 @@ func VerifySandboxes(all []Sandbox) []Problem {
 			if len(n.Plugins) == 0 {
 				add("what it has is not given back", "its network %s has no plugins", n.Name)
 			}
-			if s.Phase == SandboxAdded && (!n.Begun || len(n.Result) == 0) {
+			if s.Phase == SandboxAdded && len(n.Result) == 0 {
 				add("it was told to be there", "its network %s has no result", n.Name)
 			}
 			names = append(names, n.Interface)

@@ -71,6 +71,8 @@ func (k *Kernel) carryOut(ctx context.Context, s step.Step) error {
 		return k.move(s)
 	case step.Announce:
 		return k.announce(ctx, s)
+	case step.SetDefaultRoute:
+		return setDefaultRoute(s)
 	case step.SetUp:
 		// iavf does not open a VF that is in reset (iavf_open: EBUSY), as it is
 		// after its trust, VLAN or MTU was set.

@@ -1,6 +1,7 @@
 package cni
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,13 @@ const longestName = 253
 const longestPath = 4095
 
 const wantName = "want a letter or digit, then letters, digits, '_', '.' and '-'"
+
+// Valid checks what the runtime says of an attachment: CNI_CONTAINERID, CNI_IFNAME
+// and CNI_NETNS.
+func Valid(r api.CNIRequest) error { return errors.Join(attachment(r), sandbox(r)) }
+
+// ValidNames is Valid for what needs no sandbox: DEL.
+func ValidNames(r api.CNIRequest) error { return attachment(r) }
 
 // attachment checks what names an attachment: CNI_CONTAINERID and CNI_IFNAME.
 // The error wraps errEnvironment and names the variable.

@@ -27,12 +27,17 @@ const (
 	CodeKernel      uint = 105 // the kernel, the NIC or the ledger's disk refused
 )
 
+// Outcomes that the specification has codes for: CHECK of an attachment that
+// nobody knows, and STATUS of a network that can take no ADD.
+var (
+	ErrUnknown     = errors.New("unknown container")
+	ErrUnavailable = errors.New("unavailable")
+)
+
 var (
 	errVersion     = errors.New("not served")
 	errEnvironment = errors.New("invalid environment variable")
 	errDiffers     = errors.New("not as it was attached")
-	errUnknown     = errors.New("unknown container")
-	errUnavailable = errors.New("unavailable")
 	errUndecodable = errors.New("not a configuration")
 )
 
@@ -46,8 +51,8 @@ var outcomes = []struct {
 	{errVersion, types.ErrIncompatibleCNIVersion, "set cniVersion in the network configuration"},
 	{errEnvironment, types.ErrInvalidEnvironmentVariables, "the container runtime sets it; see the CNI specification, section 2"},
 	{errUndecodable, types.ErrDecodingFailure, "correct the network configuration"},
-	{errUnknown, types.ErrUnknownContainer, "the attachment is gone; delete the pod or add the attachment again"},
-	{errUnavailable, api.CNIUnavailable, "culvert status says what is missing"},
+	{ErrUnknown, types.ErrUnknownContainer, "the attachment is gone; delete the pod or add the attachment again"},
+	{ErrUnavailable, api.CNIUnavailable, "culvert status says what is missing"},
 	{errDiffers, CodeDiffers, "delete the pod or attachment and make it again; culvert vf show says what the VF looks like"},
 	{vf.ErrNotReady, types.ErrTryAgainLater, "culvert status says what culvertd waits for"},
 	{vf.ErrTimeout, types.ErrTryAgainLater, "the kernel was too slow; culvert events and dmesg say where it hung"},
@@ -69,15 +74,19 @@ var outcomes = []struct {
 	{syscall.EIO, CodeKernel, "the NIC or the disk fails: dmesg says more"},
 }
 
-// failure is the answer to an invocation that failed: the error object of the
+// Failure is the answer to an invocation that failed: the error object of the
 // specification on standard output, and exit status 1.
-func failure(version string, err error) api.CNIResponse {
+func Failure(version string, err error) api.CNIResponse {
 	e := api.CNIError{CNIVersion: version, Code: api.CNIInternal, Details: "see journalctl -u culvertd", Msg: err.Error()}
 	for _, o := range outcomes {
 		if errors.Is(err, o.err) {
 			e.Code, e.Details = o.code, o.details
 			break
 		}
+	}
+	var theirs *types.Error // another plugin's
+	if errors.As(err, &theirs) && theirs.Code != 0 && e.Code != api.CNIUnavailable {
+		e.Code, e.Details = theirs.Code, theirs.Details
 	}
 	var keys *strictjson.Error
 	if errors.As(err, &keys) && keys.OnlyUnknown() {

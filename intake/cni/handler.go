@@ -48,14 +48,16 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage) (any, error
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
 	}
-	stdout, err := h.run(ctx, r)
+	stdout, err := h.Run(ctx, r)
 	if err != nil {
-		return failure(api.CNIVersionOf(r.Config), err), nil
+		return Failure(api.CNIVersionOf(r.Config), err), nil
 	}
 	return api.CNIResponse{Stdout: stdout}, nil
 }
 
-func (h *Handler) run(ctx context.Context, r api.CNIRequest) ([]byte, error) {
+// Run carries out an invocation and returns what goes to standard output. Failure
+// makes an answer of its error.
+func (h *Handler) Run(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 	switch r.Command {
 	case cmdAdd:
 		return h.add(ctx, r)
@@ -129,7 +131,7 @@ func (h *Handler) check(ctx context.Context, r api.CNIRequest) error {
 	err = h.engine.Check(ctx, req.Owner, expected)
 	switch {
 	case errors.Is(err, vf.ErrNotFound):
-		return fmt.Errorf("%w: %w", errUnknown, err)
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	case err == nil, errors.Is(err, vf.ErrNotReady), errors.Is(err, vf.ErrTimeout), ctx.Err() != nil:
 		return err
 	}
@@ -158,7 +160,7 @@ func (h *Handler) status(ctx context.Context, r api.CNIRequest) error {
 		return err
 	}
 	if err := h.engine.Ready(ctx); err != nil {
-		return fmt.Errorf("%w: %w", errUnavailable, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
 }
@@ -181,7 +183,7 @@ func parse(r api.CNIRequest) (Config, attach.Request, error) {
 	if len(r.Config) > longestConfig {
 		return Config{}, attach.Request{}, fmt.Errorf("the network configuration: %w: it has %d bytes; want at most %d", vf.ErrInvalid, len(r.Config), longestConfig)
 	}
-	if err := errors.Join(attachment(r), sandbox(r)); err != nil {
+	if err := Valid(r); err != nil {
 		return Config{}, attach.Request{}, err
 	}
 	c, err := parseConfig(r)

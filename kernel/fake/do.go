@@ -50,6 +50,8 @@ func (k *Kernel) locked(s step.Step) error {
 		return k.bind(s)
 	case step.Unbind:
 		return k.onVF(s.VF, func(f *function) error { f.Driver, f.Link = "", nil; return nil })
+	case step.SetDefaultRoute:
+		return k.setDefaultRoute(s)
 	case step.Announce:
 		k.told = append(k.told, s)
 		return nil

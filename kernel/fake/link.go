@@ -134,6 +134,38 @@ func addRoute(l *vf.Link, r vf.Route) error {
 	return nil
 }
 
+// setDefaultRoute knows the netdevices of VFs. Of another interface, which some other
+// plugin has made, it takes the word.
+func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
+	if !k.netns[s.Netns] {
+		return fmt.Errorf("netns %s: %w", s.Netns, vf.ErrNetnsGone)
+	}
+	is4 := func(a netip.Addr) bool { return a.Is4() }
+	for _, p := range k.pfs {
+		for _, f := range p.vfs {
+			if f.Link != nil && f.Link.Netns == s.Netns {
+				f.Link.Routes = slices.DeleteFunc(f.Link.Routes, func(r vf.Route) bool {
+					return r.Dst.Bits() == 0 && slices.ContainsFunc(s.Gateways, func(g netip.Addr) bool { return is4(g) == is4(r.Dst.Addr()) })
+				})
+			}
+		}
+	}
+	f := k.named(s.Netns, s.Interface)
+	if f == nil {
+		return nil
+	}
+	for _, g := range s.Gateways {
+		all := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		if g.Is6() {
+			all = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+		}
+		if err := addRoute(f.Link, vf.Route{Dst: all, Gateway: g}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // setUp: taking a netdevice down drops its routes, not its addresses.
 func setUp(l *vf.Link, up bool) {
 	l.Up, l.Carrier = up, up

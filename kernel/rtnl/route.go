@@ -85,6 +85,17 @@ func (c *Conn) AddRoute(r Route) error {
 	return err
 }
 
+// DelRoute removes a route that Routes has listed, whoever made it: what a delete
+// names must match, so protocol, scope and metrics are left open
+// (fib_table_delete, net/ipv4/fib_trie.c; ip6_route_del, net/ipv6/route.c).
+func (c *Conn) DelRoute(r Route) error {
+	r.MTU = 0
+	body := r.encode()
+	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE
+	_, err := c.Do(Request{Type: unix.RTM_DELROUTE, Flags: unix.NLM_F_ACK, Body: body})
+	return err
+}
+
 func (r Route) encode() []byte {
 	scope := byte(unix.RT_SCOPE_UNIVERSE)
 	if !r.Gateway.IsValid() && r.Dst.Addr().Is4() {

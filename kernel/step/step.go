@@ -166,6 +166,14 @@ type (
 		Netns string
 		Route vf.Route
 	}
+	// SetDefaultRoute makes an interface of a netns the only way out of it, for the
+	// families of the gateways: other default routes go, automatic ones stay. The
+	// interface may be anybody's and must be up.
+	SetDefaultRoute struct {
+		Netns     string
+		Interface string
+		Gateways  []netip.Addr
+	}
 	// Announce tells the neighbours where the addresses are now: gratuitous
 	// ARP for IPv4, unsolicited neighbour advertisements for IPv6, once the
 	// netdevice has carrier and at most as long as the context allows.

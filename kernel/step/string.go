@@ -27,6 +27,8 @@ func (DelAddress) step()     {}
 func (AddRoute) step()       {}
 func (Announce) step()       {}
 
+func (SetDefaultRoute) step() {}
+
 func onOff(on bool) string {
 	if on {
 		return "on"
@@ -111,6 +113,9 @@ func (s AddRoute) String() string {
 		via = " via " + s.Route.Gateway.String()
 	}
 	return fmt.Sprintf("add route %s%s through VF %s in %s", s.Route.Dst, via, s.VF, netns(s.Netns))
+}
+func (s SetDefaultRoute) String() string {
+	return fmt.Sprintf("set the default route of %s to %v through %s", netns(s.Netns), s.Gateways, s.Interface)
 }
 func (s Announce) String() string {
 	return fmt.Sprintf("announce %v of VF %s in %s", s.Addresses, s.VF, netns(s.Netns))

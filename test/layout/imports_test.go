@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 
 	// the ways in
 	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
+	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "vf"},
 	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
 	// a node put together

@@ -1,0 +1,170 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// undoBound is how long an undo may take.
+const undoBound = 35 * time.Second
+
+// add is ADD: all networks of the pod or none. What the runtime gets is the default
+// network's result, as it would get it from that network itself.
+func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
+	if err := cni.Valid(c.CNIRequest); err != nil {
+		return nil, err
+	}
+	done, err := h.turns.take(ctx, c.ContainerID)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: another call for this sandbox is still at work: %w", c.podName(), err)
+	}
+	defer done()
+	if err := h.leftover(ctx, c); err != nil {
+		return nil, fmt.Errorf("pod %s: %w", c.podName(), err)
+	}
+	w, err := h.plan(ctx, c)
+	if err == nil {
+		err = h.Ledger.Update(func(tx *journal.Tx) error { return tx.PutSandbox(w.sandbox) })
+	}
+	if err == nil {
+		if err = h.carryOut(ctx, c, &w); err != nil {
+			h.undo(ctx, c, w.sandbox)
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("pod %s: %w", c.podName(), oneLine{err})
+		h.tell(w.pod, journal.Warning, "NetworkFailed", err.Error())
+		return nil, err
+	}
+	for _, text := range w.left {
+		h.tell(w.pod, journal.Warning, "NetworkSettingIgnored", text)
+	}
+	h.publish(w.pod, w.sandbox)
+	return inVersion(w.sandbox.Networks[0].Result, c.version())
+}
+
+// oneLine is an error of several parts on one line: it ends up in events and in the
+// kubelet's log.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+
+func (e oneLine) Unwrap() error { return e.error }
+
+// leftover clears up what an ADD has left behind whose culvertd or shim died. One
+// that was told to be there is an error.
+func (h *Handler) leftover(ctx context.Context, c call) error {
+	sb, found, err := h.sandbox(c.ContainerID)
+	switch {
+	case err != nil || !found:
+		return err
+	case sb.Phase == journal.SandboxAdded && sb.Damage == "":
+		return fmt.Errorf("sandbox %s has its networks already: %w: delete it first", sb.ID, vf.ErrHeld)
+	}
+	if err := h.teardown(ctx, c, sb); err != nil {
+		return fmt.Errorf("an earlier ADD of sandbox %s was cut short, and cannot be undone: %w", sb.ID, oneLine{err})
+	}
+	return nil
+}
+
+// carryOut runs the default network, then all others at once, and writes what came
+// of it.
+func (h *Handler) carryOut(ctx context.Context, c call, w *wish) error {
+	networks := w.sandbox.Networks
+	if err := h.addOne(ctx, c, w.sandbox, &networks[0]); err != nil {
+		return err
+	}
+	errs := make([]error, len(networks))
+	var g errgroup.Group
+	for i := 1; i < len(networks); i++ {
+		g.Go(func() error {
+			errs[i] = h.addOne(ctx, c, w.sandbox, &networks[i])
+			return nil
+		})
+	}
+	_ = g.Wait() // all are waited for: none may still run while they are undone
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for i, gateways := range w.gateways {
+		s := step.SetDefaultRoute{Netns: c.Netns, Interface: networks[i].Interface, Gateways: gateways}
+		if err := h.Kernel.Do(ctx, s); err != nil {
+			return fmt.Errorf("network %s (%s): %w", networks[i].Name, networks[i].Interface, err)
+		}
+	}
+	status, err := h.statusOf(*w)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil { // its DEL may have come and gone before there was anything to delete
+		return fmt.Errorf("who asked has gone: %w", context.Cause(ctx))
+	}
+	w.sandbox.Status, w.sandbox.Phase = status, journal.SandboxAdded
+	err = h.Ledger.Update(func(tx *journal.Tx) error { return tx.PutSandbox(w.sandbox) })
+	if err != nil {
+		w.sandbox.Phase = journal.SandboxAdding
+	}
+	return err
+}
+
+func (h *Handler) addOne(ctx context.Context, c call, sb journal.Sandbox, n *journal.SandboxNetwork) error {
+	err := h.copyDeviceInfo(*n)
+	if err == nil {
+		n.Result, err = chain{h, c, sb, *n}.add(ctx)
+	}
+	if err == nil {
+		err = h.writeDeviceInfo(sb, *n)
+	}
+	if err != nil {
+		return fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
+	}
+	return nil
+}
+
+// undo takes back what an ADD that failed has done. What cannot be undone now, since
+// the shim has gone say, stays in the ledger for the DEL that the runtime sends.
+func (h *Handler) undo(ctx context.Context, c call, sb journal.Sandbox) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	defer cancel()
+	if err := h.teardown(ctx, c, sb); err != nil {
+		h.Log.Warn("undo of a pod's networks, left to its DEL", "pod", sb.PodName(), "err", oneLine{err})
+	}
+}
+
+// sandbox reads the record of a sandbox.
+func (h *Handler) sandbox(id string) (sb journal.Sandbox, found bool, err error) {
+	err = h.Ledger.View(func(tx *journal.Tx) error {
+		sb, err = tx.Sandbox(id)
+		return err
+	})
+	if errors.Is(err, vf.ErrNotFound) {
+		return sb, false, nil
+	}
+	return sb, err == nil, err
+}
+
+// tell is an event of a pod, if it is known which.
+func (h *Handler) tell(p api.Pod, kind, reason, text string) {
+	if p.UID != "" {
+		h.Cluster.PodEvent(p, kind, reason, text)
+	}
+}
+
+// publish writes the network-status behind the answer.
+func (h *Handler) publish(p api.Pod, sb journal.Sandbox) {
+	if p.UID != "" && sb.Status != "" {
+		h.Cluster.Annotate(p, netannotation.Status, sb.Status)
+	}
+}

@@ -1,0 +1,188 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// pluginBound is how long one plugin of somebody else's may take. The shim waits two
+// minutes, and what was begun has to be undone within them.
+const pluginBound = 80 * time.Second
+
+// checkVersion stands in for versions that have no CHECK.
+const checkVersion = "1.0.0"
+
+// chain is one network of a sandbox for one call.
+type chain struct {
+	h  *Handler
+	c  call
+	sb journal.Sandbox
+	n  journal.SandboxNetwork
+}
+
+// add runs the plugins one after another, each with the result of the one before,
+// and returns the last one's.
+func (ch chain) add(ctx context.Context) (json.RawMessage, error) {
+	var prev json.RawMessage
+	for _, raw := range ch.n.Plugins {
+		out, err := ch.run(ctx, "ADD", raw, prev, nil)
+		if err != nil {
+			return nil, err
+		}
+		if prev, err = resultOf(out); err != nil {
+			p, _ := pluginOf(raw)
+			return nil, fmt.Errorf("plugin %s: ADD answered %.200q: %w", p.Type, out, err)
+		}
+	}
+	return prev, nil
+}
+
+// resultOf is a plugin's answer as compact JSON.
+func resultOf(out []byte) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(out, &fields); err != nil {
+		return nil, fmt.Errorf("not a result: %w", err)
+	}
+	return json.Marshal(fields)
+}
+
+// del runs the plugins in reverse. One that fails does not keep the others.
+func (ch chain) del(ctx context.Context) error {
+	prev := ch.n.Result
+	if !ch.since("0.4.0") {
+		prev = nil
+	}
+	var errs []error
+	for _, raw := range slices.Backward(ch.n.Plugins) {
+		_, err := ch.run(ctx, "DEL", raw, prev, nil)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// check runs CHECK of the plugins. Culvert's own are looked at whatever the version
+// of their network.
+func (ch chain) check(ctx context.Context) error {
+	if ch.n.DisableCheck {
+		return nil
+	}
+	if !ch.since("0.4.0") {
+		result, err := inVersion(ch.n.Result, checkVersion)
+		if err != nil {
+			return err
+		}
+		ch.n.Version, ch.n.Result = checkVersion, result
+		ch.n.Plugins = slices.DeleteFunc(slices.Clone(ch.n.Plugins), func(raw json.RawMessage) bool {
+			p, err := pluginOf(raw)
+			return err != nil || !p.own()
+		})
+	}
+	for _, raw := range ch.n.Plugins {
+		if _, err := ch.run(ctx, "CHECK", raw, ch.n.Result, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all runs GC or STATUS of every plugin, where the network's version has them.
+func (ch chain) all(ctx context.Context, command string, keys map[string]json.RawMessage) error {
+	if !ch.since("1.1.0") {
+		return nil
+	}
+	var errs []error
+	for _, raw := range ch.n.Plugins {
+		_, err := ch.run(ctx, command, raw, nil, keys)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// since reports whether the network's version has what came with v.
+func (ch chain) since(v string) bool {
+	ok, err := version.GreaterThanOrEqualTo(ch.n.Version, v)
+	return err == nil && ok
+}
+
+// run runs one plugin: Culvert's own in process, others by the shim.
+func (ch chain) run(ctx context.Context, command string, raw, prev json.RawMessage, keys map[string]json.RawMessage) ([]byte, error) {
+	p, err := pluginOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	config, err := ch.compose(p, raw, prev, keys)
+	if err != nil {
+		return nil, err
+	}
+	r := api.CNIRequest{
+		Command: command, ContainerID: ch.sb.ID, Netns: ch.sb.Netns, IfName: ch.n.Interface, Args: ch.sb.Args, Path: ch.sb.Path, Config: config,
+	}
+	if p.own() {
+		return ch.h.Networks.Run(ctx, r)
+	}
+	ctx, cancel := context.WithTimeout(ctx, pluginBound)
+	defer cancel()
+	out, err := ch.c.hands(ctx, api.PluginRequest{Type: p.Type, Call: r})
+	if err != nil {
+		return nil, fmt.Errorf("plugin %s: %s: %w", p.Type, command, err)
+	}
+	if out.Exit != 0 {
+		return nil, fmt.Errorf("plugin %s: %s: %w", p.Type, command, refusal(out))
+	}
+	return out.Stdout, nil
+}
+
+// compose is the configuration as a plugin gets it (specification, section 3,
+// "deriving request configuration").
+func (ch chain) compose(p plugin, raw, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
+	set := map[string]json.RawMessage{"name": text(ch.n.Network), "cniVersion": text(ch.n.Version)}
+	if len(prev) > 0 {
+		set["prevResult"] = prev
+	}
+	runtime := map[string]json.RawMessage{}
+	for key, v := range ch.n.Runtime {
+		if p.takes(key) {
+			runtime[key] = v
+		}
+	}
+	if ch.n.DeviceInfo != "" && p.Capabilities["CNIDeviceInfoFile"] {
+		runtime["CNIDeviceInfoFile"] = text(ch.n.DeviceInfo)
+	}
+	if len(runtime) > 0 {
+		config, err := json.Marshal(runtime)
+		if err != nil {
+			return nil, fmt.Errorf("runtimeConfig: %w: %w", vf.ErrInvalid, err)
+		}
+		set["runtimeConfig"] = config
+	}
+	for key, v := range keys {
+		set[key] = v
+	}
+	return with(raw, set)
+}
+
+// refusal is what a plugin that failed has said: the specification's error, or what
+// is on its standard error.
+func refusal(out api.PluginResponse) error {
+	e := &types.Error{}
+	if err := json.Unmarshal(out.Stdout, e); err == nil && e.Msg != "" {
+		return e
+	}
+	said := strings.TrimSpace(string(out.Stderr))
+	if said == "" {
+		said = strings.TrimSpace(string(out.Stdout))
+	}
+	return fmt.Errorf("exit status %d: %.500q", out.Exit, said)
+}

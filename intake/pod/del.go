@@ -1,0 +1,128 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// del is DEL. It needs the sandbox's name, the ledger and the shim, and neither the
+// pod nor its networks' definitions (I8). Repeated, it finds nothing to do.
+func (h *Handler) del(ctx context.Context, c call) error {
+	if err := cni.ValidNames(c.CNIRequest); err != nil {
+		return err
+	}
+	done, err := h.turns.take(ctx, c.ContainerID)
+	if err != nil {
+		return fmt.Errorf("pod %s: another call for this sandbox is still at work: %w", c.podName(), err)
+	}
+	defer done()
+	sb, found, err := h.sandbox(c.ContainerID)
+	if err != nil {
+		return err
+	}
+	if !found || sb.Damage != "" {
+		sb = h.unrecorded(c)
+	}
+	sb.Netns = c.Netns // gone, when it is empty
+	if c.Path != "" {
+		sb.Path = c.Path
+	}
+	if found && sb.Damage == "" && sb.Phase != journal.SandboxDeleting {
+		sb.Phase = journal.SandboxDeleting
+		if err := h.Ledger.Update(func(tx *journal.Tx) error { return tx.PutSandbox(sb) }); err != nil {
+			return err
+		}
+	}
+	if err := h.teardown(ctx, c, sb); err != nil {
+		return fmt.Errorf("pod %s: %w", c.podName(), oneLine{err})
+	}
+	return nil
+}
+
+// unrecorded is a sandbox that the ledger does not know, or no longer: one from
+// before Culvert has a default network, with the result that the runtime remembers.
+func (h *Handler) unrecorded(c call) journal.Sandbox {
+	sb := journal.Sandbox{ID: c.ContainerID, Namespace: c.namespace, Pod: c.pod, Args: ignoring(c.Args), Path: c.Path, Netns: c.Netns}
+	d, err := defaultIn(h.ConfDir)
+	if err != nil {
+		h.Log.Warn("DEL of a sandbox that is not in the ledger", "pod", c.podName(), "err", err)
+		return sb
+	}
+	n := journal.SandboxNetwork{Name: d.Name, Interface: c.IfName, Default: true, Runtime: c.config.RuntimeConfig}
+	define(&n, d)
+	if prev, err := inVersion(c.config.PrevResult, d.Version); err == nil {
+		n.Result = prev
+	}
+	sb.Networks = append(sb.Networks, n)
+	return sb
+}
+
+// teardown deletes the networks of a sandbox, the default one last, gives its VFs
+// back and forgets it. What fails does not keep the rest (I7), and leaves the
+// record for another try.
+func (h *Handler) teardown(ctx context.Context, c call, sb journal.Sandbox) error {
+	errs := make([]error, len(sb.Networks)+1)
+	var g errgroup.Group
+	for i, n := range sb.Networks {
+		if !n.Default {
+			g.Go(func() error {
+				errs[i] = h.delOne(ctx, c, sb, n)
+				return nil
+			})
+		}
+	}
+	_ = g.Wait() // they return nil
+	for i, n := range sb.Networks {
+		if n.Default {
+			errs[i] = h.delOne(ctx, c, sb, n)
+		}
+	}
+	errs[len(sb.Networks)] = h.giveBack(ctx, sb.ID)
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	_, found, err := h.sandbox(sb.ID)
+	if err != nil || !found {
+		return err
+	}
+	return h.Ledger.Update(func(tx *journal.Tx) error { return tx.DeleteSandbox(sb.ID) })
+}
+
+func (h *Handler) delOne(ctx context.Context, c call, sb journal.Sandbox, n journal.SandboxNetwork) error {
+	err := errors.Join(chain{h, c, sb, n}.del(ctx), removeDeviceInfo(n))
+	if err != nil {
+		return fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
+	}
+	return nil
+}
+
+// giveBack ends every lease of a sandbox, whatever its record says of it.
+func (h *Handler) giveBack(ctx context.Context, id string) error {
+	leases, err := h.leases(func(o vf.Owner) bool { return o.UID == id })
+	errs := []error{err}
+	for _, o := range leases {
+		errs = append(errs, h.Engine.Detach(ctx, o))
+	}
+	return errors.Join(errs...)
+}
+
+// leases are the owners of VFs for whom is holds.
+func (h *Handler) leases(is func(vf.Owner) bool) (out []vf.Owner, err error) {
+	err = h.Ledger.View(func(tx *journal.Tx) error {
+		records, err := tx.Records()
+		for _, r := range records {
+			if r.Held() && is(r.Lease.Owner) {
+				out = append(out, r.Lease.Owner)
+			}
+		}
+		return err
+	})
+	return out, err
+}

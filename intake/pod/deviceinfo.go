@@ -1,0 +1,141 @@
+package pod
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// deviceInfo is the file that says which device a network of a pod has (Network
+// Plumbing Working Group, "Device Information Specification" 1.1.0).
+type deviceInfo struct {
+	Type    string    `json:"type"`
+	Version string    `json:"version"`
+	PCI     pciDevice `json:"pci"`
+}
+
+type pciDevice struct {
+	Address   string `json:"pci-address"`
+	PFAddress string `json:"pf-pci-address,omitempty"`
+}
+
+// largestInfo bounds what is read of a device-info file, in bytes.
+const largestInfo = 64 << 10
+
+// copyDeviceInfo gives a network of somebody else's what the device plugin says of
+// its device, where it says anything: the specification's way from the one to the
+// other.
+func (h *Handler) copyDeviceInfo(n journal.SandboxNetwork) error {
+	var device string
+	if err := json.Unmarshal(n.Runtime["deviceID"], &device); err != nil || n.DeviceInfo == "" {
+		return nil //nolint:nilerr // no device
+	}
+	found, err := filepath.Glob(filepath.Join(h.DeviceInfo, "dp", "*-"+strings.NewReplacer("*", "", "?", "", "[", "", "\\", "").Replace(device)+"-device.json"))
+	if err != nil || len(found) == 0 {
+		return nil //nolint:nilerr // the device plugin says nothing
+	}
+	raw, err := readBounded(found[0])
+	if err != nil || !json.Valid(raw) {
+		return nil //nolint:nilerr // nothing that makes sense
+	}
+	return write(n.DeviceInfo, raw)
+}
+
+// writeDeviceInfo says which VF a network of Culvert's own types has got.
+func (h *Handler) writeDeviceInfo(sb journal.Sandbox, n journal.SandboxNetwork) error {
+	if n.DeviceInfo == "" {
+		return nil
+	}
+	var mine journal.Record
+	err := h.Ledger.View(func(tx *journal.Tx) error {
+		records, err := tx.Records()
+		for _, r := range records {
+			if r.Phase == journal.Attached && r.Lease.Owner.UID == sb.ID && r.Lease.Owner.Interface == n.Interface {
+				mine = r
+			}
+		}
+		return err
+	})
+	if err != nil || mine.PCI.IsZero() {
+		return err
+	}
+	info := deviceInfo{Type: "pci", Version: "1.1.0", PCI: pciDevice{Address: mine.PCI.String(), PFAddress: h.pfOf(mine.ID)}}
+	raw, err := json.Marshal(info)
+	if err != nil {
+		return fmt.Errorf("device-info: %w", err)
+	}
+	return write(n.DeviceInfo, raw)
+}
+
+// pfOf is the PCI address of a VF's PF, empty when that is not there.
+func (h *Handler) pfOf(id vf.ID) string {
+	for _, pf := range h.Hardware.PFs() {
+		if pf.ID == id.PF {
+			return pf.PCI.String()
+		}
+	}
+	return ""
+}
+
+// readDeviceInfo is what a network's file says, nil when there is none.
+func readDeviceInfo(n journal.SandboxNetwork) json.RawMessage {
+	if n.DeviceInfo == "" {
+		return nil
+	}
+	raw, err := readBounded(n.DeviceInfo)
+	if err != nil || !json.Valid(raw) {
+		return nil
+	}
+	return raw
+}
+
+func removeDeviceInfo(n journal.SandboxNetwork) error {
+	if n.DeviceInfo == "" {
+		return nil
+	}
+	if err := os.Remove(n.DeviceInfo); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("device-info: %w", err)
+	}
+	return nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > largestInfo {
+		return nil, fmt.Errorf("%s: %w: want a file of at most %d bytes", path, vf.ErrInvalid, largestInfo)
+	}
+	return os.ReadFile(path)
+}
+
+// write makes or replaces a file, as a whole or not at all.
+func write(path string, content []byte) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".culvert-*.tmp")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}

@@ -1,0 +1,133 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// networks is cni.Handler: networks of Culvert's own types.
+type networks interface {
+	Serve(ctx context.Context, params json.RawMessage) (any, error)
+	Run(ctx context.Context, r api.CNIRequest) ([]byte, error)
+}
+
+// ledger is the part of journal.Ledger that is needed.
+type ledger interface {
+	Update(func(*journal.Tx) error) error
+	View(func(*journal.Tx) error) error
+}
+
+// engine is the part of attach.Engine that is needed.
+type engine interface {
+	Detach(context.Context, vf.Owner) error
+}
+
+// kernel is the part of kernel.Kernel that is needed.
+type kernel interface {
+	Do(context.Context, step.Step) error
+}
+
+// cluster is kube.Client. Annotate and PodEvent return at once.
+type cluster interface {
+	// Pod returns a pod of this node; vf.ErrNotFound, vf.ErrNotReady.
+	Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error)
+	// Network returns a network attachment definition; errors as for Pod.
+	Network(ctx context.Context, namespace, name string) (api.NetworkDefinition, error)
+	Annotate(p api.Pod, key, value string)
+	PodEvent(p api.Pod, kind, reason, text string)
+}
+
+// hardware is what inventory last saw.
+type hardware interface {
+	PFs() []vf.PF
+}
+
+// Devices tells which devices of a resource the kubelet gave to a pod.
+type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PCIAddr, error)
+
+// Config is what a Handler is made of. All fields but Isolation, Global and Log
+// are needed.
+type Config struct {
+	Networks networks
+	Ledger   ledger
+	Engine   engine
+	Kernel   kernel
+	Hardware hardware
+	Cluster  cluster
+	Devices  Devices
+	// ConfDir is where the runtime's network configurations are, DeviceInfo where
+	// device-info files are put.
+	ConfDir, DeviceInfo string
+	// Isolation lets pods use networks of their own namespace and of those in
+	// Global only.
+	Isolation bool
+	Global    []string
+	Log       *slog.Logger // nil discards
+}
+
+// Where the folders of a Config are on a node.
+const (
+	DefaultConfDir    = "/etc/cni/net.d"
+	DefaultDeviceInfo = "/var/run/k8s.cni.cncf.io/devinfo"
+)
+
+// Handler answers the shim. Its methods may be called concurrently.
+type Handler struct {
+	Config
+	turns turns
+}
+
+// New makes a Handler.
+func New(c Config) *Handler {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Handler{Config: c}
+}
+
+// Ask is rpc.Ask: a question to the shim, which waits for the answer to its call.
+type Ask = func(ctx context.Context, method string, params, result any) error
+
+// Serve is an rpc.DialogHandler: an api.CNIRequest in, an api.CNIResponse out. An
+// invocation that fails is a response, too; the error is for params that no shim
+// sends.
+func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask Ask) (any, error) {
+	var r api.CNIRequest
+	if err := json.Unmarshal(params, &r); err != nil {
+		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
+	}
+	c := newCall(r, ask)
+	if !c.config.PodNetworks {
+		return h.Networks.Serve(ctx, params)
+	}
+	out, err := h.run(ctx, c)
+	if err != nil {
+		h.Log.Warn("pod networks", "command", r.Command, "pod", c.podName(), "err", err)
+		return cni.Failure(c.version(), err), nil
+	}
+	return api.CNIResponse{Stdout: out}, nil
+}
+
+func (h *Handler) run(ctx context.Context, c call) ([]byte, error) {
+	switch c.Command {
+	case "ADD":
+		return h.add(ctx, c)
+	case "DEL":
+		return nil, h.del(ctx, c)
+	case "CHECK":
+		return nil, h.check(ctx, c)
+	case "GC":
+		return nil, h.gc(ctx, c)
+	case "STATUS":
+		return nil, h.status(ctx, c)
+	}
+	return h.Networks.Run(ctx, c.CNIRequest) // which says what is wrong with it
+}

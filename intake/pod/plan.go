@@ -1,0 +1,312 @@
+package pod
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// defaultNamespace is where the annotation v1.multus-cni.io/default-network looks
+// for a network that it names without a namespace, as Multus does.
+const defaultNamespace = "kube-system"
+
+// wish is what a pod asks for, ready to be carried out.
+type wish struct {
+	pod     api.Pod
+	sandbox journal.Sandbox
+	// gateways are those of the pod's default route, by index of the network that it
+	// goes over; none leaves it to the default network.
+	gateways map[int][]netip.Addr
+	// left says what was asked for and cannot be passed on.
+	left []string
+}
+
+// plan makes of an ADD what has to be done. Nothing is touched.
+func (h *Handler) plan(ctx context.Context, c call) (wish, error) {
+	w := wish{
+		sandbox: journal.Sandbox{
+			ID: c.ContainerID, Netns: c.Netns, Namespace: c.namespace, Pod: c.pod, UID: c.uid,
+			Phase: journal.SandboxAdding, Args: ignoring(c.Args), Path: c.Path,
+		},
+		gateways: map[int][]netip.Addr{},
+	}
+	if c.pod == "" { // a container of somebody else's, without Kubernetes
+		return w, h.planDefault(ctx, c, &w, "")
+	}
+	var err error
+	if w.pod, err = h.Cluster.Pod(ctx, c.namespace, c.pod, c.uid); err != nil {
+		return w, err
+	}
+	elements, err := netannotation.Parse(w.pod.Annotations[netannotation.Networks], c.namespace)
+	if err != nil {
+		return w, err
+	}
+	if err := h.planDefault(ctx, c, &w, w.pod.Annotations[netannotation.DefaultNetwork]); err != nil {
+		return w, fmt.Errorf("default network: %w", err)
+	}
+	given := devices{ask: h.Devices, pod: w.pod, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
+	var errs []error
+	for i, e := range elements {
+		name := e.Interface
+		if name == "" {
+			name = fmt.Sprintf("net%d", i+1)
+		}
+		n, err := h.planNetwork(ctx, &w, e, name, given)
+		if err == nil {
+			err = w.add(n, e)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("network %s/%s (%s): %w", e.Namespace, e.Name, name, err))
+		}
+	}
+	return w, errors.Join(errs...)
+}
+
+// add takes a network in.
+func (w *wish) add(n journal.SandboxNetwork, e netannotation.Element) error {
+	for _, o := range w.sandbox.Networks {
+		if o.Interface == n.Interface {
+			return fmt.Errorf("interface %s: %w: network %s has that name; ask for another with @name", n.Interface, vf.ErrInvalid, o.Name)
+		}
+	}
+	index := len(w.sandbox.Networks)
+	for _, s := range e.DefaultRoute {
+		gateway, err := netip.ParseAddr(s)
+		if err != nil {
+			return fmt.Errorf("default-route %.60q: %w: want an address", s, vf.ErrInvalid)
+		}
+		for i, others := range w.gateways {
+			for _, o := range others {
+				if i != index && o.Is4() == gateway.Unmap().Is4() {
+					return fmt.Errorf("default-route %s: %w: network %s has one already", s, vf.ErrInvalid, w.sandbox.Networks[i].Name)
+				}
+			}
+		}
+		w.gateways[index] = append(w.gateways[index], gateway.Unmap())
+	}
+	w.sandbox.Networks = append(w.sandbox.Networks, n)
+	return nil
+}
+
+// planDefault finds the default network: the annotation's, or the node's.
+func (h *Handler) planDefault(ctx context.Context, c call, w *wish, annotation string) error {
+	n := journal.SandboxNetwork{Interface: c.IfName, Default: true, Runtime: c.config.RuntimeConfig}
+	elements, err := netannotation.Parse(annotation, defaultNamespace)
+	switch {
+	case err != nil:
+		return fmt.Errorf("annotation %s: %w", netannotation.DefaultNetwork, err)
+	case len(elements) > 1:
+		return fmt.Errorf("annotation %s: %w: it names %d networks; want one", netannotation.DefaultNetwork, vf.ErrInvalid, len(elements))
+	case len(elements) == 1:
+		d, _, err := h.definition(ctx, elements[0])
+		if err != nil {
+			return fmt.Errorf("network %s/%s: %w", elements[0].Namespace, elements[0].Name, err)
+		}
+		n.Name = elements[0].Namespace + "/" + elements[0].Name
+		define(&n, d)
+	default:
+		d, err := defaultIn(h.ConfDir)
+		if err != nil {
+			return fmt.Errorf("%w: %w", vf.ErrNotReady, err)
+		}
+		n.Name = d.Name
+		define(&n, d)
+	}
+	w.sandbox.Networks = append(w.sandbox.Networks, n)
+	return nil
+}
+
+func define(n *journal.SandboxNetwork, d definition) {
+	n.Network, n.Version, n.Plugins, n.DisableCheck, n.DisableGC = d.Name, d.Version, d.Plugins, d.DisableCheck, d.DisableGC
+}
+
+// definition reads a network attachment definition, and the file on the node that
+// it stands for when its configuration is empty.
+func (h *Handler) definition(ctx context.Context, e netannotation.Element) (definition, api.NetworkDefinition, error) {
+	nad, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
+	if err != nil {
+		return definition{}, nad, err
+	}
+	if strings.TrimSpace(nad.Config) == "" {
+		d, err := namedIn(h.ConfDir, nad.Name)
+		return d, nad, err
+	}
+	d, err := parse([]byte(nad.Config), nad.Name)
+	return d, nad, err
+}
+
+// planNetwork makes of one element of the annotation a network.
+func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Element, name string, given devices) (journal.SandboxNetwork, error) {
+	n := journal.SandboxNetwork{
+		Name: e.Namespace + "/" + e.Name, Interface: name, Runtime: map[string]json.RawMessage{},
+		DeviceInfo: filepath.Join(h.DeviceInfo, "cni", w.sandbox.ID+"-"+name+"-device.json"),
+	}
+	if h.Isolation && e.Namespace != w.pod.Namespace && !slices.Contains(h.Global, e.Namespace) {
+		return n, fmt.Errorf("%w: pods of namespace %s may use networks of their own namespace only%s", vf.ErrInvalid, w.pod.Namespace, also(h.Global))
+	}
+	d, nad, err := h.definition(ctx, e)
+	if err != nil {
+		return n, err
+	}
+	asked(n.Runtime, e)
+	if resource := nad.Annotations[netannotation.ResourceName]; resource != "" {
+		device, err := given.next(ctx, resource)
+		if err != nil {
+			return n, err
+		}
+		n.Runtime["deviceID"] = text(device.String())
+		if d.Plugins, err = withDevice(d.Plugins, device); err != nil {
+			return n, err
+		}
+	}
+	if d.Plugins, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
+		return n, err
+	}
+	define(&n, d)
+	w.left = append(w.left, notPassed(n)...)
+	return n, nil
+}
+
+func also(global []string) string {
+	if len(global) == 0 {
+		return ""
+	}
+	return " and of " + strings.Join(global, ", ")
+}
+
+// asked puts what an element asks for under the names that the capabilities have
+// (CNI conventions, "well-known capabilities").
+func asked(runtime map[string]json.RawMessage, e netannotation.Element) {
+	put := func(key string, given bool, v any) {
+		if raw, err := json.Marshal(v); given && err == nil {
+			runtime[key] = raw
+		}
+	}
+	put("mac", e.MAC != nil, e.MAC)
+	put("ips", len(e.IPs) > 0, e.IPs)
+	put("portMappings", len(e.PortMappings) > 0, e.PortMappings)
+	put("bandwidth", e.Bandwidth != nil, e.Bandwidth)
+	put("infinibandGUID", e.InfinibandGUID != "", e.InfinibandGUID)
+}
+
+// notPassed lists what an element asks for and none of the plugins takes.
+func notPassed(n journal.SandboxNetwork) []string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(n.Runtime)) {
+		takes := func(raw json.RawMessage) bool { p, err := pluginOf(raw); return err == nil && p.takes(key) }
+		if key != "deviceID" && !slices.ContainsFunc(n.Plugins, takes) {
+			out = append(out, fmt.Sprintf("network %s: %s is asked for, and none of its plugins has that capability: add \"capabilities\": {%q: true} to the one that does it", n.Name, key, key))
+		}
+	}
+	return out
+}
+
+// takes reports whether a plugin is handed a value of runtimeConfig. Culvert's own
+// take what they serve, whether or not the network says so.
+func (p plugin) takes(key string) bool {
+	return p.Capabilities[key] || p.own() && slices.Contains([]string{"mac", "ips", "deviceID", "bandwidth", "infinibandGUID"}, key)
+}
+
+// withDevice tells the plugins which device the kubelet chose: Culvert's own by the
+// runtimeConfig, others as Multus does, in the first one's configuration.
+func withDevice(plugins []json.RawMessage, device vf.PCIAddr) ([]json.RawMessage, error) {
+	first, err := pluginOf(plugins[0])
+	if err != nil || first.own() {
+		return plugins, err
+	}
+	out := slices.Clone(plugins)
+	out[0], err = with(plugins[0], map[string]json.RawMessage{"deviceID": text(device.String()), "pciBusID": text(device.String())})
+	return out, err
+}
+
+// withArgs adds an element's cni-args to args.cni of every plugin.
+func withArgs(plugins []json.RawMessage, args map[string]json.RawMessage) ([]json.RawMessage, error) {
+	if len(args) == 0 {
+		return plugins, nil
+	}
+	var out []json.RawMessage
+	for _, raw := range plugins {
+		var have struct {
+			Args map[string]map[string]json.RawMessage `json:"args"`
+		}
+		if err := json.Unmarshal(raw, &have); err != nil {
+			return nil, fmt.Errorf("args: %w: %w", vf.ErrInvalid, err)
+		}
+		if have.Args == nil {
+			have.Args = map[string]map[string]json.RawMessage{}
+		}
+		if have.Args["cni"] == nil {
+			have.Args["cni"] = map[string]json.RawMessage{}
+		}
+		maps.Copy(have.Args["cni"], args)
+		merged, err := json.Marshal(have.Args)
+		if err != nil {
+			return nil, fmt.Errorf("cni-args: %w: %w", vf.ErrInvalid, err)
+		}
+		changed, err := with(raw, map[string]json.RawMessage{"args": merged})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, changed)
+	}
+	return out, nil
+}
+
+// with returns a JSON object with some keys set.
+func with(raw json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return nil, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	if all == nil {
+		all = map[string]json.RawMessage{}
+	}
+	maps.Copy(all, keys)
+	return json.Marshal(all)
+}
+
+// ignoring has plugins let the keys of CNI_ARGS pass that they do not know, as the
+// kubelet's runtimes do.
+func ignoring(args string) string {
+	if strings.Contains(args, "IgnoreUnknown") {
+		return args
+	}
+	return strings.TrimSuffix("IgnoreUnknown=1;"+args, ";")
+}
+
+// devices are those that the kubelet gave to a pod, handed out one by one in the
+// order of the annotation.
+type devices struct {
+	ask  Devices
+	pod  api.Pod
+	left map[string][]vf.PCIAddr
+	had  map[string]int
+}
+
+func (d devices) next(ctx context.Context, resource string) (vf.PCIAddr, error) {
+	if _, known := d.left[resource]; !known {
+		all, err := d.ask(ctx, d.pod.Namespace, d.pod.Name, resource)
+		if err != nil && !errors.Is(err, vf.ErrNotFound) {
+			return vf.PCIAddr{}, fmt.Errorf("which %s the pod has: %w", resource, err)
+		}
+		d.left[resource], d.had[resource] = all, len(all)
+	}
+	left := d.left[resource]
+	if len(left) == 0 {
+		return vf.PCIAddr{}, fmt.Errorf("a device of resource %s: %w: the kubelet gave pod %s %d of them: request %d in the pod's resources (the webhook does so for new pods)",
+			resource, vf.ErrNotFound, d.pod, d.had[resource], d.had[resource]+1)
+	}
+	d.left[resource] = left[1:]
+	return left[0], nil
+}
