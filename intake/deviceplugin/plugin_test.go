@@ -2,9 +2,11 @@ package deviceplugin_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -484,5 +486,53 @@ func TestI3AllocateWaitsForTheLastPod(t *testing.T) {
 	close(gone)
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+// I1: while the kubelet gives VFs to pods and others take any of the pool, no VF
+// is promised to a pod and held by somebody else.
+func TestI1RaceOfAllocateAndOthers(t *testing.T) {
+	m := started(t)
+	for range 5 {
+		var (
+			g     errgroup.Group
+			mu    sync.Mutex // guards both
+			pods  = map[vf.PCIAddr]bool{}
+			taken = map[vf.PCIAddr]string{}
+		)
+		for i := range 7 {
+			pci := m.pci(1, i)
+			g.Go(func() error {
+				if _, err := m.kubelet.allocate("x/a", pci.String()); err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					pods[pci] = true
+				}
+				return nil
+			})
+			req := m.request(vf.OwnerContainer, fmt.Sprintf("c%d", i), vf.PCIAddr{})
+			req.Pool = "x/a"
+			g.Go(func() error {
+				if rec, err := m.node.Engine.Attach(t.Context(), req); err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					taken[rec.PCI] = req.Owner.UID
+				}
+				return nil
+			})
+		}
+		m.must(g.Wait())
+		for pci, who := range taken {
+			if pods[pci] {
+				t.Errorf("%s was given to a pod and to %s", pci, who)
+			}
+			m.detach(who)
+		}
+		if len(taken)+len(pods) < 7 {
+			t.Errorf("%d VFs for pods, %d for others, of 7", len(pods), len(taken))
+		}
+		m.end()
+		m.run() // forgets the promises, as if the pods had come and gone
+		m.kubelet.knows("x/a", "hhhhhhh", long)
 	}
 }
