@@ -136,6 +136,9 @@ type Pool struct {
 	// Added to PCIDEVICE_..._INFO, by PCI address or * for every device.
 	// +optional
 	AdditionalInfo map[string]map[string]string `json:"additionalInfo,omitempty"`
+	// Device nodes are handed over by the Container Device Interface.
+	// +optional
+	CDI *bool `json:"cdi,omitempty"`
 	// A VF is in the pool when one of these matches it; none matches every VF.
 	// +optional
 	// +listType=atomic

@@ -581,6 +581,11 @@ func (in *Pool) DeepCopyInto(out *Pool) {
 			(*out)[key] = outVal
 		}
 	}
+	if in.CDI != nil {
+		in, out := &in.CDI, &out.CDI
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Selectors != nil {
 		in, out := &in.Selectors, &out.Selectors
 		*out = make([]Selector, len(*in))
