@@ -27,12 +27,15 @@ func (n *Node) DevicePlugin(root string, log *slog.Logger) *deviceplugin.Plugin 
 		Dir:     filepath.Join(root, "device-plugins"),
 		InfoDir: deviceplugin.DefaultInfoDir, CDIDir: deviceplugin.DefaultCDIDir,
 		Hardware: n.Inventory, Ledger: n.Ledger,
-		Kubelet: kubelet.New(filepath.Join(root, "pod-resources", "kubelet.sock")),
+		Kubelet: kubelet.New(podResources(root)),
 		Spec:    n.WatchSpec, Watch: dirwatch.Watch, Log: log,
 	})
 	n.Engine.Given = p.Given
 	return p
 }
+
+// podResources is the socket of a kubelet's PodResources API.
+func podResources(root string) string { return filepath.Join(root, "pod-resources", "kubelet.sock") }
 
 // serveKubelet runs the device plugin. After a boot it waits until the VFs are
 // made: a kubelet that hears of no VF refuses the pods that it starts again. VFs

@@ -16,10 +16,11 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/desired"
-	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/intake/deviceplugin"
+	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
+	"github.com/culvert-net/culvert/kube"
 	"github.com/culvert-net/culvert/rpc"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -36,6 +37,7 @@ type Config struct {
 	// kubelet's root folder.
 	Kubernetes bool
 	KubeletDir string
+	Cluster    ClusterConfig
 }
 
 // Server is culvertd: a Node with a socket in front.
@@ -49,6 +51,10 @@ type Server struct {
 	others      *claims.Reader       // of other network managers' files
 	made        chan struct{}        // closed when culvertd is ready
 	pods        *deviceplugin.Plugin // nil without Kubernetes
+	cluster     *kube.Client         // nil without a connection to a cluster
+	meta        *pod.Handler         // nil where the networks of pods are not Culvert's
+	// clusterProblem is why there is no connection to the cluster.
+	clusterProblem *api.Problem
 }
 
 // Run serves until the context ends. It is ready, and says so to systemd
@@ -69,6 +75,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	s.readHostFile()
 	if c.Kubernetes {
 		s.pods = s.node.DevicePlugin(c.KubeletDir, c.Log)
+		if err := s.joinCluster(); err != nil {
+			return err
+		}
 	}
 	listener, err := rpc.Listen(c.Socket) // before anything is touched: two culvertd must not share a host
 	if err != nil {
@@ -81,6 +90,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	s.register(srv)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return srv.Serve(ctx, listener) })
+	if s.cluster != nil {
+		g.Go(func() error { return s.serveCluster(ctx) })
+	}
 	g.Go(func() error { return s.node.Reconciler.Run(ctx, s.announceReady) })
 	if s.pods != nil {
 		g.Go(func() error { return s.followHardware(ctx) })
@@ -115,7 +127,7 @@ func authorize(c *net.UnixConn) error {
 }
 
 func (s *Server) register(srv *rpc.Server) {
-	srv.Handle(api.MethodCNI, cni.New(s.node.Engine).Serve)
+	s.registerCNI(srv)
 	srv.Handle("status", s.status)
 	srv.HandleStream("events", s.streamEvents)
 	srv.Handle("ledger", s.ledger)
@@ -157,6 +169,9 @@ func (s *Server) conditions() []api.Problem {
 	}
 	if s.pods != nil {
 		out = append(out, s.pods.Problems()...)
+	}
+	if s.clusterProblem != nil {
+		out = append(out, *s.clusterProblem)
 	}
 	return out
 }

@@ -126,6 +126,16 @@ func (c *Client) Synced() bool {
 	return true
 }
 
+// WaitForSync waits until the informers have seen everything once; false when ctx
+// ended first.
+func (c *Client) WaitForSync(ctx context.Context) bool {
+	var synced []cache.InformerSynced
+	for _, i := range c.informer {
+		synced = append(synced, i.HasSynced)
+	}
+	return cache.WaitForCacheSync(ctx.Done(), synced...)
+}
+
 // isOurs: the annotations of the Network Plumbing Working Group, of Multus, and
 // those that tell a static pod.
 func isOurs(key string) bool {

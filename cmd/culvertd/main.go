@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/rpc"
 )
@@ -33,8 +35,9 @@ func main() {
 
 func command() *cobra.Command {
 	var (
-		c     daemon.Config
-		debug bool
+		c           daemon.Config
+		debug       bool
+		podNetworks string
 	)
 	cmd := &cobra.Command{
 		Use:   "culvertd",
@@ -63,6 +66,10 @@ libvirtd can be ordered after it.`,
 			if debug {
 				level = slog.LevelDebug
 			}
+			var err error
+			if c.Cluster.PodNetworks, err = pod.ParseMode(podNetworks); err != nil {
+				return err
+			}
 			c.Version = version
 			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			return daemon.Run(cmd.Context(), c)
@@ -74,6 +81,43 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&c.Socket, "socket", rpc.DefaultSocket, "where culvert and culvert-cni reach culvertd")
 	f.BoolVar(&c.Kubernetes, "kubernetes", false, "this host is a node of a cluster: give the pools to its kubelet")
 	f.StringVar(&c.KubeletDir, "kubelet-dir", daemon.DefaultKubeletDir, "root folder of the node's kubelet")
+	f.StringVar(&c.Cluster.Kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: by the service account of the pod that culvertd is in")
+	f.StringVar(&c.Cluster.NodeName, "node-name", nodeName(), "this host's name in the cluster; by default $NODE_NAME or the host's own")
+	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
+	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
+	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")
+	f.StringSliceVar(&c.Cluster.GlobalNamespaces, "global-namespaces", nil, "namespaces whose networks every pod may use, with --namespace-isolation")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
+	cmd.AddCommand(leaveCommand())
+	return cmd
+}
+
+// nodeName is what a DaemonSet says, or the host, whose name a kubelet takes in lower
+// case.
+func nodeName() string {
+	if n := os.Getenv("NODE_NAME"); n != "" {
+		return n
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(name)
+}
+
+// leaveCommand is what an uninstall runs on a node.
+func leaveCommand() *cobra.Command {
+	dir := pod.DefaultConfDir
+	cmd := &cobra.Command{
+		Use:   "leave-pod-networks",
+		Short: "Take away the file by which the container runtime comes to Culvert first",
+		Long: `Removes ` + pod.Conflist + `, so that the container runtime sets up the default
+network of pods by itself again. An uninstall runs it on each node, after culvertd
+has stopped there and no pod has a VF any more. It is no error when the file is
+not there.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return pod.Leave(dir) },
+	}
+	cmd.Flags().StringVar(&dir, "cni-conf-dir", dir, "where the container runtime's network configurations are")
 	return cmd
 }
