@@ -117,7 +117,7 @@ func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
 		return fmt.Errorf("start the control plane: %w", err)
 	}
 	step("installing Kubernetes, Flannel and %d images on %s", len(builtImages("", "")), names(nodes))
-	if err := p.joinAll(ctx); err != nil {
+	if err := p.joinAll(ctx, step); err != nil {
 		return err
 	}
 	step("waiting for Ready nodes and CoreDNS")

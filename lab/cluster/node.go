@@ -45,7 +45,7 @@ func (p *plan) facts(number int) nodeFacts {
 
 // joinNode makes a node of the lab one of the cluster: its files are laid over
 // the root, and its services started. It does not wait until it is Ready.
-func (p *plan) joinNode(ctx context.Context, number int, images string) error {
+func (p *plan) joinNode(ctx context.Context, number int, images string, step func(string, ...any)) error {
 	n := p.nodes[number-1]
 	stage := filepath.Join(p.dir, "stage", n.Name)
 	err := p.stage(stage, number)
@@ -55,20 +55,19 @@ func (p *plan) joinNode(ctx context.Context, number int, images string) error {
 	if err = errors.Join(err, os.RemoveAll(stage)); err != nil {
 		return fmt.Errorf("install Kubernetes on %s: %w", n.Name, err)
 	}
+	step("%s has the programs", n.Name)
 	if err := p.script(ctx, n.Name, `
 		systemctl daemon-reload
 		udevadm control --reload
 		systemctl enable --quiet containerd lab-uplink flanneld kubelet kube-proxy
 		systemctl restart containerd
-		systemctl start lab-uplink flanneld`); err != nil {
-		return fmt.Errorf("start containerd on %s: %w", n.Name, err)
+		systemctl start --no-block lab-uplink kubelet kube-proxy flanneld`); err != nil {
+		return fmt.Errorf("start the kubelet on %s: %w", n.Name, err)
 	}
 	if err := p.loadImages(ctx, n.Name, images); err != nil {
 		return err
 	}
-	if err := p.script(ctx, n.Name, `systemctl start kubelet kube-proxy`); err != nil {
-		return fmt.Errorf("start the kubelet on %s: %w", n.Name, err)
-	}
+	step("%s has the images", n.Name)
 	return nil
 }
 

@@ -45,7 +45,7 @@ func TestNodeFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"--hostname-override=worker1\n", "--node-ip=192.168.77.12 ", "address replace 172.31.0.2/24 dev enp1s0", "NODE_NAME=worker1\n", `"Network": "10.244.0.0/16"`} {
+	for _, want := range []string{"--hostname-override=worker1 ", "--node-ip=192.168.77.12 ", "address replace 172.31.0.2/24 dev enp1s0", "NODE_NAME=worker1\n", `"Network": "10.244.0.0/16"`} {
 		if !strings.Contains(all.String(), want) {
 			t.Errorf("no file has %q", want)
 		}

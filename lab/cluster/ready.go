@@ -39,7 +39,7 @@ func builtImages(root, coreDNS string) []Image {
 }
 
 // joinAll makes all nodes the cluster's.
-func (p *plan) joinAll(ctx context.Context) error {
+func (p *plan) joinAll(ctx context.Context, step func(string, ...any)) error {
 	root, err := p.Lab.ContainerRoot()
 	if err != nil {
 		return err
@@ -55,12 +55,11 @@ func (p *plan) joinAll(ctx context.Context) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		_, err := p.KubectlIn(ctx, strings.NewReader(flannelManifest+"---\n"+coreDNSManifest), "apply", "-f", "-")
+	if _, err := p.KubectlIn(ctx, strings.NewReader(flannelManifest), "apply", "-f", "-"); err != nil {
 		return err
-	})
+	}
 	for i := range p.nodes {
-		g.Go(func() error { return p.joinNode(ctx, i+1, archive) })
+		g.Go(func() error { return p.joinNode(ctx, i+1, archive, step) })
 	}
 	return g.Wait()
 }
@@ -86,7 +85,12 @@ func (p *plan) awaitNodes(ctx context.Context, step func(string, ...any)) error 
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	_, err := p.Kubectl(ctx, "--namespace", "kube-system", "rollout", "status", "deployment/coredns")
+	// Not before: its image is there now.
+	_, err := p.KubectlIn(ctx, strings.NewReader(coreDNSManifest), "apply", "-f", "-")
+	if err != nil {
+		return err
+	}
+	_, err = p.Kubectl(ctx, "--namespace", "kube-system", "rollout", "status", "deployment/coredns")
 	return err
 }
 
