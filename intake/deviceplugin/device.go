@@ -13,8 +13,10 @@ import (
 type host struct {
 	spec    desired.Spec
 	pfs     []vf.PF
-	listed  time.Time // pfs are as they were then or later
 	records []journal.Record
+	// newer says of a record whether pfs were listed after it became what it is.
+	// Otherwise they tell where the VF was, not where it is.
+	newer func(journal.Record) bool
 }
 
 // device is a VF as the kubelet sees it. Its ID there is its PCI address.
@@ -57,9 +59,7 @@ func (h host) devices(ours func(journal.Record) bool) map[string][]device {
 			if d.unfit == "" {
 				d.unfit = linkless(pf)
 			}
-			// A listing from before the ledger's last word tells where the VF was, not
-			// where it is.
-			if d.unfit == "" && h.listed.After(rec.Since) {
+			if d.unfit == "" && h.newer(rec) {
 				d.unfit = misbound(pool, st, rec.Phase)
 				d.soon = d.soon || d.unfit != ""
 			}

@@ -92,6 +92,7 @@ type Plugin struct {
 	promised map[vf.PCIAddr]time.Time
 	// known says of leases of pods whether the kubelet gave the VF to that pod.
 	known    map[lease]bool
+	states   map[vf.ID]state      // nil before the first look
 	serving  map[string]*endpoint // by full name of the pool
 	problems []api.Problem
 }
@@ -175,6 +176,7 @@ func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spe
 	if err != nil {
 		return true, err // the last state stays
 	}
+	p.note(h.records)
 	again = p.learn(ctx, h.records) != nil
 	devices := h.devices(p.ours)
 	p.serve(ctx, g, spec.Pools, devices)
@@ -191,12 +193,49 @@ func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spe
 func (p *Plugin) host(spec desired.Spec) (host, error) {
 	// In this order: the hardware is no older than listed, the ledger no older than
 	// the hardware.
-	h := host{spec: spec, listed: p.Hardware.Listed(), pfs: p.Hardware.PFs()}
+	listed := p.Hardware.Listed()
+	h := host{spec: spec, pfs: p.Hardware.PFs()}
+	h.newer = func(r journal.Record) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		s, ok := p.states[r.ID]
+		return ok && s.is(r) && listed.After(s.since)
+	}
 	err := p.Ledger.View(func(tx *journal.Tx) (err error) {
 		h.records, err = tx.Records()
 		return err
 	})
 	return h, err
+}
+
+// state is what a record was when it was last looked at, and since when at the
+// latest: by the clock that never jumps, which Record.Since is not.
+type state struct {
+	phase      journal.Phase
+	generation uint64
+	since      time.Time
+}
+
+func (s state) is(r journal.Record) bool { return s.phase == r.Phase && s.generation == r.Generation }
+
+// note keeps states as the records are. What is there at first has been so for
+// long.
+func (p *Plugin) note(records []journal.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var now time.Time
+	if p.states != nil {
+		now = time.Now()
+	}
+	states := make(map[vf.ID]state, len(records))
+	for _, r := range records {
+		s, ok := p.states[r.ID]
+		if !ok || !s.is(r) {
+			s = state{r.Phase, r.Generation, now}
+		}
+		states[r.ID] = s
+	}
+	p.states = states
 }
 
 // contents are the files that others want, by path.
