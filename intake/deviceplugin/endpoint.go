@@ -23,7 +23,7 @@ import (
 
 const (
 	kubeletSocket = "kubelet.sock"
-	registerBound = 15 * time.Second // the kubelet dials back before it answers
+	registerBound = time.Minute // the kubelet dials back before it answers, and may be busy
 	firstRetry    = time.Second
 	lastRetry     = 30 * time.Second
 )
