@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	// pure parts: in go values, out come values
 	"desired":     {"suggest", "vf"},
 	"ipam":        {"strictjson", "suggest", "vf"},
-	"ipam/blocks": {"ipam", "vf"},
+	"ipam/blocks": {"api/v1alpha1", "ipam", "vf"},
 	"alloc":       {"desired", "journal", "vf"},
 	"status":      {"api", "attach", "desired", "journal", "reconcile", "vf"},
 	"status/...":  {"api", "journal", "suggest", "vf"},
@@ -72,6 +72,9 @@ var mayImport = map[string][]string{
 	// a node put together
 	"daemon": {"api", "attach", "claims", "desired", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "reconcile", "rpc", "status", "vf"},
 
+	// the cluster's own program
+	"controller": {"api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "vf"},
+
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
 	"bench/...": {"api", "bench/...", "lab", "rpc"},
@@ -81,7 +84,7 @@ var mayImport = map[string][]string{
 	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "journal", "kernel/...", "lab/...", "rpc", "status/...", "suggest", "vf"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},
-	"cmd/culvert-controller": {"api", "ipam", "vf"},
+	"cmd/culvert-controller": {"controller"},
 
 	"tools/...": {"..."},
 	"test/...":  {"..."},

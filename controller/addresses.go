@@ -1,0 +1,204 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/ipam/blocks"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// inUse keeps an AddressPool from being deleted while nodes have blocks of it.
+const inUse = "culvert.dev/addresses-in-use"
+
+// absentLook is how often the blocks of nodes that are gone are looked at.
+const absentLook = time.Minute
+
+// nodeKind is core/v1's Node, of which only the metadata is ever read.
+var nodeKind = schema.GroupVersionKind{Version: "v1", Kind: "Node"}
+
+// Addresses grants blocks of addresses to nodes and takes them back: one
+// AddressPool for each network, see ipam/blocks. A request is the name of a
+// network. It may run in several places at once and die at any moment: a pool is
+// written whole, on the version that was read.
+type Addresses struct {
+	// Client may answer from a cache that is behind; Live asks the API server.
+	Client client.Client
+	Live   client.Reader
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+// Reconcile brings the pool of one network up to what the nodes ask for.
+func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	network := req.Name
+	object, err := a.pool(ctx, network)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	// The pool was read before any of what follows, which makes it safe to take
+	// blocks back; the write fails when it has changed since.
+	pool, err := blocks.FromObject(object)
+	if err != nil {
+		a.Log.Error("pool is not served", "net", network, "err", err)
+		return ctrl.Result{}, nil // its next change wakes us
+	}
+	demands, nodes, err := a.demands(ctx, network)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if object.ResourceVersion == "" && len(demands) == 0 {
+		return ctrl.Result{}, nil
+	}
+	released, err := blocks.Release(pool, a.Now(), func(node string) ([]string, bool, error) { return a.claims(ctx, node, network) },
+		func(node string) (bool, error) { return a.gone(ctx, node) })
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("network %s: %w", network, err)
+	}
+	granted, outcome := blocks.Grant(released, demands, nodes)
+	if err := a.write(ctx, object, granted, blocks.Addresses(demands), outcome); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil // somebody else wrote it; the cache hears of it
+		}
+		return ctrl.Result{}, fmt.Errorf("write AddressPool %s: %w", object.Name, err)
+	}
+	if slices.ContainsFunc(granted.Blocks, func(b blocks.Block) bool { return !b.GoneSince.IsZero() }) {
+		return ctrl.Result{RequeueAfter: absentLook}, nil
+	}
+	return ctrl.Result{}, nil
+}
+
+// pool reads a network's pool; one that is not there has no resourceVersion.
+func (a *Addresses) pool(ctx context.Context, network string) (*v1alpha1.AddressPool, error) {
+	o := &v1alpha1.AddressPool{}
+	name := v1alpha1.AddressPoolName(network)
+	err := a.Client.Get(ctx, client.ObjectKey{Name: name}, o)
+	switch {
+	case apierrors.IsNotFound(err):
+		return &v1alpha1.AddressPool{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{inUse}},
+			Spec:       v1alpha1.AddressPoolSpec{Network: network},
+		}, nil
+	case err != nil:
+		return nil, fmt.Errorf("read AddressPool %s: %w", name, err)
+	case o.Spec.Network != network:
+		return nil, fmt.Errorf("AddressPool %s: %w: it is of network %s, and network %s needs one of that name: delete it when it is not in use", name, vf.ErrInvalid, o.Spec.Network, network)
+	}
+	return o.DeepCopy(), nil
+}
+
+// demands are what the nodes that are there ask for, and how many nodes there
+// are.
+func (a *Addresses) demands(ctx context.Context, network string) ([]blocks.Demand, int, error) {
+	var states v1alpha1.NodeStateList
+	nodes := metav1.PartialObjectMetadataList{}
+	nodes.SetGroupVersionKind(nodeKind.GroupVersion().WithKind("NodeList"))
+	if err := errors.Join(a.Client.List(ctx, &states), a.Client.List(ctx, &nodes)); err != nil {
+		return nil, 0, fmt.Errorf("list what nodes need: %w", err)
+	}
+	var out []blocks.Demand
+	for i := range states.Items {
+		s := &states.Items[i]
+		if !slices.ContainsFunc(nodes.Items, func(n metav1.PartialObjectMetadata) bool { return n.Name == s.Name }) {
+			continue // its Node object is gone, or not seen yet; then its arrival wakes us
+		}
+		d, _, err := blocks.Demands(s, network)
+		if err != nil {
+			a.Log.Warn("request left out", "net", network, "err", err)
+		}
+		out = append(out, d...)
+	}
+	return out, len(nodes.Items), nil
+}
+
+// claims asks the API server, not the cache, for the IDs of a node's claims:
+// what is missing there is taken back.
+func (a *Addresses) claims(ctx context.Context, node, network string) (ids []string, known bool, err error) {
+	s := &v1alpha1.NodeState{}
+	err = a.Live.Get(ctx, client.ObjectKey{Name: node}, s)
+	if apierrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read NodeState %s: %w", node, err)
+	}
+	_, ids, err = blocks.Demands(s, network)
+	if err != nil {
+		a.Log.Warn("request left out", "net", network, "err", err)
+	}
+	return ids, true, nil
+}
+
+// gone reports whether there is no Node of that name. That there is one may be
+// old news; that there is none is asked of the API server.
+func (a *Addresses) gone(ctx context.Context, node string) (bool, error) {
+	n := metav1.PartialObjectMetadata{}
+	n.SetGroupVersionKind(nodeKind)
+	if a.Client.Get(ctx, client.ObjectKey{Name: node}, &n) == nil {
+		return false, nil
+	}
+	err := a.Live.Get(ctx, client.ObjectKey{Name: node}, &n)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("read Node %s: %w", node, err)
+	}
+	return err != nil, nil
+}
+
+// write makes the object say what was granted, when it does not.
+func (a *Addresses) write(ctx context.Context, o *v1alpha1.AddressPool, p blocks.Pool, addresses int64, out blocks.Outcome) error {
+	before := o.DeepCopy()
+	o.Spec.Blocks = p.Object()
+	nodes := map[string]bool{}
+	for _, b := range p.Blocks {
+		nodes[b.Node] = true
+	}
+	if addresses > 0 { // else nobody needs any at the moment
+		o.Status.Addresses = addresses
+	}
+	o.Status.Granted, o.Status.Nodes, o.Status.Starved = p.Total(), int32(len(nodes)), out.Starved
+	set := func(kind string, is bool, reason, message string) {
+		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "No" + reason, LastTransitionTime: metav1.NewTime(a.Now())}
+		if is {
+			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, message
+		}
+		meta.SetStatusCondition(&o.Status.Conditions, c)
+	}
+	set(v1alpha1.ConditionExhausted, len(out.Starved) > 0, "Exhausted",
+		fmt.Sprintf("there are no addresses left for %s: widen the range of network %s", strings.Join(out.Starved, ", "), o.Spec.Network))
+	set(v1alpha1.ConditionDisputed, len(out.Disputed) > 0, "Disputed", strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
+	if o.DeletionTimestamp != nil && len(p.Blocks) == 0 {
+		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == inUse })
+	}
+	switch {
+	case o.ResourceVersion == "":
+		return a.Client.Create(ctx, o)
+	case equality.Semantic.DeepEqual(before, o):
+		return nil
+	}
+	return a.Client.Update(ctx, o)
+}
+
+// networksOf are the networks that a node asks for.
+func networksOf(s *v1alpha1.NodeState) []string {
+	var out []string
+	for _, r := range s.Status.AddressRequests {
+		if !slices.Contains(out, r.Network) {
+			out = append(out, r.Network)
+		}
+	}
+	return out
+}

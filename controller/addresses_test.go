@@ -1,0 +1,302 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/ipam/blocks"
+)
+
+func newNode(name string, labels map[string]string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+func run(first, last string) ipam.Run {
+	return ipam.Run{First: netip.MustParseAddr(first), Last: netip.MustParseAddr(last)}
+}
+
+// asking is a node's state that asks for addresses of network n.
+func asking(node string, used int64, claims ...blocks.Claim) *v1alpha1.NodeState {
+	s := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	s.Status.AddressRequests = blocks.ToObject([]blocks.Request{{Network: "n", Ranges: []ipam.Run{run("172.16.91.2", "172.16.91.254")}, Used: used, Claims: claims}})
+	return s
+}
+
+func newCluster(objects ...client.Object) client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(Scheme()).WithObjects(objects...).WithStatusSubresource(&v1alpha1.NodePolicy{}).Build()
+}
+
+func addresses(c client.Client, at time.Time) *Addresses {
+	return &Addresses{Client: c, Live: c, Now: func() time.Time { return at }, Log: slog.New(slog.DiscardHandler)}
+}
+
+func look(t *testing.T, a *Addresses) ctrl.Result {
+	t.Helper()
+	r, err := a.Reconcile(t.Context(), named([]string{"n"})[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func poolOf(t *testing.T, c client.Client) *v1alpha1.AddressPool {
+	t.Helper()
+	p := &v1alpha1.AddressPool{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func show(p *v1alpha1.AddressPool) (out []string) {
+	for _, b := range p.Spec.Blocks {
+		s := b.Node + " " + b.First + "-" + b.Last
+		if b.Claim != "" {
+			s += " " + b.Claim
+		}
+		if b.NodeGoneSince != nil {
+			s += " gone"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// I4: blocks are granted once, and stay as long as the Node object is there.
+func TestI4BlocksComeAndGoWithNodes(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 0), asking("b", 0), asking("no such node", 5))
+	a := addresses(c, now)
+	look(t, a)
+	want := []string{"a 172.16.91.2-172.16.91.17", "b 172.16.91.18-172.16.91.33"}
+	p := poolOf(t, c)
+	if diff := cmp.Diff(want, show(p)); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	if p.Status.Addresses != 253 || p.Status.Granted != 32 || p.Status.Nodes != 2 {
+		t.Errorf("%+v", p.Status)
+	}
+	version := p.ResourceVersion
+	if look(t, a); poolOf(t, c).ResourceVersion != version {
+		t.Error("it was written again, and nothing had changed")
+	}
+	if err := c.Delete(t.Context(), newNode("b", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if r := look(t, a); r.RequeueAfter == 0 {
+		t.Error("nobody will look again")
+	}
+	want[1] += " gone"
+	if diff := cmp.Diff(want, show(poolOf(t, c))); diff != "" {
+		t.Errorf("the node is gone (-want +got):\n%s", diff)
+	}
+	a.Now = func() time.Time { return now.Add(blocks.Grace) }
+	look(t, a)
+	if diff := cmp.Diff(want[:1], show(poolOf(t, c))); diff != "" {
+		t.Errorf("the node has been gone for long (-want +got):\n%s", diff)
+	}
+}
+
+// A claim goes when its node says so to the API server itself, not to a cache.
+func TestClaimsEndByTheLiveState(t *testing.T) {
+	claim := blocks.Claim{Addr: netip.MustParseAddr("172.16.91.200"), ID: "x"}
+	old, live := newCluster(newNode("a", nil), asking("a", 0, claim)), newCluster(newNode("a", nil), asking("a", 0, claim))
+	a := addresses(old, time.Now())
+	a.Live = live
+	look(t, a)
+	with := []string{"a 172.16.91.2-172.16.91.33", "a 172.16.91.200-172.16.91.200 x"}
+	if diff := cmp.Diff(with, show(poolOf(t, old))); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	s := asking("a", 0)
+	if err := live.Delete(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if look(t, a); len(show(poolOf(t, old))) != 2 {
+		t.Error("a claim ended because its NodeState is not there")
+	}
+	if err := live.Create(t.Context(), asking("a", 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := old.Delete(t.Context(), asking("a", 0)); err != nil {
+		t.Fatal(err)
+	}
+	look(t, a)
+	if diff := cmp.Diff(with[:1], show(poolOf(t, old))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// I4: two controllers that read the same pool do not both write it.
+func TestI4SecondWriterLoses(t *testing.T) {
+	var other func()
+	c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 0))
+	look(t, addresses(c, time.Now()))
+	racing := interceptor.NewClient(c, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+		other()
+		return c.Update(ctx, o, opts...)
+	}})
+	other = func() {
+		p := poolOf(t, c)
+		p.Spec.Blocks = append(p.Spec.Blocks, v1alpha1.AddressBlock{Node: "b", First: "172.16.91.34", Last: "172.16.91.99"})
+		if err := c.Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Delete(t.Context(), asking("a", 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), asking("a", 100)); err != nil {
+		t.Fatal(err)
+	}
+	if r := look(t, addresses(racing, time.Now())); r.RequeueAfter == 0 {
+		t.Error("nobody tries again")
+	}
+	want := []string{"a 172.16.91.2-172.16.91.17", "b 172.16.91.34-172.16.91.99"}
+	if diff := cmp.Diff(want, show(poolOf(t, c))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// I4: the API server fails, or the controller dies, at every call there is: the
+// next controller goes on, and nothing is on two nodes.
+func TestI4ControllerDiesAtEveryCall(t *testing.T) {
+	for n := 1; ; n++ {
+		c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 3), asking("b", 40, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.9"), ID: "y"}))
+		calls := 0
+		die := func() error {
+			if calls++; calls >= n {
+				return errors.New("killed")
+			}
+			return nil
+		}
+		mortal := interceptor.NewClient(c, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				return errors.Join(die(), c.Get(ctx, k, o, opts...))
+			},
+			List: func(ctx context.Context, c client.WithWatch, o client.ObjectList, opts ...client.ListOption) error {
+				return errors.Join(die(), c.List(ctx, o, opts...))
+			},
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return errors.Join(die(), c.Create(ctx, o, opts...)) // written, and nobody heard of it
+			},
+		})
+		_, err := addresses(mortal, time.Now()).Reconcile(t.Context(), named([]string{"n"})[0])
+		look(t, addresses(c, time.Now()))
+		want := []string{"a 172.16.91.2-172.16.91.8", "b 172.16.91.9-172.16.91.9 y", "a 172.16.91.10-172.16.91.25", "b 172.16.91.26-172.16.91.73"}
+		if diff := cmp.Diff(want, show(poolOf(t, c))); diff != "" {
+			t.Fatalf("killed at call %d: -want +got:\n%s", n, diff)
+		}
+		if err == nil && calls < n {
+			break
+		}
+	}
+}
+
+func TestPoolSaysWhatIsWrong(t *testing.T) {
+	claim := func(id string) blocks.Claim { return blocks.Claim{Addr: netip.MustParseAddr("10.1.1.1"), ID: id} }
+	c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 300, claim("x")), asking("b", 1, claim("y")))
+	a := addresses(c, time.Now())
+	look(t, a)
+	p := poolOf(t, c)
+	for kind, want := range map[string]string{
+		v1alpha1.ConditionExhausted: "there are no addresses left for a, b: widen the range of network n",
+		v1alpha1.ConditionDisputed:  "10.1.1.1, which node b claims, is in block 10.1.1.1 of node a",
+	} {
+		if got := meta.FindStatusCondition(p.Status.Conditions, kind); got == nil || got.Status != metav1.ConditionTrue || got.Message != want {
+			t.Errorf("%s: %+v, want %s", kind, got, want)
+		}
+	}
+	if !slices.Equal(p.Status.Starved, []string{"a", "b"}) {
+		t.Error(p.Status.Starved)
+	}
+	// Somebody edits it so that blocks overlap: it is not touched any more.
+	p.Spec.Blocks = append(p.Spec.Blocks, v1alpha1.AddressBlock{Node: "b", First: "172.16.91.2", Last: "172.16.91.3"})
+	if err := c.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	before := show(poolOf(t, c))
+	look(t, a)
+	if diff := cmp.Diff(before, show(poolOf(t, c))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Deleting a pool waits until nobody has a block of it.
+func TestPoolIsDeletedLast(t *testing.T) {
+	now := time.Now()
+	c := newCluster(newNode("a", nil), asking("a", 0))
+	look(t, addresses(c, now))
+	if err := c.Delete(t.Context(), poolOf(t, c)); err != nil {
+		t.Fatal(err)
+	}
+	look(t, addresses(c, now))
+	if len(poolOf(t, c).Spec.Blocks) == 0 {
+		t.Fatal("blocks are gone while their node is there")
+	}
+	if err := errors.Join(c.Delete(t.Context(), newNode("a", nil)), c.Delete(t.Context(), asking("a", 0))); err != nil {
+		t.Fatal(err)
+	}
+	look(t, addresses(c, now))
+	look(t, addresses(c, now.Add(blocks.Grace+time.Second)))
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &v1alpha1.AddressPool{}); !apierrors.IsNotFound(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPolicyStatus(t *testing.T) {
+	policy := &v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 2}, Spec: v1alpha1.NodePolicySpec{NodeSelector: map[string]string{"nic": "igb"}}}
+	state := func(node string, p ...v1alpha1.PolicyState) *v1alpha1.NodeState {
+		return &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1alpha1.NodeStateStatus{Policies: p}}
+	}
+	igb := map[string]string{"nic": "igb"}
+	c := newCluster(policy, newNode("a", igb), newNode("b", igb), newNode("c", igb), newNode("d", igb), newNode("other", nil),
+		state("a", v1alpha1.PolicyState{Name: "p", Generation: 2, Applied: true}),
+		state("b", v1alpha1.PolicyState{Name: "p", Generation: 1, Applied: true}),
+		state("c", v1alpha1.PolicyState{Name: "p", Generation: 2, Conflicts: []string{"q"}, Reason: "PF enp1s0 is contested"}))
+	p := &Policies{Client: c, Now: time.Now}
+	for range 2 {
+		if _, err := p.Reconcile(t.Context(), named([]string{"p"})[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := &v1alpha1.NodePolicy{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "p"}, got); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, c := range got.Status.Conditions {
+		lines = append(lines, fmt.Sprintf("%s %s %s", c.Type, c.Status, c.Message))
+	}
+	for _, n := range got.Status.Pending {
+		lines = append(lines, n.Node+": "+n.Reason)
+	}
+	want := `Valid True 
+Applied False 3 of 4 nodes have not applied it: b: culvertd has not read it yet
+Conflict True it has the priority of q and wants something else of the same PF or pool, so neither is followed there: give one of them a higher priority
+b: culvertd has not read it yet
+c: PF enp1s0 is contested
+d: culvertd does not run there, or has not told anything yet`
+	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" || got.Status.Nodes != 4 || got.Status.AppliedNodes != 1 {
+		t.Errorf("%d %d (-want +got):\n%s", got.Status.Nodes, got.Status.AppliedNodes, diff)
+	}
+}

@@ -1,0 +1,133 @@
+package controller
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var serviceNames = []string{"culvert-controller.culvert-system.svc"}
+
+// verify is what the API server does with a webhook's certificate.
+func verify(t *testing.T, bundle, cert []byte, at time.Time) {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(bundle)
+	block, _ := pem.Decode(cert)
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Verify(x509.VerifyOptions{DNSName: serviceNames[0], Roots: roots, CurrentTime: at}); err != nil {
+		t.Errorf("at %s: %v", at, err)
+	}
+}
+
+// In twenty years of looks every ten days the certificate is always good, also
+// for an API server that has the bundle of the look before.
+func TestCertificatesOverTheYears(t *testing.T) {
+	start := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	var data, before map[string][]byte
+	leaves, cas := 0, 0
+	for at := start; at.Before(start.AddDate(20, 0, 0)); at = at.AddDate(0, 0, 10) {
+		next, changed, err := renew(data, serviceNames, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed {
+			leaves++
+			if data == nil || string(next[caKey]) != string(data[caKey]) {
+				cas++
+			}
+		}
+		before, data = data, next
+		verify(t, data[caCert], data[leafCert], at)
+		if before != nil {
+			verify(t, data[caCert], before[leafCert], at) // another replica serves the old one for a while
+		}
+		if n := strings.Count(string(data[caCert]), "BEGIN"); n > 3 {
+			t.Fatalf("%s: %d CAs are trusted", at, n)
+		}
+	}
+	if leaves < 20 || leaves > 40 || cas < 2 || cas > 4 {
+		t.Errorf("%d certificates, %d CAs", leaves, cas)
+	}
+}
+
+func TestRenewMendsASecret(t *testing.T) {
+	now := time.Now()
+	good, _, err := renew(nil, serviceNames, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, changed, _ := renew(good, serviceNames, now); changed {
+		t.Error("a good one is made anew")
+	}
+	for name, spoil := range map[string]func(map[string][]byte){
+		"no key":         func(d map[string][]byte) { delete(d, leafKey) },
+		"garbage":        func(d map[string][]byte) { d[leafCert] = []byte("x") },
+		"no CA":          func(d map[string][]byte) { delete(d, caCert) },
+		"another's key":  func(d map[string][]byte) { d[leafKey] = d[caKey] },
+		"no key of a CA": func(d map[string][]byte) { delete(d, caKey); delete(d, leafKey) },
+	} {
+		d := map[string][]byte{}
+		for k, v := range good {
+			d[k] = v
+		}
+		spoil(d)
+		got, changed, err := renew(d, serviceNames, now)
+		if err != nil || !changed {
+			t.Errorf("%s: %t %v", name, changed, err)
+			continue
+		}
+		verify(t, got[caCert], got[leafCert], now)
+	}
+	got, changed, err := renew(good, []string{"other.ns.svc"}, now)
+	if err != nil || !changed || string(got[caKey]) != string(good[caKey]) {
+		t.Errorf("another name: %t %v", changed, err)
+	}
+}
+
+// Two replicas agree on one certificate, and the API server is told of its CA.
+func TestKeepersAgree(t *testing.T) {
+	hook := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	c := newCluster(
+		&admissionv1.MutatingWebhookConfiguration{ObjectMeta: hook("culvert"), Webhooks: []admissionv1.MutatingWebhook{{Name: "pods.culvert.dev"}}},
+		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: hook("culvert"), Webhooks: []admissionv1.ValidatingWebhook{{Name: "a.culvert.dev"}, {Name: "b.culvert.dev"}}})
+	var keepers [2]*keeper
+	for i := range keepers {
+		keepers[i] = &keeper{client: c, secret: client.ObjectKey{Namespace: "culvert-system", Name: "certs"}, names: serviceNames,
+			mutating: "culvert", validating: "culvert", now: time.Now, log: slog.New(slog.DiscardHandler)}
+		if _, err := keepers[i].get(nil); err == nil {
+			t.Error("a certificate out of nothing")
+		}
+		if err := keepers[i].look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, _ := keepers[0].get(&tls.ClientHelloInfo{})
+	b, _ := keepers[1].get(&tls.ClientHelloInfo{})
+	if string(a.Certificate[0]) != string(b.Certificate[0]) {
+		t.Error("two certificates")
+	}
+	s, m, v := &corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	for o, key := range map[client.Object]client.ObjectKey{s: keepers[0].secret, m: {Name: "culvert"}, v: {Name: "culvert"}} {
+		if err := c.Get(t.Context(), key, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, bundle := range [][]byte{m.Webhooks[0].ClientConfig.CABundle, v.Webhooks[0].ClientConfig.CABundle, v.Webhooks[1].ClientConfig.CABundle} {
+		if string(bundle) != string(s.Data[caCert]) {
+			t.Error("the API server trusts another CA")
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+)
+
+// Config is what the controller's flags say.
+type Config struct {
+	Kube *rest.Config
+	// Namespace has the Secret, the Service and the lease of the leader.
+	Namespace string
+	// Service is the name of the Service that the API server calls webhooks by,
+	// Secret that of their certificates. Webhooks is the name of both webhook
+	// configurations; empty serves no webhooks.
+	Service, Secret, Webhooks string
+	WebhookPort               int
+	// Metrics and Health are addresses to listen on; "0" does not.
+	Metrics, Health string
+	// LeaderElection lets one of several replicas work at a time.
+	LeaderElection bool
+	Log            *slog.Logger
+}
+
+// leaseName is the lease of the leader.
+const leaseName = "culvert-controller"
+
+// Scheme has the objects that the controller reads and writes.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
+		_ = add(s) // fails for types that are there twice
+	}
+	return s
+}
+
+// Run serves until ctx ends.
+func Run(ctx context.Context, c Config) error {
+	ctrl.SetLogger(logr.FromSlogHandler(c.Log.Handler()))
+	k := &keeper{
+		secret: client.ObjectKey{Namespace: c.Namespace, Name: c.Secret}, mutating: c.Webhooks, validating: c.Webhooks,
+		names: []string{c.Service + "." + c.Namespace + ".svc", c.Service + "." + c.Namespace + ".svc.cluster.local"},
+		now:   time.Now, log: c.Log,
+	}
+	leave := 5 * time.Second
+	mgr, err := ctrl.NewManager(c.Kube, ctrl.Options{
+		Scheme: Scheme(), Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
+		LeaderElection: c.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout: &leave,
+		WebhookServer:           webhook.NewServer(webhook.Options{Port: c.WebhookPort, TLSOpts: []func(*tls.Config){func(t *tls.Config) { t.GetCertificate, t.MinVersion = k.get, tls.VersionTLS13 }}}),
+		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}}}},
+	})
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	k.client = mgr.GetClient()
+	if err := addReconcilers(mgr, c.Log); err != nil {
+		return err
+	}
+	ready := healthz.Ping
+	if c.Webhooks != "" {
+		serveWebhooks(mgr, c.Log)
+		ready = func(*http.Request) error { _, err := k.get(nil); return err }
+		if err := mgr.Add(k); err != nil {
+			return fmt.Errorf("certificates: %w", err)
+		}
+	}
+	if err := mgr.AddReadyzCheck("certificates", ready); err != nil {
+		return fmt.Errorf("readiness: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+func addReconcilers(mgr ctrl.Manager, log *slog.Logger) error {
+	c := mgr.GetClient()
+	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Now: time.Now, Log: log}
+	err := ctrl.NewControllerManagedBy(mgr).Named("addresses").
+		Watches(&v1alpha1.NodeState{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return named(networksOf(o.(*v1alpha1.NodeState))) //nolint:forcetypeassert // what is watched
+		}), builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return s.Status.AddressRequests }))).
+		Watches(&v1alpha1.AddressPool{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return named([]string{o.(*v1alpha1.AddressPool).Spec.Network}) //nolint:forcetypeassert // what is watched
+		})).
+		WatchesMetadata(node(), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return poolsOf(ctx, c, o.GetName())
+		}), builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		Complete(addresses)
+	if err != nil {
+		return fmt.Errorf("addresses: %w", err)
+	}
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everyPolicy(ctx, c) })
+	err = ctrl.NewControllerManagedBy(mgr).Named("policies").
+		For(&v1alpha1.NodePolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.NodeState{}, all, builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return s.Status.Policies }))).
+		WatchesMetadata(node(), all, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Complete(&Policies{Client: c, Now: time.Now})
+	if err != nil {
+		return fmt.Errorf("policies: %w", err)
+	}
+	return nil
+}
+
+func serveWebhooks(mgr ctrl.Manager, log *slog.Logger) {
+	c := mgr.GetClient()
+	s := mgr.GetWebhookServer()
+	s.Register("/pods", &admission.Webhook{Handler: &pods{client: c, live: mgr.GetAPIReader(), log: log}})
+	s.Register("/networks", &admission.Webhook{Handler: &networks{client: c}})
+	s.Register("/nodepolicies", &admission.Webhook{Handler: &nodePolicies{client: c}})
+}
+
+func node() *metav1.PartialObjectMetadata {
+	n := &metav1.PartialObjectMetadata{}
+	n.SetGroupVersionKind(nodeKind)
+	return n
+}
+
+// changed lets updates of NodeStates through that change a part of them: the
+// rest is written every few seconds.
+func changed(part func(*v1alpha1.NodeState) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok1 := e.ObjectOld.(*v1alpha1.NodeState)
+		after, ok2 := e.ObjectNew.(*v1alpha1.NodeState)
+		return !ok1 || !ok2 || !equality.Semantic.DeepEqual(part(before), part(after))
+	}}
+}
+
+func named(names []string) []reconcile.Request {
+	out := make([]reconcile.Request, 0, len(names))
+	for _, n := range names {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: n}})
+	}
+	return out
+}
+
+// poolsOf are the networks whose pools have blocks of a node, and those that it
+// asks for.
+func poolsOf(ctx context.Context, c client.Reader, node string) []reconcile.Request {
+	var networks []string
+	state := &v1alpha1.NodeState{}
+	if c.Get(ctx, client.ObjectKey{Name: node}, state) == nil {
+		networks = networksOf(state)
+	}
+	var pools v1alpha1.AddressPoolList
+	if err := c.List(ctx, &pools); err != nil {
+		return named(networks) // the cache is not there yet; then all pools come as new
+	}
+	for _, p := range pools.Items {
+		for _, b := range p.Spec.Blocks {
+			if b.Node == node {
+				networks = append(networks, p.Spec.Network)
+				break
+			}
+		}
+	}
+	return named(networks)
+}
+
+func everyPolicy(ctx context.Context, c client.Reader) []reconcile.Request {
+	var policies v1alpha1.NodePolicyList
+	if err := c.List(ctx, &policies); err != nil {
+		return nil // as in poolsOf
+	}
+	var names []string
+	for _, p := range policies.Items {
+		names = append(names, p.Name)
+	}
+	return named(names)
+}

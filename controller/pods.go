@@ -1,0 +1,198 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"gomodules.xyz/jsonpatch/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/culvert-net/culvert/netannotation"
+)
+
+// networkKind is the NetworkAttachmentDefinition; of other people's only the
+// metadata is read.
+var networkKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
+
+// lookBound is how long a webhook asks for a network. The API server waits
+// longer for the webhook.
+const lookBound = 3 * time.Second
+
+// pods adds to pods the resources of the networks that their annotation asks
+// for. It never refuses a pod: what it could not add is refused by the node,
+// and told here as a warning.
+type pods struct {
+	client client.Reader // from a cache
+	live   client.Reader // for a network that the cache has not yet
+	log    *slog.Logger
+}
+
+// Handle is admission.Handler.
+func (p *pods) Handle(ctx context.Context, req admission.Request) admission.Response {
+	var pod corev1.Pod
+	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	need, warnings := p.needs(ctx, pod.Annotations, req.Namespace)
+	patch := grow(&pod, need)
+	if len(patch) > 0 && !hasResources(req.Object.Raw) {
+		patch = slices.Insert(patch, 0, jsonpatch.NewOperation("add", strings.TrimSuffix(firstResources, "/"), map[string]any{}))
+	}
+	if len(patch) == 0 {
+		return admission.Allowed("").WithWarnings(warnings...)
+	}
+	return admission.Patched("resources of the pod's networks", patch...).WithWarnings(warnings...)
+}
+
+// resourceName is one that an extended resource may have (k8s.io/apimachinery
+// validation.IsQualifiedName with a prefix).
+var resourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+
+// needs counts the resources of all networks that annotations ask for, in the
+// order in which they first come.
+func (p *pods) needs(ctx context.Context, annotations map[string]string, namespace string) (need []needed, warnings []string) {
+	for _, key := range []string{netannotation.DefaultNetwork, netannotation.Networks} {
+		elements, err := netannotation.Parse(annotations[key], namespace)
+		if err != nil {
+			warnings = append(warnings, err.Error()+": no pod starts with it")
+			continue
+		}
+		for _, e := range elements {
+			name, err := p.resourceOf(ctx, e)
+			switch {
+			case err != nil:
+				warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod starts when it is there and the pod requests its resource", e.Namespace, e.Name, err))
+			case name == "":
+			case !resourceName.MatchString(name):
+				warnings = append(warnings, fmt.Sprintf("network %s/%s: annotation %s: %.80q is no name of a resource: want prefix/name", e.Namespace, e.Name, netannotation.ResourceName, name))
+			default:
+				need = count(need, name)
+			}
+		}
+	}
+	return need, warnings
+}
+
+// needed is so many devices of a resource.
+type needed struct {
+	resource string
+	n        int64
+}
+
+func count(need []needed, name string) []needed {
+	for i := range need {
+		if need[i].resource == name {
+			need[i].n++
+			return need
+		}
+	}
+	return append(need, needed{name, 1})
+}
+
+// resourceOf is the resource that a network's annotation names, or "".
+func (p *pods) resourceOf(ctx context.Context, e netannotation.Element) (string, error) {
+	n := metav1.PartialObjectMetadata{}
+	n.SetGroupVersionKind(networkKind)
+	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
+	err := p.client.Get(ctx, key, &n)
+	if err != nil {
+		err = p.live.Get(ctx, key, &n)
+	}
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(n.Annotations[netannotation.ResourceName]), nil
+}
+
+// grow returns the JSON patch that makes the pod ask for what it needs. What it
+// asks for already counts, in whichever container; what is missing is added to
+// the first one.
+func grow(pod *corev1.Pod, need []needed) []jsonpatch.Operation {
+	if len(pod.Spec.Containers) == 0 {
+		return nil
+	}
+	have := pod.Spec.Containers[0].Resources
+	requests, limits := corev1.ResourceList{}, corev1.ResourceList{}
+	for _, n := range need {
+		name := corev1.ResourceName(n.resource)
+		missing := n.n - asked(pod, name)
+		if missing <= 0 {
+			continue
+		}
+		// An extended resource cannot be overcommitted: requests and limits are equal
+		// (k8s.io/kubernetes validation, ValidateContainerResourceRequirements).
+		sum := *resource.NewQuantity(missing+inContainer(have, name), resource.DecimalSI)
+		requests[name], limits[name] = sum, sum
+	}
+	return append(patch("requests", have.Requests, requests), patch("limits", have.Limits, limits)...)
+}
+
+// hasResources reports whether the first container has the key resources, to
+// which something can be added.
+func hasResources(raw []byte) bool {
+	var pod struct {
+		Spec struct {
+			Containers []struct {
+				Resources json.RawMessage `json:"resources"`
+			} `json:"containers"`
+		} `json:"spec"`
+	}
+	return json.Unmarshal(raw, &pod) == nil && len(pod.Spec.Containers) > 0 && len(pod.Spec.Containers[0].Resources) > 0 &&
+		pod.Spec.Containers[0].Resources[0] == '{'
+}
+
+const firstResources = "/spec/containers/0/resources/"
+
+func patch(field string, have, want corev1.ResourceList) []jsonpatch.Operation {
+	if len(want) == 0 {
+		return nil
+	}
+	if len(have) == 0 {
+		return []jsonpatch.Operation{jsonpatch.NewOperation("add", firstResources+field, want)}
+	}
+	var out []jsonpatch.Operation
+	for _, name := range sortedNames(want) {
+		q := want[name]
+		out = append(out, jsonpatch.NewOperation("add", firstResources+field+"/"+pointer(string(name)), q.String()))
+	}
+	return out
+}
+
+// pointer escapes a key for a JSON pointer (RFC 6901).
+func pointer(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+// asked is how many of a resource the kubelet would give the pod's containers.
+func asked(pod *corev1.Pod, name corev1.ResourceName) int64 {
+	var sum, first int64
+	for _, c := range pod.Spec.Containers {
+		sum += inContainer(c.Resources, name)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		first = max(first, inContainer(c.Resources, name))
+	}
+	return max(sum, first)
+}
+
+func inContainer(r corev1.ResourceRequirements, name corev1.ResourceName) int64 {
+	limit, request := r.Limits[name], r.Requests[name]
+	return max(limit.Value(), request.Value())
+}
+
+func sortedNames(l corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(l)) }

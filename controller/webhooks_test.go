@@ -1,0 +1,217 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/intake/cni"
+)
+
+func definitionOf(namespace, name, resource string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(networkKind)
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	if resource != "" {
+		u.SetAnnotations(map[string]string{"k8s.v1.cni.cncf.io/resourceName": resource})
+	}
+	return u
+}
+
+func request(raw string) admission.Request {
+	return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "default", Object: runtime.RawExtension{Raw: []byte(raw)}}}
+}
+
+func podAsking(annotation, spec string) string {
+	a, _ := json.Marshal(annotation)
+	return fmt.Sprintf(`{"metadata":{"name":"p","annotations":{"k8s.v1.cni.cncf.io/networks":%s}},"spec":%s}`, a, spec)
+}
+
+// A pod gets the resources of its networks, and keeps what it has.
+func TestPodsGetTheirResources(t *testing.T) {
+	c := newCluster(definitionOf("default", "a", "intel.com/x"), definitionOf("other", "b", "intel.com/y"), definitionOf("default", "plain", ""), definitionOf("default", "odd", "no name"))
+	for _, tc := range []struct {
+		name, networks, spec string
+		want                 string // the spec afterwards
+		warnings             int
+	}{
+		{"none of its own", "a", `{"containers":[{"name":"c","resources":{}},{"name":"d"}]}`,
+			`{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}},{"name":"d"}]}`, 0},
+		{"no key at all", "a", `{"containers":[{"name":"c"}]}`,
+			`{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, 0},
+		{"several of one resource, and another", "a,a,other/b@net7", `{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"}}}]}`,
+			`{"containers":[{"name":"c","resources":{"limits":{"cpu":"1","intel.com/x":"2","intel.com/y":"1"},"requests":{"intel.com/x":"2","intel.com/y":"1"}}}]}`, 0},
+		{"R0 as it stands", "a", `{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, "", 0},
+		{"in another container", "a", `{"containers":[{"name":"c","resources":{}},{"name":"d","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, "", 0},
+		{"in an init container", "a", `{"containers":[{"name":"c","resources":{}}],"initContainers":[{"name":"i","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, "", 0},
+		{"too few", "a,a,a", `{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}},{"name":"d","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`,
+			`{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"2"},"requests":{"intel.com/x":"2"}}},{"name":"d","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, 0},
+		{"more than enough", "a", `{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"3"},"requests":{"intel.com/x":"3"}}}]}`, "", 0},
+		{"networks without a resource, with a wrong one, and none", "plain,odd,missing", `{"containers":[{"name":"c","resources":{}}]}`, "", 2},
+		{"an annotation that cannot be read", "a@", `{"containers":[{"name":"c","resources":{}}]}`, "", 1},
+		{"JSON", `[{"name":"b","namespace":"other"}]`, `{"containers":[{"name":"c","resources":{}}]}`,
+			`{"containers":[{"name":"c","resources":{"limits":{"intel.com/y":"1"},"requests":{"intel.com/y":"1"}}}]}`, 0},
+	} {
+		raw := podAsking(tc.networks, tc.spec)
+		got := (&pods{client: c, live: c, log: slog.New(slog.DiscardHandler)}).Handle(t.Context(), request(raw))
+		if !got.Allowed || len(got.Warnings) != tc.warnings {
+			t.Errorf("%s: %+v", tc.name, got)
+		}
+		if tc.want == "" {
+			if len(got.Patches) > 0 {
+				t.Errorf("%s: %v", tc.name, got.Patches)
+			}
+			continue
+		}
+		if diff := cmp.Diff(decoded(t, podAsking(tc.networks, tc.want)), decoded(t, patched(t, raw, got))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+func patched(t *testing.T, raw string, r admission.Response) string {
+	t.Helper()
+	text, err := json.Marshal(r.Patches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.Apply([]byte(raw))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return string(out)
+}
+
+func decoded(t *testing.T, text string) (v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func igbState() *v1alpha1.NodeState {
+	return &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "worker01"}, Status: v1alpha1.NodeStateStatus{
+		PFs:   []v1alpha1.PFState{{Name: "enp1s0", Driver: "igb", Vendor: "8086", Device: "10c9", MTU: 1500, MaxMTU: 9216, SpeedMbps: 1000, TotalVFs: 7, Unable: []string{"link_state"}}},
+		Pools: []v1alpha1.PoolState{{Name: "intel.com/x", PFs: []string{"enp1s0"}}},
+	}}
+}
+
+func TestNetworksAreRefusedByField(t *testing.T) {
+	c := newCluster(igbState())
+	for config, want := range map[string]string{
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","ipam":{"type":"host-local","subnet":"172.16.91.0/24"}}`: "",
+		`{"type":"bridge","vlan":5000,"cniVersion":"0.3.1","name":"n"}`:                                           "",
+		``:                                      "",
+		`not JSON`:                              "",
+		`{"type":"sriov","cniVersion":"0.3.1"}`: "", // the object's name is the network's
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max-tx-rate":5}`:                                                     "spec.config: max-tx-rate: did you mean max_tx_rate?",
+		`{"type":"culvert","cniVersion":"0.3.1","name":"n","vlan":5000}`:                                                       "spec.config: vlan 5000: want a number between 0 and 4094",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","mtu":9000}`:                                                          "spec.config: mtu 9000: invalid: PF enp1s0 has MTU 1500: raise it in its NodePolicy (pfs, mtu) or ask for at most 1500 (node worker01)",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max_tx_rate":2000}`:                                                  "spec.config: max_tx_rate 2000: not supported by the driver",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","min_tx_rate":10}`:                                                    "spec.config: min_tx_rate 10: not supported by the driver",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","link_state":"enable"}`:                                               "spec.config: link_state: not supported by the driver: PF enp1s0 (driver igb) has no such setting",
+		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"tuning"},{"type":"sriov","vlan":5000}]}`:                         "spec.config: plugins[1]: vlan 5000: want a number",
+		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"sriov","vlan":5},{"type":"tuning","sysctl":{}}]}`:                "",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","vlan":5,"vlan":6}`:                                                   "spec.config: vlan 5: given twice",
+		`{"type":"sriov","cniVersion":"9.9.9","name":"n"}`:                                                                     "spec.config: cniVersion \"9.9.9\": not served",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","ipam":{"type":"host-local","subnet":"172.16.91.0/24","rangeEnd":7}}`: "spec.config: ipam.rangeEnd 7: want a string",
+	} {
+		raw, _ := json.Marshal(map[string]any{
+			"metadata": map[string]any{"name": "net1", "namespace": "default", "annotations": map[string]any{"k8s.v1.cni.cncf.io/resourceName": "intel.com/x"}},
+			"spec":     map[string]any{"config": config},
+		})
+		got := (&networks{client: c}).Handle(t.Context(), request(string(raw)))
+		message := ""
+		if got.Result != nil {
+			message = got.Result.Message
+		}
+		if got.Allowed != (want == "") || !strings.HasPrefix(message, want) || len(got.Warnings) > 0 {
+			t.Errorf("%s: %t %q %q\nwant %q", config, got.Allowed, message, got.Warnings, want)
+		}
+	}
+	raw := `{"metadata":{"name":"n","annotations":{"k8s.v1.cni.cncf.io/resourceName":"intel.com/z"}},"spec":{"config":"{\"type\":\"sriov\",\"cniVersion\":\"0.3.1\"}"}}`
+	if got := (&networks{client: c}).Handle(t.Context(), request(raw)); !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "no node has a VF of resource intel.com/z") {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPoliciesAreRefusedByField(t *testing.T) {
+	c := newCluster(igbState(), newNode("worker01", map[string]string{"nic": "igb"}))
+	for spec, want := range map[string]string{
+		`{"pfs":[{"driver":"igb","vfs":"max"}],"pools":[{"name":"x"}]}`:                                      "true [] ",
+		`{"pfs":[{"driver":"igb","vfs":8}]}`:                                                                 "true [node worker01: PF enp1s0: 8 VFs wanted (NodePolicy p, pfs[0]), it can have 7: write vfs: 7 or vfs: max: invalid] ",
+		`{"pfs":[{"driver":"ice","vfs":8}]}`:                                                                 "true [pfs: no PF of the selected nodes matches (driver ice)] ",
+		`{"pfs":[{"driver":"igb","vfs":2}],"pools":[{"name":"x","selectors":[{"pfNames":["enp1s0#3-4"]}]}]}`: "true [pools[0]: pool culvert.dev/x selects no VF of the selected nodes: correct its selectors] ",
+		`{"nodeSelector":{"nic":"ice"}}`:                                                                     "true [nodeSelector: no node has these labels] ",
+		`{"pools":[{"name":"a-b"},{"name":"a_b"}]}`:                                                          "false [] NodePolicy p: pools[1]: pool culvert.dev/a_b is culvert.dev/a-b as pools[0] to a container (PCIDEVICE_CULVERT_DEV_A_B): give it another name",
+		`{"pools":[{"name":"a","selectors":[{"pfNames":["x#9-2"]}]}]}`:                                       `false [] NodePolicy p: pools[0].selectors[0].pfNames[0] "x#9-2": a range counts up: write 2-9`,
+	} {
+		got := (&nodePolicies{client: c}).Handle(t.Context(), request(`{"metadata":{"name":"p"},"spec":`+spec+`}`))
+		message := ""
+		if got.Result != nil {
+			message = got.Result.Message
+		}
+		if s := fmt.Sprintf("%t %v %s", got.Allowed, got.Warnings, message); s != want {
+			t.Errorf("%s:\n got %s\nwant %s", spec, s, want)
+		}
+	}
+}
+
+// The types write what the parser reads.
+func TestHostYAMLOfAPolicy(t *testing.T) {
+	mtu, yes := int32(9000), true
+	p := &v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.NodePolicySpec{
+		Priority: 7, NodeSelector: map[string]string{"a": "b"},
+		PFs: []v1alpha1.PFRule{{Name: "a*", MAC: "90:e2:ba:00:00:01", PCIAddress: "0000:01:00.0", Vendor: "8086", Device: "10c9", Driver: "igb",
+			VFs: intstr.FromString("max"), MTU: &mtu, Autoprobe: &yes, NeedCarrier: &yes}, {Driver: "ice", VFs: intstr.FromInt32(7)}},
+		Pools: []v1alpha1.Pool{{Name: "x", Prefix: "intel.com", DeviceType: "netdevice", Drift: "report", ExcludeTopology: &yes,
+			AdditionalInfo: map[string]map[string]string{"*": {"token": "1"}}, Selectors: []v1alpha1.Selector{{
+				Vendors: []string{"8086"}, Devices: []string{"10ca"}, Drivers: []string{"igbvf"}, PCIAddresses: []string{"0000:01:10.0"},
+				ACPIIndexes: []string{"101"}, PFNames: []string{"a#0-1"}, RootDevices: []string{"0000:01:00.0"}, LinkTypes: []string{"ether"}, NeedVhostNet: &yes}}}},
+	}}
+	if err := readable(p); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whatever is in a network: it is answered, and what is refused is refused as
+// culvertd would.
+func FuzzNetworks(f *testing.F) {
+	f.Add(`{"type":"sriov","cniVersion":"0.3.1","vlan":5}`)
+	f.Add(`{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"sriov"},{"type":7},null]}`)
+	f.Add(`{"type":"culvert"`)
+	f.Add(` {} `)
+	f.Fuzz(func(t *testing.T, config string) {
+		var d definition
+		d.Metadata.Name, d.Spec.Config = "net1", config
+		ours, err := d.ours()
+		if err == nil && len(ours) > 0 {
+			return
+		}
+		var keys map[string]json.RawMessage
+		if json.Unmarshal([]byte(config), &keys) != nil || keys["plugins"] != nil || keys["name"] == nil {
+			return
+		}
+		if _, direct := cni.ParseConfig([]byte(config)); isOurs(keys["type"]) && (direct == nil) != (err == nil) {
+			t.Errorf("%q: %v, and culvertd says %v", config, err, direct)
+		}
+	})
+}
