@@ -167,9 +167,9 @@ func (f *follower) look() {
 
 // say logs what is new.
 func (f *follower) say(why string) {
-	switch {
-	case why == f.last:
-	case why == "":
+	switch why {
+	case f.last:
+	case "":
 		f.log.Info("the networks of pods are Culvert's", "file", filepath.Join(f.dir, Conflist))
 	default:
 		f.log.Warn("the networks of pods are not Culvert's", "why", why)

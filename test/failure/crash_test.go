@@ -33,6 +33,7 @@ func must(w *world, err error) {
 
 func stories() []story {
 	addA := func(w *world) { must(w, w.add(podA)) }
+	addPod := func(w *world) { must(w, w.pod("ADD")) }
 	all := func(w *world) { must(w, w.add(podA)); must(w, w.add(podB)); must(w, w.add(podC)) }
 	return []story{
 		{"ADD", nil, func(w *world) { _ = w.add(podA) }},
@@ -48,6 +49,10 @@ func stories() []story {
 		}},
 		{"CHECK", addA, func(w *world) { _ = w.call("CHECK", podA, w.config(podA, "CHECK")) }},
 		{"GC", all, func(w *world) { _ = w.gc(podA, "b") }},
+		{"ADD of a pod's networks", nil, func(w *world) { _ = w.pod("ADD") }},
+		{"DEL of a pod's networks", addPod, func(w *world) { _ = w.pod("DEL") }},
+		{"GC of a pod's networks", addPod, func(w *world) { _ = w.pod("GC") }},
+		{"CHECK of a pod's networks", addPod, func(w *world) { _ = w.pod("CHECK") }},
 		{"STATUS", nil, func(w *world) { _ = w.call("STATUS", podA, w.config(podA, "STATUS")) }},
 		{"a pass over changed free VFs", func(w *world) {
 			w.soil(w.anyFree())
@@ -194,6 +199,7 @@ func (w *world) recovers(what string) {
 	w.restart()
 	w.start()
 	w.pass()
+	must(w, w.metaPlugin().Resume(context.Background()))
 	w.sound()
 	w.rest()
 	w.settled()

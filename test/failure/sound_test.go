@@ -32,6 +32,7 @@ func (w *world) sound() {
 	w.owned(records)
 	w.promised(records)
 	w.addressed()
+	w.sandboxed()
 }
 
 // owned: I1, a VF that is in somebody's netns has that owner in the ledger.
@@ -175,6 +176,7 @@ func (w *world) asNew() {
 			w.t.Errorf("DEL of %s: %v", pod, err)
 		}
 	}
+	w.gone()
 	w.settled()
 	if got := w.k.String(); got != w.whole {
 		w.t.Errorf("I2: when all was given back the machine was\n%s, at first it was\n%s", got, w.whole)

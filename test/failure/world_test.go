@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
@@ -65,6 +66,9 @@ type world struct {
 	ledger *journal.Ledger
 	node   *daemon.Node
 	cni    *cni.Handler
+	meta   *pod.Handler // made when a pod comes
+
+	plugins *plugins
 
 	pristine map[vf.ID]vf.Baseline // VFs as they are when they have been made
 	whole    string                // the machine with all VFs made and free
@@ -89,11 +93,12 @@ const (
 func newWorld(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	p.TotalVFs = vfsPerPF
-	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}}
+	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, plugins: &plugins{has: map[string]bool{}}}
 	w.fault = faulty.New(w.k)
 	_ = os.Remove(w.path)
+	_ = os.RemoveAll(filepath.Join(dir, "devinfo")) // of the world before
 	w.want(vfsPerPF)
-	for _, pod := range pods {
+	for _, pod := range append(pods, sandboxID) {
 		w.k.AddNetns(netnsOf(pod))
 	}
 	w.open()
@@ -149,7 +154,7 @@ func (w *world) open() {
 		BootID: fmt.Sprintf("boot %d", w.boot), Now: now,
 	})
 	w.node.SetSpec(w.spec)
-	w.cni = cni.New(w.node.Engine)
+	w.cni, w.meta = cni.New(w.node.Engine), nil
 }
 
 // start is what culvertd does before it answers; a killing may end it. It is
@@ -193,7 +198,7 @@ func (w *world) reboot() {
 	w.close()
 	w.boot++
 	w.k.Reboot()
-	for _, pod := range pods {
+	for _, pod := range append(pods, sandboxID) {
 		w.k.AddNetns(netnsOf(pod))
 	}
 	w.expect = map[string]promise{}
