@@ -27,9 +27,13 @@ func params[T any](raw json.RawMessage) (v T, err error) {
 // status answers with everything: the hardware read now, the ledger, and what
 // is wrong.
 func (s *Server) status(ctx context.Context, _ json.RawMessage) (any, error) {
+	return s.nodeStatus(ctx)
+}
+
+func (s *Server) nodeStatus(ctx context.Context) (api.NodeStatus, error) {
 	pfs, err := s.node.Inventory.Refresh(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the NICs: %w", err)
+		return api.NodeStatus{}, fmt.Errorf("list the NICs: %w", err)
 	}
 	in := status.Input{
 		Node: hostname(), Version: s.Version, Now: time.Now(), Ready: s.ready.Load(),
@@ -37,7 +41,7 @@ func (s *Server) status(ctx context.Context, _ json.RawMessage) (any, error) {
 	}
 	c, err := s.content()
 	if err != nil {
-		return nil, err
+		return api.NodeStatus{}, err
 	}
 	in.Records, in.Addresses = c.Records, c.Addresses
 	in.Conditions = append(in.Conditions, status.LedgerConditions(c)...)

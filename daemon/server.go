@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/deviceplugin"
 	"github.com/culvert-net/culvert/intake/pod"
+	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/kube"
@@ -52,7 +53,10 @@ type Server struct {
 	made        chan struct{}        // closed when culvertd is ready
 	pods        *deviceplugin.Plugin // nil without Kubernetes
 	cluster     *kube.Client         // nil without a connection to a cluster
-	meta        *pod.Handler         // nil where the networks of pods are not Culvert's
+	wishes      wishes
+	tell        chan struct{} // one token: the NodeState should be written at once
+	book        *blocks.Book  // nil without a cluster
+	meta        *pod.Handler  // nil where the networks of pods are not Culvert's
 	// clusterProblem is why there is no connection to the cluster.
 	clusterProblem *api.Problem
 }
@@ -155,7 +159,8 @@ func (s *Server) readHostFile() {
 		return
 	}
 	s.fileProblem.Store(nil)
-	s.node.SetSpec(spec)
+	s.wishes.setHost(spec)
+	s.merge()
 }
 
 // conditions are what the parts of culvertd report as wrong.

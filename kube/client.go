@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,9 @@ type Client struct {
 	pods     cache.SharedIndexInformer
 	networks cache.SharedIndexInformer
 	writer   *writer
-	informer []cache.SharedIndexInformer // all of them
+	objects  objects
+	informer []cache.SharedIndexInformer // those that pods need
+	others   []cache.SharedIndexInformer
 }
 
 // Config reads a kubeconfig file; an empty path means that culvertd runs in a pod,
@@ -71,6 +74,9 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	}
 	c.pods = c.watch(c.core, "pods", fields.OneTermEqualSelector("spec.nodeName", node), &pod{}, strip)
 	c.networks = c.watch(c.nets, "network-attachment-definitions", fields.Everything(), &network{}, strip)
+	if err := c.watchObjects(); err != nil {
+		return nil, err
+	}
 	c.writer = newWriter(c)
 	return c, nil
 }
@@ -109,7 +115,7 @@ func (c *Client) watch(from cache.Getter, resource string, which fields.Selector
 // Run keeps the informers and writes what is queued, until ctx ends.
 func (c *Client) Run(ctx context.Context) error {
 	var g errgroup.Group
-	for _, i := range c.informer {
+	for _, i := range slices.Concat(c.informer, c.others) {
 		g.Go(func() error { i.RunWithContext(ctx); return nil })
 	}
 	g.Go(func() error { c.writer.run(ctx); return nil })

@@ -106,6 +106,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	switch {
+	case resource == "nodes" || strings.Contains(r.URL.Path, "/culvert.dev/"): // not installed
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 	case r.Method != http.MethodGet:
 		s.write(w, r)
 	case r.URL.Query().Get("watch") != "":

@@ -6,6 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
 // Groups that the types below are of.
@@ -35,6 +37,11 @@ type network struct {
 	} `json:"spec,omitempty"`
 }
 
+// clusterNode is the part of a core/v1 Node that is read: its labels.
+type clusterNode struct {
+	object `json:",inline"`
+}
+
 // list is a list of them.
 type list[T any] struct {
 	metav1.TypeMeta `json:",inline"`
@@ -45,6 +52,7 @@ type list[T any] struct {
 type (
 	podList     list[pod]
 	networkList list[network]
+	nodeList    list[clusterNode]
 )
 
 func (o object) copy() object {
@@ -82,6 +90,18 @@ func (l *networkList) DeepCopyObject() runtime.Object {
 	return out
 }
 
+// DeepCopyObject is for runtime.Object.
+func (n *clusterNode) DeepCopyObject() runtime.Object { return &clusterNode{n.copy()} }
+
+// DeepCopyObject is for runtime.Object.
+func (l *nodeList) DeepCopyObject() runtime.Object {
+	out := &nodeList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	for _, n := range l.Items {
+		out.Items = append(out.Items, clusterNode{n.copy()})
+	}
+	return out
+}
+
 // newScheme knows the types of this package.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -89,6 +109,9 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(coreV1.WithKind("PodList"), &podList{})
 	s.AddKnownTypeWithName(networkV1.WithKind("NetworkAttachmentDefinition"), &network{})
 	s.AddKnownTypeWithName(networkV1.WithKind("NetworkAttachmentDefinitionList"), &networkList{})
+	s.AddKnownTypeWithName(coreV1.WithKind("Node"), &clusterNode{})
+	s.AddKnownTypeWithName(coreV1.WithKind("NodeList"), &nodeList{})
+	_ = v1alpha1.AddToScheme(s) // never fails
 	metav1.AddToGroupVersion(s, coreV1)
 	metav1.AddToGroupVersion(s, networkV1)
 	return s
@@ -101,6 +124,10 @@ func strip(v any) (any, error) {
 		o.object = lean(o.object)
 	case *network:
 		o.object = lean(o.object)
+	case *clusterNode:
+		labels := o.Labels
+		o.object = lean(o.object)
+		o.Labels = labels
 	}
 	return v, nil
 }

@@ -120,6 +120,9 @@ func (b *Book) Need(network string, c ipam.Config, named []netip.Addr, owner vf.
 		w.claims[a] = newID()
 	}
 	b.waiting[w] = true
+	if len(c.Sets) > 0 { // from now on blocks are asked for before they run out
+		b.networks[network] = c
+	}
 	b.mu.Unlock()
 	b.wake()
 	return func() {
@@ -157,14 +160,26 @@ func (b *Book) Why(network string, named []netip.Addr) error {
 	return fmt.Errorf("network %s: %w: culvert-controller was asked for addresses and has not answered yet", network, vf.ErrNotReady)
 }
 
-// Requests says what the node needs. held is every address that its ledger holds
-// of networks that take theirs from the cluster, read after whoever waits had
-// last said so.
-func (b *Book) Requests(held []Held) []Request {
+// Requests says what the node needs. held reads every address that its ledger
+// holds of networks that take theirs from the cluster. It is called after a look
+// at who waits: a claim moves from the one to the other, and must not be missed
+// in between (TestClaimIsNeverMissed).
+func (b *Book) Requests(held func() ([]Held, error)) ([]Request, error) {
+	b.mu.Lock()
+	waiting := maps.Clone(b.waiting)
+	b.mu.Unlock()
+	all, err := held()
+	if err != nil {
+		return nil, err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.requests(all, waiting), nil
+}
+
+func (b *Book) requests(held []Held, waiting map[*wait]bool) []Request {
 	configs := maps.Clone(b.networks)
-	for w := range b.waiting {
+	for w := range waiting {
 		configs[w.network] = w.config
 	}
 	for _, h := range held {
@@ -174,10 +189,10 @@ func (b *Book) Requests(held []Held) []Request {
 	}
 	var out []Request
 	for _, network := range slices.Sorted(maps.Keys(configs)) {
-		claims := b.claims(network, held)
+		claims := b.claims(network, held, waiting)
 		first := len(out)
 		for _, usable := range configs[network].Usable() {
-			out = append(out, Request{Network: network, Ranges: usable, Used: b.used(network, usable, held)})
+			out = append(out, Request{Network: network, Ranges: usable, Used: b.used(network, usable, held, waiting)})
 		}
 		if len(claims) > 0 && len(out) == first {
 			out = append(out, Request{Network: network})
@@ -192,7 +207,7 @@ func (b *Book) Requests(held []Held) []Request {
 // claims are the single addresses of a network: those that were claimed and are
 // held, those that somebody waits for, and those that are held and in no block
 // of the node's, since they are older than the cluster's pool.
-func (b *Book) claims(network string, held []Held) []Claim {
+func (b *Book) claims(network string, held []Held, waiting map[*wait]bool) []Claim {
 	var out []Claim
 	for _, h := range held {
 		switch {
@@ -203,7 +218,7 @@ func (b *Book) claims(network string, held []Held) []Claim {
 			out = append(out, Claim{h.Addr, "held/" + h.Owner.UID + "/" + h.Owner.Interface})
 		}
 	}
-	for w := range b.waiting {
+	for w := range waiting {
 		if w.network != network {
 			continue
 		}
@@ -226,7 +241,7 @@ func (b *Book) inBlock(network string, a netip.Addr) bool {
 
 // used counts the addresses of a set that are held of the node's blocks, and
 // those that are waited for.
-func (b *Book) used(network string, usable []ipam.Run, held []Held) int64 {
+func (b *Book) used(network string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
 	in := func(a netip.Addr) bool {
 		return slices.ContainsFunc(usable, func(r ipam.Run) bool { return r.Contains(a) })
 	}
@@ -236,7 +251,7 @@ func (b *Book) used(network string, usable []ipam.Run, held []Held) int64 {
 			n++
 		}
 	}
-	for w := range b.waiting {
+	for w := range waiting {
 		if w.network == network && len(w.claims) == 0 {
 			n++
 		}

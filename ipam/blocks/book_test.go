@@ -25,7 +25,7 @@ func TestBookOf(t *testing.T) {
 	woken := 0
 	b := NewBook("here", func() { woken++ })
 	done := b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.9")}, podA)
-	id := b.Requests(nil)[0].Claims[0].ID
+	id := asked(b)[0].Claims[0].ID
 	changed := b.Changed()
 	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{
 		{Run: run("10.0.0.2-10.0.0.3"), Node: "here"}, {Run: run("10.0.0.4"), Node: "there"}, {Run: run("10.0.0.5"), Node: "here", GoneSince: time.Now()},
@@ -48,6 +48,10 @@ func TestBookOf(t *testing.T) {
 	if got := b.Of("other", podA); len(got.Runs) != 0 || woken != 1 {
 		t.Errorf("%v, woken %d times", got, woken)
 	}
+	// A network that was used is asked for before its block runs out.
+	if r := asked(b, []Held{{Network: "n", Addr: addr("10.0.0.2")}, {Network: "n", Addr: addr("10.0.0.3")}}...); len(r) != 1 || len(r[0].Ranges) == 0 || r[0].Used != 2 {
+		t.Errorf("%+v", r)
+	}
 }
 
 func TestBookRequests(t *testing.T) {
@@ -67,7 +71,7 @@ func TestBookRequests(t *testing.T) {
 		{Network: "n", Ranges: usable, Used: 2, Claims: []Claim{{addr("10.0.0.6"), "held/a/net1"}, {addr("10.0.0.12"), "id"}}},
 		{Network: "no network any more", Claims: []Claim{{addr("10.7.0.1"), "x"}}},
 	}
-	if diff := cmp.Diff(want, b.Requests(held), byAddr); diff != "" {
+	if diff := cmp.Diff(want, asked(b, held...), byAddr); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -91,5 +95,30 @@ func TestBookWhy(t *testing.T) {
 		if err := b.Why("n", tc.named); !errors.Is(err, tc.err) || err.Error() != tc.want {
 			t.Errorf("%v\nwant %s", err, tc.want)
 		}
+	}
+}
+
+// asked is what a book asks for over a ledger that holds held.
+func asked(b *Book, held ...Held) []Request {
+	r, _ := b.Requests(func() ([]Held, error) { return held, nil })
+	return r
+}
+
+// I4: a claim that is being used while the requests are put together is in them.
+func TestClaimIsNeverMissed(t *testing.T) {
+	b := NewBook("here", func() {})
+	done := b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.9")}, podA)
+	id := asked(b)[0].Claims[0].ID
+	got, _ := b.Requests(func() ([]Held, error) {
+		done() // the ledger holds it from just before this moment on
+		return []Held{{Network: "n", Addr: addr("10.0.0.9"), Owner: podA, Claim: id}}, nil
+	})
+	if len(got) != 1 || len(got[0].Claims) != 1 || got[0].Claims[0].ID != id {
+		t.Errorf("%+v", got)
+	}
+	done = b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.10")}, podA)
+	got, _ = b.Requests(func() ([]Held, error) { done(); return nil, nil }) // it was read just before
+	if len(got) != 1 || len(got[0].Claims) != 1 {
+		t.Errorf("%+v", got)
 	}
 }

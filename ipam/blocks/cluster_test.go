@@ -209,7 +209,7 @@ func (c *cluster) del(m *machine) {
 	}
 }
 
-func (c *cluster) publish(m *machine) { m.states = append(m.states, m.book.Requests(m.held())) }
+func (c *cluster) publish(m *machine) { m.states = append(m.states, asked(m.book, m.held()...)) }
 
 func (c *cluster) see(m *machine) {
 	m.view = rapid.IntRange(m.view, len(c.pools)-1).Draw(c.t, "version")
@@ -284,7 +284,7 @@ func (c *cluster) settle() {
 	}
 	for range 3 {
 		for _, m := range c.nodes {
-			m.states = [][]Request{m.book.Requests(m.held())}
+			m.states = [][]Request{asked(m.book, m.held()...)}
 		}
 		c.now = c.now.Add(2 * Grace)
 		c.pools = append(c.pools, c.work().result)

@@ -1,0 +1,131 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+)
+
+// objects are Culvert's own objects in the cluster, as far as a node reads and
+// writes them: its policies, the pools of addresses, its state.
+type objects struct {
+	rest     rest.Interface
+	policies cache.SharedIndexInformer
+	pools    cache.SharedIndexInformer
+	self     cache.SharedIndexInformer // the Node object
+	changed  chan struct{}             // one token when something changed
+}
+
+// watchObjects makes the informers of Culvert's objects. They are not among those
+// that Synced waits for: pods are served without them.
+func (c *Client) watchObjects() error {
+	group, err := c.group(v1alpha1.GroupVersion)
+	if err != nil {
+		return err
+	}
+	pods := len(c.informer)
+	o := objects{rest: group, changed: make(chan struct{}, 1)}
+	o.policies = c.watch(group, "nodepolicies", fields.Everything(), &v1alpha1.NodePolicy{}, unmanaged)
+	o.pools = c.watch(group, "addresspools", fields.Everything(), &v1alpha1.AddressPool{}, unmanaged)
+	o.self = c.watch(c.core, "nodes", fields.OneTermEqualSelector("metadata.name", c.node), &clusterNode{}, strip)
+	c.others, c.informer = c.informer[pods:], c.informer[:pods:pods]
+	wake := func() {
+		select {
+		case o.changed <- struct{}{}:
+		default:
+		}
+	}
+	for _, i := range c.others {
+		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { wake() }, UpdateFunc: func(_, _ any) { wake() }, DeleteFunc: func(any) { wake() },
+		})
+		if err != nil {
+			return fmt.Errorf("watch Culvert's objects: %w", err)
+		}
+	}
+	c.objects = o
+	return nil
+}
+
+// unmanaged drops what is large and not read.
+func unmanaged(v any) (any, error) {
+	if o, ok := v.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	return v, nil
+}
+
+// ObjectsChanged has a value when policies, pools of addresses or the labels of
+// the node may have changed.
+func (c *Client) ObjectsChanged() <-chan struct{} { return c.objects.changed }
+
+// Policies are the NodePolicies that select this node. known is false until the
+// cluster has been heard.
+func (c *Client) Policies() (selected []*v1alpha1.NodePolicy, known bool) {
+	if !c.objects.policies.HasSynced() || !c.objects.self.HasSynced() {
+		return nil, false
+	}
+	var node labels.Set
+	for _, v := range c.objects.self.GetStore().List() {
+		if n, ok := v.(*clusterNode); ok {
+			node = n.Labels
+		}
+	}
+	for _, v := range c.objects.policies.GetStore().List() {
+		if p, ok := v.(*v1alpha1.NodePolicy); ok && labels.SelectorFromSet(p.Spec.NodeSelector).Matches(node) {
+			selected = append(selected, p)
+		}
+	}
+	return selected, true
+}
+
+// AddressPools are all of them. known is false until the cluster has been heard.
+func (c *Client) AddressPools() (pools []*v1alpha1.AddressPool, known bool) {
+	for _, v := range c.objects.pools.GetStore().List() {
+		if p, ok := v.(*v1alpha1.AddressPool); ok {
+			pools = append(pools, p)
+		}
+	}
+	return pools, c.objects.pools.HasSynced()
+}
+
+// WriteState makes the node's NodeState say status. Only this node writes it, so
+// the last writer is right.
+func (c *Client) WriteState(ctx context.Context, status v1alpha1.NodeStateStatus) error {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	state := &v1alpha1.NodeState{}
+	err := c.objects.rest.Get().Resource("nodestates").Name(c.node).Do(ctx).Into(state)
+	switch {
+	case apierrors.IsNotFound(err):
+		state = &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: c.node, OwnerReferences: c.owner()}, Status: status}
+		state.APIVersion, state.Kind = v1alpha1.GroupVersion.String(), "NodeState"
+		err = c.objects.rest.Post().Resource("nodestates").Body(state).Do(ctx).Error()
+	case err == nil:
+		state.APIVersion, state.Kind = v1alpha1.GroupVersion.String(), "NodeState"
+		state.Status = status
+		err = c.objects.rest.Put().Resource("nodestates").Name(c.node).Body(state).Do(ctx).Error()
+	}
+	if err != nil {
+		return fmt.Errorf("write NodeState %s: %w", c.node, err)
+	}
+	return nil
+}
+
+// owner is the Node object, with which the NodeState goes.
+func (c *Client) owner() []metav1.OwnerReference {
+	for _, v := range c.objects.self.GetStore().List() {
+		if n, ok := v.(*clusterNode); ok {
+			return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: n.UID}}
+		}
+	}
+	return nil
+}
