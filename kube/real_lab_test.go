@@ -79,15 +79,15 @@ func program(t *testing.T, path string, args ...string) (stop func()) {
 	return stop
 }
 
-// real is an API server with its etcd.
-type real struct {
+// apiServer is a real one with its etcd.
+type apiServer struct {
 	*testing.T
 	config *rest.Config
 	start  func() (stop func())
 	stop   func()
 }
 
-func newReal(t *testing.T) *real {
+func newReal(t *testing.T) *apiServer {
 	t.Helper()
 	dir, etcd, client := t.TempDir(), "http://127.0.0.1:"+port(t), "http://127.0.0.1:"+port(t)
 	program(t, filepath.Join(part(t, "etcd"), "server"), "--data-dir", dir+"/etcd", "--listen-client-urls", client, "--advertise-client-urls", client,
@@ -103,7 +103,7 @@ func newReal(t *testing.T) *real {
 		}
 	}
 	p := port(t)
-	r := &real{T: t, config: &rest.Config{Host: "https://127.0.0.1:" + p, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
+	r := &apiServer{T: t, config: &rest.Config{Host: "https://127.0.0.1:" + p, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}}
 	server := filepath.Join(part(t, "kubernetes"), "kube-apiserver")
 	r.start = func() func() {
 		stop := program(t, server, "--etcd-servers", client, "--secure-port", p, "--bind-address", "127.0.0.1", "--cert-dir", dir+"/certs", "--token-auth-file", dir+"/tokens",
@@ -128,7 +128,7 @@ func untilReal(t *testing.T, what string, is func() error) {
 }
 
 // do is a request as the administrator's.
-func (r *real) do(method, path, body string, into any) error {
+func (r *apiServer) do(method, path, body string, into any) error {
 	client, err := rest.HTTPClientFor(r.config)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (r *real) do(method, path, body string, into any) error {
 	return err
 }
 
-func (r *real) must(method, path, body string) {
+func (r *apiServer) must(method, path, body string) {
 	r.Helper()
 	if err := r.do(method, path, body, nil); err != nil {
 		r.Fatal(err)
@@ -223,15 +223,21 @@ func TestRealAPIServer(t *testing.T) {
 	c.Annotate(late, "k8s.v1.cni.cncf.io/network-status", "wrong")
 	r.stop = r.start()
 	untilReal(t, "what was to be written", func() error {
-		var p struct{ Metadata struct{ Annotations map[string]string } }
-		var events struct{ Items []struct{ Reason, Message string } }
+		var p struct {
+			Metadata struct{ Annotations map[string]string }
+		}
+		var events struct {
+			Items []struct{ Reason, Message string }
+		}
 		err := errors.Join(r.do(http.MethodGet, "/api/v1/namespaces/default/pods/early", "", &p), r.do(http.MethodGet, "/api/v1/namespaces/default/events", "", &events))
 		if err == nil && (p.Metadata.Annotations["k8s.v1.cni.cncf.io/network-status"] != "[]" || len(events.Items) != 1) {
 			err = fmt.Errorf("%v, events %v", p.Metadata.Annotations, events.Items)
 		}
 		return err
 	})
-	var p struct{ Metadata struct{ Annotations map[string]string } }
+	var p struct {
+		Metadata struct{ Annotations map[string]string }
+	}
 	if err := r.do(http.MethodGet, "/api/v1/namespaces/default/pods/late", "", &p); err != nil || p.Metadata.Annotations["k8s.v1.cni.cncf.io/network-status"] != "" {
 		t.Errorf("another pod of that name was written to: %v, %v", p.Metadata.Annotations, err)
 	}
