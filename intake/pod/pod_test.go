@@ -178,8 +178,8 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("%q does not say %q", msg, part)
 				}
 			}
-			if strings.Contains(msg, "\n") {
-				t.Errorf("%q has several lines", msg)
+			if strings.Contains(msg, "\n") || strings.Count(msg, "pod d/a:") != 1 {
+				t.Errorf("%q has several lines, or names the pod twice", msg)
 			}
 			if e := w.cluster.events; name != "no such pod" && (len(e) != 1 || !strings.HasPrefix(e[0], "d/a Warning NetworkFailed pod d/a: ")) {
 				t.Errorf("events: %v", e)
