@@ -25,7 +25,8 @@ type AddressPool struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// +required
-	Spec   AddressPoolSpec   `json:"spec"`
+	Spec AddressPoolSpec `json:"spec"`
+	// +optional
 	Status AddressPoolStatus `json:"status,omitzero"`
 }
 

@@ -26,7 +26,8 @@ type NodePolicy struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// +required
-	Spec   NodePolicySpec   `json:"spec"`
+	Spec NodePolicySpec `json:"spec"`
+	// +optional
 	Status NodePolicyStatus `json:"status,omitzero"`
 }
 
@@ -96,7 +97,7 @@ type PFRule struct {
 	// How many, 0 for none, or max for as many as the PF can have.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == string ? self == 'max' : self >= 0 && self <= 65535",message="want a number from 0 to 65535, or max"
+	// +kubebuilder:validation:Pattern=`^max$`
 	VFs intstr.IntOrString `json:"vfs"`
 	// Of the PF, in bytes; left alone when not given.
 	// +optional

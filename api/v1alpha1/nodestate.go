@@ -22,6 +22,7 @@ type NodeState struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// +optional
 	Status NodeStateStatus `json:"status,omitzero"`
 }
 
