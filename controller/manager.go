@@ -20,6 +20,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -70,11 +71,12 @@ func Run(ctx context.Context, c Config) error {
 		names: []string{c.Service + "." + c.Namespace + ".svc", c.Service + "." + c.Namespace + ".svc.cluster.local"},
 		now:   time.Now, log: c.Log,
 	}
-	leave := 5 * time.Second
+	leave, twice := 5*time.Second, true
 	mgr, err := ctrl.NewManager(c.Kube, ctrl.Options{
 		Scheme: Scheme(), Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
 		LeaderElection: c.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout: &leave,
+		Controller:              config.Controller{SkipNameValidation: &twice}, // Run may be called twice in a process
 		WebhookServer:           webhook.NewServer(webhook.Options{Port: c.WebhookPort, TLSOpts: []func(*tls.Config){func(t *tls.Config) { t.GetCertificate, t.MinVersion = k.get, tls.VersionTLS13 }}}),
 		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}}}},
 	})
