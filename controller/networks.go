@@ -70,7 +70,7 @@ func (d definition) ours() ([]cni.Config, error) {
 		Plugins    []json.RawMessage `json:"plugins"`
 	}
 	if json.Unmarshal(raw, &top) != nil {
-		return nil, nil // not JSON, or not as CNI has it: whoever it is for will say so
+		return nil, nil //nolint:nilerr // not JSON, or not as CNI has it: whoever it is for will say so
 	}
 	plugins := top.Plugins
 	if plugins == nil {

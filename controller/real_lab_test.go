@@ -107,7 +107,7 @@ func eventually(t *testing.T, what string, is func() error) {
 		if time.Now().After(end) {
 			t.Fatalf("%s: %v", what, err)
 		}
-		time.Sleep(100 * time.Millisecond) //nolint:forbidigo // polls another program
+		time.Sleep(100 * time.Millisecond) // polls another program
 	}
 }
 

@@ -3,8 +3,10 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	conditions "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -104,6 +106,7 @@ func (c *Client) WriteState(ctx context.Context, status v1alpha1.NodeStateStatus
 	defer cancel()
 	state := &v1alpha1.NodeState{}
 	err := c.objects.rest.Get().Resource("nodestates").Name(c.node).Do(ctx).Into(state)
+	status.Conditions = since(state.Status.Conditions, status.Conditions)
 	switch {
 	case apierrors.IsNotFound(err):
 		state = &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: c.node, OwnerReferences: c.owner()}, Status: status}
@@ -118,6 +121,16 @@ func (c *Client) WriteState(ctx context.Context, status v1alpha1.NodeStateStatus
 		return fmt.Errorf("write NodeState %s: %w", c.node, err)
 	}
 	return nil
+}
+
+// since gives conditions the time of their last change: that of the one that was
+// there, or now.
+func since(there, now []metav1.Condition) []metav1.Condition {
+	all := slices.Clone(there)
+	for _, c := range now {
+		conditions.SetStatusCondition(&all, c)
+	}
+	return slices.DeleteFunc(all, func(c metav1.Condition) bool { return conditions.FindStatusCondition(now, c.Type) == nil })
 }
 
 // owner is the Node object, with which the NodeState goes.

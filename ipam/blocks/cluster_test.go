@@ -52,7 +52,7 @@ type worker struct {
 func netConfig() ipam.Config {
 	c, err := ipam.Parse([]byte(`{"type":"host-local","subnet":"10.0.0.0/28"}`))
 	if err != nil {
-		panic(err) //nolint:forbidigo // a constant that is wrong
+		panic(err) // a constant that is wrong
 	}
 	return c
 }
