@@ -20,6 +20,8 @@ import (
 type ClusterConfig struct {
 	Kubeconfig string // empty: that of the pod culvertd is in
 	NodeName   string
+	// DaemonSet is the one that culvertd is of, namespace/name; empty for none.
+	DaemonSet string
 	// PodNetworks says who sets up the networks of pods.
 	PodNetworks pod.Mode
 	// ConfDir is where the runtime's network configurations are.

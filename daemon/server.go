@@ -34,6 +34,9 @@ type Config struct {
 	Version  string
 	Log      *slog.Logger
 
+	// PluginDir is where culvertd installs the CNI plugin; empty: somebody else
+	// does.
+	PluginDir string
 	// Kubernetes is whether this is a node of a cluster, and KubeletDir its
 	// kubelet's root folder.
 	Kubernetes bool
@@ -77,6 +80,9 @@ func Run(ctx context.Context, c Config) (err error) {
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	s := &Server{Config: c, kernel: k, others: &claims.Reader{Root: os.DirFS("/")}, made: make(chan struct{}), node: NewNode(NodeConfig{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log})}
 	s.readHostFile()
+	if err := s.installPlugin(); err != nil {
+		return err
+	}
 	if c.Kubernetes {
 		s.pods = s.node.DevicePlugin(c.KubeletDir, c.Log)
 		if err := s.joinCluster(); err != nil {
@@ -105,7 +111,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	err = g.Wait()
 	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
 	s.node.Engine.Wait()
-	return err
+	return errors.Join(err, s.leave(context.WithoutCancel(ctx)))
 }
 
 func (s *Server) announceReady() {

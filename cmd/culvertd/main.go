@@ -83,6 +83,8 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&c.KubeletDir, "kubelet-dir", daemon.DefaultKubeletDir, "root folder of the node's kubelet")
 	f.StringVar(&c.Cluster.Kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: by the service account of the pod that culvertd is in")
 	f.StringVar(&c.Cluster.NodeName, "node-name", nodeName(), "this host's name in the cluster; by default $NODE_NAME or the host's own")
+	f.StringVar(&c.Cluster.DaemonSet, "daemonset", "", "the DaemonSet that this culvertd is of, namespace/name: when it is deleted, culvertd takes the CNI plugin away")
+	f.StringVar(&c.PluginDir, "install-plugin", "", "folder that culvertd installs the CNI plugin into, from beside its own program")
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
 	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")

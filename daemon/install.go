@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/culvert-net/culvert/intake/cni/place"
+	"github.com/culvert-net/culvert/intake/pod"
+)
+
+// installPlugin puts the CNI plugin that lies beside culvertd's own program where
+// the runtime looks for it: a DaemonSet brings it with it.
+func (s *Server) installPlugin() error {
+	if s.PluginDir == "" {
+		return nil
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find the CNI plugin: %w", err)
+	}
+	return place.Install(filepath.Join(filepath.Dir(own), "culvert-cni"), s.PluginDir)
+}
+
+// leave is the end of a culvertd whose DaemonSet was deleted: the runtime gets
+// back the default network's own configuration, and the plugin goes. VFs and
+// the ledger stay as they are, for whoever installs Culvert again. When nobody
+// can say whether it was deleted everything stays.
+func (s *Server) leave(ctx context.Context) error {
+	if s.PluginDir == "" || s.Cluster.DaemonSet == "" || s.cluster == nil {
+		return nil
+	}
+	gone, err := s.cluster.Uninstalled(ctx, s.Cluster.DaemonSet)
+	if err != nil {
+		s.Log.Warn("is this an uninstall? the CNI plugin stays", "err", err)
+		return nil
+	}
+	if !gone {
+		return nil
+	}
+	s.Log.Info("the DaemonSet was deleted: taking the CNI plugin away", "dir", s.PluginDir)
+	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir))
+}

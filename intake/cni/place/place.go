@@ -1,0 +1,108 @@
+// Package place puts the CNI plugin where container runtimes look for it, and
+// takes it away again, as dist/install does on a host without Kubernetes:
+// culvertd in a DaemonSet brings the plugin with it.
+package place
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	// plugin is the name of Culvert's plugin: the type of its networks.
+	plugin = "culvert"
+	// alias is the other type that Culvert serves, in place of the plugin that
+	// may have had the name before, which is kept under the name before.
+	alias  = "sriov"
+	before = "sriov.before-culvert"
+	// fresh is what a file is called while it is written.
+	fresh = ".culvert-new"
+)
+
+// Install copies program into dir, a folder of CNI plugins that exists, and
+// makes it the plugin of both types. Each file is replaced in one step, so a
+// runtime that runs it meanwhile finds the old one or the new one. It is
+// idempotent.
+func Install(program, dir string) error {
+	if err := copyTo(program, filepath.Join(dir, plugin)); err != nil {
+		return fmt.Errorf("install the CNI plugin: %w", err)
+	}
+	other := filepath.Join(dir, alias)
+	if ours(other) {
+		return nil
+	}
+	if err := rename(other, filepath.Join(dir, before)); err != nil {
+		return fmt.Errorf("install the CNI plugin: keep the plugin that is called %s: %w", alias, err)
+	}
+	link := other + fresh
+	if err := remove(link); err != nil {
+		return fmt.Errorf("install the CNI plugin: %w", err)
+	}
+	if err := os.Symlink(plugin, link); err != nil {
+		return fmt.Errorf("install the CNI plugin: %w", err)
+	}
+	return os.Rename(link, other)
+}
+
+// Remove takes the plugin away, and puts back what was there before. It is
+// idempotent.
+func Remove(dir string) error {
+	other := filepath.Join(dir, alias)
+	if ours(other) {
+		if err := remove(other); err != nil {
+			return fmt.Errorf("remove the CNI plugin: %w", err)
+		}
+		if err := rename(filepath.Join(dir, before), other); err != nil {
+			return fmt.Errorf("remove the CNI plugin: put back the one before it: %w", err)
+		}
+	}
+	for _, name := range []string{plugin, plugin + fresh, alias + fresh} {
+		if err := remove(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("remove the CNI plugin: %w", err)
+		}
+	}
+	return nil
+}
+
+// ours reports whether a plugin is a link to Culvert's.
+func ours(path string) bool {
+	to, err := os.Readlink(path)
+	return err == nil && to == plugin
+}
+
+// copyTo leaves a file alone that has the content already.
+func copyTo(from, to string) error {
+	body, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if there, err := os.ReadFile(to); err == nil && bytes.Equal(body, there) {
+		return os.Chmod(to, 0o755)
+	}
+	f, err := os.OpenFile(to+fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(body)
+	if err := errors.Join(err, f.Chmod(0o755), f.Sync(), f.Close()); err != nil {
+		return errors.Join(err, remove(to+fresh))
+	}
+	return os.Rename(to+fresh, to)
+}
+
+// rename renames a file that may not be there.
+func rename(from, to string) error { return unlessAbsent(os.Rename(from, to)) }
+
+// remove removes a file that may not be there.
+func remove(path string) error { return unlessAbsent(os.Remove(path)) }
+
+func unlessAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
