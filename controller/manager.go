@@ -46,6 +46,9 @@ type Config struct {
 	WebhookPort               int
 	// Metrics and Health are addresses to listen on; "0" does not.
 	Metrics, Health string
+	// DrainNodes is how many nodes are emptied at a time for a change of the
+	// number of VFs; 0 empties none.
+	DrainNodes int
 	// LeaderElection lets one of several replicas work at a time.
 	LeaderElection bool
 	Log            *slog.Logger
@@ -84,7 +87,7 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
 	k.client = mgr.GetClient()
-	if err := addReconcilers(mgr, c.Log); err != nil {
+	if err := addReconcilers(mgr, c); err != nil {
 		return err
 	}
 	ready := healthz.Ping
@@ -104,9 +107,9 @@ func Run(ctx context.Context, c Config) error {
 	return mgr.Start(ctx)
 }
 
-func addReconcilers(mgr ctrl.Manager, log *slog.Logger) error {
+func addReconcilers(mgr ctrl.Manager, config Config) error {
 	c := mgr.GetClient()
-	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Now: time.Now, Log: log}
+	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Now: time.Now, Log: config.Log}
 	err := ctrl.NewControllerManagedBy(mgr).Named("addresses").
 		Watches(&v1alpha1.NodeState{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return named(networksOf(o.(*v1alpha1.NodeState))) //nolint:forcetypeassert // what is watched
@@ -130,6 +133,15 @@ func addReconcilers(mgr ctrl.Manager, log *slog.Logger) error {
 		Complete(&Policies{Client: c, Now: time.Now})
 	if err != nil {
 		return fmt.Errorf("policies: %w", err)
+	}
+	one := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return named([]string{"all"}) })
+	err = ctrl.NewControllerManagedBy(mgr).Named("drain").
+		Watches(&v1alpha1.NodeState{}, one, builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return fmt.Sprint(changes(s)) }))).
+		Complete(&Drain{
+			Client: c, Live: mgr.GetAPIReader(), Nodes: config.DrainNodes, Now: time.Now, Log: config.Log, Events: mgr.GetEventRecorderFor("culvert"),
+		})
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
 	}
 	return nil
 }

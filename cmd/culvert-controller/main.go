@@ -46,8 +46,9 @@ func command(namespace string) *cobra.Command {
 		Long: `culvert-controller runs as a Deployment, one replica or several of which one
 leads. It gives each node blocks of the addresses of the networks, so that no
 address is given out twice; adds to pods the resources that their networks need;
-refuses networks and NodePolicies that cannot work, naming the field; and makes
-the certificates of its webhooks.`,
+refuses networks and NodePolicies that cannot work, naming the field; evicts pods
+whose VFs are in the way of another number of VFs, node by node; and makes the
+certificates of its webhooks.`,
 		Example: `  # outside the cluster, without webhooks
   culvert-controller --kubeconfig ~/.kube/config --webhooks= --leader-elect=false`,
 		Args:          cobra.NoArgs,
@@ -76,6 +77,7 @@ the certificates of its webhooks.`,
 	f.IntVar(&c.WebhookPort, "webhook-port", 9443, "where the webhooks listen")
 	f.StringVar(&c.Metrics, "metrics", ":8080", "where Prometheus reads metrics; 0: nowhere")
 	f.StringVar(&c.Health, "health", ":8081", "where the kubelet asks /healthz and /readyz; 0: nowhere")
+	f.IntVar(&c.DrainNodes, "drain-nodes", 1, "how many nodes are emptied at a time of pods that have VFs of a PF whose number of VFs is to change; 0: none")
 	f.BoolVar(&c.LeaderElection, "leader-elect", true, "one of several replicas leads")
 	f.BoolVar(&debug, "debug", false, "log more")
 	return cmd

@@ -1,0 +1,216 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+)
+
+// draining is on a Node that the controller cordoned because the number of VFs
+// of one of its PFs has to change; the value is when. A node that somebody else
+// has cordoned is emptied too, and stays cordoned.
+const draining = "culvert.dev/draining-since"
+
+const (
+	// drainLook is how often a node that is being emptied is looked at: pods that
+	// a PodDisruptionBudget protects are tried again.
+	drainLook = 5 * time.Second
+	// drainPatience is how long a node whose VFs are free stays cordoned while
+	// culvertd has not changed their number: something else is in the way then,
+	// and the PF's problems tell.
+	drainPatience = 5 * time.Minute
+)
+
+// Drain makes room for a change of sriov_numvfs, which takes every VF of the PF:
+// where pods have VFs of a PF that is wanted to have another number, the node is
+// cordoned and those pods are evicted, and no others. culvertd then makes the
+// change by itself, and the node is uncordoned. Where nobody has a VF of that PF
+// nothing is done at all. All requests are one: what to do next is decided over
+// all nodes.
+type Drain struct {
+	Client client.Client // of Nodes it has the metadata only
+	Live   client.Reader // asks the API server
+	// Nodes is how many are emptied at a time; 0 empties none.
+	Nodes  int
+	Now    func() time.Time
+	Events record.EventRecorder
+	Log    *slog.Logger
+}
+
+// changing is a node with a PF whose number of VFs is to change.
+type changing struct {
+	node string
+	what []string // "PF enp1s0: 4 VFs, 7 wanted"
+	pods []string // that have VFs of it, namespace/name
+	rest []string // others that have: nobody can evict them
+}
+
+// changes is what of a node waits for its VFs to be free.
+func changes(s *v1alpha1.NodeState) changing {
+	c := changing{node: s.Name}
+	for _, pf := range s.Status.PFs {
+		if pf.WantedVFs == nil || *pf.WantedVFs == pf.NumVFs || pf.Error != "" {
+			continue
+		}
+		c.what = append(c.what, fmt.Sprintf("PF %s: %d VFs, %d wanted", pf.Name, pf.NumVFs, *pf.WantedVFs))
+		for _, v := range s.Status.VFs {
+			of, _, _ := strings.Cut(v.Name, "#")
+			switch {
+			case of != pf.Name || v.Owner == nil:
+			case v.Owner.Kind == "pod" && strings.Contains(v.Owner.Name, "/"):
+				c.pods = append(c.pods, v.Owner.Name)
+			default:
+				c.rest = append(c.rest, v.Owner.Kind+" "+v.Owner.Name)
+			}
+		}
+	}
+	slices.Sort(c.pods)
+	c.pods = slices.Compact(c.pods)
+	return c
+}
+
+// Reconcile takes the next step on every node that is being emptied, and begins
+// with others while there may be more.
+func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	var states v1alpha1.NodeStateList
+	nodes := metav1.PartialObjectMetadataList{}
+	nodes.SetGroupVersionKind(nodeKind.GroupVersion().WithKind("NodeList"))
+	if err := errors.Join(d.Client.List(ctx, &states), d.Client.List(ctx, &nodes)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("drain: list the nodes: %w", err)
+	}
+	waiting := map[string]changing{}
+	for i := range states.Items {
+		if c := changes(&states.Items[i]); len(c.what) > 0 {
+			waiting[c.node] = c
+		}
+	}
+	var errs []error
+	active := 0
+	slices.SortFunc(nodes.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
+	for _, n := range nodes.Items { // those first that were begun
+		since, begun := n.Annotations[draining]
+		if !begun {
+			continue
+		}
+		c, still := waiting[n.Name]
+		if !still || d.Nodes == 0 || len(c.pods) == 0 && d.over(since) {
+			errs = append(errs, d.uncordon(ctx, n.Name))
+			continue
+		}
+		active++
+		errs = append(errs, d.evict(ctx, c))
+	}
+	for _, n := range nodes.Items {
+		_, begun := n.Annotations[draining]
+		c, needed := waiting[n.Name]
+		if begun || !needed || len(c.pods) == 0 || active >= d.Nodes {
+			continue
+		}
+		active++
+		errs = append(errs, d.begin(ctx, c))
+	}
+	if active == 0 {
+		return ctrl.Result{}, errors.Join(errs...)
+	}
+	return ctrl.Result{RequeueAfter: drainLook}, errors.Join(errs...)
+}
+
+// over reports whether a node has been cordoned for too long.
+func (d *Drain) over(since string) bool {
+	at, err := time.Parse(time.RFC3339, since)
+	return err != nil || d.Now().Sub(at) > drainPatience
+}
+
+// begin cordons a node and evicts the pods. The mark and the cordon are one
+// write, so that no crash leaves a cordon that nobody takes back. Where somebody
+// else has cordoned the node there is no mark, and nothing to take back.
+func (d *Drain) begin(ctx context.Context, c changing) error {
+	n := &corev1.Node{}
+	if err := d.Live.Get(ctx, client.ObjectKey{Name: c.node}, n); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !n.Spec.Unschedulable {
+		before := n.DeepCopy()
+		n.Spec.Unschedulable = true
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, draining, d.Now().UTC().Format(time.RFC3339))
+		if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return again(fmt.Errorf("cordon node %s: %w", c.node, err))
+		}
+		d.Events.Eventf(n, corev1.EventTypeNormal, "DrainBegan", "cordoned: %s; evicting %s", strings.Join(c.what, ", "), strings.Join(c.pods, ", "))
+	}
+	return d.evict(ctx, c)
+}
+
+// evict asks for the pods to go, as the eviction API does: a
+// PodDisruptionBudget may keep one for now.
+func (d *Drain) evict(ctx context.Context, c changing) error {
+	var errs []error
+	for _, name := range c.pods {
+		namespace, name, _ := strings.Cut(name, "/")
+		pod := &corev1.Pod{}
+		if err := d.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
+			errs = append(errs, client.IgnoreNotFound(err))
+			continue
+		}
+		if pod.Spec.NodeName != c.node || pod.DeletionTimestamp != nil {
+			continue // another one of that name, or it goes already
+		}
+		err := d.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+		})
+		switch {
+		case err == nil:
+			d.Events.Eventf(pod, corev1.EventTypeNormal, "Evicted", "it has a VF of %s", strings.Join(c.what, ", "))
+		case apierrors.IsTooManyRequests(err):
+			d.Events.Eventf(pod, corev1.EventTypeWarning, "EvictionRefused", "%s waits for its VF: %v", strings.Join(c.what, ", "), err)
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		default:
+			errs = append(errs, fmt.Errorf("evict pod %s/%s: %w", namespace, name, err))
+		}
+	}
+	if len(c.rest) > 0 {
+		d.Log.Warn("cannot be evicted", "node", c.node, "owners", c.rest, "for", c.what)
+	}
+	return errors.Join(errs...)
+}
+
+// uncordon takes the mark back, and the cordon with it.
+func (d *Drain) uncordon(ctx context.Context, node string) error {
+	n := &corev1.Node{}
+	if err := d.Live.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if _, marked := n.Annotations[draining]; !marked {
+		return nil
+	}
+	before := n.DeepCopy()
+	delete(n.Annotations, draining)
+	n.Spec.Unschedulable = false
+	if err := d.Client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return again(fmt.Errorf("uncordon node %s: %w", node, err))
+	}
+	d.Events.Eventf(n, corev1.EventTypeNormal, "DrainEnded", "uncordoned")
+	return nil
+}
+
+// again leaves a write that lost to another for the next look.
+func again(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}

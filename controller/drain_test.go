@@ -1,0 +1,169 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+)
+
+// withVFs is a node whose PF enp1s0 has 4 VFs and is wanted to have as many as
+// said, and whose PF enp2s0 is as it should be. pods have VFs of them, in order.
+func withVFs(node string, wanted int32, first, second []string) *v1alpha1.NodeState {
+	s := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	four := int32(4)
+	s.Status.PFs = []v1alpha1.PFState{{Name: "enp1s0", WantedVFs: &wanted, NumVFs: four}, {Name: "enp2s0", WantedVFs: &four, NumVFs: four}}
+	for pf, pods := range map[string][]string{"enp1s0": first, "enp2s0": second} {
+		for i, p := range pods {
+			v := v1alpha1.VFState{Name: pf + "#" + string(rune('0'+i)), Phase: "attached", Owner: &v1alpha1.Owner{Kind: "pod", Name: p}}
+			if p == "" {
+				v.Phase, v.Owner = "free", nil
+			}
+			s.Status.VFs = append(s.Status.VFs, v)
+		}
+	}
+	return s
+}
+
+func podOn(node, name string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "1"}, Spec: corev1.PodSpec{NodeName: node}}
+}
+
+// drained is what a pass leaves: cordoned nodes (with + those that somebody else
+// cordoned) and the pods that are left.
+type drained struct{ Cordoned, Pods []string }
+
+func drainOnce(t *testing.T, c client.Client, nodes int, at time.Time) (drained, ctrl.Result) {
+	t.Helper()
+	d := &Drain{Client: c, Live: c, Nodes: nodes, Now: func() time.Time { return at }, Events: record.NewFakeRecorder(100), Log: slog.New(slog.DiscardHandler)}
+	result, err := d.Reconcile(t.Context(), ctrl.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		got  drained
+		all  corev1.NodeList
+		pods corev1.PodList
+	)
+	if err := c.List(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.List(t.Context(), &pods); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range all.Items {
+		switch _, ours := n.Annotations[draining]; {
+		case ours != n.Spec.Unschedulable && ours:
+			t.Errorf("node %s is marked and not cordoned", n.Name)
+		case ours:
+			got.Cordoned = append(got.Cordoned, n.Name)
+		case n.Spec.Unschedulable:
+			got.Cordoned = append(got.Cordoned, n.Name+"+")
+		}
+	}
+	for _, p := range pods.Items {
+		got.Pods = append(got.Pods, p.Name)
+	}
+	slices.Sort(got.Pods)
+	return got, result
+}
+
+func TestDrain(t *testing.T) {
+	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	theirs := newNode("n1", nil)
+	theirs.Spec.Unschedulable = true
+	ours := newNode("n1", nil)
+	ours.Spec.Unschedulable, ours.Annotations = true, map[string]string{draining: now.Add(-time.Minute).Format(time.RFC3339)}
+	old := ours.DeepCopy()
+	old.Annotations[draining] = now.Add(-time.Hour).Format(time.RFC3339)
+	a, b, other := podOn("n1", "a"), podOn("n2", "b"), podOn("n1", "other")
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		nodes   int
+		want    drained
+	}{
+		"nothing changes": {
+			[]client.Object{newNode("n1", nil), withVFs("n1", 4, []string{"default/a"}, nil), a}, 1, drained{nil, []string{"a"}},
+		},
+		"nobody has a VF of that PF": {
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{""}, []string{"default/a"}), a}, 1, drained{nil, []string{"a"}},
+		},
+		"who has one goes, and nobody else": {
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/a", ""}, []string{"default/other"}), a, other}, 1, drained{[]string{"n1"}, []string{"other"}},
+		},
+		"one node at a time": {
+			[]client.Object{newNode("n1", nil), newNode("n2", nil), withVFs("n1", 7, []string{"default/a"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), a, b}, 1, drained{[]string{"n1"}, []string{"b"}},
+		},
+		"two, where two may": {
+			[]client.Object{newNode("n1", nil), newNode("n2", nil), withVFs("n1", 7, []string{"default/a"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), a, b}, 2, drained{[]string{"n1", "n2"}, nil},
+		},
+		"the one that was begun goes first": {
+			[]client.Object{ours, newNode("n0", nil), withVFs("n0", 7, []string{"default/b"}, nil), withVFs("n1", 7, []string{""}, nil), b}, 1, drained{[]string{"n1"}, []string{"b"}},
+		},
+		"none, where none may": {
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/a"}, nil), a}, 0, drained{nil, []string{"a"}},
+		},
+		"a cordon of somebody else's stays": {
+			[]client.Object{theirs, withVFs("n1", 7, []string{"default/a"}, nil), a}, 1, drained{[]string{"n1+"}, nil},
+		},
+		"a pod of that name on another node": {
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/b"}, nil), b}, 1, drained{[]string{"n1"}, []string{"b"}},
+		},
+		"the change was made": {
+			[]client.Object{ours, withVFs("n1", 4, []string{""}, nil)}, 1, drained{nil, nil},
+		},
+		"the change is not wanted any more, by nobody": {
+			[]client.Object{ours}, 1, drained{nil, nil},
+		},
+		"free, and culvertd is about to make it": {
+			[]client.Object{ours, withVFs("n1", 7, []string{""}, nil)}, 1, drained{[]string{"n1"}, nil},
+		},
+		"free, and culvertd cannot": {
+			[]client.Object{old, withVFs("n1", 7, []string{""}, nil)}, 1, drained{nil, nil},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var copies []client.Object
+			for _, o := range tc.objects {
+				copies = append(copies, o.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy of one
+			}
+			got, _ := drainOnce(t, newCluster(copies...), tc.nodes, now)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A PodDisruptionBudget keeps a pod for now: it is tried again, and the node
+// stays cordoned.
+func TestDrainWaitsForABudget(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(Scheme()).
+		WithObjects(newNode("n1", nil), withVFs("n1", 7, []string{"default/a", "default/other"}, nil), podOn("n1", "a"), podOn("n1", "other")).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, body client.Object, opts ...client.SubResourceCreateOption) error {
+			if _, evicts := body.(*policyv1.Eviction); evicts && o.GetName() == "a" {
+				return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+			}
+			return c.SubResource(sub).Create(ctx, o, body, opts...)
+		}}).Build()
+	for range 2 {
+		got, result := drainOnce(t, c, 1, time.Now())
+		if diff := cmp.Diff(drained{[]string{"n1"}, []string{"a"}}, got); diff != "" || result.RequeueAfter != drainLook {
+			t.Errorf("%+v -want +got:\n%s", result, diff)
+		}
+	}
+}
