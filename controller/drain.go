@@ -63,8 +63,8 @@ type changing struct {
 func changes(s *v1alpha1.NodeState) changing {
 	c := changing{node: s.Name}
 	for _, pf := range s.Status.PFs {
-		if pf.WantedVFs == nil || *pf.WantedVFs == pf.NumVFs || pf.Error != "" {
-			continue
+		if pf.WantedVFs == nil || *pf.WantedVFs == pf.NumVFs || pf.Error != "" || *pf.WantedVFs > pf.TotalVFs {
+			continue // as it should be, or what culvertd will not do whoever goes
 		}
 		c.what = append(c.what, fmt.Sprintf("PF %s: %d VFs, %d wanted", pf.Name, pf.NumVFs, *pf.WantedVFs))
 		for _, v := range s.Status.VFs {

@@ -26,7 +26,9 @@ import (
 func withVFs(node string, wanted int32, first, second []string) *v1alpha1.NodeState {
 	s := &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: node}}
 	four := int32(4)
-	s.Status.PFs = []v1alpha1.PFState{{Name: "enp1s0", WantedVFs: &wanted, NumVFs: four}, {Name: "enp2s0", WantedVFs: &four, NumVFs: four}}
+	s.Status.PFs = []v1alpha1.PFState{
+		{Name: "enp1s0", WantedVFs: &wanted, NumVFs: four, TotalVFs: 7}, {Name: "enp2s0", WantedVFs: &four, NumVFs: four, TotalVFs: 7},
+	}
 	for pf, pods := range map[string][]string{"enp1s0": first, "enp2s0": second} {
 		for i, p := range pods {
 			v := v1alpha1.VFState{Name: pf + "#" + string(rune('0'+i)), Phase: "attached", Owner: &v1alpha1.Owner{Kind: "pod", Name: p}}
@@ -101,6 +103,9 @@ func TestDrain(t *testing.T) {
 		},
 		"nobody has a VF of that PF": {
 			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{""}, []string{"default/a"}), a}, 1, drained{nil, []string{"a"}},
+		},
+		"more than the PF can have": {
+			[]client.Object{newNode("n1", nil), withVFs("n1", 8, []string{"default/a"}, nil), a}, 1, drained{nil, []string{"a"}},
 		},
 		"who has one goes, and nobody else": {
 			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/a", ""}, []string{"default/other"}), a, other}, 1, drained{[]string{"n1"}, []string{"other"}},
