@@ -29,6 +29,7 @@ func TestPrograms(t *testing.T) {
 	if err := p.run(script, log); err == nil || !strings.Contains(err.Error(), "runs already") {
 		t.Errorf("a second one of the name: %v", err)
 	}
+	waitForLog(t, log, "up x\n")
 	if err := p.end("one"); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +63,18 @@ func TestPrograms(t *testing.T) {
 	if err := p.end("two"); err == nil || !strings.Contains(err.Error(), "there are one") {
 		t.Errorf("the end of one that is not there: %v", err)
 	}
+}
+
+// waitForLog waits until a program, which starts in its own time, has written.
+func waitForLog(t *testing.T, log, want string) {
+	t.Helper()
+	var body []byte
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if body, _ = os.ReadFile(log); string(body) == want {
+			return
+		}
+	}
+	t.Fatalf("its log is %q after 10 s, not %q", body, want)
 }
 
 func TestWritePrograms(t *testing.T) {
