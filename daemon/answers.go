@@ -139,6 +139,7 @@ func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, error
 	if err != nil {
 		return api.Plan{}, err
 	}
+	spec = s.wishes.ifHost(spec)
 	plans, err := s.node.Reconciler.PlanFor(ctx, spec)
 	if err != nil {
 		return api.Plan{}, err

@@ -50,7 +50,7 @@ func (s *Server) joinCluster() error {
 		s.clusterProblem = &api.Problem{Object: "cluster", Reason: err.Error(), Next: "give culvertd a service account or --kubeconfig; until then it is another meta plugin's delegate only"}
 		return nil
 	}
-	s.joinPools()
+	s.member = newMember(c.NodeName, s.cluster, s.node, s.wishes, s.nodeStatus, s.Log)
 	if c.PodNetworks == pod.Never {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (s *Server) registerCNI(srv *rpc.Server) {
 func (s *Server) serveCluster(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return s.cluster.Run(ctx) })
-	g.Go(func() error { s.followObjects(ctx); return nil })
+	g.Go(func() error { s.member.follow(ctx); return nil })
 	g.Go(func() error {
 		select {
 		case <-s.made:

@@ -2,80 +2,59 @@ package daemon
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
 )
 
-// wishes are all that say what is wanted of the node.
-type wishes struct {
-	mu       sync.Mutex // guards the rest
-	host     desired.Spec
-	policies []*v1alpha1.NodePolicy
-	unread   map[string]error // policies that cannot be read
-	merged   desired.Merged
+// objects is what a node sees of its cluster and tells it: kube.Client.
+type objects interface {
+	wished
+	AddressPools() (pools []*v1alpha1.AddressPool, known bool)
+	// ObjectsChanged has a value when any of them may say something else.
+	ObjectsChanged() <-chan struct{}
+	WriteState(context.Context, v1alpha1.NodeStateStatus) error
 }
 
-func (w *wishes) setHost(s desired.Spec) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.host = s
+type wished interface {
+	Policies() (selected []*v1alpha1.NodePolicy, known bool)
+	DevicePluginConfig() (data map[string]string, known bool)
 }
 
-func (w *wishes) setPolicies(p []*v1alpha1.NodePolicy) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.policies = p
+// member is the node as a part of its cluster: it follows what the cluster wishes
+// and which addresses are the node's, and tells how the node is.
+type member struct {
+	name    string // of the node
+	cluster objects
+	node    *Node
+	wishes  *wishes
+	status  func(context.Context) (api.NodeStatus, error)
+	log     *slog.Logger
+
+	book    *blocks.Book
+	tell    chan struct{} // one token: somebody waits for what the NodeState asks for
+	written v1alpha1.NodeStateStatus
 }
 
-// merge makes what host.yaml and the policies want the node's wish, and reports
-// whether that is something else than before.
-func (s *Server) merge() bool {
-	w := &s.wishes
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	in := desired.Sources{Host: w.host}
-	w.unread = map[string]error{}
-	for _, p := range w.policies {
-		content, err := p.Spec.HostYAML()
-		var spec desired.Spec
-		if err == nil {
-			spec, err = desired.ParsePolicy(p.Name, content)
-		}
-		if err != nil {
-			w.unread[p.Name] = err
-			continue
-		}
-		in.Policies = append(in.Policies, desired.Policy{Name: p.Name, Priority: p.Spec.Priority, Spec: spec})
-	}
-	before := s.node.Spec()
-	w.merged = desired.Merge(in, before, s.node.Inventory.PFs())
-	if reflect.DeepEqual(before, w.merged.Spec) {
-		return false
-	}
-	s.node.SetSpec(w.merged.Spec)
-	return true
-}
-
-// joinPools has the addresses of networks given out of the node's blocks of the
+// newMember has the addresses of networks given out of the node's blocks of the
 // cluster's pools, from now on.
-func (s *Server) joinPools() {
-	s.tell = make(chan struct{}, 1)
-	s.book = blocks.NewBook(s.Cluster.NodeName, func() {
+func newMember(name string, cluster objects, node *Node, wishes *wishes, status func(context.Context) (api.NodeStatus, error), log *slog.Logger) *member {
+	m := &member{name: name, cluster: cluster, node: node, wishes: wishes, status: status, log: log, tell: make(chan struct{}, 1)}
+	m.book = blocks.NewBook(name, func() {
 		select {
-		case s.tell <- struct{}{}:
+		case m.tell <- struct{}{}:
 		default:
 		}
 	})
-	s.node.Engine.Blocks = s.book
+	node.Engine.Blocks = m.book
+	return m
 }
 
 // Waits between two writes of the NodeState: the usual one, and the longest
@@ -85,24 +64,24 @@ const (
 	stateIdle = time.Minute
 )
 
-// followObjects follows the policies and the pools of addresses, and keeps the
-// NodeState, until ctx ends. What somebody waits for is told at once, all else
-// every few seconds at most, and only when it has changed.
-func (s *Server) followObjects(ctx context.Context) {
-	var written v1alpha1.NodeStateStatus
+// follow follows the cluster's objects and keeps the NodeState, until ctx ends.
+// What somebody waits for is told at once, all else every few seconds at most,
+// and only when it has changed. Before the pools of addresses are known nothing
+// is told: what is not in the requests of a NodeState is taken back.
+func (m *member) follow(ctx context.Context) {
 	next, dirty := time.Now(), true
 	for {
-		changed := s.node.Ledger.Changed()
-		s.readObjects(ctx)
-		if dirty && !time.Now().Before(next) {
+		changed := m.node.Ledger.Changed()
+		known := m.read(ctx)
+		if dirty && known && !time.Now().Before(next) {
 			next, dirty = time.Now().Add(stateWait), false
-			if err := s.tellState(ctx, &written); err != nil && ctx.Err() == nil {
-				s.Log.Warn("tell the cluster of this node", "err", err)
+			if err := m.write(ctx); err != nil && ctx.Err() == nil {
+				m.log.Warn("tell the cluster of this node", "err", err)
 				dirty = true
 			}
 		}
 		wait := stateIdle
-		if dirty {
+		if dirty && known {
 			wait = max(time.Until(next), 50*time.Millisecond)
 		}
 		later := time.NewTimer(wait)
@@ -110,9 +89,9 @@ func (s *Server) followObjects(ctx context.Context) {
 		case <-ctx.Done():
 			later.Stop()
 			return
-		case <-s.tell:
+		case <-m.tell:
 			next = time.Now()
-		case <-s.cluster.ObjectsChanged():
+		case <-m.cluster.ObjectsChanged():
 		case <-changed:
 		case <-later.C:
 		}
@@ -121,64 +100,80 @@ func (s *Server) followObjects(ctx context.Context) {
 	}
 }
 
-// tellState writes the NodeState when it is not as it was written last.
-func (s *Server) tellState(ctx context.Context, written *v1alpha1.NodeStateStatus) error {
-	state, err := s.state(ctx)
-	if err != nil || reflect.DeepEqual(state, *written) {
-		return err
-	}
-	if err := s.cluster.WriteState(ctx, state); err != nil {
-		return err
-	}
-	*written = state
-	return nil
-}
-
-// readObjects follows what the cluster says at the moment.
-func (s *Server) readObjects(ctx context.Context) {
-	if policies, known := s.cluster.Policies(); known {
-		s.wishes.setPolicies(policies)
-		if s.merge() {
-			if err := s.node.Reconciler.Pass(ctx, false); err != nil {
-				s.Log.Error("follow the policies", "err", err)
-			}
+// read follows what the cluster says at the moment, and reports whether the pools
+// of addresses are known.
+func (m *member) read(ctx context.Context) (pools bool) {
+	if m.readWishes() {
+		if err := m.node.Reconciler.Pass(ctx, false); err != nil {
+			m.log.Error("follow the cluster's wishes", "err", err)
 		}
 	}
-	pools, known := s.cluster.AddressPools()
+	return m.readPools()
+}
+
+// readWishes reports whether something else is wanted of the node. The device
+// plugin's pools come after those of policies, so they wait until these are
+// known: a VF must not be offered under a name that is not its own.
+func (m *member) readWishes() bool {
+	policies, known := m.cluster.Policies()
 	if !known {
-		return
+		return false
+	}
+	m.wishes.setPolicies(policies)
+	if data, known := m.cluster.DevicePluginConfig(); known {
+		m.wishes.setDevicePlugin(data)
+	}
+	return m.wishes.merge()
+}
+
+func (m *member) readPools() (known bool) {
+	pools, known := m.cluster.AddressPools()
+	if !known {
+		return false
 	}
 	var views []blocks.View
 	for _, o := range pools {
 		p, err := blocks.FromObject(o)
 		if err != nil {
-			s.Log.Error("pool of addresses is not used", "err", err)
+			m.log.Error("pool of addresses is not used", "err", err)
 			continue
 		}
-		views = append(views, blocks.View{Pool: p, Starved: slices.Contains(o.Status.Starved, s.Cluster.NodeName)})
+		views = append(views, blocks.View{Pool: p, Starved: slices.Contains(o.Status.Starved, m.name)})
 	}
-	s.book.SetPools(views)
+	m.book.SetPools(views)
+	return true
+}
+
+// write makes the NodeState say how the node is, when it does not.
+func (m *member) write(ctx context.Context) error {
+	state, err := m.state(ctx)
+	if err != nil || reflect.DeepEqual(state, m.written) {
+		return err
+	}
+	if err := m.cluster.WriteState(ctx, state); err != nil {
+		return err
+	}
+	m.written = state
+	return nil
 }
 
 // state is what the NodeState should say.
-func (s *Server) state(ctx context.Context) (v1alpha1.NodeStateStatus, error) {
-	if _, known := s.cluster.AddressPools(); !known {
-		return v1alpha1.NodeStateStatus{}, errors.New("the cluster's pools of addresses are not known yet: are Culvert's CRDs installed?")
-	}
-	status, err := s.nodeStatus(ctx)
+func (m *member) state(ctx context.Context) (v1alpha1.NodeStateStatus, error) {
+	status, err := m.status(ctx)
 	if err != nil {
 		return v1alpha1.NodeStateStatus{}, err
 	}
 	out := stateOf(status)
-	out.Policies = s.policyStates(status.PFs)
-	requests, err := s.book.Requests(s.held)
+	out.Policies = m.wishes.policyStates(status.PFs)
+	out.Conditions = append(out.Conditions, m.wishes.conditions()...)
+	requests, err := m.book.Requests(m.held)
 	out.AddressRequests = blocks.ToObject(requests)
 	return out, err
 }
 
 // held are the addresses of the ledger that are the cluster's.
-func (s *Server) held() (out []blocks.Held, err error) {
-	err = s.node.Ledger.View(func(tx *journal.Tx) error {
+func (m *member) held() (out []blocks.Held, err error) {
+	err = m.node.Ledger.View(func(tx *journal.Tx) error {
 		all, err := tx.AddressesOf("")
 		for _, a := range all {
 			if !a.Local && a.Damage == "" {

@@ -18,7 +18,6 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/deviceplugin"
 	"github.com/culvert-net/culvert/intake/pod"
-	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/kube"
@@ -56,10 +55,9 @@ type Server struct {
 	made        chan struct{}        // closed when culvertd is ready
 	pods        *deviceplugin.Plugin // nil without Kubernetes
 	cluster     *kube.Client         // nil without a connection to a cluster
-	wishes      wishes
-	tell        chan struct{} // one token: the NodeState should be written at once
-	book        *blocks.Book  // nil without a cluster
-	meta        *pod.Handler  // nil where the networks of pods are not Culvert's
+	wishes      *wishes
+	member      *member      // nil without a connection to a cluster
+	meta        *pod.Handler // nil where the networks of pods are not Culvert's
 	// clusterProblem is why there is no connection to the cluster.
 	clusterProblem *api.Problem
 }
@@ -79,6 +77,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	s := &Server{Config: c, kernel: k, others: &claims.Reader{Root: os.DirFS("/")}, made: make(chan struct{}), node: NewNode(NodeConfig{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log})}
+	s.wishes = &wishes{node: s.node}
 	s.readHostFile()
 	if err := s.installPlugin(); err != nil {
 		return err
@@ -146,9 +145,14 @@ func (s *Server) register(srv *rpc.Server) {
 }
 
 // readHostFile makes host.yaml the node's wish. One that cannot be read leaves
-// the host as it is: nothing is made, nothing is taken.
+// the host as it is: nothing is made, nothing is taken. A node of a cluster needs
+// none.
 func (s *Server) readHostFile() {
 	content, err := os.ReadFile(s.HostFile)
+	if errors.Is(err, os.ErrNotExist) && s.Kubernetes {
+		s.fileProblem.Store(nil)
+		return
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		s.fileProblem.Store(&api.Problem{Object: "host", Reason: s.HostFile + " is not there, so nothing is wanted of this host",
 			Next: "write one (culvert host --help shows how) and run culvert host apply"})
@@ -166,7 +170,7 @@ func (s *Server) readHostFile() {
 	}
 	s.fileProblem.Store(nil)
 	s.wishes.setHost(spec)
-	s.merge()
+	s.wishes.merge()
 }
 
 // conditions are what the parts of culvertd report as wrong.
@@ -175,6 +179,7 @@ func (s *Server) conditions() []api.Problem {
 	if p := s.fileProblem.Load(); p != nil {
 		out = append(out, *p)
 	}
+	out = append(out, s.wishes.problems()...)
 	for _, p := range s.node.Reconciler.Problems() {
 		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: "culvertd tries again on its own"})
 	}

@@ -68,8 +68,7 @@ func pfState(pf api.PF) v1alpha1.PFState {
 }
 
 // policyStates says of each policy that selects the node whether it is done.
-func (s *Server) policyStates(pfs []api.PF) []v1alpha1.PolicyState {
-	w := &s.wishes
+func (w *wishes) policyStates(pfs []api.PF) []v1alpha1.PolicyState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []v1alpha1.PolicyState
@@ -90,6 +89,30 @@ func (s *Server) policyStates(pfs []api.PF) []v1alpha1.PolicyState {
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.PolicyState) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// conditions are those of the NodeState that are about what the cluster wishes.
+func (w *wishes) conditions() []metav1.Condition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.plugin.there {
+		return nil
+	}
+	c := metav1.Condition{Type: v1alpha1.ConditionDevicePluginConfig, Status: metav1.ConditionTrue, Reason: "Read", Message: fmt.Sprintf("%d resources", len(w.plugin.pools))}
+	if err := w.plugin.wrong; err != nil {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", brief(devicePluginMap+": "+oneLine(err))
+	}
+	return []metav1.Condition{c}
+}
+
+// longestMessage is far below what the API server takes of a condition's message.
+const longestMessage = 2000
+
+func brief(s string) string {
+	if len(s) > longestMessage {
+		return s[:longestMessage] + "..."
+	}
+	return s
 }
 
 // missing are the PFs that follow a policy and are not there yet.

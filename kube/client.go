@@ -72,8 +72,8 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	if c.nets, err = c.group(networkV1); err != nil {
 		return nil, err
 	}
-	c.pods = c.watch(c.core, "pods", fields.OneTermEqualSelector("spec.nodeName", node), &pod{}, strip)
-	c.networks = c.watch(c.nets, "network-attachment-definitions", fields.Everything(), &network{}, strip)
+	c.pods = c.watch(c.core, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &pod{}, strip)
+	c.networks = c.watch(c.nets, "network-attachment-definitions", "", fields.Everything(), &network{}, strip)
 	if err := c.watchObjects(); err != nil {
 		return nil, err
 	}
@@ -97,9 +97,10 @@ func (c *Client) group(gv schema.GroupVersion) (rest.Interface, error) {
 	return client, nil
 }
 
-// watch makes an informer over a resource in all namespaces, which Run starts.
-func (c *Client) watch(from cache.Getter, resource string, which fields.Selector, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
-	i := cache.NewSharedIndexInformerWithOptions(cache.NewListWatchFromClient(from, resource, "", which), example,
+// watch makes an informer over a resource in a namespace, or in all of them,
+// which Run starts.
+func (c *Client) watch(from cache.Getter, resource, namespace string, which fields.Selector, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
+	i := cache.NewSharedIndexInformerWithOptions(cache.NewListWatchFromClient(from, resource, namespace, which), example,
 		cache.SharedIndexInformerOptions{ObjectDescription: resource})
 	// Neither fails before the informer is started.
 	_ = i.SetTransform(strip)
@@ -117,6 +118,9 @@ func (c *Client) Run(ctx context.Context) error {
 	var g errgroup.Group
 	for _, i := range slices.Concat(c.informer, c.others) {
 		g.Go(func() error { i.RunWithContext(ctx); return nil })
+	}
+	for _, i := range c.others {
+		g.Go(func() error { c.objects.wakeWhenSynced(ctx, i); return nil })
 	}
 	g.Go(func() error { c.writer.run(ctx); return nil })
 	return g.Wait()

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,18 +17,26 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// objects are Culvert's own objects in the cluster, as far as a node reads and
-// writes them: its policies, the pools of addresses, its state.
+// objects are those in the cluster that say what is wanted of a node and what it
+// may hand out, and the one in which it tells its state.
 type objects struct {
 	rest     rest.Interface
 	policies cache.SharedIndexInformer
 	pools    cache.SharedIndexInformer
 	self     cache.SharedIndexInformer // the Node object
+	plugin   cache.SharedIndexInformer // the device plugin's ConfigMap
 	changed  chan struct{}             // one token when something changed
 }
 
-// watchObjects makes the informers of Culvert's objects. They are not among those
-// that Synced waits for: pods are served without them.
+// The ConfigMap of the SR-IOV network device plugin, as that project's own
+// manifests have it.
+const (
+	devicePluginNamespace = "kube-system"
+	devicePluginName      = "sriovdp-config"
+)
+
+// watchObjects makes their informers. They are not among those that Synced waits
+// for: pods are served without them.
 func (c *Client) watchObjects() error {
 	group, err := c.group(v1alpha1.GroupVersion)
 	if err != nil {
@@ -35,26 +44,37 @@ func (c *Client) watchObjects() error {
 	}
 	pods := len(c.informer)
 	o := objects{rest: group, changed: make(chan struct{}, 1)}
-	o.policies = c.watch(group, "nodepolicies", fields.Everything(), &v1alpha1.NodePolicy{}, unmanaged)
-	o.pools = c.watch(group, "addresspools", fields.Everything(), &v1alpha1.AddressPool{}, unmanaged)
-	o.self = c.watch(c.core, "nodes", fields.OneTermEqualSelector("metadata.name", c.node), &clusterNode{}, strip)
+	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
+	o.policies = c.watch(group, "nodepolicies", "", fields.Everything(), &v1alpha1.NodePolicy{}, unmanaged)
+	o.pools = c.watch(group, "addresspools", "", fields.Everything(), &v1alpha1.AddressPool{}, unmanaged)
+	o.self = c.watch(c.core, "nodes", "", named(c.node), &clusterNode{}, strip)
+	o.plugin = c.watch(c.core, "configmaps", devicePluginNamespace, named(devicePluginName), &configMap{}, strip)
 	c.others, c.informer = c.informer[pods:], c.informer[:pods:pods]
-	wake := func() {
-		select {
-		case o.changed <- struct{}{}:
-		default:
-		}
-	}
 	for _, i := range c.others {
 		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { wake() }, UpdateFunc: func(_, _ any) { wake() }, DeleteFunc: func(any) { wake() },
+			AddFunc: func(any) { o.wake() }, UpdateFunc: func(_, _ any) { o.wake() }, DeleteFunc: func(any) { o.wake() },
 		})
 		if err != nil {
-			return fmt.Errorf("watch Culvert's objects: %w", err)
+			return fmt.Errorf("watch the cluster's objects: %w", err)
 		}
 	}
 	c.objects = o
 	return nil
+}
+
+func (o *objects) wake() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// wakeWhenSynced wakes when the cluster has been heard of one kind: where it has
+// none of that kind nothing else would.
+func (o *objects) wakeWhenSynced(ctx context.Context, i cache.SharedIndexInformer) {
+	if cache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
+		o.wake()
+	}
 }
 
 // unmanaged drops what is large and not read.
@@ -65,8 +85,8 @@ func unmanaged(v any) (any, error) {
 	return v, nil
 }
 
-// ObjectsChanged has a value when policies, pools of addresses or the labels of
-// the node may have changed.
+// ObjectsChanged has a value when policies, pools of addresses, the labels of the
+// node or the device plugin's ConfigMap may have changed, or are known now.
 func (c *Client) ObjectsChanged() <-chan struct{} { return c.objects.changed }
 
 // Policies are the NodePolicies that select this node. known is false until the
@@ -97,6 +117,18 @@ func (c *Client) AddressPools() (pools []*v1alpha1.AddressPool, known bool) {
 		}
 	}
 	return pools, c.objects.pools.HasSynced()
+}
+
+// DevicePluginConfig is what the ConfigMap of the SR-IOV network device plugin
+// has, nil when there is none. known is false until the cluster has been heard.
+func (c *Client) DevicePluginConfig() (data map[string]string, known bool) {
+	for _, v := range c.objects.plugin.GetStore().List() {
+		if m, ok := v.(*configMap); ok {
+			data = map[string]string{} // also of one that has nothing
+			maps.Copy(data, m.Data)
+		}
+	}
+	return data, c.objects.plugin.HasSynced()
 }
 
 // WriteState makes the node's NodeState say status. Only this node writes it, so

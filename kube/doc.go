@@ -1,5 +1,6 @@
 // Package kube is culvertd's eyes and mouth in a cluster. Its informers keep what
-// the node needs to know: its own pods, the network attachment definitions. Whoever
+// the node needs to know: its own pods, the network attachment definitions, what
+// the cluster wishes of it and which addresses are its own. Whoever
 // asks is answered from there, without a call to the API server; a pod that has not
 // arrived yet costs one GET. What culvertd has to say, annotations and events, is
 // queued and written behind the answers, and tried again until it is there.

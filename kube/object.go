@@ -42,6 +42,12 @@ type clusterNode struct {
 	object `json:",inline"`
 }
 
+// configMap is a core/v1 ConfigMap of texts.
+type configMap struct {
+	object `json:",inline"`
+	Data   map[string]string `json:"data,omitempty"`
+}
+
 // list is a list of them.
 type list[T any] struct {
 	metav1.TypeMeta `json:",inline"`
@@ -50,9 +56,10 @@ type list[T any] struct {
 }
 
 type (
-	podList     list[pod]
-	networkList list[network]
-	nodeList    list[clusterNode]
+	podList       list[pod]
+	networkList   list[network]
+	nodeList      list[clusterNode]
+	configMapList list[configMap]
 )
 
 func (o object) copy() object {
@@ -102,6 +109,20 @@ func (l *nodeList) DeepCopyObject() runtime.Object {
 	return out
 }
 
+// DeepCopyObject is for runtime.Object.
+func (m *configMap) DeepCopyObject() runtime.Object {
+	return &configMap{m.copy(), maps.Clone(m.Data)}
+}
+
+// DeepCopyObject is for runtime.Object.
+func (l *configMapList) DeepCopyObject() runtime.Object {
+	out := &configMapList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	for _, m := range l.Items {
+		out.Items = append(out.Items, configMap{m.copy(), maps.Clone(m.Data)})
+	}
+	return out
+}
+
 // newScheme knows the types of this package.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -111,6 +132,8 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(networkV1.WithKind("NetworkAttachmentDefinitionList"), &networkList{})
 	s.AddKnownTypeWithName(coreV1.WithKind("Node"), &clusterNode{})
 	s.AddKnownTypeWithName(coreV1.WithKind("NodeList"), &nodeList{})
+	s.AddKnownTypeWithName(coreV1.WithKind("ConfigMap"), &configMap{})
+	s.AddKnownTypeWithName(coreV1.WithKind("ConfigMapList"), &configMapList{})
 	_ = v1alpha1.AddToScheme(s) // never fails
 	metav1.AddToGroupVersion(s, coreV1)
 	metav1.AddToGroupVersion(s, networkV1)
@@ -128,6 +151,8 @@ func strip(v any) (any, error) {
 		labels := o.Labels
 		o.object = lean(o.object)
 		o.Labels = labels
+	case *configMap:
+		o.object = lean(o.object)
 	}
 	return v, nil
 }

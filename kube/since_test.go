@@ -10,7 +10,7 @@ import (
 // The API server refuses a condition without a time; one that did not change
 // keeps its own.
 func TestConditionsHaveTimes(t *testing.T) {
-	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Serving"}
+	ready := condition("Ready", metav1.ConditionTrue)
 	first := since(nil, []metav1.Condition{ready})
 	if len(first) != 1 || first[0].LastTransitionTime.IsZero() {
 		t.Fatalf("%+v", first)
@@ -27,4 +27,8 @@ func TestConditionsHaveTimes(t *testing.T) {
 	if len(changed) != 1 || changed[0].Status != metav1.ConditionFalse || changed[0].LastTransitionTime == old {
 		t.Errorf("it changed, and is %+v", changed)
 	}
+}
+
+func condition(kind string, status metav1.ConditionStatus) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: "Serving"}
 }

@@ -35,6 +35,9 @@ const (
 	// ConditionAddresses: the node has, or was given, the addresses it holds. It is False when an address that a pod
 	// of the node has is another node's.
 	ConditionAddresses = "AddressesOwned"
+	// ConditionDevicePluginConfig: the SR-IOV network device plugin's ConfigMap could be read, so its pools are the node's.
+	// While it is False they are those of the last that could. Without a ConfigMap there is no such condition.
+	ConditionDevicePluginConfig = "DevicePluginConfigRead"
 )
 
 // NodeStateStatus is all that culvertd tells the cluster.
@@ -70,7 +73,7 @@ type NodeStateStatus struct {
 	// +optional
 	// +listType=atomic
 	AddressRequests []AddressRequest `json:"addressRequests,omitempty"`
-	// Ready, PoliciesApplied and AddressesOwned.
+	// Ready, PoliciesApplied, AddressesOwned and DevicePluginConfigRead.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

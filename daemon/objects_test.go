@@ -1,0 +1,281 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/status"
+)
+
+// cluster is what a member sees of one, and what it was told.
+type cluster struct {
+	mu       sync.Mutex // guards the rest
+	policies []*v1alpha1.NodePolicy
+	pools    []*v1alpha1.AddressPool
+	plugin   map[string]string
+	unheard  map[string]bool // what is not known yet
+	down     bool
+	written  []v1alpha1.NodeStateStatus
+	changed  chan struct{}
+}
+
+func (c *cluster) Policies() ([]*v1alpha1.NodePolicy, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.policies, !c.unheard["policies"]
+}
+
+func (c *cluster) DevicePluginConfig() (map[string]string, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.plugin, !c.unheard["plugin"]
+}
+
+func (c *cluster) AddressPools() ([]*v1alpha1.AddressPool, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pools, !c.unheard["pools"]
+}
+
+func (c *cluster) ObjectsChanged() <-chan struct{} { return c.changed }
+
+func (c *cluster) WriteState(_ context.Context, s v1alpha1.NodeStateStatus) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return errors.New("the API server is down")
+	}
+	c.written = append(c.written, s)
+	return nil
+}
+
+// change changes what the cluster says, and tells it.
+func (c *cluster) change(f func()) {
+	c.mu.Lock()
+	f()
+	c.mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+// joined is a node with a fake NIC of seven VFs that is a member of a cluster.
+func joined(t *testing.T) (*member, *cluster) {
+	t.Helper()
+	ledger, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	node := NewNode(NodeConfig{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log})
+	t.Cleanup(func() {
+		node.Engine.Wait()
+		if err := ledger.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := node.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{unheard: map[string]bool{}, changed: make(chan struct{}, 1)}
+	w := &wishes{node: node}
+	picture := func(ctx context.Context) (api.NodeStatus, error) {
+		pfs, err := node.Inventory.Refresh(ctx)
+		if err != nil {
+			return api.NodeStatus{}, err
+		}
+		records, err := node.records()
+		return status.Assemble(status.Input{Ready: true, Spec: node.Spec(), PFs: pfs, Records: records, Conditions: w.problems()}), err
+	}
+	return newMember("n1", c, node, w, picture, log), c
+}
+
+func policy(name string, priority int32, vfs int, pools ...string) *v1alpha1.NodePolicy {
+	p := &v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}}
+	p.Spec.Priority = priority
+	if vfs >= 0 {
+		p.Spec.PFs = []v1alpha1.PFRule{{Name: "enp*", VFs: intstr.FromInt(vfs)}}
+	}
+	for _, name := range pools {
+		p.Spec.Pools = append(p.Spec.Pools, v1alpha1.Pool{Name: name, Prefix: "x"})
+	}
+	return p
+}
+
+// poolNames are the pools that are wanted of the node, in their order.
+func poolNames(m *member) []string {
+	out := []string{}
+	for _, p := range m.node.Spec().Pools {
+		out = append(out, p.FullName())
+	}
+	return out
+}
+
+func config(text string) map[string]string { return map[string]string{"config.json": text} }
+
+const (
+	pluginA = `{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}]}`
+	pluginB = `{"resourceList": [{"resourceName": "b"}]}`
+)
+
+// The device plugin's ConfigMap is followed after the policies. One that cannot be
+// read is told, and what it said before stays; nothing of it is followed.
+func TestDevicePluginConfigIsFollowed(t *testing.T) {
+	m, c := joined(t)
+	for _, step := range []struct {
+		name   string
+		change func()
+		pools  []string
+		wrong  string // "": as it should be; "-": not told of at all
+	}{
+		{"none", func() {}, []string{}, "-"},
+		{"one", func() { c.plugin = config(pluginA) }, []string{"intel.com/a"}, ""},
+		{"another", func() { c.plugin = config(pluginB) }, []string{"intel.com/b"}, ""},
+		{"no JSON", func() { c.plugin = config(`{"resourceList": [`) }, []string{"intel.com/b"}, "sriovdp-config/config.json:1"},
+		{"half of it good", func() {
+			c.plugin = config(`{"resourceList": [{"resourceName": "c"}, {"resourceName": "d", "deviceType": "accelerator"}]}`)
+		}, []string{"intel.com/b"}, "resourceList[1].deviceType"},
+		{"no key", func() { c.plugin = map[string]string{"other": pluginA} }, []string{"intel.com/b"}, "it has no key config.json"},
+		{"nothing at all", func() { c.plugin = map[string]string{} }, []string{"intel.com/b"}, "it has no key config.json"},
+		{"mended", func() { c.plugin = config(pluginA) }, []string{"intel.com/a"}, ""},
+		{"a policy comes first", func() { c.policies = append(c.policies, policy("p", 0, -1, "first")) }, []string{"x/first", "intel.com/a"}, ""},
+		{"deleted", func() { c.plugin = nil }, []string{"x/first"}, "-"},
+	} {
+		step.change()
+		m.readWishes()
+		if diff := cmp.Diff(step.pools, poolNames(m)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+		got := "-"
+		for _, cond := range m.wishes.conditions() {
+			if cond.Type == v1alpha1.ConditionDevicePluginConfig {
+				got = ""
+				if cond.Status != metav1.ConditionTrue {
+					got = cond.Message
+				}
+			}
+		}
+		if step.wrong == "" && got != "" || !strings.Contains(got, step.wrong) {
+			t.Errorf("%s: the condition says %q, want %q", step.name, got, step.wrong)
+		}
+		told := slices.ContainsFunc(m.wishes.problems(), func(p api.Problem) bool {
+			return p.Object == "ConfigMap kube-system/sriovdp-config" && strings.Contains(p.Reason, step.wrong)
+		})
+		if wrong := len(step.wrong) > 1; told != wrong {
+			t.Errorf("%s: told %t, wrong %t: %v", step.name, told, wrong, m.wishes.problems())
+		}
+	}
+}
+
+// Until the policies are known the ConfigMap's pools would be in their place.
+func TestDevicePluginConfigWaitsForPolicies(t *testing.T) {
+	m, c := joined(t)
+	c.plugin, c.unheard = config(pluginA), map[string]bool{"policies": true}
+	if m.readWishes(); len(poolNames(m)) != 0 {
+		t.Errorf("%v before the policies are known", poolNames(m))
+	}
+	c.unheard = map[string]bool{"plugin": true}
+	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, -1, "first")}
+	if m.readWishes(); !slices.Equal(poolNames(m), []string{"x/first"}) {
+		t.Errorf("policies wait for the ConfigMap: %v", poolNames(m))
+	}
+}
+
+// A policy that cannot be read any more is followed as it was.
+func TestUnreadablePolicyIsFollowedAsItWas(t *testing.T) {
+	m, c := joined(t)
+	c.policies = []*v1alpha1.NodePolicy{policy("a", 0, -1, "one"), policy("b", 0, -1, "two")}
+	m.readWishes()
+	broken := policy("a", 5, -1, "three", "three")
+	c.policies = []*v1alpha1.NodePolicy{broken, policy("b", 0, -1, "changed"), policy("new", 0, -1, "x", "x")}
+	m.readWishes()
+	if want := []string{"x/one", "x/changed"}; !slices.Equal(poolNames(m), want) {
+		t.Errorf("%v, want %v", poolNames(m), want)
+	}
+	var objects []string
+	for _, p := range m.wishes.problems() {
+		objects = append(objects, p.Object)
+	}
+	if want := []string{"NodePolicy a", "NodePolicy new"}; !slices.Equal(objects, want) {
+		t.Errorf("told of %v, want %v", objects, want)
+	}
+	c.policies = nil
+	if m.readWishes(); len(poolNames(m)) != 0 {
+		t.Errorf("deleted, and %v are wanted", poolNames(m))
+	}
+}
+
+// host.yaml is planned together with what the cluster wishes.
+func TestPlanKeepsTheClustersWishes(t *testing.T) {
+	m, c := joined(t)
+	c.policies = []*v1alpha1.NodePolicy{policy("a", 0, 3, "one")}
+	m.readWishes()
+	spec, err := desired.Parse("host.yaml", []byte("pools: [{name: mine}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := m.wishes.ifHost(spec)
+	if len(got.PFs) != 1 || len(got.Pools) != 2 || got.Pools[0].Name != "mine" || got.Pools[1].Name != "one" {
+		t.Errorf("%+v", got)
+	}
+	if want := []string{"x/one"}; !slices.Equal(poolNames(m), want) {
+		t.Errorf("a plan changed what is wanted: %v", poolNames(m))
+	}
+}
+
+// Nothing is told before the pools are known: what a NodeState does not ask for is
+// taken back (I4). That is no mistake. Then it is written, once as long as nothing
+// changes, and again after the API server was down.
+func TestI4NothingIsToldTooEarly(t *testing.T) {
+	m, c := joined(t)
+	var said strings.Builder
+	m.log = slog.New(slog.NewTextHandler(&said, nil))
+	c.unheard["pools"] = true
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); m.follow(ctx) }()
+	defer func() { cancel(); <-ended }()
+	count := func() int { c.mu.Lock(); defer c.mu.Unlock(); return len(c.written) }
+	time.Sleep(100 * time.Millisecond) // as long as nothing may happen
+	if n := count(); n != 0 {
+		t.Fatalf("I4: written %d times before the pools are known", n)
+	}
+	c.change(func() { c.down, c.unheard = true, nil })
+	time.Sleep(100 * time.Millisecond) // it is refused meanwhile
+	c.change(func() { c.down = false })
+	for end := time.Now().Add(20 * time.Second); count() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it is not written when the API server is back")
+		}
+	}
+	for range 5 {
+		c.change(func() {})
+		m.tell <- struct{}{}
+	}
+	time.Sleep(100 * time.Millisecond) // as long as nothing may happen
+	cancel()
+	<-ended
+	if n := count(); n != 1 {
+		t.Errorf("written %d times, and nothing changed", n)
+	}
+	if n := strings.Count(said.String(), "\n"); n != 1 || !strings.Contains(said.String(), "the API server is down") {
+		t.Errorf("logged:\n%s", said.String())
+	}
+}

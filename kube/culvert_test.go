@@ -1,0 +1,144 @@
+package kube
+
+import (
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+)
+
+// woken waits until the client says that objects may have changed.
+func woken(t *testing.T, c *Client) {
+	t.Helper()
+	select {
+	case <-c.ObjectsChanged():
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody is told of the change")
+	}
+}
+
+// told waits until is, looking at each change and at nothing else.
+func told(t *testing.T, c *Client, is func() bool) {
+	t.Helper()
+	for !is() {
+		woken(t, c)
+	}
+}
+
+// The device plugin's ConfigMap is read, no other one is, and its changes and end
+// are told.
+func TestDevicePluginConfig(t *testing.T) {
+	s, config := newAPI(t)
+	s.add("configmaps", "kube-system", "sriovdp-config", nil, map[string]any{"data": map[string]any{"config.json": "{}"}})
+	s.add("configmaps", "kube-system", "another", nil, map[string]any{"data": map[string]any{"config.json": "no"}})
+	c := start(t, config)
+	now := func(want map[string]string) func() bool {
+		return func() bool { got, known := c.DevicePluginConfig(); return known && cmp.Equal(got, want) }
+	}
+	told(t, c, now(map[string]string{"config.json": "{}"}))
+	if got := s.log("LIST kube-system/configmaps"); len(got) == 0 || got[0] != "LIST kube-system/configmaps metadata.name=sriovdp-config" {
+		t.Errorf("more than its rights allow is asked for: %q", got)
+	}
+	s.add("configmaps", "kube-system", "sriovdp-config", nil, nil)
+	told(t, c, now(map[string]string{}))
+	s.add("configmaps", "kube-system", "sriovdp-config", nil, map[string]any{"data": map[string]any{"config.json": "new"}})
+	told(t, c, now(map[string]string{"config.json": "new"}))
+	s.remove("configmaps", "kube-system", "sriovdp-config")
+	told(t, c, now(nil))
+}
+
+// A cluster that has nothing is heard of, too, once: whoever waits for that has no
+// other sign. What is not installed is never known, and hides nothing else.
+func TestNothingIsKnownToo(t *testing.T) {
+	s, config := newAPI(t)
+	c, err := New(config, "n1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, known := c.AddressPools(); known {
+		t.Error("known before anybody was asked")
+	}
+	s.absent = []string{"configmaps"}
+	c = start(t, config)
+	told(t, c, func() bool {
+		pools, known := c.AddressPools()
+		policies, heard := c.Policies()
+		return known && heard && len(pools) == 0 && len(policies) == 0
+	})
+	if _, known := c.DevicePluginConfig(); known {
+		t.Error("what cannot be listed is known")
+	}
+}
+
+// A policy is for the nodes that have its labels, as they are at the moment.
+func TestPoliciesOfTheNode(t *testing.T) {
+	s, config := newAPI(t)
+	spec := func(labels map[string]any) map[string]any {
+		return map[string]any{"spec": map[string]any{"nodeSelector": labels}}
+	}
+	s.add("nodepolicies", "", "all", nil, spec(nil))
+	s.add("nodepolicies", "", "nic", nil, spec(map[string]any{"nic": "igb"}))
+	s.add("nodepolicies", "", "other", nil, spec(map[string]any{"nic": "mlx5"}))
+	s.add("nodes", "", "n1", map[string]any{"labels": map[string]any{"nic": "igb"}}, nil)
+	s.add("nodes", "", "n2", map[string]any{"labels": map[string]any{"nic": "mlx5"}}, nil)
+	c := start(t, config)
+	are := func(want ...string) func() bool {
+		return func() bool {
+			policies, known := c.Policies()
+			var names []string
+			for _, p := range policies {
+				names = append(names, p.Name)
+			}
+			slices.Sort(names)
+			return known && slices.Equal(names, want)
+		}
+	}
+	told(t, c, are("all", "nic"))
+	s.add("nodes", "", "n1", map[string]any{"labels": map[string]any{"nic": "mlx5"}}, nil)
+	told(t, c, are("all", "other"))
+	s.remove("nodepolicies", "", "all")
+	told(t, c, are("other"))
+}
+
+// The NodeState is made with the Node as its owner, and written over whatever is
+// there; conditions keep their times.
+func TestWriteState(t *testing.T) {
+	s, config := newAPI(t)
+	s.add("nodes", "", "n1", map[string]any{"uid": "u1"}, nil)
+	c := start(t, config)
+	told(t, c, func() bool { _, known := c.Policies(); return known })
+	state := func(version string, ready metav1.ConditionStatus) v1alpha1.NodeStateStatus {
+		o := v1alpha1.NodeStateStatus{Version: version}
+		o.Conditions = append(o.Conditions, condition(v1alpha1.ConditionReady, ready))
+		return o
+	}
+	read := func() (o v1alpha1.NodeState) {
+		if err := c.objects.rest.Get().Resource("nodestates").Name("n1").Do(t.Context()).Into(&o); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	if err := c.WriteState(t.Context(), state("1", "True")); err != nil {
+		t.Fatal(err)
+	}
+	first := read()
+	if len(first.OwnerReferences) != 1 || first.OwnerReferences[0].UID != "u1" || first.Status.Version != "1" {
+		t.Errorf("%+v", first)
+	}
+	if err := c.WriteState(t.Context(), state("2", "True")); err != nil {
+		t.Fatal(err)
+	}
+	second := read()
+	if second.Status.Version != "2" || !second.Status.Conditions[0].LastTransitionTime.Equal(&first.Status.Conditions[0].LastTransitionTime) || len(second.OwnerReferences) != 1 {
+		t.Errorf("%+v", second)
+	}
+	s.setDown(true)
+	if err := c.WriteState(t.Context(), state("3", "True")); err == nil {
+		t.Error("written while the API server is down")
+	}
+}

@@ -1,0 +1,245 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// kinds are those that the server has, by resource.
+var kinds = map[string]struct{ version, kind string }{
+	"pods":                           {"v1", "Pod"},
+	"configmaps":                     {"v1", "ConfigMap"},
+	"nodes":                          {"v1", "Node"},
+	"network-attachment-definitions": {"k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"},
+	"nodepolicies":                   {"culvert.dev/v1alpha1", "NodePolicy"},
+	"addresspools":                   {"culvert.dev/v1alpha1", "AddressPool"},
+	"nodestates":                     {"culvert.dev/v1alpha1", "NodeState"},
+}
+
+const missing = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+
+// server is as much of an API server as the client talks to.
+type server struct {
+	mu       sync.Mutex                           // guards the rest
+	objects  map[string]map[string]map[string]any // by resource, and by namespace/name
+	absent   []string                             // resources that are not installed
+	down     bool
+	refuse   int // so many writes fail
+	requests []string
+	written  []string
+	history  []change // all there was; its length is the resourceVersion
+	more     chan struct{}
+}
+
+// change is an event for those who watch.
+type change struct {
+	resource string
+	line     []byte
+}
+
+func newAPI(t *testing.T) (*server, *rest.Config) {
+	t.Helper()
+	s := &server{objects: map[string]map[string]map[string]any{}, more: make(chan struct{})}
+	for resource := range kinds {
+		s.objects[resource] = map[string]map[string]any{}
+	}
+	h := httptest.NewServer(s)
+	t.Cleanup(h.Close)
+	return s, &rest.Config{Host: h.URL}
+}
+
+// add puts an object there, whose metadata are what is given and what every object
+// has. Those who watch hear of it.
+func (s *server) add(resource, namespace, name string, metadata, fields map[string]any) {
+	o := map[string]any{"apiVersion": kinds[resource].version, "kind": kinds[resource].kind}
+	for key, value := range fields {
+		o[key] = value
+	}
+	m := map[string]any{"namespace": namespace, "name": name, "managedFields": []any{map[string]any{"manager": strings.Repeat("x", 1000)}}}
+	for key, value := range metadata {
+		m[key] = value
+	}
+	o["metadata"] = m
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m["resourceVersion"] = strconv.Itoa(len(s.history) + 1)
+	_, there := s.objects[resource][namespace+"/"+name]
+	s.objects[resource][namespace+"/"+name] = o
+	s.tell(resource, map[bool]string{true: "MODIFIED", false: "ADDED"}[there], o)
+}
+
+func (s *server) remove(resource, namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.objects[resource][namespace+"/"+name]
+	delete(s.objects[resource], namespace+"/"+name)
+	s.tell(resource, "DELETED", o)
+}
+
+func (s *server) addPod(namespace, name, uid string, annotations map[string]any) {
+	s.add("pods", namespace, name, map[string]any{"uid": uid, "annotations": annotations},
+		map[string]any{"spec": map[string]any{"nodeName": "n1", "containers": []any{map[string]any{"name": "c"}}}})
+}
+
+func (s *server) addNet(namespace, name, config string) {
+	s.add("network-attachment-definitions", namespace, name, map[string]any{"annotations": map[string]any{"k8s.v1.cni.cncf.io/resourceName": "a/b"}},
+		map[string]any{"spec": map[string]any{"config": config}})
+}
+
+func (s *server) tell(resource, what string, object any) {
+	line, _ := json.Marshal(map[string]any{"type": what, "object": object})
+	s.history = append(s.history, change{resource, append(line, '\n')})
+	close(s.more)
+	s.more = make(chan struct{})
+}
+
+func (s *server) setDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+func (s *server) log(prefix string) (out []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.requests {
+		if strings.HasPrefix(r, prefix) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (s *server) writes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.written)
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	down, absent := s.down, slices.Clone(s.absent)
+	s.mu.Unlock()
+	if down {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	}
+	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	resource, namespace, name := where(path)
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case slices.Contains(absent, resource):
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, missing)
+	case r.Method != http.MethodGet:
+		s.write(w, r, resource)
+	case r.URL.Query().Get("watch") != "":
+		s.watch(w, r, resource)
+	case name == "":
+		s.note("LIST " + strings.TrimPrefix(namespace+"/"+resource, "/") + " " + r.URL.Query().Get("fieldSelector"))
+		s.list(w, resource, namespace, r.URL.Query().Get("fieldSelector"))
+	default:
+		s.note("GET " + namespace + "/" + name)
+		s.mu.Lock()
+		o, ok := s.objects[resource][namespace+"/"+name]
+		s.mu.Unlock()
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, missing)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(o)
+	}
+}
+
+// where takes a path apart: /api/v1/... or /apis/GROUP/VERSION/..., then
+// namespaces/NAMESPACE or not, the resource, an object's name or none.
+func where(path []string) (resource, namespace, name string) {
+	rest := path[2:]
+	if path[0] == "apis" {
+		rest = path[3:]
+	}
+	if rest[0] == "namespaces" && len(rest) > 2 {
+		namespace, rest = rest[1], rest[2:]
+	}
+	if len(rest) > 1 {
+		name = rest[1]
+	}
+	return rest[0], namespace, name
+}
+
+func (s *server) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, what)
+}
+
+func (s *server) list(w http.ResponseWriter, resource, namespace, selector string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	items := []any{}
+	for key, o := range s.objects[resource] {
+		if at, name, _ := strings.Cut(key, "/"); (namespace == "" || at == namespace) && (!strings.HasPrefix(selector, "metadata.name=") || selector == "metadata.name="+name) {
+			items = append(items, o)
+		}
+	}
+	k := kinds[resource]
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": k.version, "kind": k.kind + "List", "items": items,
+		"metadata": map[string]any{"resourceVersion": strconv.Itoa(len(s.history))}})
+}
+
+func (s *server) watch(w http.ResponseWriter, r *http.Request, resource string) {
+	seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	w.(http.Flusher).Flush()
+	for {
+		s.mu.Lock()
+		news, more := s.history[seen:], s.more
+		s.mu.Unlock()
+		for _, c := range news {
+			if seen++; c.resource == resource {
+				_, _ = w.Write(c.line)
+			}
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case <-r.Context().Done():
+			return
+		case <-more:
+		}
+	}
+}
+
+// write keeps what it is given of NodeStates, and takes note of all.
+func (s *server) write(w http.ResponseWriter, r *http.Request, resource string) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse > 0 {
+		s.refuse--
+		http.Error(w, "overloaded", http.StatusInternalServerError)
+		return
+	}
+	s.written = append(s.written, r.Method+" "+r.URL.Path+" "+string(body))
+	if resource != "nodestates" {
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
+		return
+	}
+	var o map[string]any
+	if err := json.Unmarshal(body, &o); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	metadata, _ := o["metadata"].(map[string]any)
+	s.objects[resource][fmt.Sprint("/", metadata["name"])] = o
+	_, _ = w.Write(body)
+}
