@@ -128,7 +128,7 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everyPolicy(ctx, c) })
 	err = ctrl.NewControllerManagedBy(mgr).Named("policies").
 		For(&v1alpha1.NodePolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.NodeState{}, all, builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return s.Status.Policies }))).
+		Watches(&v1alpha1.NodeState{}, all, builder.WithPredicates(changed(toldOfPolicies))).
 		WatchesMetadata(node(), all, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Complete(&Policies{Client: c, Now: time.Now})
 	if err != nil {

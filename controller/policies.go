@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,6 +100,11 @@ func judge(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, st
 	default:
 		condition(v1alpha1.ConditionApplied, true, "Applied", "")
 	}
+	if empty := emptyPools(policy, states); len(empty) > 0 {
+		condition(v1alpha1.ConditionEmptyPool, true, "NoVF", "no VF of the selected nodes is in "+strings.Join(empty, ", ")+": compare the selectors with kubectl get nodestates -o yaml")
+	} else {
+		condition(v1alpha1.ConditionEmptyPool, false, "VFs", "")
+	}
 	names := slices.Sorted(func(yield func(string) bool) {
 		for n := range conflicts {
 			if !yield(n) {
@@ -111,6 +117,28 @@ func judge(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, st
 		return
 	}
 	condition(v1alpha1.ConditionConflict, true, "Contradicts", fmt.Sprintf("it has the priority of %s and wants something else of the same PF or pool, so neither is followed there: give one of them a higher priority", strings.Join(names, ", ")))
+}
+
+// emptyPools are the pools of a policy that have no VF on any of the nodes that
+// have read it. Before a node has nobody knows.
+func emptyPools(policy *v1alpha1.NodePolicy, states []v1alpha1.NodeState) []string {
+	var readers []v1alpha1.NodeState
+	for _, s := range states {
+		if slices.ContainsFunc(s.Status.Policies, func(p v1alpha1.PolicyState) bool { return p.Name == policy.Name && p.Generation == policy.Generation }) {
+			readers = append(readers, s)
+		}
+	}
+	var out []string
+	for _, p := range policy.Spec.Pools {
+		name := cmp.Or(p.Prefix, desired.DefaultPrefix) + "/" + p.Name
+		has := func(s v1alpha1.NodeState) bool {
+			return slices.ContainsFunc(s.Status.Pools, func(o v1alpha1.PoolState) bool { return o.Name == name && o.VFs > 0 })
+		}
+		if len(readers) > 0 && !slices.ContainsFunc(readers, has) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // onNode says whether a node has applied this generation of a policy, why not,
@@ -130,6 +158,16 @@ func onNode(policy *v1alpha1.NodePolicy, node string, states []v1alpha1.NodeStat
 		return p.Applied, p.Reason, p.Conflicts
 	}
 	return false, "culvertd has not read it yet", nil
+}
+
+// toldOfPolicies is the part of a NodeState that the status of policies is made
+// of.
+func toldOfPolicies(s *v1alpha1.NodeState) any {
+	sizes := map[string]int32{}
+	for _, p := range s.Status.Pools {
+		sizes[p.Name] = p.VFs
+	}
+	return []any{s.Status.Policies, sizes}
 }
 
 // readable is the error of the parser that culvertd reads policies with.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/inventory"
@@ -105,6 +106,14 @@ func (n *Node) Start(ctx context.Context) error {
 		return fmt.Errorf("start: %w", err)
 	}
 	return nil
+}
+
+// problems are what could not be done of what is wanted of the host.
+func (n *Node) problems() (out []api.Problem) {
+	for _, p := range n.Reconciler.Problems() {
+		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: "culvertd tries again on its own"})
+	}
+	return out
 }
 
 func (n *Node) records() (all []journal.Record, err error) {

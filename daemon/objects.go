@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/ipam/blocks"
@@ -20,12 +22,17 @@ type objects interface {
 	AddressPools() (pools []*v1alpha1.AddressPool, known bool)
 	// ObjectsChanged has a value when any of them may say something else.
 	ObjectsChanged() <-chan struct{}
-	WriteState(context.Context, v1alpha1.NodeStateStatus) error
+	teller
 }
 
 type wished interface {
 	Policies() (selected []*v1alpha1.NodePolicy, known bool)
 	DevicePluginConfig() (data map[string]string, known bool)
+}
+
+type teller interface {
+	WriteState(context.Context, v1alpha1.NodeStateStatus) error
+	NodeEvent(kind, reason, text string)
 }
 
 // member is the node as a part of its cluster: it follows what the cluster wishes
@@ -41,6 +48,7 @@ type member struct {
 	book    *blocks.Book
 	tell    chan struct{} // one token: somebody waits for what the NodeState asks for
 	written v1alpha1.NodeStateStatus
+	told    troubles
 }
 
 // newMember has the addresses of networks given out of the node's blocks of the
@@ -84,6 +92,7 @@ func (m *member) follow(ctx context.Context) {
 		if dirty && known {
 			wait = max(time.Until(next), 50*time.Millisecond)
 		}
+		hardware := m.node.Inventory.Changed() // after the listing of our own, which is no news
 		later := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -93,6 +102,7 @@ func (m *member) follow(ctx context.Context) {
 			next = time.Now()
 		case <-m.cluster.ObjectsChanged():
 		case <-changed:
+		case <-hardware:
 		case <-later.C:
 		}
 		later.Stop()
@@ -146,7 +156,16 @@ func (m *member) readPools() (known bool) {
 
 // write makes the NodeState say how the node is, when it does not.
 func (m *member) write(ctx context.Context) error {
-	state, err := m.state(ctx)
+	status, err := m.status(ctx)
+	if err != nil {
+		return err
+	}
+	if status.Ready { // before, everything is under way
+		now := troublesOf(status, append(m.wishes.problems(), m.node.problems()...))
+		news(m.told, now, m.cluster.NodeEvent)
+		m.told = now
+	}
+	state, err := m.state(status)
 	if err != nil || reflect.DeepEqual(state, m.written) {
 		return err
 	}
@@ -158,16 +177,16 @@ func (m *member) write(ctx context.Context) error {
 }
 
 // state is what the NodeState should say.
-func (m *member) state(ctx context.Context) (v1alpha1.NodeStateStatus, error) {
-	status, err := m.status(ctx)
-	if err != nil {
-		return v1alpha1.NodeStateStatus{}, err
-	}
+func (m *member) state(status api.NodeStatus) (v1alpha1.NodeStateStatus, error) {
 	out := stateOf(status)
-	out.Policies = m.wishes.policyStates(status.PFs)
-	out.Conditions = append(out.Conditions, m.wishes.conditions()...)
+	out.Policies = m.wishes.policyStates()
 	requests, err := m.book.Requests(m.held)
+	if err != nil {
+		return out, err
+	}
 	out.AddressRequests = blocks.ToObject(requests)
+	held, err := m.held()
+	out.Conditions = slices.Concat(out.Conditions, m.wishes.conditions(out.Policies), []metav1.Condition{owned(m.book.Disputed(held))})
 	return out, err
 }
 

@@ -32,6 +32,7 @@ type cluster struct {
 	unheard  map[string]bool // what is not known yet
 	down     bool
 	written  []v1alpha1.NodeStateStatus
+	events   []string
 	changed  chan struct{}
 }
 
@@ -63,6 +64,12 @@ func (c *cluster) WriteState(_ context.Context, s v1alpha1.NodeStateStatus) erro
 	}
 	c.written = append(c.written, s)
 	return nil
+}
+
+func (c *cluster) NodeEvent(kind, reason, text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, kind+" "+reason+" "+text)
 }
 
 // change changes what the cluster says, and tells it.
@@ -164,7 +171,7 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", step.name, diff)
 		}
 		got := "-"
-		for _, cond := range m.wishes.conditions() {
+		for _, cond := range m.wishes.conditions(nil) {
 			if cond.Type == v1alpha1.ConditionDevicePluginConfig {
 				got = ""
 				if cond.Status != metav1.ConditionTrue {

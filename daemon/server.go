@@ -180,9 +180,7 @@ func (s *Server) conditions() []api.Problem {
 		out = append(out, *p)
 	}
 	out = append(out, s.wishes.problems()...)
-	for _, p := range s.node.Reconciler.Problems() {
-		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: "culvertd tries again on its own"})
-	}
+	out = append(out, s.node.problems()...)
 	if s.pods != nil {
 		out = append(out, s.pods.Problems()...)
 	}

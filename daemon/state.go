@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -67,14 +67,17 @@ func pfState(pf api.PF) v1alpha1.PFState {
 	return o
 }
 
-// policyStates says of each policy that selects the node whether it is done.
-func (w *wishes) policyStates(pfs []api.PF) []v1alpha1.PolicyState {
+// policyStates says of each policy that selects the node whether it is done, in
+// the order in which they are followed.
+func (w *wishes) policyStates() []v1alpha1.PolicyState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []v1alpha1.PolicyState
-	for _, p := range w.policies {
+	for _, p := range slices.SortedFunc(slices.Values(w.policies), func(a, b *v1alpha1.NodePolicy) int {
+		return cmp.Or(cmp.Compare(b.Spec.Priority, a.Spec.Priority), cmp.Compare(a.Name, b.Name))
+	}) {
 		o := v1alpha1.PolicyState{Name: p.Name, Generation: p.Generation}
-		why := missing(w.merged, p.Name, pfs)
+		why := w.undone(p.Name)
 		for _, c := range w.merged.Conflicts {
 			if slices.Contains(c.Policies, p.Name) {
 				why = append(why, c.String())
@@ -87,22 +90,82 @@ func (w *wishes) policyStates(pfs []api.PF) []v1alpha1.PolicyState {
 		o.Applied, o.Reason = len(why) == 0, strings.Join(why, "; ")
 		out = append(out, o)
 	}
-	slices.SortFunc(out, func(a, b v1alpha1.PolicyState) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// undone says which PFs follow a policy and are not as it wants them.
+func (w *wishes) undone(policy string) []string {
+	var out []string
+	for _, pf := range w.node.Inventory.PFs() {
+		if by, ok := w.merged.PFs[pf.PCI]; !ok || by != policy {
+			continue
+		}
+		want, _ := w.merged.Spec.ForPF(pf)
+		object, before := "PF "+pf.Label(), len(out)
+		if pf.NumVFs != want.VFs {
+			out = append(out, fmt.Sprintf("%s has %d VFs, wanted are %d", object, pf.NumVFs, want.VFs))
+		}
+		if want.MTU != 0 && pf.MTU != want.MTU {
+			out = append(out, fmt.Sprintf("%s has MTU %d, wanted is %d", object, pf.MTU, want.MTU))
+		}
+		for _, p := range w.node.problems() {
+			if p.Object == object && len(out) > before {
+				out = append(out, p.Reason)
+			}
+		}
+	}
 	return out
 }
 
 // conditions are those of the NodeState that are about what the cluster wishes.
-func (w *wishes) conditions() []metav1.Condition {
+func (w *wishes) conditions(policies []v1alpha1.PolicyState) []metav1.Condition {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	all := []metav1.Condition{w.applied(policies)}
 	if !w.plugin.there {
-		return nil
+		return all
 	}
 	c := metav1.Condition{Type: v1alpha1.ConditionDevicePluginConfig, Status: metav1.ConditionTrue, Reason: "Read", Message: fmt.Sprintf("%d resources", len(w.plugin.pools))}
 	if err := w.plugin.wrong; err != nil {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", brief(devicePluginMap+": "+oneLine(err))
 	}
-	return []metav1.Condition{c}
+	return append(all, c)
+}
+
+// applied is the condition that sums up the policies.
+func (w *wishes) applied(policies []v1alpha1.PolicyState) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionPoliciesApplied, Status: metav1.ConditionTrue, Reason: "Applied"}
+	var why []string
+	for _, p := range policies {
+		switch {
+		case p.Applied:
+			continue
+		case len(p.Conflicts) > 0:
+			c.Reason = "Conflict"
+		case c.Reason == "Applied":
+			c.Reason = "Pending"
+		}
+		why = append(why, "NodePolicy "+p.Name+": "+p.Reason)
+	}
+	switch {
+	case !w.heard:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, "NotHeard", "the cluster's policies are not known yet"
+	case len(policies) == 0:
+		c.Reason = "NoPolicies"
+	case len(why) > 0:
+		c.Status, c.Message = metav1.ConditionFalse, brief(strings.Join(why, "; "))
+	}
+	return c
+}
+
+// owned is the condition of the addresses that the node's attachments have;
+// disputed are those that are other nodes'.
+func owned(disputed []string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAddresses, Status: metav1.ConditionTrue, Reason: "Owned"}
+	if len(disputed) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Disputed", brief(strings.Join(disputed, "; ")+": delete the pods that have them")
+	}
+	return c
 }
 
 // longestMessage is far below what the API server takes of a condition's message.
@@ -113,15 +176,4 @@ func brief(s string) string {
 		return s[:longestMessage] + "..."
 	}
 	return s
-}
-
-// missing are the PFs that follow a policy and are not there yet.
-func missing(m desired.Merged, policy string, pfs []api.PF) []string {
-	var out []string
-	for _, pf := range pfs {
-		if by, ok := m.PFs[pf.PCI]; ok && by == policy && policy != "" && pf.WantedVFs != nil && *pf.WantedVFs != pf.VFs.Total {
-			out = append(out, fmt.Sprintf("PF %s has %d VFs, wanted are %d", pf.Name, pf.VFs.Total, *pf.WantedVFs))
-		}
-	}
-	return out
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/culvert-net/culvert/api"
@@ -19,6 +20,7 @@ type wishes struct {
 	node *Node
 
 	mu       sync.Mutex // guards the rest
+	heard    bool       // the policies are known
 	host     desired.Spec
 	policies []*v1alpha1.NodePolicy
 	readable map[string]desired.Policy // each as it could be read last, by name
@@ -51,7 +53,7 @@ func (w *wishes) setPolicies(policies []*v1alpha1.NodePolicy) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.readable
-	w.policies, w.readable, w.unread = policies, map[string]desired.Policy{}, map[string]error{}
+	w.heard, w.policies, w.readable, w.unread = true, policies, map[string]desired.Policy{}, map[string]error{}
 	for _, p := range policies {
 		content, err := p.Spec.HostYAML()
 		var spec desired.Spec
@@ -125,7 +127,7 @@ func (w *wishes) problems() []api.Problem {
 		out = append(out, api.Problem{Object: "NodePolicy " + name, Reason: oneLine(w.unread[name]), Next: next})
 	}
 	for _, c := range w.merged.Conflicts {
-		out = append(out, api.Problem{Object: "policies of " + c.Object, Reason: c.String(), Next: "what is there stays"})
+		out = append(out, api.Problem{Object: "NodePolicies " + strings.Join(c.Policies, ", "), Reason: c.String(), Next: "what is there stays"})
 	}
 	if w.plugin.wrong != nil {
 		out = append(out, api.Problem{Object: devicePluginMap, Reason: oneLine(w.plugin.wrong), Next: next})

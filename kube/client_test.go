@@ -123,6 +123,24 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	}
 }
 
+// An event of the Node is where kubectl describe node looks for it: in namespace
+// default, by the Node's UID, and until that is known by its name.
+func TestNodeEvent(t *testing.T) {
+	s, config := newAPI(t)
+	c := start(t, config)
+	c.NodeEvent("Warning", "Quarantined", "early")
+	until(t, "the event", func() bool { return len(s.writes()) == 1 })
+	s.add("nodes", "", "n1", map[string]any{"uid": "u1"}, nil)
+	until(t, "the Node", func() bool { return len(c.owner()) == 1 })
+	c.NodeEvent("Normal", "Recovered", "late")
+	until(t, "the event", func() bool { return len(s.writes()) == 2 })
+	for i, want := range []string{`"involvedObject":{"apiVersion":"v1","kind":"Node","name":"n1","namespace":"","uid":"n1"}`, `"uid":"u1"}`} {
+		if got := s.writes()[i]; !strings.HasPrefix(got, "POST /api/v1/namespaces/default/events ") || !strings.Contains(got, want) {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
 func TestSaidOnce(t *testing.T) {
 	s, now := newSaid(), time.Now()
 	if !s.first("a", now) || s.first("a", now.Add(time.Second)) || !s.first("b", now) || !s.first("a", now.Add(time.Minute)) {

@@ -166,6 +166,15 @@ func (c *Client) PodEvent(p api.Pod, kind, reason, text string) {
 	c.Event(api.ObjectRef{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}, kind, reason, text)
 }
 
+// NodeEvent is an event about the node.
+func (c *Client) NodeEvent(kind, reason, text string) {
+	uid := c.node // as kubelets have it, until the Node object has been heard of
+	for _, o := range c.owner() {
+		uid = string(o.UID)
+	}
+	c.Event(api.ObjectRef{APIVersion: "v1", Kind: "Node", Name: c.node, UID: uid}, kind, reason, text)
+}
+
 // longestMessage is what an event may have (k8s.io/api/core/v1, NoteLengthLimit).
 const longestMessage = 1024
 

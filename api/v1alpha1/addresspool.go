@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Granted",type=integer,JSONPath=`.status.granted`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="Exhausted",type=string,JSONPath=`.status.conditions[?(@.type=="Exhausted")].status`
+// +kubebuilder:printcolumn:name="Disputed",type=string,JSONPath=`.status.conditions[?(@.type=="Disputed")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type AddressPool struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -18,7 +18,8 @@ import (
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="Applied",type=integer,JSONPath=`.status.appliedNodes`
-// +kubebuilder:printcolumn:name="Conflicts",type=string,JSONPath=`.status.conditions[?(@.type=="Conflict")].status`
+// +kubebuilder:printcolumn:name="Conflict",type=string,JSONPath=`.status.conditions[?(@.type=="Conflict")].status`
+// +kubebuilder:printcolumn:name="Empty Pool",type=string,JSONPath=`.status.conditions[?(@.type=="EmptyPool")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodePolicy struct {
@@ -192,6 +193,8 @@ const (
 	ConditionApplied = "Applied"
 	// ConditionConflict: another policy of the same priority says otherwise; the message names it.
 	ConditionConflict = "Conflict"
+	// ConditionEmptyPool: a pool has no VF on any node that is selected; the message names it.
+	ConditionEmptyPool = "EmptyPool"
 	// ConditionValid: the policy can be read. What the API server lets through is read once more.
 	ConditionValid = "Valid"
 )
@@ -212,7 +215,7 @@ type NodePolicyStatus struct {
 	// +listType=map
 	// +listMapKey=node
 	Pending []PendingNode `json:"pending,omitempty"`
-	// Applied, Conflict and Valid.
+	// Applied, Conflict, EmptyPool and Valid.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -10,11 +10,13 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cns,categories=culvert
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.conditions[?(@.type=="PoliciesApplied")].status`
 // +kubebuilder:printcolumn:name="PFs",type=integer,JSONPath=`.status.counts.pfs`
 // +kubebuilder:printcolumn:name="VFs",type=integer,JSONPath=`.status.counts.vfs`
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.counts.used`
 // +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.status.counts.free`
 // +kubebuilder:printcolumn:name="Quarantined",type=integer,JSONPath=`.status.counts.quarantined`
+// +kubebuilder:printcolumn:name="Addresses Owned",type=string,JSONPath=`.status.conditions[?(@.type=="AddressesOwned")].status`,priority=1
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`,priority=1
 // +kubebuilder:printcolumn:name="Problem",type=string,JSONPath=`.status.problems[0].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

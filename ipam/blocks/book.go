@@ -232,6 +232,21 @@ func (b *Book) claims(network string, held []Held, waiting map[*wait]bool) []Cla
 	return slices.Compact(out)
 }
 
+// Disputed says in words which of the held addresses are in blocks of other
+// nodes.
+func (b *Book) Disputed(held []Held) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for _, h := range held {
+		if block, taken := b.pools[h.Network].at(h.Addr); taken && block.Node != b.node {
+			out = append(out, fmt.Sprintf("address %s of network %s, which %s has, is in block %s of node %s", h.Addr, h.Network, h.Owner, block.Run, block.Node))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // inBlock reports whether a block of the node's has a, also one that is about
 // to be taken back.
 func (b *Book) inBlock(network string, a netip.Addr) bool {
