@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"reflect"
@@ -12,22 +13,26 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/intake/pod"
+	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netannotation"
 )
 
 // objects is what a node sees of its cluster and tells it: kube.Client.
 type objects interface {
-	wished
-	AddressPools() (pools []*v1alpha1.AddressPool, known bool)
-	// ObjectsChanged has a value when any of them may say something else.
+	said
+	// ObjectsChanged has a value when what is said may be something else.
 	ObjectsChanged() <-chan struct{}
 	teller
 }
 
-type wished interface {
+type said interface {
 	Policies() (selected []*v1alpha1.NodePolicy, known bool)
 	DevicePluginConfig() (data map[string]string, known bool)
+	AddressPools() (pools []*v1alpha1.AddressPool, known bool)
+	Networks() []api.NetworkDefinition
 }
 
 type teller interface {
@@ -180,6 +185,7 @@ func (m *member) write(ctx context.Context) error {
 func (m *member) state(status api.NodeStatus) (v1alpha1.NodeStateStatus, error) {
 	out := stateOf(status)
 	out.Policies = m.wishes.policyStates()
+	m.book.SetNetworks(sharedNetworks(m.cluster.Networks(), status.Pools))
 	requests, err := m.book.Requests(m.held)
 	if err != nil {
 		return out, err
@@ -188,6 +194,30 @@ func (m *member) state(status api.NodeStatus) (v1alpha1.NodeStateStatus, error) 
 	held, err := m.held()
 	out.Conditions = slices.Concat(out.Conditions, m.wishes.conditions(out.Policies), []metav1.Condition{owned(m.book.Disputed(held))})
 	return out, err
+}
+
+// sharedNetworks are those whose addresses are the whole cluster's and that a pod
+// of this node can have: it has VFs of the network's resource. One that cannot be
+// read is told to whoever asks for it.
+func sharedNetworks(all []api.NetworkDefinition, pools []api.Pool) map[string]ipam.Config {
+	out := map[string]ipam.Config{}
+	for _, n := range all {
+		configs, err := pod.Own(n)
+		if err != nil {
+			continue
+		}
+		for _, c := range configs {
+			resource := cmp.Or(n.Annotations[netannotation.ResourceName], c.Pool)
+			here := slices.ContainsFunc(pools, func(p api.Pool) bool {
+				_, bare, _ := strings.Cut(p.Name, "/")
+				return p.VFs.Total > 0 && (resource == "" || resource == p.Name || resource == bare)
+			})
+			if _, twice := out[c.Name]; here && !twice && c.IPAM.Scope != ipam.ScopeNode && len(c.IPAM.Sets) > 0 {
+				out[c.Name] = c.IPAM
+			}
+		}
+	}
+	return out
 }
 
 // held are the addresses of the ledger that are the cluster's.

@@ -29,6 +29,7 @@ type cluster struct {
 	policies []*v1alpha1.NodePolicy
 	pools    []*v1alpha1.AddressPool
 	plugin   map[string]string
+	networks []api.NetworkDefinition
 	unheard  map[string]bool // what is not known yet
 	down     bool
 	written  []v1alpha1.NodeStateStatus
@@ -52,6 +53,12 @@ func (c *cluster) AddressPools() ([]*v1alpha1.AddressPool, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pools, !c.unheard["pools"]
+}
+
+func (c *cluster) Networks() []api.NetworkDefinition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.networks
 }
 
 func (c *cluster) ObjectsChanged() <-chan struct{} { return c.changed }
@@ -284,5 +291,52 @@ func TestI4NothingIsToldTooEarly(t *testing.T) {
 	}
 	if n := strings.Count(said.String(), "\n"); n != 1 || !strings.Contains(said.String(), "the API server is down") {
 		t.Errorf("logged:\n%s", said.String())
+	}
+}
+
+func nad(name, resource, config string) api.NetworkDefinition {
+	n := api.NetworkDefinition{Namespace: "d", Name: name, Config: config}
+	if resource != "" {
+		n.Annotations = map[string]string{"k8s.v1.cni.cncf.io/resourceName": resource}
+	}
+	return n
+}
+
+// Blocks are asked for as soon as a pod of the node can have a network, and not for
+// what is another node's, another plugin's or not the cluster's.
+func TestBlocksAreAskedForAhead(t *testing.T) {
+	m, c := joined(t)
+	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
+	const subnet = `"ipam": {"type": "host-local", "subnet": "10.0.0.0/24"}`
+	c.networks = []api.NetworkDefinition{
+		nad("plain", "", `{"type": "sriov", `+subnet+`}`),
+		nad("resource", "x/a", `{"cniVersion": "0.3.1", "name": "named", "type": "sriov", `+subnet+`}`),
+		nad("pool", "", `{"cniVersion": "1.0.0", "type": "culvert", "pool": "a", `+subnet+`}`),
+		nad("list", "x/a", `{"cniVersion": "1.0.0", "plugins": [{"type": "sriov", `+subnet+`}, {"type": "tuning"}]}`),
+		nad("twice", "x/a", `{"cniVersion": "0.3.1", "name": "named", "type": "sriov", "ipam": {"type": "host-local", "subnet": "10.9.0.0/24"}}`),
+		nad("elsewhere", "x/b", `{"type": "sriov", `+subnet+`}`),
+		nad("node", "x/a", `{"type": "sriov", "ipam": {"type": "host-local", "scope": "node", "subnet": "10.0.0.0/24"}}`),
+		nad("static", "x/a", `{"type": "sriov", "ipam": {"type": "static", "addresses": [{"address": "10.0.0.2/24"}]}}`),
+		nad("none", "x/a", `{"type": "sriov"}`),
+		nad("bridge", "", `{"cniVersion": "1.0.0", "type": "bridge", `+subnet+`}`),
+		nad("broken", "", `{"type": "sriov", "vlan": 5000, `+subnet+`}`),
+		nad("file", "", ``),
+	}
+	asks := func() (out []string) {
+		for _, r := range m.look(t).AddressRequests {
+			out = append(out, r.Network+" "+r.Ranges[0].First)
+		}
+		return out
+	}
+	if want, got := []string{"list 10.0.0.2", "named 10.0.0.2", "plain 10.0.0.2", "pool 10.0.0.2"}, asks(); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	c.networks = c.networks[:1]
+	if want, got := []string{"plain 10.0.0.2"}, asks(); !slices.Equal(got, want) {
+		t.Errorf("networks were deleted: %v, want %v", got, want)
+	}
+	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 0, "a")}
+	if got := asks(); len(got) != 0 {
+		t.Errorf("without a VF: %v", got)
 	}
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
@@ -50,7 +52,7 @@ func (c *Client) watchObjects() error {
 	o.self = c.watch(c.core, "nodes", "", named(c.node), &clusterNode{}, strip)
 	o.plugin = c.watch(c.core, "configmaps", devicePluginNamespace, named(devicePluginName), &configMap{}, strip)
 	c.others, c.informer = c.informer[pods:], c.informer[:pods:pods]
-	for _, i := range c.others {
+	for _, i := range append(c.others[:len(c.others):len(c.others)], c.networks) {
 		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { o.wake() }, UpdateFunc: func(_, _ any) { o.wake() }, DeleteFunc: func(any) { o.wake() },
 		})
@@ -85,8 +87,9 @@ func unmanaged(v any) (any, error) {
 	return v, nil
 }
 
-// ObjectsChanged has a value when policies, pools of addresses, the labels of the
-// node or the device plugin's ConfigMap may have changed, or are known now.
+// ObjectsChanged has a value when policies, pools of addresses, networks, the
+// labels of the node or the device plugin's ConfigMap may have changed, or are
+// known now.
 func (c *Client) ObjectsChanged() <-chan struct{} { return c.objects.changed }
 
 // Policies are the NodePolicies that select this node. known is false until the
@@ -129,6 +132,21 @@ func (c *Client) DevicePluginConfig() (data map[string]string, known bool) {
 		}
 	}
 	return data, c.objects.plugin.HasSynced()
+}
+
+// Networks are all network attachment definitions that have been heard of, by
+// namespace and name.
+func (c *Client) Networks() []api.NetworkDefinition {
+	var out []api.NetworkDefinition
+	for _, v := range c.networks.GetStore().List() {
+		if n, ok := v.(*network); ok {
+			out = append(out, definitionOf(n))
+		}
+	}
+	slices.SortFunc(out, func(a, b api.NetworkDefinition) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return out
 }
 
 // WriteState makes the node's NodeState say status. Only this node writes it, so

@@ -75,6 +75,28 @@ func TestNothingIsKnownToo(t *testing.T) {
 	}
 }
 
+// Networks are listed in one order, and their changes are told.
+func TestNetworks(t *testing.T) {
+	s, config := newAPI(t)
+	s.addNet("e", "a", "1")
+	s.addNet("d", "b", "2")
+	c := start(t, config)
+	are := func(want ...string) func() bool {
+		return func() bool {
+			var got []string
+			for _, n := range c.Networks() {
+				got = append(got, n.Namespace+"/"+n.Name+" "+n.Config+" "+n.Annotations["k8s.v1.cni.cncf.io/resourceName"])
+			}
+			return slices.Equal(got, want)
+		}
+	}
+	told(t, c, are("d/b 2 a/b", "e/a 1 a/b"))
+	s.addNet("d", "b", "3")
+	told(t, c, are("d/b 3 a/b", "e/a 1 a/b"))
+	s.remove("network-attachment-definitions", "e", "a")
+	told(t, c, are("d/b 3 a/b"))
+}
+
 // A policy is for the nodes that have its labels, as they are at the moment.
 func TestPoliciesOfTheNode(t *testing.T) {
 	s, config := newAPI(t)

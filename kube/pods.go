@@ -53,7 +53,11 @@ func (c *Client) Network(ctx context.Context, namespace, name string) (api.Netwo
 			return api.NetworkDefinition{}, fmt.Errorf("NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
 		}
 	}
-	return api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Config: n.Spec.Config}, nil
+	return definitionOf(n), nil
+}
+
+func definitionOf(n *network) api.NetworkDefinition {
+	return api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Config: n.Spec.Config}
 }
 
 // static marks the mirror of a static pod: the kubelet, and so the runtime, knows

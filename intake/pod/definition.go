@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -59,6 +60,9 @@ func parse(raw []byte, name string) (definition, error) {
 	if err := json.Unmarshal(raw, &top); err != nil {
 		return definition{}, fmt.Errorf("spec.config: %w: not a JSON object: %w", vf.ErrInvalid, err)
 	}
+	if top == nil {
+		return definition{}, fmt.Errorf("spec.config: %w: not a JSON object: null", vf.ErrInvalid)
+	}
 	if string(top["name"]) == "" || string(top["name"]) == `""` {
 		top["name"] = text(name)
 	}
@@ -78,6 +82,35 @@ func parse(raw []byte, name string) (definition, error) {
 		return definition{}, fmt.Errorf("spec.config: %w: %w", vf.ErrInvalid, err)
 	}
 	return definitionOf(list)
+}
+
+// Own returns the configurations that Culvert serves itself of a network attachment
+// definition: none where all its plugins are others', or where its configuration is
+// a file on the nodes.
+func Own(n api.NetworkDefinition) ([]cni.Config, error) {
+	if strings.TrimSpace(n.Config) == "" {
+		return nil, nil
+	}
+	d, err := parse([]byte(n.Config), n.Name)
+	if err != nil {
+		return nil, err
+	}
+	var out []cni.Config
+	for _, raw := range d.Plugins {
+		if p, err := pluginOf(raw); err != nil || !p.own() {
+			continue
+		}
+		whole, err := with(raw, map[string]json.RawMessage{"name": text(d.Name), "cniVersion": text(d.Version)})
+		if err != nil {
+			return nil, err
+		}
+		c, err := cni.ParseConfig(whole)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
 }
 
 // single is the configuration of one plugin, which stands for a list of it.

@@ -14,10 +14,12 @@ import (
 func FuzzDefinition(f *testing.F) {
 	f.Add(`{"type":"sriov","cniVersion":"0.3.1","name":"n"}`, "k", `{"ips":[]}`)
 	f.Add(`{"plugins":[{"type":"a/b"}]}`, "", "{}")
+	f.Add(`null`, "a", "null")
 	f.Add(`{"type":"macvlan","args":{"cni":{"a":1}},"capabilities":{"mac":true}}`, "a", `{"cniVersion":"1.0.0","interfaces":[null]}`)
 	f.Add(`{"cniVersion":"9","plugins":[null,{}],"name":""}`, "x", `{"ips":[null]}`)
 	f.Add(`{"type":"culvert","podNetworks":true}`, "x", `[]`)
 	f.Fuzz(func(t *testing.T, config, key, result string) {
+		_, _ = Own(api.NetworkDefinition{Namespace: "d", Name: "name", Config: config})
 		d, err := parse([]byte(config), "name")
 		if err != nil {
 			return

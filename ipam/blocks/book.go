@@ -23,7 +23,8 @@ type Book struct {
 	mu       sync.Mutex // guards the rest
 	changed  chan struct{}
 	pools    map[string]View
-	networks map[string]ipam.Config
+	networks map[string]ipam.Config // that can be used
+	known    map[string]ipam.Config // that have been
 	waiting  map[*wait]bool
 }
 
@@ -54,7 +55,7 @@ type Held struct {
 func NewBook(node string, wake func()) *Book {
 	return &Book{
 		node: node, wake: wake, changed: make(chan struct{}),
-		pools: map[string]View{}, networks: map[string]ipam.Config{}, waiting: map[*wait]bool{},
+		pools: map[string]View{}, known: map[string]ipam.Config{}, waiting: map[*wait]bool{},
 	}
 }
 
@@ -121,7 +122,7 @@ func (b *Book) Need(network string, c ipam.Config, named []netip.Addr, owner vf.
 	}
 	b.waiting[w] = true
 	if len(c.Sets) > 0 { // from now on blocks are asked for before they run out
-		b.networks[network] = c
+		b.known[network] = c
 	}
 	b.mu.Unlock()
 	b.wake()
@@ -178,7 +179,8 @@ func (b *Book) Requests(held func() ([]Held, error)) ([]Request, error) {
 }
 
 func (b *Book) requests(held []Held, waiting map[*wait]bool) []Request {
-	configs := maps.Clone(b.networks)
+	configs := maps.Clone(b.known)
+	maps.Copy(configs, b.networks)
 	for w := range waiting {
 		configs[w.network] = w.config
 	}

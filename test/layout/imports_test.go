@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
 	// a node put together
-	"daemon": {"api", "api/v1alpha1", "attach", "claims", "desired", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "reconcile", "rpc", "status", "vf"},
+	"daemon": {"api", "api/v1alpha1", "attach", "claims", "desired", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "netannotation", "reconcile", "rpc", "status", "vf"},
 
 	// the cluster's own program
 	"controller": {"api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "vf"},
