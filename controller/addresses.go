@@ -22,9 +22,6 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// inUse keeps an AddressPool from being deleted while nodes have blocks of it.
-const inUse = "culvert.dev/addresses-in-use"
-
 // absentLook is how often the blocks of nodes that are gone are looked at.
 const absentLook = time.Minute
 
@@ -90,7 +87,7 @@ func (a *Addresses) pool(ctx context.Context, network string) (*v1alpha1.Address
 	switch {
 	case apierrors.IsNotFound(err):
 		return &v1alpha1.AddressPool{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{inUse}},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       v1alpha1.AddressPoolSpec{Network: network},
 		}, nil
 	case err != nil:
@@ -180,9 +177,6 @@ func (a *Addresses) write(ctx context.Context, o *v1alpha1.AddressPool, p blocks
 	set(v1alpha1.ConditionExhausted, len(out.Starved) > 0, "Exhausted",
 		fmt.Sprintf("there are no addresses left for %s: widen the range of network %s", strings.Join(out.Starved, ", "), o.Spec.Network))
 	set(v1alpha1.ConditionDisputed, len(out.Disputed) > 0, "Disputed", strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
-	if o.DeletionTimestamp != nil && len(p.Blocks) == 0 {
-		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return f == inUse })
-	}
 	switch {
 	case o.ResourceVersion == "":
 		return a.Client.Create(ctx, o)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -238,28 +237,6 @@ func TestPoolSaysWhatIsWrong(t *testing.T) {
 	look(t, a)
 	if diff := cmp.Diff(before, show(poolOf(t, c))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-// Deleting a pool waits until nobody has a block of it.
-func TestPoolIsDeletedLast(t *testing.T) {
-	now := time.Now()
-	c := newCluster(newNode("a", nil), asking("a", 0))
-	look(t, addresses(c, now))
-	if err := c.Delete(t.Context(), poolOf(t, c)); err != nil {
-		t.Fatal(err)
-	}
-	look(t, addresses(c, now))
-	if len(poolOf(t, c).Spec.Blocks) == 0 {
-		t.Fatal("blocks are gone while their node is there")
-	}
-	if err := errors.Join(c.Delete(t.Context(), newNode("a", nil)), c.Delete(t.Context(), asking("a", 0))); err != nil {
-		t.Fatal(err)
-	}
-	look(t, addresses(c, now))
-	look(t, addresses(c, now.Add(blocks.Grace+time.Second)))
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &v1alpha1.AddressPool{}); !apierrors.IsNotFound(err) {
-		t.Errorf("%v", err)
 	}
 }
 

@@ -1,0 +1,172 @@
+//go:build lab
+
+package controller
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/kube"
+)
+
+// install creates the objects of some kinds of the one manifest that people apply.
+func install(t *testing.T, c client.Client, kinds ...string) {
+	t.Helper()
+	content, err := os.ReadFile("../dist/kubernetes/culvert.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	made := map[string]int{}
+	for {
+		o := &unstructured.Unstructured{}
+		err := documents.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range kinds {
+			if o.GetKind() == kind {
+				made[kind]++
+				eventually(t, kind, func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), o)) })
+			}
+		}
+	}
+	if len(made) != len(kinds) {
+		t.Fatalf("the manifest has %v of %v", made, kinds)
+	}
+}
+
+// as is a connection to the cluster with the rights of culvertd on a node.
+func as(config *rest.Config, node string) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:culvert-system:culvertd",
+		Groups:   []string{"system:serviceaccounts", "system:authenticated"},
+		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {node}},
+	}
+	return c
+}
+
+// What the manifest brings is what culvertd needs, and no more: it hears of all it
+// watches, the device plugin's ConfigMap among it and no other one, and writes its
+// own NodeState and no other node's.
+func TestManifestsRightsAreCulvertds(t *testing.T) {
+	config := apiServer(t)
+	c, err := client.New(config, client.Options{Scheme: Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	install(t, c, "Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	for _, name := range []string{"sriovdp-config", "another"} {
+		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: map[string]string{"config.json": name}}
+		eventually(t, "ConfigMap", func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), m)) })
+	}
+	if err := c.Create(t.Context(), newNode("n1", nil)); err != nil {
+		t.Fatal(err)
+	}
+	k, err := kube.New(as(config, "n1"), "n1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var g errgroup.Group
+	g.Go(func() error { return k.Run(ctx) })
+	t.Cleanup(func() { cancel(); _ = g.Wait() })
+	eventually(t, "all is heard of", func() error {
+		data, plugin := k.DevicePluginConfig()
+		_, policies := k.Policies()
+		_, pools := k.AddressPools()
+		if !plugin || !policies || !pools || !k.Synced() || data["config.json"] != "sriovdp-config" {
+			return fmt.Errorf("ConfigMap %t %v, policies %t, pools %t, pods and networks %t", plugin, data, policies, pools, k.Synced())
+		}
+		return nil
+	})
+	eventually(t, "its own NodeState", func() error { return k.WriteState(ctx, v1alpha1.NodeStateStatus{Version: "1"}) })
+	other, err := kube.New(as(config, "n1"), "n2", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another node's NodeState is refused", func() error {
+		if err := other.WriteState(ctx, v1alpha1.NodeStateStatus{Version: "1"}); err == nil || !strings.Contains(err.Error(), "its own node's NodeState only") {
+			return fmt.Errorf("%w", err)
+		}
+		return nil
+	})
+	node, err := client.New(as(config, "n1"), client.Options{Scheme: Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"another ConfigMap":  node.Get(ctx, client.ObjectKey{Namespace: "kube-system", Name: "another"}, &corev1.ConfigMap{}),
+		"all ConfigMaps":     node.List(ctx, &corev1.ConfigMapList{}, client.InNamespace("kube-system")),
+		"Secrets":            node.List(ctx, &corev1.SecretList{}),
+		"a pool's addresses": node.Create(ctx, &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.AddressPoolSpec{Network: "p"}}),
+	} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A pool that nodes have blocks of cannot be deleted, alone or with all; one
+// without can, and so can the CRD, which takes the pools with it.
+func TestI4PoolInUseIsNotDeleted(t *testing.T) {
+	c, err := client.New(apiServer(t), client.Options{Scheme: Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	install(t, c, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	pool := func(name string, blocks ...v1alpha1.AddressBlock) *v1alpha1.AddressPool {
+		o := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.AddressPoolSpec{Network: name, Blocks: blocks}}
+		eventually(t, "AddressPool", func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), o)) })
+		return o
+	}
+	used := pool("used", v1alpha1.AddressBlock{Node: "n1", First: "10.0.0.2", Last: "10.0.0.9"})
+	const want = "nodes give out addresses of network used"
+	eventually(t, "the pool in use stays", func() error {
+		if err := c.Delete(t.Context(), used, client.DryRunAll); err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("I4: %w", err) // the policy is not in force yet
+		}
+		return nil
+	})
+	if err := c.Delete(t.Context(), used); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("I4: %v", err)
+	}
+	if err := c.DeleteAllOf(t.Context(), used); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("I4: of all pools: %v", err)
+	}
+	if err := c.Delete(t.Context(), pool("empty")); err != nil {
+		t.Errorf("a pool that nobody uses: %v", err)
+	}
+	crd := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": "addresspools.culvert.dev"}}}
+	if err := c.Delete(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the CRD goes", func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("it is there: %w", err)
+		}
+		return nil
+	})
+}
