@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -81,9 +82,7 @@ func (s *Server) serveCluster(ctx context.Context) error {
 	g.Go(func() error { return s.cluster.Run(ctx) })
 	g.Go(func() error { s.member.follow(ctx); return nil })
 	g.Go(func() error {
-		select {
-		case <-s.made:
-		case <-ctx.Done():
+		if !s.settled(ctx) {
 			return nil
 		}
 		if s.meta != nil {
@@ -93,6 +92,32 @@ func (s *Server) serveCluster(ctx context.Context) error {
 		return nil
 	})
 	return g.Wait()
+}
+
+// hearBound is how long the node waits for what the cluster wishes of it before it
+// goes on without: the API server may be away.
+const hearBound = 30 * time.Second
+
+// settled waits until the VFs are made, those that the cluster wishes among them;
+// false when ctx ended first.
+func (s *Server) settled(ctx context.Context) bool {
+	select {
+	case <-s.made:
+	case <-ctx.Done():
+		return false
+	}
+	if s.member == nil {
+		return true
+	}
+	late := time.NewTimer(hearBound)
+	defer late.Stop()
+	select {
+	case <-s.member.followed:
+	case <-late.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
 }
 
 // resume takes up what an earlier culvertd left of pods' networks.

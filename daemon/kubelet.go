@@ -43,9 +43,7 @@ func podResources(root string) string { return filepath.Join(root, "pod-resource
 func (s *Server) serveKubelet(ctx context.Context, p *deviceplugin.Plugin) error {
 	records, err := s.node.records()
 	if err != nil || len(records) == 0 {
-		select {
-		case <-s.made:
-		case <-ctx.Done():
+		if !s.settled(ctx) {
 			return nil
 		}
 	}

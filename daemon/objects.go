@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/culvert-net/culvert/api"
@@ -50,8 +51,14 @@ type member struct {
 	status  func(context.Context) (api.NodeStatus, error)
 	log     *slog.Logger
 
-	book    *blocks.Book
-	tell    chan struct{} // one token: somebody waits for what the NodeState asks for
+	book     *blocks.Book
+	tell     chan struct{} // one token: somebody waits for what the NodeState asks for
+	wished   chan struct{} // one token: something else is wanted of the node
+	followed chan struct{} // closed when what the cluster wishes was followed once
+
+	// What follow alone looks at.
+	heard   bool // the policies have been known
+	failing bool // the last write of the NodeState failed
 	written v1alpha1.NodeStateStatus
 	told    troubles
 }
@@ -59,15 +66,21 @@ type member struct {
 // newMember has the addresses of networks given out of the node's blocks of the
 // cluster's pools, from now on.
 func newMember(name string, cluster objects, node *Node, wishes *wishes, status func(context.Context) (api.NodeStatus, error), log *slog.Logger) *member {
-	m := &member{name: name, cluster: cluster, node: node, wishes: wishes, status: status, log: log, tell: make(chan struct{}, 1)}
-	m.book = blocks.NewBook(name, func() {
-		select {
-		case m.tell <- struct{}{}:
-		default:
-		}
-	})
+	m := &member{
+		name: name, cluster: cluster, node: node, wishes: wishes, status: status, log: log,
+		tell: make(chan struct{}, 1), wished: make(chan struct{}, 1), followed: make(chan struct{}),
+	}
+	m.book = blocks.NewBook(name, func() { ring(m.tell) })
 	node.Engine.Blocks = m.book
 	return m
+}
+
+// ring puts a token into a channel that has room for one.
+func ring(bell chan<- struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
 }
 
 // Waits between two writes of the NodeState: the usual one, and the longest
@@ -82,16 +95,46 @@ const (
 // and only when it has changed. Before the pools of addresses are known nothing
 // is told: what is not in the requests of a NodeState is taken back.
 func (m *member) follow(ctx context.Context) {
+	var g errgroup.Group
+	g.Go(func() error { m.obey(ctx); return nil })
+	m.keep(ctx)
+	_ = g.Wait() // it returns nil
+}
+
+// obey makes the node what is wanted of it each time that is something else. It is
+// beside the rest: a PF may take its time, and addresses do not wait for it (I7).
+func (m *member) obey(ctx context.Context) {
+	for first := true; ; first = false {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wished:
+		}
+		if err := m.node.Reconciler.Pass(ctx, false); err != nil && ctx.Err() == nil {
+			m.log.Error("follow the cluster's wishes", "err", err)
+		}
+		if first {
+			close(m.followed)
+		}
+	}
+}
+
+// keep is the rest of follow.
+func (m *member) keep(ctx context.Context) {
 	next, dirty := time.Now(), true
 	for {
 		changed := m.node.Ledger.Changed()
-		known := m.read(ctx)
+		if m.readWishes() {
+			ring(m.wished)
+		}
+		known := m.readPools()
 		if dirty && known && !time.Now().Before(next) {
-			next, dirty = time.Now().Add(stateWait), false
-			if err := m.write(ctx); err != nil && ctx.Err() == nil {
-				m.log.Warn("tell the cluster of this node", "err", err)
-				dirty = true
+			next = time.Now().Add(stateWait)
+			err := m.write(ctx)
+			if err != nil && !m.failing && ctx.Err() == nil {
+				m.log.Warn("tell the cluster of this node; tried again until it works", "err", err)
 			}
+			dirty, m.failing = err != nil, err != nil
 		}
 		wait := stateIdle
 		if dirty && known {
@@ -115,20 +158,10 @@ func (m *member) follow(ctx context.Context) {
 	}
 }
 
-// read follows what the cluster says at the moment, and reports whether the pools
-// of addresses are known.
-func (m *member) read(ctx context.Context) (pools bool) {
-	if m.readWishes() {
-		if err := m.node.Reconciler.Pass(ctx, false); err != nil {
-			m.log.Error("follow the cluster's wishes", "err", err)
-		}
-	}
-	return m.readPools()
-}
-
-// readWishes reports whether something else is wanted of the node. The device
-// plugin's pools come after those of policies, so they wait until these are
-// known: a VF must not be offered under a name that is not its own.
+// readWishes reports whether something else is wanted of the node, or it is known
+// for the first time. The device plugin's pools come after those of policies, so
+// they wait until these are known: a VF must not be offered under a name that is
+// not its own.
 func (m *member) readWishes() bool {
 	policies, known := m.cluster.Policies()
 	if !known {
@@ -138,9 +171,13 @@ func (m *member) readWishes() bool {
 	if data, known := m.cluster.DevicePluginConfig(); known {
 		m.wishes.setDevicePlugin(data)
 	}
-	return m.wishes.merge()
+	first := !m.heard
+	m.heard = true
+	return m.wishes.merge() || first
 }
 
+// readPools takes note of the pools of addresses, and reports whether they are
+// known.
 func (m *member) readPools() (known bool) {
 	pools, known := m.cluster.AddressPools()
 	if !known {

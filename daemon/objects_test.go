@@ -12,15 +12,18 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/status"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // cluster is what a member sees of one, and what it was told.
@@ -251,6 +254,44 @@ func TestPlanKeepsTheClustersWishes(t *testing.T) {
 	}
 	if want := []string{"x/one"}; !slices.Equal(poolNames(m), want) {
 		t.Errorf("a plan changed what is wanted: %v", poolNames(m))
+	}
+}
+
+// What the cluster wishes is there before the kubelet is shown anything; a PF that
+// takes its time to get there keeps no address waiting (I7).
+func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
+	m, c := joined(t)
+	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
+	ctx, cancel := context.WithCancel(t.Context())
+	var g errgroup.Group
+	defer func() { cancel(); _ = g.Wait() }()
+	s := &Server{made: make(chan struct{}), member: m}
+	close(s.made)
+	early, stop := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer stop()
+	if s.settled(early) {
+		t.Error("settled before the policies are known")
+	}
+	g.Go(func() error { m.keep(ctx); return nil }) // and nobody makes VFs
+	owner := vf.Owner{Kind: vf.OwnerPod, UID: "u", Interface: "net1"}
+	sets, err := ipam.Parse([]byte(`{"type": "host-local", "subnet": "10.0.0.0/24"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.book.Need("n", sets, nil, owner)()
+	told := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.written) > 0 && len(c.written[len(c.written)-1].AddressRequests) == 1
+	}
+	for end := time.Now().Add(20 * time.Second); !told(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("I7: what an attachment waits for is not asked for")
+		}
+	}
+	g.Go(func() error { m.obey(ctx); return nil })
+	if !s.settled(ctx) || m.node.Inventory.PFs()[0].NumVFs != 3 {
+		t.Errorf("settled with %d VFs", m.node.Inventory.PFs()[0].NumVFs)
 	}
 }
 

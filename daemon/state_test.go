@@ -21,7 +21,10 @@ import (
 // is told.
 func (m *member) look(t *testing.T) v1alpha1.NodeStateStatus {
 	t.Helper()
-	m.read(t.Context())
+	if m.readWishes() {
+		_ = m.node.Reconciler.Pass(t.Context(), false) // what it cannot do is told
+	}
+	m.readPools()
 	if err := m.write(t.Context()); err != nil {
 		t.Fatal(err)
 	}

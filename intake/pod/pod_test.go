@@ -297,6 +297,38 @@ func TestDel(t *testing.T) {
 	}
 }
 
+// I8: a culvertd that begins while the API server is away knows no pod. It says so
+// and is asked again (CNI code 11); what is there it deletes, and it is as ready as
+// ever.
+func TestI8WithoutTheAPIServer(t *testing.T) {
+	w := newWorld(t)
+	w.network("v", sriov)
+	w.asks("v")
+	w.add()
+	w.cluster.away = true
+	if resp := w.call("STATUS", ""); resp.Exit != 0 {
+		t.Errorf("STATUS: %s", resp.Stdout)
+	}
+	if resp := w.call("DEL", ""); resp.Exit != 0 {
+		t.Errorf("I8: DEL: %s", resp.Stdout)
+	}
+	w.clean()
+	resp := w.call("ADD", "")
+	for _, want := range []string{`"code": 11`, "pod d/a: not ready", "the API server did not tell"} {
+		if resp.Exit == 0 || !strings.Contains(string(resp.Stdout), want) {
+			t.Errorf("ADD: exit %d, %s\nwant %s", resp.Exit, resp.Stdout, want)
+		}
+	}
+	if left := w.host.left(); len(left) != 0 {
+		t.Errorf("there is %v", left)
+	}
+	if resp := w.call("DEL", ""); resp.Exit != 0 {
+		t.Errorf("DEL of what was refused: %s", resp.Stdout)
+	}
+	w.cluster.away = false
+	w.add()
+}
+
 // I1-I3: whatever fails, nothing is left: each ADD that fails at one plugin undoes
 // the others, and a shim that dies leaves to the DEL what only it could do.
 func TestFailureUndoesAll(t *testing.T) {

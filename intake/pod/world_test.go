@@ -126,14 +126,24 @@ type cluster struct {
 	networks map[string]api.NetworkDefinition
 	status   map[string]string // by pod
 	events   []string
+	// away: culvertd began while there is no API server, so it knows nothing.
+	away bool
+}
+
+// unknown is how kube.Client says that it does not know.
+func (c *cluster) unknown(what string) error {
+	if c.away {
+		return fmt.Errorf("%s: %w: it has not arrived here, and the API server did not tell: connection refused", what, vf.ErrNotReady)
+	}
+	return fmt.Errorf("%s: %w in the cluster", what, vf.ErrNotFound)
 }
 
 func (c *cluster) Pod(_ context.Context, namespace, name, uid string) (api.Pod, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, ok := c.pods[namespace+"/"+name]
-	if !ok || uid != "" && uid != p.UID {
-		return api.Pod{}, fmt.Errorf("pod %s/%s: %w in the cluster", namespace, name, vf.ErrNotFound)
+	if !ok || uid != "" && uid != p.UID || c.away {
+		return api.Pod{}, c.unknown("pod " + namespace + "/" + name)
 	}
 	return p, nil
 }
@@ -142,8 +152,8 @@ func (c *cluster) Network(_ context.Context, namespace, name string) (api.Networ
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, ok := c.networks[namespace+"/"+name]
-	if !ok {
-		return n, fmt.Errorf("NetworkAttachmentDefinition %s/%s: %w in the cluster", namespace, name, vf.ErrNotFound)
+	if !ok || c.away {
+		return api.NetworkDefinition{}, c.unknown("NetworkAttachmentDefinition " + namespace + "/" + name)
 	}
 	return n, nil
 }
