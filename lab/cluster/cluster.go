@@ -38,7 +38,7 @@ const folder = "kubernetes"
 const stateFile = "cluster.json"
 
 // Up brings up a lab and its cluster, and returns when all nodes are Ready and
-// names resolve. If that lab is up with Kubernetes already, it is returned as
+// have their images. If that lab is up with Kubernetes already, it is returned as
 // it is. When ctx ends first, or the calling process dies, nothing is left.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	var parts Parts
@@ -116,11 +116,11 @@ func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
 	if err := p.startControlPlane(ctx); err != nil {
 		return fmt.Errorf("start the control plane: %w", err)
 	}
-	step("installing Kubernetes, Flannel and %d images on %s", len(builtImages("", "")), names(nodes))
+	step("installing Kubernetes, Flannel and %d images on %s", len(builtImages("")), names(nodes))
 	if err := p.joinAll(ctx, step); err != nil {
 		return err
 	}
-	step("waiting for Ready nodes and CoreDNS")
+	step("waiting for Ready nodes")
 	if err := p.awaitNodes(ctx, step); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/lab"
@@ -31,6 +32,9 @@ const (
 
 //go:embed files/audit-policy.yaml
 var auditPolicy []byte
+
+//go:embed files/Corefile
+var corefile string
 
 // A plan is a cluster while it is made.
 type plan struct {
@@ -56,12 +60,15 @@ func newPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
 	return p, err
 }
 
+func (p *plan) corefile() string { return filepath.Join(p.dir, "Corefile") }
+
 func (p *plan) pki(name string) string { return filepath.Join(p.dir, "pki", name) }
 
 // url is the API server as the lab's namespace and the nodes see it.
 func (p *plan) url() string { return "https://" + controlAddress + ":" + apiPort }
 
-// startControlPlane starts the control plane and waits until it serves.
+// startControlPlane starts the control plane and CoreDNS, and waits until the
+// API server serves.
 func (p *plan) startControlPlane(ctx context.Context) error {
 	if err := p.writeFiles(); err != nil {
 		return err
@@ -110,8 +117,10 @@ func (p *plan) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"kube-scheduler", "kube-controller-manager"} {
-		client, err := p.ca.issue("system:"+name, "")
+	for name, user := range map[string]string{
+		"kube-scheduler": "system:kube-scheduler", "kube-controller-manager": "system:kube-controller-manager", "coredns": "coredns",
+	} {
+		client, err := p.ca.issue(user, "")
 		if err != nil {
 			return err
 		}
@@ -126,6 +135,7 @@ func (p *plan) writeFiles() error {
 		os.WriteFile(p.pki("service-accounts.key"), accountKey, 0o600),
 		os.WriteFile(p.pki("service-accounts.pub"), encodePEM("PUBLIC KEY", public), 0o600),
 		os.WriteFile(filepath.Join(p.dir, "audit-policy.yaml"), auditPolicy, 0o600),
+		os.WriteFile(p.corefile(), []byte(strings.ReplaceAll(corefile, "{{.}}", p.pki("coredns.conf"))), 0o600),
 	)
 }
 
@@ -164,6 +174,7 @@ func (p *plan) programs() []lab.Program {
 		kubernetes("kube-scheduler",
 			"--kubeconfig="+p.pki("kube-scheduler.conf"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+p.pki(""),
 		),
+		{Name: "coredns", Argv: []string{filepath.Join(p.Parts.CoreDNS, "coredns"), "-conf", p.corefile()}},
 	}
 }
 

@@ -8,7 +8,7 @@
 // port of its loopback that the lab's supervisor relays. On each node systemd
 // runs containerd, kubelet, kube-proxy and flanneld, so that they come back
 // after a reboot; Flannel's VXLAN is the default network, over the first PF.
-// CoreDNS is a Deployment.
+// CoreDNS runs beside the control plane, behind the Service kube-dns.
 //
 // The control plane reaches pods (webhooks, exec and logs), since each node's
 // part of the pod network is routed to it.

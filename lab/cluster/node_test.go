@@ -68,7 +68,7 @@ func TestManifests(t *testing.T) {
 			t.Errorf("object %d has no kind", count)
 		}
 	}
-	if count != 8 {
+	if count != 6 {
 		t.Errorf("%d objects", count)
 	}
 }

@@ -21,10 +21,10 @@ var flannelManifest string
 //go:embed files/coredns.yaml
 var coreDNSManifest string
 
-// builtImages are those that every node gets. Reports R0 and R1 name the
-// middle ones (docs/design/0007-kubernetes.md); all are made of Debian's
-// packages, and do what the manifests want of them.
-func builtImages(root, coreDNS string) []Image {
+// builtImages are those that every node gets: the sandboxes', and those that the
+// manifests of reports R0 and R1 name, which are made of Debian's packages and
+// do what the manifests want of them.
+func builtImages(root string) []Image {
 	base := []Layer{{root, "/"}}
 	return []Image{
 		// No shell waits in it, and it gets no zombies but those of pods whose
@@ -34,7 +34,6 @@ func builtImages(root, coreDNS string) []Image {
 		{Name: "docker.io/networkstatic/iperf3:latest", Entrypoint: []string{"iperf3"}, Layers: base},
 		{Name: "gcr.io/google-samples/node-hello:1.0", Cmd: []string{"busybox", "httpd", "-f", "-p", "8080", "-h", "/srv"}, Layers: base},
 		{Name: "localhost/rockylinux8.6:latest", Cmd: []string{"/bin/bash"}, Layers: base},
-		{Name: "localhost/coredns:1.12.1", Entrypoint: []string{"/coredns"}, Layers: []Layer{{coreDNS, "/coredns"}}},
 	}
 }
 
@@ -50,12 +49,12 @@ func (p *plan) joinAll(ctx context.Context, step func(string, ...any)) error {
 		return err
 	}
 	defer os.Remove(archive)
-	err = WriteImages(f, builtImages(root, filepath.Join(p.Parts.CoreDNS, "coredns"))...)
+	err = WriteImages(f, builtImages(root)...)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	if _, err := p.KubectlIn(ctx, strings.NewReader(flannelManifest), "apply", "-f", "-"); err != nil {
+	if _, err := p.KubectlIn(ctx, strings.NewReader(flannelManifest+"---\n"+coreDNSManifest), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	for i := range p.nodes {
@@ -82,16 +81,7 @@ func (p *plan) awaitNodes(ctx context.Context, step func(string, ...any)) error 
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	// Not before: its image is there now.
-	_, err := p.KubectlIn(ctx, strings.NewReader(coreDNSManifest), "apply", "-f", "-")
-	if err != nil {
-		return err
-	}
-	_, err = p.Kubectl(ctx, "--namespace", "kube-system", "rollout", "status", "deployment/coredns")
-	return err
+	return g.Wait()
 }
 
 // awaitNode waits for one node.
