@@ -19,10 +19,13 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(
 LEVELS := build lint+unit lab
 
 help: ## what there is to make (the default)
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: bootstrap build ## two lab nodes, VFs made, given to containers, measured, taken back
 	@$(BIN)/culvert lab demo --out build/demo
+
+demo-k8s: bootstrap build ## the same on a Kubernetes cluster, which is built once (15 min); writes build/demo/demo-k8s.json
+	@$(BIN)/culvert lab demo --kubernetes --out build/demo
 
 test: bootstrap ## every test there is, from the linter to the lab; build/log has each level's output
 	@tools/levels $(LEVELS)
@@ -89,4 +92,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo test lab bench soak lint fuzz vuln build image install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes
+.PHONY: help demo demo-k8s test lab bench soak lint fuzz vuln build image install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes

@@ -57,6 +57,14 @@ type Config struct {
 // leaseName is the lease of the leader.
 const leaseName = "culvert-controller"
 
+// A leader that dies has a successor after leaseTime. Nobody waits for the
+// controller in a hurry, and one that a busy node holds up shall stay.
+const (
+	leaseTime = 40 * time.Second
+	renewTime = 30 * time.Second
+	retryTime = 5 * time.Second
+)
+
 // Scheme has the objects that the controller reads and writes.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -75,9 +83,11 @@ func Run(ctx context.Context, c Config) error {
 		now:   time.Now, log: c.Log,
 	}
 	leave, twice := 5*time.Second, true
+	lease, renew, retry := leaseTime, renewTime, retryTime
 	mgr, err := ctrl.NewManager(c.Kube, ctrl.Options{
 		Scheme: Scheme(), Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
 		LeaderElection: c.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
+		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
 		GracefulShutdownTimeout: &leave,
 		Controller:              config.Controller{SkipNameValidation: &twice}, // Run may be called twice in a process
 		WebhookServer:           webhook.NewServer(webhook.Options{Port: c.WebhookPort, TLSOpts: []func(*tls.Config){func(t *tls.Config) { t.GetCertificate, t.MinVersion = k.get, tls.VersionTLS13 }}}),

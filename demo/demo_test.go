@@ -13,7 +13,7 @@ import (
 
 // The network is the report's, but for the range of the node and the device.
 func TestVFConfigIsTheReports(t *testing.T) {
-	name, config, err := vfConfig(reportNetwork, 2, "0000:01:10.0")
+	name, config, err := vfConfig(reportObjects, 2, "0000:01:10.0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ const (
 func (d *demo) timeAttachments(ctx context.Context) error {
 	d.step("timing %d attachments through the CNI plugin on %s, one after the other", attachments, d.nodes[0].Name)
 	n := d.nodes[0]
-	_, config, err := vfConfig(reportNetwork, n.Number, "")
+	_, config, err := vfConfig(reportObjects, n.Number, "")
 	if err != nil {
 		return err
 	}
@@ -63,13 +63,20 @@ type way struct {
 	out  *Way
 }
 
+// end is a pod or container that traffic is measured to or from.
+type end struct {
+	name            string
+	node            node.Node
+	exec            func(ctx context.Context, argv ...string) ([]byte, error)
+	overlayIP, vfIP netip.Addr
+}
+
 // measure pings and transfers over both ways, in turns, so that what else the
 // host does meanwhile hits both alike.
-func (d *demo) measure(ctx context.Context, pods []*pod) error {
-	client, server := pods[0], pods[1]
+func (d *demo) measure(ctx context.Context, client, server end) error {
 	ways := []way{{"overlay", server.overlayIP, &d.result.Overlay}, {"VF", server.vfIP, &d.result.VF}}
 	for _, w := range ways {
-		d.step("ping over the %s, from %s to %s (%s)", w.name, podNames[0], podNames[1], w.to)
+		d.step("ping over the %s, from %s to %s (%s)", w.name, client.name, server.name, w.to)
 		if err := d.ping(ctx, client, w); err != nil {
 			return err
 		}
@@ -92,8 +99,8 @@ func (d *demo) measure(ctx context.Context, pods []*pod) error {
 
 // ping measures round trips. One packet goes before, for the neighbours to be
 // found.
-func (d *demo) ping(ctx context.Context, client *pod, w way) error {
-	out, err := client.Exec(ctx, "sh", "-c", fmt.Sprintf(
+func (d *demo) ping(ctx context.Context, client end, w way) error {
+	out, err := client.exec(ctx, "sh", "-c", fmt.Sprintf(
 		`ping -c 1 -w 10 %[1]s >/dev/null; ping -c %[2]d -i 0.2 -W 2 %[1]s || true`, w.to, pings))
 	if err != nil {
 		return err
@@ -116,18 +123,18 @@ const border = "=====\n"
 // transfer runs iperf3 once and reads both nodes' processors before and after.
 // The client's are read right beside iperf3, within the container: /proc/stat
 // is the machine's there too.
-func (d *demo) transfer(ctx context.Context, client, server *pod, w way) error {
-	before, err := cpuOf(ctx, server.Node)
+func (d *demo) transfer(ctx context.Context, client, server end, w way) error {
+	before, err := cpuOf(ctx, server.node)
 	if err != nil {
 		return err
 	}
-	out, err := client.Exec(ctx, "sh", "-c", fmt.Sprintf(
+	out, err := client.exec(ctx, "sh", "-c", fmt.Sprintf(
 		"cat /proc/stat; echo %[1]s; iperf3 --client %[2]s --time %[3]d --json || true; echo %[1]s; cat /proc/stat",
 		strings.TrimSpace(border), w.to, runSeconds))
 	if err != nil {
 		return err
 	}
-	after, err := cpuOf(ctx, server.Node)
+	after, err := cpuOf(ctx, server.node)
 	if err != nil {
 		return err
 	}

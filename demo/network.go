@@ -8,10 +8,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// reportNetwork is report R0's NetworkAttachmentDefinition.
+// reportObjects are report R0's: its NetworkAttachmentDefinition, which is the
+// first, its pods and its Service.
 //
-//go:embed testdata/r0-network.yaml
-var reportNetwork []byte
+//go:embed testdata/r0-xl710.yaml
+var reportObjects []byte
 
 // hostYAML makes what R0 made by hand, from both PFs: as many VFs as the
 // emulated NIC has, in one pool under R0's name.

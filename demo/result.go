@@ -1,9 +1,7 @@
 package demo
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
@@ -29,14 +27,6 @@ type Way struct {
 	Gigabits    []float64 `json:"gigabits"`     // received
 	CPU         []float64 `json:"cpu_per_gbps"` // processors busy for each Gb/s, both nodes together
 	PingMS      float64   `json:"ping_ms"`      // average round trip
-}
-
-func (r Result) write(name string) error {
-	body, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, append(body, '\n'), 0o644)
 }
 
 // comparison puts what was measured beside what report R0 printed: its M3 to

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,12 +24,10 @@ const DefaultName = "demo"
 // nodeCount is how many nodes the demo has.
 const nodeCount = 2
 
-// The reports, within Out.
-const (
-	jsonFile  = "demo.json"
-	textFile  = "report.txt"
-	chartFile = "report.svg"
-)
+// files are the reports, within Out.
+type files struct{ json, text, chart string }
+
+var demoFiles = files{"demo.json", "report.txt", "report.svg"}
 
 // Options says how the demo is run.
 type Options struct {
@@ -36,6 +35,10 @@ type Options struct {
 	Source string // the source tree, with build/bin in it
 	Out    string // folder for demo.json, report.txt and report.svg
 	Keep   bool   // leave the lab up
+
+	// Attachments is how many pods RunKubernetes times with a VF, how many
+	// without, and how many it starts in bursts.
+	Attachments int
 
 	Log  io.Writer  // step lines and the report
 	Live bool       // Log is a terminal
@@ -50,8 +53,8 @@ var ErrNotAsItShouldBe = errors.New("not everything is as it should be")
 type demo struct {
 	Options
 	*steps
+	files    files
 	nodes    []node.Node
-	acceled  lab.Acceleration
 	before   []node.VFs // of each node, before anything is attached
 	result   Result
 	problems []string
@@ -60,16 +63,11 @@ type demo struct {
 // Run shows the demo. Whatever happens, it leaves nothing behind but its
 // report and the caches, or the lab if Keep is set.
 func Run(ctx context.Context, o Options) (err error) {
-	if l, err := lab.Open(o.Name); err == nil {
-		return errors.Join(fmt.Errorf("the lab %s is up already: culvert lab down --name %s takes it down; or give another --name", o.Name, o.Name), l.Close())
+	d, err := begin(o, demoFiles)
+	if err != nil {
+		return err
 	}
-	d := &demo{Options: o, steps: newSteps(o.Log, o.Live)}
 	defer d.steps.close()
-	for _, name := range []string{jsonFile, textFile, chartFile} { // an earlier run's would pass for this one's
-		if err := os.Remove(filepath.Join(o.Out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
 	parts, err := node.FindParts(ctx, o.Source, func(s string) { d.step("%s", s) })
 	if err != nil {
 		return err
@@ -87,17 +85,35 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.leave(ctx, l)) }()
-	d.nodes = node.Of(l, nodeCount)
-	st, err := l.Status()
-	if err != nil {
+	if err := d.meet(l); err != nil {
 		return err
 	}
-	d.acceled = st.Acceleration
 	if err := d.play(ctx, stage); err != nil {
 		d.lastWords(ctx)
 		return err
 	}
-	return d.report()
+	return d.report(&d.result)
+}
+
+// begin makes sure that there is no such lab and no report of an earlier run.
+func begin(o Options, f files) (*demo, error) {
+	if l, err := lab.Open(o.Name); err == nil {
+		return nil, errors.Join(fmt.Errorf("the lab %s is up already: culvert lab down --name %s takes it down; or give another --name", o.Name, o.Name), l.Close())
+	}
+	for _, name := range []string{f.json, f.text, f.chart} { // an earlier run's would pass for this one's
+		if err := os.Remove(filepath.Join(o.Out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return &demo{Options: o, files: f, steps: newSteps(o.Log, o.Live)}, nil
+}
+
+// meet takes note of the lab's nodes.
+func (d *demo) meet(l *lab.Lab) error {
+	d.nodes = node.Of(l, nodeCount)
+	st, err := l.Status()
+	d.result.Accel, d.result.WhyNotKVM = st.Acceleration.Accel, st.Acceleration.WhyNot
+	return err
 }
 
 // lastWords shows what culvertd logged, after a failure.
@@ -127,7 +143,7 @@ func (d *demo) play(ctx context.Context, stage string) error {
 	if err := d.showOwners(ctx); err != nil {
 		return err
 	}
-	if err := d.measure(ctx, pods); err != nil {
+	if err := d.measure(ctx, pods[0].end, pods[1].end); err != nil {
 		return err
 	}
 	if err := d.stopPods(ctx, pods); err != nil {
@@ -215,20 +231,28 @@ func (d *demo) countVFs(ctx context.Context) error {
 	return nil
 }
 
+// outcome is what a report is made of.
+type outcome interface {
+	text(l bench.Look) string
+	comparison() bench.Comparison
+}
+
 // report prints the findings and writes them to files.
-func (d *demo) report() error {
-	d.result.Accel, d.result.WhyNotKVM = d.acceled.Accel, d.acceled.WhyNot
+func (d *demo) report(found outcome) error {
 	d.result.Problems = d.problems
 	if err := os.MkdirAll(d.Out, 0o755); err != nil {
 		return err
 	}
-	text := d.result.text(d.Look)
-	d.show("\n" + text + "\n")
-	plain := d.result.text(bench.Look{Unicode: d.Look.Unicode})
-	err := errors.Join(
-		d.result.write(filepath.Join(d.Out, jsonFile)),
-		os.WriteFile(filepath.Join(d.Out, textFile), []byte(plain), 0o644),
-		os.WriteFile(filepath.Join(d.Out, chartFile), []byte(d.result.comparison().SVG()), 0o644),
+	d.show("\n" + found.text(d.Look) + "\n")
+	body, err := json.MarshalIndent(found, "", "  ")
+	if err != nil {
+		return err
+	}
+	write := func(name string, body []byte) error { return os.WriteFile(filepath.Join(d.Out, name), body, 0o644) }
+	err = errors.Join(
+		write(d.files.json, append(body, '\n')),
+		write(d.files.text, []byte(found.text(bench.Look{Unicode: d.Look.Unicode}))),
+		write(d.files.chart, []byte(found.comparison().SVG())),
 	)
 	if err == nil && len(d.problems) > 0 {
 		err = fmt.Errorf("%w: %s", ErrNotAsItShouldBe, strings.Join(d.problems, "; "))

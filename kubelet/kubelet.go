@@ -29,7 +29,7 @@ const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 const (
 	// answerBound is how long a kubelet may take. It answers from memory.
-	answerBound = 10 * time.Second
+	answerBound = 30 * time.Second
 	// maxAnswer in bytes is what the kubelet's own client allows
 	// (k8s.io/kubernetes pkg/kubelet/apis/podresources, defaultPodResourcesMaxSize).
 	maxAnswer = 16 << 20

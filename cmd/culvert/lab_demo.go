@@ -17,6 +17,7 @@ import (
 // named.
 func newLabDemoCommand(name *string) *cobra.Command {
 	var o demo.Options
+	kubernetes := false
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: VFs made, given to containers, measured, taken back",
@@ -27,8 +28,13 @@ which VF, deletes the containers, and compares every VF with what it was before.
 
 Prints a table beside what report R0 printed of real hardware, and writes it to
 report.txt, report.svg and demo.json. The exit status is not 0 when anything is
-not as it should be. Needs the source tree, with 'make build' done.`,
+not as it should be. Needs the source tree, with 'make build' done.
+
+With --kubernetes the nodes are a cluster's, Culvert is installed on it by its
+manifest, and report R0's objects are applied as they stand. It also times pods
+with a VF and without, starts and deletes many at once, and writes demo-k8s.json.`,
 		Example: `  culvert lab demo --out build/demo
+  culvert lab demo --kubernetes --attachments 20
   culvert lab demo --out /tmp/demo --keep     # and look around afterwards`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,12 +44,17 @@ not as it should be. Needs the source tree, with 'make build' done.`,
 			o.Log = os.Stdout
 			o.Live = term.IsTerminal(int(os.Stdout.Fd()))
 			o.Look = bench.Look{Colour: o.Live && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Unicode: isUTF8(os.Getenv)}
+			if kubernetes {
+				return demo.RunKubernetes(cmd.Context(), o)
+			}
 			return demo.Run(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().StringVar(&o.Out, "out", "build/demo", "folder for the reports")
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree")
 	cmd.Flags().BoolVar(&o.Keep, "keep", false, "leave the lab up")
+	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "on a Kubernetes cluster")
+	cmd.Flags().IntVar(&o.Attachments, "attachments", 100, "with --kubernetes: how many pods of each kind")
 	cmd.AddCommand(newAttachTimesCommand())
 	return cmd
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"text/template"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/culvert-net/culvert/lab"
 )
 
@@ -193,12 +195,11 @@ func (c *Cluster) LoadImages(ctx context.Context, archive string, nodes ...strin
 			nodes = append(nodes, n.Name)
 		}
 	}
+	g, ctx := errgroup.WithContext(ctx)
 	for _, node := range nodes {
-		if err := c.loadImages(ctx, node, archive); err != nil {
-			return err
-		}
+		g.Go(func() error { return c.loadImages(ctx, node, archive) })
 	}
-	return nil
+	return g.Wait()
 }
 
 func (c *Cluster) loadImages(ctx context.Context, node, archive string) error {

@@ -1,16 +1,15 @@
 //go:build kubernetes
 
-// Package kubernetes installs Culvert on a real cluster of two lab nodes, as
-// people do, and applies the manifests that they have.
+// Package kubernetes installs Culvert on real clusters of lab nodes, as people
+// do, and applies the manifests that they have. The tests of one kind of cluster
+// share it, in the order of the files: [twoNodes], then [besideMultus].
 package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,89 +19,98 @@ import (
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-// k8s is the cluster of all tests here, with Culvert installed.
-var k8s *cluster.Cluster
+// A site is a cluster with Culvert installed in one way.
+type site struct {
+	names   []string // of its nodes
+	install func(ctx context.Context, c *cluster.Cluster) error
+}
 
-const (
-	namespace = "culvert-system"
-	// soon is how long something may take that is under way, on an emulated
-	// node that others keep busy.
-	soon = 4 * time.Minute
+// twoNodes has Culvert by the one manifest, serving all networks of pods.
+var twoNodes = &site{[]string{"worker01", "worker02"}, func(ctx context.Context, c *cluster.Cluster) error {
+	return c.InstallCulvert(ctx, top)
+}}
+
+const top = "../.."
+
+// k8s is the cluster that is up, of the site there.
+var (
+	k8s   *cluster.Cluster
+	there *site
 )
 
 func TestMain(m *testing.M) {
 	lab.Reexec()
-	os.Exit(run(m))
+	status := m.Run()
+	if err := leave(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		status = 1
+	}
+	os.Exit(status)
 }
 
-func run(m *testing.M) (status int) {
+// need makes sure that a site is up, and no other.
+func need(t *testing.T, s *site) {
+	t.Helper()
+	if there == s {
+		return
+	}
+	if err := leave(); err != nil {
+		t.Fatal(err)
+	}
+	if err := enter(s); err != nil {
+		t.Fatal(errors.Join(err, leave()))
+	}
+	there = s
+}
+
+func enter(s *site) (err error) {
 	ctx := context.Background()
-	down, err := up(ctx)
+	from, err := filepath.Abs(top)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, down()))
-		return 1
+		return err
 	}
-	defer func() {
-		if err := down(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			status = 1
-		}
-	}()
-	return m.Run()
-}
-
-// up brings up the cluster and Culvert on it; down takes away what there is.
-func up(ctx context.Context) (down func() error, err error) {
 	name := fmt.Sprintf("kubernetes-%d", os.Getpid())
-	down = func() error { return nil }
-	top, err := filepath.Abs("../..")
-	if err != nil {
-		return down, err
-	}
-	k8s, err = cluster.Up(ctx, cluster.Options{Source: top, Lab: lab.Options{Name: name, Nodes: 2, Progress: os.Stdout}})
-	if err != nil {
-		return down, err
-	}
-	down = func() error { return errors.Join(k8s.Close(), lab.Down(context.WithoutCancel(ctx), name)) }
-	return down, install(ctx, top)
-}
-
-// install does what docs/kubernetes.md says.
-func install(ctx context.Context, top string) error {
-	dir, err := os.MkdirTemp("", "culvert-image-")
+	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Lab: lab.Options{Name: name, Names: s.names, Progress: os.Stdout}})
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	archive := filepath.Join(dir, "culvert.tar")
-	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-out", archive)
-	build.Dir = top
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the image: %w\n%s", err, out)
-	}
-	if err := k8s.LoadImages(ctx, archive); err != nil {
+	if err := k8s.LoadCulvert(ctx, top); err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"apply", "--server-side", "-f", filepath.Join(top, "dist/kubernetes/culvert.yaml")},
-		{"-n", namespace, "rollout", "status", "daemonset/culvertd", "--timeout=5m"},
-		{"-n", namespace, "rollout", "status", "deployment/culvert-controller", "--timeout=5m"},
-		{"apply", "-f", "testdata/policy.yaml"},
-	} {
-		if _, err := k8s.Kubectl(ctx, args...); err != nil {
-			return errors.Join(err, errors.New(state(ctx)))
+	for _, node := range s.names { // for what is asked of nodes here; the installation needs it not
+		if err := k8s.Lab.Copy(ctx, node, top+"/build/bin/culvert", "/usr/local/bin/culvert"); err != nil {
+			return err
 		}
+	}
+	if err = s.install(ctx, k8s); err == nil {
+		_, err = k8s.Kubectl(ctx, "apply", "-f", "testdata/policy.yaml")
+	}
+	if err != nil {
+		return errors.Join(err, errors.New(state()))
 	}
 	return nil
 }
 
+// leave takes down what is up.
+func leave() error {
+	there = nil
+	if k8s == nil {
+		return nil
+	}
+	err := k8s.Lab.Down(context.Background())
+	k8s = nil
+	return err
+}
+
 // state is what a person would look at first.
-func state(ctx context.Context) string {
+func state() string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	var all []string
 	for _, args := range []string{
 		"get nodes,nodepolicies,nodestates,addresspools -o wide", "get pods -A -o wide",
-		"get events -A --field-selector type=Warning", "-n " + namespace + " logs daemonset/culvertd --tail=40",
-		"-n " + namespace + " logs deployment/culvert-controller --tail=40",
+		"get events -A --field-selector type=Warning", "-n " + cluster.Namespace + " logs -l app.kubernetes.io/name=culvertd --tail=40 --prefix",
+		"-n " + cluster.Namespace + " logs deployment/culvert-controller --tail=40",
 	} {
 		out, err := k8s.Kubectl(ctx, strings.Fields(args)...)
 		all = append(all, "kubectl "+args, string(out))
@@ -111,55 +119,4 @@ func state(ctx context.Context) string {
 		}
 	}
 	return strings.Join(all, "\n")
-}
-
-// kubectl runs it, and ends the test when it fails.
-func kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := k8s.Kubectl(t.Context(), args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
-}
-
-// eventually tries until it is done, and else tells the cluster's state.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(soon); ; time.Sleep(time.Second) {
-		if err = try(); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after %s: %v\n%s", what, soon, err, state(t.Context()))
-		}
-	}
-}
-
-// object is the part of a Kubernetes object that the tests look at.
-type object struct {
-	Metadata struct {
-		Name        string            `json:"name"`
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		NodeName string `json:"nodeName"`
-	} `json:"spec"`
-	Status struct {
-		Phase       string            `json:"phase"`
-		Allocatable map[string]string `json:"allocatable"`
-	} `json:"status"`
-}
-
-// objects lists them.
-func objects(t *testing.T, args ...string) []object {
-	t.Helper()
-	var list struct {
-		Items []object `json:"items"`
-	}
-	if err := json.Unmarshal([]byte(kubectl(t, append(args, "-o", "json")...)), &list); err != nil {
-		t.Fatal(err)
-	}
-	return list.Items
 }

@@ -1,0 +1,375 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/cluster"
+)
+
+var kubernetesFiles = files{"demo-k8s.json", "report-k8s.txt", "report-k8s.svg"}
+
+// demoPolicy is what an administrator adds to report R0's objects: which VFs
+// there shall be, and the pool that R0's pods ask for.
+//
+//go:embed testdata/policy.yaml
+var demoPolicy []byte
+
+// KubernetesResult is demo-k8s.json.
+type KubernetesResult struct {
+	*Result
+	WithoutVF          bench.Percentiles  `json:"without_vf_ms"`           // the same ADD without the VF network
+	Floor              bench.Percentiles  `json:"floor_ms"`                // the bare kernel work of the VF network
+	Attachments        int                `json:"attachments"`             // of each kind
+	APIRequests        float64            `json:"api_requests_per_attach"` // of culvertd, that an answer waits for
+	APIWrites          float64            `json:"api_writes_per_attach"`   // of culvertd, behind the answer
+	DuplicateAddresses int                `json:"duplicate_addresses"`
+	Pods               int                `json:"pods"` // started and deleted as fast as it goes
+	PodsPerMinute      float64            `json:"pods_per_minute"`
+	NodesReady         float64            `json:"nodes_ready_s"` // from nothing, programs built
+	Installed          float64            `json:"installed_s"`   // from kubectl apply until all of Culvert runs
+	ResidentMiB        map[string]float64 `json:"resident_mib"`  // at the end
+}
+
+// kubernetes is a run of the demo on a cluster.
+type kubernetes struct {
+	*demo
+	*cluster.Cluster
+	found KubernetesResult
+}
+
+// RunKubernetes shows the demo on a cluster of two nodes: Culvert is installed,
+// report R0's objects are applied as they stand, both networks are measured.
+// Whatever happens, it leaves nothing behind but its report and the caches, or
+// the lab if Keep is set.
+func RunKubernetes(ctx context.Context, o Options) (err error) {
+	d, err := begin(o, kubernetesFiles)
+	if err != nil {
+		return err
+	}
+	defer d.steps.close()
+	if _, err := cluster.FindParts(ctx, o.Source, d.step); err != nil {
+		return err
+	}
+	floor, err := buildFloor(ctx, o.Source)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(filepath.Dir(floor))
+	start := time.Now()
+	c, err := cluster.Up(ctx, cluster.Options{Source: o.Source, Lab: lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.leave(ctx, c.Lab)) }()
+	if err := d.meet(c.Lab); err != nil {
+		return err
+	}
+	k := &kubernetes{demo: d, Cluster: c, found: KubernetesResult{Result: &d.result, NodesReady: time.Since(start).Seconds()}}
+	if err := k.play(ctx, floor); err != nil {
+		k.lastWords(ctx)
+		return err
+	}
+	return d.report(k.found)
+}
+
+func buildFloor(ctx context.Context, source string) (string, error) {
+	dir, err := os.MkdirTemp("", "culvert-demo-")
+	if err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(ctx, "tools/go", "build", "-o", dir, "./test/bench/floor")
+	build.Dir = source
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", errors.Join(fmt.Errorf("build the floor: %w\n%s", err, out), os.RemoveAll(dir))
+	}
+	return filepath.Join(dir, "floor"), nil
+}
+
+// lastWords shows what a person would look at first, after a failure.
+func (k *kubernetes) lastWords(ctx context.Context) {
+	for _, args := range []string{
+		"get pods --all-namespaces --output wide", "get events --all-namespaces --field-selector type=Warning",
+		"--namespace " + cluster.Namespace + " logs daemonset/culvertd --tail 30",
+	} {
+		_ = k.tell(ctx, strings.Fields(args)...) // there is a worse error already
+	}
+}
+
+// tell shows what kubectl prints.
+func (k *kubernetes) tell(ctx context.Context, args ...string) error {
+	out, err := k.Kubectl(ctx, args...)
+	if err == nil {
+		k.show(fmt.Sprintf("\n  $ kubectl %s\n%s\n\n", strings.Join(args, " "), indent(string(out))))
+	}
+	return err
+}
+
+// play is the story: installed, given out, measured, taken back, timed.
+func (k *kubernetes) play(ctx context.Context, floor string) error {
+	for _, part := range []func(context.Context) error{
+		func(ctx context.Context) error { return k.timeFloor(ctx, floor) },
+		k.install, k.runReport, k.timePods, k.burst, k.weigh, k.compareVFs,
+	} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// install installs Culvert and has it make all VFs.
+func (k *kubernetes) install(ctx context.Context) error {
+	k.step("building Culvert's image, and bringing it to the nodes")
+	if err := k.LoadCulvert(ctx, k.Source); err != nil {
+		return err
+	}
+	k.step("kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
+	start := time.Now()
+	if err := k.InstallCulvert(ctx, k.Source); err != nil {
+		return err
+	}
+	k.found.Installed = time.Since(start).Seconds()
+	k.step("kubectl apply -f policy.yaml: which VFs there shall be")
+	if _, err := k.KubectlIn(ctx, bytes.NewReader(demoPolicy), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	if err := k.await(ctx, "each node offers 7 of "+poolName, k.offered); err != nil {
+		return err
+	}
+	if err := k.tell(ctx, "get", "nodepolicies,nodestates"); err != nil {
+		return err
+	}
+	for _, n := range k.nodes { // for what is asked of nodes below; the installation needs it not
+		if err := k.Lab.Copy(ctx, n.Name, filepath.Join(k.Source, "build/bin/culvert"), "/usr/local/bin/culvert"); err != nil {
+			return err
+		}
+	}
+	return k.countVFs(ctx)
+}
+
+// patience bounds a wait for the cluster, on a host with much else to do.
+const patience = 10 * time.Minute
+
+// await tries until it is so.
+func (k *kubernetes) await(ctx context.Context, what string, so func(context.Context) error) error {
+	for end := time.Now().Add(patience); ; {
+		err := so(ctx)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s: not after %s: %w", what, patience, err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (k *kubernetes) offered(ctx context.Context) error {
+	var nodes list
+	if err := k.Get(ctx, &nodes, "nodes"); err != nil {
+		return err
+	}
+	for _, n := range nodes.Items {
+		if got := n.Status.Allocatable[poolName]; got != "7" {
+			return fmt.Errorf("node %s offers %q", n.Metadata.Name, got)
+		}
+	}
+	return nil
+}
+
+// list is what the demo looks at of nodes and pods.
+type list struct {
+	Items []struct {
+		Metadata struct {
+			Name        string            `json:"name"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Status struct {
+			PodIP       netip.Addr        `json:"podIP"`
+			Allocatable map[string]string `json:"allocatable"`
+		} `json:"status"`
+	} `json:"items"`
+}
+
+// vfAddresses are the pods' addresses on VF networks, as network-status has them.
+func (l list) vfAddresses() (map[string][]netip.Addr, error) {
+	all := make(map[string][]netip.Addr)
+	for _, pod := range l.Items {
+		var networks []struct {
+			Default bool         `json:"default"`
+			IPs     []netip.Addr `json:"ips"`
+		}
+		text := pod.Metadata.Annotations["k8s.v1.cni.cncf.io/network-status"]
+		if err := json.Unmarshal([]byte(text), &networks); err != nil {
+			return nil, fmt.Errorf("pod %s: network-status %q: %w", pod.Metadata.Name, text, err)
+		}
+		for _, n := range networks {
+			if !n.Default {
+				all[pod.Metadata.Name] = append(all[pod.Metadata.Name], n.IPs...)
+			}
+		}
+		if len(all[pod.Metadata.Name]) == 0 {
+			return nil, fmt.Errorf("pod %s has no address on a VF network: %s", pod.Metadata.Name, text)
+		}
+	}
+	return all, nil
+}
+
+// addresses waits until all pods tell their VF's address, which comes behind
+// their start, and counts those that two have.
+func (k *kubernetes) addresses(ctx context.Context, selector ...string) (pods list, all map[string][]netip.Addr, err error) {
+	err = k.await(ctx, "network-status of all pods", func(ctx context.Context) (err error) {
+		pods = list{}
+		if err := k.Get(ctx, &pods, append([]string{"pods"}, selector...)...); err != nil {
+			return err
+		}
+		all, err = pods.vfAddresses()
+		return err
+	})
+	owner := make(map[netip.Addr]string)
+	for pod, has := range all {
+		for _, a := range has {
+			if other, twice := owner[a]; twice {
+				k.found.DuplicateAddresses++
+				k.wrong("%s is the address of pods %s and %s", a, pod, other)
+			}
+			owner[a] = pod
+		}
+	}
+	return pods, all, err
+}
+
+// runReport applies R0's objects, measures between its pods, and deletes them.
+func (k *kubernetes) runReport(ctx context.Context) error {
+	k.step("kubectl apply -f r0-xl710.yaml: report R0's network and pods, as they stand")
+	objects := func(args ...string) error {
+		_, err := k.KubectlIn(ctx, bytes.NewReader(reportObjects), append(args, "-f", "-")...)
+		return err
+	}
+	if err := objects("apply"); err != nil {
+		return err
+	}
+	if _, err := k.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--all", "--timeout="+patience.String()); err != nil {
+		return err
+	}
+	if err := k.tell(ctx, "get", "pods", "--output", "wide"); err != nil {
+		return err
+	}
+	pods, addresses, err := k.addresses(ctx)
+	if err != nil {
+		return err
+	}
+	ends := make(map[string]end)
+	for _, p := range pods.Items {
+		name := p.Metadata.Name
+		k.show(fmt.Sprintf("         %-14s eth0 %-11s net1 %s\n", name, p.Status.PodIP, addresses[name][0]))
+		ends[name] = end{name: name, overlayIP: p.Status.PodIP, vfIP: addresses[name][0],
+			exec: func(ctx context.Context, argv ...string) ([]byte, error) {
+				return k.Kubectl(ctx, append([]string{"exec", name, "--"}, argv...)...)
+			}}
+	}
+	client, server := ends["iperf3-client"], ends["iperf3-server"]
+	client.node, server.node = k.nodes[0], k.nodes[1] // R0 has them there by nodeName
+	if err := k.measure(ctx, client, server); err != nil {
+		return err
+	}
+	if err := k.tell(ctx, "get", "nodestates,addresspools"); err != nil {
+		return err
+	}
+	k.step("kubectl delete -f r0-xl710.yaml")
+	return objects("delete", "--grace-period=1", "--wait")
+}
+
+// burst starts and deletes pods with a VF each, as fast as the cluster can.
+func (k *kubernetes) burst(ctx context.Context) error {
+	const wave = 25 // of 28 VFs
+	start := time.Now()
+	for k.found.Pods < k.Attachments {
+		count := min(wave, k.Attachments-k.found.Pods)
+		k.step("%d pods with a VF each at once, started and deleted (%d of %d)", count, k.found.Pods+count, k.Attachments)
+		var objects strings.Builder
+		for i := range count {
+			objects.WriteString(podManifest(fmt.Sprintf("burst-%d", i), "", networks[i%len(networks)].name))
+		}
+		if _, err := k.KubectlIn(ctx, strings.NewReader(objects.String()), "apply", "-f", "-"); err != nil {
+			return err
+		}
+		if _, err := k.Kubectl(ctx, "wait", "--for=condition=Ready", "pod", "--selector", "demo", "--timeout="+patience.String()); err != nil {
+			return err
+		}
+		if _, _, err := k.addresses(ctx, "--selector", "demo"); err != nil {
+			return err
+		}
+		if _, err := k.Kubectl(ctx, "delete", "pod", "--selector", "demo", "--wait"); err != nil {
+			return err
+		}
+		k.found.Pods += count
+	}
+	k.found.PodsPerMinute = float64(k.found.Pods) / time.Since(start).Minutes()
+	return nil
+}
+
+// weigh reads how much memory Culvert's programs have resident.
+func (k *kubernetes) weigh(ctx context.Context) error {
+	k.found.ResidentMiB = make(map[string]float64)
+	for _, n := range k.nodes {
+		out, err := n.Run(ctx, "ps", "-e", "-o", "rss=,comm=")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(out)) {
+			var kib float64
+			var name string
+			if _, err := fmt.Sscan(line, &kib, &name); err == nil && strings.HasPrefix(name, "culvert") {
+				name = strings.Replace(name, "culvert-control", "culvert-controller", 1) // comm has 15 bytes
+				k.found.ResidentMiB[name] = max(k.found.ResidentMiB[name], kib/1024)
+			}
+		}
+	}
+	return nil
+}
+
+// text is the report for people.
+func (r KubernetesResult) text(l bench.Look) string {
+	var b strings.Builder
+	b.WriteString(r.comparison().Text(l))
+	fmt.Fprintf(&b, "\nsandbox ADD as containerd sees it, median of %d: %.0f ms with the VF (p99 %.0f), %.0f ms without it;\n"+
+		"the VF adds %.0f ms, of which the bare kernel work is %.0f ms\n",
+		r.Attachments, r.Attach.P50, r.Attach.P99, r.WithoutVF.P50, r.Attach.P50-r.WithoutVF.P50, r.Floor.P50)
+	fmt.Fprintf(&b, "API     %.2f requests an attach that its answer waits for, %.2f behind it\n", r.APIRequests, r.APIWrites)
+	fmt.Fprintf(&b, "pods    %d with a VF each started and deleted, %.0f a minute; %d addresses given twice\n", r.Pods, r.PodsPerMinute, r.DuplicateAddresses)
+	fmt.Fprintf(&b, "VFs     %d made, %d leaked\n", r.VFsCreated, r.Leaked)
+	fmt.Fprintf(&b, "memory  culvertd %.0f MiB, culvert-controller %.0f MiB resident\n", r.ResidentMiB["culvertd"], r.ResidentMiB["culvert-controller"])
+	fmt.Fprintf(&b, "time    nodes Ready after %.0f s, Culvert installed in %.0f s\n", r.NodesReady, r.Installed)
+	b.WriteString(r.machines())
+	return b.String()
+}
+
+// eachNode does something on all nodes at once, until one fails.
+func (k *kubernetes) eachNode(ctx context.Context, do func(ctx context.Context, n node.Node) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range k.nodes {
+		g.Go(func() error { return do(ctx, n) })
+	}
+	return g.Wait()
+}

@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Namespace is where InstallCulvert puts it.
+const Namespace = "culvert-system"
+
+// rolloutTime bounds the start of Culvert on all nodes, on a host with much
+// else to do.
+const rolloutTime = "--timeout=8m"
+
+// LoadCulvert builds Culvert's image from the source tree at top, and brings it
+// to all nodes.
+func (c *Cluster) LoadCulvert(ctx context.Context, top string) error {
+	dir, err := os.MkdirTemp("", "culvert-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	archive := filepath.Join(dir, "culvert.tar")
+	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-out", archive)
+	build.Dir = top
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the image: %w\n%s", err, out)
+	}
+	return c.LoadImages(ctx, archive)
+}
+
+// InstallCulvert does what docs/kubernetes.md says, with an image that is
+// loaded: it applies the manifest of the source tree at top, and waits until
+// all of it runs.
+func (c *Cluster) InstallCulvert(ctx context.Context, top string) error {
+	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(top, "dist/kubernetes/culvert.yaml")); err != nil {
+		return err
+	}
+	return c.AwaitCulvert(ctx)
+}
+
+// AwaitCulvert waits until culvertd runs on all nodes, as new as it should be,
+// and the controller does.
+func (c *Cluster) AwaitCulvert(ctx context.Context) error {
+	for _, program := range []string{"daemonset/culvertd", "deployment/culvert-controller"} {
+		if _, err := c.Kubectl(ctx, "--namespace", Namespace, "rollout", "status", program, rolloutTime); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Get decodes what `kubectl get ARGS -o json` prints.
+func (c *Cluster) Get(ctx context.Context, into any, args ...string) error {
+	out, err := c.Kubectl(ctx, append([]string{"get", "--output", "json"}, args...)...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, into); err != nil {
+		return fmt.Errorf("read what kubectl get printed: %w", err)
+	}
+	return nil
+}

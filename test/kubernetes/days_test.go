@@ -1,0 +1,314 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/lab/cluster"
+)
+
+var outage = flag.Duration("outage", time.Minute, "how long the API server is down in TestI7OutageOfTheAPIServer")
+
+var bothNetworks = []string{"first", "second"}
+
+// networks applies the two networks, and waits until the nodes offer their VFs.
+func networks(t *testing.T) {
+	t.Helper()
+	need(t, twoNodes)
+	objects, err := os.ReadFile("testdata/networks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered(t, intel, "7")
+	offered(t, chelsio, "7")
+	apply(t, string(objects))
+}
+
+// What cannot work is refused at apply, with a message that names the field.
+func TestRefusedAtApply(t *testing.T) {
+	need(t, twoNodes)
+	network := func(config string) string {
+		return "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: bad}\nspec:\n  config: '" + config + "'\n"
+	}
+	policy := func(spec string) string {
+		return "apiVersion: culvert.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: bad}\nspec: " + spec + "\n"
+	}
+	for _, c := range []struct {
+		object string
+		words  []string
+	}{
+		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "culvert", "vlan": 5000}`), []string{"vlan", "5000", "4094"}},
+		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "sriov", "vlann": 5}`), []string{"vlann", "vlan"}},
+		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "culvert", "mtu": 65000}`), []string{"mtu", "65000"}},
+		{policy(`{pfs: [{name: enp1s0, vfs: -1}]}`), []string{"spec.pfs[0].vfs"}},
+		{policy(`{pfs: [{vfs: 2}]}`), []string{"spec.pfs[0]"}},
+		{policy(`{pools: [{name: "a b"}]}`), []string{"spec.pools[0].name"}},
+		{policy(`{pfs: [{name: enp1s0, vfs: 2, colour: red}]}`), []string{"spec.pfs[0].colour"}},
+	} {
+		refused(t, c.object, c.words, "apply", "--dry-run=server", "-f", "-")
+	}
+	// A pool that selects nothing may select something tomorrow: a warning.
+	out, err := k8s.KubectlCommand(t.Context(), "apply", "--dry-run=server", "-f", "testdata/empty-pool.yaml").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "Warning: ") || !strings.Contains(string(out), "nothing") {
+		t.Errorf("a pool that selects nothing: %v: %s", err, out)
+	}
+}
+
+// A pod that names a network and no resource gets the resource. Without the
+// webhook it does not start without its VF, and other pods do start.
+func TestResourcesFollowFromTheNetwork(t *testing.T) {
+	networks(t)
+	apply(t, pod("mended", "worker01", "first"))
+	distinct(t, running(t, 1))
+	if got := kubectl(t, "get", "pod", "mended", "-o", `jsonpath={.spec.containers[0].resources.limits.intel\.com/intel_sriov_netdevice}`); got != "1" {
+		t.Errorf("pod mended asks for %q", got)
+	}
+	kubectl(t, "-n", cluster.Namespace, "scale", "deployment/culvert-controller", "--replicas=0")
+	t.Cleanup(func() {
+		kubectl(t, "-n", cluster.Namespace, "scale", "deployment/culvert-controller", "--replicas=2")
+		kubectl(t, "-n", cluster.Namespace, "rollout", "status", "deployment/culvert-controller", "--timeout=5m")
+	})
+	kubectl(t, "-n", cluster.Namespace, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=culvert-controller", "--timeout=2m")
+	apply(t, pod("plain", "worker02", "")+pod("bare", "worker02", "first"))
+	kubectl(t, "wait", "--for=condition=Ready", "pod/plain", "--timeout=5m")
+	eventually(t, "an event on pod bare", func() error {
+		events := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=bare,type=Warning", "-o", "jsonpath={.items[*].message}")
+		if !strings.Contains(events, intel) || !strings.Contains(events, "request 1 in the pod's resources") {
+			return fmt.Errorf("there is %q", events)
+		}
+		return nil
+	})
+	if phase := kubectl(t, "get", "pod", "bare", "-o", "jsonpath={.status.phase}"); phase != "Pending" {
+		t.Errorf("pod bare is %s", phase)
+	}
+}
+
+// culvertd is killed -9 on both nodes while 20 pods start, and again while they
+// go: all start with addresses of their own (I4), and nothing is left (I2, I8).
+func TestI2I4I8KilledWhile20Attach(t *testing.T) {
+	networks(t)
+	kill := func(after time.Duration) {
+		time.Sleep(after)
+		for _, node := range twoNodes.names {
+			on(t, node, "pkill -KILL -x culvertd || true")
+		}
+	}
+	objects := pods(20, twoNodes.names, bothNetworks)
+	var g errgroup.Group
+	g.Go(func() error { kill(15 * time.Second); return nil })
+	apply(t, objects)
+	_ = g.Wait() // it has no error
+	distinct(t, running(t, 20))
+	g.Go(func() error { kill(time.Second); return nil })
+	feed(t, objects, "delete", "--wait=false", "-f", "-")
+	_ = g.Wait()
+	allFree(t, allVFs)
+}
+
+// The API server is away: pods whose sandboxes die get new ones with a VF each,
+// by what culvertd knows, and the dead ones' are free again (I2, I7). What the
+// cluster is told is right once it is back.
+func TestI2I7OutageOfTheAPIServer(t *testing.T) {
+	networks(t)
+	apply(t, pods(4, twoNodes.names, bothNetworks))
+	distinct(t, running(t, 4))
+	if err := k8s.StopProgram(t.Context(), "kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now().Add(*outage)
+	sandboxes := func(node string) string {
+		return on(t, node, `ctr -n k8s.io containers ls -q labels."io.cri-containerd.kind"==sandbox,labels."io.kubernetes.pod.namespace"==default | sort`)
+	}
+	before := map[string]string{}
+	for _, node := range twoNodes.names {
+		before[node] = sandboxes(node)
+		for _, id := range strings.Fields(before[node]) {
+			on(t, node, "ctr -n k8s.io tasks kill -s KILL "+id)
+		}
+	}
+	for _, node := range twoNodes.names {
+		eventually(t, "the two pods of "+node+" have new sandboxes and VFs", func() error {
+			owners := on(t, node, "culvert vf list -o json")
+			for _, id := range strings.Fields(before[node]) {
+				if strings.Contains(owners, id) {
+					return fmt.Errorf("sandbox %s has a VF still", id)
+				}
+			}
+			if attached := strings.Count(owners, `"attached"`); attached != 2 {
+				return fmt.Errorf("%d VFs are attached", attached)
+			}
+			return nil
+		})
+	}
+	time.Sleep(time.Until(back))
+	if err := k8s.StartProgram(t.Context(), "kube-apiserver"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the API server is back", func() error {
+		_, err := k8s.Kubectl(context.Background(), "get", "--raw", "/readyz")
+		return err
+	})
+	for name, a := range distinct(t, running(t, 4)) {
+		eventually(t, "pod "+name+" has the address that it tells", func() error {
+			if got := kernelAddress(t, name); got != a {
+				return fmt.Errorf("by the kernel it is %s, by its network-status %s", got, a)
+			}
+			return nil
+		})
+	}
+}
+
+// kubelet, containerd and culvertd are replaced while pods run: their VFs carry
+// traffic all the time, the VFs stay the same (P1), and new pods get theirs.
+func TestP1UpgradeAndRestarts(t *testing.T) {
+	networks(t)
+	apply(t, pod("from", "worker01", "first")+pod("to", "worker02", "first"))
+	addresses := distinct(t, running(t, 2))
+	before, err := vfs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	culvertd := "daemonset/culvertd"
+	for _, node := range twoNodes.names {
+		on(t, node, "ctr -n k8s.io images tag --force culvert.dev/culvert:dev culvert.dev/culvert:next")
+	}
+	stream(t, "from", addresses["to"], func() {
+		kubectl(t, "-n", cluster.Namespace, "set", "image", culvertd, "culvertd=culvert.dev/culvert:next")
+		kubectl(t, "-n", cluster.Namespace, "rollout", "status", culvertd, "--timeout=8m")
+		kubectl(t, "-n", cluster.Namespace, "rollout", "undo", culvertd)
+		kubectl(t, "-n", cluster.Namespace, "rollout", "status", culvertd, "--timeout=8m")
+	})
+	for _, service := range []string{"kubelet", "containerd"} {
+		on(t, "worker01", "systemctl restart "+service)
+	}
+	offered(t, intel, "7")
+	apply(t, pod("later", "worker01", "first"))
+	distinct(t, running(t, 3))
+	after, err := vfs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameVFs(t, before, after)
+}
+
+// Two policies of one priority want different things of one PF: both say so and
+// name the other, and what is there stays whole.
+func TestPoliciesThatContradict(t *testing.T) {
+	networks(t)
+	apply(t, "apiVersion: culvert.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: other}\nspec: {pfs: [{name: enp1s0, vfs: 3}]}\n")
+	for name, other := range map[string]string{"lab": "other", "other": "lab"} {
+		eventually(t, "NodePolicy "+name+" tells of the conflict", func() error {
+			got := kubectl(t, "get", "nodepolicy", name, "-o", `jsonpath={.status.conditions[?(@.type=="Conflict")].status} {.status.conditions[?(@.type=="Conflict")].message}`)
+			if !strings.HasPrefix(got, "True ") || !strings.Contains(got, other) {
+				return fmt.Errorf("its condition is %q", got)
+			}
+			return nil
+		})
+	}
+	for _, node := range twoNodes.names {
+		if got := on(t, node, "cat /sys/class/net/enp1s0/device/sriov_numvfs"); got != "7\n" {
+			t.Errorf("enp1s0 of %s has %s VFs", node, got)
+		}
+	}
+}
+
+// Pods are deleted while they start, their network with them, and a node's clock
+// jumps: nothing is left (I2).
+func TestI2DeletedWhileAttaching(t *testing.T) {
+	networks(t)
+	on(t, "worker01", "date -s '+1 hour' >/dev/null")
+	t.Cleanup(func() { on(t, "worker01", "date -s '-1 hour' >/dev/null") })
+	objects := pods(8, twoNodes.names, bothNetworks)
+	feed(t, objects, "apply", "-f", "-")
+	time.Sleep(time.Duration(rand.IntN(15)) * time.Second)
+	kubectl(t, "delete", "net-attach-def", "first")
+	feed(t, objects, "delete", "--grace-period=0", "--force", "-f", "-")
+	allFree(t, allVFs)
+}
+
+// A PF gets another number of VFs on one node: only the pods that have VFs of
+// that PF go, not before their PodDisruptionBudget allows it, and the node takes
+// pods again afterwards.
+func TestI5Drain(t *testing.T) {
+	networks(t)
+	apply(t, pod("holder", "worker02", "first")+pod("stays", "worker02", "second")+pod("far", "worker01", "first"))
+	running(t, 3)
+	apply(t, "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: holder}\nspec: {minAvailable: 1, selector: {matchLabels: {app: holder}}}\n")
+	kubectl(t, "label", "node", "worker02", "fewer=yes")
+	t.Cleanup(func() {
+		kubectl(t, "label", "node", "worker02", "fewer-")
+		offered(t, intel, "7")
+	})
+	apply(t, "apiVersion: culvert.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: fewer}\nspec: {priority: 10, nodeSelector: {fewer: \"yes\"}, pfs: [{name: enp1s0, vfs: 4}]}\n")
+	unschedulable := func() bool {
+		return kubectl(t, "get", "node", "worker02", "-o", "jsonpath={.spec.unschedulable}") == "true"
+	}
+	eventually(t, "worker02 is cordoned", func() error {
+		if !unschedulable() {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
+	time.Sleep(15 * time.Second) // some tries of the eviction
+	running(t, 3)
+	if got := on(t, "worker02", "cat /sys/class/net/enp1s0/device/sriov_numvfs"); got != "7\n" {
+		t.Fatalf("I5: enp1s0 has %s VFs while a pod has one", got)
+	}
+	kubectl(t, "delete", "pdb", "holder")
+	eventually(t, "the change is made, and worker02 takes pods again", func() error {
+		if got := on(t, "worker02", "cat /sys/class/net/enp1s0/device/sriov_numvfs"); got != "4\n" || unschedulable() {
+			return fmt.Errorf("enp1s0 has %q VFs, unschedulable is %t", got, unschedulable())
+		}
+		return nil
+	})
+	for _, p := range running(t, 2) {
+		if name := p.Metadata.Name; name != "stays" && name != "far" {
+			t.Errorf("pod %s is left", name)
+		}
+	}
+}
+
+// A node loses power: it has the same VFs again (P1), and its pods come back
+// with theirs.
+func TestP1Reboot(t *testing.T) {
+	networks(t)
+	apply(t, pods(4, []string{"worker02"}, bothNetworks))
+	distinct(t, running(t, 4))
+	before, err := vfs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k8s.Lab.Kill("worker02"); err != nil {
+		t.Fatal(err)
+	}
+	if err := k8s.Lab.Start(context.Background(), "worker02"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pods of worker02 have been started again", func() error {
+		out := kubectl(t, "get", "pods", "-o", "jsonpath={.items[*].status.containerStatuses[0].restartCount}")
+		if out != "1 1 1 1" {
+			return fmt.Errorf("they were %q times", out)
+		}
+		return nil
+	})
+	for name, a := range distinct(t, running(t, 4)) {
+		if got := kernelAddress(t, name); got != a {
+			t.Errorf("pod %s has %s, and tells of %s", name, got, a)
+		}
+	}
+	after, err := vfs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameVFs(t, before, after)
+}

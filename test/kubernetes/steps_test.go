@@ -1,0 +1,288 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/lab"
+)
+
+// soon is how long something may take that is under way, on an emulated node
+// that others keep busy.
+const soon = 5 * time.Minute
+
+// kubectl runs it, and ends the test when it fails.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := k8s.Kubectl(context.Background(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// apply applies objects, and deletes them when the test ends.
+func apply(t *testing.T, objects string) {
+	t.Helper()
+	t.Cleanup(func() { feed(t, objects, "delete", "--ignore-not-found", "--wait", "-f", "-") })
+	feed(t, objects, "apply", "-f", "-")
+}
+
+// feed runs kubectl with a standard input.
+func feed(t *testing.T, in string, args ...string) {
+	t.Helper()
+	if _, err := k8s.KubectlIn(context.Background(), strings.NewReader(in), args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refused runs kubectl, which is to fail with all those words.
+func refused(t *testing.T, in string, words []string, args ...string) {
+	t.Helper()
+	_, err := k8s.KubectlIn(context.Background(), strings.NewReader(in), args...)
+	for _, word := range words {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("kubectl %s: %v: there is no %q in it", strings.Join(args, " "), err, word)
+		}
+	}
+}
+
+// on runs a shell script on a node.
+func on(t *testing.T, node, script string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	exit, err := k8s.Lab.Exec(context.Background(), node, lab.Cmd{Argv: []string{"bash", "-euc", script}, Stdout: &out, Stderr: &errs})
+	if err != nil || exit != 0 {
+		t.Fatalf("on %s: %v, exit status %d: %s\n%s%s", node, err, exit, script, out.String(), errs.String())
+	}
+	return out.String()
+}
+
+// eventually tries until it is so, and else tells the cluster's state.
+func eventually(t *testing.T, what string, so func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(soon); ; time.Sleep(time.Second) {
+		err := so()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %s: %v\n%s", what, soon, err, state())
+		}
+	}
+}
+
+// object is the part of a Kubernetes object that the tests look at.
+type object struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		NodeName      string `json:"nodeName"`
+		Unschedulable bool   `json:"unschedulable"`
+	} `json:"spec"`
+	Status struct {
+		Phase       string            `json:"phase"`
+		PodIP       string            `json:"podIP"`
+		Allocatable map[string]string `json:"allocatable"`
+	} `json:"status"`
+}
+
+// get lists objects.
+func get(args ...string) ([]object, error) {
+	var list struct {
+		Items []object `json:"items"`
+	}
+	err := k8s.Get(context.Background(), &list, args...)
+	return list.Items, err
+}
+
+// offered waits until each node offers as many VFs of a resource.
+func offered(t *testing.T, resource, want string) {
+	t.Helper()
+	eventually(t, "each node offers "+want+" "+resource, func() error {
+		nodes, err := get("nodes")
+		for _, n := range nodes {
+			if got := n.Status.Allocatable[resource]; got != want {
+				return fmt.Errorf("node %s offers %q", n.Metadata.Name, got)
+			}
+		}
+		return err
+	})
+}
+
+// running waits until there are as many pods in the namespace default, and all
+// run and have their network-status.
+func running(t *testing.T, want int) (pods []object) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d pods run", want), func() (err error) {
+		if pods, err = get("pods"); err != nil {
+			return err
+		}
+		for _, p := range pods {
+			if p.Status.Phase != "Running" || p.Metadata.Annotations[statusAnnotation] == "" {
+				return fmt.Errorf("pod %s is %s, with the network-status %q", p.Metadata.Name, p.Status.Phase, p.Metadata.Annotations[statusAnnotation])
+			}
+		}
+		if len(pods) != want {
+			return fmt.Errorf("there are %d", len(pods))
+		}
+		return nil
+	})
+	return pods
+}
+
+const statusAnnotation = "k8s.v1.cni.cncf.io/network-status"
+
+// distinct fails the test when two pods tell of one address (I4), or one tells
+// of none.
+func distinct(t *testing.T, pods []object) map[string]netip.Addr {
+	t.Helper()
+	has, owner := map[string]netip.Addr{}, map[netip.Addr]string{}
+	for _, p := range pods {
+		var networks []struct {
+			Default bool
+			IPs     []netip.Addr
+		}
+		if err := json.Unmarshal([]byte(p.Metadata.Annotations[statusAnnotation]), &networks); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range networks {
+			if n.Default {
+				continue
+			}
+			for _, a := range n.IPs {
+				if other, twice := owner[a]; twice {
+					t.Errorf("I4: pods %s and %s have %s", p.Metadata.Name, other, a)
+				}
+				owner[a], has[p.Metadata.Name] = p.Metadata.Name, a
+			}
+		}
+		if !has[p.Metadata.Name].IsValid() {
+			t.Errorf("pod %s has no address: %+v", p.Metadata.Name, networks)
+		}
+	}
+	return has
+}
+
+// vfs are all that the nodes tell of, by node.
+func vfs() (map[string][]v1alpha1.VFState, error) {
+	var list v1alpha1.NodeStateList
+	err := k8s.Get(context.Background(), &list, "nodestates")
+	all := make(map[string][]v1alpha1.VFState)
+	for _, n := range list.Items {
+		all[n.Name] = n.Status.VFs
+	}
+	return all, err
+}
+
+// allFree waits until no pod is left in the namespace default, and as many VFs
+// are there and nobody has one (I2).
+func allFree(t *testing.T, want int) {
+	t.Helper()
+	eventually(t, "I2: all VFs are free", func() error {
+		if pods, err := get("pods"); err != nil || len(pods) > 0 {
+			return fmt.Errorf("%d pods: %w", len(pods), err)
+		}
+		all, err := vfs()
+		seen := 0
+		for node, of := range all {
+			for _, v := range of {
+				if seen++; v.Phase != "free" {
+					return fmt.Errorf("VF %s of node %s is %s %s", v.Name, node, v.Phase, v.Reason)
+				}
+			}
+		}
+		if seen != want {
+			return fmt.Errorf("the nodes tell of %d VFs, not %d", seen, want)
+		}
+		return err
+	})
+}
+
+// pod is one that waits to be deleted. Where names a node, or nothing; networks
+// is the annotation, or nothing.
+func pod(name, where, networks string) string {
+	node := ""
+	if where != "" {
+		node = "nodeName: " + where
+	}
+	return fmt.Sprintf(`---
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {app: %s}, annotations: {k8s.v1.cni.cncf.io/networks: %q}}
+spec:
+  %s
+  terminationGracePeriodSeconds: 0
+  enableServiceLinks: false
+  automountServiceAccountToken: false
+  containers:
+  - {name: main, image: docker.io/centos/tools:latest, imagePullPolicy: Never, command: [sleep, infinity]}
+`, name, name, networks, node)
+}
+
+// pods are many, named by their number, in turns on nodes and networks.
+func pods(count int, on, networks []string) string {
+	var all strings.Builder
+	for i := range count {
+		all.WriteString(pod(fmt.Sprintf("many-%d", i), on[i%len(on)], networks[i/len(on)%len(networks)]))
+	}
+	return all.String()
+}
+
+// stream pings from a pod until the end of what do does, and fails the test
+// when a packet is lost.
+func stream(t *testing.T, from string, to netip.Addr, do func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ping := k8s.KubectlCommand(ctx, "exec", from, "--", "bash", "-c",
+		fmt.Sprintf("ping -i 0.5 %s & read; kill -INT $!; wait $!", to))
+	in, err := ping.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ping.Args = slices.Insert(ping.Args, 2, "-i") // exec's standard input
+	var out bytes.Buffer
+	ping.Stdout, ping.Stderr = &out, &out
+	if err := ping.Start(); err != nil {
+		t.Fatal(err)
+	}
+	do()
+	fmt.Fprintln(in)
+	err = ping.Wait()
+	summary := out.String()[max(0, out.Len()-200):]
+	if !strings.Contains(summary, " 0% packet loss") {
+		t.Errorf("from pod %s to %s: %v: ... %s", from, to, err, summary)
+	}
+	t.Log(summary)
+}
+
+// sameVFs fails the test when other VFs are there than before: at another place,
+// of another PF, or in another pool (P1).
+func sameVFs(t *testing.T, before, after map[string][]v1alpha1.VFState) {
+	t.Helper()
+	for node := range maps.Keys(before) {
+		name := func(all []v1alpha1.VFState) (out []string) {
+			for _, v := range all {
+				out = append(out, v.Name+" "+v.PCI+" "+v.Pool)
+			}
+			return out
+		}
+		if b, a := name(before[node]), name(after[node]); !slices.Equal(a, b) {
+			t.Errorf("P1: VFs of node %s are %v, and were %v", node, a, b)
+		}
+	}
+}
