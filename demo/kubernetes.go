@@ -199,16 +199,18 @@ func (k *kubernetes) offered(ctx context.Context) error {
 
 // list is what the demo looks at of nodes and pods.
 type list struct {
-	Items []struct {
-		Metadata struct {
-			Name        string            `json:"name"`
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-		Status struct {
-			PodIP       netip.Addr        `json:"podIP"`
-			Allocatable map[string]string `json:"allocatable"`
-		} `json:"status"`
-	} `json:"items"`
+	Items []item `json:"items"`
+}
+
+type item struct {
+	Metadata struct {
+		Name        string            `json:"name"`
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Status struct {
+		PodIP       netip.Addr        `json:"podIP"`
+		Allocatable map[string]string `json:"allocatable"`
+	} `json:"status"`
 }
 
 // vfAddresses are the pods' addresses on VF networks, as network-status has them.
@@ -353,9 +355,9 @@ func (k *kubernetes) weigh(ctx context.Context) error {
 func (r KubernetesResult) text(l bench.Look) string {
 	var b strings.Builder
 	b.WriteString(r.comparison().Text(l))
-	fmt.Fprintf(&b, "\nsandbox ADD as containerd sees it, median of %d: %.0f ms with the VF (p99 %.0f), %.0f ms without it;\n"+
-		"the VF adds %.0f ms, of which the bare kernel work is %.0f ms\n",
-		r.Attachments, r.Attach.P50, r.Attach.P99, r.WithoutVF.P50, r.Attach.P50-r.WithoutVF.P50, r.Floor.P50)
+	fmt.Fprintf(&b, "\nADD     as containerd sees it: p50 %.0f ms, p99 %.0f ms with the VF; p50 %.0f ms without it\n"+
+		"        the VF adds %.0f ms; its bare kernel work is %.0f ms (%d of each kind)\n",
+		r.Attach.P50, r.Attach.P99, r.WithoutVF.P50, r.Attach.P50-r.WithoutVF.P50, r.Floor.P50, r.Attachments)
 	fmt.Fprintf(&b, "API     %.2f requests an attach that its answer waits for, %.2f behind it\n", r.APIRequests, r.APIWrites)
 	fmt.Fprintf(&b, "pods    %d with a VF each started and deleted, %.0f a minute; %d addresses given twice\n", r.Pods, r.PodsPerMinute, r.DuplicateAddresses)
 	fmt.Fprintf(&b, "VFs     %d made, %d leaked\n", r.VFsCreated, r.Leaked)

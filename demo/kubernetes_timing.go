@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -227,7 +226,7 @@ func (k *kubernetes) countRequests(since time.Time) error {
 		}
 		var e auditEvent
 		if err := json.Unmarshal(line, &e); err != nil {
-			return errors.Join(fmt.Errorf("read %s: %w", filepath.Base(k.AuditLog), err))
+			return fmt.Errorf("read %s: %w", filepath.Base(k.AuditLog), err)
 		}
 		if e.Stage != "ResponseComplete" || e.Received.Before(since) || e.User.Name != "system:serviceaccount:"+cluster.Namespace+":culvertd" {
 			continue

@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
 	"bench/...": {"api", "bench/...", "lab", "rpc"},
-	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/parts", "rpc", "vf"},
+	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs
 	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "journal", "kernel/...", "lab/...", "rpc", "status/...", "suggest", "vf"},
