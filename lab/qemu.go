@@ -94,7 +94,7 @@ func (m machine) accelArgs() []string {
 	if m.Accel == "kvm" {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
-	return []string{"-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max"}
+	return []string{"-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max"}
 }
 
 func (m machine) channelArgs() []string {
