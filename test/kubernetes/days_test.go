@@ -38,7 +38,7 @@ func networks(t *testing.T) {
 func TestRefusedAtApply(t *testing.T) {
 	need(t, twoNodes)
 	network := func(config string) string {
-		return "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: bad}\nspec:\n  config: '" + config + "'\n"
+		return "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: bad, annotations: {k8s.v1.cni.cncf.io/resourceName: " + intel + "}}\nspec:\n  config: '" + config + "'\n"
 	}
 	policy := func(spec string) string {
 		return "apiVersion: culvert.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: bad}\nspec: " + spec + "\n"
@@ -50,16 +50,16 @@ func TestRefusedAtApply(t *testing.T) {
 		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "culvert", "vlan": 5000}`), []string{"vlan", "5000", "4094"}},
 		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "sriov", "vlann": 5}`), []string{"vlann", "vlan"}},
 		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "culvert", "mtu": 65000}`), []string{"mtu", "65000"}},
-		{policy(`{pfs: [{name: enp1s0, vfs: -1}]}`), []string{"spec.pfs[0].vfs"}},
-		{policy(`{pfs: [{vfs: 2}]}`), []string{"spec.pfs[0]"}},
-		{policy(`{pools: [{name: "a b"}]}`), []string{"spec.pools[0].name"}},
-		{policy(`{pfs: [{name: enp1s0, vfs: 2, colour: red}]}`), []string{"spec.pfs[0].colour"}},
+		{policy(`{pfs: [{name: enp1s0, vfs: -1}]}`), []string{"pfs[0].vfs", "-1"}},
+		{policy(`{pfs: [{vfs: 2}]}`), []string{"pfs[0]"}},
+		{policy(`{pools: [{name: "a b"}]}`), []string{"pools[0].name", "a b"}},
+		{policy(`{pfs: [{name: enp1s0, vfs: 2, colour: red}]}`), []string{"pfs[0].colour"}},
 	} {
 		refused(t, c.object, c.words, "apply", "--dry-run=server", "-f", "-")
 	}
 	// A pool that selects nothing may select something tomorrow: a warning.
 	out, err := k8s.KubectlCommand(t.Context(), "apply", "--dry-run=server", "-f", "testdata/empty-pool.yaml").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "Warning: ") || !strings.Contains(string(out), "nothing") {
+	if err != nil || !strings.Contains(string(out), "Warning: ") || !strings.Contains(string(out), "selects no VF") {
 		t.Errorf("a pool that selects nothing: %v: %s", err, out)
 	}
 }
