@@ -101,7 +101,17 @@ func TestManifestsRightsAreCulvertds(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "its own NodeState", func() error { return k.WriteState(ctx, v1alpha1.NodeStateStatus{Version: "1"}) })
+	for _, version := range []string{"1", "2"} { // made, and changed
+		eventually(t, "its own NodeState", func() error { return k.WriteState(ctx, v1alpha1.NodeStateStatus{Version: version}) })
+	}
+	k.NodeEvent("Warning", "Quarantined", "text")
+	eventually(t, "an event of the Node", func() error {
+		var events corev1.EventList
+		if err := c.List(ctx, &events, client.InNamespace("default")); err != nil || len(events.Items) != 1 {
+			return fmt.Errorf("%d events: %w", len(events.Items), err)
+		}
+		return nil
+	})
 	other, err := kube.New(as(config, "n1"), "n2", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -50,6 +50,7 @@ type member struct {
 	wishes  *wishes
 	status  func(context.Context) (api.NodeStatus, error)
 	log     *slog.Logger
+	idle    time.Duration // stateIdle
 
 	book     *blocks.Book
 	tell     chan struct{} // one token: somebody waits for what the NodeState asks for
@@ -57,9 +58,10 @@ type member struct {
 	followed chan struct{} // closed when what the cluster wishes was followed once
 
 	// What follow alone looks at.
-	heard   bool // the policies have been known
-	failing bool // the last write of the NodeState failed
-	written v1alpha1.NodeStateStatus
+	heard   bool          // the policies have been known
+	unused  []api.Problem // pools of addresses that cannot be read
+	failing bool          // the last write of the NodeState failed
+	written *v1alpha1.NodeStateStatus
 	told    troubles
 }
 
@@ -67,7 +69,7 @@ type member struct {
 // cluster's pools, from now on.
 func newMember(name string, cluster objects, node *Node, wishes *wishes, status func(context.Context) (api.NodeStatus, error), log *slog.Logger) *member {
 	m := &member{
-		name: name, cluster: cluster, node: node, wishes: wishes, status: status, log: log,
+		name: name, cluster: cluster, node: node, wishes: wishes, status: status, log: log, idle: stateIdle,
 		tell: make(chan struct{}, 1), wished: make(chan struct{}, 1), followed: make(chan struct{}),
 	}
 	m.book = blocks.NewBook(name, func() { ring(m.tell) })
@@ -83,8 +85,8 @@ func ring(bell chan<- struct{}) {
 	}
 }
 
-// Waits between two writes of the NodeState: the usual one, and the longest
-// while nothing changes, so that what was lost comes back.
+// Waits between two writes of the NodeState: the usual one, and how long nothing
+// may change until it is looked whether what was written is still there.
 const (
 	stateWait = 3 * time.Second
 	stateIdle = time.Minute
@@ -136,7 +138,7 @@ func (m *member) keep(ctx context.Context) {
 			}
 			dirty, m.failing = err != nil, err != nil
 		}
-		wait := stateIdle
+		wait := m.idle
 		if dirty && known {
 			wait = max(time.Until(next), 50*time.Millisecond)
 		}
@@ -152,6 +154,9 @@ func (m *member) keep(ctx context.Context) {
 		case <-changed:
 		case <-hardware:
 		case <-later.C:
+			if wait == m.idle {
+				m.written = nil // whatever became of it
+			}
 		}
 		later.Stop()
 		dirty = true
@@ -184,10 +189,11 @@ func (m *member) readPools() (known bool) {
 		return false
 	}
 	var views []blocks.View
+	m.unused = nil
 	for _, o := range pools {
 		p, err := blocks.FromObject(o)
 		if err != nil {
-			m.log.Error("pool of addresses is not used", "err", err)
+			m.unused = append(m.unused, api.Problem{Object: "AddressPool " + o.Name, Reason: oneLine(err), Next: "nobody is given addresses of it until it is mended"})
 			continue
 		}
 		views = append(views, blocks.View{Pool: p, Starved: slices.Contains(o.Status.Starved, m.name)})
@@ -202,19 +208,20 @@ func (m *member) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	status.Problems = slices.Concat(m.unused, status.Problems)
 	if status.Ready { // before, everything is under way
-		now := troublesOf(status, append(m.wishes.problems(), m.node.problems()...))
+		now := troublesOf(status, slices.Concat(m.wishes.problems(), m.unused, m.node.problems()))
 		news(m.told, now, m.cluster.NodeEvent)
 		m.told = now
 	}
 	state, err := m.state(status)
-	if err != nil || reflect.DeepEqual(state, m.written) {
+	if err != nil || reflect.DeepEqual(&state, m.written) {
 		return err
 	}
 	if err := m.cluster.WriteState(ctx, state); err != nil {
 		return err
 	}
-	m.written = state
+	m.written = &state
 	return nil
 }
 

@@ -335,6 +335,55 @@ func TestI4NothingIsToldTooEarly(t *testing.T) {
 	}
 }
 
+// What was written and is lost comes back, though nothing changes.
+func TestStateComesBack(t *testing.T) {
+	m, c := joined(t)
+	m.idle = 10 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); m.follow(ctx) }()
+	defer func() { cancel(); <-ended }()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		c.mu.Lock()
+		n := len(c.written)
+		c.mu.Unlock()
+		if n > 1 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("written %d times", n)
+		}
+	}
+}
+
+// A pool that somebody damaged is told, and hides no other (I7).
+func TestI7DamagedPoolHidesNoOther(t *testing.T) {
+	m, c := joined(t)
+	pool := func(network string, blocks ...v1alpha1.AddressBlock) *v1alpha1.AddressPool {
+		return &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: network}, Spec: v1alpha1.AddressPoolSpec{Network: network, Blocks: blocks}}
+	}
+	block := func(node, first, last string) v1alpha1.AddressBlock {
+		return v1alpha1.AddressBlock{Node: node, First: first, Last: last}
+	}
+	c.pools = []*v1alpha1.AddressPool{
+		pool("bad", block("n1", "10.0.0.2", "10.0.0.9"), block("n2", "10.0.0.9", "10.0.0.19")),
+		pool("good", block("n1", "10.0.0.2", "10.0.0.9")),
+	}
+	s := m.look(t)
+	if len(s.Problems) == 0 || s.Problems[0].Object != "AddressPool bad" || !strings.Contains(s.Problems[0].Reason, "overlap") {
+		t.Errorf("%+v", s.Problems)
+	}
+	if len(c.events) != 1 || !strings.HasPrefix(c.events[0], "Warning NotAsWanted AddressPool bad: ") {
+		t.Errorf("%q", c.events)
+	}
+	if own := m.book.Of("good", vf.Owner{}); len(own.Runs) != 1 {
+		t.Errorf("I7: %+v", own)
+	}
+	if own := m.book.Of("bad", vf.Owner{}); len(own.Runs) != 0 {
+		t.Errorf("given out of a damaged pool: %+v", own)
+	}
+}
+
 func nad(name, resource, config string) api.NetworkDefinition {
 	n := api.NetworkDefinition{Namespace: "d", Name: name, Config: config}
 	if resource != "" {

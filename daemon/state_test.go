@@ -28,7 +28,7 @@ func (m *member) look(t *testing.T) v1alpha1.NodeStateStatus {
 	if err := m.write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return m.written
+	return *m.written
 }
 
 // is says a condition in a line, empty when it is not there.

@@ -28,6 +28,7 @@ const callBound = 10 * time.Second
 type Client struct {
 	node     string
 	log      *slog.Logger
+	pause    time.Duration // refusedWait
 	config   *rest.Config
 	scheme   *runtime.Scheme
 	core     rest.Interface
@@ -63,7 +64,7 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	if node == "" {
 		return nil, errors.New("the node's name in the cluster is not known: set --node-name")
 	}
-	c := &Client{node: node, log: log, config: rest.CopyConfig(config), scheme: newScheme()}
+	c := &Client{node: node, log: log, pause: refusedWait, config: rest.CopyConfig(config), scheme: newScheme()}
 	c.config.QPS, c.config.Burst = 20, 40
 	var err error
 	if c.core, err = c.group(coreV1); err != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	conditions "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,8 +150,8 @@ func (c *Client) Networks() []api.NetworkDefinition {
 	return out
 }
 
-// WriteState makes the node's NodeState say status. Only this node writes it, so
-// the last writer is right.
+// WriteState makes the node's NodeState say status, when it does not. Only this
+// node writes it, so the last writer is right.
 func (c *Client) WriteState(ctx context.Context, status v1alpha1.NodeStateStatus) error {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
@@ -162,6 +163,7 @@ func (c *Client) WriteState(ctx context.Context, status v1alpha1.NodeStateStatus
 		state = &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: c.node, OwnerReferences: c.owner()}, Status: status}
 		state.APIVersion, state.Kind = v1alpha1.GroupVersion.String(), "NodeState"
 		err = c.objects.rest.Post().Resource("nodestates").Body(state).Do(ctx).Error()
+	case err == nil && equality.Semantic.DeepEqual(state.Status, status):
 	case err == nil:
 		state.APIVersion, state.Kind = v1alpha1.GroupVersion.String(), "NodeState"
 		state.Status = status

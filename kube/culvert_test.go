@@ -159,6 +159,14 @@ func TestWriteState(t *testing.T) {
 	if second.Status.Version != "2" || !second.Status.Conditions[0].LastTransitionTime.Equal(&first.Status.Conditions[0].LastTransitionTime) || len(second.OwnerReferences) != 1 {
 		t.Errorf("%+v", second)
 	}
+	before := len(s.writes())
+	if err := c.WriteState(t.Context(), state("2", "True")); err != nil || len(s.writes()) != before {
+		t.Errorf("what it says already is written again: %v", err)
+	}
+	s.remove("nodestates", "", "n1")
+	if err := c.WriteState(t.Context(), state("2", "True")); err != nil || read().Status.Version != "2" {
+		t.Errorf("it was deleted: %v", err)
+	}
 	s.setDown(true)
 	if err := c.WriteState(t.Context(), state("3", "True")); err == nil {
 		t.Error("written while the API server is down")

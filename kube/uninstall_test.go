@@ -39,11 +39,29 @@ func TestUninstalled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			c.pause = 0
 			got, err := c.Uninstalled(t.Context(), "culvert-system/culvertd")
 			if got != tc.want || (err != nil) != tc.fails {
 				t.Errorf("%t, %v", got, err)
 			}
 		})
+	}
+	// An API server that has just started does not know its rules yet.
+	answers := []int{403, 401, 200}
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(answers[0])
+		fmt.Fprintf(w, `{"metadata": {"name": "culvertd"}, "code": %d}`, answers[0])
+		answers = answers[1:]
+	}))
+	defer h.Close()
+	young, err := New(&rest.Config{Host: h.URL}, "n1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	young.pause = 0
+	if gone, err := young.Uninstalled(t.Context(), "culvert-system/culvertd"); gone || err != nil || len(answers) != 0 {
+		t.Errorf("refused for a moment: gone %t, %v, %d answers left", gone, err, len(answers))
 	}
 	c, err := New(&rest.Config{}, "n1", slog.New(slog.DiscardHandler))
 	if err != nil {

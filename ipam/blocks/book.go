@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -63,10 +64,14 @@ func NewBook(node string, wake func()) *Book {
 func (b *Book) SetPools(pools []View) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	clear(b.pools)
+	now := map[string]View{}
 	for _, p := range pools {
-		b.pools[p.Network] = p
+		now[p.Network] = p
 	}
+	if reflect.DeepEqual(now, b.pools) {
+		return
+	}
+	b.pools = now
 	close(b.changed)
 	b.changed = make(chan struct{})
 }

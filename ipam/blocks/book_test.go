@@ -36,6 +36,17 @@ func TestBookOf(t *testing.T) {
 	default:
 		t.Error("nobody was told of the change")
 	}
+	changed = b.Changed()
+	var same []View
+	for _, v := range b.pools {
+		same = append(same, v)
+	}
+	b.SetPools(same)
+	select {
+	case <-changed:
+		t.Error("those who wait are woken for nothing")
+	default:
+	}
 	want := ipam.Own{Runs: runs("10.0.0.2-10.0.0.3"), Claims: map[netip.Addr]string{addr("10.0.0.9"): id}}
 	if diff := cmp.Diff(want, b.Of("n", podA), byAddr); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
