@@ -61,6 +61,7 @@ type member struct {
 	heard   bool          // the policies have been known
 	unused  []api.Problem // pools of addresses that cannot be read
 	failing bool          // the last write of the NodeState failed
+	usable  usable
 	written *v1alpha1.NodeStateStatus
 	told    troubles
 }
@@ -229,7 +230,7 @@ func (m *member) write(ctx context.Context) error {
 func (m *member) state(status api.NodeStatus) (v1alpha1.NodeStateStatus, error) {
 	out := stateOf(status)
 	out.Policies = m.wishes.policyStates()
-	m.book.SetNetworks(sharedNetworks(m.cluster.Networks(), status.Pools))
+	m.ahead(status.Pools)
 	requests, err := m.book.Requests(m.held)
 	if err != nil {
 		return out, err
@@ -240,23 +241,58 @@ func (m *member) state(status api.NodeStatus) (v1alpha1.NodeStateStatus, error) 
 	return out, err
 }
 
-// sharedNetworks are those whose addresses are the whole cluster's and that a pod
-// of this node can have: it has VFs of the network's resource. One that cannot be
-// read is told to whoever asks for it.
-func sharedNetworks(all []api.NetworkDefinition, pools []api.Pool) map[string]ipam.Config {
-	out := map[string]ipam.Config{}
-	for _, n := range all {
+// usable is what decides which networks pods of this node can have: those there
+// are, and of which resources there are VFs.
+type usable struct {
+	networks  []api.NetworkDefinition
+	resources []string
+}
+
+// ahead has blocks asked for of the networks that can be used. They are anybody's
+// texts, so they are read again only when something changed.
+func (m *member) ahead(pools []api.Pool) {
+	now := usable{networks: m.cluster.Networks()}
+	for _, p := range pools {
+		if p.VFs.Total > 0 {
+			now.resources = append(now.resources, p.Name)
+		}
+	}
+	if !reflect.DeepEqual(now, m.usable) {
+		m.usable = now
+		m.book.SetNetworks(now.shared())
+	}
+}
+
+// mostRuns is how many runs of addresses are asked for ahead: whoever writes
+// networks must not make a NodeState larger than an object may be. Those that are
+// left out are asked for when they are used.
+const mostRuns = 1024
+
+// shared are the networks whose addresses are the whole cluster's and of whose
+// resource the node has VFs. One that cannot be read is told to whoever asks for
+// it.
+func (u usable) shared() map[string]ipam.Config {
+	out, left := map[string]ipam.Config{}, mostRuns
+	for _, n := range u.networks {
 		configs, err := pod.Own(n)
 		if err != nil {
 			continue
 		}
 		for _, c := range configs {
 			resource := cmp.Or(n.Annotations[netannotation.ResourceName], c.Pool)
-			here := slices.ContainsFunc(pools, func(p api.Pool) bool {
-				_, bare, _ := strings.Cut(p.Name, "/")
-				return p.VFs.Total > 0 && (resource == "" || resource == p.Name || resource == bare)
+			here := slices.ContainsFunc(u.resources, func(name string) bool {
+				_, bare, _ := strings.Cut(name, "/")
+				return resource == "" || resource == name || resource == bare
 			})
-			if _, twice := out[c.Name]; here && !twice && c.IPAM.Scope != ipam.ScopeNode && len(c.IPAM.Sets) > 0 {
+			if _, twice := out[c.Name]; !here || twice || c.IPAM.Scope == ipam.ScopeNode || len(c.IPAM.Sets) == 0 {
+				continue
+			}
+			runs := 0
+			for _, set := range c.IPAM.Usable() {
+				runs += len(set)
+			}
+			if runs <= left {
+				left -= runs
 				out[c.Name] = c.IPAM
 			}
 		}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -335,6 +336,18 @@ func TestI4NothingIsToldTooEarly(t *testing.T) {
 	}
 }
 
+// That the node is ready changes nothing else, and is told all the same.
+func TestReadinessIsTold(t *testing.T) {
+	m, _ := joined(t)
+	s := &Server{Config: Config{Log: slog.New(slog.DiscardHandler)}, node: m.node, made: make(chan struct{}), member: m}
+	s.announceReady()
+	select {
+	case <-m.tell:
+	default:
+		t.Error("the NodeState is not written")
+	}
+}
+
 // What was written and is lost comes back, though nothing changes.
 func TestStateComesBack(t *testing.T) {
 	m, c := joined(t)
@@ -421,7 +434,15 @@ func TestBlocksAreAskedForAhead(t *testing.T) {
 	if want, got := []string{"list 10.0.0.2", "named 10.0.0.2", "plain 10.0.0.2", "pool 10.0.0.2"}, asks(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	c.networks = c.networks[:1]
+	all := c.networks
+	c.networks = nil
+	for i := range 2 * mostRuns {
+		c.networks = append(c.networks, nad(fmt.Sprintf("many%04d", i), "", `{"type": "sriov", `+subnet+`}`))
+	}
+	if got := len(asks()); got != mostRuns {
+		t.Errorf("%d networks are asked for ahead: a NodeState of any size", got)
+	}
+	c.networks = all[:1]
 	if want, got := []string{"plain 10.0.0.2"}, asks(); !slices.Equal(got, want) {
 		t.Errorf("networks were deleted: %v, want %v", got, want)
 	}

@@ -116,6 +116,9 @@ func Run(ctx context.Context, c Config) (err error) {
 func (s *Server) announceReady() {
 	s.ready.Store(true)
 	close(s.made)
+	if s.member != nil {
+		ring(s.member.tell)
+	}
 	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
 		s.Log.Warn("tell systemd that culvertd is ready", "err", err)
 	}

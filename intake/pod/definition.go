@@ -84,12 +84,18 @@ func parse(raw []byte, name string) (definition, error) {
 	return definitionOf(list)
 }
 
+// longestOwn is what intake/cni takes of a configuration, in bytes.
+const longestOwn = 64 << 10
+
 // Own returns the configurations that Culvert serves itself of a network attachment
 // definition: none where all its plugins are others', or where its configuration is
 // a file on the nodes.
 func Own(n api.NetworkDefinition) ([]cni.Config, error) {
 	if strings.TrimSpace(n.Config) == "" {
 		return nil, nil
+	}
+	if len(n.Config) > longestOwn {
+		return nil, fmt.Errorf("spec.config: %w: %d bytes are too many: at most %d", vf.ErrInvalid, len(n.Config), longestOwn)
 	}
 	d, err := parse([]byte(n.Config), n.Name)
 	if err != nil {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/api"
@@ -9,9 +10,10 @@ import (
 // Whatever a definition holds, it has configurations of Culvert's or none.
 func TestOwn(t *testing.T) {
 	for config, want := range map[string]int{
-		``:                                0,
-		`null`:                            -1,
-		`[]`:                              -1,
+		``:     0,
+		`null`: -1,
+		`[]`:   -1,
+		`{"type": "sriov", "args": {"x": "` + strings.Repeat("x", 70_000) + `"}}`: -1,
 		`{}`:                              -1,
 		`{"type": "sriov"}`:               1,
 		`{"type": "bridge"}`:              0,
@@ -22,7 +24,7 @@ func TestOwn(t *testing.T) {
 	} {
 		got, err := Own(api.NetworkDefinition{Namespace: "d", Name: "n", Config: config})
 		if (err != nil) != (want < 0) || err == nil && len(got) != want {
-			t.Errorf("%s: %d, %v; want %d", config, len(got), err, want)
+			t.Errorf("%.200s: %d, %v; want %d", config, len(got), err, want)
 		}
 		for _, c := range got {
 			if c.Name != "n" {
