@@ -27,6 +27,7 @@ type device struct {
 	group    int // of the IOMMU; -1: none
 	vhost    bool
 	released time.Time // when its last owner gave it back
+	nodes    bool      // its pod gets device nodes of it
 	// unfit is why no pod should get it; empty when it is healthy.
 	unfit string
 	// free is whether a pod can get it now. A VF that its pod has is healthy and
@@ -52,7 +53,7 @@ func (h host) devices(ours func(journal.Record) bool) map[string][]device {
 				continue
 			}
 			selector, _ := pool.SelectorOf(pf, st.ID.Index, st)
-			d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vhost: selector.NeedVhostNet}
+			d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vhost: selector.NeedVhostNet, nodes: pool.DeviceType == desired.VFIO}
 			rec, known := records[st.ID]
 			d.released = rec.Released
 			d.judge(rec, known, ours)

@@ -82,6 +82,12 @@ func (p *Plugin) Given(ctx context.Context) (func(vf.PCIAddr) string, error) {
 // told may have changed since: a VF that is not free now is refused, after a
 // short wait when somebody is giving it back.
 //
+// A refusal ends the pod for good (UnexpectedAdmissionError), and the kubelet gives a
+// VF again as soon as the containers of its last pod have ended, which may be
+// long before that pod's networks are taken down. So a netdevice of such a pod is
+// promised: the new pod's ADD is refused and tried again until the VF is free
+// (I1). Not so a VF whose device nodes a pod gets with the answer.
+//
 // The promise comes first and is seen by whoever chooses a VF afterwards; the
 // empty transaction waits for whoever is choosing now (I1).
 func (p *Plugin) give(ctx context.Context, pool string, vfs []vf.PCIAddr) (devices []device, err error) {
@@ -98,7 +104,7 @@ func (p *Plugin) give(ctx context.Context, pool string, vfs []vf.PCIAddr) (devic
 	defer bound.Stop()
 	for {
 		hw, led := p.Hardware.Changed(), p.Ledger.Changed()
-		devices, err := p.free(pool, vfs)
+		devices, err := p.free(pool, vfs, true)
 		var no refusal
 		if !errors.As(err, &no) || !no.soon {
 			return devices, err
@@ -107,15 +113,17 @@ func (p *Plugin) give(ctx context.Context, pool string, vfs []vf.PCIAddr) (devic
 		case <-hw:
 		case <-led:
 		case <-bound.C:
-			return nil, err
+			return p.free(pool, vfs, false)
 		case <-ctx.Done():
 			return nil, err
 		}
 	}
 }
 
-// free returns devices of a pool if a pod can have all of them now.
-func (p *Plugin) free(pool string, vfs []vf.PCIAddr) ([]device, error) {
+// free returns devices of a pool if a pod can have all of them now or, as
+// netdevices, when its networks are set up. With patience, those that are being
+// given back are refused, to be asked for again.
+func (p *Plugin) free(pool string, vfs []vf.PCIAddr, patience bool) ([]device, error) {
 	spec, _ := p.Spec()
 	h, err := p.host(spec)
 	if err != nil {
@@ -131,8 +139,8 @@ func (p *Plugin) free(pool string, vfs []vf.PCIAddr) ([]device, error) {
 			errs = append(errs, refusal{pool, a, "it is not in the pool any more, or not on the bus", false})
 		case all[i].unfit != "":
 			errs = append(errs, refusal{pool, a, all[i].unfit, all[i].soon})
-		case !all[i].free:
-			errs = append(errs, refusal{pool, a, "another pod has it still", all[i].soon})
+		case !all[i].free && (all[i].nodes || all[i].soon && patience):
+			errs = append(errs, refusal{pool, a, "another pod has it still", true})
 		default:
 			out = append(out, all[i])
 		}

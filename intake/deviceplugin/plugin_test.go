@@ -2,6 +2,7 @@ package deviceplugin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -490,6 +491,25 @@ func TestI3AllocateWaitsForTheLastPod(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Error(err)
 	}
+}
+
+// I1: the kubelet gives a VF again before its last pod's networks are taken down.
+// The new pod is not ended for that: its ADD is refused until the VF is free.
+func TestI1AllocateBeforeTheLastPodIsGone(t *testing.T) {
+	m := started(t)
+	pci := m.pci(1, 0)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Fatal(err)
+	}
+	m.attach(vf.OwnerPod, "a", pci)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Errorf("pod a has the VF still: %v", err)
+	}
+	if rec, err := m.node.Engine.Attach(t.Context(), m.request(vf.OwnerPod, "b", pci)); !errors.Is(err, vf.ErrHeld) {
+		t.Errorf("pod a has the VF still, and pod b gets it: %+v, %v", rec, err)
+	}
+	m.detach("a")
+	m.attach(vf.OwnerPod, "b", pci)
 }
 
 // I1: while the kubelet gives VFs to pods and others take any of the pool, no VF

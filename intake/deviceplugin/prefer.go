@@ -8,7 +8,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// prefer chooses size of the available devices: all of must, the rest on as few
+// prefer chooses size of the available devices: all of must, then free ones
+// before those whose last pod is not gone yet, on as few
 // NUMA nodes as there can be, and there spread over the PFs, so that two VFs of
 // one pod are on two wires and load is spread as alloc.Choose does it. The SR-IOV
 // network device plugin has no preference, or packs by address
@@ -37,6 +38,9 @@ func prefer(devices []device, available, must []vf.PCIAddr, size int) []vf.PCIAd
 	missing := size - len(chosen)
 	if missing < 0 || missing > len(rest) {
 		return nil
+	}
+	if free := slices.DeleteFunc(slices.Clone(rest), func(d device) bool { return !d.free }); len(free) >= missing {
+		rest = free
 	}
 	rest = onFewestNodes(chosen, rest, missing)
 	out := slices.Clone(must)

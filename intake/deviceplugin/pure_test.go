@@ -20,7 +20,7 @@ func eight() (all []device) {
 		for i := range 2 {
 			all = append(all, device{
 				pci: vf.PCIAddr{Bus: uint8(pf + 1), Device: 0x10, Function: uint8(i)},
-				pf:  vf.PCIAddr{Bus: uint8(pf + 1)}, numa: pf / 2,
+				pf:  vf.PCIAddr{Bus: uint8(pf + 1)}, numa: pf / 2, free: true,
 			})
 		}
 	}
@@ -88,6 +88,21 @@ func TestPreferTheLongestAtRest(t *testing.T) {
 	got := prefer(devices, long(t, "1.0 1.1"), nil, 1)
 	if len(got) != 1 || short(got[0]) != "1.1" {
 		t.Errorf("%v", got)
+	}
+}
+
+// A VF whose last pod is not gone yet comes last, whatever else speaks for it.
+func TestPreferTheFree(t *testing.T) {
+	devices := eight()
+	devices[0].free, devices[2].free = false, false
+	for size, want := range map[int]string{1: "1.1", 2: "1.1 2.1", 3: "1.0 2.0 1.1"} {
+		var got []string
+		for _, a := range prefer(devices, long(t, "1.0 1.1 2.0 2.1"), nil, size) {
+			got = append(got, short(a))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%d of four: %v, and not %s", size, got, want)
+		}
 	}
 }
 
