@@ -103,6 +103,9 @@ func (m *machine) run() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	if _, err := m.node.Inventory.Refresh(ctx); err != nil { // what happened when nobody watched
+		m.t.Fatal(err)
+	}
 	var g errgroup.Group
 	g.Go(func() error { return m.plugin.Run(ctx) })
 	g.Go(func() error {
@@ -510,6 +513,31 @@ func TestI1AllocateBeforeTheLastPodIsGone(t *testing.T) {
 	}
 	m.detach("a")
 	m.attach(vf.OwnerPod, "b", pci)
+}
+
+// I1: a pod can open the device nodes of a VF before its networks are set up, so
+// such a VF is not given while its last pod has it.
+func TestI1AllocateOfDeviceNodes(t *testing.T) {
+	m := newMachine(t)
+	s := spec()
+	s.Pools[0].DeviceType = desired.VFIO
+	m.node.SetSpec(s)
+	m.pass()
+	m.kubelet.start()
+	m.run()
+	m.kubelet.knows("x/a", "hhhhhhh", long)
+	pci := m.pci(1, 0)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Fatal(err)
+	}
+	m.attach(vf.OwnerPod, "a", pci)
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err == nil || !strings.Contains(err.Error(), "another pod has it still") {
+		t.Errorf("pod a has the VF still: %v", err)
+	}
+	m.detach("a")
+	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
+		t.Error(err)
+	}
 }
 
 // I1: while the kubelet gives VFs to pods and others take any of the pool, no VF
