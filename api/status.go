@@ -10,7 +10,8 @@ import (
 )
 
 // NodeStatus is all that culvertd knows of its node: the answer to the method
-// "status".
+// "status". A cluster's objects say less (ClusterStatus): what they do not tell
+// is left out, and a number is -1.
 type NodeStatus struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`
@@ -56,13 +57,13 @@ type PF struct {
 	Device     string       `json:"device"`
 	Driver     string       `json:"driver"`
 	NUMA       int          `json:"numa"`       // -1: unknown or none
-	IOMMUGroup int          `json:"iommuGroup"` // -1: none
+	IOMMUGroup int          `json:"iommuGroup"` // -1: unknown or none
 	Up         bool         `json:"up"`
 	Carrier    bool         `json:"carrier"`
 	SpeedMbps  int          `json:"speedMbps"` // 0: unknown or no link
 	MTU        int          `json:"mtu"`
 	MaxMTU     int          `json:"maxMTU"` // 0: unknown
-	Autoprobe  vf.Tri       `json:"autoprobe"`
+	Autoprobe  vf.Tri       `json:"autoprobe,omitzero"`
 	Abilities  vf.Abilities `json:"abilities"`
 	// Rates says in words which send rates the PF takes for a VF, as things are;
 	// empty when nothing is known of its driver.
@@ -79,23 +80,28 @@ type PF struct {
 
 // PhaseUnmanaged is the phase of a VF that is not in the ledger; the others are
 // the ledger's: making, free, reserved, configuring, attached, releasing,
-// quarantined.
-const PhaseUnmanaged = "unmanaged"
+// quarantined. PhaseMissing stands in a cluster's objects for that of a VF which
+// is not on the bus.
+const (
+	PhaseUnmanaged = "unmanaged"
+	PhaseMissing   = "missing"
+)
 
 // VF is a Virtual Function: what it is, who has it, and its settings as
 // wanted, as read back from the kernel and as they were when it was clean.
 type VF struct {
-	Name  string     `json:"name"` // PF#index
-	ID    vf.ID      `json:"id"`   // the same on every boot
+	Node  string     `json:"node,omitempty"` // in a picture of a cluster
+	Name  string     `json:"name"`           // PF#index
+	ID    vf.ID      `json:"id"`             // the same on every boot
 	PF    string     `json:"pf"`
 	Index int        `json:"index"`
 	PCI   vf.PCIAddr `json:"pci"`
 	// Netdevice is its name where it is now: in the owner's netns, or on the
 	// host. Empty when it has none.
 	Netdevice  string `json:"netdevice,omitempty"`
-	Vendor     string `json:"vendor"`
-	Device     string `json:"device"`
-	Driver     string `json:"driver"` // empty: none bound
+	Vendor     string `json:"vendor,omitempty"`
+	Device     string `json:"device,omitempty"`
+	Driver     string `json:"driver,omitempty"` // empty: none bound
 	NUMA       int    `json:"numa"`
 	IOMMUGroup int    `json:"iommuGroup"`
 	Pool       string `json:"pool,omitempty"`
@@ -104,7 +110,7 @@ type VF struct {
 
 	Phase      string    `json:"phase"`
 	Since      time.Time `json:"since,omitzero"` // of the phase
-	Generation uint64    `json:"generation"`
+	Generation uint64    `json:"generation,omitempty"`
 	// Reason, Attempts and NextRetry are about a quarantine.
 	Reason    string    `json:"reason,omitempty"`
 	Attempts  int       `json:"attempts,omitempty"`
@@ -113,11 +119,11 @@ type VF struct {
 	Owner     *vf.Owner `json:"owner,omitempty"`
 	Network   string    `json:"network,omitempty"`
 	Netns     string    `json:"netns,omitempty"`
-	MAC       vf.MAC    `json:"mac"` // of the netdevice where there is one
+	MAC       vf.MAC    `json:"mac,omitzero"` // of the netdevice where there is one
 	Addresses []string  `json:"addresses,omitempty"`
 
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
-	Settings vf.Admin     `json:"settings"` // as read back from the PF, rates as the hardware keeps to them
+	Settings vf.Admin     `json:"settings,omitzero"` // as read back from the PF, rates as the hardware keeps to them
 	Link     *vf.Link     `json:"link,omitempty"`
 	Baseline *vf.Baseline `json:"baseline,omitempty"`
 	// Differences: of a VF that somebody has to what it was given, of any
@@ -127,7 +133,8 @@ type VF struct {
 
 // Pool is a set of VFs that are given out under one name.
 type Pool struct {
-	Name       string   `json:"name"` // prefix/name
+	Node       string   `json:"node,omitempty"` // in a picture of a cluster
+	Name       string   `json:"name"`           // prefix/name
 	DeviceType string   `json:"deviceType"`
 	PFs        []string `json:"pfs"`
 	VFs        Counts   `json:"vfs"`

@@ -24,6 +24,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/kube"
+	"github.com/culvert-net/culvert/test/apiserver"
 )
 
 // install creates the objects of some kinds of the one manifest that people apply.
@@ -47,7 +48,7 @@ func install(t *testing.T, c client.Client, kinds ...string) {
 		for _, kind := range kinds {
 			if o.GetKind() == kind {
 				made[kind]++
-				eventually(t, kind, func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), o)) })
+				apiserver.Eventually(t, kind, func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), o)) })
 			}
 		}
 	}
@@ -79,7 +80,7 @@ func TestManifestsRightsAreCulvertds(t *testing.T) {
 	install(t, c, "Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	for _, name := range []string{"sriovdp-config", "another"} {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: map[string]string{"config.json": name}}
-		eventually(t, "ConfigMap", func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), m)) })
+		apiserver.Eventually(t, "ConfigMap", func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), m)) })
 	}
 	if err := c.Create(t.Context(), newNode("n1", nil)); err != nil {
 		t.Fatal(err)
@@ -92,7 +93,7 @@ func TestManifestsRightsAreCulvertds(t *testing.T) {
 	var g errgroup.Group
 	g.Go(func() error { return k.Run(ctx) })
 	t.Cleanup(func() { cancel(); _ = g.Wait() })
-	eventually(t, "all is heard of", func() error {
+	apiserver.Eventually(t, "all is heard of", func() error {
 		data, plugin := k.DevicePluginConfig()
 		_, policies := k.Policies()
 		_, pools := k.AddressPools()
@@ -102,10 +103,10 @@ func TestManifestsRightsAreCulvertds(t *testing.T) {
 		return nil
 	})
 	for _, version := range []string{"1", "2"} { // made, and changed
-		eventually(t, "its own NodeState", func() error { return k.WriteState(ctx, v1alpha1.NodeStateStatus{Version: version}) })
+		apiserver.Eventually(t, "its own NodeState", func() error { return k.WriteState(ctx, v1alpha1.NodeStateStatus{Version: version}) })
 	}
 	k.NodeEvent("Warning", "Quarantined", "text")
-	eventually(t, "an event of the Node", func() error {
+	apiserver.Eventually(t, "an event of the Node", func() error {
 		var events corev1.EventList
 		if err := c.List(ctx, &events, client.InNamespace("default")); err != nil || len(events.Items) != 1 {
 			return fmt.Errorf("%d events: %w", len(events.Items), err)
@@ -116,7 +117,7 @@ func TestManifestsRightsAreCulvertds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another node's NodeState is refused", func() error {
+	apiserver.Eventually(t, "another node's NodeState is refused", func() error {
 		if err := other.WriteState(ctx, v1alpha1.NodeStateStatus{Version: "1"}); err == nil || !strings.Contains(err.Error(), "its own node's NodeState only") {
 			return fmt.Errorf("%w", err)
 		}
@@ -148,12 +149,12 @@ func TestI4PoolInUseIsNotDeleted(t *testing.T) {
 	install(t, c, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 	pool := func(name string, blocks ...v1alpha1.AddressBlock) *v1alpha1.AddressPool {
 		o := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.AddressPoolSpec{Network: name, Blocks: blocks}}
-		eventually(t, "AddressPool", func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), o)) })
+		apiserver.Eventually(t, "AddressPool", func() error { return client.IgnoreAlreadyExists(c.Create(t.Context(), o)) })
 		return o
 	}
 	used := pool("used", v1alpha1.AddressBlock{Node: "n1", First: "10.0.0.2", Last: "10.0.0.9"})
 	const want = "nodes give out addresses of network used"
-	eventually(t, "the pool in use stays", func() error {
+	apiserver.Eventually(t, "the pool in use stays", func() error {
 		if err := c.Delete(t.Context(), used, client.DryRunAll); err == nil || !strings.Contains(err.Error(), want) {
 			return fmt.Errorf("I4: %w", err) // the policy is not in force yet
 		}
@@ -173,7 +174,7 @@ func TestI4PoolInUseIsNotDeleted(t *testing.T) {
 	if err := c.Delete(t.Context(), crd); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the CRD goes", func() error {
+	apiserver.Eventually(t, "the CRD goes", func() error {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("it is there: %w", err)
 		}

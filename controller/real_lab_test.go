@@ -4,19 +4,9 @@ package controller
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,86 +19,15 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/kube"
+	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// apiServer is a real one with its etcd, and Culvert's CRDs.
+// apiServer is a real one that has Culvert's CRDs.
 func apiServer(t *testing.T) *rest.Config {
 	t.Helper()
-	dir, peer, etcd := t.TempDir(), "http://"+freeAddress(t), "http://"+freeAddress(t)
-	program(t, "etcd", "server", "--data-dir", dir+"/etcd", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
-		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--unsafe-no-fsync")
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	if err := errors.Join(os.WriteFile(dir+"/key", text, 0o600), os.WriteFile(dir+"/tokens", []byte("secret,admin,1,system:masters\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	host, port, _ := net.SplitHostPort(freeAddress(t))
-	program(t, "kubernetes", "kube-apiserver", "--etcd-servers", etcd, "--secure-port", port, "--bind-address", host, "--cert-dir", dir+"/certs", "--token-auth-file", dir+"/tokens",
-		"--authorization-mode", "RBAC", "--service-account-issuer", "https://x", "--service-account-key-file", dir+"/key", "--service-account-signing-key-file", dir+"/key",
-		"--service-cluster-ip-range", "10.96.0.0/16", "--disable-admission-plugins", "ServiceAccount")
-	config := &rest.Config{Host: "https://" + host + ":" + port, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1000, Burst: 1000}
-	var c client.Client
-	eventually(t, "the API server", func() error {
-		c, err = client.New(config, client.Options{Scheme: Scheme()})
-		if err != nil {
-			return err
-		}
-		return c.List(t.Context(), &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "NodeList"}})
-	})
-	crds, err := filepath.Glob("../dist/kubernetes/crds/*.yaml")
-	if err != nil || len(crds) != 3 {
-		t.Fatal(crds, err)
-	}
-	for _, name := range crds {
-		content, err := os.ReadFile(name)
-		o := &unstructured.Unstructured{}
-		if err = errors.Join(err, yaml.Unmarshal(content, &o.Object)); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return config
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// program runs one of a part until the test ends.
-func program(t *testing.T, part, name string, args ...string) {
-	t.Helper()
-	dir, err := exec.Command("../tools/part", part).Output()
-	if err != nil {
-		t.Fatalf("tools/part %s: %v", part, err)
-	}
-	cmd := exec.Command(filepath.Join(strings.TrimSpace(string(dir)), name), args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-}
-
-func eventually(t *testing.T, what string, is func() error) {
-	t.Helper()
-	err := is()
-	for end := time.Now().Add(2 * time.Minute); err != nil; err = is() {
-		if time.Now().After(end) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		time.Sleep(100 * time.Millisecond) // polls another program
-	}
+	s := apiserver.New(t)
+	s.CRDs()
+	return s.Config()
 }
 
 // I4, on a real API server: nodes tell what they need by kube, the controller is
@@ -151,7 +70,7 @@ func TestI4OnARealAPIServer(t *testing.T) {
 		for i, k := range nodes {
 			state := asking("", int64(used*used*(i+1))).Status
 			state.Policies = []v1alpha1.PolicyState{{Name: "p", Generation: policy.Generation, Applied: true}}
-			eventually(t, "NodeState", func() error { return k.WriteState(ctx, state) })
+			apiserver.Eventually(t, "NodeState", func() error { return k.WriteState(ctx, state) })
 		}
 		if used == 3 {
 			settled(t, c, nodes)
@@ -162,7 +81,7 @@ func TestI4OnARealAPIServer(t *testing.T) {
 
 func settled(t *testing.T, c client.Client, nodes []*kube.Client) {
 	t.Helper()
-	eventually(t, "blocks and the policy's status", func() error {
+	apiserver.Eventually(t, "blocks and the policy's status", func() error {
 		p := &v1alpha1.NodePolicy{}
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "p"}, p); err != nil || p.Status.AppliedNodes != 5 {
 			return fmt.Errorf("policy: %d nodes, %w", p.Status.AppliedNodes, err)
@@ -206,7 +125,7 @@ func crdsRefuse(t *testing.T, c client.Client) {
 			t.Fatal(err)
 		}
 		var err error
-		eventually(t, "the CRD is served", func() error {
+		apiserver.Eventually(t, "the CRD is served", func() error {
 			if err = c.Create(t.Context(), o.DeepCopy()); err != nil && strings.Contains(err.Error(), "no matches for kind") {
 				return err
 			}

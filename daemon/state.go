@@ -30,6 +30,9 @@ func stateOf(n api.NodeStatus) v1alpha1.NodeStateStatus {
 	}
 	for _, v := range n.VFs {
 		o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason}
+		if v.Missing {
+			o.Phase = api.PhaseMissing
+		}
 		if v.Owner != nil && !v.Owner.IsZero() {
 			o.Owner = &v1alpha1.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
 		}

@@ -1,7 +1,8 @@
 // Package status makes one picture of a node for people and programs: the
 // hardware as last listed, the ledger and host.yaml go in, an api.NodeStatus
 // comes out, with what differs and what is wrong; likewise an api.Plan of what
-// a host.yaml would change. culvertd calls it when asked; it is pure.
+// a host.yaml would change. culvertd calls it when asked. Of a cluster's objects
+// it makes an api.ClusterStatus, for the CLI. It is pure.
 package status
 
 import (
@@ -58,7 +59,7 @@ func Assemble(in Input) api.NodeStatus {
 	}
 	out.VFs = append(out.VFs, p.orphans()...)
 	for _, pool := range in.Spec.Pools {
-		out.Pools = append(out.Pools, poolOf(pool, out.VFs))
+		out.Pools = append(out.Pools, cut(pool.FullName(), pool.DeviceType, out.VFs))
 	}
 	out.Problems = append(out.Problems, p.problems(out)...)
 	return out
@@ -85,8 +86,9 @@ func (p picture) pf(pf vf.PF, vfs []api.VF) api.PF {
 	return out
 }
 
-func poolOf(pool desired.Pool, vfs []api.VF) api.Pool {
-	out := api.Pool{Name: pool.FullName(), DeviceType: pool.DeviceType, PFs: []string{}, Members: []string{}}
+// cut is a pool with those of the VFs that are in it.
+func cut(name, deviceType string, vfs []api.VF) api.Pool {
+	out := api.Pool{Name: name, DeviceType: deviceType, PFs: []string{}, Members: []string{}}
 	var members []api.VF
 	for _, v := range vfs {
 		if v.Pool != out.Name {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -18,8 +19,9 @@ import (
 )
 
 func main() {
+	root := command(filepath.Base(os.Args[0]), os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := newRoot().ExecuteContext(ctx)
+	err := root.ExecuteContext(ctx)
 	stop()
 	if err == nil {
 		return
@@ -28,7 +30,7 @@ func main() {
 	if errors.As(err, &exit) {
 		os.Exit(int(exit))
 	}
-	fmt.Fprintln(os.Stderr, "culvert:", err)
+	fmt.Fprintln(os.Stderr, root.CommandPath()+":", err)
 	os.Exit(1)
 }
 
@@ -50,6 +52,7 @@ there and tells it what is wanted. That needs root, since culvertd's socket is
 root's. culvert lab needs neither culvertd nor an SR-IOV NIC: it boots machines
 that have both.`,
 		Example: `  culvert status                       # what this node has, and what is wrong
+  culvert status --cluster             # all of a Kubernetes cluster
   culvert vf list                      # who has which VF
   culvert doctor                       # is this host fit, and what would mend it
   culvert host plan ./host.yaml        # what a change would do, and to whom
@@ -58,12 +61,15 @@ that have both.`,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,
 	}
-	n := &node{}
+	p := &place{}
+	n := &p.node
 	root.PersistentFlags().StringVar(&n.socket, "socket", rpc.DefaultSocket, "where culvertd listens")
-	root.AddCommand(
-		newStatusCommand(n), newVFCommand(n), newPoolCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n),
-		newDoctorCommand(n), newVersionCommand(), newLabCommand(),
-	)
+	for _, cmd := range []*cobra.Command{newStatusCommand(p), newVFCommand(p), newPoolCommand(p)} {
+		p.addFlags(cmd)
+		cmd.PersistentFlags().BoolVar(&p.wanted, "cluster", false, "ask the cluster of the kubeconfig, not this node's culvertd")
+		root.AddCommand(cmd)
+	}
+	root.AddCommand(newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(n), newVersionCommand(), newLabCommand())
 	return root
 }
 

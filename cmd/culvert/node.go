@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/rpc"
 )
@@ -13,7 +11,7 @@ import (
 // node is the culvertd that the commands ask.
 type node struct{ socket string }
 
-// statusBound is how long a look at the node may take, completionBound how
+// statusBound is how long a look at nodes may take, completionBound how
 // long a person who pressed Tab waits.
 const (
 	statusBound     = 30 * time.Second
@@ -25,27 +23,4 @@ func (n *node) status(ctx context.Context) (st api.NodeStatus, err error) {
 	defer cancel()
 	err = rpc.Call(ctx, n.socket, "status", nil, &st)
 	return st, err
-}
-
-// complete offers words of the node's status; none when culvertd does not
-// answer.
-func (n *node) complete(words func(api.NodeStatus) []string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionBound)
-		defer cancel()
-		st, err := n.status(ctx)
-		if err != nil || len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return words(st), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completeFlag is complete for the value of a flag.
-func (n *node) completeFlag(cmd *cobra.Command, flag string, words func(api.NodeStatus) []string) {
-	complete := n.complete(words)
-	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return complete(cmd, nil, start)
-	})
-	cobra.CheckErr(err) // only if the flag were not there
 }

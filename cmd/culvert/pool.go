@@ -6,7 +6,7 @@ import (
 	"github.com/culvert-net/culvert/status/text"
 )
 
-func newPoolCommand(n *node) *cobra.Command {
+func newPoolCommand(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "pool",
 		Aliases: []string{"pools"},
@@ -14,7 +14,7 @@ func newPoolCommand(n *node) *cobra.Command {
 		Long: `A pool is a set of VFs that pods and virtual machines ask for by name. Pools are
 declared in /etc/culvert/host.yaml (see culvert host --help) and are cut
 logically: a change of pools leaves the VFs as they are. A VF is in one pool at
-most, the first that matches it.`,
+most, the first that matches it. In a cluster NodePolicies declare them too.`,
 		Example: "  culvert pool list",
 	}
 	list := &cobra.Command{
@@ -22,7 +22,8 @@ most, the first that matches it.`,
 		Aliases: []string{"ls"},
 		Short:   "List the pools and how many of their VFs are used and free",
 		Long: `Lists the pools in the order of host.yaml, which is the order in which they take
-VFs. A pool without VFs is explained by culvert status.`,
+VFs; of a cluster, for each of its nodes. A pool without VFs is explained by
+culvert status.`,
 		Example: `  culvert pool list
   culvert pool list -o wide    # with the VFs
   culvert pool list -o json | jq '.[] | select(.vfs.free == 0).name'`,
@@ -31,7 +32,7 @@ VFs. A pool without VFs is explained by culvert status.`,
 	}
 	out := addOutput(list, true)
 	list.RunE = func(cmd *cobra.Command, _ []string) error {
-		st, err := n.status(cmd.Context())
+		st, err := p.status(cmd.Context())
 		if err != nil {
 			return err
 		}

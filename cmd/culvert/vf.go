@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/status/text"
 )
 
-func newVFCommand(n *node) *cobra.Command {
+func newVFCommand(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "vf",
 		Aliases: []string{"vfs"},
@@ -28,18 +28,19 @@ A VF is named by any of
   culvert vf show enp1s0f0#3
   culvert vf show default/a`,
 	}
-	return group(cmd, newVFListCommand(n), newVFShowCommand(n))
+	return group(cmd, newVFListCommand(p), newVFShowCommand(p))
 }
 
-func newVFListCommand(n *node) *cobra.Command {
+func newVFListCommand(p *place) *cobra.Command {
 	var filter pick.Filter
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the VFs: phase, owner, network, addresses, settings",
-		Long: `Lists the VFs of this node, one a line. SETTINGS are those that differ from what
-the VF was like when it was made and clean, as read back from the kernel. A
-phase with ! is of a VF that is not as it should be; culvert vf show says how.
+		Long: `Lists the VFs of this node, one a line, or of a cluster. SETTINGS are those that
+differ from what the VF was like when it was made and clean, as read back from
+the kernel; only the node itself knows them. A phase with ! is of a VF that is
+not as it should be; culvert vf show says how.
 
 Phases: making, free, reserved, configuring, attached, releasing, quarantined
 (it could not be reset), unmanaged (not in Culvert's ledger), and missing (in
@@ -57,12 +58,12 @@ the ledger, but not on the bus).`,
 	f.StringVar(&filter.Pool, "pool", "", "only those of this pool, as prefix/name or name")
 	f.StringVar(&filter.Phase, "phase", "", "only those in this phase, e.g. free or attached")
 	f.StringVar(&filter.Owner, "owner", "", "only those that this owner has, e.g. default/a")
-	n.completeFlag(cmd, "pf", pick.PFs)
-	n.completeFlag(cmd, "pool", pick.Pools)
-	n.completeFlag(cmd, "owner", pick.Owners)
-	n.completeFlag(cmd, "phase", pick.Phases)
+	p.completeFlag(cmd, "pf", pick.PFs)
+	p.completeFlag(cmd, "pool", pick.Pools)
+	p.completeFlag(cmd, "owner", pick.Owners)
+	p.completeFlag(cmd, "phase", pick.Phases)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		st, err := n.status(cmd.Context())
+		st, err := p.status(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ the ledger, but not on the bus).`,
 	return cmd
 }
 
-func newVFShowCommand(n *node) *cobra.Command {
+func newVFShowCommand(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show VF",
 		Short: "Show everything about one VF, or about all VFs of an owner",
@@ -85,16 +86,17 @@ what it was when the VF was clean, and whether the PF's driver has that setting
 at all. Where the driver rounds a rate, the two first columns differ.
 
 What is not as it should be stands at the end: for a VF that somebody has,
-differences to what it was given; for any other, to its baseline.`,
+differences to what it was given; for any other, to its baseline. A cluster's
+objects have no settings and no times: these are shown on the node itself.`,
 		Example: `  culvert vf show enp1s0f0#3
   culvert vf show 0000:01:10.6 -o yaml
   culvert vf show default/a`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: n.complete(pick.IDs),
+		ValidArgsFunction: p.complete(pick.IDs),
 	}
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		st, err := n.status(cmd.Context())
+		st, err := p.status(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -107,20 +107,12 @@ func (f Filter) VFs(st api.NodeStatus) ([]api.VF, error) {
 
 // PFs are the names of the node's PFs.
 func PFs(st api.NodeStatus) []string {
-	var all []string
-	for _, p := range st.PFs {
-		all = append(all, p.Name)
-	}
-	return all
+	return distinct(st.PFs, func(p api.PF) string { return p.Name })
 }
 
 // Pools are the full names of the node's pools.
 func Pools(st api.NodeStatus) []string {
-	var all []string
-	for _, p := range st.Pools {
-		all = append(all, p.Name)
-	}
-	return all
+	return distinct(st.Pools, func(p api.Pool) string { return p.Name })
 }
 
 // Owners are the names of those who have VFs.
@@ -138,10 +130,11 @@ func Phases(st api.NodeStatus) []string {
 	return distinct(st.VFs, func(v api.VF) string { return v.Phase })
 }
 
-// distinct returns what tell says of the VFs, each once, in their order.
-func distinct(vfs []api.VF, tell func(api.VF) string) []string {
+// distinct returns what tell says of things, each once, in their order: nodes of
+// one cluster have PFs and pools of the same name.
+func distinct[T any](things []T, tell func(T) string) []string {
 	var all []string
-	for _, v := range vfs {
+	for _, v := range things {
 		if s := tell(v); s != "" && !slices.Contains(all, s) {
 			all = append(all, s)
 		}

@@ -35,6 +35,21 @@ func names(vfs []api.VF) string {
 	return strings.Join(all, " ")
 }
 
+// Nodes of a cluster have PFs and pools of one name: a name is offered once, and
+// chooses on all of them.
+func TestOfACluster(t *testing.T) {
+	st := node(t)
+	want := PFs(st)
+	st.PFs, st.Pools, st.VFs = append(st.PFs, st.PFs...), append(st.Pools, st.Pools...), append(st.VFs, st.VFs...)
+	if diff := cmp.Diff(want, PFs(st)); diff != "" {
+		t.Errorf("PFs (-want +got):\n%s", diff)
+	}
+	got, err := Filter{Pool: "dpdk"}.VFs(st)
+	if err != nil || names(got) != "enp1s0f1#4 enp1s0f1#5 enp1s0f1#4 enp1s0f1#5" {
+		t.Errorf("pool dpdk of two nodes: %s, %v", names(got), err)
+	}
+}
+
 func TestVF(t *testing.T) {
 	st := node(t)
 	for _, tc := range []struct{ word, want, err string }{

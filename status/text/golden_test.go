@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,9 @@ var (
 
 func screens(t *testing.T) map[string]func(Options) string {
 	st, plan := read[api.NodeStatus](t, "node.json"), read[api.Plan](t, "plan.json")
+	cluster := read[api.ClusterStatus](t, "cluster.json")
+	node, vfs := cluster.Nodes[0], slices.Concat(cluster.Nodes[0].VFs, cluster.Nodes[1].VFs)
+	quiet := api.ClusterStatus{Cluster: "test", Nodes: []api.NodeStatus{{Node: "worker01", Ready: true}}}
 	empty := api.NodeStatus{Node: "worker02", Version: "v0.1.0"}
 	show := func(name string) func(Options) string {
 		for _, v := range st.VFs {
@@ -104,6 +108,13 @@ func screens(t *testing.T) map[string]func(Options) string {
 		"vf-unmanaged":   show("enp1s0f1#5"),
 		"vf-missing":     show("enp1s0f1#6"),
 		"pool-list":      func(o Options) string { return Pools(st.Pools, o) },
+		"cluster":        func(o Options) string { return Cluster(cluster, o) },
+		"cluster-node":   func(o Options) string { return Node(node, o) },
+		"cluster-vfs":    func(o Options) string { return VFs(vfs, cluster.Time, o) },
+		"cluster-vf":     func(o Options) string { return VF(node.VFs[3], node, o) },
+		"cluster-pools":  func(o Options) string { return Pools(node.Pools, o) },
+		"cluster-quiet":  func(o Options) string { return Cluster(quiet, o) },
+		"cluster-empty":  func(o Options) string { return Cluster(api.ClusterStatus{Cluster: "test"}, o) },
 		"events":         func(o Options) string { return Events(events, o) },
 		"ledger":         func(o Options) string { return Ledger(ledger, o) },
 		"ledger-check":   func(o Options) string { return LedgerCheck(ledger, o) },
@@ -119,10 +130,10 @@ func TestScreens(t *testing.T) {
 		golden(t, name+".txt", draw(plainText))
 	}
 	all := screens(t)
-	for _, name := range []string{"status", "vf-list", "plan", "doctor"} {
+	for _, name := range []string{"status", "vf-list", "plan", "doctor", "cluster"} {
 		golden(t, name+"-color.txt", all[name](colour))
 	}
-	for _, name := range []string{"vf-list", "pool-list"} {
+	for _, name := range []string{"vf-list", "pool-list", "cluster", "cluster-vfs"} {
 		golden(t, name+"-wide.txt", all[name](wide))
 	}
 	golden(t, "status-unicode.txt", all["status"](blocks))

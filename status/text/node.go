@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/culvert-net/culvert/api"
 )
@@ -26,7 +27,7 @@ func Node(st api.NodeStatus, o Options) string {
 
 	b.WriteByte('\n')
 	if len(st.Pools) == 0 {
-		b.WriteString("No pool is declared in /etc/culvert/host.yaml.\n")
+		b.WriteString(noPool)
 	}
 	pools := table{columns: []column{{head: "POOL"}, {head: "TYPE"}, {head: "VFS"}, {least: 20}}}
 	for _, p := range st.Pools {
@@ -103,11 +104,16 @@ func problems(b *strings.Builder, st api.NodeStatus, o Options) {
 		b.WriteString("culvertd does not serve yet: journalctl -u culvertd\n")
 		return
 	}
-	fmt.Fprintf(b, "%s\n", o.paint(fmt.Sprintf("PROBLEMS (%d)", len(st.Problems)), bold))
-	for _, p := range st.Problems {
+	problemList(b, st.Problems, st.Time, o)
+}
+
+// problemList tells what is wrong, with the next step of each.
+func problemList(b *strings.Builder, problems []api.Problem, now time.Time, o Options) {
+	fmt.Fprintf(b, "%s\n", o.paint(fmt.Sprintf("PROBLEMS (%d)", len(problems)), bold))
+	for _, p := range problems {
 		since := ""
 		if !p.Since.IsZero() {
-			since = " (for " + ago(st.Time.Sub(p.Since)) + ")"
+			since = " (for " + ago(now.Sub(p.Since)) + ")"
 		}
 		problem(b, o, p, since)
 	}

@@ -27,10 +27,14 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		}
 	}
 	pf := pfOf(v, st)
+	line("node", "%s", v.Node)
 	line("PCI", "%s", device(v))
 	line("identity", "%s", v.ID)
 	line("PF", "%s", strings.TrimRight(strings.Join([]string{pf.Name, pf.PCI.String(), pf.Driver}, " "), " "))
-	if !v.Missing {
+	switch {
+	case v.Node != "":
+		line("pool", "%s", orDash(v.Pool))
+	case !v.Missing:
 		line("NUMA node", "%s, IOMMU group %s", node(v.NUMA), node(v.IOMMUGroup))
 		line("pool", "%s", orDash(v.Pool))
 	}
@@ -51,7 +55,10 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	line("netns", "%s", v.Netns)
 	line("netdevice", "%s", netdevice(v))
 	line("addresses", "%s", strings.Join(v.Addresses, ", "))
-	if !v.Missing {
+	switch {
+	case v.Node != "":
+		line("settings", "are known on the node: culvert vf show %s", v.Name)
+	case !v.Missing:
 		b.WriteByte('\n')
 		settingsTable(&b, v, pf, o)
 	}
@@ -74,8 +81,11 @@ func pfOf(v api.VF, st api.NodeStatus) api.PF {
 }
 
 func device(v api.VF) string {
-	if v.Missing {
+	switch {
+	case v.Missing:
 		return v.PCI.String() + " when last seen; it is not on the bus"
+	case v.Node != "":
+		return v.PCI.String()
 	}
 	return fmt.Sprintf("%s, device %s:%s, driver %s", v.PCI, v.Vendor, v.Device, orNone(v.Driver))
 }
@@ -84,8 +94,11 @@ func device(v api.VF) string {
 const clockSlack = time.Minute
 
 func phaseLine(v api.VF, st api.NodeStatus, o Options) string {
-	if v.Phase == api.PhaseUnmanaged {
+	switch {
+	case v.Phase == api.PhaseUnmanaged:
 		return "unmanaged: not in the ledger, so it is never given out"
+	case v.Node != "":
+		return v.Phase
 	}
 	s := v.Phase
 	switch {

@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,29 +11,31 @@ import (
 )
 
 // VFs is `culvert vf list`: one line for each VF. now is the time of the
-// picture.
+// picture. Those of a cluster have their node, and no settings: these are on the
+// node.
 func VFs(vfs []api.VF, now time.Time, o Options) string {
 	if len(vfs) == 0 {
 		return "No VFs.\n"
 	}
-	t := table{columns: []column{
-		{head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "OWNER", least: 16},
-		{head: "NETWORK", least: 12}, {head: "ADDRESS", least: 16}, {head: "SETTINGS", least: 8},
-	}}
-	if o.Wide {
-		t.columns = append(t.columns, []column{
-			{head: "NETDEV"}, {head: "MAC"}, {head: "DRIVER"}, {head: "NUMA", right: true}, {head: "IOMMU", right: true}, {head: "POOL"}, {head: "FOR"},
-		}...)
-	}
+	inCluster := vfs[0].Node != ""
+	t := vfTable(inCluster, o)
 	odd := 0
 	for _, v := range vfs {
-		cells := words(v.Name, v.PCI.String(), "", owner(v), v.Network, strings.Join(v.Addresses, " "), brief(v))
+		cells := words(v.Name, v.PCI.String(), "", owner(v), v.Network, strings.Join(v.Addresses, " "))
 		cells[2] = phase(v)
 		if len(v.Differences) > 0 {
 			odd++
 		}
-		if o.Wide {
-			cells = append(cells, words(v.Netdevice, v.MAC.String(), v.Driver, node(v.NUMA), node(v.IOMMUGroup), v.Pool, since(v, now))...)
+		switch {
+		case inCluster && o.Wide:
+			cells = append(cells, words(v.Netdevice, v.Pool)...)
+		case o.Wide:
+			cells = append(cells, words(brief(v), v.Netdevice, v.MAC.String(), v.Driver, node(v.NUMA), node(v.IOMMUGroup), v.Pool, since(v, now))...)
+		case !inCluster:
+			cells = append(cells, words(brief(v))...)
+		}
+		if inCluster {
+			cells = slices.Insert(cells, 0, cell{text: v.Node})
 		}
 		t.row(cells...)
 	}
@@ -42,6 +45,26 @@ func VFs(vfs []api.VF, now time.Time, o Options) string {
 		fmt.Fprintf(&b, "\n%s not as it should be: see culvert vf show\n", o.paint("!", red))
 	}
 	return b.String()
+}
+
+func vfTable(inCluster bool, o Options) *table {
+	t := &table{columns: []column{
+		{head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "OWNER", least: 16}, {head: "NETWORK", least: 12}, {head: "ADDRESS", least: 16},
+	}}
+	if inCluster {
+		t.columns = slices.Insert(t.columns, 0, column{head: "NODE", least: 12})
+		if o.Wide {
+			t.columns = append(t.columns, column{head: "NETDEV"}, column{head: "POOL"})
+		}
+		return t
+	}
+	t.columns = append(t.columns, column{head: "SETTINGS", least: 8})
+	if o.Wide {
+		t.columns = append(t.columns, []column{
+			{head: "NETDEV"}, {head: "MAC"}, {head: "DRIVER"}, {head: "NUMA", right: true}, {head: "IOMMU", right: true}, {head: "POOL"}, {head: "FOR"},
+		}...)
+	}
+	return t
 }
 
 func owner(v api.VF) string {

@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"ipam":        {"strictjson", "suggest", "vf"},
 	"ipam/blocks": {"api/v1alpha1", "ipam", "vf"},
 	"alloc":       {"desired", "journal", "vf"},
-	"status":      {"api", "attach", "desired", "journal", "reconcile", "vf"},
+	"status":      {"api", "api/v1alpha1", "attach", "desired", "journal", "reconcile", "vf"},
 	"status/...":  {"api", "journal", "suggest", "vf"},
 
 	// the kernel, on Linux and in memory
@@ -62,7 +62,8 @@ var mayImport = map[string][]string{
 	"kubelet": {"vf"},
 
 	// the cluster, alone with controller in importing client-go
-	"kube": {"api", "api/v1alpha1", "vf"},
+	"kube":      {"api", "api/v1alpha1", "vf"},
+	"kube/view": {"api", "api/v1alpha1", "vf"},
 
 	// the ways in
 	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
@@ -81,7 +82,7 @@ var mayImport = map[string][]string{
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs
-	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "journal", "kernel/...", "lab/...", "rpc", "status/...", "suggest", "vf"},
+	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "journal", "kernel/...", "kube/view", "lab/...", "rpc", "status/...", "suggest", "vf"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},
 	"cmd/culvert-controller": {"controller"},

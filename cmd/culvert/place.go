@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/kube/view"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/status"
+)
+
+// place is where a command looks: at this node, through its culvertd, or at a
+// cluster, through its API server.
+type place struct {
+	node
+	wanted               bool // the cluster is
+	kubeconfig, kcontext string
+	nodeName             string // in the cluster; empty: all
+}
+
+// addFlags gives cmd and those below it the flags that choose a cluster.
+func (p *place) addFlags(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.StringVar(&p.kubeconfig, "kubeconfig", "", "ask the cluster of this `FILE` (default $KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&p.kcontext, "context", "", "ask the cluster of this context of the kubeconfig")
+	f.StringVar(&p.nodeName, "node", "", "ask the cluster about this node alone")
+	contexts := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return view.Contexts(p.kubeconfig), cobra.ShellCompDirectiveNoFileComp
+	}
+	// Neither fails: the flags are there.
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("node", p.completeNode))
+}
+
+// inCluster: any flag that only means something there chooses it.
+func (p *place) inCluster() bool {
+	return p.wanted || p.kubeconfig != "" || p.kcontext != "" || p.nodeName != ""
+}
+
+// cluster is the picture of the cluster, or of the part of it that is one node.
+func (p *place) cluster(ctx context.Context) (api.ClusterStatus, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusBound)
+	defer cancel()
+	c, err := view.Open(p.kubeconfig, p.kcontext, "culvert/"+version)
+	if err != nil {
+		return api.ClusterStatus{}, err
+	}
+	o, err := c.Read(ctx, p.nodeName)
+	if err != nil {
+		return api.ClusterStatus{}, err
+	}
+	return status.AssembleCluster(status.Cluster{
+		Name: c.Name, Now: time.Now(), States: o.States, Policies: o.Policies, Pools: o.Pools, Daemons: o.Daemons,
+	}), nil
+}
+
+// status is this node's, or that of all nodes of the cluster in one.
+func (p *place) status(ctx context.Context) (api.NodeStatus, error) {
+	if !p.inCluster() {
+		st, err := p.node.status(ctx)
+		if errors.Is(err, rpc.ErrNoDaemon) {
+			err = fmt.Errorf("%w; --cluster asks a Kubernetes cluster instead", err)
+		}
+		return st, err
+	}
+	c, err := p.cluster(ctx)
+	if err != nil {
+		return api.NodeStatus{}, err
+	}
+	if len(c.Nodes) == 1 {
+		return c.Nodes[0], nil
+	}
+	all := api.NodeStatus{Time: c.Time, PFs: []api.PF{}, VFs: []api.VF{}, Pools: []api.Pool{}, Problems: []api.Problem{}}
+	for _, n := range c.Nodes {
+		all.PFs = append(all.PFs, n.PFs...)
+		all.VFs = append(all.VFs, n.VFs...)
+		all.Pools = append(all.Pools, n.Pools...)
+	}
+	return all, nil
+}
+
+// complete offers words of the status; none when nobody answers.
+func (p *place) complete(words func(api.NodeStatus) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionBound)
+		defer cancel()
+		st, err := p.status(ctx)
+		if err != nil || len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return words(st), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlag is complete for the value of a flag.
+func (p *place) completeFlag(cmd *cobra.Command, flag string, words func(api.NodeStatus) []string) {
+	complete := p.complete(words)
+	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(cmd, nil, start)
+	})
+	cobra.CheckErr(err) // only if the flag were not there
+}
+
+// completeNode offers the nodes of the cluster.
+func (p *place) completeNode(cmd *cobra.Command, _ []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionBound)
+	defer cancel()
+	all := place{kubeconfig: p.kubeconfig, kcontext: p.kcontext}
+	c, err := all.cluster(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, n := range c.Nodes {
+		names = append(names, n.Node)
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, start) }), cobra.ShellCompDirectiveNoFileComp
+}

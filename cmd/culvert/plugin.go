@@ -1,0 +1,65 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Names that kubectl looks for in PATH: that of its plugin culvert, and that of
+// what completes the plugin's arguments (kubectl 1.26 and newer).
+const (
+	pluginName     = "kubectl-culvert"
+	completionName = "kubectl_complete-culvert"
+)
+
+// command is what a program of that name does with its arguments.
+func command(program string, args []string) *cobra.Command {
+	root := newRoot()
+	switch program {
+	case pluginName:
+		root = newPlugin()
+	case completionName:
+		root, args = newPlugin(), append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
+	root.SetArgs(args)
+	return root
+}
+
+// newPlugin is culvert as kubectl's plugin: the commands that can ask a cluster,
+// and they always do.
+func newPlugin() *cobra.Command {
+	root := &cobra.Command{
+		Use:   pluginName,
+		Short: "Show the SR-IOV Virtual Functions of a cluster",
+		Long: `Shows what Culvert has in a cluster: its nodes' NICs and their Virtual Functions
+(VFs), who has which, the networks and pools, and what is wrong. It reads Culvert's
+objects (ClusterRole culvert-view, which is part of view) and changes nothing.
+
+What of a node is not in those objects, such as the settings of a VF, the program
+culvert shows on the node itself.`,
+		Example: `  culvert status                       # all nodes, and what is wrong
+  culvert status --node worker01
+  culvert vf list --owner default/a    # what a pod has
+  culvert pool list`,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl culvert"},
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		DisableAutoGenTag: true,
+	}
+	root.CompletionOptions.DisableDefaultCmd = true // kubectl completes
+	p := &place{wanted: true}
+	p.addFlags(root)
+	root.AddCommand(newStatusCommand(p), newVFCommand(p), newPoolCommand(p), newVersionCommand())
+	rename(root)
+	return root
+}
+
+// rename has the help of a command and those below it call them as kubectl does.
+func rename(cmd *cobra.Command) {
+	names := strings.NewReplacer("  culvert status --cluster\n", "", "  culvert ", "  kubectl culvert ", "culvert vf ", "kubectl culvert vf ", "culvert status", "kubectl culvert status")
+	cmd.Long, cmd.Example = names.Replace(cmd.Long), names.Replace(cmd.Example)
+	for _, c := range cmd.Commands() {
+		rename(c)
+	}
+}

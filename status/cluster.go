@@ -1,0 +1,270 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	conditions "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Cluster is what a picture of a cluster is made of.
+type Cluster struct {
+	Name     string // as the kubeconfig calls it
+	Now      time.Time
+	States   []v1alpha1.NodeState
+	Policies []v1alpha1.NodePolicy
+	Pools    []v1alpha1.AddressPool
+	// Daemons are the pods of culvertd. A NodeState stays as it is when its
+	// culvertd dies: they tell. Empty when nobody knows.
+	Daemons []api.DaemonPod
+}
+
+// AssembleCluster makes the picture. Everything is ordered by name; lists are
+// never nil.
+func AssembleCluster(in Cluster) api.ClusterStatus {
+	out := api.ClusterStatus{
+		Cluster: in.Name, Time: in.Now, Problems: []api.Problem{}, Nodes: []api.NodeStatus{},
+		Policies: []api.ClusterPolicy{}, Networks: []api.Network{},
+	}
+	for _, s := range in.States {
+		n := FromState(s, in.Now)
+		if len(in.Daemons) > 0 {
+			alive(&n, in.Daemons)
+		}
+		out.Nodes = append(out.Nodes, n)
+	}
+	slices.SortFunc(out.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.Node, b.Node) })
+	out.Problems = append(out.Problems, silent(in)...)
+	for _, p := range in.Policies {
+		out.Policies = append(out.Policies, api.ClusterPolicy{
+			Name: p.Name, Priority: int(p.Spec.Priority), Nodes: int(p.Status.Nodes), Applied: int(p.Status.AppliedNodes),
+		})
+		out.Problems = append(out.Problems, policyProblems(p, in.States)...)
+	}
+	slices.SortFunc(out.Policies, func(a, b api.ClusterPolicy) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
+	})
+	out.Networks = networks(out.Nodes, in.Pools)
+	for _, p := range in.Pools {
+		for _, kind := range []string{v1alpha1.ConditionExhausted, v1alpha1.ConditionDisputed} {
+			if c := conditions.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+				out.Problems = append(out.Problems, told("network "+p.Spec.Network, *c))
+			}
+		}
+	}
+	return out
+}
+
+// FromState is the part of a node's status that its NodeState has. What VFs are
+// set to, and since when, only the node knows.
+func FromState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
+	out := api.NodeStatus{
+		Node: s.Name, Version: s.Status.Version, Time: now,
+		Problems: []api.Problem{}, PFs: []api.PF{}, VFs: []api.VF{}, Pools: []api.Pool{},
+	}
+	ids := map[string]vf.PFID{}
+	for _, pf := range s.Status.PFs {
+		o := pfFrom(pf)
+		ids[o.Name] = o.ID
+		out.PFs = append(out.PFs, o)
+	}
+	for _, v := range s.Status.VFs {
+		out.VFs = append(out.VFs, vfFrom(s.Name, v, ids))
+	}
+	for i, pf := range out.PFs {
+		out.PFs[i].VFs = count(slices.DeleteFunc(slices.Clone(out.VFs), func(v api.VF) bool { return v.PF != pf.Name }))
+	}
+	for _, p := range s.Status.Pools {
+		o := cut(p.Name, p.DeviceType, out.VFs)
+		o.Node = s.Name
+		out.Pools = append(out.Pools, o)
+	}
+	ready := conditions.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+	out.Ready = ready != nil && ready.Status == metav1.ConditionTrue
+	out.Problems = stateProblems(s.Status)
+	return out
+}
+
+func pfFrom(pf v1alpha1.PFState) api.PF {
+	o := api.PF{
+		Name: pf.Name, Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int(pf.NUMA), IOMMUGroup: -1,
+		Up: pf.Carrier, Carrier: pf.Carrier, SpeedMbps: int(pf.SpeedMbps), MTU: int(pf.MTU), MaxMTU: int(pf.MaxMTU),
+		TotalVFs: int(pf.TotalVFs), Error: pf.Error,
+	}
+	// culvertd wrote both; what it did not know is empty.
+	o.ID, _ = vf.ParsePFID(pf.ID)
+	o.PCI, _ = vf.ParsePCIAddr(pf.PCI)
+	if pf.WantedVFs != nil {
+		n := int(*pf.WantedVFs)
+		o.WantedVFs = &n
+	}
+	for _, setting := range pf.Unable {
+		if o.Abilities == nil {
+			o.Abilities = vf.Abilities{}
+		}
+		o.Abilities[vf.Setting(setting)] = vf.No
+	}
+	return o
+}
+
+func vfFrom(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF {
+	o := api.VF{
+		Node: node, Name: v.Name, Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason,
+		Missing: v.Phase == api.PhaseMissing, NUMA: -1, IOMMUGroup: -1,
+	}
+	o.PCI, _ = vf.ParsePCIAddr(v.PCI)
+	at := max(0, strings.LastIndexByte(v.Name, '#'))
+	o.PF = v.Name[:at]
+	if id, err := vf.ParseID("#" + v.Name[min(at+1, len(v.Name)):]); err == nil {
+		o.Index = id.Index
+	}
+	o.ID = vf.ID{PF: pfs[o.PF], Index: o.Index}
+	if v.Owner != nil {
+		o.Owner = &vf.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
+		o.Netdevice = v.Owner.Interface
+	}
+	return o
+}
+
+// stateProblems are those that the node tells, in its lists and its conditions.
+func stateProblems(s v1alpha1.NodeStateStatus) []api.Problem {
+	out := []api.Problem{}
+	for _, c := range s.Conditions {
+		if c.Status == metav1.ConditionFalse && c.Type != v1alpha1.ConditionPoliciesApplied { // each policy says why
+			out = append(out, told(c.Type, c))
+		}
+	}
+	for _, p := range s.Policies {
+		if !p.Applied {
+			out = append(out, api.Problem{Object: "NodePolicy " + p.Name, Reason: "is not applied: " + p.Reason})
+		}
+	}
+	for _, p := range s.Problems {
+		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: p.Next})
+	}
+	return out
+}
+
+// told is what a condition complains of.
+func told(object string, c metav1.Condition) api.Problem {
+	p := api.Problem{Object: object, Reason: c.Message, Since: c.LastTransitionTime.Time}
+	if p.Reason == "" {
+		p.Reason = c.Reason
+	}
+	return p
+}
+
+// alive makes a node that no culvertd runs on one that is not ready.
+func alive(n *api.NodeStatus, daemons []api.DaemonPod) {
+	p := api.Problem{
+		Object: "culvertd", Reason: "it does not run on this node: what is shown is what it told last",
+		Next: "does the DaemonSet's nodeSelector still choose the node? kubectl get daemonset -A -l app.kubernetes.io/name=culvertd",
+	}
+	for _, d := range daemons {
+		switch {
+		case d.Node != n.Node:
+		case d.Ready:
+			return
+		default:
+			p.Reason = fmt.Sprintf("its pod %s/%s is not ready%s: what is shown is what it told last", d.Namespace, d.Name, because(d.Reason))
+			p.Next = logs(d)
+		}
+	}
+	n.Ready = false
+	n.Problems = slices.Insert(n.Problems, 0, p)
+}
+
+// silent are nodes with a culvertd and without a NodeState.
+func silent(in Cluster) []api.Problem {
+	said := map[string]bool{"": true} // a pod that is not on a node yet
+	for _, s := range in.States {
+		said[s.Name] = true
+	}
+	var out []api.Problem
+	for _, d := range in.Daemons {
+		if !said[d.Node] {
+			out = append(out, api.Problem{Object: "node " + d.Node, Reason: "its culvertd has not told anything yet" + because(d.Reason), Next: logs(d)})
+		}
+		said[d.Node] = true
+	}
+	return out
+}
+
+func logs(d api.DaemonPod) string {
+	return fmt.Sprintf("kubectl -n %[1]s describe pod %[2]s; kubectl -n %[1]s logs %[2]s", d.Namespace, d.Name)
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+// policyProblems are those of a policy that no node tells of.
+func policyProblems(p v1alpha1.NodePolicy, states []v1alpha1.NodeState) []api.Problem {
+	for _, s := range states {
+		for _, on := range s.Status.Policies {
+			if on.Name == p.Name && !on.Applied {
+				return nil
+			}
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		bad := metav1.ConditionFalse
+		if c.Type == v1alpha1.ConditionConflict || c.Type == v1alpha1.ConditionEmptyPool {
+			bad = metav1.ConditionTrue
+		}
+		if c.Status == bad {
+			return []api.Problem{told("NodePolicy "+p.Name, c)}
+		}
+	}
+	return nil
+}
+
+// networks are those that somebody has a VF of, and those with addresses.
+func networks(nodes []api.NodeStatus, pools []v1alpha1.AddressPool) []api.Network {
+	all := map[string]*api.Network{}
+	get := func(name string) *api.Network {
+		if all[name] == nil {
+			all[name] = &api.Network{Name: name, Nodes: []string{}, Owners: []string{}}
+		}
+		return all[name]
+	}
+	for _, n := range nodes {
+		for _, v := range n.VFs {
+			if v.Network == "" || v.Owner == nil {
+				continue
+			}
+			net := get(v.Network)
+			net.VFs++
+			net.Nodes = append(net.Nodes, n.Node)
+			net.Owners = append(net.Owners, v.Owner.String())
+		}
+	}
+	for _, p := range pools {
+		net := get(p.Spec.Network)
+		net.Addresses, net.Granted = p.Status.Addresses, p.Status.Granted
+		for _, b := range p.Spec.Blocks {
+			net.Nodes = append(net.Nodes, b.Node)
+		}
+	}
+	out := []api.Network{}
+	for _, n := range all {
+		for _, l := range []*[]string{&n.Nodes, &n.Owners} {
+			slices.Sort(*l)
+			*l = slices.Compact(*l)
+		}
+		out = append(out, *n)
+	}
+	slices.SortFunc(out, func(a, b api.Network) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
