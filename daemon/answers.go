@@ -45,7 +45,7 @@ func (s *Server) nodeStatus(ctx context.Context) (api.NodeStatus, error) {
 	}
 	in.Records, in.Addresses = c.Records, c.Addresses
 	in.Conditions = append(in.Conditions, status.LedgerConditions(c)...)
-	in.Seen = s.seen(ctx, in.Records)
+	in.Seen, in.Given = s.seen(ctx, in.Records), s.given(ctx)
 	return status.Assemble(in), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/intake/deviceplugin"
 	"github.com/culvert-net/culvert/kernel/dirwatch"
 	"github.com/culvert-net/culvert/kubelet"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // DefaultKubeletDir is a kubelet's root folder (its flag --root-dir).
@@ -36,6 +37,24 @@ func (n *Node) DevicePlugin(root string, log *slog.Logger) *deviceplugin.Plugin 
 
 // podResources is the socket of a kubelet's PodResources API.
 func podResources(root string) string { return filepath.Join(root, "pod-resources", "kubelet.sock") }
+
+// givenBound is how long who asks for the node's status waits for the kubelet.
+const givenBound = time.Second
+
+// given are the VFs that the kubelet has given to pods; nil where there is no
+// kubelet, or none that answers: what Culvert itself has done is in the ledger.
+func (s *Server) given(ctx context.Context) map[vf.PCIAddr]string {
+	if s.pods == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, givenBound)
+	defer cancel()
+	given, err := s.pods.Kubelet.Given(ctx)
+	if err != nil {
+		s.Log.Debug("which pods have VFs without a network is not known", "err", err)
+	}
+	return given
+}
 
 // serveKubelet runs the device plugin. After a boot it waits until the VFs are
 // made: a kubelet that hears of no VF refuses the pods that it starts again. VFs

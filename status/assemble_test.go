@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,6 +83,26 @@ func TestConditionsComeFirstAndKnowMore(t *testing.T) {
 		if p.Object == "PF enp1s0f1" {
 			t.Errorf("derived beside the condition: %+v", p)
 		}
+	}
+}
+
+// What the kubelet gave to a pod is that pod's, though no network has attached it;
+// what the ledger says of a VF that is not free, it knows better.
+func TestGiven(t *testing.T) {
+	in := node(t)
+	free, held := in.PFs[2].VFs[4].PCI, in.PFs[2].VFs[0].PCI
+	before := Assemble(in)
+	in.Given = map[vf.PCIAddr]string{free: "default/dpdk", held: "default/other"}
+	got := Assemble(in)
+	v := got.VFs[4]
+	if v.PCI != free || v.Phase != api.PhaseGiven || v.Owner == nil || v.Owner.String() != "pod default/dpdk" || len(v.Differences) != 0 {
+		t.Errorf("%+v", v)
+	}
+	if !reflect.DeepEqual(before.VFs[0], got.VFs[0]) {
+		t.Errorf("a lease is changed by what the kubelet says: %+v", got.VFs[0])
+	}
+	if was, is := before.PFs[0].VFs, got.PFs[0].VFs; is.Free != was.Free-1 || is.Used != was.Used+1 {
+		t.Errorf("%+v, then %+v", was, is)
 	}
 }
 

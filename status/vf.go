@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
@@ -65,6 +66,10 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	if known {
 		p.lease(&v, r)
 		v.Differences = differences(r, st)
+	}
+	if pod := p.Given[st.PCI]; pod != "" && known && r.Phase == journal.Free {
+		v.Phase, v.Owner = api.PhaseGiven, &vf.Owner{Kind: vf.OwnerPod, Name: pod}
+		v.Since, v.Differences = time.Time{}, nil // the pod may do with it what it likes
 	}
 	if st.Link != nil {
 		v.Netdevice, v.MAC = st.Link.Name, st.Link.MAC

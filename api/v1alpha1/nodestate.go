@@ -128,8 +128,8 @@ type VFState struct {
 	// PF#index.
 	Name string `json:"name"`
 	PCI  string `json:"pciAddress"`
-	// making, free, reserved, configuring, attached, releasing, quarantined, unmanaged (not in the ledger) or missing (in
-	// the ledger, and not on the bus).
+	// making, free, reserved, configuring, attached, releasing, quarantined, given (by the kubelet to a pod, and not attached
+	// by a network), unmanaged (not in the ledger) or missing (in the ledger, and not on the bus).
 	Phase string `json:"phase"`
 	// +optional
 	Pool string `json:"pool,omitempty"`

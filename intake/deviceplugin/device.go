@@ -2,6 +2,7 @@ package deviceplugin
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/desired"
@@ -11,8 +12,11 @@ import (
 
 // host is what there is at one moment.
 type host struct {
-	spec    desired.Spec
-	pfs     []vf.PF
+	spec desired.Spec
+	pfs  []vf.PF
+	// unread are PFs that cannot be read, with the VFs that they had when they
+	// could, as far as pfs has them not.
+	unread  []vf.PF
 	records []journal.Record
 	// newer says of a record whether pfs were listed after it became what it is.
 	// Otherwise they tell where the VF was, not where it is.
@@ -66,6 +70,40 @@ func (h host) devices(ours func(journal.Record) bool) map[string][]device {
 			}
 			d.free = d.free && d.unfit == ""
 			out[pool.FullName()] = append(out[pool.FullName()], d)
+		}
+	}
+	for _, pf := range h.unread {
+		for _, st := range pf.VFs {
+			if pool, in := h.spec.PoolOf(pf, st.ID.Index, st); in {
+				d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, unfit: fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)}
+				out[pool.FullName()] = append(out[pool.FullName()], d)
+			}
+		}
+	}
+	return out
+}
+
+// unread finds the PFs that cannot be read and the VFs that they had, in what was
+// read of each before (whole), which it keeps. A VF that is not on the kubelet's
+// list is no device of the node any more, and its PF's trouble may be over soon.
+func unread(pfs []vf.PF, whole map[vf.PCIAddr]vf.PF) []vf.PF {
+	var out []vf.PF
+	for a := range whole {
+		if !slices.ContainsFunc(pfs, func(pf vf.PF) bool { return pf.PCI == a }) {
+			delete(whole, a) // it has gone
+		}
+	}
+	for _, pf := range pfs {
+		was, known := whole[pf.PCI]
+		switch {
+		case pf.Err == "":
+			whole[pf.PCI] = pf
+		case known:
+			was.Err = pf.Err
+			was.VFs = slices.DeleteFunc(slices.Clone(was.VFs), func(old vf.State) bool {
+				return slices.ContainsFunc(pf.VFs, func(st vf.State) bool { return st.PCI == old.PCI })
+			})
+			out = append(out, was)
 		}
 	}
 	return out

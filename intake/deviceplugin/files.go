@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	cdi "tags.cncf.io/container-device-interface/specs-go"
@@ -84,25 +86,54 @@ func cdiSpec(pools []desired.Pool, devices map[string][]device) ([]byte, error) 
 	return json.Marshal(spec)
 }
 
-// files are those that this run has written, with what is in them. They stay
-// when culvertd ends: a container that is started again meanwhile needs them.
-type files map[string]string
+// files are those that are there because of us, with what is in them. They stay
+// when culvertd ends: a container that is started again meanwhile needs them. A
+// list on disk says which they are, since other device plugins have theirs
+// beside them, under names of the same form.
+type files struct {
+	list    string
+	listed  string // what the list says
+	written map[string]string
+}
+
+const listFile = ".culvert"
+
+// takeOver returns what an earlier run has written into the folders, which may
+// say anything now. The list is in the first.
+func takeOver(dirs ...string) *files {
+	f := &files{list: filepath.Join(dirs[0], listFile), written: map[string]string{}}
+	text, err := os.ReadFile(f.list)
+	if err != nil {
+		return f // none, or none that can be read: those files stay
+	}
+	f.listed = string(text)
+	for _, path := range strings.Fields(f.listed) {
+		if slices.Contains(dirs, filepath.Dir(path)) {
+			f.written[path] = ""
+		}
+	}
+	return f
+}
 
 // keep makes the files what is wanted, by path. Each is replaced as a whole; one
-// that fails does not keep the others from being written.
-func (f files) keep(want map[string]string) error {
+// that fails does not keep the others from being written. A file is on the list
+// before it is there, and until it has gone.
+func (f *files) keep(want map[string]string) error {
+	if err := f.note(want); err != nil {
+		return err
+	}
 	var errs []error
 	for path, content := range want {
-		if f[path] == content {
+		if f.written[path] == content {
 			continue
 		}
 		if err := replace(path, content); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		f[path] = content
+		f.written[path] = content
 	}
-	for path := range f {
+	for path := range f.written {
 		if _, wanted := want[path]; wanted {
 			continue
 		}
@@ -110,9 +141,24 @@ func (f files) keep(want map[string]string) error {
 			errs = append(errs, err)
 			continue
 		}
-		delete(f, path)
+		delete(f.written, path)
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, f.note(nil))...)
+}
+
+// note writes the list: what is there, and more that may soon be.
+func (f *files) note(more map[string]string) error {
+	all := maps.Clone(f.written)
+	maps.Copy(all, more)
+	text := strings.Join(slices.Sorted(maps.Keys(all)), "\n")
+	if text == f.listed {
+		return nil
+	}
+	if err := replace(f.list, text); err != nil {
+		return err
+	}
+	f.listed = text
+	return nil
 }
 
 func replace(path, content string) (err error) {

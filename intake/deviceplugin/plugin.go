@@ -93,6 +93,7 @@ type Plugin struct {
 	// known says of leases of pods whether the kubelet gave the VF to that pod.
 	known    map[lease]bool
 	states   map[vf.ID]state      // nil before the first look
+	whole    map[vf.PCIAddr]vf.PF // as they were when they could be read
 	serving  map[string]*endpoint // by full name of the pool
 	problems []api.Problem
 }
@@ -102,7 +103,7 @@ func New(c Config) *Plugin {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Plugin{Config: c, promised: map[vf.PCIAddr]time.Time{}, known: map[lease]bool{}, serving: map[string]*endpoint{}}
+	return &Plugin{Config: c, promised: map[vf.PCIAddr]time.Time{}, whole: map[vf.PCIAddr]vf.PF{}, known: map[lease]bool{}, serving: map[string]*endpoint{}}
 }
 
 // Run serves until ctx ends, and takes the sockets away then. A kubelet that is
@@ -111,7 +112,7 @@ func New(c Config) *Plugin {
 func (p *Plugin) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return p.watch(ctx) })
-	g.Go(func() error { return p.follow(ctx, &g, files{}) })
+	g.Go(func() error { return p.follow(ctx, &g, takeOver(p.InfoDir, p.CDIDir)) })
 	return g.Wait()
 }
 
@@ -141,7 +142,7 @@ func (p *Plugin) watch(ctx context.Context) error {
 }
 
 // follow keeps what is served as the host is.
-func (p *Plugin) follow(ctx context.Context, g *errgroup.Group, written files) error {
+func (p *Plugin) follow(ctx context.Context, g *errgroup.Group, written *files) error {
 	for {
 		hw, led := p.Hardware.Changed(), p.Ledger.Changed()
 		spec, changed := p.Spec()
@@ -171,7 +172,7 @@ func (p *Plugin) follow(ctx context.Context, g *errgroup.Group, written files) e
 
 // update looks at everything and passes it on. again is whether the kubelet did
 // not answer what depends on it.
-func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spec, written files) (again bool, err error) {
+func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spec, written *files) (again bool, err error) {
 	h, err := p.host(spec)
 	if err != nil {
 		return true, err // the last state stays
@@ -201,6 +202,9 @@ func (p *Plugin) host(spec desired.Spec) (host, error) {
 		s, ok := p.states[r.ID]
 		return ok && s.is(r) && listed.After(s.since)
 	}
+	p.mu.Lock()
+	h.unread = unread(h.pfs, p.whole)
+	p.mu.Unlock()
 	err := p.Ledger.View(func(tx *journal.Tx) (err error) {
 		h.records, err = tx.Records()
 		return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/deviceplugin"
+	"github.com/culvert-net/culvert/inventory"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/dirwatch"
 	"github.com/culvert-net/culvert/kernel/fake"
@@ -38,14 +40,29 @@ const (
 // machine is a node on the fake kernel with a device plugin, and its kubelet.
 type machine struct {
 	*fake.Kernel
-	faults  *faulty.Kernel
-	t       *testing.T
-	node    *daemon.Node
-	ledger  *journal.Ledger
-	kubelet *fakeKubelet
-	plugin  *deviceplugin.Plugin
-	dir     string // of the files
-	end     func()
+	hardware *hardware
+	faults   *faulty.Kernel
+	t        *testing.T
+	node     *daemon.Node
+	ledger   *journal.Ledger
+	kubelet  *fakeKubelet
+	plugin   *deviceplugin.Plugin
+	dir      string // of the files
+	end      func()
+}
+
+// hardware is an inventory whose PFs may not be readable.
+type hardware struct {
+	*inventory.Inventory
+	broken atomic.Bool
+}
+
+func (h *hardware) PFs() []vf.PF {
+	pfs := h.Inventory.PFs()
+	if h.broken.Load() {
+		pfs[0].VFs, pfs[0].Carrier, pfs[0].Err = nil, false, "sriov_numvfs: input/output error"
+	}
+	return pfs
 }
 
 // spec cuts the VFs of enp1s0 and enp2s0 into x/a and x/b.
@@ -93,9 +110,10 @@ func (m *machine) pass() {
 // run runs the plugin until the test ends, or m.end is called.
 func (m *machine) run() {
 	m.t.Helper()
+	m.hardware = &hardware{Inventory: m.node.Inventory}
 	m.plugin = deviceplugin.New(deviceplugin.Config{
 		Dir: m.kubelet.dir, InfoDir: filepath.Join(m.dir, "dp"), CDIDir: filepath.Join(m.dir, "cdi"),
-		Hardware: m.node.Inventory, Ledger: m.ledger, Kubelet: m.kubelet, Spec: m.node.WatchSpec, Watch: dirwatch.Watch,
+		Hardware: m.hardware, Ledger: m.ledger, Kubelet: m.kubelet, Spec: m.node.WatchSpec, Watch: dirwatch.Watch,
 	})
 	m.node.Engine.Given = m.plugin.Given
 	ctx, cancel := context.WithCancel(m.t.Context())
@@ -109,13 +127,17 @@ func (m *machine) run() {
 	var g errgroup.Group
 	g.Go(func() error { return m.plugin.Run(ctx) })
 	g.Go(func() error {
-		m.node.Inventory.Follow(ctx, wake, 300*time.Millisecond, func(err error) { m.t.Error(err) })
+		m.node.Inventory.Follow(ctx, wake, 500*time.Millisecond, // as culvertd does
+			func(err error) { m.t.Error(err) })
 		return nil
 	})
 	m.end = func() {
 		cancel()
 		if err := g.Wait(); err != nil {
 			m.t.Error(err)
+		}
+		for _, name := range []string{"x/a", "x/b"} { // the kubelet hears of it a little later
+			m.kubelet.knows(name, "-", long)
 		}
 	}
 	m.t.Cleanup(func() { m.end() })
@@ -277,14 +299,53 @@ func TestHealthFollows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := started(t)
+			begun := time.Now()
 			tc.change(m)
 			m.kubelet.knows("x/a", tc.want, soon)
+			t.Logf("the kubelet knows after %d ms", time.Since(begun).Milliseconds())
 			m.kubelet.knows("x/b", "hhhhhhh", soon)
 			if tc.back != nil {
 				tc.back(m)
 				m.kubelet.knows("x/a", "hhhhhhh", soon)
 			}
 		})
+	}
+}
+
+// A PF that cannot be read keeps its VFs on the kubelet's list, unhealthy.
+func TestUnreadablePF(t *testing.T) {
+	m := started(t)
+	look := func(broken bool) {
+		m.hardware.broken.Store(broken)
+		if _, err := m.node.Inventory.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(true)
+	m.kubelet.knows("x/a", "uuuuuuu", soon)
+	m.kubelet.knows("x/b", "hhhhhhh", soon)
+	_, err := m.kubelet.allocate("x/a", m.node.Inventory.PFs()[0].VFs[0].PCI.String())
+	if err == nil || !strings.Contains(err.Error(), "PF enp1s0 cannot be read: sriov_numvfs: input/output error") {
+		t.Errorf("%v", err)
+	}
+	look(false)
+	m.kubelet.knows("x/a", "hhhhhhh", soon)
+}
+
+// While nothing happens nobody looks for a whole second: what the kubelet is told
+// follows events, and is not polled.
+func TestNothingIsPolled(t *testing.T) {
+	m := started(t)
+	for end := time.Now().Add(long); ; { // what the start has set off comes first
+		listed := m.node.Inventory.Listed()
+		m.steady("x/a", "hhhhhhh")
+		again := m.node.Inventory.Listed()
+		if again.Equal(listed) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the hardware was listed %s later, and nothing had happened", again.Sub(listed))
+		}
 	}
 }
 

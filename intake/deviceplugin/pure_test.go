@@ -2,6 +2,7 @@ package deviceplugin
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -167,7 +168,7 @@ func TestFiles(t *testing.T) {
 		"intel.com/dpdk": {{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true}, {pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, group: -1}},
 		"intel.com/net":  {{pci: vf.PCIAddr{Bus: 2, Device: 0x10}, pf: vf.PCIAddr{Bus: 2}, group: 14}},
 	}
-	written := files{}
+	written := takeOver(p.InfoDir, p.CDIDir)
 	want := map[string]string{
 		"dp/intel.com-dpdk-0000:01:10.0-device.json": `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:10.0","vhost-net":"/dev/vhost-net","pf-pci-address":"0000:01:00.0"}}`,
 		"dp/intel.com-dpdk-0000:01:10.2-device.json": `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:10.2"}}`,
@@ -181,19 +182,86 @@ func TestFiles(t *testing.T) {
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	// Another run removes what is of no pool any more, and nobody else's.
+	others := filepath.Join(p.InfoDir, "intel.com-gone-0000:09:10.0-device.json")
+	if err := os.WriteFile(others, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written = takeOver(p.InfoDir, p.CDIDir)
 	delete(devices, "intel.com/dpdk")
 	if err := written.keep(p.contents(pools, devices)); err != nil {
 		t.Fatal(err)
 	}
-	if left := read(t, dir); len(left) != 1 {
-		t.Errorf("left: %v", left)
+	left := read(t, dir)
+	delete(want, "dp/intel.com-dpdk-0000:01:10.0-device.json")
+	delete(want, "dp/intel.com-dpdk-0000:01:10.2-device.json")
+	delete(want, "cdi/culvert.dev-vf.json")
+	want["dp/"+filepath.Base(others)] = "{}"
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
 	}
 	// One that cannot be written does not keep the others away (I7).
 	p.CDIDir = filepath.Join(dir, "dp", "intel.com-net-0000:02:10.0-device.json")
 	devices["intel.com/dpdk"] = []device{{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, group: 12}}
 	err := written.keep(p.contents(pools, devices))
-	if left := read(t, dir); err == nil || !strings.Contains(err.Error(), cdiFile) || len(left) != 2 {
+	if left := read(t, dir); err == nil || !strings.Contains(err.Error(), cdiFile) || len(left) != 3 {
 		t.Errorf("%v; left: %v", err, left)
+	}
+}
+
+// What the list of an earlier run says is removed only where our files are, and
+// a file is on the list before it is there.
+func TestListOfFiles(t *testing.T) {
+	dir := t.TempDir()
+	dp, cdi, elsewhere := filepath.Join(dir, "dp"), filepath.Join(dir, "cdi"), filepath.Join(dir, "precious")
+	for _, path := range []string{filepath.Join(dp, "old"), filepath.Join(cdi, "old"), elsewhere} {
+		if err := replace(path, "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := filepath.Join(dp, listFile)
+	if err := replace(list, strings.Join([]string{dp + "/old", cdi + "/old", elsewhere, dp + "/../precious"}, "\n")); err != nil {
+		t.Fatal(err)
+	}
+	f := takeOver(dp, cdi)
+	if err := f.keep(nil); err != nil {
+		t.Fatal(err)
+	}
+	if left := read(t, dir); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	if _, err := os.Stat(elsewhere); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(os.Remove(list), os.MkdirAll(filepath.Join(list, "in the way"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.keep(map[string]string{filepath.Join(dp, "new"): "{}"}); err == nil || len(read(t, dir)) != 0 {
+		t.Errorf("%v: written without a list: %v", err, read(t, dir))
+	}
+}
+
+// A PF that cannot be read has its VFs, unfit, until it has gone.
+func TestUnread(t *testing.T) {
+	a, b := vf.PCIAddr{Bus: 1}, vf.PCIAddr{Bus: 2}
+	st := func(n uint8) vf.State { return vf.State{PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: n}} }
+	whole := map[vf.PCIAddr]vf.PF{}
+	for i, tc := range []struct {
+		pfs  []vf.PF
+		want []vf.PF
+	}{
+		{[]vf.PF{{PCI: a, Err: "no answer"}}, nil}, // nobody knows what it has
+		{[]vf.PF{{PCI: a, Name: "x", VFs: []vf.State{st(0), st(1)}}, {PCI: b}}, nil},
+		{[]vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, []vf.PF{{PCI: a, Name: "x", Err: "no answer", VFs: []vf.State{st(0), st(1)}}}},
+		{[]vf.PF{{PCI: a, Err: "partly", VFs: []vf.State{st(1)}}, {PCI: b}}, []vf.PF{{PCI: a, Name: "x", Err: "partly", VFs: []vf.State{st(0)}}}},
+		{[]vf.PF{{PCI: a, Name: "x", VFs: []vf.State{st(1)}}, {PCI: b}}, nil},
+		{[]vf.PF{{PCI: a, Err: "no answer"}, {PCI: b}}, []vf.PF{{PCI: a, Name: "x", Err: "no answer", VFs: []vf.State{st(1)}}}},
+		{[]vf.PF{{PCI: b}}, nil},
+		{[]vf.PF{{PCI: a, Err: "another in its place"}, {PCI: b}}, nil},
+	} {
+		if diff := cmp.Diff(tc.want, unread(tc.pfs, whole)); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s", i, diff)
+		}
 	}
 }
 
@@ -207,6 +275,9 @@ func read(t *testing.T, dir string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, e := range entries {
+			if e.Name() == listFile {
+				continue
+			}
 			text, err := os.ReadFile(filepath.Join(dir, sub, e.Name()))
 			if err != nil {
 				t.Fatal(err)

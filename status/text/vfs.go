@@ -78,7 +78,7 @@ func owner(v api.VF) string {
 func phase(v api.VF) cell {
 	c := cell{text: v.Phase}
 	switch v.Phase {
-	case string(journal.Attached):
+	case string(journal.Attached), api.PhaseGiven:
 		c.style = cyan
 	case string(journal.Quarantined), string(journal.Damaged):
 		c.style = red
