@@ -50,7 +50,8 @@ type member struct {
 	wishes  *wishes
 	status  func(context.Context) (api.NodeStatus, error)
 	log     *slog.Logger
-	idle    time.Duration // stateIdle
+	// stateWait and stateIdle
+	pace, idle time.Duration
 
 	book     *blocks.Book
 	tell     chan struct{} // one token: somebody waits for what the NodeState asks for
@@ -70,7 +71,7 @@ type member struct {
 // cluster's pools, from now on.
 func newMember(name string, cluster objects, node *Node, wishes *wishes, status func(context.Context) (api.NodeStatus, error), log *slog.Logger) *member {
 	m := &member{
-		name: name, cluster: cluster, node: node, wishes: wishes, status: status, log: log, idle: stateIdle,
+		name: name, cluster: cluster, node: node, wishes: wishes, status: status, log: log, pace: stateWait, idle: stateIdle,
 		tell: make(chan struct{}, 1), wished: make(chan struct{}, 1), followed: make(chan struct{}),
 	}
 	m.book = blocks.NewBook(name, func() { ring(m.tell) })
@@ -132,7 +133,7 @@ func (m *member) keep(ctx context.Context) {
 		}
 		known := m.readPools()
 		if dirty && known && !time.Now().Before(next) {
-			next = time.Now().Add(stateWait)
+			next = time.Now().Add(m.pace)
 			err := m.write(ctx)
 			if err != nil && !m.failing && ctx.Err() == nil {
 				m.log.Warn("tell the cluster of this node; tried again until it works", "err", err)
@@ -141,7 +142,7 @@ func (m *member) keep(ctx context.Context) {
 		}
 		wait := m.idle
 		if dirty && known {
-			wait = max(time.Until(next), 50*time.Millisecond)
+			wait = max(time.Until(next), 0)
 		}
 		hardware := m.node.Inventory.Changed() // after the listing of our own, which is no news
 		later := time.NewTimer(wait)

@@ -36,6 +36,7 @@ type cluster struct {
 	networks []api.NetworkDefinition
 	unheard  map[string]bool // what is not known yet
 	down     bool
+	refused  int
 	written  []v1alpha1.NodeStateStatus
 	events   []string
 	changed  chan struct{}
@@ -71,6 +72,7 @@ func (c *cluster) WriteState(_ context.Context, s v1alpha1.NodeStateStatus) erro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down {
+		c.refused++
 		return errors.New("the API server is down")
 	}
 	c.written = append(c.written, s)
@@ -280,16 +282,11 @@ func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.book.Need("n", sets, nil, owner)()
-	told := func() bool {
+	until(t, "I7: what an attachment waits for is asked for", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return len(c.written) > 0 && len(c.written[len(c.written)-1].AddressRequests) == 1
-	}
-	for end := time.Now().Add(20 * time.Second); !told(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("I7: what an attachment waits for is not asked for")
-		}
-	}
+	})
 	g.Go(func() error { m.obey(ctx); return nil })
 	if !s.settled(ctx) || m.node.Inventory.PFs()[0].NumVFs != 3 {
 		t.Errorf("settled with %d VFs", m.node.Inventory.PFs()[0].NumVFs)
@@ -301,6 +298,7 @@ func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 // changes, and again after the API server was down.
 func TestI4NothingIsToldTooEarly(t *testing.T) {
 	m, c := joined(t)
+	m.pace = 50 * time.Millisecond
 	var said strings.Builder
 	m.log = slog.New(slog.NewTextHandler(&said, nil))
 	c.unheard["pools"] = true
@@ -314,13 +312,9 @@ func TestI4NothingIsToldTooEarly(t *testing.T) {
 		t.Fatalf("I4: written %d times before the pools are known", n)
 	}
 	c.change(func() { c.down, c.unheard = true, nil })
-	time.Sleep(100 * time.Millisecond) // it is refused meanwhile
+	until(t, "it is tried while the API server is down", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.refused > 1 })
 	c.change(func() { c.down = false })
-	for end := time.Now().Add(20 * time.Second); count() == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it is not written when the API server is back")
-		}
-	}
+	until(t, "it is written when the API server is back", func() bool { return count() > 0 })
 	for range 5 {
 		c.change(func() {})
 		m.tell <- struct{}{}
@@ -351,20 +345,20 @@ func TestReadinessIsTold(t *testing.T) {
 // What was written and is lost comes back, though nothing changes.
 func TestStateComesBack(t *testing.T) {
 	m, c := joined(t)
-	m.idle = 10 * time.Millisecond
+	m.pace, m.idle = time.Millisecond, 10*time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); m.follow(ctx) }()
 	defer func() { cancel(); <-ended }()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		c.mu.Lock()
-		n := len(c.written)
-		c.mu.Unlock()
-		if n > 1 {
-			return
-		}
+	until(t, "it is written again", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return len(c.written) > 1 })
+}
+
+// until waits for what others do.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("written %d times", n)
+			t.Fatalf("%s: not in 30 s", what)
 		}
 	}
 }
