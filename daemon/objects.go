@@ -50,7 +50,8 @@ type member struct {
 	wishes  *wishes
 	status  func(context.Context) (api.NodeStatus, error)
 	log     *slog.Logger
-	// stateWait and stateIdle
+	// How often the NodeState is written at most, and looked after at least:
+	// stateWait, stateIdle.
 	pace, idle time.Duration
 
 	book     *blocks.Book
