@@ -7,6 +7,7 @@ SHELL := /bin/bash
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
+PODS    ?= 20
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 GO  := tools/go
@@ -24,8 +25,8 @@ help: ## what there is to make (the default)
 demo: bootstrap build ## two lab nodes, VFs made, given to containers, measured, taken back
 	@$(BIN)/culvert lab demo --out build/demo
 
-demo-k8s: bootstrap build ## the same on a Kubernetes cluster, which is built once (15 min); writes build/demo/demo-k8s.json
-	@$(BIN)/culvert lab demo --kubernetes --out build/demo
+demo-k8s: bootstrap build ## the same on a Kubernetes cluster, built once (15 min); times PODS (20) pods with a VF and without
+	@$(BIN)/culvert lab demo --kubernetes --attachments $(PODS) --out build/demo
 
 test: bootstrap ## every test there is, from the linter to the lab; build/log has each level's output
 	@tools/levels $(LEVELS)

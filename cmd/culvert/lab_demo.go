@@ -34,7 +34,7 @@ With --kubernetes the nodes are a cluster's, Culvert is installed on it by its
 manifest, and report R0's objects are applied as they stand. It also times pods
 with a VF and without, starts and deletes many at once, and writes demo-k8s.json.`,
 		Example: `  culvert lab demo --out build/demo
-  culvert lab demo --kubernetes --attachments 20
+  culvert lab demo --kubernetes --attachments 100
   culvert lab demo --out /tmp/demo --keep     # and look around afterwards`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +54,7 @@ with a VF and without, starts and deletes many at once, and writes demo-k8s.json
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree")
 	cmd.Flags().BoolVar(&o.Keep, "keep", false, "leave the lab up")
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "on a Kubernetes cluster")
-	cmd.Flags().IntVar(&o.Attachments, "attachments", 100, "with --kubernetes: how many pods of each kind")
+	cmd.Flags().IntVar(&o.Attachments, "attachments", 20, "with --kubernetes: how many pods of each kind")
 	cmd.AddCommand(newAttachTimesCommand())
 	return cmd
 }
