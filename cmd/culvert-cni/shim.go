@@ -68,7 +68,7 @@ func (s shim) forward(config []byte) int {
 		if s.command == "STATUS" {
 			code = api.CNIUnavailable
 		}
-		return s.fail(config, code, "culvertd does not answer on "+s.socket, "systemctl status culvertd")
+		return s.fail(config, code, "culvertd does not answer on "+s.socket, "systemctl status culvertd, or in a cluster kubectl -n culvert-system get pods")
 	case errors.Is(err, context.DeadlineExceeded):
 		return s.fail(config, api.CNITryAgainLater, err.Error(), "culvert events says what culvertd is doing")
 	}

@@ -145,8 +145,8 @@ func TestShimAlone(t *testing.T) {
 		want           string
 		exit           int
 	}{
-		"no daemon":         {absent, `{"cniVersion":"0.4.0"}`, c1("ADD"), `{"cniVersion":"0.4.0","code":11,"msg":"culvertd does not answer on SOCKET","details":"systemctl status culvertd"}`, 1},
-		"no daemon, STATUS": {absent, `{"cniVersion":"1.1.0"}`, []string{"CNI_COMMAND=STATUS"}, `{"cniVersion":"1.1.0","code":50,"msg":"culvertd does not answer on SOCKET","details":"systemctl status culvertd"}`, 1},
+		"no daemon":         {absent, `{"cniVersion":"0.4.0"}`, c1("ADD"), `{"cniVersion":"0.4.0","code":11,"msg":"culvertd does not answer on SOCKET","details":"systemctl status culvertd, or in a cluster kubectl -n culvert-system get pods"}`, 1},
+		"no daemon, STATUS": {absent, `{"cniVersion":"1.1.0"}`, []string{"CNI_COMMAND=STATUS"}, `{"cniVersion":"1.1.0","code":50,"msg":"culvertd does not answer on SOCKET","details":"systemctl status culvertd, or in a cluster kubectl -n culvert-system get pods"}`, 1},
 		"not allowed":       {refusing, with(``), c1("ADD"), `{"cniVersion":"1.1.0","code":999,"msg":"not allowed: uid 1000 is not root"}`, 1},
 		"too much":          {absent, strings.Repeat(" ", 513<<10), c1("ADD"), `{"cniVersion":"1.1.0","code":5,"msg":"the network configuration on standard input is longer than 524288 bytes","details":"make it shorter"}`, 1},
 		"no command":        {absent, with(``), nil, `{"cniVersion":"1.1.0","code":4,"msg":"CNI_COMMAND is not set","details":"a container runtime sets it; culvert-cni --help says more"}`, 1},
