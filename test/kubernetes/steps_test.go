@@ -20,7 +20,7 @@ import (
 
 // soon is how long something may take that is under way, on an emulated node
 // that others keep busy.
-const soon = 5 * time.Minute
+const soon = 10 * time.Minute
 
 // kubectl runs it, and ends the test when it fails.
 func kubectl(t *testing.T, args ...string) string {
