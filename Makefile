@@ -44,7 +44,7 @@ soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new rando
 lint: bootstrap-build ## the linter alone
 	@tools/watch lint tools/lint
 
-fuzz: bootstrap-build ## every fuzz target for FUZZTIME (10m), one after another, with a table
+fuzz: bootstrap-build ## every fuzz target for FUZZTIME (10m), one on each core, with a table
 	@tools/watch fuzz tools/fuzz
 
 vuln: bootstrap-build ## govulncheck; it needs to reach vuln.go.dev, or GOVULNDB
