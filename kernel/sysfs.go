@@ -211,6 +211,9 @@ func (t tree) link(path string) (vf.PCIAddr, error) {
 	if err != nil {
 		return vf.PCIAddr{}, fmt.Errorf("%s: %w", path, err)
 	}
+	if addr.IsZero() {
+		return vf.PCIAddr{}, fmt.Errorf("%s: %w: it points to %s, which is a host bridge", path, vf.ErrInvalid, to)
+	}
 	return addr, nil
 }
 
