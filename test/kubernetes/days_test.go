@@ -191,8 +191,21 @@ func TestP1UpgradeAndRestarts(t *testing.T) {
 	for _, service := range []string{"kubelet", "containerd"} {
 		on(t, "worker01", "systemctl restart "+service)
 	}
-	offered(t, intel, "7")
-	apply(t, pod("later", "worker01", "first"))
+	// A kubelet that was just started fails pods for good until device plugins have
+	// registered, and what it offers is told from before: so do as a Deployment does.
+	later := pod("later", "worker01", "first")
+	apply(t, later)
+	eventually(t, "a new pod gets a VF", func() error {
+		switch phase := kubectl(t, "get", "pod", "later", "-o", "jsonpath={.status.phase}"); phase {
+		case "Running":
+			return nil
+		case "Failed":
+			feed(t, later, "replace", "--force", "-f", "-")
+			fallthrough
+		default:
+			return fmt.Errorf("it is %s", phase)
+		}
+	})
 	distinct(t, running(t, 3))
 	after, err := vfs()
 	if err != nil {
