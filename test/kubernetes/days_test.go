@@ -260,6 +260,8 @@ func TestI5Drain(t *testing.T) {
 	kubectl(t, "label", "node", "worker02", "fewer=yes")
 	t.Cleanup(func() {
 		kubectl(t, "label", "node", "worker02", "fewer-")
+		feed(t, "", "delete", "pod", "--all", "--wait")
+		allFree(t, allVFs) // what the nodes offer may be told from before
 		offered(t, intel, "7")
 	})
 	apply(t, "apiVersion: culvert.dev/v1alpha1\nkind: NodePolicy\nmetadata: {name: fewer}\nspec: {priority: 10, nodeSelector: {fewer: \"yes\"}, pfs: [{name: enp1s0, vfs: 4}]}\n")
