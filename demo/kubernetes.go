@@ -124,7 +124,7 @@ func (k *kubernetes) tell(ctx context.Context, args ...string) error {
 func (k *kubernetes) play(ctx context.Context, floor string) error {
 	for _, part := range []func(context.Context) error{
 		func(ctx context.Context) error { return k.timeFloor(ctx, floor) },
-		k.install, k.runReport, k.timePods, k.burst, k.weigh, k.compareVFs,
+		k.install, k.runReport, k.timePods, k.burst, k.weigh, k.settle, k.compareVFs,
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -329,6 +329,26 @@ func (k *kubernetes) burst(ctx context.Context) error {
 	}
 	k.found.PodsPerMinute = float64(k.found.Pods) / time.Since(start).Minutes()
 	return nil
+}
+
+// settle waits until the kubelets have taken down the networks of all pods, which
+// they do behind the pods' deletion.
+func (k *kubernetes) settle(ctx context.Context) error {
+	k.step("waiting until the kubelets have taken all pods down")
+	return k.await(ctx, "all VFs are free", func(ctx context.Context) error {
+		return k.eachNode(ctx, func(ctx context.Context, n node.Node) error {
+			st, err := nodeStatus(ctx, n)
+			if err != nil {
+				return err
+			}
+			for _, v := range st.VFs {
+				if v.Phase != "free" {
+					return fmt.Errorf("%s: VF %s is %s %s", n.Name, v.Name, v.Phase, v.Reason)
+				}
+			}
+			return nil
+		})
+	})
 }
 
 // weigh reads how much memory Culvert's programs have resident.
