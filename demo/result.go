@@ -12,7 +12,7 @@ type Result struct {
 	VF         Way               `json:"vf"`
 	Overlay    Way               `json:"overlay"`
 	Attach     bench.Percentiles `json:"attach_ms"` // from calling the plugin to its result
-	Detach     bench.Percentiles `json:"detach_ms"`
+	Detach     bench.Percentiles `json:"detach_ms,omitzero"`
 	VFsCreated int               `json:"vfs_created"`
 	Leaked     int               `json:"leaked"` // VFs that are not as they were
 	Accel      string            `json:"accel"`  // tcg or kvm
