@@ -37,6 +37,7 @@ func networks(t *testing.T) {
 // What cannot work is refused at apply, with a message that names the field.
 func TestRefusedAtApply(t *testing.T) {
 	need(t, twoNodes)
+	offered(t, intel, "7") // what its PFs can do is known then
 	network := func(config string) string {
 		return "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: bad, annotations: {k8s.v1.cni.cncf.io/resourceName: " + intel + "}}\nspec:\n  config: '" + config + "'\n"
 	}
