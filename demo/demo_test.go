@@ -41,7 +41,14 @@ func TestVFConfigIsTheReports(t *testing.T) {
 
 // demo.json has the fields that others read, under their names.
 func TestResultsFields(t *testing.T) {
-	body, err := json.Marshal(Result{VFsCreated: 28, Accel: "tcg", VF: Way{Gbps: []float64{1}, PingMS: 2}})
+	wantFields(t, Result{VFsCreated: 28, Accel: "tcg", VF: Way{Gbps: []float64{1}, PingMS: 2}},
+		"vf.gbps", "vf.ping_ms", "overlay.gbps", "overlay.ping_ms", "attach_ms.p50", "attach_ms.p99", "vfs_created", "leaked", "accel")
+}
+
+// wantFields fails the test where a report lacks a field, named by its path.
+func wantFields(t *testing.T, report any, fields ...string) {
+	t.Helper()
+	body, err := json.Marshal(report)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +56,7 @@ func TestResultsFields(t *testing.T) {
 	if err := json.Unmarshal(body, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"vf.gbps", "vf.ping_ms", "overlay.gbps", "overlay.ping_ms", "attach_ms.p50", "attach_ms.p99", "vfs_created", "leaked", "accel"} {
+	for _, field := range fields {
 		at := got
 		keys := strings.Split(field, ".")
 		for i, key := range keys {
@@ -67,7 +74,12 @@ func TestResultsFields(t *testing.T) {
 func TestReportFitsAHundredColumns(t *testing.T) {
 	w := Way{Gbps: []float64{0.0123, 0.1234, 0.3}, Retransmits: []float64{1000, 15580, 3}, Gigabits: []float64{1, 2, 3}, CPU: []float64{1, 2, 300}, PingMS: 123.456}
 	r := Result{VF: w, Overlay: w, VFsCreated: 28, Accel: "tcg", WhyNotKVM: "a guest dies: " + strings.Repeat("x", 150) + strings.Repeat(" word", 50)}
-	for line := range strings.Lines(r.text(bench.Look{Unicode: true})) {
+	fits(t, r)
+}
+
+func fits(t *testing.T, report outcome) {
+	t.Helper()
+	for line := range strings.Lines(report.text(bench.Look{Unicode: true})) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
 			t.Errorf("%d columns: %s", n, line)
 		}

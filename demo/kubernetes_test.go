@@ -5,10 +5,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,30 +16,9 @@ import (
 
 // demo-k8s.json has the fields that others read, under their names.
 func TestKubernetesResultFields(t *testing.T) {
-	body, err := json.Marshal(KubernetesResult{Result: &Result{VF: Way{Gbps: []float64{1}}, Overlay: Way{Gbps: []float64{2}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]any
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatal(err)
-	}
-	for _, field := range []string{
+	wantFields(t, KubernetesResult{Result: &Result{VF: Way{Gbps: []float64{1}}, Overlay: Way{Gbps: []float64{2}}}},
 		"vf.gbps", "overlay.gbps", "attach_ms.p50", "attach_ms.p99", "without_vf_ms.p50", "floor_ms.p50",
-		"api_requests_per_attach", "duplicate_addresses", "leaked", "nodes_ready_s",
-	} {
-		at := got
-		keys := strings.Split(field, ".")
-		for i, key := range keys {
-			v, ok := at[key]
-			if !ok {
-				t.Errorf("%s is missing in %s", field, body)
-			}
-			if i < len(keys)-1 {
-				at, _ = v.(map[string]any)
-			}
-		}
-	}
+		"api_requests_per_attach", "duplicate_addresses", "leaked", "nodes_ready_s")
 }
 
 func TestKubernetesReportFitsAHundredColumns(t *testing.T) {
@@ -50,11 +27,7 @@ func TestKubernetesReportFitsAHundredColumns(t *testing.T) {
 		WithoutVF: bench.Percentiles{P50: 12345}, Floor: bench.Percentiles{P50: 1234}, NodesReady: 1234, Installed: 1234, PodsPerMinute: 1000,
 		ResidentMiB: map[string]float64{"culvertd": 123, "culvert-controller": 123},
 	}
-	for line := range strings.Lines(r.text(bench.Look{Unicode: true})) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
-			t.Errorf("%d columns: %s", n, line)
-		}
-	}
+	fits(t, r)
 }
 
 func TestParseSetUps(t *testing.T) {
