@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Path is what was measured over one way between two containers: one entry a
+// Way is what was measured over one between two containers: one entry a
 // run in each list.
-type Path struct {
+type Way struct {
 	Name        string
 	Gbps        []float64
 	Retransmits []float64
@@ -19,7 +19,7 @@ type Path struct {
 }
 
 // perGigabit are the retransmits of each run for each gigabit.
-func (p Path) perGigabit() []float64 {
+func (p Way) perGigabit() []float64 {
 	var out []float64
 	for i := range min(len(p.Retransmits), len(p.Gigabits)) {
 		out = append(out, p.Retransmits[i]/p.Gigabits[i])
@@ -35,7 +35,7 @@ type Printed struct {
 
 // Comparison is a slow and a fast path, beside what was printed of the like.
 type Comparison struct {
-	Slow, Fast       Path
+	Slow, Fast       Way
 	Source           string // of what was printed
 	OldSlow, OldFast Printed
 }

@@ -12,8 +12,8 @@ import (
 )
 
 var lab = Comparison{
-	Slow:   Path{Name: "overlay", Gbps: []float64{0.061, 0.0594, 0.064}, Retransmits: []float64{12, 3, 40}, Gigabits: []float64{0.25, 0.25, 0.25}, CPU: []float64{30.2, 31, 29}, PingMS: 2.412},
-	Fast:   Path{Name: "VF", Gbps: []float64{0.312, 0.301, 0.322}, Retransmits: []float64{0, 0, 1}, Gigabits: []float64{1, 1, 1}, CPU: []float64{6.11, 6.4, 6}, PingMS: 1.61},
+	Slow:   Way{Name: "overlay", Gbps: []float64{0.061, 0.0594, 0.064}, Retransmits: []float64{12, 3, 40}, Gigabits: []float64{0.25, 0.25, 0.25}, CPU: []float64{30.2, 31, 29}, PingMS: 2.412},
+	Fast:   Way{Name: "VF", Gbps: []float64{0.312, 0.301, 0.322}, Retransmits: []float64{0, 0, 1}, Gigabits: []float64{1, 1, 1}, CPU: []float64{6.11, 6.4, 6}, PingMS: 1.61},
 	Source: "R0 printed: XL710 10G", OldSlow: Printed{Name: "R0 Calico", Gbps: 4.59, Retransmits: 15580, Gigabits: 45.9},
 	OldFast: Printed{Name: "R0 VF", Gbps: 9.42, Retransmits: 25, Gigabits: 94.2, PingMS: 0.212},
 }
@@ -51,7 +51,7 @@ R0 printed: XL710 10G
 
 // TestComparisonEmpty: a run that measured nothing prints dashes, not NaN.
 func TestComparisonEmpty(t *testing.T) {
-	text := Comparison{Slow: Path{Name: "a"}, Fast: Path{Name: "b"}}.Text(Look{Colour: true, Unicode: true})
+	text := Comparison{Slow: Way{Name: "a"}, Fast: Way{Name: "b"}}.Text(Look{Colour: true, Unicode: true})
 	if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 		t.Errorf("got\n%s", text)
 	}

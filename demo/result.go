@@ -32,8 +32,8 @@ type Way struct {
 // comparison puts what was measured beside what report R0 printed: its M3 to
 // M5. Its runs took 10 s, which makes the gigabits.
 func (r Result) comparison() bench.Comparison {
-	path := func(name string, w Way) bench.Path {
-		return bench.Path{Name: name, Gbps: w.Gbps, Retransmits: w.Retransmits, Gigabits: w.Gigabits, CPU: w.CPU, PingMS: w.PingMS}
+	path := func(name string, w Way) bench.Way {
+		return bench.Way{Name: name, Gbps: w.Gbps, Retransmits: w.Retransmits, Gigabits: w.Gigabits, CPU: w.CPU, PingMS: w.PingMS}
 	}
 	return bench.Comparison{
 		Slow: path("overlay", r.Overlay), Fast: path("VF", r.VF),

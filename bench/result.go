@@ -1,0 +1,257 @@
+package bench
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Schema names the form of a Result as JSON. It changes when a reader of the old
+// form would take a figure for another one.
+const Schema = "culvert.dev/bench/v1"
+
+// Result is all that one invocation measured: what `culvert bench run` writes, and
+// what compare and report read.
+type Result struct {
+	Schema  string    `json:"schema"`
+	Culvert string    `json:"culvert"`          // version of the program that measured
+	Preset  string    `json:"preset,omitempty"` // "m4", say
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended"`
+	// Seed orders the runs: with the same one they are made in the same order.
+	Seed uint64 `json:"seed"`
+	// Unfinished says why runs are missing that were planned. Empty, none is.
+	Unfinished string    `json:"unfinished,omitempty"`
+	Machines   []Machine `json:"machines"`
+	Arms       []Arm     `json:"arms"`
+	Runs       []Run     `json:"runs"` // in the order in which they were made
+	// Notes are for people: what a preset lacked here and what was done instead,
+	// what in the fingerprints stands out.
+	Notes   []string `json:"notes,omitempty"`
+	Printed []Figure `json:"printed,omitempty"` // the report's, beside which these stand
+}
+
+// Arm is what is repeated, and compared with other arms: one workload over one path.
+type Arm struct {
+	Name     string   `json:"name"` // "VF", "overlay", "VF 64 B"; unlike those of all other arms
+	Path     Path     `json:"path"`
+	Workload Workload `json:"workload"`
+	// CeilingGbps is what the wire can carry of this workload's payload, in 1e9 bits
+	// a second, and CeilingPPS of its frames; 0 where the wire's speed is not known.
+	CeilingGbps float64 `json:"ceilingGbps,omitempty"`
+	CeilingPPS  float64 `json:"ceilingPPS,omitempty"`
+}
+
+// Path is a way from one end to another.
+type Path struct {
+	Ends    string `json:"ends"`    // "pod-pod", "pod-node", "node-node", "VM-VM"
+	Network string `json:"network"` // "VF", "overlay", "host", "bond", "service"
+	Place   string `json:"place"`   // "same PF", "other PF", "same node", "other node"
+	From    End    `json:"from"`
+	To      End    `json:"to"`
+}
+
+// End is where traffic starts or stops: one interface in one network namespace of
+// a machine.
+type End struct {
+	Machine   string     `json:"machine"`
+	Name      string     `json:"name"` // "default/iperf3-client", "host", a guest's
+	Interface string     `json:"interface"`
+	Address   netip.Addr `json:"address"`
+	MTU       int        `json:"mtu,omitempty"` // bytes
+	Driver    string     `json:"driver,omitempty"`
+	// PF and VF are set where the interface is a VF: the PF's name on its machine and
+	// the VF's index; Uplink is the PF or NIC that carries other interfaces' frames.
+	PF     string `json:"pf,omitempty"`
+	VF     *int   `json:"vf,omitempty"`
+	Uplink string `json:"uplink,omitempty"`
+}
+
+// Kind is what a workload does.
+type Kind string
+
+// The kinds of workload.
+const (
+	Stream   Kind = "stream"   // TCP, as much as goes through
+	Datagram Kind = "datagram" // UDP, as much as goes through or at a rate
+	Request  Kind = "request"  // one question at a time and its answer: latency
+	Packets  Kind = "packets"  // frames as many as go through, counted where they arrive
+	Echo     Kind = "echo"     // ICMP echo, as ping does
+)
+
+// Workload is what is sent. Zero values mean what the engine does of itself.
+type Workload struct {
+	Kind    Kind   `json:"kind"`
+	Engine  string `json:"engine"` // "culvert", "iperf3", "iperf2", "pktgen", "ping"
+	Version string `json:"version,omitempty"`
+	// Seconds are counted, after Warmup seconds that are not.
+	Seconds float64 `json:"seconds"`
+	Warmup  float64 `json:"warmup,omitempty"`
+	Streams int     `json:"streams,omitempty"`
+	// Size is the bytes of one write, datagram or question; for packets of the frame,
+	// without its checksum, as pktgen has it.
+	Size   int     `json:"size,omitempty"`
+	Window int     `json:"window,omitempty"` // SO_SNDBUF and SO_RCVBUF, bytes
+	Rate   float64 `json:"rate,omitempty"`   // wanted: bits a second of datagrams, questions a second, frames a second
+	// Flows, Sources and MACs are how many of them the packets are spread over.
+	Flows   int  `json:"flows,omitempty"`
+	Sources int  `json:"sources,omitempty"`
+	MACs    int  `json:"macs,omitempty"`
+	Reverse bool `json:"reverse,omitempty"` // the other end sends
+	Senders int  `json:"senders,omitempty"` // ends that send to the one, when more than one
+}
+
+// Run is one repeat of an arm. A void one counts for nothing and says why.
+type Run struct {
+	Arm     int       `json:"arm"` // index in Result.Arms
+	Started time.Time `json:"started"`
+	Discard bool      `json:"discard,omitempty"` // made to warm up
+	Void    string    `json:"void,omitempty"`
+	// Seconds is how long was counted, by the clock of the end that receives.
+	Seconds     float64 `json:"seconds"`
+	Bytes       uint64  `json:"bytes"`             // of payload that arrived
+	Packets     uint64  `json:"packets,omitempty"` // that arrived
+	Sent        uint64  `json:"sent,omitempty"`    // packets or questions that were sent
+	Lost        uint64  `json:"lost,omitempty"`
+	Gbps        float64 `json:"gbps,omitempty"` // 1e9 bits of payload a second, as it arrived
+	PPS         float64 `json:"pps,omitempty"`  // packets a second, as they arrived
+	Retransmits *uint64 `json:"retransmits,omitempty"`
+	Delays      *Delays `json:"delays,omitempty"`
+	// Series are the Gb/s, or packets a second, of each tenth of the run or each
+	// second, whichever is longer.
+	Series []float64 `json:"series,omitempty"`
+	From   Evidence  `json:"from"`
+	To     Evidence  `json:"to"`
+	// Limits are what held the figure down, the strongest first.
+	Limits []Limit `json:"limits,omitempty"`
+}
+
+// Delays are the percentiles of round trips, in microseconds, from the moment at
+// which each was due (coordinated omission is in them).
+type Delays struct {
+	Count uint64  `json:"count"`
+	Min   float64 `json:"min"`
+	Mean  float64 `json:"mean"`
+	P50   float64 `json:"p50"`
+	P90   float64 `json:"p90"`
+	P99   float64 `json:"p99"`
+	P999  float64 `json:"p999"`
+	Max   float64 `json:"max"`
+	// Histogram is HdrHistogram's compressed form (V2, base64), for whoever wants
+	// other percentiles.
+	Histogram string `json:"histogram,omitempty"`
+}
+
+// Evidence is what one end's machine did in the window that was counted.
+type Evidence struct {
+	CPU CPUUse `json:"cpu"`
+	// Interfaces are the end's own and those that the path must not use, with what
+	// their counters rose by.
+	Interfaces []Counters `json:"interfaces,omitempty"`
+	Softnet    Softnet    `json:"softnet"`
+	Queues     []uint64   `json:"queues,omitempty"` // packets that each receive queue took, where the driver tells
+}
+
+// CPUUse is seconds of processors, of a whole machine, from /proc/stat (proc_stat(5)).
+type CPUUse struct {
+	Seconds float64 `json:"seconds"` // the window
+	User    float64 `json:"user"`    // with nice; guests' time is in it
+	System  float64 `json:"system"`
+	IRQ     float64 `json:"irq"`
+	SoftIRQ float64 `json:"softirq"`
+	Steal   float64 `json:"steal"`
+	Idle    float64 `json:"idle"` // with waiting for I/O
+	// Busiest is the part of the window in which the busiest processor did not idle,
+	// 0 to 1, and Busy that part for each processor.
+	Busiest float64   `json:"busiest"`
+	Busy    []float64 `json:"busy,omitempty"`
+	// Tasks are seconds by the names of processes and kernel threads that took part:
+	// the engine, vhost, ksoftirqd, QEMU.
+	Tasks map[string]float64 `json:"tasks,omitempty"`
+}
+
+// Total is the seconds in which processors worked, steal not among them.
+func (c CPUUse) Total() float64 { return c.User + c.System + c.IRQ + c.SoftIRQ }
+
+// Counters are by how much an interface's counters rose (struct rtnl_link_stats64).
+type Counters struct {
+	Interface string `json:"interface"`
+	// Role is "path" for one that must carry the bytes, "other" for one that must not.
+	Role      string `json:"role"`
+	RxBytes   uint64 `json:"rxBytes"`
+	TxBytes   uint64 `json:"txBytes"`
+	RxPackets uint64 `json:"rxPackets"`
+	TxPackets uint64 `json:"txPackets"`
+	RxDropped uint64 `json:"rxDropped"` // with missed, FIFO and other errors
+	TxDropped uint64 `json:"txDropped"`
+}
+
+// Softnet is by how much the sums over all processors of /proc/net/softnet_stat rose.
+type Softnet struct {
+	Processed uint64 `json:"processed"`
+	Dropped   uint64 `json:"dropped"`  // the backlog was full
+	Squeezed  uint64 `json:"squeezed"` // netdev_budget ran out
+}
+
+// Limit is something that held a figure down, with the evidence for it.
+type Limit struct {
+	// What is one of "generator", "wire", "core", "steal", "ring", "softnet",
+	// "window", "rate limit" and "unknown".
+	What     string `json:"what"`
+	Where    string `json:"where"` // a machine, an interface
+	Evidence string `json:"evidence"`
+}
+
+// Figure is one that a report printed.
+type Figure struct {
+	Name  string  `json:"name"`          // "R0 VF"
+	Arm   string  `json:"arm,omitempty"` // of this result, that stands beside it
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Text  string  `json:"text,omitempty"` // where it is no number: "drops badly"
+}
+
+// Machine is the fingerprint of one: what results depend on. Two results are alike
+// when these are.
+type Machine struct {
+	Name       string      `json:"name"`
+	Kernel     string      `json:"kernel"`
+	CPU        string      `json:"cpu"` // the model
+	CPUs       int         `json:"cpus"`
+	NUMANodes  int         `json:"numaNodes"`
+	MemoryMiB  int         `json:"memoryMiB"`
+	Governor   string      `json:"governor,omitempty"`
+	Hypervisor string      `json:"hypervisor,omitempty"` // "kvm", "tcg"; empty on metal
+	Mitigated  []string    `json:"mitigated,omitempty"`  // /sys/devices/system/cpu/vulnerabilities
+	Sysctls    []Setting   `json:"sysctls,omitempty"`
+	Interfaces []Interface `json:"interfaces"`
+	Tools      []Setting   `json:"tools,omitempty"` // "iperf3": "3.18"
+}
+
+// Setting is a name with a value.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Interface is the part of a fingerprint about one interface.
+type Interface struct {
+	Name      string    `json:"name"`
+	Driver    string    `json:"driver,omitempty"`
+	Firmware  string    `json:"firmware,omitempty"`
+	PCI       string    `json:"pci,omitempty"`
+	MTU       int       `json:"mtu"`
+	SpeedMbps int       `json:"speedMbps,omitempty"` // 1e6 bits a second
+	RxQueues  int       `json:"rxQueues"`
+	TxQueues  int       `json:"txQueues"`
+	RxRing    int       `json:"rxRing,omitempty"`
+	TxRing    int       `json:"txRing,omitempty"`
+	NUMA      int       `json:"numa"`           // -1: none
+	IRQs      []IRQ     `json:"irqs,omitempty"` // its own
+	Offloads  []Setting `json:"offloads,omitempty"`
+}
+
+// IRQ is one interrupt and the processors that it may come to.
+type IRQ struct {
+	Number int    `json:"number"`
+	CPUs   string `json:"cpus"` // a list as in smp_affinity_list: "0-3,7"
+}
