@@ -58,7 +58,8 @@ type Config struct {
 const leaseName = "culvert-controller"
 
 // A leader that dies has a successor after leaseTime. Nobody waits for the
-// controller in a hurry, and one that a busy node holds up shall stay.
+// controller in a hurry, and one that a busy node holds up shall stay
+// (docs/design/0007-kubernetes.md, "Times on a busy node").
 const (
 	leaseTime = 40 * time.Second
 	renewTime = 30 * time.Second
@@ -82,17 +83,7 @@ func Run(ctx context.Context, c Config) error {
 		names: []string{c.Service + "." + c.Namespace + ".svc", c.Service + "." + c.Namespace + ".svc.cluster.local"},
 		now:   time.Now, log: c.Log,
 	}
-	leave, twice := 5*time.Second, true
-	lease, renew, retry := leaseTime, renewTime, retryTime
-	mgr, err := ctrl.NewManager(c.Kube, ctrl.Options{
-		Scheme: Scheme(), Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
-		LeaderElection: c.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
-		GracefulShutdownTimeout: &leave,
-		Controller:              config.Controller{SkipNameValidation: &twice}, // Run may be called twice in a process
-		WebhookServer:           webhook.NewServer(webhook.Options{Port: c.WebhookPort, TLSOpts: []func(*tls.Config){func(t *tls.Config) { t.GetCertificate, t.MinVersion = k.get, tls.VersionTLS13 }}}),
-		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}}}},
-	})
+	mgr, err := ctrl.NewManager(c.Kube, c.options(k.get))
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
@@ -115,6 +106,25 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("health: %w", err)
 	}
 	return mgr.Start(ctx)
+}
+
+// options are the manager's; certificate is the one to serve with.
+func (c Config) options(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) ctrl.Options {
+	leave, twice := 5*time.Second, true
+	lease, renew, retry := leaseTime, renewTime, retryTime
+	return ctrl.Options{
+		Scheme: Scheme(), Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
+		LeaderElection: c.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
+		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
+		GracefulShutdownTimeout: &leave,
+		Controller:              config.Controller{SkipNameValidation: &twice}, // Run may be called twice in a process
+		WebhookServer: webhook.NewServer(webhook.Options{Port: c.WebhookPort, TLSOpts: []func(*tls.Config){
+			func(t *tls.Config) { t.GetCertificate, t.MinVersion = certificate, tls.VersionTLS13 },
+		}}),
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{
+			&corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{},
+		}}},
+	}
 }
 
 func addReconcilers(mgr ctrl.Manager, config Config) error {

@@ -3,13 +3,9 @@
 package controller
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -18,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,21 +25,8 @@ import (
 // install creates the objects of some kinds of the one manifest that people apply.
 func install(t *testing.T, c client.Client, kinds ...string) {
 	t.Helper()
-	content, err := os.ReadFile("../dist/kubernetes/culvert.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	made := map[string]int{}
-	for {
-		o := &unstructured.Unstructured{}
-		err := documents.Decode(&o.Object)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, o := range manifest(t) {
 		for _, kind := range kinds {
 			if o.GetKind() == kind {
 				made[kind]++

@@ -1,0 +1,117 @@
+package controller
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// manifest has the objects of the one manifest that people apply.
+func manifest(t *testing.T) (all []*unstructured.Unstructured) {
+	t.Helper()
+	content, err := os.ReadFile("../dist/kubernetes/culvert.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		err := documents.Decode(&o.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+}
+
+// installed is an object of the manifest.
+func installed[T any](t *testing.T, kind, name string) *T {
+	t.Helper()
+	for _, o := range manifest(t) {
+		if o.GetKind() == kind && o.GetName() == name {
+			out := new(T)
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+	}
+	t.Fatalf("the manifest has no %s %s", kind, name)
+	return nil
+}
+
+// A webhook that is down blocks nobody, and one on a busy node is waited for:
+// a pod that missed it has to be made again.
+func TestWebhooksAreWaitedForAndBlockNobody(t *testing.T) {
+	type answer struct {
+		seconds *int32
+		without *admissionv1.FailurePolicyType
+	}
+	got := map[string]answer{}
+	for _, w := range installed[admissionv1.MutatingWebhookConfiguration](t, "MutatingWebhookConfiguration", "culvert").Webhooks {
+		got[w.Name] = answer{w.TimeoutSeconds, w.FailurePolicy}
+	}
+	for _, w := range installed[admissionv1.ValidatingWebhookConfiguration](t, "ValidatingWebhookConfiguration", "culvert").Webhooks {
+		got[w.Name] = answer{w.TimeoutSeconds, w.FailurePolicy}
+	}
+	seconds, without := int32(10), admissionv1.Ignore
+	want := map[string]answer{}
+	for _, name := range []string{"pods", "networks", "nodepolicies"} {
+		want[name+".culvert.dev"] = answer{&seconds, &without}
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// The policies are the API server's own work, which cannot be away: what they
+// refuse is refused.
+func TestAdmissionPoliciesFailClosed(t *testing.T) {
+	for _, name := range []string{"culvert-own-nodestate", "culvert-addresspool-in-use"} {
+		p := installed[admissionv1.ValidatingAdmissionPolicy](t, "ValidatingAdmissionPolicy", name)
+		if fail := p.Spec.FailurePolicy; fail == nil || *fail != admissionv1.Fail {
+			t.Errorf("%s does not fail closed", name)
+		}
+	}
+}
+
+// A busy node neither has the controller started again nor takes it away from
+// those who call its webhooks.
+func TestControllersProbesBearABusyNode(t *testing.T) {
+	d := installed[appsv1.Deployment](t, "Deployment", "culvert-controller")
+	c := d.Spec.Template.Spec.Containers[0]
+	for name, p := range map[string]struct {
+		probe           *corev1.Probe
+		timeout, period int32
+	}{"liveness": {c.LivenessProbe, 10, 20}, "readiness": {c.ReadinessProbe, 5, 5}} {
+		if p.probe == nil || p.probe.TimeoutSeconds != p.timeout || p.probe.PeriodSeconds != p.period {
+			t.Errorf("%s: %v, want %d s to answer, every %d s", name, p.probe, p.timeout, p.period)
+		}
+	}
+}
+
+// A leader that a busy node holds up stays one, and one that ends gives the lease
+// back.
+func TestLeaderBearsABusyNode(t *testing.T) {
+	o := Config{}.options(nil)
+	if *o.LeaseDuration != 40*time.Second || *o.RenewDeadline != 30*time.Second || *o.RetryPeriod != 5*time.Second {
+		t.Errorf("lease %s, renewed within %s, tried every %s", o.LeaseDuration, o.RenewDeadline, o.RetryPeriod)
+	}
+	if !o.LeaderElectionReleaseOnCancel {
+		t.Error("an upgrade waits for the lease to end")
+	}
+}
