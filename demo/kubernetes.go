@@ -124,7 +124,7 @@ func (k *kubernetes) tell(ctx context.Context, args ...string) error {
 func (k *kubernetes) play(ctx context.Context, floor string) error {
 	for _, part := range []func(context.Context) error{
 		func(ctx context.Context) error { return k.timeFloor(ctx, floor) },
-		k.install, k.runReport, k.timePods, k.burst, k.weigh, k.settle, k.compareVFs,
+		k.install, k.runReport, k.timePods, k.burst, k.weigh, k.compareVFs,
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -179,7 +179,7 @@ func (k *kubernetes) await(ctx context.Context, what string, so func(context.Con
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(time.Second):
+		case <-time.After(k.pace):
 		}
 	}
 }
@@ -331,13 +331,21 @@ func (k *kubernetes) burst(ctx context.Context) error {
 	return nil
 }
 
-// settle waits until the kubelets have taken down the networks of all pods, which
-// they do behind the pods' deletion.
+// compareVFs compares once the kubelets have taken down the networks of all pods,
+// which they do behind the pods' deletion: what they are still about is no leak.
+func (k *kubernetes) compareVFs(ctx context.Context) error {
+	if err := k.settle(ctx); err != nil {
+		return err
+	}
+	return k.demo.compareVFs(ctx)
+}
+
+// settle waits until all VFs are free.
 func (k *kubernetes) settle(ctx context.Context) error {
 	k.step("waiting until the kubelets have taken all pods down")
 	return k.await(ctx, "all VFs are free", func(ctx context.Context) error {
 		return k.eachNode(ctx, func(ctx context.Context, n node.Node) error {
-			st, err := nodeStatus(ctx, n)
+			st, err := k.culvert(ctx, n)
 			if err != nil {
 				return err
 			}

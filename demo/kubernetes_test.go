@@ -1,7 +1,11 @@
 package demo
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,8 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // demo-k8s.json has the fields that others read, under their names.
@@ -101,5 +108,58 @@ func TestCountRequests(t *testing.T) {
 	}
 	if err := k.countRequests(since); err == nil {
 		t.Error("no error for what is not JSON")
+	}
+}
+
+// worker is a node whose kubelet is about its pods' networks for some more looks.
+type worker struct {
+	busy int
+	told api.VF
+}
+
+// ended is a run of the demo whose pods have been deleted.
+func ended(t *testing.T, workers ...*worker) *kubernetes {
+	t.Helper()
+	d := &demo{steps: newSteps(io.Discard, false), pace: time.Millisecond}
+	t.Cleanup(d.steps.close)
+	for i := range workers {
+		d.nodes = append(d.nodes, node.Node{Name: fmt.Sprint("worker", i), Number: i})
+		d.before = append(d.before, node.VFs{"enp1s0#0": "clean"})
+	}
+	d.kernel = func(_ context.Context, n node.Node) (node.VFs, error) {
+		if workers[n.Number].busy > 0 {
+			return node.VFs{"enp1s0#0": "a pod's"}, nil
+		}
+		return node.VFs{"enp1s0#0": "clean"}, nil
+	}
+	d.culvert = func(_ context.Context, n node.Node) (api.NodeStatus, error) {
+		w := workers[n.Number]
+		if w.busy--; w.busy >= 0 {
+			return api.NodeStatus{VFs: []api.VF{{Name: "enp1s0#0", Phase: "releasing"}}}, nil
+		}
+		return api.NodeStatus{VFs: []api.VF{w.told}}, nil
+	}
+	return &kubernetes{demo: d}
+}
+
+// VFs that the kubelets still take back are waited for; what is free and is not
+// as it was has leaked.
+func TestComparisonWaitsForKubelets(t *testing.T) {
+	free := api.VF{Name: "enp1s0#0", Phase: "free"}
+	k := ended(t, &worker{told: free}, &worker{busy: 3, told: free})
+	if err := k.compareVFs(t.Context()); err != nil || k.result.Leaked != 0 {
+		t.Errorf("%d leaked, %v: %q", k.result.Leaked, err, k.problems)
+	}
+	dirty := free
+	dirty.Differences = []vf.Difference{{}}
+	k = ended(t, &worker{told: free}, &worker{busy: 3, told: dirty})
+	if err := k.compareVFs(t.Context()); err != nil || k.result.Leaked != 1 {
+		t.Errorf("%d leaked, %v: %q", k.result.Leaked, err, k.problems)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	k = ended(t, &worker{told: api.VF{Name: "enp1s0#0", Phase: "quarantined"}})
+	if err := k.compareVFs(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("compared while a VF is not free: %v, %q", err, k.problems)
 	}
 }

@@ -164,10 +164,10 @@ func (d *demo) stopPods(ctx context.Context, pods []*pod) error {
 // compareVFs asks the kernel and culvertd whether every VF is as it was.
 func (d *demo) compareVFs(ctx context.Context) error {
 	d.step("comparing every VF with what it was before: the kernel's word, and Culvert's")
-	after, told := make([]node.VFs, nodeCount), make([]api.NodeStatus, nodeCount)
+	after, told := make([]node.VFs, len(d.nodes)), make([]api.NodeStatus, len(d.nodes))
 	err := d.each(func(i int, n node.Node) (err error) {
-		if after[i], err = n.VFs(ctx); err == nil {
-			told[i], err = nodeStatus(ctx, n)
+		if after[i], err = d.kernel(ctx, n); err == nil {
+			told[i], err = d.culvert(ctx, n)
 		}
 		return err
 	})

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
@@ -58,6 +59,10 @@ type demo struct {
 	before   []node.VFs // of each node, before anything is attached
 	result   Result
 	problems []string
+	// Who is asked how a node's VFs are, and how often somebody waits for them.
+	kernel  func(context.Context, node.Node) (node.VFs, error)
+	culvert func(context.Context, node.Node) (api.NodeStatus, error)
+	pace    time.Duration
 }
 
 // Run shows the demo. Whatever happens, it leaves nothing behind but its
@@ -105,7 +110,10 @@ func begin(o Options, f files) (*demo, error) {
 			return nil, err
 		}
 	}
-	return &demo{Options: o, files: f, steps: newSteps(o.Log, o.Live)}, nil
+	return &demo{
+		Options: o, files: f, steps: newSteps(o.Log, o.Live),
+		kernel: func(ctx context.Context, n node.Node) (node.VFs, error) { return n.VFs(ctx) }, culvert: nodeStatus, pace: time.Second,
+	}, nil
 }
 
 // meet takes note of the lab's nodes.
@@ -216,7 +224,7 @@ func (d *demo) countVFs(ctx context.Context) error {
 	d.quote(d.nodes[0], "culvert status", out)
 	d.before = make([]node.VFs, len(d.nodes))
 	err = d.each(func(i int, n node.Node) (err error) {
-		d.before[i], err = n.VFs(ctx)
+		d.before[i], err = d.kernel(ctx, n)
 		return err
 	})
 	if err != nil {
