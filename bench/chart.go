@@ -57,6 +57,6 @@ func chartPair(b *strings.Builder, top int, title string, slow, fast bar) {
 		for _, v := range line.runs {
 			fmt.Fprintf(b, `<circle cx="%.1f" cy="%d" r="3" fill="#222222"/>`, barLeft+length(v), middle)
 		}
-		fmt.Fprintf(b, `<text x="%d" y="%d">%s Gb/s</text>`+"\n", barRight+12, middle+5, html.EscapeString(number(line.value)))
+		fmt.Fprintf(b, `<text x="%d" y="%d">%s Gb/s</text>`+"\n", barRight+12, middle+5, html.EscapeString(Number(line.value)))
 	}
 }

@@ -54,18 +54,18 @@ func (c Comparison) Text(l Look) string {
 	line("", c.Slow.Name, c.Fast.Name, c.Fast.Name+" : "+c.Slow.Name, c.OldSlow.Name, c.OldFast.Name, "ratio")
 	b.WriteString(l.paint(rule, dim))
 	slow, fast, gain := Summarize(c.Slow.Gbps), Summarize(c.Fast.Gbps), c.Gain()
-	line("Gb/s, median", number(slow.Median), number(fast.Median), times(gain.Value),
+	line("Gb/s, median", Number(slow.Median), Number(fast.Median), times(gain.Value),
 		printed(c.OldSlow.Gbps), printed(c.OldFast.Gbps), quotient(c.OldFast.Gbps, c.OldSlow.Gbps))
-	line(fmt.Sprintf("  spread of %d and %d", slow.N, fast.N), number(slow.Min)+" - "+number(slow.Max), number(fast.Min)+" - "+number(fast.Max),
+	line(fmt.Sprintf("  spread of %d and %d", slow.N, fast.N), Number(slow.Min)+" - "+Number(slow.Max), Number(fast.Min)+" - "+Number(fast.Max),
 		times(gain.Low)+" - "+times(gain.High))
-	line("retransmits, median", number(Median(c.Slow.Retransmits)), number(Median(c.Fast.Retransmits)), "",
+	line("retransmits, median", Number(Median(c.Slow.Retransmits)), Number(Median(c.Fast.Retransmits)), "",
 		printed(c.OldSlow.Retransmits), printed(c.OldFast.Retransmits))
 	slowPer, fastPer := Median(c.Slow.perGigabit()), Median(c.Fast.perGigabit())
-	line("  for each Gb", number(slowPer), number(fastPer), quotient(fastPer, slowPer),
+	line("  for each Gb", Number(slowPer), Number(fastPer), quotient(fastPer, slowPer),
 		printed(c.OldSlow.Retransmits/c.OldSlow.Gigabits), printed(c.OldFast.Retransmits/c.OldFast.Gigabits))
 	slowCPU, fastCPU := Median(c.Slow.CPU), Median(c.Fast.CPU)
-	line("CPUs per Gb/s, median", number(slowCPU), number(fastCPU), quotient(fastCPU, slowCPU), printed(0), printed(0))
-	line("ping, ms average", number(c.Slow.PingMS), number(c.Fast.PingMS), quotient(c.Fast.PingMS, c.Slow.PingMS),
+	line("CPUs per Gb/s, median", Number(slowCPU), Number(fastCPU), quotient(fastCPU, slowCPU), printed(0), printed(0))
+	line("ping, ms average", Number(c.Slow.PingMS), Number(c.Fast.PingMS), quotient(c.Fast.PingMS, c.Slow.PingMS),
 		printed(c.OldSlow.PingMS), printed(c.OldFast.PingMS))
 	b.WriteString("\n")
 	c.bars(&b, l)
@@ -84,7 +84,7 @@ func (c Comparison) bars(b *strings.Builder, l Look) {
 		}{{slowName, slow, yellow}, {fastName, fast, green}} {
 			drawn := l.bar(bar.value/most, 60)
 			fmt.Fprintf(b, "  %-10s %s%s %s Gb/s\n", bar.name, l.paint(drawn, bar.colour),
-				strings.Repeat(" ", 60-utf8.RuneCountInString(drawn)), number(bar.value))
+				strings.Repeat(" ", 60-utf8.RuneCountInString(drawn)), Number(bar.value))
 		}
 	}
 	pair("this run, median", c.Slow.Name, c.Fast.Name, Median(c.Slow.Gbps), Median(c.Fast.Gbps))
@@ -107,8 +107,8 @@ func columns(cells []string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// number prints three significant digits, and whole numbers whole.
-func number(v float64) string {
+// Number prints three significant digits, and whole numbers whole.
+func Number(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return "-"
@@ -123,7 +123,7 @@ func printed(v float64) string {
 	if v == 0 || math.IsNaN(v) {
 		return "-"
 	}
-	return number(v)
+	return Number(v)
 }
 
 func times(v float64) string {

@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func host(name string, change func(*Machine)) Machine {
+	m := Machine{
+		Name: name, Kernel: "6.12.48", CPU: "Xeon E5-2620", CPUs: 8, Governor: "performance",
+		Sysctls: []Setting{{"net.core.rmem_max", "212992"}},
+		Interfaces: []Interface{{Name: "enp1s0", Driver: "i40e", MTU: 9000, SpeedMbps: 10000, RxQueues: 8, IRQs: []IRQ{{40, "0"}, {41, "1"}},
+			Offloads: []Setting{{"tcp-segmentation-offload", "on"}}}},
+	}
+	if change != nil {
+		change(&m)
+	}
+	return m
+}
+
+func TestUnlike(t *testing.T) {
+	arm := Arm{Name: "VF", Workload: Workload{Kind: Stream, Engine: "iperf3", Version: "3.18", Seconds: 10}}
+	a := Result{Machines: []Machine{host("w1", nil), host("w2", nil)}, Arms: []Arm{arm, {Name: "overlay"}}}
+	if got := Unlike(a, a); got != nil {
+		t.Errorf("a result is unlike itself: %q", got)
+	}
+	arm.Workload.Seconds, arm.Workload.Version, arm.Path.From.MTU = 60, "3.16", 1500
+	b := Result{Culvert: "another", Arms: []Arm{{Name: "new"}, arm}, Machines: []Machine{
+		host("w3", func(m *Machine) { m.Kernel, m.Hypervisor, m.Sysctls = "6.1.0", "kvm", nil }),
+		host("w1", func(m *Machine) {
+			m.Tools = []Setting{{"iperf3", "3.16"}}
+			m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs, m.Interfaces[0].Offloads[0].Value = 1, []IRQ{{99, "0"}}, "off"
+			m.Interfaces = append(m.Interfaces, Interface{Name: "bond0"})
+		}),
+		host("w4", nil),
+	}}
+	want := []string{
+		"w1: iperf3: none, then 3.16",
+		"w1: enp1s0 receive queues: 8, then 1",
+		"w1: enp1s0 interrupts on processors: 0 | 1, then 0",
+		"w1: enp1s0 tcp-segmentation-offload: on, then off",
+		"w1: interface bond0 is only in the second",
+		"w2 and w3: kernel: 6.12.48, then 6.1.0",
+		"w2 and w3: hypervisor: none, then kvm",
+		"w2 and w3: net.core.rmem_max: 212992, then none",
+		"machine w4 is only in the second",
+		"arm VF: MTU: 0 and 0, then 1500 and 0",
+		"arm VF: engine: iperf3 3.18, then iperf3 3.16",
+		"arm VF: seconds: 10, then 60",
+	}
+	if diff := cmp.Diff(want, Unlike(a, b)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	back := Unlike(b, a)
+	for _, want := range []string{"machine w4 is only in the first", "w1: interface bond0 is only in the first"} {
+		if !strings.Contains(strings.Join(back, "\n"), want) {
+			t.Errorf("turned round, no %q in %q", want, back)
+		}
+	}
+}
+
+func TestRemarks(t *testing.T) {
+	one := host("w1", func(m *Machine) { m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "2"}, {41, "2"}} })
+	on := func(m Machine, name string) Result {
+		return Result{Machines: []Machine{m}, Arms: []Arm{{Path: Path{To: End{Machine: "w1", Interface: name}}}}}
+	}
+	want := []string{"enp1s0 on w1: all 2 interrupts go to processor 2 of 8, and it has 1 receive queue: that one processor takes all packets; irqbalance, or smp_affinity, and more queues spread them"}
+	if diff := cmp.Diff(want, Remarks(on(one, "enp1s0"))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	wide := host("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7"}} })
+	small := one
+	small.CPUs = 1
+	for name, r := range map[string]Result{
+		"spread": on(host("w1", nil), "enp1s0"), "any processor": on(wide, "enp1s0"), "not used": on(one, "enp2s0"), "one processor": on(small, "enp1s0"),
+	} {
+		if got := Remarks(r); got != nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package bench
+
+import (
+	"fmt"
+	"time"
+)
+
+// Bounds of what counts as reached or used up.
+const (
+	atCeiling  = 0.95 // of a bound
+	fullCore   = 0.95 // of the window
+	muchSteal  = 0.05 // of the processors' time
+	muchLoss   = 1e-4 // of the packets
+	muchOfWind = 0.80 // of window/RTT: acknowledgements and queues take the rest
+)
+
+// Scene is what held for a run beside what was measured in it. Zero is unknown.
+type Scene struct {
+	Arm Arm
+	// GeneratorGbps and GeneratorPPS are what the engine does where no network holds
+	// it, from its self-test.
+	GeneratorGbps, GeneratorPPS float64
+	RateMbps                    int           // max_tx_rate of the VF that sends, 1e6 bits a second
+	RTT                         time.Duration // of the path while nothing else is sent
+}
+
+// Limits says what held a run's figure down, from what was seen of it, the strongest
+// evidence first: bounds that the figure is at, then processors that had
+// no more to give, then queues that ran over. Where nothing of these is
+// seen, that is the one answer.
+func Limits(r Run, s Scene) []Limit {
+	var found []Limit
+	add := func(what, where, format string, args ...any) {
+		found = append(found, Limit{What: what, Where: where, Evidence: fmt.Sprintf(format, args...)})
+	}
+	s.bounds(r, add)
+	from, to := s.Arm.Path.From, s.Arm.Path.To
+	ends := []seenEnd{{from, r.From}, {to, r.To}}
+	if from.Machine == to.Machine {
+		ends = ends[:1] // its processors and backlogs are counted once
+	}
+	for _, e := range ends {
+		e.processors(add)
+	}
+	seenEnd{from, r.From}.rings(add)
+	seenEnd{to, r.To}.rings(add)
+	for _, e := range ends {
+		if n := e.seen.Softnet.Dropped; n > 0 {
+			add("softnet", e.end.Machine, "%d packets dropped because a processor's backlog was full (net.core.netdev_max_backlog)", n)
+		}
+	}
+	if found == nil {
+		add("unknown", "", "no bound was reached, no processor was full and nothing was dropped")
+	}
+	return found
+}
+
+// bounds finds those that can be worked out, tightest to explain first.
+func (s Scene) bounds(r Run, add func(what, where, format string, args ...any)) {
+	at := func(v, bound float64) bool { return bound > 0 && v >= atCeiling*bound }
+	path, load := s.Arm.Path, s.Arm.Workload
+	sender := path.From
+	if load.Reverse {
+		sender = path.To
+	}
+	if at(r.Gbps, float64(s.RateMbps)/1e3) {
+		add("rate limit", where(sender), "%s Gb/s of the %s Gb/s that the VF may send", Number(r.Gbps), Number(float64(s.RateMbps)/1e3))
+	}
+	if wanted, did := load.wanted(r); at(did, wanted) {
+		add("rate limit", "workload", "no more than %s a second was asked for", Number(wanted))
+	}
+	if at(r.Gbps, s.Arm.CeilingGbps) {
+		add("wire", where(sender), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(r.Gbps), 100*r.Gbps/s.Arm.CeilingGbps)
+	} else if at(r.PPS, s.Arm.CeilingPPS) {
+		add("wire", where(sender), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(r.PPS), 100*r.PPS/s.Arm.CeilingPPS)
+	}
+	if at(r.Gbps, s.GeneratorGbps) {
+		add("generator", sender.Machine, "%s Gb/s, and %s makes %s Gb/s at most here", Number(r.Gbps), load.Engine, Number(s.GeneratorGbps))
+	} else if at(max(r.PPS, sentRate(r)), s.GeneratorPPS) {
+		add("generator", sender.Machine, "%s packets a second sent, and %s makes %s at most here", Number(max(r.PPS, sentRate(r))), load.Engine, Number(s.GeneratorPPS))
+	}
+	if load.Kind == Stream && load.Window > 0 && s.RTT > 0 {
+		most := float64(load.Window) * 8 * float64(max(1, load.Streams)) / s.RTT.Seconds() / 1e9
+		if r.Gbps >= muchOfWind*most {
+			add("window", where(sender), "%s Gb/s; %d bytes in flight and a round trip of %s allow %s Gb/s", Number(r.Gbps), load.Window*max(1, load.Streams), s.RTT, Number(most))
+		}
+	}
+}
+
+// wanted is the rate that was asked for, and what the sender did of it.
+func (w Workload) wanted(r Run) (wanted, did float64) {
+	switch w.Kind {
+	case Datagram:
+		return w.Rate, r.Gbps * 1e9
+	case Packets, Request, Echo:
+		return w.Rate, sentRate(r)
+	case Stream:
+	}
+	return 0, 0
+}
+
+func sentRate(r Run) float64 {
+	if r.Seconds <= 0 {
+		return 0
+	}
+	return float64(r.Sent) / r.Seconds
+}
+
+// where names an end's interface.
+func where(e End) string {
+	if e.VF != nil && e.PF != "" {
+		return fmt.Sprintf("%s (VF %d of %s) on %s", e.Interface, *e.VF, e.PF, e.Machine)
+	}
+	return e.Interface + " on " + e.Machine
+}
+
+// seenEnd is an end with what was seen of it.
+type seenEnd struct {
+	end  End
+	seen Evidence
+}
+
+func (e seenEnd) processors(add func(what, where, format string, args ...any)) {
+	use := e.seen.CPU
+	if use.Seconds <= 0 {
+		return
+	}
+	if use.Busiest >= fullCore {
+		which := "the busiest processor"
+		for i, busy := range use.Busy {
+			if busy == use.Busiest {
+				which = fmt.Sprintf("processor %d", i)
+			}
+		}
+		task := ""
+		if name, most := use.hungriest(); most > 0 {
+			task = fmt.Sprintf("; most by %s, %s s of %s s", name, Number(most), Number(use.Seconds))
+		}
+		add("core", e.end.Machine, "%s was busy %.0f %% of the time%s", which, 100*use.Busiest, task)
+	}
+	if all := use.Total() + use.Idle + use.Steal; use.Steal > muchSteal*all {
+		add("steal", e.end.Machine, "the hypervisor gave %.0f %% of the processors' time to others", 100*use.Steal/all)
+	}
+}
+
+// hungriest is the task that took most; of several the first by name.
+func (c CPUUse) hungriest() (name string, seconds float64) {
+	for task, s := range c.Tasks {
+		if s > seconds || s == seconds && task < name {
+			name, seconds = task, s
+		}
+	}
+	return name, seconds
+}
+
+// rings finds interfaces on the path that dropped.
+func (e seenEnd) rings(add func(what, where, format string, args ...any)) {
+	for _, c := range e.seen.Interfaces {
+		if c.Role != "path" {
+			continue
+		}
+		at := c.Interface + " on " + e.end.Machine
+		if lossy(c.RxDropped, c.RxPackets) {
+			add("ring", at, "%d packets dropped on receiving, %s %% of them", c.RxDropped, Number(share(c.RxDropped, c.RxPackets)))
+		}
+		if lossy(c.TxDropped, c.TxPackets) {
+			add("ring", at, "%d packets dropped on sending, %s %% of them", c.TxDropped, Number(share(c.TxDropped, c.TxPackets)))
+		}
+	}
+}
+
+func lossy(dropped, passed uint64) bool {
+	return dropped > 0 && float64(dropped) > muchLoss*float64(passed)
+}
+
+func share(dropped, passed uint64) float64 {
+	return 100 * float64(dropped) / (float64(dropped) + float64(passed))
+}

@@ -1,0 +1,68 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestLimits has a run for each limit, and one in which several meet.
+func TestLimits(t *testing.T) {
+	vf := 3
+	arm := Arm{
+		Path: Path{From: End{Machine: "a", Interface: "net1", PF: "enp1s0", VF: &vf}, To: End{Machine: "b", Interface: "eth0"}}, CeilingGbps: 9.41, CeilingPPS: 14e6,
+		Workload: Workload{Kind: Stream, Engine: "culvert", Streams: 2, Window: 65536},
+	}
+	with := func(change func(*Workload)) Arm {
+		a := arm
+		change(&a.Workload)
+		return a
+	}
+	packets := with(func(w *Workload) { *w = Workload{Kind: Packets, Engine: "pktgen", Rate: 1e6} })
+	one := arm
+	one.Path.To.Machine = "a"
+	full := Evidence{CPU: CPUUse{Seconds: 10, System: 9, Idle: 10, Busiest: 0.99, Busy: []float64{0.1, 0.99}, Tasks: map[string]float64{"vhost-77": 9, "iperf3": 2}}}
+	stolen := Evidence{CPU: CPUUse{Seconds: 10, System: 9, Idle: 9, Steal: 2, Busiest: 0.96}}
+	dropping := Evidence{Interfaces: []Counters{
+		{Interface: "eth0", Role: "path", RxPackets: 900, RxDropped: 100, TxPackets: 1e9, TxDropped: 1}, {Interface: "eth9", Role: "other", RxDropped: 7},
+	}}
+	for name, c := range map[string]struct {
+		run   Run
+		scene Scene
+		want  []Limit
+	}{
+		"wire": {Run{Gbps: 9.4}, Scene{Arm: arm}, []Limit{{"wire", "net1 (VF 3 of enp1s0) on a", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
+		"wire, packets": {Run{PPS: 13.9e6}, Scene{Arm: arm}, []Limit{
+			{"wire", "net1 (VF 3 of enp1s0) on a", "13900000 packets a second, 99 % of what the wire can carry of this size"}}},
+		"rate limit of the VF": {Run{Gbps: 0.99}, Scene{Arm: arm, RateMbps: 1000}, []Limit{
+			{"rate limit", "net1 (VF 3 of enp1s0) on a", "0.990 Gb/s of the 1 Gb/s that the VF may send"}}},
+		"the other end sends": {Run{Gbps: 9.4}, Scene{Arm: with(func(w *Workload) { w.Reverse = true })}, []Limit{
+			{"wire", "eth0 on b", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
+		"asked for no more": {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, Scene{Arm: packets}, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
+		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5}, Scene{Arm: packets, GeneratorPPS: 9e5}, []Limit{
+			{"generator", "a", "900000 packets a second sent, and pktgen makes 900000 at most here"}}},
+		"generator": {Run{Gbps: 5}, Scene{Arm: arm, GeneratorGbps: 5.1}, []Limit{{"generator", "a", "5 Gb/s, and culvert makes 5.10 Gb/s at most here"}}},
+		"window": {Run{Gbps: 1}, Scene{Arm: arm, RTT: time.Millisecond}, []Limit{
+			{"window", "net1 (VF 3 of enp1s0) on a", "1 Gb/s; 131072 bytes in flight and a round trip of 1ms allow 1.05 Gb/s"}}},
+		"core": {Run{Gbps: 1, To: full}, Scene{Arm: arm}, []Limit{{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
+		"core and steal": {Run{Gbps: 1, From: stolen}, Scene{Arm: arm}, []Limit{
+			{"core", "a", "the busiest processor was busy 96 % of the time"}, {"steal", "a", "the hypervisor gave 10 % of the processors' time to others"}}},
+		"one machine is told once": {Run{Gbps: 1, From: full, To: full}, Scene{Arm: one}, []Limit{{"core", "a", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
+		"ring":                     {Run{Gbps: 1, To: dropping}, Scene{Arm: arm}, []Limit{{"ring", "eth0 on b", "100 packets dropped on receiving, 10 % of them"}}},
+		"softnet": {Run{Gbps: 1, To: Evidence{Softnet: Softnet{Dropped: 5}}}, Scene{Arm: arm}, []Limit{
+			{"softnet", "b", "5 packets dropped because a processor's backlog was full (net.core.netdev_max_backlog)"}}},
+		"strongest first": {Run{Gbps: 9.4, To: Evidence{CPU: full.CPU, Interfaces: dropping.Interfaces}}, Scene{Arm: arm}, []Limit{
+			{"wire", "net1 (VF 3 of enp1s0) on a", "9.40 Gb/s, 100 % of what the wire can carry of this"},
+			{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}, {"ring", "eth0 on b", "100 packets dropped on receiving, 10 % of them"}}},
+		"unknown": {Run{Gbps: 1, From: work(1), To: work(1)}, Scene{Arm: arm, GeneratorGbps: 9, RTT: time.Microsecond, RateMbps: 5000}, []Limit{
+			{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
+	} {
+		if name == "unknown" {
+			c.run.From.CPU.Steal, c.run.To.CPU.Steal = 0, 0
+		}
+		if diff := cmp.Diff(c.want, Limits(c.run, c.scene)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
