@@ -97,6 +97,7 @@ type Workload struct {
 	Sources int  `json:"sources,omitempty"`
 	MACs    int  `json:"macs,omitempty"`
 	Reverse bool `json:"reverse,omitempty"` // the other end sends
+	UDP     bool `json:"udp,omitempty"`     // questions and answers are datagrams, not on TCP
 	Senders int  `json:"senders,omitempty"` // ends that send to the one, when more than one
 }
 

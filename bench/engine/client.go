@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// Local is where an end's sockets are. Zero values leave it to the routes.
+type Local struct {
+	Address   netip.Addr
+	Interface string // for hosts with several in one subnet (SO_BINDTODEVICE)
+}
+
+// Measure makes one measurement against the [Server] at to, and returns its
+// figures: Started (by this end's clock), Seconds, Bytes, Packets, Sent, Lost, Gbps,
+// PPS, Retransmits of streams, Delays of requests, and Series. Without w.Reverse it
+// sends, or asks.
+//
+// Zero values of w mean: one stream; the kernel's windows; no rate; Size 128 KiB for
+// streams, 64 bytes for questions, and for datagrams what a TCP segment on
+// the same path holds, so that they are not fragmented. The rate is of all streams
+// together.
+//
+// It returns when the window has passed, or ctx has ended, or there can be no
+// figures; the error says what was in the way. No figure comes with an error.
+func Measure(ctx context.Context, w bench.Workload, from Local, to netip.AddrPort, marks Marks) (bench.Run, error) {
+	w, err := Check(w)
+	if err != nil {
+		return bench.Run{}, err
+	}
+	c := client{from: from, to: to, session: rand.Uint64()}
+	conn, err := c.dial(ctx, "tcp", options{device: from.Interface}, controlStream)
+	if err != nil {
+		return bench.Run{}, err
+	}
+	p := listenTo(ctx, conn)
+	defer p.close()
+	run, err := c.measure(ctx, w, p, marks)
+	if err != nil {
+		p.fail(err)
+		return bench.Run{}, fmt.Errorf("%s to %s: %w", w.Kind, to, err)
+	}
+	return run, nil
+}
+
+// client is the end that asks for a measurement.
+type client struct {
+	from    Local
+	to      netip.AddrPort
+	session uint64
+}
+
+func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Marks) (run bench.Run, err error) {
+	if w.Size == 0 {
+		if w.Size, err = segment(p.conn); err != nil {
+			return run, err
+		}
+	}
+	if err := p.send(message{Says: hello, Protocol: protocol, Workload: &w}); err != nil {
+		return run, err
+	}
+	if _, err := p.expect(ctx, ready, patience); err != nil {
+		return run, err
+	}
+	conns, err := c.connect(ctx, w)
+	defer func() { closeAll(conns) }()
+	if err != nil {
+		return run, err
+	}
+	if err := c.join(ctx, p, conns); err != nil {
+		return run, err
+	}
+	if err := p.send(message{Says: start}); err != nil {
+		return run, err
+	}
+	s := newSession(p, w, conns, !w.Reverse, marks)
+	run, err = s.conduct(ctx)
+	if err != nil || s.counts {
+		return run, err
+	}
+	m, err := p.expect(ctx, result, patience)
+	if err != nil {
+		return run, err
+	}
+	m.Run.Started = run.Started
+	return *m.Run, nil
+}
+
+// connect opens the workload's streams.
+func (c client) connect(ctx context.Context, w bench.Workload) ([]net.Conn, error) {
+	var conns []net.Conn
+	for i := range w.Streams {
+		conn, err := c.dial(ctx, network(w), options{device: c.from.Interface, window: w.Window}, uint32(i))
+		if err != nil {
+			return conns, fmt.Errorf("stream %d of %d: %w", i+1, w.Streams, err)
+		}
+		conns = append(conns, conn)
+	}
+	return conns, nil
+}
+
+// join waits until the server has all streams. Datagrams' tickets may be lost, so
+// they are sent again until then.
+func (c client) join(ctx context.Context, p *peer, conns []net.Conn) error {
+	const again = 100 * time.Millisecond
+	for range patience / again {
+		if _, err := p.expect(ctx, joined, again); !errors.Is(err, errSilent) {
+			return err
+		}
+		for i, conn := range conns {
+			if _, datagrams := conn.(*net.UDPConn); !datagrams {
+				break
+			}
+			if _, err := conn.Write(ticket{c.session, uint32(i)}.bytes()); err != nil {
+				return fmt.Errorf("connect to the server: %w", err)
+			}
+		}
+	}
+	return fmt.Errorf("the server does not see all %d streams: something between the ends drops %s to port %d: look for a firewall", len(conns), conns[0].LocalAddr().Network(), c.to.Port())
+}
+
+// dial connects and shows the ticket of a stream.
+func (c client) dial(ctx context.Context, network string, o options, stream uint32) (net.Conn, error) {
+	d := net.Dialer{Timeout: patience, Control: o.control}
+	d.SetMultipathTCP(false)
+	if c.from.Address.IsValid() {
+		local := netip.AddrPortFrom(c.from.Address, 0)
+		d.LocalAddr = net.TCPAddrFromAddrPort(local)
+		if network == "udp" {
+			d.LocalAddr = net.UDPAddrFromAddrPort(local)
+		}
+	}
+	conn, err := d.DialContext(ctx, network, c.to.String())
+	if err != nil {
+		return nil, fmt.Errorf("connect to the server: %w: see whether one listens there, and whether the path carries %s", err, network)
+	}
+	_ = conn.SetWriteDeadline(time.Now().Add(patience))
+	if _, err := conn.Write(ticket{c.session, stream}.bytes()); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect to the server: %w", err)
+	}
+	_ = conn.SetWriteDeadline(time.Time{})
+	return conn, nil
+}
+
+// network names what carries the workload.
+func network(w bench.Workload) string {
+	if w.Kind == bench.Datagram || w.UDP {
+		return "udp"
+	}
+	return "tcp"
+}
+
+// segment is what one TCP segment to the other end holds.
+func segment(conn net.Conn) (size int, err error) {
+	err = onConn(conn, func(fd int) error {
+		size, err = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("ask for the segment size of the path: %w", err)
+	}
+	return size, nil
+}

@@ -1,0 +1,14 @@
+// Package engine is Culvert's own traffic: it sends, receives and counts, and
+// needs nothing installed.
+//
+// In goes a [bench.Workload] and the address of the other end; out comes a
+// [bench.Run] with the figures of one window. Package agent calls it, [Listen]
+// and [Server.Serve] at the end To, [Measure] at the end From. Both open their
+// sockets on the calling goroutine's thread, so that they measure in its network
+// namespace.
+//
+// One TCP connection, the control connection, carries messages of one line; the
+// traffic goes to the same port of the server. One end counts: the one that
+// receives, or that asks. It tells the other as its window begins and ends, so
+// that both ends' figures are of one window, by one clock.
+package engine

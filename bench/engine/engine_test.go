@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/kernel/netns"
+)
+
+// pair is two network namespaces with a wire between them.
+type pair struct {
+	netns   [2]string
+	address [2]netip.Addr
+}
+
+const wire = "wire" // the interface in both
+
+// newPair makes a veth pair between two namespaces, all of which end with the test.
+func newPair(t testing.TB) pair {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root: this test makes network namespaces of its own")
+	}
+	p := pair{address: [2]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}}
+	for i := range p.netns {
+		p.netns[i] = filepath.Join(t.TempDir(), "netns")
+		if err := netns.New(p.netns[i]); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := netns.Delete(p.netns[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	far, err := netns.Open(p.netns[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	p.in(t, 0, func() error {
+		link := netlink.NewLinkAttrs()
+		link.Name = wire
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: link, PeerName: wire, PeerNamespace: netlink.NsFd(far.Fd())})
+	})
+	for i := range p.netns {
+		p.in(t, i, func() error { return p.raise(i) })
+	}
+	return p
+}
+
+// raise is called in the namespace.
+func (p pair) raise(i int) error {
+	link, err := netlink.LinkByName(wire)
+	if err != nil {
+		return err
+	}
+	address, err := netlink.ParseAddr(p.address[i].String() + "/24")
+	if err != nil {
+		return err
+	}
+	return errors.Join(netlink.AddrAdd(link, address), netlink.LinkSetUp(link))
+}
+
+// in calls f in one of the namespaces.
+func (p pair) in(t testing.TB, i int, f func() error) {
+	t.Helper()
+	if err := netns.Run(p.netns[i], f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// measureBetween serves at end 1 and measures from end 0.
+func (p pair) measureBetween(ctx context.Context, t testing.TB, w bench.Workload, marks [2]Marks) (run bench.Run, client, server error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := p.listen(t)
+	defer s.Close()
+	var g errgroup.Group
+	g.Go(func() error {
+		return netns.Run(p.netns[1], func() error {
+			server = s.Serve(ctx, marks[1])
+			return nil
+		})
+	})
+	p.in(t, 0, func() error {
+		run, client = Measure(ctx, w, Local{Address: p.address[0], Interface: wire}, s.Addr(), marks[0])
+		return nil
+	})
+	if client != nil {
+		cancel()
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return run, client, server
+}
+
+func (p pair) listen(t testing.TB) (s *Server) {
+	t.Helper()
+	p.in(t, 1, func() (err error) {
+		s, err = Listen(t.Context(), Local{Address: p.address[1], Interface: wire}, 0)
+		return err
+	})
+	return s
+}
+
+func TestStream(t *testing.T) {
+	p := newPair(t)
+	for _, c := range []struct {
+		name string
+		bench.Workload
+	}{
+		{"plain", bench.Workload{}},
+		{"tiny writes", bench.Workload{Size: 64}},
+		{"many", bench.Workload{Streams: 20}},
+		{"window", bench.Workload{Window: 16 << 10}},
+		{"reverse", bench.Workload{Reverse: true, Streams: 2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := c.Workload
+			w.Kind, w.Seconds, w.Warmup = bench.Stream, 0.2, 0.1
+			calls := make(chan string, 4)
+			marks := func(end string) Marks {
+				return Marks{func() { calls <- end + " begins" }, func() { calls <- end + " ends" }}
+			}
+			run, client, server := p.measureBetween(t.Context(), t, w, [2]Marks{marks("client"), marks("server")})
+			if err := errors.Join(client, server); err != nil {
+				t.Fatal(err)
+			}
+			if len(calls) != 4 {
+				t.Errorf("%d marks, want the begin and the end at both ends", len(calls))
+			}
+			if run.Bytes == 0 || run.Retransmits == nil || run.Started.IsZero() || len(run.Series) != 1 {
+				t.Errorf("got %+v", run)
+			}
+			if run.Seconds < w.Seconds {
+				t.Errorf("counted %g s, want %g", run.Seconds, w.Seconds)
+			}
+			if want := float64(run.Bytes) * 8 / run.Seconds / 1e9; run.Gbps != want {
+				t.Errorf("%g Gb/s, want %g", run.Gbps, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// arrival is a connection that has shown its ticket.
+type arrival struct {
+	conn net.Conn
+	ticket
+}
+
+// turnAway closes a connection that is not expected, and tells a client why.
+func (a arrival) turnAway() {
+	if a.stream == controlStream {
+		client := peer{conn: a.conn}
+		client.fail(errors.New("this server measures with another client: wait for it, or start a second server"))
+	}
+	a.conn.Close()
+}
+
+// lobby is where connections show their tickets. One that shows none holds nobody up.
+type lobby struct {
+	listener *net.TCPListener
+	arrivals chan arrival
+}
+
+// admit accepts connections until ctx ends.
+func (l *lobby) admit(ctx context.Context) error {
+	_ = l.listener.SetDeadline(time.Time{}) // only a closed one refuses, and Accept says so
+	defer context.AfterFunc(ctx, func() { _ = l.listener.SetDeadline(time.Unix(1, 0)) })()
+	g, ctx := errgroup.WithContext(ctx)
+	for {
+		conn, err := l.listener.Accept()
+		if err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				err = nil
+			}
+			return errors.Join(err, g.Wait())
+		}
+		g.Go(func() error {
+			l.greet(ctx, conn)
+			return nil
+		})
+	}
+}
+
+func (l *lobby) greet(ctx context.Context, conn net.Conn) {
+	defer closedBy(ctx, []net.Conn{conn})()
+	_ = conn.SetReadDeadline(time.Now().Add(patience)) // only a closed one refuses, and ReadFull says so
+	text := make([]byte, ticketSize)
+	_, err := io.ReadFull(conn, text)
+	t, ok := parseTicket(text)
+	if err != nil || !ok {
+		conn.Close()
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	select {
+	case l.arrivals <- arrival{conn, t}:
+	case <-ctx.Done():
+		conn.Close()
+	}
+}
+
+func (l *lobby) next(ctx context.Context) (arrival, error) {
+	select {
+	case a := <-l.arrivals:
+		return a, nil
+	case <-ctx.Done():
+		return arrival{}, context.Cause(ctx)
+	}
+}
+
+// control waits for a client.
+func (l *lobby) control(ctx context.Context) (arrival, error) {
+	for {
+		a, err := l.next(ctx)
+		if err != nil || a.stream == controlStream {
+			return a, err
+		}
+		a.turnAway()
+	}
+}
+
+// closedWhile calls f and turns away who comes in the meantime.
+func (l *lobby) closedWhile(ctx context.Context, f func() error) error {
+	open, cancel := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error {
+		for open.Err() == nil {
+			if a, err := l.next(open); err == nil {
+				a.turnAway()
+			}
+		}
+		return nil
+	})
+	err := f()
+	cancel()
+	return errors.Join(err, g.Wait())
+}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// protocol changes when two ends would misunderstand each other.
+const protocol = 1
+
+// said is what a message says.
+type said string
+
+const (
+	hello  said = "hello"  // the client: the workload
+	ready  said = "ready"  // the server: connect
+	joined said = "joined" // the server: all streams are there
+	start  said = "start"  // the client: traffic may go
+	begin  said = "begin"  // who counts: the window begins
+	end    said = "end"    // who counts: the window has ended
+	other  said = "other"  // who does not count: its own figures
+	result said = "result" // the server, when it counts: all figures
+	failed said = "failed" // either: why there will be none
+)
+
+// message is one line of the control connection.
+type message struct {
+	Says     said            `json:"says"`
+	Protocol int             `json:"protocol,omitempty"`
+	Workload *bench.Workload `json:"workload,omitempty"`
+	Run      *bench.Run      `json:"run,omitempty"`
+	Error    string          `json:"error,omitempty"`
+}
+
+// maxMessage bounds a line: a histogram is some ten thousand bytes.
+const maxMessage = 1 << 20
+
+func parseMessage(line []byte) (message, error) {
+	var m message
+	if err := json.Unmarshal(line, &m); err != nil {
+		return m, fmt.Errorf("the other end says %.80q: %w", line, err)
+	}
+	missing := ""
+	switch m.Says {
+	case hello:
+		if m.Protocol != protocol {
+			return m, fmt.Errorf("the other end speaks protocol %d, this one %d: use one version of culvert at both ends", m.Protocol, protocol)
+		}
+		if m.Workload == nil {
+			missing = "workload"
+		}
+	case other, result:
+		if m.Run == nil {
+			missing = "run"
+		}
+	case ready, joined, start, begin, end, failed:
+	default:
+		return m, fmt.Errorf("the other end says %.80q: use one version of culvert at both ends", line)
+	}
+	if missing != "" {
+		return m, fmt.Errorf("the other end says %q without a %s", m.Says, missing)
+	}
+	return m, nil
+}
+
+// ticket opens every connection to a server, and is what a datagram says until the
+// server knows its stream: which measurement it belongs to and what it is of it.
+type ticket struct {
+	session uint64
+	stream  uint32 // controlStream, or 0 and up
+}
+
+const (
+	ticketMagic   = "culvert1"
+	ticketSize    = 20
+	controlStream = ^uint32(0)
+)
+
+func (t ticket) bytes() []byte {
+	b := append(make([]byte, 0, ticketSize), ticketMagic...)
+	b = binary.BigEndian.AppendUint64(b, t.session)
+	return binary.BigEndian.AppendUint32(b, t.stream)
+}
+
+// parseTicket reads exactly one ticket; false is none.
+func parseTicket(b []byte) (ticket, bool) {
+	if len(b) != ticketSize || string(b[:len(ticketMagic)]) != ticketMagic {
+		return ticket{}, false
+	}
+	b = b[len(ticketMagic):]
+	return ticket{session: binary.BigEndian.Uint64(b), stream: binary.BigEndian.Uint32(b[8:])}, true
+}

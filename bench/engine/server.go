@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// Server is the end that waits. It has one TCP and one UDP port, of one number.
+type Server struct {
+	local Local
+	tcp   *net.TCPListener
+	udp   *net.UDPConn
+}
+
+// Listen opens a server. Port 0 takes a free one. The caller closes it.
+func Listen(ctx context.Context, local Local, port uint16) (*Server, error) {
+	const attempts = 20 // at a number that is free for both
+	if !local.Address.IsValid() {
+		return nil, errors.New("listen: no address: name one of this end's")
+	}
+	s, err := listen(ctx, local, port, attempts)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w: name a port that is free and an address that this end has", netip.AddrPortFrom(local.Address, port), err)
+	}
+	return s, nil
+}
+
+func listen(ctx context.Context, local Local, port uint16, attempts int) (*Server, error) {
+	at := netip.AddrPortFrom(local.Address, port)
+	config := net.ListenConfig{Control: options{device: local.Interface}.control}
+	config.SetMultipathTCP(false)
+	tcp, err := config.Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return nil, err
+	}
+	config.Control = options{device: local.Interface, sharing: true}.control
+	udp, err := config.ListenPacket(ctx, "udp", tcp.Addr().String())
+	if err != nil {
+		tcp.Close()
+		if port == 0 && attempts > 1 && errors.Is(err, unix.EADDRINUSE) {
+			return listen(ctx, local, port, attempts-1)
+		}
+		return nil, err
+	}
+	return &Server{local: local, tcp: tcp.(*net.TCPListener), udp: udp.(*net.UDPConn)}, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).AddrPort() }
+
+// Close frees the ports.
+func (s *Server) Close() error { return errors.Join(s.tcp.Close(), s.udp.Close()) }
+
+// Serve takes part in one measurement. It waits for a client until ctx ends.
+// Connections that are no client's are closed and forgotten.
+func (s *Server) Serve(ctx context.Context, marks Marks) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	door := &lobby{listener: s.tcp, arrivals: make(chan arrival)}
+	g, admitting := errgroup.WithContext(ctx)
+	g.Go(func() error { return door.admit(admitting) })
+	err := s.serve(admitting, door, marks)
+	cancel()
+	if admitted := g.Wait(); err == nil {
+		return admitted
+	}
+	return err
+}
+
+func (s *Server) serve(ctx context.Context, door *lobby, marks Marks) error {
+	first, err := door.control(ctx)
+	if err != nil {
+		return err
+	}
+	p := listenTo(ctx, first.conn)
+	defer p.close()
+	if err := s.measure(ctx, door, p, first.session, marks); err != nil {
+		p.fail(err)
+		return fmt.Errorf("for %s: %w", p.conn.RemoteAddr(), err)
+	}
+	return nil
+}
+
+func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint64, marks Marks) error {
+	m, err := p.expect(ctx, hello, patience)
+	if err != nil {
+		return err
+	}
+	w, err := Check(*m.Workload)
+	if err != nil {
+		return err
+	}
+	if err := p.send(message{Says: ready}); err != nil {
+		return err
+	}
+	conns, err := s.gather(ctx, door, w, number)
+	defer closeAll(conns)
+	if err != nil {
+		return err
+	}
+	if err := p.send(message{Says: joined}); err != nil {
+		return err
+	}
+	if _, err := p.expect(ctx, start, patience); err != nil {
+		return err
+	}
+	session := newSession(p, w, conns, w.Reverse, marks)
+	var run bench.Run
+	err = door.closedWhile(ctx, func() (err error) {
+		run, err = session.conduct(ctx)
+		return err
+	})
+	if err != nil || !session.counts {
+		return err
+	}
+	return p.send(message{Says: result, Run: &run})
+}
+
+// gather waits for the streams of a measurement.
+func (s *Server) gather(ctx context.Context, door *lobby, w bench.Workload, number uint64) ([]net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
+	defer cancel()
+	conns := make([]net.Conn, w.Streams)
+	for there := 0; there < len(conns); {
+		a, err := door.next(ctx)
+		if err != nil {
+			return conns, fmt.Errorf("%d of %d streams came: %w", there, len(conns), err)
+		}
+		switch {
+		case a.session != number || int64(a.stream) >= int64(len(conns)) || conns[a.stream] != nil:
+			a.turnAway()
+		default:
+			conns[a.stream] = a.conn
+			there++
+			if err := onConn(a.conn, options{window: w.Window}.set); err != nil {
+				return conns, err
+			}
+		}
+	}
+	return conns, nil
+}

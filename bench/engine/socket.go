@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// options are of every socket of one end.
+type options struct {
+	device  string // SO_BINDTODEVICE; empty: the routes decide
+	window  int    // SO_SNDBUF and SO_RCVBUF, bytes; 0: the kernel's own
+	sharing bool   // SO_REUSEPORT
+}
+
+// control sets the options before the socket is bound or connects, so that a
+// window is in the first segment (tcp(7)).
+func (o options) control(_, _ string, c syscall.RawConn) error {
+	return onFD(c, o.set)
+}
+
+func (o options) set(fd int) error {
+	if o.device != "" {
+		if err := unix.BindToDevice(fd, o.device); err != nil {
+			return fmt.Errorf("bind to interface %s: %w", o.device, err)
+		}
+	}
+	if o.sharing {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+			return fmt.Errorf("share a port: %w", err)
+		}
+	}
+	if o.window == 0 {
+		return nil
+	}
+	for _, b := range []struct {
+		option       int
+		name, sysctl string
+	}{{unix.SO_SNDBUF, "SO_SNDBUF", "net.core.wmem_max"}, {unix.SO_RCVBUF, "SO_RCVBUF", "net.core.rmem_max"}} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.option, o.window); err != nil {
+			return fmt.Errorf("window %d: set %s: %w", o.window, b.name, err)
+		}
+		// The kernel doubles what is asked for, for its own bookkeeping (socket(7)).
+		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, b.option); err != nil || got/2 < o.window {
+			return fmt.Errorf("window %d: the kernel gives a %s of %d bytes: ask for no more, or raise %s", o.window, b.name, got/2, b.sysctl)
+		}
+	}
+	return nil
+}
+
+// onFD calls f with the connection's descriptor.
+func onFD(c syscall.RawConn, f func(fd int) error) error {
+	var err error
+	if outer := c.Control(func(fd uintptr) { err = f(int(fd)) }); outer != nil {
+		return outer
+	}
+	return err
+}
+
+// onConn is onFD for a TCP or UDP connection.
+func onConn(c net.Conn, f func(fd int) error) error {
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	return onFD(raw, f)
+}
+
+// closeAll closes what is not nil.
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+// closedBy closes conns when ctx ends, which ends what blocks on them. The caller
+// calls the function that it returns when it is done with them.
+func closedBy(ctx context.Context, conns []net.Conn) func() bool {
+	return context.AfterFunc(ctx, func() { closeAll(conns) })
+}

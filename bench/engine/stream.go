@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// counter is written by one goroutine. It has a cache line of its own.
+type counter struct {
+	atomic.Uint64
+	_ [56]byte
+}
+
+func sum(counters []counter) (n uint64) {
+	for i := range counters {
+		n += counters[i].Load()
+	}
+	return n
+}
+
+// streamSource writes to TCP connections, as much as they take.
+type streamSource struct {
+	conns []net.Conn
+	size  int // of a write, bytes
+}
+
+func newStreamSource(conns []net.Conn, size int) *streamSource {
+	return &streamSource{conns: conns, size: size}
+}
+
+func (s *streamSource) run(ctx context.Context) error {
+	defer closedBy(ctx, s.conns)()
+	var g errgroup.Group
+	for i, conn := range s.conns {
+		g.Go(func() error {
+			// Go turns Nagle's algorithm off; small writes are to be what a program
+			// gets that sets nothing.
+			_ = conn.(*net.TCPConn).SetNoDelay(false) // only a closed one refuses, and Write says so
+			data := make([]byte, s.size)
+			for {
+				if _, err := conn.Write(data); err != nil {
+					return early(ctx, fmt.Errorf("stream %d of %d: send: %w", i+1, len(s.conns), err))
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// tally asks the kernel for what it sent again (tcpi_total_retrans).
+func (s *streamSource) tally() (t tally) {
+	for _, conn := range s.conns {
+		_ = onConn(conn, func(fd int) error { // a closed one has sent nothing more
+			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+			if err == nil {
+				t.retransmits += uint64(info.Total_retrans)
+			}
+			return err
+		})
+	}
+	return t
+}
+
+func (*streamSource) mark(bool)      {}
+func (*streamSource) add(*bench.Run) {}
+
+// streamSink reads from TCP connections and counts.
+type streamSink struct {
+	conns []net.Conn
+	bytes []counter // by connection
+}
+
+func newStreamSink(conns []net.Conn) *streamSink {
+	return &streamSink{conns: conns, bytes: make([]counter, len(conns))}
+}
+
+func (s *streamSink) run(ctx context.Context) error {
+	const most = 256 << 10 // of a read, bytes
+	defer closedBy(ctx, s.conns)()
+	var g errgroup.Group
+	for i, conn := range s.conns {
+		g.Go(func() error {
+			data := make([]byte, most)
+			for {
+				n, err := conn.Read(data)
+				s.bytes[i].Add(uint64(n))
+				if err != nil {
+					return early(ctx, fmt.Errorf("stream %d of %d: receive: %w", i+1, len(s.conns), err))
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+func (s *streamSink) tally() tally { return tally{bytes: sum(s.bytes)} }
+
+func (*streamSink) mark(bool)      {}
+func (*streamSink) add(*bench.Run) {}
