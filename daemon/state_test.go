@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	conditions "k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -178,6 +180,46 @@ func TestNewsAreToldOnce(t *testing.T) {
 	c.events = nil
 	if m.look(t); len(c.events) != 0 {
 		t.Errorf("told while the node starts: %q", c.events)
+	}
+}
+
+// A VF that waits in quarantine is told once, however often somebody looks: what
+// is told is when it is tried again, and not how long until then.
+func TestWaitForARetryIsToldOnce(t *testing.T) {
+	m, c := joined(t)
+	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
+	m.look(t)
+	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	err := m.node.Ledger.Update(func(tx *journal.Tx) error {
+		all, err := tx.Records()
+		if err != nil {
+			return err
+		}
+		r := all[1]
+		r.Phase, r.Reason, r.Attempts, r.NextRetry = journal.Quarantined, "stuck", 3, now.Add(40*time.Second)
+		return tx.Put(r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.status = func(ctx context.Context) (api.NodeStatus, error) {
+		pfs, err := m.node.Inventory.Refresh(ctx)
+		if err != nil {
+			return api.NodeStatus{}, err
+		}
+		records, err := m.node.records()
+		now = now.Add(10 * time.Second)
+		return status.Assemble(status.Input{Now: now, Ready: true, Spec: m.node.Spec(), PFs: pfs, Records: records}), err
+	}
+	c.written = nil
+	for range 5 { // the retry is due, and late
+		m.look(t)
+	}
+	if len(c.written) != 1 {
+		t.Fatalf("written %d times, and nothing changed: %+v", len(c.written), c.written)
+	}
+	if told := c.written[0].Problems; len(told) != 1 || !strings.HasPrefix(told[0].Next, "tried 3 times, again at 2026-11-22 10:00:40 UTC; ") {
+		t.Errorf("%+v", told)
 	}
 }
 

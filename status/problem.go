@@ -128,15 +128,18 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 	return problem, true
 }
 
+// retry says when culvertd tries again: a time and not how long until then, since
+// what is told must be the same while nothing changes. A NodeState is written
+// each time it is not.
 func (p picture) retry(v api.VF) string {
 	times := "once"
 	if v.Attempts != 1 {
 		times = fmt.Sprintf("%d times", v.Attempts)
 	}
-	if wait := v.NextRetry.Sub(p.Now); wait > 0 && wait < api.LongestRetry {
-		return fmt.Sprintf("tried %s, again in %s", times, wait.Round(time.Second))
+	if v.NextRetry.IsZero() || v.NextRetry.Sub(p.Now) >= api.LongestRetry {
+		return fmt.Sprintf("tried %s, again now", times)
 	}
-	return fmt.Sprintf("tried %s, again now", times)
+	return fmt.Sprintf("tried %s, again at %s", times, v.NextRetry.UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
 func (p picture) emptyPool(pool desired.Pool) api.Problem {
