@@ -9,10 +9,10 @@ import (
 
 // Bounds of a workload.
 const (
-	maxStreams  = 1024
-	maxSeconds  = 24 * 60 * 60
-	maxWrite    = 16 << 20
-	headerSize  = 16    // of a datagram or a question
+	maxStreams = 1024
+	maxSeconds = 24 * 60 * 60
+	maxWrite   = 16 << 20
+
 	maxDatagram = 65507 // 65535 less IPv4's and UDP's headers
 	maxWindow   = 1 << 30
 	maxRate     = 1e13
@@ -23,11 +23,11 @@ const (
 // stays where it follows from the path: see [Measure].
 func Check(w bench.Workload) (bench.Workload, error) {
 	switch w.Kind {
-	case bench.Stream:
+	case bench.Stream, bench.Datagram, bench.Request:
 	case bench.Echo:
 		return w, fmt.Errorf("workload kind %q: this engine sends no ICMP: use the engine ping", w.Kind)
 	default:
-		return w, fmt.Errorf("workload kind %q: want %s", w.Kind, bench.Stream)
+		return w, fmt.Errorf("workload kind %q: want %s, %s or %s", w.Kind, bench.Stream, bench.Datagram, bench.Request)
 	}
 	low, high, usual := sizes(w)
 	if w.Size == 0 {

@@ -82,7 +82,7 @@ func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Ma
 	if err := p.send(message{Says: start}); err != nil {
 		return run, err
 	}
-	s := newSession(p, w, conns, !w.Reverse, marks)
+	s := newSession(p, w, c.session, conns, !w.Reverse, marks)
 	run, err = s.conduct(ctx)
 	if err != nil || s.counts {
 		return run, err

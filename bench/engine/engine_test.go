@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 
@@ -151,4 +153,84 @@ func TestStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestDatagram(t *testing.T) {
+	p := newPair(t)
+	for _, c := range []struct {
+		name string
+		bench.Workload
+	}{
+		{"plain", bench.Workload{}},
+		{"smallest", bench.Workload{Size: headerSize}},
+		{"largest", bench.Workload{Size: maxDatagram}},
+		{"many", bench.Workload{Streams: 10}},
+		{"reverse", bench.Workload{Reverse: true, Streams: 3, Size: 1000}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := c.Workload
+			w.Kind, w.Seconds, w.Warmup = bench.Datagram, 0.2, 0.1
+			run := p.figures(t, w)
+			size := uint64(cmp.Or(w.Size, 1448)) // 1500 less 52 of IPv4, TCP and its time stamps
+			if run.Packets == 0 || run.Bytes != run.Packets*size || run.Sent == 0 || run.PPS == 0 {
+				t.Errorf("got %+v", run)
+			}
+		})
+	}
+}
+
+func TestDatagramRate(t *testing.T) {
+	p := newPair(t)
+	w := bench.Workload{Kind: bench.Datagram, Seconds: 0.5, Warmup: 0.1, Size: 1000, Streams: 2, Rate: 8e6}
+	run := p.figures(t, w)
+	if run.Lost != 0 {
+		t.Errorf("%d datagrams are lost at a low rate", run.Lost)
+	}
+	// The machine may be too slow, never too fast; the edges of the window may fall
+	// behind a stall that is caught up with.
+	if most := (w.Seconds + 2*behind) * 1000; float64(run.Packets) > most {
+		t.Errorf("%d datagrams arrived, want 500, and no more than %g", run.Packets, most)
+	}
+}
+
+func TestRequest(t *testing.T) {
+	p := newPair(t)
+	for _, c := range []struct {
+		name string
+		bench.Workload
+	}{
+		{"TCP", bench.Workload{}},
+		{"UDP", bench.Workload{UDP: true}},
+		{"TCP reverse", bench.Workload{Reverse: true, Size: 100000}},
+		{"UDP reverse", bench.Workload{Reverse: true, UDP: true, Streams: 2, Rate: 500}},
+		{"TCP at a rate", bench.Workload{Streams: 4, Rate: 500}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := c.Workload
+			w.Kind, w.Seconds, w.Warmup = bench.Request, 0.2, 0.1
+			run := p.figures(t, w)
+			size := uint64(cmp.Or(w.Size, 64))
+			if run.Packets == 0 || run.Bytes != run.Packets*size || run.Sent == 0 || run.PPS == 0 {
+				t.Errorf("got %+v", run)
+			}
+			d := run.Delays
+			if d == nil || d.Count == 0 || d.Min <= 0 || d.P50 < d.Min || d.P99 < d.P50 || d.Max < d.P999 {
+				t.Fatalf("got %+v", d)
+			}
+			h, err := hdrhistogram.Decode([]byte(d.Histogram))
+			if err != nil || uint64(h.TotalCount()) != d.Count {
+				t.Errorf("the histogram holds %d of %d: %v", h.TotalCount(), d.Count, err)
+			}
+		})
+	}
+}
+
+// figures measures, and nothing may go wrong.
+func (p pair) figures(t testing.TB, w bench.Workload) bench.Run {
+	t.Helper()
+	run, client, server := p.measureBetween(t.Context(), t, w, [2]Marks{})
+	if err := errors.Join(client, server); err != nil {
+		t.Fatal(err)
+	}
+	return run
 }

@@ -53,8 +53,8 @@ func parseMessage(line []byte) (message, error) {
 			missing = "workload"
 		}
 	case other, result:
-		if m.Run == nil {
-			missing = "run"
+		if m.Run == nil || !(m.Run.Seconds > 0) {
+			missing = "run of some time"
 		}
 	case ready, joined, start, begin, end, failed:
 	default:

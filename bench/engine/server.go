@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -101,7 +102,11 @@ func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint6
 	if err := p.send(message{Says: ready}); err != nil {
 		return err
 	}
-	conns, err := s.gather(ctx, door, w, number)
+	gather := s.gatherStreams
+	if network(w) == "udp" {
+		gather = s.gatherDatagrams
+	}
+	conns, err := gather(ctx, door, w, number)
 	defer closeAll(conns)
 	if err != nil {
 		return err
@@ -112,7 +117,7 @@ func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint6
 	if _, err := p.expect(ctx, start, patience); err != nil {
 		return err
 	}
-	session := newSession(p, w, conns, w.Reverse, marks)
+	session := newSession(p, w, number, conns, w.Reverse, marks)
 	var run bench.Run
 	err = door.closedWhile(ctx, func() (err error) {
 		run, err = session.conduct(ctx)
@@ -124,8 +129,8 @@ func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint6
 	return p.send(message{Says: result, Run: &run})
 }
 
-// gather waits for the streams of a measurement.
-func (s *Server) gather(ctx context.Context, door *lobby, w bench.Workload, number uint64) ([]net.Conn, error) {
+// gatherStreams waits for the TCP connections of a measurement.
+func (s *Server) gatherStreams(ctx context.Context, door *lobby, w bench.Workload, number uint64) ([]net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
 	conns := make([]net.Conn, w.Streams)
@@ -134,16 +139,50 @@ func (s *Server) gather(ctx context.Context, door *lobby, w bench.Workload, numb
 		if err != nil {
 			return conns, fmt.Errorf("%d of %d streams came: %w", there, len(conns), err)
 		}
-		switch {
-		case a.session != number || int64(a.stream) >= int64(len(conns)) || conns[a.stream] != nil:
+		if !vacant(conns, a.ticket, number) {
 			a.turnAway()
-		default:
-			conns[a.stream] = a.conn
-			there++
-			if err := onConn(a.conn, options{window: w.Window}.set); err != nil {
-				return conns, err
-			}
+			continue
+		}
+		conns[a.stream] = a.conn
+		there++
+		if err := onConn(a.conn, options{window: w.Window}.set); err != nil {
+			return conns, err
 		}
 	}
 	return conns, nil
+}
+
+// gatherDatagrams waits for a ticket of each stream, and gives each a socket of its own
+// that is connected to where the ticket came from.
+func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workload, number uint64) (conns []net.Conn, err error) {
+	conns = make([]net.Conn, w.Streams)
+	return conns, door.closedWhile(ctx, func() error {
+		ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
+		defer cancel()
+		_ = s.udp.SetReadDeadline(time.Time{}) // only a closed one refuses, and reading says so
+		defer context.AfterFunc(ctx, func() { _ = s.udp.SetReadDeadline(time.Unix(1, 0)) })()
+		text := make([]byte, ticketSize+1)
+		for there := 0; there < len(conns); {
+			n, from, err := s.udp.ReadFromUDPAddrPort(text)
+			if err != nil {
+				return fmt.Errorf("%d of %d streams came: %w", there, len(conns), errors.Join(context.Cause(ctx), err))
+			}
+			t, ok := parseTicket(text[:n])
+			if !ok || !vacant(conns, t, number) {
+				continue
+			}
+			o := options{device: s.local.Interface, window: w.Window, sharing: true}
+			d := net.Dialer{LocalAddr: s.udp.LocalAddr(), Control: o.control}
+			if conns[t.stream], err = d.DialContext(ctx, "udp", from.String()); err != nil {
+				return fmt.Errorf("stream %d of %d: %w", t.stream+1, len(conns), err)
+			}
+			there++
+		}
+		return nil
+	})
+}
+
+// vacant reports whether a ticket is of the measurement and of a stream that is not there yet.
+func vacant(conns []net.Conn, t ticket, number uint64) bool {
+	return t.session == number && int64(t.stream) < int64(len(conns)) && conns[t.stream] == nil
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"time"
 
@@ -29,7 +30,7 @@ type load interface {
 	// mark says that the window begins or, counting false, has ended.
 	mark(counting bool)
 	// add puts into a run what only this load knows. It is called after run.
-	add(*bench.Run)
+	add(*bench.Run) error
 }
 
 // session is one measurement as one end sees it.
@@ -42,13 +43,24 @@ type session struct {
 }
 
 // newSession is of connected streams. The active end sends, or asks.
-func newSession(p *peer, w bench.Workload, conns []net.Conn, active bool, marks Marks) *session {
-	s := &session{peer: p, workload: w, counts: !active, marks: marks}
-	switch {
-	case w.Kind == bench.Stream && active:
-		s.load = newStreamSource(conns, w.Size)
-	case w.Kind == bench.Stream:
+func newSession(p *peer, w bench.Workload, number uint64, conns []net.Conn, active bool, marks Marks) *session {
+	s := &session{peer: p, workload: w, counts: active == (w.Kind == bench.Request), marks: marks}
+	switch w.Kind {
+	case bench.Stream:
 		s.load = newStreamSink(conns)
+		if active {
+			s.load = newStreamSource(conns, w.Size)
+		}
+	case bench.Datagram:
+		s.load = newDatagramSink(conns, number, w.Size)
+		if active {
+			s.load = newDatagramSource(conns, number, w)
+		}
+	case bench.Request:
+		s.load = &answerer{conns, number, w.Size}
+		if active {
+			s.load = newAsker(conns, number, w)
+		}
 	}
 	return s
 }
@@ -77,9 +89,9 @@ func (s *session) conduct(ctx context.Context) (run bench.Run, err error) {
 		return run, err
 	}
 	if s.counts {
-		s.load.add(&run)
+		err = s.load.add(&run)
 	}
-	return run, nil
+	return run, err
 }
 
 // count waits for the warm-up to pass and measures the window. The load goes on
@@ -112,8 +124,9 @@ func (s *session) count(ctx context.Context) (bench.Run, error) {
 	}
 	run.Bytes, run.Packets = last.bytes-first.bytes, last.packets-first.packets
 	run.Sent, run.Lost = last.sent-first.sent, clampedDifference(last.lost, first.lost)
-	if run.Sent == 0 {
-		run.Sent = m.Run.Sent
+	if s.workload.Kind == bench.Datagram {
+		// The other end's window is as long as messages took: under a flood, they take long.
+		run.Sent = uint64(math.Round(float64(m.Run.Sent) * run.Seconds / m.Run.Seconds))
 	}
 	run.Retransmits = m.Run.Retransmits
 	if run.Bytes == 0 && run.Packets == 0 {

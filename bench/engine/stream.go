@@ -68,8 +68,8 @@ func (s *streamSource) tally() (t tally) {
 	return t
 }
 
-func (*streamSource) mark(bool)      {}
-func (*streamSource) add(*bench.Run) {}
+func (*streamSource) mark(bool)            {}
+func (*streamSource) add(*bench.Run) error { return nil }
 
 // streamSink reads from TCP connections and counts.
 type streamSink struct {
@@ -102,5 +102,5 @@ func (s *streamSink) run(ctx context.Context) error {
 
 func (s *streamSink) tally() tally { return tally{bytes: sum(s.bytes)} }
 
-func (*streamSink) mark(bool)      {}
-func (*streamSink) add(*bench.Run) {}
+func (*streamSink) mark(bool)            {}
+func (*streamSink) add(*bench.Run) error { return nil }

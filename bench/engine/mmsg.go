@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// mmsghdr is struct mmsghdr (sendmmsg(2)).
+type mmsghdr struct {
+	header unix.Msghdr
+	length uint32 // that was sent or received
+}
+
+// batch is datagrams that one system call sends or receives.
+type batch struct {
+	data    [][]byte
+	vectors []unix.Iovec
+	headers []mmsghdr
+}
+
+// batchSize is how many datagrams a batch holds: enough that the call's own cost
+// is small beside theirs, few enough that they stay in the processor's cache.
+const batchSize = 64
+
+// newBatch has batchSize buffers of size bytes.
+func newBatch(size int) *batch {
+	b := &batch{
+		data:    make([][]byte, batchSize),
+		vectors: make([]unix.Iovec, batchSize),
+		headers: make([]mmsghdr, batchSize),
+	}
+	for i := range b.data {
+		b.data[i] = make([]byte, size)
+		b.vectors[i].Base = &b.data[i][0]
+		b.vectors[i].SetLen(size)
+		b.headers[i].header.Iov = &b.vectors[i]
+		b.headers[i].header.SetIovlen(1)
+	}
+	return b
+}
+
+// received is datagram i of what receive got.
+func (b *batch) received(i int) []byte { return b.data[i][:b.headers[i].length] }
+
+// send sends the first n datagrams and says how many went. It blocks while none goes.
+func (b *batch) send(conn syscall.RawConn, n int) (sent int, err error) {
+	var errno syscall.Errno
+	outer := conn.Write(func(fd uintptr) bool {
+		sent, errno = b.call(unix.SYS_SENDMMSG, fd, n)
+		return errno != unix.EAGAIN
+	})
+	return sent, firstError(outer, errno)
+}
+
+// receive gets what there is, at least one datagram. It blocks while there is none.
+func (b *batch) receive(conn syscall.RawConn) (n int, err error) {
+	var errno syscall.Errno
+	outer := conn.Read(func(fd uintptr) bool {
+		n, errno = b.call(unix.SYS_RECVMMSG, fd, len(b.headers))
+		return errno != unix.EAGAIN
+	})
+	return n, firstError(outer, errno)
+}
+
+func (b *batch) call(number, fd uintptr, n int) (int, syscall.Errno) {
+	done, _, errno := unix.Syscall6(number, fd, uintptr(unsafe.Pointer(&b.headers[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(done), 0
+}
+
+func firstError(outer error, errno syscall.Errno) error {
+	if outer != nil || errno == 0 {
+		return outer
+	}
+	return errno
+}
+
+// passing reports whether err is of one call, and the next one may go: the queue of
+// the interface was full, or an ICMP message about an earlier datagram came in.
+func passing(err error) bool {
+	return errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
+}
+
+// raw is the descriptor of a UDP connection.
+func raw(conn net.Conn) (syscall.RawConn, error) { return conn.(*net.UDPConn).SyscallConn() }

@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+const (
+	// longest is the longest round trip that a histogram holds; longer ones count as it.
+	longest = time.Minute
+	// digits are the significant ones of a histogram.
+	digits = 3
+	// answerTime is when an answer by UDP is taken for lost.
+	answerTime = time.Second
+)
+
+// asker asks questions, on each connection one at a time, and measures how long the
+// answers take: from when the question was due, where there is a rate, so
+// that one slow answer counts for all the questions that it held up
+// (coordinated omission). Questions that were due in the window and are not answered
+// when all ends count with the time that they waited.
+type asker struct {
+	conns    []net.Conn
+	session  uint64
+	size     int
+	interval time.Duration // between questions of one connection; 0: none
+	counts   []askerCount  // by connection
+	window   window
+	finished chan struct{} // closed when no question is open any more
+}
+
+type askerCount struct {
+	sent, packets, lost counter
+	delays              *hdrhistogram.Histogram // nanoseconds
+}
+
+// window is the time that is counted.
+type window struct {
+	mu         sync.Mutex // guards both
+	begin, end time.Time
+}
+
+func (w *window) mark(counting bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if counting {
+		w.begin = time.Now()
+	} else {
+		w.end = time.Now()
+	}
+}
+
+// over reports whether the window has ended.
+func (w *window) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.end.IsZero()
+}
+
+// holds reports whether t is in the window.
+func (w *window) holds(t time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.begin.IsZero() && !t.Before(w.begin) && (w.end.IsZero() || t.Before(w.end))
+}
+
+func newAsker(conns []net.Conn, session uint64, w bench.Workload) *asker {
+	a := &asker{conns: conns, session: session, size: w.Size, counts: make([]askerCount, len(conns)), finished: make(chan struct{})}
+	if w.Rate > 0 {
+		a.interval = seconds(float64(len(conns)) / w.Rate)
+	}
+	for i := range a.counts {
+		a.counts[i].delays = hdrhistogram.New(1, longest.Nanoseconds(), digits)
+	}
+	return a
+}
+
+func (a *asker) run(ctx context.Context) error {
+	defer closedBy(ctx, a.conns)()
+	defer close(a.finished)
+	var g errgroup.Group
+	begun := time.Now()
+	for i, conn := range a.conns {
+		g.Go(func() error {
+			// The connections' questions are spread over the interval.
+			first := begun.Add(a.interval / time.Duration(len(a.conns)) * time.Duration(i))
+			if err := a.ask(ctx, conn, first, &a.counts[i]); err != nil {
+				return early(ctx, fmt.Errorf("stream %d of %d: ask: %w", i+1, len(a.conns), err))
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (a *asker) ask(ctx context.Context, conn net.Conn, due time.Time, count *askerCount) error {
+	if a.interval > 0 {
+		defer precise()()
+	}
+	question, answer := make([]byte, a.size), make([]byte, a.size)
+	for number := uint64(0); ; number++ {
+		if a.interval == 0 {
+			due = time.Now()
+		} else {
+			pauseUntil(ctx, due)
+		}
+		putHeader(question, a.session, number)
+		_, err := conn.Write(question)
+		if err == nil || passing(err) {
+			count.sent.Add(1)
+			err = hear(conn, answer, a.session, number)
+		}
+		switch {
+		case ctx.Err() != nil:
+			a.unanswered(due, count)
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			count.lost.Add(1)
+		case err != nil:
+			a.unanswered(due, count)
+			return err
+		default:
+			count.packets.Add(1)
+			a.record(due, time.Now(), count)
+		}
+		due = due.Add(a.interval)
+		if a.window.over() {
+			a.unanswered(due, count)
+			return nil
+		}
+	}
+}
+
+// record notes a question of the window.
+func (a *asker) record(due, until time.Time, count *askerCount) {
+	if a.window.holds(due) {
+		_ = count.delays.RecordValue(min(until.Sub(due), longest).Nanoseconds()) // it is in the range
+	}
+}
+
+// unanswered notes the question at due and those that it held up.
+func (a *asker) unanswered(due time.Time, count *askerCount) {
+	for now := time.Now(); due.Before(now); due = due.Add(a.interval) {
+		a.record(due, now, count)
+		if a.interval == 0 {
+			return
+		}
+	}
+}
+
+// hear waits for the answer to a question. The answers to earlier ones, which were taken for lost, are
+// passed over.
+func hear(conn net.Conn, answer []byte, session, number uint64) error {
+	if _, tcp := conn.(*net.TCPConn); tcp {
+		if _, err := io.ReadFull(conn, answer); err != nil {
+			return err
+		}
+		if got, ok := parseHeader(answer, session); !ok || got != number {
+			return fmt.Errorf("the answer to question %d begins with %x: it is no answer of this protocol", number, answer[:headerSize])
+		}
+		return nil
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(answerTime)); err != nil {
+		return err
+	}
+	for {
+		n, err := conn.Read(answer)
+		if err != nil && !passing(err) {
+			return err
+		}
+		if got, ok := parseHeader(answer[:n], session); ok && got == number {
+			return nil
+		}
+	}
+}
+
+func (a *asker) tally() (t tally) {
+	for i := range a.counts {
+		c := &a.counts[i]
+		t.sent += c.sent.Load()
+		t.packets += c.packets.Load()
+		t.lost += c.lost.Load()
+	}
+	t.bytes = t.packets * uint64(a.size)
+	return t
+}
+
+// mark ends the window when the open questions are answered, or will not be.
+func (a *asker) mark(counting bool) {
+	a.window.mark(counting)
+	if counting {
+		return
+	}
+	timer := time.NewTimer(answerTime)
+	defer timer.Stop()
+	select {
+	case <-a.finished:
+	case <-timer.C:
+	}
+}
+
+func (a *asker) add(run *bench.Run) error {
+	all := hdrhistogram.New(1, longest.Nanoseconds(), digits)
+	for i := range a.counts {
+		all.Merge(a.counts[i].delays)
+	}
+	text, err := all.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		return fmt.Errorf("encode the histogram of %d round trips: %w", all.TotalCount(), err)
+	}
+	us := func(ns int64) float64 { return float64(ns) / 1000 }
+	run.Delays = &bench.Delays{
+		Count: uint64(all.TotalCount()), Min: us(all.Min()), Mean: all.Mean() / 1000,
+		P50: us(all.ValueAtQuantile(50)), P90: us(all.ValueAtQuantile(90)), P99: us(all.ValueAtQuantile(99)),
+		P999: us(all.ValueAtQuantile(99.9)), Max: us(all.Max()), Histogram: string(text),
+	}
+	return nil
+}
