@@ -1,0 +1,164 @@
+package place
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+)
+
+// Program is the program culvert, which has the agent.
+type Program struct {
+	Path    string // on this host
+	Version string // "unknown" matches no other program's
+}
+
+// machine is one that commands can be run on.
+type machine interface {
+	// start runs a script by sh, with a pipe. The script leaves at the end of its input.
+	start(ctx context.Context, script string) (*Pipe, error)
+	// put brings the program there, and starts what run makes of its path. It is
+	// removed when that ends.
+	put(ctx context.Context, p Program, run func(path string) string) (*Pipe, error)
+}
+
+// Open starts an agent at a place. The agent outlives ctx, so that a run that is
+// interrupted ends in order: it leaves when the pipe is closed.
+//
+// Errors say which place, and what to do: no permission for the namespace, no such
+// namespace, no way to reach the machine, a machine of another architecture.
+func Open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
+	pipe, err := open(ctx, s, p)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", s, err)
+	}
+	return pipe, nil
+}
+
+func open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
+	switch s.Kind {
+	case SSH:
+		return deploy(ctx, sshMachine(s.Machine), p, s.Netns)
+	case Lab:
+		l, node, err := openLab(s.Machine)
+		if err != nil {
+			return nil, err
+		}
+		pipe, err := deploy(ctx, labMachine{l, node}, p, s.Netns)
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		return newPipe(pipe, pipe, pipe.said, pipe.end, func() error { return errors.Join(pipe.Close(), l.Close()) }), nil
+	}
+	return openHost(ctx, s.Netns, p)
+}
+
+// openHost starts the agent on this host.
+func openHost(ctx context.Context, netns string, p Program) (*Pipe, error) {
+	argv := []string{p.Path, "bench", "agent"}
+	if netns != "" {
+		if err := enterable(netns); err != nil {
+			return nil, err
+		}
+		argv = append([]string{"nsenter", "--net=" + netns, "--"}, argv...)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
+	return startCommand(cmd, func() error { return nil })
+}
+
+// enterable says in time what nsenter would say less well.
+func enterable(netns string) error {
+	f, err := os.Open(netns)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && strings.HasPrefix(netns, "/run/netns/"):
+		return fmt.Errorf("%w: ip netns list shows what there is", err)
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w: is the process still there?", err)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%w: run it as root", err)
+	case err != nil:
+		return err
+	}
+	defer f.Close()
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%s: entering a network namespace needs root: run it with sudo", netns)
+	}
+	return nil
+}
+
+// there is what a machine says of itself.
+type there struct {
+	version string // of its program culvert; empty without one
+	arch    string // as uname -m has it
+	root    bool
+}
+
+// probe asks a machine.
+const probe = `echo "arch=$(uname -m)"; echo "uid=$(id -u)"; set -- $(culvert version 2>/dev/null); echo "version=$2"`
+
+func ask(ctx context.Context, m machine) (t there, err error) {
+	pipe, err := m.start(ctx, probe)
+	if err != nil {
+		return t, err
+	}
+	var out bytes.Buffer
+	stop := context.AfterFunc(ctx, func() { _ = pipe.Close() })
+	_, err = io.Copy(&out, pipe)
+	stop()
+	if err := errors.Join(context.Cause(ctx), err, pipe.Close()); err != nil {
+		return t, err
+	}
+	for line := range strings.Lines(out.String()) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		switch key {
+		case "arch":
+			t.arch = value
+		case "uid":
+			t.root = value == "0"
+		case "version":
+			t.version = value
+		}
+	}
+	if t.arch == "" {
+		return t, fmt.Errorf("no answer: %s", pipe.Said())
+	}
+	return t, nil
+}
+
+// archs are the names that uname -m has for Go's.
+var archs = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+
+// deploy starts the agent on another machine, with the program that is there if it
+// is of our version, and else with ours.
+func deploy(ctx context.Context, m machine, p Program, netns string) (*Pipe, error) {
+	t, err := ask(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	run := func(program string) string {
+		script := quote(program) + " bench agent"
+		if netns != "" {
+			script = "nsenter --net=" + quote(netns) + " -- " + script
+		}
+		if netns != "" && !t.root {
+			script = "sudo -n " + script
+		}
+		return script
+	}
+	switch {
+	case t.version == p.Version && p.Version != "unknown":
+		return m.start(ctx, run("culvert"))
+	case t.arch != archs[runtime.GOARCH]:
+		return nil, fmt.Errorf("it is of architecture %s, this host of %s, and it has no culvert %s: install that version there",
+			t.arch, archs[runtime.GOARCH], p.Version)
+	}
+	return m.put(ctx, p, run)
+}
+
+// quote makes one word of s for a shell.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,181 @@
+package place
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/kernel/netns"
+)
+
+// TestMain is the agent when it is called as one: it says which network namespace
+// it is in and where it was started from, and then repeats what it is told. At
+// "stay" it does not leave.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "bench" && os.Args[2] == "agent" {
+		here, _ := os.Readlink("/proc/self/ns/net")
+		self, _ := os.Executable()
+		fmt.Println(here, filepath.Dir(self))
+		fmt.Fprintln(os.Stderr, "an agent was here")
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			fmt.Println("heard", in.Text())
+			if in.Text() == "stay" {
+				time.Sleep(time.Hour)
+			}
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func ourselves(t *testing.T) Program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Program{Path: self, Version: "v1.2.3"}
+}
+
+// hello reads what the agent says first.
+func hello(t *testing.T, p *Pipe) (ns, dir string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(p, "x"); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(p)
+	first, _ := in.ReadString('\n')
+	second, err := in.ReadString('\n')
+	if err != nil || second != "heard x\n" {
+		t.Fatalf("%q, %q, %v: %s", first, second, err, p.Said())
+	}
+	ns, dir, _ = strings.Cut(strings.TrimSpace(first), " ")
+	return ns, dir
+}
+
+func inNetns(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "pod")
+	if err := netns.New(path); errors.Is(err, unix.EPERM) {
+		t.Skip("needs root")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netns.Delete(path); err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+func TestOpenOnThisHost(t *testing.T) {
+	path := inNetns(t)
+	var want string
+	if err := netns.Run(path, func() (err error) { want, err = os.Readlink("/proc/thread-self/ns/net"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	p, err := Open(ctx, Spec{Kind: Host, Netns: path}, ourselves(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	interrupt() // the agent outlives it
+	if got, _ := hello(t, p); got != want {
+		t.Errorf("the agent is in %s, not in %s", got, want)
+	}
+	if err := errors.Join(p.Close(), p.Close()); err != nil {
+		t.Error(err)
+	}
+	if p.Said() != "an agent was here" {
+		t.Errorf("it said %q", p.Said())
+	}
+	own, err := Open(t.Context(), Spec{Kind: Host}, ourselves(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := hello(t, own); got == want {
+		t.Error("the host's own namespace is the other one")
+	}
+	if err := own.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOpenSaysWhatIsWrong(t *testing.T) {
+	for netns, want := range map[string]string{
+		"/run/netns/nobody-has-this": "ip netns list",
+		"/proc/999999999/ns/net":     "is the process still there",
+	} {
+		_, err := Open(t.Context(), Spec{Kind: Host, Netns: netns}, ourselves(t))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q in it", netns, err, want)
+		}
+	}
+	if _, err := Open(t.Context(), Spec{Kind: Lab, Machine: "no-such-lab/worker01"}, ourselves(t)); err == nil || !strings.Contains(err.Error(), "culvert lab up") {
+		t.Errorf("a lab that is not up: %v", err)
+	}
+}
+
+// An agent that does not leave when its pipe is closed is killed, and that is told.
+func TestCloseKillsWhoStays(t *testing.T) {
+	command, err := Open(t.Context(), Spec{Kind: Host}, ourselves(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	function := startFunc(t.Context(), func(ctx context.Context, _ io.Reader, _, _ io.Writer) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	hello(t, command)
+	if _, err := fmt.Fprintln(command, "stay"); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]*Pipe{"a command": command, "a function": function} {
+		p.patience = 20 * time.Millisecond
+		if err := p.Close(); err == nil || !strings.Contains(err.Error(), "was killed") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The end of what a lab's node runs is the end of the pipe, both ways.
+func TestFunctionEnds(t *testing.T) {
+	p := startFunc(t.Context(), func(_ context.Context, in io.Reader, out, said io.Writer) error {
+		line, err := bufio.NewReader(in).ReadString('\n')
+		fmt.Fprint(out, line)
+		fmt.Fprint(said, "bye")
+		return err
+	})
+	fmt.Fprintln(p, "hello")
+	got, err := io.ReadAll(p)
+	if string(got) != "hello\n" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := fmt.Fprintln(p, "more"); err == nil {
+		t.Error("somebody who is gone was written to")
+	}
+	if err := p.Close(); err != nil || p.Said() != "bye" {
+		t.Errorf("%v, %q", err, p.Said())
+	}
+}
+
+func TestTail(t *testing.T) {
+	var said tail
+	for range 3 {
+		fmt.Fprint(&said, strings.Repeat("a", tailSize/2))
+	}
+	fmt.Fprintln(&said, "end")
+	if got := said.String(); len(got) > tailSize || !strings.HasSuffix(got, "aend") {
+		t.Errorf("%d bytes, ...%s", len(got), got[len(got)-10:])
+	}
+}

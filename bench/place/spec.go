@@ -1,0 +1,122 @@
+package place
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/suggest"
+)
+
+// Kind is which sort of machine a place is on.
+type Kind string
+
+// The kinds of place that can be written as text. A cluster's pods are made by
+// [Cluster].
+const (
+	Host Kind = "host" // this machine
+	SSH  Kind = "ssh"  // one that the program ssh reaches
+	Lab  Kind = "lab"  // a node of a running lab
+)
+
+// Spec is a network namespace of a machine, as a person wrote it.
+type Spec struct {
+	Kind Kind
+	// Machine is what ssh calls it, or the lab and node as "LAB/NODE"; empty for this host.
+	Machine string
+	// Netns is the path of the network namespace there; empty for the machine's own.
+	Netns string
+}
+
+// Forms are the ways to write a Spec, for help texts.
+const Forms = `host                      this host's own network
+netns:NAME                a network namespace of this host (ip netns list), or its path
+pid:N                     the network namespace of process N, a container's
+ssh:USER@HOST             another host, by the program ssh
+lab:LAB/NODE              a node of a running lab
+  ,netns=NAME  ,pid=N     after ssh: and lab: the network namespace there`
+
+// words are what the first word of a Spec may be.
+var words = []string{"host", "netns", "pid", "ssh", "lab"}
+
+// Parse reads one of the Forms.
+func Parse(text string) (Spec, error) {
+	kind, rest, _ := strings.Cut(text, ":")
+	where, options, more := strings.Cut(rest, ",")
+	s := Spec{Machine: where}
+	var err error
+	switch kind {
+	case "host":
+		s.Kind = Host
+		if text != "host" {
+			err = fmt.Errorf("nothing may follow \"host\"")
+		}
+	case "netns", "pid":
+		s.Kind, s.Machine = Host, ""
+		if s.Netns, err = netnsPath(kind, where); err == nil && more {
+			err = fmt.Errorf("%q is too much", options)
+		}
+		return s, wrong(text, err)
+	case "ssh", "lab":
+		s.Kind = Kind(kind)
+		err = checkMachine(s)
+	default:
+		err = fmt.Errorf("it begins with none of %s%s", strings.Join(words, ", "), suggest.DidYouMean(kind, words))
+	}
+	if err == nil && more {
+		key, value, _ := strings.Cut(options, "=")
+		s.Netns, err = netnsPath(key, value)
+	}
+	return s, wrong(text, err)
+}
+
+func wrong(text string, err error) error {
+	if err != nil {
+		return fmt.Errorf("place %q: %w; the ways to write one:\n%s", text, err, Forms)
+	}
+	return nil
+}
+
+func checkMachine(s Spec) error {
+	if s.Machine == "" || strings.HasPrefix(s.Machine, "-") || strings.ContainsAny(s.Machine, " \t\n") {
+		return fmt.Errorf("%q names no machine", s.Machine)
+	}
+	name, node, ok := strings.Cut(s.Machine, "/")
+	if s.Kind == Lab && (!ok || name == "" || node == "") {
+		return fmt.Errorf("it is not LAB/NODE (culvert lab status shows what there is)")
+	}
+	return nil
+}
+
+// netnsPath is where the kernel shows a network namespace (ip-netns(8)).
+func netnsPath(key, value string) (string, error) {
+	switch key {
+	case "netns":
+		if strings.HasPrefix(value, "/") {
+			return value, nil
+		}
+		if value == "" || value == "." || value == ".." || strings.ContainsAny(value, "/,\x00\n") {
+			return "", fmt.Errorf("%q is no name of a network namespace", value)
+		}
+		return "/run/netns/" + value, nil
+	case "pid":
+		n, err := strconv.Atoi(value)
+		if err != nil || n <= 0 {
+			return "", fmt.Errorf("%q is no process id", value)
+		}
+		return fmt.Sprintf("/proc/%d/ns/net", n), nil
+	}
+	return "", fmt.Errorf("%q is not netns=NAME or pid=N%s", key, suggest.DidYouMean(key, []string{"netns", "pid"}))
+}
+
+// String is how the place is named in messages.
+func (s Spec) String() string {
+	name := string(s.Kind)
+	if s.Machine != "" {
+		name += ":" + s.Machine
+	}
+	if s.Netns != "" {
+		name += ",netns=" + strings.TrimPrefix(s.Netns, "/run/netns/")
+	}
+	return name
+}

@@ -1,0 +1,69 @@
+package place
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]Spec{
+		"host":                        {Kind: Host},
+		"netns:a":                     {Kind: Host, Netns: "/run/netns/a"},
+		"netns:/var/run/netns/a":      {Kind: Host, Netns: "/var/run/netns/a"},
+		"pid:17":                      {Kind: Host, Netns: "/proc/17/ns/net"},
+		"ssh:root@b":                  {Kind: SSH, Machine: "root@b"},
+		"ssh:b,netns=c":               {Kind: SSH, Machine: "b", Netns: "/run/netns/c"},
+		"lab:default/worker01":        {Kind: Lab, Machine: "default/worker01"},
+		"lab:default/worker01,pid=23": {Kind: Lab, Machine: "default/worker01", Netns: "/proc/23/ns/net"},
+	} {
+		if got, err := Parse(text); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+}
+
+func TestParseSaysWhatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                  "begins with none of",
+		"nets:a":            "did you mean netns?",
+		"host:a":            "nothing may follow",
+		"netns:":            "no name of a network namespace",
+		"netns:..":          "no name of a network namespace",
+		"netns:a,netns=b":   "too much",
+		"pid:one":           "no process id",
+		"pid:-1":            "no process id",
+		"ssh:":              "names no machine",
+		"ssh:-oProxy=x":     "names no machine",
+		"ssh:b,nets=c":      "did you mean netns?",
+		"ssh:b,user=c":      "not netns=NAME or pid=N",
+		"lab:worker01":      "LAB/NODE",
+		"lab:default/":      "LAB/NODE",
+		"lab:d/w,netns=a/b": "no name of a network namespace",
+	} {
+		_, err := Parse(text)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "ssh:USER@HOST") {
+			t.Errorf("%q: %v; want %q and the forms in it", text, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"host", "netns:a", "ssh:root@b,netns=c", "lab:default/worker01,pid=3", "pid:9"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := Parse(text)
+		if err != nil {
+			return
+		}
+		if strings.HasPrefix(s.Machine, "-") {
+			t.Errorf("%q would be an option of ssh", s.Machine)
+		}
+		if s.Kind != Host {
+			again, err := Parse(s.String())
+			if err != nil || again != s {
+				t.Errorf("%q is %+v, and its name %s is %+v, %v", text, s, s, again, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,61 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+)
+
+// sshMachine is one that the program ssh reaches, as ssh's own configuration has
+// it: keys, ports and jumps are in ~/.ssh/config.
+type sshMachine string
+
+// start runs the script by whatever shell the user has there, which hands it to sh.
+func (m sshMachine) start(ctx context.Context, script string) (*Pipe, error) {
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "ssh",
+		"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", // no questions: standard input is the agent's
+		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", // a dead machine is told after 15 s
+		"--", string(m), "exec sh -c "+quote(script))
+	pipe, err := startCommand(cmd, func() error { return nil })
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("%w: install OpenSSH's client", err)
+	}
+	return pipe, err
+}
+
+// put sends the program down the pipe before anything else. The folder goes when
+// the agent leaves, which it does at the end of its input: when the connection
+// breaks too.
+func (m sshMachine) put(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
+	f, err := os.Open(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	pipe, err := m.start(ctx, receiveScript(info.Size(), run))
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = pipe.Close() })
+	defer stop()
+	if _, err := io.Copy(pipe, f); err != nil {
+		return nil, errors.Join(context.Cause(ctx), fmt.Errorf("send the program: %w: %s", err, pipe.Said()), pipe.Close())
+	}
+	return pipe, nil
+}
+
+// receiveScript reads a program of that size from its input, and runs it on the
+// rest. head takes no more than it is told from a pipe.
+func receiveScript(size int64, run func(string) string) string {
+	return fmt.Sprintf(`d=$(mktemp -d) || exit 1
+trap 'rm -rf "$d"' EXIT
+trap 'exit 1' HUP INT PIPE TERM
+head -c %d >"$d/culvert" && chmod 700 "$d/culvert" && cd "$d" && %s`, size, run("./culvert"))
+}
