@@ -1,0 +1,147 @@
+package conduct
+
+import (
+	"math"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+var ip = netip.MustParseAddr
+
+// pod has an overlay's interface and a VF of a PF, as Culvert's have.
+func pod(name, machine, pf string, overlay, vf netip.Addr) Site {
+	index := 1
+	return Site{Name: name, Pod: true, Cluster: true, Machine: bench.Machine{Name: machine}, Ends: []bench.End{
+		{Interface: "eth0", Address: overlay, MTU: 1450, Driver: "veth"},
+		{Interface: "net1", Address: vf, MTU: 1500, Driver: "iavf", PF: pf, VF: &index},
+		{Interface: "net2"}, // without an address
+	}, Sources: map[netip.Addr]netip.Addr{}}
+}
+
+func titles(paths []bench.Path) []string {
+	var all []string
+	for _, p := range paths {
+		all = append(all, Title(p))
+	}
+	return all
+}
+
+func route(a, b *Site, x, y netip.Addr) { a.Sources[y], b.Sources[x] = x, y }
+
+func TestPaths(t *testing.T) {
+	a := pod("a", "n1", "p0", ip("10.244.1.2"), ip("172.16.0.1"))
+	b := pod("b", "n2", "p0", ip("10.244.2.2"), ip("172.16.0.2"))
+	host := Site{Name: "host", Machine: bench.Machine{Name: "n1"}, Sources: map[netip.Addr]netip.Addr{}, Ends: []bench.End{
+		{Interface: "p0", Address: ip("172.16.0.254"), Driver: "i40e"}, {Interface: "eno1", Address: ip("192.0.2.1"), Driver: "e1000e"}}}
+	other := Site{Name: "host", Machine: bench.Machine{Name: "n2"}, Sources: map[netip.Addr]netip.Addr{}, Ends: []bench.End{
+		{Interface: "bond0", Address: ip("192.0.2.2"), Driver: "bonding"}}}
+	route(&a, &b, ip("10.244.1.2"), ip("10.244.2.2"))
+	route(&a, &b, ip("172.16.0.1"), ip("172.16.0.2"))
+	route(&a, &host, ip("172.16.0.1"), ip("172.16.0.254"))
+	a.Sources[ip("192.0.2.1")] = ip("10.244.1.2") // there is no way back
+	route(&host, &other, ip("192.0.2.1"), ip("192.0.2.2"))
+	for _, c := range []struct {
+		from, to Site
+		want     []string
+	}{
+		{a, b, []string{"pod-pod, overlay, other node", "pod-pod, VF, other node"}},
+		{a, host, []string{"pod-node, VF, same node"}},
+		{host, other, []string{"node-node, bond, other node"}},
+		{b, other, nil},
+	} {
+		if diff := cmp.Diff(c.want, titles(Paths(c.from, c.to))); diff != "" {
+			t.Errorf("%s to %s: -want +got:\n%s", c.from.Name, c.to.Name, diff)
+		}
+	}
+	p := Paths(a, b)[1]
+	if p.From.Machine != "n1" || p.From.Name != "a" || p.From.Interface != "net1" || p.To.Address != ip("172.16.0.2") {
+		t.Errorf("%+v", p)
+	}
+}
+
+// P22: two VFs of one NIC are another path than two of different ones.
+func TestPathsOnOneNode(t *testing.T) {
+	for _, c := range []struct{ pf, want string }{{"p0", "pod-pod, VF, same PF"}, {"p1", "pod-pod, VF, other PF"}} {
+		a := pod("a", "n1", "p0", ip("10.0.0.1"), ip("172.16.0.1"))
+		b := pod("b", "n1", c.pf, ip("10.0.0.2"), ip("172.16.0.2"))
+		route(&a, &b, ip("172.16.0.1"), ip("172.16.0.2"))
+		if diff := cmp.Diff([]string{c.want}, titles(Paths(a, b))); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		a.Cluster, b.Cluster = false, false
+		route(&a, &b, ip("10.0.0.1"), ip("10.0.0.2"))
+		if got := Paths(a, b)[0].Network; got != "veth" {
+			t.Errorf("two containers of a host: %s", got)
+		}
+	}
+}
+
+func TestMatches(t *testing.T) {
+	p := bench.Path{Ends: "pod-pod", Network: "VF", Place: "other node"}
+	for filter, want := range map[string]bool{"": false, "vf": true, "overlay": false, "pod-pod,VF": true, "pod-pod, other node": true, "VF,same PF": false} {
+		if got := Matches(p, []string{filter}); got != want {
+			t.Errorf("%q: %v", filter, got)
+		}
+	}
+	if !Matches(p, nil) || !Matches(p, []string{"overlay", "VF"}) {
+		t.Error("a path that is asked for does not match")
+	}
+}
+
+func TestName(t *testing.T) {
+	vf := func(place, to string) bench.Arm {
+		return bench.Arm{Path: bench.Path{Ends: "pod-pod", Network: "VF", Place: place, From: bench.End{Interface: "net1"}, To: bench.End{Interface: to, Address: ip("::1")}}}
+	}
+	overlay := bench.Arm{Path: bench.Path{Network: "overlay", Place: "other node"}}
+	sized := vf("same PF", "net1")
+	sized.Name = "64 B"
+	for _, c := range []struct {
+		arms []bench.Arm
+		want []string
+	}{
+		{[]bench.Arm{overlay, vf("same PF", "net1")}, []string{"overlay", "VF"}},
+		{[]bench.Arm{sized, vf("same PF", "net1")}, []string{"VF 64 B", "VF"}},
+		{[]bench.Arm{vf("same PF", "net1"), vf("other PF", "net1")}, []string{"VF, same PF", "VF, other PF"}},
+		{[]bench.Arm{vf("same PF", "net1"), vf("same PF", "net2")}, []string{"pod-pod, VF, same PF, net1 to net1", "pod-pod, VF, same PF, net1 to net2"}},
+	} {
+		Name(c.arms)
+		var got []string
+		for _, a := range c.arms {
+			got = append(got, a.Name)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+}
+
+// The slower end decides, and the smaller MTU; who does not know does not count.
+func TestCeiling(t *testing.T) {
+	machine := func(mbps int) bench.Machine {
+		return bench.Machine{Interfaces: []bench.Interface{{Name: "other", SpeedMbps: 1}, {Name: "net1", SpeedMbps: mbps}}}
+	}
+	for _, c := range []struct {
+		speed, other, mtu int
+		address           string
+		gbps              float64
+	}{
+		{10000, 10000, 1500, "10.0.0.1", 9.414824},
+		{100000, 10000, 9000, "10.0.0.1", 9.414824},
+		{10000, 100000, 9000, "10.0.0.1", 9.414824},
+		{0, 10000, 9000, "10.0.0.1", 9.414824},
+		{10000, 10000, 1500, "fd00::1", 9.284785},
+		{0, 0, 1500, "10.0.0.1", 0},
+	} {
+		a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream}, Path: bench.Path{
+			From: bench.End{Interface: "net1", MTU: c.mtu, Address: ip(c.address)}, To: bench.End{Interface: "net1", MTU: 1500},
+		}}
+		Ceiling(&a, machine(c.speed), machine(c.other))
+		if math.Abs(a.CeilingGbps-c.gbps) > 1e-4 {
+			t.Errorf("%+v: %g Gb/s", c, a.CeilingGbps)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package conduct
+
+import (
+	"fmt"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// Proof says why a run does not prove that its traffic took the arm's path, and is
+// empty when it does: the counters of the path's interfaces must have risen by what
+// is claimed, at both ends, and no other's by a part of it that counts.
+//
+// Counters are compared in the run's direction. Frames are larger than payload, so
+// that what rose is more than what is claimed; it may be less by what some
+// drivers' counters lag (iavf asks the PF every 2 s). What else goes over the
+// other interfaces, such as the connection of a person, is little.
+func Proof(arm bench.Arm, run bench.Run) string {
+	from, to := end{arm.Path.From, run.From}, end{arm.Path.To, run.To}
+	if arm.Workload.Reverse {
+		from, to = to, from
+	}
+	claimed := claim(arm.Workload.Kind, run)
+	if claimed == (claims{}) {
+		return fmt.Sprintf("nothing arrived at %s", arm.Path.To.Name)
+	}
+	for _, e := range []struct {
+		end
+		sent bool
+	}{{from, true}, {to, false}} {
+		if why := e.proves(claimed, e.sent, run.Seconds); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// claims are what a run says went from one end to the other: bytes of payload, or
+// packets where they are what it counts. Segments and datagrams are not compared,
+// for an interface may count 64 KiB of them as one packet.
+type claims struct{ bytes, packets uint64 }
+
+func claim(kind bench.Kind, run bench.Run) claims {
+	switch {
+	case kind == bench.Stream || kind == bench.Datagram:
+		return claims{bytes: run.Bytes}
+	case run.Delays != nil:
+		return claims{packets: run.Delays.Count}
+	}
+	return claims{packets: run.Packets}
+}
+
+// end is one of a path's, with what was seen there.
+type end struct {
+	bench.End
+	seen bench.Evidence
+}
+
+// The other paths may carry a tenth of what is claimed, and in a second what a
+// person's connection does.
+const (
+	otherShare   = 0.1
+	otherBytes   = 256 << 10
+	otherPackets = 500
+)
+
+// lagSeconds is how late a driver's counters may be.
+const lagSeconds = 2.5
+
+func (e end) proves(c claims, sent bool, seconds float64) string {
+	known := false
+	share := max(0.5, 1-lagSeconds/max(seconds, 1))
+	for _, i := range e.seen.Interfaces {
+		bytes, packets, verb := i.RxBytes, i.RxPackets, "received"
+		if sent {
+			bytes, packets, verb = i.TxBytes, i.TxPackets, "sent"
+		}
+		switch i.Role {
+		case "path":
+			known = true
+			if float64(bytes) < share*float64(c.bytes) || float64(packets) < share*float64(c.packets) {
+				return fmt.Sprintf("%s of %s %s %s, and %s were claimed: the traffic took another way", i.Interface, e.Name, verb, amount(bytes, packets, c), amount(c.bytes, c.packets, c))
+			}
+		default:
+			if float64(bytes) > otherShare*float64(c.bytes)+otherBytes*seconds && c.bytes > 0 ||
+				float64(packets) > otherShare*float64(c.packets)+otherPackets*seconds && c.packets > 0 {
+				return fmt.Sprintf("%s of %s, which is not on the path, %s %s, while %s were claimed: the traffic, or other traffic, went there",
+					i.Interface, e.Name, verb, amount(bytes, packets, c), amount(c.bytes, c.packets, c))
+			}
+		}
+	}
+	if !known {
+		return fmt.Sprintf("%s has no counters of %s: nothing shows which way the traffic took", e.Name, e.Interface)
+	}
+	return ""
+}
+
+// amount writes bytes or packets, whichever are claimed.
+func amount(bytes, packets uint64, c claims) string {
+	if c.packets > 0 {
+		return fmt.Sprintf("%d packets", packets)
+	}
+	return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
+}
