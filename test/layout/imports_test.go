@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
-	"bench/...": {"api", "bench/...", "lab", "rpc"},
+	"bench/...": {"api", "bench/...", "lab", "rpc", "suggest"},
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs

@@ -1,0 +1,198 @@
+package preset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/suggest"
+)
+
+// Preset is a row of the reports' figures.
+type Preset struct {
+	Name    string         `json:"name"`   // "m4"
+	Report  string         `json:"report"` // "R0"
+	About   string         `json:"about"`  // set-up and parameters, as the report has them
+	Printed []bench.Figure `json:"printed"`
+	Needs   string         `json:"needs"`             // of the place, for the report's own measurement
+	Instead string         `json:"instead"`           // what is measured where a need is never met; empty when it is met
+	Refused string         `json:"refused,omitempty"` // why it is not measured, and what to do
+
+	recipe recipe
+}
+
+// recipe is what is measured.
+type recipe struct {
+	workload bench.Workload
+	takes    func(bench.Path) bool // which paths
+	lacks    string                // when there is none: what to give
+	arms     func(bench.Workload, bool) []variant
+	notes    func(bench.Path) string
+	pull     bool // the cable, while the traffic runs
+}
+
+// variant is an arm over each path.
+type variant struct {
+	name     string
+	workload bench.Workload
+}
+
+// Here is what the place has.
+type Here struct {
+	Paths []bench.Path
+	// Lacks says why an engine cannot run at all ends, and is empty for one that can.
+	Lacks func(engine string) string
+	Cable bool // it can be pulled from here
+}
+
+// Plan is what to run.
+type Plan struct {
+	Arms    []bench.Arm // named by what sets them apart on one path
+	Repeats int
+	Notes   []string
+	Printed []bench.Figure
+	Pull    bool // the cable, in the middle of each run
+}
+
+// Find returns a preset by its name, whatever its case.
+func Find(name string) (Preset, error) {
+	all := All()
+	i := slices.IndexFunc(all, func(p Preset) bool { return strings.EqualFold(p.Name, name) })
+	if i < 0 {
+		var names []string
+		for _, p := range all {
+			names = append(names, p.Name)
+		}
+		return Preset{}, fmt.Errorf("there is no preset %q%s: culvert bench presets lists them", name, suggest.DidYouMean(name, names))
+	}
+	return all[i], nil
+}
+
+// Plan says what is measured here; quick makes it short, for a look and for CI.
+func (p Preset) Plan(h Here, quick bool) (Plan, error) {
+	if p.Refused != "" {
+		return Plan{}, fmt.Errorf("%s cannot be measured: %s", p.Name, p.Refused)
+	}
+	if p.recipe.pull && !h.Cable {
+		return Plan{}, fmt.Errorf("%s pulls the cable while traffic runs, which only a lab's can be from here: "+
+			"take --from and --to in a lab (culvert lab up); of your own NIC run m4 and pull it by hand", p.Name)
+	}
+	plan := Plan{Repeats: 6, Printed: slices.Clone(p.Printed), Pull: p.recipe.pull}
+	w := p.recipe.workload
+	if quick {
+		plan.Repeats, w = 3, shorten(w, p.recipe.pull)
+	}
+	w, note := engine(w, h)
+	plan.note(note)
+	plan.note(p.Instead)
+	for _, path := range h.Paths {
+		if !p.recipe.takes(path) {
+			continue
+		}
+		for _, v := range p.variants(w, quick) {
+			plan.Arms = append(plan.Arms, bench.Arm{Name: v.name, Path: path, Workload: v.workload})
+		}
+		if p.recipe.notes != nil {
+			plan.note(p.recipe.notes(path))
+		}
+	}
+	if len(plan.Arms) == 0 {
+		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, have(h.Paths))
+	}
+	return plan, nil
+}
+
+func (p Preset) variants(w bench.Workload, quick bool) []variant {
+	if p.recipe.arms == nil {
+		return []variant{{"", w}}
+	}
+	return p.recipe.arms(w, quick)
+}
+
+func (p *Plan) note(s string) {
+	if s != "" && !slices.Contains(p.Notes, s) {
+		p.Notes = append(p.Notes, s)
+	}
+}
+
+// have lists the paths there are, for a message.
+func have(paths []bench.Path) string {
+	var all []string
+	for _, p := range paths {
+		if s := p.Ends + " " + p.Network + " " + p.Place; !slices.Contains(all, s) {
+			all = append(all, s)
+		}
+	}
+	if len(all) == 0 {
+		return "no path at all"
+	}
+	return strings.Join(all, "; ")
+}
+
+// shorten makes a run one of two seconds; a cable is pulled long enough to be noticed.
+func shorten(w bench.Workload, pull bool) bench.Workload {
+	if w.Kind == bench.Echo {
+		return w
+	}
+	w.Seconds, w.Warmup = min(w.Seconds, 2), 0.3
+	if pull {
+		w.Seconds = 10
+	}
+	return w
+}
+
+// engine takes our own where the report's cannot run, and says so.
+func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {
+	why := h.Lacks(w.Engine)
+	if why == "" {
+		return w, ""
+	}
+	note = fmt.Sprintf("%s, which the report used, cannot run at both ends (%s): Culvert's own engine sends the same instead", w.Engine, why)
+	if w.Kind == bench.Echo {
+		w.Kind, w.UDP, w.Size = bench.Request, true, 64
+		note += ", as datagrams of 64 bytes between two programs: a program has to be woken for each, which ICMP needs not"
+	}
+	w.Engine = "culvert"
+	return w, note
+}
+
+// overhead is what a run takes beside its seconds: two agents get ready and sample.
+const overhead = 1500 * time.Millisecond
+
+// Takes is about how long that many repeats of the arms take, and the round before
+// them that warms up.
+func Takes(arms []bench.Arm, repeats int) time.Duration {
+	var round time.Duration
+	for _, a := range arms {
+		round += time.Duration((a.Workload.Seconds+a.Workload.Warmup)*float64(time.Second)) + overhead
+	}
+	return round * time.Duration(repeats+1)
+}
+
+// Default is what is measured without a preset: TCP over the software path and the
+// VF path, side by side.
+func Default(h Here, quick bool) (Plan, error) {
+	w := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10, Warmup: 1, Streams: 1}
+	plan := Plan{Repeats: 6}
+	if quick {
+		plan.Repeats, w = 3, shorten(w, false)
+	}
+	for _, p := range h.Paths {
+		plan.Arms = append(plan.Arms, bench.Arm{Path: p, Workload: w})
+	}
+	if len(plan.Arms) == 0 {
+		return Plan{}, fmt.Errorf("there is no path between these ends: no address of one is answered from the other, both ways; " +
+			"look at their interfaces, addresses and routes (ip addr, ip route)")
+	}
+	has := func(network string) bool {
+		return slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Network == network })
+	}
+	if !has("VF") {
+		plan.note("there is no VF at both ends: only software paths are measured")
+	} else if len(slices.DeleteFunc(slices.Clone(h.Paths), vf)) == 0 {
+		plan.note("there is no path beside the VF's: nothing to compare it with")
+	}
+	return plan, nil
+}

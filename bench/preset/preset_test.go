@@ -1,0 +1,168 @@
+package preset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+func path(ends, network, place string, mtu int) bench.Path {
+	e := bench.End{Interface: "net1", MTU: mtu}
+	return bench.Path{Ends: ends, Network: network, Place: place, From: e, To: e}
+}
+
+// cluster is what two nodes have.
+func cluster() Here {
+	return Here{
+		Paths: []bench.Path{
+			path("pod-pod", "overlay", "other node", 1450), path("pod-pod", "VF", "other node", 1500), path("pod-node", "VF", "same node", 1500),
+			path("node-node", "host", "other node", 1500), path("pod-pod", "VF", "same PF", 1500), path("pod-pod", "VF", "other PF", 1500),
+		},
+		Lacks: func(string) string { return "" }, Cable: true,
+	}
+}
+
+// Every row M1 to M18 is there, says what the report printed and what it takes, and
+// either is refused with a next step or has arms, all different.
+func TestAll(t *testing.T) {
+	for i, p := range All() {
+		if p.Name != fmt.Sprintf("m%d", i+1) || p.About == "" || p.Needs == "" || len(p.Printed) == 0 || !strings.HasPrefix(p.Report, "R") {
+			t.Errorf("row %d is %+v", i+1, p)
+		}
+		for _, f := range p.Printed {
+			if !strings.HasPrefix(f.Name, p.Report) || (f.Value == 0) == (f.Text == "") || (f.Unit == "") != (f.Text != "") {
+				t.Errorf("%s: %+v", p.Name, f)
+			}
+		}
+		for _, quick := range []bool{false, true} {
+			plan, err := p.Plan(cluster(), quick)
+			if p.Refused != "" {
+				if err == nil || !strings.Contains(err.Error(), p.Refused) {
+					t.Errorf("%s: %+v, %v", p.Name, plan, err)
+				}
+				continue
+			}
+			if err != nil || len(plan.Arms) == 0 || plan.Repeats == 0 {
+				t.Errorf("%s: %+v, %v", p.Name, plan, err)
+			}
+			if p.Instead != "" && !slices.Contains(plan.Notes, p.Instead) {
+				t.Errorf("%s: what is measured instead is not told: %v", p.Name, plan.Notes)
+			}
+			if took := Takes(plan.Arms, plan.Repeats); quick && took > 10*time.Minute {
+				t.Errorf("%s takes %s, quick", p.Name, took)
+			}
+		}
+	}
+	if n := len(All()); n != 18 {
+		t.Errorf("%d presets", n)
+	}
+}
+
+func find(t *testing.T, name string) Preset {
+	t.Helper()
+	p, err := Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// The parameters are the reports'.
+func TestParameters(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want bench.Workload
+		arms int
+	}{
+		{"m1", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 10, Warmup: 1, Streams: 1}, 2},
+		{"M4", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 10, Warmup: 1, Streams: 1}, 4},
+		{"m5", bench.Workload{Kind: bench.Echo, Engine: "ping", Seconds: 3, Rate: 1}, 4},
+		{"m6", bench.Workload{Kind: bench.Stream, Engine: "iperf2", Seconds: 60, Warmup: 1, Streams: 8, Window: 524288, Size: 64}, 4 * 28},
+		{"m7", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1000, Warmup: 1, Streams: 1}, 2},
+		{"m8", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1000, Warmup: 1, Streams: 1}, 1},
+		{"m10", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64}, 6},
+		{"m14", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64}, 1},
+		{"m18", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64, Flows: 1}, 8},
+	} {
+		plan, err := find(t, c.name).Plan(cluster(), false)
+		if err != nil || len(plan.Arms) != c.arms || plan.Arms[0].Workload != c.want {
+			t.Errorf("%s: %v, %d arms, %+v", c.name, err, len(plan.Arms), plan.Arms)
+		}
+	}
+	plan, _ := find(t, "m6").Plan(cluster(), false)
+	last := plan.Arms[27]
+	if last.Name != "512 KiB back" || last.Workload.Size != 524288 || !last.Workload.Reverse {
+		t.Errorf("%+v", last)
+	}
+	plan, _ = find(t, "m7").Plan(cluster(), true)
+	if plan.Arms[0].Workload.Seconds != 2 || plan.Repeats != 3 {
+		t.Errorf("quick: %+v", plan)
+	}
+}
+
+// What lacks is said, with what is measured instead.
+func TestWhatLacks(t *testing.T) {
+	h := cluster()
+	h.Lacks = func(engine string) string { return engine + " is not installed" }
+	plan, err := find(t, "m4").Plan(h, false)
+	if err != nil || plan.Arms[0].Workload.Engine != "culvert" || !strings.Contains(strings.Join(plan.Notes, "\n"), "iperf3 is not installed") {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	plan, _ = find(t, "m5").Plan(h, false)
+	if w := plan.Arms[0].Workload; w.Kind != bench.Request || !w.UDP {
+		t.Errorf("echo without ping: %+v", w)
+	}
+	h = cluster()
+	h.Paths[1].From.MTU = 1450
+	plan, _ = find(t, "m4").Plan(h, false)
+	if len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "the report's MTU is 1500; here it is 1450") {
+		t.Errorf("%q", plan.Notes)
+	}
+	plan, _ = find(t, "m1").Plan(h, false)
+	if len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "encapsulates") {
+		t.Errorf("%q", plan.Notes)
+	}
+	h.Cable = false
+	if _, err := find(t, "m9").Plan(h, false); err == nil || !strings.Contains(err.Error(), "culvert lab up") {
+		t.Errorf("no cable: %v", err)
+	}
+	h.Paths = h.Paths[:1]
+	if _, err := find(t, "m4").Plan(h, false); err == nil || !strings.Contains(err.Error(), "a VF at both ends, and between these ends there is pod-pod overlay") {
+		t.Errorf("no VF: %v", err)
+	}
+	h.Paths = nil
+	if _, err := find(t, "m10").Plan(h, false); err == nil || !strings.Contains(err.Error(), "no path at all") {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	if _, err := Find("m44"); err == nil || !strings.Contains(err.Error(), "did you mean m4?") || !strings.Contains(err.Error(), "culvert bench presets") {
+		t.Error(err)
+	}
+}
+
+func TestDefault(t *testing.T) {
+	plan, err := Default(cluster(), false)
+	if err != nil || len(plan.Arms) != 6 || plan.Repeats != 6 || len(plan.Notes) != 0 {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	for _, c := range []struct {
+		take func(bench.Path) bool
+		want string
+	}{{vf, "nothing to compare"}, {overlay, "there is no VF"}} {
+		h := cluster()
+		h.Paths = slices.DeleteFunc(h.Paths, func(p bench.Path) bool { return !c.take(p) })
+		plan, err := Default(h, true)
+		if err != nil || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], c.want) {
+			t.Errorf("%+v, %v", plan, err)
+		}
+	}
+	if _, err := Default(Here{}, false); err == nil || !strings.Contains(err.Error(), "ip route") {
+		t.Error(err)
+	}
+}
