@@ -28,6 +28,7 @@ func checkCNI(e *exam) {
 			mend: []string{"mkdir -p /etc/cni/net.d"}}, "there is no folder of network configurations")
 	}
 	e.configs()
+	e.results()
 	if e.CNI.DevicePlugin != "" {
 		e.add(finding{check: "cni", severity: api.SeverityWarning, object: e.CNI.DevicePlugin, why: "the SR-IOV device plugin, if it starts, gives out the VFs that Culvert has",
 			mend: []string{"remove it; its resourceList becomes pools of /etc/culvert/host.yaml with the same selectors"}}, "there is a configuration of the SR-IOV device plugin")
@@ -96,6 +97,39 @@ func (e *exam) configs() {
 			e.add(f, "it wants the plugin %q, which is not there%s", t, formerly(t))
 		}
 	}
+}
+
+// results looks for what a power cut leaves of the runtime's results of ADD: they
+// are written without fsync(2), so a file may be there and its content not.
+func (e *exam) results() {
+	bad := slices.Concat(e.CNI.EmptyResults, e.CNI.BrokenResults)
+	if len(bad) == 0 {
+		if e.CNI.Results > 0 {
+			e.ok("cni", ResultsDir, "the runtime can read the results of all %d attachments that it has", e.CNI.Results)
+		}
+		return
+	}
+	f := finding{check: "cni", severity: api.SeverityError, object: ResultsDir, why: "the runtime cannot take these containers down, and their pods do not start again"}
+	if len(e.CNI.EmptyResults) > 0 { // not one that is being written now
+		f.mend = append(f.mend, "find "+ResultsDir+" -type f -size 0 -mmin +1 -delete")
+	}
+	for _, name := range e.CNI.BrokenResults {
+		if path := ResultsDir + "/" + name; plainPath(path) {
+			f.mend = append(f.mend, "rm "+path)
+		} else {
+			f.mend = append(f.mend, fmt.Sprintf("remove %q", path))
+		}
+	}
+	e.add(f, "%d of %d results of attachments are empty or no JSON, as after a power cut: %s", len(bad), e.CNI.Results, named(bad))
+}
+
+// named has the first few of a long list of names.
+func named(all []string) string {
+	const most = 3
+	if len(all) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
 }
 
 // aside takes a file out of a runtime's sight.

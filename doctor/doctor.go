@@ -65,7 +65,14 @@ type CNI struct {
 	Configs []CNIConfig
 	// DevicePlugin is the configuration of the SR-IOV device plugin, if there.
 	DevicePlugin string
+	// Results is how many results of ADD the runtimes keep in ResultsDir (libcni),
+	// EmptyResults and BrokenResults those that they cannot read.
+	Results                     int
+	EmptyResults, BrokenResults []string // names in ResultsDir
 }
+
+// ResultsDir is where libcni keeps the results of ADD, for DEL.
+const ResultsDir = "/var/lib/cni/results"
 
 // CNIConfig is a network configuration in a runtime's folder.
 type CNIConfig struct {

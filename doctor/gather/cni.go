@@ -62,7 +62,30 @@ func readCNI(root, build string) doctor.CNI {
 	if _, err := os.Stat(filepath.Join(root, "etc/pcidp/config.json")); err == nil {
 		c.DevicePlugin = "/etc/pcidp/config.json"
 	}
+	readResults(root, &c)
 	return c
+}
+
+// readResults reads what libcni keeps as it does itself: each is a JSON object
+// (libcni/api.go, getCachedConfig).
+func readResults(root string, c *doctor.CNI) {
+	entries, err := os.ReadDir(filepath.Join(root, doctor.ResultsDir))
+	if err != nil {
+		return // none were kept, or only root may look
+	}
+	for _, e := range entries {
+		text, err := readFile(root, filepath.Join(doctor.ResultsDir, e.Name()))
+		if err != nil {
+			continue // taken away meanwhile, or a folder: libcni minds neither
+		}
+		c.Results++
+		switch {
+		case len(text) == 0:
+			c.EmptyResults = append(c.EmptyResults, e.Name())
+		case json.Unmarshal(text, &struct{}{}) != nil:
+			c.BrokenResults = append(c.BrokenResults, e.Name())
+		}
+	}
 }
 
 // Revision is what a program was built from; empty when the file does not
