@@ -76,10 +76,7 @@ func findImage(ctx context.Context, p *progress) (image, error) {
 	return img, build(ctx, p, r, img)
 }
 
-func (i image) exists() bool {
-	_, err := os.Stat(i.disk())
-	return err == nil
-}
+func (i image) exists() bool { return there(i.disk()) }
 
 // imageAge is how long an image is kept that nothing asked for.
 const imageAge = 7 * 24 * time.Hour

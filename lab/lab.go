@@ -35,8 +35,9 @@ type Options struct {
 	CPUs int
 	// Progress takes a line a step; nil is silent.
 	Progress io.Writer
-	// Prepare is called before anything of the lab is there.
-	Prepare func(ctx context.Context, step func(format string, args ...any)) error
+	// Prepare is called before anything of the lab is there. The layer that it
+	// returns, if any, is what nodes start from.
+	Prepare func(ctx context.Context, step func(format string, args ...any)) (*Layer, error)
 	// Finish is called when the nodes take commands, before Up lets go of the
 	// lab: when it fails, or the calling process dies in it, nothing of the lab
 	// is left. What both step is shown as progress.
@@ -144,8 +145,10 @@ func sameLab(st Status, o Options) error {
 
 // create makes the lab's folders and starts its supervisor.
 func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
+	var layer *Layer
 	if o.Prepare != nil {
-		if err := o.Prepare(ctx, p.Step); err != nil {
+		var err error
+		if layer, err = o.Prepare(ctx, p.Step); err != nil {
 			return err
 		}
 	}
@@ -153,8 +156,12 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 	if err != nil {
 		return err
 	}
+	base, err := layer.disk(ctx, p, img)
+	if err != nil {
+		return err
+	}
 	conf := config{
-		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Image: img.hash, Dir: img.dir,
+		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Image: img.hash, Dir: img.dir, Base: base,
 		Run: l.paths.run, Disks: l.paths.disks, Acceleration: probeAccel(ctx, img),
 	}
 	for _, dir := range []string{l.paths.run, l.paths.disks, l.paths.share()} {

@@ -85,14 +85,15 @@ func leavesNothing(t *testing.T, names ...string) {
 	})
 }
 
-func upLab(t *testing.T, name string, nodes int) *Lab {
+func upLab(t *testing.T, o Options) *Lab {
 	t.Helper()
 	start := time.Now()
-	l, err := Up(t.Context(), Options{Name: name, Nodes: nodes, Progress: os.Stderr})
+	o.Progress = os.Stderr
+	l, err := Up(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d nodes up in %.1f s", nodes, time.Since(start).Seconds())
+	t.Logf("%d nodes up in %.1f s", o.Nodes, time.Since(start).Seconds())
 	t.Cleanup(func() {
 		if err := l.Down(context.Background()); err != nil {
 			t.Error(err)
@@ -114,13 +115,18 @@ func sh(t *testing.T, l *Lab, node, script string) string {
 
 // TestLab goes through the life of one lab, since a boot is what costs.
 func TestLab(t *testing.T) {
-	leavesNothing(t, "t-life")
-	l := upLab(t, "t-life", 2)
+	leavesNothing(t, "t-life", "layer-"+testLayer)
+	l := upLab(t, Options{Name: "t-life", Nodes: 2, Prepare: func(context.Context, func(string, ...any)) (*Layer, error) {
+		return &Layer{Name: testLayer, Install: func(_ context.Context, l *Lab, node string, _ func(string, ...any)) error {
+			sh(t, l, node, "hostname >/opt/layer")
+			return nil
+		}}, nil
+	}})
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *Lab)
 	}{
-		{"status", testStatus}, {"exec", testExec}, {"many execs", testManyExecs}, {"stdin", testStdin},
+		{"status", testStatus}, {"layer", testLayerKept}, {"exec", testExec}, {"many execs", testManyExecs}, {"stdin", testStdin},
 		{"cancel", testCancel}, {"copy", testCopy}, {"wires", testWires}, {"vfio", testVFIO}, {"link", testLink},
 		{"reboot", testReboot}, {"guest reboots itself", testOwnReboot}, {"kill and start", testKillStart},
 		{"up again", testUpAgain},
@@ -130,6 +136,29 @@ func TestLab(t *testing.T) {
 				t.Log(tail(l.paths.console(n)))
 			}
 		}
+	}
+}
+
+const testLayer = "t-layer"
+
+// testLayerKept: both nodes have what was installed once, elsewhere; and it is not
+// installed again.
+func testLayerKept(t *testing.T, l *Lab) {
+	for _, node := range []string{"worker01", "worker02"} {
+		if got := sh(t, l, node, "cat /opt/layer"); got != "worker01" {
+			t.Errorf("%s has %q of the layer", node, got)
+		}
+	}
+	img, err := findImage(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(img.layer(testLayer)) })
+	again := &Layer{Name: testLayer, Install: func(context.Context, *Lab, string, func(string, ...any)) error {
+		return errors.New("it is installed again")
+	}}
+	if file, err := again.disk(t.Context(), nil, img); err != nil || file != img.layer(testLayer) {
+		t.Errorf("asked for again: %s, %v", file, err)
 	}
 }
 
@@ -515,12 +544,12 @@ func TestStarter(t *testing.T) {
 // and the next up or down clears the rest away.
 func TestSupervisorKilled(t *testing.T) {
 	leavesNothing(t, "t-killed")
-	l := upLab(t, "t-killed", 1)
+	l := upLab(t, Options{Name: "t-killed", Nodes: 1})
 	killSupervisor(t, l)
 	if _, err := Open("t-killed"); !errors.Is(err, ErrDown) {
 		t.Errorf("a lab without its supervisor opens: %v", err)
 	}
-	l = upLab(t, "t-killed", 1)
+	l = upLab(t, Options{Name: "t-killed", Nodes: 1})
 	sh(t, l, "worker01", "true")
 	killSupervisor(t, l)
 	if err := Down(t.Context(), "t-killed"); err != nil {
@@ -631,7 +660,7 @@ func TestRootless(t *testing.T) {
 		t.Skipf("/dev/net/tun is not open to this user: %v", err)
 	}
 	leavesNothing(t, "t-rootless")
-	l := upLab(t, "t-rootless", 2)
+	l := upLab(t, Options{Name: "t-rootless", Nodes: 2})
 	if got := sh(t, l, "worker01", "ping -c 1 -W 5 worker02 >/dev/null; id -u"); got != "0" {
 		t.Errorf("%q", got)
 	}

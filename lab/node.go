@@ -65,8 +65,8 @@ func (n *node) status() Node {
 
 // prepare makes the node's disk and initramfs.
 func (n *node) prepare() error {
-	p, img := n.conf.paths(), n.conf.image()
-	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", img.disk(), p.disk(n.seen.Name)).CombinedOutput()
+	p := n.conf.paths()
+	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", n.conf.Base, p.disk(n.seen.Name)).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("make the disk of %s: %w: %s", n.seen.Name, err, bytes.TrimSpace(out))
 	}

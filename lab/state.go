@@ -75,6 +75,7 @@ type config struct {
 	CPUs  int      `json:"cpus"`
 	Image string   `json:"image"`    // the hash
 	Dir   string   `json:"imageDir"` // its place in the cache
+	Base  string   `json:"base"`     // the file that the nodes' disks are layered on
 	Run   string   `json:"run"`
 	Disks string   `json:"disks"`
 	Acceleration

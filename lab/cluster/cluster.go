@@ -42,9 +42,11 @@ const stateFile = "cluster.json"
 // it is. When ctx ends first, or the calling process dies, nothing is left.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	var parts Parts
-	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (err error) {
-		parts, err = FindParts(ctx, o.Source, step)
-		return err
+	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (_ *lab.Layer, err error) {
+		if parts, err = FindParts(ctx, o.Source, step); err != nil {
+			return nil, err
+		}
+		return software(parts)
 	}
 	o.Lab.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
 		return newCluster(l, parts).create(ctx, step)
@@ -116,8 +118,8 @@ func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
 	if err := p.startControlPlane(ctx); err != nil {
 		return fmt.Errorf("start the control plane: %w", err)
 	}
-	step("installing Kubernetes, Flannel and %d images on %s", len(builtImages("")), names(nodes))
-	if err := p.joinAll(ctx, step); err != nil {
+	step("joining %s", names(nodes))
+	if err := p.joinAll(ctx); err != nil {
 		return err
 	}
 	step("waiting for Ready nodes")

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"text/template"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/culvert-net/culvert/lab"
 )
 
@@ -47,18 +45,20 @@ func (p *plan) facts(number int) nodeFacts {
 
 // joinNode makes a node of the lab one of the cluster: its files are laid over
 // the root, and its services started. It does not wait until it is Ready.
-func (p *plan) joinNode(ctx context.Context, number int, images string, step func(string, ...any)) error {
-	n := p.nodes[number-1]
+func (p *plan) joinNode(ctx context.Context, number int) error {
+	n, facts := p.nodes[number-1], p.facts(number)
 	stage := filepath.Join(p.dir, "stage", n.Name)
-	err := p.stage(stage, number)
+	err := writeTemplates(stage, facts)
+	if err == nil {
+		err = p.identify(filepath.Join(stage, "etc/kubernetes"), facts)
+	}
 	if err == nil {
 		err = layOver(ctx, p.Lab, n.Name, stage)
 	}
 	if err = errors.Join(err, os.RemoveAll(stage)); err != nil {
-		return fmt.Errorf("install Kubernetes on %s: %w", n.Name, err)
+		return fmt.Errorf("configure Kubernetes on %s: %w", n.Name, err)
 	}
-	step("%s has the programs", n.Name)
-	if err := p.script(ctx, n.Name, `
+	if err := script(ctx, p.Lab, n.Name, `
 		systemctl daemon-reload
 		udevadm control --reload
 		systemctl enable --quiet containerd lab-uplink flanneld kubelet kube-proxy
@@ -66,39 +66,7 @@ func (p *plan) joinNode(ctx context.Context, number int, images string, step fun
 		systemctl start --no-block lab-uplink kubelet kube-proxy flanneld`); err != nil {
 		return fmt.Errorf("start the kubelet on %s: %w", n.Name, err)
 	}
-	if err := p.loadImages(ctx, n.Name, images); err != nil {
-		return err
-	}
-	step("%s has the images", n.Name)
 	return nil
-}
-
-// stage lays out what a node gets.
-func (p *plan) stage(dir string, number int) error {
-	facts := p.facts(number)
-	if err := writeTemplates(dir, facts); err != nil {
-		return err
-	}
-	for from, to := range map[string]string{
-		filepath.Join(p.Parts.Kubernetes, "kubelet"):    "usr/local/bin/kubelet",
-		filepath.Join(p.Parts.Kubernetes, "kube-proxy"): "usr/local/bin/kube-proxy",
-		filepath.Join(p.Parts.Flannel, "flannel"):       "usr/local/bin/flanneld",
-		filepath.Join(p.Parts.FlannelCNI, "flannel"):    "opt/cni/bin/flannel",
-	} {
-		if err := place(from, filepath.Join(dir, to)); err != nil {
-			return err
-		}
-	}
-	plugins, err := os.ReadDir(p.Parts.CNI)
-	if err != nil {
-		return err
-	}
-	for _, plugin := range plugins {
-		if err := place(filepath.Join(p.Parts.CNI, plugin.Name()), filepath.Join(dir, "opt/cni/bin", plugin.Name())); err != nil {
-			return err
-		}
-	}
-	return p.identify(filepath.Join(dir, "etc/kubernetes"), facts)
 }
 
 // identify writes a node's certificates and kubeconfigs.
@@ -153,22 +121,6 @@ func writeTemplates(dir string, facts nodeFacts) error {
 	})
 }
 
-// place puts a program at its place, as the same file where the cache is on
-// the same file system.
-func place(from, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	if os.Link(from, to) == nil {
-		return nil
-	}
-	body, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, body, 0o755)
-}
-
 // layOver copies the folders within stage over a node's root.
 func layOver(ctx context.Context, l *lab.Lab, node, stage string) error {
 	entries, err := os.ReadDir(stage)
@@ -181,48 +133,4 @@ func layOver(ctx context.Context, l *lab.Lab, node, stage string) error {
 		}
 	}
 	return nil
-}
-
-// LoadImages imports an archive of container images, as WriteImages or docker
-// save make it, on the nodes, which are all unless named.
-func (c *Cluster) LoadImages(ctx context.Context, archive string, nodes ...string) error {
-	if len(nodes) == 0 {
-		all, err := c.Lab.Nodes()
-		if err != nil {
-			return err
-		}
-		for _, n := range all {
-			nodes = append(nodes, n.Name)
-		}
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	for _, node := range nodes {
-		g.Go(func() error { return c.loadImages(ctx, node, archive) })
-	}
-	return g.Wait()
-}
-
-func (c *Cluster) loadImages(ctx context.Context, node, archive string) error {
-	const place = "/var/tmp/images.tar"
-	err := c.Lab.Copy(ctx, node, archive, place)
-	if err == nil {
-		err = c.script(ctx, node, `
-			until ctr version >/dev/null 2>&1; do sleep 0.2; done
-			ctr --namespace k8s.io images import `+place+` >/dev/null
-			rm `+place)
-	}
-	if err != nil {
-		return fmt.Errorf("load the images %s on %s: %w", archive, node, err)
-	}
-	return nil
-}
-
-// script runs a shell script on a node, up to the first command that fails.
-func (c *Cluster) script(ctx context.Context, node, script string) error {
-	var said bytes.Buffer
-	exit, err := c.Lab.Exec(ctx, node, lab.Cmd{Argv: []string{"sh", "-euc", script}, Stdout: &said, Stderr: &said})
-	if err == nil && exit != 0 {
-		err = fmt.Errorf("exit status %d: %s", exit, strings.TrimSpace(said.String()))
-	}
-	return err
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,44 +19,14 @@ var flannelManifest string
 //go:embed files/coredns.yaml
 var coreDNSManifest string
 
-// builtImages are those that every node gets: the sandboxes', and those that the
-// manifests of reports R0 and R1 name, which are made of Debian's packages and
-// do what the manifests want of them.
-func builtImages(root string) []Image {
-	base := []Layer{{root, "/"}}
-	return []Image{
-		// No shell waits in it, and it gets no zombies but those of pods whose
-		// containers share its PID namespace.
-		{Name: "localhost/pause:1", Entrypoint: []string{"/usr/bin/sleep", "infinity"}, Layers: base},
-		{Name: "docker.io/centos/tools:latest", Cmd: []string{"/bin/bash"}, Layers: base},
-		{Name: "docker.io/networkstatic/iperf3:latest", Entrypoint: []string{"iperf3"}, Layers: base},
-		{Name: "gcr.io/google-samples/node-hello:1.0", Cmd: []string{"busybox", "httpd", "-f", "-p", "8080", "-h", "/srv"}, Layers: base},
-		{Name: "localhost/rockylinux8.6:latest", Cmd: []string{"/bin/bash"}, Layers: base},
-	}
-}
-
 // joinAll makes all nodes the cluster's.
-func (p *plan) joinAll(ctx context.Context, step func(string, ...any)) error {
-	root, err := p.Lab.ContainerRoot()
-	if err != nil {
-		return err
-	}
-	archive := filepath.Join(p.dir, "images.tar")
-	f, err := os.Create(archive)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(archive)
-	err = WriteImages(f, builtImages(root)...)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
+func (p *plan) joinAll(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if _, err := p.KubectlIn(ctx, strings.NewReader(flannelManifest+"---\n"+coreDNSManifest), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	for i := range p.nodes {
-		g.Go(func() error { return p.joinNode(ctx, i+1, archive, step) })
+		g.Go(func() error { return p.joinNode(ctx, i+1) })
 	}
 	return g.Wait()
 }
@@ -110,5 +78,5 @@ func (p *plan) awaitNode(ctx context.Context, node string) error {
 func (p *plan) lastWords(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return p.script(ctx, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit flanneld --unit containerd; exit 1`)
+	return script(ctx, p.Lab, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit flanneld --unit containerd; exit 1`)
 }

@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/lab"
+)
+
+// builtImages are those that every node gets: the sandboxes', and those that the
+// manifests of reports R0 and R1 name, which are made of Debian's packages and
+// do what the manifests want of them.
+func builtImages(root string) []Image {
+	base := []Layer{{root, "/"}}
+	return []Image{
+		// No shell waits in it, and it gets no zombies but those of pods whose
+		// containers share its PID namespace.
+		{Name: "localhost/pause:1", Entrypoint: []string{"/usr/bin/sleep", "infinity"}, Layers: base},
+		{Name: "docker.io/centos/tools:latest", Cmd: []string{"/bin/bash"}, Layers: base},
+		{Name: "docker.io/networkstatic/iperf3:latest", Entrypoint: []string{"iperf3"}, Layers: base},
+		{Name: "gcr.io/google-samples/node-hello:1.0", Cmd: []string{"busybox", "httpd", "-f", "-p", "8080", "-h", "/srv"}, Layers: base},
+		{Name: "localhost/rockylinux8.6:latest", Cmd: []string{"/bin/bash"}, Layers: base},
+	}
+}
+
+// software is what all nodes have on their disks: Kubernetes, Flannel, the CNI
+// project's plugins, and the images.
+func software(parts Parts) (*lab.Layer, error) {
+	places, err := programs(parts)
+	if err != nil {
+		return nil, err
+	}
+	// The folders of parts are named by what is in them.
+	body, err := json.Marshal([]any{places, builtImages("")})
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(body)
+	return &lab.Layer{
+		Name: "kubernetes-" + hex.EncodeToString(sum[:6]),
+		Install: func(ctx context.Context, l *lab.Lab, node string, step func(string, ...any)) error {
+			step("copying Kubernetes, Flannel and plugins to it")
+			if err := installPrograms(ctx, l, node, places); err != nil {
+				return fmt.Errorf("install Kubernetes: %w", err)
+			}
+			step("importing %d images", len(builtImages("")))
+			if err := installImages(ctx, l, node); err != nil {
+				return err
+			}
+			return script(ctx, l, node, "systemctl stop containerd")
+		},
+	}, nil
+}
+
+// programs are the programs of all nodes: from a file of this host to a place of
+// the node.
+func programs(parts Parts) (map[string]string, error) {
+	places := map[string]string{
+		filepath.Join(parts.Kubernetes, "kubelet"):    "usr/local/bin/kubelet",
+		filepath.Join(parts.Kubernetes, "kube-proxy"): "usr/local/bin/kube-proxy",
+		filepath.Join(parts.Flannel, "flannel"):       "usr/local/bin/flanneld",
+		filepath.Join(parts.FlannelCNI, "flannel"):    "opt/cni/bin/flannel",
+	}
+	plugins, err := os.ReadDir(parts.CNI)
+	for _, plugin := range plugins {
+		places[filepath.Join(parts.CNI, plugin.Name())] = filepath.Join("opt/cni/bin", plugin.Name())
+	}
+	return places, err
+}
+
+// installPrograms puts programs at their places of a node.
+func installPrograms(ctx context.Context, l *lab.Lab, node string, places map[string]string) (err error) {
+	stage := filepath.Join(l.Folder(), "stage")
+	defer func() { err = errors.Join(err, os.RemoveAll(stage)) }()
+	for from, to := range places {
+		if err := place(from, filepath.Join(stage, to)); err != nil {
+			return err
+		}
+	}
+	return layOver(ctx, l, node, stage)
+}
+
+// installImages makes the images and imports them.
+func installImages(ctx context.Context, l *lab.Lab, node string) error {
+	root, err := l.ContainerRoot()
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(l.Folder(), "images.tar")
+	f, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(archive)
+	err = WriteImages(f, builtImages(root)...)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := script(ctx, l, node, "systemctl start containerd"); err != nil {
+		return err
+	}
+	return loadImages(ctx, l, node, archive)
+}
+
+// place puts a program at its place, as the same file where the cache is on
+// the same file system.
+func place(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	body, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, body, 0o755)
+}
+
+// LoadImages imports an archive of container images, as WriteImages or docker
+// save make it, on the nodes, which are all unless named.
+func (c *Cluster) LoadImages(ctx context.Context, archive string, nodes ...string) error {
+	if len(nodes) == 0 {
+		all, err := c.Lab.Nodes()
+		if err != nil {
+			return err
+		}
+		for _, n := range all {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, node := range nodes {
+		g.Go(func() error { return loadImages(ctx, c.Lab, node, archive) })
+	}
+	return g.Wait()
+}
+
+func loadImages(ctx context.Context, l *lab.Lab, node, archive string) error {
+	const place = "/var/tmp/images.tar"
+	err := l.Copy(ctx, node, archive, place)
+	if err == nil {
+		err = script(ctx, l, node, `
+			until ctr version >/dev/null 2>&1; do sleep 0.2; done
+			ctr --namespace k8s.io images import `+place+` >/dev/null
+			rm `+place)
+	}
+	if err != nil {
+		return fmt.Errorf("load the images %s on %s: %w", archive, node, err)
+	}
+	return nil
+}
+
+// script runs a shell script on a node, up to the first command that fails.
+func script(ctx context.Context, l *lab.Lab, node, script string) error {
+	var said bytes.Buffer
+	exit, err := l.Exec(ctx, node, lab.Cmd{Argv: []string{"sh", "-euc", script}, Stdout: &said, Stderr: &said})
+	if err == nil && exit != 0 {
+		err = fmt.Errorf("exit status %d: %s", exit, strings.TrimSpace(said.String()))
+	}
+	return err
+}
