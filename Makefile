@@ -17,7 +17,7 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(
 
 # The levels of `make test`, in this order; each is a target test-<level>
 # below. Levels joined by + run side by side on four cores or more.
-LEVELS := build lint+unit lab
+LEVELS := build lint+unit lab kubernetes
 
 help: ## what there is to make (the default)
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -37,9 +37,10 @@ lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 bench: bootstrap build ## the benchmarks, in Go's benchmark format
 	@tools/watch bench tools/bench
 
-soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new random histories; half an hour
+soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new random histories, 20 pods, no API server for 5 min; an hour
 	@tools/watch soak $(GO) test -count=1 -timeout 1h ./test/failure -run Histories -v -rapid.seed=0
 	@tools/watch soak tools/test-lab ./test/torture -run 'Kill|Cycles' -v -timeout 3h -args -kills 200 -cycles 1000
+	@tools/watch soak $(GO) test -tags kubernetes -count=1 -timeout 1h -run 'Many|Outage' -v ./test/kubernetes -args -pods 20 -outage 5m
 
 lint: bootstrap-build ## the linter alone
 	@tools/watch lint tools/lint
@@ -82,10 +83,9 @@ test-unit:
 test-lab: test-build
 	tools/test-lab
 
-# Culvert installed on a whole cluster, with the manifests that people have. Not
-# yet one of the levels: it has to prove first that it is never red by chance.
+# Culvert installed on whole clusters, with the manifests that people have.
 test-kubernetes: test-build
-	tools/go test -tags kubernetes -count=1 -timeout 40m -v ./test/kubernetes
+	$(GO) test -tags kubernetes -count=1 -timeout 40m -v ./test/kubernetes
 
 bootstrap:
 	@tools/bootstrap

@@ -97,6 +97,9 @@ type object struct {
 		Phase       string            `json:"phase"`
 		PodIP       string            `json:"podIP"`
 		Allocatable map[string]string `json:"allocatable"`
+		Containers  []struct {
+			Restarts int `json:"restartCount"`
+		} `json:"containerStatuses"`
 	} `json:"status"`
 }
 
@@ -124,11 +127,12 @@ func offered(t *testing.T, resource, want string) {
 }
 
 // running waits until there are as many pods in the namespace default, and all
-// run and have their network-status.
+// run and have their network-status. Those that have failed for good are told of
+// nowhere.
 func running(t *testing.T, want int) (pods []object) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d pods run", want), func() (err error) {
-		if pods, err = get("pods"); err != nil {
+		if pods, err = get("pods", "--field-selector", "status.phase!=Failed"); err != nil {
 			return err
 		}
 		for _, p := range pods {
@@ -231,6 +235,27 @@ spec:
   containers:
   - {name: main, image: docker.io/centos/tools:latest, imagePullPolicy: Never, command: [sleep, infinity]}
 `, name, name, networks, node)
+}
+
+// deployment is one of such pods, which the scheduler places on a node.
+func deployment(name, node, networks string, replicas int) string {
+	return fmt.Sprintf(`---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: %[1]s}
+spec:
+  replicas: %[4]d
+  selector: {matchLabels: {app: %[1]s}}
+  template:
+    metadata: {labels: {app: %[1]s}, annotations: {k8s.v1.cni.cncf.io/networks: %[3]q}}
+    spec:
+      nodeSelector: {kubernetes.io/hostname: %[2]s}
+      terminationGracePeriodSeconds: 0
+      enableServiceLinks: false
+      automountServiceAccountToken: false
+      containers:
+      - {name: main, image: docker.io/centos/tools:latest, imagePullPolicy: Never, command: [sleep, infinity]}
+`, name, node, networks, replicas)
 }
 
 // pods are many, named by their number, in turns on nodes and networks.
