@@ -72,7 +72,7 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 	}
 	defer os.RemoveAll(filepath.Dir(floor))
 	start := time.Now()
-	c, err := cluster.Up(ctx, cluster.Options{Source: o.Source, Lab: lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps}})
+	c, err := cluster.Up(ctx, cluster.Options{Source: o.Source, Lab: lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: !o.Keep}})
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := parts.Stage(ctx, stage, hostYAML); err != nil {
 		return err
 	}
-	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps})
+	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: !o.Keep})
 	if err != nil {
 		return err
 	}

@@ -41,10 +41,11 @@ type Options struct {
 	// Finish is called when the nodes take commands, before Up lets go of the
 	// lab: when it fails, or the calling process dies in it, nothing of the lab
 	// is left. What both step is shown as progress.
-	Finish finisher
+	Finish func(ctx context.Context, l *Lab, step func(format string, args ...any)) error
+	// Bound takes the lab down when the calling process ends, however it does. Else
+	// it stays until [Down].
+	Bound bool
 }
-
-type finisher = func(ctx context.Context, l *Lab, step func(format string, args ...any)) error
 
 // nodeHostName is a label of RFC 1123, which is what Kubernetes takes.
 var nodeHostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -86,6 +87,8 @@ var ErrDown = errors.New("the lab is not up")
 type Lab struct {
 	name  string
 	paths paths
+
+	lifeline io.Closer // of a bound lab: it goes down when this is closed
 
 	mu      sync.Mutex // guards clients
 	clients map[string]*ssh.Client
@@ -171,7 +174,7 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 	}
 	err = writeJSON(l.paths.config(), conf)
 	if err == nil {
-		err = l.supervise(ctx, p, o.Finish)
+		err = l.supervise(ctx, p, o)
 	}
 	if err != nil {
 		return errors.Join(err, l.paths.clear())
@@ -180,8 +183,9 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 }
 
 // supervise starts the supervisor and waits until it says that the lab is
-// ready and finish is through. It lets go of it only then.
-func (l *Lab) supervise(ctx context.Context, p *progress, finish finisher) error {
+// ready and Finish is through. It lets go of it only then, and of a bound lab not
+// at all.
+func (l *Lab) supervise(ctx context.Context, p *progress, o Options) (err error) {
 	log, err := os.OpenFile(l.paths.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -196,7 +200,11 @@ func (l *Lab) supervise(ctx context.Context, p *progress, finish finisher) error
 	if err != nil {
 		return err
 	}
-	defer lifeline.Close()
+	defer func() {
+		if l.lifeline == nil {
+			lifeline.Close()
+		}
+	}()
 	events, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -211,19 +219,22 @@ func (l *Lab) supervise(ctx context.Context, p *progress, finish finisher) error
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { lifeline.Close() }) // it then takes the lab down
 		err = follow(events, p)
-		if err == nil && finish != nil {
-			err = finish(ctx, l, p.Step)
+		if err == nil && o.Finish != nil {
+			err = o.Finish(ctx, l, p.Step)
 		}
 		stop()
 	}
-	if err == nil && ctx.Err() == nil {
+	if err == nil && ctx.Err() == nil && !o.Bound {
 		_, err = lifeline.Write([]byte{1})
 	}
-	if err = errors.Join(err, context.Cause(ctx)); err == nil {
-		return cmd.Process.Release()
+	if err = errors.Join(err, context.Cause(ctx)); err != nil {
+		lifeline.Close()
+		return errors.Join(err, reap(cmd, owner))
 	}
-	lifeline.Close()
-	return errors.Join(err, reap(cmd, owner))
+	if o.Bound {
+		l.lifeline = lifeline
+	}
+	return cmd.Process.Release()
 }
 
 // reap waits for a supervisor that is on its way down.

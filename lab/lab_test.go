@@ -500,10 +500,17 @@ func (w stepWriter) Write(b []byte) (int, error) {
 
 // TestStarterKilled is kill -9 of the command that brings a lab up: its
 // supervisor takes the lab down by itself.
-func TestStarterKilled(t *testing.T) {
-	leavesNothing(t, "t-starter")
+func TestStarterKilled(t *testing.T) { killStarter(t, "t-starter", "booting") }
+
+// TestBoundStarterKilled is kill -9 of the process that a lab is bound to, when the
+// lab is up.
+func TestBoundStarterKilled(t *testing.T) { killStarter(t, "t-bound", "is up") }
+
+// killStarter kills a process that brings a lab up, a little after it said a word.
+func killStarter(t *testing.T, name, when string) {
+	leavesNothing(t, name)
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestStarter$")
-	cmd.Env = append(os.Environ(), "CULVERT_LAB_TEST_STARTER=t-starter")
+	cmd.Env = append(os.Environ(), "CULVERT_LAB_TEST_STARTER="+name)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -511,17 +518,20 @@ func TestStarterKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), "booting"); {
+	for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), when); {
 	}
 	time.Sleep(2 * time.Second)
+	p, err := labPaths(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(p.run); err != nil {
+		t.Errorf("before the starter is killed: %v", err)
+	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	p, err := labPaths("t-starter")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for range 100 {
 		if _, err := os.Stat(p.run); os.IsNotExist(err) {
 			return
@@ -531,13 +541,16 @@ func TestStarterKilled(t *testing.T) {
 	t.Error("the supervisor outlives its starter")
 }
 
-// TestStarter is the process that TestStarterKilled kills.
+// TestStarter is the process that killStarter kills.
 func TestStarter(t *testing.T) {
 	name := os.Getenv("CULVERT_LAB_TEST_STARTER")
 	if name == "" {
 		t.Skip("runs in a process of its own")
 	}
-	_, _ = Up(t.Context(), Options{Name: name, Nodes: 1, Progress: os.Stdout})
+	if _, err := Up(t.Context(), Options{Name: name, Nodes: 1, Progress: os.Stdout, Bound: true}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Minute)
 }
 
 // TestSupervisorKilled is kill -9 of the supervisor: the machines go with it,

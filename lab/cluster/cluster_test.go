@@ -29,7 +29,7 @@ const podTime = "5m"
 // leaves nothing.
 func TestCluster(t *testing.T) {
 	before := traces(t)
-	c, err := Up(t.Context(), Options{Source: "../..", Lab: lab.Options{Name: testLab, Names: []string{"worker01", "worker1"}, Progress: os.Stderr}})
+	c, err := Up(t.Context(), Options{Source: "../..", Lab: lab.Options{Name: testLab, Names: []string{"worker01", "worker1"}, Progress: os.Stderr, Bound: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

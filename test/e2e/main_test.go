@@ -91,7 +91,7 @@ func bringUp(ctx context.Context) (l *lab.Lab, fresh bool, err error) {
 		l, err = lab.Open(*useLab)
 		return l, false, err
 	}
-	l, err = lab.Up(ctx, lab.Options{Name: fmt.Sprintf("%s%d", labName, os.Getpid()), Nodes: 2, Progress: os.Stderr})
+	l, err = lab.Up(ctx, lab.Options{Name: fmt.Sprintf("%s%d", labName, os.Getpid()), Nodes: 2, Progress: os.Stderr, Bound: true})
 	if err != nil {
 		return nil, false, err
 	}

@@ -70,7 +70,7 @@ func enter(s *site) (err error) {
 		return err
 	}
 	name := fmt.Sprintf("kubernetes-%d", os.Getpid())
-	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Lab: lab.Options{Name: name, Names: s.names, Progress: os.Stdout}})
+	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Lab: lab.Options{Name: name, Names: s.names, Progress: os.Stdout, Bound: true}})
 	if err != nil {
 		return err
 	}
