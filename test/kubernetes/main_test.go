@@ -97,8 +97,15 @@ func leave() error {
 	if k8s == nil {
 		return nil
 	}
+	name := k8s.Lab.Name()
 	err := k8s.Lab.Down(context.Background())
 	k8s = nil
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, proc := range procs {
+		if line, _ := os.ReadFile(proc); strings.Contains(string(line), "/"+name) {
+			err = errors.Join(err, fmt.Errorf("the cluster leaves %s: %q", filepath.Dir(proc), line))
+		}
+	}
 	return err
 }
 
