@@ -14,7 +14,10 @@ const (
 	maxWrite   = 16 << 20
 
 	maxDatagram = 65507 // 65535 less IPv4's and UDP's headers
+	maxFrame    = 65536
 	maxWindow   = 1 << 30
+	maxFlows    = 60000   // of UDP's ports, those from firstPort up
+	maxSpread   = 1 << 16 // sources and MACs
 	maxRate     = 1e13
 )
 
@@ -23,11 +26,11 @@ const (
 // stays where it follows from the path: see [Measure].
 func Check(w bench.Workload) (bench.Workload, error) {
 	switch w.Kind {
-	case bench.Stream, bench.Datagram, bench.Request:
+	case bench.Stream, bench.Datagram, bench.Request, bench.Packets:
 	case bench.Echo:
 		return w, fmt.Errorf("workload kind %q: this engine sends no ICMP: use the engine ping", w.Kind)
 	default:
-		return w, fmt.Errorf("workload kind %q: want %s, %s or %s", w.Kind, bench.Stream, bench.Datagram, bench.Request)
+		return w, fmt.Errorf("workload kind %q: want %s, %s, %s or %s", w.Kind, bench.Stream, bench.Datagram, bench.Request, bench.Packets)
 	}
 	low, high, usual := sizes(w)
 	if w.Size == 0 {
@@ -36,7 +39,15 @@ func Check(w bench.Workload) (bench.Workload, error) {
 	if w.Size != 0 && (w.Size < low || w.Size > high) {
 		return w, fmt.Errorf("size %d of a %s: want %d to %d bytes", w.Size, w.Kind, low, high)
 	}
-	w.Streams = max(w.Streams, 1)
+	for _, n := range []*int{&w.Streams, &w.Flows, &w.Sources, &w.MACs} {
+		if *n == 0 {
+			*n = 1
+		}
+	}
+	spread := 1
+	if w.Kind == bench.Packets {
+		spread = maxSpread
+	}
 	for _, f := range []struct {
 		name       string
 		value      float64
@@ -47,13 +58,19 @@ func Check(w bench.Workload) (bench.Workload, error) {
 		{"streams", float64(w.Streams), 1, maxStreams},
 		{"window", float64(w.Window), 0, maxWindow},
 		{"rate", w.Rate, 0, maxRate},
+		{"flows", float64(w.Flows), 1, float64(min(spread, maxFlows))},
+		{"sources", float64(w.Sources), 1, float64(spread)},
+		{"MACs", float64(w.MACs), 1, float64(spread)},
 	} {
 		if !(f.value >= f.least && f.value <= f.top) || math.IsNaN(f.value) {
-			return w, fmt.Errorf("%s %g: want %g to %g", f.name, f.value, f.least, f.top)
+			return w, fmt.Errorf("%s %g: want %g to %g for %s", f.name, f.value, f.least, f.top, w.Kind)
 		}
 	}
 	if w.Kind == bench.Stream && w.Rate != 0 {
 		return w, fmt.Errorf("rate %g: a stream goes as fast as it can: leave the rate out, or send datagrams", w.Rate)
+	}
+	if w.UDP && w.Kind != bench.Request {
+		return w, fmt.Errorf("udp with %s: it is for %s: leave it out", w.Kind, bench.Request)
 	}
 	return w, nil
 }
@@ -63,6 +80,8 @@ func sizes(w bench.Workload) (low, high, usual int) {
 	switch {
 	case w.Kind == bench.Stream:
 		return 1, maxWrite, 128 << 10
+	case w.Kind == bench.Packets:
+		return leastFrame(false), maxFrame, 0
 	case w.Kind == bench.Datagram:
 		return headerSize, maxDatagram, 0
 	case w.UDP:

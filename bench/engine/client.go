@@ -26,9 +26,9 @@ type Local struct {
 // sends, or asks.
 //
 // Zero values of w mean: one stream; the kernel's windows; no rate; Size 128 KiB for
-// streams, 64 bytes for questions, and for datagrams what a TCP segment on
+// streams, 64 bytes for questions, the least for packets, and for datagrams what a TCP segment on
 // the same path holds, so that they are not fragmented. The rate is of all streams
-// together.
+// together. Packets come from as many threads as there are streams.
 //
 // It returns when the window has passed, or ctx has ended, or there can be no
 // figures; the error says what was in the way. No figure comes with an error.
@@ -60,29 +60,29 @@ type client struct {
 }
 
 func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Marks) (run bench.Run, err error) {
-	if w.Size == 0 {
-		if w.Size, err = segment(p.conn); err != nil {
-			return run, err
-		}
+	if w.Size, err = usualSize(w, p.conn); err != nil {
+		return run, err
 	}
+	t, err := tapFor(w, p.conn)
+	if err != nil {
+		return run, err
+	}
+	defer t.close()
 	if err := p.send(message{Says: hello, Protocol: protocol, Workload: &w}); err != nil {
 		return run, err
 	}
 	if _, err := p.expect(ctx, ready, patience); err != nil {
 		return run, err
 	}
-	conns, err := c.connect(ctx, w)
-	defer func() { closeAll(conns) }()
+	l, done, err := c.load(ctx, w, p, t)
 	if err != nil {
 		return run, err
 	}
-	if err := c.join(ctx, p, conns); err != nil {
-		return run, err
-	}
+	defer func() { err = errors.Join(err, done()) }()
 	if err := p.send(message{Says: start}); err != nil {
 		return run, err
 	}
-	s := newSession(p, w, c.session, conns, !w.Reverse, marks)
+	s := newSession(p, w, l, !w.Reverse, marks)
 	run, err = s.conduct(ctx)
 	if err != nil || s.counts {
 		return run, err
@@ -93,6 +93,46 @@ func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Ma
 	}
 	m.Run.Started = run.Started
 	return *m.Run, nil
+}
+
+// load is this end's part, when the server is ready for it. The caller calls done.
+func (c client) load(ctx context.Context, w bench.Workload, p *peer, t *tap) (l load, done func() error, err error) {
+	if w.Kind != bench.Packets {
+		conns, err := c.connect(ctx, w)
+		done := func() error { closeAll(conns); return nil }
+		if err == nil {
+			err = c.join(ctx, p, conns)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, done())
+		}
+		return newLoad(w, c.session, conns, !w.Reverse), done, nil
+	}
+	var port *net.UDPConn
+	if w.Reverse { // frames go to the number of the control connection's port
+		port, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(addrPort(p.conn.LocalAddr())))
+		if err != nil {
+			return nil, nil, fmt.Errorf("take the port that frames come to: %w: try again", err)
+		}
+	}
+	l, closeLoad, err := newPacketLoad(ctx, w, c.session, t, port, !w.Reverse)
+	if err == nil {
+		_, err = p.expect(ctx, joined, patience)
+	}
+	done = func() error {
+		var errs []error
+		if closeLoad != nil {
+			errs = append(errs, closeLoad())
+		}
+		if port != nil {
+			port.Close()
+		}
+		return errors.Join(errs...)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, done())
+	}
+	return l, done, nil
 }
 
 // connect opens the workload's streams.
@@ -125,7 +165,7 @@ func (c client) join(ctx context.Context, p *peer, conns []net.Conn) error {
 			}
 		}
 	}
-	return fmt.Errorf("the server does not see all %d streams: something between the ends drops %s to port %d: look for a firewall", len(conns), conns[0].LocalAddr().Network(), c.to.Port())
+	return fmt.Errorf("the server does not see all %d streams: something between the ends drops what goes to port %d: look for a firewall", len(conns), c.to.Port())
 }
 
 // dial connects and shows the ticket of a stream.
@@ -152,7 +192,7 @@ func (c client) dial(ctx context.Context, network string, o options, stream uint
 	return conn, nil
 }
 
-// network names what carries the workload.
+// network names what carries the workload's streams.
 func network(w bench.Workload) string {
 	if w.Kind == bench.Datagram || w.UDP {
 		return "udp"
@@ -160,8 +200,14 @@ func network(w bench.Workload) string {
 	return "tcp"
 }
 
-// segment is what one TCP segment to the other end holds.
-func segment(conn net.Conn) (size int, err error) {
+// usualSize is w's size or, when it has none, what suits the path.
+func usualSize(w bench.Workload, conn net.Conn) (size int, err error) {
+	switch {
+	case w.Size != 0:
+		return w.Size, nil
+	case w.Kind == bench.Packets:
+		return leastFrame(addrPort(conn.RemoteAddr()).Addr().Is6()), nil
+	}
 	err = onConn(conn, func(fd int) error {
 		size, err = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)
 		return err

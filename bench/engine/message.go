@@ -32,6 +32,7 @@ type message struct {
 	Protocol int             `json:"protocol,omitempty"`
 	Workload *bench.Workload `json:"workload,omitempty"`
 	Run      *bench.Run      `json:"run,omitempty"`
+	Total    uint64          `json:"total,omitempty"` // packets that were sent from first to last
 	Error    string          `json:"error,omitempty"`
 }
 

@@ -90,7 +90,7 @@ func (s *Server) serve(ctx context.Context, door *lobby, marks Marks) error {
 	return nil
 }
 
-func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint64, marks Marks) error {
+func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint64, marks Marks) (err error) {
 	m, err := p.expect(ctx, hello, patience)
 	if err != nil {
 		return err
@@ -99,25 +99,26 @@ func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint6
 	if err != nil {
 		return err
 	}
-	if err := p.send(message{Says: ready}); err != nil {
-		return err
-	}
-	gather := s.gatherStreams
-	if network(w) == "udp" {
-		gather = s.gatherDatagrams
-	}
-	conns, err := gather(ctx, door, w, number)
-	defer closeAll(conns)
+	t, err := tapFor(w, p.conn)
 	if err != nil {
 		return err
 	}
+	defer t.close()
+	if err := p.send(message{Says: ready}); err != nil {
+		return err
+	}
+	l, done, err := s.load(ctx, door, w, number, t)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	if err := p.send(message{Says: joined}); err != nil {
 		return err
 	}
 	if _, err := p.expect(ctx, start, patience); err != nil {
 		return err
 	}
-	session := newSession(p, w, number, conns, w.Reverse, marks)
+	session := newSession(p, w, l, w.Reverse, marks)
 	var run bench.Run
 	err = door.closedWhile(ctx, func() (err error) {
 		run, err = session.conduct(ctx)
@@ -127,6 +128,23 @@ func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint6
 		return err
 	}
 	return p.send(message{Says: result, Run: &run})
+}
+
+// load is this end's part. The caller calls done.
+func (s *Server) load(ctx context.Context, door *lobby, w bench.Workload, number uint64, t *tap) (l load, done func() error, err error) {
+	if w.Kind == bench.Packets {
+		return newPacketLoad(ctx, w, number, t, s.udp, w.Reverse)
+	}
+	gather := s.gatherStreams
+	if network(w) == "udp" {
+		gather = s.gatherDatagrams
+	}
+	conns, err := gather(ctx, door, w, number)
+	if err != nil {
+		closeAll(conns)
+		return nil, nil, err
+	}
+	return newLoad(w, number, conns, w.Reverse), func() error { closeAll(conns); return nil }, nil
 }
 
 // gatherStreams waits for the TCP connections of a measurement.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -33,6 +34,8 @@ type load interface {
 	add(*bench.Run) error
 }
 
+var errNothing = errors.New("nothing arrived")
+
 // session is one measurement as one end sees it.
 type session struct {
 	peer     *peer
@@ -40,29 +43,52 @@ type session struct {
 	counts   bool // this end receives or asks
 	load     load
 	marks    Marks
+	idle     chan struct{} // closed when the load has ended
 }
 
-// newSession is of connected streams. The active end sends, or asks.
-func newSession(p *peer, w bench.Workload, number uint64, conns []net.Conn, active bool, marks Marks) *session {
-	s := &session{peer: p, workload: w, counts: active == (w.Kind == bench.Request), marks: marks}
-	switch w.Kind {
-	case bench.Stream:
-		s.load = newStreamSink(conns)
-		if active {
-			s.load = newStreamSource(conns, w.Size)
-		}
-	case bench.Datagram:
-		s.load = newDatagramSink(conns, number, w.Size)
-		if active {
-			s.load = newDatagramSource(conns, number, w)
-		}
-	case bench.Request:
-		s.load = &answerer{conns, number, w.Size}
-		if active {
-			s.load = newAsker(conns, number, w)
-		}
+func newSession(p *peer, w bench.Workload, l load, active bool, marks Marks) *session {
+	return &session{
+		peer: p, workload: w, load: l, marks: marks,
+		counts: active == (w.Kind == bench.Request), idle: make(chan struct{}),
 	}
-	return s
+}
+
+// newLoad is of connected streams. The active end sends, or asks.
+func newLoad(w bench.Workload, number uint64, conns []net.Conn, active bool) load {
+	switch {
+	case w.Kind == bench.Stream && active:
+		return newStreamSource(conns, w.Size)
+	case w.Kind == bench.Stream:
+		return newStreamSink(conns)
+	case w.Kind == bench.Datagram && active:
+		return newDatagramSource(conns, number, w)
+	case w.Kind == bench.Datagram:
+		return newDatagramSink(conns, number, w.Size)
+	case active:
+		return newAsker(conns, number, w)
+	}
+	return &answerer{conns, number, w.Size}
+}
+
+// newPacketLoad is of frames that go the way of a tapped connection. port is as in
+// newPacketSink; the active end needs none.
+func newPacketLoad(ctx context.Context, w bench.Workload, number uint64, t *tap, port *net.UDPConn, active bool) (load, func() error, error) {
+	r, err := t.learn(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if active {
+		s, err := newPacketSource(r, number, w)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, s.close, nil
+	}
+	s, err := newPacketSink(r, port, number, w.Size)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.close, nil
 }
 
 // conduct runs the load, and returns the figures of the window: all of them at the
@@ -74,6 +100,7 @@ func (s *session) conduct(ctx context.Context) (run bench.Run, err error) {
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer context.AfterFunc(both, stop)()
+		defer close(s.idle)
 		return s.load.run(traffic)
 	})
 	g.Go(func() (err error) {
@@ -124,20 +151,32 @@ func (s *session) count(ctx context.Context) (bench.Run, error) {
 	}
 	run.Bytes, run.Packets = last.bytes-first.bytes, last.packets-first.packets
 	run.Sent, run.Lost = last.sent-first.sent, clampedDifference(last.lost, first.lost)
-	if s.workload.Kind == bench.Datagram {
+	if s.workload.Kind == bench.Datagram || s.workload.Kind == bench.Packets {
 		// The other end's window is as long as messages took: under a flood, they take long.
 		run.Sent = uint64(math.Round(float64(m.Run.Sent) * run.Seconds / m.Run.Seconds))
 	}
+	if s.workload.Kind == bench.Packets {
+		run.Lost = s.missing(ctx, run, m.Total)
+	}
 	run.Retransmits = m.Run.Retransmits
 	if run.Bytes == 0 && run.Packets == 0 {
-		return run, fmt.Errorf("nothing arrived from %s in %.3g s, %d packets or questions were sent: something between the ends drops the %s: look for a firewall, and compare MTUs",
-			s.peer.conn.RemoteAddr(), run.Seconds, run.Sent, s.workload.Kind)
+		return run, fmt.Errorf("%w from %s in %.3g s, %d packets or questions were sent: look for what drops %s between the ends, a firewall or a smaller MTU",
+			errNothing, s.peer.conn.RemoteAddr(), run.Seconds, run.Sent, s.workload.Kind)
 	}
 	run.Gbps = float64(run.Bytes) * 8 / run.Seconds / 1e9
 	if s.workload.Kind != bench.Stream {
 		run.PPS = float64(run.Packets) / run.Seconds
 	}
 	return run, nil
+}
+
+// missing is how many frames were sent in the window and did not arrive, by both ends'
+// counts. Those are of two moments each, some frames apart; but from first to last, of
+// all frames that were sent, not fewer are missing than in the window.
+func (s *session) missing(ctx context.Context, run bench.Run, sent uint64) uint64 {
+	const underway = 100 * time.Millisecond
+	pauseUntil(ctx, time.Now().Add(underway))
+	return min(clampedDifference(run.Sent, run.Packets), clampedDifference(sent, s.load.tally().packets))
 }
 
 // series lets the window pass and notes what each part of it carried.
@@ -192,7 +231,12 @@ func (s *session) follow(ctx context.Context, stop context.CancelFunc) (bench.Ru
 		again := clampedDifference(last.retransmits, first.retransmits)
 		run.Retransmits = &again
 	}
-	return run, s.peer.send(message{Says: other, Run: &run})
+	select {
+	case <-s.idle:
+	case <-ctx.Done():
+		return run, context.Cause(ctx)
+	}
+	return run, s.peer.send(message{Says: other, Run: &run, Total: s.load.tally().sent})
 }
 
 // clampedDifference is of counters that may step back: a datagram that was taken

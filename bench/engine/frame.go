@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// Lengths and places in a frame, bytes (RFC 894, 791, 8200, 768).
+const (
+	etherLength = 14
+	ipv4Length  = 20
+	ipv6Length  = 40
+	udpLength   = 8
+	etherSource = 6
+	etherIPv4   = 0x0800
+	etherIPv6   = 0x86dd
+	protocolTCP = 6
+	protocolUDP = 17
+)
+
+// firstPort is the source port of the first flow.
+const firstPort = 1024
+
+// frames are the frames of one workload: UDP to the other end, with the session at the
+// beginning of the payload, from source ports (flows), addresses and MACs that
+// take turns.
+type frames struct {
+	template             []byte
+	ip                   int    // length of the IP header
+	base                 uint32 // sum of what the checksum covers, its changing words zero
+	flows, sources, macs uint64
+}
+
+// leastFrame is the least size of a frame that holds the session; never below
+// Ethernet's 60 bytes.
+func leastFrame(v6 bool) int {
+	if v6 {
+		return etherLength + ipv6Length + udpLength + 8
+	}
+	return 60
+}
+
+// newFrames makes the frames that go the way of r to its port.
+func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
+	v6 := r.to.Addr().Is6()
+	if least := leastFrame(v6); w.Size < least || w.Size > r.mtu+etherLength {
+		return nil, fmt.Errorf("size %d of a frame: want %d to %d bytes: %s has an MTU of %d", w.Size, least, r.mtu+etherLength, r.name, r.mtu)
+	}
+	f := &frames{
+		template: make([]byte, w.Size), ip: ipv4Length,
+		flows: uint64(w.Flows), sources: uint64(w.Sources), macs: uint64(w.MACs),
+	}
+	b := f.template
+	copy(b, r.ether[:])
+	l3 := b[etherLength:]
+	if v6 {
+		f.ip = ipv6Length
+		l3[0] = 6 << 4
+		binary.BigEndian.PutUint16(l3[4:], uint16(w.Size-etherLength-ipv6Length))
+		l3[6], l3[7] = protocolUDP, 64
+		copy(l3[24:], r.to.Addr().AsSlice())
+	} else {
+		l3[0] = 4<<4 | ipv4Length/4
+		binary.BigEndian.PutUint16(l3[2:], uint16(w.Size-etherLength))
+		l3[8], l3[9] = 64, protocolUDP
+		copy(l3[16:], r.to.Addr().AsSlice())
+	}
+	source := f.source(b)
+	copy(source, r.from.AsSlice())
+	udp := l3[f.ip:]
+	binary.BigEndian.PutUint16(udp[2:], r.to.Port())
+	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
+	binary.BigEndian.PutUint64(udp[udpLength:], session)
+	if w.MACs > 1 {
+		copy(b[etherSource:], []byte{2, 0xc7, 0, 0, 0, 0}) // locally administered
+	}
+	if w.Sources > 1 {
+		f.makeUp(source)
+	}
+	f.base = f.sum(b)
+	return f, nil
+}
+
+// makeUp puts addresses for measurements in a frame (RFC 2544's 198.18.0.0/15, RFC
+// 5180's 2001:2::/48).
+func (f *frames) makeUp(source []byte) {
+	if f.ip == ipv6Length {
+		copy(source, netip.MustParseAddr("2001:2::").AsSlice())
+		return
+	}
+	copy(source, netip.MustParseAddr("198.18.0.0").AsSlice())
+}
+
+// source is the frame's source address.
+func (f *frames) source(b []byte) []byte {
+	if f.ip == ipv6Length {
+		return b[etherLength+8 : etherLength+24]
+	}
+	return b[etherLength+12 : etherLength+16]
+}
+
+// sum is of the words that the frame's checksum covers: IPv4's header, or what UDP over
+// IPv6 must have (RFC 8200, section 8.1). UDP over IPv4 needs none.
+func (f *frames) sum(b []byte) (sum uint32) {
+	covered := b[etherLength : etherLength+ipv4Length]
+	if f.ip == ipv6Length {
+		covered = b[etherLength+8:] // the addresses, and all after the header
+		sum = protocolUDP + uint32(len(b)-etherLength-ipv6Length)
+	}
+	for i := 0; i+1 < len(covered); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(covered[i:]))
+	}
+	if len(covered)%2 == 1 {
+		sum += uint32(covered[len(covered)-1]) << 8
+	}
+	return sum
+}
+
+// put makes b, which holds the template or another of the frames, frame i.
+func (f *frames) put(b []byte, i uint64) {
+	sum := f.base
+	if f.macs > 1 {
+		binary.BigEndian.PutUint32(b[etherSource+2:], uint32(i%f.macs))
+	}
+	if f.sources > 1 {
+		source := f.source(b)
+		number := uint16(i % f.sources)
+		binary.BigEndian.PutUint16(source[len(source)-2:], number)
+		sum += uint32(number)
+	}
+	port := uint16(firstPort + i%f.flows)
+	udp := b[etherLength+f.ip:]
+	binary.BigEndian.PutUint16(udp, port)
+	if f.ip == ipv4Length {
+		binary.BigEndian.PutUint16(b[etherLength+10:], ^fold(sum))
+		return
+	}
+	checksum := ^fold(sum + uint32(port))
+	if checksum == 0 { // means none
+		checksum = 0xffff
+	}
+	binary.BigEndian.PutUint16(udp[6:], checksum)
+}
+
+// fold is the ones' complement sum (RFC 1071).
+func fold(sum uint32) uint16 {
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return uint16(sum)
+}

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// packetSink counts frames. The kernel does all the work; see frameCounter.
+type packetSink struct {
+	discard *discard
+	port    *net.UDPConn
+	size    int // of a frame, bytes
+	mu      sync.Mutex
+	counter *frameCounter // guarded by mu
+}
+
+// newPacketSink opens the counter on the calling thread. The port is that to which the frames
+// go; it takes none of them, but without it the kernel would answer those that are not
+// discarded before. The caller closes the sink, and the port.
+func newPacketSink(r route, port *net.UDPConn, session uint64, size int) (*packetSink, error) {
+	if err := onConn(port, func(fd int) error { return attach(fd, []bpf.Instruction{bpf.RetConstant{}}) }); err != nil {
+		return nil, err
+	}
+	v6 := r.to.Addr().Is6()
+	s := &packetSink{port: port, size: size}
+	var err error
+	if s.counter, err = countFrames(r.index, session, v6); err != nil {
+		return nil, err
+	}
+	// Where the kernel cannot, frames cost the receiver more and count the same.
+	s.discard, _ = discardFrames(r.index, session, v6)
+	return s, nil
+}
+
+func (s *packetSink) close() error {
+	return errors.Join(s.counter.close(), s.discard.close(), onConn(s.port, func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+	}))
+}
+
+// run reads the counter often enough.
+func (s *packetSink) run(ctx context.Context) error {
+	often := time.NewTicker(time.Second)
+	defer often.Stop()
+	for {
+		select {
+		case <-often.C:
+			if _, err := s.count(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (s *packetSink) count() (uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counter.count()
+}
+
+func (s *packetSink) tally() tally {
+	n, _ := s.count() // run says why it cannot be read
+	return tally{packets: n, bytes: n * uint64(s.size)}
+}
+
+func (*packetSink) mark(bool)            {}
+func (*packetSink) add(*bench.Run) error { return nil }

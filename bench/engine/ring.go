@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	ringSlots = 1024
+	// ringHeader is how far into a slot the data of a frame that is to be sent begins:
+	// TPACKET2_HDRLEN less the struct sockaddr_ll in it (linux/if_packet.h).
+	ringHeader = 32
+	// virtioHeader is the length of struct virtio_net_hdr, and virtioLength where
+	// its hdr_len is (linux/virtio_net.h).
+	virtioHeader = 10
+	virtioLength = 2
+	// copied is how much of a frame the kernel is told to copy: it takes the rest by its
+	// pages, which for small frames costs more. Measured over veth, 60 bytes: 1.0 to 1.2
+	// million frames a CPU second with it, 0.8 to 0.9 without, 0.5 to 0.65 by sendmmsg,
+	// 0.7 to 0.8 by AF_XDP in copy mode.
+	copied = 256
+)
+
+// ring sends frames from memory that is shared with the kernel (PACKET_TX_RING,
+// Documentation/networking/packet_mmap.rst), past the interface's queueing discipline.
+type ring struct {
+	fd     int
+	name   string // of the interface
+	memory []byte
+	slot   int // bytes
+	size   int // of a frame, bytes
+	next   int // slot to fill
+}
+
+// newRing opens a ring whose slots hold template.
+func newRing(r route, template []byte) (*ring, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a packet socket: %w: run as root or give the program CAP_NET_RAW", err)
+	}
+	s := &ring{fd: fd, name: r.name, size: len(template), slot: 1 << bits.Len(uint(ringHeader+virtioHeader+len(template)-1))}
+	block := max(s.slot, os.Getpagesize())
+	shape := unix.TpacketReq{
+		Block_size: uint32(block), Block_nr: uint32(ringSlots * s.slot / block),
+		Frame_size: uint32(s.slot), Frame_nr: ringSlots,
+	}
+	err = errors.Join(
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1),
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2),
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
+		unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_TX_RING, &shape),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: r.index}),
+	)
+	if err == nil {
+		s.memory, err = unix.Mmap(fd, 0, ringSlots*s.slot, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make a ring of %d frames of %d bytes on %s: %w", ringSlots, s.size, r.name, err), s.close())
+	}
+	// What a NIC has not sent yet counts as buffered; the usual bound is some 200 frames.
+	// Whoever may not raise it has the usual one.
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, ringSlots*max(s.slot, 2048))
+	for i := range ringSlots {
+		header := (*unix.Tpacket2Hdr)(unsafe.Pointer(&s.memory[i*s.slot]))
+		header.Len = uint32(virtioHeader + s.size)
+		binary.NativeEndian.PutUint16(s.memory[i*s.slot+ringHeader+virtioLength:], uint16(min(s.size, copied)))
+		copy(s.frame(i), template)
+	}
+	return s, nil
+}
+
+func (s *ring) close() error {
+	var err error
+	if s.memory != nil {
+		err = unix.Munmap(s.memory)
+	}
+	return errors.Join(err, unix.Close(s.fd))
+}
+
+func (s *ring) frame(slot int) []byte {
+	at := slot*s.slot + ringHeader + virtioHeader
+	return s.memory[at : at+s.size : at+s.size]
+}
+
+// status is tp_status, the first field of a slot's header.
+func (s *ring) status(slot int) *uint32 {
+	return (*uint32)(unsafe.Pointer(&s.memory[slot*s.slot]))
+}
+
+// waiting is how many frames were filled and have not been sent.
+func (s *ring) waiting() (n uint64) {
+	for i := range ringSlots {
+		if atomic.LoadUint32(s.status(i)) == unix.TP_STATUS_SEND_REQUEST {
+			n++
+		}
+	}
+	return n
+}
+
+// fill writes at most n frames into free slots, the first of them frame number first and the others each
+// step later, and says how many slots were free.
+func (s *ring) fill(f *frames, n int, first, step uint64) int {
+	for i := range n {
+		if atomic.LoadUint32(s.status(s.next)) != unix.TP_STATUS_AVAILABLE {
+			return i
+		}
+		f.put(s.frame(s.next), first+uint64(i)*step)
+		atomic.StoreUint32(s.status(s.next), unix.TP_STATUS_SEND_REQUEST)
+		s.next = (s.next + 1) % ringSlots
+	}
+	return n
+}
+
+// send hands to the interface what was filled. Frames that it has no room for stay filled, and
+// go with a later call; then send waits for a moment.
+func (s *ring) send() error {
+	const moment = 20_000 // ns
+	_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+	switch errno {
+	case 0, unix.EINTR:
+		return nil
+	case unix.EAGAIN, unix.ENOBUFS:
+		rest := unix.NsecToTimespec(moment)
+		_ = unix.Nanosleep(&rest, nil) // a signal ends it early: that is no harm
+		return nil
+	}
+	return fmt.Errorf("send frames of %d bytes on %s: %w: see whether it is up", s.size, s.name, errno)
+}
