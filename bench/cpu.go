@@ -7,55 +7,97 @@ import (
 	"time"
 )
 
-// CPUTime is what all processors of a machine have done since it booted.
+// CPUTime is what processors have done since the machine booted: one of them or all.
 type CPUTime struct {
-	Busy time.Duration // in user space, the kernel and interrupts
-	Idle time.Duration // idle, or waiting for I/O
+	User    time.Duration // with nice; guests' time is in it
+	System  time.Duration
+	IRQ     time.Duration
+	SoftIRQ time.Duration
+	Steal   time.Duration // the hypervisor gave it to others
+	Idle    time.Duration // or waiting for I/O
 }
 
-// tick is the unit of /proc/stat: USER_HZ is 100 on every architecture that
-// Linux's user space sees today (include/uapi/asm-generic/param.h).
-const tick = 10 * time.Millisecond
+// Tick is the unit of /proc/stat and /proc/PID/stat: USER_HZ is 100 on every
+// architecture that Linux's user space sees today (include/uapi/asm-generic/param.h).
+const Tick = 10 * time.Millisecond
 
 // maxTicks keeps ten columns of ticks within a time.Duration.
-const maxTicks = 1 << 56 / int64(tick)
+const maxTicks = 1 << 56 / int64(Tick)
 
-// ParseCPUTime reads the first line of /proc/stat (proc_stat(5)). Time that a
-// hypervisor gave to others (steal) counts as neither; time of guests is in
-// user time already.
+// ParseCPUTime reads the first line of /proc/stat (proc_stat(5)): all processors together.
 func ParseCPUTime(text []byte) (CPUTime, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(line)
-	if len(fields) < 8 || fields[0] != "cpu" {
-		return CPUTime{}, fmt.Errorf("read /proc/stat: the first line is %q and not \"cpu\" with seven columns or more", brief([]byte(line)))
+	name, t, err := parseCPULine(line)
+	if err == nil && name != "cpu" {
+		err = fmt.Errorf("read /proc/stat: the first line is of %q and not of all processors", brief([]byte(name)))
 	}
-	var t CPUTime
-	for i, f := range fields[1:8] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil || n < 0 || n > maxTicks {
-			return CPUTime{}, fmt.Errorf("read /proc/stat: column %d is %q", i+1, f)
-		}
-		d := time.Duration(n) * tick
-		switch i {
-		case 3, 4: // idle, iowait
-			t.Idle += d
-		default: // user nice system, irq softirq
-			t.Busy += d
-		}
-	}
-	return t, nil
+	return t, err
 }
+
+// ParseCPUTimes reads all of /proc/stat: all processors together, and each by its
+// number. Processors that are offline are not in it.
+func ParseCPUTimes(text []byte) (all CPUTime, each map[int]CPUTime, err error) {
+	if all, err = ParseCPUTime(text); err != nil {
+		return CPUTime{}, nil, err
+	}
+	each = map[int]CPUTime{}
+	_, rest, _ := strings.Cut(string(text), "\n")
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "cpu") {
+			break
+		}
+		name, t, err := parseCPULine(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			return CPUTime{}, nil, err
+		}
+		n, err := strconv.ParseUint(strings.TrimPrefix(name, "cpu"), 10, 16)
+		if err != nil {
+			return CPUTime{}, nil, fmt.Errorf("read /proc/stat: %q is no processor", name)
+		}
+		each[int(n)] = t
+	}
+	return all, each, nil
+}
+
+// parseCPULine reads a line of /proc/stat: user nice system idle iowait irq
+// softirq, and steal since Linux 2.6.11.
+func parseCPULine(line string) (name string, t CPUTime, err error) {
+	fields := strings.Fields(line)
+	if len(fields) < 8 || !strings.HasPrefix(fields[0], "cpu") {
+		return "", t, fmt.Errorf("read /proc/stat: %q is not \"cpu\" with seven columns or more", brief([]byte(line)))
+	}
+	for i, to := range []*time.Duration{&t.User, &t.User, &t.System, &t.Idle, &t.Idle, &t.IRQ, &t.SoftIRQ, &t.Steal} {
+		if i+1 == len(fields) {
+			break
+		}
+		n, err := strconv.ParseInt(fields[i+1], 10, 64)
+		if err != nil || n < 0 || n > maxTicks {
+			return "", CPUTime{}, fmt.Errorf("read /proc/stat: column %d is %q", i+1, fields[i+1])
+		}
+		*to += time.Duration(n) * Tick
+	}
+	return fields[0], t, nil
+}
+
+// Busy is the time in user space, the kernel and interrupts, steal not in it.
+func (t CPUTime) Busy() time.Duration { return t.User + t.System + t.IRQ + t.SoftIRQ }
 
 // Since returns what was done after earlier was read.
 func (t CPUTime) Since(earlier CPUTime) CPUTime {
-	return CPUTime{Busy: t.Busy - earlier.Busy, Idle: t.Idle - earlier.Idle}
+	return CPUTime{
+		User: t.User - earlier.User, System: t.System - earlier.System, IRQ: t.IRQ - earlier.IRQ,
+		SoftIRQ: t.SoftIRQ - earlier.SoftIRQ, Steal: t.Steal - earlier.Steal, Idle: t.Idle - earlier.Idle,
+	}
 }
 
 // Plus adds another machine.
 func (t CPUTime) Plus(other CPUTime) CPUTime {
-	return CPUTime{Busy: t.Busy + other.Busy, Idle: t.Idle + other.Idle}
+	return CPUTime{
+		User: t.User + other.User, System: t.System + other.System, IRQ: t.IRQ + other.IRQ,
+		SoftIRQ: t.SoftIRQ + other.SoftIRQ, Steal: t.Steal + other.Steal, Idle: t.Idle + other.Idle,
+	}
 }
 
 // PerGigabit is how many seconds of processor a gigabit took: the same number
 // as how many processors one Gb/s keeps busy.
-func (t CPUTime) PerGigabit(gigabits float64) float64 { return t.Busy.Seconds() / gigabits }
+func (t CPUTime) PerGigabit(gigabits float64) float64 { return t.Busy().Seconds() / gigabits }

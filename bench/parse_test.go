@@ -77,23 +77,48 @@ func TestParseCPUTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := CPUTime{Busy: 4140 * time.Millisecond, Idle: 7330 * time.Millisecond}
+	ms := time.Millisecond
+	want := CPUTime{User: 230 * ms, System: 3850 * ms, IRQ: 20 * ms, SoftIRQ: 40 * ms, Steal: 90 * ms, Idle: 7330 * ms}
 	if before != want {
 		t.Errorf("got %+v, want %+v", before, want)
 	}
-	after, err := ParseCPUTime([]byte("cpu  122 1 385 828 5 2 4\n"))
+	after, err := ParseCPUTime([]byte("cpu  122 1 385 828 5 2 4 9\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	did := after.Since(before)
-	if want := (CPUTime{Busy: time.Second, Idle: time.Second}); did != want {
+	if want := (CPUTime{User: time.Second, Idle: time.Second}); did != want {
 		t.Errorf("since then %+v, want %+v", did, want)
+	}
+	if got := want.Busy(); got != 4140*ms {
+		t.Errorf("busy %s, steal and idle not among it: want 4.14 s", got)
 	}
 	if got := did.Plus(did).PerGigabit(4); got != 0.5 {
 		t.Errorf("2 s for 4 Gb are %g, want 0.5", got)
 	}
 	for _, text := range []string{"", "cpu", "cpu0 1 2 3 4 5 6 7\n", "cpu 1 2 3 4 5 6\n", "cpu 1 2 3 -4 5 6 7\n", "cpu 1 2 3 9223372036854775807 5 6 7\n"} {
 		if got, err := ParseCPUTime([]byte(text)); err == nil {
+			t.Errorf("%q: got %+v", text, got)
+		}
+	}
+}
+
+func TestParseCPUTimes(t *testing.T) {
+	all, each, err := ParseCPUTimes([]byte("cpu  3 0 0 30 0 0 0\ncpu0 1 0 0 10 0 0 0 0\ncpu2 2 0 0 20 0 0 0 0\nintr 5 cpu\ncpu9 x\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(n int) CPUTime {
+		return CPUTime{User: time.Duration(n) * Tick, Idle: time.Duration(10*n) * Tick}
+	}
+	if all != of(3) {
+		t.Errorf("all: %+v", all)
+	}
+	if diff := cmp.Diff(map[int]CPUTime{0: of(1), 2: of(2)}, each); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, text := range []string{"", "cpu0 1 2 3 4 5 6 7\n", "cpu  1 2 3 4 5 6 7\ncpu0 1 2\n", "cpu  1 2 3 4 5 6 7\ncpu-1 1 2 3 4 5 6 7\n"} {
+		if _, got, err := ParseCPUTimes([]byte(text)); err == nil {
 			t.Errorf("%q: got %+v", text, got)
 		}
 	}
@@ -144,9 +169,18 @@ func FuzzParsePing(f *testing.F) {
 func FuzzParseCPUTime(f *testing.F) {
 	f.Add([]byte("cpu  22 1 385 728 5 2 4 9 7 0\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := ParseCPUTime(text)
-		if err == nil && (got.Busy < 0 || got.Idle < 0) {
-			t.Errorf("%q: %+v without an error", text, got)
+		all, each, err := ParseCPUTimes(text)
+		if err != nil {
+			return
+		}
+		for _, got := range each {
+			all = all.Plus(got)
+			if got.Busy() < 0 || got.Idle < 0 || got.Steal < 0 {
+				t.Errorf("%q: %+v without an error", text, got)
+			}
+		}
+		if all.Busy() < 0 || all.Idle < 0 {
+			t.Errorf("%q: %+v without an error", text, all)
 		}
 	})
 }

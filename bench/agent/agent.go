@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/bench/evidence"
+)
+
+// Options are what an agent is started with.
+type Options struct {
+	Version string // of this program
+	Reader  evidence.Reader
+	Log     *slog.Logger // for people
+}
+
+// Run serves the conductor at the other end of in and out until in ends or ctx does. When
+// it returns, all its children have ended. After ctx has ended a read of in may still
+// wait: close it, or leave the program.
+func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &agent{Options: o, out: json.NewEncoder(out), parts: map[uint64]*part{}}
+	if err := a.say(hello{Protocol: Protocol, Version: o.Version}); err != nil {
+		return fmt.Errorf("greet the conductor: %w", err)
+	}
+	requests := make(chan request)
+	read := make(chan error, 1)
+	go func() { read <- a.read(ctx, in, requests) }() // a read cannot be cancelled
+	var serving errgroup.Group
+	for err := error(nil); ; {
+		select {
+		case r := <-requests:
+			serving.Go(func() error {
+				a.serve(ctx, r)
+				return nil
+			})
+			continue
+		case err = <-read:
+		case <-ctx.Done():
+		}
+		cancel()
+		return errors.Join(err, serving.Wait(), a.end())
+	}
+}
+
+// agent serves one conductor.
+type agent struct {
+	Options
+
+	write sync.Mutex // guards out
+	out   *json.Encoder
+
+	mu    sync.Mutex // guards what follows
+	last  uint64
+	parts map[uint64]*part
+}
+
+// say writes a line.
+func (a *agent) say(line any) error {
+	a.write.Lock()
+	defer a.write.Unlock()
+	return a.out.Encode(line)
+}
+
+// read takes the conductor's lines until there are no more.
+func (a *agent) read(ctx context.Context, in io.Reader, requests chan<- request) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		var r request
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil || r.ID == 0 {
+			return fmt.Errorf("the conductor said %s, which is no request", brief(lines.Bytes()))
+		}
+		select {
+		case requests <- r:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return lines.Err()
+}
+
+// serve answers a request. When the answer cannot be written the conductor is gone, and
+// reading ends as well.
+func (a *agent) serve(ctx context.Context, r request) {
+	to := answer{ID: r.ID}
+	value, err := a.do(ctx, r)
+	if err == nil {
+		to.Value, err = json.Marshal(value)
+	}
+	if err != nil {
+		to.Error, to.Value = err.Error(), nil
+	}
+	if err := a.say(to); err != nil {
+		a.Log.Warn("answer the conductor", "error", err)
+	}
+}
+
+func (a *agent) do(ctx context.Context, r request) (any, error) {
+	switch r.Do {
+	case describe:
+		return a.describe(ctx)
+	case receive, send, watch:
+		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {
+			return nil, fmt.Errorf("%s lacks what to do", r.Do)
+		}
+		return a.begin(ctx, r)
+	}
+	p, err := a.part(r)
+	if err != nil || p == nil {
+		return nil, err
+	}
+	switch r.Do {
+	case window:
+		return p.window(ctx)
+	case finish:
+		defer a.drop(r.Part)
+		return p.finish(ctx)
+	case stop:
+		defer a.drop(r.Part)
+		return nil, p.close()
+	}
+	return nil, fmt.Errorf("%q is not asked for in protocol %d", r.Do, Protocol)
+}
+
+// part finds the part that a request is about. One that is to be stopped need not be there.
+func (a *agent) part(r request) (*part, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.parts[r.Part]
+	if p == nil && r.Do != stop {
+		return nil, fmt.Errorf("%s: there is no part %d, or it is finished", r.Do, r.Part)
+	}
+	return p, nil
+}
+
+// begin starts a part and its sampling. It outlives the request.
+func (a *agent) begin(ctx context.Context, r request) (started, error) {
+	p, err := a.newPart(ctx, r)
+	if err != nil {
+		return started{}, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last++
+	a.parts[a.last] = p
+	return started{Part: a.last, Ready: p.half.ready()}, nil
+}
+
+func (a *agent) drop(id uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.parts, id)
+}
+
+// end closes what parts are left.
+func (a *agent) end() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var errs []error
+	for _, p := range a.parts {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}

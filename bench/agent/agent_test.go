@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/evidence"
+)
+
+// agentVariable makes this test's program an agent.
+const agentVariable = "CULVERT_TEST_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(agentVariable) == "" {
+		os.Exit(m.Run())
+	}
+	if err := serve(); err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		os.Exit(1)
+	}
+}
+
+func serve() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return Run(ctx, os.Stdin, os.Stdout, Options{Version: "test", Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+}
+
+// pair is two network namespaces of this test's own, joined by a veth pair.
+type pair struct {
+	netns [2]string
+	addr  [2]netip.Addr
+}
+
+func newPair(t *testing.T) pair {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making network namespaces needs root")
+	}
+	p := pair{addr: [2]netip.Addr{netip.MustParseAddr("10.99.0.1"), netip.MustParseAddr("10.99.0.2")}}
+	for i := range p.netns {
+		p.netns[i] = fmt.Sprintf("cvbench%d-%d", os.Getpid(), i)
+		ip(t, "netns", "add", p.netns[i])
+		t.Cleanup(func() { ip(t, "netns", "del", p.netns[i]) })
+	}
+	ip(t, "-n", p.netns[0], "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", p.netns[1])
+	for i := range p.netns {
+		ip(t, "-n", p.netns[i], "link", "set", "lo", "up")
+		ip(t, "-n", p.netns[i], "addr", "add", p.addr[i].String()+"/24", "dev", fmt.Sprint("v", i))
+		ip(t, "-n", p.netns[i], "link", "set", fmt.Sprint("v", i), "up")
+	}
+	return p
+}
+
+func ip(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %v: %v: %s", args, err, out)
+	}
+}
+
+// process is an agent with its pipe.
+type process struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	io.Reader
+}
+
+func (p *process) Write(b []byte) (int, error) { return p.in.Write(b) }
+func (p *process) Close() error                { return p.in.Close() }
+
+// startAgent runs an agent in a network namespace until the test ends.
+func startAgent(t *testing.T, netns string, env ...string) (*Client, *process) {
+	t.Helper()
+	cmd := exec.Command("ip", "netns", "exec", netns, os.Args[0])
+	cmd.Env = append(append(os.Environ(), agentVariable+"=1"), env...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{cmd, in, out}
+	c, err := NewClient(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Close()
+		if err := cmd.Wait(); err != nil && !strings.Contains(err.Error(), "signal") {
+			t.Errorf("the agent: %v", err)
+		}
+	})
+	return c, p
+}
+
+// need skips a test whose program is not installed.
+func need(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("%s is not installed", program)
+	}
+}
+
+// task is a workload from the first end of a pair to the second.
+func (p pair) task(w bench.Workload, end int) Task {
+	i := fmt.Sprint("v", end)
+	return Task{Workload: w, From: p.addr[0], To: p.addr[1], Interface: i, Watch: []evidence.Watched{{Interface: i, Role: "path"}}}
+}
+
+// measure makes one run from the first end to the second.
+func measure(t *testing.T, p pair, w bench.Workload) bench.Run {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	from, _ := startAgent(t, p.netns[0])
+	to, _ := startAgent(t, p.netns[1])
+	receiver, err := to.Receive(ctx, p.task(w, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender, err := from.Send(ctx, p.task(w, 0), receiver.Ready())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := sender.Finish(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	received, err := receiver.Finish(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Join(sent, received)
+}
+
+// proven fails unless both ends' counters rose by about what was claimed. Where all
+// processors are busy with other things, a second's window is no better than that.
+func proven(t *testing.T, r bench.Run) {
+	t.Helper()
+	if r.Bytes == 0 || len(r.From.Interfaces) != 1 || len(r.To.Interfaces) != 1 {
+		t.Fatalf("no figure or no evidence: %+v", r)
+	}
+	for name, carried := range map[string]uint64{"sender": r.From.Interfaces[0].TxBytes, "receiver": r.To.Interfaces[0].RxBytes} {
+		if ratio := float64(carried) / float64(r.Bytes); ratio < 0.3 || ratio > 3 {
+			t.Errorf("%s: its interface carried %d bytes, and %d were claimed: %.2f", name, carried, r.Bytes, ratio)
+		}
+	}
+	for name, e := range map[string]bench.Evidence{"sender": r.From, "receiver": r.To} {
+		if e.CPU.Seconds < 0.9 || e.CPU.Seconds > 3 || e.CPU.Total() <= 0 {
+			t.Errorf("%s: the window was to be 1 s: %+v", name, e.CPU)
+		}
+	}
+}
+
+func TestIperf3Stream(t *testing.T) {
+	need(t, "iperf3")
+	p := newPair(t)
+	r := measure(t, p, bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1, Warmup: 0.5, Streams: 3})
+	proven(t, r)
+	if r.Retransmits == nil || r.Gbps <= 0 || r.Seconds < 0.8 || len(r.Series) != 1 {
+		t.Errorf("got %+v", r)
+	}
+	if r.From.CPU.Tasks["iperf3"] <= 0 {
+		t.Errorf("tasks: %v", r.From.CPU.Tasks)
+	}
+	t.Logf("%+v", r)
+}

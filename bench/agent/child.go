@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// errEarly is that an engine ended before what is counted was over.
+var errEarly = errors.New("it ended before the window had closed")
+
+// child is an engine's process, in a process group of its own.
+type child struct {
+	name   string
+	cmd    *exec.Cmd
+	out    output        // its standard output
+	said   output        // its standard error
+	ended  chan struct{} // closed when err is set
+	err    error
+	ending sync.Once
+}
+
+// startChild starts a program that is ended when this one dies.
+func startChild(path string, args ...string) (*child, error) {
+	c := &child{name: path, cmd: exec.Command(path, args...), ended: make(chan struct{})} //nolint:noctx // stop ends it, with its group
+	c.cmd.Env = append(os.Environ(), "LC_ALL=C")
+	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.said
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	// Should a process outside the group hold the pipes, Wait does not wait for it.
+	c.cmd.WaitDelay = time.Second
+	begun := make(chan error)
+	go func() { // ends with the child
+		// Pdeathsig is sent when the thread ends that started the child (prctl(2)).
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.cmd.Start()
+		begun <- err
+		if err == nil {
+			c.err = c.cmd.Wait()
+			close(c.ended)
+		}
+	}()
+	if err := <-begun; err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.name, err)
+	}
+	return c, nil
+}
+
+// stop ends the child and its group, and waits for it.
+func (c *child) stop() {
+	c.ending.Do(func() {
+		const grace = 2 * time.Second
+		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGTERM) // it may have ended
+		timer := time.NewTimer(grace)
+		defer timer.Stop()
+		select {
+		case <-c.ended:
+		case <-timer.C:
+		}
+		select {
+		case <-c.ended:
+		default:
+			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGKILL)
+		}
+	})
+	<-c.ended
+}
+
+// wait waits for the child's end and returns what it wrote. An error has what it said.
+func (c *child) wait(ctx context.Context) ([]byte, error) {
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if c.err != nil {
+		return c.out.bytes(), c.failure(c.err)
+	}
+	if c.out.over {
+		return nil, fmt.Errorf("%s wrote more than %d bytes", c.name, maxOutput)
+	}
+	return c.out.bytes(), nil
+}
+
+// failure is err with the last of what the child said.
+func (c *child) failure(err error) error {
+	said := strings.TrimSpace(string(c.said.bytes()))
+	if said == "" {
+		said = strings.TrimSpace(string(c.out.bytes()))
+	}
+	const most = 300
+	if len(said) > most {
+		said = said[len(said)-most:]
+	}
+	if said == "" {
+		return fmt.Errorf("%s: %w", c.name, err)
+	}
+	return fmt.Errorf("%s: %w: it said %q", c.name, err, said)
+}
+
+// maxOutput bounds what a child writes: 128 streams at 20 lines each are 2 MB.
+const maxOutput = 64 << 20
+
+// output keeps what a child writes. What is beyond the bound is dropped and noted, so
+// that the child does not block.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	over bool
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.text.Len()+len(b) > maxOutput {
+		o.over = true
+		return len(b), nil
+	}
+	return o.text.Write(b)
+}
+
+func (o *output) bytes() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return bytes.Clone(o.text.Bytes())
+}

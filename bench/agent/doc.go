@@ -1,0 +1,27 @@
+// Package agent is what runs at an end of a path, and how the conductor speaks to it.
+//
+// An agent ([Run], `culvert bench agent`) is a process in one network namespace, with
+// a pipe to the conductor ([Client]): requests and answers are JSON, one a line. It
+// says first which protocol it speaks. Requests have numbers and their answers come in any
+// order. Standard error is for people. When the pipe closes, the agent ends
+// its children and leaves.
+//
+// A run has two parts. [Client.Receive] readies the receiving end, [Client.Send] has the
+// other one send to it, [Part.Finish] gives what each knows, and [Join] makes one
+// [bench.Run] of both.
+//
+// # The window
+//
+// Both ends count the same window without comparing clocks. Each sees by itself when
+// the traffic begins: the engine's connections stand, or its first packet has come.
+// From then it waits [bench.Workload.Warmup] seconds by its own monotonic clock, samples
+// (package evidence), waits [bench.Workload.Seconds], and samples again. So the two
+// windows are as long as each other, but for the drift of two clocks (parts in 1e5), and one
+// begins later by the time that the first packet took on its way and that a
+// process took to be woken: a few milliseconds on a machine with a processor to spare,
+// tens where all are busy. For iperf3 add its start, some four round trips.
+// A change of date moves nothing.
+//
+// An agent that takes no part, in the host's namespaces of the same machine, say, samples
+// the same window with [Client.Watch], told by [Part.Window].
+package agent

@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// engine is something that carries traffic.
+type engine struct {
+	name string
+	// version says which one is here; an error says why none is, and what would help.
+	version func(ctx context.Context) (string, error)
+	// kinds are what it can do.
+	kinds []bench.Kind
+	// receive and send start a half with a task that check has passed.
+	receive func(ctx context.Context, t Task, version string) (half, error)
+	send    func(ctx context.Context, t Task, to Ready) (half, error)
+}
+
+// engines are all there are.
+func (a *agent) engines() []engine {
+	return []engine{
+		{name: "iperf3", version: iperf3Version, kinds: []bench.Kind{bench.Stream, bench.Datagram}, receive: iperf3Receive, send: iperf3Send},
+	}
+}
+
+// half starts what a request asks for.
+func (a *agent) half(ctx context.Context, r request) (half, error) {
+	if r.Do == watch {
+		return watcher{*r.Watch}, nil
+	}
+	e, version, err := a.engine(ctx, r.Task.Workload)
+	if err != nil {
+		return nil, err
+	}
+	if r.Do == receive {
+		return e.receive(ctx, *r.Task, version)
+	}
+	if r.To.Engine != e.name || minor(r.To.Version) != minor(version) {
+		return nil, fmt.Errorf("%s %s is here and %s %s at the other end: figures of two versions say little: install one at both ends", e.name, version, r.To.Engine, r.To.Version)
+	}
+	return e.send(ctx, *r.Task, *r.To)
+}
+
+// engine finds what can do a workload, and its version.
+func (a *agent) engine(ctx context.Context, w bench.Workload) (engine, string, error) {
+	if !(w.Seconds > 0) || w.Warmup < 0 || w.Streams < 0 || w.Size < 0 || w.Rate < 0 {
+		return engine{}, "", fmt.Errorf("a workload of %g s after %g s, %d streams of %d bytes at %g/s cannot be", w.Seconds, w.Warmup, w.Streams, w.Size, w.Rate)
+	}
+	var names []string
+	for _, e := range a.engines() {
+		names = append(names, e.name)
+		if e.name != w.Engine {
+			continue
+		}
+		for _, k := range e.kinds {
+			if k == w.Kind {
+				version, err := e.version(ctx)
+				return e, version, err
+			}
+		}
+		return engine{}, "", fmt.Errorf("%s does no %s: it does %v", e.name, w.Kind, e.kinds)
+	}
+	return engine{}, "", fmt.Errorf("there is no engine %q: there are %s", w.Engine, strings.Join(names, ", "))
+}
+
+// minor cuts a version to its first two numbers: "3.18" of "3.18.1+".
+func minor(version string) string {
+	parts := strings.SplitN(version, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+// programVersion asks a program of a Debian package for its version.
+func programVersion(ctx context.Context, program, pkg string, parse func(string) (string, error), args ...string) (string, error) {
+	const long = 10 * time.Second
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("%s is not installed here: apt-get install %s, or what your system calls it", program, pkg)
+	}
+	ctx, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	said, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) { // iperf 2's -v ends with 1
+		return "", fmt.Errorf("ask %s for its version: %w", path, err)
+	}
+	return parse(string(said))
+}
+
+// describe says what is here.
+func (a *agent) describe(ctx context.Context) (Description, error) {
+	var d Description
+	var err error
+	if d.Machine, err = a.Reader.Machine(); err != nil {
+		return d, fmt.Errorf("read the machine's fingerprint: %w", err)
+	}
+	if d.Ends, err = a.Reader.Ends(); err != nil {
+		return d, err
+	}
+	for _, e := range a.engines() {
+		version, err := e.version(ctx)
+		if err != nil {
+			d.Lacking = append(d.Lacking, Lack{Engine: e.name, Why: err.Error()})
+			continue
+		}
+		d.Machine.Tools = append(d.Machine.Tools, bench.Setting{Name: e.name, Value: version})
+	}
+	return d, nil
+}

@@ -1,0 +1,94 @@
+package agent
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/evidence"
+)
+
+// Protocol is the version of the protocol. Both sides must have the same.
+const Protocol = 1
+
+// hello is the agent's first line.
+type hello struct {
+	Protocol int    `json:"culvertBenchAgent"`
+	Version  string `json:"version"` // of the program
+}
+
+// request is a line to the agent.
+type request struct {
+	ID    uint64  `json:"id"` // from 1
+	Do    verb    `json:"do"`
+	Task  *Task   `json:"task,omitempty"`  // receive, send and watch
+	To    *Ready  `json:"to,omitempty"`    // send
+	Watch *Window `json:"watch,omitempty"` // watch
+	Part  uint64  `json:"part,omitempty"`  // window, finish and stop
+}
+
+// answer is a line from the agent. Either Error or what was asked for is set.
+type answer struct {
+	ID    uint64          `json:"id"`
+	Error string          `json:"error,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// verb is what is asked.
+type verb string
+
+const (
+	describe verb = "describe" // -> Description
+	receive  verb = "receive"  // -> started
+	send     verb = "send"     // -> started
+	watch    verb = "watch"    // -> started
+	window   verb = "window"   // -> Window, once traffic has begun
+	finish   verb = "finish"   // -> bench.Run, once it has ended
+	stop     verb = "stop"     // -> nothing, once the part's children are gone
+)
+
+// started is the answer to what begins a part.
+type started struct {
+	Part  uint64 `json:"part"`
+	Ready Ready  `json:"ready"`
+}
+
+// Task is what one end has to do.
+type Task struct {
+	Workload bench.Workload `json:"workload"`
+	From     netip.Addr     `json:"from"` // sends
+	To       netip.Addr     `json:"to"`   // receives
+	// Interface is this end's. Packets leave by it and are counted on it.
+	Interface string `json:"interface,omitempty"`
+	// Watch are the interfaces in this network namespace whose counters are evidence.
+	Watch []evidence.Watched `json:"watch,omitempty"`
+}
+
+// Ready is what a sender has to know of the receiver that waits for it.
+type Ready struct {
+	Engine  string   `json:"engine"`
+	Version string   `json:"version"`
+	Ports   []uint16 `json:"ports,omitempty"` // more than one where several processes share the streams
+	MAC     string   `json:"mac,omitempty"`   // of Task.Interface
+}
+
+// Window is the time that is counted, by the machine's monotonic clock ([evidence.Now]), in
+// nanoseconds.
+type Window struct {
+	Opens  time.Duration `json:"opens"`
+	Closes time.Duration `json:"closes"`
+}
+
+// Description is what an agent finds where it runs.
+type Description struct {
+	Machine bench.Machine `json:"machine"` // its Tools are the engines with their versions
+	Ends    []bench.End   `json:"ends"`    // with neither Machine nor Name, which are the place's to give
+	Lacking []Lack        `json:"lacking,omitempty"`
+}
+
+// Lack is an engine that cannot run here.
+type Lack struct {
+	Engine string `json:"engine"`
+	Why    string `json:"why"` // and what would help
+}

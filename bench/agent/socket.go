@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// socket is a line of /proc/net/tcp, udp, and those for IPv6 (proc_pid_net(5)).
+type socket struct {
+	local, remote uint16 // ports
+	state         uint8
+}
+
+// States of sockets (include/net/tcp_states.h). A UDP socket that is connected is
+// established too.
+const (
+	established = 1
+	listening   = 10
+)
+
+func parseSockets(text string) ([]socket, error) {
+	var all []socket
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) > 0 && fields[0] == "sl" {
+			continue
+		}
+		if len(fields) < 4 {
+			return nil, fmt.Errorf("read the sockets: %q has fewer than four columns", line)
+		}
+		var s socket
+		for i, to := range []*uint16{&s.local, &s.remote} {
+			_, port, _ := strings.Cut(fields[1+i], ":")
+			n, err := strconv.ParseUint(port, 16, 16)
+			if err != nil {
+				return nil, fmt.Errorf("read the sockets: address %q: %w", fields[1+i], err)
+			}
+			*to = uint16(n)
+		}
+		state, err := strconv.ParseUint(fields[3], 16, 8)
+		if err != nil {
+			return nil, fmt.Errorf("read the sockets: state: %w", err)
+		}
+		s.state = uint8(state)
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// countSockets counts this network namespace's sockets of a protocol, tcp or udp, that
+// match. A kernel without IPv6 has no second file.
+func countSockets(protocol string, match func(socket) bool) (int, error) {
+	count := 0
+	for _, file := range []string{protocol, protocol + "6"} {
+		text, err := os.ReadFile(filepath.Join("/proc/net", file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		all, err := parseSockets(string(text))
+		if err != nil {
+			return 0, err
+		}
+		for _, s := range all {
+			if match(s) {
+				count++
+			}
+		}
+	}
+	return count, nil
+}
+
+// freePort finds a port of an address that nobody listens on, for TCP and for UDP. Somebody may
+// take it before it is used.
+func freePort(ctx context.Context, address netip.Addr) (uint16, error) {
+	const tries = 10
+	var config net.ListenConfig
+	var err error
+	for range tries {
+		var tcp net.Listener
+		if tcp, err = config.Listen(ctx, "tcp", netip.AddrPortFrom(address, 0).String()); err != nil {
+			break
+		}
+		at := tcp.Addr().(*net.TCPAddr).AddrPort()
+		var udp net.PacketConn
+		udp, err = config.ListenPacket(ctx, "udp", at.String())
+		tcp.Close()
+		if err == nil {
+			udp.Close()
+			return at.Port(), nil
+		}
+	}
+	return 0, fmt.Errorf("find a free port on %s: %w", address, err)
+}

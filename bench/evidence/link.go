@@ -1,0 +1,133 @@
+package evidence
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// link is an interface of this network namespace.
+type link struct {
+	bench.Interface
+	addresses []netip.Addr
+}
+
+// netLinks lists the interfaces of this network namespace but the loopback's.
+func (r Reader) netLinks() ([]link, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	asked, err := newAsker()
+	if err != nil {
+		return nil, err
+	}
+	defer asked.close()
+	var links []link
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		l := link{Interface: asked.about(i.Name)}
+		l.Name, l.MTU = i.Name, i.MTU
+		r.fromPCI(&l.Interface)
+		r.queues(&l.Interface)
+		addresses, err := i.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("list addresses of %s: %w", i.Name, err)
+		}
+		for _, a := range addresses {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().IsGlobalUnicast() {
+				l.addresses = append(l.addresses, p.Addr())
+			}
+		}
+		links = append(links, l)
+	}
+	return links, nil
+}
+
+// device is a file of an interface's PCI function, which sysfs shows to all network
+// namespaces, unlike those of /sys/class/net.
+func (r Reader) device(pci string, file ...string) string {
+	return "sys/bus/pci/devices/" + strings.Join(append([]string{pci}, file...), "/")
+}
+
+// fromPCI adds what its PCI function tells. An interface without one has no NUMA node and
+// no speed of its own: veth's 10000 Mb/s are made up.
+func (r Reader) fromPCI(i *bench.Interface) {
+	i.NUMA = -1
+	if i.PCI == "" || r.line(r.device(i.PCI, "vendor")) == "" {
+		i.PCI, i.SpeedMbps = "", 0
+		return
+	}
+	if n, err := strconv.Atoi(r.line(r.device(i.PCI, "numa_node"))); err == nil {
+		i.NUMA = n
+	}
+	for _, file := range r.glob(r.device(i.PCI, "msi_irqs", "[0-9]*")) {
+		n, err := strconv.Atoi(filepath.Base(file))
+		if err == nil {
+			i.IRQs = append(i.IRQs, bench.IRQ{Number: n, CPUs: r.line(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n))})
+		}
+	}
+}
+
+// queues counts an interface's queues where its driver does not tell.
+func (r Reader) queues(i *bench.Interface) {
+	if i.RxQueues == 0 {
+		i.RxQueues = len(r.glob("sys/class/net/" + i.Name + "/queues/rx-*"))
+	}
+	if i.TxQueues == 0 {
+		i.TxQueues = len(r.glob("sys/class/net/" + i.Name + "/queues/tx-*"))
+	}
+}
+
+// Ends lists where traffic can start or stop in this network namespace: each global
+// address of each interface, and each interface that has none, without an address.
+func (r Reader) Ends() ([]bench.End, error) {
+	links, err := r.netLinks()
+	if err != nil {
+		return nil, err
+	}
+	var ends []bench.End
+	for _, l := range links {
+		end := bench.End{Interface: l.Name, MTU: l.MTU, Driver: l.Driver}
+		end.PF, end.VF = r.physical(l.PCI)
+		if len(l.addresses) == 0 {
+			ends = append(ends, end)
+		}
+		for _, a := range l.addresses {
+			end.Address = a
+			ends = append(ends, end)
+		}
+	}
+	return ends, nil
+}
+
+// physical returns the PF of a VF and the VF's index: the PF's name, or in a network
+// namespace where it is not seen its PCI address. Of what is no VF it returns nothing.
+func (r Reader) physical(pci string) (pf string, index *int) {
+	if pci == "" {
+		return "", nil
+	}
+	target, err := filepath.EvalSymlinks(r.path(r.device(pci, "physfn")))
+	if err != nil {
+		return "", nil
+	}
+	for _, file := range r.glob(r.device(pci, "physfn", "virtfn[0-9]*")) {
+		vf, err := filepath.EvalSymlinks(file)
+		n, bad := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), "virtfn"))
+		if err == nil && bad == nil && filepath.Base(vf) == pci {
+			index = &n
+		}
+	}
+	pf = filepath.Base(target)
+	if names := r.glob(r.device(pf, "net", "*")); len(names) > 0 {
+		pf = filepath.Base(names[0])
+	}
+	return pf, index
+}

@@ -1,0 +1,141 @@
+package evidence
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// task is a process or thread; started tells it from a later one with its number.
+type task struct{ id, started uint64 }
+
+// taskTime is how long a task has run, in user space and the kernel.
+type taskTime struct {
+	name string
+	time time.Duration
+}
+
+// parseTask reads /proc/PID/stat (proc_pid_stat(5)): comm, utime, stime and starttime. A
+// process's times are those of all its threads.
+func parseTask(text string) (task, taskTime, error) {
+	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')') // comm may have both
+	if open < 0 || end < open {
+		return task{}, taskTime{}, fmt.Errorf("read a task's stat: no name in %q", text)
+	}
+	id, err := strconv.ParseUint(strings.TrimSpace(text[:open]), 10, 32)
+	if err != nil {
+		return task{}, taskTime{}, fmt.Errorf("read a task's stat: its number: %w", err)
+	}
+	fields := strings.Fields(text[end+1:]) // from field 3 on
+	if len(fields) < 20 {
+		return task{}, taskTime{}, fmt.Errorf("read task %d's stat: %d fields after the name, and not 20", id, len(fields))
+	}
+	var v [3]uint64
+	for i, field := range []int{14, 15, 22} {
+		if v[i], err = strconv.ParseUint(fields[field-3], 10, 56); err != nil {
+			return task{}, taskTime{}, fmt.Errorf("read task %d's stat: field %d: %w", id, field, err)
+		}
+	}
+	const most = 1 << 39 // ticks: 174 years, and below an overflow of time.Duration
+	if v[0] > most || v[1] > most {
+		return task{}, taskTime{}, fmt.Errorf("read task %d's stat: it has run for %d and %d ticks", id, v[0], v[1])
+	}
+	return task{id, v[2]}, taskTime{text[open+1 : end], time.Duration(v[0]+v[1]) * bench.Tick}, nil
+}
+
+// tells reports whether a task may take part in carrying traffic: what the kernel does it
+// in beside interrupts, virtual machines, and the engines.
+func tells(name string) bool {
+	for _, prefix := range []string{"vhost-", "ksoftirqd/", "napi/", "kpktgend_", "qemu", "iperf"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// tasks lists the tasks that take part, and this process's own (the engine "culvert" runs
+// in it). Those that end meanwhile are left out.
+func (r Reader) tasks() (map[task]taskTime, error) {
+	all, err := filepath.Glob(r.path("proc/[0-9]*/stat"))
+	if err != nil {
+		return nil, err
+	}
+	found := map[task]taskTime{}
+	for _, file := range all {
+		if err := r.addTask(found, file); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (r Reader) addTask(found map[task]taskTime, file string) error {
+	id, t, err := readTask(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH):
+		return nil
+	case err != nil:
+		return err
+	case id.id == uint64(os.Getpid()):
+		t.name = "culvert"
+	case !tells(t.name):
+		return nil
+	case strings.HasPrefix(t.name, "qemu"):
+		return addThreads(found, id, t, filepath.Join(filepath.Dir(file), "task"))
+	}
+	found[id] = t
+	return nil
+}
+
+// addThreads adds QEMU's threads: since Linux 6.4 vhost's are among them, and stand by
+// their own name.
+func addThreads(found map[task]taskTime, process task, whole taskTime, folder string) error {
+	all, err := filepath.Glob(filepath.Join(folder, "[0-9]*", "stat"))
+	if err != nil {
+		return err
+	}
+	for _, file := range all {
+		id, t, err := readTask(file)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if id != process && strings.HasPrefix(t.name, "vhost-") {
+			found[id] = t
+			whole.time -= t.time
+		}
+	}
+	found[process] = whole
+	return nil
+}
+
+func readTask(file string) (task, taskTime, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return task{}, taskTime{}, err
+	}
+	return parseTask(string(text))
+}
+
+// tasksRan sums by name how long tasks ran between the two samples. One that ended is
+// not in it.
+func tasksRan(before, after map[task]taskTime) map[string]float64 {
+	ran := map[string]float64{}
+	for id, a := range after {
+		if d := a.time - before[id].time; d > 0 {
+			ran[a.name] += d.Seconds()
+		}
+	}
+	return ran
+}
