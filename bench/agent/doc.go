@@ -17,10 +17,11 @@
 // From then it waits [bench.Workload.Warmup] seconds by its own monotonic clock, samples
 // (package evidence), waits [bench.Workload.Seconds], and samples again. So the two
 // windows are as long as each other, but for the drift of two clocks (parts in 1e5), and one
-// begins later by the time that the first packet took on its way and that a
-// process took to be woken: a few milliseconds on a machine with a processor to spare,
-// tens where all are busy. For iperf3 add its start, some four round trips.
-// A change of date moves nothing.
+// begins later by the time that the first packet took on its way and that the
+// agent took to be woken: a few milliseconds, more where it is not root and all processors
+// are busy. For iperf3 add its start, some four round trips. An agent that was
+// woken so late that it matters says that the run is void. A change of date moves
+// nothing.
 //
 // An agent that takes no part, in the host's namespaces of the same machine, say, samples
 // the same window with [Client.Watch], told by [Part.Window].

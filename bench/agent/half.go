@@ -20,10 +20,10 @@ type half interface {
 	close() error
 }
 
-// marks are called by a half: planned as soon as the window is known, and the others at
-// its edges.
+// marks are called by a half: planned as soon as the window is known, with by how much the
+// beginning of the traffic may have been missed, and the others at its edges.
 type marks struct {
-	planned    func(Window)
+	planned    func(w Window, missed time.Duration)
 	begin, end func()
 }
 
@@ -31,70 +31,73 @@ type marks struct {
 const patience = 30 * time.Second
 
 // timed calls the marks of an engine that does not know of the window: it opens Warmup
-// after begun has returned. An engine that ends before the window has closed is an error.
-func timed(ctx context.Context, w bench.Workload, begun func(context.Context) error, ended <-chan struct{}, m marks) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		select {
-		case <-ended:
-			cancel(errEarly)
-		case <-stop:
+// after begun has said that traffic flows. Between ends, an engine that ends
+// before the window has closed is an error.
+func timed(ctx context.Context, w bench.Workload, begun func() (bool, error), ended <-chan struct{}, m marks) error {
+	return promptly(func() error {
+		awake := func() error {
+			select {
+			case <-ended:
+				return errEarly
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			default:
+				return nil
+			}
 		}
-	}()
-	if err := begun(ctx); err != nil {
-		return err
+		moment, missed, err := spot(begun, awake)
+		if err != nil {
+			return err
+		}
+		plan := Window{Opens: moment + seconds(w.Warmup)}
+		plan.Closes = plan.Opens + seconds(w.Seconds)
+		m.planned(plan, missed)
+		return m.around(plan, awake)
+	})
+}
+
+// spot polls begun until it says true. The moment of that is exact to missed.
+func spot(begun func() (bool, error), awake func() error) (moment, missed time.Duration, err error) {
+	const often = time.Millisecond
+	for {
+		now, err := evidence.Now()
+		if err != nil {
+			return 0, 0, err
+		}
+		if moment != 0 {
+			missed = now - moment
+		}
+		moment = now
+		if ok, err := begun(); ok || err != nil {
+			return moment, missed, err
+		}
+		if err := sleepUntil(now+often, awake); err != nil {
+			return 0, 0, err
+		}
 	}
-	now, err := evidence.Now()
-	if err != nil {
-		return err
-	}
-	plan := Window{Opens: now + seconds(w.Warmup)}
-	plan.Closes = plan.Opens + seconds(w.Seconds)
-	m.planned(plan)
-	if err := until(ctx, plan.Opens); err != nil {
+}
+
+// around calls begin and end at the window's edges.
+func (m marks) around(w Window, awake func() error) error {
+	if err := sleepUntil(w.Opens, awake); err != nil {
 		return err
 	}
 	m.begin()
-	if err := until(ctx, plan.Closes); err != nil {
+	if err := sleepUntil(w.Closes, awake); err != nil {
 		return err
 	}
 	m.end()
-	return nil
+	return awake()
 }
 
-// until waits for a moment of [evidence.Now].
-func until(ctx context.Context, moment time.Duration) error {
-	now, err := evidence.Now()
-	if err != nil {
-		return err
-	}
-	return wait(ctx, moment-now)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// poll calls ready until it says true.
-func poll(ctx context.Context, every time.Duration, ready func() (bool, error)) error {
-	for {
-		ok, err := ready()
-		if ok || err != nil {
-			return err
+// within has begun fail with err when it has said no for so long.
+func within(long time.Duration, err error, begun func() (bool, error)) func() (bool, error) {
+	since := time.Now()
+	return func() (bool, error) {
+		if time.Since(since) > long {
+			return false, err
 		}
-		if err := wait(ctx, every); err != nil {
-			return err
-		}
+		return begun()
 	}
 }
 
@@ -115,14 +118,8 @@ func (w watcher) run(ctx context.Context, m marks) (bench.Run, error) {
 	if now > w.Closes {
 		return bench.Run{}, fmt.Errorf("watch: the window closed %s ago: it is that of another machine, or was told too late", now-w.Closes)
 	}
-	m.planned(w.Window)
-	if err := until(ctx, w.Opens); err != nil {
-		return bench.Run{}, err
-	}
-	m.begin()
-	if err := until(ctx, w.Closes); err != nil {
-		return bench.Run{}, err
-	}
-	m.end()
-	return bench.Run{}, nil
+	m.planned(w.Window, 0)
+	return bench.Run{}, promptly(func() error {
+		return m.around(w.Window, func() error { return context.Cause(ctx) })
+	})
 }

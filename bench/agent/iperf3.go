@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -138,7 +139,7 @@ func iperf3Send(_ context.Context, t Task, to Ready) (_ half, err error) {
 func iperf3Client(t Task, port uint16, streams int) []string {
 	w := t.Workload
 	args := []string{"--client", t.To.String(), "--port", fmt.Sprint(port), "--json", "--connect-timeout", "5000",
-		"--time", fmt.Sprint(int(math.Ceil(w.Warmup + w.Seconds))), "--interval", iperf3Interval(w), "--parallel", fmt.Sprint(streams)}
+		"--time", fmt.Sprint(int(math.Ceil(w.Warmup + w.Seconds + spare))), "--interval", iperf3Interval(w), "--parallel", fmt.Sprint(streams)}
 	if t.From != (netip.Addr{}) {
 		args = append(args, "--bind", t.From.String())
 	}
@@ -158,7 +159,11 @@ func iperf3Client(t Task, port uint16, streams int) []string {
 	return args
 }
 
-// iperf3Interval is what iperf3 reports in, in seconds: a window is cut to this.
+// spare seconds of traffic follow the window, for an end that saw the beginning late, and
+// processes that began one after the other.
+const spare = 2
+
+// iperf3Interval is what iperf3 reports in, in seconds.
 func iperf3Interval(w bench.Workload) string {
 	const fine, coarse = 0.1, 0.5
 	if w.Seconds*float64(max(w.Streams, 1)) <= 100 {
@@ -201,9 +206,10 @@ func (h *iperf3Half) run(ctx context.Context, m marks) (bench.Run, error) {
 			}
 		}
 	}()
-	early := timed(ctx, h.Workload, h.begun, ended, m)
+	none := fmt.Errorf("nothing came in %s: is a firewall between the ends, or no route?", patience)
+	early := timed(ctx, h.Workload, within(patience, none, h.begun), ended, m)
 	if early != nil && !errors.Is(early, errEarly) {
-		return bench.Run{}, early
+		return bench.Run{}, h.explain(early)
 	}
 	var sum tally
 	for _, c := range h.all {
@@ -219,10 +225,11 @@ func (h *iperf3Half) run(ctx context.Context, m marks) (bench.Run, error) {
 		}
 		sum = sum.plus(t)
 	}
+	run := sum.run(h.Workload)
 	if early != nil {
-		return bench.Run{}, h.explain(early)
+		run.Void = "iperf3 had ended before the agent saw the window close: the processors are too busy for it, or too few"
 	}
-	return sum.run(h.Workload), nil
+	return run, nil
 }
 
 // explain adds where the other end is.
@@ -233,11 +240,9 @@ func (h *iperf3Half) explain(err error) error {
 	return fmt.Errorf("iperf3 to %s, ports %v: %w", h.To, h.is.Ports, err)
 }
 
-// begun waits until all connections of all processes stand: the control connection and
-// a stream each.
-func (h *iperf3Half) begun(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("nothing came to %s, ports %v, in %s: is a firewall between the ends, or no route?", h.To, h.is.Ports, patience))
-	defer cancel()
+// begun reports whether all connections of all processes stand: the control connection
+// and a stream each.
+func (h *iperf3Half) begun() (bool, error) {
 	protocol, control := "tcp", 1
 	if h.Workload.Kind == bench.Datagram {
 		protocol, control = "udp", 0
@@ -246,14 +251,8 @@ func (h *iperf3Half) begun(ctx context.Context) error {
 	for _, streams := range h.shares {
 		want += streams
 	}
-	ours := map[uint16]bool{}
-	for _, port := range h.is.Ports {
-		ours[port] = true
-	}
-	return poll(ctx, time.Millisecond, func() (bool, error) {
-		n, err := countSockets(protocol, func(s socket) bool {
-			return s.state == established && (h.server && ours[s.local] || !h.server && ours[s.remote])
-		})
-		return n >= want, err
+	n, err := countSockets(protocol, func(s socket) bool {
+		return s.state == established && (h.server && slices.Contains(h.is.Ports, s.local) || !h.server && slices.Contains(h.is.Ports, s.remote))
 	})
+	return n >= want, err
 }

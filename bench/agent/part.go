@@ -16,6 +16,7 @@ type part struct {
 	cancel context.CancelFunc
 	opened chan struct{} // closed when plan is set
 	plan   Window
+	missed time.Duration
 	ended  chan struct{} // closed when run and err are set
 	run    bench.Run
 	err    error
@@ -37,16 +38,7 @@ func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 		if p.err == nil && p.run.Started.IsZero() {
 			p.run.Started = began
 		}
-		found, err := s.evidence()
-		switch {
-		case p.err != nil:
-		case err != nil:
-			p.err = fmt.Errorf("sample what the machine did: %w", err)
-		case r.Do == receive:
-			p.run.To = found
-		default:
-			p.run.From = found
-		}
+		p.conclude(&s, r.Do == receive)
 		if err := h.close(); p.err == nil {
 			p.err = err
 		}
@@ -54,9 +46,39 @@ func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 	return p, nil
 }
 
-func (p *part) opens(w Window) {
-	p.plan = w
+// conclude adds to what the engine found what the machine did, unless that is void already.
+func (p *part) conclude(s *sampler, received bool) {
+	if p.err != nil || p.run.Void != "" {
+		return
+	}
+	found, err := s.evidence()
+	if err != nil {
+		p.err = fmt.Errorf("sample what the machine did: %w", err)
+		return
+	}
+	if received {
+		p.run.To = found
+	} else {
+		p.run.From = found
+	}
+	p.run.Void = p.late(s.before.At(), s.after.At())
+}
+
+func (p *part) opens(w Window, missed time.Duration) {
+	p.plan, p.missed = w, missed
 	close(p.opened)
+}
+
+// late says why a run is void whose window was not sampled where it was planned, and is empty
+// when it was: to a tenth of its length, or to 50 ms.
+func (p *part) late(before, after time.Duration) string {
+	bound := max(50*time.Millisecond, (p.plan.Closes-p.plan.Opens)/10)
+	late := max(p.missed, before-p.plan.Opens, after-p.plan.Closes)
+	if late <= bound {
+		return ""
+	}
+	return fmt.Sprintf("the agent was woken %s late, and a window of %s is counted to %s at best: the processors are too busy for it, or too few",
+		late.Round(time.Millisecond), p.plan.Closes-p.plan.Opens, bound)
 }
 
 // window waits until the window is known.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -17,7 +16,7 @@ type tally struct {
 	bytes       uint64
 	packets     uint64 // that arrived, or were sent
 	lost        uint64
-	retransmits *uint64
+	retransmits uint64
 	series      []point
 }
 
@@ -28,11 +27,10 @@ type point struct{ at, seconds, bytes float64 }
 type iperf3Sum struct {
 	Start       float64 `json:"start"`
 	End         float64 `json:"end"`
-	Seconds     float64 `json:"seconds"`
 	Bytes       float64 `json:"bytes"`
 	Packets     float64 `json:"packets"` // UDP: sent, or those that should have come
 	Lost        float64 `json:"lost_packets"`
-	Retransmits *uint64 `json:"retransmits"`
+	Retransmits float64 `json:"retransmits"`
 	Sender      bool    `json:"sender"`
 }
 
@@ -42,8 +40,9 @@ type iperf3Error string
 func (e iperf3Error) Error() string { return string(e) }
 
 // parseIperf3 reads what iperf3 --json prints at either end (3.x), and cuts the window out of
-// its intervals: those that lie in it but for half their length. What iperf3 reports as its
-// error is returned as one, and so is a window that is not covered.
+// its intervals. Of one that crosses an edge of the window it takes the part that lies
+// within, as if it had gone evenly. What iperf3 reports as its error is an iperf3Error, and a
+// window that the intervals do not cover is an error too.
 func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 	var out struct {
 		Error     string `json:"error"`
@@ -58,34 +57,31 @@ func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 		return tally{}, iperf3Error(out.Error)
 	}
 	var t tally
-	var bytes, packets, lost float64
+	var bytes, packets, lost, again float64
 	for _, i := range out.Intervals {
 		s := i.Sum
-		middle := (s.Start + s.End) / 2
-		if middle < w.Warmup || middle > w.Warmup+w.Seconds {
+		from, to := max(s.Start, w.Warmup), min(s.End, w.Warmup+w.Seconds)
+		if !(to > from) {
 			continue
 		}
-		if !(s.Seconds > 0) || !(s.Bytes >= 0) || math.IsInf(s.Seconds+s.Bytes+s.Packets+s.Lost, 0) {
-			return tally{}, fmt.Errorf("read iperf3's result: an interval of %g s with %g bytes", s.Seconds, s.Bytes)
+		part := (to - from) / (s.End - s.Start)
+		if !(part <= 1) || !(s.Bytes >= 0) || math.IsInf(s.Bytes+s.Packets+s.Lost+s.Retransmits, 0) {
+			return tally{}, fmt.Errorf("read iperf3's result: from %g s to %g s %g bytes", s.Start, s.End, s.Bytes)
 		}
 		t.sends = s.Sender
-		t.seconds += s.Seconds
-		bytes, packets, lost = bytes+s.Bytes, packets+s.Packets, lost+s.Lost
-		t.series = append(t.series, point{s.Start - w.Warmup, s.Seconds, s.Bytes})
-		if s.Retransmits != nil {
-			t.retransmits = added(t.retransmits, s.Retransmits)
-		}
+		t.seconds += to - from
+		bytes, packets, lost, again = bytes+s.Bytes*part, packets+s.Packets*part, lost+s.Lost*part, again+s.Retransmits*part
+		t.series = append(t.series, point{from - w.Warmup, to - from, s.Bytes * part})
 	}
-	const covered = 0.9
+	const covered = 0.99
 	if len(t.series) == 0 || t.seconds < w.Seconds*covered {
-		return tally{}, fmt.Errorf("read iperf3's result: its intervals have %g s of the window of %g s", t.seconds, w.Seconds)
+		return tally{}, fmt.Errorf("read iperf3's result: its intervals have %.3g s of the window of %g s", t.seconds, w.Seconds)
 	}
-	// In one interval more may come than the other end sent in it.
-	lost = max(0, lost)
+	lost = max(0, lost) // late ones, lost in an interval before, count as -1
 	if !t.sends {
 		packets -= lost
 	}
-	t.bytes, t.packets, t.lost = whole(bytes), whole(packets), whole(lost)
+	t.bytes, t.packets, t.lost, t.retransmits = whole(bytes), whole(packets), whole(lost), whole(again)
 	return t, nil
 }
 
@@ -94,16 +90,7 @@ func whole(v float64) uint64 {
 	if !(v > 0) {
 		return 0
 	}
-	return uint64(min(v, 1<<62))
-}
-
-// added is the sum of two counts that need not be known.
-func added(a, b *uint64) *uint64 {
-	if a == nil || b == nil {
-		return cmp.Or(a, b)
-	}
-	sum := *a + *b
-	return &sum
+	return uint64(math.Round(min(v, 1<<62)))
 }
 
 // plus adds a process that ran beside this one.
@@ -113,7 +100,7 @@ func (t tally) plus(o tally) tally {
 	}
 	t.seconds = max(t.seconds, o.seconds)
 	t.bytes, t.packets, t.lost = t.bytes+o.bytes, t.packets+o.packets, t.lost+o.lost
-	t.retransmits = added(t.retransmits, o.retransmits)
+	t.retransmits += o.retransmits
 	t.series = append(slices.Clone(t.series), o.series...)
 	return t
 }
@@ -121,7 +108,11 @@ func (t tally) plus(o tally) tally {
 // run is the part of a run that this end knows.
 func (t tally) run(w bench.Workload) bench.Run {
 	if t.sends {
-		return bench.Run{Sent: t.packets, Retransmits: t.retransmits}
+		r := bench.Run{Sent: t.packets}
+		if w.Kind == bench.Stream {
+			r.Retransmits = &t.retransmits
+		}
+		return r
 	}
 	r := bench.Run{
 		Seconds: t.seconds, Bytes: t.bytes, Packets: t.packets, Lost: t.lost,

@@ -1,0 +1,59 @@
+package agent
+
+import (
+	"context"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/culvert-net/culvert/bench/evidence"
+)
+
+// promptly calls fn on a thread of its own that runs before all others, where the
+// agent may have that (it is root): what it measures keeps the processors busy. The thread is
+// thrown away, so that no child and nothing else gets its priority.
+func promptly(fn func() error) error {
+	done := make(chan error, 1)
+	// The thread of a locked goroutine that ends without unlocking ends with it.
+	go func() {
+		runtime.LockOSThread()
+		const highest = -20
+		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, highest) // 0 is this thread (setpriority(2), Linux)
+		done <- fn()
+	}()
+	return <-done
+}
+
+// sleepUntil waits for a moment of [evidence.Now], or until awake has an error. It sleeps in the
+// kernel: Go's timers are looked after by threads of no priority.
+func sleepUntil(moment time.Duration, awake func() error) error {
+	const longest = 50 * time.Millisecond
+	for {
+		if err := awake(); err != nil {
+			return err
+		}
+		now, err := evidence.Now()
+		if err != nil || now >= moment {
+			return err
+		}
+		t := syscall.NsecToTimespec(int64(min(moment-now, longest)))
+		_ = syscall.Nanosleep(&t, nil) // a signal ends it early
+	}
+}
+
+// poll calls ready until it says true.
+func poll(ctx context.Context, every time.Duration, ready func() (bool, error)) error {
+	timer := time.NewTicker(every)
+	defer timer.Stop()
+	for {
+		ok, err := ready()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
