@@ -155,7 +155,8 @@ func (k *kubernetes) timePod(ctx context.Context, n node.Node, network string) (
 	if _, err := k.KubectlIn(ctx, strings.NewReader(podManifest(name, n.Name, network)), "create", "-f", "-"); err != nil {
 		return 0, err
 	}
-	if _, err := k.Kubectl(ctx, "wait", "--for=condition=Ready", "pod/"+name, "--timeout="+patience.String()); err != nil {
+	// Its sandbox has its networks then; what containers take is not asked here.
+	if _, err := k.Kubectl(ctx, "wait", "--for=condition=PodReadyToStartContainers", "pod/"+name, "--timeout="+patience.String()); err != nil {
 		return 0, err
 	}
 	after, err := setUps(ctx, n)
