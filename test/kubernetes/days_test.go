@@ -323,7 +323,7 @@ func TestP1Reboot(t *testing.T) {
 	eventually(t, "the kubelet has started the pods again, or ended them", func() error {
 		pods, err := get("pods")
 		for _, p := range pods {
-			if slices.Contains(names, p.Metadata.Name) && p.Status.Phase == "Running" && p.Status.Containers[0].Restarts == 0 {
+			if slices.Contains(names, p.Metadata.Name) && p.Status.Phase == "Running" && (len(p.Status.Containers) == 0 || p.Status.Containers[0].Restarts == 0) {
 				return fmt.Errorf("pod %s is as before", p.Metadata.Name)
 			}
 		}
