@@ -109,6 +109,8 @@ func (a *agent) do(ctx context.Context, r request) (any, error) {
 	switch r.Do {
 	case describe:
 		return a.describe(ctx)
+	case sources:
+		return sourcesOf(r.Addresses), nil
 	case receive, send, watch:
 		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {
 			return nil, fmt.Errorf("%s lacks what to do", r.Do)

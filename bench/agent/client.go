@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"sync"
 
 	"github.com/culvert-net/culvert/bench"
@@ -156,6 +157,14 @@ func (c *Client) Describe(ctx context.Context) (Description, error) {
 	var d Description
 	err := c.ask(ctx, request{Do: describe}, &d)
 	return d, err
+}
+
+// Sources asks from which address this end would send to each of some others. One that
+// there is no route to is left out.
+func (c *Client) Sources(ctx context.Context, to []netip.Addr) (map[netip.Addr]netip.Addr, error) {
+	var m map[netip.Addr]netip.Addr
+	err := c.ask(ctx, request{Do: sources, Addresses: to}, &m)
+	return m, err
 }
 
 // Receive readies this end to receive what the task's workload sends. It is ready

@@ -26,6 +26,8 @@ type request struct {
 	To    *Ready  `json:"to,omitempty"`    // send
 	Watch *Window `json:"watch,omitempty"` // watch
 	Part  uint64  `json:"part,omitempty"`  // window, finish and stop
+
+	Addresses []netip.Addr `json:"addresses,omitempty"` // sources
 }
 
 // answer is a line from the agent. Either Error or what was asked for is set.
@@ -40,6 +42,7 @@ type verb string
 
 const (
 	describe verb = "describe" // -> Description
+	sources  verb = "sources"  // -> map[netip.Addr]netip.Addr
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
 	watch    verb = "watch"    // -> started
