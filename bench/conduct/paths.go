@@ -110,6 +110,7 @@ func Name(arms []bench.Arm) {
 	forms := []func(bench.Path) string{
 		func(p bench.Path) string { return p.Network },
 		func(p bench.Path) string { return p.Network + ", " + p.Place },
+		func(p bench.Path) string { return p.Network + " " + p.From.Interface + "-" + p.To.Interface },
 		Title,
 		func(p bench.Path) string {
 			return fmt.Sprintf("%s, %s to %s", Title(p), p.From.Interface, p.To.Interface)

@@ -99,6 +99,8 @@ func TestName(t *testing.T) {
 	overlay := bench.Arm{Path: bench.Path{Network: "overlay", Place: "other node"}}
 	sized := vf("same PF", "net1")
 	sized.Name = "64 B"
+	elsewhere := vf("same PF", "net1")
+	elsewhere.Path.Ends = "node-pod"
 	for _, c := range []struct {
 		arms []bench.Arm
 		want []string
@@ -106,7 +108,8 @@ func TestName(t *testing.T) {
 		{[]bench.Arm{overlay, vf("same PF", "net1")}, []string{"overlay", "VF"}},
 		{[]bench.Arm{sized, vf("same PF", "net1")}, []string{"VF 64 B", "VF"}},
 		{[]bench.Arm{vf("same PF", "net1"), vf("other PF", "net1")}, []string{"VF, same PF", "VF, other PF"}},
-		{[]bench.Arm{vf("same PF", "net1"), vf("same PF", "net2")}, []string{"pod-pod, VF, same PF, net1 to net1", "pod-pod, VF, same PF, net1 to net2"}},
+		{[]bench.Arm{vf("same PF", "net1"), elsewhere}, []string{"pod-pod, VF, same PF", "node-pod, VF, same PF"}},
+		{[]bench.Arm{vf("same PF", "net1"), vf("same PF", "net2")}, []string{"VF net1-net1", "VF net1-net2"}},
 	} {
 		Name(c.arms)
 		var got []string

@@ -89,15 +89,12 @@ func (r *Rounds) repeat(ctx context.Context, arm, round int) error {
 	s := &r.states[arm]
 	for try := 1; ; try++ {
 		r.Progress.begin(r.Arms[arm], s.figures, round, r.left(round))
-		started := r.Now()
+		began := r.Now().Sub(r.start)
 		run, err := r.Once(ctx, arm)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return fmt.Errorf("%s: %w", r.Arms[arm].Name, err)
 		}
-		run.Arm, run.Discard = arm, round == 0
-		if run.Started.IsZero() {
-			run.Started = started
-		}
+		run.Arm, run.Discard, run.Started = arm, round == 0, r.start.Add(began)
 		r.runs = append(r.runs, run)
 		r.Progress.ended(r.Arms[arm], run)
 		switch {

@@ -49,7 +49,7 @@ func (m labMachine) start(ctx context.Context, script string) (*Pipe, error) {
 // several times as fast as SSH there.
 func (m labMachine) put(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
 	dir := fmt.Sprintf("/run/culvert-bench-%d", time.Now().UnixNano())
-	script := fmt.Sprintf("trap 'rm -rf %[1]s' EXIT\ntrap 'exit 1' HUP INT PIPE TERM\n%s", dir, run(dir+"/culvert"))
+	script := fmt.Sprintf("trap 'rm -rf %[1]s' EXIT\ntrap 'exit 1' HUP INT PIPE TERM\n(%s)", dir, run(dir+"/culvert"))
 	if err := m.lab.Copy(ctx, m.node, p.Path, dir+"/culvert"); err != nil {
 		return nil, err
 	}

@@ -60,15 +60,22 @@ func open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
 
 // openHost starts the agent on this host.
 func openHost(ctx context.Context, netns string, p Program) (*Pipe, error) {
-	argv := []string{p.Path, "bench", "agent"}
 	if netns != "" {
 		if err := enterable(netns); err != nil {
 			return nil, err
 		}
-		argv = append([]string{"nsenter", "--net=" + netns, "--"}, argv...)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", agentScript(p.Path, netns))
 	return startCommand(cmd, func() error { return nil })
+}
+
+// agentScript runs the agent of a program, in a network namespace unless that is empty.
+// There /sys is mounted anew, since it shows the namespace of who mounted it.
+func agentScript(program, netns string) string {
+	if netns == "" {
+		return "exec " + quote(program) + " bench agent"
+	}
+	return "exec nsenter --net=" + quote(netns) + ` unshare --mount sh -c 'mount -t sysfs -o ro sysfs /sys; exec "$0" "$@"' ` + quote(program) + " bench agent"
 }
 
 // enterable says in time what nsenter would say less well.
@@ -141,12 +148,9 @@ func deploy(ctx context.Context, m machine, p Program, netns string) (*Pipe, err
 		return nil, err
 	}
 	run := func(program string) string {
-		script := quote(program) + " bench agent"
-		if netns != "" {
-			script = "nsenter --net=" + quote(netns) + " -- " + script
-		}
+		script := agentScript(program, netns)
 		if netns != "" && !t.root {
-			script = "sudo -n " + script
+			script = "sudo -n sh -c " + quote(script)
 		}
 		return script
 	}

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "bench" && os.Args[2] == "agent" {
 		here, _ := os.Readlink("/proc/self/ns/net")
 		self, _ := os.Executable()
-		fmt.Println(here, filepath.Dir(self))
+		sys, _ := filepath.Glob("/sys/class/net/*")
+		fmt.Println(here, filepath.Dir(self), len(sys))
 		fmt.Fprintln(os.Stderr, "an agent was here")
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			fmt.Println("heard", in.Text())
@@ -47,7 +48,7 @@ func ourselves(t *testing.T) Program {
 }
 
 // hello reads what the agent says first.
-func hello(t *testing.T, p *Pipe) (ns, dir string) {
+func hello(t *testing.T, p *Pipe) (ns, dir, interfaces string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(p, "x"); err != nil {
 		t.Fatal(err)
@@ -58,8 +59,8 @@ func hello(t *testing.T, p *Pipe) (ns, dir string) {
 	if err != nil || second != "heard x\n" {
 		t.Fatalf("%q, %q, %v: %s", first, second, err, p.Said())
 	}
-	ns, dir, _ = strings.Cut(strings.TrimSpace(first), " ")
-	return ns, dir
+	words := strings.Fields(first)
+	return words[0], words[1], words[2]
 }
 
 func inNetns(t *testing.T) string {
@@ -90,8 +91,8 @@ func TestOpenOnThisHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	interrupt() // the agent outlives it
-	if got, _ := hello(t, p); got != want {
-		t.Errorf("the agent is in %s, not in %s", got, want)
+	if got, _, interfaces := hello(t, p); got != want || interfaces != "1" {
+		t.Errorf("the agent is in %s, not in %s, and sees %s interfaces in /sys", got, want, interfaces)
 	}
 	if err := errors.Join(p.Close(), p.Close()); err != nil {
 		t.Error(err)
@@ -103,7 +104,7 @@ func TestOpenOnThisHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := hello(t, own); got == want {
+	if got, _, _ := hello(t, own); got == want {
 		t.Error("the host's own namespace is the other one")
 	}
 	if err := own.Close(); err != nil {

@@ -57,5 +57,5 @@ func receiveScript(size int64, run func(string) string) string {
 	return fmt.Sprintf(`d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
 trap 'exit 1' HUP INT PIPE TERM
-head -c %d >"$d/culvert" && chmod 700 "$d/culvert" && cd "$d" && %s`, size, run("./culvert"))
+head -c %d >"$d/culvert" && chmod 700 "$d/culvert" && cd "$d" && (%s)`, size, run("./culvert"))
 }

@@ -48,7 +48,7 @@ func TestOpenBySSH(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, dir := hello(t, p); filepath.Dir(dir) != tmp {
+		if _, dir, _ := hello(t, p); filepath.Dir(dir) != tmp {
 			t.Errorf("the program was started in %s, not below %s", dir, tmp)
 		}
 		if err := p.Close(); err != nil {
@@ -66,7 +66,7 @@ func TestOpenBySSHWithItsOwnProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, dir := hello(t, p); dir != filepath.Dir(self.Path) {
+	if _, dir, _ := hello(t, p); dir != filepath.Dir(self.Path) {
 		t.Errorf("the program is in %s", dir)
 	}
 	if err := p.Close(); err != nil {
@@ -77,7 +77,7 @@ func TestOpenBySSHWithItsOwnProgram(t *testing.T) {
 	if p, err = Open(t.Context(), Spec{Kind: SSH, Machine: "root@there"}, self); err != nil {
 		t.Fatal(err)
 	}
-	if _, dir := hello(t, p); filepath.Dir(dir) != tmp {
+	if _, dir, _ := hello(t, p); filepath.Dir(dir) != tmp {
 		t.Errorf("a program of no known version was taken, in %s", dir)
 	}
 	if err := p.Close(); err != nil {

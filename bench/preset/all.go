@@ -23,6 +23,12 @@ func mpps(name string, v float64) bench.Figure {
 	return bench.Figure{Name: name, Value: v, Unit: "Mpps"}
 }
 
+// beside says which of several arms a figure stands for.
+func beside(word string, f bench.Figure) bench.Figure {
+	f.Arm = word
+	return f
+}
+
 func said(name, text string) bench.Figure { return bench.Figure{Name: name, Text: text} }
 
 // tcp is iperf3 as the reports ran it: one stream, with what iperf3 takes by itself.
@@ -87,7 +93,7 @@ func streams() []Preset {
 	return []Preset{
 		{
 			Name: "m1", Report: "R3", About: "iperf3, 10 s, 1 stream: node to node, pod to node, pod to pod, no encapsulation",
-			Printed: []bench.Figure{gbps("R3 node-node", 6.31), gbps("R3 pod-node", 6.71), gbps("R3 pod-pod", 6.05), said("R3 retransmits", "5515 / 5997 / 2411")},
+			Printed: []bench.Figure{beside("node-node", gbps("R3 node-node", 6.31)), beside("pod-node", gbps("R3 pod-node", 6.71)), beside("pod-pod", gbps("R3 pod-pod", 6.05)), said("R3 retransmits", "5515 / 5997 / 2411")},
 			Needs:   "host network and default pod network on two nodes",
 			recipe: recipe{workload: tcp(10), takes: func(p bench.Path) bool { return !vf(p) }, lacks: "a path beside the VFs'", notes: func(p bench.Path) string {
 				if overlay(p) && p.From.MTU < 1500 {
@@ -121,7 +127,7 @@ func streams() []Preset {
 func latencies() []Preset {
 	return []Preset{{
 		Name: "m5", Report: "R0", About: "ping -c 3, from a VF to its PF, and to a VF of another node",
-		Printed: []bench.Figure{{Name: "R0 to the PF", Value: 206, Unit: "us"}, {Name: "R0 to a VF", Value: 212, Unit: "us"}},
+		Printed: []bench.Figure{{Name: "R0 to the PF", Arm: "pod-node", Value: 206, Unit: "us"}, {Name: "R0 to a VF", Arm: "pod-pod", Value: 212, Unit: "us"}},
 		Needs:   "a VF, and its PF's own address or another VF",
 		recipe: recipe{workload: bench.Workload{Kind: bench.Echo, Engine: "ping", Seconds: 3, Rate: 1}, takes: vf,
 			lacks: "a VF at one end at least"},
@@ -133,7 +139,7 @@ func sweeps() []Preset {
 	return []Preset{
 		{
 			Name: "m6", Report: "R1", About: "iperf2, 60 s, 8 streams, window 512 KiB, writes of 64 B to 512 KiB, both ways, MTU 9000",
-			Printed: []bench.Figure{gbps("R1 at its best", 98), said("R1 host CPU", "at most 35 %")}, Needs: "a VF at both ends, and MTU 9000 from end to end",
+			Printed: []bench.Figure{beside("512 KiB", gbps("R1 at its best", 98)), said("R1 host CPU", "at most 35 %")}, Needs: "a VF at both ends, and MTU 9000 from end to end",
 			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: "iperf2", Seconds: 60, Warmup: 1, Streams: 8, Window: 512 << 10},
 				takes: vf, lacks: "a VF at both ends", arms: sizes, notes: wantMTU(9000)},
 		},
@@ -206,7 +212,7 @@ func packets() []Preset {
 		},
 		{
 			Name: "m18", Report: "R4", About: "one flow against many: how receive queues share the work (RSS)",
-			Printed: []bench.Figure{mpps("R4 a core", 2), mpps("R4 two queues", 4)}, Needs: "a VF with more than one queue at the receiver",
+			Printed: []bench.Figure{beside("1 flow", mpps("R4 a core", 2)), beside(fmt.Sprintf("%d flows", many), mpps("R4 two queues", 4))}, Needs: "a VF with more than one queue at the receiver",
 			recipe: recipe{workload: small, takes: vf, lacks: "a VF at both ends", arms: oneAndMany},
 		},
 	}

@@ -99,7 +99,7 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 		}
 	}
 	if len(plan.Arms) == 0 {
-		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, have(h.Paths))
+		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
 	}
 	return plan, nil
 }
@@ -117,8 +117,25 @@ func (p *Plan) note(s string) {
 	}
 }
 
-// have lists the paths there are, for a message.
-func have(paths []bench.Path) string {
+// Beside puts each figure of a report beside the arm of a result that stands for it,
+// when the arms have their names: the first that has in its name or ends the word that
+// the preset gave, and else the first.
+func Beside(printed []bench.Figure, arms []bench.Arm) []bench.Figure {
+	out := slices.Clone(printed)
+	for i := range out {
+		word := out[i].Arm
+		at := slices.IndexFunc(arms, func(a bench.Arm) bool { return strings.Contains(a.Path.Ends+" "+a.Name, word) })
+		if at < 0 || out[i].Text != "" {
+			out[i].Arm = ""
+			continue
+		}
+		out[i].Arm = arms[at].Name
+	}
+	return out
+}
+
+// List names the paths there are, for a message.
+func List(paths []bench.Path) string {
 	var all []string
 	for _, p := range paths {
 		if s := p.Ends + " " + p.Network + " " + p.Place; !slices.Contains(all, s) {
@@ -172,15 +189,18 @@ func Takes(arms []bench.Arm, repeats int) time.Duration {
 }
 
 // Default is what is measured without a preset: TCP over the software path and the
-// VF path, side by side.
+// VF path, side by side, between pods where there are any.
 func Default(h Here, quick bool) (Plan, error) {
 	w := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10, Warmup: 1, Streams: 1}
 	plan := Plan{Repeats: 6}
 	if quick {
 		plan.Repeats, w = 3, shorten(w, false)
 	}
+	pods := slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Ends == "pod-pod" })
 	for _, p := range h.Paths {
-		plan.Arms = append(plan.Arms, bench.Arm{Path: p, Workload: w})
+		if pods == (p.Ends == "pod-pod") { // a node's own ends are there for the presets
+			plan.Arms = append(plan.Arms, bench.Arm{Path: p, Workload: w})
+		}
 	}
 	if len(plan.Arms) == 0 {
 		return Plan{}, fmt.Errorf("there is no path between these ends: no address of one is answered from the other, both ways; " +

@@ -148,7 +148,7 @@ func TestFind(t *testing.T) {
 
 func TestDefault(t *testing.T) {
 	plan, err := Default(cluster(), false)
-	if err != nil || len(plan.Arms) != 6 || plan.Repeats != 6 || len(plan.Notes) != 0 {
+	if err != nil || len(plan.Arms) != 4 || plan.Repeats != 6 || len(plan.Notes) != 0 {
 		t.Errorf("%+v, %v", plan, err)
 	}
 	for _, c := range []struct {
@@ -164,5 +164,17 @@ func TestDefault(t *testing.T) {
 	}
 	if _, err := Default(Here{}, false); err == nil || !strings.Contains(err.Error(), "ip route") {
 		t.Error(err)
+	}
+}
+
+func TestBeside(t *testing.T) {
+	arms := []bench.Arm{{Name: "VF 1 flow", Path: path("pod-pod", "VF", "same PF", 1500)}, {Name: "VF 4096 flows", Path: path("pod-node", "VF", "same PF", 1500)}}
+	printed := []bench.Figure{{Name: "a", Value: 1}, {Name: "b", Value: 1, Arm: "4096 flows"}, {Name: "c", Value: 1, Arm: "pod-node"}, {Name: "d", Value: 1, Arm: "node-node"}, {Name: "e", Text: "x"}}
+	var got []string
+	for _, f := range Beside(printed, arms) {
+		got = append(got, f.Arm)
+	}
+	if want := []string{"VF 1 flow", "VF 4096 flows", "VF 4096 flows", "", ""}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -1,0 +1,70 @@
+package conduct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// errPulled is that a cable could not be plugged in again.
+var errPulled = errors.New("the cable is still pulled")
+
+// A cable is pulled when pulledAt of the window has passed, until pluggedAt.
+const (
+	pulledAt  = 0.3
+	pluggedAt = 0.5
+)
+
+// pull pulls the cable in the middle of a run and plugs it in again, whatever happens.
+func (x *Exchange) pull(ctx context.Context, a bench.Arm, s *side) (err error) {
+	if _, err := s.part.Window(ctx); err != nil {
+		return s.wrap(err)
+	}
+	second := func(n float64) error { return pause(ctx, time.Duration(n*float64(time.Second))) }
+	if err := second(a.Workload.Warmup + pulledAt*a.Workload.Seconds); err != nil {
+		return err
+	}
+	defer func() {
+		again, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+		defer cancel()
+		if plugged := x.Cable(again, a.Path.From, true); plugged != nil {
+			err = errors.Join(err, fmt.Errorf("%w: %s of %s: %w", errPulled, a.Path.From.Interface, a.Path.From.Name, plugged))
+		}
+	}()
+	if err := x.Cable(ctx, a.Path.From, false); err != nil {
+		return fmt.Errorf("pull the cable: %w", err)
+	}
+	return second((pluggedAt - pulledAt) * a.Workload.Seconds)
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Pulled says what a run carried before its cable was pulled, while it was, and after
+// it was plugged in again, by its series, in the series' unit. What stands at an edge
+// counts for neither side.
+func Pulled(run bench.Run) (before, while, after float64) {
+	n := float64(len(run.Series))
+	mean := func(from, to float64) float64 {
+		sum, count := 0.0, 0
+		for i, v := range run.Series {
+			if float64(i) >= from*n && float64(i+1) <= to*n {
+				sum, count = sum+v, count+1
+			}
+		}
+		return sum / float64(max(count, 1))
+	}
+	const edge = 0.1
+	return mean(0, pulledAt), mean(pulledAt+edge, pluggedAt), mean(pluggedAt+edge, 1)
+}

@@ -1,0 +1,281 @@
+package conduct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/agent"
+	"github.com/culvert-net/culvert/bench/place"
+)
+
+// TestMain is an agent when it is called as one.
+func TestMain(m *testing.M) {
+	if len(os.Args) != 3 || os.Args[1] != "bench" || os.Args[2] != "agent" {
+		os.Exit(m.Run())
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	out := os.Stdout
+	os.Stdout = nil // the ethtool library warns there
+	if err := agent.Run(context.Background(), os.Stdin, out, agent.Options{Version: "test", Log: log}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(t *testing.T, argv ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", argv, err, out)
+	}
+}
+
+// in runs ip in one of the two network namespaces.
+func (w *world) in(t *testing.T, i int, argv ...string) {
+	t.Helper()
+	run(t, append([]string{"ip", "-n", w.netns[i]}, argv...)...)
+}
+
+// world is two network namespaces of the test's own, joined twice: a0 to a1 is
+// 10.98.0.1 to 10.98.0.2, and b0 to b1 is 10.97.0.1 to 10.97.0.2.
+type world struct {
+	netns    [2]string
+	pipes    [2]*place.Pipe
+	stations []*Station
+	exchange Exchange
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("making network namespaces needs root")
+	}
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("iperf3 is not installed")
+	}
+	w := &world{}
+	for i := range w.netns {
+		w.netns[i] = fmt.Sprintf("cvconduct%d-%d", os.Getpid(), i)
+		run(t, "ip", "netns", "add", w.netns[i])
+		t.Cleanup(func() { run(t, "ip", "netns", "del", w.netns[i]) })
+		w.in(t, i, "link", "set", "lo", "up")
+	}
+	for link, subnet := range map[string]string{"a": "10.98.0.", "b": "10.97.0."} {
+		w.in(t, 0, "link", "add", "name", link+"0", "type", "veth", "peer", "name", link+"1", "netns", w.netns[1])
+		for i := range w.netns {
+			w.in(t, i, "addr", "add", fmt.Sprintf("%s%d/24", subnet, i+1), "dev", fmt.Sprint(link, i))
+			w.in(t, i, "link", "set", fmt.Sprint(link, i), "up")
+		}
+	}
+	for i := range w.netns {
+		w.stations = append(w.stations, w.open(t, i))
+	}
+	if err := Meet(t.Context(), w.stations); err != nil {
+		t.Fatal(err)
+	}
+	w.exchange.Stations = w.stations
+	for _, p := range Between(w.stations[:1], w.stations[1:]) {
+		w.exchange.Arms = append(w.exchange.Arms, bench.Arm{Path: p, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 3}})
+	}
+	slices.SortFunc(w.exchange.Arms, func(a, b bench.Arm) int { return strings.Compare(a.Path.From.Interface, b.Path.From.Interface) })
+	Name(w.exchange.Arms)
+	return w
+}
+
+func (w *world) open(t *testing.T, i int) *Station {
+	t.Helper()
+	spec := place.Spec{Kind: place.Host, Netns: "/run/netns/" + w.netns[i]}
+	pipe, err := place.Open(t.Context(), spec, place.Program{Path: os.Args[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pipe.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	client, err := agent.NewClient(t.Context(), pipe)
+	if err != nil {
+		t.Fatal(err, pipe.Said())
+	}
+	w.pipes[i] = pipe
+	return &Station{Site: Site{Name: w.netns[i], Pod: true}, Agent: client, Said: pipe.Said}
+}
+
+// once makes one run of an arm, which has to end.
+func (w *world) once(t *testing.T, arm int) (bench.Run, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return w.exchange.Once(ctx, arm)
+}
+
+// good makes runs of an arm until one is not void: on a machine with much else to do
+// an engine may come late.
+func (w *world) good(t *testing.T, arm int) bench.Run {
+	t.Helper()
+	for range 8 {
+		run, err := w.once(t, arm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.Void == "" {
+			return run
+		}
+		t.Log(run.Void)
+	}
+	t.Fatal("all runs are void")
+	return bench.Run{}
+}
+
+func TestMeetFindsBothPaths(t *testing.T) {
+	w := newWorld(t)
+	var got []string
+	for _, a := range w.exchange.Arms {
+		got = append(got, fmt.Sprintf("%s: %s %s to %s %s", a.Name, a.Path.From.Interface, a.Path.From.Address, a.Path.To.Interface, a.Path.To.Address))
+	}
+	want := []string{
+		"veth a0-a1: a0 10.98.0.1 to a1 10.98.0.2",
+		"veth b0-b1: b0 10.97.0.1 to b1 10.97.0.2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if m := Machines(w.stations); len(m) != 1 || len(m[0].Interfaces) != 4 {
+		t.Errorf("%+v", m)
+	}
+	if why := Lacks(w.stations, "iperf3"); why != "" {
+		t.Error(why)
+	}
+	if why := Lacks(w.stations, "nosuch"); !strings.Contains(why, w.netns[0]) {
+		t.Errorf("an engine that nobody has: %q", why)
+	}
+}
+
+// A run is proven on the path that it took; the other way its evidence is at the other
+// end. One that took another way than its path is void.
+func TestOnce(t *testing.T) {
+	w := newWorld(t)
+	for arm := range w.exchange.Arms {
+		for _, reverse := range []bool{false, true} {
+			w.exchange.Arms[arm].Workload.Reverse = reverse
+			run := w.good(t, arm)
+			if run.Gbps <= 0 || len(run.Limits) == 0 {
+				t.Errorf("arm %d, reverse %v: %g Gb/s, %v", arm, reverse, run.Gbps, run.Limits)
+			}
+			sent, got := run.From.Interfaces[0], run.To.Interfaces[0]
+			if reverse {
+				sent, got = got, sent
+			}
+			if sent.TxBytes < run.Bytes/2 || got.RxBytes < run.Bytes/2 { // the windows are of a second: they begin some milliseconds apart
+				t.Errorf("arm %d, reverse %v: %+v, %+v for %d bytes", arm, reverse, sent, got, run.Bytes)
+			}
+		}
+	}
+	// What was taken for b's way leads over a.
+	wrong := w.exchange.Arms[1]
+	wrong.Path.From.Address, wrong.Path.To.Address = w.exchange.Arms[0].Path.From.Address, w.exchange.Arms[0].Path.To.Address
+	wrong.Workload.Reverse = false
+	w.exchange.Arms[1] = wrong
+	if run, err := w.once(t, 1); err != nil || !strings.Contains(run.Void, "took another way") && !strings.Contains(run.Void, "route") {
+		t.Errorf("%v, %q", err, run.Void)
+	}
+}
+
+// What goes wrong between the ends makes a run void and says why; afterwards runs are
+// made as before.
+func TestBadDaysOfAPath(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		name        string
+		spoil, mend []string // of the second end
+		want        string
+	}{
+		// A rule that drops TCP without a word, as a firewall does.
+		{"a firewall", []string{"rule", "add", "pref", "1", "iif", "a1", "ipproto", "tcp", "blackhole"}, []string{"rule", "del", "pref", "1"}, w.netns[0]},
+		{"no address", []string{"addr", "del", "10.98.0.2/24", "dev", "a1"}, []string{"addr", "add", "10.98.0.2/24", "dev", "a1"}, w.netns[1]},
+		{"no link", []string{"link", "set", "a1", "down"}, []string{"link", "set", "a1", "up"}, "in the run"},
+	} {
+		if c.name == "a firewall" { // local addresses are found before other rules, unless told otherwise
+			w.in(t, 1, "rule", "add", "pref", "10", "lookup", "local")
+			w.in(t, 1, "rule", "del", "pref", "0")
+		}
+		w.in(t, 1, c.spoil...)
+		began := time.Now()
+		run, err := w.once(t, 0)
+		t.Logf("%s: after %.1f s: %s", c.name, time.Since(began).Seconds(), run.Void)
+		if err != nil || run.Void == "" || run.Gbps != 0 || run.Bytes != 0 {
+			t.Errorf("%s: %v, %+v", c.name, err, run)
+		}
+		w.in(t, 1, c.mend...)
+		w.good(t, 0)
+	}
+}
+
+// An MTU that differs is named when a run fails.
+func TestMTUMismatchIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.in(t, 0, "link", "set", "a0", "mtu", "9000")
+	w.in(t, 1, "link", "set", "a1", "down")
+	if err := Meet(t.Context(), w.stations[:1]); err != nil {
+		t.Fatal(err)
+	}
+	w.exchange.Arms[0].Path.From.MTU = 9000
+	run, err := w.once(t, 0)
+	if err != nil || !strings.Contains(run.Void, "the MTU is 9000 on a0") {
+		t.Errorf("%v, %q", err, run.Void)
+	}
+}
+
+// A link that goes down and up in the run does not make a figure of the rest unless
+// the bytes are proven; an end that dies ends it all.
+func TestEndDies(t *testing.T) {
+	w := newWorld(t)
+	for i := range w.exchange.Arms {
+		w.exchange.Arms[i].Workload.Seconds = 5
+	}
+	r := &Rounds{Arms: w.exchange.Arms, Limits: Limits{Repeats: 6, MaxTime: time.Hour}, Once: w.exchange.Once, Now: time.Now}
+	time.AfterFunc(2*time.Second, func() { _ = w.pipes[1].Close() })
+	began := time.Now()
+	runs, unfinished := r.Run(t.Context())
+	counts := func(r bench.Run) bool { return !r.Discard && r.Void == "" }
+	if slices.ContainsFunc(runs, counts) || !strings.Contains(unfinished, w.netns[1]) || !strings.Contains(unfinished, "gone") {
+		t.Errorf("%d runs, %q", len(runs), unfinished)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %s to notice", took)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	w := newWorld(t)
+	w.exchange.Arms[0].Workload.Seconds = 30
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	began := time.Now()
+	if _, err := w.exchange.Once(ctx, 0); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 15*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+	w.exchange.Arms[0].Workload.Seconds = 1
+	w.good(t, 0) // nothing of it is in the way
+}
+
+// A clock that jumps would make any figure.
+func TestCounted(t *testing.T) {
+	w := bench.Workload{Seconds: 10}
+	for seconds, good := range map[float64]bool{10: true, 9.5: true, 11: true, 3600: false, 0.1: false, -50: false} {
+		if why := counted(w, bench.Run{Seconds: seconds}); (why == "") != good {
+			t.Errorf("%g s: %q", seconds, why)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package conduct
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// Measurement is all that one invocation measures.
+type Measurement struct {
+	Exchange
+	Limits   Limits
+	Seed     uint64
+	Progress *Progress
+}
+
+// Prepare names the arms and sets their ceilings.
+func (m *Measurement) Prepare() {
+	Name(m.Arms)
+	for i := range m.Arms {
+		a := &m.Arms[i]
+		Ceiling(a, station(m.Stations, a.Path.From).Machine, station(m.Stations, a.Path.To).Machine)
+	}
+}
+
+// Run makes the runs. The result has in any case those that were made, and says when
+// it is not whole. All its times are of this host's clock as it was at the start, so that
+// a clock that is set meanwhile puts nothing out of order.
+func (m *Measurement) Run(ctx context.Context) bench.Result {
+	r := bench.Result{Schema: bench.Schema, Started: time.Now(), Seed: m.Seed, Machines: Machines(m.Stations), Arms: m.Arms}
+	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.Once, Progress: m.Progress, Now: time.Now}
+	r.Runs, r.Unfinished = rounds.Run(ctx)
+	r.Ended = r.Started.Add(time.Since(r.Started))
+	if m.Cable != nil {
+		for _, run := range r.Runs {
+			if !run.Discard && run.Void == "" {
+				before, while, after := Pulled(run)
+				r.Notes = append(r.Notes, fmt.Sprintf("%s: %s Gb/s before the cable was pulled, %s while it was, %s after it was plugged in again",
+					r.Arms[run.Arm].Name, bench.Number(before), bench.Number(while), bench.Number(after)))
+			}
+		}
+	}
+	return r
+}

@@ -1,0 +1,85 @@
+package conduct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/bench/agent"
+	"github.com/culvert-net/culvert/bench/place"
+)
+
+// Crew is the stations of a measurement, and where they came from. Its end takes back
+// all that was made for it.
+type Crew struct {
+	Stations []*Station
+	mu       sync.Mutex // guards closers while stations are opened
+	closers  []func() error
+}
+
+// Close ends all agents, and takes back what was made for them.
+func (c *Crew) Close() error {
+	var g errgroup.Group
+	errs := make([]error, len(c.closers))
+	for i, closer := range c.closers {
+		g.Go(func() error { errs[i] = closer(); return nil })
+	}
+	_ = g.Wait() // what they returned is in errs
+	c.closers = nil
+	return errors.Join(errs...)
+}
+
+// Open puts an agent at each place. What was opened before an error is in the crew, to
+// be closed.
+func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([]*Station, error) {
+	opened := make([]*Station, len(specs))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, spec := range specs {
+		g.Go(func() error {
+			pipe, err := place.Open(ctx, spec, p)
+			if err != nil {
+				return err
+			}
+			s, err := c.Add(ctx, pipe, Site{Name: siteName(spec), Pod: spec.Netns != ""})
+			if err != nil {
+				return fmt.Errorf("open %s: %w", spec, err)
+			}
+			opened[i] = s
+			return nil
+		})
+	}
+	return opened, g.Wait()
+}
+
+// Add makes a station of an agent at the other end of a pipe.
+func (c *Crew) Add(ctx context.Context, pipe *place.Pipe, site Site) (*Station, error) {
+	c.mu.Lock()
+	c.closers = append(c.closers, pipe.Close)
+	c.mu.Unlock()
+	client, err := agent.NewClient(ctx, pipe)
+	if err != nil {
+		_ = pipe.Close() // Close tells it, too; now it has said all
+		return nil, fmt.Errorf("%w: %s", err, pipe.Said())
+	}
+	s := &Station{Site: site, Agent: client, Said: pipe.Said}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Stations = append(c.Stations, s)
+	return s, nil
+}
+
+// siteName is short: a machine's own network is its host, a namespace has its name.
+func siteName(s place.Spec) string {
+	if s.Netns == "" {
+		return "host"
+	}
+	name := path.Base(s.Netns)
+	if name == "net" { // /proc/N/ns/net
+		name = "pid " + path.Base(path.Dir(path.Dir(s.Netns)))
+	}
+	return name
+}

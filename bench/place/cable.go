@@ -1,0 +1,37 @@
+package place
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/lab"
+)
+
+// Cable returns what pulls the cable of a PF of one of the machines, by its name, or
+// plugs it in again; nil when all are not nodes of one lab: no other cable can be
+// pulled from here.
+func Cable(specs []Spec) func(ctx context.Context, machine, pf string, in bool) error {
+	name := ""
+	for _, s := range specs {
+		of, _, _ := strings.Cut(s.Machine, "/")
+		if s.Kind != Lab || name != "" && of != name {
+			return nil
+		}
+		name = of
+	}
+	if name == "" {
+		return nil
+	}
+	return func(_ context.Context, machine, pf string, in bool) error {
+		if pf == "" {
+			return fmt.Errorf("the interface on %s is no VF, so its cable is not known", machine)
+		}
+		l, err := lab.Open(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(l.Link(machine, pf, in), l.Close())
+	}
+}
