@@ -37,7 +37,7 @@ func Check(w bench.Workload) (bench.Workload, error) {
 		w.Size = usual
 	}
 	if w.Size != 0 && (w.Size < low || w.Size > high) {
-		return w, fmt.Errorf("size %d of a %s: want %d to %d bytes", w.Size, w.Kind, low, high)
+		return w, fmt.Errorf("size %d for %s: want %d to %d bytes", w.Size, w.Kind, low, high)
 	}
 	for _, n := range []*int{&w.Streams, &w.Flows, &w.Sources, &w.MACs} {
 		if *n == 0 {

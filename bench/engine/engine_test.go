@@ -13,6 +13,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/kernel/netns"
@@ -29,10 +30,15 @@ const wire = "wire" // the interface in both
 // newPair makes a veth pair between two namespaces, all of which end with the test.
 func newPair(t testing.TB) pair {
 	t.Helper()
+	return newPairOf(t, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"))
+}
+
+func newPairOf(t testing.TB, addresses ...netip.Addr) pair {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("not root: this test makes network namespaces of its own")
 	}
-	p := pair{address: [2]netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}}
+	p := pair{address: [2]netip.Addr(addresses)}
 	for i := range p.netns {
 		p.netns[i] = filepath.Join(t.TempDir(), "netns")
 		if err := netns.New(p.netns[i]); err != nil {
@@ -70,6 +76,7 @@ func (p pair) raise(i int) error {
 	if err != nil {
 		return err
 	}
+	address.Flags = unix.IFA_F_NODAD
 	return errors.Join(netlink.AddrAdd(link, address), netlink.LinkSetUp(link))
 }
 
@@ -263,5 +270,35 @@ func (p pair) figures(t testing.TB, w bench.Workload) bench.Run {
 			t.Fatal(err)
 		}
 		w.Seconds *= 4
+	}
+}
+
+func TestIPv6(t *testing.T) {
+	p := newPairOf(t, netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"))
+	for _, w := range []bench.Workload{
+		{Kind: bench.Stream}, {Kind: bench.Datagram}, {Kind: bench.Request, UDP: true},
+		{Kind: bench.Packets, Sources: 3}, {Kind: bench.Packets, Reverse: true},
+	} {
+		w.Seconds = 0.2
+		if run := p.figures(t, w); run.Bytes == 0 {
+			t.Errorf("%s: got %+v", w.Kind, run)
+		}
+	}
+}
+
+func TestCeiling(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root: this test makes a network namespace of its own")
+	}
+	for _, kind := range []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets} {
+		run, err := Ceiling(t.Context(), bench.Workload{Kind: kind, Seconds: 1, Rate: 1, Reverse: true})
+		if err != nil {
+			t.Errorf("%s: %v", kind, err)
+		} else if run.Bytes < 10000 { // at the rate, it would be next to none
+			t.Errorf("%s: got %+v", kind, run)
+		}
+	}
+	if _, err := Ceiling(t.Context(), bench.Workload{Kind: bench.Echo, Seconds: 1}); err == nil {
+		t.Error("a workload that the engine has not got has a ceiling")
 	}
 }

@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/net/bpf"
+	"pgregory.net/rapid"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+func way(v6 bool) route {
+	r := route{name: "eth0", mtu: 1500, from: netip.MustParseAddr("192.0.2.1"), to: netip.MustParseAddrPort("192.0.2.2:9")}
+	copy(r.ether[:], []byte{2, 2, 2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 8, 0})
+	if v6 {
+		r.from, r.to = netip.MustParseAddr("2001:db8::1"), netip.MustParseAddrPort("[2001:db8::2]:9")
+		copy(r.ether[12:], []byte{0x86, 0xdd})
+	}
+	return r
+}
+
+// TestFrames checks what any receiver checks, of every frame of a workload, written over
+// one another as in a ring.
+func TestFrames(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v6 := rapid.Bool().Draw(t, "v6")
+		session := rapid.Uint64().Draw(t, "session")
+		w := bench.Workload{
+			Size:  rapid.IntRange(leastFrame(v6), 1514).Draw(t, "size"),
+			Flows: rapid.IntRange(1, maxFlows).Draw(t, "flows"), Sources: rapid.IntRange(1, maxSpread).Draw(t, "sources"),
+			MACs: rapid.IntRange(1, maxSpread).Draw(t, "MACs"),
+		}
+		f, err := newFrames(way(v6), session, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := append([]byte(nil), f.template...)
+		for _, i := range rapid.SliceOfN(rapid.Uint64Range(0, 1<<40), 1, 20).Draw(t, "frames") {
+			f.put(b, i)
+			checkFrame(t, b, v6)
+			at := sessionAt(v6)
+			if got := binary.BigEndian.Uint64(b[at:]); got != session {
+				t.Fatalf("session %x, want %x", got, session)
+			}
+			if port := binary.BigEndian.Uint16(b[etherLength+f.ip:]); uint64(port) != firstPort+i%uint64(w.Flows) {
+				t.Errorf("frame %d of %d flows is from port %d", i, w.Flows, port)
+			}
+		}
+	})
+}
+
+// checkFrame checks lengths and checksums.
+func checkFrame(t *rapid.T, b []byte, v6 bool) {
+	l3 := b[etherLength:]
+	pseudo := uint32(0)
+	covered, udp := l3[:ipv4Length], l3[ipv4Length:]
+	length := int(binary.BigEndian.Uint16(l3[2:]))
+	if v6 {
+		udp = l3[ipv6Length:]
+		covered = l3[8:]
+		pseudo = uint32(len(udp)) + protocolUDP
+		length = int(binary.BigEndian.Uint16(l3[4:])) + ipv6Length
+	}
+	if length != len(l3) || int(binary.BigEndian.Uint16(udp[4:])) != len(udp) {
+		t.Fatalf("lengths are wrong: %x", b)
+	}
+	if len(covered)%2 == 1 {
+		covered = append(append([]byte(nil), covered...), 0)
+	}
+	for i := 0; i < len(covered); i += 2 {
+		pseudo += uint32(binary.BigEndian.Uint16(covered[i:]))
+	}
+	if fold(pseudo) != 0xffff {
+		t.Fatalf("the checksum is wrong: %x", b)
+	}
+}
+
+func TestFramesAreSpread(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		f, err := newFrames(way(v6), 1, bench.Workload{Size: 100, Flows: 5, Sources: 7, MACs: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports, sources, macs := map[string]bool{}, map[string]bool{}, map[string]bool{}
+		for i := range uint64(5 * 7 * 3) {
+			f.put(f.template, i)
+			ports[string(f.template[etherLength+f.ip:][:2])] = true
+			sources[string(f.source(f.template))] = true
+			macs[string(f.template[etherSource:][:6])] = true
+		}
+		if len(ports) != 5 || len(sources) != 7 || len(macs) != 3 {
+			t.Errorf("v6 %t: %d flows, %d sources, %d MACs, want 5, 7, 3", v6, len(ports), len(sources), len(macs))
+		}
+	}
+}
+
+// TestFilters runs the filters in the interpreter. It knows no packet types, so that those
+// are left out.
+func TestFilters(t *testing.T) {
+	for _, v6 := range []bool{false, true} {
+		w := bench.Workload{Size: 100, Flows: 1, Sources: 1, MACs: 1}
+		f, err := newFrames(way(v6), 7, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for session, want := range map[uint64]int{7: 1, 8: 0, 7 << 32: 0} {
+			vm, err := bpf.NewVM(arrivingOf(session, v6)[2:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := vm.Run(f.template); got != want || err != nil {
+				t.Errorf("v6 %t: the filter of session %d passes %d bytes of session 7, want %d: %v", v6, session, got, want, err)
+			}
+		}
+	}
+}
