@@ -1,0 +1,184 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// mostBytes is larger than any result: a day of runs of 10 s, each with its evidence,
+// takes 50 MB.
+const mostBytes = 64 << 20
+
+// mostArms and mostRuns bound what a reader can be made to compute: every pair of arms may
+// be compared, and each comparison draws from all runs of both.
+const (
+	mostArms = 500
+	mostRuns = 50_000
+)
+
+// Read reads a result as [Write] writes it. A file that is cut off, of another schema,
+// with a key that is unknown here or a figure that cannot be is refused, and the
+// error says where and what: half a result is none.
+func Read(in io.Reader) (Result, error) {
+	raw, err := io.ReadAll(io.LimitReader(in, mostBytes+1))
+	if err != nil {
+		return Result{}, err
+	}
+	if len(raw) > mostBytes {
+		return Result{}, fmt.Errorf("is larger than %d MiB, which no result is", mostBytes>>20)
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return Result{}, errors.New("is empty")
+	}
+	var head struct {
+		Schema string `json:"schema"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return Result{}, explain(raw, err)
+	}
+	if head.Schema != Schema {
+		return Result{}, fmt.Errorf("has the schema %q; this culvert reads %q", brief([]byte(head.Schema)), Schema)
+	}
+	var r Result
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&r); err != nil {
+		return Result{}, explain(raw, err)
+	}
+	return r, r.Validate()
+}
+
+// Write writes a result that is valid.
+func Write(out io.Writer, r Result) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(raw, '\n'))
+	return err
+}
+
+// explain puts line and reason into an error of encoding/json.
+func explain(raw []byte, err error) error {
+	at := func(offset int64) int { return 1 + bytes.Count(raw[:min(int64(len(raw)), offset)], []byte("\n")) }
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax) && syntax.Offset >= int64(len(bytes.TrimRight(raw, " \t\r\n"))):
+		return fmt.Errorf("is cut off in line %d: the program that wrote it, or copied it, did not end", at(syntax.Offset))
+	case errors.As(err, &syntax):
+		return fmt.Errorf("line %d: not JSON: %w", at(syntax.Offset), err)
+	case errors.As(err, &kind):
+		return fmt.Errorf("line %d: %s: a JSON %s, want %s", at(kind.Offset), kind.Field, brief([]byte(kind.Value)), kind.Type)
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// Validate says what is wrong with a result, naming the place as a reader of the JSON
+// finds it, and stops at the first. A right one can be drawn and computed with.
+func (r Result) Validate() error {
+	if r.Schema != Schema {
+		return fmt.Errorf("schema %q: want %q", r.Schema, Schema)
+	}
+	if len(r.Arms) > mostArms || len(r.Runs) > mostRuns {
+		return fmt.Errorf("%d arms and %d runs: no result has more than %d and %d", len(r.Arms), len(r.Runs), mostArms, mostRuns)
+	}
+	machines := map[string]bool{}
+	for i, m := range r.Machines {
+		if m.Name == "" || machines[m.Name] {
+			return fmt.Errorf("machines[%d].name %q: want one, unlike the others", i, m.Name)
+		}
+		machines[m.Name] = true
+	}
+	arms := map[string]bool{}
+	for i, a := range r.Arms {
+		if a.Name == "" || arms[a.Name] {
+			return fmt.Errorf("arms[%d].name %q: want one, unlike the others", i, a.Name)
+		}
+		arms[a.Name] = true
+		if err := a.validate(machines); err != nil {
+			return fmt.Errorf("arms[%d] (%s): %w", i, a.Name, err)
+		}
+	}
+	for i, run := range r.Runs {
+		if run.Arm < 0 || run.Arm >= len(r.Arms) {
+			return fmt.Errorf("runs[%d].arm %d: there are %d arms", i, run.Arm, len(r.Arms))
+		}
+		if err := run.validate(); err != nil {
+			return fmt.Errorf("runs[%d]: %w", i, err)
+		}
+	}
+	for i, p := range r.Printed {
+		if p.Arm != "" && !arms[p.Arm] {
+			return fmt.Errorf("printed[%d].arm %q: there is no such arm", i, p.Arm)
+		}
+	}
+	return nil
+}
+
+func (a Arm) validate(machines map[string]bool) error {
+	switch a.Workload.Kind {
+	case Stream, Datagram, Request, Packets, Echo:
+	default:
+		return fmt.Errorf("workload.kind %q: want %s, %s, %s, %s or %s", a.Workload.Kind, Stream, Datagram, Request, Packets, Echo)
+	}
+	for _, end := range []End{a.Path.From, a.Path.To} {
+		if !machines[end.Machine] {
+			return fmt.Errorf("path: there is no machine %q", end.Machine)
+		}
+	}
+	if a.Workload.Size < 0 || a.Workload.Streams < 0 || a.Workload.Window < 0 {
+		return errors.New("workload: size, streams and window are not below 0")
+	}
+	return figures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS)
+}
+
+// validate checks the figures of runs that are void too: they are shown.
+func (r Run) validate() error {
+	if err := figures("seconds", r.Seconds, "gbps", r.Gbps, "pps", r.PPS); err != nil {
+		return err
+	}
+	for _, v := range r.Series {
+		if err := figures("series", v); err != nil {
+			return err
+		}
+	}
+	if d := r.Delays; d != nil {
+		if err := figures("delays.min", d.Min, "delays.mean", d.Mean, "delays.max", d.Max); err != nil {
+			return err
+		}
+		if !(d.Min <= d.P50 && d.P50 <= d.P90 && d.P90 <= d.P99 && d.P99 <= d.P999 && d.P999 <= d.Max) {
+			return fmt.Errorf("delays: min %g, p50 %g, p90 %g, p99 %g, p999 %g, max %g are not in order", d.Min, d.P50, d.P90, d.P99, d.P999, d.Max)
+		}
+	}
+	for name, e := range map[string]Evidence{"from": r.From, "to": r.To} {
+		c := e.CPU
+		if err := figures("seconds", c.Seconds, "user", c.User, "system", c.System, "irq", c.IRQ, "softirq", c.SoftIRQ, "steal", c.Steal, "idle", c.Idle, "busiest", c.Busiest); err != nil {
+			return fmt.Errorf("%s.cpu.%w", name, err)
+		}
+	}
+	return nil
+}
+
+// mostFigure is above all that is measured here, packets a second and microseconds,
+// and far from where sums overflow.
+const mostFigure = 1e15
+
+// figures takes names with values that are to be between 0 and mostFigure.
+func figures(pairs ...any) error {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		v, ok := pairs[i+1].(float64)
+		if !ok || math.IsNaN(v) || v < 0 || v > mostFigure {
+			return fmt.Errorf("%s %v: want a number between 0 and %g", pairs[i], pairs[i+1], mostFigure)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func written(t testing.TB, r Result) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestReadWrite(t *testing.T) {
+	r := measured(times6(9), times6(200))
+	got, err := Read(strings.NewReader(written(t, r)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, got, cmp.Comparer(func(a, b End) bool { return a == b })); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if _, err := Read(iotest.ErrReader(errors.New("no disk"))); err == nil || err.Error() != "no disk" {
+		t.Errorf("a disk that fails: %v", err)
+	}
+	r.Arms[0].Name = ""
+	if err := Write(new(bytes.Buffer), r); err == nil {
+		t.Error("a wrong result was written")
+	}
+}
+
+// TestReadRefuses changes a right file in one place each.
+func TestReadRefuses(t *testing.T) {
+	right := written(t, measured([]float64{9}, []float64{200}))
+	replaced := func(old, by string) string {
+		if !strings.Contains(right, old) {
+			t.Fatalf("no %s in\n%s", old, right)
+		}
+		return strings.Replace(right, old, by, 1)
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":               {" \n", "is empty"},
+		"cut off":             {right[:len(right)/2], "is cut off in line"},
+		"cut off in a string": {right[:20], "is cut off in line 2"},
+		"two files":           {right + right, "not JSON: invalid character '{' after top-level value"},
+		"not JSON":            {"<html>", "line 1: not JSON: invalid character '<'"},
+		"NaN":                 {replaced(`"gbps": 9`, `"gbps": NaN`), "not JSON: invalid character 'N'"},
+		"a list":              {"[]", "a JSON array, want"},
+		"another schema":      {replaced("bench/v1", "bench/v9"), `has the schema "culvert.dev/bench/v9"; this culvert reads "culvert.dev/bench/v1"`},
+		"no schema":           {"{}", `has the schema ""`},
+		"an unknown key":      {replaced(`"gbps"`, `"<script>"`), `unknown field "<script>"`},
+		"a string for a rate": {replaced(`"gbps": 9`, `"gbps": "9"`), "runs.gbps: a JSON string, want float64"},
+		"below 0":             {replaced(`"gbps": 9`, `"gbps": -9`), "runs[0]: gbps -9: want a number between 0 and 1e+15"},
+		"too large":           {replaced(`"gbps": 9`, `"gbps": 1e300`), "runs[0]: gbps 1e+300: want a number"},
+		"beyond all numbers":  {replaced(`"gbps": 9`, `"gbps": 1e999`), "runs.gbps: a JSON number 1e999, want float64"},
+		"no such arm":         {replaced(`"arm": 0`, `"arm": 2`), "runs[0].arm 2: there are 2 arms"},
+		"an arm twice":        {replaced(`"name": "ask"`, `"name": "VF"`), `arms[1].name "VF": want one, unlike the others`},
+		"a machine twice":     {replaced(`"name": "b"`, `"name": "a"`), `machines[1].name "a": want one, unlike the others`},
+		"no such machine":     {replaced(`"machine": "a"`, `"machine": "z"`), `arms[0] (VF): path: there is no machine "z"`},
+		"no such kind":        {replaced(`"kind": "stream"`, `"kind": "flood"`), `arms[0] (VF): workload.kind "flood": want stream, datagram, request, packets or echo`},
+		"no duration":         {replaced(`"kind": "stream",`, `"kind": "stream", "rate": -1,`), "arms[0] (VF): workload.rate -1: want a number"},
+		"a size below 0":      {replaced(`"kind": "stream",`, `"kind": "stream", "size": -1,`), "arms[0] (VF): workload: size, streams and window are not below 0"},
+		"delays out of order": {replaced(`"p90": 200`, `"p90": 100`), "runs[1]: delays: min 200, p50 200, p90 100"},
+		"a delay below 0":     {replaced(`"min": 200`, `"min": -1`), "runs[1]: delays.min -1: want a number"},
+		"CPU below 0":         {replaced(`"steal": 0`, `"steal": -1`), "runs[0]: from.cpu.steal -1: want a number"},
+		"series below 0":      {replaced(`"gbps": 9,`, `"gbps": 9, "series": [1, -1],`), "runs[0]: series -1: want a number"},
+		"printed of nothing":  {replaced(`"seed": 0,`, `"seed": 0, "printed": [{"name": "R0", "arm": "z", "value": 1, "unit": "Gb/s"}],`), `printed[0].arm "z": there is no such arm`},
+	} {
+		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\nwant %s", name, err, c.want)
+		}
+	}
+	many := Result{Schema: Schema, Arms: make([]Arm, mostArms+1)}
+	if err := many.Validate(); err == nil || !strings.Contains(err.Error(), "501 arms and 0 runs: no result has more") {
+		t.Errorf("many arms: %v", err)
+	}
+	large := Result{Schema: Schema, Unfinished: strings.Repeat("x", mostBytes)}
+	if _, err := Read(strings.NewReader(written(t, large))); err == nil || !strings.Contains(err.Error(), "larger than 64 MiB") {
+		t.Errorf("large: %v", err)
+	}
+}
+
+// FuzzRead: what is read can be computed with, and is written as what reads the same.
+func FuzzRead(f *testing.F) {
+	f.Add(written(f, measured([]float64{9, 8}, []float64{200})))
+	f.Add(`{"schema":"culvert.dev/bench/v1","runs":[{"arm":0}]}`)
+	f.Add(`{"schema":"culvert.dev/bench/v1","arms":[{"name":"\u0000<"}],"machines":[null]}`)
+	f.Add(`{"schema":"culvert.dev/bench/v1","seed":18446744073709551616}`)
+	f.Add(`{"SCHEMA":"culvert.dev/bench/v1"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Read(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		first := written(t, r)
+		again, err := Read(strings.NewReader(first))
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, first)
+		}
+		if written(t, again) != first {
+			t.Fatal("it reads as another one")
+		}
+		if len(r.Arms)*len(r.Runs) > 50 {
+			return // right, and slow
+		}
+		r.Pairs()
+		Remarks(r)
+		if got := Compare(r, r, nil); got.Unlike != nil || got.Missing != nil {
+			t.Errorf("unlike itself: %q %q", got.Unlike, got.Missing)
+		}
+		for _, run := range r.Runs {
+			Limits(run, Scene{Arm: r.Arms[run.Arm]})
+		}
+	})
+}
