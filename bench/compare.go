@@ -82,7 +82,7 @@ func (c Comparison) bars(b *strings.Builder, l Look) {
 			value  float64
 			colour string
 		}{{slowName, slow, yellow}, {fastName, fast, green}} {
-			drawn := l.bar(bar.value/most, 60)
+			drawn := l.Bar(bar.value/most, 60)
 			fmt.Fprintf(b, "  %-10s %s%s %s Gb/s\n", bar.name, l.paint(drawn, bar.colour),
 				strings.Repeat(" ", 60-utf8.RuneCountInString(drawn)), Number(bar.value))
 		}
@@ -164,9 +164,12 @@ func (l Look) pick(unicode, ascii string) string {
 	return ascii
 }
 
-// bar draws a part of width, to an eighth of a column where there is Unicode.
+// Bold paints s so, where there are colours.
+func (l Look) Bold(s string) string { return l.paint(s, bold) }
+
+// Bar draws a part of width, to an eighth of a column where there is Unicode.
 // What is not nothing is seen.
-func (l Look) bar(part float64, width int) string {
+func (l Look) Bar(part float64, width int) string {
 	if math.IsNaN(part) || part <= 0 {
 		return ""
 	}

@@ -31,6 +31,15 @@ func Unlike(a, b Result) []string {
 	return out
 }
 
+// Apart says how the machines of one result differ from its first.
+func Apart(r Result) []string {
+	var out []string
+	for i := 1; i < len(r.Machines); i++ {
+		out = append(out, unlikeMachines(r.Machines[0], r.Machines[i])...)
+	}
+	return out
+}
+
 // pairMachines puts machines of one name together, and then what is left in order:
 // another cluster's have other names.
 func pairMachines(a, b []Machine) [][2]*Machine {
@@ -98,7 +107,7 @@ func (t traits) unlike(other traits, where string) []string {
 	return out
 }
 
-func changed(what, from, to string) string { return fmt.Sprintf("%s: %s, then %s", what, from, to) }
+func changed(what, from, to string) string { return fmt.Sprintf("%s: %s against %s", what, from, to) }
 
 func unlikeMachines(a, b Machine) []string {
 	at := a.Name + ": "
@@ -170,12 +179,14 @@ func unlikeArms(a, b Arm) []string {
 		t.add("kind", string(w.Kind))
 		t.add("engine", strings.TrimSpace(w.Engine+" "+w.Version))
 		t.add("seconds", w.Seconds)
+		t.add("seconds to warm up", w.Warmup)
 		t.add("streams", w.Streams)
 		t.add("size", w.Size)
 		t.add("window", w.Window)
 		t.add("rate", w.Rate)
 		t.add("flows, sources, MACs", fmt.Sprintf("%d, %d, %d", w.Flows, w.Sources, w.MACs))
 		t.add("reverse", w.Reverse)
+		t.add("over UDP", w.UDP)
 		t.add("senders", w.Senders)
 		return t
 	}
@@ -192,19 +203,23 @@ func Remarks(r Result) []string {
 		}
 		for _, i := range m.Interfaces {
 			if cpu, one := i.oneProcessor(); one && r.uses(m.Name, i.Name) {
-				out = append(out, fmt.Sprintf("%s on %s: all %d interrupts go to processor %s of %d, and it has %s: that one processor takes all packets; "+
-					"irqbalance, or smp_affinity, and more queues spread them", i.Name, m.Name, len(i.IRQs), cpu, m.CPUs, queues(i.RxQueues)))
+				out = append(out, fmt.Sprintf("%s on %s: one processor takes all packets: it has %s, and its %s to processor %s of %d only. "+
+					"More queues, and irqbalance or smp_affinity, spread them.", i.Name, m.Name, count(i.RxQueues, "receive queue", ""), count(len(i.IRQs), "interrupt", "come"), cpu, m.CPUs))
 			}
 		}
 	}
 	return out
 }
 
-func queues(n int) string {
-	if n == 1 {
-		return "1 receive queue"
+// count tells how many, with a verb if there is one.
+func count(n int, what, verb string) string {
+	switch {
+	case n == 1 && verb != "":
+		verb += "s"
+	case n != 1:
+		what += "s"
 	}
-	return strconv.Itoa(n) + " receive queues"
+	return strings.TrimSuffix(fmt.Sprintf("%d %s %s", n, what, verb), " ")
 }
 
 // oneProcessor returns the processor that all interrupts may only come to.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -37,18 +38,18 @@ func TestUnlike(t *testing.T) {
 		host("w4", nil),
 	}}
 	want := []string{
-		"w1: iperf3: none, then 3.16",
-		"w1: enp1s0 receive queues: 8, then 1",
-		"w1: enp1s0 interrupts on processors: 0 | 1, then 0",
-		"w1: enp1s0 tcp-segmentation-offload: on, then off",
+		"w1: iperf3: none against 3.16",
+		"w1: enp1s0 receive queues: 8 against 1",
+		"w1: enp1s0 interrupts on processors: 0 | 1 against 0",
+		"w1: enp1s0 tcp-segmentation-offload: on against off",
 		"w1: interface bond0 is only in the second",
-		"w2 and w3: kernel: 6.12.48, then 6.1.0",
-		"w2 and w3: hypervisor: none, then kvm",
-		"w2 and w3: net.core.rmem_max: 212992, then none",
+		"w2 and w3: kernel: 6.12.48 against 6.1.0",
+		"w2 and w3: hypervisor: none against kvm",
+		"w2 and w3: net.core.rmem_max: 212992 against none",
 		"machine w4 is only in the second",
-		"arm VF: MTU: 0 and 0, then 1500 and 0",
-		"arm VF: engine: iperf3 3.18, then iperf3 3.16",
-		"arm VF: seconds: 10, then 60",
+		"arm VF: MTU: 0 and 0 against 1500 and 0",
+		"arm VF: engine: iperf3 3.18 against iperf3 3.16",
+		"arm VF: seconds: 10 against 60",
 	}
 	if diff := cmp.Diff(want, Unlike(a, b)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -61,12 +62,45 @@ func TestUnlike(t *testing.T) {
 	}
 }
 
+// TestUnlikeWorkloads: whatever of a workload differs is told.
+func TestUnlikeWorkloads(t *testing.T) {
+	plain := Result{Arms: []Arm{{Name: "VF"}}}
+	fields := reflect.TypeFor[Workload]()
+	for i := range fields.NumField() {
+		var arm Arm
+		arm.Name = "VF"
+		switch f := reflect.ValueOf(&arm.Workload).Elem().Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Float64:
+			f.SetFloat(1)
+		case reflect.Int:
+			f.SetInt(1)
+		case reflect.Bool:
+			f.SetBool(true)
+		default:
+			t.Fatalf("%s is a %s", fields.Field(i).Name, f.Kind())
+		}
+		if got := Unlike(plain, Result{Arms: []Arm{arm}}); len(got) != 1 {
+			t.Errorf("%s differs: %q", fields.Field(i).Name, got)
+		}
+	}
+}
+
+func TestApart(t *testing.T) {
+	r := Result{Machines: []Machine{host("w1", nil), host("w2", nil), host("w3", func(m *Machine) { m.Kernel = "6.1.0" })}}
+	if diff := cmp.Diff([]string{"w1 and w3: kernel: 6.12.48 against 6.1.0"}, Apart(r)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestRemarks(t *testing.T) {
 	one := host("w1", func(m *Machine) { m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "2"}, {41, "2"}} })
 	on := func(m Machine, name string) Result {
 		return Result{Machines: []Machine{m}, Arms: []Arm{{Path: Path{To: End{Machine: "w1", Interface: name}}}}}
 	}
-	want := []string{"enp1s0 on w1: all 2 interrupts go to processor 2 of 8, and it has 1 receive queue: that one processor takes all packets; irqbalance, or smp_affinity, and more queues spread them"}
+	want := []string{"enp1s0 on w1: one processor takes all packets: it has 1 receive queue, and its 2 interrupts come to processor 2 of 8 only. " +
+		"More queues, and irqbalance or smp_affinity, spread them."}
 	if diff := cmp.Diff(want, Remarks(on(one, "enp1s0"))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

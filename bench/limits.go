@@ -92,9 +92,9 @@ func (w Workload) wanted(r Run) (wanted, did float64) {
 	switch w.Kind {
 	case Datagram:
 		return w.Rate, r.Gbps * 1e9
-	case Packets, Request, Echo:
+	case Packets:
 		return w.Rate, sentRate(r)
-	case Stream:
+	case Stream, Request, Echo: // a rate of questions is not what holds their delays
 	}
 	return 0, 0
 }

@@ -56,7 +56,8 @@ that have both.`,
   culvert vf list                      # who has which VF
   culvert doctor                       # is this host fit, and what would mend it
   culvert host plan ./host.yaml        # what a change would do, and to whom
-  culvert lab up                       # try it without hardware`,
+  culvert lab up                       # try it without hardware
+  culvert bench report result.json     # what VFs gained`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,

@@ -22,11 +22,17 @@ type output struct {
 
 // addOutput gives cmd the flag; withWide if there are more columns to show.
 func addOutput(cmd *cobra.Command, withWide bool) *output {
-	o := &output{formats: []string{text.JSON, text.YAML}}
+	formats := []string{text.JSON, text.YAML}
 	if withWide {
-		o.formats = append(o.formats, text.Wide)
+		formats = append(formats, text.Wide)
 	}
-	cmd.Flags().VarP(o, "output", "o", "what to write instead of a table: "+strings.Join(o.formats, ", "))
+	return addFormats(cmd, "what to write instead of a table", formats...)
+}
+
+// addFormats gives cmd a flag with formats of its own.
+func addFormats(cmd *cobra.Command, what string, formats ...string) *output {
+	o := &output{formats: formats}
+	cmd.Flags().VarP(o, "output", "o", what+": "+strings.Join(formats, ", "))
 	err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.formats, cobra.ShellCompDirectiveNoFileComp))
 	cobra.CheckErr(err) // only if the flag were not there
 	return o

@@ -87,5 +87,5 @@ func load(dir string) (*doc.Package, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("no Go files in %s", dir)
 	}
-	return doc.NewFromFiles(set, files, "github.com/culvert-net/culvert/desired")
+	return doc.NewFromFiles(set, files, "github.com/culvert-net/culvert/"+filepath.Base(dir))
 }

@@ -1,7 +1,8 @@
 // Command refdoc writes the parts of docs/reference that are said better
 // elsewhere: host.md from the package documentation of desired, so that what
-// people read about host.yaml is what its parser's author wrote, and
-// invariants.md from the tests. Its own tests fail when a file is not current:
+// people read about host.yaml is what its parser's author wrote,
+// bench-result.md from the types in bench, and invariants.md from the tests. Its own
+// tests fail when a file is not current:
 //
 //	tools/go run ./tools/refdoc
 package main
@@ -21,18 +22,31 @@ func main() {
 
 // run writes the reference below the project's folder root.
 func run(root string) error {
-	host, err := hostReference(filepath.Join(root, "desired"))
+	all, err := references(root)
 	if err != nil {
 		return err
 	}
-	invariants, err := invariantsReference(root)
-	if err != nil {
-		return err
-	}
-	for name, text := range map[string][]byte{"host.md": host, "invariants.md": invariants} {
+	for name, text := range all {
 		if err := os.WriteFile(filepath.Join(root, "docs", "reference", name), text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// references are the files of docs/reference that are written here.
+func references(root string) (map[string][]byte, error) {
+	host, err := hostReference(filepath.Join(root, "desired"))
+	if err != nil {
+		return nil, err
+	}
+	result, err := resultReference(filepath.Join(root, "bench"))
+	if err != nil {
+		return nil, err
+	}
+	invariants, err := invariantsReference(root)
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{"host.md": host, "bench-result.md": result, "invariants.md": invariants}, nil
 }

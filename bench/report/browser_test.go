@@ -1,0 +1,52 @@
+package report
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestBrowser lays the page out in Chromium, as wide as a phone and as a desk: nothing
+// is to reach beyond the side, whatever the names are. The page runs no script of
+// its own; the copy that is measured does, in a frame of the wanted width.
+func TestBrowser(t *testing.T) {
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("Chromium is not installed: apt-get install chromium")
+	}
+	policy := regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`)
+	const measure = `<script>parent.postMessage(innerWidth + " " + document.documentElement.scrollWidth, "*")</script></body>`
+	for name, text := range map[string]string{"example": drawn(t, example()), "odd": drawn(t, odd())} {
+		for _, width := range []int{360, 1280} {
+			dir := t.TempDir()
+			write := func(name, text string) {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write("page.html", strings.Replace(policy.ReplaceAllString(text, ""), "</body>", measure, 1))
+			write("frame.html", fmt.Sprintf(`<script>onmessage = e => document.title = e.data</script><iframe src="page.html" style="width:%dpx;height:900px;border:0"></iframe>`, width))
+			cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000",
+				"--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+filepath.Join(dir, "frame.html"))
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("chromium: %v", err)
+			}
+			var inner, scroll int
+			title := regexp.MustCompile(`<title>([^<]*)</title>`).FindStringSubmatch(string(out))
+			if title == nil {
+				t.Fatalf("the page did not answer: %s", out)
+			}
+			if _, err := fmt.Sscanf(title[1], "%d %d", &inner, &scroll); err != nil {
+				t.Fatal(err)
+			}
+			if inner != width || scroll > inner {
+				t.Errorf("%s in a window of %d: it is %d wide", name, inner, scroll)
+			}
+		}
+	}
+}

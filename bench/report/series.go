@@ -1,0 +1,79 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// seriesFigures draw every run that counts over its time, by workload: a rate that
+// sags, climbs or stops shows here and not in a median. Arms of a sweep are left out.
+func seriesFigures(r bench.Result) []figure {
+	var out []figure
+	for _, w := range loads(r) {
+		var drawn []int // arms
+		for i, a := range r.Arms {
+			if a.Workload == w && !swept(r, a) && !a.Main().Less && slices.ContainsFunc(r.Counted(i), hasSeries) {
+				drawn = append(drawn, i)
+			}
+		}
+		if drawn != nil {
+			out = append(out, seriesFigure(r, drawn))
+		}
+	}
+	return out
+}
+
+func hasSeries(run bench.Run) bool { return len(run.Series) > 1 }
+
+func seriesFigure(r bench.Result, drawn []int) (f figure) {
+	const left, right = 38, chartWidth - 14
+	first := r.Arms[drawn[0]]
+	unit, most, seconds := first.Main().Unit, 0.0, 0.0
+	for _, i := range drawn {
+		for _, run := range slices.DeleteFunc(r.Counted(i), func(run bench.Run) bool { return !hasSeries(run) }) {
+			seconds = math.Max(seconds, run.Seconds)
+			most = math.Max(most, slices.Max(run.Series)/per(unit))
+		}
+	}
+	c := chart{height: 220}
+	y, x := linear(186, 20, most), axis{from: left, to: right, most: math.Max(seconds, math.SmallestNonzeroFloat64)}
+	c.frame(y, left, right, unit)
+	for i := range 5 {
+		at := seconds * float64(i) / 4
+		c.text(x.at(at), 202, "axis middle", tick(at))
+	}
+	c.text(right, 217, "axis end", "seconds")
+	colour, said := colours(r), []string{}
+	for _, i := range drawn {
+		class := colour(r.Arms[i])
+		low, high := math.Inf(1), 0.0
+		for _, run := range r.Counted(i) {
+			if !hasSeries(run) {
+				continue
+			}
+			points := make([][2]float64, 0, len(run.Series))
+			for k, v := range run.Series {
+				low, high = math.Min(low, v/per(unit)), math.Max(high, v/per(unit))
+				points = append(points, [2]float64{x.at((float64(k) + 0.5) * run.Seconds / float64(len(run.Series))), y.at(v / per(unit))})
+			}
+			c.path(points, "line thin "+class)
+		}
+		f.Keys = append(f.Keys, key{class, r.Arms[i].Name})
+		said = append(said, fmt.Sprintf("%s between %s and %s %s", r.Arms[i].Name, bench.Number(low), bench.Number(high), unit))
+	}
+	f.Title, f.Note = "Over time", "Each line is one run that counts: "+load(first.Workload)+"."
+	f.Drawing = c.svg(strings.Join(said, "; "))
+	return f
+}
+
+// per is what a series counts in the unit of its metric: packets in millions.
+func per(unit string) float64 {
+	if unit == "Mpps" {
+		return 1e6
+	}
+	return 1
+}

@@ -1,0 +1,85 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares got with a file of testdata, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile("testdata/"+name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// TestExample: what the reports are made from is a file that people can have as well.
+func TestExample(t *testing.T) {
+	var b bytes.Buffer
+	if err := bench.Write(&b, example()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "example.json", b.String())
+}
+
+func TestText(t *testing.T) {
+	text := Text(example(), bench.Look{Unicode: true})
+	golden(t, "example.txt", text)
+	checkText(t, text)
+	if colours := Text(example(), bench.Look{Colour: true}); !strings.Contains(colours, "\x1b[1mthroughput") {
+		t.Error("no colours")
+	}
+}
+
+func checkText(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if n := utf8.RuneCountInString(line); n > 100 || line != strings.TrimRight(line, " ") {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	for _, bad := range []string{"NaN", "Inf", "\x1b", "\r", "\x00"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("%q in\n%s", bad, text)
+		}
+	}
+}
+
+func TestCSV(t *testing.T) {
+	var b bytes.Buffer
+	if err := CSV(&b, example()); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "example.csv", b.String())
+	if err := CSV(&b, odd()); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := csv.NewReader(&b).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := lines[len(lines)-1]; last[1] != "'=cmd|' /C calc'!A0" {
+		t.Errorf("a name that is a formula: %q", last[1])
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/bench/agent"
+)
+
+func newBenchAgentCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "agent",
+		Short: "Take part in a measurement, at one end of a path",
+		Long: `Runs at one end of a path, in its network namespace, and does what culvert bench
+says over standard input and output: it sends or receives, and samples what the
+machine does meanwhile. It ends when standard input does, and leaves nothing
+behind.
+
+culvert bench starts it where it is needed. By hand it is of little use.`,
+		Example:           "  ip netns exec blue culvert bench agent",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Hidden:            true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return agent.Run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), agent.Options{
+				Version: version,
+				Log:     slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+			})
+		},
+	}
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/report"
+	"github.com/culvert-net/culvert/status/text"
+)
+
+func newBenchReportCommand() *cobra.Command {
+	var page string
+	cmd := &cobra.Command{
+		Use:   "report FILE",
+		Short: "Show a result: a sentence, tables, what limits, and a page with charts",
+		Long: `Shows the result of a measurement: one sentence, a table of all arms with their
+95 % intervals, what limits them with the evidence, paths and machines, and what
+to take care of. The text has at most 100 columns, to paste into an issue.
+
+With --html it writes one page with charts that needs no network and no script to
+be read, light or dark, on a desk or a phone. The raw data are in it.
+
+FILE is JSON as docs/reference/bench-result.md has it; - is standard input. A file
+that is cut off, or not right, is refused.`,
+		Example: `  culvert bench report result.json
+  culvert bench report result.json --html result.html
+  culvert bench report result.json -o csv > runs.csv      # one line a run`,
+		Args: cobra.ExactArgs(1),
+	}
+	out := addFormats(cmd, "what to write instead of text", text.JSON, "csv")
+	cmd.Flags().StringVar(&page, "html", "", "`FILE` to write a page with charts to")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r, err := readResult(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		if page != "" {
+			if err := writeWhole(page, func(w io.Writer) error { return report.HTML(w, r) }); err != nil {
+				return fmt.Errorf("write %s: %w", page, err)
+			}
+		}
+		switch out.format {
+		case text.JSON:
+			return bench.Write(cmd.OutOrStdout(), r)
+		case "csv":
+			return report.CSV(cmd.OutOrStdout(), r)
+		}
+		if page != "" {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nIn full: %s\n", report.Sentence(r), page)
+			return err
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), report.Text(r, out.look(cmd)))
+		return err
+	}
+	return cmd
+}
+
+// readResult reads a file that `culvert bench run` wrote; - is standard input.
+func readResult(cmd *cobra.Command, name string) (bench.Result, error) {
+	in := cmd.InOrStdin()
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return bench.Result{}, err
+		}
+		defer f.Close()
+		in = f
+	}
+	r, err := bench.Read(in)
+	if err != nil {
+		return bench.Result{}, fmt.Errorf("result %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// look is how to draw for package bench.
+func (o *output) look(cmd *cobra.Command) bench.Look {
+	opts := o.options(cmd)
+	return bench.Look{Colour: opts.Color, Unicode: opts.Unicode}
+}
+
+// writeWhole writes a file that is there whole or not at all.
+func writeWhole(name string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if err := write(f); err != nil {
+		return err
+	}
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+const benchExample = "../../bench/report/testdata/example.json"
+
+// changedResult writes the example with a change, and returns the file's name.
+func changedResult(t *testing.T, change func(*bench.Result)) string {
+	t.Helper()
+	raw, err := os.ReadFile(benchExample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := bench.Read(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(&r)
+	var b bytes.Buffer
+	if err := bench.Write(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "changed.json")
+	if err := os.WriteFile(name, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func TestBenchReport(t *testing.T) {
+	out, err := run(t.Context(), t, "/nonexistent", "bench", "report", benchExample)
+	if err != nil || !strings.HasPrefix(out, "VF carries 2.04x the overlay's throughput (+-0.04, p=0.002, n=6) at 0.42x the CPU per Gb/s.\n") {
+		t.Errorf("%s%v", out, err)
+	}
+	if out, err = run(t.Context(), t, "/nonexistent", "bench", "report", benchExample, "-o", "csv"); err != nil || strings.Count(out, "\n") != 100 {
+		t.Errorf("CSV: %d lines, %v", strings.Count(out, "\n"), err)
+	}
+	out, err = run(t.Context(), t, "/nonexistent", "bench", "report", benchExample, "-o", "json")
+	if same, _ := os.ReadFile(benchExample); err != nil || out != string(same) {
+		t.Errorf("JSON is not what was read: %v", err)
+	}
+	if out, err = run(t.Context(), t, "/nonexistent", "bench", "report", "-"); err == nil || !strings.HasPrefix(err.Error(), "result -: line 1: not JSON") {
+		t.Errorf("host.yaml on standard input: %s%v", out, err)
+	}
+	if _, err = run(t.Context(), t, "/nonexistent", "bench", "report", "none.json"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
+func TestBenchReportPage(t *testing.T) {
+	dir := t.TempDir()
+	page := filepath.Join(dir, "r.html")
+	out, err := run(t.Context(), t, "/nonexistent", "bench", "report", benchExample, "--html", page)
+	if err != nil || !strings.HasSuffix(out, "In full: "+page+"\n") {
+		t.Errorf("%s%v", out, err)
+	}
+	if raw, err := os.ReadFile(page); err != nil || !bytes.HasPrefix(raw, []byte("<!DOCTYPE html>")) || !bytes.HasSuffix(bytes.TrimSpace(raw), []byte("</html>")) {
+		t.Errorf("the page: %v", err)
+	}
+	broken := errors.New("no paper")
+	if err := writeWhole(page, func(io.Writer) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("writing fails with %v", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if raw, err := os.ReadFile(page); err != nil || len(raw) < 1000 {
+		t.Errorf("the page that was there: %d bytes, %v", len(raw), err)
+	}
+	if _, err := run(t.Context(), t, "/nonexistent", "bench", "report", benchExample, "--html", filepath.Join(dir, "none", "x.html")); err == nil {
+		t.Error("a folder that is not there")
+	}
+}
+
+func TestBenchCompare(t *testing.T) {
+	slow := changedResult(t, func(r *bench.Result) {
+		for i := range r.Runs {
+			if r.Runs[i].Arm == 1 {
+				r.Runs[i].Gbps *= 0.9
+			}
+		}
+	})
+	unlike := changedResult(t, func(r *bench.Result) { r.Machines[0].Kernel = "6.1.0" })
+	for name, c := range map[string]struct {
+		args []string
+		out  string // has it
+		err  string // has it; "" is none
+		exit int
+	}{
+		"the same":      {[]string{benchExample, benchExample}, "Of 28 figures: 28 no difference.", "", 0},
+		"slower":        {[]string{benchExample, slow}, "Of 28 figures: 1 worse, 27 no difference.", "", 0},
+		"a rule breaks": {[]string{benchExample, slow, "--fail-if", "p99>10%", "--fail-if", "throughput<-5%"}, "- throughput<-5%: VF: throughput -10.0 %", "", 1},
+		"a rule holds":  {[]string{benchExample, slow, "--fail-if", "throughput<-15%"}, "rules that are kept\n- throughput<-15%\n", "", 0},
+		"JUnit":         {[]string{benchExample, slow, "--fail-if", "throughput<-5%", "-o", "junit"}, `tests="1" failures="1"`, "", 1},
+		"Markdown":      {[]string{benchExample, slow, "-o", "markdown"}, "| VF | throughput | 9.40 | 8.46 Gb/s |", "", 0},
+		"a wrong rule":  {[]string{benchExample, slow, "--fail-if", "throughput>5%"}, "", "--fail-if: rule \"throughput>5%\": more throughput is better", 0},
+		"unlike":        {[]string{benchExample, unlike}, "", "worker01: kernel: 6.12.48+deb13-amd64 against 6.1.0\n--as-deployed", 0},
+		"as deployed":   {[]string{benchExample, unlike, "--as-deployed"}, "unlike\n- worker01: kernel", "", 0},
+		"no second":     {[]string{benchExample, "none.json"}, "", "none.json", 0},
+		"no first":      {[]string{"none.json", slow}, "", "none.json", 0},
+	} {
+		out, err := run(t.Context(), t, "/nonexistent", append([]string{"bench", "compare"}, c.args...)...)
+		var exit exitError
+		switch {
+		case errors.As(err, &exit):
+			if int(exit) != c.exit {
+				t.Errorf("%s: %v", name, err)
+			}
+		case c.exit != 0 || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err):
+			t.Errorf("%s: %v", name, err)
+		}
+		if !strings.Contains(out, c.out) || c.err != "" && out != "" {
+			t.Errorf("%s:\n%s", name, out)
+		}
+	}
+	out, err := run(t.Context(), t, "/nonexistent", "bench", "compare", benchExample, slow, "-o", "json")
+	if err != nil || !json.Valid([]byte(out)) {
+		t.Errorf("JSON: %s%v", out, err)
+	}
+}

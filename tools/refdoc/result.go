@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/doc"
+	"reflect"
+	"strings"
+)
+
+const resultIntro = `# The result of a measurement
+
+What ` + "`culvert bench run`" + ` writes, and what ` + "`culvert bench report`" + ` and ` + "`culvert bench compare`" + ` read: one JSON object, the
+first below. Keys that are marked optional are left out when they are empty or 0; a reader that knows the schema refuses a key that
+is not here. Times are RFC 3339.
+
+<!-- Written by tools/refdoc from the types in bench/result.go: change it there. -->
+`
+
+// resultReference lists the types of a result in the order in which they are
+// first needed, each with its keys.
+func resultReference(dir string) ([]byte, error) {
+	pkg, err := load(dir)
+	if err != nil {
+		return nil, err
+	}
+	types := map[string]*doc.Type{}
+	for _, t := range pkg.Types {
+		types[t.Name] = t
+	}
+	var out bytes.Buffer
+	out.WriteString(resultIntro)
+	wanted := []string{"Result"}
+	for i := 0; i < len(wanted); i++ {
+		t := types[wanted[i]]
+		if t == nil {
+			return nil, fmt.Errorf("package bench has no type %s", wanted[i])
+		}
+		fmt.Fprintf(&out, "\n## %s\n\n%s\n", t.Name, sentence(t.Doc))
+		if err := typeTable(&out, t, func(name string) {
+			if _, ours := types[name]; ours && !strings.Contains("\n"+strings.Join(wanted, "\n")+"\n", "\n"+name+"\n") {
+				wanted = append(wanted, name)
+			}
+		}); err != nil {
+			return nil, fmt.Errorf("type %s: %w", t.Name, err)
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// typeTable writes the keys of a type that is a struct, or the values of one that is a
+// string, and says which other types are needed.
+func typeTable(out *bytes.Buffer, t *doc.Type, need func(string)) error {
+	spec, ok := t.Decl.Specs[0].(*ast.TypeSpec)
+	if !ok {
+		return errors.New("is no type")
+	}
+	fields, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		for _, c := range t.Consts {
+			for _, s := range c.Decl.Specs {
+				if v, ok := s.(*ast.ValueSpec); ok {
+					fmt.Fprintf(out, "\n- `%s` %s", v.Values[0].(*ast.BasicLit).Value, sentence(v.Comment.Text())) //nolint:forcetypeassert // or the type has no such constants
+				}
+			}
+		}
+		out.WriteString("\n")
+		return nil
+	}
+	out.WriteString("\n| key | value | |\n|---|---|---|\n")
+	for _, f := range fields.Fields.List {
+		if f.Tag == nil {
+			return fmt.Errorf("%s has no JSON key", f.Names)
+		}
+		key, options, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
+		optional := ""
+		if strings.HasPrefix(options, "omit") {
+			optional = "optional. "
+		}
+		text := strings.TrimSpace(sentence(f.Doc.Text()) + " " + sentence(f.Comment.Text()))
+		fmt.Fprintf(out, "| `%s` | %s | %s |\n", key, value(f.Type, need), strings.TrimSpace(optional+text))
+	}
+	return nil
+}
+
+// sentence puts a comment on one line of a Markdown table.
+func sentence(s string) string {
+	return strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(strings.Join(strings.Fields(s), " "))
+}
+
+// value tells a field's type in the words of JSON.
+func value(e ast.Expr, need func(string)) string {
+	switch t := e.(type) {
+	case *ast.StarExpr:
+		return value(t.X, need)
+	case *ast.ArrayType:
+		return "list of " + value(t.Elt, need)
+	case *ast.MapType:
+		return "object: name to " + value(t.Value, need)
+	case *ast.SelectorExpr:
+		return map[string]string{"Time": "time", "Addr": "IP address"}[t.Sel.Name]
+	case *ast.Ident:
+		if word := map[string]string{"string": "text", "float64": "number", "int": "whole number", "uint64": "whole number", "bool": "true, false"}[t.Name]; word != "" {
+			return word
+		}
+		need(t.Name)
+		return "[" + t.Name + "](#" + strings.ToLower(t.Name) + ")"
+	}
+	return ""
+}
