@@ -55,19 +55,22 @@ func Ratio(a, b []float64) Interval {
 	}
 	random := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b))))
 	drawn := make([]float64, 0, resamples)
+	above, under := make([]float64, len(a)), make([]float64, len(b))
 	for range resamples {
-		if below := Median(draw(random, b)); below != 0 {
-			drawn = append(drawn, Median(draw(random, a))/below)
+		if below := draw(random, b, under); below != 0 {
+			drawn = append(drawn, draw(random, a, above)/below)
 		}
 	}
 	return Interval{Value: Median(a) / Median(b), Low: Quantile(drawn, 0.025), High: Quantile(drawn, 0.975)}
 }
 
-// draw takes as many values as there are, with replacement.
-func draw(random *rand.Rand, values []float64) []float64 {
-	out := make([]float64, len(values))
-	for i := range out {
-		out[i] = values[random.IntN(len(values))]
+// draw takes as many values as there are, with replacement, into a slice of that length,
+// and returns their median.
+func draw(random *rand.Rand, values, into []float64) float64 {
+	for i := range into {
+		into[i] = values[random.IntN(len(values))]
 	}
-	return out
+	slices.Sort(into)
+	n := len(into)
+	return (into[(n-1)/2] + into[n/2]) / 2
 }

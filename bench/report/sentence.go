@@ -70,10 +70,10 @@ func subject(arm, other bench.Arm) string {
 }
 
 func possessed(base, other bench.Arm, what string) string {
-	switch n := base.Path.Network; {
-	case n == "" || n == other.Path.Network:
+	switch n := base.Path.Network; n {
+	case "", other.Path.Network:
 		return "the " + what + " of " + base.Name
-	case n == "host":
+	case "host":
 		return "the host network's " + what
 	default:
 		return "the " + n + "'s " + what

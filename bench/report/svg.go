@@ -51,8 +51,8 @@ func (c *chart) path(points [][2]float64, class string) {
 
 // svg closes the drawing. What it shows is said in words, for whoever hears the page.
 func (c *chart) svg(said string) template.HTML {
-	head := fmt.Sprintf(`<svg viewBox="0 0 %d %.0f" role="img" aria-label="%s">`, chartWidth, c.height, html.EscapeString(clean(said)))
-	return template.HTML(head + c.b.String() + "</svg>") //nolint:gosec // every text in it went through EscapeString
+	head := fmt.Sprintf(`<svg viewBox="0 0 %d %.0f" role="img" aria-label="`, chartWidth, c.height)
+	return template.HTML(head + html.EscapeString(clean(said)) + `">` + c.b.String() + "</svg>") //nolint:gosec // every text in it went through EscapeString
 }
 
 // figure is a chart with its caption.

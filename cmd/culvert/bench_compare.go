@@ -81,7 +81,7 @@ func compareResults(cmd *cobra.Command, names, failIf []string) (bench.Against, 
 
 func writeAgainst(cmd *cobra.Command, out *output, a bench.Against) error {
 	w := cmd.OutOrStdout()
-	written := ""
+	var written string
 	switch out.format {
 	case text.JSON:
 		return report.AgainstJSON(w, a)
