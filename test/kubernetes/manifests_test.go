@@ -67,14 +67,3 @@ func TestI4XL710AsItStands(t *testing.T) {
 	kubectl(t, "delete", "-f", file, "--grace-period=1", "--wait")
 	allFree(t, allVFs)
 }
-
-// Deleting what was installed leaves the nodes as they were found, as
-// docs/kubernetes.md says.
-func TestUninstall(t *testing.T) {
-	need(t, twoNodes)
-	allFree(t, allVFs)
-	kubectl(t, "delete", "-f", top+"/dist/kubernetes/culvert.yaml", "--ignore-not-found", "--wait")
-	for _, node := range twoNodes.names {
-		gone(t, node)
-	}
-}

@@ -340,3 +340,14 @@ func TestP1Reboot(t *testing.T) {
 	}
 	sameVFs(t, before, after)
 }
+
+// Deleting what was installed leaves the nodes as they were found, as
+// docs/kubernetes.md says. It is the last test of this site.
+func TestUninstall(t *testing.T) {
+	need(t, twoNodes)
+	allFree(t, allVFs)
+	kubectl(t, "delete", "-f", top+"/dist/kubernetes/culvert.yaml", "--ignore-not-found", "--wait")
+	for _, node := range twoNodes.names {
+		gone(t, node)
+	}
+}
