@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -139,16 +140,20 @@ func TestStream(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.Workload
 			w.Kind, w.Seconds, w.Warmup = bench.Stream, 0.2, 0.1
-			calls := make(chan string, 4)
-			marks := func(end string) Marks {
-				return Marks{func() { calls <- end + " begins" }, func() { calls <- end + " ends" }}
+			var calls [2][]string
+			var marks [2]Marks
+			for i := range marks {
+				note := func(what string) func() { return func() { calls[i] = append(calls[i], what) } }
+				marks[i] = Marks{note("start"), note("begin"), note("end")}
 			}
-			run, client, server := p.measureBetween(t.Context(), t, w, [2]Marks{marks("client"), marks("server")})
+			run, client, server := p.measureBetween(t.Context(), t, w, marks)
 			if err := errors.Join(client, server); err != nil {
 				t.Fatal(err)
 			}
-			if len(calls) != 4 {
-				t.Errorf("%d marks, want the begin and the end at both ends", len(calls))
+			for i, got := range calls {
+				if diff := gocmp.Diff([]string{"start", "begin", "end"}, got); diff != "" {
+					t.Errorf("marks of end %d (-want +got):\n%s", i, diff)
+				}
 			}
 			if run.Bytes == 0 || run.Retransmits == nil || run.Started.IsZero() || len(run.Series) != 1 {
 				t.Errorf("got %+v", run)

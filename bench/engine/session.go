@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,9 +14,10 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// Marks are called at this end directly before the window is counted and directly
+// Marks are called at this end: Start as traffic begins, so that the window opens
+// Workload.Warmup later; Begin directly before the window is counted and End directly
 // after it. Nil ones are not.
-type Marks struct{ Begin, End func() }
+type Marks struct{ Start, Begin, End func() }
 
 // tally is what one end has counted since it started.
 type tally struct {
@@ -44,6 +46,7 @@ type session struct {
 	load     load
 	marks    Marks
 	idle     chan struct{} // closed when the load has ended
+	over     atomic.Bool   // the window: a stream that ends now ends as it should
 }
 
 func newSession(p *peer, w bench.Workload, l load, active bool, marks Marks) *session {
@@ -96,12 +99,16 @@ func newPacketLoad(ctx context.Context, w bench.Workload, number uint64, t *tap,
 func (s *session) conduct(ctx context.Context) (run bench.Run, err error) {
 	traffic, stop := context.WithCancel(ctx)
 	defer stop()
+	call(s.marks.Start)
 	// When either fails, the other has no sense.
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer context.AfterFunc(both, stop)()
 		defer close(s.idle)
-		return s.load.run(traffic)
+		if err := s.load.run(traffic); err != nil && !s.over.Load() {
+			return err
+		}
+		return nil
 	})
 	g.Go(func() (err error) {
 		defer stop()
@@ -140,6 +147,7 @@ func (s *session) count(ctx context.Context) (bench.Run, error) {
 	if err != nil {
 		return run, err
 	}
+	s.over.Store(true)
 	s.load.mark(false)
 	if err := s.peer.send(message{Says: end}); err != nil {
 		return run, err
@@ -221,6 +229,7 @@ func (s *session) follow(ctx context.Context, stop context.CancelFunc) (bench.Ru
 	if _, err := s.peer.expect(ctx, end, seconds(s.workload.Seconds)+patience); err != nil {
 		return run, err
 	}
+	s.over.Store(true)
 	s.load.mark(false)
 	last := s.load.tally()
 	run.Seconds = time.Since(run.Started).Seconds()

@@ -114,7 +114,7 @@ func TestOtherEndLeaves(t *testing.T) {
 			p.in(t, 0, func() error {
 				w := bench.Workload{Kind: kind, Seconds: 600, Reverse: reverse}
 				_, err := Measure(t.Context(), w, Local{}, s.Addr(), Marks{})
-				says(t, err, "is gone")
+				says(t, err, "the other end, 192.0.2.2")
 				return nil
 			})
 			if err := g.Wait(); err != nil {
