@@ -1,0 +1,53 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// FuzzReport: whatever is read as a result can be written in every form, none of which
+// it steers: text keeps to its columns, the page to its drawings, JUnit to XML.
+func FuzzReport(f *testing.F) {
+	for _, r := range []bench.Result{odd(), {Schema: bench.Schema}} {
+		var b bytes.Buffer
+		if err := bench.Write(&b, r); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.String())
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		r, err := bench.Read(strings.NewReader(raw))
+		if err != nil || len(r.Arms) > 8 || len(r.Runs) > 20 {
+			return // wrong, or right and slow
+		}
+		checkText(t, Text(r, bench.Look{Unicode: true}))
+		page := drawn(t, r)
+		for _, drawing := range svgs.FindAllString(page, -1) {
+			checkDrawing(t, "fuzzed", drawing)
+		}
+		if n := len(scripts.FindAllString(page, -1)); n != 1 {
+			t.Errorf("%d scripts", n)
+		}
+		if err := CSV(io.Discard, r); err != nil {
+			t.Error(err)
+		}
+		a := bench.Compare(r, odd(), []bench.Rule{{Metric: "throughput", Below: true, Part: -0.05}})
+		checkText(t, AgainstText(a, bench.Look{}))
+		AgainstMarkdown(a)
+		var junit bytes.Buffer
+		if err := AgainstJUnit(&junit, a); err != nil {
+			t.Error(err)
+		}
+		if err := xml.Unmarshal(junit.Bytes(), new(struct{})); err != nil {
+			t.Error(err)
+		}
+		if err := AgainstJSON(io.Discard, a); err != nil {
+			t.Error(err)
+		}
+	})
+}
