@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
 	"github.com/culvert-net/culvert/bench/place"
 )
@@ -53,6 +54,29 @@ func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([
 		})
 	}
 	return opened, g.Wait()
+}
+
+// OpenPods makes pods in a cluster with an agent in each: where traffic starts, and
+// where it stops.
+func (c *Crew) OpenPods(ctx context.Context, cluster place.Cluster) (from, to []*Station, err error) {
+	pods, err := cluster.Open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.closers = append(c.closers, pods.Close)
+	for _, p := range pods.All {
+		site := Site{Name: p.Name, Pod: !p.Host, Cluster: true, Machine: bench.Machine{Name: p.Node}} // a pod has a host name of its own
+		s, err := c.Add(ctx, p.Pipe, site)
+		if err != nil {
+			return nil, nil, fmt.Errorf("pod %s: %w", p.Name, err)
+		}
+		if p.From {
+			from = append(from, s)
+		} else {
+			to = append(to, s)
+		}
+	}
+	return from, to, nil
 }
 
 // Add makes a station of an agent at the other end of a pipe.

@@ -29,12 +29,12 @@ type Spec struct {
 }
 
 // Forms are the ways to write a Spec, for help texts.
-const Forms = `host                      this host's own network
-netns:NAME                a network namespace of this host (ip netns list), or its path
-pid:N                     the network namespace of process N, a container's
-ssh:USER@HOST             another host, by the program ssh
-lab:LAB/NODE              a node of a running lab
-  ,netns=NAME  ,pid=N     after ssh: and lab: the network namespace there`
+const Forms = `host                     this host's own network
+netns:NAME               a network namespace of this host, or its path
+pid:N                    the network namespace of process N, a container's
+ssh:USER@HOST            another host, by the program ssh
+lab:LAB/NODE             a node of a running lab
+  ,netns=NAME  ,pid=N    after ssh: and lab: the network namespace there`
 
 // words are what the first word of a Spec may be.
 var words = []string{"host", "netns", "pid", "ssh", "lab"}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,9 @@ culvert bench starts it where it is needed. By hand it is of little use.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Hidden:            true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return agent.Run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), agent.Options{
+			out := cmd.OutOrStdout()
+			os.Stdout = nil // the ethtool library warns there, where the protocol is
+			return agent.Run(cmd.Context(), cmd.InOrStdin(), out, agent.Options{
 				Version: version,
 				Log:     slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 			})

@@ -1,0 +1,264 @@
+package place
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Cluster is where pods are made for a measurement, by the program kubectl: whatever
+// way of logging in a cluster has, kubectl knows it.
+type Cluster struct {
+	Kubectl   []string // the program, with flags such as --context
+	Namespace string   // of the pods
+	Network   string   // of the VFs: a NetworkAttachmentDefinition's name; empty for none
+	Image     string   // with the program culvert; empty for that of culvertd
+	From, To  string   // nodes
+}
+
+// Pod is one that was made, with the pipe to its agent.
+type Pod struct {
+	Name, Node string
+	Host       bool // it is in the node's own network
+	From       bool // traffic starts in it
+	Pipe       *Pipe
+}
+
+// Pods are those of one measurement.
+type Pods struct {
+	All     []Pod
+	cluster Cluster
+	run     string // the value of labelRun
+	renewed errgroup.Group
+	stop    context.CancelFunc
+}
+
+// The labels of what is made, and until when somebody minds it.
+const (
+	labelManaged = "app.kubernetes.io/managed-by=culvert-bench"
+	labelRun     = "culvert.dev/bench-run"
+	leaseKey     = "culvert.dev/bench-until"
+)
+
+const (
+	leaseTime = 5 * time.Minute // renewed each minute
+	lifeTime  = 24 * time.Hour  // after which a pod ends that nobody deletes
+	readyTime = 3 * time.Minute
+	goneTime  = 2 * time.Minute
+	callTime  = 30 * time.Second
+)
+
+// Open makes a pod in each node's pod network, with a VF if there is a network for it,
+// and one in each node's own, and starts an agent in each. First it removes what an
+// invocation left whose lease has run out. After an error nothing of it is left.
+func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
+	if err := c.reap(ctx, time.Now()); err != nil {
+		return nil, err
+	}
+	if c.Image, err = c.image(ctx); err != nil {
+		return nil, err
+	}
+	p = &Pods{cluster: c, run: strings.ToLower(rand.Text()[:8])}
+	p.All = p.wanted()
+	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.stop = stop
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+			p = nil
+		}
+	}()
+	for _, pod := range p.All {
+		manifest, err := json.Marshal(p.manifest(pod, time.Now()))
+		if err != nil {
+			return p, err
+		}
+		if _, err := c.kubectl(ctx, manifest, "create", "-f", "-"); err != nil {
+			return p, fmt.Errorf("make pod %s on %s: %w", pod.Name, pod.Node, err)
+		}
+	}
+	p.renewed.Go(func() error { p.renew(renewing); return nil })
+	if err := p.ready(ctx); err != nil {
+		return p, err
+	}
+	for i := range p.All {
+		if p.All[i].Pipe, err = c.exec(ctx, p.All[i].Name); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// wanted are the pods, on one node or two.
+func (p *Pods) wanted() []Pod {
+	c, name := p.cluster, "culvert-bench-"+p.run
+	all := []Pod{
+		{Name: name + "-from", Node: c.From, From: true},
+		{Name: name + "-to", Node: c.To},
+		{Name: name + "-to-host", Node: c.To, Host: true},
+	}
+	if c.From != c.To {
+		all = append(all, Pod{Name: name + "-from-host", Node: c.From, Host: true, From: true})
+	}
+	return all
+}
+
+// exec starts the agent in a pod. When the connection breaks, its input ends.
+func (c Cluster) exec(ctx context.Context, pod string) (*Pipe, error) {
+	args := c.args("exec", "--stdin", "--quiet", pod, "--", "culvert", "bench", "agent")
+	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), c.Kubectl[0], args...), func() error { return nil })
+}
+
+// ready waits until all pods are.
+func (p *Pods) ready(ctx context.Context) error {
+	_, err := p.cluster.kubectlFor(ctx, readyTime+callTime, nil, "wait", "--for=condition=Ready", "pods", "--selector", p.selector(), "--timeout", readyTime.String())
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	pods, listErr := p.cluster.list(ctx, p.selector())
+	if listErr != nil {
+		return errors.Join(err, listErr)
+	}
+	var why []string
+	for _, pod := range pods {
+		if s := pod.waits(); s != "" {
+			why = append(why, fmt.Sprintf("%s on %s: %s", pod.Metadata.Name, pod.Spec.NodeName, s))
+		}
+	}
+	return fmt.Errorf("wait %s for the pods: %w; %s; they are removed again (kubectl get events -n %s says more)", readyTime, err, strings.Join(why, "; "), p.cluster.Namespace)
+}
+
+// renew keeps the lease until ctx ends: who died renews nothing, and the next
+// invocation removes its pods.
+func (p *Pods) renew(ctx context.Context) {
+	t := time.NewTicker(leaseTime / 5)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-t.C:
+			// While the API server is away nobody else removes them, either.
+			_, _ = p.cluster.kubectl(ctx, nil, "annotate", "--overwrite", "pods", "--selector", p.selector(), leaseKey+"="+until(now))
+		}
+	}
+}
+
+func until(now time.Time) string { return now.Add(leaseTime).UTC().Format(time.RFC3339) }
+
+func (p *Pods) selector() string { return labelRun + "=" + p.run }
+
+// Close ends the agents and removes the pods, trying again while the API server is
+// away, two minutes at most. The error says how to remove them by hand.
+func (p *Pods) Close() error {
+	p.stop()
+	_ = p.renewed.Wait() // it has no error
+	var mu sync.Mutex    // guards errs
+	var errs []error
+	var g errgroup.Group
+	for _, pod := range p.All {
+		if pod.Pipe != nil {
+			g.Go(func() error {
+				err := pod.Pipe.Close()
+				mu.Lock()
+				defer mu.Unlock()
+				errs = append(errs, err)
+				return nil
+			})
+		}
+	}
+	_ = g.Wait()
+	return errors.Join(append(errs, p.cluster.remove(p.selector()))...)
+}
+
+// remove deletes pods and waits until they are gone. It is called when the
+// invocation's context has ended, too.
+func (c Cluster) remove(selector string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), goneTime)
+	defer cancel()
+	for {
+		_, err := c.kubectlFor(ctx, goneTime, nil, "delete", "pods", "--selector", selector, "--ignore-not-found", "--wait", "--timeout", "60s")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return fmt.Errorf("pods of this measurement are left: kubectl delete pods -n %s -l %s: %w", c.Namespace, selector, err)
+		}
+	}
+}
+
+// reap removes what an invocation left that died.
+func (c Cluster) reap(ctx context.Context, now time.Time) error {
+	pods, err := c.list(ctx, labelManaged)
+	if err != nil {
+		return err
+	}
+	dead := map[string]bool{}
+	for _, pod := range pods {
+		end, err := time.Parse(time.RFC3339, pod.Metadata.Annotations[leaseKey])
+		if run := pod.Metadata.Labels[labelRun]; run != "" && (err != nil || now.After(end)) {
+			dead[run] = true
+		}
+	}
+	for run := range dead {
+		if err := c.remove(labelRun + "=" + run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// image is what the pods run: culvertd's, unless another one is named.
+func (c Cluster) image(ctx context.Context) (string, error) {
+	if c.Image != "" {
+		return c.Image, nil
+	}
+	out, err := c.kubectl(ctx, nil, "get", "daemonset", "culvertd", "--namespace", "culvert-system", "--output", "jsonpath={.spec.template.spec.containers[0].image}")
+	if err != nil {
+		return "", fmt.Errorf("which image has the program culvert? That of culvertd is not known; name one with --image: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// args are kubectl's, for what is in the namespace.
+func (c Cluster) args(more ...string) []string {
+	return slices.Concat(c.Kubectl[1:], []string{"--namespace", c.Namespace}, more)
+}
+
+// kubectl runs kubectl in the namespace and returns what it printed. It is in a
+// process group of its own: Ctrl-C is for us.
+func (c Cluster) kubectl(ctx context.Context, in []byte, args ...string) ([]byte, error) {
+	return c.kubectlFor(ctx, callTime, in, args...)
+}
+
+func (c Cluster) kubectlFor(ctx context.Context, bound time.Duration, in []byte, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.Kubectl[0], c.args(args...)...)
+	cmd.Stdin = bytes.NewReader(in)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	said := &tail{}
+	cmd.Stderr = said
+	out, err := cmd.Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return nil, fmt.Errorf("%w: a cluster is reached by kubectl: install it", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubectl %s: %w: %s", args[0], cmp.Or(context.Cause(ctx), err), said)
+	}
+	return out, nil
+}

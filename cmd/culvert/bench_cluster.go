@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	benchplace "github.com/culvert-net/culvert/bench/place"
+	"github.com/culvert-net/culvert/kube/view"
+)
+
+// benchCluster is the cluster in which culvert bench run makes pods.
+type benchCluster struct {
+	cluster                              bool
+	kubeconfig, kcontext, network, image string
+	nodes                                []string
+}
+
+func (c *benchCluster) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&c.cluster, "cluster", false, "make pods in the cluster of the kubeconfig, by kubectl, and remove them afterwards")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the cluster of this `FILE` (default $KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&c.kcontext, "context", "", "the cluster of this context of the kubeconfig")
+	f.StringSliceVar(&c.nodes, "nodes", nil, "with --cluster: the node where traffic starts and the one where it stops; one for both")
+	f.StringVar(&c.network, "network", "", "with --cluster: NAMESPACE/NAME of the network that gives the pods a VF; they are in that namespace")
+	f.StringVar(&c.image, "image", "", "with --cluster: what the pods run (default culvertd's image)")
+	contexts := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return view.Contexts(c.kubeconfig), cobra.ShellCompDirectiveNoFileComp
+	}
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts)) // only if the flag were not there
+}
+
+// wanted: any flag that only means something there chooses it.
+func (c *benchCluster) wanted() bool {
+	return c.cluster || c.kubeconfig != "" || c.kcontext != "" || len(c.nodes) > 0 || c.network != "" || c.image != ""
+}
+
+// place checks what the flags say.
+func (c *benchCluster) place() (benchplace.Cluster, error) {
+	if len(c.nodes) < 1 || len(c.nodes) > 2 {
+		return benchplace.Cluster{}, errors.New("on which nodes? Name two with --nodes A,B, or one: kubectl get nodes")
+	}
+	namespace, network, found := strings.Cut(c.network, "/")
+	if !found {
+		namespace, network = "default", c.network
+	}
+	kubectl := []string{"kubectl"}
+	if c.kubeconfig != "" {
+		kubectl = append(kubectl, "--kubeconfig", c.kubeconfig)
+	}
+	if c.kcontext != "" {
+		kubectl = append(kubectl, "--context", c.kcontext)
+	}
+	return benchplace.Cluster{Kubectl: kubectl, Namespace: namespace, Network: network, Image: c.image, From: c.nodes[0], To: c.nodes[len(c.nodes)-1]}, nil
+}

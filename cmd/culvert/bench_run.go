@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/conduct"
+	benchplace "github.com/culvert-net/culvert/bench/place"
+	"github.com/culvert-net/culvert/bench/preset"
+	"github.com/culvert-net/culvert/bench/report"
+)
+
+// benchRun is what culvert bench run is told.
+type benchRun struct {
+	from, to, paths []string
+	limits          conduct.Limits
+	quick           bool
+	seed            uint64
+	out             string
+	cluster         benchCluster
+}
+
+func newBenchRunCommand() *cobra.Command {
+	b := &benchRun{}
+	cmd := &cobra.Command{
+		Use:   "run [PRESET]",
+		Short: "Measure what the paths between two ends carry, and what that costs",
+		Long: `Puts an agent at both ends, finds the paths between them (VF, overlay, host,
+bond), and sends over each in turns: in rounds, shuffled, the first one to warm up
+and at least six that count. Without a preset it is TCP, and the result is one
+sentence, a table, and a file with all that was measured. An end is
+
+` + indentLines(benchplace.Forms) + `
+
+A run counts only when the counters of its path's interfaces rose by what it
+claims, at both ends, and no other's did. Otherwise it is void, says why, and is
+made again at most twice. When anything is missing at the end, the result says so
+and the exit status is 1.
+
+A preset measures what one of the field reports printed, with that report's
+parameters: culvert bench presets lists them.`,
+		Example: `  # network namespaces or containers of this host, by all paths between them
+  sudo culvert bench run --from netns:a --to netns:b
+  sudo culvert bench run --from pid:4711 --to host --path VF
+
+  # two hosts; the program is sent there when it is not there
+  culvert bench run --from ssh:root@n1 --to ssh:root@n2
+  culvert bench run m4 --from ssh:root@n1,netns=pod --to ssh:root@n2,netns=pod
+
+  # nodes of a lab that is named x
+  culvert bench run m10 --quick --from lab:x/worker01 --to lab:x/worker02
+
+  # a cluster: pods on two nodes, with a VF of that network, and removed again
+  culvert bench run --cluster --nodes n1,n2 --network default/sriov-network
+
+  # report R3's three paths at once: every --from with every --to
+  culvert bench run m1 --from ssh:n1 --from ssh:n1,netns=a --to ssh:n2,netns=b`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return presetWords(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args) },
+	}
+	b.addFlags(cmd)
+	b.cluster.addFlags(cmd)
+	return cmd
+}
+
+func (b *benchRun) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&b.from, "from", nil, "where traffic starts; more than once: from each of them")
+	f.StringArrayVar(&b.to, "to", nil, "where it stops; more than once: to each of them")
+	f.StringArrayVar(&b.paths, "path", nil, "measure these alone: words such as VF, overlay, pod-pod, 'same PF'; 'pod-pod,VF' wants both")
+	f.IntVar(&b.limits.Repeats, "repeats", 0, "how many runs of each count at least (default 6, with --quick 3)")
+	f.Float64Var(&b.limits.Precision, "precision", 0, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
+	f.DurationVar(&b.limits.MaxTime, "max-time", 0, "begin no round that would end later (default twice what the repeats should take)")
+	f.BoolVar(&b.quick, "quick", false, "runs of 2 s, three of them: for a look, and for CI")
+	f.Uint64Var(&b.seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
+	f.StringVar(&b.out, "out", "", "`FILE` for the result (default bench-TIME.json)")
+	ends := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return []cobra.Completion{"host", "netns:", "pid:", "ssh:", "lab:"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"from": ends, "to": ends,
+		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "overlay", "host", "bond", "veth", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
+	} {
+		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, complete)) // only if the flag were not there
+	}
+}
+
+// run measures. Whatever happens, what was made is taken back and what was measured is
+// written.
+func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
+	open, err := b.ends()
+	if err != nil {
+		return err
+	}
+	var p *preset.Preset
+	if len(args) > 0 {
+		found, err := preset.Find(args[0])
+		if err != nil {
+			return err
+		}
+		p = &found
+	}
+	if b.out == "" {
+		b.out = "bench-" + time.Now().Format("20060102-150405") + ".json"
+	}
+	progress := newBenchProgress()
+	defer progress.Close()
+	crew := &conduct.Crew{}
+	defer func() { err = errors.Join(err, crew.Close()) }()
+	progress.Step("putting an agent at each end")
+	from, to, err := open(cmd.Context(), crew)
+	if err != nil {
+		return err
+	}
+	if err := conduct.Meet(cmd.Context(), crew.Stations); err != nil {
+		return err
+	}
+	m, plan, err := b.plan(crew, from, to, p)
+	if err != nil {
+		return err
+	}
+	b.announce(progress, m, plan)
+	m.Progress = progress
+	r := m.Run(cmd.Context())
+	r.Culvert, r.Printed, r.Notes = version, preset.Beside(plan.Printed, r.Arms), append(plan.Notes, r.Notes...)
+	if p != nil {
+		r.Preset = p.Name
+	}
+	progress.Step("")
+	return b.finish(cmd, r)
+}
+
+// opener puts agents where traffic starts, and where it stops.
+type opener func(context.Context, *conduct.Crew) (from, to []*conduct.Station, err error)
+
+// ends reads what says where they are.
+func (b *benchRun) ends() (opener, error) {
+	if b.cluster.wanted() {
+		if len(b.from)+len(b.to) > 0 {
+			return nil, errors.New("--from and --to name ends that are there; in a cluster they are made: take --nodes")
+		}
+		c, err := b.cluster.place()
+		return func(ctx context.Context, crew *conduct.Crew) (from, to []*conduct.Station, err error) {
+			return crew.OpenPods(ctx, c)
+		}, err
+	}
+	from, to, err := b.specs()
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	return func(ctx context.Context, crew *conduct.Crew) (_, _ []*conduct.Station, err error) {
+		all, err := crew.Open(ctx, append(from, to...), benchplace.Program{Path: self, Version: version})
+		return all[:len(from)], all[len(from):], err
+	}, err
+}
+
+// specs reads --from and --to.
+func (b *benchRun) specs() (from, to []benchplace.Spec, err error) {
+	if len(b.from) == 0 || len(b.to) == 0 {
+		return nil, nil, fmt.Errorf("between which ends? Name them with --from and --to, or take --cluster:\n%s", benchplace.Forms)
+	}
+	for _, side := range []struct {
+		texts []string
+		specs *[]benchplace.Spec
+	}{{b.from, &from}, {b.to, &to}} {
+		for _, text := range side.texts {
+			s, err := benchplace.Parse(text)
+			if err != nil {
+				return nil, nil, err
+			}
+			*side.specs = append(*side.specs, s)
+		}
+	}
+	for _, f := range from {
+		if slices.Contains(to, f) {
+			return nil, nil, fmt.Errorf("--from and --to are both %s: traffic within one network namespace takes no path", f)
+		}
+	}
+	return from, to, nil
+}
+
+// cable is what pulls one, where that can be done from here.
+func (b *benchRun) cable() func(ctx context.Context, machine, pf string, in bool) error {
+	from, to, err := b.specs()
+	if err != nil { // a cluster's
+		return nil
+	}
+	return benchplace.Cable(append(from, to...))
+}
+
+// plan says what is measured between the stations.
+func (b *benchRun) plan(crew *conduct.Crew, from, to []*conduct.Station, p *preset.Preset) (*conduct.Measurement, preset.Plan, error) {
+	cable := b.cable()
+	here := preset.Here{Cable: cable != nil, Lacks: func(engine string) string { return conduct.Lacks(crew.Stations, engine) }}
+	all := conduct.Between(from, to)
+	for _, path := range all {
+		if conduct.Matches(path, b.paths) {
+			here.Paths = append(here.Paths, path)
+		}
+	}
+	if len(here.Paths) == 0 && len(all) > 0 {
+		return nil, preset.Plan{}, fmt.Errorf("no path is %q: there is %s", b.paths, preset.List(all))
+	}
+	plan, err := preset.Default(here, b.quick)
+	if p != nil {
+		plan, err = p.Plan(here, b.quick)
+	}
+	if err != nil {
+		return nil, plan, err
+	}
+	m := &conduct.Measurement{Exchange: conduct.Exchange{Stations: crew.Stations, Arms: plan.Arms}, Limits: b.limits, Seed: b.seed}
+	if plan.Pull {
+		m.Cable = func(ctx context.Context, e bench.End, in bool) error { return cable(ctx, e.Machine, e.PF, in) }
+	}
+	if m.Limits.Repeats == 0 {
+		m.Limits.Repeats = plan.Repeats
+	}
+	if m.Limits.MaxTime == 0 {
+		m.Limits.MaxTime = max(10*time.Minute, 2*preset.Takes(plan.Arms, m.Limits.Repeats))
+	}
+	for m.Seed == 0 {
+		m.Seed = rand.Uint64()
+	}
+	m.Prepare()
+	return m, plan, nil
+}
+
+// announce says before it starts what will be measured, and what will not.
+func (b *benchRun) announce(progress *conduct.Progress, m *conduct.Measurement, plan preset.Plan) {
+	took := preset.Takes(plan.Arms, m.Limits.Repeats)
+	hint := ""
+	if !b.quick && took > 5*time.Minute {
+		hint = "; --quick is shorter"
+	}
+	progress.Say("%d arms, %d runs of each that count: about %s%s", len(m.Arms), m.Limits.Repeats, took.Round(time.Second), hint)
+	for _, a := range m.Arms {
+		progress.Say("  %s: %s, %s %s to %s %s", a.Name, conduct.Title(a.Path), a.Path.From.Name, a.Path.From.Address, a.Path.To.Name, a.Path.To.Address)
+		if s := conduct.Mismatch(a.Path); s != "" {
+			progress.Say("  take care: %s", s)
+		}
+	}
+	for _, n := range plan.Notes {
+		progress.Say("note: %s", n)
+	}
+}
+
+// finish writes the result and shows it.
+func (b *benchRun) finish(cmd *cobra.Command, r bench.Result) error {
+	var file bytes.Buffer
+	if err := errors.Join(bench.Write(&file, r), os.WriteFile(b.out, file.Bytes(), 0o644)); err != nil { //nolint:gosec // who measures shows it around
+		return fmt.Errorf("write the result: %w", err)
+	}
+	out, _ := cmd.OutOrStdout().(*os.File)
+	look := bench.Look{Unicode: isUTF8(os.Getenv), Colour: out != nil && term.IsTerminal(int(out.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	fmt.Fprint(cmd.OutOrStdout(), report.Text(r, look))
+	fmt.Fprintf(cmd.ErrOrStderr(), "written to %s\n", b.out)
+	if r.Unfinished != "" {
+		return fmt.Errorf("the result is not whole: %s", r.Unfinished)
+	}
+	return nil
+}
+
+// newBenchProgress writes to standard error: what is on standard output is the result.
+func newBenchProgress() *conduct.Progress {
+	fd, width := int(os.Stderr.Fd()), 100
+	live := term.IsTerminal(fd) && os.Getenv("TERM") != "dumb"
+	if w, _, err := term.GetSize(fd); live && err == nil {
+		width = w
+	}
+	return conduct.NewProgress(os.Stderr, live, width)
+}

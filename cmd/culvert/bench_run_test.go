@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/preset"
+)
+
+func TestBenchRunSaysWhatIsWrong(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for line, want := range map[string]string{
+		"":                                   "--cluster",
+		"m44 --from host --to netns:a":       "did you mean m4?",
+		"--from host --to host":              "takes no path",
+		"--from host --to nets:a":            "did you mean netns?",
+		"--from host --to netns:no-such-one": "ip netns list",
+		"--cluster":                          "kubectl get nodes",
+		"--cluster --from host":              "take --nodes",
+		"--nodes a,b,c":                      "kubectl get nodes",
+	} {
+		out, err := run(t.Context(), t, "", append([]string{"bench", "run"}, strings.Fields(line)...)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("bench run %s: %v; want %q: %s", line, err, want, out)
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestBenchClusterFlags(t *testing.T) {
+	c := benchCluster{kubeconfig: "k", kcontext: "c", network: "ns/net", nodes: []string{"n1"}}
+	got, err := c.place()
+	if err != nil || strings.Join(got.Kubectl, " ") != "kubectl --kubeconfig k --context c" || got.Namespace != "ns" || got.Network != "net" || got.From != "n1" || got.To != "n1" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	c.network = "net"
+	if got, _ = c.place(); got.Namespace != "default" || got.Network != "net" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestBenchPresets(t *testing.T) {
+	out, err := run(t.Context(), t, "", "bench", "presets", "-o", "json")
+	var all []preset.Preset
+	if err != nil || json.Unmarshal([]byte(out), &all) != nil || len(all) != 18 || all[3].Name != "m4" || all[3].Printed[0].Value != 9.42 {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err = run(t.Context(), t, "", "bench", "presets")
+	if err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(out) {
+		if len(line) > 101 {
+			t.Errorf("a long line: %s", line)
+		}
+	}
+	for _, want := range []string{"m1   R3", "m18  R4", "R0 VF 9.42 Gb/s", "refused: it needs DPDK"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in it", want)
+		}
+	}
+}
+
+func TestBenchCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"bench run m":        "m4\tR0: iperf3",
+		"bench run --path ":  "same PF",
+		"bench run --from ":  "netns:",
+		"bench run m4 --to ": "ssh:",
+	} {
+		out, err := run(t.Context(), t, "", append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%q: %v: %s", line, err, out)
+		}
+	}
+}
+
+// The program as it is, between two network namespaces of the test's own: a result is
+// written and shown, and nothing is left.
+func TestBenchRun(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("making network namespaces needs root")
+	}
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("iperf3 is not installed")
+	}
+	ip := func(argv string) {
+		t.Helper()
+		if out, err := exec.Command("ip", strings.Fields(argv)...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %s: %v: %s", argv, err, out)
+		}
+	}
+	var ns [2]string
+	for i := range ns {
+		ns[i] = fmt.Sprintf("cvrun%d-%d", os.Getpid(), i)
+		ip("netns add " + ns[i])
+		t.Cleanup(func() { ip("netns del " + ns[i]) })
+	}
+	ip(fmt.Sprintf("-n %s link add name v0 type veth peer name v1 netns %s", ns[0], ns[1]))
+	for i := range ns {
+		ip(fmt.Sprintf("-n %s addr add 10.96.0.%d/24 dev v%d", ns[i], i+1, i))
+		ip(fmt.Sprintf("-n %s link set v%d up", ns[i], i))
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "culvert")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file := filepath.Join(dir, "result.json")
+	cmd := exec.CommandContext(t.Context(), program, "bench", "run", "m1", "--quick", "--repeats", "1", "--seed", "7", "--from", "netns:"+ns[0], "--to", "netns:"+ns[1], "--out", file)
+	var said strings.Builder
+	cmd.Stderr = &said
+	shown, err := cmd.Output()
+	f, openErr := os.Open(file)
+	if openErr != nil {
+		t.Fatalf("%v, %v: %s", openErr, err, said.String())
+	}
+	defer f.Close()
+	r, readErr := bench.Read(f)
+	if readErr != nil || r.Preset != "m1" || r.Seed != 7 || len(r.Arms) != 1 || r.Arms[0].Name != "veth" || len(r.Printed) == 0 {
+		t.Errorf("%v: %+v", readErr, r)
+	}
+	// On a machine with much else to do all runs may be void: then it says so.
+	if (err == nil) != (r.Unfinished == "") || !strings.Contains(said.String(), "1 arms, 1 runs of each") || !strings.Contains(string(shown), "veth") {
+		t.Errorf("%v, unfinished %q: %s%s", err, r.Unfinished, shown, said.String())
+	}
+}
