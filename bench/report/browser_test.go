@@ -32,6 +32,7 @@ func TestBrowser(t *testing.T) {
 			write("frame.html", fmt.Sprintf(`<script>onmessage = e => document.title = e.data</script><iframe src="page.html" style="width:%dpx;height:900px;border:0"></iframe>`, width))
 			cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000",
 				"--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+filepath.Join(dir, "frame.html"))
+			cmd.Env = append(os.Environ(), "HOME="+dir) // it keeps reports of crashes there
 			out, err := cmd.Output()
 			if err != nil {
 				t.Fatalf("chromium: %v", err)
