@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -35,7 +36,12 @@ func TestWriteImages(t *testing.T) {
 		{Name: "localhost/two:1", Cmd: []string{"x"}, Layers: append(base, Layer{filepath.Join(root, "bin/tool"), "/opt/more/program"})},
 	}
 	var first, second bytes.Buffer
-	if err := errors.Join(WriteImages(&first, images...), WriteImages(&second, images...)); err != nil {
+	then := time.Unix(1, 0)
+	if err := errors.Join(
+		WriteImages(&first, images...),
+		os.Chtimes(filepath.Join(root, "bin/tool"), then, then),
+		WriteImages(&second, images...),
+	); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
