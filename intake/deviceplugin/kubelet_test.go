@@ -189,10 +189,10 @@ func (k *fakeKubelet) gives(pci vf.PCIAddr, pod string) {
 
 // knows waits until what the kubelet knows of a resource is as wanted, as text:
 // "h" for each healthy device and "u" for each other, "-" for a resource that is
-// not registered or whose plugin has gone. It fails after the bound.
-func (k *fakeKubelet) knows(name, want string, bound time.Duration) {
+// not registered or whose plugin has gone.
+func (k *fakeKubelet) knows(name, want string) {
 	k.t.Helper()
-	late := time.After(bound)
+	late := time.After(patience)
 	for {
 		k.mu.Lock()
 		changed, got := k.changed, k.text(name)
@@ -203,7 +203,7 @@ func (k *fakeKubelet) knows(name, want string, bound time.Duration) {
 		select {
 		case <-changed:
 		case <-late:
-			k.t.Fatalf("%s is %s to the kubelet after %s, want %s", name, got, bound, want)
+			k.t.Fatalf("%s is %s to the kubelet after %s, want %s", name, got, patience, want)
 		}
 	}
 }
