@@ -1,0 +1,76 @@
+package conduct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/place"
+)
+
+func TestPulled(t *testing.T) {
+	before, while, after := Pulled(bench.Run{Series: []float64{9, 9, 9, 4, 0, 1, 9, 8, 7, 6}})
+	if before != 9 || while != 0 || after != 7.5 {
+		t.Errorf("%g, %g, %g", before, while, after)
+	}
+	if before, while, after = Pulled(bench.Run{}); before+while+after != 0 {
+		t.Errorf("of nothing: %g, %g, %g", before, while, after)
+	}
+}
+
+// The cable is pulled while traffic runs, and plugged in again whatever happens; where
+// that cannot be done, nothing more is measured.
+func TestCablePulledInARun(t *testing.T) {
+	w := newWorld(t)
+	w.exchange.Arms[0].Workload.Seconds = 5
+	var did []string
+	w.exchange.Cable = func(ctx context.Context, e bench.End, in bool) error {
+		state := map[bool]string{true: "up", false: "down"}[in]
+		did = append(did, e.Interface+" "+state)
+		return exec.CommandContext(ctx, "ip", "-n", e.Name, "link", "set", e.Interface, state).Run()
+	}
+	run, err := w.once(t, 0)
+	if err != nil || fmt.Sprint(did) != "[a0 down a0 up]" {
+		t.Errorf("%v, %q, %v", err, run.Void, did)
+	}
+	stuck := errors.New("it is stuck")
+	w.exchange.Cable = func(_ context.Context, _ bench.End, in bool) error {
+		if in {
+			return stuck
+		}
+		return nil
+	}
+	for range 8 { // a run that is void before the cable is pulled does not get there
+		if run, err = w.once(t, 0); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, errPulled) || !errors.Is(err, stuck) {
+		t.Errorf("%v, %q", err, run.Void)
+	}
+}
+
+func TestSiteName(t *testing.T) {
+	for text, want := range map[string]string{"host": "host", "ssh:root@n1": "host", "netns:a": "a", "ssh:n1,netns=b": "b", "pid:17": "pid 17"} {
+		s, err := place.Parse(text)
+		if got := siteName(s); err != nil || got != want {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+}
+
+// What goes wrong while stations are opened names the place, and leaves nothing.
+func TestCrewSaysWhatIsWrong(t *testing.T) {
+	c := &Crew{}
+	_, err := c.Open(t.Context(), []place.Spec{{Kind: place.Host}}, place.Program{Path: "/bin/true"})
+	if err == nil || !strings.Contains(err.Error(), "open host") {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
