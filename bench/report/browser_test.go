@@ -30,7 +30,7 @@ func TestBrowser(t *testing.T) {
 			}
 			write("page.html", strings.Replace(policy.ReplaceAllString(text, ""), "</body>", measure, 1))
 			write("frame.html", fmt.Sprintf(`<script>onmessage = e => document.title = e.data</script><iframe src="page.html" style="width:%dpx;height:900px;border:0"></iframe>`, width))
-			cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000",
+			cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-breakpad", "--disable-crash-reporter", "--virtual-time-budget=5000",
 				"--user-data-dir="+filepath.Join(dir, "profile"), "--dump-dom", "file://"+filepath.Join(dir, "frame.html"))
 			cmd.Env = append(os.Environ(), "HOME="+dir) // it keeps reports of crashes there
 			out, err := cmd.Output()
