@@ -46,6 +46,7 @@ func Measure(ctx context.Context, w bench.Workload, from Local, to netip.AddrPor
 	defer p.close()
 	run, err := c.measure(ctx, w, p, marks)
 	if err != nil {
+		err = cause(ctx, err)
 		p.fail(err)
 		return bench.Run{}, fmt.Errorf("%s to %s: %w", w.Kind, to, err)
 	}

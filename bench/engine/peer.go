@@ -129,3 +129,12 @@ func (p *peer) wait(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// cause is why ctx ended, if it did: what comes of the connections that this closed says
+// nothing. Else it is err.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}

@@ -84,6 +84,7 @@ func (s *Server) serve(ctx context.Context, door *lobby, marks Marks) error {
 	p := listenTo(ctx, first.conn)
 	defer p.close()
 	if err := s.measure(ctx, door, p, first.session, marks); err != nil {
+		err = cause(ctx, err)
 		p.fail(err)
 		return fmt.Errorf("for %s: %w", p.conn.RemoteAddr(), err)
 	}
