@@ -168,7 +168,7 @@ func packets() []Preset {
 	return []Preset{
 		{
 			Name: "m10", Report: "R4", About: "UDP of 64 B (pktgen), 1 sender to 1 receiver on another host",
-			Printed: []bench.Figure{mpps("R4 VF received", 1.9), mpps("R4 VF sent", 3.5), said("R4 sending, over VXLAN and VLAN", "+1196 % / +677 %")},
+			Printed: []bench.Figure{beside("VF", mpps("R4 VF received", 1.9)), said("R4 VF sent", "3.5 Mpps"), said("R4 sending, over VXLAN and VLAN", "+1196 % / +677 %")},
 			Needs:   "a VF at both ends, best beside another path",
 			recipe:  recipe{workload: small, takes: every, lacks: "any path"},
 		},

@@ -167,6 +167,16 @@ func TestDefault(t *testing.T) {
 	}
 }
 
+// What R4 received over a VF stands beside no other path's packets.
+func TestVFFiguresStandBesideVFs(t *testing.T) {
+	printed := find(t, "m10").Printed
+	for name, want := range map[string]string{"veth": "", "VF": "VF"} {
+		if got := Beside(printed, []bench.Arm{{Name: name}})[0].Arm; got != want {
+			t.Errorf("beside %s: %q", name, got)
+		}
+	}
+}
+
 func TestBeside(t *testing.T) {
 	arms := []bench.Arm{{Name: "VF 1 flow", Path: path("pod-pod", "VF", "same PF", 1500)}, {Name: "VF 4096 flows", Path: path("pod-node", "VF", "same PF", 1500)}}
 	printed := []bench.Figure{{Name: "a", Value: 1}, {Name: "b", Value: 1, Arm: "4096 flows"}, {Name: "c", Value: 1, Arm: "pod-node"}, {Name: "d", Value: 1, Arm: "node-node"}, {Name: "e", Text: "x"}}
