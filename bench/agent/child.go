@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,9 +12,6 @@ import (
 	"syscall"
 	"time"
 )
-
-// errEarly is that an engine ended before what is counted was over.
-var errEarly = errors.New("it ended before the window had closed")
 
 // child is an engine's process, in a process group of its own.
 type child struct {

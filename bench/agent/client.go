@@ -91,6 +91,7 @@ func (c *Client) read(greeted chan<- error) {
 	}
 	c.mu.Unlock()
 	close(c.ended)
+	c.pipe.Close() // nobody may be left to read what is written
 }
 
 func (c *Client) greet(lines *bufio.Scanner) error {

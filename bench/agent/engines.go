@@ -5,28 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
-// engine is something that carries traffic.
-type engine struct {
+// tool is an engine as the agent uses it: something that carries traffic.
+type tool struct {
 	name string
 	// version says which one is here; an error says why none is, and what would help.
 	version func(ctx context.Context) (string, error)
 	// kinds are what it can do.
 	kinds []bench.Kind
-	// receive and send start a half with a task that check has passed.
+	// alone is of an engine that the receiver needs not have.
+	alone   bool
 	receive func(ctx context.Context, t Task, version string) (half, error)
 	send    func(ctx context.Context, t Task, to Ready) (half, error)
 }
 
 // engines are all there are.
-func (a *agent) engines() []engine {
-	return []engine{
+func (a *agent) engines() []tool {
+	own := func(context.Context) (string, error) { return a.Version, nil }
+	return []tool{
+		{name: "culvert", version: own, kinds: []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets}, receive: ownReceive, send: ownSend},
 		{name: "iperf3", version: iperf3Version, kinds: []bench.Kind{bench.Stream, bench.Datagram}, receive: iperf3Receive, send: iperf3Send},
+		{name: "iperf2", version: iperf2Version, kinds: []bench.Kind{bench.Stream, bench.Datagram}, receive: iperf2Receive, send: iperf2Send},
+		{name: "pktgen", version: a.pktgenVersion, kinds: []bench.Kind{bench.Packets}, alone: true, receive: a.pktgenReceive, send: a.pktgenSend},
+		{name: "ping", version: pingVersion, kinds: []bench.Kind{bench.Echo}, alone: true, receive: a.pingReceive, send: a.pingSend},
 	}
 }
 
@@ -35,39 +42,46 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 	if r.Do == watch {
 		return watcher{*r.Watch}, nil
 	}
-	e, version, err := a.engine(ctx, r.Task.Workload)
+	e, err := a.engine(r.Task.Workload)
 	if err != nil {
 		return nil, err
+	}
+	var version string
+	if r.Do == send || !e.alone {
+		if version, err = e.version(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if r.Do == receive {
 		return e.receive(ctx, *r.Task, version)
 	}
-	if r.To.Engine != e.name || minor(r.To.Version) != minor(version) {
-		return nil, fmt.Errorf("%s %s is here and %s %s at the other end: figures of two versions say little: install one at both ends", e.name, version, r.To.Engine, r.To.Version)
+	if !e.alone && minor(r.To.Version) != minor(version) {
+		return nil, fmt.Errorf("%s is %s here and %s at the other end: figures of two versions say little: install one at both ends", e.name, version, r.To.Version)
 	}
 	return e.send(ctx, *r.Task, *r.To)
 }
 
-// engine finds what can do a workload, and its version.
-func (a *agent) engine(ctx context.Context, w bench.Workload) (engine, string, error) {
+// engine finds what can do a workload.
+func (a *agent) engine(w bench.Workload) (tool, error) {
 	if !(w.Seconds > 0) || w.Warmup < 0 || w.Streams < 0 || w.Size < 0 || w.Rate < 0 {
-		return engine{}, "", fmt.Errorf("a workload of %g s after %g s, %d streams of %d bytes at %g/s cannot be", w.Seconds, w.Warmup, w.Streams, w.Size, w.Rate)
+		return tool{}, fmt.Errorf("a workload of %g s after %g s, %d streams of %d bytes at %g/s cannot be", w.Seconds, w.Warmup, w.Streams, w.Size, w.Rate)
 	}
-	var names []string
-	for _, e := range a.engines() {
-		names = append(names, e.name)
-		if e.name != w.Engine {
-			continue
-		}
-		for _, k := range e.kinds {
-			if k == w.Kind {
-				version, err := e.version(ctx)
-				return e, version, err
-			}
-		}
-		return engine{}, "", fmt.Errorf("%s does no %s: it does %v", e.name, w.Kind, e.kinds)
+	if w.Reverse {
+		return tool{}, errors.New("an agent sends or receives, and knows no reverse: change the ends")
 	}
-	return engine{}, "", fmt.Errorf("there is no engine %q: there are %s", w.Engine, strings.Join(names, ", "))
+	all := a.engines()
+	i := slices.IndexFunc(all, func(e tool) bool { return e.name == w.Engine })
+	switch {
+	case i < 0:
+		var names []string
+		for _, e := range all {
+			names = append(names, e.name)
+		}
+		return tool{}, fmt.Errorf("there is no engine %q: there are %s", w.Engine, strings.Join(names, ", "))
+	case !slices.Contains(all[i].kinds, w.Kind):
+		return tool{}, fmt.Errorf("%s does no %q: it does %q", w.Engine, w.Kind, all[i].kinds)
+	}
+	return all[i], nil
 }
 
 // minor cuts a version to its first two numbers: "3.18" of "3.18.1+".

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,10 +21,10 @@ type half interface {
 	close() error
 }
 
-// marks are called by a half: planned as soon as the window is known, with by how much the
-// beginning of the traffic may have been missed, and the others at its edges.
+// marks are called by a half: planned when traffic begins, and the others at the window's
+// edges.
 type marks struct {
-	planned    func(w Window, missed time.Duration)
+	planned    func(Window)
 	begin, end func()
 }
 
@@ -31,10 +32,10 @@ type marks struct {
 const patience = 30 * time.Second
 
 // timed calls the marks of an engine that does not know of the window: it opens Warmup
-// after begun has said that traffic flows. Between ends, an engine that ends
-// before the window has closed is an error.
-func timed(ctx context.Context, w bench.Workload, begun func() (bool, error), ended <-chan struct{}, m marks) error {
-	return promptly(func() error {
+// after begun has said that traffic flows. void says why the run must not count: the
+// engine ended before the window had closed, or the agent was woken too late.
+func timed(ctx context.Context, w bench.Workload, begun func() (bool, error), ended <-chan struct{}, m marks) (void string, err error) {
+	err = promptly(func() error {
 		awake := func() error {
 			select {
 			case <-ended:
@@ -51,10 +52,18 @@ func timed(ctx context.Context, w bench.Workload, begun func() (bool, error), en
 		}
 		plan := Window{Opens: moment + seconds(w.Warmup)}
 		plan.Closes = plan.Opens + seconds(w.Seconds)
-		m.planned(plan, missed)
-		return m.around(plan, awake)
+		m.planned(plan)
+		void, err = m.around(plan, missed, awake)
+		return err
 	})
+	if errors.Is(err, errEarly) {
+		return "the engine had ended before the agent saw the window close: the processors are too busy for it, or too few", nil
+	}
+	return void, err
 }
+
+// errEarly is that an engine ended before what is counted was over.
+var errEarly = errors.New("it ended before the window had closed")
 
 // spot polls begun until it says true. The moment of that is exact to missed.
 func spot(begun func() (bool, error), awake func() error) (moment, missed time.Duration, err error) {
@@ -71,23 +80,31 @@ func spot(begun func() (bool, error), awake func() error) (moment, missed time.D
 		if ok, err := begun(); ok || err != nil {
 			return moment, missed, err
 		}
-		if err := sleepUntil(now+often, awake); err != nil {
+		if _, err := sleepUntil(now+often, awake); err != nil {
 			return 0, 0, err
 		}
 	}
 }
 
-// around calls begin and end at the window's edges.
-func (m marks) around(w Window, awake func() error) error {
-	if err := sleepUntil(w.Opens, awake); err != nil {
-		return err
+// around calls begin and end at the window's edges. void says by how much that was late, or its
+// beginning missed, when it is more than a tenth of the window and than 50 ms.
+func (m marks) around(w Window, missed time.Duration, awake func() error) (void string, err error) {
+	opened, err := sleepUntil(w.Opens, awake)
+	if err != nil {
+		return "", err
 	}
 	m.begin()
-	if err := sleepUntil(w.Closes, awake); err != nil {
-		return err
+	closed, err := sleepUntil(w.Closes, awake)
+	if err != nil {
+		return "", err
 	}
 	m.end()
-	return awake()
+	long := w.Closes - w.Opens
+	bound := max(50*time.Millisecond, long/10)
+	if late := max(missed, opened-w.Opens, closed-w.Closes); late > bound {
+		void = fmt.Sprintf("the agent was woken %s late, and a window of %s is counted to %s at best: the processors are too busy for it, or too few", late.Round(time.Millisecond), long, bound)
+	}
+	return void, awake()
 }
 
 // within has begun fail with err when it has said no for so long.
@@ -110,16 +127,11 @@ func (watcher) ready() Ready { return Ready{} }
 
 func (watcher) close() error { return nil }
 
-func (w watcher) run(ctx context.Context, m marks) (bench.Run, error) {
-	now, err := evidence.Now()
-	if err != nil {
-		return bench.Run{}, err
-	}
-	if now > w.Closes {
-		return bench.Run{}, fmt.Errorf("watch: the window closed %s ago: it is that of another machine, or was told too late", now-w.Closes)
-	}
-	m.planned(w.Window, 0)
-	return bench.Run{}, promptly(func() error {
-		return m.around(w.Window, func() error { return context.Cause(ctx) })
+func (w watcher) run(ctx context.Context, m marks) (run bench.Run, err error) {
+	m.planned(w.Window)
+	err = promptly(func() error {
+		run.Void, err = m.around(w.Window, 0, func() error { return context.Cause(ctx) })
+		return err
 	})
+	return run, err
 }

@@ -16,7 +16,6 @@ type part struct {
 	cancel context.CancelFunc
 	opened chan struct{} // closed when plan is set
 	plan   Window
-	missed time.Duration
 	ended  chan struct{} // closed when run and err are set
 	run    bench.Run
 	err    error
@@ -24,6 +23,11 @@ type part struct {
 
 // newPart starts what a request asks for. It runs until it is over or ctx ends.
 func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
+	for _, w := range r.Task.Watch {
+		if _, err := a.Reader.Counters(w.Interface); err != nil {
+			return nil, err
+		}
+	}
 	h, err := a.half(ctx, r)
 	if err != nil {
 		return nil, err
@@ -46,9 +50,9 @@ func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 	return p, nil
 }
 
-// conclude adds to what the engine found what the machine did, unless that is void already.
+// conclude adds to what the engine found what the machine did. A run that is void may lack it.
 func (p *part) conclude(s *sampler, received bool) {
-	if p.err != nil || p.run.Void != "" {
+	if p.err != nil || p.run.Void != "" && s.taken != 2 {
 		return
 	}
 	found, err := s.evidence()
@@ -61,24 +65,11 @@ func (p *part) conclude(s *sampler, received bool) {
 	} else {
 		p.run.From = found
 	}
-	p.run.Void = p.late(s.before.At(), s.after.At())
 }
 
-func (p *part) opens(w Window, missed time.Duration) {
-	p.plan, p.missed = w, missed
+func (p *part) opens(w Window) {
+	p.plan = w
 	close(p.opened)
-}
-
-// late says why a run is void whose window was not sampled where it was planned, and is empty
-// when it was: to a tenth of its length, or to 50 ms.
-func (p *part) late(before, after time.Duration) string {
-	bound := max(50*time.Millisecond, (p.plan.Closes-p.plan.Opens)/10)
-	late := max(p.missed, before-p.plan.Opens, after-p.plan.Closes)
-	if late <= bound {
-		return ""
-	}
-	return fmt.Sprintf("the agent was woken %s late, and a window of %s is counted to %s at best: the processors are too busy for it, or too few",
-		late.Round(time.Millisecond), p.plan.Closes-p.plan.Opens, bound)
 }
 
 // window waits until the window is known.

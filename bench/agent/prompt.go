@@ -24,36 +24,44 @@ func promptly(fn func() error) error {
 	return <-done
 }
 
-// sleepUntil waits for a moment of [evidence.Now], or until awake has an error. It sleeps in the
-// kernel: Go's timers are looked after by threads of no priority.
-func sleepUntil(moment time.Duration, awake func() error) error {
+// sleepUntil waits for a moment of [evidence.Now], or until awake has an error, and returns when it
+// was. It sleeps in the kernel: Go's timers are looked after by threads of no priority.
+func sleepUntil(moment time.Duration, awake func() error) (time.Duration, error) {
 	const longest = 50 * time.Millisecond
 	for {
 		if err := awake(); err != nil {
-			return err
+			return 0, err
 		}
 		now, err := evidence.Now()
 		if err != nil || now >= moment {
-			return err
+			return now, err
 		}
 		t := syscall.NsecToTimespec(int64(min(moment-now, longest)))
 		_ = syscall.Nanosleep(&t, nil) // a signal ends it early
 	}
 }
 
+// wait waits for so long.
+func wait(ctx context.Context, long time.Duration) error {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // poll calls ready until it says true.
 func poll(ctx context.Context, every time.Duration, ready func() (bool, error)) error {
-	timer := time.NewTicker(every)
-	defer timer.Stop()
 	for {
 		ok, err := ready()
 		if ok || err != nil {
 			return err
 		}
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := wait(ctx, every); err != nil {
+			return err
 		}
 	}
 }

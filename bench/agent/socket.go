@@ -23,6 +23,7 @@ type socket struct {
 // established too.
 const (
 	established = 1
+	unconnected = 7
 	listening   = 10
 )
 

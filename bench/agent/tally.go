@@ -1,144 +1,93 @@
 package agent
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
-// tally is what one process counted in the window. Only what its side knows is set.
+// iperfError is what an iperf says was in its way.
+type iperfError string
+
+func (e iperfError) Error() string { return string(e) }
+
+// interval is what an iperf counted from one moment to another, in seconds since it
+// began: bytes, datagrams that were sent or should have come, those that did not, and segments that
+// were sent again.
+type interval struct{ start, end, bytes, packets, lost, again float64 }
+
+// tally is what one end counted in the window.
 type tally struct {
-	sends       bool
-	seconds     float64
-	bytes       uint64
-	packets     uint64 // that arrived, or were sent
-	lost        uint64
-	retransmits uint64
-	series      []point
+	seconds, bytes, packets, lost, again float64
+	bits                                 []float64 // of each step of the series
 }
 
-// point is what an interval of the window carried.
-type point struct{ at, seconds, bytes float64 }
-
-// iperf3Sum is "sum" of one of iperf3's intervals.
-type iperf3Sum struct {
-	Start       float64 `json:"start"`
-	End         float64 `json:"end"`
-	Bytes       float64 `json:"bytes"`
-	Packets     float64 `json:"packets"` // UDP: sent, or those that should have come
-	Lost        float64 `json:"lost_packets"`
-	Retransmits float64 `json:"retransmits"`
-	Sender      bool    `json:"sender"`
-}
-
-// iperf3Error is what iperf3 says was in its way.
-type iperf3Error string
-
-func (e iperf3Error) Error() string { return string(e) }
-
-// parseIperf3 reads what iperf3 --json prints at either end (3.x), and cuts the window out of
-// its intervals. Of one that crosses an edge of the window it takes the part that lies
-// within, as if it had gone evenly. What iperf3 reports as its error is an iperf3Error, and a
-// window that the intervals do not cover is an error too.
-func parseIperf3(text []byte, w bench.Workload) (tally, error) {
-	var out struct {
-		Error     string `json:"error"`
-		Intervals []struct {
-			Sum iperf3Sum `json:"sum"`
-		} `json:"intervals"`
-	}
-	if err := json.Unmarshal(text, &out); err != nil {
-		return tally{}, fmt.Errorf("read iperf3's result: %w: it wrote %s", err, brief(text))
-	}
-	if out.Error != "" {
-		return tally{}, iperf3Error(out.Error)
-	}
-	var t tally
-	var bytes, packets, lost, again float64
-	for _, i := range out.Intervals {
-		s := i.Sum
-		from, to := max(s.Start, w.Warmup), min(s.End, w.Warmup+w.Seconds)
+// cut takes the window out of the intervals, of which there is one for each of streams at
+// any moment. Of one that crosses an edge of the window it takes the part that lies
+// within, as if it had gone evenly.
+func cut(all []interval, streams int, w bench.Workload) (tally, error) {
+	t := tally{bits: make([]float64, steps(w))}
+	for _, i := range all {
+		from, to := max(i.start, w.Warmup), min(i.end, w.Warmup+w.Seconds)
 		if !(to > from) {
 			continue
 		}
-		part := (to - from) / (s.End - s.Start)
-		if !(part <= 1) || !(s.Bytes >= 0) || math.IsInf(s.Bytes+s.Packets+s.Lost+s.Retransmits, 0) {
-			return tally{}, fmt.Errorf("read iperf3's result: from %g s to %g s %g bytes", s.Start, s.End, s.Bytes)
+		part := (to - from) / (i.end - i.start)
+		total := i.bytes + i.packets + i.lost + i.again
+		if !(part <= 1) || !(i.bytes >= 0) || !(i.packets >= 0) || !(i.again >= 0) || math.IsInf(total, 0) || math.IsNaN(total) {
+			return tally{}, fmt.Errorf("from %g s to %g s it counted %g bytes, %g packets, %g lost, %g sent again: this cannot be",
+				i.start, i.end, i.bytes, i.packets, i.lost, i.again)
 		}
-		t.sends = s.Sender
-		t.seconds += to - from
-		bytes, packets, lost, again = bytes+s.Bytes*part, packets+s.Packets*part, lost+s.Lost*part, again+s.Retransmits*part
-		t.series = append(t.series, point{from - w.Warmup, to - from, s.Bytes * part})
+		t.seconds += (to - from) / float64(streams)
+		t.bytes, t.packets, t.lost, t.again = t.bytes+i.bytes*part, t.packets+i.packets*part, t.lost+i.lost*part, t.again+i.again*part
+		at := int(((from+to)/2 - w.Warmup) / step(w))
+		t.bits[min(max(at, 0), len(t.bits)-1)] += i.bytes * part * 8
 	}
-	const covered = 0.99
-	if len(t.series) == 0 || t.seconds < w.Seconds*covered {
-		return tally{}, fmt.Errorf("read iperf3's result: its intervals have %.3g s of the window of %g s", t.seconds, w.Seconds)
+	const covered = 0.95
+	if t.seconds < w.Seconds*covered || t.seconds > w.Seconds/covered {
+		return tally{}, fmt.Errorf("its intervals have %.3g s of the window of %g s: it ended too early", t.seconds, w.Seconds)
 	}
-	lost = max(0, lost) // late ones, lost in an interval before, count as -1
-	if !t.sends {
-		packets -= lost
-	}
-	t.bytes, t.packets, t.lost, t.retransmits = whole(bytes), whole(packets), whole(lost), whole(again)
+	t.lost = min(max(0, t.lost), t.packets) // one that is late counts as -1 where it comes
 	return t, nil
 }
 
-// whole is a count that came as a float64, which JSON's numbers are to iperf3.
-func whole(v float64) uint64 {
-	if !(v > 0) {
-		return 0
-	}
-	return uint64(math.Round(min(v, 1<<62)))
-}
+// step is the length of what the series has a value for, in seconds: a tenth of the window or a second,
+// whichever is longer.
+func step(w bench.Workload) float64 { return max(1, w.Seconds/10) }
+
+func steps(w bench.Workload) int { return max(1, int(math.Ceil(w.Seconds/step(w)-1e-9))) }
 
 // plus adds a process that ran beside this one.
 func (t tally) plus(o tally) tally {
-	if len(t.series) == 0 {
+	if t.bits == nil {
 		return o
 	}
-	t.seconds = max(t.seconds, o.seconds)
-	t.bytes, t.packets, t.lost = t.bytes+o.bytes, t.packets+o.packets, t.lost+o.lost
-	t.retransmits += o.retransmits
-	t.series = append(slices.Clone(t.series), o.series...)
-	return t
+	sum := tally{
+		seconds: max(t.seconds, o.seconds), bytes: t.bytes + o.bytes, packets: t.packets + o.packets, lost: t.lost + o.lost, again: t.again + o.again,
+	}
+	for i, b := range t.bits {
+		sum.bits = append(sum.bits, b+o.bits[i])
+	}
+	return sum
 }
 
 // run is the part of a run that this end knows.
-func (t tally) run(w bench.Workload) bench.Run {
-	if t.sends {
-		r := bench.Run{Sent: t.packets}
-		if w.Kind == bench.Stream {
-			r.Retransmits = &t.retransmits
-		}
-		return r
+func (t tally) run(w bench.Workload, sent bool) bench.Run {
+	if sent {
+		return bench.Run{Sent: whole(t.packets)}
 	}
 	r := bench.Run{
-		Seconds: t.seconds, Bytes: t.bytes, Packets: t.packets, Lost: t.lost,
-		Gbps: float64(t.bytes) * 8 / t.seconds / 1e9, Series: series(t.series, w.Seconds),
+		Seconds: t.seconds, Bytes: whole(t.bytes), Packets: whole(t.packets - t.lost), Lost: whole(t.lost), Gbps: t.bytes * 8 / t.seconds / 1e9,
 	}
 	if w.Kind == bench.Datagram {
-		r.PPS = float64(t.packets) / t.seconds
+		r.PPS = (t.packets - t.lost) / t.seconds
+	}
+	for i, bits := range t.bits {
+		r.Series = append(r.Series, bits/min(step(w), w.Seconds-float64(i)*step(w))/1e9)
 	}
 	return r
 }
 
-// series is in Gb/s, of each tenth of the window or each second, whichever is longer.
-func series(points []point, window float64) []float64 {
-	const most = 10
-	step := max(1, window/most)
-	n := int(math.Ceil(window/step - 1e-9))
-	if n < 1 {
-		return nil
-	}
-	bits := make([]float64, n)
-	for _, p := range points {
-		i := int((p.at + p.seconds/2) / step)
-		bits[min(max(i, 0), n-1)] += p.bytes * 8
-	}
-	for i := range bits {
-		bits[i] /= min(step, window-float64(i)*step) * 1e9
-	}
-	return bits
-}
+// whole is a count that came as a float64, which JSON's numbers are to iperf3.
+func whole(v float64) uint64 { return uint64(math.Round(min(max(v, 0), 1<<62))) }

@@ -48,8 +48,9 @@ func (a asker) about(name string) bench.Interface {
 		i.RxRing, i.TxRing = int(r.RxPending), int(r.TxPending)
 	}
 	const unknown = 1<<32 - 1 // SPEED_UNKNOWN
-	if s, err := a.tool.GetLinkSettings(name); err == nil && s.Speed != unknown {
-		i.SpeedMbps = int(s.Speed)
+	// Not GetLinkSettings: it prints to standard output, which is the agent's pipe.
+	if speed, err := a.tool.CmdGet(&ethtool.EthtoolCmd{}, name); err == nil && speed != unknown {
+		i.SpeedMbps = int(speed)
 	}
 	features, err := a.tool.Features(name)
 	if err != nil {

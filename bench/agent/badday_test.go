@@ -1,0 +1,288 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// refused fails unless err has all of want.
+func refused(t *testing.T, what string, err error, want ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error", what)
+		return
+	}
+	for _, w := range want {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%s: got %q, want %q", what, err, w)
+		}
+	}
+}
+
+func TestWhatCannotBe(t *testing.T) {
+	p := newPair(t)
+	c, _ := startAgent(t, p.netns[1])
+	good := p.task(bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 1}, 1)
+	for _, b := range []struct {
+		name   string
+		change func(*Task)
+		want   string
+	}{
+		{"engine", func(t *Task) { t.Workload.Engine = "netperf" }, `there is no engine "netperf": there are culvert, iperf3, iperf2, pktgen, ping`},
+		{"kind", func(t *Task) { t.Workload.Engine = "ping" }, `ping does no "stream": it does ["echo"]`},
+		{"time", func(t *Task) { t.Workload.Seconds = 0 }, "a workload of 0 s after 0 s"},
+		{"reverse", func(t *Task) { t.Workload.Reverse = true }, "change the ends"},
+		{"address", func(t *Task) { t.To = netip.MustParseAddr("10.98.0.1") }, "10.98.0.1"},
+		{"interface", func(t *Task) { t.Watch[0].Interface = "eth7" }, "interface eth7 is not in this network namespace: it has [lo v1]"},
+	} {
+		task := good
+		task.Watch = slices.Clone(good.Watch)
+		b.change(&task)
+		_, err := c.Receive(t.Context(), task)
+		refused(t, b.name, err, b.want)
+	}
+	for _, r := range []request{{Do: send}, {Do: receive}, {Do: watch, Task: &good}} {
+		refused(t, string(r.Do), c.ask(t.Context(), r, nil), "lacks what to do")
+	}
+	refused(t, "verb", c.ask(t.Context(), request{Do: "jump", Part: 1}, nil), "there is no part 1")
+	refused(t, "iperf2 at no rate", func() error {
+		_, err := iperf2Send(t.Context(), Task{Workload: bench.Workload{Kind: bench.Datagram}}, Ready{})
+		return err
+	}(), "name one")
+}
+
+// TestReceiverMissing: nobody listens where it is sent to.
+func TestReceiverMissing(t *testing.T) {
+	p := newPair(t)
+	c, _ := startAgent(t, p.netns[0])
+	for _, b := range []struct{ engine, program, want string }{
+		{"culvert", "", "connection refused"},
+		{"iperf3", "iperf3", "Connection refused"},
+		{"iperf2", "iperf", "refused"},
+	} {
+		t.Run(b.engine, func(t *testing.T) {
+			to := Ready{Engine: b.engine, Version: "test", Ports: []uint16{5999}}
+			if b.program != "" {
+				need(t, b.program)
+				to.Version = versionAt(t, c, b.engine)
+			}
+			part, err := c.Send(t.Context(), p.task(bench.Workload{Kind: bench.Stream, Engine: b.engine, Seconds: 1}, 0), to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run, err := part.Finish(t.Context())
+			refused(t, b.engine, err, b.want)
+			if run.Bytes != 0 {
+				t.Errorf("half a figure: %+v", run)
+			}
+		})
+	}
+}
+
+func versionAt(t *testing.T, c *Client, engine string) string {
+	t.Helper()
+	d, err := c.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range d.Machine.Tools {
+		if tool.Name == engine {
+			return tool.Value
+		}
+	}
+	t.Fatalf("no %s in %v", engine, d.Machine.Tools)
+	return ""
+}
+
+func TestVersionsDiffer(t *testing.T) {
+	need(t, "iperf3")
+	p := newPair(t)
+	c, _ := startAgent(t, p.netns[0])
+	task := p.task(bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1}, 0)
+	_, err := c.Send(t.Context(), task, Ready{Engine: "iperf3", Version: "3.99", Ports: []uint16{5999}})
+	refused(t, "another version", err, "3.99 at the other end", "install one at both ends")
+}
+
+// TestNotInstalled: what is missing is said, and how to get it.
+func TestNotInstalled(t *testing.T) {
+	p := newPair(t)
+	c, _ := startAgent(t, p.netns[0], "PATH=/nonexistent")
+	d, err := c.Describe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := map[string]string{}
+	for _, l := range d.Lacking {
+		lacking[l.Engine] = l.Why
+	}
+	for engine, want := range map[string]string{
+		"iperf3": "apt-get install iperf3", "iperf2": "apt-get install iperf,", "ping": "apt-get install iputils-ping",
+	} {
+		if !strings.Contains(lacking[engine], want) {
+			t.Errorf("%s: %q", engine, lacking[engine])
+		}
+		kind := bench.Stream
+		if engine == "ping" {
+			continue // its receiver needs none
+		}
+		_, err := c.Receive(t.Context(), p.task(bench.Workload{Kind: kind, Engine: engine, Seconds: 1}, 0))
+		refused(t, engine, err, want)
+	}
+	if len(d.Machine.Tools) == 0 || d.Machine.Tools[0] != (bench.Setting{Name: "culvert", Value: "test"}) {
+		t.Errorf("tools: %v", d.Machine.Tools)
+	}
+}
+
+// children are the processes that a process started.
+func children(t *testing.T, pid int) []string {
+	t.Helper()
+	all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err == nil {
+			found = append(found, strings.Fields(string(text))...)
+		}
+	}
+	return found
+}
+
+// TestChildKilled: an engine that dies in the window gives no figure.
+func TestChildKilled(t *testing.T) {
+	need(t, "iperf3")
+	p := newPair(t)
+	from, sender := startAgent(t, p.netns[0])
+	to, _ := startAgent(t, p.netns[1])
+	w := bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 20}
+	receiver, err := to.Receive(t.Context(), p.task(w, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := from.Send(t.Context(), p.task(w, 0), receiver.Ready())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := part.Window(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range children(t, sender.cmd.Process.Pid) {
+		var id int
+		if _, err := fmt.Sscan(pid, &id); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(id, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = part.Finish(t.Context())
+	refused(t, "the killed one", err, "iperf3 to 10.99.0.2", "signal: killed")
+	_, err = receiver.Finish(t.Context())
+	refused(t, "its server", err, "iperf3 server on 10.99.0.2")
+}
+
+// TestNothingIsLeft: however an agent ends, its children end with it.
+func TestNothingIsLeft(t *testing.T) {
+	need(t, "iperf3")
+	p := newPair(t)
+	for name, end := range map[string]func(*Client, *process) error{
+		"pipe closed": func(c *Client, _ *process) error { return c.Close() },
+		"SIGTERM":     func(_ *Client, p *process) error { return p.cmd.Process.Signal(syscall.SIGTERM) },
+		"SIGKILL":     func(_ *Client, p *process) error { return p.cmd.Process.Kill() },
+		"stopped":     nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, agent := startAgent(t, p.netns[1])
+			part, err := c.Receive(t.Context(), p.task(bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1}, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := children(t, agent.cmd.Process.Pid)
+			if len(left) == 0 {
+				t.Fatal("it has no children")
+			}
+			if end == nil {
+				if err := errors.Join(part.Stop(t.Context()), part.Stop(t.Context())); err != nil {
+					t.Error(err)
+				}
+			} else {
+				if err := end(c, agent); err != nil {
+					t.Fatal(err)
+				}
+				// One that is asked to end may have the time to say so.
+				if _, err := part.Finish(t.Context()); !errors.Is(err, ErrGone) && (name != "SIGTERM" || err == nil) {
+					t.Errorf("%v is no ErrGone", err)
+				}
+			}
+			const long = 20 * time.Second
+			for until := time.Now().Add(long); len(left) > 0 && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+				left = slices.DeleteFunc(left, func(pid string) bool {
+					text, err := os.ReadFile("/proc/" + pid + "/cmdline")
+					return err != nil || !strings.Contains(string(text), "iperf3")
+				})
+			}
+			if len(left) > 0 {
+				t.Errorf("left: %v", left)
+			}
+		})
+	}
+}
+
+// TestWatch: an agent that takes no part samples the same window.
+func TestWatch(t *testing.T) {
+	p := newPair(t)
+	from, _ := startAgent(t, p.netns[0])
+	to, _ := startAgent(t, p.netns[1])
+	w := bench.Workload{Kind: bench.Datagram, Engine: "culvert", Rate: 1e7, Seconds: 1, Warmup: 1}
+	receiver, err := to.Receive(t.Context(), p.task(w, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sender, err := from.Send(t.Context(), p.task(w, 0), receiver.Ready())
+	if err != nil {
+		t.Fatal(err)
+	}
+	window, err := receiver.Window(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	watcher, err := to.Watch(t.Context(), p.task(w, 1), window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs []bench.Run
+	for _, part := range []*Part{sender, receiver, watcher} {
+		r, err := part.Finish(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, r)
+	}
+	seen, own := runs[2].From.Interfaces[0].RxBytes, runs[1].To.Interfaces[0].RxBytes
+	if runs[2].Void == "" && (seen == 0 || float64(seen) > 3*float64(own) || float64(own) > 3*float64(seen)) {
+		t.Errorf("it saw %d bytes come, and the receiver %d", seen, own)
+	}
+	if _, err := receiver.Finish(t.Context()); err == nil {
+		t.Error("a part finished twice")
+	}
+	late, err := to.Watch(t.Context(), p.task(w, 1), window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := late.Finish(t.Context())
+	if err == nil && r.Void == "" {
+		t.Error("a window that has closed was watched")
+	}
+}

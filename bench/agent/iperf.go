@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// iperf is one end's half with iperf 2 or 3: a process for each port.
+type iperf struct {
+	Task
+	is      Ready
+	server  bool
+	control int   // connections of each process beside its streams
+	shares  []int // streams of each process
+	parse   func([]byte, bench.Workload) (tally, error)
+	all     []*child
+}
+
+// spare seconds of traffic follow the window, for an end that saw the beginning late, and
+// processes that began one after the other.
+const spare = 2
+
+// iperfSeconds is how long a client sends.
+func iperfSeconds(w bench.Workload) string {
+	return fmt.Sprint(int(math.Ceil(w.Warmup + w.Seconds + spare)))
+}
+
+// shares spreads streams over processes.
+func shares(streams, processes int) []int {
+	streams = max(streams, processes)
+	all := make([]int, processes)
+	for i := range all {
+		all[i] = streams/processes + min(1, max(0, streams%processes-i))
+	}
+	return all
+}
+
+// listen starts a server for each share of the streams, with the arguments that it has at a port.
+func (h *iperf) listen(ctx context.Context, program string, arguments func(port uint16, streams int) []string) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.close())
+		}
+	}()
+	for _, streams := range h.shares {
+		port, c, err := h.listenOnce(ctx, program, streams, arguments)
+		if err != nil {
+			return err
+		}
+		h.is.Ports, h.all = append(h.is.Ports, port), append(h.all, c)
+	}
+	return nil
+}
+
+// listenOnce starts a server on a free port, on another one when somebody took it.
+func (h *iperf) listenOnce(ctx context.Context, program string, streams int, arguments func(port uint16, streams int) []string) (uint16, *child, error) {
+	const tries = 5
+	var last error
+	for range tries {
+		port, err := freePort(ctx, h.To)
+		if err != nil {
+			return 0, nil, err
+		}
+		c, err := startChild(program, arguments(port, streams)...)
+		if err != nil {
+			return 0, nil, err
+		}
+		if last = h.listens(ctx, c, port); last == nil {
+			return port, c, nil
+		}
+		c.stop()
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return 0, nil, last
+}
+
+// listens waits until a child listens on a port. An iperf 2 for UDP has a socket that is not
+// connected, and no other.
+func (h *iperf) listens(ctx context.Context, c *child, port uint16) error {
+	const long = 10 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, long, fmt.Errorf("%s does not listen on port %d after %s", c.name, port, long))
+	defer cancel()
+	protocol, state := "tcp", uint8(listening)
+	if h.Workload.Kind == bench.Datagram && h.control == 0 {
+		protocol, state = "udp", unconnected
+	}
+	return poll(ctx, 5*time.Millisecond, func() (bool, error) {
+		select {
+		case <-c.ended:
+			return false, c.failure(errors.New("it ended when it should listen"))
+		default:
+		}
+		n, err := countSockets(protocol, func(s socket) bool { return s.local == port && s.state == state })
+		return n > 0, err
+	})
+}
+
+// send starts a client for each of the servers.
+func (h *iperf) send(program string, arguments func(port uint16, streams int) []string) error {
+	if len(h.is.Ports) == 0 {
+		return errors.New("the receiver listens on no port")
+	}
+	for i, port := range h.is.Ports {
+		c, err := startChild(program, arguments(port, h.shares[i])...)
+		if err != nil {
+			return errors.Join(err, h.close())
+		}
+		h.all = append(h.all, c)
+	}
+	return nil
+}
+
+func (h *iperf) ready() Ready { return h.is }
+
+func (h *iperf) close() error {
+	for _, c := range h.all {
+		c.stop()
+	}
+	return nil
+}
+
+func (h *iperf) run(ctx context.Context, m marks) (bench.Run, error) {
+	none := fmt.Errorf("nothing came in %s: is a firewall between the ends, or no route?", patience)
+	void, err := timed(ctx, h.Workload, within(patience, none, h.begun), h.all[0].ended, m)
+	if err != nil {
+		return bench.Run{}, h.explain(err)
+	}
+	var sum tally
+	for _, c := range h.all {
+		text, err := c.wait(ctx)
+		// iperf3 --json says on standard output what went wrong, and may end with 0.
+		t, wrong := h.parse(text, h.Workload)
+		var said iperfError
+		switch {
+		case errors.As(wrong, &said):
+			return bench.Run{}, h.explain(wrong)
+		case err != nil:
+			return bench.Run{}, h.explain(err)
+		case wrong != nil:
+			return bench.Run{}, h.explain(c.failure(wrong))
+		}
+		sum = sum.plus(t)
+	}
+	run := sum.run(h.Workload, !h.server)
+	if again := whole(sum.again); !h.server && h.is.Engine == "iperf3" && h.Workload.Kind == bench.Stream {
+		run.Retransmits = &again
+	}
+	run.Void = void
+	return run, nil
+}
+
+// explain adds where the other end is.
+func (h *iperf) explain(err error) error {
+	if h.server {
+		return fmt.Errorf("%s server on %s, ports %v: %w", h.is.Engine, h.To, h.is.Ports, err)
+	}
+	return fmt.Errorf("%s to %s, ports %v: %w", h.is.Engine, h.To, h.is.Ports, err)
+}
+
+// begun reports whether all connections of all processes stand.
+func (h *iperf) begun() (bool, error) {
+	protocol, want := "tcp", h.control*len(h.shares)
+	if h.Workload.Kind == bench.Datagram {
+		protocol, want = "udp", 0
+	}
+	for _, streams := range h.shares {
+		want += streams
+	}
+	n, err := countSockets(protocol, func(s socket) bool {
+		return s.state == established && (h.server && slices.Contains(h.is.Ports, s.local) || !h.server && slices.Contains(h.is.Ports, s.remote))
+	})
+	return n >= want, err
+}

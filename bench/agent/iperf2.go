@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+var iperf2Says = regexp.MustCompile(`(?m)^iperf version (2(?:\.\d+)+\S*)`)
+
+func iperf2Version(ctx context.Context) (string, error) {
+	return programVersion(ctx, "iperf", "iperf", parseIperf2Version, "-v")
+}
+
+func parseIperf2Version(said string) (string, error) {
+	m := iperf2Says.FindStringSubmatch(said)
+	if m == nil {
+		return "", fmt.Errorf("ask iperf 2 for its version: it says %s", brief([]byte(said)))
+	}
+	return m[1], nil
+}
+
+// iperf2Interval is what iperf 2 reports in, in seconds: the shortest that all its
+// versions take.
+const iperf2Interval = "0.5"
+
+// iperf2Options are those that both ends have. Its CSV has the bytes of an interval to the
+// byte, where its text is rounded.
+func iperf2Options(w bench.Workload, port uint16, streams int) []string {
+	args := []string{"-p", fmt.Sprint(port), "-i", iperf2Interval, "-y", "C", "-P", fmt.Sprint(streams)}
+	if w.Kind == bench.Datagram {
+		args = append(args, "-u")
+	}
+	if w.Size > 0 {
+		args = append(args, "-l", fmt.Sprint(w.Size))
+	}
+	if w.Window > 0 {
+		args = append(args, "-w", fmt.Sprint(w.Window))
+	}
+	return args
+}
+
+// iperf2Receive starts a server that ends with its streams (-P).
+func iperf2Receive(ctx context.Context, t Task, version string) (half, error) {
+	h := &iperf{
+		Task: t, is: Ready{Engine: "iperf2", Version: version}, server: true, shares: shares(t.Workload.Streams, 1), parse: parseIperf2,
+	}
+	return h, h.listen(ctx, "iperf", func(port uint16, streams int) []string {
+		return append([]string{"-s", "-B", t.To.String()}, iperf2Options(t.Workload, port, streams)...)
+	})
+}
+
+func iperf2Send(_ context.Context, t Task, to Ready) (half, error) {
+	if t.Workload.Kind == bench.Datagram && t.Workload.Rate == 0 {
+		return nil, errors.New("iperf2 sends datagrams at a rate only: name one, or use iperf3")
+	}
+	h := &iperf{Task: t, is: to, shares: shares(t.Workload.Streams, max(1, len(to.Ports))), parse: parseIperf2}
+	return h, h.send("iperf", func(port uint16, streams int) []string {
+		args := append([]string{"-c", t.To.String(), "-t", iperfSeconds(t.Workload)}, iperf2Options(t.Workload, port, streams)...)
+		if t.From.IsValid() {
+			args = append(args, "-B", t.From.String())
+		}
+		if t.Workload.Kind == bench.Datagram {
+			args = append(args, "-b", bitsOfStream(t.Workload))
+		}
+		return args
+	})
+}
+
+// parseIperf2 reads what iperf 2 -y C prints at either end (2.0.10 to 2.2): a line for each
+// stream and interval,
+//
+//	date,address,port,address,port,stream,from-to,bytes,bits a second[,jitter,lost,packets,lost %,out of order]
+//
+// and one for all of each stream's time, which is left out, as is the sum of all streams with
+// number -1. Retransmits are not in it.
+func parseIperf2(text []byte, w bench.Workload) (tally, error) {
+	var all []interval
+	streams := map[string]float64{} // until when each is reported
+	for line := range strings.Lines(string(text)) {
+		f := strings.Split(strings.TrimSpace(line), ",")
+		if len(f) < 9 {
+			return tally{}, fmt.Errorf("read iperf 2's result: %q has %d fields, and not 9 or 14", line, len(f))
+		}
+		i, err := iperf2Line(f)
+		if err != nil {
+			return tally{}, fmt.Errorf("read iperf 2's result: %q: %w", line, err)
+		}
+		ports := f[2] + " " + f[4]
+		if f[5] == "-1" || i.start < streams[ports] {
+			continue
+		}
+		streams[ports] = i.end
+		all = append(all, i)
+	}
+	if len(all) == 0 {
+		return tally{}, errors.New("read iperf 2's result: there is none")
+	}
+	return cut(all, len(streams), w)
+}
+
+func iperf2Line(f []string) (i interval, err error) {
+	from, to, _ := strings.Cut(f[6], "-")
+	texts, values := []string{from, to, f[7]}, []*float64{&i.start, &i.end, &i.bytes}
+	if len(f) >= 14 { // UDP. A sender has lost nothing, and -1 packets in its line of all
+		texts, values = append(texts, f[10], f[11]), append(values, &i.lost, &i.packets)
+	}
+	for n, text := range texts {
+		if *values[n], err = strconv.ParseFloat(text, 64); err != nil {
+			return i, err
+		}
+	}
+	return i, nil
+}

@@ -1,0 +1,102 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
+	"github.com/culvert-net/culvert/bench/evidence"
+)
+
+// ownServer is the receiving half of package engine. The figures are the other end's to
+// return.
+type ownServer struct {
+	Task
+	version string
+	server  *engine.Server
+}
+
+func ownReceive(ctx context.Context, t Task, version string) (half, error) {
+	s, err := engine.Listen(ctx, engine.Local{Address: t.To, Interface: t.Interface}, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &ownServer{t, version, s}, nil
+}
+
+func (o *ownServer) ready() Ready {
+	return Ready{Engine: "culvert", Version: o.version, Ports: []uint16{o.server.Addr().Port()}}
+}
+
+func (o *ownServer) close() error { return o.server.Close() }
+
+func (o *ownServer) run(ctx context.Context, m marks) (bench.Run, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	alone := time.AfterFunc(patience, func() {
+		cancel(fmt.Errorf("nothing came to %s in %s: is a firewall between the ends, or no route?", o.server.Addr(), patience))
+	})
+	defer alone.Stop()
+	own := ownMarks{Workload: o.Workload, marks: m}
+	err := o.server.Serve(ctx, own.of(func() { alone.Stop() }))
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return bench.Run{}, errors.Join(own.err, err)
+}
+
+// ownClient is the sending half of package engine.
+type ownClient struct {
+	Task
+	to netip.AddrPort
+}
+
+func ownSend(_ context.Context, t Task, to Ready) (half, error) {
+	if len(to.Ports) != 1 {
+		return nil, fmt.Errorf("the receiver listens on ports %v and not on one", to.Ports)
+	}
+	return &ownClient{t, netip.AddrPortFrom(t.To, to.Ports[0])}, nil
+}
+
+func (o *ownClient) ready() Ready { return Ready{} }
+
+func (o *ownClient) close() error { return nil }
+
+func (o *ownClient) run(ctx context.Context, m marks) (bench.Run, error) {
+	own := ownMarks{Workload: o.Workload, marks: m}
+	run, err := engine.Measure(ctx, o.Workload, engine.Local{Address: o.From, Interface: o.Interface}, o.to, own.of(func() {}))
+	if err := errors.Join(own.err, err); err != nil {
+		return bench.Run{}, err
+	}
+	return run, nil
+}
+
+// ownMarks are this package's marks as package engine calls them.
+type ownMarks struct {
+	bench.Workload
+	marks
+	err error
+}
+
+func (o *ownMarks) of(started func()) engine.Marks {
+	sample := func(mark func()) func() {
+		return func() {
+			_ = promptly(func() error { mark(); return nil }) // it returns what the function does
+		}
+	}
+	return engine.Marks{
+		Start: func() {
+			started()
+			var now time.Duration
+			if now, o.err = evidence.Now(); o.err == nil {
+				opens := now + seconds(o.Warmup)
+				o.planned(Window{Opens: opens, Closes: opens + seconds(o.Seconds)})
+			}
+		},
+		Begin: sample(o.begin), End: sample(o.end),
+	}
+}

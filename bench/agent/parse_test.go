@@ -1,0 +1,273 @@
+package agent
+
+import (
+	"math"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// second is a window that cuts intervals in two.
+var second = bench.Workload{Kind: bench.Stream, Warmup: 0.25, Seconds: 1}
+
+func TestParseIperf(t *testing.T) {
+	datagrams := second
+	datagrams.Kind = bench.Datagram
+	for _, c := range []struct {
+		file  string
+		parse func([]byte, bench.Workload) (tally, error)
+		w     bench.Workload
+		want  tally
+	}{
+		// 0.5009-0.25 of the first, all of the second, 1.25-1.1021 of the third
+		{"iperf3-client.json", parseIperf3, second, tally{seconds: 1, bytes: 52715811, again: 7.63}},
+		{"iperf3-server.json", parseIperf3, second, tally{seconds: 1, bytes: 45307852}},
+		{"iperf3-udp-server.json", parseIperf3, datagrams, tally{seconds: 1, bytes: 602986, packets: 602.99}},
+		{"iperf2-server.csv", parseIperf2, second, tally{seconds: 1, bytes: 18231347}},
+		{"iperf2-client.csv", parseIperf2, second, tally{seconds: 1, bytes: 18231296}},
+		{"iperf2-udp-server.csv", parseIperf2, datagrams, tally{seconds: 1, bytes: 1859000, packets: 2546, lost: 687}},
+		{"iperf2-udp-client.csv", parseIperf2, datagrams, tally{seconds: 1, bytes: 2521000, packets: 2521}},
+	} {
+		got, err := c.parse(read(t, c.file), c.w)
+		if err != nil {
+			t.Errorf("%s: %v", c.file, err)
+			continue
+		}
+		c.want.bits = []float64{c.want.bytes * 8}
+		about := cmpopts.EquateApprox(0.02, 1e-9)
+		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(tally{}), about); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.file, diff)
+		}
+	}
+}
+
+func TestParseIperfErrors(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		parse func([]byte, bench.Workload) (tally, error)
+		want  string
+	}{
+		{string(read(t, "iperf3-refused.json")), parseIperf3, "unable to connect to server: Connection refused"},
+		{string(read(t, "iperf3-killed.json")), parseIperf3, "the client has unexpectedly closed the connection"},
+		{"", parseIperf3, "read iperf3's result: unexpected end of JSON input: it wrote \"\""},
+		{"{}", parseIperf3, "its intervals have 0 s of the window of 1 s: it ended too early"},
+		{`{"intervals":[{"sum":{"start":0,"end":1.1,"bytes":5}}]}`, parseIperf3, "its intervals have 0.85 s of the window of 1 s: it ended too early"},
+		{`{"intervals":[{"sum":{"start":0,"end":2,"bytes":-5}}]}`, parseIperf3, "from 0 s to 2 s it counted -5 bytes, 0 packets, 0 lost, 0 sent again: this cannot be"},
+		{"", parseIperf2, "read iperf 2's result: there is none"},
+		{"connect failed: Connection refused\n", parseIperf2, `read iperf 2's result: "connect failed: Connection refused\n" has 1 fields, and not 9 or 14`},
+		{"1,a,1,b,2,3,0.0-x,5,6\n", parseIperf2, `read iperf 2's result: "1,a,1,b,2,3,0.0-x,5,6\n": strconv.ParseFloat: parsing "x": invalid syntax`},
+	} {
+		if got, err := c.parse([]byte(c.text), second); err == nil || err.Error() != c.want {
+			t.Errorf("%q: got %+v, %v, want %s", c.text, got, err, c.want)
+		}
+	}
+}
+
+// TestTallyRun: what two processes counted becomes a run, late datagrams and all.
+func TestTallyRun(t *testing.T) {
+	w := bench.Workload{Kind: bench.Datagram, Seconds: 2}
+	one, err := cut([]interval{{0, 1, 100, 10, 4, 0}, {1, 2, 300, 30, -1, 0}}, 1, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := tally{}.plus(one).plus(one).run(w, false)
+	want := bench.Run{Seconds: 2, Bytes: 800, Packets: 74, Lost: 6, Gbps: 3.2e-6, PPS: 37, Series: []float64{1.6e-6, 4.8e-6}}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(bench.Run{Sent: 80}, tally{}.plus(one).plus(one).run(w, true)); diff != "" {
+		t.Errorf("sent: -want +got:\n%s", diff)
+	}
+}
+
+func TestJoin(t *testing.T) {
+	again := uint64(3)
+	from := bench.Run{Sent: 10, Retransmits: &again, From: bench.Evidence{Queues: []uint64{1}}, Void: "late"}
+	to := bench.Run{Seconds: 1, Bytes: 9, Packets: 9, Lost: 1, Gbps: 2, PPS: 9, Series: []float64{2}, To: bench.Evidence{Queues: []uint64{2}}}
+	want := to
+	want.Sent, want.Retransmits, want.From, want.Void = 10, &again, from.From, "late"
+	if diff := cmp.Diff(want, Join(from, to)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	// An engine whose sender knows all.
+	whole := want
+	whole.To, whole.Void = bench.Evidence{}, ""
+	want.Void = ""
+	if diff := cmp.Diff(want, Join(whole, bench.Run{To: to.To})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for _, c := range []struct {
+		parse      func(string) (string, error)
+		said, want string
+	}{
+		{parseIperf3Version, "iperf 3.12 (cJSON 1.7.15)\nLinux vm 6.18\n", "3.12"},
+		{parseIperf3Version, "iperf 3.17.1+ (cJSON 1.7.15)\n", "3.17.1+"},
+		{parseIperf2Version, "iperf version 2.1.8 (12 August 2022) pthreads\n", "2.1.8"},
+		{parsePingVersion, "ping from iputils 20221126\nlibcap: yes\n", "iputils 20221126"},
+		{parsePingVersion, "ping utility, iputils-s20160308\n", "iputils 20160308"},
+		{parsePingVersion, "ping: invalid option -- 'V'\nBusyBox v1.35.0 (Debian 1:1.35.0-4+deb12u1+b1) multi-call binary.\n", "busybox 1.35.0"},
+	} {
+		if got, err := c.parse(c.said); err != nil || got != c.want {
+			t.Errorf("%q: %q, %v", c.said, got, err)
+		}
+		if got, err := c.parse("command not found"); err == nil {
+			t.Errorf("%q from nothing", got)
+		}
+	}
+	for version, want := range map[string]bool{"3.12": false, "3.15": false, "3.16": true, "3.17.1+": true, "3": false} {
+		if threaded(version) != want {
+			t.Errorf("threaded(%s)", version)
+		}
+	}
+	for version, want := range map[string]string{"3.17.1+": "3.17", "3.18": "3.18", "v1": "v1"} {
+		if got := minor(version); got != want {
+			t.Errorf("minor(%s) = %s", version, got)
+		}
+	}
+}
+
+func TestShares(t *testing.T) {
+	for _, c := range []struct {
+		streams, processes int
+		want               []int
+	}{{0, 1, []int{1}}, {8, 1, []int{8}}, {8, 3, []int{3, 3, 2}}, {1, 2, []int{1, 1}}} {
+		if diff := cmp.Diff(c.want, shares(c.streams, c.processes)); diff != "" {
+			t.Errorf("%+v: %s", c, diff)
+		}
+	}
+}
+
+func TestParsePings(t *testing.T) {
+	w := bench.Workload{Kind: bench.Echo, Engine: "ping", Rate: 4, Warmup: 0.2, Seconds: 0.5}
+	for _, file := range []string{"ping-iputils.txt", "ping-busybox.txt"} {
+		got, err := parsePings(read(t, file), w)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if d := got.Delays; got.Sent != 2 || got.Packets != 2 || got.Lost != 0 || got.Bytes != 112 || d.Count != 2 || d.Min <= 0 || d.Max > 1000 || d.Mean < d.Min || d.P50 > d.Max {
+			t.Errorf("%s: %+v, %+v", file, got, got.Delays)
+		}
+	}
+	lost := "3 packets transmitted, 0 received, 100% packet loss, time 645ms\n"
+	if _, err := parsePings([]byte(lost), w); err == nil || !strings.Contains(err.Error(), "none of 2 was answered") {
+		t.Errorf("all lost: %v", err)
+	}
+	killed := strings.ReplaceAll(string(read(t, "ping-iputils.txt")), "3 packets", "2 packets")
+	if _, err := parsePings([]byte(killed), w); err == nil || err.Error() != "2 were sent and not 3" {
+		t.Errorf("ended early: %v", err)
+	}
+}
+
+func TestParseEchoes(t *testing.T) {
+	in, out, err := parseEchoes(string(read(t, "snmp.txt")))
+	if err != nil || in != 6 || out != 6 {
+		t.Errorf("got %d, %d, %v", in, out, err)
+	}
+	for _, text := range []string{"", "Icmp: InMsgs\n", "Icmp: InEchos OutEchos\nIcmp: 1 x\n", "Icmp: InEchos OutEchos\nIcmp: 1\n"} {
+		if in, out, err := parseEchoes(text); err == nil {
+			t.Errorf("%q: %d %d", text, in, out)
+		}
+	}
+}
+
+func TestParseSockets(t *testing.T) {
+	got, err := parseSockets("  sl  local_address rem_address   st tx_queue\n" +
+		"   0: 0100007F:14B8 00000000:0000 0A 00000000:00000000 00:00000000\n" +
+		"   1: 00000000000000000000000001000000:14B5 00000000000000000000000001000000:95FC 01 00000000:00000000\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]socket{{5304, 0, listening}, {5301, 38396, established}}, got, cmp.AllowUnexported(socket{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, text := range []string{"1: 2\n", "0: a:x b:1 01\n", "0: a:1 b:1 xyz\n"} {
+		if got, err := parseSockets(text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestArguments(t *testing.T) {
+	task := Task{From: netip.MustParseAddr("10.0.0.1"), To: netip.MustParseAddr("10.0.0.2")}
+	task.Workload = bench.Workload{Kind: bench.Datagram, Seconds: 10, Warmup: 0.5, Streams: 4, Rate: 1e9, Size: 1400, Window: 512 << 10}
+	want := "--client 10.0.0.2 --port 5301 --json --connect-timeout 5000 --time 13 --interval 0.1 --parallel 2 --bind 10.0.0.1 --udp --bitrate 250000000 --length 1400 --window 524288"
+	if got := strings.Join(iperf3Client(task, 5301, 2), " "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	want = "-p 5301 -i 0.5 -y C -P 2 -u -l 1400 -w 524288"
+	if got := strings.Join(iperf2Options(task.Workload, 5301, 2), " "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	task.Workload = bench.Workload{Kind: bench.Echo, Seconds: 3, Warmup: 1, Rate: 2}
+	want = "-n -c 8 -s 56 -W 2 -i 0.5 -I 10.0.0.1 10.0.0.2"
+	if got := strings.Join(pingArguments(task), " "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func FuzzParseIperf3(f *testing.F) {
+	for _, name := range []string{"iperf3-client.json", "iperf3-server.json", "iperf3-udp-server.json", "iperf3-killed.json", "iperf3-refused.json"} {
+		f.Add(read(f, name))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) { checkTally(t, text, parseIperf3) })
+}
+
+func FuzzParseIperf2(f *testing.F) {
+	for _, name := range []string{"iperf2-client.csv", "iperf2-server.csv", "iperf2-udp-client.csv", "iperf2-udp-server.csv"} {
+		f.Add(read(f, name))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) { checkTally(t, text, parseIperf2) })
+}
+
+func checkTally(t *testing.T, text []byte, parse func([]byte, bench.Workload) (tally, error)) {
+	got, err := parse(text, second)
+	if err != nil {
+		return
+	}
+	r := got.run(second, false)
+	if r.Seconds < 0.9 || r.Seconds > 1.1 || r.Gbps < 0 || math.IsNaN(r.Gbps) || math.IsInf(r.Gbps, 0) || got.lost < 0 || got.packets < got.lost {
+		t.Errorf("%q: %+v without an error", text, r)
+	}
+}
+
+func FuzzParsePings(f *testing.F) {
+	f.Add(read(f, "ping-iputils.txt"))
+	f.Add(read(f, "ping-busybox.txt"))
+	w := bench.Workload{Rate: 4, Warmup: 0.2, Seconds: 0.5}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := parsePings(text, w)
+		if err == nil && (got.Delays.Count == 0 || got.Delays.Count > 2 || got.Packets+got.Lost != got.Sent) {
+			t.Errorf("%q: %+v without an error", text, got)
+		}
+	})
+}
+
+func FuzzParseEchoes(f *testing.F) {
+	f.Add(string(read(f, "snmp.txt")))
+	f.Fuzz(func(t *testing.T, text string) { _, _, _ = parseEchoes(text) })
+}
+
+func FuzzParseSockets(f *testing.F) {
+	f.Add("   0: 0100007F:14B8 00000000:0000 0A 00000000:00000000\n")
+	f.Fuzz(func(t *testing.T, text string) { _, _ = parseSockets(text) })
+}

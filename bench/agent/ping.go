@@ -1,0 +1,258 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+var (
+	pingSays = regexp.MustCompile(`iputils[ -]\S*?(\d+)|BusyBox v(\d\S*)`)
+	// iputils counts icmp_seq from 1, BusyBox seq from 0. A duplicate says so at the end.
+	pingLine = regexp.MustCompile(`(?m)^\d+ bytes from .*\bseq=(\d+) .*\btime=([\d.]+) ms$|^\d+ bytes from .*\bicmp_seq=(\d+) .*\btime=([\d.]+) ms$`)
+)
+
+func pingVersion(ctx context.Context) (string, error) {
+	return programVersion(ctx, "ping", "iputils-ping", parsePingVersion, "-V")
+}
+
+// parsePingVersion also reads what a BusyBox says that does not know the option.
+func parsePingVersion(said string) (string, error) {
+	m := pingSays.FindStringSubmatch(said)
+	switch {
+	case m == nil:
+		return "", fmt.Errorf("ask ping for its version: it says %s", brief([]byte(said)))
+	case m[2] != "":
+		return "busybox " + m[2], nil
+	}
+	return "iputils " + m[1], nil
+}
+
+// echoes reads how many echo requests this network namespace took and sent: InEchos and
+// OutEchos of Icmp in /proc/net/snmp (RFC 5644's names), and of Icmp6 in /proc/net/snmp6.
+func (a *agent) echoes() (in, out uint64, err error) {
+	snmp, err := os.ReadFile(filepath.Join("/", a.Reader.Root, "proc/net/snmp"))
+	if err != nil {
+		return 0, 0, err
+	}
+	if in, out, err = parseEchoes(string(snmp)); err != nil {
+		return 0, 0, err
+	}
+	six, err := os.ReadFile(filepath.Join("/", a.Reader.Root, "proc/net/snmp6"))
+	if err != nil {
+		return in, out, nil //nolint:nilerr // a kernel without IPv6
+	}
+	for line := range strings.Lines(string(six)) {
+		fields := strings.Fields(line)
+		if len(fields) != 2 {
+			continue
+		}
+		n, _ := strconv.ParseUint(fields[1], 10, 64) // what is no number is no echo
+		switch fields[0] {
+		case "Icmp6InEchos":
+			in += n
+		case "Icmp6OutEchos":
+			out += n
+		}
+	}
+	return in, out, nil
+}
+
+// parseEchoes reads a line of names and a line of values, both of which begin with "Icmp:".
+func parseEchoes(text string) (in, out uint64, err error) {
+	var names []string
+	for line := range strings.Lines(text) {
+		rest, ok := strings.CutPrefix(line, "Icmp:")
+		if !ok {
+			continue
+		}
+		fields := strings.Fields(rest)
+		if names == nil {
+			names = fields
+			continue
+		}
+		found := 0
+		for i, name := range names[:min(len(names), len(fields))] {
+			to := map[string]*uint64{"InEchos": &in, "OutEchos": &out}[name]
+			if to == nil {
+				continue
+			}
+			if *to, err = strconv.ParseUint(fields[i], 10, 64); err != nil {
+				return 0, 0, fmt.Errorf("read /proc/net/snmp: %s: %w", name, err)
+			}
+			found++
+		}
+		if found == 2 {
+			return in, out, nil
+		}
+	}
+	return 0, 0, errors.New("read /proc/net/snmp: no InEchos and OutEchos of Icmp")
+}
+
+// echoed is the half that is asked: its kernel answers.
+type echoed struct {
+	Task
+	agent *agent
+	first uint64
+}
+
+func (a *agent) pingReceive(_ context.Context, t Task, _ string) (half, error) {
+	in, _, err := a.echoes()
+	return &echoed{t, a, in}, err
+}
+
+func (e *echoed) ready() Ready { return Ready{Engine: "ping"} }
+func (e *echoed) close() error { return nil }
+
+func (e *echoed) run(ctx context.Context, m marks) (bench.Run, error) {
+	asked := func() (bool, error) {
+		in, _, err := e.agent.echoes()
+		return in > e.first, err
+	}
+	none := fmt.Errorf("no ping came to %s in %s: is a firewall between the ends, or no route?", e.To, patience)
+	void, err := timed(ctx, e.Workload, within(patience, none, asked), nil, m)
+	return bench.Run{Void: void}, err
+}
+
+// pinger is the half that asks.
+type pinger struct {
+	Task
+	agent *agent
+	first uint64
+	child *child
+}
+
+// pingSize is what ping sends of itself: 56 bytes after ICMP's header.
+const pingSize = 56
+
+func (a *agent) pingSend(_ context.Context, t Task, _ Ready) (half, error) {
+	_, out, err := a.echoes()
+	if err != nil {
+		return nil, err
+	}
+	c, err := startChild("ping", pingArguments(t)...)
+	return &pinger{t, a, out, c}, err
+}
+
+func pingArguments(t Task) []string {
+	w := t.Workload
+	skip, count := pingCounts(w)
+	args := []string{"-n", "-c", fmt.Sprint(skip + count), "-s", fmt.Sprint(pingBytes(w)), "-W", "2"}
+	if w.Rate > 0 { // one a second, if nothing is said
+		args = append(args, "-i", strconv.FormatFloat(1/w.Rate, 'f', -1, 64))
+	}
+	if t.From.IsValid() {
+		args = append(args, "-I", t.From.String())
+	}
+	return append(args, t.To.String())
+}
+
+// pingCounts are how many pings are sent to warm up, and to count.
+func pingCounts(w bench.Workload) (skip, count int) {
+	rate := w.Rate
+	if rate == 0 {
+		rate = 1
+	}
+	return int(math.Ceil(w.Warmup * rate)), max(1, int(math.Round(w.Seconds*rate)))
+}
+
+func pingBytes(w bench.Workload) int {
+	if w.Size == 0 {
+		return pingSize
+	}
+	return w.Size
+}
+
+func (p *pinger) ready() Ready { return Ready{} }
+
+func (p *pinger) close() error {
+	p.child.stop()
+	return nil
+}
+
+func (p *pinger) run(ctx context.Context, m marks) (bench.Run, error) {
+	begun := func() (bool, error) {
+		select {
+		case <-p.child.ended:
+			return false, errors.New("it ended")
+		default:
+		}
+		_, out, err := p.agent.echoes()
+		return out > p.first, err
+	}
+	// The last ping may be answered before the window is over.
+	none := fmt.Errorf("it sent nothing in %s", patience)
+	void, err := timed(ctx, p.Workload, within(patience, none, begun), nil, m)
+	if err != nil {
+		return bench.Run{}, p.child.failure(err)
+	}
+	text, err := p.child.wait(ctx)
+	run, wrong := parsePings(text, p.Workload)
+	if wrong != nil {
+		return bench.Run{}, errors.Join(err, fmt.Errorf("ping %s: %w", p.To, wrong))
+	}
+	run.Void = void
+	return run, nil // ping ends with 1 also when only some were lost
+}
+
+// parsePings reads what ping wrote, without those that were to warm up.
+func parsePings(text []byte, w bench.Workload) (bench.Run, error) {
+	all, err := bench.ParsePing(text)
+	if err != nil {
+		return bench.Run{}, err
+	}
+	skip, count := pingCounts(w)
+	if all.Sent != skip+count {
+		return bench.Run{}, fmt.Errorf("%d were sent and not %d", all.Sent, skip+count)
+	}
+	first := skip
+	var times []float64
+	seen := 0
+	for _, m := range pingLine.FindAllSubmatch(text, -1) {
+		if m[3] != nil {
+			first = skip + 1
+		}
+		n, err := strconv.Atoi(string(m[1]) + string(m[3]))
+		if err != nil {
+			return bench.Run{}, fmt.Errorf("read ping's result: %w", err)
+		}
+		ms, err := strconv.ParseFloat(string(m[2])+string(m[4]), 64)
+		if err != nil {
+			return bench.Run{}, fmt.Errorf("read ping's result: %w", err)
+		}
+		seen++
+		if n >= first {
+			times = append(times, ms*1000)
+		}
+	}
+	if seen != all.Received || len(times) > count {
+		return bench.Run{}, fmt.Errorf("%d answers came, and %d are listed", all.Received, seen)
+	}
+	if len(times) == 0 {
+		return bench.Run{}, fmt.Errorf("none of %d was answered: is a firewall between the ends, or no route?", count)
+	}
+	return bench.Run{
+		Seconds: w.Seconds, Sent: uint64(count), Packets: uint64(len(times)), Lost: uint64(count - len(times)),
+		Bytes: uint64(len(times) * pingBytes(w)), PPS: float64(len(times)) / w.Seconds, Delays: delays(times),
+	}, nil
+}
+
+// delays are of round trips in microseconds.
+func delays(us []float64) *bench.Delays {
+	d := bench.Delays{Count: uint64(len(us))}
+	for _, v := range us {
+		d.Mean += v / float64(len(us))
+	}
+	for q, to := range map[float64]*float64{0: &d.Min, 0.5: &d.P50, 0.9: &d.P90, 0.99: &d.P99, 0.999: &d.P999, 1: &d.Max} {
+		*to = bench.Quantile(us, q)
+	}
+	return &d
+}
