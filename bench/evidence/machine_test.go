@@ -1,0 +1,134 @@
+package evidence
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// TestMachine reads a host's files; its interfaces are those of where the test runs.
+func TestMachine(t *testing.T) {
+	got, err := tree(t, "host.txtar").Machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := bench.Machine{
+		Name: "worker01", Kernel: "6.12.48+deb13-amd64", CPU: "QEMU Virtual CPU version 2.5+", CPUs: 2, NUMANodes: 2, MemoryMiB: 1966,
+		Governor: "performance,powersave", Hypervisor: "tcg",
+		Mitigated: []string{"spectre_v1: Mitigation: usercopy/swapgs barriers and __user pointer sanitization"},
+		Sysctls:   []bench.Setting{{Name: "net.core.rmem_max", Value: "212992"}, {Name: "net.ipv4.tcp_rmem", Value: "4096 131072 6291456"}},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(bench.Machine{}, "Interfaces")); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestHypervisor(t *testing.T) {
+	for _, c := range []struct{ cpus, vendor, clocks, want string }{
+		{"model name : AMD EPYC\nflags : fpu\n", "Dell Inc.", "tsc hpet acpi_pm", ""},
+		{"model name : AMD EPYC\nflags : fpu hypervisor\n", "QEMU", "kvm-clock tsc acpi_pm", "kvm"},
+		{"model name : QEMU TCG CPU version 2.5+\nflags : fpu hypervisor\n", "QEMU", "hpet", "tcg"},
+		{"model name : AMD EPYC\nflags : fpu hypervisor\n", "QEMU", "hpet acpi_pm", "tcg"},
+		{"flags : hypervisor\n", "", "hyperv_clocksource_tsc_page", "hyperv"},
+		{"flags : hypervisor\n", "", "xen tsc", "xen"},
+		{"flags : hypervisor\n", "", "tsc", "unknown"},
+	} {
+		if got := hypervisor(c.cpus, c.vendor, c.clocks); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if got := parseModel("processor : 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"); got != "Arm implementer 0x41 part 0xd0c" {
+		t.Errorf("an Arm is %q", got)
+	}
+}
+
+// TestFromPCI: what a VF's PCI function tells, from where its PF is seen and from where not.
+func TestFromPCI(t *testing.T) {
+	r := tree(t, "host.txtar")
+	i := bench.Interface{Name: "net1", PCI: "0000:01:10.2", SpeedMbps: 1000}
+	r.fromPCI(&i)
+	want := bench.Interface{
+		Name: "net1", PCI: "0000:01:10.2", SpeedMbps: 1000, NUMA: 1, IRQs: []bench.IRQ{{Number: 41, CPUs: "0-1"}, {Number: 42, CPUs: "1"}},
+	}
+	if diff := cmp.Diff(want, i); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for pci, want := range map[string]string{"0000:01:10.2": "enp1s0 1", "0000:01:10.0": "enp1s0 0", "0000:01:00.0": "", "": ""} {
+		pf, vf := r.physical(pci)
+		if got := strings.TrimSuffix(fmt.Sprint(pf, " ", index(vf)), " "); got != want {
+			t.Errorf("%s: %q, want %q", pci, got, want)
+		}
+	}
+	if err := os.RemoveAll(r.path("sys/devices/pci/0000:01:00.0/net")); err != nil {
+		t.Fatal(err)
+	}
+	if pf, vf := r.physical("0000:01:10.2"); pf != "0000:01:00.0" || index(vf) != "1" {
+		t.Errorf("where the PF is not seen: %q, %s", pf, index(vf))
+	}
+	made := bench.Interface{Name: "veth", PCI: "tun", SpeedMbps: 10000}
+	r.fromPCI(&made)
+	if diff := cmp.Diff(bench.Interface{Name: "veth", NUMA: -1}, made); diff != "" {
+		t.Errorf("one without a PCI function: %s", diff)
+	}
+}
+
+func index(vf *int) string {
+	if vf == nil {
+		return ""
+	}
+	return fmt.Sprint(*vf)
+}
+
+// endsVariable makes this test's program print the ends of where it runs.
+const endsVariable = "CULVERT_TEST_ENDS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(endsVariable) == "" {
+		os.Exit(m.Run())
+	}
+	ends, err := Reader{}.Ends()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for _, e := range ends {
+		fmt.Printf("%s %s %d %s %q %s\n", e.Interface, e.Address, e.MTU, e.Driver, e.PF, index(e.VF))
+	}
+}
+
+// TestEnds is of a veth pair in a network namespace of this test's own. Nothing but the ends may
+// be on standard output, which is an agent's pipe.
+func TestEnds(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("making a network namespace needs root")
+	}
+	netns := fmt.Sprintf("cvends%d", os.Getpid())
+	ip := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	ip("netns", "add", netns)
+	t.Cleanup(func() { ip("netns", "del", netns) })
+	ip("-n", netns, "link", "add", "v0", "mtu", "1400", "type", "veth", "peer", "name", "v1")
+	ip("-n", netns, "addr", "add", "10.98.0.1/24", "dev", "v0")
+	ip("-n", netns, "addr", "add", "fd00:98::1/64", "dev", "v0", "nodad")
+	cmd := exec.Command("ip", "netns", "exec", netns, os.Args[0])
+	cmd.Env = append(os.Environ(), endsVariable+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	want := "v1 invalid IP 1500 veth \"\" \nv0 10.98.0.1 1400 veth \"\" \nv0 fd00:98::1 1400 veth \"\" \n"
+	if diff := cmp.Diff(want, string(out)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

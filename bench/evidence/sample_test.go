@@ -1,0 +1,240 @@
+package evidence
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// tree writes an archive to a folder of this test's and returns a Reader of it. A file that
+// is "-> target" becomes a link.
+func tree(t *testing.T, file string) Reader {
+	t.Helper()
+	a, err := txtar.ParseFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for _, f := range a.Files {
+		name := filepath.Join(root, f.Name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if target, link := strings.CutPrefix(string(f.Data), "-> "); link {
+			err = os.Symlink(strings.TrimSpace(target), name)
+		} else {
+			err = os.WriteFile(name, f.Data, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Reader{Root: root}
+}
+
+var watched = []Watched{{"net1", "path"}, {"eth0", "other"}}
+
+// samples are of a machine before and after a window of two seconds.
+func samples(t *testing.T) (before, after Sample) {
+	t.Helper()
+	for file, to := range map[string]*Sample{"before.txtar": &before, "after.txtar": &after} {
+		s, err := tree(t, file).Sample(watched)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*to = s
+	}
+	after.at = before.at + 2*time.Second
+	return before, after
+}
+
+func TestSample(t *testing.T) {
+	before, after := samples(t)
+	got, err := before.Until(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := bench.Evidence{
+		CPU: bench.CPUUse{
+			Seconds: 2, User: 0.5, System: 1, IRQ: 0.1, SoftIRQ: 0.6, Steal: 0.2, Idle: 1.6,
+			Busiest: 1, Busy: []float64{0.1, 1},
+			Tasks: map[string]float64{"iperf3": 0.7, "ksoftirqd/1": 0.4, "vhost-900": 0.3, "qemu-system-x86": 0.1},
+		},
+		Interfaces: []bench.Counters{
+			{Interface: "net1", Role: "path", RxBytes: 5000000, RxPackets: 4000, RxDropped: 6, TxBytes: 66000, TxPackets: 1000, TxDropped: 3},
+			{Interface: "eth0", Role: "other", RxBytes: 60, RxPackets: 1},
+		},
+		Softnet: bench.Softnet{Processed: 0x200, Dropped: 2, Squeezed: 5},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestUntilRefuses: what cannot be a difference is an error that names what it is.
+func TestUntilRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(before, after *Sample)
+		want   string
+	}{
+		{"wrapped", func(b, _ *Sample) { b.links[0].RxBytes = 1 << 40 }, "rx_bytes of interface net1 fell from 1099511627776 to 6000000 in the window"},
+		{"offline", func(_, a *Sample) { delete(a.each, 1) }, "2 processors were online before the window and 1 after it"},
+		{"another", func(_, a *Sample) { delete(a.each, 1); a.each[7] = bench.CPUTime{} }, "processor 1 went offline in the window"},
+		{"stat", func(b, _ *Sample) { b.all.User = time.Hour }, "/proc/stat of all processors fell in the window"},
+		{"softnet", func(_, a *Sample) { a.softnet = a.softnet[:1] }, "/proc/net/softnet_stat had 2 processors before the window and 1 after it"},
+		{"queues", func(b, _ *Sample) { b.queues, b.queuesOf = []uint64{1}, "net1" }, "interface net1 had 1 receive queues before the window and 0 after it"},
+		{"a queue", func(b, a *Sample) { b.queues, a.queues, b.queuesOf = []uint64{5}, []uint64{3}, "net1" }, "packets of receive queue 0 of interface net1 fell from 5 to 3"},
+		{"no time", func(b, a *Sample) { a.at = b.at }, "the window has no length"},
+	} {
+		before, after := samples(t)
+		c.change(&before, &after)
+		if got, err := before.Until(after); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, %+v, want %s", c.name, err, got, c.want)
+		}
+	}
+}
+
+func TestInterfaceGone(t *testing.T) {
+	_, err := tree(t, "after.txtar").Sample([]Watched{{"net2", "path"}})
+	if err == nil || err.Error() != "interface net2 is not in this network namespace: it has [eth0 net1]" {
+		t.Error(err)
+	}
+}
+
+// TestIdleMayFall: time of waiting for I/O does (proc_stat(5)), and counts as none.
+func TestIdleMayFall(t *testing.T) {
+	before, after := samples(t)
+	before.all.Idle = time.Hour
+	if got, err := before.Until(after); err != nil || got.CPU.Idle != 0 {
+		t.Errorf("%v, idle %g", err, got.CPU.Idle)
+	}
+}
+
+func TestSoftnetWraps(t *testing.T) {
+	got, err := softnetRisen([]bench.Softnet{{Processed: 1<<32 - 1}}, []bench.Softnet{{Processed: 4}})
+	if err != nil || got.Processed != 5 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for _, text := range []string{"x\n", "  a: 1 2\n", "a: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 x\n", ": 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"} {
+		if got, err := parseNetDev(text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	for _, text := range []string{"", "1 2\n", "1 2 xyz\n", "1ffffffff 0 0\n"} {
+		if got, err := parseSoftnet(text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	for _, text := range []string{"", "1 x S", "1 (a) S 1", "x (a) " + strings.Repeat("1 ", 30), "1 (a) S " + strings.Repeat("x ", 30), "1 (a) S " + strings.Repeat("9999999999999 ", 30)} {
+		if _, got, err := parseTask(text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	for _, text := range []string{"", "MemTotal: x kB\n", "MemTotal: -5 kB\n"} {
+		if got, err := parseMemory(text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func TestParseTaskName(t *testing.T) {
+	id, got, err := parseTask("77 (a) b (c) S 1 1 1 0 -1 4 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0")
+	if err != nil || id != (task{77, 123}) || got != (taskTime{"a) b (c", 120 * time.Millisecond}) {
+		t.Errorf("%v %v %v", id, got, err)
+	}
+}
+
+func TestParseQueues(t *testing.T) {
+	for name, c := range map[string]struct {
+		stats map[string]uint64
+		want  []uint64
+	}{
+		"igb":     {map[string]uint64{"rx_queue_0_packets": 5, "rx_queue_1_packets": 7, "rx_queue_0_bytes": 9, "rx_packets": 12}, []uint64{5, 7}},
+		"mlx5":    {map[string]uint64{"rx0_packets": 1, "rx1_packets": 2, "rx0_cache_full": 3}, []uint64{1, 2}},
+		"i40e":    {map[string]uint64{"rx-0.packets": 1, "rx-1.packets": 2, "tx-0.packets": 3}, []uint64{1, 2}},
+		"old":     {map[string]uint64{"rx-0.rx_packets": 4}, []uint64{4}},
+		"bnxt":    {map[string]uint64{"[0]: rx_ucast_packets": 8}, []uint64{8}},
+		"a gap":   {map[string]uint64{"rx0_packets": 1, "rx2_packets": 2}, nil},
+		"igbvf":   {map[string]uint64{"rx_packets": 1}, nil},
+		"nothing": {nil, nil},
+	} {
+		if diff := cmp.Diff(c.want, parseQueues(c.stats)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+func TestNow(t *testing.T) {
+	before, err := Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := Now()
+	if err != nil || before <= 0 || after < before || after > before+time.Minute {
+		t.Errorf("%s, then %s, %v", before, after, err)
+	}
+}
+
+func FuzzParseNetDev(f *testing.F) {
+	f.Add("Inter-|   Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		all, err := parseNetDev(text)
+		if err != nil {
+			return
+		}
+		for name, c := range all {
+			if name == "" || c.Interface != name {
+				t.Errorf("%q: %+v", text, all)
+			}
+		}
+	})
+}
+
+func FuzzParseSoftnet(f *testing.F) {
+	f.Add("00000200 00000000 00000005 0 0 0 0 0 0 0 0 0 0 0 0\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if got, err := parseSoftnet(text); err == nil && len(got) == 0 {
+			t.Errorf("%q: nothing and no error", text)
+		}
+	})
+}
+
+func FuzzParseTask(f *testing.F) {
+	f.Add("77 (iperf3) S 1 1 1 0 -1 4 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0")
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, got, err := parseTask(text); err == nil && got.time < 0 {
+			t.Errorf("%q: %+v", text, got)
+		}
+	})
+}
+
+func FuzzParseMachine(f *testing.F) {
+	f.Add("MemTotal:       16384000 kB\n", "model name\t: AMD EPYC\nflags\t\t: fpu hypervisor\n")
+	f.Fuzz(func(t *testing.T, memory, cpus string) {
+		if n, err := parseMemory(memory); err == nil && n < 0 {
+			t.Errorf("%q: %d", memory, n)
+		}
+		_, _ = parseModel(cpus), hypervisor(cpus, "", "")
+	})
+}
+
+func FuzzParseQueues(f *testing.F) {
+	f.Add("rx_queue_0_packets", uint64(3))
+	f.Fuzz(func(t *testing.T, name string, packets uint64) {
+		if got := parseQueues(map[string]uint64{name: packets}); len(got) > 1 {
+			t.Errorf("%q: %v", name, got)
+		}
+	})
+}
