@@ -86,8 +86,8 @@ func spot(begun func() (bool, error), awake func() error) (moment, missed time.D
 	}
 }
 
-// around calls begin and end at the window's edges. void says by how much that was late, or its
-// beginning missed, when it is more than a tenth of the window and than 50 ms.
+// around calls begin and end at the window's edges. void says by how much that was late, or the
+// beginning of the traffic missed, when it matters.
 func (m marks) around(w Window, missed time.Duration, awake func() error) (void string, err error) {
 	opened, err := sleepUntil(w.Opens, awake)
 	if err != nil {
@@ -99,12 +99,18 @@ func (m marks) around(w Window, missed time.Duration, awake func() error) (void 
 		return "", err
 	}
 	m.end()
+	return lateness(max(missed, opened-w.Opens, closed-w.Closes), w), awake()
+}
+
+// lateness says why a run is void whose window was sampled so late, and is empty when that is
+// not more than a tenth of it, or 50 ms.
+func lateness(late time.Duration, w Window) string {
 	long := w.Closes - w.Opens
 	bound := max(50*time.Millisecond, long/10)
-	if late := max(missed, opened-w.Opens, closed-w.Closes); late > bound {
-		void = fmt.Sprintf("the agent was woken %s late, and a window of %s is counted to %s at best: the processors are too busy for it, or too few", late.Round(time.Millisecond), long, bound)
+	if late <= bound {
+		return ""
 	}
-	return void, awake()
+	return fmt.Sprintf("the agent was woken %s late, and a window of %s is counted to %s at best: the processors are too busy for it, or too few", late.Round(time.Millisecond), long, bound)
 }
 
 // within has begun fail with err when it has said no for so long.

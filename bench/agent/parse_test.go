@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -142,6 +143,16 @@ func TestVersions(t *testing.T) {
 		if got := minor(version); got != want {
 			t.Errorf("minor(%s) = %s", version, got)
 		}
+	}
+}
+
+func TestLateness(t *testing.T) {
+	w := Window{Opens: time.Minute, Closes: time.Minute + 10*time.Second}
+	if got := lateness(time.Second, w); got != "" {
+		t.Errorf("a tenth: %q", got)
+	}
+	if got := lateness(1700*time.Millisecond, w); !strings.HasPrefix(got, "the agent was woken 1.7s late, and a window of 10s is counted to 1s at best") {
+		t.Errorf("more: %q", got)
 	}
 }
 

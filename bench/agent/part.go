@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,6 +66,8 @@ func (p *part) conclude(s *sampler, received bool) {
 	} else {
 		p.run.From = found
 	}
+	sampled := s.after.At() - s.before.At()
+	p.run.Void = cmp.Or(p.run.Void, lateness(sampled-(p.plan.Closes-p.plan.Opens), p.plan))
 }
 
 func (p *part) opens(w Window) {
