@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
-	"sync"
+	"reflect"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -308,16 +309,32 @@ func TestI2CallerThatGoesLateCostsNoVF(t *testing.T) {
 }
 
 // A runtime that killed its plugin deletes the attachment and adds it again. The
-// second ADD waits for what is left of the first, and gets its VF.
+// second ADD waits for what is left of the first, be it still attaching or being
+// undone, and gets its VF.
 func TestADDAfterOneThatWasGivenUp(t *testing.T) {
+	for at, stuck := range map[string]step.Step{"attaching": step.Move{}, "being undone": step.Unbind{}} {
+		t.Run(at, func(t *testing.T) { addAfterOneThatWasGivenUp(t, stuck) })
+	}
+}
+
+// addAfterOneThatWasGivenUp stops the first ADD before its move of the VF to the
+// netns, or when it takes the VF from there again.
+func addAfterOneThatWasGivenUp(t *testing.T, stuck step.Step) {
 	k, n := node(t)
 	n.Engine.Kernel = patient{k.faults}
 	ctx, giveUp := context.WithCancel(t.Context())
 	begun, release := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
-		if _, ok := s.(step.Move); ok && m == faulty.Before {
-			once.Do(func() { close(begun); <-release })
+	var moving, stopped atomic.Bool
+	k.faults.Fail(func(_ faulty.Moment, s step.Step) error {
+		if _, ok := s.(step.Move); ok {
+			moving.Store(true)
+			if reflect.TypeOf(s) != reflect.TypeOf(stuck) {
+				giveUp()
+			}
+		}
+		if moving.Load() && reflect.TypeOf(s) == reflect.TypeOf(stuck) && stopped.CompareAndSwap(false, true) {
+			close(begun)
+			<-release
 		}
 		return nil
 	})

@@ -73,8 +73,8 @@ func (e *Engine) unfit(at site, rec journal.Record, cause error) error {
 	return errors.Join(cause, e.quarantine(rec, cause))
 }
 
-// twin is another ADD of the same attachment, which is at work: mostly one whose
-// caller was killed, so that it will be undone.
+// twin is other work on the same attachment: an ADD, mostly one whose caller was
+// killed, so that it will be undone, or what undoes one.
 type twin struct {
 	error
 	done <-chan struct{} // closed when it has ended
@@ -163,15 +163,8 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struc
 		return alloc.Choice{}, err
 	}
 	for _, r := range records {
-		// One that is being released is not the attachment's any more: it may have
-		// been in quarantine since long ago, and be tried again just now.
-		if r.Held() && r.Phase != journal.Releasing && sameAttachment(r.Lease.Owner, req.Owner) {
-			held := fmt.Errorf("%s has VF %s as %s already: %w: delete that attachment first",
-				req.Owner, r.PCI, req.Owner.Interface, vf.ErrHeld)
-			if done := e.vfs.working(r.ID); done != nil && r.Phase == journal.Configuring {
-				return alloc.Choice{}, twin{held, done}
-			}
-			return alloc.Choice{}, held
+		if err := e.owns(r, req.Owner); err != nil {
+			return alloc.Choice{}, err
 		}
 	}
 	records = slices.DeleteFunc(records, func(r journal.Record) bool { return busy[r.ID] != nil })
@@ -181,6 +174,28 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struc
 		return choice, err
 	}
 	return choice, able(choice.PF, req.Spec)
+}
+
+// owns says why an attachment can have no VF besides the one that is recorded, or
+// nil; the error is a twin when that will change. One that is being released is not
+// the attachment's any more, but as long as somebody is at it the interface may be
+// in the netns still, under its name.
+func (e *Engine) owns(r journal.Record, who vf.Owner) error {
+	if !r.Held() || !sameAttachment(r.Lease.Owner, who) {
+		return nil
+	}
+	done := e.vfs.working(r.ID)
+	switch {
+	case r.Phase == journal.Releasing && done == nil:
+		return nil
+	case r.Phase == journal.Releasing:
+		return twin{fmt.Errorf("VF %s is being taken back from %s of %s: %w", r.PCI, who.Interface, who, vf.ErrHeld), done}
+	}
+	held := fmt.Errorf("%s has VF %s as %s already: %w: delete that attachment first", who, r.PCI, who.Interface, vf.ErrHeld)
+	if done != nil && r.Phase == journal.Configuring {
+		return twin{held, done}
+	}
+	return held
 }
 
 // able refuses settings that the PF's driver is known not to have, and values
