@@ -13,8 +13,8 @@ func TestParse(t *testing.T) {
 		"pid:17":                      {Kind: Host, Netns: "/proc/17/ns/net"},
 		"ssh:root@b":                  {Kind: SSH, Machine: "root@b"},
 		"ssh:b,netns=c":               {Kind: SSH, Machine: "b", Netns: "/run/netns/c"},
-		"lab:default/worker01":        {Kind: Lab, Machine: "default/worker01"},
-		"lab:default/worker01,pid=23": {Kind: Lab, Machine: "default/worker01", Netns: "/proc/23/ns/net"},
+		"lab:culvert/worker01":        {Kind: Lab, Machine: "culvert/worker01"},
+		"lab:culvert/worker01,pid=23": {Kind: Lab, Machine: "culvert/worker01", Netns: "/proc/23/ns/net"},
 	} {
 		if got, err := Parse(text); err != nil || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
@@ -37,7 +37,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"ssh:b,nets=c":      "did you mean netns?",
 		"ssh:b,user=c":      "not netns=NAME or pid=N",
 		"lab:worker01":      "LAB/NODE",
-		"lab:default/":      "LAB/NODE",
+		"lab:culvert/":      "LAB/NODE",
 		"lab:d/w,netns=a/b": "no name of a network namespace",
 	} {
 		_, err := Parse(text)
@@ -48,7 +48,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"host", "netns:a", "ssh:root@b,netns=c", "lab:default/worker01,pid=3", "pid:9"} {
+	for _, s := range []string{"host", "netns:a", "ssh:root@b,netns=c", "lab:culvert/worker01,pid=3", "pid:9"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
