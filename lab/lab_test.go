@@ -116,6 +116,11 @@ func sh(t *testing.T, l *Lab, node, script string) string {
 // TestLab goes through the life of one lab, since a boot is what costs.
 func TestLab(t *testing.T) {
 	leavesNothing(t, "t-life", "layer-"+testLayer)
+	img, err := findImage(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(img.layer(testLayer)) }) // once the lab is down
 	l := upLab(t, Options{Name: "t-life", Nodes: 2, Prepare: func(context.Context, func(string, ...any)) (*Layer, error) {
 		return &Layer{Name: testLayer, Install: func(_ context.Context, l *Lab, node string, _ func(string, ...any)) error {
 			sh(t, l, node, "hostname >/opt/layer")
@@ -153,7 +158,6 @@ func testLayerKept(t *testing.T, l *Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.Remove(img.layer(testLayer)) })
 	again := &Layer{Name: testLayer, Install: func(context.Context, *Lab, string, func(string, ...any)) error {
 		return errors.New("it is installed again")
 	}}
