@@ -11,7 +11,7 @@ import (
 )
 
 // TestFinish: a lab whose Finish fails leaves nothing, the programs that it
-// started included.
+// started included, and theirs.
 func TestFinish(t *testing.T) {
 	const name = "t-finish"
 	leavesNothing(t, name)
@@ -21,7 +21,7 @@ func TestFinish(t *testing.T) {
 		Name: name, Names: []string{"other"}, Progress: os.Stderr,
 		Finish: func(ctx context.Context, l *Lab, step func(string, ...any)) error {
 			step("finishing")
-			if err := l.Run(ctx, Program{Name: "one", Argv: []string{"sh", "-c", "sleep 1000", l.Folder()}}); err != nil {
+			if err := l.Run(ctx, Program{Name: "one", Argv: []string{"bash", "-c", `(exec -a "$0" sleep 1000) & wait`, l.Folder()}}); err != nil {
 				return err
 			}
 			st, err := l.Status()

@@ -37,7 +37,7 @@ func (l *Lab) Run(ctx context.Context, p Program) error {
 	return l.do(ctx, request{Op: "run", Program: &p})
 }
 
-// End kills a program, and waits until it is gone.
+// End kills a program with what it started, and waits until it is gone.
 func (l *Lab) End(ctx context.Context, name string) error {
 	return l.do(ctx, request{Op: "end", Program: &Program{Name: name}})
 }
@@ -128,6 +128,9 @@ func (p *programs) end(name string) error {
 	p.mu.Unlock()
 	if one == nil {
 		return fmt.Errorf("end %s: there is no such program; there are %s", name, strings.Join(p.names(), ", "))
+	}
+	if one.process.alive() {
+		_ = unix.Kill(-one.process.PID, unix.SIGKILL) // it leads a group of its own
 	}
 	if err := one.process.kill(unix.SIGKILL, 10*time.Second); err != nil {
 		return fmt.Errorf("end %s: %w", name, err)
