@@ -2,12 +2,14 @@ package agent
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
 // Join makes one run of what both ends know: from sent, or began, and to received. What
-// both know is the receiver's; Void is said by either.
+// both know is the receiver's; Void is said by either, and of a run in which what was
+// sent neither came nor is missed: a receiver that was kept from its processor.
 func Join(from, to bench.Run) bench.Run {
 	r := to
 	r.Started = from.Started
@@ -20,6 +22,9 @@ func Join(from, to bench.Run) bench.Run {
 	r.Delays = cmp.Or(to.Delays, from.Delays)
 	if r.Series == nil {
 		r.Series = from.Series
+	}
+	if r.Void == "" && r.Sent > 0 && r.Packets == 0 && r.Lost == 0 {
+		r.Void = fmt.Sprintf("%d were sent, and the other end counted none of them, neither as come nor as lost", r.Sent)
 	}
 	return r
 }

@@ -113,6 +113,11 @@ func TestJoin(t *testing.T) {
 	if diff := cmp.Diff(want, Join(whole, bench.Run{To: to.To})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	for _, to := range []bench.Run{{}, {Lost: 10}, {Packets: 1}} {
+		if got := Join(bench.Run{Sent: 10}, to).Void != ""; got != (to.Lost+to.Packets == 0) {
+			t.Errorf("10 were sent, of which the other end has %d and misses %d: void is %t", to.Packets, to.Lost, got)
+		}
+	}
 }
 
 func TestVersions(t *testing.T) {
