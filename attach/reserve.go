@@ -178,15 +178,16 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struc
 
 // owns says why an attachment can have no VF besides the one that is recorded, or
 // nil; the error is a twin when that will change. One that is being released is not
-// the attachment's any more, but as long as somebody is at it the interface may be
-// in the netns still, under its name.
+// the attachment's any more, but the first time somebody is at it the interface may
+// be in the netns still, under its name. Later times it comes out of quarantine,
+// which may take for ever: nobody waits for that.
 func (e *Engine) owns(r journal.Record, who vf.Owner) error {
 	if !r.Held() || !sameAttachment(r.Lease.Owner, who) {
 		return nil
 	}
 	done := e.vfs.working(r.ID)
 	switch {
-	case r.Phase == journal.Releasing && done == nil:
+	case r.Phase == journal.Releasing && (done == nil || r.Attempts > 0):
 		return nil
 	case r.Phase == journal.Releasing:
 		return twin{fmt.Errorf("VF %s is being taken back from %s of %s: %w", r.PCI, who.Interface, who, vf.ErrHeld), done}
