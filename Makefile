@@ -19,6 +19,9 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(
 # below. Levels joined by + run side by side on four cores or more.
 LEVELS := build lint+unit lab kubernetes
 
+# The presets of `make bench-lab`.
+BENCH_LAB := m1 m2 m3 m4 m5 m6 m9 m10 m11 m16 m17 m18
+
 help: ## what there is to make (the default)
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
@@ -36,6 +39,11 @@ lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 
 bench: bootstrap build ## the benchmarks, in Go's benchmark format
 	@tools/watch bench tools/bench
+
+bench-lab: bootstrap build ## what culvert bench measures in a lab: build/bench/lab.json and lab.html; half an hour
+	@mkdir -p build/bench
+	@$(BIN)/culvert bench run $(BENCH_LAB) --lab --seconds 2 --max-time 2h --out build/bench/lab.json
+	@$(BIN)/culvert bench report build/bench/lab.json --html build/bench/lab.html
 
 soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new random histories, 20 pods, no API server for 5 min; an hour
 	@tools/watch soak $(GO) test -count=1 -timeout 1h ./test/failure -run Histories -v -rapid.seed=0
@@ -93,4 +101,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo demo-k8s test lab bench soak lint fuzz vuln build image install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes
+.PHONY: help demo demo-k8s test lab bench bench-lab soak lint fuzz vuln build image install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes

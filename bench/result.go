@@ -14,7 +14,7 @@ const Schema = "culvert.dev/bench/v1"
 type Result struct {
 	Schema  string    `json:"schema"`
 	Culvert string    `json:"culvert"`          // version of the program that measured
-	Preset  string    `json:"preset,omitempty"` // "m4", say
+	Preset  string    `json:"preset,omitempty"` // "m4", say, or several: "m3 m4"
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
 	// Seed orders the runs: with the same one they are made in the same order.
@@ -97,6 +97,7 @@ type Workload struct {
 	Sources int  `json:"sources,omitempty"`
 	MACs    int  `json:"macs,omitempty"`
 	Reverse bool `json:"reverse,omitempty"` // the other end sends
+	Pulled  bool `json:"pulled,omitempty"`  // the cable is, for a fifth of each run
 	UDP     bool `json:"udp,omitempty"`     // questions and answers are datagrams, not on TCP
 	Senders int  `json:"senders,omitempty"` // ends that send to the one, when more than one
 }

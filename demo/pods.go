@@ -50,6 +50,17 @@ func (d *demo) startPods(ctx context.Context) ([]*pod, error) {
 }
 
 func startPod(ctx context.Context, n node.Node, name string, argv []string) (*pod, error) {
+	p, err := plug(ctx, n, name)
+	if err != nil {
+		return nil, err
+	}
+	p.Container, err = n.Start(ctx, name, argv...)
+	p.name, p.node, p.exec = name, n, p.Exec
+	return p, err
+}
+
+// plug makes the network namespace of a pod, with both interfaces.
+func plug(ctx context.Context, n node.Node, name string) (*pod, error) {
 	device, err := freeVF(ctx, n)
 	if err != nil {
 		return nil, err
@@ -72,11 +83,7 @@ func startPod(ctx context.Context, n node.Node, name string, argv []string) (*po
 	if p.overlayIP, err = attach(ctx, n, p.overlay); err != nil {
 		return nil, err
 	}
-	if p.vfIP, err = attach(ctx, n, p.vf); err != nil {
-		return nil, err
-	}
-	p.Container, err = n.Start(ctx, name, argv...)
-	p.name, p.node, p.exec = name, n, p.Exec
+	p.vfIP, err = attach(ctx, n, p.vf)
 	return p, err
 }
 

@@ -73,18 +73,11 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer d.steps.close()
-	parts, err := node.FindParts(ctx, o.Source, func(s string) { d.step("%s", s) })
-	if err != nil {
-		return err
-	}
-	stage, err := os.MkdirTemp("", "culvert-demo-")
+	stage, err := d.stage(ctx)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(stage)
-	if err := parts.Stage(ctx, stage, hostYAML); err != nil {
-		return err
-	}
 	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: !o.Keep})
 	if err != nil {
 		return err
@@ -100,18 +93,45 @@ func Run(ctx context.Context, o Options) (err error) {
 	return d.report(&d.result)
 }
 
+// stage puts what is installed on nodes into a folder, which is the caller's.
+func (d *demo) stage(ctx context.Context) (string, error) {
+	parts, err := node.FindParts(ctx, d.Source, func(s string) { d.step("%s", s) })
+	if err != nil {
+		return "", err
+	}
+	stage, err := os.MkdirTemp("", "culvert-demo-")
+	if err != nil {
+		return "", err
+	}
+	if err := parts.Stage(ctx, stage, hostYAML); err != nil {
+		return "", errors.Join(err, os.RemoveAll(stage))
+	}
+	return stage, nil
+}
+
 // begin makes sure that there is no such lab and no report of an earlier run.
 func begin(o Options, f files) (*demo, error) {
-	if l, err := lab.Open(o.Name); err == nil {
-		return nil, errors.Join(fmt.Errorf("the lab %s is up already: culvert lab down --name %s takes it down; or give another --name", o.Name, o.Name), l.Close())
+	d, err := newDemo(o)
+	if err != nil {
+		return nil, err
 	}
+	d.files = f
 	for _, name := range []string{f.json, f.text, f.chart} { // an earlier run's would pass for this one's
 		if err := os.Remove(filepath.Join(o.Out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 	}
+	d.steps = newSteps(o.Log, o.Live)
+	return d, nil
+}
+
+// newDemo makes sure that there is no such lab.
+func newDemo(o Options) (*demo, error) {
+	if l, err := lab.Open(o.Name); err == nil {
+		return nil, errors.Join(fmt.Errorf("the lab %s is up already: culvert lab down --name %s takes it down; or give another --name", o.Name, o.Name), l.Close())
+	}
 	return &demo{
-		Options: o, files: f, steps: newSteps(o.Log, o.Live),
+		Options: o,
 		kernel: func(ctx context.Context, n node.Node) (node.VFs, error) { return n.VFs(ctx) }, culvert: nodeStatus, pace: time.Second,
 	}, nil
 }

@@ -28,6 +28,7 @@ func TestCablePulledInARun(t *testing.T) {
 	w := newWorld(t)
 	w.exchange.Arms[0].Workload.Seconds = 5
 	var did []string
+	w.exchange.Arms[0].Workload.Pulled = true
 	w.exchange.Cable = func(ctx context.Context, e bench.End, in bool) error {
 		state := map[bool]string{true: "up", false: "down"}[in]
 		did = append(did, e.Interface+" "+state)

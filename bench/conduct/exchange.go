@@ -17,8 +17,8 @@ import (
 type Exchange struct {
 	Stations []*Station
 	Arms     []bench.Arm
-	// Cable pulls the cable of an end, or plugs it in again. Where it is set, every
-	// run has it pulled for a while, and is not void for it.
+	// Cable pulls the cable of an end, or plugs it in again: arms whose workload says
+	// so have it pulled for a while, and are not void for it. nil where nobody can.
 	Cable func(ctx context.Context, e bench.End, in bool) error
 }
 
@@ -98,7 +98,7 @@ func (x *Exchange) transfer(ctx context.Context, a bench.Arm) (bench.Run, error)
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error { return sender.finish(both, &sent) })
 	g.Go(func() error { return receiver.finish(both, &received) })
-	if x.Cable != nil {
+	if a.Workload.Pulled {
 		g.Go(func() error { return x.pull(both, a, sender) })
 	}
 	if err := g.Wait(); err != nil {

@@ -9,11 +9,14 @@ import (
 
 func vf(p bench.Path) bool { return p.Network == "VF" }
 
+// vfs is a path from a VF to a VF; one to a VF's PF is not.
+func vfs(p bench.Path) bool { return vf(p) && p.From.VF != nil && p.To.VF != nil }
+
 func overlay(p bench.Path) bool { return p.Network == "overlay" }
 
 func every(bench.Path) bool { return true }
 
-func vfPods(p bench.Path) bool { return vf(p) && p.Ends == "pod-pod" }
+func vfPods(p bench.Path) bool { return vfs(p) && p.Ends == "pod-pod" }
 
 func gbps(name string, v float64) bench.Figure {
 	return bench.Figure{Name: name, Value: v, Unit: "Gb/s"}
@@ -23,8 +26,8 @@ func mpps(name string, v float64) bench.Figure {
 	return bench.Figure{Name: name, Value: v, Unit: "Mpps"}
 }
 
-// beside says which of several arms a figure stands for.
-func beside(word string, f bench.Figure) bench.Figure {
+// standing says which of several arms a figure stands for.
+func standing(word string, f bench.Figure) bench.Figure {
 	f.Arm = word
 	return f
 }
@@ -93,7 +96,7 @@ func streams() []Preset {
 	return []Preset{
 		{
 			Name: "m1", Report: "R3", About: "iperf3, 10 s, 1 stream: node to node, pod to node, pod to pod, no encapsulation",
-			Printed: []bench.Figure{beside("node-node", gbps("R3 node-node", 6.31)), beside("pod-node", gbps("R3 pod-node", 6.71)), beside("pod-pod", gbps("R3 pod-pod", 6.05)), said("R3 retransmits", "5515 / 5997 / 2411")},
+			Printed: []bench.Figure{standing("node-node", gbps("R3 node-node", 6.31)), standing("pod-node", gbps("R3 pod-node", 6.71)), standing("pod-pod", gbps("R3 pod-pod", 6.05)), said("R3 retransmits", "5515 / 5997 / 2411")},
 			Needs:   "host network and default pod network on two nodes",
 			recipe: recipe{workload: tcp(10), takes: func(p bench.Path) bool { return !vf(p) }, lacks: "a path beside the VFs'", notes: func(p bench.Path) string {
 				if overlay(p) && p.From.MTU < 1500 {
@@ -118,7 +121,7 @@ func streams() []Preset {
 			Name: "m4", Report: "R0", About: "iperf3, 10 s, the same pods over the VF, MTU 1500",
 			Printed: []bench.Figure{gbps("R0 VF", 9.42), gbps("R0 VF received", 9.41), said("R0 retransmits", "25")},
 			Needs:   "a VF at both ends",
-			recipe:  recipe{workload: tcp(10), takes: vf, lacks: "a VF at both ends", notes: wantMTU(1500)},
+			recipe:  recipe{workload: tcp(10), takes: vfs, lacks: "a VF at both ends", notes: wantMTU(1500)},
 		},
 	}
 }
@@ -139,14 +142,14 @@ func sweeps() []Preset {
 	return []Preset{
 		{
 			Name: "m6", Report: "R1", About: "iperf2, 60 s, 8 streams, window 512 KiB, writes of 64 B to 512 KiB, both ways, MTU 9000",
-			Printed: []bench.Figure{beside("512 KiB", gbps("R1 at its best", 98)), said("R1 host CPU", "at most 35 %")}, Needs: "a VF at both ends, and MTU 9000 from end to end",
+			Printed: []bench.Figure{standing("512 KiB", gbps("R1 at its best", 98)), said("R1 host CPU", "at most 35 %")}, Needs: "a VF at both ends, and MTU 9000 from end to end",
 			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: "iperf2", Seconds: 60, Warmup: 1, Streams: 8, Window: 512 << 10},
-				takes: vf, lacks: "a VF at both ends", arms: sizes, notes: wantMTU(9000)},
+				takes: vfs, lacks: "a VF at both ends", arms: sizes, notes: wantMTU(9000)},
 		},
 		{
 			Name: "m7", Report: "R2", About: "iperf3 -t 1000 between VFs of different physical NICs",
 			Printed: []bench.Figure{gbps("R2 sent", 9.42), gbps("R2 received", 9.41), said("R2 CPU", "25 % / 55 %")}, Needs: "VFs of two NICs, joined by a cable or a switch",
-			recipe: recipe{workload: tcp(1000), takes: func(p bench.Path) bool { return vf(p) && (p.Place == "other PF" || p.Place == "other node") },
+			recipe: recipe{workload: tcp(1000), takes: func(p bench.Path) bool { return vfs(p) && (p.Place == "other PF" || p.Place == "other node") },
 				lacks: "VFs of two PFs"},
 		},
 		{
@@ -157,8 +160,8 @@ func sweeps() []Preset {
 		{
 			Name: "m9", Report: "R2", About: "the cable is pulled while TCP runs", Printed: []bench.Figure{said("R2", "both paths stop")},
 			Needs: "a cable that can be pulled from here: a lab's",
-			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 30, Warmup: 1, Streams: 1},
-				takes: vf, lacks: "a VF at both ends", pull: true},
+			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 30, Warmup: 1, Streams: 1, Pulled: true},
+				takes: vfs, lacks: "a VF at both ends"},
 		},
 	}
 }
@@ -168,7 +171,7 @@ func packets() []Preset {
 	return []Preset{
 		{
 			Name: "m10", Report: "R4", About: "UDP of 64 B (pktgen), 1 sender to 1 receiver on another host",
-			Printed: []bench.Figure{beside("VF", mpps("R4 VF received", 1.9)), said("R4 VF sent", "3.5 Mpps"), said("R4 sending, over VXLAN and VLAN", "+1196 % / +677 %")},
+			Printed: []bench.Figure{standing("VF", mpps("R4 VF received", 1.9)), said("R4 VF sent", "3.5 Mpps"), said("R4 sending, over VXLAN and VLAN", "+1196 % / +677 %")},
 			Needs:   "a VF at both ends, best beside another path",
 			recipe:  recipe{workload: small, takes: every, lacks: "any path"},
 		},
@@ -182,14 +185,14 @@ func packets() []Preset {
 			Name: "m12", Report: "R4", About: "the kernel forwards IP, many source addresses",
 			Printed: []bench.Figure{mpps("R4 BCM57800", 2), mpps("R4 X520", 10), mpps("R4 X710", 12)},
 			Needs:   "a third machine in the middle", Instead: fmt.Sprintf("the report's machine forwarded; instead the kernel receives from %d source addresses: forwarding costs more", many),
-			recipe: recipe{workload: with(small, func(w *bench.Workload) { w.Sources = many }), takes: vf, lacks: "a VF at both ends"},
+			recipe: recipe{workload: with(small, func(w *bench.Workload) { w.Sources = many }), takes: vfs, lacks: "a VF at both ends"},
 		},
 		{
 			Name: "m13", Report: "R4", About: "the kernel bridges, many source MACs",
 			Printed: []bench.Figure{mpps("R4 BCM57800", 2), mpps("R4 X520", 7.3), mpps("R4 X710", 7.8)},
 			Needs:   "a third machine in the middle, and VFs that may send as any MAC",
 			Instead: fmt.Sprintf("the report's machine bridged; instead the kernel receives from %d source MACs: bridging costs more, and spoof check drops them", many),
-			recipe:  recipe{workload: with(small, func(w *bench.Workload) { w.MACs = many }), takes: vf, lacks: "a VF at both ends"},
+			recipe:  recipe{workload: with(small, func(w *bench.Workload) { w.MACs = many }), takes: vfs, lacks: "a VF at both ends"},
 		},
 		{
 			Name: "m14", Report: "R4", About: "the kernel receives 64 B in VXLAN", Printed: []bench.Figure{mpps("R4, least", 1.1), mpps("R4, most", 1.2)},
@@ -212,8 +215,8 @@ func packets() []Preset {
 		},
 		{
 			Name: "m18", Report: "R4", About: "one flow against many: how receive queues share the work (RSS)",
-			Printed: []bench.Figure{beside("1 flow", mpps("R4 a core", 2)), beside(fmt.Sprintf("%d flows", many), mpps("R4 two queues", 4))}, Needs: "a VF with more than one queue at the receiver",
-			recipe: recipe{workload: small, takes: vf, lacks: "a VF at both ends", arms: oneAndMany},
+			Printed: []bench.Figure{standing("1 flow", mpps("R4 a core", 2)), standing(fmt.Sprintf("%d flows", many), mpps("R4 two queues", 4))}, Needs: "a VF with more than one queue at the receiver",
+			recipe: recipe{workload: small, takes: vfs, lacks: "a VF at both ends", arms: oneAndMany},
 		},
 	}
 }

@@ -1,7 +1,9 @@
 package preset
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +32,6 @@ type recipe struct {
 	lacks    string                // when there is none: what to give
 	arms     func(bench.Workload, bool) []variant
 	notes    func(bench.Path) string
-	pull     bool // the cable, while the traffic runs
 }
 
 // variant is an arm over each path.
@@ -52,8 +53,15 @@ type Plan struct {
 	Arms    []bench.Arm // named by what sets them apart on one path
 	Repeats int
 	Notes   []string
-	Printed []bench.Figure
-	Pull    bool // the cable, in the middle of each run
+
+	parts []part
+}
+
+// part is a preset's share of a plan.
+type part struct {
+	preset  string
+	printed []bench.Figure
+	arms    []int // which of the plan's
 }
 
 // Find returns a preset by its name, whatever its case.
@@ -75,14 +83,14 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	if p.Refused != "" {
 		return Plan{}, fmt.Errorf("%s cannot be measured: %s", p.Name, p.Refused)
 	}
-	if p.recipe.pull && !h.Cable {
+	if p.recipe.workload.Pulled && !h.Cable {
 		return Plan{}, fmt.Errorf("%s pulls the cable while traffic runs, which only a lab's can be from here: "+
 			"take --from and --to in a lab (culvert lab up); of your own NIC run m4 and pull it by hand", p.Name)
 	}
-	plan := Plan{Repeats: 6, Printed: slices.Clone(p.Printed), Pull: p.recipe.pull}
+	plan := Plan{Repeats: 6}
 	w := p.recipe.workload
 	if quick {
-		plan.Repeats, w = 3, shorten(w, p.recipe.pull)
+		plan.Repeats, w = 3, shorten(w)
 	}
 	w, note := engine(w, h)
 	plan.note(note)
@@ -98,6 +106,7 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 			plan.note(p.recipe.notes(path))
 		}
 	}
+	plan.parts = []part{{preset: p.Name, printed: p.Printed, arms: upTo(len(plan.Arms))}}
 	if len(plan.Arms) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
 	}
@@ -117,10 +126,98 @@ func (p *Plan) note(s string) {
 	}
 }
 
-// Beside puts each figure of a report beside the arm of a result that stands for it,
-// when the arms have their names: the first that has in its name or ends the word that
+// upTo are 0 to n-1.
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
+// Together plans several presets for one result. What two of them measure alike is
+// measured once. One that has nothing to measure here is noted, unless all are so.
+func Together(presets []Preset, h Here, quick bool) (Plan, error) {
+	if len(presets) == 1 {
+		return presets[0].Plan(h, quick)
+	}
+	var all Plan
+	var names [][]string // of the presets, for each arm
+	var lacking []error
+	for _, p := range presets {
+		plan, err := p.Plan(h, quick)
+		if err != nil {
+			lacking = append(lacking, err)
+			all.note(err.Error())
+			continue
+		}
+		all.Repeats = max(all.Repeats, plan.Repeats)
+		for _, n := range plan.Notes {
+			all.note(p.Name + ": " + n)
+		}
+		share := part{preset: p.Name, printed: p.Printed}
+		for _, a := range plan.Arms {
+			i := slices.IndexFunc(all.Arms, func(b bench.Arm) bool { return reflect.DeepEqual(a, b) })
+			if i < 0 {
+				i = len(all.Arms)
+				all.Arms, names = append(all.Arms, a), append(names, nil)
+			}
+			share.arms, names[i] = append(share.arms, i), append(names[i], p.Name)
+		}
+		all.parts = append(all.parts, share)
+	}
+	if len(all.Arms) == 0 {
+		return Plan{}, errors.Join(lacking...)
+	}
+	for i := range all.Arms {
+		all.Arms[i].Name = strings.TrimSpace(strings.Join(names[i], " ") + " " + all.Arms[i].Name)
+	}
+	return all, nil
+}
+
+// Shorten has no run count longer than that many seconds, and says so; a cable is
+// pulled long enough to be noticed.
+func (p *Plan) Shorten(seconds float64) {
+	longest := 0.0
+	for i := range p.Arms {
+		w := &p.Arms[i].Workload
+		most := seconds
+		if w.Pulled {
+			most = max(most, pulledSeconds)
+		}
+		if w.Seconds > most {
+			longest, w.Seconds = max(longest, w.Seconds), most
+		}
+	}
+	if longest > 0 {
+		p.note(fmt.Sprintf("runs of %s s where the presets have up to %s s", bench.Number(seconds), bench.Number(longest)))
+	}
+}
+
+// Presets are the names of those that have a share of the plan.
+func (p Plan) Presets() string {
+	var all []string
+	for _, s := range p.parts {
+		all = append(all, s.preset)
+	}
+	return strings.Join(all, " ")
+}
+
+// Printed are the reports' figures, each beside the arm that stands for it, once the
+// plan's arms have their names.
+func (p Plan) Printed(arms []bench.Arm) (all []bench.Figure) {
+	for _, s := range p.parts {
+		var own []bench.Arm
+		for _, i := range s.arms {
+			own = append(own, arms[i])
+		}
+		all = append(all, beside(s.printed, own)...)
+	}
+	return all
+}
+
+// beside finds for each figure the first arm that has in its name or ends the word that
 // the preset gave, and else the first.
-func Beside(printed []bench.Figure, arms []bench.Arm) []bench.Figure {
+func beside(printed []bench.Figure, arms []bench.Arm) []bench.Figure {
 	out := slices.Clone(printed)
 	for i := range out {
 		word := out[i].Arm
@@ -149,16 +246,19 @@ func List(paths []bench.Path) string {
 }
 
 // shorten makes a run one of two seconds; a cable is pulled long enough to be noticed.
-func shorten(w bench.Workload, pull bool) bench.Workload {
+func shorten(w bench.Workload) bench.Workload {
 	if w.Kind == bench.Echo {
 		return w
 	}
 	w.Seconds, w.Warmup = min(w.Seconds, 2), 0.3
-	if pull {
-		w.Seconds = 10
+	if w.Pulled {
+		w.Seconds = pulledSeconds
 	}
 	return w
 }
+
+// pulledSeconds are the fewest in which a cable is pulled and plugged in again.
+const pulledSeconds = 10
 
 // engine takes our own where the report's cannot run, and says so.
 func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {
@@ -194,7 +294,7 @@ func Default(h Here, quick bool) (Plan, error) {
 	w := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10, Warmup: 1, Streams: 1}
 	plan := Plan{Repeats: 6}
 	if quick {
-		plan.Repeats, w = 3, shorten(w, false)
+		plan.Repeats, w = 3, shorten(w)
 	}
 	pods := slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Ends == "pod-pod" })
 	for _, p := range h.Paths {

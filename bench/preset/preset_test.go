@@ -12,7 +12,14 @@ import (
 
 func path(ends, network, place string, mtu int) bench.Path {
 	e := bench.End{Interface: "net1", MTU: mtu}
-	return bench.Path{Ends: ends, Network: network, Place: place, From: e, To: e}
+	p := bench.Path{Ends: ends, Network: network, Place: place, From: e, To: e}
+	if network == "VF" {
+		p.From.VF = new(int)
+	}
+	if network == "VF" && ends == "pod-pod" { // the other path is to the PF
+		p.To.VF = new(int)
+	}
+	return p
 }
 
 // cluster is what two nodes have.
@@ -79,18 +86,18 @@ func TestParameters(t *testing.T) {
 		arms int
 	}{
 		{"m1", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 10, Warmup: 1, Streams: 1}, 2},
-		{"M4", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 10, Warmup: 1, Streams: 1}, 4},
+		{"M4", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 10, Warmup: 1, Streams: 1}, 3},
 		{"m5", bench.Workload{Kind: bench.Echo, Engine: "ping", Seconds: 3, Rate: 1}, 4},
-		{"m6", bench.Workload{Kind: bench.Stream, Engine: "iperf2", Seconds: 60, Warmup: 1, Streams: 8, Window: 524288, Size: 64}, 4 * 28},
+		{"m6", bench.Workload{Kind: bench.Stream, Engine: "iperf2", Seconds: 60, Warmup: 1, Streams: 8, Window: 524288, Size: 64}, 3 * 28},
 		{"m7", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1000, Warmup: 1, Streams: 1}, 2},
 		{"m8", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1000, Warmup: 1, Streams: 1}, 1},
 		{"m10", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64}, 6},
 		{"m14", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64}, 1},
-		{"m18", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64, Flows: 1}, 8},
+		{"m18", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64, Flows: 1}, 6},
 	} {
 		plan, err := find(t, c.name).Plan(cluster(), false)
 		if err != nil || len(plan.Arms) != c.arms || plan.Arms[0].Workload != c.want {
-			t.Errorf("%s: %v, %d arms, %+v", c.name, err, len(plan.Arms), plan.Arms)
+			t.Errorf("%s: %v, %d arms, not %d as %+v", c.name, err, len(plan.Arms), c.arms, c.want)
 		}
 	}
 	plan, _ := find(t, "m6").Plan(cluster(), false)
@@ -167,11 +174,67 @@ func TestDefault(t *testing.T) {
 	}
 }
 
+// Presets that are measured together share the arms that they have in common, each
+// figure stands beside an arm of its own preset, and what cannot be measured is noted.
+func TestTogether(t *testing.T) {
+	h := cluster()
+	h.Cable = false
+	plan, err := Together([]Preset{find(t, "m2"), find(t, "m3"), find(t, "m9"), find(t, "m10")}, h, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, a := range plan.Arms {
+		names = append(names, a.Path.Network+" "+a.Name)
+	}
+	if want := []string{"overlay m2 m3", "host m2", "overlay m10", "VF m10", "VF m10", "host m10", "VF m10", "VF m10"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+	if got := plan.Presets(); got != "m2 m3 m10" {
+		t.Errorf("presets %q", got)
+	}
+	if !slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.HasPrefix(n, "m9 pulls the cable") }) {
+		t.Errorf("notes %q", plan.Notes)
+	}
+	for i := range plan.Arms {
+		plan.Arms[i].Name = names[i]
+	}
+	stands := map[string]string{}
+	for _, f := range plan.Printed(plan.Arms) {
+		stands[f.Name] = f.Arm
+	}
+	if stands["R0 Calico"] != "overlay m2 m3" || stands["R4 VF received"] != "VF m10" {
+		t.Errorf("%v", stands)
+	}
+	if _, err := Together([]Preset{find(t, "m9"), find(t, "m15")}, h, false); err == nil || !strings.Contains(err.Error(), "DPDK") || !strings.Contains(err.Error(), "m9") {
+		t.Errorf("nothing to measure: %v", err)
+	}
+}
+
+// Runs can be made shorter than a preset has them, which is noted; a pulled cable
+// takes its time, and what is shorter stays.
+func TestShorten(t *testing.T) {
+	plan, err := Together([]Preset{find(t, "m4"), find(t, "m5"), find(t, "m9")}, cluster(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Shorten(4)
+	for _, a := range plan.Arms {
+		want := map[string]float64{"m4": 4, "m5": 3, "m9": 10}[a.Name]
+		if a.Workload.Seconds != want {
+			t.Errorf("%s: %v s, want %v", a.Name, a.Workload.Seconds, want)
+		}
+	}
+	if !slices.Contains(plan.Notes, "runs of 4 s where the presets have up to 30 s") {
+		t.Errorf("notes %q", plan.Notes)
+	}
+}
+
 // What R4 received over a VF stands beside no other path's packets.
 func TestVFFiguresStandBesideVFs(t *testing.T) {
 	printed := find(t, "m10").Printed
 	for name, want := range map[string]string{"veth": "", "VF": "VF"} {
-		if got := Beside(printed, []bench.Arm{{Name: name}})[0].Arm; got != want {
+		if got := beside(printed, []bench.Arm{{Name: name}})[0].Arm; got != want {
 			t.Errorf("beside %s: %q", name, got)
 		}
 	}
@@ -181,7 +244,7 @@ func TestBeside(t *testing.T) {
 	arms := []bench.Arm{{Name: "VF 1 flow", Path: path("pod-pod", "VF", "same PF", 1500)}, {Name: "VF 4096 flows", Path: path("pod-node", "VF", "same PF", 1500)}}
 	printed := []bench.Figure{{Name: "a", Value: 1}, {Name: "b", Value: 1, Arm: "4096 flows"}, {Name: "c", Value: 1, Arm: "pod-node"}, {Name: "d", Value: 1, Arm: "node-node"}, {Name: "e", Text: "x"}}
 	var got []string
-	for _, f := range Beside(printed, arms) {
+	for _, f := range beside(printed, arms) {
 		got = append(got, f.Arm)
 	}
 	if want := []string{"VF 1 flow", "VF 4096 flows", "VF 4096 flows", "", ""}; !slices.Equal(got, want) {

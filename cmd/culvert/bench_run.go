@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	benchplace "github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/bench/preset"
 	"github.com/culvert-net/culvert/bench/report"
+	"github.com/culvert-net/culvert/demo"
 )
 
 // benchRun is what culvert bench run is told.
@@ -25,15 +27,17 @@ type benchRun struct {
 	from, to, paths []string
 	limits          conduct.Limits
 	quick           bool
+	seconds         float64
 	seed            uint64
 	out             string
 	cluster         benchCluster
+	lab             bool
 }
 
 func newBenchRunCommand() *cobra.Command {
 	b := &benchRun{}
 	cmd := &cobra.Command{
-		Use:   "run [PRESET]",
+		Use:   "run [PRESET...]",
 		Short: "Measure what the paths between two ends carry, and what that costs",
 		Long: `Puts an agent at both ends, finds the paths between them (VF, overlay, host,
 bond), and sends over each in turns: in rounds, shuffled, the first one to warm up
@@ -48,7 +52,8 @@ made again at most twice. When anything is missing at the end, the result says s
 and the exit status is 1.
 
 A preset measures what one of the field reports printed, with that report's
-parameters: culvert bench presets lists them.`,
+parameters: culvert bench presets lists them. Several are measured in turns and
+make one result.`,
 		Example: `  # network namespaces or containers of this host, by all paths between them
   sudo culvert bench run --from netns:a --to netns:b
   sudo culvert bench run --from pid:4711 --to host --path VF
@@ -60,17 +65,22 @@ parameters: culvert bench presets lists them.`,
   # nodes of a lab that is named x
   culvert bench run m10 --quick --from lab:x/worker01 --to lab:x/worker02
 
+  # several at once, and no run longer than 4 s
+  culvert bench run m3 m4 m5 --seconds 4 --from ssh:n1,netns=a --to ssh:n2,netns=b
+
+  # in a lab that is booted for it: overlay, VF and nodes' own network
+  culvert bench run m3 m4 --lab --quick
+
   # a cluster: pods on two nodes, with a VF of that network, and removed again
   culvert bench run --cluster --nodes n1,n2 --network default/sriov-network
 
   # report R3's three paths at once: every --from with every --to
   culvert bench run m1 --from ssh:n1 --from ssh:n1,netns=a --to ssh:n2,netns=b`,
-		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return presetWords(), cobra.ShellCompDirectiveNoFileComp
+			return slices.DeleteFunc(presetWords(), func(c cobra.Completion) bool {
+				name, _, _ := strings.Cut(c, "\t")
+				return slices.Contains(args, name)
+			}), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args) },
 	}
@@ -88,7 +98,9 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f.Float64Var(&b.limits.Precision, "precision", 0, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
 	f.DurationVar(&b.limits.MaxTime, "max-time", 0, "begin no round that would end later (default twice what the repeats should take)")
 	f.BoolVar(&b.quick, "quick", false, "runs of 2 s, three of them: for a look, and for CI")
+	f.Float64Var(&b.seconds, "seconds", 0, "count no longer than this in each run, whatever the presets say")
 	f.Uint64Var(&b.seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
+	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done")
 	f.StringVar(&b.out, "out", "", "`FILE` for the result (default bench-TIME.json)")
 	ends := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return []cobra.Completion{"host", "netns:", "pid:", "ssh:", "lab:"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
@@ -104,20 +116,32 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 // run measures. Whatever happens, what was made is taken back and what was measured is
 // written.
 func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
-	open, err := b.ends()
-	if err != nil {
-		return err
-	}
-	var p *preset.Preset
-	if len(args) > 0 {
-		found, err := preset.Find(args[0])
+	var presets []preset.Preset
+	for _, name := range args {
+		p, err := preset.Find(name)
 		if err != nil {
 			return err
 		}
-		p = &found
+		if !slices.ContainsFunc(presets, func(q preset.Preset) bool { return q.Name == p.Name }) {
+			presets = append(presets, p)
+		}
+	}
+	if b.seconds < 0 {
+		return fmt.Errorf("--seconds %v: take a number above 0, such as 4", b.seconds)
 	}
 	if b.out == "" {
 		b.out = "bench-" + time.Now().Format("20060102-150405") + ".json"
+	}
+	if b.lab {
+		lab, bootErr := b.bootLab(cmd.Context())
+		if bootErr != nil {
+			return bootErr
+		}
+		defer func() { err = errors.Join(err, lab.Down(cmd.Context())) }()
+	}
+	open, err := b.ends()
+	if err != nil {
+		return err
 	}
 	progress := newBenchProgress()
 	defer progress.Close()
@@ -131,19 +155,28 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 	if err := conduct.Meet(cmd.Context(), crew.Stations); err != nil {
 		return err
 	}
-	m, plan, err := b.plan(crew, from, to, p)
+	m, plan, err := b.plan(crew, from, to, presets)
 	if err != nil {
 		return err
 	}
 	b.announce(progress, m, plan)
 	m.Progress = progress
 	r := m.Run(cmd.Context())
-	r.Culvert, r.Printed, r.Notes = version, preset.Beside(plan.Printed, r.Arms), append(plan.Notes, r.Notes...)
-	if p != nil {
-		r.Preset = p.Name
-	}
+	r.Culvert, r.Preset, r.Printed, r.Notes = version, plan.Presets(), plan.Printed(r.Arms), append(plan.Notes, r.Notes...)
 	progress.Step("")
 	return b.finish(cmd, r)
+}
+
+// bootLab boots a lab and measures between its ends.
+func (b *benchRun) bootLab(ctx context.Context) (*demo.Ends, error) {
+	if len(b.from)+len(b.to) > 0 || b.cluster.wanted() {
+		return nil, errors.New("--lab makes ends of its own: leave out --from, --to and what belongs to --cluster")
+	}
+	ends, err := demo.Between(ctx, demo.Options{Name: demo.BenchName, Source: sourceTree(), Log: os.Stderr, Live: term.IsTerminal(int(os.Stderr.Fd()))})
+	if err == nil {
+		b.from, b.to = ends.From, ends.To
+	}
+	return ends, err
 }
 
 // opener puts agents where traffic starts, and where it stops.
@@ -206,7 +239,7 @@ func (b *benchRun) cable() func(ctx context.Context, machine, pf string, in bool
 }
 
 // plan says what is measured between the stations.
-func (b *benchRun) plan(crew *conduct.Crew, from, to []*conduct.Station, p *preset.Preset) (*conduct.Measurement, preset.Plan, error) {
+func (b *benchRun) plan(crew *conduct.Crew, from, to []*conduct.Station, presets []preset.Preset) (*conduct.Measurement, preset.Plan, error) {
 	cable := b.cable()
 	here := preset.Here{Cable: cable != nil, Lacks: func(engine string) string { return conduct.Lacks(crew.Stations, engine) }}
 	all := conduct.Between(from, to)
@@ -219,14 +252,17 @@ func (b *benchRun) plan(crew *conduct.Crew, from, to []*conduct.Station, p *pres
 		return nil, preset.Plan{}, fmt.Errorf("no path is %q: there is %s", b.paths, preset.List(all))
 	}
 	plan, err := preset.Default(here, b.quick)
-	if p != nil {
-		plan, err = p.Plan(here, b.quick)
+	if len(presets) > 0 {
+		plan, err = preset.Together(presets, here, b.quick)
 	}
 	if err != nil {
 		return nil, plan, err
 	}
+	if b.seconds > 0 {
+		plan.Shorten(b.seconds)
+	}
 	m := &conduct.Measurement{Exchange: conduct.Exchange{Stations: crew.Stations, Arms: plan.Arms}, Limits: b.limits, Seed: b.seed}
-	if plan.Pull {
+	if cable != nil {
 		m.Cable = func(ctx context.Context, e bench.End, in bool) error { return cable(ctx, e.Machine, e.PF, in) }
 	}
 	if m.Limits.Repeats == 0 {
