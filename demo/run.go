@@ -132,7 +132,7 @@ func newDemo(o Options) (*demo, error) {
 	}
 	return &demo{
 		Options: o,
-		kernel: func(ctx context.Context, n node.Node) (node.VFs, error) { return n.VFs(ctx) }, culvert: nodeStatus, pace: time.Second,
+		kernel:  func(ctx context.Context, n node.Node) (node.VFs, error) { return n.VFs(ctx) }, culvert: nodeStatus, pace: time.Second,
 	}, nil
 }
 
