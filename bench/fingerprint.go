@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -194,12 +195,18 @@ func unlikeArms(a, b Arm) []string {
 }
 
 // Remarks are what stands out in the fingerprint of a result: ends that one
-// processor takes all packets of (reports R4's P18 and M18).
+// processor takes all packets of (report R4's P18 and M18), and ends whose NIC is on
+// another NUMA node than the processors that did the work.
 func Remarks(r Result) []string {
 	var out []string
 	for _, m := range r.Machines {
 		if m.CPUs < 2 {
 			continue
+		}
+		for _, i := range m.Interfaces {
+			if s := r.remote(m, i); s != "" {
+				out = append(out, s)
+			}
 		}
 		for _, i := range m.Interfaces {
 			if cpu, one := i.oneProcessor(); one && r.uses(m.Name, i.Name) {
@@ -222,13 +229,15 @@ func count(n int, what, verb string) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d %s %s", n, what, verb), " ")
 }
 
-// oneProcessor returns the processor that all interrupts may only come to.
+// oneProcessor returns the processor that all interrupts come to. One that may come to any
+// still comes to one alone until irqbalance or somebody else moves it.
 func (i Interface) oneProcessor() (cpu string, one bool) {
 	for _, irq := range i.IRQs {
-		if _, err := strconv.Atoi(irq.CPUs); err != nil || cpu != "" && cpu != irq.CPUs {
+		comes := cmp.Or(irq.Comes, irq.CPUs)
+		if _, err := strconv.Atoi(comes); err != nil || cpu != "" && cpu != comes {
 			return "", false
 		}
-		cpu = irq.CPUs
+		cpu = comes
 	}
 	return cpu, cpu != ""
 }

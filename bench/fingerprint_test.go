@@ -12,7 +12,7 @@ func host(name string, change func(*Machine)) Machine {
 	m := Machine{
 		Name: name, Kernel: "6.12.48", CPU: "Xeon E5-2620", CPUs: 8, Governor: "performance",
 		Sysctls: []Setting{{"net.core.rmem_max", "212992"}},
-		Interfaces: []Interface{{Name: "enp1s0", Driver: "i40e", MTU: 9000, SpeedMbps: 10000, RxQueues: 8, IRQs: []IRQ{{40, "0"}, {41, "1"}},
+		Interfaces: []Interface{{Name: "enp1s0", Driver: "i40e", MTU: 9000, SpeedMbps: 10000, RxQueues: 8, IRQs: []IRQ{{40, "0", "0"}, {41, "1", "1"}},
 			Offloads: []Setting{{"tcp-segmentation-offload", "on"}}}},
 	}
 	if change != nil {
@@ -32,7 +32,7 @@ func TestUnlike(t *testing.T) {
 		host("w3", func(m *Machine) { m.Kernel, m.Hypervisor, m.Sysctls = "6.1.0", "kvm", nil }),
 		host("w1", func(m *Machine) {
 			m.Tools = []Setting{{"iperf3", "3.16"}}
-			m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs, m.Interfaces[0].Offloads[0].Value = 1, []IRQ{{99, "0"}}, "off"
+			m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs, m.Interfaces[0].Offloads[0].Value = 1, []IRQ{{99, "0", "0"}}, "off"
 			m.Interfaces = append(m.Interfaces, Interface{Name: "bond0"})
 		}),
 		host("w4", nil),
@@ -95,7 +95,9 @@ func TestApart(t *testing.T) {
 }
 
 func TestRemarks(t *testing.T) {
-	one := host("w1", func(m *Machine) { m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "2"}, {41, "2"}} })
+	one := host("w1", func(m *Machine) {
+		m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "2", ""}, {41, "2", "2"}}
+	})
 	on := func(m Machine, name string) Result {
 		return Result{Machines: []Machine{m}, Arms: []Arm{{Path: Path{To: End{Machine: "w1", Interface: name}}}}}
 	}
@@ -104,11 +106,19 @@ func TestRemarks(t *testing.T) {
 	if diff := cmp.Diff(want, Remarks(on(one, "enp1s0"))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	wide := host("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7"}} })
+	// As it is after a boot without irqbalance: it may come to any processor, and comes to one.
+	still := host("w1", func(m *Machine) {
+		m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "0-7", "2"}, {41, "0-7", "2"}}
+	})
+	if diff := cmp.Diff(want, Remarks(on(still, "enp1s0"))); diff != "" {
+		t.Errorf("nobody moved them: -want +got:\n%s", diff)
+	}
+	wide := host("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7", ""}} })
+	moved := host("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7", "1"}, {41, "0-7", "2"}} })
 	small := one
 	small.CPUs = 1
 	for name, r := range map[string]Result{
-		"spread": on(host("w1", nil), "enp1s0"), "any processor": on(wide, "enp1s0"), "not used": on(one, "enp2s0"), "one processor": on(small, "enp1s0"),
+		"spread": on(host("w1", nil), "enp1s0"), "any processor": on(wide, "enp1s0"), "each its own": on(moved, "enp1s0"), "not used": on(one, "enp2s0"), "one processor": on(small, "enp1s0"),
 	} {
 		if got := Remarks(r); got != nil {
 			t.Errorf("%s: %q", name, got)

@@ -20,6 +20,11 @@ func (r Reader) Machine() (bench.Machine, error) {
 		Name: r.line("proc/sys/kernel/hostname"), Kernel: r.line("proc/sys/kernel/osrelease"),
 		NUMANodes: max(1, len(r.glob("sys/devices/system/node/node[0-9]*"))), Governor: r.governor(),
 	}
+	for n := range m.NUMANodes {
+		if m.NUMANodes > 1 {
+			m.NUMACPUs = append(m.NUMACPUs, r.line(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n)))
+		}
+	}
 	stat, err := r.text("proc/stat")
 	if err != nil {
 		return m, err

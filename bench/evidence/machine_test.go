@@ -20,7 +20,7 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := bench.Machine{
-		Name: "worker01", Kernel: "6.12.48+deb13-amd64", CPU: "QEMU Virtual CPU version 2.5+", CPUs: 2, NUMANodes: 2, MemoryMiB: 1966,
+		Name: "worker01", Kernel: "6.12.48+deb13-amd64", CPU: "QEMU Virtual CPU version 2.5+", CPUs: 2, NUMANodes: 2, NUMACPUs: []string{"0", "1"}, MemoryMiB: 1966,
 		Governor: "performance,powersave", Hypervisor: "tcg",
 		Mitigated: []string{"spectre_v1: Mitigation: usercopy/swapgs barriers and __user pointer sanitization"},
 		Sysctls:   []bench.Setting{{Name: "net.core.rmem_max", Value: "212992"}, {Name: "net.ipv4.tcp_rmem", Value: "4096 131072 6291456"}},
@@ -55,7 +55,7 @@ func TestFromPCI(t *testing.T) {
 	i := bench.Interface{Name: "net1", PCI: "0000:01:10.2", SpeedMbps: 1000}
 	r.fromPCI(&i)
 	want := bench.Interface{
-		Name: "net1", PCI: "0000:01:10.2", SpeedMbps: 1000, NUMA: 1, IRQs: []bench.IRQ{{Number: 41, CPUs: "0-1"}, {Number: 42, CPUs: "1"}},
+		Name: "net1", PCI: "0000:01:10.2", SpeedMbps: 1000, NUMA: 1, IRQs: []bench.IRQ{{Number: 41, CPUs: "0-1", Comes: "1"}, {Number: 42, CPUs: "1"}},
 	}
 	if diff := cmp.Diff(want, i); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

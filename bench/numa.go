@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// muchRemote is the part of the processors' work on other NUMA nodes that is worth a remark.
+const muchRemote = 0.5
+
+// mostCPUs is above what a machine has: a file may say what it likes.
+const mostCPUs = 1 << 13
+
+// remote says that most of the work of the runs over an interface was done by processors
+// of other NUMA nodes than the interface's, where each packet crosses between them.
+func (r Result) remote(m Machine, i Interface) string {
+	if i.NUMA < 0 || len(m.NUMACPUs) < 2 {
+		return ""
+	}
+	node := nodesOf(m.NUMACPUs)
+	here, all, on := 0.0, 0.0, map[int]float64{}
+	for _, run := range r.Runs {
+		if run.Discard || run.Void != "" || run.Arm >= len(r.Arms) {
+			continue
+		}
+		p := r.Arms[run.Arm].Path
+		for _, e := range []seenEnd{{p.From, run.From}, {p.To, run.To}} {
+			if e.end.Machine != m.Name || !slices.Contains([]string{e.end.Interface, e.end.PF, e.end.Uplink}, i.Name) || len(e.seen.CPU.Busy) != len(node) {
+				continue
+			}
+			for cpu, busy := range e.seen.CPU.Busy {
+				all += busy
+				on[node[cpu]] += busy
+				if node[cpu] == i.NUMA {
+					here += busy
+				}
+			}
+		}
+	}
+	if all == 0 || here >= (1-muchRemote)*all {
+		return ""
+	}
+	most := 0
+	for n := range m.NUMACPUs {
+		if on[n] > on[most] {
+			most = n
+		}
+	}
+	return fmt.Sprintf("%s on %s is on NUMA node %d, and %.0f %% of the processors' work was done on node %d: "+
+		"what uses it is better kept to processors %s (a pod by the Topology Manager, another program by taskset).",
+		i.Name, m.Name, i.NUMA, 100*on[most]/all, most, at(m.NUMACPUs, i.NUMA))
+}
+
+// at is a list's value, empty outside of it.
+func at(list []string, n int) string {
+	if n >= len(list) {
+		return ""
+	}
+	return list[n]
+}
+
+// nodesOf returns the NUMA node of each processor that is online, in their order. A list
+// that cannot be read has none.
+func nodesOf(lists []string) []int {
+	type placed struct{ cpu, node int }
+	var all []placed
+	for node, list := range lists {
+		for part := range strings.SplitSeq(list, ",") {
+			first, last, found := strings.Cut(strings.TrimSpace(part), "-")
+			if !found {
+				last = first
+			}
+			from, err := strconv.ParseUint(first, 10, 16)
+			to, bad := strconv.ParseUint(last, 10, 16)
+			if err != nil || bad != nil {
+				continue
+			}
+			for cpu := from; cpu <= to && len(all) < mostCPUs; cpu++ {
+				all = append(all, placed{int(cpu), node})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b placed) int { return a.cpu - b.cpu })
+	nodes := make([]int, len(all))
+	for i, p := range all {
+		nodes[i] = p.node
+	}
+	return nodes
+}
