@@ -1,9 +1,6 @@
 package bench
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Bounds of what counts as reached or used up.
 const (
@@ -14,27 +11,17 @@ const (
 	muchOfWind = 0.80 // of window/RTT: acknowledgements and queues take the rest
 )
 
-// Scene is what held for a run beside what was measured in it. Zero is unknown.
-type Scene struct {
-	Arm Arm
-	// GeneratorGbps and GeneratorPPS are what the engine does where no network holds
-	// it, from its self-test.
-	GeneratorGbps, GeneratorPPS float64
-	RateMbps                    int           // max_tx_rate of the VF that sends, 1e6 bits a second
-	RTT                         time.Duration // of the path while nothing else is sent
-}
-
-// Limits says what held a run's figure down, from what was seen of it, the strongest
-// evidence first: bounds that the figure is at, then processors that had
+// Limits says what held the figure of an arm's run down, from what was seen of it, the
+// strongest evidence first: bounds that the figure is at, then processors that had
 // no more to give, then queues that ran over. Where nothing of these is
 // seen, that is the one answer.
-func Limits(r Run, s Scene) []Limit {
+func Limits(r Run, a Arm) []Limit {
 	var found []Limit
 	add := func(what, where, format string, args ...any) {
 		found = append(found, Limit{What: what, Where: where, Evidence: fmt.Sprintf(format, args...)})
 	}
-	s.bounds(r, add)
-	from, to := s.Arm.Path.From, s.Arm.Path.To
+	a.bounds(r, add)
+	from, to := a.Path.From, a.Path.To
 	ends := []seenEnd{{from, r.From}, {to, r.To}}
 	if from.Machine == to.Machine {
 		ends = ends[:1] // its processors and backlogs are counted once
@@ -56,33 +43,33 @@ func Limits(r Run, s Scene) []Limit {
 }
 
 // bounds finds those that can be worked out, tightest to explain first.
-func (s Scene) bounds(r Run, add func(what, where, format string, args ...any)) {
+func (a Arm) bounds(r Run, add func(what, where, format string, args ...any)) {
 	at := func(v, bound float64) bool { return bound > 0 && v >= atCeiling*bound }
-	path, load := s.Arm.Path, s.Arm.Workload
+	path, load := a.Path, a.Workload
 	sender := path.From
 	if load.Reverse {
 		sender = path.To
 	}
-	if at(r.Gbps, float64(s.RateMbps)/1e3) {
-		add("rate limit", where(sender), "%s Gb/s of the %s Gb/s that the VF may send", Number(r.Gbps), Number(float64(s.RateMbps)/1e3))
+	if at(r.Gbps, float64(a.RateMbps)/1e3) {
+		add("rate limit", where(sender), "%s Gb/s of the %s Gb/s that the VF may send", Number(r.Gbps), Number(float64(a.RateMbps)/1e3))
 	}
 	if wanted, did := load.wanted(r); at(did, wanted) {
 		add("rate limit", "workload", "no more than %s a second was asked for", Number(wanted))
 	}
-	if at(r.Gbps, s.Arm.CeilingGbps) {
-		add("wire", where(sender), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(r.Gbps), 100*r.Gbps/s.Arm.CeilingGbps)
-	} else if at(r.PPS, s.Arm.CeilingPPS) {
-		add("wire", where(sender), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(r.PPS), 100*r.PPS/s.Arm.CeilingPPS)
+	if at(r.Gbps, a.CeilingGbps) {
+		add("wire", where(sender), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(r.Gbps), 100*r.Gbps/a.CeilingGbps)
+	} else if at(r.PPS, a.CeilingPPS) {
+		add("wire", where(sender), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(r.PPS), 100*r.PPS/a.CeilingPPS)
 	}
-	if at(r.Gbps, s.GeneratorGbps) {
-		add("generator", sender.Machine, "%s Gb/s, and %s makes %s Gb/s at most here", Number(r.Gbps), load.Engine, Number(s.GeneratorGbps))
-	} else if at(max(r.PPS, sentRate(r)), s.GeneratorPPS) {
-		add("generator", sender.Machine, "%s packets a second sent, and %s makes %s at most here", Number(max(r.PPS, sentRate(r))), load.Engine, Number(s.GeneratorPPS))
+	if at(r.Gbps, a.GeneratorGbps) {
+		add("generator", sender.Machine, "%s Gb/s, and %s makes %s Gb/s there without a network, over loopback", Number(r.Gbps), load.Engine, Number(a.GeneratorGbps))
+	} else if at(max(r.PPS, sentRate(r)), a.GeneratorPPS) {
+		add("generator", sender.Machine, "%s packets a second sent, and %s makes %s there without a network, over loopback", Number(max(r.PPS, sentRate(r))), load.Engine, Number(a.GeneratorPPS))
 	}
-	if load.Kind == Stream && load.Window > 0 && s.RTT > 0 {
-		most := float64(load.Window) * 8 * float64(max(1, load.Streams)) / s.RTT.Seconds() / 1e9
+	if load.Kind == Stream && load.Window > 0 && a.RTT > 0 {
+		most := float64(load.Window) * 8 * float64(max(1, load.Streams)) / a.RTT / 1e3
 		if r.Gbps >= muchOfWind*most {
-			add("window", where(sender), "%s Gb/s; %d bytes in flight and a round trip of %s allow %s Gb/s", Number(r.Gbps), load.Window*max(1, load.Streams), s.RTT, Number(most))
+			add("window", where(sender), "%s Gb/s; %d bytes in flight and a round trip of %s us allow %s Gb/s", Number(r.Gbps), load.Window*max(1, load.Streams), Number(a.RTT), Number(most))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -19,6 +18,10 @@ func TestLimits(t *testing.T) {
 		change(&a.Workload)
 		return a
 	}
+	bounded := func(a Arm, change func(*Arm)) Arm {
+		change(&a)
+		return a
+	}
 	packets := with(func(w *Workload) { *w = Workload{Kind: Packets, Engine: "pktgen", Rate: 1e6} })
 	one := arm
 	one.Path.To.Machine = "a"
@@ -28,40 +31,40 @@ func TestLimits(t *testing.T) {
 		{Interface: "eth0", Role: "path", RxPackets: 900, RxDropped: 100, TxPackets: 1e9, TxDropped: 1}, {Interface: "eth9", Role: "other", RxDropped: 7},
 	}}
 	for name, c := range map[string]struct {
-		run   Run
-		scene Scene
-		want  []Limit
+		run  Run
+		arm  Arm
+		want []Limit
 	}{
-		"wire": {Run{Gbps: 9.4}, Scene{Arm: arm}, []Limit{{"wire", "net1 (VF 3 of enp1s0) on a", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
-		"wire, packets": {Run{PPS: 13.9e6}, Scene{Arm: arm}, []Limit{
+		"wire": {Run{Gbps: 9.4}, arm, []Limit{{"wire", "net1 (VF 3 of enp1s0) on a", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
+		"wire, packets": {Run{PPS: 13.9e6}, arm, []Limit{
 			{"wire", "net1 (VF 3 of enp1s0) on a", "13900000 packets a second, 99 % of what the wire can carry of this size"}}},
-		"rate limit of the VF": {Run{Gbps: 0.99}, Scene{Arm: arm, RateMbps: 1000}, []Limit{
+		"rate limit of the VF": {Run{Gbps: 0.99}, bounded(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{
 			{"rate limit", "net1 (VF 3 of enp1s0) on a", "0.990 Gb/s of the 1 Gb/s that the VF may send"}}},
-		"the other end sends": {Run{Gbps: 9.4}, Scene{Arm: with(func(w *Workload) { w.Reverse = true })}, []Limit{
+		"the other end sends": {Run{Gbps: 9.4}, with(func(w *Workload) { w.Reverse = true }), []Limit{
 			{"wire", "eth0 on b", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
-		"asked for no more": {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, Scene{Arm: packets}, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
-		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5}, Scene{Arm: packets, GeneratorPPS: 9e5}, []Limit{
-			{"generator", "a", "900000 packets a second sent, and pktgen makes 900000 at most here"}}},
-		"generator": {Run{Gbps: 5}, Scene{Arm: arm, GeneratorGbps: 5.1}, []Limit{{"generator", "a", "5 Gb/s, and culvert makes 5.10 Gb/s at most here"}}},
-		"window": {Run{Gbps: 1}, Scene{Arm: arm, RTT: time.Millisecond}, []Limit{
-			{"window", "net1 (VF 3 of enp1s0) on a", "1 Gb/s; 131072 bytes in flight and a round trip of 1ms allow 1.05 Gb/s"}}},
-		"core": {Run{Gbps: 1, To: full}, Scene{Arm: arm}, []Limit{{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
-		"core and steal": {Run{Gbps: 1, From: stolen}, Scene{Arm: arm}, []Limit{
+		"asked for no more": {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
+		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5}, bounded(packets, func(a *Arm) { a.GeneratorPPS = 9e5 }), []Limit{
+			{"generator", "a", "900000 packets a second sent, and pktgen makes 900000 there without a network, over loopback"}}},
+		"generator": {Run{Gbps: 5}, bounded(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{{"generator", "a", "5 Gb/s, and culvert makes 5.10 Gb/s there without a network, over loopback"}}},
+		"window": {Run{Gbps: 1}, bounded(arm, func(a *Arm) { a.RTT = 1000 }), []Limit{
+			{"window", "net1 (VF 3 of enp1s0) on a", "1 Gb/s; 131072 bytes in flight and a round trip of 1000 us allow 1.05 Gb/s"}}},
+		"core": {Run{Gbps: 1, To: full}, arm, []Limit{{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
+		"core and steal": {Run{Gbps: 1, From: stolen}, arm, []Limit{
 			{"core", "a", "the busiest processor was busy 96 % of the time"}, {"steal", "a", "the hypervisor gave 10 % of the processors' time to others"}}},
-		"one machine is told once": {Run{Gbps: 1, From: full, To: full}, Scene{Arm: one}, []Limit{{"core", "a", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
-		"ring":                     {Run{Gbps: 1, To: dropping}, Scene{Arm: arm}, []Limit{{"ring", "eth0 on b", "100 packets dropped on receiving, 10 % of them"}}},
-		"softnet": {Run{Gbps: 1, To: Evidence{Softnet: Softnet{Dropped: 5}}}, Scene{Arm: arm}, []Limit{
+		"one machine is told once": {Run{Gbps: 1, From: full, To: full}, one, []Limit{{"core", "a", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
+		"ring":                     {Run{Gbps: 1, To: dropping}, arm, []Limit{{"ring", "eth0 on b", "100 packets dropped on receiving, 10 % of them"}}},
+		"softnet": {Run{Gbps: 1, To: Evidence{Softnet: Softnet{Dropped: 5}}}, arm, []Limit{
 			{"softnet", "b", "5 packets dropped because a processor's backlog was full (net.core.netdev_max_backlog)"}}},
-		"strongest first": {Run{Gbps: 9.4, To: Evidence{CPU: full.CPU, Interfaces: dropping.Interfaces}}, Scene{Arm: arm}, []Limit{
+		"strongest first": {Run{Gbps: 9.4, To: Evidence{CPU: full.CPU, Interfaces: dropping.Interfaces}}, arm, []Limit{
 			{"wire", "net1 (VF 3 of enp1s0) on a", "9.40 Gb/s, 100 % of what the wire can carry of this"},
 			{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}, {"ring", "eth0 on b", "100 packets dropped on receiving, 10 % of them"}}},
-		"unknown": {Run{Gbps: 1, From: work(1), To: work(1)}, Scene{Arm: arm, GeneratorGbps: 9, RTT: time.Microsecond, RateMbps: 5000}, []Limit{
+		"unknown": {Run{Gbps: 1, From: work(1), To: work(1)}, bounded(arm, func(a *Arm) { a.GeneratorGbps, a.RTT, a.RateMbps = 9, 1, 5000 }), []Limit{
 			{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
 	} {
 		if name == "unknown" {
 			c.run.From.CPU.Steal, c.run.To.CPU.Steal = 0, 0
 		}
-		if diff := cmp.Diff(c.want, Limits(c.run, c.scene)); diff != "" {
+		if diff := cmp.Diff(c.want, Limits(c.run, c.arm)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}

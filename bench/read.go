@@ -138,7 +138,8 @@ func (a Arm) validate(machines map[string]bool) error {
 	if a.Workload.Size < 0 || a.Workload.Streams < 0 || a.Workload.Window < 0 {
 		return errors.New("workload: size, streams and window are not below 0")
 	}
-	return figures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS)
+	return figures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS,
+		"generatorGbps", a.GeneratorGbps, "generatorPPS", a.GeneratorPPS, "rtt", a.RTT, "rateMbps", float64(a.RateMbps))
 }
 
 // validate checks the figures of runs that are void too: they are shown.

@@ -117,7 +117,7 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("unlike itself: %q %q", got.Unlike, got.Missing)
 		}
 		for _, run := range r.Runs {
-			Limits(run, Scene{Arm: r.Arms[run.Arm]})
+			Limits(run, r.Arms[run.Arm])
 		}
 	})
 }

@@ -39,6 +39,17 @@ type Arm struct {
 	// a second, and CeilingPPS of its frames; 0 where the wire's speed is not known.
 	CeilingGbps float64 `json:"ceilingGbps,omitempty"`
 	CeilingPPS  float64 `json:"ceilingPPS,omitempty"`
+	// GeneratorGbps and GeneratorPPS are what the engine makes of this workload on the
+	// machine that sends, over its loopback interface: payload in 1e9 bits a second of a
+	// stream, datagrams or frames sent a second of others. 0 is not known.
+	GeneratorGbps float64 `json:"generatorGbps,omitempty"`
+	GeneratorPPS  float64 `json:"generatorPPS,omitempty"`
+	// RTT is the shortest round trip over the path while nothing else was sent, in
+	// microseconds; measured where the workload has a window.
+	RTT float64 `json:"rtt,omitempty"`
+	// RateMbps is max_tx_rate of the VF that sends, 1e6 bits a second; 0: it has none,
+	// or nobody could tell.
+	RateMbps int `json:"rateMbps,omitempty"`
 }
 
 // Path is a way from one end to another.
@@ -220,6 +231,7 @@ type Machine struct {
 	CPU        string      `json:"cpu"` // the model
 	CPUs       int         `json:"cpus"`
 	NUMANodes  int         `json:"numaNodes"`
+	NUMACPUs   []string    `json:"numaCPUs,omitempty"` // of each node, a list as cpulist has it: "0-7"; on machines with several
 	MemoryMiB  int         `json:"memoryMiB"`
 	Governor   string      `json:"governor,omitempty"`
 	Hypervisor string      `json:"hypervisor,omitempty"` // "kvm", "tcg"; empty on metal
@@ -256,4 +268,7 @@ type Interface struct {
 type IRQ struct {
 	Number int    `json:"number"`
 	CPUs   string `json:"cpus"` // a list as in smp_affinity_list: "0-3,7"
+	// Comes are those of them that it does come to, mostly one, where the kernel tells
+	// (effective_affinity_list).
+	Comes string `json:"comes,omitempty"`
 }

@@ -111,6 +111,8 @@ func (a *agent) do(ctx context.Context, r request) (any, error) {
 		return a.describe(ctx)
 	case sources:
 		return sourcesOf(r.Addresses), nil
+	case rate:
+		return a.Reader.MaxTxRate(r.PCI)
 	case receive, send, watch:
 		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {
 			return nil, fmt.Errorf("%s lacks what to do", r.Do)

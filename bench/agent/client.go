@@ -168,6 +168,12 @@ func (c *Client) Sources(ctx context.Context, to []netip.Addr) (map[netip.Addr]n
 	return m, err
 }
 
+// Rate asks what the VF with that PCI address may send (max_tx_rate), in Mb/s; 0 is no limit.
+func (c *Client) Rate(ctx context.Context, pci string) (mbps uint32, err error) {
+	err = c.ask(ctx, request{Do: rate, PCI: pci}, &mbps)
+	return mbps, err
+}
+
 // Receive readies this end to receive what the task's workload sends. It is ready
 // when Receive returns; when nothing comes for half a minute, Finish says so.
 func (c *Client) Receive(ctx context.Context, t Task) (*Part, error) {

@@ -23,6 +23,6 @@
 // woken so late that it matters says that the run is void. A change of date moves
 // nothing.
 //
-// An agent that takes no part, in the host's namespaces of the same machine, say, samples
+// An agent that takes no part, in the PID namespace of a pod's node, say, samples
 // the same window with [Client.Watch], told by [Part.Window].
 package agent

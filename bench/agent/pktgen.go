@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,8 +82,9 @@ func (a *agent) pktgenReceive(_ context.Context, t Task, _ string) (half, error)
 	if err != nil {
 		return nil, fmt.Errorf("look for interface %q: %w", t.Interface, err)
 	}
+	mac := cmp.Or(i.HardwareAddr.String(), "00:00:00:00:00:00") // Go shows the loopback's as none
 	first, err := a.Reader.Counters(t.Interface)
-	return &pktgenSink{t, a.Reader, i.HardwareAddr.String(), first}, err
+	return &pktgenSink{t, a.Reader, mac, first}, err
 }
 
 func (s *pktgenSink) ready() Ready { return Ready{Engine: "pktgen", MAC: s.mac} }

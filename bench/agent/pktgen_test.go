@@ -162,3 +162,11 @@ func FuzzParsePktgen(f *testing.F) {
 		_ = pktgenDevices(text)
 	})
 }
+
+// A generator is measured over the loopback interface, too.
+func TestPktgenToLoopback(t *testing.T) {
+	h, err := (&agent{}).pktgenReceive(t.Context(), Task{Interface: "lo"}, "")
+	if err != nil || h.ready().MAC != "00:00:00:00:00:00" {
+		t.Errorf("%+v, %v", h, err)
+	}
+}

@@ -28,6 +28,7 @@ type request struct {
 	Part  uint64  `json:"part,omitempty"`  // window, finish and stop
 
 	Addresses []netip.Addr `json:"addresses,omitempty"` // sources
+	PCI       string       `json:"pci,omitempty"`       // rate
 }
 
 // answer is a line from the agent. Either Error or what was asked for is set.
@@ -43,6 +44,7 @@ type verb string
 const (
 	describe verb = "describe" // -> Description
 	sources  verb = "sources"  // -> map[netip.Addr]netip.Addr
+	rate     verb = "rate"     // -> uint32
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
 	watch    verb = "watch"    // -> started

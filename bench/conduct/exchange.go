@@ -48,7 +48,7 @@ func (x *Exchange) Once(ctx context.Context, arm int) (bench.Run, error) {
 		return run, nil
 	}
 	run.Void = cmp.Or(run.Void, counted(a.Workload, run), Proof(a, run))
-	run.Limits = bench.Limits(run, bench.Scene{Arm: a})
+	run.Limits = bench.Limits(run, a)
 	return run, nil
 }
 
@@ -91,6 +91,30 @@ func (x *Exchange) transfer(ctx context.Context, a bench.Arm) (bench.Run, error)
 	}
 	task := agent.Task{Workload: a.Workload, From: sender.end.Address, To: receiver.end.Address}
 	task.Workload.Reverse = false
+	var nodes [2]bench.Run
+	var during []func(context.Context) error
+	for i, s := range []*side{sender, receiver} {
+		if node := x.node(s.Station); node != nil {
+			during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, node, &nodes[i]) })
+		}
+	}
+	if a.Workload.Pulled {
+		during = append(during, func(ctx context.Context) error { return x.pull(ctx, a, sender) })
+	}
+	run, err := between(ctx, sender, receiver, task, during...)
+	if err != nil {
+		return bench.Run{}, err
+	}
+	withTasks(&run.From.CPU, nodes[0].From.CPU)
+	withTasks(&run.To.CPU, nodes[1].From.CPU)
+	if a.Workload.Reverse {
+		run.From, run.To = run.To, run.From
+	}
+	return run, nil
+}
+
+// between carries a task's traffic from one side to another, while other things are done.
+func between(ctx context.Context, sender, receiver *side, task agent.Task, during ...func(context.Context) error) (bench.Run, error) {
 	if err := begin(ctx, sender, receiver, task); err != nil {
 		return bench.Run{}, err
 	}
@@ -98,17 +122,13 @@ func (x *Exchange) transfer(ctx context.Context, a bench.Arm) (bench.Run, error)
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error { return sender.finish(both, &sent) })
 	g.Go(func() error { return receiver.finish(both, &received) })
-	if a.Workload.Pulled {
-		g.Go(func() error { return x.pull(both, a, sender) })
+	for _, do := range during {
+		g.Go(func() error { return do(both) })
 	}
 	if err := g.Wait(); err != nil {
 		return bench.Run{}, err
 	}
-	run := agent.Join(sent, received)
-	if a.Workload.Reverse {
-		run.From, run.To = run.To, run.From
-	}
-	return run, nil
+	return agent.Join(sent, received), nil
 }
 
 // begin readies the receiver and starts the sender.

@@ -290,20 +290,3 @@ func TestIPv6(t *testing.T) {
 		}
 	}
 }
-
-func TestCeiling(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root: this test makes a network namespace of its own")
-	}
-	for _, kind := range []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets} {
-		run, err := Ceiling(t.Context(), bench.Workload{Kind: kind, Seconds: 1, Rate: 1, Reverse: true})
-		if err != nil {
-			t.Errorf("%s: %v", kind, err)
-		} else if run.Bytes < 10000 { // at the rate, it would be next to none
-			t.Errorf("%s: got %+v", kind, run)
-		}
-	}
-	if _, err := Ceiling(t.Context(), bench.Workload{Kind: bench.Echo, Seconds: 1}); err == nil {
-		t.Error("a workload that the engine has not got has a ceiling")
-	}
-}

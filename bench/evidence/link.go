@@ -71,7 +71,7 @@ func (r Reader) fromPCI(i *bench.Interface) {
 	for _, file := range r.glob(r.device(i.PCI, "msi_irqs", "[0-9]*")) {
 		n, err := strconv.Atoi(filepath.Base(file))
 		if err == nil {
-			i.IRQs = append(i.IRQs, bench.IRQ{Number: n, CPUs: r.line(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n))})
+			i.IRQs = append(i.IRQs, bench.IRQ{Number: n, CPUs: r.line(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n)), Comes: r.line(fmt.Sprintf("proc/irq/%d/effective_affinity_list", n))})
 		}
 	}
 }
@@ -111,6 +111,15 @@ func (r Reader) Ends() ([]bench.End, error) {
 // physical returns the PF of a VF and the VF's index: the PF's name, or in a network
 // namespace where it is not seen its PCI address. Of what is no VF it returns nothing.
 func (r Reader) physical(pci string) (pf string, index *int) {
+	pf, index = r.parent(pci)
+	if names := r.glob(r.device(pf, "net", "*")); pf != "" && len(names) > 0 {
+		pf = filepath.Base(names[0])
+	}
+	return pf, index
+}
+
+// parent returns the PCI address of a VF's PF and the VF's index.
+func (r Reader) parent(pci string) (pf string, index *int) {
 	if pci == "" {
 		return "", nil
 	}
@@ -125,9 +134,5 @@ func (r Reader) physical(pci string) (pf string, index *int) {
 			index = &n
 		}
 	}
-	pf = filepath.Base(target)
-	if names := r.glob(r.device(pf, "net", "*")); len(names) > 0 {
-		pf = filepath.Base(names[0])
-	}
-	return pf, index
+	return filepath.Base(target), index
 }

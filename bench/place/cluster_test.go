@@ -35,6 +35,7 @@ type podList struct {
 		} `json:"metadata"`
 		Spec struct {
 			NodeName string `json:"nodeName"`
+			HostPID  bool   `json:"hostPID"`
 		} `json:"spec"`
 		Status struct {
 			Phase string `json:"phase"`
@@ -135,6 +136,9 @@ func (w *world) opens(t *testing.T) {
 		}
 		if pod.Metadata.Labels["app.kubernetes.io/managed-by"] != "culvert-bench" {
 			t.Errorf("%s has the labels %v", pod.Metadata.Name, pod.Metadata.Labels)
+		}
+		if pod.Spec.HostPID != strings.HasSuffix(pod.Metadata.Name, "-host") {
+			t.Errorf("%s is in the node's PID namespace: %v", pod.Metadata.Name, pod.Spec.HostPID)
 		}
 		name := strings.ReplaceAll(pod.Metadata.Name, p.run, "RUN")
 		got = append(got, fmt.Sprintf("%s on %s, network %q", name, pod.Spec.NodeName, pod.Metadata.Annotations["k8s.v1.cni.cncf.io/networks"]))

@@ -25,7 +25,8 @@ func (p *Pods) manifest(pod Pod, now time.Time) object {
 			"annotations": annotations,
 		},
 		"spec": object{
-			"nodeName": pod.Node, "hostNetwork": pod.Host, "restartPolicy": "Never",
+			// The one in the node's network sees the node's processes, and says who took the processors.
+			"nodeName": pod.Node, "hostNetwork": pod.Host, "hostPID": pod.Host, "restartPolicy": "Never",
 			"terminationGracePeriodSeconds": 1, "activeDeadlineSeconds": int(lifeTime.Seconds()),
 			"automountServiceAccountToken": false, "enableServiceLinks": false,
 			"tolerations": []object{{"operator": "Exists"}},

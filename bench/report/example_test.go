@@ -109,7 +109,7 @@ func (m *maker) run(arm int, void string, discard bool) {
 		e.CPU = bench.CPUUse{Seconds: s, User: busy * 0.1, System: busy * 0.5, SoftIRQ: busy * 0.4, Idle: 16*s - busy, Busiest: min(0.99, m.cpu[arm]*0.62), Tasks: map[string]float64{a.Workload.Engine: busy * 0.8}}
 		e.Interfaces = []bench.Counters{{Interface: a.Path.To.Interface, Role: "path", RxBytes: r.Bytes, RxPackets: r.Packets}}
 	}
-	r.Limits = bench.Limits(r, bench.Scene{Arm: a})
+	r.Limits = bench.Limits(r, a)
 	m.r.Runs = append(m.r.Runs, r)
 	m.at = m.at.Add(time.Duration(s+1) * time.Second)
 }

@@ -119,7 +119,7 @@ func cares(r bench.Result) []string {
 		if slices.ContainsFunc(r.Counted(i), func(run bench.Run) bool {
 			return slices.ContainsFunc(run.Limits, func(l bench.Limit) bool { return l.What == "generator" })
 		}) {
-			out = append(out, fmt.Sprintf("Arm %s is generator-limited: the path can carry more than was sent.", arm.Name))
+			out = append(out, fmt.Sprintf("Arm %s is generator-limited: the path may carry more than was sent.", arm.Name))
 		}
 	}
 	return append(append(out, bench.Remarks(r)...), r.Notes...)

@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
-	"bench/...": {"api", "bench/...", "lab", "rpc", "suggest"},
+	"bench/...": {"api", "bench/...", "kernel/netns", "kernel/rtnl", "lab", "rpc", "suggest", "vf"},
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs

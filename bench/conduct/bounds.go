@@ -1,0 +1,183 @@
+package conduct
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/agent"
+)
+
+// bounds finds for each arm what no path can be above: what its generator makes of it on
+// the machine that sends, what the sender's VF may send, and the round trip that a window
+// has to wait for. The notes say what could not be found; it is left 0 then.
+func (m *Measurement) bounds(ctx context.Context) (notes []string) {
+	note := func(err error) {
+		if err != nil && ctx.Err() == nil && !slices.Contains(notes, err.Error()) {
+			notes = append(notes, err.Error())
+		}
+	}
+	alone := generators{exchange: &m.Exchange, progress: m.Progress, known: map[generator]generated{}}
+	trips := map[bench.Path]trip{}
+	for i := range m.Arms {
+		a := &m.Arms[i]
+		note(alone.measure(ctx, a))
+		note(m.allowed(ctx, a))
+		if a.Workload.Kind != bench.Stream || a.Workload.Window == 0 {
+			continue
+		}
+		t, known := trips[a.Path]
+		if !known {
+			m.Progress.Step("%s: how long a round trip takes", a.Name)
+			t.micros, t.err = m.roundTrip(ctx, a.Path)
+			trips[a.Path] = t
+		}
+		a.RTT = t.micros
+		note(t.err)
+	}
+	return notes
+}
+
+// sends is the end of an arm that does.
+func sends(a *bench.Arm) bench.End {
+	if a.Workload.Reverse {
+		return a.Path.To
+	}
+	return a.Path.From
+}
+
+// generators measures what engines make where no path holds them: both ends are the sender's
+// agent, over its loopback interface. On two machines each end has the processors that
+// share here, so that the generator may make more there.
+type generators struct {
+	exchange *Exchange
+	progress *Progress
+	known    map[generator]generated
+}
+
+// generator is what sends, and where.
+type generator struct {
+	machine string
+	load    bench.Workload
+}
+
+type generated struct {
+	gbps, pps float64
+	err       error
+}
+
+// A generator is measured for so long, and again when that was void.
+const (
+	generatorSeconds = 1
+	generatorWarmup  = 0.3
+	generatorTries   = 3
+)
+
+// measure sets the bound of an arm; of one that was measured it takes what was found.
+func (g *generators) measure(ctx context.Context, a *bench.Arm) error {
+	w := a.Workload
+	if w.Kind == bench.Request || w.Kind == bench.Echo {
+		return nil // held by time, not by the generator
+	}
+	w.Seconds, w.Warmup, w.Rate, w.Reverse, w.Pulled = generatorSeconds, generatorWarmup, 0, false, false
+	end := sends(a)
+	key := generator{end.Machine, w}
+	found, known := g.known[key]
+	if !known {
+		g.progress.Step("%s: what %s makes on %s without a network", a.Name, w.Engine, end.Machine)
+		found = g.alone(ctx, end, w)
+		g.known[key] = found
+	}
+	a.GeneratorGbps, a.GeneratorPPS = found.gbps, found.pps
+	return found.err
+}
+
+func (g *generators) alone(ctx context.Context, end bench.End, w bench.Workload) generated {
+	var run bench.Run
+	var err error
+	for range generatorTries {
+		if run, err = g.exchange.loopback(ctx, end, w); err == nil && run.Void == "" || ctx.Err() != nil {
+			break
+		}
+	}
+	if err == nil && run.Void != "" {
+		err = errors.New(run.Void)
+	}
+	if err != nil {
+		return generated{err: fmt.Errorf("what %s makes on %s without a network is not known, so no result is marked as held down by it: %w; is lo up in %s?", w.Engine, end.Machine, err, end.Name)}
+	}
+	if w.Kind == bench.Stream {
+		return generated{gbps: run.Gbps}
+	}
+	return generated{pps: max(run.PPS, float64(run.Sent)/run.Seconds)}
+}
+
+// loopback has an end send to itself.
+func (x *Exchange) loopback(ctx context.Context, end bench.End, w bench.Workload) (bench.Run, error) {
+	own := netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	if end.Address.Is6() {
+		own = netip.IPv6Loopback()
+	}
+	here := x.side(end)
+	here.end.Interface, here.end.Address = "lo", own
+	there := *here
+	ctx, cancel := context.WithTimeout(ctx, slack)
+	defer cancel()
+	return between(ctx, here, &there, agent.Task{Workload: w, From: own, To: own})
+}
+
+// allowed sets what the VF that sends may, when that is not given: its PF knows, which
+// its own agent may see, or another one on the machine.
+func (m *Measurement) allowed(ctx context.Context, a *bench.Arm) error {
+	end := sends(a)
+	if end.VF == nil || a.RateMbps != 0 {
+		return nil
+	}
+	own := station(m.Stations, end)
+	i := slices.IndexFunc(own.Machine.Interfaces, func(i bench.Interface) bool { return i.Name == end.Interface })
+	if i < 0 {
+		return nil
+	}
+	var why error
+	for _, s := range m.Stations {
+		if s.Machine.Name != end.Machine {
+			continue
+		}
+		mbps, err := s.Agent.Rate(ctx, own.Machine.Interfaces[i].PCI)
+		if err == nil {
+			a.RateMbps = int(mbps)
+			return nil
+		}
+		why = cmp.Or(why, err)
+	}
+	return fmt.Errorf("whether %s on %s has a rate limit is not known: %w", end.Interface, end.Machine, why)
+}
+
+// trip is how long a round trip takes, in microseconds.
+type trip struct {
+	micros float64
+	err    error
+}
+
+// roundTrip asks over a path, for a moment. The shortest is the path's: others wait for
+// processors too.
+func (x *Exchange) roundTrip(ctx context.Context, p bench.Path) (float64, error) {
+	load := bench.Workload{Kind: bench.Request, Engine: "culvert", UDP: true, Size: 64, Seconds: 0.5}
+	ctx, cancel := context.WithTimeout(ctx, slack)
+	defer cancel()
+	run, err := between(ctx, x.side(p.From), x.side(p.To), agent.Task{Workload: load, From: p.From.Address, To: p.To.Address})
+	if err == nil && run.Void != "" {
+		err = errors.New(run.Void)
+	}
+	if err == nil && (run.Delays == nil || run.Delays.Count == 0) {
+		err = errors.New("no answer came")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("how long a round trip from %s to %s takes is not known: %w", p.From.Interface, p.To.Interface, err)
+	}
+	return run.Delays.Min, nil
+}

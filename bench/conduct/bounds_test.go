@@ -1,0 +1,110 @@
+package conduct
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/agent"
+)
+
+// Each generator is measured once, at the end that sends; a window's round trip once for
+// each path.
+func TestBounds(t *testing.T) {
+	w := newWorld(t)
+	path := w.exchange.Arms[0].Path
+	windowed := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10, Window: 65536}
+	m := &Measurement{Exchange: Exchange{Stations: w.stations, Arms: []bench.Arm{
+		{Name: "a", Path: path, Workload: windowed},
+		{Name: "b", Path: w.exchange.Arms[1].Path, Workload: windowed},
+		{Name: "packets back", Path: path, Workload: bench.Workload{Kind: bench.Packets, Engine: "culvert", Seconds: 10, Size: 64, Rate: 1, Reverse: true}},
+		{Name: "datagrams", Path: path, Workload: bench.Workload{Kind: bench.Datagram, Engine: "culvert", Seconds: 10, Size: 1000, Rate: 1e6}},
+		{Name: "iperf3", Path: path, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 10, Streams: 1}},
+		{Name: "iperf2", Path: path, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf2", Seconds: 10, Streams: 2}},
+		{Name: "questions", Path: path, Workload: bench.Workload{Kind: bench.Request, Engine: "culvert", Seconds: 10}},
+	}}}
+	if why := Lacks(w.stations, "iperf2"); why != "" {
+		t.Skip(why)
+	}
+	if notes := m.bounds(t.Context()); len(notes) > 0 {
+		t.Errorf("%q", notes)
+	}
+	for i, a := range m.Arms {
+		stream, packets := i == 0 || i == 1 || i == 4 || i == 5, i == 2 || i == 3
+		if (a.GeneratorGbps > 0.01) != stream || (a.GeneratorPPS > 100) != packets { // at the rates, it would be less
+			t.Errorf("%s: %g Gb/s and %g packets a second", a.Name, a.GeneratorGbps, a.GeneratorPPS)
+		}
+		if (a.RTT > 0) != (i < 2) || a.RTT > 1e6 {
+			t.Errorf("%s: a round trip of %g us", a.Name, a.RTT)
+		}
+	}
+	if m.Arms[0].GeneratorGbps != m.Arms[1].GeneratorGbps {
+		t.Errorf("one generator was measured twice: %g and %g", m.Arms[0].GeneratorGbps, m.Arms[1].GeneratorGbps)
+	}
+}
+
+// What cannot be found is said, and holds nothing up.
+func TestBoundsThatAreNotKnown(t *testing.T) {
+	w := newWorld(t)
+	w.in(t, 0, "link", "set", "lo", "down")
+	m := &Measurement{Exchange: Exchange{Stations: w.stations, Arms: []bench.Arm{
+		{Name: "a", Path: w.exchange.Arms[0].Path, Workload: bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10}},
+	}}}
+	notes := m.bounds(t.Context())
+	if len(notes) != 1 || !strings.Contains(notes[0], "is lo up in "+w.netns[0]) || m.Arms[0].GeneratorGbps != 0 {
+		t.Errorf("%q, %+v", notes, m.Arms[0])
+	}
+}
+
+// telling is a station whose agent answers every request with the same.
+func telling(t *testing.T, machine, answer string) *Station {
+	t.Helper()
+	here, there := net.Pipe()
+	go func() {
+		fmt.Fprintln(there, `{"culvertBenchAgent":1,"version":"test"}`)
+		for lines := bufio.NewScanner(there); lines.Scan(); {
+			var asked struct{ ID int }
+			if json.Unmarshal(lines.Bytes(), &asked) == nil {
+				fmt.Fprintf(there, "{\"id\":%d,%s}\n", asked.ID, answer)
+			}
+		}
+	}()
+	t.Cleanup(func() { here.Close(); there.Close() })
+	client, err := agent.NewClient(t.Context(), here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Station{Site: Site{Name: "s", Machine: bench.Machine{Name: machine, Interfaces: []bench.Interface{{Name: "net1", PCI: "0000:01:10.2"}}}}, Agent: client}
+}
+
+// A pod sees nothing of its PF; its node's own station does.
+func TestRateOfTheVFThatSends(t *testing.T) {
+	pod, node := telling(t, "w1", `"error":"no PF here"`), telling(t, "w1", `"value":500`)
+	node.Name = "node"
+	elsewhere := telling(t, "w2", `"value":77`)
+	one := 1
+	arm := func(end bench.End) *bench.Arm { return &bench.Arm{Path: bench.Path{From: end}} }
+	end := bench.End{Machine: "w1", Name: "s", Interface: "net1", PF: "enp1s0", VF: &one}
+	m := &Measurement{Exchange: Exchange{Stations: []*Station{pod, elsewhere, node}}}
+	a := arm(end)
+	if err := m.allowed(t.Context(), a); err != nil || a.RateMbps != 500 {
+		t.Errorf("%d, %v", a.RateMbps, err)
+	}
+	a.RateMbps = 100
+	if err := m.allowed(t.Context(), a); err != nil || a.RateMbps != 100 {
+		t.Errorf("one that is known became %d, %v", a.RateMbps, err)
+	}
+	m.Stations = m.Stations[:2]
+	a = arm(end)
+	if err := m.allowed(t.Context(), a); err == nil || a.RateMbps != 0 || !strings.Contains(err.Error(), "net1 on w1 has a rate limit is not known: no PF here") {
+		t.Errorf("%d, %v", a.RateMbps, err)
+	}
+	end.VF = nil
+	if err := m.allowed(t.Context(), arm(end)); err != nil {
+		t.Errorf("of what is no VF: %v", err)
+	}
+}

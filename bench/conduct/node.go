@@ -1,0 +1,50 @@
+package conduct
+
+import (
+	"context"
+	"maps"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/agent"
+)
+
+// node is the station that sees the processes of a pod's node, which the pod does not:
+// the pod in the node's own namespaces. Places that enter a network namespace alone
+// need none.
+func (x *Exchange) node(of *Station) *Station {
+	if !of.Cluster || !of.Pod {
+		return nil
+	}
+	for _, s := range x.Stations {
+		if s.Cluster && !s.Pod && s.Machine.Name == of.Machine.Name {
+			return s
+		}
+	}
+	return nil
+}
+
+// watchedBy has a node sample the window of a part. That a part ends before it has a
+// window is the part's to tell.
+func (s *side) watchedBy(ctx context.Context, node *Station, run *bench.Run) error {
+	w, err := s.part.Window(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // the side's own finish says it
+	}
+	watcher := &side{Station: node}
+	if watcher.part, err = node.Agent.Watch(ctx, agent.Task{}, w); err != nil {
+		return watcher.wrap(err)
+	}
+	return watcher.finish(ctx, run)
+}
+
+// withTasks adds what a node saw. What the end knows of itself stays: the node takes its own
+// agent for the engine.
+func withTasks(use *bench.CPUUse, node bench.CPUUse) {
+	if len(node.Tasks) == 0 {
+		return
+	}
+	own := use.Tasks
+	use.Tasks = maps.Clone(node.Tasks)
+	delete(use.Tasks, "culvert")
+	maps.Copy(use.Tasks, own)
+}

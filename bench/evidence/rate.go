@@ -1,0 +1,60 @@
+package evidence
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// MaxTxRate asks what the VF with that PCI address may send, in Mb/s; 0 is as much as
+// it can. Its PF knows, and is found where the agent is or in the host's network namespace,
+// that of process 1. A container sees neither: then the error says so.
+func (r Reader) MaxTxRate(pci string) (uint32, error) {
+	pf, index := r.parent(pci)
+	if index == nil {
+		return 0, fmt.Errorf("%q is no VF", pci)
+	}
+	var admin vf.Admin
+	ask := func() (err error) {
+		admin, err = adminOf(pf, *index)
+		return err
+	}
+	here := ask()
+	if here == nil {
+		return admin.MaxTxRate, nil
+	}
+	if err := netns.Run(r.path("proc/1/ns/net"), ask); err != nil {
+		return 0, fmt.Errorf("what VF %d of %s may send: %w", *index, pf, errors.Join(here, err))
+	}
+	return admin.MaxTxRate, nil
+}
+
+// adminOf asks the links of this thread's network namespace.
+func adminOf(pf string, index int) (_ vf.Admin, err error) {
+	conn, err := rtnl.Dial()
+	if err != nil {
+		return vf.Admin{}, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	links, err := conn.Links()
+	if err != nil {
+		return vf.Admin{}, err
+	}
+	i := slices.IndexFunc(links, func(l rtnl.Link) bool { return l.Parent == pf })
+	if i < 0 {
+		return vf.Admin{}, fmt.Errorf("the PF %s has no interface in this network namespace", pf)
+	}
+	link, err := conn.Link(links[i].Index, true)
+	if err != nil {
+		return vf.Admin{}, err
+	}
+	admin, ok := link.VFs[index]
+	if !ok {
+		return vf.Admin{}, fmt.Errorf("%s lists no VF %d", link.Name, index)
+	}
+	return admin, nil
+}
