@@ -20,7 +20,7 @@ type Request struct {
 	Pool string
 
 	// Netns is the path of the pod's network namespace; empty for VFs that are
-	// handed to vfio only.
+	// handed to vfio only, as all VFs of guests are, whatever their pool says.
 	Netns string
 	// Spec is what the VF must look like there. Addresses and Routes are
 	// filled in from IPAM.

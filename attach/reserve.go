@@ -245,6 +245,9 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	rec := choice.Record
 	spec := req.Spec
 	spec.Driver = choice.Driver
+	if req.Owner.Kind == vf.OwnerVM {
+		spec.Driver = vf.DriverVFIO // of any pool: QEMU takes PCI functions and no netdevices
+	}
 	if spec.Driver == vf.DriverVFIO {
 		if !req.IPAM.IsZero() {
 			return rec, fmt.Errorf("ipam: %w: VF %s is handed over as %s, which has no interface for addresses: remove ipam from network %s",

@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/deviceplugin"
 	"github.com/culvert-net/culvert/intake/pod"
+	"github.com/culvert-net/culvert/intake/vm"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/kube"
@@ -140,6 +141,9 @@ func authorize(c *net.UnixConn) error {
 
 func (s *Server) register(srv *rpc.Server) {
 	s.registerCNI(srv)
+	guests := vm.New(s.node.Engine, s.node.Ledger)
+	srv.Handle(api.MethodGuestXML, guests.XML)
+	srv.Handle(api.MethodGuestDetach, guests.Detach)
 	srv.Handle("status", s.status)
 	srv.HandleStream("events", s.streamEvents)
 	srv.Handle("ledger", s.ledger)

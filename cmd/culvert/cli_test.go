@@ -29,6 +29,7 @@ var update = flag.Bool("update", false, "write the golden files")
 type culvertd struct {
 	plan    api.Plan
 	applied []api.HostRequest
+	guests  []api.GuestXMLRequest
 	result  api.ApplyResult
 }
 
@@ -58,6 +59,21 @@ func (d *culvertd) serve(t *testing.T) string {
 		return nil
 	})
 	srv.Handle("ledger", func(context.Context, json.RawMessage) (any, error) { return api.Ledger{File: "/x/ledger.db"}, nil })
+	srv.Handle(api.MethodGuestXML, func(_ context.Context, raw json.RawMessage) (any, error) {
+		var req api.GuestXMLRequest
+		err := json.Unmarshal(raw, &req)
+		d.guests = append(d.guests, req)
+		return api.GuestXML{Definition: "<definition/>\n", Device: "<device/>\n", Network: "<network/>\n"}, err
+	})
+	srv.Handle(api.MethodGuestDetach, func(_ context.Context, raw json.RawMessage) (any, error) {
+		var req api.GuestDetachRequest
+		err := json.Unmarshal(raw, &req)
+		owner := vf.Owner{Kind: vf.OwnerVM, Name: req.Guest, Interface: "net1"}
+		return api.GuestDetached{VFs: []api.GuestVF{
+			{VF: vf.PCIAddr{Bus: 1, Device: 0x10}, Guest: owner, Phase: "free"},
+			{VF: vf.PCIAddr{Bus: 1, Device: 0x11}, Guest: owner, Phase: "quarantined", Reason: "vlan is 7, not none"},
+		}}, err
+	})
 	srv.Handle("host.plan", func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
 	srv.Handle("host.apply", func(_ context.Context, raw json.RawMessage) (any, error) {
 		var req api.HostRequest
@@ -145,6 +161,22 @@ func TestCommands(t *testing.T) {
 		"host plan - -o yaml",
 		"host apply -",
 		"host apply testdata/bad.yaml",
+		"vm list",
+		"vm list -o json",
+		"vm show db1",
+		"vm show db2",
+		"vm detach db1",
+		"vm xml --pool fast",
+		"vm xml --print device -",
+		"vm xml --print network -",
+		"vm xml --print network --way network -",
+		"vm xml testdata/none.xml",
+		"vm xml --vlan 5000 -",
+		"vm xml --vlan-qos 3 -",
+		"vm xml --mac 01:00:00:00:00:00 -",
+		"vm xml --trust yes -",
+		"vm xml --link-state up -",
+		"vm xml --min-tx-rate 9 --max-tx-rate 5 -",
 		"version",
 	} {
 		out, err := run(t.Context(), t, socket, strings.Fields(line)...)
@@ -178,6 +210,31 @@ func versionLine(t *testing.T, socket string) string {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// What is given on the command line, and no more, is what is asked of the PF.
+func TestGuestSettings(t *testing.T) {
+	d := &culvertd{}
+	socket := d.serve(t)
+	line := "vm xml --pool fast --device net2 --way hostdev --mac 02:00:00:00:00:01 --vlan 7 --vlan-qos 3 --vlan-proto 802.1ad --spoofchk on --trust off --link-state enable --min-tx-rate 5 --max-tx-rate 9 -"
+	for _, line := range []string{line, "vm xml -", "vm xml --max-tx-rate 0"} {
+		if out, err := run(t.Context(), t, socket, strings.Fields(line)...); err != nil {
+			t.Fatalf("%s%v", out, err)
+		}
+	}
+	on, off, enable, minRate, maxRate, none := true, false, vf.LinkEnable, uint32(5), uint32(9), uint32(0)
+	definition := "pfs: [{name: enp1s0f0, vfs: 4}]\n"
+	want := []api.GuestXMLRequest{
+		{Definition: definition, Device: "net2", Pool: "fast", Way: "hostdev", Spec: vf.Spec{
+			MAC: &vf.MAC{2, 0, 0, 0, 0, 1}, VLAN: &vf.VLAN{ID: 7, QoS: 3, Proto: vf.Dot1AD}, SpoofChk: &on, Trust: &off,
+			LinkState: &enable, MinTxRate: &minRate, MaxTxRate: &maxRate,
+		}},
+		{Definition: definition, Device: "net1", Way: "interface"},
+		{Definition: definition, Device: "net1", Way: "interface", Spec: vf.Spec{MaxTxRate: &none}},
+	}
+	if diff := cmp.Diff(want, d.guests); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func TestApply(t *testing.T) {

@@ -70,7 +70,7 @@ that have both.`,
 		cmd.PersistentFlags().BoolVar(&p.wanted, "cluster", false, "ask the cluster of the kubeconfig, not this node's culvertd")
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(n), newVersionCommand(), newLabCommand(), newBenchCommand())
+	root.AddCommand(newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(n), newVersionCommand(), newLabCommand(), newBenchCommand())
 	return root
 }
 

@@ -23,6 +23,8 @@ var (
 	podA = attachment{pod: "a", pool: "net"}
 	podB = attachment{pod: "b", pool: "net", plain: true}
 	podC = attachment{pod: "c", pool: "user"}
+	// guestD is asked for by another way in, and taken back as any other.
+	guestD = attachment{pod: "d", pool: "net"}
 )
 
 func must(w *world, err error) {
@@ -34,6 +36,7 @@ func must(w *world, err error) {
 func stories() []story {
 	addA := func(w *world) { must(w, w.add(podA)) }
 	addPod := func(w *world) { must(w, w.pod("ADD")) }
+	guest := func(w *world) { must(w, w.guest()) }
 	all := func(w *world) { must(w, w.add(podA)); must(w, w.add(podB)); must(w, w.add(podC)) }
 	return []story{
 		{"ADD", nil, func(w *world) { _ = w.add(podA) }},
@@ -41,6 +44,8 @@ func stories() []story {
 		{"ADD for user space", nil, func(w *world) { _ = w.add(podC) }},
 		{"DEL", addA, func(w *world) { _ = w.del(podA) }},
 		{"DEL of a VF for user space", func(w *world) { must(w, w.add(podC)) }, func(w *world) { _ = w.del(podC) }},
+		{"a guest gets a VF of a netdevice pool", nil, func(w *world) { _ = w.guest() }},
+		{"a guest gives its VF back", guest, func(w *world) { _ = w.del(guestD) }},
 		{"DEL without the netns", func(w *world) { addA(w); w.k.DelNetns(netnsOf("a")) }, func(w *world) { _ = w.del(podA) }},
 		{"ADD when the VF turns out to be dirty", nil, func(w *world) {
 			w.soil(w.anyFree())

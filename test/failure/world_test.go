@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
@@ -325,6 +326,28 @@ func (w *world) add(a attachment) error {
 		w.expect[a.pod] = present
 	case errors.Is(err, errAnswerLost) && w.expect[a.pod] == absent:
 		w.expect[a.pod] = either
+	}
+	return err
+}
+
+// guest gives a guest a VF, with every setting that the PF can hold, and has what
+// its answer promises.
+func (w *world) guest() error {
+	c, err := cni.ParseConfig(w.config(guestD, "ADD"))
+	must(w, err)
+	spec := c.Spec
+	spec.MTU = nil
+	_, err = w.node.Engine.Attach(context.Background(), attach.Request{
+		Owner: vf.Owner{Kind: vf.OwnerVM, UID: guestD.pod, Name: "db1", Interface: "net1"}, Pool: guestD.pool, Spec: spec,
+	})
+	switch {
+	case w.gate.pass("the answer for the guest") != nil:
+		if w.expect[guestD.pod] == absent {
+			w.expect[guestD.pod] = either
+		}
+		return errAnswerLost
+	case err == nil:
+		w.expect[guestD.pod] = present
 	}
 	return err
 }

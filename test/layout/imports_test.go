@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 
 	"api/v1alpha1":  {"vf"},
 	"netannotation": {"strictjson", "vf"},
+	"guest":         {"suggest", "vf"},
 
 	// pure parts: in go values, out come values
 	"desired":     {"suggest", "vf"},
@@ -68,6 +69,7 @@ var mayImport = map[string][]string{
 	// the ways in
 	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
 	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "vf"},
+	"intake/vm":           {"api", "attach", "guest", "journal", "vf"},
 	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
 	// a node put together
@@ -92,7 +94,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}

@@ -17,6 +17,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/reconcile"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/status/text"
 )
 
 // commands are what a story may do. Each writes what it has to say to the file
@@ -28,6 +30,8 @@ import (
 //	restart                             stop culvertd and start it again
 //	netns add|del NAME                  a pod's network namespace
 //	cni COMMAND ID IFNAME NETNS FILE [ARGS]   as a runtime calls the plugin; - is the empty netns
+//	vm xml FILE DEVICE POOL WAY [SPEC]  a VF for the guest of the definition FILE; out is the definition
+//	vm detach GUEST [DEVICE]            the guest gives it back
 //	fault before|after|always STEP      the next step of that type fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
@@ -39,7 +43,7 @@ import (
 //	clean                               every VF free and at its baseline, no address held (I2, I3)
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"host": command(host), "plan": command(plan), "pass": command(pass), "restart": command(restart),
-	"netns": command(changeNetns), "cni": command(callCNI), "fault": command(fault), "meddle": command(meddle),
+	"netns": command(changeNetns), "cni": command(callCNI), "vm": command(callVM), "fault": command(fault), "meddle": command(meddle),
 	"clock": command(advance), "show": command(show), "ledger": command(ledger), "events": command(events),
 	"problems": command(problems), "clean": command(clean),
 }
@@ -152,6 +156,35 @@ func callCNI(w *world, read func(string) string, args []string) (string, error) 
 		return out, fmt.Errorf("exit status %d", resp.Exit)
 	}
 	return out, nil
+}
+
+func callVM(w *world, read func(string) string, args []string) (string, error) {
+	if args[0] == "detach" {
+		req := api.GuestDetachRequest{Guest: args[1]}
+		if len(args) > 2 {
+			req.Device = args[2]
+		}
+		answer, err := callGuests(w.guests.Detach, req)
+		done, _ := answer.(api.GuestDetached)
+		return text.GuestDetached(done), err
+	}
+	req := api.GuestXMLRequest{Definition: read(args[1]), Device: args[2], Pool: args[3], Way: args[4]}
+	if len(args) > 5 {
+		if err := json.Unmarshal([]byte(read(args[5])), &req.Spec); err != nil {
+			return "", err
+		}
+	}
+	answer, err := callGuests(w.guests.XML, req)
+	given, _ := answer.(api.GuestXML)
+	return given.Definition + given.Network, err
+}
+
+func callGuests(method rpc.Handler, req any) (any, error) {
+	params, err := json.Marshal(req)
+	if err != nil {
+		return nil, err
+	}
+	return method(context.Background(), params)
 }
 
 func indent(raw []byte) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/intake/vm"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
@@ -34,6 +35,7 @@ type world struct {
 	ledger *journal.Ledger
 	node   *daemon.Node
 	cni    *cni.Handler
+	guests *vm.Handler
 }
 
 func newWorld(m machine, nic fake.Profile, dir string) (*world, error) {
@@ -50,7 +52,7 @@ func (w *world) start() error {
 		return err
 	}
 	w.node = daemon.NewNode(daemon.NodeConfig{Kernel: w.faults, Ledger: w.ledger, BootID: "this boot", Now: now})
-	w.cni = cni.New(w.node.Engine)
+	w.cni, w.guests = cni.New(w.node.Engine), vm.New(w.node.Engine, w.ledger)
 	w.node.SetSpec(w.spec)
 	return w.node.Start(context.Background())
 }

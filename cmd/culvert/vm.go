@@ -1,0 +1,268 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/status/pick"
+	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func newVMCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "vm",
+		Aliases: []string{"guest"},
+		Short:   "Give VFs to virtual machines of libvirt, and take them back",
+		Long: `A guest gets a VF of a pool as a pod does, from the same ledger: what one has no
+other gets, and a pool that is used up is refused with the owners' names.
+
+culvertd sets the MAC address, VLAN, spoof check, trust, rates and link state on
+the PF, where the guest cannot change them, binds the VF to vfio-pci, and reads
+all that back. culvert vm xml prints the guest's definition with the VF in it.`,
+		Example: `  virsh dumpxml --inactive db1 | culvert vm xml --pool fast --vlan 100 >new.xml
+  virsh define new.xml && virsh start db1
+  culvert vm list
+  virsh shutdown db1 && culvert vm detach db1`,
+	}
+	return group(cmd, newVMXMLCommand(n), newVMDetachCommand(n), newVMListCommand(n), newVMShowCommand(n))
+}
+
+// What vm xml prints.
+const (
+	printDefinition = "definition"
+	printDevice     = "device"
+	printNetwork    = "network"
+)
+
+func newVMXMLCommand(n *node) *cobra.Command {
+	req := api.GuestXMLRequest{}
+	var part string
+	cmd := &cobra.Command{
+		Use:   "xml [FILE]",
+		Short: "Give a VF to a guest, and print its definition with the VF in it",
+		Long: `Reads the definition of a guest, as virsh dumpxml prints it, from FILE or standard
+input, gives the guest a free VF of the pool, and prints the definition with the
+VF in it, for virsh define. Asked again, it prints the same VF again.
+
+--way says how the definition passes the VF:
+
+  interface  <interface type='hostdev'>; libvirt sets MAC address and VLAN, too
+  hostdev    <hostdev>, a PCI device like any other
+  network    <interface type='network'> over a network that has this VF alone;
+             --print network prints that network, for virsh net-define
+
+--print device prints the device alone, for virsh attach-device.
+
+The guest has the VF until culvert vm detach, or until the host is rebooted.
+--max-tx-rate limits what the guest sends, not what it receives.`,
+		Example: `  virsh dumpxml --inactive db1 | culvert vm xml --pool fast >new.xml
+  culvert vm xml --pool fast --vlan 100 --max-tx-rate 1000 db1.xml
+  culvert vm xml --pool fast --way hostdev --print device db1.xml >vf.xml`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&req.Pool, "pool", "", "the pool, as prefix/name or name; the only one when not given")
+	f.StringVar(&req.Device, "device", "net1", "what the VF is called; another name for each VF of a guest")
+	f.StringVar(&req.Way, "way", "interface", "interface, hostdev or network")
+	f.StringVar(&req.Failover, "failover", "", "alias of the guest's virtio interface for which the VF is the fast path")
+	f.StringVar(&part, "print", printDefinition, "definition, device or network")
+	settings := addSettings(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if part != printDefinition && part != printDevice && (part != printNetwork || req.Way != "network") {
+			return fmt.Errorf("--print %s: want definition or device; or network, with --way network", part)
+		}
+		if req.Spec, err = settings.spec(cmd); err != nil {
+			return err
+		}
+		if req.Definition, err = readDefinition(cmd, args); err != nil {
+			return err
+		}
+		var out api.GuestXML
+		if err := rpc.Call(cmd.Context(), n.socket, api.MethodGuestXML, req, &out); err != nil {
+			return err
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), map[string]string{printDefinition: out.Definition, printDevice: out.Device, printNetwork: out.Network}[part])
+		return err
+	}
+	return cmd
+}
+
+func readDefinition(cmd *cobra.Command, args []string) (string, error) {
+	if len(args) == 0 || args[0] == "-" {
+		content, err := io.ReadAll(cmd.InOrStdin())
+		return string(content), err
+	}
+	content, err := os.ReadFile(args[0])
+	return string(content), err
+}
+
+// settings are the flags for what the PF holds for a VF.
+type settings struct {
+	mac, vlanProto, spoofchk, trust, linkState string
+	vlan                                       uint16
+	vlanQoS                                    uint8
+	minTxRate, maxTxRate                       uint32
+}
+
+func addSettings(cmd *cobra.Command) *settings {
+	s := &settings{}
+	f := cmd.Flags()
+	f.StringVar(&s.mac, "mac", "", "MAC address; the VF's own when not given")
+	f.Uint16Var(&s.vlan, "vlan", 0, "VLAN, 1 to 4094")
+	f.Uint8Var(&s.vlanQoS, "vlan-qos", 0, "priority of the VLAN, 0 to 7")
+	f.StringVar(&s.vlanProto, "vlan-proto", "", "802.1q or 802.1ad")
+	f.StringVar(&s.spoofchk, "spoofchk", "", "on or off")
+	f.StringVar(&s.trust, "trust", "", "on or off")
+	f.StringVar(&s.linkState, "link-state", "", "auto, enable or disable")
+	f.Uint32Var(&s.minTxRate, "min-tx-rate", 0, "Mb/s that the guest can send at least")
+	f.Uint32Var(&s.maxTxRate, "max-tx-rate", 0, "Mb/s that the guest sends at most; receiving is not limited")
+	return s
+}
+
+// spec has those that were given.
+func (s *settings) spec(cmd *cobra.Command) (spec vf.Spec, err error) {
+	given := cmd.Flags().Changed
+	if given("mac") {
+		mac, err := vf.ParseMAC(s.mac)
+		if err == nil && !mac.IsUnicast() {
+			err = fmt.Errorf("MAC address %q: want a unicast address: not zero, and the first byte even", s.mac)
+		}
+		if err != nil {
+			return spec, fmt.Errorf("--mac: %w", err)
+		}
+		spec.MAC = &mac
+	}
+	if spec.VLAN, err = s.tag(given); err != nil {
+		return spec, err
+	}
+	for flag, to := range map[string]**bool{"spoofchk": &spec.SpoofChk, "trust": &spec.Trust} {
+		word := map[string]string{"spoofchk": s.spoofchk, "trust": s.trust}[flag]
+		if !given(flag) {
+			continue
+		}
+		if word != "on" && word != "off" {
+			return spec, fmt.Errorf("--%s %s: want on or off", flag, word)
+		}
+		on := word == "on"
+		*to = &on
+	}
+	if given("link-state") {
+		state, err := vf.ParseLinkState(s.linkState)
+		if err != nil {
+			return spec, fmt.Errorf("--link-state %w", err)
+		}
+		spec.LinkState = &state
+	}
+	if given("min-tx-rate") {
+		spec.MinTxRate = &s.minTxRate
+	}
+	if given("max-tx-rate") {
+		spec.MaxTxRate = &s.maxTxRate
+	}
+	if s.minTxRate > s.maxTxRate && s.maxTxRate != 0 {
+		return spec, fmt.Errorf("--min-tx-rate %d is above --max-tx-rate %d", s.minTxRate, s.maxTxRate)
+	}
+	return spec, nil
+}
+
+func (s *settings) tag(given func(string) bool) (*vf.VLAN, error) {
+	v := vf.VLAN{ID: s.vlan, QoS: s.vlanQoS, Proto: vf.Dot1Q}
+	if given("vlan-proto") {
+		var err error
+		if v.Proto, err = vf.ParseVLANProto(s.vlanProto); err != nil {
+			return nil, fmt.Errorf("--vlan-proto %w", err)
+		}
+	}
+	switch {
+	case !given("vlan") && !given("vlan-qos") && !given("vlan-proto"):
+		return nil, nil
+	case v.ID == 0 || v.ID > 4094:
+		return nil, fmt.Errorf("--vlan %d: want 1 to 4094", v.ID)
+	case v.QoS > 7:
+		return nil, fmt.Errorf("--vlan-qos %d: want 0 to 7", v.QoS)
+	}
+	return &v, nil
+}
+
+func newVMDetachCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "detach GUEST [DEVICE]",
+		Short: "Take VFs back from a guest",
+		Long: `Takes back the VFs that a guest, named by its name or UUID, has; or the one that
+is called DEVICE. Each is brought to what it was when it was clean, and read back.
+What cannot be reset is quarantined, with the reason, and tried again.
+
+Shut the guest down first, or take the device out of it (virsh detach-device):
+the kernel does not let go of a VF that QEMU has open. Then take it out of the
+definition, too.`,
+		Example: `  culvert vm detach db1
+  culvert vm detach db1 net1`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req := api.GuestDetachRequest{Guest: args[0]}
+		if len(args) > 1 {
+			req.Device = args[1]
+		}
+		var done api.GuestDetached
+		if err := rpc.Call(cmd.Context(), n.socket, api.MethodGuestDetach, req, &done); err != nil {
+			return err
+		}
+		return out.write(cmd, done, func(text.Options) string { return text.GuestDetached(done) })
+	}
+	return cmd
+}
+
+func newVMListCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the guests that have VFs",
+		Long: `Lists the VFs that guests have, guest by guest. A phase with ! is of a VF that is
+not as its guest was promised; culvert vm show says how.`,
+		Example: `  culvert vm list
+  culvert vm list -o json | jq -r '.[].owner.name'`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		st, err := n.status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		vfs := pick.Guests(st)
+		return out.write(cmd, vfs, func(o text.Options) string { return text.Guests(vfs, o) })
+	}
+	return cmd
+}
+
+func newVMShowCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "show GUEST",
+		Short:   "Show everything about the VFs of a guest",
+		Long:    `Shows each VF of a guest, named by its name or UUID, as culvert vf show does.`,
+		Example: `  culvert vm show db1`,
+		Args:    cobra.ExactArgs(1),
+	}
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		st, err := n.status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		vfs := pick.Guest(st, args[0])
+		if len(vfs) == 0 {
+			return fmt.Errorf("guest %q: %w among those that have VFs: culvert vm list shows them", args[0], vf.ErrNotFound)
+		}
+		return out.write(cmd, vfs, func(o text.Options) string { return showAll(vfs, st, o) })
+	}
+	return cmd
+}

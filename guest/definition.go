@@ -1,0 +1,247 @@
+package guest
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// longest bounds a definition, in bytes. A guest with a thousand devices has
+// half of it.
+const longest = 512 << 10
+
+// Definition is a guest as its XML says.
+type Definition struct {
+	Name string
+	UUID string
+	// Uses are the VFs that it uses, and other PCI devices that it passes
+	// through: which of them are VFs the XML does not say.
+	Uses []Use
+
+	text []byte
+}
+
+// Use is one device that passes a PCI function to the guest, or will.
+type Use struct {
+	Way Way
+	// PCI is zero where libvirt chooses one of a network's when the guest starts.
+	PCI     vf.PCIAddr
+	Network string // of Way Network
+	Alias   string
+	// MAC and VLAN are what libvirt sets when the guest starts; nil with Hostdev.
+	MAC  *vf.MAC
+	VLAN *vf.VLAN
+	// Failover is the alias of the interface for which this one is the fast path.
+	Failover string
+}
+
+// document has of a domain what is read.
+type document struct {
+	XMLName xml.Name `xml:"domain"`
+	Name    string   `xml:"name"`
+	UUID    string   `xml:"uuid"`
+	Devices struct {
+		Interfaces []nic         `xml:"interface"`
+		Hostdevs   []passthrough `xml:"hostdev"`
+	} `xml:"devices"`
+}
+
+// nic and passthrough leave unread what is no VF: libvirt has kinds of
+// interfaces and devices that libvirtxml of this version may not know.
+type (
+	nic         struct{ *libvirtxml.DomainInterface }
+	passthrough struct{ *libvirtxml.DomainHostdev }
+)
+
+func (n *nic) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
+	if kind := attr(start, "type"); kind != "hostdev" && kind != "network" {
+		return d.Skip()
+	}
+	n.DomainInterface = &libvirtxml.DomainInterface{}
+	return about(d, start, d.DecodeElement(n.DomainInterface, &start))
+}
+
+func (p *passthrough) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
+	if attr(start, "mode") != "subsystem" || attr(start, "type") != "pci" {
+		return d.Skip()
+	}
+	p.DomainHostdev = &libvirtxml.DomainHostdev{}
+	return about(d, start, d.DecodeElement(p.DomainHostdev, &start))
+}
+
+func attr(start xml.StartElement, name string) string {
+	for _, a := range start.Attr {
+		if a.Name.Local == name && a.Name.Space == "" {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// about names the element in which an error is.
+func about(d *xml.Decoder, start xml.StartElement, err error) error {
+	if err == nil {
+		return nil
+	}
+	line, _ := d.InputPos()
+	return fmt.Errorf("<%s> that ends at line %d: %w", start.Name.Local, line, err)
+}
+
+var (
+	uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+	// nameForm is stricter than libvirt, which takes anything but a slash and
+	// line ends: names stand in messages, tables and the ledger.
+	nameForm = regexp.MustCompile(`^[^\pC\pZ/][^\pC/]{0,127}$`)
+)
+
+// Parse reads a domain's XML, as virsh dumpxml prints it and hooks get it. The
+// error wraps vf.ErrInvalid.
+func Parse(text []byte) (Definition, error) {
+	d, err := parse(text)
+	if err != nil {
+		return Definition{}, fmt.Errorf("the guest's definition: %w: %w", vf.ErrInvalid, err)
+	}
+	return d, nil
+}
+
+func parse(text []byte) (Definition, error) {
+	if len(text) > longest {
+		return Definition{}, fmt.Errorf("it has %d bytes; want at most %d", len(text), longest)
+	}
+	var doc document
+	dec := xml.NewDecoder(bytes.NewReader(text))
+	if err := dec.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return Definition{}, errors.New("it is empty: want what virsh dumpxml prints")
+		}
+		return Definition{}, err
+	}
+	d := Definition{Name: strings.TrimSpace(doc.Name), UUID: strings.ToLower(strings.TrimSpace(doc.UUID)), text: text}
+	if !nameForm.MatchString(d.Name) {
+		return d, fmt.Errorf("<name> %q: want one of at most 128 printable characters", d.Name)
+	}
+	if !uuidForm.MatchString(d.UUID) {
+		return d, fmt.Errorf("<uuid> %q of guest %s: want one as virsh dumpxml prints it; a guest that is not defined yet has none: define it first", d.UUID, d.Name)
+	}
+	for _, n := range doc.Devices.Interfaces {
+		if n.DomainInterface == nil {
+			continue
+		}
+		u, err := useOfInterface(n.DomainInterface)
+		if err != nil {
+			return d, fmt.Errorf("<interface> %s: %w", label(u), err)
+		}
+		d.Uses = append(d.Uses, u)
+	}
+	for _, h := range doc.Devices.Hostdevs {
+		if h.DomainHostdev == nil {
+			continue
+		}
+		u, err := useOfHostdev(h.DomainHostdev)
+		if err != nil {
+			return d, fmt.Errorf("<hostdev> %s: %w", label(u), err)
+		}
+		d.Uses = append(d.Uses, u)
+	}
+	return d, nil
+}
+
+// label is what an error calls a device.
+func label(u Use) string {
+	switch {
+	case u.Alias != "":
+		return u.Alias
+	case u.MAC != nil:
+		return u.MAC.String()
+	}
+	return "without alias"
+}
+
+func useOfInterface(i *libvirtxml.DomainInterface) (u Use, err error) {
+	u.Way = Interface
+	if i.Alias != nil {
+		u.Alias = i.Alias.Name
+	}
+	if i.Teaming != nil {
+		u.Failover = i.Teaming.Persistent
+	}
+	if i.MAC != nil {
+		mac, err := vf.ParseMAC(i.MAC.Address)
+		if err != nil {
+			return u, fmt.Errorf("<mac>: %w", err)
+		}
+		u.MAC = &mac
+	}
+	if u.VLAN, err = vlanOf(i.VLan); err != nil {
+		return u, err
+	}
+	if s := i.Source; s != nil && s.Network != nil {
+		u.Way, u.Network = Network, s.Network.Network
+		return u, nil
+	}
+	if i.Source == nil || i.Source.Hostdev == nil || i.Source.Hostdev.PCI == nil {
+		return u, errors.New("<source>: want the <address type='pci'> of a VF")
+	}
+	u.PCI, err = addressOf(i.Source.Hostdev.PCI.Address)
+	return u, err
+}
+
+// vlanOf: no <vlan> clears the VLAN of the VF.
+func vlanOf(v *libvirtxml.DomainInterfaceVLan) (*vf.VLAN, error) {
+	switch {
+	case v == nil || len(v.Tags) == 0:
+		return &vf.VLAN{}, nil
+	case v.Trunk == "yes" || len(v.Tags) > 1:
+		return nil, errors.New("<vlan>: want one tag: a VF has no trunk")
+	case v.Tags[0].ID > 4094:
+		return nil, fmt.Errorf("<tag id='%d'> of <vlan>: want 0 to 4094", v.Tags[0].ID)
+	}
+	return &vf.VLAN{ID: uint16(v.Tags[0].ID)}, nil
+}
+
+func useOfHostdev(h *libvirtxml.DomainHostdev) (u Use, err error) {
+	u.Way = Hostdev
+	if h.Alias != nil {
+		u.Alias = h.Alias.Name
+	}
+	pci := h.SubsysPCI
+	if pci == nil || pci.Source == nil {
+		return u, errors.New("<source>: want the <address> of a PCI device")
+	}
+	if pci.Teaming != nil {
+		u.Failover = pci.Teaming.Persistent
+	}
+	u.PCI, err = addressOf(pci.Source.Address)
+	return u, err
+}
+
+func addressOf(a *libvirtxml.DomainAddressPCI) (vf.PCIAddr, error) {
+	if a == nil {
+		return vf.PCIAddr{}, errors.New("<source>: <address> is missing")
+	}
+	part := func(name string, p *uint, most uint) (uint, error) {
+		switch {
+		case p == nil && name == "domain":
+			return 0, nil
+		case p == nil:
+			return 0, fmt.Errorf("<address> of <source>: %s is missing", name)
+		case *p > most:
+			return 0, fmt.Errorf("<address> of <source>: %s is 0x%x: want at most 0x%x", name, *p, most)
+		}
+		return *p, nil
+	}
+	domain, err1 := part("domain", a.Domain, 1<<32-1)
+	bus, err2 := part("bus", a.Bus, 0xff)
+	slot, err3 := part("slot", a.Slot, 0x1f)
+	function, err4 := part("function", a.Function, 7)
+	pci := vf.PCIAddr{Domain: uint32(domain), Bus: uint8(bus), Device: uint8(slot), Function: uint8(function)}
+	return pci, errors.Join(err1, err2, err3, err4)
+}

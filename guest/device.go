@@ -1,0 +1,211 @@
+package guest
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"strings"
+
+	"libvirt.org/go/libvirtxml"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Device passes one VF to a guest. Its VF is bound to vfio-pci by Culvert, so it
+// is not managed='yes': libvirt then leaves the driver alone, and refuses to
+// start a guest whose VF Culvert has not prepared.
+type Device struct {
+	Name string
+	Way  Way
+	PCI  vf.PCIAddr
+	// MAC and VLAN are those that the PF holds for the VF. libvirt sets them to
+	// what the device says, unless the way is Hostdev, so it says the same.
+	MAC  vf.MAC
+	VLAN vf.VLAN
+	// Failover is the alias of the virtio interface for which this one is the
+	// fast path; empty for none.
+	Failover string
+}
+
+// unmanaged is libvirt's word for a device whose driver is somebody else's.
+const unmanaged = "no"
+
+// XML is the device, as it stands below <devices> and as virsh attach-device
+// takes it.
+func (d Device) XML() (string, error) {
+	alias := &libvirtxml.DomainAlias{Name: aliasOf(d.Name)}
+	var teaming *libvirtxml.DomainInterfaceTeaming
+	if d.Failover != "" {
+		teaming = &libvirtxml.DomainInterfaceTeaming{Type: "transient", Persistent: d.Failover}
+	}
+	source := &libvirtxml.DomainHostdevSubsysPCISource{Address: domainAddress(d.PCI)}
+	if d.Way == Hostdev {
+		return marshal(&libvirtxml.DomainHostdev{
+			Managed: unmanaged, Alias: alias,
+			SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{
+				Driver: &libvirtxml.DomainHostdevSubsysPCIDriver{Name: "vfio"}, Source: source, Teaming: teaming,
+			},
+		})
+	}
+	out := &libvirtxml.DomainInterface{
+		Managed: unmanaged, Alias: alias, Teaming: teaming,
+		MAC:    &libvirtxml.DomainInterfaceMAC{Address: d.MAC.String()},
+		Source: &libvirtxml.DomainInterfaceSource{Hostdev: &libvirtxml.DomainInterfaceSourceHostdev{PCI: source}},
+		Driver: &libvirtxml.DomainInterfaceDriver{Name: "vfio"},
+	}
+	if d.Way == Network { // whether it is managed, and its driver, are the network's
+		out.Managed, out.Driver = "", nil
+		out.Source = &libvirtxml.DomainInterfaceSource{Network: &libvirtxml.DomainInterfaceSourceNetwork{Network: networkOf(d.PCI)}}
+	}
+	if d.VLAN.ID != 0 {
+		out.VLan = &libvirtxml.DomainInterfaceVLan{Tags: []libvirtxml.DomainInterfaceVLanTag{{ID: uint(d.VLAN.ID)}}}
+	}
+	return marshal(out)
+}
+
+// NetworkXML is the network that a device of Way Network names, for virsh
+// net-define. It has this one VF, so libvirt has no choice: which VF a guest gets
+// the ledger says.
+func (d Device) NetworkXML() (string, error) {
+	a := domainAddress(d.PCI)
+	return marshal(&libvirtxml.Network{
+		Name: networkOf(d.PCI),
+		Forward: &libvirtxml.NetworkForward{
+			Mode: "hostdev", Managed: unmanaged,
+			Driver: &libvirtxml.NetworkForwardDriver{Name: "vfio"},
+			Addresses: []libvirtxml.NetworkForwardAddress{{PCI: &libvirtxml.NetworkForwardAddressPCI{
+				Domain: a.Domain, Bus: a.Bus, Slot: a.Slot, Function: a.Function,
+			}}},
+		},
+	})
+}
+
+// networkOf is the name of the network that has one VF.
+func networkOf(pci vf.PCIAddr) string {
+	return "culvert-" + strings.NewReplacer(":", "-", ".", "-").Replace(pci.String())
+}
+
+func domainAddress(p vf.PCIAddr) *libvirtxml.DomainAddressPCI {
+	n := func(v uint) *uint { return &v }
+	return &libvirtxml.DomainAddressPCI{Domain: n(uint(p.Domain)), Bus: n(uint(p.Bus)), Slot: n(uint(p.Device)), Function: n(uint(p.Function))}
+}
+
+func marshal(v any) (string, error) {
+	out, err := xml.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("write libvirt's XML: %w", err)
+	}
+	return string(out) + "\n", nil
+}
+
+// VFOf is the VF that the definition's device of that name has; false when there is
+// no such device, or it takes any VF of somebody's network.
+func (d Definition) VFOf(name string) (vf.PCIAddr, bool) {
+	for _, u := range d.Uses {
+		if u.Alias == aliasOf(name) {
+			pci := u.vf()
+			return pci, !pci.IsZero()
+		}
+	}
+	return vf.PCIAddr{}, false
+}
+
+// vf is the VF of a device, of our networks' too.
+func (u Use) vf() vf.PCIAddr {
+	digits, ours := strings.CutPrefix(u.Network, "culvert-")
+	if !ours {
+		return u.PCI
+	}
+	parts := strings.Split(digits, "-")
+	if len(parts) != 4 {
+		return vf.PCIAddr{}
+	}
+	pci, err := vf.ParsePCIAddr(strings.Join(parts[:3], ":") + "." + parts[3])
+	if err != nil {
+		return vf.PCIAddr{}
+	}
+	return pci
+}
+
+// agrees says what of a device in the definition is not as the VF that its guest
+// got: libvirt would set it otherwise when the guest starts.
+func (d Definition) agrees(u Use, dev Device) error {
+	var what string
+	switch {
+	case u.vf() != dev.PCI:
+		what = fmt.Sprintf("has VF %s, not %s", orNone(u.vf().String()), dev.PCI)
+	case u.MAC != nil && *u.MAC != dev.MAC:
+		what = fmt.Sprintf("has MAC address %s, not %s", u.MAC, dev.MAC)
+	case u.VLAN != nil && u.VLAN.ID != dev.VLAN.ID:
+		what = fmt.Sprintf("has VLAN %s, not %s", u.VLAN, dev.VLAN)
+	default:
+		return nil
+	}
+	return fmt.Errorf("guest %s has a device %s already (alias %s), which %s: %w: take it out of the definition, or choose another name",
+		d.Name, dev.Name, u.Alias, what, vf.ErrHeld)
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+// With is the definition's text with one more device. One that has a device of
+// that name stays as it is, if that passes the same VF with the same settings.
+func (d Definition) With(dev Device) (string, error) {
+	for _, u := range d.Uses {
+		switch {
+		case u.Alias == aliasOf(dev.Name):
+			return string(d.text), d.agrees(u, dev)
+		case u.PCI == dev.PCI:
+			return "", fmt.Errorf("guest %s has VF %s already, as %s: %w: take that device out of the definition", d.Name, u.PCI, label(u), vf.ErrHeld)
+		}
+	}
+	if dev.Failover != "" && !strings.Contains(string(d.text), dev.Failover) {
+		return "", fmt.Errorf("guest %s has no interface with alias %s to fail over to: %w: give its virtio interface <teaming type='persistent'/> and <alias name='%s'/>",
+			d.Name, dev.Failover, vf.ErrInvalid, dev.Failover)
+	}
+	device, err := dev.XML()
+	if err != nil {
+		return "", err
+	}
+	at, err := endOfDevices(d.text)
+	if err != nil {
+		return "", fmt.Errorf("guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
+	}
+	return string(d.text[:at]) + indent(device) + string(d.text[at:]), nil
+}
+
+// indent makes the device look as virsh dumpxml would print it before the
+// </devices> that follows.
+func indent(device string) string {
+	lines := strings.Split(strings.TrimSuffix(device, "\n"), "\n")
+	return "  " + strings.Join(lines, "\n    ") + "\n  "
+}
+
+// endOfDevices is where </devices> of the domain begins.
+func endOfDevices(text []byte) (int64, error) {
+	dec := xml.NewDecoder(strings.NewReader(string(text)))
+	depth := 0
+	for {
+		at := dec.InputOffset()
+		token, err := dec.RawToken()
+		if err != nil {
+			return 0, errors.New("<devices> is missing")
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			depth++
+		case xml.EndElement:
+			if depth == 2 && t.Name == (xml.Name{Local: "devices"}) {
+				if at == dec.InputOffset() { // <devices/>
+					return 0, errors.New("<devices> is empty")
+				}
+				return at, nil
+			}
+			depth--
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+)
+
+// Guests is `culvert vm list`: one line for each VF that a guest has.
+func Guests(vfs []api.VF, o Options) string {
+	if len(vfs) == 0 {
+		return "No guest has a VF.\n"
+	}
+	t := table{columns: []column{
+		{head: "GUEST", least: 12}, {head: "DEVICE"}, {head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "POOL", least: 12}, {head: "SETTINGS", least: 8},
+	}}
+	for _, v := range vfs {
+		cells := words(v.Owner.Name, v.Owner.Interface, v.Name, v.PCI.String(), "", v.Pool, brief(v))
+		cells[4] = phase(v)
+		t.row(cells...)
+	}
+	var b strings.Builder
+	t.write(&b, o)
+	return b.String()
+}
+
+// GuestDetached is `culvert vm detach`: what became of each VF.
+func GuestDetached(done api.GuestDetached) string {
+	var b strings.Builder
+	for _, v := range done.VFs {
+		fmt.Fprintf(&b, "VF %s, which %s had as %s, is %s", v.VF, v.Guest, v.Guest.Interface, v.Phase)
+		if v.Phase == string(journal.Quarantined) {
+			fmt.Fprintf(&b, ": %s: culvertd tries again", v.Reason)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
