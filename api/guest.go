@@ -9,6 +9,9 @@ const (
 	// MethodGuestDetach takes VFs back from a guest: GuestDetachRequest in,
 	// GuestDetached out.
 	MethodGuestDetach = "vm.detach"
+	// MethodGuestStart asks whether a guest may start: GuestStartRequest in,
+	// GuestStartResponse out. Nothing is changed.
+	MethodGuestStart = "vm.start"
 )
 
 // GuestXMLRequest asks for a VF of Pool for the guest whose definition (libvirt's
@@ -56,4 +59,15 @@ type GuestVF struct {
 	Guest  vf.Owner   `json:"guest"`
 	Phase  string     `json:"phase"`            // free, or quarantined
 	Reason string     `json:"reason,omitempty"` // of a quarantine
+}
+
+// GuestStartRequest is the definition of a guest that libvirt is about to start.
+type GuestStartRequest struct {
+	Definition []byte `json:"definition"`
+}
+
+// GuestStartResponse says why the guest must not start: it names VFs that others
+// have. Empty when it may.
+type GuestStartResponse struct {
+	Refused string `json:"refused,omitempty"`
 }

@@ -144,6 +144,7 @@ func (s *Server) register(srv *rpc.Server) {
 	guests := vm.New(s.node.Engine, s.node.Ledger)
 	srv.Handle(api.MethodGuestXML, guests.XML)
 	srv.Handle(api.MethodGuestDetach, guests.Detach)
+	srv.Handle(api.MethodGuestStart, guests.Start)
 	srv.Handle("status", s.status)
 	srv.HandleStream("events", s.streamEvents)
 	srv.Handle("ledger", s.ledger)

@@ -103,15 +103,16 @@ func marshal(v any) (string, error) {
 func (d Definition) VFOf(name string) (vf.PCIAddr, bool) {
 	for _, u := range d.Uses {
 		if u.Alias == aliasOf(name) {
-			pci := u.vf()
+			pci := u.VF()
 			return pci, !pci.IsZero()
 		}
 	}
 	return vf.PCIAddr{}, false
 }
 
-// vf is the VF of a device, of our networks' too.
-func (u Use) vf() vf.PCIAddr {
+// VF is the PCI function that the device passes, through one of our networks
+// too; zero where libvirt chooses.
+func (u Use) VF() vf.PCIAddr {
 	digits, ours := strings.CutPrefix(u.Network, "culvert-")
 	if !ours {
 		return u.PCI
@@ -132,8 +133,8 @@ func (u Use) vf() vf.PCIAddr {
 func (d Definition) agrees(u Use, dev Device) error {
 	var what string
 	switch {
-	case u.vf() != dev.PCI:
-		what = fmt.Sprintf("has VF %s, not %s", orNone(u.vf().String()), dev.PCI)
+	case u.VF() != dev.PCI:
+		what = fmt.Sprintf("has VF %s, not %s", orNone(u.VF().String()), dev.PCI)
 	case u.MAC != nil && *u.MAC != dev.MAC:
 		what = fmt.Sprintf("has MAC address %s, not %s", u.MAC, dev.MAC)
 	case u.VLAN != nil && u.VLAN.ID != dev.VLAN.ID:

@@ -86,6 +86,7 @@ var mayImport = map[string][]string{
 	// programs
 	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "journal", "kernel/...", "kube/view", "lab/...", "rpc", "status/...", "suggest", "vf"},
 	"cmd/culvert-cni":        {"api", "rpc"},
+	"cmd/culvert-hook":       {"api", "rpc"},
 	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},
 	"cmd/culvert-controller": {"controller"},
 

@@ -32,6 +32,7 @@ import (
 //	cni COMMAND ID IFNAME NETNS FILE [ARGS]   as a runtime calls the plugin; - is the empty netns
 //	vm xml FILE DEVICE POOL WAY [SPEC]  a VF for the guest of the definition FILE; out is the definition
 //	vm detach GUEST [DEVICE]            the guest gives it back
+//	vm start FILE                       libvirt is about to start the guest of the definition FILE
 //	fault before|after|always STEP      the next step of that type fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
@@ -167,6 +168,13 @@ func callVM(w *world, read func(string) string, args []string) (string, error) {
 		answer, err := callGuests(w.guests.Detach, req)
 		done, _ := answer.(api.GuestDetached)
 		return text.GuestDetached(done), err
+	}
+	if args[0] == "start" {
+		answer, err := callGuests(w.guests.Start, api.GuestStartRequest{Definition: []byte(read(args[1]))})
+		if start, _ := answer.(api.GuestStartResponse); start.Refused != "" {
+			return "", errors.New(start.Refused)
+		}
+		return "", err
 	}
 	req := api.GuestXMLRequest{Definition: read(args[1]), Device: args[2], Pool: args[3], Way: args[4]}
 	if len(args) > 5 {
