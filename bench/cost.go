@@ -11,13 +11,13 @@ type Cost struct {
 	NsPerPacket float64
 }
 
-// Cost returns what a run of the arm cost. An end's machine counts once, also when
-// both ends are on it; a window of its evidence that was not quite the run's
+// Cost returns what a run of the arm cost. A machine counts once, also when
+// several ends are on it; a window of its evidence that was not quite the run's
 // is scaled.
 func (a Arm) Cost(r Run) Cost {
-	seconds := r.From.seconds(r.Seconds)
-	if a.Path.From.Machine != a.Path.To.Machine {
-		seconds += r.To.seconds(r.Seconds)
+	seconds := 0.0
+	for _, e := range once(a.ends(r), byMachine) {
+		seconds += e.seen.seconds(r.Seconds)
 	}
 	per := func(n float64) float64 {
 		if n == 0 {

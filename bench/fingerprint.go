@@ -246,8 +246,10 @@ func (i Interface) oneProcessor() (cpu string, one bool) {
 // uses reports whether an arm's path begins or ends at the interface, or leaves by it.
 func (r Result) uses(machine, name string) bool {
 	return slices.ContainsFunc(r.Arms, func(a Arm) bool {
-		return slices.ContainsFunc([]End{a.Path.From, a.Path.To}, func(e End) bool {
-			return e.Machine == machine && slices.Contains([]string{e.Interface, e.PF, e.Uplink}, name)
+		return slices.ContainsFunc(a.Paths(), func(p Path) bool {
+			return slices.ContainsFunc([]End{p.From, p.To}, func(e End) bool {
+				return e.Machine == machine && slices.Contains([]string{e.Interface, e.PF, e.Uplink}, name)
+			})
 		})
 	})
 }

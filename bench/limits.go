@@ -21,17 +21,15 @@ func Limits(r Run, a Arm) []Limit {
 		found = append(found, Limit{What: what, Where: where, Evidence: fmt.Sprintf(format, args...)})
 	}
 	a.bounds(r, add)
-	from, to := a.Path.From, a.Path.To
-	ends := []seenEnd{{from, r.From}, {to, r.To}}
-	if from.Machine == to.Machine {
-		ends = ends[:1] // its processors and backlogs are counted once
-	}
-	for _, e := range ends {
+	ends := a.ends(r)
+	machines := once(ends, byMachine) // its processors and backlogs are counted once
+	for _, e := range machines {
 		e.processors(add)
 	}
-	seenEnd{from, r.From}.rings(add)
-	seenEnd{to, r.To}.rings(add)
-	for _, e := range ends {
+	for _, e := range once(ends, byInterface) {
+		e.rings(add)
+	}
+	for _, e := range machines {
 		if n := e.seen.Softnet.Dropped; n > 0 {
 			add("softnet", e.end.Machine, "%d packets dropped because a processor's backlog was full (net.core.netdev_max_backlog)", n)
 		}
@@ -42,8 +40,10 @@ func Limits(r Run, a Arm) []Limit {
 	return found
 }
 
-// bounds finds those that can be worked out, tightest to explain first.
-func (a Arm) bounds(r Run, add func(what, where, format string, args ...any)) {
+// bounds finds those that can be worked out, tightest to explain first. Of several paths
+// the wires carry the total; all else bounds each, and is known of the first.
+func (a Arm) bounds(total Run, add func(what, where, format string, args ...any)) {
+	r := total.Each()[0]
 	at := func(v, bound float64) bool { return bound > 0 && v >= atCeiling*bound }
 	path, load := a.Path, a.Workload
 	sender := path.From
@@ -56,10 +56,10 @@ func (a Arm) bounds(r Run, add func(what, where, format string, args ...any)) {
 	if wanted, did := load.wanted(r); at(did, wanted) {
 		add("rate limit", "workload", "no more than %s a second was asked for", Number(wanted))
 	}
-	if at(r.Gbps, a.CeilingGbps) {
-		add("wire", where(sender), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(r.Gbps), 100*r.Gbps/a.CeilingGbps)
-	} else if at(r.PPS, a.CeilingPPS) {
-		add("wire", where(sender), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(r.PPS), 100*r.PPS/a.CeilingPPS)
+	if at(total.Gbps, a.CeilingGbps) {
+		add("wire", where(sender), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(total.Gbps), 100*total.Gbps/a.CeilingGbps)
+	} else if at(total.PPS, a.CeilingPPS) {
+		add("wire", where(sender), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(total.PPS), 100*total.PPS/a.CeilingPPS)
 	}
 	if at(r.Gbps, a.GeneratorGbps) {
 		add("generator", sender.Machine, "%s Gb/s, and %s makes %s Gb/s there without a network, over loopback", Number(r.Gbps), load.Engine, Number(a.GeneratorGbps))
@@ -99,12 +99,6 @@ func where(e End) string {
 		return fmt.Sprintf("%s (VF %d of %s) on %s", e.Interface, *e.VF, e.PF, e.Machine)
 	}
 	return e.Interface + " on " + e.Machine
-}
-
-// seenEnd is an end with what was seen of it.
-type seenEnd struct {
-	end  End
-	seen Evidence
 }
 
 func (e seenEnd) processors(add func(what, where, format string, args ...any)) {

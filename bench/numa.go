@@ -25,8 +25,7 @@ func (r Result) remote(m Machine, i Interface) string {
 		if run.Discard || run.Void != "" || run.Arm >= len(r.Arms) {
 			continue
 		}
-		p := r.Arms[run.Arm].Path
-		for _, e := range []seenEnd{{p.From, run.From}, {p.To, run.To}} {
+		for _, e := range r.Arms[run.Arm].ends(run) {
 			if e.end.Machine != m.Name || !slices.Contains([]string{e.end.Interface, e.end.PF, e.end.Uplink}, i.Name) || len(e.seen.CPU.Busy) != len(node) {
 				continue
 			}

@@ -17,8 +17,9 @@ const mostBytes = 64 << 20
 // mostArms and mostRuns bound what a reader can be made to compute: every pair of arms may
 // be compared, and each comparison draws from all runs of both.
 const (
-	mostArms = 500
-	mostRuns = 50_000
+	mostArms  = 500
+	mostRuns  = 50_000
+	mostPaths = 500 // of an arm: a NIC has 256 VFs at most
 )
 
 // Read reads a result as [Write] writes it. A file that is cut off, of another schema,
@@ -115,6 +116,9 @@ func (r Result) Validate() error {
 		if err := run.validate(); err != nil {
 			return fmt.Errorf("runs[%d]: %w", i, err)
 		}
+		if n, want := len(run.Shares), len(r.Arms[run.Arm].Paths()); n != 0 && (n != want || want == 1) {
+			return fmt.Errorf("runs[%d].shares: %d of them, and the arm's paths are %d", i, n, want)
+		}
 	}
 	for i, p := range r.Printed {
 		if p.Arm != "" && !arms[p.Arm] {
@@ -130,10 +134,15 @@ func (a Arm) validate(machines map[string]bool) error {
 	default:
 		return fmt.Errorf("workload.kind %q: want %s, %s, %s, %s or %s", a.Workload.Kind, Stream, Datagram, Request, Packets, Echo)
 	}
-	for _, end := range []End{a.Path.From, a.Path.To} {
-		if !machines[end.Machine] {
-			return fmt.Errorf("path: there is no machine %q", end.Machine)
+	for _, p := range a.Paths() {
+		for _, end := range []End{p.From, p.To} {
+			if !machines[end.Machine] {
+				return fmt.Errorf("path: there is no machine %q", end.Machine)
+			}
 		}
+	}
+	if len(a.Also) > mostPaths {
+		return fmt.Errorf("also: %d more paths: no arm has more than %d", len(a.Also), mostPaths)
 	}
 	if a.Workload.Size < 0 || a.Workload.Streams < 0 || a.Workload.Window < 0 {
 		return errors.New("workload: size, streams and window are not below 0")
@@ -164,6 +173,13 @@ func (r Run) validate() error {
 		c := e.CPU
 		if err := figures("seconds", c.Seconds, "user", c.User, "system", c.System, "irq", c.IRQ, "softirq", c.SoftIRQ, "steal", c.Steal, "idle", c.Idle, "busiest", c.Busiest); err != nil {
 			return fmt.Errorf("%s.cpu.%w", name, err)
+		}
+	}
+	if len(r.Shares) > 0 {
+		for i, one := range r.Each() {
+			if err := one.validate(); err != nil {
+				return fmt.Errorf("shares[%d].%w", i, err)
+			}
 		}
 	}
 	return nil

@@ -91,6 +91,8 @@ func TestReadRefuses(t *testing.T) {
 // FuzzRead: what is read can be computed with, and is written as what reads the same.
 func FuzzRead(f *testing.F) {
 	f.Add(written(f, measured([]float64{9, 8}, []float64{200})))
+	arm, run := three()
+	f.Add(written(f, Result{Schema: Schema, Machines: []Machine{{Name: "n1"}, {Name: "n2"}}, Arms: []Arm{arm}, Runs: []Run{run}}))
 	f.Add(`{"schema":"culvert.dev/bench/v1","runs":[{"arm":0}]}`)
 	f.Add(`{"schema":"culvert.dev/bench/v1","arms":[{"name":"\u0000<"}],"machines":[null]}`)
 	f.Add(`{"schema":"culvert.dev/bench/v1","seed":18446744073709551616}`)
@@ -118,6 +120,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, run := range r.Runs {
 			Limits(run, r.Arms[run.Arm])
+			r.Arms[run.Arm].Fairness(run)
 		}
 	})
 }

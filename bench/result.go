@@ -30,13 +30,18 @@ type Result struct {
 	Printed []Figure `json:"printed,omitempty"` // the report's, beside which these stand
 }
 
-// Arm is what is repeated, and compared with other arms: one workload over one path.
+// Arm is what is repeated, and compared with other arms: one workload over one path, or
+// over several at once.
 type Arm struct {
-	Name     string   `json:"name"` // "VF", "overlay", "VF 64 B"; unlike those of all other arms
-	Path     Path     `json:"path"`
+	Name string `json:"name"` // "VF", "overlay", "VF 64 B"; unlike those of all other arms
+	Path Path   `json:"path"`
+	// Also are more paths that carry the workload while Path does, each of them all of it. The
+	// arm's figures and ceilings are the totals, what each path carried is in Run.Shares, and what
+	// else is known of a path here is of Path.
+	Also     []Path   `json:"also,omitempty"`
 	Workload Workload `json:"workload"`
-	// CeilingGbps is what the wire can carry of this workload's payload, in 1e9 bits
-	// a second, and CeilingPPS of its frames; 0 where the wire's speed is not known.
+	// CeilingGbps is what the wires can carry of this workload's payload, in 1e9 bits
+	// a second, and CeilingPPS of its frames; 0 where their speed is not known.
 	CeilingGbps float64 `json:"ceilingGbps,omitempty"`
 	CeilingPPS  float64 `json:"ceilingPPS,omitempty"`
 	// GeneratorGbps and GeneratorPPS are what the engine makes of this workload on the
@@ -110,7 +115,7 @@ type Workload struct {
 	Reverse bool `json:"reverse,omitempty"` // the other end sends
 	Pulled  bool `json:"pulled,omitempty"`  // the cable is, for a fifth of each run
 	UDP     bool `json:"udp,omitempty"`     // questions and answers are datagrams, not on TCP
-	Senders int  `json:"senders,omitempty"` // ends that send to the one, when more than one
+	Senders int  `json:"senders,omitempty"` // how many paths carry it at once, when more than one
 }
 
 // Run is one repeat of an arm. A void one counts for nothing and says why.
@@ -132,10 +137,28 @@ type Run struct {
 	// Series are the Gb/s, or packets a second, of each tenth of the run or each
 	// second, whichever is longer.
 	Series []float64 `json:"series,omitempty"`
-	From   Evidence  `json:"from"`
+	From   Evidence  `json:"from"` // all 0 where there are shares, which have their own
 	To     Evidence  `json:"to"`
+	// Shares are what each path of an arm with several carried: Path, and then those of Also. The
+	// run's own figures are their totals.
+	Shares []Share `json:"shares,omitempty"`
 	// Limits are what held the figure down, the strongest first.
 	Limits []Limit `json:"limits,omitempty"`
+}
+
+// Share is what one of several paths carried of a run. Its keys are as those of a run.
+type Share struct {
+	Seconds     float64   `json:"seconds"`
+	Bytes       uint64    `json:"bytes"`
+	Packets     uint64    `json:"packets,omitempty"`
+	Sent        uint64    `json:"sent,omitempty"`
+	Lost        uint64    `json:"lost,omitempty"`
+	Gbps        float64   `json:"gbps,omitempty"`
+	PPS         float64   `json:"pps,omitempty"`
+	Retransmits *uint64   `json:"retransmits,omitempty"`
+	Series      []float64 `json:"series,omitempty"`
+	From        Evidence  `json:"from"`
+	To          Evidence  `json:"to"`
 }
 
 // Delays are the percentiles of round trips, in microseconds, from the moment at

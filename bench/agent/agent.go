@@ -124,6 +124,10 @@ func (a *agent) do(ctx context.Context, r request) (any, error) {
 		return nil, err
 	}
 	switch r.Do {
+	case held:
+		return nil, p.waitHeld(ctx)
+	case release:
+		return nil, p.release()
 	case window:
 		return p.window(ctx)
 	case finish:

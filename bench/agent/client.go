@@ -210,6 +210,16 @@ type Part struct {
 // Ready is what a sender has to know of a receiver.
 func (p *Part) Ready() Ready { return p.ready }
 
+// Held waits until a sender whose task has Hold would begin.
+func (p *Part) Held(ctx context.Context) error {
+	return p.client.ask(ctx, request{Do: held, Part: p.id}, nil)
+}
+
+// Release has such a sender begin. It is an error when the sender does not wait for it.
+func (p *Part) Release(ctx context.Context) error {
+	return p.client.ask(ctx, request{Do: release, Part: p.id}, nil)
+}
+
 // Window waits until the traffic has begun and says what will be counted.
 func (p *Part) Window(ctx context.Context) (Window, error) {
 	var w Window

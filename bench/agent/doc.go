@@ -8,7 +8,8 @@
 //
 // A run has two parts. [Client.Receive] readies the receiving end, [Client.Send] has the
 // other one send to it, [Part.Finish] gives what each knows, and [Join] makes one
-// [bench.Run] of both.
+// [bench.Run] of both. One agent may have any number of parts. Several senders begin
+// together when their tasks have Hold: each is ready when [Part.Held] returns, and sends after [Part.Release].
 //
 // # The window
 //

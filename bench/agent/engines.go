@@ -52,6 +52,9 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 			return nil, err
 		}
 	}
+	if r.Task.Hold && e.name != "culvert" {
+		return nil, fmt.Errorf("%s sends as soon as it is started, and cannot begin together with others: take Culvert's own engine", e.name)
+	}
 	if r.Do == receive {
 		return e.receive(ctx, *r.Task, version)
 	}

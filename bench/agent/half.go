@@ -21,9 +21,10 @@ type half interface {
 	close() error
 }
 
-// marks are called by a half: planned when traffic begins, and the others at the window's
-// edges.
+// marks are called by a half: hold before traffic begins, if it is set, planned when it does, and the
+// others at the window's edges.
 type marks struct {
+	hold       func(context.Context) error
 	planned    func(Window)
 	begin, end func()
 }

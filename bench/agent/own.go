@@ -97,6 +97,6 @@ func (o *ownMarks) of(started func()) engine.Marks {
 				o.planned(Window{Opens: opens, Closes: opens + seconds(o.Seconds)})
 			}
 		},
-		Begin: sample(o.begin), End: sample(o.end),
+		Begin: sample(o.begin), End: sample(o.end), Hold: o.hold,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
@@ -13,13 +14,16 @@ import (
 
 // part is a half that runs, with its evidence.
 type part struct {
-	half   half
-	cancel context.CancelFunc
-	opened chan struct{} // closed when plan is set
-	plan   Window
-	ended  chan struct{} // closed when run and err are set
-	run    bench.Run
-	err    error
+	half     half
+	cancel   context.CancelFunc
+	held     chan struct{} // closed when both ends are ready, if the part is to wait then
+	released chan struct{} // closed, once, when it may go on
+	once     sync.Once
+	opened   chan struct{} // closed when plan is set
+	plan     Window
+	ended    chan struct{} // closed when run and err are set
+	run      bench.Run
+	err      error
 }
 
 // newPart starts what a request asks for. It runs until it is over or ctx ends.
@@ -34,12 +38,19 @@ func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &part{half: h, cancel: cancel, opened: make(chan struct{}), ended: make(chan struct{})}
+	p := &part{
+		half: h, cancel: cancel, held: make(chan struct{}), released: make(chan struct{}), opened: make(chan struct{}), ended: make(chan struct{}),
+	}
+	m := marks{planned: p.opens}
+	if r.Task.Hold {
+		m.hold = p.hold
+	}
 	go func() { // ends with ctx; part.close waits for it
 		defer close(p.ended)
 		s := sampler{reader: a.Reader, watched: r.Task.Watch}
 		began := time.Now()
-		p.run, p.err = h.run(ctx, marks{planned: p.opens, begin: s.begin, end: s.end})
+		m.begin, m.end = s.begin, s.end
+		p.run, p.err = h.run(ctx, m)
 		if p.err == nil && p.run.Started.IsZero() {
 			p.run.Started = began
 		}
@@ -68,6 +79,40 @@ func (p *part) conclude(s *sampler, received bool) {
 	}
 	sampled := s.after.At() - s.before.At()
 	p.run.Void = cmp.Or(p.run.Void, lateness(sampled-(p.plan.Closes-p.plan.Opens), p.plan))
+}
+
+// hold waits until the conductor lets the part go on.
+func (p *part) hold(ctx context.Context) error {
+	close(p.held)
+	select {
+	case <-p.released:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// waitHeld waits until the part waits to be released.
+func (p *part) waitHeld(ctx context.Context) error {
+	select {
+	case <-p.held:
+		return nil
+	case <-p.ended:
+		return cmp.Or(p.err, errors.New("it ended before it was ready"))
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// release lets a part go on that waits for it.
+func (p *part) release() error {
+	select {
+	case <-p.held:
+		p.once.Do(func() { close(p.released) })
+		return nil
+	default:
+		return errors.New("it does not wait to be released")
+	}
 }
 
 func (p *part) opens(w Window) {

@@ -10,7 +10,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 1
+const Protocol = 2
 
 // hello is the agent's first line.
 type hello struct {
@@ -25,7 +25,7 @@ type request struct {
 	Task  *Task   `json:"task,omitempty"`  // receive, send and watch
 	To    *Ready  `json:"to,omitempty"`    // send
 	Watch *Window `json:"watch,omitempty"` // watch
-	Part  uint64  `json:"part,omitempty"`  // window, finish and stop
+	Part  uint64  `json:"part,omitempty"`  // held, release, window, finish and stop
 
 	Addresses []netip.Addr `json:"addresses,omitempty"` // sources
 	PCI       string       `json:"pci,omitempty"`       // rate
@@ -48,6 +48,8 @@ const (
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
 	watch    verb = "watch"    // -> started
+	held     verb = "held"     // -> nothing, once traffic would begin
+	release  verb = "release"  // -> nothing; traffic begins
 	window   verb = "window"   // -> Window, once traffic has begun
 	finish   verb = "finish"   // -> bench.Run, once it has ended
 	stop     verb = "stop"     // -> nothing, once the part's children are gone
@@ -66,6 +68,9 @@ type Task struct {
 	To       netip.Addr     `json:"to"`   // receives
 	// Interface is this end's. Packets leave by it and are counted on it.
 	Interface string `json:"interface,omitempty"`
+	// Hold has a sender wait, when both ends are ready, until it is released, so that several begin
+	// together. Only Culvert's own engine can.
+	Hold bool `json:"hold,omitempty"`
 	// Watch are the interfaces in this network namespace whose counters are evidence.
 	Watch []evidence.Watched `json:"watch,omitempty"`
 }

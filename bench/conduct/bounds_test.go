@@ -65,7 +65,7 @@ func telling(t *testing.T, machine, answer string) *Station {
 	t.Helper()
 	here, there := net.Pipe()
 	go func() {
-		fmt.Fprintln(there, `{"culvertBenchAgent":1,"version":"test"}`)
+		fmt.Fprintf(there, `{"culvertBenchAgent":%d,"version":"test"}`+"\n", agent.Protocol)
 		for lines := bufio.NewScanner(there); lines.Scan(); {
 			var asked struct{ ID int }
 			if json.Unmarshal(lines.Bytes(), &asked) == nil {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
 )
@@ -42,12 +40,14 @@ func (x *Exchange) Once(ctx context.Context, arm int) (bench.Run, error) {
 		return run, err
 	case err != nil:
 		run = bench.Run{Void: err.Error()}
-		if hint := Mismatch(a.Path); hint != "" {
-			run.Void += "; " + hint
+		for _, p := range a.Paths() {
+			if hint := Mismatch(p); hint != "" {
+				run.Void += "; " + hint
+			}
 		}
 		return run, nil
 	}
-	run.Void = cmp.Or(run.Void, counted(a.Workload, run), Proof(a, run))
+	run.Void = cmp.Or(run.Void, Proof(a, run))
 	run.Limits = bench.Limits(run, a)
 	return run, nil
 }
@@ -65,8 +65,9 @@ func counted(w bench.Workload, run bench.Run) string {
 // side is who sends or who receives in a run.
 type side struct {
 	*Station
-	end  bench.End
-	part *agent.Part
+	end      bench.End
+	siblings []string // other interfaces of its namespace that carry the arm too
+	part     *agent.Part
 }
 
 // wrap says whose error it is, and of an agent that is gone what it said at last.
@@ -82,66 +83,39 @@ func (s *side) wrap(err error) error {
 
 func (x *Exchange) side(e bench.End) *side { return &side{Station: station(x.Stations, e), end: e} }
 
-// transfer has one end send and the other receive. Agents know no reverse: then the
-// ends change places, and the evidence changes back.
+// transfer has one end of each path send and the other receive. Agents know no reverse: then
+// the ends change places, and the evidence changes back.
 func (x *Exchange) transfer(ctx context.Context, a bench.Arm) (bench.Run, error) {
-	sender, receiver := x.side(a.Path.From), x.side(a.Path.To)
-	if a.Workload.Reverse {
-		sender, receiver = receiver, sender
-	}
-	task := agent.Task{Workload: a.Workload, From: sender.end.Address, To: receiver.end.Address}
-	task.Workload.Reverse = false
-	var nodes [2]bench.Run
+	var flows []*flow
 	var during []func(context.Context) error
-	for i, s := range []*side{sender, receiver} {
-		if node := x.node(s.Station); node != nil {
-			during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, node, &nodes[i]) })
+	for _, p := range a.Paths() {
+		f := x.flow(a, p)
+		flows = append(flows, f)
+		for i, s := range []*side{f.sender, f.receiver} {
+			if node := x.node(s.Station); node != nil {
+				during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, node, &f.nodes[i]) })
+			}
 		}
 	}
 	if a.Workload.Pulled {
-		during = append(during, func(ctx context.Context) error { return x.pull(ctx, a, sender) })
+		during = append(during, func(ctx context.Context) error { return x.pull(ctx, a, flows[0].sender) })
 	}
-	run, err := between(ctx, sender, receiver, task, during...)
+	each, err := carry(ctx, flows, during...)
 	if err != nil {
 		return bench.Run{}, err
 	}
-	withTasks(&run.From.CPU, nodes[0].From.CPU)
-	withTasks(&run.To.CPU, nodes[1].From.CPU)
-	if a.Workload.Reverse {
-		run.From, run.To = run.To, run.From
+	for i, f := range flows {
+		withTasks(&each[i].From.CPU, f.nodes[0].From.CPU)
+		withTasks(&each[i].To.CPU, f.nodes[1].From.CPU)
+		if a.Workload.Reverse {
+			each[i].From, each[i].To = each[i].To, each[i].From
+		}
+	}
+	run := bench.Sum(each)
+	for i, f := range flows {
+		run.Void = cmp.Or(run.Void, f.void(each[i]))
 	}
 	return run, nil
-}
-
-// between carries a task's traffic from one side to another, while other things are done.
-func between(ctx context.Context, sender, receiver *side, task agent.Task, during ...func(context.Context) error) (bench.Run, error) {
-	if err := begin(ctx, sender, receiver, task); err != nil {
-		return bench.Run{}, err
-	}
-	var sent, received bench.Run
-	g, both := errgroup.WithContext(ctx)
-	g.Go(func() error { return sender.finish(both, &sent) })
-	g.Go(func() error { return receiver.finish(both, &received) })
-	for _, do := range during {
-		g.Go(func() error { return do(both) })
-	}
-	if err := g.Wait(); err != nil {
-		return bench.Run{}, err
-	}
-	return agent.Join(sent, received), nil
-}
-
-// begin readies the receiver and starts the sender.
-func begin(ctx context.Context, sender, receiver *side, task agent.Task) (err error) {
-	task.Interface, task.Watch = receiver.end.Interface, receiver.watched(receiver.end)
-	if receiver.part, err = receiver.Agent.Receive(ctx, task); err != nil {
-		return receiver.wrap(err)
-	}
-	task.Interface, task.Watch = sender.end.Interface, sender.watched(sender.end)
-	if sender.part, err = sender.Agent.Send(ctx, task, receiver.part.Ready()); err != nil {
-		return errors.Join(sender.wrap(err), receiver.stop(ctx))
-	}
-	return nil
 }
 
 // finish waits for the end of this side's part. When ctx ends before, because the

@@ -40,7 +40,7 @@ func run(t *testing.T, argv ...string) {
 	}
 }
 
-// in runs ip in one of the two network namespaces.
+// in runs ip in one of the network namespaces.
 func (w *world) in(t *testing.T, i int, argv ...string) {
 	t.Helper()
 	run(t, append([]string{"ip", "-n", w.netns[i]}, argv...)...)
@@ -49,8 +49,8 @@ func (w *world) in(t *testing.T, i int, argv ...string) {
 // world is two network namespaces of the test's own, joined twice: a0 to a1 is
 // 10.98.0.1 to 10.98.0.2, and b0 to b1 is 10.97.0.1 to 10.97.0.2.
 type world struct {
-	netns    [2]string
-	pipes    [2]*place.Pipe
+	netns    []string
+	pipes    []*place.Pipe
 	stations []*Station
 	exchange Exchange
 }
@@ -63,7 +63,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Skip("iperf3 is not installed")
 	}
-	w := &world{}
+	w := &world{netns: make([]string, 2)}
 	for i := range w.netns {
 		w.netns[i] = fmt.Sprintf("cvconduct%d-%d", os.Getpid(), i)
 		run(t, "ip", "netns", "add", w.netns[i])
@@ -77,6 +77,17 @@ func newWorld(t *testing.T) *world {
 			w.in(t, i, "link", "set", fmt.Sprint(link, i), "up")
 		}
 	}
+	w.openAll(t)
+	for _, p := range Between(w.stations[:1], w.stations[1:]) {
+		w.exchange.Arms = append(w.exchange.Arms, bench.Arm{Path: p, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 3}})
+	}
+	slices.SortFunc(w.exchange.Arms, func(a, b bench.Arm) int { return strings.Compare(a.Path.From.Interface, b.Path.From.Interface) })
+	Name(w.exchange.Arms)
+	return w
+}
+
+func (w *world) openAll(t *testing.T) {
+	t.Helper()
 	for i := range w.netns {
 		w.stations = append(w.stations, w.open(t, i))
 	}
@@ -84,12 +95,6 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.exchange.Stations = w.stations
-	for _, p := range Between(w.stations[:1], w.stations[1:]) {
-		w.exchange.Arms = append(w.exchange.Arms, bench.Arm{Path: p, Workload: bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 3}})
-	}
-	slices.SortFunc(w.exchange.Arms, func(a, b bench.Arm) int { return strings.Compare(a.Path.From.Interface, b.Path.From.Interface) })
-	Name(w.exchange.Arms)
-	return w
 }
 
 func (w *world) open(t *testing.T, i int) *Station {
@@ -108,7 +113,7 @@ func (w *world) open(t *testing.T, i int) *Station {
 	if err != nil {
 		t.Fatal(err, pipe.Said())
 	}
-	w.pipes[i] = pipe
+	w.pipes = append(w.pipes, pipe)
 	return &Station{Site: Site{Name: w.netns[i], Pod: true}, Agent: client, Said: pipe.Said}
 }
 

@@ -21,7 +21,7 @@ func (m *Measurement) Prepare() {
 	Name(m.Arms)
 	for i := range m.Arms {
 		a := &m.Arms[i]
-		Ceiling(a, station(m.Stations, a.Path.From).Machine, station(m.Stations, a.Path.To).Machine)
+		Ceiling(a, func(e bench.End) bench.Machine { return station(m.Stations, e).Machine })
 	}
 }
 

@@ -142,9 +142,38 @@ func TestCeiling(t *testing.T) {
 		a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream}, Path: bench.Path{
 			From: bench.End{Interface: "net1", MTU: c.mtu, Address: ip(c.address)}, To: bench.End{Interface: "net1", MTU: 1500},
 		}}
-		Ceiling(&a, machine(c.speed), machine(c.other))
+		a.Path.From.Machine, a.Path.To.Machine = "one", "other"
+		Ceiling(&a, func(e bench.End) bench.Machine {
+			return map[string]bench.Machine{"one": machine(c.speed), "other": machine(c.other)}[e.Machine]
+		})
 		if math.Abs(a.CeilingGbps-c.gbps) > 1e-4 {
 			t.Errorf("%+v: %g Gb/s", c, a.CeilingGbps)
+		}
+	}
+}
+
+// VFs of one PF share its wire, and two PFs have two.
+func TestCeilingOfSeveral(t *testing.T) {
+	end := func(name, pf string) bench.End {
+		return bench.End{Machine: "m", Name: name, Interface: "net1", PF: pf, MTU: 1500, Address: ip("10.0.0.1")}
+	}
+	machine := func(bench.End) bench.Machine {
+		return bench.Machine{Interfaces: []bench.Interface{{Name: "net1", SpeedMbps: 10000}}}
+	}
+	for name, c := range map[string]struct {
+		from, to []bench.End
+		wires    float64
+	}{
+		"one PF to one":       {[]bench.End{end("a", "p0"), end("b", "p0")}, []bench.End{end("r", "p1"), end("r", "p1")}, 1},
+		"two PFs to one":      {[]bench.End{end("a", "p0"), end("b", "p1")}, []bench.End{end("r", "p2"), end("r", "p2")}, 1},
+		"two PFs to two":      {[]bench.End{end("a", "p0"), end("b", "p1")}, []bench.End{end("r", "p2"), end("s", "p3")}, 2},
+		"two pods' veths":     {[]bench.End{end("a", ""), end("b", "")}, []bench.End{end("r", ""), end("s", "")}, 2},
+		"two pods to one end": {[]bench.End{end("a", ""), end("b", "")}, []bench.End{end("r", ""), end("r", "")}, 1},
+	} {
+		a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream}, Path: bench.Path{From: c.from[0], To: c.to[0]}, Also: []bench.Path{{From: c.from[1], To: c.to[1]}}}
+		Ceiling(&a, machine)
+		if want := c.wires * 9.414824; math.Abs(a.CeilingGbps-want) > 1e-4 {
+			t.Errorf("%s: %g Gb/s, want %g", name, a.CeilingGbps, want)
 		}
 	}
 }

@@ -6,28 +6,38 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// Proof says why a run does not prove that its traffic took the arm's path, and is
-// empty when it does: the counters of the path's interfaces must have risen by what
-// is claimed, at both ends, and no other's by a part of it that counts.
+// Proof says why a run does not prove that its traffic took the arm's paths, and is
+// empty when it does: the counters of each path's interfaces must have risen by what
+// is claimed, at both ends, and no other's by a part of it that counts. An interface that
+// several paths share must have risen by what is claimed of all.
 //
 // Counters are compared in the run's direction. Frames are larger than payload, so
 // that what rose is more than what is claimed; it may be less by what some
 // drivers' counters lag (iavf asks the PF every 2 s). What else goes over the
 // other interfaces, such as the connection of a person, is little.
 func Proof(arm bench.Arm, run bench.Run) string {
-	from, to := end{arm.Path.From, run.From}, end{arm.Path.To, run.To}
-	if arm.Workload.Reverse {
-		from, to = to, from
+	paths, each := arm.Paths(), run.Each()
+	if len(each) != len(paths) {
+		return fmt.Sprintf("it has %d shares, and the arm %d paths", len(each), len(paths))
 	}
-	claimed := claim(arm.Workload.Kind, run)
-	if claimed == (claims{}) {
-		return fmt.Sprintf("nothing arrived at %s", arm.Path.To.Name)
+	var ends []end
+	for i, p := range paths {
+		claimed := claim(arm.Workload.Kind, each[i])
+		if claimed == (claims{}) {
+			return fmt.Sprintf("nothing arrived at %s", p.To.Name)
+		}
+		ends = append(ends,
+			end{p.From, each[i].From, !arm.Workload.Reverse, claimed},
+			end{p.To, each[i].To, arm.Workload.Reverse, claimed})
 	}
-	for _, e := range []struct {
-		end
-		sent bool
-	}{{from, true}, {to, false}} {
-		if why := e.proves(claimed, e.sent, run.Seconds); why != "" {
+	for _, e := range ends {
+		var all claims
+		for _, o := range ends {
+			if o.sends == e.sends && o.Machine == e.Machine && o.Name == e.Name && o.Interface == e.Interface {
+				all.bytes, all.packets = all.bytes+o.claimed.bytes, all.packets+o.claimed.packets
+			}
+		}
+		if why := e.proves(all, run.Seconds); why != "" {
 			return why
 		}
 	}
@@ -49,10 +59,12 @@ func claim(kind bench.Kind, run bench.Run) claims {
 	return claims{packets: run.Packets}
 }
 
-// end is one of a path's, with what was seen there.
+// end is one of a path's, with what was seen there and what the path claims.
 type end struct {
 	bench.End
-	seen bench.Evidence
+	seen    bench.Evidence
+	sends   bool
+	claimed claims
 }
 
 // The other paths may carry a tenth of what is claimed, and in a second what a
@@ -66,12 +78,12 @@ const (
 // lagSeconds is how late a driver's counters may be.
 const lagSeconds = 2.5
 
-func (e end) proves(c claims, sent bool, seconds float64) string {
+func (e end) proves(c claims, seconds float64) string {
 	known := false
 	share := max(0.5, 1-lagSeconds/max(seconds, 1))
 	for _, i := range e.seen.Interfaces {
 		bytes, packets, verb := i.RxBytes, i.RxPackets, "received"
-		if sent {
+		if e.sends {
 			bytes, packets, verb = i.TxBytes, i.TxPackets, "sent"
 		}
 		switch i.Role {

@@ -58,3 +58,31 @@ func TestProof(t *testing.T) {
 		t.Error("bytes of the other direction are proof")
 	}
 }
+
+// Of several paths each proves itself, and an interface that they share has carried them all.
+func TestProofOfSeveral(t *testing.T) {
+	const packets = 1000
+	path := func(from string) bench.Path {
+		return bench.Path{From: bench.End{Name: from, Interface: "net1"}, To: bench.End{Name: "r", Interface: "net1"}}
+	}
+	arm := bench.Arm{Workload: bench.Workload{Kind: bench.Packets}, Path: path("a"), Also: []bench.Path{path("b"), path("c")}}
+	for name, c := range map[string]struct {
+		spoil func([]bench.Share) []bench.Share
+		want  string
+	}{
+		"as claimed":              {func(s []bench.Share) []bench.Share { return s }, ""},
+		"only one came":           {func(s []bench.Share) []bench.Share { s[0].To = seen(packets, 0); return s }, "net1 of r received 1000 packets, and 3000 packets were claimed"},
+		"one went another way":    {func(s []bench.Share) []bench.Share { s[1].From = seen(0, packets); return s }, "net1 of b sent 0 packets, and 1000 packets were claimed"},
+		"one sent for two others": {func(s []bench.Share) []bench.Share { s[2].Packets = 0; return s }, "nothing arrived at r"},
+		"one lacks":               {func(s []bench.Share) []bench.Share { return s[:2] }, "2 shares"},
+	} {
+		var shares []bench.Share
+		for range arm.Paths() {
+			shares = append(shares, bench.Share{Packets: packets, From: seen(packets, 0), To: seen(3*packets, 0)})
+		}
+		run := bench.Run{Seconds: 10, Packets: 3 * packets, Shares: c.spoil(shares)}
+		if got := Proof(arm, run); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}

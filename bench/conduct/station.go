@@ -114,12 +114,12 @@ func station(stations []*Station, e bench.End) *Station {
 }
 
 // watched are the interfaces whose counters are evidence for an end: its own, and all
-// others of its network namespace that have an address.
-func (s *Station) watched(end bench.End) []evidence.Watched {
+// others of its network namespace that have an address, but for siblings.
+func (s *Station) watched(end bench.End, siblings []string) []evidence.Watched {
 	all := []evidence.Watched{{Interface: end.Interface, Role: "path"}}
 	for _, e := range s.Ends {
 		w := evidence.Watched{Interface: e.Interface, Role: "other"}
-		if e.Address.IsValid() && e.Interface != end.Interface && !slices.Contains(all, w) {
+		if e.Address.IsValid() && e.Interface != end.Interface && !slices.Contains(siblings, e.Interface) && !slices.Contains(all, w) {
 			all = append(all, w)
 		}
 	}

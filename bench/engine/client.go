@@ -80,6 +80,11 @@ func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Ma
 		return run, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	if marks.Hold != nil {
+		if err := marks.Hold(ctx); err != nil {
+			return run, err
+		}
+	}
 	if err := p.send(message{Says: start}); err != nil {
 		return run, err
 	}

@@ -144,7 +144,7 @@ func TestStream(t *testing.T) {
 			var marks [2]Marks
 			for i := range marks {
 				note := func(what string) func() { return func() { calls[i] = append(calls[i], what) } }
-				marks[i] = Marks{note("start"), note("begin"), note("end")}
+				marks[i] = Marks{Start: note("start"), Begin: note("begin"), End: note("end")}
 			}
 			run, client, server := p.measureBetween(t.Context(), t, w, marks)
 			if err := errors.Join(client, server); err != nil {

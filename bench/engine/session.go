@@ -17,7 +17,12 @@ import (
 // Marks are called at this end: Start as traffic begins, so that the window opens
 // Workload.Warmup later; Begin directly before the window is counted and End directly
 // after it. Nil ones are not.
-type Marks struct{ Start, Begin, End func() }
+type Marks struct {
+	Start, Begin, End func()
+	// Hold is called at the end that asked for the measurement when both are ready, and the traffic
+	// begins when it returns. The other end waits for that as long as for any answer, half a minute.
+	Hold func(context.Context) error
+}
 
 // tally is what one end has counted since it started.
 type tally struct {

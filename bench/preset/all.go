@@ -178,8 +178,8 @@ func packets() []Preset {
 		{
 			Name: "m11", Report: "R4", About: "UDP of 64 B (pktgen), 3 senders to 1 receiver",
 			Printed: []bench.Figure{said("R4 VF over VXLAN", "+363 %"), said("R4 VF over VLAN", "+171 %")},
-			Needs:   "three senders on one host", Instead: "the report had three senders with a VF each; instead one sends with three threads from one VF",
-			recipe: recipe{workload: with(small, func(w *bench.Workload) { w.Engine, w.Streams = "culvert", 3 }), takes: every, lacks: "any path"},
+			Needs:   "three senders on one host, an interface each: --from three times", Instead: "the report had three senders with a VF each; instead the one that is here sends with three threads (--from may be given three times)",
+			recipe: recipe{workload: with(small, func(w *bench.Workload) { w.Engine, w.Streams = "culvert", 3 }), takes: every, lacks: "any path", atOnce: toOne},
 		},
 		{
 			Name: "m12", Report: "R4", About: "the kernel forwards IP, many source addresses",
@@ -204,8 +204,8 @@ func packets() []Preset {
 		},
 		{
 			Name: "m16", Report: "R4", About: "64 B over N VFs of one X520 at once", Printed: []bench.Figure{mpps("R4 total", 11.2), said("R4 each", "11.2/N Mpps")},
-			Needs: "N VFs of one PF, with a sender each", Instead: "the report loaded N VFs at once; instead one VF is: N is 1",
-			recipe: recipe{workload: small, takes: vfPods, lacks: "pods or containers with a VF at both ends"},
+			Needs: "N VFs of one PF, with a sender each: --from N times, and --to once or N times", Instead: "the report loaded N VFs at once; instead the one that is here is loaded: N is 1 (--from may be given N times)",
+			recipe: recipe{workload: small, takes: vfPods, lacks: "pods or containers with a VF at both ends", atOnce: ofOnePF},
 		},
 		{
 			Name: "m17", Report: "R4", About: "a VF's rate limit is swept, 11 to 10000 Mb/s (X520), 50 to 10000 (X710)", Printed: []bench.Figure{said("R4", "sends only as much as it may")},

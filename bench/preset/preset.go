@@ -19,7 +19,7 @@ type Preset struct {
 	About   string         `json:"about"`  // set-up and parameters, as the report has them
 	Printed []bench.Figure `json:"printed"`
 	Needs   string         `json:"needs"`             // of the place, for the report's own measurement
-	Instead string         `json:"instead"`           // what is measured where a need is never met; empty when it is met
+	Instead string         `json:"instead"`           // what is measured where the place has not got it, or none has; empty when all have
 	Refused string         `json:"refused,omitempty"` // why it is not measured, and what to do
 
 	recipe recipe
@@ -31,6 +31,7 @@ type recipe struct {
 	takes    func(bench.Path) bool // which paths
 	lacks    string                // when there is none: what to give
 	arms     func(bench.Workload, bool) []variant
+	atOnce   *atOnce // several of the paths at once, where that can be
 	notes    func(bench.Path) string
 }
 
@@ -88,17 +89,30 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 			"take --from and --to in a lab (culvert lab up); of your own NIC run m4 and pull it by hand", p.Name)
 	}
 	plan := Plan{Repeats: 6}
+	if quick {
+		plan.Repeats = 3
+	}
+	paths := slices.DeleteFunc(slices.Clone(h.Paths), func(path bench.Path) bool { return !p.recipe.takes(path) })
+	if len(paths) == 0 {
+		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
+	}
+	if p.recipe.atOnce == nil || !p.recipe.atOnce.arms(&plan, paths, quick) {
+		p.alone(&plan, h, paths, quick)
+	}
+	plan.parts = []part{{preset: p.Name, printed: p.Printed, arms: upTo(len(plan.Arms))}}
+	return plan, nil
+}
+
+// alone adds the arms over each path to a plan.
+func (p Preset) alone(plan *Plan, h Here, paths []bench.Path, quick bool) {
 	w := p.recipe.workload
 	if quick {
-		plan.Repeats, w = 3, shorten(w)
+		w = shorten(w)
 	}
 	w, note := engine(w, h)
 	plan.note(note)
 	plan.note(p.Instead)
-	for _, path := range h.Paths {
-		if !p.recipe.takes(path) {
-			continue
-		}
+	for _, path := range paths {
 		for _, v := range p.variants(w, quick) {
 			plan.Arms = append(plan.Arms, bench.Arm{Name: v.name, Path: path, Workload: v.workload})
 		}
@@ -106,11 +120,6 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 			plan.note(p.recipe.notes(path))
 		}
 	}
-	plan.parts = []part{{preset: p.Name, printed: p.Printed, arms: upTo(len(plan.Arms))}}
-	if len(plan.Arms) == 0 {
-		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
-	}
-	return plan, nil
 }
 
 func (p Preset) variants(w bench.Workload, quick bool) []variant {

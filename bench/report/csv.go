@@ -19,7 +19,7 @@ func CSV(out io.Writer, r bench.Result) error {
 	w := csv.NewWriter(out)
 	err := w.Write([]string{
 		"run", "arm", "network", "place", "kind", "size", "streams", "started", "discard", "void", "seconds", "bytes", "gbps", "pps", "sent", "lost",
-		"retransmits", "p50_us", "p99_us", "max_us", "cpu_seconds_per_gb", "cpu_percent_per_gbps", "cpu_ns_per_packet", "from_busiest", "to_busiest", "limit",
+		"retransmits", "p50_us", "p99_us", "max_us", "cpu_seconds_per_gb", "cpu_percent_per_gbps", "cpu_ns_per_packet", "from_busiest", "to_busiest", "limit", "fairness",
 	})
 	if err != nil {
 		return err
@@ -53,10 +53,11 @@ func line(i int, a bench.Arm, r bench.Run) []string {
 		limit = r.Limits[0].What
 	}
 	c := a.Cost(r)
+	from, to := r.Busiest()
 	return []string{
 		fmt.Sprint(i + 1), plain(a.Name), plain(a.Path.Network), plain(a.Path.Place), string(a.Workload.Kind), fmt.Sprint(a.Workload.Size), fmt.Sprint(a.Workload.Streams),
 		r.Started.UTC().Format(time.RFC3339), fmt.Sprint(r.Discard), plain(r.Void), f(r.Seconds), n(r.Bytes), f(r.Gbps), f(r.PPS), n(r.Sent), n(r.Lost),
-		resent, p50, p99, most, f(c.SecondsPerGB), f(c.PerGbps), f(c.NsPerPacket), f(r.From.CPU.Busiest), f(r.To.CPU.Busiest), plain(limit),
+		resent, p50, p99, most, f(c.SecondsPerGB), f(c.PerGbps), f(c.NsPerPacket), f(from), f(to), plain(limit), f(a.Fairness(r)),
 	}
 }
 

@@ -246,15 +246,17 @@ func end(e bench.End) string {
 func places(r bench.Result) []place {
 	var out []place
 	for _, a := range r.Arms {
-		p := place{Way: way(a.Path), From: a.Path.From, To: a.Path.To}
-		at := slices.IndexFunc(out, func(o place) bool {
-			return o.Way == p.Way && end(o.From) == end(p.From) && end(o.To) == end(p.To)
-		})
-		if at < 0 {
-			at = len(out)
-			out = append(out, p)
+		for _, path := range a.Paths() {
+			p := place{Way: way(path), From: path.From, To: path.To}
+			at := slices.IndexFunc(out, func(o place) bool {
+				return o.Way == p.Way && end(o.From) == end(p.From) && end(o.To) == end(p.To)
+			})
+			if at < 0 {
+				at = len(out)
+				out = append(out, p)
+			}
+			out[at].Arms = append(out[at].Arms, a.Name)
 		}
-		out[at].Arms = append(out[at].Arms, a.Name)
 	}
 	return out
 }

@@ -78,9 +78,11 @@ func used(r bench.Result, arm int) float64 {
 	var all []float64
 	for _, run := range r.Counted(arm) {
 		most := math.NaN()
-		for _, c := range []bench.CPUUse{run.From.CPU, run.To.CPU} {
-			if total := c.Total() + c.Idle + c.Steal; total > 0 && !(most > 100*c.Total()/total) {
-				most = 100 * c.Total() / total
+		for _, one := range run.Each() {
+			for _, c := range []bench.CPUUse{one.From.CPU, one.To.CPU} {
+				if total := c.Total() + c.Idle + c.Steal; total > 0 && !(most > 100*c.Total()/total) {
+					most = 100 * c.Total() / total
+				}
 			}
 		}
 		if !math.IsNaN(most) {

@@ -19,6 +19,7 @@ func Text(r bench.Result, look bench.Look) string {
 	list := rows(r)
 	b.WriteString("\n")
 	armTable(&b, list)
+	shareTable(&b, shares(r))
 	bars(&b, look, list)
 	delayTable(&b, r)
 	var held []string

@@ -53,7 +53,8 @@ and the exit status is 1.
 
 A preset measures what one of the field reports printed, with that report's
 parameters: culvert bench presets lists them. Several are measured in turns and
-make one result.`,
+make one result. m11 and m16 have several ends send at the same time: their figure
+is the total, and the share of each is told.`,
 		Example: `  # network namespaces or containers of this host, by all paths between them
   sudo culvert bench run --from netns:a --to netns:b
   sudo culvert bench run --from pid:4711 --to host --path VF
@@ -65,7 +66,7 @@ make one result.`,
   # nodes of a lab that is named x
   culvert bench run m10 --quick --from lab:x/worker01 --to lab:x/worker02
 
-  # several at once, and no run longer than 4 s
+  # several presets in one result, and no run longer than 4 s
   culvert bench run m3 m4 m5 --seconds 4 --from ssh:n1,netns=a --to ssh:n2,netns=b
 
   # in a lab that is booted for it: overlay, VF and nodes' own network
@@ -74,8 +75,12 @@ make one result.`,
   # a cluster: pods on two nodes, with a VF of that network, and removed again
   culvert bench run --cluster --nodes n1,n2 --network default/sriov-network
 
-  # report R3's three paths at once: every --from with every --to
-  culvert bench run m1 --from ssh:n1 --from ssh:n1,netns=a --to ssh:n2,netns=b`,
+  # report R3's three paths, in turns: every --from with every --to
+  culvert bench run m1 --from ssh:n1 --from ssh:n1,netns=a --to ssh:n2,netns=b
+
+  # three senders to one receiver at once, and the VFs of one PF, each to its own
+  culvert bench run m11 --from netns:a --from netns:b --from netns:c --to netns:r
+  culvert bench run m16 --from netns:a --from netns:b --to netns:r --to netns:s`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return slices.DeleteFunc(presetWords(), func(c cobra.Completion) bool {
 				name, _, _ := strings.Cut(c, "\t")
@@ -91,8 +96,8 @@ make one result.`,
 
 func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&b.from, "from", nil, "where traffic starts; more than once: from each of them")
-	f.StringArrayVar(&b.to, "to", nil, "where it stops; more than once: to each of them")
+	f.StringArrayVar(&b.from, "from", nil, "where traffic starts; more than once: from each of them, for m11 and m16 at the same time")
+	f.StringArrayVar(&b.to, "to", nil, "where it stops; more than once: to each of them, for m16 at the same time")
 	f.StringArrayVar(&b.paths, "path", nil, "measure these alone: words such as VF, overlay, pod-pod, 'same PF'; 'pod-pod,VF' wants both")
 	f.IntVar(&b.limits.Repeats, "repeats", 0, "how many runs of each count at least (default 6, with --quick 3)")
 	f.Float64Var(&b.limits.Precision, "precision", 0, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
@@ -221,9 +226,17 @@ func (b *benchRun) specs() (from, to []benchplace.Spec, err error) {
 			*side.specs = append(*side.specs, s)
 		}
 	}
-	for _, f := range from {
+	for i, f := range from {
 		if slices.Contains(to, f) {
 			return nil, nil, fmt.Errorf("--from and --to are both %s: traffic within one network namespace takes no path", f)
+		}
+		if slices.Contains(from[:i], f) {
+			return nil, nil, fmt.Errorf("--from is %s twice: name each end once", f)
+		}
+	}
+	for i, t := range to {
+		if slices.Contains(to[:i], t) {
+			return nil, nil, fmt.Errorf("--to is %s twice: name each end once", t)
 		}
 	}
 	return from, to, nil
@@ -287,9 +300,11 @@ func (b *benchRun) announce(progress *conduct.Progress, m *conduct.Measurement, 
 	}
 	progress.Say("%d arms, %d runs of each that count: about %s%s", len(m.Arms), m.Limits.Repeats, took.Round(time.Second), hint)
 	for _, a := range m.Arms {
-		progress.Say("  %s: %s, %s %s to %s %s", a.Name, conduct.Title(a.Path), a.Path.From.Name, a.Path.From.Address, a.Path.To.Name, a.Path.To.Address)
-		if s := conduct.Mismatch(a.Path); s != "" {
-			progress.Say("  take care: %s", s)
+		for _, p := range a.Paths() {
+			progress.Say("  %s: %s, %s %s to %s %s", a.Name, conduct.Title(p), p.From.Name, p.From.Address, p.To.Name, p.To.Address)
+			if s := conduct.Mismatch(p); s != "" {
+				progress.Say("  take care: %s", s)
+			}
 		}
 	}
 	for _, n := range plan.Notes {

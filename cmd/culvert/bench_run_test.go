@@ -16,14 +16,16 @@ import (
 func TestBenchRunSaysWhatIsWrong(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for line, want := range map[string]string{
-		"":                                   "--cluster",
-		"m44 --from host --to netns:a":       "did you mean m4?",
-		"--from host --to host":              "takes no path",
-		"--from host --to nets:a":            "did you mean netns?",
-		"--from host --to netns:no-such-one": "ip netns list",
-		"--cluster":                          "kubectl get nodes",
-		"--cluster --from host":              "take --nodes",
-		"--nodes a,b,c":                      "kubectl get nodes",
+		"":                             "--cluster",
+		"m44 --from host --to netns:a": "did you mean m4?",
+		"--from host --to host":        "takes no path",
+		"--from host --to nets:a":      "did you mean netns?",
+		"--from netns:a --from netns:b --from netns:a --to host": "--from is host,netns=a twice",
+		"--from host --to netns:a --to netns:a":                  "--to is host,netns=a twice",
+		"--from host --to netns:no-such-one":                     "ip netns list",
+		"--cluster":                                              "kubectl get nodes",
+		"--cluster --from host":                                  "take --nodes",
+		"--nodes a,b,c":                                          "kubectl get nodes",
 	} {
 		out, err := run(t.Context(), t, "", append([]string{"bench", "run"}, strings.Fields(line)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -83,8 +85,8 @@ func TestBenchCompletion(t *testing.T) {
 	}
 }
 
-// The program as it is, between two network namespaces of the test's own: a result is
-// written and shown, and nothing is left.
+// The program as it is, from network namespaces of the test's own to one with a bridge that joins
+// them: a result is written and shown, and nothing is left. Three of them send at once for m11.
 func TestBenchRun(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces needs root")
@@ -98,38 +100,57 @@ func TestBenchRun(t *testing.T) {
 			t.Fatalf("ip %s: %v: %s", argv, err, out)
 		}
 	}
-	var ns [2]string
+	var ns [4]string // the last one receives
 	for i := range ns {
 		ns[i] = fmt.Sprintf("cvrun%d-%d", os.Getpid(), i)
 		ip("netns add " + ns[i])
 		t.Cleanup(func() { ip("netns del " + ns[i]) })
 	}
-	ip(fmt.Sprintf("-n %s link add name v0 type veth peer name v1 netns %s", ns[0], ns[1]))
-	for i := range ns {
-		ip(fmt.Sprintf("-n %s addr add 10.96.0.%d/24 dev v%d", ns[i], i+1, i))
-		ip(fmt.Sprintf("-n %s link set v%d up", ns[i], i))
+	ip("-n " + ns[3] + " link add br0 type bridge")
+	ip("-n " + ns[3] + " addr add 10.96.0.9/24 dev br0")
+	ip("-n " + ns[3] + " link set br0 up")
+	for i := range ns[:3] {
+		ip(fmt.Sprintf("-n %s link add name v0 type veth peer name p%d netns %s", ns[i], i, ns[3]))
+		ip(fmt.Sprintf("-n %s addr add 10.96.0.%d/24 dev v0", ns[i], i+1))
+		ip(fmt.Sprintf("-n %s link set v0 up", ns[i]))
+		ip(fmt.Sprintf("-n %s link set p%d master br0 up", ns[3], i))
 	}
 	dir := t.TempDir()
 	program := filepath.Join(dir, "culvert")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	file := filepath.Join(dir, "result.json")
-	cmd := exec.CommandContext(t.Context(), program, "bench", "run", "m1", "--quick", "--repeats", "1", "--seed", "7", "--from", "netns:"+ns[0], "--to", "netns:"+ns[1], "--out", file)
-	var said strings.Builder
-	cmd.Stderr = &said
-	shown, err := cmd.Output()
-	f, openErr := os.Open(file)
-	if openErr != nil {
-		t.Fatalf("%v, %v: %s", openErr, err, said.String())
-	}
-	defer f.Close()
-	r, readErr := bench.Read(f)
-	if readErr != nil || r.Preset != "m1" || r.Seed != 7 || len(r.Arms) != 1 || r.Arms[0].Name != "veth" || len(r.Printed) == 0 {
-		t.Errorf("%v: %+v", readErr, r)
-	}
-	// On a machine with much else to do all runs may be void: then it says so.
-	if (err == nil) != (r.Unfinished == "") || !strings.Contains(said.String(), "1 arms, 1 runs of each") || !strings.Contains(string(shown), "veth") {
-		t.Errorf("%v, unfinished %q: %s%s", err, r.Unfinished, shown, said.String())
+	for _, c := range []struct {
+		preset, arm string
+		from        []string
+	}{{"m1", "veth", ns[:1]}, {"m11", "veth 3 senders", ns[:3]}} {
+		file := filepath.Join(dir, c.preset+".json")
+		args := []string{"bench", "run", c.preset, "--quick", "--repeats", "1", "--seed", "7", "--to", "netns:" + ns[3], "--out", file}
+		for _, f := range c.from {
+			args = append(args, "--from", "netns:"+f)
+		}
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		var said strings.Builder
+		cmd.Stderr = &said
+		shown, err := cmd.Output()
+		f, openErr := os.Open(file)
+		if openErr != nil {
+			t.Fatalf("%v, %v: %s", openErr, err, said.String())
+		}
+		r, readErr := bench.Read(f)
+		f.Close()
+		if readErr != nil || r.Preset != c.preset || r.Seed != 7 || len(r.Arms) != 1 || r.Arms[0].Name != c.arm || len(r.Arms[0].Paths()) != len(c.from) || len(r.Printed) == 0 {
+			t.Fatalf("%v: %+v", readErr, r)
+		}
+		// On a machine with much else to do all runs may be void: then it says so.
+		if (err == nil) != (r.Unfinished == "") || !strings.Contains(said.String(), "1 arms, 1 runs of each") || !strings.Contains(string(shown), c.arm) {
+			t.Errorf("%v, unfinished %q: %s%s", err, r.Unfinished, shown, said.String())
+		}
+		for _, run := range r.Counted(0) {
+			if n := len(run.Each()); n != len(c.from) || n > 1 && !strings.Contains(string(shown), "least : most") {
+				t.Errorf("%d shares: %s", n, shown)
+			}
+		}
+		t.Logf("%s", shown)
 	}
 }

@@ -1,0 +1,71 @@
+package report
+
+import (
+	"math"
+	"strings"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// shared is how an arm's total came from several paths at once: medians over the runs that count.
+type shared struct {
+	Arm, Total string
+	Ways       []portion
+	Fairness   string // the least as a part of the most
+}
+
+// portion is what one of the paths carried.
+type portion struct{ Way, Value, Part string }
+
+func shares(r bench.Result) []shared {
+	var out []shared
+	for i, arm := range r.Arms {
+		paths := arm.Paths()
+		if len(paths) < 2 {
+			continue
+		}
+		main := arm.Main()
+		each := make([][]float64, len(paths))
+		var fair []float64
+		for _, run := range r.Counted(i) {
+			if len(run.Shares) != len(paths) {
+				continue
+			}
+			for j, one := range run.Each() {
+				each[j] = append(each[j], main.Of(arm, one))
+			}
+			if f := arm.Fairness(run); !math.IsNaN(f) {
+				fair = append(fair, f)
+			}
+		}
+		total := bench.Median(r.Values(i, main))
+		s := shared{Arm: arm.Name, Total: amount(total, main), Fairness: bench.Number(bench.Median(fair))}
+		for j, p := range paths {
+			v := bench.Median(each[j])
+			s.Ways = append(s.Ways, portion{end(p.From) + " to " + end(p.To), amount(v, main), percent(v / total)})
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func amount(v float64, m bench.Metric) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	return bench.Number(v) + " " + m.Unit
+}
+
+// shareTable tells each path's share, where several carried at once.
+func shareTable(b *strings.Builder, list []shared) {
+	for _, s := range list {
+		t := table{head: []string{"AT ONCE", ">MEDIAN", ">OF TOTAL"}}
+		for _, p := range s.Ways {
+			t.add("  "+p.Way, p.Value, p.Part)
+		}
+		t.add(s.Arm+", total", s.Total, "")
+		t.add("  least : most", s.Fairness, "")
+		b.WriteString("\n")
+		t.write(b)
+	}
+}
