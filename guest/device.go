@@ -160,11 +160,11 @@ func (d Definition) With(dev Device) (string, error) {
 		switch {
 		case u.Alias == aliasOf(dev.Name):
 			return string(d.text), d.agrees(u, dev)
-		case u.PCI == dev.PCI:
-			return "", fmt.Errorf("guest %s has VF %s already, as %s: %w: take that device out of the definition", d.Name, u.PCI, label(u), vf.ErrHeld)
+		case u.VF() == dev.PCI:
+			return "", fmt.Errorf("guest %s has VF %s already, as %s: %w: take that device out of the definition", d.Name, dev.PCI, label(u), vf.ErrHeld)
 		}
 	}
-	if dev.Failover != "" && !strings.Contains(string(d.text), dev.Failover) {
+	if dev.Failover != "" && !d.hasAlias(dev.Failover) {
 		return "", fmt.Errorf("guest %s has no interface with alias %s to fail over to: %w: give its virtio interface <teaming type='persistent'/> and <alias name='%s'/>",
 			d.Name, dev.Failover, vf.ErrInvalid, dev.Failover)
 	}
@@ -177,6 +177,13 @@ func (d Definition) With(dev Device) (string, error) {
 		return "", fmt.Errorf("guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
 	}
 	return string(d.text[:at]) + indent(device) + string(d.text[at:]), nil
+}
+
+// hasAlias looks for an alias in the text: the interface that has it is not one of
+// Uses.
+func (d Definition) hasAlias(name string) bool {
+	text := string(d.text)
+	return strings.Contains(text, "<alias name='"+name+"'") || strings.Contains(text, `<alias name="`+name+`"`)
 }
 
 // indent makes the device look as virsh dumpxml would print it before the

@@ -185,6 +185,7 @@ func TestWithRefuses(t *testing.T) {
 		"the name is another VF's": {func(d *Device) { d.Name = "net9" }, "guest db1 has a device net9 already (alias ua-culvert-net9), which has VF 0000:01:10.4, not 0000:01:11.6"},
 		"the VF is there by hand":  {func(d *Device) { d.PCI = vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2} }, "guest db1 has VF 0000:01:10.2 already, as hostdev0"},
 		"nothing to fail over to":  {func(d *Device) { d.Failover = "ua-none" }, "<alias name='ua-none'/>"},
+		"a part of an alias":       {func(d *Device) { d.Failover = "ua-slo" }, "<alias name='ua-slo'/>"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dev := device(Interface)
@@ -193,6 +194,17 @@ func TestWithRefuses(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tc.says)
 			}
 		})
+	}
+	whole, err := d.With(device(Network))
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed, err := Parse([]byte(strings.Replace(whole, "ua-culvert-net1", "ua-mine", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := renamed.With(device(Hostdev)); err == nil || !strings.Contains(err.Error(), "guest db1 has VF 0000:01:11.6 already, as ua-mine") {
+		t.Errorf("through a network of ours: %v", err)
 	}
 	for _, devices := range []string{"<devices/>", ""} {
 		d, err := Parse([]byte("<domain><name>a</name><uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid>" + devices + "</domain>"))
