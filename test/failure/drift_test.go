@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
@@ -206,6 +207,56 @@ func TestI1ManyWantOneVF(t *testing.T) {
 		t.Errorf("%v have one VF", won)
 	}
 	w.sound()
+}
+
+// I1: of pods and guests who want one VF at once, exactly one gets it, as it needs
+// it, and the others are told who; whoever it is, the VF comes back clean.
+func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
+	w := made(t, fake.IGB, fastDir(t))
+	defer w.close()
+	wanted := w.vfs()[0].PCI
+	names := []string{"p0", "g1", "p2", "g3", "p4", "g5"}
+	for _, name := range names {
+		w.k.AddNetns(netnsOf(name))
+	}
+	for range 20 {
+		var g errgroup.Group
+		errs := make([]error, len(names))
+		for i, name := range names {
+			g.Go(func() error {
+				if name[0] == 'g' {
+					_, errs[i] = w.node.Engine.Attach(t.Context(), attach.Request{
+						Owner: vf.Owner{Kind: vf.OwnerVM, UID: name, Name: name, Interface: "net1"}, VF: wanted,
+					})
+					return nil
+				}
+				a := attachment{pod: name, pool: "net", vf: wanted, plain: true}
+				errs[i] = w.serve("ADD", a, w.config(a, "ADD"))
+				return nil
+			})
+		}
+		must(w, g.Wait())
+		w.node.Engine.Wait()
+		winner := ""
+		for i, err := range errs {
+			switch {
+			case err == nil && winner != "":
+				t.Errorf("%s and %s have one VF", winner, names[i])
+			case err == nil:
+				winner = names[i]
+			case !strings.Contains(err.Error(), "held by "):
+				t.Errorf("%s: %v", names[i], err)
+			}
+		}
+		st, err := w.k.VF(t.Context(), wanted, netnsOf(winner))
+		must(w, err)
+		if guest := strings.HasPrefix(winner, "g"); guest != (st.Driver == vf.DriverVFIO) {
+			t.Errorf("%s has the VF with driver %s", winner, st.Driver)
+		}
+		w.sound()
+		must(w, w.del(attachment{pod: winner, pool: "net"}))
+		w.settled()
+	}
 }
 
 // GC with valid attachments removes exactly the rest of its own network.
