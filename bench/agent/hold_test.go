@@ -53,7 +53,13 @@ func TestHold(t *testing.T) {
 	}
 
 	sender, receiver = begin(true)
-	if err := errors.Join(sender.Held(ctx), sender.Stop(ctx), receiver.Stop(ctx)); err != nil {
+	if err := errors.Join(sender.Held(ctx), sender.Stop(ctx)); err != nil {
+		t.Error(err)
+	}
+	if _, err := receiver.Window(ctx); err == nil { // it has ended then, and by itself
+		t.Error("its sender was stopped, and the receiver has a window")
+	}
+	if err := receiver.Stop(ctx); err != nil {
 		t.Error(err)
 	}
 	if err := sender.Release(ctx); err == nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
@@ -18,6 +19,7 @@ type ownServer struct {
 	Task
 	version string
 	server  *engine.Server
+	closed  func() error // closes the server, once
 }
 
 func ownReceive(ctx context.Context, t Task, version string) (half, error) {
@@ -25,14 +27,14 @@ func ownReceive(ctx context.Context, t Task, version string) (half, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ownServer{t, version, s}, nil
+	return &ownServer{t, version, s, sync.OnceValue(s.Close)}, nil
 }
 
 func (o *ownServer) ready() Ready {
 	return Ready{Engine: "culvert", Version: o.version, Ports: []uint16{o.server.Addr().Port()}}
 }
 
-func (o *ownServer) close() error { return o.server.Close() }
+func (o *ownServer) close() error { return o.closed() }
 
 func (o *ownServer) run(ctx context.Context, m marks) (bench.Run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
