@@ -234,3 +234,11 @@ func TestEngines(t *testing.T) {
 		})
 	}
 }
+
+// What a VF may send is read by evidence; here there is none.
+func TestRate(t *testing.T) {
+	p := newPair(t)
+	c, _ := startAgent(t, p.netns[0])
+	_, err := c.Rate(t.Context(), "0000:ff:1f.7")
+	refused(t, "no VF", err, `"0000:ff:1f.7" is no VF`)
+}

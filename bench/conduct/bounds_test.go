@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
@@ -106,5 +107,20 @@ func TestRateOfTheVFThatSends(t *testing.T) {
 	end.VF = nil
 	if err := m.allowed(t.Context(), arm(end)); err != nil {
 		t.Errorf("of what is no VF: %v", err)
+	}
+}
+
+// A measurement finds its bounds before its runs, and a run that is at one says so.
+func TestGeneratorLimited(t *testing.T) {
+	w := newWorld(t)
+	arm := w.exchange.Arms[0]
+	arm.Workload.Engine, arm.Workload.Seconds = "culvert", 1
+	m := &Measurement{Exchange: Exchange{Stations: w.stations, Arms: []bench.Arm{arm}}, Limits: Limits{Repeats: 1, MaxTime: time.Minute}}
+	if r := m.Run(t.Context()); len(r.Runs) < 2 || !(r.Arms[0].GeneratorGbps > 0) {
+		t.Errorf("%d runs; %s makes %g Gb/s", len(r.Runs), arm.Workload.Engine, r.Arms[0].GeneratorGbps)
+	}
+	w.exchange.Arms[0].GeneratorGbps = 1e-6
+	if run := w.good(t, 0); run.Limits[0].What != "generator" {
+		t.Errorf("%+v", run.Limits)
 	}
 }

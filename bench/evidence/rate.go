@@ -46,7 +46,7 @@ func adminOf(pf string, index int) (_ vf.Admin, err error) {
 	}
 	i := slices.IndexFunc(links, func(l rtnl.Link) bool { return l.Parent == pf })
 	if i < 0 {
-		return vf.Admin{}, fmt.Errorf("the PF %s has no interface in this network namespace", pf)
+		return vf.Admin{}, fmt.Errorf("the PF %s has no interface in this network namespace, or Linux is older than 5.14 and does not tell which it is", pf)
 	}
 	link, err := conn.Link(links[i].Index, true)
 	if err != nil {
