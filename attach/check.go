@@ -56,11 +56,14 @@ func specDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
 }
 
 // effective is w with the driver that the lease has, and with the rates that
-// the VF got when they were set.
+// the VF got when they were set, or has for a while.
 func effective(w vf.Spec, rec journal.Record) vf.Spec {
 	w.Driver = rec.Lease.Wanted.Driver
 	if w.MinTxRate != nil || w.MaxTxRate != nil {
 		w.MinTxRate, w.MaxTxRate = &rec.Lease.Effective.MinTxRate, &rec.Lease.Effective.MaxTxRate
+	}
+	if l := rec.Lease.Lent; l != nil && !l.Over {
+		w.MinTxRate, w.MaxTxRate = &rec.Lease.Effective.MinTxRate, &l.MaxTxRate
 	}
 	return w
 }

@@ -14,12 +14,20 @@ import (
 
 // Replay finishes what a culvertd that died left behind: an attach that did
 // not get to its end is undone, a release is finished. Attached VFs stay as
-// they are. It runs before anything is attached.
+// they are, with their own rates. It runs before anything is attached.
 func (e *Engine) Replay(ctx context.Context) error {
 	records, err := e.records()
 	var g errgroup.Group
 	g.SetLimit(8)
 	for _, r := range records {
+		if r.Phase == journal.Attached && r.Lease.Lent != nil {
+			g.Go(func() error {
+				if err := e.GiveBack(ctx, r); err != nil { // Tend goes on
+					e.Log.Warn("replay", "vf", r.ID, "err", err)
+				}
+				return nil
+			})
+		}
 		if !begun(r) {
 			continue
 		}
@@ -43,7 +51,7 @@ const patience = 5 * time.Second
 // Tend looks after the VFs: those in quarantine whose retry is due are reset
 // again, free ones that somebody changed behind our back are taken back to
 // their baseline, work that stopped half-way (the disk was full) is finished,
-// what drifted of attached ones is mended or told, and leases on VFs that are
+// what drifted of attached ones is mended or told, rates that were lent are given back, and leases on VFs that are
 // gone from the bus end. seen is the hardware as just listed.
 func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 	records, err := e.records()
@@ -96,6 +104,9 @@ func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF) func(
 			}
 		}
 	case journal.Attached:
+		if e.loanOver(r) {
+			return func() error { return e.endLoan(ctx, r) }
+		}
 		if st, ok := listed(r, seen); ok {
 			return e.driftTask(ctx, r, st)
 		}

@@ -189,6 +189,7 @@ func unlikeArms(a, b Arm) []string {
 		t.add("reverse", w.Reverse)
 		t.add("over UDP", w.UDP)
 		t.add("senders", w.Senders)
+		t.add("rate limit of the VF", w.RateLimit)
 		t.add("cable pulled", w.Pulled)
 		return t
 	}

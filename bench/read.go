@@ -144,8 +144,8 @@ func (a Arm) validate(machines map[string]bool) error {
 	if len(a.Also) > mostPaths {
 		return fmt.Errorf("also: %d more paths: no arm has more than %d", len(a.Also), mostPaths)
 	}
-	if a.Workload.Size < 0 || a.Workload.Streams < 0 || a.Workload.Window < 0 {
-		return errors.New("workload: size, streams and window are not below 0")
+	if a.Workload.Size < 0 || a.Workload.Streams < 0 || a.Workload.Window < 0 || a.Workload.RateLimit < 0 {
+		return errors.New("workload: size, streams, window and rateLimit are not below 0")
 	}
 	return figures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS,
 		"generatorGbps", a.GeneratorGbps, "generatorPPS", a.GeneratorPPS, "rtt", a.RTT, "rateMbps", float64(a.RateMbps))

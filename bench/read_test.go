@@ -67,7 +67,7 @@ func TestReadRefuses(t *testing.T) {
 		"no such machine":     {replaced(`"machine": "a"`, `"machine": "z"`), `arms[0] (VF): path: there is no machine "z"`},
 		"no such kind":        {replaced(`"kind": "stream"`, `"kind": "flood"`), `arms[0] (VF): workload.kind "flood": want stream, datagram, request, packets or echo`},
 		"no duration":         {replaced(`"kind": "stream",`, `"kind": "stream", "rate": -1,`), "arms[0] (VF): workload.rate -1: want a number"},
-		"a size below 0":      {replaced(`"kind": "stream",`, `"kind": "stream", "size": -1,`), "arms[0] (VF): workload: size, streams and window are not below 0"},
+		"a size below 0":      {replaced(`"kind": "stream",`, `"kind": "stream", "size": -1,`), "arms[0] (VF): workload: size, streams, window and rateLimit are not below 0"},
 		"delays out of order": {replaced(`"p90": 200`, `"p90": 100`), "runs[1]: delays: min 200, p50 200, p90 100"},
 		"a delay below 0":     {replaced(`"min": 200`, `"min": -1`), "runs[1]: delays.min -1: want a number"},
 		"CPU below 0":         {replaced(`"steal": 0`, `"steal": -1`), "runs[0]: from.cpu.steal -1: want a number"},

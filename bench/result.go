@@ -109,13 +109,15 @@ type Workload struct {
 	Window int     `json:"window,omitempty"` // SO_SNDBUF and SO_RCVBUF, bytes
 	Rate   float64 `json:"rate,omitempty"`   // wanted: bits a second of datagrams, questions a second, frames a second
 	// Flows, Sources and MACs are how many of them the packets are spread over.
-	Flows   int  `json:"flows,omitempty"`
-	Sources int  `json:"sources,omitempty"`
-	MACs    int  `json:"macs,omitempty"`
-	Reverse bool `json:"reverse,omitempty"` // the other end sends
-	Pulled  bool `json:"pulled,omitempty"`  // the cable is, for a fifth of each run
-	UDP     bool `json:"udp,omitempty"`     // questions and answers are datagrams, not on TCP
-	Senders int  `json:"senders,omitempty"` // how many paths carry it at once, when more than one
+	Flows   int `json:"flows,omitempty"`
+	Sources int `json:"sources,omitempty"`
+	MACs    int `json:"macs,omitempty"`
+	// RateLimit is the max_tx_rate that the VF which sends has for the run, Mb/s.
+	RateLimit int  `json:"rateLimit,omitempty"`
+	Reverse   bool `json:"reverse,omitempty"` // the other end sends
+	Pulled    bool `json:"pulled,omitempty"`  // the cable is, for a fifth of each run
+	UDP       bool `json:"udp,omitempty"`     // questions and answers are datagrams, not on TCP
+	Senders   int  `json:"senders,omitempty"` // how many paths carry it at once, when more than one
 }
 
 // Run is one repeat of an arm. A void one counts for nothing and says why.

@@ -150,6 +150,7 @@ func (s *Server) register(srv *rpc.Server) {
 	srv.Handle("ledger", s.ledger)
 	srv.Handle("host.plan", s.hostPlan)
 	srv.Handle("host.apply", s.hostApply)
+	srv.HandleDialog("vf.lendRate", s.lendRate)
 }
 
 // readHostFile makes host.yaml the node's wish. One that cannot be read leaves

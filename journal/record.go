@@ -76,9 +76,19 @@ type Lease struct {
 	// LinkMAC is the address of the netdevice as the owner got it.
 	LinkMAC vf.MAC `json:"linkMAC,omitzero"`
 	MTU     int    `json:"mtu,omitempty"`
+	// Lent is a rate that the VF has for a while in place of the one that is wanted.
+	Lent *Lent `json:"lent,omitempty"`
 	// Request is the intake's own form of what was asked (a CNI
 	// configuration), kept so that a repeated request can be compared.
 	Request []byte `json:"request,omitempty"`
+}
+
+// Lent is a max_tx_rate that an attached VF has until a moment.
+type Lent struct {
+	MaxTxRate uint32    `json:"maxTxRate"` // Mb/s, as the hardware keeps to it; 0: no limit
+	Until     time.Time `json:"until"`
+	// Over: it ends. The kernel may have it yet.
+	Over bool `json:"over,omitempty"`
 }
 
 // Held reports whether somebody has, or has been promised, the VF; or may have

@@ -20,6 +20,8 @@ type Options struct {
 	Version string // of this program
 	Reader  evidence.Reader
 	Log     *slog.Logger // for people
+	// Culvertd is the socket of this machine's culvertd, which may not be there.
+	Culvertd string
 }
 
 // Run serves the conductor at the other end of in and out until in ends or ctx does. When
@@ -28,7 +30,7 @@ type Options struct {
 func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a := &agent{Options: o, out: json.NewEncoder(out), parts: map[uint64]*part{}}
+	a := &agent{Options: o, life: ctx, out: json.NewEncoder(out), parts: map[uint64]*part{}}
 	if err := a.say(hello{Protocol: Protocol, Version: o.Version}); err != nil {
 		return fmt.Errorf("greet the conductor: %w", err)
 	}
@@ -55,6 +57,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 // agent serves one conductor.
 type agent struct {
 	Options
+	life context.Context //nolint:containedctx // ends with the agent: a loan outlives the request for it
 
 	write sync.Mutex // guards out
 	out   *json.Encoder
@@ -62,6 +65,7 @@ type agent struct {
 	mu    sync.Mutex // guards what follows
 	last  uint64
 	parts map[uint64]*part
+	loan  *loan
 }
 
 // say writes a line.
@@ -113,6 +117,12 @@ func (a *agent) do(ctx context.Context, r request) (any, error) {
 		return sourcesOf(r.Addresses), nil
 	case rate:
 		return a.Reader.MaxTxRate(r.PCI)
+	case rates:
+		return a.rates(ctx, r.PCI)
+	case lend:
+		return a.lend(ctx, r)
+	case giveBack:
+		return nil, a.giveBack(ctx)
 	case receive, send, watch:
 		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {
 			return nil, fmt.Errorf("%s lacks what to do", r.Do)
@@ -174,6 +184,9 @@ func (a *agent) drop(id uint64) {
 func (a *agent) end() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.loan != nil {
+		<-a.loan.ended // with a.life
+	}
 	var errs []error
 	for _, p := range a.parts {
 		errs = append(errs, p.close())

@@ -174,6 +174,26 @@ func (c *Client) Rate(ctx context.Context, pci string) (mbps uint32, err error) 
 	return mbps, err
 }
 
+// Rates asks the machine's culvertd which rates it can lend the VF with that PCI address, in Mb/s.
+func (c *Client) Rates(ctx context.Context, pci string) (lowest, highest int, err error) {
+	var r rateRange
+	err = c.ask(ctx, request{Do: rates, PCI: pci}, &r)
+	return r.Lowest, r.Highest, err
+}
+
+// Lend has the machine's culvertd lend the VF with that PCI address a rate, in Mb/s, for some seconds
+// at most, and returns what the hardware keeps to. The VF has its own again after GiveBack,
+// and whenever the agent leaves.
+func (c *Client) Lend(ctx context.Context, pci string, mbps uint32, seconds int) (is uint32, err error) {
+	err = c.ask(ctx, request{Do: lend, PCI: pci, Mbps: mbps, Seconds: seconds}, &is)
+	return is, err
+}
+
+// GiveBack ends what Lend began, and returns when the VF was read back with its own rate.
+func (c *Client) GiveBack(ctx context.Context) error {
+	return c.ask(ctx, request{Do: giveBack}, nil)
+}
+
 // Receive readies this end to receive what the task's workload sends. It is ready
 // when Receive returns; when nothing comes for half a minute, Finish says so.
 func (c *Client) Receive(ctx context.Context, t Task) (*Part, error) {

@@ -28,7 +28,9 @@ type request struct {
 	Part  uint64  `json:"part,omitempty"`  // held, release, window, finish and stop
 
 	Addresses []netip.Addr `json:"addresses,omitempty"` // sources
-	PCI       string       `json:"pci,omitempty"`       // rate
+	PCI       string       `json:"pci,omitempty"`       // rate, rates and lend
+	Mbps      uint32       `json:"mbps,omitempty"`      // lend
+	Seconds   int          `json:"seconds,omitempty"`   // lend
 }
 
 // answer is a line from the agent. Either Error or what was asked for is set.
@@ -45,6 +47,9 @@ const (
 	describe verb = "describe" // -> Description
 	sources  verb = "sources"  // -> map[netip.Addr]netip.Addr
 	rate     verb = "rate"     // -> uint32
+	rates    verb = "rates"    // -> rateRange
+	lend     verb = "lend"     // -> uint32, once the VF has the rate
+	giveBack verb = "giveBack" // -> nothing, once it has its own again
 	receive  verb = "receive"  // -> started
 	send     verb = "send"     // -> started
 	watch    verb = "watch"    // -> started

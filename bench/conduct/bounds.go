@@ -83,7 +83,7 @@ func (g *generators) measure(ctx context.Context, a *bench.Arm) error {
 	if w.Kind == bench.Request || w.Kind == bench.Echo {
 		return nil // held by time, not by the generator
 	}
-	w.Seconds, w.Warmup, w.Rate, w.Reverse, w.Pulled = generatorSeconds, generatorWarmup, 0, false, false
+	w.Seconds, w.Warmup, w.Rate, w.RateLimit, w.Reverse, w.Pulled = generatorSeconds, generatorWarmup, 0, 0, false, false
 	end := sends(a)
 	key := generator{end.Machine, w}
 	found, known := g.known[key]
@@ -130,24 +130,20 @@ func (x *Exchange) loopback(ctx context.Context, end bench.End, w bench.Workload
 	return between(ctx, here, &there, agent.Task{Workload: w, From: own, To: own})
 }
 
-// allowed sets what the VF that sends may, when that is not given: its PF knows, which
+// allowed sets what the VF that sends may, unless its rate is swept: its PF knows, which
 // its own agent may see, or another one on the machine.
 func (m *Measurement) allowed(ctx context.Context, a *bench.Arm) error {
 	end := sends(a)
-	if end.VF == nil || a.RateMbps != 0 {
+	if end.VF == nil || a.Workload.RateLimit != 0 {
 		return nil
 	}
-	own := station(m.Stations, end)
-	i := slices.IndexFunc(own.Machine.Interfaces, func(i bench.Interface) bool { return i.Name == end.Interface })
-	if i < 0 {
-		return nil
-	}
+	pci := station(m.Stations, end).pci(end)
 	var why error
 	for _, s := range m.Stations {
 		if s.Machine.Name != end.Machine {
 			continue
 		}
-		mbps, err := s.Agent.Rate(ctx, own.Machine.Interfaces[i].PCI)
+		mbps, err := s.Agent.Rate(ctx, pci)
 		if err == nil {
 			a.RateMbps = int(mbps)
 			return nil

@@ -95,9 +95,10 @@ func TestRateOfTheVFThatSends(t *testing.T) {
 	if err := m.allowed(t.Context(), a); err != nil || a.RateMbps != 500 {
 		t.Errorf("%d, %v", a.RateMbps, err)
 	}
-	a.RateMbps = 100
-	if err := m.allowed(t.Context(), a); err != nil || a.RateMbps != 100 {
-		t.Errorf("one that is known became %d, %v", a.RateMbps, err)
+	a = arm(end)
+	a.Workload.RateLimit = 100
+	if err := m.allowed(t.Context(), a); err != nil || a.RateMbps != 0 {
+		t.Errorf("one that is swept is %d, %v", a.RateMbps, err)
 	}
 	m.Stations = m.Stations[:2]
 	a = arm(end)

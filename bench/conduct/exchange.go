@@ -32,7 +32,8 @@ func (x *Exchange) Once(ctx context.Context, arm int) (bench.Run, error) {
 	bound := time.Duration((a.Workload.Seconds+a.Workload.Warmup)*float64(time.Second)) + slack
 	bounded, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("it did not end within %s", bound))
 	defer cancel()
-	run, err := x.transfer(bounded, a)
+	run, err := x.limited(bounded, &a)
+	x.Arms[arm].RateMbps = a.RateMbps
 	switch {
 	case ctx.Err() != nil:
 		return run, context.Cause(ctx)

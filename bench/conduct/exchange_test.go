@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	out := os.Stdout
 	os.Stdout = nil // the ethtool library warns there
-	if err := agent.Run(context.Background(), os.Stdin, out, agent.Options{Version: "test", Log: log}); err != nil {
+	if err := agent.Run(context.Background(), os.Stdin, out, agent.Options{Version: "test", Log: log, Culvertd: os.Getenv(culvertdVariable)}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -41,5 +41,6 @@ func (m *Measurement) Run(ctx context.Context) bench.Result {
 				a.Name, bench.Number(before), bench.Number(while), bench.Number(after)))
 		}
 	}
+	r.Notes = append(r.Notes, set(r)...)
 	return r
 }

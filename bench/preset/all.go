@@ -79,6 +79,22 @@ func sizes(w bench.Workload, quick bool) (all []variant) {
 	return all
 }
 
+// limits are the lowest rate, though not below 10 Mb/s, and parts of the highest one.
+func limits(w bench.Workload, lowest, highest int, quick bool) (all []variant) {
+	rates := []int{max(lowest, min(10, highest)), highest / 100, highest / 10, highest / 4, highest / 2, highest}
+	if quick {
+		rates = []int{highest / 10, highest / 2, highest}
+	}
+	for _, rate := range rates {
+		rate = min(max(rate, lowest), highest)
+		name := fmt.Sprintf("%d Mb/s", rate)
+		if !slices.ContainsFunc(all, func(v variant) bool { return v.name == name }) {
+			all = append(all, variant{name, with(w, func(w *bench.Workload) { w.RateLimit = rate })})
+		}
+	}
+	return all
+}
+
 func oneAndMany(w bench.Workload, _ bool) []variant {
 	return []variant{
 		{"1 flow", with(w, func(w *bench.Workload) { w.Flows = 1 })},
@@ -209,9 +225,8 @@ func packets() []Preset {
 		},
 		{
 			Name: "m17", Report: "R4", About: "a VF's rate limit is swept, 11 to 10000 Mb/s (X520), 50 to 10000 (X710)", Printed: []bench.Figure{said("R4", "sends only as much as it may")},
-			Needs: "a VF whose rate culvertd changes while it is held",
-			Refused: "culvertd changes no setting of a VF that somebody holds, so nothing could promise to set the rate back: " +
-				"put max_tx_rate into the network, start the pods again, and run m4 for each rate",
+			Needs:  "a VF that culvertd gave to the end that sends, and that culvertd's socket there",
+			recipe: recipe{workload: tcp(10), takes: func(p bench.Path) bool { return p.From.VF != nil }, lacks: "a VF at the end that sends", swept: true},
 		},
 		{
 			Name: "m18", Report: "R4", About: "one flow against many: how receive queues share the work (RSS)",

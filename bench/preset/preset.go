@@ -33,6 +33,7 @@ type recipe struct {
 	arms     func(bench.Workload, bool) []variant
 	atOnce   *atOnce // several of the paths at once, where that can be
 	notes    func(bench.Path) string
+	swept    bool // the rate limit of the VF that sends
 }
 
 // variant is an arm over each path.
@@ -47,6 +48,9 @@ type Here struct {
 	// Lacks says why an engine cannot run at all ends, and is empty for one that can.
 	Lacks func(engine string) string
 	Cable bool // it can be pulled from here
+	// Rates are the lowest and highest max_tx_rate that the VF at which a path begins can be
+	// lent, in Mb/s, or why it can be lent none.
+	Rates func(bench.Path) (lowest, highest int, err error)
 }
 
 // Plan is what to run.
@@ -97,14 +101,16 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
 	}
 	if p.recipe.atOnce == nil || !p.recipe.atOnce.arms(&plan, paths, quick) {
-		p.alone(&plan, h, paths, quick)
+		if err := p.alone(&plan, h, paths, quick); err != nil {
+			return Plan{}, err
+		}
 	}
 	plan.parts = []part{{preset: p.Name, printed: p.Printed, arms: upTo(len(plan.Arms))}}
 	return plan, nil
 }
 
 // alone adds the arms over each path to a plan.
-func (p Preset) alone(plan *Plan, h Here, paths []bench.Path, quick bool) {
+func (p Preset) alone(plan *Plan, h Here, paths []bench.Path, quick bool) error {
 	w := p.recipe.workload
 	if quick {
 		w = shorten(w)
@@ -113,13 +119,23 @@ func (p Preset) alone(plan *Plan, h Here, paths []bench.Path, quick bool) {
 	plan.note(note)
 	plan.note(p.Instead)
 	for _, path := range paths {
-		for _, v := range p.variants(w, quick) {
+		variants := p.variants(w, quick)
+		if p.recipe.swept {
+			lowest, highest, err := h.Rates(path)
+			if err != nil {
+				return fmt.Errorf("%s sweeps the rate limit of the VF that sends, which the culvertd of its machine has to lend it: %w; "+
+					"without it, put max_tx_rate into the network, start the owners again, and run m4 for each rate", p.Name, err)
+			}
+			variants = limits(w, lowest, highest, quick)
+		}
+		for _, v := range variants {
 			plan.Arms = append(plan.Arms, bench.Arm{Name: v.name, Path: path, Workload: v.workload})
 		}
 		if p.recipe.notes != nil {
 			plan.note(p.recipe.notes(path))
 		}
 	}
+	return nil
 }
 
 func (p Preset) variants(w bench.Workload, quick bool) []variant {

@@ -1,6 +1,7 @@
 package preset
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,7 @@ func cluster() Here {
 			path("node-node", "host", "other node", 1500), path("pod-pod", "VF", "same PF", 1500), path("pod-pod", "VF", "other PF", 1500),
 		},
 		Lacks: func(string) string { return "" }, Cable: true,
+		Rates: func(bench.Path) (int, int, error) { return 1, 1000, nil },
 	}
 }
 
@@ -249,5 +251,43 @@ func TestBeside(t *testing.T) {
 	}
 	if want := []string{"VF 1 flow", "VF 4096 flows", "VF 4096 flows", "", ""}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The rates are those that the PF takes; where culvertd cannot be asked, that is said before
+// anything starts.
+func TestRatesAreSwept(t *testing.T) {
+	for _, c := range []struct {
+		lowest, highest int
+		quick           bool
+		want            []string
+	}{
+		{1, 1000, false, []string{"10 Mb/s", "100 Mb/s", "250 Mb/s", "500 Mb/s", "1000 Mb/s"}},
+		{11, 10000, false, []string{"11 Mb/s", "100 Mb/s", "1000 Mb/s", "2500 Mb/s", "5000 Mb/s", "10000 Mb/s"}},
+		{50, 10000, true, []string{"1000 Mb/s", "5000 Mb/s", "10000 Mb/s"}},
+		{1, 5, false, []string{"5 Mb/s", "1 Mb/s", "2 Mb/s"}},
+	} {
+		h := cluster()
+		h.Paths = h.Paths[1:2]
+		h.Rates = func(bench.Path) (int, int, error) { return c.lowest, c.highest, nil }
+		plan, err := find(t, "m17").Plan(h, c.quick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, a := range plan.Arms {
+			got = append(got, a.Name)
+			if fmt.Sprintf("%d Mb/s", a.Workload.RateLimit) != a.Name || a.Workload.Kind != bench.Stream {
+				t.Errorf("%s: %+v", a.Name, a.Workload)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	h := cluster()
+	h.Rates = func(bench.Path) (int, int, error) { return 0, 0, errors.New("no culvertd answers") }
+	if _, err := find(t, "m17").Plan(h, false); err == nil || !strings.Contains(err.Error(), "no culvertd answers") || !strings.Contains(err.Error(), "run m4 for each rate") {
+		t.Errorf("without culvertd: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/bench/agent"
+	"github.com/culvert-net/culvert/rpc"
 )
 
 func newBenchAgentCommand() *cobra.Command {
@@ -27,8 +28,8 @@ culvert bench starts it where it is needed. By hand it is of little use.`,
 			out := cmd.OutOrStdout()
 			os.Stdout = nil // the ethtool library warns there, where the protocol is
 			return agent.Run(cmd.Context(), cmd.InOrStdin(), out, agent.Options{
-				Version: version,
-				Log:     slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
+				Version: version, Culvertd: rpc.DefaultSocket,
+				Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)),
 			})
 		},
 	}

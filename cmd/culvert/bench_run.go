@@ -160,7 +160,7 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 	if err := conduct.Meet(cmd.Context(), crew.Stations); err != nil {
 		return err
 	}
-	m, plan, err := b.plan(crew, from, to, presets)
+	m, plan, err := b.plan(cmd.Context(), crew, from, to, presets)
 	if err != nil {
 		return err
 	}
@@ -252,9 +252,13 @@ func (b *benchRun) cable() func(ctx context.Context, machine, pf string, in bool
 }
 
 // plan says what is measured between the stations.
-func (b *benchRun) plan(crew *conduct.Crew, from, to []*conduct.Station, presets []preset.Preset) (*conduct.Measurement, preset.Plan, error) {
+func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, from, to []*conduct.Station, presets []preset.Preset) (*conduct.Measurement, preset.Plan, error) {
 	cable := b.cable()
-	here := preset.Here{Cable: cable != nil, Lacks: func(engine string) string { return conduct.Lacks(crew.Stations, engine) }}
+	here := preset.Here{
+		Cable: cable != nil,
+		Lacks: func(engine string) string { return conduct.Lacks(crew.Stations, engine) },
+		Rates: func(p bench.Path) (lowest, highest int, err error) { return conduct.Rates(ctx, crew.Stations, p) },
+	}
 	all := conduct.Between(from, to)
 	for _, path := range all {
 		if conduct.Matches(path, b.paths) {

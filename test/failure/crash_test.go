@@ -52,6 +52,23 @@ func stories() []story {
 			_ = w.add(podA)
 			w.pass()
 		}},
+		{"a rate is lent and given back", addA, func(w *world) {
+			w.expect["a"] = meddled
+			if rec, err := w.node.Engine.Lend(context.Background(), w.heldBy("a"), 100, time.Minute); err == nil {
+				_ = w.node.Engine.GiveBack(context.Background(), rec)
+			}
+		}},
+		{"a rate is lent, and its time is up", addA, func(w *world) {
+			w.expect["a"] = meddled
+			_, _ = w.node.Engine.Lend(context.Background(), w.heldBy("a"), 100, time.Minute)
+			w.skew += time.Hour
+			w.pass()
+		}},
+		{"a rate is lent, and the VF is given back", addA, func(w *world) {
+			w.expect["a"] = meddled
+			_, _ = w.node.Engine.Lend(context.Background(), w.heldBy("a"), 100, time.Minute)
+			_ = w.del(podA)
+		}},
 		{"CHECK", addA, func(w *world) { _ = w.call("CHECK", podA, w.config(podA, "CHECK")) }},
 		{"GC", all, func(w *world) { _ = w.gc(podA, "b") }},
 		{"ADD of a pod's networks", nil, func(w *world) { _ = w.pod("ADD") }},

@@ -86,6 +86,8 @@ func (w *world) twist(s step.Step) {
 		admin(s.PF, s.Index, func(a *vf.Admin) { a.SpoofChk = vf.TriOf(!s.On) })
 	case step.SetVFTrust:
 		admin(s.PF, s.Index, func(a *vf.Admin) { a.Trust = vf.TriOf(!s.On) })
+	case step.SetVFRate:
+		admin(s.PF, s.Index, func(a *vf.Admin) { a.MaxTxRate = s.Max + 50 })
 	case step.SetMTU:
 		_ = w.k.Meddle(s.VF, func(st *vf.State) { st.Link.MTU-- })
 	case step.Move:

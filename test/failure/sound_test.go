@@ -162,6 +162,9 @@ func (w *world) settled() {
 		if r.Phase != journal.Attached && r.Phase != journal.Free {
 			w.t.Errorf("VF %s is %s, and nobody works on it: %s", r.PCI, r.Phase, r.Reason)
 		}
+		if r.Lease.Lent != nil {
+			w.t.Errorf("VF %s has a rate that was lent: %+v", r.PCI, *r.Lease.Lent)
+		}
 	}
 	if got := len(w.records()); w.pristine != nil && got != len(w.vfs()) {
 		w.t.Errorf("%d VFs, and %d of them in the ledger", len(w.vfs()), got)

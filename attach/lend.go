@@ -1,0 +1,163 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// LongestLoan bounds a loan: one that is further from its end was written before the clock
+// was set back.
+const LongestLoan = time.Hour
+
+// Lend gives an attached VF another max_tx_rate for a while, to measure with. The lease goes
+// on wanting its own. That the loan is made, and until when, is in the ledger before
+// the kernel is touched, so that it ends whatever happens: GiveBack ends it, Tend when
+// its time is up, Replay when culvertd starts again, and the release of the VF.
+//
+// Errors: vf.ErrNotFound when nobody has a VF at that address, vf.ErrHeld when a rate is lent
+// to it already, vf.ErrUnable when the PF's driver would refuse the rate, vf.ErrInvalid for
+// a time that is none. After an error the VF has its own rate, or gets it by Tend.
+func (e *Engine) Lend(ctx context.Context, pci vf.PCIAddr, maxTxRate uint32, long time.Duration) (journal.Record, error) {
+	if long <= 0 || long > LongestLoan {
+		return journal.Record{}, fmt.Errorf("lend a rate for %s: %w: it is lent for more than 0 s and at most %s", long, vf.ErrInvalid, LongestLoan)
+	}
+	rec, err := e.attachedAt(pci)
+	if err != nil {
+		return rec, err
+	}
+	e.vfs.lock(rec.ID)
+	defer e.vfs.unlock(rec.ID)
+	if rec, err = e.attachedAt(pci); err != nil { // given back while we waited
+		return rec, err
+	}
+	at, err := e.lendable(rec, maxTxRate)
+	if err != nil {
+		return journal.Record{}, fmt.Errorf("lend VF %s of PF %s a rate: %w", pci, at.label, err)
+	}
+	rate := at.rules.Effective(vf.Admin{MaxTxRate: maxTxRate}).MaxTxRate
+	rec.Lease.Lent = &journal.Lent{MaxTxRate: rate, Until: e.Now().Add(long)}
+	if err := e.putLoan(rec, "RateLent", fmt.Sprintf("vf %d of %s, which %s has: max_tx_rate %d for %s", rec.ID.Index, at.label, rec.Lease.Owner, rate, long)); err != nil {
+		return journal.Record{}, err
+	}
+	if err := e.setRates(ctx, at, rec); err != nil {
+		return journal.Record{}, errors.Join(fmt.Errorf("lend VF %s of PF %s max_tx_rate %d: %w", pci, at.label, rate, err), e.endLoan(ctx, rec))
+	}
+	return rec, nil
+}
+
+// attachedAt is the record of a VF that somebody has.
+func (e *Engine) attachedAt(pci vf.PCIAddr) (journal.Record, error) {
+	records, err := e.records()
+	if err != nil {
+		return journal.Record{}, err
+	}
+	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.PCI == pci && r.Phase == journal.Attached })
+	if i < 0 {
+		return journal.Record{}, fmt.Errorf("VF %s: nobody has it: %w in the ledger", pci, vf.ErrNotFound)
+	}
+	return records[i], nil
+}
+
+// lendable refuses what the driver would refuse, and a second loan.
+func (e *Engine) lendable(rec journal.Record, maxTxRate uint32) (site, error) {
+	at, err := e.site(rec)
+	if err != nil {
+		return at, err
+	}
+	if l := rec.Lease.Lent; l != nil {
+		return at, fmt.Errorf("%w: max_tx_rate %d is lent to it until %s", vf.ErrHeld, l.MaxTxRate, l.Until.Format(time.RFC3339))
+	}
+	for _, pf := range e.Hardware.PFs() {
+		if pf.ID == rec.ID.PF {
+			return at, able(pf, vf.Spec{MinTxRate: rec.Lease.Wanted.MinTxRate, MaxTxRate: &maxTxRate})
+		}
+	}
+	return at, nil
+}
+
+// GiveBack ends the loan of a record: the VF gets the rate back that its lease wants, and is
+// read back. It is nil when there is no loan (any more). After an error Tend
+// tries again.
+func (e *Engine) GiveBack(ctx context.Context, rec journal.Record) error {
+	e.vfs.lock(rec.ID)
+	defer e.vfs.unlock(rec.ID)
+	return e.endLoan(ctx, rec)
+}
+
+// endLoan is GiveBack for a VF that the caller has locked.
+func (e *Engine) endLoan(ctx context.Context, seen journal.Record) error {
+	rec, err := e.record(seen.ID)
+	if errors.Is(err, vf.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if rec.Generation != seen.Generation || rec.Phase != journal.Attached || rec.Lease.Lent == nil {
+		return nil // released since
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
+	defer cancel()
+	over := *rec.Lease.Lent
+	over.Over = true
+	rec.Lease.Lent = &over
+	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
+		return err // it ends when its time is up
+	}
+	at, err := e.site(rec)
+	if err == nil {
+		err = e.setRates(ctx, at, rec)
+	}
+	if err != nil {
+		return fmt.Errorf("VF %s of PF %s: give back the rate that was lent: %w: it is tried again", rec.PCI, at.label, err)
+	}
+	rec.Lease.Lent = nil
+	return e.putLoan(rec, "RateGivenBack", fmt.Sprintf("vf %d of %s, which %s has: max_tx_rate is its own again", rec.ID.Index, at.label, rec.Lease.Owner))
+}
+
+func (e *Engine) putLoan(rec journal.Record, reason, text string) error {
+	return e.Ledger.Update(func(tx *journal.Tx) error {
+		return errors.Join(tx.Put(rec), tx.Event(journal.Event{Type: journal.Normal, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
+	})
+}
+
+// setRates makes the rates those that the record has, and reads them back.
+func (e *Engine) setRates(ctx context.Context, at site, rec journal.Record) error {
+	if d, err := e.rateDrift(ctx, rec); err != nil || len(d) == 0 {
+		return err
+	}
+	want := effective(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
+	if err := e.do(ctx, step.SetVFRate{PF: at.pf, Index: at.index, Min: want.MinTxRate, Max: want.MaxTxRate}); err != nil {
+		return err
+	}
+	d, err := e.rateDrift(ctx, rec)
+	if err == nil && len(d) > 0 {
+		err = fmt.Errorf("the kernel accepted it, but read back: %s", vf.Differences(d))
+	}
+	return err
+}
+
+// rateDrift is what of the rates is not as the record has them.
+func (e *Engine) rateDrift(ctx context.Context, rec journal.Record) ([]vf.Difference, error) {
+	d, err := e.drift(ctx, rec)
+	return slices.DeleteFunc(d, func(o vf.Difference) bool {
+		return o.Attribute != string(vf.SetMinTxRate) && o.Attribute != string(vf.SetMaxTxRate)
+	}), err
+}
+
+// loanOver reports whether a loan is to end.
+func (e *Engine) loanOver(r journal.Record) bool {
+	l := r.Lease.Lent
+	if l == nil {
+		return false
+	}
+	left := l.Until.Sub(e.Now())
+	return l.Over || left <= 0 || left > LongestLoan
+}

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// loan is a rate that this machine's culvertd has lent to a VF. It ends with the
+// connection, so with the agent.
+type loan struct {
+	giveBack func()        // once or more
+	ended    chan struct{} // closed when err is set
+	err      error         // why the VF has not got its own rate again
+}
+
+// lend asks culvertd for a rate and returns what the hardware keeps to. One rate is lent to an
+// agent at a time.
+func (a *agent) lend(ctx context.Context, r request) (uint32, error) {
+	pci, err := vf.ParsePCIAddr(r.PCI)
+	if err != nil {
+		return 0, err
+	}
+	if err := a.giveBack(ctx); err != nil { // what somebody forgot
+		return 0, err
+	}
+	back := make(chan struct{})
+	l := &loan{giveBack: sync.OnceFunc(func() { close(back) }), ended: make(chan struct{})}
+	a.mu.Lock()
+	a.loan = l
+	a.mu.Unlock()
+	lent := make(chan uint32, 1)
+	go func() { // ends with the loan, or with the agent
+		defer close(l.ended)
+		want := api.LendRateRequest{VF: pci, MaxTxRate: r.Mbps, Seconds: r.Seconds}
+		l.err = rpc.Converse(a.life, a.Culvertd, "vf.lendRate", want, nil, func(ctx context.Context, _ string, raw json.RawMessage) (any, error) {
+			var is api.LentRate
+			if err := json.Unmarshal(raw, &is); err != nil {
+				return nil, fmt.Errorf("culvertd's question: %w", err)
+			}
+			lent <- is.MaxTxRate
+			select {
+			case <-back:
+			case <-ctx.Done(): // the time is up
+			}
+			return nil, nil
+		})
+	}()
+	select {
+	case mbps := <-lent:
+		return mbps, nil
+	case <-l.ended:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.loan = nil
+		return 0, l.err
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// giveBack ends the loan, if there is one, and waits until the VF was read back with its own
+// rate.
+func (a *agent) giveBack(ctx context.Context) error {
+	a.mu.Lock()
+	l := a.loan
+	a.loan = nil
+	a.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	l.giveBack()
+	select {
+	case <-l.ended:
+		return l.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// rateRange is which rates can be lent to a VF, in Mb/s.
+type rateRange struct{ Lowest, Highest int }
+
+// rates asks culvertd about the VF's PF.
+func (a *agent) rates(ctx context.Context, pci string) (rateRange, error) {
+	var st api.NodeStatus
+	if err := rpc.Call(ctx, a.Culvertd, "status", nil, &st); err != nil {
+		return rateRange{}, err
+	}
+	i := slices.IndexFunc(st.VFs, func(v api.VF) bool { return v.PCI.String() == pci })
+	if i < 0 || st.VFs[i].Owner == nil {
+		return rateRange{}, fmt.Errorf("culvertd has given the VF %q to nobody", pci)
+	}
+	j := slices.IndexFunc(st.PFs, func(p api.PF) bool { return p.Name == st.VFs[i].PF })
+	if j < 0 || st.PFs[j].SpeedMbps == 0 || st.PFs[j].Abilities[vf.SetMaxTxRate] == vf.No {
+		return rateRange{}, fmt.Errorf("PF %s takes no rates now: it has no link, or its driver has no max_tx_rate", st.VFs[i].PF)
+	}
+	return rateRange{max(1, int(vf.RulesOf(st.PFs[j].Driver).Lowest)), st.PFs[j].SpeedMbps}, nil
+}

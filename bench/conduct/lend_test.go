@@ -1,0 +1,115 @@
+package conduct
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// culvertdVariable is the socket of culvertd for this test's program as an agent.
+const culvertdVariable = "CULVERT_TEST_CULVERTD"
+
+// lender is a culvertd that does as if it lent rates.
+type lender struct {
+	mu     sync.Mutex // guards what follows
+	did    []string
+	refuse error
+}
+
+func (l *lender) say(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.did = append(l.did, what)
+}
+
+func (l *lender) lend(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (any, error) {
+	if l.refuse != nil {
+		return nil, l.refuse
+	}
+	var r api.LendRateRequest
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, err
+	}
+	line, _ := json.Marshal(r.MaxTxRate)
+	l.say(r.VF.String() + " " + string(line))
+	err := ask(ctx, api.RateIsLent, api.LentRate{MaxTxRate: r.MaxTxRate - 1}, nil)
+	l.say("back")
+	return nil, err
+}
+
+// The VF that sends has the rate for the run, and its own again after it; what the
+// hardware keeps to is in the result.
+func TestRateIsLentForARun(t *testing.T) {
+	l := &lender{}
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := rpc.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
+	srv.HandleDialog("vf.lendRate", l.lend)
+	pci, err := vf.ParsePCIAddr("0000:01:10.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Handle("status", func(context.Context, json.RawMessage) (any, error) {
+		return api.NodeStatus{
+			PFs: []api.PF{{Name: "enp1s0", Driver: "ixgbe", SpeedMbps: 10000}}, VFs: []api.VF{{PCI: pci, PF: "enp1s0", Owner: &vf.Owner{UID: "c"}}},
+		}, nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var g errgroup.Group
+	g.Go(func() error { return srv.Serve(ctx, listener) })
+	defer func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+	t.Setenv(culvertdVariable, socket)
+	w := newWorld(t)
+	a := &w.exchange.Arms[0]
+	a.Workload.Engine, a.Workload.Seconds, a.Workload.RateLimit = "culvert", 1, 100
+	if run, err := w.once(t, 0); err != nil || !strings.Contains(run.Void, "PCI") {
+		t.Errorf("of what is no VF: %v, %q", err, run.Void)
+	}
+	i := slices.IndexFunc(w.stations[0].Machine.Interfaces, func(i bench.Interface) bool { return i.Name == a.Path.From.Interface })
+	w.stations[0].Machine.Interfaces[i].PCI = pci.String()
+	if lowest, highest, err := Rates(t.Context(), w.stations, a.Path); lowest != 11 || highest != 10000 || err != nil {
+		t.Errorf("%d to %d, %v", lowest, highest, err)
+	}
+	w.good(t, 0)
+	if a.RateMbps != 99 || len(l.did) < 2 || l.did[0] != "0000:01:10.2 100" || l.did[len(l.did)-1] != "back" {
+		t.Errorf("%d Mb/s, %q", a.RateMbps, l.did)
+	}
+	l.refuse = errors.New("the PF has no link")
+	if run, err := w.once(t, 0); err != nil || !strings.Contains(run.Void, "the PF has no link") {
+		t.Errorf("refused: %v, %q", err, run.Void)
+	}
+}
+
+func TestSetAgainstMeasured(t *testing.T) {
+	r := bench.Result{
+		Arms: []bench.Arm{{Name: "100 Mb/s", RateMbps: 100, Workload: bench.Workload{Kind: bench.Stream, RateLimit: 100}}, {Name: "VF", Workload: bench.Workload{Kind: bench.Stream}}},
+		Runs: []bench.Run{{Gbps: 0.094}, {Arm: 1, Gbps: 9}},
+	}
+	want := []string{"100 Mb/s: max_tx_rate 100 Mb/s (100 kept to by the hardware), measured 94 Mb/s of payload, 94 %"}
+	if diff := cmp.Diff(want, set(r)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// A loan ends when the client says so, when it leaves, and when the time is up; each time
+// the VF has its own rate again.
+func TestLoanEnds(t *testing.T) {
+	k := fake.New(fake.IGB, 1)
+	k.AddNetns("/run/netns/a")
+	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	n := NewNode(NodeConfig{Kernel: k, Ledger: l, BootID: "boot 1"})
+	n.SetSpec(desired.Spec{
+		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
+		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
+	})
+	if err := errors.Join(n.Start(t.Context()), n.Reconciler.Pass(t.Context(), false)); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := n.Engine.Attach(t.Context(), attach.Request{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c", Interface: "net1"}, Netns: "/run/netns/a", Spec: vf.Spec{Interface: "net1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Engine.Wait()
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := rpc.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := rpc.NewServer(authorize, slog.New(slog.DiscardHandler))
+	srv.HandleDialog("vf.lendRate", (&Server{node: n}).lendRate)
+	ctx, cancel := context.WithCancel(t.Context())
+	var g errgroup.Group
+	g.Go(func() error { return srv.Serve(ctx, listener) })
+	before := k.String()
+	for name, use := range map[string]func(ctx context.Context, leave func()) error{
+		"the client is done": func(context.Context, func()) error { return nil },
+		"the client leaves":  func(ctx context.Context, leave func()) error { leave(); <-ctx.Done(); return nil },
+		"the time is up":     func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil },
+	} {
+		asking, leave := context.WithCancel(t.Context())
+		was := uint32(0)
+		err := rpc.Converse(asking, socket, "vf.lendRate", api.LendRateRequest{VF: rec.PCI, MaxTxRate: 50, Seconds: 1}, nil,
+			func(ctx context.Context, _ string, raw json.RawMessage) (any, error) {
+				var is api.LentRate
+				_ = json.Unmarshal(raw, &is)
+				was = is.MaxTxRate
+				if k.String() == before {
+					t.Errorf("%s: nothing was lent\n%s", name, k)
+				}
+				return nil, use(ctx, leave)
+			})
+		leave()
+		if was != 50 || (err == nil) != (name == "the client is done") {
+			t.Errorf("%s: %d Mb/s, %v", name, was, err)
+		}
+		for until := time.Now().Add(20 * time.Second); k.String() != before && time.Now().Before(until); {
+			time.Sleep(time.Millisecond)
+		}
+		if after := k.String(); after != before {
+			t.Errorf("%s:\n%s", name, after)
+		}
+	}
+	err = rpc.Converse(t.Context(), socket, "vf.lendRate", api.LendRateRequest{VF: rec.PCI, MaxTxRate: 9999, Seconds: 1}, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "takes 1 to 1000 Mb/s") {
+		t.Errorf("more than the link: %v", err)
+	}
+	cancel()
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
