@@ -104,10 +104,11 @@ func (m marks) around(w Window, missed time.Duration, awake func() error) (void 
 }
 
 // lateness says why a run is void whose window was sampled so late, and is empty when that is
-// not more than a tenth of it, or 50 ms.
+// not more than a quarter of it, or 50 ms: figures are rates over what each end really
+// sampled, but both must have seen mostly the same traffic.
 func lateness(late time.Duration, w Window) string {
 	long := w.Closes - w.Opens
-	bound := max(50*time.Millisecond, long/10)
+	bound := max(50*time.Millisecond, long/4)
 	if late <= bound {
 		return ""
 	}

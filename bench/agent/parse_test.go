@@ -153,10 +153,10 @@ func TestVersions(t *testing.T) {
 
 func TestLateness(t *testing.T) {
 	w := Window{Opens: time.Minute, Closes: time.Minute + 10*time.Second}
-	if got := lateness(time.Second, w); got != "" {
-		t.Errorf("a tenth: %q", got)
+	if got := lateness(2500*time.Millisecond, w); got != "" {
+		t.Errorf("a quarter: %q", got)
 	}
-	if got := lateness(1700*time.Millisecond, w); !strings.HasPrefix(got, "the agent was woken 1.7s late, and a window of 10s is counted to 1s at best") {
+	if got := lateness(2600*time.Millisecond, w); !strings.HasPrefix(got, "the agent was woken 2.6s late, and a window of 10s is counted to 2.5s at best") {
 		t.Errorf("more: %q", got)
 	}
 }

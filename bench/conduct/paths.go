@@ -60,6 +60,8 @@ func network(from, to Site, p bench.Path) string {
 		return "VF"
 	case is(func(e bench.End) bool { return e.Driver == "bonding" }):
 		return "bond"
+	case is(func(e bench.End) bool { return slices.Contains(tunnels, e.Driver) }):
+		return "overlay"
 	case !from.Pod && !to.Pod:
 		return "host"
 	case from.Cluster || to.Cluster || p.From.Machine != p.To.Machine:
@@ -69,6 +71,10 @@ func network(from, to Site, p bench.Path) string {
 	}
 	return "host"
 }
+
+// tunnels are the drivers of interfaces that wrap frames into packets of another
+// network (the kind that rtnetlink and ethtool give).
+var tunnels = []string{"vxlan", "geneve", "ipip", "ip6tnl", "gre", "wireguard"}
 
 // where says how far apart the ends are, as far as that changes what carries the
 // frames: two VFs of one PF are joined by the switch within the NIC.

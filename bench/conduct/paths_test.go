@@ -38,19 +38,20 @@ func TestPaths(t *testing.T) {
 	host := Site{Name: "host", Machine: bench.Machine{Name: "n1"}, Sources: map[netip.Addr]netip.Addr{}, Ends: []bench.End{
 		{Interface: "p0", Address: ip("172.16.0.254"), Driver: "i40e"}, {Interface: "eno1", Address: ip("192.0.2.1"), Driver: "e1000e"}}}
 	other := Site{Name: "host", Machine: bench.Machine{Name: "n2"}, Sources: map[netip.Addr]netip.Addr{}, Ends: []bench.End{
-		{Interface: "bond0", Address: ip("192.0.2.2"), Driver: "bonding"}}}
+		{Interface: "bond0", Address: ip("192.0.2.2"), Driver: "bonding"}, {Interface: "flannel.1", Address: ip("10.244.2.0"), Driver: "vxlan"}}}
 	route(&a, &b, ip("10.244.1.2"), ip("10.244.2.2"))
 	route(&a, &b, ip("172.16.0.1"), ip("172.16.0.2"))
 	route(&a, &host, ip("172.16.0.1"), ip("172.16.0.254"))
 	a.Sources[ip("192.0.2.1")] = ip("10.244.1.2") // there is no way back
 	route(&host, &other, ip("192.0.2.1"), ip("192.0.2.2"))
+	route(&host, &other, ip("192.0.2.1"), ip("10.244.2.0"))
 	for _, c := range []struct {
 		from, to Site
 		want     []string
 	}{
 		{a, b, []string{"pod-pod, overlay, other node", "pod-pod, VF, other node"}},
 		{a, host, []string{"pod-node, VF, same node"}},
-		{host, other, []string{"node-node, bond, other node"}},
+		{host, other, []string{"node-node, bond, other node", "node-node, overlay, other node"}},
 		{b, other, nil},
 	} {
 		if diff := cmp.Diff(c.want, titles(Paths(c.from, c.to))); diff != "" {

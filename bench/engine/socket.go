@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"syscall"
 
@@ -37,9 +38,12 @@ func (o options) set(fd int) error {
 		return nil
 	}
 	for _, b := range []struct {
-		option       int
-		name, sysctl string
-	}{{unix.SO_SNDBUF, "SO_SNDBUF", "net.core.wmem_max"}, {unix.SO_RCVBUF, "SO_RCVBUF", "net.core.rmem_max"}} {
+		option, force int
+		name, sysctl  string
+	}{{unix.SO_SNDBUF, unix.SO_SNDBUFFORCE, "SO_SNDBUF", "net.core.wmem_max"}, {unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, "SO_RCVBUF", "net.core.rmem_max"}} {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.force, o.window) == nil && o.window <= math.MaxInt32/2 {
+			continue // root is not held to the sysctl
+		}
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.option, o.window); err != nil {
 			return fmt.Errorf("window %d: set %s: %w", o.window, b.name, err)
 		}

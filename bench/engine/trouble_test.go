@@ -75,6 +75,16 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// Whoever is root gets the window that is asked for, whatever net.core.wmem_max is.
+func TestForcedWindow(t *testing.T) {
+	p := newPair(t)
+	w := short
+	w.Kind, w.Window = bench.Stream, 8<<20
+	if _, client, server := p.measureBetween(t.Context(), t, w, [2]Marks{}); client != nil || server != nil {
+		t.Error(client, server)
+	}
+}
+
 func TestNoPermission(t *testing.T) {
 	p := newPair(t)
 	s := p.listen(t)

@@ -276,8 +276,11 @@ func shorten(w bench.Workload) bench.Workload {
 		return w
 	}
 	w.Seconds, w.Warmup = min(w.Seconds, 2), 0.3
-	if w.Pulled {
+	switch {
+	case w.Pulled:
 		w.Seconds = pulledSeconds
+	case w.Kind == bench.Packets: // an agent is woken late in a flood
+		w.Seconds = 4
 	}
 	return w
 }
