@@ -40,6 +40,10 @@ func Limits(r Run, a Arm) []Limit {
 	return found
 }
 
+// aboveRate is of a VF's rate what it cannot carry if something keeps it to that rate:
+// an emulated NIC does not.
+const aboveRate = 1.1
+
 // bounds finds those that can be worked out, tightest to explain first. Of several paths
 // the wires carry the total; all else bounds each, and is known of the first.
 func (a Arm) bounds(total Run, add func(what, where, format string, args ...any)) {
@@ -50,7 +54,7 @@ func (a Arm) bounds(total Run, add func(what, where, format string, args ...any)
 	if load.Reverse {
 		sender = path.To
 	}
-	if at(r.Gbps, float64(a.RateMbps)/1e3) {
+	if rate := float64(a.RateMbps) / 1e3; at(r.Gbps, rate) && r.Gbps < aboveRate*rate {
 		add("rate limit", where(sender), "%s Gb/s of the %s Gb/s that the VF may send", Number(r.Gbps), Number(float64(a.RateMbps)/1e3))
 	}
 	if wanted, did := load.wanted(r); at(did, wanted) {

@@ -40,6 +40,7 @@ func TestLimits(t *testing.T) {
 			{"wire", "net1 (VF 3 of enp1s0) on a", "13900000 packets a second, 99 % of what the wire can carry of this size"}}},
 		"rate limit of the VF": {Run{Gbps: 0.99}, bounded(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{
 			{"rate limit", "net1 (VF 3 of enp1s0) on a", "0.990 Gb/s of the 1 Gb/s that the VF may send"}}},
+		"a rate that nothing keeps": {Run{Gbps: 1.2}, bounded(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
 		"the other end sends": {Run{Gbps: 9.4}, with(func(w *Workload) { w.Reverse = true }), []Limit{
 			{"wire", "eth0 on b", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
 		"asked for no more": {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},

@@ -36,7 +36,7 @@ func TestPaths(t *testing.T) {
 	a := pod("a", "n1", "p0", ip("10.244.1.2"), ip("172.16.0.1"))
 	b := pod("b", "n2", "p0", ip("10.244.2.2"), ip("172.16.0.2"))
 	host := Site{Name: "host", Machine: bench.Machine{Name: "n1"}, Sources: map[netip.Addr]netip.Addr{}, Ends: []bench.End{
-		{Interface: "p0", Address: ip("172.16.0.254"), Driver: "i40e"}, {Interface: "eno1", Address: ip("192.0.2.1"), Driver: "e1000e"}}}
+		{Interface: "p0", Address: ip("172.16.0.254"), Driver: "i40e"}, {Interface: "eno1", Address: ip("192.0.2.1"), Driver: "e1000e"}, {Interface: "flannel.1", Address: ip("10.244.1.0"), Driver: "vxlan"}}}
 	other := Site{Name: "host", Machine: bench.Machine{Name: "n2"}, Sources: map[netip.Addr]netip.Addr{}, Ends: []bench.End{
 		{Interface: "bond0", Address: ip("192.0.2.2"), Driver: "bonding"}, {Interface: "flannel.1", Address: ip("10.244.2.0"), Driver: "vxlan"}}}
 	route(&a, &b, ip("10.244.1.2"), ip("10.244.2.2"))
@@ -44,7 +44,7 @@ func TestPaths(t *testing.T) {
 	route(&a, &host, ip("172.16.0.1"), ip("172.16.0.254"))
 	a.Sources[ip("192.0.2.1")] = ip("10.244.1.2") // there is no way back
 	route(&host, &other, ip("192.0.2.1"), ip("192.0.2.2"))
-	route(&host, &other, ip("192.0.2.1"), ip("10.244.2.0"))
+	route(&host, &other, ip("10.244.1.0"), ip("10.244.2.0"))
 	for _, c := range []struct {
 		from, to Site
 		want     []string

@@ -35,7 +35,7 @@ func TestBench(t *testing.T) {
 		add(t, e.node, node.Attachment{Network: node.OverlayNetwork, Dir: node.OverlayDir, Netns: e.Netns, Interface: "eth0"})
 	}
 	before := [2]string{traces(t, nodes[0]), traces(t, nodes[1])}
-	r := measured(t, from, to, "m1", "m3", "m4", "m5", "m6", "m9", "m10", "m14", "m18", "--quick", "--repeats", "1")
+	r := measured(t, from, to, "m1", "m3", "m4", "m5", "m6", "m9", "m10", "m14", "m17", "m18", "--quick", "--repeats", "1")
 	ran := map[string]bool{}
 	for i, a := range r.Arms {
 		words := strings.Fields(a.Name)
@@ -49,7 +49,7 @@ func TestBench(t *testing.T) {
 			t.Errorf("arm %s has no run that counts", a.Name)
 		}
 	}
-	for _, preset := range []string{"m1", "m3", "m4", "m5", "m6", "m9", "m10", "m14", "m18"} {
+	for _, preset := range []string{"m1", "m3", "m4", "m5", "m6", "m9", "m10", "m14", "m17", "m18"} {
 		if !ran[preset] {
 			t.Errorf("%s has no arm: %q", preset, r.Notes)
 		}
