@@ -58,7 +58,7 @@ func TestLoanEnds(t *testing.T) {
 	for name, use := range map[string]func(ctx context.Context, leave func()) error{
 		"the client is done": func(context.Context, func()) error { return nil },
 		"the client leaves":  func(ctx context.Context, leave func()) error { leave(); <-ctx.Done(); return nil },
-		"the time is up":     func(ctx context.Context, _ func()) error { <-ctx.Done(); return nil },
+		"the time is up":     func(ctx context.Context, _ func()) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		asking, leave := context.WithCancel(t.Context())
 		was := uint32(0)
