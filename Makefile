@@ -19,8 +19,8 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(
 # below. Levels joined by + run side by side on four cores or more.
 LEVELS := build lint+unit lab kubernetes
 
-# The presets of `make bench-lab`.
-BENCH_LAB := m1 m2 m3 m4 m5 m6 m9 m10 m11 m16 m17 m18
+# The presets of `make bench-lab`; m11 and m16 besides, with three senders.
+BENCH_LAB := m1 m2 m3 m4 m5 m6 m9 m10 m17 m18
 
 help: ## what there is to make (the default)
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,10 +40,12 @@ lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 bench: bootstrap build ## the benchmarks, in Go's benchmark format
 	@tools/watch bench tools/bench
 
-bench-lab: bootstrap build ## what culvert bench measures in a lab: build/bench/lab.json and lab.html; half an hour
+bench-lab: bootstrap build ## what culvert bench measures in a lab, to build/bench: lab.json, lab.html; half an hour
 	@mkdir -p build/bench
 	@$(BIN)/culvert bench run $(BENCH_LAB) --lab --seconds 2 --max-time 2h --out build/bench/lab.json
+	@$(BIN)/culvert bench run m11 m16 --lab --senders 3 --seconds 2 --path VF --out build/bench/lab-senders.json
 	@$(BIN)/culvert bench report build/bench/lab.json --html build/bench/lab.html
+	@$(BIN)/culvert bench report build/bench/lab-senders.json --html build/bench/lab-senders.html
 
 soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new random histories, 20 pods, no API server for 5 min; an hour
 	@tools/watch soak $(GO) test -count=1 -timeout 1h ./test/failure -run Histories -v -rapid.seed=0

@@ -15,17 +15,24 @@ const BenchName = "bench"
 
 // Ends are what culvert bench measures between in a lab of its own: the networks of
 // two nodes, and of a container on each with the demo's two interfaces, the overlay's
-// and a VF. The second node's PF has an address in the VFs' subnet, as R0's gateway.
+// and a VF; or of several containers that send to one. The second node's PF has an address in the VFs' subnet, as R0's gateway.
 type Ends struct {
 	From, To []string // as culvert bench run has them
 	lab      *lab.Lab
 }
 
+// mostSenders is how many VFs the PF has.
+const mostSenders = 7
+
 // gateway is the PF's address in R0's subnet.
 const gateway = "172.16.91.254/24"
 
-// Between boots the lab. Down takes it down.
-func Between(ctx context.Context, o Options) (_ *Ends, err error) {
+// Between boots the lab. More than one sender are containers, and send to the one on the
+// other node. Down takes the lab down.
+func Between(ctx context.Context, o Options, senders int) (_ *Ends, err error) {
+	if senders < 1 || senders > mostSenders {
+		return nil, fmt.Errorf("%d senders: take 1 to %d, as many as the PF has VFs", senders, mostSenders)
+	}
 	d, err := newDemo(o)
 	if err != nil {
 		return nil, err
@@ -42,33 +49,42 @@ func Between(ctx context.Context, o Options) (_ *Ends, err error) {
 		return nil, err
 	}
 	e := &Ends{lab: l}
-	if err := e.furnish(ctx, d, stage); err != nil {
+	if err := e.furnish(ctx, d, stage, senders); err != nil {
 		return nil, errors.Join(err, e.Down(ctx))
 	}
 	return e, nil
 }
 
 // furnish installs Culvert and makes the ends.
-func (e *Ends) furnish(ctx context.Context, d *demo, stage string) error {
+func (e *Ends) furnish(ctx context.Context, d *demo, stage string, senders int) error {
 	d.nodes = node.Of(e.lab, nodeCount)
 	if err := d.install(ctx, stage); err != nil {
 		return err
 	}
-	d.step("making a container's network on each node: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
+	d.step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
 	if err := d.each(func(i int, n node.Node) error {
-		_, err := plug(ctx, n, podNames[i])
-		return err
+		side := []*[]string{&e.From, &e.To}[i]
+		place := fmt.Sprintf("lab:%s/%s", d.Name, n.Name)
+		if senders == 1 {
+			*side = append(*side, place)
+		}
+		count := []int{senders, 1}[i]
+		for j := range count {
+			name := podNames[i]
+			if count > 1 {
+				name = fmt.Sprintf("%s%d", name, j+1)
+			}
+			if _, err := plug(ctx, n, name); err != nil {
+				return err
+			}
+			*side = append(*side, place+",netns="+name)
+		}
+		return nil
 	}); err != nil {
 		return err
 	}
-	if _, err := d.nodes[1].Run(ctx, "ip", "address", "add", gateway, "dev", node.UplinkPF); err != nil {
-		return err
-	}
-	for i, side := range []*[]string{&e.From, &e.To} {
-		place := fmt.Sprintf("lab:%s/%s", d.Name, d.nodes[i].Name)
-		*side = []string{place, place + ",netns=" + podNames[i]}
-	}
-	return nil
+	_, err := d.nodes[1].Run(ctx, "ip", "address", "add", gateway, "dev", node.UplinkPF)
+	return err
 }
 
 // Down takes the lab down, even when ctx has ended.

@@ -32,6 +32,7 @@ type benchRun struct {
 	out             string
 	cluster         benchCluster
 	lab             bool
+	senders         int
 }
 
 func newBenchRunCommand() *cobra.Command {
@@ -106,6 +107,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f.Float64Var(&b.seconds, "seconds", 0, "count no longer than this in each run, whatever the presets say")
 	f.Uint64Var(&b.seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done")
+	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
 	f.StringVar(&b.out, "out", "", "`FILE` for the result (default bench-TIME.json)")
 	ends := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return []cobra.Completion{"host", "netns:", "pid:", "ssh:", "lab:"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
@@ -136,6 +138,9 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	if b.out == "" {
 		b.out = "bench-" + time.Now().Format("20060102-150405") + ".json"
+	}
+	if b.senders != 1 && !b.lab {
+		return errors.New("--senders goes with --lab: of ends that are there name each with --from")
 	}
 	if b.lab {
 		lab, bootErr := b.bootLab(cmd.Context())
@@ -177,7 +182,7 @@ func (b *benchRun) bootLab(ctx context.Context) (*demo.Ends, error) {
 	if len(b.from)+len(b.to) > 0 || b.cluster.wanted() {
 		return nil, errors.New("--lab makes ends of its own: leave out --from, --to and what belongs to --cluster")
 	}
-	ends, err := demo.Between(ctx, demo.Options{Name: demo.BenchName, Source: sourceTree(), Log: os.Stderr, Live: term.IsTerminal(int(os.Stderr.Fd()))})
+	ends, err := demo.Between(ctx, demo.Options{Name: demo.BenchName, Source: sourceTree(), Log: os.Stderr, Live: term.IsTerminal(int(os.Stderr.Fd()))}, b.senders)
 	if err == nil {
 		b.from, b.to = ends.From, ends.To
 	}

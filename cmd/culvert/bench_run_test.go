@@ -25,6 +25,10 @@ func TestBenchRunSaysWhatIsWrong(t *testing.T) {
 		"--from host --to netns:no-such-one":                     "ip netns list",
 		"--cluster":                                              "kubectl get nodes",
 		"--cluster --from host":                                  "take --nodes",
+		"--lab --from host":                                      "leave out --from",
+		"--lab --senders 8":                                      "take 1 to 7",
+		"--lab --seconds -1":                                     "take a number above 0",
+		"--senders 3 --from host --to netns:a":                   "--senders goes with --lab",
 		"--nodes a,b,c":                                          "kubectl get nodes",
 	} {
 		out, err := run(t.Context(), t, "", append([]string{"bench", "run"}, strings.Fields(line)...)...)

@@ -35,7 +35,7 @@ func TestBench(t *testing.T) {
 		add(t, e.node, node.Attachment{Network: node.OverlayNetwork, Dir: node.OverlayDir, Netns: e.Netns, Interface: "eth0"})
 	}
 	before := [2]string{traces(t, nodes[0]), traces(t, nodes[1])}
-	r := measured(t, from, to, "m1", "m3", "m4", "m5", "m6", "m9", "m10", "m14", "m17", "m18", "--quick", "--repeats", "1")
+	r := measured(t, []end{from}, to, "m1", "m3", "m4", "m5", "m6", "m9", "m10", "m14", "m17", "m18", "--quick", "--repeats", "1")
 	ran := map[string]bool{}
 	for i, a := range r.Arms {
 		words := strings.Fields(a.Name)
@@ -67,18 +67,36 @@ func TestBench(t *testing.T) {
 // Two VFs of one PF are joined by the NIC's own switch, and so says the result.
 func TestBenchOnOnePF(t *testing.T) {
 	leavesNothing(t, nodes[0])
-	r := measured(t, plug(t, nodes[0], 0, 23), plug(t, nodes[0], 0, 24), "m8", "--quick", "--repeats", "1")
+	r := measured(t, []end{plug(t, nodes[0], 0, 23)}, plug(t, nodes[0], 0, 24), "m8", "--quick", "--repeats", "1")
 	if len(r.Arms) != 1 || r.Arms[0].Path.Place != "same PF" || counted(r, 0) == 0 {
 		t.Errorf("%+v", r.Arms)
 	}
 }
 
-// measured runs presets from one container to another, from this host.
-func measured(t *testing.T, from, to end, args ...string) bench.Result {
+// Three VFs of a PF send to one VF at the same time, and each has a share of what arrives.
+func TestBenchOfSeveralSenders(t *testing.T) {
+	leavesNothing(t, nodes...)
+	senders := []end{plug(t, nodes[0], 0, 25), plug(t, nodes[0], 0, 26), plug(t, nodes[0], 0, 27)}
+	r := measured(t, senders, plug(t, nodes[1], 0, 28), "m11", "m16", "--quick", "--repeats", "1")
+	if len(r.Arms) != 2 {
+		t.Errorf("%+v", r.Arms)
+	}
+	for i, a := range r.Arms {
+		if len(a.Paths()) != 3 || counted(r, i) == 0 {
+			t.Errorf("arm %s: %d paths, %d runs count", a.Name, len(a.Paths()), counted(r, i))
+		}
+	}
+}
+
+// measured runs presets from containers to one, from this host.
+func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result.json")
 	place := func(e end) string { return "lab:" + e.node.Lab.Name() + "/" + e.node.Name + ",netns=" + e.Netns }
-	args = append([]string{"bench", "run", "--from", place(from), "--to", place(to), "--out", file}, args...)
+	args = append([]string{"bench", "run", "--to", place(to), "--out", file}, args...)
+	for _, e := range from {
+		args = append(args, "--from", place(e))
+	}
 	out, err := exec.CommandContext(t.Context(), os.Getenv("CULVERT"), args...).CombinedOutput()
 	t.Logf("culvert %s\n%s", strings.Join(args, " "), out)
 	if err != nil {
