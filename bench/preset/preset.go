@@ -199,17 +199,12 @@ func Together(presets []Preset, h Here, quick bool) (Plan, error) {
 	return all, nil
 }
 
-// Shorten has no run count longer than that many seconds, and says so; a cable is
-// pulled long enough to be noticed.
+// Shorten has no run count longer than that many seconds, or as it takes, and says so.
 func (p *Plan) Shorten(seconds float64) {
 	longest := 0.0
 	for i := range p.Arms {
 		w := &p.Arms[i].Workload
-		most := seconds
-		if w.Pulled {
-			most = max(most, pulledSeconds)
-		}
-		if w.Seconds > most {
+		if most := atLeast(*w, seconds); w.Seconds > most {
 			longest, w.Seconds = max(longest, w.Seconds), most
 		}
 	}
@@ -275,18 +270,21 @@ func shorten(w bench.Workload) bench.Workload {
 	if w.Kind == bench.Echo {
 		return w
 	}
-	w.Seconds, w.Warmup = min(w.Seconds, 2), 0.3
-	switch {
-	case w.Pulled:
-		w.Seconds = pulledSeconds
-	case w.Kind == bench.Packets: // an agent is woken late in a flood
-		w.Seconds = 4
-	}
+	w.Seconds, w.Warmup = min(w.Seconds, atLeast(w, 2)), 0.3
 	return w
 }
 
-// pulledSeconds are the fewest in which a cable is pulled and plugged in again.
-const pulledSeconds = 10
+// atLeast is seconds, or more where so few would show nothing: a cable is pulled and
+// plugged in again, and in a flood of packets an agent is woken up to a second late.
+func atLeast(w bench.Workload, seconds float64) float64 {
+	switch {
+	case w.Pulled:
+		return max(seconds, 10)
+	case w.Kind == bench.Packets:
+		return max(seconds, 6)
+	}
+	return seconds
+}
 
 // engine takes our own where the report's cannot run, and says so.
 func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {
