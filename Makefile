@@ -41,11 +41,13 @@ bench: bootstrap build ## the benchmarks, in Go's benchmark format
 	@tools/watch bench tools/bench
 
 bench-lab: bootstrap build ## what culvert bench measures in a lab, to build/bench: lab.json, lab.html; half an hour
-	@mkdir -p build/bench
-	@$(BIN)/culvert bench run $(BENCH_LAB) --lab --seconds 2 --max-time 2h --out build/bench/lab.json
-	@$(BIN)/culvert bench run m11 m16 --lab --senders 3 --seconds 2 --path VF --out build/bench/lab-senders.json
-	@$(BIN)/culvert bench report build/bench/lab.json --html build/bench/lab.html
-	@$(BIN)/culvert bench report build/bench/lab-senders.json --html build/bench/lab-senders.html
+	@mkdir -p build/bench && rm -f build/bench/lab*
+	@status=0; \
+	$(BIN)/culvert bench run $(BENCH_LAB) --lab --seconds 2 --max-time 2h --out build/bench/lab.json || status=1; \
+	$(BIN)/culvert bench report build/bench/lab.json --html build/bench/lab.html || status=1; \
+	$(BIN)/culvert bench run m11 m16 --lab --senders 3 --seconds 2 --path VF --out build/bench/lab-senders.json || status=1; \
+	$(BIN)/culvert bench report build/bench/lab-senders.json --html build/bench/lab-senders.html || status=1; \
+	exit $$status
 
 soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new random histories, 20 pods, no API server for 5 min; an hour
 	@tools/watch soak $(GO) test -count=1 -timeout 1h ./test/failure -run Histories -v -rapid.seed=0

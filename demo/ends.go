@@ -15,7 +15,8 @@ const BenchName = "bench"
 
 // Ends are what culvert bench measures between in a lab of its own: the networks of
 // two nodes, and of a container on each with the demo's two interfaces, the overlay's
-// and a VF; or of several containers that send to one. The second node's PF has an address in the VFs' subnet, as R0's gateway.
+// and a VF; or of several containers that send to one. The second node's PF has an
+// address in the VFs' subnet, as R0's gateway.
 type Ends struct {
 	From, To []string // as culvert bench run has them
 	lab      *lab.Lab

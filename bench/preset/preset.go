@@ -209,7 +209,8 @@ func (p *Plan) Shorten(seconds float64) {
 		}
 	}
 	if longest > 0 {
-		p.note(fmt.Sprintf("runs of %s s where the presets have up to %s s", bench.Number(seconds), bench.Number(longest)))
+		p.note(fmt.Sprintf("runs of %s s, packets %g and a pulled cable %g at least, where the presets have up to %s s",
+			bench.Number(seconds), leastPackets, leastPulled, bench.Number(longest)))
 	}
 }
 
@@ -265,7 +266,7 @@ func List(paths []bench.Path) string {
 	return strings.Join(all, "; ")
 }
 
-// shorten makes a run one of two seconds; a cable is pulled long enough to be noticed.
+// shorten makes a run one of two seconds, or as many as it takes.
 func shorten(w bench.Workload) bench.Workload {
 	if w.Kind == bench.Echo {
 		return w
@@ -279,12 +280,15 @@ func shorten(w bench.Workload) bench.Workload {
 func atLeast(w bench.Workload, seconds float64) float64 {
 	switch {
 	case w.Pulled:
-		return max(seconds, 10)
+		return max(seconds, leastPulled)
 	case w.Kind == bench.Packets:
-		return max(seconds, 6)
+		return max(seconds, leastPackets)
 	}
 	return seconds
 }
+
+// The fewest seconds of a run with a pulled cable, and of packets.
+const leastPulled, leastPackets = 10.0, 6.0
 
 // engine takes our own where the report's cannot run, and says so.
 func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {

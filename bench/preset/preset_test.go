@@ -227,7 +227,7 @@ func TestShorten(t *testing.T) {
 			t.Errorf("%s: %v s, want %v", a.Name, a.Workload.Seconds, want)
 		}
 	}
-	if !slices.Contains(plan.Notes, "runs of 4 s where the presets have up to 30 s") {
+	if !slices.Contains(plan.Notes, "runs of 4 s, packets 6 and a pulled cable 10 at least, where the presets have up to 30 s") {
 		t.Errorf("notes %q", plan.Notes)
 	}
 }
