@@ -221,6 +221,7 @@ type Counters struct {
 	TxPackets uint64 `json:"txPackets"`
 	RxDropped uint64 `json:"rxDropped"` // with missed, FIFO and other errors
 	TxDropped uint64 `json:"txDropped"`
+	Downs     uint64 `json:"downs,omitempty"` // how often the carrier of one on the path was lost
 }
 
 // Softnet is by how much the sums over all processors of /proc/net/softnet_stat rose.

@@ -94,30 +94,43 @@ func (p process) kill(sig unix.Signal, wait time.Duration) error {
 	return nil
 }
 
-// lockFile takes the lock name, and calls waiting once if it is held.
+// lockFile takes the lock name, and calls waiting once if it is held. The file is there
+// only while somebody has the lock, or waits for it.
 func lockFile(ctx context.Context, name string, waiting func()) (unlock func(), err error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
 	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
+		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return nil, err
 		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
+		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil && leadsTo(name, f):
+			return func() { _ = os.Remove(name); f.Close() }, nil // one that is left does no harm
+		case err == nil: // whoever had it has removed it: this is nobody's lock
+			f.Close()
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
 			f.Close()
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
+		f.Close()
 		if waiting != nil {
 			waiting()
 			waiting = nil
 		}
 		select {
 		case <-ctx.Done():
-			f.Close()
 			return nil, context.Cause(ctx)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// leadsTo tells whether name is still the open file's.
+func leadsTo(name string, f *os.File) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(name)
+	return err == nil && os.SameFile(open, there)
 }

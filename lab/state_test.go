@@ -6,11 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -93,6 +96,32 @@ func TestLockFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock is left: %v", err)
+	}
+	var holders, took atomic.Int32
+	var all errgroup.Group
+	for range 8 {
+		all.Go(func() error {
+			for range 5 {
+				unlock, err := lockFile(t.Context(), name, nil)
+				if err != nil {
+					return err
+				}
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d have the lock", n)
+				}
+				runtime.Gosched()
+				holders.Add(-1)
+				took.Add(1)
+				unlock()
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil || took.Load() != 40 {
+		t.Errorf("%v, taken %d times", err, took.Load())
+	}
 }
 
 func TestClearOfNothing(t *testing.T) {

@@ -242,8 +242,30 @@ func TestMTUMismatchIsNamed(t *testing.T) {
 	}
 }
 
-// A link that goes down and up in the run does not make a figure of the rest unless
-// the bytes are proven; an end that dies ends it all.
+// A link that goes down and up in a run makes no figure of the rest.
+func TestLinkFlaps(t *testing.T) {
+	w := newWorld(t)
+	w.exchange.Arms[0].Workload.Seconds = 3
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			w.in(t, 1, "link", "set", "a1", "down")
+			w.in(t, 1, "link", "set", "a1", "up")
+			_ = pause(ctx, 800*time.Millisecond)
+		}
+	}()
+	run, err := w.once(t, 0)
+	cancel()
+	<-done
+	if err != nil || !strings.Contains(run.Void, "went down in the run") {
+		t.Errorf("%v, %q", err, run.Void)
+	}
+	w.good(t, 0)
+}
+
+// An end that dies ends it all.
 func TestEndDies(t *testing.T) {
 	w := newWorld(t)
 	for i := range w.exchange.Arms {

@@ -40,6 +40,9 @@ func Proof(arm bench.Arm, run bench.Run) string {
 		if why := e.proves(all, run.Seconds); why != "" {
 			return why
 		}
+		if why := e.flapped(); why != "" && !arm.Workload.Pulled {
+			return why
+		}
 	}
 	return ""
 }
@@ -102,6 +105,17 @@ func (e end) proves(c claims, seconds float64) string {
 	}
 	if !known {
 		return fmt.Sprintf("%s has no counters of %s: nothing shows which way the traffic took", e.Name, e.Interface)
+	}
+	return ""
+}
+
+// flapped says that the link was not there all the time. What arrived in the rest of
+// the window is no figure of the path.
+func (e end) flapped() string {
+	for _, i := range e.seen.Interfaces {
+		if i.Role == "path" && i.Downs > 0 {
+			return fmt.Sprintf("the link of %s of %s went down in the run (%d times)", i.Interface, e.Name, i.Downs)
+		}
 	}
 	return ""
 }

@@ -45,6 +45,16 @@ func TestProof(t *testing.T) {
 			t.Errorf("%s: %q; want %q", name, got, c.want)
 		}
 	}
+	flapped := stream(seen(1.06*gb, 0), seen(1.06*gb, 0))
+	flapped.To.Interfaces[0].Downs = 2
+	if got := Proof(arm(bench.Stream), flapped); got != "the link of net1 of b went down in the run (2 times)" {
+		t.Errorf("a link that flapped: %q", got)
+	}
+	pulled := arm(bench.Stream)
+	pulled.Workload.Pulled = true
+	if got := Proof(pulled, flapped); got != "" {
+		t.Errorf("a cable that is pulled on purpose: %q", got)
+	}
 	// What came back is what counts when the other end sends.
 	reverse := arm(bench.Stream)
 	reverse.Workload.Reverse = true

@@ -1,11 +1,15 @@
 package evidence
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/kernel/rtnl"
 )
 
 // parseNetDev reads /proc/net/dev: the counters of all interfaces of a network
@@ -45,6 +49,27 @@ func parseNetDev(text string) (map[string]bench.Counters, error) {
 	return all, nil
 }
 
+// countDowns adds how often the carrier of those on the path was lost, which /proc does
+// not tell and sysfs only to the network namespace that mounted it.
+func countDowns(links []bench.Counters) (err error) {
+	conn, err := rtnl.Dial()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for i, c := range links {
+		if c.Role != "path" {
+			continue
+		}
+		link, err := conn.LinkNamed(c.Interface)
+		if err != nil && !errors.Is(err, unix.ENODEV) { // gone since, as its counters will show
+			return fmt.Errorf("ask for the carrier of interface %s: %w", c.Interface, err)
+		}
+		links[i].Downs = uint64(link.Downs)
+	}
+	return nil
+}
+
 // risen returns by how much before's counters rose until after.
 func risen(before, after bench.Counters) (bench.Counters, error) {
 	d := bench.Counters{Interface: before.Interface, Role: before.Role}
@@ -59,6 +84,7 @@ func risen(before, after bench.Counters) (bench.Counters, error) {
 		{"tx_packets", &d.TxPackets, before.TxPackets, after.TxPackets},
 		{"rx_dropped", &d.RxDropped, before.RxDropped, after.RxDropped},
 		{"tx_dropped", &d.TxDropped, before.TxDropped, after.TxDropped},
+		{"carrier_down_count", &d.Downs, before.Downs, after.Downs},
 	} {
 		if c.after < c.before {
 			return d, fmt.Errorf("%s of interface %s fell from %d to %d in the window: the interface was reset or made anew, or its counter wrapped",

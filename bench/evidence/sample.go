@@ -76,6 +76,9 @@ func (r Reader) Sample(watched []Watched) (Sample, error) {
 		s.queuesOf = watched[i].Interface
 		s.queues = receiveQueues(s.queuesOf)
 	}
+	if err := countDowns(s.links); err != nil {
+		return s, err
+	}
 	s.tasks, err = r.tasks()
 	return s, err
 }

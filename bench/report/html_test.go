@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/culvert-net/culvert/bench"
 )
@@ -150,6 +151,22 @@ func TestAxis(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 0.25: "0.25", 2.5: "2.5", 1000: "1000", 1e4: "10k", 1.5e6: "1.5M", 1e15: "1P"} {
 		if got := tick(v); got != want {
 			t.Errorf("tick(%g) = %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestRounds(t *testing.T) {
+	for most, want := range map[float64][]float64{
+		0:            {0},
+		2:            {0, 0.5, 1, 1.5, 2},
+		6.006:        {0, 2, 4, 6},
+		10.02:        {0, 2, 4, 6, 8, 10},
+		29.999999999: {0, 5, 10, 15, 20, 25, 30},
+		math.Inf(1):  {0},
+		math.NaN():   {0},
+	} {
+		if got := rounds(most); !cmp.Equal(got, want, cmpopts.EquateApprox(1e-12, 0)) {
+			t.Errorf("rounds(%g) = %g, want %g", most, got, want)
 		}
 	}
 }

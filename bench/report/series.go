@@ -42,8 +42,7 @@ func seriesFigure(r bench.Result, drawn []int) (f figure) {
 	c := chart{height: 220}
 	y, x := linear(186, 20, most), axis{from: left, to: right, most: math.Max(seconds, math.SmallestNonzeroFloat64)}
 	c.frame(y, left, right, unit)
-	for i := range 5 {
-		at := seconds * float64(i) / 4
+	for _, at := range rounds(seconds) {
 		c.text(x.at(at), 202, "axis middle", tick(at))
 	}
 	c.text(right, 217, "axis end", "seconds")

@@ -109,6 +109,25 @@ func (a axis) ticks() []float64 {
 	return out
 }
 
+// rounds are round numbers from 0 to most, three to six, for an axis that ends where
+// what it shows does.
+func rounds(most float64) []float64 {
+	out := []float64{0}
+	if !(most > 0) || math.IsInf(most, 0) {
+		return out
+	}
+	step, power := 0.0, math.Pow(10, math.Floor(math.Log10(most))-1)
+	for _, n := range []float64{1, 2, 2.5, 5, 10, 20, 25} {
+		if step = n * power; most < 6*step {
+			break
+		}
+	}
+	for v := step; v <= most*(1+1e-9); v += step {
+		out = append(out, v)
+	}
+	return out
+}
+
 // niceAbove is the first round number that is not below v, with quarters that are
 // round too.
 func niceAbove(v float64) float64 {

@@ -22,6 +22,7 @@ type Link struct {
 	PortName string // phys_port_name; often empty
 	Up       bool
 	Carrier  bool
+	Downs    uint32 // how often the carrier was lost (IFLA_CARRIER_DOWN_COUNT, Linux 4.16)
 	Promisc  bool // by hand, or somebody listens so
 	AllMulti bool
 
@@ -166,6 +167,8 @@ func (l *Link) take(a Attr) (err error) {
 	case unix.IFLA_CARRIER:
 		// Only while up: a netdevice that is down keeps the last state.
 		l.Carrier = l.Up && len(a.Value) > 0 && a.Value[0] == 1
+	case unix.IFLA_CARRIER_DOWN_COUNT:
+		l.Downs = a.Uint32()
 	case unix.IFLA_PROMISCUITY:
 		// Counts listeners too, whom the flag leaves out (dev_get_flags).
 		l.Promisc = l.Promisc || a.Uint32() > 0

@@ -29,7 +29,7 @@ func igb3VFs(t testing.TB) []byte {
 func TestParseLink(t *testing.T) {
 	mac := vf.MAC{0x52, 0x54, 0, 0xc1, 1, 1}
 	want := Link{
-		Index: 2, Name: "eth0", MAC: mac, PermMAC: mac, MTU: 1500, MaxMTU: 9216, Parent: "0000:01:00.0", Up: true, NumVFs: 3,
+		Index: 2, Name: "eth0", MAC: mac, PermMAC: mac, MTU: 1500, MaxMTU: 9216, Parent: "0000:01:00.0", Up: true, Downs: 1, NumVFs: 3,
 		VFs: map[int]vf.Admin{
 			0: {SpoofChk: vf.Yes, Trust: vf.No},
 			1: {SpoofChk: vf.Yes, Trust: vf.Yes, VLAN: vf.VLAN{ID: 100, QoS: 3, Proto: vf.Dot1Q}},

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,8 +90,98 @@ func TestBenchOfSeveralSenders(t *testing.T) {
 	}
 }
 
+// What goes wrong before a run or in it is told, and makes no figure; a clock that is set
+// changes none.
+func TestBenchOnBadDays(t *testing.T) {
+	leavesNothing(t, nodes...)
+	from, to := plug(t, nodes[0], 0, 29), plug(t, nodes[1], 0, 30)
+	// meanwhile runs a script on the receiver's node while something is measured, once
+	// 2 MB more have come; "$1" is the receiver's netns, and $going says to go on.
+	const going = `[ -e /tmp/going ]`
+	meanwhile := func(t *testing.T, script string) (end func()) {
+		t.Helper()
+		must(t, to.node, "touch", "/tmp/going")
+		done := make(chan error, 1)
+		go func() {
+			_, err := to.node.Script(context.WithoutCancel(t.Context()), "spoil a run",
+				`come() { ip netns exec "$1" awk '/net1:/ { print int($2 / 2e6) }' /proc/net/dev; }
+				was=$(come "$1"); while `+going+` && [ "$(come "$1")" -le "$was" ]; do sleep 0.2; done; `+script, to.Netns)
+			done <- err
+		}()
+		return func() {
+			must(t, to.node, "rm", "/tmp/going")
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	run := func(t *testing.T, args ...string) (bench.Result, string, error) {
+		t.Helper()
+		return tryToMeasure(t, []end{from}, to, append([]string{"m3", "--quick", "--repeats", "1"}, args...)...)
+	}
+	fails := func(t *testing.T, words ...string) {
+		t.Helper()
+		r, out, err := run(t)
+		if err == nil {
+			t.Error("the exit status is 0")
+		}
+		for i, a := range r.Arms {
+			if n := counted(r, i); n > 0 {
+				t.Errorf("arm %s has %d runs that count", a.Name, n)
+			}
+		}
+		mentions(t, out, words...)
+	}
+
+	t.Run("there is no receiver", func(t *testing.T) {
+		gone := to
+		gone.Netns = "/run/netns/gone"
+		_, out, err := tryToMeasure(t, []end{from}, gone, "m3", "--quick")
+		if err == nil {
+			t.Error("the exit status is 0")
+		}
+		mentions(t, out, "/run/netns/gone", to.node.Name)
+	})
+	t.Run("a firewall", func(t *testing.T) {
+		// A rule that drops TCP without a word. Local addresses are found before other
+		// rules, unless told otherwise.
+		must(t, to.node, "bash", "-c", `for r in "add pref 10 lookup local" "del pref 0" "add pref 1 iif net1 ipproto tcp blackhole"; do ip -n "$1" rule $r || exit; done`, "-", filepath.Base(to.Netns))
+		fails(t, to.node.Name)
+		must(t, to.node, "ip", "-n", filepath.Base(to.Netns), "rule", "del", "pref", "1")
+	})
+	t.Run("a link that flaps", func(t *testing.T) {
+		end := meanwhile(t, `while `+going+`; do ip -n "$(basename "$1")" link set net1 down; ip -n "$(basename "$1")" link set net1 up; sleep 1; done`)
+		fails(t, "net1", "went down in the run")
+		end()
+	})
+	t.Run("a clock that is set", func(t *testing.T) {
+		end := meanwhile(t, `date -s '+1 hour'; while `+going+`; do sleep 0.2; done; date -s '-1 hour'`)
+		r, out, err := run(t, "--seconds", "8")
+		end()
+		if err != nil || len(r.Runs) == 0 {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, run := range r.Runs {
+			if run.Void != "" || run.Seconds < 7 || run.Seconds > 10 || run.Gbps <= 0 {
+				t.Errorf("%g s, %g Gb/s, %q", run.Seconds, run.Gbps, run.Void)
+			}
+		}
+	})
+}
+
 // measured runs presets from containers to one, from this host.
 func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
+	t.Helper()
+	r, _, err := tryToMeasure(t, from, to, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// tryToMeasure returns what culvert bench run wrote, if anything, what it said and its
+// exit status.
+func tryToMeasure(t *testing.T, from []end, to end, args ...string) (r bench.Result, said string, failed error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result.json")
 	place := func(e end) string { return "lab:" + e.node.Lab.Name() + "/" + e.node.Name + ",netns=" + e.Netns }
@@ -97,21 +189,20 @@ func measured(t *testing.T, from []end, to end, args ...string) bench.Result {
 	for _, e := range from {
 		args = append(args, "--from", place(e))
 	}
-	out, err := exec.CommandContext(t.Context(), os.Getenv("CULVERT"), args...).CombinedOutput()
+	out, failed := exec.CommandContext(t.Context(), os.Getenv("CULVERT"), args...).CombinedOutput()
 	t.Logf("culvert %s\n%s", strings.Join(args, " "), out)
-	if err != nil {
-		t.Fatal(err)
-	}
 	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) && failed != nil {
+		return r, string(out), failed
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	r, err := bench.Read(f)
-	if err != nil {
+	if r, err = bench.Read(f); err != nil {
 		t.Fatal(err)
 	}
-	return r
+	return r, string(out), failed
 }
 
 // counted are the runs of an arm that are neither void nor to warm up.
