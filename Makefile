@@ -19,6 +19,9 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(
 # below. Levels joined by + run side by side on four cores or more.
 LEVELS := build lint+unit lab kubernetes
 
+# Called as root, without what `make build` would do.
+INSTALLER = test -x $(BIN)/culvert || { echo 'run `make build` first' >&2; exit 1; }; $(BIN)/culvert host
+
 # The presets of `make bench-lab`; m11 and m16 besides, with three senders.
 BENCH_LAB := m1 m2 m3 m4 m5 m6 m9 m10 m17 m18
 
@@ -71,10 +74,10 @@ image: bootstrap-build ## the container image for amd64 and arm64, to build/imag
 	@tools/watch image $(GO) run ./tools/image -version $(VERSION)
 
 install: ## install what `make build` made (DESTDIR, PREFIX)
-	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' dist/install install
+	@$(INSTALLER) install --from $(BIN) --root '$(DESTDIR)' --prefix '$(PREFIX)'
 
 uninstall: ## take back what `make install` installed
-	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' dist/install uninstall
+	@$(INSTALLER) uninstall --root '$(DESTDIR)' --prefix '$(PREFIX)'
 
 # What make test runs, one level a target: `make test-unit` runs one alone.
 

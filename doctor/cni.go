@@ -50,12 +50,12 @@ func (e *exam) plugin(there, running bool) {
 		e.add(f, "the runtime looks for plugins there, and culvert is %s", e.CNI.Elsewhere)
 		return
 	case !there:
-		f.mend = []string{"make install    # puts /opt/cni/bin/culvert"}
+		f.mend = []string{"mkdir -p /opt/cni/bin && culvert host install    # puts the plugin there"}
 		e.add(f, "the CNI plugin culvert is not there")
 		return
 	case e.CNI.Build != "" && e.CNI.OwnBuild != "" && e.CNI.Build != e.CNI.OwnBuild:
 		e.add(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "what one knows the other may not",
-			mend: []string{"make build && make install"}}, "the CNI plugin was built from %s, culvert from %s", short(e.CNI.Build), short(e.CNI.OwnBuild))
+			mend: []string{"culvert host install --from FOLDER    # that has programs of one build"}}, "the CNI plugin was built from %s, culvert from %s", short(e.CNI.Build), short(e.CNI.OwnBuild))
 	case e.CNI.Build == "" || e.CNI.OwnBuild == "":
 		e.ok("cni", dirs, "the CNI plugin culvert is there; its version cannot be told from the file")
 	default:
@@ -63,7 +63,7 @@ func (e *exam) plugin(there, running bool) {
 	}
 	if slices.Contains(e.CNI.Plugins, "sriov") && e.CNI.SRIOV != "culvert" {
 		e.add(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "networks of type sriov are served by it, and it knows nothing of the ledger",
-			mend: []string{"make install    # keeps it as sriov.before-culvert"}}, "the plugin sriov is not Culvert's")
+			mend: []string{"culvert host install    # keeps it as sriov.before-culvert"}}, "the plugin sriov is not Culvert's")
 	}
 }
 

@@ -49,7 +49,7 @@ func (e *exam) noDaemon() {
 		e.note("culvertd", "culvertd", "only root may ask it")
 		return
 	case !e.hasProgram("culvertd.service"):
-		f.mend = []string{"make install    # from the sources, docs/install.md", "systemctl enable --now culvertd"}
+		f.mend = []string{"culvert host install    # docs/install.md", "systemctl enable --now culvertd"}
 	}
 	e.add(f, "%s", e.StatusErr)
 }

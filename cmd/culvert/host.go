@@ -18,7 +18,7 @@ import (
 func newHostCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "host",
-		Short: "Declare how many VFs this host's NICs have, and its pools",
+		Short: "Declare how many VFs this host's NICs have, and its pools; install Culvert",
 		Long: `What is wanted of this host is written in /etc/culvert/host.yaml, once. culvertd
 makes it so at every boot, before kubelet and libvirtd start, with the same VFs
 and the same MAC addresses every time.
@@ -48,7 +48,7 @@ kernel takes all of them away first. plan names the owners, and apply refuses.`,
   culvert host plan ./host.yaml
   sudo culvert host apply ./host.yaml`,
 	}
-	return group(cmd, newHostValidateCommand(), newHostPlanCommand(n), newHostApplyCommand(n))
+	return group(cmd, newHostValidateCommand(), newHostPlanCommand(n), newHostApplyCommand(n), newHostInstallCommand(), newHostUninstallCommand())
 }
 
 func newHostValidateCommand() *cobra.Command {

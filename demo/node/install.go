@@ -13,13 +13,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Stage lays out what a node gets in dir: Culvert by its own `make install`,
-// with hostYAML, and the CNI project's parts beside it.
+// Stage lays out what a node gets in dir: Culvert by its own `culvert host
+// install`, with hostYAML, and the CNI project's parts beside it.
 func (p Parts) Stage(ctx context.Context, dir, hostYAML string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(p.Top, "dist/install"), "install")
-	cmd.Env = append(os.Environ(), "DESTDIR="+dir, "PREFIX=/usr/local")
+	if err := os.MkdirAll(filepath.Join(dir, "opt/cni/bin"), 0o755); err != nil { // a host with container runtimes
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(p.Top, "build/bin/culvert"), "host", "install", "--root", dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("make install into %s: %w: %s", dir, err, tail(string(bytes.TrimSpace(out))))
+		return fmt.Errorf("install Culvert into %s: %w: %s", dir, err, tail(string(bytes.TrimSpace(out))))
 	}
 	if err := os.WriteFile(filepath.Join(dir, "etc/culvert/host.yaml"), []byte(hostYAML), 0o644); err != nil {
 		return err

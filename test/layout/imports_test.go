@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 	"claims":        {"vf"},
 	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
 	"rpc":           {"api", "vf"},
+	"install":       {"intake/cni/place"},
 
 	// judging a host
 	"doctor":        {"api", "claims", "desired", "kernel/survey", "vf"},
@@ -84,7 +85,7 @@ var mayImport = map[string][]string{
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs
-	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "journal", "kernel/...", "kube/view", "lab/...", "rpc", "status/...", "suggest", "vf"},
+	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "lab/...", "rpc", "status/...", "suggest", "vf"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvert-hook":       {"api", "rpc"},
 	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},

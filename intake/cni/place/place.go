@@ -1,6 +1,6 @@
 // Package place puts the CNI plugin where container runtimes look for it, and
-// takes it away again, as dist/install does on a host without Kubernetes:
-// culvertd in a DaemonSet brings the plugin with it.
+// takes it away again: for package install, and for culvertd in a DaemonSet, which
+// brings the plugin with it.
 package place
 
 import (

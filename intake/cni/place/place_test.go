@@ -3,9 +3,7 @@ package place
 import (
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,35 +102,5 @@ func TestInstallFails(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, folder(t, dir)); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
-	}
-}
-
-// dist/install takes from a host what a culvertd has put there: the configuration
-// too, which would still be the first one, and want a plugin that is gone.
-func TestScriptTakesAway(t *testing.T) {
-	root := t.TempDir()
-	bin, conf := filepath.Join(root, "opt/cni/bin"), filepath.Join(root, "etc/cni/net.d")
-	for _, dir := range []string{bin, conf} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(t, bin, "culvert", "ours")
-	write(t, bin, "sriov.before-culvert", "theirs")
-	write(t, conf, "00-culvert.conflist", "ours")
-	write(t, conf, "10-flannel.conflist", "theirs")
-	if err := os.Symlink("culvert", filepath.Join(bin, "sriov")); err != nil {
-		t.Fatal(err)
-	}
-	script := exec.Command("../../../dist/install", "uninstall")
-	script.Env = append(os.Environ(), "DESTDIR="+root)
-	if out, err := script.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for dir, want := range map[string]string{bin: "sriov", conf: "10-flannel.conflist"} {
-		got := folder(t, dir)
-		if len(got) != 1 || !strings.HasSuffix(got[want], "theirs") {
-			t.Errorf("%s has %v", dir, got)
-		}
 	}
 }

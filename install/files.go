@@ -1,0 +1,142 @@
+package install
+
+import (
+	_ "embed" // the two texts below
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+//go:embed files/culvertd.service
+var unitText string
+
+//go:embed files/host.yaml
+var hostYAML []byte
+
+// Where things are on a host.
+const (
+	unit     = "culvertd.service"
+	config   = "/etc/culvert/host.yaml"
+	stateDir = "/var/lib/culvert"
+	cniBin   = "/opt/cni/bin"
+	hooks    = "/etc/libvirt/hooks"
+	// conflist is written by culvertd, on a node of a cluster.
+	conflist = "/etc/cni/net.d/00-culvert.conflist"
+)
+
+// signsOf says where the host has something that runs a part, and whatOf what
+// the part is. The part Programs goes everywhere.
+var (
+	signsOf = map[Part][]string{CNI: {"/opt/cni", "/etc/cni"}, Libvirt: {"/etc/libvirt"}}
+	whatOf  = map[Part]string{CNI: "CNI plugin", Libvirt: "hook of libvirt"}
+)
+
+// file is one that Install puts and Uninstall takes away.
+type file struct {
+	place  string // on the host
+	mode   fs.FileMode
+	source string // the file to copy
+	body   []byte // or what is in it
+	link   string // or what it is a link to
+	// keep: a person edits it, so one that is there stays, and only one that
+	// nobody has edited is taken away.
+	keep bool
+}
+
+// files are those that the host wants, in the order in which they are put; an
+// error says that a program is not there.
+func (h Host) files(from string, completions map[string][]byte) ([]file, error) {
+	var out []file
+	for _, f := range h.places() {
+		if strings.HasPrefix(f.place, hooks) && !h.wants(Libvirt) {
+			continue
+		}
+		if f.source != "" {
+			var err error
+			if f.source, err = find(from, f.source); err != nil {
+				return nil, err
+			}
+		}
+		for _, s := range h.shells() {
+			if s.place == f.place {
+				f.body = completions[s.shell]
+			}
+		}
+		out = append(out, f)
+	}
+	if h.wants(CNI) {
+		if _, err := find(from, "culvert-cni"); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// places are the files of all parts but the CNI plugin, which package place puts.
+// A source is the program's name.
+func (h Host) places() []file {
+	var out []file
+	if h.has(Programs) {
+		bin, libexec := h.Prefix+"/bin/", h.Prefix+"/libexec/culvert/"
+		out = append(out,
+			file{place: bin + "culvert", mode: 0o755, source: "culvert"},
+			// kubectl finds its plugin culvert, and what completes its words, by name.
+			file{place: bin + "kubectl-culvert", link: "culvert"},
+			file{place: bin + "kubectl_complete-culvert", link: "culvert"},
+			file{place: bin + "culvertd", mode: 0o755, source: "culvertd"},
+			// For a later install, once there is a container runtime or libvirt.
+			file{place: libexec + "culvert-cni", mode: 0o755, source: "culvert-cni"},
+			file{place: libexec + "culvert-hook", mode: 0o755, source: "culvert-hook"},
+			file{place: h.unitPlace(), mode: 0o644, body: []byte(strings.ReplaceAll(unitText, "/usr/local/bin/", bin))},
+			file{place: config, mode: 0o644, body: hostYAML, keep: true},
+		)
+		for _, s := range h.shells() {
+			out = append(out, file{place: s.place, mode: 0o644})
+		}
+	}
+	if h.has(Libvirt) { // one program: its folder says what it is asked
+		for _, dir := range []string{"/qemu.d/", "/network.d/"} {
+			out = append(out, file{place: hooks + dir + "culvert", mode: 0o755, source: "culvert-hook"})
+		}
+	}
+	return out
+}
+
+func (h Host) unitPlace() string { return h.Prefix + "/lib/systemd/system/" + unit }
+
+// completion is where a shell looks for how to complete culvert's arguments.
+type completion struct{ shell, place string }
+
+func (h Host) shells() []completion {
+	share := h.Prefix + "/share/"
+	return []completion{
+		{"bash", share + "bash-completion/completions/culvert"},
+		{"zsh", share + "zsh/site-functions/_culvert"},
+		{"fish", share + "fish/vendor_completions.d/culvert.fish"},
+	}
+}
+
+// floor reports whether a folder of the host stays though it is empty: it was
+// there before, or others expect it.
+func (h Host) floor(dir string) bool {
+	switch dir {
+	case "/", "/etc", "/etc/libvirt", hooks, "/etc/cni", "/etc/cni/net.d", h.Prefix, h.Prefix + "/bin", h.Prefix + "/lib", h.Prefix + "/share":
+		return true
+	}
+	return false
+}
+
+// find looks for a program where `make build` puts it, and where Install does.
+func find(from, name string) (string, error) {
+	for _, place := range []string{filepath.Join(from, name), filepath.Join(from, "../libexec/culvert", name)} {
+		if info, err := os.Stat(place); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return place, nil
+		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("there is no program %s in %s: `make build` makes it in build/bin; or name the folder that has it (--from)", name, from)
+}
