@@ -73,6 +73,9 @@ build: bootstrap-build ## the programs, to build/bin
 image: bootstrap-build ## the container image for amd64 and arm64, to build/image/culvert.tar
 	@tools/watch image $(GO) run ./tools/image -version $(VERSION)
 
+deb: bootstrap-build build ## a Debian package for hosts, to build/deb (GOARCH)
+	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH))
+
 install: ## install what `make build` made (DESTDIR, PREFIX)
 	@$(INSTALLER) install --from $(BIN) --root '$(DESTDIR)' --prefix '$(PREFIX)'
 
@@ -108,4 +111,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo demo-k8s test lab bench bench-lab soak lint fuzz vuln build image install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes
+.PHONY: help demo demo-k8s test lab bench bench-lab soak lint fuzz vuln build image deb install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes

@@ -117,7 +117,7 @@ func newHostUninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Take away what culvert host install put on this host",
-		Long: `Stops culvertd and removes what culvert host install put, and what culvertd has put
+		Long: `Stops culvertd and removes what culvert host install put, and what culvertd put
 for container runtimes. A plugin that was called sriov before is it again.
 
 A host.yaml that somebody edited, the ledger in /var/lib/culvert and the VFs stay:

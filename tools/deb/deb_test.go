@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/install"
+)
+
+var when = time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC)
+
+// culvert writes down what it is called for.
+const culvert = "#!/bin/sh\necho \"$@\" >>\"$DPKG_ROOT/called\"\n"
+
+// needs skips where there is no dpkg.
+func needs(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip("no ", name, " here")
+		}
+	}
+}
+
+// built packs what culvert host install puts, with programs that do nothing.
+func built(t *testing.T, version string) string {
+	t.Helper()
+	bin, stage := t.TempDir(), t.TempDir()
+	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(culvert), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := install.Host{Root: stage, Prefix: prefix, Parts: []install.Part{install.Programs}, Out: &bytes.Buffer{}}
+	if err := h.Install(t.Context(), bin, nil); err != nil {
+		t.Fatal(err)
+	}
+	file, err := pkg{version: version, arch: "amd64", when: when, changes: []byte("# Changelog\n")}.pack(t.Context(), stage, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func TestSameSourcesSamePackage(t *testing.T) {
+	needs(t, "dpkg-deb")
+	first, err := os.ReadFile(built(t, "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := syscall.Umask(0o077)
+	file := built(t, "1")
+	syscall.Umask(old)
+	second, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first, second) {
+		t.Error("two packages of the same programs differ")
+	}
+}
+
+// files are the entries of a package: mode, owner, size, date, time, name.
+func files(t *testing.T, file string) []string {
+	t.Helper()
+	var all []string
+	for line := range strings.Lines(output(t, "dpkg-deb", "--contents", file)) {
+		f := strings.Fields(line)
+		if f[1] != "root/root" || f[3] != "2026-11-22" {
+			t.Errorf("an entry that is not root's, or of now: %s", line)
+		}
+		if !strings.HasSuffix(line, "/\n") {
+			all = append(all, f[0]+" "+strings.Join(f[5:], " "))
+		} else if f[0] != "drwxr-xr-x" {
+			t.Errorf("a folder that not everybody can enter: %s", line)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestContents(t *testing.T) {
+	needs(t, "dpkg-deb")
+	t.Setenv("TZ", "UTC")
+	file := built(t, "1.2~3")
+	want := []string{
+		"-rw-r--r-- ./etc/culvert/host.yaml",
+		"-rw-r--r-- ./usr/lib/systemd/system/culvertd.service",
+		"-rw-r--r-- ./usr/share/bash-completion/completions/culvert",
+		"-rw-r--r-- ./usr/share/doc/culvert/changelog.gz",
+		"-rw-r--r-- ./usr/share/doc/culvert/copyright",
+		"-rw-r--r-- ./usr/share/fish/vendor_completions.d/culvert.fish",
+		"-rw-r--r-- ./usr/share/zsh/site-functions/_culvert",
+		"-rwxr-xr-x ./usr/bin/culvert",
+		"-rwxr-xr-x ./usr/bin/culvertd",
+		"-rwxr-xr-x ./usr/libexec/culvert/culvert-cni",
+		"-rwxr-xr-x ./usr/libexec/culvert/culvert-hook",
+		"lrwxrwxrwx ./usr/bin/kubectl-culvert -> culvert",
+		"lrwxrwxrwx ./usr/bin/kubectl_complete-culvert -> culvert",
+	}
+	if diff := cmp.Diff(want, files(t, file)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	fields := output(t, "dpkg-deb", "--field", file, "Package", "Version", "Architecture", "Depends")
+	if fields != "Package: culvert\nVersion: 1.2~3\nArchitecture: amd64\nDepends: init-system-helpers (>= 1.54~)\n" {
+		t.Error(fields)
+	}
+	meta := t.TempDir()
+	output(t, "dpkg-deb", "--control", file, meta)
+	for _, script := range []string{"postinst", "prerm", "postrm"} {
+		output(t, "sh", "-n", filepath.Join(meta, script))
+	}
+	root := t.TempDir()
+	output(t, "dpkg-deb", "--extract", file, root)
+	sums := exec.CommandContext(t.Context(), "md5sum", "--check", "--quiet", filepath.Join(meta, "md5sums"))
+	sums.Dir = root
+	if out, err := sums.CombinedOutput(); err != nil {
+		t.Errorf("md5sums: %v\n%s", err, out)
+	}
+	unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/culvertd.service"))
+	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/bin/culvertd\n") {
+		t.Errorf("the unit starts another program (%v)", err)
+	}
+}
+
+// TestLife installs, upgrades, removes and purges the package in a root of its
+// own, with dpkg's own scripts for services.
+func TestLife(t *testing.T) {
+	needs(t, "dpkg", "deb-systemd-helper")
+	if os.Geteuid() != 0 {
+		t.Skip("dpkg unpacks as root")
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"info", "updates", "triggers"} {
+		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dpkg := func(args ...string) {
+		t.Helper()
+		output(t, "dpkg", append([]string{"--root=" + root, "--log=" + filepath.Join(root, "log"), "--force-script-chrootless", "--force-depends", "--force-architecture", "--force-bad-path"}, args...)...)
+	}
+	there := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(root, name))
+		return err == nil
+	}
+	const (
+		wanted = "etc/systemd/system/multi-user.target.wants/culvertd.service"
+		config = "etc/culvert/host.yaml"
+		ledger = "var/lib/culvert/ledger.db"
+	)
+	dpkg("--install", built(t, "1"))
+	if !there(wanted) || !there(config) {
+		t.Errorf("after the install: service enabled %t, host.yaml %t", there(wanted), there(config))
+	}
+	edited := []byte("pools: []\n")
+	if err := os.WriteFile(filepath.Join(root, config), edited, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "var/lib/culvert"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, ledger), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dpkg("--install", built(t, "2"))
+	if got, err := os.ReadFile(filepath.Join(root, config)); err != nil || !bytes.Equal(got, edited) {
+		t.Errorf("after the upgrade host.yaml is %q (%v)", got, err)
+	}
+	dpkg("--remove", "culvert")
+	if there("usr/bin/culvert") || !there(config) || !there(ledger) {
+		t.Errorf("after the removal: program %t, host.yaml %t, ledger %t", there("usr/bin/culvert"), there(config), there(ledger))
+	}
+	dpkg("--purge", "culvert")
+	if there(wanted) || there("etc/culvert") || there("var/lib/culvert") {
+		t.Errorf("after the purge: service enabled %t, host.yaml %t, ledger %t", there(wanted), there(config), there("var/lib/culvert"))
+	}
+	called, err := os.ReadFile(filepath.Join(root, "called"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := " --root " + root + "/ --prefix /usr --parts cni,libvirt\n"
+	want := "host install" + place + "host install" + place + "host uninstall" + place
+	if diff := cmp.Diff(want, string(called)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestVersions are in the order in which dpkg upgrades.
+func TestVersions(t *testing.T) {
+	var last string
+	for _, c := range []struct {
+		describe string
+		age      time.Duration
+		want     string
+	}{
+		{"unknown", 3 * time.Hour, "0~20261122170000.unknown"},
+		{"ffffffe", 2 * time.Hour, "0~20261122180000.ffffffe"},
+		{"b6a86be", time.Hour, "0~20261122190000.b6a86be"},
+		{"b6a86be-dirty", time.Hour, "0~20261122190000.b6a86be+dirty"},
+		{"v0.1.0", 0, "0.1.0"},
+		{"v0.1.0-9-gabcdef0", 0, "0.1.0+9.gabcdef0"},
+		{"v0.1.0-10-g1234567", 0, "0.1.0+10.g1234567"},
+		{"v0.1.0-10-g1234567-dirty", 0, "0.1.0+10.g1234567+dirty"},
+		{"v0.2.0", 0, "0.2.0"},
+	} {
+		got := debianVersion(c.describe, when.Add(-c.age))
+		if got != c.want {
+			t.Errorf("%s is version %s, want %s", c.describe, got, c.want)
+		}
+		if _, err := exec.LookPath("dpkg"); err != nil {
+			continue
+		}
+		output(t, "dpkg", "--validate-version", got)
+		if last != "" {
+			output(t, "dpkg", "--compare-versions", last, "lt", got)
+		}
+		last = got
+	}
+}
+
+func TestChanged(t *testing.T) {
+	if got, err := changed(t.Context(), "1795377600"); err != nil || !got.Equal(time.Unix(1795377600, 0)) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := changed(t.Context(), "today"); err == nil || !strings.Contains(err.Error(), `SOURCE_DATE_EPOCH "today": want seconds since 1970`) {
+		t.Error(err)
+	}
+}

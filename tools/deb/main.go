@@ -1,0 +1,128 @@
+// Command deb builds a Debian package of Culvert for hosts: what `culvert host
+// install` puts there, a service that is started, and scripts that give
+// container runtimes and libvirt what they exec. The same sources give the same
+// bytes, with the same Go and dpkg-deb.
+//
+//	tools/go run ./tools/deb               build/deb/culvert_VERSION_amd64.deb
+//	tools/go run ./tools/deb -arch arm64
+//
+// `make deb` runs it. It needs dpkg-deb 1.21.9 or newer, and build/bin/culvert.
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	var o options
+	flag.StringVar(&o.Out, "out", "build/deb", "the folder where the package goes")
+	flag.StringVar(&o.Version, "version", "unknown", "what the programs say of themselves, as git describe does")
+	flag.StringVar(&o.Arch, "arch", runtime.GOARCH, "for which architecture, as Go calls it")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o, os.Getenv("SOURCE_DATE_EPOCH"))
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "deb:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct{ Out, Version, Arch string }
+
+// run builds the programs, lays them out and packs them.
+func run(ctx context.Context, o options, epoch string) error {
+	when, err := changed(ctx, epoch)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "culvert-deb-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	bin, stage := filepath.Join(work, "bin"), filepath.Join(work, "stage")
+	if err := compile(ctx, bin, o); err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, "build/bin/culvert", "host", "install", "--root", stage, "--prefix", prefix, "--from", bin, "--parts", "programs").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("lay out the package: %w\n%s", err, out)
+	}
+	changes, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return err
+	}
+	p := pkg{version: debianVersion(o.Version, when), arch: o.Arch, when: when, changes: changes}
+	file, err := p.pack(ctx, stage, o.Out)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s  %.1f MB\n  apt-get install ./%s\n", file, float64(info.Size())/1e6, file)
+	return nil
+}
+
+// changed is when the sources changed last: SOURCE_DATE_EPOCH, else the time of
+// the commit.
+func changed(ctx context.Context, epoch string) (time.Time, error) {
+	if epoch == "" {
+		out, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()
+		if err != nil {
+			return time.Time{}, fmt.Errorf("the time of the commit: %w: where there is no git, set SOURCE_DATE_EPOCH", err)
+		}
+		epoch = string(bytes.TrimSpace(out))
+	}
+	s, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("SOURCE_DATE_EPOCH %q: want seconds since 1970", epoch)
+	}
+	return time.Unix(s, 0).UTC(), nil
+}
+
+// compile builds the programs of a host, static, with nothing in them of the
+// place where they were built.
+func compile(ctx context.Context, bin string, o options) error {
+	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + o.Version, "-o", bin + "/"}
+	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook"} {
+		args = append(args, "./cmd/"+name)
+	}
+	cmd := exec.CommandContext(ctx, "tools/go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.Arch)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the programs for %s: %w\n%s", o.Arch, err, out)
+	}
+	return nil
+}
+
+// debianVersion is what git describes, as Debian orders versions: after the last
+// release come its commits, and before the first one are those of no release, by
+// their time.
+func debianVersion(describe string, when time.Time) string {
+	v, dirty := strings.CutSuffix(describe, "-dirty")
+	if tag, ok := strings.CutPrefix(v, "v"); ok && tag != "" && tag[0] >= '0' && tag[0] <= '9' {
+		v = strings.Replace(tag, "-", "+", 1) // v1.2.3-4-gabc: the fourth commit after it
+		v = strings.ReplaceAll(v, "-", ".")
+	} else {
+		v = "0~" + when.Format("20060102150405") + "." + v
+	}
+	if dirty {
+		v += "+dirty"
+	}
+	return v
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/md5"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed debian
+var debian embed.FS
+
+// prefix is where a package of a distribution has its programs.
+const prefix = "/usr"
+
+// pkg is what a package says of itself.
+type pkg struct {
+	version string
+	arch    string    // as Debian calls it; for amd64 and arm64 Go does so too
+	when    time.Time // of everything in it
+	changes []byte    // the changelog
+}
+
+// control is the package's entry in dpkg's lists, as deb-control(5) has it.
+func (p pkg) control(kib int64) string {
+	return fmt.Sprintf(`Package: culvert
+Version: %s
+Architecture: %s
+Maintainer: the authors of Culvert <authors@culvert.invalid>
+Installed-Size: %d
+Depends: init-system-helpers (>= 1.54~)
+Suggests: irqbalance, libvirt-daemon-system
+Section: net
+Priority: optional
+Description: SR-IOV Virtual Functions for pods and virtual machines
+ Culvert cuts network cards that speak SR-IOV into Virtual Functions (VFs), gives
+ them to containers, pods and guests of libvirt out of one ledger, takes them
+ back clean, and measures what they gained.
+ .
+ /etc/culvert/host.yaml says what is wanted of the host. As it is installed it
+ wants nothing, and every network card is left alone.
+`, p.version, p.arch, kib)
+}
+
+// pack makes a package of what is in stage, which it adds to, and returns the
+// package's file.
+func (p pkg) pack(ctx context.Context, stage, out string) (string, error) {
+	if err := p.complete(stage); err != nil {
+		return "", fmt.Errorf("lay out the package: %w", err)
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return "", err
+	}
+	file := filepath.Join(out, fmt.Sprintf("culvert_%s_%s.deb", p.version, p.arch))
+	// One thread: how many there are would be seen in the bytes.
+	cmd := exec.CommandContext(ctx, "dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", stage, file)
+	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(p.when.Unix(), 10))
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("dpkg-deb: %w\n%s", err, said)
+	}
+	return file, nil
+}
+
+// complete adds what a package has besides the files of a host.
+func (p pkg) complete(stage string) error {
+	doc := filepath.Join(stage, prefix, "share/doc/culvert")
+	var changes bytes.Buffer
+	z, err := gzip.NewWriterLevel(&changes, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	_, err = z.Write(p.changes)
+	if err := errors.Join(err, z.Close(), put(filepath.Join(doc, "changelog.gz"), changes.Bytes(), 0o644), copyFile("copyright", doc, 0o644)); err != nil {
+		return err
+	}
+	sums, kib, err := survey(stage)
+	if err != nil {
+		return err
+	}
+	meta := filepath.Join(stage, "DEBIAN")
+	return errors.Join(
+		put(filepath.Join(meta, "control"), []byte(p.control(kib)), 0o644),
+		put(filepath.Join(meta, "md5sums"), sums, 0o644),
+		put(filepath.Join(meta, "conffiles"), []byte("/etc/culvert/host.yaml\n"), 0o644),
+		copyFile("triggers", meta, 0o644),
+		copyFile("postinst", meta, 0o755), copyFile("prerm", meta, 0o755), copyFile("postrm", meta, 0o755),
+		open(stage),
+	)
+}
+
+// survey lists the sums of the files, as `dpkg --verify` checks them, and what
+// they need on a disk.
+func survey(stage string) (sums []byte, kib int64, err error) {
+	err = filepath.WalkDir(stage, func(at string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		kib++ // a folder, a link, and what is left of a file's last block
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		body, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(stage, at)
+		kib += int64(len(body)) / 1024
+		if !strings.HasPrefix(name, "etc/") { // conffiles have theirs in dpkg's list
+			sums = fmt.Appendf(sums, "%x  %s\n", md5.Sum(body), name)
+		}
+		return err
+	})
+	return sums, kib, err
+}
+
+// copyFile puts one of the files of debian/ into a folder.
+func copyFile(name, dir string, mode fs.FileMode) error {
+	body, err := debian.ReadFile("debian/" + name)
+	if err != nil {
+		return err
+	}
+	return put(filepath.Join(dir, name), body, mode)
+}
+
+// put writes a file, with its mode whatever the umask is.
+func put(at string, body []byte, mode fs.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(at, body, mode); err != nil {
+		return err
+	}
+	return os.Chmod(at, mode)
+}
+
+// open lets everybody enter the folders, whatever the umask is.
+func open(stage string) error {
+	return filepath.WalkDir(stage, func(at string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(at, 0o755)
+		}
+		return err
+	})
+}
