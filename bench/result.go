@@ -64,7 +64,14 @@ type Path struct {
 	Place   string `json:"place"`   // "same PF", "other PF", "same node", "other node"
 	From    End    `json:"from"`
 	To      End    `json:"to"`
+	// Service is the address of a Kubernetes Service that traffic is sent to and To
+	// answers for.
+	Service netip.Addr `json:"service,omitzero"`
 }
+
+// ServicePorts are those that a Service for a measurement has, over TCP and UDP, and
+// an engine behind it may listen on.
+var ServicePorts = []uint16{5201, 5202, 5203, 5204, 5205, 5206, 5207, 5208}
 
 // End is where traffic starts or stops: one interface in one network namespace of
 // a machine.

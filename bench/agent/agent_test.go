@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -241,4 +243,39 @@ func TestRate(t *testing.T) {
 	c, _ := startAgent(t, p.netns[0])
 	_, err := c.Rate(t.Context(), "0000:ff:1f.7")
 	refused(t, "no VF", err, `"0000:ff:1f.7" is no VF`)
+}
+
+// Behind a Service a receiver listens on the Service's ports, and on no others.
+func TestPortsOfAService(t *testing.T) {
+	task := Task{To: netip.MustParseAddr("127.0.0.1"), Service: netip.MustParseAddr("10.96.0.7")}
+	taken := map[uint16]bool{}
+	for range 2 {
+		h, err := ownReceive(t.Context(), task, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.close()
+		port := h.ready().Ports[0]
+		if !slices.Contains(bench.ServicePorts, port) || taken[port] {
+			t.Errorf("it listens on %d", port)
+		}
+		taken[port] = true
+	}
+	if port, err := freePort(t.Context(), task.To, task.ports()); err != nil || taken[port] || !slices.Contains(bench.ServicePorts, port) {
+		t.Errorf("%d is free, %v", port, err)
+	}
+	if _, err := freePort(t.Context(), task.To, slices.Collect(maps.Keys(taken))); err == nil {
+		t.Error("a port that is taken is free")
+	}
+}
+
+// A Service passes on what comes to its ports, and neither raw frames nor ICMP.
+func TestNoFramesToAService(t *testing.T) {
+	for _, engine := range []string{"culvert", "ping"} {
+		kind := map[string]bench.Kind{"culvert": bench.Packets, "ping": bench.Echo}[engine]
+		task := Task{Workload: bench.Workload{Kind: kind, Engine: engine, Seconds: 1}, Service: netip.MustParseAddr("10.96.0.7")}
+		if _, err := (&agent{}).half(t.Context(), request{Do: receive, Task: &task}); err == nil || !strings.Contains(err.Error(), "measure the path to its pod") {
+			t.Errorf("%s: %v", engine, err)
+		}
+	}
 }

@@ -55,6 +55,9 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 	if r.Task.Hold && e.name != "culvert" {
 		return nil, fmt.Errorf("%s sends as soon as it is started, and cannot begin together with others: take Culvert's own engine", e.name)
 	}
+	if k := r.Task.Workload.Kind; r.Task.Service.IsValid() && !calls(k) {
+		return nil, fmt.Errorf("a Service passes connections and datagrams on, and no %q: measure the path to its pod", k)
+	}
 	if r.Do == receive {
 		return e.receive(ctx, *r.Task, version)
 	}
@@ -62,6 +65,12 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 		return nil, fmt.Errorf("%s is %s here and %s at the other end: figures of two versions say little: install one at both ends", e.name, version, r.To.Version)
 	}
 	return e.send(ctx, *r.Task, *r.To)
+}
+
+// calls reports whether a kind of workload can go to a Service, which passes on what is
+// sent to its ports over TCP and UDP.
+func calls(k bench.Kind) bool {
+	return k == bench.Stream || k == bench.Datagram || k == bench.Request
 }
 
 // engine finds what can do a workload.

@@ -63,7 +63,7 @@ func (h *iperf) listenOnce(ctx context.Context, program string, streams int, arg
 	const tries = 5
 	var last error
 	for range tries {
-		port, err := freePort(ctx, h.To)
+		port, err := freePort(ctx, h.To, h.ports())
 		if err != nil {
 			return 0, nil, err
 		}
@@ -162,7 +162,7 @@ func (h *iperf) explain(err error) error {
 	if h.server {
 		return fmt.Errorf("%s server on %s, ports %v: %w", h.is.Engine, h.To, h.is.Ports, err)
 	}
-	return fmt.Errorf("%s to %s, ports %v: %w", h.is.Engine, h.To, h.is.Ports, err)
+	return fmt.Errorf("%s to %s, ports %v: %w", h.is.Engine, h.called(), h.is.Ports, err)
 }
 
 // begun reports whether all connections of all processes stand.

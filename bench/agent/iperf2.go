@@ -61,7 +61,7 @@ func iperf2Send(_ context.Context, t Task, to Ready) (half, error) {
 	}
 	h := &iperf{Task: t, is: to, shares: shares(t.Workload.Streams, max(1, len(to.Ports))), parse: parseIperf2}
 	return h, h.send("iperf", func(port uint16, streams int) []string {
-		args := append([]string{"-c", t.To.String(), "-t", iperfSeconds(t.Workload)}, iperf2Options(t.Workload, port, streams)...)
+		args := append([]string{"-c", t.called().String(), "-t", iperfSeconds(t.Workload)}, iperf2Options(t.Workload, port, streams)...)
 		if t.From.IsValid() {
 			args = append(args, "-B", t.From.String())
 		}

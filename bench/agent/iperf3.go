@@ -42,7 +42,7 @@ func threaded(version string) bool {
 func iperf3Receive(ctx context.Context, t Task, version string) (half, error) {
 	processes := 1
 	if !threaded(version) {
-		processes = min(max(t.Workload.Streams, 1), runtime.NumCPU())
+		processes = min(max(t.Workload.Streams, 1), runtime.NumCPU(), len(bench.ServicePorts))
 	}
 	h := &iperf{
 		Task: t, is: Ready{Engine: "iperf3", Version: version}, server: true, control: 1,
@@ -63,7 +63,7 @@ func iperf3Send(_ context.Context, t Task, to Ready) (half, error) {
 // intervals instead.
 func iperf3Client(t Task, port uint16, streams int) []string {
 	w := t.Workload
-	args := []string{"--client", t.To.String(), "--port", fmt.Sprint(port), "--json", "--connect-timeout", "5000",
+	args := []string{"--client", t.called().String(), "--port", fmt.Sprint(port), "--json", "--connect-timeout", "5000",
 		"--time", iperfSeconds(w), "--interval", iperf3Interval(w), "--parallel", fmt.Sprint(streams)}
 	if t.From.IsValid() {
 		args = append(args, "--bind", t.From.String())

@@ -23,7 +23,13 @@ type ownServer struct {
 }
 
 func ownReceive(ctx context.Context, t Task, version string) (half, error) {
-	s, err := engine.Listen(ctx, engine.Local{Address: t.To, Interface: t.Interface}, 0)
+	var s *engine.Server
+	var err error
+	for _, port := range t.ports() {
+		if s, err = engine.Listen(ctx, engine.Local{Address: t.To, Interface: t.Interface}, port); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +67,7 @@ func ownSend(_ context.Context, t Task, to Ready) (half, error) {
 	if len(to.Ports) != 1 {
 		return nil, fmt.Errorf("the receiver listens on ports %v and not on one", to.Ports)
 	}
-	return &ownClient{t, netip.AddrPortFrom(t.To, to.Ports[0])}, nil
+	return &ownClient{t, netip.AddrPortFrom(t.called(), to.Ports[0])}, nil
 }
 
 func (o *ownClient) ready() Ready { return Ready{} }

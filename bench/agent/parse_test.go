@@ -230,6 +230,11 @@ func TestArguments(t *testing.T) {
 	if got := strings.Join(iperf3Client(task, 5301, 2), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	task.Service = netip.MustParseAddr("10.96.0.7")
+	want = strings.Replace(want, "10.0.0.2", "10.96.0.7", 1)
+	if got := strings.Join(iperf3Client(task, 5301, 2), " "); got != want {
+		t.Errorf("to a Service: got  %s\nwant %s", got, want)
+	}
 	want = "-p 5301 -i 0.5 -y C -P 2 -u -l 1400 -w 524288"
 	if got := strings.Join(iperf2Options(task.Workload, 5301, 2), " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -10,7 +10,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 2
+const Protocol = 3
 
 // hello is the agent's first line.
 type hello struct {
@@ -71,6 +71,9 @@ type Task struct {
 	Workload bench.Workload `json:"workload"`
 	From     netip.Addr     `json:"from"` // sends
 	To       netip.Addr     `json:"to"`   // receives
+	// Service is the address that is sent to instead of To, which answers for it on
+	// bench.ServicePorts alone.
+	Service netip.Addr `json:"service,omitzero"`
 	// Interface is this end's. Packets leave by it and are counted on it.
 	Interface string `json:"interface,omitempty"`
 	// Hold has a sender wait, when both ends are ready, until it is released, so that several begin
@@ -78,6 +81,22 @@ type Task struct {
 	Hold bool `json:"hold,omitempty"`
 	// Watch are the interfaces in this network namespace whose counters are evidence.
 	Watch []evidence.Watched `json:"watch,omitempty"`
+}
+
+// called is the address that is sent to.
+func (t Task) called() netip.Addr {
+	if t.Service.IsValid() {
+		return t.Service
+	}
+	return t.To
+}
+
+// ports are those that the receiver may listen on; 0 is any.
+func (t Task) ports() []uint16 {
+	if t.Service.IsValid() {
+		return bench.ServicePorts
+	}
+	return []uint16{0}
 }
 
 // Ready is what a sender has to know of the receiver that waits for it.

@@ -81,25 +81,32 @@ func countSockets(protocol string, match func(socket) bool) (int, error) {
 	return count, nil
 }
 
-// freePort finds a port of an address that nobody listens on, for TCP and for UDP. Somebody may
-// take it before it is used.
-func freePort(ctx context.Context, address netip.Addr) (uint16, error) {
-	const tries = 10
-	var config net.ListenConfig
+// freePort finds one of the ports of an address that nobody listens on, for TCP and for UDP; 0
+// among them is any. Somebody may take it before it is used.
+func freePort(ctx context.Context, address netip.Addr, of []uint16) (uint16, error) {
+	const rounds = 10 // a port that is free for TCP may be another's for UDP
 	var err error
-	for range tries {
-		var tcp net.Listener
-		if tcp, err = config.Listen(ctx, "tcp", netip.AddrPortFrom(address, 0).String()); err != nil {
-			break
-		}
-		at := tcp.Addr().(*net.TCPAddr).AddrPort()
-		var udp net.PacketConn
-		udp, err = config.ListenPacket(ctx, "udp", at.String())
-		tcp.Close()
-		if err == nil {
-			udp.Close()
-			return at.Port(), nil
+	for range rounds {
+		for _, port := range of {
+			if port, err = tryPort(ctx, netip.AddrPortFrom(address, port)); err == nil {
+				return port, nil
+			}
 		}
 	}
 	return 0, fmt.Errorf("find a free port on %s: %w", address, err)
+}
+
+func tryPort(ctx context.Context, at netip.AddrPort) (uint16, error) {
+	var config net.ListenConfig
+	tcp, err := config.Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return 0, err
+	}
+	defer tcp.Close()
+	at = tcp.Addr().(*net.TCPAddr).AddrPort()
+	udp, err := config.ListenPacket(ctx, "udp", at.String())
+	if err != nil {
+		return 0, err
+	}
+	return at.Port(), udp.Close()
 }

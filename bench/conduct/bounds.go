@@ -165,7 +165,7 @@ func (x *Exchange) roundTrip(ctx context.Context, p bench.Path) (float64, error)
 	load := bench.Workload{Kind: bench.Request, Engine: "culvert", UDP: true, Size: 64, Seconds: 0.5}
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
-	run, err := between(ctx, x.side(p.From), x.side(p.To), agent.Task{Workload: load, From: p.From.Address, To: p.To.Address})
+	run, err := between(ctx, x.side(p.From), x.side(p.To), agent.Task{Workload: load, From: p.From.Address, To: p.To.Address, Service: p.Service})
 	if err == nil && run.Void != "" {
 		err = errors.New(run.Void)
 	}

@@ -27,7 +27,7 @@ func (x *Exchange) flow(a bench.Arm, p bench.Path) *flow {
 		f.sender, f.receiver = f.receiver, f.sender
 	}
 	f.sender.siblings, f.receiver.siblings = siblings(a, f.sender.end), siblings(a, f.receiver.end)
-	f.task = agent.Task{Workload: a.Workload, From: f.sender.end.Address, To: f.receiver.end.Address}
+	f.task = agent.Task{Workload: a.Workload, From: f.sender.end.Address, To: f.receiver.end.Address, Service: p.Service}
 	f.task.Workload.Reverse = false
 	return f
 }

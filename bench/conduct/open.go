@@ -66,6 +66,9 @@ func (c *Crew) OpenPods(ctx context.Context, cluster place.Cluster) (from, to []
 	c.closers = append(c.closers, pods.Close)
 	for _, p := range pods.All {
 		site := Site{Name: p.Name, Pod: !p.Host, Cluster: true, Machine: bench.Machine{Name: p.Node}} // a pod has a host name of its own
+		if !p.From && !p.Host {
+			site.Service = pods.Service
+		}
 		s, err := c.Add(ctx, p.Pipe, site)
 		if err != nil {
 			return nil, nil, fmt.Errorf("pod %s: %w", p.Name, err)

@@ -16,6 +16,7 @@ type Site struct {
 	Cluster bool   // what is no VF there is the cluster's default network
 	Machine bench.Machine
 	Ends    []bench.End
+	Service netip.Addr // of a cluster's Service that this pod alone answers for
 	// Sources has for each address of another site that there is a route to the
 	// address that the kernel sends from.
 	Sources map[netip.Addr]netip.Addr
@@ -23,7 +24,8 @@ type Site struct {
 
 // Paths are the ways from one site to another. There is one for each two addresses
 // that each would be answered from by the other, so that traffic goes both ways
-// over the same two interfaces.
+// over the same two interfaces, and to a Service one more, over those of the
+// cluster's default network.
 func Paths(from, to Site) []bench.Path {
 	var all []bench.Path
 	for _, there := range to.Ends {
@@ -37,6 +39,10 @@ func Paths(from, to Site) []bench.Path {
 		p := bench.Path{From: from.named(from.Ends[i]), To: to.named(there)}
 		p.Ends, p.Network, p.Place = ends(from, to), network(from, to, p), where(p)
 		all = append(all, p)
+		if p.Network == "overlay" && from.Pod && to.Service.IsValid() && from.Sources[to.Service] == p.From.Address {
+			p.Network, p.Service = "service", to.Service
+			all = append(all, p)
+		}
 	}
 	return all
 }

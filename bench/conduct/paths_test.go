@@ -64,6 +64,33 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// To a Service traffic goes over the cluster's default network, from pods that have a
+// route to its address.
+func TestPathsOfAService(t *testing.T) {
+	a := pod("a", "n1", "p0", ip("10.244.1.2"), ip("172.16.0.1"))
+	b := pod("b", "n2", "p0", ip("10.244.2.2"), ip("172.16.0.2"))
+	b.Service = ip("10.96.0.7")
+	host := Site{Name: "host", Cluster: true, Machine: bench.Machine{Name: "n1"}, Ends: []bench.End{{Interface: "eno1", Address: ip("192.0.2.1")}},
+		Sources: map[netip.Addr]netip.Addr{b.Service: ip("192.0.2.1")}}
+	route(&a, &b, ip("10.244.1.2"), ip("10.244.2.2"))
+	route(&a, &b, ip("172.16.0.1"), ip("172.16.0.2"))
+	route(&host, &b, ip("192.0.2.1"), ip("10.244.2.2"))
+	if diff := cmp.Diff([]string{"pod-pod, overlay, other node", "pod-pod, VF, other node"}, titles(Paths(a, b))); diff != "" {
+		t.Errorf("without a route to it: -want +got:\n%s", diff)
+	}
+	a.Sources[b.Service] = ip("10.244.1.2")
+	got := Paths(a, b)
+	if diff := cmp.Diff([]string{"pod-pod, overlay, other node", "pod-pod, service, other node", "pod-pod, VF, other node"}, titles(got)); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	if p := got[1]; p.Service != b.Service || p.From.Interface != "eth0" || p.To.Address != ip("10.244.2.2") || got[0].Service.IsValid() {
+		t.Errorf("%+v", got)
+	}
+	if diff := cmp.Diff([]string{"node-pod, overlay, other node"}, titles(Paths(host, b))); diff != "" {
+		t.Errorf("from a node: -want +got:\n%s", diff)
+	}
+}
+
 // P22: two VFs of one NIC are another path than two of different ones.
 func TestPathsOnOneNode(t *testing.T) {
 	for _, c := range []struct{ pf, want string }{{"p0", "pod-pod, VF, same PF"}, {"p1", "pod-pod, VF, other PF"}} {

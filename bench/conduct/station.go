@@ -51,17 +51,19 @@ func Meet(ctx context.Context, stations []*Station) error {
 	return asked.Wait()
 }
 
-// others are the addresses of all stations but one.
+// others are the addresses of all stations but one, with their Services'.
 func others(stations []*Station, but *Station) []netip.Addr {
 	var all []netip.Addr
 	for _, s := range stations {
-		for _, e := range s.Ends {
-			if s != but && e.Address.IsValid() {
-				all = append(all, e.Address)
-			}
+		if s == but {
+			continue
 		}
+		for _, e := range s.Ends {
+			all = append(all, e.Address)
+		}
+		all = append(all, s.Service)
 	}
-	return all
+	return slices.DeleteFunc(all, func(a netip.Addr) bool { return !a.IsValid() })
 }
 
 // Between are the paths from each of some stations to each of others.

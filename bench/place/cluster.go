@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ type Pod struct {
 // Pods are those of one measurement.
 type Pods struct {
 	All     []Pod
+	Service netip.Addr // of the Service that leads to the pod where traffic ends
 	cluster Cluster
 	run     string // the value of labelRun
 	renewed errgroup.Group
@@ -49,7 +51,10 @@ type Pods struct {
 const (
 	labelManaged = "app.kubernetes.io/managed-by=culvert-bench"
 	labelRun     = "culvert.dev/bench-run"
+	labelEnd     = "culvert.dev/bench-end" // of the pod that the Service leads to
 	leaseKey     = "culvert.dev/bench-until"
+
+	made = "pods,services" // the kinds of what is made
 )
 
 const (
@@ -61,7 +66,8 @@ const (
 )
 
 // Open makes a pod in each node's pod network, with a VF if there is a network for it,
-// and one in each node's own, and starts an agent in each. First it removes what an
+// and one in each node's own, and starts an agent in each. A Service leads to the pod
+// where traffic ends. First it removes what an
 // invocation left whose lease has run out. After an error nothing of it is left.
 func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 	if err := c.reap(ctx, time.Now()); err != nil {
@@ -81,13 +87,16 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 		}
 	}()
 	for _, pod := range p.All {
-		manifest, err := json.Marshal(p.manifest(pod, time.Now()))
-		if err != nil {
-			return p, err
-		}
-		if _, err := c.kubectl(ctx, manifest, "create", "-f", "-"); err != nil {
+		if _, err := c.create(ctx, p.manifest(pod, time.Now())); err != nil {
 			return p, fmt.Errorf("make pod %s on %s: %w", pod.Name, pod.Node, err)
 		}
+	}
+	service, err := c.create(ctx, p.service(time.Now()))
+	if err != nil {
+		return p, fmt.Errorf("make a Service: %w", err)
+	}
+	if p.Service, err = netip.ParseAddr(service.Spec.ClusterIP); err != nil {
+		return p, fmt.Errorf("read the Service's address: %w", err)
 	}
 	p.renewed.Go(func() error { p.renew(renewing); return nil })
 	if err := p.ready(ctx); err != nil {
@@ -115,6 +124,19 @@ func (p *Pods) wanted() []Pod {
 	return all
 }
 
+// create makes an object, and returns it as the API server has it.
+func (c Cluster) create(ctx context.Context, o object) (was state, err error) {
+	manifest, err := json.Marshal(o)
+	if err != nil {
+		return was, err
+	}
+	out, err := c.kubectl(ctx, manifest, "create", "-f", "-", "--output", "json")
+	if err != nil {
+		return was, err
+	}
+	return was, json.Unmarshal(out, &was)
+}
+
 // exec starts the agent in a pod. When the connection breaks, its input ends.
 func (c Cluster) exec(ctx context.Context, pod string) (*Pipe, error) {
 	args := c.args("exec", "--stdin", "--quiet", pod, "--", "culvert", "bench", "agent")
@@ -127,7 +149,7 @@ func (p *Pods) ready(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	pods, listErr := p.cluster.list(ctx, p.selector())
+	pods, listErr := p.cluster.list(ctx, "pods", p.selector())
 	if listErr != nil {
 		return errors.Join(err, listErr)
 	}
@@ -151,7 +173,7 @@ func (p *Pods) renew(ctx context.Context) {
 			return
 		case now := <-t.C:
 			// While the API server is away nobody else removes them, either.
-			_, _ = p.cluster.kubectl(ctx, nil, "annotate", "--overwrite", "pods", "--selector", p.selector(), leaseKey+"="+until(now))
+			_, _ = p.cluster.kubectl(ctx, nil, "annotate", "--overwrite", made, "--selector", p.selector(), leaseKey+"="+until(now))
 		}
 	}
 }
@@ -160,7 +182,7 @@ func until(now time.Time) string { return now.Add(leaseTime).UTC().Format(time.R
 
 func (p *Pods) selector() string { return labelRun + "=" + p.run }
 
-// Close ends the agents and removes the pods, trying again while the API server is
+// Close ends the agents and removes what was made, trying again while the API server is
 // away, two minutes at most. The error says how to remove them by hand.
 func (p *Pods) Close() error {
 	p.stop()
@@ -183,34 +205,34 @@ func (p *Pods) Close() error {
 	return errors.Join(append(errs, p.cluster.remove(p.selector()))...)
 }
 
-// remove deletes pods and waits until they are gone. It is called when the
+// remove deletes what was made and waits until it is gone. It is called when the
 // invocation's context has ended, too.
 func (c Cluster) remove(selector string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), goneTime)
 	defer cancel()
 	for {
-		_, err := c.kubectlFor(ctx, goneTime, nil, "delete", "pods", "--selector", selector, "--ignore-not-found", "--wait", "--timeout", "60s")
+		_, err := c.kubectlFor(ctx, goneTime, nil, "delete", made, "--selector", selector, "--ignore-not-found", "--wait", "--timeout", "60s")
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return fmt.Errorf("pods of this measurement are left: kubectl delete pods -n %s -l %s: %w", c.Namespace, selector, err)
+			return fmt.Errorf("pods of this measurement are left: kubectl delete %s -n %s -l %s: %w", made, c.Namespace, selector, err)
 		}
 	}
 }
 
 // reap removes what an invocation left that died.
 func (c Cluster) reap(ctx context.Context, now time.Time) error {
-	pods, err := c.list(ctx, labelManaged)
+	left, err := c.list(ctx, made, labelManaged)
 	if err != nil {
 		return err
 	}
 	dead := map[string]bool{}
-	for _, pod := range pods {
-		end, err := time.Parse(time.RFC3339, pod.Metadata.Annotations[leaseKey])
-		if run := pod.Metadata.Labels[labelRun]; run != "" && (err != nil || now.After(end)) {
+	for _, o := range left {
+		end, err := time.Parse(time.RFC3339, o.Metadata.Annotations[leaseKey])
+		if run := o.Metadata.Labels[labelRun]; run != "" && (err != nil || now.After(end)) {
 			dead[run] = true
 		}
 	}

@@ -43,7 +43,10 @@ type podList struct {
 	} `json:"items"`
 }
 
-const podsPath = "/api/v1/namespaces/default/pods"
+const (
+	podsPath     = "/api/v1/namespaces/default/pods"
+	servicesPath = "/api/v1/namespaces/default/services"
+)
 
 func newCluster(t *testing.T) *world {
 	t.Helper()
@@ -69,11 +72,27 @@ exec %s --kubeconfig %s "$@"
 
 func (w *world) pods(t *testing.T) podList {
 	t.Helper()
+	return w.get(t, podsPath)
+}
+
+func (w *world) get(t *testing.T, path string) podList {
+	t.Helper()
 	var all podList
-	if err := w.Do(http.MethodGet, podsPath, "", &all); err != nil {
+	if err := w.Do(http.MethodGet, path, "", &all); err != nil {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// services are the names of those that measurements made.
+func (w *world) services(t *testing.T) (names []string) {
+	t.Helper()
+	for _, s := range w.get(t, servicesPath).Items {
+		if strings.HasPrefix(s.Metadata.Name, "culvert-bench-") {
+			names = append(names, s.Metadata.Name)
+		}
+	}
+	return names
 }
 
 // kubelet lets pods go that are to, and if starts is true makes others ready, until
@@ -151,6 +170,9 @@ func (w *world) opens(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	if got := w.services(t); !p.Service.IsValid() || len(got) != 1 {
+		t.Errorf("Service %s; there are %q", p.Service, got)
+	}
 	for _, pod := range p.All {
 		hello(t, pod.Pipe)
 	}
@@ -158,11 +180,17 @@ func (w *world) opens(t *testing.T) {
 	if err := w.reap(t.Context(), time.Now()); err != nil || len(w.pods(t).Items) != 5 {
 		t.Errorf("%v, %d pods", err, len(w.pods(t).Items))
 	}
+	if len(w.services(t)) != 1 {
+		t.Error("its Service does not")
+	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 	if left := w.pods(t).Items; len(left) != 1 || left[0].Metadata.Name != "somebodys" {
 		t.Errorf("%d pods are left", len(left))
+	}
+	if left := w.services(t); len(left) != 0 {
+		t.Errorf("left: %q", left)
 	}
 	w.Must(http.MethodDelete, podsPath+"/somebodys", "{apiVersion: v1, kind: DeleteOptions, gracePeriodSeconds: 0}")
 }
@@ -175,12 +203,16 @@ func (w *world) leavesNothing(t *testing.T) {
 	for _, pod := range dead.wanted() {
 		w.Must(http.MethodPost, podsPath, text(t, dead.manifest(pod, time.Now().Add(-time.Hour))))
 	}
+	w.Must(http.MethodPost, servicesPath, text(t, dead.service(time.Now().Add(-time.Hour))))
 	p, err := w.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := len(w.pods(t).Items); n != 4 {
 		t.Errorf("%d pods: those of a dead one are left", n)
+	}
+	if got := w.services(t); len(got) != 1 {
+		t.Errorf("%q: that of a dead one is left", got)
 	}
 	w.Stop()
 	closed := make(chan error, 1)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/culvert-net/culvert/bench"
 )
 
 // object is JSON that kubectl takes.
@@ -17,13 +20,13 @@ func (p *Pods) manifest(pod Pod, now time.Time) object {
 	if p.cluster.Network != "" && !pod.Host {
 		annotations["k8s.v1.cni.cncf.io/networks"] = p.cluster.Network
 	}
+	labels := p.labels()
+	if !pod.From && !pod.Host {
+		labels[labelEnd] = p.run
+	}
 	return object{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": object{
-			"name":        pod.Name,
-			"labels":      object{"app.kubernetes.io/managed-by": "culvert-bench", labelRun: p.run},
-			"annotations": annotations,
-		},
+		"metadata": object{"name": pod.Name, "labels": labels, "annotations": annotations},
 		"spec": object{
 			// The one in the node's network sees the node's processes, and says who took the processors.
 			"nodeName": pod.Node, "hostNetwork": pod.Host, "hostPID": pod.Host, "restartPolicy": "Never",
@@ -38,15 +41,35 @@ func (p *Pods) manifest(pod Pod, now time.Time) object {
 	}
 }
 
-// podState is what is read of a pod.
-type podState struct {
+// service leads to the pod where traffic ends, on the ports that engines listen on.
+func (p *Pods) service(now time.Time) object {
+	var ports []object
+	for _, port := range bench.ServicePorts {
+		for _, protocol := range []string{"TCP", "UDP"} {
+			ports = append(ports, object{"name": fmt.Sprintf("%s-%d", strings.ToLower(protocol), port), "port": port, "protocol": protocol})
+		}
+	}
+	return object{
+		"apiVersion": "v1", "kind": "Service",
+		"metadata": object{"name": "culvert-bench-" + p.run, "labels": p.labels(), "annotations": object{leaseKey: until(now)}},
+		"spec":     object{"selector": object{labelEnd: p.run}, "ports": ports},
+	}
+}
+
+func (p *Pods) labels() object {
+	return object{"app.kubernetes.io/managed-by": "culvert-bench", labelRun: p.run}
+}
+
+// state is what is read of a pod or Service.
+type state struct {
 	Metadata struct {
 		Name        string            `json:"name"`
 		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		NodeName string `json:"nodeName"`
+		NodeName  string `json:"nodeName"`
+		ClusterIP string `json:"clusterIP"`
 	} `json:"spec"`
 	Status struct {
 		Phase      string `json:"phase"`
@@ -68,7 +91,7 @@ type podState struct {
 }
 
 // waits says what a pod waits for; empty when it is ready.
-func (p podState) waits() string {
+func (p state) waits() string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == "Ready" && c.Status == "True" {
 			return ""
@@ -85,16 +108,16 @@ func (p podState) waits() string {
 	return fmt.Sprintf("it is %s: does the node exist, and has its kubelet started it?", p.Status.Phase)
 }
 
-func (c Cluster) list(ctx context.Context, selector string) ([]podState, error) {
-	out, err := c.kubectl(ctx, nil, "get", "pods", "--selector", selector, "--output", "json")
+func (c Cluster) list(ctx context.Context, kinds, selector string) ([]state, error) {
+	out, err := c.kubectl(ctx, nil, "get", kinds, "--selector", selector, "--output", "json")
 	if err != nil {
 		return nil, err
 	}
 	var all struct {
-		Items []podState `json:"items"`
+		Items []state `json:"items"`
 	}
 	if err := json.Unmarshal(out, &all); err != nil {
-		return nil, fmt.Errorf("read the list of pods: %w", err)
+		return nil, fmt.Errorf("read the list of %s: %w", kinds, err)
 	}
 	return all.Items, nil
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// culvert bench measures between pods that it makes itself, over VFs and over the
-// cluster's own network, names each path, and leaves no pod and no VF behind.
+// culvert bench measures between pods that it makes itself, over VFs, over the
+// cluster's own network and to a Service, names each path, and leaves no pod and no VF
+// behind.
 func TestI2BenchOnACluster(t *testing.T) {
 	networks(t)
 	file := filepath.Join(t.TempDir(), "result.json")
-	cmd := exec.CommandContext(t.Context(), top+"/build/bin/culvert", "bench", "run", "m3", "--quick", "--repeats", "1",
+	cmd := exec.CommandContext(t.Context(), top+"/build/bin/culvert", "bench", "run", "--quick", "--repeats", "1",
 		"--kubeconfig", k8s.Kubeconfig, "--nodes", "worker01,worker02", "--network", "default/first", "--out", file)
 	cmd.Env = append(os.Environ(), "PATH="+k8s.Parts.Kubernetes+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
@@ -34,7 +35,7 @@ func TestI2BenchOnACluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, network := range []string{"VF", "overlay"} {
+	for _, network := range []string{"VF", "overlay", "service"} {
 		i := slices.IndexFunc(r.Arms, func(a bench.Arm) bool { return a.Path.Network == network && a.Path.Place == "other node" })
 		if i < 0 || len(r.Counted(i)) == 0 {
 			t.Errorf("nothing counts over the %s: %+v", network, r.Arms)
