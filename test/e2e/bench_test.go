@@ -117,7 +117,7 @@ func TestBenchOnBadDays(t *testing.T) {
 	}
 	run := func(t *testing.T, args ...string) (bench.Result, string, error) {
 		t.Helper()
-		return tryToMeasure(t, []end{from}, to, append([]string{"m3", "--quick", "--repeats", "1"}, args...)...)
+		return tryToMeasure(t, []end{from}, to, append([]string{"m4", "--quick", "--repeats", "1"}, args...)...)
 	}
 	fails := func(t *testing.T, words ...string) {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestBenchOnBadDays(t *testing.T) {
 	t.Run("there is no receiver", func(t *testing.T) {
 		gone := to
 		gone.Netns = "/run/netns/gone"
-		_, out, err := tryToMeasure(t, []end{from}, gone, "m3", "--quick")
+		_, out, err := tryToMeasure(t, []end{from}, gone, "m4", "--quick")
 		if err == nil {
 			t.Error("the exit status is 0")
 		}
