@@ -125,12 +125,19 @@ type VF struct {
 	Addresses []string  `json:"addresses,omitempty"`
 
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
+	Lent     *Lent        `json:"lent,omitempty"`
 	Settings vf.Admin     `json:"settings,omitzero"` // as read back from the PF, rates as the hardware keeps to them
 	Link     *vf.Link     `json:"link,omitempty"`
 	Baseline *vf.Baseline `json:"baseline,omitempty"`
 	// Differences: of a VF that somebody has to what it was given, of any
 	// other to its baseline. Empty when all is well.
 	Differences []vf.Difference `json:"differences,omitempty"`
+}
+
+// Lent is a max_tx_rate that a VF has for a measurement in place of its owner's.
+type Lent struct {
+	MaxTxRate uint32    `json:"maxTxRate"` // Mb/s, as the hardware keeps to it; 0: no limit
+	Until     time.Time `json:"until"`     // at the latest
 }
 
 // Pool is a set of VFs that are given out under one name.

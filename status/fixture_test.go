@@ -84,6 +84,7 @@ func node(t *testing.T) Input {
 	attachPod(&in, &f0.VFs[0], 0, "a", "default/sriov-net1", "172.16.91.2/24", vf.Spec{
 		VLAN: &vf.VLAN{ID: 100, QoS: 3, Proto: vf.Dot1Q}, MaxTxRate: ptr(uint32(499)),
 	})
+	in.Records[0].Lease.Lent = &journal.Lent{MaxTxRate: 498, Until: now.Add(20 * time.Second)}
 	attachPod(&in, &f0.VFs[1], 1, "a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z", "default/sriov-net1", "2001:db8:91::3/64", vf.Spec{})
 	f0.VFs[1].Admin.SpoofChk = vf.No // behind our back
 	q := &in.Records[3]

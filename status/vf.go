@@ -90,6 +90,9 @@ func (p picture) lease(v *api.VF, r journal.Record) {
 		v.Network, v.Netns = r.Lease.Network, r.Lease.Netns
 		v.Netdevice = wanted.Interface
 	}
+	if l := r.Lease.Lent; l != nil {
+		v.Lent = &api.Lent{MaxTxRate: l.MaxTxRate, Until: l.Until}
+	}
 	if !r.Lease.LinkMAC.IsZero() {
 		v.MAC = r.Lease.LinkMAC
 	}

@@ -51,6 +51,9 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		line("owner", "%s", ownerLine(*v.Owner))
 		line("owner ID", "%s", v.Owner.UID)
 	}
+	if l := v.Lent; l != nil {
+		line("lent rate", "max_tx_rate %d for a measurement, until %s at the latest", l.MaxTxRate, o.clock(l.Until))
+	}
 	line("network", "%s", v.Network)
 	line("netns", "%s", v.Netns)
 	line("netdevice", "%s", netdevice(v))
