@@ -86,6 +86,21 @@ func load(t *testing.T, file string) scene {
 	return s
 }
 
+// examine examines the host, or the guest on it that the archive has.
+func (s scene) examine(t *testing.T) []doctor.Finding {
+	t.Helper()
+	facts := gather.Facts(t.Context(), s.options)
+	definition := s.part("guest.xml")
+	if definition == nil {
+		return doctor.Examine(facts)
+	}
+	found, err := doctor.ExamineGuest(facts, definition.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // layOut writes the archive's files below root/ to a folder. A text "-> x" is
 // a link; plugins can be executed.
 func layOut(t *testing.T, a *txtar.Archive) string {
@@ -143,7 +158,7 @@ func TestScenes(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			s := load(t, file)
-			got := show(doctor.Examine(gather.Facts(t.Context(), s.options)), s.checks)
+			got := show(s.examine(t), s.checks)
 			want := s.part("want")
 			if *update {
 				want.Data = []byte(got)
@@ -165,10 +180,11 @@ func TestEveryFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks := []string{"root", "sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "kubernetes"}
+	checks := []string{"root", "sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "kubernetes",
+		"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}
 	seen := map[string]map[api.Severity]bool{}
 	for _, file := range files {
-		for _, f := range doctor.Examine(gather.Facts(t.Context(), load(t, file).options)) {
+		for _, f := range load(t, file).examine(t) {
 			if seen[f.Check] == nil {
 				seen[f.Check] = map[api.Severity]bool{}
 			}
@@ -259,4 +275,42 @@ func TestPeer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzExamineGuest: whatever a definition says and the host has, nothing is wrong
+// without a reason or a way to mend it.
+func FuzzExamineGuest(f *testing.F) {
+	files, err := filepath.Glob("testdata/guest-*.txtar")
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
+	}
+	for _, file := range files {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, part := range a.Files {
+			if part.Name == "guest.xml" {
+				f.Add(part.Data, uint8(2), int8(1), uint8(3))
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, definition []byte, nodes uint8, numa int8, pages uint8) {
+		host := survey.Host{NodeCPUs: map[int][]int{}, HugePages: map[uint64]int{2 << 20: int(pages)}}
+		for n := range int(nodes % 8) {
+			host.Nodes = append(host.Nodes, n)
+			host.NodeCPUs[n] = []int{2 * n, 2*n + 1}
+			host.CPUs = append(host.CPUs, host.NodeCPUs[n]...)
+		}
+		pf := vf.PF{PCI: vf.PCIAddr{Bus: 1}, NUMA: int(numa), VFs: []vf.State{{PCI: vf.PCIAddr{Bus: 1, Device: 0x10}, IOMMUGroup: int(numa)}}}
+		found, err := doctor.ExamineGuest(doctor.Facts{Host: host, PFs: []vf.PF{pf}}, definition)
+		if err != nil && !errors.Is(err, vf.ErrInvalid) {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			if bad := f.Severity == api.SeverityWarning || f.Severity == api.SeverityError; f.What == "" || bad && (f.Why == "" || len(f.Mend) == 0) {
+				t.Fatalf("%+v", f.Finding)
+			}
+		}
+	})
 }

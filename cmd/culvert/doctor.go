@@ -28,7 +28,7 @@ const doctorBound = 2 * time.Minute
 
 func newDoctorCommand(n *node) *cobra.Command {
 	var fix bool
-	var peer string
+	var peer, guest string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine this host: is it fit for VFs, and what would mend it",
@@ -48,6 +48,10 @@ Each finding says what is wrong, why it matters, and what mends it. With --peer 
 also sends packets that may not be fragmented to another host, of the size that
 should get there, and finds the size that does.
 
+With --guest it examines the definition of a virtual machine on this host instead:
+queues, huge pages, pinning and NUMA node against that of its VFs, locked memory,
+interrupts. What it finds comes with the XML that mends it.
+
 --fix does what is marked *: it loads modules and sets sysctls, now and at every
 boot, one file for each below /etc. It touches no NIC, no VF and no container,
 reads back what it did, and prints the commands that undo it.
@@ -57,6 +61,7 @@ warning or an error. As another user than root it sees less, and says so.`,
 		Example: `  sudo culvert doctor
   sudo culvert doctor --peer 172.16.91.2     # does a jumbo frame get there?
   sudo culvert doctor --fix
+  virsh dumpxml db1 | sudo culvert doctor --guest -
   sudo culvert doctor -o json |
     jq -r '.findings[] | select(.severity == "error") | .what'`,
 		Args:              cobra.NoArgs,
@@ -65,6 +70,9 @@ warning or an error. As another user than root it sees less, and says so.`,
 	out := addOutput(cmd, false)
 	cmd.Flags().BoolVar(&fix, "fix", false, "do the repairs that are safe, and say how to undo them")
 	cmd.Flags().StringVar(&peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
+	cmd.Flags().StringVar(&guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
+	cmd.MarkFlagsMutuallyExclusive("guest", "fix")
+	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o, err := doctorOptions(n, peer)
@@ -76,7 +84,15 @@ warning or an error. As another user than root it sees less, and says so.`,
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), doctorBound)
 		defer cancel()
-		report := examine(ctx, o, fix, func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format, args...) })
+		var report api.DoctorReport
+		if guest != "" {
+			report, err = examineGuest(ctx, o, cmd, guest)
+		} else {
+			report = examine(ctx, o, fix, func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format, args...) })
+		}
+		if err != nil {
+			return err
+		}
 		if err := out.write(cmd, report, func(t text.Options) string { return text.Doctor(report, t) }); err != nil {
 			return err
 		}
@@ -118,7 +134,23 @@ func examine(ctx context.Context, o gather.Options, fix bool, say func(string, .
 		repairs = mend.Host{Root: o.Root, Load: survey.LoadModule}.Apply(ctx, changes)
 		found = doctor.Examine(gather.Facts(ctx, o))
 	}
-	r := api.DoctorReport{Version: o.Version, Time: time.Now(), Findings: []api.Finding{}, Repairs: repairs}
+	r := reportOf(o, found)
+	r.Repairs = repairs
+	return r
+}
+
+// examineGuest looks at the definition in a file, and at this host.
+func examineGuest(ctx context.Context, o gather.Options, cmd *cobra.Command, file string) (api.DoctorReport, error) {
+	definition, err := readDefinition(cmd, []string{file})
+	if err != nil {
+		return api.DoctorReport{}, err
+	}
+	found, err := doctor.ExamineGuest(gather.Facts(ctx, o), []byte(definition))
+	return reportOf(o, found), err
+}
+
+func reportOf(o gather.Options, found []doctor.Finding) api.DoctorReport {
+	r := api.DoctorReport{Version: o.Version, Time: time.Now(), Findings: []api.Finding{}}
 	r.Node, _ = os.Hostname()
 	for _, f := range found {
 		r.Findings = append(r.Findings, f.Finding)

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,5 +65,36 @@ func TestDoctorPeer(t *testing.T) {
 	_, err := run(t.Context(), t, "/nonexistent", "doctor", "--peer", "worker02")
 	if err == nil || !strings.Contains(err.Error(), "want an IP address") {
 		t.Errorf("a name as peer: %v", err)
+	}
+}
+
+// TestDoctorGuest examines a guest on the machine that the test runs on.
+func TestDoctorGuest(t *testing.T) {
+	socket := new(culvertd).serve(t)
+	file := filepath.Join(t.TempDir(), "db1.xml")
+	definition := `<domain><name>db1</name><uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid><vcpu>4</vcpu><memory>1048576</memory>
+	  <devices><interface type='bridge'><model type='virtio'/><alias name='net0'/></interface></devices></domain>`
+	if err := os.WriteFile(file, []byte(definition), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]string{
+		"doctor --guest " + file:            "guest db1, interface net0: it has 1 queue, and the guest 4 vCPUs",
+		"doctor --guest -":                  "the guest's definition: ",
+		"doctor --guest none.xml":           "none.xml",
+		"doctor --fix --guest " + file:      "none of the others can be",
+		"doctor --peer ::1 --guest " + file: "none of the others can be",
+	} {
+		out, err := run(t.Context(), t, socket, strings.Fields(line)...)
+		if err == nil {
+			t.Errorf("%s ends well", line)
+			continue
+		}
+		var exit exitError
+		if !errors.As(err, &exit) {
+			out = err.Error()
+		}
+		if !strings.Contains(out, want) || strings.Contains(out, "NICS") {
+			t.Errorf("%s: %s, want %s", line, out, want)
+		}
 	}
 }

@@ -34,6 +34,9 @@ type Host struct {
 	Nodes     []int    // NUMA nodes online
 	NodeCPUs  map[int][]int
 
+	// HugePages are how many the host keeps, by their size in bytes.
+	HugePages map[uint64]int
+
 	IOMMUGroups int
 	IOMMUs      []string // e.g. dmar0, ivhd0-iommu
 	ACPITables  []string // DMAR and IVRS, if there
@@ -81,6 +84,7 @@ func Read(root Root) Host {
 		FileSystems: parseFileSystems(r.text("proc/filesystems")),
 		Sysctls:     map[string]string{},
 		IRQs:        ParseInterrupts(r.text("proc/interrupts")),
+		HugePages:   r.hugePages(),
 	}
 	for _, n := range h.Nodes {
 		h.NodeCPUs[n] = r.list(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))
@@ -238,6 +242,18 @@ func (r *reader) names(dir string) []string {
 	out := make([]string, 0, len(entries))
 	for _, e := range entries {
 		out = append(out, e.Name())
+	}
+	return out
+}
+
+// hugePages reads the pools (kernel, admin-guide/mm/hugetlbpage).
+func (r *reader) hugePages() map[uint64]int {
+	out := map[uint64]int{}
+	for _, name := range r.names("sys/kernel/mm/hugepages") {
+		digits := strings.TrimSuffix(strings.TrimPrefix(name, "hugepages-"), "kB")
+		if kib, err := strconv.ParseUint(digits, 10, 40); err == nil {
+			out[kib<<10] = r.number("sys/kernel/mm/hugepages/" + name + "/nr_hugepages")
+		}
 	}
 	return out
 }

@@ -18,6 +18,7 @@ var doctorGroups = []struct {
 	{"OTHERS WHO CONFIGURE NICS", []string{"claims"}},
 	{"CULVERT", []string{"culvertd", "limits", "ledger", "cni"}},
 	{"KUBERNETES", []string{"kubernetes"}},
+	{"GUEST", []string{"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}},
 }
 
 var severityStyle = map[api.Severity]style{

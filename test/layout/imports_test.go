@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"install":       {"intake/cni/place"},
 
 	// judging a host
-	"doctor":        {"api", "claims", "desired", "kernel/survey", "vf"},
+	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "vf"},
 	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "vf"},
 	"doctor/mend":   {"api", "doctor", "kernel/survey"},
 

@@ -1,0 +1,344 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// ExamineGuest judges a guest's definition, as virsh dumpxml prints it, on the
+// host that the facts are about: does it let the guest be as fast as its VFs
+// (P18)? Each finding that costs something has the XML or the command that mends
+// it.
+func ExamineGuest(f Facts, definition []byte) ([]Finding, error) {
+	t, err := guest.ParseTuning(definition)
+	if err != nil {
+		return nil, err
+	}
+	g := &guestExam{exam: &exam{Facts: f}, Tuning: t, object: "guest " + t.Name}
+	g.find()
+	for _, check := range []func(*guestExam){
+		(*guestExam).groups, (*guestExam).virtio, (*guestExam).hugePages, (*guestExam).pinning, (*guestExam).placement, (*guestExam).memlock, (*guestExam).spread,
+	} {
+		check(g)
+	}
+	return g.found, nil
+}
+
+type guestExam struct {
+	*exam
+	guest.Tuning
+	object string
+	vfs    []vf.PCIAddr // its VFs that this host has
+	pfs    []vf.PF      // theirs
+}
+
+// edit is how a definition is changed, followed by what is to stand in it.
+func (g *guestExam) edit(elements ...string) []string {
+	return append([]string{"virsh edit " + g.Name + "    # below <domain>, for the next start:"}, elements...)
+}
+
+// find looks for the guest's VFs among those of this host.
+func (g *guestExam) find() {
+	var has, others []string
+	for _, u := range g.Uses {
+		pci, known := u.VF(), false
+		for _, pf := range g.PFs {
+			if !slices.ContainsFunc(pf.VFs, func(v vf.State) bool { return v.PCI == pci }) || pci.IsZero() {
+				continue
+			}
+			known = true
+			g.vfs = append(g.vfs, pci)
+			if !slices.ContainsFunc(g.pfs, func(p vf.PF) bool { return p.PCI == pf.PCI }) {
+				g.pfs = append(g.pfs, pf)
+			}
+			has = append(has, fmt.Sprintf("%s of PF %s", pci, pf.Label()))
+		}
+		switch {
+		case known:
+		case pci.IsZero():
+			others = append(others, "one of network "+u.Network+", which libvirt chooses at its start")
+		default:
+			others = append(others, pci.String()+", which is no VF of this host's")
+		}
+	}
+	size := fmt.Sprintf("%s and %d MiB", plural(g.VCPUs, "vCPU"), g.Memory>>20)
+	if len(has) > 0 {
+		g.ok("guest", g.object, "%s; VF %s", size, strings.Join(has, ", "))
+	} else {
+		g.note("guest", g.object, "%s, and no VF of this host's: what is said of NUMA nodes is of the host alone", size)
+	}
+	if len(others) > 0 {
+		g.note("guest", g.object, "PCI devices besides: %s", strings.Join(others, "; "))
+	}
+}
+
+// groups: the kernel gives user space whole IOMMU groups, so a VF that goes to a
+// guest has one of its own.
+func (g *guestExam) groups() {
+	members := map[int][]string{}
+	for _, pf := range g.PFs {
+		members[pf.IOMMUGroup] = append(members[pf.IOMMUGroup], pf.PCI.String())
+		for _, v := range pf.VFs {
+			members[v.IOMMUGroup] = append(members[v.IOMMUGroup], v.PCI.String())
+		}
+	}
+	for _, pf := range g.pfs {
+		for _, v := range pf.VFs {
+			if !slices.Contains(g.vfs, v.PCI) {
+				continue
+			}
+			f := finding{check: "guest", severity: api.SeverityError, object: g.object, why: "VFIO gives a guest whole IOMMU groups"}
+			switch all := members[v.IOMMUGroup]; {
+			case v.IOMMUGroup < 0:
+				f.mend = []string{"culvert doctor    # says how this host's IOMMU is switched on"}
+				g.add(f, "VF %s is in no IOMMU group", v.PCI)
+			case len(all) > 1:
+				f.mend = []string{"put the card into a slot below a root port of its own: the ports above it do not isolate it (no ACS)"}
+				g.add(f, "VF %s shares IOMMU group %d: %s", v.PCI, v.IOMMUGroup, strings.Join(all, ", "))
+			}
+		}
+	}
+}
+
+// virtio: an interface has one queue unless the definition says more, and each
+// queue is one vCPU's.
+func (g *guestExam) virtio() {
+	for _, v := range g.VirtIO {
+		object := g.object + ", interface " + v.Label
+		switch {
+		case v.Queues < g.VCPUs && v.Queues == 1:
+			g.add(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "one vCPU and one thread of the host take every packet of it",
+				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", min(g.VCPUs, goodQueues))}},
+				"it has 1 queue, and the guest %d vCPUs", g.VCPUs)
+		case v.Queues > g.VCPUs:
+			g.add(finding{check: "virtio", severity: api.SeverityNote, object: object, why: "a queue without a vCPU of its own takes memory and gains nothing",
+				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", g.VCPUs)}},
+				"it has %d queues, and the guest %s", v.Queues, plural(g.VCPUs, "vCPU"))
+		default:
+			g.ok("virtio", object, "%s for %s", plural(v.Queues, "queue"), plural(g.VCPUs, "vCPU"))
+		}
+	}
+}
+
+// goodQueues is enough for any link: each is a thread of the host besides.
+const goodQueues = 16
+
+// hugePages: VFIO pins the whole memory when the guest starts.
+func (g *guestExam) hugePages() {
+	if len(g.HugePages) == 0 {
+		if len(g.Uses) == 0 {
+			return
+		}
+		g.add(finding{check: "hugepages", severity: api.SeverityNote, object: g.object,
+			why:  "its memory is pinned and translated for the VF 4 KiB at a time: a slow start, and misses in the IOMMU's cache",
+			mend: append([]string{fmt.Sprintf("sysctl -w vm.nr_hugepages=%d    # and into /etc/sysctl.d", g.Host.HugePages[usualHuge]+pagesFor(g.Memory, usualHuge))}, g.edit("<memoryBacking><hugepages/></memoryBacking>")...)},
+			"its memory is not backed by huge pages")
+		return
+	}
+	for _, size := range g.HugePages {
+		if size == 0 {
+			size = usualHuge
+		}
+		there, known := g.Host.HugePages[size]
+		need := pagesFor(g.Memory, size)
+		switch {
+		case !known:
+			g.add(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it",
+				mend: g.edit("<memoryBacking><hugepages/></memoryBacking>")}, "it wants huge pages of %d KiB, which this host has not", size>>10)
+		case there < need && len(g.HugePages) == 1:
+			g.add(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "it does not start without all of them, whoever has the others",
+				mend: []string{fmt.Sprintf("echo %d >/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages    # besides those of other guests", need, size>>10)}},
+				"it needs %d huge pages of %d KiB, and the host keeps %d", need, size>>10, there)
+		default:
+			g.ok("hugepages", g.object, "huge pages of %d KiB, of which the host keeps %d", size>>10, there)
+		}
+	}
+}
+
+// usualHuge is the default size of huge pages where the kernel was given no other
+// one, in bytes.
+const usualHuge = 2 << 20
+
+func pagesFor(memory, size uint64) int { return int((memory + size - 1) / size) }
+
+// pinning: a vCPU that moves finds the packets of its queue in another cache.
+func (g *guestExam) pinning() {
+	loose, gone, shared := []int{}, []int{}, []int{}
+	user := map[int]int{} // of a processor that is some vCPU's only one
+	for n := range g.VCPUs {
+		cpus := g.Pins[n]
+		if len(cpus) == 0 {
+			loose = append(loose, n)
+			continue
+		}
+		if len(g.Host.CPUs) > 0 && !slices.ContainsFunc(cpus, func(c int) bool { return slices.Contains(g.Host.CPUs, c) }) {
+			gone = append(gone, n)
+		}
+		if len(cpus) == 1 {
+			if _, taken := user[cpus[0]]; taken {
+				shared = append(shared, n)
+			}
+			user[cpus[0]] = n
+		}
+	}
+	mend := g.edit(g.pins()...)
+	switch {
+	case len(gone) > 0:
+		g.add(finding{check: "pinning", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it", mend: mend},
+			"vCPU %s is pinned to processors that are not online", vf.Numbers(gone))
+	case len(shared) > 0:
+		g.add(finding{check: "pinning", severity: api.SeverityWarning, object: g.object, why: "two vCPUs that share one processor wait for each other", mend: mend},
+			"vCPU %s is pinned to the processor of another one", vf.Numbers(shared))
+	case len(loose) > 0:
+		g.add(finding{check: "pinning", severity: api.SeverityNote, object: g.object, why: "a vCPU that the host moves finds its packets in another processor's cache, and waits behind others", mend: mend},
+			"vCPU %s is not pinned", vf.Numbers(loose))
+	default:
+		g.ok("pinning", g.object, "every vCPU is pinned")
+	}
+}
+
+// node is the NUMA node of the guest's VFs; false when there is no one node.
+func (g *guestExam) node() (int, bool) {
+	for _, pf := range g.pfs {
+		if pf.NUMA != g.pfs[0].NUMA || pf.NUMA < 0 {
+			return 0, false
+		}
+	}
+	if len(g.pfs) == 0 {
+		return 0, false
+	}
+	return g.pfs[0].NUMA, true
+}
+
+// pins is the XML that pins the vCPUs next to the VFs: one processor for each, or
+// the node's for all where there are too few. The first is left to the host where
+// there is room.
+func (g *guestExam) pins() []string {
+	near := g.Host.CPUs
+	if n, ok := g.node(); ok && len(g.Host.NodeCPUs[n]) > 0 {
+		near = g.Host.NodeCPUs[n]
+	}
+	if len(near) < g.VCPUs {
+		return []string{fmt.Sprintf("<vcpu placement='static' cpuset='%s'>%d</vcpu>    <!-- and no <vcpupin> -->", vf.Numbers(near), g.VCPUs)}
+	}
+	if len(near) > g.VCPUs {
+		near = near[1:]
+	}
+	out := []string{"<cputune>"}
+	for n := range g.VCPUs {
+		out = append(out, fmt.Sprintf("  <vcpupin vcpu='%d' cpuset='%d'/>", n, near[n]))
+	}
+	return append(out, "</cputune>")
+}
+
+// placement: vCPUs and memory belong on the node of the VFs' PF.
+func (g *guestExam) placement() {
+	if len(g.Host.Nodes) <= 1 {
+		g.ok("placement", g.object, "the machine has one NUMA node")
+		return
+	}
+	n, ok := g.node()
+	if !ok {
+		if len(g.pfs) > 1 {
+			g.add(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "the guest cannot be near all of them",
+				mend: []string{"give it VFs of NICs of one node, unless the other one is for when a NIC fails"}}, "its VFs are not on one known NUMA node")
+		}
+		return
+	}
+	where := fmt.Sprintf("node %d, where its VF is (%s)", n, pfName(g.pfs[0]))
+	far := []int{}
+	for v := range g.VCPUs {
+		if slices.ContainsFunc(g.Pins[v], func(c int) bool { return !slices.Contains(g.Host.NodeCPUs[n], c) }) {
+			far = append(far, v)
+		}
+	}
+	if len(far) > 0 {
+		g.add(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "their packets cross between the processors", mend: g.edit(g.pins()...)},
+			"vCPU %s is pinned to processors that are not of NUMA %s", vf.Numbers(far), where)
+	}
+	memory := g.edit(fmt.Sprintf("<numatune><memory mode='strict' nodeset='%d'/></numatune>", n))
+	switch {
+	case len(g.Nodes) == 0:
+		g.add(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
+			"its memory may come from any NUMA node, not only from %s", where)
+	case len(g.Nodes) > 1 || g.Nodes[0] != n:
+		g.add(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
+			"its memory comes from NUMA node %s, not only from %s", vf.Numbers(g.Nodes), where)
+	case len(far) == 0:
+		g.ok("placement", g.object, "its memory is on NUMA %s", where)
+	}
+}
+
+// beside is what libvirt adds to a guest's memory for the device memory that VFIO
+// locks too, in bytes (qemuDomainGetMemLockLimitBytes).
+const beside = 1 << 30
+
+// memlock: VFIO locks the whole memory, with an IOMMU in the guest once for each
+// device.
+func (g *guestExam) memlock() {
+	if len(g.Uses) == 0 {
+		return
+	}
+	times := uint64(1)
+	if g.VIOMMU {
+		times = uint64(len(g.Uses))
+	}
+	locked := times * g.Memory
+	f := finding{check: "memlock", severity: api.SeverityError, object: g.object, why: "VFIO locks all of its memory, and QEMU ends with \"cannot allocate memory\"",
+		mend: []string{"virsh edit " + g.Name + "    # take <hard_limit> out, so that libvirt chooses; or:",
+			fmt.Sprintf("<memtune><hard_limit unit='MiB'>%d</hard_limit></memtune>", (locked+beside+1<<20-1)>>20)}}
+	if g.VIOMMU {
+		f.why = fmt.Sprintf("with an IOMMU of its own, VFIO locks its memory once for each of %s, and QEMU ends with \"cannot allocate memory\"", plural(len(g.Uses), "device"))
+	}
+	switch {
+	case g.HardLimit == 0:
+		g.ok("memlock", g.object, "libvirt lets QEMU lock what VFIO needs")
+	case g.HardLimit < locked:
+		g.add(f, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
+	case g.HardLimit < locked+beside:
+		f.severity = api.SeverityWarning
+		f.why = "VFIO locks the memory of devices besides, and QEMU itself needs some"
+		g.add(f, "it may lock %d MiB, of which its memory is %d MiB", g.HardLimit>>20, locked>>20)
+	default:
+		g.ok("memlock", g.object, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
+	}
+}
+
+// spread looks where the interrupts of the guest's VFs arrive on the host while
+// it runs. What the guest does with them only the guest knows.
+func (g *guestExam) spread() {
+	if g.VCPUs == 1 || len(g.vfs) == 0 {
+		return
+	}
+	cpus := map[int]bool{}
+	known := 0
+	for _, pci := range g.vfs {
+		for _, n := range g.Devices[pci].IRQs {
+			if irq, ok := g.Host.IRQs[n]; ok && len(irq.CPUs) > 0 {
+				known++
+				cpus[irq.CPUs[0]] = true
+			}
+		}
+	}
+	switch _, balanced := g.running("irqbalance"); {
+	case known > 1 && len(cpus) == 1 && len(g.Host.CPUs) > 1:
+		f := finding{check: "spread", severity: api.SeverityWarning, object: g.object, why: "that processor is interrupted for every packet of the guest",
+			mend: []string{g.install("irqbalance"), "systemctl enable --now irqbalance"}}
+		if balanced {
+			f.mend = []string{"journalctl -u irqbalance    # a ban, or a policy of one processor"}
+		}
+		g.add(f, "all %d interrupts of its VFs go to one processor of the host", known)
+	case known > 0:
+		g.ok("spread", g.object, "%s of its VFs, on %s of the host", plural(known, "interrupt"), plural(len(cpus), "processor"))
+	default:
+		g.note("spread", g.object, "no interrupt of its VFs is in use: it does not run, or its driver has not started")
+	}
+	g.add(finding{check: "spread", severity: api.SeverityNote, object: g.object, why: "without irqbalance in the guest one of its vCPUs takes the packets of all queues",
+		mend: []string{"in the guest: systemctl enable --now irqbalance", "in the guest: ethtool -l DEVICE    # how many queues the VF has; igbvf has 1"}},
+		"which of its vCPUs take packets is not seen from the host")
+}

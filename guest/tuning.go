@@ -1,0 +1,260 @@
+package guest
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Tuning is what a definition says of how fast its guest can be. Amounts of
+// memory are in bytes.
+type Tuning struct {
+	Definition
+	VCPUs  int
+	Memory uint64
+	// HugePages are the sizes of the pages that back the memory: 0 for the host's
+	// default, empty for pages of the usual size.
+	HugePages []uint64
+	// HardLimit bounds what QEMU uses and may lock; 0: libvirt chooses.
+	HardLimit uint64
+	// VIOMMU says that the guest has an IOMMU of its own, and so each VF an
+	// address space of its own.
+	VIOMMU bool
+	// Pins are the host's processors on which each vCPU runs; one without an entry
+	// runs on any.
+	Pins map[int][]int
+	// Nodes are the host's NUMA nodes that the memory comes from; empty: any.
+	Nodes  []int
+	VirtIO []VirtIO
+}
+
+// VirtIO is an interface that QEMU or the host's kernel serves.
+type VirtIO struct {
+	Label  string // its alias, else its MAC address
+	Queues int    // pairs of them; 1 when the definition says nothing
+}
+
+// Bounds of what is read, well beyond what QEMU and the kernel can do.
+const (
+	maxVCPUs = 1 << 13
+	maxCPU   = 1 << 14 // the number of a processor or node of the host
+)
+
+// tuned has of a domain what is about speed; formatdomain.html has the elements.
+type tuned struct {
+	XMLName xml.Name `xml:"domain"`
+	VCPU    struct {
+		Count  string `xml:",chardata"`
+		CPUSet string `xml:"cpuset,attr"`
+	} `xml:"vcpu"`
+	Memory        amount `xml:"memory"`
+	MemoryBacking struct {
+		HugePages *struct {
+			Pages []struct {
+				Size string `xml:"size,attr"`
+				Unit string `xml:"unit,attr"`
+			} `xml:"page"`
+		} `xml:"hugepages"`
+	} `xml:"memoryBacking"`
+	HardLimit amount `xml:"memtune>hard_limit"`
+	Pins      []struct {
+		VCPU   string `xml:"vcpu,attr"`
+		CPUSet string `xml:"cpuset,attr"`
+	} `xml:"cputune>vcpupin"`
+	NUMA struct {
+		NodeSet string `xml:"nodeset,attr"`
+	} `xml:"numatune>memory"`
+	IOMMU      *struct{} `xml:"devices>iommu"`
+	Interfaces []struct {
+		Type  string `xml:"type,attr"`
+		Model struct {
+			Type string `xml:"type,attr"`
+		} `xml:"model"`
+		Driver struct {
+			Queues string `xml:"queues,attr"`
+		} `xml:"driver"`
+		MAC struct {
+			Address string `xml:"address,attr"`
+		} `xml:"mac"`
+		Alias struct {
+			Name string `xml:"name,attr"`
+		} `xml:"alias"`
+	} `xml:"devices>interface"`
+}
+
+// ParseTuning reads a domain's XML, as Parse does, for what is about speed.
+func ParseTuning(text []byte) (Tuning, error) {
+	def, err := Parse(text)
+	if err != nil {
+		return Tuning{}, err
+	}
+	t := Tuning{Definition: def}
+	if err := t.read(text); err != nil {
+		return Tuning{}, fmt.Errorf("the definition of guest %s: %w: %w", def.Name, vf.ErrInvalid, err)
+	}
+	return t, nil
+}
+
+func (t *Tuning) read(text []byte) error {
+	var d tuned
+	if err := xml.NewDecoder(bytes.NewReader(text)).Decode(&d); err != nil {
+		return err
+	}
+	var err1, err2, err3 error
+	t.VIOMMU = d.IOMMU != nil
+	t.VCPUs, err1 = number("<vcpu>", d.VCPU.Count, maxVCPUs)
+	t.Memory, err2 = d.Memory.bytes("<memory>")
+	t.HardLimit, err3 = d.HardLimit.bytes("<hard_limit>")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	if h := d.MemoryBacking.HugePages; h != nil {
+		for _, p := range h.Pages {
+			size, err := amount{p.Size, p.Unit}.bytes("<page> of <hugepages>")
+			if err != nil {
+				return err
+			}
+			t.HugePages = append(t.HugePages, size)
+		}
+		if len(h.Pages) == 0 {
+			t.HugePages = []uint64{0}
+		}
+	}
+	var err error
+	if t.Nodes, err = parseSet(d.NUMA.NodeSet); err != nil {
+		return fmt.Errorf("nodeset of <numatune>: %w", err)
+	}
+	return errors.Join(t.pins(d), t.interfaces(d))
+}
+
+// pins: <vcpupin> has a vCPU's own processors, <vcpu cpuset=...> those of all
+// others.
+func (t *Tuning) pins(d tuned) error {
+	all, err := parseSet(d.VCPU.CPUSet)
+	if err != nil {
+		return fmt.Errorf("cpuset of <vcpu>: %w", err)
+	}
+	t.Pins = map[int][]int{}
+	for n := 0; n < t.VCPUs && len(all) > 0; n++ {
+		t.Pins[n] = all
+	}
+	for _, p := range d.Pins {
+		n, err := strconv.ParseUint(p.VCPU, 10, 16)
+		if err != nil {
+			return fmt.Errorf("vcpu %q of <vcpupin>: want a number", p.VCPU)
+		}
+		cpus, err := parseSet(p.CPUSet)
+		if err != nil {
+			return fmt.Errorf("cpuset of <vcpupin vcpu='%d'>: %w", n, err)
+		}
+		if int(n) < t.VCPUs && len(cpus) > 0 {
+			t.Pins[int(n)] = cpus
+		}
+	}
+	return nil
+}
+
+// interfaces: those of other types than these have one queue whatever is said.
+func (t *Tuning) interfaces(d tuned) error {
+	for _, i := range d.Interfaces {
+		if !strings.HasPrefix(i.Model.Type, "virtio") || !slices.Contains([]string{"network", "bridge", "ethernet", "direct", "vhostuser", "vdpa"}, i.Type) {
+			continue
+		}
+		v := VirtIO{Label: i.Alias.Name, Queues: 1}
+		if v.Label == "" {
+			v.Label = i.MAC.Address
+		}
+		if i.Driver.Queues != "" {
+			var err error
+			if v.Queues, err = number("queues of <interface> "+v.Label, i.Driver.Queues, maxVCPUs); err != nil {
+				return err
+			}
+		}
+		t.VirtIO = append(t.VirtIO, v)
+	}
+	return nil
+}
+
+// number reads one from 1 to most; an empty text is 1, as libvirt has it.
+func number(what, s string, most int) (int, error) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return 1, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil || n == 0 || n > uint64(most) {
+		return 0, fmt.Errorf("%s %q: want a number from 1 to %d", what, s, most)
+	}
+	return int(n), nil
+}
+
+// amount is one of memory, with its unit.
+type amount struct {
+	Value string `xml:",chardata"`
+	Unit  string `xml:"unit,attr"`
+}
+
+// units of memory, as libvirt's documentation of <memory> has them.
+func units() map[string]uint64 {
+	return map[string]uint64{
+		"": 1 << 10, "b": 1, "bytes": 1,
+		"KB": 1e3, "k": 1 << 10, "KiB": 1 << 10, "MB": 1e6, "M": 1 << 20, "MiB": 1 << 20,
+		"GB": 1e9, "G": 1 << 30, "GiB": 1 << 30, "TB": 1e12, "T": 1 << 40, "TiB": 1 << 40,
+	}
+}
+
+// bytes is the amount; nothing is 0.
+func (a amount) bytes(what string) (uint64, error) {
+	s := strings.TrimSpace(a.Value)
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	unit, known := units()[a.Unit]
+	over, total := bits.Mul64(n, unit)
+	if err != nil || !known || over != 0 || total > 1<<60 {
+		return 0, fmt.Errorf("%s %q, unit %q: want an amount of memory such as 4, unit GiB", what, s, a.Unit)
+	}
+	return total, nil
+}
+
+// parseSet reads libvirt's sets of processors and nodes, such as 0-3,^2,8. The
+// numbers ascend.
+func parseSet(s string) ([]int, error) {
+	if strings.TrimSpace(s) == "" {
+		return nil, nil
+	}
+	set := map[int]bool{}
+	for part := range strings.SplitSeq(s, ",") {
+		part, not := strings.CutPrefix(strings.TrimSpace(part), "^")
+		first, last, ranged := strings.Cut(part, "-")
+		a, err1 := strconv.ParseUint(first, 10, 32)
+		b, err2 := a, error(nil)
+		if ranged {
+			b, err2 = strconv.ParseUint(last, 10, 32)
+		}
+		if err1 != nil || err2 != nil || b < a || b >= maxCPU || not && ranged {
+			return nil, fmt.Errorf("%q: want numbers and ranges below %d such as 0-3,^2,8", s, maxCPU)
+		}
+		for n := a; n <= b; n++ {
+			if not {
+				delete(set, int(n))
+			} else {
+				set[int(n)] = true
+			}
+		}
+	}
+	out := make([]int, 0, len(set))
+	for n := range set {
+		out = append(out, n)
+	}
+	slices.Sort(out)
+	return out, nil
+}
