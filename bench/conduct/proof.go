@@ -114,7 +114,7 @@ func (e end) proves(c claims, seconds float64) string {
 func (e end) flapped() string {
 	for _, i := range e.seen.Interfaces {
 		if i.Role == "path" && i.Downs > 0 {
-			return fmt.Sprintf("the link of %s of %s went down in the run (%d times)", i.Interface, e.Name, i.Downs)
+			return fmt.Sprintf("the link of %s of %s went down in the run (count %d)", i.Interface, e.Name, i.Downs)
 		}
 	}
 	return ""

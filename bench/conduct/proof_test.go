@@ -47,7 +47,7 @@ func TestProof(t *testing.T) {
 	}
 	flapped := stream(seen(1.06*gb, 0), seen(1.06*gb, 0))
 	flapped.To.Interfaces[0].Downs = 2
-	if got := Proof(arm(bench.Stream), flapped); got != "the link of net1 of b went down in the run (2 times)" {
+	if got := Proof(arm(bench.Stream), flapped); got != "the link of net1 of b went down in the run (count 2)" {
 		t.Errorf("a link that flapped: %q", got)
 	}
 	pulled := arm(bench.Stream)
