@@ -46,9 +46,10 @@ type Choice struct {
 
 // candidate is a VF that is on the bus and in the ledger.
 type candidate struct {
-	pf   vf.PF
-	rec  journal.Record
-	pool desired.Pool
+	pf    vf.PF
+	rec   journal.Record
+	pool  desired.Pool
+	group int // IOMMU group, -1: none
 }
 
 func (c candidate) choice() Choice {
@@ -68,11 +69,11 @@ func (c candidate) choice() Choice {
 //
 // Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named one is
 // taken), vf.ErrNothingFree, vf.ErrInvalid (which pool is not said and there
-// are several).
+// are several, or what is free cannot go to a guest).
 func Choose(h Host, w Want) (Choice, error) {
 	all := h.candidates()
 	if !w.VF.IsZero() {
-		return named(all, w)
+		return h.named(all, w)
 	}
 	wanted, err := h.Spec.Pool(w.Pool)
 	if err != nil {
@@ -82,6 +83,7 @@ func Choose(h Host, w Want) (Choice, error) {
 	var (
 		members, free []candidate
 		given         []string
+		unfit         error
 		perPF         = map[vf.PFID]int{}
 	)
 	for _, c := range all {
@@ -96,8 +98,15 @@ func Choose(h Host, w Want) (Choice, error) {
 			given = append(given, "pod "+pod)
 			continue
 		}
+		if err := h.isolated(c, w.For); err != nil {
+			unfit = err
+			continue
+		}
 		free = append(free, c)
 		perPF[c.pf.ID]++
+	}
+	if len(free) == 0 && unfit != nil {
+		return Choice{}, unfit
 	}
 	if len(free) == 0 {
 		return Choice{}, nothingFree(pool, members, given, w.For)
@@ -133,20 +142,48 @@ func (h Host) candidates() []candidate {
 			}
 			rec.PCI = v.PCI
 			pool, _ := h.Spec.PoolOf(pf, v.ID.Index, v)
-			out = append(out, candidate{pf, rec, pool})
+			out = append(out, candidate{pf, rec, pool, v.IOMMUGroup})
 		}
 	}
 	return out
 }
 
-func named(all []candidate, w Want) (Choice, error) {
+// isolated says why a guest cannot have a VF: VFIO gives user space whole IOMMU
+// groups, and no group is a guest's that has somebody else's function in it
+// (kernel, driver-api/vfio).
+func (h Host) isolated(c candidate, owner vf.Owner) error {
+	if owner.Kind != vf.OwnerVM {
+		return nil
+	}
+	if c.group < 0 {
+		return fmt.Errorf("VF %s on %s is in no IOMMU group: %w for %s: switch the IOMMU on (culvert doctor says how)", c.rec.PCI, c.pf.Label(), vf.ErrInvalid, owner)
+	}
+	var others []string
+	for _, pf := range h.PFs {
+		if pf.IOMMUGroup == c.group {
+			others = append(others, "PF "+pf.Label())
+		}
+		for _, v := range pf.VFs {
+			if v.IOMMUGroup == c.group && v.PCI != c.rec.PCI {
+				others = append(others, "VF "+v.PCI.String())
+			}
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	return fmt.Errorf("VF %s on %s shares IOMMU group %d with %s: %w for %s: put the card into a slot below a root port that isolates it (ACS)",
+		c.rec.PCI, c.pf.Label(), c.group, strings.Join(others, ", "), vf.ErrInvalid, owner)
+}
+
+func (h Host) named(all []candidate, w Want) (Choice, error) {
 	for _, c := range all {
 		if c.rec.PCI != w.VF {
 			continue
 		}
 		switch c.rec.Phase {
 		case journal.Free:
-			return c.choice(), nil
+			return c.choice(), h.isolated(c, w.For)
 		case journal.Damaged:
 			return Choice{}, fmt.Errorf("VF %s on %s: its record in the ledger is damaged (%s), so %s cannot have it: culvert ledger check says more: %w",
 				w.VF, c.pf.Label(), c.rec.Reason, w.For, vf.ErrHeld)

@@ -146,3 +146,42 @@ func TestDriverFollowsThePool(t *testing.T) {
 		})
 	}
 }
+
+// A guest gets no VF that shares an IOMMU group, and of a pool one that does not.
+func TestGuestsNeedAGroupOfTheirOwn(t *testing.T) {
+	guest := vf.Owner{Kind: vf.OwnerVM, UID: "6695eb01", Name: "db1"}
+	first := vf.PCIAddr{Bus: 1, Device: 0x10}
+	for name, tc := range map[string]struct {
+		groups [4]int // of two VFs on each of two PFs
+		pfs    [2]int
+		want   alloc.Want
+		gets   string
+		says   string
+	}{
+		"each its own":         {[4]int{10, 11, 12, 13}, [2]int{1, 2}, alloc.Want{For: guest}, "02:00:00:00:00:01#0", ""},
+		"one PF does not":      {[4]int{10, 10, 12, 13}, [2]int{1, 2}, alloc.Want{For: guest}, "02:00:00:00:00:02#0", ""},
+		"with its PF":          {[4]int{1, 1, 2, 2}, [2]int{1, 2}, alloc.Want{For: guest, VF: first}, "", "VF 0000:01:10.0 on enp1s0 shares IOMMU group 1 with PF enp1s0, VF 0000:01:10.1: "},
+		"nobody":               {[4]int{9, 9, 9, 9}, [2]int{1, 2}, alloc.Want{For: guest}, "", "VF 0000:02:10.1 on enp2s0 shares IOMMU group 9 with VF 0000:01:10.0, VF 0000:01:10.1, VF 0000:02:10.0: "},
+		"no IOMMU":             {[4]int{-1, -1, -1, -1}, [2]int{-1, -1}, alloc.Want{For: guest}, "", "VF 0000:02:10.1 on enp2s0 is in no IOMMU group: "},
+		"no IOMMU, and named":  {[4]int{-1, -1, -1, -1}, [2]int{-1, -1}, alloc.Want{For: guest, VF: first}, "", "VF 0000:01:10.0 on enp1s0 is in no IOMMU group: "},
+		"a pod needs no group": {[4]int{-1, -1, -1, -1}, [2]int{-1, -1}, alloc.Want{For: me}, "02:00:00:00:00:01#0", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := host(2)
+			for i, group := range tc.groups {
+				h.PFs[i/2].VFs[i%2].IOMMUGroup = group
+			}
+			for i, group := range tc.pfs {
+				h.PFs[i].IOMMUGroup = group
+			}
+			got, err := alloc.Choose(h, tc.want)
+			if tc.says != "" {
+				if !errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), tc.says) {
+					t.Errorf("got  %v\nwant %s", err, tc.says)
+				}
+			} else if err != nil || got.Record.ID.String() != tc.gets {
+				t.Errorf("got %s, %v; want %s", got.Record.ID, err, tc.gets)
+			}
+		})
+	}
+}

@@ -274,24 +274,16 @@ func (g *guestExam) placement() {
 	}
 }
 
-// beside is what libvirt adds to a guest's memory for the device memory that VFIO
-// locks too, in bytes (qemuDomainGetMemLockLimitBytes).
-const beside = 1 << 30
-
 // memlock: VFIO locks the whole memory, with an IOMMU in the guest once for each
 // device.
 func (g *guestExam) memlock() {
 	if len(g.Uses) == 0 {
 		return
 	}
-	times := uint64(1)
-	if g.VIOMMU {
-		times = uint64(len(g.Uses))
-	}
-	locked := times * g.Memory
+	locked := g.Locks(len(g.Uses))
 	f := finding{check: "memlock", severity: api.SeverityError, object: g.object, why: "VFIO locks all of its memory, and QEMU ends with \"cannot allocate memory\"",
 		mend: []string{"virsh edit " + g.Name + "    # take <hard_limit> out, so that libvirt chooses; or:",
-			fmt.Sprintf("<memtune><hard_limit unit='MiB'>%d</hard_limit></memtune>", (locked+beside+1<<20-1)>>20)}}
+			fmt.Sprintf("<memtune><hard_limit unit='MiB'>%d</hard_limit></memtune>", (locked+guest.Beside)>>20)}}
 	if g.VIOMMU {
 		f.why = fmt.Sprintf("with an IOMMU of its own, VFIO locks its memory once for each of %s, and QEMU ends with \"cannot allocate memory\"", plural(len(g.Uses), "device"))
 	}
@@ -300,7 +292,7 @@ func (g *guestExam) memlock() {
 		g.ok("memlock", g.object, "libvirt lets QEMU lock what VFIO needs")
 	case g.HardLimit < locked:
 		g.add(f, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
-	case g.HardLimit < locked+beside:
+	case g.HardLimit < locked+guest.Beside:
 		f.severity = api.SeverityWarning
 		f.why = "VFIO locks the memory of devices besides, and QEMU itself needs some"
 		g.add(f, "it may lock %d MiB, of which its memory is %d MiB", g.HardLimit>>20, locked>>20)

@@ -182,6 +182,43 @@ func (t *Tuning) interfaces(d tuned) error {
 	return nil
 }
 
+// Beside is what libvirt adds to the memory that VFIO locks when it chooses the
+// bound, for the memory of devices and QEMU's own; in bytes
+// (qemuDomainGetMemLockLimitBytes).
+const Beside = 1 << 30
+
+// Locks is how much memory VFIO locks for that many devices: all of the guest's, and
+// with an IOMMU in the guest all of it once for each device (libvirt 8.7 and newer
+// count so).
+func (t Tuning) Locks(devices int) uint64 {
+	if !t.VIOMMU || devices < 1 {
+		devices = 1
+	}
+	return t.Memory * uint64(devices)
+}
+
+// mostDevices bounds the PCI devices that are passed to one guest: each takes a
+// port and interrupts of it. It is a bound of ours.
+const mostDevices = 64
+
+// TakesVF says why the guest cannot have a VF as the device of that name, if there
+// is a reason in its definition. The error wraps vf.ErrInvalid.
+func (t Tuning) TakesVF(device string) error {
+	devices := len(t.Uses)
+	if !slices.ContainsFunc(t.Uses, func(u Use) bool { return u.Alias == aliasOf(device) }) {
+		devices++
+	}
+	if devices > mostDevices {
+		return fmt.Errorf("<devices> of guest %s passes %d PCI devices: %w with one more: want at most %d: take one out of the definition",
+			t.Name, len(t.Uses), vf.ErrInvalid, mostDevices)
+	}
+	if locked := t.Locks(devices); t.HardLimit != 0 && t.HardLimit < locked {
+		return fmt.Errorf("<hard_limit> of guest %s is %d MiB: %w with %d PCI devices, for which VFIO locks %d MiB, so that QEMU would end with \"cannot allocate memory\": take it out, and libvirt chooses, or make it %d MiB",
+			t.Name, t.HardLimit>>20, vf.ErrInvalid, devices, locked>>20, (locked+Beside)>>20)
+	}
+	return nil
+}
+
 // number reads one from 1 to most; an empty text is 1, as libvirt has it.
 func number(what, s string, most int) (int, error) {
 	s = strings.TrimSpace(s)
@@ -206,7 +243,7 @@ func units() map[string]uint64 {
 	return map[string]uint64{
 		"": 1 << 10, "b": 1, "bytes": 1,
 		"KB": 1e3, "k": 1 << 10, "KiB": 1 << 10, "MB": 1e6, "M": 1 << 20, "MiB": 1 << 20,
-		"GB": 1e9, "G": 1 << 30, "GiB": 1 << 30, "TB": 1e12, "T": 1 << 40, "TiB": 1 << 40,
+		"GB": 1e9, "G": 1 << 30, "GiB": 1 << 30, "TB": 1e12, "T": 1 << 40, "TiB": 1 << 40, "PB": 1e15, "P": 1 << 50, "PiB": 1 << 50,
 	}
 }
 

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -87,6 +88,41 @@ func TestParseTuningRefuses(t *testing.T) {
 	}
 	if _, err := ParseTuning([]byte("<domain>")); !errors.Is(err, vf.ErrInvalid) {
 		t.Error(err)
+	}
+}
+
+func TestTakesVF(t *testing.T) {
+	host := func(n int) string {
+		return fmt.Sprintf("<hostdev mode='subsystem' type='pci'><source><address bus='%d' slot='0' function='0'/></source><alias name='ua-culvert-net%[1]d'/></hostdev>", n)
+	}
+	var many strings.Builder
+	for n := 1; n <= mostDevices; n++ {
+		many.WriteString(host(n))
+	}
+	const memory = "<memory unit='GiB'>8</memory>"
+	limit := func(gib int) string {
+		return fmt.Sprintf("%s<memtune><hard_limit unit='GiB'>%d</hard_limit></memtune>", memory, gib)
+	}
+	for name, c := range map[string]struct{ elements, device, want string }{
+		"nothing is limited":              {memory, "net1", ""},
+		"as many as there may be":         {"<devices>" + many.String() + "</devices>", "net64", ""},
+		"one more":                        {"<devices>" + many.String() + "</devices>", "net65", "<devices> of guest a passes 64 PCI devices: invalid with one more: want at most 64: take one out of the definition"},
+		"enough may be locked":            {limit(8), "net1", ""},
+		"too little":                      {limit(7), "net1", "<hard_limit> of guest a is 7168 MiB: invalid with 1 PCI devices, for which VFIO locks 8192 MiB, so that QEMU would end with \"cannot allocate memory\": take it out, and libvirt chooses, or make it 9216 MiB"},
+		"two, which lock the same":        {limit(8) + "<devices>" + host(1) + "</devices>", "net2", ""},
+		"two, with an IOMMU in the guest": {limit(8) + "<devices><iommu model='intel'/>" + host(1) + "</devices>", "net2", "or make it 17408 MiB"},
+		"the same again, with such a one": {limit(8) + "<devices><iommu model='intel'/>" + host(1) + "</devices>", "net1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, err := ParseTuning(domain(c.elements))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = g.TakesVF(c.device)
+			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, vf.ErrInvalid) || !strings.HasSuffix(err.Error(), c.want)) {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
 	}
 }
 

@@ -136,10 +136,9 @@ func (h Host) take(f file) error {
 			return err
 		}
 	}
-	for dir := path.Dir(f.place); !h.floor(dir); dir = path.Dir(dir) {
-		if os.Remove(h.on(dir)) != nil { // others have something in it, or it is not there
-			break
-		}
+	// Until others have something in it, or it is not there.
+	for dir := path.Dir(f.place); !h.floor(dir) && os.Remove(h.on(dir)) == nil; {
+		dir = path.Dir(dir)
 	}
 	return nil
 }

@@ -71,7 +71,8 @@ func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) 
 // check reads the request and refuses what can never be right, before anything is
 // touched.
 func check(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
-	def, err := guest.Parse([]byte(r.Definition))
+	t, err := guest.ParseTuning([]byte(r.Definition))
+	def := t.Definition
 	if err != nil {
 		return def, "", err
 	}
@@ -83,7 +84,7 @@ func check(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
 	if s.MTU != nil || s.Driver != "" || s.Interface != "" || len(s.Addresses) > 0 || len(s.Routes) > 0 {
 		return def, "", fmt.Errorf("spec: %w: what a guest's VF has besides the PF's settings (MTU, addresses, routes) is set in the guest", vf.ErrInvalid)
 	}
-	return def, way, errors.Join(guest.CheckName(r.Device), way.Fits(s))
+	return def, way, errors.Join(guest.CheckName(r.Device), way.Fits(s), t.TakesVF(r.Device))
 }
 
 func request(def guest.Definition, r api.GuestXMLRequest) (attach.Request, error) {

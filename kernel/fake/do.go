@@ -92,7 +92,7 @@ func (k *Kernel) setNumVFs(p *pf, n int) error {
 	for i := range n {
 		f := &function{State: vf.State{
 			ID: vf.ID{PF: p.ID, Index: i}, PCI: k.profile.place(p.PCI, i),
-			Vendor: k.profile.Vendor, Device: k.profile.VFDevice, NUMA: -1, IOMMUGroup: 20 + 10*int(p.PCI.Bus) + i,
+			Vendor: k.profile.Vendor, Device: k.profile.VFDevice, NUMA: -1, IOMMUGroup: 1000*(int(p.PCI.Bus)+int(p.PCI.Function)) + i,
 			Admin: k.profile.born(p.PCI, i),
 		}}
 		p.vfs = append(p.vfs, f)

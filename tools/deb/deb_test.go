@@ -108,7 +108,7 @@ func TestContents(t *testing.T) {
 		"-rw-r--r-- ./usr/share/doc/culvert/changelog.gz",
 		"-rw-r--r-- ./usr/share/doc/culvert/copyright",
 		"-rw-r--r-- ./usr/share/fish/vendor_completions.d/culvert.fish",
-		"-rw-r--r-- ./usr/share/zsh/site-functions/_culvert",
+		"-rw-r--r-- ./usr/share/zsh/vendor-completions/_culvert",
 		"-rwxr-xr-x ./usr/bin/culvert",
 		"-rwxr-xr-x ./usr/bin/culvertd",
 		"-rwxr-xr-x ./usr/libexec/culvert/culvert-cni",

@@ -83,6 +83,10 @@ func (p pkg) complete(stage string) error {
 	if err := errors.Join(err, z.Close(), put(filepath.Join(doc, "changelog.gz"), changes.Bytes(), 0o644), copyFile("copyright", doc, 0o644)); err != nil {
 		return err
 	}
+	// Debian's zsh looks for completions of packages there.
+	if err := os.Rename(filepath.Join(stage, prefix, "share/zsh/site-functions"), filepath.Join(stage, prefix, "share/zsh/vendor-completions")); err != nil {
+		return err
+	}
 	sums, kib, err := survey(stage)
 	if err != nil {
 		return err
