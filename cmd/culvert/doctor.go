@@ -27,8 +27,7 @@ import (
 const doctorBound = 2 * time.Minute
 
 func newDoctorCommand(n *node) *cobra.Command {
-	var fix bool
-	var peer, guest string
+	d := &doctorFlags{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine this host: is it fit for VFs, and what would mend it",
@@ -68,40 +67,47 @@ warning or an error. As another user than root it sees less, and says so.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	out := addOutput(cmd, false)
-	cmd.Flags().BoolVar(&fix, "fix", false, "do the repairs that are safe, and say how to undo them")
-	cmd.Flags().StringVar(&peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
-	cmd.Flags().StringVar(&guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
+	cmd.Flags().BoolVar(&d.fix, "fix", false, "do the repairs that are safe, and say how to undo them")
+	cmd.Flags().StringVar(&d.peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
+	cmd.Flags().StringVar(&d.guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
 	cmd.MarkFlagsMutuallyExclusive("guest", "fix")
 	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o, err := doctorOptions(n, peer)
-		if err != nil {
-			return err
-		}
-		if fix && !o.IsRoot {
-			return errors.New("doctor --fix loads modules and writes to /etc: use sudo")
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), doctorBound)
-		defer cancel()
-		var report api.DoctorReport
-		if guest != "" {
-			report, err = examineGuest(ctx, o, cmd, guest)
-		} else {
-			report = examine(ctx, o, fix, func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format, args...) })
-		}
-		if err != nil {
-			return err
-		}
-		if err := out.write(cmd, report, func(t text.Options) string { return text.Doctor(report, t) }); err != nil {
-			return err
-		}
-		if report.Summary.Warnings+report.Summary.Errors > 0 {
-			return exitError(1)
-		}
-		return nil
-	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.run(cmd, n, out) }
 	return cmd
+}
+
+// doctorFlags say what is examined.
+type doctorFlags struct {
+	fix         bool
+	peer, guest string
+}
+
+func (d *doctorFlags) run(cmd *cobra.Command, n *node, out *output) error {
+	o, err := doctorOptions(n, d.peer)
+	if err != nil {
+		return err
+	}
+	if d.fix && !o.IsRoot {
+		return errors.New("doctor --fix loads modules and writes to /etc: use sudo")
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), doctorBound)
+	defer cancel()
+	var report api.DoctorReport
+	if d.guest != "" {
+		if report, err = examineGuest(ctx, o, cmd, d.guest); err != nil {
+			return err
+		}
+	} else {
+		report = examine(ctx, o, d.fix, func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format, args...) })
+	}
+	if err := out.write(cmd, report, func(t text.Options) string { return text.Doctor(report, t) }); err != nil {
+		return err
+	}
+	if report.Summary.Warnings+report.Summary.Errors > 0 {
+		return exitError(1)
+	}
+	return nil
 }
 
 func doctorOptions(n *node, peer string) (gather.Options, error) {
