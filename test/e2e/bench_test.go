@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/demo"
 	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab"
 )
 
 // The presets that a lab can run, in their short form, over a VF and an overlay: each
@@ -87,6 +89,29 @@ func TestBenchOfSeveralSenders(t *testing.T) {
 		if len(a.Paths()) != 3 || counted(r, i) == 0 {
 			t.Errorf("arm %s: %d paths, %d runs count", a.Name, len(a.Paths()), counted(r, i))
 		}
+	}
+}
+
+// With --lab everything is made for the measurement, and nothing of it is there afterwards.
+func TestBenchInALabOfItsOwn(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "result.json")
+	out, err := exec.CommandContext(t.Context(), os.Getenv("CULVERT"), "bench", "run", "m3", "m4", "--lab", "--quick", "--repeats", "1", "--path", "pod-pod", "--out", file).CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := read(t, file)
+	for i, a := range r.Arms {
+		if counted(r, i) == 0 {
+			t.Errorf("arm %s has no run that counts", a.Name)
+		}
+	}
+	if len(r.Arms) != 2 {
+		t.Errorf("%d arms, want the overlay and the VF", len(r.Arms))
+	}
+	if l, err := lab.Open(demo.BenchName); err == nil {
+		l.Close()
+		t.Error("the lab is still up")
 	}
 }
 
@@ -191,18 +216,24 @@ func tryToMeasure(t *testing.T, from []end, to end, args ...string) (r bench.Res
 	}
 	out, failed := exec.CommandContext(t.Context(), os.Getenv("CULVERT"), args...).CombinedOutput()
 	t.Logf("culvert %s\n%s", strings.Join(args, " "), out)
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) && failed != nil {
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && failed != nil {
 		return r, string(out), failed
 	}
+	return read(t, file), string(out), failed
+}
+
+func read(t *testing.T, file string) bench.Result {
+	t.Helper()
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if r, err = bench.Read(f); err != nil {
+	r, err := bench.Read(f)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return r, string(out), failed
+	return r
 }
 
 // counted are the runs of an arm that are neither void nor to warm up.
