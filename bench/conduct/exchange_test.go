@@ -156,7 +156,7 @@ func TestMeetFindsBothPaths(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if m := Machines(w.stations); len(m) != 1 || len(m[0].Interfaces) != 4 {
+	if m := Machines(w.stations, w.exchange.Arms); len(m) != 1 || len(m[0].Interfaces) != 4 {
 		t.Errorf("%+v", m)
 	}
 	if why := Lacks(w.stations, "iperf3"); why != "" {

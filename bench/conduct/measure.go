@@ -29,7 +29,7 @@ func (m *Measurement) Prepare() {
 // it is not whole. All its times are of this host's clock as it was at the start, so that
 // a clock that is set meanwhile puts nothing out of order.
 func (m *Measurement) Run(ctx context.Context) bench.Result {
-	r := bench.Result{Schema: bench.Schema, Started: time.Now(), Seed: m.Seed, Machines: Machines(m.Stations), Arms: m.Arms}
+	r := bench.Result{Schema: bench.Schema, Started: time.Now(), Seed: m.Seed, Machines: Machines(m.Stations, m.Arms), Arms: m.Arms}
 	r.Notes = m.bounds(ctx)
 	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.Once, Progress: m.Progress, Now: time.Now}
 	r.Runs, r.Unfinished = rounds.Run(ctx)

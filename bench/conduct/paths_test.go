@@ -91,6 +91,35 @@ func TestPathsOfAService(t *testing.T) {
 	}
 }
 
+// A fingerprint has the interfaces that carry something, and not which VFs and veths a
+// machine happens to have besides.
+func TestMachines(t *testing.T) {
+	index := 1
+	node := &Station{Site: Site{Name: "host", Machine: bench.Machine{Name: "n1", Interfaces: []bench.Interface{{Name: "p0"}, {Name: "p0v3"}, {Name: "veth7"}, {Name: "eno1"}}}, Ends: []bench.End{
+		{Interface: "p0"}, {Interface: "p0v3", PF: "p0", VF: &index}, {Interface: "veth7", Driver: "veth"}, {Interface: "eno1", Address: ip("192.0.2.1")}}}}
+	a := &Station{Site: pod("a", "n1", "p0", ip("10.244.1.2"), ip("172.16.0.1"))}
+	a.Machine.Interfaces = []bench.Interface{{Name: "eth0"}, {Name: "net1"}}
+	names := func(arms ...bench.Arm) (all []string) {
+		for _, m := range Machines([]*Station{node, a}, arms) {
+			for _, i := range m.Interfaces {
+				all = append(all, m.Name+" "+i.Name)
+			}
+		}
+		return all
+	}
+	over := bench.Arm{Path: bench.Path{From: bench.End{Machine: "n2", Name: "a", Interface: "eth0"}, To: bench.End{Machine: "n1", Name: "a", Interface: "net1"}}}
+	if diff := cmp.Diff([]string{"n1 p0", "n1 eno1", "n1 net1"}, names(over)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	over.Also = []bench.Path{{From: bench.End{Machine: "n1", Name: "a", Interface: "eth0"}}}
+	if diff := cmp.Diff([]string{"n1 p0", "n1 eno1", "n1 eth0", "n1 net1"}, names(over)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(node.Machine.Interfaces) != 4 {
+		t.Error("the station has lost some")
+	}
+}
+
 // P22: two VFs of one NIC are another path than two of different ones.
 func TestPathsOnOneNode(t *testing.T) {
 	for _, c := range []struct{ pf, want string }{{"p0", "pod-pod, VF, same PF"}, {"p1", "pod-pod, VF, other PF"}} {

@@ -91,18 +91,35 @@ func Lacks(stations []*Station, engine string) string {
 }
 
 // Machines are those of the stations; of several on one machine, with the interfaces
-// of all.
-func Machines(stations []*Station) []bench.Machine {
+// of all. VFs and veths that no arm goes over are left out: which ones there are is
+// chance, and says nothing of the figures.
+func Machines(stations []*Station, arms []bench.Arm) []bench.Machine {
 	var all []bench.Machine
 	for _, s := range stations {
-		i := slices.IndexFunc(all, func(m bench.Machine) bool { return m.Name == s.Machine.Name })
-		if i < 0 {
-			all = append(all, s.Machine)
+		m := s.Machine
+		m.Interfaces = slices.DeleteFunc(slices.Clone(m.Interfaces), func(i bench.Interface) bool { return s.idle(i.Name, arms) })
+		at := slices.IndexFunc(all, func(o bench.Machine) bool { return o.Name == m.Name })
+		if at < 0 {
+			all = append(all, m)
 			continue
 		}
-		all[i].Interfaces = slices.Concat(all[i].Interfaces, s.Machine.Interfaces)
+		all[at].Interfaces = slices.Concat(all[at].Interfaces, m.Interfaces)
 	}
 	return all
+}
+
+// idle reports whether an interface is a VF or a veth that no arm goes over.
+func (s *Station) idle(name string, arms []bench.Arm) bool {
+	made := slices.ContainsFunc(s.Ends, func(e bench.End) bool {
+		return e.Interface == name && (e.VF != nil || e.Driver == "veth")
+	})
+	return made && !slices.ContainsFunc(arms, func(a bench.Arm) bool {
+		return slices.ContainsFunc(a.Paths(), func(p bench.Path) bool {
+			return slices.ContainsFunc([]bench.End{p.From, p.To}, func(e bench.End) bool {
+				return e.Machine == s.Machine.Name && e.Name == s.Name && e.Interface == name
+			})
+		})
+	})
 }
 
 // station finds the one that an end is of.
