@@ -40,9 +40,10 @@ type Facts struct {
 	Status    *api.NodeStatus
 	StatusErr string
 
-	Ledger survey.Disk
-	CNI    CNI
-	Peer   *Peer // nil: none was named
+	Ledger  survey.Disk
+	CNI     CNI
+	Libvirt Libvirt
+	Peer    *Peer // nil: none was named
 
 	// KubeletSwap says that the kubelet's configuration allows swap.
 	KubeletSwap bool
@@ -124,7 +125,7 @@ func Examine(f Facts) []Finding {
 	for _, check := range []func(*exam){
 		checkNICs, checkArguments, checkIOMMU, checkModules,
 		checkPFs, checkMTU, checkPeer, checkInterrupts,
-		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkKubernetes,
+		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkLibvirt, checkKubernetes,
 	} {
 		check(e)
 	}

@@ -102,7 +102,7 @@ func (s scene) examine(t *testing.T) []doctor.Finding {
 }
 
 // layOut writes the archive's files below root/ to a folder. A text "-> x" is
-// a link; plugins can be executed.
+// a link; plugins and hooks can be executed.
 func layOut(t *testing.T, a *txtar.Archive) string {
 	t.Helper()
 	root := t.TempDir()
@@ -113,7 +113,7 @@ func layOut(t *testing.T, a *txtar.Archive) string {
 		}
 		path := filepath.Join(root, name)
 		mode := fs.FileMode(0o644)
-		if strings.Contains(name, "/cni/") {
+		if strings.Contains(name, "/cni/") || strings.Contains(name, "/hooks/") {
 			mode = 0o755
 		}
 		err := os.MkdirAll(filepath.Dir(path), 0o755)
@@ -180,7 +180,7 @@ func TestEveryFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks := []string{"root", "sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "kubernetes",
+	checks := []string{"root", "sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "libvirt", "kubernetes",
 		"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}
 	seen := map[string]map[api.Severity]bool{}
 	for _, file := range files {
@@ -274,6 +274,24 @@ func TestPeer(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		}
+	}
+}
+
+// TestHookOfAnotherBuild: text archives have no programs with a build in them.
+func TestHookOfAnotherBuild(t *testing.T) {
+	hook := func(event, build string) doctor.Hook {
+		return doctor.Hook{Event: event, File: doctor.HooksDir + "/" + event + ".d/culvert", Build: build}
+	}
+	f := doctor.Facts{
+		Libvirt: doctor.Libvirt{There: true, Hooks: []doctor.Hook{hook("qemu", "0123456789abcdef"), hook("network", "")}},
+		CNI:     doctor.CNI{OwnBuild: "fedcba9876543210"},
+	}
+	want := `warning /etc/libvirt/hooks/qemu.d/culvert: libvirt's hook was built from 0123456789ab, culvert from fedcba987654
+    why: what one knows the other may not
+    mend: culvert host install --from FOLDER    # that has programs of one build
+`
+	if diff := cmp.Diff(want, show(doctor.Examine(f), []string{"libvirt"})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -39,7 +39,7 @@ func newDoctorCommand(n *node) *cobra.Command {
   others       files of NetworkManager, networkd, netplan, ifupdown, udev rules
                and scripts that go against Culvert, by file and line
   Culvert      culvertd, its limits and its disk, the CNI plugin and the folders
-               of container runtimes
+               of container runtimes, libvirt's hooks
   Kubernetes   swap, modules, forwarding, SELinux, where there is a kubelet or a
                container runtime
 

@@ -51,6 +51,7 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 		Host:        survey.Read(survey.Root(o.Root)),
 		Ledger:      survey.ReadDisk(filepath.Join(o.Root, filepath.Dir(o.Ledger))),
 		CNI:         readCNI(o.Root, o.Build),
+		Libvirt:     readLibvirt(o.Root),
 		KubeletSwap: kubeletSwap(o.Root),
 		Devices:     map[vf.PCIAddr]survey.Device{},
 	}

@@ -16,7 +16,7 @@ var doctorGroups = []struct {
 	{"NICS", []string{"sriov", "link", "numa", "mtu", "path", "interrupts", "queues"}},
 	{"HOST", []string{"root", "arguments", "iommu", "modules"}},
 	{"OTHERS WHO CONFIGURE NICS", []string{"claims"}},
-	{"CULVERT", []string{"culvertd", "limits", "ledger", "cni"}},
+	{"CULVERT", []string{"culvertd", "limits", "ledger", "cni", "libvirt"}},
 	{"KUBERNETES", []string{"kubernetes"}},
 	{"GUEST", []string{"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}},
 }
