@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,8 +142,20 @@ func TestContents(t *testing.T) {
 	}
 }
 
+// libvirt is a package that has a file of libvirt's.
+func libvirt(t *testing.T) string {
+	t.Helper()
+	stage, file := t.TempDir(), filepath.Join(t.TempDir(), "libvirt.deb")
+	control := "Package: libvirt-daemon-system\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@culvert.invalid>\nDescription: a test\n"
+	if err := errors.Join(put(filepath.Join(stage, "DEBIAN/control"), []byte(control), 0o644), put(filepath.Join(stage, "etc/libvirt/libvirtd.conf"), nil, 0o644), open(stage)); err != nil {
+		t.Fatal(err)
+	}
+	output(t, "dpkg-deb", "--root-owner-group", "--build", stage, file)
+	return file
+}
+
 // TestLife installs, upgrades, removes and purges the package in a root of its
-// own, with dpkg's own scripts for services.
+// own, with dpkg's own scripts for services; libvirt comes in between.
 func TestLife(t *testing.T) {
 	needs(t, "dpkg", "deb-systemd-helper")
 	if os.Geteuid() != 0 {
@@ -154,12 +167,15 @@ func TestLife(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
-		t.Fatal(err)
+	const depends = "Package: init-system-helpers\nStatus: install ok installed\nVersion: 1.65\nArchitecture: all\nMaintainer: nobody <nobody@culvert.invalid>\nDescription: a test\n"
+	for name, body := range map[string]string{"status": depends, "info/init-system-helpers.list": ""} {
+		if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg", name), []byte(body), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	dpkg := func(args ...string) {
 		t.Helper()
-		output(t, "dpkg", append([]string{"--root=" + root, "--log=" + filepath.Join(root, "log"), "--force-script-chrootless", "--force-depends", "--force-architecture", "--force-bad-path"}, args...)...)
+		output(t, "dpkg", append([]string{"--root=" + root, "--log=" + filepath.Join(root, "log"), "--force-script-chrootless", "--force-architecture", "--force-bad-path"}, args...)...)
 	}
 	there := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(root, name))
@@ -184,6 +200,7 @@ func TestLife(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, ledger), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	dpkg("--install", libvirt(t))
 	dpkg("--install", built(t, "2"))
 	if got, err := os.ReadFile(filepath.Join(root, config)); err != nil || !bytes.Equal(got, edited) {
 		t.Errorf("after the upgrade host.yaml is %q (%v)", got, err)
@@ -201,7 +218,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	place := " --root " + root + "/ --prefix /usr --parts cni,libvirt\n"
-	want := "host install" + place + "host install" + place + "host uninstall" + place
+	want := strings.Repeat("host install"+place, 3) + "host uninstall" + place
 	if diff := cmp.Diff(want, string(called)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
