@@ -24,7 +24,7 @@ type Acceleration struct {
 // says little, so it boots the image's kernel under KVM; the answer is kept
 // until the host's next boot. It builds the image if there is none.
 func Accel(ctx context.Context) (Acceleration, error) {
-	img, err := findImage(ctx, nil)
+	img, err := findImage(ctx, nil, false)
 	if err != nil {
 		return Acceleration{}, err
 	}

@@ -39,7 +39,7 @@ func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 	}
 	p := newProgress(o.Progress)
 	defer p.Close()
-	img, err := findImage(ctx, p)
+	img, err := findImage(ctx, p, false)
 	if err != nil {
 		return 0, err
 	}

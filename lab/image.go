@@ -41,10 +41,11 @@ func cacheDir() (string, error) {
 	return filepath.Join(base, "culvert"), nil
 }
 
-// findImage returns the image of the recipe, which it builds if it is not in
-// the cache. Of two callers at once one builds, and the other waits for it.
-func findImage(ctx context.Context, p *progress) (image, error) {
-	r, err := defaultRecipe()
+// findImage returns the image of nodes, or of those that run guests, which it
+// builds if it is not in the cache. Of two callers at once one builds, and the
+// other waits for it.
+func findImage(ctx context.Context, p *progress, guests bool) (image, error) {
+	r, err := newRecipe(guests)
 	if err != nil {
 		return image{}, err
 	}
@@ -155,26 +156,38 @@ func bootstrapArgs(r recipe, uri string) ([]string, error) {
 	for _, pattern := range excludes {
 		args = append(args, "--dpkgopt=path-exclude="+pattern)
 	}
-	for _, hook := range []string{
+	hooks := []string{
 		"echo 'I: preparing the root' >&2",
 		"sync-in recipe/tree /",
 		"upload recipe/modules /lab-modules",
 		"upload recipe/tools /lab-tools",
 		"upload recipe/container /lab-container",
-		"upload recipe/customize.sh /lab-customize",
-		`cp "$1/lab-customize" "$1.sh" && rm "$1/lab-customize" && sh "$1.sh" "$1" && rm "$1.sh"`,
+	}
+	hooks = append(hooks, customize("recipe/customize.sh")...)
+	if r.guests != nil {
+		hooks = append(append(hooks, "sync-in recipe/guests/tree /"), customize("recipe/guests/customize.sh")...)
+	}
+	for _, hook := range append(hooks,
 		"copy-out /boot/lab .",
 		"echo 'I: writing the disk' >&2",
 		// /proc and /sys are mounted while hooks run: the bind mount is the root without them.
 		`rm -rf "$1/boot/lab" && mkdir "$1.bind" && mount --bind "$1" "$1.bind"`,
-		`mke2fs -q -t ext4 -E lazy_itable_init=1,lazy_journal_init=1 -O ^metadata_csum -d "$1.bind" "$1.ext4" ` + diskSize,
+		`mke2fs -q -t ext4 -E lazy_itable_init=1,lazy_journal_init=1 -O ^metadata_csum -d "$1.bind" "$1.ext4" `+diskSize,
 		`umount "$1.bind" && rmdir "$1.bind"`,
 		`qemu-img convert -f raw -O qcow2 "$1.ext4" "$1/root.qcow2" && rm "$1.ext4"`,
 		"download /root.qcow2 root.qcow2",
-	} {
+	) {
 		args = append(args, "--customize-hook="+hook)
 	}
 	return append(args, suite, "/dev/null", uri), nil
+}
+
+// customize are the hooks that run a script of the recipe on the root.
+func customize(script string) []string {
+	return []string{
+		"upload " + script + " /lab-customize",
+		`cp "$1/lab-customize" "$1.sh" && rm "$1/lab-customize" && sh "$1.sh" "$1" && rm "$1.sh"`,
+	}
 }
 
 // bootstrap runs mmdebstrap in a process and a mount namespace, so that

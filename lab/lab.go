@@ -33,6 +33,9 @@ type Options struct {
 	Names []string
 	// CPUs of each node: 1 unless told.
 	CPUs int
+	// Guests makes the nodes run guests of their own: they have libvirt, QEMU and a
+	// small guest (/boot/guest). It goes with no layer.
+	Guests bool
 	// Progress takes a line a step; nil is silent.
 	Progress io.Writer
 	// Prepare is called before anything of the lab is there. The layer that it
@@ -139,6 +142,9 @@ func sameLab(st Status, o Options) error {
 	for _, n := range st.Nodes {
 		have = append(have, n.Name)
 	}
+	if o.Guests && !st.Guests {
+		return fmt.Errorf("bring up the lab %s: it is up with nodes that run no guests; take it down first, or give another --name", o.Name)
+	}
 	if slices.Equal(have, o.Names) {
 		return nil
 	}
@@ -155,7 +161,7 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 			return err
 		}
 	}
-	img, err := findImage(ctx, p)
+	img, err := findImage(ctx, p, o.Guests)
 	if err != nil {
 		return err
 	}
@@ -164,7 +170,7 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 		return err
 	}
 	conf := config{
-		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Image: img.hash, Dir: img.dir, Base: base,
+		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Guests: o.Guests, Image: img.hash, Dir: img.dir, Base: base,
 		Run: l.paths.run, Disks: l.paths.disks, Acceleration: probeAccel(ctx, img),
 	}
 	for _, dir := range []string{l.paths.run, l.paths.disks, l.paths.share()} {

@@ -116,7 +116,7 @@ func sh(t *testing.T, l *Lab, node, script string) string {
 // TestLab goes through the life of one lab, since a boot is what costs.
 func TestLab(t *testing.T) {
 	leavesNothing(t, "t-life", "layer-"+testLayer)
-	img, err := findImage(t.Context(), nil)
+	img, err := findImage(t.Context(), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func testLayerKept(t *testing.T, l *Lab) {
 			t.Errorf("%s has %q of the layer", node, got)
 		}
 	}
-	img, err := findImage(t.Context(), nil)
+	img, err := findImage(t.Context(), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -694,7 +694,7 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups env HOME="$1" XDG_RUNTIM
 	"$1/test" -test.v -test.run '^TestRootless$'`
 
 func asNobody(t *testing.T) {
-	img, err := findImage(t.Context(), nil)
+	img, err := findImage(t.Context(), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,3 +35,26 @@ func TestNameNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestSameLab: a lab that is up is returned as it is if it is what was asked for.
+func TestSameLab(t *testing.T) {
+	st := Status{Nodes: []Node{{Name: "a"}, {Name: "b"}}}
+	with := st
+	with.Guests = true
+	for _, c := range []struct {
+		st   Status
+		o    Options
+		want string // a part of the error
+	}{
+		{st, Options{Names: []string{"a", "b"}}, ""},
+		{with, Options{Names: []string{"a", "b"}}, ""},
+		{with, Options{Names: []string{"a", "b"}, Guests: true}, ""},
+		{st, Options{Names: []string{"a", "b"}, Guests: true}, "run no guests"},
+		{st, Options{Names: []string{"a"}}, "it is up with a, b"},
+	} {
+		err := sameLab(c.st, c.o)
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
+		}
+	}
+}

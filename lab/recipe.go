@@ -6,9 +6,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -21,17 +23,38 @@ const diskSize = "16G"
 //go:embed all:image
 var imageFiles embed.FS
 
+//go:embed all:guests
+var guestFiles embed.FS
+
 //go:embed boot
 var bootFiles embed.FS
 
 // A recipe is all that decides what is in the image. It is a tree of files:
 // packages, excludes, modules, tools, container, customize.sh, and tree/, which
 // is laid over the root.
-type recipe struct{ files fs.FS }
+type recipe struct {
+	files fs.FS
+	// guests has packages, customize.sh and tree/ of what nodes have besides that run
+	// guests of their own; nil if they do not.
+	guests fs.FS
+}
 
-func defaultRecipe() (recipe, error) {
-	files, err := fs.Sub(imageFiles, "image")
-	return recipe{files}, err
+func newRecipe(guests bool) (r recipe, err error) {
+	if r.files, err = fs.Sub(imageFiles, "image"); err == nil && guests {
+		r.guests, err = fs.Sub(guestFiles, "guests")
+	}
+	return r, err
+}
+
+// guestsPlace is where guests is below the folder that write lays out.
+const guestsPlace = "guests"
+
+// parts are the trees of files, by their places below that folder.
+func (r recipe) parts() map[string]fs.FS {
+	if r.guests == nil {
+		return map[string]fs.FS{".": r.files}
+	}
+	return map[string]fs.FS{".": r.files, guestsPlace: r.guests}
 }
 
 // hash identifies the recipe: 12 hex digits of SHA-256 over the names and
@@ -39,44 +62,57 @@ func defaultRecipe() (recipe, error) {
 func (r recipe) hash() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s %s\n", suite, diskSize)
-	err := fs.WalkDir(r.files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		body, err := fs.ReadFile(r.files, name)
+	err := r.walk(func(name string, body []byte) error {
 		fmt.Fprintf(sum, "%s %d\n%s\n", name, len(body), body)
-		return err
+		return nil
 	})
 	return hex.EncodeToString(sum.Sum(nil))[:12], err
 }
 
-// lines returns the lines of a list file, without comments and blanks.
-func (r recipe) lines(name string) ([]string, error) {
-	body, err := fs.ReadFile(r.files, name)
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for line := range strings.Lines(string(body)) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			out = append(out, line)
+// walk calls do for every file, in an order that is always the same.
+func (r recipe) walk(do func(name string, body []byte) error) error {
+	parts := r.parts()
+	for _, place := range slices.Sorted(maps.Keys(parts)) {
+		err := fs.WalkDir(parts[place], ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			body, err := fs.ReadFile(parts[place], name)
+			if err != nil {
+				return err
+			}
+			return do(path.Join(place, name), body)
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return out, nil
+	return nil
+}
+
+// lines returns the lines of a list file of each part that has it, without
+// comments and blanks.
+func (r recipe) lines(list string) ([]string, error) {
+	var out []string
+	err := r.walk(func(name string, body []byte) error {
+		if name != list && name != path.Join(guestsPlace, list) {
+			return nil
+		}
+		for line := range strings.Lines(string(body)) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+				out = append(out, line)
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // write lays the recipe out in dir, for the tools that want files.
 func (r recipe) write(dir string) error {
-	return fs.WalkDir(r.files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
+	return r.walk(func(name string, body []byte) error {
 		dest := filepath.Join(dir, filepath.FromSlash(name))
-		if d.IsDir() {
-			return os.MkdirAll(dest, 0o755)
-		}
-		body, err := fs.ReadFile(r.files, name)
-		if err != nil {
+		if err := os.MkdirAll(filepath.Dir(dest), 0o755); err != nil {
 			return err
 		}
 		return os.WriteFile(dest, body, fileMode(name))

@@ -12,7 +12,7 @@ import (
 
 func hashOf(t *testing.T, files fstest.MapFS) string {
 	t.Helper()
-	h, err := recipe{files}.hash()
+	h, err := recipe{files: files}.hash()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestRecipeHash(t *testing.T) {
 }
 
 func TestDefaultRecipe(t *testing.T) {
-	r, err := defaultRecipe()
+	r, err := newRecipe(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,6 +61,45 @@ func TestDefaultRecipe(t *testing.T) {
 	}
 	if got := args[len(args)-3:]; !slices.Equal(got, []string{suite, "/dev/null", "http://mirror.invalid/debian"}) {
 		t.Errorf("the command line ends with %q", got)
+	}
+}
+
+// TestGuestsRecipe: nodes with guests have what all nodes have and more, and their
+// image is another one.
+func TestGuestsRecipe(t *testing.T) {
+	plain, err := newRecipe(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := newRecipe(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _ := plain.hash()
+	if after, err := r.hash(); err != nil || after == before {
+		t.Errorf("hash %s of both, %v", after, err)
+	}
+	packages, err := r.lines("packages")
+	if err != nil || !slices.Contains(packages, "libvirt-daemon-system") || !slices.Contains(packages, "linux-image-amd64") {
+		t.Errorf("packages %q, %v", packages, err)
+	}
+	dir := t.TempDir()
+	if err := r.write(dir); err != nil {
+		t.Fatal(err)
+	}
+	args, err := bootstrapArgs(r, "http://mirror.invalid/debian")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Join(args, "\n")
+	own, theirs := strings.Index(line, "upload recipe/customize.sh"), strings.Index(line, "upload recipe/guests/customize.sh")
+	if own < 0 || theirs < own || strings.Index(line, "copy-out /boot/lab") < theirs {
+		t.Errorf("not in order: %s", line)
+	}
+	for _, name := range []string{"guests/customize.sh", "guests/tree/boot/guest/init"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -289,7 +289,7 @@ func (s *supervisor) find(name string) (*node, error) {
 }
 
 func (s *supervisor) status() Status {
-	st := Status{Name: s.conf.Name, Image: s.conf.Image, Supervisor: os.Getpid(), Since: s.since, Acceleration: s.conf.Acceleration,
+	st := Status{Name: s.conf.Name, Image: s.conf.Image, Guests: s.conf.Guests, Supervisor: os.Getpid(), Since: s.since, Acceleration: s.conf.Acceleration,
 		RunDir: filepath.Clean(s.conf.Run)}
 	for _, n := range s.nodes {
 		st.Nodes = append(st.Nodes, n.status())

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/demo"
 	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/cluster"
 )
@@ -38,7 +40,7 @@ lives in a network namespace of its own and touches nothing of the host's.
 
 func newLabUpCommand(name *string) *cobra.Command {
 	o := cluster.Options{Lab: lab.Options{Progress: os.Stderr}}
-	var kubernetes bool
+	var kubernetes, guests bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a lab up, and wait until its nodes take commands",
@@ -50,9 +52,15 @@ With --kubernetes the nodes are those of a Kubernetes cluster, with Flannel and
 CoreDNS, and are waited for until they are Ready. Kubernetes is built from its
 Go modules if it is not in the cache (ten minutes or more, once); this needs
 Culvert's source tree. Prints the KUBECONFIG to use: kubectl, helm and other
-clients on this host reach the API server through a port of the loopback.`,
+clients on this host reach the API server through a port of the loopback.
+
+With --guests the nodes have libvirt and QEMU, a small guest to boot
+(/boot/guest), and Culvert installed, with a pool for guests and one for
+containers. Their image is another one, built once. This needs the source tree
+with 'make build' done.`,
 		Example: `  culvert lab up
   culvert lab up --nodes 4 --name big
+  culvert lab up --guests
   culvert lab up --kubernetes
   culvert lab up --kubernetes --names worker01,worker1`,
 		Args: cobra.NoArgs,
@@ -61,7 +69,13 @@ clients on this host reach the API server through a port of the loopback.`,
 			if kubernetes {
 				return upKubernetes(cmd, o)
 			}
-			l, err := lab.Up(cmd.Context(), o.Lab)
+			up := lab.Up
+			if guests {
+				up = func(ctx context.Context, labOptions lab.Options) (*lab.Lab, error) {
+					return demo.UpGuests(ctx, labOptions, o.Source)
+				}
+			}
+			l, err := up(cmd.Context(), o.Lab)
 			if err != nil {
 				return err
 			}
@@ -72,7 +86,9 @@ clients on this host reach the API server through a port of the loopback.`,
 	cmd.Flags().StringSliceVar(&o.Lab.Names, "names", nil, "the nodes' names (worker01 and up)")
 	cmd.Flags().IntVar(&o.Lab.CPUs, "cpus", 1, "processors of each node")
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
-	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes")
+	cmd.Flags().BoolVar(&guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
+	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
+	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
 	return cmd
 }
 

@@ -1,0 +1,73 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab"
+)
+
+// guestsYAML has a pool for guests, whose VFs never become interfaces of the
+// host, and one for containers, on one wire.
+const guestsYAML = `pfs:
+- name: enp1s0
+  vfs: 7
+pools:
+- name: guests
+  deviceType: vfio-pci
+  selectors:
+    pfNames: ["enp1s0#0-1"]
+- name: pods
+  selectors:
+    pfNames: ["enp1s0#2-6"]
+`
+
+// UpGuests brings up a lab whose nodes run guests of their own: with libvirt,
+// QEMU and a small guest, and with the Culvert of the source tree installed, its
+// hook of libvirt with it. A lab that is up with guests already is left as it is.
+func UpGuests(ctx context.Context, o lab.Options, source string) (*lab.Lab, error) {
+	var stage string
+	o.Guests = true
+	o.Prepare = func(ctx context.Context, step func(string, ...any)) (*lab.Layer, error) {
+		parts, err := node.FindParts(ctx, source, func(s string) { step("%s", s) })
+		if err == nil {
+			stage, err = os.MkdirTemp("", "culvert-guests-")
+		}
+		if err == nil { // what it is installed into has libvirt
+			err = os.MkdirAll(filepath.Join(stage, "etc/libvirt"), 0o755)
+		}
+		if err == nil {
+			err = parts.Stage(ctx, stage, guestsYAML)
+		}
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(stage) }()
+	o.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
+		step("installing Culvert, and starting libvirt, which looks at its QEMU first")
+		nodes, err := l.Nodes()
+		if err != nil {
+			return err
+		}
+		var g errgroup.Group
+		for i, n := range nodes {
+			g.Go(func() error {
+				n := node.Node{Lab: l, Name: n.Name, Number: i + 1}
+				if err := n.Install(ctx, stage); err != nil {
+					return err
+				}
+				return n.StartLibvirt(ctx)
+			})
+		}
+		return g.Wait()
+	}
+	l, err := lab.Up(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("nodes with guests: %w", err)
+	}
+	return l, nil
+}
