@@ -9,9 +9,13 @@ const (
 	// MethodGuestDetach takes VFs back from a guest: GuestDetachRequest in,
 	// GuestDetached out.
 	MethodGuestDetach = "vm.detach"
-	// MethodGuestStart asks whether a guest may start: GuestStartRequest in,
-	// GuestStartResponse out. Nothing is changed.
-	MethodGuestStart = "vm.start"
+	// What libvirt's hooks report: GuestReport in, GuestAnswer out. A guest is about
+	// to start, and gets the VFs that its definition names; it has ended, and gives
+	// them back; libvirt has taken a device of a network for a guest, or put it back.
+	MethodGuestStart  = "vm.start"
+	MethodGuestStop   = "vm.stop"
+	MethodPortCreated = "vm.portCreated"
+	MethodPortDeleted = "vm.portDeleted"
 )
 
 // GuestXMLRequest asks for a VF of Pool for the guest whose definition (libvirt's
@@ -61,13 +65,14 @@ type GuestVF struct {
 	Reason string     `json:"reason,omitempty"` // of a quarantine
 }
 
-// GuestStartRequest is the definition of a guest that libvirt is about to start.
-type GuestStartRequest struct {
-	Definition []byte `json:"definition"`
+// GuestReport is what a hook of libvirt got on its standard input: the definition of
+// a guest, or a network and a port of it.
+type GuestReport struct {
+	XML []byte `json:"xml"`
 }
 
-// GuestStartResponse says why the guest must not start: it names VFs that others
-// have. Empty when it may.
-type GuestStartResponse struct {
+// GuestAnswer says why the guest must not start, or not have the device. Empty when
+// it may.
+type GuestAnswer struct {
 	Refused string `json:"refused,omitempty"`
 }

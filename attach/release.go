@@ -27,6 +27,12 @@ func (e *Engine) Detach(ctx context.Context, owner vf.Owner) error {
 	return e.detach(ctx, rec, "Detached", nil)
 }
 
+// End takes back the lease that rec describes, and no later one of the same
+// attachment (I8). It is otherwise as Detach.
+func (e *Engine) End(ctx context.Context, rec journal.Record) error {
+	return e.detach(ctx, rec, "Detached", nil)
+}
+
 // detach releases the lease that rec describes, and no later one.
 func (e *Engine) detach(ctx context.Context, rec journal.Record, reason string, cause error) error {
 	e.vfs.lock(rec.ID)

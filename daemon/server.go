@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -144,13 +145,29 @@ func (s *Server) register(srv *rpc.Server) {
 	guests := vm.New(s.node.Engine, s.node.Ledger)
 	srv.Handle(api.MethodGuestXML, guests.XML)
 	srv.Handle(api.MethodGuestDetach, guests.Detach)
-	srv.Handle(api.MethodGuestStart, guests.Start)
+	srv.Handle(api.MethodGuestStart, s.whenMade(guests.Start))
+	srv.Handle(api.MethodGuestStop, guests.Stop)
+	srv.Handle(api.MethodPortCreated, s.whenMade(guests.PortCreated))
+	srv.Handle(api.MethodPortDeleted, guests.PortDeleted)
 	srv.Handle("status", s.status)
 	srv.HandleStream("events", s.streamEvents)
 	srv.Handle("ledger", s.ledger)
 	srv.Handle("host.plan", s.hostPlan)
 	srv.Handle("host.apply", s.hostApply)
 	srv.HandleDialog("vf.lendRate", s.lendRate)
+}
+
+// whenMade has a question wait until the host's VFs are made: before that the ledger
+// knows none of them.
+func (s *Server) whenMade(answer rpc.Handler) rpc.Handler {
+	return func(ctx context.Context, params json.RawMessage) (any, error) {
+		select {
+		case <-s.made:
+			return answer(ctx, params)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("culvertd still makes the host's VFs: %w", context.Cause(ctx))
+		}
+	}
 }
 
 // readHostFile makes host.yaml the node's wish. One that cannot be read leaves

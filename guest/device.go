@@ -2,7 +2,6 @@ package guest
 
 import (
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -22,6 +21,10 @@ type Device struct {
 	// what the device says, unless the way is Hostdev, so it says the same.
 	MAC  vf.MAC
 	VLAN vf.VLAN
+	// Pool is what the VF is of, and Spec what was asked for it; With puts into the
+	// metadata what of it the device cannot say.
+	Pool string
+	Spec vf.Spec
 	// Failover is the alias of the virtio interface for which this one is the
 	// fast path; empty for none.
 	Failover string
@@ -82,7 +85,7 @@ func (d Device) NetworkXML() (string, error) {
 
 // networkOf is the name of the network that has one VF.
 func networkOf(pci vf.PCIAddr) string {
-	return "culvert-" + strings.NewReplacer(":", "-", ".", "-").Replace(pci.String())
+	return "culvert-" + nameOf(pci)
 }
 
 func domainAddress(p vf.PCIAddr) *libvirtxml.DomainAddressPCI {
@@ -96,18 +99,6 @@ func marshal(v any) (string, error) {
 		return "", fmt.Errorf("write libvirt's XML: %w", err)
 	}
 	return string(out) + "\n", nil
-}
-
-// VFOf is the VF that the definition's device of that name has; false when there is
-// no such device, or it takes any VF of somebody's network.
-func (d Definition) VFOf(name string) (vf.PCIAddr, bool) {
-	for _, u := range d.Uses {
-		if u.Alias == aliasOf(name) {
-			pci := u.VF()
-			return pci, !pci.IsZero()
-		}
-	}
-	return vf.PCIAddr{}, false
 }
 
 // VF is the PCI function that the device passes, through one of our networks
@@ -153,13 +144,20 @@ func orNone(s string) string {
 	return s
 }
 
-// With is the definition's text with one more device. One that has a device of
-// that name stays as it is, if that passes the same VF with the same settings.
+// With is the definition's text with one more device, and its settings in the
+// metadata. A device of that name that the definition has already stays as it is, if
+// it passes the same VF with the same settings; its settings in the metadata are
+// replaced. Nothing else is changed.
 func (d Definition) With(dev Device) (string, error) {
+	p, err := partsOf(d.text)
+	if err != nil {
+		return "", fmt.Errorf("<metadata> of guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
+	}
 	for _, u := range d.Uses {
 		switch {
 		case u.Alias == aliasOf(dev.Name):
-			return string(d.text), d.agrees(u, dev)
+			dev.Way = u.Way // it says what the metadata need not
+			return apply(string(d.text), p.settings(with(p.entries, dev.remembered()))), d.agrees(u, dev)
 		case u.VF() == dev.PCI:
 			return "", fmt.Errorf("guest %s has VF %s already, as %s: %w: take that device out of the definition", d.Name, dev.PCI, label(u), vf.ErrHeld)
 		}
@@ -168,15 +166,15 @@ func (d Definition) With(dev Device) (string, error) {
 		return "", fmt.Errorf("guest %s has no interface with alias %s to fail over to: %w: give its virtio interface <teaming type='persistent'/> and <alias name='%s'/>",
 			d.Name, dev.Failover, vf.ErrInvalid, dev.Failover)
 	}
-	device, err := dev.XML()
+	text, err := dev.XML()
 	if err != nil {
 		return "", err
 	}
-	at, err := endOfDevices(d.text)
+	device, err := p.device(text)
 	if err != nil {
 		return "", fmt.Errorf("guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
 	}
-	return string(d.text[:at]) + indent(device) + string(d.text[at:]), nil
+	return apply(string(d.text), p.settings(with(p.entries, dev.remembered())), device), nil
 }
 
 // hasAlias looks for an alias in the text: the interface that has it is not one of
@@ -184,36 +182,4 @@ func (d Definition) With(dev Device) (string, error) {
 func (d Definition) hasAlias(name string) bool {
 	text := string(d.text)
 	return strings.Contains(text, "<alias name='"+name+"'") || strings.Contains(text, `<alias name="`+name+`"`)
-}
-
-// indent makes the device look as virsh dumpxml would print it before the
-// </devices> that follows.
-func indent(device string) string {
-	lines := strings.Split(strings.TrimSuffix(device, "\n"), "\n")
-	return "  " + strings.Join(lines, "\n    ") + "\n  "
-}
-
-// endOfDevices is where </devices> of the domain begins.
-func endOfDevices(text []byte) (int64, error) {
-	dec := xml.NewDecoder(strings.NewReader(string(text)))
-	depth := 0
-	for {
-		at := dec.InputOffset()
-		token, err := dec.RawToken()
-		if err != nil {
-			return 0, errors.New("<devices> is missing")
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			depth++
-		case xml.EndElement:
-			if depth == 2 && t.Name == (xml.Name{Local: "devices"}) {
-				if at == dec.InputOffset() { // <devices/>
-					return 0, errors.New("<devices> is empty")
-				}
-				return at, nil
-			}
-			depth--
-		}
-	}
 }

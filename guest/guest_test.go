@@ -82,7 +82,10 @@ func TestParseRefuses(t *testing.T) {
 
 // device is one of every way.
 func device(w Way) Device {
-	return Device{Name: "net1", Way: w, PCI: vf.PCIAddr{Bus: 1, Device: 0x11, Function: 6}, MAC: vf.MAC{2, 0, 0, 0, 0, 7}, VLAN: vf.VLAN{ID: 100}, Failover: "ua-slow"}
+	return Device{
+		Name: "net1", Way: w, PCI: vf.PCIAddr{Bus: 1, Device: 0x11, Function: 6}, MAC: vf.MAC{2, 0, 0, 0, 0, 7}, VLAN: vf.VLAN{ID: 100}, Failover: "ua-slow",
+		Pool: "culvert.dev/fast", Spec: everything(),
+	}
 }
 
 func golden(t *testing.T, name, got string) {
@@ -133,8 +136,9 @@ func TestWays(t *testing.T) {
 			if !found || len(again.Uses) != 4 {
 				t.Errorf("want %+v among %+v", want, again.Uses)
 			}
-			if pci, ok := again.VFOf("net1"); !ok || pci != dev.PCI {
-				t.Errorf("its VF is %s", pci)
+			wants := Want{Device: "net1", VF: dev.PCI, Pool: dev.Pool, Spec: dev.Spec, Ours: true}
+			if got, ok, err := again.Of("net1"); !ok || err != nil || !cmp.Equal(got, wants) {
+				t.Errorf("%v %v, it wants (-want +got)\n%s", ok, err, cmp.Diff(wants, got))
 			}
 			other := dev
 			other.VLAN.ID++
@@ -247,7 +251,9 @@ func TestFits(t *testing.T) {
 // then read again with that device and all it had, or says why not.
 func FuzzParse(f *testing.F) {
 	f.Add(read(f, "db1.xml"))
+	f.Add(read(f, "hostdev.domain.xml"))
 	f.Add([]byte("<domain><name>a</name><uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid><devices/></domain>"))
+	f.Add([]byte("<domain><name>a</name><uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid><metadata/><devices>\n</devices></domain><x/>"))
 	f.Add([]byte("<domain><name>a</name><uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid><devices><hostdev mode='subsystem' type='pci'/><!-- </devices> --></devices></domain>"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := Parse(text)
@@ -257,16 +263,24 @@ func FuzzParse(f *testing.F) {
 		if d.Name == "" || len(d.UUID) != 36 {
 			t.Fatalf("read as %+v", d)
 		}
+		before, wantsErr := d.Wants()
 		dev := device(Interface)
 		dev.Failover = ""
 		whole, err := d.With(dev)
-		if err != nil || whole == string(text) {
+		if err != nil {
 			return
 		}
 		again, err := Parse([]byte(whole))
 		var syntax *xml.SyntaxError
-		if errors.As(err, &syntax) || err == nil && len(again.Uses) != len(d.Uses)+1 {
+		if errors.As(err, &syntax) || err == nil && len(again.Uses) != len(d.Uses)+1 && len(again.Uses) != len(d.Uses) {
 			t.Fatalf("%d devices became %d: %v\n%s", len(d.Uses), len(again.Uses), err, whole)
+		}
+		if err != nil || wantsErr != nil || len(again.Uses) == len(d.Uses) {
+			return
+		}
+		after, err := again.Wants()
+		if err != nil || len(after) != len(before)+1 {
+			t.Fatalf("wanted %v, then %v: %v\n%s", before, after, err, whole)
 		}
 	})
 }

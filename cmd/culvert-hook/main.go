@@ -1,15 +1,18 @@
-// Command culvert-hook is what libvirt runs before it starts a guest, as
-// /etc/libvirt/hooks/qemu.d/culvert (https://libvirt.org/hooks.html): it shows the
-// guest's definition to culvertd, and keeps the guest from starting on a VF that
-// somebody else has. Whatever else happens it succeeds: culvertd may be down, and
-// libvirt ends a running guest whose hook fails.
+// Command culvert-hook is what libvirt runs when a guest starts and has ended, as
+// /etc/libvirt/hooks/qemu.d/culvert, and when it takes a device of a network for a
+// guest and puts it back, as network.d/culvert (https://libvirt.org/hooks.html). It
+// shows culvertd what libvirt says, and keeps a guest from starting on a VF that it
+// cannot have. Whatever else happens it succeeds: culvertd may be down, and libvirt
+// ends a running guest whose hook fails.
 //
 // It is a program of its own since libvirtd's AppArmor profile lets it run what is
 // in its folder of hooks, and nothing in /usr/local/bin.
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,37 +22,55 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-const (
-	// maxDefinition bounds what is read from standard input, in bytes; in base64
-	// it fits into one request.
-	maxDefinition = 512 << 10
-	// patience is how long culvertd may take. It only reads its ledger.
-	patience = 5 * time.Second
-)
+// maxDefinition bounds what is read from standard input, in bytes; in base64 it fits
+// into one request.
+const maxDefinition = 512 << 10
+
+// patience are the bounds on culvertd. It may be away for a moment, as when it is
+// started anew.
+type patience struct{ away, answer time.Duration }
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stderr, rpc.DefaultSocket))
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stderr, rpc.DefaultSocket, patience{away: 5 * time.Second, answer: 30 * time.Second}))
 }
 
-// run is one invocation: GUEST OPERATION SUB-OPERATION EXTRA. libvirt logs what
-// is written to stderr, and shows it to whoever starts the guest. Nothing is
-// written to stdout, where some operations expect another definition.
-func run(args []string, stdin io.Reader, stderr io.Writer, socket string) int {
+// report is what culvertd is told about an operation, and what it means when it
+// cannot be told.
+func report(operation string) (method, unheard string) {
+	switch operation {
+	case "prepare":
+		return api.MethodGuestStart, "guest %s starts without a look at the ledger"
+	case "release":
+		return api.MethodGuestStop, "guest %s has ended; its VFs stay its own until culvert vm detach"
+	case "port-created":
+		return api.MethodPortCreated, "a guest gets a device of network %s without a look at the ledger"
+	case "port-deleted":
+		return api.MethodPortDeleted, "a guest has given a device of network %s back; a VF stays its own until culvert vm detach"
+	}
+	return "", ""
+}
+
+// run is one invocation: NAME OPERATION SUB-OPERATION EXTRA. libvirt logs what is
+// written to stderr, and shows it to whoever starts the guest. Nothing is written to
+// stdout, where some operations expect another definition.
+func run(args []string, stdin io.Reader, stderr io.Writer, socket string, p patience) int {
 	text, err := io.ReadAll(io.LimitReader(stdin, maxDefinition+1)) // of every operation: libvirt writes it
-	if len(args) < 2 || args[1] != "prepare" {
+	if len(args) < 2 {
+		return 0
+	}
+	method, unheard := report(args[1])
+	if method == "" || err == nil && !concerned(text) {
 		return 0
 	}
 	if err == nil && len(text) > maxDefinition {
-		err = fmt.Errorf("the definition is longer than %d bytes", maxDefinition)
+		err = fmt.Errorf("what libvirt says is longer than %d bytes", maxDefinition)
 	}
-	var answer api.GuestStartResponse
+	var answer api.GuestAnswer
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		err = rpc.Call(ctx, socket, api.MethodGuestStart, api.GuestStartRequest{Definition: text}, &answer)
+		err = tell(socket, method, text, &answer, p)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "culvert: guest %s starts without a look at the ledger: %v\n", args[0], err)
+		fmt.Fprintf(stderr, "culvert: "+unheard+": %v\n", args[0], err)
 		return 0
 	}
 	if answer.Refused != "" {
@@ -57,4 +78,23 @@ func run(args []string, stdin io.Reader, stderr io.Writer, socket string) int {
 		return 1
 	}
 	return 0
+}
+
+// concerned is false for the guests and ports of which culvertd need not know: they
+// pass no device, neither as one nor over a network of Culvert's.
+func concerned(text []byte) bool {
+	return bytes.Contains(text, []byte("hostdev")) || bytes.Contains(text, []byte("culvert-"))
+}
+
+// tell asks culvertd, again for a while when it is away. What it is told twice is
+// done once.
+func tell(socket, method string, text []byte, answer *api.GuestAnswer, p patience) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.answer)
+	defer cancel()
+	for away := time.Now(); ; time.Sleep(p.away / 20) {
+		err := rpc.Call(ctx, socket, method, api.GuestReport{XML: text}, answer)
+		if !errors.Is(err, rpc.ErrNoDaemon) || time.Since(away) > p.away {
+			return err
+		}
+	}
 }

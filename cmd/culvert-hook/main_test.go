@@ -11,22 +11,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// serve is a culvertd that answers about every start as told.
-func serve(t *testing.T, answer func(definition string) (any, error)) string {
+// serve is a culvertd that answers every report as told.
+func serve(t *testing.T, answer func(method, text string) (any, error)) string {
 	t.Helper()
 	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
-	srv.Handle(api.MethodGuestStart, func(_ context.Context, raw json.RawMessage) (any, error) {
-		var req api.GuestStartRequest
-		if err := json.Unmarshal(raw, &req); err != nil {
-			return nil, err
-		}
-		return answer(string(req.Definition))
-	})
+	for _, method := range []string{api.MethodGuestStart, api.MethodGuestStop, api.MethodPortCreated, api.MethodPortDeleted} {
+		srv.Handle(method, func(_ context.Context, raw json.RawMessage) (any, error) {
+			var req api.GuestReport
+			if err := json.Unmarshal(raw, &req); err != nil {
+				return nil, err
+			}
+			return answer(method, string(req.XML))
+		})
+	}
 	dir, err := os.MkdirTemp("", "culvert") //nolint:usetesting // t.TempDir is too long for a socket's name
 	if err != nil {
 		t.Fatal(err)
@@ -49,38 +52,71 @@ func serve(t *testing.T, answer func(definition string) (any, error)) string {
 	return socket
 }
 
-// A start is refused for one reason alone. libvirt ends a running guest whose
-// reconnect fails, and aborts whatever else a hook fails at.
+// A refusal is the one thing that fails. libvirt ends a running guest whose reconnect
+// fails, and aborts whatever else a hook fails at.
 func TestOnlyARefusalFails(t *testing.T) {
-	refuse := serve(t, func(definition string) (any, error) {
-		return api.GuestStartResponse{Refused: "no: " + definition}, nil
+	refuse := serve(t, func(method, text string) (any, error) {
+		return api.GuestAnswer{Refused: method + " no: " + text}, nil
 	})
-	allow := serve(t, func(string) (any, error) { return api.GuestStartResponse{}, nil })
-	broken := serve(t, func(string) (any, error) { return nil, errors.New("the ledger is damaged") })
+	allow := serve(t, func(method, _ string) (any, error) {
+		if method == api.MethodGuestStart {
+			return api.GuestAnswer{}, nil
+		}
+		return nil, errors.New("told of " + method)
+	})
+	broken := serve(t, func(string, string) (any, error) { return nil, errors.New("the ledger is damaged") })
+	slow := serve(t, func(string, string) (any, error) {
+		time.Sleep(time.Second)
+		return api.GuestAnswer{Refused: "too late"}, nil
+	})
 	none := filepath.Join(t.TempDir(), "none")
-	big := strings.Repeat("x", maxDefinition+1)
+	const vm = "<hostdev/>"
+	big := vm + strings.Repeat("x", maxDefinition+1)
 	for name, tc := range map[string]struct {
 		args          string
 		stdin, socket string
 		exit          int
 		says          string
 	}{
-		"held by another":      {"db1 prepare begin -", "<domain/>", refuse, 1, "culvert: no: <domain/>\n"},
-		"free to start":        {"db1 prepare begin -", "<domain/>", allow, 0, ""},
-		"culvertd is down":     {"db1 prepare begin -", "<domain/>", none, 0, "culvert: guest db1 starts without a look at the ledger: culvertd does not answer"},
-		"culvertd cannot say":  {"db1 prepare begin -", "<domain/>", broken, 0, "the ledger is damaged"},
-		"too long":             {"db1 prepare begin -", big, refuse, 0, "longer than 524288 bytes"},
-		"libvirtd comes back":  {"db1 reconnect begin -", "<domain/>", refuse, 0, ""},
-		"a migration comes in": {"db1 migrate begin -", "<domain/>", refuse, 0, ""},
-		"a guest has ended":    {"db1 release end shutdown", "<domain/>", refuse, 0, ""},
-		"by hand":              {"", "", refuse, 0, ""},
+		"held by another":        {"db1 prepare begin -", vm, refuse, 1, "culvert: vm.start no: <hostdev/>\n"},
+		"a network's VF is held": {"net port-created begin -", "type='hostdev-pci'", refuse, 1, "culvert: vm.portCreated no: type='hostdev-pci'\n"},
+		"over a network of ours": {"db1 prepare begin -", "network='culvert-0000-01-10-2'", refuse, 1, "vm.start no"},
+		"free to start":          {"db1 prepare begin -", vm, allow, 0, ""},
+		"a guest without VFs":    {"db1 prepare begin -", "<domain/>", none, 0, ""},
+		"a port of a bridge":     {"default port-created begin -", "<plug type='bridge'/>", none, 0, ""},
+		"culvertd is down":       {"db1 prepare begin -", vm, none, 0, "culvert: guest db1 starts without a look at the ledger: culvertd does not answer"},
+		"culvertd cannot say":    {"db1 prepare begin -", vm, broken, 0, "the ledger is damaged"},
+		"culvertd is slow":       {"db1 prepare begin -", vm, slow, 0, "starts without a look at the ledger: culvertd did not answer"},
+		"too long":               {"db1 prepare begin -", big, refuse, 0, "longer than 524288 bytes"},
+		"libvirtd comes back":    {"db1 reconnect begin -", vm, refuse, 0, ""},
+		"a migration comes in":   {"db1 migrate begin -", vm, refuse, 0, ""},
+		"a guest has ended":      {"db1 release end shutdown", vm, allow, 0, "guest db1 has ended; its VFs stay its own until culvert vm detach: told of vm.stop"},
+		"a device is put back":   {"net port-deleted begin -", vm, allow, 0, "told of vm.portDeleted"},
+		"a network starts":       {"net start begin -", vm, refuse, 0, ""},
+		"by hand":                {"", "", refuse, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			exit := run(strings.Fields(tc.args), strings.NewReader(tc.stdin), &stderr, tc.socket)
+			exit := run(strings.Fields(tc.args), strings.NewReader(tc.stdin), &stderr, tc.socket, patience{away: 20 * time.Millisecond, answer: 500 * time.Millisecond})
 			if exit != tc.exit || !strings.Contains(stderr.String(), tc.says) || tc.says == "" && stderr.Len() > 0 {
 				t.Errorf("exit %d: %s", exit, stderr.String())
 			}
 		})
+	}
+}
+
+// A culvertd that is started anew meanwhile hears of it.
+func TestAwayForAMoment(t *testing.T) {
+	socket := serve(t, func(string, string) (any, error) { return api.GuestAnswer{Refused: "heard"}, nil })
+	later := filepath.Join(filepath.Dir(socket), "l")
+	timer := time.AfterFunc(50*time.Millisecond, func() {
+		if err := os.Symlink(socket, later); err != nil {
+			t.Error(err)
+		}
+	})
+	defer timer.Stop()
+	var stderr bytes.Buffer
+	if exit := run([]string{"db1", "prepare"}, strings.NewReader("<hostdev/>"), &stderr, later, patience{away: 10 * time.Second, answer: 20 * time.Second}); exit != 1 {
+		t.Errorf("exit %d: %s", exit, stderr.String())
 	}
 }

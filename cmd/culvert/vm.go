@@ -28,7 +28,7 @@ all that back. culvert vm xml prints the guest's definition with the VF in it.`,
 		Example: `  virsh dumpxml --inactive db1 | culvert vm xml --pool fast --vlan 100 >new.xml
   virsh define new.xml && virsh start db1
   culvert vm list
-  virsh shutdown db1 && culvert vm detach db1`,
+  virsh shutdown db1`,
 	}
 	return group(cmd, newVMXMLCommand(n), newVMDetachCommand(n), newVMListCommand(n), newVMShowCommand(n))
 }
@@ -59,8 +59,14 @@ VF in it, for virsh define. Asked again, it prints the same VF again.
 
 --print device prints the device alone, for virsh attach-device.
 
-The guest has the VF until culvert vm detach, or until the host is rebooted.
---max-tx-rate limits what the guest sends, not what it receives.`,
+What libvirt's elements cannot say of it is put into the definition's <metadata>.
+Asked again, without --pool and settings, for a device that the definition has, it
+takes those of the definition.
+
+The VF is reserved for the guest until it is shut down, until culvert vm detach, or
+until the host is rebooted. A guest that starts gets the VFs that its definition
+names again, if they are free. --max-tx-rate limits what the guest sends, not what
+it receives.`,
 		Example: `  virsh dumpxml --inactive db1 | culvert vm xml --pool fast >new.xml
   culvert vm xml --pool fast --vlan 100 --max-tx-rate 1000 db1.xml
   culvert vm xml --pool fast --way hostdev --print device db1.xml >vf.xml`,
@@ -198,9 +204,10 @@ func newVMDetachCommand(n *node) *cobra.Command {
 is called DEVICE. Each is brought to what it was when it was clean, and read back.
 What cannot be reset is quarantined, with the reason, and tried again.
 
-Shut the guest down first, or take the device out of it (virsh detach-device):
-the kernel does not let go of a VF that QEMU has open. Then take it out of the
-definition, too.`,
+A guest that is shut down gives its VFs back by itself. This is for a VF that was
+reserved and is not wanted, and for one that was taken out of a running guest
+(virsh detach-device). Take it out of the definition, too, or the guest gets it again
+when it starts.`,
 		Example: `  culvert vm detach db1
   culvert vm detach db1 net1`,
 		Args: cobra.RangeArgs(1, 2),

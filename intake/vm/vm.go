@@ -1,20 +1,21 @@
 // Package vm is the way in for virtual machines of libvirt: it turns what is asked
 // for a guest (api.GuestXMLRequest, which holds the guest's definition) into an
 // attach.Request, asks the engine, and answers with the XML that passes the VF to
-// the guest.
+// the guest. What libvirt's hooks report (api.GuestReport) becomes leases for a
+// guest that starts, and their end when it has ended.
 //
 // A guest is an owner in the ledger like a pod: kind vm, its UUID and its name,
 // and the device's name where a pod has an interface's. It never calls libvirt.
-// culvertd registers XML and Detach with package rpc.
+// culvertd registers the methods of Handler with package rpc.
 package vm
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
@@ -26,7 +27,7 @@ import (
 // engine is the part of attach.Engine that serves guests.
 type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
-	Detach(context.Context, vf.Owner) error
+	End(context.Context, journal.Record) error
 }
 
 // ledger is journal.Ledger, for reading.
@@ -63,7 +64,7 @@ func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) 
 	}
 	out, err := render(def, way, r.Failover, rec)
 	if err != nil && !had {
-		err = errors.Join(err, h.engine.Detach(ctx, req.Owner))
+		err = errors.Join(err, h.engine.End(ctx, rec))
 	}
 	return out, err
 }
@@ -87,16 +88,29 @@ func check(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
 	return def, way, errors.Join(guest.CheckName(r.Device), way.Fits(s), t.TakesVF(r.Device))
 }
 
+// request asks for what r says, or, of a device that the definition has, for what
+// that says, if r says nothing.
 func request(def guest.Definition, r api.GuestXMLRequest) (attach.Request, error) {
-	raw, err := json.Marshal(struct {
-		Pool string  `json:"pool"`
-		Spec vf.Spec `json:"spec"`
-	}{r.Pool, r.Spec})
-	pci, _ := def.VFOf(r.Device) // as before a reboot, or a detach
-	return attach.Request{
+	req := attach.Request{
 		Owner: vf.Owner{Kind: vf.OwnerVM, UID: def.UUID, Name: def.Name, Interface: r.Device},
-		VF:    pci, Pool: r.Pool, Spec: r.Spec, Raw: raw,
-	}, err
+		Pool:  r.Pool, Spec: r.Spec,
+	}
+	has, ok, err := def.Of(r.Device)
+	if err != nil || !ok {
+		return req, err
+	}
+	req.VF = has.VF // as before a reboot, or a detach
+	if asks := r.Spec.MinTxRate != nil || r.Spec.MaxTxRate != nil || len(r.Spec.Abilities()) > 0; r.Pool == "" && !asks {
+		req.Pool, req.Spec = has.Pool, has.Spec
+	}
+	return req, nil
+}
+
+// same reports whether a lease is what a request asks for.
+func same(r journal.Record, req attach.Request) bool {
+	pool := req.Pool == "" || r.Lease.Pool == req.Pool || strings.HasSuffix(r.Lease.Pool, "/"+req.Pool)
+	asked, has := req.Spec.Over(r.Baseline.Admin), r.Lease.Wanted.Over(r.Baseline.Admin)
+	return pool && len(vf.Baseline{Admin: asked}.Diff(vf.State{Admin: has})) == 0
 }
 
 // lease gets the guest its VF; had says that it had that device before.
@@ -109,7 +123,7 @@ func (h *Handler) lease(ctx context.Context, req attach.Request) (rec journal.Re
 		if r.Phase != journal.Attached {
 			continue
 		}
-		if !bytes.Equal(r.Lease.Request, req.Raw) {
+		if !same(r, req) {
 			return r, true, fmt.Errorf("%s has VF %s as %s already, with another pool or other settings: %w: culvert vm detach %s %s first, or choose another name",
 				req.Owner, r.PCI, req.Owner.Interface, vf.ErrHeld, req.Owner.Name, req.Owner.Interface)
 		}
@@ -135,7 +149,7 @@ func (h *Handler) held(match func(vf.Owner) bool) (out []journal.Record, err err
 
 func render(def guest.Definition, way guest.Way, failover string, rec journal.Record) (out api.GuestXML, err error) {
 	owner, admin := rec.Lease.Owner, rec.Lease.Effective
-	dev := guest.Device{Name: owner.Interface, Way: way, PCI: rec.PCI, MAC: admin.MAC, VLAN: admin.VLAN, Failover: failover}
+	dev := guest.Device{Name: owner.Interface, Way: way, PCI: rec.PCI, MAC: admin.MAC, VLAN: admin.VLAN, Failover: failover, Pool: rec.Lease.Pool, Spec: rec.Lease.Wanted}
 	out = api.GuestXML{Guest: owner, VF: rec.PCI}
 	if out.Definition, err = def.With(dev); err != nil {
 		return out, err
@@ -174,7 +188,7 @@ func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, erro
 	out := api.GuestDetached{VFs: []api.GuestVF{}}
 	var errs []error
 	for _, rec := range mine {
-		errs = append(errs, h.engine.Detach(ctx, rec.Lease.Owner))
+		errs = append(errs, h.engine.End(ctx, rec))
 		now, err := h.after(rec)
 		errs = append(errs, err)
 		out.VFs = append(out.VFs, now)

@@ -32,7 +32,8 @@ import (
 //	cni COMMAND ID IFNAME NETNS FILE [ARGS]   as a runtime calls the plugin; - is the empty netns
 //	vm xml FILE DEVICE POOL WAY [SPEC]  a VF for the guest of the definition FILE; out is the definition
 //	vm detach GUEST [DEVICE]            the guest gives it back
-//	vm start FILE                       libvirt is about to start the guest of the definition FILE
+//	vm start|stop FILE                  libvirt is about to start the guest of the definition FILE, or it has ended
+//	vm port created|deleted FILE        libvirt has taken a device of a network, or put it back
 //	fault before|after|always STEP      the next step of that type fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
@@ -58,7 +59,7 @@ func command(f func(w *world, read func(string) string, args []string) (string, 
 		if err != nil {
 			out += err.Error() + "\n"
 		}
-		for _, kv := range w.aliases() {
+		for _, kv := range append(w.aliases(), w.parts()...) {
 			ts.Setenv(kv[0], kv[1])
 		}
 		out = w.told(out)
@@ -169,10 +170,14 @@ func callVM(w *world, read func(string) string, args []string) (string, error) {
 		done, _ := answer.(api.GuestDetached)
 		return text.GuestDetached(done), err
 	}
-	if args[0] == "start" {
-		answer, err := callGuests(w.guests.Start, api.GuestStartRequest{Definition: []byte(read(args[1]))})
-		if start, _ := answer.(api.GuestStartResponse); start.Refused != "" {
-			return "", errors.New(start.Refused)
+	hooks := map[string]rpc.Handler{"start": w.guests.Start, "stop": w.guests.Stop, "created": w.guests.PortCreated, "deleted": w.guests.PortDeleted}
+	if args[0] == "port" {
+		args = args[1:]
+	}
+	if hook := hooks[args[0]]; hook != nil {
+		answer, err := callGuests(hook, api.GuestReport{XML: []byte(read(args[1]))})
+		if said, _ := answer.(api.GuestAnswer); said.Refused != "" {
+			return "", errors.New(said.Refused)
 		}
 		return "", err
 	}

@@ -88,6 +88,24 @@ func (w *world) aliases() [][2]string {
 	return out
 }
 
+// parts are variables for libvirt's XML: VFs as they stand there, and a VLAN where the
+// NIC has one.
+func (w *world) parts() (out [][2]string) {
+	vlan := ""
+	if can(w.nic, vf.SetVLAN) {
+		vlan = "<vlan><tag id='42'/></vlan>"
+	}
+	for i, pf := range w.node.Inventory.PFs() {
+		for _, v := range pf.VFs {
+			alias, a := fmt.Sprintf("%sv%d", pfAlias(i), v.ID.Index), v.PCI
+			out = append(out,
+				[2]string{"dashed_" + alias, strings.NewReplacer(":", "-", ".", "-").Replace(a.String())},
+				[2]string{"address_" + alias, fmt.Sprintf("<address domain='0x%x' bus='0x%x' slot='0x%x' function='0x%x'/>", a.Domain, a.Bus, a.Device, a.Function)})
+		}
+	}
+	return append(out, [2]string{"vlan42", vlan})
+}
+
 // vf finds a VF by its alias.
 func (w *world) vf(alias string) (vf.PF, vf.State, error) {
 	for i, pf := range w.node.Inventory.PFs() {

@@ -1,0 +1,301 @@
+package guest
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/suggest"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Namespace is that of our element in a definition's <metadata>, by which virsh
+// metadata finds it. libvirt keeps one element of each namespace.
+const Namespace = "https://culvert.dev/guest"
+
+// ourElement and ourEntry are what it is called, with the prefix under which it is
+// written, and one entry in it.
+const (
+	ourElement = "guest"
+	ourEntry   = "vf"
+	ourPrefix  = "culvert:"
+)
+
+// entry is what the metadata says of one device.
+type entry struct {
+	Device string     // the device's name; or
+	PCI    vf.PCIAddr // its VF, for a device without a name of ours
+	Pool   string
+	Spec   vf.Spec
+}
+
+// node is an element of which everything is read, so that nothing is passed over.
+type node struct {
+	XMLName xml.Name
+	Attrs   []xml.Attr `xml:",any,attr"`
+	Text    string     `xml:",chardata"`
+	Nodes   []node     `xml:",any"`
+}
+
+// entriesOf reads our element.
+func entriesOf(n node) ([]entry, error) {
+	if n.XMLName.Local != ourElement || strings.TrimSpace(n.Text) != "" || len(own(n.Attrs)) > 0 {
+		return nil, fmt.Errorf("<%s%s>: want <%s%s> with nothing in it but <%s%s>", ourPrefix, n.XMLName.Local, ourPrefix, ourElement, ourPrefix, ourEntry)
+	}
+	var out []entry
+	for _, child := range n.Nodes {
+		e, err := entryOf(child)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range out {
+			if other.is(e) {
+				return nil, fmt.Errorf("%s is there twice: take one of them out", e)
+			}
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// own are the attributes without declarations of namespaces.
+func own(all []xml.Attr) (out []xml.Attr) {
+	for _, a := range all {
+		if a.Name.Space != "xmlns" && a.Name.Local != "xmlns" {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (e entry) is(o entry) bool { return e.Device == o.Device && e.PCI == o.PCI }
+
+// String names the entry in messages.
+func (e entry) String() string {
+	if e.Device != "" {
+		return fmt.Sprintf("<%s%s device='%s'>", ourPrefix, ourEntry, e.Device)
+	}
+	return fmt.Sprintf("<%s%s pci='%s'>", ourPrefix, ourEntry, e.PCI)
+}
+
+func entryOf(n node) (e entry, err error) {
+	if n.XMLName != (xml.Name{Space: Namespace, Local: ourEntry}) || strings.TrimSpace(n.Text) != "" || len(n.Nodes) > 0 {
+		return e, fmt.Errorf("<%s> in <%s%s>: want <%s%s .../> of the namespace %s, with nothing in it", n.XMLName.Local, ourPrefix, ourElement, ourPrefix, ourEntry, Namespace)
+	}
+	attrs := own(n.Attrs)
+	for _, a := range attrs { // first, for the messages about the others
+		if a.Name.Space != "" {
+			return e, fmt.Errorf("<%s%s>: attribute %s has a prefix: want none", ourPrefix, ourEntry, a.Name.Local)
+		}
+		if a.Name.Local == "device" || a.Name.Local == "pci" {
+			err = errors.Join(err, e.set(a.Name.Local, a.Value))
+		}
+	}
+	if err == nil && (e.Device == "") == e.PCI.IsZero() {
+		err = errors.New("want one of device, the name of a device that culvert vm xml made, and pci, the address of a VF")
+	}
+	if err != nil {
+		return e, fmt.Errorf("<%s%s>: %w", ourPrefix, ourEntry, err)
+	}
+	for _, a := range attrs {
+		if err := e.set(a.Name.Local, a.Value); err != nil {
+			return e, fmt.Errorf("%s: %w", e, err)
+		}
+	}
+	if err := e.whole(); err != nil {
+		return e, fmt.Errorf("%s: %w", e, err)
+	}
+	return e, nil
+}
+
+// attributes are those of an entry; the settings are called as the flags of culvert
+// vm xml are.
+func attributes() []string {
+	return []string{"device", "pci", "pool", "mac", "vlan", "vlan-qos", "vlan-proto", "spoofchk", "trust", "link-state", "min-tx-rate", "max-tx-rate"}
+}
+
+// set reads one attribute.
+func (e *entry) set(name, value string) (err error) {
+	s := &e.Spec
+	switch name {
+	case "device":
+		e.Device = value
+		return CheckName(value)
+	case "pci":
+		e.PCI, err = vf.ParsePCIAddr(value)
+	case "pool":
+		e.Pool = value
+		if value == "" {
+			err = errors.New(`"": want prefix/name or name`)
+		}
+	case "mac":
+		s.MAC, err = unicast(value)
+	case "vlan", "vlan-qos", "vlan-proto":
+		err = e.tag(name, value)
+	case "spoofchk":
+		s.SpoofChk, err = onOff(value)
+	case "trust":
+		s.Trust, err = onOff(value)
+	case "link-state":
+		var state vf.LinkState
+		state, err = vf.ParseLinkState(value)
+		s.LinkState = &state
+	case "min-tx-rate":
+		s.MinTxRate, err = rate(value)
+	case "max-tx-rate":
+		s.MaxTxRate, err = rate(value)
+	default:
+		return fmt.Errorf("attribute %s is not known%s: want %s", name, suggest.DidYouMean(name, attributes()), strings.Join(attributes(), ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("%s %w", name, err)
+	}
+	return nil
+}
+
+func unicast(s string) (*vf.MAC, error) {
+	mac, err := vf.ParseMAC(s)
+	if err == nil && !mac.IsUnicast() {
+		err = fmt.Errorf("%q: want a unicast address: not zero, and the first byte even", s)
+	}
+	return &mac, err
+}
+
+func onOff(s string) (*bool, error) {
+	on := s == "on"
+	if !on && s != "off" {
+		return nil, fmt.Errorf("%q: want on or off", s)
+	}
+	return &on, nil
+}
+
+func rate(s string) (*uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return nil, fmt.Errorf("%q: want Mb/s, a whole number", s)
+	}
+	mbps := uint32(n)
+	return &mbps, nil
+}
+
+// tag reads a part of the VLAN.
+func (e *entry) tag(name, value string) error {
+	v := vf.VLAN{Proto: vf.Dot1Q}
+	if e.Spec.VLAN != nil {
+		v = *e.Spec.VLAN
+	}
+	number := func(least, most uint64) (uint64, error) {
+		n, err := strconv.ParseUint(value, 10, 16)
+		if err != nil || n < least || n > most {
+			return 0, fmt.Errorf("%q: want %d to %d", value, least, most)
+		}
+		return n, nil
+	}
+	var (
+		n   uint64
+		err error
+	)
+	switch name {
+	case "vlan":
+		n, err = number(1, 4094)
+		v.ID = uint16(n) //nolint:gosec // at most 4094
+	case "vlan-qos":
+		n, err = number(0, 7)
+		v.QoS = uint8(n) //nolint:gosec // at most 7
+	default:
+		v.Proto, err = vf.ParseVLANProto(value)
+	}
+	e.Spec.VLAN = &v
+	return err
+}
+
+// whole checks what attributes say together.
+func (e *entry) whole() error {
+	s := e.Spec
+	switch {
+	case s.VLAN != nil && s.VLAN.ID == 0:
+		return errors.New("vlan-qos and vlan-proto belong to a VLAN: give vlan, 1 to 4094, too")
+	case s.MinTxRate != nil && s.MaxTxRate != nil && *s.MaxTxRate != 0 && *s.MinTxRate > *s.MaxTxRate:
+		return fmt.Errorf("min-tx-rate %d is above max-tx-rate %d", *s.MinTxRate, *s.MaxTxRate)
+	}
+	return nil
+}
+
+// xml writes the entry.
+func (e entry) xml() string {
+	var b strings.Builder
+	b.WriteString("<" + ourPrefix + ourEntry)
+	add := func(name, value string) {
+		if value != "" {
+			b.WriteString(" " + name + `="`)
+			_ = xml.EscapeText(&b, []byte(value)) // a Builder takes everything
+			b.WriteByte('"')
+		}
+	}
+	s := e.Spec
+	add("device", e.Device)
+	add("pci", e.PCI.String())
+	add("pool", e.Pool)
+	if s.MAC != nil {
+		add("mac", s.MAC.String())
+	}
+	if s.VLAN != nil {
+		add("vlan", strconv.Itoa(int(s.VLAN.ID)))
+		if s.VLAN.QoS != 0 {
+			add("vlan-qos", strconv.Itoa(int(s.VLAN.QoS)))
+		}
+		if s.VLAN.Proto == vf.Dot1AD {
+			add("vlan-proto", s.VLAN.Proto.String())
+		}
+	}
+	word := func(b *bool) string {
+		switch {
+		case b == nil:
+			return ""
+		case *b:
+			return "on"
+		}
+		return "off"
+	}
+	add("spoofchk", word(s.SpoofChk))
+	add("trust", word(s.Trust))
+	if s.LinkState != nil {
+		add("link-state", s.LinkState.String())
+	}
+	if s.MinTxRate != nil {
+		add("min-tx-rate", strconv.FormatUint(uint64(*s.MinTxRate), 10))
+	}
+	if s.MaxTxRate != nil {
+		add("max-tx-rate", strconv.FormatUint(uint64(*s.MaxTxRate), 10))
+	}
+	return b.String() + "/>"
+}
+
+// settingsXML is our element, as it stands in <metadata>.
+func settingsXML(all []entry) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "<%s%s xmlns:%s=\"%s\">\n", ourPrefix, ourElement, strings.TrimSuffix(ourPrefix, ":"), Namespace)
+	for _, e := range all {
+		b.WriteString("      " + e.xml() + "\n")
+	}
+	return b.String() + "    </" + ourPrefix + ourElement + ">"
+}
+
+// with is the entries with one more, in place of the one that is about the same
+// device.
+func with(all []entry, e entry) []entry {
+	out := make([]entry, 0, len(all)+1)
+	found := false
+	for _, o := range all {
+		if o.is(e) {
+			o, found = e, true
+		}
+		out = append(out, o)
+	}
+	if !found {
+		out = append(out, e)
+	}
+	return out
+}

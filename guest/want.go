@@ -1,0 +1,122 @@
+package guest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Want is what a definition wants of one VF: what the device's element says, and
+// what the metadata says about it.
+type Want struct {
+	Device string // its name; the VF's address for one that culvert vm xml did not make
+	VF     vf.PCIAddr
+	Pool   string // that the VF is of, where the definition says so
+	Spec   vf.Spec
+	// Ours: culvert vm xml made the device, or the metadata has settings for it.
+	Ours bool
+}
+
+// Wants are those of all VFs that the definition names: not of those that libvirt
+// will choose from somebody's network. The error, which wraps vf.ErrInvalid, is
+// about our part of the metadata; it is about no other part of the definition.
+func (d Definition) Wants() ([]Want, error) {
+	out, err := d.wants()
+	if err != nil {
+		return nil, fmt.Errorf("<metadata> of guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
+	}
+	return out, nil
+}
+
+func (d Definition) wants() ([]Want, error) {
+	p, err := partsOf(d.text)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range p.entries {
+		if !e.PCI.IsZero() && !slices.ContainsFunc(d.Uses, func(u Use) bool { return u.VF() == e.PCI }) {
+			return nil, fmt.Errorf("%s: the definition has no such device: take the entry out, or mend its address", e)
+		}
+	}
+	var out []Want
+	for _, u := range d.Uses {
+		if u.VF().IsZero() {
+			continue
+		}
+		w := Want{Device: u.Name(), VF: u.VF(), Spec: u.spec(), Ours: u.named()}
+		for _, e := range p.entries {
+			if e.Device == w.Device || e.PCI == w.VF {
+				if err := w.take(u.Way, e); err != nil {
+					return nil, err
+				}
+			}
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// take adds what an entry says.
+func (w *Want) take(way Way, e entry) error {
+	if way != Hostdev && (e.Spec.MAC != nil || e.Spec.VLAN != nil) {
+		return fmt.Errorf("%s: mac and vlan are said by the device's own <mac> and <vlan>: take them out of the entry", e)
+	}
+	own := w.Spec
+	w.Pool, w.Spec, w.Ours = e.Pool, e.Spec, true
+	if way != Hostdev {
+		w.Spec.MAC, w.Spec.VLAN = own.MAC, own.VLAN
+	}
+	return nil
+}
+
+// Name is what the device is called: as culvert vm xml named it, or after its VF.
+func (u Use) Name() string {
+	if u.named() {
+		return strings.TrimPrefix(u.Alias, aliasOf(""))
+	}
+	return nameOf(u.VF())
+}
+
+// named reports whether the device has a name of ours.
+func (u Use) named() bool {
+	name, ours := strings.CutPrefix(u.Alias, aliasOf(""))
+	return ours && CheckName(name) == nil
+}
+
+// nameOf is the name of a device that has none of ours.
+func nameOf(pci vf.PCIAddr) string {
+	return strings.NewReplacer(":", "-", ".", "-").Replace(pci.String())
+}
+
+// spec is what the device's own element says. No <vlan> is none, which is what a
+// clean VF has.
+func (u Use) spec() (s vf.Spec) {
+	s.MAC = u.MAC
+	if u.VLAN != nil && u.VLAN.ID != 0 {
+		s.VLAN = &vf.VLAN{ID: u.VLAN.ID, Proto: vf.Dot1Q}
+	}
+	return s
+}
+
+// Of is the want for the device of that name; false when there is no such device,
+// or it takes any VF of somebody's network.
+func (d Definition) Of(name string) (Want, bool, error) {
+	all, err := d.Wants()
+	for _, w := range all {
+		if w.Device == name {
+			return w, true, nil
+		}
+	}
+	return Want{}, false, err
+}
+
+// remembered is the entry that keeps what the device's element cannot say.
+func (d Device) remembered() entry {
+	e := entry{Device: d.Name, Pool: d.Pool, Spec: d.Spec}
+	if d.Way != Hostdev {
+		e.Spec.MAC, e.Spec.VLAN = nil, nil
+	}
+	return e
+}
