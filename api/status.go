@@ -118,11 +118,14 @@ type VF struct {
 	Attempts  int       `json:"attempts,omitempty"`
 	NextRetry time.Time `json:"nextRetry,omitzero"`
 
-	Owner     *vf.Owner `json:"owner,omitempty"`
-	Network   string    `json:"network,omitempty"`
-	Netns     string    `json:"netns,omitempty"`
-	MAC       vf.MAC    `json:"mac,omitzero"` // of the netdevice where there is one
-	Addresses []string  `json:"addresses,omitempty"`
+	Owner *vf.Owner `json:"owner,omitempty"`
+	// OpenBy are the processes that have a VF open that was handed to user space.
+	// A guest that has none of them does not run with it: it is reserved.
+	OpenBy    []vf.Process `json:"openBy,omitempty"`
+	Network   string       `json:"network,omitempty"`
+	Netns     string       `json:"netns,omitempty"`
+	MAC       vf.MAC       `json:"mac,omitzero"` // of the netdevice where there is one
+	Addresses []string     `json:"addresses,omitempty"`
 
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
 	Lent     *Lent        `json:"lent,omitempty"`

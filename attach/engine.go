@@ -29,6 +29,7 @@ import (
 type kernel interface {
 	Do(context.Context, step.Step) error
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
 }
 
 // ledger is the part of journal.Ledger that attach needs.

@@ -131,6 +131,11 @@ func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 		}
+		if round == 0 {
+			if err := e.letGo(ctx, rec, st); err != nil {
+				return err
+			}
+		}
 		if len(rec.Baseline.Diff(st)) == 0 {
 			return hung(errs...)
 		}

@@ -44,11 +44,9 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record,
 		}
 		st, err := e.look(ctx, rec)
 		if err == nil {
-			d := rec.Baseline.Diff(st)
-			if len(d) == 0 {
+			if err = e.clean(ctx, rec, st); err == nil {
 				return rec, at, nil
 			}
-			err = fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
 		}
 		if ctx.Err() != nil { // who asked has gone; that says nothing about the VF
 			e.undo(ctx, at, rec, err)
@@ -60,6 +58,20 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record,
 			return journal.Record{}, at, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.label, req.Owner, err)
 		}
 	}
+}
+
+// clean says what is wrong with a VF that should be as it was left, and nobody's.
+func (e *Engine) clean(ctx context.Context, rec journal.Record, st vf.State) error {
+	if d := rec.Baseline.Diff(st); len(d) > 0 {
+		return fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
+	}
+	if st.Driver != vf.DriverVFIO {
+		return nil
+	}
+	if err := e.InUse(ctx, rec); err != nil {
+		return fmt.Errorf("free, but somebody uses it: %w", err)
+	}
+	return nil
 }
 
 // unfit keeps a VF from everybody that was promised and turned out not to be

@@ -45,7 +45,7 @@ func (s *Server) nodeStatus(ctx context.Context) (api.NodeStatus, error) {
 	}
 	in.Records, in.Addresses = c.Records, c.Addresses
 	in.Conditions = append(in.Conditions, status.LedgerConditions(c)...)
-	in.Seen, in.Given = s.seen(ctx, in.Records), s.given(ctx)
+	in.Seen, in.Given, in.Users = s.seen(ctx, in.Records), s.given(ctx), s.users(ctx, in.Records)
 	return status.Assemble(in), nil
 }
 

@@ -33,6 +33,7 @@ type reader interface {
 	PFs(context.Context) ([]vf.PF, error)
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
 }
 
 // Ledger is journal.Ledger, or one that fails on purpose.

@@ -216,6 +216,25 @@ func (s *Server) conditions() []api.Problem {
 	return out
 }
 
+// users are the processes that have VFs open which are handed to user space. The
+// picture goes without them when they cannot be read.
+func (s *Server) users(ctx context.Context, records []journal.Record) map[vf.PCIAddr][]vf.Process {
+	var handed []vf.PCIAddr
+	for _, r := range records {
+		if r.Phase == journal.Attached && r.Lease.Wanted.Driver == vf.DriverVFIO || r.Phase == journal.Quarantined {
+			handed = append(handed, r.PCI)
+		}
+	}
+	if len(handed) == 0 {
+		return nil
+	}
+	out, err := s.kernel.Users(ctx, handed...)
+	if err != nil {
+		s.Log.Warn("status", "err", err)
+	}
+	return out
+}
+
 // seen reads the attached VFs where their owners have them.
 func (s *Server) seen(ctx context.Context, records []journal.Record) map[vf.ID]vf.State {
 	states := make([]vf.State, len(records))

@@ -30,6 +30,8 @@ type Input struct {
 	// Seen are VFs as read in their owners' netns, for those that were read;
 	// for others the picture says what the PF holds and not how the netdevice is.
 	Seen map[vf.ID]vf.State
+	// Users are the processes that have VFs open through vfio.
+	Users map[vf.PCIAddr][]vf.Process
 	// Given are the VFs that the kubelet has given to pods, namespace/name.
 	Given map[vf.PCIAddr]string
 	// Conditions are what culvertd's parts report as wrong. What is derived

@@ -65,7 +65,7 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	r, known := p.records[st.ID]
 	if known {
 		p.lease(&v, r)
-		v.Differences = differences(r, st)
+		v.OpenBy, v.Differences = p.Users[st.PCI], differences(r, st)
 	}
 	if pod := p.Given[st.PCI]; pod != "" && known && r.Phase == journal.Free {
 		v.Phase, v.Owner = api.PhaseGiven, &vf.Owner{Kind: vf.OwnerPod, Name: pod}

@@ -34,7 +34,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	who := vf.Owner{Kind: vf.OwnerVM, UID: def.UUID, Name: def.Name}
 	wants, err := def.Wants()
 	if err != nil {
-		return api.GuestAnswer{Refused: err.Error()}, nil
+		return api.GuestAnswer{Refused: err.Error()}, nil //nolint:nilerr // a refusal is an answer
 	}
 	records, err := h.records()
 	if err != nil {
@@ -113,7 +113,7 @@ func (h *Handler) Stop(ctx context.Context, params json.RawMessage) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return h.endOf(ctx, def.UUID, func(pci vf.PCIAddr) bool {
+	return api.GuestAnswer{}, h.endOf(ctx, def.UUID, func(pci vf.PCIAddr) bool {
 		return slices.ContainsFunc(def.Uses, func(u guest.Use) bool { return u.VF() == pci })
 	})
 }
@@ -147,7 +147,7 @@ func (h *Handler) PortDeleted(ctx context.Context, params json.RawMessage) (any,
 	if err != nil || port.Want.VF.IsZero() {
 		return api.GuestAnswer{}, err
 	}
-	return h.endOf(ctx, port.UUID, func(pci vf.PCIAddr) bool { return pci == port.Want.VF })
+	return api.GuestAnswer{}, h.endOf(ctx, port.UUID, func(pci vf.PCIAddr) bool { return pci == port.Want.VF })
 }
 
 func definition(params json.RawMessage) (guest.Definition, error) {
@@ -168,12 +168,12 @@ func portOf(params json.RawMessage) (guest.Port, error) {
 
 // endOf ends the guest's leases on VFs that match, as they are now: a report that
 // comes late ends no later ones (I8).
-func (h *Handler) endOf(ctx context.Context, uuid string, match func(vf.PCIAddr) bool) (api.GuestAnswer, error) {
+func (h *Handler) endOf(ctx context.Context, uuid string, match func(vf.PCIAddr) bool) error {
 	mine, err := h.held(func(o vf.Owner) bool { return o.UID == uuid })
 	if err != nil {
-		return api.GuestAnswer{}, err
+		return err
 	}
-	return api.GuestAnswer{}, h.end(ctx, slices.DeleteFunc(mine, func(r journal.Record) bool { return !match(r.PCI) }))
+	return h.end(ctx, slices.DeleteFunc(mine, func(r journal.Record) bool { return !match(r.PCI) }))
 }
 
 // end takes leases back, at once; what fails does not keep the others (I7).

@@ -28,6 +28,7 @@ import (
 type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
 	End(context.Context, journal.Record) error
+	InUse(context.Context, journal.Record) error
 }
 
 // ledger is journal.Ledger, for reading.
@@ -185,8 +186,16 @@ func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, erro
 				r.Guest, vf.ErrInvalid, mine[0].Lease.Owner.UID, rec.Lease.Owner.UID)
 		}
 	}
-	out := api.GuestDetached{VFs: []api.GuestVF{}}
 	var errs []error
+	for _, rec := range mine {
+		if rec.Phase == journal.Attached {
+			errs = append(errs, h.engine.InUse(ctx, rec))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("%w: shut guest %s down, which gives its VFs back, or virsh detach-device first", err, mine[0].Lease.Owner.Name)
+	}
+	out := api.GuestDetached{VFs: []api.GuestVF{}}
 	for _, rec := range mine {
 		errs = append(errs, h.engine.End(ctx, rec))
 		now, err := h.after(rec)

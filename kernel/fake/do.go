@@ -49,7 +49,13 @@ func (k *Kernel) locked(s step.Step) error {
 	case step.Bind:
 		return k.bind(s)
 	case step.Unbind:
-		return k.onVF(s.VF, func(f *function) error { f.Driver, f.Link = "", nil; return nil })
+		return k.onVF(s.VF, func(f *function) error {
+			if len(f.users) > 0 { // the kernel waits until they let go
+				return fmt.Errorf("%s has it open: %w", f.users[0], vf.ErrTimeout)
+			}
+			f.Driver, f.Link = "", nil
+			return nil
+		})
 	case step.SetDefaultRoute:
 		return k.setDefaultRoute(s)
 	case step.Announce:

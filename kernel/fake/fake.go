@@ -61,7 +61,8 @@ func (p *port) link() int {
 // function is a VF.
 type function struct {
 	vf.State
-	rate uint32 // the max_tx_rate that the hardware keeps to
+	rate  uint32       // the max_tx_rate that the hardware keeps to
+	users []vf.Process // that have it open
 }
 
 // New returns a machine with n PFs, up to 8 (of a split NIC up to 4), that are
@@ -140,6 +141,22 @@ func (k *Kernel) VF(ctx context.Context, a vf.PCIAddr, netns string) (vf.State, 
 		return vf.State{}, err
 	}
 	return f.seenFrom(netns), nil
+}
+
+// Users tells who has VFs open, as Open said.
+func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := map[vf.PCIAddr][]vf.Process{}
+	for _, a := range vfs {
+		if _, f, err := k.function(a); err == nil && len(f.users) > 0 {
+			out[a] = slices.Clone(f.users)
+		}
+	}
+	return out, nil
 }
 
 // Probe tells what the driver can do, as far as kernel.Probe finds out: it does

@@ -70,6 +70,19 @@ func (k *Kernel) Meddle(a vf.PCIAddr, change func(*vf.State)) error {
 	})
 }
 
+// Open has processes, and no others, have a VF open through vfio.
+func (k *Kernel) Open(a vf.PCIAddr, by ...vf.Process) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.onVF(a, func(f *function) error {
+		if f.Driver != vf.DriverVFIO && len(by) > 0 {
+			return fmt.Errorf("VF %s is bound to %q: %w", a, f.Driver, vf.ErrUnable)
+		}
+		f.users = by
+		return nil
+	})
+}
+
 // Netns lists the netns that exist, but for the host's.
 func (k *Kernel) Netns() []string {
 	k.mu.Lock()

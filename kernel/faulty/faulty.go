@@ -32,6 +32,7 @@ type reader interface {
 	PFs(context.Context) ([]vf.PF, error)
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
 }
 
 // ErrIgnored, from a Hook before a step, has the step succeed and do nothing, as

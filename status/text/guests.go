@@ -14,10 +14,10 @@ func Guests(vfs []api.VF, o Options) string {
 		return "No guest has a VF.\n"
 	}
 	t := table{columns: []column{
-		{head: "GUEST", least: 12}, {head: "DEVICE"}, {head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "POOL", least: 12}, {head: "SETTINGS", least: 8},
+		{head: "GUEST", least: 12}, {head: "DEVICE"}, {head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "STATE"}, {head: "POOL", least: 12}, {head: "SETTINGS", least: 8},
 	}}
 	for _, v := range vfs {
-		cells := words(v.Owner.Name, v.Owner.Interface, v.Name, v.PCI.String(), "", v.Pool, brief(v))
+		cells := words(v.Owner.Name, v.Owner.Interface, v.Name, v.PCI.String(), "", running(v), v.Pool, brief(v))
 		cells[4] = phase(v)
 		t.row(cells...)
 	}

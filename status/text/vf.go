@@ -54,6 +54,7 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	if l := v.Lent; l != nil {
 		line("lent rate", "max_tx_rate %d for a measurement, until %s at the latest", l.MaxTxRate, o.clock(l.Until))
 	}
+	line("open by", "%s", openBy(v))
 	line("network", "%s", v.Network)
 	line("netns", "%s", v.Netns)
 	line("netdevice", "%s", netdevice(v))
@@ -118,6 +119,17 @@ func ownerLine(w vf.Owner) string {
 		return w.String()
 	}
 	return w.String() + ", as " + w.Interface
+}
+
+func openBy(v api.VF) string {
+	if running(v) == "reserved" {
+		return "nobody: it is reserved, and the guest does not run with it"
+	}
+	var all []string
+	for _, p := range v.OpenBy {
+		all = append(all, p.String())
+	}
+	return strings.Join(all, ", ")
 }
 
 func netdevice(v api.VF) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // VFs is `culvert vf list`: one line for each VF. now is the time of the
@@ -71,7 +72,22 @@ func owner(v api.VF) string {
 	if v.Owner == nil {
 		return ""
 	}
+	if s := running(v); s != "" {
+		return v.Owner.String() + " (" + s + ")"
+	}
 	return v.Owner.String()
+}
+
+// running says of a VF that a guest has whether it runs with it: QEMU has the VF open
+// then. Empty for others, and on a picture of a cluster, which does not tell.
+func running(v api.VF) string {
+	switch {
+	case v.Node != "" || v.Missing || v.Owner == nil || v.Owner.Kind != vf.OwnerVM || v.Phase != string(journal.Attached):
+		return ""
+	case len(v.OpenBy) > 0:
+		return "running"
+	}
+	return "reserved"
 }
 
 // phase of a VF, with ! when it is not as it should be.

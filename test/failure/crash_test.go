@@ -46,6 +46,8 @@ func stories() []story {
 		{"DEL of a VF for user space", func(w *world) { must(w, w.add(podC)) }, func(w *world) { _ = w.del(podC) }},
 		{"a guest gets a VF of a netdevice pool", nil, func(w *world) { _ = w.guest() }},
 		{"a guest gives its VF back", guest, func(w *world) { _ = w.del(guestD) }},
+		{"a guest starts", nil, func(w *world) { _ = w.starts() }},
+		{"a guest has ended", func(w *world) { must(w, w.starts()) }, func(w *world) { _ = w.stops() }},
 		{"DEL without the netns", func(w *world) { addA(w); w.k.DelNetns(netnsOf("a")) }, func(w *world) { _ = w.del(podA) }},
 		{"ADD when the VF turns out to be dirty", nil, func(w *world) {
 			w.soil(w.anyFree())

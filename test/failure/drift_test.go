@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
@@ -215,7 +214,8 @@ func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
 	w := made(t, fake.IGB, fastDir(t))
 	defer w.close()
 	wanted := w.vfs()[0].PCI
-	names := []string{"p0", "g1", "p2", "g3", "p4", "g5"}
+	guest := func(name string) bool { return len(name) == len(guestE) }
+	names := []string{"p0", guestE, "p2", strings.ReplaceAll(guestE, "e", "d"), "p4", strings.ReplaceAll(guestE, "e", "f")}
 	for _, name := range names {
 		w.k.AddNetns(netnsOf(name))
 	}
@@ -224,10 +224,8 @@ func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
 		errs := make([]error, len(names))
 		for i, name := range names {
 			g.Go(func() error {
-				if name[0] == 'g' {
-					_, errs[i] = w.node.Engine.Attach(t.Context(), attach.Request{
-						Owner: vf.Owner{Kind: vf.OwnerVM, UID: name, Name: name, Interface: "net1"}, VF: wanted,
-					})
+				if guest(name) {
+					errs[i] = w.report(w.vms.Start, w.definition(name, wanted))
 					return nil
 				}
 				a := attachment{pod: name, pool: "net", vf: wanted, plain: true}
@@ -250,7 +248,7 @@ func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
 		}
 		st, err := w.k.VF(t.Context(), wanted, netnsOf(winner))
 		must(w, err)
-		if guest := strings.HasPrefix(winner, "g"); guest != (st.Driver == vf.DriverVFIO) {
+		if guest(winner) != (st.Driver == vf.DriverVFIO) {
 			t.Errorf("%s has the VF with driver %s", winner, st.Driver)
 		}
 		w.sound()

@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/intake/pod"
+	"github.com/culvert-net/culvert/intake/vm"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
@@ -67,6 +68,7 @@ type world struct {
 	ledger *journal.Ledger
 	node   *daemon.Node
 	cni    *cni.Handler
+	vms    *vm.Handler
 	meta   *pod.Handler // made when a pod comes
 
 	plugins *plugins
@@ -156,6 +158,7 @@ func (w *world) open() {
 	})
 	w.node.SetSpec(w.spec)
 	w.cni, w.meta = cni.New(w.node.Engine), nil
+	w.vms = vm.New(w.node.Engine, mortalLedger{l, w.gate, &w.disk})
 }
 
 // start is what culvertd does before it answers; a killing may end it. It is
@@ -225,7 +228,10 @@ type attachment struct {
 	plain     bool       // no settings of its own
 }
 
-var pods = []string{"a", "b", "c", "d"}
+// guestE is a guest of libvirt, whose UUID is in place of a pod's name.
+const guestE = "eeeeeeee-f6a4-8304-79aa-97f2502e193f"
+
+var pods = []string{"a", "b", "c", "d", guestE}
 
 func netnsOf(pod string) string { return "/run/netns/" + pod }
 

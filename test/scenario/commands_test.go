@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/reconcile"
 	"github.com/culvert-net/culvert/rpc"
 	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // commands are what a story may do. Each writes what it has to say to the file
@@ -34,6 +35,8 @@ import (
 //	vm detach GUEST [DEVICE]            the guest gives it back
 //	vm start|stop FILE                  libvirt is about to start the guest of the definition FILE, or it has ended
 //	vm port created|deleted FILE        libvirt has taken a device of a network, or put it back
+//	open ALIAS                          some process has a VF open through vfio, as QEMU does
+//	close ALIAS                         it has not any more
 //	fault before|after|always STEP      the next step of that type fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
@@ -45,7 +48,8 @@ import (
 //	clean                               every VF free and at its baseline, no address held (I2, I3)
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"host": command(host), "plan": command(plan), "pass": command(pass), "restart": command(restart),
-	"netns": command(changeNetns), "cni": command(callCNI), "vm": command(callVM), "fault": command(fault), "meddle": command(meddle),
+	"netns": command(changeNetns), "cni": command(callCNI), "vm": command(callVM),
+	"open": command(open), "close": command(closed), "fault": command(fault), "meddle": command(meddle),
 	"clock": command(advance), "show": command(show), "ledger": command(ledger), "events": command(events),
 	"problems": command(problems), "clean": command(clean),
 }
@@ -190,6 +194,22 @@ func callVM(w *world, read func(string) string, args []string) (string, error) {
 	answer, err := callGuests(w.guests.XML, req)
 	given, _ := answer.(api.GuestXML)
 	return given.Definition + given.Network, err
+}
+
+func open(w *world, _ func(string) string, args []string) (string, error) {
+	_, v, err := w.vf(args[0])
+	if err != nil {
+		return "", err
+	}
+	return "", w.Open(v.PCI, vf.Process{PID: 4711, Name: "qemu-system-x86"})
+}
+
+func closed(w *world, _ func(string) string, args []string) (string, error) {
+	_, v, err := w.vf(args[0])
+	if err != nil {
+		return "", err
+	}
+	return "", w.Open(v.PCI)
 }
 
 func callGuests(method rpc.Handler, req any) (any, error) {

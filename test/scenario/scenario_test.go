@@ -51,6 +51,8 @@ type machine interface {
 	daemon.Kernel
 	AddNetns(path string) error
 	DelNetns(path string) error
+	// Open has some process have a VF open through vfio, or none any more.
+	Open(a vf.PCIAddr, by ...vf.Process) error
 }
 
 // fakeMachine adapts the fake kernel.
@@ -60,7 +62,23 @@ func (m fakeMachine) AddNetns(path string) error { m.Kernel.AddNetns(path); retu
 func (m fakeMachine) DelNetns(path string) error { m.Kernel.DelNetns(path); return nil }
 
 // linux is the machine we run on.
-type linux struct{ *kernel.Kernel }
+type linux struct {
+	*kernel.Kernel
+	open map[vf.PCIAddr]*os.File
+}
+
+// Open: the process is this one.
+func (l linux) Open(a vf.PCIAddr, by ...vf.Process) (err error) {
+	if len(by) == 0 {
+		return l.open[a].Close()
+	}
+	st, err := l.VF(context.Background(), a, "")
+	if err != nil {
+		return err
+	}
+	l.open[a], err = os.OpenFile(fmt.Sprintf("/dev/vfio/%d", st.IOMMUGroup), os.O_RDWR, 0)
+	return err
+}
 
 func (linux) AddNetns(path string) error { return netns.New(path) }
 func (linux) DelNetns(path string) error { return netns.Delete(path) }
@@ -101,7 +119,7 @@ func TestOnLinux(t *testing.T) {
 		t.Fatal(err)
 	}
 	tell(t, fake.IGB, func(t *testing.T) (machine, error) {
-		m := linux{kernel.New(kernel.Options{})}
+		m := linux{kernel.New(kernel.Options{}), map[vf.PCIAddr]*os.File{}}
 		return m, bare(t.Context(), m)
 	})
 }

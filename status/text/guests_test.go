@@ -1,0 +1,48 @@
+package text
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// A guest runs with the VFs that QEMU has open; its others are reserved. Pods, VFs
+// that are not on the bus, and those of a cluster's picture have neither.
+func TestRunningAndReserved(t *testing.T) {
+	guest := func(change func(*api.VF)) api.VF {
+		v := api.VF{Name: "enp1s0#0", Phase: "attached", Owner: &vf.Owner{Kind: vf.OwnerVM, UID: "8a1c", Name: "db1", Interface: "net1"}}
+		change(&v)
+		return v
+	}
+	qemu := []vf.Process{{PID: 4711, Name: "qemu-system-x86"}}
+	for name, tc := range map[string]struct {
+		v     api.VF
+		owner string
+		shown string
+	}{
+		"running":     {guest(func(v *api.VF) { v.OpenBy = qemu }), "vm db1 (running)", "qemu-system-x86 (process 4711)"},
+		"reserved":    {guest(func(*api.VF) {}), "vm db1 (reserved)", "nobody: it is reserved"},
+		"quarantined": {guest(func(v *api.VF) { v.Phase, v.OpenBy = "quarantined", qemu }), "vm db1", "qemu-system-x86 (process 4711)"},
+		"missing":     {guest(func(v *api.VF) { v.Missing = true }), "vm db1", ""},
+		"a cluster's": {guest(func(v *api.VF) { v.Node = "n1" }), "vm db1", ""},
+		"a pod":       {guest(func(v *api.VF) { v.Owner.Kind, v.OpenBy = vf.OwnerPod, qemu }), "pod db1", "qemu-system-x86 (process 4711)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := owner(tc.v); got != tc.owner {
+				t.Errorf("owner %q, want %q", got, tc.owner)
+			}
+			shown := VF(tc.v, api.NodeStatus{}, Options{Width: 200})
+			if (tc.shown != "") != strings.Contains(shown, "open by") || !strings.Contains(shown, tc.shown) {
+				t.Errorf("want %q in:\n%s", tc.shown, shown)
+			}
+		})
+	}
+	list := Guests([]api.VF{guest(func(v *api.VF) { v.OpenBy = qemu }), guest(func(v *api.VF) { v.Owner.Interface = "net2" })}, Options{})
+	for _, want := range []string{"STATE", "running", "reserved"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("no %q in:\n%s", want, list)
+		}
+	}
+}
