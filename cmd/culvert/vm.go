@@ -59,14 +59,14 @@ VF in it, for virsh define. Asked again, it prints the same VF again.
 
 --print device prints the device alone, for virsh attach-device.
 
-What libvirt's elements cannot say of it is put into the definition's <metadata>.
-Asked again, without --pool and settings, for a device that the definition has, it
-takes those of the definition.
+What libvirt's elements cannot say of it is put into the definition's
+<metadata>. Asked again for a device that the definition has, without --pool and
+settings, it takes those of the definition.
 
-The VF is reserved for the guest until it is shut down, until culvert vm detach, or
-until the host is rebooted. A guest that starts gets the VFs that its definition
-names again, if they are free. --max-tx-rate limits what the guest sends, not what
-it receives.`,
+The VF is reserved for the guest until the guest is shut down, until culvert vm
+detach, or until the host is rebooted. A guest that starts gets the VFs that its
+definition names again, if they are free. --max-tx-rate limits what the guest
+sends, not what it receives.`,
 		Example: `  virsh dumpxml --inactive db1 | culvert vm xml --pool fast >new.xml
   culvert vm xml --pool fast --vlan 100 --max-tx-rate 1000 db1.xml
   culvert vm xml --pool fast --way hostdev --print device db1.xml >vf.xml`,
@@ -204,10 +204,10 @@ func newVMDetachCommand(n *node) *cobra.Command {
 is called DEVICE. Each is brought to what it was when it was clean, and read back.
 What cannot be reset is quarantined, with the reason, and tried again.
 
-A guest that is shut down gives its VFs back by itself. This is for a VF that was
-reserved and is not wanted, and for one that was taken out of a running guest
-(virsh detach-device). Take it out of the definition, too, or the guest gets it again
-when it starts.`,
+A guest that is shut down gives its VFs back by itself. This is for a VF that
+was reserved and is not wanted, and for one that was taken out of a running
+guest (virsh detach-device). Take it out of the definition, too, or the guest
+gets it again when it starts.`,
 		Example: `  culvert vm detach db1
   culvert vm detach db1 net1`,
 		Args: cobra.RangeArgs(1, 2),
