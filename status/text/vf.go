@@ -47,14 +47,7 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		}
 		line("retry", "%d so far, next in %s", v.Attempts, ago(wait))
 	}
-	if v.Owner != nil {
-		line("owner", "%s", ownerLine(*v.Owner))
-		line("owner ID", "%s", v.Owner.UID)
-	}
-	if l := v.Lent; l != nil {
-		line("lent rate", "max_tx_rate %d for a measurement, until %s at the latest", l.MaxTxRate, o.clock(l.Until))
-	}
-	line("open by", "%s", openBy(v))
+	held(line, v, o)
 	line("network", "%s", v.Network)
 	line("netns", "%s", v.Netns)
 	line("netdevice", "%s", netdevice(v))
@@ -73,6 +66,18 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		entry(&b, o, 0, o.paint("!", red), clean(d.String()))
 	}
 	return b.String()
+}
+
+// held are the lines about who has the VF.
+func held(line func(key, format string, args ...any), v api.VF, o Options) {
+	if v.Owner != nil {
+		line("owner", "%s", ownerLine(*v.Owner))
+		line("owner ID", "%s", v.Owner.UID)
+	}
+	if l := v.Lent; l != nil {
+		line("lent rate", "max_tx_rate %d for a measurement, until %s at the latest", l.MaxTxRate, o.clock(l.Until))
+	}
+	line("open by", "%s", openBy(v))
 }
 
 func pfOf(v api.VF, st api.NodeStatus) api.PF {
