@@ -70,7 +70,7 @@ func (w *world) promised(records []journal.Record) {
 		}
 		has[pod] = r
 	}
-	for _, pod := range pods {
+	for _, pod := range owners() {
 		r, ok := has[pod]
 		switch w.expect[pod] {
 		case absent:
@@ -174,7 +174,7 @@ func (w *world) settled() {
 // asNew is settled, with nobody left: the machine is as it was at first.
 func (w *world) asNew() {
 	w.t.Helper()
-	for _, pod := range pods {
+	for _, pod := range owners() {
 		if err := w.del(attachment{pod: pod, pool: "net"}); err != nil {
 			w.t.Errorf("DEL of %s: %v", pod, err)
 		}

@@ -228,10 +228,13 @@ type attachment struct {
 	plain     bool       // no settings of its own
 }
 
+var pods = []string{"a", "b", "c", "d"}
+
 // guestE is a guest of libvirt, whose UUID is in place of a pod's name.
 const guestE = "eeeeeeee-f6a4-8304-79aa-97f2502e193f"
 
-var pods = []string{"a", "b", "c", "d", guestE}
+// owners are all who may have VFs.
+func owners() []string { return append(slices.Clone(pods), guestE) }
 
 func netnsOf(pod string) string { return "/run/netns/" + pod }
 
