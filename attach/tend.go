@@ -52,13 +52,13 @@ const patience = 5 * time.Second
 // again, free ones that somebody changed behind our back are taken back to
 // their baseline, work that stopped half-way (the disk was full) is finished,
 // what drifted of attached ones is mended or told, rates that were lent are given back, and leases on VFs that are
-// gone from the bus end. seen is the hardware as just listed.
+// gone from the bus end, as those of guests that have ended without anybody's telling. seen is the hardware as just listed.
 func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 	records, err := e.records()
 	errs := make(chan error, len(records)) // room for all: nobody may be left to read them
-	wait := 0
+	wait, open := 0, e.openGuests(ctx, records)
 	for _, r := range records {
-		task := e.task(ctx, r, seen)
+		task := e.task(ctx, r, seen, open)
 		if task == nil || e.vfs.try(r.ID) != nil {
 			continue // somebody works on it; next time
 		}
@@ -87,8 +87,9 @@ func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 	return err
 }
 
-// task is what a VF needs, nil when nothing. It runs with the VF locked.
-func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF) func() error {
+// task is what a VF needs, nil when nothing. It runs with the VF locked. open are the
+// VFs of guests that somebody has open; nil when nobody knows.
+func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF, open map[vf.PCIAddr]bool) func() error {
 	if vanished(r, seen) {
 		return func() error { return e.bury(ctx, r) }
 	}
@@ -106,6 +107,9 @@ func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF) func(
 	case journal.Attached:
 		if e.loanOver(r) {
 			return func() error { return e.endLoan(ctx, r) }
+		}
+		if r.Lease.Owner.Kind == vf.OwnerVM && open != nil && r.Lease.Opened != open[r.PCI] {
+			return func() error { return e.guestTask(ctx, r) }
 		}
 		if st, ok := listed(r, seen); ok {
 			return e.driftTask(ctx, r, st)

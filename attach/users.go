@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,4 +53,48 @@ func (e *Engine) letGo(ctx context.Context, rec journal.Record, st vf.State) err
 			return err
 		}
 	}
+}
+
+// openGuests are the VFs of guests that somebody has open; nil when that cannot be
+// read, since nobody's is then not known to have ended.
+func (e *Engine) openGuests(ctx context.Context, records []journal.Record) map[vf.PCIAddr]bool {
+	var guests []vf.PCIAddr
+	for _, r := range records {
+		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerVM {
+			guests = append(guests, r.PCI)
+		}
+	}
+	if len(guests) == 0 {
+		return nil
+	}
+	users, err := e.Kernel.Users(ctx, guests...)
+	if err != nil {
+		e.Log.Warn("who runs is not known", "err", err)
+		return nil
+	}
+	out := map[vf.PCIAddr]bool{}
+	for pci := range users {
+		out[pci] = true
+	}
+	return out
+}
+
+// guestTask remembers that a guest runs with its VF, or ends the lease of one that did
+// and does not any more: its end was not told, since culvertd was away or the hooks
+// are missing. It runs with the VF locked.
+func (e *Engine) guestTask(ctx context.Context, seen journal.Record) error {
+	rec, err := e.record(seen.ID)
+	if err != nil || rec.Generation != seen.Generation || rec.Phase != journal.Attached {
+		return nil //nolint:nilerr // given back since
+	}
+	users, err := e.Kernel.Users(ctx, rec.PCI)
+	open := len(users) > 0
+	switch {
+	case err != nil || rec.Lease.Opened == open:
+		return err
+	case open:
+		rec.Lease.Opened = true
+		return e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
+	}
+	return e.finish(ctx, rec, "GuestEnded", errors.New("the guest ran with it and does not any more, and libvirt did not say so"))
 }

@@ -78,6 +78,8 @@ type Lease struct {
 	MTU     int    `json:"mtu,omitempty"`
 	// Lent is a rate that the VF has for a while in place of the one that is wanted.
 	Lent *Lent `json:"lent,omitempty"`
+	// Opened: the guest that has the VF was seen to run with it.
+	Opened bool `json:"opened,omitempty"`
 	// Request is the intake's own form of what was asked (a CNI
 	// configuration), kept so that a repeated request can be compared.
 	Request []byte `json:"request,omitempty"`

@@ -81,7 +81,7 @@ func (h *Handler) grantAll(ctx context.Context, requests []attach.Request) (api.
 
 // grant gives a guest that does not run one VF; had says that it had it, as it is
 // wanted. Leases of the guest that the definition contradicts end: it is what is
-// wanted.
+// wanted. So do those of an earlier run whose end was missed.
 func (h *Handler) grant(ctx context.Context, req attach.Request) (rec journal.Record, had bool, err error) {
 	mine, err := h.held(func(o vf.Owner) bool { return o.UID == req.Owner.UID })
 	if err != nil {
@@ -92,7 +92,7 @@ func (h *Handler) grant(ctx context.Context, req attach.Request) (rec journal.Re
 		named := r.Lease.Owner.Interface == req.Owner.Interface
 		switch {
 		case r.Phase != journal.Attached: // the engine waits for it
-		case r.PCI == req.VF && named && same(r, req):
+		case r.PCI == req.VF && named && same(r, req) && !r.Lease.Opened:
 			return r, true, nil
 		case r.PCI == req.VF || named:
 			stale = append(stale, r)

@@ -48,6 +48,13 @@ func stories() []story {
 		{"a guest gives its VF back", guest, func(w *world) { _ = w.del(guestD) }},
 		{"a guest starts", nil, func(w *world) { _ = w.starts() }},
 		{"a guest has ended", func(w *world) { must(w, w.starts()) }, func(w *world) { _ = w.stops() }},
+		{"a guest is seen to run, and to have ended", func(w *world) { must(w, w.starts()) }, func(w *world) {
+			must(w, w.k.Open(w.vfs()[0].PCI, vf.Process{PID: 1, Name: "qemu"}))
+			w.pass()
+			must(w, w.k.Open(w.vfs()[0].PCI))
+			w.expect[guestE] = either
+			w.pass()
+		}},
 		{"DEL without the netns", func(w *world) { addA(w); w.k.DelNetns(netnsOf("a")) }, func(w *world) { _ = w.del(podA) }},
 		{"ADD when the VF turns out to be dirty", nil, func(w *world) {
 			w.soil(w.anyFree())
