@@ -91,7 +91,7 @@ func bringUp(ctx context.Context) (l *lab.Lab, fresh bool, err error) {
 		l, err = lab.Open(*useLab)
 		return l, false, err
 	}
-	l, err = lab.Up(ctx, lab.Options{Name: fmt.Sprintf("%s%d", labName, os.Getpid()), Nodes: 2, Progress: os.Stderr, Bound: true})
+	l, err = lab.Up(ctx, lab.Options{Name: fmt.Sprintf("%s%d", labName, os.Getpid()), Nodes: 2, Guests: true, Progress: os.Stderr, Bound: true})
 	if err != nil {
 		return nil, false, err
 	}
@@ -130,6 +130,9 @@ func setUp(ctx context.Context, fresh bool) error {
 		return err
 	}
 	defer os.RemoveAll(stage)
+	if err := os.MkdirAll(filepath.Join(stage, "etc/libvirt"), 0o755); err != nil { // the nodes have it
+		return err
+	}
 	if err := parts.Stage(ctx, stage, hostYAML); err != nil {
 		return err
 	}

@@ -1,0 +1,235 @@
+//go:build lab
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/demo/node"
+)
+
+// vms is the pool of VFs that are bound to vfio-pci: two of the second wire.
+const vms = "culvert.dev/vms"
+
+// defined defines a guest for the time of the test. Its VFs are taken back before
+// its definition is.
+func defined(t *testing.T, n node.Node, name, address string) node.Guest {
+	t.Helper()
+	g, err := n.DefineGuest(t.Context(), name, netip.MustParsePrefix(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		_, _ = n.Script(ctx, "take "+name+"'s VFs back", `virsh destroy "$1" || true; culvert vm detach "$1"`, name) // the test may have done so
+		if err := g.Remove(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// give gives a guest a VF.
+func give(t *testing.T, g node.Guest, flags ...string) api.VF {
+	t.Helper()
+	if err := g.GiveVF(t.Context(), flags...); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range status(t, g.Node).VFs {
+		if v.Owner != nil && v.Owner.Name == g.Name {
+			return v
+		}
+	}
+	t.Fatalf("%s has no VF", g.Name)
+	return api.VF{}
+}
+
+// fails wants a command of a node to fail and to say all words.
+func fails(t *testing.T, err error, words ...string) {
+	t.Helper()
+	var exit *node.ExitError
+	if !errors.As(err, &exit) {
+		t.Errorf("want a refusal that says %q, got %v", words, err)
+		return
+	}
+	mentions(t, exit.Stdout+exit.Stderr, words...)
+}
+
+// TestGuests goes through the life of one guest, since its boot is what costs:
+// libvirt, QEMU and VFIO are the real ones. While it boots on the first node, the
+// second one shows what needs no boot.
+func TestGuests(t *testing.T) {
+	leavesNothing(t, nodes...)
+	for _, n := range nodes {
+		if err := n.StartLibvirt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db1 := defined(t, nodes[0], "db1", "10.90.0.1/24")
+	v := give(t, db1, "--pool", vms, "--vlan", "90", "--max-tx-rate", "500")
+	if err := db1.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"libvirt sets what the ledger says", func(t *testing.T) { asPromised(t, db1, v, 90) }},
+		{"P10: a used up pool names the owners", usedUp},
+		{"P10: no start on a container's VF", refusedByTheHook},
+		{"P15: every way", everyWay},
+		{"ping", func(t *testing.T) { pingGuest(t, db1) }},
+		{"P15: the guest cannot change its MAC address", func(t *testing.T) { lockedMAC(t, db1, v) }},
+		{"P12: QEMU is killed", func(t *testing.T) { killed(t, db1, v) }},
+	} {
+		t.Run(step.name, step.run)
+	}
+}
+
+// now is what culvertd says of a VF.
+func now(t *testing.T, n node.Node, v api.VF) api.VF {
+	t.Helper()
+	for _, is := range status(t, n).VFs {
+		if is.ID == v.ID {
+			return is
+		}
+	}
+	t.Fatalf("%s is gone", v.Name)
+	return api.VF{}
+}
+
+// asPromised wants a guest that runs to have the VF with the settings of its
+// lease, by the kernel's word, QEMU's and Culvert's.
+func asPromised(t *testing.T, g node.Guest, leased api.VF, vlan int) {
+	t.Helper()
+	is := now(t, g.Node, leased)
+	if is.Owner == nil || is.Owner.Name != g.Name || is.Phase != "attached" || len(is.Differences) > 0 || is.Driver != "vfio-pci" {
+		t.Errorf("culvertd says of %s: %s, driver %s, owner %v, differences %v", is.Name, is.Phase, is.Driver, is.Owner, is.Differences)
+	}
+	got := jq(t, g.Node, fmt.Sprintf(`.[0].vfinfo_list[] | select(.vf == %d) | "\(.address // .mac) vlan \(.vlan_list[0].vlan)"`, leased.Index),
+		"ip -d -j link show dev "+leased.PF)
+	if want := fmt.Sprintf("%s vlan %d", leased.Settings.MAC, vlan); got != want {
+		t.Errorf("the PF holds %q, want %q", got, want)
+	}
+	mentions(t, string(must(t, g.Node, "culvert", "vm", "list")), g.Name, leased.PCI.String())
+	mentions(t, string(must(t, g.Node, "sh", "-c", `tr '\0' ' ' <"/proc/$(cat "/run/libvirt/qemu/$1.pid")/cmdline"`, "sh", g.Name)), leased.PCI.String())
+}
+
+// usedUp: the pool has two VFs. The third guest is refused before libvirt knows of
+// it, with the names of both owners.
+func usedUp(t *testing.T) {
+	n := nodes[1]
+	give(t, defined(t, n, "db2", "10.90.0.2/24"), "--pool", vms)
+	give(t, defined(t, n, "db3", "10.90.0.3/24"), "--pool", vms)
+	fails(t, defined(t, n, "db4", "10.90.0.4/24").GiveVF(t.Context(), "--pool", vms), "2 of 2", "vm db2", "vm db3", "nothing free for vm db4")
+}
+
+// handmade is a device as people write it.
+const handmade = `<hostdev mode='subsystem' type='pci' managed='%s'>
+  <source><address domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/></source>
+</hostdev>
+`
+
+// refusedByTheHook: a VF that a container has is in a definition that somebody
+// wrote. libvirt says who has it and does not start the guest; the container
+// keeps its VF.
+func refusedByTheHook(t *testing.T) {
+	n := nodes[1]
+	a := network(t, n, "guarded", "1.1.0", pool)
+	a.Args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=precious"
+	netns(t, n, a.Netns)
+	add(t, n, a)
+	v := holder(t, n, "guarded")
+	for _, managed := range []string{"no", "yes"} {
+		g := defined(t, n, "thief-"+managed, "10.90.0.9/24")
+		device := fmt.Sprintf(handmade, managed, v.PCI.Bus, v.PCI.Device, v.PCI.Function)
+		if _, err := n.Feed(t.Context(), strings.NewReader(device), "add a device", `virsh attach-device "$1" /dev/stdin --config`, g.Name); err != nil {
+			t.Fatal(err)
+		}
+		fails(t, g.Start(t.Context()), v.PCI.String(), "pod default/precious")
+	}
+	if _, err := n.CNI(t.Context(), "check", a); err != nil {
+		t.Error(err)
+	}
+}
+
+// everyWay: libvirt takes what culvert vm xml prints in each way, starts the
+// guest, and when it has stopped the PF still holds what the lease says.
+func everyWay(t *testing.T) {
+	n := nodes[1]
+	for _, way := range []string{"interface", "hostdev", "network"} {
+		t.Run(way, func(t *testing.T) {
+			g := defined(t, n, "by-"+way, "10.90.0.5/24")
+			flags := []string{"--pool", vms, "--vlan", "91", "--way", way}
+			v := give(t, g, flags...)
+			if way == "network" {
+				name := "culvert-" + strings.NewReplacer(":", "-", ".", "-").Replace(v.PCI.String())
+				if _, err := n.Script(t.Context(), "define the network", `
+					culvert vm xml --print network "${@:2}" "/run/$1.xml" >/run/network.xml
+					virsh net-define --validate /run/network.xml
+					virsh net-start "$(sed -n 's,.*<name>\(.*\)</name>,\1,p' /run/network.xml)"`, append([]string{g.Name}, flags...)...); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if _, err := n.Script(context.Background(), "remove the network", `virsh net-destroy "$1"; virsh net-undefine "$1"`, name); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			if err := g.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			asPromised(t, g, v, 91)
+			must(t, n, "virsh", "destroy", g.Name)
+			if is := now(t, n, v); len(is.Differences) > 0 {
+				t.Errorf("when the guest has stopped: %v", is.Differences)
+			}
+		})
+	}
+}
+
+// pingGuest: a container with a VF of the other node reaches the guest over their
+// VLAN, and the guest it.
+func pingGuest(t *testing.T, g node.Guest) {
+	n := nodes[1]
+	a := network(t, n, "beside", "1.1.0", `"pool": "culvert.dev/rest", "vlan": 90, "ipam": {"type": "static", "addresses": [{"address": "10.90.0.100/24"}]}`)
+	netns(t, n, a.Netns)
+	add(t, n, a)
+	seconds, err := g.Await(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the guest was up after %s s of its own", seconds)
+	if out, err := n.Run(t.Context(), "ip", "netns", "exec", a.Netns, "ping", "-c", "5", "-W", "10", "10.90.0.1"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := g.Exec(t.Context(), "ping -c 3 -W 10 10.90.0.100"); err != nil {
+		t.Error(err)
+	}
+}
+
+func lockedMAC(t *testing.T, g node.Guest, v api.VF) {
+	out, err := g.Exec(t.Context(), "cat /sys/class/net/eth0/address; ip link set eth0 address 02:00:00:00:66:66")
+	if err == nil {
+		t.Error("the guest has another MAC address now")
+	}
+	mentions(t, string(out), v.Settings.MAC.String())
+}
+
+// killed: the VF of a guest whose QEMU was killed is back at its baseline when it
+// was taken back.
+func killed(t *testing.T, g node.Guest, v api.VF) {
+	if err := g.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	must(t, g.Node, "culvert", "vm", "detach", g.Name)
+	if is := now(t, g.Node, v); is.Phase != "free" || len(is.Differences) > 0 {
+		t.Errorf("it is %s %s, differences %v", is.Phase, is.Reason, is.Differences)
+	}
+}
