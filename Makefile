@@ -34,6 +34,9 @@ demo: bootstrap build ## two lab nodes, VFs made, given to containers, measured,
 demo-k8s: bootstrap build ## the same on a Kubernetes cluster, built once (15 min); times PODS (20) pods with a VF and without
 	@$(BIN)/culvert lab demo --kubernetes --attachments $(PODS) --out build/demo
 
+demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nodes that run guests of their own
+	@$(BIN)/culvert lab demo --guests --out build/demo
+
 test: bootstrap ## every test there is, from the linter to the lab; build/log has each level's output
 	@tools/levels $(LEVELS)
 
@@ -111,4 +114,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo demo-k8s test lab bench bench-lab soak lint fuzz vuln build image deb install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes
+.PHONY: help demo demo-k8s demo-vm test lab bench bench-lab soak lint fuzz vuln build image deb install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes

@@ -160,7 +160,7 @@ func (k *kubernetes) install(ctx context.Context) error {
 			return err
 		}
 	}
-	return k.countVFs(ctx)
+	return k.countVFs(ctx, nodeCount*2*7)
 }
 
 // patience bounds a wait for the cluster, on a host with much else to do.
@@ -391,7 +391,7 @@ func (r KubernetesResult) text(l bench.Look) string {
 	fmt.Fprintf(&b, "VFs     %d made, %d leaked\n", r.VFsCreated, r.Leaked)
 	fmt.Fprintf(&b, "memory  culvertd %.0f MiB, culvert-controller %.0f MiB resident\n", r.ResidentMiB["culvertd"], r.ResidentMiB["culvert-controller"])
 	fmt.Fprintf(&b, "time    nodes Ready after %.0f s, Culvert installed in %.0f s\n", r.NodesReady, r.Installed)
-	b.WriteString(r.machines())
+	b.WriteString(machines(r.Accel, r.WhyNotKVM))
 	return b.String()
 }
 

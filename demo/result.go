@@ -50,17 +50,20 @@ func (r Result) text(l bench.Look) string {
 	fmt.Fprintf(&b, "\nattach  p50 %.0f ms, p99 %.0f ms; detach  p50 %.0f ms, p99 %.0f ms (%d each, one after the other)\n",
 		r.Attach.P50, r.Attach.P99, r.Detach.P50, r.Detach.P99, attachments)
 	fmt.Fprintf(&b, "VFs     %d made, %d at their baseline afterwards, %d leaked\n", r.VFsCreated, r.VFsCreated-r.Leaked, r.Leaked)
-	b.WriteString(r.machines())
+	b.WriteString(machines(r.Accel, r.WhyNotKVM))
 	return b.String()
 }
 
+// chart is the comparison as a picture, in SVG.
+func (r Result) chart() []byte { return []byte(r.comparison().SVG()) }
+
 // machines says what the figures are worth.
-func (r Result) machines() string {
-	if r.Accel == "kvm" {
+func machines(accel, whyNotKVM string) string {
+	if accel == "kvm" {
 		return "run by KVM, with an emulated NIC (igb): compare the ways with each other, not with hardware.\n"
 	}
 	return "run by TCG, which emulates the processor in software: absolute speeds mean nothing, the ratio of the\n" +
-		"two ways within this run does. Why not by KVM:\n" + wrapped(r.WhyNotKVM, 96)
+		"two ways within this run does. Why not by KVM:\n" + wrapped(whyNotKVM, 96)
 }
 
 // wrapped breaks s into indented lines of at most width, at spaces and, where

@@ -17,7 +17,7 @@ import (
 // named.
 func newLabDemoCommand(name *string) *cobra.Command {
 	var o demo.Options
-	kubernetes := false
+	var kubernetes, guests bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: VFs made, given to containers, measured, taken back",
@@ -32,7 +32,11 @@ not as it should be. Needs the source tree, with 'make build' done.
 
 With --kubernetes the nodes are a cluster's, Culvert is installed on it by its
 manifest, and report R0's objects are applied as they stand. It also times pods
-with a VF and without, starts and deletes many at once, and writes demo-k8s.json.`,
+with a VF and without, starts and deletes many at once, and writes demo-k8s.json.
+
+With --guests each node runs a guest of libvirt with a VF, and a container beside
+it, on one VLAN: who reaches whom, who has which VF, a refusal when the pool is
+used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
 		Example: `  culvert lab demo --out build/demo
   culvert lab demo --kubernetes --attachments 100
   culvert lab demo --out /tmp/demo --keep     # and look around afterwards`,
@@ -44,8 +48,11 @@ with a VF and without, starts and deletes many at once, and writes demo-k8s.json
 			o.Log = os.Stdout
 			o.Live = term.IsTerminal(int(os.Stdout.Fd()))
 			o.Look = bench.Look{Colour: o.Live && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Unicode: isUTF8(os.Getenv)}
-			if kubernetes {
+			switch {
+			case kubernetes:
 				return demo.RunKubernetes(cmd.Context(), o)
+			case guests:
+				return demo.RunVM(cmd.Context(), o)
 			}
 			return demo.Run(cmd.Context(), o)
 		},
@@ -54,7 +61,9 @@ with a VF and without, starts and deletes many at once, and writes demo-k8s.json
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree")
 	cmd.Flags().BoolVar(&o.Keep, "keep", false, "leave the lab up")
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "on a Kubernetes cluster")
+	cmd.Flags().BoolVar(&guests, "guests", false, "with guests of libvirt")
 	cmd.Flags().IntVar(&o.Attachments, "attachments", 20, "with --kubernetes: how many pods of each kind")
+	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
 	cmd.AddCommand(newAttachTimesCommand())
 	return cmd
 }

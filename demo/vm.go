@@ -1,0 +1,407 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/vf"
+)
+
+var vmFiles = files{json: "demo-vm.json", text: "report-vm.txt"}
+
+// VMResult is demo-vm.json.
+type VMResult struct {
+	Guests               int       `json:"guests"` // that ran, each with a VF by VFIO
+	Ping                 bool      `json:"ping"`   // everybody reached everybody
+	Refused              string    `json:"refused"`
+	Leaked               int       `json:"leaked"` // VFs that are not as they were
+	LedgerMatchesLibvirt bool      `json:"ledger_matches_libvirt"`
+	Pings                []Reach   `json:"pings"`
+	BootSeconds          []float64 `json:"boot_s"` // of each guest, from virsh start until it took commands
+	VFsCreated           int       `json:"vfs_created"`
+	Accel                string    `json:"accel"` // of the nodes: tcg or kvm
+	WhyNotKVM            string    `json:"why_not_kvm,omitempty"`
+	Problems             []string  `json:"problems,omitempty"`
+}
+
+// Reach is how one end reached another.
+type Reach struct {
+	From     string  `json:"from"`
+	To       string  `json:"to"`
+	Received int     `json:"received"` // of pingsEach
+	MS       float64 `json:"ms"`       // average round trip
+}
+
+// pingsEach go from one end to another.
+const pingsEach = 3
+
+const (
+	guestPool = "culvert.dev/guests"
+	podPool   = "culvert.dev/pods"
+	vmVLAN    = 100
+)
+
+// vms is a run of the demo with guests.
+type vms struct {
+	*demo
+	found  VMResult
+	guests [nodeCount]node.Guest
+	start  time.Time // of the guests
+	ends   []vmEnd
+}
+
+// vmEnd is a guest or a container that talks over its VF.
+type vmEnd struct {
+	name string
+	ip   netip.Addr
+	exec func(ctx context.Context, command string) ([]byte, error)
+}
+
+// RunVM shows a guest of libvirt and a container on each of two nodes, all with
+// a VF on one VLAN, from one ledger. Whatever happens, it leaves nothing behind but
+// its report and the caches, or the lab if Keep is set.
+func RunVM(ctx context.Context, o Options) (err error) {
+	d, err := begin(o, vmFiles)
+	if err != nil {
+		return err
+	}
+	defer d.steps.close()
+	l, err := UpGuests(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: !o.Keep}, o.Source)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.leave(ctx, l)) }()
+	if err := d.meet(l); err != nil {
+		return err
+	}
+	v := &vms{demo: d}
+	if err := v.play(ctx); err != nil {
+		d.lastWords(ctx)
+		return err
+	}
+	r := d.result
+	v.found.Leaked, v.found.VFsCreated, v.found.Accel, v.found.WhyNotKVM = r.Leaked, r.VFsCreated, r.Accel, r.WhyNotKVM
+	v.found.Problems = d.problems
+	return d.report(v.found)
+}
+
+// play is the story: VFs given to guests and containers, refused to one too many,
+// used, and taken back.
+func (v *vms) play(ctx context.Context) error {
+	if err := v.countVFs(ctx, nodeCount*7); err != nil {
+		return err
+	}
+	for _, part := range []func(context.Context) error{
+		v.startGuests, v.startContainers, v.showOwners, v.useUp, v.awaitGuests, v.reachAll, v.askLibvirt, v.killAll, v.compareVFs,
+	} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// vmAddress is the address of the guest, or of the container, of a node.
+func vmAddress(n node.Node, guest bool) netip.Prefix {
+	last := byte(20 + n.Number)
+	if guest {
+		last = byte(10 + n.Number)
+	}
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 77, 0, last}), 24)
+}
+
+func (v *vms) startGuests(ctx context.Context) error {
+	v.step("a guest on each node: culvert vm xml --pool guests --vlan %d --max-tx-rate 1000, virsh define, virsh start", vmVLAN)
+	v.ends = make([]vmEnd, 2*nodeCount)
+	v.start = time.Now()
+	return v.each(func(i int, n node.Node) (err error) {
+		name, address := fmt.Sprintf("guest%d", n.Number), vmAddress(n, true)
+		g, err := n.DefineGuest(ctx, name, address)
+		if err != nil {
+			return err
+		}
+		if err := g.GiveVF(ctx, "--pool", guestPool, "--vlan", fmt.Sprint(vmVLAN), "--max-tx-rate", "1000"); err != nil {
+			return err
+		}
+		v.guests[i] = g
+		v.ends[i] = vmEnd{name: name, ip: address.Addr(), exec: g.Exec}
+		return g.Start(ctx)
+	})
+}
+
+// vmContainers is the containers' network, by CNI.
+const vmContainers = `{
+  "cniVersion": "1.0.0", "name": "vlan%[1]d", "type": "culvert", "pool": %[2]q, "vlan": %[1]d,
+  "ipam": {"type": "static", "addresses": [{"address": %[3]q}]}
+}
+`
+
+func (v *vms) startContainers(ctx context.Context) error {
+	v.step("and a container beside it, with a VF by CNI on the same VLAN, while the guests boot")
+	return v.each(func(i int, n node.Node) error {
+		if err := n.Prepare(ctx); err != nil {
+			return err
+		}
+		name, address := fmt.Sprintf("pod%d", n.Number), vmAddress(n, false)
+		config := fmt.Sprintf(vmContainers, vmVLAN, podPool, address)
+		if err := n.WriteFile(ctx, vfDir+"/10-vm.conf", []byte(config)); err != nil {
+			return err
+		}
+		if err := n.AddNetns(ctx, name); err != nil {
+			return err
+		}
+		if _, err := attach(ctx, n, v.attachment(n)); err != nil {
+			return err
+		}
+		c, err := n.Start(ctx, name, "sleep", "infinity")
+		v.ends[nodeCount+i] = vmEnd{name: name, ip: address.Addr(), exec: func(ctx context.Context, command string) ([]byte, error) {
+			return c.Exec(ctx, "sh", "-c", command)
+		}}
+		return err
+	})
+}
+
+// attachment is the container's of a node.
+func (v *vms) attachment(n node.Node) node.Attachment {
+	name := fmt.Sprintf("pod%d", n.Number)
+	return node.Attachment{
+		Network: fmt.Sprintf("vlan%d", vmVLAN), Dir: vfDir, Netns: name, Interface: "net1",
+		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + name,
+	}
+}
+
+func (v *vms) showOwners(ctx context.Context) error {
+	v.step("who has which VF?")
+	for _, n := range v.nodes {
+		out, err := n.Run(ctx, "culvert", "vf", "list")
+		if err != nil {
+			return err
+		}
+		v.quote(n, "culvert vf list", out)
+		for _, want := range []string{fmt.Sprintf("guest%d", n.Number), fmt.Sprintf("default/pod%d", n.Number)} {
+			if !strings.Contains(string(out), want) {
+				v.wrong("culvert vf list on %s does not name %s", n.Name, want)
+			}
+		}
+	}
+	return nil
+}
+
+// useUp asks for more VFs than the pool of guests has.
+func (v *vms) useUp(ctx context.Context) error {
+	n := v.nodes[0]
+	v.step("%s has two VFs for guests: a second guest gets the other one, a third one is refused", n.Name)
+	var said *node.ExitError
+	for _, name := range []string{"second", "third"} {
+		g, err := n.DefineGuest(ctx, name, netip.MustParsePrefix("10.77.0.99/24"))
+		if err != nil {
+			return err
+		}
+		err = g.GiveVF(ctx, "--pool", guestPool)
+		if refused := errors.As(err, &said); refused != (name == "third") {
+			if err != nil {
+				return err
+			}
+			v.wrong("a third guest got a VF of two")
+		}
+	}
+	if said != nil {
+		v.found.Refused = strings.TrimPrefix(strings.TrimSpace(said.Stderr), "culvert: ")
+		v.quote(n, "culvert vm xml --pool guests third.xml", []byte(v.found.Refused))
+	}
+	for _, owner := range []string{"vm guest1", "vm second"} {
+		if !strings.Contains(v.found.Refused, owner) {
+			v.wrong("the refusal does not name %s", owner)
+		}
+	}
+	_, err := n.Script(ctx, "remove both", `culvert vm detach second && virsh --quiet undefine second && virsh --quiet undefine third`)
+	return err
+}
+
+func (v *vms) awaitGuests(ctx context.Context) error {
+	v.step("waiting for the guests: emulated processors on an emulated processor boot in minutes")
+	took := make([]float64, nodeCount)
+	err := v.each(func(i int, _ node.Node) error {
+		_, err := v.guests[i].Await(ctx)
+		took[i] = time.Since(v.start).Seconds()
+		return err
+	})
+	v.found.BootSeconds, v.found.Guests = took, len(took)
+	return err
+}
+
+// reachAll pings from everybody to everybody else.
+func (v *vms) reachAll(ctx context.Context) error {
+	v.step("ping over VLAN %d: guests and containers, on one node and from node to node", vmVLAN)
+	v.found.Ping = true
+	for _, from := range v.ends {
+		for _, to := range v.ends {
+			if from.name == to.name {
+				continue
+			}
+			r, err := from.reach(ctx, to)
+			if err != nil {
+				return err
+			}
+			v.found.Pings = append(v.found.Pings, r)
+			v.show("         " + r.String() + "\n")
+			if r.Received == 0 {
+				v.found.Ping = false
+				v.wrong("%s does not reach %s", r.From, r.To)
+			}
+		}
+	}
+	return nil
+}
+
+func (e vmEnd) reach(ctx context.Context, to vmEnd) (Reach, error) {
+	out, err := e.exec(ctx, fmt.Sprintf("ping -c %d -W 10 %s || true", pingsEach, to.ip))
+	if err != nil {
+		return Reach{}, err
+	}
+	got, err := bench.ParsePing([]byte(strings.ReplaceAll(string(out), "\r", "")))
+	return Reach{From: e.name, To: to.name, Received: got.Received, MS: got.Avg}, err
+}
+
+func (r Reach) String() string {
+	return fmt.Sprintf("%-7s -> %-7s  %d of %d came back, %.1f ms on average", r.From, r.To, r.Received, pingsEach, r.MS)
+}
+
+// askLibvirt compares which guest runs with which VF: by libvirt, and by the ledger.
+func (v *vms) askLibvirt(ctx context.Context) error {
+	v.step("comparing libvirt's running guests with the ledger")
+	v.found.LedgerMatchesLibvirt = true
+	for _, n := range v.nodes {
+		libvirt, err := passedVFs(ctx, n)
+		if err != nil {
+			return err
+		}
+		out, err := n.Run(ctx, "culvert", "vm", "list", "-o", "json")
+		if err != nil {
+			return err
+		}
+		var held []api.VF
+		if err := json.Unmarshal(out, &held); err != nil {
+			return fmt.Errorf("read what culvert vm list printed: %w", err)
+		}
+		var ledger []string
+		for _, h := range held {
+			ledger = append(ledger, h.Owner.Name+" "+h.PCI.String())
+		}
+		slices.Sort(ledger)
+		v.show(fmt.Sprintf("         %s: %s\n", n.Name, strings.Join(libvirt, ", ")))
+		if len(libvirt) == 0 || !slices.Equal(libvirt, ledger) {
+			v.found.LedgerMatchesLibvirt = false
+			v.wrong("%s: libvirt says %q, the ledger %q", n.Name, libvirt, ledger)
+		}
+	}
+	return nil
+}
+
+// passedVFs are the guests that run on a node with the PCI functions that they
+// have, in order: "name address".
+func passedVFs(ctx context.Context, n node.Node) ([]string, error) {
+	text, err := n.Script(ctx, "list guests", `virsh list --name | while read -r name; do [ -z "$name" ] || virsh dumpxml "$name"; done`)
+	if err != nil {
+		return nil, err
+	}
+	return parsePassed(text)
+}
+
+// passed is an <address> as libvirt writes it, in hexadecimal digits.
+type passed struct {
+	Domain   string `xml:"domain,attr"`
+	Bus      string `xml:"bus,attr"`
+	Slot     string `xml:"slot,attr"`
+	Function string `xml:"function,attr"`
+}
+
+func (p passed) pci() (vf.PCIAddr, error) {
+	return vf.ParsePCIAddr(strings.NewReplacer("0x", "").Replace(p.Domain + ":" + p.Bus + ":" + p.Slot + "." + p.Function))
+}
+
+// parsePassed reads the definitions of guests that run, one after the other.
+func parsePassed(text []byte) (out []string, err error) {
+	var all struct {
+		Domains []struct {
+			Name     string   `xml:"name"`
+			Hostdevs []passed `xml:"devices>hostdev>source>address"`
+			NICs     []passed `xml:"devices>interface>source>address"`
+		} `xml:"domain"`
+	}
+	if err := xml.Unmarshal(fmt.Appendf(nil, "<all>%s</all>", text), &all); err != nil {
+		return nil, fmt.Errorf("read libvirt's definitions: %w", err)
+	}
+	for _, d := range all.Domains {
+		for _, a := range append(d.Hostdevs, d.NICs...) {
+			pci, err := a.pci()
+			if err != nil {
+				return nil, fmt.Errorf("read libvirt's definition of %s: %w", d.Name, err)
+			}
+			out = append(out, d.Name+" "+pci.String())
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// killAll ends the guests as hard as it goes, and the containers.
+func (v *vms) killAll(ctx context.Context) error {
+	v.step("killing both QEMUs with signal 9, and deleting the containers: the VFs come back")
+	return v.each(func(i int, n node.Node) error {
+		name := fmt.Sprintf("pod%d", n.Number)
+		var g errgroup.Group
+		g.Go(func() error {
+			if err := v.guests[i].Kill(ctx); err != nil {
+				return err
+			}
+			_, err := n.Run(ctx, "culvert", "vm", "detach", v.guests[i].Name)
+			return err
+		})
+		g.Go(func() error {
+			if err := (node.Container{Node: n, Name: name}).Delete(ctx); err != nil {
+				return err
+			}
+			_, err := n.CNI(ctx, "del", v.attachment(n))
+			return errors.Join(err, n.DelNetns(ctx, name))
+		})
+		return g.Wait()
+	})
+}
+
+// text is the report for people, in at most 100 columns.
+func (r VMResult) text(bench.Look) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "guests  %d with a VF by VFIO, beside a container with a VF on each of %d nodes\n", r.Guests, nodeCount)
+	for _, p := range r.Pings {
+		fmt.Fprintf(&b, "ping    %s\n", p)
+	}
+	for i, s := range r.BootSeconds {
+		fmt.Fprintf(&b, "boot    guest%d took commands %.0f s after virsh start\n", i+1, s)
+	}
+	fmt.Fprintf(&b, "refused\n%s", wrapped(r.Refused, 96))
+	same := "the same of who has what"
+	if !r.LedgerMatchesLibvirt {
+		same = "NOT the same of who has what"
+	}
+	fmt.Fprintf(&b, "ledger  libvirt and Culvert say %s\n", same)
+	fmt.Fprintf(&b, "VFs     %d made, %d at their baseline after QEMU was killed, %d leaked\n", r.VFsCreated, r.VFsCreated-r.Leaked, r.Leaked)
+	b.WriteString(machines(r.Accel, r.WhyNotKVM))
+	return b.String()
+}
+
+// chart: there is nothing to draw.
+func (VMResult) chart() []byte { return nil }
