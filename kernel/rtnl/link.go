@@ -23,7 +23,7 @@ type Link struct {
 	Up       bool
 	Carrier  bool
 	Downs    uint32 // how often the carrier was lost (IFLA_CARRIER_DOWN_COUNT, Linux 4.16)
-	Promisc  bool // by hand, or somebody listens so
+	Promisc  bool   // by hand, or somebody listens so
 	AllMulti bool
 
 	// VFs is what the PF holds for its VFs, by index; nil when it has none or
