@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"net/netip"
 	"testing"
 	"testing/iotest"
 
@@ -25,7 +26,7 @@ func TestReadWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(r, got, cmp.Comparer(func(a, b End) bool { return a == b })); diff != "" {
+	if diff := cmp.Diff(r, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if _, err := Read(iotest.ErrReader(errors.New("no disk"))); err == nil || err.Error() != "no disk" {

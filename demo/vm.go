@@ -232,7 +232,7 @@ func (v *vms) useUp(ctx context.Context) error {
 }
 
 func (v *vms) awaitGuests(ctx context.Context) error {
-	v.step("waiting for the guests: emulated processors on an emulated processor boot in minutes")
+	v.step("waiting for the guests, whose processors are emulated by emulated ones")
 	took := make([]float64, nodeCount)
 	err := v.each(func(i int, _ node.Node) error {
 		_, err := v.guests[i].Await(ctx)
@@ -360,7 +360,7 @@ func parsePassed(text []byte) (out []string, err error) {
 
 // killAll ends the guests as hard as it goes, and the containers.
 func (v *vms) killAll(ctx context.Context) error {
-	v.step("killing both QEMUs with signal 9, and deleting the containers: the VFs come back")
+	v.step("killing both QEMUs with signal 9, and deleting the containers: the VFs come back by themselves")
 	return v.each(func(i int, n node.Node) error {
 		name := fmt.Sprintf("pod%d", n.Number)
 		var g errgroup.Group
@@ -368,8 +368,7 @@ func (v *vms) killAll(ctx context.Context) error {
 			if err := v.guests[i].Kill(ctx); err != nil {
 				return err
 			}
-			_, err := n.Run(ctx, "culvert", "vm", "detach", v.guests[i].Name)
-			return err
+			return v.guests[i].Ended(ctx)
 		})
 		g.Go(func() error {
 			if err := (node.Container{Node: n, Name: name}).Delete(ctx); err != nil {
