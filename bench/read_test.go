@@ -3,8 +3,8 @@ package bench
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/iotest"
 
