@@ -17,7 +17,8 @@ import (
 // Users are the processes that have VFs open through vfio, for those that somebody
 // has: QEMU for as long as it has the VF. The kernel does not unbind vfio-pci before
 // they let go, and asks QEMU to take the device out of the guest
-// (drivers/vfio/vfio_main.c, vfio_unregister_group_dev).
+// (drivers/vfio/vfio_main.c, vfio_unregister_group_dev). Processes that culvertd may not
+// look at, by its capabilities or a security module, are not told.
 func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 	return bounded(ctx, func() (map[vf.PCIAddr][]vf.Process, error) {
 		out, err := k.users(vfs)
@@ -79,7 +80,7 @@ func (k *Kernel) vfioFiles(addr vf.PCIAddr, files map[string]vf.PCIAddr) error {
 func (k *Kernel) opens(pid string, files map[string]vf.PCIAddr) (map[vf.PCIAddr]bool, error) {
 	dir := filepath.Join(k.proc, pid, "fd")
 	all, err := names(dir)
-	if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil, nil
 	}
 	var out map[vf.PCIAddr]bool

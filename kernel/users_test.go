@@ -1,11 +1,14 @@
 package kernel
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/vf"
 )
@@ -41,5 +44,36 @@ func TestUsers(t *testing.T) {
 	}
 	if got, err := New(Options{SysRoot: sys.root, ProcRoot: filepath.Join(proc, "none")}).Users(t.Context(), none); err != nil || len(got) != 0 {
 		t.Errorf("a VF that nobody can open: %v %v", got, err)
+	}
+}
+
+// A process whose files may not be listed is passed over; the others are told.
+func TestUsersThatMayNotBeSeen(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it gives up root's rights, which takes root")
+	}
+	proc, addr := t.TempDir(), pciAddr(t, "01:10.2")
+	k := New(Options{ProcRoot: proc})
+	if err := os.Chmod(filepath.Dir(proc), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"100": 0o755, "200": 0o700} {
+		dir := filepath.Join(proc, name, "fd")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink("/dev/vfio/77", dir+"/3"), os.Chmod(dir, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const nobody = 65534
+	if err := unix.Setfsuid(nobody); err != nil { // and without root's capabilities for files
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setfsuid(0) }()
+	for pid, want := range map[string]map[vf.PCIAddr]bool{"100": {addr: true}, "200": nil} {
+		got, err := k.opens(pid, map[string]vf.PCIAddr{"/dev/vfio/77": addr})
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("process %s: %v -want +got:\n%s", pid, err, diff)
+		}
 	}
 }

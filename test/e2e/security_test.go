@@ -24,9 +24,9 @@ func TestCulvertdIsConfined(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	// 0x283000: NET_ADMIN 12, NET_RAW 13, SYS_PTRACE 19, SYS_ADMIN 21.
-	const want = `CapEff: 0000000000283000
-CapBnd: 0000000000283000
+	// 0x283004: DAC_READ_SEARCH 2, NET_ADMIN 12, NET_RAW 13, SYS_PTRACE 19, SYS_ADMIN 21.
+	const want = `CapEff: 0000000000283004
+CapBnd: 0000000000283004
 CapAmb: 0000000000000000
 NoNewPrivs: 1
 Seccomp: 2
