@@ -21,6 +21,8 @@ type Want struct {
 	VF   vf.PCIAddr // zero: any of Pool
 	Pool string     // prefix/name or name; empty: the only pool
 	For  vf.Owner   // named in errors
+	// Apart is a VF on whose PF the chosen one must not be; zero: on any.
+	Apart vf.ID
 	// Given says to which pod the kubelet has given a VF, "" for none: such a one
 	// is that pod's, attached or not, and only a request that names it gets it.
 	// Nil without Kubernetes.
@@ -63,13 +65,21 @@ func (c candidate) choice() Choice {
 	return out
 }
 
+// waits reports whether a VF that is kept bound to vfio-pci is in a pool of netdevices now:
+// it was held when that changed, and is switched at the next look at the hardware. Only
+// guests can have it as it is.
+func (c candidate) waits(owner vf.Owner) bool {
+	return owner.Kind != vf.OwnerVM && c.pool.Name != "" && c.pool.Driver() != vf.DriverVFIO && c.rec.Baseline.Driver == vf.DriverVFIO
+}
+
 // Choose picks a VF: the one named, or of the pool's free VFs one on the PF
 // that has most of them left, the one that was given back longest ago, so that
 // load spreads over the wires and a VF rests before it is used again.
 //
 // Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named one is
-// taken), vf.ErrNothingFree, vf.ErrInvalid (which pool is not said and there
-// are several, or what is free cannot go to a guest).
+// taken), vf.ErrNotReady (the PF of the named one could not be read, or it is being
+// switched to another driver), vf.ErrNothingFree, vf.ErrInvalid (which pool is not
+// said and there are several, or what is free cannot go to a guest).
 func Choose(h Host, w Want) (Choice, error) {
 	all := h.candidates()
 	if !w.VF.IsZero() {
@@ -82,7 +92,6 @@ func Choose(h Host, w Want) (Choice, error) {
 	pool := wanted.FullName()
 	var (
 		members, free []candidate
-		given         []string
 		unfit         error
 		perPF         = map[vf.PFID]int{}
 	)
@@ -94,12 +103,14 @@ func Choose(h Host, w Want) (Choice, error) {
 		if c.rec.Phase != journal.Free {
 			continue
 		}
-		if pod := w.givenTo(c.rec.PCI); pod != "" {
-			given = append(given, "pod "+pod)
+		if w.givenTo(c.rec.PCI) != "" || c.waits(w.For) {
 			continue
 		}
 		if err := h.isolated(c, w.For); err != nil {
 			unfit = err
+			continue
+		}
+		if w.beside(c) {
 			continue
 		}
 		free = append(free, c)
@@ -109,7 +120,7 @@ func Choose(h Host, w Want) (Choice, error) {
 		return Choice{}, unfit
 	}
 	if len(free) == 0 {
-		return Choice{}, nothingFree(pool, members, given, w.For)
+		return Choice{}, h.nothingFree(pool, members, w)
 	}
 	best := slices.MinFunc(free, func(a, b candidate) int {
 		return cmp.Or(
@@ -176,6 +187,10 @@ func (h Host) isolated(c candidate, owner vf.Owner) error {
 		c.rec.PCI, c.pf.Label(), c.group, strings.Join(others, ", "), vf.ErrInvalid, owner)
 }
 
+// beside reports whether a VF cannot be the other one of a pair: a bond of two VFs of
+// one PF goes down with its wire.
+func (w Want) beside(c candidate) bool { return w.Apart != (vf.ID{}) && w.Apart.PF == c.pf.ID }
+
 func (h Host) named(all []candidate, w Want) (Choice, error) {
 	for _, c := range all {
 		if c.rec.PCI != w.VF {
@@ -183,6 +198,13 @@ func (h Host) named(all []candidate, w Want) (Choice, error) {
 		}
 		switch c.rec.Phase {
 		case journal.Free:
+			if w.beside(c) {
+				return Choice{}, fmt.Errorf("VF %s is on %s, where %s has the other one of the pair: %w: a pair needs VFs of two PFs", w.VF, c.pf.Label(), w.For, vf.ErrInvalid)
+			}
+			if c.waits(w.For) {
+				return Choice{}, fmt.Errorf("VF %s on %s: it is being switched from %s to an interface, as pool %s wants it now, so %s cannot have it yet: %w",
+					w.VF, c.pf.Label(), vf.DriverVFIO, c.pool.FullName(), w.For, vf.ErrNotReady)
+			}
 			return c.choice(), h.isolated(c, w.For)
 		case journal.Damaged:
 			return Choice{}, fmt.Errorf("VF %s on %s: its record in the ledger is damaged (%s), so %s cannot have it: culvert ledger check says more: %w",
@@ -193,45 +215,11 @@ func (h Host) named(all []candidate, w Want) (Choice, error) {
 		}
 		return Choice{}, fmt.Errorf("VF %s on %s: %w by %s, wanted for %s", w.VF, c.pf.Label(), vf.ErrHeld, c.rec.Lease.Owner, w.For)
 	}
+	for _, r := range h.Records {
+		if i := slices.IndexFunc(h.PFs, func(pf vf.PF) bool { return pf.ID == r.ID.PF && pf.Err != "" }); r.PCI == w.VF && i >= 0 {
+			return Choice{}, fmt.Errorf("VF %s: PF %s could not be read (%s), so %s cannot have it now: %w",
+				w.VF, h.PFs[i].Label(), h.PFs[i].Err, w.For, vf.ErrNotReady)
+		}
+	}
 	return Choice{}, fmt.Errorf("VF %s: %w among the VFs that culvertd made: see culvert vf list", w.VF, vf.ErrNotFound)
-}
-
-func nothingFree(pool string, members []candidate, given []string, wanted vf.Owner) error {
-	if len(members) == 0 {
-		return fmt.Errorf("pool %s: no VF of this host is in it: %w for %s: see culvert pool list", pool, vf.ErrNothingFree, wanted)
-	}
-	var (
-		pfs, held            []string
-		quarantined, damaged int
-	)
-	for _, c := range members {
-		if !slices.Contains(pfs, c.pf.Label()) {
-			pfs = append(pfs, c.pf.Label())
-		}
-		switch c.rec.Phase {
-		case journal.Quarantined:
-			quarantined++
-		case journal.Damaged:
-			damaged++
-		case journal.Free: // given
-		default:
-			held = append(held, c.rec.Lease.Owner.String())
-		}
-	}
-	slices.Sort(held)
-	what := fmt.Sprintf("%d of %d VFs on %s are held", len(held), len(members), strings.Join(pfs, ", "))
-	if len(held) > 0 {
-		what += " (" + strings.Join(held, "; ") + ")"
-	}
-	if len(given) > 0 {
-		slices.Sort(given)
-		what += fmt.Sprintf(", %d given by the kubelet (%s)", len(given), strings.Join(given, "; "))
-	}
-	if quarantined > 0 {
-		what += fmt.Sprintf(", %d quarantined (culvert vf list says why)", quarantined)
-	}
-	if damaged > 0 {
-		what += fmt.Sprintf(", %d with a damaged record (culvert ledger check says more)", damaged)
-	}
-	return fmt.Errorf("pool %s: %s: %w for %s", pool, what, vf.ErrNothingFree, wanted)
 }

@@ -122,6 +122,27 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// The other VF of a pair is of another PF; when there is none, that is said.
+func TestPairsAreOfTwoPFs(t *testing.T) {
+	h := host(2)
+	hold(h, 0, "default/a")
+	got, err := alloc.Choose(h, alloc.Want{For: me, Apart: h.Records[0].ID})
+	if err != nil || got.Record.ID.PF == h.Records[0].ID.PF {
+		t.Errorf("got %s, %v", got.Record.ID, err)
+	}
+	hold(h, 2, "default/b")
+	hold(h, 3, "default/b")
+	_, err = alloc.Choose(h, alloc.Want{For: me, Apart: h.Records[0].ID})
+	says := "pool x/a: 3 of 4 VFs on enp1s0, enp2s0 are held (pod default/a; pod default/b; pod default/b), and the free ones are on enp1s0, where it has the other one of the pair"
+	if !errors.Is(err, vf.ErrNothingFree) || !strings.Contains(err.Error(), says) {
+		t.Errorf("got  %v\nwant %s", err, says)
+	}
+	_, err = alloc.Choose(h, alloc.Want{For: me, Apart: h.Records[0].ID, VF: h.Records[1].PCI})
+	if !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "is on enp1s0, where pod default/c has the other one of the pair") {
+		t.Errorf("by name: %v", err)
+	}
+}
+
 // The owner gets the VF as its pool says, and outside all pools as it is kept.
 func TestDriverFollowsThePool(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -129,11 +150,10 @@ func TestDriverFollowsThePool(t *testing.T) {
 		bound      string
 		pool, want string
 	}{
-		"netdevice pool":                {[]desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}}, "igbvf", "x/a", vf.DriverDefault},
-		"vfio pool, bound only now":     {[]desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}, "igbvf", "x/a", vf.DriverVFIO},
-		"no pool":                       {nil, "igbvf", "", vf.DriverDefault},
-		"no pool, kept bound to vfio":   {nil, "vfio-pci", "", vf.DriverVFIO},
-		"netdevice pool, vfio baseline": {[]desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}}, "vfio-pci", "x/a", vf.DriverDefault},
+		"netdevice pool":              {[]desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}}, "igbvf", "x/a", vf.DriverDefault},
+		"vfio pool, bound only now":   {[]desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}, "igbvf", "x/a", vf.DriverVFIO},
+		"no pool":                     {nil, "igbvf", "", vf.DriverDefault},
+		"no pool, kept bound to vfio": {nil, "vfio-pci", "", vf.DriverVFIO},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := host(1)

@@ -30,6 +30,9 @@ type GuestXMLRequest struct {
 	// Failover is the alias of the guest's virtio interface for which the VF is
 	// the fast path.
 	Failover string `json:"failover,omitempty"`
+	// Apart is the name of another device of the guest, on whose PF the VF must not
+	// be: two VFs of one bond.
+	Apart string `json:"apart,omitempty"`
 	// Spec has the settings that the PF holds for the VF, and no others.
 	Spec vf.Spec `json:"spec"`
 }
@@ -75,4 +78,18 @@ type GuestReport struct {
 // it may.
 type GuestAnswer struct {
 	Refused string `json:"refused,omitempty"`
+}
+
+// GuestAttached is what became of an attach: each device, and where it is.
+type GuestAttached struct {
+	Guest   string        `json:"guest"`
+	Devices []GuestDevice `json:"devices"`
+}
+
+// GuestDevice is one VF of a guest.
+type GuestDevice struct {
+	Device string     `json:"device"`
+	VF     vf.PCIAddr `json:"vf"`
+	Live   bool       `json:"live"`   // in the guest that runs
+	Config bool       `json:"config"` // in its definition
 }

@@ -128,13 +128,14 @@ func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
 	var errs []error
 	for round := range rounds {
 		st, err := e.look(ctx, rec)
-		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
-		}
-		if round == 0 {
-			if err := e.letGo(ctx, rec, st); err != nil {
+		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
+			if err := e.quiet(ctx, rec); err != nil {
 				return err
 			}
+			st, err = e.look(ctx, rec) // the driver of a PF may set things when its VF is reset
+		}
+		if err != nil {
+			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 		}
 		if len(rec.Baseline.Diff(st)) == 0 {
 			return hung(errs...)

@@ -18,6 +18,9 @@ type Request struct {
 	VF vf.PCIAddr
 	// Pool is "prefix/name" or "name"; empty means the only pool there is.
 	Pool string
+	// Apart names another interface of the owner's, on whose PF the VF must not be;
+	// empty when any PF will do.
+	Apart string
 
 	// Netns is the path of the pod's network namespace; empty for VFs that are
 	// handed to vfio only, as all VFs of guests are, whatever their pool says.

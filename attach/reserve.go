@@ -179,13 +179,32 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struc
 			return alloc.Choice{}, err
 		}
 	}
-	records = slices.DeleteFunc(records, func(r journal.Record) bool { return busy[r.ID] != nil })
-	host := alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: e.Spec()}
-	choice, err := alloc.Choose(host, alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Given: given})
+	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Given: given}
+	if want.Apart, err = apart(records, req); err != nil {
+		return alloc.Choice{}, err
+	}
+	host := alloc.Host{PFs: e.Hardware.PFs(), Records: slices.DeleteFunc(records, func(r journal.Record) bool { return busy[r.ID] != nil }), Spec: e.Spec()}
+	choice, err := alloc.Choose(host, want)
 	if err != nil {
 		return choice, err
 	}
 	return choice, able(choice.PF, req.Spec)
+}
+
+// apart is the VF of the owner's interface that a request names, on whose PF the new
+// one must not be.
+func apart(records []journal.Record, req Request) (vf.ID, error) {
+	if req.Apart == "" {
+		return vf.ID{}, nil
+	}
+	other := req.Owner
+	other.Interface = req.Apart
+	for _, r := range records {
+		if r.Phase == journal.Attached && sameAttachment(r.Lease.Owner, other) {
+			return r.ID, nil
+		}
+	}
+	return vf.ID{}, fmt.Errorf("a VF apart from %s of %s: %w: that one has no VF", req.Apart, req.Owner, vf.ErrInvalid)
 }
 
 // owns says why an attachment can have no VF besides the one that is recorded, or

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -32,12 +34,23 @@ func (e *Engine) InUse(ctx context.Context, rec journal.Record) error {
 	return fmt.Errorf("VF %s: %w open by %s", rec.PCI, vf.ErrHeld, text)
 }
 
-// letGo waits until nobody has a VF open that is bound to vfio-pci. To reset it
-// before would take it out of a guest that runs, or hang until that ends.
-func (e *Engine) letGo(ctx context.Context, rec journal.Record, st vf.State) error {
-	if st.Driver != vf.DriverVFIO {
-		return nil
+// quiet makes sure that a VF which is bound to vfio-pci does nothing any more:
+// nobody has it open, and the function has been reset, within the bound of a step.
+// vfio does that too when the VF is closed, and tells nobody whether it worked. One
+// whose reset fails or hangs is nobody's (P12).
+func (e *Engine) quiet(ctx context.Context, rec journal.Record) error {
+	if err := e.letGo(ctx, rec); err != nil {
+		return err
 	}
+	if err := e.do(ctx, step.Reset{VF: rec.PCI}); err != nil && !errors.Is(err, vf.ErrUnable) && !errors.Is(err, vf.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// letGo waits until nobody has a VF open. To reset it before would take it out of a
+// guest that runs, or hang until that ends.
+func (e *Engine) letGo(ctx context.Context, rec journal.Record) error {
 	late := time.NewTimer(openBound)
 	defer late.Stop()
 	for {
@@ -97,4 +110,25 @@ func (e *Engine) guestTask(ctx context.Context, seen journal.Record) error {
 		return e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
 	}
 	return e.finish(ctx, rec, "GuestEnded", errors.New("the guest ran with it and does not any more, and libvirt did not say so"))
+}
+
+// givenBound is how long a refusal waits for the kubelet's part of its words.
+const givenBound = 2 * time.Second
+
+// Room says how full the pool of a VF is and who has its VFs; empty when that is not
+// known. It is for messages.
+func (e *Engine) Room(ctx context.Context, pci vf.PCIAddr) string {
+	records, err := e.records()
+	if err != nil {
+		return ""
+	}
+	var given func(vf.PCIAddr) string
+	if e.Given != nil {
+		ctx, cancel := context.WithTimeout(ctx, givenBound)
+		defer cancel()
+		if given, err = e.Given(ctx); err != nil {
+			given = nil // the ledger's part is told all the same
+		}
+	}
+	return alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: e.Spec()}.Room(pci, given)
 }

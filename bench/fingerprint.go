@@ -244,12 +244,13 @@ func (i Interface) oneProcessor() (cpu string, one bool) {
 	return cpu, cpu != ""
 }
 
-// uses reports whether an arm's path begins or ends at the interface, or leaves by it.
+// uses reports whether an arm's path begins or ends at the interface of a machine or guest, or
+// leaves by it.
 func (r Result) uses(machine, name string) bool {
 	return slices.ContainsFunc(r.Arms, func(a Arm) bool {
 		return slices.ContainsFunc(a.Paths(), func(p Path) bool {
 			return slices.ContainsFunc([]End{p.From, p.To}, func(e End) bool {
-				return e.Machine == machine && slices.Contains([]string{e.Interface, e.PF, e.Uplink}, name)
+				return (e.Machine == machine || e.Machine+"/"+e.Name == machine) && e.Over(name)
 			})
 		})
 	})

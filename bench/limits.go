@@ -1,6 +1,9 @@
 package bench
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Bounds of what counts as reached or used up.
 const (
@@ -23,6 +26,9 @@ func Limits(r Run, a Arm) []Limit {
 	a.bounds(r, add)
 	ends := a.ends(r)
 	machines := once(ends, byMachine) // its processors and backlogs are counted once
+	for _, e := range once(ends, byName) {
+		e.guest(add)
+	}
 	for _, e := range machines {
 		e.processors(add)
 	}
@@ -45,36 +51,84 @@ func Limits(r Run, a Arm) []Limit {
 const aboveRate = 1.1
 
 // bounds finds those that can be worked out, tightest to explain first. Of several paths
-// the wires carry the total; all else bounds each, and is known of the first.
+// the wires carry the total, and all else bounds each.
 func (a Arm) bounds(total Run, add func(what, where, format string, args ...any)) {
-	r := total.Each()[0]
-	at := func(v, bound float64) bool { return bound > 0 && v >= atCeiling*bound }
-	path, load := a.Path, a.Workload
-	sender := path.From
-	if load.Reverse {
-		sender = path.To
+	each := a.bounded(total)
+	for _, b := range each {
+		b.rated(add)
 	}
-	if rate := float64(a.RateMbps) / 1e3; at(r.Gbps, rate) && r.Gbps < aboveRate*rate {
-		add("rate limit", where(sender), "%s Gb/s of the %s Gb/s that the VF may send", Number(r.Gbps), Number(float64(a.RateMbps)/1e3))
-	}
-	if wanted, did := load.wanted(r); at(did, wanted) {
+	if i := slices.IndexFunc(each, bounded.didAsWanted); i >= 0 {
+		wanted, _ := a.Workload.wanted(each[i].run)
 		add("rate limit", "workload", "no more than %s a second was asked for", Number(wanted))
 	}
-	if at(total.Gbps, a.CeilingGbps) {
-		add("wire", where(sender), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(total.Gbps), 100*total.Gbps/a.CeilingGbps)
-	} else if at(total.PPS, a.CeilingPPS) {
-		add("wire", where(sender), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(total.PPS), 100*total.PPS/a.CeilingPPS)
+	if reaches(total.Gbps, a.CeilingGbps) {
+		add("wire", where(a.sender(a.Path)), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(total.Gbps), 100*total.Gbps/a.CeilingGbps)
+	} else if reaches(total.PPS, a.CeilingPPS) {
+		add("wire", where(a.sender(a.Path)), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(total.PPS), 100*total.PPS/a.CeilingPPS)
 	}
-	if at(r.Gbps, a.GeneratorGbps) {
-		add("generator", sender.Machine, "%s Gb/s, and %s makes %s Gb/s there without a network, over loopback", Number(r.Gbps), load.Engine, Number(a.GeneratorGbps))
-	} else if at(max(r.PPS, sentRate(r)), a.GeneratorPPS) {
-		add("generator", sender.Machine, "%s packets a second sent, and %s makes %s there without a network, over loopback", Number(max(r.PPS, sentRate(r))), load.Engine, Number(a.GeneratorPPS))
+	for _, b := range each {
+		b.generated(add)
 	}
-	if load.Kind == Stream && load.Window > 0 && a.RTT > 0 {
-		most := float64(load.Window) * 8 * float64(max(1, load.Streams)) / a.RTT / 1e3
-		if r.Gbps >= muchOfWind*most {
-			add("window", where(sender), "%s Gb/s; %d bytes in flight and a round trip of %s us allow %s Gb/s", Number(r.Gbps), load.Window*max(1, load.Streams), Number(a.RTT), Number(most))
+	for _, b := range each {
+		b.windowed(add)
+	}
+}
+
+func reaches(v, bound float64) bool { return bound > 0 && v >= atCeiling*bound }
+
+// sender is the end of a path that does.
+func (a Arm) sender(p Path) End {
+	if a.Workload.Reverse {
+		return p.To
+	}
+	return p.From
+}
+
+// bounded is what one path carried, and its bounds.
+type bounded struct {
+	Bounds
+	sender End
+	load   Workload
+	run    Run
+}
+
+// bounded are an arm's; a void run may lack some.
+func (a Arm) bounded(total Run) (all []bounded) {
+	paths, bounds := a.Paths(), a.EachBounds()
+	for i, r := range total.Each() {
+		if i < len(paths) {
+			all = append(all, bounded{bounds[i], a.sender(paths[i]), a.Workload, r})
 		}
+	}
+	return all
+}
+
+func (b bounded) rated(add func(what, where, format string, args ...any)) {
+	if rate := float64(b.RateMbps) / 1e3; reaches(b.run.Gbps, rate) && b.run.Gbps < aboveRate*rate {
+		add("rate limit", where(b.sender), "%s Gb/s of the %s Gb/s that the VF may send", Number(b.run.Gbps), Number(rate))
+	}
+}
+
+func (b bounded) didAsWanted() bool {
+	wanted, did := b.load.wanted(b.run)
+	return reaches(did, wanted)
+}
+
+func (b bounded) generated(add func(what, where, format string, args ...any)) {
+	if r := b.run; reaches(r.Gbps, b.GeneratorGbps) {
+		add("generator", b.sender.Machine, "%s Gb/s, and %s makes %s Gb/s there without a network, over loopback", Number(r.Gbps), b.load.Engine, Number(b.GeneratorGbps))
+	} else if sent := max(r.PPS, sentRate(r)); reaches(sent, b.GeneratorPPS) {
+		add("generator", b.sender.Machine, "%s packets a second sent, and %s makes %s there without a network, over loopback", Number(sent), b.load.Engine, Number(b.GeneratorPPS))
+	}
+}
+
+func (b bounded) windowed(add func(what, where, format string, args ...any)) {
+	if b.load.Kind != Stream || b.load.Window == 0 || b.RTT == 0 {
+		return
+	}
+	flying := b.load.Window * max(1, b.load.Streams)
+	if most := float64(flying) * 8 / b.RTT / 1e3; b.run.Gbps >= muchOfWind*most {
+		add("window", where(b.sender), "%s Gb/s; %d bytes in flight and a round trip of %s us allow %s Gb/s", Number(b.run.Gbps), flying, Number(b.RTT), Number(most))
 	}
 }
 
@@ -106,25 +160,36 @@ func where(e End) string {
 }
 
 func (e seenEnd) processors(add func(what, where, format string, args ...any)) {
-	use := e.seen.CPU
-	if use.Seconds <= 0 {
+	e.seen.CPU.full(e.end.Machine, add)
+}
+
+// guest is the same of a virtual machine, by its own kernel.
+func (e seenEnd) guest(add func(what, where, format string, args ...any)) {
+	if e.seen.Guest != nil {
+		e.seen.Guest.full(e.end.Name+" on "+e.end.Machine, add)
+	}
+}
+
+// full finds processors that had no more to give.
+func (c CPUUse) full(of string, add func(what, where, format string, args ...any)) {
+	if c.Seconds <= 0 {
 		return
 	}
-	if use.Busiest >= fullCore {
+	if c.Busiest >= fullCore {
 		which := "the busiest processor"
-		for i, busy := range use.Busy {
-			if busy == use.Busiest {
+		for i, busy := range c.Busy {
+			if busy == c.Busiest {
 				which = fmt.Sprintf("processor %d", i)
 			}
 		}
 		task := ""
-		if name, most := use.hungriest(); most > 0 {
-			task = fmt.Sprintf("; most by %s, %s s of %s s", name, Number(most), Number(use.Seconds))
+		if name, most := c.hungriest(); most > 0 {
+			task = fmt.Sprintf("; most by %s, %s s of %s s", name, Number(most), Number(c.Seconds))
 		}
-		add("core", e.end.Machine, "%s was busy %.0f %% of the time%s", which, 100*use.Busiest, task)
+		add("core", of, "%s was busy %.0f %% of the time%s", which, 100*c.Busiest, task)
 	}
-	if all := use.Total() + use.Idle + use.Steal; use.Steal > muchSteal*all {
-		add("steal", e.end.Machine, "the hypervisor gave %.0f %% of the processors' time to others", 100*use.Steal/all)
+	if all := c.Total() + c.Idle + c.Steal; c.Steal > muchSteal*all {
+		add("steal", of, "the hypervisor gave %.0f %% of the processors' time to others", 100*c.Steal/all)
 	}
 }
 

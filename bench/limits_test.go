@@ -10,7 +10,7 @@ import (
 func TestLimits(t *testing.T) {
 	vf := 3
 	arm := Arm{
-		Path: Path{From: End{Machine: "a", Interface: "net1", PF: "enp1s0", VF: &vf}, To: End{Machine: "b", Interface: "eth0"}}, CeilingGbps: 9.41, CeilingPPS: 14e6,
+		Path: Path{From: End{Machine: "a", Interface: "net1", PF: "enp1s0", VF: &vf}, To: End{Machine: "b", Name: "db1", Interface: "eth0"}}, CeilingGbps: 9.41, CeilingPPS: 14e6,
 		Workload: Workload{Kind: Stream, Engine: "culvert", Streams: 2, Window: 65536},
 	}
 	with := func(change func(*Workload)) Arm {
@@ -18,7 +18,7 @@ func TestLimits(t *testing.T) {
 		change(&a.Workload)
 		return a
 	}
-	bounded := func(a Arm, change func(*Arm)) Arm {
+	bound := func(a Arm, change func(*Arm)) Arm {
 		change(&a)
 		return a
 	}
@@ -38,18 +38,19 @@ func TestLimits(t *testing.T) {
 		"wire": {Run{Gbps: 9.4}, arm, []Limit{{"wire", "net1 (VF 3 of enp1s0) on a", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
 		"wire, packets": {Run{PPS: 13.9e6}, arm, []Limit{
 			{"wire", "net1 (VF 3 of enp1s0) on a", "13900000 packets a second, 99 % of what the wire can carry of this size"}}},
-		"rate limit of the VF": {Run{Gbps: 0.99}, bounded(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{
+		"rate limit of the VF": {Run{Gbps: 0.99}, bound(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{
 			{"rate limit", "net1 (VF 3 of enp1s0) on a", "0.990 Gb/s of the 1 Gb/s that the VF may send"}}},
-		"a rate that nothing keeps": {Run{Gbps: 1.2}, bounded(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
+		"a rate that nothing keeps": {Run{Gbps: 1.2}, bound(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
 		"the other end sends": {Run{Gbps: 9.4}, with(func(w *Workload) { w.Reverse = true }), []Limit{
 			{"wire", "eth0 on b", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
 		"asked for no more": {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
-		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5}, bounded(packets, func(a *Arm) { a.GeneratorPPS = 9e5 }), []Limit{
+		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5}, bound(packets, func(a *Arm) { a.GeneratorPPS = 9e5 }), []Limit{
 			{"generator", "a", "900000 packets a second sent, and pktgen makes 900000 there without a network, over loopback"}}},
-		"generator": {Run{Gbps: 5}, bounded(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{{"generator", "a", "5 Gb/s, and culvert makes 5.10 Gb/s there without a network, over loopback"}}},
-		"window": {Run{Gbps: 1}, bounded(arm, func(a *Arm) { a.RTT = 1000 }), []Limit{
+		"generator": {Run{Gbps: 5}, bound(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{{"generator", "a", "5 Gb/s, and culvert makes 5.10 Gb/s there without a network, over loopback"}}},
+		"window": {Run{Gbps: 1}, bound(arm, func(a *Arm) { a.RTT = 1000 }), []Limit{
 			{"window", "net1 (VF 3 of enp1s0) on a", "1 Gb/s; 131072 bytes in flight and a round trip of 1000 us allow 1.05 Gb/s"}}},
-		"core": {Run{Gbps: 1, To: full}, arm, []Limit{{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
+		"core":           {Run{Gbps: 1, To: full}, arm, []Limit{{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
+		"a guest's core": {Run{Gbps: 1, To: Evidence{Guest: &full.CPU}}, arm, []Limit{{"core", "db1 on b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
 		"core and steal": {Run{Gbps: 1, From: stolen}, arm, []Limit{
 			{"core", "a", "the busiest processor was busy 96 % of the time"}, {"steal", "a", "the hypervisor gave 10 % of the processors' time to others"}}},
 		"one machine is told once": {Run{Gbps: 1, From: full, To: full}, one, []Limit{{"core", "a", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},
@@ -59,7 +60,7 @@ func TestLimits(t *testing.T) {
 		"strongest first": {Run{Gbps: 9.4, To: Evidence{CPU: full.CPU, Interfaces: dropping.Interfaces}}, arm, []Limit{
 			{"wire", "net1 (VF 3 of enp1s0) on a", "9.40 Gb/s, 100 % of what the wire can carry of this"},
 			{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}, {"ring", "eth0 on b", "100 packets dropped on receiving, 10 % of them"}}},
-		"unknown": {Run{Gbps: 1, From: work(1), To: work(1)}, bounded(arm, func(a *Arm) { a.GeneratorGbps, a.RTT, a.RateMbps = 9, 1, 5000 }), []Limit{
+		"unknown": {Run{Gbps: 1, From: work(1), To: work(1)}, bound(arm, func(a *Arm) { a.GeneratorGbps, a.RTT, a.RateMbps = 9, 1, 5000 }), []Limit{
 			{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
 	} {
 		if name == "unknown" {

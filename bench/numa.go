@@ -26,7 +26,7 @@ func (r Result) remote(m Machine, i Interface) string {
 			continue
 		}
 		for _, e := range r.Arms[run.Arm].ends(run) {
-			if e.end.Machine != m.Name || !slices.Contains([]string{e.end.Interface, e.end.PF, e.end.Uplink}, i.Name) || len(e.seen.CPU.Busy) != len(node) {
+			if e.end.Machine != m.Name || !e.end.Over(i.Name) || len(e.seen.CPU.Busy) != len(node) {
 				continue
 			}
 			for cpu, busy := range e.seen.CPU.Busy {

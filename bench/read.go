@@ -147,8 +147,15 @@ func (a Arm) validate(machines map[string]bool) error {
 	if a.Workload.Size < 0 || a.Workload.Streams < 0 || a.Workload.Window < 0 || a.Workload.RateLimit < 0 {
 		return errors.New("workload: size, streams, window and rateLimit are not below 0")
 	}
-	return figures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS,
-		"generatorGbps", a.GeneratorGbps, "generatorPPS", a.GeneratorPPS, "rtt", a.RTT, "rateMbps", float64(a.RateMbps))
+	if n := len(a.AlsoBounds); n > 0 && n != len(a.Also) {
+		return fmt.Errorf("alsoBounds: %d of them, and also has %d paths", n, len(a.Also))
+	}
+	for _, b := range a.EachBounds() {
+		if err := figures("generatorGbps", b.GeneratorGbps, "generatorPPS", b.GeneratorPPS, "rtt", b.RTT, "rateMbps", float64(b.RateMbps)); err != nil {
+			return err
+		}
+	}
+	return figures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS)
 }
 
 // validate checks the figures of runs that are void too: they are shown.
@@ -170,9 +177,14 @@ func (r Run) validate() error {
 		}
 	}
 	for name, e := range map[string]Evidence{"from": r.From, "to": r.To} {
-		c := e.CPU
-		if err := figures("seconds", c.Seconds, "user", c.User, "system", c.System, "irq", c.IRQ, "softirq", c.SoftIRQ, "steal", c.Steal, "idle", c.Idle, "busiest", c.Busiest); err != nil {
+		if err := e.CPU.validate(); err != nil {
 			return fmt.Errorf("%s.cpu.%w", name, err)
+		}
+		if e.Guest == nil {
+			continue
+		}
+		if err := e.Guest.validate(); err != nil {
+			return fmt.Errorf("%s.guest.%w", name, err)
 		}
 	}
 	if len(r.Shares) > 0 {
@@ -183,6 +195,10 @@ func (r Run) validate() error {
 		}
 	}
 	return nil
+}
+
+func (c CPUUse) validate() error {
+	return figures("seconds", c.Seconds, "user", c.User, "system", c.System, "irq", c.IRQ, "softirq", c.SoftIRQ, "steal", c.Steal, "idle", c.Idle, "busiest", c.Busiest)
 }
 
 // mostFigure is above all that is measured here, packets a second and microseconds,

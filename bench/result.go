@@ -36,14 +36,20 @@ type Arm struct {
 	Name string `json:"name"` // "VF", "overlay", "VF 64 B"; unlike those of all other arms
 	Path Path   `json:"path"`
 	// Also are more paths that carry the workload while Path does, each of them all of it. The
-	// arm's figures and ceilings are the totals, what each path carried is in Run.Shares, and what
-	// else is known of a path here is of Path.
+	// arm's figures and ceilings are the totals, and what each path carried is in Run.Shares.
 	Also     []Path   `json:"also,omitempty"`
 	Workload Workload `json:"workload"`
 	// CeilingGbps is what the wires can carry of this workload's payload, in 1e9 bits
 	// a second, and CeilingPPS of its frames; 0 where their speed is not known.
 	CeilingGbps float64 `json:"ceilingGbps,omitempty"`
 	CeilingPPS  float64 `json:"ceilingPPS,omitempty"`
+	Bounds              // of Path
+	// AlsoBounds are those of the paths of Also.
+	AlsoBounds []Bounds `json:"alsoBounds,omitempty"`
+}
+
+// Bounds are what no path can be above, beside its wires.
+type Bounds struct {
 	// GeneratorGbps and GeneratorPPS are what the engine makes of this workload on the
 	// machine that sends, over its loopback interface: payload in 1e9 bits a second of a
 	// stream, datagrams or frames sent a second of others. 0 is not known.
@@ -60,7 +66,7 @@ type Arm struct {
 // Path is a way from one end to another.
 type Path struct {
 	Ends    string `json:"ends"`    // "pod-pod", "pod-node", "node-node", "VM-VM"
-	Network string `json:"network"` // "VF", "overlay", "host", "bond", "service"
+	Network string `json:"network"` // "VF", "overlay", "host", "bond", "service", "veth", "virtio"
 	Place   string `json:"place"`   // "same PF", "other PF", "same node", "other node"
 	From    End    `json:"from"`
 	To      End    `json:"to"`
@@ -74,7 +80,7 @@ type Path struct {
 var ServicePorts = []uint16{5201, 5202, 5203, 5204, 5205, 5206, 5207, 5208}
 
 // End is where traffic starts or stops: one interface in one network namespace of
-// a machine.
+// a machine, or in a virtual machine that runs on it.
 type End struct {
 	Machine   string     `json:"machine"`
 	Name      string     `json:"name"` // "default/iperf3-client", "host", a guest's
@@ -83,7 +89,8 @@ type End struct {
 	MTU       int        `json:"mtu,omitempty"` // bytes
 	Driver    string     `json:"driver,omitempty"`
 	// PF and VF are set where the interface is a VF: the PF's name on its machine and
-	// the VF's index; Uplink is the PF or NIC that carries other interfaces' frames.
+	// the VF's index; Uplink is what carries other interfaces' frames: a PF or NIC, or a
+	// bond's members or what a tunnel was made upon, with a "+" between them.
 	PF     string `json:"pf,omitempty"`
 	VF     *int   `json:"vf,omitempty"`
 	Uplink string `json:"uplink,omitempty"`
@@ -189,6 +196,9 @@ type Delays struct {
 // Evidence is what one end's machine did in the window that was counted.
 type Evidence struct {
 	CPU CPUUse `json:"cpu"`
+	// Guest is what the kernel of a virtual machine saw of its own processors. CPU is of the machine
+	// that it runs on, with QEMU's and vhost's threads.
+	Guest *CPUUse `json:"guest,omitempty"`
 	// Interfaces are the end's own and those that the path must not use, with what
 	// their counters rose by.
 	Interfaces []Counters `json:"interfaces,omitempty"`
@@ -259,7 +269,7 @@ type Figure struct {
 // Machine is the fingerprint of one: what results depend on. Two results are alike
 // when these are.
 type Machine struct {
-	Name       string      `json:"name"`
+	Name       string      `json:"name"` // of a virtual machine that of its host before it: "n1/db1"
 	Kernel     string      `json:"kernel"`
 	CPU        string      `json:"cpu"` // the model
 	CPUs       int         `json:"cpus"`

@@ -3,10 +3,19 @@ package bench
 import (
 	"math"
 	"slices"
+	"strings"
 )
 
 // Paths are all that carry the arm's workload at once: one, for most arms.
 func (a Arm) Paths() []Path { return slices.Concat([]Path{a.Path}, a.Also) }
+
+// EachBounds are those of all paths, in the order of Paths. Of what nobody looked for all is 0.
+func (a Arm) EachBounds() []Bounds {
+	each := make([]Bounds, 1+len(a.Also))
+	each[0] = a.Bounds
+	copy(each[1:], a.AlsoBounds)
+	return each
+}
 
 // Each is the run as each path of its arm made it, in the order of [Arm.Paths]. That of an arm
 // with one path is the run itself. A void run may lack those of its other paths.
@@ -87,6 +96,11 @@ func (a Arm) Fairness(r Run) float64 {
 	return least / most
 }
 
+// Over reports whether the end's frames go through an interface of its machine.
+func (e End) Over(name string) bool {
+	return name == e.Interface || name == e.PF || slices.Contains(strings.Split(e.Uplink, "+"), name)
+}
+
 // seenEnd is an end with what was seen of it.
 type seenEnd struct {
 	end  End
@@ -118,6 +132,8 @@ func once(ends []seenEnd, key func(End) End) []seenEnd {
 }
 
 func byMachine(e End) End { return End{Machine: e.Machine} }
+
+func byName(e End) End { return End{Machine: e.Machine, Name: e.Name} }
 
 func byInterface(e End) End { return End{Machine: e.Machine, Name: e.Name, Interface: e.Interface} }
 

@@ -69,13 +69,16 @@ func TestSum(t *testing.T) {
 // What limits names each machine and each interface once, whoever of the paths is on it.
 func TestLimitsOfSeveral(t *testing.T) {
 	a, r := three()
-	// The total is at the wires' ceiling, and above what one generator makes: the first path carries a sixth.
+	// The total is at the wires' ceiling, and above what one generator makes: the first path carries a sixth. The
+	// third carries what its own VF may, and what its generator makes.
 	a.CeilingPPS, a.GeneratorPPS = r.PPS, r.PPS/2
+	r.Shares[2].Gbps = 0.5
+	a.AlsoBounds = []Bounds{{GeneratorPPS: r.PPS, RateMbps: 500}, {GeneratorPPS: r.Shares[2].PPS, RateMbps: 500}}
 	var got []string
 	for _, l := range Limits(r, a) {
 		got = append(got, l.What+" "+l.Where)
 	}
-	want := []string{"wire net1 on n1", "core n1", "ring net1 on n1", "ring net1 on n1", "ring net1 on n1", "ring net1 on n2", "softnet n1", "softnet n2"}
+	want := []string{"rate limit net1 on n1", "wire net1 on n1", "generator n1", "core n1", "ring net1 on n1", "ring net1 on n1", "ring net1 on n1", "ring net1 on n2", "softnet n1", "softnet n2"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -101,6 +104,8 @@ func TestReadShares(t *testing.T) {
 		"runs[0].shares: 3 of them":      func(r *Result) { r.Arms[0].Also = nil },
 		"shares[1].pps -1":               func(r *Result) { r.Runs[0].Shares[1].PPS = -1 },
 		`path: there is no machine "n9"`: func(r *Result) { r.Arms[0].Also[1].From.Machine = "n9" },
+		"alsoBounds: 1 of them":          func(r *Result) { r.Arms[0].AlsoBounds = make([]Bounds, 1) },
+		"rtt -1":                         func(r *Result) { r.Arms[0].AlsoBounds = []Bounds{{}, {RTT: -1}} },
 		"no arm has more than":           func(r *Result) { r.Arms[0].Also = make([]Path, mostPaths+1); fill(r.Arms[0].Also, a.Path) },
 	} {
 		a, run := three()

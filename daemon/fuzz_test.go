@@ -36,7 +36,7 @@ func served(t testing.TB, dir string) *Server {
 		node:   NewNode(NodeConfig{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log}),
 		others: &claims.Reader{Root: fstest.MapFS{}},
 	}
-	s.wishes = &wishes{node: s.node}
+	s.wishes, s.guests = &wishes{node: s.node}, newFollower(s.node, log)
 	if err := s.node.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

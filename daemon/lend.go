@@ -10,20 +10,29 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-// lendRate lends an attached VF a rate until the client answers that it is done, leaves, or
-// the time is up; then the VF's own rate is set again and read back, and that is the result.
-func (s *Server) lendRate(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (any, error) {
-	req, err := params[api.LendRateRequest](raw)
-	if err != nil {
-		return nil, err
+// errStopping ends a loan early.
+var errStopping = errors.New("culvertd is stopping")
+
+// lendRate lends an attached VF a rate until the client answers that it is done, leaves, the
+// time is up, or culvertd stops, which no loan holds up; then the VF's own rate is set again and
+// read back, and that is the result.
+func (s *Server) lendRate(stopping context.Context) rpc.DialogHandler {
+	return func(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (any, error) {
+		req, err := params[api.LendRateRequest](raw)
+		if err != nil {
+			return nil, err
+		}
+		long := time.Duration(req.Seconds) * time.Second
+		rec, err := s.node.Engine.Lend(ctx, req.VF, req.MaxTxRate, long)
+		if err != nil {
+			return nil, err
+		}
+		using, end := context.WithCancelCause(ctx)
+		defer end(nil)
+		defer context.AfterFunc(stopping, func() { end(errStopping) })()
+		using, cancel := context.WithTimeout(using, long)
+		defer cancel()
+		gone := ask(using, api.RateIsLent, api.LentRate{MaxTxRate: rec.Lease.Lent.MaxTxRate}, nil)
+		return nil, errors.Join(s.node.Engine.GiveBack(ctx, rec), gone)
 	}
-	long := time.Duration(req.Seconds) * time.Second
-	rec, err := s.node.Engine.Lend(ctx, req.VF, req.MaxTxRate, long)
-	if err != nil {
-		return nil, err
-	}
-	using, cancel := context.WithTimeout(ctx, long)
-	defer cancel()
-	gone := ask(using, api.RateIsLent, api.LentRate{MaxTxRate: rec.Lease.Lent.MaxTxRate}, nil)
-	return nil, errors.Join(s.node.Engine.GiveBack(ctx, rec), gone)
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A loan ends when the client says so, when it leaves, and when the time is up; each time
-// the VF has its own rate again.
+// A loan ends when the client says so, when it leaves, when the time is up, and when culvertd
+// stops, which does not wait for it; each time the VF has its own rate again.
 func TestLoanEnds(t *testing.T) {
 	k := fake.New(fake.IGB, 1)
 	k.AddNetns("/run/netns/a")
@@ -50,9 +50,11 @@ func TestLoanEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := rpc.NewServer(authorize, slog.New(slog.DiscardHandler))
-	srv.HandleDialog("vf.lendRate", (&Server{node: n}).lendRate)
-	ctx, cancel := context.WithCancel(t.Context())
+	srv.Grace = time.Hour // for which no loan is waited
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	var g errgroup.Group
+	srv.HandleDialog("vf.lendRate", (&Server{node: n}).lendRate(ctx))
 	g.Go(func() error { return srv.Serve(ctx, listener) })
 	before := k.String()
 	for name, use := range map[string]func(ctx context.Context, leave func()) error{
@@ -87,8 +89,19 @@ func TestLoanEnds(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "takes 1 to 1000 Mb/s") {
 		t.Errorf("more than the link: %v", err)
 	}
-	cancel()
+	err = rpc.Converse(t.Context(), socket, "vf.lendRate", api.LendRateRequest{VF: rec.PCI, MaxTxRate: 50, Seconds: 3600}, nil,
+		func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
+			stop()
+			<-ctx.Done()
+			return nil, nil
+		})
+	if err == nil || !strings.Contains(err.Error(), "culvertd is stopping") {
+		t.Errorf("culvertd stops: %v", err)
+	}
 	if err := g.Wait(); err != nil {
 		t.Error(err)
+	}
+	if after := k.String(); after != before {
+		t.Errorf("culvertd stops:\n%s", after)
 	}
 }

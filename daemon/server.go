@@ -58,6 +58,7 @@ type Server struct {
 	pods        *deviceplugin.Plugin // nil without Kubernetes
 	cluster     *kube.Client         // nil without a connection to a cluster
 	wishes      *wishes
+	guests      *follower    // of libvirt's guests
 	member      *member      // nil without a connection to a cluster
 	meta        *pod.Handler // nil where the networks of pods are not Culvert's
 	// clusterProblem is why there is no connection to the cluster.
@@ -79,7 +80,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	s := &Server{Config: c, kernel: k, others: &claims.Reader{Root: os.DirFS("/")}, made: make(chan struct{}), node: NewNode(NodeConfig{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log})}
-	s.wishes = &wishes{node: s.node}
+	s.wishes, s.guests = &wishes{node: s.node}, newFollower(s.node, c.Log)
 	s.readHostFile()
 	if err := s.installPlugin(); err != nil {
 		return err
@@ -98,13 +99,14 @@ func Run(ctx context.Context, c Config) (err error) {
 		return errors.Join(err, listener.Close())
 	}
 	srv := rpc.NewServer(authorize, c.Log)
-	s.register(srv)
 	g, ctx := errgroup.WithContext(ctx)
+	s.register(ctx, srv)
 	g.Go(func() error { return srv.Serve(ctx, listener) })
 	if s.cluster != nil {
 		g.Go(func() error { return s.serveCluster(ctx) })
 	}
 	g.Go(func() error { return s.node.Reconciler.Run(ctx, s.announceReady) })
+	g.Go(func() error { return s.followGuests(ctx) })
 	if s.pods != nil {
 		g.Go(func() error { return s.followHardware(ctx) })
 		g.Go(func() error { return s.serveKubelet(ctx, s.pods) })
@@ -140,7 +142,8 @@ func authorize(c *net.UnixConn) error {
 	return nil
 }
 
-func (s *Server) register(srv *rpc.Server) {
+// register adds the methods; ctx ends when culvertd begins to stop.
+func (s *Server) register(ctx context.Context, srv *rpc.Server) {
 	s.registerCNI(srv)
 	guests := vm.New(s.node.Engine, s.node.Ledger)
 	srv.Handle(api.MethodGuestXML, guests.XML)
@@ -154,7 +157,7 @@ func (s *Server) register(srv *rpc.Server) {
 	srv.Handle("ledger", s.ledger)
 	srv.Handle("host.plan", s.hostPlan)
 	srv.Handle("host.apply", s.hostApply)
-	srv.HandleDialog("vf.lendRate", s.lendRate)
+	srv.HandleDialog("vf.lendRate", s.lendRate(ctx))
 }
 
 // whenMade has a question wait until the host's VFs are made: before that the ledger
@@ -207,6 +210,7 @@ func (s *Server) conditions() []api.Problem {
 	}
 	out = append(out, s.wishes.problems()...)
 	out = append(out, s.node.problems()...)
+	out = append(out, s.guests.problems()...)
 	if s.pods != nil {
 		out = append(out, s.pods.Problems()...)
 	}

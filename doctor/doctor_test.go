@@ -295,6 +295,42 @@ func TestHookOfAnotherBuild(t *testing.T) {
 	}
 }
 
+// P11: what culvertd says of libvirt's guests is told, with the next step.
+func TestP11GuestsThatContradict(t *testing.T) {
+	f := doctor.Facts{
+		Libvirt: doctor.Libvirt{There: true, Hooks: []doctor.Hook{
+			{Event: "qemu", File: doctor.HooksDir + "/qemu.d/culvert"}, {Event: "network", File: doctor.HooksDir + "/network.d/culvert"},
+		}},
+		Host:   survey.Host{Processes: []survey.Process{{Name: "libvirtd"}}},
+		Status: &api.NodeStatus{},
+	}
+	for _, c := range []struct {
+		problems []api.Problem
+		want     string
+	}{
+		{[]api.Problem{{Object: "pool culvert.dev/a", Reason: "it is empty"}}, `ok /etc/libvirt/hooks: Culvert's hooks are there
+ok culvertd: libvirt's guests and the ledger say the same of who has which VF
+`},
+		{[]api.Problem{
+			{Object: "libvirt", Reason: "it does not run"},
+			{Object: "guest web", Reason: "it runs with VF 0000:01:10.0, which pod default/a has", Next: "shut guest web down"},
+		}, `ok /etc/libvirt/hooks: Culvert's hooks are there
+warning libvirt: culvertd cannot ask it which guests there are: it does not run
+    why: a guest whose start or end the hooks do not tell is noticed late, or not by its name
+    mend: systemctl status libvirtd virtqemud
+    mend: journalctl -u culvertd
+warning guest web: it runs with VF 0000:01:10.0, which pod default/a has
+    why: libvirt and the ledger do not say the same of who has the VF
+    mend: shut guest web down
+`},
+	} {
+		f.Status.Problems = c.problems
+		if diff := cmp.Diff(c.want, show(doctor.Examine(f), []string{"libvirt"})); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+}
+
 // FuzzExamineGuest: whatever a definition says and the host has, nothing is wrong
 // without a reason or a way to mend it.
 func FuzzExamineGuest(f *testing.F) {

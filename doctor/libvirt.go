@@ -12,11 +12,12 @@ type Libvirt struct {
 	Hooks []Hook // those of Culvert, in the order in which libvirt runs them
 }
 
-// Hook is a program of Culvert's that libvirt runs.
+// Hook is a program of Culvert's that libvirt runs, or somebody's script that runs one.
 type Hook struct {
-	Event string // qemu or network
-	File  string
-	Build string // the revision that it was built from; empty: unknown
+	Event  string // qemu or network
+	File   string
+	Build  string // the revision that it was built from; empty: unknown
+	Script bool
 }
 
 // HooksDir is where libvirt looks for hooks.
@@ -34,14 +35,17 @@ func checkLibvirt(e *exam) {
 	bad := false
 	for _, event := range HookEvents() {
 		place := HooksDir + "/" + event + ".d/culvert"
-		var files, others []string
+		var files, mend []string
 		for _, h := range e.Libvirt.Hooks {
 			if h.Event != event {
 				continue
 			}
 			files = append(files, h.File)
-			if h.File != place {
-				others = append(others, h.File)
+			switch {
+			case h.Script:
+				mend = append(mend, "editor "+h.File+"    # take out what runs Culvert's hook")
+			case h.File != place:
+				mend = append(mend, "rm "+h.File)
 			}
 			if h.Build != "" && e.CNI.OwnBuild != "" && h.Build != e.CNI.OwnBuild {
 				bad = true
@@ -61,10 +65,38 @@ func checkLibvirt(e *exam) {
 		case len(files) > 1:
 			bad = true
 			e.add(finding{check: "libvirt", severity: api.SeverityWarning, object: HooksDir, why: "culvertd hears of each guest more than once, and one of them may be an older one",
-				mend: []string{"rm " + strings.Join(others, " ")}}, "Culvert's hook is there more than once: %s", strings.Join(files, ", "))
+				mend: mend}, "Culvert's hook is there more than once: %s", strings.Join(files, ", "))
 		}
 	}
 	if !bad {
 		e.ok("libvirt", HooksDir, "Culvert's hooks are there")
+	}
+	e.guestsOfLibvirt()
+}
+
+// guestsOfLibvirt: culvertd compares libvirt's list of guests with its ledger, and
+// tells what it found as problems of these two objects.
+func (e *exam) guestsOfLibvirt() {
+	if e.Status == nil {
+		return
+	}
+	agree := true
+	for _, p := range e.Status.Problems {
+		f := finding{check: "libvirt", severity: api.SeverityWarning, object: p.Object, mend: []string{p.Next}}
+		switch {
+		case p.Object == "libvirt":
+			f.why = "a guest whose start or end the hooks do not tell is noticed late, or not by its name"
+			f.mend = []string{"systemctl status libvirtd virtqemud", "journalctl -u culvertd"}
+			e.add(f, "culvertd cannot ask it which guests there are: %s", p.Reason)
+		case strings.HasPrefix(p.Object, "guest "):
+			f.why = "libvirt and the ledger do not say the same of who has the VF"
+			e.add(f, "%s", p.Reason)
+		default:
+			continue
+		}
+		agree = false
+	}
+	if _, runs := e.running("libvirtd", "virtqemud"); runs && agree {
+		e.ok("libvirt", "culvertd", "libvirt's guests and the ledger say the same of who has which VF")
 	}
 }

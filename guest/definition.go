@@ -41,6 +41,8 @@ type Use struct {
 	VLAN *vf.VLAN
 	// Failover is the alias of the interface for which this one is the fast path.
 	Failover string
+	// Managed: libvirt binds the function's drivers, and not Culvert.
+	Managed bool
 }
 
 // document has of a domain what is read.
@@ -166,7 +168,7 @@ func label(u Use) string {
 }
 
 func useOfInterface(i *libvirtxml.DomainInterface) (u Use, err error) {
-	u.Way = Interface
+	u.Way, u.Managed = Interface, i.Managed == "yes"
 	if i.Alias != nil {
 		u.Alias = i.Alias.Name
 	}
@@ -208,7 +210,7 @@ func vlanOf(v *libvirtxml.DomainInterfaceVLan) (*vf.VLAN, error) {
 }
 
 func useOfHostdev(h *libvirtxml.DomainHostdev) (u Use, err error) {
-	u.Way = Hostdev
+	u.Way, u.Managed = Hostdev, h.Managed == "yes"
 	if h.Alias != nil {
 		u.Alias = h.Alias.Name
 	}

@@ -41,9 +41,9 @@ func db1(t testing.TB) Definition {
 func TestParse(t *testing.T) {
 	mac2, mac3 := vf.MAC{0x52, 0x54, 0, 0xaa, 0, 2}, vf.MAC{0x52, 0x54, 0, 0xaa, 0, 3}
 	want := Definition{Name: "db1", UUID: "6695eb01-f6a4-8304-79aa-97f2502e193f", Uses: []Use{
-		{Way: Interface, PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, Alias: "hostdev0", MAC: &mac2, VLAN: &vf.VLAN{ID: 42}},
+		{Way: Interface, PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, Alias: "hostdev0", MAC: &mac2, VLAN: &vf.VLAN{ID: 42}, Managed: true},
 		{Way: Network, Network: "passthrough", MAC: &mac3, VLAN: &vf.VLAN{}, Failover: "ua-slow"},
-		{Way: Hostdev, PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 4}, Alias: "ua-culvert-net9"},
+		{Way: Hostdev, PCI: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 4}, Alias: "ua-culvert-net9", Managed: true},
 	}}
 	if diff := cmp.Diff(want, db1(t), cmpopts.IgnoreUnexported(Definition{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -40,24 +40,25 @@ type node struct {
 }
 
 // entriesOf reads our element.
-func entriesOf(n node) ([]entry, error) {
-	if n.XMLName.Local != ourElement || strings.TrimSpace(n.Text) != "" || len(own(n.Attrs)) > 0 {
-		return nil, fmt.Errorf("<%s%s>: want <%s%s> with nothing in it but <%s%s>", ourPrefix, n.XMLName.Local, ourPrefix, ourElement, ourPrefix, ourEntry)
+func entriesOf(n node) ([]entry, Move, error) {
+	move, err := moveOf(own(n.Attrs))
+	if n.XMLName.Local != ourElement || strings.TrimSpace(n.Text) != "" || err != nil {
+		return nil, move, fmt.Errorf("<%s%s>: want <%s%s> with nothing in it but <%s%s>", ourPrefix, n.XMLName.Local, ourPrefix, ourElement, ourPrefix, ourEntry)
 	}
 	var out []entry
 	for _, child := range n.Nodes {
 		e, err := entryOf(child)
 		if err != nil {
-			return nil, err
+			return nil, move, err
 		}
 		for _, other := range out {
 			if other.is(e) {
-				return nil, fmt.Errorf("%s is there twice: take one of them out", e)
+				return nil, move, fmt.Errorf("%s is there twice: take one of them out", e)
 			}
 		}
 		out = append(out, e)
 	}
-	return out, nil
+	return out, move, nil
 }
 
 // own are the attributes without declarations of namespaces.
@@ -227,13 +228,7 @@ func (e *entry) whole() error {
 func (e entry) xml() string {
 	var b strings.Builder
 	b.WriteString("<" + ourPrefix + ourEntry)
-	add := func(name, value string) {
-		if value != "" {
-			b.WriteString(" " + name + `="`)
-			_ = xml.EscapeText(&b, []byte(value)) // a Builder takes everything
-			b.WriteByte('"')
-		}
-	}
+	add := func(name, value string) { attribute(&b, name, value) }
 	s := e.Spec
 	add("device", e.Device)
 	add("pci", e.PCI.String())
@@ -273,10 +268,23 @@ func (e entry) xml() string {
 	return b.String() + "/>"
 }
 
+// attribute writes one, unless it is empty.
+func attribute(b *strings.Builder, name, value string) {
+	if value != "" {
+		b.WriteString(" " + name + `="`)
+		_ = xml.EscapeText(b, []byte(value)) // a Builder takes everything
+		b.WriteByte('"')
+	}
+}
+
 // settingsXML is our element, as it stands in <metadata>.
-func settingsXML(all []entry) string {
+func settingsXML(all []entry, m Move) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "<%s%s xmlns:%s=\"%s\">\n", ourPrefix, ourElement, strings.TrimSuffix(ourPrefix, ":"), Namespace)
+	fmt.Fprintf(&b, "<%s%s xmlns:%s=\"%s\"", ourPrefix, ourElement, strings.TrimSuffix(ourPrefix, ":"), Namespace)
+	for _, a := range m.attributes() {
+		attribute(&b, a.Name.Local, a.Value)
+	}
+	b.WriteString(">\n")
 	for _, e := range all {
 		b.WriteString("      " + e.xml() + "\n")
 	}

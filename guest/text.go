@@ -18,6 +18,7 @@ type parts struct {
 	inside   int64 // where </metadata> begins; 0 for <metadata/>
 	ours     span  // our element in it
 	entries  []entry
+	move     Move
 	devices  int64 // where </devices> begins
 }
 
@@ -81,7 +82,7 @@ func (p *parts) read(dec *xml.Decoder, start xml.StartElement) error {
 	if err != nil {
 		return about(dec, start, err)
 	}
-	p.entries, err = entriesOf(n)
+	p.entries, p.move, err = entriesOf(n)
 	return err
 }
 
@@ -99,9 +100,13 @@ func (p parts) device(xml string) (edit, error) {
 	return edit{span{p.devices, p.devices}, indent(xml)}, nil
 }
 
-// settings is the edit that makes our element say what the entries say.
+// settings is the edit that makes our element say what the entries say; without
+// anything to say there is none.
 func (p parts) settings(entries []entry) edit {
-	ours := settingsXML(entries)
+	ours := settingsXML(entries, p.move)
+	if len(entries) == 0 && p.move == (Move{}) {
+		return edit{p.ours, ""}
+	}
 	whole := "<metadata>\n    " + ours + "\n  </metadata>"
 	switch {
 	case p.ours.to != 0:

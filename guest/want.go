@@ -45,7 +45,7 @@ func (d Definition) wants() ([]Want, error) {
 		if u.VF().IsZero() {
 			continue
 		}
-		w := Want{Device: u.Name(), VF: u.VF(), Spec: u.spec(), Ours: u.named()}
+		w := Want{Device: u.Name(), VF: u.VF(), Spec: u.spec(), Ours: u.Named()}
 		for _, e := range p.entries {
 			if e.Device == w.Device || e.PCI == w.VF {
 				if err := w.take(u.Way, e); err != nil {
@@ -73,14 +73,14 @@ func (w *Want) take(way Way, e entry) error {
 
 // Name is what the device is called: as culvert vm xml named it, or after its VF.
 func (u Use) Name() string {
-	if u.named() {
+	if u.Named() {
 		return strings.TrimPrefix(u.Alias, aliasOf(""))
 	}
 	return nameOf(u.VF())
 }
 
-// named reports whether the device has a name of ours.
-func (u Use) named() bool {
+// Named reports whether the device has a name of ours.
+func (u Use) Named() bool {
 	name, ours := strings.CutPrefix(u.Alias, aliasOf(""))
 	return ours && CheckName(name) == nil
 }

@@ -226,3 +226,16 @@ func (k *Kernel) unbind(s step.Unbind) error {
 	}
 	return err
 }
+
+// reset resets the function (drivers/pci/pci-sysfs.c, reset_store). The kernel shows
+// the file where the function has a way to be reset; that of VFs is FLR.
+func (k *Kernel) reset(s step.Reset) error {
+	if _, err := k.sys.function(s.VF); errors.Is(err, vf.ErrNotFound) {
+		return err
+	}
+	err := k.write(k.sys.pci(s.VF, "reset"), "1")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTTY) {
+		return fmt.Errorf("%w: the function has no reset", vf.ErrUnable)
+	}
+	return err
+}

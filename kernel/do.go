@@ -67,6 +67,8 @@ func (k *Kernel) carryOut(ctx context.Context, s step.Step) error {
 		return k.bind(ctx, s)
 	case step.Unbind:
 		return k.unbind(s)
+	case step.Reset:
+		return k.reset(s)
 	case step.Move:
 		return k.move(s)
 	case step.Announce:

@@ -121,6 +121,10 @@ func TestLabVFIO(t *testing.T) {
 	if _, err := os.Stat("/dev/vfio"); err != nil {
 		t.Error(err)
 	}
+	n.timed(step.Reset{VF: v.PCI})
+	if after := n.vf(0, 2, ""); after.Admin != s.Admin || after.Driver != vf.DriverVFIO {
+		t.Errorf("the reset of the function changed what the PF holds: %+v, before it %+v", after, s)
+	}
 	n.timed(step.Unbind{VF: v.PCI})
 	n.timed(step.Unbind{VF: v.PCI}) // none is bound
 	n.timed(step.Bind{VF: v.PCI})

@@ -23,6 +23,9 @@ const wireMTU = 9216
 // mgmtBridge joins the nodes' management interfaces with the lab's namespace.
 const mgmtBridge = "mgmt"
 
+// MgmtInterface is a node's interface of the management network (boot/node-init names it).
+const MgmtInterface = "mgmt0"
+
 // pfCount is the number of PFs of a node, each on a wire of its own.
 const pfCount = 2
 

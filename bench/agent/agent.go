@@ -115,6 +115,8 @@ func (a *agent) do(ctx context.Context, r request) (any, error) {
 		return a.describe(ctx)
 	case sources:
 		return sourcesOf(r.Addresses), nil
+	case vfs:
+		return a.Reader.VFs()
 	case rate:
 		return a.Reader.MaxTxRate(r.PCI)
 	case rates:

@@ -3,8 +3,10 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/kernel/netns"
 )
 
 // refused fails unless err has all of want.
@@ -111,6 +114,32 @@ func TestVersionsDiffer(t *testing.T) {
 	task := p.task(bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1}, 0)
 	_, err := c.Send(t.Context(), task, Ready{Engine: "iperf3", Version: "3.99", Ports: []uint16{5999}})
 	refused(t, "another version", err, "3.99 at the other end", "install one at both ends")
+}
+
+// TestOutOfPorts: a receiver that finds no port says so, and what would help, whatever its engine.
+func TestOutOfPorts(t *testing.T) {
+	p := newPair(t)
+	c, _ := startAgent(t, p.netns[1])
+	one := netip.AddrPortFrom(p.addr[1], 61000)
+	var taken net.Listener
+	if err := netns.Run("/run/netns/"+p.netns[1], func() (err error) {
+		if err := os.WriteFile("/proc/sys/net/ipv4/ip_local_port_range", []byte("61000 61000"), 0); err != nil {
+			return err
+		}
+		taken, err = net.Listen("tcp", one.String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	engines := []string{"culvert"}
+	if _, err := exec.LookPath("iperf3"); err == nil {
+		engines = append(engines, "iperf3")
+	}
+	for _, engine := range engines {
+		_, err := c.Receive(t.Context(), p.task(bench.Workload{Kind: bench.Stream, Engine: engine, Seconds: 1}, 1))
+		refused(t, engine, err, "no port is left", "address already in use", "ip_local_port_range")
+	}
 }
 
 // TestNotInstalled: what is missing is said, and how to get it.
@@ -270,6 +299,9 @@ func TestWatch(t *testing.T) {
 		}
 		runs = append(runs, r)
 	}
+	if window.In <= 0 || window.In > time.Second {
+		t.Errorf("the window opens in %s, and it was to be after a second", window.In)
+	}
 	seen, own := runs[2].From.Interfaces[0].RxBytes, runs[1].To.Interfaces[0].RxBytes
 	if runs[2].Void == "" && (seen == 0 || float64(seen) > 3*float64(own) || float64(own) > 3*float64(seen)) {
 		t.Errorf("it saw %d bytes come, and the receiver %d", seen, own)
@@ -277,6 +309,7 @@ func TestWatch(t *testing.T) {
 	if _, err := receiver.Finish(t.Context()); err == nil {
 		t.Error("a part finished twice")
 	}
+	window.In = 0 // of this clock
 	late, err := to.Watch(t.Context(), p.task(w, 1), window)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 // ErrGone is in the errors of all calls after the pipe to an agent has closed.
@@ -168,6 +169,13 @@ func (c *Client) Sources(ctx context.Context, to []netip.Addr) (map[netip.Addr]n
 	return m, err
 }
 
+// VFs asks for those of the machine's PFs.
+func (c *Client) VFs(ctx context.Context) ([]evidence.VF, error) {
+	var all []evidence.VF
+	err := c.ask(ctx, request{Do: vfs}, &all)
+	return all, err
+}
+
 // Rate asks what the VF with that PCI address may send (max_tx_rate), in Mb/s; 0 is no limit.
 func (c *Client) Rate(ctx context.Context, pci string) (mbps uint32, err error) {
 	err = c.ask(ctx, request{Do: rate, PCI: pci}, &mbps)
@@ -207,7 +215,7 @@ func (c *Client) Send(ctx context.Context, t Task, to Ready) (*Part, error) {
 }
 
 // Watch has this end take no part, and sample the window of a part on the same
-// machine. Of the task only Watch counts.
+// machine, or on another one by the window's In. Of the task only Watch counts.
 func (c *Client) Watch(ctx context.Context, t Task, w Window) (*Part, error) {
 	return c.begin(ctx, request{Do: watch, Task: &t, Watch: &w})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -29,7 +30,7 @@ func TestGreeting(t *testing.T) {
 	for _, c := range []struct{ name, says, want string }{
 		{"no agent", "Last login: Tuesday\n", `what answers is no agent, it said "Last login: Tuesday"`},
 		{"other JSON", "{\"a\":1}\n", "what answers is no agent"},
-		{"another protocol", `{"culvertBenchAgent":99,"version":"v9"}` + "\n", "the agent is of culvert v9 and speaks protocol 99, and this program 3: use one version of culvert at all ends"},
+		{"another protocol", `{"culvertBenchAgent":99,"version":"v9"}` + "\n", fmt.Sprintf("the agent is of culvert v9 and speaks protocol 99, and this program %d: use one version of culvert at all ends", Protocol)},
 		{"nothing", "", "the agent is gone before it did"},
 	} {
 		_, err := NewClient(t.Context(), speaking(t, func(there net.Conn) {
@@ -90,7 +91,7 @@ func TestRunEnds(t *testing.T) {
 		case want != "":
 			refused(t, in, err, want)
 		}
-		if out.String() != `{"culvertBenchAgent":3,"version":"x"}`+"\n" {
+		if out.String() != fmt.Sprintf(`{"culvertBenchAgent":%d,"version":"x"}`+"\n", Protocol) {
 			t.Errorf("it said %q", out.String())
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 // tool is an engine as the agent uses it: something that carries traffic.
@@ -40,7 +42,8 @@ func (a *agent) engines() []tool {
 // half starts what a request asks for.
 func (a *agent) half(ctx context.Context, r request) (half, error) {
 	if r.Do == watch {
-		return watcher{*r.Watch}, nil
+		now, err := evidence.Now()
+		return watcher{r.Watch.from(now)}, err
 	}
 	e, err := a.engine(r.Task.Workload)
 	if err != nil {
@@ -128,6 +131,14 @@ func (a *agent) describe(ctx context.Context) (Description, error) {
 	}
 	if d.Ends, err = a.Reader.Ends(); err != nil {
 		return d, err
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return d, fmt.Errorf("list interfaces: %w", err)
+	}
+	d.MACs = map[string]string{}
+	for _, i := range interfaces {
+		d.MACs[i.Name] = i.HardwareAddr.String()
 	}
 	for _, e := range a.engines() {
 		version, err := e.version(ctx)

@@ -124,17 +124,32 @@ func (p *part) opens(w Window) {
 func (p *part) window(ctx context.Context) (Window, error) {
 	select {
 	case <-p.opened:
-		return p.plan, nil
+		return p.plan.told()
 	case <-p.ended:
 	case <-ctx.Done():
 		return Window{}, context.Cause(ctx)
 	}
 	select {
 	case <-p.opened:
-		return p.plan, nil
+		return p.plan.told()
 	default:
 		return Window{}, p.err
 	}
+}
+
+// told is the window with how soon it opens, which is not below 1 ns: 0 is not set.
+func (w Window) told() (Window, error) {
+	now, err := evidence.Now()
+	w.In = max(1, w.Opens-now)
+	return w, err
+}
+
+// from is the window by this machine's clock.
+func (w Window) from(now time.Duration) Window {
+	if w.In == 0 {
+		return w
+	}
+	return Window{Opens: now + w.In, Closes: now + w.In + w.Closes - w.Opens}
 }
 
 func (p *part) finish(ctx context.Context) (bench.Run, error) {

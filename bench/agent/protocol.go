@@ -10,7 +10,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 3
+const Protocol = 4
 
 // hello is the agent's first line.
 type hello struct {
@@ -46,6 +46,7 @@ type verb string
 const (
 	describe verb = "describe" // -> Description
 	sources  verb = "sources"  // -> map[netip.Addr]netip.Addr
+	vfs      verb = "vfs"      // -> []evidence.VF
 	rate     verb = "rate"     // -> uint32
 	rates    verb = "rates"    // -> rateRange
 	lend     verb = "lend"     // -> uint32, once the VF has the rate
@@ -112,6 +113,9 @@ type Ready struct {
 type Window struct {
 	Opens  time.Duration `json:"opens"`
 	Closes time.Duration `json:"closes"`
+	// In is how long after the answer that has the window it opens, for a machine with another clock;
+	// one that is to be watched with In opens so long after the request.
+	In time.Duration `json:"in,omitempty"`
 }
 
 // Description is what an agent finds where it runs.
@@ -119,6 +123,8 @@ type Description struct {
 	Machine bench.Machine `json:"machine"` // its Tools are the engines with their versions
 	Ends    []bench.End   `json:"ends"`    // with neither Machine nor Name, which are the place's to give
 	Lacking []Lack        `json:"lacking,omitempty"`
+	// MACs are the addresses of the interfaces, by which a host knows what its guests have.
+	MACs map[string]string `json:"macs,omitempty"`
 }
 
 // Lack is an engine that cannot run here.

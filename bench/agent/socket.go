@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // socket is a line of /proc/net/tcp, udp, and those for IPv6 (proc_pid_net(5)).
@@ -100,7 +102,7 @@ func tryPort(ctx context.Context, at netip.AddrPort) (uint16, error) {
 	var config net.ListenConfig
 	tcp, err := config.Listen(ctx, "tcp", at.String())
 	if err != nil {
-		return 0, err
+		return 0, engine.NoPorts(err, at.Port())
 	}
 	defer tcp.Close()
 	at = tcp.Addr().(*net.TCPAddr).AddrPort()

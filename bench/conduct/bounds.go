@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/bench/agent"
 )
 
-// bounds finds for each arm what no path can be above: what its generator makes of it on
+// bounds finds for each path of each arm what none can be above: what its generator makes of it on
 // the machine that sends, what the sender's VF may send, and the round trip that a window
 // has to wait for. The notes say what could not be found; it is left 0 then.
 func (m *Measurement) bounds(ctx context.Context) (notes []string) {
@@ -25,29 +25,36 @@ func (m *Measurement) bounds(ctx context.Context) (notes []string) {
 	trips := map[bench.Path]trip{}
 	for i := range m.Arms {
 		a := &m.Arms[i]
-		note(alone.measure(ctx, a))
-		note(m.allowed(ctx, a))
-		if a.Workload.Kind != bench.Stream || a.Workload.Window == 0 {
-			continue
+		bounds := a.EachBounds()
+		for j, p := range a.Paths() {
+			b, end := &bounds[j], sends(a, p)
+			note(alone.measure(ctx, a, end, b))
+			if a.Workload.RateLimit == 0 { // one that is swept is lent
+				note(m.allowed(ctx, end, b))
+			}
+			if a.Workload.Kind != bench.Stream || a.Workload.Window == 0 {
+				continue
+			}
+			t, known := trips[p]
+			if !known {
+				m.Progress.Step("%s: how long a round trip takes", a.Name)
+				t.micros, t.err = m.roundTrip(ctx, p)
+				trips[p] = t
+			}
+			b.RTT = t.micros
+			note(t.err)
 		}
-		t, known := trips[a.Path]
-		if !known {
-			m.Progress.Step("%s: how long a round trip takes", a.Name)
-			t.micros, t.err = m.roundTrip(ctx, a.Path)
-			trips[a.Path] = t
-		}
-		a.RTT = t.micros
-		note(t.err)
+		a.Bounds, a.AlsoBounds = bounds[0], bounds[1:]
 	}
 	return notes
 }
 
-// sends is the end of an arm that does.
-func sends(a *bench.Arm) bench.End {
+// sends is the end of an arm's path that does.
+func sends(a *bench.Arm, p bench.Path) bench.End {
 	if a.Workload.Reverse {
-		return a.Path.To
+		return p.To
 	}
-	return a.Path.From
+	return p.From
 }
 
 // generators measures what engines make where no path holds them: both ends are the sender's
@@ -77,22 +84,22 @@ const (
 	generatorTries   = 3
 )
 
-// measure sets the bound of an arm; of one that was measured it takes what was found.
-func (g *generators) measure(ctx context.Context, a *bench.Arm) error {
+// measure sets the bound of an arm's path by the end that sends; of what was measured it takes what was found.
+func (g *generators) measure(ctx context.Context, a *bench.Arm, end bench.End, b *bench.Bounds) error {
 	w := a.Workload
 	if w.Kind == bench.Request || w.Kind == bench.Echo {
 		return nil // held by time, not by the generator
 	}
 	w.Seconds, w.Warmup, w.Rate, w.RateLimit, w.Reverse, w.Pulled = generatorSeconds, generatorWarmup, 0, 0, false, false
-	end := sends(a)
-	key := generator{end.Machine, w}
+	on := station(g.exchange.Stations, end).kernel()
+	key := generator{on, w}
 	found, known := g.known[key]
 	if !known {
-		g.progress.Step("%s: what %s makes on %s without a network", a.Name, w.Engine, end.Machine)
+		g.progress.Step("%s: what %s makes on %s without a network", a.Name, w.Engine, on)
 		found = g.alone(ctx, end, w)
 		g.known[key] = found
 	}
-	a.GeneratorGbps, a.GeneratorPPS = found.gbps, found.pps
+	b.GeneratorGbps, b.GeneratorPPS = found.gbps, found.pps
 	return found.err
 }
 
@@ -130,11 +137,10 @@ func (x *Exchange) loopback(ctx context.Context, end bench.End, w bench.Workload
 	return between(ctx, here, &there, agent.Task{Workload: w, From: own, To: own})
 }
 
-// allowed sets what the VF that sends may, unless its rate is swept: its PF knows, which
-// its own agent may see, or another one on the machine.
-func (m *Measurement) allowed(ctx context.Context, a *bench.Arm) error {
-	end := sends(a)
-	if end.VF == nil || a.Workload.RateLimit != 0 {
+// allowed sets what the VF that sends may: its PF knows, which its own agent may see, or
+// another one on the machine.
+func (m *Measurement) allowed(ctx context.Context, end bench.End, b *bench.Bounds) error {
+	if end.VF == nil {
 		return nil
 	}
 	pci := station(m.Stations, end).pci(end)
@@ -145,7 +151,7 @@ func (m *Measurement) allowed(ctx context.Context, a *bench.Arm) error {
 		}
 		mbps, err := s.Agent.Rate(ctx, pci)
 		if err == nil {
-			a.RateMbps = int(mbps)
+			b.RateMbps = int(mbps)
 			return nil
 		}
 		why = cmp.Or(why, err)
@@ -165,7 +171,14 @@ func (x *Exchange) roundTrip(ctx context.Context, p bench.Path) (float64, error)
 	load := bench.Workload{Kind: bench.Request, Engine: "culvert", UDP: true, Size: 64, Seconds: 0.5}
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
-	run, err := between(ctx, x.side(p.From), x.side(p.To), agent.Task{Workload: load, From: p.From.Address, To: p.To.Address, Service: p.Service})
+	var run bench.Run
+	var err error
+	for range generatorTries {
+		run, err = between(ctx, x.side(p.From), x.side(p.To), agent.Task{Workload: load, From: p.From.Address, To: p.To.Address, Service: p.Service})
+		if err == nil && run.Void == "" || ctx.Err() != nil {
+			break
+		}
+	}
 	if err == nil && run.Void != "" {
 		err = errors.New(run.Void)
 	}

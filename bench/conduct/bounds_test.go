@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
 )
@@ -88,26 +90,52 @@ func TestRateOfTheVFThatSends(t *testing.T) {
 	node.Name = "node"
 	elsewhere := telling(t, "w2", `"value":77`)
 	one := 1
-	arm := func(end bench.End) *bench.Arm { return &bench.Arm{Path: bench.Path{From: end}} }
 	end := bench.End{Machine: "w1", Name: "s", Interface: "net1", PF: "enp1s0", VF: &one}
 	m := &Measurement{Exchange: Exchange{Stations: []*Station{pod, elsewhere, node}}}
-	a := arm(end)
-	if err := m.allowed(t.Context(), a); err != nil || a.RateMbps != 500 {
-		t.Errorf("%d, %v", a.RateMbps, err)
+	var is bench.Bounds
+	if err := m.allowed(t.Context(), end, &is); err != nil || is.RateMbps != 500 {
+		t.Errorf("%d, %v", is.RateMbps, err)
 	}
-	a = arm(end)
-	a.Workload.RateLimit = 100
-	if err := m.allowed(t.Context(), a); err != nil || a.RateMbps != 0 {
-		t.Errorf("one that is swept is %d, %v", a.RateMbps, err)
-	}
-	m.Stations = m.Stations[:2]
-	a = arm(end)
-	if err := m.allowed(t.Context(), a); err == nil || a.RateMbps != 0 || !strings.Contains(err.Error(), "net1 on w1 has a rate limit is not known: no PF here") {
-		t.Errorf("%d, %v", a.RateMbps, err)
+	m.Stations, is = m.Stations[:2], bench.Bounds{}
+	if err := m.allowed(t.Context(), end, &is); err == nil || is.RateMbps != 0 || !strings.Contains(err.Error(), "net1 on w1 has a rate limit is not known: no PF here") {
+		t.Errorf("%d, %v", is.RateMbps, err)
 	}
 	end.VF = nil
-	if err := m.allowed(t.Context(), arm(end)); err != nil {
+	if err := m.allowed(t.Context(), end, &is); err != nil {
 		t.Errorf("of what is no VF: %v", err)
+	}
+}
+
+// Of several paths at once each has bounds of its own, by the end that sends; a rate that is
+// swept is none.
+func TestBoundsOfSeveralPaths(t *testing.T) {
+	first, second := telling(t, "w1", `"value":500`), telling(t, "w2", `"value":77`)
+	one := 1
+	end := func(machine string) bench.End {
+		return bench.End{Machine: machine, Name: "s", Interface: "net1", PF: "enp1s0", VF: &one}
+	}
+	ask := bench.Workload{Kind: bench.Request}
+	back := ask
+	back.Reverse = true
+	swept := ask
+	swept.RateLimit = 100
+	paths := []bench.Path{{From: end("w1"), To: end("w2")}, {From: end("w2"), To: end("w1")}, {From: end("w1"), To: end("w1")}}
+	m := &Measurement{Exchange: Exchange{Stations: []*Station{first, second}, Arms: []bench.Arm{
+		{Path: paths[0], Also: paths[1:], Workload: ask}, {Path: paths[0], Also: paths[1:], Workload: back}, {Path: paths[0], Workload: swept},
+	}}}
+	if notes := m.bounds(t.Context()); len(notes) > 0 {
+		t.Errorf("%q", notes)
+	}
+	var got [][]int
+	for _, a := range m.Arms {
+		var rates []int
+		for _, b := range a.EachBounds() {
+			rates = append(rates, b.RateMbps)
+		}
+		got = append(got, rates)
+	}
+	if diff := cmp.Diff([][]int{{500, 77, 500}, {77, 500, 500}, {0}}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -106,8 +106,8 @@ func (x *Exchange) transfer(ctx context.Context, a bench.Arm) (bench.Run, error)
 		return bench.Run{}, err
 	}
 	for i, f := range flows {
-		withTasks(&each[i].From.CPU, f.nodes[0].From.CPU)
-		withTasks(&each[i].To.CPU, f.nodes[1].From.CPU)
+		f.seenBy(f.sender, &each[i].From, f.nodes[0], &each[i])
+		f.seenBy(f.receiver, &each[i].To, f.nodes[1], &each[i])
 		if a.Workload.Reverse {
 			each[i].From, each[i].To = each[i].To, each[i].From
 		}

@@ -63,6 +63,17 @@ func (f *flow) void(run bench.Run) string {
 	return f.wrap(errors.New(why)).Error()
 }
 
+// seenBy adds to a side's evidence what its node or host saw.
+func (f *flow) seenBy(s *side, e *bench.Evidence, node bench.Run, run *bench.Run) {
+	if !s.VM {
+		withTasks(&e.CPU, node.From.CPU)
+		return
+	}
+	if void := hosted(e, node); void != "" && run.Void == "" {
+		run.Void = s.near().Name + ": " + void
+	}
+}
+
 // between carries a task's traffic from one side to another.
 func between(ctx context.Context, sender, receiver *side, task agent.Task) (bench.Run, error) {
 	each, err := carry(ctx, []*flow{{sender: sender, receiver: receiver, task: task}})
@@ -177,9 +188,9 @@ func apart(flows []*flow, windows [][2]agent.Window) error {
 	for i, f := range flows {
 		for j, s := range []*side{f.sender, f.receiver} {
 			w := windows[i][j]
-			one, known := first[s.Machine.Name]
+			one, known := first[s.kernel()]
 			if !known {
-				first[s.Machine.Name] = w
+				first[s.kernel()] = w
 			}
 			if !known || w == (agent.Window{}) { // without one the run is void, and says why
 				continue
@@ -187,7 +198,7 @@ func apart(flows []*flow, windows [][2]agent.Window) error {
 			late := (w.Opens - one.Opens).Abs()
 			if bound := max(leastApart, time.Duration(muchApart*float64(w.Closes-w.Opens))); late > bound {
 				return f.wrap(fmt.Errorf("it was counted %s before or after another on %s, and a window of %s may be by %s: the processors are too busy for so many at once, or too few",
-					late.Round(time.Millisecond), s.Machine.Name, w.Closes-w.Opens, bound))
+					late.Round(time.Millisecond), s.kernel(), w.Closes-w.Opens, bound))
 			}
 		}
 	}

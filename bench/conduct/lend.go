@@ -16,9 +16,9 @@ func (x *Exchange) limited(ctx context.Context, a *bench.Arm) (bench.Run, error)
 	if a.Workload.RateLimit == 0 {
 		return x.transfer(ctx, *a)
 	}
-	s := x.side(sends(a))
+	s := x.side(sends(a, a.Path))
 	long := int(a.Workload.Seconds+a.Workload.Warmup) + int(slack.Seconds())
-	mbps, err := s.Agent.Lend(ctx, s.pci(s.end), uint32(a.Workload.RateLimit), long)
+	mbps, err := s.near().Agent.Lend(ctx, s.pci(s.end), uint32(a.Workload.RateLimit), long)
 	if err != nil {
 		return bench.Run{}, s.wrap(err)
 	}
@@ -26,11 +26,14 @@ func (x *Exchange) limited(ctx context.Context, a *bench.Arm) (bench.Run, error)
 	run, err := x.transfer(ctx, *a)
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
-	return run, errors.Join(err, s.wrap(s.Agent.GiveBack(back)))
+	return run, errors.Join(err, s.wrap(s.near().Agent.GiveBack(back)))
 }
 
-// pci is the address of an end's interface; empty where it has none.
+// pci is the address of an end's interface on its machine; empty where it has none.
 func (s *Station) pci(e bench.End) string {
+	if pci, passed := s.passed[e.Interface]; passed {
+		return pci
+	}
 	i := slices.IndexFunc(s.Machine.Interfaces, func(i bench.Interface) bool { return i.Name == e.Interface })
 	if i < 0 {
 		return ""
@@ -42,7 +45,7 @@ func (s *Station) pci(e bench.End) string {
 // lent, in Mb/s.
 func Rates(ctx context.Context, stations []*Station, p bench.Path) (lowest, highest int, err error) {
 	s := station(stations, p.From)
-	lowest, highest, err = s.Agent.Rates(ctx, s.pci(p.From))
+	lowest, highest, err = s.near().Agent.Rates(ctx, s.pci(p.From))
 	if err != nil {
 		return 0, 0, fmt.Errorf("%s: %w", s.Name, err)
 	}

@@ -105,7 +105,7 @@ func TestRateIsLentForARun(t *testing.T) {
 
 func TestSetAgainstMeasured(t *testing.T) {
 	r := bench.Result{
-		Arms: []bench.Arm{{Name: "100 Mb/s", RateMbps: 100, Workload: bench.Workload{Kind: bench.Stream, RateLimit: 100}}, {Name: "VF", Workload: bench.Workload{Kind: bench.Stream}}},
+		Arms: []bench.Arm{{Name: "100 Mb/s", Bounds: bench.Bounds{RateMbps: 100}, Workload: bench.Workload{Kind: bench.Stream, RateLimit: 100}}, {Name: "VF", Workload: bench.Workload{Kind: bench.Stream}}},
 		Runs: []bench.Run{{Gbps: 0.094}, {Arm: 1, Gbps: 9}},
 	}
 	want := []string{"100 Mb/s: max_tx_rate 100 Mb/s (100 kept to by the hardware), measured 94 Mb/s of payload, 94 %"}

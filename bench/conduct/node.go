@@ -9,9 +9,12 @@ import (
 )
 
 // node is the station that sees the processes of a pod's node, which the pod does not:
-// the pod in the node's own namespaces. Places that enter a network namespace alone
-// need none.
+// the pod in the node's own namespaces; of a virtual machine that on its host. Places that
+// enter a network namespace alone need none.
 func (x *Exchange) node(of *Station) *Station {
+	if of.Host != nil {
+		return of.Host
+	}
 	if !of.Cluster || !of.Pod {
 		return nil
 	}
@@ -30,11 +33,27 @@ func (s *side) watchedBy(ctx context.Context, node *Station, run *bench.Run) err
 	if err != nil {
 		return nil //nolint:nilerr // the side's own finish says it
 	}
+	if s.Host == nil {
+		w.In = 0 // it has the same clock
+	}
 	watcher := &side{Station: node}
 	if watcher.part, err = node.Agent.Watch(ctx, agent.Task{}, w); err != nil {
 		return watcher.wrap(err)
 	}
 	return watcher.finish(ctx, run)
+}
+
+// hosted puts what the host of a virtual machine did in the place of what the guest saw of itself,
+// which is a part of it. void says that the host's window was not counted.
+func hosted(e *bench.Evidence, host bench.Run) (void string) {
+	if host.Void != "" {
+		return host.Void
+	}
+	guest := e.CPU
+	e.Guest, e.CPU = &guest, host.From.CPU
+	e.CPU.Tasks = maps.Clone(host.From.CPU.Tasks)
+	delete(e.CPU.Tasks, "culvert") // the host's agent, which only looked
+	return ""
 }
 
 // withTasks adds what a node saw. What the end knows of itself stays: the node takes its own

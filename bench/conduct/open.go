@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -34,18 +35,24 @@ func (c *Crew) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open puts an agent at each place. What was opened before an error is in the crew, to
-// be closed.
+// Open puts an agent at each place, and on what virtual machines run on. What was opened before an
+// error is in the crew, to be closed.
 func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([]*Station, error) {
-	opened := make([]*Station, len(specs))
+	all := slices.Clone(specs)
+	for _, s := range specs {
+		if s.VM != "" && !slices.Contains(all, s.Host()) {
+			all = append(all, s.Host())
+		}
+	}
+	opened := make([]*Station, len(all))
 	g, ctx := errgroup.WithContext(ctx)
-	for i, spec := range specs {
+	for i, spec := range all {
 		g.Go(func() error {
 			pipe, err := place.Open(ctx, spec, p)
 			if err != nil {
 				return err
 			}
-			s, err := c.Add(ctx, pipe, Site{Name: siteName(spec), Pod: spec.Netns != ""})
+			s, err := c.Add(ctx, pipe, Site{Name: siteName(spec), Pod: spec.Netns != "", VM: spec.VM != ""})
 			if err != nil {
 				return fmt.Errorf("open %s: %w", spec, err)
 			}
@@ -53,7 +60,15 @@ func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([
 			return nil
 		})
 	}
-	return opened, g.Wait()
+	if err := g.Wait(); err != nil {
+		return opened[:len(specs)], err
+	}
+	for i, spec := range specs {
+		if spec.VM != "" {
+			opened[i].Host = opened[slices.Index(all, spec.Host())]
+		}
+	}
+	return opened[:len(specs)], nil
 }
 
 // OpenPods makes pods in a cluster with an agent in each: where traffic starts, and
@@ -99,8 +114,11 @@ func (c *Crew) Add(ctx context.Context, pipe *place.Pipe, site Site) (*Station, 
 	return s, nil
 }
 
-// siteName is short: a machine's own network is its host, a namespace has its name.
+// siteName is short: a machine's own network is its host, a namespace and a guest have their names.
 func siteName(s place.Spec) string {
+	if s.VM != "" {
+		return s.VM
+	}
 	if s.Netns == "" {
 		return "host"
 	}

@@ -13,6 +13,7 @@ import (
 type Site struct {
 	Name    string // of the end in results
 	Pod     bool   // a network namespace of its own: a pod's, a container's
+	VM      bool   // a virtual machine; Machine is what it runs on then
 	Cluster bool   // what is no VF there is the cluster's default network
 	Machine bench.Machine
 	Ends    []bench.End
@@ -53,8 +54,17 @@ func (s Site) named(e bench.End) bench.End {
 }
 
 func ends(from, to Site) string {
-	word := map[bool]string{true: "pod", false: "node"}
-	return word[from.Pod] + "-" + word[to.Pod]
+	return from.word() + "-" + to.word()
+}
+
+func (s Site) word() string {
+	switch {
+	case s.VM:
+		return "VM"
+	case s.Pod:
+		return "pod"
+	}
+	return "node"
 }
 
 // network names what carries the path, by the one of its ends that makes it what it
@@ -68,6 +78,8 @@ func network(from, to Site, p bench.Path) string {
 		return "bond"
 	case is(func(e bench.End) bool { return slices.Contains(tunnels, e.Driver) }):
 		return "overlay"
+	case from.virtio(p.From), to.virtio(p.To):
+		return "virtio"
 	case !from.Pod && !to.Pod:
 		return "host"
 	case from.Cluster || to.Cluster || p.From.Machine != p.To.Machine:
@@ -77,6 +89,9 @@ func network(from, to Site, p bench.Path) string {
 	}
 	return "host"
 }
+
+// virtio is what a host makes for a guest: a bridge or a switch of its own carries it on.
+func (s Site) virtio(e bench.End) bool { return s.VM && e.Driver == "virtio_net" }
 
 // tunnels are the drivers of interfaces that wrap frames into packets of another
 // network (the kind that rtnetlink and ethtool give).
@@ -111,7 +126,13 @@ func Matches(p bench.Path, filters []string) bool {
 }
 
 // Words are the names of a path that a filter may have.
-func Words(p bench.Path) []string { return []string{p.Network, p.Ends, p.Place} }
+func Words(p bench.Path) []string {
+	words := []string{p.Network, p.Ends, p.Place}
+	if from, to, _ := strings.Cut(p.Ends, "-"); from == "VM" || to == "VM" {
+		words = append(words, "VM")
+	}
+	return words
+}
 
 // Title is a path in one line: "pod-pod, VF, other node".
 func Title(p bench.Path) string { return p.Ends + ", " + p.Network + ", " + p.Place }

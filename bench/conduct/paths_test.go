@@ -115,6 +115,10 @@ func TestMachines(t *testing.T) {
 	if diff := cmp.Diff([]string{"n1 p0", "n1 eno1", "n1 eth0", "n1 net1"}, names(over)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	over = bench.Arm{Path: bench.Path{From: bench.End{Machine: "n1", Name: "a", Interface: "bond0", Uplink: "net1+net2"}}}
+	if diff := cmp.Diff([]string{"n1 p0", "n1 eno1", "n1 net1"}, names(over)); diff != "" {
+		t.Errorf("a bond's members: -want +got:\n%s", diff)
+	}
 	if len(node.Machine.Interfaces) != 4 {
 		t.Error("the station has lost some")
 	}

@@ -44,7 +44,8 @@ type Rounds struct {
 	runs   []bench.Run
 	states []state
 	start  time.Time
-	last   time.Duration // what a round took
+	began  time.Time     // of this round
+	last   time.Duration // what the round before took
 }
 
 // state is how far an arm is.
@@ -63,7 +64,7 @@ func (r *Rounds) Run(ctx context.Context) (runs []bench.Run, unfinished string) 
 		if why, enough := r.enough(round); enough {
 			return r.runs, why
 		}
-		began := r.Now()
+		r.began = r.Now()
 		for _, arm := range random.Perm(len(r.Arms)) {
 			if r.states[arm].gaveUp != "" {
 				continue
@@ -72,7 +73,7 @@ func (r *Rounds) Run(ctx context.Context) (runs []bench.Run, unfinished string) 
 				return r.runs, reason(ctx, err)
 			}
 		}
-		r.last = r.Now().Sub(began)
+		r.last = r.Now().Sub(r.began)
 	}
 }
 
@@ -139,11 +140,12 @@ func (r *Rounds) enough(round int) (unfinished string, enough bool) {
 	return strings.Join(why, "; "), true
 }
 
-// left is how long the repeats that are asked for will still take: nobody knows
-// before the first round is over.
+// left is how long this round and those after it that are asked for will take, if
+// each takes as long as the one before. Nobody knows in the first one.
 func (r *Rounds) left(round int) time.Duration {
-	if round == 0 || r.last == 0 {
+	if round == 0 {
 		return 0
 	}
-	return max(0, time.Duration(r.Limits.Repeats+1)*r.last-r.Now().Sub(r.start))
+	rounds := 1 + max(0, r.Limits.Repeats-round)
+	return max(0, time.Duration(rounds)*r.last-r.Now().Sub(r.began))
 }

@@ -191,3 +191,24 @@ func TestRoundsAreHonest(t *testing.T) {
 		}
 	})
 }
+
+func TestTimeLeftIsThatOfTheRoundsToCome(t *testing.T) {
+	c := &clock{time.Unix(1000, 0)}
+	var told []time.Duration
+	r := &Rounds{Arms: arms("a", "b"), Limits: Limits{Repeats: 2, MaxTime: time.Hour}, Now: c.now}
+	r.Once = func(context.Context, int) (bench.Run, error) {
+		round := len(told) / 2
+		told = append(told, r.left(round))
+		took := 10 * time.Second
+		if round == 0 { // a first round is slow: everything is cold
+			took = 40 * time.Second
+		}
+		c.Time = c.Add(took)
+		return bench.Run{Gbps: 5}, nil
+	}
+	r.Run(t.Context())
+	const s = time.Second
+	if want := []time.Duration{0, 0, 160 * s, 150 * s, 20 * s, 10 * s}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+}

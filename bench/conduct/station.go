@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,6 +22,10 @@ type Station struct {
 	Agent   *agent.Client
 	Said    func() string // the end of what the agent wrote to standard error
 	Lacking []agent.Lack
+	Host    *Station // of a virtual machine: the station on what it runs on
+
+	macs   map[string]string // the addresses of its interfaces
+	passed map[string]string // of a virtual machine: the PCI addresses that its VFs have on its host
 }
 
 // Meet asks each agent what it finds, and how it reaches the others.
@@ -33,12 +38,27 @@ func Meet(ctx context.Context, stations []*Station) error {
 				return fmt.Errorf("%s: %w", s.Name, err)
 			}
 			d.Machine.Name = cmp.Or(s.Machine.Name, d.Machine.Name)
-			s.Machine, s.Ends, s.Lacking = d.Machine, d.Ends, d.Lacking
+			s.Machine, s.Ends, s.Lacking, s.macs = d.Machine, d.Ends, d.Lacking, d.MACs
 			return nil
 		})
 	}
 	if err := asked.Wait(); err != nil {
 		return err
+	}
+	for _, s := range stations {
+		if s.Host == nil {
+			continue
+		}
+		vfs, err := s.Host.Agent.VFs(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Host.Name, err)
+		}
+		s.guestOf(s.Host.Machine.Name, vfs)
+		for _, beside := range stations {
+			if beside.Machine.Name == s.Machine.Name {
+				beside.namePFs(vfs)
+			}
+		}
 	}
 	for _, s := range stations {
 		asked.Go(func() (err error) {
@@ -49,6 +69,45 @@ func Meet(ctx context.Context, stations []*Station) error {
 		})
 	}
 	return asked.Wait()
+}
+
+// guestOf makes the station one of a virtual machine on that host, whose VFs it may have: a guest sees
+// nothing of a PF, but the address that the PF holds for the VF.
+func (s *Station) guestOf(host string, vfs []evidence.VF) {
+	s.VM, s.Pod, s.Machine.Name, s.passed = true, false, host, map[string]string{}
+	for i := range s.Ends {
+		e := &s.Ends[i]
+		at := slices.IndexFunc(vfs, func(v evidence.VF) bool { return v.MAC == s.macs[e.Interface] })
+		if at >= 0 && e.VF == nil {
+			e.PF, e.VF, s.passed[e.Interface] = vfs[at].PF, &vfs[at].Index, vfs[at].PCI
+		}
+	}
+}
+
+// namePFs has a PF that a container knows by its PCI address alone be called as on its host, where guests'
+// VFs are told.
+func (s *Station) namePFs(vfs []evidence.VF) {
+	for i := range s.Ends {
+		if at := slices.IndexFunc(vfs, func(v evidence.VF) bool { return v.PFPCI == s.Ends[i].PF }); at >= 0 {
+			s.Ends[i].PF = vfs[at].PF
+		}
+	}
+}
+
+// near is the station beside the PF and the culvertd of an end's VF: of a virtual machine its host's.
+func (s *Station) near() *Station {
+	if s.Host != nil {
+		return s.Host
+	}
+	return s
+}
+
+// kernel names what has a clock and processors of its own.
+func (s *Station) kernel() string {
+	if s.VM {
+		return s.Machine.Name + "/" + s.Name
+	}
+	return s.Machine.Name
 }
 
 // others are the addresses of all stations but one, with their Services'.
@@ -90,13 +149,14 @@ func Lacks(stations []*Station, engine string) string {
 	return ""
 }
 
-// Machines are those of the stations; of several on one machine, with the interfaces
+// Machines are those of the stations, virtual ones too; of several on one machine, with the interfaces
 // of all. VFs and veths that no arm goes over are left out: which ones there are is
 // chance, and says nothing of the figures.
 func Machines(stations []*Station, arms []bench.Arm) []bench.Machine {
 	var all []bench.Machine
 	for _, s := range stations {
 		m := s.Machine
+		m.Name = s.kernel()
 		m.Interfaces = slices.DeleteFunc(slices.Clone(m.Interfaces), func(i bench.Interface) bool { return s.idle(i.Name, arms) })
 		at := slices.IndexFunc(all, func(o bench.Machine) bool { return o.Name == m.Name })
 		if at < 0 {
@@ -116,7 +176,7 @@ func (s *Station) idle(name string, arms []bench.Arm) bool {
 	return made && !slices.ContainsFunc(arms, func(a bench.Arm) bool {
 		return slices.ContainsFunc(a.Paths(), func(p bench.Path) bool {
 			return slices.ContainsFunc([]bench.End{p.From, p.To}, func(e bench.End) bool {
-				return e.Machine == s.Machine.Name && e.Name == s.Name && e.Interface == name
+				return e.Machine == s.Machine.Name && e.Name == s.Name && e.Over(name)
 			})
 		})
 	})
@@ -133,12 +193,14 @@ func station(stations []*Station, e bench.End) *Station {
 }
 
 // watched are the interfaces whose counters are evidence for an end: its own, and all
-// others of its network namespace that have an address, but for siblings.
+// others of its network namespace that have an address, but for siblings and those that
+// carry its frames, which may carry others' as well.
 func (s *Station) watched(end bench.End, siblings []string) []evidence.Watched {
 	all := []evidence.Watched{{Interface: end.Interface, Role: "path"}}
+	also := append(strings.Split(end.Uplink, "+"), siblings...)
 	for _, e := range s.Ends {
 		w := evidence.Watched{Interface: e.Interface, Role: "other"}
-		if e.Address.IsValid() && e.Interface != end.Interface && !slices.Contains(siblings, e.Interface) && !slices.Contains(all, w) {
+		if e.Address.IsValid() && e.Interface != end.Interface && !slices.Contains(also, e.Interface) && !slices.Contains(all, w) {
 			all = append(all, w)
 		}
 	}

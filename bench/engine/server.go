@@ -28,10 +28,18 @@ func Listen(ctx context.Context, local Local, port uint16) (*Server, error) {
 		return nil, errors.New("listen: no address: name one of this end's")
 	}
 	s, err := listen(ctx, local, port, attempts)
-	if err != nil {
+	if err = NoPorts(err, port); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w: name a port that is free and an address that this end has", netip.AddrPortFrom(local.Address, port), err)
 	}
 	return s, nil
+}
+
+// NoPorts says of an error of listening on any port what it means that none is free.
+func NoPorts(err error, port uint16) error {
+	if port == 0 && errors.Is(err, unix.EADDRINUSE) {
+		return fmt.Errorf("no port is left, %w: end what holds so many, or widen net.ipv4.ip_local_port_range", err)
+	}
+	return err
 }
 
 func listen(ctx context.Context, local Local, port uint16, attempts int) (*Server, error) {

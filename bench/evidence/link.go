@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,6 +98,7 @@ func (r Reader) Ends() ([]bench.End, error) {
 	for _, l := range links {
 		end := bench.End{Interface: l.Name, MTU: l.MTU, Driver: l.Driver}
 		end.PF, end.VF = r.physical(l.PCI)
+		end.Uplink = strings.Join(r.under(l.Name), "+")
 		if len(l.addresses) == 0 {
 			ends = append(ends, end)
 		}
@@ -106,6 +108,26 @@ func (r Reader) Ends() ([]bench.End, error) {
 		}
 	}
 	return ends, nil
+}
+
+// under are the interfaces that carry an interface's frames: a bond's members, and what a
+// tunnel or a VLAN was made upon, and what is under that (the lower_ links of
+// Documentation/ABI/testing/sysfs-class-net). A bridge has none: a frame takes one of its ports.
+func (r Reader) under(name string) []string {
+	dir := "sys/class/net/" + name
+	if len(r.glob(dir+"/bridge")) > 0 {
+		return nil
+	}
+	var all []string
+	for _, link := range r.glob(dir + "/lower_*") {
+		lower := strings.TrimPrefix(filepath.Base(link), "lower_")
+		for _, u := range append([]string{lower}, r.under(lower)...) {
+			if !slices.Contains(all, u) {
+				all = append(all, u)
+			}
+		}
+	}
+	return all
 }
 
 // physical returns the PF of a VF and the VF's index: the PF's name, or in a network

@@ -79,6 +79,23 @@ func TestFromPCI(t *testing.T) {
 	}
 }
 
+// TestUnder: a bond's frames go over its members, and a tunnel's over what it was made upon.
+func TestUnder(t *testing.T) {
+	r := Reader{Root: t.TempDir()}
+	for _, dir := range []string{"bond0/lower_net1", "bond0/lower_net2", "vlan5/lower_bond0", "flannel.1/lower_vlan5", "cni0/lower_veth1", "cni0/bridge", "net1"} {
+		if err := os.MkdirAll(r.path("sys/class/net/"+dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string][]string{
+		"bond0": {"net1", "net2"}, "flannel.1": {"vlan5", "bond0", "net1", "net2"}, "cni0": nil, "net1": nil,
+	} {
+		if diff := cmp.Diff(want, r.under(name)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
 func index(vf *int) string {
 	if vf == nil {
 		return ""

@@ -238,3 +238,24 @@ func FuzzParseQueues(f *testing.F) {
 		}
 	})
 }
+
+// TestGuestOf: QEMU says in its command line which guest it runs.
+func TestGuestOf(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "cmdline")
+	for line, want := range map[string]string{
+		"qemu-system-x86_64\x00-name\x00guest=db1,debug-threads=on\x00-S\x00": "db1",
+		"qemu-system-x86_64\x00-name\x00db2\x00":                              "db2",
+		"qemu-system-x86_64\x00-name":                                         "",
+		"qemu-system-x86_64\x00-m\x001G\x00":                                  "",
+	} {
+		if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := guestOf(file); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+	if got := guestOf(file + "gone"); got != "" {
+		t.Errorf("of one that has ended: %q", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,6 +91,9 @@ func (r Reader) addTask(found map[task]taskTime, file string) error {
 	case !tells(t.name):
 		return nil
 	case strings.HasPrefix(t.name, "qemu"):
+		if guest := guestOf(filepath.Join(filepath.Dir(file), "cmdline")); guest != "" {
+			t.name += " of " + guest
+		}
 		return addThreads(found, id, t, filepath.Join(filepath.Dir(file), "task"))
 	}
 	found[id] = t
@@ -118,6 +122,22 @@ func addThreads(found map[task]taskTime, process task, whole taskTime, folder st
 	}
 	found[process] = whole
 	return nil
+}
+
+// guestOf reads from QEMU's command line which guest it runs: -name guest=db1,debug-threads=on,
+// as libvirt writes it, or -name db1 (qemu(1)). Without a name it is empty.
+func guestOf(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil { // it has ended, or tells nobody
+		return ""
+	}
+	words := strings.Split(string(text), "\x00")
+	i := slices.Index(words, "-name")
+	if i < 0 || i+1 == len(words) {
+		return ""
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(words[i+1], "guest="), ",")
+	return name
 }
 
 func readTask(file string) (task, taskTime, error) {

@@ -18,10 +18,15 @@ type Program struct {
 	Version string // "unknown" matches no other program's
 }
 
-// machine is one that commands can be run on.
-type machine interface {
+// starter is what commands can be run on.
+type starter interface {
 	// start runs a script by sh, with a pipe. The script leaves at the end of its input.
 	start(ctx context.Context, script string) (*Pipe, error)
+}
+
+// machine is one that a program can be brought to.
+type machine interface {
+	starter
 	// put brings the program there, and starts what run makes of its path. It is
 	// removed when that ends.
 	put(ctx context.Context, p Program, run func(path string) string) (*Pipe, error)
@@ -41,21 +46,33 @@ func Open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
 }
 
 func open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
+	var m machine
+	var on starter = hostMachine{}
+	done := func() error { return nil }
 	switch s.Kind {
 	case SSH:
-		return deploy(ctx, sshMachine(s.Machine), p, s.Netns)
+		m = sshMachine(s.Machine)
+		on = m
 	case Lab:
 		l, node, err := openLab(s.Machine)
 		if err != nil {
 			return nil, err
 		}
-		pipe, err := deploy(ctx, labMachine{l, node}, p, s.Netns)
-		if err != nil {
-			return nil, errors.Join(err, l.Close())
+		m, done = labMachine{l, node}, l.Close
+		on = m
+	case Host:
+		if s.VM == "" {
+			return openHost(ctx, s.Netns, p)
 		}
-		return newPipe(pipe, pipe, pipe.said, pipe.end, func() error { return errors.Join(pipe.Close(), l.Close()) }), nil
 	}
-	return openHost(ctx, s.Netns, p)
+	if s.VM != "" {
+		m = guestMachine{on, s.By}
+	}
+	pipe, err := deploy(ctx, m, p, s.Netns)
+	if err != nil {
+		return nil, errors.Join(err, done())
+	}
+	return newPipe(pipe, pipe, pipe.said, pipe.end, func() error { return errors.Join(pipe.Close(), done()) }), nil
 }
 
 // openHost starts the agent on this host.
@@ -65,8 +82,14 @@ func openHost(ctx context.Context, netns string, p Program) (*Pipe, error) {
 			return nil, err
 		}
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", agentScript(p.Path, netns))
-	return startCommand(cmd, func() error { return nil })
+	return hostMachine{}.start(ctx, agentScript(p.Path, netns))
+}
+
+// hostMachine is this host.
+type hostMachine struct{}
+
+func (hostMachine) start(ctx context.Context, script string) (*Pipe, error) {
+	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", script), func() error { return nil })
 }
 
 // agentScript runs the agent of a program, in a network namespace unless that is empty.

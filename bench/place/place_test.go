@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 
 // TestMain is the agent when it is called as one: it says which network namespace
 // it is in and where it was started from, and then repeats what it is told. At
-// "stay" it does not leave.
+// "stay" it does not leave, and at "leave" it does.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "bench" && os.Args[2] == "agent" {
 		here, _ := os.Readlink("/proc/self/ns/net")
@@ -29,8 +30,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "an agent was here")
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			fmt.Println("heard", in.Text())
-			if in.Text() == "stay" {
+			switch in.Text() {
+			case "stay":
 				time.Sleep(time.Hour)
+			case "leave":
+				os.Exit(0)
 			}
 		}
 		os.Exit(0)
@@ -124,6 +128,25 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), Spec{Kind: Lab, Machine: "no-such-lab/worker01"}, ourselves(t)); err == nil || !strings.Contains(err.Error(), "culvert lab up") {
 		t.Errorf("a lab that is not up: %v", err)
+	}
+}
+
+// Who may not enter a network namespace is told what to do.
+func TestOpenWithoutPermission(t *testing.T) {
+	path := inNetns(t)
+	for file, want := range map[string]string{path: "run it as root", os.DevNull: "needs root"} {
+		refused := make(chan error)
+		go func() {
+			runtime.LockOSThread() // this thread alone is somebody else, and ends with the goroutine
+			if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
+				refused <- errno
+				return
+			}
+			refused <- enterable(file)
+		}()
+		if err := <-refused; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q in it", file, err, want)
+		}
 	}
 }
 

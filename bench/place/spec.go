@@ -26,7 +26,13 @@ type Spec struct {
 	Machine string
 	// Netns is the path of the network namespace there; empty for the machine's own.
 	Netns string
+	// VM is a virtual machine that runs there, and By the command, for sh on that machine, whose
+	// input and output are a shell's in it.
+	VM, By string
 }
+
+// Host is the place of the machine that a place's virtual machine runs on.
+func (s Spec) Host() Spec { return Spec{Kind: s.Kind, Machine: s.Machine} }
 
 // Forms are the ways to write a Spec, for help texts.
 const Forms = `host                     this host's own network
@@ -34,22 +40,24 @@ netns:NAME               a network namespace of this host, or its path
 pid:N                    the network namespace of process N, a container's
 ssh:USER@HOST            another host, by the program ssh
 lab:LAB/NODE             a node of a running lab
-  ,netns=NAME  ,pid=N    after ssh: and lab: the network namespace there`
+  ,netns=NAME  ,pid=N    after ssh: and lab: the network namespace there
+  ,vm=NAME,by=COMMAND    after host, ssh: and lab: the guest NAME there, where
+                         COMMAND gives a shell: by=ssh root@NAME sh`
 
 // words are what the first word of a Spec may be.
 var words = []string{"host", "netns", "pid", "ssh", "lab"}
 
 // Parse reads one of the Forms.
 func Parse(text string) (Spec, error) {
-	kind, rest, _ := strings.Cut(text, ":")
-	where, options, more := strings.Cut(rest, ",")
+	place, options, more := strings.Cut(text, ",")
+	kind, where, _ := strings.Cut(place, ":")
 	s := Spec{Machine: where}
 	var err error
 	switch kind {
 	case "host":
 		s.Kind = Host
-		if text != "host" {
-			err = fmt.Errorf("nothing may follow \"host\"")
+		if place != "host" {
+			err = fmt.Errorf("nothing but ,vm=NAME may follow \"host\"")
 		}
 	case "netns", "pid":
 		s.Kind, s.Machine = Host, ""
@@ -64,10 +72,31 @@ func Parse(text string) (Spec, error) {
 		err = fmt.Errorf("it begins with none of %s%s", strings.Join(words, ", "), suggest.DidYouMean(kind, words))
 	}
 	if err == nil && more {
-		key, value, _ := strings.Cut(options, "=")
-		s.Netns, err = netnsPath(key, value)
+		err = s.option(options)
 	}
 	return s, wrong(text, err)
+}
+
+// option reads what follows the machine.
+func (s *Spec) option(text string) (err error) {
+	key, value, _ := strings.Cut(text, "=")
+	if key != "vm" {
+		if s.Kind == Host {
+			return fmt.Errorf("nothing but ,vm=NAME may follow \"host\"")
+		}
+		s.Netns, err = netnsPath(key, value)
+		return err
+	}
+	name, rest, _ := strings.Cut(value, ",")
+	command, ok := strings.CutPrefix(rest, "by=")
+	if name == "" || strings.ContainsAny(name, "/ \t\n") {
+		return fmt.Errorf("%q names no virtual machine", name)
+	}
+	if !ok || strings.TrimSpace(command) == "" {
+		return fmt.Errorf("after vm=%s follows by=COMMAND, which gives a shell in it: by=ssh root@ADDRESS sh", name)
+	}
+	s.VM, s.By = name, command
+	return nil
 }
 
 func wrong(text string, err error) error {
@@ -106,7 +135,7 @@ func netnsPath(key, value string) (string, error) {
 		}
 		return fmt.Sprintf("/proc/%d/ns/net", n), nil
 	}
-	return "", fmt.Errorf("%q is not netns=NAME or pid=N%s", key, suggest.DidYouMean(key, []string{"netns", "pid"}))
+	return "", fmt.Errorf("%q is not netns=NAME, pid=N or vm=NAME%s", key, suggest.DidYouMean(key, []string{"netns", "pid", "vm"}))
 }
 
 // String is how the place is named in messages.
@@ -117,6 +146,9 @@ func (s Spec) String() string {
 	}
 	if s.Netns != "" {
 		name += ",netns=" + strings.TrimPrefix(s.Netns, "/run/netns/")
+	}
+	if s.VM != "" {
+		name += ",vm=" + s.VM + ",by=" + s.By
 	}
 	return name
 }

@@ -15,6 +15,8 @@ func TestParse(t *testing.T) {
 		"ssh:b,netns=c":               {Kind: SSH, Machine: "b", Netns: "/run/netns/c"},
 		"lab:culvert/worker01":        {Kind: Lab, Machine: "culvert/worker01"},
 		"lab:culvert/worker01,pid=23": {Kind: Lab, Machine: "culvert/worker01", Netns: "/proc/23/ns/net"},
+		"host,vm=db1,by=ssh a sh":     {Kind: Host, VM: "db1", By: "ssh a sh"},
+		"ssh:b,vm=db1,by=x,y=z 'w'":   {Kind: SSH, Machine: "b", VM: "db1", By: "x,y=z 'w'"},
 	} {
 		if got, err := Parse(text); err != nil || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
@@ -26,7 +28,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                  "begins with none of",
 		"nets:a":            "did you mean netns?",
-		"host:a":            "nothing may follow",
+		"host:a":            "nothing but ,vm=NAME may follow",
 		"netns:":            "no name of a network namespace",
 		"netns:..":          "no name of a network namespace",
 		"netns:a,netns=b":   "too much",
@@ -35,7 +37,12 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		"ssh:":              "names no machine",
 		"ssh:-oProxy=x":     "names no machine",
 		"ssh:b,nets=c":      "did you mean netns?",
-		"ssh:b,user=c":      "not netns=NAME or pid=N",
+		"ssh:b,user=c":      "not netns=NAME, pid=N or vm=NAME",
+		"host,netns=a":      "nothing but ,vm=NAME",
+		"host,vm=":          "names no virtual machine",
+		"netns:a,vm=b,by=c": "too much",
+		"ssh:b,vm=c":        "after vm=c follows by=COMMAND",
+		"ssh:b,vm=c,by=":    "after vm=c follows by=COMMAND",
 		"lab:worker01":      "LAB/NODE",
 		"lab:culvert/":      "LAB/NODE",
 		"lab:d/w,netns=a/b": "no name of a network namespace",
@@ -48,7 +55,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"host", "netns:a", "ssh:root@b,netns=c", "lab:culvert/worker01,pid=3", "pid:9"} {
+	for _, s := range []string{"host", "netns:a", "ssh:root@b,netns=c", "lab:culvert/worker01,pid=3", "pid:9", "host,vm=a,by=b"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

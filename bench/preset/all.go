@@ -3,6 +3,7 @@ package preset
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/bench"
 )
@@ -17,7 +18,10 @@ func overlay(p bench.Path) bool { return p.Network == "overlay" }
 // every is any path from end to end: no report measured a Service.
 func every(p bench.Path) bool { return p.Network != "service" }
 
-func vfPods(p bench.Path) bool { return vfs(p) && p.Ends == "pod-pod" }
+func vfPods(p bench.Path) bool { return vfs(p) && inner(p) }
+
+// inner is a path between pods, containers or virtual machines; a node's own ends are there for the presets.
+func inner(p bench.Path) bool { return !strings.Contains(p.Ends, "node") }
 
 func gbps(name string, v float64) bench.Figure {
 	return bench.Figure{Name: name, Value: v, Unit: "Gb/s"}
@@ -222,7 +226,7 @@ func packets() []Preset {
 		{
 			Name: "m16", Report: "R4", About: "64 B over N VFs of one X520 at once", Printed: []bench.Figure{mpps("R4 total", 11.2), said("R4 each", "11.2/N Mpps")},
 			Needs: "N VFs of one PF, with a sender each: --from N times, and --to once or N times", Instead: "the report loaded N VFs at once; instead the one that is here is loaded: N is 1 (--from may be given N times)",
-			recipe: recipe{workload: small, takes: vfPods, lacks: "pods or containers with a VF at both ends", atOnce: ofOnePF},
+			recipe: recipe{workload: small, takes: vfPods, lacks: "pods, containers or guests with a VF at both ends", atOnce: ofOnePF},
 		},
 		{
 			Name: "m17", Report: "R4", About: "a VF's rate limit is swept, 11 to 10000 Mb/s (X520), 50 to 10000 (X710)", Printed: []bench.Figure{said("R4", "sends only as much as it may")},

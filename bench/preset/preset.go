@@ -319,16 +319,16 @@ func Takes(arms []bench.Arm, repeats int) time.Duration {
 }
 
 // Default is what is measured without a preset: TCP over the software path and the
-// VF path, side by side, between pods where there are any.
+// VF path, side by side, between pods or guests where there are any.
 func Default(h Here, quick bool) (Plan, error) {
 	w := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10, Warmup: 1, Streams: 1}
 	plan := Plan{Repeats: 6}
 	if quick {
 		plan.Repeats, w = 3, shorten(w)
 	}
-	pods := slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Ends == "pod-pod" })
+	within := slices.ContainsFunc(h.Paths, inner)
 	for _, p := range h.Paths {
-		if pods == (p.Ends == "pod-pod") { // a node's own ends are there for the presets
+		if within == inner(p) {
 			plan.Arms = append(plan.Arms, bench.Arm{Path: p, Workload: w})
 		}
 	}
@@ -339,7 +339,7 @@ func Default(h Here, quick bool) (Plan, error) {
 	has := func(network string) bool {
 		return slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Network == network })
 	}
-	if !has("VF") {
+	if !has("VF") && !has("bond") { // whose members may be VFs
 		plan.note("there is no VF at both ends: only software paths are measured")
 	} else if len(slices.DeleteFunc(slices.Clone(h.Paths), vf)) == 0 {
 		plan.note("there is no path beside the VF's: nothing to compare it with")

@@ -171,6 +171,14 @@ func TestDefault(t *testing.T) {
 			t.Errorf("%+v, %v", plan, err)
 		}
 	}
+	guest := Here{Paths: []bench.Path{{Ends: "VM-node", Network: "virtio"}, {Ends: "VM-pod", Network: "VF"}}}
+	if plan, err := Default(guest, true); err != nil || len(plan.Arms) != 1 || plan.Arms[0].Path.Ends != "VM-pod" {
+		t.Errorf("from a guest: %+v, %v", plan, err)
+	}
+	bond := Here{Paths: []bench.Path{{Ends: "pod-pod", Network: "bond"}}}
+	if plan, err := Default(bond, true); err != nil || len(plan.Arms) != 1 || len(plan.Notes) != 0 {
+		t.Errorf("a bond: %+v, %v", plan, err)
+	}
 	if _, err := Default(Here{}, false); err == nil || !strings.Contains(err.Error(), "ip route") {
 		t.Error(err)
 	}

@@ -26,6 +26,7 @@ type row struct {
 func rows(r bench.Result) []row {
 	var out []row
 	pairs := r.Pairs()
+	slices.SortStableFunc(pairs, func(a, b bench.Pair) int { return says(r, a) - says(r, b) })
 	for i, arm := range r.Arms {
 		main := arm.Main()
 		values := r.Values(i, main)

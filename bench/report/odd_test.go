@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +68,13 @@ func TestSentence(t *testing.T) {
 		}
 	}
 	plus := " (+-0.04, p=0.002, n=6) at 0.42x the CPU per Gb/s."
+	hostToo := func(r *bench.Result) {
+		only(0, 0, 1)(r)
+		r.Arms[0].Name, r.Arms[0].Path.Network = "host", "host"
+	}
+	if got, want := rows(with(hostToo))[2].Against, []string{"2.04x overlay, p=0.002", "2.04x host, p=0.002"}; !slices.Equal(got, want) {
+		t.Errorf("a VF is set against %q, want %q", got, want)
+	}
 	for name, c := range map[string]struct {
 		r    bench.Result
 		want string
@@ -78,6 +86,7 @@ func TestSentence(t *testing.T) {
 		"the same":   {with(func(r *bench.Result) { only(0, 0)(r); r.Arms[1].Name, r.Arms[1].Path.Network = "again", "VF" }), "VF shows no difference: 1.00x the overlay's throughput (+-0.02, p=1, n=6)."},
 		"one path":   {with(func(r *bench.Result) { only(0, 1)(r); r.Arms[0].Path.Network = "VF" }), "VF carries 2.04x the throughput of overlay" + plus},
 		"on a host":  {with(func(r *bench.Result) { only(0, 1)(r); r.Arms[0].Path.Network = "host" }), "VF carries 2.04x the host network's throughput" + plus},
+		"host too":   {with(hostToo), "VF carries 2.04x the overlay's throughput" + plus},
 		"two runs":   {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = append(r.Runs[1:3], r.Runs[8:10]...) }), "VF carries 1.97x the overlay's throughput (n=2: too few to rule out chance)."},
 		"no CPU":     {with(func(r *bench.Result) { only(0, 1)(r); forget(r) }), "VF carries 2.04x the overlay's throughput (+-0.04, p=0.002, n=6)."},
 		"void":       {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = r.Runs[:1] }), "Nothing was measured: none of 1 runs counts."},
@@ -94,5 +103,14 @@ func TestSentence(t *testing.T) {
 func forget(r *bench.Result) {
 	for i := range r.Runs {
 		r.Runs[i].From.CPU, r.Runs[i].To.CPU = bench.CPUUse{}, bench.CPUUse{}
+	}
+}
+
+// TestShorten: names that differ at their ends are told apart.
+func TestShorten(t *testing.T) {
+	for width, want := range map[int]string{30: "VF net1-net1 m6 64 B back", 14: "VF n..4 B back", 4: "..ck", 2: ".."} {
+		if got := shorten("VF net1-net1 m6 64 B back", width); got != want {
+			t.Errorf("in %d columns: %q, want %q", width, got, want)
+		}
 	}
 }

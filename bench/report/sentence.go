@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -45,20 +46,35 @@ func wordsFor(metric string) words {
 }
 
 // headline chooses the pair that says most: streams before packets before datagrams
-// before questions, and of those the one that carries most.
+// before questions, of those by [says], and of those the one that carries most.
 func headline(r bench.Result) (best bench.Pair, found bool) {
 	order := []bench.Kind{bench.Stream, bench.Packets, bench.Datagram, bench.Request, bench.Echo}
-	rank := func(p bench.Pair) int { return slices.Index(order, r.Arms[p.Arm].Workload.Kind) }
+	compare := func(a, b bench.Pair) int {
+		kind := func(p bench.Pair) int { return slices.Index(order, r.Arms[p.Arm].Workload.Kind) }
+		return cmp.Or(kind(a)-kind(b), says(r, a)-says(r, b))
+	}
 	for _, p := range r.Pairs() {
 		if p.N[0] == 0 || p.N[1] == 0 || math.IsNaN(p.Ratio.Value) {
 			continue
 		}
 		more := p.Is.Value > best.Is.Value && !r.Arms[p.Arm].Main().Less
-		if !found || rank(p) < rank(best) || rank(p) == rank(best) && more {
+		if than := compare(p, best); !found || than < 0 || than == 0 && more {
 			best, found = p, true
 		}
 	}
 	return best, found
+}
+
+// says ranks what a pair is about: an overlay's place taken, then another network's,
+// then two ways of one kind.
+func says(r bench.Result, p bench.Pair) int {
+	switch r.Arms[p.Base].Path.Network {
+	case r.Arms[p.Arm].Path.Network:
+		return 2
+	case "overlay":
+		return 0
+	}
+	return 1
 }
 
 // subject and possessed name the arms by their networks where those differ.

@@ -40,6 +40,9 @@ func (t *table) write(b *strings.Builder) {
 	for _, cells := range lines {
 		var line strings.Builder
 		for i, c := range cells {
+			if i == 0 {
+				c = shorten(c, widths[i])
+			}
 			c = cut(c, widths[i])
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c))
 			if strings.HasPrefix(t.head[i], ">") {
@@ -74,6 +77,17 @@ func fit(lines [][]string) []int {
 		}
 		widths[widest]--
 	}
+}
+
+// shorten takes of a name's middle what does not fit: names of one table begin alike and
+// end with what sets them apart, such as the size.
+func shorten(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	front := max(0, width-2) / 3
+	return string(r[:front]) + ".." + string(r[len(r)-(max(2, width)-2-front):])
 }
 
 func cut(s string, width int) string {

@@ -99,7 +99,7 @@ func bars(b *strings.Builder, look bench.Look, list []row) {
 		b.WriteString("\n" + look.Bold(group[0].Metric.Title) + "\n")
 		for _, r := range group {
 			drawn := look.Bar(r.Middle.Value/most, 46)
-			label := cut(clean(r.Arm), name)
+			label := shorten(clean(r.Arm), name)
 			fmt.Fprintf(b, "  %s%s  %s%s  %s\n", label, strings.Repeat(" ", name-utf8.RuneCountInString(label)),
 				drawn, strings.Repeat(" ", 46-utf8.RuneCountInString(drawn)), r.value())
 		}

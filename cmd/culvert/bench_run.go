@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/bench/preset"
 	"github.com/culvert-net/culvert/bench/report"
 	"github.com/culvert-net/culvert/demo"
+	"github.com/culvert-net/culvert/lab"
 )
 
 // benchRun is what culvert bench run is told.
@@ -73,6 +74,9 @@ is the total, and the share of each is told.`,
   # in a lab that is booted for it: overlay, VF and nodes' own network
   culvert bench run m3 m4 --lab --quick
 
+  # a guest of this host, reached over its network, and a container
+  sudo culvert bench run --from "host,vm=db1,by=ssh root@db1 sh" --to netns:b
+
   # a cluster: pods on two nodes, with a VF of that network, and removed again
   culvert bench run --cluster --nodes n1,n2 --network default/sriov-network
 
@@ -114,7 +118,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"from": ends, "to": ends,
-		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "overlay", "host", "bond", "veth", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
+		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "host", "bond", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, complete)) // only if the flag were not there
 	}
@@ -143,11 +147,11 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 		return errors.New("--senders goes with --lab: of ends that are there name each with --from")
 	}
 	if b.lab {
-		lab, bootErr := b.bootLab(cmd.Context())
+		booted, bootErr := b.bootLab(cmd.Context())
 		if bootErr != nil {
 			return bootErr
 		}
-		defer func() { err = errors.Join(err, lab.Down(cmd.Context())) }()
+		defer func() { err = errors.Join(err, booted.Down(cmd.Context())) }()
 	}
 	open, err := b.ends()
 	if err != nil {
@@ -261,10 +265,13 @@ func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, from, to []*con
 	cable := b.cable()
 	here := preset.Here{
 		Cable: cable != nil,
-		Lacks: func(engine string) string { return conduct.Lacks(crew.Stations, engine) },
+		Lacks: func(engine string) string { return conduct.Lacks(slices.Concat(from, to), engine) },
 		Rates: func(p bench.Path) (lowest, highest int, err error) { return conduct.Rates(ctx, crew.Stations, p) },
 	}
-	all := conduct.Between(from, to)
+	all, unmanaged := conduct.Between(from, to), ""
+	if b.lab && len(b.paths) == 0 {
+		all, unmanaged = withoutManagement(all)
+	}
 	for _, path := range all {
 		if conduct.Matches(path, b.paths) {
 			here.Paths = append(here.Paths, path)
@@ -279,6 +286,9 @@ func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, from, to []*con
 	}
 	if err != nil {
 		return nil, plan, err
+	}
+	if unmanaged != "" {
+		plan.Notes = append(plan.Notes, unmanaged)
 	}
 	if b.seconds > 0 {
 		plan.Shorten(b.seconds)
@@ -298,6 +308,19 @@ func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, from, to []*con
 	}
 	m.Prepare()
 	return m, plan, nil
+}
+
+// withoutManagement leaves out the paths of the network that a lab's nodes are managed by, and
+// says so: no report had one.
+func withoutManagement(all []bench.Path) (rest []bench.Path, note string) {
+	for _, p := range all {
+		if p.From.Interface == lab.MgmtInterface || p.To.Interface == lab.MgmtInterface {
+			note = fmt.Sprintf("the lab's management network (%s) is left out, since no report had one; --path host measures it", lab.MgmtInterface)
+			continue
+		}
+		rest = append(rest, p)
+	}
+	return rest, note
 }
 
 // announce says before it starts what will be measured, and what will not.

@@ -24,13 +24,14 @@ other gets, and a pool that is used up is refused with the owners' names.
 
 culvertd sets the MAC address, VLAN, spoof check, trust, rates and link state on
 the PF, where the guest cannot change them, binds the VF to vfio-pci, and reads
-all that back. culvert vm xml prints the guest's definition with the VF in it.`,
-		Example: `  virsh dumpxml --inactive db1 | culvert vm xml --pool fast --vlan 100 >new.xml
-  virsh define new.xml && virsh start db1
+all that back. culvert vm attach puts the VF into the guest and its definition;
+culvert vm xml prints the definition with the VF in it, and changes no guest.`,
+		Example: `  culvert vm attach db1 --pool fast --vlan 100
   culvert vm list
-  virsh shutdown db1`,
+  culvert vm detach db1
+  culvert vm migrate db1 root@host2`,
 	}
-	return group(cmd, newVMXMLCommand(n), newVMDetachCommand(n), newVMListCommand(n), newVMShowCommand(n))
+	return group(cmd, newVMAttachCommand(n), newVMDetachCommand(n), newVMMigrateCommand(n), newVMXMLCommand(n), newVMListCommand(n), newVMShowCommand(n))
 }
 
 // What vm xml prints.
@@ -72,13 +73,8 @@ sends, not what it receives.`,
   culvert vm xml --pool fast --way hostdev --print device db1.xml >vf.xml`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	f := cmd.Flags()
-	f.StringVar(&req.Pool, "pool", "", "the pool, as prefix/name or name; the only one when not given")
-	f.StringVar(&req.Device, "device", "net1", "what the VF is called; another name for each VF of a guest")
-	f.StringVar(&req.Way, "way", "interface", "interface, hostdev or network")
-	f.StringVar(&req.Failover, "failover", "", "alias of the guest's virtio interface for which the VF is the fast path")
-	f.StringVar(&part, "print", printDefinition, "definition, device or network")
-	settings := addSettings(cmd)
+	settings := addRequest(cmd, &req, "interface, hostdev or network")
+	cmd.Flags().StringVar(&part, "print", printDefinition, "definition, device or network")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if part != printDefinition && part != printDevice && (part != printNetwork || req.Way != "network") {
 			return fmt.Errorf("--print %s: want definition or device; or network, with --way network", part)
@@ -97,6 +93,17 @@ sends, not what it receives.`,
 		return err
 	}
 	return cmd
+}
+
+// addRequest adds the flags that say which VF a guest gets, and how.
+func addRequest(cmd *cobra.Command, req *api.GuestXMLRequest, ways string) *settings {
+	f := cmd.Flags()
+	f.StringVar(&req.Pool, "pool", "", "the pool, as prefix/name or name; the only one when not given")
+	f.StringVar(&req.Device, "device", "net1", "what the VF is called; another name for each VF of a guest")
+	f.StringVar(&req.Way, "way", "interface", ways)
+	f.StringVar(&req.Failover, "failover", "", "alias of the guest's virtio interface for which the VF is the fast path")
+	f.StringVar(&req.Apart, "apart", "", "name of another device of the guest, on whose PF the VF must not be")
+	return addSettings(cmd)
 }
 
 func readDefinition(cmd *cobra.Command, args []string) (string, error) {
@@ -194,37 +201,6 @@ func (s *settings) tag(given func(string) bool) (*vf.VLAN, error) {
 		return nil, fmt.Errorf("--vlan-qos %d: want 0 to 7", v.QoS)
 	}
 	return &v, nil
-}
-
-func newVMDetachCommand(n *node) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "detach GUEST [DEVICE]",
-		Short: "Take VFs back from a guest",
-		Long: `Takes back the VFs that a guest, named by its name or UUID, has; or the one that
-is called DEVICE. Each is brought to what it was when it was clean, and read back.
-What cannot be reset is quarantined, with the reason, and tried again.
-
-A guest that is shut down gives its VFs back by itself. This is for a VF that
-was reserved and is not wanted, and for one that was taken out of a running
-guest (virsh detach-device). Take it out of the definition, too, or the guest
-gets it again when it starts.`,
-		Example: `  culvert vm detach db1
-  culvert vm detach db1 net1`,
-		Args: cobra.RangeArgs(1, 2),
-	}
-	out := addOutput(cmd, false)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		req := api.GuestDetachRequest{Guest: args[0]}
-		if len(args) > 1 {
-			req.Device = args[1]
-		}
-		var done api.GuestDetached
-		if err := rpc.Call(cmd.Context(), n.socket, api.MethodGuestDetach, req, &done); err != nil {
-			return err
-		}
-		return out.write(cmd, done, func(text.Options) string { return text.GuestDetached(done) })
-	}
-	return cmd
 }
 
 func newVMListCommand(n *node) *cobra.Command {

@@ -99,6 +99,11 @@ func (g Guest) Exec(ctx context.Context, line string) ([]byte, error) {
 		exit 1`, g.Name, line)
 }
 
+// Place is the guest as culvert bench run has it: its channel of virtio leads to a shell.
+func (g Guest) Place() string {
+	return fmt.Sprintf("lab:%s/%s,vm=%s,by=socat - UNIX-CONNECT:/run/libvirt/qemu/%[3]s.shell", g.Node.Lab.Name(), g.Node.Name, g.Name)
+}
+
 // Kill kills the guest's QEMU, as the kernel does that is out of memory, and
 // returns when libvirt has seen it.
 func (g Guest) Kill(ctx context.Context) error {

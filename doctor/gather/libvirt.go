@@ -1,7 +1,9 @@
 package gather
 
 import (
+	"bytes"
 	"debug/buildinfo"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -39,6 +41,8 @@ func readLibvirt(root string) (l doctor.Libvirt) {
 			if info, err := buildinfo.ReadFile(filepath.Join(root, file)); err == nil {
 				h.Build = Revision(info)
 				ours = ours || strings.HasSuffix(info.Path, "/cmd/culvert-hook")
+			} else if !ours && runsHook(filepath.Join(root, file)) {
+				ours, h.Script = true, true
 			}
 			if ours {
 				l.Hooks = append(l.Hooks, h)
@@ -47,3 +51,17 @@ func readLibvirt(root string) (l doctor.Libvirt) {
 	}
 	return l
 }
+
+// runsHook reports whether a script runs Culvert's hook, as far as its text says.
+func runsHook(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, longestScript))
+	return err == nil && bytes.HasPrefix(text, []byte("#!")) && (bytes.Contains(text, []byte("culvert-hook")) || bytes.Contains(text, []byte(".d/culvert")))
+}
+
+// longestScript is how much of a hook is read, in bytes.
+const longestScript = 64 << 10

@@ -16,20 +16,27 @@ func TestReadLibvirt(t *testing.T) {
 	if got := readLibvirt(root); got.There {
 		t.Error("libvirt is there without its folder")
 	}
-	for name, mode := range map[string]os.FileMode{
-		"qemu": 0o755, "qemu.d/culvert": 0o755, "qemu.d/10-other": 0o755, "qemu.d/culvert-hook": 0o755,
-		"network.d/culvert": 0o644, "lxc.d/culvert": 0o755,
+	const script = "#!/bin/sh\n"
+	for name, is := range map[string]struct {
+		mode os.FileMode
+		text string
+	}{
+		"qemu": {0o755, script}, "qemu.d/culvert": {0o755, script}, "qemu.d/10-other": {0o755, "no script, of culvert-hook"}, "qemu.d/culvert-hook": {0o755, script},
+		"network": {0o755, script + `exec /usr/local/libexec/culvert/culvert-hook "$@"`}, "qemu.d/20-both": {0o755, script + "$0.d/culvert"},
+		"network.d/culvert": {0o644, script}, "lxc.d/culvert": {0o755, script},
 	} {
 		at := filepath.Join(root, doctor.HooksDir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(at, []byte("#!/bin/sh\n"), mode); err != nil {
+		if err := os.WriteFile(at, []byte(is.text), is.mode); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := doctor.Libvirt{There: true, Hooks: []doctor.Hook{
+		{Event: "qemu", File: "/etc/libvirt/hooks/qemu.d/20-both", Script: true},
 		{Event: "qemu", File: "/etc/libvirt/hooks/qemu.d/culvert"}, {Event: "qemu", File: "/etc/libvirt/hooks/qemu.d/culvert-hook"},
+		{Event: "network", File: "/etc/libvirt/hooks/network", Script: true},
 	}}
 	if diff := cmp.Diff(want, readLibvirt(root)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

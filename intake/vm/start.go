@@ -33,6 +33,9 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	}
 	who := vf.Owner{Kind: vf.OwnerVM, UID: def.UUID, Name: def.Name}
 	wants, err := def.Wants()
+	if err == nil {
+		err = moving(def)
+	}
 	if err != nil {
 		return api.GuestAnswer{Refused: err.Error()}, nil //nolint:nilerr // a refusal is an answer
 	}
@@ -40,26 +43,55 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	if err != nil {
 		return nil, err
 	}
-	var why []string
+	var no refusal
 	var requests []attach.Request
 	for _, w := range wants {
 		rec, known := at(records, w.VF)
 		switch {
 		case known:
-			why = append(why, against(rec, who)...)
+			if why := against(rec, who); why != "" {
+				no.add(why, h.engine.Room(ctx, rec.PCI))
+			}
 			requests = append(requests, wanted(rec, who, w))
 		case w.Ours:
-			why = append(why, fmt.Sprintf("VF %s, which is none of this host's that Culvert made", w.VF))
+			no.add(fmt.Sprintf("VF %s, which is none of this host's that Culvert made", w.VF), "")
 		}
 	}
-	if len(why) > 0 {
-		return refusal(who, why), nil
+	if len(no.why) > 0 {
+		return no.answer(who, "take it out of the definition, or culvert vm xml another one"), nil
 	}
 	return h.grantAll(ctx, requests)
 }
 
-func refusal(who vf.Owner, why []string) api.GuestAnswer {
-	return api.GuestAnswer{Refused: fmt.Sprintf("guest %s cannot have %s: take it out of the definition, or culvert vm xml another one", who.Name, strings.Join(why, "; "))}
+// moving keeps a guest from starting that is on its way to another host or from one:
+// that one may have it, too.
+func moving(def guest.Definition) error {
+	m, err := def.Move()
+	switch {
+	case m.To != "":
+		return fmt.Errorf("guest %s is on its way to host %s: culvert vm migrate, asked again here, brings it there; if %s never got it, take moving-to out of its <metadata> (virsh edit)", def.Name, m.To, m.To)
+	case m.From != "":
+		return fmt.Errorf("guest %s is on its way here from host %s: culvert vm migrate, asked again there, ends that; if %s is lost, take moving-from out of its <metadata> (virsh edit)", def.Name, m.From, m.From)
+	}
+	return err
+}
+
+// refusal is why a guest cannot have VFs, and how full their pools are.
+type refusal struct{ why, rooms []string }
+
+func (r *refusal) add(why, room string) {
+	r.why = append(r.why, why)
+	if room != "" && !slices.Contains(r.rooms, room) {
+		r.rooms = append(r.rooms, room)
+	}
+}
+
+func (r *refusal) answer(who vf.Owner, do string) api.GuestAnswer {
+	text := fmt.Sprintf("guest %s cannot have %s: %s", who.Name, strings.Join(r.why, "; "), do)
+	if len(r.rooms) > 0 {
+		text += " (" + strings.Join(r.rooms, "; ") + ")"
+	}
+	return api.GuestAnswer{Refused: text}
 }
 
 // grantAll gives all VFs, or none that the guest had not before.
@@ -132,8 +164,10 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 		return api.GuestAnswer{}, err
 	}
 	who := vf.Owner{Kind: vf.OwnerVM, UID: port.UUID, Name: port.Name}
-	if why := against(rec, who); len(why) > 0 {
-		return api.GuestAnswer{Refused: fmt.Sprintf("guest %s cannot have %s: take it out of the network, too", who.Name, why[0])}, nil
+	if why := against(rec, who); why != "" {
+		var no refusal
+		no.add(why, h.engine.Room(ctx, rec.PCI))
+		return no.answer(who, "take it out of the network, too"), nil
 	}
 	if rec.Phase == journal.Attached {
 		return api.GuestAnswer{}, nil
@@ -189,8 +223,10 @@ func (h *Handler) end(ctx context.Context, leases []journal.Record) error {
 	return errors.Join(append(errs, g.Wait())...)
 }
 
-func (h *Handler) records() (all []journal.Record, err error) {
-	err = h.ledger.View(func(tx *journal.Tx) error {
+func (h *Handler) records() ([]journal.Record, error) { return recordsOf(h.ledger) }
+
+func recordsOf(l ledger) (all []journal.Record, err error) {
+	err = l.View(func(tx *journal.Tx) error {
 		all, err = tx.Records()
 		return err
 	})
@@ -217,14 +253,14 @@ func wanted(rec journal.Record, who vf.Owner, w guest.Want) attach.Request {
 	return attach.Request{Owner: who, VF: w.VF, Spec: w.Spec}
 }
 
-// against says why a guest cannot have a VF, if there is a reason.
-func against(rec journal.Record, who vf.Owner) []string {
+// against says why a guest cannot have a VF; empty when it can.
+func against(rec journal.Record, who vf.Owner) string {
 	mine := rec.Lease.Owner.Kind == who.Kind && rec.Lease.Owner.UID == who.UID
 	switch {
 	case rec.Phase == journal.Quarantined:
-		return []string{fmt.Sprintf("VF %s, which is quarantined (%s)", rec.PCI, rec.Reason)}
+		return fmt.Sprintf("VF %s, which is quarantined (%s)", rec.PCI, rec.Reason)
 	case rec.Held() && !mine:
-		return []string{fmt.Sprintf("VF %s, which is %s: %s by %s", rec.PCI, rec.Phase, vf.ErrHeld, rec.Holder())}
+		return fmt.Sprintf("VF %s, which is %s: %s by %s", rec.PCI, rec.Phase, vf.ErrHeld, rec.Holder())
 	}
-	return nil
+	return ""
 }

@@ -29,6 +29,7 @@ type engine interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
 	End(context.Context, journal.Record) error
 	InUse(context.Context, journal.Record) error
+	Room(context.Context, vf.PCIAddr) string
 }
 
 // ledger is journal.Ledger, for reading.
@@ -94,7 +95,7 @@ func check(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
 func request(def guest.Definition, r api.GuestXMLRequest) (attach.Request, error) {
 	req := attach.Request{
 		Owner: vf.Owner{Kind: vf.OwnerVM, UID: def.UUID, Name: def.Name, Interface: r.Device},
-		Pool:  r.Pool, Spec: r.Spec,
+		Pool:  r.Pool, Spec: r.Spec, Apart: r.Apart,
 	}
 	has, ok, err := def.Of(r.Device)
 	if err != nil || !ok {

@@ -56,6 +56,8 @@ func (k *Kernel) locked(s step.Step) error {
 			f.Driver, f.Link = "", nil
 			return nil
 		})
+	case step.Reset:
+		return k.onVF(s.VF, func(*function) error { return nil }) // all that the fake knows of a VF is the PF's or its driver's
 	case step.SetDefaultRoute:
 		return k.setDefaultRoute(s)
 	case step.Announce:
@@ -175,6 +177,7 @@ func (k *Kernel) probe(p *pf, f *function, driver string) error {
 		name = fmt.Sprintf("eth%d", k.next)
 	}
 	f.Link = &vf.Link{Index: k.next, Name: name, MAC: mac, MTU: 1500}
+	k.shown++
 	return nil
 }
 

@@ -31,6 +31,7 @@ type Kernel struct {
 	next    int // ifindexes and random MACs count up from here
 	wake    []chan struct{}
 	told    []step.Announce
+	shown   int // netdevices of VFs that the host got to see
 }
 
 type pf struct {

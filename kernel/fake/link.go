@@ -63,6 +63,9 @@ func (k *Kernel) move(l *vf.Link, to, name string) error {
 	if other := k.named(to, name); other != nil && other.Link != l {
 		return fmt.Errorf("name %s is taken there: %w", name, syscall.EEXIST)
 	}
+	if to == "" && l.Netns != "" {
+		k.shown++
+	}
 	l.Netns, l.Name, l.Up, l.Carrier, l.Addrs, l.Routes = to, name, false, false, nil, nil
 	return nil
 }

@@ -32,6 +32,7 @@ func (k *Kernel) DelNetns(path string) {
 			if k.named("", name) != nil {
 				name = fmt.Sprintf("dev%d", f.Link.Index)
 			}
+			k.shown++
 			f.Link.Netns, f.Link.Name, f.Link.Up, f.Link.Addrs, f.Link.Routes = "", name, false, nil, nil
 		}
 	}
@@ -81,6 +82,14 @@ func (k *Kernel) Open(a vf.PCIAddr, by ...vf.Process) error {
 		f.users = by
 		return nil
 	})
+}
+
+// Shown is how many netdevices of VFs have appeared on the host so far: made there, or
+// come home.
+func (k *Kernel) Shown() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.shown
 }
 
 // Netns lists the netns that exist, but for the host's.

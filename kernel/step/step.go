@@ -111,6 +111,10 @@ type (
 	// Unbind takes the driver away, and with it the netdevice, in whatever
 	// netns that is. It succeeds when none is bound.
 	Unbind struct{ VF vf.PCIAddr }
+	// Reset resets the function by itself (FLR), and so ends what it does to memory
+	// and forgets what its user programmed. What the PF holds for it stays.
+	// vf.ErrUnable where the function has no reset. It may hang.
+	Reset struct{ VF vf.PCIAddr }
 	// Move takes the VF's netdevice from one netns to another and names it
 	// there, in one message. The device arrives down, without addresses.
 	Move struct {

@@ -16,6 +16,7 @@ func (SetVFLinkState) step() {}
 func (SetVFRate) step()      {}
 func (Bind) step()           {}
 func (Unbind) step()         {}
+func (Reset) step()          {}
 func (Move) step()           {}
 func (Rename) step()         {}
 func (SetMTU) step()         {}
@@ -79,6 +80,7 @@ func (s Bind) String() string {
 	return fmt.Sprintf("bind VF %s to %s", s.VF, driver)
 }
 func (s Unbind) String() string { return fmt.Sprintf("unbind VF %s", s.VF) }
+func (s Reset) String() string  { return fmt.Sprintf("reset the function of VF %s", s.VF) }
 func (s Move) String() string {
 	return fmt.Sprintf("move VF %s from %s to %s as %s", s.VF, netns(s.From), netns(s.To), s.Name)
 }

@@ -140,6 +140,12 @@ func (c *Conn) Next(ctx context.Context) (Event, error) {
 		switch {
 		case ctx.Err() != nil:
 			return Event{}, ctx.Err()
+		case errors.Is(err, os.ErrDeadlineExceeded): // of an earlier call, whose ctx has ended
+			_ = c.f.SetReadDeadline(time.Time{})
+			if ctx.Err() != nil { // it may have ended before that
+				return Event{}, ctx.Err()
+			}
+			continue
 		case errors.Is(err, unix.ENOBUFS):
 			return Event{}, ErrLost
 		case err != nil:

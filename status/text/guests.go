@@ -26,6 +26,22 @@ func Guests(vfs []api.VF, o Options) string {
 	return b.String()
 }
 
+// GuestAttached says where a guest has its new devices.
+func GuestAttached(done api.GuestAttached) string {
+	var b strings.Builder
+	for _, d := range done.Devices {
+		var where []string
+		if d.Live {
+			where = append(where, "in the guest that runs")
+		}
+		if d.Config {
+			where = append(where, "in its definition")
+		}
+		fmt.Fprintf(&b, "vm %s has VF %s as %s, %s\n", done.Guest, d.VF, d.Device, strings.Join(where, " and "))
+	}
+	return b.String()
+}
+
 // GuestDetached is `culvert vm detach`: what became of each VF.
 func GuestDetached(done api.GuestDetached) string {
 	var b strings.Builder

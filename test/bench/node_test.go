@@ -67,7 +67,7 @@ func start(ctx context.Context) (n *node, err error) {
 			return nil, err
 		}
 	}
-	if err := os.WriteFile(filepath.Join(n.dir, "host.yaml"), []byte(n.hostYAML(perPF, perPF)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(n.dir, "host.yaml"), []byte(n.hostYAML(perPF, false)), 0o600); err != nil {
 		return nil, err
 	}
 	if err := n.startDaemon(); err != nil {
@@ -81,15 +81,17 @@ func start(ctx context.Context) (n *node, err error) {
 	return n, nil
 }
 
-func (n *node) hostYAML(first, second int) string {
-	return fmt.Sprintf(`pfs:
-- {name: %s, vfs: %d}
+// hostYAML wants so many VFs of the first PF; kept has the host's driver kept off them.
+func (n *node) hostYAML(first int, kept bool) string {
+	text := fmt.Sprintf(`pfs:
+- {name: %s, vfs: %d, autoprobe: %t}
 - {name: %s, vfs: %d}
 pools:
-- name: fast
-  prefix: bench.dev
-  selectors: {drivers: [igbvf]}
-`, n.pfs[0], first, n.pfs[1], second)
+`, n.pfs[0], first, !kept, n.pfs[1], perPF)
+	if kept {
+		text += fmt.Sprintf("- {name: guests, prefix: bench.dev, deviceType: vfio-pci, selectors: {pfNames: [%s]}}\n", n.pfs[0])
+	}
+	return text + "- {name: fast, prefix: bench.dev, selectors: {drivers: [igbvf]}}\n"
 }
 
 func (n *node) startDaemon() error {

@@ -84,9 +84,16 @@ func TestGuests(t *testing.T) {
 		{"P10: a used up pool names the owners", usedUp},
 		{"P10: no start on a container's VF", refusedByTheHook},
 		{"P15: every way", everyWay},
+		{"P12: every end", everyEnd},
+		{"hooks that are there twice", hooksTwice},
+		{"AppArmor lets the hook run", appArmor},
+		{"P11: without hooks, and without libvirt", unheard},
 		{"ping", func(t *testing.T) { pingGuest(t, db1) }},
+		{"culvert bench", func(t *testing.T) { benchGuest(t, db1) }},
 		{"P15: the guest cannot change its MAC address", func(t *testing.T) { lockedMAC(t, db1, v) }},
+		{"a VF as it runs", func(t *testing.T) { plugged(t, db1) }},
 		{"P12: QEMU is killed", func(t *testing.T) { killed(t, db1, v) }},
+		{"P16: to the other host", migrated},
 	} {
 		t.Run(step.name, step.run)
 	}
@@ -108,6 +115,13 @@ func now(t *testing.T, n node.Node, v api.VF) api.VF {
 // lease, by the kernel's word, QEMU's and Culvert's.
 func asPromised(t *testing.T, g node.Guest, leased api.VF, vlan int) {
 	t.Helper()
+	asLeased(t, g, leased, vlan)
+	mentions(t, string(must(t, g.Node, "sh", "-c", `tr '\0' ' ' <"/proc/$(cat "/run/libvirt/qemu/$1.pid")/cmdline"`, "sh", g.Name)), leased.PCI.String())
+}
+
+// asLeased is asPromised without QEMU's word, which it gives of the VFs it was started with.
+func asLeased(t *testing.T, g node.Guest, leased api.VF, vlan int) {
+	t.Helper()
 	is := now(t, g.Node, leased)
 	if is.Owner == nil || is.Owner.Name != g.Name || is.Phase != "attached" || len(is.Differences) > 0 || is.Driver != "vfio-pci" {
 		t.Errorf("culvertd says of %s: %s, driver %s, owner %v, differences %v", is.Name, is.Phase, is.Driver, is.Owner, is.Differences)
@@ -118,7 +132,6 @@ func asPromised(t *testing.T, g node.Guest, leased api.VF, vlan int) {
 		t.Errorf("the PF holds %q, want %q", got, want)
 	}
 	mentions(t, string(must(t, g.Node, "culvert", "vm", "list")), g.Name, leased.PCI.String())
-	mentions(t, string(must(t, g.Node, "sh", "-c", `tr '\0' ' ' <"/proc/$(cat "/run/libvirt/qemu/$1.pid")/cmdline"`, "sh", g.Name)), leased.PCI.String())
 }
 
 // usedUp: the pool has two VFs. The third guest is refused before libvirt knows of
@@ -194,6 +207,80 @@ func everyWay(t *testing.T) {
 	}
 }
 
+// unheard: the hooks are gone, and culvertd finds the guest in libvirt's list; libvirt
+// is stopped, and culvertd says so and goes on; QEMU is killed meanwhile, and when libvirt
+// is there again the VF is free.
+func unheard(t *testing.T) {
+	n := nodes[1]
+	script := func(what, text string, args ...string) string {
+		t.Helper()
+		out, err := n.Script(t.Context(), what, text, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	back := `for event in qemu network; do if [ -e "/run/hook.$event" ]; then mv "/run/hook.$event" "/etc/libvirt/hooks/$event.d/culvert"; fi; done
+		systemctl start libvirtd`
+	t.Cleanup(func() {
+		if _, err := n.Script(context.Background(), "put libvirt and its hooks back", back); err != nil {
+			t.Error(err)
+		}
+	})
+	script("take the hooks away", `for event in qemu network; do mv "/etc/libvirt/hooks/$event.d/culvert" "/run/hook.$event"; done`)
+
+	quiet, twin := defined(t, n, "quiet", "10.90.0.6/24"), defined(t, n, "twin", "10.90.0.7/24")
+	v := freeIn(t, n, vms)
+	device := fmt.Sprintf(handmade, "no", v.PCI.Bus, v.PCI.Device, v.PCI.Function)
+	for _, g := range []node.Guest{quiet, twin} {
+		if _, err := n.Feed(t.Context(), strings.NewReader(device), "add a device", `virsh attach-device "$1" /dev/stdin --config`, g.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := quiet.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what, command string, words ...string) {
+		t.Helper()
+		script(what, `for try in {1..150}; do
+				out=$(eval "$1" 2>&1) || true
+				found=yes
+				for word in "${@:2}"; do case $out in *"$word"*) ;; *) found= ;; esac; done
+				if [ "$found" ]; then exit; fi
+				sleep 0.2
+			done
+			echo "$out" >&2
+			exit 1`, append([]string{command}, words...)...)
+	}
+	await("the list is compared", "culvert vm list", "quiet", v.PCI.String())
+	await("two definitions name one VF", "culvert status -o json", "guest twin", "that of guest quiet does too")
+	mentions(t, script("events", "culvert events"), "Adopted VF "+v.PCI.String(), "to vm quiet")
+
+	script("stop libvirt", "systemctl stop libvirtd.service libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket")
+	await("culvertd says so", "culvert status -o json", "libvirt", "it does not run")
+	mentions(t, script("doctor", "culvert doctor -o json || true"), "culvertd cannot ask it which guests there are: it does not run")
+	script("kill QEMU", `kill -KILL "$(cat /run/libvirt/qemu/quiet.pid)"`)
+	script("libvirt again", back)
+	if err := quiet.Ended(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if is := now(t, n, v); is.Phase != "free" || len(is.Differences) > 0 {
+		t.Errorf("it is %s %s, differences %v", is.Phase, is.Reason, is.Differences)
+	}
+}
+
+// freeIn is a VF of a pool that nobody has.
+func freeIn(t *testing.T, n node.Node, pool string) api.VF {
+	t.Helper()
+	for _, v := range status(t, n).VFs {
+		if v.Pool == pool && v.Phase == "free" {
+			return v
+		}
+	}
+	t.Fatalf("no VF of %s is free", pool)
+	return api.VF{}
+}
+
 // pingGuest: a container with a VF of the other node reaches the guest over their
 // VLAN, and the guest it.
 func pingGuest(t *testing.T, g node.Guest) {
@@ -222,6 +309,33 @@ func lockedMAC(t *testing.T, g node.Guest, v api.VF) {
 	mentions(t, string(out), v.Settings.MAC.String())
 }
 
+// plugged: a guest that runs gets a second VF, finds it, and gives it back, while its first one stays.
+func plugged(t *testing.T, g node.Guest) {
+	const mac = "02:00:00:00:93:01"
+	for range 2 { // asked again, it has it
+		must(t, g.Node, "culvert", "vm", "attach", g.Name, "--device", "net2", "--pool", vms, "--vlan", "93", "--mac", mac)
+	}
+	v := holding(t, g.Node, g.Name, "net2")
+	asLeased(t, g, v, 93)
+	if out, err := g.Exec(t.Context(), "for i in $(seq 90); do if grep -qs "+mac+" /sys/class/net/*/address; then break; fi; sleep 1; done; grep -s "+mac+" /sys/class/net/*/address"); err != nil {
+		t.Errorf("the guest does not see it: %v\n%s", err, out)
+	}
+	for _, which := range [][]string{{"dumpxml", g.Name}, {"dumpxml", "--inactive", g.Name}} {
+		mentions(t, string(must(t, g.Node, append([]string{"virsh"}, which...)...)), mac)
+	}
+
+	must(t, g.Node, "culvert", "vm", "detach", g.Name, "net2")
+	if is := now(t, g.Node, v); is.Phase != "free" || len(is.Differences) > 0 {
+		t.Errorf("it is %s %s, differences %v", is.Phase, is.Reason, is.Differences)
+	}
+	for _, which := range [][]string{{"dumpxml", g.Name}, {"dumpxml", "--inactive", g.Name}} {
+		if text := string(must(t, g.Node, append([]string{"virsh"}, which...)...)); strings.Contains(text, mac) {
+			t.Errorf("virsh %s still has it", strings.Join(which, " "))
+		}
+	}
+	holding(t, g.Node, g.Name, "net1")
+}
+
 // killed: the VF of a guest whose QEMU was killed comes back by itself, and is at its
 // baseline then.
 func killed(t *testing.T, g node.Guest, v api.VF) {
@@ -234,4 +348,84 @@ func killed(t *testing.T, g node.Guest, v api.VF) {
 	if is := now(t, g.Node, v); is.Phase != "free" || len(is.Differences) > 0 {
 		t.Errorf("it is %s %s, differences %v", is.Phase, is.Reason, is.Differences)
 	}
+}
+
+// migrated: a guest that is off goes to the other node, by ssh.
+func migrated(t *testing.T) {
+	from, to := nodes[0], nodes[1]
+	g, err := from.DefineGuest(t.Context(), "mover", netip.MustParsePrefix("10.90.0.7/24"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, n := range nodes {
+			if _, err := n.Script(context.Background(), "remove the guest wherever it is", `
+				virsh destroy "$1" || true
+				culvert vm detach "$1" || true
+				! virsh domuuid "$1" || virsh undefine "$1"`, g.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	host := trusted(t, from, to)
+	must(t, from, "culvert", "vm", "attach", g.Name, "--pool", vms, "--vlan", "92", "--trust", "on", "--mac", "02:00:00:00:92:01")
+	must(t, from, "virsh", "autostart", g.Name)
+	before := holding(t, from, g.Name, "net1")
+
+	_, err = from.Run(t.Context(), "culvert", "vm", "migrate", g.Name, host, "--pool", "none")
+	fails(t, err, "host "+to.Name, `pool "none": not found`)
+	must(t, from, "virsh", "domuuid", g.Name)
+	if _, err := to.Run(t.Context(), "virsh", "domuuid", g.Name); err == nil {
+		t.Error("the refused guest is on the other host")
+	}
+
+	for range 2 { // asked again, it has arrived
+		must(t, from, "culvert", "vm", "migrate", g.Name, host)
+	}
+	after := holding(t, to, g.Name, "net1")
+	if after.Settings != before.Settings {
+		t.Errorf("its VF has %v, had %v", after.Settings, before.Settings)
+	}
+	mentions(t, string(must(t, to, "virsh", "dominfo", g.Name)), "Autostart:      enable")
+	if is := now(t, from, before); is.Phase != "free" || len(is.Differences) > 0 {
+		t.Errorf("the VF that it had is %s, differences %v", is.Phase, is.Differences)
+	}
+	if _, err := from.Run(t.Context(), "virsh", "domuuid", g.Name); err == nil {
+		t.Error("it is defined on both hosts")
+	}
+	g.Node = to
+	if err := g.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	asPromised(t, g, after, 92)
+}
+
+// trusted lets root of a node reach another by ssh, and returns what ssh calls that.
+func trusted(t *testing.T, from, to node.Node) string {
+	t.Helper()
+	key, err := from.Script(t.Context(), "make a key", `[ -e ~/.ssh/id_ed25519 ] || ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519; cat ~/.ssh/id_ed25519.pub`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := to.Feed(t.Context(), strings.NewReader(string(key)), "trust a key", `cat >>~/.ssh/authorized_keys; hostname -I`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.Fields(string(address))[0]
+	if _, err := from.Script(t.Context(), "know the host", `ssh-keyscan -t ed25519 "$1" >>~/.ssh/known_hosts`, host); err != nil {
+		t.Fatal(err)
+	}
+	return "root@" + host
+}
+
+// holding is the VF that a guest has as a device.
+func holding(t *testing.T, n node.Node, name, device string) api.VF {
+	t.Helper()
+	for _, v := range status(t, n).VFs {
+		if v.Owner != nil && v.Owner.Name == name && v.Owner.Interface == device {
+			return v
+		}
+	}
+	t.Fatalf("%s has no VF on %s as %s", name, n.Name, device)
+	return api.VF{}
 }

@@ -32,7 +32,8 @@ func macs(t *testing.T, n node.Node) map[string]string {
 }
 
 // P1: culvertd makes the VFs at boot and tells systemd when they are there.
-// After a reboot they are the same VFs with the same MACs.
+// After a reboot they are the same VFs with the same MACs, and guests that libvirt starts
+// with the host have theirs (P14).
 func TestP1SameVFsAfterAReboot(t *testing.T) {
 	n := nodes[1]
 	leavesNothing(t, n)
@@ -51,6 +52,7 @@ func TestP1SameVFsAfterAReboot(t *testing.T) {
 	if len(before) != 14 {
 		t.Errorf("%d VFs, want 14: %v", len(before), before)
 	}
+	guests := beforeReboot(t, n)
 	if err := n.Lab.Reboot(t.Context(), n.Name); err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +68,7 @@ func TestP1SameVFsAfterAReboot(t *testing.T) {
 	if st := status(t, n); !st.Ready || len(st.Problems) > 0 {
 		t.Errorf("ready %t, problems %v", st.Ready, st.Problems)
 	}
+	guests()
 }
 
 // I5: the number of VFs is not changed while somebody holds one, and the

@@ -55,6 +55,7 @@ func stories() []story {
 			w.expect[guestE] = either
 			w.pass()
 		}},
+		{"a guest runs of which nobody tells, and ends", nil, (*world).untold},
 		{"DEL without the netns", func(w *world) { addA(w); w.k.DelNetns(netnsOf("a")) }, func(w *world) { _ = w.del(podA) }},
 		{"ADD when the VF turns out to be dirty", nil, func(w *world) {
 			w.soil(w.anyFree())

@@ -5,8 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"testing"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/intake/vm"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/rpc"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -68,4 +73,72 @@ func (w *world) stops() error {
 		w.expect[guestE] = either
 	}
 	return err
+}
+
+// listed compares libvirt's list, which has the guest with the first VF; something
+// happens while libvirt is asked.
+func (w *world) listed(running bool, happens func()) ([]api.Problem, error) {
+	return w.list.Compare(context.Background(), func(context.Context) ([]vm.Seen, error) {
+		happens()
+		def, err := guest.Parse([]byte(w.definition(guestE, w.vfs()[0].PCI)))
+		g := vm.Seen{UUID: def.UUID, Name: def.Name, Running: running, Next: def}
+		if running {
+			g.Live = def
+		}
+		return []vm.Seen{g}, err
+	})
+}
+
+// I8: a list that says what was, and is no more, ends no lease that was made since,
+// adopts nothing, and finds no contradiction.
+func TestI8ALateListHurtsNobody(t *testing.T) {
+	for name, running := range map[string]bool{"that it is off": false, "that it runs": true} {
+		t.Run(name, func(t *testing.T) {
+			w := made(t, fake.IGB, fastDir(t))
+			defer w.close()
+			first := w.vfs()[0].PCI
+			must(w, w.starts())
+			must(w, w.k.Open(first, vf.Process{PID: 1, Name: "qemu"}))
+			w.pass()
+			problems, err := w.listed(running, func() {
+				must(w, w.k.Open(first))
+				must(w, w.stops())
+				must(w, w.add(attachment{pod: "a", pool: "net", vf: first}))
+			})
+			if err != nil || running && len(problems) > 0 { // one that is off cannot start now, which is so
+				t.Errorf("it says %v, %v", problems, err)
+			}
+			if got := w.heldBy("a"); got != first {
+				t.Errorf("the pod has VF %s", got)
+			}
+			w.sound()
+			problems, err = w.listed(true, func() { must(w, w.del(attachment{pod: "a", pool: "net", vf: first})) })
+			if err != nil || len(problems) > 0 || w.heldBy(guestE) == first {
+				t.Errorf("it says %v, %v", problems, err)
+			}
+			w.sound()
+		})
+	}
+}
+
+// untold is the life of a guest of which no hook tells: libvirt binds its VF, and
+// QEMU has it open until it ends.
+func (w *world) untold() {
+	first := w.vfs()[0]
+	w.dirty[first.PCI] = true
+	for _, s := range []step.Step{step.Unbind{VF: first.PCI}, step.Bind{VF: first.PCI, Driver: vf.DriverVFIO}} {
+		must(w, w.k.Do(context.Background(), s))
+	}
+	must(w, w.k.Open(first.PCI, vf.Process{PID: 1, Name: "qemu"}))
+	w.expect[guestE] = either
+	problems, err := w.listed(true, func() {})
+	if err == nil && len(problems) == 0 && w.gate.killed() == "" && w.heldBy(guestE) != first.PCI {
+		w.t.Errorf("I1: a guest runs with VF %s, and the ledger does not say so", first.PCI)
+	}
+	w.pass()
+	must(w, w.k.Open(first.PCI))
+	if _, err := w.listed(false, func() {}); err == nil && w.gate.killed() == "" {
+		w.expect[guestE] = absent
+	}
+	w.pass()
 }

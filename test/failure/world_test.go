@@ -69,6 +69,7 @@ type world struct {
 	node   *daemon.Node
 	cni    *cni.Handler
 	vms    *vm.Handler
+	list   *vm.Comparer
 	meta   *pod.Handler // made when a pod comes
 
 	plugins *plugins
@@ -159,6 +160,7 @@ func (w *world) open() {
 	w.node.SetSpec(w.spec)
 	w.cni, w.meta = cni.New(w.node.Engine), nil
 	w.vms = vm.New(w.node.Engine, mortalLedger{l, w.gate, &w.disk})
+	w.list = vm.NewComparer(w.node.Engine, mortalLedger{l, w.gate, &w.disk}, now)
 }
 
 // start is what culvertd does before it answers; a killing may end it. It is

@@ -63,6 +63,12 @@ var mayImport = map[string][]string{
 	// the node's kubelet, as a source of who has what
 	"kubelet": {"vf"},
 
+	// the host's libvirt, as a source of which guests there are
+	"libvirt": {"vf"},
+
+	// a host's libvirt and culvertd together, for what a person does to guests
+	"vm": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
+
 	// the cluster, alone with controller in importing client-go
 	"kube":      {"api", "api/v1alpha1", "vf"},
 	"kube/view": {"api", "api/v1alpha1", "vf"},
@@ -74,7 +80,7 @@ var mayImport = map[string][]string{
 	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
 	// a node put together
-	"daemon": {"api", "api/v1alpha1", "attach", "claims", "desired", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "netannotation", "reconcile", "rpc", "status", "vf"},
+	"daemon": {"api", "api/v1alpha1", "attach", "claims", "desired", "guest", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "libvirt", "netannotation", "reconcile", "rpc", "status", "vf"},
 
 	// the cluster's own program
 	"controller": {"api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "vf"},
@@ -85,7 +91,7 @@ var mayImport = map[string][]string{
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs
-	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "lab/...", "rpc", "status/...", "suggest", "vf"},
+	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "lab/...", "libvirt", "rpc", "status/...", "suggest", "vf", "vm"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvert-hook":       {"api", "rpc"},
 	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},

@@ -14,6 +14,8 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/intake/vm"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/reconcile"
@@ -31,15 +33,19 @@ import (
 //	restart                             stop culvertd and start it again
 //	netns add|del NAME                  a pod's network namespace
 //	cni COMMAND ID IFNAME NETNS FILE [ARGS]   as a runtime calls the plugin; - is the empty netns
-//	vm xml FILE DEVICE POOL WAY [SPEC]  a VF for the guest of the definition FILE; out is the definition
+//	vm xml FILE DEVICE POOL WAY [SPEC]  a VF for the guest of the definition FILE; out is the definition.
+//	                                    DEVICE/OTHER is one of another PF than OTHER's
 //	vm detach GUEST [DEVICE]            the guest gives it back
 //	vm start|stop FILE                  libvirt is about to start the guest of the definition FILE, or it has ended
 //	vm port created|deleted FILE        libvirt has taken a device of a network, or put it back
+//	list [STATE=FILE[,FILE]...]         libvirt's list of guests, which culvertd compares: STATE is on or off, the second FILE
+//	                                    what the next start of a running one has; out is what contradicts
 //	open ALIAS                          some process has a VF open through vfio, as QEMU does
 //	close ALIAS                         it has not any more
 //	fault before|after|always STEP      the next step of that type fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
+//	netdevices                          how many interfaces of VFs appeared on the host since that was last asked
 //	clock DURATION                      time passes
 //	show                                PFs, and the VFs that are not clean
 //	ledger                              leases and addresses
@@ -48,8 +54,8 @@ import (
 //	clean                               every VF free and at its baseline, no address held (I2, I3)
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"host": command(host), "plan": command(plan), "pass": command(pass), "restart": command(restart),
-	"netns": command(changeNetns), "cni": command(callCNI), "vm": command(callVM),
-	"open": command(open), "close": command(closed), "fault": command(fault), "meddle": command(meddle),
+	"netns": command(changeNetns), "cni": command(callCNI), "vm": command(callVM), "list": command(listGuests),
+	"open": command(open), "close": command(closed), "fault": command(fault), "meddle": command(meddle), "netdevices": command(netdevices),
 	"clock": command(advance), "show": command(show), "ledger": command(ledger), "events": command(events),
 	"problems": command(problems), "clean": command(clean),
 }
@@ -185,7 +191,8 @@ func callVM(w *world, read func(string) string, args []string) (string, error) {
 		}
 		return "", err
 	}
-	req := api.GuestXMLRequest{Definition: read(args[1]), Device: args[2], Pool: args[3], Way: args[4]}
+	device, apart, _ := strings.Cut(args[2], "/")
+	req := api.GuestXMLRequest{Definition: read(args[1]), Device: device, Apart: apart, Pool: args[3], Way: args[4]}
 	if len(args) > 5 {
 		if err := json.Unmarshal([]byte(read(args[5])), &req.Spec); err != nil {
 			return "", err
@@ -194,6 +201,36 @@ func callVM(w *world, read func(string) string, args []string) (string, error) {
 	answer, err := callGuests(w.guests.XML, req)
 	given, _ := answer.(api.GuestXML)
 	return given.Definition + given.Network, err
+}
+
+func listGuests(w *world, read func(string) string, args []string) (string, error) {
+	problems, err := w.list.Compare(context.Background(), func(context.Context) (out []vm.Seen, err error) {
+		for _, arg := range args {
+			state, files, _ := strings.Cut(arg, "=")
+			live, next, two := strings.Cut(files, ",")
+			if !two {
+				next = live
+			}
+			def, err := guest.Parse([]byte(read(next)))
+			if err != nil {
+				return nil, err
+			}
+			g := vm.Seen{UUID: def.UUID, Name: def.Name, Next: def}
+			if state == "on" {
+				g.Running = true
+				if g.Live, err = guest.Parse([]byte(read(live))); err != nil {
+					return nil, err
+				}
+			}
+			out = append(out, g)
+		}
+		return out, nil
+	})
+	var b strings.Builder
+	for _, p := range problems {
+		fmt.Fprintf(&b, "%s: %s: %s\n", p.Object, p.Reason, p.Next)
+	}
+	return b.String(), err
 }
 
 func open(w *world, _ func(string) string, args []string) (string, error) {
@@ -210,6 +247,11 @@ func closed(w *world, _ func(string) string, args []string) (string, error) {
 		return "", err
 	}
 	return "", w.Open(v.PCI)
+}
+
+func netdevices(w *world, _ func(string) string, _ []string) (string, error) {
+	shown, err := w.Netdevices()
+	return fmt.Sprintln(shown), err
 }
 
 func callGuests(method rpc.Handler, req any) (any, error) {

@@ -22,6 +22,7 @@ package scenario
 import (
 	"context"
 	"embed"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -30,6 +31,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -38,6 +40,7 @@ import (
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/kernel/uevent"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -49,6 +52,14 @@ var stories embed.FS
 // machine is a machine to tell stories on.
 type machine interface {
 	daemon.Kernel
+	others
+	// Netdevices is how many interfaces have appeared on the host since it was last
+	// asked.
+	Netdevices() (int, error)
+}
+
+// others are what runtimes and QEMU do to a machine.
+type others interface {
 	AddNetns(path string) error
 	DelNetns(path string) error
 	// Open has some process have a VF open through vfio, or none any more.
@@ -56,7 +67,16 @@ type machine interface {
 }
 
 // fakeMachine adapts the fake kernel.
-type fakeMachine struct{ *fake.Kernel }
+type fakeMachine struct {
+	*fake.Kernel
+	shown *int
+}
+
+func (m fakeMachine) Netdevices() (int, error) {
+	before := *m.shown
+	*m.shown = m.Shown()
+	return *m.shown - before, nil
+}
 
 func (m fakeMachine) AddNetns(path string) error { m.Kernel.AddNetns(path); return nil }
 func (m fakeMachine) DelNetns(path string) error { m.Kernel.DelNetns(path); return nil }
@@ -64,7 +84,26 @@ func (m fakeMachine) DelNetns(path string) error { m.Kernel.DelNetns(path); retu
 // linux is the machine we run on.
 type linux struct {
 	*kernel.Kernel
-	open map[vf.PCIAddr]*os.File
+	open   map[vf.PCIAddr]*os.File
+	events *uevent.Conn
+}
+
+// Netdevices counts what the kernel has told of new ones.
+func (l linux) Netdevices() (shown int, err error) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // it tells before the call that makes one returns
+		e, err := l.events.Next(ctx)
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			return shown, nil
+		}
+		if err != nil {
+			return shown, err
+		}
+		if e.Action == "add" && e.Subsystem == "net" && e.Index > 0 && !e.FromUdev {
+			shown++
+		}
+	}
 }
 
 // Open: the process is this one.
@@ -104,7 +143,7 @@ func TestOnTheFakeKernel(t *testing.T) {
 	for name, nic := range fake.Profiles() {
 		t.Run(name, func(t *testing.T) {
 			tell(t, nic, func(t *testing.T) (machine, error) {
-				m := fakeMachine{fake.New(nic, 2)}
+				m := fakeMachine{fake.New(nic, 2), new(int)}
 				return m, bare(t.Context(), m)
 			})
 		})
@@ -119,7 +158,12 @@ func TestOnLinux(t *testing.T) {
 		t.Fatal(err)
 	}
 	tell(t, fake.IGB, func(t *testing.T) (machine, error) {
-		m := linux{kernel.New(kernel.Options{}), map[vf.PCIAddr]*os.File{}}
+		events, err := uevent.Listen()
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(func() { _ = events.Close() })
+		m := linux{kernel.New(kernel.Options{}), map[vf.PCIAddr]*os.File{}, events}
 		return m, bare(t.Context(), m)
 	})
 }

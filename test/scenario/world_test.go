@@ -36,6 +36,7 @@ type world struct {
 	node   *daemon.Node
 	cni    *cni.Handler
 	guests *vm.Handler
+	list   *vm.Comparer
 }
 
 func newWorld(m machine, nic fake.Profile, dir string) (*world, error) {
@@ -53,6 +54,7 @@ func (w *world) start() error {
 	}
 	w.node = daemon.NewNode(daemon.NodeConfig{Kernel: w.faults, Ledger: w.ledger, BootID: "this boot", Now: now})
 	w.cni, w.guests = cni.New(w.node.Engine), vm.New(w.node.Engine, w.ledger)
+	w.list = vm.NewComparer(w.node.Engine, w.ledger, now)
 	w.node.SetSpec(w.spec)
 	return w.node.Start(context.Background())
 }

@@ -39,7 +39,7 @@ func resultReference(dir string) ([]byte, error) {
 			return nil, fmt.Errorf("package bench has no type %s", wanted[i])
 		}
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n", t.Name, sentence(t.Doc))
-		if err := typeTable(&out, t, func(name string) {
+		if err := typeTable(&out, t, types, func(name string) {
 			if _, ours := types[name]; ours && !strings.Contains("\n"+strings.Join(wanted, "\n")+"\n", "\n"+name+"\n") {
 				wanted = append(wanted, name)
 			}
@@ -52,7 +52,7 @@ func resultReference(dir string) ([]byte, error) {
 
 // typeTable writes the keys of a type that is a struct, or the values of one that is a
 // string, and says which other types are needed.
-func typeTable(out *bytes.Buffer, t *doc.Type, need func(string)) error {
+func typeTable(out *bytes.Buffer, t *doc.Type, types map[string]*doc.Type, need func(string)) error {
 	spec, ok := t.Decl.Specs[0].(*ast.TypeSpec)
 	if !ok {
 		return errors.New("is no type")
@@ -70,7 +70,20 @@ func typeTable(out *bytes.Buffer, t *doc.Type, need func(string)) error {
 		return nil
 	}
 	out.WriteString("\n| key | value | |\n|---|---|---|\n")
+	return rows(out, fields, types, need)
+}
+
+// rows writes the keys of a struct; those of one that is embedded are its own.
+func rows(out *bytes.Buffer, fields *ast.StructType, types map[string]*doc.Type, need func(string)) error {
 	for _, f := range fields.Fields.List {
+		if name, ok := f.Type.(*ast.Ident); ok && len(f.Names) == 0 && types[name.Name] != nil {
+			if inner, ok := types[name.Name].Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType); ok { //nolint:forcetypeassert // go/doc's types have no other
+				if err := rows(out, inner, types, need); err != nil {
+					return err
+				}
+				continue
+			}
+		}
 		if f.Tag == nil {
 			return fmt.Errorf("%s has no JSON key", f.Names)
 		}

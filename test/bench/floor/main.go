@@ -4,7 +4,7 @@
 //
 //	floor attach NETNS VF NAME ADDRESS ROUTE GATEWAY
 //	floor detach NETNS NAME HOSTNAME
-//	floor make PF N
+//	floor make PF N on|off    (the host's driver)
 //	floor nothing
 package main
 
@@ -38,8 +38,8 @@ func run(args []string) error {
 		return attach(args[1], args[2], args[3], args[4:])
 	case len(args) == 4 && args[0] == "detach":
 		return detach(args[1], args[2], args[3])
-	case len(args) == 3 && args[0] == "make":
-		return makeVFs(args[1], args[2])
+	case len(args) == 4 && args[0] == "make":
+		return makeVFs(args[1], args[2], map[string]string{"on": "1", "off": "0"}[args[3]])
 	case len(args) == 1 && args[0] == "nothing":
 		return nil
 	}
@@ -137,11 +137,11 @@ func indexOf(pci string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// makeVFs lets the kernel make and bind the VFs as it does by itself, and
-// returns when the PF, whose link igb resets on the way, has carrier again.
-func makeVFs(pf, n string) error {
+// makeVFs lets the kernel make the VFs and, where autoprobe is 1, bind them as it does by
+// itself. It returns when the PF, whose link igb resets on the way, has carrier again.
+func makeVFs(pf, n, autoprobe string) error {
 	dev := filepath.Join("/sys/class/net", pf)
-	if err := os.WriteFile(dev+"/device/sriov_drivers_autoprobe", []byte("1"), 0); err != nil {
+	if err := os.WriteFile(dev+"/device/sriov_drivers_autoprobe", []byte(autoprobe), 0); err != nil {
 		return err
 	}
 	if err := os.WriteFile(dev+"/device/sriov_numvfs", []byte(n), 0); err != nil {

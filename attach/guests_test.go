@@ -1,0 +1,290 @@
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/daemon"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func guestWants(spec vf.Spec) attach.Request {
+	return attach.Request{Owner: vf.Owner{Kind: vf.OwnerVM, UID: "6695eb01", Name: "db1", Interface: "net1"}, Spec: spec}
+}
+
+// forGuests has the pool's VFs bound to vfio-pci.
+func forGuests(t *testing.T, n *daemon.Node) {
+	t.Helper()
+	spec := n.Engine.Spec()
+	spec.Pools = []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}
+	n.SetSpec(spec)
+	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func check(t *testing.T, n *daemon.Node, rec journal.Record) (st vf.State, left []vf.Difference) {
+	t.Helper()
+	st, err := n.Engine.Kernel.VF(t.Context(), rec.PCI, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st, attach.LeaseDiff(rec, st)
+}
+
+// P13: a guest's rate on every NIC that has rates: out of range it is refused untouched,
+// what the hardware keeps to is in the lease, a driver that drops it with the link's speed
+// is given it again when the link is back, and the guest's end takes it away.
+func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
+	for name, p := range fake.Profiles() {
+		p.TotalVFs = 2
+		for _, driver := range []string{"netdevice", "vfio-pci"} {
+			t.Run(name+" "+driver, func(t *testing.T) {
+				k, n := nodeOf(t, p)
+				if driver == "vfio-pci" {
+					forGuests(t, n)
+				}
+				before := k.String()
+				if _, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(1000000))})); vf.RulesOf(p.Driver).UpToLink && !errors.Is(err, vf.ErrUnable) || k.String() != before && err != nil {
+					t.Fatalf("a rate that the link has not: %v", err)
+				} else if err == nil {
+					if err := n.Engine.Detach(t.Context(), guestWants(vf.Spec{}).Owner); err != nil {
+						t.Fatal(err)
+					}
+				}
+				rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(170))}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := vf.RulesOf(p.Driver).Effective(vf.Admin{MaxTxRate: 170}).MaxTxRate; rec.Lease.Effective.MaxTxRate != want {
+					t.Errorf("the lease says %d, the hardware keeps to %d", rec.Lease.Effective.MaxTxRate, want)
+				}
+				linkChanges(t, k, n, p, rec)
+				if err := n.Engine.End(t.Context(), rec); err != nil {
+					t.Fatal(err)
+				}
+				if after := k.String(); after != before {
+					t.Errorf("after the guest's end:\n%s\nbefore its start:\n%s", after, before)
+				}
+			})
+		}
+	}
+}
+
+// linkChanges takes the PF's link to another speed and back.
+func linkChanges(t *testing.T, k machine, n *daemon.Node, p fake.Profile, rec journal.Record) {
+	t.Helper()
+	pf := pfOf(t, n, rec.ID.PF).PCI
+	if err := k.SetLinkSpeed(pf, 100); err != nil {
+		t.Fatal(err)
+	}
+	_, dropped := check(t, n, rec)
+	if vf.RulesOf(p.Driver).DropsRates != (len(dropped) > 0) {
+		t.Errorf("at 100 Mb/s: %s", vf.Differences(dropped))
+	}
+	if err := n.Reconciler.Pass(t.Context(), false); len(dropped) > 0 && !errors.Is(err, vf.ErrUnable) {
+		t.Errorf("it cannot be set at 100 Mb/s, and nobody is told: %v", err)
+	}
+	if err := k.SetLinkSpeed(pf, p.SpeedMbps); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Reconciler.Pass(t.Context(), false); err != nil { // the change of the link wakes it: kernel.Watch
+		t.Error(err)
+	}
+	if _, left := check(t, n, rec); len(left) > 0 {
+		t.Errorf("with the link back: %s", vf.Differences(left))
+	}
+	if dropped == nil {
+		return
+	}
+	told := ""
+	err := n.Ledger.View(func(tx *journal.Tx) error {
+		all, err := tx.Events(0)
+		for _, e := range all {
+			told += e.Reason + " " + e.Text + "\n"
+		}
+		return err
+	})
+	if err != nil || !strings.Contains(told, "DriftMended") || !strings.Contains(told, "max_tx_rate is 0, not 170") {
+		t.Errorf("%v\n%s", err, told)
+	}
+}
+
+// P12: a driver that answers ENOMEM to clearing a MAC that is clear (ixgbe) is not asked to,
+// whatever libvirt and the guest did to the address; and where the error comes all the same the
+// VF ends clean, or in quarantine until it is.
+func TestP12ClearingAMACThatIsClear(t *testing.T) {
+	for name, meddle := range map[string]func(*vf.State){
+		"as Culvert set it":    func(*vf.State) {},
+		"libvirt cleared it":   func(s *vf.State) { s.Admin.MAC = vf.MAC{} },
+		"somebody set another": func(s *vf.State) { s.Admin.MAC = vf.MAC{2, 0, 0, 0, 0, 9} },
+	} {
+		for _, broken := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, every MAC fails %t", name, broken), func(t *testing.T) {
+				k, n := nodeOf(t, fake.IXGBE)
+				before := k.String()
+				rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MAC: &vf.MAC{2, 0xaa, 0, 0, 0, 1}}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := k.Meddle(rec.PCI, meddle); err != nil {
+					t.Fatal(err)
+				}
+				k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+					mac, ok := s.(step.SetVFMAC)
+					if ok && mac.MAC.IsZero() {
+						t.Errorf("asked to %s", s)
+					}
+					if ok && broken && m == faulty.Before {
+						return syscall.ENOMEM
+					}
+					return nil
+				})
+				if err := n.Engine.End(t.Context(), rec); err != nil {
+					t.Fatal(err)
+				}
+				now := recordOf(t, n, rec)
+				if !broken && (now.Phase != journal.Free || k.String() != before) {
+					t.Errorf("it is %s: %s\n%s", now.Phase, now.Reason, k)
+				}
+				if broken && (now.Phase != journal.Quarantined || !strings.Contains(now.Reason, "cannot allocate memory")) {
+					t.Errorf("it is %s: %s", now.Phase, now.Reason)
+				}
+			})
+		}
+	}
+}
+
+func recordOf(t *testing.T, n *daemon.Node, of journal.Record) (rec journal.Record) {
+	t.Helper()
+	err := n.Ledger.View(func(tx *journal.Tx) (err error) {
+		rec, err = tx.Record(of.ID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+// P12: a guest's VF is reset as a function before anybody else gets it, when nobody has it
+// open any more; one whose reset fails or hangs is in quarantine, with the reason. A NIC
+// without such a reset is no reason.
+func TestP12FunctionIsReset(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fails error
+		phase journal.Phase
+		says  string
+	}{
+		"it works":                  {nil, journal.Free, ""},
+		"the function has no reset": {fmt.Errorf("%w: the function has no reset", vf.ErrUnable), journal.Free, ""},
+		"it fails":                  {syscall.ENOTTY, journal.Quarantined, "reset the function of VF"},
+		"it hangs":                  {fmt.Errorf("%w, and the call is still stuck in the kernel", vf.ErrTimeout), journal.Quarantined, "stuck in the kernel"},
+	} {
+		for _, driver := range []string{"netdevice", "vfio-pci"} {
+			t.Run(name+" "+driver, func(t *testing.T) {
+				k, n := nodeOf(t, fake.IGB)
+				if driver == "vfio-pci" {
+					forGuests(t, n)
+				}
+				rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(100))}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				resets, others := 0, 0
+				k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+					if _, reset := s.(step.Reset); !reset {
+						others++
+						return nil
+					}
+					if others > 0 {
+						t.Errorf("%d steps came before it", others)
+					}
+					if m == faulty.Before {
+						resets++
+						return tc.fails
+					}
+					return nil
+				})
+				if err := n.Engine.End(t.Context(), rec); err != nil {
+					t.Fatal(err)
+				}
+				if now := recordOf(t, n, rec); now.Phase != tc.phase || !strings.Contains(now.Reason, tc.says) || resets != 1 {
+					t.Errorf("after %d resets it is %s: %s", resets, now.Phase, now.Reason)
+				}
+			})
+		}
+	}
+}
+
+// P12: no function is reset that somebody has open.
+func TestP12NoResetUnderAGuest(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Open(rec.PCI, vf.Process{PID: 4711, Name: "qemu"}); err != nil {
+		t.Fatal(err)
+	}
+	k.faults.Fail(func(_ faulty.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // who asked has gone: what is begun is finished all the same
+	if err := n.Engine.End(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
+	if now := recordOf(t, n, rec); now.Phase != journal.Quarantined || !strings.Contains(now.Reason, "open by qemu (process 4711)") {
+		t.Errorf("it is %s: %s", now.Phase, now.Reason)
+	}
+}
+
+// P10: a refusal tells of the pool what is known, also while the kubelet does not answer.
+func TestP10RoomWithoutTheKubelet(t *testing.T) {
+	_, n := node(t)
+	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Engine.Given = func(ctx context.Context) (func(vf.PCIAddr) string, error) {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("a refusal may wait for ever")
+		}
+		return nil, vf.ErrNotReady
+	}
+	if got, want := n.Engine.Room(t.Context(), rec.PCI), "pool x/a: 1 of 14 VFs on enp1s0, enp2s0 are held (vm db1)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// P12, I2: what a PF's driver makes of a reset of its VF is read back, too.
+func TestP12ReadBackAfterTheReset(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	forGuests(t, n)
+	before := k.String()
+	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if _, reset := s.(step.Reset); reset && m == faulty.After {
+			return k.Meddle(rec.PCI, func(st *vf.State) { st.Admin.Trust, st.Admin.VLAN.ID = vf.Yes, 7 })
+		}
+		return nil
+	})
+	if err := n.Engine.End(t.Context(), rec); err != nil {
+		t.Fatal(err)
+	}
+	if now := recordOf(t, n, rec); now.Phase != journal.Free || k.String() != before {
+		t.Errorf("it is %s: %s\n%s", now.Phase, now.Reason, k)
+	}
+}

@@ -1,0 +1,90 @@
+package place
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// guestMachine is a virtual machine on another machine, where a command gives a shell in it: over
+// its network or without one, by a channel say.
+type guestMachine struct {
+	on starter
+	by string
+}
+
+// start has the shell run the script. A shell may read more of its input than the line that it
+// runs (dash and busybox's do), so nothing is sent that is for the script before it has said that it reads. When it
+// is over it says so too: a virtio channel does not end with who used it in the guest.
+func (m guestMachine) start(ctx context.Context, script string) (*Pipe, error) {
+	pipe, err := m.on.start(ctx, m.by)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = pipe.Close() })
+	defer stop()
+	out := &guestOutput{lines: bufio.NewReader(pipe.Reader)}
+	line := "exec sh -c " + quote("echo "+reads+"\nsh -c "+quote(script)+"\necho "+over) + "\n"
+	if err := out.await(pipe, line); err != nil {
+		_ = pipe.Close() // now it has said all
+		return nil, errors.Join(context.Cause(ctx), fmt.Errorf("%s gives no shell: %w: %s", m.by, err, pipe.Said()))
+	}
+	pipe.Reader = out
+	return pipe, nil
+}
+
+func (m guestMachine) put(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
+	return send(ctx, m, p, run)
+}
+
+// reads is what a script says that now reads its input, and over what is said after it. mostSaid is what may come
+// before, such as a greeting.
+const (
+	reads    = "culvert:reads"
+	over     = "culvert:over"
+	mostSaid = 64 << 10
+)
+
+// guestOutput is what a script in a guest writes, up to its end.
+type guestOutput struct {
+	lines *bufio.Reader
+	rest  []byte // of a line
+}
+
+// await gives a shell a line, and reads up to the script's word and no further.
+func (o *guestOutput) await(shell io.Writer, line string) error {
+	if _, err := fmt.Fprint(shell, line); err != nil {
+		return err
+	}
+	for said := 0; said < mostSaid; {
+		part, err := o.lines.ReadSlice('\n') // a part of one that is too long, which is none of the script's
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+		if bytes.HasSuffix(bytes.TrimRight(part, "\r\n"), []byte(reads)) {
+			return nil
+		}
+		said += len(part)
+	}
+	return errors.New("what answers is no shell")
+}
+
+// Read ends where the script does.
+func (o *guestOutput) Read(p []byte) (int, error) {
+	if len(o.rest) == 0 {
+		line, err := o.lines.ReadBytes('\n')
+		if len(line) == 0 {
+			return 0, err
+		}
+		if string(bytes.TrimRight(line, "\r\n")) == over {
+			return 0, io.EOF
+		}
+		o.rest = line
+	}
+	n := copy(p, o.rest)
+	o.rest = o.rest[n:]
+	return n, nil
+}

@@ -1,0 +1,87 @@
+package place
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A guest is reached by a command that gives a shell in it. The program is sent there, and the
+// folder that it was in goes with it.
+func TestOpenAGuest(t *testing.T) {
+	for name, by := range map[string]string{
+		"a shell": "sh", "one that greets": "echo hello; echo 'no newline:' | tr -d '\\n'; sh", "busybox's": "busybox sh",
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmp := t.TempDir()
+			t.Setenv("TMPDIR", tmp)
+			p, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: by}, Program{Path: ourselves(t).Path, Version: "unknown"})
+			if err != nil && strings.Contains(err.Error(), "busybox: not found") {
+				t.Skip("the shell of a guest without bash is busybox's, which is not installed here: apt-get install busybox")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, dir, _ := hello(t, p); filepath.Dir(dir) != tmp {
+				t.Errorf("the program was started in %s, not below %s", dir, tmp)
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+			empty(t, tmp)
+		})
+	}
+}
+
+// What leads to a guest may not end when the agent does: a virtio channel stays open.
+func TestGuestThatStaysConnected(t *testing.T) {
+	p, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: "sh; cat >/dev/null"}, ourselves(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hello(t, p)
+	if _, err := fmt.Fprintln(p, "leave"); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(p); err != nil || string(rest) != "heard leave\n" {
+		t.Errorf("%q, %v", rest, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A guest of another machine is reached from there.
+func TestOpenAGuestBySSH(t *testing.T) {
+	tmp := fakeSSH(t, map[string]string{"to-db1": "exec sh"})
+	p, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there", VM: "db1", By: "to-db1"}, ourselves(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, dir, _ := hello(t, p); filepath.Dir(dir) != tmp {
+		t.Errorf("the program was started in %s, not below %s", dir, tmp)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	empty(t, tmp)
+}
+
+func TestOpenAGuestSaysWhatIsWrong(t *testing.T) {
+	big := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(big, make([]byte, mostSaid+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for by, want := range map[string]string{
+		"echo nobody there >&2; exit 255": "nobody there",
+		"cat " + big + "; sleep 60":       "what answers is no shell",
+	} {
+		_, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: by}, ourselves(t))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "vm=db1") {
+			t.Errorf("%s: %v; want %q in it", by, err, want)
+		}
+	}
+}

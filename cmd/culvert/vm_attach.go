@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/libvirt"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/vm"
+)
+
+func newVMAttachCommand(n *node) *cobra.Command {
+	req := api.GuestXMLRequest{}
+	var bond bool
+	a := vm.Attachment{}
+	cmd := &cobra.Command{
+		Use:   "attach GUEST",
+		Short: "Give a VF to a guest, as it runs and in its definition",
+		Long: `Gives the guest, named by its name or UUID, a free VF of the pool, and puts it
+into the guest that runs and into its definition, as far as it has either; --live
+or --config is one of them alone. If any of that fails nothing is changed. Asked
+again, nothing is changed either.
+
+--way is interface (<interface type='hostdev'>) or hostdev (<hostdev>, the only
+one for a VLAN with priority, or of 802.1ad).
+
+--bond gives two VFs of two PFs, with the same settings, as net1a and net1b (of
+--device net1), for a bond in the guest: mode active-backup, fail_over_mac active.
+--apart is for a VF of another PF than a device has that is there already.
+
+--failover makes the VF the fast path of a virtio interface of the guest, which
+has that alias, <teaming type='persistent'/> and the VF's MAC address (--mac). A
+guest all of whose VFs are such can be migrated while it runs.
+
+A guest that runs must have a free PCI slot to plug into: with machine type q35, a
+<controller type='pci' model='pcie-root-port'/> for each.`,
+		Example: `  culvert vm attach db1 --pool fast --vlan 100 --max-tx-rate 1000
+  culvert vm attach db1 --pool fast --device net2 --config
+  culvert vm attach db1 --pool fast --bond
+  culvert vm attach db1 --pool fast --failover ua-slow --mac 02:00:00:00:00:07`,
+		Args: cobra.ExactArgs(1),
+	}
+	settings := addRequest(cmd, &req, "interface or hostdev")
+	f := cmd.Flags()
+	f.BoolVar(&bond, "bond", false, "two VFs, of two PFs")
+	f.BoolVar(&a.Live, "live", false, "the guest that runs, and not its definition")
+	f.BoolVar(&a.Config, "config", false, "its definition, and not the guest that runs")
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		a.Guest = args[0]
+		if req.Way == "network" {
+			return errors.New("--way network: a network has to be defined first: culvert vm xml --way network prints it; or take interface or hostdev")
+		}
+		if req.Spec, err = settings.spec(cmd); err != nil {
+			return err
+		}
+		if a.Devices, err = pair(req, bond); err != nil {
+			return err
+		}
+		here, err := vm.Here(n.socket)
+		if err != nil {
+			return err
+		}
+		done, err := vm.Attach(cmd.Context(), here, a, func(string) {})
+		if err != nil {
+			return err
+		}
+		return out.write(cmd, done, func(text.Options) string { return text.GuestAttached(done) })
+	}
+	return cmd
+}
+
+// pair is the request, or the two of a bond.
+func pair(req api.GuestXMLRequest, bond bool) ([]api.GuestXMLRequest, error) {
+	switch {
+	case !bond:
+		return []api.GuestXMLRequest{req}, nil
+	case req.Apart != "" || req.Failover != "":
+		return nil, errors.New("--bond is of two VFs of two PFs, without --apart and --failover")
+	}
+	a, b := req, req
+	a.Device, b.Device, b.Apart = req.Device+"a", req.Device+"b", req.Device+"a"
+	return []api.GuestXMLRequest{a, b}, nil
+}
+
+func newVMDetachCommand(n *node) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "detach GUEST [DEVICE]",
+		Short: "Take VFs back from a guest",
+		Long: `Takes the VFs that a guest has, named by its name or UUID, or the one that is
+called DEVICE: out of the guest that runs, which has to let go of it, out of its
+definition, and back. Each is brought to what it was when it was clean, and read
+back. What cannot be reset is quarantined, with the reason, and tried again.
+
+A guest that lets go of no device (one that has not booted, say) keeps it, and
+nothing is changed. A guest that is shut down gives its VFs back by itself, and
+gets them again when it starts.`,
+		Example: `  culvert vm detach db1
+  culvert vm detach db1 net1`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		req := api.GuestDetachRequest{Guest: args[0]}
+		if len(args) > 1 {
+			req.Device = args[1]
+		}
+		done, err := detach(cmd.Context(), n, req)
+		if err != nil {
+			return err
+		}
+		return out.write(cmd, done, func(text.Options) string {
+			if len(done.VFs) == 0 {
+				return fmt.Sprintf("vm %s: there was no VF to take back\n", req.Guest)
+			}
+			return text.GuestDetached(done)
+		})
+	}
+	return cmd
+}
+
+// detach takes VFs back. Without libvirt there is no guest to take them out of: the
+// ledger is asked alone, and refuses what somebody has open.
+func detach(ctx context.Context, n *node, req api.GuestDetachRequest) (done api.GuestDetached, err error) {
+	here, err := vm.Here(n.socket)
+	if err != nil {
+		return done, err
+	}
+	done, err = vm.Detach(ctx, here, req.Guest, req.Device, func(string) {})
+	if !errors.Is(err, libvirt.ErrNone) && !errors.Is(err, vf.ErrNotReady) {
+		return done, err
+	}
+	return done, rpc.Call(ctx, n.socket, api.MethodGuestDetach, req, &done)
+}

@@ -1,0 +1,266 @@
+package guest
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Move says that a guest is on its way between two hosts, both of which may have its
+// definition meanwhile. It stands in our element of the metadata. Where a
+// definition has one the guest does not start.
+type Move struct {
+	From string // in the definition of the host to which it goes
+	To   string // in the definition of the host that it leaves
+}
+
+// The attributes of a Move.
+const (
+	movingFrom = "moving-from"
+	movingTo   = "moving-to"
+)
+
+func moveOf(attrs []xml.Attr) (m Move, err error) {
+	for _, a := range attrs {
+		switch (xml.Name{Space: a.Name.Space, Local: a.Name.Local}) {
+		case xml.Name{Local: movingFrom}:
+			m.From = a.Value
+		case xml.Name{Local: movingTo}:
+			m.To = a.Value
+		default:
+			err = fmt.Errorf("attribute %s is not known", a.Name.Local)
+		}
+	}
+	return m, err
+}
+
+func (m Move) attributes() []xml.Attr {
+	return []xml.Attr{{Name: xml.Name{Local: movingFrom}, Value: m.From}, {Name: xml.Name{Local: movingTo}, Value: m.To}}
+}
+
+// ours are the parts of the text; the error is about our part of the metadata.
+func (d Definition) ours() (parts, error) {
+	p, err := partsOf(d.text)
+	if err != nil {
+		return p, fmt.Errorf("<metadata> of guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
+	}
+	return p, nil
+}
+
+// Move is that of the definition; the zero value when the guest is on no way.
+func (d Definition) Move() (Move, error) {
+	p, err := d.ours()
+	return p.move, err
+}
+
+// Marked is the definition's text with another Move.
+func (d Definition) Marked(m Move) (string, error) {
+	p, err := d.ours()
+	if err != nil {
+		return "", err
+	}
+	p.move = m
+	return apply(string(d.text), p.settings(p.entries)), nil
+}
+
+// Has reports whether the definition has a device of that name, and which.
+func (d Definition) Has(device string) (Use, bool) {
+	i := slices.IndexFunc(d.Uses, func(u Use) bool { return u.Named() && u.Name() == device })
+	if i < 0 {
+		return Use{}, false
+	}
+	return d.Uses[i], true
+}
+
+// Without is the definition's text without the device of that name, and without what
+// the metadata says of it. A definition that has neither stays as it is.
+func (d Definition) Without(device string) (string, error) {
+	p, err := d.ours()
+	if err != nil {
+		return "", err
+	}
+	var edits []edit
+	rest := slices.DeleteFunc(slices.Clone(p.entries), func(e entry) bool { return e.Device == device })
+	if len(rest) < len(p.entries) {
+		edits = append(edits, p.settings(rest))
+	}
+	if at, found := d.placeOf(device); found {
+		indented := int64(len(strings.TrimRight(string(d.text[:at.whole.from]), " \t\n")))
+		edits = append(edits, edit{span{indented, at.whole.to}, ""})
+	}
+	return apply(string(d.text), edits...), nil
+}
+
+// Replaced is the definition's text with another VF for the device of that name, which
+// stays as it is otherwise: where the guest finds it, too. The MAC address and the
+// VLAN of dev are those that the device has. The way must not be Network: there the
+// network has the VF.
+func (d Definition) Replaced(dev Device) (string, error) {
+	p, err := d.ours()
+	if err != nil {
+		return "", err
+	}
+	at, found := d.placeOf(dev.Name)
+	if !found || at.address.to == 0 {
+		return "", fmt.Errorf("guest %s: device %s: %w among those that name a VF", d.Name, dev.Name, vf.ErrNotFound)
+	}
+	dev.Way = at.use.Way
+	kind := ""
+	if dev.Way == Interface {
+		kind = "type='pci' "
+	}
+	a := dev.PCI
+	address := fmt.Sprintf("<address %sdomain='0x%04x' bus='0x%02x' slot='0x%02x' function='0x%x'/>", kind, a.Domain, a.Bus, a.Device, a.Function)
+	text := apply(string(d.text), p.settings(with(p.entries, dev.remembered())), edit{at.address, address})
+	after, err := Parse([]byte(text))
+	if err != nil {
+		return "", err
+	}
+	u, _ := after.Has(dev.Name)
+	return text, after.agrees(u, dev)
+}
+
+// place is where a device stands in a definition's text.
+type place struct {
+	whole   span
+	address span // the <address> of its <source>
+	use     Use
+}
+
+// placeOf finds the device of that name.
+func (d Definition) placeOf(device string) (place, bool) {
+	dec := xml.NewDecoder(strings.NewReader(string(d.text)))
+	var path []string
+	var p place
+	for {
+		before := dec.InputOffset()
+		token, err := dec.Token()
+		if err != nil { // Parse has read it to its end
+			return place{}, false
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			path = append(path, t.Name.Local)
+			switch {
+			case len(path) == 3 && path[1] == "devices":
+				p = place{whole: span{from: before}}
+			case len(path) == 5 && path[1] == "devices" && path[3] == "source" && path[4] == "address":
+				p.address.from = before
+			}
+		case xml.EndElement:
+			after := dec.InputOffset()
+			switch {
+			case len(path) == 5 && path[1] == "devices" && path[3] == "source" && path[4] == "address":
+				p.address.to = after
+			case len(path) == 3 && path[1] == "devices":
+				p.whole.to = after
+				if use, ok := useOf(path[2], d.text[p.whole.from:after]); ok && use.Named() && use.Name() == device {
+					p.use = use
+					return p, true
+				}
+			}
+			path = path[:len(path)-1]
+		}
+	}
+}
+
+// useOf reads one element that Parse has read before.
+func useOf(element string, text []byte) (u Use, ok bool) {
+	var err error
+	switch element {
+	case "interface":
+		var n nic
+		if err = xml.Unmarshal(text, &n); err == nil && n.DomainInterface != nil {
+			u, err = useOfInterface(n.DomainInterface)
+			return u, err == nil
+		}
+	case "hostdev":
+		var p passthrough
+		if err = xml.Unmarshal(text, &p); err == nil && p.DomainHostdev != nil {
+			u, err = useOfHostdev(p.DomainHostdev)
+			return u, err == nil
+		}
+	}
+	return u, false
+}
+
+// Device is the XML of the device of that name as the definition has it, for
+// libvirt to find the same one; false when there is none.
+func (d Definition) Device(name string) (string, bool) {
+	at, found := d.placeOf(name)
+	if !found {
+		return "", false
+	}
+	return string(d.text[at.whole.from:at.whole.to]), true
+}
+
+// Files are the paths that the definition names and that its guest cannot start
+// without: disks, file systems, kernel and firmware.
+func (d Definition) Files() ([]string, error) {
+	var doc struct {
+		OS struct {
+			Kernel string `xml:"kernel"`
+			Initrd string `xml:"initrd"`
+			DTB    string `xml:"dtb"`
+			Loader string `xml:"loader"`
+			NVRAM  string `xml:"nvram"`
+		} `xml:"os"`
+		Sources []source `xml:"devices>disk>source"`
+		Folders []source `xml:"devices>filesystem>source"`
+	}
+	if err := xml.Unmarshal(d.text, &doc); err != nil {
+		return nil, fmt.Errorf("the definition of guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
+	}
+	all := []string{doc.OS.Kernel, doc.OS.Initrd, doc.OS.DTB, doc.OS.Loader, doc.OS.NVRAM}
+	for _, s := range append(doc.Sources, doc.Folders...) {
+		all = append(all, s.File, s.Dev, s.Dir)
+	}
+	for i, path := range all {
+		all[i] = strings.TrimSpace(path)
+	}
+	slices.Sort(all)
+	all = slices.DeleteFunc(slices.Compact(all), func(path string) bool { return !strings.HasPrefix(path, "/") })
+	for _, path := range all {
+		if strings.ContainsAny(path, "\n\x00") {
+			return nil, fmt.Errorf("path %q in the definition of guest %s: %w: want one line", path, d.Name, vf.ErrInvalid)
+		}
+	}
+	return all, nil
+}
+
+// source of a disk or a file system; what is on the network has none of these.
+type source struct {
+	File string `xml:"file,attr"`
+	Dev  string `xml:"dev,attr"`
+	Dir  string `xml:"dir,attr"`
+}
+
+// CanMove says why the guest's devices cannot be had of another host, nil when they
+// can: each passes a VF, and is one that Culvert made.
+func (d Definition) CanMove() error {
+	var errs []error
+	for _, u := range d.Uses {
+		var err error
+		switch {
+		case u.Way == Network && !strings.HasPrefix(u.Network, "culvert-"):
+			continue // a network of libvirt like any other, or one that chooses on the other host
+		case u.Way == Network:
+			err = fmt.Errorf("is of network %s, which has a VF of this host alone: culvert vm detach it, and attach it in another way", u.Network)
+		case u.Named():
+			continue
+		case u.Managed:
+			err = errors.New("was put there by hand, with managed='yes', so libvirt and not Culvert binds it: take it out, and culvert vm attach a VF in its place")
+		default:
+			err = errors.New("was put there by hand: take it out, and culvert vm attach a VF in its place")
+		}
+		errs = append(errs, fmt.Errorf("device %s of guest %s (PCI function %s) %w", label(u), d.Name, orNone(u.VF().String()), err))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", vf.ErrInvalid, errors.Join(errs...))
+}

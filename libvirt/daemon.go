@@ -1,0 +1,19 @@
+package libvirt
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// pidFiles are where libvirt's daemons that serve Sockets write who they are.
+var pidFiles = []string{"run/libvirtd.pid", "run/virtqemud.pid"}
+
+// Runs reports whether a daemon of libvirt runs on the host with that root folder. To dial one
+// that does not would have systemd start it, where it listens in its place.
+func Runs(root string) bool {
+	return slices.ContainsFunc(pidFiles, func(file string) bool {
+		_, err := os.Stat(filepath.Join(root, file))
+		return err == nil
+	})
+}

@@ -1,0 +1,55 @@
+//go:build lab
+
+package e2e
+
+import (
+	"testing"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/demo/node"
+)
+
+// benchGuest measures M10's packets from a container of the other node to a guest: the agent is put into it by
+// its channel, its VF is found by the address that the PF holds, and nothing is left. A guest that is
+// emulated on an emulated host is too slow for these packets to be counted, mostly; runs that
+// count have what its host did.
+func benchGuest(t *testing.T, g node.Guest) {
+	n := nodes[1]
+	a := network(t, n, "benched", "1.1.0", `"pool": "culvert.dev/rest", "vlan": 90, "ipam": {"type": "static", "addresses": [{"address": "10.90.0.101/24"}]}`)
+	netns(t, n, a.Netns)
+	add(t, n, a)
+	before := traces(t, g.Node)
+	r, out, err := benched(t, "m10", "--quick", "--repeats", "1", "--path", "VM", "--from", place(end{Attachment: a, node: n}), "--to", g.Place())
+	mentions(t, out, "pod-VM, VF, other node")
+	if len(r.Arms) != 1 {
+		t.Fatalf("%d arms, %v", len(r.Arms), err)
+	}
+	if p := r.Arms[0].Path; p.To.Machine != g.Node.Name || p.To.Name != g.Name || p.To.Interface != "eth0" || p.To.PF == "" || p.To.VF == nil {
+		t.Errorf("%+v", p.To)
+	}
+	asOfAGuest(t, g, r)
+	if after := traces(t, g.Node); after != before {
+		t.Errorf("%s has\n%s\nand had\n%s", g.Node.Name, after, before)
+	}
+}
+
+// asOfAGuest wants the runs that count to have QEMU's part at the guest's end, and there alone, beside
+// what the guest saw of itself.
+func asOfAGuest(t *testing.T, g node.Guest, r bench.Result) {
+	t.Helper()
+	for _, run := range r.Runs {
+		if run.Void != "" {
+			continue
+		}
+		p := r.Arms[run.Arm].Path
+		for _, e := range []struct {
+			end  bench.End
+			seen bench.Evidence
+		}{{p.From, run.From}, {p.To, run.To}} {
+			qemu := e.seen.CPU.Tasks["qemu-system-x86 of "+g.Name]
+			if guest := e.end.Name == g.Name; (qemu > 0) != guest || (e.seen.Guest != nil) != guest {
+				t.Errorf("%s: QEMU took %g s, the guest saw %+v", e.end.Name, qemu, e.seen.Guest)
+			}
+		}
+	}
+}
