@@ -31,7 +31,7 @@ pools:
 END
 printf '[Match]\nDriver=igb\n[Link]\nSR-IOVVirtualFunctions=5\n' >/etc/systemd/network/10-pf.link
 culvertd &
-until culvert status -o json | grep -q '"ready": true'; do usleep 200000; done
+until culvert status -o json | grep '"ready": true' >/dev/null; do usleep 200000; done
 culvert status -o json >&3
 culvert doctor -o json >&3 || echo "$?" >&3
 echo 0 >/proc/sys/net/ipv4/ip_forward

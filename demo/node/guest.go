@@ -122,7 +122,7 @@ func (g Guest) Kill(ctx context.Context) error {
 func (g Guest) Ended(ctx context.Context) error {
 	_, err := g.Node.Script(ctx, "wait until "+g.Name+" has no VF", `
 		for try in {1..300}; do
-			if ! culvert vm list -o json | grep -q "\"name\": *\"$1\""; then exit; fi
+			if ! culvert vm list -o json | grep "\"name\": *\"$1\"" >/dev/null; then exit; fi
 			sleep 0.2
 		done
 		culvert vm list >&2

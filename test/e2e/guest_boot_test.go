@@ -35,8 +35,8 @@ func everyEnd(t *testing.T) {
 			virsh --quiet list >/dev/null`},
 		{"libvirt is upgraded while it runs, and it is undefined", `
 			systemctl restart libvirtd
-			virsh domstate "$1" | grep -q -e running -e paused # it takes a while to look at it
-			culvert vm list -o json | grep -q "\"name\": *\"$1\""
+			virsh domstate "$1" | grep -e running -e paused >/dev/null # it takes a while to look at it
+			culvert vm list -o json | grep "\"name\": *\"$1\"" >/dev/null
 			virsh --quiet dumpxml --inactive "$1" >/run/undefined.xml
 			virsh --quiet undefine "$1"
 			virsh --quiet destroy "$1"
