@@ -126,6 +126,9 @@ type Workload struct {
 	Flows   int `json:"flows,omitempty"`
 	Sources int `json:"sources,omitempty"`
 	MACs    int `json:"macs,omitempty"`
+	// Burst is how many frames are given to the kernel as one UDP packet, which it cuts before
+	// they reach the driver (UDP_SEGMENT's way, Linux 4.18 and up); 0 and 1: each alone.
+	Burst int `json:"burst,omitempty"`
 	// RateLimit is the max_tx_rate that the VF which sends has for the run, Mb/s.
 	RateLimit int  `json:"rateLimit,omitempty"`
 	Reverse   bool `json:"reverse,omitempty"` // the other end sends

@@ -56,10 +56,14 @@ func TestBoundsThatAreNotKnown(t *testing.T) {
 	w.in(t, 0, "link", "set", "lo", "down")
 	m := &Measurement{Exchange: Exchange{Stations: w.stations, Arms: []bench.Arm{
 		{Name: "a", Path: w.exchange.Arms[0].Path, Workload: bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10}},
+		{Name: "bursts", Path: w.exchange.Arms[0].Path, Workload: bench.Workload{Kind: bench.Packets, Engine: "culvert", Seconds: 10, Burst: 64}},
 	}}}
 	notes := m.bounds(t.Context())
-	if len(notes) != 1 || !strings.Contains(notes[0], "is lo up in "+w.netns[0]) || m.Arms[0].GeneratorGbps != 0 {
+	if len(notes) != 2 || !strings.Contains(notes[0], "is lo up in "+w.netns[0]) || m.Arms[0].GeneratorGbps != 0 {
 		t.Errorf("%q, %+v", notes, m.Arms[0])
+	}
+	if !strings.Contains(notes[1], "lo takes them whole") || m.Arms[1].GeneratorPPS != 0 {
+		t.Errorf("%q, %+v", notes, m.Arms[1])
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frameCounter counts the frames of a session as they come out of the interface.
+// frameSocket counts frames where they cannot be discarded.
 //
 // It is a packet socket that nobody reads. The kernel counts what passes the
 // filter, also what no longer fits into the socket (PACKET_STATISTICS in
@@ -17,14 +17,14 @@ import (
 // sockets that are read, and none is copied. The count is taken before GRO's
 // frames are split and before the firewall; frames that the NIC, the driver or the
 // backlog dropped are not in it.
-type frameCounter struct {
+type frameSocket struct {
 	fd int
 	// total is what was read so far: the kernel's own count is of 32 bits and begins
 	// anew with each reading.
 	total uint64
 }
 
-func countFrames(index int, session uint64, v6 bool) (*frameCounter, error) {
+func countFrames(index int, session uint64, v6 bool) (*frameSocket, error) {
 	fd, err := packetSocket(arrivingOf(session, v6))
 	if err != nil {
 		return nil, err
@@ -36,14 +36,14 @@ func countFrames(index int, session uint64, v6 bool) (*frameCounter, error) {
 	if err := bindPacket(fd, index); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	return &frameCounter{fd: fd}, nil
+	return &frameSocket{fd: fd}, nil
 }
 
-func (c *frameCounter) close() error { return unix.Close(c.fd) }
+func (c *frameSocket) close() error { return unix.Close(c.fd) }
 
 // count is how many frames arrived since the counter was made. It has to be asked
 // more often than four thousand million frames arrive.
-func (c *frameCounter) count() (uint64, error) {
+func (c *frameSocket) count() (uint64, error) {
 	s, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
 		return c.total, fmt.Errorf("count frames: %w", err)

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os/exec"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,6 +25,7 @@ import (
 //	go test -run '^$' -bench Smallest -benchtime 5x ./bench/engine
 func BenchmarkSmallest(b *testing.B) {
 	p := newPair(b)
+	p.cut(b)
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		b.Skip("no iperf3 to compare with: apt-get install iperf3")
 	}
@@ -37,6 +36,9 @@ func BenchmarkSmallest(b *testing.B) {
 	}{
 		{"packets", func() rates {
 			return p.rates(b, bench.Workload{Kind: bench.Packets, Size: 60, Seconds: second, Warmup: 0.2})
+		}},
+		{"bursts", func() rates {
+			return p.rates(b, bench.Workload{Kind: bench.Packets, Size: 60, Burst: 64, Seconds: second, Warmup: 0.2})
 		}},
 		{"floor", func() rates { return p.floor(b, time.Second) }},
 		{"datagrams", func() rates {
@@ -61,7 +63,7 @@ func BenchmarkSmallest(b *testing.B) {
 		b.ReportMetric(s.arrived/s.seconds, arm.name+"-pps")
 		b.ReportMetric(s.arrived/s.cpu.Seconds(), arm.name+"-pps/core")
 		if i == 0 {
-			b.ReportMetric((s.arrived/s.cpu.Seconds())/(sums[1].arrived/sums[1].cpu.Seconds()), "packets:floor-pps/core")
+			b.ReportMetric((s.arrived/s.cpu.Seconds())/(sums[2].arrived/sums[2].cpu.Seconds()), "packets:floor-pps/core")
 		}
 		if arm.name != "floor" && arm.name != "iperf3" {
 			b.ReportMetric((s.sent/s.seconds)/(base.sent/base.seconds), arm.name+":iperf3-sent")
@@ -74,31 +76,30 @@ func BenchmarkSmallest(b *testing.B) {
 // floor has a ring send one frame over and over, and the other end discard it.
 func (p pair) floor(b *testing.B, d time.Duration) (r rates) {
 	const session = 1
-	at := [2]*net.Interface{}
-	for i := range at {
-		p.in(b, i, func() (err error) {
-			at[i], err = net.InterfaceByName(wire)
-			return err
-		})
-	}
-	way := route{index: at[0].Index, name: wire, mtu: at[0].MTU, from: p.address[0], to: netip.AddrPortFrom(p.address[1], 9)}
-	copy(way.ether[:], slices.Concat(at[1].HardwareAddr, at[0].HardwareAddr, []byte{etherIPv4 >> 8, 0}))
-	f, err := newFrames(way, session, bench.Workload{Size: 60, Flows: 1, Sources: 1, MACs: 1})
+	way := p.way(b)
+	f, err := newFrames(way, session, bench.Workload{Size: 60, Flows: 1})
 	if err != nil {
 		b.Fatal(err)
 	}
 	f.put(f.template, 0)
 	p.in(b, 1, func() error {
-		discard, err := discardFrames(at[1].Index, session, false)
+		far, err := net.InterfaceByName(wire)
+		if err != nil {
+			return err
+		}
+		discard, err := discardFrames(far.Index, session, false)
+		if err != nil {
+			return err
+		}
 		b.Cleanup(func() {
 			if err := discard.close(); err != nil {
 				b.Error(err)
 			}
 		})
-		return err
+		return nil
 	})
 	p.in(b, 0, func() error {
-		s, err := newRing(way, f.template)
+		s, err := newRing(way, f)
 		if err != nil {
 			return err
 		}

@@ -19,6 +19,7 @@ const (
 	maxFlows    = 60000   // of UDP's ports, those from firstPort up
 	maxSpread   = 1 << 16 // sources and MACs
 	maxRate     = 1e13
+	maxBurst    = 64 // UDP_MAX_SEGMENTS of kernels before 6.9 (linux/udp.h)
 )
 
 // Check returns w with its zero values made what the engine does, or an error that
@@ -39,14 +40,14 @@ func Check(w bench.Workload) (bench.Workload, error) {
 	if w.Size != 0 && (w.Size < low || w.Size > high) {
 		return w, fmt.Errorf("size %d for %s: want %d to %d bytes", w.Size, w.Kind, low, high)
 	}
-	for _, n := range []*int{&w.Streams, &w.Flows, &w.Sources, &w.MACs} {
+	for _, n := range []*int{&w.Streams, &w.Flows, &w.Sources, &w.MACs, &w.Burst} {
 		if *n == 0 {
 			*n = 1
 		}
 	}
-	spread := 1
+	spread, burst := 1, 1
 	if w.Kind == bench.Packets {
-		spread = maxSpread
+		spread, burst = maxSpread, maxBurst
 	}
 	for _, f := range []struct {
 		name       string
@@ -61,6 +62,7 @@ func Check(w bench.Workload) (bench.Workload, error) {
 		{"flows", float64(w.Flows), 1, float64(min(spread, maxFlows))},
 		{"sources", float64(w.Sources), 1, float64(spread)},
 		{"MACs", float64(w.MACs), 1, float64(spread)},
+		{"burst", float64(w.Burst), 1, float64(burst)},
 	} {
 		if !(f.value >= f.least && f.value <= f.top) || math.IsNaN(f.value) {
 			return w, fmt.Errorf("%s %g: want %g to %g for %s", f.name, f.value, f.least, f.top, w.Kind)

@@ -4,103 +4,98 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"runtime"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 )
 
-// discard has the kernel drop a session's frames as soon as they have been counted, so that its IP
-// stack is not what is measured: routing each frame to a closed port costs more than all
-// before it. It is an eBPF program at the interface (TCX, Linux 6.6 and
-// up; CAP_BPF and CAP_NET_ADMIN) that is gone with this process at the latest.
-// Nil discards nothing.
-type discard struct{ program, link int }
+// discard counts a session's frames as they come out of the interface, and has the kernel
+// drop them there, so that its IP stack is not what is measured: routing each frame to a
+// closed port costs more than all before it, and a packet socket that counts them
+// a third of that again. It is an eBPF program at the interface (TCX, Linux 6.6 and up;
+// CAP_BPF and CAP_NET_ADMIN), before all others, that is gone with this process at the
+// latest.
+type discard struct {
+	frames  *ebpf.Map // by processor
+	program *ebpf.Program
+	link    link.Link
+}
 
 // discardFrames returns an error where the kernel has no TCX or refuses.
 func discardFrames(index int, session uint64, v6 bool) (*discard, error) {
-	code := discarding(session, v6)
-	license := []byte("Apache-2.0\x00")
-	load := struct { // of union bpf_attr (linux/bpf.h), as far as it matters
-		kind, count   uint32
-		code, license uint64
-	}{
-		unix.BPF_PROG_TYPE_SCHED_CLS, uint32(len(code)),
-		uint64(uintptr(unsafe.Pointer(&code[0]))), uint64(uintptr(unsafe.Pointer(&license[0]))),
-	}
-	program, err := bpfCall(unix.BPF_PROG_LOAD, unsafe.Pointer(&load), unsafe.Sizeof(load))
-	runtime.KeepAlive(code)
-	runtime.KeepAlive(license)
+	d := &discard{}
+	var err error
+	d.frames, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.PerCPUArray, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
-		return nil, fmt.Errorf("load a program that discards frames: %w", err)
+		return nil, fmt.Errorf("make a map that counts frames: %w", err)
 	}
-	create := struct {
-		program, target, kind, flags uint32
-		relative                     uint32
-		_                            uint32
-		revision                     uint64
-	}{program: uint32(program), target: uint32(index), kind: unix.BPF_TCX_INGRESS}
-	link, err := bpfCall(unix.BPF_LINK_CREATE, unsafe.Pointer(&create), unsafe.Sizeof(create))
+	d.program, err = ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: discarding(d.frames.FD(), session, v6)})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("attach a program that discards frames: %w", err), unix.Close(program))
+		return nil, errors.Join(fmt.Errorf("load a program that discards frames: %w", err), d.close())
 	}
-	return &discard{program, link}, nil
+	d.link, err = link.AttachTCX(link.TCXOptions{Interface: index, Program: d.program, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("attach a program that discards frames: %w", err), d.close())
+	}
+	return d, nil
 }
 
 func (d *discard) close() error {
-	if d == nil {
-		return nil
+	var err error
+	if d.link != nil {
+		err = d.link.Close()
 	}
-	return errors.Join(unix.Close(d.link), unix.Close(d.program))
+	return errors.Join(err, d.program.Close(), d.frames.Close())
 }
 
-func bpfCall(command uintptr, attributes unsafe.Pointer, size uintptr) (int, error) {
-	fd, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(attributes), size)
-	if errno != 0 {
-		return -1, os.NewSyscallError("bpf", errno)
+// count is how many frames arrived since the program was attached.
+func (d *discard) count() (total uint64, err error) {
+	var each []uint64
+	if err := d.frames.Lookup(uint32(0), &each); err != nil {
+		return 0, fmt.Errorf("count frames: %w", err)
 	}
-	return int(fd), nil
+	for _, n := range each {
+		total += n
+	}
+	return total, nil
 }
 
-// instruction is struct bpf_insn (linux/bpf.h).
-type instruction struct {
-	code      uint8
-	registers uint8 // destination, and source << 4
-	offset    int16
-	immediate int32
-}
-
-// discarding returns TCX_DROP for a frame of the session, else TCX_NEXT.
-func discarding(session uint64, v6 bool) []instruction {
+// discarding counts a frame of the session and returns TCX_DROP, for others TCX_NEXT. It
+// asks for the session by a helper, since a driver may have put no more than a
+// frame's headers where a program can look (bpf_skb_load_bytes in bpf-helpers(7)).
+func discarding(frames int, session uint64, v6 bool) asm.Instructions {
 	const (
-		load    = unix.BPF_LDX | unix.BPF_MEM | unix.BPF_W // destination = *(u32 *)(source + offset)
-		move    = unix.BPF_ALU64 | unix.BPF_MOV
-		add     = unix.BPF_ALU64 | unix.BPF_ADD
-		above   = unix.BPF_JMP | unix.BPF_JGT | unix.BPF_X // if destination > source, skip offset
-		unlike  = unix.BPF_JMP32 | unix.BPF_JNE            // if destination != immediate, skip offset
-		leave   = unix.BPF_JMP | unix.BPF_EXIT
-		data    = 76 // in struct __sk_buff
-		dataEnd = 80
-		next    = -1 // TCX_NEXT
-		drop    = 2  // TCX_DROP
+		next = -1
+		drop = 2
+		key  = -4
+		word = -16
 	)
-	words := binary.BigEndian.AppendUint64(nil, session)
-	word := func(at int) int32 { return int32(binary.NativeEndian.Uint32(words[at:])) }
-	at := int16(sessionAt(v6))
-	return []instruction{
-		{load, 2 | 1<<4, data, 0},
-		{load, 3 | 1<<4, dataEnd, 0},
-		{move | unix.BPF_X, 4 | 2<<4, 0, 0},
-		{add, 4, 0, int32(at) + 8},
-		{above, 4 | 3<<4, 6, 0},
-		{load, 5 | 2<<4, at, 0},
-		{unlike, 5, 4, word(0)},
-		{load, 5 | 2<<4, at + 4, 0},
-		{unlike, 5, 2, word(4)},
-		{move, 0, 0, drop},
-		{leave, 0, 0, 0},
-		{move, 0, 0, next},
-		{leave, 0, 0, 0},
+	wanted := int64(binary.NativeEndian.Uint64(binary.BigEndian.AppendUint64(nil, session)))
+	return asm.Instructions{
+		asm.Mov.Imm(asm.R2, int32(sessionAt(v6))),
+		asm.Mov.Reg(asm.R3, asm.RFP),
+		asm.Add.Imm(asm.R3, word),
+		asm.Mov.Imm(asm.R4, 8),
+		asm.FnSkbLoadBytes.Call(),
+		asm.JNE.Imm(asm.R0, 0, "next"),
+		asm.LoadMem(asm.R1, asm.RFP, word, asm.DWord),
+		asm.LoadImm(asm.R2, wanted, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R2, "next"),
+
+		asm.StoreImm(asm.RFP, key, 0, asm.Word),
+		asm.LoadMapPtr(asm.R1, frames),
+		asm.Mov.Reg(asm.R2, asm.RFP),
+		asm.Add.Imm(asm.R2, key),
+		asm.FnMapLookupElem.Call(),
+		asm.JEq.Imm(asm.R0, 0, "next"),
+		asm.LoadMem(asm.R1, asm.R0, 0, asm.DWord),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(asm.R0, 0, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R0, drop),
+		asm.Return(),
+
+		asm.Mov.Imm(asm.R0, next).WithSymbol("next"),
+		asm.Return(),
 	}
 }

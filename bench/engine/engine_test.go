@@ -4,14 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/safchain/ethtool"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -240,6 +244,7 @@ func TestRequest(t *testing.T) {
 
 func TestPackets(t *testing.T) {
 	p := newPair(t)
+	p.cut(t)
 	for _, c := range []struct {
 		name string
 		bench.Workload
@@ -248,6 +253,8 @@ func TestPackets(t *testing.T) {
 		{"largest", bench.Workload{Size: 1514}},
 		{"spread", bench.Workload{Flows: 100, Sources: 20, MACs: 10, Streams: 2}},
 		{"reverse", bench.Workload{Reverse: true, Flows: 2}},
+		{"bursts", bench.Workload{Burst: maxBurst, Flows: 2}},
+		{"long bursts at a rate", bench.Workload{Burst: 44, Size: 1514, Rate: 10_000}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.Workload
@@ -259,6 +266,100 @@ func TestPackets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// cut has the kernel cut bursts before the sending end's driver has them.
+func (p pair) cut(t testing.TB) {
+	t.Helper()
+	p.in(t, 0, func() error {
+		tool, err := ethtool.NewEthtool()
+		if err != nil {
+			return err
+		}
+		defer tool.Close()
+		return tool.Change(wire, map[string]bool{"tx-udp-segmentation": false})
+	})
+}
+
+// TestBurstsThatNobodyCuts: a veth would hand them over whole.
+func TestBurstsThatNobodyCuts(t *testing.T) {
+	p := newPair(t)
+	_, err, _ := p.measureBetween(t.Context(), t, bench.Workload{Kind: bench.Packets, Burst: 2, Seconds: 0.1}, [2]Marks{})
+	if err == nil || !strings.Contains(err.Error(), "ethtool -K "+wire+" tx-udp-segmentation off") {
+		t.Error(err)
+	}
+}
+
+// TestCounters has frames counted by the program that discards them and by the socket that
+// kernels without it have: the one in front sees what the other one sees.
+func TestCounters(t *testing.T) {
+	p := newPair(t)
+	p.cut(t)
+	const session, frames, burst = 7, 640, 64
+	way := p.way(t)
+	f, err := newFrames(way, session, bench.Workload{Size: 60, Burst: burst, Flows: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counters []frameCounter
+	p.in(t, 1, func() error {
+		at, err := net.InterfaceByName(wire)
+		if err != nil {
+			return err
+		}
+		socket, err := countFrames(at.Index, session, false)
+		if err != nil {
+			return err
+		}
+		counters = append(counters, socket)
+		program, err := discardFrames(at.Index, session, false)
+		if err != nil {
+			if errors.Is(err, unix.EINVAL) { // before Linux 6.6
+				t.Log(err)
+				return nil
+			}
+			return err
+		}
+		counters = append(counters, program)
+		return nil
+	})
+	p.in(t, 0, func() error {
+		ring, err := newRing(way, f)
+		if err != nil {
+			return err
+		}
+		if n := ring.fill(f, frames/burst, 0, 1); n != frames/burst {
+			t.Errorf("%d slots are free", n)
+		}
+		return errors.Join(ring.send(), ring.close())
+	})
+	for i, c := range counters {
+		n, err := c.count()
+		for begun := time.Now(); n != frames && err == nil && time.Since(begun) < 10*time.Second; n, err = c.count() {
+			time.Sleep(time.Millisecond) // a busy kernel delivers later
+		}
+		if n != frames || err != nil {
+			t.Errorf("counter %d: %d, %v, want %d", i, n, err, frames)
+		}
+		if err := c.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// way leads from end 0 to end 1.
+func (p pair) way(t testing.TB) route {
+	t.Helper()
+	at := [2]*net.Interface{}
+	for i := range at {
+		p.in(t, i, func() (err error) {
+			at[i], err = net.InterfaceByName(wire)
+			return err
+		})
+	}
+	r := route{index: at[0].Index, name: wire, mtu: at[0].MTU, from: p.address[0], to: netip.AddrPortFrom(p.address[1], 9)}
+	copy(r.ether[:], slices.Concat(at[1].HardwareAddr, at[0].HardwareAddr, []byte{etherIPv4 >> 8, 0}))
+	return r
 }
 
 // figures measures, and nothing may go wrong but that a busy machine lets an end sleep

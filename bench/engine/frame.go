@@ -28,9 +28,12 @@ const firstPort = 1024
 // beginning of the payload, from source ports (flows), addresses and MACs that
 // take turns.
 type frames struct {
+	// template is a frame, or a burst of them: one UDP packet, whose payload has that of each.
 	template             []byte
+	burst, payload       int    // how many, and bytes of each
 	ip                   int    // length of the IP header
 	base                 uint32 // sum of what the checksum covers, its changing words zero
+	pseudo               uint32 // the same of UDP's pseudo-header, of a burst
 	flows, sources, macs uint64
 }
 
@@ -50,21 +53,29 @@ func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
 		return nil, fmt.Errorf("size %d of a frame: want %d to %d bytes: %s has an MTU of %d", w.Size, least, r.mtu+etherLength, r.name, r.mtu)
 	}
 	f := &frames{
-		template: make([]byte, w.Size), ip: ipv4Length,
+		burst: max(w.Burst, 1), ip: ipv4Length,
 		flows: uint64(w.Flows), sources: uint64(w.Sources), macs: uint64(w.MACs),
 	}
+	if v6 {
+		f.ip = ipv6Length
+	}
+	headers := etherLength + f.ip + udpLength
+	f.payload = w.Size - headers
+	if most := (1<<16 - headers) / f.payload; f.burst > most {
+		return nil, fmt.Errorf("burst %d: want 1 to %d for frames of %d bytes: together they are one IP packet", f.burst, most, w.Size)
+	}
+	f.template = make([]byte, headers+f.burst*f.payload)
 	b := f.template
 	copy(b, r.ether[:])
 	l3 := b[etherLength:]
 	if v6 {
-		f.ip = ipv6Length
 		l3[0] = 6 << 4
-		binary.BigEndian.PutUint16(l3[4:], uint16(w.Size-etherLength-ipv6Length))
+		binary.BigEndian.PutUint16(l3[4:], uint16(len(l3)-ipv6Length))
 		l3[6], l3[7] = protocolUDP, 64
 		copy(l3[24:], r.to.Addr().AsSlice())
 	} else {
 		l3[0] = 4<<4 | ipv4Length/4
-		binary.BigEndian.PutUint16(l3[2:], uint16(w.Size-etherLength))
+		binary.BigEndian.PutUint16(l3[2:], uint16(len(l3)))
 		l3[8], l3[9] = 64, protocolUDP
 		copy(l3[16:], r.to.Addr().AsSlice())
 	}
@@ -73,7 +84,9 @@ func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
 	udp := l3[f.ip:]
 	binary.BigEndian.PutUint16(udp[2:], r.to.Port())
 	binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
-	binary.BigEndian.PutUint64(udp[udpLength:], session)
+	for i := range f.burst {
+		binary.BigEndian.PutUint64(udp[udpLength+i*f.payload:], session)
+	}
 	if w.MACs > 1 {
 		copy(b[etherSource:], []byte{2, 0xc7, 0, 0, 0, 0}) // locally administered
 	}
@@ -81,6 +94,7 @@ func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
 		f.makeUp(source)
 	}
 	f.base = f.sum(b)
+	f.pseudo = words(b[etherLength+f.ip-2*len(r.from.AsSlice()):etherLength+f.ip]) + protocolUDP + uint32(len(udp))
 	return f, nil
 }
 
@@ -110,18 +124,23 @@ func (f *frames) sum(b []byte) (sum uint32) {
 		covered = b[etherLength+8:] // the addresses, and all after the header
 		sum = protocolUDP + uint32(len(b)-etherLength-ipv6Length)
 	}
-	for i := 0; i+1 < len(covered); i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(covered[i:]))
+	return sum + words(covered)
+}
+
+// words is the sum of b's 16-bit words.
+func words(b []byte) (sum uint32) {
+	for i := 0; i+1 < len(b); i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(b[i:]))
 	}
-	if len(covered)%2 == 1 {
-		sum += uint32(covered[len(covered)-1]) << 8
+	if len(b)%2 == 1 {
+		sum += uint32(b[len(b)-1]) << 8
 	}
 	return sum
 }
 
 // put makes b, which holds the template or another of the frames, frame i.
 func (f *frames) put(b []byte, i uint64) {
-	sum := f.base
+	sum, pseudo := f.base, f.pseudo
 	if f.macs > 1 {
 		binary.BigEndian.PutUint32(b[etherSource+2:], uint32(i%f.macs))
 	}
@@ -130,12 +149,19 @@ func (f *frames) put(b []byte, i uint64) {
 		number := uint16(i % f.sources)
 		binary.BigEndian.PutUint16(source[len(source)-2:], number)
 		sum += uint32(number)
+		pseudo += uint32(number)
 	}
 	port := uint16(firstPort + i%f.flows)
 	udp := b[etherLength+f.ip:]
 	binary.BigEndian.PutUint16(udp, port)
+	if f.burst > 1 { // of each frame the kernel makes it, from this one (virtio 1.2, section 5.1.6.2)
+		binary.BigEndian.PutUint16(udp[6:], fold(pseudo))
+	}
 	if f.ip == ipv4Length {
 		binary.BigEndian.PutUint16(b[etherLength+10:], ^fold(sum))
+		return
+	}
+	if f.burst > 1 {
 		return
 	}
 	checksum := ^fold(sum + uint32(port))

@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/binary"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"golang.org/x/net/bpf"
@@ -49,6 +50,68 @@ func TestFrames(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBursts cuts bursts as the kernel does (__udp_gso_segment), and checks each frame.
+func TestBursts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v6 := rapid.Bool().Draw(t, "v6")
+		session := rapid.Uint64().Draw(t, "session")
+		w := bench.Workload{
+			Size:  rapid.IntRange(leastFrame(v6), 1514).Draw(t, "size"),
+			Burst: rapid.IntRange(2, 40).Draw(t, "burst"), // 65535/1514 fit
+			Flows: rapid.IntRange(1, maxFlows).Draw(t, "flows"), Sources: rapid.IntRange(1, maxSpread).Draw(t, "sources"),
+			MACs: rapid.IntRange(1, maxSpread).Draw(t, "MACs"),
+		}
+		f, err := newFrames(way(v6), session, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := append([]byte(nil), f.template...)
+		for _, i := range rapid.SliceOfN(rapid.Uint64Range(0, 1<<40), 1, 5).Draw(t, "bursts") {
+			f.put(b, i)
+			headers := etherLength + f.ip + udpLength
+			for rest := b[headers:]; len(rest) > 0; rest = rest[f.payload:] {
+				cut := append(append([]byte(nil), b[:headers]...), rest[:f.payload]...)
+				l3, udp := cut[etherLength:], cut[etherLength+f.ip:]
+				whole := binary.BigEndian.Uint16(udp[4:])
+				binary.BigEndian.PutUint16(udp[4:], uint16(len(udp)))
+				begun := uint32(binary.BigEndian.Uint16(udp[6:])) + uint32(^whole) + uint32(len(udp))
+				binary.BigEndian.PutUint16(udp[6:], 0)
+				binary.BigEndian.PutUint16(udp[6:], ^fold(begun+words(udp)))
+				checkUDP(t, cut, v6)
+				if v6 {
+					binary.BigEndian.PutUint16(l3[4:], uint16(len(udp)))
+				} else {
+					binary.BigEndian.PutUint16(l3[2:], uint16(len(l3)))
+					binary.BigEndian.PutUint16(l3[10:], 0)
+					binary.BigEndian.PutUint16(l3[10:], ^fold(words(l3[:ipv4Length])))
+				}
+				checkFrame(t, cut, v6)
+				if got := binary.BigEndian.Uint64(cut[sessionAt(v6):]); got != session || len(cut) != w.Size {
+					t.Fatalf("%d bytes of session %x, want %d of %x", len(cut), got, w.Size, session)
+				}
+			}
+		}
+	})
+}
+
+// checkUDP checks UDP's checksum, which over IPv4 no other frame here has.
+func checkUDP(t *rapid.T, b []byte, v6 bool) {
+	addresses, udp := b[etherLength+12:etherLength+ipv4Length], b[etherLength+ipv4Length:]
+	if v6 {
+		addresses, udp = b[etherLength+8:etherLength+ipv6Length], b[etherLength+ipv6Length:]
+	}
+	if sum := fold(words(addresses) + protocolUDP + uint32(len(udp)) + words(udp)); sum != 0xffff {
+		t.Fatalf("UDP's checksum is wrong: %x", b)
+	}
+}
+
+func TestBurstsThatAreTooLong(t *testing.T) {
+	_, err := newFrames(way(false), 1, bench.Workload{Size: 1514, Burst: 45, Flows: 1})
+	if err == nil || !strings.Contains(err.Error(), "want 1 to 44 for frames of 1514 bytes") {
+		t.Error(err)
+	}
 }
 
 // checkFrame checks lengths and checksums.

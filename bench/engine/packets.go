@@ -15,7 +15,8 @@ import (
 type packetSource struct {
 	frames *frames
 	rings  []*ring
-	rate   float64   // frames a second of each ring; 0: as many as go
+	burst  uint64    // frames in a slot of a ring
+	rate   float64   // slots a second of each ring; 0: as many as go
 	sent   []counter // by ring
 }
 
@@ -25,9 +26,9 @@ func newPacketSource(r route, session uint64, w bench.Workload) (*packetSource, 
 	if err != nil {
 		return nil, err
 	}
-	s := &packetSource{frames: f, rate: w.Rate / float64(w.Streams), sent: make([]counter, w.Streams)}
+	s := &packetSource{frames: f, burst: uint64(w.Burst), rate: w.Rate / float64(w.Streams*w.Burst), sent: make([]counter, w.Streams)}
 	for range w.Streams {
-		ring, err := newRing(r, f.template)
+		ring, err := newRing(r, f)
 		if err != nil {
 			return nil, errors.Join(err, s.close())
 		}
@@ -61,7 +62,7 @@ func (s *packetSource) run(ctx context.Context) error {
 // send goes on until ctx ends. Ring i has every frame whose number is i more than a
 // multiple of their count.
 func (s *packetSource) send(ctx context.Context, ring *ring, i int) error {
-	const most = ringSlots / 4 // of frames for one call
+	const most = ringSlots / 4 // of slots for one call
 	schedule := pace{rate: s.rate}
 	step, sent := uint64(len(s.rings)), uint64(0)
 	for ctx.Err() == nil {
@@ -73,10 +74,10 @@ func (s *packetSource) send(ctx context.Context, ring *ring, i int) error {
 			}
 			sent += uint64(n)
 			due -= n
-			s.sent[i].Store(sent)
+			s.sent[i].Store(sent * s.burst)
 		}
 	}
-	s.sent[i].Store(sent - ring.waiting())
+	s.sent[i].Store((sent - ring.waiting()) * s.burst)
 	return nil
 }
 

@@ -13,13 +13,18 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// packetSink counts frames. The kernel does all the work; see frameCounter.
+// packetSink counts frames. The kernel does all the work.
 type packetSink struct {
-	discard *discard
 	port    *net.UDPConn
 	size    int // of a frame, bytes
 	mu      sync.Mutex
-	counter *frameCounter // guarded by mu
+	counter frameCounter // guarded by mu
+}
+
+// frameCounter counts the frames of a session as they come out of the interface.
+type frameCounter interface {
+	count() (uint64, error) // since it was made
+	close() error
 }
 
 // newPacketSink opens the counter on the calling thread. The port is that to which the frames
@@ -30,18 +35,19 @@ func newPacketSink(r route, port *net.UDPConn, session uint64, size int) (*packe
 		return nil, err
 	}
 	v6 := r.to.Addr().Is6()
-	s := &packetSink{port: port, size: size}
-	var err error
-	if s.counter, err = countFrames(r.index, session, v6); err != nil {
+	// Where the kernel cannot, frames cost the receiver more and count the same.
+	if d, err := discardFrames(r.index, session, v6); err == nil {
+		return &packetSink{port: port, size: size, counter: d}, nil
+	}
+	c, err := countFrames(r.index, session, v6)
+	if err != nil {
 		return nil, err
 	}
-	// Where the kernel cannot, frames cost the receiver more and count the same.
-	s.discard, _ = discardFrames(r.index, session, v6)
-	return s, nil
+	return &packetSink{port: port, size: size, counter: c}, nil
 }
 
 func (s *packetSink) close() error {
-	return errors.Join(s.counter.close(), s.discard.close(), onConn(s.port, func(fd int) error {
+	return errors.Join(s.counter.close(), onConn(s.port, func(fd int) error {
 		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
 	}))
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,6 +22,14 @@ const (
 	// its hdr_len is (linux/virtio_net.h).
 	virtioHeader = 10
 	virtioLength = 2
+	// The other fields, and what they hold of a burst: virtioCut is VIRTIO_NET_HDR_GSO_UDP_L4.
+	virtioSum    = 1 // VIRTIO_NET_HDR_F_NEEDS_CSUM
+	virtioKind   = 1
+	virtioCut    = 5
+	virtioSize   = 4
+	virtioBegin  = 6
+	virtioOffset = 8
+	checksumAt   = 6 // in UDP's header
 	// copied is how much of a frame the kernel is told to copy: it takes the rest by its
 	// pages, which for small frames costs more. Measured over veth, 60 bytes: 0.9 to 1.2
 	// million frames a CPU second with it, 0.8 to 1.1 without, 0.5 to 0.67 by sendmmsg,
@@ -35,12 +44,19 @@ type ring struct {
 	name   string // of the interface
 	memory []byte
 	slot   int // bytes
-	size   int // of a frame, bytes
+	size   int // of what a slot holds, bytes
 	next   int // slot to fill
 }
 
-// newRing opens a ring whose slots hold template.
-func newRing(r route, template []byte) (*ring, error) {
+// newRing opens a ring whose slots hold the template of f.
+func newRing(r route, f *frames) (*ring, error) {
+	template, direct := f.template, 1
+	if f.burst > 1 {
+		direct = 0 // the kernel does not cut on that way
+		if err := cuts(r.name); err != nil {
+			return nil, fmt.Errorf("burst %d: %w", f.burst, err)
+		}
+	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open a packet socket: %w: run as root or give the program CAP_NET_RAW", err)
@@ -52,7 +68,7 @@ func newRing(r route, template []byte) (*ring, error) {
 		Frame_size: uint32(s.slot), Frame_nr: ringSlots,
 	}
 	err = errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1),
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, direct),
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2),
 		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
 		unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_TX_RING, &shape),
@@ -70,10 +86,37 @@ func newRing(r route, template []byte) (*ring, error) {
 	for i := range ringSlots {
 		header := (*unix.Tpacket2Hdr)(unsafe.Pointer(&s.memory[i*s.slot]))
 		header.Len = uint32(virtioHeader + s.size)
-		binary.NativeEndian.PutUint16(s.memory[i*s.slot+ringHeader+virtioLength:], uint16(min(s.size, copied)))
+		virtio := s.memory[i*s.slot+ringHeader:]
+		binary.NativeEndian.PutUint16(virtio[virtioLength:], uint16(min(s.size, copied)))
+		if f.burst > 1 {
+			virtio[0], virtio[virtioKind] = virtioSum, virtioCut
+			binary.NativeEndian.PutUint16(virtio[virtioLength:], uint16(s.size))
+			binary.NativeEndian.PutUint16(virtio[virtioSize:], uint16(f.payload))
+			binary.NativeEndian.PutUint16(virtio[virtioBegin:], uint16(etherLength+f.ip))
+			binary.NativeEndian.PutUint16(virtio[virtioOffset:], checksumAt)
+		}
 		copy(s.frame(i), template)
 	}
 	return s, nil
+}
+
+// cuts reports whether the kernel cuts bursts for an interface, before its driver has
+// them. One that takes them whole cuts them later or, as veth, never.
+func cuts(name string) error {
+	const whole = "tx-udp-segmentation"
+	tool, err := ethtool.NewEthtool()
+	if err != nil {
+		return fmt.Errorf("open ethtool's socket: %w", err)
+	}
+	defer tool.Close()
+	features, err := tool.Features(name)
+	if err != nil {
+		return fmt.Errorf("see what %s offloads: %w", name, err)
+	}
+	if features[whole] {
+		return fmt.Errorf("%s takes bursts whole (%s is on), so that what arrives may be one packet and not as many frames: ethtool -K %s %s off", name, whole, name, whole)
+	}
+	return nil
 }
 
 func (s *ring) close() error {

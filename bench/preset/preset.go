@@ -214,6 +214,21 @@ func (p *Plan) Shorten(seconds float64) {
 	}
 }
 
+// Burst has packets sent by Culvert's own engine, so many at once, and says so.
+func (p *Plan) Burst(frames int) error {
+	found := false
+	for i := range p.Arms {
+		if w := &p.Arms[i].Workload; w.Kind == bench.Packets {
+			found, w.Engine, w.Burst = true, "culvert", frames
+		}
+	}
+	if !found {
+		return fmt.Errorf("--burst %d: it is for presets that send packets, such as m10, and nothing here does", frames)
+	}
+	p.note(fmt.Sprintf("packets leave in bursts of %d, which the kernel cuts into frames before the driver has them: the sender pays less for each than when they go alone", frames))
+	return nil
+}
+
 // Presets are the names of those that have a share of the plan.
 func (p Plan) Presets() string {
 	var all []string

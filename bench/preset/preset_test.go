@@ -240,6 +240,32 @@ func TestShorten(t *testing.T) {
 	}
 }
 
+// Bursts are of packets alone, by Culvert's own engine.
+func TestBurst(t *testing.T) {
+	plan, err := Together([]Preset{find(t, "m4"), find(t, "m10")}, cluster(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Burst(64); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range plan.Arms {
+		w := a.Workload
+		if packets := w.Kind == bench.Packets; packets != (w.Burst == 64) || packets && w.Engine != "culvert" {
+			t.Errorf("%s: %s by %s in bursts of %d", a.Name, w.Kind, w.Engine, w.Burst)
+		}
+	}
+	if last := plan.Notes[len(plan.Notes)-1]; !strings.Contains(last, "in bursts of 64") {
+		t.Errorf("notes %q", plan.Notes)
+	}
+	if plan, err = Together([]Preset{find(t, "m4")}, cluster(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := plan.Burst(64); err == nil || !strings.Contains(err.Error(), "--burst 64") {
+		t.Error(err)
+	}
+}
+
 // What R4 received over a VF stands beside no other path's packets.
 func TestVFFiguresStandBesideVFs(t *testing.T) {
 	printed := find(t, "m10").Printed

@@ -210,6 +210,9 @@ func load(w bench.Workload) string {
 	if w.Flows > 1 {
 		parts = append(parts, fmt.Sprintf("%d flows", w.Flows))
 	}
+	if w.Burst > 1 {
+		parts = append(parts, fmt.Sprintf("bursts of %d", w.Burst))
+	}
 	if w.UDP && w.Kind == bench.Request {
 		parts = append(parts, "UDP")
 	}

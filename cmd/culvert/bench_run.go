@@ -33,7 +33,7 @@ type benchRun struct {
 	out             string
 	cluster         benchCluster
 	lab             bool
-	senders         int
+	senders, burst  int
 }
 
 func newBenchRunCommand() *cobra.Command {
@@ -109,6 +109,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&b.limits.MaxTime, "max-time", 0, "begin no round that would end later (default twice what the repeats should take)")
 	f.BoolVar(&b.quick, "quick", false, "runs of 2 s (packets 6, a pulled cable 10), three of them: for a look, and for CI")
 	f.Float64Var(&b.seconds, "seconds", 0, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
+	f.IntVar(&b.burst, "burst", 1, "give so many packets to the kernel at once (1 to 64): more of them, where tx-udp-segmentation is off")
 	f.Uint64Var(&b.seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done")
 	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
@@ -139,6 +140,9 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	if b.seconds < 0 {
 		return fmt.Errorf("--seconds %v: take a number above 0, such as 4", b.seconds)
+	}
+	if b.burst < 1 || b.burst > 64 {
+		return fmt.Errorf("--burst %d: take 1 to 64", b.burst)
 	}
 	if b.out == "" {
 		b.out = "bench-" + time.Now().Format("20060102-150405") + ".json"
@@ -292,6 +296,11 @@ func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, from, to []*con
 	}
 	if b.seconds > 0 {
 		plan.Shorten(b.seconds)
+	}
+	if b.burst > 1 {
+		if err := plan.Burst(b.burst); err != nil {
+			return nil, plan, err
+		}
 	}
 	m := &conduct.Measurement{Exchange: conduct.Exchange{Stations: crew.Stations, Arms: plan.Arms}, Limits: b.limits, Seed: b.seed}
 	if cable != nil {
