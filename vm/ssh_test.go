@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/libvirt"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/test/rpcserver"
 )
 
 // TestMain is the program ssh when it is called as that.
@@ -105,20 +105,8 @@ func there(t *testing.T, sockets ...string) (root string) {
 		}
 		t.Cleanup(func() { l.Close() })
 	}
-	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
-	srv.Handle(api.MethodGuestXML, func(context.Context, json.RawMessage) (any, error) { return api.GuestXML{Device: "<there/>"}, nil })
-	l, err := rpc.Listen(filepath.Join(root, filepath.Base(rpc.DefaultSocket)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- srv.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+	rpcserver.Serve(t, filepath.Join(root, filepath.Base(rpc.DefaultSocket)), func(srv *rpc.Server) {
+		srv.Handle(api.MethodGuestXML, func(context.Context, json.RawMessage) (any, error) { return api.GuestXML{Device: "<there/>"}, nil })
 	})
 	return root
 }

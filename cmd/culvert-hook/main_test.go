@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,39 +13,23 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/test/rpcserver"
 )
 
 // serve is a culvertd that answers every report as told.
 func serve(t *testing.T, answer func(method, text string) (any, error)) string {
 	t.Helper()
-	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
-	for _, method := range []string{api.MethodGuestStart, api.MethodGuestStop, api.MethodPortCreated, api.MethodPortDeleted} {
-		srv.Handle(method, func(_ context.Context, raw json.RawMessage) (any, error) {
-			var req api.GuestReport
-			if err := json.Unmarshal(raw, &req); err != nil {
-				return nil, err
-			}
-			return answer(method, string(req.XML))
-		})
-	}
-	dir, err := os.MkdirTemp("", "culvert") //nolint:usetesting // t.TempDir is too long for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "s")
-	l, err := rpc.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- srv.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
+	socket := rpcserver.Socket(t)
+	rpcserver.Serve(t, socket, func(srv *rpc.Server) {
+		for _, method := range []string{api.MethodGuestStart, api.MethodGuestStop, api.MethodPortCreated, api.MethodPortDeleted} {
+			srv.Handle(method, func(_ context.Context, raw json.RawMessage) (any, error) {
+				var req api.GuestReport
+				if err := json.Unmarshal(raw, &req); err != nil {
+					return nil, err
+				}
+				return answer(method, string(req.XML))
+			})
 		}
-		os.RemoveAll(dir)
 	})
 	return socket
 }

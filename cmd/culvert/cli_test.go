@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/test/rpcserver"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -40,65 +39,48 @@ func (d *culvertd) serve(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
-	srv.Handle("status", func(context.Context, json.RawMessage) (any, error) { return json.RawMessage(node), nil })
-	srv.HandleStream("events", func(ctx context.Context, raw json.RawMessage, send func(any) error) error {
-		var req api.EventsRequest
-		if err := json.Unmarshal(raw, &req); err != nil {
-			return err
-		}
-		for seq := req.After + 1; seq <= 3; seq++ {
-			e := api.Event{Seq: seq, Time: time.Date(2026, 11, 21, 20, 0, int(seq), 0, time.UTC), Type: "Normal", Reason: "Attached", Object: "VF 0000:01:10.0", Text: "vf 0 of enp1s0f0"}
-			if err := send(e); err != nil {
+	socket := rpcserver.Socket(t)
+	rpcserver.Serve(t, socket, func(srv *rpc.Server) {
+		srv.Handle("status", func(context.Context, json.RawMessage) (any, error) { return json.RawMessage(node), nil })
+		srv.HandleStream("events", func(ctx context.Context, raw json.RawMessage, send func(any) error) error {
+			var req api.EventsRequest
+			if err := json.Unmarshal(raw, &req); err != nil {
 				return err
 			}
-		}
-		if req.Follow {
-			<-ctx.Done()
-		}
-		return nil
-	})
-	srv.Handle("ledger", func(context.Context, json.RawMessage) (any, error) { return api.Ledger{File: "/x/ledger.db"}, nil })
-	srv.Handle(api.MethodGuestXML, func(_ context.Context, raw json.RawMessage) (any, error) {
-		var req api.GuestXMLRequest
-		err := json.Unmarshal(raw, &req)
-		d.guests = append(d.guests, req)
-		return api.GuestXML{Definition: "<definition/>\n", Device: "<device/>\n", Network: "<network/>\n"}, err
-	})
-	srv.Handle(api.MethodGuestDetach, func(_ context.Context, raw json.RawMessage) (any, error) {
-		var req api.GuestDetachRequest
-		err := json.Unmarshal(raw, &req)
-		owner := vf.Owner{Kind: vf.OwnerVM, Name: req.Guest, Interface: "net1"}
-		return api.GuestDetached{VFs: []api.GuestVF{
-			{VF: vf.PCIAddr{Bus: 1, Device: 0x10}, Guest: owner, Phase: "free"},
-			{VF: vf.PCIAddr{Bus: 1, Device: 0x11}, Guest: owner, Phase: "quarantined", Reason: "vlan is 7, not none"},
-		}}, err
-	})
-	srv.Handle("host.plan", func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
-	srv.Handle("host.apply", func(_ context.Context, raw json.RawMessage) (any, error) {
-		var req api.HostRequest
-		err := json.Unmarshal(raw, &req)
-		d.applied = append(d.applied, req)
-		return d.result, err
-	})
-	dir, err := os.MkdirTemp("", "culvert") //nolint:usetesting // t.TempDir is too long for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(dir, "s")
-	l, err := rpc.Listen(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- srv.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		os.RemoveAll(dir)
+			for seq := req.After + 1; seq <= 3; seq++ {
+				e := api.Event{Seq: seq, Time: time.Date(2026, 11, 21, 20, 0, int(seq), 0, time.UTC), Type: "Normal", Reason: "Attached", Object: "VF 0000:01:10.0", Text: "vf 0 of enp1s0f0"}
+				if err := send(e); err != nil {
+					return err
+				}
+			}
+			if req.Follow {
+				<-ctx.Done()
+			}
+			return nil
+		})
+		srv.Handle("ledger", func(context.Context, json.RawMessage) (any, error) { return api.Ledger{File: "/x/ledger.db"}, nil })
+		srv.Handle(api.MethodGuestXML, func(_ context.Context, raw json.RawMessage) (any, error) {
+			var req api.GuestXMLRequest
+			err := json.Unmarshal(raw, &req)
+			d.guests = append(d.guests, req)
+			return api.GuestXML{Definition: "<definition/>\n", Device: "<device/>\n", Network: "<network/>\n"}, err
+		})
+		srv.Handle(api.MethodGuestDetach, func(_ context.Context, raw json.RawMessage) (any, error) {
+			var req api.GuestDetachRequest
+			err := json.Unmarshal(raw, &req)
+			owner := vf.Owner{Kind: vf.OwnerVM, Name: req.Guest, Interface: "net1"}
+			return api.GuestDetached{VFs: []api.GuestVF{
+				{VF: vf.PCIAddr{Bus: 1, Device: 0x10}, Guest: owner, Phase: "free"},
+				{VF: vf.PCIAddr{Bus: 1, Device: 0x11}, Guest: owner, Phase: "quarantined", Reason: "vlan is 7, not none"},
+			}}, err
+		})
+		srv.Handle("host.plan", func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
+		srv.Handle("host.apply", func(_ context.Context, raw json.RawMessage) (any, error) {
+			var req api.HostRequest
+			err := json.Unmarshal(raw, &req)
+			d.applied = append(d.applied, req)
+			return d.result, err
+		})
 	})
 	return socket
 }
