@@ -13,9 +13,11 @@ mkdir -p "$guest/root/bin" "$guest/root/dev" "$guest/root/proc" "$guest/root/sys
 mv "$guest/init" "$guest/root/init"
 chmod 0755 "$guest/root/init"
 cp "$lab/busybox" "$guest/root/bin/busybox"
-chroot "$root" modprobe -S "$kernel" --show-depends igbvf | sed -n 's/^insmod \([^ ]*\).*/\1/p' | while read -r file; do
-	cp "$root/$file" "$guest/root/"
-	echo "/${file##*/}" >>"$guest/root/modules"
+for module in virtio_net igbvf; do # in this order eth0 is the interface that stays when a VF goes
+	chroot "$root" modprobe -S "$kernel" --show-depends "$module" | sed -n 's/^insmod \([^ ]*\).*/\1/p' | while read -r file; do
+		cp "$root/$file" "$guest/root/"
+		echo "/${file##*/}" >>"$guest/root/modules"
+	done
 done
 chroot "$root" sh -c 'cd /boot/guest/root && find . | busybox cpio -o -H newc >../initrd' 2>/dev/null
 rm -rf "$guest/root"

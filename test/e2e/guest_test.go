@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/demo/node"
 )
 
@@ -350,7 +351,19 @@ func killed(t *testing.T, g node.Guest, v api.VF) {
 	}
 }
 
-// migrated: a guest that is off goes to the other node, by ssh.
+// teamed is a virtio interface whose fast path a VF can be. Its frames leave by the PF, on the
+// VF's VLAN.
+const teamed = `<interface type='direct'>
+  <mac address='02:00:00:00:92:01'/>
+  <source dev='enp2s0.92' mode='bridge'/>
+  <model type='virtio'/>
+  <teaming type='persistent'/>
+  <alias name='ua-slow'/>
+</interface>
+`
+
+// migrated: a guest that is off goes to the other node, by ssh, starts there, and comes back
+// as it runs.
 func migrated(t *testing.T) {
 	from, to := nodes[0], nodes[1]
 	g, err := from.DefineGuest(t.Context(), "mover", netip.MustParsePrefix("10.90.0.7/24"))
@@ -367,8 +380,19 @@ func migrated(t *testing.T) {
 			}
 		}
 	})
+	for _, n := range nodes {
+		must(t, n, "ip", "link", "add", "enp2s0.92", "up", "link", "enp2s0", "type", "vlan", "id", "92")
+		t.Cleanup(func() {
+			if _, err := n.Run(context.Background(), "ip", "link", "del", "enp2s0.92"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if _, err := from.Feed(t.Context(), strings.NewReader(teamed), "add a virtio interface", `virsh attach-device "$1" /dev/stdin --config`, g.Name); err != nil {
+		t.Fatal(err)
+	}
 	host := trusted(t, from, to)
-	must(t, from, "culvert", "vm", "attach", g.Name, "--pool", vms, "--vlan", "92", "--trust", "on", "--mac", "02:00:00:00:92:01")
+	must(t, from, "culvert", "vm", "attach", g.Name, "--pool", vms, "--vlan", "92", "--trust", "on", "--mac", "02:00:00:00:92:01", "--failover", "ua-slow")
 	must(t, from, "virsh", "autostart", g.Name)
 	before := holding(t, from, g.Name, "net1")
 
@@ -398,6 +422,72 @@ func migrated(t *testing.T) {
 		t.Fatal(err)
 	}
 	asPromised(t, g, after, 92)
+	t.Run("as it runs", func(t *testing.T) { sailed(t, g, from) })
+}
+
+// sailed: a guest that runs goes to another node, while a container of the node that it
+// leaves pings it. The container's VF is on the same wire and VLAN.
+func sailed(t *testing.T, g node.Guest, to node.Node) {
+	from := g.Node
+	a := network(t, from, "ashore", "1.1.0", `"pool": "culvert.dev/rest", "vlan": 92, "ipam": {"type": "static", "addresses": [{"address": "10.90.0.100/24"}]}`)
+	netns(t, from, a.Netns)
+	add(t, from, a)
+	host := trusted(t, from, to)
+	if _, err := g.Await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const identity = "cat /proc/sys/kernel/random/boot_id"
+	boot, err := g.Exec(t.Context(), identity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitFastPath(t, g)
+
+	before := holding(t, from, g.Name, "net1")
+	out, err := from.Script(t.Context(), "migrate it under ping", `
+		ip netns exec "$1" ping -c 5 -W 10 10.90.0.7 >&2
+		ip netns exec "$1" ping -i 0.5 10.90.0.7 &
+		ping=$!
+		trap 'kill "$ping" || true' EXIT
+		culvert vm migrate "$2" "$3" --live >&2
+		ip netns exec "$1" ping -c 3 -W 30 10.90.0.7 >&2
+		trap - EXIT
+		kill -INT "$ping"
+		wait "$ping" || true`, a.Netns, g.Name, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ping, err := bench.ParsePing(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d of %d pings, two a second, came back", ping.Received, ping.Sent)
+
+	after := holding(t, to, g.Name, "net1")
+	if after.Settings != before.Settings {
+		t.Errorf("its VF has %v, had %v", after.Settings, before.Settings)
+	}
+	if is := now(t, from, before); is.Phase != "free" || len(is.Differences) > 0 {
+		t.Errorf("the VF that it had is %s, differences %v", is.Phase, is.Differences)
+	}
+	if _, err := from.Run(t.Context(), "virsh", "domuuid", g.Name); err == nil {
+		t.Error("it is defined on both hosts")
+	}
+	g.Node = to
+	asLeased(t, g, after, 92)
+	awaitFastPath(t, g)
+	is, err := g.Exec(t.Context(), identity)
+	if err != nil || string(is) != string(boot) {
+		t.Errorf("another boot than before: %v\n%s%s", err, boot, is)
+	}
+}
+
+// awaitFastPath waits until a guest has a VF as the fast path of its virtio interface.
+func awaitFastPath(t *testing.T, g node.Guest) {
+	t.Helper()
+	if _, err := g.Exec(t.Context(), "timeout 60 sh -c 'until ls -l /sys/class/net/eth0/lower_*/device/driver | grep igbvf; do sleep 1; done'"); err != nil {
+		t.Error(err)
+	}
 }
 
 // trusted lets root of a node reach another by ssh, and returns what ssh calls that.
