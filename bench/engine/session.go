@@ -82,6 +82,7 @@ func newLoad(w bench.Workload, number uint64, conns []net.Conn, active bool) loa
 // newPacketSink; the active end needs none.
 func newPacketLoad(ctx context.Context, w bench.Workload, number uint64, t *tap, port *net.UDPConn, active bool) (load, func() error, error) {
 	r, err := t.learn(ctx)
+	t.close() // else the kernel shows it each frame
 	if err != nil {
 		return nil, nil, err
 	}

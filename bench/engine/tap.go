@@ -93,9 +93,11 @@ func tapFor(w bench.Workload, conn net.Conn) (*tap, error) {
 	return t, nil
 }
 
+// close may be called again.
 func (t *tap) close() {
-	if t != nil {
+	if t != nil && t.fd >= 0 {
 		_ = unix.Close(t.fd) // it was only read
+		t.fd = -1
 	}
 }
 
