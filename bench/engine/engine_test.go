@@ -254,7 +254,7 @@ func TestPackets(t *testing.T) {
 		{"spread", bench.Workload{Flows: 100, Sources: 20, MACs: 10, Streams: 2}},
 		{"reverse", bench.Workload{Reverse: true, Flows: 2}},
 		{"bursts", bench.Workload{Burst: maxBurst, Flows: 2}},
-		{"long bursts at a rate", bench.Workload{Burst: 44, Size: 1514, Rate: 10_000}},
+		{"long bursts at a rate", bench.Workload{Burst: 11, Size: 1514, Rate: 10_000}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.Workload

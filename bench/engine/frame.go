@@ -21,6 +21,9 @@ const (
 	protocolUDP = 17
 )
 
+// burstBytes bounds the payload of a burst, so that a ring of them takes some 30 MiB.
+const burstBytes = 16 << 10
+
 // firstPort is the source port of the first flow.
 const firstPort = 1024
 
@@ -61,8 +64,8 @@ func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
 	}
 	headers := etherLength + f.ip + udpLength
 	f.payload = w.Size - headers
-	if most := (1<<16 - headers) / f.payload; f.burst > most {
-		return nil, fmt.Errorf("burst %d: want 1 to %d for frames of %d bytes: together they are one IP packet", f.burst, most, w.Size)
+	if most := max(1, burstBytes/f.payload); f.burst > most {
+		return nil, fmt.Errorf("burst %d: want 1 to %d for frames of %d bytes", f.burst, most, w.Size)
 	}
 	f.template = make([]byte, headers+f.burst*f.payload)
 	b := f.template
@@ -154,21 +157,19 @@ func (f *frames) put(b []byte, i uint64) {
 	port := uint16(firstPort + i%f.flows)
 	udp := b[etherLength+f.ip:]
 	binary.BigEndian.PutUint16(udp, port)
-	if f.burst > 1 { // of each frame the kernel makes it, from this one (virtio 1.2, section 5.1.6.2)
-		binary.BigEndian.PutUint16(udp[6:], fold(pseudo))
-	}
 	if f.ip == ipv4Length {
 		binary.BigEndian.PutUint16(b[etherLength+10:], ^fold(sum))
-		return
 	}
-	if f.burst > 1 {
-		return
+	switch {
+	case f.burst > 1: // the kernel makes each frame's of it (virtio 1.2, section 5.1.6.2)
+		binary.BigEndian.PutUint16(udp[6:], fold(pseudo))
+	case f.ip == ipv6Length:
+		checksum := ^fold(sum + uint32(port))
+		if checksum == 0 { // means none
+			checksum = 0xffff
+		}
+		binary.BigEndian.PutUint16(udp[6:], checksum)
 	}
-	checksum := ^fold(sum + uint32(port))
-	if checksum == 0 { // means none
-		checksum = 0xffff
-	}
-	binary.BigEndian.PutUint16(udp[6:], checksum)
 }
 
 // fold is the ones' complement sum (RFC 1071).

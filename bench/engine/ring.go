@@ -100,8 +100,8 @@ func newRing(r route, f *frames) (*ring, error) {
 	return s, nil
 }
 
-// cuts reports whether the kernel cuts bursts for an interface, before its driver has
-// them. One that takes them whole cuts them later or, as veth, never.
+// cuts returns an error where the kernel does not cut bursts before an interface's driver has
+// them: one that takes them whole cuts them later or, as veth, never.
 func cuts(name string) error {
 	const whole = "tx-udp-segmentation"
 	tool, err := ethtool.NewEthtool()
