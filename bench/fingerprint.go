@@ -201,7 +201,7 @@ func unlikeArms(a, b Arm) []string {
 // processor takes all packets of (report R4's P18 and M18), and ends whose NIC is on
 // another NUMA node than the processors that did the work.
 func Remarks(r Result) []string {
-	var out []string
+	out := r.aboveTheWire()
 	for _, m := range r.Machines {
 		if m.CPUs < 2 {
 			continue
@@ -219,6 +219,25 @@ func Remarks(r Result) []string {
 		}
 	}
 	return out
+}
+
+// aboveTheWire tells of figures that no wire of the NIC's speed has carried.
+func (r Result) aboveTheWire() []string {
+	const rounding = 1.01
+	var above []string
+	for i, a := range r.Arms {
+		if c, values := a.Ceiling(), r.Values(i, a.Main()); c > 0 && len(values) > 0 && Median(values) > rounding*c {
+			above = append(above, a.Name)
+		}
+	}
+	if len(above) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(above) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %s)", count(n, "other arm", ""))
+	}
+	return []string{above[0] + more + " is above what a wire of its speed can carry: that NIC does not keep to its speed, as emulated ones do not, and the ceiling is none"}
 }
 
 // count tells how many, with a verb if there is one.

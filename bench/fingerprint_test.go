@@ -94,6 +94,21 @@ func TestApart(t *testing.T) {
 	}
 }
 
+// An emulated NIC carries more than a wire of its speed would.
+func TestFiguresAboveTheWire(t *testing.T) {
+	arm := func(name string) Arm {
+		return Arm{Name: name, Workload: Workload{Kind: Stream}, CeilingGbps: 0.94}
+	}
+	r := Result{
+		Arms: []Arm{arm("below"), arm("m4"), arm("m17")},
+		Runs: []Run{{Arm: 0, Gbps: 0.94}, {Arm: 1, Gbps: 1.02}, {Arm: 2, Gbps: 1}},
+	}
+	want := []string{"m4 (and 1 other arm) is above what a wire of its speed can carry: that NIC does not keep to its speed, as emulated ones do not, and the ceiling is none"}
+	if diff := cmp.Diff(want, Remarks(r)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestRemarks(t *testing.T) {
 	one := host("w1", func(m *Machine) {
 		m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "2", ""}, {41, "2", "2"}}

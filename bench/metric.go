@@ -59,6 +59,17 @@ func (r Result) Counted(arm int) []Run {
 	return out
 }
 
+// Ceiling is that of the arm's main metric, in its unit; 0 is unknown.
+func (a Arm) Ceiling() float64 {
+	switch a.Main().Name {
+	case "throughput":
+		return a.CeilingGbps
+	case "pps":
+		return a.CeilingPPS / 1e6
+	}
+	return 0
+}
+
 // Values are a metric's of the runs of an arm that count and have it.
 func (r Result) Values(arm int, m Metric) []float64 {
 	var out []float64

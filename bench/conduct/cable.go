@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
@@ -49,6 +50,31 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// pulledArms tells what arms with a pulled cable carried, from the least of their runs to the most.
+func pulledArms(r bench.Result) (notes []string) {
+	for i, a := range r.Arms {
+		runs := r.Counted(i)
+		if !a.Workload.Pulled || len(runs) == 0 {
+			continue
+		}
+		var before, while, after []float64
+		for _, run := range runs {
+			b, w, f := Pulled(run)
+			before, while, after = append(before, b), append(while, w), append(after, f)
+		}
+		reach := func(all []float64) string {
+			least, most := bench.Number(slices.Min(all)), bench.Number(slices.Max(all))
+			if least == most {
+				return least
+			}
+			return least + " to " + most
+		}
+		notes = append(notes, fmt.Sprintf("%s: %s Gb/s before the cable was pulled, %s while it was, %s after it was plugged in again",
+			a.Name, reach(before), reach(while), reach(after)))
+	}
+	return notes
 }
 
 // Pulled says what a run carried before its cable was pulled, while it was, and after

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/place"
 )
@@ -19,6 +21,24 @@ func TestPulled(t *testing.T) {
 	}
 	if before, while, after = Pulled(bench.Run{}); before+while+after != 0 {
 		t.Errorf("of nothing: %g, %g, %g", before, while, after)
+	}
+}
+
+// An arm's runs make one note, void ones and those that warm up none.
+func TestPulledArms(t *testing.T) {
+	pulled := bench.Workload{Pulled: true}
+	r := bench.Result{
+		Arms: []bench.Arm{{Name: "m9", Workload: pulled}, {Name: "m1"}, {Name: "void", Workload: pulled}},
+		Runs: []bench.Run{
+			{Series: []float64{9, 9, 9, 4, 0, 1, 9, 8, 7, 6}},
+			{Series: []float64{8, 8, 8, 4, 0, 1, 5, 5, 5, 5}},
+			{Series: []float64{1}, Discard: true},
+			{Arm: 2, Void: "no"},
+		},
+	}
+	want := []string{"m9: 8 to 9 Gb/s before the cable was pulled, 0 while it was, 5 to 7.50 after it was plugged in again"}
+	if diff := cmp.Diff(want, pulledArms(r)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

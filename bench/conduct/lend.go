@@ -60,7 +60,7 @@ func set(r bench.Result) (notes []string) {
 			continue
 		}
 		got := 1000 * bench.Median(values)
-		notes = append(notes, fmt.Sprintf("%s: max_tx_rate %d Mb/s (%d kept to by the hardware), measured %s Mb/s of payload, %.0f %%",
+		notes = append(notes, fmt.Sprintf("%s: max_tx_rate %d Mb/s (%d by the PF's word), measured %s Mb/s of payload, %.0f %%",
 			a.Name, a.Workload.RateLimit, a.RateMbps, bench.Number(got), 100*got/float64(max(1, a.RateMbps))))
 	}
 	return notes

@@ -108,7 +108,7 @@ func TestSetAgainstMeasured(t *testing.T) {
 		Arms: []bench.Arm{{Name: "100 Mb/s", Bounds: bench.Bounds{RateMbps: 100}, Workload: bench.Workload{Kind: bench.Stream, RateLimit: 100}}, {Name: "VF", Workload: bench.Workload{Kind: bench.Stream}}},
 		Runs: []bench.Run{{Gbps: 0.094}, {Arm: 1, Gbps: 9}},
 	}
-	want := []string{"100 Mb/s: max_tx_rate 100 Mb/s (100 kept to by the hardware), measured 94 Mb/s of payload, 94 %"}
+	want := []string{"100 Mb/s: max_tx_rate 100 Mb/s (100 by the PF's word), measured 94 Mb/s of payload, 94 %"}
 	if diff := cmp.Diff(want, set(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -2,7 +2,6 @@ package conduct
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
@@ -34,13 +33,6 @@ func (m *Measurement) Run(ctx context.Context) bench.Result {
 	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.Once, Progress: m.Progress, Now: time.Now}
 	r.Runs, r.Unfinished = rounds.Run(ctx)
 	r.Ended = r.Started.Add(time.Since(r.Started))
-	for _, run := range r.Runs {
-		if a := r.Arms[run.Arm]; a.Workload.Pulled && !run.Discard && run.Void == "" {
-			before, while, after := Pulled(run)
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: %s Gb/s before the cable was pulled, %s while it was, %s after it was plugged in again",
-				a.Name, bench.Number(before), bench.Number(while), bench.Number(after)))
-		}
-	}
-	r.Notes = append(r.Notes, set(r)...)
+	r.Notes = append(append(r.Notes, pulledArms(r)...), set(r)...)
 	return r
 }

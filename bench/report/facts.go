@@ -30,7 +30,7 @@ func rows(r bench.Result) []row {
 	for i, arm := range r.Arms {
 		main := arm.Main()
 		values := r.Values(i, main)
-		line := row{Arm: arm.Name, Index: i, Metric: main, Middle: bench.Estimate(values), N: len(values), Ceiling: ceiling(arm), CPU: math.NaN()}
+		line := row{Arm: arm.Name, Index: i, Metric: main, Middle: bench.Estimate(values), N: len(values), Ceiling: arm.Ceiling(), CPU: math.NaN()}
 		for _, m := range bench.Metrics(arm.Workload.Kind) {
 			if m.Name == "cpu" {
 				line.CPU, line.CPUUnit = bench.Median(r.Values(i, m)), m.Unit

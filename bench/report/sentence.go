@@ -123,7 +123,7 @@ func alone(r bench.Result) string {
 		}
 		e := bench.Estimate(values)
 		s := fmt.Sprintf("%s: %s %s %s (%s, n=%d)", arm.Name, main.Title, bench.Number(e.Value), main.Unit, between(e), len(values))
-		if c := ceiling(arm); c > 0 {
+		if c := arm.Ceiling(); c > 0 {
 			s += ", " + percent(e.Value/c) + " of what the wire can carry"
 		}
 		return s + "."
@@ -132,17 +132,6 @@ func alone(r bench.Result) string {
 		return fmt.Sprintf("Nothing was measured: none of %d runs counts.", n)
 	}
 	return "Nothing was measured: there are no runs."
-}
-
-// ceiling is that of the arm's main metric, in its unit; 0 is unknown.
-func ceiling(arm bench.Arm) float64 {
-	switch arm.Main().Name {
-	case "throughput":
-		return arm.CeilingGbps
-	case "pps":
-		return arm.CeilingPPS / 1e6
-	}
-	return 0
 }
 
 // times tells a ratio, percent a part; those that no two figures of one result have

@@ -110,7 +110,7 @@ func (s sweep) figure(r bench.Result) figure {
 	for _, l := range s.lines {
 		for _, arm := range l.arms {
 			if arm >= 0 {
-				mostRate = math.Max(mostRate, math.Max(rate(arm), ceiling(r.Arms[arm])))
+				mostRate = math.Max(mostRate, math.Max(rate(arm), r.Arms[arm].Ceiling()))
 				mostCPU = math.Max(mostCPU, cpu(arm))
 			}
 		}
@@ -131,7 +131,7 @@ func (s sweep) figure(r bench.Result) figure {
 		class := colour(r.Arms[slices.MaxFunc(l.arms, func(a, b int) int { return a - b })])
 		points := l.draw(&c, x, up, rate, "line "+class)
 		l.draw(&c, x, down, cpu, "line "+class)
-		l.draw(&c, x, up, func(arm int) float64 { return given(ceiling(r.Arms[arm])) }, "ceiling")
+		l.draw(&c, x, up, func(arm int) float64 { return given(r.Arms[arm].Ceiling()) }, "ceiling")
 		f.Keys = append(f.Keys, key{class, l.name})
 		said = append(said, l.name+": "+strings.Join(points, ", "))
 	}

@@ -57,7 +57,7 @@ func (g Guest) Start(ctx context.Context) error {
 }
 
 // guestBoot bounds a guest's boot. Where both the node and the guest in it are
-// emulated it takes 14 s on an idle machine, and minutes on a busy one.
+// emulated it takes half a minute on an idle machine, and minutes on a busy one.
 const guestBoot = 10 * time.Minute
 
 // Await waits until the guest takes commands, and tells after how many seconds of
