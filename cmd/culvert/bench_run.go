@@ -109,7 +109,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&b.limits.MaxTime, "max-time", 0, "begin no round that would end later (default twice what the repeats should take)")
 	f.BoolVar(&b.quick, "quick", false, "runs of 2 s (packets 6, a pulled cable 10), three of them: for a look, and for CI")
 	f.Float64Var(&b.seconds, "seconds", 0, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
-	f.IntVar(&b.burst, "burst", 1, "give so many packets to the kernel at once (1 to 64): more of them, where tx-udp-segmentation is off")
+	f.IntVar(&b.burst, "burst", 1, "send packets so many at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
 	f.Uint64Var(&b.seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done")
 	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
