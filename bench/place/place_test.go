@@ -51,6 +51,18 @@ func ourselves(t *testing.T) Program {
 	return Program{Path: self, Version: "v1.2.3"}
 }
 
+// sentBelow wants the program to have been sent to a folder below tmp, and to leave nothing there.
+func sentBelow(t *testing.T, p *Pipe, tmp string) {
+	t.Helper()
+	if _, dir, _ := hello(t, p); filepath.Dir(dir) != tmp {
+		t.Errorf("the program was started in %s, not below %s", dir, tmp)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	empty(t, tmp)
+}
+
 // hello reads what the agent says first.
 func hello(t *testing.T, p *Pipe) (ns, dir, interfaces string) {
 	t.Helper()

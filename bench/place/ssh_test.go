@@ -48,13 +48,7 @@ func TestOpenBySSH(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, dir, _ := hello(t, p); filepath.Dir(dir) != tmp {
-			t.Errorf("the program was started in %s, not below %s", dir, tmp)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-		empty(t, tmp)
+		sentBelow(t, p, tmp)
 	}
 }
 
