@@ -187,6 +187,7 @@ func unlikeArms(a, b Arm) []string {
 		t.add("rate", w.Rate)
 		t.add("flows, sources, MACs", fmt.Sprintf("%d, %d, %d", w.Flows, w.Sources, w.MACs))
 		t.add("frames in a burst", w.Burst)
+		t.add("by AF_XDP", w.AFXDP)
 		t.add("reverse", w.Reverse)
 		t.add("over UDP", w.UDP)
 		t.add("senders", w.Senders)

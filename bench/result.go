@@ -129,6 +129,8 @@ type Workload struct {
 	// Burst is how many frames are given to the kernel as one UDP packet, which it cuts before
 	// they reach the driver (UDP_SEGMENT's way, Linux 4.18 and up); 0 and 1: each alone.
 	Burst int `json:"burst,omitempty"`
+	// AFXDP has packets sent by AF_XDP sockets in copy mode, in place of a packet socket's ring.
+	AFXDP bool `json:"afXdp,omitempty"`
 	// RateLimit is the max_tx_rate that the VF which sends has for the run, Mb/s.
 	RateLimit int  `json:"rateLimit,omitempty"`
 	Reverse   bool `json:"reverse,omitempty"` // the other end sends

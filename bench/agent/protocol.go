@@ -10,7 +10,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 4
+const Protocol = 5
 
 // hello is the agent's first line.
 type hello struct {

@@ -71,6 +71,9 @@ func Check(w bench.Workload) (bench.Workload, error) {
 	if w.Kind == bench.Stream && w.Rate != 0 {
 		return w, fmt.Errorf("rate %g: a stream goes as fast as it can: leave the rate out, or send datagrams", w.Rate)
 	}
+	if w.AFXDP && (w.Kind != bench.Packets || w.Burst > 1) {
+		return w, fmt.Errorf("AF_XDP with %s in bursts of %d: it is for packets, one by one: leave one of both out", w.Kind, w.Burst)
+	}
 	if w.UDP && w.Kind != bench.Request {
 		return w, fmt.Errorf("udp with %s: it is for %s: leave it out", w.Kind, bench.Request)
 	}

@@ -255,6 +255,9 @@ func TestPackets(t *testing.T) {
 		{"spread", bench.Workload{Flows: 100, Sources: 20, MACs: 10, Streams: 2}},
 		{"reverse", bench.Workload{Reverse: true, Flows: 2}},
 		{"bursts", bench.Workload{Burst: maxBurst, Flows: 2}},
+		{"AF_XDP", bench.Workload{AFXDP: true}},
+		{"AF_XDP, largest", bench.Workload{AFXDP: true, Size: 1514, Flows: 3, MACs: 2}},
+		{"AF_XDP, reverse at a rate", bench.Workload{AFXDP: true, Reverse: true, Rate: 50_000}},
 		{"long bursts at a rate", bench.Workload{Burst: 11, Size: 1514, Rate: 10_000}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -291,14 +294,19 @@ func TestBurstsThatNobodyCuts(t *testing.T) {
 	}
 }
 
-// TestCounters has frames counted by the program that discards them and by the socket that
-// kernels without it have: the one in front sees what the other one sees.
+// TestCounters has frames, from a ring in bursts and from an AF_XDP socket one by one, counted by
+// the program that discards them and by the socket that kernels without it have: the one
+// in front sees what the other one sees, and both see all.
 func TestCounters(t *testing.T) {
 	p := newPair(t)
 	p.cut(t)
-	const session, frames, burst = 7, 640, 64
+	const session, count, burst = 7, 640, 64
 	way := p.way(t)
 	f, err := newFrames(way, session, bench.Workload{Size: 60, Burst: burst, Flows: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	single, err := newFrames(way, session, bench.Workload{Size: 60, Flows: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,18 +337,32 @@ func TestCounters(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if n := ring.fill(f, frames/burst, 0, 1); n != frames/burst {
-			t.Errorf("%d slots are free", n)
+		socket, err := newXDP(way, single, 0)
+		if err != nil {
+			return errors.Join(err, ring.close())
 		}
-		return errors.Join(ring.send(), ring.close())
+		for _, o := range []struct {
+			outlet
+			frames *frames
+			slots  int
+		}{{ring, f, count / burst}, {socket, single, count}} {
+			if n := o.fill(o.frames, o.slots, 0, 1); n != o.slots {
+				t.Errorf("%d slots are free", n)
+			}
+			for err == nil && o.waiting() > 0 {
+				err = o.send()
+			}
+			err = errors.Join(err, o.close())
+		}
+		return err
 	})
 	for i, c := range counters {
 		n, err := c.count()
-		for begun := time.Now(); n != frames && err == nil && time.Since(begun) < 10*time.Second; n, err = c.count() {
+		for begun := time.Now(); n != 2*count && err == nil && time.Since(begun) < 10*time.Second; n, err = c.count() {
 			time.Sleep(time.Millisecond) // a busy kernel delivers later
 		}
-		if n != frames || err != nil {
-			t.Errorf("counter %d: %d, %v, want %d", i, n, err, frames)
+		if n != 2*count || err != nil {
+			t.Errorf("counter %d: %d, %v, want %d", i, n, err, 2*count)
 		}
 		if err := c.close(); err != nil {
 			t.Error(err)
@@ -384,7 +406,7 @@ func TestIPv6(t *testing.T) {
 	p := newPairOf(t, netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2"))
 	for _, w := range []bench.Workload{
 		{Kind: bench.Stream}, {Kind: bench.Datagram}, {Kind: bench.Request, UDP: true},
-		{Kind: bench.Packets, Sources: 3}, {Kind: bench.Packets, Reverse: true},
+		{Kind: bench.Packets, Sources: 3}, {Kind: bench.Packets, Reverse: true}, {Kind: bench.Packets, AFXDP: true},
 	} {
 		w.Seconds = 0.2
 		if run := p.figures(t, w); run.Bytes == 0 {

@@ -11,47 +11,68 @@ import (
 )
 
 // packetSource sends frames from as many threads as the workload has streams, each with
-// a ring of its own.
+// an outlet of its own.
 type packetSource struct {
-	frames *frames
-	rings  []*ring
-	burst  uint64    // frames in a slot of a ring
-	rate   float64   // slots a second of each ring; 0: as many as go
-	sent   []counter // by ring
+	frames  *frames
+	outlets []outlet
+	burst   uint64    // frames in a slot of an outlet
+	rate    float64   // slots a second of each outlet; 0: as many as go
+	sent    []counter // by outlet
 }
 
-// newPacketSource opens the rings on the calling thread. The caller closes it.
+// outlet has slots for frames, and sends what they were filled with.
+type outlet interface {
+	// fill writes at most n frames into free slots, the first of them frame number first and the
+	// others each step later, and says how many slots were free.
+	fill(f *frames, n int, first, step uint64) int
+	// send hands to the interface what was filled. Frames that it has no room for stay filled,
+	// and go with a later call; then send waits for a moment.
+	send() error
+	// waiting is how many slots were filled and have not been sent.
+	waiting() uint64
+	close() error
+}
+
+// newPacketSource opens the outlets on the calling thread. The caller closes it.
 func newPacketSource(r route, session uint64, w bench.Workload) (*packetSource, error) {
 	f, err := newFrames(r, session, w)
 	if err != nil {
 		return nil, err
 	}
 	s := &packetSource{frames: f, burst: uint64(w.Burst), rate: w.Rate / float64(w.Streams*w.Burst), sent: make([]counter, w.Streams)}
-	for range w.Streams {
-		ring, err := newRing(r, f)
+	for i := range w.Streams {
+		o, err := newOutlet(r, f, w.AFXDP, i)
 		if err != nil {
 			return nil, errors.Join(err, s.close())
 		}
-		s.rings = append(s.rings, ring)
+		s.outlets = append(s.outlets, o)
 	}
 	return s, nil
 }
 
+// newOutlet is of stream i.
+func newOutlet(r route, f *frames, afXDP bool, i int) (outlet, error) {
+	if afXDP {
+		return newXDP(r, f, i)
+	}
+	return newRing(r, f)
+}
+
 func (s *packetSource) close() error {
 	var errs []error
-	for _, r := range s.rings {
-		errs = append(errs, r.close())
+	for _, o := range s.outlets {
+		errs = append(errs, o.close())
 	}
 	return errors.Join(errs...)
 }
 
 func (s *packetSource) run(ctx context.Context) error {
 	var g errgroup.Group
-	for i, ring := range s.rings {
+	for i, o := range s.outlets {
 		g.Go(func() error {
 			defer precise()()
-			if err := s.send(ctx, ring, i); err != nil {
-				return early(ctx, fmt.Errorf("thread %d of %d: %w", i+1, len(s.rings), err))
+			if err := s.send(ctx, o, i); err != nil {
+				return early(ctx, fmt.Errorf("thread %d of %d: %w", i+1, len(s.outlets), err))
 			}
 			return nil
 		})
@@ -59,17 +80,17 @@ func (s *packetSource) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// send goes on until ctx ends. Ring i has every frame whose number is i more than a
+// send goes on until ctx ends. Outlet i has every frame whose number is i more than a
 // multiple of their count.
-func (s *packetSource) send(ctx context.Context, ring *ring, i int) error {
+func (s *packetSource) send(ctx context.Context, o outlet, i int) error {
 	const most = ringSlots / 4 // of slots for one call
 	schedule := pace{rate: s.rate}
-	step, sent := uint64(len(s.rings)), uint64(0)
+	step, sent := uint64(len(s.outlets)), uint64(0)
 	for ctx.Err() == nil {
 		due := schedule.next(ctx, most)
 		for due > 0 && ctx.Err() == nil {
-			n := ring.fill(s.frames, due, uint64(i)+sent*step, step)
-			if err := ring.send(); err != nil {
+			n := o.fill(s.frames, due, uint64(i)+sent*step, step)
+			if err := o.send(); err != nil {
 				return err
 			}
 			sent += uint64(n)
@@ -77,7 +98,7 @@ func (s *packetSource) send(ctx context.Context, ring *ring, i int) error {
 			s.sent[i].Store(sent * s.burst)
 		}
 	}
-	s.sent[i].Store((sent - ring.waiting()) * s.burst)
+	s.sent[i].Store((sent - o.waiting()) * s.burst)
 	return nil
 }
 

@@ -35,6 +35,8 @@ const (
 	// million frames a CPU second with it, 0.8 to 1.1 without, 0.5 to 0.67 by sendmmsg,
 	// 0.7 to 0.8 by AF_XDP in copy mode.
 	copied = 256
+	// moment is for how long to wait where there is no room, ns.
+	moment = 20_000
 )
 
 // ring sends frames from memory that is shared with the kernel (PACKET_TX_RING,
@@ -137,7 +139,6 @@ func (s *ring) status(slot int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&s.memory[slot*s.slot]))
 }
 
-// waiting is how many frames were filled and have not been sent.
 func (s *ring) waiting() (n uint64) {
 	for i := range ringSlots {
 		if atomic.LoadUint32(s.status(i)) == unix.TP_STATUS_SEND_REQUEST {
@@ -147,8 +148,6 @@ func (s *ring) waiting() (n uint64) {
 	return n
 }
 
-// fill writes at most n frames into free slots, the first of them frame number first and the others each
-// step later, and says how many slots were free.
 func (s *ring) fill(f *frames, n int, first, step uint64) int {
 	for i := range n {
 		if atomic.LoadUint32(s.status(s.next)) != unix.TP_STATUS_AVAILABLE {
@@ -161,10 +160,7 @@ func (s *ring) fill(f *frames, n int, first, step uint64) int {
 	return n
 }
 
-// send hands to the interface what was filled. Frames that it has no room for stay filled, and
-// go with a later call; then send waits for a moment.
 func (s *ring) send() error {
-	const moment = 20_000 // ns
 	_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	switch errno {
 	case 0, unix.EINTR:

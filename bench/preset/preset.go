@@ -216,16 +216,29 @@ func (p *Plan) Shorten(seconds float64) {
 
 // Burst has packets sent by Culvert's own engine, so many at once, and says so.
 func (p *Plan) Burst(frames int) error {
+	return p.packets(fmt.Sprintf("--burst %d", frames), func(w *bench.Workload) { w.Burst = frames },
+		fmt.Sprintf("packets leave in bursts of %d, which the kernel cuts into frames before the driver has them: the sender pays less for each than when they go alone", frames))
+}
+
+// AFXDP has packets sent by Culvert's own engine through AF_XDP sockets, and says so.
+func (p *Plan) AFXDP() error {
+	return p.packets("--af-xdp", func(w *bench.Workload) { w.AFXDP = true },
+		"packets leave by AF_XDP sockets in copy mode, which all drivers have")
+}
+
+// packets changes the workloads that send packets, for a flag.
+func (p *Plan) packets(flag string, change func(*bench.Workload), note string) error {
 	found := false
 	for i := range p.Arms {
 		if w := &p.Arms[i].Workload; w.Kind == bench.Packets {
-			found, w.Engine, w.Burst = true, "culvert", frames
+			found, w.Engine = true, "culvert"
+			change(w)
 		}
 	}
 	if !found {
-		return fmt.Errorf("--burst %d: it is for presets that send packets, such as m10, and nothing here does", frames)
+		return fmt.Errorf("%s: it is for presets that send packets, such as m10, and nothing here does", flag)
 	}
-	p.note(fmt.Sprintf("packets leave in bursts of %d, which the kernel cuts into frames before the driver has them: the sender pays less for each than when they go alone", frames))
+	p.note(note)
 	return nil
 }
 

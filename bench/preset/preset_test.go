@@ -240,29 +240,38 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// Bursts are of packets alone, by Culvert's own engine.
-func TestBurst(t *testing.T) {
-	plan, err := Together([]Preset{find(t, "m4"), find(t, "m10")}, cluster(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := plan.Burst(64); err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range plan.Arms {
-		w := a.Workload
-		if packets := w.Kind == bench.Packets; packets != (w.Burst == 64) || packets && w.Engine != "culvert" {
-			t.Errorf("%s: %s by %s in bursts of %d", a.Name, w.Kind, w.Engine, w.Burst)
+// How packets are sent is for packets alone, and for Culvert's own engine.
+func TestHowPacketsAreSent(t *testing.T) {
+	for _, c := range []struct {
+		flag, note string
+		set        func(*Plan) error
+		is         func(bench.Workload) bool
+	}{
+		{"--burst 64", "in bursts of 64", func(p *Plan) error { return p.Burst(64) }, func(w bench.Workload) bool { return w.Burst == 64 }},
+		{"--af-xdp", "by AF_XDP sockets", (*Plan).AFXDP, func(w bench.Workload) bool { return w.AFXDP }},
+	} {
+		plan, err := Together([]Preset{find(t, "m4"), find(t, "m10")}, cluster(), false)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if last := plan.Notes[len(plan.Notes)-1]; !strings.Contains(last, "in bursts of 64") {
-		t.Errorf("notes %q", plan.Notes)
-	}
-	if plan, err = Together([]Preset{find(t, "m4")}, cluster(), false); err != nil {
-		t.Fatal(err)
-	}
-	if err := plan.Burst(64); err == nil || !strings.Contains(err.Error(), "--burst 64") {
-		t.Error(err)
+		if err := c.set(&plan); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range plan.Arms {
+			w := a.Workload
+			if packets := w.Kind == bench.Packets; packets != c.is(w) || packets && w.Engine != "culvert" {
+				t.Errorf("%s: %s: %+v", c.flag, a.Name, w)
+			}
+		}
+		if last := plan.Notes[len(plan.Notes)-1]; !strings.Contains(last, c.note) {
+			t.Errorf("%s: notes %q", c.flag, plan.Notes)
+		}
+		if plan, err = Together([]Preset{find(t, "m4")}, cluster(), false); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.set(&plan); err == nil || !strings.Contains(err.Error(), c.flag) {
+			t.Error(err)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ type benchRun struct {
 	cluster         benchCluster
 	lab             bool
 	senders, burst  int
+	afXDP           bool
 }
 
 func newBenchRunCommand() *cobra.Command {
@@ -110,6 +111,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&b.quick, "quick", false, "runs of 2 s (packets 6, a pulled cable 10), three of them: for a look, and for CI")
 	f.Float64Var(&b.seconds, "seconds", 0, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
 	f.IntVar(&b.burst, "burst", 1, "send packets so many at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
+	f.BoolVar(&b.afXDP, "af-xdp", false, "send packets by AF_XDP sockets, in the copy mode that all drivers have")
 	f.Uint64Var(&b.seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done")
 	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
@@ -143,6 +145,9 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	if b.burst < 1 || b.burst > 64 {
 		return fmt.Errorf("--burst %d: take 1 to 64", b.burst)
+	}
+	if b.afXDP && b.burst > 1 {
+		return fmt.Errorf("--af-xdp with --burst %d: an AF_XDP socket sends frames as they are: take one of both", b.burst)
 	}
 	if b.out == "" {
 		b.out = "bench-" + time.Now().Format("20060102-150405") + ".json"
@@ -299,6 +304,11 @@ func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, from, to []*con
 	}
 	if b.burst > 1 {
 		if err := plan.Burst(b.burst); err != nil {
+			return nil, plan, err
+		}
+	}
+	if b.afXDP {
+		if err := plan.AFXDP(); err != nil {
 			return nil, plan, err
 		}
 	}

@@ -28,6 +28,7 @@ func TestBenchRunSaysWhatIsWrong(t *testing.T) {
 		"--lab --from host":                                      "leave out --from",
 		"--lab --senders 8":                                      "take 1 to 7",
 		"--lab --burst 65":                                       "take 1 to 64",
+		"--lab --burst 2 --af-xdp":                               "--af-xdp with --burst 2",
 		"--lab --seconds -1":                                     "take a number above 0",
 		"--senders 3 --from host --to netns:a":                   "--senders goes with --lab",
 		"--nodes a,b,c":                                          "kubectl get nodes",

@@ -80,6 +80,15 @@ func TestBenchOnOnePF(t *testing.T) {
 	}
 }
 
+// Packets leave a VF by AF_XDP, in the copy mode that the driver need not know.
+func TestBenchByAFXDP(t *testing.T) {
+	leavesNothing(t, nodes...)
+	r := measured(t, []end{plug(t, nodes[0], 0, 37)}, plug(t, nodes[1], 0, 38), "m10", "--af-xdp", "--quick", "--repeats", "1")
+	if len(r.Arms) != 1 || !r.Arms[0].Workload.AFXDP || r.Arms[0].Path.From.Driver != "igbvf" || counted(r, 0) == 0 {
+		t.Errorf("%+v", r.Arms)
+	}
+}
+
 // Two VFs of two PFs that are bonded are a path of that name, over both.
 func TestBenchOverABond(t *testing.T) {
 	leavesNothing(t, nodes...)
