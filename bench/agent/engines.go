@@ -20,9 +20,7 @@ type tool struct {
 	// version says which one is here; an error says why none is, and what would help.
 	version func(ctx context.Context) (string, error)
 	// kinds are what it can do.
-	kinds []bench.Kind
-	// alone is of an engine that the receiver needs not have.
-	alone   bool
+	kinds   []bench.Kind
 	receive func(ctx context.Context, t Task, version string) (half, error)
 	send    func(ctx context.Context, t Task, to Ready) (half, error)
 }
@@ -34,8 +32,8 @@ func (a *agent) engines() []tool {
 		{name: "culvert", version: own, kinds: []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets}, receive: ownReceive, send: ownSend},
 		{name: "iperf3", version: iperf3Version, kinds: []bench.Kind{bench.Stream, bench.Datagram}, receive: iperf3Receive, send: iperf3Send},
 		{name: "iperf2", version: iperf2Version, kinds: []bench.Kind{bench.Stream, bench.Datagram}, receive: iperf2Receive, send: iperf2Send},
-		{name: "pktgen", version: a.pktgenVersion, kinds: []bench.Kind{bench.Packets}, alone: true, receive: a.pktgenReceive, send: a.pktgenSend},
-		{name: "ping", version: pingVersion, kinds: []bench.Kind{bench.Echo}, alone: true, receive: a.pingReceive, send: a.pingSend},
+		{name: "pktgen", version: a.pktgenVersion, kinds: []bench.Kind{bench.Packets}, receive: a.pktgenReceive, send: a.pktgenSend},
+		{name: "ping", version: pingVersion, kinds: []bench.Kind{bench.Echo}, receive: a.pingReceive, send: a.pingSend},
 	}
 }
 
@@ -50,7 +48,7 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 		return nil, err
 	}
 	var version string
-	if r.Do == send || !e.alone {
+	if r.Do == send || !alone(e.name) {
 		if version, err = e.version(ctx); err != nil {
 			return nil, err
 		}
@@ -64,7 +62,7 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 	if r.Do == receive {
 		return e.receive(ctx, *r.Task, version)
 	}
-	if !e.alone && minor(r.To.Version) != minor(version) {
+	if !Together(e.name, version, r.To.Version) {
 		return nil, fmt.Errorf("%s is %s here and %s at the other end: figures of two versions say little: install one at both ends", e.name, version, r.To.Version)
 	}
 	return e.send(ctx, *r.Task, *r.To)
@@ -97,6 +95,15 @@ func (a *agent) engine(w bench.Workload) (tool, error) {
 		return tool{}, fmt.Errorf("%s does no %q: it does %q", w.Engine, w.Kind, all[i].kinds)
 	}
 	return all[i], nil
+}
+
+// alone reports whether the receiver needs not have an engine.
+func alone(engine string) bool { return engine == "pktgen" || engine == "ping" }
+
+// Together reports whether two versions of an engine can be the ends of one measurement: they are the same but
+// for what comes after the second number, or the receiver needs none.
+func Together(engine, here, there string) bool {
+	return alone(engine) || minor(here) == minor(there)
 }
 
 // minor cuts a version to its first two numbers: "3.18" of "3.18.1+".

@@ -165,6 +165,14 @@ func TestMeetFindsBothPaths(t *testing.T) {
 	if why := Lacks(w.stations, "nosuch"); !strings.Contains(why, w.netns[0]) {
 		t.Errorf("an engine that nobody has: %q", why)
 	}
+	other := *w.stations[1]
+	other.Machine.Tools = []bench.Setting{{Name: "iperf3", Value: "3.99"}, {Name: "ping", Value: "of another age"}}
+	if why := Lacks([]*Station{w.stations[0], &other}, "iperf3"); !strings.Contains(why, w.netns[1]+" 3.99, and figures of two versions say little") {
+		t.Errorf("two versions: %q", why)
+	}
+	if why := Lacks([]*Station{w.stations[0], &other}, "ping"); why != "" {
+		t.Errorf("an engine that one end needs: %q", why)
+	}
 }
 
 // A run is proven on the path that it took; the other way its evidence is at the other

@@ -138,12 +138,22 @@ func Between(from, to []*Station) []bench.Path {
 
 // Lacks says why an engine cannot run at all stations; it is empty for one that can.
 func Lacks(stations []*Station, engine string) string {
+	var first *Station
+	var version string
 	for _, s := range stations {
 		if i := slices.IndexFunc(s.Lacking, func(l agent.Lack) bool { return l.Engine == engine }); i >= 0 {
 			return s.Name + ": " + s.Lacking[i].Why
 		}
-		if !slices.ContainsFunc(s.Machine.Tools, func(t bench.Setting) bool { return t.Name == engine }) {
+		i := slices.IndexFunc(s.Machine.Tools, func(t bench.Setting) bool { return t.Name == engine })
+		if i < 0 {
 			return s.Name + ": its agent has no engine of that name"
+		}
+		its := s.Machine.Tools[i].Value
+		if first == nil {
+			first, version = s, its
+		}
+		if !agent.Together(engine, version, its) {
+			return fmt.Sprintf("%s has %s and %s %s, and figures of two versions say little: install one of them at both ends", first.Name, version, s.Name, its)
 		}
 	}
 	return ""

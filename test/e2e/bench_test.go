@@ -280,6 +280,14 @@ func TestBenchOnBadDays(t *testing.T) {
 		fails(t, "net1", "went down in the run")
 		end()
 	})
+	t.Run("an old iperf3 at one end", func(t *testing.T) {
+		oldIperf3(t, to.node)
+		r, out, err := run(t)
+		if err != nil || counted(r, 0) == 0 || r.Arms[0].Workload.Engine != "culvert" {
+			t.Errorf("%v\n%s", err, out)
+		}
+		mentions(t, out, "figures of two versions say little", "Culvert's own engine sends the same instead")
+	})
 	t.Run("a clock that is set", func(t *testing.T) {
 		end := meanwhile(t, `date -s '+1 hour'; while `+going+`; do sleep 0.2; done; date -s '-1 hour'`)
 		r, out, err := run(t)
@@ -293,6 +301,51 @@ func TestBenchOnBadDays(t *testing.T) {
 			}
 		}
 	})
+}
+
+// oldIperf3 gives a node this host's iperf3, where it is another one than the node's: a lab's nodes are of
+// Debian 13, which has 3.18, and Debian 12 has 3.12.
+func oldIperf3(t *testing.T, n node.Node) {
+	t.Helper()
+	const ask = `iperf3 --version | awk 'NR == 1 { print $2 }'`
+	here, err := exec.CommandContext(t.Context(), "bash", "-c", ask).Output()
+	if err != nil {
+		t.Skip("this host has no iperf3: apt-get install iperf3")
+	}
+	if there := must(t, n, "bash", "-c", ask); string(there) == string(here) {
+		t.Skipf("this host has iperf3 %s as the node has", here)
+	}
+	library, err := exec.CommandContext(t.Context(), "bash", "-c", `ldd "$(command -v iperf3)" | awk '$1 ~ /^libiperf/ { print $3 }'`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := exec.LookPath("iperf3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const folder, wrapper = "/opt/old-iperf3", "/usr/local/bin/iperf3"
+	for _, file := range []string{program, strings.TrimSpace(string(library))} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.WriteFile(t.Context(), filepath.Join(folder, filepath.Base(file)), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if _, err := n.Run(context.Background(), "rm", "-r", folder, wrapper); err != nil {
+			t.Error(err)
+		}
+	})
+	script := "#!/bin/sh\nLD_LIBRARY_PATH=" + folder + " exec " + folder + "/iperf3 \"$@\"\n"
+	if err := n.WriteFile(t.Context(), wrapper, []byte(script)); err != nil {
+		t.Fatal(err)
+	}
+	must(t, n, "chmod", "0755", wrapper, folder+"/iperf3")
+	if got := must(t, n, "iperf3", "--version"); !strings.Contains(string(got), "iperf "+strings.TrimSpace(string(here))) {
+		t.Fatalf("the node's iperf3 is %s", got)
+	}
 }
 
 // measured runs presets from containers to one, from this host.
