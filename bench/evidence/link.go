@@ -49,7 +49,28 @@ func (r Reader) netLinks() ([]link, error) {
 		}
 		links = append(links, l)
 	}
+	r.forgetMadeUp(links)
 	return links, nil
+}
+
+// forgetMadeUp leaves no interface a speed that no hardware has: veth's 10000 Mb/s are made
+// up. A bond's is the kernel's sum of its members that send (bond_ethtool_get_link_ksettings),
+// and a VLAN's is that of what it was made upon.
+func (r Reader) forgetMadeUp(links []link) {
+	var real func(name string) bool
+	real = func(name string) bool {
+		i := slices.IndexFunc(links, func(l link) bool { return l.Name == name })
+		if i < 0 || links[i].PCI != "" {
+			return i >= 0
+		}
+		under := r.under(name)
+		return len(under) > 0 && slices.Contains([]string{"bonding", "802.1Q VLAN Support"}, links[i].Driver) && !slices.ContainsFunc(under, func(u string) bool { return !real(u) })
+	}
+	for i := range links {
+		if !real(links[i].Name) {
+			links[i].SpeedMbps = 0
+		}
+	}
 }
 
 // device is a file of an interface's PCI function, which sysfs shows to all network
@@ -58,12 +79,11 @@ func (r Reader) device(pci string, file ...string) string {
 	return "sys/bus/pci/devices/" + strings.Join(append([]string{pci}, file...), "/")
 }
 
-// fromPCI adds what its PCI function tells. An interface without one has no NUMA node and
-// no speed of its own: veth's 10000 Mb/s are made up.
+// fromPCI adds what its PCI function tells. An interface without one has no NUMA node.
 func (r Reader) fromPCI(i *bench.Interface) {
 	i.NUMA = -1
 	if i.PCI == "" || r.line(r.device(i.PCI, "vendor")) == "" {
-		i.PCI, i.SpeedMbps = "", 0
+		i.PCI = ""
 		return
 	}
 	if n, err := strconv.Atoi(r.line(r.device(i.PCI, "numa_node"))); err == nil {

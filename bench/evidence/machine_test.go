@@ -74,7 +74,7 @@ func TestFromPCI(t *testing.T) {
 	}
 	made := bench.Interface{Name: "veth", PCI: "tun", SpeedMbps: 10000}
 	r.fromPCI(&made)
-	if diff := cmp.Diff(bench.Interface{Name: "veth", NUMA: -1}, made); diff != "" {
+	if diff := cmp.Diff(bench.Interface{Name: "veth", SpeedMbps: 10000, NUMA: -1}, made); diff != "" {
 		t.Errorf("one without a PCI function: %s", diff)
 	}
 }
@@ -93,6 +93,35 @@ func TestUnder(t *testing.T) {
 		if diff := cmp.Diff(want, r.under(name)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
+	}
+}
+
+// TestSpeeds: a bond of VFs is as fast as the kernel says, and what has no hardware under it has no speed.
+func TestSpeeds(t *testing.T) {
+	r := Reader{Root: t.TempDir()}
+	for _, dir := range []string{"bond0/lower_net1", "bond0/lower_net2", "vlan5/lower_bond0", "bond1/lower_net1", "bond1/lower_veth1", "flannel.1/lower_net1", "vlan6/lower_gone"} {
+		if err := os.MkdirAll(r.path("sys/class/net/"+dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const bonding, vlan = "bonding", "802.1Q VLAN Support"
+	var links []link
+	for _, i := range []bench.Interface{
+		{Name: "net1", PCI: "0000:01:10.0"}, {Name: "net2", PCI: "0000:02:10.0"}, {Name: "veth1", Driver: "veth"}, {Name: "flannel.1", Driver: "vxlan"},
+		{Name: "bond0", Driver: bonding}, {Name: "bond1", Driver: bonding}, {Name: "bond2", Driver: bonding}, {Name: "vlan5", Driver: vlan}, {Name: "vlan6", Driver: vlan},
+	} {
+		i.SpeedMbps = 1000
+		links = append(links, link{Interface: i})
+	}
+	r.forgetMadeUp(links)
+	var known []string
+	for _, l := range links {
+		if l.SpeedMbps > 0 {
+			known = append(known, l.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{"net1", "net2", "bond0", "vlan5"}, known); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -129,6 +129,9 @@ func TestBenchOverABond(t *testing.T) {
 	if counted(r, 0) == 0 {
 		t.Error("no run counts")
 	}
+	if r.Arms[0].CeilingGbps <= 0 {
+		t.Error("it is not known what the bond's active member can carry")
+	}
 }
 
 // Two hosts by a real sshd: from one node, the program is sent to the other one, which has none.
