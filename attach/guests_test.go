@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
 	"syscall"
 	"testing"
@@ -78,6 +80,46 @@ func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// failures calls a function for each that Tend tells.
+type failures struct {
+	slog.Handler
+	told func()
+}
+
+func (f failures) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "tend" {
+		f.told()
+	}
+	return nil
+}
+
+// By the time that a pass tells what it could not do, the VF is free for the next pass: the
+// change that makes it possible may have come meanwhile, and wakes only one.
+func TestPassesOnTheHeelsOfEachOther(t *testing.T) {
+	k, n := nodeOf(t, fake.IXGBE)
+	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(170))}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pf := pfOf(t, n, rec.ID.PF).PCI
+	told := 0
+	n.Engine.Log = slog.New(failures{slog.NewTextHandler(io.Discard, nil), func() {
+		told++
+		if err := errors.Join(k.SetLinkSpeed(pf, fake.IXGBE.SpeedMbps), n.Reconciler.Pass(t.Context(), false)); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err := k.SetLinkSpeed(pf, 100); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Reconciler.Pass(t.Context(), false); err == nil || told != 1 {
+		t.Fatalf("at 100 Mb/s: %v, told %d times", err, told)
+	}
+	if _, left := check(t, n, rec); len(left) > 0 {
+		t.Error(vf.Differences(left))
 	}
 }
 

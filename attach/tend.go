@@ -66,8 +66,8 @@ func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 		e.background.Add(1)
 		go func() {
 			defer e.background.Done()
-			defer e.vfs.unlock(r.ID)
 			err := task()
+			e.vfs.unlock(r.ID) // before Tend hears of it: the next pass may follow at once
 			if err != nil {
 				e.Log.Error("tend", "vf", r.ID, "phase", r.Phase, "owner", r.Lease.Owner, "err", err)
 			}
