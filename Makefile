@@ -95,9 +95,10 @@ test-lint:
 	tools/lint
 
 # The race detector makes test/failure some five times slower, so with it a
-# sample runs, and everything without it.
+# sample runs, and everything without it. The time is for TestCluster, which builds
+# an API server where the cache has none.
 test-unit:
-	$(GO) test -race ./...
+	$(GO) test -race -timeout 30m ./...
 	FUZZTIME=500x tools/fuzz
 	$(GO) test -timeout 30m ./test/failure
 
