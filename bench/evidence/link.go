@@ -57,17 +57,17 @@ func (r Reader) netLinks() ([]link, error) {
 // up. A bond's is the kernel's sum of its members that send (bond_ethtool_get_link_ksettings),
 // and a VLAN's is that of what it was made upon.
 func (r Reader) forgetMadeUp(links []link) {
-	var real func(name string) bool
-	real = func(name string) bool {
+	var hardware func(name string) bool
+	hardware = func(name string) bool {
 		i := slices.IndexFunc(links, func(l link) bool { return l.Name == name })
 		if i < 0 || links[i].PCI != "" {
 			return i >= 0
 		}
 		under := r.under(name)
-		return len(under) > 0 && slices.Contains([]string{"bonding", "802.1Q VLAN Support"}, links[i].Driver) && !slices.ContainsFunc(under, func(u string) bool { return !real(u) })
+		return len(under) > 0 && slices.Contains([]string{"bonding", "802.1Q VLAN Support"}, links[i].Driver) && !slices.ContainsFunc(under, func(u string) bool { return !hardware(u) })
 	}
 	for i := range links {
-		if !real(links[i].Name) {
+		if !hardware(links[i].Name) {
 			links[i].SpeedMbps = 0
 		}
 	}
