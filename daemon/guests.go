@@ -156,11 +156,10 @@ func (f *follower) look(ctx context.Context, conn guestLister) error {
 	if err != nil {
 		f.log.Error("compare libvirt's guests with the ledger", "err", err)
 	}
+	f.tell(f.wrong, problems) // before anybody sees them; nobody else writes wrong
 	f.mu.Lock()
-	before := f.wrong
 	f.wrong, f.absent = problems, nil
 	f.mu.Unlock()
-	f.tell(before, problems)
 	return nil
 }
 
