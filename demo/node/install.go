@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/lab/parts"
 )
 
 // Stage lays out what a node gets in dir: Culvert by its own `culvert host
@@ -31,15 +33,7 @@ func (p Parts) Stage(ctx context.Context, dir, hostYAML string) error {
 		return err
 	}
 	for _, e := range programs {
-		place := filepath.Join(dir, "opt/cni/bin", e.Name())
-		if err := os.Link(filepath.Join(p.CNI, e.Name()), place); err == nil {
-			continue
-		}
-		body, err := os.ReadFile(filepath.Join(p.CNI, e.Name())) // the cache may be on another file system
-		if err == nil {
-			err = os.WriteFile(place, body, 0o755)
-		}
-		if err != nil {
+		if err := parts.Copy(filepath.Join(p.CNI, e.Name()), filepath.Join(dir, "opt/cni/bin", e.Name())); err != nil {
 			return err
 		}
 	}

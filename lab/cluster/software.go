@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/lab/parts"
 )
 
 // builtImages are those that every node gets: the sandboxes', and those that the
@@ -83,7 +84,7 @@ func installPrograms(ctx context.Context, l *lab.Lab, node string, places map[st
 	stage := filepath.Join(l.Folder(), "stage")
 	defer func() { err = errors.Join(err, os.RemoveAll(stage)) }()
 	for from, to := range places {
-		if err := place(from, filepath.Join(stage, to)); err != nil {
+		if err := parts.Copy(from, filepath.Join(stage, to)); err != nil {
 			return err
 		}
 	}
@@ -110,22 +111,6 @@ func installImages(ctx context.Context, l *lab.Lab, node string) error {
 		return err
 	}
 	return loadImages(ctx, l, node, archive)
-}
-
-// place puts a program at its place, as the same file where the cache is on
-// the same file system.
-func place(from, to string) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	if os.Link(from, to) == nil {
-		return nil
-	}
-	body, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, body, 0o755)
 }
 
 // LoadImages imports an archive of container images, as WriteImages or docker

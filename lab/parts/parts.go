@@ -1,7 +1,7 @@
 // Package parts finds programs of other projects that the lab, the demo and the
 // tests run. In go a source tree and the name of a module below its test/tools;
 // out comes the folder that has the programs, built by tools/part if the cache
-// had none.
+// had none. Labs run side by side, so that the cache is only ever read.
 package parts
 
 import (
@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,4 +47,25 @@ func Find(ctx context.Context, top, name string, step func(format string, args .
 		return "", fmt.Errorf("find the part %s: %w\n%s", name, errors.Join(err, ctx.Err()), strings.Join(last, "\n"))
 	}
 	return strings.TrimSpace(place.String()), nil
+}
+
+// Copy puts a program of the cache at a place of a tree that becomes a node's.
+// It makes the folders above it. The copy is a file of its own: a hard link
+// would change the ctime of the cache's file, and the tar of another lab that
+// reads it just then would end with "file changed as we read it".
+func Copy(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
