@@ -2,8 +2,8 @@ package bench
 
 import "math"
 
-// Cost is what processors spent on a run, those of both ends together, with all else
-// that the machines did. NaN where there is no evidence, or nothing arrived.
+// Cost is what processors spent on a run, those of both ends and of what is between them together,
+// with all else that the machines did. NaN where there is no evidence, or nothing arrived.
 type Cost struct {
 	SecondsPerGB float64 // of 1e9 bytes of payload
 	// PerGbps is the percent of a processor that one Gb/s keeps busy.

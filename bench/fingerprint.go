@@ -176,6 +176,7 @@ func unlikeArms(a, b Arm) []string {
 		t.add("ends", x.Path.Ends)
 		t.add("network", x.Path.Network)
 		t.add("place", x.Path.Place)
+		t.add("in the middle", string(x.Path.Via.How))
 		t.add("MTU", fmt.Sprintf("%d and %d", x.Path.From.MTU, x.Path.To.MTU))
 		t.add("kind", string(w.Kind))
 		t.add("engine", strings.TrimSpace(w.Engine+" "+w.Version))
@@ -265,14 +266,24 @@ func (i Interface) oneProcessor() (cpu string, one bool) {
 	return cpu, cpu != ""
 }
 
-// uses reports whether an arm's path begins or ends at the interface of a machine or guest, or
-// leaves by it.
+// uses reports whether an arm's path begins or ends at the interface of a machine or guest, leaves by
+// it, or is handed on over it.
 func (r Result) uses(machine, name string) bool {
-	return slices.ContainsFunc(r.Arms, func(a Arm) bool {
+	return r.handsOn(machine, name) || slices.ContainsFunc(r.Arms, func(a Arm) bool {
 		return slices.ContainsFunc(a.Paths(), func(p Path) bool {
 			return slices.ContainsFunc([]End{p.From, p.To}, func(e End) bool {
 				return (e.Machine == machine || e.Machine+"/"+e.Name == machine) && e.Over(name)
 			})
+		})
+	})
+}
+
+// handsOn reports whether a machine or guest in the middle of a path had traffic on the interface.
+func (r Result) handsOn(machine, name string) bool {
+	return slices.ContainsFunc(r.Runs, func(run Run) bool {
+		return slices.ContainsFunc(r.Arms[run.Arm].relays(run), func(e seenEnd) bool {
+			return e.end.Machine == machine &&
+				slices.ContainsFunc(e.seen.Interfaces, func(c Counters) bool { return c.Interface == name })
 		})
 	})
 }

@@ -116,6 +116,9 @@ func (r Result) Validate() error {
 		if err := run.validate(); err != nil {
 			return fmt.Errorf("runs[%d]: %w", i, err)
 		}
+		if run.Via != nil && r.Arms[run.Arm].Path.Via == (Relay{}) {
+			return fmt.Errorf("runs[%d].via: the arm's path has nothing in the middle", i)
+		}
 		if n, want := len(run.Shares), len(r.Arms[run.Arm].Paths()); n != 0 && (n != want || want == 1) {
 			return fmt.Errorf("runs[%d].shares: %d of them, and the arm's paths are %d", i, n, want)
 		}
@@ -135,10 +138,8 @@ func (a Arm) validate(machines map[string]bool) error {
 		return fmt.Errorf("workload.kind %q: want %s, %s, %s, %s or %s", a.Workload.Kind, Stream, Datagram, Request, Packets, Echo)
 	}
 	for _, p := range a.Paths() {
-		for _, end := range []End{p.From, p.To} {
-			if !machines[end.Machine] {
-				return fmt.Errorf("path: there is no machine %q", end.Machine)
-			}
+		if err := p.validate(machines); err != nil {
+			return fmt.Errorf("path: %w", err)
 		}
 	}
 	if len(a.Also) > mostPaths {
@@ -156,6 +157,22 @@ func (a Arm) validate(machines map[string]bool) error {
 		}
 	}
 	return figures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS)
+}
+
+func (p Path) validate(machines map[string]bool) error {
+	names := []string{p.From.Machine, p.To.Machine}
+	if p.Via != (Relay{}) {
+		names = append(names, p.Via.Machine)
+		if p.Via.How != Routes && p.Via.How != Bridges {
+			return fmt.Errorf("via.how %q: want %s or %s", p.Via.How, Routes, Bridges)
+		}
+	}
+	for _, name := range names {
+		if !machines[name] {
+			return fmt.Errorf("there is no machine %q", name)
+		}
+	}
+	return nil
 }
 
 // validate checks the figures of runs that are void too: they are shown.
@@ -176,7 +193,11 @@ func (r Run) validate() error {
 			return fmt.Errorf("delays: min %g, p50 %g, p90 %g, p99 %g, p999 %g, max %g are not in order", d.Min, d.P50, d.P90, d.P99, d.P999, d.Max)
 		}
 	}
-	for name, e := range map[string]Evidence{"from": r.From, "to": r.To} {
+	seen := map[string]Evidence{"from": r.From, "to": r.To}
+	if r.Via != nil {
+		seen["via"] = *r.Via
+	}
+	for name, e := range seen {
 		if err := e.CPU.validate(); err != nil {
 			return fmt.Errorf("%s.cpu.%w", name, err)
 		}

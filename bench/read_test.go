@@ -73,6 +73,9 @@ func TestReadRefuses(t *testing.T) {
 		"a delay below 0":     {replaced(`"min": 200`, `"min": -1`), "runs[1]: delays.min -1: want a number"},
 		"CPU below 0":         {replaced(`"steal": 0`, `"steal": -1`), "runs[0]: from.cpu.steal -1: want a number"},
 		"series below 0":      {replaced(`"gbps": 9,`, `"gbps": 9, "series": [1, -1],`), "runs[0]: series -1: want a number"},
+		"no such way":         {replaced(`"from": {`, `"via": {"machine": "a", "name": "r", "how": "floods"}, "from": {`), `arms[0] (VF): path: via.how "floods": want routes or bridges`},
+		"no such middle":      {replaced(`"from": {`, `"via": {"machine": "z", "name": "r", "how": "routes"}, "from": {`), `arms[0] (VF): path: there is no machine "z"`},
+		"in the middle, none": {replaced(`"gbps": 9,`, `"gbps": 9, "via": {"cpu": {}, "softnet": {}},`), "runs[0].via: the arm's path has nothing in the middle"},
 		"printed of nothing":  {replaced(`"seed": 0,`, `"seed": 0, "printed": [{"name": "R0", "arm": "z", "value": 1, "unit": "Gb/s"}],`), `printed[0].arm "z": there is no such arm`},
 	} {
 		if _, err := Read(strings.NewReader(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

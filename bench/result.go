@@ -73,7 +73,29 @@ type Path struct {
 	// Service is the address of a Kubernetes Service that traffic is sent to and To
 	// answers for.
 	Service netip.Addr `json:"service,omitzero"`
+	// Via is the machine between the ends, where the path is measured through one.
+	Via Relay `json:"via,omitzero"`
 }
+
+// Relay is a machine, or a network namespace of it, that hands on what it gets: its kernel forwards.
+type Relay struct {
+	Machine string  `json:"machine"` // as in Result.Machines
+	Name    string  `json:"name"`    // as an End's
+	How     Forward `json:"how"`
+	// In and Out are its interfaces on the sides of From and To, where its addresses tell: a bridge's
+	// ports have none.
+	In  string `json:"in,omitempty"`
+	Out string `json:"out,omitempty"`
+}
+
+// Forward is how a kernel hands frames on.
+type Forward string
+
+// The ways to forward.
+const (
+	Routes  Forward = "routes"  // by the address of the network layer
+	Bridges Forward = "bridges" // by that of the link layer
+)
 
 // ServicePorts are those that a Service for a measurement has, over TCP and UDP, and
 // an engine behind it may listen on.
@@ -160,6 +182,8 @@ type Run struct {
 	Series []float64 `json:"series,omitempty"`
 	From   Evidence  `json:"from"` // all 0 where there are shares, which have their own
 	To     Evidence  `json:"to"`
+	// Via is what was seen of the machine in the middle, where the path has one.
+	Via *Evidence `json:"via,omitempty"`
 	// Shares are what each path of an arm with several carried: Path, and then those of Also. The
 	// run's own figures are their totals.
 	Shares []Share `json:"shares,omitempty"`
@@ -180,6 +204,7 @@ type Share struct {
 	Series      []float64 `json:"series,omitempty"`
 	From        Evidence  `json:"from"`
 	To          Evidence  `json:"to"`
+	Via         *Evidence `json:"via,omitempty"`
 }
 
 // Delays are the percentiles of round trips, in microseconds, from the moment at

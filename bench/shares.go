@@ -28,7 +28,7 @@ func (r Run) Each() []Run {
 		all = append(all, Run{
 			Arm: r.Arm, Started: r.Started, Discard: r.Discard, Void: r.Void,
 			Seconds: s.Seconds, Bytes: s.Bytes, Packets: s.Packets, Sent: s.Sent, Lost: s.Lost,
-			Gbps: s.Gbps, PPS: s.PPS, Retransmits: s.Retransmits, Series: s.Series, From: s.From, To: s.To,
+			Gbps: s.Gbps, PPS: s.PPS, Retransmits: s.Retransmits, Series: s.Series, From: s.From, To: s.To, Via: s.Via,
 		})
 	}
 	return all
@@ -59,7 +59,7 @@ func Sum(each []Run) Run {
 		total.Series = plus(total.Series, r.Series)
 		total.Shares = append(total.Shares, Share{
 			Seconds: r.Seconds, Bytes: r.Bytes, Packets: r.Packets, Sent: r.Sent, Lost: r.Lost,
-			Gbps: r.Gbps, PPS: r.PPS, Retransmits: r.Retransmits, Series: r.Series, From: r.From, To: r.To,
+			Gbps: r.Gbps, PPS: r.PPS, Retransmits: r.Retransmits, Series: r.Series, From: r.From, To: r.To, Via: r.Via,
 		})
 	}
 	return total
@@ -107,8 +107,8 @@ type seenEnd struct {
 	seen Evidence
 }
 
-// ends are those of all paths with their evidence, first all that the paths begin at and then all
-// where they end.
+// ends are those of all paths with their evidence, first all that the paths begin at, then all
+// where they end, and then what is between them.
 func (a Arm) ends(r Run) []seenEnd {
 	paths, each := a.Paths(), r.Each()
 	n := min(len(paths), len(each))
@@ -116,7 +116,18 @@ func (a Arm) ends(r Run) []seenEnd {
 	for i := range n {
 		from, to = append(from, seenEnd{paths[i].From, each[i].From}), append(to, seenEnd{paths[i].To, each[i].To})
 	}
-	return slices.Concat(from, to)
+	return slices.Concat(from, to, a.relays(r))
+}
+
+// relays are what is in the middle of the paths, with its evidence.
+func (a Arm) relays(r Run) (all []seenEnd) {
+	paths := a.Paths()
+	for i, one := range r.Each() {
+		if i < len(paths) && one.Via != nil {
+			all = append(all, seenEnd{End{Machine: paths[i].Via.Machine, Name: paths[i].Via.Name}, *one.Via})
+		}
+	}
+	return all
 }
 
 // once keeps the first of those ends that are alike by a key: evidence is of a whole machine, or of

@@ -113,8 +113,8 @@ func (a *agent) do(ctx context.Context, r request) (any, error) {
 	switch r.Do {
 	case describe:
 		return a.describe(ctx)
-	case sources:
-		return sourcesOf(r.Addresses), nil
+	case routes:
+		return routesTo(r.Addresses), nil
 	case vfs:
 		return a.Reader.VFs()
 	case rate:

@@ -161,11 +161,11 @@ func (c *Client) Describe(ctx context.Context) (Description, error) {
 	return d, err
 }
 
-// Sources asks from which address this end would send to each of some others. One that
-// there is no route to is left out.
-func (c *Client) Sources(ctx context.Context, to []netip.Addr) (map[netip.Addr]netip.Addr, error) {
-	var m map[netip.Addr]netip.Addr
-	err := c.ask(ctx, request{Do: sources, Addresses: to}, &m)
+// Routes asks how this end would send to each of some addresses. One that there is no
+// route to is left out.
+func (c *Client) Routes(ctx context.Context, to []netip.Addr) (map[netip.Addr]Route, error) {
+	var m map[netip.Addr]Route
+	err := c.ask(ctx, request{Do: routes, Addresses: to}, &m)
 	return m, err
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 5
+const Protocol = 6
 
 // hello is the agent's first line.
 type hello struct {
@@ -27,7 +27,7 @@ type request struct {
 	Watch *Window `json:"watch,omitempty"` // watch
 	Part  uint64  `json:"part,omitempty"`  // held, release, window, finish and stop
 
-	Addresses []netip.Addr `json:"addresses,omitempty"` // sources
+	Addresses []netip.Addr `json:"addresses,omitempty"` // routes
 	PCI       string       `json:"pci,omitempty"`       // rate, rates and lend
 	Mbps      uint32       `json:"mbps,omitempty"`      // lend
 	Seconds   int          `json:"seconds,omitempty"`   // lend
@@ -45,7 +45,7 @@ type verb string
 
 const (
 	describe verb = "describe" // -> Description
-	sources  verb = "sources"  // -> map[netip.Addr]netip.Addr
+	routes   verb = "routes"   // -> map[netip.Addr]Route
 	vfs      verb = "vfs"      // -> []evidence.VF
 	rate     verb = "rate"     // -> uint32
 	rates    verb = "rates"    // -> rateRange
@@ -60,6 +60,13 @@ const (
 	finish   verb = "finish"   // -> bench.Run, once it has ended
 	stop     verb = "stop"     // -> nothing, once the part's children are gone
 )
+
+// Route is how an end reaches an address.
+type Route struct {
+	Source netip.Addr `json:"source"` // that it sends from
+	// Gateway is the router that it sends to; none where both are on one link.
+	Gateway netip.Addr `json:"gateway,omitzero"`
+}
 
 // started is the answer to what begins a part.
 type started struct {

@@ -42,8 +42,10 @@ func (x *Exchange) Once(ctx context.Context, arm int) (bench.Run, error) {
 	case err != nil:
 		run = bench.Run{Void: err.Error()}
 		for _, p := range a.Paths() {
-			if hint := Mismatch(p); hint != "" {
-				run.Void += "; " + hint
+			for _, hint := range []string{Mismatch(p), drops(p, a.Workload)} {
+				if hint != "" {
+					run.Void += "; " + hint
+				}
 			}
 		}
 		return run, nil
@@ -94,8 +96,12 @@ func (x *Exchange) transfer(ctx context.Context, a bench.Arm) (bench.Run, error)
 		flows = append(flows, f)
 		for i, s := range []*side{f.sender, f.receiver} {
 			if node := x.node(s.Station); node != nil {
-				during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, node, &f.nodes[i]) })
+				during = append(during, func(ctx context.Context) error { return s.watchedBy(ctx, node, agent.Task{}, &f.nodes[i]) })
 			}
+		}
+		if f.relay != nil {
+			task := agent.Task{Watch: f.relay.relays(p.Via)}
+			during = append(during, func(ctx context.Context) error { return f.receiver.watchedBy(ctx, f.relay, task, &f.relayed) })
 		}
 	}
 	if a.Workload.Pulled {
@@ -108,6 +114,7 @@ func (x *Exchange) transfer(ctx context.Context, a bench.Arm) (bench.Run, error)
 	for i, f := range flows {
 		f.seenBy(f.sender, &each[i].From, f.nodes[0], &each[i])
 		f.seenBy(f.receiver, &each[i].To, f.nodes[1], &each[i])
+		f.through(&each[i])
 		if a.Workload.Reverse {
 			each[i].From, each[i].To = each[i].To, each[i].From
 		}

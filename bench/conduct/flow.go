@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,6 +20,8 @@ type flow struct {
 	task             agent.Task
 	beside           bool         // there are others
 	nodes            [2]bench.Run // what the sender's and the receiver's nodes saw, where those tell it
+	relay            *Station     // in the middle; nil where the path has nobody
+	relayed          bench.Run    // what it saw
 }
 
 func (x *Exchange) flow(a bench.Arm, p bench.Path) *flow {
@@ -29,6 +32,9 @@ func (x *Exchange) flow(a bench.Arm, p bench.Path) *flow {
 	f.sender.siblings, f.receiver.siblings = siblings(a, f.sender.end), siblings(a, f.receiver.end)
 	f.task = agent.Task{Workload: a.Workload, From: f.sender.end.Address, To: f.receiver.end.Address, Service: p.Service}
 	f.task.Workload.Reverse = false
+	if i := slices.IndexFunc(x.Stations, func(s *Station) bool { return s.is(p.Via) }); i >= 0 {
+		f.relay = x.Stations[i]
+	}
 	return f
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/agent"
 	"github.com/culvert-net/culvert/bench/evidence"
 	"github.com/culvert-net/culvert/bench/place"
 )
@@ -29,7 +30,7 @@ func TestGuestOfAHost(t *testing.T) {
 	c.namePFs(vfs)
 	for _, s := range []*Station{a, b} {
 		s.guestOf("n1", vfs)
-		s.Sources = map[netip.Addr]netip.Addr{}
+		s.Routes = map[netip.Addr]agent.Route{}
 	}
 	route(&a.Site, &b.Site, ip("10.90.0.1"), ip("10.90.0.2"))
 	route(&a.Site, &b.Site, ip("192.0.2.1"), ip("192.0.2.2"))

@@ -26,18 +26,18 @@ func (x *Exchange) node(of *Station) *Station {
 	return nil
 }
 
-// watchedBy has a node sample the window of a part. That a part ends before it has a
-// window is the part's to tell.
-func (s *side) watchedBy(ctx context.Context, node *Station, run *bench.Run) error {
+// watchedBy has another station, such as the side's node, sample the window of a part. That a part ends
+// before it has a window is the part's to tell.
+func (s *side) watchedBy(ctx context.Context, other *Station, task agent.Task, run *bench.Run) error {
 	w, err := s.part.Window(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the side's own finish says it
 	}
-	if s.Host == nil {
+	if s.kernel() == other.kernel() {
 		w.In = 0 // it has the same clock
 	}
-	watcher := &side{Station: node}
-	if watcher.part, err = node.Agent.Watch(ctx, agent.Task{}, w); err != nil {
+	watcher := &side{Station: other}
+	if watcher.part, err = other.Agent.Watch(ctx, task, w); err != nil {
 		return watcher.wrap(err)
 	}
 	return watcher.finish(ctx, run)

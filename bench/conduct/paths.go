@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/agent"
 )
 
 // Site is a network namespace with an agent in it, as the agent describes it.
@@ -18,9 +19,9 @@ type Site struct {
 	Machine bench.Machine
 	Ends    []bench.End
 	Service netip.Addr // of a cluster's Service that this pod alone answers for
-	// Sources has for each address of another site that there is a route to the
-	// address that the kernel sends from.
-	Sources map[netip.Addr]netip.Addr
+	// Routes has how the kernel sends to each address of another site that there is a
+	// route to.
+	Routes map[netip.Addr]agent.Route
 }
 
 // Paths are the ways from one site to another. There is one for each two addresses
@@ -31,16 +32,16 @@ func Paths(from, to Site) []bench.Path {
 	var all []bench.Path
 	for _, there := range to.Ends {
 		i := slices.IndexFunc(from.Ends, func(e bench.End) bool {
-			source, ok := from.Sources[there.Address]
-			return ok && e.Address == source
+			r, ok := from.Routes[there.Address]
+			return ok && e.Address == r.Source
 		})
-		if i < 0 || to.Sources[from.Ends[i].Address] != there.Address {
+		if i < 0 || to.Routes[from.Ends[i].Address].Source != there.Address {
 			continue
 		}
 		p := bench.Path{From: from.named(from.Ends[i]), To: to.named(there)}
 		p.Ends, p.Network, p.Place = ends(from, to), network(from, to, p), where(p)
 		all = append(all, p)
-		if p.Network == "overlay" && from.Pod && to.Service.IsValid() && from.Sources[to.Service] == p.From.Address {
+		if p.Network == "overlay" && from.Pod && to.Service.IsValid() && from.Routes[to.Service].Source == p.From.Address {
 			p.Network, p.Service = "service", to.Service
 			all = append(all, p)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/agent"
 )
 
 var ip = netip.MustParseAddr
@@ -19,7 +20,7 @@ func pod(name, machine, pf string, overlay, vf netip.Addr) Site {
 		{Interface: "eth0", Address: overlay, MTU: 1450, Driver: "veth"},
 		{Interface: "net1", Address: vf, MTU: 1500, Driver: "iavf", PF: pf, VF: &index},
 		{Interface: "net2"}, // without an address
-	}, Sources: map[netip.Addr]netip.Addr{}}
+	}, Routes: map[netip.Addr]agent.Route{}}
 }
 
 func titles(paths []bench.Path) []string {
@@ -30,19 +31,21 @@ func titles(paths []bench.Path) []string {
 	return all
 }
 
-func route(a, b *Site, x, y netip.Addr) { a.Sources[y], b.Sources[x] = x, y }
+func route(a, b *Site, x, y netip.Addr) {
+	a.Routes[y], b.Routes[x] = agent.Route{Source: x}, agent.Route{Source: y}
+}
 
 func TestPaths(t *testing.T) {
 	a := pod("a", "n1", "p0", ip("10.244.1.2"), ip("172.16.0.1"))
 	b := pod("b", "n2", "p0", ip("10.244.2.2"), ip("172.16.0.2"))
-	host := Site{Name: "host", Machine: bench.Machine{Name: "n1"}, Sources: map[netip.Addr]netip.Addr{}, Ends: []bench.End{
+	host := Site{Name: "host", Machine: bench.Machine{Name: "n1"}, Routes: map[netip.Addr]agent.Route{}, Ends: []bench.End{
 		{Interface: "p0", Address: ip("172.16.0.254"), Driver: "i40e"}, {Interface: "eno1", Address: ip("192.0.2.1"), Driver: "e1000e"}, {Interface: "flannel.1", Address: ip("10.244.1.0"), Driver: "vxlan"}}}
-	other := Site{Name: "host", Machine: bench.Machine{Name: "n2"}, Sources: map[netip.Addr]netip.Addr{}, Ends: []bench.End{
+	other := Site{Name: "host", Machine: bench.Machine{Name: "n2"}, Routes: map[netip.Addr]agent.Route{}, Ends: []bench.End{
 		{Interface: "bond0", Address: ip("192.0.2.2"), Driver: "bonding"}, {Interface: "flannel.1", Address: ip("10.244.2.0"), Driver: "vxlan"}}}
 	route(&a, &b, ip("10.244.1.2"), ip("10.244.2.2"))
 	route(&a, &b, ip("172.16.0.1"), ip("172.16.0.2"))
 	route(&a, &host, ip("172.16.0.1"), ip("172.16.0.254"))
-	a.Sources[ip("192.0.2.1")] = ip("10.244.1.2") // there is no way back
+	a.Routes[ip("192.0.2.1")] = agent.Route{Source: ip("10.244.1.2")} // there is no way back
 	route(&host, &other, ip("192.0.2.1"), ip("192.0.2.2"))
 	route(&host, &other, ip("10.244.1.0"), ip("10.244.2.0"))
 	for _, c := range []struct {
@@ -71,14 +74,14 @@ func TestPathsOfAService(t *testing.T) {
 	b := pod("b", "n2", "p0", ip("10.244.2.2"), ip("172.16.0.2"))
 	b.Service = ip("10.96.0.7")
 	host := Site{Name: "host", Cluster: true, Machine: bench.Machine{Name: "n1"}, Ends: []bench.End{{Interface: "eno1", Address: ip("192.0.2.1")}},
-		Sources: map[netip.Addr]netip.Addr{b.Service: ip("192.0.2.1")}}
+		Routes: map[netip.Addr]agent.Route{b.Service: {Source: ip("192.0.2.1")}}}
 	route(&a, &b, ip("10.244.1.2"), ip("10.244.2.2"))
 	route(&a, &b, ip("172.16.0.1"), ip("172.16.0.2"))
 	route(&host, &b, ip("192.0.2.1"), ip("10.244.2.2"))
 	if diff := cmp.Diff([]string{"pod-pod, overlay, other node", "pod-pod, VF, other node"}, titles(Paths(a, b))); diff != "" {
 		t.Errorf("without a route to it: -want +got:\n%s", diff)
 	}
-	a.Sources[b.Service] = ip("10.244.1.2")
+	a.Routes[b.Service] = agent.Route{Source: ip("10.244.1.2")}
 	got := Paths(a, b)
 	if diff := cmp.Diff([]string{"pod-pod, overlay, other node", "pod-pod, service, other node", "pod-pod, VF, other node"}, titles(got)); diff != "" {
 		t.Fatalf("-want +got:\n%s", diff)

@@ -9,7 +9,8 @@ import (
 // Proof says why a run does not prove that its traffic took the arm's paths, and is
 // empty when it does: the counters of each path's interfaces must have risen by what
 // is claimed, at both ends, and no other's by a part of it that counts. An interface that
-// several paths share must have risen by what is claimed of all.
+// several paths share must have risen by what is claimed of all, and so must those of
+// what is in the middle.
 //
 // Counters are compared in the run's direction. Frames are larger than payload, so
 // that what rose is more than what is claimed; it may be less by what some
@@ -29,6 +30,9 @@ func Proof(arm bench.Arm, run bench.Run) string {
 		ends = append(ends,
 			end{p.From, each[i].From, !arm.Workload.Reverse, claimed},
 			end{p.To, each[i].To, arm.Workload.Reverse, claimed})
+	}
+	if why := relayed(arm, run.Seconds, each); why != "" {
+		return why
 	}
 	for _, e := range ends {
 		var all claims
@@ -81,9 +85,16 @@ const (
 // lagSeconds is how late a driver's counters may be.
 const lagSeconds = 2.5
 
+// leastShare is the part of what is claimed by which counters have risen at least.
+func leastShare(seconds float64) float64 { return max(0.5, 1-lagSeconds/max(seconds, 1)) }
+
+func (c claims) over(share float64, bytes, packets uint64) bool {
+	return float64(bytes) >= share*float64(c.bytes) && float64(packets) >= share*float64(c.packets)
+}
+
 func (e end) proves(c claims, seconds float64) string {
 	known := false
-	share := max(0.5, 1-lagSeconds/max(seconds, 1))
+	share := leastShare(seconds)
 	for _, i := range e.seen.Interfaces {
 		bytes, packets, verb := i.RxBytes, i.RxPackets, "received"
 		if e.sends {
@@ -92,7 +103,7 @@ func (e end) proves(c claims, seconds float64) string {
 		switch i.Role {
 		case "path":
 			known = true
-			if float64(bytes) < share*float64(c.bytes) || float64(packets) < share*float64(c.packets) {
+			if !c.over(share, bytes, packets) {
 				return fmt.Sprintf("%s of %s %s %s, and %s were claimed: the traffic took another way", i.Interface, e.Name, verb, amount(bytes, packets, c), amount(c.bytes, c.packets, c))
 			}
 		default:

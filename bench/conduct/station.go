@@ -62,7 +62,7 @@ func Meet(ctx context.Context, stations []*Station) error {
 	}
 	for _, s := range stations {
 		asked.Go(func() (err error) {
-			if s.Sources, err = s.Agent.Sources(ctx, others(stations, s)); err != nil {
+			if s.Routes, err = s.Agent.Routes(ctx, others(stations, s)); err != nil {
 				return fmt.Errorf("%s: %w", s.Name, err)
 			}
 			return nil
@@ -185,7 +185,7 @@ func (s *Station) idle(name string, arms []bench.Arm) bool {
 	})
 	return made && !slices.ContainsFunc(arms, func(a bench.Arm) bool {
 		return slices.ContainsFunc(a.Paths(), func(p bench.Path) bool {
-			return slices.ContainsFunc([]bench.End{p.From, p.To}, func(e bench.End) bool {
+			return s.is(p.Via) && (p.Via.In == "" || name == p.Via.In || name == p.Via.Out) || slices.ContainsFunc([]bench.End{p.From, p.To}, func(e bench.End) bool {
 				return e.Machine == s.Machine.Name && e.Name == s.Name && e.Over(name)
 			})
 		})

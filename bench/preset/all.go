@@ -13,6 +13,16 @@ func vf(p bench.Path) bool { return p.Network == "VF" }
 // vfs is a path from a VF to a VF; one to a VF's PF is not.
 func vfs(p bench.Path) bool { return vf(p) && p.From.VF != nil && p.To.VF != nil }
 
+// forwarded is a path through a machine that forwards so; VFs stand in for those through none.
+func forwarded(how bench.Forward) func(bench.Path) bool {
+	return func(p bench.Path) bool {
+		if p.Via == (bench.Relay{}) {
+			return vfs(p)
+		}
+		return every(p) && p.Via.How == how
+	}
+}
+
 func overlay(p bench.Path) bool { return p.Network == "overlay" }
 
 // every is any path from end to end: no report measured a Service.
@@ -205,15 +215,16 @@ func packets() []Preset {
 		{
 			Name: "m12", Report: "R4", About: "the kernel forwards IP, many source addresses",
 			Printed: []bench.Figure{mpps("R4 BCM57800", 2), mpps("R4 X520", 10), mpps("R4 X710", 12)},
-			Needs:   "a third machine in the middle", Instead: fmt.Sprintf("the report's machine forwarded; instead the kernel receives from %d source addresses: forwarding costs more", many),
-			recipe: recipe{workload: with(small, func(w *bench.Workload) { w.Sources = many }), takes: vfs, lacks: "a VF at both ends"},
+			Needs:   "a third machine in the middle, which routes: --via",
+			Instead: fmt.Sprintf("the report's machine forwarded; instead the kernel receives from %d source addresses: forwarding costs more (--via names a machine that routes)", many),
+			recipe:  recipe{workload: with(small, func(w *bench.Workload) { w.Sources = many }), takes: forwarded(bench.Routes), lacks: "a path through a machine that routes, or without --via a VF at both ends", via: true},
 		},
 		{
 			Name: "m13", Report: "R4", About: "the kernel bridges, many source MACs",
 			Printed: []bench.Figure{mpps("R4 BCM57800", 2), mpps("R4 X520", 7.3), mpps("R4 X710", 7.8)},
-			Needs:   "a third machine in the middle, and VFs that may send as any MAC",
-			Instead: fmt.Sprintf("the report's machine bridged; instead the kernel receives from %d source MACs: bridging costs more, and spoof check drops them", many),
-			recipe:  recipe{workload: with(small, func(w *bench.Workload) { w.MACs = many }), takes: vfs, lacks: "a VF at both ends"},
+			Needs:   "a third machine in the middle, which bridges: --via; a VF that sends may do so as any MAC",
+			Instead: fmt.Sprintf("the report's machine bridged; instead the kernel receives from %d source MACs: bridging costs more, and spoof check drops them (--via names a machine that bridges)", many),
+			recipe:  recipe{workload: with(small, func(w *bench.Workload) { w.MACs = many }), takes: forwarded(bench.Bridges), lacks: "a path through a machine that bridges, or without --via a VF at both ends", via: true},
 		},
 		{
 			Name: "m14", Report: "R4", About: "the kernel receives 64 B in VXLAN", Printed: []bench.Figure{mpps("R4, least", 1.1), mpps("R4, most", 1.2)},

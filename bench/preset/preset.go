@@ -34,6 +34,7 @@ type recipe struct {
 	atOnce   *atOnce // several of the paths at once, where that can be
 	notes    func(bench.Path) string
 	swept    bool // the rate limit of the VF that sends
+	via      bool // the report had a machine in the middle
 }
 
 // variant is an arm over each path.
@@ -51,6 +52,14 @@ type Here struct {
 	// Rates are the lowest and highest max_tx_rate that the VF at which a path begins can be
 	// lent, in Mb/s, or why it can be lent none.
 	Rates func(bench.Path) (lowest, highest int, err error)
+}
+
+// lacks says why an engine cannot run here, and is empty for one that can.
+func (h Here) lacks(engine string) string {
+	if engine == "pktgen" && slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Via.How == bench.Routes }) {
+		return "it sends to the receiver's own MAC, which is not the router's"
+	}
+	return h.Lacks(engine)
 }
 
 // Plan is what to run.
@@ -117,7 +126,9 @@ func (p Preset) alone(plan *Plan, h Here, paths []bench.Path, quick bool) error 
 	}
 	w, note := engine(w, h)
 	plan.note(note)
-	plan.note(p.Instead)
+	if !p.recipe.via || paths[0].Via == (bench.Relay{}) {
+		plan.note(p.Instead)
+	}
 	for _, path := range paths {
 		variants := p.variants(w, quick)
 		if p.recipe.swept {
@@ -284,7 +295,11 @@ func beside(printed []bench.Figure, arms []bench.Arm) []bench.Figure {
 func List(paths []bench.Path) string {
 	var all []string
 	for _, p := range paths {
-		if s := p.Ends + " " + p.Network + " " + p.Place; !slices.Contains(all, s) {
+		s := p.Ends + " " + p.Network + " " + p.Place
+		if p.Via != (bench.Relay{}) {
+			s += fmt.Sprintf(" through %s, which %s", p.Via.Name, p.Via.How)
+		}
+		if !slices.Contains(all, s) {
 			all = append(all, s)
 		}
 	}
@@ -320,7 +335,7 @@ const leastPulled, leastPackets = 10.0, 6.0
 
 // engine takes our own where the report's cannot run, and says so.
 func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {
-	why := h.Lacks(w.Engine)
+	why := h.lacks(w.Engine)
 	if why == "" {
 		return w, ""
 	}

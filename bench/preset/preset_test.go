@@ -334,3 +334,45 @@ func TestRatesAreSwept(t *testing.T) {
 		t.Errorf("without culvertd: %v", err)
 	}
 }
+
+// M12 and M13 are the reports' own measurements through a machine that routes, or bridges, and need no word of
+// what is measured instead. Kernel's pktgen knows no router.
+func TestThroughTheMiddle(t *testing.T) {
+	here := cluster()
+	through := func(how bench.Forward) Here {
+		h := here
+		h.Paths = slices.Clone(h.Paths)
+		for i := range h.Paths {
+			h.Paths[i].Via = bench.Relay{Machine: "n3", Name: "r", How: how}
+		}
+		return h
+	}
+	for _, c := range []struct {
+		preset string
+		here   Here
+		engine string // of its arms; empty: there are none
+	}{
+		{"m12", through(bench.Routes), "culvert"}, {"m13", through(bench.Bridges), "pktgen"},
+		{"m12", through(bench.Bridges), ""}, {"m13", through(bench.Routes), ""},
+		{"m10", through(bench.Routes), "culvert"},
+	} {
+		plan, err := find(t, c.preset).Plan(c.here, true)
+		if c.engine == "" {
+			if err == nil || !strings.Contains(err.Error(), "a path through a machine that") || !strings.Contains(err.Error(), "through r, which ") {
+				t.Errorf("%s: %+v, %v", c.preset, plan.Arms, err)
+			}
+			continue
+		}
+		if err != nil || len(plan.Arms) != len(here.Paths) || plan.Arms[0].Workload.Engine != c.engine {
+			t.Errorf("%s: %+v, %v", c.preset, plan, err)
+		}
+		for _, n := range plan.Notes {
+			if strings.Contains(n, "the report's machine") {
+				t.Errorf("%s: %q", c.preset, n)
+			}
+		}
+		if c.engine == "culvert" && !slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.Contains(n, "not the router's") }) {
+			t.Errorf("%s: %q", c.preset, plan.Notes)
+		}
+	}
+}

@@ -248,9 +248,9 @@ func places(r bench.Result) []place {
 	var out []place
 	for _, a := range r.Arms {
 		for _, path := range a.Paths() {
-			p := place{Way: way(path), From: path.From, To: path.To}
+			p := place{Way: way(path), Via: path.Via, From: path.From, To: path.To}
 			at := slices.IndexFunc(out, func(o place) bool {
-				return o.Way == p.Way && end(o.From) == end(p.From) && end(o.To) == end(p.To)
+				return o.Way == p.Way && o.Via == p.Via && end(o.From) == end(p.From) && end(o.To) == end(p.To)
 			})
 			if at < 0 {
 				at = len(out)
@@ -264,8 +264,21 @@ func places(r bench.Result) []place {
 
 type place struct {
 	Way      string
+	Via      bench.Relay
 	From, To bench.End
 	Arms     []string
+}
+
+// through tells what is in the middle of a path, if anything: machine, namespace, interfaces.
+func through(v bench.Relay) string {
+	if v == (bench.Relay{}) {
+		return ""
+	}
+	s := " through " + v.Machine + " " + v.Name
+	if v.In != "" {
+		s += " " + v.In + "-" + v.Out
+	}
+	return s + " (" + string(v.How) + ")"
 }
 
 // way names a path: pod-pod, VF, other node.

@@ -22,6 +22,7 @@ type sheet struct {
 	Figures                []figure
 	Rows                   []row
 	Shares                 []shared
+	Relays                 []relayed
 	Limits                 []limit
 	Beside                 []beside
 	Places                 []place
@@ -48,7 +49,7 @@ func HTML(out io.Writer, r bench.Result) error {
 	err = t.Execute(&b, sheet{
 		Title: title, Sentence: Sentence(r), About: about(r), Cares: cares(r), Voids: voids(r), Apart: bench.Apart(r),
 		Figures: slices.Concat(barFigures(r), sweepFigures(r), delayFigures(r), seriesFigures(r)),
-		Rows:    rows(r), Shares: shares(r), Limits: limits(r), Beside: printed(r), Places: places(r), Machines: r.Machines, Result: r,
+		Rows:    rows(r), Shares: shares(r), Relays: relays(r), Limits: limits(r), Beside: printed(r), Places: places(r), Machines: r.Machines, Result: r,
 	})
 	if err != nil {
 		return err

@@ -20,6 +20,10 @@ func Text(r bench.Result, look bench.Look) string {
 	b.WriteString("\n")
 	armTable(&b, list)
 	shareTable(&b, shares(r))
+	if t := relayTable(relays(r)); len(t.rows) > 0 {
+		b.WriteString("\n")
+		t.write(&b)
+	}
 	bars(&b, look, list)
 	delayTable(&b, r)
 	var held []string
@@ -33,7 +37,7 @@ func Text(r bench.Result, look bench.Look) string {
 	section(&b, look, "how the machines differ", bench.Apart(r))
 	var ways []string
 	for _, p := range places(r) {
-		ways = append(ways, fmt.Sprintf("%s: %s to %s (%s)", p.Way, end(p.From), end(p.To), strings.Join(p.Arms, "; ")))
+		ways = append(ways, fmt.Sprintf("%s: %s%s to %s (%s)", p.Way, end(p.From), through(p.Via), end(p.To), strings.Join(p.Arms, "; ")))
 	}
 	section(&b, look, "paths", ways)
 	var machines []string

@@ -26,6 +26,7 @@ import (
 // benchRun is what culvert bench run is told.
 type benchRun struct {
 	from, to, paths []string
+	via             string
 	limits          conduct.Limits
 	quick           bool
 	seconds         float64
@@ -57,7 +58,8 @@ and the exit status is 1.
 A preset measures what one of the field reports printed, with that report's
 parameters: culvert bench presets lists them. Several are measured in turns and
 make one result. m11 and m16 have several ends send at the same time: their figure
-is the total, and the share of each is told.`,
+is the total, and the share of each is told. m12 and m13 want a machine in the
+middle (--via) that routes or bridges already: nothing is set on it.`,
 		Example: `  # network namespaces or containers of this host, by all paths between them
   sudo culvert bench run --from netns:a --to netns:b
   sudo culvert bench run --from pid:4711 --to host --path VF
@@ -86,7 +88,10 @@ is the total, and the share of each is told.`,
 
   # three senders to one receiver at once, and the VFs of one PF, each to its own
   culvert bench run m11 --from netns:a --from netns:b --from netns:c --to netns:r
-  culvert bench run m16 --from netns:a --from netns:b --to netns:r --to netns:s`,
+  culvert bench run m16 --from netns:a --from netns:b --to netns:r --to netns:s
+
+  # through a router, of which the CPU and the counters are seen as well
+  culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return slices.DeleteFunc(presetWords(), func(c cobra.Completion) bool {
 				name, _, _ := strings.Cut(c, "\t")
@@ -104,6 +109,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&b.from, "from", nil, "where traffic starts; more than once: from each of them, for m11 and m16 at the same time")
 	f.StringArrayVar(&b.to, "to", nil, "where it stops; more than once: to each of them, for m16 at the same time")
+	f.StringVar(&b.via, "via", "", "a third end, which forwards: measure what goes through it alone, and what that costs there")
 	f.StringArrayVar(&b.paths, "path", nil, "measure these alone: words such as VF, overlay, pod-pod, 'same PF'; 'pod-pod,VF' wants both")
 	f.IntVar(&b.limits.Repeats, "repeats", 0, "how many runs of each count at least (default 6, with --quick 3)")
 	f.Float64Var(&b.limits.Precision, "precision", 0, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
@@ -120,7 +126,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 		return []cobra.Completion{"host", "netns:", "pid:", "ssh:", "lab:"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
-		"from": ends, "to": ends,
+		"from": ends, "to": ends, "via": ends,
 		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "host", "bond", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, complete)) // only if the flag were not there
@@ -171,14 +177,14 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 	crew := &conduct.Crew{}
 	defer func() { err = errors.Join(err, crew.Close()) }()
 	progress.Step("putting an agent at each end")
-	from, to, err := open(cmd.Context(), crew)
+	at, err := open(cmd.Context(), crew)
 	if err != nil {
 		return err
 	}
 	if err := conduct.Meet(cmd.Context(), crew.Stations); err != nil {
 		return err
 	}
-	m, plan, err := b.plan(cmd.Context(), crew, from, to, presets)
+	m, plan, err := b.plan(cmd.Context(), crew, at, presets)
 	if err != nil {
 		return err
 	}
@@ -192,8 +198,8 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 
 // bootLab boots a lab and measures between its ends.
 func (b *benchRun) bootLab(ctx context.Context) (*demo.Ends, error) {
-	if len(b.from)+len(b.to) > 0 || b.cluster.wanted() {
-		return nil, errors.New("--lab makes ends of its own: leave out --from, --to and what belongs to --cluster")
+	if len(b.from)+len(b.to)+len(b.via) > 0 || b.cluster.wanted() {
+		return nil, errors.New("--lab makes ends of its own: leave out --from, --via, --to and what belongs to --cluster")
 	}
 	ends, err := demo.Between(ctx, demo.Options{Name: demo.BenchName, Source: sourceTree(), Log: os.Stderr, Live: term.IsTerminal(int(os.Stderr.Fd()))}, b.senders)
 	if err == nil {
@@ -202,67 +208,90 @@ func (b *benchRun) bootLab(ctx context.Context) (*demo.Ends, error) {
 	return ends, err
 }
 
-// opener puts agents where traffic starts, and where it stops.
-type opener func(context.Context, *conduct.Crew) (from, to []*conduct.Station, err error)
+// stations are where traffic starts, where it stops, and what is to be between them, if anything.
+type stations struct {
+	from, to []*conduct.Station
+	via      *conduct.Station
+}
+
+// opener puts agents there.
+type opener func(context.Context, *conduct.Crew) (stations, error)
 
 // ends reads what says where they are.
 func (b *benchRun) ends() (opener, error) {
 	if b.cluster.wanted() {
-		if len(b.from)+len(b.to) > 0 {
-			return nil, errors.New("--from and --to name ends that are there; in a cluster they are made: take --nodes")
+		if len(b.from)+len(b.to)+len(b.via) > 0 {
+			return nil, errors.New("--from, --via and --to name ends that are there; in a cluster they are made: take --nodes")
 		}
 		c, err := b.cluster.place()
-		return func(ctx context.Context, crew *conduct.Crew) (from, to []*conduct.Station, err error) {
-			return crew.OpenPods(ctx, c)
+		return func(ctx context.Context, crew *conduct.Crew) (at stations, err error) {
+			at.from, at.to, err = crew.OpenPods(ctx, c)
+			return at, err
 		}, err
 	}
-	from, to, err := b.specs()
+	from, to, via, err := b.specs()
 	if err != nil {
 		return nil, err
 	}
 	self, err := os.Executable()
-	return func(ctx context.Context, crew *conduct.Crew) (_, _ []*conduct.Station, err error) {
-		all, err := crew.Open(ctx, append(from, to...), benchplace.Program{Path: self, Version: version})
-		return all[:len(from)], all[len(from):], err
+	return func(ctx context.Context, crew *conduct.Crew) (at stations, err error) {
+		all, err := crew.Open(ctx, slices.Concat(from, to, via), benchplace.Program{Path: self, Version: version})
+		at.from, at.to = all[:len(from)], all[len(from):len(from)+len(to)]
+		if len(via) > 0 {
+			at.via = all[len(all)-1]
+		}
+		return at, err
 	}, err
 }
 
-// specs reads --from and --to.
-func (b *benchRun) specs() (from, to []benchplace.Spec, err error) {
+// specs reads --from, --to and --via, of which there is one at most.
+func (b *benchRun) specs() (from, to, via []benchplace.Spec, err error) {
 	if len(b.from) == 0 || len(b.to) == 0 {
-		return nil, nil, fmt.Errorf("between which ends? Name them with --from and --to, or take --cluster:\n%s", benchplace.Forms)
+		return nil, nil, nil, fmt.Errorf("between which ends? Name them with --from and --to, or take --cluster:\n%s", benchplace.Forms)
 	}
 	for _, side := range []struct {
 		texts []string
 		specs *[]benchplace.Spec
-	}{{b.from, &from}, {b.to, &to}} {
+	}{{b.from, &from}, {b.to, &to}, {b.middle(), &via}} {
 		for _, text := range side.texts {
 			s, err := benchplace.Parse(text)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			*side.specs = append(*side.specs, s)
 		}
 	}
 	for i, f := range from {
 		if slices.Contains(to, f) {
-			return nil, nil, fmt.Errorf("--from and --to are both %s: traffic within one network namespace takes no path", f)
+			return nil, nil, nil, fmt.Errorf("--from and --to are both %s: traffic within one network namespace takes no path", f)
 		}
 		if slices.Contains(from[:i], f) {
-			return nil, nil, fmt.Errorf("--from is %s twice: name each end once", f)
+			return nil, nil, nil, fmt.Errorf("--from is %s twice: name each end once", f)
 		}
 	}
 	for i, t := range to {
 		if slices.Contains(to[:i], t) {
-			return nil, nil, fmt.Errorf("--to is %s twice: name each end once", t)
+			return nil, nil, nil, fmt.Errorf("--to is %s twice: name each end once", t)
 		}
 	}
-	return from, to, nil
+	for _, v := range via {
+		if slices.Contains(slices.Concat(from, to), v) {
+			return nil, nil, nil, fmt.Errorf("--via is %s, which is an end as well: name what is between the ends", v)
+		}
+	}
+	return from, to, via, nil
+}
+
+func (b *benchRun) middle() []string {
+	if b.via == "" {
+		return nil
+	}
+	return []string{b.via}
 }
 
 // cable is what pulls one, where that can be done from here.
 func (b *benchRun) cable() func(ctx context.Context, machine, pf string, in bool) error {
-	from, to, err := b.specs()
+	from, to, _, err := b.specs()
 	if err != nil { // a cluster's
 		return nil
 	}
@@ -270,14 +299,20 @@ func (b *benchRun) cable() func(ctx context.Context, machine, pf string, in bool
 }
 
 // plan says what is measured between the stations.
-func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, from, to []*conduct.Station, presets []preset.Preset) (*conduct.Measurement, preset.Plan, error) {
+func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, at stations, presets []preset.Preset) (*conduct.Measurement, preset.Plan, error) {
 	cable := b.cable()
 	here := preset.Here{
 		Cable: cable != nil,
-		Lacks: func(engine string) string { return conduct.Lacks(slices.Concat(from, to), engine) },
+		Lacks: func(engine string) string { return conduct.Lacks(slices.Concat(at.from, at.to), engine) },
 		Rates: func(p bench.Path) (lowest, highest int, err error) { return conduct.Rates(ctx, crew.Stations, p) },
 	}
-	all, unmanaged := conduct.Between(from, to), ""
+	all, unmanaged := conduct.Between(at.from, at.to), ""
+	if at.via != nil {
+		var err error
+		if all, err = conduct.Through(at.via, crew.Stations, all); err != nil {
+			return nil, preset.Plan{}, err
+		}
+	}
 	if b.lab && len(b.paths) == 0 {
 		all, unmanaged = withoutManagement(all)
 	}
@@ -352,7 +387,11 @@ func (b *benchRun) announce(progress *conduct.Progress, m *conduct.Measurement, 
 	progress.Say("%d arms, %d runs of each that count: about %s%s", len(m.Arms), m.Limits.Repeats, took.Round(time.Second), hint)
 	for _, a := range m.Arms {
 		for _, p := range a.Paths() {
-			progress.Say("  %s: %s, %s %s to %s %s", a.Name, conduct.Title(p), p.From.Name, p.From.Address, p.To.Name, p.To.Address)
+			through := ""
+			if p.Via != (bench.Relay{}) {
+				through = fmt.Sprintf(", through %s, which %s", p.Via.Name, p.Via.How)
+			}
+			progress.Say("  %s: %s, %s %s to %s %s%s", a.Name, conduct.Title(p), p.From.Name, p.From.Address, p.To.Name, p.To.Address, through)
 			if s := conduct.Mismatch(p); s != "" {
 				progress.Say("  take care: %s", s)
 			}

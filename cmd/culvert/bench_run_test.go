@@ -25,6 +25,10 @@ func TestBenchRunSaysWhatIsWrong(t *testing.T) {
 		"--from host --to netns:no-such-one":                     "ip netns list",
 		"--cluster":                                              "kubectl get nodes",
 		"--cluster --from host":                                  "take --nodes",
+		"--cluster --via host":                                   "take --nodes",
+		"--lab --via host":                                       "leave out --from, --via",
+		"--from host --to netns:a --via nets:r":                  "did you mean netns?",
+		"--from host --to netns:a --via netns:a":                 "--via is host,netns=a, which is an end as well",
 		"--lab --from host":                                      "leave out --from",
 		"--lab --senders 8":                                      "take 1 to 7",
 		"--lab --burst 65":                                       "take 1 to 64",
@@ -106,7 +110,8 @@ func TestBenchCompletion(t *testing.T) {
 }
 
 // The program as it is, from network namespaces of the test's own to one with a bridge that joins
-// them: a result is written and shown, and nothing is left. Three of them send at once for m11.
+// them: a result is written and shown, and nothing is left. Three of them send at once for m11, and for m13
+// one sends to another through the bridge.
 func TestBenchRun(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces needs root")
@@ -142,10 +147,16 @@ func TestBenchRun(t *testing.T) {
 	}
 	for _, c := range []struct {
 		preset, arm string
-		from        []string
-	}{{"m1", "veth", ns[:1]}, {"m11", "veth 3 senders", ns[:3]}} {
+		from, more  []string
+		shows       string
+	}{
+		{"m1", "veth", ns[:1], []string{"--to", "netns:" + ns[3]}, "veth"},
+		{"m11", "veth 3 senders", ns[:3], []string{"--to", "netns:" + ns[3]}, "least : most"},
+		{"m13", "veth", ns[:1], []string{"--to", "netns:" + ns[1], "--via", "netns:" + ns[3]}, "bridges"},
+	} {
 		file := filepath.Join(dir, c.preset+".json")
-		args := []string{"bench", "run", c.preset, "--quick", "--repeats", "1", "--seed", "7", "--to", "netns:" + ns[3], "--out", file}
+		args := []string{"bench", "run", c.preset, "--quick", "--repeats", "1", "--seed", "7", "--out", file}
+		args = append(args, c.more...)
 		for _, f := range c.from {
 			args = append(args, "--from", "netns:"+f)
 		}
@@ -167,7 +178,7 @@ func TestBenchRun(t *testing.T) {
 			t.Errorf("%v, unfinished %q: %s%s", err, r.Unfinished, shown, said.String())
 		}
 		for _, run := range r.Counted(0) {
-			if n := len(run.Each()); n != len(c.from) || n > 1 && !strings.Contains(string(shown), "least : most") {
+			if n := len(run.Each()); n != len(c.from) || !strings.Contains(string(shown), c.shows) {
 				t.Errorf("%d shares: %s", n, shown)
 			}
 		}

@@ -196,6 +196,30 @@ func TestBenchOfSeveralSenders(t *testing.T) {
 	}
 }
 
+// M12 as its report has it: a container with a VF of its own routes from one node's VF to another's. It is said
+// what it handed on.
+func TestBenchThroughARouter(t *testing.T) {
+	leavesNothing(t, nodes...)
+	from, to, router := plug(t, nodes[0], 0, 39), plug(t, nodes[1], 0, 40), plug(t, nodes[1], 0, 41)
+	for _, e := range [][2]end{{from, to}, {to, from}} {
+		must(t, e[0].node, "ip", "-n", filepath.Base(e[0].Netns), "route", "add", e[1].ip+"/32", "via", router.ip)
+	}
+	must(t, router.node, "ip", "netns", "exec", filepath.Base(router.Netns), "sysctl", "-qw",
+		"net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.net1.send_redirects=0", "net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.net1.rp_filter=0")
+	r := measured(t, []end{from}, to, "m12", "--via", place(router), "--quick", "--repeats", "1")
+	if len(r.Arms) != 1 || counted(r, 0) == 0 {
+		t.Fatalf("%+v", r.Arms)
+	}
+	if p := r.Arms[0].Path; p.Via.How != bench.Routes || p.Via.In != "net1" || p.Via.Out != "net1" || p.From.Driver != "igbvf" || p.To.Driver != "igbvf" {
+		t.Errorf("%+v", p)
+	}
+	for _, run := range r.Counted(0) {
+		if run.Via == nil || len(run.Via.Interfaces) != 1 || run.Via.Interfaces[0].TxPackets < run.Packets/2 {
+			t.Errorf("%d packets arrived through %+v", run.Packets, run.Via)
+		}
+	}
+}
+
 // With --lab everything is made for the measurement, and nothing of it is there afterwards.
 func TestBenchInALabOfItsOwn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result.json")

@@ -1,0 +1,36 @@
+package agent
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// routesTo asks the kernel: connecting a datagram socket sends nothing, and binds it to the
+// address that the kernel would take.
+func routesTo(to []netip.Addr) map[netip.Addr]Route {
+	const anyPort = 9
+	all := map[netip.Addr]Route{}
+	for _, a := range to {
+		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, anyPort)))
+		if err != nil { // no route
+			continue
+		}
+		if local, ok := conn.LocalAddr().(*net.UDPAddr); ok {
+			all[a] = Route{Source: local.AddrPort().Addr().Unmap(), Gateway: gateway(a)}
+		}
+		conn.Close()
+	}
+	return all
+}
+
+// gateway is the router that the kernel would send to; none where it needs or tells none.
+func gateway(to netip.Addr) netip.Addr {
+	found, err := netlink.RouteGet(to.AsSlice())
+	if err != nil || len(found) == 0 {
+		return netip.Addr{}
+	}
+	gw, _ := netip.AddrFromSlice(found[0].Gw)
+	return gw.Unmap()
+}

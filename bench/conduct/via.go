@@ -1,0 +1,148 @@
+package conduct
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/evidence"
+)
+
+// Through are those of some paths between stations that go through one more: it routes when it is the
+// gateway of both ends to each other, and it may bridge when they are on one link. Whether frames do go
+// there, the counters of each run prove. The error says why no path does.
+func Through(via *Station, stations []*Station, paths []bench.Path) ([]bench.Path, error) {
+	var through []bench.Path
+	var errs []error
+	for _, p := range paths {
+		there := station(stations, p.From).Routes[p.To.Address].Gateway
+		back := station(stations, p.To).Routes[p.From.Address].Gateway
+		relay, err := via.relay(there, back)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("from %s %s to %s %s: %w", p.From.Name, p.From.Address, p.To.Name, p.To.Address, err))
+			continue
+		}
+		p.Via = relay
+		through = append(through, p)
+	}
+	if len(through) == 0 && len(paths) > 0 {
+		return nil, fmt.Errorf("no path goes through %s: %w", via.Name, errors.Join(errs...))
+	}
+	return through, nil
+}
+
+// relay is the station as one in the middle, by the gateways of the ends on both sides.
+func (s *Station) relay(there, back netip.Addr) (bench.Relay, error) {
+	r := bench.Relay{Machine: s.kernel(), Name: s.Name}
+	if !there.IsValid() && !back.IsValid() {
+		r.How = bench.Bridges
+		if !slices.ContainsFunc(s.Ends, func(e bench.End) bool { return e.Driver == "bridge" }) {
+			return r, fmt.Errorf("they reach each other without a gateway, and %s has no bridge", s.Name)
+		}
+		return r, nil
+	}
+	r.How = bench.Routes
+	for _, side := range []struct {
+		gateway netip.Addr
+		name    *string
+	}{{there, &r.In}, {back, &r.Out}} {
+		i := slices.IndexFunc(s.Ends, func(e bench.End) bool { return side.gateway.IsValid() && e.Address == side.gateway })
+		if i < 0 {
+			return r, fmt.Errorf("the way there has %s and the way back %s, and %s would have to be both: ip route add ADDRESS via an address of it",
+				orNoGateway(there), orNoGateway(back), s.Name)
+		}
+		*side.name = s.Ends[i].Interface
+	}
+	return r, nil
+}
+
+func orNoGateway(a netip.Addr) string {
+	if !a.IsValid() {
+		return "no gateway"
+	}
+	return "the gateway " + a.String()
+}
+
+// is reports whether the station is that one in the middle.
+func (s *Station) is(r bench.Relay) bool {
+	return r != (bench.Relay{}) && r.Machine == s.kernel() && r.Name == s.Name
+}
+
+// relays are the interfaces over which the station may hand a path's frames on.
+func (s *Station) relays(r bench.Relay) []evidence.Watched {
+	var all []evidence.Watched
+	for _, e := range s.Ends {
+		w := evidence.Watched{Interface: e.Interface, Role: "path"}
+		if (r.In == "" || e.Interface == r.In || e.Interface == r.Out) && !slices.Contains(all, w) {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// through adds to a run what was seen in the middle. Of the interfaces there those stay over which a
+// tenth of what arrived went.
+func (f *flow) through(run *bench.Run) {
+	if f.relay == nil {
+		return
+	}
+	seen := f.relayed.From
+	claimed := claim(f.task.Workload.Kind, *run)
+	seen.Interfaces = slices.DeleteFunc(slices.Clone(seen.Interfaces), func(c bench.Counters) bool {
+		return !claimed.over(otherShare, max(c.RxBytes, c.TxBytes), max(c.RxPackets, c.TxPackets))
+	})
+	run.Via = &seen
+	if f.relayed.Void != "" && run.Void == "" {
+		run.Void = f.relay.Name + ": " + f.relayed.Void
+	}
+}
+
+// relayed says why a run does not prove that what is in the middle of its paths handed on what is claimed,
+// and is empty when it does: one of its interfaces received as much, and one sent as much.
+func relayed(arm bench.Arm, seconds float64, each []bench.Run) string {
+	paths := arm.Paths()
+	for i, p := range paths {
+		if p.Via == (bench.Relay{}) {
+			continue
+		}
+		if each[i].Via == nil {
+			return "nobody saw what " + p.Via.Name + " handed on"
+		}
+		var all claims
+		for j, o := range paths {
+			if c := claim(arm.Workload.Kind, each[j]); o.Via == p.Via {
+				all.bytes, all.packets = all.bytes+c.bytes, all.packets+c.packets
+			}
+		}
+		var in, out bool
+		for _, c := range each[i].Via.Interfaces {
+			in = in || all.over(leastShare(seconds), c.RxBytes, c.RxPackets)
+			out = out || all.over(leastShare(seconds), c.TxBytes, c.TxPackets)
+		}
+		if !in || !out {
+			return fmt.Sprintf("no two interfaces of %s received and sent the %s that were claimed: the traffic took another way", p.Via.Name, amount(all.bytes, all.packets, all))
+		}
+		e := end{End: bench.End{Name: p.Via.Name}, seen: *each[i].Via}
+		if why := e.flapped(); why != "" && !arm.Workload.Pulled {
+			return why
+		}
+	}
+	return ""
+}
+
+// drops says what may drop all of a workload on the way, and is empty where nothing is known to.
+func drops(p bench.Path, w bench.Workload) string {
+	sends, by := p.From, p.Via.In
+	if w.Reverse {
+		sends, by = p.To, p.Via.Out
+	}
+	switch {
+	case w.Sources > 1 && p.Via.How == bench.Routes:
+		return fmt.Sprintf("%s drops sources that it has no route back to, unless net.ipv4.conf.*.rp_filter is 0 there: ip route add 198.18.0.0/15 dev %s gives it one", p.Via.Name, by)
+	case w.MACs > 1 && sends.VF != nil:
+		return fmt.Sprintf("%s is a VF, whose spoof check drops frames from other MACs, unless its network has spoofchk off", sends.Interface)
+	}
+	return ""
+}
