@@ -4,7 +4,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/vishvananda/netlink"
+	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 // routesTo asks the kernel: connecting a datagram socket sends nothing, and binds it to the
@@ -18,19 +18,9 @@ func routesTo(to []netip.Addr) map[netip.Addr]Route {
 			continue
 		}
 		if local, ok := conn.LocalAddr().(*net.UDPAddr); ok {
-			all[a] = Route{Source: local.AddrPort().Addr().Unmap(), Gateway: gateway(a)}
+			all[a] = Route{Source: local.AddrPort().Addr().Unmap(), Gateway: evidence.Gateway(a)}
 		}
 		conn.Close()
 	}
 	return all
-}
-
-// gateway is the router that the kernel would send to; none where it needs or tells none.
-func gateway(to netip.Addr) netip.Addr {
-	found, err := netlink.RouteGet(to.AsSlice())
-	if err != nil || len(found) == 0 {
-		return netip.Addr{}
-	}
-	gw, _ := netip.AddrFromSlice(found[0].Gw)
-	return gw.Unmap()
 }

@@ -60,7 +60,21 @@ parameters: culvert bench presets lists them. Several are measured in turns and
 make one result. m11 and m16 have several ends send at the same time: their figure
 is the total, and the share of each is told. m12 and m13 want a machine in the
 middle (--via) that routes or bridges already: nothing is set on it.`,
-		Example: `  # network namespaces or containers of this host, by all paths between them
+		Example: benchRunExamples,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return slices.DeleteFunc(presetWords(), func(c cobra.Completion) bool {
+				name, _, _ := strings.Cut(c, "\t")
+				return slices.Contains(args, name)
+			}), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args) },
+	}
+	b.addFlags(cmd)
+	b.cluster.addFlags(cmd)
+	return cmd
+}
+
+const benchRunExamples = `  # network namespaces or containers of this host, by all paths between them
   sudo culvert bench run --from netns:a --to netns:b
   sudo culvert bench run --from pid:4711 --to host --path VF
 
@@ -91,19 +105,7 @@ middle (--via) that routes or bridges already: nothing is set on it.`,
   culvert bench run m16 --from netns:a --from netns:b --to netns:r --to netns:s
 
   # through a router, of which the CPU and the counters are seen as well
-  culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return slices.DeleteFunc(presetWords(), func(c cobra.Completion) bool {
-				name, _, _ := strings.Cut(c, "\t")
-				return slices.Contains(args, name)
-			}), cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args) },
-	}
-	b.addFlags(cmd)
-	b.cluster.addFlags(cmd)
-	return cmd
-}
+  culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
 
 func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -300,29 +302,16 @@ func (b *benchRun) cable() func(ctx context.Context, machine, pf string, in bool
 
 // plan says what is measured between the stations.
 func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, at stations, presets []preset.Preset) (*conduct.Measurement, preset.Plan, error) {
+	paths, unmanaged, err := b.between(crew, at)
+	if err != nil {
+		return nil, preset.Plan{}, err
+	}
 	cable := b.cable()
 	here := preset.Here{
+		Paths: paths,
 		Cable: cable != nil,
 		Lacks: func(engine string) string { return conduct.Lacks(slices.Concat(at.from, at.to), engine) },
 		Rates: func(p bench.Path) (lowest, highest int, err error) { return conduct.Rates(ctx, crew.Stations, p) },
-	}
-	all, unmanaged := conduct.Between(at.from, at.to), ""
-	if at.via != nil {
-		var err error
-		if all, err = conduct.Through(at.via, crew.Stations, all); err != nil {
-			return nil, preset.Plan{}, err
-		}
-	}
-	if b.lab && len(b.paths) == 0 {
-		all, unmanaged = withoutManagement(all)
-	}
-	for _, path := range all {
-		if conduct.Matches(path, b.paths) {
-			here.Paths = append(here.Paths, path)
-		}
-	}
-	if len(here.Paths) == 0 && len(all) > 0 {
-		return nil, preset.Plan{}, fmt.Errorf("no path is %q: there is %s", b.paths, preset.List(all))
 	}
 	plan, err := preset.Default(here, b.quick)
 	if len(presets) > 0 {
@@ -362,6 +351,28 @@ func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, at stations, pr
 	}
 	m.Prepare()
 	return m, plan, nil
+}
+
+// between are the paths that are asked for; the note says what was left out that nobody named.
+func (b *benchRun) between(crew *conduct.Crew, at stations) (paths []bench.Path, note string, err error) {
+	all := conduct.Between(at.from, at.to)
+	if at.via != nil {
+		if all, err = conduct.Through(at.via, crew.Stations, all); err != nil {
+			return nil, "", err
+		}
+	}
+	if b.lab && len(b.paths) == 0 {
+		all, note = withoutManagement(all)
+	}
+	for _, path := range all {
+		if conduct.Matches(path, b.paths) {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) == 0 && len(all) > 0 {
+		return nil, "", fmt.Errorf("no path is %q: there is %s", b.paths, preset.List(all))
+	}
+	return paths, note, nil
 }
 
 // withoutManagement leaves out the paths of the network that a lab's nodes are managed by, and
