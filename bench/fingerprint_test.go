@@ -85,6 +85,10 @@ func TestUnlikeWorkloads(t *testing.T) {
 			t.Errorf("%s differs: %q", fields.Field(i).Name, got)
 		}
 	}
+	through := Result{Arms: []Arm{{Name: "VF", Path: Path{Via: Relay{How: Routes}}}}}
+	if diff := cmp.Diff([]string{"arm VF: in the middle: none against routes"}, Unlike(plain, through)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 func TestApart(t *testing.T) {
@@ -120,6 +124,12 @@ func TestRemarks(t *testing.T) {
 		"More queues, and irqbalance or smp_affinity, spread them."}
 	if diff := cmp.Diff(want, Remarks(on(one, "enp1s0"))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	forwards := on(one, "enp2s0")
+	forwards.Arms[0].Path.Via = Relay{Machine: "w1", Name: "host", How: Routes}
+	forwards.Runs = []Run{{Via: &Evidence{Interfaces: []Counters{{Interface: "enp1s0"}}}}}
+	if diff := cmp.Diff(want, Remarks(forwards)); diff != "" {
+		t.Errorf("in the middle: -want +got:\n%s", diff)
 	}
 	// As it is after a boot without irqbalance: it may come to any processor, and comes to one.
 	still := host("w1", func(m *Machine) {
