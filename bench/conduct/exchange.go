@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // Exchange makes runs of arms between stations.
@@ -42,10 +44,11 @@ func (x *Exchange) Once(ctx context.Context, arm int) (bench.Run, error) {
 	case err != nil:
 		run = bench.Run{Void: err.Error()}
 		for _, p := range a.Paths() {
-			for _, hint := range []string{Mismatch(p), drops(p, a.Workload)} {
-				if hint != "" {
-					run.Void += "; " + hint
-				}
+			if hint := Mismatch(p); hint != "" {
+				run.Void += "; " + hint
+			}
+			if hint := drops(p, a.Workload); hint != "" && strings.Contains(err.Error(), engine.ErrNothing.Error()) {
+				run.Void += "; " + hint
 			}
 		}
 		return run, nil

@@ -41,7 +41,9 @@ type load interface {
 	add(*bench.Run) error
 }
 
-var errNothing = errors.New("nothing arrived")
+// ErrNothing is in the error of a measurement in which nothing came to the end that receives. An agent
+// passes it on as text.
+var ErrNothing = errors.New("nothing arrived")
 
 // session is one measurement as one end sees it.
 type session struct {
@@ -175,7 +177,7 @@ func (s *session) count(ctx context.Context) (bench.Run, error) {
 	run.Retransmits = m.Run.Retransmits
 	if run.Bytes == 0 && run.Packets == 0 {
 		return run, fmt.Errorf("%w from %s in %.3g s, %d packets or questions were sent: look for what drops %s between the ends, a firewall or a smaller MTU",
-			errNothing, s.peer.conn.RemoteAddr(), run.Seconds, run.Sent, s.workload.Kind)
+			ErrNothing, s.peer.conn.RemoteAddr(), run.Seconds, run.Sent, s.workload.Kind)
 	}
 	run.Gbps = float64(run.Bytes) * 8 / run.Seconds / 1e9
 	if s.workload.Kind != bench.Stream {

@@ -197,10 +197,10 @@ func TestBenchOfSeveralSenders(t *testing.T) {
 }
 
 // M12 as its report has it: a container with a VF of its own routes from one node's VF to another's. It is said
-// what it handed on.
+// what it handed on. It is on the sender's node: a receiver that shared its processor would get none of it.
 func TestBenchThroughARouter(t *testing.T) {
 	leavesNothing(t, nodes...)
-	from, to, router := plug(t, nodes[0], 0, 39), plug(t, nodes[1], 0, 40), plug(t, nodes[1], 0, 41)
+	from, to, router := plug(t, nodes[0], 0, 39), plug(t, nodes[1], 0, 40), plug(t, nodes[0], 0, 41)
 	for _, e := range [][2]end{{from, to}, {to, from}} {
 		must(t, e[0].node, "ip", "-n", filepath.Base(e[0].Netns), "route", "add", e[1].ip+"/32", "via", router.ip)
 	}
