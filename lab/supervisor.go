@@ -190,7 +190,8 @@ func (s *supervisor) reboot(ctx context.Context, n *node) error {
 	case <-ctx.Done():
 		return fmt.Errorf("reboot %s: %w", n.seen.Name, context.Cause(ctx))
 	case <-time.After(rebootTime):
-		return fmt.Errorf("reboot %s: still on after %s; culvert lab kill %s cuts its power", n.seen.Name, rebootTime, n.seen.Name)
+		return fmt.Errorf("reboot %s: still on after %s; culvert lab kill %s cuts its power. Its console ends with:\n%s",
+			n.seen.Name, rebootTime, n.seen.Name, tail(n.conf.paths().console(n.seen.Name)))
 	}
 	return n.await(ctx, nil)
 }
