@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -319,6 +320,18 @@ func TestP1Reboot(t *testing.T) {
 	}
 	if on(t, "worker02", "cat /proc/sys/kernel/random/boot_id") == boot {
 		t.Fatal("worker02 was not rebooted")
+	}
+	// A VF that is still in a pod when igbvf is shut down hangs the node, though not each time.
+	lab, err := k8s.Lab.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	console, err := os.ReadFile(filepath.Join(lab.RunDir, "worker02.console"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(console), "end-containers: all VFs are back") {
+		t.Errorf("worker02 went down with VFs in its pods: %s", console[max(0, len(console)-2000):])
 	}
 	eventually(t, "the kubelet has started the pods again, or ended them", func() error {
 		pods, err := get("pods")
