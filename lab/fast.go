@@ -25,18 +25,20 @@ type FastOptions struct {
 	Progress io.Writer
 	// CPUs is 1 unless told.
 	CPUs int
+	// NoSnapshot boots the node. Else it starts from a snapshot, which the first start takes.
+	NoSnapshot bool
 	// OnReady, if set, is told how long it took until the command could start.
 	OnReady func(time.Duration)
 }
 
-// Fast boots a node from an initramfs, runs one command in it and powers it
-// off. The exit status is the command's; 128 plus the signal's number if one
-// ended it. Its two PFs, eth0 and eth1 (0000:01:00.0 and 0000:02:00.0), are on
-// one wire and are up with carrier when the command starts. There is no udev.
+// Fast starts a node, runs one command in it and powers it off. The exit status is the command's;
+// 128 plus the signal's number if one ended it. Its two PFs, eth0 and eth1 (0000:01:00.0 and
+// 0000:02:00.0), are on one wire and are up with carrier when the command starts. There is no udev.
 func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 	if len(o.Argv) == 0 {
 		return 0, errors.New("run a fast node: no command")
 	}
+	start := time.Now()
 	p := newProgress(o.Progress)
 	defer p.Close()
 	img, err := findImage(ctx, p, false)
@@ -44,14 +46,28 @@ func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 		return 0, err
 	}
 	accel := probeAccel(ctx, img)
-	p.Step("booting a fast node (%s)", accel.Accel)
-	start := time.Now()
-	f := fastNode{o: o, p: p, start: start}
-	defer f.close()
-	if err := f.prepare(img, accel.Accel); err != nil {
-		return 0, err
+	node := func() *fastNode {
+		return &fastNode{o: o, p: p, start: start, img: img, accel: accel.Accel}
 	}
-	return f.run(ctx)
+	if o.NoSnapshot {
+		p.Step("booting a fast node (%s)", accel.Accel)
+		return node().run(ctx, snapshot{})
+	}
+	for try := 1; ; try++ {
+		s, err := node().findSnapshot(ctx)
+		if err != nil {
+			return 0, err
+		}
+		p.Step("restoring a fast node (%s)", accel.Accel)
+		exit, err := node().run(ctx, s)
+		if !errors.Is(err, errRestore) || try == 2 {
+			return exit, err
+		}
+		p.Step("%v: it is taken anew", err)
+		if err := s.discard(); err != nil {
+			return 0, err
+		}
+	}
 }
 
 // kernelCmdline is what all machines boot with. The lab has no secrets: what

@@ -22,17 +22,35 @@ func writeInitramfs(name string, fill func(*archive) error) error {
 }
 
 func fillInitramfs(f io.Writer, fill func(*archive) error) error {
+	return fillArchive(f, func(a *archive) error {
+		a.char("dev/console", 0o600, 5, 1)
+		a.char("dev/null", 0o666, 1, 3)
+		for _, dir := range []string{"proc", "sys", "run", "tmp", "root", "var/run", "etc"} {
+			a.dir(dir)
+		}
+		return fill(a)
+	})
+}
+
+// fillArchive writes the archive that fill fills.
+func fillArchive(f io.Writer, fill func(*archive) error) error {
 	w := bufio.NewWriterSize(f, 1<<20)
 	a := newArchive(w)
-	a.char("dev/console", 0o600, 5, 1)
-	a.char("dev/null", 0o666, 1, 3)
-	for _, dir := range []string{"proc", "sys", "run", "tmp", "root", "var/run", "etc"} {
-		a.dir(dir)
-	}
 	if err := fill(a); err != nil {
 		return err
 	}
 	return errors.Join(a.close(), w.Flush())
+}
+
+// initramfsCode returns what, besides the image, decides what is in an initramfs: an init script
+// of boot/ and this file.
+func initramfsCode(init string) (string, error) {
+	script, err := bootFiles.ReadFile("boot/" + init)
+	if err != nil {
+		return "", err
+	}
+	self, err := bootFiles.ReadFile("initramfs.go")
+	return string(script) + string(self), err
 }
 
 // addInit puts busybox and the init script boot/<name> in.
@@ -45,11 +63,8 @@ func addInit(a *archive, img image, name string) error {
 	return a.add("bin/busybox", img.part("busybox"))
 }
 
-// fillFast fills a fast node: tools, modules, and the caller's files.
-func fillFast(a *archive, img image, o FastOptions) error {
-	if err := addInit(a, img, "fast-init"); err != nil {
-		return err
-	}
+// fillCommand adds what differs from one fast node to the next: the command and the caller's files.
+func fillCommand(a *archive, o FastOptions) error {
 	for _, dest := range slices.Sorted(maps.Keys(o.Files)) {
 		if err := a.add(dest, o.Files[dest]); err != nil {
 			return fmt.Errorf("copy %s to %s of the fast node: %w", o.Files[dest], dest, err)
@@ -58,6 +73,14 @@ func fillFast(a *archive, img image, o FastOptions) error {
 	a.dir(o.Dir)
 	a.text("command", "exec "+quoteArgs(o.Argv)+"\n", 0o644)
 	a.text("command.env", commandEnv(o), 0o644)
+	return a.err
+}
+
+// fillFast adds what all fast nodes have: tools and modules.
+func fillFast(a *archive, img image) error {
+	if err := addInit(a, img, "fast-init"); err != nil {
+		return err
+	}
 	a.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644)
 	a.text("etc/group", "root:x:0:\n", 0o644)
 	a.text("etc/hosts", "127.0.0.1 localhost fast\n::1 localhost\n", 0o644)

@@ -30,6 +30,11 @@ type machine struct {
 	Share     string // a folder of the host that the machine can mount read-only, by the 9p tag "lab"
 	Channels  []channel
 	IOMMU     bool
+	Files     string // a file that the machine reads as the read-only disk "files"
+	Memory    string // a file that backs the memory, so that it can be kept in a snapshot
+	// Restore makes the machine wait for [monitor.restore]. Its memory is then a private
+	// view of the file Memory, which stays as it is, and it needs no kernel.
+	Restore bool
 }
 
 // A port is a NIC and what it is plugged into.
@@ -52,12 +57,16 @@ func (m machine) args() []string {
 	if m.IOMMU {
 		chip += ",kernel-irqchip=split" // interrupt remapping needs it
 	}
+	if m.Memory != "" {
+		chip += ",memory-backend=ram"
+	}
 	a := []string{
 		"-machine", chip, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-m", strconv.Itoa(m.MemoryMiB), "-smp", strconv.Itoa(m.CPUs),
-		"-kernel", m.Kernel, "-initrd", m.Initrd, "-append", m.Cmdline,
 		"-device", "virtio-rng-pci,addr=0x1e",
+		"-device", "vmgenid,guid=auto", // makes a restored kernel seed its random numbers anew
 	}
+	a = append(a, m.startArgs()...)
 	a = append(a, m.accelArgs()...)
 	if m.IOMMU {
 		a = append(a, "-device", "intel-iommu,intremap=on,caching-mode=on")
@@ -83,11 +92,31 @@ func (m machine) args() []string {
 		a = append(a, "-drive", "if=none,id=root,format=qcow2,discard=unmap,file="+escape(m.Disk),
 			"-device", "virtio-blk-pci,drive=root,addr=0x1c")
 	}
+	if m.Files != "" {
+		a = append(a, "-drive", "if=none,id=files,format=raw,readonly=on,file="+escape(m.Files),
+			"-device", "virtio-blk-pci,drive=files,addr=0x19")
+	}
 	if m.Share != "" {
 		a = append(a, "-fsdev", "local,id=share,security_model=none,readonly=on,path="+escape(m.Share),
 			"-device", "virtio-9p-pci,fsdev=share,mount_tag=lab,addr=0x1a")
 	}
 	return append(a, m.channelArgs()...)
+}
+
+// startArgs say where the memory is and what the machine starts with.
+func (m machine) startArgs() []string {
+	var a []string
+	if m.Memory != "" {
+		backing := "share=on"
+		if m.Restore {
+			backing = "share=off,readonly=on,rom=off"
+		}
+		a = append(a, "-object", fmt.Sprintf("memory-backend-file,id=ram,size=%dM,%s,mem-path=%s", m.MemoryMiB, backing, escape(m.Memory)))
+	}
+	if m.Restore {
+		return append(a, "-incoming", "defer")
+	}
+	return append(a, "-kernel", m.Kernel, "-initrd", m.Initrd, "-append", m.Cmdline)
 }
 
 func (m machine) accelArgs() []string {

@@ -58,6 +58,11 @@ func (m *monitor) read() error {
 
 // do runs one command.
 func (m *monitor) do(command string, arguments any) error {
+	return m.query(command, arguments, nil)
+}
+
+// query runs one command and decodes its answer into the value, unless that is nil.
+func (m *monitor) query(command string, arguments, into any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	body, err := json.Marshal(map[string]any{"execute": command, "arguments": arguments})
@@ -76,6 +81,8 @@ func (m *monitor) do(command string, arguments any) error {
 			return fmt.Errorf("tell QEMU %s: %w", command, io.ErrUnexpectedEOF)
 		case msg.Error != nil:
 			return fmt.Errorf("tell QEMU %s: %s", command, msg.Error.Desc)
+		case into != nil:
+			return json.Unmarshal(msg.Return, into)
 		}
 		return nil
 	case <-timeout.C:

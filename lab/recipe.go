@@ -26,7 +26,7 @@ var imageFiles embed.FS
 //go:embed all:guests
 var guestFiles embed.FS
 
-//go:embed boot
+//go:embed boot initramfs.go
 var bootFiles embed.FS
 
 // A recipe is all that decides what is in the image. It is a tree of files:
