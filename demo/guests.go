@@ -33,7 +33,7 @@ pools:
 func UpGuests(ctx context.Context, o lab.Options, source string) (*lab.Lab, error) {
 	var stage string
 	o.Guests = true
-	o.Prepare = func(ctx context.Context, step func(string, ...any)) (*lab.Layer, error) {
+	o.Prepare = func(ctx context.Context, step func(string, ...any)) (lab.Software, error) {
 		parts, err := node.FindParts(ctx, source, func(s string) { step("%s", s) })
 		if err == nil {
 			stage, err = os.MkdirTemp("", "culvert-guests-")
@@ -44,7 +44,7 @@ func UpGuests(ctx context.Context, o lab.Options, source string) (*lab.Lab, erro
 		if err == nil {
 			err = parts.Stage(ctx, stage, guestsYAML)
 		}
-		return nil, err
+		return lab.Software{}, err
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
 	o.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {

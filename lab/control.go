@@ -14,12 +14,12 @@ import (
 // socket, answered by one line. After the answer to "ssh" the connection
 // carries SSH.
 type request struct {
-	Op      string   `json:"op"` // status link reboot kill start ssh run end relay route down
+	Op      string   `json:"op"` // status link reboot kill start ssh run end relay route save down
 	Node    string   `json:"node,omitempty"`
 	PF      string   `json:"pf,omitempty"`
 	Up      bool     `json:"up,omitempty"`
 	Program *Program `json:"program,omitempty"`
-	Target  string   `json:"target,omitempty"` // of "relay" an address and port, of "route" a prefix
+	Target  string   `json:"target,omitempty"` // of "relay" an address and port, of "route" a prefix, of "save" a folder
 }
 
 type response struct {

@@ -2,6 +2,8 @@ package lab
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +95,46 @@ func fillFast(a *archive, img image) error {
 		return err
 	}
 	return a.add("lib/modules", img.part("modules"))
+}
+
+// fillNode adds what finds a node's root, and who the node is.
+func (n *node) fillNode(a *archive) error {
+	img := n.conf.image()
+	if err := addInit(a, img, "node-init"); err != nil {
+		return err
+	}
+	list, err := os.ReadFile(img.part("boot-modules"))
+	if err != nil {
+		return err
+	}
+	kernel, err := os.ReadFile(img.part("kernel"))
+	if err != nil {
+		return err
+	}
+	a.text("boot-modules", string(list), 0o644)
+	for _, module := range strings.Fields(string(list)) {
+		if err := a.add("modules/"+module, img.part("modules/"+strings.TrimSpace(string(kernel))+"/"+module)); err != nil {
+			return err
+		}
+	}
+	a.dir("sysroot")
+	a.text("node.env", fmt.Sprintf("address=%s/%d\ngateway=%s\n", n.seen.Address, mgmtPrefix.Bits(), mgmtGateway), 0o644)
+	var hosts strings.Builder
+	fmt.Fprintf(&hosts, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
+	for i, name := range n.conf.Nodes {
+		fmt.Fprintf(&hosts, "%s %s\n", nodeAddr(i+1), name)
+	}
+	id := sha256.Sum256([]byte("culvert lab " + n.seen.Name)) // the same in each lab: a snapshot serves many
+	a.text("node/etc/hosts", hosts.String(), 0o644)
+	a.text("node/etc/resolv.conf", "# The lab has no name server: queries are refused at once.\nnameserver 127.0.0.1\n", 0o644)
+	a.text("node/etc/hostname", n.seen.Name+"\n", 0o644)
+	a.text("node/etc/machine-id", hex.EncodeToString(id[:16])+"\n", 0o444)
+	a.text("node/etc/ssh/ssh_host_ed25519_key", string(n.host.private), 0o600)
+	a.text("node/etc/ssh/ssh_host_ed25519_key.pub", string(n.host.public), 0o644)
+	a.entry("node/root", cpioDir|0o700, 0, 0, 0, nil)
+	a.entry("node/root/.ssh", cpioDir|0o700, 0, 0, 0, nil)
+	a.text("node/root/.ssh/authorized_keys", string(n.login.public), 0o600)
+	return nil
 }
 
 func commandEnv(o FastOptions) string {

@@ -36,11 +36,17 @@ type Options struct {
 	// Guests makes the nodes run guests of their own: they have libvirt, QEMU and a
 	// small guest (/boot/guest). It goes with no layer.
 	Guests bool
+	// PCIRoots is how many PCIe roots the PFs of a node hang on: 1 unless told, or 2.
+	PCIRoots int
+	// JoinWires links the two switches, so that all PFs are on one L2 segment.
+	JoinWires bool
+	// NoSnapshot boots the nodes. Else they start from a snapshot, which the first start takes.
+	NoSnapshot bool
 	// Progress takes a line a step; nil is silent.
 	Progress io.Writer
-	// Prepare is called before anything of the lab is there. The layer that it
-	// returns, if any, is what nodes start from.
-	Prepare func(ctx context.Context, step func(format string, args ...any)) (*Layer, error)
+	// Prepare is called before anything of the lab is there. It returns what the nodes
+	// have besides their image's.
+	Prepare func(ctx context.Context, step func(format string, args ...any)) (Software, error)
 	// Finish is called when the nodes take commands, before Up lets go of the
 	// lab: when it fails, or the calling process dies in it, nothing of the lab
 	// is left. What both step is shown as progress.
@@ -48,6 +54,9 @@ type Options struct {
 	// Bound takes the lab down when the calling process ends, however it does. Else
 	// it stays until [Down].
 	Bound bool
+
+	base       string // the file that the nodes' disks are layered on, if it is known already
+	keepMemory bool   // for a lab that a snapshot is taken of
 }
 
 // nodeHostName is a label of RFC 1123, which is what Kubernetes takes.
@@ -62,6 +71,9 @@ func (o *Options) nameNodes() error {
 	}
 	if o.Nodes < 1 || o.Nodes > MaxNodes {
 		return fmt.Errorf("%d nodes: want 1 to %d", o.Nodes, MaxNodes)
+	}
+	if o.PCIRoots < 0 || o.PCIRoots > 2 {
+		return fmt.Errorf("%d PCIe roots: want 1 or 2", o.PCIRoots)
 	}
 	if len(o.Names) == 0 {
 		for i := range o.Nodes {
@@ -154,10 +166,10 @@ func sameLab(st Status, o Options) error {
 
 // create makes the lab's folders and starts its supervisor.
 func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
-	var layer *Layer
+	var software Software
 	if o.Prepare != nil {
 		var err error
-		if layer, err = o.Prepare(ctx, p.Step); err != nil {
+		if software, err = o.Prepare(ctx, p.Step); err != nil {
 			return err
 		}
 	}
@@ -165,22 +177,51 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 	if err != nil {
 		return err
 	}
-	base, err := layer.disk(ctx, p, img)
-	if err != nil {
-		return err
+	base := o.base
+	if base == "" {
+		if base, err = software.Layer.disk(ctx, p, img); err != nil {
+			return err
+		}
 	}
 	conf := config{
 		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Guests: o.Guests, Image: img.hash, Dir: img.dir, Base: base,
-		Run: l.paths.run, Disks: l.paths.disks, Acceleration: probeAccel(ctx, img),
+		Run: l.paths.run, Disks: l.paths.disks, PCIRoots: max(o.PCIRoots, 1), Joined: o.JoinWires, KeepMemory: o.keepMemory,
+		Acceleration: probeAccel(ctx, img),
 	}
+	if o.NoSnapshot {
+		return l.begin(ctx, p, o, conf, software.Setup)
+	}
+	for try := 1; ; try++ {
+		s, err := conf.findSnapshot(ctx, p, software.Setup)
+		if err != nil {
+			return err
+		}
+		conf.Snapshot = s.dir
+		err = l.begin(ctx, p, o, conf, software.Setup)
+		if !errors.Is(err, errRestore) || try == 2 {
+			return err
+		}
+		p.Step("%v: it is taken anew", err)
+		if err := s.discard(); err != nil {
+			return err
+		}
+	}
+}
+
+// begin makes the lab's folders, starts its supervisor, and sees the nodes set up.
+func (l *Lab) begin(ctx context.Context, p *progress, o Options, conf config, setup *Setup) error {
 	for _, dir := range []string{l.paths.run, l.paths.disks, l.paths.share()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	err = writeJSON(l.paths.config(), conf)
+	err := writeJSON(l.paths.config(), conf)
+	if err == nil && setup != nil && conf.Snapshot != "" {
+		err = snapshot{conf.Snapshot}.restoreFolder(filepath.Join(l.paths.disks, setup.Folder))
+		setup = nil // the nodes have it behind them
+	}
 	if err == nil {
-		err = l.supervise(ctx, p, o)
+		err = l.supervise(ctx, p, o, setup)
 	}
 	if err != nil {
 		return errors.Join(err, l.paths.clear())
@@ -191,7 +232,7 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 // supervise starts the supervisor and waits until it says that the lab is
 // ready and Finish is through. It lets go of it only then, and of a bound lab not
 // at all.
-func (l *Lab) supervise(ctx context.Context, p *progress, o Options) (err error) {
+func (l *Lab) supervise(ctx context.Context, p *progress, o Options, setup *Setup) (err error) {
 	log, err := os.OpenFile(l.paths.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -225,6 +266,9 @@ func (l *Lab) supervise(ctx context.Context, p *progress, o Options) (err error)
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { lifeline.Close() }) // it then takes the lab down
 		err = follow(events, p)
+		if err == nil {
+			err = setup.run(ctx, l, p.Step)
+		}
 		if err == nil && o.Finish != nil {
 			err = o.Finish(ctx, l, p.Step)
 		}
@@ -276,6 +320,8 @@ func follow(r io.Reader, p *progress) error {
 			return fmt.Errorf("the supervisor says %q: %w", in.Text(), err)
 		}
 		switch {
+		case e.Restore:
+			return fmt.Errorf("%w: %s", errRestore, e.Error)
 		case e.Error != "":
 			return errors.New(e.Error)
 		case e.Ready:

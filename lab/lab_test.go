@@ -121,11 +121,11 @@ func TestLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(img.layer(testLayer)) }) // once the lab is down
-	l := upLab(t, Options{Name: "t-life", Nodes: 2, Prepare: func(context.Context, func(string, ...any)) (*Layer, error) {
-		return &Layer{Name: testLayer, Install: func(_ context.Context, l *Lab, node string, _ func(string, ...any)) error {
+	l := upLab(t, Options{Name: "t-life", Nodes: 2, Prepare: func(context.Context, func(string, ...any)) (Software, error) {
+		return Software{Layer: &Layer{Name: testLayer, Install: func(_ context.Context, l *Lab, node string, _ func(string, ...any)) error {
 			sh(t, l, node, "hostname >/opt/layer")
 			return nil
-		}}, nil
+		}}}, nil
 	}})
 	for _, step := range []struct {
 		name string

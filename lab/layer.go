@@ -39,12 +39,12 @@ func (y *Layer) disk(ctx context.Context, p *progress, img image) (string, error
 	p.Step("installing %s on a disk that nodes start from (once; kept in %s)", y.Name, filepath.Dir(img.dir))
 	node := nodeName(1)
 	_, err := Up(ctx, Options{
-		Name: "layer-" + y.Name, Nodes: 1,
-		Prepare: func(context.Context, func(string, ...any)) (*Layer, error) {
+		Name: "layer-" + y.Name, Nodes: 1, NoSnapshot: true,
+		Prepare: func(context.Context, func(string, ...any)) (Software, error) {
 			if there(file) { // while this waited
-				return nil, errKept
+				return Software{}, errKept
 			}
-			return nil, nil
+			return Software{}, nil
 		},
 		Finish: func(ctx context.Context, l *Lab, _ func(string, ...any)) error {
 			if err := y.Install(ctx, l, node, p.Step); err != nil {

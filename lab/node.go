@@ -3,8 +3,6 @@ package lab
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -31,27 +29,28 @@ type node struct {
 	seen   Node
 	run    *run // nil while the power is off
 	client *ssh.Client
+	memory *os.File // what holds the node's memory, if that is to be kept
 }
 
 // A run is one life of a node, from power-on to power-off.
 type run struct {
 	process process
 	monitor *monitor
+	from    snapshot      // what the machine starts from; the zero value boots it
 	reset   atomic.Bool   // the guest asked for a reboot
+	saving  atomic.Bool   // the node is to be saved: nobody logs in again
+	failed  error         // why the snapshot did not load; set before ended is closed
 	ended   chan struct{} // closed when QEMU is gone
 }
 
-func newNode(conf config, number int, login keyPair) (*node, error) {
-	host, err := newKeyPair(conf.Nodes[number-1])
-	if err != nil {
-		return nil, err
-	}
-	n := &node{number: number, conf: conf, login: login, host: host}
-	n.seen = Node{Name: conf.Nodes[number-1], State: Off, Address: nodeAddr(number).String()}
+func newNode(conf config, number int, keys labKeys) *node {
+	name := conf.Nodes[number-1]
+	n := &node{number: number, conf: conf, login: keys.login, host: keys.hosts[name]}
+	n.seen = Node{Name: name, State: Off, Address: nodeAddr(number).String()}
 	for pf := range pfCount {
-		n.seen.PFs = append(n.seen.PFs, newPF(number, pf+1))
+		n.seen.PFs = append(n.seen.PFs, newPF(number, pf+1, conf.PCIRoots))
 	}
-	return n, nil
+	return n
 }
 
 // status returns what the node looks like now.
@@ -63,85 +62,79 @@ func (n *node) status() Node {
 	return seen
 }
 
-// prepare makes the node's disk and initramfs.
+// prepare makes the node's disk.
 func (n *node) prepare() error {
-	p := n.conf.paths()
-	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", n.conf.Base, p.disk(n.seen.Name)).CombinedOutput()
+	base := n.conf.Base
+	if n.conf.Snapshot != "" {
+		base = n.conf.snapshot().disk(n.seen.Name)
+	}
+	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, n.conf.paths().disk(n.seen.Name)).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("make the disk of %s: %w: %s", n.seen.Name, err, bytes.TrimSpace(out))
 	}
-	if err := writeInitramfs(p.initrd(n.seen.Name), n.fill); err != nil {
-		return fmt.Errorf("write the initramfs of %s: %w", n.seen.Name, err)
-	}
 	return nil
 }
 
-// fill fills the node's initramfs: what finds the root, and who the node is.
-func (n *node) fill(a *archive) error {
-	img := n.conf.image()
-	if err := addInit(a, img, "node-init"); err != nil {
-		return err
-	}
-	list, err := os.ReadFile(img.part("boot-modules"))
-	if err != nil {
-		return err
-	}
-	kernel, err := os.ReadFile(img.part("kernel"))
-	if err != nil {
-		return err
-	}
-	a.text("boot-modules", string(list), 0o644)
-	for _, module := range strings.Fields(string(list)) {
-		if err := a.add("modules/"+module, img.part("modules/"+strings.TrimSpace(string(kernel))+"/"+module)); err != nil {
-			return err
-		}
-	}
-	a.dir("sysroot")
-	a.text("node.env", fmt.Sprintf("address=%s/%d\ngateway=%s\n", n.seen.Address, mgmtPrefix.Bits(), mgmtGateway), 0o644)
-	var hosts strings.Builder
-	fmt.Fprintf(&hosts, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
-	for i, name := range n.conf.Nodes {
-		fmt.Fprintf(&hosts, "%s %s\n", nodeAddr(i+1), name)
-	}
-	id := sha256.Sum256([]byte(n.conf.Name + " " + n.seen.Name))
-	a.text("node/etc/hosts", hosts.String(), 0o644)
-	a.text("node/etc/resolv.conf", "# The lab has no name server: queries are refused at once.\nnameserver 127.0.0.1\n", 0o644)
-	a.text("node/etc/hostname", n.seen.Name+"\n", 0o644)
-	a.text("node/etc/machine-id", hex.EncodeToString(id[:16])+"\n", 0o444)
-	a.text("node/etc/ssh/ssh_host_ed25519_key", string(n.host.private), 0o600)
-	a.text("node/etc/ssh/ssh_host_ed25519_key.pub", string(n.host.public), 0o644)
-	a.entry("node/root", cpioDir|0o700, 0, 0, 0, nil)
-	a.entry("node/root/.ssh", cpioDir|0o700, 0, 0, 0, nil)
-	a.text("node/root/.ssh/authorized_keys", string(n.login.public), 0o600)
-	return nil
-}
+// The descriptors that a node's QEMU inherits.
+const (
+	monitorFD = 3
+	memoryFD  = 4
+)
 
-// machine is what the node's QEMU is told.
-func (n *node) machine(qmpFD int) machine {
-	p := n.conf.paths()
+// machine returns the machine of the node with a number, counting from 1.
+func (c config) machine(number int) machine {
+	p, name := c.paths(), c.Nodes[number-1]
 	m := machine{
-		Accel: n.conf.Accel, MemoryMiB: memoryLimit, CPUs: n.conf.CPUs, IOMMU: true,
-		Kernel: n.conf.image().kernel(), Initrd: p.initrd(n.seen.Name), Serial: p.console(n.seen.Name),
-		Cmdline: kernelCmdline(n.conf.Accel) + " systemd.show_status=0 quiet",
-		Disk:    p.disk(n.seen.Name), Share: p.share(), QMPFD: qmpFD,
-		Mgmt: &port{ID: "mgmt", MAC: macAddr(n.number, 0), Backend: tapBackend(n.number, 0)},
+		Accel: c.Accel, MemoryMiB: memoryLimit, CPUs: c.CPUs, IOMMU: true, PCIRoots: c.PCIRoots,
+		Kernel: c.image().kernel(), Initrd: p.initrd(name), Serial: p.console(name),
+		Cmdline: kernelCmdline(c.Accel) + " systemd.show_status=0 quiet",
+		Disk:    p.disk(name), Share: p.share(), QMPFD: monitorFD,
+		Mgmt: &port{ID: "mgmt", MAC: macAddr(number, 0), Backend: tapBackend(number, 0)},
 	}
 	for i := range pfCount {
-		m.PFs = append(m.PFs, port{ID: pfID(i + 1), MAC: macAddr(n.number, i+1), Backend: tapBackend(n.number, i+1)})
+		m.PFs = append(m.PFs, port{ID: pfID(i + 1), MAC: macAddr(number, i+1), Backend: tapBackend(number, i+1)})
 	}
 	return m
+}
+
+// startWith completes the machine of a start: what it boots from, or the snapshot that it goes on
+// from. The descriptors are those that QEMU inherits after the monitor's.
+func (n *node) startWith(m *machine, from snapshot) ([]*os.File, error) {
+	name := n.seen.Name
+	if from != (snapshot{}) {
+		m.Memory, m.Restore = from.memory(name), true
+		return nil, nil
+	}
+	if err := writeInitramfs(m.Initrd, n.fillNode); err != nil {
+		return nil, fmt.Errorf("write the initramfs of %s: %w", name, err)
+	}
+	if !n.conf.KeepMemory {
+		return nil, nil
+	}
+	fd, err := unix.MemfdCreate("culvert-"+name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make room for the memory of %s: %w", name, err)
+	}
+	n.memory = os.NewFile(uintptr(fd), "memory")
+	m.Memory = fmt.Sprintf("/proc/self/fd/%d", memoryFD)
+	return []*os.File{n.memory}, nil
 }
 
 func tapBackend(node, nic int) string {
 	return "tap,script=no,downscript=no,ifname=" + tapName(node, nic)
 }
 
-// powerOn starts the node's QEMU. Boot awaits what comes of it.
-func (n *node) powerOn() (*run, error) {
+// powerOn starts the node's QEMU, from a snapshot unless that is the zero one.
+func (n *node) powerOn(from snapshot) (*run, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.run != nil {
 		return nil, fmt.Errorf("power on %s: it is on already", n.seen.Name)
+	}
+	m := n.conf.machine(n.number)
+	more, err := n.startWith(&m, from)
+	if err != nil {
+		return nil, err
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -153,9 +146,9 @@ func (n *node) powerOn() (*run, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("power on %s: %w", n.seen.Name, err), theirs.Close())
 	}
-	r := &run{ended: make(chan struct{})}
-	cmd := exec.Command(qemu, n.machine(3).args()...)
-	cmd.ExtraFiles = []*os.File{theirs}
+	r := &run{from: from, ended: make(chan struct{})}
+	cmd := exec.Command(qemu, m.args()...)
+	cmd.ExtraFiles = append([]*os.File{theirs}, more...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	errs := new(bytes.Buffer)
 	cmd.Stderr = errs
@@ -215,10 +208,19 @@ func (n *node) ended(r *run, err error, stderr string) {
 // attend sees to a node from power-on to power-off: cables as they were, and
 // a connection whenever there can be one. It returns when QEMU is gone.
 func (n *node) attend(ctx context.Context, r *run) {
-	if err := n.plug(r); err != nil {
+	if err := n.begin(ctx, r); err != nil {
 		n.note(err)
+		if errors.Is(err, errRestore) {
+			_ = r.process.kill(unix.SIGKILL, 10*time.Second)
+			<-r.ended
+			return
+		}
 	}
 	for {
+		if r.saving.Load() {
+			<-r.ended
+			return
+		}
 		client, err := n.connect(ctx, r)
 		if err != nil {
 			<-r.ended // the supervisor ends QEMU before it ends itself
@@ -238,9 +240,17 @@ func (n *node) attend(ctx context.Context, r *run) {
 	}
 }
 
-// plug pulls the cables that were pulled when the power went.
-func (n *node) plug(r *run) error {
-	if err := r.monitor.start(); err != nil {
+// begin opens the monitor, loads the snapshot if the run starts from one, and pulls the cables
+// that were pulled when the power went.
+func (n *node) begin(ctx context.Context, r *run) error {
+	err := r.monitor.start()
+	if err == nil && r.from != (snapshot{}) {
+		if err = r.monitor.restore(ctx, r.from.state(n.seen.Name)); err != nil {
+			r.failed = fmt.Errorf("%w: restore %s: %w", errRestore, n.seen.Name, err)
+			return r.failed
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("boot %s: %w", n.seen.Name, err)
 	}
 	for _, pf := range n.status().PFs {
@@ -260,7 +270,7 @@ func (n *node) connect(ctx context.Context, r *run) (*ssh.Client, error) {
 	for {
 		client, err := n.dial(ctx)
 		if err == nil {
-			if err = n.settle(client); err == nil {
+			if err = n.settle(client, r); err == nil {
 				return client, nil
 			}
 			client.Close()
@@ -297,20 +307,48 @@ func (n *node) dial(ctx context.Context) (*ssh.Client, error) {
 	return ssh.NewClient(client, channels, requests), nil
 }
 
-// settle returns once both PFs have their names.
-func (n *node) settle(client *ssh.Client) error {
+// settle returns once both PFs have their names. The clock of a node from a snapshot stood still
+// since, and is set first.
+func (n *node) settle(client *ssh.Client, r *run) error {
 	session, err := client.NewSession()
 	if err != nil {
 		return err
 	}
 	defer session.Close()
 	var script strings.Builder
+	if r.from != (snapshot{}) {
+		fmt.Fprintf(&script, "date --set=@%d.%09d >/dev/null && ", time.Now().Unix(), time.Now().Nanosecond())
+	}
 	fmt.Fprint(&script, "udevadm settle --timeout=60")
 	for _, pf := range n.seen.PFs {
 		fmt.Fprintf(&script, " && test -e /sys/bus/pci/devices/%s/net/%s", pf.PCI, pf.Interface)
 	}
 	return session.Run(script.String())
 }
+
+// save writes the node to a snapshot and ends its QEMU.
+func (n *node) save(ctx context.Context, to snapshot) error {
+	client, r, err := n.connected()
+	if err != nil {
+		return fmt.Errorf("save %s: %w", n.seen.Name, err)
+	}
+	r.saving.Store(true)
+	_ = client.Close() // the node's end of it is to be gone from the snapshot
+	time.Sleep(logoutTime)
+	if err := r.monitor.save(ctx, to.state(n.seen.Name)); err != nil {
+		return fmt.Errorf("save %s: %w", n.seen.Name, err)
+	}
+	if err := to.keepMemory(n.seen.Name, n.memory); err != nil {
+		return err
+	}
+	if err := n.kill(); err != nil {
+		return err
+	}
+	return os.Rename(n.conf.paths().disk(n.seen.Name), to.disk(n.seen.Name))
+}
+
+// logoutTime is how long an emulated node takes to end a session of SSH.
+const logoutTime = time.Second
 
 // kill cuts the node's power.
 func (n *node) kill() error {
@@ -375,26 +413,43 @@ func (n *node) note(err error) {
 	n.seen.Reason = err.Error()
 }
 
-// bootTime bounds a boot, on a host with much else to do.
-const bootTime = 5 * time.Minute
+// bootTime bounds a boot, and restoreTime a start from a snapshot, on a host with much else to do.
+const (
+	bootTime    = 5 * time.Minute
+	restoreTime = 2 * time.Minute
+)
 
-// await waits until the node takes commands. When ended is closed there is no
-// more to wait for.
-func (n *node) await(ctx context.Context, ended <-chan struct{}) error {
-	for end := time.Now().Add(bootTime); time.Now().Before(end); {
+// await waits until the node takes commands, in the run r or, if that is nil, in any.
+func (n *node) await(ctx context.Context, r *run) error {
+	var ended <-chan struct{}
+	bound, cause := bootTime, error(nil)
+	if r != nil {
+		ended = r.ended
+		if r.from != (snapshot{}) {
+			bound, cause = restoreTime, errRestore
+		}
+	}
+	for end := time.Now().Add(bound); time.Now().Before(end); {
 		seen := n.status()
 		if seen.State == Ready {
 			return nil
 		}
 		select {
 		case <-ended:
+			if r.failed != nil {
+				return r.failed
+			}
 			return fmt.Errorf("boot %s: %s\n%s", seen.Name, n.status().Reason, tail(n.conf.paths().console(seen.Name)))
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("boot %s: not ready after %s; its console ends with:\n%s", n.seen.Name, bootTime, tail(n.conf.paths().console(n.seen.Name)))
+	err := fmt.Errorf("boot %s: not ready after %s; its console ends with:\n%s", n.seen.Name, bound, tail(n.conf.paths().console(n.seen.Name)))
+	if cause != nil {
+		return fmt.Errorf("%w: %w", cause, err)
+	}
+	return err
 }
 
 // tail returns the end of a console's file.

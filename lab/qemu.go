@@ -30,6 +30,7 @@ type machine struct {
 	Share     string // a folder of the host that the machine can mount read-only, by the 9p tag "lab"
 	Channels  []channel
 	IOMMU     bool
+	PCIRoots  int    // 2 puts the second PF under a root of its own
 	Files     string // a file that the machine reads as the read-only disk "files"
 	Memory    string // a file that backs the memory, so that it can be kept in a snapshot
 	// Restore makes the machine wait for [monitor.restore]. Its memory is then a private
@@ -51,7 +52,7 @@ type channel struct {
 }
 
 // args is the command line of the machine. The n-th PF sits behind the n-th
-// root port, which is PCI bus n, so that udev names it enp<n>s0.
+// root port, which is PCI bus n, so that udev names it enp<n>s0; see [pciBus].
 func (m machine) args() []string {
 	chip := "q35,sata=off,smbus=off,i8042=off"
 	if m.IOMMU {
@@ -79,8 +80,13 @@ func (m machine) args() []string {
 	}
 	for i, p := range m.PFs {
 		n := i + 1
+		root := fmt.Sprintf("bus=pcie.0,addr=0x%x", 0x1+n)
+		if m.PCIRoots == 2 && n == 2 {
+			a = append(a, "-device", fmt.Sprintf("pxb-pcie,id=pcie.1,bus=pcie.0,addr=0x18,bus_nr=%d", secondRoot))
+			root = "bus=pcie.1,addr=0x0"
+		}
 		a = append(a,
-			"-device", fmt.Sprintf("pcie-root-port,id=rp%d,chassis=%d,slot=%d,bus=pcie.0,addr=0x%x", n, n, n, 0x1+n),
+			"-device", fmt.Sprintf("pcie-root-port,id=rp%d,chassis=%d,slot=%d,%s", n, n, n, root),
 			"-netdev", p.netdev(),
 			"-device", fmt.Sprintf("igb,id=dev-%s,bus=rp%d,netdev=%s,mac=%s", p.ID, n, p.ID, p.MAC))
 	}
@@ -136,6 +142,17 @@ func (m machine) channelArgs() []string {
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", c.Name, c.Name))
 	}
 	return a
+}
+
+// secondRoot is the number of the bus that the second PCIe root is.
+const secondRoot = 64
+
+// pciBus returns the number of the bus that the n-th PF of a machine is on.
+func pciBus(n, roots int) int {
+	if roots == 2 && n == 2 {
+		return secondRoot + 1 // behind its root port
+	}
+	return n
 }
 
 func (p port) netdev() string {

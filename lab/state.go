@@ -79,11 +79,22 @@ type config struct {
 	Base   string   `json:"base"`     // the file that the nodes' disks are layered on
 	Run    string   `json:"run"`
 	Disks  string   `json:"disks"`
+	// PCIRoots is how many PCIe roots the PFs of a node hang on: 1 or 2.
+	PCIRoots int `json:"pciRoots,omitempty"`
+	// Joined links the switches of the wires, which makes them one L2 segment.
+	Joined bool `json:"joined,omitempty"`
+	// Snapshot is the folder of the snapshot that the nodes start from; "" boots them.
+	Snapshot string `json:"snapshot,omitempty"`
+	// KeepMemory holds the memory of the nodes in files, which a snapshot needs.
+	KeepMemory bool `json:"keepMemory,omitempty"`
 	Acceleration
 }
 
 func (c config) paths() paths { return paths{run: c.Run, disks: c.Disks} }
 func (c config) image() image { return image{hash: c.Image, dir: c.Dir} }
+
+// snapshot is the one that the nodes start from.
+func (c config) snapshot() snapshot { return snapshot{c.Snapshot} }
 
 // writeJSON writes a state file whole or not at all.
 func writeJSON(name string, v any) error {

@@ -51,10 +51,11 @@ type PF struct {
 	Cable     bool   `json:"cable"` // plugged in
 }
 
-// newPF describes the n-th PF of a node.
-func newPF(node, n int) PF {
+// newPF describes the n-th PF of a node that has a number of PCIe roots.
+func newPF(node, n, roots int) PF {
+	bus := pciBus(n, roots)
 	return PF{
-		ID: pfID(n), Interface: fmt.Sprintf("enp%ds0", n), PCI: fmt.Sprintf("0000:%02x:00.0", n),
+		ID: pfID(n), Interface: fmt.Sprintf("enp%ds0", bus), PCI: fmt.Sprintf("0000:%02x:00.0", bus),
 		MAC: macAddr(node, n), Cable: true,
 	}
 }

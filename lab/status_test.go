@@ -14,8 +14,8 @@ func TestStatusWrite(t *testing.T) {
 		Name: "culvert", Image: "0123456789ab", Supervisor: 4242, Since: now.Add(-75 * time.Minute),
 		Acceleration: Acceleration{"tcg", "a guest under KVM dies: qemu: kvm_buf_set_msrs: Assertion `ret == cpu->kvm_msr_buf->nmsrs' failed."},
 		Nodes: []Node{
-			{Name: "worker01", State: Ready, PID: 4243, Since: now.Add(-74 * time.Minute), Address: "192.168.77.11", PFs: []PF{newPF(1, 1), newPF(1, 2)}},
-			{Name: "worker02", State: Off, Reason: "its power was cut", Address: "192.168.77.12", PFs: []PF{newPF(2, 1), newPF(2, 2)}},
+			{Name: "worker01", State: Ready, PID: 4243, Since: now.Add(-74 * time.Minute), Address: "192.168.77.11", PFs: []PF{newPF(1, 1, 1), newPF(1, 2, 1)}},
+			{Name: "worker02", State: Off, Reason: "its power was cut", Address: "192.168.77.12", PFs: []PF{newPF(2, 1, 1), newPF(2, 2, 1)}},
 		},
 	}
 	st.Nodes[1].PFs[1].Cable = false

@@ -24,6 +24,7 @@ type supervisor struct {
 	conf  config
 	since time.Time
 	nodes []*node
+	keys  labKeys
 	host  keyPair // what serveSSH shows
 	stop  context.CancelFunc
 	life  errgroup.Group // all that runs as long as the lab
@@ -36,6 +37,8 @@ type event struct {
 	Step  string `json:"step,omitempty"`
 	Ready bool   `json:"ready,omitempty"`
 	Error string `json:"error,omitempty"`
+	// Restore says that the error is of a snapshot that does not load.
+	Restore bool `json:"restore,omitempty"`
 }
 
 // Supervise is the main function of a lab's supervisor: the run folder of the
@@ -62,7 +65,7 @@ func Supervise(ctx context.Context, dir string, lifeline io.Reader, out io.Write
 	err = errors.Join(err, s.programs.endAll())
 	_ = s.life.Wait()
 	if err != nil {
-		_ = writeLine(out, event{Error: err.Error()})
+		_ = writeLine(out, event{Error: err.Error(), Restore: errors.Is(err, errRestore)})
 	}
 	return errors.Join(err, s.conf.paths().remove())
 }
@@ -76,7 +79,7 @@ func (s *supervisor) serve(ctx context.Context, lifeline io.Reader, out io.Write
 		}
 		s.stop()
 	}()
-	if err := layWires(len(s.conf.Nodes)); err != nil {
+	if err := layWires(len(s.conf.Nodes), s.conf.Joined); err != nil {
 		return err
 	}
 	listener, err := net.Listen("unix", s.conf.paths().socket())
@@ -104,20 +107,21 @@ func (s *supervisor) serve(ctx context.Context, lifeline io.Reader, out io.Write
 	return nil
 }
 
-// prepare makes the keys, disks and initramfs of all nodes.
+// prepare makes the keys and disks of all nodes.
 func (s *supervisor) prepare() (err error) {
 	if s.host, err = newKeyPair("supervisor"); err != nil {
 		return err
 	}
-	login, err := newKeyPair("culvert-lab")
+	if s.conf.Snapshot == "" {
+		s.keys, err = newLabKeys(s.conf.Nodes)
+	} else if s.keys, err = readLabKeys(s.conf.snapshot().keys()); err != nil {
+		err = fmt.Errorf("%w: %w", errRestore, err)
+	}
 	if err != nil {
 		return err
 	}
 	for i := range s.conf.Nodes {
-		n, err := newNode(s.conf, i+1, login)
-		if err != nil {
-			return err
-		}
+		n := newNode(s.conf, i+1, s.keys)
 		if err := n.prepare(); err != nil {
 			return err
 		}
@@ -127,11 +131,15 @@ func (s *supervisor) prepare() (err error) {
 }
 
 func (s *supervisor) bootAll(ctx context.Context, out io.Writer) error {
-	_ = writeLine(out, event{Step: fmt.Sprintf("booting %d nodes (%s)", len(s.nodes), s.conf.Accel)})
+	from, does := snapshot{}, "booting"
+	if s.conf.Snapshot != "" {
+		from, does = s.conf.snapshot(), "restoring"
+	}
+	_ = writeLine(out, event{Step: fmt.Sprintf("%s %d nodes (%s)", does, len(s.nodes), s.conf.Accel)})
 	var g errgroup.Group
 	for _, n := range s.nodes {
 		g.Go(func() error {
-			if err := s.start(ctx, n); err != nil {
+			if err := s.start(ctx, n, from); err != nil {
 				s.stop()
 				return err
 			}
@@ -141,16 +149,29 @@ func (s *supervisor) bootAll(ctx context.Context, out io.Writer) error {
 	return g.Wait()
 }
 
-// start powers a node on and waits until it takes commands. From then on, for
-// the lab's life, which is that of ctx, the node is powered on again whenever it
-// asks for a reboot.
-func (s *supervisor) start(ctx context.Context, n *node) error {
-	r, err := n.powerOn()
+// start powers a node on, from the snapshot unless that is the zero one, and waits until it takes
+// commands. From then on, for the lab's life, which is that of ctx, the node is powered on again
+// whenever it asks for a reboot.
+func (s *supervisor) start(ctx context.Context, n *node, from snapshot) error {
+	r, err := n.powerOn(from)
 	if err != nil {
 		return err
 	}
 	s.life.Go(func() error { s.keep(ctx, n, r); return nil })
-	return n.await(ctx, r.ended)
+	return n.await(ctx, r)
+}
+
+// save writes all nodes to a snapshot, and ends the programs. All are off afterwards. The nodes come
+// first, so that none of them sees a program end.
+func (s *supervisor) save(ctx context.Context, to snapshot) error {
+	var g errgroup.Group
+	for _, n := range s.nodes {
+		g.Go(func() error { return n.save(ctx, to) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return errors.Join(s.programs.endAll(), s.keys.write(to.keys()))
 }
 
 // keep attends to a node, through its reboots, until it is off.
@@ -160,7 +181,7 @@ func (s *supervisor) keep(ctx context.Context, n *node, r *run) {
 		if !r.reset.Load() || ctx.Err() != nil {
 			return
 		}
-		next, err := n.powerOn()
+		next, err := n.powerOn(snapshot{})
 		if err != nil {
 			n.note(err)
 			return
@@ -173,7 +194,7 @@ func (s *supervisor) keep(ctx context.Context, n *node, r *run) {
 // node that is off is powered on.
 func (s *supervisor) reboot(ctx context.Context, n *node) error {
 	if n.status().State == Off {
-		return s.start(ctx, n)
+		return s.start(ctx, n, snapshot{})
 	}
 	client, r, err := n.connected()
 	if err != nil {
@@ -259,6 +280,8 @@ func (s *supervisor) handle(ctx context.Context, r request, conn net.Conn) (*ssh
 		return nil, s.relay(ctx, conn, r.Target)
 	case "route":
 		return nil, addRoute(r.Target, s.conf.Nodes, r.Node)
+	case "save":
+		return nil, s.save(ctx, snapshot{r.Target})
 	}
 	n, err := s.find(r.Node)
 	if err != nil {
@@ -270,7 +293,7 @@ func (s *supervisor) handle(ctx context.Context, r request, conn net.Conn) (*ssh
 	case "kill":
 		return nil, n.kill()
 	case "start":
-		return nil, s.start(ctx, n)
+		return nil, s.start(ctx, n, snapshot{})
 	case "reboot":
 		return nil, s.reboot(ctx, n)
 	case "ssh":

@@ -50,7 +50,7 @@ func nodeAddr(n int) netip.Addr {
 
 // layWires makes the bridges and taps of a lab in the calling process's
 // network namespace. They go away with it.
-func layWires(nodes int) error {
+func layWires(nodes int, joined bool) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return fmt.Errorf("find lo: %w", err)
@@ -76,12 +76,40 @@ func layWires(nodes int) error {
 			return fmt.Errorf("set the bridge %s up: %w", name, err)
 		}
 	}
+	if joined {
+		if err := joinWires(); err != nil {
+			return err
+		}
+	}
 	if err := addressBridge(); err != nil {
 		return err
 	}
 	// A router answers what it cannot deliver: nodes need not wait to learn it.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("make the lab's namespace a router: %w", err)
+	}
+	return nil
+}
+
+// joinWires links the switches of the first and the second wire.
+func joinWires() error {
+	const near, far = "link1", "link2"
+	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: near, MTU: wireMTU}, PeerName: far}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("make the link between the wires: %w", err)
+	}
+	for n, name := range []string{near, far} {
+		end, err := netlink.LinkByName(name)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", name, err)
+		}
+		bridge, err := netlink.LinkByName(wireName(n + 1))
+		if err != nil {
+			return fmt.Errorf("find %s: %w", wireName(n+1), err)
+		}
+		if err := errors.Join(netlink.LinkSetMTU(end, wireMTU), netlink.LinkSetMaster(end, bridge), netlink.LinkSetUp(end)); err != nil {
+			return fmt.Errorf("plug %s into %s: %w", name, wireName(n+1), err)
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -38,9 +39,16 @@ lives in a network namespace of its own and touches nothing of the host's.
 	return cmd
 }
 
+// The values of --wires.
+const (
+	wiresApart  = "apart"
+	wiresJoined = "joined"
+)
+
 func newLabUpCommand(name *string) *cobra.Command {
 	o := cluster.Options{Lab: lab.Options{Progress: os.Stderr}}
 	var kubernetes, guests bool
+	var wires string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring a lab up, and wait until its nodes take commands",
@@ -66,6 +74,13 @@ with 'make build' done.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Lab.Name = *name
+			switch wires {
+			case wiresApart:
+			case wiresJoined:
+				o.Lab.JoinWires = true
+			default:
+				return fmt.Errorf("--wires %q: want %s or %s", wires, wiresApart, wiresJoined)
+			}
 			if kubernetes {
 				return upKubernetes(cmd, o)
 			}
@@ -85,6 +100,9 @@ with 'make build' done.`,
 	cmd.Flags().IntVar(&o.Lab.Nodes, "nodes", 0, "how many nodes, 1 to 4 (2 unless they are named)")
 	cmd.Flags().StringSliceVar(&o.Lab.Names, "names", nil, "the nodes' names (worker01 and up)")
 	cmd.Flags().IntVar(&o.Lab.CPUs, "cpus", 1, "processors of each node")
+	cmd.Flags().BoolVar(&o.Lab.NoSnapshot, "no-snapshot", false, "boot the nodes: neither use nor take a snapshot")
+	cmd.Flags().IntVar(&o.Lab.PCIRoots, "pcie-roots", 1, "PCIe roots of each node: with 2 the PFs are enp1s0 and enp65s0, under one each")
+	cmd.Flags().StringVar(&wires, "wires", wiresApart, "\"apart\": a switch for each wire; \"joined\": the two switches are linked")
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
 	cmd.Flags().BoolVar(&guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")

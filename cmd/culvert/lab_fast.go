@@ -61,6 +61,7 @@ iperf3, tcpdump, strace, lspci. There is no udev.`,
 	cmd.Flags().StringArrayVar(&env, "env", nil, "set `KEY=VALUE` in the command's environment (again for more)")
 	cmd.Flags().BoolVar(&self, "exec", false, "copy CMD itself in too, and the working directory's testdata: for go test -exec")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress")
+	cmd.Flags().BoolVar(&o.NoSnapshot, "no-snapshot", false, "boot the node: neither use nor take a snapshot")
 	cmd.Flags().IntVar(&o.CPUs, "cpus", 0, "processors of the node")
 	cmd.Flags().StringVar(&o.Dir, "dir", "/", "where the command starts")
 	return cmd

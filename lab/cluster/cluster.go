@@ -3,10 +3,13 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,14 +45,17 @@ const stateFile = "cluster.json"
 // it is. When ctx ends first, or the calling process dies, nothing is left.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	var parts Parts
-	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (_ *lab.Layer, err error) {
+	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (s lab.Software, err error) {
 		if parts, err = FindParts(ctx, o.Source, step); err != nil {
-			return nil, err
+			return s, err
 		}
-		return software(parts)
+		if s.Layer, err = software(parts); err == nil {
+			s.Setup, err = setup(parts)
+		}
+		return s, err
 	}
 	o.Lab.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-		return newCluster(l, parts).create(ctx, step)
+		return newCluster(l, parts).open(ctx, step)
 	}
 	l, err := lab.Up(ctx, o.Lab)
 	if err != nil {
@@ -104,6 +110,34 @@ func of(l *lab.Lab) (*Cluster, error) {
 // Close drops the connections to the lab, which stays up.
 func (c *Cluster) Close() error { return c.Lab.Close() }
 
+// sources are the code and the files that decide what a cluster is.
+//
+//go:embed *.go all:files
+var sources embed.FS
+
+// setup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the
+// kubelets as they run, and what the control plane had stored.
+func setup(parts Parts) (*lab.Setup, error) {
+	sum := sha256.New()
+	err := fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		body, err := sources.ReadFile(name)
+		fmt.Fprintf(sum, "%s %d\n%s\n", name, len(body), body)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &lab.Setup{
+		Key: fmt.Sprintf("kubernetes %x %+v", sum.Sum(nil), parts), Folder: folder,
+		Run: func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
+			return newCluster(l, parts).create(ctx, step)
+		},
+	}, nil
+}
+
 // create makes the cluster on a lab whose nodes take commands.
 func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
 	nodes, err := c.Lab.Nodes()
@@ -112,6 +146,9 @@ func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
 	}
 	p, err := newPlan(c, nodes)
 	if err != nil {
+		return err
+	}
+	if err := p.writeIdentities(); err != nil {
 		return err
 	}
 	step("starting etcd and the control plane")
@@ -123,7 +160,27 @@ func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
 		return err
 	}
 	step("waiting for Ready nodes")
-	if err := p.awaitNodes(ctx, step); err != nil {
+	return p.awaitNodes(ctx, step)
+}
+
+// open completes a cluster that create made in this lab, or in the one that the snapshot was taken
+// of: then the control plane starts with what it had stored, and the kubelets find it again.
+func (c *Cluster) open(ctx context.Context, step func(string, ...any)) error {
+	st, err := c.Lab.Status()
+	if err != nil {
+		return err
+	}
+	p, err := openPlan(c, st.Nodes)
+	if err != nil {
+		return err
+	}
+	if len(st.Programs) == 0 {
+		step("starting the control plane with what it had stored")
+		if err := p.resume(ctx); err != nil {
+			return err
+		}
+	}
+	if err := p.routePods(ctx); err != nil {
 		return err
 	}
 	body, err := json.Marshal(c.Parts)

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/culvert-net/culvert/lab"
 )
 
@@ -43,6 +45,8 @@ type plan struct {
 	nodes []lab.Node
 	ca    *authority
 	admin pair
+
+	outside string // the API server's URL on the host; set when it has started
 }
 
 func newPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
@@ -60,6 +64,44 @@ func newPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
 	return p, err
 }
 
+// openPlan is the plan of a cluster whose identities are written already.
+func openPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
+	p := &plan{Cluster: c, dir: filepath.Dir(c.Kubeconfig), nodes: nodes}
+	var err error
+	if p.ca, err = readAuthority(p.pki("ca.crt"), p.pki("ca.key")); err != nil {
+		return nil, err
+	}
+	p.admin, err = p.ca.issue("admin", "system:masters")
+	return p, err
+}
+
+// resume starts the control plane of a snapshot, and returns when each kubelet and the API server
+// reach each other. The connections that kubelets had are to an API server that is gone; it
+// ends them, so that nobody waits for a time-out.
+func (p *plan) resume(ctx context.Context) error {
+	if err := os.Remove(p.AuditLog); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := p.startControlPlane(ctx); err != nil {
+		return fmt.Errorf("start the control plane: %w", err)
+	}
+	client, err := p.client()
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	g, ctx := errgroup.WithContext(ctx)
+	for _, n := range p.nodes {
+		g.Go(func() error {
+			if err := script(ctx, p.Lab, n.Name, "ss --kill dst "+controlAddress+" dport = "+apiPort+" >/dev/null"); err != nil {
+				return fmt.Errorf("end the old connections of %s: %w", n.Name, err)
+			}
+			return p.awaitOK(ctx, client, p.outside+"/api/v1/nodes/"+n.Name+"/proxy/healthz")
+		})
+	}
+	return g.Wait()
+}
+
 func (p *plan) corefile() string { return filepath.Join(p.dir, "Corefile") }
 
 func (p *plan) pki(name string) string { return filepath.Join(p.dir, "pki", name) }
@@ -70,15 +112,17 @@ func (p *plan) url() string { return "https://" + controlAddress + ":" + apiPort
 // startControlPlane starts the control plane and CoreDNS, and waits until the
 // API server serves.
 func (p *plan) startControlPlane(ctx context.Context) error {
-	if err := p.writeFiles(); err != nil {
+	err := errors.Join(os.WriteFile(filepath.Join(p.dir, "audit-policy.yaml"), auditPolicy, 0o600),
+		os.WriteFile(p.corefile(), []byte(strings.ReplaceAll(corefile, "{{.}}", p.pki("coredns.conf"))), 0o600))
+	if err != nil {
 		return err
 	}
 	address, err := p.Lab.Relay(ctx, controlAddress+":"+apiPort)
 	if err != nil {
 		return err
 	}
-	outside := "https://" + address.String()
-	if err := os.WriteFile(p.Kubeconfig, p.ca.kubeconfig("lab-"+p.Lab.Name(), outside, p.admin), 0o600); err != nil {
+	p.outside = "https://" + address.String()
+	if err := os.WriteFile(p.Kubeconfig, p.ca.kubeconfig("lab-"+p.Lab.Name(), p.outside, p.admin), 0o600); err != nil {
 		return err
 	}
 	for _, one := range p.programs() {
@@ -86,12 +130,11 @@ func (p *plan) startControlPlane(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.awaitAPI(ctx, outside)
+	return p.awaitAPI(ctx)
 }
 
-// writeFiles writes what the control plane reads: certificates, keys,
-// kubeconfigs and the audit policy.
-func (p *plan) writeFiles() error {
+// writeIdentities writes the certificates, keys and kubeconfigs of the control plane.
+func (p *plan) writeIdentities() error {
 	server, err := p.ca.issue("kube-apiserver", "", controlAddress, "127.0.0.1", serviceAPI, "localhost",
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 	if err != nil {
@@ -134,8 +177,6 @@ func (p *plan) writeFiles() error {
 		toKubelets.write(p.pki(""), "apiserver-kubelet-client"),
 		os.WriteFile(p.pki("service-accounts.key"), accountKey, 0o600),
 		os.WriteFile(p.pki("service-accounts.pub"), encodePEM("PUBLIC KEY", public), 0o600),
-		os.WriteFile(filepath.Join(p.dir, "audit-policy.yaml"), auditPolicy, 0o600),
-		os.WriteFile(p.corefile(), []byte(strings.ReplaceAll(corefile, "{{.}}", p.pki("coredns.conf"))), 0o600),
 	)
 }
 
@@ -182,16 +223,21 @@ func (p *plan) programs() []lab.Program {
 const apiTime = 3 * time.Minute
 
 // awaitAPI waits until the API server says that it is ready.
-func (p *plan) awaitAPI(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, apiTime, fmt.Errorf("the API server is not ready after %s", apiTime))
-	defer cancel()
+func (p *plan) awaitAPI(ctx context.Context) error {
 	client, err := p.client()
 	if err != nil {
 		return err
 	}
 	defer client.CloseIdleConnections()
+	return p.awaitOK(ctx, client, p.outside+"/readyz")
+}
+
+// awaitOK waits until the API server answers a request with 200.
+func (p *plan) awaitOK(ctx context.Context, client *http.Client, url string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, apiTime, fmt.Errorf("%s is not OK after %s", url, apiTime))
+	defer cancel()
 	for {
-		err := ask(ctx, client, url+"/readyz")
+		err := ask(ctx, client, url)
 		if err == nil {
 			return nil
 		}
@@ -201,7 +247,7 @@ func (p *plan) awaitAPI(ctx context.Context, url string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w\n%s", context.Cause(ctx), err, logTail(p.Lab.ProgramLog("kube-apiserver")))
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
@@ -48,6 +49,19 @@ func newAuthority(name string, now time.Time) (*authority, error) {
 		return nil, fmt.Errorf("read the certificate of %s: %w", name, err)
 	}
 	return &authority{cert, key, encodePEM("CERTIFICATE", der)}, nil
+}
+
+// readAuthority reads an authority that was written as a pair.
+func readAuthority(certFile, keyFile string) (*authority, error) {
+	loaded, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's authority: %w", err)
+	}
+	key, ok := loaded.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("read the cluster's authority: %s has no ECDSA key", keyFile)
+	}
+	return &authority{loaded.Leaf, key, encodePEM("CERTIFICATE", loaded.Certificate[0])}, nil
 }
 
 // issue signs a certificate for a client, and for a server too when it has

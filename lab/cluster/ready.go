@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -34,8 +33,7 @@ func (p *plan) joinAll(ctx context.Context) error {
 // readyTime bounds the wait for nodes, on a host with much else to do.
 const readyTime = 10 * time.Minute
 
-// awaitNodes waits until all nodes are Ready, and routes their pods to the
-// control plane.
+// awaitNodes waits until all nodes are Ready.
 func (p *plan) awaitNodes(ctx context.Context, step func(string, ...any)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTime, fmt.Errorf("not ready after %s", readyTime))
 	defer cancel()
@@ -59,19 +57,30 @@ func (p *plan) awaitNode(ctx context.Context, node string) error {
 			return errors.Join(err, p.lastWords(context.WithoutCancel(ctx), node))
 		}
 	}
-	out, err := p.Kubectl(ctx, "get", "node", node, "--output", "json")
-	if err != nil {
+	return nil
+}
+
+// routePods routes the pods of all nodes to the control plane.
+func (p *plan) routePods(ctx context.Context) error {
+	var nodes struct {
+		Items []struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+			Spec struct {
+				PodCIDR netip.Prefix `json:"podCIDR"`
+			} `json:"spec"`
+		} `json:"items"`
+	}
+	if err := p.Get(ctx, &nodes, "nodes"); err != nil {
 		return err
 	}
-	var object struct {
-		Spec struct {
-			PodCIDR netip.Prefix `json:"podCIDR"`
-		} `json:"spec"`
+	for _, n := range nodes.Items {
+		if err := p.Lab.Route(ctx, n.Spec.PodCIDR, n.Metadata.Name); err != nil {
+			return err
+		}
 	}
-	if err := json.Unmarshal(out, &object); err != nil {
-		return fmt.Errorf("read node %s: %w", node, err)
-	}
-	return p.Lab.Route(ctx, object.Spec.PodCIDR, node)
+	return nil
 }
 
 // lastWords is what a node that does not get Ready says.
