@@ -27,6 +27,31 @@ pools:
     pfNames: ["enp1s0#2-6"]
 `
 
+// GuestSetup returns libvirt's first look at its QEMU, which takes a minute where the processor is
+// emulated. Labs of guests have it behind them.
+func GuestSetup() *lab.Setup {
+	return &lab.Setup{
+		Key: "libvirt looked at its QEMU",
+		Run: func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
+			step("letting libvirt look at its QEMU")
+			return onAll(ctx, l, node.Node.StartLibvirt)
+		},
+	}
+}
+
+// onAll does something on all nodes of a lab at once.
+func onAll(ctx context.Context, l *lab.Lab, do func(node.Node, context.Context) error) error {
+	nodes, err := l.Nodes()
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for i, n := range nodes {
+		g.Go(func() error { return do(node.Node{Lab: l, Name: n.Name, Number: i + 1}, ctx) })
+	}
+	return g.Wait()
+}
+
 // UpGuests brings up a lab whose nodes run guests of their own: with libvirt,
 // QEMU and a small guest, and with the Culvert of the source tree installed, its
 // hook of libvirt with it. A lab that is up with guests already is left as it is.
@@ -44,26 +69,17 @@ func UpGuests(ctx context.Context, o lab.Options, source string) (*lab.Lab, erro
 		if err == nil {
 			err = parts.Stage(ctx, stage, guestsYAML)
 		}
-		return lab.Software{}, err
+		return lab.Software{Setup: GuestSetup()}, err
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
 	o.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-		step("installing Culvert, and starting libvirt, which looks at its QEMU first")
-		nodes, err := l.Nodes()
-		if err != nil {
-			return err
-		}
-		var g errgroup.Group
-		for i, n := range nodes {
-			g.Go(func() error {
-				n := node.Node{Lab: l, Name: n.Name, Number: i + 1}
-				if err := n.Install(ctx, stage); err != nil {
-					return err
-				}
-				return n.StartLibvirt(ctx)
-			})
-		}
-		return g.Wait()
+		step("installing Culvert, and starting libvirt anew, which looks for hooks then")
+		return onAll(ctx, l, func(n node.Node, ctx context.Context) error {
+			if err := n.Install(ctx, stage); err != nil {
+				return err
+			}
+			return n.StartLibvirt(ctx)
+		})
 	}
 	l, err := lab.Up(ctx, o)
 	if err != nil {

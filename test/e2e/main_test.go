@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/demo"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
 )
@@ -91,7 +92,12 @@ func bringUp(ctx context.Context) (l *lab.Lab, fresh bool, err error) {
 		l, err = lab.Open(*useLab)
 		return l, false, err
 	}
-	l, err = lab.Up(ctx, lab.Options{Name: fmt.Sprintf("%s%d", labName, os.Getpid()), Nodes: 2, Guests: true, Progress: os.Stderr, Bound: true})
+	l, err = lab.Up(ctx, lab.Options{
+		Name: fmt.Sprintf("%s%d", labName, os.Getpid()), Nodes: 2, Guests: true, Progress: os.Stderr, Bound: true,
+		Prepare: func(context.Context, func(string, ...any)) (lab.Software, error) {
+			return lab.Software{Setup: demo.GuestSetup()}, nil
+		},
+	})
 	if err != nil {
 		return nil, false, err
 	}
