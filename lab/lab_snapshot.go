@@ -45,28 +45,29 @@ func (s *Setup) run(ctx context.Context, l *Lab, step func(format string, args .
 	return s.Run(ctx, l, step)
 }
 
-// findSnapshot returns the snapshot that a lab of this configuration starts from, and takes it if
-// the cache has none.
-func (c config) findSnapshot(ctx context.Context, p *progress, setup *Setup) (snapshot, error) {
-	parts := []any{"lab", c.Nodes, c.Base, setup.key()}
-	for _, init := range []string{"node-init", "fast-init"} {
-		code, err := initramfsCode(init)
-		if err != nil {
-			return snapshot{}, err
-		}
-		parts = append(parts, code)
+// snapshotKey names the snapshot that a lab of this configuration starts from. Labs that differ
+// only in their names, folders and wires have the same.
+func (c config) snapshotKey(setup *Setup) (string, error) {
+	code, err := initramfsCode("node-init")
+	if err != nil {
+		return "", err
 	}
 	on, err := hypervisor()
 	if err != nil {
-		return snapshot{}, err
+		return "", err
 	}
-	parts = append(parts, on)
-	anywhere := c
-	anywhere.Run, anywhere.Disks = "", ""
+	parts := []any{"lab", c.Nodes, c.Base, setup.key(), code, on}
+	c.Run, c.Disks = "", ""
 	for i := range c.Nodes {
-		parts = append(parts, anywhere.machine(i+1).args())
+		parts = append(parts, c.machine(i+1).args())
 	}
-	key, err := hashKey(parts...)
+	return hashKey(parts...)
+}
+
+// findSnapshot returns the snapshot that a lab of this configuration starts from, and takes it if
+// the cache has none.
+func (c config) findSnapshot(ctx context.Context, p *progress, setup *Setup) (snapshot, error) {
+	key, err := c.snapshotKey(setup)
 	if err != nil {
 		return snapshot{}, err
 	}

@@ -310,6 +310,15 @@ func (n *node) dial(ctx context.Context) (*ssh.Client, error) {
 // settle returns once both PFs have their names. The clock of a node from a snapshot stood still
 // since, and is set first.
 func (n *node) settle(client *ssh.Client, r *run) error {
+	settled := make(chan struct{})
+	defer close(settled)
+	go func() { // or a node whose power goes meanwhile would never answer
+		select {
+		case <-r.ended:
+			_ = client.Close()
+		case <-settled:
+		}
+	}()
 	session, err := client.NewSession()
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func (m machine) args() []string {
 	a := []string{
 		"-machine", chip, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-m", strconv.Itoa(m.MemoryMiB), "-smp", strconv.Itoa(m.CPUs),
-		"-device", "virtio-rng-pci,addr=0x1e",
+		"-device", "virtio-rng-pci,bus=pcie.0,addr=0x1e",
 		"-device", "vmgenid,guid=auto", // makes a restored kernel seed its random numbers anew
 	}
 	a = append(a, m.startArgs()...)
@@ -92,19 +92,19 @@ func (m machine) args() []string {
 	}
 	if m.Mgmt != nil {
 		a = append(a, "-netdev", m.Mgmt.netdev(),
-			"-device", fmt.Sprintf("virtio-net-pci,netdev=%s,mac=%s,addr=0x1d,romfile=", m.Mgmt.ID, m.Mgmt.MAC))
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=%s,mac=%s,bus=pcie.0,addr=0x1d,romfile=", m.Mgmt.ID, m.Mgmt.MAC))
 	}
 	if m.Disk != "" {
 		a = append(a, "-drive", "if=none,id=root,format=qcow2,discard=unmap,file="+escape(m.Disk),
-			"-device", "virtio-blk-pci,drive=root,addr=0x1c")
+			"-device", "virtio-blk-pci,drive=root,bus=pcie.0,addr=0x1c")
 	}
 	if m.Files != "" {
 		a = append(a, "-drive", "if=none,id=files,format=raw,readonly=on,file="+escape(m.Files),
-			"-device", "virtio-blk-pci,drive=files,addr=0x19")
+			"-device", "virtio-blk-pci,drive=files,bus=pcie.0,addr=0x19")
 	}
 	if m.Share != "" {
 		a = append(a, "-fsdev", "local,id=share,security_model=none,readonly=on,path="+escape(m.Share),
-			"-device", "virtio-9p-pci,fsdev=share,mount_tag=lab,addr=0x1a")
+			"-device", "virtio-9p-pci,fsdev=share,mount_tag=lab,bus=pcie.0,addr=0x1a")
 	}
 	return append(a, m.channelArgs()...)
 }
@@ -136,7 +136,7 @@ func (m machine) channelArgs() []string {
 	if len(m.Channels) == 0 {
 		return nil
 	}
-	a := []string{"-device", "virtio-serial-pci,addr=0x1b"}
+	a := []string{"-device", "virtio-serial-pci,bus=pcie.0,addr=0x1b"}
 	for _, c := range m.Channels {
 		a = append(a, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d", c.Name, c.FD),
 			"-device", fmt.Sprintf("virtserialport,chardev=%s,name=%s", c.Name, c.Name))
