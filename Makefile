@@ -15,10 +15,6 @@ BIN := build/bin
 
 GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
 
-# The levels of `make test`, in this order; each is a target test-<level>
-# below. Levels joined by + run side by side on four cores or more.
-LEVELS := build lint+unit lab kubernetes
-
 # Called as root, without what `make build` would do.
 INSTALLER = test -x $(BIN)/culvert || { echo 'run `make build` first' >&2; exit 1; }; $(BIN)/culvert host
 
@@ -38,7 +34,7 @@ demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nod
 	@$(BIN)/culvert lab demo --guests --out build/demo
 
 test: bootstrap ## every test there is, from the linter to the lab; build/log has each level's output
-	@tools/levels $(LEVELS)
+	@tools/run levels
 
 lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 	@$(BIN)/culvert lab up
@@ -85,29 +81,15 @@ install: ## install what `make build` made (DESTDIR, PREFIX)
 uninstall: ## take back what `make install` installed
 	@$(INSTALLER) uninstall --root '$(DESTDIR)' --prefix '$(PREFIX)'
 
-# What make test runs, one level a target: `make test-unit` runs one alone.
+# What make test runs, one level a target: `make test-unit` runs one alone, and what
+# it needs. The jobs of the levels are in tools/levels/jobs.go.
 
 test-build:
 	mkdir -p $(BIN)
 	$(GOBUILD)
 
-test-lint:
-	tools/lint
-
-# The race detector makes test/failure some five times slower, so with it a
-# sample runs, and everything without it. The time is for TestCluster, which builds
-# an API server where the cache has none.
-test-unit:
-	$(GO) test -race -timeout 30m ./...
-	FUZZTIME=500x tools/fuzz
-	$(GO) test -timeout 30m ./test/failure
-
-test-lab: test-build
-	tools/test-lab
-
-# Culvert installed on whole clusters, with the manifests that people have.
-test-kubernetes: test-build
-	$(GO) test -tags kubernetes -count=1 -timeout 40m -v ./test/kubernetes
+test-lint test-unit test-lab test-kubernetes:
+	@tools/run levels $(@:test-%=%)
 
 bootstrap:
 	@tools/bootstrap
