@@ -36,6 +36,9 @@ demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nod
 test: bootstrap ## every test there is, from the linter to the lab; build/log has each level's output
 	@tools/run levels
 
+check: bootstrap-build ## build, vet, lint and unit tests of what changed since main (BASE) and what imports it
+	@BASE='$(BASE)' tools/watch check tools/check
+
 lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 	@$(BIN)/culvert lab up
 
@@ -97,4 +100,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo demo-k8s demo-vm test lab bench bench-lab soak lint fuzz vuln build image deb install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes
+.PHONY: help demo demo-k8s demo-vm test check lab bench bench-lab soak lint fuzz vuln build image deb install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes
