@@ -33,7 +33,7 @@ demo-k8s: bootstrap build ## the same on a Kubernetes cluster, built once (15 mi
 demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nodes that run guests of their own
 	@$(BIN)/culvert lab demo --guests --out build/demo
 
-test: bootstrap ## every test there is, from the linter to the lab; build/log has each level's output
+test: bootstrap ## every test there is, from the linter to the lab; build/log has the output of each job
 	@tools/run levels
 
 check: bootstrap-build ## build, vet, lint and unit tests of what changed since main (BASE) and what imports it

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -96,9 +98,17 @@ func TestJobs(t *testing.T) {
 	if _, err := newSchedule(jobs, smallest); err != nil {
 		t.Error(err)
 	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := regexp.MustCompile(`(?m)^(test-[^:]*):`).FindAllString(string(makefile), -1)
 	for i, j := range jobs {
 		if slices.ContainsFunc(jobs[:i], func(o job) bool { return o.name == j.name }) {
 			t.Errorf("two jobs have the name %s", j.name)
+		}
+		if !strings.Contains(" "+strings.ReplaceAll(strings.Join(targets, " "), ":", " "), " test-"+j.level+" ") {
+			t.Errorf("the Makefile has no target test-%s, but %q", j.level, targets)
 		}
 	}
 	for levels, want := range map[string]string{
