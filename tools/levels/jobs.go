@@ -26,7 +26,7 @@ var jobs = []job{
 	{name: "image", level: "lab", needs: words("build"), slots: 1, nodes: 1, argv: words("tools/test-lab image")},
 	// A second where the cache has all of them, ten minutes and more where it has not.
 	{name: "parts", level: "kubernetes", nice: 5, argv: words("tools/parts")},
-	{name: "lint", level: "lint", nice: 10, argv: words("tools/lint")},
+	{name: "lint", level: "lint", nice: 5, argv: words("tools/lint")},
 
 	{name: "kubernetes", level: "kubernetes", needs: words("image parts"), slots: 1, nodes: 2,
 		argv: gotest("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-tags kubernetes -count=1 -timeout 40m -v ./test/kubernetes")},
