@@ -85,7 +85,7 @@ func changedFiles(base string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := strings.Fields(differ + "\n" + unknown)
+	files := slices.DeleteFunc(strings.Split(differ+"\n"+unknown, "\n"), func(f string) bool { return f == "" })
 	slices.Sort(files)
 	return slices.Compact(files), nil
 }
