@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -11,11 +12,14 @@ type job struct {
 	name  string
 	level string // which `make test-LEVEL` it is part of
 	needs []string
-	slots int // of the machine's, which has one for each core; 0 runs in the time that others leave
+	slots int // of the machine's, which has one for each core; 0 runs in the time that others leave; see alone
 	nice  int // nice(1)
 	nodes int // lab nodes of 2 GiB that it has at most at one time
 	argv  []string
 }
+
+// alone is for a job that takes every slot that there is.
+const alone = math.MaxInt
 
 // jobs are all of them. Those that may start are started in this order, the
 // longest first, so that no long one is left for the end. A job with a lab takes a
@@ -35,12 +39,14 @@ var jobs = []job{
 	{name: "lab-node", level: "lab", needs: words("image"), slots: 1, nodes: 1, argv: words("tools/test-lab node")},
 	{name: "lab-host", level: "lab", needs: words("image"), slots: 1, nodes: 2, argv: words("tools/test-lab host")},
 
-	// Some of its tests need an API server. Having deadlines, it waits until what
-	// builds one is over. The race detector makes test/failure some five times slower,
-	// so that a sample of it runs here, and everything without the detector.
-	{name: "unit", level: "unit", needs: words("parts"), slots: 1, nice: 5, argv: gotest("unit", "tools/go test -race", "-race -timeout 30m ./...")},
+	// The race detector makes test/failure some five times slower, so that a sample of
+	// it runs here, and everything without the detector.
+	{name: "unit", level: "unit", slots: 1, nice: 5, argv: words("tools/test-unit rest")},
 	{name: "failure", level: "unit", slots: 1, nice: 5, argv: gotest("failure", "tools/go test", "-timeout 30m ./test/failure")},
 	{name: "fuzz", level: "unit", slots: 1, nice: 5, argv: words("env FUZZTIME=500x JOBS=1 tools/fuzz")},
+	// These measure this machine for a second at a time: nothing else runs meanwhile. One
+	// needs an API server.
+	{name: "unit-bench", level: "unit", needs: words("parts lint"), slots: alone, argv: words("tools/test-unit bench")},
 }
 
 func words(s string) []string { return strings.Fields(s) }

@@ -36,6 +36,12 @@ type schedule struct {
 // newSchedule checks that each job can run some time: that it fits, and that what
 // it needs is in the list above it.
 func newSchedule(jobs []job, r room) (*schedule, error) {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		if jobs[i].slots == alone {
+			jobs[i].slots = r.slots
+		}
+	}
 	for i, j := range jobs {
 		if j.slots > r.slots || j.nodes > r.nodes {
 			return nil, fmt.Errorf("job %s takes %d slots and %d nodes, and this machine has room for %d and %d", j.name, j.slots, j.nodes, r.slots, r.nodes)

@@ -29,6 +29,7 @@ func TestScheduleFillsTheMachine(t *testing.T) {
 		{name: "few", slots: 1, nodes: 1, needs: []string{"build", "parts"}},
 		{name: "unit", slots: 1},
 		{name: "fuzz", slots: 1},
+		{name: "measure", slots: alone, needs: []string{"parts"}},
 	}, room{slots: 2, nodes: 6})
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,8 @@ func TestScheduleFillsTheMachine(t *testing.T) {
 		{"parts", "few"},  // which takes no slot
 		{"few", ""},       // a slot is free, but not three nodes
 		{"long", "many"},  // now they are
-		{"many", ""},
+		{"many", "measure"},
+		{"measure", ""},
 	} {
 		if step.ends != "" {
 			s.end(step.ends, true)
@@ -112,7 +114,7 @@ func TestJobs(t *testing.T) {
 		}
 	}
 	for levels, want := range map[string]string{
-		"unit":            "parts unit failure fuzz",
+		"unit":            "parts lint unit failure fuzz unit-bench",
 		"lab":             "build image lab-e2e lab-bench lab-node lab-host",
 		"lint kubernetes": "build image parts lint kubernetes",
 		"":                names(jobs),
