@@ -15,10 +15,6 @@ BIN := build/bin
 
 GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
 
-# The levels of `make test`, in this order; each is a target test-<level>
-# below. Levels joined by + run side by side on four cores or more.
-LEVELS := build lint+unit lab kubernetes
-
 # Called as root, without what `make build` would do.
 INSTALLER = test -x $(BIN)/culvert || { echo 'run `make build` first' >&2; exit 1; }; $(BIN)/culvert host
 
@@ -37,8 +33,11 @@ demo-k8s: bootstrap build ## the same on a Kubernetes cluster, built once (15 mi
 demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nodes that run guests of their own
 	@$(BIN)/culvert lab demo --guests --out build/demo
 
-test: bootstrap ## every test there is, from the linter to the lab; build/log has each level's output
-	@tools/levels $(LEVELS)
+test: bootstrap ## every test there is, from the linter to the lab; build/log has the output of each job
+	@tools/run levels
+
+check: bootstrap-build ## build, vet, lint and unit tests of what changed since main (BASE) and what imports it
+	@BASE='$(BASE)' tools/watch check tools/check
 
 lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 	@$(BIN)/culvert lab up
@@ -85,29 +84,15 @@ install: ## install what `make build` made (DESTDIR, PREFIX)
 uninstall: ## take back what `make install` installed
 	@$(INSTALLER) uninstall --root '$(DESTDIR)' --prefix '$(PREFIX)'
 
-# What make test runs, one level a target: `make test-unit` runs one alone.
+# What make test runs, one level a target: `make test-unit` runs one alone, and what
+# it needs. The jobs of the levels are in tools/levels/jobs.go.
 
 test-build:
 	mkdir -p $(BIN)
 	$(GOBUILD)
 
-test-lint:
-	tools/lint
-
-# The race detector makes test/failure some five times slower, so with it a
-# sample runs, and everything without it. The time is for TestCluster, which builds
-# an API server where the cache has none.
-test-unit:
-	$(GO) test -race -timeout 30m ./...
-	FUZZTIME=500x tools/fuzz
-	$(GO) test -timeout 30m ./test/failure
-
-test-lab: test-build
-	tools/test-lab
-
-# Culvert installed on whole clusters, with the manifests that people have.
-test-kubernetes: test-build
-	$(GO) test -tags kubernetes -count=1 -timeout 40m -v ./test/kubernetes
+test-lint test-unit test-lab test-kubernetes:
+	@tools/run levels $(@:test-%=%)
 
 bootstrap:
 	@tools/bootstrap
@@ -115,4 +100,4 @@ bootstrap:
 bootstrap-build:
 	@tools/bootstrap build
 
-.PHONY: help demo demo-k8s demo-vm test lab bench bench-lab soak lint fuzz vuln build image deb install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes
+.PHONY: help demo demo-k8s demo-vm test check lab bench bench-lab soak lint fuzz vuln build image deb install uninstall bootstrap bootstrap-build test-build test-lint test-unit test-lab test-kubernetes

@@ -68,7 +68,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute) // the image of guests may have to be built first
 	defer cancel()
 	l, fresh, err := bringUp(ctx)
 	if err == nil {

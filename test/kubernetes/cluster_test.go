@@ -3,9 +3,9 @@
 package kubernetes
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"os"
@@ -73,23 +73,57 @@ func controlPlaneReaches(t *testing.T, pod string) {
 // audited sees that users are in the API server's audit log.
 func audited(t *testing.T, users ...string) {
 	t.Helper()
-	body, err := os.ReadFile(k8s.AuditLog)
-	if err != nil {
-		t.Fatal(err)
-	}
 	requests := make(map[string]int)
-	for in := bufio.NewScanner(bytes.NewReader(body[:bytes.LastIndexByte(body, '\n')+1])); in.Scan(); {
-		var event struct {
-			User struct{ Username string }
-		}
-		if err := json.Unmarshal(in.Bytes(), &event); err != nil {
-			t.Fatalf("%s: %v", in.Text(), err)
-		}
-		requests[event.User.Username]++
+	for _, r := range auditLog(t) {
+		requests[r.User.Username]++
 	}
 	for _, who := range users {
 		if requests[who] == 0 {
 			t.Errorf("no request of %s among %v", who, requests)
 		}
 	}
+}
+
+// request is the part of an event of the audit log that the tests look at.
+type request struct {
+	Verb   string `json:"verb"`
+	User   struct{ Username string }
+	Object struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	Status struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// auditLog reads what the API server has answered so far.
+func auditLog(t *testing.T) (all []request) {
+	t.Helper()
+	body, err := os.ReadFile(k8s.AuditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in := json.NewDecoder(bytes.NewReader(body[:bytes.LastIndexByte(body, '\n')+1])); ; {
+		var r request
+		switch err := in.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+}
+
+// refusedEvictions counts how often the API server kept a pod from being evicted.
+func refusedEvictions(t *testing.T, pod string) (count int) {
+	t.Helper()
+	for _, r := range auditLog(t) {
+		if r.Verb == "create" && r.Object.Resource == "pods" && r.Object.Subresource == "eviction" && r.Object.Name == pod && r.Status.Code == http.StatusTooManyRequests {
+			count++
+		}
+	}
+	return count
 }

@@ -282,7 +282,12 @@ func TestI5Drain(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(15 * time.Second) // some tries of the eviction
+	eventually(t, "the eviction of pod holder is refused twice", func() error {
+		if n := refusedEvictions(t, "holder"); n < 2 {
+			return fmt.Errorf("it was refused %d times", n)
+		}
+		return nil
+	})
 	running(t, 3)
 	if got := on(t, "worker02", "cat /sys/class/net/enp1s0/device/sriov_numvfs"); got != "7\n" {
 		t.Fatalf("I5: enp1s0 has %s VFs while a pod has one", got)

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var small = []listed{
+	{folder: "vf", hasTests: true},
+	{folder: "alloc", imports: []string{"vf"}, hasTests: true},
+	{folder: "lab", embedded: []string{"lab/image/init"}, hasTests: true},
+	{folder: "daemon", imports: []string{"alloc"}, hasTests: true},
+	{folder: "cmd/culvertd", imports: []string{"daemon"}},
+	{folder: "doctor", tests: []string{"alloc"}, names: []string{"docs/doctor.md"}, hasTests: true},
+	{folder: "test/apiserver", names: []string{"dist/crds/*.yaml", "tools/part"}},
+	{folder: "kube", tests: []string{"test/apiserver"}, hasTests: true},
+	{folder: "test/layout", hasTests: true},
+	{folder: "demo", imports: []string{"doctor"}, hasTests: true},
+	{folder: "unit", names: []string{"cmd/culvertd"}, hasTests: true}, // builds the program
+}
+
+func TestAffected(t *testing.T) {
+	for _, c := range []struct{ files, want string }{
+		{"", ""},
+		// what is compiled reaches those that import it, and their importers
+		{"vf/mac.go", "alloc cmd/culvertd daemon doctor test/layout unit vf"},
+		// a package's tests are imported by nobody
+		{"vf/mac_test.go", "test/layout vf"},
+		{"alloc/testdata/deep/a.txt", "alloc test/layout"},
+		// that tests of doctor import alloc does not reach demo, which imports doctor
+		{"alloc/alloc.go", "alloc cmd/culvertd daemon doctor test/layout unit"},
+		{"lab/image/init", "lab test/layout"},
+		{"docs/doctor.md", "doctor test/layout"},
+		{"README.md", "test/layout"},
+		// a package without tests helps those of others
+		{"dist/crds/policy.yaml", "kube test/apiserver test/layout"},
+		{"tools/part docs/other.md", "kube test/apiserver test/layout"},
+		{"go.sum", "alloc cmd/culvertd daemon demo doctor kube lab test/apiserver test/layout unit vf"},
+		// a package that is gone
+		{"gone/gone.go", "test/layout"},
+	} {
+		if diff := cmp.Diff(c.want, strings.Join(affected(small, strings.Fields(c.files)), " ")); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.files, diff)
+		}
+	}
+}
+
+func TestNamesIn(t *testing.T) {
+	source := "package a\nimport \"net/http\"\nconst p = \"github.com/culvert-net/culvert/cmd/culvertd\"\nvar a = []string{\"../docs/x.md\", `dist/*/y`, \"/etc/passwd\", \"no/ words\", \"../../out\", \"word\", \"./\", \"a/\"}\n" +
+		"// \"docs/comment.md\"\nvar b = filepath.Join(root, \"docs\", \"reference\", name) + path.Join(\"..\", \"rpc\")\n"
+	got, err := namesIn("lab", []byte(source))
+	if diff := cmp.Diff([]string{"cmd/culvertd", "docs/x.md", "dist/*/y", "a", "docs/reference", "rpc"}, got); err != nil || diff != "" {
+		t.Errorf("%v; -want +got:\n%s", err, diff)
+	}
+	if got, err := namesIn("api/v1", []byte("package a\nvar a = filepath.Join(\"..\", \"..\")\n")); err != nil || len(got) != 1 || got[0] != "." {
+		t.Errorf("the whole tree: %v, %v", got, err)
+	}
+}
+
+// The tree itself: packages that read files of others.
+func TestListOfTheTree(t *testing.T) {
+	t.Chdir("../..")
+	all, err := list(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"docs/reference/host.md":                 "tools/refdoc",
+		"tools/part":                             "lab/parts",
+		"test/apiserver/apiserver.go":            "kube",
+		"dist/kubernetes/culvert.yaml":           "test/layout",
+		"vf/vf.go":                               "cmd/culvertd",
+		"cmd/culvert-cni/main.go":                "intake/cni",
+		"test/scenario/testdata/no-such-a.txtar": "test/scenario",
+	} {
+		if got := affected(all, []string{file}); !slices.Contains(got, want) {
+			t.Errorf("%s affects %v, want %s among them", file, got, want)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+// Command gotest runs go test and prints what go test prints, and besides, after
+// each package that fails, the commands that repeat its tests one by one:
+//
+//	tools/run gotest -as unit -repeat 'tools/go test -race' -- -race -timeout 30m ./...
+//
+// What is behind -- is go test's. How each test ended, and how long it took, is
+// then in build/log/NAME.tests, NAME being that of -as; `make test` reads these.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/culvert-net/culvert/tools/gotest/outcome"
+)
+
+func main() {
+	as := flag.String("as", "test", "`name` of the file that is written below build/log")
+	repeat := flag.String("repeat", "tools/go test", "how the `command` that repeats a test begins; -run and the package follow")
+	flag.Parse()
+	err := run(context.Background(), *as, *repeat, flag.Args())
+	var failed *exec.ExitError
+	switch {
+	case errors.As(err, &failed):
+		os.Exit(max(1, failed.ExitCode()))
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		os.Exit(1)
+	}
+}
+
+// run starts go test in the tree's top folder. It passes the signals that end
+// programs on to go test, and ends when go test has.
+func run(ctx context.Context, as, repeat string, args []string) error {
+	module, err := modulePath("go.mod")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "tools/go", append([]string{"test", "-json"}, args...)...)
+	cmd.Stderr = os.Stderr
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	go func() {
+		for sig := range signals {
+			_ = cmd.Process.Signal(sig) // it may have ended
+		}
+	}()
+	s := stream{out: os.Stdout, verbose: isVerbose(args), module: module, prefix: repeat}
+	readErr := s.read(events)
+	return errors.Join(cmd.Wait(), readErr, write(as, s.ended))
+}
+
+// isVerbose says whether go test's arguments ask for -v. What is behind -args is
+// the test program's.
+func isVerbose(args []string) bool {
+	if i := slices.Index(args, "-args"); i >= 0 {
+		args = args[:i]
+	}
+	return slices.Contains(args, "-v")
+}
+
+func write(as string, tests []outcome.Test) error {
+	f, err := create(filepath.Join("build/log", as+outcome.Extension))
+	if err != nil {
+		return err
+	}
+	return errors.Join(outcome.Write(f, tests), f.Close())
+}
+
+func create(name string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	return os.Create(name)
+}
+
+// modulePath returns what the module line of a go.mod says.
+func modulePath(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	in := bufio.NewScanner(f)
+	for in.Scan() {
+		if path, ok := strings.CutPrefix(in.Text(), "module "); ok {
+			return strings.TrimSpace(path), nil
+		}
+	}
+	return "", errors.Join(fmt.Errorf("%s has no module line", name), in.Err())
+}

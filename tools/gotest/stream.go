@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/tools/gotest/outcome"
+)
+
+// event is what `go test -json` prints one of a line (go doc test2json), with
+// those of the build (go help buildjson).
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Elapsed float64
+	Output  string
+}
+
+// A stream turns events into the text that go test prints without -json, and
+// collects how the tests ended.
+type stream struct {
+	out     io.Writer
+	verbose bool // as with go test -v
+	module  string
+	prefix  string // of the command that repeats a test
+	running map[string]*pack
+	ended   []outcome.Test
+}
+
+// pack is a package whose tests run.
+type pack struct {
+	lines   map[string][]line // by top-level test; "" has the package's own
+	tests   []outcome.Test
+	started []string // top-level tests that have not ended
+	cached  bool
+}
+
+// line is a line that a test printed, or a part of it (t.Run).
+type line struct{ test, text string }
+
+// maxLine bounds one event. A test that logs more in a line is cut by go test.
+const maxLine = 64 << 20
+
+// read reads events until there are no more. Lines that are no events are
+// printed as they are.
+func (s *stream) read(r io.Reader) error {
+	s.running = map[string]*pack{}
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, maxLine)
+	for in.Scan() {
+		var e event
+		if json.Unmarshal(in.Bytes(), &e) != nil || e.Action == "" {
+			fmt.Fprintln(s.out, in.Text())
+			continue
+		}
+		s.handle(e)
+	}
+	return in.Err()
+}
+
+func (s *stream) handle(e event) {
+	if e.Action == "build-output" {
+		fmt.Fprint(s.out, e.Output)
+	}
+	if e.Package == "" {
+		return
+	}
+	p := s.running[e.Package]
+	if p == nil {
+		p = &pack{lines: map[string][]line{}}
+		s.running[e.Package] = p
+	}
+	top, _, below := strings.Cut(e.Test, "/")
+	switch {
+	case e.Action == "output":
+		s.print(p, top, line{e.Test, e.Output})
+	case below:
+		if e.Action == "pass" || e.Action == "skip" {
+			p.lines[top] = slices.DeleteFunc(p.lines[top], func(l line) bool { return l.test == e.Test })
+		}
+	case e.Action == "run":
+		p.started = append(p.started, top)
+	case !slices.Contains([]string{"pass", "skip", "fail"}, e.Action):
+	case top == "":
+		s.endPackage(e, p)
+	default:
+		s.endTest(e, p)
+	}
+}
+
+// print prints a line, or keeps it until it is known whether its test fails.
+func (s *stream) print(p *pack, top string, l line) {
+	if top == "" && strings.HasPrefix(l.text, "ok  \t") && strings.HasSuffix(l.text, "\t(cached)\n") {
+		p.cached = true
+	}
+	if s.verbose {
+		fmt.Fprint(s.out, l.text)
+		return
+	}
+	p.lines[top] = append(p.lines[top], l)
+}
+
+func (s *stream) endTest(e event, p *pack) {
+	p.started = slices.DeleteFunc(p.started, func(name string) bool { return name == e.Test })
+	p.tests = append(p.tests, s.test(e.Action, e.Elapsed, e.Package, e.Test))
+	if e.Action == "fail" {
+		s.flush(p, e.Test)
+	}
+	delete(p.lines, e.Test)
+}
+
+// flush prints what a test said, without the lines that frame it.
+func (s *stream) flush(p *pack, top string) {
+	for _, l := range p.lines[top] {
+		if !strings.HasPrefix(l.text, "=== ") {
+			fmt.Fprint(s.out, l.text)
+		}
+	}
+}
+
+func (s *stream) endPackage(e event, p *pack) {
+	failed := e.Action == "fail"
+	if failed {
+		for _, name := range p.started { // it was killed, after at most the time of all
+			p.tests = append(p.tests, s.test("fail", e.Elapsed, e.Package, name))
+			s.flush(p, name)
+		}
+		if !slices.ContainsFunc(p.tests, func(t outcome.Test) bool { return t.Verdict == "fail" }) {
+			p.tests = append(p.tests, s.test("fail", e.Elapsed, e.Package, ""))
+		}
+		s.flush(p, "")
+	}
+	for _, l := range p.lines[""] {
+		if !failed && (strings.HasPrefix(l.text, "ok  \t") || strings.HasPrefix(l.text, "?   \t") || strings.HasPrefix(l.text, "\t")) {
+			fmt.Fprint(s.out, l.text)
+		}
+	}
+	for i := range p.tests {
+		if p.cached && p.tests[i].Verdict == "pass" {
+			p.tests[i].Verdict, p.tests[i].Seconds = "cached", 0
+		}
+	}
+	outcome.PrintFailed(s.out, p.tests)
+	s.ended = append(s.ended, p.tests...)
+	delete(s.running, e.Package)
+}
+
+func (s *stream) test(verdict string, seconds float64, pkg, name string) outcome.Test {
+	folder := "./" + strings.TrimPrefix(strings.TrimPrefix(pkg, s.module), "/")
+	repeat := s.prefix + " " + folder
+	if name != "" {
+		repeat = s.prefix + " -run '^" + name + "$' " + folder
+	}
+	return outcome.Test{Verdict: verdict, Seconds: seconds, Package: folder, Name: name, Repeat: repeat}
+}

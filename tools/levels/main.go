@@ -1,0 +1,131 @@
+// Command levels runs the jobs of `make test`, as many side by side as the machine
+// has room for, and ends with the slowest tests, the commands that repeat those
+// that failed, and one line that says which levels passed. A job that fails keeps
+// only those from running that need it.
+//
+//	tools/run levels             every job
+//	tools/run levels lab unit    those of two levels, and what they need
+//
+// The output of one job at a time is printed as it comes; that of the others
+// follows, each in one piece, and is in build/log meanwhile. Each job is run by
+// tools/watch, so that what it leaves behind fails it, and Ctrl-C ends all of it.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/culvert-net/culvert/tools/gotest/outcome"
+)
+
+const logs = "build/log"
+
+func main() {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	status, err := run(os.Args[1:], signals)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "levels:", err)
+		status = 1
+	}
+	os.Exit(status)
+}
+
+func run(levels []string, signals <-chan os.Signal) (int, error) {
+	chosen, err := choose(jobs, levels)
+	if err != nil {
+		return 1, err
+	}
+	if err := clean(chosen); err != nil {
+		return 1, err
+	}
+	here, err := measureRoom()
+	if err != nil {
+		return 1, err
+	}
+	plan, err := newSchedule(chosen, here)
+	if err != nil {
+		return 1, err
+	}
+	every := 10 * time.Second
+	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&fs.ModeCharDevice != 0 {
+		every = 2 * time.Second
+	}
+	r := &runner{plan: plan, show: &show{out: os.Stdout, dir: logs, every: every, now: time.Now}, ended: make(chan end), start: watch}
+	if sig := r.run(signals); sig != 0 {
+		return 128 + int(sig), nil
+	}
+	tests, err := outcome.ReadFolder(logs)
+	if err != nil {
+		return 1, err
+	}
+	outcome.Report(os.Stdout, tests, 5)
+	line, ok := r.verdict()
+	fmt.Println(line)
+	if !ok {
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// clean removes what an earlier run wrote, which would be taken for this one's.
+func clean(chosen []job) error {
+	files, err := filepath.Glob(filepath.Join(logs, "*"+outcome.Extension))
+	if err != nil {
+		return err
+	}
+	for _, j := range chosen {
+		files = append(files, filepath.Join(logs, j.name+".log"))
+	}
+	for _, f := range files {
+		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.MkdirAll(logs, 0o755)
+}
+
+// smallest is the room that every machine is taken to have.
+var smallest = room{slots: 2, nodes: 4}
+
+// measureRoom takes one slot for each core, and a node for each 2.5 GiB of memory
+// that is left when 6 GiB are for compilers and a control plane.
+func measureRoom() (room, error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return room{}, err
+	}
+	fields := strings.Fields(string(text)) // MemTotal: 24689140 kB
+	if len(fields) < 2 || fields[0] != "MemTotal:" {
+		return room{}, errors.New("/proc/meminfo does not begin with MemTotal")
+	}
+	kib, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return room{}, err
+	}
+	return roomFor(runtime.NumCPU(), kib>>10), nil
+}
+
+func roomFor(cores, mib int) room {
+	return room{slots: max(smallest.slots, cores), nodes: max(smallest.nodes, (mib-6<<10)/(2<<10+512))}
+}
+
+// watch starts a job. What tools/watch itself says goes to said; the job's output
+// is in its log.
+func watch(j job, said io.Writer) (*exec.Cmd, error) {
+	argv := append([]string{"-n", strconv.Itoa(j.nice), "tools/watch", j.name}, j.argv...)
+	cmd := exec.Command("nice", argv...) //nolint:noctx // a signal ends it gently, see runner
+	cmd.Stderr = said
+	return cmd, cmd.Start()
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// runJobs runs jobs by the real tools/watch in a folder of its own, and returns what was
+// printed with the times left out.
+func runJobs(t *testing.T, jobs []job, signals <-chan os.Signal) (*runner, string, syscall.Signal) {
+	t.Helper()
+	tools, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.Symlink(tools, "tools"); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := newSchedule(jobs, room{slots: 2, nodes: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	r := &runner{plan: plan, ended: make(chan end), start: watch}
+	r.show = &show{out: &out, dir: logs, every: time.Minute, now: time.Now}
+	sig := r.run(signals)
+	return r, out.String(), sig
+}
+
+func shell(name, script string, needs ...string) job {
+	return job{name: name, slots: 1, needs: needs, argv: []string{"sh", "-c", script}}
+}
+
+func TestRunnerRunsJobs(t *testing.T) {
+	r, out, sig := runJobs(t, []job{
+		shell("first", "echo one; touch done"),
+		shell("second", "cat done && echo two", "first"),
+		shell("wrong", "sleep 0.5; echo oh; exit 3"),
+		shell("after", "echo never", "wrong"),
+	}, nil)
+	if sig != 0 {
+		t.Errorf("it was ended by %v", sig)
+	}
+	// Which job is in front when one fails depends on how fast they are.
+	out = regexp.MustCompile(`(?m)^==> wrong failed after .*\n`).ReplaceAllString(out, "")
+	for _, want := range []string{"==> first\none\n==> first: ok, ", "==> second\ntwo\n==> second: ok, ", "==> wrong\noh\n==> wrong: failed, "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "never") {
+		t.Errorf("a job ran although the one that it needs had failed:\n%s", out)
+	}
+	want := map[string]state{"first": passed, "second": passed, "wrong": failed, "after": skipped}
+	if diff := cmp.Diff(want, r.plan.states); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	line, ok := r.verdict()
+	line = regexp.MustCompile(` [0-9]+ s`).ReplaceAllString(line, "")
+	if ok || line != "make test: FAILED: wrong (build/log/wrong.log), after not run; passed: first, second" {
+		t.Errorf("%v, %s", ok, line)
+	}
+}
+
+// A job that leaves a process behind has failed, and its process is gone.
+func TestRunnerFindsOrphans(t *testing.T) {
+	r, out, _ := runJobs(t, []job{shell("orphan", "sleep 300 & echo $! >pid")}, nil)
+	if r.plan.states["orphan"] != failed || !strings.Contains(out, "orphan: left processes behind, which are ended now\n==> orphan: failed") {
+		t.Errorf("%v:\n%s", r.plan.states, out)
+	}
+	checkGone(t, "pid")
+}
+
+// A signal ends all jobs with their processes, also those that do not listen at once,
+// and starts no more.
+func TestRunnerEndsBySignal(t *testing.T) {
+	signals := make(chan os.Signal, 2)
+	go func() {
+		time.Sleep(time.Second)
+		signals <- syscall.SIGINT
+		signals <- syscall.SIGTERM // a second one changes nothing
+	}()
+	slow := "trap 'sleep 0.5; echo taken down; exit' TERM; echo $$ >pid; while :; do sleep 0.1; done"
+	r, out, sig := runJobs(t, []job{shell("slow", slow), shell("beside", "echo $$ >beside; sleep 300"), shell("next", "echo never", "slow")}, signals)
+	if sig != syscall.SIGINT {
+		t.Errorf("it was ended by %v", sig)
+	}
+	if !strings.Contains(out, "taken down\n") || strings.Contains(out, "never") {
+		t.Errorf("printed:\n%s", out)
+	}
+	if r.running() != 0 {
+		t.Errorf("%d jobs still run", r.running())
+	}
+	checkGone(t, "pid")
+	checkGone(t, "beside")
+}
+
+// checkGone wants the process whose number is in a file to have ended.
+func checkGone(t *testing.T, file string) {
+	t.Helper()
+	pid, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("there is still %s", stat)
+	}
+}
+
+func TestRoomFor(t *testing.T) {
+	for _, c := range []struct {
+		cores, mib int
+		want       room
+	}{
+		{2, 24 << 10, room{2, 7}},
+		{1, 8 << 10, smallest},
+		{16, 64 << 10, room{16, 23}},
+	} {
+		if got := roomFor(c.cores, c.mib); got != c.want {
+			t.Errorf("%d cores and %d MiB: %+v, want %+v", c.cores, c.mib, got, c.want)
+		}
+	}
+}
+
+func TestClean(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := clean(nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"unit.log", "lint.log", "old.tests"} {
+		if err := os.WriteFile(filepath.Join(logs, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := clean([]job{{name: "unit"}, {name: "new"}}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(logs + "/*")
+	if want := []string{"build/log/lint.log"}; err != nil || cmp.Diff(want, left) != "" {
+		t.Errorf("left: %v, %v; want %v", left, err, want)
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func names(jobs []job) string {
+	var all []string
+	for _, j := range jobs {
+		all = append(all, j.name)
+	}
+	return strings.Join(all, " ")
+}
+
+// The cores are full as long as there are jobs: one that does not fit, or waits for
+// another, lets those below it pass.
+func TestScheduleFillsTheMachine(t *testing.T) {
+	s, err := newSchedule([]job{
+		{name: "build", slots: 1},
+		{name: "parts"},
+		{name: "long", slots: 1, nodes: 4, needs: []string{"build"}},
+		{name: "many", slots: 1, nodes: 3, needs: []string{"build"}},
+		{name: "few", slots: 1, nodes: 1, needs: []string{"build", "parts"}},
+		{name: "unit", slots: 1},
+		{name: "fuzz", slots: 1},
+		{name: "measure", slots: alone, needs: []string{"parts"}},
+	}, room{slots: 2, nodes: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ ends, starts string }{
+		{"", "build parts unit"},
+		{"unit", "fuzz"},
+		{"build", "long"}, // of many, the nodes do not fit beside it
+		{"fuzz", ""},      // few waits for parts
+		{"parts", "few"},  // which takes no slot
+		{"few", ""},       // a slot is free, but not three nodes
+		{"long", "many"},  // now they are
+		{"many", "measure"},
+		{"measure", ""},
+	} {
+		if step.ends != "" {
+			s.end(step.ends, true)
+		}
+		if got := names(s.start()); got != step.starts {
+			t.Errorf("after %s: starts %q, want %q", step.ends, got, step.starts)
+		}
+	}
+	if !s.isOver() {
+		t.Errorf("it is not over: %v", s.states)
+	}
+}
+
+// A job that fails keeps those from running that need it, and no others.
+func TestScheduleAfterAFailure(t *testing.T) {
+	s, err := newSchedule([]job{
+		{name: "build", slots: 1}, {name: "image", slots: 1, needs: []string{"build"}},
+		{name: "lab", slots: 1, needs: []string{"image"}}, {name: "unit", slots: 1},
+	}, room{slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(s.start()); got != "build" {
+		t.Errorf("starts %q", got)
+	}
+	s.end("build", false)
+	if got := names(s.start()); got != "unit" {
+		t.Errorf("after the failure: starts %q", got)
+	}
+	s.end("unit", true)
+	if got := names(s.start()); got != "" || !s.isOver() {
+		t.Errorf("at the end: starts %q, %v", got, s.states)
+	}
+	want := map[string]state{"build": failed, "image": skipped, "lab": skipped, "unit": passed}
+	if diff := cmp.Diff(want, s.states); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestScheduleRefuses(t *testing.T) {
+	for want, jobs := range map[string][]job{
+		"job a takes 3 slots and 0 nodes, and this machine has room for 2 and 4": {{name: "a", slots: 3}},
+		"job a takes 0 slots and 5 nodes, and this machine has room for 2 and 4": {{name: "a", nodes: 5}},
+		"job a needs b, which is not above it":                                   {{name: "a", needs: []string{"b"}}, {name: "b"}},
+	} {
+		if _, err := newSchedule(jobs, room{2, 4}); err == nil || err.Error() != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// The list itself: it runs on the smallest machine, and every level is a target.
+func TestJobs(t *testing.T) {
+	if _, err := newSchedule(jobs, smallest); err != nil {
+		t.Error(err)
+	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := regexp.MustCompile(`(?m)^(test-[^:]*):`).FindAllString(string(makefile), -1)
+	for i, j := range jobs {
+		if slices.ContainsFunc(jobs[:i], func(o job) bool { return o.name == j.name }) {
+			t.Errorf("two jobs have the name %s", j.name)
+		}
+		if !strings.Contains(" "+strings.ReplaceAll(strings.Join(targets, " "), ":", " "), " test-"+j.level+" ") {
+			t.Errorf("the Makefile has no target test-%s, but %q", j.level, targets)
+		}
+	}
+	for levels, want := range map[string]string{
+		"unit":            "parts lint unit failure fuzz unit-bench",
+		"lab":             "build image lab-e2e lab-bench lab-node lab-host",
+		"lint kubernetes": "build image parts lint kubernetes",
+		"":                names(jobs),
+	} {
+		got, err := choose(jobs, strings.Fields(levels))
+		if names(got) != want || err != nil {
+			t.Errorf("levels %q: %q, %v, want %q", levels, names(got), err, want)
+		}
+	}
+	if _, err := choose(jobs, []string{"unit", "labs"}); err == nil || !strings.Contains(err.Error(), `"labs"`) {
+		t.Errorf("a level that is not there: %v", err)
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A show prints the logs of jobs that run at the same time, each in one piece: the
+// one in front as it is written, the next one when that has ended.
+type show struct {
+	out   io.Writer
+	dir   string
+	every time.Duration // how long it is silent at most
+	now   func() time.Time
+
+	front  *started
+	offset int64 // of the front's log: what is before it is printed
+	done   map[string]bool
+	told   map[string]bool // failed while another was in front, and that was said
+	last   time.Time       // when something was printed
+}
+
+// update prints what there is to print of the jobs that were started.
+func (s *show) update(jobs []*started) {
+	for {
+		if s.front == nil && !s.choose(jobs) {
+			return
+		}
+		over := s.front.isOver // before the log is read: it does not grow any more then
+		s.follow()
+		if !over {
+			break
+		}
+		s.close()
+	}
+	s.tell(jobs)
+	if s.now().Sub(s.last) >= s.every {
+		s.printf("%s\n", s.progress(jobs))
+	}
+}
+
+// choose takes the next job to the front: one that has ended, else the one
+// that was started first.
+func (s *show) choose(jobs []*started) bool {
+	for _, over := range []bool{true, false} {
+		for _, j := range jobs {
+			if !s.done[j.name] && j.isOver == over {
+				s.front, s.offset = j, 0
+				s.printf("==> %s\n", j.name)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// follow prints what the front's log has more than before.
+func (s *show) follow() {
+	f, err := os.Open(filepath.Join(s.dir, s.front.name+".log"))
+	if err != nil {
+		return // it is not there yet
+	}
+	defer f.Close()
+	if _, err := f.Seek(s.offset, io.SeekStart); err != nil {
+		return
+	}
+	n, _ := io.Copy(s.out, f) // the next call reads what this one could not
+	s.offset += n
+	if n > 0 {
+		s.last = s.now()
+	}
+}
+
+// close ends the section of the job in front.
+func (s *show) close() {
+	if s.done == nil {
+		s.done = map[string]bool{}
+	}
+	s.printf("%s==> %s: %s, %.0f s\n", s.front.said.String(), s.front.name, verdict(s.front), s.front.took.Seconds())
+	s.done[s.front.name] = true
+	s.front = nil
+}
+
+func verdict(j *started) string {
+	if j.ok {
+		return passed.String()
+	}
+	return failed.String()
+}
+
+// tell says of a job that failed behind the front that it has.
+func (s *show) tell(jobs []*started) {
+	for _, j := range jobs {
+		if j.isOver && !j.ok && j != s.front && !s.done[j.name] && !s.told[j.name] {
+			if s.told == nil {
+				s.told = map[string]bool{}
+			}
+			s.told[j.name] = true
+			s.printf("==> %s failed after %.0f s: its output follows, and is in %s/%s.log\n", j.name, j.took.Seconds(), s.dir, j.name)
+		}
+	}
+}
+
+// progress is the line that says what runs.
+func (s *show) progress(jobs []*started) string {
+	var beside []string
+	for _, j := range jobs {
+		if !j.isOver && j != s.front {
+			beside = append(beside, fmt.Sprintf("%s for %.0f s", j.name, s.now().Sub(j.from).Seconds()))
+		}
+	}
+	line := fmt.Sprintf("%s: running for %.0f s", s.front.name, s.now().Sub(s.front.from).Seconds())
+	if len(beside) > 0 {
+		line += "; beside it " + strings.Join(beside, ", ")
+	}
+	return line
+}
+
+func (s *show) printf(format string, args ...any) {
+	fmt.Fprintf(s.out, format, args...)
+	s.last = s.now()
+}
