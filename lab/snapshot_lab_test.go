@@ -100,7 +100,7 @@ func TestLabSnapshot(t *testing.T) {
 	leavesNothing(t, "t-snap")
 	emptyCache(t)
 	setup := &Setup{Key: "test", Run: func(ctx context.Context, l *Lab, _ func(string, ...any)) error {
-		_, err := l.Exec(ctx, "worker01", Cmd{Argv: []string{"sh", "-c", "echo setup >>/root/setup; sleep 10000 & echo $! >/run/sleeper"}})
+		_, err := l.Exec(ctx, "worker01", Cmd{Argv: []string{"sh", "-c", "echo setup >>/root/setup; setsid sleep 10000 >/dev/null 2>&1 </dev/null & echo $! >/run/sleeper"}})
 		return err
 	}}
 	var boots []string

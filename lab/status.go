@@ -54,8 +54,12 @@ type PF struct {
 // newPF describes the n-th PF of a node that has a number of PCIe roots.
 func newPF(node, n, roots int) PF {
 	bus := pciBus(n, roots)
+	name := fmt.Sprintf("enp%ds0", bus)
+	if bus > secondRoot { // the second root has hotplug slots, which udev prefers for a name
+		name = fmt.Sprintf("ens%d", n)
+	}
 	return PF{
-		ID: pfID(n), Interface: fmt.Sprintf("enp%ds0", bus), PCI: fmt.Sprintf("0000:%02x:00.0", bus),
+		ID: pfID(n), Interface: name, PCI: fmt.Sprintf("0000:%02x:00.0", bus),
 		MAC: macAddr(node, n), Cable: true,
 	}
 }
