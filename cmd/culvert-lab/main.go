@@ -1,21 +1,27 @@
+// Command culvert-lab boots machines with emulated SR-IOV NICs, to see Culvert work,
+// to develop it and to test it, and shows the demos. `culvert lab` execs it.
 package main
 
 import (
-	"context"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/demo"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/lab"
-	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-func newLabCommand() *cobra.Command {
+// version is set by the linker.
+var version = "unknown"
+
+func main() {
+	lab.Reexec()
+	os.Exit(cli.Run(newRoot()))
+}
+
+func newRoot() *cobra.Command {
 	var name string
-	cmd := &cobra.Command{
-		Use:   "lab",
+	root := cli.NewRoot("lab", version, &cobra.Command{
 		Short: "Boot nodes with emulated SR-IOV NICs",
 		Long: `Boots machines with emulated SR-IOV NICs (Intel 82576, driver igb, 7 VFs a PF)
 to see Culvert work, to develop it and to test it. No hardware is needed, and
@@ -29,107 +35,11 @@ lives in a network namespace of its own and touches nothing of the host's.
   culvert lab exec worker01 -- ip link
   culvert lab link worker01 enp2s0 down
   culvert lab down`,
-	}
-	cmd.PersistentFlags().StringVar(&name, "name", lab.DefaultName, "which lab: several can be up side by side")
-	cmd.AddCommand(
-		newLabUpCommand(&name), newLabStatusCommand(&name), newLabSSHCommand(&name), newLabExecCommand(&name),
-		newLabCopyCommand(&name), newLabLinkCommand(&name), newLabRebootCommand(&name), newLabKillCommand(&name),
-		newLabStartCommand(&name), newLabDownCommand(&name), newLabFastCommand(), newLabKubectlCommand(&name), newLabDemoCommand(&name), newLabSuperviseCommand(),
+	},
+		newUpCommand(&name), newStatusCommand(&name), newSSHCommand(&name), newExecCommand(&name),
+		newCopyCommand(&name), newLinkCommand(&name), newRebootCommand(&name), newKillCommand(&name),
+		newStartCommand(&name), newDownCommand(&name), newFastCommand(), newKubectlCommand(&name), newDemoCommand(&name), newEndsCommand(),
 	)
-	return cmd
-}
-
-// The values of --wires.
-const (
-	wiresApart  = "apart"
-	wiresJoined = "joined"
-)
-
-func newLabUpCommand(name *string) *cobra.Command {
-	o := cluster.Options{Lab: lab.Options{Progress: os.Stderr}}
-	var kubernetes, guests bool
-	var wires string
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Bring a lab up, and wait until its nodes take commands",
-		Long: `Builds the nodes' image if it is not in the cache (a few minutes, once), powers
-the nodes on, and returns when they take commands. Ctrl-C takes all of it back.
-A lab that is up already is left as it is.
-
-With --kubernetes the nodes are those of a Kubernetes cluster, with Flannel and
-CoreDNS, and are waited for until they are Ready. Kubernetes is built from its
-Go modules if it is not in the cache (ten minutes or more, once); this needs
-Culvert's source tree. Prints the KUBECONFIG to use: kubectl, helm and other
-clients on this host reach the API server through a port of the loopback.
-
-With --guests the nodes have libvirt and QEMU, a small guest to boot
-(/boot/guest), and Culvert installed, with a pool for guests and one for
-containers. Their image is another one, built once. This needs the source tree
-with 'make build' done.`,
-		Example: `  culvert lab up
-  culvert lab up --nodes 4 --name big
-  culvert lab up --guests
-  culvert lab up --kubernetes
-  culvert lab up --kubernetes --names worker01,worker1`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Lab.Name = *name
-			switch wires {
-			case wiresApart:
-			case wiresJoined:
-				o.Lab.JoinWires = true
-			default:
-				return fmt.Errorf("--wires %q: want %s or %s", wires, wiresApart, wiresJoined)
-			}
-			if kubernetes {
-				return upKubernetes(cmd, o)
-			}
-			up := lab.Up
-			if guests {
-				up = func(ctx context.Context, labOptions lab.Options) (*lab.Lab, error) {
-					return demo.UpGuests(ctx, labOptions, o.Source)
-				}
-			}
-			l, err := up(cmd.Context(), o.Lab)
-			if err != nil {
-				return err
-			}
-			return l.Close()
-		},
-	}
-	cmd.Flags().IntVar(&o.Lab.Nodes, "nodes", 0, "how many nodes, 1 to 4 (2 unless they are named)")
-	cmd.Flags().StringSliceVar(&o.Lab.Names, "names", nil, "the nodes' names (worker01 and up)")
-	cmd.Flags().IntVar(&o.Lab.CPUs, "cpus", 1, "processors of each node")
-	cmd.Flags().BoolVar(&o.Lab.NoSnapshot, "no-snapshot", false, "boot the nodes: neither use nor take a snapshot")
-	cmd.Flags().IntVar(&o.Lab.PCIRoots, "pcie-roots", 1, "PCIe roots of each node: with 2 the PFs are enp1s0 and enp65s0, under one each")
-	cmd.Flags().StringVar(&wires, "wires", wiresApart, "\"apart\": a switch for each wire; \"joined\": the two switches are linked")
-	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "make the nodes a Kubernetes cluster")
-	cmd.Flags().BoolVar(&guests, "guests", false, "let the nodes run guests of libvirt, with Culvert installed")
-	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
-	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
-	return cmd
-}
-
-func newLabDownCommand(name *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "down",
-		Short: "Take a lab down",
-		Long: `Ends the machines and removes the disks, sockets, logs and the network of a lab.
-It also clears away a lab whose processes were killed. The cached image stays.`,
-		Example: `  culvert lab down
-  culvert lab down --name big`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return lab.Down(cmd.Context(), *name) },
-	}
-}
-
-func newLabSuperviseCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "supervise DIR",
-		Hidden: true, // what 'lab up' starts
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return lab.Supervise(cmd.Context(), args[0], os.Stdin, os.Stdout)
-		},
-	}
+	root.PersistentFlags().StringVar(&name, "name", lab.DefaultName, "which lab: several can be up side by side")
+	return root
 }
