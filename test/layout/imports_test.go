@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"claims":        {"vf"},
 	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
 	"rpc":           {"api", "vf"},
-	"install":       {"intake/cni/place"},
+	"install":       {"intake/cni/place", "program"},
 
 	// judging a host
 	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "vf"},
