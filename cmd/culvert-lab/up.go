@@ -47,12 +47,9 @@ with 'make build' done.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Lab.Name = *name
-			switch wires {
-			case wiresApart:
-			case wiresJoined:
-				o.Lab.JoinWires = true
-			default:
-				return fmt.Errorf("--wires %q: want %s or %s", wires, wiresApart, wiresJoined)
+			var err error
+			if o.Lab.JoinWires, err = parseWires(wires); err != nil {
+				return err
 			}
 			if kubernetes {
 				return upKubernetes(cmd, o)
@@ -81,6 +78,14 @@ with 'make build' done.`,
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree, for --kubernetes and --guests")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
 	return cmd
+}
+
+// parseWires reports whether the wires' switches are linked.
+func parseWires(wires string) (joined bool, err error) {
+	if wires != wiresApart && wires != wiresJoined {
+		return false, fmt.Errorf("--wires %q: want %s or %s", wires, wiresApart, wiresJoined)
+	}
+	return wires == wiresJoined, nil
 }
 
 func newDownCommand(name *string) *cobra.Command {
