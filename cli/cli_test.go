@@ -164,7 +164,7 @@ func TestScreenOfAFile(t *testing.T) {
 	}
 	defer null.Close()
 	for _, w := range []io.Writer{null, &bytes.Buffer{}} {
-		if got, want := ScreenOf(w), (Screen{Width: 100, Unicode: true}); got != want {
+		if got, want := ScreenOf(w, os.Getenv), (Screen{Width: 100, Unicode: true}); got != want {
 			t.Errorf("%T: %+v", w, got)
 		}
 	}

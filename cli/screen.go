@@ -16,9 +16,9 @@ type Screen struct {
 	Unicode  bool // block characters: the locale is UTF-8
 }
 
-// ScreenOf returns what can be shown on w.
-func ScreenOf(w io.Writer) Screen {
-	s := Screen{Width: 100, Unicode: isUTF8(os.Getenv)}
+// ScreenOf returns what can be shown on w; getenv reads the environment.
+func ScreenOf(w io.Writer, getenv func(string) string) Screen {
+	s := Screen{Width: 100, Unicode: isUTF8(getenv)}
 	out, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(out.Fd())) {
 		return s
@@ -27,7 +27,7 @@ func ScreenOf(w io.Writer) Screen {
 		s.Width = width
 	}
 	s.Terminal = true
-	s.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	s.Color = getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 	return s
 }
 

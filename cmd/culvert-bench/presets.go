@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ run measures the one that is named.`,
 		if out.IsForPrograms() {
 			return cli.Encode(cmd.OutOrStdout(), out.String(), preset.All())
 		}
-		_, err := io.WriteString(cmd.OutOrStdout(), presetText(preset.All(), cli.ScreenOf(cmd.OutOrStdout()).Width))
+		_, err := io.WriteString(cmd.OutOrStdout(), presetText(preset.All(), cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Width))
 		return err
 	}
 	return cmd

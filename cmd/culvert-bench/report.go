@@ -80,7 +80,7 @@ func readResult(cmd *cobra.Command, name string) (bench.Result, error) {
 
 // lookOf is how to draw on the command's output.
 func lookOf(cmd *cobra.Command) bench.Look {
-	s := cli.ScreenOf(cmd.OutOrStdout())
+	s := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv)
 	return bench.Look{Colour: s.Color, Unicode: s.Unicode}
 }
 

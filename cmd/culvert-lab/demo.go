@@ -44,7 +44,7 @@ used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
 				o.Name = demo.DefaultName
 			}
 			o.Log = os.Stdout
-			screen := cli.ScreenOf(os.Stdout)
+			screen := cli.ScreenOf(os.Stdout, os.Getenv)
 			o.Live, o.Look = screen.Terminal, bench.Look{Colour: screen.Color, Unicode: screen.Unicode}
 			switch {
 			case kubernetes:

@@ -11,7 +11,7 @@ import (
 
 // newEndsCommand makes the command that `culvert bench run --lab` runs.
 func newEndsCommand() *cobra.Command {
-	o := demo.Options{Name: demo.BenchName, Log: os.Stderr, Live: cli.ScreenOf(os.Stderr).Terminal}
+	o := demo.Options{Name: demo.BenchName, Log: os.Stderr, Live: cli.ScreenOf(os.Stderr, os.Getenv).Terminal}
 	senders := 1
 	cmd := &cobra.Command{
 		Use:   "ends",
