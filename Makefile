@@ -75,7 +75,7 @@ build: bootstrap-build ## the programs, to build/bin
 image: bootstrap-build ## the container image for amd64 and arm64, to build/image/culvert.tar
 	@tools/watch image $(GO) run ./tools/image -version $(VERSION)
 
-deb: bootstrap-build build ## a Debian package for hosts, to build/deb (GOARCH)
+deb: bootstrap-build build ## Debian packages for hosts, to build/deb (GOARCH)
 	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH))
 
 install: ## install what `make build` made (DESTDIR, PREFIX)

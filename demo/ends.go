@@ -2,24 +2,27 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
+	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
 )
 
-// BenchName is the lab that Between boots.
+// BenchName is the lab that LendEnds boots.
 const BenchName = "bench"
 
-// Ends are what culvert bench measures between in a lab of its own: the networks of
-// two nodes, and of a container on each with the demo's two interfaces, the overlay's
-// and a VF; or of several containers that send to one. The second node's PF has an
-// address in the VFs' subnet, as R0's gateway.
-type Ends struct {
-	From, To []string // as culvert bench run has them
-	lab      *lab.Lab
+// ends are a lab that culvert bench measures in: the networks of two nodes, and of a
+// container on each with the demo's two interfaces, the overlay's and a VF; or of
+// several containers that send to one. The second node's PF has an address in the
+// VFs' subnet, as R0's gateway.
+type ends struct {
+	place.LabEnds
+	lab *lab.Lab
 }
 
 // mostSenders is how many VFs the PF has.
@@ -28,9 +31,29 @@ const mostSenders = 7
 // gateway is the PF's address in R0's subnet.
 const gateway = "172.16.91.254/24"
 
-// Between boots the lab. More than one sender are containers, and send to the one on the
-// other node. Down takes the lab down.
-func Between(ctx context.Context, o Options, senders int) (_ *Ends, err error) {
+// LendEnds boots a lab and writes its [place.LabEnds] to out as one JSON object: where
+// it is, or why it is not. It takes the lab down when in ends or ctx does, so that no
+// lab outlives the measurement.
+func LendEnds(ctx context.Context, o Options, senders int, in io.Reader, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { // ends with the program
+		_, _ = io.Copy(io.Discard, in) // an error is an end, too
+		stop()
+	}()
+	e, err := bootEnds(ctx, o, senders)
+	if err != nil {
+		return json.NewEncoder(out).Encode(place.LabEnds{Error: err.Error()})
+	}
+	if err = json.NewEncoder(out).Encode(e.LabEnds); err == nil {
+		<-ctx.Done()
+	}
+	return errors.Join(err, e.down(ctx))
+}
+
+// bootEnds boots the lab. More than one sender are containers, and send to the one on
+// the other node.
+func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 	if senders < 1 || senders > mostSenders {
 		return nil, fmt.Errorf("%d senders: take 1 to %d, as many as the PF has VFs", senders, mostSenders)
 	}
@@ -49,15 +72,15 @@ func Between(ctx context.Context, o Options, senders int) (_ *Ends, err error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Ends{lab: l}
+	e := &ends{LabEnds: place.LabEnds{Management: lab.MgmtInterface}, lab: l}
 	if err := e.furnish(ctx, d, stage, senders); err != nil {
-		return nil, errors.Join(err, e.Down(ctx))
+		return nil, errors.Join(err, e.down(ctx))
 	}
 	return e, nil
 }
 
 // furnish installs Culvert and makes the ends.
-func (e *Ends) furnish(ctx context.Context, d *demo, stage string, senders int) error {
+func (e *ends) furnish(ctx context.Context, d *demo, stage string, senders int) error {
 	d.nodes = node.Of(e.lab, nodeCount)
 	if err := d.install(ctx, stage); err != nil {
 		return err
@@ -65,9 +88,9 @@ func (e *Ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 	d.step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
 	if err := d.each(func(i int, n node.Node) error {
 		side := []*[]string{&e.From, &e.To}[i]
-		place := fmt.Sprintf("lab:%s/%s", d.Name, n.Name)
+		end := fmt.Sprintf("lab:%s/%s", d.Name, n.Name)
 		if senders == 1 {
-			*side = append(*side, place)
+			*side = append(*side, end)
 		}
 		count := []int{senders, 1}[i]
 		for j := range count {
@@ -78,7 +101,7 @@ func (e *Ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 			if _, err := plug(ctx, n, name); err != nil {
 				return err
 			}
-			*side = append(*side, place+",netns="+name)
+			*side = append(*side, end+",netns="+name)
 		}
 		return nil
 	}); err != nil {
@@ -88,7 +111,7 @@ func (e *Ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 	return err
 }
 
-// Down takes the lab down, even when ctx has ended.
-func (e *Ends) Down(ctx context.Context) error {
+// down takes the lab down, even when ctx has ended.
+func (e *ends) down(ctx context.Context) error {
 	return e.lab.Down(context.WithoutCancel(ctx))
 }

@@ -37,7 +37,7 @@ func (d *demo) timeAttachments(ctx context.Context) error {
 	if err := n.AddNetns(ctx, netns); err != nil {
 		return err
 	}
-	out, err := n.Run(ctx, "culvert", "lab", "demo", "attach-times",
+	out, err := n.Run(ctx, "culvert-bench", "attach-times",
 		"--plugin", "/opt/cni/bin/sriov", "--config", file, "--netns", node.Netns(netns), "--times", strconv.Itoa(attachments))
 	if err != nil {
 		return err

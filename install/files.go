@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/culvert-net/culvert/program"
 )
 
 //go:embed files/culvertd.service
@@ -28,7 +30,7 @@ const (
 )
 
 // signsOf says where the host has something that runs a part, and whatOf what
-// the part is. The part Programs goes everywhere.
+// the part is. The parts Programs and Bench go everywhere.
 var (
 	signsOf = map[Part][]string{CNI: {"/opt/cni", "/etc/cni"}, Libvirt: {"/etc/libvirt"}}
 	whatOf  = map[Part]string{CNI: "CNI plugin", Libvirt: "hook of libvirt"}
@@ -96,6 +98,9 @@ func (h Host) places() []file {
 		for _, s := range h.shells() {
 			out = append(out, file{place: s.place, mode: 0o644})
 		}
+	}
+	if h.has(Bench) {
+		out = append(out, file{place: h.Prefix + "/bin/" + program.Bench, mode: 0o755, source: program.Bench})
 	}
 	if h.has(Libvirt) { // one program: its folder says what it is asked
 		for _, dir := range []string{"/qemu.d/", "/network.d/"} {

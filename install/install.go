@@ -27,12 +27,13 @@ type Part string
 // The parts. CNI and Libvirt go only where there is something that runs them.
 const (
 	Programs Part = "programs" // culvert, culvertd and what they need
+	Bench    Part = "bench"    // culvert-bench, which measures
 	CNI      Part = "cni"      // what container runtimes exec
 	Libvirt  Part = "libvirt"  // what libvirt execs
 )
 
 // Parts are all of them.
-func Parts() []Part { return []Part{Programs, CNI, Libvirt} }
+func Parts() []Part { return []Part{Programs, Bench, CNI, Libvirt} }
 
 // Host is where Culvert is installed.
 type Host struct {

@@ -21,7 +21,7 @@ var completions = map[string][]byte{"bash": []byte("for bash"), "zsh": []byte("f
 func built(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook"} {
+	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-bench"} {
 		write(t, dir, name, name+" "+version, 0o755)
 	}
 	return dir
@@ -164,8 +164,8 @@ func TestWhatGoesWhere(t *testing.T) {
 	want := map[string]string{
 		"usr/bin/culvert": "-rwxr-xr-x culvert 1", "usr/bin/kubectl-culvert": "-> culvert", "usr/bin/kubectl_complete-culvert": "-> culvert",
 		"usr/bin/culvertd": "-rwxr-xr-x culvertd 1", "usr/libexec/culvert/culvert-cni": "-rwxr-xr-x culvert-cni 1",
-		"usr/libexec/culvert/culvert-hook": "-rwxr-xr-x culvert-hook 1",
-		"opt/cni/bin/culvert":              "-rwxr-xr-x culvert-cni 1", "opt/cni/bin/sriov": "-> culvert", "opt/cni/bin/sriov.before-culvert": "-rwx------ somebody's",
+		"usr/libexec/culvert/culvert-hook": "-rwxr-xr-x culvert-hook 1", "usr/bin/culvert-bench": "-rwxr-xr-x culvert-bench 1",
+		"opt/cni/bin/culvert": "-rwxr-xr-x culvert-cni 1", "opt/cni/bin/sriov": "-> culvert", "opt/cni/bin/sriov.before-culvert": "-rwx------ somebody's",
 		"etc/libvirt/hooks/qemu.d/culvert":                 "-rwxr-xr-x culvert-hook 1",
 		"etc/libvirt/hooks/network.d/culvert":              "-rwxr-xr-x culvert-hook 1",
 		"usr/share/bash-completion/completions/culvert":    "-rw-r--r-- for bash",
@@ -304,11 +304,12 @@ func TestRefused(t *testing.T) {
 		want  string
 	}{
 		"no program":      {func(_ *Host, from string) { os.Remove(filepath.Join(from, "culvertd")) }, "there is no program culvertd in"},
+		"no bench":        {func(_ *Host, from string) { os.Remove(filepath.Join(from, "culvert-bench")) }, "there is no program culvert-bench in"},
 		"no plugin":       {func(_ *Host, from string) { os.Remove(filepath.Join(from, "culvert-cni")) }, "there is no program culvert-cni in"},
 		"not executable":  {func(_ *Host, from string) { os.Chmod(filepath.Join(from, "culvert"), 0o644) }, "there is no program culvert in"},
 		"relative prefix": {func(h *Host, _ string) { h.Prefix = "usr" }, `prefix "usr": want a folder such as /usr/local`},
 		"root as prefix":  {func(h *Host, _ string) { h.Prefix = "/usr/" }, `prefix "/usr/"`},
-		"unknown part":    {func(h *Host, _ string) { h.Parts = []Part{"hook"} }, `part "hook": want some of [programs cni libvirt]`},
+		"unknown part":    {func(h *Host, _ string) { h.Parts = []Part{"hook"} }, `part "hook": want some of [programs bench cni libvirt]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, from := host(t, runtimes), built(t, "1")

@@ -14,7 +14,7 @@
 //   - A fast node ([Fast]) boots from an initramfs, runs one command and
 //     powers off. Its two PFs share one wire. It needs no privilege.
 //
-// The CLI (cmd/culvert/lab*.go) and the tests of kernel/, attach/ and
+// The program culvert-lab and the tests of kernel/, attach/ and
 // reconcile/ call it.
 //
 // The machines are emulated by QEMU, with KVM where a guest really runs under

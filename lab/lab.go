@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -238,8 +239,8 @@ func (l *Lab) supervise(ctx context.Context, p *progress, o Options, setup *Setu
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command("/proc/self/exe", superviseArgs(l.paths.run)...)
-	cmd.Args[0] = "culvert"
+	cmd := exec.Command("/proc/self/exe", supervise, l.paths.run)
+	cmd.Args[0] = "culvert-lab"
 	cmd.Dir = "/"
 	cmd.Stderr = log
 	cmd.SysProcAttr = supervisorAttr()
@@ -401,17 +402,22 @@ func (p paths) clear() error {
 }
 
 // Reexec turns the process into a lab's supervisor if [Up] started it as one:
-// then it does not return. A program other than culvert that calls Up calls
-// this first, a test in its TestMain.
+// then it does not return. A program that calls Up calls this first, a test in its
+// TestMain.
 func Reexec() {
-	if len(os.Args) != 4 || os.Args[1] != "lab" || os.Args[2] != "supervise" {
+	if len(os.Args) != 3 || os.Args[1] != supervise {
 		return
 	}
-	if err := Supervise(context.Background(), os.Args[3], os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "culvert lab supervise:", err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := Supervise(ctx, os.Args[2], os.Stdin, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "culvert-lab supervise:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func superviseArgs(dir string) []string { return []string{"lab", "supervise", dir} }
+// supervise is what a process's first argument is that Reexec turns into a
+// supervisor; the run folder of the lab follows.
+const supervise = "supervise"

@@ -1,6 +1,6 @@
 // Package agent is what runs at an end of a path, and how the conductor speaks to it.
 //
-// An agent ([Run], `culvert bench agent`) is a process in one network namespace, with
+// An agent ([Run], `culvert-bench agent`) is a process in one network namespace, with
 // a pipe to the conductor ([Client]): requests and answers are JSON, one a line. It
 // says first which protocol it speaks. Requests have numbers and their answers come in any
 // order. Standard error is for people. When the pipe closes, the agent ends

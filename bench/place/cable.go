@@ -2,11 +2,8 @@ package place
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/culvert-net/culvert/lab"
 )
 
 // Cable returns what pulls the cable of a PF of one of the machines, by its name, or
@@ -24,14 +21,15 @@ func Cable(specs []Spec) func(ctx context.Context, machine, pf string, in bool) 
 	if name == "" {
 		return nil
 	}
-	return func(_ context.Context, machine, pf string, in bool) error {
+	return func(ctx context.Context, machine, pf string, in bool) error {
 		if pf == "" {
 			return fmt.Errorf("the interface on %s is no VF, so its cable is not known", machine)
 		}
-		l, err := lab.Open(name)
+		m, err := findLab(ctx, name+"/"+machine)
 		if err != nil {
 			return err
 		}
-		return errors.Join(l.Link(machine, pf, in), l.Close())
+		_, err = m.run(ctx, "link", machine, pf, map[bool]string{true: "up", false: "down"}[in])
+		return err
 	}
 }

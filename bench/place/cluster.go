@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/program"
 )
 
 // Cluster is where pods are made for a measurement, by the program kubectl: whatever
@@ -25,7 +27,7 @@ type Cluster struct {
 	Kubectl   []string // the program, with flags such as --context
 	Namespace string   // of the pods
 	Network   string   // of the VFs: a NetworkAttachmentDefinition's name; empty for none
-	Image     string   // with the program culvert; empty for that of culvertd
+	Image     string   // with the program culvert-bench; empty for that of culvertd
 	From, To  string   // nodes
 }
 
@@ -63,6 +65,8 @@ const (
 	readyTime = 3 * time.Minute
 	goneTime  = 2 * time.Minute
 	callTime  = 30 * time.Second
+
+	completionTime = 2 * time.Second // of a person who pressed Tab
 )
 
 // Open makes a pod in each node's pod network, with a VF if there is a network for it,
@@ -139,7 +143,7 @@ func (c Cluster) create(ctx context.Context, o object) (was state, err error) {
 
 // exec starts the agent in a pod. When the connection breaks, its input ends.
 func (c Cluster) exec(ctx context.Context, pod string) (*Pipe, error) {
-	args := c.args("exec", "--stdin", "--quiet", pod, "--", "culvert", "bench", "agent")
+	args := c.args("exec", "--stdin", "--quiet", pod, "--", program.Bench, "agent")
 	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), c.Kubectl[0], args...), func() error { return nil })
 }
 
@@ -251,9 +255,25 @@ func (c Cluster) image(ctx context.Context) (string, error) {
 	}
 	out, err := c.kubectl(ctx, nil, "get", "daemonset", "culvertd", "--namespace", "culvert-system", "--output", "jsonpath={.spec.template.spec.containers[0].image}")
 	if err != nil {
-		return "", fmt.Errorf("which image has the program culvert? That of culvertd is not known; name one with --image: %w", err)
+		return "", fmt.Errorf("which image has the program culvert-bench? That of culvertd is not known; name one with --image: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// Contexts are those of a kubeconfig, or of the one that kubectl reads by itself; none
+// when kubectl cannot say.
+func Contexts(ctx context.Context, kubeconfig string) []string {
+	args := []string{"config", "get-contexts", "--output", "name"}
+	if kubeconfig != "" {
+		args = append(args, "--kubeconfig", kubeconfig)
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "kubectl", args...).Output()
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(out))
 }
 
 // args are kubectl's, for what is in the namespace.

@@ -60,7 +60,7 @@ func newCluster(t *testing.T) *world {
 	admin := strings.ReplaceAll(string(text), `"token": "viewer"`, `"token": "admin"`)
 	// kubectl with an exec of its own: there is no kubelet that could.
 	script := fmt.Sprintf(`#!/bin/sh
-case " $* " in *" exec "*) exec %s bench agent;; esac
+case " $* " in *" exec "*) exec %s agent;; esac
 exec %s --kubeconfig %s "$@"
 `, ourselves(t).Path, apiserver.Program(t, "kubernetes", "kubectl"), config)
 	if err := errors.Join(os.WriteFile(config, []byte(admin), 0o600), os.WriteFile(dir+"/kubectl", []byte(script), 0o700)); err != nil {

@@ -1,88 +1,140 @@
 package place
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
-	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/program"
 )
 
-// labMachine is a node of a running lab.
+// labMachine is a node of a running lab, reached by the program culvert-lab.
 type labMachine struct {
-	lab  *lab.Lab
-	node string
+	program   string // its path
+	lab, node string
 }
 
-// openLab finds "LAB/NODE".
-func openLab(machine string) (*lab.Lab, string, error) {
-	name, node, _ := strings.Cut(machine, "/")
-	l, err := lab.Open(name)
-	if err != nil {
-		return nil, "", err
+// labTime bounds what culvert-lab does to a lab that is up.
+const labTime = time.Minute
+
+// findLab finds "LAB/NODE".
+func findLab(ctx context.Context, machine string) (m labMachine, err error) {
+	m.lab, m.node, _ = strings.Cut(machine, "/")
+	if m.program, err = program.Find(program.Lab); err != nil {
+		return m, err
 	}
-	nodes, err := l.Nodes()
+	out, err := m.run(ctx, "status", "--output", "json")
 	if err != nil {
-		return nil, "", errors.Join(err, l.Close())
+		return m, err
+	}
+	var status struct {
+		Nodes []struct {
+			Name string `json:"name"`
+		} `json:"nodes"`
+	}
+	if err := json.Unmarshal(out, &status); err != nil {
+		return m, fmt.Errorf("read the status of lab %s: %w", m.lab, err)
 	}
 	var names []string
-	for _, n := range nodes {
-		if n.Name == node {
-			return l, node, nil
-		}
+	for _, n := range status.Nodes {
 		names = append(names, n.Name)
 	}
-	return nil, "", errors.Join(fmt.Errorf("the lab %s has no node %s: it has %s", name, node, strings.Join(names, ", ")), l.Close())
+	if !slices.Contains(names, m.node) {
+		return m, fmt.Errorf("lab %s has no node %s: it has %s", m.lab, m.node, strings.Join(names, ", "))
+	}
+	return m, nil
+}
+
+// command is a command of culvert-lab for the lab, in a process group of its own:
+// Ctrl-C is for the calling program.
+func (m labMachine) command(ctx context.Context, command string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, m.program, append([]string{command, "--name", m.lab}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// run runs a command of culvert-lab and returns what it printed.
+func (m labMachine) run(ctx context.Context, command string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, labTime)
+	defer cancel()
+	var said bytes.Buffer
+	cmd := m.command(ctx, command, args...)
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("culvert lab %s: %w: %s", command, errors.Join(context.Cause(ctx), err), bytes.TrimSpace(said.Bytes()))
+	}
+	return out, nil
 }
 
 func (m labMachine) start(ctx context.Context, script string) (*Pipe, error) {
-	return startFunc(ctx, func(ctx context.Context, in io.Reader, out, said io.Writer) error {
-		_, err := m.lab.Exec(ctx, m.node, lab.Cmd{Argv: []string{"sh", "-c", script}, Stdin: in, Stdout: out, Stderr: said})
-		return err
-	}), nil
+	return startCommand(m.command(context.WithoutCancel(ctx), "exec", m.node, "--", "sh", "-c", script), func() error { return nil })
 }
 
 // put copies the program by the folder that the node shares with the host: that is
 // several times as fast as SSH there.
 func (m labMachine) put(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
 	dir := fmt.Sprintf("/run/culvert-bench-%d", time.Now().UnixNano())
-	script := fmt.Sprintf("trap 'rm -rf %[1]s' EXIT\ntrap 'exit 1' HUP INT PIPE TERM\n(%s)", dir, run(dir+"/culvert"))
-	if err := m.lab.Copy(ctx, m.node, p.Path, dir+"/culvert"); err != nil {
+	script := fmt.Sprintf("trap 'rm -rf %[1]s' EXIT\ntrap 'exit 1' HUP INT PIPE TERM\n(%s)", dir, run(dir+"/"+program.Bench))
+	if _, err := m.run(ctx, "cp", p.Path, m.node+":"+dir+"/"+program.Bench); err != nil {
 		return nil, err
 	}
 	return m.start(ctx, script)
 }
 
-// startFunc is startCommand for what runs a command itself until the command ends
-// or its context does.
-func startFunc(ctx context.Context, run func(ctx context.Context, in io.Reader, out, said io.Writer) error) *Pipe {
-	ctx, kill := context.WithCancel(context.WithoutCancel(ctx))
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	said, done := &tail{}, make(chan struct{})
-	go func() { // ends with the command
-		err := run(ctx, inR, outW, said)
-		if err == nil {
-			err = io.EOF
-		}
-		_ = inR.CloseWithError(err)
-		_ = outW.CloseWithError(err)
-		close(done)
-	}()
-	end := func(impatient <-chan time.Time) error {
-		defer kill()
-		_ = outR.Close() // nobody reads any more: what is said now must not hold it up
-		select {
-		case <-done:
-			return nil
-		case <-impatient:
-			kill()
-			<-done
-			return fmt.Errorf("the agent did not leave within %s of being told to, and was killed: %s", goodbye, said)
-		}
-	}
-	return newPipe(outR, inW, said, end, func() error { return nil })
+// LabEnds are what a lab that was booted for a measurement offers: culvert-lab writes
+// them, or why there are none.
+type LabEnds struct {
+	From       []string `json:"from,omitempty"` // places, in the [Forms]
+	To         []string `json:"to,omitempty"`
+	Management string   `json:"management,omitempty"` // the interface that nodes are managed by
+	Error      string   `json:"error,omitempty"`
 }
+
+// BootedLab is a lab that was booted for a measurement.
+type BootedLab struct {
+	LabEnds
+	pipe *Pipe
+}
+
+// downTime is how long a lab may take to go down, and a boot to be given up.
+const downTime = time.Minute
+
+// BootLab boots a lab with so many senders. culvert-lab shows its progress on standard
+// error. Down takes the lab down, and so does the end of the calling program.
+func BootLab(ctx context.Context, senders int) (*BootedLab, error) {
+	path, err := program.Find(program.Lab)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), path, "ends", "--senders", strconv.Itoa(senders))
+	cmd.Stderr = os.Stderr
+	pipe, err := startCommand(cmd, func() error { return nil })
+	if err != nil {
+		return nil, err
+	}
+	pipe.patience = downTime
+	b := &BootedLab{pipe: pipe}
+	stop := context.AfterFunc(ctx, func() { _ = pipe.Close() })
+	err = json.NewDecoder(pipe).Decode(&b.LabEnds)
+	stop()
+	if err == nil && b.Error != "" {
+		err = errors.New(b.Error)
+	}
+	if err = errors.Join(context.Cause(ctx), err); err != nil {
+		return nil, fmt.Errorf("boot a lab: %w", errors.Join(err, pipe.Close()))
+	}
+	return b, nil
+}
+
+// Down takes the lab down.
+func (b *BootedLab) Down() error { return b.pipe.Close() }

@@ -10,9 +10,11 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+
+	"github.com/culvert-net/culvert/program"
 )
 
-// Program is the program culvert, which has the agent.
+// Program is the program culvert-bench, which has the agent.
 type Program struct {
 	Path    string // on this host
 	Version string // "unknown" matches no other program's
@@ -48,18 +50,16 @@ func Open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
 func open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
 	var m machine
 	var on starter = hostMachine{}
-	done := func() error { return nil }
 	switch s.Kind {
 	case SSH:
 		m = sshMachine(s.Machine)
 		on = m
 	case Lab:
-		l, node, err := openLab(s.Machine)
+		node, err := findLab(ctx, s.Machine)
 		if err != nil {
 			return nil, err
 		}
-		m, done = labMachine{l, node}, l.Close
-		on = m
+		m, on = node, node
 	case Host:
 		if s.VM == "" {
 			return openHost(ctx, s.Netns, p)
@@ -68,11 +68,7 @@ func open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
 	if s.VM != "" {
 		m = guestMachine{on, s.By}
 	}
-	pipe, err := deploy(ctx, m, p, s.Netns)
-	if err != nil {
-		return nil, errors.Join(err, done())
-	}
-	return newPipe(pipe, pipe, pipe.said, pipe.end, func() error { return errors.Join(pipe.Close(), done()) }), nil
+	return deploy(ctx, m, p, s.Netns)
 }
 
 // openHost starts the agent on this host.
@@ -94,11 +90,11 @@ func (hostMachine) start(ctx context.Context, script string) (*Pipe, error) {
 
 // agentScript runs the agent of a program, in a network namespace unless that is empty.
 // There /sys is mounted anew, since it shows the namespace of who mounted it.
-func agentScript(program, netns string) string {
+func agentScript(path, netns string) string {
 	if netns == "" {
-		return "exec " + quote(program) + " bench agent"
+		return "exec " + quote(path) + " agent"
 	}
-	return "exec nsenter --net=" + quote(netns) + ` unshare --mount sh -c 'mount -t sysfs -o ro sysfs /sys; exec "$0" "$@"' ` + quote(program) + " bench agent"
+	return "exec nsenter --net=" + quote(netns) + ` unshare --mount sh -c 'mount -t sysfs -o ro sysfs /sys; exec "$0" "$@"' ` + quote(path) + " agent"
 }
 
 // enterable says in time what nsenter would say less well.
@@ -123,13 +119,13 @@ func enterable(netns string) error {
 
 // there is what a machine says of itself.
 type there struct {
-	version string // of its program culvert; empty without one
+	version string // of its program culvert-bench; empty without one
 	arch    string // as uname -m has it
 	root    bool
 }
 
 // probe asks a machine.
-const probe = `echo "arch=$(uname -m)"; echo "uid=$(id -u)"; set -- $(culvert version 2>/dev/null); echo "version=$2"`
+const probe = `echo "arch=$(uname -m)"; echo "uid=$(id -u)"; set -- $(culvert-bench version 2>/dev/null); echo "version=$2"`
 
 func ask(ctx context.Context, m machine) (t there, err error) {
 	pipe, err := m.start(ctx, probe)
@@ -170,8 +166,8 @@ func deploy(ctx context.Context, m machine, p Program, netns string) (*Pipe, err
 	if err != nil {
 		return nil, err
 	}
-	run := func(program string) string {
-		script := agentScript(program, netns)
+	run := func(path string) string {
+		script := agentScript(path, netns)
 		if netns != "" && !t.root {
 			script = "sudo -n sh -c " + quote(script)
 		}
@@ -179,9 +175,9 @@ func deploy(ctx context.Context, m machine, p Program, netns string) (*Pipe, err
 	}
 	switch {
 	case t.version == p.Version && p.Version != "unknown":
-		return m.start(ctx, run("culvert"))
+		return m.start(ctx, run(program.Bench))
 	case t.arch != archs[runtime.GOARCH]:
-		return nil, fmt.Errorf("it is of architecture %s, this host of %s, and it has no culvert %s: install that version there",
+		return nil, fmt.Errorf("it is of architecture %s, this host of %s, and it has no culvert-bench %s: install that version there",
 			t.arch, archs[runtime.GOARCH], p.Version)
 	}
 	return m.put(ctx, p, run)

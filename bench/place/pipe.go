@@ -49,10 +49,13 @@ func (p *Pipe) Close() error { return p.close() }
 func (p *Pipe) Said() string { return p.said.String() }
 
 // startCommand starts cmd with a pipe, in a process group of its own, so that Ctrl-C
-// reaches the program culvert alone, which ends the run in order.
+// reaches the calling program alone, which ends the run in order. What cmd says on
+// standard error is in the pipe, unless it goes somewhere already.
 func startCommand(cmd *exec.Cmd, undo func() error) (*Pipe, error) {
 	said := &tail{}
-	cmd.Stderr = said
+	if cmd.Stderr == nil {
+		cmd.Stderr = said
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -74,7 +77,7 @@ func startCommand(cmd *exec.Cmd, undo func() error) (*Pipe, error) {
 		case <-impatient:
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			<-done
-			return fmt.Errorf("%s did not leave within %s of being told to, and was killed: %s", cmd.Path, goodbye, said)
+			return fmt.Errorf("%s did not leave in time after its input ended, and was killed: %s", cmd.Path, said)
 		}
 	}
 	return newPipe(out, in, said, end, undo), nil

@@ -16,13 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/program"
 )
 
-// TestMain is the agent when it is called as one: it says which network namespace
+// TestMain is the agent when it is called as one, and a program culvert-lab ([fakeLab]) under
+// that name. As the agent it says which network namespace
 // it is in and where it was started from, and then repeats what it is told. At
 // "stay" it does not leave, and at "leave" it does.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "bench" && os.Args[2] == "agent" {
+	if filepath.Base(os.Args[0]) == program.Lab {
+		fakeLab(os.Args[1:])
+	}
+	if len(os.Args) == 2 && os.Args[1] == "agent" {
 		here, _ := os.Readlink("/proc/self/ns/net")
 		self, _ := os.Executable()
 		sys, _ := filepath.Glob("/sys/class/net/*")
@@ -138,9 +143,6 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %v; want %q in it", netns, err, want)
 		}
 	}
-	if _, err := Open(t.Context(), Spec{Kind: Lab, Machine: "no-such-lab/worker01"}, ourselves(t)); err == nil || !strings.Contains(err.Error(), "culvert lab up") {
-		t.Errorf("a lab that is not up: %v", err)
-	}
 }
 
 // Who may not enter a network namespace is told what to do.
@@ -168,40 +170,32 @@ func TestCloseKillsWhoStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	function := startFunc(t.Context(), func(ctx context.Context, _ io.Reader, _, _ io.Writer) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
 	hello(t, command)
 	if _, err := fmt.Fprintln(command, "stay"); err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range map[string]*Pipe{"a command": command, "a function": function} {
-		p.patience = 20 * time.Millisecond
-		if err := p.Close(); err == nil || !strings.Contains(err.Error(), "was killed") {
-			t.Errorf("%s: %v", name, err)
-		}
+	command.patience = 20 * time.Millisecond
+	if err := command.Close(); err == nil || !strings.Contains(err.Error(), "was killed") {
+		t.Error(err)
 	}
 }
 
-// The end of what a lab's node runs is the end of the pipe, both ways.
-func TestFunctionEnds(t *testing.T) {
-	p := startFunc(t.Context(), func(_ context.Context, in io.Reader, out, said io.Writer) error {
-		line, err := bufio.NewReader(in).ReadString('\n')
-		fmt.Fprint(out, line)
-		fmt.Fprint(said, "bye")
-		return err
-	})
+// The end of a command is the end of the pipe, both ways.
+func TestCommandEnds(t *testing.T) {
+	p, err := hostMachine{}.start(t.Context(), "read line; echo \"$line\"; echo bye >&2")
+	if err != nil {
+		t.Fatal(err)
+	}
 	fmt.Fprintln(p, "hello")
 	got, err := io.ReadAll(p)
 	if string(got) != "hello\n" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := fmt.Fprintln(p, "more"); err == nil {
-		t.Error("somebody who is gone was written to")
-	}
 	if err := p.Close(); err != nil || p.Said() != "bye" {
 		t.Errorf("%v, %q", err, p.Said())
+	}
+	if _, err := fmt.Fprintln(p, "more"); err == nil {
+		t.Error("a command that has ended was written to")
 	}
 }
 

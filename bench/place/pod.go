@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/program"
 )
 
 // object is JSON that kubectl takes.
@@ -34,7 +35,7 @@ func (p *Pods) manifest(pod Pod, now time.Time) object {
 			"automountServiceAccountToken": false, "enableServiceLinks": false,
 			"tolerations": []object{{"operator": "Exists"}},
 			"containers": []object{{
-				"name": "agent", "image": p.cluster.Image, "command": []string{"culvert", "bench", "agent"}, "stdin": true,
+				"name": "agent", "image": p.cluster.Image, "command": []string{program.Bench, "agent"}, "stdin": true,
 				"securityContext": object{"runAsUser": 0, "capabilities": object{"add": []string{"NET_ADMIN", "NET_RAW", "SYS_NICE"}}},
 			}},
 		},

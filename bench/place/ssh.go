@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+
+	"github.com/culvert-net/culvert/program"
 )
 
 // sshMachine is one that the program ssh reaches, as ssh's own configuration has
@@ -63,6 +65,6 @@ func receiveScript(size int64, run func(string) string) string {
 	return fmt.Sprintf(`d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
 trap 'exit 1' HUP INT PIPE TERM
-{ dd bs=%d count=%d iflag=fullblock 2>/dev/null && head -c %d; } >"$d/culvert" && chmod 700 "$d/culvert" && cd "$d" && (%s)`,
-		block, size/block, size%block, run("./culvert"))
+{ dd bs=%[1]d count=%[2]d iflag=fullblock 2>/dev/null && head -c %[3]d; } >"$d/%[5]s" && chmod 700 "$d/%[5]s" && cd "$d" && (%[4]s)`,
+		block, size/block, size%block, run("./"+program.Bench), program.Bench)
 }

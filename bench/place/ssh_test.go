@@ -55,7 +55,7 @@ func TestOpenBySSH(t *testing.T) {
 // A program of our version that is there is used as it is.
 func TestOpenBySSHWithItsOwnProgram(t *testing.T) {
 	self := ourselves(t)
-	tmp := fakeSSH(t, map[string]string{"culvert": fmt.Sprintf(`[ "$1" = version ] && exec echo "culvert v1.2.3 (go)"; exec %s "$@"`, self.Path)})
+	tmp := fakeSSH(t, map[string]string{"culvert-bench": fmt.Sprintf(`[ "$1" = version ] && exec echo "culvert-bench v1.2.3 (go)"; exec %s "$@"`, self.Path)})
 	p, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there"}, self)
 	if err != nil {
 		t.Fatal(err)

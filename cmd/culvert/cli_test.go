@@ -17,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/test/helptext"
 	"github.com/culvert-net/culvert/test/rpcserver"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -99,7 +100,7 @@ func run(ctx context.Context, t *testing.T, socket string, args ...string) (out 
 }
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "bench" { // an agent, which bench run starts as itself
+	if filepath.Base(os.Args[0]) == "culvert" { // of TestProgram
 		main()
 		return
 	}
@@ -314,44 +315,5 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestHelp: every command that we own says what it does in a line and at
-// length, and shows an example that names it.
-func TestHelp(t *testing.T) {
-	var walk func(*cobra.Command)
-	walk = func(c *cobra.Command) {
-		if c.Name() == "lab" {
-			return // its own tests
-		}
-		if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, c.CommandPath()) {
-			t.Errorf("%s: a short line, a long text and an example are wanted", c.CommandPath())
-		}
-		for _, text := range []string{c.Long, c.Example} {
-			for _, line := range strings.Split(text, "\n") {
-				if len(line) > 82 {
-					t.Errorf("%s --help: %d columns: %s", c.CommandPath(), len(line), line)
-				}
-			}
-		}
-		for _, sub := range c.Commands() {
-			walk(sub)
-		}
-	}
-	walk(newRoot())
-}
-
-func TestIsUTF8(t *testing.T) {
-	for _, tc := range []struct {
-		env  map[string]string
-		want bool
-	}{
-		{nil, false},
-		{map[string]string{"LANG": "en_GB.UTF-8"}, true},
-		{map[string]string{"LANG": "C.utf8"}, true},
-		{map[string]string{"LANG": "en_GB.UTF-8", "LC_ALL": "C"}, false},
-		{map[string]string{"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, true},
-	} {
-		if got := isUTF8(func(k string) string { return tc.env[k] }); got != tc.want {
-			t.Errorf("%v: %v", tc.env, got)
-		}
-	}
-}
+// TestHelp: the help of lab and bench is that of their programs.
+func TestHelp(t *testing.T) { helptext.Check(t, newRoot(), "lab", "bench") }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/doctor"
 	"github.com/culvert-net/culvert/doctor/gather"
@@ -83,7 +84,7 @@ type doctorFlags struct {
 	peer, guest string
 }
 
-func (d *doctorFlags) run(cmd *cobra.Command, n *node, out *output) error {
+func (d *doctorFlags) run(cmd *cobra.Command, n *node, out output) error {
 	o, err := doctorOptions(n, d.peer)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (d *doctorFlags) run(cmd *cobra.Command, n *node, out *output) error {
 		return err
 	}
 	if report.Summary.Warnings+report.Summary.Errors > 0 {
-		return exitError(1)
+		return cli.ExitStatus(1)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/cli"
 )
 
 // TestDoctor examines the machine that the test runs on, whatever it is, with
@@ -44,7 +45,7 @@ func TestDoctor(t *testing.T) {
 	if able == pointer {
 		t.Errorf("NICs with SR-IOV: %v; pointer to the lab: %v", able, pointer)
 	}
-	var exit exitError
+	var exit cli.ExitStatus
 	if bad := counted.Warnings+counted.Errors > 0; errors.As(err, &exit) != bad || !bad && err != nil {
 		t.Errorf("%d warnings, %d errors, and the command ends with %v", counted.Warnings, counted.Errors, err)
 	}
@@ -89,7 +90,7 @@ func TestDoctorGuest(t *testing.T) {
 			t.Errorf("%s ends well", line)
 			continue
 		}
-		var exit exitError
+		var exit cli.ExitStatus
 		if !errors.As(err, &exit) {
 			out = err.Error()
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/rpc"
 	"github.com/culvert-net/culvert/status/text"
 )
@@ -48,11 +49,11 @@ func newEventsCommand(n *node) *cobra.Command {
 }
 
 // follow writes events as they come. An interrupt is how it ends.
-func follow(cmd *cobra.Command, n *node, req api.EventsRequest, out *output) error {
+func follow(cmd *cobra.Command, n *node, req api.EventsRequest, out output) error {
 	opts := out.options(cmd)
 	err := n.events(cmd, req, func(e api.Event) error {
-		if out.forPrograms() {
-			return text.EncodeLine(cmd.OutOrStdout(), out.format, e)
+		if out.IsForPrograms() {
+			return cli.EncodeLine(cmd.OutOrStdout(), out.String(), e)
 		}
 		_, err := io.WriteString(cmd.OutOrStdout(), text.Event(e, opts))
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/rpc"
 	"github.com/culvert-net/culvert/status/text"
@@ -48,7 +49,7 @@ kernel takes all of them away first. plan names the owners, and apply refuses.`,
   culvert host plan ./host.yaml
   sudo culvert host apply ./host.yaml`,
 	}
-	return group(cmd, newHostValidateCommand(), newHostPlanCommand(n), newHostApplyCommand(n), newHostInstallCommand(), newHostUninstallCommand())
+	return cli.Group(cmd, newHostValidateCommand(), newHostPlanCommand(n), newHostApplyCommand(n), newHostInstallCommand(), newHostUninstallCommand())
 }
 
 func newHostValidateCommand() *cobra.Command {

@@ -32,7 +32,7 @@ func (i *installFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&i.root, "root", "/", "the `FOLDER` that is, or becomes, the root of a host")
 	f.StringVar(&i.prefix, "prefix", "/usr/local", "the `FOLDER` below which the programs go")
-	f.StringSliceVar(&i.parts, "parts", all, "programs, cni, libvirt")
+	f.StringSliceVar(&i.parts, "parts", all, "programs, bench, cni, libvirt")
 	f.BoolVar(&i.dryRun, "dry-run", false, "say what would be done, and do nothing")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("parts", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))) // only if the flag were not there
 }
@@ -74,6 +74,7 @@ replaced (~) or there already (=):
 
   programs  culvert, culvertd, the systemd unit, completions of shells, and an
             /etc/culvert/host.yaml that wants nothing, if there is none
+  bench     culvert-bench, which measures for culvert bench
   cni       the CNI plugin, as culvert and as sriov, where there is /opt/cni or
             /etc/cni; a plugin sriov of somebody else is kept beside it
   libvirt   libvirt's hooks, where there is /etc/libvirt

@@ -11,7 +11,7 @@ import (
 // make hands an empty DESTDIR, is this host's.
 func TestHostInstall(t *testing.T) {
 	from, root := t.TempDir(), t.TempDir()
-	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook"} {
+	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-bench"} {
 		if err := os.WriteFile(filepath.Join(from, name), []byte(name), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/rpc"
@@ -38,7 +39,7 @@ sound one of what can be read of a damaged one.`,
   culvert ledger check /tmp/copy-of-ledger.db
   sudo systemctl stop culvertd && sudo culvert ledger repair`,
 	}
-	return group(cmd, newLedgerCheckCommand(n), newLedgerDumpCommand(n), newLedgerRepairCommand(n))
+	return cli.Group(cmd, newLedgerCheckCommand(n), newLedgerDumpCommand(n), newLedgerRepairCommand(n))
 }
 
 func newLedgerCheckCommand(n *node) *cobra.Command {
@@ -68,7 +69,7 @@ Exit status is 0 when nothing is wrong, and 1 otherwise.`,
 			return err
 		}
 		if len(l.Problems) > 0 {
-			return exitError(1)
+			return cli.ExitStatus(1)
 		}
 		return nil
 	}

@@ -1,44 +1,21 @@
 // Command culvert is what a person runs: it shows and changes what culvertd
-// owns, and it boots the lab.
+// owns. Its commands lab and bench exec the programs culvert-lab and culvert-bench.
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/program"
 	"github.com/culvert-net/culvert/rpc"
-	"github.com/culvert-net/culvert/suggest"
 )
 
 func main() {
-	root := command(filepath.Base(os.Args[0]), os.Args[1:])
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := root.ExecuteContext(ctx)
-	stop()
-	if err == nil {
-		return
-	}
-	var exit exitError
-	if errors.As(err, &exit) {
-		os.Exit(int(exit))
-	}
-	fmt.Fprintln(os.Stderr, root.CommandPath()+":", err)
-	os.Exit(1)
+	os.Exit(cli.Run(command(filepath.Base(os.Args[0]), os.Args[1:])))
 }
-
-// exitError carries the exit status of a command that ran elsewhere (in a lab
-// node, say) to the shell, without a message of ours.
-type exitError int
-
-func (e exitError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
@@ -70,31 +47,7 @@ that have both.`,
 		cmd.PersistentFlags().BoolVar(&p.wanted, "cluster", false, "ask the cluster of the kubeconfig, not this node's culvertd")
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(n), newVersionCommand(), newLabCommand(), newBenchCommand())
+	root.AddCommand(newVMCommand(n), newEventsCommand(n), newHostCommand(n), newLedgerCommand(n), newDoctorCommand(n), newVersionCommand(),
+		newProgramCommand(program.Lab, "Boot nodes with emulated SR-IOV NICs"), newProgramCommand(program.Bench, "Measure what Virtual Functions gain"))
 	return root
-}
-
-// group makes cmd one that only has commands below it: alone it shows its
-// help, and a word that is none of them is an error.
-func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	cmd.AddCommand(commands...)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
-		}
-		var known []string
-		for _, c := range commands {
-			known = append(known, c.Name())
-		}
-		return fmt.Errorf("%s has no command %q%s", cmd.CommandPath(), args[0], orList(suggest.DidYouMean(args[0], known), known))
-	}
-	return cmd
-}
-
-func orList(hint string, known []string) string {
-	if hint == "" {
-		return ": it has " + strings.Join(known, ", ")
-	}
-	return hint
 }

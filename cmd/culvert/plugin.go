@@ -14,13 +14,15 @@ const (
 )
 
 // command is what a program of that name does with its arguments.
-func command(program string, args []string) *cobra.Command {
+func command(name string, args []string) *cobra.Command {
 	root := newRoot()
-	switch program {
+	switch name {
 	case pluginName:
 		root = newPlugin()
 	case completionName:
 		root, args = newPlugin(), append([]string{cobra.ShellCompRequestCmd}, args...)
+	default:
+		args = askProgram(args)
 	}
 	root.SetArgs(args)
 	return root

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/status/text"
 )
 
@@ -38,5 +39,5 @@ culvert status.`,
 		}
 		return out.write(cmd, st.Pools, func(o text.Options) string { return text.Pools(st.Pools, o) })
 	}
-	return group(cmd, list)
+	return cli.Group(cmd, list)
 }

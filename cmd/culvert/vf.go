@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/status/pick"
 	"github.com/culvert-net/culvert/status/text"
 )
@@ -28,7 +29,7 @@ A VF is named by any of
   culvert vf show enp1s0f0#3
   culvert vf show default/a`,
 	}
-	return group(cmd, newVFListCommand(p), newVFShowCommand(p))
+	return cli.Group(cmd, newVFListCommand(p), newVFShowCommand(p))
 }
 
 func newVFListCommand(p *place) *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/rpc"
 	"github.com/culvert-net/culvert/status/pick"
 	"github.com/culvert-net/culvert/status/text"
@@ -31,7 +32,7 @@ culvert vm xml prints the definition with the VF in it, and changes no guest.`,
   culvert vm detach db1
   culvert vm migrate db1 root@host2`,
 	}
-	return group(cmd, newVMAttachCommand(n), newVMDetachCommand(n), newVMMigrateCommand(n), newVMXMLCommand(n), newVMListCommand(n), newVMShowCommand(n))
+	return cli.Group(cmd, newVMAttachCommand(n), newVMDetachCommand(n), newVMMigrateCommand(n), newVMXMLCommand(n), newVMListCommand(n), newVMShowCommand(n))
 }
 
 // What vm xml prints.

@@ -24,7 +24,7 @@ func FindParts(ctx context.Context, top string, step func(string)) (Parts, error
 		return Parts{}, err
 	}
 	p := Parts{Top: top}
-	for _, program := range []string{"culvert", "culvertd", "culvert-cni"} {
+	for _, program := range []string{"culvert", "culvertd", "culvert-cni", "culvert-bench"} {
 		if _, err := os.Stat(filepath.Join(top, "build/bin", program)); err != nil {
 			return p, fmt.Errorf("find Culvert's programs: %w: run make build in the source tree first", err)
 		}

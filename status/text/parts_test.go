@@ -1,14 +1,11 @@
 package text
 
 import (
-	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/api"
 )
@@ -95,69 +92,5 @@ func TestTableCutsTheWidestFirst(t *testing.T) {
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestEncode: YAML has the fields of JSON in the order of JSON, and text that
-// looks like something else stays text.
-func TestEncode(t *testing.T) {
-	v := struct {
-		Zulu  string   `json:"zulu"`
-		Alpha []string `json:"alpha"`
-		None  []int    `json:"none"`
-		Text  string   `json:"text"`
-	}{"true", []string{"8086", "1e3", "x: y", "no", "12:30:00:00:00:01"}, []int{}, "a\nb\n"}
-	var b bytes.Buffer
-	if err := Encode(&b, YAML, v); err != nil {
-		t.Fatal(err)
-	}
-	want := "zulu: \"true\"\nalpha:\n  - \"8086\"\n  - \"1e3\"\n  - 'x: y'\n  - \"no\"\n  - \"12:30:00:00:00:01\"\nnone: []\ntext: |\n  a\n  b\n"
-	if diff := cmp.Diff(want, b.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestYAMLIsJSON: a whole status says the same in both.
-func TestYAMLIsJSON(t *testing.T) {
-	st := read[api.NodeStatus](t, "node.json")
-	var j, y bytes.Buffer
-	if err := Encode(&j, JSON, st); err != nil {
-		t.Fatal(err)
-	}
-	if err := Encode(&y, YAML, st); err != nil {
-		t.Fatal(err)
-	}
-	var fromJSON, fromYAML any
-	if err := json.Unmarshal(j.Bytes(), &fromJSON); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(y.Bytes(), &fromYAML); err != nil {
-		t.Fatal(err)
-	}
-	again, err := json.Marshal(fromYAML)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var back any
-	if err := json.Unmarshal(again, &back); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(fromJSON, back); diff != "" {
-		t.Errorf("(-JSON +YAML):\n%s", diff)
-	}
-}
-
-func TestEncodeLine(t *testing.T) {
-	for format, want := range map[string]string{
-		JSON: "{\"seq\":1,\"time\":\"2026-11-21T20:41:00Z\",\"type\":\"Normal\",\"reason\":\"Attached\",\"object\":\"VF 0000:01:10.0\",\"text\":\"vf 0 of enp1s0f0 to pod default/a, network default/sriov-net1\"}\n",
-		YAML: "---\nseq: 1\ntime: \"2026-11-21T20:41:00Z\"\ntype: Normal\nreason: Attached\nobject: VF 0000:01:10.0\ntext: vf 0 of enp1s0f0 to pod default/a, network default/sriov-net1\n",
-	} {
-		var b bytes.Buffer
-		if err := EncodeLine(&b, format, events[0]); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, b.String()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", format, diff)
-		}
 	}
 }

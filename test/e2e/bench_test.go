@@ -144,13 +144,13 @@ func TestBenchBySSH(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, err := nodes[1].Script(t.Context(), "let it in, and have no culvert", `
+	address, err := nodes[1].Script(t.Context(), "let it in, and have no culvert-bench", `
 		cp /root/.ssh/authorized_keys /root/.ssh/authorized_keys.before
 		echo "$1" >>/root/.ssh/authorized_keys
-		mv "$(command -v culvert)" /root/culvert.away
+		mv "$(command -v culvert-bench)" /root/culvert-bench.away
 		ip -json -4 address show dev mgmt0 | jq -r '.[0].addr_info[0].local'`, strings.TrimSpace(string(key)))
 	t.Cleanup(func() {
-		if _, err := nodes[1].Script(context.Background(), "put back", `mv /root/.ssh/authorized_keys.before /root/.ssh/authorized_keys; mv /root/culvert.away /usr/local/bin/culvert`); err != nil {
+		if _, err := nodes[1].Script(context.Background(), "put back", `mv /root/.ssh/authorized_keys.before /root/.ssh/authorized_keys; mv /root/culvert-bench.away /usr/local/bin/culvert-bench`); err != nil {
 			t.Error(err)
 		}
 		if _, err := nodes[0].Script(context.Background(), "clean up", "rm -f /tmp/bench-key* /tmp/bench.json /root/.ssh/config /root/.ssh/known_hosts"); err != nil {
@@ -439,7 +439,7 @@ func counted(r bench.Result, arm int) (n int) {
 // traces are what a measurement could leave on a node.
 func traces(t *testing.T, n node.Node) string {
 	t.Helper()
-	out, err := n.Script(t.Context(), "look for what is left", `ls -A /tmp; ls -A /run/netns || true; ls -d /run/culvert-bench* || true; pgrep -ax 'iperf|iperf3|ping|culvert' || true`)
+	out, err := n.Script(t.Context(), "look for what is left", `ls -A /tmp; ls -A /run/netns || true; ls -d /run/culvert-bench* || true; pgrep -ax 'iperf|iperf3|ping|culvert|culvert-bench' || true`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ var mayImport = map[string][]string{
 	"claims":        {"vf"},
 	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
 	"rpc":           {"api", "vf"},
-	"install":       {"intake/cni/place"},
+	"install":       {"intake/cni/place", "program"},
 
 	// judging a host
 	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "vf"},
@@ -87,11 +87,15 @@ var mayImport = map[string][]string{
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
-	"bench/...": {"api", "bench/...", "kernel/netns", "kernel/rtnl", "lab", "rpc", "suggest", "vf"},
+	"bench/...": {"api", "bench/...", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs
-	"cmd/culvert":            {"api", "bench/...", "demo/...", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "lab/...", "libvirt", "rpc", "status/...", "suggest", "vf", "vm"},
+	"program":                {},
+	"cli":                    {"suggest"},
+	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "libvirt", "program", "rpc", "status/...", "suggest", "vf", "vm"},
+	"cmd/culvert-bench":      {"bench/...", "cli", "rpc"},
+	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvert-hook":       {"api", "rpc"},
 	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},

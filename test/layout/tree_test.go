@@ -18,13 +18,19 @@ const module = "github.com/culvert-net/culvert"
 // repository is the tree that this test is part of.
 func repository(t *testing.T) fs.FS {
 	t.Helper()
+	return os.DirFS(root(t))
+}
+
+// root is the tree's folder.
+func root(t *testing.T) string {
+	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return os.DirFS(dir)
+			return dir
 		}
 		up := filepath.Dir(dir)
 		if up == dir {

@@ -45,7 +45,24 @@ func built(t *testing.T, version string) string {
 	if err := h.Install(t.Context(), bin, nil); err != nil {
 		t.Fatal(err)
 	}
-	file, err := pkg{version: version, arch: "amd64", when: when, changes: []byte("# Changelog\n")}.pack(t.Context(), stage, t.TempDir())
+	file, err := pkg{name: hostPackage, version: version, arch: "amd64", when: when, changes: []byte("# Changelog\n")}.pack(t.Context(), stage, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// builtProgram packs one program that does nothing.
+func builtProgram(t *testing.T, name string) string {
+	t.Helper()
+	bin, stage := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, name), []byte(culvert), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := layOut(t.Context(), name, bin, stage); err != nil {
+		t.Fatal(err)
+	}
+	file, err := pkg{name: name, version: "1.2~3", arch: "amd64", when: when, changes: []byte("# Changelog\n")}.pack(t.Context(), stage, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +156,55 @@ func TestContents(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/culvertd.service"))
 	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/bin/culvertd\n") {
 		t.Errorf("the unit starts another program (%v)", err)
+	}
+}
+
+// The packages of culvert-bench and culvert-lab have that program and no more.
+func TestProgramPackages(t *testing.T) {
+	needs(t, "dpkg-deb")
+	t.Setenv("TZ", "UTC")
+	for name, fields := range map[string]string{
+		"culvert-bench": "Package: culvert-bench\nVersion: 1.2~3\nArchitecture: amd64\n",
+		"culvert-lab":   "Package: culvert-lab\nVersion: 1.2~3\nArchitecture: amd64\nDepends: qemu-system-x86 (>= 1:10), qemu-utils, mmdebstrap, debian-archive-keyring, e2fsprogs, xz-utils, mount\n",
+	} {
+		file := builtProgram(t, name)
+		want := []string{"-rw-r--r-- ./usr/share/doc/" + name + "/changelog.gz", "-rw-r--r-- ./usr/share/doc/" + name + "/copyright", "-rwxr-xr-x ./usr/bin/" + name}
+		if diff := cmp.Diff(want, files(t, file)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		if got := output(t, "dpkg-deb", "--field", file, "Package", "Version", "Architecture", "Depends"); got != fields {
+			t.Error(got)
+		}
+		meta := t.TempDir()
+		output(t, "dpkg-deb", "--control", file, meta)
+		if got, err := filepath.Glob(meta + "/*"); err != nil || len(got) != 2 {
+			t.Errorf("%s: dpkg reads %v, %v", name, got, err)
+		}
+	}
+}
+
+// culvert-lab depends on what tools/bootstrap installs for the lab.
+func TestLabDepends(t *testing.T) {
+	script, err := os.ReadFile("../bootstrap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	control, err := pkg{name: "culvert-lab"}.control(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, set, found := strings.Cut(string(script), "\n\t\tlab)\n")
+	set, _, _ = strings.Cut(set, ";;")
+	_, depends, _ := strings.Cut(string(control), "\nDepends: ")
+	depends, _, _ = strings.Cut(depends, "\n")
+	for line := range strings.Lines(set) {
+		words := strings.Fields(line)
+		if len(words) > 1 && words[0] == "need" && !slices.ContainsFunc(strings.Split(depends, ", "), func(d string) bool { return strings.Fields(d)[0] == words[1] }) {
+			t.Errorf("the package culvert-lab does not depend on %s: %s", words[1], depends)
+		}
+	}
+	if !found || !strings.Contains(set, "need qemu-system-x86") {
+		t.Errorf("the set lab of tools/bootstrap is %q", set)
 	}
 }
 

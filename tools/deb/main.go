@@ -1,9 +1,10 @@
-// Command deb builds a Debian package of Culvert for hosts: what `culvert host
-// install` puts there, a service that is started, and scripts that give
-// container runtimes and libvirt what they exec. The same sources give the same
-// bytes, with the same Go and dpkg-deb.
+// Command deb builds Debian packages of Culvert: culvert for hosts, with what
+// `culvert host install` puts there, a service that is started, and scripts that give
+// container runtimes and libvirt what they exec; and culvert-bench and culvert-lab,
+// each with that program. The same sources give the same bytes, with the same Go and
+// dpkg-deb.
 //
-//	tools/go run ./tools/deb               build/deb/culvert_VERSION_amd64.deb
+//	tools/go run ./tools/deb               build/deb/culvert*_VERSION_amd64.deb
 //	tools/go run ./tools/deb -arch arm64
 //
 // `make deb` runs it. It needs dpkg-deb 1.21.9 or newer, and build/bin/culvert.
@@ -12,6 +13,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -23,11 +25,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/culvert-net/culvert/program"
 )
 
 func main() {
 	var o options
-	flag.StringVar(&o.Out, "out", "build/deb", "the folder where the package goes")
+	flag.StringVar(&o.Out, "out", "build/deb", "the folder where the packages go")
 	flag.StringVar(&o.Version, "version", "unknown", "what the programs say of themselves, as git describe does")
 	flag.StringVar(&o.Arch, "arch", runtime.GOARCH, "for which architecture, as Go calls it")
 	flag.Parse()
@@ -53,28 +57,49 @@ func run(ctx context.Context, o options, epoch string) error {
 		return err
 	}
 	defer os.RemoveAll(work)
-	bin, stage := filepath.Join(work, "bin"), filepath.Join(work, "stage")
+	bin := filepath.Join(work, "bin")
 	if err := compile(ctx, bin, o); err != nil {
 		return err
-	}
-	out, err := exec.CommandContext(ctx, "build/bin/culvert", "host", "install", "--root", stage, "--prefix", prefix, "--from", bin, "--parts", "programs").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("lay out the package: %w\n%s", err, out)
 	}
 	changes, err := os.ReadFile("CHANGELOG.md")
 	if err != nil {
 		return err
 	}
-	p := pkg{version: debianVersion(o.Version, when), arch: o.Arch, when: when, changes: changes}
-	file, err := p.pack(ctx, stage, o.Out)
-	if err != nil {
-		return err
+	for _, name := range packages {
+		stage := filepath.Join(work, name)
+		if err := layOut(ctx, name, bin, stage); err != nil {
+			return fmt.Errorf("lay out the package %s: %w", name, err)
+		}
+		p := pkg{name: name, version: debianVersion(o.Version, when), arch: o.Arch, when: when, changes: changes}
+		file, err := p.pack(ctx, stage, o.Out)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s  %.1f MB\n  apt-get install ./%s\n", file, float64(info.Size())/1e6, file)
 	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
+	return nil
+}
+
+// packages are those that are built: what runs as root on hosts, what measures, and
+// what boots machines.
+var packages = []string{hostPackage, program.Bench, program.Lab}
+
+const hostPackage = "culvert"
+
+// layOut puts the files of a package into stage.
+func layOut(ctx context.Context, name, bin, stage string) error {
+	if name != hostPackage {
+		body, err := os.ReadFile(filepath.Join(bin, name))
+		return errors.Join(err, put(filepath.Join(stage, prefix, "bin", name), body, 0o755))
 	}
-	fmt.Printf("%s  %.1f MB\n  apt-get install ./%s\n", file, float64(info.Size())/1e6, file)
+	out, err := exec.CommandContext(ctx, "build/bin/culvert", "host", "install", "--root", stage, "--prefix", prefix, "--from", bin, "--parts", "programs").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, out)
+	}
 	return nil
 }
 
@@ -95,11 +120,11 @@ func changed(ctx context.Context, epoch string) (time.Time, error) {
 	return time.Unix(s, 0).UTC(), nil
 }
 
-// compile builds the programs of a host, static, with nothing in them of the
+// compile builds the programs of all packages, static, with nothing in them of the
 // place where they were built.
 func compile(ctx context.Context, bin string, o options) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + o.Version, "-o", bin + "/"}
-	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook"} {
+	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", program.Bench, program.Lab} {
 		args = append(args, "./cmd/"+name)
 	}
 	cmd := exec.CommandContext(ctx, "tools/go", args...)

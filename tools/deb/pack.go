@@ -23,8 +23,9 @@ var debian embed.FS
 // prefix is where a package of a distribution has its programs.
 const prefix = "/usr"
 
-// pkg is what a package says of itself.
+// pkg is one package. What it says of itself, and its scripts, are in debian/NAME.
 type pkg struct {
+	name    string
 	version string
 	arch    string    // as Debian calls it; for amd64 and arm64 Go does so too
 	when    time.Time // of everything in it
@@ -32,24 +33,10 @@ type pkg struct {
 }
 
 // control is the package's entry in dpkg's lists, as deb-control(5) has it.
-func (p pkg) control(kib int64) string {
-	return fmt.Sprintf(`Package: culvert
-Version: %s
-Architecture: %s
-Maintainer: the authors of Culvert <authors@culvert.invalid>
-Installed-Size: %d
-Depends: init-system-helpers (>= 1.54~)
-Suggests: irqbalance, libvirt-daemon-system
-Section: net
-Priority: optional
-Description: SR-IOV Virtual Functions for pods and virtual machines
- Culvert cuts network cards that speak SR-IOV into Virtual Functions (VFs), gives
- them to containers, pods and guests of libvirt out of one ledger, takes them
- back clean, and measures what they gained.
- .
- /etc/culvert/host.yaml says what is wanted of the host. As it is installed it
- wants nothing, and every network card is left alone.
-`, p.version, p.arch, kib)
+func (p pkg) control(kib int64) ([]byte, error) {
+	text, err := debian.ReadFile("debian/" + p.name + "/control")
+	r := strings.NewReplacer("@VERSION@", p.version, "@ARCH@", p.arch, "@SIZE@", strconv.FormatInt(kib, 10))
+	return []byte(r.Replace(string(text))), err
 }
 
 // pack makes a package of what is in stage, which it adds to, and returns the
@@ -61,7 +48,7 @@ func (p pkg) pack(ctx context.Context, stage, out string) (string, error) {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return "", err
 	}
-	file := filepath.Join(out, fmt.Sprintf("culvert_%s_%s.deb", p.version, p.arch))
+	file := filepath.Join(out, fmt.Sprintf("%s_%s_%s.deb", p.name, p.version, p.arch))
 	// One thread: how many there are would be seen in the bytes.
 	cmd := exec.CommandContext(ctx, "dpkg-deb", "--root-owner-group", "-Zxz", "--threads-max=1", "--build", stage, file)
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strconv.FormatInt(p.when.Unix(), 10))
@@ -71,9 +58,9 @@ func (p pkg) pack(ctx context.Context, stage, out string) (string, error) {
 	return file, nil
 }
 
-// complete adds what a package has besides the files of a host.
+// complete adds what a package has besides its programs and the files of a host.
 func (p pkg) complete(stage string) error {
-	doc := filepath.Join(stage, prefix, "share/doc/culvert")
+	doc := filepath.Join(stage, prefix, "share/doc", p.name)
 	var changes bytes.Buffer
 	z, err := gzip.NewWriterLevel(&changes, gzip.BestCompression)
 	if err != nil {
@@ -84,22 +71,41 @@ func (p pkg) complete(stage string) error {
 		return err
 	}
 	// Debian's zsh looks for completions of packages there.
-	if err := os.Rename(filepath.Join(stage, prefix, "share/zsh/site-functions"), filepath.Join(stage, prefix, "share/zsh/vendor-completions")); err != nil {
+	err = os.Rename(filepath.Join(stage, prefix, "share/zsh/site-functions"), filepath.Join(stage, prefix, "share/zsh/vendor-completions"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	sums, kib, err := survey(stage)
 	if err != nil {
 		return err
 	}
+	control, err := p.control(kib)
+	if err != nil {
+		return err
+	}
 	meta := filepath.Join(stage, "DEBIAN")
-	return errors.Join(
-		put(filepath.Join(meta, "control"), []byte(p.control(kib)), 0o644),
-		put(filepath.Join(meta, "md5sums"), sums, 0o644),
-		put(filepath.Join(meta, "conffiles"), []byte("/etc/culvert/host.yaml\n"), 0o644),
-		copyFile("triggers", meta, 0o644),
-		copyFile("postinst", meta, 0o755), copyFile("prerm", meta, 0o755), copyFile("postrm", meta, 0o755),
-		open(stage),
-	)
+	return errors.Join(put(filepath.Join(meta, "control"), control, 0o644), put(filepath.Join(meta, "md5sums"), sums, 0o644), p.copyMeta(meta), open(stage))
+}
+
+// copyMeta copies what dpkg reads besides control: scripts are executable.
+func (p pkg) copyMeta(meta string) error {
+	all, err := debian.ReadDir("debian/" + p.name)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		mode := fs.FileMode(0o644)
+		switch e.Name() {
+		case "control":
+			continue
+		case "postinst", "prerm", "postrm":
+			mode = 0o755
+		}
+		if err := copyFile(p.name+"/"+e.Name(), meta, mode); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // survey lists the sums of the files, as `dpkg --verify` checks them, and what
@@ -133,7 +139,7 @@ func copyFile(name, dir string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return put(filepath.Join(dir, name), body, mode)
+	return put(filepath.Join(dir, filepath.Base(name)), body, mode)
 }
 
 // put writes a file, with its mode whatever the umask is.

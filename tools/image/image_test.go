@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -167,5 +168,23 @@ func untar(t *testing.T, file, dir string) {
 		if err := os.WriteFile(place, []byte(body), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestPrograms: the image has every program but the lab's.
+func TestPrograms(t *testing.T) {
+	all, err := os.ReadDir("../../cmd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, e := range all {
+		if e.Name() != "culvert-lab" {
+			want = append(want, e.Name())
+		}
+	}
+	got := slices.Sorted(slices.Values(programs))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -35,7 +35,7 @@ var epoch = time.Unix(0, 0).UTC()
 // pack makes an image of the programs in bin: they are in /usr/local/bin, and
 // there is nothing else, no shell either.
 func pack(bin, arch string) (platform, error) {
-	files, err := programs(bin)
+	files, err := archivePrograms(bin)
 	if err != nil {
 		return platform{}, err
 	}
@@ -67,8 +67,8 @@ func pack(bin, arch string) (platform, error) {
 	return platform{arch: arch, image: image, size: size}, err
 }
 
-// programs is a tar of the programs in bin, always in the same order.
-func programs(bin string) ([]byte, error) {
+// archivePrograms makes a tar of the programs in bin, always in the same order.
+func archivePrograms(bin string) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, dir := range []string{"usr/", "usr/local/", "usr/local/bin/"} {

@@ -16,15 +16,13 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/conduct"
-	benchplace "github.com/culvert-net/culvert/bench/place"
+	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/bench/preset"
 	"github.com/culvert-net/culvert/bench/report"
-	"github.com/culvert-net/culvert/demo"
-	"github.com/culvert-net/culvert/lab"
 )
 
-// benchRun is what culvert bench run is told.
-type benchRun struct {
+// run is what culvert bench run is told.
+type run struct {
 	from, to, paths []string
 	via             string
 	limits          conduct.Limits
@@ -32,14 +30,15 @@ type benchRun struct {
 	seconds         float64
 	seed            uint64
 	out             string
-	cluster         benchCluster
+	cluster         clusterFlags
 	lab             bool
+	management      string // with lab: the interface that its nodes are managed by
 	senders, burst  int
 	afXDP           bool
 }
 
-func newBenchRunCommand() *cobra.Command {
-	b := &benchRun{}
+func newRunCommand() *cobra.Command {
+	b := &run{}
 	cmd := &cobra.Command{
 		Use:   "run [PRESET...]",
 		Short: "Measure what the paths between two ends carry, and what that costs",
@@ -48,7 +47,7 @@ bond), and sends over each in turns: in rounds, shuffled, the first one to warm 
 and at least six that count. Without a preset it is TCP, and the result is one
 sentence, a table, and a file with all that was measured. An end is
 
-` + indentLines(benchplace.Forms) + `
+` + indentLines(place.Forms) + `
 
 A run counts only when the counters of its path's interfaces rose by what it
 claims, at both ends, and no other's did. Otherwise it is void, says why, and is
@@ -60,7 +59,7 @@ parameters: culvert bench presets lists them. Several are measured in turns and
 make one result. m11 and m16 have several ends send at the same time: their figure
 is the total, and the share of each is told. m12 and m13 want a machine in the
 middle (--via) that routes or bridges already: nothing is set on it.`,
-		Example: benchRunExamples,
+		Example: runExamples,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return slices.DeleteFunc(presetWords(), func(c cobra.Completion) bool {
 				name, _, _ := strings.Cut(c, "\t")
@@ -74,7 +73,7 @@ middle (--via) that routes or bridges already: nothing is set on it.`,
 	return cmd
 }
 
-const benchRunExamples = `  # network namespaces or containers of this host, by all paths between them
+const runExamples = `  # network namespaces or containers of this host, by all paths between them
   sudo culvert bench run --from netns:a --to netns:b
   sudo culvert bench run --from pid:4711 --to host --path VF
 
@@ -107,7 +106,7 @@ const benchRunExamples = `  # network namespaces or containers of this host, by 
   # through a router, of which the CPU and the counters are seen as well
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
 
-func (b *benchRun) addFlags(cmd *cobra.Command) {
+func (b *run) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&b.from, "from", nil, "where traffic starts; more than once: from each of them, for m11 and m16 at the same time")
 	f.StringArrayVar(&b.to, "to", nil, "where it stops; more than once: to each of them, for m16 at the same time")
@@ -121,7 +120,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 	f.IntVar(&b.burst, "burst", 1, "send packets so many at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
 	f.BoolVar(&b.afXDP, "af-xdp", false, "send packets by AF_XDP sockets, in the copy mode that all drivers have")
 	f.Uint64Var(&b.seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
-	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done")
+	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done, and culvert-lab")
 	f.IntVar(&b.senders, "senders", 1, "with --lab: how many containers send at once, for m11 and m16")
 	f.StringVar(&b.out, "out", "", "`FILE` for the result (default bench-TIME.json)")
 	ends := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -137,7 +136,7 @@ func (b *benchRun) addFlags(cmd *cobra.Command) {
 
 // run measures. Whatever happens, what was made is taken back and what was measured is
 // written.
-func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
+func (b *run) run(cmd *cobra.Command, args []string) (err error) {
 	var presets []preset.Preset
 	for _, name := range args {
 		p, err := preset.Find(name)
@@ -168,13 +167,13 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 		if bootErr != nil {
 			return bootErr
 		}
-		defer func() { err = errors.Join(err, booted.Down(cmd.Context())) }()
+		defer func() { err = errors.Join(err, booted.Down()) }()
 	}
 	open, err := b.ends()
 	if err != nil {
 		return err
 	}
-	progress := newBenchProgress()
+	progress := newProgress()
 	defer progress.Close()
 	crew := &conduct.Crew{}
 	defer func() { err = errors.Join(err, crew.Close()) }()
@@ -199,15 +198,15 @@ func (b *benchRun) run(cmd *cobra.Command, args []string) (err error) {
 }
 
 // bootLab boots a lab and measures between its ends.
-func (b *benchRun) bootLab(ctx context.Context) (*demo.Ends, error) {
+func (b *run) bootLab(ctx context.Context) (*place.BootedLab, error) {
 	if len(b.from)+len(b.to)+len(b.via) > 0 || b.cluster.wanted() {
 		return nil, errors.New("--lab makes ends of its own: leave out --from, --via, --to and what belongs to --cluster")
 	}
-	ends, err := demo.Between(ctx, demo.Options{Name: demo.BenchName, Source: sourceTree(), Log: os.Stderr, Live: term.IsTerminal(int(os.Stderr.Fd()))}, b.senders)
+	booted, err := place.BootLab(ctx, b.senders)
 	if err == nil {
-		b.from, b.to = ends.From, ends.To
+		b.from, b.to, b.management = booted.From, booted.To, booted.Management
 	}
-	return ends, err
+	return booted, err
 }
 
 // stations are where traffic starts, where it stops, and what is to be between them, if anything.
@@ -220,7 +219,7 @@ type stations struct {
 type opener func(context.Context, *conduct.Crew) (stations, error)
 
 // ends reads what says where they are.
-func (b *benchRun) ends() (opener, error) {
+func (b *run) ends() (opener, error) {
 	if b.cluster.wanted() {
 		if len(b.from)+len(b.to)+len(b.via) > 0 {
 			return nil, errors.New("--from, --via and --to name ends that are there; in a cluster they are made: take --nodes")
@@ -237,7 +236,7 @@ func (b *benchRun) ends() (opener, error) {
 	}
 	self, err := os.Executable()
 	return func(ctx context.Context, crew *conduct.Crew) (at stations, err error) {
-		all, err := crew.Open(ctx, slices.Concat(from, to, via), benchplace.Program{Path: self, Version: version})
+		all, err := crew.Open(ctx, slices.Concat(from, to, via), place.Program{Path: self, Version: version})
 		at.from, at.to = all[:len(from)], all[len(from):len(from)+len(to)]
 		if len(via) > 0 {
 			at.via = all[len(all)-1]
@@ -247,16 +246,16 @@ func (b *benchRun) ends() (opener, error) {
 }
 
 // specs reads --from, --to and --via, of which there is one at most.
-func (b *benchRun) specs() (from, to, via []benchplace.Spec, err error) {
+func (b *run) specs() (from, to, via []place.Spec, err error) {
 	if len(b.from) == 0 || len(b.to) == 0 {
-		return nil, nil, nil, fmt.Errorf("between which ends? Name them with --from and --to, or take --cluster:\n%s", benchplace.Forms)
+		return nil, nil, nil, fmt.Errorf("between which ends? Name them with --from and --to, or take --cluster:\n%s", place.Forms)
 	}
 	for _, side := range []struct {
 		texts []string
-		specs *[]benchplace.Spec
+		specs *[]place.Spec
 	}{{b.from, &from}, {b.to, &to}, {b.middle(), &via}} {
 		for _, text := range side.texts {
-			s, err := benchplace.Parse(text)
+			s, err := place.Parse(text)
 			if err != nil {
 				return nil, nil, nil, err
 			}
@@ -284,7 +283,7 @@ func (b *benchRun) specs() (from, to, via []benchplace.Spec, err error) {
 	return from, to, via, nil
 }
 
-func (b *benchRun) middle() []string {
+func (b *run) middle() []string {
 	if b.via == "" {
 		return nil
 	}
@@ -292,16 +291,16 @@ func (b *benchRun) middle() []string {
 }
 
 // cable is what pulls one, where that can be done from here.
-func (b *benchRun) cable() func(ctx context.Context, machine, pf string, in bool) error {
+func (b *run) cable() func(ctx context.Context, machine, pf string, in bool) error {
 	from, to, _, err := b.specs()
 	if err != nil { // a cluster's
 		return nil
 	}
-	return benchplace.Cable(append(from, to...))
+	return place.Cable(append(from, to...))
 }
 
 // plan says what is measured between the stations.
-func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, at stations, presets []preset.Preset) (*conduct.Measurement, preset.Plan, error) {
+func (b *run) plan(ctx context.Context, crew *conduct.Crew, at stations, presets []preset.Preset) (*conduct.Measurement, preset.Plan, error) {
 	paths, unmanaged, err := b.between(crew, at)
 	if err != nil {
 		return nil, preset.Plan{}, err
@@ -354,7 +353,7 @@ func (b *benchRun) plan(ctx context.Context, crew *conduct.Crew, at stations, pr
 }
 
 // between are the paths that are asked for; the note says what was left out that nobody named.
-func (b *benchRun) between(crew *conduct.Crew, at stations) (paths []bench.Path, note string, err error) {
+func (b *run) between(crew *conduct.Crew, at stations) (paths []bench.Path, note string, err error) {
 	all := conduct.Between(at.from, at.to)
 	if at.via != nil {
 		if all, err = conduct.Through(at.via, crew.Stations, all); err != nil {
@@ -362,7 +361,7 @@ func (b *benchRun) between(crew *conduct.Crew, at stations) (paths []bench.Path,
 		}
 	}
 	if b.lab && len(b.paths) == 0 {
-		all, note = withoutManagement(all)
+		all, note = withoutManagement(all, b.management)
 	}
 	for _, path := range all {
 		if conduct.Matches(path, b.paths) {
@@ -377,10 +376,10 @@ func (b *benchRun) between(crew *conduct.Crew, at stations) (paths []bench.Path,
 
 // withoutManagement leaves out the paths of the network that a lab's nodes are managed by, and
 // says so: no report had one.
-func withoutManagement(all []bench.Path) (rest []bench.Path, note string) {
+func withoutManagement(all []bench.Path, management string) (rest []bench.Path, note string) {
 	for _, p := range all {
-		if p.From.Interface == lab.MgmtInterface || p.To.Interface == lab.MgmtInterface {
-			note = fmt.Sprintf("the lab's management network (%s) is left out, since no report had one; --path host measures it", lab.MgmtInterface)
+		if p.From.Interface == management || p.To.Interface == management {
+			note = fmt.Sprintf("the lab's management network (%s) is left out, since no report had one; --path host measures it", management)
 			continue
 		}
 		rest = append(rest, p)
@@ -389,7 +388,7 @@ func withoutManagement(all []bench.Path) (rest []bench.Path, note string) {
 }
 
 // announce says before it starts what will be measured, and what will not.
-func (b *benchRun) announce(progress *conduct.Progress, m *conduct.Measurement, plan preset.Plan) {
+func (b *run) announce(progress *conduct.Progress, m *conduct.Measurement, plan preset.Plan) {
 	took := preset.Takes(plan.Arms, m.Limits.Repeats)
 	hint := ""
 	if !b.quick && took > 5*time.Minute {
@@ -414,14 +413,12 @@ func (b *benchRun) announce(progress *conduct.Progress, m *conduct.Measurement, 
 }
 
 // finish writes the result and shows it.
-func (b *benchRun) finish(cmd *cobra.Command, r bench.Result) error {
+func (b *run) finish(cmd *cobra.Command, r bench.Result) error {
 	var file bytes.Buffer
 	if err := errors.Join(bench.Write(&file, r), os.WriteFile(b.out, file.Bytes(), 0o644)); err != nil { //nolint:gosec // who measures shows it around
 		return fmt.Errorf("write the result: %w", err)
 	}
-	out, _ := cmd.OutOrStdout().(*os.File)
-	look := bench.Look{Unicode: isUTF8(os.Getenv), Colour: out != nil && term.IsTerminal(int(out.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	fmt.Fprint(cmd.OutOrStdout(), report.Text(r, look))
+	fmt.Fprint(cmd.OutOrStdout(), report.Text(r, lookOf(cmd)))
 	fmt.Fprintf(cmd.ErrOrStderr(), "written to %s\n", b.out)
 	if r.Unfinished != "" {
 		return fmt.Errorf("the result is not whole: %s", r.Unfinished)
@@ -429,8 +426,8 @@ func (b *benchRun) finish(cmd *cobra.Command, r bench.Result) error {
 	return nil
 }
 
-// newBenchProgress writes to standard error: what is on standard output is the result.
-func newBenchProgress() *conduct.Progress {
+// newProgress makes one that writes to standard error: what is on standard output is the result.
+func newProgress() *conduct.Progress {
 	fd, width := int(os.Stderr.Fd()), 100
 	live := term.IsTerminal(fd) && os.Getenv("TERM") != "dumb"
 	if w, _, err := term.GetSize(fd); live && err == nil {

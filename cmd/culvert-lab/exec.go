@@ -9,17 +9,19 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/lab"
 )
 
-func newLabExecCommand(name *string) *cobra.Command {
+func newExecCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "exec NODE -- CMD [ARG]...",
 		Short: "Run a command on a node as root",
 		Long: `Runs a command on a node with its standard streams, and exits with its status.
 The command is not read by a shell: for pipes and globs run 'sh -c'.`,
 		Example: `  culvert lab exec worker01 -- ip -d link show enp1s0
-  culvert lab exec worker01 -- sh -c 'echo 7 >/sys/class/net/enp1s0/device/sriov_numvfs'
+  culvert lab exec worker01 -- \
+    sh -c 'echo 7 >/sys/class/net/enp1s0/device/sriov_numvfs'
   culvert lab exec worker02 -- tar -x -C /opt <files.tar`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,11 +32,12 @@ The command is not read by a shell: for pipes and globs run 'sh -c'.`,
 	}
 }
 
-func newLabSSHCommand(name *string) *cobra.Command {
+func newSSHCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ssh NODE [-- CMD [ARG]...]",
 		Short: "Open a shell on a node",
-		Long:  `Opens a root shell on a node, or runs a command there, with a terminal if there is one here.`,
+		Long: `Opens a root shell on a node, or runs a command there, with a terminal if there
+is one here.`,
 		Example: `  culvert lab ssh worker01
   culvert lab ssh worker01 -- journalctl -f`,
 		Args: cobra.MinimumNArgs(1),
@@ -54,7 +57,7 @@ func execOn(ctx context.Context, name, node string, c lab.Cmd) error {
 	return withLab(name, func(l *lab.Lab) error {
 		exit, err := l.Exec(ctx, node, c)
 		if err == nil && exit != 0 {
-			return exitError(exit)
+			return cli.ExitStatus(exit)
 		}
 		return err
 	})

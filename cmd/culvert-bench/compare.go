@@ -9,10 +9,10 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/report"
-	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/cli"
 )
 
-func newBenchCompareCommand() *cobra.Command {
+func newCompareCommand() *cobra.Command {
 	var failIf []string
 	asDeployed := false
 	cmd := &cobra.Command{
@@ -36,7 +36,7 @@ same, and lists what is unlike.`,
     --fail-if 'p99>10%' -o junit > bench.xml`,
 		Args: cobra.ExactArgs(2),
 	}
-	out := addFormats(cmd, "what to write instead of text", text.JSON, "junit", "markdown")
+	out := cli.AddFormat(cmd, "what to write instead of text", cli.JSON, "junit", "markdown")
 	cmd.Flags().StringArrayVar(&failIf, "fail-if", nil, "`RULE` that makes the exit status 1, such as 'throughput<-5%'")
 	cmd.Flags().BoolVar(&asDeployed, "as-deployed", false, "compare results of unlike machines or workloads too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -52,7 +52,7 @@ same, and lists what is unlike.`,
 			return err
 		}
 		if len(a.Broken) > 0 {
-			return exitError(1)
+			return cli.ExitStatus(1)
 		}
 		return nil
 	}
@@ -79,18 +79,18 @@ func compareResults(cmd *cobra.Command, names, failIf []string) (bench.Against, 
 	return bench.Compare(first, second, rules), nil
 }
 
-func writeAgainst(cmd *cobra.Command, out *output, a bench.Against) error {
+func writeAgainst(cmd *cobra.Command, out *cli.Format, a bench.Against) error {
 	w := cmd.OutOrStdout()
 	var written string
-	switch out.format {
-	case text.JSON:
+	switch out.String() {
+	case cli.JSON:
 		return report.AgainstJSON(w, a)
 	case "junit":
 		return report.AgainstJUnit(w, a)
 	case "markdown":
 		written = report.AgainstMarkdown(a)
 	default:
-		written = report.AgainstText(a, out.look(cmd))
+		written = report.AgainstText(a, lookOf(cmd))
 	}
 	_, err := io.WriteString(w, written)
 	return err

@@ -1,4 +1,4 @@
-package text
+package cli
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Formats of a command's output.
+// The formats of a command's output. Table is text for people.
 const (
 	Table = ""
 	Wide  = "wide"

@@ -2,16 +2,18 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/preset"
-	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/cli"
 )
 
-func newBenchPresetsCommand() *cobra.Command {
+func newPresetsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets",
 		Short: "List the figures of the field reports that can be measured again",
@@ -24,9 +26,13 @@ run measures the one that is named.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	out := addOutput(cmd, false)
+	out := cli.AddFormat(cmd, "what to write instead of text", cli.JSON, cli.YAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return out.write(cmd, preset.All(), func(o text.Options) string { return presetText(preset.All(), o.Width) })
+		if out.IsForPrograms() {
+			return cli.Encode(cmd.OutOrStdout(), out.String(), preset.All())
+		}
+		_, err := io.WriteString(cmd.OutOrStdout(), presetText(preset.All(), cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Width))
+		return err
 	}
 	return cmd
 }

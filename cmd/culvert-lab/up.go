@@ -12,40 +12,13 @@ import (
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-func newLabCommand() *cobra.Command {
-	var name string
-	cmd := &cobra.Command{
-		Use:   "lab",
-		Short: "Boot nodes with emulated SR-IOV NICs",
-		Long: `Boots machines with emulated SR-IOV NICs (Intel 82576, driver igb, 7 VFs a PF)
-to see Culvert work, to develop it and to test it. No hardware is needed, and
-KVM is used where it works.
-
-A lab is one to four Debian nodes, worker01 and up. Each has the PFs enp1s0 and
-enp2s0; all first PFs are on one switch, all second ones on another. The lab
-lives in a network namespace of its own and touches nothing of the host's.
-'culvert lab down' leaves nothing but the cached image.`,
-		Example: `  culvert lab up
-  culvert lab exec worker01 -- ip link
-  culvert lab link worker01 enp2s0 down
-  culvert lab down`,
-	}
-	cmd.PersistentFlags().StringVar(&name, "name", lab.DefaultName, "which lab: several can be up side by side")
-	cmd.AddCommand(
-		newLabUpCommand(&name), newLabStatusCommand(&name), newLabSSHCommand(&name), newLabExecCommand(&name),
-		newLabCopyCommand(&name), newLabLinkCommand(&name), newLabRebootCommand(&name), newLabKillCommand(&name),
-		newLabStartCommand(&name), newLabDownCommand(&name), newLabFastCommand(), newLabKubectlCommand(&name), newLabDemoCommand(&name), newLabSuperviseCommand(),
-	)
-	return cmd
-}
-
 // The values of --wires.
 const (
 	wiresApart  = "apart"
 	wiresJoined = "joined"
 )
 
-func newLabUpCommand(name *string) *cobra.Command {
+func newUpCommand(name *string) *cobra.Command {
 	o := cluster.Options{Lab: lab.Options{Progress: os.Stderr}}
 	var kubernetes, guests bool
 	var wires string
@@ -74,12 +47,9 @@ with 'make build' done.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Lab.Name = *name
-			switch wires {
-			case wiresApart:
-			case wiresJoined:
-				o.Lab.JoinWires = true
-			default:
-				return fmt.Errorf("--wires %q: want %s or %s", wires, wiresApart, wiresJoined)
+			var err error
+			if o.Lab.JoinWires, err = parseWires(wires); err != nil {
+				return err
 			}
 			if kubernetes {
 				return upKubernetes(cmd, o)
@@ -110,7 +80,15 @@ with 'make build' done.`,
 	return cmd
 }
 
-func newLabDownCommand(name *string) *cobra.Command {
+// parseWires reports whether the wires' switches are linked.
+func parseWires(wires string) (joined bool, err error) {
+	if wires != wiresApart && wires != wiresJoined {
+		return false, fmt.Errorf("--wires %q: want %s or %s", wires, wiresApart, wiresJoined)
+	}
+	return wires == wiresJoined, nil
+}
+
+func newDownCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "down",
 		Short: "Take a lab down",
@@ -120,16 +98,5 @@ It also clears away a lab whose processes were killed. The cached image stays.`,
   culvert lab down --name big`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return lab.Down(cmd.Context(), *name) },
-	}
-}
-
-func newLabSuperviseCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "supervise DIR",
-		Hidden: true, // what 'lab up' starts
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return lab.Supervise(cmd.Context(), args[0], os.Stdin, os.Stdout)
-		},
 	}
 }

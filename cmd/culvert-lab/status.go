@@ -11,11 +11,13 @@ import (
 	"github.com/culvert-net/culvert/lab"
 )
 
-func newLabStatusCommand(name *string) *cobra.Command {
+func newStatusCommand(name *string) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the nodes of a lab, and how they are run",
+		Long: `Shows the nodes of a lab that is up, their addresses, PFs and cables, the programs
+beside them, and whether KVM runs them.`,
 		Example: `  culvert lab status
   culvert lab status -o json`,
 		Args: cobra.NoArgs,
@@ -25,7 +27,7 @@ func newLabStatusCommand(name *string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printLabStatus(cmd.OutOrStdout(), st, output)
+				return printStatus(cmd.OutOrStdout(), st, output)
 			})
 		},
 	}
@@ -33,7 +35,7 @@ func newLabStatusCommand(name *string) *cobra.Command {
 	return cmd
 }
 
-func printLabStatus(w io.Writer, st lab.Status, output string) error {
+func printStatus(w io.Writer, st lab.Status, output string) error {
 	switch output {
 	case "table":
 		return st.Write(w, time.Now())

@@ -10,10 +10,10 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/report"
-	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/cli"
 )
 
-func newBenchReportCommand() *cobra.Command {
+func newReportCommand() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use:   "report FILE",
@@ -32,7 +32,7 @@ that is cut off, or not right, is refused.`,
   culvert bench report result.json -o csv > runs.csv      # one line a run`,
 		Args: cobra.ExactArgs(1),
 	}
-	out := addFormats(cmd, "what to write instead of text", text.JSON, "csv")
+	out := cli.AddFormat(cmd, "what to write instead of text", cli.JSON, "csv")
 	cmd.Flags().StringVar(&page, "html", "", "`FILE` to write a page with charts to")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		r, err := readResult(cmd, args[0])
@@ -44,8 +44,8 @@ that is cut off, or not right, is refused.`,
 				return fmt.Errorf("write %s: %w", page, err)
 			}
 		}
-		switch out.format {
-		case text.JSON:
+		switch out.String() {
+		case cli.JSON:
 			return bench.Write(cmd.OutOrStdout(), r)
 		case "csv":
 			return report.CSV(cmd.OutOrStdout(), r)
@@ -54,7 +54,7 @@ that is cut off, or not right, is refused.`,
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nIn full: %s\n", report.Sentence(r), page)
 			return err
 		}
-		_, err = io.WriteString(cmd.OutOrStdout(), report.Text(r, out.look(cmd)))
+		_, err = io.WriteString(cmd.OutOrStdout(), report.Text(r, lookOf(cmd)))
 		return err
 	}
 	return cmd
@@ -78,10 +78,10 @@ func readResult(cmd *cobra.Command, name string) (bench.Result, error) {
 	return r, nil
 }
 
-// look is how to draw for package bench.
-func (o *output) look(cmd *cobra.Command) bench.Look {
-	opts := o.options(cmd)
-	return bench.Look{Colour: opts.Color, Unicode: opts.Unicode}
+// lookOf is how to draw on the command's output.
+func lookOf(cmd *cobra.Command) bench.Look {
+	s := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv)
+	return bench.Look{Colour: s.Color, Unicode: s.Unicode}
 }
 
 // writeWhole writes a file that is there whole or not at all.

@@ -13,7 +13,10 @@ import (
 	"github.com/culvert-net/culvert/bench/preset"
 )
 
-func TestBenchRunSaysWhatIsWrong(t *testing.T) {
+func TestRunSaysWhatIsWrong(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	build(t, dir, "culvert-lab")
 	t.Chdir(t.TempDir())
 	for line, want := range map[string]string{
 		"":                             "--cluster",
@@ -37,9 +40,9 @@ func TestBenchRunSaysWhatIsWrong(t *testing.T) {
 		"--senders 3 --from host --to netns:a":                   "--senders goes with --lab",
 		"--nodes a,b,c":                                          "kubectl get nodes",
 	} {
-		out, err := run(t.Context(), t, "", append([]string{"bench", "run"}, strings.Fields(line)...)...)
+		out, err := execute(t, append([]string{"run"}, strings.Fields(line)...)...)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("bench run %s: %v; want %q: %s", line, err, want, out)
+			t.Errorf("run %s: %v; want %q: %s", line, err, want, out)
 		}
 	}
 	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
@@ -47,8 +50,8 @@ func TestBenchRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestBenchClusterFlags(t *testing.T) {
-	c := benchCluster{kubeconfig: "k", kcontext: "c", network: "ns/net", nodes: []string{"n1"}}
+func TestClusterFlags(t *testing.T) {
+	c := clusterFlags{kubeconfig: "k", kcontext: "c", network: "ns/net", nodes: []string{"n1"}}
 	got, err := c.place()
 	if err != nil || strings.Join(got.Kubectl, " ") != "kubectl --kubeconfig k --context c" || got.Namespace != "ns" || got.Network != "net" || got.From != "n1" || got.To != "n1" {
 		t.Errorf("%+v, %v", got, err)
@@ -60,26 +63,26 @@ func TestBenchClusterFlags(t *testing.T) {
 }
 
 // In a lab the network that manages it is no path, and that is said.
-func TestBenchWithoutManagement(t *testing.T) {
+func TestWithoutManagement(t *testing.T) {
 	path := func(from, to string) bench.Path {
 		return bench.Path{From: bench.End{Interface: from}, To: bench.End{Interface: to}}
 	}
-	rest, note := withoutManagement([]bench.Path{path("mgmt0", "mgmt0"), path("eth0", "eth0"), path("net1", "mgmt0")})
+	rest, note := withoutManagement([]bench.Path{path("mgmt0", "mgmt0"), path("eth0", "eth0"), path("net1", "mgmt0")}, "mgmt0")
 	if len(rest) != 1 || rest[0].From.Interface != "eth0" || !strings.Contains(note, "--path host") {
 		t.Errorf("%+v, %q", rest, note)
 	}
-	if rest, note := withoutManagement(rest); len(rest) != 1 || note != "" {
+	if rest, note := withoutManagement(rest, "mgmt0"); len(rest) != 1 || note != "" {
 		t.Errorf("%+v, %q", rest, note)
 	}
 }
 
-func TestBenchPresets(t *testing.T) {
-	out, err := run(t.Context(), t, "", "bench", "presets", "-o", "json")
+func TestPresets(t *testing.T) {
+	out, err := execute(t, "presets", "-o", "json")
 	var all []preset.Preset
 	if err != nil || json.Unmarshal([]byte(out), &all) != nil || len(all) != 18 || all[3].Name != "m4" || all[3].Printed[0].Value != 9.42 {
 		t.Errorf("%v: %s", err, out)
 	}
-	out, err = run(t.Context(), t, "", "bench", "presets")
+	out, err = execute(t, "presets")
 	if err != nil {
 		t.Error(err)
 	}
@@ -95,14 +98,14 @@ func TestBenchPresets(t *testing.T) {
 	}
 }
 
-func TestBenchCompletion(t *testing.T) {
+func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
-		"bench run m":        "m4\tR0: iperf3",
-		"bench run --path ":  "same PF",
-		"bench run --from ":  "netns:",
-		"bench run m4 --to ": "ssh:",
+		"run m":        "m4\tR0: iperf3",
+		"run --path ":  "same PF",
+		"run --from ":  "netns:",
+		"run m4 --to ": "ssh:",
 	} {
-		out, err := run(t.Context(), t, "", append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		out, err := execute(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("%q: %v: %s", line, err, out)
 		}
@@ -112,7 +115,7 @@ func TestBenchCompletion(t *testing.T) {
 // The program as it is, from network namespaces of the test's own to one with a bridge that joins
 // them: a result is written and shown, and nothing is left. Three of them send at once for m11, and for m13
 // one sends to another through the bridge.
-func TestBenchRun(t *testing.T) {
+func TestRun(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces needs root")
 	}
@@ -141,10 +144,7 @@ func TestBenchRun(t *testing.T) {
 		ip(fmt.Sprintf("-n %s link set p%d master br0 up", ns[3], i))
 	}
 	dir := t.TempDir()
-	program := filepath.Join(dir, "culvert")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := build(t, dir, "culvert-bench")
 	for _, c := range []struct {
 		preset, arm string
 		from, more  []string
@@ -155,7 +155,7 @@ func TestBenchRun(t *testing.T) {
 		{"m13", "veth", ns[:1], []string{"--to", "netns:" + ns[1], "--via", "netns:" + ns[3]}, "bridges"},
 	} {
 		file := filepath.Join(dir, c.preset+".json")
-		args := []string{"bench", "run", c.preset, "--quick", "--repeats", "1", "--seed", "7", "--out", file}
+		args := []string{"run", c.preset, "--quick", "--repeats", "1", "--seed", "7", "--out", file}
 		args = append(args, c.more...)
 		for _, f := range c.from {
 			args = append(args, "--from", "netns:"+f)

@@ -6,18 +6,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	benchplace "github.com/culvert-net/culvert/bench/place"
-	"github.com/culvert-net/culvert/kube/view"
+	"github.com/culvert-net/culvert/bench/place"
 )
 
-// benchCluster is the cluster in which culvert bench run makes pods.
-type benchCluster struct {
+// clusterFlags is the cluster in which culvert bench run makes pods.
+type clusterFlags struct {
 	cluster                              bool
 	kubeconfig, kcontext, network, image string
 	nodes                                []string
 }
 
-func (c *benchCluster) addFlags(cmd *cobra.Command) {
+func (c *clusterFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&c.cluster, "cluster", false, "make pods in the cluster of the kubeconfig, by kubectl, and remove them afterwards")
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the cluster of this `FILE` (default $KUBECONFIG, ~/.kube/config)")
@@ -25,21 +24,21 @@ func (c *benchCluster) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&c.nodes, "nodes", nil, "with --cluster: the node where traffic starts and the one where it stops; one for both")
 	f.StringVar(&c.network, "network", "", "with --cluster: NAMESPACE/NAME of the network that gives the pods a VF; they are in that namespace")
 	f.StringVar(&c.image, "image", "", "with --cluster: what the pods run (default culvertd's image)")
-	contexts := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return view.Contexts(c.kubeconfig), cobra.ShellCompDirectiveNoFileComp
+	contexts := func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return place.Contexts(cmd.Context(), c.kubeconfig), cobra.ShellCompDirectiveNoFileComp
 	}
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts)) // only if the flag were not there
 }
 
 // wanted: any flag that only means something there chooses it.
-func (c *benchCluster) wanted() bool {
+func (c *clusterFlags) wanted() bool {
 	return c.cluster || c.kubeconfig != "" || c.kcontext != "" || len(c.nodes) > 0 || c.network != "" || c.image != ""
 }
 
 // place checks what the flags say.
-func (c *benchCluster) place() (benchplace.Cluster, error) {
+func (c *clusterFlags) place() (place.Cluster, error) {
 	if len(c.nodes) < 1 || len(c.nodes) > 2 {
-		return benchplace.Cluster{}, errors.New("on which nodes? Name two with --nodes A,B, or one: kubectl get nodes")
+		return place.Cluster{}, errors.New("on which nodes? Name two with --nodes A,B, or one: kubectl get nodes")
 	}
 	namespace, network, found := strings.Cut(c.network, "/")
 	if !found {
@@ -52,5 +51,5 @@ func (c *benchCluster) place() (benchplace.Cluster, error) {
 	if c.kcontext != "" {
 		kubectl = append(kubectl, "--context", c.kcontext)
 	}
-	return benchplace.Cluster{Kubectl: kubectl, Namespace: namespace, Network: network, Image: c.image, From: c.nodes[0], To: c.nodes[len(c.nodes)-1]}, nil
+	return place.Cluster{Kubectl: kubectl, Namespace: namespace, Network: network, Image: c.image, From: c.nodes[0], To: c.nodes[len(c.nodes)-1]}, nil
 }

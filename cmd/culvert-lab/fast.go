@@ -8,10 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/lab"
 )
 
-func newLabFastCommand() *cobra.Command {
+func newFastCommand() *cobra.Command {
 	var files, env []string
 	var self, quiet bool
 	o := lab.FastOptions{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Progress: os.Stderr}
@@ -26,7 +27,8 @@ and up with carrier, an IOMMU, the modules for VFs, bridges, tunnels, VLANs,
 nftables and vfio, and the tools busybox, ip, tc, bridge, ethtool, nft, ping,
 iperf3, tcpdump, strace, lspci. There is no udev.`,
 		Example: `  # make VFs and look at them
-  culvert lab fast -- sh -c 'echo 7 >/sys/class/net/eth0/device/sriov_numvfs; ip link'
+  culvert lab fast -- \
+    sh -c 'echo 7 >/sys/class/net/eth0/device/sriov_numvfs; ip link'
 
   # run a package's tests on a real kernel
   CGO_ENABLED=0 go test -exec 'culvert lab fast --exec' ./kernel/...
@@ -51,7 +53,7 @@ iperf3, tcpdump, strace, lspci. There is no udev.`,
 			o.Argv, o.Env = args, env
 			exit, err := lab.Fast(cmd.Context(), o)
 			if err == nil && exit != 0 {
-				return exitError(exit)
+				return cli.ExitStatus(exit)
 			}
 			return err
 		},

@@ -1,21 +1,19 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/demo"
 )
 
 // newLabDemoCommand is what `make demo` runs. The lab is "demo" unless one is
 // named.
-func newLabDemoCommand(name *string) *cobra.Command {
+func newDemoCommand(name *string) *cobra.Command {
 	var o demo.Options
 	var kubernetes, guests bool
 	cmd := &cobra.Command{
@@ -46,8 +44,8 @@ used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
 				o.Name = demo.DefaultName
 			}
 			o.Log = os.Stdout
-			o.Live = term.IsTerminal(int(os.Stdout.Fd()))
-			o.Look = bench.Look{Colour: o.Live && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", Unicode: isUTF8(os.Getenv)}
+			screen := cli.ScreenOf(os.Stdout, os.Getenv)
+			o.Live, o.Look = screen.Terminal, bench.Look{Colour: screen.Color, Unicode: screen.Unicode}
 			switch {
 			case kubernetes:
 				return demo.RunKubernetes(cmd.Context(), o)
@@ -64,7 +62,6 @@ used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
 	cmd.Flags().BoolVar(&guests, "guests", false, "with guests of libvirt")
 	cmd.Flags().IntVar(&o.Attachments, "attachments", 20, "with --kubernetes: how many pods of each kind")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
-	cmd.AddCommand(newAttachTimesCommand())
 	return cmd
 }
 
@@ -80,31 +77,4 @@ func sourceTree() string {
 		return filepath.Dir(filepath.Dir(bin))
 	}
 	return "."
-}
-
-// newAttachTimesCommand is what the demo runs on a node.
-func newAttachTimesCommand() *cobra.Command {
-	var p bench.Plugin
-	var config string
-	var times int
-	cmd := &cobra.Command{
-		Use:    "attach-times",
-		Short:  "Time a CNI plugin's ADD and DEL, and print nanoseconds as JSON",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if p.Config, err = os.ReadFile(config); err != nil {
-				return err
-			}
-			took, err := bench.Attachments(cmd.Context(), p, times)
-			return errors.Join(err, json.NewEncoder(cmd.OutOrStdout()).Encode(took))
-		},
-	}
-	cmd.Flags().StringVar(&p.Path, "plugin", "/opt/cni/bin/culvert", "the CNI plugin")
-	cmd.Flags().StringVar(&config, "config", "", "file with the network's configuration")
-	cmd.Flags().StringVar(&p.Netns, "netns", "", "path of the network namespace")
-	cmd.Flags().StringVar(&p.Interface, "interface", "net1", "name of the interface")
-	cmd.Flags().IntVar(&times, "times", 20, "how many")
-	return cmd
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/rpc"
 )
 
-func newBenchAgentCommand() *cobra.Command {
+func newAgentCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "agent",
 		Short: "Take part in a measurement, at one end of a path",

@@ -1,10 +1,25 @@
+// Command culvert-bench measures what Virtual Functions gain: it conducts a
+// measurement, is the agent at its ends, and shows and compares results.
+// `culvert bench` execs it.
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"os"
 
-func newBenchCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "bench",
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/cli"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+func main() {
+	os.Exit(cli.Run(newRoot()))
+}
+
+func newRoot() *cobra.Command {
+	return cli.NewRoot("bench", version, &cobra.Command{
 		Short: "Measure what Virtual Functions gain",
 		Long: `What VFs gain in throughput, packets, latency and CPU, with intervals and chance:
 run measures, on this host, over SSH, in a cluster or a lab, and writes a result;
@@ -14,6 +29,7 @@ report draws it for people, and compare says for people and CI how two differ.`,
   culvert bench presets
   culvert bench report result.json
   culvert bench compare before.json after.json --fail-if 'throughput<-5%'`,
-	}
-	return group(cmd, newBenchRunCommand(), newBenchPresetsCommand(), newBenchReportCommand(), newBenchCompareCommand(), newBenchAgentCommand())
+	},
+		newRunCommand(), newPresetsCommand(), newReportCommand(), newCompareCommand(), newAgentCommand(), newAttachTimesCommand(),
+	)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/lab"
 )
 
-func newLabLinkCommand(name *string) *cobra.Command {
+func newLinkCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "link NODE PF up|down",
 		Short: "Plug the cable of a PF in, or pull it",
@@ -28,17 +28,17 @@ pf1 or pf2, or its interface (enp1s0) or PCI address. It stays so over a reboot.
 	}
 }
 
-func newLabRebootCommand(name *string) *cobra.Command {
+func newRebootCommand(name *string) *cobra.Command {
 	return nodeCommand(name, "reboot", "Reboot a node in order, and wait until it takes commands",
 		"A node that is off is powered on.", (*lab.Lab).Reboot)
 }
 
-func newLabStartCommand(name *string) *cobra.Command {
+func newStartCommand(name *string) *cobra.Command {
 	return nodeCommand(name, "start", "Power a node on that is off, and wait until it takes commands",
 		"Its disk is as it was when the power went.", (*lab.Lab).Start)
 }
 
-func newLabKillCommand(name *string) *cobra.Command {
+func newKillCommand(name *string) *cobra.Command {
 	return nodeCommand(name, "kill", "Cut a node's power",
 		"Nothing is shut down or written. 'culvert lab start' powers the node on again.",
 		func(l *lab.Lab, _ context.Context, node string) error { return l.Kill(node) })
@@ -58,7 +58,7 @@ func nodeCommand(name *string, verb, short, long string, do func(*lab.Lab, conte
 	}
 }
 
-func newLabCopyCommand(name *string) *cobra.Command {
+func newCopyCommand(name *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cp SRC... NODE:DEST",
 		Short: "Copy files and folders to a node",

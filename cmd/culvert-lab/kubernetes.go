@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
@@ -21,7 +22,7 @@ func upKubernetes(cmd *cobra.Command, o cluster.Options) error {
 	return errors.Join(err, c.Close())
 }
 
-func newLabKubectlCommand(name *string) *cobra.Command {
+func newKubectlCommand(name *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl [-- ARG...]",
 		Short: "Run kubectl against the lab's cluster",
@@ -41,7 +42,7 @@ with the KUBECONFIG that 'culvert lab up --kubernetes' prints.`,
 			err = kubectl.Run()
 			var failed *exec.ExitError
 			if errors.As(err, &failed) && failed.ExitCode() > 0 {
-				return exitError(failed.ExitCode())
+				return cli.ExitStatus(failed.ExitCode())
 			}
 			return err
 		},

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/cli"
 )
 
 const benchExample = "../../bench/report/testdata/example.json"
@@ -38,30 +39,30 @@ func changedResult(t *testing.T, change func(*bench.Result)) string {
 	return name
 }
 
-func TestBenchReport(t *testing.T) {
-	out, err := run(t.Context(), t, "/nonexistent", "bench", "report", benchExample)
+func TestReport(t *testing.T) {
+	out, err := execute(t, "report", benchExample)
 	if err != nil || !strings.HasPrefix(out, "VF carries 2.04x the overlay's throughput (+-0.04, p=0.002, n=6) at 0.42x the CPU per Gb/s.\n") {
 		t.Errorf("%s%v", out, err)
 	}
-	if out, err = run(t.Context(), t, "/nonexistent", "bench", "report", benchExample, "-o", "csv"); err != nil || strings.Count(out, "\n") != 100 {
+	if out, err = execute(t, "report", benchExample, "-o", "csv"); err != nil || strings.Count(out, "\n") != 100 {
 		t.Errorf("CSV: %d lines, %v", strings.Count(out, "\n"), err)
 	}
-	out, err = run(t.Context(), t, "/nonexistent", "bench", "report", benchExample, "-o", "json")
+	out, err = execute(t, "report", benchExample, "-o", "json")
 	if same, _ := os.ReadFile(benchExample); err != nil || out != string(same) {
 		t.Errorf("JSON is not what was read: %v", err)
 	}
-	if out, err = run(t.Context(), t, "/nonexistent", "bench", "report", "-"); err == nil || !strings.HasPrefix(err.Error(), "result -: line 1: not JSON") {
+	if out, err = execute(t, "report", "-"); err == nil || !strings.HasPrefix(err.Error(), "result -: line 1: not JSON") {
 		t.Errorf("host.yaml on standard input: %s%v", out, err)
 	}
-	if _, err = run(t.Context(), t, "/nonexistent", "bench", "report", "none.json"); !errors.Is(err, os.ErrNotExist) {
+	if _, err = execute(t, "report", "none.json"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 }
 
-func TestBenchReportPage(t *testing.T) {
+func TestReportPage(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "r.html")
-	out, err := run(t.Context(), t, "/nonexistent", "bench", "report", benchExample, "--html", page)
+	out, err := execute(t, "report", benchExample, "--html", page)
 	if err != nil || !strings.HasSuffix(out, "In full: "+page+"\n") {
 		t.Errorf("%s%v", out, err)
 	}
@@ -78,12 +79,12 @@ func TestBenchReportPage(t *testing.T) {
 	if raw, err := os.ReadFile(page); err != nil || len(raw) < 1000 {
 		t.Errorf("the page that was there: %d bytes, %v", len(raw), err)
 	}
-	if _, err := run(t.Context(), t, "/nonexistent", "bench", "report", benchExample, "--html", filepath.Join(dir, "none", "x.html")); err == nil {
+	if _, err := execute(t, "report", benchExample, "--html", filepath.Join(dir, "none", "x.html")); err == nil {
 		t.Error("a folder that is not there")
 	}
 }
 
-func TestBenchCompare(t *testing.T) {
+func TestCompare(t *testing.T) {
 	slow := changedResult(t, func(r *bench.Result) {
 		for i := range r.Runs {
 			if r.Runs[i].Arm == 1 {
@@ -110,8 +111,8 @@ func TestBenchCompare(t *testing.T) {
 		"no second":     {[]string{benchExample, "none.json"}, "", "none.json", 0},
 		"no first":      {[]string{"none.json", slow}, "", "none.json", 0},
 	} {
-		out, err := run(t.Context(), t, "/nonexistent", append([]string{"bench", "compare"}, c.args...)...)
-		var exit exitError
+		out, err := execute(t, append([]string{"compare"}, c.args...)...)
+		var exit cli.ExitStatus
 		switch {
 		case errors.As(err, &exit):
 			if int(exit) != c.exit {
@@ -124,7 +125,7 @@ func TestBenchCompare(t *testing.T) {
 			t.Errorf("%s:\n%s", name, out)
 		}
 	}
-	out, err := run(t.Context(), t, "/nonexistent", "bench", "compare", benchExample, slow, "-o", "json")
+	out, err := execute(t, "compare", benchExample, slow, "-o", "json")
 	if err != nil || !json.Valid([]byte(out)) {
 		t.Errorf("JSON: %s%v", out, err)
 	}

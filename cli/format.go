@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Format is the value of a command's flag -o: one of the formats that the command
+// has, or [Table].
+type Format struct {
+	value string
+	known []string
+}
+
+// AddFormat gives cmd the flag -o with the formats that it has besides [Table].
+func AddFormat(cmd *cobra.Command, usage string, formats ...string) *Format {
+	f := &Format{known: formats}
+	cmd.Flags().VarP(f, "output", "o", usage+": "+strings.Join(formats, ", "))
+	err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	cobra.CheckErr(err) // only if the flag were not there
+	return f
+}
+
+func (f *Format) String() string { return f.value }
+
+// Type is the word for the value in help texts, as pflag asks for it.
+func (f *Format) Type() string { return "format" }
+
+// Set takes one of the formats.
+func (f *Format) Set(s string) error {
+	for _, known := range f.known {
+		if s == known {
+			f.value = s
+			return nil
+		}
+	}
+	return fmt.Errorf("want %s", strings.Join(f.known, " or "))
+}
+
+// IsForPrograms reports whether the format is JSON or YAML.
+func (f *Format) IsForPrograms() bool { return f.value == JSON || f.value == YAML }

@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// ExitStatus is the error of a command whose exit status says everything: nothing is
+// printed for it. A command that ran elsewhere, in a lab node say, ends with one.
+type ExitStatus int
+
+func (e ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// Run runs a program's command line until SIGINT or SIGTERM ends its context. It
+// prints the error, if there is one, and returns the exit status.
+func Run(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := root.ExecuteContext(ctx)
+	stop()
+	var exit ExitStatus
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return int(exit)
+	}
+	fmt.Fprintln(root.ErrOrStderr(), root.CommandPath()+":", err)
+	return 1
+}

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/demo"
+)
+
+// newEndsCommand makes the command that `culvert bench run --lab` runs.
+func newEndsCommand() *cobra.Command {
+	o := demo.Options{Name: demo.BenchName, Log: os.Stderr, Live: cli.ScreenOf(os.Stderr, os.Getenv).Terminal}
+	senders := 1
+	cmd := &cobra.Command{
+		Use:   "ends",
+		Short: "Lend culvert bench a lab to measure in",
+		Long: `Boots two nodes with Culvert and containers, writes the places of a measurement's
+ends as one JSON object, and takes the lab down when standard input ends.
+
+culvert bench run --lab starts it. By hand it is of little use.`,
+		Example: "  culvert lab ends --senders 3",
+		Args:    cobra.NoArgs,
+		Hidden:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return demo.LendEnds(cmd.Context(), o, senders, cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().IntVar(&senders, "senders", 1, "how many containers send at once")
+	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree")
+	return cmd
+}

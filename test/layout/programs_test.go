@@ -1,0 +1,144 @@
+package layout
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// budget bounds what one program is made of.
+type budget struct {
+	packages  int     // besides those of the standard library
+	megabytes float64 // of the program as `make build` links it
+	// never are packages that it has not, and functions (package.Name) that are not
+	// linked into it. A pattern that ends in /... means a folder and all below it.
+	never []string
+}
+
+// What measures and what boots machines is in no program that runs as root on nodes.
+var (
+	labs         = []string{module + "/lab/...", module + "/demo/..."}
+	measurements = []string{module + "/bench/...", "github.com/cilium/ebpf/...", "github.com/safchain/ethtool", "golang.org/x/net/bpf"}
+	// go-libvirt's root package imports package ssh, of which the linker keeps tables.
+	sshClient = []string{"golang.org/x/crypto/ssh.NewClientConn"}
+	ssh       = []string{"golang.org/x/crypto/ssh/..."}
+	nodeOnly  = slices.Concat(labs, measurements, sshClient)
+	shim      = slices.Concat(labs, measurements, ssh, []string{"k8s.io/...", "github.com/spf13/...", "github.com/vishvananda/..."})
+)
+
+// budgets are those of the folders of cmd/, with some room above what they are today.
+// Who needs more says why in the commit that raises one.
+var budgets = map[string]budget{
+	"culvert":            {175, 16.5, nodeOnly},
+	"culvertd":           {295, 25, nodeOnly},
+	"culvert-cni":        {6, 3.5, shim},
+	"culvert-hook":       {6, 3.5, shim},
+	"culvert-controller": {610, 46, slices.Concat(labs, measurements, ssh)},
+	// It is copied to the other end of a measurement.
+	"culvert-bench": {47, 10.5, slices.Concat(labs, ssh, []string{"k8s.io/...", "go.etcd.io/..."})},
+	"culvert-lab":   {35, 13, []string{"github.com/cilium/ebpf/...", "k8s.io/...", "go.etcd.io/..."}},
+}
+
+// made is what a program was found to be made of.
+type made struct {
+	packages []string
+	binary   []byte
+}
+
+func (m made) megabytes() float64 { return float64(len(m.binary)) / 1e6 }
+
+// checkBudget returns what is wrong with a program.
+func checkBudget(name string, b budget, m made) (complaints []string) {
+	if n := len(m.packages); n > b.packages {
+		complaints = append(complaints, fmt.Sprintf("cmd/%s has %d packages, and may have %d: go list -deps ./cmd/%[1]s", name, n, b.packages))
+	}
+	if mb := m.megabytes(); mb > b.megabytes {
+		complaints = append(complaints, fmt.Sprintf("cmd/%s has %.1f MB, and may have %.1f", name, mb, b.megabytes))
+	}
+	for _, never := range b.never {
+		for _, p := range m.packages {
+			if within(never, p) {
+				complaints = append(complaints, fmt.Sprintf("cmd/%s links %s: another program has that (docs/design/0012-programs.md)", name, p))
+			}
+		}
+		// The names of linked functions are in the program for its stack traces.
+		if bytes.Contains(m.binary, []byte(never+"\x00")) {
+			complaints = append(complaints, fmt.Sprintf("cmd/%s links the function %s: another program has that (docs/design/0012-programs.md)", name, never))
+		}
+	}
+	return complaints
+}
+
+// goes runs the go command in the tree.
+func goes(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %s: %v: %s", strings.Join(args, " "), err, said.String())
+	}
+	return string(out)
+}
+
+// TestBudgets: every program has a budget and keeps it. With -v it prints the table.
+func TestBudgets(t *testing.T) {
+	tree := repository(t)
+	if _, err := sources(tree); err != nil { // go test then knows what the result depends on
+		t.Fatal(err)
+	}
+	programs, err := fs.ReadDir(tree, "cmd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, bin := root(t), t.TempDir()
+	goes(t, top, "build", "-trimpath", "-ldflags", "-s -w", "-o", bin+"/", "./cmd/...")
+	table := "program             packages      MB\n"
+	for _, p := range programs {
+		name := p.Name()
+		b, found := budgets[name]
+		if !found {
+			t.Errorf("cmd/%s has no budget: add one to budgets in test/layout/programs_test.go", name)
+		}
+		binary, err := os.ReadFile(filepath.Join(bin, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := made{strings.Fields(goes(t, top, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/"+name)), binary}
+		table += fmt.Sprintf("%-18s %5d/%-4d %4.1f/%.1f\n", name, len(m.packages), b.packages, m.megabytes(), b.megabytes)
+		report(t, checkBudget(name, b, m), nil)
+	}
+	t.Logf("%s", table)
+	for name := range budgets {
+		if _, err := fs.Stat(tree, "cmd/"+name); err != nil {
+			t.Errorf("there is a budget for cmd/%s, which is not there", name)
+		}
+	}
+}
+
+func TestCheckBudget(t *testing.T) {
+	b := budget{2, 0.00001, []string{"a/...", "ssh.Dial"}}
+	good := made{[]string{"b", "ssh"}, []byte("ssh.Dial2\x00")}
+	bad := made{[]string{"a/c", "b", "ssh"}, []byte("ssh.Dialer\x00ssh.Dial\x00")}
+	got := append(checkBudget("x", b, good), checkBudget("x", b, bad)...)
+	want := []string{
+		"cmd/x has 3 packages, and may have 2: go list -deps ./cmd/x",
+		"cmd/x has 0.0 MB, and may have 0.0",
+		"cmd/x links a/c: another program has that (docs/design/0012-programs.md)",
+		"cmd/x links the function ssh.Dial: another program has that (docs/design/0012-programs.md)",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
