@@ -86,6 +86,7 @@ func (s *supervisor) serve(ctx context.Context, lifeline io.Reader, out io.Write
 	if err != nil {
 		return fmt.Errorf("open the control socket: %w", err)
 	}
+	defer listener.Close() // however serve ends: accept waits for it
 	stopListening := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stopListening()
 	if err := s.prepare(); err != nil {
