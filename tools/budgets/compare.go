@@ -79,16 +79,24 @@ func (c change) isNoise() bool {
 	return part <= smallestAlone
 }
 
+// of returns the section of a part, nil when there is none.
+func of(all []*section, part string) *section {
+	for _, s := range all {
+		if s.part == part {
+			return s
+		}
+	}
+	return nil
+}
+
 // compare pairs the figures of now with the last ones, in the order in which they were measured.
-// Parts that were not measured now are left out.
+// Parts that one side does not have are left out.
 func compare(last, now []*section) []change {
 	var all []change
 	for _, s := range now {
-		old := &section{}
-		for _, l := range last {
-			if l.part == s.part {
-				old = l
-			}
+		old := of(last, s.part)
+		if old == nil {
+			continue
 		}
 		for _, n := range s.order {
 			all = append(all, change{n, old.values[n], s.values[n]})
@@ -144,14 +152,15 @@ func (c change) cells() []string {
 	return []string{benchmark, c.name.part, c.unit, show(c.was), show(c.is), part, p}
 }
 
-// notes say of what the last figures are, where that is not this machine.
+// notes say which parts have no last figures, and which have those of another machine.
 func notes(last, now []*section) string {
 	var text strings.Builder
 	for _, s := range now {
-		for _, l := range last {
-			if l.part == s.part && l.machine != s.machine {
-				fmt.Fprintf(&text, "%s: the last figures are of commit %s on another machine (%s)\n", s.part, l.commit, l.machine)
-			}
+		switch l := of(last, s.part); {
+		case l == nil:
+			fmt.Fprintf(&text, "%s: there are no last figures; tools/bench --keep %s writes these into test/bench/last.txt\n", s.part, s.part)
+		case l.machine != s.machine:
+			fmt.Fprintf(&text, "%s: the last figures are of commit %s on another machine (%s)\n", s.part, l.commit, l.machine)
 		}
 	}
 	return text.String()
@@ -167,7 +176,7 @@ func conclude(all []change, count map[string]int) string {
 	}
 	switch {
 	case compared == 0:
-		return "verdict: there are no last figures to compare with: keep these (tools/bench --keep)"
+		return "verdict: nothing was compared"
 	case count[worse]+count[missing] == 0:
 		return fmt.Sprintf("verdict: none of %d figures got worse beyond noise, %d better", compared, count[better])
 	}
