@@ -34,6 +34,7 @@ type node struct {
 	calls  map[string]int
 	made   []*makes // of VFCreate, in order
 	tried  bool     // the ways to a pod's networks work
+	broken error    // why no turns can be taken
 }
 
 // perPF is how many VFs an emulated igb has.
@@ -82,7 +83,10 @@ func start(ctx context.Context) (n *node, err error) {
 		return nil, errors.Join(err, n.stop())
 	}
 	n.vfs = st.VFs
-	return n, nil
+	if cluster != "" {
+		err = serveKubelet(n.vfs[0].PCI.String())
+	}
+	return n, err
 }
 
 // hostYAML wants so many VFs of the first PF; kept has the host's driver kept off them.

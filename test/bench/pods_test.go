@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 )
 
 // Where a node of a cluster has its plugins and network configurations.
@@ -38,7 +39,8 @@ func multusConfig() []byte {
 // runtimes returns the ways to a pod's networks that the benchmark compares: Culvert and Multus,
 // each with the default network and a VF, and the default network alone.
 func (n *node) runtimes() (culvert, chain, plain *podRuntime, err error) {
-	cni := libcni.NewCNIConfigWithCacheDir([]string{pluginDir}, filepath.Join(n.dir, "cni"), nil)
+	quiet := &invoke.DefaultExec{RawExec: &invoke.RawExec{}} // whereabouts logs to standard error
+	cni := libcni.NewCNIConfigWithCacheDir([]string{pluginDir}, filepath.Join(n.dir, "cni"), quiet)
 	both := []string{"eth0", ifName}
 	first, err := libcni.ConfListFromFile(filepath.Join(confDir, "00-culvert.conflist"))
 	if err != nil {

@@ -24,8 +24,12 @@ func (n *node) turnsFor(b *testing.B, take func(rounds int) (*turns, error)) *tu
 	i := n.calls[call]
 	n.calls[call]++
 	for len(n.turns[size]) <= i {
+		if n.broken != nil {
+			b.Fatal("no turns: see the first failure")
+		}
 		t, err := take(b.N)
 		if err != nil {
+			n.broken = err
 			b.Fatal(err)
 		}
 		n.turns[size] = append(n.turns[size], t)
