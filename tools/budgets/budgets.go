@@ -35,17 +35,28 @@ func (b budget) met(v float64) bool { return b.least && v >= b.bound || !b.least
 
 // table has one line for each budget and node. What was measured several times is the median.
 func table(all []*section) string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "BUDGET\tNODE\tALLOWED\tMEASURED\t")
+	rows := []string{"BUDGET\tNODE\tALLOWED\tMEASURED\t"}
 	for _, b := range budgets {
 		for _, s := range all {
 			for _, n := range s.order {
 				if n.benchmark == b.benchmark && n.unit == b.metric {
-					fmt.Fprintln(w, b.row(s.part, bench.Median(s.values[n])))
+					rows = append(rows, b.row(s.part, bench.Median(s.values[n])))
 				}
 			}
 		}
+	}
+	if len(rows) == 1 {
+		return "" // of these parts the design says nothing
+	}
+	return align(rows)
+}
+
+// align makes columns of what tabs separate.
+func align(rows []string) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, row)
 	}
 	if err := w.Flush(); err != nil {
 		return err.Error()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/culvert-net/culvert/bench"
 )
@@ -113,8 +112,7 @@ func compare(last, now []*section) []change {
 // describe is the table of what changed beyond noise, what got worse first, and the verdict.
 func describe(last, now []*section) string {
 	all := compare(last, now)
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	var rows []string
 	count := map[string]int{}
 	for _, verdict := range []string{worse, better, missing, added, notJudged} {
 		for _, c := range all {
@@ -122,16 +120,13 @@ func describe(last, now []*section) string {
 				continue
 			}
 			if len(count) == 0 {
-				fmt.Fprintln(w, "AGAINST THE LAST FIGURES\tNODE\tUNIT\tLAST\tNOW\tCHANGE\tP\t")
+				rows = append(rows, "AGAINST THE LAST FIGURES\tNODE\tUNIT\tLAST\tNOW\tCHANGE\tP\t")
 			}
 			count[verdict]++
-			fmt.Fprintln(w, strings.Join(append(c.cells(), verdict), "\t"))
+			rows = append(rows, strings.Join(append(c.cells(), verdict), "\t"))
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return err.Error()
-	}
-	return text.String() + notes(last, now) + conclude(all, count) + "\n"
+	return align(rows) + notes(last, now) + conclude(all, count) + "\n"
 }
 
 func (c change) cells() []string {
