@@ -22,7 +22,7 @@ func judge(unit string) (judged, less bool) {
 	case strings.HasPrefix(unit, "x-faster"):
 		return true, false
 	case strings.HasPrefix(unit, "x-"), strings.HasSuffix(unit, "MiB"), strings.HasSuffix(unit, "-files"),
-		unit == "MB", unit == "B/op", unit == "allocs/op", unit == "api-requests":
+		unit == "MB", unit == "B/op", unit == "allocs/op":
 		return true, true
 	}
 	return false, true
