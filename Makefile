@@ -42,8 +42,8 @@ check: bootstrap-build ## build, vet, lint and unit tests of what changed since 
 lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 	@$(BIN)/culvert lab up
 
-bench: bootstrap build ## the benchmarks, in Go's benchmark format
-	@tools/watch bench tools/bench
+bench: bootstrap build ## the benchmarks, compared with their last figures, which KEEP=1 replaces
+	@tools/watch bench tools/bench $(if $(KEEP),--keep)
 
 bench-lab: bootstrap build ## what culvert bench measures in a lab, to build/bench: lab.json, lab.html; half an hour
 	@mkdir -p build/bench && rm -f build/bench/lab*

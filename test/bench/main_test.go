@@ -16,9 +16,13 @@ import (
 	"testing"
 )
 
-// programs is the folder with culvertd, culvert-cni, floor, fakenode and, for
-// the comparison with the usual chain, sriov, host-local and multus.
+// programs is the folder with culvertd, culvert-cni, floor and fakenode.
 var programs = os.Getenv("CULVERT_BENCH")
+
+// cluster is the folder with NAME.kubeconfig of the accounts culvertd and multus and POD.uid of
+// the pods of testdata/pods.yaml, on a node of a cluster that tools/bench has prepared for the
+// comparison with the usual chain. It is empty elsewhere.
+var cluster = os.Getenv("CULVERT_BENCH_CLUSTER")
 
 // host is the node that this runs in; nil outside of one.
 var host *node

@@ -32,7 +32,9 @@ type node struct {
 	udev   bool
 	turns  map[string][]*turns // by b.N and benchmark, in order
 	calls  map[string]int
-	made   map[int]makes // by b.N
+	made   []*makes // of VFCreate, in order
+	tried  bool     // the ways to a pod's networks work
+	broken error    // why no turns can be taken
 }
 
 // perPF is how many VFs an emulated igb has.
@@ -44,7 +46,7 @@ const pods = 8
 func podNetns(i int) string { return fmt.Sprintf("/run/netns/bench-%d", i) }
 
 func start(ctx context.Context) (n *node, err error) {
-	n = &node{turns: map[string][]*turns{}, calls: map[string]int{}, made: map[int]makes{}}
+	n = &node{turns: map[string][]*turns{}, calls: map[string]int{}}
 	// Not below /tmp or /run, where fsync costs nothing.
 	if err := os.MkdirAll("/var/lib", 0o755); err != nil {
 		return nil, err
@@ -53,6 +55,9 @@ func start(ctx context.Context) (n *node, err error) {
 		return nil, err
 	}
 	n.socket = filepath.Join(n.dir, "culvertd.sock")
+	if cluster != "" { // libcni gives plugins no environment of our own
+		n.socket = rpc.DefaultSocket
+	}
 	_, err = os.Stat("/run/udev/control")
 	n.udev = err == nil
 	devices, err := filepath.Glob("/sys/bus/pci/drivers/igb/0000:*/net/*")
@@ -78,7 +83,10 @@ func start(ctx context.Context) (n *node, err error) {
 		return nil, errors.Join(err, n.stop())
 	}
 	n.vfs = st.VFs
-	return n, nil
+	if cluster != "" {
+		err = serveKubelet(n.vfs[0].PCI.String())
+	}
+	return n, err
 }
 
 // hostYAML wants so many VFs of the first PF; kept has the host's driver kept off them.
@@ -102,6 +110,10 @@ func (n *node) startDaemon() error {
 	defer log.Close()
 	n.cmd = exec.Command(filepath.Join(programs, "culvertd"),
 		"--host", filepath.Join(n.dir, "host.yaml"), "--ledger", filepath.Join(n.dir, "ledger.db"), "--socket", n.socket)
+	if cluster != "" {
+		n.cmd.Args = append(n.cmd.Args, "--kubernetes", "--kubeconfig", filepath.Join(cluster, "culvertd.kubeconfig"),
+			"--node-name", "worker01", "--pod-networks", "always", "--cni-conf-dir", confDir)
+	}
 	if os.Getenv("CULVERT_BENCH_DEBUG") != "" {
 		n.cmd.Args = append(n.cmd.Args, "--debug")
 	}

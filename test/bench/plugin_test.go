@@ -17,10 +17,8 @@ const (
 	route   = "10.20.0.0/16"
 )
 
-// ipam is the same for all ways.
-const ipam = `"ipam": {"type": "host-local", "subnet": "` + subnet + `", "routes": [{"dst": "` + route + `", "gw": "` + gateway + `"}]}`
-
-const culvertConfig = `{"cniVersion": "1.0.0", "name": "bench", "type": "culvert", ` + ipam + `}`
+const culvertConfig = `{"cniVersion": "1.0.0", "name": "bench", "type": "culvert",
+	"ipam": {"type": "host-local", "subnet": "` + subnet + `", "routes": [{"dst": "` + route + `", "gw": "` + gateway + `"}]}}`
 
 // invocation is one exec of a plugin as a runtime does it.
 type invocation struct {
@@ -66,23 +64,6 @@ func (n *node) floorAdd(pod int) error {
 
 func (n *node) floorDel(pod int) error {
 	return n.floor("detach", podNetns(pod), ifName, n.vfs[pod].Netdevice)
-}
-
-// chain is the usual way: a meta plugin that execs the SR-IOV plugin, which
-// execs the IPAM plugin.
-func (n *node) chain(command string, pod int) error {
-	sriov := fmt.Sprintf(`{"cniVersion": "0.3.1", "name": "bench", "type": "sriov", "deviceID": %q, %s}`, n.vfs[pod].PCI, ipam)
-	multus := fmt.Sprintf(`{"cniVersion": "0.3.1", "name": "multus", "type": "multus", "binDir": %q, "delegates": [%s]}`, programs, sriov)
-	return n.run(invocation{"multus", command, multus, pod})
-}
-
-func (n *node) hasChain() bool {
-	for _, p := range []string{"multus", "sriov", "host-local"} {
-		if _, err := os.Stat(filepath.Join(programs, p)); err != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // timed measures fn from rest.

@@ -9,23 +9,27 @@ import (
 
 // turns are the times of several ways to do the same, one of each in a turn.
 type turns struct {
-	attach, floorAttach, chainAttach []time.Duration
-	detach, floorDetach, chainDetach []time.Duration
+	attach, floorAttach, plainAttach, chainAttach []time.Duration
+	detach, floorDetach, plainDetach, chainDetach []time.Duration
 
 	attachCPU, detachCPU []time.Duration // culvertd's
 }
 
 // turnsFor returns the turns that the benchmark shares with the others of its
 // kind: the first of them measures all, the others report their part.
-func (n *node) turnsFor(b *testing.B) *turns {
+func (n *node) turnsFor(b *testing.B, take func(rounds int) (*turns, error)) *turns {
 	b.Helper()
 	size := fmt.Sprint(b.N)
 	call := b.Name() + " " + size
 	i := n.calls[call]
 	n.calls[call]++
 	for len(n.turns[size]) <= i {
-		t, err := n.takeTurns(b.N)
+		if n.broken != nil {
+			b.Fatal("no turns: see the first failure")
+		}
+		t, err := take(b.N)
 		if err != nil {
+			n.broken = err
 			b.Fatal(err)
 		}
 		n.turns[size] = append(n.turns[size], t)
@@ -35,7 +39,6 @@ func (n *node) turnsFor(b *testing.B) *turns {
 
 func (n *node) takeTurns(rounds int) (*turns, error) {
 	t := &turns{}
-	chain := n.hasChain()
 	for range rounds {
 		add, attachCPU := n.counted(n.add)
 		del, detachCPU := n.counted(n.del)
@@ -43,14 +46,7 @@ func (n *node) takeTurns(rounds int) (*turns, error) {
 			return nil, fmt.Errorf("culvert: %w\n%s", err, n.log())
 		}
 		t.attachCPU, t.detachCPU = append(t.attachCPU, *attachCPU), append(t.detachCPU, *detachCPU)
-		err := n.freeze(func() error {
-			if err := n.pair(&t.floorAttach, &t.floorDetach, n.floorAdd, n.floorDel); err != nil || !chain {
-				return err
-			}
-			return n.pair(&t.chainAttach, &t.chainDetach,
-				func(pod int) error { return n.chain("ADD", pod) }, func(pod int) error { return n.chain("DEL", pod) })
-		})
-		if err != nil {
+		if err := n.freeze(func() error { return n.pair(&t.floorAttach, &t.floorDetach, n.floorAdd, n.floorDel) }); err != nil {
 			return nil, err
 		}
 	}
@@ -112,27 +108,19 @@ func report(b *testing.B, all []time.Duration) {
 }
 
 func BenchmarkAttach(b *testing.B) {
-	t := host.turnsFor(b)
+	t := host.turnsFor(b, host.takeTurns)
 	report(b, t.attach)
 	b.ReportMetric(ratio(t.attach, t.floorAttach), "x-floor")
 	b.ReportMetric(float64(median(t.attachCPU))/1e6, "culvertd-cpu-ms")
-	if len(t.chainAttach) > 0 {
-		b.ReportMetric(ratio(t.chainAttach, t.attach), "x-faster-than-chain")
-	}
 }
 
-func BenchmarkAttachFloor(b *testing.B) { report(b, host.turnsFor(b).floorAttach) }
-func BenchmarkAttachChain(b *testing.B) { report(b, host.turnsFor(b).chainAttach) }
+func BenchmarkAttachFloor(b *testing.B) { report(b, host.turnsFor(b, host.takeTurns).floorAttach) }
 
 func BenchmarkDetach(b *testing.B) {
-	t := host.turnsFor(b)
+	t := host.turnsFor(b, host.takeTurns)
 	report(b, t.detach)
 	b.ReportMetric(ratio(t.detach, t.floorDetach), "x-floor")
 	b.ReportMetric(float64(median(t.detachCPU))/1e6, "culvertd-cpu-ms")
-	if len(t.chainDetach) > 0 {
-		b.ReportMetric(ratio(t.chainDetach, t.detach), "x-faster-than-chain")
-	}
 }
 
-func BenchmarkDetachFloor(b *testing.B) { report(b, host.turnsFor(b).floorDetach) }
-func BenchmarkDetachChain(b *testing.B) { report(b, host.turnsFor(b).chainDetach) }
+func BenchmarkDetachFloor(b *testing.B) { report(b, host.turnsFor(b, host.takeTurns).floorDetach) }

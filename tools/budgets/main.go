@@ -1,44 +1,69 @@
-// Command budgets reads what tools/bench measured, one file for each kind of
-// node, and prints which budgets of the design are met:
+// Command budgets reads what tools/bench measured, prints which budgets of the design are met,
+// and compares the figures with the last ones that were kept:
 //
-//	tools/go run ./tools/budgets build/bench/fast.txt build/bench/whole.txt
+//	tools/go run ./tools/budgets -last test/bench/last.txt build/bench/fast.txt build/bench/whole.txt
 //
-// A file that is not there is left out. The status is 0 whether they are met or
-// not: a figure of a busy machine fails nobody's build.
+// A file that is not there is left out. -keep writes the figures into the file of last ones, in
+// the place of those of the same parts.
+//
+// The status is 0 whether budgets are met or not and whether figures got worse or not: a busy
+// machine fails nobody's build, and what a change costs is for its author to weigh. The last line
+// is the verdict.
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	last := flag.String("last", "", "file of the last figures to compare with")
+	replace := flag.Bool("keep", false, "write these figures into the file of the last ones")
+	flag.Parse()
+	if err := run(os.Stdout, *last, *replace, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "budgets:", err)
 		os.Exit(1)
 	}
 }
 
-func run(files []string) error {
-	var all []measured
+func run(out io.Writer, lastFile string, replace bool, files []string) error {
+	var now []*section
 	for _, name := range files {
-		f, err := os.Open(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		s, err := read(name)
 		if err != nil {
 			return err
 		}
-		m, err := parse(strings.TrimSuffix(filepath.Base(name), ".txt"), f)
-		if err := errors.Join(err, f.Close()); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		all = append(all, m...)
+		now = append(now, s...)
 	}
-	fmt.Print(table(all))
-	return nil
+	if _, err := fmt.Fprint(out, table(now)); err != nil || lastFile == "" {
+		return err
+	}
+	last, err := read(lastFile)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprint(out, "\n", describe(last, now)); err != nil || !replace {
+		return err
+	}
+	return os.WriteFile(lastFile, []byte(format(keep(last, now))), 0o644)
+}
+
+// read is parse of a file. One that is not there has no sections.
+func read(name string) ([]*section, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all, err := parse(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return all, nil
 }
