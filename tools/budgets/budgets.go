@@ -28,6 +28,10 @@ var budgets = []budget{
 	{"memory at 256 VFs, in a burst", "BenchmarkMemory256", "burst-MiB", false, 40, " MiB"},
 	{"growth in 10 bursts of 256", "BenchmarkMemory256", "x-growth", false, 1.15, "x"},
 	{"memory after 1,000 attachments", "BenchmarkMemory", "after-MiB", false, 40, " MiB"},
+	{"a fast node, to its first command", "BenchmarkStart/Fast", "restored-s", false, 1.5, " s"},
+	{"culvert lab up, two nodes", "BenchmarkStart/Lab", "restored-s", false, 6, " s"},
+	{"culvert lab up --guests", "BenchmarkStart/Guests", "restored-s", false, 15, " s"},
+	{"culvert lab up --kubernetes", "BenchmarkStart/Kubernetes", "restored-s", false, 20, " s"},
 	{"growth in 1,000 attachments", "BenchmarkMemory", "x-growth", false, 1.15, "x"},
 }
 
