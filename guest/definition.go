@@ -8,6 +8,8 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"libvirt.org/go/libvirtxml"
 
@@ -97,12 +99,20 @@ func about(d *xml.Decoder, start xml.StartElement, err error) error {
 	return fmt.Errorf("<%s> that ends at line %d: %w", start.Name.Local, line, err)
 }
 
-var (
-	uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
-	// nameForm is stricter than libvirt, which takes anything but a slash and
-	// line ends: names stand in messages, tables and the ledger.
-	nameForm = regexp.MustCompile(`^[^\pC\pZ/][^\pC/]{0,127}$`)
-)
+var uuidForm = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// longestGuestName bounds the name of a guest, in characters.
+const longestGuestName = 128
+
+// isName reports whether s may name a guest. It is stricter than
+// libvirt, which takes anything but a slash and line ends: names stand in messages,
+// tables and the ledger. It is no regular expression, since one that repeats the class
+// of printable characters 128 times takes 5 MB for as long as the program runs.
+func isName(s string) bool {
+	first, _ := utf8.DecodeRuneInString(s)
+	return s != "" && utf8.RuneCountInString(s) <= longestGuestName && !unicode.Is(unicode.Z, first) &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r == '/' || unicode.Is(unicode.C, r) })
+}
 
 // Parse reads a domain's XML, as virsh dumpxml prints it and hooks get it. The
 // error wraps vf.ErrInvalid.
@@ -127,8 +137,8 @@ func parse(text []byte) (Definition, error) {
 		return Definition{}, err
 	}
 	d := Definition{Name: strings.TrimSpace(doc.Name), UUID: strings.ToLower(strings.TrimSpace(doc.UUID)), text: text}
-	if !nameForm.MatchString(d.Name) {
-		return d, fmt.Errorf("<name> %q: want one of at most 128 printable characters", d.Name)
+	if !isName(d.Name) {
+		return d, fmt.Errorf("<name> %q: want one of at most %d printable characters", d.Name, longestGuestName)
 	}
 	if !uuidForm.MatchString(d.UUID) {
 		return d, fmt.Errorf("<uuid> %q of guest %s: want one as virsh dumpxml prints it; a guest that is not defined yet has none: define it first", d.UUID, d.Name)

@@ -284,3 +284,14 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestIsName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"": false, "db1": true, "a b": true, " a": false, "\u00a0a": false, "a/b": false, "/": false, "a\nb": false, "a\u200b": false, "\u0378": false, "é": true,
+		strings.Repeat("é", longestGuestName): true, strings.Repeat("a", longestGuestName+1): false,
+	} {
+		if got := isName(name); got != want {
+			t.Errorf("isName(%q) is %t, want %t", name, got, want)
+		}
+	}
+}

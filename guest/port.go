@@ -64,7 +64,7 @@ func parsePort(text []byte) (p Port, err error) {
 		return p, nil
 	}
 	p.Name, p.UUID = strings.TrimSpace(port.Owner.Name), strings.ToLower(strings.TrimSpace(port.Owner.UUID))
-	if !nameForm.MatchString(p.Name) || !uuidForm.MatchString(p.UUID) {
+	if !isName(p.Name) || !uuidForm.MatchString(p.UUID) {
 		return p, fmt.Errorf("<owner> %q with UUID %q: want a guest's", p.Name, p.UUID)
 	}
 	u := Use{Way: Network}
