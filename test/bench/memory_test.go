@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,8 +19,13 @@ import (
 
 const (
 	mib       = 1 << 20
-	maxMemory = 40 * mib
-	maxGrowth = 1.15 // of memory at rest, from one tenth of the cycles to their end
+	maxMemory = 40 * mib // the design's budget, for a node of a cluster
+	maxGrowth = 1.15     // of memory at rest, from one tenth of the cycles to their end
+
+	// What docs/design/0005 has, and a third: a host has no cluster to remember. Who needs more
+	// says there what for.
+	maxIdle  = 31 * mib // culvertd at rest on a host with 14 VFs
+	maxBurst = 30 * mib // fakenode as its 256 VFs are taken at once
 )
 
 // call asks a culvertd as the shim does, without the exec.
@@ -57,6 +63,9 @@ func sizeOf(b *testing.B, pid int) size {
 func BenchmarkMemory(b *testing.B) {
 	pid := host.cmd.Process.Pid
 	idle := sizeOf(b, pid)
+	if idle.rss > maxIdle {
+		b.Errorf("%d MiB resident at rest, at most %d are allowed: docs/design/0005-budgets.md has how to find what takes it", idle.rss/mib, maxIdle/mib)
+	}
 	cycles := func(n int) {
 		const workers = 4
 		var g errgroup.Group
@@ -106,23 +115,64 @@ func hold(b *testing.B, warm, after size) {
 	}
 }
 
-// BenchmarkMemory256 is culvertd with 256 VFs of a kernel in memory: 16 pods
-// with 16 networks each come at once and go, b.N times.
-func BenchmarkMemory256(b *testing.B) {
-	dir := b.TempDir()
-	cmd := exec.Command(filepath.Join(programs, "fakenode"), dir)
+// startFakenode starts a culvertd with 256 VFs of a kernel in memory.
+func startFakenode(tb testing.TB, program string) (cmd *exec.Cmd, socket string) {
+	tb.Helper()
+	dir := tb.TempDir()
+	cmd = exec.Command(program, dir)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	socket := filepath.Join(dir, "culvertd.sock")
-	for i := 0; rpc.Call(b.Context(), socket, "ready", nil, nil) != nil; i++ {
+	socket = filepath.Join(dir, "culvertd.sock")
+	for i := 0; rpc.Call(tb.Context(), socket, "ready", nil, nil) != nil; i++ {
 		if i == 600 {
-			b.Fatal("fakenode is not ready after a minute")
+			tb.Fatal("fakenode is not ready after a minute")
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
+	return cmd, socket
+}
+
+// endFakenode ends it, as systemd ends culvertd.
+func endFakenode(tb testing.TB, cmd *exec.Cmd) {
+	tb.Helper()
+	if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// TestMemoryOfABurst asks on this machine what BenchmarkMemory256 asks in a node, once: it
+// fails when culvertd needs a third more memory than it did.
+func TestMemoryOfABurst(t *testing.T) {
+	if programs != "" {
+		t.Skip("in a node")
+	}
+	program := filepath.Join(t.TempDir(), "fakenode")
+	build := exec.CommandContext(t.Context(), "../../tools/go", "build", "-ldflags", "-s -w", "-o", program, "./fakenode")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd, socket := startFakenode(t, program)
+	burst(t, socket, "ADD")
+	rss, _, err := memory(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	burst(t, socket, "DEL")
+	endFakenode(t, cmd)
+	t.Logf("%.1f MiB resident, at most %d are allowed", float64(rss)/mib, maxBurst/mib)
+	if rss > maxBurst {
+		t.Errorf("%d MiB resident with 256 VFs, at most %d are allowed: docs/design/0005-budgets.md has how to find what takes it", rss/mib, maxBurst/mib)
+	}
+}
+
+// BenchmarkMemory256 is culvertd with 256 VFs of a kernel in memory: 16 pods
+// with 16 networks each come at once and go, b.N times.
+func BenchmarkMemory256(b *testing.B) {
+	cmd, socket := startFakenode(b, filepath.Join(programs, "fakenode"))
 	idle := sizeOf(b, cmd.Process.Pid)
 	b.ResetTimer()
 	var warm size
@@ -146,20 +196,15 @@ func BenchmarkMemory256(b *testing.B) {
 	b.ReportMetric(float64(after.rss)/mib, "after-MiB")
 	b.ReportMetric(float64(after.rss)/float64(warm.rss), "x-growth")
 	b.ReportMetric(float64(after.files), "after-files")
-	if peak > maxMemory {
-		b.Errorf("%d MiB resident in a burst, at most %d are allowed", peak/mib, maxMemory/mib)
+	if peak > maxBurst {
+		b.Errorf("%d MiB resident in a burst, at most %d are allowed", peak/mib, maxBurst/mib)
 	}
 	hold(b, warm, after)
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		b.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		b.Fatal(err)
-	}
+	endFakenode(b, cmd)
 }
 
-func burst(b *testing.B, socket, command string) {
-	b.Helper()
+func burst(tb testing.TB, socket, command string) {
+	tb.Helper()
 	var g errgroup.Group
 	for pod := range 16 {
 		g.Go(func() error {
@@ -173,6 +218,6 @@ func burst(b *testing.B, socket, command string) {
 		})
 	}
 	if err := g.Wait(); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 }

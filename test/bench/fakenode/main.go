@@ -41,6 +41,7 @@ pools:
 const sandboxes = 256
 
 func main() {
+	daemon.SetCollector(os.Getenv("GOGC"))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	err := run(ctx, os.Args[1])
 	stop()
