@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -86,19 +85,6 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	return d.report(k.found)
-}
-
-func buildFloor(ctx context.Context, source string) (string, error) {
-	dir, err := os.MkdirTemp("", "culvert-demo-")
-	if err != nil {
-		return "", err
-	}
-	build := exec.CommandContext(ctx, "tools/go", "build", "-o", dir, "./test/bench/floor")
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", errors.Join(fmt.Errorf("build the floor: %w\n%s", err, out), os.RemoveAll(dir))
-	}
-	return filepath.Join(dir, "floor"), nil
 }
 
 // lastWords shows what a person would look at first, after a failure.
