@@ -103,4 +103,3 @@ func parseFloor(out string) (bench.Percentiles, error) {
 	}
 	return bench.Latency(took)
 }
-

@@ -17,7 +17,6 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/demo/node"
-	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
@@ -71,7 +70,7 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 	}
 	defer os.RemoveAll(filepath.Dir(floor))
 	start := time.Now()
-	c, err := cluster.Up(ctx, cluster.Options{Source: o.Source, Lab: lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: !o.Keep}})
+	c, err := d.bringClusterUp(ctx)
 	if err != nil {
 		return err
 	}
@@ -85,6 +84,14 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	return d.report(k.found)
+}
+
+// bringClusterUp brings the demo's cluster up, or opens it if it is up.
+func (d *demo) bringClusterUp(ctx context.Context) (*cluster.Cluster, error) {
+	if d.Up {
+		return cluster.Open(d.Name)
+	}
+	return cluster.Up(ctx, cluster.Options{Source: d.Source, Lab: d.labOptions()})
 }
 
 // lastWords shows what a person would look at first, after a failure.
