@@ -4,17 +4,18 @@ package bench
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/test/promises"
 )
 
-// The benchmarks run, each once, but for those that take long.
+// make bench runs the benchmarks, here each once and without those that take long.
 func TestSmoke(t *testing.T) {
 	if programs != "" {
 		t.Skip("in a node")
 	}
-	cmd := exec.CommandContext(t.Context(), "../../tools/bench", "smoke")
+	cmd := promises.Make(t.Context(), "../..", "bench", "BENCH=smoke")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -25,6 +25,9 @@ var besideMultus = &site{[]string{"worker1"}, func(ctx context.Context, c *clust
 		return err
 	}
 	err := helm(ctx, c, "install", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--create-namespace", "--set", "controller.replicas=1")
+	if err == nil {
+		_, err = c.Kubectl(ctx, "label", "namespace", cluster.Namespace, "pod-security.kubernetes.io/enforce=privileged")
+	}
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ type Row struct {
 type Table []Row
 
 // comment is the end of a line of shell that is for the reader.
-var comment = regexp.MustCompile(`(^|\s+)#.*$`)
+var comment = regexp.MustCompile(`(?m)(^|\s+)#.*$`)
 
 // columns separate a command from what runs it.
 var columns = regexp.MustCompile(`\s{2,}`)
