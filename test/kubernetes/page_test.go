@@ -3,6 +3,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,22 +25,24 @@ func TestPage(t *testing.T) {
 	// What stands for the reader's own names.
 	own := strings.NewReplacer("culvertd-x7k2p", daemon, "delete pods ...", "delete pods a")
 	prints := map[string]string{
-		"kubectl get addresspools":                                                                  `10\.98\.0\.0`,
-		"kubectl get addresspools -o yaml":                                                          `worker01`,
-		"kubectl culvert status":                                                                    `worker01 +ready(?s:.*)worker02 +ready`,
-		"kubectl culvert status --node worker01":                                                    `enp1s0`,
-		"kubectl culvert vf list --owner default/a":                                                 `default/a`,
-		"kubectl culvert pool list -o wide":                                                         intel,
-		"kubectl get nodepolicies,nodestates,addresspools":                                          `nodestate\S*/worker01`,
-		"kubectl get events -A --field-selector source=culvertd":                                    `worker0`,
+		"kubectl culvert":                                        `Usage:`,
+		"culvert status --cluster":                               `worker01 +ready`,
+		"kubectl get addresspools":                               `10\.98\.0\.0`,
+		"kubectl get addresspools -o yaml":                       `worker01`,
+		"kubectl culvert status":                                 `worker01 +ready(?s:.*)worker02 +ready`,
+		"kubectl culvert status --node worker01":                 `enp1s0`,
+		"kubectl culvert vf list --owner default/a":              `default/a`,
+		"kubectl culvert pool list -o wide":                      intel,
+		"kubectl get nodepolicies,nodestates,addresspools":       `nodestate\S*/worker01`,
+		"kubectl get events -A --field-selector source=culvertd": `worker0`,
 		"kubectl create clusterrolebinding ann-views-culvert --clusterrole=culvert-view --user=ann": `ann-views-culvert created`,
 		"kubectl -n culvert-system exec culvertd-x7k2p -- culvert vf show default/a":                `default/a`,
-		"kubectl delete pods ...":                                                                   `"a" deleted`,
+		"kubectl delete pods ...": `"a" deleted`,
 	}
 	bin, err := filepath.Abs(top + "/build/bin/culvert")
 	path := t.TempDir()
-	if err == nil {
-		err = os.Symlink(bin, filepath.Join(path, "kubectl-culvert"))
+	for _, name := range []string{"culvert", "kubectl-culvert"} {
+		err = errors.Join(err, os.Symlink(bin, filepath.Join(path, name)))
 	}
 	if err != nil {
 		t.Fatal(err)

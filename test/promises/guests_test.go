@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/test/labs"
 )
 
 // bothPFs has VFs for guests on two PFs, as a bond needs them.
@@ -28,7 +29,8 @@ pools:
 // docs/guests.md is followed in the lab that it has people bring up, with a guest that need
 // not boot, and make demo-vm is run there with one guest.
 func TestDemoWithGuests(t *testing.T) {
-	name := labName("guests")
+	const prefix = "promises-guests"
+	name := labs.Name(prefix)
 	t.Cleanup(func() {
 		if err := lab.Down(context.Background(), name); err != nil {
 			t.Error(err)
@@ -37,6 +39,9 @@ func TestDemoWithGuests(t *testing.T) {
 	shell(t, "build/bin/culvert lab up --guests --name "+name)
 	mentions(t, "culvert lab ssh", shell(t, "echo culvert status | build/bin/culvert lab ssh worker01 --name "+name), "culvert.dev/guests")
 	l, err := lab.Open(name)
+	if err == nil {
+		err = labs.ClearDead(t.Context(), l, prefix)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

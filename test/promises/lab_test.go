@@ -16,10 +16,8 @@ import (
 
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/test/labs"
 )
-
-// labName is a name for a lab of this run. Two runs at once do not meet.
-func labName(kind string) string { return fmt.Sprintf("promises-%s-%d", kind, os.Getpid()) }
 
 func TestMain(m *testing.M) {
 	status := m.Run()
@@ -115,7 +113,7 @@ func demo(t *testing.T, file string, vfs int) {
 // make demo is run whole.
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
-	run(t, "demo", "DEMO=--name "+labName("demo")+" --out "+dir)
+	run(t, "demo", "DEMO=--name "+labs.Name("promises-demo")+" --out "+dir)
 	demo(t, filepath.Join(dir, "demo.json"), 28)
 	for _, name := range []string{"report.txt", "report.svg"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
@@ -152,6 +150,9 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// hostsLab begins the name of hosts.
+const hostsLab = "promises-hosts"
+
 // hosts is the lab whose nodes are hosts that have no Culvert yet, once it is up.
 var hosts string
 
@@ -159,10 +160,13 @@ var hosts string
 func host(t *testing.T, number int) node.Node {
 	t.Helper()
 	if hosts == "" {
-		hosts = labName("hosts")
+		hosts = labs.Name(hostsLab)
 		run(t, "lab", "LAB=--name "+hosts)
 	}
 	l, err := lab.Open(hosts)
+	if err == nil {
+		err = labs.ClearDead(t.Context(), l, hostsLab)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +210,6 @@ func TestInstallPage(t *testing.T) {
 	}
 	copyTo(parts.CNI, "/opt/cni/bin")
 	copyTo(filepath.Join(top, "build/bin"), "/root/culvert")
-	if _, err := n.Script(t.Context(), "culvert host install", `ln -s /opt/cni/bin/cnitool /usr/local/bin; cd /root/culvert; ./culvert host install; rm -r /root/culvert`); err != nil {
-		t.Fatal(err)
-	}
 	const yaml = "pfs:\n- name: enp1s0\n  vfs: max\npools:\n- name: fast\n  selectors:\n    pfNames: [enp1s0]\n"
 	for path, body := range map[string][]byte{
 		"/etc/culvert/host.yaml":             []byte(yaml),
@@ -222,7 +223,8 @@ func TestInstallPage(t *testing.T) {
 	const cnitool = "CNI_PATH=/opt/cni/bin NETCONFPATH=/etc/cni/net.d cnitool "
 	follow(t, n, map[string]step{
 		"grep . /sys/bus/pci/devices/*/sriov_totalvfs": {prints: []string{`:7\n.*:7`}},
-		"culvert host validate":                        {},
+		"./culvert host install":                       {before: "ln -s /opt/cni/bin/cnitool /usr/local/bin; cd /root/culvert", prints: []string{`(?m)^ *\+ /usr/local/bin/culvertd`}},
+		"culvert host validate":                        {before: "rm -r /root/culvert; cp host.yaml /etc/culvert"},
 		"systemctl enable --now culvertd":              {},
 		"culvert status":                               {prints: []string{"enp1s0 .*7 free|7 free", "Nothing is wrong"}},
 		"ip netns add try":                             {},
@@ -231,9 +233,14 @@ func TestInstallPage(t *testing.T) {
 		"culvert vf list":                              {prints: []string{`attached +.*storage +172\.16\.91\.`}},
 		cnitool + "del storage /run/netns/try":         {},
 		"culvert host plan new.yaml":                   {prints: []string{"enp1s0", "sriov_numvfs"}},
+		"culvert host apply":                           {},
+		"culvert host install":                         {prints: []string{`(?m)^ *= /usr/local/bin/culvertd`}},
+		"culvert host install --dry-run":               {prints: []string{`(?m)^ *= /usr/local/bin/culvertd`}},
+		"culvertd leave-pod-networks":                  {before: "cp /etc/cni/net.d/10-storage.conflist /etc/cni/net.d/00-culvert.conflist"},
+		"culvert host uninstall --parts cni":           {prints: []string{`(?m)^ *- /opt/cni/bin/culvert`}},
 		"culvert host uninstall":                       {prints: []string{"culvertd"}},
 	})
-	if out, err := n.Run(t.Context(), "ls", "/usr/local/bin/culvert", "/opt/cni/bin/culvert"); err == nil {
+	if out, err := n.Run(t.Context(), "ls", "/usr/local/bin/culvert", "/opt/cni/bin/culvert", "/etc/cni/net.d/00-culvert.conflist"); err == nil || len(out) > 0 {
 		t.Errorf("culvert host uninstall leaves %s", out)
 	}
 }
@@ -261,13 +268,14 @@ func TestDebianPackage(t *testing.T) {
 	if err := n.Lab.Copy(t.Context(), n.Name, newest, "/root/page/build/deb/"); err != nil {
 		t.Fatal(err)
 	}
-	follow(t, n, map[string]step{"apt-get install ./build/deb/culvert_*.deb": {prints: []string{"culvert"}}})
-	if _, err := n.Script(t.Context(), "look, and purge", `
-		systemctl is-enabled culvertd
-		systemctl is-active culvertd
-		culvert status
-		apt-get purge --yes culvert
-		[ ! -e /usr/bin/culvert ] && [ ! -e /etc/culvert ] && [ ! -e /var/lib/culvert ]`); err != nil {
-		t.Error(err)
+	follow(t, n, map[string]step{
+		"apt-get install ./build/deb/culvert_*.deb": {prints: []string{"Setting up culvert"}},
+		"apt-get purge culvert": {
+			before: "systemctl is-enabled culvertd; systemctl is-active culvertd; culvert status; exec < <(yes)",
+			prints: []string{"enabled\nactive\n", "Purging configuration files for culvert"},
+		},
+	})
+	if left, err := n.Run(t.Context(), "ls", "-d", "/usr/bin/culvert", "/etc/culvert", "/var/lib/culvert"); err == nil || len(left) > 0 {
+		t.Errorf("apt-get purge leaves %s", left)
 	}
 }

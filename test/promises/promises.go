@@ -74,28 +74,33 @@ func (t Table) Of(test string) []string {
 	return all
 }
 
+// inline is a command in a sentence: one of these programs with an argument.
+var inline = regexp.MustCompile("`((?:\\S*/)?(?:apt-get|bootstrap|ctr|culvert|culvertd|helm|kubectl|make|systemctl|virsh) [^`]+)`")
+
 // Commands returns the shell commands of a page, without their comments and with
-// single spaces: each line of its code blocks that are indented, as Markdown has it, by
-// four spaces or more. A line that ends in a backslash is one with the next. What is
-// not to be typed stands in a block between ```.
+// single spaces: those that its sentences quote, and each line of its code blocks that
+// are indented, as Markdown has it, by four spaces or more. A line that ends in a
+// backslash is one with the next. What is not to be typed stands in a block between ```.
 func Commands(page string) []string {
 	var all []string
 	fenced, open := false, ""
 	for line := range strings.Lines(page) {
-		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
 			fenced = !fenced
-			continue
-		}
-		if fenced || !strings.HasPrefix(line, "    ") {
-			continue
-		}
-		line = strings.Join(strings.Fields(comment.ReplaceAllString(open+line, "")), " ")
-		if before, more := strings.CutSuffix(line, `\`); more {
-			open = before
-			continue
-		}
-		if open = ""; line != "" {
-			all = append(all, line)
+		case fenced:
+		case !strings.HasPrefix(line, "    "):
+			for _, m := range inline.FindAllStringSubmatch(line, -1) {
+				all = append(all, m[1])
+			}
+		default:
+			line = strings.Join(strings.Fields(comment.ReplaceAllString(open+line, "")), " ")
+			before, more := strings.CutSuffix(line, `\`)
+			if open = ""; more {
+				open = before
+			} else if line != "" {
+				all = append(all, line)
+			}
 		}
 	}
 	return all

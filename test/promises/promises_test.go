@@ -115,7 +115,7 @@ func TestEveryCommandIsRun(t *testing.T) {
 func TestCheck(t *testing.T) {
 	page := &fstest.MapFile{}
 	tree := fstest.MapFS{
-		"README.md": {Data: []byte("Use:\n\n    make one   # first\n    new --flag \\\n        more\n\n```\n    output\n```\n")}, "docs/install.md": page, "docs/kubernetes.md": page, "docs/guests.md": page,
+		"README.md": {Data: []byte("Use:\n\n    make one   # first\n    new --flag \\\n        more\n\n`make two` and `culvert` do, `a.yaml b` not.\n\n```\n    output\n```\n")}, "docs/install.md": page, "docs/kubernetes.md": page, "docs/guests.md": page,
 		"Makefile":      {Data: []byte("X := 1\none: two ## words\n\tcommand\nunsaid:\nlint:\nfuzz:\n.PHONY: one\n")},
 		"a/a_test.go":   {Data: []byte("package a\n\nfunc TestA(t *testing.T) {}\n")},
 		"a/b/b_test.go": {Data: []byte("package b\n\nfunc TestB(t *testing.T) {}\n")},
@@ -134,12 +134,13 @@ func TestCheck(t *testing.T) {
 		`"make fuzz": make test-lint does not run tools/fuzz`,
 		`"make unsaid": there is no test TestB in a`,
 		`"new --flag more": an exception needs its reason`,
+		`no line for "make two": write the test that runs it, in a short form if it takes long, and name that in commands.txt`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	got, err = check(tree, all[:1], nil)
-	if err != nil || len(got) != 4 || !strings.Contains(got[3], `no line for "new --flag more"`) {
+	if err != nil || len(got) != 5 || !strings.Contains(got[4], `no line for "new --flag more"`) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
