@@ -9,11 +9,12 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 PODS    ?= 20
 
-# More arguments of the programs that demo, lab and bench run. The tests of
+# More arguments of the programs that demo, lab, bench and deb run. The tests of
 # test/promises run the targets in a short form with them.
 DEMO    :=
 LAB     :=
 BENCH   :=
+DEB     :=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 GO  := tools/go
@@ -86,7 +87,7 @@ image: bootstrap-build ## the container image for amd64 and arm64, to build/imag
 	@tools/watch image $(GO) run ./tools/image -version $(VERSION)
 
 deb: bootstrap-build build ## a Debian package for hosts, to build/deb (GOARCH)
-	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH))
+	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH)) $(DEB)
 
 install: ## install what `make build` made (DESTDIR, PREFIX)
 	@$(INSTALLER) install --from $(BIN) --root '$(DESTDIR)' --prefix '$(PREFIX)'
