@@ -225,11 +225,9 @@ func TestBenchThroughARouter(t *testing.T) {
 // afterwards: between the demo's containers, and from three senders to one receiver.
 func TestBenchInALabOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
-	out, err := promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 --path pod-pod", "BENCH_SENDERS=m11",
-		"BENCH_RUN=--quick --repeats 1", "BENCH_OUT="+dir).CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Fatal(err)
+	if out, err := promises.Run(promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 --path pod-pod", "BENCH_SENDERS=m11",
+		"BENCH_RUN=--quick --repeats 1", "BENCH_OUT="+dir)); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	for name, arms := range map[string]int{"lab": 2, "lab-senders": 1} { // the overlay and the VF; the VFs
 		r := read(t, filepath.Join(dir, name+".json"))

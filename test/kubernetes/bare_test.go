@@ -20,10 +20,8 @@ func TestDemo(t *testing.T) {
 	need(t, bare)
 	dir := t.TempDir()
 	cmd := promises.Make(t.Context(), top, "demo-k8s", "PODS=2", "DEMO=--up --name "+k8s.Lab.Name()+" --out "+dir)
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Fatal(err)
+	if out, err := promises.Run(cmd); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	body, err := os.ReadFile(filepath.Join(dir, "demo-k8s.json"))
 	if err != nil {

@@ -45,12 +45,11 @@ func shell(t *testing.T, line string) string {
 
 func finish(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
-	out, err := cmd.CombinedOutput()
-	t.Logf("%s\n%s", strings.Join(cmd.Args, " "), out)
+	out, err := Run(cmd)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
 	}
-	return string(out)
+	return out
 }
 
 // mentions wants a text to match all patterns.

@@ -1,7 +1,9 @@
 package promises
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -19,4 +21,14 @@ func Make(ctx context.Context, top string, args ...string) *exec.Cmd {
 		}
 	}
 	return cmd
+}
+
+// Run runs a command and shows what it prints as it comes, since a demo takes long. It
+// returns that too.
+func Run(cmd *exec.Cmd) (string, error) {
+	var out bytes.Buffer
+	w := io.MultiWriter(os.Stdout, &out)
+	cmd.Stdout, cmd.Stderr = w, w
+	err := cmd.Run()
+	return out.String(), err
 }
