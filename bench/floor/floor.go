@@ -54,16 +54,20 @@ const (
 
 var switches = map[bool]string{true: "on", false: "off"}
 
+// Args implements [Work].
 func (a Attach) Args() []string {
 	return []string{attach, a.Netns, a.VF, a.Name, a.Address.String(), a.Route.Dst.String(), a.Route.Gateway.String()}
 }
 
+// Args implements [Work].
 func (d Detach) Args() []string { return []string{detach, d.Netns, d.Name, d.HostName} }
 
+// Args implements [Work].
 func (m Make) Args() []string {
 	return []string{makeVFs, m.PF, strconv.Itoa(m.VFs), switches[m.Bind]}
 }
 
+// Args implements [Work].
 func (Nothing) Args() []string { return []string{nothing} }
 
 // Parse is the inverse of [Work.Args].

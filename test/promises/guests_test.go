@@ -63,7 +63,7 @@ func followGuests(t *testing.T, n node.Node) {
 		t.Fatal(err)
 	}
 	follow(t, n, map[string]step{
-		"culvert vm attach db1 --pool guests --vlan 100 --max-tx-rate 1000": {prints: []string{"enp1s0#0"}},
+		"culvert vm attach db1 --pool guests --vlan 100 --max-tx-rate 1000": {prints: []string{`0000:01:10\.0 as net1`}},
 		"culvert vm list":       {prints: []string{"db1 .*0000:01:10.0"}},
 		"culvert vm show db1":   {prints: []string{"vlan +100"}},
 		"culvert vm detach db1": {},
@@ -73,7 +73,7 @@ func followGuests(t *testing.T, n node.Node) {
 		"virsh start db1":      {prints: []string{"started"}},
 		"culvert vm attach db1 --pool guests --bond": {
 			before: "virsh destroy db1; culvert vm detach db1; cp /etc/culvert/host.yaml before.yaml; culvert host apply both.yaml",
-			prints: []string{"enp1s0#", "enp2s0#"},
+			prints: []string{`0000:01:10\.\d as net1[ab]`, `0000:02:10\.\d as net1[ab]`},
 		},
 	})
 	if _, err := n.Script(t.Context(), "go back", `culvert vm detach db1; cd /root/page
