@@ -148,6 +148,20 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// make check is run in a copy of the tree in which one package has changed, that nothing
+// imports.
+func TestMakeCheck(t *testing.T) {
+	dir := t.TempDir()
+	shell(t, `git ls-files -z -co --exclude-standard | tar --create --null --files-from - --ignore-failed-read | tar --extract --directory '`+dir+`'
+		cd '`+dir+`'
+		git init --quiet
+		git add --all
+		git -c user.name=t -c user.email=t@culvert.invalid commit --quiet --message tree
+		printf '\n// changed\n' >>tools/budgets/main.go`)
+	out := finish(t, Make(t.Context(), dir, "check", "BASE=HEAD"))
+	mentions(t, "make check", out, "check: build: ok", "check: vet: ok", "check: lint: ok", "check: test: ok")
+}
+
 // hostsLab begins the name of hosts.
 const hostsLab = "promises-hosts"
 

@@ -106,14 +106,14 @@ func Commands(page string) []string {
 	return all
 }
 
-// target is a rule of the Makefile.
-var target = regexp.MustCompile(`(?m)^([a-z0-9][a-z0-9-]*):(?:[^=]|$)`)
+// rule is the first line of a rule of the Makefile.
+var rule = regexp.MustCompile(`(?m)^([a-z0-9][a-z0-9 -]*):(?:[^=]|$)`)
 
 // Targets returns the targets of a Makefile.
 func Targets(makefile string) []string {
 	var all []string
-	for _, m := range target.FindAllStringSubmatch(makefile, -1) {
-		all = append(all, m[1])
+	for _, m := range rule.FindAllStringSubmatch(makefile, -1) {
+		all = append(all, strings.Fields(m[1])...)
 	}
 	return all
 }

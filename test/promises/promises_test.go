@@ -29,8 +29,11 @@ func table(t *testing.T) Table {
 	return all
 }
 
-// check compares the table with what is promised, both ways, and with the tests that
-// there are. Recipe returns what make runs for a target.
+// jobsFile has the jobs of the levels of make test, a line each.
+const jobsFile = "tools/levels/jobs.go"
+
+// check compares the table with what is promised, both ways, and with the tests and jobs
+// that there are. Recipe returns what make runs for a target.
 func check(tree fs.FS, all Table, recipe func(target string) (string, error)) (complaints []string, err error) {
 	promised, err := Promised(tree)
 	if err != nil {
@@ -65,7 +68,7 @@ func checkRow(tree fs.FS, r Row, recipe func(target string) (string, error)) (co
 		return complaint, nil
 	}
 	if level, is := strings.CutPrefix(r.RunBy, "level "); is {
-		return checkLevel(level, strings.TrimPrefix(r.Command, "make "), recipe)
+		return checkLevel(tree, level, strings.TrimPrefix(r.Command, "make "), recipe)
 	}
 	folder, name, _ := strings.Cut(r.RunBy, ".")
 	files, err := fs.Glob(tree, folder+"/*_test.go")
@@ -84,19 +87,24 @@ func checkRow(tree fs.FS, r Row, recipe func(target string) (string, error)) (co
 // watched is how the Makefile shows that a program is alive.
 var watched = regexp.MustCompile(`^tools/watch \S+ `)
 
-// checkLevel wants the last line that a target runs in the recipe of a level.
-func checkLevel(level, target string, recipe func(target string) (string, error)) (string, error) {
-	whole, err := recipe("test-" + level)
+// checkLevel wants a job of a level to run the last line that a target runs.
+func checkLevel(tree fs.FS, level, target string, recipe func(target string) (string, error)) (string, error) {
+	jobs, err := fs.ReadFile(tree, jobsFile)
 	if err != nil {
 		return "", err
 	}
 	own, err := recipe(target)
+	if err != nil {
+		return "", err
+	}
 	lines := strings.Split(strings.TrimSpace(own), "\n")
 	last := watched.ReplaceAllString(lines[len(lines)-1], "")
-	if !strings.Contains(whole, last) {
-		return fmt.Sprintf("make test-%s does not run %s", level, last), err
+	for job := range strings.Lines(string(jobs)) {
+		if strings.Contains(job, fmt.Sprintf("level: %q", level)) && strings.Contains(job, last) {
+			return "", nil
+		}
 	}
-	return "", err
+	return fmt.Sprintf("no job of the level %s in %s runs %s", level, jobsFile, last), nil
 }
 
 func TestEveryCommandIsRun(t *testing.T) {
@@ -116,7 +124,8 @@ func TestCheck(t *testing.T) {
 	page := &fstest.MapFile{}
 	tree := fstest.MapFS{
 		"README.md": {Data: []byte("Use:\n\n    make one   # first\n    new --flag \\\n        more\n\n`make two` and `culvert` do, `a.yaml b` not.\n\n```\n    output\n```\n")}, "docs/install.md": page, "docs/kubernetes.md": page, "docs/guests.md": page,
-		"Makefile":      {Data: []byte("X := 1\none: two ## words\n\tcommand\nunsaid:\nlint:\nfuzz:\n.PHONY: one\n")},
+		"Makefile":      {Data: []byte("X := 1\none: two ## words\n\tcommand\nunsaid lint:\nfuzz:\n.PHONY: one\n")},
+		jobsFile:        {Data: []byte("{level: \"lint\", argv: words(\"tools/lint\")}\n{level: \"unit\", argv: words(\"tools/fuzz\")}\n")},
 		"a/a_test.go":   {Data: []byte("package a\n\nfunc TestA(t *testing.T) {}\n")},
 		"a/b/b_test.go": {Data: []byte("package b\n\nfunc TestB(t *testing.T) {}\n")},
 	}
@@ -124,14 +133,14 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recipes := map[string]string{"lint": "bootstrap\ntools/watch lint tools/lint\n", "test-lint": "tools/lint\n", "fuzz": "tools/fuzz"}
+	recipes := map[string]string{"lint": "bootstrap\ntools/watch lint tools/lint\n", "fuzz": "tools/fuzz"}
 	got, err := check(tree, append(all, Row{"make unsaid", "a.TestB"}, Row{"new --flag more", "exception: "}), func(target string) (string, error) { return recipes[target], nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		`"gone" is on no page and no target of the Makefile: take the line out`,
-		`"make fuzz": make test-lint does not run tools/fuzz`,
+		`"make fuzz": no job of the level lint in tools/levels/jobs.go runs tools/fuzz`,
 		`"make unsaid": there is no test TestB in a`,
 		`"new --flag more": an exception needs its reason`,
 		`no line for "make two": write the test that runs it, in a short form if it takes long, and name that in commands.txt`,
