@@ -15,7 +15,8 @@ import (
 )
 
 // What docs/kubernetes.md has people type on a cluster with Culvert is run as it stands,
-// with a pod default/a that has a VF.
+// with a pod default/a that has a VF. The name of this file puts it before the tests that
+// need another cluster.
 func TestPage(t *testing.T) {
 	networks(t)
 	apply(t, pod("a", "worker01", "first"))
