@@ -8,6 +8,13 @@ SHELL := /bin/bash
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PODS    ?= 20
+
+# More arguments of the programs that demo, lab, bench and deb run. The tests of
+# test/promises run the targets in a short form with them.
+DEMO    :=
+LAB     :=
+BENCH   :=
+DEB     :=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 GO  := tools/go
@@ -18,20 +25,24 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(
 # Called as root, without what `make build` would do.
 INSTALLER = test -x $(BIN)/culvert || { echo 'run `make build` first' >&2; exit 1; }; $(BIN)/culvert host
 
-# The presets of `make bench-lab`; m11 and m16 besides, with three senders.
-BENCH_LAB := m1 m2 m3 m4 m5 m6 m9 m10 m17 m18
+# What `make bench-lab` runs: presets between two nodes, presets with three senders,
+# flags of both, and where the results go.
+BENCH_LAB     := m1 m2 m3 m4 m5 m6 m9 m10 m17 m18
+BENCH_SENDERS := m11 m16
+BENCH_RUN     := --seconds 2 --max-time 2h
+BENCH_OUT     := build/bench
 
 help: ## what there is to make (the default)
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: bootstrap build ## two lab nodes, VFs made, given to containers, measured, taken back
-	@$(BIN)/culvert lab demo --out build/demo
+	@$(BIN)/culvert lab demo --out build/demo $(DEMO)
 
 demo-k8s: bootstrap build ## the same on a Kubernetes cluster, built once (15 min); times PODS (20) pods with a VF and without
-	@$(BIN)/culvert lab demo --kubernetes --attachments $(PODS) --out build/demo
+	@$(BIN)/culvert lab demo --kubernetes --attachments $(PODS) --out build/demo $(DEMO)
 
 demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nodes that run guests of their own
-	@$(BIN)/culvert lab demo --guests --out build/demo
+	@$(BIN)/culvert lab demo --guests --out build/demo $(DEMO)
 
 test: bootstrap ## every test there is, from the linter to the lab; build/log has the output of each job
 	@tools/run levels
@@ -40,18 +51,18 @@ check: bootstrap-build ## build, vet, lint and unit tests of what changed since 
 	@BASE='$(BASE)' tools/watch check tools/check
 
 lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
-	@$(BIN)/culvert lab up
+	@$(BIN)/culvert lab up $(LAB)
 
 bench: bootstrap build ## the benchmarks, compared with their last figures, which KEEP=1 replaces
-	@tools/watch bench tools/bench $(if $(KEEP),--keep)
+	@tools/watch bench tools/bench $(if $(KEEP),--keep) $(BENCH)
 
 bench-lab: bootstrap build ## what culvert bench measures in a lab, to build/bench: lab.json, lab.html; half an hour
-	@mkdir -p build/bench && rm -f build/bench/lab*
+	@mkdir -p '$(BENCH_OUT)' && rm -f '$(BENCH_OUT)'/lab*
 	@status=0; \
-	$(BIN)/culvert bench run $(BENCH_LAB) --lab --seconds 2 --max-time 2h --out build/bench/lab.json || status=1; \
-	$(BIN)/culvert bench report build/bench/lab.json --html build/bench/lab.html || status=1; \
-	$(BIN)/culvert bench run m11 m16 --lab --senders 3 --seconds 2 --path VF --out build/bench/lab-senders.json || status=1; \
-	$(BIN)/culvert bench report build/bench/lab-senders.json --html build/bench/lab-senders.html || status=1; \
+	$(BIN)/culvert bench run $(BENCH_LAB) --lab $(BENCH_RUN) --out '$(BENCH_OUT)/lab.json' || status=1; \
+	$(BIN)/culvert bench report '$(BENCH_OUT)/lab.json' --html '$(BENCH_OUT)/lab.html' || status=1; \
+	$(BIN)/culvert bench run $(BENCH_SENDERS) --lab --senders 3 $(BENCH_RUN) --path VF --out '$(BENCH_OUT)/lab-senders.json' || status=1; \
+	$(BIN)/culvert bench report '$(BENCH_OUT)/lab-senders.json' --html '$(BENCH_OUT)/lab-senders.html' || status=1; \
 	exit $$status
 
 soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new random histories, 20 pods, no API server for 5 min; an hour
@@ -76,7 +87,7 @@ image: bootstrap-build ## the container image for amd64 and arm64, to build/imag
 	@tools/watch image $(GO) run ./tools/image -version $(VERSION)
 
 deb: bootstrap-build build ## Debian packages for hosts, to build/deb (GOARCH)
-	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH))
+	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH)) $(DEB)
 
 install: ## install what `make build` made (DESTDIR, PREFIX)
 	@$(INSTALLER) install --from $(BIN) --root '$(DESTDIR)' --prefix '$(PREFIX)'

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/demo/node"
-	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
@@ -72,7 +70,7 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 	}
 	defer os.RemoveAll(filepath.Dir(floor))
 	start := time.Now()
-	c, err := cluster.Up(ctx, cluster.Options{Source: o.Source, Lab: lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: !o.Keep}})
+	c, err := d.bringClusterUp(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,17 +86,12 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 	return d.report(k.found)
 }
 
-func buildFloor(ctx context.Context, source string) (string, error) {
-	dir, err := os.MkdirTemp("", "culvert-demo-")
-	if err != nil {
-		return "", err
+// bringClusterUp brings the demo's cluster up, or opens it if it is up.
+func (d *demo) bringClusterUp(ctx context.Context) (*cluster.Cluster, error) {
+	if d.Up {
+		return cluster.Open(d.Name)
 	}
-	build := exec.CommandContext(ctx, "tools/go", "build", "-o", dir, "./test/bench/floor")
-	build.Dir = source
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", errors.Join(fmt.Errorf("build the floor: %w\n%s", err, out), os.RemoveAll(dir))
-	}
-	return filepath.Join(dir, "floor"), nil
+	return cluster.Up(ctx, cluster.Options{Source: d.Source, Lab: d.labOptions()})
 }
 
 // lastWords shows what a person would look at first, after a failure.

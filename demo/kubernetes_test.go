@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/floor"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab/cluster"
 	"github.com/culvert-net/culvert/vf"
@@ -51,6 +53,32 @@ func TestParseSetUps(t *testing.T) {
 		}
 	}
 	if got, err := parseSetUps(name + "sum{operation_type=\"set_up_pod\"} many\n"); err == nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Every call of the floor program in the script is one that the program reads.
+func TestFloorScript(t *testing.T) {
+	script := floorScript("enp2s0", "floor", "0000:02:10.0", "enp2s0v0")
+	var got []string
+	for line := range strings.Lines(script) {
+		args, calls := strings.CutPrefix(strings.TrimSpace(line), floorProgram+" ")
+		if !calls {
+			continue
+		}
+		work, err := floor.Parse(strings.Fields(args))
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		got = append(got, fmt.Sprintf("%T", work))
+	}
+	if diff := cmp.Diff([]string{"floor.Attach", "floor.Detach", "floor.Make"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s\n%s", diff, script)
+	}
+	if got, err := parseFloor("100000\n300000\n"); err != nil || int(got.P99) != 300 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if got, err := parseFloor("100 ms\n"); err == nil {
 		t.Errorf("%+v", got)
 	}
 }

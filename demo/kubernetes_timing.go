@@ -17,48 +17,6 @@ import (
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-// timeFloor times the bare kernel work of an attach on the first node, before
-// Culvert is there to mind the VF.
-func (k *kubernetes) timeFloor(ctx context.Context, floor string) error {
-	k.step("timing the bare kernel work of an attach, %d times", k.Attachments)
-	n := k.nodes[0]
-	const program = "/usr/local/bin/floor"
-	if err := k.Lab.Copy(ctx, n.Name, floor, program); err != nil {
-		return err
-	}
-	out, err := n.Script(ctx, "time the floor", `
-		ip link set "$1" up
-		floor make "$1" 1
-		udevadm settle
-		pci=$(basename "$(readlink "/sys/class/net/$1/device/virtfn0")")
-		name=$(ls "/sys/bus/pci/devices/$pci/net")
-		ip netns add floor
-		for ((i = 0; i < $2; i++)); do
-			start=${EPOCHREALTIME/./}
-			floor attach /run/netns/floor "$pci" net1 172.16.91.200/24 10.0.0.0/8 172.16.91.1
-			echo $((${EPOCHREALTIME/./} - start))
-			floor detach /run/netns/floor net1 "$name"
-			udevadm settle
-		done
-		ip netns delete floor
-		floor make "$1" 0
-		ip link set "$1" down
-		rm "$3"`, "enp2s0", strconv.Itoa(k.Attachments), program)
-	if err != nil {
-		return err
-	}
-	var took []time.Duration
-	for _, field := range strings.Fields(string(out)) {
-		us, err := strconv.Atoi(field)
-		if err != nil {
-			return fmt.Errorf("read the times of the floor: %w", err)
-		}
-		took = append(took, time.Duration(us)*time.Microsecond)
-	}
-	k.found.Floor, err = bench.Latency(took)
-	return err
-}
-
 // networks are the demo's own, one for each pool. Their pods get the resource
 // from the webhook.
 var networks = [...]struct{ name, resource, subnet string }{

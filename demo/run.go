@@ -32,14 +32,18 @@ var demoFiles = files{"demo.json", "report.txt", "report.svg"}
 
 // Options says how the demo is run.
 type Options struct {
-	Name   string // of the lab, which must not be up
+	Name   string // of the lab, which must not be up unless Up is set
 	Source string // the source tree, with build/bin in it
 	Out    string // folder for demo.json, report.txt and report.svg
 	Keep   bool   // leave the lab up
+	Up     bool   // the lab is up, of the kind that the demo boots: use it, and leave it up
 
 	// Attachments is how many pods RunKubernetes times with a VF, how many
 	// without, and how many it starts in bursts.
 	Attachments int
+
+	// Guests is on how many of the nodes RunVM runs a guest, all of them if it is 0.
+	Guests int
 
 	Log  io.Writer  // step lines and the report
 	Live bool       // Log is a terminal
@@ -78,7 +82,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer os.RemoveAll(stage)
-	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: !o.Keep})
+	l, err := d.bringUp(ctx, lab.Up)
 	if err != nil {
 		return err
 	}
@@ -91,6 +95,19 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	return d.report(&d.result)
+}
+
+// labOptions are those of the lab that a demo boots.
+func (d *demo) labOptions() lab.Options {
+	return lab.Options{Name: d.Name, Nodes: nodeCount, Progress: d.steps, Bound: !d.Keep}
+}
+
+// bringUp brings the demo's lab up, or opens it if it is up.
+func (d *demo) bringUp(ctx context.Context, up func(context.Context, lab.Options) (*lab.Lab, error)) (*lab.Lab, error) {
+	if d.Up {
+		return lab.Open(d.Name)
+	}
+	return up(ctx, d.labOptions())
 }
 
 // stage puts what is installed on nodes into a folder, which is the caller's.
@@ -128,9 +145,13 @@ func begin(o Options, f files) (*demo, error) {
 	return d, nil
 }
 
-// newDemo makes sure that there is no such lab.
+// newDemo makes sure that there is no such lab, unless it is to be used.
 func newDemo(o Options) (*demo, error) {
-	if l, err := lab.Open(o.Name); err == nil {
+	if l, err := lab.Open(o.Name); err == nil && o.Up {
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+	} else if err == nil {
 		return nil, errors.Join(fmt.Errorf("the lab %s is up already: culvert lab down --name %s takes it down; or give another --name", o.Name, o.Name), l.Close())
 	}
 	return &demo{
@@ -183,8 +204,11 @@ func (d *demo) play(ctx context.Context, stage string) error {
 	return d.compareVFs(ctx)
 }
 
-// leave takes the lab down, even when ctx has ended.
+// leave takes the lab down, even when ctx has ended, unless it was up before or is kept.
 func (d *demo) leave(ctx context.Context, l *lab.Lab) error {
+	if d.Up {
+		return l.Close()
+	}
 	if d.Keep && ctx.Err() == nil {
 		d.show(fmt.Sprintf("\nThe lab is up still. Go on with:\n"+
 			"  culvert lab ssh worker01 --name %[1]s          # there: culvert status; culvert vf list\n"+

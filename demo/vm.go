@@ -58,8 +58,8 @@ const (
 type vms struct {
 	*demo
 	found  VMResult
-	guests [nodeCount]node.Guest
-	start  time.Time // of the guests
+	guests []node.Guest // of the first nodes, one each
+	start  time.Time    // of the guests
 	ends   []vmEnd
 }
 
@@ -79,7 +79,13 @@ func RunVM(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer d.steps.close()
-	l, err := UpGuests(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: !o.Keep}, o.Source)
+	if o.Guests == 0 {
+		d.Guests = nodeCount
+	}
+	if d.Guests < 1 || d.Guests > nodeCount {
+		return fmt.Errorf("%d nodes with a guest: use 1 to %d", o.Guests, nodeCount)
+	}
+	l, err := d.bringUp(ctx, func(ctx context.Context, lo lab.Options) (*lab.Lab, error) { return UpGuests(ctx, lo, o.Source) })
 	if err != nil {
 		return err
 	}
@@ -124,10 +130,12 @@ func vmAddress(n node.Node, guest bool) netip.Prefix {
 }
 
 func (v *vms) startGuests(ctx context.Context) error {
-	v.step("a guest on each node: culvert vm xml --pool guests --vlan %d --max-tx-rate 1000, virsh define, virsh start", vmVLAN)
-	v.ends = make([]vmEnd, 2*nodeCount)
+	v.step("%d guests, one on a node: culvert vm xml --pool guests --vlan %d --max-tx-rate 1000, virsh define, virsh start", v.Guests, vmVLAN)
+	v.ends = make([]vmEnd, v.Guests+nodeCount)
+	v.guests = make([]node.Guest, v.Guests)
 	v.start = time.Now()
-	return v.each(func(i int, n node.Node) (err error) {
+	return v.eachGuest(func(i int) error {
+		n := v.nodes[i]
 		name, address := fmt.Sprintf("guest%d", n.Number), vmAddress(n, true)
 		g, err := n.DefineGuest(ctx, name, address)
 		if err != nil {
@@ -140,6 +148,15 @@ func (v *vms) startGuests(ctx context.Context) error {
 		v.ends[i] = vmEnd{name: name, ip: address.Addr(), exec: g.Exec}
 		return g.Start(ctx)
 	})
+}
+
+// eachGuest does something for all guests at once.
+func (v *vms) eachGuest(do func(i int) error) error {
+	var g errgroup.Group
+	for i := range v.guests {
+		g.Go(func() error { return do(i) })
+	}
+	return g.Wait()
 }
 
 // vmContainers is the containers' network, by CNI.
@@ -167,7 +184,7 @@ func (v *vms) startContainers(ctx context.Context) error {
 			return err
 		}
 		c, err := n.Start(ctx, name, "sleep", "infinity")
-		v.ends[nodeCount+i] = vmEnd{name: name, ip: address.Addr(), exec: func(ctx context.Context, command string) ([]byte, error) {
+		v.ends[v.Guests+i] = vmEnd{name: name, ip: address.Addr(), exec: func(ctx context.Context, command string) ([]byte, error) {
 			return c.Exec(ctx, "sh", "-c", command)
 		}}
 		return err
@@ -185,13 +202,17 @@ func (v *vms) attachment(n node.Node) node.Attachment {
 
 func (v *vms) showOwners(ctx context.Context) error {
 	v.step("who has which VF?")
-	for _, n := range v.nodes {
+	for i, n := range v.nodes {
 		out, err := n.Run(ctx, "culvert", "vf", "list")
 		if err != nil {
 			return err
 		}
 		v.quote(n, "culvert vf list", out)
-		for _, want := range []string{fmt.Sprintf("guest%d", n.Number), fmt.Sprintf("default/pod%d", n.Number)} {
+		owners := []string{fmt.Sprintf("default/pod%d", n.Number)}
+		if i < v.Guests {
+			owners = append(owners, v.guests[i].Name)
+		}
+		for _, want := range owners {
 			if !strings.Contains(string(out), want) {
 				v.wrong("culvert vf list on %s does not name %s", n.Name, want)
 			}
@@ -233,8 +254,8 @@ func (v *vms) useUp(ctx context.Context) error {
 
 func (v *vms) awaitGuests(ctx context.Context) error {
 	v.step("waiting for the guests, whose processors are emulated by emulated ones")
-	took := make([]float64, nodeCount)
-	err := v.each(func(i int, _ node.Node) error {
+	took := make([]float64, v.Guests)
+	err := v.eachGuest(func(i int) error {
 		_, err := v.guests[i].Await(ctx)
 		took[i] = time.Since(v.start).Seconds()
 		return err
@@ -284,7 +305,7 @@ func (r Reach) String() string {
 func (v *vms) askLibvirt(ctx context.Context) error {
 	v.step("comparing libvirt's running guests with the ledger")
 	v.found.LedgerMatchesLibvirt = true
-	for _, n := range v.nodes {
+	for i, n := range v.nodes {
 		libvirt, err := passedVFs(ctx, n)
 		if err != nil {
 			return err
@@ -303,7 +324,7 @@ func (v *vms) askLibvirt(ctx context.Context) error {
 		}
 		slices.Sort(ledger)
 		v.show(fmt.Sprintf("         %s: %s\n", n.Name, strings.Join(libvirt, ", ")))
-		if len(libvirt) == 0 || !slices.Equal(libvirt, ledger) {
+		if (len(libvirt) > 0) != (i < v.Guests) || !slices.Equal(libvirt, ledger) {
 			v.found.LedgerMatchesLibvirt = false
 			v.wrong("%s: libvirt says %q, the ledger %q", n.Name, libvirt, ledger)
 		}
@@ -360,16 +381,18 @@ func parsePassed(text []byte) (out []string, err error) {
 
 // killAll ends the guests as hard as it goes, and the containers.
 func (v *vms) killAll(ctx context.Context) error {
-	v.step("killing both QEMUs with signal 9, and deleting the containers: the VFs come back by themselves")
+	v.step("killing the guests' QEMU with signal 9, and deleting the containers: the VFs come back by themselves")
 	return v.each(func(i int, n node.Node) error {
 		name := fmt.Sprintf("pod%d", n.Number)
 		var g errgroup.Group
-		g.Go(func() error {
-			if err := v.guests[i].Kill(ctx); err != nil {
-				return err
-			}
-			return v.guests[i].Ended(ctx)
-		})
+		if i < v.Guests {
+			g.Go(func() error {
+				if err := v.guests[i].Kill(ctx); err != nil {
+					return err
+				}
+				return v.guests[i].Ended(ctx)
+			})
+		}
 		g.Go(func() error {
 			if err := (node.Container{Node: n, Name: name}).Delete(ctx); err != nil {
 				return err

@@ -1,13 +1,16 @@
 package demo
 
 import (
+	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/lab"
 )
 
 // What demo-vm.json has is what issue 6 asks for, and more.
@@ -58,5 +61,30 @@ func TestPassedVFs(t *testing.T) {
 		if got, err := parsePassed([]byte(text)); err == nil {
 			t.Errorf("%s: %v", text, got)
 		}
+	}
+}
+
+// A lab that is not up is not brought up where it is to be there, and there are no more
+// guests than nodes.
+func TestRefusedBeforeALabIsUp(t *testing.T) {
+	ctx, o := t.Context(), Options{Name: "t-demo-none", Out: t.TempDir(), Log: io.Discard, Up: true}
+	d, err := begin(o, vmFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.steps.close()
+	up := func(context.Context, lab.Options) (*lab.Lab, error) {
+		t.Error("a lab is brought up")
+		return nil, nil
+	}
+	if _, err := d.bringUp(ctx, up); err == nil || !strings.Contains(err.Error(), o.Name) {
+		t.Errorf("bringUp: %v", err)
+	}
+	if _, err := d.bringClusterUp(ctx); err == nil || !strings.Contains(err.Error(), o.Name) {
+		t.Errorf("bringClusterUp: %v", err)
+	}
+	o.Guests = 3
+	if err := RunVM(ctx, o); err == nil || !strings.Contains(err.Error(), "use 1 to 2") {
+		t.Errorf("RunVM with 3 guests: %v", err)
 	}
 }

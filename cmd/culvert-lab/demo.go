@@ -58,10 +58,13 @@ used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
 	cmd.Flags().StringVar(&o.Out, "out", "build/demo", "folder for the reports")
 	cmd.Flags().StringVar(&o.Source, "source", sourceTree(), "Culvert's source tree")
 	cmd.Flags().BoolVar(&o.Keep, "keep", false, "leave the lab up")
+	cmd.Flags().BoolVar(&o.Up, "up", false, "the lab is up, without Culvert (with it, for --guests): use it, and leave it up")
 	cmd.Flags().BoolVar(&kubernetes, "kubernetes", false, "on a Kubernetes cluster")
 	cmd.Flags().BoolVar(&guests, "guests", false, "with guests of libvirt")
 	cmd.Flags().IntVar(&o.Attachments, "attachments", 20, "with --kubernetes: how many pods of each kind")
+	cmd.Flags().IntVar(&o.Guests, "guest-nodes", 2, "with --guests: how many of the two nodes run a guest")
 	cmd.MarkFlagsMutuallyExclusive("kubernetes", "guests")
+	cmd.MarkFlagsMutuallyExclusive("up", "keep")
 	return cmd
 }
 

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/culvert-net/culvert/bench/floor"
 )
 
 // BenchmarkShimExec is what it costs to start the shim: it answers VERSION by
@@ -18,7 +20,7 @@ func BenchmarkShimExec(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		e, err := host.timed(func() error { return host.floor("nothing") })
+		e, err := host.timed(func() error { return host.floor(floor.Nothing{}) })
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/bench/floor"
 	"github.com/culvert-net/culvert/rpc"
 )
 
@@ -40,10 +40,10 @@ func (m *makes) round(n *node) error {
 	}
 	err := n.freeze(func() error {
 		for _, f := range []struct {
-			driver string
-			into   *[]time.Duration
-		}{{"on", &m.floor}, {"off", &m.floorKept}} {
-			if err := take(n, f.into, func() error { return n.floor("make", n.pfs[0], strconv.Itoa(perPF), f.driver) }); err != nil {
+			bind bool
+			into *[]time.Duration
+		}{{true, &m.floor}, {false, &m.floorKept}} {
+			if err := take(n, f.into, func() error { return n.floor(floor.Make{PF: n.pfs[0], VFs: perPF, Bind: f.bind}) }); err != nil {
 				return err
 			}
 			if err := n.noVFs(); err != nil {

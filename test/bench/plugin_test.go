@@ -3,11 +3,15 @@ package bench
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/culvert-net/culvert/bench/floor"
+	"github.com/culvert-net/culvert/vf"
 )
 
 const (
@@ -54,16 +58,18 @@ func (n *node) del(pod int) error {
 }
 
 // floor runs the bare kernel work, on the pod's own VF: culvertd is frozen.
-func (n *node) floor(args ...string) error {
-	return checked(exec.Command(filepath.Join(programs, "floor"), args...))
+func (n *node) floor(w floor.Work) error {
+	return checked(exec.Command(filepath.Join(programs, "floor"), w.Args()...))
 }
 
 func (n *node) floorAdd(pod int) error {
-	return n.floor("attach", podNetns(pod), n.vfs[pod].PCI.String(), ifName, fmt.Sprintf("10.56.1.%d/16", 100+pod), route, gateway)
+	return n.floor(floor.Attach{Netns: podNetns(pod), VF: n.vfs[pod].PCI.String(), Name: ifName,
+		Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 56, 1, byte(100 + pod)}), 16),
+		Route:   vf.Route{Dst: netip.MustParsePrefix(route), Gateway: netip.MustParseAddr(gateway)}})
 }
 
 func (n *node) floorDel(pod int) error {
-	return n.floor("detach", podNetns(pod), ifName, n.vfs[pod].Netdevice)
+	return n.floor(floor.Detach{Netns: podNetns(pod), Name: ifName, HostName: n.vfs[pod].Netdevice})
 }
 
 // timed measures fn from rest.

@@ -4,18 +4,19 @@ package bench
 
 import (
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/culvert-net/culvert/test/promises"
 )
 
-// bench runs a part of tools/bench and returns what it printed.
+// bench runs a part of `make bench` and returns what it printed.
 func bench(t *testing.T, part string) string {
 	t.Helper()
 	if programs != "" {
 		t.Skip("in a node")
 	}
-	cmd := exec.CommandContext(t.Context(), "../../tools/bench", part)
+	cmd := promises.Make(t.Context(), "../..", "bench", "BENCH="+part)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

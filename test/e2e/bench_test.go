@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/demo"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/test/promises"
 )
 
 // The presets that a lab can run, in their short form, over a VF and an overlay: each
@@ -220,22 +221,27 @@ func TestBenchThroughARouter(t *testing.T) {
 	}
 }
 
-// With --lab everything is made for the measurement, and nothing of it is there afterwards.
+// make bench-lab measures in labs that are made for it, and nothing of them is there
+// afterwards: between the demo's containers, and from three senders to one receiver.
 func TestBenchInALabOfItsOwn(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "result.json")
-	out, err := exec.CommandContext(t.Context(), os.Getenv("CULVERT"), "bench", "run", "m3", "m4", "--lab", "--quick", "--repeats", "1", "--path", "pod-pod", "--out", file).CombinedOutput()
-	t.Logf("%s", out)
-	if err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	if out, err := promises.Run(promises.Make(t.Context(), "../..", "bench-lab", "BENCH_LAB=m3 m4 --path pod-pod", "BENCH_SENDERS=m11",
+		"BENCH_RUN=--quick --repeats 1", "BENCH_OUT="+dir)); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	r := read(t, file)
-	for i, a := range r.Arms {
-		if counted(r, i) == 0 {
-			t.Errorf("arm %s has no run that counts", a.Name)
+	for name, arms := range map[string]int{"lab": 2, "lab-senders": 1} { // the overlay and the VF; the VFs
+		r := read(t, filepath.Join(dir, name+".json"))
+		for i, a := range r.Arms {
+			if counted(r, i) == 0 {
+				t.Errorf("%s: arm %s has no run that counts", name, a.Name)
+			}
 		}
-	}
-	if len(r.Arms) != 2 {
-		t.Errorf("%d arms, want the overlay and the VF", len(r.Arms))
+		if len(r.Arms) != arms {
+			t.Errorf("%s: %d arms, want %d", name, len(r.Arms), arms)
+		}
+		if page, err := os.Stat(filepath.Join(dir, name+".html")); err != nil || page.Size() == 0 {
+			t.Errorf("%s has no page: %v", name, err)
+		}
 	}
 	if l, err := lab.Open(demo.BenchName); err == nil {
 		l.Close()

@@ -14,15 +14,12 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +27,7 @@ import (
 	"github.com/culvert-net/culvert/demo"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/test/labs"
 )
 
 // hostYAML has all kinds of pools. The first four VFs of the second PF are in
@@ -87,13 +85,16 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
+// labName begins the name of a run's lab.
+const labName = "e2e"
+
 func bringUp(ctx context.Context) (l *lab.Lab, fresh bool, err error) {
 	if *useLab != "" {
 		l, err = lab.Open(*useLab)
 		return l, false, err
 	}
 	l, err = lab.Up(ctx, lab.Options{
-		Name: fmt.Sprintf("%s%d", labName, os.Getpid()), Nodes: 2, Guests: true, Progress: os.Stderr, Bound: true,
+		Name: labs.Name(labName), Nodes: 2, Guests: true, Progress: os.Stderr, Bound: true,
 		Prepare: func(context.Context, func(string, ...any)) (lab.Software, error) {
 			return lab.Software{Setup: demo.GuestSetup()}, nil
 		},
@@ -101,28 +102,7 @@ func bringUp(ctx context.Context) (l *lab.Lab, fresh bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	return l, true, clearOthers(ctx, l)
-}
-
-// labName begins the name of a run's lab; its process follows. Two runs at
-// once do not meet.
-const labName = "e2e-"
-
-// clearOthers takes down the labs of runs that were killed.
-func clearOthers(ctx context.Context, l *lab.Lab) error {
-	st, err := l.Status()
-	if err != nil {
-		return err
-	}
-	others, err := filepath.Glob(filepath.Join(filepath.Dir(st.RunDir), labName+"*"))
-	for _, other := range others {
-		name := filepath.Base(other)
-		pid, numberErr := strconv.Atoi(strings.TrimPrefix(name, labName))
-		if numberErr == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			err = errors.Join(err, lab.Down(ctx, name))
-		}
-	}
-	return err
+	return l, true, labs.ClearDead(ctx, l, labName)
 }
 
 // setUp installs Culvert on both nodes and prepares for containers.

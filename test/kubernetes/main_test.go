@@ -2,7 +2,8 @@
 
 // Package kubernetes installs Culvert on real clusters of lab nodes, as people
 // do, and applies the manifests that they have. The tests of one kind of cluster
-// share it, in the order of the files: [twoNodes], then [besideMultus].
+// share it, in the order of the files: [bare], which becomes [twoNodes], then
+// [besideMultus].
 package kubernetes
 
 import (
@@ -19,10 +20,10 @@ import (
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-// A site is a cluster with Culvert installed in one way.
+// A site is a cluster with Culvert installed in one way, or without it.
 type site struct {
-	names   []string // of its nodes
-	install func(ctx context.Context, c *cluster.Cluster) error
+	names   []string                                            // of its nodes
+	install func(ctx context.Context, c *cluster.Cluster) error // nil: Culvert is not installed
 }
 
 // twoNodes has Culvert by the one manifest, serving all networks of pods.
@@ -73,6 +74,9 @@ func enter(s *site) (err error) {
 	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Lab: lab.Options{Name: name, Names: s.names, Progress: os.Stdout, Bound: true}})
 	if err != nil {
 		return err
+	}
+	if s.install == nil {
+		return nil
 	}
 	if err := k8s.LoadCulvert(ctx, top); err != nil {
 		return err

@@ -25,6 +25,9 @@ var besideMultus = &site{[]string{"worker1"}, func(ctx context.Context, c *clust
 		return err
 	}
 	err := helm(ctx, c, "install", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--create-namespace", "--set", "controller.replicas=1")
+	if err == nil {
+		_, err = c.Kubectl(ctx, "label", "namespace", cluster.Namespace, "pod-security.kubernetes.io/enforce=privileged")
+	}
 	if err != nil {
 		return err
 	}
@@ -107,10 +110,16 @@ func TestChelsioAsItStandsBesideMultus(t *testing.T) {
 	allFree(t, allVFs/2)
 }
 
-// helm uninstall leaves the node as it was found: no plugin, no configuration,
+// helm upgrade keeps the installation, and helm uninstall leaves the node as it was found: no plugin, no configuration,
 // and pods still get their default network.
 func TestHelmUninstall(t *testing.T) {
 	need(t, besideMultus)
+	if err := helm(t.Context(), k8s, "upgrade", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--set", "controller.replicas=1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := k8s.AwaitCulvert(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	if err := helm(t.Context(), k8s, "uninstall", "culvert", "--namespace", cluster.Namespace, "--wait"); err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,11 @@
 // Command floor does the bare kernel work of an attach, a detach or the making
 // of VFs, and nothing else: what Culvert's own times are measured against. It
-// writes no ledger, reads nothing back and trusts its arguments.
-//
-//	floor attach NETNS VF NAME ADDRESS ROUTE GATEWAY
-//	floor detach NETNS NAME HOSTNAME
-//	floor make PF N on|off    (the host's driver)
-//	floor nothing
+// writes no ledger, reads nothing back and trusts its arguments, which package
+// bench/floor describes.
 package main
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/bench/floor"
 	"github.com/culvert-net/culvert/kernel/rtnl"
-	"github.com/culvert-net/culvert/vf"
 )
 
 func main() {
@@ -33,17 +27,19 @@ func main() {
 }
 
 func run(args []string) error {
-	switch {
-	case len(args) == 7 && args[0] == "attach":
-		return attach(args[1], args[2], args[3], args[4:])
-	case len(args) == 4 && args[0] == "detach":
-		return detach(args[1], args[2], args[3])
-	case len(args) == 4 && args[0] == "make":
-		return makeVFs(args[1], args[2], map[string]string{"on": "1", "off": "0"}[args[3]])
-	case len(args) == 1 && args[0] == "nothing":
-		return nil
+	work, err := floor.Parse(args)
+	if err != nil {
+		return err
 	}
-	return errors.New("want attach, detach, make or nothing, with their arguments")
+	switch w := work.(type) {
+	case floor.Attach:
+		return attach(w)
+	case floor.Detach:
+		return detach(w)
+	case floor.Make:
+		return makeVFs(w)
+	}
+	return nil
 }
 
 // place is a netns with a socket in it.
@@ -76,53 +72,42 @@ func move(c *rtnl.Conn, index, fd int, name string) error {
 	return c.SetLink(index, 0, 0, rtnl.AppendString(attrs, unix.IFLA_IFNAME, name))
 }
 
-func attach(netns, pci, name string, addressing []string) error {
-	addr, err := netip.ParsePrefix(addressing[0])
+func attach(a floor.Attach) error {
+	index, err := indexOf(a.VF)
 	if err != nil {
 		return err
 	}
-	route := vf.Route{}
-	if route.Dst, err = netip.ParsePrefix(addressing[1]); err != nil {
-		return err
-	}
-	if route.Gateway, err = netip.ParseAddr(addressing[2]); err != nil {
-		return err
-	}
-	index, err := indexOf(pci)
+	host, pod, err := enter(a.Netns)
 	if err != nil {
 		return err
 	}
-	host, pod, err := enter(netns)
-	if err != nil {
-		return err
-	}
-	if err := move(host.conn, index, pod.fd, name); err != nil {
+	if err := move(host.conn, index, pod.fd, a.Name); err != nil {
 		return fmt.Errorf("move: %w", err)
 	}
-	l, err := pod.conn.LinkNamed(name)
+	l, err := pod.conn.LinkNamed(a.Name)
 	if err != nil {
-		return fmt.Errorf("find %s: %w", name, err)
+		return fmt.Errorf("find %s: %w", a.Name, err)
 	}
 	if err := pod.conn.SetLink(l.Index, unix.IFF_UP, unix.IFF_UP, nil); err != nil {
 		return fmt.Errorf("up: %w", err)
 	}
-	if err := pod.conn.AddAddr(rtnl.Addr{Index: l.Index, Prefix: addr}); err != nil {
+	if err := pod.conn.AddAddr(rtnl.Addr{Index: l.Index, Prefix: a.Address}); err != nil {
 		return fmt.Errorf("address: %w", err)
 	}
-	return pod.conn.AddRoute(rtnl.Route{Index: l.Index, Route: route})
+	return pod.conn.AddRoute(rtnl.Route{Index: l.Index, Route: a.Route})
 }
 
-func detach(netns, name, hostName string) error {
-	host, pod, err := enter(netns)
+func detach(d floor.Detach) error {
+	host, pod, err := enter(d.Netns)
 	if err != nil {
 		return err
 	}
-	l, err := pod.conn.LinkNamed(name)
+	l, err := pod.conn.LinkNamed(d.Name)
 	if err != nil {
-		return fmt.Errorf("find %s: %w", name, err)
+		return fmt.Errorf("find %s: %w", d.Name, err)
 	}
 	// The move takes the link down, its addresses and its routes.
-	return move(pod.conn, l.Index, host.fd, hostName)
+	return move(pod.conn, l.Index, host.fd, d.HostName)
 }
 
 func indexOf(pci string) (int, error) {
@@ -137,14 +122,18 @@ func indexOf(pci string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// makeVFs lets the kernel make the VFs and, where autoprobe is 1, bind them as it does by
+// makeVFs lets the kernel make the VFs and, where Bind is set, bind them as it does by
 // itself. It returns when the PF, whose link igb resets on the way, has carrier again.
-func makeVFs(pf, n, autoprobe string) error {
-	dev := filepath.Join("/sys/class/net", pf)
+func makeVFs(m floor.Make) error {
+	dev := filepath.Join("/sys/class/net", m.PF)
+	autoprobe := "0"
+	if m.Bind {
+		autoprobe = "1"
+	}
 	if err := os.WriteFile(dev+"/device/sriov_drivers_autoprobe", []byte(autoprobe), 0); err != nil {
 		return err
 	}
-	if err := os.WriteFile(dev+"/device/sriov_numvfs", []byte(n), 0); err != nil {
+	if err := os.WriteFile(dev+"/device/sriov_numvfs", []byte(strconv.Itoa(m.VFs)), 0); err != nil {
 		return err
 	}
 	for range 2000 {
@@ -154,5 +143,5 @@ func makeVFs(pf, n, autoprobe string) error {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return fmt.Errorf("no carrier on %s", pf)
+	return fmt.Errorf("no carrier on %s", m.PF)
 }

@@ -1,0 +1,71 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/test/promises"
+)
+
+// What docs/kubernetes.md has people type on a cluster with Culvert is run as it stands,
+// with a pod default/a that has a VF. The name of this file puts it before the tests that
+// need another cluster.
+func TestPage(t *testing.T) {
+	networks(t)
+	apply(t, pod("a", "worker01", "first"))
+	running(t, 1)
+	daemon := kubectl(t, "-n", "culvert-system", "get", "pods", "-l", "app.kubernetes.io/name=culvertd",
+		"--field-selector", "spec.nodeName=worker01", "-o", "jsonpath={.items[*].metadata.name}")
+	// What stands for the reader's own names.
+	own := strings.NewReplacer("culvertd-x7k2p", daemon, "delete pods ...", "delete pods a")
+	prints := map[string]string{
+		"kubectl culvert":                                        `Usage:`,
+		"culvert status --cluster":                               `worker01 +ready`,
+		"kubectl get addresspools":                               `first +first`,
+		"kubectl get addresspools -o yaml":                       `worker01`,
+		"kubectl culvert status":                                 `worker01 +ready(?s:.*)worker02 +ready`,
+		"kubectl culvert status --node worker01":                 `enp1s0`,
+		"kubectl culvert vf list --owner default/a":              `default/a`,
+		"kubectl culvert pool list -o wide":                      intel,
+		"kubectl get nodepolicies,nodestates,addresspools":       `nodestate\S*/worker01`,
+		"kubectl get events -A --field-selector source=culvertd": `worker0`,
+		"kubectl create clusterrolebinding ann-views-culvert --clusterrole=culvert-view --user=ann": `ann-views-culvert created`,
+		"kubectl -n culvert-system exec culvertd-x7k2p -- culvert vf show default/a":                `default/a`,
+		"kubectl delete pods ...": `"a" deleted`,
+	}
+	bin, err := filepath.Abs(top + "/build/bin/culvert")
+	path := t.TempDir()
+	for _, name := range []string{"culvert", "kubectl-culvert"} {
+		err = errors.Join(err, os.Symlink(bin, filepath.Join(path, name)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../promises/commands.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := promises.ParseTable(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range table.Of("test/kubernetes.TestPage") {
+		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", own.Replace(command))
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+k8s.Kubeconfig, "PATH="+path+":"+k8s.Parts.Kubernetes+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if want, said := prints[command]; err != nil || !said || !regexp.MustCompile(want).Match(out) {
+			t.Errorf("%s: %v, and %q is not in:\n%s", command, err, want, out)
+		}
+	}
+	t.Cleanup(func() { kubectl(t, "delete", "clusterrolebinding", "ann-views-culvert") })
+	if out := kubectl(t, "--as", "ann", "get", "nodestates"); !strings.Contains(out, "worker01") {
+		t.Errorf("ann sees %q", out)
+	}
+}

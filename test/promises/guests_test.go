@@ -1,0 +1,86 @@
+//go:build lab
+
+package promises
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/test/labs"
+)
+
+// bothPFs has VFs for guests on two PFs, as a bond needs them.
+const bothPFs = `pfs:
+- name: enp1s0
+  vfs: 7
+- name: enp2s0
+  vfs: 2
+pools:
+- name: guests
+  deviceType: vfio-pci
+  selectors:
+    pfNames: ["enp1s0#0-1", enp2s0]
+`
+
+// docs/guests.md is followed in the lab that it has people bring up, with a guest that need
+// not boot, and make demo-vm is run there with one guest.
+func TestDemoWithGuests(t *testing.T) {
+	const prefix = "promises-guests"
+	name := labs.Name(prefix)
+	t.Cleanup(func() {
+		if err := lab.Down(context.Background(), name); err != nil {
+			t.Error(err)
+		}
+	})
+	shell(t, "build/bin/culvert lab up --guests --name "+name)
+	mentions(t, "culvert lab ssh", shell(t, "echo culvert status | build/bin/culvert lab ssh worker01 --name "+name), "culvert.dev/guests")
+	l, err := lab.Open(name)
+	if err == nil {
+		err = labs.ClearDead(t.Context(), l, prefix)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Run("page", func(t *testing.T) { followGuests(t, node.Of(l, 2)[1]) })
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	dir := t.TempDir()
+	run(t, "demo-vm", "DEMO=--up --guest-nodes 1 --name "+name+" --out "+dir)
+	demo(t, filepath.Join(dir, "demo-vm.json"), 14)
+}
+
+func followGuests(t *testing.T, n node.Node) {
+	g, err := n.DefineGuest(t.Context(), "db1", netip.MustParsePrefix("10.77.0.50/24"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.WriteFile(t.Context(), "/root/page/both.yaml", []byte(bothPFs)); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, n, map[string]step{
+		"culvert vm attach db1 --pool guests --vlan 100 --max-tx-rate 1000": {prints: []string{`0000:01:10\.0 as net1`}},
+		"culvert vm list":       {prints: []string{"db1 .*0000:01:10.0"}},
+		"culvert vm show db1":   {prints: []string{"vlan +100"}},
+		"culvert vm detach db1": {},
+		"virsh dumpxml db1 | sudo culvert doctor --guest -":                                                  {prints: []string{"guest db1"}},
+		"virsh dumpxml --inactive db1 | culvert vm xml --pool guests --vlan 100 --max-tx-rate 1000 >db1.xml": {},
+		"virsh define db1.xml": {prints: []string{"db1"}},
+		"virsh start db1":      {prints: []string{"started"}},
+		"culvert vm attach db1 --pool guests --bond": {
+			before: "virsh destroy db1; culvert vm detach db1; cp /etc/culvert/host.yaml before.yaml; culvert host apply both.yaml",
+			prints: []string{`0000:01:10\.\d as net1[ab]`, `0000:02:10\.\d as net1[ab]`},
+		},
+	})
+	if _, err := n.Script(t.Context(), "go back", `culvert vm detach db1; cd /root/page
+		sed '/name: enp2s0/,/vfs/ s/vfs: 2/vfs: 0/' both.yaml >none.yaml; culvert host apply none.yaml; culvert host apply before.yaml`); err != nil {
+		t.Error(err)
+	}
+	if err := g.Remove(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,284 @@
+//go:build lab
+
+package promises
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/test/labs"
+)
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if hosts != "" {
+		if err := lab.Down(context.Background(), hosts); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+	}
+	os.Exit(status)
+}
+
+// run makes a target, and returns what it printed.
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	return finish(t, Make(t.Context(), top, args...))
+}
+
+// shell runs a line of a page in the source tree.
+func shell(t *testing.T, line string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", line)
+	cmd.Dir = top
+	return finish(t, cmd)
+}
+
+func finish(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := Run(cmd)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return out
+}
+
+// mentions wants a text to match all patterns.
+func mentions(t *testing.T, what, text string, patterns ...string) {
+	t.Helper()
+	for _, p := range patterns {
+		if !regexp.MustCompile(p).MatchString(text) {
+			t.Errorf("%s: %q is not in:\n%s", what, p, text)
+		}
+	}
+}
+
+// step is how a command of a page is run.
+type step struct {
+	before string   // script that leads to the moment when a person types the command
+	prints []string // patterns
+}
+
+// follow runs on a node, as they stand and in the table's order, the commands of the
+// pages that this test runs there.
+func follow(t *testing.T, n node.Node, steps map[string]step) {
+	t.Helper()
+	followed := 0
+	test, _, _ := strings.Cut(t.Name(), "/")
+	for _, command := range table(t).Of("test/promises." + test) {
+		s, here := steps[command]
+		if !here {
+			continue
+		}
+		followed++
+		// A node's root is who the pages call root or sudo.
+		out, err := n.Script(t.Context(), command, "sudo() { \"$@\"; }; mkdir -p /root/page; cd /root/page\n"+s.before+"\n"+command+" 2>&1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mentions(t, command, string(out), s.prints...)
+	}
+	if followed != len(steps) {
+		t.Errorf("commands.txt has %d of the %d commands that this test runs on a node: keep both the same", followed, len(steps))
+	}
+}
+
+// demo reads what a demo wrote, and wants that nothing leaked.
+func demo(t *testing.T, file string, vfs int) {
+	t.Helper()
+	body, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found struct {
+		Created int `json:"vfs_created"`
+		Leaked  int `json:"leaked"`
+	}
+	if err := json.Unmarshal(body, &found); err != nil || found.Created != vfs || found.Leaked != 0 {
+		t.Errorf("%v: %s", err, body)
+	}
+}
+
+// make demo is run whole.
+func TestDemo(t *testing.T) {
+	dir := t.TempDir()
+	run(t, "demo", "DEMO=--name "+labs.Name("promises-demo")+" --out "+dir)
+	demo(t, filepath.Join(dir, "demo.json"), 28)
+	for _, name := range []string{"report.txt", "report.svg"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// make install puts what make build made below DESTDIR, and make uninstall takes all of it
+// away.
+func TestInstall(t *testing.T) {
+	root := t.TempDir()
+	run(t, "build")
+	mentions(t, "make install", run(t, "install", "DESTDIR="+root), `(?m)^\s*\+ .*/usr/local/bin/culvertd`)
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(root, "usr/local/bin/culvert"), "version").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	run(t, "uninstall", "DESTDIR="+root)
+	if err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			t.Errorf("make uninstall leaves %s", path)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// make image writes an image of both architectures.
+func TestImage(t *testing.T) {
+	mentions(t, "make image", run(t, "image"), `(?m)^build/image/culvert\.tar `, `(?m)^ +amd64 `, `(?m)^ +arm64 `)
+	if _, err := os.Stat(filepath.Join(top, "build/image/culvert.tar")); err != nil {
+		t.Error(err)
+	}
+}
+
+// make check is run in a copy of the tree in which one package has changed, that nothing
+// imports.
+func TestMakeCheck(t *testing.T) {
+	dir := t.TempDir()
+	shell(t, `git ls-files -z -co --exclude-standard | tar --create --null --files-from - --ignore-failed-read | tar --extract --directory '`+dir+`'
+		cd '`+dir+`'
+		git init --quiet
+		git add --all
+		git -c user.name=t -c user.email=t@culvert.invalid commit --quiet --message tree
+		printf '\n// changed\n' >>tools/budgets/main.go`)
+	out := finish(t, Make(t.Context(), dir, "check", "BASE=HEAD"))
+	mentions(t, "make check", out, "check: build: ok", "check: vet: ok", "check: lint: ok", "check: test: ok")
+}
+
+// hostsLab begins the name of hosts.
+const hostsLab = "promises-hosts"
+
+// hosts is the lab whose nodes are hosts that have no Culvert yet, once it is up.
+var hosts string
+
+// host brings the lab up, by make lab, and returns one of its two nodes.
+func host(t *testing.T, number int) node.Node {
+	t.Helper()
+	if hosts == "" {
+		hosts = labs.Name(hostsLab)
+		run(t, "lab", "LAB=--name "+hosts)
+	}
+	l, err := lab.Open(hosts)
+	if err == nil {
+		err = labs.ClearDead(t.Context(), l, hostsLab)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return node.Of(l, number)[number-1]
+}
+
+// fromPage is the code block of a page that has a word, of a language.
+func fromPage(t *testing.T, page, language, word string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		if strings.Contains(block[1], word) {
+			return []byte(block[1])
+		}
+	}
+	t.Fatalf("%s has no block of %s with %s", page, language, word)
+	return nil
+}
+
+// docs/install.md is followed on a host that has container runtimes: Culvert comes as a copy
+// of build/bin, makes VFs, gives one to a network namespace, and is taken away.
+func TestInstallPage(t *testing.T) {
+	n := host(t, 1)
+	parts, err := node.FindParts(t.Context(), top, func(s string) { t.Log(s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	copyTo := func(from, to string) {
+		t.Helper()
+		if err := n.Lab.Copy(t.Context(), n.Name, from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyTo(parts.CNI, "/opt/cni/bin")
+	copyTo(filepath.Join(top, "build/bin"), "/root/culvert")
+	const yaml = "pfs:\n- name: enp1s0\n  vfs: max\npools:\n- name: fast\n  selectors:\n    pfNames: [enp1s0]\n"
+	for path, body := range map[string][]byte{
+		"/root/page/host.yaml":               []byte(yaml),
+		"/root/page/new.yaml":                []byte(strings.Replace(yaml, "max", "3", 1)),
+		"/etc/cni/net.d/10-storage.conflist": fromPage(t, "docs/install.md", "json", `"storage"`),
+	} {
+		if err := n.WriteFile(t.Context(), path, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const cnitool = "CNI_PATH=/opt/cni/bin NETCONFPATH=/etc/cni/net.d cnitool "
+	follow(t, n, map[string]step{
+		"grep . /sys/bus/pci/devices/*/sriov_totalvfs": {prints: []string{`:7\n.*:7`}},
+		"./culvert host install":                       {before: "ln -s /opt/cni/bin/cnitool /usr/local/bin; cd /root/culvert", prints: []string{`(?m)^ *\+ /usr/local/bin/culvertd`}},
+		"culvert host validate":                        {before: "rm -r /root/culvert; cp host.yaml /etc/culvert"},
+		"systemctl enable --now culvertd":              {},
+		"culvert status":                               {prints: []string{`fast .* 7 free`, "Nothing is wrong"}},
+		"ip netns add try":                             {},
+		cnitool + "add storage /run/netns/try":         {prints: []string{`172\.16\.91\.\d+/24`}},
+		"ip -n try address":                            {prints: []string{`inet 172\.16\.91\.\d+/24`}},
+		"culvert vf list":                              {prints: []string{`attached +.*storage +172\.16\.91\.`}},
+		cnitool + "del storage /run/netns/try":         {},
+		"culvert host plan new.yaml":                   {prints: []string{"enp1s0", "sriov_numvfs"}},
+		"culvert host apply":                           {},
+		"culvert host install":                         {prints: []string{`(?m)^ *= /usr/local/bin/culvertd`}},
+		"culvert host install --dry-run":               {prints: []string{`(?m)^ *= /usr/local/bin/culvertd`}},
+		"culvertd leave-pod-networks":                  {before: "cp /etc/cni/net.d/10-storage.conflist /etc/cni/net.d/00-culvert.conflist"},
+		"culvert host uninstall --parts cni":           {prints: []string{`(?m)^ *- /opt/cni/bin/culvert`}},
+		"culvert host uninstall":                       {prints: []string{"culvertd"}},
+	})
+	if out, err := n.Run(t.Context(), "ls", "/usr/local/bin/culvert", "/opt/cni/bin/culvert", "/etc/cni/net.d/00-culvert.conflist"); err == nil || len(out) > 0 {
+		t.Errorf("culvert host uninstall leaves %s", out)
+	}
+}
+
+// aptGet stands for apt on a node, which has dpkg and reaches no archive.
+const aptGet = `apt-get() { dpkg "--$1" "${@:2}"; }
+`
+
+// The package that make deb makes is installed and runs culvertd; purged, it leaves nothing.
+func TestDebianPackage(t *testing.T) {
+	dir := t.TempDir()
+	deb := Make(t.Context(), top, "deb", "DEB=-out "+dir)
+	deb.Env = append(deb.Env, "DPKG_DEB_COMPRESSOR_LEVEL=0") // it is large then, and there in seconds
+	finish(t, deb)
+	n := host(t, 2)
+	if err := n.Lab.Copy(t.Context(), n.Name, dir, "/root/page/build/deb"); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, n, map[string]step{
+		"apt-get install ./build/deb/culvert_*.deb": {before: aptGet + "rm -f /usr/sbin/policy-rc.d # it starts no service", prints: []string{"Setting up culvert"}},
+		"apt-get purge culvert": {
+			before: aptGet + "systemctl is-enabled culvertd; systemctl is-active culvertd; culvert status",
+			prints: []string{"enabled\nactive\n", "Purging configuration files for culvert"},
+		},
+	})
+	if left, err := n.Run(t.Context(), "ls", "-d", "/usr/bin/culvert", "/etc/culvert", "/var/lib/culvert"); err == nil || len(left) > 0 {
+		t.Errorf("apt-get purge leaves %s", left)
+	}
+}
