@@ -13,7 +13,7 @@ import (
 )
 
 // Pod returns a pod of this node; uid is what the runtime knows it by, and empty
-// where the runtime does not say. A pod that is not in the copy yet, or is
+// where the runtime does not say. A pod that is not in the informer yet, or is
 // there with another UID (the one of that name before it), is asked for once.
 //
 // Errors: vf.ErrNotFound when there is no such pod; vf.ErrNotReady when the API
@@ -34,7 +34,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod,
 	return podOf(p), nil
 }
 
-// Known returns the pod of that name as the copy has it.
+// Known returns the pod of that name as the informer has it.
 func (c *Client) Known(namespace, name string) (api.Pod, bool) {
 	v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name)
 	if err != nil || !ok {
