@@ -484,8 +484,30 @@ func TestUpCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	steps := stepWriter{on: "booting", do: func() { time.AfterFunc(3*time.Second, cancel) }}
-	if _, err := Up(ctx, Options{Name: "t-cancel", Nodes: 2, Progress: steps}); !errors.Is(err, context.Canceled) {
+	if _, err := Up(ctx, Options{Name: "t-cancel", Nodes: 2, NoSnapshot: true, Progress: steps}); !errors.Is(err, context.Canceled) {
 		t.Errorf("up was cancelled: %v", err)
+	}
+}
+
+// TestSnapshotCancelled: when a command ends while it takes a snapshot, neither the lab that it is
+// taken of nor a part of the snapshot is left.
+func TestSnapshotCancelled(t *testing.T) {
+	leavesNothing(t, "t-cancel")
+	emptyCache(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	steps := stepWriter{on: "for a snapshot", do: func() { time.AfterFunc(3*time.Second, cancel) }}
+	if _, err := Up(ctx, Options{Name: "t-cancel", Nodes: 1, Progress: steps}); !errors.Is(err, context.Canceled) {
+		t.Errorf("up was cancelled: %v", err)
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []string{filepath.Join(cache, "snapshots", "*"), filepath.Join(runDir(), "snapshot-lab-*")} {
+		if files, err := filepath.Glob(left); err != nil || len(files) > 0 {
+			t.Errorf("left %q, %v", files, err)
+		}
 	}
 }
 
@@ -551,7 +573,8 @@ func TestStarter(t *testing.T) {
 	if name == "" {
 		t.Skip("runs in a process of its own")
 	}
-	if _, err := Up(t.Context(), Options{Name: name, Nodes: 1, Progress: os.Stdout, Bound: true}); err != nil {
+	boot := name == "t-starter" // is killed while its node boots
+	if _, err := Up(t.Context(), Options{Name: name, Nodes: 1, NoSnapshot: boot, Progress: os.Stdout, Bound: true}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(time.Minute)
