@@ -23,7 +23,7 @@ func BenchmarkStart(b *testing.B) {
 		start func(b *testing.B, more ...string) time.Duration
 	}{
 		{"Fast", startFast},
-		{"Lab", func(b *testing.B, more ...string) time.Duration { return startLab(b, more...) }},
+		{"Lab", startLab},
 		{"Guests", func(b *testing.B, more ...string) time.Duration { return startLab(b, append(more, "--guests")...) }},
 		{"Kubernetes", func(b *testing.B, more ...string) time.Duration { return startLab(b, append(more, "--kubernetes")...) }},
 	} {
