@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What GOGC says stays; culvertd's own setting is for where it says nothing.
+// TestSetCollector: GOGC of the environment wins over the setting of culvertd.
 func TestSetCollector(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	t.Cleanup(func() { debug.SetGCPercent(before) })

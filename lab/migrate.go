@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// memoryStays tells QEMU that the state of a machine leaves out its memory, which is in a file
-// of its own. The capability is "x-ignore-shared" of QEMU's qapi/migration.json.
+// memoryStays makes QEMU leave the memory of a machine out of its state, because the memory is in a
+// file of its own. The capability is "x-ignore-shared" of QEMU's qapi/migration.json.
 func (m *monitor) memoryStays() error {
 	return m.do("migrate-set-capabilities", map[string]any{
 		"capabilities": []map[string]any{{"capability": "x-ignore-shared", "state": true}},

@@ -38,7 +38,7 @@ type run struct {
 	monitor *monitor
 	from    snapshot      // what the machine starts from; the zero value boots it
 	reset   atomic.Bool   // the guest asked for a reboot
-	saving  atomic.Bool   // the node is to be saved: nobody logs in again
+	saving  atomic.Bool   // the node is being saved: attend opens no connection
 	failed  error         // why the snapshot did not load; set before ended is closed
 	ended   chan struct{} // closed when QEMU is gone
 }

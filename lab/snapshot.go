@@ -108,7 +108,7 @@ func findSnapshot(ctx context.Context, p *progress, key string, take func(ctx co
 	return s, nil
 }
 
-// use tells whether the snapshot is there, and notes that it is in use. At worst it is taken
+// use reports whether the snapshot is there, and notes that it is in use. At worst it is taken
 // again.
 func (s snapshot) use() bool {
 	now := time.Now()

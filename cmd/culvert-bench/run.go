@@ -21,7 +21,7 @@ import (
 	"github.com/culvert-net/culvert/bench/report"
 )
 
-// run is what culvert bench run is told.
+// run holds the flags of culvert bench run.
 type run struct {
 	from, to, paths []string
 	via             string

@@ -77,7 +77,7 @@ func openPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
 
 // resume starts the control plane of a snapshot, and returns when each kubelet and the API server
 // reach each other. The connections that kubelets had are to an API server that is gone; it
-// ends them, so that nobody waits for a time-out.
+// ends them, so that no client waits for a time-out.
 func (p *plan) resume(ctx context.Context) error {
 	if err := os.Remove(p.AuditLog); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
