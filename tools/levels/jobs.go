@@ -33,7 +33,7 @@ var jobs = []job{
 	{name: "lint", level: "lint", nice: 5, argv: words("tools/lint")},
 
 	{name: "kubernetes", level: "kubernetes", needs: words("image parts"), slots: 1, nodes: 2,
-		argv: gotest("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-tags kubernetes -count=1 -timeout 40m -v ./test/kubernetes")},
+		argv: gotest("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-tags kubernetes -count=1 -timeout 75m -v ./test/kubernetes")},
 	{name: "lab-e2e", level: "lab", needs: words("image"), slots: 1, nodes: 2, argv: words("tools/test-lab e2e")},
 	{name: "lab-bench", level: "lab", needs: words("image"), slots: 1, nodes: 4, argv: words("tools/test-lab bench")},
 	{name: "lab-node", level: "lab", needs: words("image"), slots: 1, nodes: 1, argv: words("tools/test-lab node")},
