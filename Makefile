@@ -69,6 +69,7 @@ soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new rando
 	@tools/watch soak $(GO) test -count=1 -timeout 1h ./test/failure -run Histories -v -rapid.seed=0
 	@tools/watch soak tools/test-lab ./test/torture -run 'Kill|Cycles' -v -timeout 3h -args -kills 200 -cycles 1000
 	@tools/watch soak $(GO) test -tags kubernetes -count=1 -timeout 1h -run 'Many|Outage' -v ./test/kubernetes -args -pods 20 -outage 5m
+	@tools/watch soak $(GO) test -tags lab -count=1 -timeout 1h -run SmokePods -v ./test/bench -args -pods
 
 lint: bootstrap-build ## the linter alone
 	@tools/watch lint tools/lint

@@ -3,12 +3,15 @@
 package bench
 
 import (
+	"flag"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/test/promises"
 )
+
+var pods = flag.Bool("pods", false, "run the comparison with the usual chain, in a cluster")
 
 // bench runs a part of `make bench` and returns what it printed.
 func bench(t *testing.T, part string) string {
@@ -45,7 +48,12 @@ func TestSmoke(t *testing.T) {
 
 // The comparison with the usual chain runs in a cluster: the benchmark itself fails where a way
 // does not give the pod both interfaces, and here the chain is seen to ask the API server.
+//
+// It boots a cluster for one figure, so make soak runs it and make test does not.
 func TestSmokePods(t *testing.T) {
+	if !*pods {
+		t.Skip("make soak runs it: it boots a cluster (-args -pods)")
+	}
 	out := bench(t, "smoke-pods")
 	measured(t, out, "PodAttach", "PodAttachChain", "PodAttachDefault", "PodAttachFloor",
 		"PodDetach", "PodDetachChain", "PodDetachDefault", "PodDetachFloor", "PodRequests/kube-system:multus")
