@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/test/promises"
 )
 
-var pods = flag.Bool("pods", false, "run the comparison with the usual chain, in a cluster")
+var smokePods = flag.Bool("pods", false, "run the comparison with the usual chain, in a cluster")
 
 // bench runs a part of `make bench` and returns what it printed.
 func bench(t *testing.T, part string) string {
@@ -51,7 +51,7 @@ func TestSmoke(t *testing.T) {
 //
 // It boots a cluster for one figure, so make soak runs it and make test does not.
 func TestSmokePods(t *testing.T) {
-	if !*pods {
+	if !*smokePods {
 		t.Skip("make soak runs it: it boots a cluster (-args -pods)")
 	}
 	out := bench(t, "smoke-pods")
