@@ -116,7 +116,8 @@ func (s snapshot) use() bool {
 	return there(s.dir)
 }
 
-// discard removes a snapshot that does not load. Machines that run from it keep its files.
+// discard removes a snapshot that does not load. Machines that run from it have its files open; a
+// reboot of theirs fails, since it opens the disk by its name.
 func (s snapshot) discard() error { return os.RemoveAll(s.dir) }
 
 // prune removes the snapshots that no lab used for imageAge. At worst they stay.

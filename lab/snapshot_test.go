@@ -123,7 +123,7 @@ func allocated(t *testing.T, f *os.File) int64 {
 	return st.Blocks * 512
 }
 
-// sameKey tells whether two lines of authorized_keys hold one key. The comment is not kept.
+// sameKey reports whether two lines of authorized_keys hold one key. Their comments may differ.
 func sameKey(a, b []byte) bool {
 	first, _, _, _, errA := ssh.ParseAuthorizedKey(a)
 	second, _, _, _, errB := ssh.ParseAuthorizedKey(b)

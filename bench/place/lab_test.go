@@ -139,7 +139,7 @@ func TestPullACable(t *testing.T) {
 	}
 }
 
-// A booted lab goes down when it is told to, and a boot that is interrupted ends.
+// A booted lab goes down on request, and an interrupted boot ends.
 func TestBootLab(t *testing.T) {
 	dir, _ := withLab(t)
 	b, err := BootLab(t.Context(), 1)

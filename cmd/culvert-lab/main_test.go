@@ -48,7 +48,7 @@ func TestSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What culvert-bench asks for is answered in JSON, a refusal too.
+// culvert-lab answers culvert-bench in JSON, and so it does when it refuses.
 func TestEndsAreRefused(t *testing.T) {
 	out, err := run(t, "ends", "--senders", "8")
 	var got place.LabEnds

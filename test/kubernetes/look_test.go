@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/test/promises"
 )
 
-// What docs/kubernetes.md has people type on a cluster with Culvert is run as it stands,
+// TestPage runs the commands of docs/kubernetes.md on a cluster with Culvert as they stand,
 // with a pod default/a that has a VF. The name of this file puts it before the tests that
 // need another cluster.
 func TestPage(t *testing.T) {
@@ -23,7 +23,7 @@ func TestPage(t *testing.T) {
 	running(t, 1)
 	daemon := kubectl(t, "-n", "culvert-system", "get", "pods", "-l", "app.kubernetes.io/name=culvertd",
 		"--field-selector", "spec.nodeName=worker01", "-o", "jsonpath={.items[*].metadata.name}")
-	// What stands for the reader's own names.
+	// own replaces the names that a reader would replace.
 	own := strings.NewReplacer("culvertd-x7k2p", daemon, "delete pods ...", "delete pods a")
 	prints := map[string]string{
 		"kubectl culvert":                                        `Usage:`,

@@ -23,7 +23,7 @@ type budget struct {
 	never []string
 }
 
-// What measures and what boots machines is in no program that runs as root on nodes.
+// Programs that run as root on nodes link neither labs nor measurements.
 var (
 	labs         = []string{module + "/lab/...", module + "/demo/..."}
 	measurements = []string{module + "/bench/...", "github.com/cilium/ebpf/...", "github.com/safchain/ethtool", "golang.org/x/net/bpf"}
@@ -35,7 +35,7 @@ var (
 )
 
 // budgets are those of the folders of cmd/, with some room above what they are today.
-// Who needs more says why in the commit that raises one.
+// A commit that raises a budget says why.
 var budgets = map[string]budget{
 	"culvert":            {175, 16.5, nodeOnly},
 	"culvertd":           {295, 21, nodeOnly},

@@ -31,7 +31,7 @@ const (
 	wide   = "0.50,1.01,1.30,1.60" // 14 %, by chance
 )
 
-// TestVerdict: what got worse or better is told from noise, by the direction of the unit.
+// TestVerdict: a verdict separates worse and better figures from noise, by the direction of the unit.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct{ what, was, is, unit, want string }{
 		{"a ratio to the floor rose", four, more, "x-floor", worse},
