@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
 // pair is two nodes with one pool between them, and a controller that answers
 // when somebody waits.
 type pair struct {
-	nodes [2]*daemon.Node
+	nodes [2]*node.Node
 	books [2]*blocks.Book
 
 	mu     sync.Mutex // guards the rest

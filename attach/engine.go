@@ -68,10 +68,19 @@ type Config struct {
 	// returns is called while the VF is being chosen, so it must not wait. Nil
 	// without Kubernetes.
 	Given func(context.Context) (func(vf.PCIAddr) string, error)
+	// Observe is told how long each attach and detach took, and how it ended. Nil: no
+	// metrics are wanted.
+	Observe func(operation string, took time.Duration, err error)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 	Log *slog.Logger // nil discards
 }
+
+// Operations that Observe is told of.
+const (
+	OperationAttach = "attach"
+	OperationDetach = "detach"
+)
 
 // Engine attaches and detaches. Its methods may be called concurrently.
 type Engine struct {
@@ -89,6 +98,9 @@ func New(c Config) *Engine {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Observe == nil {
+		c.Observe = func(string, time.Duration, error) {}
+	}
 	return &Engine{Config: c}
 }
 
@@ -103,7 +115,8 @@ func (e *Engine) Wait() { e.background.Wait() }
 // Errors: those of alloc.Choose and ipam's Allocate, vf.ErrUnable when the
 // driver lacks a setting (then nothing was touched), vf.ErrHeld when this
 // attachment exists already.
-func (e *Engine) Attach(ctx context.Context, req Request) (journal.Record, error) {
+func (e *Engine) Attach(ctx context.Context, req Request) (_ journal.Record, err error) {
+	defer e.observe(OperationAttach, e.Now(), &err)
 	rec, at, err := e.reserveClean(ctx, req)
 	if err != nil {
 		return journal.Record{}, err
@@ -116,6 +129,10 @@ func (e *Engine) Attach(ctx context.Context, req Request) (journal.Record, error
 	}
 	e.announce(ctx, at, done)
 	return done, nil
+}
+
+func (e *Engine) observe(operation string, start time.Time, err *error) {
+	e.Observe(operation, e.Now().Sub(start), *err)
 }
 
 // configure changes the kernel, reads it back and writes the outcome.

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/ipam/blocks"
@@ -21,13 +20,14 @@ import (
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
 const podNetns = "/run/netns/a"
 
-// node is a node on the fake kernel with the VFs of two PFs made.
-func node(t *testing.T) (machine, *daemon.Node) {
+// newNode returns a node on the fake kernel with the VFs of two PFs made.
+func newNode(t *testing.T) (machine, *node.Node) {
 	t.Helper()
 	k := fake.New(fake.IGB, 2)
 	k.AddNetns(podNetns)
@@ -41,17 +41,17 @@ type machine struct {
 	faults *faulty.Kernel
 }
 
-func start(t *testing.T, m machine) *daemon.Node { return startIn(t, m, nil) }
+func start(t *testing.T, m machine) *node.Node { return startIn(t, m, nil) }
 
 // startIn is start in a cluster, which may be nil.
-func startIn(t *testing.T, m machine, book *blocks.Book) *daemon.Node {
+func startIn(t *testing.T, m machine, book *blocks.Book) *node.Node {
 	t.Helper()
 	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	n := daemon.NewNode(daemon.NodeConfig{Kernel: m.faults, Ledger: l, BootID: "boot 1", Blocks: book})
+	n := node.New(node.Config{Kernel: m.faults, Ledger: l, BootID: "boot 1", Blocks: book})
 	n.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
@@ -91,7 +91,7 @@ func everything(t *testing.T) attach.Request {
 }
 
 func TestAttachGivesWhatWasAskedFor(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	rec, err := n.Engine.Attach(t.Context(), everything(t))
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestAttachGivesWhatWasAskedFor(t *testing.T) {
 func TestI2DetachRestoresTheBaseline(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("netns gone %t", gone), func(t *testing.T) {
-			k, n := node(t)
+			k, n := newNode(t)
 			before := k.String()
 			rec, err := n.Engine.Attach(t.Context(), everything(t))
 			if err != nil {
@@ -143,7 +143,7 @@ func TestI2DetachRestoresTheBaseline(t *testing.T) {
 }
 
 // clean wants every VF of the ledger free and no address held.
-func clean(t *testing.T, n *daemon.Node, vfs int) {
+func clean(t *testing.T, n *node.Node, vfs int) {
 	t.Helper()
 	err := n.Ledger.View(func(tx *journal.Tx) error {
 		records, err := tx.Records()
@@ -178,7 +178,7 @@ var errInjected = errors.New("injected")
 func TestI2FailingAtAnyStepRestoresTheStart(t *testing.T) {
 	for _, moment := range []faulty.Moment{faulty.Before, faulty.After} {
 		for failAt := 0; ; failAt++ {
-			k, n := node(t)
+			k, n := newNode(t)
 			before, count, failed := k.String(), 0, step.Step(nil)
 			k.faults.Fail(func(m faulty.Moment, s step.Step) error {
 				if _, aside := s.(step.Announce); aside || m != moment || failed != nil {
@@ -213,7 +213,7 @@ func TestI2FailingAtAnyStepRestoresTheStart(t *testing.T) {
 // I3: a VF that cannot be reset is kept from everybody, with the reason, and
 // given out again only after a later reset was read back.
 func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	rec, err := n.Engine.Attach(t.Context(), everything(t))
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +243,7 @@ func TestI3WhatCannotBeResetIsQuarantined(t *testing.T) {
 
 // Refused before anything is touched: what the driver cannot do.
 func TestUnableIsRefusedUntouched(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	before := k.String()
 	k.faults.Fail(func(_ faulty.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil })
 	req := everything(t)
@@ -261,7 +261,7 @@ func TestUnableIsRefusedUntouched(t *testing.T) {
 // A runtime that goes away before anything was touched leaves a VF that is
 // free, and no address held: its going says nothing about the VF.
 func TestI2CallerThatHasGoneCostsNoVF(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	before := k.String()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -276,7 +276,7 @@ func TestI2CallerThatHasGoneCostsNoVF(t *testing.T) {
 
 // patient is a kernel as Linux is: a call that has begun comes to its end,
 // whoever still waits for it.
-type patient struct{ daemon.Kernel }
+type patient struct{ node.Kernel }
 
 func (k patient) Do(ctx context.Context, s step.Step) error {
 	return k.Kernel.Do(context.WithoutCancel(ctx), s)
@@ -289,7 +289,7 @@ func (k patient) VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State
 // A runtime that goes away at the last step has sent its DEL perhaps, and that
 // found nothing: the VF must not become its own after that.
 func TestI2CallerThatGoesLateCostsNoVF(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	before := k.String()
 	n.Engine.Kernel = patient{k.faults}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -320,7 +320,7 @@ func TestADDAfterOneThatWasGivenUp(t *testing.T) {
 // addAfterOneThatWasGivenUp stops the first ADD before its move of the VF to the
 // netns, or when it takes the VF from there again.
 func addAfterOneThatWasGivenUp(t *testing.T, stuck step.Step) {
-	k, n := node(t)
+	k, n := newNode(t)
 	n.Engine.Kernel = patient{k.faults}
 	ctx, giveUp := context.WithCancel(t.Context())
 	begun, release := make(chan struct{}), make(chan struct{})

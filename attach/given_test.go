@@ -12,7 +12,7 @@ import (
 // I1: a request that names no VF takes none that the kubelet has given to a pod,
 // and none at all while nobody knows which those are; the pod itself gets it.
 func TestI1GivenByTheKubelet(t *testing.T) {
-	_, n := node(t)
+	_, n := newNode(t)
 	req := everything(t)
 	given := map[vf.PCIAddr]string{}
 	var unknown error

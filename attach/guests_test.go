@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -24,7 +24,7 @@ func guestWants(spec vf.Spec) attach.Request {
 }
 
 // forGuests has the pool's VFs bound to vfio-pci.
-func forGuests(t *testing.T, n *daemon.Node) {
+func forGuests(t *testing.T, n *node.Node) {
 	t.Helper()
 	spec := n.Engine.Spec()
 	spec.Pools = []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}
@@ -34,7 +34,7 @@ func forGuests(t *testing.T, n *daemon.Node) {
 	}
 }
 
-func check(t *testing.T, n *daemon.Node, rec journal.Record) (st vf.State, left []vf.Difference) {
+func check(t *testing.T, n *node.Node, rec journal.Record) (st vf.State, left []vf.Difference) {
 	t.Helper()
 	st, err := n.Engine.Kernel.VF(t.Context(), rec.PCI, "")
 	if err != nil {
@@ -125,7 +125,7 @@ func TestPassesOnTheHeelsOfEachOther(t *testing.T) {
 }
 
 // linkChanges takes the PF's link to another speed and back.
-func linkChanges(t *testing.T, k machine, n *daemon.Node, p fake.Profile, rec journal.Record) {
+func linkChanges(t *testing.T, k machine, n *node.Node, p fake.Profile, rec journal.Record) {
 	t.Helper()
 	pf := pfOf(t, n, rec.ID.PF).PCI
 	if err := k.SetLinkSpeed(pf, 100); err != nil {
@@ -208,7 +208,7 @@ func TestP12ClearingAMACThatIsClear(t *testing.T) {
 	}
 }
 
-func recordOf(t *testing.T, n *daemon.Node, of journal.Record) (rec journal.Record) {
+func recordOf(t *testing.T, n *node.Node, of journal.Record) (rec journal.Record) {
 	t.Helper()
 	err := n.Ledger.View(func(tx *journal.Tx) (err error) {
 		rec, err = tx.Record(of.ID)
@@ -293,7 +293,7 @@ func TestP12NoResetUnderAGuest(t *testing.T) {
 
 // P10: a refusal tells of the pool what is known, also while the kubelet does not answer.
 func TestP10RoomWithoutTheKubelet(t *testing.T) {
-	_, n := node(t)
+	_, n := newNode(t)
 	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{}))
 	if err != nil {
 		t.Fatal(err)

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -42,7 +42,7 @@ func TestI2NamesOfEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	n := daemon.NewNode(daemon.NodeConfig{Kernel: k, Ledger: l, BootID: "boot 1"})
+	n := node.New(node.Config{Kernel: k, Ledger: l, BootID: "boot 1"})
 	n.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},

@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
 // nodeOf is a node with NICs of one kind.
-func nodeOf(t *testing.T, p fake.Profile) (machine, *daemon.Node) {
+func nodeOf(t *testing.T, p fake.Profile) (machine, *node.Node) {
 	t.Helper()
 	k := fake.New(p, 2)
 	k.AddNetns(podNetns)
@@ -60,7 +60,7 @@ func TestI6RoundedRateIsShownAndNoDrift(t *testing.T) {
 	}
 }
 
-func pfOf(t *testing.T, n *daemon.Node, id vf.PFID) vf.PF {
+func pfOf(t *testing.T, n *node.Node, id vf.PFID) vf.PF {
 	t.Helper()
 	for _, pf := range n.Inventory.PFs() {
 		if pf.ID == id {

@@ -34,7 +34,8 @@ func (e *Engine) End(ctx context.Context, rec journal.Record) error {
 }
 
 // detach releases the lease that rec describes, and no later one.
-func (e *Engine) detach(ctx context.Context, rec journal.Record, reason string, cause error) error {
+func (e *Engine) detach(ctx context.Context, rec journal.Record, reason string, cause error) (err error) {
+	defer e.observe(OperationDetach, e.Now(), &err)
 	e.vfs.lock(rec.ID)
 	defer e.vfs.unlock(rec.ID)
 	return e.finish(ctx, rec, reason, cause)

@@ -10,7 +10,7 @@ import (
 // I6: a route that the netns has by another interface stays that one's. The
 // attach succeeds, and the lease says what is there.
 func TestI6RouteOfAnotherInterfaceStays(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	first, err := n.Engine.Attach(t.Context(), everything(t))
 	if err != nil {
 		t.Fatal(err)

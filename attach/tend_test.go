@@ -11,7 +11,7 @@ import (
 // cannot be told by its MAC any more. The leases on its VFs end all the same;
 // that of a VF which is there, behind a PF that cannot be read, does not.
 func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	seen := n.Inventory.PFs()
 	var recs [2]journal.Record
 	for i := range recs {

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -144,7 +145,7 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 		for _, pf := range pfsOf(s.Status, resource) {
 			count++
 			if err := fits(pf, c.Spec); err != nil {
-				failures = append(failures, fmt.Sprintf("%s (node %s)", strings.ReplaceAll(err.Error(), "\n", "; "), s.Name))
+				failures = append(failures, fmt.Sprintf("%s (node %s)", vf.OneLine(err), s.Name))
 			}
 		}
 	}
@@ -161,32 +162,19 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 // its prefix.
 func pfsOf(s v1alpha1.NodeStateStatus, pool string) []vf.PF {
 	var out []vf.PF
-	for _, p := range s.Pools {
-		if _, bare, _ := strings.Cut(p.Name, "/"); p.Name != pool && bare != pool {
+	for _, candidate := range s.Pools {
+		if _, bare, _ := strings.Cut(candidate.Name, "/"); candidate.Name != pool && bare != pool {
 			continue
 		}
 		for _, pf := range s.PFs {
-			if slices.Contains(p.PFs, pf.Name) {
-				out = append(out, toPF(pf))
+			if slices.Contains(candidate.PFs, pf.Name) {
+				p := status.FromPFState(pf)
+				p.Carrier = true // it may be by the time that a pod is attached
+				out = append(out, p)
 			}
 		}
 	}
 	return out
-}
-
-// toPF is what a NodeState tells of a PF. Its link counts as up: it may be by
-// the time a pod is attached.
-func toPF(s v1alpha1.PFState) vf.PF {
-	pf := vf.PF{
-		Name: s.Name, Vendor: s.Vendor, Device: s.Device, Driver: s.Driver, Carrier: true, SpeedMbps: int(s.SpeedMbps),
-		MTU: int(s.MTU), MaxMTU: int(s.MaxMTU), TotalVFs: int(s.TotalVFs), NumVFs: int(s.NumVFs), Abilities: vf.Abilities{},
-	}
-	pf.PCI, _ = vf.ParsePCIAddr(s.PCI)
-	pf.ID, _ = vf.ParsePFID(s.ID)
-	for _, setting := range s.Unable {
-		pf.Abilities[vf.Setting(setting)] = vf.No
-	}
-	return pf
 }
 
 // fits says what of a network's settings the VFs of a PF cannot have, as attach

@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -30,11 +31,7 @@ func (n *nodePolicies) Handle(ctx context.Context, req admission.Request) admiss
 	if err := json.Unmarshal(req.Object.Raw, &p); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the policy: %w", err))
 	}
-	content, err := p.Spec.HostYAML()
-	if err != nil {
-		return admission.Errored(http.StatusBadRequest, err)
-	}
-	spec, err := desired.ParsePolicy(p.Name, content)
+	spec, err := desired.FromPolicy(p.Name, p.Spec)
 	if err != nil {
 		return admission.Denied(err.Error())
 	}
@@ -70,7 +67,7 @@ func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string,
 				continue
 			}
 			for _, pf := range s.Status.PFs {
-				pfs = append(pfs, toPF(pf))
+				pfs = append(pfs, status.FromPFState(pf))
 				if want, ok := spec.ForPF(pfs[len(pfs)-1]); ok {
 					if err := want.Check(pfs[len(pfs)-1]); err != nil {
 						out = append(out, fmt.Sprintf("node %s: %v", node.Name, err))

@@ -86,7 +86,7 @@ func judge(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, st
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
-	err := readable(policy)
+	_, err := desired.FromPolicy(policy.Name, policy.Spec)
 	if err != nil {
 		condition(v1alpha1.ConditionValid, false, "Invalid", err.Error())
 	} else {
@@ -168,13 +168,4 @@ func toldOfPolicies(s *v1alpha1.NodeState) any {
 		sizes[p.Name] = p.VFs
 	}
 	return []any{s.Status.Policies, sizes}
-}
-
-// readable is the error of the parser that culvertd reads policies with.
-func readable(policy *v1alpha1.NodePolicy) error {
-	content, err := policy.Spec.HostYAML()
-	if err == nil {
-		_, err = desired.ParsePolicy(policy.Name, content)
-	}
-	return err
 }

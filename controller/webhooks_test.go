@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
 )
 
@@ -175,8 +176,8 @@ func TestPoliciesAreRefusedByField(t *testing.T) {
 	}
 }
 
-// The types write what the parser reads.
-func TestHostYAMLOfAPolicy(t *testing.T) {
+// A NodePolicy may set every key.
+func TestPolicyWithEveryKey(t *testing.T) {
 	mtu, yes := int32(9000), true
 	p := &v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.NodePolicySpec{
 		Priority: 7, NodeSelector: map[string]string{"a": "b"},
@@ -187,7 +188,7 @@ func TestHostYAMLOfAPolicy(t *testing.T) {
 				Vendors: []string{"8086"}, Devices: []string{"10ca"}, Drivers: []string{"igbvf"}, PCIAddresses: []string{"0000:01:10.0"},
 				ACPIIndexes: []string{"101"}, PFNames: []string{"a#0-1"}, RootDevices: []string{"0000:01:00.0"}, LinkTypes: []string{"ether"}, NeedVhostNet: &yes}}}},
 	}}
-	if err := readable(p); err != nil {
+	if _, err := desired.FromPolicy(p.Name, p.Spec); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
@@ -24,37 +22,18 @@ func params[T any](raw json.RawMessage) (v T, err error) {
 	return v, nil
 }
 
-// status answers with everything: the hardware read now, the ledger, and what
-// is wrong.
-func (s *Server) status(ctx context.Context, _ json.RawMessage) (any, error) {
-	return s.nodeStatus(ctx)
+// answerStatus answers with the node's status.
+func (s *Server) answerStatus(ctx context.Context, _ json.RawMessage) (any, error) {
+	return s.status.Status(ctx)
 }
 
-func (s *Server) nodeStatus(ctx context.Context) (api.NodeStatus, error) {
-	pfs, err := s.node.Inventory.Refresh(ctx)
+// answerLedger answers with everything that is in the ledger.
+func (s *Server) answerLedger(context.Context, json.RawMessage) (any, error) {
+	c, err := s.status.Ledger()
 	if err != nil {
-		return api.NodeStatus{}, fmt.Errorf("list the NICs: %w", err)
+		return nil, err
 	}
-	in := status.Input{
-		Node: hostname(), Version: s.Version, Now: time.Now(), Ready: s.ready.Load(),
-		Spec: s.node.Spec(), PFs: pfs, Conditions: append(s.conditions(), s.claimed(pfs)...),
-	}
-	c, err := s.content()
-	if err != nil {
-		return api.NodeStatus{}, err
-	}
-	in.Records, in.Addresses = c.Records, c.Addresses
-	in.Conditions = append(in.Conditions, status.LedgerConditions(c)...)
-	in.Seen, in.Given, in.Users = s.seen(ctx, in.Records), s.given(ctx), s.users(ctx, in.Records)
-	return status.Assemble(in), nil
-}
-
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "this host"
-	}
-	return name
+	return status.Ledger(s.Config.Ledger, c), nil
 }
 
 // streamEvents sends the events after a number, and goes on with those that
@@ -124,14 +103,13 @@ func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error
 			return api.ApplyResult{Plan: plan}, nil
 		}
 	}
-	if err := writeFile(s.HostFile, []byte(req.Content)); err != nil {
+	if err := s.hostFile.Write([]byte(req.Content)); err != nil {
 		return nil, err
 	}
-	s.readHostFile()
 	if err := s.node.Reconciler.Pass(context.WithoutCancel(ctx), req.Force); err != nil {
 		s.Log.Error("apply", "file", s.HostFile, "err", err)
 	}
-	return api.ApplyResult{Plan: plan, Applied: true, Problems: s.conditions()}, nil
+	return api.ApplyResult{Plan: plan, Applied: true, Problems: s.problems()}, nil
 }
 
 func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, error) {
@@ -139,12 +117,12 @@ func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, error
 	if err != nil {
 		return api.Plan{}, err
 	}
-	spec = s.wishes.ifHost(spec)
+	spec = s.sources.PreviewHost(spec)
 	plans, err := s.node.Reconciler.PlanFor(ctx, spec)
 	if err != nil {
 		return api.Plan{}, err
 	}
-	records, err := s.node.records()
+	records, err := s.node.Records()
 	if err != nil {
 		return api.Plan{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/culvert-net/culvert/kernel/dirwatch"
 	"github.com/culvert-net/culvert/kube"
 	"github.com/culvert-net/culvert/kubelet"
+	"github.com/culvert-net/culvert/membership"
 	"github.com/culvert-net/culvert/rpc"
 )
 
@@ -33,10 +34,15 @@ type ClusterConfig struct {
 	GlobalNamespaces []string
 }
 
-// joinCluster makes the connection to the cluster, and the meta plugin. Where there is
-// none and nobody insists, culvertd serves as another meta plugin's delegate, and says
-// so.
-func (s *Server) joinCluster() error {
+// joinKubernetes makes the device plugin and the connection to the cluster. Without a
+// connection, and where no flag insists on one, culvertd serves as another meta plugin's
+// delegate and reports the problem.
+func (s *Server) joinKubernetes() error {
+	if !s.Kubernetes {
+		return nil
+	}
+	s.pods = newDevicePlugin(s.node, s.KubeletDir, s.Log)
+	s.status.Given = s.pods.Kubelet.Given
 	c := s.Cluster
 	config, err := kube.Config(c.Kubeconfig)
 	if err == nil {
@@ -51,11 +57,11 @@ func (s *Server) joinCluster() error {
 		s.clusterProblem = &api.Problem{Object: "cluster", Reason: err.Error(), Next: "give culvertd a service account or --kubeconfig; until then it is another meta plugin's delegate only"}
 		return nil
 	}
-	s.member = newMember(c.NodeName, s.cluster, s.node, s.wishes, s.nodeStatus, s.Log)
+	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Log: s.Log})
 	if c.PodNetworks == pod.Never {
 		return nil
 	}
-	s.meta = pod.New(pod.Config{
+	s.networks = pod.New(pod.Config{
 		Networks: cni.New(s.node.Engine), Ledger: s.node.Ledger, Engine: s.node.Engine, Kernel: s.kernel, Hardware: s.node.Inventory,
 		Cluster: s.cluster, Devices: kubelet.New(podResources(s.KubeletDir)).Devices,
 		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, Log: s.Log,
@@ -63,30 +69,30 @@ func (s *Server) joinCluster() error {
 	return nil
 }
 
-// registerCNI has the shim answered: by the meta plugin, which hands on what is not
-// its own, or by intake/cni.
+// registerCNI serves the CNI shim: by the handler of pods' networks, which passes on
+// what is not its own, or by intake/cni.
 func (s *Server) registerCNI(srv *rpc.Server) {
-	if s.meta == nil {
+	if s.networks == nil {
 		srv.Handle(api.MethodCNI, cni.New(s.node.Engine).Serve)
 		return
 	}
 	srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {
-		return s.meta.Serve(ctx, params, pod.Ask(ask))
+		return s.networks.Serve(ctx, params, pod.Ask(ask))
 	})
 }
 
-// serveCluster follows the cluster, and takes the networks of pods over once the VFs
-// are made: a pod that came earlier would not get its own.
+// serveCluster follows the cluster. It takes over the networks of pods once the VFs are
+// made: an earlier pod would not get its VFs.
 func (s *Server) serveCluster(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return s.cluster.Run(ctx) })
-	g.Go(func() error { s.member.follow(ctx); return nil })
+	g.Go(func() error { s.member.Run(ctx); return nil })
 	g.Go(func() error {
-		if !s.settled(ctx) {
+		if !s.awaitVFs(ctx) {
 			return nil
 		}
-		if s.meta != nil {
-			g.Go(func() error { s.resume(ctx); return nil })
+		if s.networks != nil {
+			g.Go(func() error { s.resumeNetworks(ctx); return nil })
 		}
 		pod.Follow(ctx, s.Cluster.ConfDir, s.Cluster.PodNetworks, dirwatch.Watch, s.Log)
 		return nil
@@ -94,38 +100,48 @@ func (s *Server) serveCluster(ctx context.Context) error {
 	return g.Wait()
 }
 
-// hearBound is how long the node waits for what the cluster wishes of it before it
-// goes on without: the API server may be away.
-const hearBound = 30 * time.Second
+// clusterTimeout is how long the node waits for the cluster's wanted Spec: the API server
+// may be down.
+const clusterTimeout = 30 * time.Second
 
-// settled waits until the VFs are made, those that the cluster wishes among them;
-// false when ctx ended first.
-func (s *Server) settled(ctx context.Context) bool {
+// awaitVFs waits until the VFs are made, including those that the cluster wants; false
+// when ctx ended first.
+func (s *Server) awaitVFs(ctx context.Context) bool {
+	var followed <-chan struct{}
+	if s.member != nil {
+		followed = s.member.Followed()
+	}
+	return awaitBoth(ctx, s.made, followed, clusterTimeout)
+}
+
+// awaitBoth waits until made is closed, and then until followed is closed or patience is
+// over, unless followed is nil. It returns false when ctx ended first.
+func awaitBoth(ctx context.Context, made, followed <-chan struct{}, patience time.Duration) bool {
 	select {
-	case <-s.made:
+	case <-made:
 	case <-ctx.Done():
 		return false
 	}
-	if s.member == nil {
+	if followed == nil {
 		return true
 	}
-	late := time.NewTimer(hearBound)
-	defer late.Stop()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
-	case <-s.member.followed:
-	case <-late.C:
+	case <-followed:
+	case <-timer.C:
 	case <-ctx.Done():
 		return false
 	}
 	return true
 }
 
-// resume takes up what an earlier culvertd left of pods' networks.
-func (s *Server) resume(ctx context.Context) {
+// resumeNetworks finishes or undoes what an earlier culvertd left of pods' networks.
+func (s *Server) resumeNetworks(ctx context.Context) {
 	if !s.cluster.WaitForSync(ctx) {
 		return
 	}
-	if err := s.meta.Resume(ctx); err != nil && ctx.Err() == nil {
+	if err := s.networks.Resume(ctx); err != nil && ctx.Err() == nil {
 		s.Log.Warn("take up the networks of pods", "err", fmt.Errorf("what is left waits for the pods' ends: %w", err))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -31,12 +32,9 @@ func served(t testing.TB, dir string) *Server {
 		}
 	})
 	log := slog.New(slog.DiscardHandler)
-	s := &Server{
-		Config: Config{HostFile: filepath.Join(dir, "host.yaml"), Log: log},
-		node:   NewNode(NodeConfig{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log}),
-		others: &claims.Reader{Root: fstest.MapFS{}},
-	}
-	s.wishes, s.guests = &wishes{node: s.node}, newFollower(s.node, log)
+	n := node.New(node.Config{Kernel: fake.New(fake.IGB, 1), Ledger: ledger, BootID: "b", Log: log})
+	s := newServer(Config{HostFile: filepath.Join(dir, "host.yaml"), Log: log}, n, nil)
+	s.status.Claims = &claims.Reader{Root: fstest.MapFS{}}
 	if err := s.node.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +69,7 @@ func FuzzMethod(f *testing.F) {
 		var err error
 		switch method % 4 {
 		case 0:
-			answer, err = s.status(ctx, params)
+			answer, err = s.answerStatus(ctx, params)
 		case 1:
 			answer, err = s.hostPlan(ctx, params)
 		case 2:
@@ -87,8 +85,11 @@ func FuzzMethod(f *testing.F) {
 			t.Error(err)
 		}
 		wantOnlyItsFiles(t, dir)
-		if s.readHostFile(); s.fileProblem.Load() != nil && strings.Contains(s.fileProblem.Load().Next, "mend it") {
-			t.Errorf("host.yaml is now one that does not read: %s", s.fileProblem.Load().Reason)
+		s.hostFile.Read()
+		for _, p := range s.hostFile.Problems() {
+			if strings.Contains(p.Next, "correct it") {
+				t.Errorf("host.yaml is now one that does not read: %s", p.Reason)
+			}
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/rpc"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -31,7 +32,7 @@ func TestLoanEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	n := NewNode(NodeConfig{Kernel: k, Ledger: l, BootID: "boot 1"})
+	n := node.New(node.Config{Kernel: k, Ledger: l, BootID: "boot 1"})
 	n.SetSpec(desired.Spec{
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},

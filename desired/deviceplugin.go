@@ -46,10 +46,10 @@ func ParseDevicePlugin(file string, content []byte) ([]Pool, error) {
 		for _, item := range items {
 			pools = append(pools, r.pool(item, devicePluginDialect))
 		}
-		r.distinct(items, pools)
+		r.requireDistinct(items, pools)
 	}
 	if len(r.errs) > 0 {
-		return nil, r.sorted()
+		return nil, r.joinErrors()
 	}
 	return pools, nil
 }

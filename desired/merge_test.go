@@ -1,23 +1,38 @@
 package desired
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
+	k8syaml "sigs.k8s.io/yaml"
 
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/vf"
 )
 
 func policy(t interface{ Fatal(...any) }, name string, priority int32, content string) Policy {
-	s, err := ParsePolicy(name, []byte(content))
+	return Policy{Name: name, Priority: priority, Spec: policySpec(t, name, content)}
+}
+
+// policySpec reads the spec of a NodePolicy as kubectl does.
+func policySpec(t interface{ Fatal(...any) }, name, content string) Spec {
+	var p v1alpha1.NodePolicySpec
+	err := k8syaml.UnmarshalStrict([]byte(content), &p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Policy{Name: name, Priority: priority, Spec: s}
+	s, err := FromPolicy(name, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func twoPFs() []vf.PF {
@@ -70,8 +85,8 @@ func TestMerge(t *testing.T) {
 			policy(t, "c", -1, `{pfs: [{driver: igb, vfs: 6}]}`)}}, Spec{},
 			[]string{"enp1s0f0 is left alone", "enp2s0f0 has 5 by NodePolicy a, pfs[1]", "PF enp1s0f0 contested by a and b"}},
 		{"what is there stays", Sources{Policies: []Policy{
-			policy(t, "a", 0, `{pfs: [{name: enp1s0f0, vfs: 2}], pools: [{name: x}, {name: y}]}`),
-			policy(t, "b", 0, `{pfs: [{name: enp1s0f0, vfs: 3}], pools: [{name: x, deviceType: vfio-pci}, {name: y, drift: report}]}`)}},
+			policy(t, "a", 0, `{pfs: [{name: enp1s0f0, vfs: 2}], pools: [{name: x}, {name: "y"}]}`),
+			policy(t, "b", 0, `{pfs: [{name: enp1s0f0, vfs: 3}], pools: [{name: x, deviceType: vfio-pci}, {name: "y", drift: report}]}`)}},
 			parse(t, "{pfs: [{name: enp1s0f0, vfs: 4}], pools: [{name: x}]}"),
 			[]string{"enp1s0f0 has 4 by host.yaml:1", "enp2s0f0 is left alone", "pool culvert.dev/x by host.yaml:1",
 				"PF enp1s0f0 contested by a and b", "pool culvert.dev/x contested by a and b", "pool culvert.dev/y contested by a and b"}},
@@ -98,10 +113,19 @@ func TestConflictSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestParsePolicyNamesTheField(t *testing.T) {
-	_, err := ParsePolicy("a", []byte(`{"pfs":[{"vfs":7}],"pools":[{"name":"x","selectors":[{"vendor":["8086"]}]},{"name":"x"}]}`))
+// Errors of a policy name the field: an object has no lines. The API server refuses
+// unknown keys.
+func TestFromPolicyNamesTheField(t *testing.T) {
+	_, err := FromPolicy("a", v1alpha1.NodePolicySpec{
+		PFs: []v1alpha1.PFRule{{VFs: intstr.FromInt32(7)}, {Name: "a", VFs: intstr.FromString("all")}},
+		Pools: []v1alpha1.Pool{{Name: "x", Selectors: []v1alpha1.Selector{{Vendors: []string{"8086", "intel"}, PFNames: []string{"a#9-8"}}}, AdditionalInfo: map[string]map[string]string{"b": {}}},
+			{Name: "x"}},
+	})
 	want := `NodePolicy a: pfs[0]: which PFs? Write name, mac, pciAddress, vendor, device or driver
-NodePolicy a: pools[0].selectors[0].vendor: unknown key: did you mean vendors?
+NodePolicy a: pfs[1].vfs "all": want a number from 0 to 65535, or max
+NodePolicy a: pools[0].additionalInfo.b: no VF is called that: want "*", which is every VF, or a PCI address such as 0000:3b:00.1
+NodePolicy a: pools[0].selectors[0].vendors[1] "intel": want four hexadecimal digits such as 8086
+NodePolicy a: pools[0].selectors[0].pfNames[0] "a#9-8": a range counts up: write 8-9
 NodePolicy a: pools[1]: pool culvert.dev/x is there already, as pools[0]: give it another name`
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
@@ -169,24 +193,46 @@ func drawSpec(t *rapid.T, name string) Spec {
 	}
 	text += "pools:\n"
 	for _, pool := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y"}), 0, 2, rapid.ID).Draw(t, "pools") {
-		text += fmt.Sprintf("- {name: %s, drift: %s}\n", pool, rapid.SampledFrom([]string{"mend", "report"}).Draw(t, "drift"))
+		text += fmt.Sprintf("- {name: %q, drift: %s}\n", pool, rapid.SampledFrom([]string{"mend", "report"}).Draw(t, "drift"))
 	}
-	s, err := ParsePolicy(name, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return policySpec(t, name, text)
 }
 
-// A policy reads as its host.yaml does, or is refused as that is.
-func FuzzParsePolicy(f *testing.F) {
+// FromPolicy returns what Parse returns for the same keys, or both refuse them.
+func FuzzFromPolicy(f *testing.F) {
 	f.Add([]byte(`{"pfs":[{"name":"a","vfs":"max"}],"pools":[{"name":"x"}]}`))
 	f.Add([]byte(`{"pfs":[{"vfs":-1}]}`))
+	f.Add([]byte(`{"pfs":[{"name":"a*","mac":"90:e2:ba:00:00:01","pciAddress":"0000:01:00.0","vendor":"8086","device":"10c9","driver":"igb","vfs":7,"mtu":9000,"autoprobe":false,"needCarrier":false}]}`))
+	f.Add([]byte(`{"pools":[{"name":"x","prefix":"intel.com","deviceType":"netDevice","drift":"report","excludeTopology":true,"cdi":true,"additionalInfo":{"*":{"a":"1"},"01:10.0":{"b":"2"}},
+		"selectors":[{"vendors":["0x8086"],"devices":["10CA"],"drivers":["igbvf"],"pciAddresses":["0000:01:10.0"],"acpiIndexes":["101"],"pfNames":["a#0-1"],"rootDevices":["0000:01:00.0#2"],"linkTypes":["ether"],"needVhostNet":true}]}]}`))
+	f.Add([]byte(`{"pools":[{"name":"x","selectors":[{"drivers":["vfio-pci"]}]},{"name":"x","deviceType":"netdevice","selectors":[{"drivers":["vfio-pci"]}]},{"name":"y","additionalInfo":{"z":{}}}]}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		a, err1 := Parse("x", content)
-		b, err2 := ParsePolicy("x", content)
-		if (err1 == nil) != (err2 == nil) || len(a.PFs) != len(b.PFs) || len(a.Pools) != len(b.Pools) {
-			t.Errorf("%v and %v", err1, err2)
+		var p v1alpha1.NodePolicySpec
+		if json.Unmarshal(content, &p) != nil {
+			return
+		}
+		for _, pool := range p.Pools {
+			for _, texts := range pool.AdditionalInfo {
+				if texts == nil {
+					return // null is no map to Parse, and the API server refuses it
+				}
+			}
+		}
+		text, err := json.Marshal(struct {
+			PFs   []v1alpha1.PFRule `json:"pfs,omitempty"`
+			Pools []v1alpha1.Pool   `json:"pools,omitempty"`
+		}{p.PFs, p.Pools})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err1 := Parse("x", text)
+		if err1 != nil && strings.Contains(err1.Error(), "not YAML") {
+			return // a control character, which JSON may have
+		}
+		b, err2 := FromPolicy("x", p)
+		ignoreFrom := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".From" }, cmp.Ignore())
+		if (err1 == nil) != (err2 == nil) || !cmp.Equal(a, b, ignoreFrom, cmpopts.EquateEmpty(), cmpopts.EquateComparable(vf.PCIAddr{}, vf.MAC{})) {
+			t.Errorf("%v and %v: %s", err1, err2, cmp.Diff(a, b, ignoreFrom, cmpopts.EquateEmpty(), cmpopts.EquateComparable(vf.PCIAddr{}, vf.MAC{})))
 		}
 	})
 }

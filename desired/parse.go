@@ -33,7 +33,7 @@ func Parse(file string, content []byte) (Spec, error) {
 func (r *reader) read(root *yaml.Node) (Spec, error) {
 	spec := r.spec(at{Node: root})
 	if len(r.errs) > 0 {
-		return Spec{}, r.sorted()
+		return Spec{}, r.joinErrors()
 	}
 	return spec, nil
 }
@@ -41,8 +41,8 @@ func (r *reader) read(root *yaml.Node) (Spec, error) {
 // maxErrors is how many a person is shown; a file with more is the wrong file.
 const maxErrors = 50
 
-// sorted joins what was found by line.
-func (r *reader) sorted() error {
+// joinErrors joins the errors in the order of their lines.
+func (r *reader) joinErrors() error {
 	slices.SortStableFunc(r.errs, func(a, b error) int {
 		var x, y Error
 		errors.As(a, &x)
@@ -106,21 +106,18 @@ func (r *reader) spec(v at) Spec {
 		for _, item := range items {
 			s.Pools = append(s.Pools, r.pool(item, hostDialect))
 		}
-		r.distinct(items, s.Pools)
+		r.requireDistinct(items, s.Pools)
 	}
 	return s
 }
 
 // from is where v stands, for messages about it later.
 func (r *reader) from(v at) string {
-	if r.object {
-		return r.file + ", " + v.path
-	}
 	return fmt.Sprintf("%s:%d", r.file, v.Line)
 }
 
-// place is where a value stands that another one is compared with.
-func (r *reader) place(v at) string {
+// sayPlace returns where a value stands, for messages about another value.
+func (r *reader) sayPlace(v at) string {
 	if r.object {
 		return " as " + v.path
 	}

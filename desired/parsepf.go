@@ -20,9 +20,30 @@ const minMTU, maxMTU = 68, 65535
 
 var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "autoprobe", "needCarrier"}
 
-const (
-	wantPCI = "a PCI address such as 0000:3b:00.1"
-	wantHex = "four hexadecimal digits such as 8086"
+// form is how a scalar is parsed, and what an error says is wanted of it.
+type form[T any] struct {
+	want  string
+	parse func(string) (T, error)
+}
+
+// Forms of the scalars of host.yaml, NodePolicies and the device plugin's files.
+var (
+	pfNameForm     = form[string]{"a netdevice name such as enp1s0f0, or a pattern such as enp1s0f*", parsePattern}
+	pfMACForm      = form[vf.MAC]{"the PF's permanent MAC address, e.g. 90:e2:ba:00:00:01", vf.ParseMAC}
+	pciForm        = form[vf.PCIAddr]{"a PCI address such as 0000:3b:00.1", vf.ParsePCIAddr}
+	hexForm        = form[string]{"four hexadecimal digits such as 8086", parseHex}
+	pfDriverForm   = form[string]{"a driver's name such as igb", parseDriver}
+	vfsForm        = form[int]{"a number from 0 to 65535, or max", parseVFs}
+	mtuForm        = form[int]{"bytes from 68 to 65535, e.g. 9000", parseMTU}
+	poolNameForm   = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
+	prefixForm     = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
+	deviceTypeForm = form[string]{"netdevice or vfio-pci", parseDeviceType}
+	driftForm      = form[Drift]{"mend or report", parseDrift}
+	vfDriverForm   = form[string]{"a driver's name such as igbvf", parseDriver}
+	acpiIndexForm  = form[uint32]{"the firmware's number of the VF such as 101", parseACPIIndex}
+	linkTypeForm   = form[string]{"ether (infiniband is not served)", parseLinkType}
+	partNameForm   = form[string]{"a netdevice name or pattern", parsePattern}
+	partPCIForm    = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", vf.ParsePCIAddr}
 )
 
 func (r *reader) pf(v at) PFRule {
@@ -39,27 +60,28 @@ func (r *reader) pf(v at) PFRule {
 		return ok
 	}
 	named := []bool{
-		read("name", func(f at) {
-			rule.Name = parsed(r, f, "a netdevice name such as enp1s0f0, or a pattern such as enp1s0f*", parsePattern)
-		}),
-		read("mac", func(f at) {
-			rule.MAC = parsed(r, f, "the PF's permanent MAC address, e.g. 90:e2:ba:00:00:01", vf.ParseMAC)
-		}),
-		read("pciAddress", func(f at) { rule.PCI = parsed(r, f, wantPCI, vf.ParsePCIAddr) }),
-		read("vendor", func(f at) { rule.Vendor = parsed(r, f, wantHex, parseHex) }),
-		read("device", func(f at) { rule.Device = parsed(r, f, wantHex, parseHex) }),
-		read("driver", func(f at) { rule.Driver = parsed(r, f, "a driver's name such as igb", parseDriver) }),
+		read("name", func(f at) { rule.Name = parsed(r, f, pfNameForm) }),
+		read("mac", func(f at) { rule.MAC = parsed(r, f, pfMACForm) }),
+		read("pciAddress", func(f at) { rule.PCI = parsed(r, f, pciForm) }),
+		read("vendor", func(f at) { rule.Vendor = parsed(r, f, hexForm) }),
+		read("device", func(f at) { rule.Device = parsed(r, f, hexForm) }),
+		read("driver", func(f at) { rule.Driver = parsed(r, f, pfDriverForm) }),
 	}
-	if !slices.Contains(named, true) {
-		r.fail(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
-	}
-	if !read("vfs", func(f at) { rule.Want.VFs = parsed(r, f, "a number from 0 to 65535, or max", parseVFs) }) {
+	r.requireName(v, named)
+	if !read("vfs", func(f at) { rule.Want.VFs = parsed(r, f, vfsForm) }) {
 		r.fail(v, "vfs is missing: write how many, 0 for none, or max")
 	}
-	read("mtu", func(f at) { rule.Want.MTU = parsed(r, f, "bytes from 68 to 65535, e.g. 9000", parseMTU) })
+	read("mtu", func(f at) { rule.Want.MTU = parsed(r, f, mtuForm) })
 	read("autoprobe", func(f at) { rule.Want.Autoprobe = r.boolean(f) })
 	read("needCarrier", func(f at) { rule.Want.NeedCarrier = r.boolean(f) })
 	return rule
+}
+
+// requireName refuses a rule that names no PF.
+func (r *reader) requireName(v at, named []bool) {
+	if !slices.Contains(named, true) {
+		r.fail(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
+	}
 }
 
 var errOutside = errors.New("outside its range")

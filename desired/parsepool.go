@@ -31,12 +31,12 @@ func (r *reader) pool(v at, d dialect) Pool {
 		return p
 	}
 	if f, ok := fields[d.name]; ok {
-		p.Name = parsed(r, f, "letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName)
+		p.Name = parsed(r, f, poolNameForm)
 	} else {
 		r.fail(v, "%s is missing: write what pods ask for, e.g. intel_sriov_netdevice", d.name)
 	}
 	if f, ok := fields[d.prefix]; ok && !(r.lenient && harmless(f)) {
-		p.Prefix = parsed(r, f, "a domain name in lower case such as intel.com", parsePrefix)
+		p.Prefix = parsed(r, f, prefixForm)
 	}
 	if f, ok := fields["excludeTopology"]; ok {
 		p.ExcludeTopology = r.boolean(f)
@@ -53,16 +53,21 @@ func (r *reader) pool(v at, d dialect) Pool {
 	p.DeviceType = impliedType(p.Selectors)
 	where := v
 	if f, ok := fields["deviceType"]; ok && !(r.lenient && saysNoMore(f, p)) {
-		p.DeviceType = parsed(r, f, "netdevice or vfio-pci", parseDeviceType)
+		p.DeviceType = parsed(r, f, deviceTypeForm)
 		where = f
 	}
 	if f, ok := fields["drift"]; ok {
-		p.Drift = parsed(r, f, "mend or report", parseDrift)
+		p.Drift = parsed(r, f, driftForm)
 	}
-	if p.DeviceType == NetDevice && slices.ContainsFunc(p.Selectors, onlyVFIO) {
-		r.fail(where, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
-	}
+	r.requireDrivers(where, p)
 	return p
+}
+
+// requireDrivers refuses a netdevice pool whose selectors want the driver vfio-pci.
+func (r *reader) requireDrivers(v at, p Pool) {
+	if p.DeviceType == NetDevice && slices.ContainsFunc(p.Selectors, onlyVFIO) {
+		r.fail(v, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
+	}
 }
 
 // saysNoMore is the device type of the device plugin's files: netDevice there
@@ -79,11 +84,9 @@ func (r *reader) additionalInfo(v at) map[string]map[string]string {
 	out := map[string]map[string]string{}
 	all := r.any(v, `a map from "*" or a VF's PCI address to what its pod is told`)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		f, key := all[name], name
-		if a, err := vf.ParsePCIAddr(name); err == nil {
-			key = a.String()
-		} else if name != EveryVF {
-			r.fail(f, `no VF is called that: want "*", which is every VF, or %s`, wantPCI)
+		f := all[name]
+		key, ok := r.infoKey(f, name)
+		if !ok {
 			continue
 		}
 		if out[key] == nil {
@@ -98,6 +101,19 @@ func (r *reader) additionalInfo(v at) map[string]map[string]string {
 		}
 	}
 	return out
+}
+
+// infoKey returns the canonical key of additionalInfo: EveryVF or a PCI address.
+func (r *reader) infoKey(v at, name string) (key string, ok bool) {
+	if name == EveryVF {
+		return name, true
+	}
+	a, err := vf.ParsePCIAddr(name)
+	if err != nil {
+		r.fail(v, `no VF is called that: want "*", which is every VF, or %s`, pciForm.want)
+		return "", false
+	}
+	return a.String(), true
 }
 
 func onlyVFIO(s Selector) bool {
@@ -164,9 +180,9 @@ func (p Pool) EnvVar() string { return "PCIDEVICE_" + p.variable() }
 // PCIDEVICE_.
 func (p Pool) variable() string { return strings.ToUpper(variable.Replace(p.FullName())) }
 
-// distinct refuses two pools that a container could not tell apart: it finds
+// requireDistinct refuses two pools that a container could not tell apart: it finds
 // its VFs in PCIDEVICE_<PREFIX>_<NAME>, where '.', '-' and '/' are '_'.
-func (r *reader) distinct(items []at, pools []Pool) {
+func (r *reader) requireDistinct(items []at, pools []Pool) {
 	seen := make(map[string]int)
 	for i, p := range pools {
 		if p.Name == "" || p.Prefix == "" {
@@ -178,10 +194,10 @@ func (r *reader) distinct(items []at, pools []Pool) {
 		case !twice:
 			seen[key] = i
 		case pools[first].FullName() == p.FullName():
-			r.fail(items[i], "pool %s is there already,%s: give it another name", p.FullName(), r.place(items[first]))
+			r.fail(items[i], "pool %s is there already,%s: give it another name", p.FullName(), r.sayPlace(items[first]))
 		default:
 			r.fail(items[i], "pool %s is %s%s to a container (PCIDEVICE_%s): give it another name",
-				p.FullName(), pools[first].FullName(), r.place(items[first]), key)
+				p.FullName(), pools[first].FullName(), r.sayPlace(items[first]), key)
 		}
 	}
 }
@@ -225,31 +241,31 @@ func (r *reader) selector(v at) Selector {
 		}
 	}
 	if f, ok := fields["vendors"]; ok {
-		s.Vendors = list(r, f, wantHex, parseHex)
+		s.Vendors = list(r, f, hexForm)
 	}
 	if f, ok := fields["devices"]; ok {
-		s.Devices = list(r, f, wantHex, parseHex)
+		s.Devices = list(r, f, hexForm)
 	}
 	if f, ok := fields["drivers"]; ok {
-		s.Drivers = list(r, f, "a driver's name such as igbvf", parseDriver)
+		s.Drivers = list(r, f, vfDriverForm)
 	}
 	if f, ok := fields["pciAddresses"]; ok {
-		s.PCIAddresses = list(r, f, wantPCI, vf.ParsePCIAddr)
+		s.PCIAddresses = list(r, f, pciForm)
 	}
 	if f, ok := fields["acpiIndexes"]; ok {
-		s.ACPIIndexes = list(r, f, "the firmware's number of the VF such as 101", parseACPIIndex)
+		s.ACPIIndexes = list(r, f, acpiIndexForm)
 	}
 	if f, ok := fields["needVhostNet"]; ok {
 		s.NeedVhostNet = r.boolean(f)
 	}
 	if f, ok := fields["pfNames"]; ok {
-		s.PFNames = parts(r, f, "a netdevice name or pattern", parsePattern)
+		s.PFNames = parts(r, f, partNameForm)
 	}
 	if f, ok := fields["rootDevices"]; ok {
-		s.RootDevices = parts(r, f, "the PF's PCI address such as 0000:3b:00.0", vf.ParsePCIAddr)
+		s.RootDevices = parts(r, f, partPCIForm)
 	}
 	if f, ok := fields["linkTypes"]; ok {
-		s.LinkTypes = list(r, f, "ether (infiniband is not served)", parseLinkType)
+		s.LinkTypes = list(r, f, linkTypeForm)
 	}
 	return s
 }

@@ -9,28 +9,33 @@ import (
 
 // parts reads values such as enp1s0f0#0,2-7: a PF, then optionally # and the
 // indexes of some of its VFs.
-func parts[T any](r *reader, v at, want string, parse func(string) (T, error)) []Part[T] {
+func parts[T any](r *reader, v at, f form[T]) []Part[T] {
 	items := []at{v}
 	if v.Kind != yaml.ScalarNode || isNull(v) {
-		items = r.items(v, "a list of "+want+", each optionally with VF indexes: #0,2-7")
+		items = r.items(v, "a list of "+f.want+", each optionally with VF indexes: #0,2-7")
 	}
 	var all []Part[T]
 	for _, item := range items {
-		pf, indexes, some := strings.Cut(item.Value, "#")
-		p := Part[T]{}
-		var err error
-		if p.PF, err = parse(pf); err != nil || item.Kind != yaml.ScalarNode {
-			r.bad(item, want+", optionally with VF indexes: #0,2-7")
-			continue
+		if p, ok := part(r, item, f); ok {
+			all = append(all, p)
 		}
-		if some {
-			if p.Indexes, err = parseIndexes(indexes); err != nil {
-				r.fail(item, "%s: %s", describe(item), err)
-			}
-		}
-		all = append(all, p)
 	}
 	return all
+}
+
+func part[T any](r *reader, item at, f form[T]) (p Part[T], ok bool) {
+	pf, indexes, some := strings.Cut(item.Value, "#")
+	var err error
+	if p.PF, err = f.parse(pf); err != nil || item.Kind != yaml.ScalarNode {
+		r.bad(item, f.want+", optionally with VF indexes: #0,2-7")
+		return p, false
+	}
+	if some {
+		if p.Indexes, err = parseIndexes(indexes); err != nil {
+			r.fail(item, "%s: %s", describe(item), err)
+		}
+	}
+	return p, true
 }
 
 // parseIndexes reads 0,2-7. Errors say what would do.

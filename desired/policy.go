@@ -2,7 +2,13 @@ package desired
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -13,20 +19,131 @@ type Policy struct {
 	Spec     Spec
 }
 
-// ParsePolicy reads the part of a NodePolicy that has the keys of host.yaml, as
-// JSON or YAML. What is wrong is told as for Parse, without lines, which an
-// object has not: "NodePolicy a: pools[0].name ...".
-func ParsePolicy(name string, content []byte) (Spec, error) {
-	file := "NodePolicy " + name
-	if len(content) > maxSize {
-		return Spec{}, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
+// FromPolicy converts a NodePolicy's spec. Errors are those of Parse and name the field
+// in place of the line: "NodePolicy a: pools[0].name ...".
+func FromPolicy(name string, p v1alpha1.NodePolicySpec) (Spec, error) {
+	r := &reader{file: "NodePolicy " + name, object: true}
+	var s Spec
+	for i, rule := range p.PFs {
+		s.PFs = append(s.PFs, r.policyPF(place{fmt.Sprintf("pfs[%d]", i)}, rule))
 	}
-	root, err := document(file, content)
-	if err != nil || root == nil {
-		return Spec{}, err
+	var items []at
+	for i, pool := range p.Pools {
+		where := place{fmt.Sprintf("pools[%d]", i)}
+		items = append(items, where.value(""))
+		s.Pools = append(s.Pools, r.policyPool(where, pool))
 	}
-	return (&reader{file: file, object: true}).read(root)
+	r.requireDistinct(items, s.Pools)
+	if len(r.errs) > 0 {
+		return Spec{}, r.joinErrors()
+	}
+	return s, nil
 }
+
+// place is the path of an object's field.
+type place struct{ path string }
+
+// value is a scalar of the field, as the reader's messages take it.
+func (p place) value(s string) at {
+	return at{&yaml.Node{Kind: yaml.ScalarNode, Value: s}, p.path}
+}
+
+func (p place) key(name string) place { return place{p.path + "." + name} }
+
+// given parses a field that is not empty, and reports whether it is.
+func given[T any](r *reader, p place, s string, f form[T], into *T) bool {
+	if s != "" {
+		*into = parsed(r, p.value(s), f)
+	}
+	return s != ""
+}
+
+// givenList parses each item of a list.
+func givenList[T any](r *reader, p place, items []string, f form[T]) (out []T) {
+	for i, s := range items {
+		out = append(out, parsed(r, place{fmt.Sprintf("%s[%d]", p.path, i)}.value(s), f))
+	}
+	return out
+}
+
+func givenParts[T any](r *reader, p place, items []string, f form[T]) (out []Part[T]) {
+	for i, s := range items {
+		if v, ok := part(r, place{fmt.Sprintf("%s[%d]", p.path, i)}.value(s), f); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (r *reader) policyPF(where place, p v1alpha1.PFRule) PFRule {
+	rule := PFRule{Want: PFSpec{Autoprobe: true, NeedCarrier: true, From: r.file + ", " + where.path}}
+	r.requireName(where.value(""), []bool{
+		given(r, where.key("name"), p.Name, pfNameForm, &rule.Name),
+		given(r, where.key("mac"), p.MAC, pfMACForm, &rule.MAC),
+		given(r, where.key("pciAddress"), p.PCIAddress, pciForm, &rule.PCI),
+		given(r, where.key("vendor"), p.Vendor, hexForm, &rule.Vendor),
+		given(r, where.key("device"), p.Device, hexForm, &rule.Device),
+		given(r, where.key("driver"), p.Driver, pfDriverForm, &rule.Driver),
+	})
+	rule.Want.VFs = parsed(r, where.key("vfs").value(p.VFs.String()), vfsForm)
+	if p.MTU != nil {
+		rule.Want.MTU = parsed(r, where.key("mtu").value(strconv.Itoa(int(*p.MTU))), mtuForm)
+	}
+	if p.Autoprobe != nil {
+		rule.Want.Autoprobe = *p.Autoprobe
+	}
+	if p.NeedCarrier != nil {
+		rule.Want.NeedCarrier = *p.NeedCarrier
+	}
+	return rule
+}
+
+func (r *reader) policyPool(where place, p v1alpha1.Pool) Pool {
+	out := Pool{
+		Prefix: DefaultPrefix, From: r.file + ", " + where.path,
+		ExcludeTopology: isTrue(p.ExcludeTopology), CDI: isTrue(p.CDI),
+	}
+	out.Name = parsed(r, where.key("name").value(p.Name), poolNameForm)
+	given(r, where.key("prefix"), p.Prefix, prefixForm, &out.Prefix)
+	info := where.key("additionalInfo")
+	for _, name := range slices.Sorted(maps.Keys(p.AdditionalInfo)) {
+		key, ok := r.infoKey(info.key(name).value(""), name)
+		if !ok {
+			continue
+		}
+		if out.AdditionalInfo == nil {
+			out.AdditionalInfo = map[string]map[string]string{}
+		}
+		if out.AdditionalInfo[key] == nil {
+			out.AdditionalInfo[key] = map[string]string{}
+		}
+		maps.Copy(out.AdditionalInfo[key], p.AdditionalInfo[name])
+	}
+	for i, s := range p.Selectors {
+		out.Selectors = append(out.Selectors, r.policySelector(place{fmt.Sprintf("%s.selectors[%d]", where.path, i)}, s))
+	}
+	out.DeviceType = impliedType(out.Selectors)
+	given(r, where.key("deviceType"), p.DeviceType, deviceTypeForm, &out.DeviceType)
+	given(r, where.key("drift"), p.Drift, driftForm, &out.Drift)
+	r.requireDrivers(where.value(""), out)
+	return out
+}
+
+func (r *reader) policySelector(where place, s v1alpha1.Selector) Selector {
+	return Selector{
+		Vendors:      givenList(r, where.key("vendors"), s.Vendors, hexForm),
+		Devices:      givenList(r, where.key("devices"), s.Devices, hexForm),
+		Drivers:      givenList(r, where.key("drivers"), s.Drivers, vfDriverForm),
+		PCIAddresses: givenList(r, where.key("pciAddresses"), s.PCIAddresses, pciForm),
+		ACPIIndexes:  givenList(r, where.key("acpiIndexes"), s.ACPIIndexes, acpiIndexForm),
+		PFNames:      givenParts(r, where.key("pfNames"), s.PFNames, partNameForm),
+		RootDevices:  givenParts(r, where.key("rootDevices"), s.RootDevices, partPCIForm),
+		LinkTypes:    givenList(r, where.key("linkTypes"), s.LinkTypes, linkTypeForm),
+		NeedVhostNet: isTrue(s.NeedVhostNet),
+	}
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }
 
 // Contested is a PF of which policies want different things: it stays as it
 // was wanted before, or is left alone.

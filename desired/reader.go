@@ -135,7 +135,7 @@ func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
 		case !slices.Contains(known, name):
 			r.fail(where, "unknown key%s", r.hint(name, known))
 		case twice:
-			r.fail(where, "given twice, first%s", r.place(first))
+			r.fail(where, "given twice, first%s", r.sayPlace(first))
 		default:
 			fields[name] = at{value, where.path}
 		}
@@ -220,29 +220,29 @@ func (r *reader) boolean(v at) bool {
 	return s == "true"
 }
 
-// parsed reads a scalar with a parser of the domain.
-func parsed[T any](r *reader, v at, want string, parse func(string) (T, error)) T {
+// parsed reads a scalar of the given form.
+func parsed[T any](r *reader, v at, f form[T]) T {
 	var none T
-	s, ok := r.text(v, want)
+	s, ok := r.text(v, f.want)
 	if !ok {
 		return none
 	}
-	value, err := parse(s)
+	value, err := f.parse(s)
 	if err != nil {
-		r.bad(v, want)
+		r.bad(v, f.want)
 		return none
 	}
 	return value
 }
 
 // list reads a list of scalars; a single one stands for a list of one.
-func list[T any](r *reader, v at, want string, parse func(string) (T, error)) []T {
+func list[T any](r *reader, v at, f form[T]) []T {
 	if v.Kind == yaml.ScalarNode && !isNull(v) {
-		return []T{parsed(r, v, want, parse)}
+		return []T{parsed(r, v, f)}
 	}
 	var all []T
-	for _, item := range r.items(v, "a list of "+want) {
-		all = append(all, parsed(r, item, want, parse))
+	for _, item := range r.items(v, "a list of "+f.want) {
+		all = append(all, parsed(r, item, f))
 	}
 	return all
 }

@@ -3,7 +3,7 @@
 // in, and out comes the device that passes it to the guest, in any of the three
 // ways that libvirt has.
 //
-// intake/vm calls it. What is read was written by other people, so its size is
+// intake/guest calls it. What is read was written by other people, so its size is
 // bounded, whatever concerns no VF is passed over unread, and errors name the
 // line and the element. What is added to a definition is put into its text, so
 // that nothing else of it changes.

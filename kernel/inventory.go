@@ -39,7 +39,7 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 			pfs[i] = pf
 			pfs[i].PCI = addr
 			if err != nil {
-				pfs[i].Err = strings.ReplaceAll(err.Error(), "\n", "; ")
+				pfs[i].Err = vf.OneLine(err)
 			}
 			return nil
 		})
@@ -75,7 +75,7 @@ func (k *Kernel) PF(ctx context.Context, addr vf.PCIAddr) (vf.PF, error) {
 		seen, seenErr := k.look()
 		pf, err := k.readPF(addr, seen)
 		if err := errors.Join(err, seenErr); err != nil {
-			pf.Err = strings.ReplaceAll(err.Error(), "\n", "; ")
+			pf.Err = vf.OneLine(err)
 		}
 		return pf, nil
 	})

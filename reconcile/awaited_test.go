@@ -6,11 +6,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -54,7 +54,7 @@ func TestI2BaselineHasUdevsName(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	n := daemon.NewNode(daemon.NodeConfig{Kernel: k, Ledger: l, BootID: "boot 1"})
+	n := node.New(node.Config{Kernel: k, Ledger: l, BootID: "boot 1"})
 	n.SetSpec(desired.Spec{PFs: []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: 3, Autoprobe: true}}}})
 	if err := n.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -33,7 +33,7 @@ pools:
 `
 
 type host struct {
-	*daemon.Node
+	*node.Node
 	k      *fake.Kernel
 	faults *faulty.Kernel
 	path   string
@@ -56,7 +56,7 @@ func (h *host) start(t *testing.T, bootID, text string) {
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	h.ledger = l
-	h.Node = daemon.NewNode(daemon.NodeConfig{Kernel: h.faults, Ledger: l, BootID: bootID})
+	h.Node = node.New(node.Config{Kernel: h.faults, Ledger: l, BootID: bootID})
 	h.want(t, text)
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)

@@ -77,17 +77,22 @@ type picture struct {
 }
 
 func (p picture) pf(pf vf.PF, vfs []api.VF) api.PF {
-	out := api.PF{
+	out := pfOf(pf, vfs)
+	if want, ok := p.Spec.ForPF(pf); ok {
+		out.WantedVFs = &want.VFs
+	}
+	return out
+}
+
+// pfOf returns the status of a PF that has the given VFs.
+func pfOf(pf vf.PF, vfs []api.VF) api.PF {
+	return api.PF{
 		Name: pf.Label(), ID: pf.ID, PCI: pf.PCI, Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver,
 		NUMA: pf.NUMA, IOMMUGroup: pf.IOMMUGroup, Up: pf.Up, Carrier: pf.Carrier, SpeedMbps: pf.SpeedMbps,
 		MTU: pf.MTU, MaxMTU: pf.MaxMTU, Autoprobe: pf.Autoprobe, Abilities: pf.Abilities,
 		Rates: vf.RulesOf(pf.Driver).Range(pf), Port: pf.Port,
 		TotalVFs: pf.TotalVFs, VFs: count(vfs), Error: pf.Err,
 	}
-	if want, ok := p.Spec.ForPF(pf); ok {
-		out.WantedVFs = &want.VFs
-	}
-	return out
 }
 
 // cut is a pool with those of the VFs that are in it.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/vf"
 )
 
 // Cluster is what a picture of a cluster is made of.
@@ -35,7 +34,7 @@ func AssembleCluster(in Cluster) api.ClusterStatus {
 		Policies: []api.ClusterPolicy{}, Networks: []api.Network{},
 	}
 	for _, s := range in.States {
-		n := FromState(s, in.Now)
+		n := FromNodeState(s, in.Now)
 		if len(in.Daemons) > 0 {
 			alive(&n, in.Daemons)
 		}
@@ -61,77 +60,6 @@ func AssembleCluster(in Cluster) api.ClusterStatus {
 		}
 	}
 	return out
-}
-
-// FromState is the part of a node's status that its NodeState has. What VFs are
-// set to, and since when, only the node knows.
-func FromState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
-	out := api.NodeStatus{
-		Node: s.Name, Version: s.Status.Version, Time: now,
-		Problems: []api.Problem{}, PFs: []api.PF{}, VFs: []api.VF{}, Pools: []api.Pool{},
-	}
-	ids := map[string]vf.PFID{}
-	for _, pf := range s.Status.PFs {
-		o := pfFrom(pf)
-		ids[o.Name] = o.ID
-		out.PFs = append(out.PFs, o)
-	}
-	for _, v := range s.Status.VFs {
-		out.VFs = append(out.VFs, vfFrom(s.Name, v, ids))
-	}
-	for i, pf := range out.PFs {
-		out.PFs[i].VFs = count(slices.DeleteFunc(slices.Clone(out.VFs), func(v api.VF) bool { return v.PF != pf.Name }))
-	}
-	for _, p := range s.Status.Pools {
-		o := cut(p.Name, p.DeviceType, out.VFs)
-		o.Node = s.Name
-		out.Pools = append(out.Pools, o)
-	}
-	ready := conditions.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
-	out.Ready = ready != nil && ready.Status == metav1.ConditionTrue
-	out.Problems = stateProblems(s.Status)
-	return out
-}
-
-func pfFrom(pf v1alpha1.PFState) api.PF {
-	o := api.PF{
-		Name: pf.Name, Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int(pf.NUMA), IOMMUGroup: -1,
-		Up: pf.Carrier, Carrier: pf.Carrier, SpeedMbps: int(pf.SpeedMbps), MTU: int(pf.MTU), MaxMTU: int(pf.MaxMTU),
-		TotalVFs: int(pf.TotalVFs), Error: pf.Error,
-	}
-	// culvertd wrote both; what it did not know is empty.
-	o.ID, _ = vf.ParsePFID(pf.ID)
-	o.PCI, _ = vf.ParsePCIAddr(pf.PCI)
-	if pf.WantedVFs != nil {
-		n := int(*pf.WantedVFs)
-		o.WantedVFs = &n
-	}
-	for _, setting := range pf.Unable {
-		if o.Abilities == nil {
-			o.Abilities = vf.Abilities{}
-		}
-		o.Abilities[vf.Setting(setting)] = vf.No
-	}
-	return o
-}
-
-func vfFrom(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF {
-	o := api.VF{
-		Node: node, Name: v.Name, Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason,
-		Missing: v.Phase == api.PhaseMissing, NUMA: -1, IOMMUGroup: -1,
-	}
-	o.PCI, _ = vf.ParsePCIAddr(v.PCI)
-	at := max(0, strings.LastIndexByte(v.Name, '#'))
-	o.PF = v.Name[:at]
-	if id, err := vf.ParseID("#" + v.Name[min(at+1, len(v.Name)):]); err == nil {
-		o.Index = id.Index
-	}
-	o.ID = vf.ID{PF: pfs[o.PF], Index: o.Index}
-	if v.Owner != nil {
-		o.Owner = &vf.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
-		o.Netdevice = v.Owner.Interface
-	}
-	return o
 }
 
 // stateProblems are those that the node tells, in its lists and its conditions.

@@ -76,8 +76,8 @@ func TestAssembleCluster(t *testing.T) { golden(t, "cluster.json", AssembleClust
 
 // What a NodeState tells of a node comes back as it was; what it does not tell is
 // not made up.
-func TestFromState(t *testing.T) {
-	local, got := Assemble(node(t)), FromState(state(t, "worker01"), now)
+func TestFromNodeState(t *testing.T) {
+	local, got := Assemble(node(t)), FromNodeState(state(t, "worker01"), now)
 	if diff := cmp.Diff([]any{local.Node, local.Version, local.Ready, local.Problems[0].Reason}, []any{got.Node, got.Version, got.Ready, got.Problems[0].Reason}); diff != "" {
 		t.Errorf("node (-local +told):\n%s", diff)
 	}
@@ -117,8 +117,8 @@ func TestFromState(t *testing.T) {
 	}
 }
 
-func TestFromStateOfAnything(t *testing.T) {
-	got := FromState(v1alpha1.NodeState{Status: v1alpha1.NodeStateStatus{
+func TestFromNodeStateOfAnything(t *testing.T) {
+	got := FromNodeState(v1alpha1.NodeState{Status: v1alpha1.NodeStateStatus{
 		PFs: []v1alpha1.PFState{{}}, VFs: []v1alpha1.VFState{{}, {Name: "#"}, {Name: "a#b"}, {Name: "a#-1"}}, Pools: []v1alpha1.PoolState{{}},
 	}}, now)
 	if got.Ready || len(got.VFs) != 4 || got.VFs[2].PF != "a" || got.VFs[3].Index != 0 {

@@ -1,8 +1,6 @@
 package v1alpha1
 
 import (
-	"encoding/json"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -55,14 +53,6 @@ type NodePolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Pools []Pool `json:"pools,omitempty"`
-}
-
-// HostYAML is the part of the spec that has the keys of host.yaml, as JSON, for its parser.
-func (s NodePolicySpec) HostYAML() ([]byte, error) {
-	return json.Marshal(struct {
-		PFs   []PFRule `json:"pfs,omitempty"`
-		Pools []Pool   `json:"pools,omitempty"`
-	}{s.PFs, s.Pools})
 }
 
 // PFRule is about the PFs for which all of name, mac, pciAddress, vendor, device and driver that are given hold.

@@ -8,17 +8,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest/admin"
 	"github.com/culvert-net/culvert/libvirt"
 	"github.com/culvert-net/culvert/rpc"
 	"github.com/culvert-net/culvert/status/text"
 	"github.com/culvert-net/culvert/vf"
-	"github.com/culvert-net/culvert/vm"
 )
 
 func newVMAttachCommand(n *node) *cobra.Command {
 	req := api.GuestXMLRequest{}
 	var bond bool
-	a := vm.Attachment{}
+	a := admin.Attachment{}
 	cmd := &cobra.Command{
 		Use:   "attach GUEST",
 		Short: "Give a VF to a guest, as it runs and in its definition",
@@ -63,11 +63,11 @@ A guest that runs must have a free PCI slot to plug into: with machine type q35,
 		if a.Devices, err = pair(req, bond); err != nil {
 			return err
 		}
-		here, err := vm.Here(n.socket)
+		here, err := admin.Here(n.socket)
 		if err != nil {
 			return err
 		}
-		done, err := vm.Attach(cmd.Context(), here, a, func(string) {})
+		done, err := admin.Attach(cmd.Context(), here, a, func(string) {})
 		if err != nil {
 			return err
 		}
@@ -128,11 +128,11 @@ gets them again when it starts.`,
 // detach takes VFs back. Without libvirt there is no guest to take them out of: the
 // ledger is asked alone, and refuses what somebody has open.
 func detach(ctx context.Context, n *node, req api.GuestDetachRequest) (done api.GuestDetached, err error) {
-	here, err := vm.Here(n.socket)
+	here, err := admin.Here(n.socket)
 	if err != nil {
 		return done, err
 	}
-	done, err = vm.Detach(ctx, here, req.Guest, req.Device, func(string) {})
+	done, err = admin.Detach(ctx, here, req.Guest, req.Device, func(string) {})
 	if !errors.Is(err, libvirt.ErrNone) && !errors.Is(err, vf.ErrNotReady) {
 		return done, err
 	}

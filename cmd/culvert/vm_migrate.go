@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/vm"
+	"github.com/culvert-net/culvert/guest/admin"
 )
 
 func newVMMigrateCommand(n *node) *cobra.Command {
-	m := vm.Migration{}
+	m := admin.Migration{}
 	cmd := &cobra.Command{
 		Use:   "migrate GUEST HOST",
 		Short: "Move a guest to another host, with VFs of that host",
@@ -42,15 +42,15 @@ interrupted is completed or begun anew when it is asked for again.`,
 	cmd.MarkFlagsMutuallyExclusive("live", "shutdown")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		m.Guest = args[0]
-		here, err := vm.Here(n.socket)
+		here, err := admin.Here(n.socket)
 		if err != nil {
 			return err
 		}
-		there, err := vm.Open(cmd.Context(), args[1])
+		there, err := admin.Open(cmd.Context(), args[1])
 		if err != nil {
 			return err
 		}
-		err = vm.Migrate(cmd.Context(), here, there, m, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
+		err = admin.Migrate(cmd.Context(), here, there, m, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
 		if err := errors.Join(err, there.Close()); err != nil {
 			return err
 		}

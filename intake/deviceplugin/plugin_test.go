@@ -17,7 +17,6 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/deviceplugin"
 	"github.com/culvert-net/culvert/inventory"
@@ -26,6 +25,7 @@ import (
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -38,7 +38,7 @@ type machine struct {
 	hardware *hardware
 	faults   *faulty.Kernel
 	t        *testing.T
-	node     *daemon.Node
+	node     *node.Node
 	ledger   *journal.Ledger
 	kubelet  *fakeKubelet
 	plugin   *deviceplugin.Plugin
@@ -89,7 +89,7 @@ func newMachine(t *testing.T) *machine {
 // boot is culvertd that starts.
 func (m *machine) boot() {
 	m.t.Helper()
-	m.node = daemon.NewNode(daemon.NodeConfig{Kernel: m.faults, Ledger: m.ledger, BootID: "boot 1"})
+	m.node = node.New(node.Config{Kernel: m.faults, Ledger: m.ledger, BootID: "boot 1"})
 	m.node.SetSpec(spec())
 	m.must(m.node.Start(m.t.Context()))
 	m.t.Cleanup(m.node.Engine.Wait)

@@ -67,7 +67,7 @@ func ofPod(c call, err error) error {
 // kubelet's log.
 type oneLine struct{ error }
 
-func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+func (e oneLine) Error() string { return vf.OneLine(e.error) }
 
 func (e oneLine) Unwrap() error { return e.error }
 

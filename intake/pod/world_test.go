@@ -14,12 +14,12 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -203,7 +203,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := daemon.NewNode(daemon.NodeConfig{Kernel: w.k, Ledger: l, BootID: "b"})
+	node := node.New(node.Config{Kernel: w.k, Ledger: l, BootID: "b"})
 	node.SetSpec(spec)
 	if err := errors.Join(node.Start(t.Context()), node.Reconciler.Pass(t.Context(), false)); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/guest"
-	"github.com/culvert-net/culvert/intake/vm"
+	guestintake "github.com/culvert-net/culvert/intake/guest"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/rpc"
@@ -78,14 +78,14 @@ func (w *world) stops() error {
 // listed compares libvirt's list, which has the guest with the first VF; something
 // happens while libvirt is asked.
 func (w *world) listed(running bool, happens func()) ([]api.Problem, error) {
-	return w.list.Compare(context.Background(), func(context.Context) ([]vm.Seen, error) {
+	return w.list.Compare(context.Background(), func(context.Context) ([]guestintake.Seen, error) {
 		happens()
 		def, err := guest.Parse([]byte(w.definition(guestE, w.vfs()[0].PCI)))
-		g := vm.Seen{UUID: def.UUID, Name: def.Name, Running: running, Next: def}
+		g := guestintake.Seen{UUID: def.UUID, Name: def.Name, Running: running, Next: def}
 		if running {
 			g.Live = def
 		}
-		return []vm.Seen{g}, err
+		return []guestintake.Seen{g}, err
 	})
 }
 

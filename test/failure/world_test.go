@@ -14,15 +14,15 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
+	guestintake "github.com/culvert-net/culvert/intake/guest"
 	"github.com/culvert-net/culvert/intake/pod"
-	"github.com/culvert-net/culvert/intake/vm"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -66,10 +66,10 @@ type world struct {
 
 	gate   *gate
 	ledger *journal.Ledger
-	node   *daemon.Node
+	node   *node.Node
 	cni    *cni.Handler
-	vms    *vm.Handler
-	list   *vm.Comparer
+	vms    *guestintake.Handler
+	list   *guestintake.Comparer
 	meta   *pod.Handler // made when a pod comes
 
 	plugins *plugins
@@ -153,14 +153,14 @@ func (w *world) open() {
 		w.t.Fatalf("open the ledger: %v", err)
 	}
 	w.gate, w.ledger = &gate{}, l
-	w.node = daemon.NewNode(daemon.NodeConfig{
+	w.node = node.New(node.Config{
 		Kernel: mortalKernel{w.fault, w.gate, w.mayRemake}, Ledger: mortalLedger{l, w.gate, &w.disk},
 		BootID: fmt.Sprintf("boot %d", w.boot), Now: now,
 	})
 	w.node.SetSpec(w.spec)
 	w.cni, w.meta = cni.New(w.node.Engine), nil
-	w.vms = vm.New(w.node.Engine, mortalLedger{l, w.gate, &w.disk})
-	w.list = vm.NewComparer(w.node.Engine, mortalLedger{l, w.gate, &w.disk}, now)
+	w.vms = guestintake.New(w.node.Engine, mortalLedger{l, w.gate, &w.disk})
+	w.list = guestintake.NewComparer(w.node.Engine, mortalLedger{l, w.gate, &w.disk}, now)
 }
 
 // start is what culvertd does before it answers; a killing may end it. It is

@@ -18,7 +18,7 @@ import (
 //	host:    desired -> reconcile -> kernel -> inventory -> status
 //	pod/VM:  intake -> alloc -> attach -> kernel -> status
 //
-// Nobody imports kernel itself but daemon and the program culvert, which make
+// Only daemon and the program culvert import kernel itself and make
 // one: reconcile, attach, inventory and doctor/gather name steps or ask, and are
 // handed something that does them.
 var mayImport = map[string][]string{
@@ -34,12 +34,13 @@ var mayImport = map[string][]string{
 	"guest":         {"suggest", "vf"},
 
 	// pure parts: in go values, out come values
-	"desired":     {"suggest", "vf"},
+	"desired":     {"api/v1alpha1", "suggest", "vf"},
 	"ipam":        {"strictjson", "suggest", "vf"},
 	"ipam/blocks": {"api/v1alpha1", "ipam", "vf"},
 	"alloc":       {"desired", "journal", "vf"},
 	"status":      {"api", "api/v1alpha1", "attach", "desired", "journal", "reconcile", "vf"},
 	"status/...":  {"api", "journal", "suggest", "vf"},
+	"trouble":     {"journal"},
 
 	// the kernel, on Linux and in memory
 	"kernel":     {"kernel/...", "vf"},
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 	"libvirt": {"vf"},
 
 	// a host's libvirt and culvertd together, for what a person does to guests
-	"vm": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
+	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
 	// the cluster, alone with controller in importing client-go
 	"kube":      {"api", "api/v1alpha1", "vf"},
@@ -76,14 +77,19 @@ var mayImport = map[string][]string{
 	// the ways in
 	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
 	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "vf"},
-	"intake/vm":           {"api", "attach", "guest", "journal", "vf"},
+	"intake/guest":        {"api", "attach", "guest", "journal", "libvirt", "trouble", "vf"},
 	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
 
-	// a node put together
-	"daemon": {"api", "api/v1alpha1", "attach", "claims", "desired", "guest", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "libvirt", "netannotation", "reconcile", "rpc", "status", "vf"},
+	// a node put together: its wanted Spec, its parts, its status, its side of the cluster
+	"wanted":        {"api", "api/v1alpha1", "desired", "vf"},
+	"node":          {"api", "attach", "inventory", "ipam/blocks", "journal", "kernel/step", "reconcile", "vf", "wanted"},
+	"status/gather": {"api", "claims", "desired", "journal", "node", "status", "vf"},
+	"metrics":       {"api", "attach"},
+	"membership":    {"api", "api/v1alpha1", "intake/pod", "ipam", "ipam/blocks", "journal", "netannotation", "node", "status", "trouble", "vf", "wanted"},
+	"daemon":        {"api", "claims", "desired", "intake/...", "journal", "kernel", "kernel/dirwatch", "kube", "kubelet", "membership", "metrics", "node", "rpc", "status", "status/gather", "vf", "wanted"},
 
 	// the cluster's own program
-	"controller": {"api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "vf"},
+	"controller": {"api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "status", "vf"},
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
@@ -93,7 +99,7 @@ var mayImport = map[string][]string{
 	// programs
 	"program":                {},
 	"cli":                    {"suggest"},
-	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "libvirt", "program", "rpc", "status/...", "suggest", "vf", "vm"},
+	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "libvirt", "program", "rpc", "status/...", "suggest", "vf", "guest/admin"},
 	"cmd/culvert-bench":      {"bench/...", "cli", "rpc"},
 	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},
@@ -106,7 +112,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "trouble"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}

@@ -15,7 +15,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/guest"
-	"github.com/culvert-net/culvert/intake/vm"
+	guestintake "github.com/culvert-net/culvert/intake/guest"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/reconcile"
@@ -204,7 +204,7 @@ func callVM(w *world, read func(string) string, args []string) (string, error) {
 }
 
 func listGuests(w *world, read func(string) string, args []string) (string, error) {
-	problems, err := w.list.Compare(context.Background(), func(context.Context) (out []vm.Seen, err error) {
+	problems, err := w.list.Compare(context.Background(), func(context.Context) (out []guestintake.Seen, err error) {
 		for _, arg := range args {
 			state, files, _ := strings.Cut(arg, "=")
 			live, next, two := strings.Cut(files, ",")
@@ -215,7 +215,7 @@ func listGuests(w *world, read func(string) string, args []string) (string, erro
 			if err != nil {
 				return nil, err
 			}
-			g := vm.Seen{UUID: def.UUID, Name: def.Name, Next: def}
+			g := guestintake.Seen{UUID: def.UUID, Name: def.Name, Next: def}
 			if state == "on" {
 				g.Running = true
 				if g.Live, err = guest.Parse([]byte(read(live))); err != nil {

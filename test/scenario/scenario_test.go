@@ -35,12 +35,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/kernel/uevent"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -51,7 +51,7 @@ var stories embed.FS
 
 // machine is a machine to tell stories on.
 type machine interface {
-	daemon.Kernel
+	node.Kernel
 	others
 	// Netdevices is how many interfaces have appeared on the host since it was last
 	// asked.

@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
-	"github.com/culvert-net/culvert/intake/vm"
+	guestintake "github.com/culvert-net/culvert/intake/guest"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -33,10 +33,10 @@ type world struct {
 	netns  []string     // names of those that live
 
 	ledger *journal.Ledger
-	node   *daemon.Node
+	node   *node.Node
 	cni    *cni.Handler
-	guests *vm.Handler
-	list   *vm.Comparer
+	guests *guestintake.Handler
+	list   *guestintake.Comparer
 }
 
 func newWorld(m machine, nic fake.Profile, dir string) (*world, error) {
@@ -52,9 +52,9 @@ func (w *world) start() error {
 	if err != nil {
 		return err
 	}
-	w.node = daemon.NewNode(daemon.NodeConfig{Kernel: w.faults, Ledger: w.ledger, BootID: "this boot", Now: now})
-	w.cni, w.guests = cni.New(w.node.Engine), vm.New(w.node.Engine, w.ledger)
-	w.list = vm.NewComparer(w.node.Engine, w.ledger, now)
+	w.node = node.New(node.Config{Kernel: w.faults, Ledger: w.ledger, BootID: "this boot", Now: now})
+	w.cni, w.guests = cni.New(w.node.Engine), guestintake.New(w.node.Engine, w.ledger)
+	w.list = guestintake.NewComparer(w.node.Engine, w.ledger, now)
 	w.node.SetSpec(w.spec)
 	return w.node.Start(context.Background())
 }

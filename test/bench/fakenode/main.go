@@ -23,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/rpc"
 )
 
@@ -68,7 +69,7 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	node := daemon.NewNode(daemon.NodeConfig{Kernel: k, Ledger: ledger, BootID: "one", Log: log})
+	node := node.New(node.Config{Kernel: k, Ledger: ledger, BootID: "one", Log: log})
 	node.SetSpec(spec)
 	if err := node.Start(ctx); err != nil {
 		return err

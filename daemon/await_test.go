@@ -1,0 +1,32 @@
+package daemon
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// awaitBoth returns when the VFs are made and the cluster's Spec was followed, when
+// patience is over, and not before.
+func TestAwaitBoth(t *testing.T) {
+	open, closed := make(chan struct{}), make(chan struct{})
+	close(closed)
+	for _, tc := range []struct {
+		name           string
+		made, followed <-chan struct{}
+		patience       time.Duration
+		want           bool
+	}{
+		{"VFs are not made", open, nil, 0, false},
+		{"no cluster", closed, nil, time.Hour, true},
+		{"both", closed, closed, time.Hour, true},
+		{"the API server is slow", closed, open, time.Hour, false},
+		{"the API server is down", closed, open, time.Millisecond, true},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if got := awaitBoth(ctx, tc.made, tc.followed, tc.patience); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.name, got, tc.want)
+		}
+		cancel()
+	}
+}

@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Detach takes devices out of a guest: out of the running one, out of its definition,
+// and the VFs back. An empty device is all that Culvert made. A guest that lets go
+// of no device keeps it, its definition and its VF. Asked again it takes nothing. Errors: vf.ErrNotFound when
+// neither libvirt nor culvertd knows of such a guest.
+func Detach(ctx context.Context, h host, name, device string, tell func(string)) (api.GuestDetached, error) {
+	out := api.GuestDetached{VFs: []api.GuestVF{}}
+	seen, err := h.See(ctx, name)
+	if err != nil {
+		return out, err
+	}
+	live, err1 := devices(seen.Live)
+	defined, err2 := devices(seen.Defined)
+	if err := errors.Join(err1, err2); err != nil {
+		return out, err
+	}
+	leased := seen.leases(seen.UUID)
+	if seen.UUID == "" {
+		return out, fmt.Errorf("guest %q: %w: neither libvirt nor the ledger has it: virsh list --all and culvert vm list show what there is", name, vf.ErrNotFound)
+	}
+	d := detaching{h, &work{tell: tell}, seen}
+	for _, one := range names(device, leased, live, defined) {
+		if err := d.unplug(ctx, live, one); err != nil {
+			return out, err
+		}
+		if defined, err = d.forget(ctx, defined, one); err != nil {
+			return out, err
+		}
+		if _, has := leased[one]; has {
+			if err := d.work.do(ctx, h, seen.Host, Free{seen.UUID, one}, nil); err != nil {
+				return out, err
+			}
+		}
+	}
+	after, err := h.See(ctx, seen.UUID)
+	if err != nil {
+		return out, err
+	}
+	for _, one := range slices.Sorted(maps.Keys(leased)) {
+		if device != "" && one != device {
+			continue
+		}
+		was := leased[one]
+		now, there := after.at(was.PCI)
+		v := api.GuestVF{VF: was.PCI, Guest: *was.Owner, Phase: now.Phase, Reason: now.Reason}
+		if !there || now.Missing {
+			v.Phase = api.PhaseMissing
+		}
+		if now.Owner != nil && now.Phase != string(journal.Quarantined) { // somebody has it already
+			v.Phase = string(journal.Free)
+		}
+		out.VFs = append(out.VFs, v)
+	}
+	return out, nil
+}
+
+// names are the devices that are meant.
+func names(device string, leased map[string]api.VF, definitions ...guest.Definition) []string {
+	if device != "" {
+		return []string{device}
+	}
+	all := slices.Collect(maps.Keys(leased))
+	for _, d := range definitions {
+		for _, u := range d.Uses {
+			if u.Named() {
+				all = append(all, u.Name())
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+type detaching struct {
+	host host
+	work *work
+	seen Seen
+}
+
+func (d detaching) unplug(ctx context.Context, live guest.Definition, device string) error {
+	element, runs := live.Device(device)
+	if !runs {
+		return nil
+	}
+	err := d.work.do(ctx, d.host, d.seen.Host, Unplug{d.seen.UUID, device, element}, nil)
+	if err != nil {
+		return fmt.Errorf("%w: nothing is changed: shut guest %s down, which gives its VFs back, or ask again when it has booted", err, d.seen.Name)
+	}
+	return nil
+}
+
+func (d detaching) forget(ctx context.Context, defined guest.Definition, device string) (guest.Definition, error) {
+	if d.seen.Defined == "" {
+		return defined, nil
+	}
+	if _, has := defined.Has(device); !has {
+		return defined, nil
+	}
+	text, err := defined.Without(device)
+	if err != nil {
+		return defined, err
+	}
+	if err := d.work.do(ctx, d.host, d.seen.Host, Define{text, d.seen.Autostart}, nil); err != nil {
+		return defined, err
+	}
+	return guest.Parse([]byte(text))
+}

@@ -1,0 +1,119 @@
+// Package admin does to guests what needs both libvirt and culvertd: it attaches VFs to
+// a guest, detaches them, and moves a guest to another host with VFs of that host. The
+// program culvert calls it with the rights of the person who runs it: culvertd itself
+// changes no guest.
+//
+// An operation is a list of actions on hosts. Each action has an undo and can be repeated,
+// so a failure undoes the operation, and repeating an interrupted one completes it. Host
+// performs the actions through a socket of libvirt and one of culvertd; ssh carries the
+// sockets of another host.
+package admin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// host is a host with guests.
+type host interface {
+	// See looks at a guest, by its name or UUID. One that libvirt does not know has
+	// neither definition.
+	See(ctx context.Context, guest string) (Seen, error)
+	// Lease gives a guest a VF, as culvert vm xml does.
+	Lease(ctx context.Context, req api.GuestXMLRequest) (api.GuestXML, error)
+	// Do does one thing. Done before, it changes nothing.
+	Do(ctx context.Context, a Action) error
+	// Missing are those of the paths that are not there.
+	Missing(ctx context.Context, paths []string) ([]string, error)
+}
+
+// Seen is a guest as a host has it.
+type Seen struct {
+	Host string // its name
+	Boot string // two hosts of one Boot are one host
+	Name string
+	UUID string
+	// Defined is what its next start has, and Live what it runs with; empty without a
+	// definition, and when it is off.
+	Defined, Live string
+	Autostart     bool
+	VFs           []api.VF // all of the host
+	Route         Route
+}
+
+// Route is how another host's libvirt is reached, for a guest that migrates there while
+// it runs.
+type Route struct {
+	Libvirt string // its URI, for virsh here
+	Data    string // the URI at which it takes the guest's memory
+}
+
+// leases are the VFs that a guest has by the ledger, by the names of the devices.
+func (s Seen) leases(uuid string) map[string]api.VF {
+	out := map[string]api.VF{}
+	for _, v := range s.VFs {
+		if o := v.Owner; o != nil && o.Kind == vf.OwnerVM && o.UID == uuid {
+			out[o.Interface] = v
+		}
+	}
+	return out
+}
+
+// at is the VF of an address.
+func (s Seen) at(pci vf.PCIAddr) (api.VF, bool) {
+	for _, v := range s.VFs {
+		if v.PCI == pci {
+			return v, true
+		}
+	}
+	return api.VF{}, false
+}
+
+// devices reads one of the two definitions; an empty one has none.
+func devices(text string) (guest.Definition, error) {
+	if text == "" {
+		return guest.Definition{}, nil
+	}
+	return guest.Parse([]byte(text))
+}
+
+// Action is one thing that is done on a host: one of the types below. Guests are
+// named by their UUIDs, devices by their names.
+type Action interface{ fmt.Stringer }
+
+// The actions.
+type (
+	// Define keeps a definition, of a guest that runs, too.
+	Define struct {
+		XML       string
+		Autostart bool
+	}
+	// Undefine forgets the definition.
+	Undefine struct{ Guest string }
+	// Free takes a VF back that nobody has open any more.
+	Free struct{ Guest, Device string }
+	// Plug puts a device into a guest that runs.
+	Plug struct{ Guest, Device, XML string }
+	// Unplug takes it out, and waits until the guest has let go of it.
+	Unplug struct{ Guest, Device, XML string }
+	// Shutdown waits until the guest is off.
+	Shutdown struct{ Guest string }
+	// Send migrates a guest that runs, and moves its definition: XML is that which
+	// the other host gets.
+	Send struct {
+		Guest, XML string
+		To         Route
+	}
+)
+
+func (a Define) String() string   { return "define the guest" }
+func (a Undefine) String() string { return "undefine the guest" }
+func (a Free) String() string     { return "take back the VF of " + a.Device }
+func (a Plug) String() string     { return "plug " + a.Device + " in" }
+func (a Unplug) String() string   { return "unplug " + a.Device }
+func (a Shutdown) String() string { return "shut the guest down" }
+func (a Send) String() string     { return "migrate the running guest" }

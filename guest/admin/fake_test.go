@@ -1,0 +1,225 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// definition of a guest that is on no way yet, with a virtio interface.
+const definition = `<domain type='kvm'>
+  <name>db1</name>
+  <uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid>
+  <memory unit='KiB'>524288</memory>
+  <os>
+    <type arch='x86_64' machine='q35'>hvm</type>
+    <kernel>/shared/vmlinux</kernel>
+  </os>
+  <devices>
+    <interface type='bridge'>
+      <mac address='02:00:00:00:00:07'/>
+      <source bridge='br0'/>
+      <teaming type='persistent'/>
+      <alias name='ua-slow'/>
+    </interface>
+  </devices>
+</domain>
+`
+
+const uuid = "6695eb01-f6a4-8304-79aa-97f2502e193f"
+
+// fake is a host with one guest at most, and VFs in one pool.
+type fake struct {
+	Seen
+	world   *world
+	leased  map[string]api.VF // by device
+	pool    int               // VFs that are left
+	bus     uint8
+	missing []string
+	peer    *fake // where Send goes
+}
+
+// world counts the calls of all hosts, and breaks one of them.
+type world struct {
+	calls int
+	at    int // the call that is broken, 1 is the first
+	how   breakage
+	done  []string // what was done, in order
+	dead  bool
+}
+
+// breakage is what happens at one call.
+type breakage struct {
+	name   string
+	effect bool // the call does what it should
+	dies   bool // whoever asks is killed: no later call is made
+	cuts   bool // the target is not reached any more
+}
+
+var errBroken = errors.New("broken")
+
+// call counts one; work is done unless the call is broken before it.
+func (f *fake) call(what string, work func() error) error {
+	w := f.world
+	w.calls++
+	cut := w.how.cuts && w.at > 0 && w.calls > w.at && f.Host == "b"
+	switch {
+	case w.dead || cut:
+		return errBroken
+	case w.calls != w.at || w.how.cuts && f.Host != "b":
+		w.done = append(w.done, f.Host+": "+what)
+		return work()
+	}
+	w.dead = w.how.dies
+	if w.how.effect {
+		if err := work(); err != nil {
+			return err
+		}
+	}
+	return errBroken
+}
+
+func (f *fake) See(_ context.Context, name string) (s Seen, err error) {
+	err = f.call("see", func() error {
+		s = f.Seen
+		s.UUID, s.Name = "", name
+		if f.Defined != "" || f.Live != "" || len(f.leased) > 0 {
+			s.UUID, s.Name = uuid, "db1"
+		}
+		for _, device := range slices.Sorted(maps.Keys(f.leased)) {
+			s.VFs = append(s.VFs, f.leased[device])
+		}
+		return nil
+	})
+	return s, err
+}
+
+func (f *fake) Lease(_ context.Context, req api.GuestXMLRequest) (out api.GuestXML, err error) {
+	err = f.call("lease "+req.Device, func() error {
+		d, err := guest.Parse([]byte(req.Definition))
+		if err != nil {
+			return err
+		}
+		has, known, err := d.Of(req.Device)
+		if err != nil {
+			return err
+		}
+		v, again := f.leased[req.Device]
+		switch {
+		case again:
+		case f.pool == 0:
+			return fmt.Errorf("pool x/a: 1 of 1 VFs on enp1s0 are held (vm db2): %w for vm db1", vf.ErrNothingFree)
+		default:
+			f.pool--
+			v = api.VF{PCI: vf.PCIAddr{Bus: f.bus, Device: 0x10, Function: uint8(f.pool)}, Phase: "attached", Pool: "x/a"}
+			v.Owner = &vf.Owner{Kind: vf.OwnerVM, UID: uuid, Name: "db1", Interface: req.Device}
+			v.Settings.MAC = vf.MAC{2, 0, 0, 0, f.bus, uint8(f.pool)}
+		}
+		if req.Spec.MAC == nil && known {
+			req.Spec, v.PCI = has.Spec, has.VF
+		}
+		if req.Spec.MAC != nil {
+			v.Settings.MAC = *req.Spec.MAC
+		}
+		if req.Spec.VLAN != nil {
+			v.Settings.VLAN = *req.Spec.VLAN
+		}
+		dev := guest.Device{Name: req.Device, Way: guest.Way(req.Way), PCI: v.PCI, MAC: v.Settings.MAC, VLAN: v.Settings.VLAN, Failover: req.Failover, Pool: v.Pool, Spec: req.Spec}
+		if out.Definition, err = d.With(dev); err != nil {
+			return err
+		}
+		f.leased[req.Device] = v
+		out.VF = v.PCI
+		out.Device, err = dev.XML()
+		return err
+	})
+	return out, err
+}
+
+func (f *fake) Missing(_ context.Context, paths []string) (out []string, err error) {
+	err = f.call("missing", func() error {
+		for _, p := range paths {
+			if slices.Contains(f.missing, p) {
+				out = append(out, p)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (f *fake) Do(_ context.Context, a Action) error {
+	return f.call(a.String(), func() error { return f.do(a) })
+}
+
+func (f *fake) do(a Action) error {
+	switch a := a.(type) {
+	case Define:
+		f.Defined, f.Autostart = a.XML, a.Autostart
+	case Undefine:
+		f.Defined, f.Autostart = "", false
+	case Free:
+		if _, has := f.leased[a.Device]; has {
+			delete(f.leased, a.Device)
+			f.pool++
+		}
+	case Shutdown:
+		f.Live = ""
+	case Plug:
+		if f.Live == "" {
+			return fmt.Errorf("the guest is off: %w", vf.ErrInvalid)
+		}
+		d, err := devices(f.Live)
+		if _, has := d.Has(a.Device); err == nil && !has {
+			f.Live = strings.Replace(f.Live, "  </devices>", a.XML+"  </devices>", 1)
+		}
+		return err
+	case Unplug:
+		d, err := devices(f.Live)
+		if err != nil || f.Live == "" {
+			return err
+		}
+		f.Live, err = d.Without(a.Device)
+		return err
+	case Send:
+		f.peer.Live, f.peer.Defined = f.Live, a.XML
+		f.Live, f.Defined, f.Autostart = "", "", false
+	}
+	return nil
+}
+
+// startable reports whether the guest can be started, or runs.
+func (f *fake) startable() bool {
+	d, err := devices(f.Defined)
+	if err != nil {
+		panic(err)
+	}
+	move, err := d.Move()
+	return f.Live != "" || f.Defined != "" && move == guest.Move{} && err == nil
+}
+
+// hosts are a, where the guest is with a VF of a's as net1, and b.
+func hosts(t testing.TB, w *world, change func(req *api.GuestXMLRequest)) (a, b *fake) {
+	t.Helper()
+	a = &fake{Seen: Seen{Host: "a", Boot: "1", Defined: definition, Autostart: true}, world: &world{}, leased: map[string]api.VF{}, pool: 2, bus: 1}
+	b = &fake{Seen: Seen{Host: "b", Boot: "2"}, world: w, leased: map[string]api.VF{}, pool: 2, bus: 2}
+	a.peer = b
+	req := api.GuestXMLRequest{Definition: definition, Device: "net1", Pool: "x/a", Way: "interface", Spec: vf.Spec{VLAN: &vf.VLAN{ID: 100, Proto: vf.Dot1Q}}}
+	if change != nil {
+		change(&req)
+	}
+	out, err := a.Lease(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Defined, a.world = out.Definition, w
+	return a, b
+}

@@ -1,0 +1,280 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/libvirt"
+	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// How long is waited for what others do, and how often is looked.
+const (
+	callBound     = time.Minute // one call of libvirt or culvertd
+	unplugBound   = time.Minute // a guest lets go of a device
+	shutdownBound = 3 * time.Minute
+	freeBound     = 10 * time.Second // QEMU closes a VF that was unplugged
+	lookEvery     = 500 * time.Millisecond
+)
+
+// Host is a host by its sockets. Its methods may be called concurrently.
+type Host struct {
+	name     string
+	boot     string
+	libvirt  string // as libvirt.Dial takes it
+	culvertd string // the path of a socket
+	route    Route
+	missing  func(context.Context, []string) ([]string, error)
+}
+
+// Here is this host.
+func Here(culvertd string) (*Host, error) {
+	name, err1 := os.Hostname()
+	boot, err2 := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return &Host{name: name, boot: strings.TrimSpace(string(boot)), libvirt: libvirt.System, culvertd: culvertd, missing: missingHere}, errors.Join(err1, err2)
+}
+
+func missingHere(_ context.Context, paths []string) (out []string, err error) {
+	for _, p := range paths {
+		if _, err := os.Stat(p); err != nil {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// Missing are those of the paths that are not there.
+func (h *Host) Missing(ctx context.Context, paths []string) ([]string, error) {
+	return h.missing(ctx, paths)
+}
+
+// dialled does something with a connection to libvirt.
+func (h *Host) dialled(ctx context.Context, f func(context.Context, *libvirt.Client) error) error {
+	c, err := libvirt.Dial(ctx, h.libvirt)
+	if err != nil {
+		return fmt.Errorf("host %s: %w", h.name, err)
+	}
+	return errors.Join(f(ctx, c), c.Close())
+}
+
+// See looks at a guest. Errors: libvirt.ErrNone, and those of libvirt and culvertd
+// that do not answer.
+func (h *Host) See(ctx context.Context, name string) (Seen, error) {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	s := Seen{Host: h.name, Boot: h.boot, Name: name, Route: h.route}
+	err := h.dialled(ctx, func(ctx context.Context, c *libvirt.Client) error { return s.ask(ctx, c, name) })
+	if err != nil {
+		return s, err
+	}
+	var st api.NodeStatus
+	if err := rpc.Call(ctx, h.culvertd, "status", nil, &st); err != nil {
+		return s, fmt.Errorf("host %s: %w", h.name, err)
+	}
+	s.VFs = st.VFs
+	for _, v := range st.VFs {
+		if o := v.Owner; s.UUID == "" && o != nil && o.Kind == vf.OwnerVM && (o.Name == name || o.UID == name) {
+			s.UUID, s.Name = o.UID, o.Name
+		}
+	}
+	return s, nil
+}
+
+// ask fills in what libvirt says.
+func (s *Seen) ask(ctx context.Context, c *libvirt.Client, name string) error {
+	g, err := c.Find(ctx, name)
+	if errors.Is(err, vf.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Name, s.UUID, s.Autostart = g.Name, g.UUID, g.Autostart
+	if g.State != libvirt.Off {
+		if s.Live, err = c.XML(ctx, g.UUID, libvirt.Live); err != nil {
+			return err
+		}
+	}
+	if g.Persistent {
+		s.Defined, err = c.XML(ctx, g.UUID, libvirt.Inactive)
+	}
+	return err
+}
+
+// Lease gives a guest a VF.
+func (h *Host) Lease(ctx context.Context, req api.GuestXMLRequest) (out api.GuestXML, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	err = rpc.Call(ctx, h.culvertd, api.MethodGuestXML, req, &out)
+	return out, err
+}
+
+// Do does one thing.
+func (h *Host) Do(ctx context.Context, a Action) error {
+	switch a := a.(type) {
+	case Free:
+		return h.free(ctx, a)
+	case Send:
+		return h.send(ctx, a)
+	}
+	return h.dialled(ctx, func(ctx context.Context, c *libvirt.Client) error { return act(ctx, c, a) })
+}
+
+// act does what libvirt alone does.
+func act(ctx context.Context, c *libvirt.Client, a Action) error {
+	bounded, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	switch a := a.(type) {
+	case Define:
+		g, err := c.Define(bounded, a.XML)
+		if err != nil || g.Autostart == a.Autostart {
+			return err
+		}
+		return c.SetAutostart(bounded, g.UUID, a.Autostart)
+	case Undefine:
+		if err := c.Undefine(bounded, a.Guest); !errors.Is(err, vf.ErrNotFound) {
+			return err
+		}
+		return nil
+	case Plug:
+		if _, has, err := runsWith(bounded, c, a.Guest, a.Device); err != nil || has {
+			return err
+		}
+		return c.Attach(bounded, a.Guest, a.XML, true, false)
+	case Unplug:
+		return unplug(ctx, c, a)
+	case Shutdown:
+		return shutdown(ctx, c, a.Guest)
+	}
+	return fmt.Errorf("%s: %w: not an action", a, vf.ErrInvalid)
+}
+
+// runsWith is the element of a device of a guest that runs, if it runs and has it.
+func runsWith(ctx context.Context, c *libvirt.Client, uuid, device string) (string, bool, error) {
+	if g, err := c.Find(ctx, uuid); err != nil || g.State == libvirt.Off {
+		return "", false, err
+	}
+	text, err := c.XML(ctx, uuid, libvirt.Live)
+	if err != nil {
+		return "", false, err
+	}
+	d, err := guest.Parse([]byte(text))
+	if err != nil {
+		return "", false, err
+	}
+	element, has := d.Device(device)
+	return element, has, nil
+}
+
+// unplug asks the guest for a device, and waits for the definition without it. It is
+// asked once: one that boots hears it when it has booted, or never.
+func unplug(ctx context.Context, c *libvirt.Client, a Unplug) error {
+	element, has, err := runsWith(ctx, c, a.Guest, a.Device)
+	if err != nil || !has {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, unplugBound)
+	defer cancel()
+	if err := c.Detach(ctx, a.Guest, element, true, false); err != nil {
+		return err
+	}
+	return until(ctx, fmt.Sprintf("the guest has not let go of it within %s", unplugBound), func() (bool, error) {
+		_, has, err := runsWith(ctx, c, a.Guest, a.Device)
+		return !has, err
+	})
+}
+
+// shutdown asks the guest to shut itself down, and waits.
+func shutdown(ctx context.Context, c *libvirt.Client, uuid string) error {
+	off := func() (bool, error) {
+		g, err := c.Find(ctx, uuid)
+		return g.State == libvirt.Off, err
+	}
+	if is, err := off(); err != nil || is {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, shutdownBound)
+	defer cancel()
+	if err := c.Shutdown(ctx, uuid); err != nil {
+		return err
+	}
+	return until(ctx, fmt.Sprintf("the guest runs still after %s: virsh destroy stops it as if its power were cut", shutdownBound), off)
+}
+
+// until waits for something that nobody tells; late is what is said when ctx ends
+// before.
+func until(ctx context.Context, late string, done func() (bool, error)) error {
+	for {
+		is, err := done()
+		if ctx.Err() != nil && !is {
+			return fmt.Errorf("%w: %s", vf.ErrTimeout, late)
+		}
+		if err != nil || is {
+			return err
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// free takes a VF back. QEMU closes one that was unplugged a little later than libvirt
+// says so; and culvertd may have seen that by itself.
+func (h *Host) free(ctx context.Context, a Free) error {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	closing, stop := context.WithTimeout(ctx, freeBound)
+	defer stop()
+	var last error
+	err := until(closing, "", func() (bool, error) {
+		last = rpc.Call(ctx, h.culvertd, api.MethodGuestDetach, api.GuestDetachRequest{Guest: a.Guest, Device: a.Device}, nil)
+		switch {
+		case errors.Is(last, vf.ErrNotFound):
+			last = nil
+			return true, nil
+		case errors.Is(last, vf.ErrHeld):
+			return false, nil
+		}
+		return true, last
+	})
+	if last != nil {
+		return last
+	}
+	return err
+}
+
+// send lets virsh migrate the guest: of libvirt's protocol it has the part that two
+// hosts speak, with what is to be done when either of them fails.
+func (h *Host) send(ctx context.Context, a Send) error {
+	f, err := os.CreateTemp("", "culvert-*.xml")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(a.XML)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "virsh", "--quiet", "migrate", "--live", "--persistent", "--undefinesource", "--persistent-xml", f.Name(),
+		"--migrateuri", a.To.Data, a.Guest, a.To.Libvirt)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cancels the migration then
+	cmd.WaitDelay = callBound
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%w: install virsh (libvirt-clients)", err)
+	}
+	if err != nil {
+		return fmt.Errorf("virsh migrate: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}

@@ -1,0 +1,399 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Migration is what a person wants of a guest.
+type Migration struct {
+	Guest string // name or UUID
+	Pool  string // of the other host; empty: pools of the same names
+	// Live migrates a guest that runs; Shutdown shuts it down before.
+	Live, Shutdown bool
+}
+
+// Migrate brings a guest of one host to another one, with VFs of that. At no moment
+// can it start on both, if both have libvirt's hooks. When it returns an error, the guest is where it was, unless the error
+// says otherwise; asked again, what was interrupted is completed or begun anew
+// (docs/design/0011-migration.md). tell hears of each thing that is done.
+func Migrate(ctx context.Context, from, to host, what Migration, tell func(string)) error {
+	m := &migration{Migration: what, source: from, target: to, work: &work{tell: tell}}
+	if err := m.look(ctx, what.Guest); err != nil {
+		return err
+	}
+	return m.run(ctx)
+}
+
+// migration is one on its way.
+type migration struct {
+	Migration
+	source, target host
+	s, t           Seen // as they were last seen
+	definition     guest.Definition
+	work           *work
+}
+
+// look sees the guest on both hosts.
+func (m *migration) look(ctx context.Context, name string) (err error) {
+	if m.s, err = m.source.See(ctx, name); err != nil {
+		return err
+	}
+	id := name
+	if m.s.Defined != "" || m.s.Live != "" {
+		id = m.s.UUID
+	}
+	if m.t, err = m.target.See(ctx, id); err != nil {
+		return err
+	}
+	if m.s.Boot == m.t.Boot {
+		return fmt.Errorf("host %s: %w: it is this host, where guest %s is already", m.t.Host, vf.ErrInvalid, name)
+	}
+	return nil
+}
+
+func (m *migration) run(ctx context.Context) error {
+	there, err := markOf(m.t)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.s.Defined == "" && m.s.Live != "":
+		return fmt.Errorf("guest %s: %w: it has no definition that is kept, and is gone when it stops: virsh define it first", m.s.Name, vf.ErrInvalid)
+	case m.s.Defined == "" && m.t.Defined == "":
+		return fmt.Errorf("guest %q: %w on %s, and on %s: virsh list --all shows which there are", m.Guest, vf.ErrNotFound, m.s.Host, m.t.Host)
+	case m.s.Defined == "":
+		return m.arrived(ctx, there)
+	}
+	if m.definition, err = guest.Parse([]byte(m.s.Defined)); err != nil {
+		return err
+	}
+	here, err := m.definition.Move()
+	switch {
+	case err != nil:
+		return err
+	case here.To == m.t.Host:
+		return m.resume(ctx, there)
+	case here != (guest.Move{}):
+		return fmt.Errorf("guest %s: %w: it is on its way already, %s: finish that first", m.s.Name, vf.ErrInvalid, way(here))
+	case m.t.Defined != "" && there.From != m.s.Host, m.t.Live != "":
+		return fmt.Errorf("guest %s: %w: host %s has a guest with that UUID, too: see which of them is the right one, and undefine the other", m.s.Name, vf.ErrHeld, m.t.Host)
+	}
+	if err := m.fits(ctx); err != nil {
+		return err
+	}
+	if err := m.leftovers(ctx); err != nil {
+		return err
+	}
+	if m.Live {
+		return m.live(ctx)
+	}
+	return m.cold(ctx)
+}
+
+func way(m guest.Move) string {
+	if m.To != "" {
+		return "to host " + m.To
+	}
+	return "from host " + m.From
+}
+
+func markOf(s Seen) (guest.Move, error) {
+	d, err := devices(s.Defined)
+	if err != nil || s.Defined == "" {
+		return guest.Move{}, err
+	}
+	m, err := d.Move()
+	return m, err
+}
+
+// fits refuses what cannot work, before anything is touched.
+func (m *migration) fits(ctx context.Context) error {
+	if err := m.definition.CanMove(); err != nil {
+		return err
+	}
+	switch {
+	case m.s.Live != "" && !m.Live && !m.Shutdown:
+		return fmt.Errorf("guest %s: %w: it runs: shut it down, or let --shutdown do that; --live migrates it as it runs, if each of its VFs is the fast path of a virtio interface", m.s.Name, vf.ErrHeld)
+	case m.s.Live == "" && m.Live:
+		return fmt.Errorf("--live: %w: guest %s is off: leave it out", vf.ErrInvalid, m.s.Name)
+	}
+	files, err := m.definition.Files()
+	if err != nil {
+		return err
+	}
+	missing, err := m.target.Missing(ctx, files)
+	if err != nil {
+		return fmt.Errorf("look for the guest's files on %s: %w", m.t.Host, err)
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("guest %s: %w on host %s: %s: its storage has to be there, under the same paths (NFS, a SAN): culvert vm migrate copies none",
+			m.s.Name, vf.ErrNotFound, m.t.Host, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// leftovers takes away what an earlier attempt left on the target, which was never
+// allowed to start there.
+func (m *migration) leftovers(ctx context.Context) error {
+	if m.t.Defined != "" {
+		if err := m.work.do(ctx, m.target, m.t.Host, Undefine{m.s.UUID}, nil); err != nil {
+			return err
+		}
+	}
+	return m.freeAll(ctx, m.target, m.t)
+}
+
+// freeAll takes the guest's VFs of a host back.
+func (m *migration) freeAll(ctx context.Context, h host, seen Seen) error {
+	var errs []error
+	for _, device := range slices.Sorted(maps.Keys(seen.leases(m.uuid()))) {
+		errs = append(errs, m.work.do(ctx, h, seen.Host, Free{m.uuid(), device}, nil))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *migration) uuid() string {
+	if m.s.UUID != "" {
+		return m.s.UUID
+	}
+	return m.t.UUID
+}
+
+// cold moves a guest that is off.
+func (m *migration) cold(ctx context.Context) error {
+	if m.s.Live != "" {
+		if err := m.work.do(ctx, m.source, m.s.Host, Shutdown{m.s.UUID}, nil); err != nil {
+			return err
+		}
+	}
+	err := m.prepare(ctx)
+	if err != nil {
+		return m.work.back(ctx, err)
+	}
+	return m.resume(ctx, guest.Move{From: m.s.Host})
+}
+
+// prepare makes all ready on the target, where the guest cannot start yet, and then
+// keeps it from starting here.
+func (m *migration) prepare(ctx context.Context) error {
+	text, _, err := m.lease(ctx)
+	if err != nil {
+		return err
+	}
+	arriving, err := marked(text, guest.Move{From: m.s.Host})
+	if err != nil {
+		return err
+	}
+	leaving, err := m.definition.Marked(guest.Move{To: m.t.Host})
+	if err != nil {
+		return err
+	}
+	if err := m.work.do(ctx, m.target, m.t.Host, Define{XML: arriving}, Undefine{m.s.UUID}); err != nil {
+		return err
+	}
+	m.t.Defined = arriving
+	if err := m.work.do(ctx, m.source, m.s.Host, Define{leaving, m.s.Autostart}, Define{m.s.Defined, m.s.Autostart}); err != nil {
+		return err
+	}
+	now, err := m.source.See(ctx, m.s.UUID)
+	if err == nil && now.Live != "" {
+		err = fmt.Errorf("guest %s: %w: somebody has started it meanwhile", m.s.Name, vf.ErrHeld)
+	}
+	return err
+}
+
+func marked(text string, move guest.Move) (string, error) {
+	d, err := guest.Parse([]byte(text))
+	if err != nil {
+		return "", err
+	}
+	return d.Marked(move)
+}
+
+// given is a device as the target has it.
+type given struct{ device, xml string }
+
+// lease gets VFs of the target, and makes the definition with them. All of the
+// guest's settings stay: the MAC address that it had of its VF, too.
+func (m *migration) lease(ctx context.Context) (text string, all []given, err error) {
+	text = m.s.Defined
+	wants, err := m.definition.Wants()
+	if err != nil {
+		return "", nil, err
+	}
+	for _, w := range wants {
+		use, named := m.definition.Has(w.Device)
+		if !named { // of somebody's network
+			continue
+		}
+		req, err := m.request(use, w)
+		if err != nil {
+			return "", nil, err
+		}
+		free := Free{m.s.UUID, w.Device}
+		m.work.undo = append(m.work.undo, func(ctx context.Context) error { return on(m.t.Host, free, m.target.Do(ctx, free)) })
+		m.work.tell(fmt.Sprintf("%s: a VF for %s", m.t.Host, w.Device))
+		got, err := m.target.Lease(ctx, req)
+		if err != nil {
+			return "", nil, fmt.Errorf("host %s: %w", m.t.Host, err)
+		}
+		dev := guest.Device{Name: w.Device, PCI: got.VF, MAC: *req.Spec.MAC, Pool: req.Pool, Spec: req.Spec}
+		if req.Spec.VLAN != nil {
+			dev.VLAN = *req.Spec.VLAN
+		}
+		d, err := guest.Parse([]byte(text))
+		if err != nil {
+			return "", nil, err
+		}
+		if text, err = d.Replaced(dev); err != nil {
+			return "", nil, err
+		}
+		all = append(all, given{w.Device, got.Device})
+	}
+	return text, all, nil
+}
+
+// request asks for a VF of the target that is as the one here.
+func (m *migration) request(use guest.Use, w guest.Want) (req api.GuestXMLRequest, err error) {
+	req = api.GuestXMLRequest{Device: w.Device, Pool: w.Pool, Way: string(use.Way), Failover: use.Failover, Spec: w.Spec}
+	if m.Pool != "" {
+		req.Pool = m.Pool
+	}
+	if req.Spec.MAC == nil { // the VF's own
+		v, there := m.s.at(w.VF)
+		if !there {
+			return req, fmt.Errorf("device %s of guest %s: %w: VF %s is none of this host's, so the guest's MAC address is not known: give it in the definition's <metadata> (mac=)",
+				w.Device, m.s.Name, vf.ErrNotFound, w.VF)
+		}
+		mac := v.Settings.MAC
+		req.Spec.MAC = &mac
+	}
+	m.warn(w.Device, *req.Spec.MAC)
+	req.Definition, err = m.definition.Without(w.Device)
+	return req, err
+}
+
+// warn tells of an address that will be there twice when somebody else gets the VF.
+func (m *migration) warn(device string, mac vf.MAC) {
+	for _, v := range m.s.VFs {
+		if v.Baseline != nil && v.Baseline.Admin.MAC == mac {
+			m.work.tell(fmt.Sprintf("%s keeps MAC address %s, which is VF %s's own on %s: whoever gets that VF next has it as well, unless he asks for another; a guest that moves is better given one of its own (--mac)",
+				device, mac, v.PCI, m.s.Host))
+		}
+	}
+}
+
+// resume goes on when the guest cannot start here any more: from the moment at which
+// the target's definition is cleared, it is the guest. It can be begun at any time again.
+func (m *migration) resume(ctx context.Context, there guest.Move) error {
+	switch {
+	case m.t.Defined == "": // somebody has undefined it there: begin anew, from here
+		text, err := m.definition.Marked(guest.Move{})
+		if err == nil {
+			err = m.work.do(ctx, m.source, m.s.Host, Define{text, m.s.Autostart}, nil)
+		}
+		if err != nil {
+			return err
+		}
+		if err := m.look(ctx, m.s.UUID); err != nil {
+			return err
+		}
+		return m.run(ctx)
+	case there.From != "":
+		if err := m.rearm(); err != nil {
+			return err
+		}
+		if err := m.clear(ctx); err != nil {
+			return m.undecided(ctx, err)
+		}
+	}
+	if err := m.work.do(ctx, m.source, m.s.Host, Undefine{m.s.UUID}, nil); err != nil {
+		return fmt.Errorf("guest %s is on host %s now, and starts there; what is left of it here cannot start: %w: mend that, and ask again", m.s.Name, m.t.Host, err)
+	}
+	return m.gone(ctx)
+}
+
+// rearm makes what an earlier attempt did one's own to take back.
+func (m *migration) rearm() error {
+	if len(m.work.undo) > 0 {
+		return nil
+	}
+	free, err := m.definition.Marked(guest.Move{})
+	if err != nil {
+		return err
+	}
+	back := func(h host, name string, a Action) {
+		m.work.undo = append(m.work.undo, func(ctx context.Context) error { return on(name, a, h.Do(ctx, a)) })
+	}
+	for device := range m.t.leases(m.s.UUID) {
+		back(m.target, m.t.Host, Free{m.s.UUID, device})
+	}
+	back(m.target, m.t.Host, Undefine{m.s.UUID})
+	back(m.source, m.s.Host, Define{free, m.s.Autostart})
+	return nil
+}
+
+// clear lets the guest start on the target.
+func (m *migration) clear(ctx context.Context) error {
+	text, err := marked(m.t.Defined, guest.Move{})
+	if err != nil {
+		return err
+	}
+	return m.work.do(ctx, m.target, m.t.Host, Define{text, m.s.Autostart}, nil)
+}
+
+// undecided is a target that did not say whether the guest may start there. It is
+// asked; if it does not answer, the guest starts nowhere until it does, since it
+// must not start on both.
+func (m *migration) undecided(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	defer cancel()
+	now, err := m.target.See(ctx, m.s.UUID)
+	if err != nil {
+		return fmt.Errorf("%w; whether host %s has guest %s now is not known (%w), so that it starts neither here nor perhaps there: ask again when it answers", cause, m.t.Host, m.s.Name, err)
+	}
+	there, err := markOf(now)
+	switch {
+	case err != nil:
+		return errors.Join(cause, err)
+	case now.Defined != "" && there == (guest.Move{}):
+		m.t = now
+		return m.resume(ctx, there)
+	}
+	return m.work.back(ctx, cause)
+}
+
+// arrived is asked for a guest that is no more here.
+func (m *migration) arrived(ctx context.Context, there guest.Move) error {
+	switch {
+	case there.To != "" || there.From != "" && there.From != m.s.Host:
+		return fmt.Errorf("guest %s: %w: on host %s it is on its way already, %s: finish that first", m.t.Name, vf.ErrInvalid, m.t.Host, way(there))
+	case there.From != "":
+		m.s.UUID, m.s.Autostart = m.t.UUID, false
+		if err := m.clear(ctx); err != nil {
+			return err
+		}
+	case m.t.Live != "":
+		if err := m.plugThere(ctx); err != nil {
+			return err
+		}
+	}
+	return m.gone(ctx)
+}
+
+// gone takes back the VFs that the guest had here.
+func (m *migration) gone(ctx context.Context) error {
+	if err := m.freeAll(ctx, m.source, m.s); err != nil {
+		return fmt.Errorf("guest %s is on host %s; its VFs here are not free yet: %w", m.Guest, m.t.Host, err)
+	}
+	return nil
+}

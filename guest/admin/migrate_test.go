@@ -1,0 +1,282 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func migrate(t *testing.T, a, b *fake, m Migration) error {
+	t.Helper()
+	m.Guest = "db1"
+	return Migrate(t.Context(), a, b, m, func(string) {})
+}
+
+// wantOf is what a definition wants of net1.
+func wantOf(t *testing.T, text string) guest.Want {
+	t.Helper()
+	d, err := devices(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, has, err := d.Of("net1")
+	if err != nil || !has {
+		t.Fatalf("no net1 (%v) in:\n%s", err, text)
+	}
+	return w
+}
+
+func uses(t *testing.T, text string) []guest.Use {
+	t.Helper()
+	d, err := devices(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.Uses
+}
+
+// moved wants the guest on b alone, as it was on a but for its VF.
+func moved(t *testing.T, a, b *fake, before string) {
+	t.Helper()
+	if a.Defined != "" || a.Live != "" || len(a.leased) > 0 || a.pool != 2 {
+		t.Errorf("a still has it: defined %q, %d VFs leased", a.Defined, len(a.leased))
+	}
+	if !b.startable() || len(b.leased) != 1 {
+		t.Fatalf("b: startable %v, %d VFs leased, defined:\n%s", b.startable(), len(b.leased), b.Defined)
+	}
+	was, is := wantOf(t, before), wantOf(t, b.Defined)
+	if is.VF != b.leased["net1"].PCI || is.VF == was.VF {
+		t.Errorf("its VF is %s, leased is %s", is.VF, b.leased["net1"].PCI)
+	}
+	was.VF = is.VF
+	if diff := cmp.Diff(was, is); diff != "" {
+		t.Errorf("not as it was (-want +got):\n%s", diff)
+	}
+}
+
+func TestP16Cold(t *testing.T) {
+	w := &world{}
+	a, b := hosts(t, w, nil)
+	before := a.Defined
+	if err := migrate(t, a, b, Migration{}); err != nil {
+		t.Fatal(err)
+	}
+	moved(t, a, b, before)
+	if !b.Autostart {
+		t.Error("it does not start with the host any more")
+	}
+	want := []string{
+		"a: see", "b: see", "b: missing", "b: lease net1", "b: define the guest", "a: define the guest", "a: see",
+		"b: define the guest", "a: undefine the guest", "a: take back the VF of net1",
+	}
+	if diff := cmp.Diff(want, w.done); diff != "" {
+		t.Errorf("the order (-want +got):\n%s", diff)
+	}
+	w.done = nil
+	there := b.Seen
+	if err := migrate(t, a, b, Migration{}); err != nil || cmp.Diff(there, b.Seen) != "" || len(w.done) != 2 {
+		t.Errorf("asked again: %v; it did %q", err, w.done)
+	}
+}
+
+// A guest that runs is without its VF only while it is on its way.
+func TestP16Live(t *testing.T) {
+	w := &world{}
+	a, b := hosts(t, w, func(req *api.GuestXMLRequest) { req.Failover = "ua-slow" })
+	a.Live = a.Defined
+	before := a.Defined
+	if err := migrate(t, a, b, Migration{Live: true}); err != nil {
+		t.Fatal(err)
+	}
+	moved(t, a, b, before)
+	if diff := cmp.Diff(uses(t, b.Defined), uses(t, b.Live)); diff != "" || !b.Autostart {
+		t.Errorf("autostart %v; it runs with other devices than it is defined with:\n%s", b.Autostart, diff)
+	}
+	want := []string{
+		"a: see", "b: see", "b: missing", "b: lease net1", "a: unplug net1", "a: take back the VF of net1",
+		"a: migrate the running guest", "b: define the guest", "b: plug net1 in", "a: take back the VF of net1",
+	}
+	if diff := cmp.Diff(want, w.done); diff != "" {
+		t.Errorf("the order (-want +got):\n%s", diff)
+	}
+}
+
+// A plain PCI device has no MAC address of its own in the definition: the guest keeps
+// that which its VF had.
+func TestP16KeepsTheMAC(t *testing.T) {
+	a, b := hosts(t, &world{}, func(req *api.GuestXMLRequest) { req.Way = "hostdev" })
+	mac := a.leased["net1"].Settings.MAC
+	if err := migrate(t, a, b, Migration{}); err != nil {
+		t.Fatal(err)
+	}
+	w := wantOf(t, b.Defined)
+	if w.Spec.MAC == nil || *w.Spec.MAC != mac || w.Spec.VLAN == nil || w.Spec.VLAN.ID != 100 || b.leased["net1"].Settings.MAC != mac {
+		t.Errorf("it has %s and wants %v of it, VLAN %v; its address was %s", b.leased["net1"].Settings.MAC, w.Spec.MAC, w.Spec.VLAN, mac)
+	}
+}
+
+// Whatever fails, whoever is killed and wherever the connection breaks: the guest can
+// never start on both hosts, and can on one of them, unless whoever moved it was cut off
+// between the two halves of the switch. Asked again it arrives.
+func TestP16BrokenAnywhere(t *testing.T) {
+	for _, how := range []breakage{
+		{name: "refused"}, {name: "answer lost", effect: true},
+		{name: "killed before", dies: true}, {name: "killed after", dies: true, effect: true},
+		{name: "cut before", cuts: true}, {name: "cut after", cuts: true, effect: true},
+	} {
+		for name, running := range map[string]bool{"cold": false, "live": true} {
+			t.Run(how.name+", "+name, func(t *testing.T) { brokenAnywhere(t, how, running) })
+		}
+	}
+}
+
+func brokenAnywhere(t *testing.T, how breakage, running bool) {
+	m := Migration{Live: running}
+	nowhere := 0
+	for at := 1; ; at++ {
+		w := &world{at: at, how: how}
+		a, b := hosts(t, w, func(req *api.GuestXMLRequest) { req.Failover = "ua-slow" })
+		if running {
+			a.Live = a.Defined
+		}
+		before := *a
+		err := migrate(t, a, b, m)
+		if at > w.calls {
+			break // nothing was broken
+		}
+		says := fmt.Sprintf("call %d (after %q), which ends with: %v", at, w.done, err)
+		whole := !how.dies && !how.cuts
+		switch {
+		case a.startable() && b.startable():
+			t.Errorf("it can start on both: %s", says)
+		case !a.startable() && !b.startable() && (whole || a.Defined == "" || b.Defined == ""):
+			t.Errorf("it can start nowhere: %s", says)
+		case !a.startable() && !b.startable():
+			nowhere++
+		}
+		if (a.Live != "") == (b.Live != "") && running {
+			t.Errorf("it runs on both, or on none: %s", says)
+		}
+		if err != nil && whole && a.startable() {
+			if a.Defined != before.Defined || len(a.leased) != 1 || a.Autostart != before.Autostart {
+				t.Errorf("a is not as before: %s", says)
+			}
+			if running && cmp.Diff(uses(t, before.Live), uses(t, a.Live)) != "" {
+				t.Errorf("it runs with other devices: %s:\n%s", says, cmp.Diff(uses(t, before.Live), uses(t, a.Live)))
+			}
+			if b.Defined != "" || len(b.leased) > 0 {
+				t.Errorf("b has something of it: %s", says)
+			}
+		}
+		w.at, w.dead = 0, false
+		if err := migrate(t, a, b, m); err != nil {
+			t.Errorf("asked again: %v, after: %s", err, says)
+			continue
+		}
+		moved(t, a, b, before.Defined)
+		if running && b.Live == "" || running && wantOf(t, b.Live).VF != b.leased["net1"].PCI {
+			t.Errorf("it does not run with its VF: %s", says)
+		}
+		if !running && !b.Autostart {
+			t.Errorf("it does not start with the host: %s", says)
+		}
+	}
+	if most := 3; nowhere > most {
+		t.Errorf("it can start nowhere after %d of the calls: want %d at most, those of the switch", nowhere, most)
+	}
+}
+
+func TestP16Refusals(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(a, b *fake)
+		m      Migration
+		is     error
+		says   string
+	}{
+		"the same host":     {func(_, b *fake) { b.Boot = "1" }, Migration{}, vf.ErrInvalid, "it is this host"},
+		"no such guest":     {func(a, _ *fake) { a.Defined = "" }, Migration{}, vf.ErrNotFound, "not found on a, and on b"},
+		"on both":           {func(a, b *fake) { b.Defined = a.Defined }, Migration{}, vf.ErrHeld, "host b has a guest with that UUID, too"},
+		"transient":         {func(a, _ *fake) { a.Live, a.Defined = a.Defined, "" }, Migration{Live: true}, vf.ErrInvalid, "no definition that is kept"},
+		"it runs":           {func(a, _ *fake) { a.Live = a.Defined }, Migration{}, vf.ErrHeld, "--shutdown"},
+		"it is off":         {func(_, _ *fake) {}, Migration{Live: true}, vf.ErrInvalid, "guest db1 is off"},
+		"live, no failover": {func(a, _ *fake) { a.Live = a.Defined }, Migration{Live: true}, vf.ErrInvalid, "device net1 of guest db1: invalid for --live"},
+		"no storage":        {func(_, b *fake) { b.missing = []string{"/shared/vmlinux"} }, Migration{}, vf.ErrNotFound, "on host b: /shared/vmlinux: its storage has to be there"},
+		"used up":           {func(_, b *fake) { b.pool = 0 }, Migration{}, vf.ErrNothingFree, "host b: pool x/a: 1 of 1 VFs on enp1s0 are held (vm db2)"},
+		"by hand":           {func(a, _ *fake) { a.Defined = strings.Replace(a.Defined, "ua-culvert-net1", "ua-mine", 1) }, Migration{}, vf.ErrInvalid, "was put there by hand"},
+		"by hand, managed": {func(a, _ *fake) {
+			a.Defined = strings.NewReplacer("ua-culvert-net1", "ua-mine", `managed="no"`, `managed="yes"`).Replace(a.Defined)
+		}, Migration{}, vf.ErrInvalid, "managed='yes'"},
+		"on its way":          {func(a, _ *fake) { mark(a, guest.Move{To: "c"}) }, Migration{}, vf.ErrInvalid, "on its way already, to host c"},
+		"on its way, from":    {func(a, _ *fake) { mark(a, guest.Move{From: "c"}) }, Migration{}, vf.ErrInvalid, "on its way already, from host c"},
+		"there, from another": {func(a, b *fake) { b.Defined = a.Defined; mark(b, guest.Move{From: "c"}) }, Migration{}, vf.ErrHeld, "host b has a guest"},
+		"arrived, on its way": {func(a, b *fake) { b.Defined = a.Defined; a.Defined = ""; mark(b, guest.Move{From: "c"}) }, Migration{}, vf.ErrInvalid, "on its way already, from host c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := hosts(t, &world{}, nil)
+			tc.change(a, b)
+			before, there, leases := a.Seen, b.Seen, len(b.leased)
+			err := migrate(t, a, b, tc.m)
+			if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got  %v\nwant %s", err, tc.says)
+			}
+			if cmp.Diff(before, a.Seen)+cmp.Diff(there, b.Seen) != "" || len(b.leased) != leases {
+				t.Errorf("something changed:\n%s%s", cmp.Diff(before, a.Seen), cmp.Diff(there, b.Seen))
+			}
+		})
+	}
+}
+
+func mark(f *fake, m guest.Move) {
+	text, err := marked(f.Defined, m)
+	if err != nil {
+		panic(err)
+	}
+	f.Defined = text
+}
+
+// A guest that somebody starts while it is being moved stays.
+func TestP16StartedMeanwhile(t *testing.T) {
+	a, b := hosts(t, &world{}, nil)
+	before := a.Defined
+	starts := host(starter{a})
+	err := Migrate(t.Context(), starts, b, Migration{Guest: "db1"}, func(string) {})
+	if !errors.Is(err, vf.ErrHeld) || a.Defined != before || b.Defined != "" || len(b.leased) > 0 {
+		t.Errorf("%v; b has %q", err, b.Defined)
+	}
+}
+
+// starter starts the guest at the last moment.
+type starter struct{ *fake }
+
+func (s starter) Do(ctx context.Context, a Action) error {
+	if d, ok := a.(Define); ok && strings.Contains(d.XML, "moving-to") {
+		s.Live = s.Defined
+	}
+	return s.fake.Do(ctx, a)
+}
+
+// --shutdown shuts it down; a VF whose address the guest takes with it is told of.
+func TestP16ShutdownAndWarning(t *testing.T) {
+	a, b := hosts(t, &world{}, nil)
+	before := a.Defined
+	a.Live = a.Defined
+	v := a.leased["net1"]
+	v.Baseline = &vf.Baseline{Admin: vf.Admin{MAC: v.Settings.MAC}}
+	a.leased["net1"] = v
+	var told []string
+	if err := Migrate(t.Context(), a, b, Migration{Guest: "db1", Shutdown: true}, func(s string) { told = append(told, s) }); err != nil {
+		t.Fatal(err)
+	}
+	moved(t, a, b, before)
+	if all := strings.Join(told, "\n"); !strings.Contains(all, "a: shut the guest down") || !strings.Contains(all, "whoever gets that VF next has it as well") {
+		t.Errorf("told: %s", all)
+	}
+}

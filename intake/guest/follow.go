@@ -1,0 +1,265 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/libvirt"
+	"github.com/culvert-net/culvert/trouble"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// guestLister is a connection to libvirt.
+type guestLister interface {
+	Guests(context.Context) ([]libvirt.Guest, error)
+	XML(ctx context.Context, guest string, which libvirt.Which) (string, error)
+	Events(context.Context) (<-chan libvirt.Event, error)
+	Close() error
+}
+
+// pace is how often libvirt is asked.
+type pace struct {
+	retry  time.Duration // to look for a libvirt that does not run, or does not answer
+	settle time.Duration // after an event: the next ones of a guest that starts come with it
+	repeat time.Duration // without any event
+	answer time.Duration // the longest that a list may take; a hook holds a guest for up to 30 s
+}
+
+var usualPace = pace{retry: 5 * time.Second, settle: 500 * time.Millisecond, repeat: time.Minute, answer: time.Minute}
+
+// store is journal.Ledger.
+type store interface {
+	ledger
+	Update(func(*journal.Tx) error) error
+}
+
+// Follower keeps a connection to libvirt while libvirt runs, and compares its list of
+// guests with the ledger: when it connects, after libvirt's events, and once a minute.
+// Other parts of culvertd never wait for libvirt.
+type Follower struct {
+	runs    func() bool
+	dial    func(context.Context) (guestLister, error)
+	compare func(context.Context, func(context.Context) ([]Seen, error)) ([]api.Problem, error)
+	ledger  store
+	log     *slog.Logger
+	pace    pace
+
+	mu     sync.Mutex    // guards what follows
+	wrong  []api.Problem // what the last comparison found
+	absent *api.Problem  // why there is no connection; nil: there is one, or none is missed
+}
+
+// NewFollower returns the Follower of this host's libvirt. Call Run once.
+func NewFollower(e watcher, l store, log *slog.Logger) *Follower {
+	return &Follower{
+		runs: func() bool { return libvirt.Runs("/") },
+		dial: func(ctx context.Context) (guestLister, error) {
+			c, err := libvirt.Dial(ctx, libvirt.System)
+			if err != nil {
+				return nil, err // not c, which would be a guestLister that is no nil
+			}
+			return c, nil
+		},
+		compare: NewComparer(e, l, time.Now).Compare,
+		ledger:  l, log: log, pace: usualPace,
+	}
+}
+
+// Run follows libvirt until ctx ends.
+func (f *Follower) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := f.connected(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.lost(err)
+		select {
+		case <-time.After(f.pace.retry):
+		case <-ctx.Done():
+		}
+	}
+}
+
+var errStopped = errors.New("it does not run")
+
+// connected follows one libvirt until that goes, and says why.
+func (f *Follower) connected(ctx context.Context) (err error) {
+	if !f.runs() {
+		return errStopped
+	}
+	brief, cancel := context.WithTimeout(ctx, f.pace.answer)
+	defer cancel()
+	conn, err := f.dial(brief)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	ctx, stop := context.WithCancel(ctx) // before Close: nobody takes events any more
+	defer stop()
+	events, err := conn.Events(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := f.look(ctx, conn); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(f.pace.repeat):
+		case _, open := <-events:
+			if !open || !f.quiet(ctx, events) {
+				return fmt.Errorf("%w: it has closed the connection", errStopped)
+			}
+		}
+	}
+}
+
+// quiet waits until what belongs to an event has come; false when the connection has gone.
+func (f *Follower) quiet(ctx context.Context, events <-chan libvirt.Event) bool {
+	over := time.After(f.pace.settle)
+	for {
+		select {
+		case <-ctx.Done():
+			return true
+		case <-over:
+			return true
+		case _, open := <-events:
+			if !open {
+				return false
+			}
+		}
+	}
+}
+
+// look compares once. An error is libvirt's; what the ledger or the kernel could not do
+// is tried again at the next look.
+func (f *Follower) look(ctx context.Context, conn guestLister) error {
+	var listErr error
+	problems, err := f.compare(ctx, func(ctx context.Context) (all []Seen, err error) {
+		all, listErr = f.list(ctx, conn)
+		return all, listErr
+	})
+	if listErr != nil {
+		return listErr
+	}
+	if err != nil {
+		f.log.Error("compare libvirt's guests with the ledger", "err", err)
+	}
+	f.emitEvents(f.wrong, problems) // before publishing them; only this goroutine writes wrong
+	f.mu.Lock()
+	f.wrong, f.absent = problems, nil
+	f.mu.Unlock()
+	return nil
+}
+
+// list reads libvirt's guests with their definitions. One that goes meanwhile is left
+// out; one whose definition cannot be read is a guest all the same.
+func (f *Follower) list(ctx context.Context, conn guestLister) (out []Seen, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.pace.answer)
+	defer cancel()
+	all, err := conn.Guests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range all {
+		seen := Seen{UUID: g.UUID, Name: g.Name, Running: g.State != libvirt.Off}
+		read := func(which libvirt.Which, into *guest.Definition) error {
+			text, err := conn.XML(ctx, g.UUID, which)
+			if err != nil {
+				return err
+			}
+			if *into, err = guest.Parse([]byte(text)); err != nil {
+				f.log.Debug("a definition of libvirt's", "vm", g.Name, "err", err)
+				seen.Unread = true
+			}
+			return nil
+		}
+		var err error
+		if seen.Running {
+			err = read(libvirt.Live, &seen.Live)
+		}
+		if err == nil && g.Persistent {
+			err = read(libvirt.Inactive, &seen.Next)
+		}
+		switch {
+		case errors.Is(err, vf.ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			out = append(out, seen)
+		}
+	}
+	return out, nil
+}
+
+// emitEvents writes an event for each contradiction that is new or over.
+func (f *Follower) emitEvents(before, now []api.Problem) {
+	of := func(problems []api.Problem) trouble.Set {
+		out := trouble.Set{}
+		for _, p := range problems {
+			out.Add(p.Object, trouble.Trouble{Begins: "GuestContradicts", Ends: "GuestInOrder", Text: p.Reason})
+		}
+		return out
+	}
+	var errs []error
+	trouble.Emit(of(before), of(now), func(kind, reason, text string) {
+		f.log.Warn("libvirt's guests and the ledger", "reason", reason, "text", text)
+		errs = append(errs, f.ledger.Update(func(tx *journal.Tx) error {
+			return tx.Event(journal.Event{Type: kind, Reason: reason, Object: "guests", Text: text})
+		}))
+	})
+	if err := errors.Join(errs...); err != nil {
+		f.log.Error("write an event", "err", err)
+	}
+}
+
+// lost notes why there is no connection. A libvirt that does not run is missed where
+// guests have VFs, and one that runs and does not answer always.
+func (f *Follower) lost(err error) {
+	p := &api.Problem{Object: "libvirt", Reason: err.Error(), Since: time.Now(),
+		Next: "culvertd tries again on its own; until then it knows guests by the hooks and by who has VFs open. See systemctl status libvirtd virtqemud"}
+	if errors.Is(err, errStopped) && !f.used() {
+		p = nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case p != nil && f.absent != nil:
+		p.Since = f.absent.Since
+	case p != nil:
+		f.log.Warn("libvirt is not there to be asked", "err", err)
+	}
+	f.wrong, f.absent = nil, p
+}
+
+// used reports whether a guest has a VF.
+func (f *Follower) used() (has bool) {
+	err := f.ledger.View(func(tx *journal.Tx) error {
+		records, err := tx.Records()
+		for _, r := range records {
+			has = has || r.Held() && r.Lease.Owner.Kind == vf.OwnerVM
+		}
+		return err
+	})
+	return has || err != nil
+}
+
+// Problems returns where libvirt and the ledger contradict each other, or why there is
+// no connection to libvirt.
+func (f *Follower) Problems() []api.Problem {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.absent != nil {
+		return []api.Problem{*f.absent}
+	}
+	return f.wrong
+}

@@ -1,0 +1,103 @@
+package membership
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/intake/pod"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/ipam/blocks"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/wanted"
+)
+
+// usable decides which networks pods of this node can have: the networks that exist, and
+// the resources of which the node has VFs.
+type usable struct {
+	networks  []api.NetworkDefinition
+	resources []string
+}
+
+// requestAhead requests blocks for the networks that pods of this node can have. It
+// parses the networks again only when something changed: tenants write them, and they
+// may be large.
+func (m *Member) requestAhead(pools []api.Pool) {
+	now := usable{networks: m.Cluster.Networks()}
+	for _, p := range pools {
+		if p.VFs.Total > 0 {
+			now.resources = append(now.resources, p.Name)
+		}
+	}
+	if !reflect.DeepEqual(now, m.usable) {
+		m.usable = now
+		m.book.SetNetworks(now.shared())
+	}
+}
+
+// maxRuns bounds how many runs of addresses are requested ahead, so that the authors of
+// networks cannot make a NodeState larger than the API server takes. The node requests
+// the others when a pod uses them.
+const maxRuns = 1024
+
+// shared returns the networks whose addresses are shared by the cluster and of whose
+// resource the node has VFs. It leaves out networks that cannot be read: the pod that
+// asks for one gets the error.
+func (u usable) shared() map[string]ipam.Config {
+	out, left := map[string]ipam.Config{}, maxRuns
+	for _, n := range u.networks {
+		configs, err := pod.Own(n)
+		if err != nil {
+			continue
+		}
+		for _, c := range configs {
+			resource := cmp.Or(n.Annotations[netannotation.ResourceName], c.Pool)
+			here := slices.ContainsFunc(u.resources, func(name string) bool {
+				_, bare, _ := strings.Cut(name, "/")
+				return resource == "" || resource == name || resource == bare
+			})
+			if _, twice := out[c.Name]; !here || twice || c.IPAM.Scope == ipam.ScopeNode || len(c.IPAM.Sets) == 0 {
+				continue
+			}
+			runs := 0
+			for _, set := range c.IPAM.Usable() {
+				runs += len(set)
+			}
+			if runs <= left {
+				left -= runs
+				out[c.Name] = c.IPAM
+			}
+		}
+	}
+	return out
+}
+
+// heldAddresses returns the addresses of the ledger that come from the cluster's pools.
+func (m *Member) heldAddresses() (out []blocks.Held, err error) {
+	err = m.Node.Ledger.View(func(tx *journal.Tx) error {
+		all, err := tx.AddressesOf("")
+		for _, a := range all {
+			if !a.Local && a.Damage == "" {
+				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim})
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+// addressCondition returns the condition of the addresses that the node's attachments
+// have; disputed describes those that are in another node's blocks.
+func addressCondition(disputed []string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAddresses, Status: metav1.ConditionTrue, Reason: "Owned"}
+	if len(disputed) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Disputed", wanted.BoundMessage(strings.Join(disputed, "; ")+": delete the pods that have them")
+	}
+	return c
+}

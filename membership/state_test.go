@@ -1,0 +1,229 @@
+package membership
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	conditions "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/status"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// look is one round of a member: what the cluster says is followed, and the state
+// is told.
+func (m *Member) look(t *testing.T) v1alpha1.NodeStateStatus {
+	t.Helper()
+	if m.readSpec() {
+		_ = m.Node.Reconciler.Pass(t.Context(), false) // what it cannot do is told
+	}
+	m.readPools()
+	if err := m.writeState(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return *m.written
+}
+
+// is says a condition in a line, empty when it is not there.
+func is(s v1alpha1.NodeStateStatus, kind string) string {
+	c := conditions.FindStatusCondition(s.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return strings.TrimSpace(string(c.Status) + " " + c.Reason + " " + c.Message)
+}
+
+// What became of the policies: in the order in which they are followed, with who
+// contradicts whom, and summed up. Nothing of a contradiction is applied.
+func TestPolicyStates(t *testing.T) {
+	m, c := joined(t)
+	if got := is(m.look(t), v1alpha1.ConditionPoliciesApplied); got != "True NoPolicies" {
+		t.Errorf("%q", got)
+	}
+	c.policies = []*v1alpha1.NodePolicy{policy("b", 0, 3, "one"), policy("a", 7, 2, "two")}
+	s := m.look(t)
+	if want := []v1alpha1.PolicyState{{Name: "a", Generation: 1, Applied: true}, {Name: "b", Generation: 1, Applied: true}}; !cmp.Equal(want, s.Policies) {
+		t.Error(cmp.Diff(want, s.Policies))
+	}
+	if got := is(s, v1alpha1.ConditionPoliciesApplied); got != "True Applied" || s.Counts.VFs != 2 {
+		t.Errorf("%q, %d VFs", got, s.Counts.VFs)
+	}
+	c.policies = append(c.policies, policy("c", 7, 4))
+	s = m.look(t)
+	const why = "PF enp1s0: policies a, c contradict each other"
+	for i, conflicts := range [][]string{{"c"}, {"a"}, nil} {
+		p := s.Policies[i]
+		if !slices.Equal(p.Conflicts, conflicts) || p.Applied != (conflicts == nil) || strings.HasPrefix(p.Reason, why) != (conflicts != nil) {
+			t.Errorf("%+v", p)
+		}
+	}
+	if got := is(s, v1alpha1.ConditionPoliciesApplied); !strings.HasPrefix(got, "False Conflict NodePolicy a: "+why) || s.Counts.VFs != 2 {
+		t.Errorf("%q, %d VFs", got, s.Counts.VFs)
+	}
+	c.policies = []*v1alpha1.NodePolicy{policy("a", 0, 9)}
+	s = m.look(t)
+	if got := is(s, v1alpha1.ConditionPoliciesApplied); !strings.HasPrefix(got, "False Pending NodePolicy a: PF enp1s0 has 2 VFs, wanted are 9; ") || !strings.Contains(got, "it can have 7") {
+		t.Errorf("why it cannot be applied is not told: %q", got)
+	}
+}
+
+// Before the policies are known nobody says that they are applied.
+func TestPoliciesNotHeard(t *testing.T) {
+	m, c := joined(t)
+	c.unheard["policies"] = true
+	if got := is(m.look(t), v1alpha1.ConditionPoliciesApplied); !strings.HasPrefix(got, "Unknown NotHeard") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAddressesOwned(t *testing.T) {
+	got := addressCondition(nil)
+	if got.Status != metav1.ConditionTrue {
+		t.Errorf("%+v", got)
+	}
+	got = addressCondition([]string{"a", "b"})
+	if got.Status != metav1.ConditionFalse || got.Message != "a; b: delete the pods that have them" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A condition's message is bounded: the API server would refuse the whole state.
+func TestMessagesAreBounded(t *testing.T) {
+	if got := addressCondition([]string{strings.Repeat("x", 100_000)}); len(got.Message) > 4000 {
+		t.Errorf("%d bytes", len(got.Message))
+	}
+}
+
+// What goes wrong is told once as an event of the Node, and once more when it is
+// over.
+func TestNewsAreToldOnce(t *testing.T) {
+	m, c := joined(t)
+	picture := m.Status
+	var quarantined bool
+	m.Status = func(ctx context.Context) (api.NodeStatus, error) {
+		n, err := picture(ctx)
+		if quarantined {
+			n.VFs = append(n.VFs, api.VF{Name: "enp1s0#3", Phase: "quarantined", Reason: "stuck", Owner: &vf.Owner{Kind: vf.OwnerPod, Name: "d/a"}})
+		}
+		return n, err
+	}
+	for _, step := range []struct {
+		change func()
+		want   []string
+	}{
+		{func() {}, nil},
+		{func() { quarantined = true }, []string{"Warning Quarantined VF enp1s0#3 (): it is in quarantine, nobody gets it: stuck; last held by pod d/a"}},
+		{func() { c.plugin = config("{") }, []string{"Warning NotAsWanted ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: "}},
+		{func() { c.policies = []*v1alpha1.NodePolicy{policy("a", 0, 1), policy("b", 0, 2)} },
+			[]string{"Warning NotAsWanted NodePolicies a, b: PF enp1s0: policies a, b contradict each other"}},
+		{func() { quarantined, c.policies = false, nil }, []string{"Normal AsWanted NodePolicies a, b: that is over: ", "Normal Recovered VF enp1s0#3 "}},
+		{func() { c.plugin = nil }, []string{"Normal AsWanted ConfigMap kube-system/sriovdp-config: that is over: "}},
+	} {
+		step.change()
+		c.events = nil
+		for range 3 {
+			m.look(t)
+		}
+		if !slices.EqualFunc(c.events, step.want, strings.HasPrefix) {
+			t.Errorf("%q\nwant %q", c.events, step.want)
+		}
+	}
+	m.reported = nil
+	m.Status = func(context.Context) (api.NodeStatus, error) {
+		return api.NodeStatus{VFs: []api.VF{{Name: "x", Phase: "quarantined"}}}, nil
+	}
+	c.events = nil
+	if m.look(t); len(c.events) != 0 {
+		t.Errorf("told while the node starts: %q", c.events)
+	}
+}
+
+// A VF that waits in quarantine is told once, however often somebody looks: what
+// is told is when it is tried again, and not how long until then.
+func TestWaitForARetryIsToldOnce(t *testing.T) {
+	m, c := joined(t)
+	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
+	m.look(t)
+	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
+	err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
+		all, err := tx.Records()
+		if err != nil {
+			return err
+		}
+		r := all[1]
+		r.Phase, r.Reason, r.Attempts, r.NextRetry = journal.Quarantined, "stuck", 3, now.Add(40*time.Second)
+		return tx.Put(r)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Status = func(ctx context.Context) (api.NodeStatus, error) {
+		pfs, err := m.Node.Inventory.Refresh(ctx)
+		if err != nil {
+			return api.NodeStatus{}, err
+		}
+		records, err := m.Node.Records()
+		now = now.Add(10 * time.Second)
+		return status.Assemble(status.Input{Now: now, Ready: true, Spec: m.Node.Spec(), PFs: pfs, Records: records}), err
+	}
+	c.written = nil
+	for range 5 { // the retry is due, and late
+		m.look(t)
+	}
+	if len(c.written) != 1 {
+		t.Fatalf("written %d times, and nothing changed: %+v", len(c.written), c.written)
+	}
+	if told := c.written[0].Problems; len(told) != 1 || !strings.HasPrefix(told[0].Next, "tried 3 times, again at 2026-11-22 10:00:40 UTC; ") {
+		t.Errorf("%+v", told)
+	}
+}
+
+// Several things that are wrong with one object are one piece of news.
+func TestTroublesOfOneObject(t *testing.T) {
+	got := findTroubles(api.NodeStatus{}, []api.Problem{{Object: "PF a", Reason: "one"}, {Object: "PF a", Reason: "two"}, {Object: "PF b", Reason: "three"}})
+	if len(got) != 2 || got["PF a"].Text != "one; two" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// An address of the node that the cluster gave to another node is told.
+func TestDisputedAddressIsTold(t *testing.T) {
+	m, c := joined(t)
+	pool := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n",
+		Blocks: []v1alpha1.AddressBlock{{Node: "n2", First: "10.0.0.0", Last: "10.0.0.9"}, {Node: "n1", First: "10.0.0.10", Last: "10.0.0.19"}}}}
+	c.pools = []*v1alpha1.AddressPool{pool}
+	if got := is(m.look(t), v1alpha1.ConditionAddresses); got != "True Owned" {
+		t.Errorf("%q", got)
+	}
+	hold(t, m, "10.0.0.12", "10.0.0.3")
+	want := "False Disputed address 10.0.0.3 of network n, which pod d/a has, is in block 10.0.0.0-10.0.0.9 of node n2: delete the pods that have them"
+	if got := is(m.look(t), v1alpha1.ConditionAddresses); got != want {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// hold has the ledger hold addresses of network n.
+func hold(t *testing.T, m *Member, all ...string) {
+	t.Helper()
+	err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
+		for _, a := range all {
+			o := vf.Owner{Kind: vf.OwnerPod, UID: a, Name: "d/a", Interface: "net1"}
+			if err := tx.HoldAddress(journal.Address{Network: "n", Addr: netip.MustParseAddr(a), Owner: o}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

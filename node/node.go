@@ -1,0 +1,102 @@
+// Package node makes a node of its parts: kernel, ledger, inventory, attach and
+// reconcile. culvertd puts a socket and the ways in before it; the scenarios drive it on
+// the fake kernel and on Linux.
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/inventory"
+	"github.com/culvert-net/culvert/ipam/blocks"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/reconcile"
+	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/wanted"
+)
+
+// Kernel is kernel.Kernel, or a fake of it.
+type Kernel interface {
+	reader
+	Do(context.Context, step.Step) error
+	Watch(context.Context) (<-chan struct{}, error)
+}
+
+type reader interface {
+	PFs(context.Context) ([]vf.PF, error)
+	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+	Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error)
+	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+}
+
+// Ledger is journal.Ledger, or one that fails on purpose.
+type Ledger interface {
+	Update(func(*journal.Tx) error) error
+	View(func(*journal.Tx) error) error
+	Changed() <-chan struct{}
+}
+
+// Config is what New makes a Node of.
+type Config struct {
+	Kernel Kernel
+	Ledger Ledger
+	BootID string
+	Blocks *blocks.Book     // nil: the node gives out addresses alone
+	Now    func() time.Time // nil: time.Now
+	Log    *slog.Logger     // nil: discard
+}
+
+// Node is everything of a node but its socket. Spec, WatchSpec and SetSpec are those of
+// its wanted Spec.
+type Node struct {
+	*wanted.Current
+	Ledger     Ledger
+	Inventory  *inventory.Inventory
+	Engine     *attach.Engine
+	Reconciler *reconcile.Reconciler
+}
+
+// New puts a node together. It touches nothing until Start.
+func New(c Config) *Node {
+	n := &Node{Current: wanted.NewCurrent(), Ledger: c.Ledger, Inventory: inventory.New(c.Kernel)}
+	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
+	if c.Blocks != nil {
+		engine.Blocks = c.Blocks
+	}
+	n.Engine = attach.New(engine)
+	n.Reconciler = reconcile.New(reconcile.Config{
+		Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Keeper: n.Engine, Spec: n.Spec, BootID: c.BootID, Log: c.Log,
+	})
+	return n
+}
+
+// Start settles what an earlier run left behind. Call it before the first attach and
+// before the Reconciler's first pass.
+func (n *Node) Start(ctx context.Context) error {
+	if err := n.Reconciler.Start(ctx); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	return nil
+}
+
+// Problems returns what the reconciler could not do of the wanted Spec.
+func (n *Node) Problems() (out []api.Problem) {
+	for _, p := range n.Reconciler.Problems() {
+		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: "culvertd tries again on its own"})
+	}
+	return out
+}
+
+// Records returns the ledger's records of all VFs.
+func (n *Node) Records() (all []journal.Record, err error) {
+	err = n.Ledger.View(func(tx *journal.Tx) error {
+		all, err = tx.Records()
+		return err
+	})
+	return all, err
+}

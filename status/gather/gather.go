@@ -1,0 +1,146 @@
+// Package gather reads everything that a node's status is made of: the hardware as it is
+// now, the ledger, the VFs in their owners' network namespaces, the processes that have
+// VFs open, the pods that the kubelet gave VFs to, and other network managers' files.
+// Package status makes the picture. culvertd calls it for the CLI and for the NodeState.
+package gather
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/claims"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/node"
+	"github.com/culvert-net/culvert/status"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// kernel is kernel.Kernel.
+type kernel interface {
+	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+}
+
+// Gatherer gathers the status of a node.
+type Gatherer struct {
+	Version string
+	Node    *node.Node
+	Kernel  kernel
+	Claims  *claims.Reader // of other network managers' files
+	// Ready reports whether the VFs of the node are made.
+	Ready func() bool
+	// Problems returns what culvertd's parts report as wrong.
+	Problems func() []api.Problem
+	// Given returns the VFs that the kubelet gave to pods; nil where there is no kubelet.
+	Given func(context.Context) (map[vf.PCIAddr]string, error)
+	Log   *slog.Logger
+}
+
+// kubeletTimeout is how long Status waits for the kubelet.
+const kubeletTimeout = time.Second
+
+// Status lists the NICs and returns the node's status. An error says that the NICs or the
+// ledger cannot be read; what else cannot be read is left out and logged.
+func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
+	pfs, err := g.Node.Inventory.Refresh(ctx)
+	if err != nil {
+		return api.NodeStatus{}, fmt.Errorf("list the NICs: %w", err)
+	}
+	c, err := g.Ledger()
+	if err != nil {
+		return api.NodeStatus{}, err
+	}
+	return status.Assemble(status.Input{
+		Node: hostname(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
+		Records: c.Records, Addresses: c.Addresses,
+		Seen: g.readAttached(ctx, c.Records), Given: g.readGiven(ctx), Users: g.readUsers(ctx, c.Records),
+		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
+	}), nil
+}
+
+// Ledger returns everything that is in the ledger.
+func (g *Gatherer) Ledger() (c journal.Content, err error) {
+	err = g.Node.Ledger.View(func(tx *journal.Tx) error {
+		c = tx.Content()
+		return nil
+	})
+	return c, err
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "this host"
+	}
+	return name
+}
+
+// readGiven returns the VFs that the kubelet gave to pods; nil without a kubelet that
+// answers in time, since the ledger has what Culvert itself did.
+func (g *Gatherer) readGiven(ctx context.Context) map[vf.PCIAddr]string {
+	if g.Given == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
+	defer cancel()
+	given, err := g.Given(ctx)
+	if err != nil {
+		g.Log.Debug("which pods have VFs without a network is not known", "err", err)
+	}
+	return given
+}
+
+// readUsers returns the processes that have VFs open which user space may drive.
+func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record) map[vf.PCIAddr][]vf.Process {
+	var handed []vf.PCIAddr
+	for _, r := range records {
+		if r.Phase == journal.Attached && r.Lease.Wanted.Driver == vf.DriverVFIO || r.Phase == journal.Quarantined {
+			handed = append(handed, r.PCI)
+		}
+	}
+	if len(handed) == 0 {
+		return nil
+	}
+	out, err := g.Kernel.Users(ctx, handed...)
+	if err != nil {
+		g.Log.Warn("read which processes have VFs open", "err", err)
+	}
+	return out
+}
+
+// readers is how many VFs readAttached reads at a time.
+const readers = 8
+
+// readAttached reads the attached VFs in their owners' network namespaces. It leaves out
+// those that cannot be read.
+func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) map[vf.ID]vf.State {
+	states := make([]vf.State, len(records))
+	var group errgroup.Group
+	group.SetLimit(readers)
+	for i, r := range records {
+		if r.Phase != journal.Attached {
+			continue
+		}
+		group.Go(func() error {
+			if st, err := g.Kernel.VF(ctx, r.PCI, r.Lease.Netns); err == nil {
+				states[i] = st
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // it returns nil
+	out := map[vf.ID]vf.State{}
+	for i, st := range states {
+		if !st.PCI.IsZero() {
+			out[records[i].ID] = st
+		}
+	}
+	return out
+}

@@ -1,0 +1,142 @@
+package wanted
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Sources are host.yaml, the NodePolicies that select the node, and the device plugin's
+// ConfigMap. A source that cannot be read keeps its last readable content.
+type Sources struct {
+	current  *Current
+	pfs      func() []vf.PF       // as last listed
+	problems func() []api.Problem // what the reconciler could not do
+
+	mu       sync.Mutex // guards the rest
+	known    bool       // the policies are known
+	host     desired.Spec
+	policies []*v1alpha1.NodePolicy
+	readable map[string]desired.Policy // the last readable content of each policy, by name
+	unread   map[string]error          // why a policy cannot be read as it is now
+	plugin   devicePlugin
+	merged   desired.Merged
+}
+
+// devicePlugin is the SR-IOV network device plugin's ConfigMap.
+type devicePlugin struct {
+	exists bool
+	pools  []desired.Pool // the last readable ones
+	err    error          // why the ConfigMap cannot be read as it is now
+}
+
+// Messages name the device plugin's ConfigMap so; its configuration is under the key.
+const (
+	devicePluginMap = "ConfigMap kube-system/sriovdp-config"
+	devicePluginKey = "config.json"
+)
+
+// NewSources returns Sources that want nothing. pfs returns the PFs as last listed,
+// problems what the reconciler could not do; Merge sets current.
+func NewSources(current *Current, pfs func() []vf.PF, problems func() []api.Problem) *Sources {
+	return &Sources{current: current, pfs: pfs, problems: problems}
+}
+
+// SetHost replaces the content of host.yaml.
+func (s *Sources) SetHost(spec desired.Spec) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.host = spec
+}
+
+// SetPolicies replaces the policies that select the node.
+func (s *Sources) SetPolicies(policies []*v1alpha1.NodePolicy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.readable
+	s.known, s.policies, s.readable, s.unread = true, policies, map[string]desired.Policy{}, map[string]error{}
+	for _, p := range policies {
+		spec, err := desired.FromPolicy(p.Name, p.Spec)
+		if err == nil {
+			s.readable[p.Name] = desired.Policy{Name: p.Name, Priority: p.Spec.Priority, Spec: spec}
+			continue
+		}
+		s.unread[p.Name] = err
+		if old, ok := before[p.Name]; ok {
+			s.readable[p.Name] = old
+		}
+	}
+}
+
+// SetDevicePlugin replaces the content of the device plugin's ConfigMap; nil: there is
+// none.
+func (s *Sources) SetDevicePlugin(data map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if data == nil {
+		s.plugin = devicePlugin{}
+		return
+	}
+	s.plugin.exists = true
+	content, ok := data[devicePluginKey]
+	if !ok {
+		s.plugin.err = fmt.Errorf("it has no key %s", devicePluginKey)
+		return
+	}
+	pools, err := desired.ParseDevicePlugin("sriovdp-config/"+devicePluginKey, []byte(content))
+	if s.plugin.err = err; err == nil {
+		s.plugin.pools = pools
+	}
+}
+
+// Merge sets the wanted Spec from all sources, and reports whether it changed.
+func (s *Sources) Merge() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.current.Spec()
+	s.merged = s.mergeWith(s.host)
+	if reflect.DeepEqual(before, s.merged.Spec) {
+		return false
+	}
+	s.current.SetSpec(s.merged.Spec)
+	return true
+}
+
+// PreviewHost returns the Spec that would be wanted if host.yaml had the given content.
+func (s *Sources) PreviewHost(host desired.Spec) desired.Spec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mergeWith(host).Spec
+}
+
+func (s *Sources) mergeWith(host desired.Spec) desired.Merged {
+	in := desired.Sources{Host: host, Policies: slices.Collect(maps.Values(s.readable)), DevicePlugin: s.plugin.pools}
+	return desired.Merge(in, s.current.Spec(), s.pfs())
+}
+
+// Problems returns what is wrong with the policies and with the device plugin's
+// ConfigMap.
+func (s *Sources) Problems() []api.Problem {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const next = "correct it; until then its last readable content is followed"
+	var out []api.Problem
+	for _, name := range slices.Sorted(maps.Keys(s.unread)) {
+		out = append(out, api.Problem{Object: "NodePolicy " + name, Reason: vf.OneLine(s.unread[name]), Next: next})
+	}
+	for _, c := range s.merged.Conflicts {
+		out = append(out, api.Problem{Object: "NodePolicies " + strings.Join(c.Policies, ", "), Reason: c.String(), Next: "what is there stays"})
+	}
+	if s.plugin.err != nil {
+		out = append(out, api.Problem{Object: devicePluginMap, Reason: vf.OneLine(s.plugin.err), Next: next})
+	}
+	return out
+}
