@@ -30,7 +30,8 @@ var mayImport = map[string][]string{
 	"kernel/step": {"vf"},
 
 	"api/v1alpha1":  {"vf"},
-	"netannotation": {"strictjson", "vf"},
+	"netconf":       {"api", "vf"},
+	"netannotation": {"netconf", "strictjson", "vf"},
 	"guest":         {"suggest", "vf"},
 
 	// pure parts: in go values, out come values
@@ -46,18 +47,18 @@ var mayImport = map[string][]string{
 	"kernel/...": {"kernel/...", "vf"},
 
 	// the parts that keep something or change something
-	"journal":       {"journal/pages", "vf"},
+	"journal":       {"journal/pages", "netconf", "vf"}, // netconf: what a sandbox's plugins are
 	"journal/pages": {},
 	"inventory":     {"vf"},
 	"reconcile":     {"desired", "journal", "kernel/step", "vf"},
 	"claims":        {"vf"},
 	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
 	"rpc":           {"api", "vf"},
-	"install":       {"intake/cni/place", "program"},
+	"install":       {"intake/cni/place", "netconf", "program"},
 
 	// judging a host
-	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "vf"},
-	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "vf"},
+	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netconf", "vf"},
+	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "netconf", "vf"},
 	"doctor/mend":   {"api", "doctor", "kernel/survey"},
 
 	// the node's kubelet, as a source of who has what
@@ -75,15 +76,15 @@ var mayImport = map[string][]string{
 
 	// the ways in
 	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
-	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "vf"},
+	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "netconf", "vf"},
 	"intake/vm":           {"api", "attach", "guest", "journal", "vf"},
-	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
+	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "netconf", "strictjson", "suggest", "vf"},
 
 	// a node put together
 	"daemon": {"api", "api/v1alpha1", "attach", "claims", "desired", "guest", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "libvirt", "netannotation", "reconcile", "rpc", "status", "vf"},
 
 	// the cluster's own program
-	"controller": {"api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "vf"},
+	"controller": {"api", "api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "vf"},
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
@@ -106,7 +107,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}
