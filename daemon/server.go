@@ -152,12 +152,12 @@ func (s *Server) register(ctx context.Context, srv *rpc.Server) {
 	srv.Handle(api.MethodGuestStop, guests.Stop)
 	srv.Handle(api.MethodPortCreated, s.whenMade(guests.PortCreated))
 	srv.Handle(api.MethodPortDeleted, guests.PortDeleted)
-	srv.Handle("status", s.status)
-	srv.HandleStream("events", s.streamEvents)
-	srv.Handle("ledger", s.ledger)
-	srv.Handle("host.plan", s.hostPlan)
-	srv.Handle("host.apply", s.hostApply)
-	srv.HandleDialog("vf.lendRate", s.lendRate(ctx))
+	srv.Handle(api.MethodStatus, s.status)
+	srv.HandleStream(api.MethodEvents, s.streamEvents)
+	srv.Handle(api.MethodLedger, s.ledger)
+	srv.Handle(api.MethodHostPlan, s.hostPlan)
+	srv.Handle(api.MethodHostApply, s.hostApply)
+	srv.HandleDialog(api.MethodLendRate, s.lendRate(ctx))
 }
 
 // whenMade has a question wait until the host's VFs are made: before that the ledger
