@@ -63,6 +63,8 @@ var mayImport = map[string][]string{
 
 	// the node's kubelet, as a source of who has what
 	"kubelet": {"vf"},
+	// services of ours to it: how a socket is kept, whoever serves what on it
+	"kubelet/socket": {},
 
 	// the host's libvirt, as a source of which guests there are
 	"libvirt": {"vf"},
@@ -75,7 +77,7 @@ var mayImport = map[string][]string{
 	"kube/view": {"api", "api/v1alpha1", "vf"},
 
 	// the ways in
-	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
+	"intake/deviceplugin": {"api", "desired", "journal", "kubelet/socket", "vf"},
 	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "netconf", "vf"},
 	"intake/vm":           {"api", "attach", "guest", "journal", "vf"},
 	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "netconf", "strictjson", "suggest", "vf"},
