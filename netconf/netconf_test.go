@@ -127,6 +127,7 @@ func FuzzTypes(f *testing.F) {
 func FuzzPlugin(f *testing.F) {
 	f.Add([]byte(`{"type":"sriov","capabilities":{"mac":true},"args":{"cni":{}}}`))
 	f.Add([]byte(`null`))
+	f.Add([]byte(`{"type":"a","TYPE":"b","type":"c"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p, err := ParsePlugin(text)
 		if err != nil {
@@ -137,8 +138,12 @@ func FuzzPlugin(f *testing.F) {
 		if err != nil || json.Unmarshal(raw, &again) != nil || again.Type != p.Type || again.PodNetworks != p.PodNetworks {
 			t.Errorf("%q: %+v, %v, and then %+v", text, p, err, again)
 		}
-		if q, err := p.WithArgs(map[string]json.RawMessage{"k": String("v")}); err == nil && q.Type != p.Type {
-			t.Errorf("%q: %+v", text, q)
+		q, err := p.WithArgs(map[string]json.RawMessage{"k": String("v")})
+		if err != nil {
+			return
+		}
+		if again, err = ParsePlugin(q.Raw); err != nil || again.Type != p.Type || again.PodNetworks != p.PodNetworks {
+			t.Errorf("%q with args: %+v, %v", text, again, err)
 		}
 	})
 }

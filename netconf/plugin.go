@@ -20,17 +20,23 @@ type Plugin struct {
 	Raw json.RawMessage
 }
 
-// ParsePlugin reads the configuration of one plugin. The error wraps vf.ErrInvalid.
+// ParsePlugin reads the configuration of one plugin. Its keys count as they are
+// written: TYPE is not type. The error wraps vf.ErrInvalid.
 func ParsePlugin(raw []byte) (Plugin, error) {
-	var read struct {
-		Type         string          `json:"type"`
-		PodNetworks  bool            `json:"podNetworks"`
-		Capabilities map[string]bool `json:"capabilities"`
-	}
-	if err := json.Unmarshal(raw, &read); err != nil {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &keys); err != nil {
 		return Plugin{}, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
 	}
-	return Plugin{Type: read.Type, PodNetworks: read.PodNetworks, Capabilities: read.Capabilities, Raw: slices.Clone(raw)}, nil
+	p := Plugin{Raw: slices.Clone(raw)}
+	for key, to := range map[string]any{"type": &p.Type, "podNetworks": &p.PodNetworks, "capabilities": &p.Capabilities} {
+		if keys[key] == nil {
+			continue
+		}
+		if err := json.Unmarshal(keys[key], to); err != nil {
+			return Plugin{}, fmt.Errorf("%s: %w: %w", key, vf.ErrInvalid, err)
+		}
+	}
+	return p, nil
 }
 
 // MarshalJSON returns Raw.

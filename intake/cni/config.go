@@ -166,11 +166,12 @@ func (c *Config) settings(o *strictjson.Object) {
 	if mac, ok := strictjson.Text(o, "mac", parseMAC); ok {
 		s.MAC = &mac
 	}
-	if on, ok := o.OnOff("spoofchk"); ok {
-		s.SpoofChk = &on
-	}
-	if on, ok := o.OnOff("trust"); ok {
-		s.Trust = &on
+	for _, name := range vf.Switches() {
+		if to := s.Switch(name); to != nil {
+			if on, ok := o.OnOff(string(name)); ok {
+				*to = &on
+			}
+		}
 	}
 	if state, ok := strictjson.Text(o, "link_state", vf.ParseLinkState); ok {
 		s.LinkState = &state
