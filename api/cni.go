@@ -2,10 +2,6 @@ package api
 
 import "encoding/json"
 
-// MethodCNI is the method under which culvertd serves the CNI shim: CNIRequest
-// in, CNIResponse out.
-const MethodCNI = "cni"
-
 // CNIRequest is a CNI invocation as the shim culvert-cni got it: the
 // environment (CNI specification 1.1, section 2, "parameters") and what stood on
 // standard input.

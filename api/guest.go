@@ -2,22 +2,6 @@ package api
 
 import "github.com/culvert-net/culvert/vf"
 
-// Methods about guests, which are virtual machines of libvirt.
-const (
-	// MethodGuestXML gives a guest a VF: GuestXMLRequest in, GuestXML out.
-	MethodGuestXML = "vm.xml"
-	// MethodGuestDetach takes VFs back from a guest: GuestDetachRequest in,
-	// GuestDetached out.
-	MethodGuestDetach = "vm.detach"
-	// What libvirt's hooks report: GuestReport in, GuestAnswer out. A guest is about
-	// to start, and gets the VFs that its definition names; it has ended, and gives
-	// them back; libvirt has taken a device of a network for a guest, or put it back.
-	MethodGuestStart  = "vm.start"
-	MethodGuestStop   = "vm.stop"
-	MethodPortCreated = "vm.portCreated"
-	MethodPortDeleted = "vm.portDeleted"
-)
-
 // GuestXMLRequest asks for a VF of Pool for the guest whose definition (libvirt's
 // XML) comes with it, as the device that Device names. A guest that has that
 // device already, with the same pool and settings, gets the same answer again.

@@ -2,15 +2,15 @@ package api
 
 import "github.com/culvert-net/culvert/vf"
 
-// HostRequest is the parameter of the methods "host.plan" and "host.apply".
+// HostRequest is the parameter of MethodHostPlan and MethodHostApply.
 type HostRequest struct {
 	File    string `json:"file"` // names Content in messages
 	Content string `json:"content"`
-	// Force applies even if holders are hurt; "host.plan" takes no notice.
+	// Force applies even if holders are hurt; MethodHostPlan takes no notice.
 	Force bool `json:"force,omitempty"`
 }
 
-// Plan is what a host.yaml would change, PF by PF: the answer to "host.plan".
+// Plan is what a host.yaml would change, PF by PF: the answer to MethodHostPlan.
 // PFs that stay as they are are not in it.
 type Plan struct {
 	PFs []PFPlan `json:"pfs"`
@@ -60,7 +60,7 @@ type Holder struct {
 	Phase   string   `json:"phase"`
 }
 
-// ApplyResult is the answer to "host.apply".
+// ApplyResult is the answer to MethodHostApply.
 type ApplyResult struct {
 	Plan Plan `json:"plan"`
 	// Applied says that the file was written and the kernel follows it. It is

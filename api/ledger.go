@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Ledger is what is in a node's ledger: the answer to the method "ledger", and
+// Ledger is what is in a node's ledger: the answer to MethodLedger, and
 // what culvert ledger dump reads from a file.
 type Ledger struct {
 	File      string          `json:"file"`

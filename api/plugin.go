@@ -1,9 +1,5 @@
 package api
 
-// MethodPlugin is what culvertd asks the shim in a dialog: run a CNI plugin where
-// the runtime would run it. PluginRequest in, PluginResponse out.
-const MethodPlugin = "plugin"
-
 // PluginRequest is one run of a CNI plugin. Its environment is the shim's own
 // with the CNI_ variables of Call (CNI specification 1.1, section 2), and
 // Call.Config stands on its standard input.

@@ -2,8 +2,8 @@ package api
 
 import "github.com/culvert-net/culvert/vf"
 
-// LendRateRequest is the parameters of the dialog "vf.lendRate": an attached VF is to have
-// another max_tx_rate, for so long at most. When it has, culvertd asks RateIsLent with
+// LendRateRequest is the parameters of the dialog MethodLendRate: an attached VF is to have
+// another max_tx_rate, for so long at most. When it has, culvertd asks MethodRateIsLent with
 // LentRate; the client answers when the VF is to have its own rate again, and is told
 // when it has. When the client leaves, or the time is up, it gets it as well.
 type LendRateRequest struct {
@@ -11,9 +11,6 @@ type LendRateRequest struct {
 	MaxTxRate uint32     `json:"maxTxRate"` // Mb/s; 0: no limit
 	Seconds   int        `json:"seconds"`
 }
-
-// RateIsLent is the question of that dialog.
-const RateIsLent = "vf.rateIsLent"
 
 // LentRate is what the hardware keeps to.
 type LentRate struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// NodeStatus is all that culvertd knows of its node: the answer to the method
-// "status". A cluster's objects say less (ClusterStatus): what they do not tell
+// NodeStatus is all that culvertd knows of its node: the answer to
+// MethodStatus. A cluster's objects say less (ClusterStatus): what they do not tell
 // is left out, and a number is -1.
 type NodeStatus struct {
 	Node    string    `json:"node"`
@@ -153,7 +153,7 @@ type Pool struct {
 	Members    []string `json:"members"` // names of VFs
 }
 
-// EventsRequest is the parameter of the method "events", which answers with a
+// EventsRequest is the parameter of MethodEvents, which answers with a
 // stream of Event, oldest first: those with a greater Seq than After.
 type EventsRequest struct {
 	After uint64 `json:"after"`

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/netannotation"
@@ -43,7 +44,7 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 	}
 	ours, err := d.ours()
 	if err != nil {
-		return admission.Denied("spec.config: " + err.Error())
+		return admission.Denied(err.Error())
 	}
 	var warnings []string
 	for _, c := range ours {
@@ -59,68 +60,22 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// ours returns the configurations for our plugin: the one there is, or those of
-// a list. A network of other plugins has none, and neither has one without a
-// configuration, which the nodes have in a file. The error is the parser's.
+// ours returns the configurations that Culvert serves: none of a network of other
+// plugins, of one that is no CNI configuration, which its own plugin refuses, and of
+// one that the nodes have in a file. The error is the node's.
 func (d definition) ours() ([]cni.Config, error) {
-	raw := []byte(d.Spec.Config)
-	var top struct {
-		CNIVersion json.RawMessage   `json:"cniVersion"`
-		Name       json.RawMessage   `json:"name"`
-		Type       string            `json:"type"`
-		Plugins    []json.RawMessage `json:"plugins"`
+	l, err := cni.ParseDefinition(api.NetworkDefinition{Namespace: d.Metadata.Namespace, Name: d.Metadata.Name, Config: d.Spec.Config})
+	switch {
+	case !l.HasOwn():
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	if json.Unmarshal(raw, &top) != nil {
-		return nil, nil //nolint:nilerr // not JSON, or not as CNI has it: whoever it is for will say so
+	ours, err := cni.OwnConfigs(l)
+	if err != nil {
+		return nil, fmt.Errorf("spec.config: %w", err)
 	}
-	plugins := top.Plugins
-	if plugins == nil {
-		plugins = []json.RawMessage{raw}
-	}
-	var out []cni.Config
-	for i, p := range plugins {
-		var keys map[string]json.RawMessage
-		if json.Unmarshal(p, &keys) != nil || !isOurs(keys["type"]) {
-			continue
-		}
-		complete := p
-		for key, value := range map[string]json.RawMessage{"cniVersion": top.CNIVersion, "name": top.Name} {
-			if value != nil && keys[key] == nil {
-				complete = with(complete, key, value)
-				keys[key] = value
-			}
-		}
-		if keys["name"] == nil { // the meta plugin gives it the object's
-			name, _ := json.Marshal(d.Metadata.Name) // a string
-			complete = with(complete, "name", name)
-		}
-		c, err := cni.ParseConfig(complete)
-		if err != nil && top.Plugins != nil {
-			err = fmt.Errorf("plugins[%d]: %w", i, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, c)
-	}
-	return out, nil
-}
-
-// with puts a key into a JSON object, in front of the others, so that keys that
-// are there twice still are.
-func with(object []byte, key string, value json.RawMessage) []byte {
-	s := strings.TrimSpace(string(object))
-	rest := strings.TrimSpace(s[1:])
-	if rest != "}" {
-		rest = "," + rest
-	}
-	return []byte(`{"` + key + `":` + string(value) + rest)
-}
-
-// isOurs reports whether a plugin's type is one that culvertd serves.
-func isOurs(raw json.RawMessage) bool {
-	var name string
-	return json.Unmarshal(raw, &name) == nil && slices.Contains([]string{"sriov", "culvert", "culvert-cni"}, name)
+	return ours, nil
 }
 
 // judge compares a network's settings with the NICs of its resource: wrong is

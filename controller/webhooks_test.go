@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/netconf"
 )
 
 func definitionOf(namespace, name, resource string) *unstructured.Unstructured {
@@ -123,15 +124,22 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 		``:                                      "",
 		`not JSON`:                              "",
 		`{"type":"sriov","cniVersion":"0.3.1"}`: "", // the object's name is the network's
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max-tx-rate":5}`:                                                     "spec.config: max-tx-rate: did you mean max_tx_rate?",
-		`{"type":"culvert","cniVersion":"0.3.1","name":"n","vlan":5000}`:                                                       "spec.config: vlan 5000: want a number between 0 and 4094",
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","mtu":9000}`:                                                          "spec.config: mtu 9000: invalid: PF enp1s0 has MTU 1500: raise it in its NodePolicy (pfs, mtu) or ask for at most 1500 (node worker01)",
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max_tx_rate":2000}`:                                                  "spec.config: max_tx_rate 2000: not supported by the driver",
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","min_tx_rate":10}`:                                                    "spec.config: min_tx_rate 10: not supported by the driver",
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","link_state":"enable"}`:                                               "spec.config: link_state: not supported by the driver: PF enp1s0 (driver igb) has no such setting",
-		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"tuning"},{"type":"sriov","vlan":5000}]}`:                         "spec.config: plugins[1]: vlan 5000: want a number",
-		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"sriov","vlan":5},{"type":"tuning","sysctl":{}}]}`:                "",
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","vlan":5,"vlan":6}`:                                                   "spec.config: vlan 5: given twice",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max-tx-rate":5}`:                                      "spec.config: max-tx-rate: did you mean max_tx_rate?",
+		`{"type":"culvert","cniVersion":"0.3.1","name":"n","vlan":5000}`:                                        "spec.config: vlan 5000: want a number between 0 and 4094",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","mtu":9000}`:                                           "spec.config: mtu 9000: invalid: PF enp1s0 has MTU 1500: raise it in its NodePolicy (pfs, mtu) or ask for at most 1500 (node worker01)",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max_tx_rate":2000}`:                                   "spec.config: max_tx_rate 2000: not supported by the driver",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","min_tx_rate":10}`:                                     "spec.config: min_tx_rate 10: not supported by the driver",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","link_state":"enable"}`:                                "spec.config: link_state: not supported by the driver: PF enp1s0 (driver igb) has no such setting",
+		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"tuning"},{"type":"sriov","vlan":5000}]}`:          "spec.config: plugins[1]: vlan 5000: want a number",
+		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"sriov","vlan":5},{"type":"tuning","sysctl":{}}]}`: "",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","vlan":5,"vlan":6}`:                                    "spec.config: vlan 5: given twice",
+		`{"type":"sriov","name":"n"}`: "", // of the newest version, as on the node
+		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"tuning"},{"type":"sriov","vlan":5,"vlan":6}]}`:                   "spec.config: plugins[1]: vlan 5: given twice",
+		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"sriov"},{"type":"a/b"}]}`:                                        "spec.config: network n: type \"a/b\": invalid: want the name of a CNI plugin",
+		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"bridge"},{"type":"a/b"}]}`:                                       "",
+		`{"type":"culvert","cniVersion":"1.0.0","podNetworks":true}`:                                                           "spec.config: network net1: invalid: it is a meta plugin's configuration",
+		`{"type":"sriov","cniVersion":"1.0.0","args":{"x":"` + strings.Repeat("x", netconf.MaxText) + `"}}`:                    "spec.config: the network configuration: invalid: it has",
+		`{"type":"bridge","cniVersion":"1.0.0","args":{"x":"` + strings.Repeat("x", netconf.MaxText) + `"}}`:                   "",
 		`{"type":"sriov","cniVersion":"9.9.9","name":"n"}`:                                                                     "spec.config: cniVersion \"9.9.9\": not served",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","ipam":{"type":"host-local","subnet":"172.16.91.0/24","rangeEnd":7}}`: "spec.config: ipam.rangeEnd 7: want a string",
 	} {
@@ -145,7 +153,7 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 			message = got.Result.Message
 		}
 		if got.Allowed != (want == "") || !strings.HasPrefix(message, want) || len(got.Warnings) > 0 {
-			t.Errorf("%s: %t %q %q\nwant %q", config, got.Allowed, message, got.Warnings, want)
+			t.Errorf("%.200s: %t %q %q\nwant %q", config, got.Allowed, message, got.Warnings, want)
 		}
 	}
 	raw := `{"metadata":{"name":"n","annotations":{"k8s.v1.cni.cncf.io/resourceName":"intel.com/z"}},"spec":{"config":"{\"type\":\"sriov\",\"cniVersion\":\"0.3.1\"}"}}`
@@ -208,10 +216,14 @@ func FuzzNetworks(f *testing.F) {
 			return
 		}
 		var keys map[string]json.RawMessage
-		if json.Unmarshal([]byte(config), &keys) != nil || keys["plugins"] != nil || keys["name"] == nil {
+		if json.Unmarshal([]byte(config), &keys) != nil || keys["plugins"] != nil || len(config) > netconf.MaxText {
 			return
 		}
-		if _, direct := cni.ParseConfig([]byte(config)); isOurs(keys["type"]) && (direct == nil) != (err == nil) {
+		if keys["name"] == nil || string(keys["name"]) == `""` || keys["cniVersion"] == nil {
+			return // the network gets them
+		}
+		p, _ := netconf.ParsePlugin([]byte(config))
+		if _, direct := cni.ParseConfig([]byte(config)); p.IsOwn() && (direct == nil) != (err == nil) {
 			t.Errorf("%q: %v, and culvertd says %v", config, err, direct)
 		}
 	})

@@ -32,7 +32,7 @@ func (s *Server) lendRate(stopping context.Context) rpc.DialogHandler {
 		defer context.AfterFunc(stopping, func() { end(errStopping) })()
 		using, cancel := context.WithTimeout(using, long)
 		defer cancel()
-		gone := ask(using, api.RateIsLent, api.LentRate{MaxTxRate: rec.Lease.Lent.MaxTxRate}, nil)
+		gone := ask(using, api.MethodRateIsLent, api.LentRate{MaxTxRate: rec.Lease.Lent.MaxTxRate}, nil)
 		return nil, errors.Join(s.node.Engine.GiveBack(ctx, rec), gone)
 	}
 }

@@ -55,7 +55,7 @@ func TestLoanEnds(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var g errgroup.Group
-	srv.HandleDialog("vf.lendRate", (&Server{node: n}).lendRate(ctx))
+	srv.HandleDialog(api.MethodLendRate, (&Server{node: n}).lendRate(ctx))
 	g.Go(func() error { return srv.Serve(ctx, listener) })
 	before := k.String()
 	for name, use := range map[string]func(ctx context.Context, leave func()) error{
@@ -65,7 +65,7 @@ func TestLoanEnds(t *testing.T) {
 	} {
 		asking, leave := context.WithCancel(t.Context())
 		was := uint32(0)
-		err := rpc.Converse(asking, socket, "vf.lendRate", api.LendRateRequest{VF: rec.PCI, MaxTxRate: 50, Seconds: 1}, nil,
+		err := rpc.Converse(asking, socket, api.MethodLendRate, api.LendRateRequest{VF: rec.PCI, MaxTxRate: 50, Seconds: 1}, nil,
 			func(ctx context.Context, _ string, raw json.RawMessage) (any, error) {
 				var is api.LentRate
 				_ = json.Unmarshal(raw, &is)
@@ -86,11 +86,11 @@ func TestLoanEnds(t *testing.T) {
 			t.Errorf("%s:\n%s", name, after)
 		}
 	}
-	err = rpc.Converse(t.Context(), socket, "vf.lendRate", api.LendRateRequest{VF: rec.PCI, MaxTxRate: 9999, Seconds: 1}, nil, nil)
+	err = rpc.Converse(t.Context(), socket, api.MethodLendRate, api.LendRateRequest{VF: rec.PCI, MaxTxRate: 9999, Seconds: 1}, nil, nil)
 	if err == nil || !strings.Contains(err.Error(), "takes 1 to 1000 Mb/s") {
 		t.Errorf("more than the link: %v", err)
 	}
-	err = rpc.Converse(t.Context(), socket, "vf.lendRate", api.LendRateRequest{VF: rec.PCI, MaxTxRate: 50, Seconds: 3600}, nil,
+	err = rpc.Converse(t.Context(), socket, api.MethodLendRate, api.LendRateRequest{VF: rec.PCI, MaxTxRate: 50, Seconds: 3600}, nil,
 		func(ctx context.Context, _ string, _ json.RawMessage) (any, error) {
 			stop()
 			<-ctx.Done()

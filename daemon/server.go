@@ -198,12 +198,12 @@ func (s *Server) register(ctx context.Context, srv *rpc.Server) {
 	srv.Handle(api.MethodGuestStop, guests.Stop)
 	srv.Handle(api.MethodPortCreated, s.whenMade(guests.PortCreated))
 	srv.Handle(api.MethodPortDeleted, guests.PortDeleted)
-	srv.Handle("status", s.answerStatus)
-	srv.HandleStream("events", s.streamEvents)
-	srv.Handle("ledger", s.answerLedger)
-	srv.Handle("host.plan", s.hostPlan)
-	srv.Handle("host.apply", s.hostApply)
-	srv.HandleDialog("vf.lendRate", s.lendRate(ctx))
+	srv.Handle(api.MethodStatus, s.answerStatus)
+	srv.HandleStream(api.MethodEvents, s.streamEvents)
+	srv.Handle(api.MethodLedger, s.answerLedger)
+	srv.Handle(api.MethodHostPlan, s.hostPlan)
+	srv.Handle(api.MethodHostApply, s.hostApply)
+	srv.HandleDialog(api.MethodLendRate, s.lendRate(ctx))
 }
 
 // whenMade makes a handler wait until the VFs are made: before that the ledger knows none

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/netconf"
 )
 
 // runtimes are the container runtimes and agents whose being there makes the
@@ -17,7 +18,7 @@ var runtimes = []string{"kubelet", "k3s-server", "k3s-agent", "containerd", "cri
 func checkCNI(e *exam) {
 	_, running := e.running(runtimes...)
 	installed := slices.ContainsFunc(runtimes, e.hasProgram)
-	plugin := slices.Contains(e.CNI.Plugins, "culvert")
+	plugin := slices.Contains(e.CNI.Plugins, netconf.TypeCulvert)
 	if !running && !plugin && (!installed || e.CNI.Elsewhere == "") {
 		e.note("cni", host, "no container runtime runs here, and the CNI plugin is not installed: not checked")
 		return
@@ -61,7 +62,7 @@ func (e *exam) plugin(there, running bool) {
 	default:
 		e.ok("cni", dirs, "the CNI plugin culvert is there, of the same build")
 	}
-	if slices.Contains(e.CNI.Plugins, "sriov") && e.CNI.SRIOV != "culvert" {
+	if slices.Contains(e.CNI.Plugins, netconf.TypeSRIOV) && e.CNI.SRIOV != netconf.TypeCulvert {
 		e.add(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "networks of type sriov are served by it, and it knows nothing of the ledger",
 			mend: []string{"culvert host install    # keeps it as sriov.before-culvert"}}, "the plugin sriov is not Culvert's")
 	}
@@ -149,9 +150,10 @@ func plainPath(s string) bool {
 // formerly names the stack that a stale configuration is from.
 func formerly(plugin string) string {
 	switch plugin {
-	case "sriov", "ib-sriov", "accelerated-bridge", "ovs-cni", "userspace", "host-device":
+	case netconf.TypeSRIOV, "ib-sriov", "accelerated-bridge", "ovs-cni", "userspace", "host-device":
 		return ": left behind by another SR-IOV stack"
-	case "multus", "multus-shim":
+	}
+	if netconf.IsMultus(plugin) {
 		return ": left behind by Multus"
 	}
 	return ""

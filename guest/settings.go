@@ -135,10 +135,6 @@ func (e *entry) set(name, value string) (err error) {
 		s.MAC, err = unicast(value)
 	case "vlan", "vlan-qos", "vlan-proto":
 		err = e.tag(name, value)
-	case "spoofchk":
-		s.SpoofChk, err = onOff(value)
-	case "trust":
-		s.Trust, err = onOff(value)
 	case "link-state":
 		var state vf.LinkState
 		state, err = vf.ParseLinkState(value)
@@ -148,6 +144,10 @@ func (e *entry) set(name, value string) (err error) {
 	case "max-tx-rate":
 		s.MaxTxRate, err = rate(value)
 	default:
+		if to := s.Switch(vf.Setting(name)); to != nil {
+			*to, err = onOff(value)
+			break
+		}
 		return fmt.Errorf("attribute %s is not known%s: want %s", name, suggest.DidYouMean(name, attributes()), strings.Join(attributes(), ", "))
 	}
 	if err != nil {
@@ -245,17 +245,11 @@ func (e entry) xml() string {
 			add("vlan-proto", s.VLAN.Proto.String())
 		}
 	}
-	word := func(b *bool) string {
-		switch {
-		case b == nil:
-			return ""
-		case *b:
-			return "on"
+	for _, name := range vf.Switches() {
+		if on := s.Switch(name); on != nil && *on != nil {
+			add(string(name), map[bool]string{true: "on", false: "off"}[**on])
 		}
-		return "off"
 	}
-	add("spoofchk", word(s.SpoofChk))
-	add("trust", word(s.Trust))
 	if s.LinkState != nil {
 		add("link-state", s.LinkState.String())
 	}

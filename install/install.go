@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/intake/cni/place"
+	"github.com/culvert-net/culvert/netconf"
 )
 
 // Part is a part of what is installed.
@@ -189,7 +190,7 @@ func (h Host) putPlugin(from string) error {
 	}
 	h.say("%s %s/culvert", sign, cniBin)
 	switch to, err := readlink(dir + "/sriov"); {
-	case err == nil && to == "culvert":
+	case err == nil && to == netconf.TypeCulvert:
 		h.say("%s %s/sriov -> culvert", signSame, cniBin)
 	case errors.Is(err, fs.ErrNotExist):
 		h.say("%s %s/sriov -> culvert", signNew, cniBin)
@@ -208,7 +209,7 @@ func (h Host) putPlugin(from string) error {
 func (h Host) takePlugin() error {
 	dir := h.on(cniBin)
 	to, err := readlink(dir + "/sriov")
-	if err == nil && to == "culvert" {
+	if err == nil && to == netconf.TypeCulvert {
 		if h.exists(cniBin + "/sriov.before-culvert") {
 			h.say("%s %s/sriov is again what it was before", signOther, cniBin)
 		} else {

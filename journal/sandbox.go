@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -57,11 +58,11 @@ type SandboxNetwork struct {
 
 	// Of the configuration: its name, version and plugins, each as it is handed to
 	// the plugin but for what the runtime puts in.
-	Network      string            `json:"network"`
-	Version      string            `json:"version"`
-	DisableCheck bool              `json:"disableCheck,omitempty"`
-	DisableGC    bool              `json:"disableGC,omitempty"`
-	Plugins      []json.RawMessage `json:"plugins"`
+	Network      string           `json:"network"`
+	Version      string           `json:"version"`
+	DisableCheck bool             `json:"disableCheck,omitempty"`
+	DisableGC    bool             `json:"disableGC,omitempty"`
+	Plugins      []netconf.Plugin `json:"plugins"`
 	// Runtime are the values for the capabilities of the plugins.
 	Runtime map[string]json.RawMessage `json:"runtime,omitempty"`
 	// Args are added to CNI_ARGS.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -17,8 +18,8 @@ func sandboxOf(id string) Sandbox {
 	return Sandbox{
 		ID: id, Netns: "/run/netns/" + id, Namespace: "d", Pod: "a", UID: "u1", Phase: SandboxAdded, Args: "K8S_POD_NAME=a", Path: "/opt/cni/bin",
 		Networks: []SandboxNetwork{
-			{Name: "cbr0", Interface: "eth0", Default: true, Network: "cbr0", Version: "1.0.0", Plugins: []json.RawMessage{json.RawMessage(`{"type":"bridge"}`)}, Result: json.RawMessage(`{"ips":[]}`)},
-			{Name: "d/x", Interface: "net1", Network: "x", Version: "1.0.0", Plugins: []json.RawMessage{json.RawMessage(`{"type":"sriov"}`)}, Result: json.RawMessage(`{}`)},
+			{Name: "cbr0", Interface: "eth0", Default: true, Network: "cbr0", Version: "1.0.0", Plugins: []netconf.Plugin{{Type: "bridge", Raw: json.RawMessage(`{"type":"bridge"}`)}}, Result: json.RawMessage(`{"ips":[]}`)},
+			{Name: "d/x", Interface: "net1", Network: "x", Version: "1.0.0", Plugins: []netconf.Plugin{{Type: "sriov", Raw: json.RawMessage(`{"type":"sriov"}`)}}, Result: json.RawMessage(`{}`)},
 		},
 	}
 }

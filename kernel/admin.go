@@ -26,17 +26,9 @@ func (k *Kernel) setAdmin(ctx context.Context, s step.Step) (bool, error) {
 			}
 			return same("vlan", s.VLAN.String(), a.VLAN.String())
 		})
-	case step.SetVFSpoofChk:
-		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFSpoofChk(s.Index, s.On), func(a vf.Admin) error {
-			return same("spoofchk", vf.TriOf(s.On), a.SpoofChk)
-		})
-	case step.SetVFTrust:
-		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFTrust(s.Index, s.On), func(a vf.Admin) error {
-			return same("trust", vf.TriOf(s.On), a.Trust)
-		})
-	case step.SetVFRSSQuery:
-		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFRSSQuery(s.Index, s.On), func(a vf.Admin) error {
-			return same("rss_query", vf.TriOf(s.On), a.RSSQuery)
+	case step.SetVFSwitch:
+		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFSwitch(s.Index, s.Setting, s.On), func(a vf.Admin) error {
+			return same(string(s.Setting), vf.TriOf(s.On), *a.Switch(s.Setting))
 		})
 	case step.SetVFLinkState:
 		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFLinkState(s.Index, s.State), func(a vf.Admin) error {

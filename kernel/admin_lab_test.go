@@ -16,8 +16,8 @@ func TestLabAdminSettings(t *testing.T) {
 	mac := vf.MAC{2, 0, 0x5e, 0x10, 0, 1}
 	n.timed(step.SetVFMAC{PF: pf, Index: index, MAC: mac})
 	n.timed(step.SetVFVLAN{PF: pf, Index: index, VLAN: vf.VLAN{ID: 100, QoS: 3}})
-	n.timed(step.SetVFSpoofChk{PF: pf, Index: index, On: false})
-	n.timed(step.SetVFTrust{PF: pf, Index: index, On: true})
+	n.timed(step.SetVFSwitch{PF: pf, Index: index, Setting: vf.SetSpoofChk, On: false})
+	n.timed(step.SetVFSwitch{PF: pf, Index: index, Setting: vf.SetTrust, On: true})
 	n.timed(step.SetVFRate{PF: pf, Index: index, Max: 200})
 	want := vf.Admin{
 		MAC: mac, VLAN: vf.VLAN{ID: 100, QoS: 3, Proto: vf.Dot1Q},
@@ -28,8 +28,8 @@ func TestLabAdminSettings(t *testing.T) {
 	}
 	n.do(
 		step.SetVFVLAN{PF: pf, Index: index},
-		step.SetVFSpoofChk{PF: pf, Index: index, On: true},
-		step.SetVFTrust{PF: pf, Index: index, On: false},
+		step.SetVFSwitch{PF: pf, Index: index, Setting: vf.SetSpoofChk, On: true},
+		step.SetVFSwitch{PF: pf, Index: index, Setting: vf.SetTrust, On: false},
 		step.SetVFRate{PF: pf, Index: index},
 		step.SetVFMAC{PF: pf, Index: index},
 		step.SetVFMAC{PF: pf, Index: index}, // clear already
@@ -44,7 +44,7 @@ func TestLabUnable(t *testing.T) {
 	pf := n.pfs[0].PCI
 	for _, s := range []step.Step{
 		step.SetVFLinkState{PF: pf, Index: 0, State: vf.LinkEnable},
-		step.SetVFRSSQuery{PF: pf, Index: 0, On: true},
+		step.SetVFSwitch{PF: pf, Index: 0, Setting: vf.SetRSSQuery, On: true},
 		step.SetVFVLAN{PF: pf, Index: 0, VLAN: vf.VLAN{ID: 5, Proto: vf.Dot1AD}},
 		step.SetVFRate{PF: pf, Index: 0, Min: 10, Max: 100},
 		step.SetVFRate{PF: pf, Index: 0, Max: 5000}, // the link has 1000

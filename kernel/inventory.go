@@ -245,11 +245,9 @@ func stateOf(id vf.ID, f function, admin vf.Admin) vf.State {
 func abilitiesRead(vfs map[int]vf.Admin) vf.Abilities {
 	a := vf.Abilities{}
 	for _, admin := range vfs {
-		for setting, value := range map[vf.Setting]vf.Tri{
-			vf.SetSpoofChk: admin.SpoofChk, vf.SetTrust: admin.Trust, vf.SetRSSQuery: admin.RSSQuery,
-		} {
-			if value == vf.Unknown {
-				a[setting] = vf.No
+		for _, s := range vf.Switches() {
+			if *admin.Switch(s) == vf.Unknown {
+				a[s] = vf.No
 			}
 		}
 	}

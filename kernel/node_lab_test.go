@@ -64,7 +64,7 @@ func (n *node) clean(v vf.State) {
 	i := v.ID.Index
 	n.do(
 		step.Unbind{VF: v.PCI}, step.SetVFMAC{PF: addr, Index: i}, step.SetVFVLAN{PF: addr, Index: i},
-		step.SetVFSpoofChk{PF: addr, Index: i, On: true}, step.SetVFTrust{PF: addr, Index: i},
+		step.SetVFSwitch{PF: addr, Index: i, Setting: vf.SetSpoofChk, On: true}, step.SetVFSwitch{PF: addr, Index: i, Setting: vf.SetTrust},
 	)
 }
 

@@ -41,23 +41,22 @@ func (k *Kernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilit
 // device is busy, its link is down) leaves the setting Unknown.
 func ask(write func(rtnl.VFSetting) error, index int, a vf.Admin) (vf.Abilities, error) {
 	out := abilitiesRead(map[int]vf.Admin{index: a})
-	questions := []struct {
+	type question struct {
 		setting vf.Setting
 		value   rtnl.VFSetting
-	}{
-		{vf.SetSpoofChk, rtnl.VFSpoofChk(index, a.SpoofChk == vf.Yes)},
-		{vf.SetTrust, rtnl.VFTrust(index, a.Trust == vf.Yes)},
-		{vf.SetRSSQuery, rtnl.VFRSSQuery(index, a.RSSQuery == vf.Yes)},
-		{vf.SetLinkState, rtnl.VFLinkState(index, a.LinkState)},
-		{vf.SetMaxTxRate, rtnl.VFRate(index, a.MinTxRate, a.MaxTxRate)},
-		{vf.SetVLAN, rtnl.VFVLAN(index, a.VLAN)},
 	}
+	var questions []question
+	for _, s := range vf.Switches() {
+		questions = append(questions, question{s, rtnl.VFSwitch(index, s, *a.Switch(s) == vf.Yes)})
+	}
+	questions = append(questions,
+		question{vf.SetLinkState, rtnl.VFLinkState(index, a.LinkState)},
+		question{vf.SetMaxTxRate, rtnl.VFRate(index, a.MinTxRate, a.MaxTxRate)},
+		question{vf.SetVLAN, rtnl.VFVLAN(index, a.VLAN)},
+	)
 	if a.VLAN.ID == 0 && a.VLAN.QoS == 0 {
 		// No VLAN of the other protocol is the same as none.
-		questions = append(questions, struct {
-			setting vf.Setting
-			value   rtnl.VFSetting
-		}{vf.SetVLANProto, rtnl.VFVLAN(index, vf.VLAN{Proto: vf.Dot1AD})})
+		questions = append(questions, question{vf.SetVLANProto, rtnl.VFVLAN(index, vf.VLAN{Proto: vf.Dot1AD})})
 	}
 	var gone error
 	for _, q := range questions {

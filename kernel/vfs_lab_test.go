@@ -152,7 +152,7 @@ func TestLabNotFound(t *testing.T) {
 	for _, s := range []step.Step{
 		step.SetNumVFs{PF: nowhere, N: 1}, step.SetPFUp{PF: nowhere}, step.SetAutoprobe{PF: nowhere},
 		step.Bind{VF: nowhere}, step.Unbind{VF: nowhere}, step.SetUp{VF: nowhere, Up: true},
-		step.SetVFTrust{PF: n.pfs[0].PCI, Index: 99}, step.SetUp{VF: n.pfs[0].VFs[0].PCI, Netns: "/run/netns/none"},
+		step.SetVFSwitch{PF: n.pfs[0].PCI, Index: 99, Setting: vf.SetTrust}, step.SetUp{VF: n.pfs[0].VFs[0].PCI, Netns: "/run/netns/none"},
 		step.Move{VF: n.pfs[0].VFs[0].PCI, To: "/run/netns/none", Name: "net1"},
 	} {
 		if err := n.Do(n.context(), s); !errors.Is(err, vf.ErrNotFound) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/intake/pod"
+	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
@@ -52,7 +52,7 @@ const maxRuns = 1024
 func (u usable) shared() map[string]ipam.Config {
 	out, left := map[string]ipam.Config{}, maxRuns
 	for _, n := range u.networks {
-		configs, err := pod.Own(n)
+		configs, err := cni.Own(n)
 		if err != nil {
 			continue
 		}

@@ -7,15 +7,13 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/strictjson"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Bounds on what is read. A pod with more has something else there.
-const (
-	maxSize     = 64 << 10 // bytes
-	maxElements = 64
-)
+// maxElements bounds what is read. A pod with more has something else there.
+const maxElements = 64
 
 // Parse reads the annotation of a pod in a namespace: either a JSON list, or
 // names with commas between them, each [namespace/]name[@interface]. An empty
@@ -26,8 +24,8 @@ const (
 // does: they may be for somebody else.
 func Parse(annotation, namespace string) ([]Element, error) {
 	text := strings.TrimSpace(annotation)
-	if len(text) > maxSize {
-		return nil, fmt.Errorf("annotation %s: %w: it has %d bytes; want at most %d", Networks, vf.ErrInvalid, len(text), maxSize)
+	if len(text) > netconf.MaxText {
+		return nil, fmt.Errorf("annotation %s: %w: it has %d bytes; want at most %d", Networks, vf.ErrInvalid, len(text), netconf.MaxText)
 	}
 	var (
 		out []Element

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -69,7 +70,7 @@ func TestParseRefuses(t *testing.T) {
 		`[{"name":"a","portMappings":[{"protocol":"x"}]}]`:          "protocol x: want tcp, udp or sctp",
 		`[{"name":"a","bandwidth":{"ingressRate":-1}}]`:             "bandwidth.ingressRate -1: want a whole number",
 		strings.Repeat("a,", 70) + "a":                              "71 networks; want at most 64",
-		strings.Repeat("a", maxSize+1):                              "want at most 65536",
+		strings.Repeat("a", netconf.MaxText+1):                      "want at most 65536",
 		"[" + strings.Repeat(`{"name":"a"},`, 70) + `{"name":"a"}]`: "71 networks; want at most 64",
 	} {
 		_, err := Parse(text, "default")

@@ -44,7 +44,11 @@ func ledgerSandbox(s journal.Sandbox) api.LedgerSandbox {
 		out.Phase = string(journal.Damaged)
 	}
 	for _, n := range s.Networks {
-		out.Networks = append(out.Networks, api.LedgerSandboxNetwork{Name: n.Name, Interface: n.Interface, Plugins: n.Plugins, Result: n.Result})
+		network := api.LedgerSandboxNetwork{Name: n.Name, Interface: n.Interface, Result: n.Result}
+		for _, p := range n.Plugins {
+			network.Plugins = append(network.Plugins, p.Raw)
+		}
+		out.Networks = append(out.Networks, network)
 	}
 	return out
 }

@@ -62,6 +62,9 @@ func Settings() []Setting {
 	return []Setting{SetMAC, SetVLAN, SetVLANProto, SetSpoofChk, SetTrust, SetLinkState, SetMinTxRate, SetMaxTxRate, SetRSSQuery}
 }
 
+// Switches lists the settings that are on or off.
+func Switches() []Setting { return []Setting{SetSpoofChk, SetTrust, SetRSSQuery} }
+
 // Abilities says which settings a PF's driver has. A setting that is not in
 // the map is Unknown: nobody has asked yet, and the answer comes with the
 // first use.

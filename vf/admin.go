@@ -112,3 +112,16 @@ type Admin struct {
 	MinTxRate uint32    `json:"min_tx_rate"`
 	MaxTxRate uint32    `json:"max_tx_rate"`
 }
+
+// Switch returns where a holds a setting of Switches; nil for another setting.
+func (a *Admin) Switch(s Setting) *Tri {
+	switch s {
+	case SetSpoofChk:
+		return &a.SpoofChk
+	case SetTrust:
+		return &a.Trust
+	case SetRSSQuery:
+		return &a.RSSQuery
+	}
+	return nil
+}

@@ -91,9 +91,9 @@ func (c *comparison) admin(want, have Admin) {
 	if !want.VLAN.Same(have.VLAN) {
 		c.check("vlan", want.VLAN.String(), have.VLAN.String())
 	}
-	c.tri("spoofchk", want.SpoofChk, have.SpoofChk)
-	c.tri("trust", want.Trust, have.Trust)
-	c.tri("rss_query", want.RSSQuery, have.RSSQuery)
+	for _, name := range Switches() {
+		c.tri(string(name), *want.Switch(name), *have.Switch(name))
+	}
 	c.check("link_state", want.LinkState, have.LinkState)
 	c.check("min_tx_rate", want.MinTxRate, have.MinTxRate)
 	c.check("max_tx_rate", want.MaxTxRate, have.MaxTxRate)

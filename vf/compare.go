@@ -11,11 +11,10 @@ func (s Spec) Over(b Admin) Admin {
 	a := b
 	set(&a.MAC, s.MAC)
 	set(&a.VLAN, s.VLAN)
-	if s.SpoofChk != nil {
-		a.SpoofChk = TriOf(*s.SpoofChk)
-	}
-	if s.Trust != nil {
-		a.Trust = TriOf(*s.Trust)
+	for _, name := range Switches() {
+		if on := s.Switch(name); on != nil && *on != nil {
+			*a.Switch(name) = TriOf(**on)
+		}
 	}
 	set(&a.LinkState, s.LinkState)
 	set(&a.MinTxRate, s.MinTxRate)

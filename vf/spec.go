@@ -46,6 +46,18 @@ type Route struct {
 	Priority int          `json:"priority,omitempty"`
 }
 
+// Switch returns where s holds a setting of Switches; nil for one that is not to be
+// asked for, and for another setting.
+func (s *Spec) Switch(name Setting) **bool {
+	switch name {
+	case SetSpoofChk:
+		return &s.SpoofChk
+	case SetTrust:
+		return &s.Trust
+	}
+	return nil
+}
+
 // Abilities lists the settings that s asks for, which the PF's driver must
 // have.
 func (s Spec) Abilities() []Setting {
@@ -58,8 +70,10 @@ func (s Spec) Abilities() []Setting {
 	add(s.MAC != nil, SetMAC)
 	add(s.VLAN != nil && s.VLAN.Proto != Dot1AD, SetVLAN)
 	add(s.VLAN != nil && s.VLAN.Proto == Dot1AD, SetVLANProto)
-	add(s.SpoofChk != nil, SetSpoofChk)
-	add(s.Trust != nil, SetTrust)
+	for _, name := range Switches() {
+		on := s.Switch(name)
+		add(on != nil && *on != nil, name)
+	}
 	add(s.LinkState != nil, SetLinkState)
 	add(s.MinTxRate != nil && *s.MinTxRate != 0, SetMinTxRate)
 	add(s.MaxTxRate != nil && *s.MaxTxRate != 0, SetMaxTxRate)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -179,6 +180,39 @@ func TestPCIAddrString(t *testing.T) {
 		want := fmt.Sprintf("%04x:%02x:%02x.%x", a.Domain, a.Bus, a.Device, a.Function)
 		if got := a.String(); got != want {
 			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// Each switch is a setting with a place of its own in Admin, and what can be asked for
+// has one in Spec. I2: what is asked for is compared.
+func TestSwitches(t *testing.T) {
+	var a Admin
+	var s Spec
+	on := true
+	var wanted []Setting
+	for _, name := range Switches() {
+		if *a.Switch(name) != Unknown {
+			t.Errorf("%s has the place of another switch", name)
+		}
+		*a.Switch(name) = No
+		if to := s.Switch(name); to != nil {
+			*to = &on
+			wanted = append(wanted, name)
+		}
+	}
+	if got := s.Abilities(); !slices.Equal(got, wanted) || !slices.Equal(got, []Setting{SetSpoofChk, SetTrust}) {
+		t.Errorf("a Spec asks for %v, and has %v", got, wanted)
+	}
+	over := s.Over(a)
+	for _, name := range Switches() {
+		if want := TriOf(slices.Contains(wanted, name)); *over.Switch(name) != want {
+			t.Errorf("%s is %s, want %s", name, *over.Switch(name), want)
+		}
+	}
+	for _, name := range Settings() {
+		if !slices.Contains(Switches(), name) && (a.Switch(name) != nil || s.Switch(name) != nil) {
+			t.Errorf("%s is no switch", name)
 		}
 	}
 }

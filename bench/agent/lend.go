@@ -39,7 +39,7 @@ func (a *agent) lend(ctx context.Context, r request) (uint32, error) {
 	go func() { // ends with the loan, or with the agent
 		defer close(l.ended)
 		want := api.LendRateRequest{VF: pci, MaxTxRate: r.Mbps, Seconds: r.Seconds}
-		l.err = rpc.Converse(a.life, a.Culvertd, "vf.lendRate", want, nil, func(ctx context.Context, _ string, raw json.RawMessage) (any, error) {
+		l.err = rpc.Converse(a.life, a.Culvertd, api.MethodLendRate, want, nil, func(ctx context.Context, _ string, raw json.RawMessage) (any, error) {
 			var is api.LentRate
 			if err := json.Unmarshal(raw, &is); err != nil {
 				return nil, fmt.Errorf("culvertd's question: %w", err)
@@ -90,7 +90,7 @@ type rateRange struct{ Lowest, Highest int }
 // rates asks culvertd about the VF's PF.
 func (a *agent) rates(ctx context.Context, pci string) (rateRange, error) {
 	var st api.NodeStatus
-	if err := rpc.Call(ctx, a.Culvertd, "status", nil, &st); err != nil {
+	if err := rpc.Call(ctx, a.Culvertd, api.MethodStatus, nil, &st); err != nil {
 		return rateRange{}, err
 	}
 	i := slices.IndexFunc(st.VFs, func(v api.VF) bool { return v.PCI.String() == pci })

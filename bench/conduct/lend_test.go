@@ -47,7 +47,7 @@ func (l *lender) lend(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (an
 	}
 	line, _ := json.Marshal(r.MaxTxRate)
 	l.say(r.VF.String() + " " + string(line))
-	err := ask(ctx, api.RateIsLent, api.LentRate{MaxTxRate: r.MaxTxRate - 1}, nil)
+	err := ask(ctx, api.MethodRateIsLent, api.LentRate{MaxTxRate: r.MaxTxRate - 1}, nil)
 	l.say("back")
 	return nil, err
 }
@@ -62,12 +62,12 @@ func TestRateIsLentForARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
-	srv.HandleDialog("vf.lendRate", l.lend)
+	srv.HandleDialog(api.MethodLendRate, l.lend)
 	pci, err := vf.ParsePCIAddr("0000:01:10.2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv.Handle("status", func(context.Context, json.RawMessage) (any, error) {
+	srv.Handle(api.MethodStatus, func(context.Context, json.RawMessage) (any, error) {
 		return api.NodeStatus{
 			PFs: []api.PF{{Name: "enp1s0", Driver: "ixgbe", SpeedMbps: 10000}}, VFs: []api.VF{{PCI: pci, PF: "enp1s0", Owner: &vf.Owner{UID: "c"}}},
 		}, nil

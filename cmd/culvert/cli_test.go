@@ -42,8 +42,8 @@ func (d *culvertd) serve(t *testing.T) string {
 	}
 	socket := rpcserver.Socket(t)
 	rpcserver.Serve(t, socket, func(srv *rpc.Server) {
-		srv.Handle("status", func(context.Context, json.RawMessage) (any, error) { return json.RawMessage(node), nil })
-		srv.HandleStream("events", func(ctx context.Context, raw json.RawMessage, send func(any) error) error {
+		srv.Handle(api.MethodStatus, func(context.Context, json.RawMessage) (any, error) { return json.RawMessage(node), nil })
+		srv.HandleStream(api.MethodEvents, func(ctx context.Context, raw json.RawMessage, send func(any) error) error {
 			var req api.EventsRequest
 			if err := json.Unmarshal(raw, &req); err != nil {
 				return err
@@ -59,7 +59,7 @@ func (d *culvertd) serve(t *testing.T) string {
 			}
 			return nil
 		})
-		srv.Handle("ledger", func(context.Context, json.RawMessage) (any, error) { return api.Ledger{File: "/x/ledger.db"}, nil })
+		srv.Handle(api.MethodLedger, func(context.Context, json.RawMessage) (any, error) { return api.Ledger{File: "/x/ledger.db"}, nil })
 		srv.Handle(api.MethodGuestXML, func(_ context.Context, raw json.RawMessage) (any, error) {
 			var req api.GuestXMLRequest
 			err := json.Unmarshal(raw, &req)
@@ -75,8 +75,8 @@ func (d *culvertd) serve(t *testing.T) string {
 				{VF: vf.PCIAddr{Bus: 1, Device: 0x11}, Guest: owner, Phase: "quarantined", Reason: "vlan is 7, not none"},
 			}}, err
 		})
-		srv.Handle("host.plan", func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
-		srv.Handle("host.apply", func(_ context.Context, raw json.RawMessage) (any, error) {
+		srv.Handle(api.MethodHostPlan, func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
+		srv.Handle(api.MethodHostApply, func(_ context.Context, raw json.RawMessage) (any, error) {
 			var req api.HostRequest
 			err := json.Unmarshal(raw, &req)
 			d.applied = append(d.applied, req)

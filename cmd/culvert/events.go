@@ -68,7 +68,7 @@ func follow(cmd *cobra.Command, n *node, req api.EventsRequest, out output) erro
 }
 
 func (n *node) events(cmd *cobra.Command, req api.EventsRequest, each func(api.Event) error) error {
-	return rpc.Stream(cmd.Context(), n.socket, "events", req, func(raw json.RawMessage) error {
+	return rpc.Stream(cmd.Context(), n.socket, api.MethodEvents, req, func(raw json.RawMessage) error {
 		var e api.Event
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return fmt.Errorf("culvertd's answer to events: %w", err)

@@ -91,7 +91,7 @@ else, ! is in the way. Nothing is changed.`,
 			return err
 		}
 		var plan api.Plan
-		if err := rpc.Call(cmd.Context(), n.socket, "host.plan", req, &plan); err != nil {
+		if err := rpc.Call(cmd.Context(), n.socket, api.MethodHostPlan, req, &plan); err != nil {
 			return err
 		}
 		return out.write(cmd, plan, func(o text.Options) string { return text.Plan(plan, o) })
@@ -126,7 +126,7 @@ Exit status is 0 when everything is as the file says.`,
 		}
 		req.Force = force
 		var result api.ApplyResult
-		if err := rpc.Call(cmd.Context(), n.socket, "host.apply", req, &result); err != nil {
+		if err := rpc.Call(cmd.Context(), n.socket, api.MethodHostApply, req, &result); err != nil {
 			return err
 		}
 		draw := func(o text.Options) string { return text.Applied(result, o) }

@@ -112,7 +112,7 @@ func (n *node) ledger(ctx context.Context, args []string) (l api.Ledger, err err
 	} else {
 		bound, cancel := context.WithTimeout(ctx, statusBound)
 		defer cancel()
-		err := rpc.Call(bound, n.socket, "ledger", nil, &l)
+		err := rpc.Call(bound, n.socket, api.MethodLedger, nil, &l)
 		if !errors.Is(err, rpc.ErrNoDaemon) {
 			return l, err
 		}

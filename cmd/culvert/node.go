@@ -21,6 +21,6 @@ const (
 func (n *node) status(ctx context.Context) (st api.NodeStatus, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusBound)
 	defer cancel()
-	err = rpc.Call(ctx, n.socket, "status", nil, &st)
+	err = rpc.Call(ctx, n.socket, api.MethodStatus, nil, &st)
 	return st, err
 }

@@ -118,21 +118,25 @@ func readDefinition(cmd *cobra.Command, args []string) (string, error) {
 
 // settings are the flags for what the PF holds for a VF.
 type settings struct {
-	mac, vlanProto, spoofchk, trust, linkState string
-	vlan                                       uint16
-	vlanQoS                                    uint8
-	minTxRate, maxTxRate                       uint32
+	mac, vlanProto, linkState string
+	switches                  map[vf.Setting]*string
+	vlan                      uint16
+	vlanQoS                   uint8
+	minTxRate, maxTxRate      uint32
 }
 
 func addSettings(cmd *cobra.Command) *settings {
-	s := &settings{}
+	s := &settings{switches: map[vf.Setting]*string{}}
 	f := cmd.Flags()
 	f.StringVar(&s.mac, "mac", "", "MAC address; the VF's own when not given")
 	f.Uint16Var(&s.vlan, "vlan", 0, "VLAN, 1 to 4094")
 	f.Uint8Var(&s.vlanQoS, "vlan-qos", 0, "priority of the VLAN, 0 to 7")
 	f.StringVar(&s.vlanProto, "vlan-proto", "", "802.1q or 802.1ad")
-	f.StringVar(&s.spoofchk, "spoofchk", "", "on or off")
-	f.StringVar(&s.trust, "trust", "", "on or off")
+	for _, name := range vf.Switches() {
+		if (&vf.Spec{}).Switch(name) != nil {
+			s.switches[name] = f.String(string(name), "", "on or off")
+		}
+	}
 	f.StringVar(&s.linkState, "link-state", "", "auto, enable or disable")
 	f.Uint32Var(&s.minTxRate, "min-tx-rate", 0, "Mb/s that the guest can send at least")
 	f.Uint32Var(&s.maxTxRate, "max-tx-rate", 0, "Mb/s that the guest sends at most; receiving is not limited")
@@ -155,16 +159,15 @@ func (s *settings) spec(cmd *cobra.Command) (spec vf.Spec, err error) {
 	if spec.VLAN, err = s.tag(given); err != nil {
 		return spec, err
 	}
-	for flag, to := range map[string]**bool{"spoofchk": &spec.SpoofChk, "trust": &spec.Trust} {
-		word := map[string]string{"spoofchk": s.spoofchk, "trust": s.trust}[flag]
-		if !given(flag) {
+	for flag, word := range s.switches {
+		if !given(string(flag)) {
 			continue
 		}
-		if word != "on" && word != "off" {
-			return spec, fmt.Errorf("--%s %s: want on or off", flag, word)
+		if *word != "on" && *word != "off" {
+			return spec, fmt.Errorf("--%s %s: want on or off", flag, *word)
 		}
-		on := word == "on"
-		*to = &on
+		on := *word == "on"
+		*spec.Switch(flag) = &on
 	}
 	if given("link-state") {
 		state, err := vf.ParseLinkState(s.linkState)

@@ -3,7 +3,6 @@ package gather
 import (
 	"debug/buildinfo"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/doctor"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -37,18 +37,18 @@ func readCNI(root, build string) doctor.CNI {
 				c.Plugins = append(c.Plugins, e.Name())
 			}
 		}
-		if info, err := buildinfo.ReadFile(filepath.Join(root, dir, "culvert")); err == nil && c.Build == "" {
+		if info, err := buildinfo.ReadFile(filepath.Join(root, dir, netconf.TypeCulvert)); err == nil && c.Build == "" {
 			c.Build = Revision(info)
 		}
-		if to, err := os.Readlink(filepath.Join(root, dir, "sriov")); err == nil && c.SRIOV == "" {
+		if to, err := os.Readlink(filepath.Join(root, dir, netconf.TypeSRIOV)); err == nil && c.SRIOV == "" {
 			c.SRIOV = filepath.Base(to)
 		}
 	}
 	if len(c.BinDirs) == 0 {
 		c.BinDirs = bins
 	}
-	if _, err := os.Stat(filepath.Join(root, defaultBin, "culvert")); err == nil && !slices.Contains(bins, defaultBin) {
-		c.Elsewhere = defaultBin + "/culvert"
+	if _, err := os.Stat(filepath.Join(root, defaultBin, netconf.TypeCulvert)); err == nil && !slices.Contains(bins, defaultBin) {
+		c.Elsewhere = defaultBin + "/" + netconf.TypeCulvert
 	}
 	for _, dir := range confs {
 		if entries, err := os.ReadDir(filepath.Join(root, dir)); err == nil {
@@ -113,34 +113,12 @@ func readConfig(root, name string) doctor.CNIConfig {
 	c := doctor.CNIConfig{File: name}
 	text, err := readFile(root, name)
 	if err == nil {
-		c.Types, err = parseConfig(text)
+		c.Types, err = netconf.Types(text)
 	}
 	if err != nil {
 		c.Err = vf.OneLine(err)
 	}
 	return c
-}
-
-func parseConfig(text []byte) ([]string, error) {
-	var config struct {
-		Type    string `json:"type"`
-		Plugins []struct {
-			Type string `json:"type"`
-		} `json:"plugins"`
-	}
-	if err := json.Unmarshal(text, &config); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
-	}
-	var types []string
-	if config.Type != "" {
-		types = append(types, config.Type)
-	}
-	for _, p := range config.Plugins {
-		if p.Type != "" {
-			types = append(types, p.Type)
-		}
-	}
-	return types, nil
 }
 
 // runtimeFiles are the configurations of container runtimes that name folders.

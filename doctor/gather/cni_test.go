@@ -38,16 +38,3 @@ func FuzzParseDirs(f *testing.F) {
 		}
 	})
 }
-
-func FuzzParseConfig(f *testing.F) {
-	f.Add([]byte(`{"type":"sriov"}`))
-	f.Add([]byte(`{"name":"a","plugins":[{"type":"culvert"},{"type":"tuning"}]}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		types, err := parseConfig(text)
-		for _, s := range types {
-			if s == "" || err != nil {
-				t.Errorf("%q %v", types, err)
-			}
-		}
-	})
-}

@@ -77,7 +77,7 @@ func (h *Host) See(ctx context.Context, name string) (Seen, error) {
 		return s, err
 	}
 	var st api.NodeStatus
-	if err := rpc.Call(ctx, h.culvertd, "status", nil, &st); err != nil {
+	if err := rpc.Call(ctx, h.culvertd, api.MethodStatus, nil, &st); err != nil {
 		return s, fmt.Errorf("host %s: %w", h.name, err)
 	}
 	s.VFs = st.VFs

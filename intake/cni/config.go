@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/strictjson"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -58,7 +59,11 @@ var configKeys = []string{
 // ParseConfig reads a configuration. The error lists everything that is wrong
 // with it and wraps vf.ErrInvalid; for a version that is not served it wraps
 // errVersion.
-func ParseConfig(raw []byte) (Config, error) {
+func ParseConfig(raw []byte) (Config, error) { return parseConfig(raw, nil) }
+
+// parseConfig is ParseConfig of a plugin in a list, whose name and version it gets;
+// list is nil where the runtime has put them in.
+func parseConfig(raw []byte, list *netconf.List) (Config, error) {
 	o, err := strictjson.Parse(raw, "")
 	if err != nil {
 		return Config{}, err
@@ -66,6 +71,9 @@ func ParseConfig(raw []byte) (Config, error) {
 	c := Config{Version: o.String("cniVersion"), Name: o.String("name"), Type: o.String("type")}
 	if err := o.Err(); err != nil {
 		return Config{}, err
+	}
+	if list != nil {
+		c.Version, c.Name = list.Version, list.Name
 	}
 	if !slices.Contains(api.CNIVersions(), c.Version) {
 		return Config{}, fmt.Errorf("cniVersion %q: %w; want one of %s", brief(c.Version), errVersion, strings.Join(api.CNIVersions(), ", "))
@@ -119,10 +127,8 @@ func (c *Config) identity(o *strictjson.Object) {
 	if !isIdentifier(c.Name) {
 		o.Fail("name", "want the network's name: %s, at most %d", strings.TrimPrefix(wantName, "want "), longestName)
 	}
-	switch c.Type {
-	case "culvert", "sriov", "culvert-cni":
-	default:
-		o.Fail("type", "want culvert or sriov")
+	if !netconf.IsOwnType(c.Type) {
+		o.Fail("type", "want %s or %s", netconf.TypeCulvert, netconf.TypeSRIOV)
 	}
 	c.DisableCheck, c.DisableGC = o.Bool("disableCheck"), o.Bool("disableGC")
 	o.String("logLevel")
@@ -160,11 +166,12 @@ func (c *Config) settings(o *strictjson.Object) {
 	if mac, ok := strictjson.Text(o, "mac", parseMAC); ok {
 		s.MAC = &mac
 	}
-	if on, ok := o.OnOff("spoofchk"); ok {
-		s.SpoofChk = &on
-	}
-	if on, ok := o.OnOff("trust"); ok {
-		s.Trust = &on
+	for _, name := range vf.Switches() {
+		if to := s.Switch(name); to != nil {
+			if on, ok := o.OnOff(string(name)); ok {
+				*to = &on
+			}
+		}
 	}
 	if state, ok := strictjson.Text(o, "link_state", vf.ParseLinkState); ok {
 		s.LinkState = &state

@@ -22,6 +22,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/rpc"
 )
 
@@ -178,8 +179,8 @@ func TestLargestConfiguration(t *testing.T) {
 		exit            int
 	}{
 		{"GC", padded(gc, 512<<10), 0},
-		{"ADD", padded(with(``), longestConfig+1), 1},
-		{"ADD", padded(with(``), longestConfig), 0},
+		{"ADD", padded(with(``), netconf.MaxText+1), 1},
+		{"ADD", padded(with(``), netconf.MaxText), 0},
 	} {
 		out, exit, err := runtime(t.Context(), socket, tc.config, c1(tc.command)...)
 		if err != nil || exit != tc.exit || exit != 0 && !strings.Contains(out, "want at most 65536") {

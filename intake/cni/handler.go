@@ -139,7 +139,7 @@ func (h *Handler) check(ctx context.Context, r api.CNIRequest) error {
 }
 
 func (h *Handler) gc(ctx context.Context, r api.CNIRequest) error {
-	c, err := parseConfig(r)
+	c, err := configOf(r)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (h *Handler) gc(ctx context.Context, r api.CNIRequest) error {
 
 // status fails for a configuration with which no ADD would work, too.
 func (h *Handler) status(ctx context.Context, r api.CNIRequest) error {
-	if _, err := parseConfig(r); err != nil {
+	if _, err := configOf(r); err != nil {
 		return err
 	}
 	if err := h.engine.Ready(ctx); err != nil {
@@ -165,7 +165,8 @@ func (h *Handler) status(ctx context.Context, r api.CNIRequest) error {
 	return nil
 }
 
-func parseConfig(r api.CNIRequest) (Config, error) {
+// configOf reads the configuration of an invocation.
+func configOf(r api.CNIRequest) (Config, error) {
 	if !json.Valid(r.Config) {
 		_, err := ParseConfig(r.Config)
 		return Config{}, fmt.Errorf("%w: %w", errUndecodable, err)
@@ -173,20 +174,17 @@ func parseConfig(r api.CNIRequest) (Config, error) {
 	return ParseConfig(r.Config)
 }
 
-// longestConfig bounds the configuration of an attachment, in bytes: the lease
-// keeps it, and the ledger is read as a whole. GC's may be longer, as the list of
-// valid attachments is.
-const longestConfig = 64 << 10
-
-// parse reads everything that ADD and CHECK need.
+// parse reads everything that ADD and CHECK need. The lease keeps their
+// configuration, so it is bounded. GC's may be longer, as the list of valid
+// attachments is.
 func parse(r api.CNIRequest) (Config, attach.Request, error) {
-	if len(r.Config) > longestConfig {
-		return Config{}, attach.Request{}, fmt.Errorf("the network configuration: %w: it has %d bytes; want at most %d", vf.ErrInvalid, len(r.Config), longestConfig)
+	if err := checkLength(r.Config); err != nil {
+		return Config{}, attach.Request{}, err
 	}
 	if err := Valid(r); err != nil {
 		return Config{}, attach.Request{}, err
 	}
-	c, err := parseConfig(r)
+	c, err := configOf(r)
 	if err != nil {
 		return c, attach.Request{}, err
 	}

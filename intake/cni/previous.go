@@ -9,6 +9,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types/create"
 
 	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/strictjson"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -26,7 +27,7 @@ func prevResult(o *strictjson.Object, version string) *current.Result {
 	if o.Err() != nil {
 		return nil
 	}
-	r, err := decodeResult(o.Raw("prevResult"), version)
+	r, err := DecodeResult(o.Raw("prevResult"), version)
 	if err != nil {
 		o.Fail("prevResult", "not a result of version %s: %v", version, err)
 		return nil
@@ -50,14 +51,10 @@ func refuseParts(o *strictjson.Object, r *current.Result) {
 	}
 }
 
-func decodeResult(raw json.RawMessage, version string) (*current.Result, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &fields); err != nil {
-		return nil, err
-	}
-	// Results before 1.0.0 need not say their version.
-	fields["cniVersion"] = json.RawMessage(`"` + version + `"`)
-	whole, err := json.Marshal(fields)
+// DecodeResult reads a result of a version. Results before 1.0.0 need not say their
+// version.
+func DecodeResult(raw json.RawMessage, version string) (*current.Result, error) {
+	whole, err := netconf.SetKeys(raw, map[string]json.RawMessage{"cniVersion": netconf.String(version)})
 	if err != nil {
 		return nil, err
 	}

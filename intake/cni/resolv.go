@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -68,11 +69,11 @@ func within(dirs []string, path string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
 }
 
-// readResolvConf reads the form of resolv.conf(5), at most 64 KiB of it. Lines
+// readResolvConf reads the form of resolv.conf(5), at most netconf.MaxText of it. Lines
 // that are none of it are left out.
 func readResolvConf(r io.Reader) (ipam.DNS, error) {
 	var d ipam.DNS
-	lines := bufio.NewScanner(io.LimitReader(r, 64<<10))
+	lines := bufio.NewScanner(io.LimitReader(r, netconf.MaxText))
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
 		if len(words) < 2 || slices.ContainsFunc(words, isNoWord) {

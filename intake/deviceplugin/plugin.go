@@ -13,7 +13,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kubelet/socket"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -85,7 +85,7 @@ type lease struct {
 // Plugin serves all pools of a host.
 type Plugin struct {
 	Config
-	dir bell // something in Dir changed
+	folder socket.Folder // Dir
 
 	mu sync.Mutex // guards all below
 	// promised are VFs that the kubelet was given for a pod, and since when.
@@ -103,7 +103,10 @@ func New(c Config) *Plugin {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Plugin{Config: c, promised: map[vf.PCIAddr]time.Time{}, whole: map[vf.PCIAddr]vf.PF{}, known: map[lease]bool{}, serving: map[string]*endpoint{}}
+	return &Plugin{
+		Config: c, folder: socket.Folder{Dir: c.Dir, Watch: c.Watch, Log: c.Log},
+		promised: map[vf.PCIAddr]time.Time{}, whole: map[vf.PCIAddr]vf.PF{}, known: map[lease]bool{}, serving: map[string]*endpoint{},
+	}
 }
 
 // Run serves until ctx ends, and takes the sockets away then. A kubelet that is
@@ -111,34 +114,9 @@ func New(c Config) *Plugin {
 // all.
 func (p *Plugin) Run(ctx context.Context) error {
 	var g errgroup.Group
-	g.Go(func() error { return p.watch(ctx) })
+	g.Go(func() error { p.folder.Follow(ctx); return nil })
 	g.Go(func() error { return p.follow(ctx, &g, takeOver(p.InfoDir, p.CDIDir)) })
 	return g.Wait()
-}
-
-// watch rings whenever something in the kubelet's folder changed. The folder is
-// made where it is not there yet, as the kubelet does it.
-func (p *Plugin) watch(ctx context.Context) error {
-	for ctx.Err() == nil {
-		err := os.MkdirAll(p.Dir, 0o750)
-		var wake <-chan struct{}
-		if err == nil {
-			wake, err = p.Watch(ctx, p.Dir)
-		}
-		if err != nil {
-			p.Log.Error("watch the kubelet's device plugins", "dir", p.Dir, "err", err)
-		} else {
-			p.dir.ring()
-			for range wake {
-				p.dir.ring()
-			}
-		}
-		select {
-		case <-time.After(time.Second): // the folder is gone, or cannot be watched
-		case <-ctx.Done():
-		}
-	}
-	return nil
 }
 
 // follow keeps what is served as the host is.
@@ -273,11 +251,11 @@ func (p *Plugin) serve(ctx context.Context, g *errgroup.Group, pools []desired.P
 		e := p.serving[pool.FullName()]
 		if e == nil {
 			own, stop := context.WithCancel(ctx)
-			e = &endpoint{plugin: p, name: pool.FullName(), stop: stop}
+			e = newEndpoint(p, pool.FullName(), stop)
 			p.serving[e.name] = e
 			e.set(pool, devices[e.name])
 			g.Go(func() error {
-				e.run(own)
+				e.socket.Run(own)
 				return nil
 			})
 			continue
@@ -292,7 +270,7 @@ func (p *Plugin) Problems() []api.Problem {
 	defer p.mu.Unlock()
 	out := slices.Clone(p.problems)
 	for _, e := range p.serving {
-		if reason := e.trouble(); reason != "" {
+		if reason := e.socket.Problem(); reason != "" {
 			out = append(out, api.Problem{Object: "pool " + e.name, Reason: reason, Next: "culvertd tries again on its own"})
 		}
 	}

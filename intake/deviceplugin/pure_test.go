@@ -307,9 +307,9 @@ func TestListing(t *testing.T) {
 
 // A pool's name may be longer than a socket's path.
 func TestSocketName(t *testing.T) {
-	a := &endpoint{name: "intel.com/" + strings.Repeat("a", 63)}
-	b := &endpoint{name: "mellanox.com/" + strings.Repeat("a", 63)}
-	if n := len(filepath.Join(DefaultDir, a.socket())); n > 107 || a.socket() == b.socket() {
-		t.Errorf("%d bytes, %s, %s", n, a.socket(), b.socket())
+	a := "intel.com/" + strings.Repeat("a", 63)
+	b := "mellanox.com/" + strings.Repeat("a", 63)
+	if n := len(filepath.Join(DefaultDir, socketOf(a))); n > 107 || socketOf(a) == socketOf(b) {
+		t.Errorf("%d bytes, %s, %s", n, socketOf(a), socketOf(b))
 	}
 }

@@ -18,7 +18,7 @@ import (
 type service struct {
 	pluginapi.UnimplementedDevicePluginServer
 	*endpoint
-	hungUp chan struct{}
+	hungUp func() // called when the kubelet does not listen any more
 }
 
 // GetDevicePluginOptions says that there is a preferred allocation, and that
@@ -34,12 +34,7 @@ func (s *service) PreStartContainer(context.Context, *pluginapi.PreStartContaine
 
 // ListAndWatch sends the devices, and again whenever they change.
 func (s *service) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	defer func() {
-		select {
-		case s.hungUp <- struct{}{}:
-		default:
-		}
-	}()
+	defer s.hungUp()
 	var last *pluginapi.ListAndWatchResponse
 	for {
 		changed := s.changed.wait()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -36,13 +37,12 @@ type chain struct {
 // and returns the last one's.
 func (ch chain) add(ctx context.Context) (json.RawMessage, error) {
 	var prev json.RawMessage
-	for _, raw := range ch.n.Plugins {
-		out, err := ch.run(ctx, "ADD", raw, prev, nil)
+	for _, p := range ch.n.Plugins {
+		out, err := ch.run(ctx, "ADD", p, prev, nil)
 		if err != nil {
 			return nil, err
 		}
 		if prev, err = resultOf(out); err != nil {
-			p, _ := pluginOf(raw)
 			return nil, fmt.Errorf("plugin %s: ADD answered %.200q: %w", p.Type, out, err)
 		}
 	}
@@ -65,8 +65,8 @@ func (ch chain) del(ctx context.Context) error {
 		prev = nil
 	}
 	var errs []error
-	for _, raw := range slices.Backward(ch.n.Plugins) {
-		_, err := ch.run(ctx, "DEL", raw, prev, nil)
+	for _, p := range slices.Backward(ch.n.Plugins) {
+		_, err := ch.run(ctx, "DEL", p, prev, nil)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -84,13 +84,10 @@ func (ch chain) check(ctx context.Context) error {
 			return err
 		}
 		ch.n.Version, ch.n.Result = checkVersion, result
-		ch.n.Plugins = slices.DeleteFunc(slices.Clone(ch.n.Plugins), func(raw json.RawMessage) bool {
-			p, err := pluginOf(raw)
-			return err != nil || !p.own()
-		})
+		ch.n.Plugins = slices.DeleteFunc(slices.Clone(ch.n.Plugins), func(p netconf.Plugin) bool { return !p.IsOwn() })
 	}
-	for _, raw := range ch.n.Plugins {
-		if _, err := ch.run(ctx, "CHECK", raw, ch.n.Result, nil); err != nil {
+	for _, p := range ch.n.Plugins {
+		if _, err := ch.run(ctx, "CHECK", p, ch.n.Result, nil); err != nil {
 			return err
 		}
 	}
@@ -103,8 +100,8 @@ func (ch chain) all(ctx context.Context, command string, keys map[string]json.Ra
 		return nil
 	}
 	var errs []error
-	for _, raw := range ch.n.Plugins {
-		_, err := ch.run(ctx, command, raw, nil, keys)
+	for _, p := range ch.n.Plugins {
+		_, err := ch.run(ctx, command, p, nil, keys)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
@@ -117,19 +114,15 @@ func (ch chain) since(v string) bool {
 }
 
 // run runs one plugin: Culvert's own in process, others by the shim.
-func (ch chain) run(ctx context.Context, command string, raw, prev json.RawMessage, keys map[string]json.RawMessage) ([]byte, error) {
-	p, err := pluginOf(raw)
-	if err != nil {
-		return nil, err
-	}
-	config, err := ch.compose(p, raw, prev, keys)
+func (ch chain) run(ctx context.Context, command string, p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) ([]byte, error) {
+	config, err := ch.compose(p, prev, keys)
 	if err != nil {
 		return nil, err
 	}
 	r := api.CNIRequest{
 		Command: command, ContainerID: ch.sb.ID, Netns: ch.sb.Netns, IfName: ch.n.Interface, Args: ch.sb.Args, Path: ch.sb.Path, Config: config,
 	}
-	if p.own() {
+	if p.IsOwn() {
 		return ch.h.Networks.Run(ctx, r)
 	}
 	ctx, cancel := context.WithTimeout(ctx, pluginBound)
@@ -146,19 +139,19 @@ func (ch chain) run(ctx context.Context, command string, raw, prev json.RawMessa
 
 // compose is the configuration as a plugin gets it (specification, section 3,
 // "deriving request configuration").
-func (ch chain) compose(p plugin, raw, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
-	set := map[string]json.RawMessage{"name": text(ch.n.Network), "cniVersion": text(ch.n.Version)}
+func (ch chain) compose(p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
+	set := map[string]json.RawMessage{"name": netconf.String(ch.n.Network), "cniVersion": netconf.String(ch.n.Version)}
 	if len(prev) > 0 {
 		set["prevResult"] = prev
 	}
 	runtime := map[string]json.RawMessage{}
 	for key, v := range ch.n.Runtime {
-		if p.takes(key) {
+		if p.Takes(key) {
 			runtime[key] = v
 		}
 	}
 	if ch.n.DeviceInfo != "" && p.Capabilities["CNIDeviceInfoFile"] {
-		runtime["CNIDeviceInfoFile"] = text(ch.n.DeviceInfo)
+		runtime["CNIDeviceInfoFile"] = netconf.String(ch.n.DeviceInfo)
 	}
 	if len(runtime) > 0 {
 		config, err := json.Marshal(runtime)
@@ -170,7 +163,7 @@ func (ch chain) compose(p plugin, raw, prev json.RawMessage, keys map[string]jso
 	for key, v := range keys {
 		set[key] = v
 	}
-	return with(raw, set)
+	return netconf.SetKeys(p.Raw, set)
 }
 
 // refusal is what a plugin that failed has said: the specification's error, or what

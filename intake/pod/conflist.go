@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -49,7 +50,7 @@ func ours() []byte {
 	}
 	raw, _ := json.MarshalIndent(map[string]any{ // texts only
 		"cniVersion": "1.0.0", "cniVersions": []string{"1.0.0", api.CNINewest}, "name": "culvert",
-		"plugins": []any{map[string]any{"type": "culvert", "podNetworks": true, "capabilities": capabilities}},
+		"plugins": []any{map[string]any{"type": netconf.TypeCulvert, "podNetworks": true, "capabilities": capabilities}},
 	}, "", "  ")
 	return append(raw, '\n')
 }
@@ -66,15 +67,8 @@ func multusIn(dir string) (string, error) {
 		if err != nil {
 			continue // it has just gone, or says nothing
 		}
-		var conf struct {
-			plugin
-			Plugins []plugin `json:"plugins"`
-		}
-		if json.Unmarshal(raw, &conf) != nil {
-			continue
-		}
-		multus := func(p plugin) bool { return p.meta() && !p.own() }
-		if multus(conf.plugin) || slices.ContainsFunc(conf.Plugins, multus) {
+		types, err := netconf.Types(raw)
+		if err == nil && slices.ContainsFunc(types, netconf.IsMultus) {
 			return file, nil
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -25,9 +26,6 @@ type pciDevice struct {
 	Address   string `json:"pci-address"`
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
-
-// largestInfo bounds what is read of a device-info file, in bytes.
-const largestInfo = 64 << 10
 
 // copyDeviceInfo gives a network of somebody else's what the device plugin says of
 // its device, where it says anything: the specification's way from the one to the
@@ -111,8 +109,8 @@ func readBounded(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() || info.Size() > largestInfo {
-		return nil, fmt.Errorf("%s: %w: want a file of at most %d bytes", path, vf.ErrInvalid, largestInfo)
+	if !info.Mode().IsRegular() || info.Size() > netconf.MaxText {
+		return nil, fmt.Errorf("%s: %w: want a file of at most %d bytes", path, vf.ErrInvalid, netconf.MaxText)
 	}
 	return os.ReadFile(path)
 }

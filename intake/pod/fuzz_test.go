@@ -2,10 +2,13 @@ package pod
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -19,25 +22,28 @@ func FuzzDefinition(f *testing.F) {
 	f.Add(`{"cniVersion":"9","plugins":[null,{}],"name":""}`, "x", `{"ips":[null]}`)
 	f.Add(`{"type":"culvert","podNetworks":true}`, "x", `[]`)
 	f.Fuzz(func(t *testing.T, config, key, result string) {
-		_, _ = Own(api.NetworkDefinition{Namespace: "d", Name: "name", Config: config})
-		d, err := parse([]byte(config), "name")
-		if err != nil {
+		nad := api.NetworkDefinition{Namespace: "d", Name: "name", Config: config}
+		_, _ = cni.Own(nad)
+		d, err := cni.ParseDefinition(nad)
+		if err != nil || len(d.Plugins) == 0 {
 			return
 		}
-		if d.Plugins, err = withArgs(d.Plugins, map[string]json.RawMessage{key: text("v")}); err != nil {
+		if d.Plugins, err = withArgs(d.Plugins, map[string]json.RawMessage{key: netconf.String("v")}); err != nil {
 			return
 		}
 		if d.Plugins, err = withDevice(d.Plugins, vf.PCIAddr{Bus: 1}); err != nil {
 			t.Fatal(err)
 		}
-		n := journal.SandboxNetwork{Interface: "net1", Runtime: map[string]json.RawMessage{"mac": text("x")}}
+		n := journal.SandboxNetwork{Interface: "net1", Runtime: map[string]json.RawMessage{"mac": netconf.String("x")}}
 		define(&n, d)
-		for _, raw := range n.Plugins {
-			p, err := pluginOf(raw)
-			if err != nil || !api.IsPluginType(p.Type) || p.meta() {
-				t.Fatalf("%s: plugin %+v, %v", config, p, err)
+		for _, p := range n.Plugins {
+			if !api.IsPluginType(p.Type) || p.IsMeta() {
+				t.Fatalf("%s: plugin %+v", config, p)
 			}
-			if _, err := (chain{n: n}).compose(p, raw, nil, nil); err != nil {
+			if again, err := netconf.ParsePlugin(p.Raw); err != nil || again.Type != p.Type || !maps.Equal(again.Capabilities, p.Capabilities) {
+				t.Fatalf("%s: plugin %+v of the text %s: %+v, %v", config, p, p.Raw, again, err)
+			}
+			if _, err := (chain{n: n}).compose(p, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -15,7 +15,6 @@ import (
 
 // networks is cni.Handler: networks of Culvert's own types.
 type networks interface {
-	Serve(ctx context.Context, params json.RawMessage) (any, error)
 	Run(ctx context.Context, r api.CNIRequest) ([]byte, error)
 }
 
@@ -105,18 +104,20 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask Ask) (a
 		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
 	}
 	c := newCall(r, ask)
-	if !c.config.PodNetworks {
-		return h.Networks.Serve(ctx, params)
-	}
 	out, err := h.run(ctx, c)
 	if err != nil {
-		h.Log.Warn("pod networks", "command", r.Command, "pod", c.podName(), "err", err)
+		if c.config.PodNetworks {
+			h.Log.Warn("pod networks", "command", r.Command, "pod", c.podName(), "err", err)
+		}
 		return cni.Failure(c.version(), err), nil
 	}
 	return api.CNIResponse{Stdout: out}, nil
 }
 
 func (h *Handler) run(ctx context.Context, c call) ([]byte, error) {
+	if !c.config.PodNetworks {
+		return h.Networks.Run(ctx, c.CNIRequest)
+	}
 	switch c.Command {
 	case "ADD":
 		return h.add(ctx, c)

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 
 	"github.com/containernetworking/cni/pkg/types"
-	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
+	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -74,9 +74,9 @@ func kept(gateways []string, moved map[bool]bool) []string {
 
 func (h *Handler) oneStatus(n journal.SandboxNetwork) (networkStatus, error) {
 	s := networkStatus{Name: n.Name, Interface: n.Interface, Default: n.Default, DeviceInfo: readDeviceInfo(n)}
-	r, err := decode(n.Result, n.Version)
+	r, err := cni.DecodeResult(n.Result, n.Version)
 	if err != nil {
-		return s, err
+		return s, fmt.Errorf("result of version %s: %w: %w", n.Version, vf.ErrInvalid, err)
 	}
 	mine := -1
 	for i, in := range r.Interfaces {
@@ -97,20 +97,6 @@ func (h *Handler) oneStatus(n journal.SandboxNetwork) (networkStatus, error) {
 	}
 	s.DNS = r.DNS
 	return s, nil
-}
-
-// decode reads a result of a version.
-func decode(raw json.RawMessage, version string) (*current.Result, error) {
-	// Results before 1.0.0 need not say their version.
-	whole, err := with(raw, map[string]json.RawMessage{"cniVersion": text(version)})
-	if err != nil {
-		return nil, fmt.Errorf("result: %w", err)
-	}
-	r, err := create.Create(version, whole)
-	if err != nil {
-		return nil, fmt.Errorf("result of version %s: %w: %w", version, vf.ErrInvalid, err)
-	}
-	return current.NewResultFromResult(r)
 }
 
 // inVersion is a result as the specification's version v has it.

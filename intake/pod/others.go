@@ -9,6 +9,7 @@ import (
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -110,9 +111,9 @@ func (h *Handler) status(ctx context.Context, c call) error {
 }
 
 // defaultChain is the default network of no sandbox.
-func (h *Handler) defaultChain(c call, d definition) chain {
-	n := journal.SandboxNetwork{Name: d.Name, Default: true}
-	define(&n, d)
+func (h *Handler) defaultChain(c call, l netconf.List) chain {
+	n := journal.SandboxNetwork{Name: l.Name, Default: true}
+	define(&n, l)
 	return chain{h, c, journal.Sandbox{Path: c.Path}, n}
 }
 

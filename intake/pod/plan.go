@@ -12,8 +12,10 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -127,23 +129,22 @@ func (h *Handler) planDefault(ctx context.Context, c call, w *wish, annotation s
 	return nil
 }
 
-func define(n *journal.SandboxNetwork, d definition) {
-	n.Network, n.Version, n.Plugins, n.DisableCheck, n.DisableGC = d.Name, d.Version, d.Plugins, d.DisableCheck, d.DisableGC
+func define(n *journal.SandboxNetwork, l netconf.List) {
+	n.Network, n.Version, n.Plugins, n.DisableCheck, n.DisableGC = l.Name, l.Version, l.Plugins, l.DisableCheck, l.DisableGC
 }
 
 // definition reads a network attachment definition, and the file on the node that
 // it stands for when its configuration is empty.
-func (h *Handler) definition(ctx context.Context, e netannotation.Element) (definition, api.NetworkDefinition, error) {
+func (h *Handler) definition(ctx context.Context, e netannotation.Element) (netconf.List, api.NetworkDefinition, error) {
 	nad, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
 	if err != nil {
-		return definition{}, nad, err
+		return netconf.List{}, nad, err
 	}
-	if strings.TrimSpace(nad.Config) == "" {
-		d, err := namedIn(h.ConfDir, nad.Name)
-		return d, nad, err
+	l, err := cni.ParseDefinition(nad)
+	if err == nil && len(l.Plugins) == 0 {
+		l, err = namedIn(h.ConfDir, nad.Name)
 	}
-	d, err := parse([]byte(nad.Config), nad.Name)
-	return d, nad, err
+	return l, nad, err
 }
 
 // planNetwork makes of one element of the annotation a network.
@@ -165,7 +166,7 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 		if err != nil {
 			return n, err
 		}
-		n.Runtime["deviceID"] = text(device.String())
+		n.Runtime["deviceID"] = netconf.String(device.String())
 		if d.Plugins, err = withDevice(d.Plugins, device); err != nil {
 			return n, err
 		}
@@ -204,7 +205,7 @@ func asked(runtime map[string]json.RawMessage, e netannotation.Element) {
 func notPassed(n journal.SandboxNetwork) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(n.Runtime)) {
-		takes := func(raw json.RawMessage) bool { p, err := pluginOf(raw); return err == nil && p.takes(key) }
+		takes := func(p netconf.Plugin) bool { return p.Takes(key) }
 		if key != "deviceID" && !slices.ContainsFunc(n.Plugins, takes) {
 			out = append(out, fmt.Sprintf("network %s: %s is asked for, and none of its plugins has that capability: add \"capabilities\": {%q: true} to the one that does it", n.Name, key, key))
 		}
@@ -212,68 +213,31 @@ func notPassed(n journal.SandboxNetwork) []string {
 	return out
 }
 
-// takes reports whether a plugin is handed a value of runtimeConfig. Culvert's own
-// take what they serve, whether or not the network says so.
-func (p plugin) takes(key string) bool {
-	return p.Capabilities[key] || p.own() && slices.Contains([]string{"mac", "ips", "deviceID", "bandwidth", "infinibandGUID"}, key)
-}
-
 // withDevice tells the plugins which device the kubelet chose: Culvert's own by the
 // runtimeConfig, others as Multus does, in the first one's configuration.
-func withDevice(plugins []json.RawMessage, device vf.PCIAddr) ([]json.RawMessage, error) {
-	first, err := pluginOf(plugins[0])
-	if err != nil || first.own() {
-		return plugins, err
+func withDevice(plugins []netconf.Plugin, device vf.PCIAddr) ([]netconf.Plugin, error) {
+	if plugins[0].IsOwn() {
+		return plugins, nil
 	}
-	out := slices.Clone(plugins)
-	out[0], err = with(plugins[0], map[string]json.RawMessage{"deviceID": text(device.String()), "pciBusID": text(device.String())})
+	var err error
+	out, id := slices.Clone(plugins), netconf.String(device.String())
+	out[0], err = plugins[0].With(map[string]json.RawMessage{"deviceID": id, "pciBusID": id})
 	return out, err
 }
 
 // withArgs adds an element's cni-args to args.cni of every plugin.
-func withArgs(plugins []json.RawMessage, args map[string]json.RawMessage) ([]json.RawMessage, error) {
+func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) ([]netconf.Plugin, error) {
 	if len(args) == 0 {
 		return plugins, nil
 	}
-	var out []json.RawMessage
-	for _, raw := range plugins {
-		var have struct {
-			Args map[string]map[string]json.RawMessage `json:"args"`
-		}
-		if err := json.Unmarshal(raw, &have); err != nil {
-			return nil, fmt.Errorf("args: %w: %w", vf.ErrInvalid, err)
-		}
-		if have.Args == nil {
-			have.Args = map[string]map[string]json.RawMessage{}
-		}
-		if have.Args["cni"] == nil {
-			have.Args["cni"] = map[string]json.RawMessage{}
-		}
-		maps.Copy(have.Args["cni"], args)
-		merged, err := json.Marshal(have.Args)
-		if err != nil {
-			return nil, fmt.Errorf("cni-args: %w: %w", vf.ErrInvalid, err)
-		}
-		changed, err := with(raw, map[string]json.RawMessage{"args": merged})
-		if err != nil {
+	out := slices.Clone(plugins)
+	for i, p := range plugins {
+		var err error
+		if out[i], err = p.WithArgs(args); err != nil {
 			return nil, err
 		}
-		out = append(out, changed)
 	}
 	return out, nil
-}
-
-// with returns a JSON object with some keys set.
-func with(raw json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
-	}
-	if all == nil {
-		all = map[string]json.RawMessage{}
-	}
-	maps.Copy(all, keys)
-	return json.Marshal(all)
 }
 
 // ignoring has plugins let the keys of CNI_ARGS pass that they do not know, as the

@@ -15,12 +15,8 @@ func (k *Kernel) admin(s step.Step) error {
 		return k.setMAC(s)
 	case step.SetVFVLAN:
 		return k.setVLAN(s)
-	case step.SetVFSpoofChk:
-		return k.set(s.PF, s.Index, vf.SetSpoofChk, func(_ *pf, f *function) error { f.Admin.SpoofChk = vf.TriOf(s.On); return nil })
-	case step.SetVFTrust:
-		return k.set(s.PF, s.Index, vf.SetTrust, func(_ *pf, f *function) error { f.Admin.Trust = vf.TriOf(s.On); return nil })
-	case step.SetVFRSSQuery:
-		return k.set(s.PF, s.Index, vf.SetRSSQuery, func(_ *pf, f *function) error { f.Admin.RSSQuery = vf.TriOf(s.On); return nil })
+	case step.SetVFSwitch:
+		return k.set(s.PF, s.Index, s.Setting, func(_ *pf, f *function) error { *f.Admin.Switch(s.Setting) = vf.TriOf(s.On); return nil })
 	case step.SetVFLinkState:
 		return k.set(s.PF, s.Index, vf.SetLinkState, func(_ *pf, f *function) error { f.Admin.LinkState = s.State; return nil })
 	case step.SetVFRate:

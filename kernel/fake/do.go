@@ -63,7 +63,7 @@ func (k *Kernel) locked(s step.Step) error {
 	case step.Announce:
 		k.told = append(k.told, s)
 		return nil
-	case step.SetVFMAC, step.SetVFVLAN, step.SetVFSpoofChk, step.SetVFTrust, step.SetVFRSSQuery, step.SetVFLinkState, step.SetVFRate:
+	case step.SetVFMAC, step.SetVFVLAN, step.SetVFSwitch, step.SetVFLinkState, step.SetVFRate:
 		return k.admin(s)
 	}
 	return k.link(s)
@@ -123,14 +123,10 @@ func (p Profile) place(pf vf.PCIAddr, index int) vf.PCIAddr {
 // born is what the PF holds for a VF that was just made.
 func (p Profile) born(pf vf.PCIAddr, index int) vf.Admin {
 	a := vf.Admin{}
-	if p.Abilities[vf.SetSpoofChk] == vf.Yes {
-		a.SpoofChk = vf.TriOf(p.SpoofChk)
-	}
-	if p.Abilities[vf.SetTrust] == vf.Yes {
-		a.Trust = vf.No
-	}
-	if p.Abilities[vf.SetRSSQuery] == vf.Yes {
-		a.RSSQuery = vf.No
+	for _, s := range vf.Switches() {
+		if p.Abilities[s] == vf.Yes {
+			*a.Switch(s) = vf.TriOf(s == vf.SetSpoofChk && p.SpoofChk)
+		}
 	}
 	if p.Split { // the firmware gives each VF an address
 		a.MAC = vf.MAC{0x06, 0x44, 0, 0xc0, pf.Bus, pf.Function*byte(p.TotalVFs) + byte(index)}

@@ -55,9 +55,9 @@ func TestProfilesHaveTheirAbilities(t *testing.T) {
 	for name, p := range Profiles() {
 		k, pf := made(t, p, 2)
 		for setting, s := range map[vf.Setting]step.Step{
-			vf.SetSpoofChk:  step.SetVFSpoofChk{PF: pf.PCI, Index: 1},
-			vf.SetTrust:     step.SetVFTrust{PF: pf.PCI, Index: 1},
-			vf.SetRSSQuery:  step.SetVFRSSQuery{PF: pf.PCI, Index: 1},
+			vf.SetSpoofChk:  step.SetVFSwitch{PF: pf.PCI, Index: 1, Setting: vf.SetSpoofChk},
+			vf.SetTrust:     step.SetVFSwitch{PF: pf.PCI, Index: 1, Setting: vf.SetTrust},
+			vf.SetRSSQuery:  step.SetVFSwitch{PF: pf.PCI, Index: 1, Setting: vf.SetRSSQuery},
 			vf.SetLinkState: step.SetVFLinkState{PF: pf.PCI, Index: 1},
 			vf.SetVLAN:      step.SetVFVLAN{PF: pf.PCI, Index: 1, VLAN: vf.VLAN{ID: 4}},
 			vf.SetMinTxRate: step.SetVFRate{PF: pf.PCI, Index: 1, Min: 100, Max: 200},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/culvert-net/culvert/kernel/step"
@@ -83,4 +84,14 @@ func (k *Kernel) ask(m Moment, s step.Step) error {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	return nil
+}
+
+// Kind names the kind of a step: its type, and for a switch its setting
+// (SetVFMAC, SetVFSwitch:trust).
+func Kind(s step.Step) string {
+	name := strings.TrimPrefix(fmt.Sprintf("%T", s), "step.")
+	if on, ok := s.(step.SetVFSwitch); ok {
+		name += ":" + string(on.Setting)
+	}
+	return name
 }

@@ -78,9 +78,9 @@ func TestVFSettings(t *testing.T) {
 		name    string
 		want    string // the attribute, in hexadecimal
 	}{
-		{VFSpoofChk(3, true), "spoofchk", "0c000400 03000000 01000000"},
-		{VFTrust(3, false), "trust", "0c000900 03000000 00000000"},
-		{VFRSSQuery(3, true), "rss_query", "0c000700 03000000 01000000"},
+		{VFSwitch(3, vf.SetSpoofChk, true), "spoofchk", "0c000400 03000000 01000000"},
+		{VFSwitch(3, vf.SetTrust, false), "trust", "0c000900 03000000 00000000"},
+		{VFSwitch(3, vf.SetRSSQuery, true), "rss_query", "0c000700 03000000 01000000"},
 		{VFLinkState(1, vf.LinkEnable), "link_state", "0c000500 01000000 01000000"},
 		{VFRate(1, 10, 200), "rate", "10000600 01000000 0a000000 c8000000"},
 		{VFVLAN(2, vf.VLAN{ID: 100, QoS: 3}), "vlan", "10000200 02000000 64000000 03000000"},

@@ -87,18 +87,29 @@ func takeVFAttr(admin *vf.Admin, a Attr) error {
 		return takeVLANList(admin, a.Value)
 	case iflaVFRate:
 		admin.MinTxRate, admin.MaxTxRate = word(a.Value, 1), word(a.Value, 2)
-	case iflaVFSpoofChk:
-		admin.SpoofChk = triOf(word(a.Value, 1))
-	case iflaVFTrust:
-		admin.Trust = triOf(word(a.Value, 1))
-	case iflaVFRSSQuery:
-		admin.RSSQuery = triOf(word(a.Value, 1))
 	case iflaVFLinkState:
 		if s := word(a.Value, 1); s <= uint32(vf.LinkDisable) {
 			admin.LinkState = vf.LinkState(s)
 		}
+	default:
+		if s := admin.Switch(switchOf(a.Type)); s != nil {
+			*s = triOf(word(a.Value, 1))
+		}
 	}
 	return nil
+}
+
+// switches are the attributes of the settings that are on or off.
+var switches = map[vf.Setting]uint16{vf.SetSpoofChk: iflaVFSpoofChk, vf.SetTrust: iflaVFTrust, vf.SetRSSQuery: iflaVFRSSQuery}
+
+// switchOf returns the setting of an attribute; empty for one that is no switch.
+func switchOf(typ uint16) vf.Setting {
+	for s, t := range switches {
+		if t == typ {
+			return s
+		}
+	}
+	return ""
 }
 
 // takeVLANList reads the first entry of IFLA_VF_VLAN_LIST; the kernel never
@@ -192,19 +203,9 @@ func VFVLAN(index int, v vf.VLAN) VFSetting {
 	return VFSetting{iflaVFVLANList | attrNested, AppendAttr(nil, iflaVFVLANInfo, info)}
 }
 
-// VFSpoofChk switches source address checking.
-func VFSpoofChk(index int, on bool) VFSetting {
-	return VFSetting{iflaVFSpoofChk, words(uint32(index), onOff(on))}
-}
-
-// VFTrust switches trust.
-func VFTrust(index int, on bool) VFSetting {
-	return VFSetting{iflaVFTrust, words(uint32(index), onOff(on))}
-}
-
-// VFRSSQuery switches whether the VF may read its RSS table.
-func VFRSSQuery(index int, on bool) VFSetting {
-	return VFSetting{iflaVFRSSQuery, words(uint32(index), onOff(on))}
+// VFSwitch switches a setting of vf.Switches.
+func VFSwitch(index int, s vf.Setting, on bool) VFSetting {
+	return VFSetting{switches[s], words(uint32(index), onOff(on))}
 }
 
 // VFLinkState sets what the PF makes of the VF's carrier.

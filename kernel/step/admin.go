@@ -11,14 +11,10 @@ func AdminChanges(pf vf.PCIAddr, index int, have, want vf.Admin) []Step {
 	if !have.VLAN.Same(want.VLAN) {
 		out = append(out, SetVFVLAN{PF: pf, Index: index, VLAN: want.VLAN})
 	}
-	if differs(have.SpoofChk, want.SpoofChk) {
-		out = append(out, SetVFSpoofChk{PF: pf, Index: index, On: want.SpoofChk == vf.Yes})
-	}
-	if differs(have.Trust, want.Trust) {
-		out = append(out, SetVFTrust{PF: pf, Index: index, On: want.Trust == vf.Yes})
-	}
-	if differs(have.RSSQuery, want.RSSQuery) {
-		out = append(out, SetVFRSSQuery{PF: pf, Index: index, On: want.RSSQuery == vf.Yes})
+	for _, name := range vf.Switches() {
+		if to := *want.Switch(name); to != vf.Unknown && to != *have.Switch(name) {
+			out = append(out, SetVFSwitch{PF: pf, Index: index, Setting: name, On: to == vf.Yes})
+		}
 	}
 	if have.LinkState != want.LinkState {
 		out = append(out, SetVFLinkState{PF: pf, Index: index, State: want.LinkState})
@@ -28,5 +24,3 @@ func AdminChanges(pf vf.PCIAddr, index int, have, want vf.Admin) []Step {
 	}
 	return out
 }
-
-func differs(have, want vf.Tri) bool { return want != vf.Unknown && have != want }

@@ -67,23 +67,12 @@ type (
 		Index int
 		VLAN  vf.VLAN
 	}
-	// SetVFSpoofChk switches source address checking.
-	SetVFSpoofChk struct {
-		PF    vf.PCIAddr
-		Index int
-		On    bool
-	}
-	// SetVFTrust lets the VF ask for promiscuity and other MACs.
-	SetVFTrust struct {
-		PF    vf.PCIAddr
-		Index int
-		On    bool
-	}
-	// SetVFRSSQuery lets the VF read its RSS table.
-	SetVFRSSQuery struct {
-		PF    vf.PCIAddr
-		Index int
-		On    bool
+	// SetVFSwitch switches a setting of vf.Switches.
+	SetVFSwitch struct {
+		PF      vf.PCIAddr
+		Index   int
+		Setting vf.Setting
+		On      bool
 	}
 	// SetVFLinkState sets what the PF makes of the VF's carrier.
 	SetVFLinkState struct {

@@ -9,9 +9,7 @@ func (WaitCarrier) step()    {}
 func (SetPFMTU) step()       {}
 func (SetVFMAC) step()       {}
 func (SetVFVLAN) step()      {}
-func (SetVFSpoofChk) step()  {}
-func (SetVFTrust) step()     {}
-func (SetVFRSSQuery) step()  {}
+func (SetVFSwitch) step()    {}
 func (SetVFLinkState) step() {}
 func (SetVFRate) step()      {}
 func (Bind) step()           {}
@@ -57,14 +55,8 @@ func (s SetVFMAC) String() string {
 func (s SetVFVLAN) String() string {
 	return fmt.Sprintf("set vf %d vlan %s on PF %s", s.Index, s.VLAN, s.PF)
 }
-func (s SetVFSpoofChk) String() string {
-	return fmt.Sprintf("set vf %d spoofchk %s on PF %s", s.Index, onOff(s.On), s.PF)
-}
-func (s SetVFTrust) String() string {
-	return fmt.Sprintf("set vf %d trust %s on PF %s", s.Index, onOff(s.On), s.PF)
-}
-func (s SetVFRSSQuery) String() string {
-	return fmt.Sprintf("set vf %d rss_query %s on PF %s", s.Index, onOff(s.On), s.PF)
+func (s SetVFSwitch) String() string {
+	return fmt.Sprintf("set vf %d %s %s on PF %s", s.Index, s.Setting, onOff(s.On), s.PF)
 }
 func (s SetVFLinkState) String() string {
 	return fmt.Sprintf("set vf %d link_state %s on PF %s", s.Index, s.State, s.PF)

@@ -17,7 +17,7 @@ import (
 func (n *node) apply(first int, kept bool) error {
 	var got api.ApplyResult
 	req := api.HostRequest{File: "host.yaml", Content: n.hostYAML(first, kept)}
-	if err := rpc.Call(context.Background(), n.socket, "host.apply", req, &got); err != nil {
+	if err := rpc.Call(context.Background(), n.socket, api.MethodHostApply, req, &got); err != nil {
 		return err
 	}
 	if !got.Applied || len(got.Problems) > 0 {

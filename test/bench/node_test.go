@@ -125,7 +125,7 @@ func (n *node) startDaemon() error {
 // ready waits until culvertd has made all its VFs, and nobody has one.
 func (n *node) ready(ctx context.Context) (st api.NodeStatus, err error) {
 	for range 1200 {
-		if err = rpc.Call(ctx, n.socket, "status", nil, &st); err == nil && st.Ready && allFree(st.VFs) {
+		if err = rpc.Call(ctx, n.socket, api.MethodStatus, nil, &st); err == nil && st.Ready && allFree(st.VFs) {
 			return st, nil
 		}
 		time.Sleep(100 * time.Millisecond)

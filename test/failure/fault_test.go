@@ -82,10 +82,8 @@ func (w *world) twist(s step.Step) {
 		admin(s.PF, s.Index, func(a *vf.Admin) { a.MAC[5] ^= 1 })
 	case step.SetVFVLAN:
 		admin(s.PF, s.Index, func(a *vf.Admin) { a.VLAN.ID ^= 1 })
-	case step.SetVFSpoofChk:
-		admin(s.PF, s.Index, func(a *vf.Admin) { a.SpoofChk = vf.TriOf(!s.On) })
-	case step.SetVFTrust:
-		admin(s.PF, s.Index, func(a *vf.Admin) { a.Trust = vf.TriOf(!s.On) })
+	case step.SetVFSwitch:
+		admin(s.PF, s.Index, func(a *vf.Admin) { *a.Switch(s.Setting) = vf.TriOf(!s.On) })
 	case step.SetVFRate:
 		admin(s.PF, s.Index, func(a *vf.Admin) { a.MaxTxRate = s.Max + 50 })
 	case step.SetMTU:
@@ -115,7 +113,7 @@ func (w *world) arm(f fault, n int, again bool) (hit func() step.Step) {
 				what = s
 			}
 		}
-		mine := what != nil && (seen == n && sameStep(s, what) || again && kind(s) == kind(what))
+		mine := what != nil && (seen == n && sameStep(s, what) || again && faulty.Kind(s) == faulty.Kind(what))
 		mu.Unlock()
 		if !mine {
 			return nil
@@ -129,7 +127,6 @@ func (w *world) arm(f fault, n int, again bool) (hit func() step.Step) {
 	}
 }
 
-func kind(s step.Step) string      { return fmt.Sprintf("%T", s) }
 func sameStep(a, b step.Step) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
 // I1, I2, I3, I4, I6: every step of every kind of work fails in every way, once

@@ -30,7 +30,8 @@ var mayImport = map[string][]string{
 	"kernel/step": {"vf"},
 
 	"api/v1alpha1":  {"vf"},
-	"netannotation": {"strictjson", "vf"},
+	"netconf":       {"api", "vf"},
+	"netannotation": {"netconf", "strictjson", "vf"},
 	"guest":         {"suggest", "vf"},
 
 	// pure parts: in go values, out come values
@@ -47,22 +48,24 @@ var mayImport = map[string][]string{
 	"kernel/...": {"kernel/...", "vf"},
 
 	// the parts that keep something or change something
-	"journal":       {"journal/pages", "vf"},
+	"journal":       {"journal/pages", "netconf", "vf"}, // netconf: what a sandbox's plugins are
 	"journal/pages": {},
 	"inventory":     {"vf"},
 	"reconcile":     {"desired", "journal", "kernel/step", "vf"},
 	"claims":        {"vf"},
 	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
 	"rpc":           {"api", "vf"},
-	"install":       {"intake/cni/place", "program"},
+	"install":       {"intake/cni/place", "netconf", "program"},
 
 	// judging a host
-	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "vf"},
-	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "vf"},
+	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netconf", "vf"},
+	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "netconf", "vf"},
 	"doctor/mend":   {"api", "doctor", "kernel/survey"},
 
 	// the node's kubelet, as a source of who has what
 	"kubelet": {"vf"},
+	// services of ours to it: how a socket is kept, whoever serves what on it
+	"kubelet/socket": {},
 
 	// the host's libvirt, as a source of which guests there are
 	"libvirt": {"vf"},
@@ -75,21 +78,21 @@ var mayImport = map[string][]string{
 	"kube/view": {"api", "api/v1alpha1", "vf"},
 
 	// the ways in
-	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
-	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "vf"},
+	"intake/deviceplugin": {"api", "desired", "journal", "kubelet/socket", "vf"},
+	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "netconf", "vf"},
 	"intake/guest":        {"api", "attach", "guest", "journal", "libvirt", "trouble", "vf"},
-	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
+	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "netconf", "strictjson", "suggest", "vf"},
 
 	// a node put together: its wanted Spec, its parts, its status, its side of the cluster
 	"wanted":        {"api", "api/v1alpha1", "desired", "vf"},
 	"node":          {"api", "attach", "inventory", "ipam/blocks", "journal", "kernel/step", "reconcile", "vf", "wanted"},
 	"status/gather": {"api", "claims", "desired", "journal", "node", "status", "vf"},
 	"metrics":       {"api", "attach"},
-	"membership":    {"api", "api/v1alpha1", "intake/pod", "ipam", "ipam/blocks", "journal", "netannotation", "node", "status", "trouble", "vf", "wanted"},
+	"membership":    {"api", "api/v1alpha1", "intake/cni", "ipam", "ipam/blocks", "journal", "netannotation", "node", "status", "trouble", "vf", "wanted"},
 	"daemon":        {"api", "claims", "desired", "intake/...", "journal", "kernel", "kernel/dirwatch", "kube", "kubelet", "membership", "metrics", "node", "rpc", "status", "status/gather", "vf", "wanted"},
 
 	// the cluster's own program
-	"controller": {"api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "status", "vf"},
+	"controller": {"api", "api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "status", "vf"},
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
@@ -112,7 +115,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "trouble"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "trouble"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}

@@ -42,7 +42,7 @@ import (
 //	                                    what the next start of a running one has; out is what contradicts
 //	open ALIAS                          some process has a VF open through vfio, as QEMU does
 //	close ALIAS                         it has not any more
-//	fault before|after|always STEP      the next step of that type fails, once or always
+//	fault before|after|always STEP      the next step of that kind (faulty.Kind) fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
 //	netdevices                          how many interfaces of VFs appeared on the host since that was last asked
@@ -281,9 +281,8 @@ func fault(w *world, _ func(string) string, args []string) (string, error) {
 	}
 	var done atomic.Bool
 	w.faults.Fail(func(m faulty.Moment, s step.Step) error {
-		name := strings.TrimPrefix(fmt.Sprintf("%T", s), "step.")
 		switch {
-		case name != args[1]:
+		case faulty.Kind(s) != args[1]:
 		case args[0] == "always" && m == faulty.Before:
 			return errors.New("no luck")
 		case string(m) == args[0] && done.CompareAndSwap(false, true):

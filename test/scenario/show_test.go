@@ -28,10 +28,8 @@ func meddling(pf vf.PF, v vf.State, args []string) (step.Step, error) {
 	case "rate":
 		rate, err := strconv.ParseUint(value, 10, 32)
 		return step.SetVFRate{PF: pf.PCI, Index: v.ID.Index, Max: uint32(rate)}, err
-	case "trust":
-		return step.SetVFTrust{PF: pf.PCI, Index: v.ID.Index, On: value == "on"}, nil
-	case "spoofchk":
-		return step.SetVFSpoofChk{PF: pf.PCI, Index: v.ID.Index, On: value == "on"}, nil
+	case "trust", "spoofchk":
+		return step.SetVFSwitch{PF: pf.PCI, Index: v.ID.Index, Setting: vf.Setting(args[0]), On: value == "on"}, nil
 	case "up":
 		return step.SetUp{VF: v.PCI, Up: true}, nil
 	case "mtu":

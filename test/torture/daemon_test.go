@@ -111,7 +111,7 @@ func (d *daemon) ready(t *testing.T) time.Duration {
 }
 
 func (d *daemon) status(ctx context.Context) (st api.NodeStatus, err error) {
-	err = rpc.Call(ctx, d.socket, "status", nil, &st)
+	err = rpc.Call(ctx, d.socket, api.MethodStatus, nil, &st)
 	return st, err
 }
 
@@ -192,7 +192,7 @@ func firstWords(s string) string {
 func (d *daemon) events(t *testing.T) []api.Event {
 	t.Helper()
 	var all []api.Event
-	err := rpc.Stream(t.Context(), d.socket, "events", nil, func(raw json.RawMessage) error {
+	err := rpc.Stream(t.Context(), d.socket, api.MethodEvents, nil, func(raw json.RawMessage) error {
 		var e api.Event
 		err := json.Unmarshal(raw, &e)
 		all = append(all, e)

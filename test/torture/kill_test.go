@@ -187,7 +187,7 @@ func (x *torture) killWhileMaking() {
 		var g errgroup.Group
 		g.Go(func() error {
 			req := api.HostRequest{File: x.d.host, Content: strings.Replace(string(content), from, to, 1)}
-			_ = rpc.Call(x.t.Context(), x.d.socket, "host.apply", req, new(json.RawMessage)) // cut off
+			_ = rpc.Call(x.t.Context(), x.d.socket, api.MethodHostApply, req, new(json.RawMessage)) // cut off
 			return nil
 		})
 		x.wait(4 * time.Second)

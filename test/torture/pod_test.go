@@ -47,7 +47,7 @@ func (d *daemon) event(t *testing.T, begin time.Time, after uint64, reason, obje
 	defer cancel()
 	errFound := errors.New("found")
 	var seen []string
-	err := rpc.Stream(ctx, d.socket, "events", api.EventsRequest{After: after, Follow: true}, func(raw json.RawMessage) error {
+	err := rpc.Stream(ctx, d.socket, api.MethodEvents, api.EventsRequest{After: after, Follow: true}, func(raw json.RawMessage) error {
 		var e api.Event
 		if err := json.Unmarshal(raw, &e); err != nil {
 			return err

@@ -10,15 +10,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/culvert-net/culvert/netconf"
 )
 
 const (
 	// plugin is the name of Culvert's plugin: the type of its networks.
-	plugin = "culvert"
+	plugin = netconf.TypeCulvert
 	// alias is the other type that Culvert serves, in place of the plugin that
 	// may have had the name before, which is kept under the name before.
-	alias  = "sriov"
-	before = "sriov.before-culvert"
+	alias  = netconf.TypeSRIOV
+	before = alias + ".before-" + plugin
 	// fresh is what a file is called while it is written.
 	fresh = ".culvert-new"
 )

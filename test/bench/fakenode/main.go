@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
@@ -82,7 +83,7 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, log)
-	srv.Handle("cni", cni.New(node.Engine).Serve)
+	srv.Handle(api.MethodCNI, cni.New(node.Engine).Serve)
 	srv.Handle("ready", func(context.Context, json.RawMessage) (any, error) { return node.Inventory.PFs(), nil })
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return srv.Serve(ctx, l) })

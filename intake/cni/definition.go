@@ -1,0 +1,181 @@
+package cni
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/netconf"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// ParseDefinition reads spec.config of a network attachment definition: the
+// configuration of one plugin, or a list. It is the zero List where the
+// configuration is a file on the nodes. A network without a name gets the
+// definition's, as Multus does it; one of a single plugin of Culvert's without a
+// version gets the newest. An error wraps vf.ErrInvalid and comes with the plugins
+// that could be read.
+func ParseDefinition(n api.NetworkDefinition) (netconf.List, error) {
+	if strings.TrimSpace(n.Config) == "" {
+		return netconf.List{}, nil
+	}
+	l, err := parseDefinition([]byte(n.Config), n.Name)
+	if err != nil {
+		return l, fmt.Errorf("spec.config: %w", err)
+	}
+	return l, nil
+}
+
+func parseDefinition(raw []byte, name string) (netconf.List, error) {
+	var top map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &top); err != nil {
+		return netconf.List{}, fmt.Errorf("%w: not a JSON object: %w", vf.ErrInvalid, err)
+	}
+	if top == nil {
+		return netconf.List{}, fmt.Errorf("%w: not a JSON object: null", vf.ErrInvalid)
+	}
+	if s := string(top["name"]); s == "" || s == `""` {
+		top["name"] = netconf.String(name)
+	}
+	plugins, isList := top["plugins"]
+	p, err := netconf.ParsePlugin(raw)
+	if err != nil && !isList {
+		return netconf.List{}, err
+	}
+	if !isList && top["cniVersion"] == nil && p.IsOwn() {
+		top["cniVersion"] = netconf.String(api.CNINewest)
+	}
+	if raw, err = json.Marshal(top); err != nil {
+		return netconf.List{}, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	if isList {
+		return parseList(raw, plugins)
+	}
+	return parseSingle(raw, p)
+}
+
+// parseSingle reads the configuration of one plugin, which stands for a list of it.
+func parseSingle(raw []byte, p netconf.Plugin) (netconf.List, error) {
+	l := netconf.List{Plugins: []netconf.Plugin{p}}
+	var head struct {
+		Name         string `json:"name"`
+		CNIVersion   string `json:"cniVersion"`
+		DisableCheck bool   `json:"disableCheck"`
+		DisableGC    bool   `json:"disableGC"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return l, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	l.Name, l.Version, l.DisableCheck, l.DisableGC = head.Name, head.CNIVersion, head.DisableCheck, head.DisableGC
+	return l.Checked()
+}
+
+// parseList reads a list. Other plugins get their configurations as libcni writes
+// them, which is what runtimes and Multus hand over. Culvert's own keep their text,
+// in which keys that are given twice still are.
+func parseList(raw []byte, plugins json.RawMessage) (netconf.List, error) {
+	var (
+		partial netconf.List
+		texts   []json.RawMessage
+	)
+	_ = json.Unmarshal(plugins, &texts) // libcni says what is wrong with it
+	for _, text := range texts {
+		if p, err := netconf.ParsePlugin(text); err == nil {
+			partial.Plugins = append(partial.Plugins, p)
+		}
+	}
+	read, err := libcni.NetworkConfFromBytes(raw)
+	if err != nil {
+		return partial, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	l, err := listOf(read)
+	for i := range l.Plugins {
+		if len(texts) == len(l.Plugins) && l.Plugins[i].IsOwn() {
+			l.Plugins[i].Raw = texts[i]
+		}
+	}
+	return l, err
+}
+
+// ReadFile reads a file of the runtime's folder of network configurations.
+func ReadFile(path string) (netconf.List, error) {
+	if strings.HasSuffix(path, ".conflist") {
+		read, err := libcni.NetworkConfFromFile(path)
+		if err != nil {
+			return netconf.List{}, err
+		}
+		return listOf(read)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return netconf.List{}, err
+	}
+	p, err := netconf.ParsePlugin(raw)
+	if err != nil {
+		return netconf.List{}, err
+	}
+	return parseSingle(raw, p)
+}
+
+// listOf converts what libcni read.
+func listOf(read *libcni.NetworkConfigList) (netconf.List, error) {
+	l := netconf.List{Name: read.Name, Version: read.CNIVersion, DisableCheck: read.DisableCheck, DisableGC: read.DisableGC}
+	for _, plugin := range read.Plugins {
+		p, err := netconf.ParsePlugin(plugin.Bytes)
+		if err != nil {
+			return l, err
+		}
+		l.Plugins = append(l.Plugins, p)
+	}
+	return l.Checked()
+}
+
+// OwnConfigs returns the configurations of the plugins of a list that Culvert
+// serves. The error is ParseConfig's.
+func OwnConfigs(l netconf.List) ([]Config, error) {
+	var out []Config
+	for i, p := range l.Plugins {
+		if !p.IsOwn() {
+			continue
+		}
+		err := checkLength(p.Raw)
+		var c Config
+		if err == nil {
+			c, err = parseConfig(p.Raw, &l)
+		}
+		if err != nil && len(l.Plugins) > 1 {
+			err = fmt.Errorf("plugins[%d]: %w", i, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// Own returns the configurations that Culvert serves of a network attachment
+// definition: none where all its plugins are others', or where its configuration is
+// a file on the nodes.
+func Own(n api.NetworkDefinition) ([]Config, error) {
+	if err := checkLength([]byte(n.Config)); err != nil { // before it is parsed
+		return nil, err
+	}
+	l, err := ParseDefinition(n)
+	if err != nil {
+		return nil, err
+	}
+	return OwnConfigs(l)
+}
+
+// checkLength refuses a configuration that is too long for the ledger.
+func checkLength(config []byte) error {
+	if len(config) > netconf.MaxText {
+		return fmt.Errorf("the network configuration: %w: it has %d bytes; want at most %d", vf.ErrInvalid, len(config), netconf.MaxText)
+	}
+	return nil
+}

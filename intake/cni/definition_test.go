@@ -1,0 +1,58 @@
+package cni
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// Whatever a definition holds, it has configurations of Culvert's or none.
+func TestOwn(t *testing.T) {
+	for config, want := range map[string]int{
+		``:     0,
+		`null`: -1,
+		`[]`:   -1,
+		`{"type": "sriov", "args": {"x": "` + strings.Repeat("x", 70_000) + `"}}`: -1,
+		`{}`:                              -1,
+		`{"type": "sriov"}`:               1,
+		`{"type": "bridge"}`:              0,
+		`{"type": "sriov", "vlan": 5000}`: -1,
+		`{"cniVersion": "1.0.0", "plugins": [{"type": "sriov"}, {"type": "tuning"}, {"type": "culvert", "pool": "a"}]}`: 2,
+		`{"cniVersion": "1.0.0", "plugins": [null]}`:                      -1,
+		`{"cniVersion": "1.0.0", "type": "culvert", "podNetworks": true}`: -1,
+	} {
+		got, err := Own(api.NetworkDefinition{Namespace: "d", Name: "n", Config: config})
+		if (err != nil) != (want < 0) || err == nil && len(got) != want {
+			t.Errorf("%.200s: %d, %v; want %d", config, len(got), err, want)
+		}
+		for _, c := range got {
+			if c.Name != "n" {
+				t.Errorf("%s: name %q", config, c.Name)
+			}
+		}
+	}
+}
+
+// Other plugins get what libcni hands over, and nothing else: the text of a single
+// one as it is written, that of one in a list without what is in it twice. Culvert's
+// own keep their text.
+func TestDefinitionKeepsTheText(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"type": "macvlan", "cniVersion": "1.0.0", "x": [1e3, "<"], "mode": 1, "mode": 2}`:                             `n 1.0.0: {"type": "macvlan", "cniVersion": "1.0.0", "x": [1e3, "<"], "mode": 1, "mode": 2}`,
+		`{"name": "m", "cniVersion": "1.0.0", "plugins": [{"type": "macvlan", "x": 1e3}, {"type": "sriov", "b": 1e3}]}`: `m 1.0.0: {"type":"macvlan","x":1000} {"type": "sriov", "b": 1e3}`,
+		`{"name": "", "type": "culvert"}`: `n 1.1.0: {"name": "", "type": "culvert"}`,
+		`{"type": "bridge"}`:              `n 0.1.0: {"type": "bridge"}`,
+		`{"cniVersions": ["0.4.0", "1.0.0", "9.9.9"], "plugins": [{"type": "bridge"}], "disableCheck": true}`: `n 1.0.0: {"type":"bridge"}`,
+		"": " :",
+	} {
+		l, err := ParseDefinition(api.NetworkDefinition{Name: "n", Config: config})
+		got := l.Name + " " + l.Version + ":"
+		for _, p := range l.Plugins {
+			got += " " + string(p.Raw)
+		}
+		if err != nil || got != want {
+			t.Errorf("%s: %v\n got %s\nwant %s", config, err, got, want)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+// Package socket serves gRPC services of Culvert to the node's kubelet, each on a
+// socket of its own in a folder where the kubelet and its plugins meet. It registers
+// them with the kubelet that is there, and serves them anew when that starts again,
+// or has cleared the folder. intake/deviceplugin serves the resources of pods so.
+package socket
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Folder is where a kubelet and its plugins meet.
+type Folder struct {
+	Dir string
+	// Watch wakes after each change in a folder, see kernel/dirwatch.
+	Watch func(ctx context.Context, dir string) (<-chan struct{}, error)
+	Log   *slog.Logger
+
+	changed bell
+}
+
+// Follow wakes the folder's services when something in it changes, until ctx ends.
+// It makes the folder where that is not there yet, as the kubelet does it.
+func (f *Folder) Follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := os.MkdirAll(f.Dir, 0o750)
+		var wake <-chan struct{}
+		if err == nil {
+			wake, err = f.Watch(ctx, f.Dir)
+		}
+		if err != nil {
+			f.Log.Error("watch the kubelet's plugins", "dir", f.Dir, "err", err)
+		} else {
+			f.changed.ring()
+			for range wake {
+				f.changed.ring()
+			}
+		}
+		select {
+		case <-time.After(time.Second): // the folder is gone, or cannot be watched
+		case <-ctx.Done():
+		}
+	}
+}
+
+// file tells one file of a name from another of that name: its number may be
+// given out again at once.
+type file struct {
+	inode    uint64
+	modified int64 // nanoseconds since 1970
+}
+
+func lookAt(path string) (file, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return file{}, err
+	}
+	f := file{modified: info.ModTime().UnixNano()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.inode = st.Ino
+	}
+	return f, nil
+}

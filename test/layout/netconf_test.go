@@ -1,0 +1,76 @@
+package layout
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// podNetworks are the packages on the way of a pod's networks.
+var podNetworks = []string{"controller", "daemon", "install", "intake/...", "journal", "kube", "netannotation", "status"}
+
+// checkPluginTypes finds what package netconf owns and another package on the way of
+// a pod's networks writes out: the type sriov, and the bound on a text.
+func checkPluginTypes(tree fs.FS) ([]string, error) {
+	var complaints []string
+	err := eachSource(tree, func(name string, set *token.FileSet, f *ast.File) {
+		own := func(p string) bool { return within(p, path.Dir(name)) }
+		if strings.HasSuffix(name, "_test.go") || !slices.ContainsFunc(podNetworks, own) {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			constant := ""
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				if text, ok := literal(n); ok && text == "sriov" {
+					constant = "TypeSRIOV"
+				}
+			case *ast.BinaryExpr:
+				if n.Op == token.SHL && isNumber(n.X, "64") && isNumber(n.Y, "10") {
+					constant = "MaxText"
+				}
+			}
+			if constant != "" {
+				complaints = append(complaints, fmt.Sprintf("%s:%d: use netconf.%s", name, set.Position(n.Pos()).Line, constant))
+			}
+			return true
+		})
+	})
+	return complaints, err
+}
+
+func isNumber(e ast.Expr, text string) bool {
+	lit, ok := e.(*ast.BasicLit)
+	return ok && lit.Kind == token.INT && lit.Value == text
+}
+
+func TestPluginTypesHaveOneOwner(t *testing.T) {
+	complaints, err := checkPluginTypes(repository(t))
+	report(t, complaints, err)
+}
+
+func TestCheckPluginTypes(t *testing.T) {
+	file := func(body string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("package x\n\nvar x = " + body + "\n")}
+	}
+	got, err := checkPluginTypes(fstest.MapFS{
+		"intake/cni/a.go":      file(`p.Type == "sriov"`),
+		"netannotation/b.go":   file(`64 << 10`),
+		"intake/cni/c.go":      file(`32 << 10 + len("culvert")`),
+		"intake/cni/d_test.go": file(`"sriov"`),
+		"netconf/plugin.go":    file(`"sriov"`),
+		"doctor/nics.go":       file(`"sriov"`),
+	})
+	want := []string{"intake/cni/a.go:3: use netconf.TypeSRIOV", "netannotation/b.go:3: use netconf.MaxText"}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
