@@ -26,11 +26,11 @@ func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
 	if err := cni.Valid(c.CNIRequest); err != nil {
 		return nil, err
 	}
-	done, err := h.turns.take(ctx, c.ContainerID)
+	unlock, err := h.lockSandbox(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("pod %s: another call for this sandbox is still at work: %w", c.podName(), err)
+		return nil, err
 	}
-	defer done()
+	defer unlock()
 	if err := h.leftover(ctx, c); err != nil {
 		return nil, fmt.Errorf("pod %s: %w", c.podName(), err)
 	}

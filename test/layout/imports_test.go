@@ -25,40 +25,44 @@ var mayImport = map[string][]string{
 	// values and words
 	"vf":          {},
 	"suggest":     {},
-	"strictjson":  {"suggest", "vf"},
+	"keylock":     {},
+	"change":      {},
+	"durable":     {},
+	"excerpt":     {},
+	"strictjson":  {"excerpt", "suggest", "vf"},
 	"api":         {"vf"},
 	"kernel/step": {"vf"},
 
 	"api/v1alpha1":  {"vf"},
-	"netannotation": {"strictjson", "vf"},
+	"netannotation": {"excerpt", "strictjson", "vf"},
 	"guest":         {"suggest", "vf"},
 
 	// pure parts: in go values, out come values
-	"desired":     {"suggest", "vf"},
+	"desired":     {"excerpt", "suggest", "vf"},
 	"ipam":        {"strictjson", "suggest", "vf"},
-	"ipam/blocks": {"api/v1alpha1", "ipam", "vf"},
+	"ipam/blocks": {"api/v1alpha1", "change", "ipam", "vf"},
 	"alloc":       {"desired", "journal", "vf"},
 	"status":      {"api", "api/v1alpha1", "attach", "desired", "journal", "reconcile", "vf"},
-	"status/...":  {"api", "journal", "suggest", "vf"},
+	"status/...":  {"api", "excerpt", "journal", "suggest", "vf"},
 
 	// the kernel, on Linux and in memory
-	"kernel":     {"kernel/...", "vf"},
-	"kernel/...": {"kernel/...", "vf"},
+	"kernel":     {"change", "excerpt", "kernel/...", "vf"},
+	"kernel/...": {"change", "kernel/...", "vf"},
 
 	// the parts that keep something or change something
-	"journal":       {"journal/pages", "vf"},
+	"journal":       {"change", "durable", "journal/pages", "vf"},
 	"journal/pages": {},
-	"inventory":     {"vf"},
-	"reconcile":     {"desired", "journal", "kernel/step", "vf"},
-	"claims":        {"vf"},
-	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
+	"inventory":     {"change", "vf"},
+	"reconcile":     {"change", "desired", "journal", "kernel/step", "vf"},
+	"claims":        {"excerpt", "vf"},
+	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "keylock", "vf"},
 	"rpc":           {"api", "vf"},
-	"install":       {"intake/cni/place", "program"},
+	"install":       {"durable", "intake/cni/place", "program"},
 
 	// judging a host
 	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "vf"},
-	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "vf"},
-	"doctor/mend":   {"api", "doctor", "kernel/survey"},
+	"doctor/gather": {"api", "claims", "desired", "doctor", "excerpt", "kernel/pathmtu", "kernel/survey", "vf"},
+	"doctor/mend":   {"api", "doctor", "durable", "kernel/survey"},
 
 	// the node's kubelet, as a source of who has what
 	"kubelet": {"vf"},
@@ -70,31 +74,31 @@ var mayImport = map[string][]string{
 	"vm": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
 	// the cluster, alone with controller in importing client-go
-	"kube":      {"api", "api/v1alpha1", "vf"},
+	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "vf"},
 	"kube/view": {"api", "api/v1alpha1", "vf"},
 
 	// the ways in
-	"intake/deviceplugin": {"api", "desired", "journal", "vf"},
-	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "vf"},
+	"intake/deviceplugin": {"api", "change", "desired", "durable", "journal", "vf"},
+	"intake/pod":          {"api", "durable", "excerpt", "intake/cni", "journal", "kernel/step", "keylock", "netannotation", "vf"},
 	"intake/vm":           {"api", "attach", "guest", "journal", "vf"},
-	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "strictjson", "suggest", "vf"},
+	"intake/...":          {"api", "attach", "desired", "durable", "excerpt", "ipam", "journal", "strictjson", "suggest", "vf"},
 
 	// a node put together
-	"daemon": {"api", "api/v1alpha1", "attach", "claims", "desired", "guest", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "libvirt", "netannotation", "reconcile", "rpc", "status", "vf"},
+	"daemon": {"excerpt", "durable", "change", "excerpt", "api", "api/v1alpha1", "attach", "claims", "desired", "guest", "intake/...", "inventory", "ipam", "ipam/blocks", "journal", "kernel", "kube", "kernel/dirwatch", "kernel/step", "kubelet", "libvirt", "netannotation", "reconcile", "rpc", "status", "vf"},
 
 	// the cluster's own program
-	"controller": {"api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "vf"},
+	"controller": {"api/v1alpha1", "desired", "excerpt", "intake/cni", "ipam", "ipam/blocks", "netannotation", "vf"},
 
 	// machines and measurements: they see Culvert from outside
-	"lab/...":   {"lab/..."},
-	"bench/...": {"api", "bench/...", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
+	"lab/...":   {"durable", "lab/..."},
+	"bench/...": {"api", "bench/...", "excerpt", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs
 	"program":                {},
 	"cli":                    {"suggest"},
 	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "libvirt", "program", "rpc", "status/...", "suggest", "vf", "vm"},
-	"cmd/culvert-bench":      {"bench/...", "cli", "rpc"},
+	"cmd/culvert-bench":      {"bench/...", "cli", "durable", "rpc"},
 	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvert-hook":       {"api", "rpc"},
@@ -106,7 +110,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
+var pure = []string{"vf", "suggest", "strictjson", "keylock", "change", "excerpt", "api", "api/v1alpha1", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}
