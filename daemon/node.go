@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/inventory"
 	"github.com/culvert-net/culvert/ipam/blocks"
@@ -60,19 +61,14 @@ type Node struct {
 	Engine     *attach.Engine
 	Reconciler *reconcile.Reconciler
 
-	spec atomic.Pointer[wish]
-}
-
-// wish is what is wanted of the host, until something else is.
-type wish struct {
-	spec desired.Spec
-	over chan struct{}
+	spec        atomic.Pointer[desired.Spec]
+	specChanged change.Signal
 }
 
 // NewNode puts a node together. Nothing is touched until Start.
 func NewNode(c NodeConfig) *Node {
 	n := &Node{Ledger: c.Ledger, Inventory: inventory.New(c.Kernel)}
-	n.spec.Store(&wish{over: make(chan struct{})})
+	n.spec.Store(&desired.Spec{})
 	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
 	if c.Blocks != nil {
 		engine.Blocks = c.Blocks
@@ -85,19 +81,19 @@ func NewNode(c NodeConfig) *Node {
 }
 
 // Spec is what is wanted of the host at the moment.
-func (n *Node) Spec() desired.Spec { return n.spec.Load().spec }
+func (n *Node) Spec() desired.Spec { return *n.spec.Load() }
 
 // WatchSpec returns it with a channel that is closed when something else is
 // wanted.
 func (n *Node) WatchSpec() (desired.Spec, <-chan struct{}) {
-	w := n.spec.Load()
-	return w.spec, w.over
+	changed := n.specChanged.Next()
+	return n.Spec(), changed
 }
 
 // SetSpec changes what is wanted; the next pass follows it.
 func (n *Node) SetSpec(s desired.Spec) {
-	old := n.spec.Swap(&wish{spec: s, over: make(chan struct{})})
-	close(old.over)
+	n.spec.Store(&s)
+	n.specChanged.Notify()
 }
 
 // Start settles what an earlier run left behind. It comes before anything is

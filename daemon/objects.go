@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/ipam/blocks"
@@ -55,8 +56,8 @@ type member struct {
 	pace, idle time.Duration
 
 	book     *blocks.Book
-	tell     chan struct{} // one token: somebody waits for what the NodeState asks for
-	wished   chan struct{} // one token: something else is wanted of the node
+	tell     change.Wake   // an attach waits for what the NodeState asks for
+	wished   change.Wake   // something else is wanted of the node
 	followed chan struct{} // closed when what the cluster wishes was followed once
 
 	// What follow alone looks at.
@@ -73,19 +74,11 @@ type member struct {
 func newMember(name string, cluster objects, node *Node, wishes *wishes, status func(context.Context) (api.NodeStatus, error), log *slog.Logger) *member {
 	m := &member{
 		name: name, cluster: cluster, node: node, wishes: wishes, status: status, log: log, pace: stateWait, idle: stateIdle,
-		tell: make(chan struct{}, 1), wished: make(chan struct{}, 1), followed: make(chan struct{}),
+		tell: change.NewWake(), wished: change.NewWake(), followed: make(chan struct{}),
 	}
-	m.book = blocks.NewBook(name, func() { ring(m.tell) })
+	m.book = blocks.NewBook(name, m.tell.Notify)
 	node.Engine.Blocks = m.book
 	return m
-}
-
-// ring puts a token into a channel that has room for one.
-func ring(bell chan<- struct{}) {
-	select {
-	case bell <- struct{}{}:
-	default:
-	}
 }
 
 // Waits between two writes of the NodeState: the usual one, and how long nothing
@@ -130,7 +123,7 @@ func (m *member) keep(ctx context.Context) {
 	for {
 		changed := m.node.Ledger.Changed()
 		if m.readWishes() {
-			ring(m.wished)
+			m.wished.Notify()
 		}
 		known := m.readPools()
 		if dirty && known && !time.Now().Before(next) {

@@ -121,7 +121,7 @@ func (s *Server) announceReady() {
 	s.ready.Store(true)
 	close(s.made)
 	if s.member != nil {
-		ring(s.member.tell)
+		s.member.tell.Notify()
 	}
 	if _, err := sd.SdNotify(false, sd.SdNotifyReady); err != nil {
 		s.Log.Warn("tell systemd that culvertd is ready", "err", err)

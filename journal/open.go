@@ -72,7 +72,7 @@ func openOrMake(path string, opts Options) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: culvertd must be able to write it", err)
 	}
-	l := &Ledger{db: db, now: opts.Now, memos: newMemos(), changed: make(chan struct{})}
+	l := &Ledger{db: db, now: opts.Now, memos: newMemos()}
 	if err := db.Update(prepare); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: make room on its file system, or mend that", err), db.Close())
 	}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/desired"
 )
 
@@ -35,7 +36,7 @@ type endpoint struct {
 	name   string // full name of the pool
 	stop   context.CancelFunc
 
-	changed bell
+	changed change.Signal
 	mu      sync.Mutex // guards all below
 	pool    desired.Pool
 	devices []device
@@ -46,7 +47,7 @@ func (e *endpoint) set(pool desired.Pool, devices []device) {
 	e.mu.Lock()
 	e.pool, e.devices = pool, devices
 	e.mu.Unlock()
-	e.changed.ring()
+	e.changed.Notify()
 }
 
 func (e *endpoint) get() (desired.Pool, []device) {
@@ -88,7 +89,7 @@ func (e *endpoint) run(ctx context.Context) {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		begun := time.Now()
-		moved := e.plugin.dir.wait()
+		moved := e.plugin.dir.Next()
 		now, err := lookAt(e.kubelet())
 		if err != nil {
 			err = fmt.Errorf("there is no kubelet yet: %w", err)
@@ -125,7 +126,7 @@ func (e *endpoint) await(ctx context.Context, then file, moved <-chan struct{}, 
 			return
 		case <-moved:
 		}
-		moved = e.plugin.dir.wait()
+		moved = e.plugin.dir.Next()
 		if now, err := lookAt(e.kubelet()); err == nil && now != then {
 			return
 		}
@@ -143,7 +144,7 @@ func (e *endpoint) session(ctx context.Context, kubelet file) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a culvertd that was killed
 		return err
 	}
-	moved := e.plugin.dir.wait()
+	moved := e.plugin.dir.Next()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func (e *endpoint) session(ctx context.Context, kubelet file) (err error) {
 	if err = errors.Join(err, os.Chmod(path, 0o600)); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	s := &service{endpoint: e, hungUp: make(chan struct{}, 1)}
+	s := &service{endpoint: e, hungUp: change.NewWake()}
 	srv := grpc.NewServer()
 	pluginapi.RegisterDevicePluginServer(srv, s)
 	var g errgroup.Group
@@ -179,7 +180,7 @@ func (e *endpoint) session(ctx context.Context, kubelet file) (err error) {
 			err = errHungUp
 		case <-moved:
 		}
-		moved = e.plugin.dir.wait()
+		moved = e.plugin.dir.Next()
 		now, err1 := lookAt(e.kubelet())
 		mine, err2 := lookAt(path)
 		if err1 != nil || err2 != nil || now != kubelet || mine != own {

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
@@ -85,7 +86,7 @@ type lease struct {
 // Plugin serves all pools of a host.
 type Plugin struct {
 	Config
-	dir bell // something in Dir changed
+	dir change.Signal // something in Dir changed
 
 	mu sync.Mutex // guards all below
 	// promised are VFs that the kubelet was given for a pod, and since when.
@@ -128,9 +129,9 @@ func (p *Plugin) watch(ctx context.Context) error {
 		if err != nil {
 			p.Log.Error("watch the kubelet's device plugins", "dir", p.Dir, "err", err)
 		} else {
-			p.dir.ring()
+			p.dir.Notify()
 			for range wake {
-				p.dir.ring()
+				p.dir.Notify()
 			}
 		}
 		select {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -18,7 +19,7 @@ import (
 type service struct {
 	pluginapi.UnimplementedDevicePluginServer
 	*endpoint
-	hungUp chan struct{}
+	hungUp change.Wake
 }
 
 // GetDevicePluginOptions says that there is a preferred allocation, and that
@@ -34,15 +35,10 @@ func (s *service) PreStartContainer(context.Context, *pluginapi.PreStartContaine
 
 // ListAndWatch sends the devices, and again whenever they change.
 func (s *service) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
-	defer func() {
-		select {
-		case s.hungUp <- struct{}{}:
-		default:
-		}
-	}()
+	defer s.hungUp.Notify()
 	var last *pluginapi.ListAndWatchResponse
 	for {
-		changed := s.changed.wait()
+		changed := s.changed.Next()
 		list := listing(s.get())
 		if last == nil || !proto.Equal(list, last) {
 			if err := stream.Send(list); err != nil {
