@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/durable"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/vf"
@@ -124,7 +126,10 @@ func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error
 			return api.ApplyResult{Plan: plan}, nil
 		}
 	}
-	if err := writeFile(s.HostFile, []byte(req.Content)); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(s.HostFile), 0o755); err != nil {
+		return nil, fmt.Errorf("write %s: %w", s.HostFile, err)
+	}
+	if err := durable.WriteFile(s.HostFile, []byte(req.Content), 0o644); err != nil {
 		return nil, err
 	}
 	s.readHostFile()
