@@ -6,6 +6,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -15,7 +16,7 @@ func (s *Server) claimed(pfs []vf.PF) []api.Problem {
 	rules, err := s.others.Rules()
 	out := claimProblems(s.node.Spec(), pfs, rules.On(pfs))
 	if err != nil {
-		out = append(out, api.Problem{Object: "other network managers", Reason: strings.ReplaceAll(err.Error(), "\n", "; "),
+		out = append(out, api.Problem{Object: "other network managers", Reason: excerpt.Error(err),
 			Next: "what the other files claim is shown; culvert doctor says more"})
 	}
 	return out

@@ -15,6 +15,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/change"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/ipam/blocks"
@@ -189,7 +190,7 @@ func (m *member) readPools() (known bool) {
 	for _, o := range pools {
 		p, err := blocks.FromObject(o)
 		if err != nil {
-			m.unused = append(m.unused, api.Problem{Object: "AddressPool " + o.Name, Reason: oneLine(err), Next: "nobody is given addresses of it until it is mended"})
+			m.unused = append(m.unused, api.Problem{Object: "AddressPool " + o.Name, Reason: excerpt.Error(err), Next: "nobody is given addresses of it until it is mended"})
 			continue
 		}
 		views = append(views, blocks.View{Pool: p, Starved: slices.Contains(o.Status.Starved, m.name)})
@@ -308,6 +309,3 @@ func (m *member) held() (out []blocks.Held, err error) {
 	})
 	return out, err
 }
-
-// oneLine is an error for a column.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

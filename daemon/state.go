@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -88,7 +89,7 @@ func (w *wishes) policyStates() []v1alpha1.PolicyState {
 			}
 		}
 		if err := w.unread[p.Name]; err != nil {
-			why = append(why, oneLine(err))
+			why = append(why, excerpt.Error(err))
 		}
 		o.Applied, o.Reason = len(why) == 0, strings.Join(why, "; ")
 		out = append(out, o)
@@ -130,7 +131,7 @@ func (w *wishes) conditions(policies []v1alpha1.PolicyState) []metav1.Condition 
 	}
 	c := metav1.Condition{Type: v1alpha1.ConditionDevicePluginConfig, Status: metav1.ConditionTrue, Reason: "Read", Message: fmt.Sprintf("%d resources", len(w.plugin.pools))}
 	if err := w.plugin.wrong; err != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", brief(devicePluginMap+": "+oneLine(err))
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", excerpt.Fit(devicePluginMap+": "+excerpt.Error(err), longestMessage)
 	}
 	return append(all, c)
 }
@@ -156,7 +157,7 @@ func (w *wishes) applied(policies []v1alpha1.PolicyState) metav1.Condition {
 	case len(policies) == 0:
 		c.Reason = "NoPolicies"
 	case len(why) > 0:
-		c.Status, c.Message = metav1.ConditionFalse, brief(strings.Join(why, "; "))
+		c.Status, c.Message = metav1.ConditionFalse, excerpt.Fit(strings.Join(why, "; "), longestMessage)
 	}
 	return c
 }
@@ -166,17 +167,10 @@ func (w *wishes) applied(policies []v1alpha1.PolicyState) metav1.Condition {
 func owned(disputed []string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAddresses, Status: metav1.ConditionTrue, Reason: "Owned"}
 	if len(disputed) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Disputed", brief(strings.Join(disputed, "; ")+": delete the pods that have them")
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Disputed", excerpt.Fit(strings.Join(disputed, "; ")+": delete the pods that have them", longestMessage)
 	}
 	return c
 }
 
 // longestMessage is far below what the API server takes of a condition's message.
 const longestMessage = 2000
-
-func brief(s string) string {
-	if len(s) > longestMessage {
-		return s[:longestMessage] + "..."
-	}
-	return s
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // wishes are all that say what is wanted of the node: host.yaml, and in a cluster
@@ -124,13 +125,13 @@ func (w *wishes) problems() []api.Problem {
 	const next = "correct it; until then what it said before is followed"
 	var out []api.Problem
 	for _, name := range slices.Sorted(maps.Keys(w.unread)) {
-		out = append(out, api.Problem{Object: "NodePolicy " + name, Reason: oneLine(w.unread[name]), Next: next})
+		out = append(out, api.Problem{Object: "NodePolicy " + name, Reason: excerpt.Error(w.unread[name]), Next: next})
 	}
 	for _, c := range w.merged.Conflicts {
 		out = append(out, api.Problem{Object: "NodePolicies " + strings.Join(c.Policies, ", "), Reason: c.String(), Next: "what is there stays"})
 	}
 	if w.plugin.wrong != nil {
-		out = append(out, api.Problem{Object: devicePluginMap, Reason: oneLine(w.plugin.wrong), Next: next})
+		out = append(out, api.Problem{Object: devicePluginMap, Reason: excerpt.Error(w.plugin.wrong), Next: next})
 	}
 	return out
 }

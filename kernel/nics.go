@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -50,7 +50,7 @@ func (t tree) nic(addr vf.PCIAddr) vf.NIC {
 	}
 	n.SRIOV, n.Why = t.support(n)
 	if err := errors.Join(ferr, serr); err != nil {
-		n.SRIOV, n.Why = vf.SRIOVUnknown, strings.ReplaceAll(err.Error(), "\n", "; ")
+		n.SRIOV, n.Why = vf.SRIOVUnknown, excerpt.Error(err)
 	}
 	return n
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/doctor"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Folders of a runtime that says nothing else.
@@ -115,7 +116,7 @@ func readConfig(root, name string) doctor.CNIConfig {
 		c.Types, err = parseConfig(text)
 	}
 	if err != nil {
-		c.Err = oneLine(err)
+		c.Err = excerpt.Error(err)
 	}
 	return c
 }

@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/doctor"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/kernel/pathmtu"
 	"github.com/culvert-net/culvert/kernel/survey"
 	"github.com/culvert-net/culvert/vf"
@@ -60,7 +60,7 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 	f.NICs, nicErr = o.Kernel.NICs(ctx)
 	f.PFs, pfErr = o.Kernel.PFs(ctx)
 	if err := errors.Join(nicErr, pfErr); err != nil {
-		f.NICErr = oneLine(err)
+		f.NICErr = excerpt.Error(err)
 	}
 	for _, pf := range f.PFs {
 		f.Devices[pf.PCI] = survey.ReadDevice(survey.Root(o.Root), pf.PCI)
@@ -70,15 +70,15 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 	}
 	var err error
 	if f.Spec, f.SpecMissing, err = spec(o); err != nil {
-		f.SpecErr = oneLine(err)
+		f.SpecErr = excerpt.Error(err)
 	}
 	rules, err := claims.Read(os.DirFS(o.Root))
 	f.Claims = rules.On(f.PFs)
 	if err != nil {
-		f.ClaimsErr = oneLine(err)
+		f.ClaimsErr = excerpt.Error(err)
 	}
 	if st, err := o.Status(ctx); err != nil {
-		f.StatusErr = oneLine(err)
+		f.StatusErr = excerpt.Error(err)
 	} else {
 		f.Status = &st
 	}
@@ -88,8 +88,6 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 	}
 	return f
 }
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 func spec(o Options) (s desired.Spec, missing bool, err error) {
 	content, err := readFile(o.Root, o.HostFile)
@@ -140,7 +138,7 @@ func kubeletSwap(root string) bool {
 func probe(ctx context.Context, peer netip.Addr, f doctor.Facts) doctor.Peer {
 	p := doctor.Peer{Address: peer.String(), Least: pathmtu.Least(peer)}
 	fail := func(err error) doctor.Peer {
-		p.Err = oneLine(err)
+		p.Err = excerpt.Error(err)
 		return p
 	}
 	route, err := pathmtu.Find(peer)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -67,7 +68,7 @@ func ofPod(c call, err error) error {
 // kubelet's log.
 type oneLine struct{ error }
 
-func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+func (e oneLine) Error() string { return excerpt.Error(e.error) }
 
 func (e oneLine) Unwrap() error { return e.error }
 
