@@ -32,18 +32,18 @@ func (e *Engine) shared(req Request) bool {
 // reserveWithAddresses is reserve that waits a while for the cluster to give
 // this node addresses of the network, where it has none left. What was got is in
 // the ledger before the need ends, so it is never in neither (I4).
-func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (journal.Record, site, error) {
+func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (reservation, error) {
 	if !e.shared(req) {
 		return e.reserve(ctx, req)
 	}
 	changed := e.Blocks.Changed()
-	rec, at, err := e.reserve(ctx, req)
+	got, err := e.reserve(ctx, req)
 	if !errors.Is(err, ipam.ErrNoBlock) {
-		return rec, at, err
+		return got, err
 	}
 	named := req.IPAM.Named(req.Addresses)
 	if why := e.Blocks.Why(req.Network, named); errors.Is(why, vf.ErrHeld) {
-		return rec, at, why
+		return reservation{}, why
 	}
 	defer e.Blocks.Need(req.Network, req.IPAM, named, req.Owner)()
 	late := time.NewTimer(blockBound)
@@ -54,18 +54,18 @@ func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (journal
 		case <-late.C:
 			why := e.Blocks.Why(req.Network, named)
 			if errors.Is(why, vf.ErrNothingFree) {
-				return rec, at, why
+				return reservation{}, why
 			}
-			return rec, at, fmt.Errorf("%w; waited %s: %w", why, blockBound, err)
+			return reservation{}, fmt.Errorf("%w; waited %s: %w", why, blockBound, err)
 		case <-ctx.Done():
-			return rec, at, fmt.Errorf("%w: %w", e.Blocks.Why(req.Network, named), context.Cause(ctx))
+			return reservation{}, fmt.Errorf("%w: %w", e.Blocks.Why(req.Network, named), context.Cause(ctx))
 		}
 		changed = e.Blocks.Changed()
-		if rec, at, err = e.reserve(ctx, req); !errors.Is(err, ipam.ErrNoBlock) {
-			return rec, at, err
+		if got, err = e.reserve(ctx, req); !errors.Is(err, ipam.ErrNoBlock) {
+			return got, err
 		}
 		if why := e.Blocks.Why(req.Network, named); errors.Is(why, vf.ErrHeld) || errors.Is(why, vf.ErrNothingFree) {
-			return rec, at, why
+			return reservation{}, why
 		}
 	}
 }

@@ -25,8 +25,11 @@ func (e *Engine) Adopt(ctx context.Context, req Request) error {
 		return err
 	}
 	id := records[i].ID
-	e.vfs.lock(id)
-	defer e.vfs.unlock(id)
+	unlock, err := e.vfs.Lock(ctx, id, "the adoption by "+req.Owner.String())
+	if err != nil {
+		return fmt.Errorf("adopt VF %s for %s: %w", req.VF, req.Owner, err)
+	}
+	defer unlock()
 	users, err := e.Kernel.Users(ctx, req.VF)
 	if err != nil || len(users) == 0 {
 		return err
@@ -95,7 +98,10 @@ func (e *Engine) chooseOpen(tx *journal.Tx, id vf.ID, req Request) (alloc.Choice
 // that is first seen to run with it is remembered, and the lease of one that ran and
 // does not any more ends.
 func (e *Engine) Settle(ctx context.Context, seen journal.Record) error {
-	e.vfs.lock(seen.ID)
-	defer e.vfs.unlock(seen.ID)
+	unlock, err := e.vfs.Lock(ctx, seen.ID, "the check of "+seen.Lease.Owner.String())
+	if err != nil {
+		return fmt.Errorf("check VF %s of %s: %w", seen.PCI, seen.Lease.Owner, err)
+	}
+	defer unlock()
 	return e.guestTask(ctx, seen)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/keylock"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -85,7 +86,7 @@ const (
 // Engine attaches and detaches. Its methods may be called concurrently.
 type Engine struct {
 	Config
-	vfs        locks
+	vfs        keylock.Locks[vf.ID]
 	drifts     told
 	background sync.WaitGroup // announcements, and VFs that take long to mend
 }
@@ -117,11 +118,12 @@ func (e *Engine) Wait() { e.background.Wait() }
 // attachment exists already.
 func (e *Engine) Attach(ctx context.Context, req Request) (_ journal.Record, err error) {
 	defer e.observe(OperationAttach, e.Now(), &err)
-	rec, at, err := e.reserveClean(ctx, req)
+	got, err := e.reserveClean(ctx, req)
 	if err != nil {
 		return journal.Record{}, err
 	}
-	defer e.vfs.unlock(rec.ID)
+	defer got.unlock()
+	rec, at := got.rec, got.at
 	done, err := e.configure(ctx, at, rec)
 	if err != nil {
 		e.undo(ctx, at, rec, err)

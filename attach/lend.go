@@ -32,8 +32,11 @@ func (e *Engine) Lend(ctx context.Context, pci vf.PCIAddr, maxTxRate uint32, lon
 	if err != nil {
 		return rec, err
 	}
-	e.vfs.lock(rec.ID)
-	defer e.vfs.unlock(rec.ID)
+	unlock, err := e.vfs.Lock(ctx, rec.ID, "a loan of max_tx_rate")
+	if err != nil {
+		return journal.Record{}, fmt.Errorf("lend VF %s a rate: %w: nothing was changed, repeat it", pci, err)
+	}
+	defer unlock()
 	if rec, err = e.attachedAt(pci); err != nil { // given back while we waited
 		return rec, err
 	}
@@ -84,10 +87,16 @@ func (e *Engine) lendable(rec journal.Record, maxTxRate uint32) (site, error) {
 
 // GiveBack ends the loan of a record: the VF gets the rate back that its lease wants, and is
 // read back. It is nil when there is no loan (any more). After an error Tend
-// tries again.
+// tries again. The borrower has often disconnected by then, so GiveBack waits for the
+// VF by a limit of its own and not until ctx ends.
 func (e *Engine) GiveBack(ctx context.Context, rec journal.Record) error {
-	e.vfs.lock(rec.ID)
-	defer e.vfs.unlock(rec.ID)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	defer cancel()
+	unlock, err := e.vfs.Lock(ctx, rec.ID, "the end of a loan of max_tx_rate")
+	if err != nil {
+		return fmt.Errorf("VF %s: give back the rate that was lent: %w: culvertd tries again when the loan's time is up", rec.PCI, err)
+	}
+	defer unlock()
 	return e.endLoan(ctx, rec)
 }
 

@@ -62,14 +62,14 @@ func (e *Engine) makeRoom(ctx context.Context, rec journal.Record) error {
 		if err != nil || st.Link == nil || st.Link.Name != rec.Baseline.Name {
 			continue // one that cannot be read is not known to have it
 		}
-		busy := e.vfs.try(other.ID)
+		unlock, busy := e.vfs.TryLock(other.ID, "a rename, which another VF needs")
 		if busy == nil {
 			err := e.do(ctx, step.Rename{VF: other.PCI, Name: passing(other.PCI)})
-			e.vfs.unlock(other.ID)
+			unlock()
 			return err
 		}
 		select {
-		case <-busy:
+		case <-busy.Done():
 		case <-time.After(roomBound):
 		case <-ctx.Done():
 		}

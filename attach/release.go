@@ -33,11 +33,15 @@ func (e *Engine) End(ctx context.Context, rec journal.Record) error {
 	return e.detach(ctx, rec, "Detached", nil)
 }
 
-// detach releases the lease that rec describes, and no later one.
+// detach releases the lease that rec describes, and no later one. When ctx ends
+// while other work holds the VF, the lease stays as it was.
 func (e *Engine) detach(ctx context.Context, rec journal.Record, reason string, cause error) (err error) {
 	defer e.observe(OperationDetach, e.Now(), &err)
-	e.vfs.lock(rec.ID)
-	defer e.vfs.unlock(rec.ID)
+	unlock, err := e.vfs.Lock(ctx, rec.ID, "the detach from "+rec.Lease.Owner.String())
+	if err != nil {
+		return fmt.Errorf("detach VF %s from %s: %w: nothing was changed, repeat it", rec.PCI, rec.Lease.Owner, err)
+	}
+	defer unlock()
 	return e.finish(ctx, rec, reason, cause)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/keylock"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -34,18 +35,26 @@ func (e *Engine) site(rec journal.Record) (site, error) {
 	return site{label: rec.ID.PF.String()}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)
 }
 
-// reserveClean reserves a VF, locked, and makes sure that it is clean: one that
-// somebody changed behind our back is quarantined, and another is taken.
-func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record, site, error) {
+// reservation is a VF with a lease, locked until unlock is called.
+type reservation struct {
+	rec    journal.Record
+	at     site
+	unlock func()
+}
+
+// reserveClean reserves a VF and makes sure that it is clean: a VF that was changed
+// outside Culvert is quarantined, and reserveClean takes another.
+func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, error) {
 	for {
-		rec, at, err := e.reserveWithAddresses(ctx, req)
+		got, err := e.reserveWithAddresses(ctx, req)
 		if err != nil {
-			return rec, at, err
+			return got, err
 		}
+		rec, at := got.rec, got.at
 		st, err := e.look(ctx, rec)
 		if err == nil {
 			if err = e.clean(ctx, rec, st); err == nil {
-				return rec, at, nil
+				return got, nil
 			}
 		}
 		if ctx.Err() != nil { // who asked has gone; that says nothing about the VF
@@ -53,9 +62,9 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (journal.Record,
 		} else {
 			err = e.unfit(at, rec, err)
 		}
-		e.vfs.unlock(rec.ID)
+		got.unlock()
 		if !req.VF.IsZero() || ctx.Err() != nil {
-			return journal.Record{}, at, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.label, req.Owner, err)
+			return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.label, req.Owner, err)
 		}
 	}
 }
@@ -89,7 +98,7 @@ func (e *Engine) unfit(at site, rec journal.Record, cause error) error {
 // killed, so that it will be undone, or what undoes one.
 type twin struct {
 	error
-	done <-chan struct{} // closed when it has ended
+	work *keylock.Work
 }
 
 func (t twin) Unwrap() error { return t.error }
@@ -101,37 +110,37 @@ var errBusy = errors.New("somebody works on it")
 // transaction: intent is durable before the kernel is touched, and nobody else
 // works on a VF between the promise and the work. Free VFs that are just being
 // looked after are left out, and waited for when there are no others.
-func (e *Engine) reserve(ctx context.Context, req Request) (journal.Record, site, error) {
-	busy := map[vf.ID]<-chan struct{}{}
+func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) {
+	busy := map[vf.ID]*keylock.Work{}
 	var given func(vf.PCIAddr) string
 	if req.VF.IsZero() && e.Given != nil {
 		var err error
 		if given, err = e.Given(ctx); err != nil {
-			return journal.Record{}, site{}, fmt.Errorf("choose a VF for %s: %w", req.Owner, err)
+			return reservation{}, fmt.Errorf("choose a VF for %s: %w", req.Owner, err)
 		}
 	}
 	for {
-		rec, at, err := e.promise(req, busy, given)
+		got, err := e.promise(req, busy, given)
 		if errors.Is(err, errBusy) {
 			continue
 		}
 		var other twin
 		if errors.As(err, &other) {
 			select {
-			case <-other.done:
+			case <-other.work.Done():
 				continue
 			case <-ctx.Done():
-				return rec, at, fmt.Errorf("%w; it is still at work: %w", err, context.Cause(ctx))
+				return got, fmt.Errorf("%w; %s has not ended: %w", err, other.work, context.Cause(ctx))
 			}
 		}
 		if err == nil || len(busy) == 0 {
-			return rec, at, err
+			return got, err
 		}
-		for id, done := range busy {
+		for id, work := range busy {
 			select {
-			case <-done:
+			case <-work.Done():
 			case <-ctx.Done():
-				return rec, at, fmt.Errorf("%w; VF %s may be free soon: %w", err, id, context.Cause(ctx))
+				return got, fmt.Errorf("%w; VF %s may be free soon, %s has not ended: %w", err, id, work, context.Cause(ctx))
 			}
 		}
 		clear(busy)
@@ -139,26 +148,25 @@ func (e *Engine) reserve(ctx context.Context, req Request) (journal.Record, site
 }
 
 // promise is reserve's transaction. What it finds busy it adds to busy.
-func (e *Engine) promise(req Request, busy map[vf.ID]<-chan struct{}, given func(vf.PCIAddr) string) (rec journal.Record, at site, err error) {
-	locked := false
+func (e *Engine) promise(req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
 		choice, err := e.choose(tx, req, busy, given)
 		if err != nil {
 			return err
 		}
-		at = siteOf(choice.PF, choice.Record)
-		if done := e.vfs.try(choice.Record.ID); done != nil {
-			busy[choice.Record.ID] = done
+		unlock, other := e.vfs.TryLock(choice.Record.ID, "the attach to "+req.Owner.String())
+		if other != nil {
+			busy[choice.Record.ID] = other
 			return errBusy
 		}
-		rec, locked = choice.Record, true
-		rec, err = e.lease(tx, choice, req)
+		got = reservation{at: siteOf(choice.PF, choice.Record), unlock: unlock}
+		got.rec, err = e.lease(tx, choice, req)
 		return err
 	})
-	if err != nil && locked {
-		e.vfs.unlock(rec.ID)
+	if err != nil && got.unlock != nil {
+		got.unlock()
 	}
-	return rec, at, err
+	return got, err
 }
 
 func (e *Engine) record(id vf.ID) (rec journal.Record, err error) {
@@ -169,7 +177,7 @@ func (e *Engine) record(id vf.ID) (rec journal.Record, err error) {
 	return rec, err
 }
 
-func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]<-chan struct{}, given func(vf.PCIAddr) string) (alloc.Choice, error) {
+func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
 	records, err := tx.Records()
 	if err != nil {
 		return alloc.Choice{}, err
@@ -216,16 +224,16 @@ func (e *Engine) owns(r journal.Record, who vf.Owner) error {
 	if !r.Held() || !sameAttachment(r.Lease.Owner, who) {
 		return nil
 	}
-	done := e.vfs.working(r.ID)
+	work := e.vfs.Holder(r.ID)
 	switch {
-	case r.Phase == journal.Releasing && (done == nil || r.Attempts > 0):
+	case r.Phase == journal.Releasing && (work == nil || r.Attempts > 0):
 		return nil
 	case r.Phase == journal.Releasing:
-		return twin{fmt.Errorf("VF %s is being taken back from %s of %s: %w", r.PCI, who.Interface, who, vf.ErrHeld), done}
+		return twin{fmt.Errorf("VF %s is being taken back from %s of %s: %w", r.PCI, who.Interface, who, vf.ErrHeld), work}
 	}
 	held := fmt.Errorf("%s has VF %s as %s already: %w: delete that attachment first", who, r.PCI, who.Interface, vf.ErrHeld)
-	if done != nil && r.Phase == journal.Configuring {
-		return twin{held, done}
+	if work != nil && r.Phase == journal.Configuring {
+		return twin{held, work}
 	}
 	return held
 }

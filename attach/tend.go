@@ -59,15 +59,19 @@ func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 	wait, open := 0, e.openGuests(ctx, records)
 	for _, r := range records {
 		task := e.task(ctx, r, seen, open)
-		if task == nil || e.vfs.try(r.ID) != nil {
-			continue // somebody works on it; next time
+		if task == nil {
+			continue
+		}
+		unlock, busy := e.vfs.TryLock(r.ID, "culvertd's upkeep of a VF that is "+string(r.Phase))
+		if busy != nil {
+			continue // the next pass looks again
 		}
 		wait++
 		e.background.Add(1)
 		go func() {
 			defer e.background.Done()
 			err := task()
-			e.vfs.unlock(r.ID) // before Tend hears of it: the next pass may follow at once
+			unlock() // before Tend hears of it: the next pass may follow at once
 			if err != nil {
 				e.Log.Error("tend", "vf", r.ID, "phase", r.Phase, "owner", r.Lease.Owner, "err", err)
 			}
@@ -199,10 +203,11 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason string, c
 // WithIdle runs f while nobody can get the VF, and says whether it ran: not
 // when somebody has the VF or works on it.
 func (e *Engine) WithIdle(id vf.ID, f func(journal.Record) error) (ran bool, err error) {
-	if e.vfs.try(id) != nil {
+	unlock, busy := e.vfs.TryLock(id, "culvertd's work on a VF that is free")
+	if busy != nil {
 		return false, nil
 	}
-	defer e.vfs.unlock(id)
+	defer unlock()
 	rec, err := e.record(id)
 	if err != nil || rec.Phase != journal.Free {
 		return false, nil // not ours to touch

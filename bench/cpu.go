@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // CPUTime is what processors have done since the machine booted: one of them or all.
@@ -29,7 +31,7 @@ func ParseCPUTime(text []byte) (CPUTime, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	name, t, err := parseCPULine(line)
 	if err == nil && name != "cpu" {
-		err = fmt.Errorf("read /proc/stat: the first line is of %q and not of all processors", brief([]byte(name)))
+		err = fmt.Errorf("read /proc/stat: the first line is of %s and not of all processors", excerpt.Quote(name))
 	}
 	return t, err
 }
@@ -64,7 +66,7 @@ func ParseCPUTimes(text []byte) (all CPUTime, each map[int]CPUTime, err error) {
 func parseCPULine(line string) (name string, t CPUTime, err error) {
 	fields := strings.Fields(line)
 	if len(fields) < 8 || !strings.HasPrefix(fields[0], "cpu") {
-		return "", t, fmt.Errorf("read /proc/stat: %q is not \"cpu\" with seven columns or more", brief([]byte(line)))
+		return "", t, fmt.Errorf("read /proc/stat: %s is not \"cpu\" with seven columns or more", excerpt.Quote(line))
 	}
 	for i, to := range []*time.Duration{&t.User, &t.User, &t.System, &t.Idle, &t.Idle, &t.IRQ, &t.SoftIRQ, &t.Steal} {
 		if i+1 == len(fields) {

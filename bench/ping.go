@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Pings is what one run of ping found.
@@ -25,7 +27,7 @@ var (
 func ParsePing(text []byte) (Pings, error) {
 	count := pingCount.FindSubmatch(text)
 	if count == nil {
-		return Pings{}, fmt.Errorf("read ping's result: no line \"N packets transmitted, N received\" in %q", brief(text))
+		return Pings{}, fmt.Errorf("read ping's result: no line \"N packets transmitted, N received\" in %s", excerpt.QuoteOutput(string(text)))
 	}
 	var p Pings
 	var err error
@@ -38,7 +40,7 @@ func ParsePing(text []byte) (Pings, error) {
 	times := pingTimes.FindSubmatch(text)
 	if times == nil {
 		if p.Received > 0 {
-			return Pings{}, fmt.Errorf("read ping's result: %d packets came back, and no times stand in %q", p.Received, brief(text))
+			return Pings{}, fmt.Errorf("read ping's result: %d packets came back, and no times stand in %s", p.Received, excerpt.QuoteOutput(string(text)))
 		}
 		return p, nil
 	}
@@ -48,13 +50,4 @@ func ParsePing(text []byte) (Pings, error) {
 		}
 	}
 	return p, nil
-}
-
-// brief cuts foreign output to what fits into a message: its end says most.
-func brief(text []byte) []byte {
-	const most = 300
-	if len(text) > most {
-		return text[len(text)-most:]
-	}
-	return text
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // mostBytes is larger than any result: a day of runs of 10 s, each with its evidence,
@@ -43,7 +45,7 @@ func Read(in io.Reader) (Result, error) {
 		return Result{}, explain(raw, err)
 	}
 	if head.Schema != Schema {
-		return Result{}, fmt.Errorf("has the schema %q; this culvert reads %q", brief([]byte(head.Schema)), Schema)
+		return Result{}, fmt.Errorf("has the schema %s; this culvert reads %q", excerpt.Quote(head.Schema), Schema)
 	}
 	var r Result
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -78,7 +80,7 @@ func explain(raw []byte, err error) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("line %d: not JSON: %w", at(syntax.Offset), err)
 	case errors.As(err, &kind):
-		return fmt.Errorf("line %d: %s: a JSON %s, want %s", at(kind.Offset), kind.Field, brief([]byte(kind.Value)), kind.Type)
+		return fmt.Errorf("line %d: %s: a JSON %s, want %s", at(kind.Offset), kind.Field, excerpt.Line(kind.Value), kind.Type)
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Rule is a change between two results that is not to be: "throughput<-5%".
@@ -23,7 +25,7 @@ const leastPercent = 0.01
 // break is refused, and so is one about a change for the better.
 func ParseRule(text string) (Rule, error) {
 	fail := func(format string, args ...any) (Rule, error) {
-		return Rule{}, fmt.Errorf("rule %q: %s; rules are like throughput<-5%% or p99>10%%", brief([]byte(text)), fmt.Sprintf(format, args...))
+		return Rule{}, fmt.Errorf("rule %s: %s; rules are like throughput<-5%% or p99>10%%", excerpt.Quote(text), fmt.Sprintf(format, args...))
 	}
 	i := strings.IndexAny(text, "<>")
 	if i < 0 {
@@ -31,7 +33,7 @@ func ParseRule(text string) (Rule, error) {
 	}
 	r := Rule{Metric: strings.TrimSpace(text[:i]), Below: text[i] == '<'}
 	if !slices.Contains(MetricNames(), r.Metric) {
-		return fail("no metric %q, there are %s", brief([]byte(r.Metric)), strings.Join(MetricNames(), ", "))
+		return fail("no metric %s, there are %s", excerpt.Quote(r.Metric), strings.Join(MetricNames(), ", "))
 	}
 	digits, percent := strings.CutSuffix(strings.TrimSpace(text[i+1:]), "%")
 	if !percent {
@@ -39,7 +41,7 @@ func ParseRule(text string) (Rule, error) {
 	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
 	if err != nil || math.IsNaN(v) || math.Abs(v) > 1e6 {
-		return fail("%q is no number of percent", brief([]byte(digits)))
+		return fail("%s is no number of percent", excerpt.Quote(digits))
 	}
 	switch better := slices.Contains([]string{"throughput", "pps"}, r.Metric); {
 	case better != r.Below && better:

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // handLine is a line that sets the number of VFs, written by hand.
@@ -120,7 +122,7 @@ func onByHand(lines []handLine, devices []Device) []Claim {
 	for _, h := range lines {
 		claim := func(d Device) {
 			c := d.claim(h.manager, h.entry, Count)
-			c.Says, c.VFs = cutShort(h.key), nil
+			c.Says, c.VFs = excerpt.Line(h.key), nil
 			c.HandOver = []string{"remove that line from " + c.Where()}
 			out = append(out, c)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -55,5 +56,5 @@ func (c Claim) What() string {
 	case c.Value == "" || c.Setting == VFSettings:
 		return fmt.Sprintf("%s sets %s%s (%s)", c.Manager, c.Setting, object, c.Says)
 	}
-	return fmt.Sprintf("%s sets %s%s to %s (%s)", c.Manager, c.Setting, object, cutShort(c.Value), c.Says)
+	return fmt.Sprintf("%s sets %s%s to %s (%s)", c.Manager, c.Setting, object, excerpt.Line(c.Value), c.Says)
 }

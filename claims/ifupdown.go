@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // ifupdownRules are the stanzas of /etc/network/interfaces (interfaces(5)) and
@@ -120,7 +122,7 @@ func (r ifupdownRules) on(d Device) []Claim {
 		if i.name != "" && i.name == d.Name {
 			e := i.at
 			c := d.claim(Ifupdown, entry{file: e.file, line: e.line}, Managed)
-			c.Says = cutShort(e.key + " " + e.value)
+			c.Says = excerpt.Line(e.key + " " + e.value)
 			c.HandOver = []string{"remove the stanza iface " + i.name + " from " + c.Where()}
 			if i.method != "manual" || !d.isPF() {
 				out = append(out, c)
@@ -137,7 +139,7 @@ func (r ifupdownRules) on(d Device) []Claim {
 
 // lineClaim is what one line within a stanza claims of a device.
 func (i iface) lineClaim(d Device, e entry) (Claim, bool) {
-	says := cutShort(e.key + " " + e.value)
+	says := excerpt.Line(e.key + " " + e.value)
 	take := func(s Setting, value string) (Claim, bool) {
 		c := d.claim(Ifupdown, entry{file: e.file, line: e.line, value: value}, s)
 		c.Says = says

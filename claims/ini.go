@@ -2,7 +2,8 @@ package claims
 
 import (
 	"strings"
-	"unicode"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // entry is one line of a file that sets something.
@@ -16,23 +17,7 @@ func (e entry) says() string {
 	if e.value == "" && e.key == "" {
 		return ""
 	}
-	return cutShort(e.key + "=" + e.value)
-}
-
-// cutShort keeps what is quoted of a file to what fits a line, without control
-// characters.
-func cutShort(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	s = strings.Join(strings.Fields(s), " ")
-	if r := []rune(s); len(r) > 60 {
-		return string(r[:58]) + ".."
-	}
-	return s
+	return excerpt.Line(e.key + "=" + e.value)
 }
 
 // section is a [name] with its entries, in order.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // netplanRules are the ethernets and hardware VLANs of netplan's files, merged
@@ -137,7 +139,7 @@ func (r netplanRules) on(d Device) []Claim {
 		}
 		set("mtu", MTU)
 		c := d.claim(Netplan, e[""], Managed)
-		c.Says = "ethernets." + cutShort(id)
+		c.Says = "ethernets." + excerpt.Line(id)
 		c.HandOver = []string{"remove " + c.Says + " from " + path.Clean(c.File)}
 		out = append(out, c)
 	}
@@ -160,7 +162,7 @@ func (r netplanRules) ofVFs(pf string, d Device) []Claim {
 		for _, v := range r.vlans {
 			if v.link == id {
 				c := d.claim(Netplan, v.id, VFSettings)
-				c.HandOver = []string{"remove the VLAN with link: " + cutShort(id) + " from " + c.Where()}
+				c.HandOver = []string{"remove the VLAN with link: " + excerpt.Line(id) + " from " + c.Where()}
 				out = append(out, c)
 			}
 		}
@@ -168,7 +170,7 @@ func (r netplanRules) ofVFs(pf string, d Device) []Claim {
 	if _, explicit := r.ethernets[pf]["virtual-function-count"]; count > 0 && !explicit {
 		c := d.claim(Netplan, first, Count)
 		c.Value = strconv.Itoa(count)
-		c.HandOver = []string{"remove the ethernets with link: " + cutShort(pf) + " from " + c.File}
+		c.HandOver = []string{"remove the ethernets with link: " + excerpt.Line(pf) + " from " + c.File}
 		out = append(out, c)
 	}
 	return out

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // nmRules are NetworkManager's configuration (NetworkManager.conf(5)) and its
@@ -272,7 +274,7 @@ func shellWord(s string) string {
 	if s != "" && strings.TrimFunc(s, plain) == "" {
 		return s
 	}
-	return "'" + strings.ReplaceAll(cutShort(s), "'", `'\''`) + "'"
+	return "'" + strings.ReplaceAll(excerpt.Line(s), "'", `'\''`) + "'"
 }
 
 // index reads a VF's index.

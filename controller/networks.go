@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/status"
@@ -100,7 +101,7 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 		for _, pf := range pfsOf(s.Status, resource) {
 			count++
 			if err := fits(pf, c.Spec); err != nil {
-				failures = append(failures, fmt.Sprintf("%s (node %s)", vf.OneLine(err), s.Name))
+				failures = append(failures, fmt.Sprintf("%s (node %s)", excerpt.Error(err), s.Name))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/suggest"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -80,23 +81,13 @@ func describe(v at) string {
 	case isNull(v):
 		return "nothing"
 	}
-	return quote(v.Value)
-}
-
-// longestValue bounds how much of a value or key a message repeats, in bytes.
-const longestValue = 100
-
-func quote(s string) string {
-	if len(s) > longestValue {
-		return strconv.Quote(s[:longestValue]) + "..."
-	}
-	return strconv.Quote(s)
+	return excerpt.Quote(v.Value)
 }
 
 // keyName is a key as messages have it: as it stands, unless it is long or has
 // something that a terminal would act upon.
 func keyName(s string) string {
-	if q := quote(s); q != `"`+s+`"` {
+	if q := excerpt.Quote(s); q != `"`+s+`"` {
 		return q
 	}
 	return s

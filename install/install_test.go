@@ -130,7 +130,7 @@ func TestHostIsAsFound(t *testing.T) {
 					t.Errorf("a second install says %q", line)
 				}
 			}
-			write(t, root, "usr/local/bin/culvertd.culvert-new", "half", 0o600) // a crash
+			write(t, root, "usr/local/bin/.culvertd-123.tmp", "half", 0o600) // a crash
 			for range 2 {
 				if err := h.Uninstall(t.Context()); err != nil {
 					t.Fatal(err)

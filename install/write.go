@@ -8,6 +8,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+
+	"github.com/culvert-net/culvert/durable"
 )
 
 // What is said of a file.
@@ -17,9 +19,6 @@ const (
 	signSame  = "="
 	signGone  = "-"
 )
-
-// fresh is what a file is called while it is written.
-const fresh = ".culvert-new"
 
 // content is what the file is to hold.
 func (f file) content() ([]byte, error) {
@@ -86,35 +85,14 @@ func (h Host) put(f file) (sign string, err error) {
 	if err := mkdir(filepath.Dir(at)); err != nil {
 		return sign, err
 	}
-	if err := os.RemoveAll(at + fresh); err != nil {
-		return sign, err
-	}
 	if f.link != "" {
-		err = os.Symlink(f.link, at+fresh)
-	} else {
-		err = f.write(at + fresh)
+		return sign, durable.Symlink(f.link, at)
 	}
-	if err == nil {
-		err = os.Rename(at+fresh, at)
-	}
-	if err != nil {
-		os.Remove(at + fresh)
-	}
-	return sign, err
-}
-
-// write makes a file durably, with its mode whatever the umask is.
-func (f file) write(at string) error {
 	body, err := f.content()
 	if err != nil {
-		return err
+		return sign, err
 	}
-	out, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(body)
-	return errors.Join(err, out.Chmod(f.mode), out.Sync(), out.Close())
+	return sign, durable.WriteFile(at, body, f.mode)
 }
 
 // take removes the file, and folders that are empty then.
@@ -131,10 +109,11 @@ func (h Host) take(f file) error {
 	if h.DryRun {
 		return nil
 	}
-	for _, name := range []string{at, at + fresh} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := os.Remove(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := durable.RemoveTemporary(at); err != nil {
+		return err
 	}
 	// Until others have something in it, or it is not there.
 	for dir := path.Dir(f.place); !h.floor(dir) && os.Remove(h.on(dir)) == nil; {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -22,18 +23,18 @@ type kernel interface {
 
 // Inventory caches the listing. Its methods may be called concurrently.
 type Inventory struct {
-	kernel kernel
+	kernel  kernel
+	changed change.Signal
 
 	mu        sync.Mutex // guards all below
 	pfs       []vf.PF
 	listed    time.Time // when the last listing that ended was begun
-	changed   chan struct{}
 	abilities map[vf.PFID]vf.Abilities
 }
 
 // New returns an empty inventory; Refresh fills it.
 func New(k kernel) *Inventory {
-	return &Inventory{kernel: k, changed: make(chan struct{}), abilities: map[vf.PFID]vf.Abilities{}}
+	return &Inventory{kernel: k, abilities: map[vf.PFID]vf.Abilities{}}
 }
 
 // PFs returns the last listing, with what is known of each PF's abilities.
@@ -54,11 +55,7 @@ func (i *Inventory) Listed() time.Time {
 
 // Changed returns a channel that is closed when the next listing is there. Ask
 // for it before reading, or a listing in between is missed.
-func (i *Inventory) Changed() <-chan struct{} {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.changed
-}
+func (i *Inventory) Changed() <-chan struct{} { return i.changed.Next() }
 
 // Refresh lists the hardware again. A PF that could not be read whole is in
 // the list with its Err; an error means that nothing could be listed, and the
@@ -79,8 +76,7 @@ func (i *Inventory) Refresh(ctx context.Context) ([]vf.PF, error) {
 		return pfs, nil // somebody who began later was faster
 	}
 	i.pfs, i.listed = pfs, begun
-	close(i.changed)
-	i.changed = make(chan struct{})
+	i.changed.Notify()
 	return slices.Clone(pfs), nil
 }
 

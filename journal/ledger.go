@@ -17,12 +17,12 @@ import (
 	"iter"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -49,11 +49,9 @@ type Ledger struct {
 	db  *bolt.DB
 	now func() time.Time
 
-	mu      sync.Mutex // guards changed
-	changed chan struct{}
-
-	memos  *memos
-	broken atomic.Pointer[error] // why the file cannot be used any more
+	changed change.Signal
+	memos   *memos
+	broken  atomic.Pointer[error] // why the file cannot be used any more
 }
 
 // Close closes the file.
@@ -82,20 +80,13 @@ func (l *Ledger) Update(f func(*Tx) error) error {
 	if err != nil {
 		return cmp.Or(failed, err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.changed.Notify()
 	return nil
 }
 
 // Changed returns a channel that is closed at the next commit. Ask for it
 // before reading, or a commit in between is missed.
-func (l *Ledger) Changed() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.changed
-}
+func (l *Ledger) Changed() <-chan struct{} { return l.changed.Next() }
 
 // View runs f on a consistent state of the ledger.
 func (l *Ledger) View(f func(*Tx) error) error {

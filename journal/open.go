@@ -10,6 +10,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/culvert-net/culvert/durable"
 )
 
 // format is what this culvertd writes. It reads 1 as well, which had no seals
@@ -72,7 +74,7 @@ func openOrMake(path string, opts Options) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: culvertd must be able to write it", err)
 	}
-	l := &Ledger{db: db, now: opts.Now, memos: newMemos(), changed: make(chan struct{})}
+	l := &Ledger{db: db, now: opts.Now, memos: newMemos()}
 	if err := db.Update(prepare); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: make room on its file system, or mend that", err), db.Close())
 	}
@@ -151,16 +153,7 @@ func create(path string, opts Options) (err error) {
 	if err := os.Link(fresh, path); err != nil { // never over one that is there
 		return err
 	}
-	return syncDir(path)
-}
-
-// syncDir makes the name of a file durable.
-func syncDir(path string) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return durable.SyncFolder(filepath.Dir(path))
 }
 
 // prepare makes what a ledger needs, and seals one of format 1.

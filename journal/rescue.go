@@ -13,6 +13,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/culvert-net/culvert/durable"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -205,10 +206,10 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 	if err := os.Link(path, backup); err != nil {
 		return "", err
 	}
-	if err := os.Rename(fresh, path); err != nil {
+	if err := durable.Rename(fresh, path); err != nil {
 		return "", err
 	}
-	return backup, syncDir(path)
+	return backup, nil
 }
 
 func (r Rescue) fill(path string, now time.Time) error {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -39,7 +40,7 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 			pfs[i] = pf
 			pfs[i].PCI = addr
 			if err != nil {
-				pfs[i].Err = vf.OneLine(err)
+				pfs[i].Err = excerpt.Error(err)
 			}
 			return nil
 		})
@@ -75,7 +76,7 @@ func (k *Kernel) PF(ctx context.Context, addr vf.PCIAddr) (vf.PF, error) {
 		seen, seenErr := k.look()
 		pf, err := k.readPF(addr, seen)
 		if err := errors.Join(err, seenErr); err != nil {
-			pf.Err = vf.OneLine(err)
+			pf.Err = excerpt.Error(err)
 		}
 		return pf, nil
 	})

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -49,7 +50,7 @@ func (t tree) nic(addr vf.PCIAddr) vf.NIC {
 	}
 	n.SRIOV, n.Why = t.support(n)
 	if err := errors.Join(ferr, serr); err != nil {
-		n.SRIOV, n.Why = vf.SRIOVUnknown, vf.OneLine(err)
+		n.SRIOV, n.Why = vf.SRIOVUnknown, excerpt.Error(err)
 	}
 	return n
 }

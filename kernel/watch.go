@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/kernel/uevent"
 )
@@ -24,13 +25,7 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 		_ = links.Close()
 		return nil, err
 	}
-	wake := make(chan struct{}, 1)
-	ring := func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
+	wake := change.NewWake()
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer links.Close()
@@ -38,7 +33,7 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 			if err := links.Wait(both); err != nil {
 				return err
 			}
-			ring()
+			wake.Notify()
 		}
 	})
 	g.Go(func() error {
@@ -49,7 +44,7 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 				return err
 			}
 			if err != nil || e.Subsystem == "pci" || e.Subsystem == "net" {
-				ring()
+				wake.Notify()
 			}
 		}
 	})

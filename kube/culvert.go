@@ -18,6 +18,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/change"
 )
 
 // objects are those in the cluster that say what is wanted of a node and what it
@@ -28,7 +29,7 @@ type objects struct {
 	pools    cache.SharedIndexInformer
 	self     cache.SharedIndexInformer // the Node object
 	plugin   cache.SharedIndexInformer // the device plugin's ConfigMap
-	changed  chan struct{}             // one token when something changed
+	changed  change.Wake
 }
 
 // The ConfigMap of the SR-IOV network device plugin, as that project's own
@@ -46,7 +47,7 @@ func (c *Client) watchObjects() error {
 		return err
 	}
 	pods := len(c.informer)
-	o := objects{rest: group, changed: make(chan struct{}, 1)}
+	o := objects{rest: group, changed: change.NewWake()}
 	named := func(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 	o.policies = c.watch(group, "nodepolicies", "", fields.Everything(), &v1alpha1.NodePolicy{}, unmanaged)
 	o.pools = c.watch(group, "addresspools", "", fields.Everything(), &v1alpha1.AddressPool{}, unmanaged)
@@ -55,7 +56,7 @@ func (c *Client) watchObjects() error {
 	c.others, c.informer = c.informer[pods:], c.informer[:pods:pods]
 	for _, i := range append(c.others[:len(c.others):len(c.others)], c.networks) {
 		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { o.wake() }, UpdateFunc: func(_, _ any) { o.wake() }, DeleteFunc: func(any) { o.wake() },
+			AddFunc: func(any) { o.changed.Notify() }, UpdateFunc: func(_, _ any) { o.changed.Notify() }, DeleteFunc: func(any) { o.changed.Notify() },
 		})
 		if err != nil {
 			return fmt.Errorf("watch the cluster's objects: %w", err)
@@ -65,18 +66,11 @@ func (c *Client) watchObjects() error {
 	return nil
 }
 
-func (o *objects) wake() {
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
-}
-
 // wakeWhenSynced wakes when the cluster has been heard of one kind: where it has
 // none of that kind nothing else would.
 func (o *objects) wakeWhenSynced(ctx context.Context, i cache.SharedIndexInformer) {
 	if cache.WaitForCacheSync(ctx.Done(), i.HasSynced) {
-		o.wake()
+		o.changed.Notify()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Waits between two tries of what could not be written, and how many writes run
@@ -148,7 +149,7 @@ func (c *Client) Event(about api.ObjectRef, kind, reason, text string) {
 		"involvedObject": map[string]any{
 			"apiVersion": about.APIVersion, "kind": about.Kind, "namespace": about.Namespace, "name": about.Name, "uid": about.UID,
 		},
-		"type": kind, "reason": reason, "message": clip(text),
+		"type": kind, "reason": reason, "message": excerpt.Fit(text, longestMessage),
 		"source":         map[string]any{"component": "culvertd", "host": c.node},
 		"firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
 	})
@@ -177,13 +178,6 @@ func (c *Client) NodeEvent(kind, reason, text string) {
 
 // longestMessage is what an event may have (k8s.io/api/core/v1, NoteLengthLimit).
 const longestMessage = 1024
-
-func clip(s string) string {
-	if len(s) > longestMessage {
-		return s[:longestMessage-3] + "..."
-	}
-	return s
-}
 
 // said remembers for a minute what was said.
 type said struct {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/durable"
 )
 
 // A snapshot is the state of one or more machines at one moment: memory, devices and disks. It
@@ -101,7 +103,11 @@ func findSnapshot(ctx context.Context, p *progress, key string, take func(ctx co
 	if err := take(ctx, fresh); err != nil {
 		return s, errors.Join(fmt.Errorf("take a snapshot: %w", err), os.RemoveAll(fresh.dir))
 	}
-	if err := errors.Join(syncTree(fresh.dir), os.Rename(fresh.dir, s.dir)); err != nil {
+	err = syncTree(fresh.dir)
+	if err == nil {
+		err = durable.Rename(fresh.dir, s.dir)
+	}
+	if err != nil {
 		return s, fmt.Errorf("keep a snapshot: %w", err)
 	}
 	s.prune(time.Now())

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/culvert-net/culvert/durable"
 )
 
 // DefaultName is the lab that is meant when none is named.
@@ -96,16 +98,13 @@ func (c config) image() image { return image{hash: c.Image, dir: c.Dir} }
 // snapshot is the one that the nodes start from.
 func (c config) snapshot() snapshot { return snapshot{c.Snapshot} }
 
-// writeJSON writes a state file whole or not at all.
+// writeJSON writes a state file.
 func writeJSON(name string, v any) error {
 	body, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(name+".new", append(body, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(name+".new", name)
+	return durable.WriteFile(name, append(body, '\n'), 0o600)
 }
 
 func readJSON(name string, v any) error {

@@ -16,11 +16,12 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/change"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/trouble"
-	"github.com/culvert-net/culvert/vf"
 	"github.com/culvert-net/culvert/wanted"
 )
 
@@ -62,8 +63,8 @@ type Member struct {
 	writeInterval, idleInterval time.Duration
 
 	book        *blocks.Book
-	urgent      chan struct{} // one token: an attach waits for an answer to the NodeState
-	specChanged chan struct{} // one token
+	urgent      change.Wake // an attach waits for an answer to the NodeState
+	specChanged change.Wake
 	followed    chan struct{} // closed when the cluster's Spec was followed once
 
 	// Only keepState reads and writes these.
@@ -86,7 +87,7 @@ const (
 func New(c Config) *Member {
 	m := &Member{
 		Config: c, writeInterval: writeInterval, idleInterval: idleInterval,
-		urgent: make(chan struct{}, 1), specChanged: make(chan struct{}, 1), followed: make(chan struct{}),
+		urgent: change.NewWake(), specChanged: change.NewWake(), followed: make(chan struct{}),
 	}
 	m.book = blocks.NewBook(c.NodeName, m.WriteSoon)
 	c.Node.Engine.Blocks = m.book
@@ -94,18 +95,10 @@ func New(c Config) *Member {
 }
 
 // WriteSoon makes the Member write the NodeState at once.
-func (m *Member) WriteSoon() { putToken(m.urgent) }
+func (m *Member) WriteSoon() { m.urgent.Notify() }
 
 // Followed returns a channel that is closed when the cluster's Spec was followed once.
 func (m *Member) Followed() <-chan struct{} { return m.followed }
-
-// putToken puts a token into a channel that has room for one.
-func putToken(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
 
 // Run follows the cluster's objects and keeps the NodeState, until ctx ends. A change
 // that an attach waits for is written at once, every other one after writeInterval at
@@ -142,7 +135,7 @@ func (m *Member) keepState(ctx context.Context) {
 	for {
 		ledger := m.Node.Ledger.Changed()
 		if m.readSpec() {
-			putToken(m.specChanged)
+			m.specChanged.Notify()
 		}
 		known := m.readPools()
 		if dirty && known && !time.Now().Before(next) {
@@ -214,7 +207,7 @@ func (m *Member) readPools() (known bool) {
 	for _, o := range pools {
 		p, err := blocks.FromObject(o)
 		if err != nil {
-			m.unusable = append(m.unusable, api.Problem{Object: "AddressPool " + o.Name, Reason: vf.OneLine(err), Next: "no pod gets addresses of it until it is corrected"})
+			m.unusable = append(m.unusable, api.Problem{Object: "AddressPool " + o.Name, Reason: excerpt.Error(err), Next: "no pod gets addresses of it until it is corrected"})
 			continue
 		}
 		views = append(views, blocks.View{Pool: p, Starved: slices.Contains(o.Status.Starved, m.NodeName)})

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/strictjson"
 	"github.com/culvert-net/culvert/vf"
@@ -97,14 +98,7 @@ func tooMany(n int) error {
 }
 
 func wrong(i int, item, format string, args ...any) error {
-	return fmt.Errorf("element %d (%q): %w: %s", i+1, clip(item), vf.ErrInvalid, fmt.Sprintf(format, args...))
-}
-
-func clip(s string) string {
-	if len(s) > 80 {
-		return strings.ToValidUTF8(s[:80], "") + "..."
-	}
-	return s
+	return fmt.Errorf("element %d (%s): %w: %s", i+1, excerpt.Quote(item), vf.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
 // Names of Kubernetes objects (RFC 1123, k8s.io/apimachinery validation).
@@ -120,9 +114,9 @@ func (e Element) named() error {
 	case e.Name == "":
 		return fmt.Errorf("the network's name is missing: want [namespace/]name[@interface]")
 	case len(e.Name) > 253 || !objectName.MatchString(e.Name):
-		return fmt.Errorf("%q is no name of a network: want lower-case letters, digits, '-' and '.', a letter or digit at both ends", clip(e.Name))
+		return fmt.Errorf("%s is no name of a network: want lower-case letters, digits, '-' and '.', a letter or digit at both ends", excerpt.Quote(e.Name))
 	case !namespaceName.MatchString(e.Namespace):
-		return fmt.Errorf("%q is no namespace: want lower-case letters, digits and '-', at most 63", clip(e.Namespace))
+		return fmt.Errorf("%s is no namespace: want lower-case letters, digits and '-', at most 63", excerpt.Quote(e.Namespace))
 	}
 	return nil
 }
@@ -139,7 +133,7 @@ func list(text, namespace string) ([]Element, error) {
 	}
 	o, err := strictjson.Parse([]byte(`{"networks":`+text+`}`), "")
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q is neither a JSON list nor names with commas between them", vf.ErrInvalid, clip(text))
+		return nil, fmt.Errorf("%w: %s is neither a JSON list nor names with commas between them", vf.ErrInvalid, excerpt.Quote(text))
 	}
 	items := o.Objects("networks")
 	if len(items) > maxElements {
@@ -198,7 +192,7 @@ func addresses(o *strictjson.Object, key string, parse func(string) error) []str
 	}
 	for _, s := range all {
 		if parse(s) != nil {
-			o.Fail(key, "%q: want IP addresses, e.g. 172.16.91.5", clip(s))
+			o.Fail(key, "%s: want IP addresses, e.g. 172.16.91.5", excerpt.Quote(s))
 		}
 	}
 	return all

@@ -63,7 +63,7 @@ type Node struct {
 
 // New puts a node together. It touches nothing until Start.
 func New(c Config) *Node {
-	n := &Node{Current: wanted.NewCurrent(), Ledger: c.Ledger, Inventory: inventory.New(c.Kernel)}
+	n := &Node{Current: &wanted.Current{}, Ledger: c.Ledger, Inventory: inventory.New(c.Kernel)}
 	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
 	if c.Blocks != nil {
 		engine.Blocks = c.Blocks

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -84,7 +85,7 @@ func New(c Config) *Reconciler {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Reconciler{Config: c, work: work{ended: make(chan struct{}, 1), on: map[vf.PCIAddr]bool{}}}
+	return &Reconciler{Config: c, work: work{ended: change.NewWake(), on: map[vf.PCIAddr]bool{}}}
 }
 
 // Start settles what an earlier culvertd, or an earlier boot, left behind. It

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -11,7 +12,7 @@ import (
 // long, because its cable is out or its firmware hangs, keeps nobody from the
 // others (I7).
 type work struct {
-	ended chan struct{} // told when pieces that took too long have ended
+	ended change.Wake // when pieces that took too long have ended
 
 	all sync.WaitGroup
 	mu  sync.Mutex // guards on
@@ -78,8 +79,5 @@ func (w *work) tell(running []chan outcome) {
 	for _, done := range running {
 		<-done
 	}
-	select {
-	case w.ended <- struct{}{}:
-	default: // it has been told
-	}
+	w.ended.Notify()
 }

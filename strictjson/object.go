@@ -16,8 +16,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/suggest"
 )
 
@@ -151,14 +151,11 @@ func (o *Object) Refuse(key, format string, args ...any) {
 		Text: o.name(key) + " " + clip(o.Raw(key)) + ": " + fmt.Sprintf(format, args...)})
 }
 
-// longestProblem bounds one message; parsers of fields may repeat their value.
+// longestProblem bounds one message in bytes; parsers of fields may repeat their value.
 const longestProblem = 1000
 
 func (o *Object) add(p Problem) {
-	if len(p.Text) > longestProblem {
-		p.Text = p.Text[:longestProblem] + "..."
-	}
-	p.Text = printable(p.Text)
+	p.Text = excerpt.Fit(p.Text, longestProblem)
 	if len(*o.problems) < MaxProblems {
 		*o.problems = append(*o.problems, p)
 	}
@@ -179,44 +176,22 @@ func (o *Object) Err() error {
 
 // name is how messages name a key: with the path to it, short and printable.
 func (o *Object) name(key string) string {
-	key = short(key)
+	key = excerpt.Line(key)
 	if o.path == "" {
 		return key
 	}
 	return o.path + "." + key
 }
 
-// longestValue bounds how much of a key or value a message repeats.
-const longestValue = 60
-
-// clip is a value for a message: on one line, short and printable, and without
-// quotes where it can do without.
+// clip is a value for a message: on one line, and without quotes where it can do
+// without.
 func clip(raw []byte) string {
-	raw = raw[:min(len(raw), 8*longestValue)] // a long value costs no more than a short one
 	s := strings.Join(strings.Fields(string(raw)), " ")
 	var text string
-	if json.Unmarshal([]byte(s), &text) == nil && text != "" && !strings.ContainsAny(text, " \"\\;:,") && printable(text) == text {
+	if json.Unmarshal([]byte(s), &text) == nil && text != "" && !strings.ContainsAny(text, " \"\\;:,") && excerpt.Clean(text) == text {
 		s = text
 	}
-	return short(s)
-}
-
-func short(s string) string {
-	if len(s) > longestValue {
-		return printable(strings.ToValidUTF8(s[:longestValue], "")) + "..."
-	}
-	return printable(s)
-}
-
-// printable takes out what a terminal or a log would act upon instead of
-// showing it.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, strings.ToValidUTF8(s, "?"))
+	return excerpt.Line(s)
 }
 
 // Empty reports whether o has no keys at all.

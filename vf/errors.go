@@ -1,9 +1,6 @@
 package vf
 
-import (
-	"errors"
-	"strings"
-)
+import "errors"
 
 // Errors that callers tell apart with errors.Is. Each is wrapped with the
 // object, what was wanted, what is there and what to do.
@@ -27,7 +24,3 @@ var (
 	// ErrNotReady: culvertd cannot serve yet; trying again later helps.
 	ErrNotReady = errors.New("not ready")
 )
-
-// OneLine returns an error's text on one line, for a column or a condition:
-// errors.Join separates its parts by newlines.
-func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -3,37 +3,33 @@ package wanted
 import (
 	"sync/atomic"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/desired"
 )
 
-// Current is the Spec that is wanted of the node now. Make one with NewCurrent.
-type Current struct{ value atomic.Pointer[version] }
-
-// version is a Spec and the channel that is closed when another one replaces it.
-type version struct {
-	spec     desired.Spec
-	replaced chan struct{}
-}
-
-// NewCurrent returns a Current that wants nothing.
-func NewCurrent() *Current {
-	c := &Current{}
-	c.value.Store(&version{replaced: make(chan struct{})})
-	return c
+// Current is the Spec that is wanted of the node now. The zero value wants nothing.
+type Current struct {
+	spec    atomic.Pointer[desired.Spec]
+	changed change.Signal
 }
 
 // Spec returns the wanted Spec.
-func (c *Current) Spec() desired.Spec { return c.value.Load().spec }
+func (c *Current) Spec() desired.Spec {
+	if s := c.spec.Load(); s != nil {
+		return *s
+	}
+	return desired.Spec{}
+}
 
 // WatchSpec returns the wanted Spec and a channel that is closed when another one
 // replaces it.
 func (c *Current) WatchSpec() (desired.Spec, <-chan struct{}) {
-	v := c.value.Load()
-	return v.spec, v.replaced
+	changed := c.changed.Next()
+	return c.Spec(), changed
 }
 
 // SetSpec replaces the wanted Spec; the reconciler's next pass follows it.
 func (c *Current) SetSpec(s desired.Spec) {
-	old := c.value.Swap(&version{spec: s, replaced: make(chan struct{})})
-	close(old.replaced)
+	c.spec.Store(&s)
+	c.changed.Notify()
 }

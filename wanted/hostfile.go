@@ -2,13 +2,16 @@ package wanted
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/durable"
 )
 
 // HostFile is the node's host.yaml.
@@ -51,7 +54,10 @@ func (f *HostFile) Read() {
 
 // Write replaces the file durably, and reads it.
 func (f *HostFile) Write(content []byte) error {
-	if err := writeFile(f.Path, content); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", f.Path, err)
+	}
+	if err := durable.WriteFile(f.Path, content, 0o644); err != nil {
 		return err
 	}
 	f.Read()

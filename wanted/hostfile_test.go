@@ -15,7 +15,7 @@ import (
 
 // HostFile follows a file that can be read and keeps the last one otherwise.
 func TestHostFile(t *testing.T) {
-	current := NewCurrent()
+	current := &Current{}
 	sources := NewSources(current, func() []vf.PF { return nil }, func() []api.Problem { return nil })
 	f := &HostFile{Path: filepath.Join(t.TempDir(), "etc", "host.yaml"), Sources: sources, Log: slog.New(slog.DiscardHandler)}
 	expect := func(step string, pools int, problem string) {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
-	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // PolicyStates returns for each policy that selects the node whether it is applied, the
@@ -41,7 +41,7 @@ func (s *Sources) policyState(p *v1alpha1.NodePolicy) v1alpha1.PolicyState {
 		}
 	}
 	if err := s.unread[p.Name]; err != nil {
-		reasons = append(reasons, vf.OneLine(err))
+		reasons = append(reasons, excerpt.Error(err))
 	}
 	out.Applied, out.Reason = len(reasons) == 0, strings.Join(reasons, "; ")
 	return out
@@ -82,7 +82,7 @@ func (s *Sources) Conditions(policies []v1alpha1.PolicyState) []metav1.Condition
 	}
 	c := metav1.Condition{Type: v1alpha1.ConditionDevicePluginConfig, Status: metav1.ConditionTrue, Reason: "Read", Message: fmt.Sprintf("%d resources", len(s.plugin.pools))}
 	if err := s.plugin.err; err != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", BoundMessage(devicePluginMap+": "+vf.OneLine(err))
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", BoundMessage(devicePluginMap+": "+excerpt.Error(err))
 	}
 	return append(all, c)
 }
@@ -118,9 +118,4 @@ func (s *Sources) policiesApplied(policies []v1alpha1.PolicyState) metav1.Condit
 const longestMessage = 2000
 
 // BoundMessage shortens a condition's message to what an object should have.
-func BoundMessage(s string) string {
-	if len(s) > longestMessage {
-		return s[:longestMessage] + "..."
-	}
-	return s
-}
+func BoundMessage(s string) string { return excerpt.Fit(s, longestMessage) }

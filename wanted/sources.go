@@ -11,6 +11,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -130,13 +131,13 @@ func (s *Sources) Problems() []api.Problem {
 	const next = "correct it; until then its last readable content is followed"
 	var out []api.Problem
 	for _, name := range slices.Sorted(maps.Keys(s.unread)) {
-		out = append(out, api.Problem{Object: "NodePolicy " + name, Reason: vf.OneLine(s.unread[name]), Next: next})
+		out = append(out, api.Problem{Object: "NodePolicy " + name, Reason: excerpt.Error(s.unread[name]), Next: next})
 	}
 	for _, c := range s.merged.Conflicts {
 		out = append(out, api.Problem{Object: "NodePolicies " + strings.Join(c.Policies, ", "), Reason: c.String(), Next: "what is there stays"})
 	}
 	if s.plugin.err != nil {
-		out = append(out, api.Problem{Object: devicePluginMap, Reason: vf.OneLine(s.plugin.err), Next: next})
+		out = append(out, api.Problem{Object: devicePluginMap, Reason: excerpt.Error(s.plugin.err), Next: next})
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/bench/evidence"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Options are what an agent is started with.
@@ -82,7 +83,7 @@ func (a *agent) read(ctx context.Context, in io.Reader, requests chan<- request)
 	for lines.Scan() {
 		var r request
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil || r.ID == 0 {
-			return fmt.Errorf("the conductor said %s, which is no request", brief(lines.Bytes()))
+			return fmt.Errorf("the conductor said %s, which is no request", excerpt.QuoteOutput(lines.Text()))
 		}
 		select {
 		case requests <- r:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/evidence"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // ErrGone is in the errors of all calls after the pipe to an agent has closed.
@@ -71,7 +72,7 @@ func (c *Client) read(greeted chan<- error) {
 	for err == nil && lines.Scan() {
 		var a answer
 		if err = json.Unmarshal(lines.Bytes(), &a); err != nil {
-			err = fmt.Errorf("it said %s: %w", brief(lines.Bytes()), err)
+			err = fmt.Errorf("it said %s: %w", excerpt.QuoteOutput(lines.Text()), err)
 			break
 		}
 		c.mu.Lock()
@@ -101,7 +102,7 @@ func (c *Client) greet(lines *bufio.Scanner) error {
 	}
 	var h hello
 	if err := json.Unmarshal(lines.Bytes(), &h); err != nil || h.Protocol == 0 {
-		return fmt.Errorf("wait for the agent to speak: what answers is no agent, it said %s", brief(lines.Bytes()))
+		return fmt.Errorf("wait for the agent to speak: what answers is no agent, it said %s", excerpt.QuoteOutput(lines.Text()))
 	}
 	if h.Protocol != Protocol {
 		return fmt.Errorf("the agent is of culvert %s and speaks protocol %d, and this program %d: use one version of culvert at all ends", h.Version, h.Protocol, Protocol)
@@ -269,13 +270,4 @@ func (p *Part) Finish(ctx context.Context) (bench.Run, error) {
 // to stop, and that is no error.
 func (p *Part) Stop(ctx context.Context) error {
 	return p.client.ask(ctx, request{Do: stop, Part: p.id}, nil)
-}
-
-// brief quotes the beginning of what somebody else said.
-func brief(text []byte) string {
-	const most = 200
-	if len(text) > most {
-		return fmt.Sprintf("%q...", text[:most])
-	}
-	return fmt.Sprintf("%q", text)
 }

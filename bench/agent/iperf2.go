@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 var iperf2Says = regexp.MustCompile(`(?m)^iperf version (2(?:\.\d+)+\S*)`)
@@ -20,7 +21,7 @@ func iperf2Version(ctx context.Context) (string, error) {
 func parseIperf2Version(said string) (string, error) {
 	m := iperf2Says.FindStringSubmatch(said)
 	if m == nil {
-		return "", fmt.Errorf("ask iperf 2 for its version: it says %s", brief([]byte(said)))
+		return "", fmt.Errorf("ask iperf 2 for its version: it says %s", excerpt.QuoteOutput(said))
 	}
 	return m[1], nil
 }

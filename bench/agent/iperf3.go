@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 var iperf3Says = regexp.MustCompile(`(?m)^iperf (3(?:\.\d+)+\S*)`)
@@ -21,7 +22,7 @@ func iperf3Version(ctx context.Context) (string, error) {
 func parseIperf3Version(said string) (string, error) {
 	m := iperf3Says.FindStringSubmatch(said)
 	if m == nil {
-		return "", fmt.Errorf("ask iperf3 for its version: it says %s", brief([]byte(said)))
+		return "", fmt.Errorf("ask iperf3 for its version: it says %s", excerpt.QuoteOutput(said))
 	}
 	return m[1], nil
 }
@@ -113,7 +114,7 @@ func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 		} `json:"intervals"`
 	}
 	if err := json.Unmarshal(text, &out); err != nil {
-		return tally{}, fmt.Errorf("read iperf3's result: %w: it wrote %s", err, brief(text))
+		return tally{}, fmt.Errorf("read iperf3's result: %w: it wrote %s", err, excerpt.QuoteOutput(string(text)))
 	}
 	if out.Error != "" {
 		return tally{}, iperfError(out.Error)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 var (
@@ -29,7 +30,7 @@ func parsePingVersion(said string) (string, error) {
 	m := pingSays.FindStringSubmatch(said)
 	switch {
 	case m == nil:
-		return "", fmt.Errorf("ask ping for its version: it says %s", brief([]byte(said)))
+		return "", fmt.Errorf("ask ping for its version: it says %s", excerpt.QuoteOutput(said))
 	case m[2] != "":
 		return "busybox " + m[2], nil
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/evidence"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // pktgenFiles are the files of the kernel's packet generator, of one network namespace
@@ -65,7 +66,7 @@ func (a *agent) pktgenVersion(context.Context) (string, error) {
 	if m := pktgenSays.FindStringSubmatch(said); m != nil {
 		return m[1], nil
 	}
-	return "", fmt.Errorf("ask pktgen for its version: it says %s", brief([]byte(said)))
+	return "", fmt.Errorf("ask pktgen for its version: it says %s", excerpt.QuoteOutput(said))
 }
 
 // pktgenSink is the half that frames come to. They are counted on its interface, with all else
@@ -227,7 +228,7 @@ var pktgenCurrent = regexp.MustCompile(`pkts-sofar: (\d+)\s+errors: (\d+)`)
 func parsePktgen(said string) (uint64, error) {
 	m := pktgenCurrent.FindStringSubmatch(said)
 	if m == nil {
-		return 0, fmt.Errorf("read pktgen's device: no pkts-sofar in %s", brief([]byte(said)))
+		return 0, fmt.Errorf("read pktgen's device: no pkts-sofar in %s", excerpt.QuoteOutput(said))
 	}
 	return strconv.ParseUint(m[1], 10, 64)
 }

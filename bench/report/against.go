@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // AgainstText is a comparison for a terminal, in at most 100 columns.
@@ -141,7 +142,7 @@ func AgainstMarkdown(a bench.Against) string {
 // unmarked keeps foreign text from being Markdown or HTML.
 func unmarked(s string) string {
 	var b strings.Builder
-	for _, r := range clean(s) {
+	for _, r := range excerpt.Clean(s) {
 		switch {
 		case r == '&':
 			b.WriteString("&amp;")
@@ -179,7 +180,7 @@ func AgainstJUnit(out io.Writer, a bench.Against) error {
 		Output   output     `xml:"system-out"`
 	}{Name: "culvert bench compare", Tests: len(a.Broken) + len(a.Passed), Failures: len(a.Broken), Output: output{AgainstText(a, bench.Look{})}}
 	for _, r := range a.Broken {
-		suite.Cases = append(suite.Cases, testCase{"culvert.bench", r.String(), &failure{clean(r.Why)}})
+		suite.Cases = append(suite.Cases, testCase{"culvert.bench", r.String(), &failure{excerpt.Clean(r.Why)}})
 	}
 	for _, r := range a.Passed {
 		suite.Cases = append(suite.Cases, testCase{Class: "culvert.bench", Name: r.String()})

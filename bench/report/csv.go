@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // CSV writes a line for each run, void ones and those to warm up with it, under a line
@@ -63,7 +64,7 @@ func line(i int, a bench.Arm, r bench.Run) []string {
 
 // plain keeps foreign text from being a formula or more than a line.
 func plain(s string) string {
-	s = clean(s)
+	s = excerpt.Clean(s)
 	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
 		return "'" + s
 	}

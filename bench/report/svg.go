@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Charts are drawn this wide, in units that a phone shows as about one pixel and a
@@ -23,7 +24,7 @@ type chart struct {
 }
 
 func (c *chart) text(x, y float64, class, s string) {
-	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(clean(s)))
+	fmt.Fprintf(&c.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(excerpt.Clean(s)))
 }
 
 func (c *chart) line(x1, y1, x2, y2 float64, class string) {
@@ -52,7 +53,7 @@ func (c *chart) path(points [][2]float64, class string) {
 // svg closes the drawing. What it shows is said in words, for whoever hears the page.
 func (c *chart) svg(said string) template.HTML {
 	head := fmt.Sprintf(`<svg viewBox="0 0 %d %.0f" role="img" aria-label="`, chartWidth, c.height)
-	return template.HTML(head + html.EscapeString(clean(said)) + `">` + c.b.String() + "</svg>") //nolint:gosec // every text in it went through EscapeString
+	return template.HTML(head + html.EscapeString(excerpt.Clean(said)) + `">` + c.b.String() + "</svg>") //nolint:gosec // every text in it went through EscapeString
 }
 
 // figure is a chart with its caption.

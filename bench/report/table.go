@@ -2,10 +2,10 @@ package report
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // wide is how many columns a text has at most: what an issue shows unbroken.
@@ -32,7 +32,7 @@ func (t *table) write(b *strings.Builder) {
 	for _, row := range t.rows {
 		cells := make([]string, len(row))
 		for i, c := range row {
-			cells[i] = clean(c)
+			cells[i] = excerpt.Clean(c)
 		}
 		lines = append(lines, cells)
 	}
@@ -97,16 +97,6 @@ func cut(s string, width int) string {
 	return string([]rune(s)[:width-2]) + ".."
 }
 
-// clean takes out of foreign text what steers a terminal or breaks a line.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || !unicode.IsGraphic(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-}
-
 // paragraph breaks foreign text into lines that keep within wide, the first after
 // lead and the others indented by as much.
 func paragraph(b *strings.Builder, lead, s string) {
@@ -116,7 +106,7 @@ func paragraph(b *strings.Builder, lead, s string) {
 		b.WriteString(lead + line + "\n")
 		lead, line = strings.Repeat(" ", utf8.RuneCountInString(lead)), ""
 	}
-	for _, word := range strings.Fields(clean(s)) {
+	for _, word := range strings.Fields(excerpt.Clean(s)) {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
 			flush()
 		}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Text is the report for a terminal, or to paste into an issue, in at most 100 columns.
@@ -98,12 +99,12 @@ func bars(b *strings.Builder, look bench.Look, list []row) {
 		most, name := 0.0, 0
 		for _, r := range group {
 			most = max(most, r.Middle.Value)
-			name = max(name, min(24, utf8.RuneCountInString(clean(r.Arm))))
+			name = max(name, min(24, utf8.RuneCountInString(excerpt.Clean(r.Arm))))
 		}
 		b.WriteString("\n" + look.Bold(group[0].Metric.Title) + "\n")
 		for _, r := range group {
 			drawn := look.Bar(r.Middle.Value/most, 46)
-			label := shorten(clean(r.Arm), name)
+			label := shorten(excerpt.Clean(r.Arm), name)
 			fmt.Fprintf(b, "  %s%s  %s%s  %s\n", label, strings.Repeat(" ", name-utf8.RuneCountInString(label)),
 				drawn, strings.Repeat(" ", 46-utf8.RuneCountInString(drawn)), r.value())
 		}

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/report"
 	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/durable"
 )
 
 func newReportCommand() *cobra.Command {
@@ -40,8 +40,8 @@ that is cut off, or not right, is refused.`,
 			return err
 		}
 		if page != "" {
-			if err := writeWhole(page, func(w io.Writer) error { return report.HTML(w, r) }); err != nil {
-				return fmt.Errorf("write %s: %w", page, err)
+			if err := durable.Write(page, 0o644, func(w io.Writer) error { return report.HTML(w, r) }); err != nil {
+				return err
 			}
 		}
 		switch out.String() {
@@ -82,28 +82,4 @@ func readResult(cmd *cobra.Command, name string) (bench.Result, error) {
 func lookOf(cmd *cobra.Command) bench.Look {
 	s := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv)
 	return bench.Look{Colour: s.Color, Unicode: s.Unicode}
-}
-
-// writeWhole writes a file that is there whole or not at all.
-func writeWhole(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	if err := write(f); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/doctor"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/netconf"
-	"github.com/culvert-net/culvert/vf"
 )
 
 // Folders of a runtime that says nothing else.
@@ -116,7 +116,7 @@ func readConfig(root, name string) doctor.CNIConfig {
 		c.Types, err = netconf.Types(text)
 	}
 	if err != nil {
-		c.Err = vf.OneLine(err)
+		c.Err = excerpt.Error(err)
 	}
 	return c
 }

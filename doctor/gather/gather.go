@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/doctor"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/kernel/pathmtu"
 	"github.com/culvert-net/culvert/kernel/survey"
 	"github.com/culvert-net/culvert/vf"
@@ -59,7 +60,7 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 	f.NICs, nicErr = o.Kernel.NICs(ctx)
 	f.PFs, pfErr = o.Kernel.PFs(ctx)
 	if err := errors.Join(nicErr, pfErr); err != nil {
-		f.NICErr = vf.OneLine(err)
+		f.NICErr = excerpt.Error(err)
 	}
 	for _, pf := range f.PFs {
 		f.Devices[pf.PCI] = survey.ReadDevice(survey.Root(o.Root), pf.PCI)
@@ -69,15 +70,15 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 	}
 	var err error
 	if f.Spec, f.SpecMissing, err = spec(o); err != nil {
-		f.SpecErr = vf.OneLine(err)
+		f.SpecErr = excerpt.Error(err)
 	}
 	rules, err := claims.Read(os.DirFS(o.Root))
 	f.Claims = rules.On(f.PFs)
 	if err != nil {
-		f.ClaimsErr = vf.OneLine(err)
+		f.ClaimsErr = excerpt.Error(err)
 	}
 	if st, err := o.Status(ctx); err != nil {
-		f.StatusErr = vf.OneLine(err)
+		f.StatusErr = excerpt.Error(err)
 	} else {
 		f.Status = &st
 	}
@@ -137,7 +138,7 @@ func kubeletSwap(root string) bool {
 func probe(ctx context.Context, peer netip.Addr, f doctor.Facts) doctor.Peer {
 	p := doctor.Peer{Address: peer.String(), Least: pathmtu.Least(peer)}
 	fail := func(err error) doctor.Peer {
-		p.Err = vf.OneLine(err)
+		p.Err = excerpt.Error(err)
 		return p
 	}
 	route, err := pathmtu.Find(peer)

@@ -7,13 +7,12 @@ package mend
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/doctor"
+	"github.com/culvert-net/culvert/durable"
 	"github.com/culvert-net/culvert/kernel/survey"
 )
 
@@ -87,25 +86,11 @@ func (h Host) sysctl(key, value string, r *api.Repair) error {
 	return nil
 }
 
-// write replaces a file durably, as a whole or not at all.
-func (h Host) write(name, content string) (err error) {
+// write replaces a file.
+func (h Host) write(name, content string) error {
 	path := filepath.Join(h.Root, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".culvert-*") // not *.conf: nobody reads it half-written
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.WriteString(content)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
+	return durable.WriteFile(path, []byte(content), 0o644)
 }

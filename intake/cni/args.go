@@ -2,9 +2,9 @@ package cni
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/suggest"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -36,7 +36,7 @@ func parseArguments(s string) (arguments, error) {
 		}
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return a, fmt.Errorf("%w CNI_ARGS: %q: want KEY=value pairs with ';' between them", errEnvironment, brief(pair))
+			return a, fmt.Errorf("%w CNI_ARGS: %s: want KEY=value pairs with ';' between them", errEnvironment, excerpt.Quote(pair))
 		}
 		var err error
 		switch key {
@@ -49,10 +49,10 @@ func parseArguments(s string) (arguments, error) {
 		case "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID":
 		case "MAC":
 			var mac vf.MAC
-			mac, err = parseMAC(brief(value))
+			mac, err = parseMAC(excerpt.Line(value))
 			a.mac = &mac
 		case "IP":
-			a.ip = brief(value)
+			a.ip = excerpt.Line(value)
 		default:
 			unknown = key
 		}
@@ -74,7 +74,7 @@ func parseArguments(s string) (arguments, error) {
 // tables and the ledger. Runtimes that know no pods leave it empty.
 func name(s string) (string, error) {
 	if s != "" && !isIdentifier(s) {
-		return "", fmt.Errorf("%q: %s, at most %d", brief(s), wantName, longestName)
+		return "", fmt.Errorf("%s: %s, at most %d", excerpt.Quote(s), wantName, longestName)
 	}
 	return s, nil
 }
@@ -84,7 +84,7 @@ func shown(s string) string {
 	if isIdentifier(s) {
 		return s
 	}
-	return strconv.Quote(brief(s))
+	return excerpt.Quote(s)
 }
 
 func truth(s string) (bool, error) {
@@ -94,7 +94,7 @@ func truth(s string) (bool, error) {
 	case "0", "false", "":
 		return false, nil
 	}
-	return false, fmt.Errorf("%q: want 1 or 0", brief(s))
+	return false, fmt.Errorf("%s: want 1 or 0", excerpt.Quote(s))
 }
 
 // owner says who gets the VF. The CNI container ID is the sandbox's, unique

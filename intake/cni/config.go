@@ -10,6 +10,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/strictjson"
@@ -76,7 +77,7 @@ func parseConfig(raw []byte, list *netconf.List) (Config, error) {
 		c.Version, c.Name = list.Version, list.Name
 	}
 	if !slices.Contains(api.CNIVersions(), c.Version) {
-		return Config{}, fmt.Errorf("cniVersion %q: %w; want one of %s", brief(c.Version), errVersion, strings.Join(api.CNIVersions(), ", "))
+		return Config{}, fmt.Errorf("cniVersion %s: %w; want one of %s", excerpt.Quote(c.Version), errVersion, strings.Join(api.CNIVersions(), ", "))
 	}
 	o.Known(append(reserved(o), configKeys...)...)
 	c.identity(o)
@@ -244,7 +245,7 @@ func (c *Config) garbage(o *strictjson.Object) {
 func (c Config) addresses(asked []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, s := range asked {
-		s = brief(s)
+		s = excerpt.Line(s)
 		p, err := netip.ParsePrefix(s)
 		if a, bare := netip.ParseAddr(s); bare == nil && c.IPAM.Type != ipam.TypeStatic && a.Zone() == "" {
 			p, err = netip.PrefixFrom(a, a.BitLen()), nil

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // longestIfName is IFNAMSIZ without the final zero (linux/if.h).
@@ -36,9 +37,9 @@ func ValidNames(r api.CNIRequest) error { return attachment(r) }
 func attachment(r api.CNIRequest) error {
 	switch {
 	case !isIdentifier(r.ContainerID):
-		return fmt.Errorf("%w CNI_CONTAINERID %q: %s, at most %d", errEnvironment, brief(r.ContainerID), wantName, longestName)
+		return fmt.Errorf("%w CNI_CONTAINERID %s: %s, at most %d", errEnvironment, excerpt.Quote(r.ContainerID), wantName, longestName)
 	case !isIfName(r.IfName):
-		return fmt.Errorf("%w CNI_IFNAME %q: want an interface name of 1 to %d bytes, without '/', ':', '%%' and blanks", errEnvironment, brief(r.IfName), longestIfName)
+		return fmt.Errorf("%w CNI_IFNAME %s: want an interface name of 1 to %d bytes, without '/', ':', '%%' and blanks", errEnvironment, excerpt.Quote(r.IfName), longestIfName)
 	}
 	return nil
 }
@@ -52,7 +53,7 @@ func sandbox(r api.CNIRequest) error {
 	}
 	detour := slices.Contains(strings.Split(n, "/"), "..")
 	if !filepath.IsAbs(n) || detour || len(n) > longestPath || strings.ContainsFunc(n, unicode.IsControl) {
-		return fmt.Errorf("%w CNI_NETNS %q: want the path of a network namespace, e.g. /run/netns/pod", errEnvironment, brief(n))
+		return fmt.Errorf("%w CNI_NETNS %s: want the path of a network namespace, e.g. /run/netns/pod", errEnvironment, excerpt.Quote(n))
 	}
 	return nil
 }
@@ -67,15 +68,6 @@ func isIfName(n string) bool {
 	return len(n) <= longestIfName && utf8.ValidString(n) && !strings.ContainsFunc(n, func(r rune) bool {
 		return strings.ContainsRune("/:%", r) || r <= ' ' || unicode.IsControl(r)
 	})
-}
-
-// brief is the beginning of a value for a message; what is refused may be of
-// any length.
-func brief(s string) string {
-	if len(s) > 100 {
-		return s[:100] + "..."
-	}
-	return s
 }
 
 // isIdentifier reports whether s has the form that the specification wants of

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -72,7 +73,7 @@ func (h *Handler) Run(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 	case cmdVersion:
 		return json.Marshal(api.CNIVersion{CNIVersion: api.CNIVersionOf(r.Config), SupportedVersions: api.CNIVersions()})
 	}
-	return nil, fmt.Errorf("%w CNI_COMMAND %q: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, brief(r.Command))
+	return nil, fmt.Errorf("%w CNI_COMMAND %s: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, excerpt.Quote(r.Command))
 }
 
 func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
@@ -35,7 +36,7 @@ func (c Config) resolver(dirs []string) (ipam.DNS, error) {
 	}
 	f, err := openResolvConf(c.IPAM.ResolvConf, dirs)
 	if err != nil {
-		return ipam.DNS{}, fmt.Errorf("ipam.resolvConf %q: %w: %w", brief(c.IPAM.ResolvConf), vf.ErrInvalid, err)
+		return ipam.DNS{}, fmt.Errorf("ipam.resolvConf %s: %w: %w", excerpt.Quote(c.IPAM.ResolvConf), vf.ErrInvalid, err)
 	}
 	defer f.Close()
 	return readResolvConf(f)

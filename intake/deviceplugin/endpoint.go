@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/kubelet/socket"
 )
@@ -22,7 +23,7 @@ type endpoint struct {
 	socket *socket.Service
 	stop   context.CancelFunc
 
-	changed bell
+	changed change.Signal
 	mu      sync.Mutex // guards all below
 	pool    desired.Pool
 	devices []device
@@ -41,7 +42,7 @@ func (e *endpoint) set(pool desired.Pool, devices []device) {
 	e.mu.Lock()
 	e.pool, e.devices = pool, devices
 	e.mu.Unlock()
-	e.changed.ring()
+	e.changed.Notify()
 }
 
 func (e *endpoint) get() (desired.Pool, []device) {

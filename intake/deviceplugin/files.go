@@ -13,6 +13,7 @@ import (
 	cdi "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/durable"
 )
 
 // Places where others look for what a device plugin has to tell.
@@ -161,24 +162,9 @@ func (f *files) note(more map[string]string) error {
 	return nil
 }
 
-func replace(path, content string) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", path, err)
-		}
-	}()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+func replace(path, content string) error {
+	if err := durable.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
 	}
-	// Readers take every file that ends in .json.
-	f, err := os.CreateTemp(filepath.Dir(path), ".culvert-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // nothing when it was renamed
-	_, err = f.WriteString(content)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return durable.WriteFile(path, []byte(content), 0o644)
 }

@@ -37,7 +37,7 @@ func (s *service) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 	defer s.hungUp()
 	var last *pluginapi.ListAndWatchResponse
 	for {
-		changed := s.changed.wait()
+		changed := s.changed.Next()
 		list := listing(s.get())
 		if last == nil || !proto.Equal(list, last) {
 			if err := stream.Send(list); err != nil {

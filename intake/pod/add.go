@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -26,11 +27,11 @@ func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
 	if err := cni.Valid(c.CNIRequest); err != nil {
 		return nil, err
 	}
-	done, err := h.turns.take(ctx, c.ContainerID)
+	unlock, err := h.lockSandbox(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("pod %s: another call for this sandbox is still at work: %w", c.podName(), err)
+		return nil, err
 	}
-	defer done()
+	defer unlock()
 	if err := h.leftover(ctx, c); err != nil {
 		return nil, fmt.Errorf("pod %s: %w", c.podName(), err)
 	}
@@ -67,7 +68,7 @@ func ofPod(c call, err error) error {
 // kubelet's log.
 type oneLine struct{ error }
 
-func (e oneLine) Error() string { return vf.OneLine(e.error) }
+func (e oneLine) Error() string { return excerpt.Error(e.error) }
 
 func (e oneLine) Unwrap() error { return e.error }
 

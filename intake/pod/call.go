@@ -3,8 +3,8 @@ package pod
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/culvert-net/culvert/api"
 )
@@ -67,44 +67,12 @@ func (c call) hands(ctx context.Context, r api.PluginRequest) (out api.PluginRes
 	return out, err
 }
 
-// turns serialises the calls for one sandbox: an ADD that still runs, and the DEL
-// that the runtime has sent already. The zero value is ready.
-type turns struct {
-	mu   sync.Mutex // guards held
-	held map[string]chan struct{}
-}
-
-// take waits for the turn; done ends it. The error is ctx's.
-func (t *turns) take(ctx context.Context, id string) (done func(), err error) {
-	for {
-		busy := t.try(id)
-		if busy == nil {
-			return func() { t.end(id) }, nil
-		}
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+// lockSandbox waits until no other call works on c's sandbox: an ADD that still runs,
+// and the DEL that the runtime has sent already.
+func (h *Handler) lockSandbox(ctx context.Context, c call) (unlock func(), err error) {
+	unlock, err = h.sandboxes.Lock(ctx, c.ContainerID, "another "+c.Command+" for this sandbox")
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", c.podName(), err)
 	}
-}
-
-func (t *turns) try(id string) <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if busy, ok := t.held[id]; ok {
-		return busy
-	}
-	if t.held == nil {
-		t.held = map[string]chan struct{}{}
-	}
-	t.held[id] = make(chan struct{})
-	return nil
-}
-
-func (t *turns) end(id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	close(t.held[id])
-	delete(t.held, id)
+	return unlock, nil
 }

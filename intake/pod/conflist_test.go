@@ -56,7 +56,7 @@ func TestTake(t *testing.T) {
 		if tc.taken && (list.CNIVersion != "1.1.0" || list.Name != "culvert" || !list.Plugins[0].Network.Capabilities["portMappings"] || list.Plugins[0].Network.Type != "culvert") {
 			t.Errorf("%s: %+v", name, list)
 		}
-		if left, _ := filepath.Glob(filepath.Join(dir, ".culvert-*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
 			t.Errorf("%s: %v is left", name, left)
 		}
 		if err := pod.Leave(dir); err != nil {

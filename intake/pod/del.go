@@ -18,11 +18,11 @@ func (h *Handler) del(ctx context.Context, c call) error {
 	if err := cni.ValidNames(c.CNIRequest); err != nil {
 		return err
 	}
-	done, err := h.turns.take(ctx, c.ContainerID)
+	unlock, err := h.lockSandbox(ctx, c)
 	if err != nil {
-		return fmt.Errorf("pod %s: another call for this sandbox is still at work: %w", c.podName(), err)
+		return err
 	}
-	defer done()
+	defer unlock()
 	sb, found, err := h.sandbox(c.ContainerID)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/culvert-net/culvert/durable"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
@@ -115,25 +116,10 @@ func readBounded(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// write makes or replaces a file, as a whole or not at all.
-func write(path string, content []byte) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+// write makes or replaces a file and makes its folder.
+func write(path string, content []byte) error {
+	if err := durable.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".culvert-*.tmp")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-			err = fmt.Errorf("write %s: %w", path, err)
-		}
-	}()
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
+	return durable.WriteFile(path, content, 0o644)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/keylock"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -81,7 +82,7 @@ const (
 // Handler answers the shim. Its methods may be called concurrently.
 type Handler struct {
 	Config
-	turns turns
+	sandboxes keylock.Locks[string] // by container ID
 }
 
 // New makes a Handler.

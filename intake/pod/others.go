@@ -18,11 +18,11 @@ func (h *Handler) check(ctx context.Context, c call) error {
 	if err := cni.Valid(c.CNIRequest); err != nil {
 		return err
 	}
-	done, err := h.turns.take(ctx, c.ContainerID)
+	unlock, err := h.lockSandbox(ctx, c)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer unlock()
 	sb, found, err := h.sandbox(c.ContainerID)
 	switch {
 	case err != nil:
@@ -130,11 +130,11 @@ func (h *Handler) Resume(ctx context.Context) error {
 }
 
 func (h *Handler) resume(ctx context.Context, id string) error {
-	done, err := h.turns.take(ctx, id)
+	unlock, err := h.sandboxes.Lock(ctx, id, "the end of what an earlier culvertd began")
 	if err != nil {
-		return err
+		return fmt.Errorf("resume sandbox %s: %w", id, err)
 	}
-	defer done()
+	defer unlock()
 	sb, found, err := h.sandbox(id) // as it is now
 	if err != nil || !found || sb.Damage != "" {
 		return err

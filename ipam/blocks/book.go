@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -21,8 +22,9 @@ type Book struct {
 	node string
 	wake func() // what is asked for has changed and somebody waits
 
+	changed change.Signal
+
 	mu       sync.Mutex // guards the rest
-	changed  chan struct{}
 	pools    map[string]View
 	networks map[string]ipam.Config // that can be used
 	known    map[string]ipam.Config // that have been
@@ -55,7 +57,7 @@ type Held struct {
 // should be told at once; it must not call the Book.
 func NewBook(node string, wake func()) *Book {
 	return &Book{
-		node: node, wake: wake, changed: make(chan struct{}),
+		node: node, wake: wake,
 		pools: map[string]View{}, known: map[string]ipam.Config{}, waiting: map[*wait]bool{},
 	}
 }
@@ -72,8 +74,7 @@ func (b *Book) SetPools(pools []View) {
 		return
 	}
 	b.pools = now
-	close(b.changed)
-	b.changed = make(chan struct{})
+	b.changed.Notify()
 }
 
 // SetNetworks takes note of the networks that can be used on the node and take
@@ -85,11 +86,7 @@ func (b *Book) SetNetworks(networks map[string]ipam.Config) {
 }
 
 // Changed is closed when Of may say something else.
-func (b *Book) Changed() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.changed
-}
+func (b *Book) Changed() <-chan struct{} { return b.changed.Next() }
 
 // Of returns what the node may hand out of a network to an attachment.
 func (b *Book) Of(network string, owner vf.Owner) ipam.Own {

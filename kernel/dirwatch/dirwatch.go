@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/change"
 )
 
 // events are what makes a socket or file appear or vanish in a folder, and the
@@ -30,7 +32,7 @@ func Watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 	if _, err := unix.InotifyAddWatch(fd, dir, events); err != nil {
 		return nil, errors.Join(fmt.Errorf("watch %s: %w", dir, err), f.Close())
 	}
-	wake := make(chan struct{}, 1)
+	wake := change.NewWake()
 	stop := context.AfterFunc(ctx, func() { _ = f.Close() })
 	// It ends with ctx or the folder, and closes the channel that tells so.
 	go func() {
@@ -43,10 +45,7 @@ func Watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 			if err != nil || ended(buf[:n]) {
 				return
 			}
-			select {
-			case wake <- struct{}{}:
-			default:
-			}
+			wake.Notify()
 		}
 	}()
 	return wake, nil

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -29,7 +30,7 @@ type Kernel struct {
 	gone    []*pf // unplugged
 	netns   map[string]bool
 	next    int // ifindexes and random MACs count up from here
-	wake    []chan struct{}
+	wake    []change.Wake
 	told    []step.Announce
 	shown   int // netdevices of VFs that the host got to see
 }
@@ -181,7 +182,7 @@ func (k *Kernel) Probe(_ context.Context, a vf.PCIAddr, _ int) (vf.Abilities, er
 
 // Watch wakes when anything changed.
 func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
-	c := make(chan struct{}, 1)
+	c := change.NewWake()
 	k.mu.Lock()
 	k.wake = append(k.wake, c)
 	k.mu.Unlock()
@@ -189,7 +190,7 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 		<-ctx.Done()
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		k.wake = slices.DeleteFunc(k.wake, func(o chan struct{}) bool { return o == c })
+		k.wake = slices.DeleteFunc(k.wake, func(o change.Wake) bool { return o == c })
 		close(c)
 	}()
 	return c, nil
@@ -197,10 +198,7 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 
 func (k *Kernel) changed() {
 	for _, c := range k.wake {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+		c.Notify()
 	}
 }
 

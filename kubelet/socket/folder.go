@@ -10,6 +10,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/culvert-net/culvert/change"
 )
 
 // Folder is where a kubelet and its plugins meet.
@@ -19,7 +21,7 @@ type Folder struct {
 	Watch func(ctx context.Context, dir string) (<-chan struct{}, error)
 	Log   *slog.Logger
 
-	changed bell
+	changed change.Signal
 }
 
 // Follow wakes the folder's services when something in it changes, until ctx ends.
@@ -34,9 +36,9 @@ func (f *Folder) Follow(ctx context.Context) {
 		if err != nil {
 			f.Log.Error("watch the kubelet's plugins", "dir", f.Dir, "err", err)
 		} else {
-			f.changed.ring()
+			f.changed.Notify()
 			for range wake {
-				f.changed.ring()
+				f.changed.Notify()
 			}
 		}
 		select {

@@ -68,7 +68,7 @@ func (s *Service) Run(ctx context.Context) {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		begun := time.Now()
-		moved := s.Folder.changed.wait()
+		moved := s.Folder.changed.Next()
 		now, absent := s.lookAtKubelet()
 		err := absent
 		if absent == nil {
@@ -103,7 +103,7 @@ func (s *Service) await(ctx context.Context, then file, moved <-chan struct{}, a
 			return
 		case <-moved:
 		}
-		moved = s.Folder.changed.wait()
+		moved = s.Folder.changed.Next()
 		if now, err := s.lookAtKubelet(); err == nil && now != then {
 			return
 		}
@@ -129,7 +129,7 @@ func (s *Service) serve(ctx context.Context, kubelet file) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a culvertd that was killed
 		return err
 	}
-	moved := s.Folder.changed.wait()
+	moved := s.Folder.changed.Next()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (s *Service) untilReplaced(ctx context.Context, kubelet, own file, moved <-
 		case why = <-ended:
 		case <-moved:
 		}
-		moved = s.Folder.changed.wait()
+		moved = s.Folder.changed.Next()
 		now, err1 := s.lookAtKubelet()
 		mine, err2 := lookAt(filepath.Join(s.Folder.Dir, s.File))
 		if err1 != nil || err2 != nil || now != kubelet || mine != own {

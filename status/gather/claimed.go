@@ -6,6 +6,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -15,7 +16,7 @@ func (g *Gatherer) readClaims(pfs []vf.PF) []api.Problem {
 	rules, err := g.Claims.Rules()
 	out := claimProblems(g.Node.Spec(), pfs, rules.On(pfs))
 	if err != nil {
-		out = append(out, api.Problem{Object: "other network managers", Reason: vf.OneLine(err),
+		out = append(out, api.Problem{Object: "other network managers", Reason: excerpt.Error(err),
 			Next: "what the other files claim is shown; culvert doctor says more"})
 	}
 	return out

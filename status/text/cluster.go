@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Cluster is `culvert status --cluster`: all nodes, the policies, who uses which
@@ -20,7 +21,7 @@ func Cluster(st api.ClusterStatus, o Options) string {
 			bad++
 		}
 	}
-	fmt.Fprintf(&b, "%s  %s", o.paint(clean("cluster "+orDash(st.Cluster)), bold), plural(len(st.Nodes), "node"))
+	fmt.Fprintf(&b, "%s  %s", o.paint(excerpt.Clean("cluster "+orDash(st.Cluster)), bold), plural(len(st.Nodes), "node"))
 	if bad > 0 {
 		b.WriteString(", " + o.paint(fmt.Sprintf("%d not ready", bad), red))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // doctorGroups are the headings of the doctor's findings, with their checks.
@@ -28,7 +29,7 @@ var severityStyle = map[api.Severity]style{
 // Doctor is `culvert doctor`: what was found, by what it is about.
 func Doctor(r api.DoctorReport, o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s\n", o.paint(clean(orDash(r.Node)), bold), doctorSummary(r.Summary, o))
+	fmt.Fprintf(&b, "%s  %s\n", o.paint(excerpt.Clean(orDash(r.Node)), bold), doctorSummary(r.Summary, o))
 	for _, g := range doctorGroups {
 		first := true
 		for _, f := range r.Findings {
@@ -79,10 +80,10 @@ func doctorFinding(b *strings.Builder, f api.Finding, o Options) {
 	word := string(f.Severity)
 	pad := strings.Repeat(" ", max(0, 7-columns(word)))
 	fmt.Fprintf(b, " %s%s%s  ", mark, o.paint(word, severityStyle[f.Severity]), pad)
-	doctorText(b, clean(f.Object+": "+f.What), o, "")
+	doctorText(b, excerpt.Clean(f.Object+": "+f.What), o, "")
 	if f.Why != "" {
 		b.WriteString(strings.Repeat(" ", doctorColumn))
-		doctorText(b, clean("why: "+f.Why), o, "     ")
+		doctorText(b, excerpt.Clean("why: "+f.Why), o, "     ")
 	}
 	doctorCommands(b, "mend: ", f.Mend, o)
 }
@@ -104,7 +105,7 @@ func doctorText(b *strings.Builder, s string, o Options, more string) {
 
 func doctorCommands(b *strings.Builder, head string, lines []string, o Options) {
 	for _, line := range lines {
-		for i, part := range command(clean(line), o.Width-doctorColumn-len(head)) {
+		for i, part := range command(excerpt.Clean(line), o.Width-doctorColumn-len(head)) {
 			if i > 0 {
 				part = "  " + part
 			}
@@ -135,7 +136,7 @@ func doctorRepair(b *strings.Builder, r api.Repair, o Options) {
 		mark, what = o.paint("failed", red)+" ", r.What+": "+r.Error
 	}
 	fmt.Fprintf(b, "  %s  ", mark)
-	doctorText(b, clean(what), o, "")
+	doctorText(b, excerpt.Clean(what), o, "")
 	if r.Undo != "" {
 		doctorCommands(b, "undo: ", []string{r.Undo}, o)
 	}

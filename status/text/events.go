@@ -5,23 +5,24 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Event is one event of `culvert events`, wrapped: columns of events that come
 // one by one cannot know how wide the next will be.
 func Event(e api.Event, o Options) string {
 	mark := " "
-	reason := clean(e.Reason)
+	reason := excerpt.Clean(e.Reason)
 	if e.Type != "Normal" {
 		mark, reason = o.paint("!", yellow), o.paint(reason, yellow)
 	}
 	head := fmt.Sprintf("%6d  %s %s ", e.Seq, o.clock(e.Time), mark)
 	indent := 6 + 2 + len("2006-01-02 15:04:05") + 1 + 1 + 1
 	var b strings.Builder
-	lines := wrap(clean(e.Reason+" "+e.Object+": "+e.Text), o.Width-indent)
+	lines := wrap(excerpt.Clean(e.Reason+" "+e.Object+": "+e.Text), o.Width-indent)
 	for i, line := range lines {
 		if i == 0 {
-			line = reason + strings.TrimPrefix(line, clean(e.Reason))
+			line = reason + strings.TrimPrefix(line, excerpt.Clean(e.Reason))
 			fmt.Fprintf(&b, "%s%s\n", head, line)
 			continue
 		}

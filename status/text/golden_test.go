@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -145,7 +146,7 @@ func TestScreensFit(t *testing.T) {
 	for name, draw := range screens(t) {
 		for _, o := range []Options{plainText, blocks} {
 			for _, line := range strings.Split(draw(o), "\n") {
-				if columns(line) > o.Width || strings.TrimRight(line, " ") != line || clean(line) != line {
+				if columns(line) > o.Width || strings.TrimRight(line, " ") != line || excerpt.Clean(line) != line {
 					t.Errorf("%s: %d columns: %q", name, columns(line), line)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/journal"
 )
 
@@ -13,8 +14,8 @@ import (
 // addresses.
 func Ledger(l api.Ledger, o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%d VFs, %d addresses, %d events\nformat %s, boot %s\n", o.paint(clean(l.File), bold),
-		len(l.Records), len(l.Addresses), len(l.Events), clean(orDash(l.Format)), clean(orDash(l.Boot)))
+	fmt.Fprintf(&b, "%s\n%d VFs, %d addresses, %d events\nformat %s, boot %s\n", o.paint(excerpt.Clean(l.File), bold),
+		len(l.Records), len(l.Addresses), len(l.Events), excerpt.Clean(orDash(l.Format)), excerpt.Clean(orDash(l.Boot)))
 	t := table{columns: []column{
 		{head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "GEN", right: true}, {head: "OWNER", least: 14}, {head: "NETWORK", least: 10},
 	}}
@@ -47,7 +48,7 @@ func Ledger(l api.Ledger, o Options) string {
 	for _, r := range l.Records {
 		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems tell of those
 			b.WriteByte('\n')
-			entry(&b, o, 0, "", clean(fmt.Sprintf("%s is %s: %s", r.VF, r.Phase, r.Reason)))
+			entry(&b, o, 0, "", excerpt.Clean(fmt.Sprintf("%s is %s: %s", r.VF, r.Phase, r.Reason)))
 		}
 	}
 	if len(l.Problems) > 0 {
@@ -78,10 +79,10 @@ func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
 func LedgerCheck(l api.Ledger, o Options) string {
 	var b strings.Builder
 	if len(l.Problems) == 0 {
-		fmt.Fprintf(&b, "%s is right: %d VFs, %d addresses, %d events\n", clean(l.File), len(l.Records), len(l.Addresses), len(l.Events))
+		fmt.Fprintf(&b, "%s is right: %d VFs, %d addresses, %d events\n", excerpt.Clean(l.File), len(l.Records), len(l.Addresses), len(l.Events))
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s  %d VFs, %d addresses and %d events can be read\n\n", o.paint(clean(l.File), bold), len(l.Records), len(l.Addresses), len(l.Events))
+	fmt.Fprintf(&b, "%s  %d VFs, %d addresses and %d events can be read\n\n", o.paint(excerpt.Clean(l.File), bold), len(l.Records), len(l.Addresses), len(l.Events))
 	const most = 50
 	for i, p := range l.Problems {
 		if i == most {
@@ -92,14 +93,14 @@ func LedgerCheck(l api.Ledger, o Options) string {
 		if p.Invariant != "" {
 			s += " (" + p.Invariant + ")"
 		}
-		entry(&b, o, 0, o.paint("!", red), clean(s))
+		entry(&b, o, 0, o.paint("!", red), excerpt.Clean(s))
 	}
 	b.WriteByte('\n')
 	next := "culvertd goes on with it, and leaves alone what is named here. A VF it takes over again when the kernel shows that nobody uses it; culvert ledger repair mends the rest, while culvertd is stopped."
 	if l.Refused {
 		next = "culvertd does not start on this file. culvert ledger repair " + l.File + " saves what can be read, and keeps the file as it is beside it."
 	}
-	entry(&b, o, 0, "", clean(next))
+	entry(&b, o, 0, "", excerpt.Clean(next))
 	return b.String()
 }
 
@@ -108,7 +109,7 @@ func LedgerRepair(did []string, o Options) string {
 	var b strings.Builder
 	b.WriteString("\nA repair writes a new ledger, in which\n\n")
 	for _, d := range did {
-		entry(&b, o, 0, "-", clean(d))
+		entry(&b, o, 0, "-", excerpt.Clean(d))
 	}
 	b.WriteString("\nNobody gets a VF that is marked as lost until the kernel shows that nobody uses it.\n")
 	return b.String()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Node is `culvert status`: the node's PFs and pools and what is wrong, on one
@@ -17,7 +18,7 @@ func Node(st api.NodeStatus, o Options) string {
 	if !st.Ready {
 		ready = o.paint("NOT READY", red)
 	}
-	fmt.Fprintf(&b, "%s  %s  culvertd %s\n", o.paint(clean(orDash(st.Node)), bold), ready, clean(orDash(st.Version)))
+	fmt.Fprintf(&b, "%s  %s  culvertd %s\n", o.paint(excerpt.Clean(orDash(st.Node)), bold), ready, excerpt.Clean(orDash(st.Version)))
 
 	b.WriteByte('\n')
 	if len(st.PFs) == 0 {
@@ -120,9 +121,9 @@ func problemList(b *strings.Builder, problems []api.Problem, now time.Time, o Op
 }
 
 func problem(b *strings.Builder, o Options, p api.Problem, since string) {
-	entry(b, o, 0, o.paint("!", red), clean(p.Object+": "+p.Reason+since))
+	entry(b, o, 0, o.paint("!", red), excerpt.Clean(p.Object+": "+p.Reason+since))
 	if p.Next != "" {
-		entry(b, o, 2, "", clean("next: "+p.Next))
+		entry(b, o, 2, "", excerpt.Clean("next: "+p.Next))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Plan is `culvert host plan`: what would change, as a diff by PF and VF, and
@@ -18,19 +19,19 @@ func Plan(p api.Plan, o Options) string {
 		b.WriteString("Nothing changes.\n")
 	}
 	for _, n := range p.Notes {
-		entry(&b, o, 0, o.paint("!", yellow), clean(n))
+		entry(&b, o, 0, o.paint("!", yellow), excerpt.Clean(n))
 	}
 	return b.String()
 }
 
 func planPF(b *strings.Builder, pf api.PFPlan, o Options) {
-	fmt.Fprintf(b, "%s\n", o.paint(clean(strings.TrimRight(fmt.Sprintf("PF %s  %s", pf.PF, pf.PCI), " ")), bold))
+	fmt.Fprintf(b, "%s\n", o.paint(excerpt.Clean(strings.TrimRight(fmt.Sprintf("PF %s  %s", pf.PF, pf.PCI), " ")), bold))
 	if pf.Refused != "" {
-		entry(b, o, 2, o.paint("!", red), clean("cannot be done: "+pf.Refused))
+		entry(b, o, 2, o.paint("!", red), excerpt.Clean("cannot be done: "+pf.Refused))
 	}
 	for _, c := range pf.Changes {
 		mark := map[string]style{api.Add: green, api.Remove: red, api.Modify: yellow}
-		entry(b, o, 2, o.paint(c.Op, mark[c.Op]), clean(change(c)))
+		entry(b, o, 2, o.paint(c.Op, mark[c.Op]), excerpt.Clean(change(c)))
 	}
 	for i, h := range pf.Hurts {
 		if i == 0 {
@@ -40,13 +41,13 @@ func planPF(b *strings.Builder, pf api.PFPlan, o Options) {
 		if h.Network != "" {
 			s += ", network " + h.Network
 		}
-		entry(b, o, 2, o.paint("!", red), clean(s))
+		entry(b, o, 2, o.paint("!", red), excerpt.Clean(s))
 	}
 	for i, s := range pf.Steps {
 		if i == 0 {
 			b.WriteString("  steps\n")
 		}
-		fmt.Fprintf(b, "  %3d. %s\n", i+1, clean(s))
+		fmt.Fprintf(b, "  %3d. %s\n", i+1, excerpt.Clean(s))
 	}
 	b.WriteByte('\n')
 }
@@ -77,7 +78,7 @@ func Hurt(p api.Plan) string {
 			all = append(all, fmt.Sprintf("%s (%s)", h.Owner, h.VF))
 		}
 	}
-	return clean(strings.Join(all, ", "))
+	return excerpt.Clean(strings.Join(all, ", "))
 }
 
 // Refused lists what cannot be done at all, for a message.
@@ -88,5 +89,5 @@ func Refused(p api.Plan) string {
 			all = append(all, "PF "+pf.PF+": "+pf.Refused)
 		}
 	}
-	return clean(strings.Join(all, "; "))
+	return excerpt.Clean(strings.Join(all, "; "))
 }

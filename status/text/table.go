@@ -2,8 +2,9 @@ package text
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // column is one column of a table.
@@ -66,7 +67,7 @@ func (t *table) widths(o Options) []int {
 	for i, c := range t.columns {
 		widths[i] = columns(c.head)
 		for _, row := range t.rows {
-			widths[i] = max(widths[i], columns(clean(row[i].text)))
+			widths[i] = max(widths[i], columns(excerpt.Clean(row[i].text)))
 		}
 		total += widths[i]
 	}
@@ -105,7 +106,7 @@ func (t *table) line(b *strings.Builder, o Options, widths []int, row []cell) {
 	var line strings.Builder
 	pending := t.indent // spaces that are owed, written when something follows
 	for i, c := range row {
-		s := cut(clean(c.text), widths[i], o)
+		s := cut(excerpt.Clean(c.text), widths[i], o)
 		pad := widths[i] - columns(s)
 		if t.columns[i].right {
 			pending += pad
@@ -140,15 +141,4 @@ func cut(s string, width int, o Options) string {
 	dots := o.ellipsis()
 	runes := []rune(s)
 	return strings.TrimRight(string(runes[:max(0, width-columns(dots))]), " ") + dots
-}
-
-// clean keeps text that others wrote (names, drivers' messages) from breaking
-// a line or steering the terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
 }

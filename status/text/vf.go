@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -13,9 +14,9 @@ import (
 // is from.
 func VF(v api.VF, st api.NodeStatus, o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", o.paint("VF "+clean(v.Name), bold))
+	fmt.Fprintf(&b, "%s\n", o.paint("VF "+excerpt.Clean(v.Name), bold))
 	line := func(key, format string, args ...any) {
-		s := clean(strings.TrimSpace(fmt.Sprintf(format, args...)))
+		s := excerpt.Clean(strings.TrimSpace(fmt.Sprintf(format, args...)))
 		if s == "" {
 			return
 		}
@@ -63,7 +64,7 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		fmt.Fprintf(&b, "\n%s\n", o.paint("DIFFERENCES to "+reference(v), bold))
 	}
 	for _, d := range v.Differences {
-		entry(&b, o, 0, o.paint("!", red), clean(d.String()))
+		entry(&b, o, 0, o.paint("!", red), excerpt.Clean(d.String()))
 	}
 	return b.String()
 }

@@ -25,47 +25,51 @@ var mayImport = map[string][]string{
 	// values and words
 	"vf":          {},
 	"suggest":     {},
-	"strictjson":  {"suggest", "vf"},
+	"keylock":     {},
+	"change":      {},
+	"durable":     {},
+	"excerpt":     {},
+	"strictjson":  {"excerpt", "suggest", "vf"},
 	"api":         {"vf"},
 	"kernel/step": {"vf"},
 
 	"api/v1alpha1":  {"vf"},
 	"netconf":       {"api", "vf"},
-	"netannotation": {"netconf", "strictjson", "vf"},
+	"netannotation": {"excerpt", "netconf", "strictjson", "vf"},
 	"guest":         {"suggest", "vf"},
 
 	// pure parts: in go values, out come values
-	"desired":     {"api/v1alpha1", "suggest", "vf"},
+	"desired":     {"api/v1alpha1", "excerpt", "suggest", "vf"},
 	"ipam":        {"strictjson", "suggest", "vf"},
-	"ipam/blocks": {"api/v1alpha1", "ipam", "vf"},
+	"ipam/blocks": {"api/v1alpha1", "change", "ipam", "vf"},
 	"alloc":       {"desired", "journal", "vf"},
 	"status":      {"api", "api/v1alpha1", "attach", "desired", "journal", "reconcile", "vf"},
-	"status/...":  {"api", "journal", "suggest", "vf"},
+	"status/...":  {"api", "excerpt", "journal", "suggest", "vf"},
 	"trouble":     {"journal"},
 
 	// the kernel, on Linux and in memory
-	"kernel":     {"kernel/...", "vf"},
-	"kernel/...": {"kernel/...", "vf"},
+	"kernel":     {"change", "excerpt", "kernel/...", "vf"},
+	"kernel/...": {"change", "kernel/...", "vf"},
 
 	// the parts that keep something or change something
-	"journal":       {"journal/pages", "netconf", "vf"}, // netconf: what a sandbox's plugins are
+	"journal":       {"change", "durable", "journal/pages", "netconf", "vf"}, // netconf: what a sandbox's plugins are
 	"journal/pages": {},
-	"inventory":     {"vf"},
-	"reconcile":     {"desired", "journal", "kernel/step", "vf"},
-	"claims":        {"vf"},
-	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "vf"},
+	"inventory":     {"change", "vf"},
+	"reconcile":     {"change", "desired", "journal", "kernel/step", "vf"},
+	"claims":        {"excerpt", "vf"},
+	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "keylock", "vf"},
 	"rpc":           {"api", "vf"},
-	"install":       {"intake/cni/place", "netconf", "program"},
+	"install":       {"durable", "intake/cni/place", "netconf", "program"},
 
 	// judging a host
 	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netconf", "vf"},
-	"doctor/gather": {"api", "claims", "desired", "doctor", "kernel/pathmtu", "kernel/survey", "netconf", "vf"},
-	"doctor/mend":   {"api", "doctor", "kernel/survey"},
+	"doctor/gather": {"api", "claims", "desired", "doctor", "excerpt", "kernel/pathmtu", "kernel/survey", "netconf", "vf"},
+	"doctor/mend":   {"api", "doctor", "durable", "kernel/survey"},
 
 	// the node's kubelet, as a source of who has what
 	"kubelet": {"vf"},
 	// services of ours to it: how a socket is kept, whoever serves what on it
-	"kubelet/socket": {},
+	"kubelet/socket": {"change"},
 
 	// the host's libvirt, as a source of which guests there are
 	"libvirt": {"vf"},
@@ -74,36 +78,36 @@ var mayImport = map[string][]string{
 	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
 	// the cluster, alone with controller in importing client-go
-	"kube":      {"api", "api/v1alpha1", "vf"},
+	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "vf"},
 	"kube/view": {"api", "api/v1alpha1", "vf"},
 
 	// the ways in
-	"intake/deviceplugin": {"api", "desired", "journal", "kubelet/socket", "vf"},
-	"intake/pod":          {"api", "intake/cni", "journal", "kernel/step", "netannotation", "netconf", "vf"},
+	"intake/deviceplugin": {"api", "change", "desired", "durable", "journal", "kubelet/socket", "vf"},
+	"intake/pod":          {"api", "durable", "excerpt", "intake/cni", "journal", "kernel/step", "keylock", "netannotation", "netconf", "vf"},
 	"intake/guest":        {"api", "attach", "guest", "journal", "libvirt", "trouble", "vf"},
-	"intake/...":          {"api", "attach", "desired", "ipam", "journal", "netconf", "strictjson", "suggest", "vf"},
+	"intake/...":          {"api", "attach", "desired", "durable", "excerpt", "ipam", "journal", "netconf", "strictjson", "suggest", "vf"},
 
 	// a node put together: its wanted Spec, its parts, its status, its side of the cluster
-	"wanted":        {"api", "api/v1alpha1", "desired", "vf"},
+	"wanted":        {"api", "api/v1alpha1", "change", "desired", "durable", "excerpt", "vf"},
 	"node":          {"api", "attach", "inventory", "ipam/blocks", "journal", "kernel/step", "reconcile", "vf", "wanted"},
-	"status/gather": {"api", "claims", "desired", "journal", "node", "status", "vf"},
+	"status/gather": {"excerpt", "api", "claims", "desired", "journal", "node", "status", "vf"},
 	"metrics":       {"api", "attach"},
-	"membership":    {"api", "api/v1alpha1", "intake/cni", "ipam", "ipam/blocks", "journal", "netannotation", "node", "status", "trouble", "vf", "wanted"},
-	"daemon":        {"api", "claims", "desired", "intake/...", "journal", "kernel", "kernel/dirwatch", "kube", "kubelet", "membership", "metrics", "node", "rpc", "status", "status/gather", "vf", "wanted"},
+	"membership":    {"change", "excerpt", "api", "api/v1alpha1", "intake/cni", "ipam", "ipam/blocks", "journal", "netannotation", "node", "status", "trouble", "vf", "wanted"},
+	"daemon":        {"api", "change", "claims", "desired", "intake/...", "journal", "kernel", "kernel/dirwatch", "kube", "kubelet", "membership", "metrics", "node", "rpc", "status", "status/gather", "vf", "wanted"},
 
 	// the cluster's own program
-	"controller": {"api", "api/v1alpha1", "desired", "intake/cni", "ipam", "ipam/blocks", "netannotation", "status", "vf"},
+	"controller": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "ipam", "ipam/blocks", "netannotation", "status", "vf"},
 
 	// machines and measurements: they see Culvert from outside
-	"lab/...":   {"lab/..."},
-	"bench/...": {"api", "bench/...", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
+	"lab/...":   {"durable", "lab/..."},
+	"bench/...": {"api", "bench/...", "excerpt", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
 
 	// programs
 	"program":                {},
 	"cli":                    {"suggest"},
-	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "install", "journal", "kernel/...", "kube/view", "libvirt", "program", "rpc", "status/...", "suggest", "vf", "guest/admin"},
-	"cmd/culvert-bench":      {"bench/...", "cli", "rpc"},
+	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "guest/admin", "install", "journal", "kernel/...", "kube/view", "libvirt", "program", "rpc", "status/...", "suggest", "vf"},
+	"cmd/culvert-bench":      {"bench/...", "cli", "durable", "rpc"},
 	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvert-hook":       {"api", "rpc"},
@@ -115,7 +119,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "trouble"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "trouble", "keylock", "change", "excerpt"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/culvert-net/culvert/durable"
 )
 
 // platform is the image for one architecture.
@@ -128,21 +130,13 @@ func archive(file, name string, images []platform) (v1.Hash, error) {
 	if err != nil {
 		return digest, err
 	}
-	if err := tarOf(dir, file+".new"); err != nil {
-		return digest, err
-	}
-	return digest, os.Rename(file+".new", file)
+	return digest, durable.Write(file, 0o644, func(w io.Writer) error { return tarOf(dir, w) })
 }
 
 // tarOf packs a folder, in the order of names and without dates.
-func tarOf(dir, file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := tar.NewWriter(f)
-	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+func tarOf(dir string, to io.Writer) error {
+	w := tar.NewWriter(to)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -163,8 +157,5 @@ func tarOf(dir, file string) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return f.Close()
+	return w.Close()
 }

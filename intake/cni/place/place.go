@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/culvert-net/culvert/durable"
 	"github.com/culvert-net/culvert/netconf"
 )
 
@@ -21,8 +22,6 @@ const (
 	// may have had the name before, which is kept under the name before.
 	alias  = netconf.TypeSRIOV
 	before = alias + ".before-" + plugin
-	// fresh is what a file is called while it is written.
-	fresh = ".culvert-new"
 )
 
 // Install copies program into dir, a folder of CNI plugins that exists, and
@@ -40,14 +39,10 @@ func Install(program, dir string) error {
 	if err := rename(other, filepath.Join(dir, before)); err != nil {
 		return fmt.Errorf("install the CNI plugin: keep the plugin that is called %s: %w", alias, err)
 	}
-	link := other + fresh
-	if err := remove(link); err != nil {
+	if err := durable.Symlink(plugin, other); err != nil {
 		return fmt.Errorf("install the CNI plugin: %w", err)
 	}
-	if err := os.Symlink(plugin, link); err != nil {
-		return fmt.Errorf("install the CNI plugin: %w", err)
-	}
-	return os.Rename(link, other)
+	return nil
 }
 
 // Remove takes the plugin away, and puts back what was there before. It is
@@ -62,10 +57,9 @@ func Remove(dir string) error {
 			return fmt.Errorf("remove the CNI plugin: put back the one before it: %w", err)
 		}
 	}
-	for _, name := range []string{plugin, plugin + fresh, alias + fresh} {
-		if err := remove(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("remove the CNI plugin: %w", err)
-		}
+	own := filepath.Join(dir, plugin)
+	if err := errors.Join(remove(own), durable.RemoveTemporary(own), durable.RemoveTemporary(other)); err != nil {
+		return fmt.Errorf("remove the CNI plugin: %w", err)
 	}
 	return nil
 }
@@ -85,19 +79,11 @@ func copyTo(from, to string) error {
 	if there, err := os.ReadFile(to); err == nil && bytes.Equal(body, there) {
 		return os.Chmod(to, 0o755)
 	}
-	f, err := os.OpenFile(to+fresh, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(body)
-	if err := errors.Join(err, f.Chmod(0o755), f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, remove(to+fresh))
-	}
-	return os.Rename(to+fresh, to)
+	return durable.WriteFile(to, body, 0o755)
 }
 
 // rename renames a file that may not be there.
-func rename(from, to string) error { return unlessAbsent(os.Rename(from, to)) }
+func rename(from, to string) error { return unlessAbsent(durable.Rename(from, to)) }
 
 // remove removes a file that may not be there.
 func remove(path string) error { return unlessAbsent(os.Remove(path)) }

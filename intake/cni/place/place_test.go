@@ -50,7 +50,7 @@ func TestInstallAndRemove(t *testing.T) {
 	for name, there := range map[string]map[string]string{
 		"empty folder":      {},
 		"other plugins":     {"bridge": "b", "sriov": "somebody's"},
-		"a half-made one":   {"culvert.culvert-new": "hal", "bridge": "b"},
+		"a half-made one":   {".culvert-123.tmp": "hal", "bridge": "b"},
 		"our older plugin":  {"culvert": "old"},
 		"cut off at a link": {"culvert": "new", "sriov.before-culvert": "somebody's"},
 	} {
@@ -78,7 +78,7 @@ func TestInstallAndRemove(t *testing.T) {
 				switch name {
 				case "sriov.before-culvert":
 					want["sriov"] = "-rw------- " + body
-				case "culvert", "culvert.culvert-new":
+				case "culvert", ".culvert-123.tmp":
 				default:
 					want[name] = "-rw------- " + body
 				}

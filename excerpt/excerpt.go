@@ -1,0 +1,106 @@
+// Package excerpt shows text that others wrote (a manifest, a driver, a command) in
+// errors, tables and events: on one line, without what a terminal would act upon, and
+// no longer than the place allows. What is left out is counted.
+package excerpt
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Clean returns text on one line: it replaces line breaks and tabs with a space and
+// escapes what is not printable as Go does (\x1b, \u202e, \xff).
+func Clean(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		r, n := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			b.WriteByte(' ')
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		default:
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// How many characters a message repeats of a value and of the output of a command.
+const (
+	longestValue  = 100
+	longestOutput = 300
+)
+
+// Line returns the beginning of a value, cleaned, and how many characters follow.
+func Line(value string) string {
+	head, left := begin(value, longestValue)
+	return Clean(head) + more(left)
+}
+
+// Quote is Line in Go's quotes, with line breaks as \n.
+func Quote(value string) string {
+	head, left := begin(value, longestValue)
+	return strconv.Quote(head) + more(left)
+}
+
+// QuoteOutput quotes the end of what a command wrote, which says most, and says how
+// many characters precede it.
+func QuoteOutput(text string) string {
+	left := utf8.RuneCountInString(text) - longestOutput
+	if left <= 0 {
+		return strconv.Quote(text)
+	}
+	head, _ := begin(text, left)
+	return fmt.Sprintf("(%d characters) ...%s", left, strconv.Quote(text[len(head):]))
+}
+
+// Fit is Line for fields that Kubernetes limits: the whole result has at most bytes
+// bytes, which must have room for the count.
+func Fit(text string, bytes int) string {
+	text = Clean(text)
+	if len(text) <= bytes {
+		return text
+	}
+	head := strings.ToValidUTF8(text[:bytes-len(more(len(text)))], "")
+	return head + more(utf8.RuneCountInString(text[len(head):]))
+}
+
+// Error is the text of err for a place that has one line: parts of a joined error are
+// separated by "; ".
+func Error(err error) string {
+	return Clean(strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+// begin returns the first most characters and how many are left.
+func begin(text string, most int) (head string, left int) {
+	if len(text) <= most {
+		return text, 0
+	}
+	end := len(text)
+	for i := range text {
+		if most == 0 {
+			end = i
+			break
+		}
+		most--
+	}
+	return text[:end], utf8.RuneCountInString(text[end:])
+}
+
+func more(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("... (%d more characters)", n)
+}
