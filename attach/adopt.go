@@ -59,7 +59,7 @@ func (e *Engine) adopt(id vf.ID, req Request) (rec journal.Record, err error) {
 		}
 		rec.Phase, rec.Lease.Opened = journal.Attached, true
 		at := siteOf(choice.PF, rec)
-		rec.Lease.Effective = at.rules.Effective(rec.Lease.Wanted.Over(rec.Baseline.Admin))
+		rec.Lease.Effective = at.driver.Effective(rec.Lease.Wanted.Over(rec.Baseline.Admin))
 		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
 			Type: journal.Normal, Reason: "Adopted", Object: "VF " + rec.PCI.String(),
 			Text: fmt.Sprintf("vf %d of %s to %s, which runs with it: nobody told of its start", rec.ID.Index, at.label, rec.Lease.Owner),
@@ -91,7 +91,7 @@ func (e *Engine) chooseOpen(tx *journal.Tx, id vf.ID, req Request) (alloc.Choice
 	if err != nil {
 		return choice, err
 	}
-	return choice, able(choice.PF, req.Spec)
+	return choice, choice.PF.Fits(req.Spec, e.Spec().WhereDeclared(choice.PF))
 }
 
 // Settle compares the lease of a guest with who has its VF open, as Tend does, now: a guest

@@ -154,7 +154,7 @@ func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (jo
 	if err != nil {
 		return rec, fmt.Errorf("read back: %w", err)
 	}
-	rec.Lease.Effective = at.rules.Effective(st.Admin) // rates as the driver rounds them: shown, not refused (I6)
+	rec.Lease.Effective = at.driver.Effective(st.Admin) // rates as the driver rounds them: shown, not refused (I6)
 	if d := LeaseDiff(rec, st); len(d) > 0 {
 		return rec, fmt.Errorf("the kernel accepted everything, but read back: %s", vf.Differences(d))
 	}

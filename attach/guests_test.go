@@ -56,7 +56,7 @@ func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
 					forGuests(t, n)
 				}
 				before := k.String()
-				if _, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(1000000))})); vf.RulesOf(p.Driver).UpToLink && !errors.Is(err, vf.ErrUnable) || k.String() != before && err != nil {
+				if _, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(1000000))})); vf.DriverOf(p.Driver).UpToLink && !errors.Is(err, vf.ErrUnable) || k.String() != before && err != nil {
 					t.Fatalf("a rate that the link has not: %v", err)
 				} else if err == nil {
 					if err := n.Engine.Detach(t.Context(), guestWants(vf.Spec{}).Owner); err != nil {
@@ -67,7 +67,7 @@ func TestP13GuestsRateLivesThroughLinkChanges(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if want := vf.RulesOf(p.Driver).Effective(vf.Admin{MaxTxRate: 170}).MaxTxRate; rec.Lease.Effective.MaxTxRate != want {
+				if want := vf.DriverOf(p.Driver).Effective(vf.Admin{MaxTxRate: 170}).MaxTxRate; rec.Lease.Effective.MaxTxRate != want {
 					t.Errorf("the lease says %d, the hardware keeps to %d", rec.Lease.Effective.MaxTxRate, want)
 				}
 				linkChanges(t, k, n, p, rec)
@@ -132,7 +132,7 @@ func linkChanges(t *testing.T, k machine, n *node.Node, p fake.Profile, rec jour
 		t.Fatal(err)
 	}
 	_, dropped := check(t, n, rec)
-	if vf.RulesOf(p.Driver).DropsRates != (len(dropped) > 0) {
+	if vf.DriverOf(p.Driver).DropsRates != (len(dropped) > 0) {
 		t.Errorf("at 100 Mb/s: %s", vf.Differences(dropped))
 	}
 	if err := n.Reconciler.Pass(t.Context(), false); len(dropped) > 0 && !errors.Is(err, vf.ErrUnable) {

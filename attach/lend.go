@@ -44,7 +44,7 @@ func (e *Engine) Lend(ctx context.Context, pci vf.PCIAddr, maxTxRate uint32, lon
 	if err != nil {
 		return journal.Record{}, fmt.Errorf("lend VF %s of PF %s a rate: %w", pci, at.label, err)
 	}
-	rate := at.rules.Effective(vf.Admin{MaxTxRate: maxTxRate}).MaxTxRate
+	rate := at.driver.Effective(vf.Admin{MaxTxRate: maxTxRate}).MaxTxRate
 	rec.Lease.Lent = &journal.Lent{MaxTxRate: rate, Until: e.Now().Add(long)}
 	if err := e.putLoan(rec, "RateLent", fmt.Sprintf("vf %d of %s, which %s has: max_tx_rate %d for %s", rec.ID.Index, at.label, rec.Lease.Owner, rate, long)); err != nil {
 		return journal.Record{}, err
@@ -79,7 +79,7 @@ func (e *Engine) lendable(rec journal.Record, maxTxRate uint32) (site, error) {
 	}
 	for _, pf := range e.Hardware.PFs() {
 		if pf.ID == rec.ID.PF {
-			return at, able(pf, vf.Spec{MinTxRate: rec.Lease.Wanted.MinTxRate, MaxTxRate: &maxTxRate})
+			return at, pf.Fits(vf.Spec{MinTxRate: rec.Lease.Wanted.MinTxRate, MaxTxRate: &maxTxRate}, e.Spec().WhereDeclared(pf))
 		}
 	}
 	return at, nil

@@ -12,16 +12,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// site is a VF's place with the name that messages give its PF, and the rules
-// of that PF's driver.
+// site is a VF's place with the name that messages give its PF, and that PF's
+// driver.
 type site struct {
 	place
-	label string
-	rules vf.Rules
+	label  string
+	driver vf.Driver
 }
 
 func siteOf(pf vf.PF, rec journal.Record) site {
-	return site{place{pf: pf.PCI, pci: rec.PCI, index: rec.ID.Index}, pf.Label(), vf.RulesOf(pf.Driver)}
+	return site{place{pf: pf.PCI, pci: rec.PCI, index: rec.ID.Index}, pf.Label(), vf.DriverOf(pf.Driver)}
 }
 
 // site finds where a recorded VF is now; vf.ErrNotFound when its PF is not on
@@ -196,7 +196,7 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Wor
 	if err != nil {
 		return choice, err
 	}
-	return choice, able(choice.PF, req.Spec)
+	return choice, choice.PF.Fits(req.Spec, host.Spec.WhereDeclared(choice.PF))
 }
 
 // apart is the VF of the owner's interface that a request names, on whose PF the new
@@ -236,47 +236,6 @@ func (e *Engine) owns(r journal.Record, who vf.Owner) error {
 		return twin{held, work}
 	}
 	return held
-}
-
-// able refuses settings that the PF's driver is known not to have, and values
-// that it is known not to take, before anything is touched.
-func able(pf vf.PF, spec vf.Spec) error {
-	var errs []error
-	left := spec // what the driver has
-	for _, s := range spec.Abilities() {
-		if pf.Abilities[s] != vf.No {
-			continue
-		}
-		errs = append(errs, fmt.Errorf("%s: %w: PF %s (driver %s) can set %s", s, vf.ErrUnable, pf.Label(), pf.Driver, can(pf.Abilities)))
-		switch s {
-		case vf.SetMinTxRate:
-			left.MinTxRate = nil
-		case vf.SetMaxTxRate:
-			left.MaxTxRate = nil
-		}
-	}
-	errs = append(errs, vf.RulesOf(pf.Driver).Check(pf, left))
-	if spec.MTU != nil && pf.MTU != 0 && *spec.MTU > pf.MTU {
-		errs = append(errs, fmt.Errorf("mtu %d: %w: PF %s has MTU %d; raise it in host.yaml (pfs, mtu) or ask for at most %d",
-			*spec.MTU, vf.ErrInvalid, pf.Label(), pf.MTU, pf.MTU))
-	}
-	return errors.Join(errs...)
-}
-
-func can(a vf.Abilities) string {
-	list := ""
-	for _, s := range vf.Settings() {
-		if a[s] == vf.Yes {
-			if list != "" {
-				list += ", "
-			}
-			list += string(s)
-		}
-	}
-	if list == "" {
-		return "none that is known"
-	}
-	return list
 }
 
 // lease writes what the owner is promised, with its addresses.

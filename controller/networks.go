@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -100,7 +99,7 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 	for _, s := range states.Items {
 		for _, pf := range pfsOf(s.Status, resource) {
 			count++
-			if err := fits(pf, c.Spec); err != nil {
+			if err := pf.Fits(c.Spec, "its NodePolicy"); err != nil {
 				failures = append(failures, fmt.Sprintf("%s (node %s)", excerpt.Error(err), s.Name))
 			}
 		}
@@ -131,20 +130,4 @@ func pfsOf(s v1alpha1.NodeStateStatus, pool string) []vf.PF {
 		}
 	}
 	return out
-}
-
-// fits says what of a network's settings the VFs of a PF cannot have, as attach
-// would.
-func fits(pf vf.PF, spec vf.Spec) error {
-	var errs []error
-	for _, s := range spec.Abilities() {
-		if pf.Abilities[s] == vf.No {
-			errs = append(errs, fmt.Errorf("%s: %w: PF %s (driver %s) has no such setting", s, vf.ErrUnable, pf.Label(), pf.Driver))
-		}
-	}
-	errs = append(errs, vf.RulesOf(pf.Driver).Check(pf, spec))
-	if spec.MTU != nil && pf.MTU != 0 && *spec.MTU > pf.MTU {
-		errs = append(errs, fmt.Errorf("mtu %d: %w: PF %s has MTU %d: raise it in its NodePolicy (pfs, mtu) or ask for at most %d", *spec.MTU, vf.ErrInvalid, pf.Label(), pf.MTU, pf.MTU))
-	}
-	return errors.Join(errs...)
 }

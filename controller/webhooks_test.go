@@ -126,7 +126,7 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 		`{"type":"sriov","cniVersion":"0.3.1"}`: "", // the object's name is the network's
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max-tx-rate":5}`:                                      "spec.config: max-tx-rate: did you mean max_tx_rate?",
 		`{"type":"culvert","cniVersion":"0.3.1","name":"n","vlan":5000}`:                                        "spec.config: vlan 5000: want a number between 0 and 4094",
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","mtu":9000}`:                                           "spec.config: mtu 9000: invalid: PF enp1s0 has MTU 1500: raise it in its NodePolicy (pfs, mtu) or ask for at most 1500 (node worker01)",
+		`{"type":"sriov","cniVersion":"0.3.1","name":"n","mtu":9000}`:                                           "spec.config: mtu 9000: invalid: PF enp1s0 has MTU 1500: raise its mtu in its NodePolicy or ask for at most 1500 (node worker01)",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max_tx_rate":2000}`:                                   "spec.config: max_tx_rate 2000: not supported by the driver",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","min_tx_rate":10}`:                                     "spec.config: min_tx_rate 10: not supported by the driver",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","link_state":"enable"}`:                                "spec.config: link_state: not supported by the driver: PF enp1s0 (driver igb) has no such setting",

@@ -23,6 +23,15 @@ func (s Spec) ForPF(pf vf.PF) (PFSpec, bool) {
 	return PFSpec{}, false
 }
 
+// WhereDeclared says where people change what they want of pf: the entry that is
+// followed, in host.yaml or a NodePolicy, or host.yaml where there is none.
+func (s Spec) WhereDeclared(pf vf.PF) string {
+	if want, ok := s.ForPF(pf); ok && want.From != "" {
+		return want.From
+	}
+	return DefaultPath
+}
+
 // rule is the first entry that matches pf, or nil.
 func (s Spec) rule(pf vf.PF) *PFRule {
 	for i := range s.PFs {

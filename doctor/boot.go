@@ -106,7 +106,7 @@ func (e *exam) noIOMMU() {
 func checkModules(e *exam) {
 	seen := map[string]bool{}
 	for _, pf := range e.PFs {
-		drivers := desired.VFDrivers(pf.Driver)
+		drivers := vf.DriverOf(pf.Driver).VFDrivers
 		if len(drivers) == 0 || seen[drivers[0]] {
 			continue
 		}

@@ -146,14 +146,14 @@ func describePF(b *strings.Builder, pf vf.PF, spec desired.Spec) {
 			fmt.Fprintf(b, "  %s: %s\n", s, a)
 		}
 	}
-	if r := vf.RulesOf(pf.Driver).Range(pf); r != "" {
+	if r := pf.RateRange(); r != "" {
 		fmt.Fprintf(b, "  rates: %s\n", r)
 	}
 	for _, v := range pf.VFs {
 		pool, _ := spec.PoolOf(pf, v.ID.Index, v)
 		fmt.Fprintf(b, "  vf %d %s %s:%s %s pool %q mac %q vlan %s spoofchk %s trust %s rss_query %s rate %d, effectively %d\n", v.ID.Index, v.PCI, v.Vendor, v.Device,
 			cmp.Or(v.Driver, "without driver"), pool.Name, v.Admin.MAC, v.Admin.VLAN, v.Admin.SpoofChk, v.Admin.Trust, v.Admin.RSSQuery,
-			v.Admin.MaxTxRate, vf.RulesOf(pf.Driver).Effective(v.Admin).MaxTxRate)
+			v.Admin.MaxTxRate, vf.DriverOf(pf.Driver).Effective(v.Admin).MaxTxRate)
 		if l := v.Link; l != nil {
 			fmt.Fprintf(b, "    %s mac %s mtu %d up %t carrier %t\n", l.Name, l.MAC, l.MTU, l.Up, l.Carrier)
 		}

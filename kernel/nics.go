@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
@@ -76,6 +75,7 @@ func (t tree) netdevName(addr vf.PCIAddr) string {
 func (t tree) support(n vf.NIC) (vf.SRIOV, string) {
 	hasFile := exists(t.pci(n.PCI, "sriov_totalvfs"))
 	capable, capErr := t.hasSRIOV(n.PCI)
+	how, hidden := n.HowToSwitchOn()
 	switch {
 	case n.TotalVFs > 0 && n.Driver == "":
 		return vf.SRIOVYes, fmt.Sprintf("no driver is bound: load the driver of %s:%s", n.Vendor, n.Device)
@@ -89,8 +89,8 @@ func (t tree) support(n vf.NIC) (vf.SRIOV, string) {
 		return vf.SRIOVOff, "the device has SR-IOV with 0 VFs: switch it on in the machine's firmware setup (SR-IOV) and in the card's (number of VFs), then power-cycle"
 	case virtual(n):
 		return vf.SRIOVVirtual, "a hypervisor made it, so it has no VFs of its own: to try Culvert here, run culvert lab"
-	case knownCapable(n):
-		return vf.SRIOVOff, fmt.Sprintf("NICs of this model (%s:%s) have SR-IOV and this one does not show it: switch it on %s, then power-cycle", n.Vendor, n.Device, switchOf(n))
+	case hidden:
+		return vf.SRIOVOff, fmt.Sprintf("NICs of this model (%s:%s) have SR-IOV and this one does not show it: switch it on %s, then power-cycle", n.Vendor, n.Device, how)
 	case errors.Is(capErr, fs.ErrPermission):
 		return vf.SRIOVNone, "it shows no SR-IOV (seen without root, who sees more)"
 	}
@@ -104,46 +104,13 @@ func virtual(n vf.NIC) bool {
 	case "1af4", "15ad", "1ab8", "5853", "1d0f", "1ae0", "1414": // virtio, VMware, Parallels, Xen, Amazon, Google, Microsoft
 		return true
 	}
-	switch n.Driver {
-	case "iavf", "i40evf", "igbvf", "ixgbevf", "cxgb4vf", "fm10k_vf", "nfp_netvf":
-		return true
-	}
-	return n.Vendor == "15b3" && slices.Contains(mellanoxVFs, n.Device)
-}
-
-// Devices that one driver serves as PF and as VF, by the PCI ID database and
-// the table of drivers/net/ethernet/mellanox/mlx5/core/main.c.
-var (
-	mellanoxPFs = []string{"1011", "1013", "1015", "1017", "1019", "101b", "101d", "101f", "1021", "1023", "a2d2", "a2d6", "a2dc"}
-	mellanoxVFs = []string{"1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"}
-)
-
-// knownCapable reports whether every NIC of this kind has SR-IOV in hardware,
-// so that one which does not show it has it switched off. The drivers named
-// serve nothing else; igb and ixgbe also serve chips without it (I210, 82598).
-func knownCapable(n vf.NIC) bool {
-	switch n.Driver {
-	case "i40e", "ice":
-		return true
-	case "ixgbe":
-		return n.Device == "10fb" || n.Device == "1528" || n.Device == "1563" // 82599 SFP+, X540-T, X550-T
-	case "igb":
-		return n.Device == "10c9" || n.Device == "1521" || n.Device == "1522" // 82576, I350
-	}
-	return n.Vendor == "15b3" && slices.Contains(mellanoxPFs, n.Device)
-}
-
-func switchOf(n vf.NIC) string {
-	if n.Vendor == "15b3" {
-		return fmt.Sprintf("with mlxconfig -d %s set SRIOV_EN=1 NUM_OF_VFS=8", n.PCI)
-	}
-	return "in the machine's firmware setup (SR-IOV) and in the card's own"
+	return n.IsVF()
 }
 
 // elsewhere explains the function that has the ports of a Chelsio card, whose
 // VFs hang on functions 0 to 3 of it.
 func elsewhere(n *vf.NIC, all []vf.NIC) {
-	if n.Driver != chelsio || n.SRIOV == vf.SRIOVYes {
+	if !vf.DriverOf(n.Driver).Split || n.SRIOV == vf.SRIOVYes {
 		return
 	}
 	for _, o := range all {

@@ -25,7 +25,8 @@ import (
 // does not show; in the configurations that Chelsio ships function n has port n,
 // counted anew where there are fewer ports. Only real hardware can tell whether
 // a card is configured otherwise.
-const chelsio = "cxgb4"
+//
+// vf.Driver.Split says of which driver that is true.
 
 // sameSlot reports whether two functions are of one card.
 func sameSlot(a, b vf.PCIAddr) bool {
@@ -35,7 +36,7 @@ func sameSlot(a, b vf.PCIAddr) bool {
 
 // isSplit reports whether a PF has its link on another function.
 func (t tree) isSplit(pf vf.PCIAddr, driver string) bool {
-	if driver != chelsio {
+	if !vf.DriverOf(driver).Split {
 		return false
 	}
 	all, _ := names(t.pci(pf, "net"))
@@ -59,12 +60,13 @@ type cardPort struct {
 // ports lists the ports of a PF's card, in their order there.
 func (t tree) ports(pf vf.PCIAddr) ([]cardPort, error) {
 	var out []cardPort
-	var errs []error
+	own, err := target(t.pci(pf, "driver"))
+	errs := []error{err}
 	for f := range uint8(8) {
 		at := pf
 		at.Function = f
 		driver, err := target(t.pci(at, "driver"))
-		if driver != chelsio || at == pf {
+		if driver != own || at == pf {
 			errs = append(errs, err)
 			continue
 		}
@@ -87,7 +89,7 @@ func (t tree) ports(pf vf.PCIAddr) ([]cardPort, error) {
 	}
 	slices.SortFunc(out, func(a, b cardPort) int { return cmp.Or(a.at.Compare(b.at), a.number-b.number) })
 	if len(out) == 0 {
-		errs = append(errs, fmt.Errorf("no port of the card has a netdevice in the host's netns (they are on function 4, driver %s), so the PF's identity and link are unknown", chelsio))
+		errs = append(errs, fmt.Errorf("no port of the card has a netdevice in the host's netns (they are on function 4, driver %s), so the PF's identity and link are unknown", own))
 	}
 	return out, errors.Join(errs...)
 }

@@ -90,7 +90,7 @@ func pfOf(pf vf.PF, vfs []api.VF) api.PF {
 		Name: pf.Label(), ID: pf.ID, PCI: pf.PCI, Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver,
 		NUMA: pf.NUMA, IOMMUGroup: pf.IOMMUGroup, Up: pf.Up, Carrier: pf.Carrier, SpeedMbps: pf.SpeedMbps,
 		MTU: pf.MTU, MaxMTU: pf.MaxMTU, Autoprobe: pf.Autoprobe, Abilities: pf.Abilities,
-		Rates: vf.RulesOf(pf.Driver).Range(pf), Port: pf.Port,
+		Rates: pf.RateRange(), Port: pf.Port,
 		TotalVFs: pf.TotalVFs, VFs: count(vfs), Error: pf.Err,
 	}
 }

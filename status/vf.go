@@ -57,7 +57,7 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	v := api.VF{
 		Name: name(pf.Label(), st.ID.Index), ID: st.ID, PF: pf.Label(), Index: st.ID.Index, PCI: st.PCI,
 		Vendor: st.Vendor, Device: st.Device, Driver: st.Driver, NUMA: st.NUMA, IOMMUGroup: st.IOMMUGroup,
-		Phase: api.PhaseUnmanaged, MAC: st.Admin.MAC, Settings: vf.RulesOf(pf.Driver).Effective(st.Admin), Link: st.Link,
+		Phase: api.PhaseUnmanaged, MAC: st.Admin.MAC, Settings: vf.DriverOf(pf.Driver).Effective(st.Admin), Link: st.Link,
 	}
 	if pool, ok := p.Spec.PoolOf(pf, st.ID.Index, st); ok {
 		v.Pool = pool.FullName()

@@ -3,6 +3,7 @@ package vf
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Tri is yes, no or unknown: what the kernel answers when asked about a
@@ -56,6 +57,23 @@ const (
 	SetMaxTxRate Setting = "max_tx_rate"
 	SetRSSQuery  Setting = "rss_query"
 )
+
+// Settings that every driver has, or none by itself: a Mistake names them.
+const (
+	setVLANQoS Setting = "vlanQoS"
+	setMTU     Setting = "mtu"
+)
+
+// Flag is the setting's name at the command line and in a guest's XML.
+func (s Setting) Flag() string {
+	switch s {
+	case SetVLANProto:
+		return "vlan-proto"
+	case setVLANQoS:
+		return "vlan-qos"
+	}
+	return strings.ReplaceAll(string(s), "_", "-")
+}
 
 // Settings lists all of them in the order people see.
 func Settings() []Setting {

@@ -20,6 +20,18 @@ func ParseMAC(s string) (MAC, error) {
 	return MAC(hw), nil
 }
 
+// wantUnicast is what a MAC must be that an interface can have.
+const wantUnicast = "want a unicast address: not zero, and the first byte even"
+
+// ParseUnicastMAC is ParseMAC for an interface's own address.
+func ParseUnicastMAC(s string) (MAC, error) {
+	m, err := ParseMAC(s)
+	if err == nil && !m.IsUnicast() {
+		err = fmt.Errorf("MAC address %q: %s", s, wantUnicast)
+	}
+	return m, err
+}
+
 // IsZero reports whether m is unset.
 func (m MAC) IsZero() bool { return m == MAC{} }
 

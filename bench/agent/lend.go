@@ -101,5 +101,5 @@ func (a *agent) rates(ctx context.Context, pci string) (rateRange, error) {
 	if j < 0 || st.PFs[j].SpeedMbps == 0 || st.PFs[j].Abilities[vf.SetMaxTxRate] == vf.No {
 		return rateRange{}, fmt.Errorf("PF %s takes no rates now: it has no link, or its driver has no max_tx_rate", st.VFs[i].PF)
 	}
-	return rateRange{max(1, int(vf.RulesOf(st.PFs[j].Driver).Lowest)), st.PFs[j].SpeedMbps}, nil
+	return rateRange{max(1, int(vf.DriverOf(st.PFs[j].Driver).Lowest)), st.PFs[j].SpeedMbps}, nil
 }

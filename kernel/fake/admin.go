@@ -27,10 +27,8 @@ func (k *Kernel) admin(s step.Step) error {
 
 func (k *Kernel) setMAC(s step.SetVFMAC) error {
 	return k.set(s.PF, s.Index, vf.SetMAC, func(_ *pf, f *function) error {
-		if k.profile.mac != nil {
-			if err := k.profile.mac(f.Admin.MAC, s.MAC); err != nil {
-				return err
-			}
+		if err := k.profile.refusesMAC(f.Admin.MAC, s.MAC); err != nil {
+			return err
 		}
 		f.Admin.MAC = s.MAC
 		return nil
@@ -43,8 +41,8 @@ func (k *Kernel) setVLAN(s step.SetVFVLAN) error {
 		ability = vf.SetVLANProto
 	}
 	return k.set(s.PF, s.Index, ability, func(_ *pf, f *function) error {
-		if k.profile.noQoS != nil && s.VLAN.QoS != 0 {
-			return fmt.Errorf("%w: a VLAN with priority: %w", vf.ErrUnable, k.profile.noQoS)
+		if err := k.profile.refusesVLAN(s.VLAN); err != nil {
+			return err
 		}
 		f.Admin.VLAN = s.VLAN
 		return nil
@@ -59,10 +57,8 @@ func (k *Kernel) setRate(s step.SetVFRate) error {
 		ability = vf.SetMinTxRate
 	}
 	return k.set(s.PF, s.Index, ability, func(p *pf, f *function) error {
-		if k.profile.rate != nil {
-			if err := k.profile.rate(p.link(), s.Min, s.Max); err != nil {
-				return err
-			}
+		if err := refusesRates(p.withLink(), s.Min, s.Max); err != nil {
+			return err
 		}
 		f.Admin.MinTxRate, f.Admin.MaxTxRate, f.rate = s.Min, s.Max, k.profile.held(s.Max)
 		return nil

@@ -105,7 +105,7 @@ func (k *Kernel) setNumVFs(p *pf, n int) error {
 		}}
 		p.vfs = append(p.vfs, f)
 		if p.Autoprobe == vf.Yes {
-			if err := k.probe(p, f, k.profile.VFDriver); err != nil {
+			if err := k.probe(p, f, k.profile.VFDriver()); err != nil {
 				return err
 			}
 		}
@@ -128,7 +128,7 @@ func (p Profile) born(pf vf.PCIAddr, index int) vf.Admin {
 			*a.Switch(s) = vf.TriOf(s == vf.SetSpoofChk && p.SpoofChk)
 		}
 	}
-	if p.Split { // the firmware gives each VF an address
+	if vf.DriverOf(p.Driver).Split { // the firmware gives each VF an address
 		a.MAC = vf.MAC{0x06, 0x44, 0, 0xc0, pf.Bus, pf.Function*byte(p.TotalVFs) + byte(index)}
 	}
 	return a
@@ -141,7 +141,7 @@ func (k *Kernel) bind(s step.Bind) error {
 	}
 	driver := s.Driver
 	if driver == vf.DriverDefault {
-		driver = k.profile.VFDriver
+		driver = k.profile.VFDriver()
 	}
 	if f.Driver == driver {
 		return nil

@@ -72,17 +72,18 @@ type function struct {
 func New(p Profile, n int) *Kernel {
 	k := &Kernel{profile: p, netns: map[string]bool{"": true}, next: 2}
 	var ports []*port
+	split := vf.DriverOf(p.Driver).Split
 	for i := range n {
 		f := &pf{PF: vf.PF{
 			ID:  vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}},
 			PCI: vf.PCIAddr{Bus: uint8(i + 1)}, Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
 			NUMA: -1, IOMMUGroup: 10 + i, MaxMTU: p.MaxMTU, TotalVFs: p.TotalVFs, Autoprobe: vf.Yes,
 		}}
-		if p.Split {
+		if split {
 			f.PCI = vf.PCIAddr{Bus: 1, Function: uint8(i)}
 			f.ID = vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, 1}, Port: fmt.Sprintf("pf%d", i)}
 		}
-		if !p.Split || i < 2 {
+		if !split || i < 2 {
 			f.port = &port{cable: true, mtu: 1500, speed: p.SpeedMbps}
 		} else {
 			f.port = ports[i%2]
@@ -174,7 +175,7 @@ func (k *Kernel) Probe(_ context.Context, a vf.PCIAddr, _ int) (vf.Abilities, er
 	out := maps.Clone(k.profile.Abilities)
 	delete(out, vf.SetMAC)
 	delete(out, vf.SetMinTxRate)
-	if k.profile.rate != nil && k.profile.rate(p.link(), 0, 0) != nil {
+	if !p.withLink().CanClearRates() {
 		delete(out, vf.SetMaxTxRate)
 	}
 	return out, nil
@@ -202,10 +203,16 @@ func (k *Kernel) changed() {
 	}
 }
 
-// view is the PF as the host sees it: abilities are not part of a listing.
-func (k *Kernel) view(p *pf) vf.PF {
+// withLink is the PF without its VFs.
+func (p *pf) withLink() vf.PF {
 	out := p.PF
 	out.Up, out.MTU, out.Carrier, out.SpeedMbps = p.up, p.mtu, p.link() > 0, p.link()
+	return out
+}
+
+// view is the PF as the host sees it: abilities are not part of a listing.
+func (k *Kernel) view(p *pf) vf.PF {
+	out := p.withLink()
 	out.NumVFs = p.numVFs
 	out.VFs = nil
 	for _, f := range p.vfs {

@@ -86,7 +86,7 @@ func (k *Kernel) ReturnVF(a vf.PCIAddr) error {
 		p.vfs = append(p.vfs, f)
 		slices.SortFunc(p.vfs, func(a, b *function) int { return a.ID.Compare(b.ID) })
 		if p.Autoprobe == vf.Yes {
-			return k.probe(p, f, k.profile.VFDriver)
+			return k.probe(p, f, k.profile.VFDriver())
 		}
 		return nil
 	}
@@ -121,7 +121,7 @@ func (k *Kernel) SetLinkSpeed(a vf.PCIAddr, mbps int) error {
 	if err != nil {
 		return err
 	}
-	if k.profile.dropsRates && p.speed != mbps {
+	if vf.DriverOf(p.Driver).DropsRates && p.speed != mbps {
 		for _, f := range p.vfs {
 			f.Admin.MinTxRate, f.Admin.MaxTxRate, f.rate = 0, 0, 0
 		}

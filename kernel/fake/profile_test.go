@@ -9,9 +9,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// P13: vf.Rules refuses what the driver would refuse, and says what the
-// hardware keeps to. The two were written separately from the same sources.
-func TestRulesAgreeWithTheDrivers(t *testing.T) {
+// P13: the fake kernel refuses what vf.PF.Fits refuses, and its hardware keeps to
+// what vf.Driver.Effective says. What those say of each driver is in the tests of
+// package vf.
+func TestRatesAgreeWithTheDrivers(t *testing.T) {
 	rates := []uint32{0, 1, 10, 11, 49, 50, 99, 170, 1000, 1001, 10000, 10001, 25000, 25001, 100000, 100001}
 	for name, p := range Profiles() {
 		for _, speed := range []int{p.SpeedMbps, 1000, 0} {
@@ -24,15 +25,14 @@ func TestRulesAgreeWithTheDrivers(t *testing.T) {
 			for _, highest := range rates {
 				err := k.Do(t.Context(), step.SetVFRate{PF: pf.PCI, Max: highest})
 				spec := vf.Spec{MaxTxRate: &highest}
-				rules := vf.RulesOf(p.Driver)
 				if highest == 0 {
-					if refused := rules.ClearNeedsLink && speed == 0 || rules.OnlyAt != 0 && speed != rules.OnlyAt; refused != (err != nil) {
+					if pf.CanClearRates() != (err == nil) {
 						t.Errorf("%s at %d Mb/s, cleared: %v", name, speed, err)
 					}
 					continue
 				}
-				if said := rules.Check(pf, spec); (said != nil) != (err != nil) {
-					t.Errorf("%s at %d Mb/s, rate %d: the rules say %v, the driver says %v", name, speed, highest, said, err)
+				if said := pf.Fits(spec, ""); (said != nil) != (err != nil) {
+					t.Errorf("%s at %d Mb/s, rate %d: Fits says %v, the driver says %v", name, speed, highest, said, err)
 				}
 				if err != nil {
 					continue
@@ -41,8 +41,8 @@ func TestRulesAgreeWithTheDrivers(t *testing.T) {
 				if f.Admin.MaxTxRate != highest {
 					t.Errorf("%s reports %d for %d", name, f.Admin.MaxTxRate, highest)
 				}
-				if got := rules.Effective(f.Admin).MaxTxRate; got != f.rate {
-					t.Errorf("%s, rate %d: the rules say %d, the hardware keeps to %d", name, highest, got, f.rate)
+				if got := vf.DriverOf(p.Driver).Effective(f.Admin).MaxTxRate; got != f.rate {
+					t.Errorf("%s, rate %d: vf says %d, the hardware keeps to %d", name, highest, got, f.rate)
 				}
 			}
 		}
@@ -93,7 +93,7 @@ func TestRatesAfterAnotherLinkSpeed(t *testing.T) {
 		if err := k.SetLinkSpeed(pf.PCI, 100); err != nil {
 			t.Fatal(err)
 		}
-		if dropped := first(t, k).VFs[0].Admin.MaxTxRate == 0; dropped != vf.RulesOf(p.Driver).DropsRates {
+		if dropped := first(t, k).VFs[0].Admin.MaxTxRate == 0; dropped != (p.Driver == "igb" || p.Driver == "ixgbe") {
 			t.Errorf("%s: dropped %t", name, dropped)
 		}
 	}

@@ -258,7 +258,7 @@ func (h *history) cable(t *rapid.T) {
 
 // speed is another switch at the other end. Some drivers then drop all rates.
 func (h *history) speed(mbps int) {
-	if vf.RulesOf(h.profile.Driver).DropsRates {
+	if vf.DriverOf(h.profile.Driver).DropsRates {
 		for _, v := range h.vfs() {
 			h.touched(v.PCI)
 		}

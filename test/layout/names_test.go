@@ -2,13 +2,11 @@ package layout
 
 import (
 	"fmt"
-	"go/scanner"
 	"go/token"
 	"io/fs"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -90,38 +88,14 @@ func TestNoHostToDownloadFrom(t *testing.T) {
 
 // checkSysfs finds paths under /sys in code that is not the kernel's: what
 // depends on the kernel's files is under kernel/. Messages may name one.
-func checkSysfs(tree fs.FS) ([]string, error) {
-	all, err := sources(tree)
-	if err != nil {
-		return nil, err
-	}
-	var complaints []string
-	for _, s := range all {
-		top, _, _ := strings.Cut(s.name, "/")
-		if s.isTest() || slices.Contains([]string{"kernel", "lab", "test", "bench"}, top) {
-			continue
+func checkSysfs(tree fs.FS) (complaints []string, err error) {
+	err = visitStrings(tree, func(file string, at token.Position, v string) {
+		top, _, _ := strings.Cut(file, "/")
+		if !slices.Contains([]string{"kernel", "lab", "test", "bench"}, top) && strings.HasPrefix(v, "/sys/") && path.Clean(v) == v {
+			complaints = append(complaints, fmt.Sprintf("%s: %q: sysfs is read and written under kernel/", at, v))
 		}
-		text, err := fs.ReadFile(tree, s.name)
-		if err != nil {
-			return nil, err
-		}
-		set := token.NewFileSet()
-		var scan scanner.Scanner
-		scan.Init(set.AddFile(s.name, set.Base(), len(text)), text, nil, 0)
-		for {
-			pos, tok, literal := scan.Scan()
-			if tok == token.EOF {
-				break
-			}
-			if tok != token.STRING {
-				continue
-			}
-			if v, err := strconv.Unquote(literal); err == nil && strings.HasPrefix(v, "/sys/") && path.Clean(v) == v {
-				complaints = append(complaints, fmt.Sprintf("%s: %q: sysfs is read and written under kernel/", set.Position(pos), v))
-			}
-		}
-	}
-	return complaints, nil
+	})
+	return complaints, err
 }
 
 func TestSysfsIsKernels(t *testing.T) {

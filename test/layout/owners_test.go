@@ -26,7 +26,7 @@ var mechanisms = []mechanism{
 		instead: "replace a file with durable.WriteFile, Write, Symlink or Rename",
 		others: map[string]string{
 			"rpc/listen.go":         "a socket: it does not outlive the kernel",
-			"vm/host.go":            "a file of its own in the folder for temporary files",
+			"guest/admin/host.go":   "a file of its own in the folder for temporary files",
 			"lab/copy.go":           "an archive that a node reads once",
 			"lab/image.go":          "a folder",
 			"lab/layer.go":          "a disk that a snapshot keeps; lab/snapshot.go syncs it",

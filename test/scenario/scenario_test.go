@@ -203,7 +203,7 @@ const vlanQoS vf.Setting = "vlanQoS"
 
 func can(nic fake.Profile, s vf.Setting) bool {
 	if s == vlanQoS {
-		return can(nic, vf.SetVLAN) && !vf.RulesOf(nic.Driver).NoQoS
+		return can(nic, vf.SetVLAN) && !vf.DriverOf(nic.Driver).NoQoS
 	}
 	return nic.Abilities[s] == vf.Yes
 }

@@ -136,7 +136,7 @@ func (w *world) told(text string) string {
 			pairs = append(pairs, [2]string{r.Baseline.Name, "home_" + w.aliasOf(r.ID)})
 		}
 	}
-	pairs = append(pairs, [2]string{w.nic.VFDriver, "VFDRIVER"})
+	pairs = append(pairs, [2]string{w.nic.VFDriver(), "VFDRIVER"})
 	slices.SortFunc(pairs, func(a, b [2]string) int { return len(b[0]) - len(a[0]) })
 	var flat []string
 	for _, p := range pairs {

@@ -1,0 +1,152 @@
+package vf
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Driver is what Culvert knows of a PF driver and of the NICs that it serves,
+// and the kernel does not tell: a value outside of a limit gives EINVAL, or is
+// rounded without a word. The zero value is a driver that Culvert does not know;
+// it refuses nothing. A new quirk is a field here and a value in the table of
+// drivers.go.
+type Driver struct {
+	Name string // in sysfs
+	// VFDrivers are the netdevice drivers of its VFs, today's first.
+	VFDrivers []string
+
+	// Vendor, PFDevices and VFDevices are PCI IDs, four hexadecimal digits each:
+	// of NICs that have SR-IOV in hardware, and of VFs that have the same driver
+	// as their PF.
+	Vendor               string
+	PFDevices, VFDevices []string
+	// OnlySRIOV: every NIC that the driver serves has SR-IOV in hardware.
+	OnlySRIOV bool
+	// SwitchOn says how SR-IOV is switched on, with %s for the NIC's PCI address;
+	// empty: in firmware setups.
+	SwitchOn string
+	// Split: VFs hang on other PCI functions than the ports do (kernel/split.go).
+	Split bool
+
+	// Lacks are the settings that it does not have. Culvert itself goes by
+	// Abilities, which are asked of the kernel, but for min_tx_rate: drivers
+	// without it take the 0 that Probe writes. The fake kernel goes by Lacks.
+	Lacks []Setting
+
+	// Lowest is the lowest max_tx_rate other than 0, in Mb/s; less is refused,
+	// or taken as Lowest where Raises is set. 0: nothing is known of its rates.
+	Lowest uint32
+	Raises bool
+	// Step: a max_tx_rate is floored to a multiple of it, in Mb/s. The kernel
+	// goes on reporting what was asked.
+	Step uint32
+	// UpToLink: no rate above the speed of the link.
+	UpToLink bool
+	// NeedsLink: no rate at all, and where ClearNeedsLink is set not the
+	// clearing of one either, without link.
+	NeedsLink, ClearNeedsLink bool
+	// OnlyAt is the only speed of the link at which rates can be set or cleared,
+	// Mb/s; 0: any.
+	OnlyAt int
+	// DropsRates: the driver clears all rates when the speed of the link
+	// changes.
+	DropsRates bool
+
+	// NoQoS: a VLAN may have no priority.
+	NoQoS bool
+	// ClearsMAC says when a VF's MAC can be cleared. Culvert clears only one that
+	// is set, and its VFs have one always.
+	ClearsMAC When
+}
+
+// When says when a driver does something.
+type When uint8
+
+// The answers; the zero value is Always.
+const (
+	Always When = iota
+	OnlyIfSet
+	Never
+)
+
+// DriverOf returns what is known of a PF driver, by its name in sysfs.
+func DriverOf(name string) Driver {
+	i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == name })
+	if i < 0 || name == "" {
+		return Driver{}
+	}
+	return drivers[i]
+}
+
+// IsVF reports whether a NIC is a VF by its driver or its model, as one is that
+// a guest sees without its PF.
+func (n NIC) IsVF() bool {
+	return slices.ContainsFunc(drivers, func(d Driver) bool {
+		return n.Driver != d.Name && slices.Contains(d.VFDrivers, n.Driver) || n.Vendor == d.Vendor && slices.Contains(d.VFDevices, n.Device)
+	})
+}
+
+// HowToSwitchOn says how SR-IOV is switched on in a NIC that has it in hardware,
+// by its driver or its model; ok is false for any other NIC.
+func (n NIC) HowToSwitchOn() (how string, ok bool) {
+	i := slices.IndexFunc(drivers, func(d Driver) bool {
+		return d.OnlySRIOV && n.Driver == d.Name || n.Vendor == d.Vendor && slices.Contains(d.PFDevices, n.Device)
+	})
+	switch {
+	case i < 0:
+		return "", false
+	case drivers[i].SwitchOn != "":
+		return fmt.Sprintf(drivers[i].SwitchOn, n.PCI), true
+	}
+	return "in the machine's firmware setup (SR-IOV) and in the card's own", true
+}
+
+// Effective returns the rates that the hardware keeps to where the kernel
+// reports a (I6).
+func (d Driver) Effective(a Admin) Admin {
+	if a.MaxTxRate == 0 {
+		return a
+	}
+	if d.Raises {
+		a.MaxTxRate = max(a.MaxTxRate, d.Lowest)
+	}
+	if d.Step > 0 {
+		a.MaxTxRate -= a.MaxTxRate % d.Step
+	}
+	return a
+}
+
+// RateRange says in words which max_tx_rate the PF takes as things are; empty
+// when nothing is known of its driver.
+func (p PF) RateRange() string {
+	d := DriverOf(p.Driver)
+	if d.Lowest == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%d Mb/s and more", d.Lowest)
+	switch {
+	case d.OnlyAt != 0:
+		s = fmt.Sprintf("%d to %d Mb/s, and only while its link runs at %d Mb/s", d.Lowest, d.OnlyAt, d.OnlyAt)
+	case d.UpToLink && p.SpeedMbps > 0:
+		s = fmt.Sprintf("%d to %d Mb/s (its link)", d.Lowest, p.SpeedMbps)
+	case d.UpToLink:
+		s = fmt.Sprintf("%d Mb/s to the speed of its link", d.Lowest)
+	}
+	if d.Step > 0 {
+		s += fmt.Sprintf(", in steps of %d", d.Step)
+	}
+	if d.Raises {
+		s += fmt.Sprintf(", less counts as %d", d.Lowest)
+	}
+	if slices.Contains(d.Lacks, SetMinTxRate) {
+		s += "; no min_tx_rate"
+	}
+	return s
+}
+
+// CanClearRates reports whether the PF's driver clears the rates of a VF as
+// things are.
+func (p PF) CanClearRates() bool {
+	d := DriverOf(p.Driver)
+	return (p.Carrier || !d.ClearNeedsLink) && (d.OnlyAt == 0 || p.SpeedMbps == d.OnlyAt)
+}
