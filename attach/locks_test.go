@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/attach"
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -41,18 +40,6 @@ func hold(t *testing.T, k machine, work func() error) (release func()) {
 	}
 }
 
-func recordOf(t *testing.T, n *daemon.Node, id vf.ID) (rec journal.Record) {
-	t.Helper()
-	err := n.Ledger.View(func(tx *journal.Tx) (err error) {
-		rec, err = tx.Record(id)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rec
-}
-
 var errHungUp = errors.New("the caller hung up")
 
 // A caller that disconnects does not wait for the VF any longer. It is told which work
@@ -68,12 +55,12 @@ func TestWaitingForAVFEndsWithItsContext(t *testing.T) {
 	cancel(errHungUp)
 	late := func(holder string, call func() error) {
 		t.Helper()
-		was := recordOf(t, n, rec.ID)
+		was := recordOf(t, n, rec)
 		err := call()
 		if !errors.Is(err, errHungUp) || !strings.Contains(err.Error(), rec.PCI.String()) || !strings.Contains(err.Error(), holder+" has not ended") {
 			t.Errorf("%v: it does not name VF %s and %q", err, rec.PCI, holder)
 		}
-		if now := recordOf(t, n, rec.ID); now.Generation != was.Generation || now.Phase != was.Phase {
+		if now := recordOf(t, n, rec); now.Generation != was.Generation || now.Phase != was.Phase {
 			t.Errorf("the record was %s %d and is %s %d", was.Phase, was.Generation, now.Phase, now.Generation)
 		}
 	}

@@ -276,7 +276,7 @@ func TestQuoted(t *testing.T) {
 	if strings.Contains(got, "\x1b") {
 		t.Errorf("control characters:\n%q", got)
 	}
-	for _, want := range []string{`remove sriov`, `'a'\''$(x) [31m'`, `'ethernets.a [31m'\''$(x).mtu=null'`} {
+	for _, want := range []string{`remove sriov`, `'a'\''$(x)\x1b[31m'`, `'ethernets.a\x1b[31m'\''$(x).mtu=null'`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in\n%s", want, got)
 		}

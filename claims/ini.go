@@ -17,7 +17,7 @@ func (e entry) says() string {
 	if e.value == "" && e.key == "" {
 		return ""
 	}
-	return excerpt.Line(e.key + "=" + e.value)
+	return excerpt.Line(strings.Join(strings.Fields(e.key+"="+e.value), " "))
 }
 
 // section is a [name] with its entries, in order.
