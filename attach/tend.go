@@ -210,10 +210,4 @@ func (e *Engine) WithIdle(id vf.ID, f func(journal.Record) error) (ran bool, err
 	return true, f(rec)
 }
 
-func (e *Engine) records() (all []journal.Record, err error) {
-	err = e.Ledger.View(func(tx *journal.Tx) error {
-		all, err = tx.Records()
-		return err
-	})
-	return all, err
-}
+func (e *Engine) records() ([]journal.Record, error) { return journal.ReadRecords(e.Ledger) }

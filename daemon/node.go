@@ -117,10 +117,4 @@ func (n *Node) problems() (out []api.Problem) {
 	return out
 }
 
-func (n *Node) records() (all []journal.Record, err error) {
-	err = n.Ledger.View(func(tx *journal.Tx) error {
-		all, err = tx.Records()
-		return err
-	})
-	return all, err
-}
+func (n *Node) records() ([]journal.Record, error) { return journal.ReadRecords(n.Ledger) }

@@ -305,13 +305,13 @@ func (u usable) shared() map[string]ipam.Config {
 // held are the addresses of the ledger that are the cluster's.
 func (m *member) held() (out []blocks.Held, err error) {
 	err = m.node.Ledger.View(func(tx *journal.Tx) error {
-		all, err := tx.AddressesOf("")
+		all := tx.AddressesOf("")
 		for _, a := range all {
 			if !a.Local && a.Damage == "" {
 				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim})
 			}
 		}
-		return err
+		return nil
 	})
 	return out, err
 }
