@@ -42,15 +42,9 @@ func (e *Engine) detach(ctx context.Context, rec journal.Record, reason string, 
 
 // finish is detach for a VF that the caller has locked.
 func (e *Engine) finish(ctx context.Context, rec journal.Record, reason string, cause error) error {
-	now, err := e.record(rec.ID)
-	if errors.Is(err, vf.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	now, same, err := e.current(rec)
+	if err != nil || !same || !now.Held() || !sameAttachment(now.Lease.Owner, rec.Lease.Owner) {
 		return err
-	}
-	if now.Generation != rec.Generation || !now.Held() || !sameAttachment(now.Lease.Owner, rec.Lease.Owner) {
-		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
 	defer cancel()

@@ -221,7 +221,7 @@ func (r *Reconciler) probe(ctx context.Context, pf vf.PF) error {
 		ran, err := r.Keeper.WithIdle(v.ID, func(journal.Record) error {
 			return r.Hardware.Probe(ctx, pf, v.ID.Index)
 		})
-		if ran {
+		if ran || err != nil {
 			return about(pf, err)
 		}
 	}
