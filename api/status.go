@@ -79,7 +79,7 @@ type PF struct {
 }
 
 // PhaseUnmanaged is the phase of a VF that is not in the ledger; the others are
-// the ledger's: making, free, reserved, configuring, attached, releasing,
+// the ledger's: making, free, configuring, attached, releasing,
 // quarantined. PhaseMissing stands in a cluster's objects for that of a VF which
 // is not on the bus, PhaseGiven for free where the kubelet has given the VF to a
 // pod, and no network has attached it: it is about to, or there is none (vfio).

@@ -75,18 +75,12 @@ func (e *Engine) addresses(tx *journal.Tx, rec *journal.Record, req Request) err
 	if req.IPAM.IsZero() {
 		return nil
 	}
-	taken, err := tx.AddressesOf(req.Network)
-	if err != nil {
-		return err
-	}
+	taken := tx.AddressesOf(req.Network)
 	held := make(map[netip.Addr]vf.Owner, len(taken))
 	for _, a := range taken {
 		held[a.Addr] = a.Owner
 	}
-	last, err := tx.LastAddresses(req.Network)
-	if err != nil {
-		return err
-	}
+	last := tx.LastAddresses(req.Network)
 	config, own := req.IPAM, ipam.Own{}
 	if e.shared(req) {
 		own = e.Blocks.Of(req.Network, req.Owner)

@@ -88,13 +88,13 @@ func (p *pair) round() {
 
 func (p *pair) held(i int) (out []blocks.Held) {
 	_ = p.nodes[i].Ledger.View(func(tx *journal.Tx) error {
-		all, err := tx.AddressesOf("")
+		all := tx.AddressesOf("")
 		for _, a := range all {
 			if !a.Local {
 				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim})
 			}
 		}
-		return err
+		return nil
 	})
 	return out
 }

@@ -71,10 +71,7 @@ func (e *Engine) adopt(id vf.ID, req Request) (rec journal.Record, err error) {
 // chooseOpen chooses a VF as if it were free, though somebody has it open. There is
 // none when somebody holds it, or it is not made yet.
 func (e *Engine) chooseOpen(tx *journal.Tx, id vf.ID, req Request) (alloc.Choice, error) {
-	records, err := tx.Records()
-	if err != nil {
-		return alloc.Choice{}, err
-	}
+	records := tx.Records()
 	for i, r := range records {
 		if r.ID != id {
 			if err := e.owns(r, req.Owner); err != nil {

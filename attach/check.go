@@ -73,11 +73,7 @@ func (e *Engine) Ready(context.Context) error {
 	if len(e.Spec().Pools) == 0 {
 		return fmt.Errorf("no pool is declared in /etc/culvert/host.yaml: %w", vf.ErrNotReady)
 	}
-	var records []journal.Record
-	err := e.Ledger.View(func(tx *journal.Tx) (err error) {
-		records, err = tx.Records()
-		return err
-	})
+	records, err := e.records()
 	if err != nil {
 		return fmt.Errorf("ledger: %w: %w", err, vf.ErrNotReady)
 	}

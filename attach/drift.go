@@ -60,9 +60,9 @@ func (e *Engine) driftTask(ctx context.Context, r journal.Record, st vf.State) f
 
 // drifted runs with the VF locked.
 func (e *Engine) drifted(ctx context.Context, seen journal.Record) error {
-	rec, err := e.record(seen.ID)
-	if err != nil || rec.Generation != seen.Generation || rec.Phase != journal.Attached {
-		return nil //nolint:nilerr // given back since
+	rec, same, err := e.current(seen)
+	if err != nil || !same || rec.Phase != journal.Attached {
+		return err // nil when it was given back since
 	}
 	at, err := e.site(rec)
 	if err != nil {

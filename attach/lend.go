@@ -102,15 +102,9 @@ func (e *Engine) GiveBack(ctx context.Context, rec journal.Record) error {
 
 // endLoan is GiveBack for a VF that the caller has locked.
 func (e *Engine) endLoan(ctx context.Context, seen journal.Record) error {
-	rec, err := e.record(seen.ID)
-	if errors.Is(err, vf.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if rec.Generation != seen.Generation || rec.Phase != journal.Attached || rec.Lease.Lent == nil {
-		return nil // released since
+	rec, same, err := e.current(seen)
+	if err != nil || !same || rec.Phase != journal.Attached || rec.Lease.Lent == nil {
+		return err // nil when it was released since
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
 	defer cancel()

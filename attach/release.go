@@ -47,15 +47,9 @@ func (e *Engine) detach(ctx context.Context, rec journal.Record, reason string, 
 
 // finish is detach for a VF that the caller has locked.
 func (e *Engine) finish(ctx context.Context, rec journal.Record, reason string, cause error) error {
-	now, err := e.record(rec.ID)
-	if errors.Is(err, vf.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
+	now, same, err := e.current(rec)
+	if err != nil || !same || !now.Held() || !sameAttachment(now.Lease.Owner, rec.Lease.Owner) {
 		return err
-	}
-	if now.Generation != rec.Generation || !now.Held() || !sameAttachment(now.Lease.Owner, rec.Lease.Owner) {
-		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
 	defer cancel()
@@ -210,19 +204,12 @@ func (e *Engine) quarantine(rec journal.Record, cause error) error {
 // Collect releases every attachment of a network that is not among the valid
 // ones (CNI GC). One that fails does not keep the others (I7).
 func (e *Engine) Collect(ctx context.Context, network string, valid []vf.Owner) error {
-	var stale []journal.Record
-	err := e.Ledger.View(func(tx *journal.Tx) error {
-		records, err := tx.Records()
-		for _, r := range records {
-			if r.Held() && r.Lease.Network == network && !contains(valid, r.Lease.Owner) {
-				stale = append(stale, r)
-			}
-		}
-		return err
-	})
+	records, err := e.records()
 	errs := []error{err}
-	for _, r := range stale {
-		errs = append(errs, e.detach(ctx, r, "Collected", nil))
+	for _, r := range records {
+		if r.Held() && r.Lease.Network == network && !contains(valid, r.Lease.Owner) {
+			errs = append(errs, e.detach(ctx, r, "Collected", nil))
+		}
 	}
 	return errors.Join(errs...)
 }

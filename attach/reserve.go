@@ -178,16 +178,14 @@ func (e *Engine) record(id vf.ID) (rec journal.Record, err error) {
 }
 
 func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
-	records, err := tx.Records()
-	if err != nil {
-		return alloc.Choice{}, err
-	}
+	records := tx.Records()
 	for _, r := range records {
 		if err := e.owns(r, req.Owner); err != nil {
 			return alloc.Choice{}, err
 		}
 	}
 	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Given: given}
+	var err error
 	if want.Apart, err = apart(records, req); err != nil {
 		return alloc.Choice{}, err
 	}

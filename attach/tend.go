@@ -151,9 +151,9 @@ func vanished(r journal.Record, seen []vf.PF) bool {
 
 // bury ends the lease on a VF that a listing lacked, if the VF is really gone.
 func (e *Engine) bury(ctx context.Context, seen journal.Record) error {
-	now, err := e.record(seen.ID)
-	if err != nil || now.Generation != seen.Generation {
-		return nil //nolint:nilerr // forgotten since
+	now, same, err := e.current(seen)
+	if err != nil || !same {
+		return err
 	}
 	if _, err := e.look(ctx, now); errors.Is(err, errGone) {
 		return e.forget(now, err)
@@ -163,9 +163,9 @@ func (e *Engine) bury(ctx context.Context, seen journal.Record) error {
 
 // unstick finishes work that nobody does any more.
 func (e *Engine) unstick(ctx context.Context, seen journal.Record) error {
-	now, err := e.record(seen.ID)
-	if err != nil || now.Phase != seen.Phase {
-		return nil //nolint:nilerr // it was not stuck
+	now, same, err := e.current(seen)
+	if err != nil || !same || now.Phase != seen.Phase {
+		return err // it was not stuck
 	}
 	return e.finish(ctx, seen, "Undone", fmt.Errorf("it had stopped while %s", seen.Phase))
 }
@@ -182,8 +182,11 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason string, c
 	rec, mine := seen, false
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
 		now, err := tx.Record(seen.ID)
-		if err != nil || now.Generation != seen.Generation || now.Phase != seen.Phase {
-			return nil //nolint:nilerr // forgotten or taken since: not ours to touch
+		if errors.Is(err, vf.ErrNotFound) || err == nil && (now.Generation != seen.Generation || now.Phase != seen.Phase) {
+			return nil // forgotten or taken since: not ours to touch
+		}
+		if err != nil {
+			return err
 		}
 		now.Generation++
 		now.Phase = journal.Releasing
@@ -209,16 +212,23 @@ func (e *Engine) WithIdle(id vf.ID, f func(journal.Record) error) (ran bool, err
 	}
 	defer unlock()
 	rec, err := e.record(id)
-	if err != nil || rec.Phase != journal.Free {
+	if errors.Is(err, vf.ErrNotFound) || err == nil && rec.Phase != journal.Free {
 		return false, nil // not ours to touch
+	}
+	if err != nil {
+		return false, err
 	}
 	return true, f(rec)
 }
 
-func (e *Engine) records() (all []journal.Record, err error) {
-	err = e.Ledger.View(func(tx *journal.Tx) error {
-		all, err = tx.Records()
-		return err
-	})
-	return all, err
+// current returns the record of a VF as it is now; same is false when the VF was
+// forgotten since it was seen, or is in another lease.
+func (e *Engine) current(seen journal.Record) (now journal.Record, same bool, err error) {
+	now, err = e.record(seen.ID)
+	if errors.Is(err, vf.ErrNotFound) {
+		return now, false, nil
+	}
+	return now, err == nil && now.Generation == seen.Generation, err
 }
+
+func (e *Engine) records() ([]journal.Record, error) { return journal.ReadRecords(e.Ledger) }

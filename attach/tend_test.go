@@ -1,8 +1,10 @@
 package attach_test
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -38,15 +40,68 @@ func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
 		if rec, err := tx.Record(recs[1].ID); err != nil || rec.Phase != journal.Attached {
 			t.Errorf("VF %s is there, and the ledger says %s, %v", recs[1].PCI, rec.Phase, err)
 		}
-		held, err := tx.AddressesOf("")
+		held := tx.AddressesOf("")
 		for _, a := range held {
 			if a.VF != recs[1].ID {
 				t.Errorf("%s is still held by %s", a.Addr, a.Owner)
 			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// unreadable is a ledger that fails after some reads.
+type unreadable struct {
+	daemon.Ledger
+	reads int // that work yet
+}
+
+func (u *unreadable) View(f func(*journal.Tx) error) error {
+	if u.reads == 0 {
+		return journal.ErrDamaged
+	}
+	u.reads--
+	return u.Ledger.View(f)
+}
+
+// A ledger that cannot be read is no VF that has been forgotten: Tend and
+// WithIdle return the error.
+func TestLedgerErrorsAreReturned(t *testing.T) {
+	_, n := node(t)
+	seen := n.Inventory.PFs()
+	rec, err := n.Engine.Attach(t.Context(), everything(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck := rec
+	stuck.Phase = journal.Configuring
+	mute := []vf.PF{{PCI: seen[0].PCI, Err: "no netdevice"}}
+	for name, test := range map[string]struct {
+		rec  journal.Record
+		do   func() error
+		read int
+	}{
+		"a VF that a listing lacks": {rec, func() error { return n.Engine.Tend(t.Context(), mute) }, 1},
+		"work that stopped":         {stuck, func() error { return n.Engine.Tend(t.Context(), seen) }, 1},
+		"a rate to give back":       {rec, func() error { return n.Engine.GiveBack(t.Context(), rec) }, 0},
+		"a VF to work on": {rec, func() error {
+			ran, err := n.Engine.WithIdle(rec.ID, func(journal.Record) error { return nil })
+			if ran {
+				t.Error("it ran")
+			}
+			return err
+		}, 0},
+	} {
+		if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(test.rec) }); err != nil {
+			t.Fatal(err)
+		}
+		n.Engine.Ledger = &unreadable{n.Ledger, test.read}
+		if err := test.do(); !errors.Is(err, journal.ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		n.Engine.Ledger = n.Ledger
 	}
 }

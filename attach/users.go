@@ -96,9 +96,9 @@ func (e *Engine) openGuests(ctx context.Context, records []journal.Record) map[v
 // and does not any more: its end was not told, since culvertd was away or the hooks
 // are missing. It runs with the VF locked.
 func (e *Engine) guestTask(ctx context.Context, seen journal.Record) error {
-	rec, err := e.record(seen.ID)
-	if err != nil || rec.Generation != seen.Generation || rec.Phase != journal.Attached {
-		return nil //nolint:nilerr // given back since
+	rec, same, err := e.current(seen)
+	if err != nil || !same || rec.Phase != journal.Attached {
+		return err // nil when it was given back since
 	}
 	users, err := e.Kernel.Users(ctx, rec.PCI)
 	open := len(users) > 0

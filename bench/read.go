@@ -82,6 +82,7 @@ func explain(raw []byte, err error) error {
 	case errors.As(err, &kind):
 		return fmt.Errorf("line %d: %s: a JSON %s, want %s", at(kind.Offset), kind.Field, excerpt.Line(kind.Value), kind.Type)
 	}
+	// encoding/json has no type for an unknown field: its text is all that there is.
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 

@@ -69,11 +69,11 @@ func (s *Server) streamEvents(ctx context.Context, raw json.RawMessage, send fun
 func (s *Server) eventsAfter(seq uint64) ([]api.Event, error) {
 	out := []api.Event{}
 	err := s.node.Ledger.View(func(tx *journal.Tx) error {
-		events, err := tx.Events(seq)
+		events := tx.Events(seq)
 		for _, e := range events {
 			out = append(out, api.Event(e))
 		}
-		return err
+		return nil
 	})
 	return out, err
 }

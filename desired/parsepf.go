@@ -14,10 +14,6 @@ import (
 // maxVFs is as many as TotalVFs can say (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
 const maxVFs = 1<<16 - 1
 
-// MTUs of Ethernet that Linux takes: IPv4's least (RFC 791) and the most that
-// fits its 16-bit length.
-const minMTU, maxMTU = 68, 65535
-
 var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "autoprobe", "needCarrier"}
 
 // form is how a scalar is parsed, and what an error says is wanted of it.
@@ -93,7 +89,7 @@ func parseVFs(s string) (int, error) {
 	return number(s, 0, maxVFs)
 }
 
-func parseMTU(s string) (int, error) { return number(s, minMTU, maxMTU) }
+func parseMTU(s string) (int, error) { return number(s, vf.MinMTU, vf.MaxMTU) }
 
 // number reads plain decimal: no sign, no underscore, no other base.
 func number(s string, low, high int) (int, error) {

@@ -59,19 +59,18 @@ type PFSpec struct {
 // Check tells what of s the PF can never do: more VFs or a larger MTU than it
 // has (vf.ErrInvalid).
 func (s PFSpec) Check(pf vf.PF) error {
-	if s.VFs > 0 && pf.TotalVFs == 0 {
-		return fmt.Errorf("PF %s: %d VFs wanted (%s), it can have none: SR-IOV is off in its firmware or not in its driver: switch it on, or write vfs: 0: %w",
-			pf.Label(), s.VFs, s.From, vf.ErrInvalid)
+	var why string
+	switch {
+	case s.VFs > 0 && pf.TotalVFs == 0:
+		why = fmt.Sprintf("%d VFs wanted (%s), it can have none: SR-IOV is off in its firmware or not in its driver: switch it on, or write vfs: 0", s.VFs, s.From)
+	case s.VFs > pf.TotalVFs:
+		why = fmt.Sprintf("%d VFs wanted (%s), it can have %d: write vfs: %d or vfs: max", s.VFs, s.From, pf.TotalVFs, pf.TotalVFs)
+	case pf.MaxMTU != 0 && s.MTU > pf.MaxMTU:
+		why = fmt.Sprintf("MTU %d wanted (%s), its driver allows %d at most", s.MTU, s.From, pf.MaxMTU)
+	default:
+		return nil
 	}
-	if s.VFs > pf.TotalVFs {
-		return fmt.Errorf("PF %s: %d VFs wanted (%s), it can have %d: write vfs: %d or vfs: max: %w",
-			pf.Label(), s.VFs, s.From, pf.TotalVFs, pf.TotalVFs, vf.ErrInvalid)
-	}
-	if pf.MaxMTU != 0 && s.MTU > pf.MaxMTU {
-		return fmt.Errorf("PF %s: MTU %d wanted (%s), its driver allows %d at most: %w",
-			pf.Label(), s.MTU, s.From, pf.MaxMTU, vf.ErrInvalid)
-	}
-	return nil
+	return vf.ObjectError{Object: "PF " + pf.Label(), Err: fmt.Errorf("%s: %w", why, vf.ErrInvalid)}
 }
 
 // Kinds of device that a pool gives out.

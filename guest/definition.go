@@ -213,8 +213,8 @@ func vlanOf(v *libvirtxml.DomainInterfaceVLan) (*vf.VLAN, error) {
 		return &vf.VLAN{}, nil
 	case v.Trunk == "yes" || len(v.Tags) > 1:
 		return nil, errors.New("<vlan>: want one tag: a VF has no trunk")
-	case v.Tags[0].ID > 4094:
-		return nil, fmt.Errorf("<tag id='%d'> of <vlan>: want 0 to 4094", v.Tags[0].ID)
+	case v.Tags[0].ID > vf.MaxVLAN:
+		return nil, fmt.Errorf("<tag id='%d'> of <vlan>: want 0 to %d", v.Tags[0].ID, vf.MaxVLAN)
 	}
 	return &vf.VLAN{ID: uint16(v.Tags[0].ID)}, nil
 }

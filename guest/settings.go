@@ -132,7 +132,9 @@ func (e *entry) set(name, value string) (err error) {
 			err = errors.New(`"": want prefix/name or name`)
 		}
 	case "mac":
-		s.MAC, err = unicast(value)
+		var mac vf.MAC
+		mac, err = vf.ParseUnicastMAC(value)
+		s.MAC = &mac
 	case "vlan", "vlan-qos", "vlan-proto":
 		err = e.tag(name, value)
 	case "link-state":
@@ -154,14 +156,6 @@ func (e *entry) set(name, value string) (err error) {
 		return fmt.Errorf("%s %w", name, err)
 	}
 	return nil
-}
-
-func unicast(s string) (*vf.MAC, error) {
-	mac, err := vf.ParseMAC(s)
-	if err == nil && !mac.IsUnicast() {
-		err = fmt.Errorf("%q: want a unicast address: not zero, and the first byte even", s)
-	}
-	return &mac, err
 }
 
 func onOff(s string) (*bool, error) {
@@ -200,11 +194,11 @@ func (e *entry) tag(name, value string) error {
 	)
 	switch name {
 	case "vlan":
-		n, err = number(1, 4094)
-		v.ID = uint16(n) //nolint:gosec // at most 4094
+		n, err = number(1, vf.MaxVLAN)
+		v.ID = uint16(n) //nolint:gosec // at most vf.MaxVLAN
 	case "vlan-qos":
-		n, err = number(0, 7)
-		v.QoS = uint8(n) //nolint:gosec // at most 7
+		n, err = number(0, vf.MaxQoS)
+		v.QoS = uint8(n) //nolint:gosec // at most vf.MaxQoS
 	default:
 		v.Proto, err = vf.ParseVLANProto(value)
 	}
@@ -214,12 +208,11 @@ func (e *entry) tag(name, value string) error {
 
 // whole checks what attributes say together.
 func (e *entry) whole() error {
-	s := e.Spec
-	switch {
-	case s.VLAN != nil && s.VLAN.ID == 0:
-		return errors.New("vlan-qos and vlan-proto belong to a VLAN: give vlan, 1 to 4094, too")
-	case s.MinTxRate != nil && s.MaxTxRate != nil && *s.MaxTxRate != 0 && *s.MinTxRate > *s.MaxTxRate:
-		return fmt.Errorf("min-tx-rate %d is above max-tx-rate %d", *s.MinTxRate, *s.MaxTxRate)
+	if v := e.Spec.VLAN; v != nil && v.ID == 0 {
+		return fmt.Errorf("vlan-qos and vlan-proto belong to a VLAN: give vlan, 1 to %d, too", vf.MaxVLAN)
+	}
+	for _, m := range e.Spec.Mistakes() {
+		return fmt.Errorf("%s %s: %s", m.Setting.Flag(), m.Value, m.Want)
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func parseRoute(o *strictjson.Object) (vf.Route, bool) {
 	if r.Gateway.IsValid() && r.Gateway.Is4() != dst.Addr().Is4() {
 		o.Fail("gw", "is of another family than dst %s", dst)
 	}
-	mtu, _ := o.Uint("mtu", 68, 65535)
+	mtu, _ := o.Uint("mtu", vf.MinMTU, vf.MaxMTU)
 	priority, _ := o.Uint("priority", 0, 1<<31-1)
 	r.MTU, r.Priority = int(mtu), int(priority)
 	return r, true

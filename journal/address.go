@@ -21,13 +21,13 @@ func networkKey(network string) []byte { return []byte(network + "\x00") }
 
 // AddressesOf returns the addresses that are held in a network; all networks
 // when it is empty.
-func (t *Tx) AddressesOf(network string) ([]Address, error) {
+func (t *Tx) AddressesOf(network string) []Address {
 	var prefix []byte
 	if network != "" {
 		prefix = networkKey(network)
 	}
 	all, _ := decodeAddresses(t.under(bucketAddresses, prefix), t.memos.addresses.of)
-	return all, nil
+	return all
 }
 
 // HoldAddress records that an attachment has an address. vf.ErrHeld names the
@@ -50,27 +50,24 @@ func (t *Tx) HoldAddress(a Address) error {
 
 // LastAddresses returns the addresses of a network that were given out lately,
 // the latest at the end, whether or not they are still held.
-func (t *Tx) LastAddresses(network string) ([]netip.Addr, error) {
+func (t *Tx) LastAddresses(network string) []netip.Addr {
 	all, _ := decodeLast(t.under(bucketLast, networkKey(network)))
-	return all[network], nil
+	return all[network]
 }
 
 func (t *Tx) remember(a Address) error {
-	last, err := t.LastAddresses(a.Network)
-	if err != nil {
-		return err
-	}
+	last := t.LastAddresses(a.Network)
 	last = append(slices.DeleteFunc(last, func(o netip.Addr) bool { return o == a.Addr }), a.Addr)
 	return t.put(bucketLast, networkKey(a.Network), last[max(0, len(last)-keepLast):])
 }
 
 // FreeAddresses lets go of every address of one VF's attachment.
 func (t *Tx) FreeAddresses(id vf.ID) error {
-	all, err := t.AddressesOf("")
-	for _, a := range all {
+	var errs []error
+	for _, a := range t.AddressesOf("") {
 		if a.VF == id && a.Damage == "" {
-			err = errors.Join(err, t.del(bucketAddresses, addressKey(a.Network, a.Addr)))
+			errs = append(errs, t.del(bucketAddresses, addressKey(a.Network, a.Addr)))
 		}
 	}
-	return err
+	return errors.Join(errs...)
 }

@@ -59,6 +59,9 @@ func damagedRecord(id vf.ID, rec Record, err error) Record {
 // decodeRecord returns a record that can be trusted, or why not.
 func decodeRecord(key, stored []byte) (Record, error) {
 	rec, err := open[Record](bucketRecords, key, stored)
+	if rec.Phase == reserved {
+		rec.Phase = Configuring
+	}
 	switch {
 	case err != nil:
 	case rec.ID.String() != string(key):

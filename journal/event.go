@@ -21,7 +21,7 @@ func (t *Tx) Event(e Event) error {
 }
 
 // Events returns the events after a sequence number, oldest first.
-func (t *Tx) Events(after uint64) ([]Event, error) {
+func (t *Tx) Events(after uint64) []Event {
 	events, _ := decodeEvents(t.from(bucketEvents, seqKey(after+1)))
-	return events, nil
+	return events
 }

@@ -151,9 +151,20 @@ func (t *Tx) Record(id vf.ID) (Record, error) {
 // Records returns every record, ordered by PF and index; those that cannot be
 // read are among them, as Damaged. The caller must not change what a record
 // points to.
-func (t *Tx) Records() ([]Record, error) {
+func (t *Tx) Records() []Record {
 	all, _ := decodeRecords(t.from(bucketRecords, nil), t.memos.records.of)
-	return all, nil
+	return all
+}
+
+// ReadRecords returns the records of a ledger as they are now.
+func ReadRecords(l interface {
+	View(f func(*Tx) error) error
+}) (all []Record, err error) {
+	err = l.View(func(tx *Tx) error {
+		all = tx.Records()
+		return nil
+	})
+	return all, err
 }
 
 // Put writes a record. A change of phase sets Since.

@@ -11,20 +11,23 @@ import (
 // Free is a lease: the VF has an owner, or waits to be cleaned after one.
 //
 //	Making -> Free
-//	Free -> Reserved -> Configuring -> Attached -> Releasing -> Free
-//	                 any of these   -> Quarantined -> Releasing -> Free
+//	Free -> Configuring -> Attached -> Releasing -> Free
+//	     any of these          -> Quarantined -> Releasing -> Free
 type Phase string
 
 // The phases.
 const (
 	Making      Phase = "making"      // not yet as it should be: no baseline
 	Free        Phase = "free"        // clean, read back, nobody's
-	Reserved    Phase = "reserved"    // promised to an owner, kernel untouched
-	Configuring Phase = "configuring" // the kernel is being changed for the owner
+	Configuring Phase = "configuring" // promised to an owner; the kernel is being changed for it
 	Attached    Phase = "attached"    // the owner has it, read back
 	Releasing   Phase = "releasing"   // being reset to its baseline
 	Quarantined Phase = "quarantined" // could not be reset; Reason says why
 )
+
+// reserved is a phase that an older culvertd wrote before Configuring. It reads as
+// Configuring: what a culvertd that died left in either is undone in one way.
+const reserved Phase = "reserved"
 
 // Damaged is the phase of a record that cannot be read, or not be trusted; only
 // a repair writes it, for one that is lost. Reason says what is wrong. Somebody may have the
@@ -33,7 +36,7 @@ const Damaged Phase = "damaged"
 
 func (p Phase) known() bool {
 	switch p {
-	case Making, Free, Reserved, Configuring, Attached, Releasing, Quarantined:
+	case Making, Free, Configuring, Attached, Releasing, Quarantined:
 		return true
 	}
 	return false
@@ -96,7 +99,7 @@ type Lent struct {
 // Held reports whether somebody has, or has been promised, the VF; or may have
 // it, since its record is damaged.
 func (r Record) Held() bool {
-	return r.Phase == Reserved || r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing || r.Phase == Damaged
+	return r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing || r.Phase == Damaged
 }
 
 // Holder says for messages who has the VF.

@@ -139,7 +139,7 @@ func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
 		return true
 	}
 	for _, rec := range r.Records {
-		if rec.Phase != Configuring && rec.Phase != Attached && rec.Phase != Reserved {
+		if rec.Phase != Configuring && rec.Phase != Attached {
 			continue
 		}
 		for _, w := range rec.Lease.Wanted.Addresses {

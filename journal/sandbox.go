@@ -97,9 +97,9 @@ func (t *Tx) Sandbox(id string) (Sandbox, error) {
 }
 
 // Sandboxes returns every sandbox, by ID; those that cannot be read have Damage.
-func (t *Tx) Sandboxes() ([]Sandbox, error) {
+func (t *Tx) Sandboxes() []Sandbox {
 	all, _ := decodeSandboxes(t.from(bucketSandboxes, nil))
-	return all, nil
+	return all
 }
 
 // PutSandbox writes a sandbox. A change of phase sets Since.

@@ -33,13 +33,13 @@ func (p Problem) String() string {
 //
 // Of a record: its phase is known, its generation counts from 1, its VF has one
 // record, and one with a baseline unless it is Making. Free and Making have no
-// lease; Reserved, Configuring and Attached have an owner with a UID.
+// lease; Configuring and Attached have an owner with a UID.
 // Quarantined and Releasing may have an owner or none (a free VF that is
 // taken back to its baseline).
 //
 // Of all of them: no two VFs of one PF, and no two that are held, are at one
 // PCI address (I1). No attachment, which is an owner's UID and the interface,
-// has two VFs as Reserved, Configuring or Attached (I1); Releasing does not
+// has two VFs as Configuring or Attached (I1); Releasing does not
 // count, since a VF that is retried after a quarantine still names the owner
 // that it had.
 //
@@ -62,17 +62,7 @@ func Verify(records []Record, addresses []Address) []Problem {
 }
 
 // Verify is Verify of the transaction's records and addresses.
-func (t *Tx) Verify() ([]Problem, error) {
-	records, err := t.Records()
-	if err != nil {
-		return nil, err
-	}
-	addresses, err := t.AddressesOf("")
-	if err != nil {
-		return nil, err
-	}
-	return Verify(records, addresses), nil
-}
+func (t *Tx) Verify() []Problem { return Verify(t.Records(), t.AddressesOf("")) }
 
 type verifier struct {
 	records  map[vf.ID]Record
@@ -122,7 +112,7 @@ func (v *verifier) lease(r Record, object string) {
 		if !owner.IsZero() {
 			v.add("I1", object, "it could be given out while that owner has it", "it is %s, and yet %s has it", r.Phase, owner)
 		}
-	case Reserved, Configuring, Attached:
+	case Configuring, Attached:
 		if owner.UID == "" {
 			v.add("I8", object, "no detach can find it", "it is %s for an owner without UID (%q)", r.Phase, owner)
 		}
@@ -155,7 +145,7 @@ func (v *verifier) attachments(records []Record) {
 	type attachment struct{ uid, iface string }
 	first := map[attachment]Record{}
 	for _, r := range records {
-		if r.Phase != Reserved && r.Phase != Configuring && r.Phase != Attached {
+		if r.Phase != Configuring && r.Phase != Attached {
 			continue
 		}
 		key := attachment{r.Lease.Owner.UID, r.Lease.Owner.Interface}

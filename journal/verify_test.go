@@ -31,8 +31,12 @@ func sound() ([]journal.Record, []journal.Address) {
 	}
 	var records []journal.Record
 	var addresses []journal.Address
-	for i, phase := range []journal.Phase{journal.Reserved, journal.Configuring, journal.Attached, journal.Releasing, journal.Quarantined} {
-		r, a := held(i, phase, string(phase))
+	for i, phase := range []journal.Phase{journal.Configuring, journal.Configuring, journal.Attached, journal.Releasing, journal.Quarantined} {
+		uid := string(phase)
+		if i == 0 {
+			uid = "another"
+		}
+		r, a := held(i, phase, uid)
 		records, addresses = append(records, r), append(addresses, a)
 	}
 	// The quarantined one is retried for an owner that has been given another.
@@ -48,7 +52,7 @@ func sound() ([]journal.Record, []journal.Address) {
 
 // TestVerify breaks each rule once, in a ledger that is sound otherwise.
 func TestVerify(t *testing.T) {
-	const reserved, configuring, attached, releasing, quarantined, again, making, free = 0, 1, 2, 3, 4, 5, 6, 7
+	const begun, configuring, attached, releasing, quarantined, again, making, free = 0, 1, 2, 3, 4, 5, 6, 7
 	tests := map[string]struct {
 		spoil func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address)
 		want  []string // invariant and object
@@ -80,7 +84,7 @@ func TestVerify(t *testing.T) {
 			return r, a
 		}, want: []string{"I1 VF 02:00:00:00:00:01/p1#6"}},
 		"I8 nobody's": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
-			r[reserved].Lease.Owner.UID, a[reserved].Owner.UID = "", ""
+			r[begun].Lease.Owner.UID, a[begun].Owner.UID = "", ""
 			return r, a
 		}, want: []string{"I8 VF 02:00:00:00:00:01/p1#0 (0000:01:10.0)"}},
 		"I8 generation 0": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {

@@ -26,10 +26,10 @@ func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod,
 	}
 	p := &pod{}
 	if err := get(ctx, c.core, "pods", namespace, name, p); err != nil {
-		return api.Pod{}, fmt.Errorf("pod %s/%s: %w", namespace, name, err)
+		return api.Pod{}, vf.ObjectError{Object: "pod " + namespace + "/" + name, Err: err}
 	}
 	if !is(p, uid) {
-		return api.Pod{}, fmt.Errorf("pod %s/%s with UID %s: %w: the pod of that name has UID %s now", namespace, name, uid, vf.ErrNotFound, p.UID)
+		return api.Pod{}, vf.ObjectError{Object: "pod " + namespace + "/" + name, Err: fmt.Errorf("UID %s: %w: the pod of that name has UID %s now", uid, vf.ErrNotFound, p.UID)}
 	}
 	return podOf(p), nil
 }

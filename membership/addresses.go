@@ -81,13 +81,13 @@ func (u usable) shared() map[string]ipam.Config {
 // heldAddresses returns the addresses of the ledger that come from the cluster's pools.
 func (m *Member) heldAddresses() (out []blocks.Held, err error) {
 	err = m.Node.Ledger.View(func(tx *journal.Tx) error {
-		all, err := tx.AddressesOf("")
+		all := tx.AddressesOf("")
 		for _, a := range all {
 			if !a.Local && a.Damage == "" {
 				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim})
 			}
 		}
-		return err
+		return nil
 	})
 	return out, err
 }

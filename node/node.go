@@ -93,10 +93,4 @@ func (n *Node) Problems() (out []api.Problem) {
 }
 
 // Records returns the ledger's records of all VFs.
-func (n *Node) Records() (all []journal.Record, err error) {
-	err = n.Ledger.View(func(tx *journal.Tx) error {
-		all, err = tx.Records()
-		return err
-	})
-	return all, err
-}
+func (n *Node) Records() ([]journal.Record, error) { return journal.ReadRecords(n.Ledger) }

@@ -111,10 +111,7 @@ func (r *Reconciler) carrier(ctx context.Context, p PFPlan) error {
 // before that, the VF is still known to be Culvert's.
 func (r *Reconciler) claim(p PFPlan, force bool) error {
 	return r.Ledger.Update(func(tx *journal.Tx) error {
-		records, err := tx.Records()
-		if err != nil {
-			return err
-		}
+		records := tx.Records()
 		now := p
 		now.Hurts = holders(p.PF, records)
 		if err := now.Refused(); err != nil && !force {

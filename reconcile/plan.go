@@ -9,6 +9,7 @@ package reconcile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,8 +72,7 @@ func (p PFPlan) Refused() error {
 	if p.PF.NumVFs == p.Want.VFs {
 		why = fmt.Sprintf("%d of its %d VFs were unplugged, and making them anew", p.PF.NumVFs-len(p.PF.VFs), p.PF.NumVFs)
 	}
-	return fmt.Errorf("PF %s: %s would take VFs from their owners (%s): %w: end them first, or apply with --force",
-		p.PF.Label(), why, strings.Join(who, "; "), vf.ErrHeld)
+	return about(p.PF, fmt.Errorf("%s would take VFs from their owners (%s): %w: end them first, or apply with --force", why, strings.Join(who, "; "), vf.ErrHeld))
 }
 
 // Plan compares spec with the hardware and the ledger. PFs that need nothing
@@ -90,7 +90,7 @@ func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {
 	p.Want, p.Managed = spec.ForPF(pf)
 	if pf.Err != "" {
 		if p.Managed || concerns(spec, pf, records) {
-			p.Err = fmt.Errorf("PF %s: %s", pf.Label(), pf.Err)
+			p.Err = about(pf, errors.New(pf.Err))
 		}
 		return p
 	}

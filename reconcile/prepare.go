@@ -168,8 +168,8 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 func (r *Reconciler) fresh(pf vf.PF, v vf.State) (a vf.Admin, err error) {
 	known := false
 	err = r.Ledger.View(func(tx *journal.Tx) error {
-		a, known, err = tx.Fresh(pf.ID)
-		return err
+		a, known = tx.Fresh(pf.ID)
+		return nil
 	})
 	if known || err != nil {
 		return a, err
@@ -221,7 +221,7 @@ func (r *Reconciler) probe(ctx context.Context, pf vf.PF) error {
 		ran, err := r.Keeper.WithIdle(v.ID, func(journal.Record) error {
 			return r.Hardware.Probe(ctx, pf, v.ID.Index)
 		})
-		if ran {
+		if ran || err != nil {
 			return about(pf, err)
 		}
 	}

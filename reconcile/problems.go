@@ -1,7 +1,7 @@
 package reconcile
 
 import (
-	"errors"
+	"cmp"
 	"slices"
 	"sync"
 
@@ -71,35 +71,12 @@ func (p *problems) all() []Problem {
 	}
 	var out []Problem
 	for _, err := range errs {
-		var o *objectError
-		if errors.As(err, &o) {
-			out = append(out, Problem{Object: o.object, Reason: o.err.Error()})
-		} else {
-			out = append(out, Problem{Object: "host", Reason: err.Error()})
-		}
+		object, reason := vf.SplitObject(err)
+		out = append(out, Problem{Object: cmp.Or(object, "host"), Reason: reason})
 	}
 	return out
 }
 
-// objectError says which object an error is about.
-type objectError struct {
-	object string
-	err    error
-}
+func about(pf vf.PF, err error) error { return vf.NameObject("PF "+pf.Label(), err) }
 
-func (e *objectError) Error() string { return e.object + ": " + e.err.Error() }
-func (e *objectError) Unwrap() error { return e.err }
-
-func about(pf vf.PF, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &objectError{"PF " + pf.Label(), err}
-}
-
-func aboutVF(v vf.State, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &objectError{"VF " + v.PCI.String(), err}
-}
+func aboutVF(v vf.State, err error) error { return vf.NameObject("VF "+v.PCI.String(), err) }

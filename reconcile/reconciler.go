@@ -120,11 +120,7 @@ func (r *Reconciler) forgetEarlierBoot() error {
 		if tx.Boot() == r.BootID {
 			return nil
 		}
-		records, err := tx.Records()
-		if err != nil {
-			return err
-		}
-		for _, rec := range records {
+		for _, rec := range tx.Records() {
 			if err := tx.Forget(rec, "the node was rebooted"); err != nil {
 				return err
 			}
@@ -311,10 +307,4 @@ func (r *Reconciler) PlanFor(ctx context.Context, spec desired.Spec) ([]PFPlan, 
 	return r.planOf(spec, pfs)
 }
 
-func (r *Reconciler) records() (all []journal.Record, err error) {
-	err = r.Ledger.View(func(tx *journal.Tx) error {
-		all, err = tx.Records()
-		return err
-	})
-	return all, err
-}
+func (r *Reconciler) records() ([]journal.Record, error) { return journal.ReadRecords(r.Ledger) }

@@ -58,12 +58,9 @@ func (h *host) free(t *testing.T) int {
 	return len(pfs)
 }
 
-func (h *host) all(t *testing.T) (all []journal.Record) {
+func (h *host) all(t *testing.T) []journal.Record {
 	t.Helper()
-	err := h.ledger.View(func(tx *journal.Tx) (err error) {
-		all, err = tx.Records()
-		return err
-	})
+	all, err := journal.ReadRecords(h.ledger)
 	if err != nil {
 		t.Fatal(err)
 	}

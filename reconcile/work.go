@@ -68,7 +68,11 @@ func (w *work) await(ps *pieces, patience time.Duration) (errs []error, changed 
 			errs = append(errs, o.err)
 			changed = changed || o.changed
 		case <-late.C:
-			go w.tell(ps.running[i:])
+			w.all.Add(1)
+			go func() {
+				defer w.all.Done()
+				w.tell(ps.running[i:])
+			}()
 			return errs, true
 		}
 	}

@@ -147,7 +147,7 @@ func TestDifferences(t *testing.T) {
 		want  int
 	}{
 		{journal.Free, 1}, {journal.Quarantined, 1}, {journal.Attached, 1},
-		{journal.Making, 0}, {journal.Reserved, 0}, {journal.Configuring, 0}, {journal.Releasing, 0},
+		{journal.Making, 0}, {journal.Configuring, 0}, {journal.Releasing, 0},
 	} {
 		r, v := free(pf.VFs[0]), pf.VFs[0]
 		r.Phase = tc.phase

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
@@ -80,7 +79,7 @@ func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record
 		return out // it is left as it is, and a note says so: it must not hold up the others (I7)
 	}
 	if p.Err != nil {
-		out.Refused = strings.TrimPrefix(p.Err.Error(), "PF "+p.PF.Label()+": ")
+		_, out.Refused = vf.SplitObject(p.Err)
 		return out
 	}
 	owners := map[int]vf.Owner{}

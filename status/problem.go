@@ -74,7 +74,8 @@ func (p picture) pfProblems(pf vf.PF) []api.Problem {
 		return all
 	}
 	if err := want.Check(pf); err != nil {
-		add("correct "+want.From, "%s", strings.TrimPrefix(err.Error(), "PF "+pf.Label()+": "))
+		_, reason := vf.SplitObject(err)
+		add("correct "+want.From, "%s", reason)
 		return all
 	}
 	fewer := pf.NumVFs != want.VFs

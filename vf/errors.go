@@ -24,3 +24,33 @@ var (
 	// ErrNotReady: culvertd cannot serve yet; trying again later helps.
 	ErrNotReady = errors.New("not ready")
 )
+
+// ObjectError says which object an error is about: "PF enp1s0f0", "pod default/a".
+type ObjectError struct {
+	Object string
+	Err    error
+}
+
+func (e ObjectError) Error() string { return e.Object + ": " + e.Err.Error() }
+
+// Unwrap returns the error without its object.
+func (e ObjectError) Unwrap() error { return e.Err }
+
+// NameObject puts the object in front of an error, unless it stands there already.
+func NameObject(object string, err error) error {
+	named, ok := err.(ObjectError) //nolint:errorlint // what it names further in does not stand in front
+	if err == nil || ok && named.Object == object {
+		return err
+	}
+	return ObjectError{object, err}
+}
+
+// SplitObject returns what an error is about, empty when it does not say, and
+// the rest of its text.
+func SplitObject(err error) (object, reason string) {
+	var named ObjectError
+	if errors.As(err, &named) {
+		return named.Object, named.Err.Error()
+	}
+	return "", err.Error()
+}

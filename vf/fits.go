@@ -8,7 +8,8 @@ import (
 )
 
 // Limits of what can be asked of a VF at all: of a VLAN's ID and priority (IEEE
-// 802.1Q), and of an MTU, from the least that IPv4 needs to its largest packet.
+// 802.1Q), and of an MTU: the least is IPv4's (RFC 791), the most fits its 16-bit
+// length.
 const (
 	MaxVLAN = 4094
 	MaxQoS  = 7

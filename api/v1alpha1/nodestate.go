@@ -128,7 +128,7 @@ type VFState struct {
 	// PF#index.
 	Name string `json:"name"`
 	PCI  string `json:"pciAddress"`
-	// making, free, reserved, configuring, attached, releasing, quarantined, given (by the kubelet to a pod, and not attached
+	// making, free, configuring, attached, releasing, quarantined, given (by the kubelet to a pod, and not attached
 	// by a network), unmanaged (not in the ledger) or missing (in the ledger, and not on the bus).
 	Phase string `json:"phase"`
 	// +optional

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/evidence"
 	"github.com/culvert-net/culvert/excerpt"
 )
@@ -103,7 +104,7 @@ func (a *agent) serve(ctx context.Context, r request) {
 		to.Value, err = json.Marshal(value)
 	}
 	if err != nil {
-		to.Error, to.Value = err.Error(), nil
+		to.Error, to.Nothing, to.Value = err.Error(), errors.Is(err, engine.ErrNothing), nil
 	}
 	if err := a.say(to); err != nil {
 		a.Log.Warn("answer the conductor", "error", err)

@@ -129,7 +129,7 @@ func (c *Client) ask(ctx context.Context, r request, value any) error {
 	select {
 	case a := <-answered:
 		if a.Error != "" {
-			return errors.New(a.Error)
+			return answeredError{a}
 		}
 		if value == nil {
 			return nil

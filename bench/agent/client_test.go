@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // speaking is a pipe to something that speaks.
@@ -78,6 +80,24 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	}
 	_, err = c.Describe(t.Context())
 	refused(t, "afterwards", err, "the agent is gone")
+}
+
+// What an agent answers is known at the conductor by what it is, whatever its words
+// are.
+func TestAnsweredErrorIsWhatItWas(t *testing.T) {
+	for _, nothing := range []bool{true, false} {
+		c, err := NewClient(t.Context(), speaking(t, func(there net.Conn) {
+			_ = json.NewEncoder(there).Encode(hello{Protocol: Protocol, Version: "x"})
+			bufio.NewScanner(there).Scan()
+			_ = json.NewEncoder(there).Encode(answer{ID: 1, Error: "no luck", Nothing: nothing})
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Describe(t.Context()); err == nil || err.Error() != "no luck" || errors.Is(err, engine.ErrNothing) != nothing {
+			t.Errorf("%v", err)
+		}
+	}
 }
 
 // TestRunEnds: an agent ends with its input, and when that makes no sense.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
@@ -35,10 +36,19 @@ type request struct {
 
 // answer is a line from the agent. Either Error or what was asked for is set.
 type answer struct {
-	ID    uint64          `json:"id"`
-	Error string          `json:"error,omitempty"`
-	Value json.RawMessage `json:"value,omitempty"`
+	ID    uint64 `json:"id"`
+	Error string `json:"error,omitempty"`
+	// Nothing: Error is an engine.ErrNothing.
+	Nothing bool            `json:"nothing,omitempty"`
+	Value   json.RawMessage `json:"value,omitempty"`
 }
+
+// answeredError is an error that the agent answered with.
+type answeredError struct{ answer }
+
+func (e answeredError) Error() string { return e.answer.Error }
+
+func (e answeredError) Is(target error) bool { return e.Nothing && target == engine.ErrNothing }
 
 // verb is what is asked.
 type verb string

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
@@ -47,7 +46,7 @@ func (x *Exchange) Once(ctx context.Context, arm int) (bench.Run, error) {
 			if hint := Mismatch(p); hint != "" {
 				run.Void += "; " + hint
 			}
-			if hint := drops(p, a.Workload); hint != "" && strings.Contains(err.Error(), engine.ErrNothing.Error()) {
+			if hint := drops(p, a.Workload); hint != "" && errors.Is(err, engine.ErrNothing) {
 				run.Void += "; " + hint
 			}
 		}

@@ -395,7 +395,7 @@ func (p pair) figures(t testing.TB, w bench.Workload) bench.Run {
 		if err == nil {
 			return run
 		}
-		if attempt == 4 || !strings.Contains(err.Error(), ErrNothing.Error()) {
+		if attempt == 4 || !errors.Is(err, ErrNothing) {
 			t.Fatal(err)
 		}
 		w.Seconds *= 4

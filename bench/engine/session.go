@@ -41,8 +41,8 @@ type load interface {
 	add(*bench.Run) error
 }
 
-// ErrNothing is in the error of a measurement in which nothing came to the end that receives. An agent
-// passes it on as text.
+// ErrNothing is in the error of a measurement in which nothing came to the end that receives, also in what
+// an agent answers.
 var ErrNothing = errors.New("nothing arrived")
 
 // session is one measurement as one end sees it.

@@ -43,7 +43,7 @@ differ from what the VF was like when it was made and clean, as read back from
 the kernel; only the node itself knows them. A phase with ! is of a VF that is
 not as it should be; culvert vf show says how.
 
-Phases: making, free, reserved, configuring, attached, releasing, quarantined
+Phases: making, free, configuring, attached, releasing, quarantined
 (it could not be reset), given (by the kubelet to a pod that has no network for
 it: a vfio device, say), unmanaged (not in Culvert's ledger), and missing (in
 the ledger, but not on the bus).`,

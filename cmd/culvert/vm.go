@@ -147,10 +147,7 @@ func addSettings(cmd *cobra.Command) *settings {
 func (s *settings) spec(cmd *cobra.Command) (spec vf.Spec, err error) {
 	given := cmd.Flags().Changed
 	if given("mac") {
-		mac, err := vf.ParseMAC(s.mac)
-		if err == nil && !mac.IsUnicast() {
-			err = fmt.Errorf("MAC address %q: want a unicast address: not zero, and the first byte even", s.mac)
-		}
+		mac, err := vf.ParseUnicastMAC(s.mac)
 		if err != nil {
 			return spec, fmt.Errorf("--mac: %w", err)
 		}
@@ -182,8 +179,8 @@ func (s *settings) spec(cmd *cobra.Command) (spec vf.Spec, err error) {
 	if given("max-tx-rate") {
 		spec.MaxTxRate = &s.maxTxRate
 	}
-	if s.minTxRate > s.maxTxRate && s.maxTxRate != 0 {
-		return spec, fmt.Errorf("--min-tx-rate %d is above --max-tx-rate %d", s.minTxRate, s.maxTxRate)
+	for _, m := range spec.Mistakes() {
+		return spec, fmt.Errorf("--%s %s: %s", m.Setting.Flag(), m.Value, m.Want)
 	}
 	return spec, nil
 }
@@ -199,10 +196,8 @@ func (s *settings) tag(given func(string) bool) (*vf.VLAN, error) {
 	switch {
 	case !given("vlan") && !given("vlan-qos") && !given("vlan-proto"):
 		return nil, nil
-	case v.ID == 0 || v.ID > 4094:
-		return nil, fmt.Errorf("--vlan %d: want 1 to 4094", v.ID)
-	case v.QoS > 7:
-		return nil, fmt.Errorf("--vlan-qos %d: want 0 to 7", v.QoS)
+	case v.ID == 0:
+		return nil, fmt.Errorf("--vlan 0: want 1 to %d", vf.MaxVLAN)
 	}
 	return &v, nil
 }

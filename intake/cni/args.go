@@ -49,7 +49,7 @@ func parseArguments(s string) (arguments, error) {
 		case "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID":
 		case "MAC":
 			var mac vf.MAC
-			mac, err = parseMAC(excerpt.Line(value))
+			mac, err = vf.ParseUnicastMAC(excerpt.Line(value))
 			a.mac = &mac
 		case "IP":
 			a.ip = excerpt.Line(value)

@@ -164,7 +164,7 @@ func (c *Config) device(o *strictjson.Object) {
 func (c *Config) settings(o *strictjson.Object) {
 	s := &c.Spec
 	s.VLAN = vlan(o)
-	if mac, ok := strictjson.Text(o, "mac", parseMAC); ok {
+	if mac, ok := strictjson.Text(o, "mac", vf.ParseUnicastMAC); ok {
 		s.MAC = &mac
 	}
 	for _, name := range vf.Switches() {
@@ -183,42 +183,29 @@ func (c *Config) settings(o *strictjson.Object) {
 	if rate, ok := o.Uint("max_tx_rate", 0, math.MaxUint32); ok {
 		s.MaxTxRate = &rate
 	}
-	if s.MinTxRate != nil && s.MaxTxRate != nil && *s.MaxTxRate != 0 && *s.MinTxRate > *s.MaxTxRate {
-		o.Fail("min_tx_rate", "is above max_tx_rate %d; want at most that (Mb/s; 0 is no limit)", *s.MaxTxRate)
-	}
-	if mtu, ok := o.Uint("mtu", 68, 65535); ok {
+	if mtu, ok := o.Uint("mtu", vf.MinMTU, vf.MaxMTU); ok {
 		n := int(mtu)
 		s.MTU = &n
+	}
+	for _, m := range s.Mistakes() {
+		o.Fail(string(m.Setting), "%s", m.Want)
 	}
 }
 
 func vlan(o *strictjson.Object) *vf.VLAN {
-	id, given := o.Uint("vlan", 0, 4094)
-	v := vf.VLAN{ID: uint16(id)}
-	qos, _ := o.Uint("vlanQoS", 0, 7)
-	v.QoS = uint8(qos)
+	id, given := o.Uint("vlan", 0, vf.MaxVLAN)
+	qos, _ := o.Uint("vlanQoS", 0, vf.MaxQoS)
+	v := vf.VLAN{ID: uint16(id), QoS: uint8(qos)}
 	v.Proto, _ = strictjson.Text(o, "vlanProto", vf.ParseVLANProto)
-	if id == 0 && !o.Failed("vlan") {
-		if v.QoS != 0 {
-			o.Fail("vlanQoS", "needs a vlan between 1 and 4094")
-		}
-		if v.Proto == vf.Dot1AD {
-			o.Fail("vlanProto", "needs a vlan between 1 and 4094")
-		}
-		v = vf.VLAN{}
-	}
-	if !given {
+	switch {
+	case o.Failed("vlan"):
 		return nil
+	case v.ID != 0 || v.QoS != 0 || v.Proto == vf.Dot1AD:
+		return &v
+	case given:
+		return &vf.VLAN{}
 	}
-	return &v
-}
-
-func parseMAC(s string) (vf.MAC, error) {
-	m, err := vf.ParseMAC(s)
-	if err == nil && !m.IsUnicast() {
-		err = fmt.Errorf("MAC address %q: want a unicast address: not zero, and the first byte even", s)
-	}
-	return m, err
+	return nil
 }
 
 // garbage reads the attachments that GC keeps. The specification's first text of

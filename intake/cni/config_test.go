@@ -108,7 +108,7 @@ func TestParseConfigRefuses(t *testing.T) {
 		with(`"mac":"nonsense"`):                                            `mac: MAC address "nonsense": want six bytes in hexadecimal, e.g. 02:00:5e:10:00:01`,
 		with(`"spoofchk":true`):                                             `spoofchk true: want "on" or "off"`,
 		with(`"link_state":"up"`):                                           `link_state: "up": want auto, enable or disable`,
-		with(`"min_tx_rate":200,"max_tx_rate":100`):                         `min_tx_rate 200: is above max_tx_rate 100; want at most that (Mb/s; 0 is no limit)`,
+		with(`"min_tx_rate":200,"max_tx_rate":100`):                         `min_tx_rate 200: want at most the maximum, 100 Mb/s`,
 		with(`"mtu":10`):                                                    `mtu 10: want a number between 68 and 65535`,
 		with(`"pool":"/x"`):                                                 `pool /x: want name or prefix/name, e.g. intel.com/intel_sriov_netdevice`,
 		with(`"deviceID":"eth0"`):                                           `deviceID: PCI address "eth0": want domain:bus:device.function in hexadecimal, e.g. 0000:3b:00.1`,

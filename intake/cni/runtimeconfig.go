@@ -1,6 +1,9 @@
 package cni
 
-import "github.com/culvert-net/culvert/strictjson"
+import (
+	"github.com/culvert-net/culvert/strictjson"
+	"github.com/culvert-net/culvert/vf"
+)
 
 // runtimeKeys are the capabilities that a runtime may pass on (CNI
 // conventions, "well-known capabilities"). Those from portMappings on are
@@ -18,7 +21,7 @@ func (c *Config) runtime(o *strictjson.Object) {
 	c.IPs = o.Object("args").Object("cni").Strings("ips")
 	in := o.Object("runtimeConfig")
 	in.Known(runtimeKeys...)
-	if mac, ok := strictjson.Text(in, "mac", parseMAC); ok {
+	if mac, ok := strictjson.Text(in, "mac", vf.ParseUnicastMAC); ok {
 		c.MAC = &mac
 	}
 	if ips := in.Strings("ips"); len(ips) > 0 {

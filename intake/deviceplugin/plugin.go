@@ -183,10 +183,8 @@ func (p *Plugin) host(spec desired.Spec) (host, error) {
 	p.mu.Lock()
 	h.unread = unread(h.pfs, p.whole)
 	p.mu.Unlock()
-	err := p.Ledger.View(func(tx *journal.Tx) (err error) {
-		h.records, err = tx.Records()
-		return err
-	})
+	var err error
+	h.records, err = journal.ReadRecords(p.Ledger)
 	return h, err
 }
 

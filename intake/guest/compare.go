@@ -63,7 +63,7 @@ func NewComparer(e watcher, l ledger, now func() time.Time) *Comparer {
 // ends was there before, and a lease that was made since has another generation (I8).
 // Without VFs in the ledger it is not asked for.
 func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Seen, error)) ([]api.Problem, error) {
-	before, err := recordsOf(c.ledger)
+	before, err := journal.ReadRecords(c.ledger)
 	if err != nil || len(before) == 0 {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Se
 			out = append(out, c.adopt(ctx, g, before)...)
 		}
 	}
-	now, err := recordsOf(c.ledger)
+	now, err := journal.ReadRecords(c.ledger)
 	return append(out, contradictions(guests, now)...), errors.Join(append(errs, err)...)
 }
 

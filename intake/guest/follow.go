@@ -243,13 +243,10 @@ func (f *Follower) lost(err error) {
 
 // used reports whether a guest has a VF.
 func (f *Follower) used() (has bool) {
-	err := f.ledger.View(func(tx *journal.Tx) error {
-		records, err := tx.Records()
-		for _, r := range records {
-			has = has || r.Held() && r.Lease.Owner.Kind == vf.OwnerVM
-		}
-		return err
-	})
+	records, err := journal.ReadRecords(f.ledger)
+	for _, r := range records {
+		has = has || r.Held() && r.Lease.Owner.Kind == vf.OwnerVM
+	}
 	return has || err != nil
 }
 

@@ -137,15 +137,12 @@ func (h *Handler) lease(ctx context.Context, req attach.Request) (rec journal.Re
 
 // held are the leases of guests that match.
 func (h *Handler) held(match func(vf.Owner) bool) (out []journal.Record, err error) {
-	err = h.ledger.View(func(tx *journal.Tx) error {
-		records, err := tx.Records()
-		for _, r := range records {
-			if o := r.Lease.Owner; r.Held() && o.Kind == vf.OwnerVM && match(o) {
-				out = append(out, r)
-			}
+	records, err := h.records()
+	for _, r := range records {
+		if o := r.Lease.Owner; r.Held() && o.Kind == vf.OwnerVM && match(o) {
+			out = append(out, r)
 		}
-		return err
-	})
+	}
 	return out, err
 }
 

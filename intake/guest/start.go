@@ -223,15 +223,7 @@ func (h *Handler) end(ctx context.Context, leases []journal.Record) error {
 	return errors.Join(append(errs, g.Wait())...)
 }
 
-func (h *Handler) records() ([]journal.Record, error) { return recordsOf(h.ledger) }
-
-func recordsOf(l ledger) (all []journal.Record, err error) {
-	err = l.View(func(tx *journal.Tx) error {
-		all, err = tx.Records()
-		return err
-	})
-	return all, err
-}
+func (h *Handler) records() ([]journal.Record, error) { return journal.ReadRecords(h.ledger) }
 
 // at is the record of the VF at an address.
 func at(records []journal.Record, pci vf.PCIAddr) (journal.Record, bool) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -45,7 +44,7 @@ func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
 		}
 	}
 	if err != nil {
-		err = ofPod(c, err)
+		err = oneLine{vf.NameObject("pod "+c.podName(), err)}
 		h.tell(w.pod, journal.Warning, "NetworkFailed", err.Error())
 		return nil, err
 	}
@@ -54,14 +53,6 @@ func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
 	}
 	h.publish(w.pod, w.sandbox)
 	return inVersion(w.sandbox.Networks[0].Result, c.version())
-}
-
-// ofPod names the pod in an error that does not begin with it.
-func ofPod(c call, err error) error {
-	if strings.HasPrefix(err.Error(), "pod "+c.podName()+":") {
-		return oneLine{err}
-	}
-	return fmt.Errorf("pod %s: %w", c.podName(), oneLine{err})
 }
 
 // oneLine is an error of several parts on one line: it ends up in events and in the

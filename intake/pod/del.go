@@ -115,14 +115,11 @@ func (h *Handler) giveBack(ctx context.Context, id string) error {
 
 // leases are the owners of VFs for whom is holds.
 func (h *Handler) leases(is func(vf.Owner) bool) (out []vf.Owner, err error) {
-	err = h.Ledger.View(func(tx *journal.Tx) error {
-		records, err := tx.Records()
-		for _, r := range records {
-			if r.Held() && is(r.Lease.Owner) {
-				out = append(out, r.Lease.Owner)
-			}
+	records, err := journal.ReadRecords(h.Ledger)
+	for _, r := range records {
+		if r.Held() && is(r.Lease.Owner) {
+			out = append(out, r.Lease.Owner)
 		}
-		return err
-	})
+	}
 	return out, err
 }

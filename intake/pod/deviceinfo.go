@@ -53,15 +53,12 @@ func (h *Handler) writeDeviceInfo(sb journal.Sandbox, n journal.SandboxNetwork) 
 		return nil
 	}
 	var mine journal.Record
-	err := h.Ledger.View(func(tx *journal.Tx) error {
-		records, err := tx.Records()
-		for _, r := range records {
-			if r.Phase == journal.Attached && r.Lease.Owner.UID == sb.ID && r.Lease.Owner.Interface == n.Interface {
-				mine = r
-			}
+	records, err := journal.ReadRecords(h.Ledger)
+	for _, r := range records {
+		if r.Phase == journal.Attached && r.Lease.Owner.UID == sb.ID && r.Lease.Owner.Interface == n.Interface {
+			mine = r
 		}
-		return err
-	})
+	}
 	if err != nil || mine.PCI.IsZero() {
 		return err
 	}

@@ -86,13 +86,13 @@ func (h *Handler) gc(ctx context.Context, c call) error {
 
 func (h *Handler) stale(living map[string]bool) (out []journal.Sandbox, err error) {
 	err = h.Ledger.View(func(tx *journal.Tx) error {
-		all, err := tx.Sandboxes()
+		all := tx.Sandboxes()
 		for _, sb := range all {
 			if !living[sb.ID] {
 				out = append(out, sb)
 			}
 		}
-		return err
+		return nil
 	})
 	return out, err
 }

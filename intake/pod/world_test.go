@@ -133,9 +133,9 @@ type cluster struct {
 // unknown is how kube.Client says that it does not know.
 func (c *cluster) unknown(what string) error {
 	if c.away {
-		return fmt.Errorf("%s: %w: it has not arrived here, and the API server did not tell: connection refused", what, vf.ErrNotReady)
+		return vf.ObjectError{Object: what, Err: fmt.Errorf("%w: it has not arrived here, and the API server did not tell: connection refused", vf.ErrNotReady)}
 	}
-	return fmt.Errorf("%s: %w in the cluster", what, vf.ErrNotFound)
+	return vf.ObjectError{Object: what, Err: fmt.Errorf("%w in the cluster", vf.ErrNotFound)}
 }
 
 func (c *cluster) Pod(_ context.Context, namespace, name, uid string) (api.Pod, error) {

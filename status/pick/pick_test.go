@@ -109,7 +109,7 @@ func TestFilter(t *testing.T) {
 		{Filter{Pool: "culvert.dev/dpdk"}, "enp1s0f1#4 enp1s0f1#5", ""},
 		{Filter{Pool: "intel_sriov_netdevice", Phase: "quarantined"}, "enp1s0f0#3", ""},
 		{Filter{Owner: "default/a"}, "enp1s0f0#0", ""},
-		{Filter{Phase: "reserved"}, "", ""},
+		{Filter{Phase: "releasing"}, "", ""},
 		{Filter{PF: "eth0"}, "", `PF "eth0": not found: there are enp1s0f0, enp1s0f1, 0000:04:00.0`},
 		{Filter{Pool: "x"}, "", `pool "x": not found: there are intel.com/intel_sriov_netdevice, culvert.dev/dpdk, culvert.dev/late, culvert.dev/chelsio, other.dev/dpdk`},
 		{Filter{Pool: "dpdk"}, "", `pool "dpdk": invalid: it could mean culvert.dev/dpdk, other.dev/dpdk`},

@@ -19,9 +19,9 @@ func (w *world) sound() {
 	w.t.Helper()
 	records := w.records()
 	var addresses []journal.Address
-	err := w.ledger.View(func(tx *journal.Tx) (err error) {
-		addresses, err = tx.AddressesOf("")
-		return err
+	err := w.ledger.View(func(tx *journal.Tx) error {
+		addresses = tx.AddressesOf("")
+		return nil
 	})
 	if err != nil {
 		w.t.Fatalf("%v", err)

@@ -211,12 +211,9 @@ func (w *world) reboot() {
 	w.open()
 }
 
-func (w *world) records() (all []journal.Record) {
+func (w *world) records() []journal.Record {
 	w.t.Helper()
-	err := w.ledger.View(func(tx *journal.Tx) (err error) {
-		all, err = tx.Records()
-		return err
-	})
+	all, err := journal.ReadRecords(w.ledger)
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}

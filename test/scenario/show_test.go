@@ -144,11 +144,11 @@ func ledger(w *world, _ func(string) string, _ []string) (string, error) {
 	}
 	fmt.Fprintf(&b, "free %d of %d\n", count[journal.Free], len(records))
 	err = w.ledger.View(func(tx *journal.Tx) error {
-		held, err := tx.AddressesOf("")
+		held := tx.AddressesOf("")
 		for _, a := range held {
 			fmt.Fprintf(&b, "%s in %s: %s\n", a.Addr, a.Network, a.Owner)
 		}
-		return err
+		return nil
 	})
 	return b.String(), err
 }
@@ -156,11 +156,11 @@ func ledger(w *world, _ func(string) string, _ []string) (string, error) {
 func events(w *world, _ func(string) string, _ []string) (string, error) {
 	var b strings.Builder
 	err := w.ledger.View(func(tx *journal.Tx) error {
-		all, err := tx.Events(0)
+		all := tx.Events(0)
 		for _, e := range all {
 			fmt.Fprintf(&b, "%s %s %s: %s\n", e.Type, e.Reason, e.Object, e.Text)
 		}
-		return err
+		return nil
 	})
 	return b.String(), err
 }
@@ -195,11 +195,11 @@ func clean(w *world, _ func(string) string, _ []string) (string, error) {
 		}
 	}
 	err = w.ledger.View(func(tx *journal.Tx) error {
-		held, err := tx.AddressesOf("")
+		held := tx.AddressesOf("")
 		if len(held) > 0 {
 			errs = append(errs, fmt.Errorf("addresses held by nobody: %v", held))
 		}
-		return err
+		return nil
 	})
 	return "", errors.Join(append(errs, err)...)
 }

@@ -155,10 +155,4 @@ func (w *world) aliasOf(id vf.ID) string {
 	return id.String()
 }
 
-func (w *world) records() (all []journal.Record, err error) {
-	err = w.ledger.View(func(tx *journal.Tx) error {
-		all, err = tx.Records()
-		return err
-	})
-	return all, err
-}
+func (w *world) records() ([]journal.Record, error) { return journal.ReadRecords(w.ledger) }

@@ -134,12 +134,10 @@ func (d *daemon) leases(t *testing.T) leases {
 		t.Fatal(err)
 	}
 	var out leases
-	err = l.View(func(tx *journal.Tx) (err error) {
-		if out.records, err = tx.Records(); err != nil {
-			return err
-		}
-		out.addresses, err = tx.AddressesOf("")
-		return err
+	err = l.View(func(tx *journal.Tx) error {
+		out.records = tx.Records()
+		out.addresses = tx.AddressesOf("")
+		return nil
 	})
 	if err := errors.Join(err, l.Close(), os.Remove(copied)); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"go/scanner"
 	"go/token"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +81,56 @@ func TestCheckDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"kernel/a.go:2:9: names the driver igbvf: what is known of a driver is a field of vf.Driver (vf/drivers.go)"}, complaints); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// errorText matches code that decides by the text of an error.
+var errorText = regexp.MustCompile(`strings\.(Contains|HasPrefix|HasSuffix|EqualFold|Index|TrimPrefix|TrimSuffix|CutPrefix|Cut)\([^()]*\.Error\(\)|\.Error\(\) [!=]= |MatchString\([^()]*\.Error\(\)`)
+
+// readsErrorText are the files that may: a comment there says why the library gives
+// nothing else.
+var readsErrorText = []string{"bench/read.go"}
+
+func checkErrorText(tree fs.FS) ([]string, error) {
+	all, err := sources(tree)
+	if err != nil {
+		return nil, err
+	}
+	var complaints []string
+	for _, s := range all {
+		if s.isTest() || slices.Contains(readsErrorText, s.name) {
+			continue
+		}
+		text, err := fs.ReadFile(tree, s.name)
+		if err != nil {
+			return nil, err
+		}
+		n := 0
+		for line := range strings.Lines(string(text)) {
+			n++
+			if errorText.MatchString(line) {
+				complaints = append(complaints, fmt.Sprintf("%s:%d: matches an error by its text: give it a sentinel or a type, for errors.Is or errors.As", s.name, n))
+			}
+		}
+	}
+	return complaints, nil
+}
+
+func TestErrorsAreNotMatchedByText(t *testing.T) {
+	complaints, err := checkErrorText(repository(t))
+	report(t, complaints, err)
+}
+
+func TestCheckErrorText(t *testing.T) {
+	complaints, err := checkErrorText(fstest.MapFS{
+		"a/a.go": {Data: []byte("package a\nvar a = strings." + "Contains(err.Error(), \"x\")\nvar b = e.Err.Error() " + "== \"x\"\nvar c = strings.ReplaceAll(err.Error(), \"x\", \"y\")\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const says = "matches an error by its text: give it a sentinel or a type, for errors.Is or errors.As"
+	if diff := cmp.Diff([]string{"a/a.go:2: " + says, "a/a.go:3: " + says}, complaints); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

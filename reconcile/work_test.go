@@ -1,0 +1,29 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// When wait returns, nothing of a PF that took longer than its pass is at work,
+// and its end has been told.
+func TestWaitLeavesNoGoroutine(t *testing.T) {
+	for range 100 {
+		w := work{ended: make(chan struct{}, 1), on: map[vf.PCIAddr]bool{}}
+		var ps pieces
+		release := make(chan struct{})
+		w.start(&ps, vf.PCIAddr{}, func() (bool, error) { <-release; return false, nil })
+		if _, changed := w.await(&ps, time.Nanosecond); !changed {
+			t.Fatal("a piece that is at work may change something")
+		}
+		close(release)
+		w.wait()
+		select {
+		case <-w.ended:
+		default:
+			t.Fatal("the end of the piece was not told")
+		}
+	}
+}
