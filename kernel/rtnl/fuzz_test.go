@@ -144,12 +144,10 @@ func FuzzParseVFInfoList(f *testing.F) {
 // settingsOf writes each setting of a VF that has a value.
 func settingsOf(index int, a vf.Admin) []byte {
 	settings := []VFSetting{VFMAC(index, a.MAC), VFLinkState(index, a.LinkState), VFRate(index, a.MinTxRate, a.MaxTxRate), VFVLAN(index, a.VLAN)}
-	for _, s := range []struct {
-		value vf.Tri
-		write func(int, bool) VFSetting
-	}{{a.SpoofChk, VFSpoofChk}, {a.Trust, VFTrust}, {a.RSSQuery, VFRSSQuery}} {
-		setting := s.write(index, s.value == vf.Yes)
-		if s.value == vf.Unknown {
+	for _, s := range vf.Switches() {
+		on := *a.Switch(s)
+		setting := VFSwitch(index, s, on == vf.Yes)
+		if on == vf.Unknown {
 			setting.value = words(uint32(index), absent)
 		}
 		settings = append(settings, setting)
