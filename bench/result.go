@@ -133,7 +133,7 @@ const (
 // Workload is what is sent. Zero values mean what the engine does of itself.
 type Workload struct {
 	Kind    Kind   `json:"kind"`
-	Engine  string `json:"engine"` // "culvert", "iperf3", "iperf2", "pktgen", "ping"
+	Engine  string `json:"engine"` // a name of package engine's list: "culvert", "iperf3"
 	Version string `json:"version,omitempty"`
 	// Seconds are counted, after Warmup seconds that are not.
 	Seconds float64 `json:"seconds"`

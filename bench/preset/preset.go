@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/suggest"
 )
 
@@ -55,11 +56,11 @@ type Here struct {
 }
 
 // lacks says why an engine cannot run here, and is empty for one that can.
-func (h Here) lacks(engine string) string {
-	if engine == "pktgen" && slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Via.How == bench.Routes }) {
+func (h Here) lacks(name string) string {
+	if e, _ := engine.FindEngine(name); e.ToMAC && slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Via.How == bench.Routes }) {
 		return "it sends to the receiver's own MAC, which is not the router's"
 	}
-	return h.Lacks(engine)
+	return h.Lacks(name)
 }
 
 // Plan is what to run.
@@ -124,7 +125,7 @@ func (p Preset) alone(plan *Plan, h Here, paths []bench.Path, quick bool) error 
 	if quick {
 		w = shorten(w)
 	}
-	w, note := engine(w, h)
+	w, note := chooseEngine(w, h)
 	plan.note(note)
 	if !p.recipe.via || paths[0].Via == (bench.Relay{}) {
 		plan.note(p.Instead)
@@ -242,7 +243,7 @@ func (p *Plan) packets(flag string, change func(*bench.Workload), note string) e
 	found := false
 	for i := range p.Arms {
 		if w := &p.Arms[i].Workload; w.Kind == bench.Packets {
-			found, w.Engine = true, "culvert"
+			found, w.Engine = true, engine.Own
 			change(w)
 		}
 	}
@@ -333,8 +334,8 @@ func atLeast(w bench.Workload, seconds float64) float64 {
 // The fewest seconds of a run with a pulled cable, and of packets.
 const leastPulled, leastPackets = 10.0, 6.0
 
-// engine takes our own where the report's cannot run, and says so.
-func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {
+// chooseEngine takes Culvert's own where the report's cannot run, and says so.
+func chooseEngine(w bench.Workload, h Here) (_ bench.Workload, note string) {
 	why := h.lacks(w.Engine)
 	if why == "" {
 		return w, ""
@@ -344,7 +345,7 @@ func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {
 		w.Kind, w.UDP, w.Size = bench.Request, true, 64
 		note += ", as datagrams of 64 bytes between two programs: a program has to be woken for each, which ICMP needs not"
 	}
-	w.Engine = "culvert"
+	w.Engine = engine.Own
 	return w, note
 }
 
@@ -364,7 +365,7 @@ func Takes(arms []bench.Arm, repeats int) time.Duration {
 // Default is what is measured without a preset: TCP over the software path and the
 // VF path, side by side, between pods or guests where there are any.
 func Default(h Here, quick bool) (Plan, error) {
-	w := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10, Warmup: 1, Streams: 1}
+	w := bench.Workload{Kind: bench.Stream, Engine: engine.Own, Seconds: 10, Warmup: 1, Streams: 1}
 	plan := Plan{Repeats: 6}
 	if quick {
 		plan.Repeats, w = 3, shorten(w)
