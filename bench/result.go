@@ -287,6 +287,10 @@ type Limit struct {
 	Evidence string `json:"evidence"`
 }
 
+// RetransmitsUnit is the unit of figures that count retransmits of a run. They stand beside that
+// count, and others beside what their arm is about.
+const RetransmitsUnit = "retransmits"
+
 // Figure is one that a report printed.
 type Figure struct {
 	Name  string  `json:"name"`          // "R0 VF"

@@ -42,6 +42,10 @@ func mpps(name string, v float64) bench.Figure {
 	return bench.Figure{Name: name, Value: v, Unit: "Mpps"}
 }
 
+func retransmits(name string, v float64) bench.Figure {
+	return bench.Figure{Name: name, Value: v, Unit: bench.RetransmitsUnit}
+}
+
 // standing says which of several arms a figure stands for.
 func standing(word string, f bench.Figure) bench.Figure {
 	f.Arm = word
@@ -145,13 +149,13 @@ func streams() []Preset {
 		},
 		{
 			Name: "m3", Report: "R0", About: "iperf3, 10 s, over the overlay, pod MTU 1450",
-			Printed: []bench.Figure{gbps("R0 Calico", 4.59), gbps("R0 Calico received", 4.58), said("R0 retransmits", "15580")},
+			Printed: []bench.Figure{gbps("R0 Calico", 4.59), gbps("R0 Calico received", 4.58), retransmits("R0 Calico", 15580)},
 			Needs:   "two pods on an overlay",
 			recipe:  recipe{workload: tcp(10), takes: overlay, lacks: "two pods on an overlay", notes: wantMTU(1450)},
 		},
 		{
 			Name: "m4", Report: "R0", About: "iperf3, 10 s, the same pods over the VF, MTU 1500",
-			Printed: []bench.Figure{gbps("R0 VF", 9.42), gbps("R0 VF received", 9.41), said("R0 retransmits", "25")},
+			Printed: []bench.Figure{gbps("R0 VF", 9.42), gbps("R0 VF received", 9.41), retransmits("R0 VF", 25)},
 			Needs:   "a VF at both ends",
 			recipe:  recipe{workload: tcp(10), takes: vfs, lacks: "a VF at both ends", notes: wantMTU(1500)},
 		},
@@ -163,9 +167,9 @@ func latencies() []Preset {
 	return []Preset{{
 		Name: "m5", Report: "R0", About: "ping -c 3, from a VF to its PF, and to a VF of another node",
 		Printed: []bench.Figure{{Name: "R0 to the PF", Arm: "pod-node", Value: 206, Unit: "us"}, {Name: "R0 to a VF", Arm: "pod-pod", Value: 212, Unit: "us"}},
-		Needs:   "a VF, and its PF's own address or another VF",
+		Needs:   "a VF, and its PF's own address or another VF; best beside an overlay",
 		recipe: recipe{workload: bench.Workload{Kind: bench.Echo, Engine: engine.Ping, Seconds: 3, Rate: 1}, takes: vf,
-			lacks: "a VF at one end at least"},
+			beside: func(p bench.Path) bool { return overlay(p) && inner(p) }, lacks: "a VF at one end at least"},
 	}}
 }
 

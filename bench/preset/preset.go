@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/engine"
@@ -30,6 +29,7 @@ type Preset struct {
 type recipe struct {
 	workload bench.Workload
 	takes    func(bench.Path) bool // which paths
+	beside   func(bench.Path) bool // which others, to compare with; nil: none
 	lacks    string                // when there is none: what to give
 	arms     func(bench.Workload, bool) []variant
 	atOnce   *atOnce // several of the paths at once, where that can be
@@ -109,6 +109,9 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	paths := slices.DeleteFunc(slices.Clone(h.Paths), func(path bench.Path) bool { return !p.recipe.takes(path) })
 	if len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
+	}
+	if p.recipe.beside != nil { // after the report's own, beside which its figures stand
+		paths = append(paths, slices.DeleteFunc(slices.Clone(h.Paths), func(path bench.Path) bool { return !p.recipe.beside(path) })...)
 	}
 	if p.recipe.atOnce == nil || !p.recipe.atOnce.arms(&plan, paths, quick) {
 		if err := p.alone(&plan, h, paths, quick); err != nil {
@@ -224,6 +227,18 @@ func (p *Plan) Shorten(seconds float64) {
 		p.note(fmt.Sprintf("runs of %s s, packets %g and a pulled cable %g at least, where the presets have up to %s s",
 			bench.Number(seconds), leastPackets, leastPulled, bench.Number(longest)))
 	}
+}
+
+// Roughen has no run warm up, and pings sent five in a second, and says so. Two seconds of them
+// are the fewest: an agent that is woken as late as counts misses up to three.
+func (p *Plan) Roughen() {
+	for i := range p.Arms {
+		w := &p.Arms[i].Workload
+		if w.Warmup = 0; w.Kind == bench.Echo {
+			w.Seconds, w.Rate = 2, 5
+		}
+	}
+	p.note("rough: no run warms up, pings are five in a second, and what the generators make is not measured")
 }
 
 // Burst has packets sent by Culvert's own engine, so many at once, and says so.
@@ -347,19 +362,6 @@ func chooseEngine(w bench.Workload, h Here) (_ bench.Workload, note string) {
 	}
 	w.Engine = engine.Own
 	return w, note
-}
-
-// overhead is what a run takes beside its seconds: two agents get ready and sample.
-const overhead = 1500 * time.Millisecond
-
-// Takes is about how long that many repeats of the arms take, and the round before
-// them that warms up.
-func Takes(arms []bench.Arm, repeats int) time.Duration {
-	var round time.Duration
-	for _, a := range arms {
-		round += time.Duration((a.Workload.Seconds+a.Workload.Warmup)*float64(time.Second)) + overhead
-	}
-	return round * time.Duration(repeats+1)
 }
 
 // Default is what is measured without a preset: TCP over the software path and the
