@@ -88,7 +88,7 @@ var mayImport = map[string][]string{
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"lab/..."},
 	"bench/...": {"api", "bench/...", "kernel/bpf", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
-	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
+	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "program", "rpc", "vf"},
 
 	// programs
 	"program":                {},
