@@ -91,15 +91,3 @@ func (t CPUTime) Since(earlier CPUTime) CPUTime {
 		SoftIRQ: t.SoftIRQ - earlier.SoftIRQ, Steal: t.Steal - earlier.Steal, Idle: t.Idle - earlier.Idle,
 	}
 }
-
-// Plus adds another machine.
-func (t CPUTime) Plus(other CPUTime) CPUTime {
-	return CPUTime{
-		User: t.User + other.User, System: t.System + other.System, IRQ: t.IRQ + other.IRQ,
-		SoftIRQ: t.SoftIRQ + other.SoftIRQ, Steal: t.Steal + other.Steal, Idle: t.Idle + other.Idle,
-	}
-}
-
-// PerGigabit is how many seconds of processor a gigabit took: the same number
-// as how many processors one Gb/s keeps busy.
-func (t CPUTime) PerGigabit(gigabits float64) float64 { return t.Busy().Seconds() / gigabits }

@@ -18,28 +18,6 @@ func read(t testing.TB, name string) []byte {
 	return text
 }
 
-func TestParseIperf3(t *testing.T) {
-	got, err := ParseIperf3(read(t, "iperf3.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(Transfer{Bytes: 82575360, Seconds: 1.048417, Gbps: 0.6300955440440207, Retransmits: 0}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if rate := got.Gigabits() / got.Seconds; rate < got.Gbps*0.999 || rate > got.Gbps*1.001 {
-		t.Errorf("%g Gb in %g s is %g Gb/s, and not %g", got.Gigabits(), got.Seconds, rate, got.Gbps)
-	}
-	for text, want := range map[string]string{
-		string(read(t, "iperf3-refused.json")): "iperf3: unable to connect to server - server may have stopped running or use a different port, firewall issue, etc.: Connection refused",
-		"{}":                                   "read iperf3's result: nothing was received: 0 bytes in 0 s, 0 sent again",
-		"iperf3: error":                        "read iperf3's result: invalid character 'i' looking for beginning of value",
-	} {
-		if _, err := ParseIperf3([]byte(text)); err == nil || err.Error() != want {
-			t.Errorf("%q: got %v, want %s", text, err, want)
-		}
-	}
-}
-
 func TestParsePing(t *testing.T) {
 	busybox := "PING 127.0.0.1 (127.0.0.1): 56 data bytes\n\n--- 127.0.0.1 ping statistics ---\n" +
 		"3 packets transmitted, 2 packets received, 33% packet loss\nround-trip min/avg/max = 0.782/6.467/17.723 ms\n"
@@ -93,9 +71,6 @@ func TestParseCPUTime(t *testing.T) {
 	if got := want.Busy(); got != 4140*ms {
 		t.Errorf("busy %s, steal and idle not among it: want 4.14 s", got)
 	}
-	if got := did.Plus(did).PerGigabit(4); got != 0.5 {
-		t.Errorf("2 s for 4 Gb are %g, want 0.5", got)
-	}
 	for _, text := range []string{"", "cpu", "cpu0 1 2 3 4 5 6 7\n", "cpu 1 2 3 4 5 6\n", "cpu 1 2 3 -4 5 6 7\n", "cpu 1 2 3 9223372036854775807 5 6 7\n"} {
 		if got, err := ParseCPUTime([]byte(text)); err == nil {
 			t.Errorf("%q: got %+v", text, got)
@@ -143,18 +118,6 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-func FuzzParseIperf3(f *testing.F) {
-	f.Add(read(f, "iperf3.json"))
-	f.Add(read(f, "iperf3-refused.json"))
-	f.Add([]byte(`{"end":{"sum_received":{"seconds":1e-300,"bytes":1,"bits_per_second":1e300}}}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		got, err := ParseIperf3(text)
-		if err == nil && (got.Bytes == 0 || !(got.Gbps > 0) || !(got.Seconds > 0) || got.Retransmits < 0) {
-			t.Errorf("%q: %+v without an error", text, got)
-		}
-	})
-}
-
 func FuzzParsePing(f *testing.F) {
 	f.Add(read(f, "ping.txt"))
 	f.Add(read(f, "ping-lost.txt"))
@@ -173,14 +136,15 @@ func FuzzParseCPUTime(f *testing.F) {
 		if err != nil {
 			return
 		}
+		busy, idle := all.Busy(), all.Idle
 		for _, got := range each {
-			all = all.Plus(got)
+			busy, idle = busy+got.Busy(), idle+got.Idle
 			if got.Busy() < 0 || got.Idle < 0 || got.Steal < 0 {
 				t.Errorf("%q: %+v without an error", text, got)
 			}
 		}
-		if all.Busy() < 0 || all.Idle < 0 {
-			t.Errorf("%q: %+v without an error", text, all)
+		if busy < 0 || idle < 0 {
+			t.Errorf("%q: busy %s and idle %s without an error", text, busy, idle)
 		}
 	})
 }

@@ -133,7 +133,7 @@ const (
 // Workload is what is sent. Zero values mean what the engine does of itself.
 type Workload struct {
 	Kind    Kind   `json:"kind"`
-	Engine  string `json:"engine"` // "culvert", "iperf3", "iperf2", "pktgen", "ping"
+	Engine  string `json:"engine"` // a name of package engine's list: "culvert", "iperf3"
 	Version string `json:"version,omitempty"`
 	// Seconds are counted, after Warmup seconds that are not.
 	Seconds float64 `json:"seconds"`
@@ -286,6 +286,10 @@ type Limit struct {
 	Where    string `json:"where"` // a machine, an interface
 	Evidence string `json:"evidence"`
 }
+
+// RetransmitsUnit is the unit of figures that count retransmits of a run. They stand beside that
+// count, and others beside what their arm is about.
+const RetransmitsUnit = "retransmits"
 
 // Figure is one that a report printed.
 type Figure struct {

@@ -25,17 +25,6 @@ func Quantile(values []float64, q float64) float64 {
 // Median returns the middle of values, NaN of none.
 func Median(values []float64) float64 { return Quantile(values, 0.5) }
 
-// Summary is a sample in short.
-type Summary struct {
-	N                int
-	Min, Median, Max float64
-}
-
-// Summarize describes values. Of none, the figures are NaN.
-func Summarize(values []float64) Summary {
-	return Summary{N: len(values), Min: Quantile(values, 0), Median: Median(values), Max: Quantile(values, 1)}
-}
-
 // Interval is an estimate with the bounds of its 95 % confidence interval.
 type Interval struct {
 	Value, Low, High float64

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,8 +73,9 @@ func wantFields(t *testing.T, report any, fields ...string) {
 }
 
 func TestReportFitsAHundredColumns(t *testing.T) {
-	w := Way{Gbps: []float64{0.0123, 0.1234, 0.3}, Retransmits: []float64{1000, 15580, 3}, Gigabits: []float64{1, 2, 3}, CPU: []float64{1, 2, 300}, PingMS: 123.456}
-	r := Result{VF: w, Overlay: w, VFsCreated: 28, Accel: "tcg", WhyNotKVM: "a guest dies: " + strings.Repeat("x", 150) + strings.Repeat(" word", 50)}
+	r := Result{VFsCreated: 28, Accel: "tcg", WhyNotKVM: "a guest dies: " + strings.Repeat("x", 150) + strings.Repeat(" word", 50)}
+	fits(t, r)
+	r.take(measured(t))
 	fits(t, r)
 }
 
@@ -83,6 +85,25 @@ func fits(t *testing.T, report outcome) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
 			t.Errorf("%d columns: %s", n, line)
 		}
+	}
+}
+
+// A sign of life comes after silence alone.
+func TestSignOfLifeAfterSilence(t *testing.T) {
+	var out strings.Builder
+	s := newSteps(&out, false)
+	s.step("a")
+	began := s.began
+	s.show("it says something\n")
+	s.mu.Lock()
+	s.said = began.Add(quietTick / 2)
+	s.mu.Unlock()
+	for _, after := range []time.Duration{quietTick, 2 * quietTick, 5 * quietTick / 2} {
+		s.alive(began.Add(after))
+	}
+	s.close()
+	if n := strings.Count(out.String(), "still: a"); n != 1 {
+		t.Errorf("%d signs of life, want the one after 20 s: %s", n, out.String())
 	}
 }
 

@@ -7,7 +7,7 @@
 // people's manifests get VFs, and what a VF adds to a pod's start is timed.
 //
 // In go a source tree with its programs built; out come step lines, a report
-// for people (report.txt, report.svg) and one for programs (demo.json), or those with -k8s
+// for people (report.txt, report.html) and one for programs (demo.json), or those with -k8s
 // in their names. cmd/culvert calls both. The order is in run.go and
 // kubernetes.go; what is done on one node is in package demo/node.
 package demo

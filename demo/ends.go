@@ -88,9 +88,8 @@ func (e *ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 	d.step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
 	if err := d.each(func(i int, n node.Node) error {
 		side := []*[]string{&e.From, &e.To}[i]
-		end := fmt.Sprintf("lab:%s/%s", d.Name, n.Name)
 		if senders == 1 {
-			*side = append(*side, end)
+			*side = append(*side, n.Place(""))
 		}
 		count := []int{senders, 1}[i]
 		for j := range count {
@@ -101,7 +100,7 @@ func (e *ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 			if _, err := plug(ctx, n, name); err != nil {
 				return err
 			}
-			*side = append(*side, end+",netns="+name)
+			*side = append(*side, n.Place(name))
 		}
 		return nil
 	}); err != nil {

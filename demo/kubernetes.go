@@ -16,11 +16,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/report"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab/cluster"
 )
 
-var kubernetesFiles = files{"demo-k8s.json", "report-k8s.txt", "report-k8s.svg"}
+var kubernetesFiles = files{"demo-k8s.json", "report-k8s.txt", "report-k8s.html"}
 
 // demoPolicy is what an administrator adds to report R0's objects: which VFs
 // there shall be, and the pool that R0's pods ask for.
@@ -274,18 +275,21 @@ func (k *kubernetes) runReport(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ends := make(map[string]end)
+	ips := make(map[string]netip.Addr)
 	for _, p := range pods.Items {
 		name := p.Metadata.Name
 		k.show(fmt.Sprintf("         %-14s eth0 %-11s net1 %s\n", name, p.Status.PodIP, addresses[name][0]))
-		ends[name] = end{name: name, overlayIP: p.Status.PodIP, vfIP: addresses[name][0],
-			exec: func(ctx context.Context, argv ...string) ([]byte, error) {
-				return k.Kubectl(ctx, append([]string{"exec", name, "--"}, argv...)...)
-			}}
+		ips[name] = p.Status.PodIP
 	}
-	client, server := ends["iperf3-client"], ends["iperf3-server"]
-	client.node, server.node = k.nodes[0], k.nodes[1] // R0 has them there by nodeName
-	if err := k.measure(ctx, client, server); err != nil {
+	var places [nodeCount]string // of the pods, which R0 has there by nodeName
+	for i, name := range []string{"iperf3-client", "iperf3-server"} {
+		netns, err := k.nodes[i].FindNetns(ctx, ips[name])
+		if err != nil {
+			return err
+		}
+		places[i] = k.nodes[i].Place(netns)
+	}
+	if err := k.measure(ctx, places[0], places[1]); err != nil {
 		return err
 	}
 	if err := k.tell(ctx, "get", "nodestates,addresspools"); err != nil {
@@ -375,7 +379,7 @@ func (k *kubernetes) weigh(ctx context.Context) error {
 // text is the report for people.
 func (r KubernetesResult) text(l bench.Look) string {
 	var b strings.Builder
-	b.WriteString(r.comparison().Text(l))
+	b.WriteString(report.Brief(r.measured, l))
 	fmt.Fprintf(&b, "\nADD     as containerd sees it: p50 %.0f ms, p99 %.0f ms with the VF; p50 %.0f ms without it\n"+
 		"        the VF adds %.0f ms; its bare kernel work is %.0f ms (%d of each kind)\n",
 		r.Attach.P50, r.Attach.P99, r.WithoutVF.P50, r.Attach.P50-r.WithoutVF.P50, r.Floor.P50, r.Attachments)

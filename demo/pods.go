@@ -20,8 +20,8 @@ const vfDir = "/etc/cni/vf.d"
 // pod is a container with both interfaces.
 type pod struct {
 	node.Container
-	end
-	overlay, vf node.Attachment
+	overlay, vf     node.Attachment
+	overlayIP, vfIP netip.Addr
 }
 
 // podNames and podCommands are those of R0's iperf3 pods, one on each node.
@@ -44,7 +44,7 @@ func (d *demo) startPods(ctx context.Context) ([]*pod, error) {
 		return nil, err
 	}
 	for i, p := range pods {
-		d.show(fmt.Sprintf("         %s on %s: eth0 %s, net1 %s\n", podNames[i], p.node.Name, p.overlayIP, p.vfIP))
+		d.show(fmt.Sprintf("         %s on %s: eth0 %s, net1 %s\n", podNames[i], p.Node.Name, p.overlayIP, p.vfIP))
 	}
 	return pods, nil
 }
@@ -55,7 +55,6 @@ func startPod(ctx context.Context, n node.Node, name string, argv []string) (*po
 		return nil, err
 	}
 	p.Container, err = n.Start(ctx, name, argv...)
-	p.name, p.node, p.exec = name, n, p.Exec
 	return p, err
 }
 

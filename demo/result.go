@@ -1,10 +1,13 @@
 package demo
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/report"
 )
 
 // Result is demo.json.
@@ -18,6 +21,8 @@ type Result struct {
 	Accel      string            `json:"accel"`  // tcg or kvm
 	WhyNotKVM  string            `json:"why_not_kvm,omitempty"`
 	Problems   []string          `json:"problems,omitempty"`
+
+	measured bench.Result
 }
 
 // Way is what was measured over one way; lists have an entry a run.
@@ -29,24 +34,52 @@ type Way struct {
 	PingMS      float64   `json:"ping_ms"`      // average round trip
 }
 
-// comparison puts what was measured beside what report R0 printed: its M3 to
-// M5. Its runs took 10 s, which makes the gigabits.
-func (r Result) comparison() bench.Comparison {
-	path := func(name string, w Way) bench.Way {
-		return bench.Way{Name: name, Gbps: w.Gbps, Retransmits: w.Retransmits, Gigabits: w.Gigabits, CPU: w.CPU, PingMS: w.PingMS}
+// take sorts what was measured over each way into the result.
+func (r *Result) take(measured bench.Result) {
+	r.measured, r.Overlay, r.VF = measured, Way{}, Way{}
+	for i, arm := range measured.Arms {
+		way := map[string]*Way{"overlay": &r.Overlay, "VF": &r.VF}[arm.Path.Network]
+		if way == nil {
+			continue
+		}
+		pings, sum := 0, 0.0
+		for _, run := range measured.Counted(i) {
+			if run.Delays != nil {
+				pings, sum = pings+1, sum+run.Delays.Mean/1000
+				continue
+			}
+			way.Gbps = append(way.Gbps, run.Gbps)
+			way.Gigabits = append(way.Gigabits, float64(run.Bytes)*8/1e9)
+			if cpu := arm.Cost(run).PerGbps / 100; !math.IsNaN(cpu) { // of all processors, not in percent of one
+				way.CPU = append(way.CPU, cpu)
+			}
+			if run.Retransmits != nil {
+				way.Retransmits = append(way.Retransmits, float64(*run.Retransmits))
+			}
+		}
+		if pings > 0 {
+			way.PingMS = sum / float64(pings)
+		}
 	}
-	return bench.Comparison{
-		Slow: path("overlay", r.Overlay), Fast: path("VF", r.VF),
-		Source:  "report R0 printed, on XL710 NICs of 10 Gb/s",
-		OldSlow: bench.Printed{Name: "R0 Calico", Gbps: 4.59, Retransmits: 15580, Gigabits: 45.9},
-		OldFast: bench.Printed{Name: "R0 VF", Gbps: 9.42, Retransmits: 25, Gigabits: 94.2, PingMS: 0.212},
+}
+
+// lacks says over which way nothing was measured, and is empty when something was over both.
+func (r Result) lacks() string {
+	for _, w := range []struct {
+		name string
+		Way
+	}{{"overlay", r.Overlay}, {"VF", r.VF}} {
+		if len(w.Gbps) == 0 || w.PingMS == 0 {
+			return fmt.Sprintf("the %s has %d runs of iperf3 that count, and round trips of %.2f ms", w.name, len(w.Gbps), w.PingMS)
+		}
 	}
+	return ""
 }
 
 // text is the report for people, in at most 100 columns.
 func (r Result) text(l bench.Look) string {
 	var b strings.Builder
-	b.WriteString(r.comparison().Text(l))
+	b.WriteString(report.Brief(r.measured, l))
 	fmt.Fprintf(&b, "\nattach  p50 %.0f ms, p99 %.0f ms; detach  p50 %.0f ms, p99 %.0f ms (%d each, one after the other)\n",
 		r.Attach.P50, r.Attach.P99, r.Detach.P50, r.Detach.P99, attachments)
 	fmt.Fprintf(&b, "VFs     %d made, %d at their baseline afterwards, %d leaked\n", r.VFsCreated, r.VFsCreated-r.Leaked, r.Leaked)
@@ -54,8 +87,12 @@ func (r Result) text(l bench.Look) string {
 	return b.String()
 }
 
-// chart is the comparison as a picture, in SVG.
-func (r Result) chart() []byte { return []byte(r.comparison().SVG()) }
+// page is the whole report of what was measured, in HTML.
+func (r Result) page() ([]byte, error) {
+	var b bytes.Buffer
+	err := report.HTML(&b, r.measured)
+	return b.Bytes(), err
+}
 
 // machines says what the figures are worth.
 func machines(accel, whyNotKVM string) string {

@@ -26,15 +26,15 @@ const DefaultName = "demo"
 const nodeCount = 2
 
 // files are the reports, within Out.
-type files struct{ json, text, chart string } // chart may be empty
+type files struct{ json, text, page string } // page may be empty
 
-var demoFiles = files{"demo.json", "report.txt", "report.svg"}
+var demoFiles = files{"demo.json", "report.txt", "report.html"}
 
 // Options says how the demo is run.
 type Options struct {
 	Name   string // of the lab, which must not be up unless Up is set
 	Source string // the source tree, with build/bin in it
-	Out    string // folder for demo.json, report.txt and report.svg
+	Out    string // folder for demo.json, report.txt and report.html
 	Keep   bool   // leave the lab up
 	Up     bool   // the lab is up, of the kind that the demo boots: use it, and leave it up
 
@@ -133,7 +133,7 @@ func begin(o Options, f files) (*demo, error) {
 		return nil, err
 	}
 	d.files = f
-	for _, name := range []string{f.json, f.text, f.chart} { // an earlier run's would pass for this one's
+	for _, name := range []string{f.json, f.text, f.page} { // an earlier run's would pass for this one's
 		if name == "" {
 			continue
 		}
@@ -195,7 +195,7 @@ func (d *demo) play(ctx context.Context, stage string) error {
 	if err := d.showOwners(ctx); err != nil {
 		return err
 	}
-	if err := d.measure(ctx, pods[0].end, pods[1].end); err != nil {
+	if err := d.measure(ctx, pods[0].Node.Place(pods[0].Name), pods[1].Node.Place(pods[1].Name)); err != nil {
 		return err
 	}
 	if err := d.stopPods(ctx, pods); err != nil {
@@ -289,7 +289,7 @@ func (d *demo) countVFs(ctx context.Context, want int) error {
 // outcome is what a report is made of.
 type outcome interface {
 	text(l bench.Look) string
-	chart() []byte // SVG, for a demo whose files have a chart
+	page() ([]byte, error) // HTML, for a demo whose files have a page
 }
 
 // report prints the findings and writes them to files.
@@ -308,8 +308,10 @@ func (d *demo) report(found outcome) error {
 		write(d.files.json, append(body, '\n')),
 		write(d.files.text, []byte(found.text(bench.Look{Unicode: d.Look.Unicode}))),
 	)
-	if err == nil && d.files.chart != "" {
-		err = write(d.files.chart, found.chart())
+	if err == nil && d.files.page != "" {
+		if body, err = found.page(); err == nil {
+			err = write(d.files.page, body)
+		}
 	}
 	if err == nil && len(d.problems) > 0 {
 		err = fmt.Errorf("%w: %s", ErrNotAsItShouldBe, strings.Join(d.problems, "; "))

@@ -15,11 +15,12 @@ import (
 // and a sign of life while one takes long. On a terminal that is a running
 // clock, elsewhere a line every now and then.
 type steps struct {
-	mu    sync.Mutex // guards w, began and text
+	mu    sync.Mutex // guards w, began, said and text
 	w     io.Writer
 	live  bool
 	start time.Time
 	began time.Time
+	said  time.Time // when something was printed
 	text  string
 
 	stop  chan struct{}
@@ -53,6 +54,7 @@ func (s *steps) step(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text, s.began = fmt.Sprintf(format, args...), time.Now()
+	s.said = s.began
 	s.clear()
 	fmt.Fprintf(s.w, "%6.1fs  %s\n", s.began.Sub(s.start).Seconds(), s.text)
 }
@@ -62,6 +64,7 @@ func (s *steps) show(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clear()
+	s.said = time.Now()
 	fmt.Fprint(s.w, text)
 }
 
@@ -85,7 +88,8 @@ func (s *steps) alive(now time.Time) {
 	case s.text == "":
 	case s.live:
 		fmt.Fprintf(s.w, "\r\x1b[K%6.1fs  ... %.0f s", now.Sub(s.start).Seconds(), took.Seconds())
-	case took > quietTick*9/10:
+	case now.Sub(s.said) > quietTick*9/10:
+		s.said = now
 		fmt.Fprintf(s.w, "%6.1fs  ... still: %s\n", now.Sub(s.start).Seconds(), s.text)
 	}
 }

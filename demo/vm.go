@@ -425,5 +425,5 @@ func (r VMResult) text(bench.Look) string {
 	return b.String()
 }
 
-// chart: there is nothing to draw.
-func (VMResult) chart() []byte { return nil }
+// page returns nothing: nothing was measured.
+func (VMResult) page() ([]byte, error) { return nil, nil }

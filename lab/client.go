@@ -14,14 +14,15 @@ import (
 // Name returns the lab's name.
 func (l *Lab) Name() string { return l.name }
 
-// Close drops the connections to the lab. The lab stays up.
+// Close drops the connections to the lab, with those that Exec is opening. The lab stays up.
 func (l *Lab) Close() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	clients := l.clients
+	l.clients, l.drops = make(map[string]*ssh.Client), l.drops+1
+	l.mu.Unlock()
 	var errs []error
-	for name, c := range l.clients {
+	for _, c := range clients {
 		errs = append(errs, closed(c)) // the lab may be gone
-		delete(l.clients, name)
 	}
 	return errors.Join(errs...)
 }
@@ -109,7 +110,7 @@ type TTY struct {
 // the signal's number if one ended it. When ctx ends, the command is killed.
 // Without Argv it runs the login shell.
 func (l *Lab) Exec(ctx context.Context, node string, c Cmd) (exit int, err error) {
-	session, err := l.session(node)
+	session, err := l.session(ctx, node)
 	if err != nil {
 		return 0, fmt.Errorf("exec on %s: %w", node, err)
 	}
@@ -160,38 +161,80 @@ func (t *TTY) request(session *ssh.Session) error {
 	return nil
 }
 
-// session opens a session on the connection that is kept to the node, and on
-// a new one if that is gone.
-func (l *Lab) session(node string) (*ssh.Session, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c := l.clients[node]; c != nil {
+// session opens a session on the connection that is kept to the node, and on a new one if
+// that is gone. It holds no lock meanwhile: a node that hangs delays only its own callers.
+func (l *Lab) session(ctx context.Context, node string) (*ssh.Session, error) {
+	c, drops := l.client(node)
+	if c != nil {
 		if session, err := c.NewSession(); err == nil {
 			return session, nil
 		}
-		c.Close()
-		delete(l.clients, node)
+		l.drop(node, c)
 	}
-	c, err := l.dial(node)
+	c, err := l.dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	l.clients[node] = c
+	if c, err = l.keep(node, c, drops); err != nil {
+		return nil, err
+	}
 	return c.NewSession()
 }
 
-// Dial opens an SSH connection to a node, for what Exec does not do.
-func (l *Lab) dial(node string) (*ssh.Client, error) {
-	conn, _, err := l.paths.ask(context.Background(), request{Op: "ssh", Node: node})
+// client returns the connection that is kept to the node, or nil, and how often Close was
+// called before.
+func (l *Lab) client(node string) (c *ssh.Client, drops int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.clients[node], l.drops
+}
+
+// drop closes a connection that is gone, and forgets it.
+func (l *Lab) drop(node string, c *ssh.Client) {
+	l.mu.Lock()
+	if l.clients[node] == c {
+		delete(l.clients, node)
+	}
+	l.mu.Unlock()
+	_ = closed(c) // the node is gone, or the caller hears of it as it connects again
+}
+
+// keep returns the connection that the node's sessions share: c, or the one that another
+// caller opened meanwhile. It closes a connection that it does not keep. Close makes it fail
+// if it was called after the dial began.
+func (l *Lab) keep(node string, c *ssh.Client, drops int) (*ssh.Client, error) {
+	l.mu.Lock()
+	other, dropped := l.clients[node], l.drops != drops
+	if other == nil && !dropped {
+		l.clients[node] = c
+	}
+	l.mu.Unlock()
+	switch {
+	case dropped:
+		return nil, errors.Join(fmt.Errorf("the connections to the lab %s were closed", l.name), closed(c))
+	case other != nil:
+		_ = closed(c) // it carried nothing
+		return other, nil
+	}
+	return c, nil
+}
+
+// dial opens an SSH connection to a node, until ctx ends.
+func (l *Lab) dial(ctx context.Context, node string) (*ssh.Client, error) {
+	conn, _, err := l.paths.ask(ctx, request{Op: "ssh", Node: node})
 	if err != nil {
 		return nil, err
 	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	// The socket's folder is the caller's alone: there is nobody to tell apart.
 	c, channels, requests, err := ssh.NewClientConn(conn, node, &ssh.ClientConfig{
 		User: "root", HostKeyCallback: ssh.InsecureIgnoreHostKey(),
 	})
+	if !stop() {
+		err = errors.Join(context.Cause(ctx), err)
+	}
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(err, closed(conn))
 	}
 	return ssh.NewClient(c, channels, requests), nil
 }

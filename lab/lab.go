@@ -106,8 +106,9 @@ type Lab struct {
 
 	lifeline io.Closer // of a bound lab: it goes down when this is closed
 
-	mu      sync.Mutex // guards clients
+	mu      sync.Mutex // guards what follows; it is not held while a node is asked
 	clients map[string]*ssh.Client
+	drops   int // how often Close was called
 }
 
 // Up brings a lab up and returns when its nodes take commands. If that very lab

@@ -11,30 +11,36 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// tool is an engine as the agent uses it: something that carries traffic.
+// tool is an engine as the agent drives it.
 type tool struct {
-	name string
+	engine.Engine
 	// version says which one is here; an error says why none is, and what would help.
 	version func(ctx context.Context) (string, error)
-	// kinds are what it can do.
-	kinds   []bench.Kind
 	receive func(ctx context.Context, t Task, version string) (half, error)
 	send    func(ctx context.Context, t Task, to Ready) (half, error)
 }
 
-// engines are all there are.
-func (a *agent) engines() []tool {
+// tools returns every engine with what drives it.
+func (a *agent) tools() []tool {
 	own := func(context.Context) (string, error) { return a.Version, nil }
-	return []tool{
-		{name: "culvert", version: own, kinds: []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets}, receive: ownReceive, send: ownSend},
-		{name: "iperf3", version: iperf3Version, kinds: []bench.Kind{bench.Stream, bench.Datagram}, receive: iperf3Receive, send: iperf3Send},
-		{name: "iperf2", version: iperf2Version, kinds: []bench.Kind{bench.Stream, bench.Datagram}, receive: iperf2Receive, send: iperf2Send},
-		{name: "pktgen", version: a.pktgenVersion, kinds: []bench.Kind{bench.Packets}, receive: a.pktgenReceive, send: a.pktgenSend},
-		{name: "ping", version: pingVersion, kinds: []bench.Kind{bench.Echo}, receive: a.pingReceive, send: a.pingSend},
+	driven := map[string]tool{
+		engine.Own:    {version: own, receive: ownReceive, send: ownSend},
+		engine.Iperf3: {version: iperf3Version, receive: iperf3Receive, send: iperf3Send},
+		engine.Iperf2: {version: iperf2Version, receive: iperf2Receive, send: iperf2Send},
+		engine.Pktgen: {version: a.pktgenVersion, receive: a.pktgenReceive, send: a.pktgenSend},
+		engine.Ping:   {version: pingVersion, receive: a.pingReceive, send: a.pingSend},
 	}
+	var all []tool
+	for _, e := range engine.Engines() {
+		t := driven[e.Name]
+		t.Engine = e
+		all = append(all, t)
+	}
+	return all
 }
 
 // half starts what a request asks for.
@@ -43,18 +49,18 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 		now, err := evidence.Now()
 		return watcher{r.Watch.from(now)}, err
 	}
-	e, err := a.engine(r.Task.Workload)
+	e, err := a.tool(r.Task.Workload)
 	if err != nil {
 		return nil, err
 	}
 	var version string
-	if r.Do == send || !alone(e.name) {
+	if r.Do == send || !e.SenderOnly {
 		if version, err = e.version(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if r.Task.Hold && e.name != "culvert" {
-		return nil, fmt.Errorf("%s sends as soon as it is started, and cannot begin together with others: take Culvert's own engine", e.name)
+	if r.Task.Hold && !e.Held {
+		return nil, fmt.Errorf("%s sends as soon as it is started, and cannot begin together with others: take Culvert's own engine", e.Name)
 	}
 	if k := r.Task.Workload.Kind; r.Task.Service.IsValid() && !calls(k) {
 		return nil, fmt.Errorf("a Service passes connections and datagrams on, and no %q: measure the path to its pod", k)
@@ -62,8 +68,8 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 	if r.Do == receive {
 		return e.receive(ctx, *r.Task, version)
 	}
-	if !Together(e.name, version, r.To.Version) {
-		return nil, fmt.Errorf("%s is %s here and %s at the other end: figures of two versions say little: install one at both ends", e.name, version, r.To.Version)
+	if !Together(e.Name, version, r.To.Version) {
+		return nil, fmt.Errorf("%s is %s here and %s at the other end: figures of two versions say little: install one at both ends", e.Name, version, r.To.Version)
 	}
 	return e.send(ctx, *r.Task, *r.To)
 }
@@ -74,36 +80,34 @@ func calls(k bench.Kind) bool {
 	return k == bench.Stream || k == bench.Datagram || k == bench.Request
 }
 
-// engine finds what can do a workload.
-func (a *agent) engine(w bench.Workload) (tool, error) {
+// tool finds what carries a workload.
+func (a *agent) tool(w bench.Workload) (tool, error) {
 	if !(w.Seconds > 0) || w.Warmup < 0 || w.Streams < 0 || w.Size < 0 || w.Rate < 0 {
 		return tool{}, fmt.Errorf("a workload of %g s after %g s, %d streams of %d bytes at %g/s cannot be", w.Seconds, w.Warmup, w.Streams, w.Size, w.Rate)
 	}
 	if w.Reverse {
 		return tool{}, errors.New("an agent sends or receives, and knows no reverse: change the ends")
 	}
-	all := a.engines()
-	i := slices.IndexFunc(all, func(e tool) bool { return e.name == w.Engine })
+	all := a.tools()
+	i := slices.IndexFunc(all, func(e tool) bool { return e.Name == w.Engine })
 	switch {
 	case i < 0:
 		var names []string
 		for _, e := range all {
-			names = append(names, e.name)
+			names = append(names, e.Name)
 		}
 		return tool{}, fmt.Errorf("there is no engine %q: there are %s", w.Engine, strings.Join(names, ", "))
-	case !slices.Contains(all[i].kinds, w.Kind):
-		return tool{}, fmt.Errorf("%s does no %q: it does %q", w.Engine, w.Kind, all[i].kinds)
+	case !all[i].Carries(w.Kind):
+		return tool{}, fmt.Errorf("%s does no %q: it does %q", w.Engine, w.Kind, all[i].Kinds)
 	}
 	return all[i], nil
 }
 
-// alone reports whether the receiver needs not have an engine.
-func alone(engine string) bool { return engine == "pktgen" || engine == "ping" }
-
 // Together reports whether two versions of an engine can be the ends of one measurement: they are the same but
 // for what comes after the second number, or the receiver needs none.
-func Together(engine, here, there string) bool {
-	return alone(engine) || minor(here) == minor(there)
+func Together(name, here, there string) bool {
+	e, _ := engine.FindEngine(name)
+	return e.SenderOnly || minor(here) == minor(there)
 }
 
 // minor cuts a version to its first two numbers: "3.18" of "3.18.1+".
@@ -112,12 +116,13 @@ func minor(version string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// programVersion asks a program of a Debian package for its version.
-func programVersion(ctx context.Context, program, pkg string, parse func(string) (string, error), args ...string) (string, error) {
+// programVersion asks the program of an engine for its version.
+func programVersion(ctx context.Context, name string, parse func(string) (string, error), args ...string) (string, error) {
 	const long = 10 * time.Second
-	path, err := exec.LookPath(program)
+	e, _ := engine.FindEngine(name)
+	path, err := exec.LookPath(e.Program)
 	if err != nil {
-		return "", fmt.Errorf("%s is not installed here: apt-get install %s, or what your system calls it", program, pkg)
+		return "", fmt.Errorf("%s is not installed here: apt-get install %s, or what your system calls it", e.Program, e.Package)
 	}
 	ctx, cancel := context.WithTimeout(ctx, long)
 	defer cancel()
@@ -147,13 +152,13 @@ func (a *agent) describe(ctx context.Context) (Description, error) {
 	for _, i := range interfaces {
 		d.MACs[i.Name] = i.HardwareAddr.String()
 	}
-	for _, e := range a.engines() {
+	for _, e := range a.tools() {
 		version, err := e.version(ctx)
 		if err != nil {
-			d.Lacking = append(d.Lacking, Lack{Engine: e.name, Why: err.Error()})
+			d.Lacking = append(d.Lacking, Lack{Engine: e.Name, Why: err.Error()})
 			continue
 		}
-		d.Machine.Tools = append(d.Machine.Tools, bench.Setting{Name: e.name, Value: version})
+		d.Machine.Tools = append(d.Machine.Tools, bench.Setting{Name: e.Name, Value: version})
 	}
 	return d, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // iperf is one end's half with iperf 2 or 3: a process for each port.
@@ -150,7 +151,7 @@ func (h *iperf) run(ctx context.Context, m marks) (bench.Run, error) {
 		sum = sum.plus(t)
 	}
 	run := sum.run(h.Workload, !h.server)
-	if again := whole(sum.again); !h.server && h.is.Engine == "iperf3" && h.Workload.Kind == bench.Stream {
+	if again := whole(sum.again); !h.server && h.is.Engine == engine.Iperf3 && h.Workload.Kind == bench.Stream {
 		run.Retransmits = &again
 	}
 	run.Void = void

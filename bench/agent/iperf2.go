@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/excerpt"
 )
 
 var iperf2Says = regexp.MustCompile(`(?m)^iperf version (2(?:\.\d+)+\S*)`)
 
 func iperf2Version(ctx context.Context) (string, error) {
-	return programVersion(ctx, "iperf", "iperf", parseIperf2Version, "-v")
+	return programVersion(ctx, engine.Iperf2, parseIperf2Version, "-v")
 }
 
 func parseIperf2Version(said string) (string, error) {
@@ -49,7 +50,7 @@ func iperf2Options(w bench.Workload, port uint16, streams int) []string {
 // iperf2Receive starts a server that ends with its streams (-P).
 func iperf2Receive(ctx context.Context, t Task, version string) (half, error) {
 	h := &iperf{
-		Task: t, is: Ready{Engine: "iperf2", Version: version}, server: true, shares: shares(t.Workload.Streams, 1), parse: parseIperf2,
+		Task: t, is: Ready{Engine: engine.Iperf2, Version: version}, server: true, shares: shares(t.Workload.Streams, 1), parse: parseIperf2,
 	}
 	return h, h.listen(ctx, "iperf", func(port uint16, streams int) []string {
 		return append([]string{"-s", "-B", t.To.String()}, iperf2Options(t.Workload, port, streams)...)

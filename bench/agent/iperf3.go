@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/excerpt"
 )
 
 var iperf3Says = regexp.MustCompile(`(?m)^iperf (3(?:\.\d+)+\S*)`)
 
 func iperf3Version(ctx context.Context) (string, error) {
-	return programVersion(ctx, "iperf3", "iperf3", parseIperf3Version, "--version")
+	return programVersion(ctx, engine.Iperf3, parseIperf3Version, "--version")
 }
 
 func parseIperf3Version(said string) (string, error) {
@@ -46,17 +47,17 @@ func iperf3Receive(ctx context.Context, t Task, version string) (half, error) {
 		processes = min(max(t.Workload.Streams, 1), runtime.NumCPU(), len(bench.ServicePorts))
 	}
 	h := &iperf{
-		Task: t, is: Ready{Engine: "iperf3", Version: version}, server: true, control: 1,
+		Task: t, is: Ready{Engine: engine.Iperf3, Version: version}, server: true, control: 1,
 		shares: shares(t.Workload.Streams, processes), parse: parseIperf3,
 	}
-	return h, h.listen(ctx, "iperf3", func(port uint16, _ int) []string {
+	return h, h.listen(ctx, engine.Iperf3, func(port uint16, _ int) []string {
 		return []string{"--server", "--one-off", "--json", "--bind", t.To.String(), "--port", fmt.Sprint(port), "--interval", iperf3Interval(t.Workload)}
 	})
 }
 
 func iperf3Send(_ context.Context, t Task, to Ready) (half, error) {
 	h := &iperf{Task: t, is: to, control: 1, shares: shares(t.Workload.Streams, max(1, len(to.Ports))), parse: parseIperf3}
-	return h, h.send("iperf3", func(port uint16, streams int) []string { return iperf3Client(t, port, streams) })
+	return h, h.send(engine.Iperf3, func(port uint16, streams int) []string { return iperf3Client(t, port, streams) })
 }
 
 // iperf3Client are the arguments of a client. There is no --omit: versions differ in what of

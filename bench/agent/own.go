@@ -37,7 +37,7 @@ func ownReceive(ctx context.Context, t Task, version string) (half, error) {
 }
 
 func (o *ownServer) ready() Ready {
-	return Ready{Engine: "culvert", Version: o.version, Ports: []uint16{o.server.Addr().Port()}}
+	return Ready{Engine: engine.Own, Version: o.version, Ports: []uint16{o.server.Addr().Port()}}
 }
 
 func (o *ownServer) close() error { return o.closed() }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/excerpt"
 )
 
@@ -22,7 +23,7 @@ var (
 )
 
 func pingVersion(ctx context.Context) (string, error) {
-	return programVersion(ctx, "ping", "iputils-ping", parsePingVersion, "-V")
+	return programVersion(ctx, engine.Ping, parsePingVersion, "-V")
 }
 
 // parsePingVersion also reads what a BusyBox says that does not know the option.
@@ -110,7 +111,7 @@ func (a *agent) pingReceive(_ context.Context, t Task, _ string) (half, error) {
 	return &echoed{t, a, in}, err
 }
 
-func (e *echoed) ready() Ready { return Ready{Engine: "ping"} }
+func (e *echoed) ready() Ready { return Ready{Engine: engine.Ping} }
 func (e *echoed) close() error { return nil }
 
 func (e *echoed) run(ctx context.Context, m marks) (bench.Run, error) {
@@ -139,7 +140,7 @@ func (a *agent) pingSend(_ context.Context, t Task, _ Ready) (half, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := startChild("ping", pingArguments(t)...)
+	c, err := startChild(engine.Ping, pingArguments(t)...)
 	return &pinger{t, a, out, c}, err
 }
 

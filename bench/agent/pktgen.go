@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/evidence"
 	"github.com/culvert-net/culvert/excerpt"
 )
@@ -88,7 +89,7 @@ func (a *agent) pktgenReceive(_ context.Context, t Task, _ string) (half, error)
 	return &pktgenSink{t, a.Reader, mac, first}, err
 }
 
-func (s *pktgenSink) ready() Ready { return Ready{Engine: "pktgen", MAC: s.mac} }
+func (s *pktgenSink) ready() Ready { return Ready{Engine: engine.Pktgen, MAC: s.mac} }
 func (s *pktgenSink) close() error { return nil }
 
 func (s *pktgenSink) run(ctx context.Context, m marks) (bench.Run, error) {

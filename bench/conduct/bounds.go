@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // bounds finds for each path of each arm what none can be above: what its generator makes of it on
@@ -171,7 +172,7 @@ type trip struct {
 // roundTrip asks over a path, for a moment. The shortest is the path's: others wait for
 // processors too.
 func (x *Exchange) roundTrip(ctx context.Context, p bench.Path) (float64, error) {
-	load := bench.Workload{Kind: bench.Request, Engine: "culvert", UDP: true, Size: 64, Seconds: 0.5}
+	load := bench.Workload{Kind: bench.Request, Engine: engine.Own, UDP: true, Size: 64, Seconds: 0.5}
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
 	var run bench.Run

@@ -6,6 +6,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/agent"
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // node is the station that sees the processes of a pod's node, which the pod does not:
@@ -52,7 +53,7 @@ func hosted(e *bench.Evidence, host bench.Run) (void string) {
 	guest := e.CPU
 	e.Guest, e.CPU = &guest, host.From.CPU
 	e.CPU.Tasks = maps.Clone(host.From.CPU.Tasks)
-	delete(e.CPU.Tasks, "culvert") // the host's agent, which only looked
+	delete(e.CPU.Tasks, engine.Own) // the host's agent, which only looked
 	return ""
 }
 
@@ -64,6 +65,6 @@ func withTasks(use *bench.CPUUse, node bench.CPUUse) {
 	}
 	own := use.Tasks
 	use.Tasks = maps.Clone(node.Tasks)
-	delete(use.Tasks, "culvert")
+	delete(use.Tasks, engine.Own)
 	maps.Copy(use.Tasks, own)
 }

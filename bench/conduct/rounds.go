@@ -20,6 +20,9 @@ type Limits struct {
 	Precision float64
 	// MaxTime bounds it all: no round begins that would probably end later, but the first two.
 	MaxTime time.Duration
+	// Rough leaves out what makes figures sure and takes time: the round that warms up, and what no
+	// path can be above.
+	Rough bool
 }
 
 // mostRounds bounds the rounds that Precision asks for, where MaxTime does not.
@@ -29,8 +32,8 @@ const mostRounds = 100
 const tries = 3
 
 // Rounds makes runs in rounds, each with every arm once, in an order that seed
-// decides. The first round warms up and counts for nothing. Its methods are not for
-// concurrent use.
+// decides. The first round, 0, warms up and counts for nothing; rough ones begin with 1. Its
+// methods are not for concurrent use.
 type Rounds struct {
 	Arms   []bench.Arm
 	Limits Limits
@@ -60,7 +63,11 @@ type state struct {
 func (r *Rounds) Run(ctx context.Context) (runs []bench.Run, unfinished string) {
 	r.states, r.start = make([]state, len(r.Arms)), r.Now()
 	random := rand.New(rand.NewPCG(r.Seed, 0))
-	for round := 0; ; round++ {
+	first := 0
+	if r.Limits.Rough {
+		first = 1
+	}
+	for round := first; ; round++ {
 		if why, enough := r.enough(round); enough {
 			return r.runs, why
 		}

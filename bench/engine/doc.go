@@ -1,5 +1,5 @@
 // Package engine is Culvert's own traffic: it sends, receives and counts, and
-// needs nothing installed.
+// needs nothing installed. It also has the list of all engines, [Engines].
 //
 // In goes a [bench.Workload] and the address of the other end; out comes a
 // [bench.Run] with the figures of one window. Package agent calls it, [Listen]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // task is a process or thread; started tells it from a later one with its number.
@@ -55,15 +56,15 @@ func parseTask(text string) (task, taskTime, error) {
 // tells reports whether a task may take part in carrying traffic: what the kernel does it
 // in beside interrupts, virtual machines, and the engines.
 func tells(name string) bool {
-	for _, prefix := range []string{"vhost-", "ksoftirqd/", "napi/", "kpktgend_", "qemu", "iperf"} {
+	for _, prefix := range []string{"vhost-", "ksoftirqd/", "napi/", "qemu"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(engine.Engines(), func(e engine.Engine) bool { return e.Task != "" && strings.HasPrefix(name, e.Task) })
 }
 
-// tasks lists the tasks that take part, and this process's own (the engine "culvert" runs
+// tasks lists the tasks that take part, and this process's own (Culvert's own engine runs
 // in it). Those that end meanwhile are left out.
 func (r Reader) tasks() (map[task]taskTime, error) {
 	all, err := filepath.Glob(r.path("proc/[0-9]*/stat"))
@@ -87,7 +88,7 @@ func (r Reader) addTask(found map[task]taskTime, file string) error {
 	case err != nil:
 		return err
 	case id.id == uint64(os.Getpid()):
-		t.name = "culvert"
+		t.name = engine.Own
 	case !tells(t.name):
 		return nil
 	case strings.HasPrefix(t.name, "qemu"):

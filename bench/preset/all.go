@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 func vf(p bench.Path) bool { return p.Network == "VF" }
@@ -41,6 +42,10 @@ func mpps(name string, v float64) bench.Figure {
 	return bench.Figure{Name: name, Value: v, Unit: "Mpps"}
 }
 
+func retransmits(name string, v float64) bench.Figure {
+	return bench.Figure{Name: name, Value: v, Unit: bench.RetransmitsUnit}
+}
+
 // standing says which of several arms a figure stands for.
 func standing(word string, f bench.Figure) bench.Figure {
 	f.Arm = word
@@ -51,11 +56,11 @@ func said(name, text string) bench.Figure { return bench.Figure{Name: name, Text
 
 // tcp is iperf3 as the reports ran it: one stream, with what iperf3 takes by itself.
 func tcp(seconds float64) bench.Workload {
-	return bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: seconds, Warmup: 1, Streams: 1}
+	return bench.Workload{Kind: bench.Stream, Engine: engine.Iperf3, Seconds: seconds, Warmup: 1, Streams: 1}
 }
 
 // small is pktgen's pkt_size 64: 68 bytes on the wire with the checksum.
-var small = bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64}
+var small = bench.Workload{Kind: bench.Packets, Engine: engine.Pktgen, Seconds: 10, Warmup: 1, Size: 64}
 
 // many is how many addresses R4's "many" are here: no flow table holds them all in
 // a processor's first cache.
@@ -144,13 +149,13 @@ func streams() []Preset {
 		},
 		{
 			Name: "m3", Report: "R0", About: "iperf3, 10 s, over the overlay, pod MTU 1450",
-			Printed: []bench.Figure{gbps("R0 Calico", 4.59), gbps("R0 Calico received", 4.58), said("R0 retransmits", "15580")},
+			Printed: []bench.Figure{gbps("R0 Calico", 4.59), gbps("R0 Calico received", 4.58), retransmits("R0 Calico", 15580)},
 			Needs:   "two pods on an overlay",
 			recipe:  recipe{workload: tcp(10), takes: overlay, lacks: "two pods on an overlay", notes: wantMTU(1450)},
 		},
 		{
 			Name: "m4", Report: "R0", About: "iperf3, 10 s, the same pods over the VF, MTU 1500",
-			Printed: []bench.Figure{gbps("R0 VF", 9.42), gbps("R0 VF received", 9.41), said("R0 retransmits", "25")},
+			Printed: []bench.Figure{gbps("R0 VF", 9.42), gbps("R0 VF received", 9.41), retransmits("R0 VF", 25)},
 			Needs:   "a VF at both ends",
 			recipe:  recipe{workload: tcp(10), takes: vfs, lacks: "a VF at both ends", notes: wantMTU(1500)},
 		},
@@ -162,9 +167,9 @@ func latencies() []Preset {
 	return []Preset{{
 		Name: "m5", Report: "R0", About: "ping -c 3, from a VF to its PF, and to a VF of another node",
 		Printed: []bench.Figure{{Name: "R0 to the PF", Arm: "pod-node", Value: 206, Unit: "us"}, {Name: "R0 to a VF", Arm: "pod-pod", Value: 212, Unit: "us"}},
-		Needs:   "a VF, and its PF's own address or another VF",
-		recipe: recipe{workload: bench.Workload{Kind: bench.Echo, Engine: "ping", Seconds: 3, Rate: 1}, takes: vf,
-			lacks: "a VF at one end at least"},
+		Needs:   "a VF, and its PF's own address or another VF; best beside an overlay",
+		recipe: recipe{workload: bench.Workload{Kind: bench.Echo, Engine: engine.Ping, Seconds: 3, Rate: 1}, takes: vf,
+			beside: func(p bench.Path) bool { return overlay(p) && inner(p) }, lacks: "a VF at one end at least"},
 	}}
 }
 
@@ -174,7 +179,7 @@ func sweeps() []Preset {
 		{
 			Name: "m6", Report: "R1", About: "iperf2, 60 s, 8 streams, window 512 KiB, writes of 64 B to 512 KiB, both ways, MTU 9000",
 			Printed: []bench.Figure{standing("512 KiB", gbps("R1 at its best", 98)), said("R1 host CPU", "at most 35 %")}, Needs: "a VF at both ends, and MTU 9000 from end to end",
-			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: "iperf2", Seconds: 60, Warmup: 1, Streams: 8, Window: 512 << 10},
+			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: engine.Iperf2, Seconds: 60, Warmup: 1, Streams: 8, Window: 512 << 10},
 				takes: vfs, lacks: "a VF at both ends", arms: sizes, notes: wantMTU(9000)},
 		},
 		{
@@ -191,7 +196,7 @@ func sweeps() []Preset {
 		{
 			Name: "m9", Report: "R2", About: "the cable is pulled while TCP runs", Printed: []bench.Figure{said("R2", "both paths stop")},
 			Needs: "a cable that can be pulled from here: a lab's",
-			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 30, Warmup: 1, Streams: 1, Pulled: true},
+			recipe: recipe{workload: bench.Workload{Kind: bench.Stream, Engine: engine.Own, Seconds: 30, Warmup: 1, Streams: 1, Pulled: true},
 				takes: vfs, lacks: "a VF at both ends"},
 		},
 	}
@@ -210,7 +215,7 @@ func packets() []Preset {
 			Name: "m11", Report: "R4", About: "UDP of 64 B (pktgen), 3 senders to 1 receiver",
 			Printed: []bench.Figure{said("R4 VF over VXLAN", "+363 %"), said("R4 VF over VLAN", "+171 %")},
 			Needs:   "three senders on one host, an interface each: --from three times", Instead: "the report had three senders with a VF each; instead the one that is here sends with three threads (--from may be given three times)",
-			recipe: recipe{workload: with(small, func(w *bench.Workload) { w.Engine, w.Streams = "culvert", 3 }), takes: every, lacks: "any path", atOnce: toOne},
+			recipe: recipe{workload: with(small, func(w *bench.Workload) { w.Engine, w.Streams = engine.Own, 3 }), takes: every, lacks: "any path", atOnce: toOne},
 		},
 		{
 			Name: "m12", Report: "R4", About: "the kernel forwards IP, many source addresses",

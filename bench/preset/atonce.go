@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 )
 
 // atOnce is a recipe's arms over several paths at once, where the place has them.
@@ -18,7 +19,7 @@ type atOnce struct {
 
 // toOne is m11: senders have an interface each, and one receiver.
 var toOne = &atOnce{
-	workload: with(small, func(w *bench.Workload) { w.Engine, w.Streams = "culvert", 1 }),
+	workload: with(small, func(w *bench.Workload) { w.Engine, w.Streams = engine.Own, 1 }),
 	alike: func(p bench.Path) bench.Path {
 		return bench.Path{Ends: p.Ends, Network: p.Network, Place: p.Place, To: iface(p.To)}
 	},

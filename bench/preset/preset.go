@@ -6,9 +6,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/suggest"
 )
 
@@ -29,6 +29,7 @@ type Preset struct {
 type recipe struct {
 	workload bench.Workload
 	takes    func(bench.Path) bool // which paths
+	beside   func(bench.Path) bool // which others, to compare with; nil: none
 	lacks    string                // when there is none: what to give
 	arms     func(bench.Workload, bool) []variant
 	atOnce   *atOnce // several of the paths at once, where that can be
@@ -55,11 +56,11 @@ type Here struct {
 }
 
 // lacks says why an engine cannot run here, and is empty for one that can.
-func (h Here) lacks(engine string) string {
-	if engine == "pktgen" && slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Via.How == bench.Routes }) {
+func (h Here) lacks(name string) string {
+	if e, _ := engine.FindEngine(name); e.ToMAC && slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Via.How == bench.Routes }) {
 		return "it sends to the receiver's own MAC, which is not the router's"
 	}
-	return h.Lacks(engine)
+	return h.Lacks(name)
 }
 
 // Plan is what to run.
@@ -109,6 +110,9 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	if len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
 	}
+	if p.recipe.beside != nil { // after the report's own, beside which its figures stand
+		paths = append(paths, slices.DeleteFunc(slices.Clone(h.Paths), func(path bench.Path) bool { return !p.recipe.beside(path) })...)
+	}
 	if p.recipe.atOnce == nil || !p.recipe.atOnce.arms(&plan, paths, quick) {
 		if err := p.alone(&plan, h, paths, quick); err != nil {
 			return Plan{}, err
@@ -124,7 +128,7 @@ func (p Preset) alone(plan *Plan, h Here, paths []bench.Path, quick bool) error 
 	if quick {
 		w = shorten(w)
 	}
-	w, note := engine(w, h)
+	w, note := chooseEngine(w, h)
 	plan.note(note)
 	if !p.recipe.via || paths[0].Via == (bench.Relay{}) {
 		plan.note(p.Instead)
@@ -225,6 +229,18 @@ func (p *Plan) Shorten(seconds float64) {
 	}
 }
 
+// Roughen has no run warm up, and pings sent five in a second, and says so. Two seconds of them
+// are the fewest: an agent that is woken as late as counts misses up to three.
+func (p *Plan) Roughen() {
+	for i := range p.Arms {
+		w := &p.Arms[i].Workload
+		if w.Warmup = 0; w.Kind == bench.Echo {
+			w.Seconds, w.Rate = 2, 5
+		}
+	}
+	p.note("rough: no run warms up, pings are five in a second, and what the generators make is not measured")
+}
+
 // Burst has packets sent by Culvert's own engine, so many at once, and says so.
 func (p *Plan) Burst(frames int) error {
 	return p.packets(fmt.Sprintf("--burst %d", frames), func(w *bench.Workload) { w.Burst = frames },
@@ -242,7 +258,7 @@ func (p *Plan) packets(flag string, change func(*bench.Workload), note string) e
 	found := false
 	for i := range p.Arms {
 		if w := &p.Arms[i].Workload; w.Kind == bench.Packets {
-			found, w.Engine = true, "culvert"
+			found, w.Engine = true, engine.Own
 			change(w)
 		}
 	}
@@ -333,8 +349,8 @@ func atLeast(w bench.Workload, seconds float64) float64 {
 // The fewest seconds of a run with a pulled cable, and of packets.
 const leastPulled, leastPackets = 10.0, 6.0
 
-// engine takes our own where the report's cannot run, and says so.
-func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {
+// chooseEngine takes Culvert's own where the report's cannot run, and says so.
+func chooseEngine(w bench.Workload, h Here) (_ bench.Workload, note string) {
 	why := h.lacks(w.Engine)
 	if why == "" {
 		return w, ""
@@ -344,27 +360,14 @@ func engine(w bench.Workload, h Here) (_ bench.Workload, note string) {
 		w.Kind, w.UDP, w.Size = bench.Request, true, 64
 		note += ", as datagrams of 64 bytes between two programs: a program has to be woken for each, which ICMP needs not"
 	}
-	w.Engine = "culvert"
+	w.Engine = engine.Own
 	return w, note
-}
-
-// overhead is what a run takes beside its seconds: two agents get ready and sample.
-const overhead = 1500 * time.Millisecond
-
-// Takes is about how long that many repeats of the arms take, and the round before
-// them that warms up.
-func Takes(arms []bench.Arm, repeats int) time.Duration {
-	var round time.Duration
-	for _, a := range arms {
-		round += time.Duration((a.Workload.Seconds+a.Workload.Warmup)*float64(time.Second)) + overhead
-	}
-	return round * time.Duration(repeats+1)
 }
 
 // Default is what is measured without a preset: TCP over the software path and the
 // VF path, side by side, between pods or guests where there are any.
 func Default(h Here, quick bool) (Plan, error) {
-	w := bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10, Warmup: 1, Streams: 1}
+	w := bench.Workload{Kind: bench.Stream, Engine: engine.Own, Seconds: 10, Warmup: 1, Streams: 1}
 	plan := Plan{Repeats: 6}
 	if quick {
 		plan.Repeats, w = 3, shorten(w)

@@ -175,10 +175,10 @@ func printed(r bench.Result) []beside {
 			b.Printed = bench.Number(f.Value) + " " + f.Unit
 		}
 		if i := slices.IndexFunc(r.Arms, func(a bench.Arm) bool { return a.Name == f.Arm }); i >= 0 {
-			main := r.Arms[i].Main()
-			if v := bench.Median(r.Values(i, main)); !math.IsNaN(v) {
-				b.Here = bench.Number(v) + " " + main.Unit
-				if f.Text == "" && f.Unit == main.Unit && f.Value != 0 {
+			v, unit := here(r, i, f.Unit)
+			if !math.IsNaN(v) {
+				b.Here = bench.Number(v) + " " + unit
+				if f.Text == "" && f.Unit == unit && f.Value != 0 && unit != bench.RetransmitsUnit { // runs differ in length
 					b.Ratio = times(v / f.Value)
 				}
 			}
@@ -186,6 +186,21 @@ func printed(r bench.Result) []beside {
 		out = append(out, b)
 	}
 	return out
+}
+
+// here is an arm's median that stands beside a figure of that unit, with its own unit.
+func here(r bench.Result, arm int, unit string) (float64, string) {
+	if unit != bench.RetransmitsUnit {
+		main := r.Arms[arm].Main()
+		return bench.Median(r.Values(arm, main)), main.Unit
+	}
+	var counts []float64
+	for _, run := range r.Counted(arm) {
+		if run.Retransmits != nil {
+			counts = append(counts, float64(*run.Retransmits))
+		}
+	}
+	return bench.Median(counts), unit
 }
 
 // machine tells a fingerprint in a line.

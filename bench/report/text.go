@@ -52,6 +52,19 @@ func Text(r bench.Result, look bench.Look) string {
 	return b.String()
 }
 
+// Brief is the part of [Text] that compares: the sentence, the table of the arms, their bars, and
+// what the reports printed.
+func Brief(r bench.Result, look bench.Look) string {
+	var b strings.Builder
+	paragraph(&b, "", Sentence(r))
+	b.WriteString("\n")
+	list := rows(r)
+	armTable(&b, list)
+	bars(&b, look, list)
+	besideTable(&b, printed(r))
+	return b.String()
+}
+
 // String tells what held an arm down.
 func (l limit) String() string {
 	where := ""

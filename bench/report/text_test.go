@@ -83,3 +83,39 @@ func TestCSV(t *testing.T) {
 		t.Errorf("a name that is a formula: %q", last[1])
 	}
 }
+
+// Brief is the part of the text that compares.
+func TestBrief(t *testing.T) {
+	text, brief := Text(example(), bench.Look{}), Brief(example(), bench.Look{})
+	checkText(t, brief)
+	for paragraph := range strings.SplitSeq(strings.TrimSpace(brief), "\n\n") {
+		if !strings.Contains(text, paragraph) {
+			t.Errorf("Text has no\n%s", paragraph)
+		}
+	}
+	for _, want := range []string{"carries", "ARM ", "PRINTED BY", "####"} {
+		if !strings.Contains(brief, want) {
+			t.Errorf("no %q in\n%s", want, brief)
+		}
+	}
+	if strings.Contains(brief, "machines") {
+		t.Errorf("more than a comparison:\n%s", brief)
+	}
+}
+
+// Printed retransmits stand beside the run's own, without a ratio: the runs differ in length.
+func TestRetransmitsStandBesidePrintedOnes(t *testing.T) {
+	r := example()
+	r.Printed = []bench.Figure{{Name: "R0 Calico", Arm: r.Arms[0].Name, Value: 15580, Unit: bench.RetransmitsUnit}}
+	counts := []uint64{3, 5, 40}
+	for i, n := 0, 0; i < len(r.Runs) && n < len(counts); i++ {
+		if run := &r.Runs[i]; run.Arm == 0 && run.Void == "" && !run.Discard {
+			run.Retransmits = &counts[n]
+			n++
+		}
+	}
+	want := beside{Name: "R0 Calico", Printed: "15580 retransmits", Arm: r.Arms[0].Name, Here: "5 retransmits", Ratio: "-"}
+	if diff := cmp.Diff([]beside{want}, printed(r)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -62,20 +62,6 @@ func TestClusterFlags(t *testing.T) {
 	}
 }
 
-// In a lab the network that manages it is no path, and that is said.
-func TestWithoutManagement(t *testing.T) {
-	path := func(from, to string) bench.Path {
-		return bench.Path{From: bench.End{Interface: from}, To: bench.End{Interface: to}}
-	}
-	rest, note := withoutManagement([]bench.Path{path("mgmt0", "mgmt0"), path("eth0", "eth0"), path("net1", "mgmt0")}, "mgmt0")
-	if len(rest) != 1 || rest[0].From.Interface != "eth0" || !strings.Contains(note, "--path host") {
-		t.Errorf("%+v, %q", rest, note)
-	}
-	if rest, note := withoutManagement(rest, "mgmt0"); len(rest) != 1 || note != "" {
-		t.Errorf("%+v, %q", rest, note)
-	}
-}
-
 func TestPresets(t *testing.T) {
 	out, err := execute(t, "presets", "-o", "json")
 	var all []preset.Preset

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strings"
 )
 
@@ -48,6 +49,20 @@ func (n Node) AddNetns(ctx context.Context, name string) error {
 func (n Node) DelNetns(ctx context.Context, name string) error {
 	_, err := n.Run(ctx, "ip", "netns", "delete", name)
 	return err
+}
+
+// FindNetns returns the name of the network namespace that has an address, as a pod's has.
+func (n Node) FindNetns(ctx context.Context, address netip.Addr) (string, error) {
+	out, err := n.Script(ctx, "find the netns of "+address.String(), `
+		for netns in $(ls /run/netns); do
+			if [ -n "$(ip -netns "$netns" -oneline address show to "$1")" ]; then
+				echo "$netns"
+				exit
+			fi
+		done
+		echo "none of $(ls /run/netns) has it" >&2
+		exit 1`, address.String())
+	return strings.TrimSpace(string(out)), err
 }
 
 // Start starts a container on the network namespace of its name.

@@ -33,6 +33,16 @@ func Of(l *lab.Lab, count int) []Node {
 	return nodes
 }
 
+// Place is a network namespace of the node as culvert bench run has it; without a name the node's
+// own.
+func (n Node) Place(netns string) string {
+	place := fmt.Sprintf("lab:%s/%s", n.Lab.Name(), n.Name)
+	if netns != "" {
+		place += ",netns=" + netns
+	}
+	return place
+}
+
 // ExitError is a command that ran on a node and failed.
 type ExitError struct {
 	Node           string

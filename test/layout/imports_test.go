@@ -100,8 +100,8 @@ var mayImport = map[string][]string{
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"durable", "lab/..."},
-	"bench/...": {"api", "bench/...", "excerpt", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
-	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "rpc", "vf"},
+	"bench/...": {"api", "bench/...", "excerpt", "kernel/bpf", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
+	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "program", "rpc", "vf"},
 
 	// programs
 	"program":                {},

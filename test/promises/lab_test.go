@@ -113,7 +113,7 @@ func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	run(t, "demo", "DEMO=--name "+labs.Name("promises-demo")+" --out "+dir)
 	demo(t, filepath.Join(dir, "demo.json"), 28)
-	for _, name := range []string{"report.txt", "report.svg"} {
+	for _, name := range []string{"report.txt", "report.html"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}

@@ -1,0 +1,188 @@
+package conduct
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/place"
+	"github.com/culvert-net/culvert/bench/preset"
+)
+
+// Order says what to measure between which ends. The program's flags fill it.
+type Order struct {
+	// From and To are the ends where traffic starts and where it stops, and Via what forwards
+	// between them, in the forms of package place.
+	From, To []string
+	Via      string
+	// Cluster makes the ends in place of From and To.
+	Cluster *place.Cluster
+	// Management is the interface by which a lab that was booted for the measurement manages its
+	// nodes. Its paths are left out unless Paths names some.
+	Management string
+
+	Paths   []string // words that paths match ([Matches]); none: all paths
+	Presets []string // names; none: TCP over the software paths and the VF paths
+	Quick   bool     // short runs, and few
+	Seconds float64  // that a run counts at most; 0: as the presets have it
+	Burst   int      // packets that are sent at once, 1 to 64
+	AFXDP   bool     // packets are sent by AF_XDP sockets
+	Limits  Limits   // Repeats and MaxTime of 0: what suits the presets
+	Seed    uint64   // 0: a new one
+}
+
+// Check returns what is wrong with an order whatever its ends are.
+func (o Order) Check() error {
+	if _, err := o.presets(); err != nil {
+		return err
+	}
+	switch {
+	case o.Seconds < 0:
+		return fmt.Errorf("--seconds %v: take a number above 0, such as 4", o.Seconds)
+	case o.Burst < 1 || o.Burst > 64:
+		return fmt.Errorf("--burst %d: take 1 to 64", o.Burst)
+	case o.AFXDP && o.Burst > 1:
+		return fmt.Errorf("--af-xdp with --burst %d: an AF_XDP socket sends frames as they are: take one of both", o.Burst)
+	}
+	return nil
+}
+
+// presets finds the order's presets, each once.
+func (o Order) presets() (all []preset.Preset, err error) {
+	for _, name := range o.Presets {
+		p, err := preset.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(all, func(q preset.Preset) bool { return q.Name == p.Name }) {
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// named are the ends of an order that are there already.
+type named struct{ from, to, via []place.Spec }
+
+// specs reads From, To and Via.
+func (o Order) specs() (n named, err error) {
+	if len(o.From) == 0 || len(o.To) == 0 {
+		return n, fmt.Errorf("between which ends? Name them with --from and --to, or take --cluster:\n%s", place.Forms)
+	}
+	var via []string
+	if o.Via != "" {
+		via = []string{o.Via}
+	}
+	for _, side := range []struct {
+		texts []string
+		specs *[]place.Spec
+	}{{o.From, &n.from}, {o.To, &n.to}, {via, &n.via}} {
+		for _, text := range side.texts {
+			s, err := place.Parse(text)
+			if err != nil {
+				return n, err
+			}
+			*side.specs = append(*side.specs, s)
+		}
+	}
+	return n, n.check()
+}
+
+// check returns an error where one network namespace would be two ends.
+func (n named) check() error {
+	for i, f := range n.from {
+		if slices.Contains(n.to, f) {
+			return fmt.Errorf("--from and --to are both %s: traffic within one network namespace takes no path", f)
+		}
+		if slices.Contains(n.from[:i], f) {
+			return fmt.Errorf("--from is %s twice: name each end once", f)
+		}
+	}
+	for i, t := range n.to {
+		if slices.Contains(n.to[:i], t) {
+			return fmt.Errorf("--to is %s twice: name each end once", t)
+		}
+	}
+	for _, v := range n.via {
+		if slices.Contains(slices.Concat(n.from, n.to), v) {
+			return fmt.Errorf("--via is %s, which is an end as well: name what is between the ends", v)
+		}
+	}
+	return nil
+}
+
+// opened are the stations where traffic starts, where it stops, and the one between them, if any.
+type opened struct {
+	from, to []*Station
+	via      *Station
+}
+
+// open puts an agent at each end of the order.
+func (c *Crew) open(ctx context.Context, o Order, p place.Program) (at opened, err error) {
+	if o.Cluster != nil {
+		at.from, at.to, err = c.OpenPods(ctx, *o.Cluster)
+		return at, err
+	}
+	n, err := o.specs()
+	if err != nil {
+		return at, err
+	}
+	all, err := c.Open(ctx, slices.Concat(n.from, n.to, n.via), p)
+	at.from, at.to = all[:len(n.from)], all[len(n.from):len(n.from)+len(n.to)]
+	if len(n.via) > 0 {
+		at.via = all[len(all)-1]
+	}
+	return at, err
+}
+
+// cable returns what pulls the cable of an end; nil where the ends are not all in one lab.
+func (o Order) cable() func(ctx context.Context, e bench.End, in bool) error {
+	if o.Cluster != nil {
+		return nil
+	}
+	n, err := o.specs()
+	if err != nil { // it has been told
+		return nil
+	}
+	pull := place.Cable(slices.Concat(n.from, n.to))
+	if pull == nil {
+		return nil
+	}
+	return func(ctx context.Context, e bench.End, in bool) error { return pull(ctx, e.Machine, e.PF, in) }
+}
+
+// paths chooses those that the order asks for; the note says what was left out that it does not name.
+func (o Order) paths(stations []*Station, at opened) (paths []bench.Path, note string, err error) {
+	all := Between(at.from, at.to)
+	if at.via != nil {
+		if all, err = Through(at.via, stations, all); err != nil {
+			return nil, "", err
+		}
+	}
+	if o.Management != "" && len(o.Paths) == 0 {
+		all, note = withoutManagement(all, o.Management)
+	}
+	for _, path := range all {
+		if Matches(path, o.Paths) {
+			paths = append(paths, path)
+		}
+	}
+	if len(paths) == 0 && len(all) > 0 {
+		return nil, "", fmt.Errorf("no path is %q: there is %s", o.Paths, preset.List(all))
+	}
+	return paths, note, nil
+}
+
+// withoutManagement leaves out the paths of the network that a lab's nodes are managed by, and
+// says so: no report had one.
+func withoutManagement(all []bench.Path, management string) (rest []bench.Path, note string) {
+	for _, p := range all {
+		if p.From.Interface == management || p.To.Interface == management {
+			note = fmt.Sprintf("the lab's management network (%s) is left out, since no report had one; --path host measures it", management)
+			continue
+		}
+		rest = append(rest, p)
+	}
+	return rest, note
+}

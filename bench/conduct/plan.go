@@ -1,0 +1,133 @@
+package conduct
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/place"
+	"github.com/culvert-net/culvert/bench/preset"
+)
+
+// Plan puts an agent at each end of the order, and plans the measurement between them. What it
+// opened before an error is in the crew, to be closed.
+func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement, error) {
+	at, err := c.open(ctx, o, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := Meet(ctx, c.Stations); err != nil {
+		return nil, err
+	}
+	paths, unmanaged, err := o.paths(c.Stations, at)
+	if err != nil {
+		return nil, err
+	}
+	m := &Measurement{Exchange: Exchange{Stations: c.Stations, Cable: o.cable()}, Limits: o.Limits, Seed: o.Seed, quick: o.Quick}
+	m.plan, err = o.plan(preset.Here{
+		Paths: paths,
+		Cable: m.Cable != nil,
+		Lacks: func(engine string) string { return Lacks(slices.Concat(at.from, at.to), engine) },
+		Rates: func(p bench.Path) (lowest, highest int, err error) { return Rates(ctx, c.Stations, p) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if unmanaged != "" {
+		m.plan.Notes = append(m.plan.Notes, unmanaged)
+	}
+	m.settle()
+	m.Prepare()
+	return m, nil
+}
+
+// plan plans the order's presets for what is here.
+func (o Order) plan(here preset.Here) (preset.Plan, error) {
+	presets, err := o.presets()
+	if err != nil {
+		return preset.Plan{}, err
+	}
+	var plan preset.Plan
+	if len(presets) > 0 {
+		plan, err = preset.Together(presets, here, o.Quick)
+	} else {
+		plan, err = preset.Default(here, o.Quick)
+	}
+	if err != nil {
+		return plan, err
+	}
+	if o.Seconds > 0 {
+		plan.Shorten(o.Seconds)
+	}
+	if o.Limits.Rough {
+		plan.Roughen()
+	}
+	if o.Burst > 1 {
+		if err := plan.Burst(o.Burst); err != nil {
+			return plan, err
+		}
+	}
+	if o.AFXDP {
+		if err := plan.AFXDP(); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}
+
+// settle takes the plan's arms, and sets what the order left open.
+func (m *Measurement) settle() {
+	m.Arms = m.plan.Arms
+	if m.Limits.Repeats == 0 {
+		m.Limits.Repeats = m.plan.Repeats
+	}
+	if m.Limits.MaxTime == 0 {
+		m.Limits.MaxTime = max(10*time.Minute, 2*m.Takes())
+	}
+	for m.Seed == 0 {
+		m.Seed = rand.Uint64()
+	}
+}
+
+// overhead is what a run takes beside its seconds: two agents get ready and sample.
+const overhead = 1500 * time.Millisecond
+
+// Takes is about how long the rounds take, with the one that warms up.
+func (m *Measurement) Takes() time.Duration {
+	var round time.Duration
+	for _, a := range m.Arms {
+		round += time.Duration((a.Workload.Seconds+a.Workload.Warmup)*float64(time.Second)) + overhead
+	}
+	rounds := m.Limits.Repeats
+	if !m.Limits.Rough {
+		rounds++
+	}
+	return round * time.Duration(rounds)
+}
+
+// Announce says what will be measured, and what will not.
+func (m *Measurement) Announce() {
+	p, took, hint := m.Progress, m.Takes(), ""
+	if !m.quick && took > 5*time.Minute {
+		hint = "; --quick is shorter"
+	}
+	p.Say("%d arms, %d runs of each that count: about %s%s", len(m.Arms), m.Limits.Repeats, took.Round(time.Second), hint)
+	for _, a := range m.Arms {
+		for _, path := range a.Paths() {
+			through := ""
+			if path.Via != (bench.Relay{}) {
+				through = fmt.Sprintf(", through %s, which %s", path.Via.Name, path.Via.How)
+			}
+			p.Say("  %s: %s, %s %s to %s %s%s", a.Name, Title(path), path.From.Name, path.From.Address, path.To.Name, path.To.Address, through)
+			if s := Mismatch(path); s != "" {
+				p.Say("  take care: %s", s)
+			}
+		}
+	}
+	for _, n := range m.plan.Notes {
+		p.Say("note: %s", n)
+	}
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/culvert-net/culvert/bench"
+)
+
+// The names of the engines, which workloads have.
+const (
+	Own    = "culvert" // this package
+	Iperf3 = "iperf3"
+	Iperf2 = "iperf2"
+	Pktgen = "pktgen" // the kernel's packet generator
+	Ping   = "ping"
+)
+
+// Engine says what is known of a way to make traffic before it runs.
+type Engine struct {
+	Name  string
+	Kinds []bench.Kind // the workloads that it carries
+	// Program is what an end starts, and Package Debian's package of it. Both are empty where an
+	// end starts no program.
+	Program, Package string
+	// Task begins the names of its processes and kernel threads, beside those of Culvert's agent.
+	Task string
+	// SenderOnly is set where the kernel of the end that receives answers or counts, and needs no
+	// engine.
+	SenderOnly bool
+	// Held is set where a sender that is ready waits until it is told to begin, so that several
+	// begin together.
+	Held bool
+	// ToMAC is set where frames have the receiver's own MAC address, which no router takes.
+	ToMAC bool
+}
+
+// Engines lists every engine. It is the only list: agents, presets and evidence read it.
+func Engines() []Engine {
+	return []Engine{
+		{Name: Own, Kinds: []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets}, Held: true},
+		{Name: Iperf3, Kinds: []bench.Kind{bench.Stream, bench.Datagram}, Program: "iperf3", Package: "iperf3", Task: "iperf3"},
+		{Name: Iperf2, Kinds: []bench.Kind{bench.Stream, bench.Datagram}, Program: "iperf", Package: "iperf", Task: "iperf"},
+		{Name: Pktgen, Kinds: []bench.Kind{bench.Packets}, Task: "kpktgend_", SenderOnly: true, ToMAC: true},
+		{Name: Ping, Kinds: []bench.Kind{bench.Echo}, Program: "ping", Package: "iputils-ping", SenderOnly: true},
+	}
+}
+
+// FindEngine returns the engine of a name, and whether there is one.
+func FindEngine(name string) (Engine, bool) {
+	all := Engines()
+	i := slices.IndexFunc(all, func(e Engine) bool { return e.Name == name })
+	if i < 0 {
+		return Engine{}, false
+	}
+	return all[i], true
+}
+
+// Carries reports whether the engine carries workloads of a kind.
+func (e Engine) Carries(k bench.Kind) bool { return slices.Contains(e.Kinds, k) }

@@ -1,0 +1,124 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/culvert-net/culvert/kernel/netns"
+)
+
+// counting counts every packet, and returns an action.
+func counting(a Action) func(Counter) asm.Instructions {
+	return func(c Counter) asm.Instructions {
+		lost := Next.Return()
+		lost[0] = lost[0].WithSymbol("lost")
+		return slices.Concat(c.Add("lost"), a.Return(), lost)
+	}
+}
+
+// datagrams sends some over the loopback interface of the thread's network namespace, and
+// returns how many arrived.
+func datagrams(count int) (arrived int, err error) {
+	to, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer to.Close()
+	from, err := net.Dial("udp", to.LocalAddr().String())
+	if err != nil {
+		return 0, err
+	}
+	defer from.Close()
+	for range count {
+		if _, err := from.Write([]byte("x")); err != nil {
+			return 0, err
+		}
+	}
+	if err := to.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		return 0, err
+	}
+	for one := make([]byte, 1); arrived < count; arrived++ {
+		if _, _, err := to.ReadFrom(one); errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		} else if err != nil {
+			return 0, err
+		}
+	}
+	return arrived, nil
+}
+
+// A program counts what comes out of an interface and decides what becomes of it, before the
+// programs that were there; a closed one does neither.
+func TestAttachIngress(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("making network namespaces and loading eBPF needs root")
+	}
+	path := filepath.Join(t.TempDir(), "netns")
+	if err := netns.New(path); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := netns.Delete(path); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := netns.Run(path, func() error {
+		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		lo, err := net.InterfaceByName("lo")
+		if err != nil {
+			return err
+		}
+		passing, err := AttachIngress(lo.Index, counting(Next))
+		if err != nil {
+			return err
+		}
+		defer passing.Close()
+		if arrived, err := datagrams(3); err != nil || arrived != 3 {
+			t.Errorf("%d of 3 arrived past a program that lets them through: %v", arrived, err)
+		}
+		dropping, err := AttachIngress(lo.Index, counting(Drop))
+		if err != nil {
+			return err
+		}
+		if arrived, err := datagrams(5); err != nil || arrived != 0 {
+			t.Errorf("%d of 5 arrived past a program that drops them: %v", arrived, err)
+		}
+		first, err := dropping.Count()
+		if err := errors.Join(err, dropping.Close()); err != nil {
+			return err
+		}
+		if arrived, err := datagrams(1); err != nil || arrived != 1 {
+			t.Errorf("%d of 1 arrived after the program was closed: %v", arrived, err)
+		}
+		second, err := passing.Count()
+		if first != 5 || second != 4 {
+			t.Errorf("counted %d and %d, want 5, and 4 behind it", first, second)
+		}
+		return err
+	})
+	if errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skip(err) // before Linux 6.6
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What cannot be attached is unloaded, and the error says where it was to go.
+func TestAttachIngressNowhere(t *testing.T) {
+	if i, err := AttachIngress(1<<30, counting(Next)); err == nil {
+		t.Errorf("attached to an interface that is not there: %v", i.Close())
+	}
+}
