@@ -45,7 +45,7 @@ var errHungUp = errors.New("the caller hung up")
 // A caller that disconnects does not wait for the VF any longer. It is told which work
 // has the VF, and nothing is half done.
 func TestWaitingForAVFEndsWithItsContext(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	before := k.String()
 	rec, err := n.Engine.Attach(t.Context(), guestWants(vf.Spec{MaxTxRate: ptr(uint32(100))}))
 	if err != nil {
@@ -100,7 +100,7 @@ func TestWaitingForAVFEndsWithItsContext(t *testing.T) {
 
 // An attach that waits for a VF says which work has it.
 func TestWaitingAttachNamesTheWork(t *testing.T) {
-	k, n := node(t)
+	k, n := newNode(t)
 	req := everything(t)
 	release := hold(t, k, func() error { _, err := n.Engine.Attach(t.Context(), req); return err })
 	gone, cancel := context.WithCancelCause(t.Context())

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -55,7 +55,7 @@ func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
 
 // unreadable is a ledger that fails after some reads.
 type unreadable struct {
-	daemon.Ledger
+	node.Ledger
 	reads int // that work yet
 }
 
@@ -70,7 +70,7 @@ func (u *unreadable) View(f func(*journal.Tx) error) error {
 // A ledger that cannot be read is no VF that has been forgotten: Tend and
 // WithIdle return the error.
 func TestLedgerErrorsAreReturned(t *testing.T) {
-	_, n := node(t)
+	_, n := newNode(t)
 	seen := n.Inventory.PFs()
 	rec, err := n.Engine.Attach(t.Context(), everything(t))
 	if err != nil {

@@ -274,10 +274,7 @@ func TestPool(t *testing.T) {
 // Advice names the entry that is followed: host.yaml's on a host, a NodePolicy's
 // in a cluster.
 func TestWhereDeclared(t *testing.T) {
-	policy, err := ParsePolicy("all", []byte(`{"pfs": [{"driver": "igb", "vfs": 7, "mtu": 9000}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := policySpec(t, "all", `{"pfs": [{"driver": "igb", "vfs": 7, "mtu": 9000}]}`)
 	host := parse(t, `{pfs: [{name: "enp1s0f0", vfs: 3}]}`)
 	for want, s := range map[string]Spec{
 		"NodePolicy all, pfs[0]": Merge(Sources{Policies: []Policy{{Name: "all", Spec: policy}}}, Spec{}, []vf.PF{igb}).Spec,

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/culvert-net/culvert/demo/node"
@@ -19,14 +22,26 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, os.Interrupt, syscall.SIGTERM)
+	go func() { // until the process ends
+		<-ended
+		os.Exit(max(1, takeDown()))
+	}()
 	status := m.Run()
-	if hosts != "" {
-		if err := lab.Down(context.Background(), hosts); err != nil {
+	os.Exit(max(status, takeDown()))
+}
+
+// takeDown takes the lab of hosts down, if there is one: make lab leaves it up. It
+// returns the exit status.
+func takeDown() int {
+	if name := hosts.Load(); name != nil {
+		if err := lab.Down(context.Background(), *name); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			status = 1
+			return 1
 		}
 	}
-	os.Exit(status)
+	return 0
 }
 
 // run makes a target, and returns what it printed.
@@ -165,17 +180,18 @@ func TestMakeCheck(t *testing.T) {
 // hostsLab begins the name of hosts.
 const hostsLab = "promises-hosts"
 
-// hosts is the lab whose nodes are hosts that have no Culvert yet, once it is up.
-var hosts string
+// hosts is the name of the lab whose nodes are hosts that have no Culvert yet, once make
+// lab was called.
+var hosts atomic.Pointer[string]
 
 // host brings the lab up, by make lab, and returns one of its two nodes.
 func host(t *testing.T, number int) node.Node {
 	t.Helper()
-	if hosts == "" {
-		hosts = labs.Name(hostsLab)
-		run(t, "lab", "LAB=--name "+hosts)
+	name := labs.Name(hostsLab)
+	if hosts.CompareAndSwap(nil, &name) {
+		run(t, "lab", "LAB=--name "+name)
 	}
-	l, err := lab.Open(hosts)
+	l, err := lab.Open(name)
 	if err == nil {
 		err = labs.ClearDead(t.Context(), l, hostsLab)
 	}
