@@ -37,12 +37,12 @@ type server struct {
 	refuse   int // so many writes fail
 	requests []string
 	written  []string
-	history  []change // all there was; its length is the resourceVersion
+	history  []watchEvent // all there was; its length is the resourceVersion
 	more     chan struct{}
 }
 
-// change is an event for those who watch.
-type change struct {
+// watchEvent is what the server sends to clients that watch.
+type watchEvent struct {
 	resource string
 	line     []byte
 }
@@ -98,7 +98,7 @@ func (s *server) addNet(namespace, name, config string) {
 
 func (s *server) tell(resource, what string, object any) {
 	line, _ := json.Marshal(map[string]any{"type": what, "object": object})
-	s.history = append(s.history, change{resource, append(line, '\n')})
+	s.history = append(s.history, watchEvent{resource, append(line, '\n')})
 	close(s.more)
 	s.more = make(chan struct{})
 }
