@@ -21,12 +21,12 @@ func newDemoCommand(name *string) *cobra.Command {
 		Short: "Show the main job: VFs made, given to containers, measured, taken back",
 		Long: `Boots two nodes, installs Culvert on them, which makes 28 VFs, and starts a
 container on each with two interfaces: a VF, and an overlay as Flannel makes it,
-over the same wire. Has culvert bench measure both, shows who has which VF, deletes
-the containers, and compares every VF with what it was before.
+over the same wire. Has culvert bench measure both, shows who has which VF,
+deletes the containers, and compares every VF with what it was before.
 
-Prints what was measured beside what report R0 printed of real hardware, and writes
-report.txt, report.html and demo.json. The exit status is not 0 when anything is
-not as it should be. Needs the source tree, with 'make build' done.
+Prints what was measured beside what report R0 printed of real hardware, and
+writes report.txt, report.html and demo.json. The exit status is not 0 when
+anything is not as it should be. Needs the source tree, with 'make build' done.
 
 With --kubernetes the nodes are a cluster's, Culvert is installed on it by its
 manifest, and report R0's objects are applied as they stand. It also times pods

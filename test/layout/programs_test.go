@@ -37,8 +37,9 @@ var (
 // budgets are those of the folders of cmd/, with some room above what they are today.
 // A commit that raises a budget says why.
 var budgets = map[string]budget{
-	"culvert":            {175, 16.5, nodeOnly},
-	"culvertd":           {295, 21, nodeOnly},
+	"culvert": {175, 16.5, nodeOnly},
+	// 18 of culvertd's packages are the Prometheus client, which serves its metrics.
+	"culvertd":           {313, 21.5, nodeOnly},
 	"culvert-cni":        {6, 3.5, shim},
 	"culvert-hook":       {6, 3.5, shim},
 	"culvert-controller": {610, 37, slices.Concat(labs, measurements, ssh)},
