@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func scrape(t *testing.T, n *Node) (code int, text string) {
 	t.Helper()
 	answer := httptest.NewRecorder()
-	n.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	n.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)
