@@ -69,7 +69,7 @@ func (c candidate) choice() Choice {
 // it was held when that changed, and is switched at the next look at the hardware. Only
 // guests can have it as it is.
 func (c candidate) waits(owner vf.Owner) bool {
-	return owner.Kind != vf.OwnerVM && c.pool.Name != "" && c.pool.Driver() != vf.DriverVFIO && c.rec.Baseline.Driver == vf.DriverVFIO
+	return owner.Kind != vf.OwnerGuest && c.pool.Name != "" && c.pool.Driver() != vf.DriverVFIO && c.rec.Baseline.Driver == vf.DriverVFIO
 }
 
 // Choose picks a VF: the one named, or of the pool's free VFs one on the PF
@@ -163,7 +163,7 @@ func (h Host) candidates() []candidate {
 // groups, and no group is a guest's that has somebody else's function in it
 // (kernel, driver-api/vfio).
 func (h Host) isolated(c candidate, owner vf.Owner) error {
-	if owner.Kind != vf.OwnerVM {
+	if owner.Kind != vf.OwnerGuest {
 		return nil
 	}
 	if c.group < 0 {

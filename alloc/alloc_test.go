@@ -169,7 +169,7 @@ func TestDriverFollowsThePool(t *testing.T) {
 
 // A guest gets no VF that shares an IOMMU group, and of a pool one that does not.
 func TestGuestsNeedAGroupOfTheirOwn(t *testing.T) {
-	guest := vf.Owner{Kind: vf.OwnerVM, UID: "6695eb01", Name: "db1"}
+	guest := vf.Owner{Kind: vf.OwnerGuest, UID: "6695eb01", Name: "db1"}
 	first := vf.PCIAddr{Bus: 1, Device: 0x10}
 	for name, tc := range map[string]struct {
 		groups [4]int // of two VFs on each of two PFs

@@ -87,7 +87,7 @@ func TestP17SwitchedFirst(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "being switched") || w.VF != (vf.PCIAddr{}) && !errors.Is(err, vf.ErrNotReady) {
 			t.Errorf("%s: %v", name, err)
 		}
-		w.For = vf.Owner{Kind: vf.OwnerVM, Name: "db1"}
+		w.For = vf.Owner{Kind: vf.OwnerGuest, Name: "db1"}
 		if got, err := alloc.Choose(h, w); err != nil || got.Record.ID != h.Records[0].ID {
 			t.Errorf("%s, for a guest: %s, %v", name, got.Record.ID, err)
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 func guestWants(spec vf.Spec) attach.Request {
-	return attach.Request{Owner: vf.Owner{Kind: vf.OwnerVM, UID: "6695eb01", Name: "db1", Interface: "net1"}, Spec: spec}
+	return attach.Request{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "6695eb01", Name: "db1", Interface: "net1"}, Spec: spec}
 }
 
 // forGuests has the pool's VFs bound to vfio-pci.

@@ -241,7 +241,7 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	rec := choice.Record
 	spec := req.Spec
 	spec.Driver = choice.Driver
-	if req.Owner.Kind == vf.OwnerVM {
+	if req.Owner.Kind == vf.OwnerGuest {
 		spec.Driver = vf.DriverVFIO // of any pool: QEMU takes PCI functions and no netdevices
 	}
 	if spec.Driver == vf.DriverVFIO {

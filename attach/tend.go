@@ -112,7 +112,7 @@ func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF, open 
 		if e.loanOver(r) {
 			return func() error { return e.endLoan(ctx, r) }
 		}
-		if r.Lease.Owner.Kind == vf.OwnerVM && open != nil && r.Lease.Opened != open[r.PCI] {
+		if r.Lease.Owner.Kind == vf.OwnerGuest && open != nil && r.Lease.Opened != open[r.PCI] {
 			return func() error { return e.guestTask(ctx, r) }
 		}
 		if st, ok := listed(r, seen); ok {

@@ -73,7 +73,7 @@ func (e *Engine) letGo(ctx context.Context, rec journal.Record) error {
 func (e *Engine) openGuests(ctx context.Context, records []journal.Record) map[vf.PCIAddr]bool {
 	var guests []vf.PCIAddr
 	for _, r := range records {
-		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerVM {
+		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerGuest {
 			guests = append(guests, r.PCI)
 		}
 	}

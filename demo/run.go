@@ -42,7 +42,7 @@ type Options struct {
 	// without, and how many it starts in bursts.
 	Attachments int
 
-	// Guests is on how many of the nodes RunVM runs a guest, all of them if it is 0.
+	// Guests is on how many of the nodes RunGuests runs a guest, all of them if it is 0.
 	Guests int
 
 	Log  io.Writer  // step lines and the report

@@ -68,7 +68,7 @@ func TestVerify(t *testing.T) {
 		}, want: []string{"I1 VF 02:00:00:00:00:01/p1#7 (0000:01:12.0)"}},
 		"I1 two owners at one place": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {
 			last := &r[len(r)-1]
-			last.Phase, last.Lease = journal.Attached, journal.Lease{Owner: vf.Owner{Kind: vf.OwnerVM, UID: "vm"}}
+			last.Phase, last.Lease = journal.Attached, journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "vm"}}
 			return r, a
 		}, want: []string{"I1 VF 06:00:00:00:00:01/p1#0 (0000:01:10.0)"}},
 		"I1 one attachment, two VFs": {spoil: func(r []journal.Record, a []journal.Address) ([]journal.Record, []journal.Address) {

@@ -95,7 +95,7 @@ func node(t *testing.T) Input {
 	in.Records[5].Phase, in.Records[5].Baseline = journal.Making, vf.Baseline{}
 	gone := free(vf.State{ID: vf.ID{PF: f1.ID, Index: 6}, PCI: vf.PCIAddr{Bus: 1, Device: 0x11, Function: 6}})
 	gone.Phase = journal.Attached
-	gone.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerVM, UID: "8a1c", Name: "db1"}, Wanted: vf.Spec{Driver: vf.DriverVFIO}}
+	gone.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "8a1c", Name: "db1"}, Wanted: vf.Spec{Driver: vf.DriverVFIO}}
 	in.Records = append(in.Records, gone)
 	f1.VFs[4].Driver, f1.VFs[4].Link = vf.DriverVFIO, nil
 	in.Records[11].Baseline = vf.BaselineOf(f1.VFs[4])

@@ -96,7 +96,7 @@ func (id *ID) UnmarshalText(b []byte) (err error) {
 const (
 	OwnerPod       = "pod"       // a Kubernetes pod
 	OwnerContainer = "container" // a container without Kubernetes
-	OwnerVM        = "vm"        // a libvirt domain
+	OwnerGuest     = "vm"        // a libvirt domain
 	OwnerHost      = "host"      // the host itself, by hand
 )
 

@@ -50,7 +50,7 @@ used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
 			case kubernetes:
 				return demo.RunKubernetes(cmd.Context(), o)
 			case guests:
-				return demo.RunVM(cmd.Context(), o)
+				return demo.RunGuests(cmd.Context(), o)
 			}
 			return demo.Run(cmd.Context(), o)
 		},

@@ -69,7 +69,7 @@ func (d *culvertd) serve(t *testing.T) string {
 		srv.Handle(api.MethodGuestDetach, func(_ context.Context, raw json.RawMessage) (any, error) {
 			var req api.GuestDetachRequest
 			err := json.Unmarshal(raw, &req)
-			owner := vf.Owner{Kind: vf.OwnerVM, Name: req.Guest, Interface: "net1"}
+			owner := vf.Owner{Kind: vf.OwnerGuest, Name: req.Guest, Interface: "net1"}
 			return api.GuestDetached{VFs: []api.GuestVF{
 				{VF: vf.PCIAddr{Bus: 1, Device: 0x10}, Guest: owner, Phase: "free"},
 				{VF: vf.PCIAddr{Bus: 1, Device: 0x11}, Guest: owner, Phase: "quarantined", Reason: "vlan is 7, not none"},

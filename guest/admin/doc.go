@@ -56,7 +56,7 @@ type Route struct {
 func (s Seen) leases(uuid string) map[string]api.VF {
 	out := map[string]api.VF{}
 	for _, v := range s.VFs {
-		if o := v.Owner; o != nil && o.Kind == vf.OwnerVM && o.UID == uuid {
+		if o := v.Owner; o != nil && o.Kind == vf.OwnerGuest && o.UID == uuid {
 			out[o.Interface] = v
 		}
 	}

@@ -120,7 +120,7 @@ func (f *fake) Lease(_ context.Context, req api.GuestXMLRequest) (out api.GuestX
 		default:
 			f.pool--
 			v = api.VF{PCI: vf.PCIAddr{Bus: f.bus, Device: 0x10, Function: uint8(f.pool)}, Phase: "attached", Pool: "x/a"}
-			v.Owner = &vf.Owner{Kind: vf.OwnerVM, UID: uuid, Name: "db1", Interface: req.Device}
+			v.Owner = &vf.Owner{Kind: vf.OwnerGuest, UID: uuid, Name: "db1", Interface: req.Device}
 			v.Settings.MAC = vf.MAC{2, 0, 0, 0, f.bus, uint8(f.pool)}
 		}
 		if req.Spec.MAC == nil && known {

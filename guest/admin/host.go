@@ -82,7 +82,7 @@ func (h *Host) See(ctx context.Context, name string) (Seen, error) {
 	}
 	s.VFs = st.VFs
 	for _, v := range st.VFs {
-		if o := v.Owner; s.UUID == "" && o != nil && o.Kind == vf.OwnerVM && (o.Name == name || o.UID == name) {
+		if o := v.Owner; s.UUID == "" && o != nil && o.Kind == vf.OwnerGuest && (o.Name == name || o.UID == name) {
 			s.UUID, s.Name = o.UID, o.Name
 		}
 	}

@@ -266,7 +266,7 @@ func TestHealthFollows(t *testing.T) {
 			func(m *machine) { m.bind(m.pci(1, 2), "igbvf") }, "hhuhhhh",
 		},
 		"VM": {
-			func(m *machine) { m.attach(vf.OwnerVM, "db1", m.pci(1, 0)) },
+			func(m *machine) { m.attach(vf.OwnerGuest, "db1", m.pci(1, 0)) },
 			func(m *machine) { m.detach("db1") }, "uhhhhhh",
 		},
 		"pod without the kubelet's knowing": {
@@ -409,7 +409,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	}
 	m.kubelet.gives(pci, "default/a")
 	m.attach(vf.OwnerPod, "a", pci)
-	m.attach(vf.OwnerVM, "db1", m.pci(1, 1))
+	m.attach(vf.OwnerGuest, "db1", m.pci(1, 1))
 	m.kubelet.knows("x/a", "huhhhhh")
 	m.end()
 	m.boot()
@@ -504,7 +504,7 @@ func TestAllocate(t *testing.T) {
 func TestI1AllocateAndOthers(t *testing.T) {
 	m := started(t)
 	held := m.pci(1, 0)
-	m.attach(vf.OwnerVM, "db1", held)
+	m.attach(vf.OwnerGuest, "db1", held)
 	_, err := m.kubelet.allocate("x/a", held.String())
 	if err == nil || !strings.Contains(err.Error(), "pool x/a: VF 0000:01:10.0 cannot be given to a pod: held by vm default/db1") {
 		t.Errorf("held by a VM: %v", err)

@@ -75,7 +75,7 @@ func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Se
 	c.remember(guests)
 	var errs []error
 	for _, r := range before {
-		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerVM {
+		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerGuest {
 			errs = append(errs, c.settle(ctx, r, guests))
 		}
 	}
@@ -140,7 +140,7 @@ func names(d guest.Definition, pci vf.PCIAddr) bool {
 // adopt leases what a guest runs with and nobody holds. What somebody else held
 // before the list was made, and holds still, is said.
 func (c *Comparer) adopt(ctx context.Context, g Seen, before []journal.Record) (out []api.Problem) {
-	who := vf.Owner{Kind: vf.OwnerVM, UID: g.UUID, Name: g.Name}
+	who := vf.Owner{Kind: vf.OwnerGuest, UID: g.UUID, Name: g.Name}
 	says := func(next, format string, args ...any) {
 		out = append(out, api.Problem{Object: "guest " + g.Name, Reason: fmt.Sprintf(format, args...), Next: next})
 	}

@@ -245,7 +245,7 @@ func (f *Follower) lost(err error) {
 func (f *Follower) used() (has bool) {
 	records, err := journal.ReadRecords(f.ledger)
 	for _, r := range records {
-		has = has || r.Held() && r.Lease.Owner.Kind == vf.OwnerVM
+		has = has || r.Held() && r.Lease.Owner.Kind == vf.OwnerGuest
 	}
 	return has || err != nil
 }

@@ -85,7 +85,7 @@ func following(t *testing.T, l *libvirtFake, problems func() []api.Problem) (*Fo
 	}
 	err = ledger.Update(func(tx *journal.Tx) error {
 		return tx.Put(journal.Record{ID: vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, Index: 0}, Generation: 1, Phase: journal.Attached,
-			Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerVM, UID: uuidOf(1), Name: "web", Interface: "net1"}}})
+			Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: uuidOf(1), Name: "web", Interface: "net1"}}})
 	})
 	if err != nil {
 		t.Fatal(err)

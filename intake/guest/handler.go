@@ -94,7 +94,7 @@ func check(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
 // that says, if r says nothing.
 func request(def guest.Definition, r api.GuestXMLRequest) (attach.Request, error) {
 	req := attach.Request{
-		Owner: vf.Owner{Kind: vf.OwnerVM, UID: def.UUID, Name: def.Name, Interface: r.Device},
+		Owner: vf.Owner{Kind: vf.OwnerGuest, UID: def.UUID, Name: def.Name, Interface: r.Device},
 		Pool:  r.Pool, Spec: r.Spec, Apart: r.Apart,
 	}
 	has, ok, err := def.Of(r.Device)
@@ -139,7 +139,7 @@ func (h *Handler) lease(ctx context.Context, req attach.Request) (rec journal.Re
 func (h *Handler) held(match func(vf.Owner) bool) (out []journal.Record, err error) {
 	records, err := h.records()
 	for _, r := range records {
-		if o := r.Lease.Owner; r.Held() && o.Kind == vf.OwnerVM && match(o) {
+		if o := r.Lease.Owner; r.Held() && o.Kind == vf.OwnerGuest && match(o) {
 			out = append(out, r)
 		}
 	}

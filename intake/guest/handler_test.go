@@ -104,7 +104,7 @@ func recordOf(t *testing.T, n int, held []string) journal.Record {
 			rec.Reason = "it does not go"
 			continue
 		}
-		rec.Lease.Owner = vf.Owner{Kind: vf.OwnerVM, UID: f[2], Name: "db1", Interface: f[3]}
+		rec.Lease.Owner = vf.Owner{Kind: vf.OwnerGuest, UID: f[2], Name: "db1", Interface: f[3]}
 		if f[2] == "pod" {
 			rec.Lease.Owner = vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: f[3]}
 		}

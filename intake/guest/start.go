@@ -31,7 +31,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	if err != nil {
 		return nil, err
 	}
-	who := vf.Owner{Kind: vf.OwnerVM, UID: def.UUID, Name: def.Name}
+	who := vf.Owner{Kind: vf.OwnerGuest, UID: def.UUID, Name: def.Name}
 	wants, err := def.Wants()
 	if err == nil {
 		err = moving(def)
@@ -163,7 +163,7 @@ func (h *Handler) PortCreated(ctx context.Context, params json.RawMessage) (any,
 	if err != nil || !known {
 		return api.GuestAnswer{}, err
 	}
-	who := vf.Owner{Kind: vf.OwnerVM, UID: port.UUID, Name: port.Name}
+	who := vf.Owner{Kind: vf.OwnerGuest, UID: port.UUID, Name: port.Name}
 	if why := against(rec, who); why != "" {
 		var no refusal
 		no.add(why, h.engine.Room(ctx, rec.PCI))

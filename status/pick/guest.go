@@ -10,7 +10,7 @@ import (
 
 // Guests are the VFs that virtual machines have, ordered by guest and device.
 func Guests(st api.NodeStatus) []api.VF {
-	all := filter(st.VFs, func(v api.VF) bool { return v.Owner != nil && v.Owner.Kind == vf.OwnerVM })
+	all := filter(st.VFs, func(v api.VF) bool { return v.Owner != nil && v.Owner.Kind == vf.OwnerGuest })
 	slices.SortStableFunc(all, func(a, b api.VF) int {
 		return cmp.Or(cmp.Compare(a.Owner.Name, b.Owner.Name), cmp.Compare(a.Owner.Interface, b.Owner.Interface))
 	})

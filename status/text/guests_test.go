@@ -12,7 +12,7 @@ import (
 // that are not on the bus, and those of a cluster's picture have neither.
 func TestRunningAndReserved(t *testing.T) {
 	guest := func(change func(*api.VF)) api.VF {
-		v := api.VF{Name: "enp1s0#0", Phase: "attached", Owner: &vf.Owner{Kind: vf.OwnerVM, UID: "8a1c", Name: "db1", Interface: "net1"}}
+		v := api.VF{Name: "enp1s0#0", Phase: "attached", Owner: &vf.Owner{Kind: vf.OwnerGuest, UID: "8a1c", Name: "db1", Interface: "net1"}}
 		change(&v)
 		return v
 	}

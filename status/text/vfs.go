@@ -82,7 +82,7 @@ func owner(v api.VF) string {
 // then. Empty for others, and on a picture of a cluster, which does not tell.
 func running(v api.VF) string {
 	switch {
-	case v.Node != "" || v.Missing || v.Owner == nil || v.Owner.Kind != vf.OwnerVM || v.Phase != string(journal.Attached):
+	case v.Node != "" || v.Missing || v.Owner == nil || v.Owner.Kind != vf.OwnerGuest || v.Phase != string(journal.Attached):
 		return ""
 	case len(v.OpenBy) > 0:
 		return "running"

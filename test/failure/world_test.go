@@ -346,7 +346,7 @@ func (w *world) guest() error {
 	spec := c.Spec
 	spec.MTU = nil
 	_, err = w.node.Engine.Attach(context.Background(), attach.Request{
-		Owner: vf.Owner{Kind: vf.OwnerVM, UID: guestD.pod, Name: "db1", Interface: "net1"}, Pool: guestD.pool, Spec: spec,
+		Owner: vf.Owner{Kind: vf.OwnerGuest, UID: guestD.pod, Name: "db1", Interface: "net1"}, Pool: guestD.pool, Spec: spec,
 	})
 	switch {
 	case w.gate.pass("the answer for the guest") != nil:

@@ -22,8 +22,8 @@ import (
 
 var vmFiles = files{json: "demo-vm.json", text: "report-vm.txt"}
 
-// VMResult is demo-vm.json.
-type VMResult struct {
+// GuestResult is demo-vm.json.
+type GuestResult struct {
 	Guests               int       `json:"guests"` // that ran, each with a VF by VFIO
 	Ping                 bool      `json:"ping"`   // everybody reached everybody
 	Refused              string    `json:"refused"`
@@ -57,23 +57,23 @@ const (
 // vms is a run of the demo with guests.
 type vms struct {
 	*demo
-	found  VMResult
+	found  GuestResult
 	guests []node.Guest // of the first nodes, one each
 	start  time.Time    // of the guests
-	ends   []vmEnd
+	ends   []guestEnd
 }
 
-// vmEnd is a guest or a container that talks over its VF.
-type vmEnd struct {
+// guestEnd is a guest or a container that talks over its VF.
+type guestEnd struct {
 	name string
 	ip   netip.Addr
 	exec func(ctx context.Context, command string) ([]byte, error)
 }
 
-// RunVM shows a guest of libvirt and a container on each of two nodes, all with
+// RunGuests shows a guest of libvirt and a container on each of two nodes, all with
 // a VF on one VLAN, from one ledger. Whatever happens, it leaves nothing behind but
 // its report and the caches, or the lab if Keep is set.
-func RunVM(ctx context.Context, o Options) (err error) {
+func RunGuests(ctx context.Context, o Options) (err error) {
 	d, err := begin(o, vmFiles)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func vmAddress(n node.Node, guest bool) netip.Prefix {
 
 func (v *vms) startGuests(ctx context.Context) error {
 	v.step("%d guests, one on a node: culvert vm xml --pool guests --vlan %d --max-tx-rate 1000, virsh define, virsh start", v.Guests, vmVLAN)
-	v.ends = make([]vmEnd, v.Guests+nodeCount)
+	v.ends = make([]guestEnd, v.Guests+nodeCount)
 	v.guests = make([]node.Guest, v.Guests)
 	v.start = time.Now()
 	return v.eachGuest(func(i int) error {
@@ -145,7 +145,7 @@ func (v *vms) startGuests(ctx context.Context) error {
 			return err
 		}
 		v.guests[i] = g
-		v.ends[i] = vmEnd{name: name, ip: address.Addr(), exec: g.Exec}
+		v.ends[i] = guestEnd{name: name, ip: address.Addr(), exec: g.Exec}
 		return g.Start(ctx)
 	})
 }
@@ -184,7 +184,7 @@ func (v *vms) startContainers(ctx context.Context) error {
 			return err
 		}
 		c, err := n.Start(ctx, name, "sleep", "infinity")
-		v.ends[v.Guests+i] = vmEnd{name: name, ip: address.Addr(), exec: func(ctx context.Context, command string) ([]byte, error) {
+		v.ends[v.Guests+i] = guestEnd{name: name, ip: address.Addr(), exec: func(ctx context.Context, command string) ([]byte, error) {
 			return c.Exec(ctx, "sh", "-c", command)
 		}}
 		return err
@@ -288,7 +288,7 @@ func (v *vms) reachAll(ctx context.Context) error {
 	return nil
 }
 
-func (e vmEnd) reach(ctx context.Context, to vmEnd) (Reach, error) {
+func (e guestEnd) reach(ctx context.Context, to guestEnd) (Reach, error) {
 	out, err := e.exec(ctx, fmt.Sprintf("ping -c %d -W 10 %s || true", pingsEach, to.ip))
 	if err != nil {
 		return Reach{}, err
@@ -405,7 +405,7 @@ func (v *vms) killAll(ctx context.Context) error {
 }
 
 // text is the report for people, in at most 100 columns.
-func (r VMResult) text(bench.Look) string {
+func (r GuestResult) text(bench.Look) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "guests  %d with a VF by VFIO, beside a container with a VF on each of %d nodes\n", r.Guests, nodeCount)
 	for _, p := range r.Pings {
@@ -426,4 +426,4 @@ func (r VMResult) text(bench.Look) string {
 }
 
 // page returns nothing: nothing was measured.
-func (VMResult) page() ([]byte, error) { return nil, nil }
+func (GuestResult) page() ([]byte, error) { return nil, nil }

@@ -14,8 +14,8 @@ import (
 )
 
 // What demo-vm.json has is what issue 6 asks for, and more.
-func TestVMResult(t *testing.T) {
-	r := VMResult{
+func TestGuestResult(t *testing.T) {
+	r := GuestResult{
 		Guests: 2, Ping: true, LedgerMatchesLibvirt: true, VFsCreated: 14, Accel: "tcg", WhyNotKVM: strings.Repeat("why ", 60),
 		Refused: "pool culvert.dev/guests: 2 of 2 VFs on enp1s0 are held (vm guest1; vm second): nothing free for vm third",
 		Pings:   []Reach{{"guest1", "pod2", 3, 123.4}}, BootSeconds: []float64{210, 215},
@@ -84,7 +84,7 @@ func TestRefusedBeforeALabIsUp(t *testing.T) {
 		t.Errorf("bringClusterUp: %v", err)
 	}
 	o.Guests = 3
-	if err := RunVM(ctx, o); err == nil || !strings.Contains(err.Error(), "use 1 to 2") {
-		t.Errorf("RunVM with 3 guests: %v", err)
+	if err := RunGuests(ctx, o); err == nil || !strings.Contains(err.Error(), "use 1 to 2") {
+		t.Errorf("RunGuests with 3 guests: %v", err)
 	}
 }
