@@ -10,6 +10,7 @@
 package journal
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -186,7 +187,11 @@ func (t *Tx) Delete(id vf.ID) error { return t.del(bucketRecords, []byte(id.Stri
 func (t *Tx) Clear() error {
 	var errs []error
 	for _, bucket := range [][]byte{bucketRecords, bucketAddresses} {
+		var keys [][]byte // a deletion would move the cursor past the next entry
 		for key := range t.from(bucket, nil) {
+			keys = append(keys, bytes.Clone(key))
+		}
+		for _, key := range keys {
 			errs = append(errs, t.del(bucket, key))
 		}
 	}

@@ -175,3 +175,34 @@ func TestOneOpenerAtATime(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Clear forgets every record and every address, not every second one.
+func TestClearForgetsAll(t *testing.T) {
+	l := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	err := l.Update(func(tx *journal.Tx) error {
+		var errs []error
+		for i := range 7 {
+			rec := journal.Record{ID: id(i), Generation: 1, Phase: journal.Free}
+			a := journal.Address{Network: "n", Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), VF: id(i), Owner: vf.Owner{UID: "u"}}
+			errs = append(errs, tx.Put(rec), tx.HoldAddress(a))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.Update(func(tx *journal.Tx) error {
+		// As after a reboot: what the transaction changed before is in memory, where a
+		// deletion moves the entries behind it.
+		return errors.Join(tx.Delete(id(0)), tx.FreeAddresses(id(0)), tx.Clear())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.View(func(tx *journal.Tx) error {
+		if records, addresses := tx.Records(), tx.AddressesOf(""); len(records)+len(addresses) > 0 {
+			t.Errorf("left: %d records, %d addresses", len(records), len(addresses))
+		}
+		return nil
+	})
+}

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,53 +9,56 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// readBound is how long reading one PF may take. Reading sriov_numvfs waits for
-// whoever writes it, a driver that makes its VFs or hangs doing so (kernel commit
-// 35ff867b7657, "PCI/IOV: Serialize sysfs sriov_numvfs reads vs writes").
+// readBound is how long one read of the kernel may take. Reading sriov_numvfs waits for
+// the driver that makes its VFs, or hangs doing so (kernel commit 35ff867b7657,
+// "PCI/IOV: Serialize sysfs sriov_numvfs reads vs writes"); a netlink request waits for
+// the RTNL lock that a hung driver holds.
 const readBound = 5 * time.Second
 
-// hangs counts the reads of each PF that did not come back in time. While there
-// is one, nobody else is sent after it: each would cost a thread. The zero value
-// is ready.
+// hangs counts the reads of each object that have not come back in time. While one has
+// not, further reads of that object fail at once: each would cost a thread. The zero
+// value is ready.
 type hangs struct {
 	mu sync.Mutex // guards of
-	of map[vf.PCIAddr]int
+	of map[string]int
 }
 
-// read is read within its bound; another PF's hanging is not felt (I7).
-func (h *hangs) read(ctx context.Context, pf vf.PCIAddr, read func() (vf.PF, error)) (vf.PF, error) {
-	if h.any(pf) {
-		return vf.PF{PCI: pf}, fmt.Errorf("%w: reading it has hung for more than %s; dmesg may say where", vf.ErrTimeout, readBound)
+// readBounded reads an object within readBound. A read that hangs delays no read of
+// another object (I7).
+func readBounded[T any](ctx context.Context, h *hangs, object string, read func() (T, error)) (T, error) {
+	if h.hasHung(object) {
+		var none T
+		return none, fmt.Errorf("%w: reading %s has not come back; dmesg may say where it hangs", vf.ErrTimeout, object)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readBound)
 	defer cancel()
 	back, gaveUp := false, false // guarded by h.mu
-	out, err := bounded(ctx, func() (vf.PF, error) {
+	out, err := bounded(ctx, func() (T, error) {
 		out, err := read()
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		back = true
 		if gaveUp {
-			h.of[pf]--
+			h.of[object]--
 		}
 		return out, err
 	})
-	if errors.Is(err, vf.ErrTimeout) {
+	if err != nil && ctx.Err() != nil {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if !back {
 			gaveUp = true
 			if h.of == nil {
-				h.of = map[vf.PCIAddr]int{}
+				h.of = map[string]int{}
 			}
-			h.of[pf]++
+			h.of[object]++
 		}
 	}
 	return out, err
 }
 
-func (h *hangs) any(pf vf.PCIAddr) bool {
+func (h *hangs) hasHung(object string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.of[pf] > 0
+	return h.of[object] > 0
 }

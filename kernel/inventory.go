@@ -22,7 +22,7 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list PCI devices: %w", err)
 	}
-	seen, seenErr := bounded(ctx, k.look)
+	seen, seenErr := readBounded(ctx, &k.hangs, "the host's netdevices", k.look)
 	var addrs []vf.PCIAddr
 	for _, addr := range all {
 		if k.sys.isPF(addr) {
@@ -33,7 +33,7 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 	var g errgroup.Group
 	for i, addr := range addrs {
 		g.Go(func() error {
-			pf, err := k.hangs.read(ctx, addr, func() (vf.PF, error) {
+			pf, err := readBounded(ctx, &k.hangs, "PF "+addr.String(), func() (vf.PF, error) {
 				pf, err := k.readPF(addr, seen)
 				return pf, errors.Join(err, seenErr)
 			})
@@ -72,7 +72,7 @@ func (k *Kernel) PF(ctx context.Context, addr vf.PCIAddr) (vf.PF, error) {
 	if !k.sys.isPF(addr) {
 		return vf.PF{}, fmt.Errorf("PF %s: %w", addr, vf.ErrNotFound)
 	}
-	return bounded(ctx, func() (vf.PF, error) {
+	return readBounded(ctx, &k.hangs, "PF "+addr.String(), func() (vf.PF, error) {
 		seen, seenErr := k.look()
 		pf, err := k.readPF(addr, seen)
 		if err := errors.Join(err, seenErr); err != nil {

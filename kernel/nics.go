@@ -22,7 +22,7 @@ import (
 // in Why (I7); the error is for a host whose PCI bus cannot be listed at all.
 // A machine without a PCI bus has no NICs, which is no error.
 func (k *Kernel) NICs(ctx context.Context) ([]vf.NIC, error) {
-	return bounded(ctx, func() ([]vf.NIC, error) {
+	return readBounded(ctx, &k.hangs, "the PCI bus", func() ([]vf.NIC, error) {
 		all, err := k.sys.addresses()
 		if err != nil {
 			return nil, fmt.Errorf("list PCI devices: %w", err)

@@ -20,7 +20,7 @@ import (
 // (drivers/vfio/vfio_main.c, vfio_unregister_group_dev). Processes that culvertd may not
 // look at, by its capabilities or a security module, are not told.
 func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
-	return bounded(ctx, func() (map[vf.PCIAddr][]vf.Process, error) {
+	return readBounded(ctx, &k.hangs, "the open files of processes", func() (map[vf.PCIAddr][]vf.Process, error) {
 		out, err := k.users(vfs)
 		if err != nil {
 			return out, fmt.Errorf("look who has VFs open: %w", err)

@@ -77,9 +77,10 @@ func (s sight) link(index int, path string) *vf.Link {
 // VF reads one VF. Its netdevice is looked for in the host's netns and then,
 // unless path is empty, in the netns at path; Link is nil when it is in
 // neither, or when path is no netns (any more). vf.ErrNotFound when the VF is
-// not on the bus. What could be read is returned with another error.
+// not on the bus, vf.ErrTimeout when the kernel does not answer in time (readBound). What
+// could be read is returned with another error.
 func (k *Kernel) VF(ctx context.Context, addr vf.PCIAddr, path string) (vf.State, error) {
-	return bounded(ctx, func() (vf.State, error) {
+	return readBounded(ctx, &k.hangs, "VF "+addr.String(), func() (vf.State, error) {
 		s, err := k.readVF(addr, path)
 		if err != nil {
 			return s, fmt.Errorf("read VF %s: %w", addr, err)

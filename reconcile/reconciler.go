@@ -85,7 +85,7 @@ func New(c Config) *Reconciler {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Reconciler{Config: c, work: work{ended: change.NewWake(), on: map[vf.PCIAddr]bool{}}}
+	return &Reconciler{Config: c, work: work{ended: change.NewWake()}}
 }
 
 // Start settles what an earlier culvertd, or an earlier boot, left behind. It
@@ -240,10 +240,17 @@ func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, e
 	}
 	started := &pieces{}
 	for _, p := range plans {
-		r.work.start(started, p.PF.PCI, func() (bool, error) {
+		r.work.start(ctx, started, p.PF.PCI, force, func(waited bool) outcome {
+			spec, p := spec, p
+			if waited { // the PF is not as it was listed
+				var err error
+				if spec, p, err = r.planAgain(ctx, p.PF); err != nil {
+					return outcome{err: err}
+				}
+			}
 			changed, errs := r.mend(ctx, spec, p, force)
 			r.problems.ofPF(p.PF.PCI, errs)
-			return changed, errors.Join(errs...)
+			return outcome{changed, errors.Join(errs...)}
 		})
 	}
 	r.problems.only(pfs)
@@ -274,6 +281,20 @@ func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, forc
 		errs = append(errs, about(p.PF, r.autoprobe(ctx, p)))
 	}
 	return changed || len(prepared) > 0, append(errs, r.probe(ctx, pf))
+}
+
+// planAgain lists a PF anew and plans for it by the Spec that is wanted now.
+func (r *Reconciler) planAgain(ctx context.Context, pf vf.PF) (desired.Spec, PFPlan, error) {
+	spec := r.Spec()
+	now, err := r.again(ctx, pf)
+	if err != nil {
+		return spec, PFPlan{}, err
+	}
+	plans, err := r.planOf(spec, []vf.PF{now})
+	if err != nil {
+		return spec, PFPlan{}, err
+	}
+	return spec, plans[0], nil
 }
 
 // again reads a PF that was just changed.

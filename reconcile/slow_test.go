@@ -2,7 +2,9 @@ package reconcile_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -65,4 +67,55 @@ func (h *host) all(t *testing.T) []journal.Record {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// A forced pass that comes while another pass works on a PF waits for that one, and then
+// does what was forced; without force it leaves the PF to the next pass.
+func TestForcedPassIsNotDropped(t *testing.T) {
+	const four, two = "pfs: [{name: enp1s0, vfs: 4}]\npools: [{name: a}]\n", "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a}]\n"
+	h := boot(t, four)
+	h.pass(t)
+	h.k.AddNetns("/run/netns/a")
+	rec, err := h.Engine.Attach(t.Context(), attach.Request{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c", Interface: "net1"}, Netns: "/run/netns/a", Spec: vf.Spec{Interface: "net1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Engine.Wait()
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	h.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if _, ok := s.(step.SetPFMTU); ok && m == faulty.Before {
+			begun <- struct{}{}
+			<-release
+		}
+		return nil
+	})
+	h.want(t, "pfs: [{name: enp1s0, vfs: 4, mtu: 9000}]\npools: [{name: a}]\n")
+	first, forced := make(chan error, 1), make(chan error, 1)
+	go func() { first <- h.Reconciler.Pass(t.Context(), false) }()
+	<-begun
+	h.want(t, two)
+	if err := h.Reconciler.Pass(t.Context(), false); err != nil {
+		t.Errorf("without force: %v", err)
+	}
+	go func() { forced <- h.Reconciler.Pass(t.Context(), true) }()
+	select {
+	case err := <-forced:
+		t.Errorf("the forced pass did not wait: %v", err)
+		forced <- err
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	if err := <-first; err != nil {
+		t.Errorf("the first pass: %v", err)
+	}
+	if err := <-forced; err != nil {
+		t.Errorf("the forced pass: %v", err)
+	}
+	pfs, err := h.k.PFs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pfs[0].NumVFs != 2 {
+		t.Errorf("%d VFs, want 2: what was forced was dropped (VF %s is held)", pfs[0].NumVFs, rec.PCI)
+	}
 }

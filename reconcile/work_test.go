@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -11,10 +12,10 @@ import (
 // and its end has been told.
 func TestWaitLeavesNoGoroutine(t *testing.T) {
 	for range 100 {
-		w := work{ended: make(chan struct{}, 1), on: map[vf.PCIAddr]bool{}}
+		w := work{ended: change.NewWake()}
 		var ps pieces
 		release := make(chan struct{})
-		w.start(&ps, vf.PCIAddr{}, func() (bool, error) { <-release; return false, nil })
+		w.start(t.Context(), &ps, vf.PCIAddr{}, false, func(bool) outcome { <-release; return outcome{} })
 		if _, changed := w.await(&ps, time.Nanosecond); !changed {
 			t.Fatal("a piece that is at work may change something")
 		}

@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"journal":       {"change", "durable", "journal/pages", "netconf", "vf"}, // netconf: what a sandbox's plugins are
 	"journal/pages": {},
 	"inventory":     {"change", "vf"},
-	"reconcile":     {"change", "desired", "journal", "kernel/step", "vf"},
+	"reconcile":     {"keylock", "change", "desired", "journal", "kernel/step", "vf"},
 	"claims":        {"excerpt", "vf"},
 	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "keylock", "vf"},
 	"rpc":           {"api", "vf"},
