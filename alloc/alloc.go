@@ -23,9 +23,9 @@ type Want struct {
 	For  vf.Owner   // named in errors
 	// Apart is a VF on whose PF the chosen one must not be; zero: on any.
 	Apart vf.ID
-	// Given says to which pod the kubelet has given a VF, "" for none: such a one
-	// is that pod's, attached or not, and only a request that names it gets it.
-	// Nil without Kubernetes.
+	// Given returns the pod that the kubelet gave a VF to, namespace/name, "" for none.
+	// Only that pod gets the VF, attached or not, also when another request names the
+	// VF. Nil without Kubernetes.
 	Given func(vf.PCIAddr) string
 }
 
@@ -204,6 +204,12 @@ func (h Host) named(all []candidate, w Want) (Choice, error) {
 			if c.waits(w.For) {
 				return Choice{}, fmt.Errorf("VF %s on %s: it is being switched from %s to an interface, as pool %s wants it now, so %s cannot have it yet: %w",
 					w.VF, c.pf.Label(), vf.DriverVFIO, c.pool.FullName(), w.For, vf.ErrNotReady)
+			}
+			// A VF that the kubelet has promised, and not said to whom, has no namespace/name
+			// yet: the pod that names it is the one that it was promised to.
+			if pod := w.givenTo(w.VF); strings.Contains(pod, "/") && (w.For.Kind != vf.OwnerPod || w.For.Name != pod) {
+				return Choice{}, fmt.Errorf("VF %s on %s: %w: the kubelet gave it to pod %s, wanted for %s: let the pod ask for the pool as a resource, and leave deviceID out of the network",
+					w.VF, c.pf.Label(), vf.ErrHeld, pod, w.For)
 			}
 			return c.choice(), h.isolated(c, w.For)
 		case journal.Damaged:

@@ -76,8 +76,16 @@ func TestI1GivenByTheKubelet(t *testing.T) {
 		t.Errorf("got  %v\nwant %s", err, says)
 	}
 	w.VF = h.Records[0].PCI
+	if _, err := alloc.Choose(h, w); !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "the kubelet gave it to pod default/a, wanted for pod default/c") {
+		t.Errorf("another pod names it: %v", err)
+	}
+	w.For.Kind, w.For.Name = vf.OwnerGuest, "default/a"
+	if _, err := alloc.Choose(h, w); !errors.Is(err, vf.ErrHeld) {
+		t.Errorf("a guest of the pod's name names it: %v", err)
+	}
+	w.For = vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}
 	if got, err := alloc.Choose(h, w); err != nil || got.Record.PCI != w.VF {
-		t.Errorf("by name: %s, %v", got.Record.ID, err)
+		t.Errorf("its own pod names it: %s, %v", got.Record.ID, err)
 	}
 }
 

@@ -3,14 +3,18 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I1: a request that names no VF takes none that the kubelet has given to a pod,
-// and none at all while nobody knows which those are; the pod itself gets it.
+// I1: no request takes a VF that the kubelet has given to a pod, also when it names the
+// VF, and none at all while the kubelet does not answer; the pod itself gets it.
 func TestI1GivenByTheKubelet(t *testing.T) {
 	_, n := newNode(t)
 	req := everything(t)
@@ -37,11 +41,64 @@ func TestI1GivenByTheKubelet(t *testing.T) {
 	named := req
 	named.VF, named.Owner.UID, named.Netns = all[0].VFs[0].PCI, "b", podNetns
 	named.Owner.Interface, named.Spec.Interface, named.Spec.MAC = "net2", "net2", nil
-	if rec, err := n.Engine.Attach(t.Context(), named); err != nil || rec.PCI != named.VF {
-		t.Errorf("by name: %s %v", rec.PCI, err)
+	if _, err := n.Engine.Attach(t.Context(), named); !errors.Is(err, vf.ErrNotReady) {
+		t.Errorf("by name while the kubelet does not answer: %v", err)
 	}
 	unknown = nil
+	named.Owner.Name = "default/thief"
+	if _, err := n.Engine.Attach(t.Context(), named); !errors.Is(err, vf.ErrHeld) || !strings.Contains(err.Error(), "gave it to pod default/b") {
+		t.Errorf("another pod names it: %v", err)
+	}
+	named.Owner.Name = "default/b"
+	if rec, err := n.Engine.Attach(t.Context(), named); err != nil || rec.PCI != named.VF {
+		t.Errorf("its own pod names it: %s %v", rec.PCI, err)
+	}
 	if rec, err := n.Engine.Attach(t.Context(), req); err != nil || rec.PCI != spare {
 		t.Errorf("%s, %v; want %s", rec.PCI, err, spare)
+	}
+}
+
+// I1: the kubelet is asked again after a wait: it may have given the VF that the request
+// waited for.
+func TestI1GivenDuringAWait(t *testing.T) {
+	_, n := newNode(t)
+	var mu sync.Mutex // guards given and asked
+	given, asked := map[vf.PCIAddr]string{}, 0
+	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := maps.Clone(given)
+		asked++
+		return func(a vf.PCIAddr) string { return now[a] }, nil
+	}
+	var last vf.State
+	for _, pf := range n.Inventory.PFs() {
+		for _, v := range pf.VFs {
+			given[v.PCI], last = "default/b", v
+		}
+	}
+	delete(given, last.PCI)
+	result := make(chan error, 1)
+	_, err := n.Engine.WithIdle(last.ID, func(journal.Record) error {
+		go func() {
+			_, err := n.Engine.Attach(t.Context(), everything(t))
+			result <- err
+		}()
+		for waits := false; !waits; time.Sleep(time.Millisecond) {
+			mu.Lock()
+			waits = asked > 0
+			mu.Unlock()
+		}
+		time.Sleep(20 * time.Millisecond) // from the answer to the wait for the VF
+		mu.Lock()
+		given[last.PCI] = "default/b"
+		mu.Unlock()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; !errors.Is(err, vf.ErrNothingFree) {
+		t.Errorf("the VF was given while it was waited for, and the attach says %v", err)
 	}
 }

@@ -112,14 +112,11 @@ var errBusy = errors.New("somebody works on it")
 // looked after are left out, and waited for when there are no others.
 func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) {
 	busy := map[vf.ID]*keylock.Work{}
-	var given func(vf.PCIAddr) string
-	if req.VF.IsZero() && e.Given != nil {
-		var err error
-		if given, err = e.Given(ctx); err != nil {
-			return reservation{}, fmt.Errorf("choose a VF for %s: %w", req.Owner, err)
-		}
-	}
 	for {
+		given, err := e.askGiven(ctx, req)
+		if err != nil {
+			return reservation{}, err
+		}
 		got, err := e.promise(req, busy, given)
 		if errors.Is(err, errBusy) {
 			continue
@@ -145,6 +142,19 @@ func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) 
 		}
 		clear(busy)
 	}
+}
+
+// askGiven asks which VFs the kubelet has given to pods. reserve asks again after every
+// wait: the kubelet may have given one meanwhile.
+func (e *Engine) askGiven(ctx context.Context, req Request) (func(vf.PCIAddr) string, error) {
+	if e.Given == nil {
+		return nil, nil //nolint:nilnil // without Kubernetes there is none
+	}
+	given, err := e.Given(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("choose a VF for %s: %w", req.Owner, err)
+	}
+	return given, nil
 }
 
 // promise is reserve's transaction. What it finds busy it adds to busy.

@@ -392,10 +392,10 @@ func TestHolderThatTheKubeletKnows(t *testing.T) {
 	m.kubelet.gives(pci, "")
 	m.steady("x/a", "hhhhhhh")
 
+	m.attach(vf.OwnerPod, "b", pci)
 	m.kubelet.mu.Lock()
 	m.kubelet.answers = vf.ErrNotReady
 	m.kubelet.mu.Unlock()
-	m.attach(vf.OwnerPod, "b", pci)
 	m.steady("x/a", "hhhhhhh")
 }
 
