@@ -79,7 +79,7 @@ func TestI1GivenDuringAWait(t *testing.T) {
 	}
 	delete(given, last.PCI)
 	result := make(chan error, 1)
-	_, err := n.Engine.WithIdle(last.ID, func(journal.Record) error {
+	_, err := n.Engine.WithIdle(t.Context(), last.ID, func(journal.Record) error {
 		go func() {
 			_, err := n.Engine.Attach(t.Context(), everything(t))
 			result <- err
@@ -100,5 +100,40 @@ func TestI1GivenDuringAWait(t *testing.T) {
 	}
 	if err := <-result; !errors.Is(err, vf.ErrNothingFree) {
 		t.Errorf("the VF was given while it was waited for, and the attach says %v", err)
+	}
+}
+
+// I1: culvertd neither rebinds nor probes a free VF that the kubelet gave to a pod, that
+// a process has open, or of which it cannot know that.
+func TestI1WithIdleLeavesUsedVFsAlone(t *testing.T) {
+	k, n := newNode(t)
+	free := n.Inventory.PFs()[0].VFs[0]
+	idle := func() bool {
+		ran, err := n.Engine.WithIdle(t.Context(), free.ID, func(journal.Record) error { return nil })
+		if err != nil {
+			t.Error(err)
+		}
+		return ran
+	}
+	if !idle() {
+		t.Error("a VF that is not used was left alone")
+	}
+	pod, unknown := "default/dpdk", error(nil)
+	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		return func(vf.PCIAddr) string { return pod }, unknown
+	}
+	if idle() {
+		t.Error("given by the kubelet, and worked on")
+	}
+	pod, unknown = "", vf.ErrNotReady
+	if idle() {
+		t.Error("the kubelet does not answer, and the VF was worked on")
+	}
+	unknown = nil
+	if err := k.Open(free.PCI, vf.Process{PID: 4711, Name: "qemu"}); err != nil {
+		t.Fatal(err)
+	}
+	if idle() {
+		t.Error("open in a process, and worked on")
 	}
 }

@@ -203,9 +203,10 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason string, c
 	return e.release(ctx, at, rec, reason, cause)
 }
 
-// WithIdle runs f while nobody can get the VF, and says whether it ran: not
-// when somebody has the VF or works on it.
-func (e *Engine) WithIdle(id vf.ID, f func(journal.Record) error) (ran bool, err error) {
+// WithIdle runs f while no request can get the VF, and reports whether it ran: not when
+// the VF is held, is being worked on, or is used outside the ledger, and not while the
+// engine cannot know that.
+func (e *Engine) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (ran bool, err error) {
 	unlock, busy := e.vfs.TryLock(id, "culvertd's work on a VF that is free")
 	if busy != nil {
 		return false, nil
@@ -218,7 +219,44 @@ func (e *Engine) WithIdle(id vf.ID, f func(journal.Record) error) (ran bool, err
 	if err != nil {
 		return false, err
 	}
+	outside, err := e.Outside(ctx, rec.PCI)
+	if err != nil || len(outside) > 0 {
+		e.Log.Debug("leave a free VF alone", "vf", id, "user", outside[rec.PCI], "err", err)
+		return false, nil
+	}
 	return true, f(rec)
+}
+
+// Outside returns how VFs are used that no lease tells of: a pod without a network for
+// the VF that the kubelet gave it, or a process that has the VF open, such as a guest's
+// QEMU whose start hook was missed. It leaves out VFs that are not used. An error says
+// that the engine cannot know.
+func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, givenBound)
+	defer cancel()
+	out := map[vf.PCIAddr]string{}
+	open, err := e.Kernel.Users(ctx, vfs...)
+	if err != nil {
+		return nil, err
+	}
+	for pci, users := range open {
+		if len(users) > 0 {
+			out[pci] = "open by " + users[0].String()
+		}
+	}
+	if e.Given == nil {
+		return out, nil
+	}
+	given, err := e.Given(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, pci := range vfs {
+		if pod := given(pci); pod != "" {
+			out[pci] = "given by the kubelet to pod " + pod
+		}
+	}
+	return out, nil
 }
 
 // current returns the record of a VF as it is now; same is false when the VF was

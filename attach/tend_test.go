@@ -88,7 +88,7 @@ func TestLedgerErrorsAreReturned(t *testing.T) {
 		"work that stopped":         {stuck, func() error { return n.Engine.Tend(t.Context(), seen) }, 1},
 		"a rate to give back":       {rec, func() error { return n.Engine.GiveBack(t.Context(), rec) }, 0},
 		"a VF to work on": {rec, func() error {
-			ran, err := n.Engine.WithIdle(rec.ID, func(journal.Record) error { return nil })
+			ran, err := n.Engine.WithIdle(t.Context(), rec.ID, func(journal.Record) error { return nil })
 			if ran {
 				t.Error("it ran")
 			}

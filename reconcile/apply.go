@@ -57,15 +57,20 @@ func (r *Reconciler) do(ctx context.Context, bound time.Duration, s step.Step) e
 }
 
 // remake changes the number of VFs, which destroys those that are there. The
-// ledger is asked and told in one transaction before the kernel is touched, so
-// nobody gets a VF between the look and the write (I5).
+// ledger is asked and told in one transaction before the kernel is touched, so no
+// request gets a VF between the look and the write (I5). outside are users that the
+// ledger does not know.
 func (r *Reconciler) remake(ctx context.Context, p PFPlan, force bool) error {
 	if p.Want.VFs > 0 {
 		if err := r.carrier(ctx, p); err != nil {
 			return err
 		}
 	}
-	if err := r.claim(p, force); err != nil {
+	outside, err := r.usersOutside(ctx, p)
+	if err != nil && !force {
+		return err
+	}
+	if err := r.claim(p, outside, force); err != nil {
 		return err
 	}
 	steps := []step.Step{}
@@ -109,11 +114,11 @@ func (r *Reconciler) carrier(ctx context.Context, p PFPlan) error {
 // unless somebody holds one. A record for a VF that will not come again keeps
 // its address: Tend forgets it when the VF has gone, and should culvertd die
 // before that, the VF is still known to be Culvert's.
-func (r *Reconciler) claim(p PFPlan, force bool) error {
+func (r *Reconciler) claim(p PFPlan, outside []journal.Record, force bool) error {
 	return r.Ledger.Update(func(tx *journal.Tx) error {
 		records := tx.Records()
 		now := p
-		now.Hurts = holders(p.PF, records)
+		now.Hurts = addOutside(holders(p.PF, records), outside)
 		if err := now.Refused(); err != nil && !force {
 			return err
 		}

@@ -9,6 +9,7 @@ package reconcile
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -192,6 +193,39 @@ func holders(pf vf.PF, records []journal.Record) []journal.Record {
 		}
 	}
 	return out
+}
+
+// usersOutside returns the VFs that a plan would destroy although they are used outside
+// the ledger, in the form of leases. It may return VFs that the ledger shows as held.
+func (r *Reconciler) usersOutside(ctx context.Context, p PFPlan) ([]journal.Record, error) {
+	if !p.remakes() || len(p.PF.VFs) == 0 {
+		return nil, nil
+	}
+	all := make([]vf.PCIAddr, len(p.PF.VFs))
+	for i, v := range p.PF.VFs {
+		all[i] = v.PCI
+	}
+	used, err := r.Keeper.Outside(ctx, all...)
+	if err != nil {
+		return nil, fmt.Errorf("whether a VF is used outside the ledger is not known, so their number stays: %w", err)
+	}
+	var out []journal.Record
+	for _, v := range p.PF.VFs {
+		if how := used[v.PCI]; how != "" {
+			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Attached, Lease: journal.Lease{Owner: vf.Owner{Name: how}}})
+		}
+	}
+	return out, nil
+}
+
+// addOutside adds users outside the ledger to the holders of other VFs.
+func addOutside(holders, outside []journal.Record) []journal.Record {
+	for _, o := range outside {
+		if !slices.ContainsFunc(holders, func(h journal.Record) bool { return h.ID == o.ID }) {
+			holders = append(holders, o)
+		}
+	}
+	return holders
 }
 
 func recordOf(records []journal.Record, id vf.ID) *journal.Record {

@@ -72,7 +72,7 @@ func (r *Reconciler) task(ctx context.Context, spec desired.Spec, pf vf.PF, v vf
 // remodel gives a free VF another baseline: back to Making, unless somebody is
 // quicker.
 func (r *Reconciler) remodel(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
-	_, err := r.Keeper.WithIdle(v.ID, func(seen journal.Record) error {
+	_, err := r.Keeper.WithIdle(ctx, v.ID, func(seen journal.Record) error {
 		making, ok, err := r.backToMaking(seen)
 		if err != nil || !ok {
 			return err
@@ -218,7 +218,7 @@ func (r *Reconciler) probe(ctx context.Context, pf vf.PF) error {
 		return nil
 	}
 	for _, v := range pf.VFs {
-		ran, err := r.Keeper.WithIdle(v.ID, func(journal.Record) error {
+		ran, err := r.Keeper.WithIdle(ctx, v.ID, func(journal.Record) error {
 			return r.Hardware.Probe(ctx, pf, v.ID.Index)
 		})
 		if ran || err != nil {

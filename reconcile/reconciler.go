@@ -39,9 +39,11 @@ type hardware interface {
 type keeper interface {
 	Replay(context.Context) error
 	Tend(ctx context.Context, seen []vf.PF) error
-	// WithIdle runs f while nobody can get the VF, and says whether it ran: not
-	// when somebody has or works on the VF.
-	WithIdle(id vf.ID, f func(journal.Record) error) (bool, error)
+	// WithIdle runs f while no request can get the VF, and reports whether it ran: not
+	// when the VF is held, used outside the ledger or worked on.
+	WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (bool, error)
+	// Outside returns how VFs are used that no lease tells of.
+	Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]string, error)
 }
 
 // Bounds and rhythms.
@@ -234,7 +236,7 @@ func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, e
 	}
 	spec := r.Spec()
 	r.missing = len(spec.Unmatched(pfs)) > 0
-	plans, err := r.planOf(spec, pfs)
+	plans, err := r.planOf(ctx, spec, pfs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -290,7 +292,7 @@ func (r *Reconciler) planAgain(ctx context.Context, pf vf.PF) (desired.Spec, PFP
 	if err != nil {
 		return spec, PFPlan{}, err
 	}
-	plans, err := r.planOf(spec, []vf.PF{now})
+	plans, err := r.planOf(ctx, spec, []vf.PF{now})
 	if err != nil {
 		return spec, PFPlan{}, err
 	}
@@ -311,12 +313,20 @@ func (r *Reconciler) again(ctx context.Context, pf vf.PF) (vf.PF, error) {
 	return pf, about(pf, fmt.Errorf("%w: it was removed while it was being changed", vf.ErrNotFound))
 }
 
-func (r *Reconciler) planOf(spec desired.Spec, pfs []vf.PF) ([]PFPlan, error) {
+func (r *Reconciler) planOf(ctx context.Context, spec desired.Spec, pfs []vf.PF) ([]PFPlan, error) {
 	records, err := r.records()
 	if err != nil {
 		return nil, err
 	}
-	return Plan(spec, pfs, records), nil
+	plans := Plan(spec, pfs, records)
+	for i, p := range plans {
+		outside, err := r.usersOutside(ctx, p)
+		if err != nil {
+			r.Log.Debug("plan without the users that the ledger does not know", "pf", p.PF.Label(), "err", err)
+		}
+		plans[i].Hurts = addOutside(p.Hurts, outside)
+	}
+	return plans, nil
 }
 
 // PlanFor shows what a spec would change.
@@ -325,7 +335,7 @@ func (r *Reconciler) PlanFor(ctx context.Context, spec desired.Spec) ([]PFPlan, 
 	if err != nil {
 		return nil, fmt.Errorf("list the NICs: %w", err)
 	}
-	return r.planOf(spec, pfs)
+	return r.planOf(ctx, spec, pfs)
 }
 
 func (r *Reconciler) records() ([]journal.Record, error) { return journal.ReadRecords(r.Ledger) }
