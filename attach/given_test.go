@@ -130,6 +130,9 @@ func TestI1WithIdleLeavesUsedVFsAlone(t *testing.T) {
 		t.Error("the kubelet does not answer, and the VF was worked on")
 	}
 	unknown = nil
+	if err := k.Meddle(free.PCI, func(st *vf.State) { st.Driver = vf.DriverVFIO }); err != nil {
+		t.Fatal(err)
+	}
 	if err := k.Open(free.PCI, vf.Process{PID: 4711, Name: "qemu"}); err != nil {
 		t.Fatal(err)
 	}

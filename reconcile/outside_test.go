@@ -34,12 +34,12 @@ func TestI5UsedOutsideTheLedger(t *testing.T) {
 			return h.k.Open(h.Inventory.PFs()[0].VFs[1].PCI, vf.Process{PID: 4711, Name: "qemu"})
 		}, "vf 1: open by qemu (process 4711)", 1},
 	} {
-		h := boot(t, "pfs: [{name: enp1s0, vfs: 4}]\npools: [{name: a}]\n")
+		h := boot(t, "pfs: [{name: enp1s0, vfs: 4}]\npools: [{name: a, deviceType: vfio-pci}]\n")
 		h.pass(t)
 		if err := tc.use(h); err != nil {
 			t.Fatal(err)
 		}
-		h.want(t, "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a}]\n")
+		h.want(t, "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a, deviceType: vfio-pci}]\n")
 		if err := h.Reconciler.Pass(t.Context(), false); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v", name, err)
 		}
