@@ -49,6 +49,11 @@ func (s *Server) joinKubernetes() error {
 		config.UserAgent = "culvertd/" + s.Version
 		s.cluster, err = kube.New(config, c.NodeName, s.Log)
 	}
+	if err == nil && s.PluginDir != "" && c.DaemonSet != "" {
+		if err := s.cluster.FollowDaemonSet(c.DaemonSet); err != nil {
+			return err
+		}
+	}
 	if err != nil {
 		if c.PodNetworks == pod.Always || c.Kubeconfig != "" {
 			return err

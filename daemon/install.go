@@ -26,15 +26,16 @@ func (s *Server) installPlugin() error {
 
 // leave is the end of a culvertd whose DaemonSet was deleted: the runtime gets
 // back the default network's own configuration, and the plugin goes. VFs and
-// the ledger stay as they are, for whoever installs Culvert again. When nobody
-// can say whether it was deleted everything stays.
+// the ledger stay as they are, for the next installation of Culvert. Everything stays
+// unless the DaemonSet's deletion was seen: an API server that refuses culvertd's
+// credential says nothing about it.
 func (s *Server) leave(ctx context.Context) error {
 	if s.PluginDir == "" || s.Cluster.DaemonSet == "" || s.cluster == nil {
 		return nil
 	}
-	gone, err := s.cluster.Uninstalled(ctx, s.Cluster.DaemonSet)
+	gone, err := s.cluster.Uninstalled(ctx)
 	if err != nil {
-		s.Log.Warn("is this an uninstall? the CNI plugin stays", "err", err)
+		s.Log.Warn("whether Culvert is uninstalled is not known: the CNI plugin and its configuration stay; after an uninstall run \"culvert host uninstall --parts cni\" here", "err", err)
 		return nil
 	}
 	if !gone {

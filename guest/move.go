@@ -7,40 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/guest/moving"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Move says that a guest is on its way between two hosts, both of which may have its
-// definition meanwhile. It stands in our element of the metadata. Where a
-// definition has one the guest does not start.
-type Move struct {
-	From string // in the definition of the host to which it goes
-	To   string // in the definition of the host that it leaves
-}
-
-// The attributes of a Move.
-const (
-	movingFrom = "moving-from"
-	movingTo   = "moving-to"
-)
-
-func moveOf(attrs []xml.Attr) (m Move, err error) {
-	for _, a := range attrs {
-		switch (xml.Name{Space: a.Name.Space, Local: a.Name.Local}) {
-		case xml.Name{Local: movingFrom}:
-			m.From = a.Value
-		case xml.Name{Local: movingTo}:
-			m.To = a.Value
-		default:
-			err = fmt.Errorf("attribute %s is not known", a.Name.Local)
-		}
-	}
-	return m, err
-}
-
-func (m Move) attributes() []xml.Attr {
-	return []xml.Attr{{Name: xml.Name{Local: movingFrom}, Value: m.From}, {Name: xml.Name{Local: movingTo}, Value: m.To}}
-}
+// Move is the mark of a guest that is on its way between two hosts.
+type Move = moving.Move
 
 // ours are the parts of the text; the error is about our part of the metadata.
 func (d Definition) ours() (parts, error) {

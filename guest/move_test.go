@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/culvert-net/culvert/guest/moving"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -108,6 +109,9 @@ func TestMarked(t *testing.T) {
 			if got, err := marked.Move(); got != m || err != nil {
 				t.Errorf("%v, %v; want %v", got, err, m)
 			}
+			if got, err := moving.Read([]byte(text)); got != m || err != nil || got.Refusal("db1") == "" {
+				t.Errorf("the hook reads %v, %v; want %v", got, err, m)
+			}
 			want, _ := d.Wants()
 			if got, err := marked.Wants(); err != nil || cmp.Diff(want, got) != "" {
 				t.Errorf("the settings: %v\n%s", err, cmp.Diff(want, got))
@@ -116,6 +120,9 @@ func TestMarked(t *testing.T) {
 				t.Errorf("it is there twice:\n%s", text)
 			}
 			unmarked, err := marked.Marked(Move{})
+			if got, readErr := moving.Read([]byte(unmarked)); got != (Move{}) || readErr != nil {
+				t.Errorf("the hook reads %v, %v of one without a mark", got, readErr)
+			}
 			if err != nil || strings.Contains(unmarked, "moving-") || metadata == "" && strings.Contains(unmarked, Namespace) {
 				t.Errorf("taken out: %v\n%s", err, unmarked)
 			}
@@ -125,6 +132,33 @@ func TestMarked(t *testing.T) {
 	if _, err := parsed(t, bare(odd)).Move(); !errors.Is(err, vf.ErrInvalid) {
 		t.Errorf("an attribute that nobody knows: %v", err)
 	}
+}
+
+// libvirt's hook, which reads nothing but the mark, and culvertd read the same of each
+// definition that culvertd can read.
+func FuzzMove(f *testing.F) {
+	for _, metadata := range []string{"", ours(`<c:vf device="net1" trust="on"/>`), "<a:b xmlns:a='a:' moving-to='x'/>"} {
+		text, err := parsed(f, bare(metadata)).Marked(Move{To: "host-b"})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(bare(metadata))
+		f.Add([]byte(text))
+		f.Add([]byte(text + "<moving-to"))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d, err := Parse(text)
+		if err != nil {
+			return
+		}
+		want, err := d.Move()
+		if err != nil {
+			return
+		}
+		if got, err := moving.Read(text); got != want || err != nil {
+			t.Fatalf("the hook reads %v, %v; want %v", got, err, want)
+		}
+	})
 }
 
 func TestFiles(t *testing.T) {

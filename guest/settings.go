@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/culvert-net/culvert/guest/moving"
 	"github.com/culvert-net/culvert/suggest"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Namespace is that of our element in a definition's <metadata>, by which virsh
-// metadata finds it. libvirt keeps one element of each namespace.
-const Namespace = "https://culvert.dev/guest"
+// Namespace is that of our element in a definition's <metadata>.
+const Namespace = moving.Namespace
 
 // ourElement and ourEntry are what it is called, with the prefix under which it is
 // written, and one entry in it.
@@ -41,7 +41,7 @@ type node struct {
 
 // entriesOf reads our element.
 func entriesOf(n node) ([]entry, Move, error) {
-	move, err := moveOf(own(n.Attrs))
+	move, err := moving.Of(own(n.Attrs))
 	if n.XMLName.Local != ourElement || strings.TrimSpace(n.Text) != "" || err != nil {
 		return nil, move, fmt.Errorf("<%s%s>: want <%s%s> with nothing in it but <%s%s>", ourPrefix, n.XMLName.Local, ourPrefix, ourElement, ourPrefix, ourEntry)
 	}
@@ -268,7 +268,7 @@ func attribute(b *strings.Builder, name, value string) {
 func settingsXML(all []entry, m Move) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<%s%s xmlns:%s=\"%s\"", ourPrefix, ourElement, strings.TrimSuffix(ourPrefix, ":"), Namespace)
-	for _, a := range m.attributes() {
+	for _, a := range m.Attributes() {
 		attribute(&b, a.Name.Local, a.Value)
 	}
 	b.WriteString(">\n")

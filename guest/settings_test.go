@@ -47,7 +47,7 @@ func ours(entries string) string {
 	return "\n  <metadata><c:guest xmlns:c='https://culvert.dev/guest'>" + entries + "</c:guest></metadata>"
 }
 
-func parsed(t *testing.T, text []byte) Definition {
+func parsed(t testing.TB, text []byte) Definition {
 	t.Helper()
 	d, err := Parse(text)
 	if err != nil {

@@ -69,7 +69,8 @@ func (c Content) Problems() []Problem {
 }
 
 // Inspect reads a ledger's file without changing it, damaged or not. Errors:
-// fs.ErrNotExist, ErrBusy, and ErrDamaged for what is no file.
+// fs.ErrNotExist, ErrBusy, ErrDamaged for what is no file, and ErrForeign for a file
+// that was never a ledger.
 func Inspect(path string) (Content, error) {
 	image, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +79,11 @@ func Inspect(path string) (Content, error) {
 	if err != nil {
 		return Content{}, fmt.Errorf("ledger %s: %w", path, err)
 	}
-	return Read(image), nil
+	c := Read(image)
+	if err := c.checkOrigin(path, image); err != nil {
+		return Content{}, fmt.Errorf("ledger %s: %w", path, err)
+	}
+	return c, nil
 }
 
 // Read reads the bytes of a ledger's file.

@@ -127,6 +127,9 @@ func sound(path string, image []byte) error {
 	if len(c.Faults) == 0 {
 		return nil
 	}
+	if err := c.checkOrigin(path, image); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, c.Faults[0], err)
+	}
 	more := ""
 	if n := len(c.Faults) - 1; n > 0 {
 		more = fmt.Sprintf(" (and %d more faults)", n)

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +22,12 @@ import (
 // they let go, and asks QEMU to take the device out of the guest
 // (drivers/vfio/vfio_main.c, vfio_unregister_group_dev). Processes that culvertd may not
 // look at, by its capabilities or a security module, are not told.
+//
+// A file is known by its device number, and not by its name: a container names its
+// nodes as it likes, and udev may have removed the node since. A VF's own file from
+// VFIO_GROUP_GET_DEVICE_FD is an anonymous inode, of which older kernels do not say which
+// VF it is. While the kernel has a VF open and no process is known to, every process
+// with such a file is a user of it.
 func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 	return readBounded(ctx, &k.hangs, "the open files of processes", func() (map[vf.PCIAddr][]vf.Process, error) {
 		out, err := k.users(vfs)
@@ -31,67 +40,190 @@ func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][
 
 // users looks through the open files of all processes once.
 func (k *Kernel) users(vfs []vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
-	files := map[string]vf.PCIAddr{}
-	for _, addr := range vfs {
-		if err := k.vfioFiles(addr, files); err != nil {
-			return nil, err
-		}
+	files, err := k.listVFIOFiles(vfs)
+	if err != nil {
+		return nil, err
 	}
 	out := map[vf.PCIAddr][]vf.Process{}
-	if len(files) == 0 {
+	if files.isEmpty() {
 		return out, nil
 	}
+	var unidentified []vf.Process
 	all, err := names(k.proc)
 	for _, name := range all {
 		pid, notOne := strconv.Atoi(name)
 		if notOne != nil {
 			continue
 		}
-		opened, openErr := k.opens(name, files)
+		opened, openErr := k.readOpened(name, files)
 		err = errors.Join(err, openErr)
-		for addr := range opened {
-			comm, _ := text(filepath.Join(k.proc, name, "comm")) // it may have ended: then it has no name
-			out[addr] = append(out[addr], vf.Process{PID: pid, Name: comm})
+		if len(opened.vfs) == 0 && !opened.unidentified {
+			continue
+		}
+		comm, _ := text(filepath.Join(k.proc, name, "comm")) // it may have ended: then it has no name
+		process := vf.Process{PID: pid, Name: comm}
+		for addr := range opened.vfs {
+			out[addr] = append(out[addr], process)
+		}
+		if opened.unidentified {
+			unidentified = append(unidentified, process)
+		}
+	}
+	for addr, isBound := range files.isBound {
+		if isBound && len(unidentified) > 0 && len(out[addr]) == 0 && k.mayBeOpen(addr) {
+			out[addr] = slices.Clone(unidentified)
 		}
 	}
 	return out, err
 }
 
-// vfioFiles adds the files through which a VF is opened: that of its IOMMU group
-// (Documentation/driver-api/vfio.rst), with another name where there is no IOMMU,
-// and since Linux 6.6 one of its own.
-func (k *Kernel) vfioFiles(addr vf.PCIAddr, files map[string]vf.PCIAddr) error {
-	group, err := target(k.sys.pci(addr, "iommu_group"))
-	if err != nil {
-		return err
-	}
-	if group != "" {
-		files["/dev/vfio/"+group] = addr
-		files["/dev/vfio/noiommu-"+group] = addr
-	}
-	own, err := names(k.sys.pci(addr, "vfio-dev"))
-	for _, name := range own {
-		files["/dev/vfio/devices/"+name] = addr
-	}
-	return err
+// vfioFiles are the files through which VFs are opened.
+type vfioFiles struct {
+	numbers map[uint64][]vf.PCIAddr // by device number
+	// names are those without a number in sysfs, and those of all, for
+	// files that cannot be looked at.
+	unnumbered, names map[string][]vf.PCIAddr
+	// isBound has all VFs, with whether a driver of vfio is bound, so that a process may
+	// have it open.
+	isBound map[vf.PCIAddr]bool
 }
 
-// opens are those of the VFs that a process has open; none when it has ended.
-func (k *Kernel) opens(pid string, files map[string]vf.PCIAddr) (map[vf.PCIAddr]bool, error) {
+func (f vfioFiles) isEmpty() bool {
+	return len(f.names) == 0 && !slices.Contains(slices.Collect(maps.Values(f.isBound)), true)
+}
+
+// listVFIOFiles lists the files of VFs: that of its IOMMU group
+// (Documentation/driver-api/vfio.rst), with another name where there is no IOMMU,
+// and since Linux 6.6 one of its own. VFs of one group share its file.
+func (k *Kernel) listVFIOFiles(vfs []vf.PCIAddr) (vfioFiles, error) {
+	f := vfioFiles{
+		numbers: map[uint64][]vf.PCIAddr{}, unnumbered: map[string][]vf.PCIAddr{}, names: map[string][]vf.PCIAddr{},
+		isBound: map[vf.PCIAddr]bool{},
+	}
+	add := func(addr vf.PCIAddr, name, numberFile string) {
+		f.names[name] = append(f.names[name], addr)
+		if number, ok := deviceNumber(numberFile); ok {
+			f.numbers[number] = append(f.numbers[number], addr)
+		} else {
+			f.unnumbered[name] = append(f.unnumbered[name], addr)
+		}
+	}
+	for _, addr := range vfs {
+		group, err := target(k.sys.pci(addr, "iommu_group"))
+		if err != nil {
+			return f, err
+		}
+		if group != "" {
+			for _, name := range []string{group, "noiommu-" + group} {
+				add(addr, "/dev/vfio/"+name, filepath.Join(k.sys.root, "class/vfio", name, "dev"))
+			}
+		}
+		own, err := names(k.sys.pci(addr, "vfio-dev"))
+		if err != nil {
+			return f, err
+		}
+		for _, name := range own {
+			add(addr, "/dev/vfio/devices/"+name, k.sys.pci(addr, "vfio-dev", name, "dev"))
+		}
+		driver, err := target(k.sys.pci(addr, "driver"))
+		if err != nil {
+			return f, err
+		}
+		f.isBound[addr] = len(own) > 0 || strings.Contains(driver, "vfio") // vfio-pci, mlx5_vfio_pci
+	}
+	return f, nil
+}
+
+// deviceNumber reads a file of sysfs that has a device number, as "511:3".
+func deviceNumber(path string) (uint64, bool) {
+	line, err := text(path)
+	major, minor, both := strings.Cut(line, ":")
+	a, majorErr := strconv.ParseUint(major, 10, 32)
+	b, minorErr := strconv.ParseUint(minor, 10, 32)
+	return unix.Mkdev(uint32(a), uint32(b)), both && errors.Join(err, majorErr, minorErr) == nil
+}
+
+// mayBeOpen reports whether vfio may have a VF open: its drivers enable the function when
+// the VF is opened, and disable it when it is closed for the last time
+// (drivers/vfio/pci/vfio_pci_core.c, vfio_pci_core_enable). Without the number of its
+// users, it may be.
+func (k *Kernel) mayBeOpen(addr vf.PCIAddr) bool {
+	enabled, err := text(k.sys.pci(addr, "enable"))
+	return err != nil || enabled != "0"
+}
+
+// openedVFs are the VFs that a process has open.
+type openedVFs struct {
+	vfs          map[vf.PCIAddr]bool
+	unidentified bool // it has a device of vfio open, and the kernel does not say which
+}
+
+// readOpened reads which of the VFs a process has open; none when it has ended.
+func (k *Kernel) readOpened(pid string, files vfioFiles) (openedVFs, error) {
+	var out openedVFs
 	dir := filepath.Join(k.proc, pid, "fd")
 	all, err := names(dir)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil, nil
+		return out, nil
 	}
-	var out map[vf.PCIAddr]bool
 	for _, fd := range all {
-		to, linkErr := os.Readlink(filepath.Join(dir, fd))
-		if addr, ok := files[to]; ok && linkErr == nil {
-			if out == nil {
-				out = map[vf.PCIAddr]bool{}
+		path := filepath.Join(dir, fd)
+		to, linkErr := os.Readlink(path)
+		var opened []vf.PCIAddr
+		switch {
+		case linkErr != nil: // closed since
+		case to == "anon_inode:[vfio-device]":
+			device, ok := readDeviceName(filepath.Join(k.proc, pid, "fdinfo", fd))
+			out.unidentified = out.unidentified || !ok
+			if addr, err := vf.ParsePCIAddr(device); err == nil {
+				opened = []vf.PCIAddr{addr}
 			}
-			out[addr] = true
+		case strings.HasPrefix(to, "/"):
+			opened = files.of(path, strings.TrimSuffix(to, " (deleted)"))
+		}
+		for _, addr := range opened {
+			if _, isAsked := files.isBound[addr]; !isAsked {
+				continue
+			}
+			if out.vfs == nil {
+				out.vfs = map[vf.PCIAddr]bool{}
+			}
+			out.vfs[addr] = true
 		}
 	}
 	return out, err
+}
+
+// of returns the VFs that an open file is of: by its device number, and by its name where
+// the file cannot be looked at or sysfs has no number. AT_STATX_DONT_SYNC keeps a file
+// server that does not answer from holding this up (statx(2)).
+func (f vfioFiles) of(path, name string) []vf.PCIAddr {
+	var st unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
+	switch {
+	case err != nil:
+		return f.names[name]
+	case st.Mode&unix.S_IFMT != unix.S_IFCHR:
+		return nil
+	}
+	if vfs := f.numbers[unix.Mkdev(st.Rdev_major, st.Rdev_minor)]; len(vfs) > 0 {
+		return vfs
+	}
+	return f.unnumbered[name]
+}
+
+// readDeviceName reads which device an anonymous inode of vfio is, where the kernel says
+// so: a PCI address, or another bus's name (Documentation/filesystems/proc.rst, "VFIO
+// Device files").
+func readDeviceName(fdinfo string) (string, bool) {
+	all, err := text(fdinfo)
+	if err != nil {
+		return "", false
+	}
+	for line := range strings.Lines(all) {
+		if device, ok := strings.CutPrefix(line, "vfio-device-syspath:"); ok {
+			return filepath.Base(strings.TrimSpace(device)), true
+		}
+	}
+	return "", false
 }

@@ -37,6 +37,7 @@ type Client struct {
 	networks cache.SharedIndexInformer
 	writer   *writer
 	objects  objects
+	own      ownSet
 	informer []cache.SharedIndexInformer // those that pods need
 	others   []cache.SharedIndexInformer
 }

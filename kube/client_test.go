@@ -21,12 +21,18 @@ func start(t *testing.T, config *rest.Config) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runClient(t, c)
+	return c
+}
+
+// runClient runs a client until the test ends.
+func runClient(t *testing.T, c *Client) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var g errgroup.Group
 	g.Go(func() error { return c.Run(ctx) })
 	t.Cleanup(func() { stop(); _ = g.Wait() })
 	until(t, "informers", c.Synced)
-	return c
 }
 
 func until(t *testing.T, what string, is func() bool) {

@@ -13,6 +13,7 @@ import (
 // Groups that the types below are of.
 var (
 	coreV1    = schema.GroupVersion{Version: "v1"}
+	appsV1    = schema.GroupVersion{Group: "apps", Version: "v1"}
 	networkV1 = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
 )
 
@@ -48,6 +49,11 @@ type configMap struct {
 	Data   map[string]string `json:"data,omitempty"`
 }
 
+// daemonSetMeta is the part of an apps/v1 DaemonSet that is read: whether it is there.
+type daemonSetMeta struct {
+	object `json:",inline"`
+}
+
 // list is a list of them.
 type list[T any] struct {
 	metav1.TypeMeta `json:",inline"`
@@ -60,6 +66,7 @@ type (
 	networkList   list[network]
 	nodeList      list[clusterNode]
 	configMapList list[configMap]
+	daemonSetList list[daemonSetMeta]
 )
 
 func (o object) copy() object {
@@ -123,6 +130,18 @@ func (l *configMapList) DeepCopyObject() runtime.Object {
 	return out
 }
 
+// DeepCopyObject is for runtime.Object.
+func (d *daemonSetMeta) DeepCopyObject() runtime.Object { return &daemonSetMeta{d.copy()} }
+
+// DeepCopyObject is for runtime.Object.
+func (l *daemonSetList) DeepCopyObject() runtime.Object {
+	out := &daemonSetList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	for _, d := range l.Items {
+		out.Items = append(out.Items, daemonSetMeta{d.copy()})
+	}
+	return out
+}
+
 // newScheme knows the types of this package.
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -134,7 +153,10 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(coreV1.WithKind("NodeList"), &nodeList{})
 	s.AddKnownTypeWithName(coreV1.WithKind("ConfigMap"), &configMap{})
 	s.AddKnownTypeWithName(coreV1.WithKind("ConfigMapList"), &configMapList{})
+	s.AddKnownTypeWithName(appsV1.WithKind("DaemonSet"), &daemonSetMeta{})
+	s.AddKnownTypeWithName(appsV1.WithKind("DaemonSetList"), &daemonSetList{})
 	_ = v1alpha1.AddToScheme(s) // never fails
+	metav1.AddToGroupVersion(s, appsV1)
 	metav1.AddToGroupVersion(s, coreV1)
 	metav1.AddToGroupVersion(s, networkV1)
 	return s
@@ -153,6 +175,10 @@ func strip(v any) (any, error) {
 		o.Labels = labels
 	case *configMap:
 		o.object = lean(o.object)
+	case *daemonSetMeta:
+		deleted := o.DeletionTimestamp
+		o.object = lean(o.object)
+		o.DeletionTimestamp = deleted
 	}
 	return v, nil
 }

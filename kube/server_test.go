@@ -23,6 +23,7 @@ var kinds = map[string]struct{ version, kind string }{
 	"network-attachment-definitions": {"k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"},
 	"nodepolicies":                   {"culvert.dev/v1alpha1", "NodePolicy"},
 	"addresspools":                   {"culvert.dev/v1alpha1", "AddressPool"},
+	"daemonsets":                     {"apps/v1", "DaemonSet"},
 	"nodestates":                     {"culvert.dev/v1alpha1", "NodeState"},
 }
 
@@ -34,6 +35,7 @@ type server struct {
 	objects  map[string]map[string]map[string]any // by resource, and by namespace/name
 	absent   []string                             // resources that are not installed
 	down     bool
+	refused  int // the HTTP status that every request gets; watches that are there go on
 	refuse   int // so many writes fail
 	requests []string
 	written  []string
@@ -128,8 +130,12 @@ func (s *server) writes() []string {
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	down, absent := s.down, slices.Clone(s.absent)
+	down, absent, refused := s.down, slices.Clone(s.absent), s.refused
 	s.mu.Unlock()
+	if refused != 0 {
+		http.Error(w, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d}`, refused), refused)
+		return
+	}
 	if down {
 		http.Error(w, "down", http.StatusServiceUnavailable)
 		return

@@ -3,36 +3,69 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 )
 
-// An API server that has just started refuses everybody for a moment: so rights
-// are gone when that is said so many times, so far apart.
+// An API server that has just started refuses everybody for a moment, so a refusal is
+// asked about again so many times, so far apart.
 const (
 	refusals    = 4
 	refusedWait = 2 * time.Second
 )
 
-// Uninstalled reports whether the DaemonSet that culvertd is of, namespace/name,
-// is there no more or is about to go: then culvertd ends for good, and not to be
-// replaced. Rights that are gone say the same, since an uninstall takes the
-// objects away in any order. An error says that nobody knows.
-func (c *Client) Uninstalled(ctx context.Context, daemonSet string) (gone bool, err error) {
+// ownSet is the DaemonSet that culvertd is of.
+type ownSet struct {
+	namespace, name string
+	rest            rest.Interface
+	seen            cache.SharedIndexInformer
+}
+
+// FollowDaemonSet has Run follow the DaemonSet that culvertd is of, namespace/name. It is
+// called before Run. An uninstall may take culvertd's rights before culvertd ends; a
+// watch that was begun before goes on without them, and sees the deletion.
+func (c *Client) FollowDaemonSet(daemonSet string) error {
 	namespace, name, ok := strings.Cut(daemonSet, "/")
 	if !ok {
-		return false, fmt.Errorf("DaemonSet %q: want namespace/name", daemonSet)
+		return fmt.Errorf("DaemonSet %q: want namespace/name", daemonSet)
 	}
+	apps, err := c.group(appsV1)
+	if err != nil {
+		return err
+	}
+	pods := len(c.informer)
+	o := ownSet{namespace: namespace, name: name, rest: apps}
+	o.seen = c.watch(apps, "daemonsets", namespace, fields.OneTermEqualSelector("metadata.name", name), &daemonSetMeta{}, strip)
+	c.others, c.informer = append(c.others, o.seen), c.informer[:pods:pods] // pods are served without it
+	c.own = o
+	return nil
+}
+
+// Uninstalled reports whether the DaemonSet that FollowDaemonSet named is deleted or about
+// to be: then culvertd ends for good, and not to be replaced. Only an API server that
+// accepts culvertd's credential says so, now or earlier to the watch. Where it refuses
+// the credential or does not answer, and the watch saw no deletion, the error says
+// that it is not known.
+func (c *Client) Uninstalled(ctx context.Context) (gone bool, err error) {
 	for range refusals {
-		gone, err = c.daemonSetGone(ctx, namespace, name)
+		gone, err = c.daemonSetGone(ctx)
+		if err == nil {
+			return gone, nil
+		}
+		if c.own.sawDeletion() {
+			return true, nil
+		}
 		if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 			break
 		}
-		gone, err = true, nil
 		later := time.NewTimer(c.pause)
 		select {
 		case <-later.C:
@@ -41,18 +74,39 @@ func (c *Client) Uninstalled(ctx context.Context, daemonSet string) (gone bool, 
 			return false, context.Cause(ctx)
 		}
 	}
-	if err != nil {
-		return false, fmt.Errorf("read DaemonSet %s: %w", daemonSet, err)
-	}
-	return gone, nil
+	return false, fmt.Errorf("read DaemonSet %s/%s: %w", c.own.namespace, c.own.name, err)
 }
 
-func (c *Client) daemonSetGone(ctx context.Context, namespace, name string) (bool, error) {
+// sawDeletion reports whether the DaemonSet was gone, or about to be, when the watch heard
+// of it last.
+func (o ownSet) sawDeletion() bool {
+	if o.seen == nil || !o.seen.HasSynced() {
+		return false
+	}
+	for _, v := range o.seen.GetStore().List() {
+		if d, ok := v.(*daemonSetMeta); ok && d.DeletionTimestamp == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// daemonSetGone asks the API server. A 404 counts when it is an API server's about this
+// object: a proxy in front of it may have one of its own.
+func (c *Client) daemonSetGone(ctx context.Context) (bool, error) {
+	if c.own.rest == nil {
+		return false, errors.New("it is not followed")
+	}
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	raw, err := c.core.Get().AbsPath("/apis/apps/v1/namespaces", namespace, "daemonsets", name).DoRaw(ctx)
+	raw, err := c.own.rest.Get().Namespace(c.own.namespace).Resource("daemonsets").Name(c.own.name).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
-		return true, nil
+		var s metav1.Status
+		isAnswer := json.Unmarshal(raw, &s) == nil && s.Kind == "Status" && s.Reason == metav1.StatusReasonNotFound &&
+			s.Details != nil && s.Details.Kind == "daemonsets" && s.Details.Name == c.own.name
+		if isAnswer {
+			return true, nil
+		}
 	}
 	if err != nil {
 		return false, err
@@ -60,6 +114,9 @@ func (c *Client) daemonSetGone(ctx context.Context, namespace, name string) (boo
 	var o metav1.PartialObjectMetadata
 	if err := json.Unmarshal(raw, &o); err != nil {
 		return false, err
+	}
+	if o.Name != c.own.name {
+		return false, fmt.Errorf("the answer is about %q", o.Name)
 	}
 	return o.DeletionTimestamp != nil, nil
 }

@@ -10,6 +10,22 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// follower is a client of an API server that follows culvert-system/culvertd.
+func follower(t *testing.T, config *rest.Config) *Client {
+	t.Helper()
+	c, err := New(config, "n1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.FollowDaemonSet("culvert-system/culvertd"); err != nil {
+		t.Fatal(err)
+	}
+	c.pause = 0
+	return c
+}
+
+// Only an API server that accepts the credential says that the DaemonSet is deleted; a
+// refusal, as after a restore or with an expired token, and any other error say nothing.
 func TestUninstalled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int
@@ -19,11 +35,14 @@ func TestUninstalled(t *testing.T) {
 	}{
 		"there":             {200, `{"metadata": {"name": "culvertd"}}`, false, false},
 		"about to go":       {200, `{"metadata": {"name": "culvertd", "deletionTimestamp": "2026-11-22T00:00:00Z"}}`, true, false},
-		"gone":              {404, `{"kind": "Status", "reason": "NotFound", "code": 404}`, true, false},
-		"no rights":         {403, `{"kind": "Status", "reason": "Forbidden", "code": 403}`, true, false},
-		"nobody any more":   {401, `{"kind": "Status", "reason": "Unauthorized", "code": 401}`, true, false},
+		"gone":              {404, `{"kind": "Status", "reason": "NotFound", "details": {"name": "culvertd", "group": "apps", "kind": "daemonsets"}, "code": 404}`, true, false},
+		"a proxy's 404":     {404, `404 page not found`, false, true},
+		"a 404 of another":  {404, `{"kind": "Status", "reason": "NotFound", "details": {"name": "culvert-system", "kind": "namespaces"}, "code": 404}`, false, true},
+		"no rights":         {403, `{"kind": "Status", "reason": "Forbidden", "code": 403}`, false, true},
+		"nobody any more":   {401, `{"kind": "Status", "reason": "Unauthorized", "code": 401}`, false, true},
 		"the server is ill": {500, `{}`, false, true},
 		"no object":         {200, `culvertd`, false, true},
+		"another object":    {200, `{"metadata": {"deletionTimestamp": "2026-11-22T00:00:00Z"}}`, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -35,12 +54,7 @@ func TestUninstalled(t *testing.T) {
 				fmt.Fprint(w, tc.body)
 			}))
 			defer h.Close()
-			c, err := New(&rest.Config{Host: h.URL}, "n1", slog.New(slog.DiscardHandler))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.pause = 0
-			got, err := c.Uninstalled(t.Context(), "culvert-system/culvertd")
+			got, err := follower(t, &rest.Config{Host: h.URL}).Uninstalled(t.Context())
 			if got != tc.want || (err != nil) != tc.fails {
 				t.Errorf("%t, %v", got, err)
 			}
@@ -55,19 +69,59 @@ func TestUninstalled(t *testing.T) {
 		answers = answers[1:]
 	}))
 	defer h.Close()
-	young, err := New(&rest.Config{Host: h.URL}, "n1", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	young.pause = 0
-	if gone, err := young.Uninstalled(t.Context(), "culvert-system/culvertd"); gone || err != nil || len(answers) != 0 {
+	if gone, err := follower(t, &rest.Config{Host: h.URL}).Uninstalled(t.Context()); gone || err != nil || len(answers) != 0 {
 		t.Errorf("refused for a moment: gone %t, %v, %d answers left", gone, err, len(answers))
 	}
 	c, err := New(&rest.Config{}, "n1", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Uninstalled(t.Context(), "culvertd"); err == nil {
-		t.Error("a DaemonSet without a namespace was asked for")
+	if gone, err := c.Uninstalled(t.Context()); gone || err == nil {
+		t.Errorf("a DaemonSet that is not followed: %t, %v", gone, err)
+	}
+	if err := c.FollowDaemonSet("culvertd"); err == nil {
+		t.Error("a DaemonSet without a namespace is followed")
+	}
+}
+
+// An uninstall takes culvertd's rights away before culvertd ends: the watch that was begun
+// before has seen the deletion. Without one, and after the DaemonSet was made anew, a
+// refusal removes nothing.
+func TestUninstalledWithoutRights(t *testing.T) {
+	s, config := newAPI(t)
+	add := func(metadata map[string]any) { s.add("daemonsets", "culvert-system", "culvertd", metadata, nil) }
+	add(nil)
+	c := follower(t, config)
+	runClient(t, c)
+	until(t, "the DaemonSet", c.own.seen.HasSynced)
+	refuse := func(status int) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refused = status
+	}
+	for _, status := range []int{401, 403, 503} {
+		refuse(status)
+		if gone, err := c.Uninstalled(t.Context()); gone || err == nil {
+			t.Errorf("it is there, and the API server answers %d: gone %t, %v", status, gone, err)
+		}
+	}
+	wantGone := func(how string) {
+		t.Helper()
+		until(t, how, c.own.sawDeletion)
+		for _, status := range []int{401, 403} {
+			refuse(status)
+			if gone, err := c.Uninstalled(t.Context()); !gone || err != nil {
+				t.Errorf("%s, and the API server answers %d: gone %t, %v", how, status, gone, err)
+			}
+		}
+	}
+	add(map[string]any{"deletionTimestamp": "2026-11-22T00:00:00Z"})
+	wantGone("it is about to go")
+	s.remove("daemonsets", "culvert-system", "culvertd")
+	wantGone("it was deleted")
+	add(nil)
+	until(t, "the new one", func() bool { return !c.own.sawDeletion() })
+	if gone, err := c.Uninstalled(t.Context()); gone || err == nil {
+		t.Errorf("it was made anew: gone %t, %v", gone, err)
 	}
 }

@@ -2,8 +2,10 @@
 // /etc/libvirt/hooks/qemu.d/culvert, and when it takes a device of a network for a
 // guest and puts it back, as network.d/culvert (https://libvirt.org/hooks.html). It
 // shows culvertd what libvirt says, and keeps a guest from starting on a VF that it
-// cannot have. Whatever else happens it succeeds: culvertd may be down, and libvirt
-// ends a running guest whose hook fails.
+// cannot have. A guest that is marked as on its way to another host, or from one, it
+// refuses by itself: that host may have it, whether culvertd answers here or not.
+// Whatever else happens it succeeds: culvertd may be down, and libvirt ends a running
+// guest whose hook fails.
 //
 // It is a program of its own since libvirtd's AppArmor profile lets it run what is
 // in its folder of hooks, and nothing in /usr/local/bin.
@@ -19,6 +21,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/guest/moving"
 	"github.com/culvert-net/culvert/rpc"
 )
 
@@ -59,6 +62,12 @@ func run(args []string, stdin io.Reader, stderr io.Writer, socket string, p pati
 		return 0
 	}
 	method, unheard := report(args[1])
+	if method == api.MethodGuestStart {
+		if why := refuseMoving(args[0], text); why != "" {
+			fmt.Fprintln(stderr, "culvert:", why)
+			return 1
+		}
+	}
 	if method == "" || err == nil && !concerned(text) {
 		return 0
 	}
@@ -78,6 +87,16 @@ func run(args []string, stdin io.Reader, stderr io.Writer, socket string, p pati
 		return 1
 	}
 	return 0
+}
+
+// refuseMoving says why a guest does not start by what its definition alone says: it is
+// on its way, or that cannot be read. Empty when it may start.
+func refuseMoving(guest string, definition []byte) string {
+	m, err := moving.Read(definition)
+	if err != nil {
+		return fmt.Sprintf("guest %s may be on its way to another host: its definition cannot be read: %v", guest, err)
+	}
+	return m.Refusal(guest)
 }
 
 // concerned is false for the guests and ports of which culvertd need not know: they

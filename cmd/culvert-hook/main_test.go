@@ -87,6 +87,43 @@ func TestOnlyARefusalFails(t *testing.T) {
 	}
 }
 
+// A guest whose definition is marked as on its way does not start, whether culvertd
+// answers or not and whatever it says: the other host may run it on the same disk. Ends,
+// and what libvirt only tells of a guest that runs, do not fail at a mark.
+func TestMarkedGuestNeverStarts(t *testing.T) {
+	allow := serve(t, func(string, string) (any, error) { return api.GuestAnswer{}, nil })
+	none := filepath.Join(t.TempDir(), "s")
+	domain := func(metadata, devices string) string {
+		return "<domain type='kvm'>\n  <name>db1</name>\n  <metadata>" + metadata + "</metadata>\n  <devices>" + devices + "</devices>\n</domain>"
+	}
+	const ours = `<culvert:guest xmlns:culvert="https://culvert.dev/guest" `
+	long := strings.Repeat("<x/>", maxDefinition/4)
+	for name, tc := range map[string]struct {
+		args, stdin, says string // empty: it starts
+	}{
+		"leaves":              {"db1 prepare begin -", domain(ours+`moving-to="host-b"/>`, "<hostdev/>"), "guest db1 is on its way to host host-b"},
+		"arrives":             {"db1 prepare begin -", domain(ours+`moving-from="host-a"><culvert:vf device="net1"/></culvert:guest>`, "<hostdev/>"), "guest db1 is on its way here from host host-a"},
+		"without VFs":         {"db1 prepare begin -", domain(ours+`moving-to="host-b"/>`, ""), "on its way to host host-b"},
+		"another prefix":      {"db1 prepare begin -", domain(`<other xmlns="o:"/><g xmlns='https://culvert.dev/guest' moving-to='b&quot;c'/>`, ""), `on its way to host b"c`},
+		"too long to be read": {"db1 prepare begin -", domain(ours+`moving-to="host-b"/>`, long), "on its way to host host-b"},
+		"half a definition":   {"db1 prepare begin -", "<domain><name>moving-to</name><metadata>", "may be on its way to another host: its definition cannot be read"},
+		"another's mark":      {"db1 prepare begin -", domain(`<a:guest xmlns:a="https://example.com" moving-to="b"/>`, "<hostdev/>"), ""},
+		"outside of metadata": {"db1 prepare begin -", domain("", `<culvert:guest xmlns:culvert="https://culvert.dev/guest" moving-to="b"/>`), ""},
+		"only a name":         {"db1 prepare begin -", domain("<a:note xmlns:a='a:'>moving-to</a:note>", ""), ""},
+		"not moving":          {"db1 prepare begin -", domain(ours+"/>", "<hostdev/>"), ""},
+		"has ended":           {"db1 release end -", domain(ours+`moving-to="host-b"/>`, "<hostdev/>"), ""},
+		"runs already":        {"db1 reconnect begin -", domain(ours+`moving-to="host-b"/>`, "<hostdev/>"), ""},
+	} {
+		for _, socket := range []string{none, allow} {
+			var stderr bytes.Buffer
+			exit := run(strings.Fields(tc.args), strings.NewReader(tc.stdin), &stderr, socket, patience{away: 20 * time.Millisecond, answer: 5 * time.Second})
+			if refused := exit != 0; refused != (tc.says != "") || !strings.Contains(stderr.String(), tc.says) {
+				t.Errorf("%s, culvertd answers %t: exit %d: %s", name, socket == allow, exit, stderr.String())
+			}
+		}
+	}
+}
+
 // A culvertd that is started anew meanwhile hears of it.
 func TestAwayForAMoment(t *testing.T) {
 	socket := serve(t, func(string, string) (any, error) { return api.GuestAnswer{Refused: "heard"}, nil })

@@ -48,7 +48,8 @@ func newLedgerCheckCommand(n *node) *cobra.Command {
 		Short: "Say whether the ledger is whole and can be true",
 		Long: `Reads the whole ledger and lists everything that is wrong with it, with what it
 means: pages that are not as they were written, entries whose checksum is wrong,
-and what cannot be true (one VF with two owners, an address that two hold).
+and what cannot be true (one VF with two owners, an address that two hold). Of a
+file that was never a ledger it says that.
 
 Without FILE it asks culvertd about the ledger that it has open, or reads
 /var/lib/culvert/ledger.db when culvertd does not run. Nothing is changed.
@@ -141,6 +142,9 @@ It makes nothing up. A VF whose record is lost is marked as damaged: nobody gets
 it until the kernel shows that nobody uses it, and the addresses that it may
 have stay held until then. On the node itself it compares with the kernel, and
 marks VFs that Culvert made and that the ledger no longer tells of.
+
+A file that was never a ledger is refused: it has no page that culvertd wrote.
+One without content, empty or zeros, is repaired when its name is ledger.db.
 
 culvertd must not run: systemctl stop culvertd. Containers keep their VFs.`,
 		Example: `  sudo systemctl stop culvertd

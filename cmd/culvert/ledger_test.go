@@ -79,6 +79,29 @@ func TestLedgerOfAStoppedCulvertd(t *testing.T) {
 	try("nothing that a repair could mend", "", "ledger", "repair", "--yes", file)
 }
 
+// A file that was never a ledger is called one by no command, and is not repaired.
+func TestLedgerCommandsRefuseForeignFiles(t *testing.T) {
+	nobody, dir := filepath.Join(t.TempDir(), "s"), t.TempDir()
+	for name, content := range map[string]string{"passwd": "root:x:0:0:root:/root:/bin/bash\n", "empty": ""} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range []string{"check", "dump", "repair --yes"} {
+			out, err := run(t.Context(), t, nobody, append(append([]string{"ledger"}, strings.Fields(verb)...), file)...)
+			if !errors.Is(err, journal.ErrForeign) || strings.Contains(out+err.Error(), "culvert ledger repair") {
+				t.Errorf("%s %s: %v\n%s", verb, name, err, out)
+			}
+		}
+		if now, err := os.ReadFile(file); err != nil || string(now) != content {
+			t.Errorf("%s was changed: %v", name, err)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 2 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 // While culvertd runs it is asked.
 func TestLedgerOfCulvertd(t *testing.T) {
 	d := &culvertd{}

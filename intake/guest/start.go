@@ -34,7 +34,7 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: def.UUID, Name: def.Name}
 	wants, err := def.Wants()
 	if err == nil {
-		err = moving(def)
+		err = checkMove(def)
 	}
 	if err != nil {
 		return api.GuestAnswer{Refused: err.Error()}, nil //nolint:nilerr // a refusal is an answer
@@ -63,15 +63,12 @@ func (h *Handler) Start(ctx context.Context, params json.RawMessage) (any, error
 	return h.grantAll(ctx, requests)
 }
 
-// moving keeps a guest from starting that is on its way to another host or from one:
-// that one may have it, too.
-func moving(def guest.Definition) error {
+// checkMove keeps a guest from starting that is on its way to another host or from one:
+// that one may have it, too. libvirt's hook does the same without culvertd.
+func checkMove(def guest.Definition) error {
 	m, err := def.Move()
-	switch {
-	case m.To != "":
-		return fmt.Errorf("guest %s is on its way to host %s: culvert vm migrate, asked again here, brings it there; if %s never got it, take moving-to out of its <metadata> (virsh edit)", def.Name, m.To, m.To)
-	case m.From != "":
-		return fmt.Errorf("guest %s is on its way here from host %s: culvert vm migrate, asked again there, ends that; if %s is lost, take moving-from out of its <metadata> (virsh edit)", def.Name, m.From, m.From)
+	if why := m.Refusal(def.Name); why != "" {
+		return errors.New(why)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"bytes"
 	"fmt"
 	"hash/fnv"
 	"math/bits"
@@ -37,6 +38,29 @@ func parseMeta(b []byte) (m meta, what string) {
 		return m, fmt.Sprintf("a page size of %d cannot be", m.pageSize)
 	}
 	return m, ""
+}
+
+// IsBbolt reports whether bbolt wrote the file: one of its two first pages still has
+// bbolt's magic number, or the file was cut short within what leads up to the first.
+func (f *File) IsBbolt() bool {
+	start := make([]byte, headerSize, headerSize+4) // of page 0, which is a meta without overflow
+	order.PutUint16(start[8:], flagMeta)
+	start = order.AppendUint32(start, magic)
+	if len(f.image) < len(start) {
+		return len(f.image) > 0 && bytes.HasPrefix(start, f.image)
+	}
+	hasMagic := func(at int) bool {
+		return len(f.image) >= at+len(start) && order.Uint32(f.image[at+headerSize:]) == magic
+	}
+	if hasMagic(0) {
+		return true
+	}
+	for size := minPageSize; size <= maxPageSize; size <<= 1 {
+		if hasMagic(size) {
+			return true
+		}
+	}
+	return false
 }
 
 // meta chooses the meta that is followed. Both must be right for a file to be

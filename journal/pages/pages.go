@@ -59,6 +59,7 @@ const (
 
 	flagBranch   = 0x01
 	flagLeaf     = 0x02
+	flagMeta     = 0x04
 	flagFreelist = 0x10
 	bucketEntry  = 0x01
 

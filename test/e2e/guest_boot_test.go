@@ -68,13 +68,18 @@ func startAnew(t *testing.T, g node.Guest) {
 	}
 }
 
-// cameBack waits until a guest that has ended has no VF, and wants that to be clean.
+// cameBack waits until a guest that has ended has no VF and the VF was reset, and wants
+// that to be clean. The reset takes a while where no hook waits for it.
 func cameBack(t *testing.T, g node.Guest, v api.VF) {
 	t.Helper()
 	if err := g.Ended(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if is := now(t, g.Node, v); is.Phase != "free" || len(is.Differences) > 0 {
+	is := now(t, g.Node, v)
+	for end := time.Now().Add(time.Minute); is.Phase == "releasing" && time.Now().Before(end); is = now(t, g.Node, v) {
+		time.Sleep(200 * time.Millisecond)
+	}
+	if is.Phase != "free" || len(is.Differences) > 0 {
 		t.Errorf("VF %s is %s %s, differences %v", is.Name, is.Phase, is.Reason, is.Differences)
 	}
 }

@@ -1,0 +1,97 @@
+// Package moving is the mark of a guest that is on its way between two hosts, in the
+// <metadata> of its definition. Package guest puts it in and takes it out; culvertd and
+// libvirt's hook, which asks no one for it, refuse to start a guest that has it. So it
+// imports nothing of Culvert's.
+package moving
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Namespace is that of Culvert's element in a definition's <metadata>, by which virsh
+// metadata finds it. libvirt keeps one element of each namespace.
+const Namespace = "https://culvert.dev/guest"
+
+// Move says that a guest is on its way between two hosts, both of which may have its
+// definition meanwhile. It stands in Culvert's element of the metadata. Where a
+// definition has one the guest does not start.
+type Move struct {
+	From string // in the definition of the host to which it goes
+	To   string // in the definition of the host that it leaves
+}
+
+// The attributes of a Move, and what both begin with.
+const (
+	prefix     = "moving-"
+	movingFrom = prefix + "from"
+	movingTo   = prefix + "to"
+)
+
+// Of reads the Move of the attributes of Culvert's element. The error names an attribute
+// that is not known; the Move is right all the same.
+func Of(attrs []xml.Attr) (m Move, err error) {
+	for _, a := range attrs {
+		switch a.Name {
+		case xml.Name{Local: movingFrom}:
+			m.From = a.Value
+		case xml.Name{Local: movingTo}:
+			m.To = a.Value
+		default:
+			err = fmt.Errorf("attribute %s is not known", a.Name.Local)
+		}
+	}
+	return m, err
+}
+
+// Attributes are those of Culvert's element that say the Move.
+func (m Move) Attributes() []xml.Attr {
+	return []xml.Attr{{Name: xml.Name{Local: movingFrom}, Value: m.From}, {Name: xml.Name{Local: movingTo}, Value: m.To}}
+}
+
+// Read reads the Move of a definition; the zero value when the guest is not on its way. It
+// reads nothing else of it, and has an error where the text has the word of a mark and
+// is no whole XML: then there may be one.
+func Read(definition []byte) (Move, error) {
+	if !bytes.Contains(definition, []byte(prefix)) {
+		return Move{}, nil
+	}
+	dec := xml.NewDecoder(bytes.NewReader(definition))
+	var path []xml.Name
+	for {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			return Move{}, nil
+		}
+		if err != nil {
+			return Move{}, err
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			isOurs := len(path) == 2 && path[1] == xml.Name{Local: "metadata"} && t.Name.Space == Namespace
+			if m, _ := Of(t.Attr); isOurs && m != (Move{}) {
+				return m, nil
+			}
+			path = append(path, t.Name)
+		case xml.EndElement:
+			if path = path[:len(path)-1]; len(path) == 0 {
+				return Move{}, nil
+			}
+		}
+	}
+}
+
+// Refusal says why a guest with a Move does not start, and what ends that; empty for the
+// zero value.
+func (m Move) Refusal(guest string) string {
+	switch {
+	case m.To != "":
+		return fmt.Sprintf("guest %s is on its way to host %s: culvert vm migrate, asked again here, brings it there; if %s never got it, take moving-to out of its <metadata> (virsh edit)", guest, m.To, m.To)
+	case m.From != "":
+		return fmt.Sprintf("guest %s is on its way here from host %s: culvert vm migrate, asked again there, ends that; if %s is lost, take moving-from out of its <metadata> (virsh edit)", guest, m.From, m.From)
+	}
+	return ""
+}
