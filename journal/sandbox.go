@@ -96,13 +96,17 @@ func (t *Tx) Sandbox(id string) (Sandbox, error) {
 	return s, nil
 }
 
-// Sandboxes returns every sandbox, by ID; those that cannot be read have Damage.
-func (t *Tx) Sandboxes() []Sandbox {
-	all, _ := decodeSandboxes(t.from(bucketSandboxes, nil))
-	return all
+// SandboxIDs returns the IDs of all sandboxes. It reads no record: together they may
+// have some megabytes.
+func (t *Tx) SandboxIDs() (ids []string) {
+	for key := range t.from(bucketSandboxes, nil) {
+		ids = append(ids, string(key))
+	}
+	return ids
 }
 
-// PutSandbox writes a sandbox. A change of phase sets Since.
+// PutSandbox writes a sandbox. A change of phase sets Since. It refuses a record that
+// is too large (MaxSandbox).
 func (t *Tx) PutSandbox(s Sandbox) error {
 	if s.ID == "" || s.Damage != "" {
 		return fmt.Errorf("ledger: sandbox %q: %w: it has no ID, or is damaged (%s)", s.ID, vf.ErrInvalid, s.Damage)
@@ -110,7 +114,14 @@ func (t *Tx) PutSandbox(s Sandbox) error {
 	if old, err := t.Sandbox(s.ID); err != nil || old.Phase != s.Phase {
 		s.Since = t.now
 	}
-	return t.put(bucketSandboxes, []byte(s.ID), s)
+	body, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("ledger: encode sandbox %s: %w", s.ID, err)
+	}
+	if err := t.checkSandboxSize(s, body); err != nil {
+		return err
+	}
+	return t.store(bucketSandboxes, []byte(s.ID), body)
 }
 
 // DeleteSandbox forgets a sandbox.

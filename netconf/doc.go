@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/culvert-net/culvert/vf"
 )
 
 // Types of plugins that Culvert serves, which are the names under which runtimes
@@ -21,9 +23,20 @@ const (
 )
 
 // MaxText bounds in bytes one text that culvertd reads for a pod's networks: the
-// configuration of one of Culvert's plugins, an annotation, a device-info file. The
-// ledger keeps some of them, and is read as a whole.
+// configuration of a network, an annotation, a device-info file, the result of a
+// plugin. Networks of other plugins have the same bound as Culvert's own: any user of
+// a namespace writes either, culvertd keeps both in memory and in the ledger, and the
+// largest that plugins document have some kilobytes.
 const MaxText = 64 << 10
+
+// CheckSize refuses a configuration that is too large to be kept. The error wraps
+// vf.ErrInvalid.
+func CheckSize(bytes int) error {
+	if bytes > MaxText {
+		return fmt.Errorf("the network configuration: %w: it has %d bytes; want at most %d", vf.ErrInvalid, bytes, MaxText)
+	}
+	return nil
+}
 
 // IsOwnType reports whether Culvert serves a type of plugin.
 func IsOwnType(name string) bool {

@@ -142,7 +142,7 @@ func OwnConfigs(l netconf.List) ([]Config, error) {
 		if !p.IsOwn() {
 			continue
 		}
-		err := checkLength(p.Raw)
+		err := netconf.CheckSize(len(p.Raw))
 		var c Config
 		if err == nil {
 			c, err = parseConfig(p.Raw, &l)
@@ -162,7 +162,7 @@ func OwnConfigs(l netconf.List) ([]Config, error) {
 // definition: none where all its plugins are others', or where its configuration is
 // a file on the nodes.
 func Own(n api.NetworkDefinition) ([]Config, error) {
-	if err := checkLength([]byte(n.Config)); err != nil { // before it is parsed
+	if err := netconf.CheckSize(len(n.Config)); err != nil { // before it is parsed
 		return nil, err
 	}
 	l, err := ParseDefinition(n)
@@ -170,12 +170,4 @@ func Own(n api.NetworkDefinition) ([]Config, error) {
 		return nil, err
 	}
 	return OwnConfigs(l)
-}
-
-// checkLength refuses a configuration that is too long for the ledger.
-func checkLength(config []byte) error {
-	if len(config) > netconf.MaxText {
-		return fmt.Errorf("the network configuration: %w: it has %d bytes; want at most %d", vf.ErrInvalid, len(config), netconf.MaxText)
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -179,7 +180,7 @@ func configOf(r api.CNIRequest) (Config, error) {
 // configuration, so it is bounded. GC's may be longer, as the list of valid
 // attachments is.
 func parse(r api.CNIRequest) (Config, attach.Request, error) {
-	if err := checkLength(r.Config); err != nil {
+	if err := netconf.CheckSize(len(r.Config)); err != nil {
 		return Config{}, attach.Request{}, err
 	}
 	if err := Valid(r); err != nil {

@@ -51,6 +51,9 @@ func (ch chain) add(ctx context.Context) (json.RawMessage, error) {
 
 // resultOf is a plugin's answer as compact JSON.
 func resultOf(out []byte) (json.RawMessage, error) {
+	if len(out) > netconf.MaxText { // the ledger keeps it
+		return nil, fmt.Errorf("%w: it has %d bytes; want at most %d", vf.ErrInvalid, len(out), netconf.MaxText)
+	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(out, &fields); err != nil {
 		return nil, fmt.Errorf("not a result: %w", err)

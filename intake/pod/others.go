@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
@@ -61,7 +62,12 @@ func (h *Handler) gc(ctx context.Context, c call) error {
 	var errs []error
 	stale, err := h.stale(living)
 	errs = append(errs, err)
-	for _, sb := range stale {
+	for _, id := range stale {
+		sb, found, err := h.sandbox(id)
+		if err != nil || !found {
+			errs = append(errs, err)
+			continue
+		}
 		gone := c
 		gone.ContainerID, gone.Netns, gone.IfName, gone.Args = sb.ID, "", "eth0", sb.Args
 		if len(sb.Networks) > 0 {
@@ -84,17 +90,13 @@ func (h *Handler) gc(ctx context.Context, c call) error {
 	return errors.Join(errs...)
 }
 
-func (h *Handler) stale(living map[string]bool) (out []journal.Sandbox, err error) {
+// stale returns the IDs of the sandboxes that are not living.
+func (h *Handler) stale(living map[string]bool) (ids []string, err error) {
 	err = h.Ledger.View(func(tx *journal.Tx) error {
-		all := tx.Sandboxes()
-		for _, sb := range all {
-			if !living[sb.ID] {
-				out = append(out, sb)
-			}
-		}
+		ids = slices.DeleteFunc(tx.SandboxIDs(), func(id string) bool { return living[id] })
 		return nil
 	})
-	return out, err
+	return ids, err
 }
 
 // status is STATUS: whether an ADD can work. That culvertd answers is half of it;
@@ -123,8 +125,8 @@ func (h *Handler) defaultChain(c call, l netconf.List) chain {
 func (h *Handler) Resume(ctx context.Context) error {
 	all, err := h.stale(nil)
 	errs := []error{err}
-	for _, sb := range all {
-		errs = append(errs, h.resume(ctx, sb.ID))
+	for _, id := range all {
+		errs = append(errs, h.resume(ctx, id))
 	}
 	return errors.Join(errs...)
 }

@@ -140,6 +140,9 @@ func (h *Handler) definition(ctx context.Context, e netannotation.Element) (netc
 	if err != nil {
 		return netconf.List{}, nad, err
 	}
+	if err := netconf.CheckSize(len(nad.Config)); err != nil { // before it is parsed
+		return netconf.List{}, nad, err
+	}
 	l, err := cni.ParseDefinition(nad)
 	if err == nil && len(l.Plugins) == 0 {
 		l, err = namedIn(h.ConfDir, nad.Name)
@@ -225,16 +228,21 @@ func withDevice(plugins []netconf.Plugin, device vf.PCIAddr) ([]netconf.Plugin, 
 	return out, err
 }
 
-// withArgs adds an element's cni-args to args.cni of every plugin.
+// withArgs adds an element's cni-args to args.cni of every plugin. All plugins together
+// may have what a configuration may: a list of many plugins would multiply the args.
 func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) ([]netconf.Plugin, error) {
 	if len(args) == 0 {
 		return plugins, nil
 	}
-	out := slices.Clone(plugins)
+	out, size := slices.Clone(plugins), 0
 	for i, p := range plugins {
 		var err error
 		if out[i], err = p.WithArgs(args); err != nil {
 			return nil, err
+		}
+		size += len(out[i].Raw)
+		if err := netconf.CheckSize(size); err != nil {
+			return nil, fmt.Errorf("with its cni-args: %w", err)
 		}
 	}
 	return out, nil

@@ -191,6 +191,54 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A network of another plugin that is too large is refused before a plugin runs, by its
+// name, size and limit, and so are networks that are too large only together.
+func TestNetworksAreBounded(t *testing.T) {
+	bridge := func(bytes int) string {
+		return fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", bytes))
+	}
+	many := strings.TrimSuffix(strings.Repeat(`{"type":"bridge"},`, 1000), ",")
+	for name, tc := range map[string]struct {
+		config, asked string
+		want          []string
+	}{
+		"one":         {bridge(1200 << 10), "big", []string{"network d/big (net1)", "it has 1228", "want at most 65536"}},
+		"64 times":    {bridge(60 << 10), strings.TrimSuffix(strings.Repeat("big,", 64), ","), []string{"network d/big (net", "is the largest of 65, with 61", "want at most 262144"}},
+		"its args":    {`{"cniVersion":"1.0.0","plugins":[` + many + `]}`, `[{"name":"big","cni-args":{"k":"` + strings.Repeat("x", 50<<10) + `"}}]`, []string{"network d/big (net1)", "with its cni-args", "want at most 65536"}},
+		"the default": {bridge(1200 << 10), "", []string{"default network", "network kube-system/big", "want at most 65536"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.network("big", tc.config)
+			w.network("kube-system/big", tc.config)
+			w.asks(tc.asked)
+			if tc.asked == "" {
+				w.pod(map[string]string{"v1.multus-cni.io/default-network": "big"})
+			}
+			msg := w.refused()
+			for _, part := range tc.want {
+				if !strings.Contains(msg, part) {
+					t.Errorf("%.500q does not say %q", msg, part)
+				}
+			}
+			if calls := w.host.called(); len(calls) > 0 {
+				t.Errorf("plugins ran: %v", calls)
+			}
+		})
+	}
+}
+
+// A result that is too large for the ledger fails the ADD, which is undone.
+func TestResultIsBounded(t *testing.T) {
+	w := newWorld(t)
+	w.network("big", `{"type":"wordy","cniVersion":"1.0.0"}`)
+	w.asks("big")
+	msg := w.refused()
+	if !strings.Contains(msg, "network d/big (net1): plugin wordy: ADD answered") || !strings.Contains(msg, "want at most 65536") {
+		t.Errorf("%q", msg)
+	}
+}
+
 // when fails a command of a plugin.
 func when(command, kind, why string) func(string, string) error {
 	return func(c, k string) error {

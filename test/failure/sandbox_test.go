@@ -135,7 +135,7 @@ func (w *world) sandboxed() {
 	w.t.Helper()
 	var all []journal.Sandbox
 	must(w, w.ledger.View(func(tx *journal.Tx) error {
-		all = tx.Sandboxes()
+		all = tx.Content().Sandboxes
 		return nil
 	}))
 	for _, p := range journal.VerifySandboxes(all) {
@@ -161,7 +161,7 @@ func (w *world) gone() {
 		w.t.Errorf("I8: after DEL plugins have %v", left)
 	}
 	must(w, w.ledger.View(func(tx *journal.Tx) error {
-		all := tx.Sandboxes()
+		all := tx.SandboxIDs()
 		if len(all) > 0 {
 			w.t.Errorf("I8: after DEL the ledger has %d sandboxes", len(all))
 		}
