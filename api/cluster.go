@@ -20,8 +20,11 @@ type NetworkDefinition struct {
 	Namespace, Name string
 	Annotations     map[string]string
 	// Config is spec.config: a CNI configuration or a list of them; empty for one
-	// that is a file on the node.
+	// that is a file on the node, and for one that was dropped.
 	Config string
+	// Dropped is the size in bytes of a spec.config that culvertd did not keep because
+	// it is too large (netconf.MaxText).
+	Dropped int
 }
 
 // ObjectRef names an object of the cluster that an event is about.

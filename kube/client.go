@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -146,10 +145,4 @@ func (c *Client) WaitForSync(ctx context.Context) bool {
 		synced = append(synced, i.HasSynced)
 	}
 	return cache.WaitForCacheSync(ctx.Done(), synced...)
-}
-
-// isOurs: the annotations of the Network Plumbing Working Group, of Multus, and
-// those that tell a static pod.
-func isOurs(key string) bool {
-	return strings.HasPrefix(key, "k8s.v1.cni.cncf.io/") || strings.HasPrefix(key, "v1.multus-cni.io/") || strings.HasPrefix(key, "kubernetes.io/config.")
 }

@@ -1,13 +1,18 @@
 package kube
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/netconf"
 )
 
 // Groups that the types below are of.
@@ -34,8 +39,28 @@ type pod struct {
 type network struct {
 	object `json:",inline"`
 	Spec   struct {
-		Config string `json:"config"`
+		Config config `json:"config"`
 	} `json:"spec,omitempty"`
+}
+
+// config is spec.config of a network, or how many bytes it has where that is more than
+// culvertd uses (netconf.MaxText). It is dropped as it is decoded: one list has the
+// networks of all tenants.
+type config struct {
+	text    string
+	dropped int // bytes
+}
+
+// UnmarshalJSON reads a text.
+func (c *config) UnmarshalJSON(raw []byte) error {
+	*c = config{}
+	if err := json.Unmarshal(raw, &c.text); err != nil {
+		return fmt.Errorf("spec.config: %w", err)
+	}
+	if len(c.text) > netconf.MaxText {
+		*c = config{dropped: len(c.text)}
+	}
+	return nil
 }
 
 // clusterNode is the part of a core/v1 Node that is read: its labels.
@@ -189,12 +214,25 @@ func lean(o object) object {
 	}}
 }
 
-// ours are the annotations that are read.
+// read are the annotations that culvertd reads, of pods and of networks.
+var read = []string{netannotation.Networks, netannotation.DefaultNetwork, netannotation.Status, netannotation.ResourceName, static}
+
+// ours returns the annotations that are read. It cuts one that is longer than
+// netconf.MaxText, by so much that it stays too long for its reader, who refuses it.
 func ours(all map[string]string) map[string]string {
-	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(key, _ string) bool { return !isOurs(key) })
-	if len(out) == 0 {
-		return nil
+	var out map[string]string
+	for _, key := range read {
+		value, ok := all[key]
+		if !ok {
+			continue
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		if len(value) > netconf.MaxText {
+			value = strings.Clone(value[:netconf.MaxText+1])
+		}
+		out[key] = value
 	}
 	return out
 }

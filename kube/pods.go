@@ -57,7 +57,7 @@ func (c *Client) Network(ctx context.Context, namespace, name string) (api.Netwo
 }
 
 func definitionOf(n *network) api.NetworkDefinition {
-	return api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Config: n.Spec.Config}
+	return api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Config: n.Spec.Config.text, Dropped: n.Spec.Config.dropped}
 }
 
 // static marks the mirror of a static pod: the kubelet, and so the runtime, knows

@@ -17,9 +17,13 @@ import (
 // configuration of one plugin, or a list. It is the zero List where the
 // configuration is a file on the nodes. A network without a name gets the
 // definition's, as Multus does it; one of a single plugin of Culvert's without a
-// version gets the newest. An error wraps vf.ErrInvalid and comes with the plugins
+// version gets the newest. A definition whose configuration was dropped is an error
+// that tells its size. An error wraps vf.ErrInvalid and comes with the plugins
 // that could be read.
 func ParseDefinition(n api.NetworkDefinition) (netconf.List, error) {
+	if err := netconf.CheckSize(n.Dropped); err != nil {
+		return netconf.List{}, err
+	}
 	if strings.TrimSpace(n.Config) == "" {
 		return netconf.List{}, nil
 	}

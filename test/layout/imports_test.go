@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
 	// the cluster, alone with controller in importing client-go
-	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "vf"},
+	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "netannotation", "netconf", "vf"},
 	"kube/view": {"api", "api/v1alpha1", "vf"},
 
 	// the ways in

@@ -1,0 +1,62 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/netconf"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Of networks and annotations that are too large to be used, a node keeps that they
+// are, so that the pod that names one gets the size and the limit.
+func TestTooLargeIsNotKept(t *testing.T) {
+	s, config := newAPI(t)
+	large := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", 1000<<10))
+	fits := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", netconf.MaxText-100))
+	for i := range 40 {
+		s.addNet("d", fmt.Sprint("n", i), large)
+	}
+	s.addNet("d", "fits", fits)
+	s.addPod("d", "a", "u1", map[string]any{netannotation.Networks: strings.Repeat("x", 200<<10), "k8s.v1.cni.cncf.io/other": "y"})
+	c := start(t, config)
+	s.addNet("d", "late", large)
+	until(t, "the network that came later", func() bool { return len(c.Networks()) == 42 })
+	kept := 0
+	for _, n := range c.Networks() {
+		kept += len(n.Config)
+	}
+	if kept > netconf.MaxText {
+		t.Errorf("%d bytes of configurations are kept", kept)
+	}
+	refused := func(n api.NetworkDefinition, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = cni.ParseDefinition(n)
+		if want := fmt.Sprintf("it has %d bytes; want at most 65536", len(large)); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("network %s: %v; want %q", n.Name, err, want)
+		}
+		if _, err := cni.Own(n); !errors.Is(err, vf.ErrInvalid) {
+			t.Errorf("network %s: %v", n.Name, err)
+		}
+	}
+	refused(c.Network(t.Context(), "d", "n7"))
+	refused(c.Network(t.Context(), "d", "late"))
+	if n, err := c.Network(t.Context(), "d", "fits"); err != nil || n.Config != fits || n.Dropped != 0 {
+		t.Errorf("%d bytes, %v", len(n.Config), err)
+	}
+	p, ok := c.Known("d", "a")
+	if _, err := netannotation.Parse(p.Annotations[netannotation.Networks], "d"); !ok || len(p.Annotations) != 1 || len(p.Annotations[netannotation.Networks]) > 65537 || !errors.Is(err, vf.ErrInvalid) {
+		t.Errorf("%d annotations, %v", len(p.Annotations), err)
+	}
+	if got := s.log("GET"); len(got) > 0 {
+		t.Errorf("what is too large is asked for again: %v", got)
+	}
+}
