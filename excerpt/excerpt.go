@@ -76,6 +76,31 @@ func Fit(text string, bytes int) string {
 	return head + more(utf8.RuneCountInString(text[len(head):]))
 }
 
+// longestList is how many entries a message repeats of a list.
+const longestList = 10
+
+// List returns the beginning of a list in brackets and how many entries follow, to which
+// more are added that are not in all.
+func List[T any](all []T, more int) string {
+	var parts []string
+	for _, v := range all[:min(len(all), longestList)] {
+		parts = append(parts, fmt.Sprint(v))
+	}
+	if more += len(all) - len(parts); more > 0 {
+		parts = append(parts, More(more))
+	}
+	return "[" + strings.Join(parts, " ") + "]"
+}
+
+// More says how many entries of a list are left out: "and 119,990 more".
+func More(n int) string {
+	digits := strconv.Itoa(n)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return "and " + digits + " more"
+}
+
 // Error is the text of err for a place that has one line: parts of a joined error are
 // separated by "; ".
 func Error(err error) string {

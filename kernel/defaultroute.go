@@ -28,15 +28,14 @@ func setDefaultRoute(s step.SetDefaultRoute) error {
 	if err != nil {
 		return err
 	}
-	have, err := c.Routes(0)
+	want := func(r rtnl.Route) bool { return r.Index == l.Index && slices.Contains(s.Gateways, r.Gateway) }
+	others, err := c.FindRoutes(0, func(r rtnl.Route) bool {
+		return r.Dst.Bits() == 0 && !r.Automatic && sameFamily(s.Gateways, r.Dst.Addr()) && !want(r)
+	})
 	if err != nil {
 		return err
 	}
-	want := func(r rtnl.Route) bool { return r.Index == l.Index && slices.Contains(s.Gateways, r.Gateway) }
-	for _, r := range have {
-		if r.Dst.Bits() != 0 || r.Automatic || !sameFamily(s.Gateways, r.Dst.Addr()) || want(r) {
-			continue
-		}
+	for _, r := range others.Kept {
 		if err := c.DelRoute(r); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("remove route %s: %w", r.Route, err)
 		}

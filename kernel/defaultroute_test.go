@@ -113,7 +113,7 @@ func gateways(t *testing.T, path string) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range all {
+	for _, r := range all.Kept {
 		if r.Gateway.IsValid() {
 			out = append(out, r.Route.String())
 		}

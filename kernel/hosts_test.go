@@ -38,10 +38,10 @@ func (t told) Link(index int, withVFs bool) (rtnl.Link, error) {
 	return l, nil
 }
 
-func (t told) Links() ([]rtnl.Link, error)      { return t, nil }
-func (told) Addrs(int) ([]rtnl.Addr, error)     { return nil, nil }
-func (told) Routes(int) ([]rtnl.Route, error)   { return nil, nil }
-func part(a *txtar.Archive, name string) []byte { return a.Files[index(a, name)].Data }
+func (t told) Links() ([]rtnl.Link, error)             { return t, nil }
+func (told) Addrs(int) (rtnl.List[rtnl.Addr], error)   { return rtnl.List[rtnl.Addr]{}, nil }
+func (told) Routes(int) (rtnl.List[rtnl.Route], error) { return rtnl.List[rtnl.Route]{}, nil }
+func part(a *txtar.Archive, name string) []byte        { return a.Files[index(a, name)].Data }
 
 func index(a *txtar.Archive, name string) int {
 	return slices.IndexFunc(a.Files, func(f txtar.File) bool { return f.Name == name })

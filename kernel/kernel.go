@@ -67,8 +67,8 @@ func New(o Options) *Kernel {
 type eyes interface {
 	Link(index int, withVFs bool) (rtnl.Link, error)
 	Links() ([]rtnl.Link, error)
-	Addrs(index int) ([]rtnl.Addr, error)
-	Routes(index int) ([]rtnl.Route, error)
+	Addrs(index int) (rtnl.List[rtnl.Addr], error)
+	Routes(index int) (rtnl.List[rtnl.Route], error)
 }
 
 func seeNetlink(path string, fn func(eyes) error) error {

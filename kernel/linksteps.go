@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -157,8 +156,8 @@ func addRoute(c *rtnl.Conn, l rtnl.Link, r vf.Route) error {
 	err := c.AddRoute(rtnl.Route{Index: l.Index, Route: r})
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		have, listErr := c.Routes(l.Index)
-		if slices.ContainsFunc(have, func(h rtnl.Route) bool { return h.Dst == r.Dst.Masked() && h.Gateway == r.Gateway }) {
+		have, listErr := c.FindRoutes(l.Index, func(h rtnl.Route) bool { return h.Dst == r.Dst.Masked() && h.Gateway == r.Gateway })
+		if len(have.Kept) > 0 {
 			return nil
 		}
 		return errors.Join(fmt.Errorf("%w with the same priority: %w", vf.ErrRouteTaken, err), listErr)

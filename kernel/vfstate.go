@@ -18,6 +18,8 @@ type sight struct {
 	links  map[int]rtnl.Link
 	addrs  map[int][]netip.Prefix
 	routes map[int][]vf.Route
+	// moreAddrs and moreRoutes count what is not listed (rtnl.MaxPerLink).
+	moreAddrs, moreRoutes map[int]int
 }
 
 // look lists everything of the host's netns.
@@ -36,7 +38,7 @@ func (k *Kernel) look() (s sight, err error) {
 // lookAt adds the addresses and routes of the link with the given index, or
 // of all for 0.
 func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
-	s := sight{map[int]rtnl.Link{}, map[int][]netip.Prefix{}, map[int][]vf.Route{}}
+	s := sight{links: map[int]rtnl.Link{}, addrs: map[int][]netip.Prefix{}, routes: map[int][]vf.Route{}}
 	for _, l := range links {
 		s.links[l.Index] = l
 	}
@@ -44,19 +46,17 @@ func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
 	if err != nil {
 		return s, fmt.Errorf("list addresses: %w", err)
 	}
-	for _, a := range addrs {
-		if !a.Prefix.Addr().Is6() || !a.Prefix.Addr().IsLinkLocalUnicast() {
-			s.addrs[a.Index] = append(s.addrs[a.Index], a.Prefix)
-		}
+	s.moreAddrs = addrs.More
+	for _, a := range addrs.Kept {
+		s.addrs[a.Index] = append(s.addrs[a.Index], a.Prefix)
 	}
 	routes, err := c.Routes(index)
 	if err != nil {
 		return s, fmt.Errorf("list routes: %w", err)
 	}
-	for _, r := range routes {
-		if !r.Automatic {
-			s.routes[r.Index] = append(s.routes[r.Index], r.Route)
-		}
+	s.moreRoutes = routes.More
+	for _, r := range routes.Kept {
+		s.routes[r.Index] = append(s.routes[r.Index], r.Route)
 	}
 	return s, nil
 }
@@ -71,6 +71,7 @@ func (s sight) link(index int, path string) *vf.Link {
 	return &vf.Link{
 		Netns: path, Index: l.Index, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Up: l.Up, Carrier: l.Carrier,
 		Promisc: l.Promisc, AllMulti: l.AllMulti, Addrs: s.addrs[index], Routes: s.routes[index],
+		MoreAddrs: s.moreAddrs[index], MoreRoutes: s.moreRoutes[index],
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
@@ -207,7 +208,7 @@ func (r *Reconciler) settled(spec desired.Spec, pf vf.PF, st vf.State) error {
 		errs = append(errs, fmt.Errorf("after all steps were done there is still to do: %v", left))
 	}
 	if st.Link != nil && (st.Link.Up || len(st.Link.Addrs) > 0) {
-		errs = append(errs, fmt.Errorf("somebody uses interface %s already (up %t, addresses %v): keep other managers off it", st.Link.Name, st.Link.Up, st.Link.Addrs))
+		errs = append(errs, fmt.Errorf("somebody uses interface %s already (up %t, addresses %s): keep other managers off it", st.Link.Name, st.Link.Up, excerpt.List(st.Link.Addrs, st.Link.MoreAddrs)))
 	}
 	return errors.Join(errs...)
 }

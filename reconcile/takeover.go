@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
@@ -37,7 +38,7 @@ func strangers(v vf.State) string {
 	case v.Driver != "" && v.Link == nil:
 		return "its interface is not on the host, so a container has it"
 	case v.Link != nil && (v.Link.Up || len(v.Link.Addrs) > 0):
-		return fmt.Sprintf("the host uses it as %s (up %t, addresses %v)", v.Link.Name, v.Link.Up, v.Link.Addrs)
+		return fmt.Sprintf("the host uses it as %s (up %t, addresses %s)", v.Link.Name, v.Link.Up, excerpt.List(v.Link.Addrs, v.Link.MoreAddrs))
 	}
 	return ""
 }

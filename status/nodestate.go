@@ -10,11 +10,27 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// MaxProblems is how many problems a NodeState lists.
-const MaxProblems = 32
+// Bounds on a NodeState, which etcd refuses from 1.5 MiB on: a node may have 256 VFs.
+const (
+	// MaxProblems is how many problems it lists.
+	MaxProblems = 32
+	// maxAddresses is how many addresses of a VF it lists.
+	maxAddresses = 16
+	// maxReason bounds in bytes why something is as it is.
+	maxReason = 1024
+)
+
+// first returns the addresses that a NodeState lists, and says how many more there are.
+func first(addresses []string) []string {
+	if len(addresses) <= maxAddresses {
+		return addresses
+	}
+	return append(slices.Clone(addresses[:maxAddresses]), excerpt.More(len(addresses)-maxAddresses))
+}
 
 // ToNodeState converts a node's status to the status of its NodeState. The result has
 // no times, so that it changes only when the node does; the API server adds those of
@@ -36,7 +52,7 @@ func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 		s.Pools = append(s.Pools, v1alpha1.PoolState{Name: p.Name, DeviceType: p.DeviceType, VFs: int32(p.VFs.Total), Free: int32(p.VFs.Free), PFs: p.PFs})
 	}
 	for _, p := range n.Problems[:min(len(n.Problems), MaxProblems)] {
-		s.Problems = append(s.Problems, v1alpha1.Problem{Object: p.Object, Reason: p.Reason, Next: p.Next})
+		s.Problems = append(s.Problems, v1alpha1.Problem{Object: excerpt.Fit(p.Object, maxReason), Reason: excerpt.Fit(p.Reason, maxReason), Next: excerpt.Fit(p.Next, maxReason)})
 	}
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving"}
 	if !n.Ready {
@@ -50,7 +66,7 @@ func toPFState(pf api.PF) v1alpha1.PFState {
 	o := v1alpha1.PFState{
 		Name: pf.Name, ID: pf.ID.String(), PCI: pf.PCI.String(), Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int32(pf.NUMA),
 		Carrier: pf.Carrier, SpeedMbps: int32(pf.SpeedMbps), MTU: int32(pf.MTU), MaxMTU: int32(pf.MaxMTU), TotalVFs: int32(pf.TotalVFs),
-		NumVFs: int32(pf.VFs.Total), Error: pf.Error,
+		NumVFs: int32(pf.VFs.Total), Error: excerpt.Fit(pf.Error, maxReason),
 	}
 	if pf.WantedVFs != nil {
 		n := int32(*pf.WantedVFs)
@@ -65,7 +81,7 @@ func toPFState(pf api.PF) v1alpha1.PFState {
 }
 
 func toVFState(v api.VF) v1alpha1.VFState {
-	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason}
+	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: first(v.Addresses), Reason: excerpt.Fit(v.Reason, maxReason)}
 	if v.Missing {
 		o.Phase = api.PhaseMissing
 	}

@@ -3,6 +3,8 @@ package vf
 import (
 	"fmt"
 	"strings"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Baseline is what a VF looked like when it was made and clean: every
@@ -47,11 +49,17 @@ func orNone(s string) string {
 	return s
 }
 
-// Differences joins for a message.
+// mostDifferences is how many differences a message lists.
+const mostDifferences = 20
+
+// Differences joins for a message, which lists the first ones and counts the others.
 func Differences(ds []Difference) string {
-	parts := make([]string, len(ds))
-	for i, d := range ds {
-		parts[i] = d.String()
+	var parts []string
+	for _, d := range ds[:min(len(ds), mostDifferences)] {
+		parts = append(parts, d.String())
+	}
+	if more := len(ds) - len(parts); more > 0 {
+		parts = append(parts, excerpt.More(more))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -113,5 +121,5 @@ func (c *comparison) link(b Baseline, l Link) {
 	c.check("up", b.Up, l.Up)
 	c.check("promisc", false, l.Promisc)
 	c.check("allmulti", false, l.AllMulti)
-	c.check("addresses", 0, len(l.Addrs))
+	c.check("addresses", 0, len(l.Addrs)+l.MoreAddrs)
 }

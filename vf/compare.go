@@ -1,8 +1,9 @@
 package vf
 
 import (
-	"fmt"
 	"slices"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // Over returns what the PF must hold for a VF whose baseline is b when s is
@@ -60,12 +61,12 @@ func (c *comparison) pod(s Spec, b Baseline, netns string, l Link) {
 	c.check("up", true, l.Up)
 	for _, a := range s.Addresses {
 		if !slices.Contains(l.Addrs, a.Prefix) {
-			c.out = append(c.out, Difference{"address", a.Prefix.String(), fmt.Sprint(l.Addrs)})
+			c.out = append(c.out, Difference{"address", a.Prefix.String(), excerpt.List(l.Addrs, l.MoreAddrs)})
 		}
 	}
 	for _, r := range s.Routes {
 		if !slices.ContainsFunc(l.Routes, r.sameWay) {
-			c.out = append(c.out, Difference{"route", r.String(), fmt.Sprint(l.Routes)})
+			c.out = append(c.out, Difference{"route", r.String(), excerpt.List(l.Routes, l.MoreRoutes)})
 		}
 	}
 }

@@ -36,6 +36,10 @@ type Link struct {
 	AllMulti bool           `json:"allmulti"`
 	Addrs    []netip.Prefix `json:"addrs,omitempty"` // without IPv6 link-local
 	Routes   []Route        `json:"routes,omitempty"`
+	// MoreAddrs and MoreRoutes count those that the kernel has beyond what Addrs and
+	// Routes list, which are bounded.
+	MoreAddrs  int `json:"moreAddrs,omitempty"`
+	MoreRoutes int `json:"moreRoutes,omitempty"`
 }
 
 // PF is what the kernel says of a Physical Function and its VFs.

@@ -30,23 +30,14 @@ func addrHeader(family, bits byte, index int) []byte {
 }
 
 // Addrs lists the addresses of the link with the given index, or of all links
-// for 0.
-func (c *Conn) Addrs(index int) ([]Addr, error) {
-	answers, err := c.Do(Request{Type: unix.RTM_GETADDR, Flags: unix.NLM_F_DUMP, Body: addrHeader(unix.AF_UNSPEC, 0, index)})
-	if err != nil {
-		return nil, err
-	}
-	var out []Addr
-	for _, b := range answers {
+// for 0, without IPv6's link-local ones, which the kernel makes by itself.
+func (c *Conn) Addrs(index int) (List[Addr], error) {
+	r := Request{Type: unix.RTM_GETADDR, Flags: unix.NLM_F_DUMP, Body: addrHeader(unix.AF_UNSPEC, 0, index)}
+	return dump(c, r, func(b []byte) (Addr, int, bool, error) {
 		a, err := ParseAddr(b)
-		if err != nil {
-			return nil, err
-		}
-		if a.Prefix.IsValid() && (index == 0 || a.Index == index) {
-			out = append(out, a)
-		}
-	}
-	return out, nil
+		ip := a.Prefix.Addr()
+		return a, a.Index, a.Prefix.IsValid() && (index == 0 || a.Index == index) && !(ip.Is6() && ip.IsLinkLocalUnicast()), err
+	})
 }
 
 // AddAddr adds an address. IPv6 skips duplicate address detection, so that it

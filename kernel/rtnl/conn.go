@@ -96,36 +96,54 @@ func (e *KernelError) Unwrap() error { return e.Errno }
 // errInterrupted: what was being listed changed meanwhile (NLM_F_DUMP_INTR).
 var errInterrupted = errors.New("the list changed while it was read")
 
+// attempts is how often a list is asked for that changes while it is read.
+const attempts = 5
+
 // Do sends r and returns the bodies of the answers. A list that changed while
 // it was read is asked for again, a few times.
 func (c *Conn) Do(r Request) (answers [][]byte, err error) {
-	for range 5 {
-		if answers, err = c.exchange(r); !errors.Is(err, errInterrupted) {
+	for range attempts {
+		answers = nil
+		err = c.exchange(r, func(body []byte) error {
+			answers = append(answers, body)
+			return nil
+		})
+		if !errors.Is(err, errInterrupted) {
 			break
 		}
 	}
-	return answers, err
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
 }
 
-func (c *Conn) exchange(r Request) ([][]byte, error) {
+// exchange sends r and calls visit with the body of each answer.
+func (c *Conn) exchange(r Request, visit func(body []byte) error) error {
 	seq := c.seq.Add(1)
 	if err := unix.Sendto(c.fd, r.encode(seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return nil, fmt.Errorf("send to netlink: %w", err)
+		return fmt.Errorf("send to netlink: %w", err)
 	}
 	var a answer
 	for !a.done {
 		msg, err := c.receive()
 		if err != nil {
-			return nil, err
+			return err
 		}
+		a.bodies = nil
 		if err := a.take(msg, seq, c.pid, r); err != nil {
-			return nil, err
+			return err
+		}
+		for _, body := range a.bodies {
+			if err := visit(body); err != nil {
+				return err
+			}
 		}
 	}
 	if a.interrupted {
-		return nil, errInterrupted
+		return errInterrupted
 	}
-	return a.bodies, nil
+	return nil
 }
 
 // receive reads one datagram of the kernel's whole, however long it is: a PF

@@ -41,9 +41,14 @@ func routeHeader(family, bits, scope byte) []byte {
 }
 
 // Routes lists the main table's unicast routes through the link with the
-// given index, or through all links for 0.
-func (c *Conn) Routes(index int) ([]Route, error) {
-	var out []Route
+// given index, or through all links for 0, without automatic ones: each address has one.
+func (c *Conn) Routes(index int) (List[Route], error) {
+	return c.FindRoutes(index, func(r Route) bool { return !r.Automatic })
+}
+
+// FindRoutes lists those that match, automatic ones too.
+func (c *Conn) FindRoutes(index int, match func(Route) bool) (List[Route], error) {
+	all := List[Route]{More: map[int]int{}}
 	for _, fam := range []byte{unix.AF_INET, unix.AF_INET6} {
 		b := make([]byte, unix.SizeofRtMsg)
 		b[0] = fam
@@ -51,21 +56,19 @@ func (c *Conn) Routes(index int) ([]Route, error) {
 			b = AppendUint32(b, unix.RTA_OIF, uint32(index))
 		}
 		b = AppendUint32(b, unix.RTA_TABLE, unix.RT_TABLE_MAIN)
-		answers, err := c.Do(Request{Type: unix.RTM_GETROUTE, Flags: unix.NLM_F_DUMP, Body: b})
-		if err != nil && !noSuchTable(err) {
-			return nil, err
-		}
-		for _, b := range answers {
+		got, err := dump(c, Request{Type: unix.RTM_GETROUTE, Flags: unix.NLM_F_DUMP, Body: b}, func(b []byte) (Route, int, bool, error) {
 			r, ok, err := ParseRoute(b)
-			if err != nil {
-				return nil, err
-			}
-			if ok && (index == 0 || r.Index == index) {
-				out = append(out, r)
-			}
+			return r, r.Index, ok && (index == 0 || r.Index == index) && match(r), err
+		})
+		if err != nil && !noSuchTable(err) {
+			return all, err
+		}
+		all.Kept = append(all.Kept, got.Kept...)
+		for link, more := range got.More {
+			all.More[link] += more
 		}
 	}
-	return out, nil
+	return all, nil
 }
 
 // noSuchTable: a strict dump of a table that nothing has used yet answers

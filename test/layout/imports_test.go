@@ -23,7 +23,7 @@ import (
 // handed something that does them.
 var mayImport = map[string][]string{
 	// values and words
-	"vf":          {},
+	"vf":          {"excerpt"},
 	"suggest":     {},
 	"keylock":     {},
 	"change":      {},
@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"ipam":        {"strictjson", "suggest", "vf"},
 	"ipam/blocks": {"api/v1alpha1", "change", "ipam", "vf"},
 	"alloc":       {"desired", "journal", "vf"},
-	"status":      {"api", "api/v1alpha1", "attach", "desired", "journal", "reconcile", "vf"},
+	"status":      {"api", "api/v1alpha1", "attach", "desired", "excerpt", "journal", "reconcile", "vf"},
 	"status/...":  {"api", "excerpt", "journal", "suggest", "vf"},
 	"trouble":     {"journal"},
 
@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"journal":       {"change", "durable", "journal/pages", "netconf", "vf"}, // netconf: what a sandbox's plugins are
 	"journal/pages": {},
 	"inventory":     {"change", "vf"},
-	"reconcile":     {"keylock", "change", "desired", "journal", "kernel/step", "vf"},
+	"reconcile":     {"change", "desired", "excerpt", "journal", "kernel/step", "keylock", "vf"},
 	"claims":        {"excerpt", "vf"},
 	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "keylock", "vf"},
 	"rpc":           {"api", "vf"},

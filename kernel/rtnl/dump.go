@@ -1,0 +1,58 @@
+package rtnl
+
+import (
+	"errors"
+	"slices"
+)
+
+// MaxPerLink bounds how many addresses and how many routes of one link a List keeps: the
+// owner of a VF may give it as many as it likes. A network's configuration has room for
+// less (netconf.MaxText), so a VF as it was attached is always read whole.
+const MaxPerLink = 4096
+
+// List is what a dump has.
+type List[T any] struct {
+	Kept []T
+	// More counts by link what is not kept.
+	More map[int]int
+}
+
+// bounded is a List that is being read.
+type bounded[T any] struct {
+	List[T]
+	kept map[int]int // by link
+}
+
+func (b *bounded[T]) add(link int, v T) {
+	if b.kept[link] >= MaxPerLink {
+		b.More[link]++
+		return
+	}
+	b.kept[link]++
+	b.Kept = append(b.Kept, v)
+}
+
+// dump lists what parse reads from each message and does not pass over. A list that
+// changed while it was read is asked for again, a few times. It keeps one datagram of the
+// kernel's at a time.
+func dump[T any](c *Conn, r Request, parse func(body []byte) (v T, link int, ok bool, err error)) (List[T], error) {
+	var err error
+	for range attempts {
+		b := bounded[T]{List[T]{More: map[int]int{}}, map[int]int{}}
+		err = c.exchange(r, func(body []byte) error {
+			v, link, ok, err := parse(body)
+			if ok && err == nil {
+				b.add(link, v)
+			}
+			return err
+		})
+		if err == nil {
+			b.Kept = slices.Clip(b.Kept)
+			return b.List, nil
+		}
+		if !errors.Is(err, errInterrupted) {
+			break
+		}
+	}
+	return List[T]{}, err
+}
