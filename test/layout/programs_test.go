@@ -39,9 +39,10 @@ var (
 var budgets = map[string]budget{
 	"culvert": {175, 16.5, nodeOnly},
 	// 18 of culvertd's packages are the Prometheus client, which serves its metrics.
-	"culvertd":           {313, 21.5, nodeOnly},
-	"culvert-cni":        {6, 3.5, shim},
-	"culvert-hook":       {6, 3.5, shim},
+	"culvertd":    {313, 21.5, nodeOnly},
+	"culvert-cni": {6, 3.5, shim},
+	// Of its own packages beside those of culvert-cni it has the mark of a guest that moves.
+	"culvert-hook":       {7, 3.5, shim},
 	"culvert-controller": {610, 37, slices.Concat(labs, measurements, ssh)},
 	// It is copied to the other end of a measurement.
 	"culvert-bench": {47, 10.5, slices.Concat(labs, ssh, []string{"k8s.io/...", "go.etcd.io/..."})},
