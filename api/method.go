@@ -29,9 +29,10 @@ const (
 	// MethodGuestDetach takes VFs back from a guest: GuestDetachRequest in,
 	// GuestDetached out.
 	MethodGuestDetach = "vm.detach"
-	// What libvirt's hooks report: GuestReport in, GuestAnswer out. A guest is about
-	// to start, and gets the VFs that its definition names; it has ended, and gives
-	// them back; libvirt has taken a device of a network for a guest, or put it back.
+	// culvert-hook reports libvirt's events by these: GuestReport in, GuestAnswer out. A
+	// guest that is about to start gets the VFs that its definition names; a guest that
+	// has ended gives them back; libvirt takes a device of a network for a guest, or
+	// puts it back.
 	MethodGuestStart  = "vm.start"
 	MethodGuestStop   = "vm.stop"
 	MethodPortCreated = "vm.portCreated"

@@ -69,7 +69,7 @@ type Config struct {
 	// returns is called while the VF is being chosen, so it must not wait. Nil
 	// without Kubernetes.
 	Given func(context.Context) (func(vf.PCIAddr) string, error)
-	// Observe is told how long each attach and detach took, and how it ended. Nil: no
+	// Observe takes the duration and the outcome of each attach and detach. Nil: no
 	// metrics are wanted.
 	Observe func(operation string, took time.Duration, err error)
 	// Now is the clock; nil is time.Now.
@@ -77,7 +77,7 @@ type Config struct {
 	Log *slog.Logger // nil discards
 }
 
-// Operations that Observe is told of.
+// Operations that the engine passes to Observe.
 const (
 	OperationAttach = "attach"
 	OperationDetach = "detach"

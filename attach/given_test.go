@@ -86,7 +86,7 @@ func TestI1GivenDuringAWait(t *testing.T) {
 		}()
 		for waits := false; !waits; time.Sleep(time.Millisecond) {
 			mu.Lock()
-			waits = asked > 0
+			waits = asked > 1 // WithIdle asked, and then the attach
 			mu.Unlock()
 		}
 		time.Sleep(20 * time.Millisecond) // from the answer to the wait for the VF
@@ -100,6 +100,9 @@ func TestI1GivenDuringAWait(t *testing.T) {
 	}
 	if err := <-result; !errors.Is(err, vf.ErrNothingFree) {
 		t.Errorf("the VF was given while it was waited for, and the attach says %v", err)
+	}
+	if asked != 3 {
+		t.Errorf("the kubelet was asked %d times, want once by WithIdle, and by the attach before and after its wait", asked)
 	}
 }
 

@@ -42,7 +42,7 @@ func hold(t *testing.T, k machine, work func() error) (release func()) {
 
 var errHungUp = errors.New("the caller hung up")
 
-// A caller that disconnects does not wait for the VF any longer. It is told which work
+// A caller that disconnects does not wait for the VF any longer. The error says which work
 // has the VF, and nothing is half done.
 func TestWaitingForAVFEndsWithItsContext(t *testing.T) {
 	k, n := newNode(t)

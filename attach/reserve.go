@@ -118,8 +118,8 @@ func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) 
 			return reservation{}, err
 		}
 		got, err := e.promise(req, busy, given)
-		if errors.Is(err, errBusy) {
-			continue
+		for errors.Is(err, errBusy) { // until a VF is found, or all are busy
+			got, err = e.promise(req, busy, given)
 		}
 		var other twin
 		if errors.As(err, &other) {

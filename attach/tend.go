@@ -227,7 +227,7 @@ func (e *Engine) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) 
 	return true, f(rec)
 }
 
-// Outside returns how VFs are used that no lease tells of: a pod without a network for
+// Outside returns the uses of VFs for which there is no lease: a pod without a network for
 // the VF that the kubelet gave it, or a process that has the VF open, such as a guest's
 // QEMU whose start hook was missed. It leaves out VFs that are not used. An error says
 // that the engine cannot know.

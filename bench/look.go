@@ -18,7 +18,7 @@ func (l Look) Bold(s string) string {
 }
 
 // Bar draws a part of width, to an eighth of a column where there is Unicode.
-// What is not nothing is seen.
+// A part above 0 draws at least one mark.
 func (l Look) Bar(part float64, width int) string {
 	if math.IsNaN(part) || part <= 0 {
 		return ""

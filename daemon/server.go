@@ -75,8 +75,8 @@ type Server struct {
 	networks       *pod.Handler // nil too where another meta plugin sets up pods' networks
 }
 
-// Run serves until the context ends. It tells systemd that it is ready (sd_notify) after
-// the first pass over the hardware, so that units ordered after culvertd find its VFs.
+// Run serves until the context ends. Run notifies systemd (sd_notify) after the first
+// pass over the hardware, so that units ordered after culvertd find its VFs.
 func Run(ctx context.Context, c Config) (err error) {
 	k := kernel.New(kernel.Options{Log: c.Log})
 	boot, err := kernel.BootID("/proc")
@@ -150,7 +150,8 @@ func (s *Server) serve(ctx context.Context, listener *rpc.Listener) error {
 	return g.Wait()
 }
 
-// announceReady opens what waits for the VFs, and tells systemd and the cluster.
+// announceReady releases the parts of culvertd that wait for the VFs, and reports to
+// systemd and the cluster that the node is ready.
 func (s *Server) announceReady() {
 	s.ready.Store(true)
 	close(s.made)

@@ -42,7 +42,7 @@ type keeper interface {
 	// WithIdle runs f while no request can get the VF, and reports whether it ran: not
 	// when the VF is held, used outside the ledger or worked on.
 	WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (bool, error)
-	// Outside returns how VFs are used that no lease tells of.
+	// Outside returns the uses of VFs for which there is no lease.
 	Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]string, error)
 }
 

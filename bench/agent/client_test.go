@@ -82,8 +82,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	refused(t, "afterwards", err, "the agent is gone")
 }
 
-// What an agent answers is known at the conductor by what it is, whatever its words
-// are.
+// The conductor recognises the kind of an agent's error, whatever its text is.
 func TestAnsweredErrorIsWhatItWas(t *testing.T) {
 	for _, nothing := range []bool{true, false} {
 		c, err := NewClient(t.Context(), speaking(t, func(there net.Conn) {

@@ -27,7 +27,7 @@ type Engine struct {
 	// SenderOnly is set where the kernel of the end that receives answers or counts, and needs no
 	// engine.
 	SenderOnly bool
-	// Held is set where a sender that is ready waits until it is told to begin, so that several
+	// Held is set where a sender that is ready waits for the conductor's signal, so that several
 	// begin together.
 	Held bool
 	// ToMAC is set where frames have the receiver's own MAC address, which no router takes.

@@ -2,10 +2,10 @@
 // /etc/libvirt/hooks/qemu.d/culvert, and when it takes a device of a network for a
 // guest and puts it back, as network.d/culvert (https://libvirt.org/hooks.html). It
 // shows culvertd what libvirt says, and keeps a guest from starting on a VF that it
-// cannot have. A guest that is marked as on its way to another host, or from one, it
-// refuses by itself: that host may have it, whether culvertd answers here or not.
-// Whatever else happens it succeeds: culvertd may be down, and libvirt ends a running
-// guest whose hook fails.
+// cannot have. The hook itself refuses a guest whose definition says that the guest is
+// moving to another host or from one: the other host may run it, whether or not culvertd
+// answers here. In every other case the hook succeeds: culvertd may be down, and libvirt
+// ends a running guest whose hook fails.
 //
 // It is a program of its own since libvirtd's AppArmor profile lets it run what is
 // in its folder of hooks, and nothing in /usr/local/bin.

@@ -88,8 +88,8 @@ func TestOnlyARefusalFails(t *testing.T) {
 }
 
 // A guest whose definition is marked as on its way does not start, whether culvertd
-// answers or not and whatever it says: the other host may run it on the same disk. Ends,
-// and what libvirt only tells of a guest that runs, do not fail at a mark.
+// answers or not and whatever it says: the other host may run it on the same disk. A
+// mark does not make the report fail that a guest ended or was reconnected.
 func TestMarkedGuestNeverStarts(t *testing.T) {
 	allow := serve(t, func(string, string) (any, error) { return api.GuestAnswer{}, nil })
 	none := filepath.Join(t.TempDir(), "s")
