@@ -17,7 +17,7 @@ import (
 // are, so that the pod that names one gets the size and the limit.
 func TestTooLargeIsNotKept(t *testing.T) {
 	s, config := newAPI(t)
-	large := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", 1000<<10))
+	large := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", 100<<10))
 	fits := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", netconf.MaxText-100))
 	for i := range 40 {
 		s.addNet("d", fmt.Sprint("n", i), large)
