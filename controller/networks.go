@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -47,6 +48,9 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 		return admission.Denied(err.Error())
 	}
 	var warnings []string
+	if err := netconf.CheckSize(len(d.Spec.Config)); err != nil {
+		warnings = append(warnings, "spec.config: culvertd refuses a pod that asks for this network, where it serves pods without Multus: "+err.Error())
+	}
 	for _, c := range ours {
 		wrong, maybe, err := n.judge(ctx, d, c)
 		if err != nil {

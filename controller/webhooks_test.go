@@ -139,7 +139,6 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"bridge"},{"type":"a/b"}]}`:                                       "",
 		`{"type":"culvert","cniVersion":"1.0.0","podNetworks":true}`:                                                           "spec.config: network net1: invalid: it is a meta plugin's configuration",
 		`{"type":"sriov","cniVersion":"1.0.0","args":{"x":"` + strings.Repeat("x", netconf.MaxText) + `"}}`:                    "spec.config: the network configuration: invalid: it has",
-		`{"type":"bridge","cniVersion":"1.0.0","args":{"x":"` + strings.Repeat("x", netconf.MaxText) + `"}}`:                   "",
 		`{"type":"sriov","cniVersion":"9.9.9","name":"n"}`:                                                                     "spec.config: cniVersion \"9.9.9\": not served",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","ipam":{"type":"host-local","subnet":"172.16.91.0/24","rangeEnd":7}}`: "spec.config: ipam.rangeEnd 7: want a string",
 	} {
@@ -156,7 +155,11 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 			t.Errorf("%.200s: %t %q %q\nwant %q", config, got.Allowed, message, got.Warnings, want)
 		}
 	}
-	raw := `{"metadata":{"name":"n","annotations":{"k8s.v1.cni.cncf.io/resourceName":"intel.com/z"}},"spec":{"config":"{\"type\":\"sriov\",\"cniVersion\":\"0.3.1\"}"}}`
+	raw := `{"metadata":{"name":"n"},"spec":{"config":"{\"type\":\"bridge\",\"x\":\"` + strings.Repeat("x", netconf.MaxText) + `\"}"}}`
+	if got := (&networks{client: c}).Handle(t.Context(), request(raw)); !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "want at most 65536") {
+		t.Errorf("a network of another plugin that is too large: %+v", got)
+	}
+	raw = `{"metadata":{"name":"n","annotations":{"k8s.v1.cni.cncf.io/resourceName":"intel.com/z"}},"spec":{"config":"{\"type\":\"sriov\",\"cniVersion\":\"0.3.1\"}"}}`
 	if got := (&networks{client: c}).Handle(t.Context(), request(raw)); !got.Allowed || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "no node has a VF of resource intel.com/z") {
 		t.Errorf("%+v", got)
 	}
