@@ -13,6 +13,9 @@ type CNIRequest struct {
 	Args        string `json:"args,omitempty"`
 	Path        string `json:"path,omitempty"`
 	Config      []byte `json:"config,omitempty"`
+	// Definition is the namespace/name of the NetworkAttachmentDefinition that Config is
+	// of, where culvertd itself read it for a pod. A shim cannot send it.
+	Definition string `json:"-"`
 }
 
 // CNIResponse is what the shim prints and exits with. A failed invocation is a

@@ -14,14 +14,14 @@ import (
 
 // blocks is the part of ipam/blocks.Book that attach needs.
 type blocks interface {
-	// Of returns what the node may hand out of a network to an attachment.
-	Of(network string, owner vf.Owner) ipam.Own
+	// Of returns what the node may hand out of a pool to an attachment.
+	Of(pool string, owner vf.Owner) ipam.Own
 	// Need asks for addresses until done is called.
-	Need(network string, c ipam.Config, named []netip.Addr, owner vf.Owner) (done func())
+	Need(pool string, c ipam.Config, named []netip.Addr, owner vf.Owner) (done func())
 	// Changed is closed when Of may say something else.
 	Changed() <-chan struct{}
 	// Why says why nothing came of a need.
-	Why(network string, named []netip.Addr) error
+	Why(pool string, named []netip.Addr) error
 }
 
 // shared reports whether the addresses of the request are the whole cluster's.
@@ -42,29 +42,29 @@ func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (reserva
 		return got, err
 	}
 	named := req.IPAM.Named(req.Addresses)
-	if why := e.Blocks.Why(req.Network, named); errors.Is(why, vf.ErrHeld) {
+	if why := e.Blocks.Why(req.addressPool(), named); errors.Is(why, vf.ErrHeld) {
 		return reservation{}, why
 	}
-	defer e.Blocks.Need(req.Network, req.IPAM, named, req.Owner)()
+	defer e.Blocks.Need(req.addressPool(), req.IPAM, named, req.Owner)()
 	late := time.NewTimer(blockBound)
 	defer late.Stop()
 	for {
 		select {
 		case <-changed:
 		case <-late.C:
-			why := e.Blocks.Why(req.Network, named)
+			why := e.Blocks.Why(req.addressPool(), named)
 			if errors.Is(why, vf.ErrNothingFree) {
 				return reservation{}, why
 			}
 			return reservation{}, fmt.Errorf("%w; waited %s: %w", why, blockBound, err)
 		case <-ctx.Done():
-			return reservation{}, fmt.Errorf("%w: %w", e.Blocks.Why(req.Network, named), context.Cause(ctx))
+			return reservation{}, fmt.Errorf("%w: %w", e.Blocks.Why(req.addressPool(), named), context.Cause(ctx))
 		}
 		changed = e.Blocks.Changed()
 		if got, err = e.reserve(ctx, req); !errors.Is(err, ipam.ErrNoBlock) {
 			return got, err
 		}
-		if why := e.Blocks.Why(req.Network, named); errors.Is(why, vf.ErrHeld) || errors.Is(why, vf.ErrNothingFree) {
+		if why := e.Blocks.Why(req.addressPool(), named); errors.Is(why, vf.ErrHeld) || errors.Is(why, vf.ErrNothingFree) {
 			return reservation{}, why
 		}
 	}
@@ -75,15 +75,19 @@ func (e *Engine) addresses(tx *journal.Tx, rec *journal.Record, req Request) err
 	if req.IPAM.IsZero() {
 		return nil
 	}
-	taken := tx.AddressesOf(req.Network)
+	pool := req.addressPool()
+	taken := tx.AddressesOf(pool)
+	if former := req.IPAM.FormerPool; former != "" {
+		taken = append(taken, tx.AddressesOf(former)...)
+	}
 	held := make(map[netip.Addr]vf.Owner, len(taken))
 	for _, a := range taken {
 		held[a.Addr] = a.Owner
 	}
-	last := tx.LastAddresses(req.Network)
+	last := tx.LastAddresses(pool)
 	config, own := req.IPAM, ipam.Own{}
 	if e.shared(req) {
-		own = e.Blocks.Of(req.Network, req.Owner)
+		own = e.Blocks.Of(pool, req.Owner)
 		config = config.Within(own)
 	}
 	got, err := config.Allocate(func(a netip.Addr) (vf.Owner, bool) { o, ok := held[a]; return o, ok }, last, req.Addresses)
@@ -93,7 +97,7 @@ func (e *Engine) addresses(tx *journal.Tx, rec *journal.Record, req Request) err
 	rec.Lease.Wanted.Addresses, rec.Lease.Wanted.Routes = got.Addresses, append(rec.Lease.Wanted.Routes, got.Routes...)
 	for _, a := range got.Addresses {
 		err := tx.HoldAddress(journal.Address{
-			Network: req.Network, Addr: a.Prefix.Addr(), VF: rec.ID, Owner: req.Owner,
+			Network: pool, Addr: a.Prefix.Addr(), VF: rec.ID, Owner: req.Owner,
 			Claim: own.Claims[a.Prefix.Addr()], Local: req.IPAM.Scope == ipam.ScopeNode,
 		})
 		if err != nil {

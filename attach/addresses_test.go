@@ -201,3 +201,26 @@ func TestControllerDown(t *testing.T) {
 		}
 	}
 }
+
+// I4: two tenants whose networks have one CNI name take no address from each other. An
+// address that an earlier version held by that name stays held for both.
+func TestI4FormerAddressesStayHeld(t *testing.T) {
+	k := fake.New(fake.IGB, 4)
+	k.AddNetns(podNetns)
+	n := start(t, machine{k, faulty.New(k)})
+	var got []string
+	for i, pool := range []string{"", "red/net", "blue/net", "red/net"} {
+		req := from(t, r0, i)
+		if pool != "" {
+			req.AddressPool, req.IPAM.FormerPool = pool, req.Network
+		}
+		rec, err := n.Engine.Attach(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, rec.Lease.AddressPoolName()+" "+rec.Lease.Wanted.Addresses[0].Prefix.Addr().String())
+	}
+	if want := []string{"blue 172.16.91.2", "red/net 172.16.91.3", "blue/net 172.16.91.3", "red/net 172.16.91.4"}; !cmp.Equal(want, got) {
+		t.Error("I4: " + cmp.Diff(want, got))
+	}
+}

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"net/netip"
 
 	"github.com/culvert-net/culvert/ipam"
@@ -30,9 +31,16 @@ type Request struct {
 	Spec vf.Spec
 	// IPAM says where addresses come from; the zero value asks for none.
 	IPAM ipam.Config
+	// AddressPool names the pool that IPAM's addresses come from; empty stands for
+	// Network. It is the namespace/name of a NetworkAttachmentDefinition where there is
+	// one: two tenants may give their networks one CNI name.
+	AddressPool string
 	// Addresses are asked for by name and must be among IPAM's.
 	Addresses []netip.Prefix
 
 	// Raw is the request as it came in, kept in the lease.
 	Raw []byte
 }
+
+// addressPool returns the name of the pool that the request's addresses come from.
+func (r Request) addressPool() string { return cmp.Or(r.AddressPool, r.Network) }

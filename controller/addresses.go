@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ type Addresses struct {
 // Reconcile brings the pool of one network up to what the nodes ask for.
 func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	network := req.Name
-	object, err := a.pool(ctx, network)
+	object, err := a.pool(ctx, a.Client, network)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -66,7 +67,15 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("network %s: %w", network, err)
 	}
-	granted, outcome := blocks.Grant(released, demands, nodes)
+	inherited, err := a.inherit(ctx, object, released, demands)
+	if errors.Is(err, vf.ErrInvalid) {
+		a.Log.Error("pool is not served", "net", network, "err", err)
+		return ctrl.Result{RequeueAfter: absentLook}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("network %s: %w", network, err)
+	}
+	granted, outcome := blocks.Grant(inherited, demands, nodes)
 	if err := a.write(ctx, object, granted, blocks.Addresses(demands), outcome); err != nil {
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil // somebody else wrote it; the cache hears of it
@@ -79,11 +88,33 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	return ctrl.Result{}, nil
 }
 
+// inherit adds the blocks of the pools that the network had in earlier versions. Nobody
+// is granted more of such a pool, so the cache is right about it, except in the first
+// moments: for a pool that is about to be made, inherit asks the API server.
+func (a *Addresses) inherit(ctx context.Context, o *v1alpha1.AddressPool, p blocks.Pool, demands []blocks.Demand) (blocks.Pool, error) {
+	var from client.Reader = a.Client
+	if o.ResourceVersion == "" {
+		from = a.Live
+	}
+	for _, network := range blocks.FormerPools(demands) {
+		object, err := a.pool(ctx, from, network)
+		if err != nil {
+			return p, err
+		}
+		former, err := blocks.FromObject(object)
+		if err != nil {
+			return p, err
+		}
+		p = blocks.Inherit(p, former)
+	}
+	return p, nil
+}
+
 // pool reads a network's pool; one that is not there has no resourceVersion.
-func (a *Addresses) pool(ctx context.Context, network string) (*v1alpha1.AddressPool, error) {
+func (a *Addresses) pool(ctx context.Context, from client.Reader, network string) (*v1alpha1.AddressPool, error) {
 	o := &v1alpha1.AddressPool{}
 	name := v1alpha1.AddressPoolName(network)
-	err := a.Client.Get(ctx, client.ObjectKey{Name: name}, o)
+	err := from.Get(ctx, client.ObjectKey{Name: name}, o)
 	switch {
 	case apierrors.IsNotFound(err):
 		return &v1alpha1.AddressPool{
@@ -190,8 +221,8 @@ func (a *Addresses) write(ctx context.Context, o *v1alpha1.AddressPool, p blocks
 func networksOf(s *v1alpha1.NodeState) []string {
 	var out []string
 	for _, r := range s.Status.AddressRequests {
-		if !slices.Contains(out, r.Network) {
-			out = append(out, r.Network)
+		if pool := cmp.Or(r.Pool, r.Network); !slices.Contains(out, pool) {
+			out = append(out, pool)
 		}
 	}
 	return out

@@ -278,3 +278,38 @@ d: culvertd does not run there, or has not told anything yet`
 		t.Errorf("%d %d (-want +got):\n%s", got.Status.Nodes, got.Status.AppliedNodes, diff)
 	}
 }
+
+// I4: after an upgrade no node is granted an address that another one, upgraded or not,
+// was granted by the network's CNI name. A node that is not yet upgraded gets no more.
+func TestI4UpgradeToPoolsOfNamespaces(t *testing.T) {
+	old := &v1alpha1.AddressPool{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n", Blocks: []v1alpha1.AddressBlock{
+		{Node: "a", First: "172.16.91.2", Last: "172.16.91.17"}, {Node: "b", First: "172.16.91.18", Last: "172.16.91.33"}, {Node: "b", First: "172.16.91.99", Last: "172.16.91.99", Claim: "x"},
+	}}}
+	upgraded, earlier := asking("a", 0), asking("b", 60, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.99"), ID: "x"}, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.34"), ID: "y"})
+	earlier.Status.AddressRequests[0].Pool = ""
+	ranges := []ipam.Run{run("172.16.91.2", "172.16.91.254")}
+	upgraded.Status.AddressRequests = blocks.ToObject([]blocks.Request{
+		{Network: "red/n", FormerPool: "n", Ranges: ranges, Used: 20}, {Network: "blue/n", FormerPool: "n", Ranges: ranges},
+	})
+	c := newCluster(newNode("a", nil), newNode("b", nil), upgraded, earlier, old)
+	a := addresses(c, time.Now())
+	for _, pool := range append(networksOf(upgraded), networksOf(earlier)...) {
+		if _, err := a.Reconcile(t.Context(), named([]string{pool})[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inherited := []string{"a 172.16.91.2-172.16.91.17", "b 172.16.91.18-172.16.91.33", "b 172.16.91.99-172.16.91.99"}
+	for pool, want := range map[string][]string{
+		"n":      {inherited[0], inherited[1], inherited[2] + " x"},
+		"red/n":  {inherited[0], inherited[1], "a 172.16.91.34-172.16.91.49", inherited[2]},
+		"blue/n": inherited,
+	} {
+		p := &v1alpha1.AddressPool{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: v1alpha1.AddressPoolName(pool)}, p); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, show(p)); diff != "" {
+			t.Errorf("I4: %s (-want +got):\n%s", pool, diff)
+		}
+	}
+}

@@ -67,18 +67,27 @@ func (s *Server) joinKubernetes() error {
 		return nil
 	}
 	s.networks = pod.New(pod.Config{
-		Networks: cni.New(s.node.Engine), Ledger: s.node.Ledger, Engine: s.node.Engine, Kernel: s.kernel, Hardware: s.node.Inventory,
+		Networks: s.newCNI(), Ledger: s.node.Ledger, Engine: s.node.Engine, Kernel: s.kernel, Hardware: s.node.Inventory,
 		Cluster: s.cluster, Devices: kubelet.New(podResources(s.KubeletDir)).Devices,
 		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, Log: s.Log,
 	})
 	return nil
 }
 
+// newCNI returns a handler of single networks.
+func (s *Server) newCNI() *cni.Handler {
+	h := cni.New(s.node.Engine)
+	if s.cluster != nil {
+		h.Cluster = s.cluster
+	}
+	return h
+}
+
 // registerCNI serves the CNI shim: by the handler of pods' networks, which passes on
 // what is not its own, or by intake/cni.
 func (s *Server) registerCNI(srv *rpc.Server) {
 	if s.networks == nil {
-		srv.Handle(api.MethodCNI, cni.New(s.node.Engine).Serve)
+		srv.Handle(api.MethodCNI, s.newCNI().Serve)
 		return
 	}
 	srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {

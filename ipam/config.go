@@ -50,6 +50,16 @@ type Config struct {
 	// intake reads for DNS.
 	ResolvConf string
 
+	// PoolOf is the namespace/name of the network whose pool this one shares. The section
+	// says nothing else then, and has no addresses until the intake replaces it.
+	PoolOf string
+	// SharedWith lists the namespaces whose networks may share the pool.
+	SharedWith []string
+	// FormerPool is the network's CNI name, by which earlier versions kept the addresses
+	// of networks of Kubernetes. They stay held. It is empty where the pool has that name
+	// still. Parse never sets it.
+	FormerPool string
+
 	// Own limits the addresses to those that the node has of a cluster's; nil
 	// does not. Parse never sets it; see Within.
 	Own *Own

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/culvert-net/culvert/strictjson"
 	"github.com/culvert-net/culvert/vf"
@@ -16,6 +17,7 @@ const (
 	maxExcludes = 1024
 	maxStatic   = 64
 	maxRoutes   = 256
+	maxShared   = 256
 )
 
 // few reports whether a list is short enough to be looked at, and records a
@@ -66,7 +68,12 @@ func Parse(raw json.RawMessage) (Config, error) {
 }
 
 func (c *Config) hostLocal(o *strictjson.Object) {
-	o.Known("type", "subnet", "rangeStart", "rangeEnd", "gateway", "ranges", "routes", "exclude", "scope", "dns", "resolvConf", "dataDir")
+	if c.PoolOf, _ = strictjson.Text(o, "poolOf", parsePoolOf); o.Given("poolOf") {
+		o.Known("type", "poolOf") // addresses, routes and DNS are those of the other network
+		return
+	}
+	o.Known("type", "subnet", "rangeStart", "rangeEnd", "gateway", "ranges", "routes", "exclude", "scope", "dns", "resolvConf", "dataDir", "poolOf", "sharedWith")
+	c.sharedWith(o)
 	o.String("dataDir")
 	c.common(o)
 	c.Scope, _ = strictjson.Text(o, "scope", parseScope)
@@ -86,6 +93,27 @@ func (c *Config) hostLocal(o *strictjson.Object) {
 	if o.Err() == nil {
 		c.families(o)
 	}
+}
+
+// sharedWith reads the namespaces whose networks may share the pool.
+func (c *Config) sharedWith(o *strictjson.Object) {
+	c.SharedWith = o.Strings("sharedWith")
+	if !few(o, "sharedWith", len(c.SharedWith), maxShared) {
+		return
+	}
+	for i, namespace := range c.SharedWith {
+		if namespace == "" || strings.ContainsAny(namespace, "/*") {
+			o.Fail("sharedWith", "element %d: %q: want the name of a namespace", i, namespace)
+		}
+	}
+}
+
+func parsePoolOf(s string) (string, error) {
+	namespace, name, _ := strings.Cut(s, "/")
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", fmt.Errorf("%q: want namespace/name of the NetworkAttachmentDefinition whose addresses to share", s)
+	}
+	return s, nil
 }
 
 // sets reads the ranges: one at the top level comes before those of "ranges",

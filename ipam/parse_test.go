@@ -50,6 +50,12 @@ func TestParse(t *testing.T) {
 			},
 		},
 		{
+			"a pool that is shared",
+			`{"type":"culvert","subnet":"10.0.0.0/30","sharedWith":["red","blue"]}`,
+			Config{Type: TypeHostLocal, SharedWith: []string{"red", "blue"}, Sets: [][]Range{{run("10.0.0.0/30", "10.0.0.1", "10.0.0.2", "10.0.0.1")}}},
+		},
+		{"a pool of another network", `{"type":"culvert","poolOf":"red/net"}`, Config{Type: TypeHostLocal, PoolOf: "red/net"}},
+		{
 			"both families, everything given",
 			`{"type":"host-local","subnet":"10.0.0.0/24","rangeStart":"10.0.0.10","rangeEnd":"10.0.0.20","gateway":"10.0.0.254",
 			  "ranges":[[{"subnet":"fd00::/64","rangeStart":"fd00::10","gateway":"fe80::1"},{"subnet":"fd01::/64"}]],
@@ -123,6 +129,10 @@ func TestParseRefuses(t *testing.T) {
 		`{"type":"host-local","subnet":"10.0.0.0/24","rangeStart":"10.0.0.9","rangeEnd":"10.0.0.8"}`: `ipam.rangeEnd 10.0.0.8: is below rangeStart 10.0.0.9`,
 		`{"type":"host-local","subnet":"10.0.0.0/24","ranges":[[{"subnet":"10.0.0.128/25"}]]}`:       `ipam.ranges [[{"subnet":"10.0.0.128/25"}]]: 10.0.0.1-10.0.0.254 and 10.0.0.129-10.0.0.254 overlap; want ranges apart`,
 		`{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/24"},{"subnet":"fd00::/64"}]]}`:         `ipam.ranges [[{"subnet":"10.0.0.0/24"},{"subnet":"fd00::/64"}]]: element 0 mixes IPv4 (10.0.0.0/24) and IPv6 (fd00::/64); want a set for each family`,
+		`{"type":"host-local","poolOf":""}`:                                                          `ipam.subnet: missing; want a subnet, e.g. 172.16.91.0/24, here or in ranges`,
+		`{"type":"host-local","poolOf":"red/net","subnet":"10.0.0.0/24"}`:                            `ipam.subnet: unknown key (value 10.0.0.0/24); known are type, poolOf`,
+		`{"type":"host-local","poolOf":"a/b/c"}`:                                                     `ipam.poolOf: "a/b/c": want namespace/name of the NetworkAttachmentDefinition whose addresses to share`,
+		`{"type":"host-local","subnet":"10.0.0.0/24","sharedWith":["a/b"]}`:                          `ipam.sharedWith ["a/b"]: element 0: "a/b": want the name of a namespace`,
 		`{"type":"host-local","ranges":[[]]}`:                                                        `ipam.ranges [[]]: element 0 is empty; want at least one range`,
 		`{"type":"host-local","subnet":"10.0.0.0/24","exclude":["x"]}`:                               `ipam.exclude ["x"]: element 0: "x": want an address or a subnet`,
 		`{"type":"host-local","subnet":"10.0.0.0/24","scope":"world"}`:                               `ipam.scope: "world": want node or cluster`,

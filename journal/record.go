@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -69,9 +70,11 @@ type Record struct {
 type Lease struct {
 	Owner   vf.Owner `json:"owner"`
 	Network string   `json:"network,omitempty"`
-	Pool    string   `json:"pool,omitempty"`
-	Netns   string   `json:"netns,omitempty"` // path, empty for vfio
-	Wanted  vf.Spec  `json:"wanted"`
+	// AddressPool has the lease's addresses; empty stands for the pool of Network's name.
+	AddressPool string  `json:"addressPool,omitempty"`
+	Pool        string  `json:"pool,omitempty"`
+	Netns       string  `json:"netns,omitempty"` // path, empty for vfio
+	Wanted      vf.Spec `json:"wanted"`
 	// Effective is what the kernel said when the attach was done, with the rates
 	// that the hardware keeps to; it differs from Wanted where the driver rounds
 	// (I6), and from what the kernel says where that reports what was asked.
@@ -87,6 +90,9 @@ type Lease struct {
 	// configuration), kept so that a repeated request can be compared.
 	Request []byte `json:"request,omitempty"`
 }
+
+// AddressPoolName returns the name of the pool that the lease's addresses are held in.
+func (l Lease) AddressPoolName() string { return cmp.Or(l.AddressPool, l.Network) }
 
 // Lent is a max_tx_rate that an attached VF has until a moment.
 type Lent struct {
@@ -115,6 +121,7 @@ func (r Record) Holder() string {
 
 // Address is one address held by one attachment (I4).
 type Address struct {
+	// Network names the pool that has the address, as Lease.AddressPoolName does.
 	Network string     `json:"network"`
 	Addr    netip.Addr `json:"addr"`
 	VF      vf.ID      `json:"vf"`

@@ -143,7 +143,7 @@ func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
 			continue
 		}
 		for _, w := range rec.Lease.Wanted.Addresses {
-			hold(Address{Network: rec.Lease.Network, Addr: w.Prefix.Addr(), VF: rec.ID, Owner: rec.Lease.Owner, Since: rec.Since})
+			hold(Address{Network: rec.Lease.AddressPoolName(), Addr: w.Prefix.Addr(), VF: rec.ID, Owner: rec.Lease.Owner, Since: rec.Since})
 		}
 	}
 	wrong := map[string]bool{}
@@ -173,8 +173,8 @@ func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
 	for _, id := range slices.SortedFunc(maps.Keys(lost), vf.ID.Compare) {
 		hint := lost[id]
 		for _, w := range hint.Lease.Wanted.Addresses {
-			if hold(Address{Network: hint.Lease.Network, Addr: w.Prefix.Addr(), VF: id, Owner: hint.Lease.Owner, Since: hint.Since}) {
-				r.did("address %s of network %s is held until VF %s is taken over: it had it earlier", w.Prefix.Addr(), hint.Lease.Network, id)
+			if hold(Address{Network: hint.Lease.AddressPoolName(), Addr: w.Prefix.Addr(), VF: id, Owner: hint.Lease.Owner, Since: hint.Since}) {
+				r.did("address %s of network %s is held until VF %s is taken over: it had it earlier", w.Prefix.Addr(), hint.Lease.AddressPoolName(), id)
 			}
 		}
 	}

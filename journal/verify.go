@@ -206,11 +206,11 @@ func (v *verifier) unheld(records []Record, addresses []Address) {
 		}
 		for _, want := range r.Lease.Wanted.Addresses {
 			held := slices.ContainsFunc(addresses, func(a Address) bool {
-				return a.VF == r.ID && a.Network == r.Lease.Network && a.Addr == want.Prefix.Addr()
+				return a.VF == r.ID && a.Network == r.Lease.AddressPoolName() && a.Addr == want.Prefix.Addr()
 			})
 			if !held {
 				v.add("I4", objectOf(r), "it could be given to another", "%s has address %s of network %s, which nobody holds",
-					r.Lease.Owner, want.Prefix.Addr(), r.Lease.Network)
+					r.Lease.Owner, want.Prefix.Addr(), r.Lease.AddressPoolName())
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func (m *Member) requestAhead(pools []api.Pool) {
 // the others when a pod uses them.
 const maxRuns = 1024
 
-// shared returns the networks whose addresses are shared by the cluster and of whose
+// shared returns, by the names of their pools, the networks whose addresses are shared by the cluster and of whose
 // resource the node has VFs. It leaves out networks that cannot be read: the pod that
 // asks for one gets the error.
 func (u usable) shared() map[string]ipam.Config {
@@ -62,7 +62,8 @@ func (u usable) shared() map[string]ipam.Config {
 				_, bare, _ := strings.Cut(name, "/")
 				return resource == "" || resource == name || resource == bare
 			})
-			if _, twice := out[c.Name]; !here || twice || c.IPAM.Scope == ipam.ScopeNode || len(c.IPAM.Sets) == 0 {
+			pool := n.Namespace + "/" + n.Name
+			if _, twice := out[pool]; !here || twice || c.IPAM.Scope == ipam.ScopeNode || len(c.IPAM.Sets) == 0 {
 				continue
 			}
 			runs := 0
@@ -71,7 +72,8 @@ func (u usable) shared() map[string]ipam.Config {
 			}
 			if runs <= left {
 				left -= runs
-				out[c.Name] = c.IPAM
+				c.IPAM.FormerPool = c.Name
+				out[pool] = c.IPAM
 			}
 		}
 	}

@@ -404,16 +404,17 @@ func TestBlocksAreAskedForAhead(t *testing.T) {
 		nad("static", "x/a", `{"type": "sriov", "ipam": {"type": "static", "addresses": [{"address": "10.0.0.2/24"}]}}`),
 		nad("none", "x/a", `{"type": "sriov"}`),
 		nad("bridge", "", `{"cniVersion": "1.0.0", "type": "bridge", `+subnet+`}`),
+		nad("shares", "x/a", `{"type": "sriov", "ipam": {"type": "culvert", "poolOf": "d/plain"}}`),
 		nad("broken", "", `{"type": "sriov", "vlan": 5000, `+subnet+`}`),
 		nad("file", "", ``),
 	}
 	asks := func() (out []string) {
 		for _, r := range m.look(t).AddressRequests {
-			out = append(out, r.Network+" "+r.Ranges[0].First)
+			out = append(out, r.Pool+" "+r.Network+" "+r.Ranges[0].First)
 		}
 		return out
 	}
-	if want, got := []string{"list 10.0.0.2", "named 10.0.0.2", "plain 10.0.0.2", "pool 10.0.0.2"}, asks(); !slices.Equal(got, want) {
+	if want, got := []string{"d/list list 10.0.0.2", "d/plain plain 10.0.0.2", "d/pool pool 10.0.0.2", "d/resource named 10.0.0.2", "d/twice named 10.9.0.2"}, asks(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	all := c.networks
@@ -425,7 +426,7 @@ func TestBlocksAreAskedForAhead(t *testing.T) {
 		t.Errorf("%d networks are asked for ahead: a NodeState of any size", got)
 	}
 	c.networks = all[:1]
-	if want, got := []string{"plain 10.0.0.2"}, asks(); !slices.Equal(got, want) {
+	if want, got := []string{"d/plain plain 10.0.0.2"}, asks(); !slices.Equal(got, want) {
 		t.Errorf("networks were deleted: %v, want %v", got, want)
 	}
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 0, "a")}

@@ -20,6 +20,10 @@ const (
 	ResourceName = "k8s.v1.cni.cncf.io/resourceName"
 )
 
+// DefaultNamespace is where DefaultNetwork looks for a network that it names without a
+// namespace, as Multus does.
+const DefaultNamespace = "kube-system"
+
 // Element is one attachment that a pod asks for.
 type Element struct {
 	Name string

@@ -87,7 +87,7 @@ func (p picture) lease(v *api.VF, r journal.Record) {
 	if !r.Lease.Owner.IsZero() {
 		owner, wanted := r.Lease.Owner, r.Lease.Wanted
 		v.Owner, v.Wanted = &owner, &wanted
-		v.Network, v.Netns = r.Lease.Network, r.Lease.Netns
+		v.Network, v.Netns = r.Lease.AddressPoolName(), r.Lease.Netns
 		v.Netdevice = wanted.Interface
 	}
 	if l := r.Lease.Lent; l != nil {

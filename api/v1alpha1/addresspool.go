@@ -35,7 +35,8 @@ type AddressPool struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.network == oldSelf.network",message="a pool stays with its network"
 type AddressPoolSpec struct {
-	// The network's name, which is that of its configuration.
+	// The network: namespace/name of its NetworkAttachmentDefinition, or the name in its configuration where a file on
+	// the nodes has that. Networks of Kubernetes had pools of the latter kind before; what they granted stays granted.
 	// +kubebuilder:validation:MinLength=1
 	Network string `json:"network"`
 	// No two of them overlap.

@@ -204,6 +204,11 @@ type PolicyState struct {
 type AddressRequest struct {
 	// The network's name, which is that of its configuration.
 	Network string `json:"network"`
+	// The pool that has the addresses: namespace/name of a NetworkAttachmentDefinition, or the network's name where a
+	// file on the nodes has its configuration. Earlier versions of culvertd leave it out: their requests are of the pool
+	// that has the network's name, and only what they have stays granted.
+	// +optional
+	Pool string `json:"pool,omitempty"`
 	// What may be given out: without gateways, network and broadcast addresses and what the network excludes.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2048

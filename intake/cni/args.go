@@ -12,9 +12,9 @@ import (
 // arguments is CNI_ARGS: "KEY=value;KEY=value" (CNI specification, section 2;
 // the K8S_ keys are what kubelet's runtimes pass).
 type arguments struct {
-	podNamespace, podName string
-	mac                   *vf.MAC
-	ip                    string
+	podNamespace, podName, podUID string
+	mac                           *vf.MAC
+	ip                            string
 }
 
 var argumentKeys = []string{
@@ -46,7 +46,9 @@ func parseArguments(s string) (arguments, error) {
 			a.podNamespace, err = name(value)
 		case "K8S_POD_NAME":
 			a.podName, err = name(value)
-		case "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID":
+		case "K8S_POD_UID":
+			a.podUID = value
+		case "K8S_POD_INFRA_CONTAINER_ID":
 		case "MAC":
 			var mac vf.MAC
 			mac, err = vf.ParseUnicastMAC(excerpt.Line(value))

@@ -81,7 +81,7 @@ func FuzzInvocation(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := (&Handler{e, nil}).Serve(t.Context(), params)
+		v, err := (&Handler{engine: e}).Serve(t.Context(), params)
 		if err != nil {
 			t.Fatal(err)
 		}

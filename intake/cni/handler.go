@@ -35,12 +35,15 @@ type engine interface {
 
 // Handler answers the shim.
 type Handler struct {
+	// Cluster tells which network attachment definition a request is for; nil where
+	// culvertd is not connected to a cluster.
+	Cluster    definitions
 	engine     engine
 	resolvDirs []string // where resolvConf may be
 }
 
 // New makes a handler over an engine.
-func New(e engine) *Handler { return &Handler{e, resolvDirs()} }
+func New(e engine) *Handler { return &Handler{engine: e, resolvDirs: resolvDirs()} }
 
 // Serve is an rpc.Handler: an api.CNIRequest in, an api.CNIResponse out. An
 // invocation that fails is a response, too; the error is for params that no
@@ -80,6 +83,9 @@ func (h *Handler) Run(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 	c, req, err := parse(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.choosePool(ctx, r, &c, &req); err != nil {
 		return nil, err
 	}
 	if c.DNS, err = c.resolver(h.resolvDirs); err != nil {

@@ -126,6 +126,9 @@ func (ch chain) run(ctx context.Context, command string, p netconf.Plugin, prev 
 		Command: command, ContainerID: ch.sb.ID, Netns: ch.sb.Netns, IfName: ch.n.Interface, Args: ch.sb.Args, Path: ch.sb.Path, Config: config,
 	}
 	if p.IsOwn() {
+		if strings.Contains(ch.n.Name, "/") { // that of a file is a CNI name
+			r.Definition = ch.n.Name
+		}
 		return ch.h.Networks.Run(ctx, r)
 	}
 	ctx, cancel := context.WithTimeout(ctx, pluginBound)

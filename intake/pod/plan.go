@@ -19,10 +19,6 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// defaultNamespace is where the annotation v1.multus-cni.io/default-network looks
-// for a network that it names without a namespace, as Multus does.
-const defaultNamespace = "kube-system"
-
 // wish is what a pod asks for, ready to be carried out.
 type wish struct {
 	pod     api.Pod
@@ -104,7 +100,7 @@ func (w *wish) add(n journal.SandboxNetwork, e netannotation.Element) error {
 // planDefault finds the default network: the annotation's, or the node's.
 func (h *Handler) planDefault(ctx context.Context, c call, w *wish, annotation string) error {
 	n := journal.SandboxNetwork{Interface: c.IfName, Default: true, Runtime: c.config.RuntimeConfig}
-	elements, err := netannotation.Parse(annotation, defaultNamespace)
+	elements, err := netannotation.Parse(annotation, netannotation.DefaultNamespace)
 	switch {
 	case err != nil:
 		return fmt.Errorf("annotation %s: %w", netannotation.DefaultNetwork, err)

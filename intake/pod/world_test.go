@@ -213,8 +213,10 @@ func newWorld(t *testing.T) *world {
 	}
 	w.ledger, w.engine, w.whole = l, node.Engine, w.k.String()
 	t.Cleanup(node.Engine.Wait)
+	single := cni.New(node.Engine)
+	single.Cluster = w.cluster
 	w.pods = pod.New(pod.Config{
-		Networks: cni.New(node.Engine), Ledger: l, Engine: node.Engine, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Devices: w.devices,
+		Networks: single, Ledger: l, Engine: node.Engine, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Devices: w.devices,
 		ConfDir: w.confDir, DeviceInfo: filepath.Join(w.dir, "devinfo"),
 	})
 	return w

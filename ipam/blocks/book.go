@@ -196,10 +196,10 @@ func (b *Book) requests(held []Held, waiting map[*wait]bool) []Request {
 		claims := b.claims(network, held, waiting)
 		first := len(out)
 		for _, usable := range configs[network].Usable() {
-			out = append(out, Request{Network: network, Ranges: usable, Used: b.used(network, usable, held, waiting)})
+			out = append(out, Request{Network: network, FormerPool: configs[network].FormerPool, Ranges: usable, Used: b.used(network, configs[network].FormerPool, usable, held, waiting)})
 		}
 		if len(claims) > 0 && len(out) == first {
-			out = append(out, Request{Network: network})
+			out = append(out, Request{Network: network, FormerPool: configs[network].FormerPool})
 		}
 		if len(claims) > 0 {
 			out[first].Claims = claims
@@ -259,14 +259,15 @@ func (b *Book) inBlock(network string, a netip.Addr) bool {
 }
 
 // used counts the addresses of a set that are held of the node's blocks, and
-// those that are waited for.
-func (b *Book) used(network string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
+// those that are waited for. Those that are held in the former pool count: the node
+// cannot hand them out.
+func (b *Book) used(network, former string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
 	in := func(a netip.Addr) bool {
 		return slices.ContainsFunc(usable, func(r ipam.Run) bool { return r.Contains(a) })
 	}
 	var n int64
 	for _, h := range held {
-		if h.Network == network && in(h.Addr) && b.inBlock(network, h.Addr) {
+		if (h.Network == network || h.Network == former) && in(h.Addr) && b.inBlock(network, h.Addr) {
 			n++
 		}
 	}

@@ -1,6 +1,7 @@
 package blocks
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -93,7 +94,7 @@ func Addresses(demands []Demand) int64 {
 func ToObject(requests []Request) []v1alpha1.AddressRequest {
 	var out []v1alpha1.AddressRequest
 	for _, r := range requests {
-		o := v1alpha1.AddressRequest{Network: r.Network, Used: r.Used}
+		o := v1alpha1.AddressRequest{Network: cmp.Or(r.FormerPool, r.Network), Pool: r.Network, Used: r.Used}
 		for _, run := range r.Ranges {
 			o.Ranges = append(o.Ranges, v1alpha1.AddressRange{First: run.First.String(), Last: run.Last.String()})
 		}
@@ -106,15 +107,20 @@ func ToObject(requests []Request) []v1alpha1.AddressRequest {
 }
 
 // Demands are the requests of a node for one network, and the IDs of all its
-// claims there. A request that cannot be read is a vf.ErrInvalid; the others are
+// claims there. An earlier culvertd, which names no pool, demands nothing: what it has
+// stays granted, and it gets no more until the node is upgraded, since pools that
+// inherited the network's blocks may have given out the rest. A request that cannot be read is a vf.ErrInvalid; the others are
 // returned all the same, and so are all IDs: a claim whose address cannot be
 // read is not one that was given up.
 func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, ids []string, err error) {
 	for i, o := range s.Status.AddressRequests {
-		if o.Network != network {
+		if cmp.Or(o.Pool, o.Network) != network {
 			continue
 		}
 		d := Demand{Node: s.Name, Request: Request{Network: network, Used: o.Used}}
+		if o.Network != network {
+			d.FormerPool = o.Network
+		}
 		for _, r := range o.Ranges {
 			run, wrong := runOf(r.First, r.Last)
 			if wrong != nil {
@@ -132,7 +138,9 @@ func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, ids []str
 			}
 			d.Claims = append(d.Claims, Claim{a.Unmap(), c.ID})
 		}
-		demands = append(demands, d)
+		if o.Pool != "" {
+			demands = append(demands, d)
+		}
 	}
 	return demands, ids, err
 }

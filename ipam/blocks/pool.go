@@ -29,6 +29,9 @@ type Pool struct {
 // Request is what a node needs of one range set of a network.
 type Request struct {
 	Network string
+	// FormerPool is the name of the pool that the network had in earlier versions, see
+	// Inherit; empty where it has that pool still.
+	FormerPool string
 	// Ranges are what may be given out, ipam.Config.Usable.
 	Ranges []ipam.Run
 	// Used is how many addresses of the node's blocks there are held, and how

@@ -28,7 +28,7 @@ func TestPage(t *testing.T) {
 	prints := map[string]string{
 		"kubectl culvert":                                        `Usage:`,
 		"culvert status --cluster":                               `worker01 +ready`,
-		"kubectl get addresspools":                               `first +first`,
+		"kubectl get addresspools":                               `default-first\S* +default/first`,
 		"kubectl get addresspools -o yaml":                       `worker01`,
 		"kubectl culvert status":                                 `worker01 +ready(?s:.*)worker02 +ready`,
 		"kubectl culvert status --node worker01":                 `enp1s0`,

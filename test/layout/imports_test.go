@@ -86,7 +86,7 @@ var mayImport = map[string][]string{
 	"intake/deviceplugin": {"api", "change", "desired", "durable", "journal", "kubelet/socket", "vf"},
 	"intake/pod":          {"api", "durable", "excerpt", "intake/cni", "journal", "kernel/step", "keylock", "netannotation", "netconf", "vf"},
 	"intake/guest":        {"api", "attach", "guest", "journal", "libvirt", "trouble", "vf"},
-	"intake/...":          {"api", "attach", "desired", "durable", "excerpt", "ipam", "journal", "netconf", "strictjson", "suggest", "vf"},
+	"intake/...":          {"api", "attach", "desired", "durable", "excerpt", "ipam", "journal", "netannotation", "netconf", "strictjson", "suggest", "vf"},
 
 	// a node put together: its wanted Spec, its parts, its status, its side of the cluster
 	"wanted":        {"api", "api/v1alpha1", "change", "desired", "durable", "excerpt", "vf"},

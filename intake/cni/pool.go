@@ -1,0 +1,168 @@
+package cni
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// definitions is kube.Client. The errors are vf.ErrNotFound and vf.ErrNotReady.
+type definitions interface {
+	// Pod returns a pod of this node.
+	Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error)
+	// Network returns a network attachment definition.
+	Network(ctx context.Context, namespace, name string) (api.NetworkDefinition, error)
+}
+
+// choosePool sets the pool that the addresses of a request come from: that of the
+// network attachment definition, or of the one whose pool it shares. A network of a
+// file, and of a host without Kubernetes, keeps the pool of its CNI name.
+func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, req *attach.Request) error {
+	if c.IPAM.IsZero() {
+		return nil
+	}
+	var d api.NetworkDefinition
+	if h.Cluster != nil {
+		var err error
+		if d, err = h.definition(ctx, r, *c); err != nil {
+			return err
+		}
+	}
+	shares := c.IPAM.PoolOf
+	switch {
+	case d.Name == "" && shares == "":
+		return nil
+	case d.Name == "":
+		return fmt.Errorf("network %s: ipam.poolOf %s: %w: only the network of a NetworkAttachmentDefinition can share a pool, where culvertd is connected to the cluster: give this one its own range",
+			c.Name, shares, vf.ErrInvalid)
+	case shares == "":
+		req.AddressPool, c.IPAM.FormerPool = d.Namespace+"/"+d.Name, c.Name
+	default:
+		var err error
+		if c.IPAM, err = h.sharedSection(ctx, d.Namespace, shares); err != nil {
+			return fmt.Errorf("network %s/%s: ipam.poolOf %s: %w", d.Namespace, d.Name, shares, err)
+		}
+		req.AddressPool = shares
+	}
+	req.IPAM = c.IPAM
+	return nil
+}
+
+// sharedSection returns the ipam section of the network that owns a pool, if its author
+// lets networks of a namespace share it.
+func (h *Handler) sharedSection(ctx context.Context, namespace, pool string) (ipam.Config, error) {
+	ownerNamespace, name, _ := strings.Cut(pool, "/")
+	d, err := h.Cluster.Network(ctx, ownerNamespace, name)
+	if err != nil {
+		return ipam.Config{}, err
+	}
+	configs, err := Own(d)
+	if err != nil {
+		return ipam.Config{}, err
+	}
+	for _, c := range configs {
+		switch {
+		case c.IPAM.IsZero() || c.IPAM.PoolOf != "":
+		case namespace != ownerNamespace && !slices.Contains(c.IPAM.SharedWith, namespace):
+			return ipam.Config{}, fmt.Errorf("%w: that network does not share its addresses with namespace %s: add the namespace to its ipam.sharedWith", vf.ErrInvalid, namespace)
+		default:
+			c.IPAM.FormerPool = c.Name
+			return c.IPAM, nil
+		}
+	}
+	return ipam.Config{}, fmt.Errorf("%w: that network has no addresses of its own: name the network that has the range", vf.ErrInvalid)
+}
+
+// definition returns the network attachment definition that a request carries out; the
+// zero value stands for a file on the node.
+func (h *Handler) definition(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
+	if r.Definition == "" {
+		return h.annotated(ctx, r, c)
+	}
+	namespace, name, _ := strings.Cut(r.Definition, "/")
+	d, err := h.Cluster.Network(ctx, namespace, name)
+	if err != nil || strings.TrimSpace(d.Config) == "" {
+		return api.NetworkDefinition{}, err
+	}
+	return d, nil
+}
+
+// annotated finds the definition of a request of Multus, which says the pod and the
+// interface: among those that the pod's annotations name, it has the request's
+// configuration. A pod whose annotations leave the choice open is refused, and tried
+// again by the kubelet: a wrong pool would give an address twice.
+func (h *Handler) annotated(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
+	a, err := parseArguments(r.Args)
+	if err != nil || a.podName == "" {
+		return api.NetworkDefinition{}, err
+	}
+	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	if err != nil {
+		return api.NetworkDefinition{}, err
+	}
+	elements, err := elementsOf(pod)
+	if err != nil {
+		return api.NetworkDefinition{}, err
+	}
+	named := false
+	matches := map[string]api.NetworkDefinition{}
+	for _, e := range elements {
+		is := e.Interface == r.IfName
+		named = named || is
+		d, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
+		switch {
+		case err != nil && is:
+			return d, err
+		case is && strings.TrimSpace(d.Config) == "":
+			return api.NetworkDefinition{}, nil
+		case err != nil || !hasSection(d, c):
+		case is:
+			return d, nil
+		default:
+			matches[e.Namespace+"/"+e.Name] = d
+		}
+	}
+	switch {
+	case len(matches) == 1:
+		for _, d := range matches {
+			return d, nil
+		}
+	case len(matches) == 0 && !named:
+		return api.NetworkDefinition{}, nil
+	}
+	return api.NetworkDefinition{}, fmt.Errorf("network %s (%s) of pod %s: %w: its annotation does not say which NetworkAttachmentDefinition that is: give each of its networks an interface name, e.g. %s@vf1",
+		c.Name, r.IfName, pod, vf.ErrNotReady, c.Name)
+}
+
+// elementsOf returns the networks that a pod's annotations ask for, with the names that
+// Multus gives their interfaces.
+func elementsOf(pod api.Pod) ([]netannotation.Element, error) {
+	elements, err := netannotation.Parse(pod.Annotations[netannotation.Networks], pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	for i := range elements {
+		elements[i].Interface = cmp.Or(elements[i].Interface, fmt.Sprintf("net%d", i+1))
+	}
+	defaults, err := netannotation.Parse(pod.Annotations[netannotation.DefaultNetwork], netannotation.DefaultNamespace)
+	for _, e := range defaults {
+		e.Interface = "eth0"
+		elements = append(elements, e)
+	}
+	return elements, err
+}
+
+// hasSection reports whether a definition has a network of c's name and addresses.
+func hasSection(d api.NetworkDefinition, c Config) bool {
+	configs, err := Own(d)
+	return err == nil && slices.ContainsFunc(configs, func(o Config) bool { return o.Name == c.Name && reflect.DeepEqual(o.IPAM, c.IPAM) })
+}

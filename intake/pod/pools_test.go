@@ -1,0 +1,144 @@
+package pod_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+)
+
+// held returns the addresses of the ledger with their pools.
+func (w *world) held() (out []string) {
+	_ = w.ledger.View(func(tx *journal.Tx) error {
+		for _, a := range tx.AddressesOf("") {
+			out = append(out, a.Network+" "+a.Addr.String())
+		}
+		return nil
+	})
+	slices.Sort(out)
+	return out
+}
+
+func (w *world) wantHeld(want ...string) {
+	w.Helper()
+	if got := w.held(); !slices.Equal(got, want) {
+		w.Errorf("I4: the ledger holds %q, want %q", got, want)
+	}
+}
+
+// delegate is an ADD of Multus for one interface of pod d/a.
+func (w *world) delegate(ifName, config string) string {
+	w.Helper()
+	resp := w.callAs(context.Background(), api.CNIRequest{
+		Command: "ADD", ContainerID: "c1", IfName: ifName, Netns: "/run/netns/c1",
+		Args: "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=a;K8S_POD_UID=u1", Config: []byte(config),
+	})
+	if resp.Exit == 0 {
+		return ""
+	}
+	return string(resp.Stdout)
+}
+
+const section = `{"type":"host-local","scope":"node","subnet":"10.1.0.0/24"%s}`
+
+func tenant(ipam string) string {
+	return fmt.Sprintf(`{"type":"sriov","cniVersion":"0.3.1","name":"same","ipam":%s}`, ipam)
+}
+
+// I4: networks of two namespaces with one CNI name have a pool each. One that a file on
+// the node describes keeps the pool of its CNI name.
+func TestI4PoolsOfTwoTenants(t *testing.T) {
+	w := newWorld(t)
+	w.network("red/net", tenant(fmt.Sprintf(section, "")))
+	w.network("blue/net", tenant(fmt.Sprintf(section, "")))
+	w.network("file", "")
+	w.file("50-file.conf", `{"type":"sriov","cniVersion":"0.3.1","name":"file","ipam":{"type":"host-local","scope":"node","subnet":"10.2.0.0/24"}}`)
+	w.asks("red/net,blue/net,file")
+	w.add()
+	w.wantHeld("blue/net 10.1.0.2", "file 10.2.0.2", "red/net 10.1.0.2")
+}
+
+// I4: a request of Multus does not name its NetworkAttachmentDefinition. The annotation of
+// the pod does, or the pod is refused.
+func TestI4PoolsBesideMultus(t *testing.T) {
+	config, other := tenant(fmt.Sprintf(section, "")), tenant(fmt.Sprintf(section, `,"gateway":"10.1.0.9"`))
+	for name, tc := range map[string]struct {
+		asks, ifName, config, want, refused string
+	}{
+		"by its interface":              {"red/net,blue/net", "net2", config, "blue/net 10.1.0.2", ""},
+		"by a name that was asked for":  {"red/net,blue/net@x", "x", config, "blue/net 10.1.0.2", ""},
+		"behind networks of Multus":     {"red/net", "net2", config, "red/net 10.1.0.2", ""},
+		"a network of Multus":           {"red/net@x", "net1", other, "same 10.1.0.1", ""},
+		"two that may be meant":         {"red/net,blue/net", "net3", config, "", "does not say which NetworkAttachmentDefinition"},
+		"it was changed a moment ago":   {"red/net", "net1", other, "", "does not say which NetworkAttachmentDefinition"},
+		"it was deleted a moment ago":   {"gone/net", "net1", config, "", "gone/net"},
+		"a file":                        {"file", "net1", config, "same 10.1.0.2", ""},
+		"an annotation without meaning": {"@", "net1", config, "", "annotation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.network("red/net", config)
+			w.network("blue/net", config)
+			w.network("file", "")
+			w.asks(tc.asks)
+			got := w.delegate(tc.ifName, tc.config)
+			if (tc.refused == "") != (got == "") || !strings.Contains(got, tc.refused) {
+				t.Errorf("%q, want %q", got, tc.refused)
+			}
+			if tc.want == "" {
+				w.wantHeld()
+			} else {
+				w.wantHeld(tc.want)
+			}
+		})
+	}
+}
+
+// The default network that an annotation names has the pool of its definition too.
+func TestI4PoolOfADefaultNetwork(t *testing.T) {
+	w := newWorld(t)
+	w.network("kube-system/net", tenant(fmt.Sprintf(section, "")))
+	w.pod(map[string]string{"v1.multus-cni.io/default-network": "net"})
+	if got := w.delegate("eth0", tenant(fmt.Sprintf(section, ""))); got != "" {
+		t.Fatal(got)
+	}
+	w.wantHeld("kube-system/net 10.1.0.2")
+}
+
+// I9: a network shares the pool of another one if the author of that one names its
+// namespace. It has the other one's addresses and nothing of its own.
+func TestI9PoolIsSharedByConsent(t *testing.T) {
+	const owner = "owner/net"
+	for name, tc := range map[string]struct {
+		joining, section, sharedWith, want string
+	}{
+		"named":                {"d/net", owner, `["x","d"]`, ""},
+		"of the same":          {"owner/second", owner, `[]`, ""},
+		"not named":            {"d/net", owner, `["x"]`, "that network does not share its addresses with namespace d"},
+		"nobody is named":      {"d/net", owner, `[]`, "that network does not share its addresses with namespace d"},
+		"no such network":      {"d/net", "owner/other", `["d"]`, "NetworkAttachmentDefinition owner/other"},
+		"of one that shares":   {"d/net", "d/net", `["d"]`, "that network has no addresses of its own"},
+		"it is no name":        {"d/net", "owner", `["d"]`, "want namespace/name"},
+		"the owner is unclear": {"d/net", owner, `["*"]`, "want the name of a namespace"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.network(owner, tenant(fmt.Sprintf(section, `,"sharedWith":`+tc.sharedWith)))
+			w.network(tc.joining, tenant(fmt.Sprintf(`{"type":"culvert","poolOf":%q}`, tc.section)))
+			w.asks(tc.joining)
+			if tc.want == "" {
+				w.add()
+				w.wantHeld("owner/net 10.1.0.2")
+				return
+			}
+			if got := w.refused(); !strings.Contains(got, tc.want) {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+			w.wantHeld()
+		})
+	}
+}
