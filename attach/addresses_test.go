@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,9 +91,7 @@ func (p *pair) held(i int) (out []blocks.Held) {
 	_ = p.nodes[i].Ledger.View(func(tx *journal.Tx) error {
 		all := tx.AddressesOf("")
 		for _, a := range all {
-			if !a.Local {
-				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim})
-			}
+			out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim, Local: a.Local})
 		}
 		return nil
 	})
@@ -143,8 +142,29 @@ func TestI4TwoNodesOfOneSubnet(t *testing.T) {
 			t.Errorf("scope node: %s", got)
 		}
 	}
-	if len(p.held(0)) != 2 {
-		t.Errorf("the cluster is told of %v", p.held(0))
+	if held := p.held(0); len(held) != 3 || slices.IndexFunc(held, func(h blocks.Held) bool { return h.Local }) != 2 {
+		t.Errorf("the cluster is told of %v", held)
+	}
+}
+
+// I4: when the scope of a network becomes the cluster, the addresses that nodes held
+// before are granted to no node, also where two nodes hold one.
+func TestI4ScopeBecomesTheClusters(t *testing.T) {
+	p := newPair(t)
+	local := strings.Replace(r0, "{", `{"scope":"node",`, 1)
+	got := []string{p.attached(t, 0, from(t, local, 1)), p.attached(t, 1, from(t, local, 2)), p.attached(t, 1, from(t, r0, 3)), p.attached(t, 0, from(t, r0, 4))}
+	if diff := cmp.Diff([]string{"172.16.91.2/24", "172.16.91.2/24", "172.16.91.3/24", "172.16.91.19/24"}, got); diff != "" {
+		t.Errorf("I4: -want +got:\n%s", diff)
+	}
+	// One of the two is gone. The other still has the address, wherever it is asked for.
+	if err := p.nodes[0].Engine.Detach(t.Context(), from(t, local, 1).Owner); err != nil {
+		t.Fatal(err)
+	}
+	p.round()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if rec, err := p.nodes[0].Engine.Attach(ctx, from(t, r0, 5, "172.16.91.2/24")); err == nil {
+		t.Errorf("I4: %v is given twice", rec.Lease.Wanted.Addresses)
 	}
 }
 

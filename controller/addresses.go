@@ -59,7 +59,7 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if object.ResourceVersion == "" && len(demands) == 0 {
+	if object.ResourceVersion == "" && !blocks.AnyAsks(demands) {
 		return ctrl.Result{}, nil
 	}
 	released, err := blocks.Release(pool, a.Now(), func(node string) ([]string, bool, error) { return a.claims(ctx, node, network) },

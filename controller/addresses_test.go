@@ -313,3 +313,15 @@ func TestI4UpgradeToPoolsOfNamespaces(t *testing.T) {
 		}
 	}
 }
+
+// A network whose addresses are unique on each node only has no pool.
+func TestNoPoolForScopeNode(t *testing.T) {
+	s := asking("a", 0)
+	s.Status.AddressRequests = blocks.ToObject([]blocks.Request{{Network: "n", Local: []ipam.Run{run("172.16.91.2", "172.16.91.2")}}})
+	c := newCluster(newNode("a", nil), s)
+	look(t, addresses(c, time.Now()))
+	var pools v1alpha1.AddressPoolList
+	if err := c.List(t.Context(), &pools); err != nil || len(pools.Items) > 0 {
+		t.Errorf("%v %v", err, pools.Items)
+	}
+}

@@ -80,13 +80,13 @@ func (u usable) shared() map[string]ipam.Config {
 	return out
 }
 
-// heldAddresses returns the addresses of the ledger that come from the cluster's pools.
+// heldAddresses returns the addresses of the ledger.
 func (m *Member) heldAddresses() (out []blocks.Held, err error) {
 	err = m.Node.Ledger.View(func(tx *journal.Tx) error {
 		all := tx.AddressesOf("")
 		for _, a := range all {
-			if !a.Local && a.Damage == "" {
-				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim})
+			if a.Damage == "" {
+				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim, Local: a.Local})
 			}
 		}
 		return nil

@@ -220,6 +220,11 @@ type AddressRequest struct {
 	// +optional
 	// +listType=atomic
 	Claims []AddressClaim `json:"claims,omitempty"`
+	// Addresses that attachments of the node hold and that had to be unique on the node only (scope node). While the
+	// network keeps that scope they mean nothing; when it becomes the cluster's, no node is granted them.
+	// +optional
+	// +listType=atomic
+	NodeScope []AddressRange `json:"nodeScope,omitempty"`
 }
 
 // AddressRange is a run of addresses, both ends included.

@@ -51,6 +51,8 @@ type Held struct {
 	Addr    netip.Addr
 	Owner   vf.Owner
 	Claim   string
+	// Local addresses are of scope node: other nodes may hold the same.
+	Local bool
 }
 
 // NewBook returns the book of a node. wake is called when what Requests says
@@ -198,11 +200,12 @@ func (b *Book) requests(held []Held, waiting map[*wait]bool) []Request {
 		for _, usable := range configs[network].Usable() {
 			out = append(out, Request{Network: network, FormerPool: configs[network].FormerPool, Ranges: usable, Used: b.used(network, configs[network].FormerPool, usable, held, waiting)})
 		}
-		if len(claims) > 0 && len(out) == first {
+		local := localRuns(held, network, configs[network].FormerPool)
+		if len(claims)+len(local) > 0 && len(out) == first {
 			out = append(out, Request{Network: network, FormerPool: configs[network].FormerPool})
 		}
-		if len(claims) > 0 {
-			out[first].Claims = claims
+		if len(out) > first {
+			out[first].Claims, out[first].Local = claims, local
 		}
 	}
 	return out
@@ -215,7 +218,7 @@ func (b *Book) claims(network string, held []Held, waiting map[*wait]bool) []Cla
 	var out []Claim
 	for _, h := range held {
 		switch {
-		case h.Network != network:
+		case h.Network != network || h.Local:
 		case h.Claim != "":
 			out = append(out, Claim{h.Addr, h.Claim})
 		case !b.inBlock(network, h.Addr):
@@ -236,6 +239,26 @@ func (b *Book) claims(network string, held []Held, waiting map[*wait]bool) []Cla
 	return slices.Compact(out)
 }
 
+// localRuns returns the addresses of scope node that are held of a network.
+func localRuns(held []Held, network, former string) []ipam.Run {
+	var all []netip.Addr
+	for _, h := range held {
+		if h.Local && (h.Network == network || h.Network == former) {
+			all = append(all, h.Addr)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	var out []ipam.Run
+	for _, a := range slices.Compact(all) {
+		if n := len(out); n > 0 && out[n-1].Last.Next() == a {
+			out[n-1].Last = a
+			continue
+		}
+		out = append(out, ipam.Run{First: a, Last: a})
+	}
+	return out
+}
+
 // Disputed says in words which of the held addresses are in blocks of other
 // nodes.
 func (b *Book) Disputed(held []Held) []string {
@@ -243,7 +266,7 @@ func (b *Book) Disputed(held []Held) []string {
 	defer b.mu.Unlock()
 	var out []string
 	for _, h := range held {
-		if block, taken := b.pools[h.Network].at(h.Addr); taken && block.Node != b.node {
+		if block, taken := b.pools[h.Network].at(h.Addr); taken && block.Node != b.node && !h.Local {
 			out = append(out, fmt.Sprintf("address %s of network %s, which %s has, is in block %s of node %s", h.Addr, h.Network, h.Owner, block.Run, block.Node))
 		}
 	}

@@ -94,7 +94,7 @@ func TestBookRequests(t *testing.T) {
 func TestBookDisputed(t *testing.T) {
 	b := NewBook("here", func() {})
 	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "here"}, {Run: run("10.0.0.6-10.0.0.7"), Node: "there"}}}}})
-	got := b.Disputed([]Held{{"n", addr("10.0.0.2"), podA, ""}, {"n", addr("10.0.0.6"), podA, ""}, {"n", addr("10.0.0.9"), podA, ""}, {"m", addr("10.0.0.6"), podA, ""}})
+	got := b.Disputed([]Held{{"n", addr("10.0.0.2"), podA, "", false}, {"n", addr("10.0.0.6"), podA, "", false}, {"n", addr("10.0.0.9"), podA, "", false}, {"m", addr("10.0.0.6"), podA, "", false}})
 	if want := []string{"address 10.0.0.6 of network n, which pod default/a has, is in block 10.0.0.6-10.0.0.7 of node there"}; !cmp.Equal(want, got) {
 		t.Error(cmp.Diff(want, got))
 	}

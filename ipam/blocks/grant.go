@@ -39,6 +39,7 @@ func Grant(p Pool, demands []Demand, nodes int) (Pool, Outcome) {
 	p.sort()
 	demands = slices.Clone(demands)
 	slices.SortStableFunc(demands, func(a, b Demand) int { return cmp.Compare(a.Node, b.Node) })
+	p.reserveLocal(demands)
 	var out Outcome
 	for _, d := range demands {
 		for _, c := range d.Claims {
@@ -52,8 +53,38 @@ func Grant(p Pool, demands []Demand, nodes int) (Pool, Outcome) {
 			out.Starved = append(out.Starved, d.Node)
 		}
 	}
+	p.Blocks = slices.DeleteFunc(p.Blocks, func(b Block) bool { return b.Claim == localID })
 	p.join()
 	return p, out
+}
+
+// localID marks the blocks of reserveLocal. No node uses it for a claim.
+const localID = "scope node"
+
+// mostLocal bounds how many addresses one node keeps from the others by its word: it is
+// sixteen for each of 256 VFs.
+const mostLocal = 4096
+
+// reserveLocal keeps Grant from the addresses that nodes hold since the network was of
+// scope node: several nodes may hold one (TestI4ScopeBecomesTheClusters).
+func (p *Pool) reserveLocal(demands []Demand) {
+	for _, d := range demands {
+		left := int64(mostLocal)
+		for _, run := range d.Local {
+			if left -= Count(run); left < 0 {
+				break
+			}
+			for _, part := range slices.Collect(p.free([]ipam.Run{run})) {
+				p.Blocks = append(p.Blocks, Block{Run: part, Node: d.Node, Claim: localID})
+			}
+			p.sort()
+		}
+	}
+}
+
+// AnyAsks reports whether a node needs anything of the network.
+func AnyAsks(demands []Demand) bool {
+	return slices.ContainsFunc(demands, func(d Demand) bool { return d.asks() })
 }
 
 // claim grants one address, and says in words why it cannot.

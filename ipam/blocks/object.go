@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -95,15 +96,34 @@ func ToObject(requests []Request) []v1alpha1.AddressRequest {
 	var out []v1alpha1.AddressRequest
 	for _, r := range requests {
 		o := v1alpha1.AddressRequest{Network: cmp.Or(r.FormerPool, r.Network), Pool: r.Network, Used: r.Used}
-		for _, run := range r.Ranges {
-			o.Ranges = append(o.Ranges, v1alpha1.AddressRange{First: run.First.String(), Last: run.Last.String()})
-		}
+		o.Ranges, o.NodeScope = toRanges(r.Ranges), toRanges(r.Local)
 		for _, c := range r.Claims {
 			o.Claims = append(o.Claims, v1alpha1.AddressClaim{Address: c.Addr.String(), ID: c.ID})
 		}
 		out = append(out, o)
 	}
 	return out
+}
+
+func toRanges(runs []ipam.Run) []v1alpha1.AddressRange {
+	var out []v1alpha1.AddressRange
+	for _, r := range runs {
+		out = append(out, v1alpha1.AddressRange{First: r.First.String(), Last: r.Last.String()})
+	}
+	return out
+}
+
+// fromRanges reads the ranges that can be read; the error is of the others.
+func fromRanges(ranges []v1alpha1.AddressRange) (out []ipam.Run, err error) {
+	for _, r := range ranges {
+		run, wrong := runOf(r.First, r.Last)
+		if wrong != nil {
+			err = wrong
+			continue
+		}
+		out = append(out, run)
+	}
+	return out, err
 }
 
 // Demands are the requests of a node for one network, and the IDs of all its
@@ -121,13 +141,11 @@ func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, ids []str
 		if o.Network != network {
 			d.FormerPool = o.Network
 		}
-		for _, r := range o.Ranges {
-			run, wrong := runOf(r.First, r.Last)
-			if wrong != nil {
-				err = fmt.Errorf("NodeState %s: addressRequests[%d]: %w", s.Name, i, wrong)
-				continue
-			}
-			d.Ranges = append(d.Ranges, run)
+		var wrong1, wrong2 error
+		d.Ranges, wrong1 = fromRanges(o.Ranges)
+		d.Local, wrong2 = fromRanges(o.NodeScope)
+		if wrong := errors.Join(wrong1, wrong2); wrong != nil {
+			err = fmt.Errorf("NodeState %s: addressRequests[%d]: %w", s.Name, i, wrong)
 		}
 		for _, c := range o.Claims {
 			ids = append(ids, c.ID)

@@ -38,7 +38,13 @@ type Request struct {
 	// many attachments wait for one.
 	Used   int64
 	Claims []Claim
+	// Local are the addresses that the node holds and that were unique on it only
+	// (ipam.ScopeNode).
+	Local []ipam.Run
 }
+
+// asks reports whether the node needs anything of the network.
+func (r Request) asks() bool { return len(r.Ranges) > 0 || len(r.Claims) > 0 }
 
 // Claim is a single address that must be the node's. Its ID is used once.
 type Claim struct {
