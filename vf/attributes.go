@@ -8,8 +8,8 @@ import (
 )
 
 // Attributes are the settings of a netdevice that Link has no field for, such as flags,
-// alternative names, queues, offloads and programs: one line "name value" for each, sorted
-// by name. Values are only compared: those that are long are digests.
+// alternative names, queues, offloads and programs: one line "name value" for each, in
+// the same order at each reading. Values are only compared: those that are long are digests.
 type Attributes string
 
 // NewAttributes returns the attributes with these values by name. Names have no blanks
