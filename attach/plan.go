@@ -63,7 +63,7 @@ func podSteps(p place, rec journal.Record) []step.Step {
 // the undo of any attach at any point, and the clean-up after any owner. rebind
 // forces the driver to be bound anew, which needs neither the netns nor its
 // path: the netdevice dies wherever it is and a new one is born on the host
-// (I8).
+// (I8). So are attributes of the netdevice mended, which end with it.
 //
 // The VF leaves its owner first and loses the owner's VLAN after that, so that
 // a pod that still runs never sends a frame outside its VLAN.
@@ -72,7 +72,8 @@ func podSteps(p place, rec journal.Record) []step.Step {
 // name); the caller reads back and asks again.
 func resetSteps(p place, b vf.Baseline, st vf.State, rebind bool) []step.Step {
 	lost := b.Name != "" && st.Link == nil
-	if rebind || lost || st.Driver != b.Driver || st.Admin.MAC != b.Admin.MAC {
+	tuned := st.Link != nil && len(b.Attributes.Diff(st.Link.Attributes)) > 0
+	if rebind || lost || tuned || !b.IsComplete() || st.Driver != b.Driver || st.Admin.MAC != b.Admin.MAC {
 		return rebindSteps(p, b, st)
 	}
 	var out []step.Step

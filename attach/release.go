@@ -87,7 +87,7 @@ func (e *Engine) release(ctx context.Context, at site, rec journal.Record, reaso
 	}
 	// A VF that was being configured is reset even when the ledger takes nothing
 	// any more (a full disk): what it says already means undo.
-	err = e.reset(ctx, at, rec)
+	err = e.reset(ctx, at, &rec)
 	if err == nil {
 		err = hung(cause)
 	}
@@ -122,34 +122,39 @@ func (e *Engine) free(at site, rec journal.Record, reason string, cause error) e
 }
 
 // reset takes a VF back to its baseline and reads back that it is there (I2,
-// I3). The error says what is left.
-func (e *Engine) reset(ctx context.Context, at site, rec journal.Record) error {
+// I3). The error says what is left. A baseline from the ledger of an earlier version has
+// no attributes: reset binds the driver anew, and completes the baseline with those of
+// the new netdevice.
+func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error {
 	var errs []error
 	for round := range rounds {
-		st, err := e.look(ctx, rec)
+		st, err := e.look(ctx, *rec)
 		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
-			if err := e.quiet(ctx, rec); err != nil {
+			if err := e.quiet(ctx, *rec); err != nil {
 				return err
 			}
-			st, err = e.look(ctx, rec) // the driver of a PF may set things when its VF is reset
+			st, err = e.look(ctx, *rec) // the driver of a PF may set things when its VF is reset
 		}
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 		}
-		if len(rec.Baseline.Diff(st)) == 0 {
+		if round > 0 && len(errs) == 0 {
+			rec.Baseline = rec.Baseline.Completed(st)
+		}
+		if len(rec.Baseline.Diff(st)) == 0 && rec.Baseline.IsComplete() {
 			return hung(errs...)
 		}
 		if at.pf.IsZero() {
 			return fmt.Errorf("PF %s could not be read, so its VF cannot be reset", rec.ID.PF)
 		}
 		for _, s := range resetSteps(at.place, rec.Baseline, st, round == 1) {
-			if err := e.resetStep(ctx, rec, s); err != nil {
+			if err := e.resetStep(ctx, *rec, s); err != nil {
 				errs = append(errs, err)
 				e.Log.Warn("reset", "pf", at.label, "vf", rec.ID.Index, "round", round, "err", err)
 			}
 		}
 	}
-	st, err := e.look(ctx, rec)
+	st, err := e.look(ctx, *rec)
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/kernel/tuning"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -29,7 +30,8 @@ type Kernel struct {
 	proc string
 	run  string
 	log  *slog.Logger
-	see  func(netns string, fn func(eyes) error) error // lends a way to read rtnetlink
+	see  func(netns string, fn func(eyes) error) error           // lends a way to read rtnetlink
+	tune func(name string, index int) (map[string]string, error) // tuning.Read
 
 	autoprobe autoprobes
 	writes    writes
@@ -56,6 +58,7 @@ func New(o Options) *Kernel {
 		run:  or(o.RunRoot, "/run"),
 		log:  o.Log,
 		see:  seeNetlink,
+		tune: tuning.Read,
 	}
 	k.autoprobe.of = map[vf.PCIAddr]*autoprobe{}
 	k.writes.begun = map[string]time.Time{}

@@ -62,7 +62,7 @@ func TestLabAttachAndDetach(t *testing.T) {
 		Addrs: []netip.Prefix{prefix("10.56.0.10/24"), prefix("fd00::10/64")}, Routes: routes,
 	}
 	if diff := cmp.Diff(want, s.Link, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
-		cmpopts.IgnoreFields(vf.Link{}, "Index", "Carrier")); diff != "" {
+		cmpopts.IgnoreFields(vf.Link{}, "Index", "Carrier", "Attributes")); diff != "" {
 		t.Errorf("in the netns (-want +got):\n%s", diff)
 	}
 	for _, path := range []string{"", "/run/netns/none", "/proc/uptime"} {

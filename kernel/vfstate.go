@@ -71,7 +71,7 @@ func (s sight) link(index int, path string) *vf.Link {
 	return &vf.Link{
 		Netns: path, Index: l.Index, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Up: l.Up, Carrier: l.Carrier,
 		Promisc: l.Promisc, AllMulti: l.AllMulti, Addrs: s.addrs[index], Routes: s.routes[index],
-		MoreAddrs: s.moreAddrs[index], MoreRoutes: s.moreRoutes[index],
+		MoreAddrs: s.moreAddrs[index], MoreRoutes: s.moreRoutes[index], Attributes: vf.NewAttributes(l.Attributes()),
 	}
 }
 
@@ -102,6 +102,9 @@ func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
 		}
 		return err
 	})
+	if state.Link != nil && err == nil {
+		err = k.readTuning(addr, state.Link)
+	}
 	if state.Link != nil || err != nil || path == "" {
 		return state, err
 	}
@@ -136,6 +139,25 @@ func (k *Kernel) readAdmin(c eyes, pf vf.PCIAddr, s *vf.State) error {
 		return fmt.Errorf("PF %s does not report vf %d", pf, s.ID.Index)
 	}
 	s.Admin = admin
+	return nil
+}
+
+// napiFiles are settings of how a netdevice is polled, in its folder in sysfs; those of
+// Linux 6.1 and later.
+var napiFiles = []string{"gro_flush_timeout", "napi_defer_hard_irqs", "threaded"}
+
+// readTuning adds the attributes of a netdevice of the host that rtnetlink does not tell.
+func (k *Kernel) readTuning(addr vf.PCIAddr, l *vf.Link) error {
+	values, err := k.tune(l.Name, l.Index)
+	if err != nil {
+		return err
+	}
+	for _, file := range napiFiles {
+		if v, err := text(k.sys.pci(addr, "net", l.Name, file)); err == nil {
+			values[file] = v
+		}
+	}
+	l.Attributes += vf.NewAttributes(values)
 	return nil
 }
 

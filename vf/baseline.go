@@ -20,6 +20,9 @@ type Baseline struct {
 	// Up is the admin state. Addresses and promiscuity have no field: a clean
 	// VF has none.
 	Up bool `json:"up"`
+	// Attributes are everything else that the kernel tells of the netdevice; empty in the
+	// ledger of an earlier version.
+	Attributes Attributes `json:"attributes,omitempty"`
 }
 
 // BaselineOf takes the baseline of a VF that is clean.
@@ -27,6 +30,19 @@ func BaselineOf(s State) Baseline {
 	b := Baseline{Admin: s.Admin, Driver: s.Driver}
 	if s.Link != nil {
 		b.Name, b.LinkMAC, b.MTU, b.Up = s.Link.Name, s.Link.MAC, s.Link.MTU, s.Link.Up
+		b.Attributes = s.Link.Attributes
+	}
+	return b
+}
+
+// IsComplete reports whether the baseline of a netdevice has its attributes.
+func (b Baseline) IsComplete() bool { return b.Name == "" || b.Attributes != "" }
+
+// Completed is the baseline with the attributes of s, a VF whose driver was bound anew,
+// unless the baseline has some.
+func (b Baseline) Completed(s State) Baseline {
+	if !b.IsComplete() && s.Link != nil && s.Link.Netns == "" {
+		b.Attributes = s.Link.Attributes
 	}
 	return b
 }
@@ -122,4 +138,5 @@ func (c *comparison) link(b Baseline, l Link) {
 	c.check("promisc", false, l.Promisc)
 	c.check("allmulti", false, l.AllMulti)
 	c.check("addresses", 0, len(l.Addrs)+l.MoreAddrs)
+	c.out = append(c.out, b.Attributes.Diff(l.Attributes)...)
 }

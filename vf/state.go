@@ -40,6 +40,9 @@ type Link struct {
 	// Routes list, which are bounded.
 	MoreAddrs  int `json:"moreAddrs,omitempty"`
 	MoreRoutes int `json:"moreRoutes,omitempty"`
+	// Attributes are what the kernel tells besides; all of it only when one VF is read and
+	// its netdevice is on the host.
+	Attributes Attributes `json:"-"`
 }
 
 // PF is what the kernel says of a Physical Function and its VFs.

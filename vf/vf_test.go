@@ -53,7 +53,7 @@ func dirty() State {
 	return State{
 		Driver: "igbvf",
 		Admin:  Admin{MAC: MAC{2}, SpoofChk: Yes, Trust: No},
-		Link:   &Link{Name: "v0", MAC: MAC{2}, MTU: 1500},
+		Link:   &Link{Name: "v0", MAC: MAC{2}, MTU: 1500, Attributes: "altnames \ngroup 0\n"},
 	}
 }
 
@@ -98,6 +98,8 @@ func change(v reflect.Value) {
 		*x = Tri(3 - uint8(*x))
 	case *[]netip.Prefix:
 		*x = append(*x, netip.MustParsePrefix("10.0.0.1/8"))
+	case *Attributes:
+		*x = "altnames \"eth0\"\ngroup 0\n"
 	case *[]Route:
 		*x = append(*x, Route{})
 	default:

@@ -173,6 +173,7 @@ func (k *Kernel) probe(p *pf, f *function, driver string) error {
 		name = fmt.Sprintf("eth%d", k.next)
 	}
 	f.Link = &vf.Link{Index: k.next, Name: name, MAC: mac, MTU: 1500}
+	f.attributes = newAttributes()
 	k.shown++
 	return nil
 }
@@ -180,7 +181,7 @@ func (k *Kernel) probe(p *pf, f *function, driver string) error {
 func (k *Kernel) named(netns, name string) *function {
 	for _, p := range k.pfs {
 		for _, f := range p.vfs {
-			if f.Link != nil && f.Link.Netns == netns && f.Link.Name == name {
+			if f.bears(netns, name) {
 				return f
 			}
 		}

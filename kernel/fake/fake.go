@@ -65,6 +65,8 @@ type function struct {
 	vf.State
 	rate  uint32       // the max_tx_rate that the hardware keeps to
 	users []vf.Process // that have it open
+	// attributes of its netdevice, by name
+	attributes map[string]string
 }
 
 // New returns a machine with n PFs, up to 8 (of a split NIC up to 4), that are
@@ -143,7 +145,11 @@ func (k *Kernel) VF(ctx context.Context, a vf.PCIAddr, netns string) (vf.State, 
 	if err != nil {
 		return vf.State{}, err
 	}
-	return f.seenFrom(netns), nil
+	st := f.seenFrom(netns)
+	if st.Link != nil {
+		st.Link.Attributes = f.shown(st.Link.Netns == "")
+	}
+	return st, nil
 }
 
 // Users tells who has VFs open, as Open said.
@@ -230,6 +236,7 @@ func (f *function) seenFrom(netns string) vf.State {
 	}
 	l := *f.Link
 	l.Addrs, l.Routes = slices.Clone(l.Addrs), slices.Clone(l.Routes)
+	l.Attributes = f.shown(false)
 	st.Link = &l
 	if l.Netns != "" && l.Netns != netns {
 		st.Link = nil

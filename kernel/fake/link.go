@@ -14,7 +14,7 @@ import (
 func (k *Kernel) link(s step.Step) error {
 	switch s := s.(type) {
 	case step.Move:
-		return k.onLink(s.VF, s.From, func(l *vf.Link) error { return k.move(l, s.To, s.Name) })
+		return k.onLink(s.VF, s.From, func(l *vf.Link) error { return k.move(l, s) })
 	case step.Rename:
 		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return k.rename(l, s.Name) })
 	case step.SetMTU:
@@ -56,12 +56,16 @@ func (k *Kernel) onLink(a vf.PCIAddr, netns string, do func(*vf.Link) error) err
 	})
 }
 
-func (k *Kernel) move(l *vf.Link, to, name string) error {
+func (k *Kernel) move(l *vf.Link, s step.Move) error {
+	to, name := s.To, s.Name
 	if !k.netns[to] {
 		return fmt.Errorf("netns %s: %w", to, vf.ErrNetnsGone)
 	}
 	if other := k.named(to, name); other != nil && other.Link != l {
 		return fmt.Errorf("name %s is taken there: %w", name, syscall.EEXIST)
+	}
+	if _, f, err := k.function(s.VF); err != nil || k.altnameTaken(f, to) {
+		return fmt.Errorf("an alternative name is taken there: %w", syscall.EEXIST)
 	}
 	if to == "" && l.Netns != "" {
 		k.shown++

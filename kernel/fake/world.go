@@ -32,6 +32,9 @@ func (k *Kernel) DelNetns(path string) {
 			if k.named("", name) != nil {
 				name = fmt.Sprintf("dev%d", f.Link.Index)
 			}
+			if k.altnameTaken(f, "") { // the kernel takes it away
+				f.attributes[altnames] = ""
+			}
 			k.shown++
 			f.Link.Netns, f.Link.Name, f.Link.Up, f.Link.Addrs, f.Link.Routes = "", name, false, nil, nil
 		}
@@ -118,8 +121,8 @@ func (k *Kernel) String() string {
 			fmt.Fprintf(&b, "  vf %d %s mac %s vlan %s spoofchk %s trust %s rss %s link_state %s rates %d-%d%s driver %q\n",
 				f.ID.Index, f.PCI, a.MAC, a.VLAN, a.SpoofChk, a.Trust, a.RSSQuery, a.LinkState, a.MinTxRate, a.MaxTxRate, f.held(), f.Driver)
 			if l := f.Link; l != nil {
-				fmt.Fprintf(&b, "    link %q %s mac %s mtu %d up %t promisc %t addrs %v routes %v\n",
-					l.Netns, l.Name, l.MAC, l.MTU, l.Up, l.Promisc, texts(l.Addrs), l.Routes)
+				fmt.Fprintf(&b, "    link %q %s mac %s mtu %d up %t promisc %t addrs %v routes %v%s\n",
+					l.Netns, l.Name, l.MAC, l.MTU, l.Up, l.Promisc, texts(l.Addrs), l.Routes, f.changed())
 			}
 		}
 	}

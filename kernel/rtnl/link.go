@@ -31,6 +31,9 @@ type Link struct {
 	VFs map[int]vf.Admin
 	// NumVFs is how many VFs the kernel said there are.
 	NumVFs int
+
+	flags  uint32
+	others []Attr // that Attributes shows
 }
 
 // ErrVFsCut: the answer does not hold all VFs. The attribute that lists them
@@ -136,6 +139,7 @@ func ParseLink(b []byte) (Link, error) {
 		Up:       flags&unix.IFF_UP != 0,
 		Promisc:  flags&unix.IFF_PROMISC != 0,
 		AllMulti: flags&unix.IFF_ALLMULTI != 0,
+		flags:    flags,
 	}
 	attrs, err := Attrs(b[unix.SizeofIfInfomsg:])
 	if err != nil {
@@ -182,6 +186,10 @@ func (l *Link) take(a Attr) (err error) {
 		l.NumVFs = int(a.Uint32())
 	case unix.IFLA_VFINFO_LIST:
 		l.VFs, err = ParseVFInfoList(a.Value)
+	default:
+		if settable[a.Type] != "" {
+			l.others = append(l.others, a)
+		}
 	}
 	return err
 }

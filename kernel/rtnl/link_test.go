@@ -3,10 +3,13 @@ package rtnl
 import (
 	"encoding/hex"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/vf"
 )
@@ -37,8 +40,44 @@ func TestParseLink(t *testing.T) {
 		},
 	}
 	got, err := ParseLink(igb3VFs(t))
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Link{})); diff != "" || err != nil {
 		t.Errorf("(-want +got):\n%s\n%v", diff, err)
+	}
+}
+
+// I2: what an owner may set shows, in words where it is short, and what changes by itself
+// does not.
+func TestI2AttributesOfLink(t *testing.T) {
+	body := func(flags uint32, attrs ...[]byte) []byte {
+		return append(linkHeader(2, flags, 0), slices.Concat(attrs...)...)
+	}
+	names := func(all ...string) []byte {
+		var b []byte
+		for _, n := range all {
+			b = AppendString(b, unix.IFLA_ALT_IFNAME, n)
+		}
+		return AppendNested(nil, unix.IFLA_PROP_LIST, b)
+	}
+	for name, tt := range map[string]struct {
+		body             []byte
+		attribute, value string
+	}{
+		"no flag":        {body(0), "flags", "0x0"},
+		"flags":          {body(unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP | unix.IFF_PROMISC | unix.IFF_NOARP), "flags", "0x80"},
+		"no altnames":    {body(0), "altnames", ""},
+		"altnames":       {body(0, names("eth1", "eth0")), "altnames", `"eth0 eth1"`},
+		"many altnames":  {body(0, names(strings.Repeat("a", 100), "b")), "altnames", "sha256:7c1be426acce8982"},
+		"txqlen":         {body(0, AppendUint32(nil, unix.IFLA_TXQLEN, 17)), "txqlen", "17"},
+		"alias":          {body(0, AppendString(nil, unix.IFLA_IFALIAS, "mine\n")), "ifalias", "0x6d696e650a"},
+		"common qdisc":   {body(0, AppendString(nil, unix.IFLA_QDISC, "mq")), "qdisc", ""},
+		"uncommon qdisc": {body(0, AppendString(nil, unix.IFLA_QDISC, "tbf")), "qdisc", `"tbf"`},
+		"xdp":            {body(0, AppendNested(nil, unix.IFLA_XDP, AppendAttr(nil, unix.IFLA_XDP_ATTACHED, []byte{0}))), "xdp", "0x0500020000000000"},
+		"long alias":     {body(0, AppendString(nil, unix.IFLA_IFALIAS, strings.Repeat("x", 250))), "ifalias", "sha256:086d4a1c293bde31"},
+	} {
+		l, err := ParseLink(tt.body)
+		if got := l.Attributes()[tt.attribute]; got != tt.value || err != nil {
+			t.Errorf("%s: %s %s, want %s (%v)", name, tt.attribute, got, tt.value, err)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -61,6 +62,7 @@ func (h *history) actions() map[string]func(*rapid.T) {
 		"reboot":            func(*rapid.T) { h.powerCut() },
 		"host.yaml":         func(t *rapid.T) { h.want(rapid.IntRange(0, vfsPerPF).Draw(t, "VFs")); h.pass() },
 		"somebody meddles":  func(t *rapid.T) { h.meddles(t) },
+		"owner tunes":       func(t *rapid.T) { h.ownerTunes(t) },
 		"sriov_numvfs":      func(t *rapid.T) { h.byHand(t) },
 		"a VF is unplugged": func(t *rapid.T) { h.removeVF(t) },
 		"a PF is unplugged": func(t *rapid.T) { h.removePF(t) },
@@ -177,6 +179,17 @@ func (h *history) meddles(t *rapid.T) {
 	if rapid.Bool().Draw(t, "seen") {
 		h.pass()
 	}
+}
+
+// ownerTunes has the owner of a VF change an attribute of its netdevice, which it may.
+func (h *history) ownerTunes(t *rapid.T) {
+	all := slices.DeleteFunc(h.vfs(), func(v vf.State) bool { return h.whereIs(v) == "" })
+	if len(all) == 0 {
+		return
+	}
+	v := rapid.SampledFrom(all).Draw(t, "VF")
+	name := rapid.SampledFrom(fake.AttributeNames()).Draw(t, "attribute")
+	must(h.world, h.k.SetAttribute(v.PCI, name, "eth0"))
 }
 
 // touched: what is known of a VF is no longer true.

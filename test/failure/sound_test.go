@@ -150,6 +150,9 @@ func (w *world) clean() {
 		if d := r.Baseline.Diff(st); len(d) > 0 {
 			w.t.Errorf("I2: free VF %s: %s", r.PCI, vf.Differences(d))
 		}
+		if left := w.k.ChangedAttributes(r.PCI); left != "" {
+			w.t.Errorf("I2: free VF %s has what its owner set:%s", r.PCI, left)
+		}
 	}
 }
 

@@ -45,6 +45,8 @@ import (
 //	fault before|after|always STEP      the next step of that kind (faulty.Kind) fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
+//	tune ALIAS NETNS IFNAME             its owner changes everything that it can of its interface
+//	looks ALIAS NETNS IFNAME            how the interface is set up, as the machine's own tools say
 //	netdevices                          how many interfaces of VFs appeared on the host since that was last asked
 //	clock DURATION                      time passes
 //	show                                PFs, and the VFs that are not clean
@@ -55,7 +57,8 @@ import (
 var commands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	"host": command(host), "plan": command(plan), "pass": command(pass), "restart": command(restart),
 	"netns": command(changeNetns), "cni": command(callCNI), "vm": command(callVM), "list": command(listGuests),
-	"open": command(open), "close": command(closed), "fault": command(fault), "meddle": command(meddle), "netdevices": command(netdevices),
+	"open": command(open), "close": command(closed), "fault": command(fault), "meddle": command(meddle),
+	"tune": command(tune), "looks": command(looks), "netdevices": command(netdevices),
 	"clock": command(advance), "show": command(show), "ledger": command(ledger), "events": command(events),
 	"problems": command(problems), "clean": command(clean),
 }
@@ -247,6 +250,22 @@ func closed(w *world, _ func(string) string, args []string) (string, error) {
 		return "", err
 	}
 	return "", w.Open(v.PCI)
+}
+
+func tune(w *world, _ func(string) string, args []string) (string, error) {
+	_, v, err := w.vf(args[0])
+	if err != nil {
+		return "", err
+	}
+	return "", w.Tune(v.PCI, netnsPath(args[1]), args[2])
+}
+
+func looks(w *world, _ func(string) string, args []string) (string, error) {
+	_, v, err := w.vf(args[0])
+	if err != nil {
+		return "", err
+	}
+	return w.Looks(v.PCI, netnsPath(args[1]), args[2])
 }
 
 func netdevices(w *world, _ func(string) string, _ []string) (string, error) {

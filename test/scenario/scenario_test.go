@@ -64,6 +64,10 @@ type others interface {
 	DelNetns(path string) error
 	// Open has some process have a VF open through vfio, or none any more.
 	Open(a vf.PCIAddr, by ...vf.Process) error
+	// Tune has the owner of a VF change everything that it can of its interface in a netns.
+	Tune(a vf.PCIAddr, path, ifname string) error
+	// Looks is how an interface in a netns is set up, in the words of the machine.
+	Looks(a vf.PCIAddr, path, ifname string) (string, error)
 }
 
 // fakeMachine adapts the fake kernel.

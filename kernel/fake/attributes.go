@@ -1,0 +1,111 @@
+package fake
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// altnames are the alternative names of a netdevice, each of which is taken where the
+// netdevice is.
+const altnames = "altnames"
+
+// sandboxHas is a name that is taken in every netns of a pod.
+const sandboxHas = "eth0"
+
+// shownByLink and shownByTools are a netdevice's attributes besides the fields of vf.Link,
+// as its driver makes it: those that every look shows, and those that are asked for when
+// one VF is read on the host. They survive a move and end with the netdevice.
+var (
+	shownByLink = map[string]string{
+		"flags": "multicast", "txqlen": "1000", "ifalias": "", altnames: "", "group": "0", "gso_max_segs": "65535", "xdp": "",
+	}
+	shownByTools = map[string]string{
+		"features": "all", "rings": "256", "channels": "1", "coalesce": "3", "rss": "even", "rules": "0", "msglevel": "7", "tcx": "",
+	}
+)
+
+// AttributeNames are the attributes that SetAttribute knows.
+func AttributeNames() []string {
+	return slices.Sorted(maps.Keys(newAttributes()))
+}
+
+func newAttributes() map[string]string {
+	all := maps.Clone(shownByLink)
+	maps.Copy(all, shownByTools)
+	return all
+}
+
+// SetAttribute sets an attribute of a VF's netdevice, as its owner does with CAP_NET_ADMIN.
+func (k *Kernel) SetAttribute(a vf.PCIAddr, name, value string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.changed()
+	return k.onVF(a, func(f *function) error {
+		if f.Link == nil {
+			return fmt.Errorf("VF %s has no netdevice: %w", a, vf.ErrNotFound)
+		}
+		if _, ok := f.attributes[name]; !ok {
+			return fmt.Errorf("attribute %s: %w", name, vf.ErrUnable)
+		}
+		if name == altnames && k.named(f.Link.Netns, value) != nil {
+			return syscall.EEXIST
+		}
+		f.attributes[name] = value
+		return nil
+	})
+}
+
+// shown are the attributes as the kernel tells them; whole for a read of one VF.
+func (f *function) shown(whole bool) vf.Attributes {
+	out := map[string]string{}
+	for name, value := range f.attributes {
+		if _, ok := shownByLink[name]; ok || whole {
+			out[name] = value
+		}
+	}
+	return vf.NewAttributes(out)
+}
+
+// ChangedAttributes lists the attributes of a VF's netdevice that are not as its driver
+// makes them, wherever the netdevice is.
+func (k *Kernel) ChangedAttributes(a vf.PCIAddr) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, f, err := k.function(a)
+	if err != nil {
+		return ""
+	}
+	return f.changed()
+}
+
+func (f *function) changed() string {
+	var b strings.Builder
+	made := newAttributes()
+	for _, name := range AttributeNames() {
+		if have := f.attributes[name]; f.Link != nil && have != made[name] {
+			fmt.Fprintf(&b, " %s %q", name, have)
+		}
+	}
+	return b.String()
+}
+
+// bears reports whether a netdevice has a name, or another that is the same.
+func (f *function) bears(netns, name string) bool {
+	return f.Link != nil && f.Link.Netns == netns && name != "" && (f.Link.Name == name || f.attributes[altnames] == name)
+}
+
+// altnameTaken reports whether the alternative name of a netdevice is taken in a netns,
+// which then refuses it (__dev_change_net_namespace).
+func (k *Kernel) altnameTaken(f *function, netns string) bool {
+	name := f.attributes[altnames]
+	if name == "" {
+		return false
+	}
+	other := k.named(netns, name)
+	return netns != "" && name == sandboxHas || other != nil && other != f
+}

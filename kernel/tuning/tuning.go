@@ -1,0 +1,184 @@
+// Package tuning reads how the owner of a netdevice has set it up beyond what rtnetlink
+// tells: its features, queues, receive rules and the like, by ethtool's questions
+// (linux/ethtool.h), and the programs at its TCX hooks (linux/bpf.h).
+//
+// In goes a netdevice of the calling thread's network namespace; out come values by name
+// that are only compared: the answers' bytes, or a hash of them. Package kernel calls it.
+package tuning
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/kernel/rtnl"
+)
+
+// Sizes of structures in linux/ethtool.h, and where their fields are.
+const (
+	sizeSimple   = 128 // no shorter than any structure of fixed size but ethtool_rxnfc
+	sizeRules    = 192 // struct ethtool_rxnfc
+	sizeFeatures = 8 + featureWords*16
+	sizeHash     = 24 // struct ethtool_rxfh, before the table and the key
+	featureWords = 4  // more than the kernel has
+	copybreakLen = 16 + 4
+	maxTable     = 1 << 16 // entries of an RSS table, and bytes of its key
+)
+
+// question is one of ethtool's.
+type question struct {
+	name    string
+	command uint32
+	// argument has what follows the command in the question.
+	argument []uint32
+	size     int
+}
+
+func questions() []question {
+	return []question{
+		{"rings", unix.ETHTOOL_GRINGPARAM, nil, sizeSimple},
+		{"channels", unix.ETHTOOL_GCHANNELS, nil, sizeSimple},
+		{"coalesce", unix.ETHTOOL_GCOALESCE, nil, sizeSimple},
+		{"pause", unix.ETHTOOL_GPAUSEPARAM, nil, sizeSimple},
+		{"private_flags", unix.ETHTOOL_GPFLAGS, nil, sizeSimple},
+		{"message_level", unix.ETHTOOL_GMSGLVL, nil, sizeSimple},
+		{"wake_on_lan", unix.ETHTOOL_GWOL, nil, sizeSimple},
+		{"rx_copybreak", unix.ETHTOOL_GTUNABLE, []uint32{unix.ETHTOOL_RX_COPYBREAK, unix.ETHTOOL_TUNABLE_U32, 4}, copybreakLen},
+		{"tx_copybreak", unix.ETHTOOL_GTUNABLE, []uint32{unix.ETHTOOL_TX_COPYBREAK, unix.ETHTOOL_TUNABLE_U32, 4}, copybreakLen},
+		{"rules", unix.ETHTOOL_GRXCLSRLCNT, nil, sizeRules},
+	}
+}
+
+// hashFlows are the flow types whose hash fields can be set (TCP_V4_FLOW to AH_ESP_V6_FLOW).
+const hashFlows = 8
+
+// Read returns the values that the driver and the kernel have of a netdevice. Names of
+// what they do not have are left out. Its error is for a netdevice that cannot be read at
+// all: it is gone, or has another name now.
+func Read(name string, index int) (map[string]string, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a socket for ethtool: %w", err)
+	}
+	defer unix.Close(fd)
+	a := asker{fd: fd}
+	if len(name) >= len(a.name) {
+		return nil, fmt.Errorf("interface name %q is too long: %w", name, unix.EINVAL)
+	}
+	copy(a.name[:], name)
+
+	out := map[string]string{}
+	// Every netdevice has features (net/ethtool/ioctl.c, ethtool_get_features).
+	if out["features"], err = a.ask(question{"features", unix.ETHTOOL_GFEATURES, []uint32{featureWords}, sizeFeatures}); err != nil {
+		return nil, fmt.Errorf("read the features of %s: %w", name, err)
+	}
+	for _, q := range questions() {
+		if v, err := a.ask(q); err == nil {
+			out[q.name] = v
+		}
+	}
+	for flow := uint32(1); flow <= hashFlows; flow++ {
+		q := question{fmt.Sprintf("hash_fields_%d", flow), unix.ETHTOOL_GRXFH, []uint32{flow}, sizeRules}
+		if v, err := a.ask(q); err == nil {
+			out[q.name] = v
+		}
+	}
+	if v, err := a.hash(); err == nil {
+		out["rss"] = v
+	}
+	if c, err := unix.IoctlGetHwTstamp(fd, name); err == nil {
+		out["timestamps"] = fmt.Sprintf("%d/%d/%d", c.Flags, c.Tx_type, c.Rx_filter)
+	}
+	for hook, attach := range map[string]uint32{"tcx_ingress": unix.BPF_TCX_INGRESS, "tcx_egress": unix.BPF_TCX_EGRESS} {
+		if v, err := programs(index, attach); err == nil {
+			out[hook] = v
+		}
+	}
+	return out, nil
+}
+
+// asker asks about one netdevice.
+type asker struct {
+	fd   int
+	name [unix.IFNAMSIZ]byte
+}
+
+// ask returns what follows the command in the answer.
+func (a asker) ask(q question) (string, error) {
+	b := make([]byte, q.size)
+	binary.NativeEndian.PutUint32(b, q.command)
+	for i, v := range q.argument {
+		binary.NativeEndian.PutUint32(b[4*(i+1):], v)
+	}
+	if err := a.ioctl(b); err != nil {
+		return "", err
+	}
+	return rtnl.Digest(b[4:]), nil
+}
+
+// hash asks for the table that spreads flows over the queues, its key and its function:
+// first how long they are, then for themselves.
+func (a asker) hash() (string, error) {
+	b := make([]byte, sizeHash)
+	binary.NativeEndian.PutUint32(b, unix.ETHTOOL_GRSSH)
+	if err := a.ioctl(b); err != nil {
+		return "", err
+	}
+	table, key := binary.NativeEndian.Uint32(b[8:]), binary.NativeEndian.Uint32(b[12:])
+	if table > maxTable || key > maxTable {
+		return "", fmt.Errorf("an RSS table of %d entries and a key of %d bytes: %w", table, key, unix.E2BIG)
+	}
+	return a.ask(question{"rss", unix.ETHTOOL_GRSSH, []uint32{0, table, key}, sizeHash + 4*int(table) + int(key)})
+}
+
+// ifreq is struct ifreq with a pointer (linux/if.h).
+type ifreq struct {
+	name [unix.IFNAMSIZ]byte
+	data unsafe.Pointer
+	_    [24 - unsafe.Sizeof(uintptr(0))]byte
+}
+
+// ioctl has the kernel answer in b.
+func (a asker) ioctl(b []byte) error {
+	req := ifreq{name: a.name, data: unsafe.Pointer(unsafe.SliceData(b))}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(a.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+	runtime.KeepAlive(b)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// mostPrograms is how many programs may be at one hook (BPF_MPROG_MAX).
+const mostPrograms = 64
+
+// query is the part of union bpf_attr that BPF_PROG_QUERY reads and writes.
+type query struct {
+	target, attachType, queryFlags, attachFlags uint32
+	ids                                         unsafe.Pointer
+	count                                       uint32
+	_                                           uint32
+	_                                           [4]uint64
+}
+
+// programs lists the IDs of the programs at a TCX hook (Linux 6.6), which stay when the
+// netdevice moves to another netns.
+func programs(index int, hook uint32) (string, error) {
+	var ids [mostPrograms]uint32
+	q := query{target: uint32(index), attachType: hook, ids: unsafe.Pointer(&ids), count: mostPrograms}
+	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(&q)), unsafe.Sizeof(q))
+	runtime.KeepAlive(&ids)
+	switch {
+	case errors.Is(errno, unix.ENOENT): // none was ever there
+		return "", nil
+	case errno != 0:
+		return "", errno
+	case q.count == 0:
+		return "", nil
+	}
+	return fmt.Sprint(ids[:min(q.count, mostPrograms)]), nil
+}

@@ -1,0 +1,53 @@
+package tuning
+
+import (
+	"errors"
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// The loopback interface has features, and not one value that is another at the next
+// reading.
+func TestRead(t *testing.T) {
+	lo, err := net.InterfaceByIndex(1)
+	if err != nil {
+		t.Skip(err)
+	}
+	first, err := Read(lo.Name, lo.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Read(lo.Name, lo.Index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first["features"] == "" {
+		t.Errorf("no features: %v", first)
+	}
+	for name, v := range first {
+		if again[name] != v {
+			t.Errorf("%s is %s, then %s", name, v, again[name])
+		}
+	}
+}
+
+func TestReadNothing(t *testing.T) {
+	for _, name := range []string{"none0", "a-name-that-is-too-long"} {
+		if v, err := Read(name, 1<<30); err == nil {
+			t.Errorf("%s: %v", name, v)
+		}
+	}
+	if _, err := Read("none0", 1<<30); !errors.Is(err, unix.ENODEV) {
+		t.Error(err)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	for b.Loop() {
+		if _, err := Read("lo", 1); err != nil {
+			b.Skip(err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package scenario
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func (m fakeMachine) Tune(a vf.PCIAddr, _, _ string) error {
+	for _, name := range fake.AttributeNames() {
+		if err := m.SetAttribute(a, name, "eth0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m fakeMachine) Looks(a vf.PCIAddr, _, _ string) (string, error) {
+	return m.ChangedAttributes(a), nil
+}
+
+// tunings are what the owner of an interface may do with CAP_NET_ADMIN. igbvf refuses some:
+// it has one queue, and no receive rules.
+var tunings = []string{
+	"ip link set dev IF arp off", "ip link set dev IF multicast off", "ip link set dev IF txqueuelen 17",
+	"ip link set dev IF alias mine", "ip link property add dev IF altname eth0", "ip link property add dev IF altname IF-too",
+	"ip link set dev IF gso_max_size 9000 gso_max_segs 7", "ip link set dev IF gro_max_size 9000", "ip link set dev IF group 42",
+	"ip link set dev IF broadcast 01:02:03:04:05:06", "ip link set dev IF mode dormant", "ip link set dev IF protodown on",
+	"ip link set dev IF promisc on", "ip link set dev IF allmulticast on", "ip maddress add 33:33:00:00:00:77 dev IF",
+	"tc qdisc add dev IF clsact", "tc qdisc replace dev IF root tbf rate 1mbit burst 32kbit latency 400ms",
+	"tc filter add dev IF ingress matchall action drop",
+	"ethtool -G IF rx 512 tx 512", "ethtool -L IF combined 1", "ethtool -C IF rx-usecs 200", "ethtool -A IF rx off tx off",
+	"ethtool -K IF gro off gso off tso off rx off tx off sg off", "ethtool -K IF rxvlan off txvlan off", "ethtool -s IF msglvl 0x1f", "ethtool -s IF wol g",
+	"ethtool -X IF equal 1", "ethtool -N IF flow-type tcp4 dst-port 80 action 0", "ethtool -N IF rx-flow-hash udp4 sdfn",
+	"ip link add link IF name IF.7 type vlan id 7", "sysctl -qw net.ipv4.conf.IF.proxy_arp=1",
+}
+
+// mostRefused is how many of tunings igbvf and the kernel may refuse.
+const mostRefused = 9
+
+func (linux) Tune(_ vf.PCIAddr, path, ifname string) error {
+	var refused []string
+	for _, t := range tunings {
+		if out, err := inNetns(path, strings.ReplaceAll(t, "IF", ifname)); err != nil {
+			refused = append(refused, fmt.Sprintf("%s: %s", t, strings.TrimSpace(out)))
+		}
+	}
+	if len(refused) > mostRefused {
+		return fmt.Errorf("the kernel refused %d of %d changes:\n%s", len(refused), len(tunings), strings.Join(refused, "\n"))
+	}
+	return nil
+}
+
+// looking are the questions whose answers are how an interface is set up.
+var looking = []string{
+	"ip -d link show dev IF", "ip maddress show dev IF", "tc qdisc show dev IF", "tc filter show dev IF ingress", "ethtool -g IF", "ethtool -l IF",
+	"ethtool -c IF", "ethtool -a IF", "ethtool -k IF", "ethtool IF", "ethtool -x IF", "ethtool -n IF", "sysctl net.ipv4.conf.IF.proxy_arp",
+}
+
+// counted is what of those answers is another each time: the index of the interface.
+var counted = regexp.MustCompile(`(?m)^[0-9]+:|link-netnsid [0-9]+|qdisc (\S+) [0-9a-f]+:`)
+
+func (linux) Looks(_ vf.PCIAddr, path, ifname string) (string, error) {
+	var b strings.Builder
+	for _, q := range looking {
+		out, _ := inNetns(path, strings.ReplaceAll(q, "IF", ifname)) // a refusal is an answer too
+		fmt.Fprintf(&b, "%s\n%s\n", q, counted.ReplaceAllString(out, ""))
+	}
+	return b.String(), nil
+}
+
+func inNetns(path, command string) (string, error) {
+	args := append([]string{"--net=" + path}, strings.Fields(command)...)
+	out, err := exec.Command("nsenter", args...).CombinedOutput() //nolint:noctx // short, in a test
+	return string(out), err
+}
