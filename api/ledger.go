@@ -56,6 +56,9 @@ type LedgerSandbox struct {
 	Since    time.Time              `json:"since,omitzero"`
 	Networks []LedgerSandboxNetwork `json:"networks"`
 	Damage   string                 `json:"damage,omitempty"`
+	// Omitted is the size of its entry in bytes where Networks is left out: those of a node
+	// may be too large for one answer.
+	Omitted int `json:"omitted,omitempty"`
 }
 
 // LedgerSandboxNetwork is one network of a sandbox, the default one first.

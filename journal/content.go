@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -31,7 +32,11 @@ type Content struct {
 	// among Records and Addresses as damaged.
 	Damage []Problem
 
-	file *pages.File
+	doubts []Problem // of VerifySandboxes
+	free   int64     // bytes of the file that nothing is in
+	large  bool      // an entry is larger than what is read
+	own    bool      // an entry on some page, in use or not, is as culvertd writes entries
+	hints  map[vf.ID]Record
 }
 
 // Fault is one thing that is wrong with the file as a whole.
@@ -65,63 +70,78 @@ func (c Content) Problems() []Problem {
 		out = append(out, Problem{Object: "file", What: string(f), Means: "culvertd does not open it, since something may be missing from it"})
 	}
 	out = append(out, c.Damage...)
-	return append(append(out, Verify(c.Records, c.Addresses)...), VerifySandboxes(c.Sandboxes)...)
+	return append(append(out, Verify(c.Records, c.Addresses)...), c.doubts...)
 }
 
 // Inspect reads a ledger's file without changing it, damaged or not. Errors:
 // fs.ErrNotExist, ErrBusy, ErrDamaged for what is no file, and ErrForeign for a file
 // that was never a ledger.
-func Inspect(path string) (Content, error) {
-	image, err := readFile(path)
+func Inspect(path string) (c Content, err error) {
+	err = readFile(path, func(source pages.Source) error {
+		c, err = inspect(path, source)
+		return err
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return Content{}, fmt.Errorf("ledger %s: %w: culvertd makes one when it starts", path, fs.ErrNotExist)
 	}
 	if err != nil {
 		return Content{}, fmt.Errorf("ledger %s: %w", path, err)
 	}
-	c := Read(image)
-	if err := c.checkOrigin(path, image); err != nil {
-		return Content{}, fmt.Errorf("ledger %s: %w", path, err)
-	}
 	return c, nil
 }
 
-// Read reads the bytes of a ledger's file.
-func Read(image []byte) Content {
+func inspect(path string, source pages.Source) (Content, error) {
+	c, file := read(source)
+	return c, c.checkOrigin(path, source, file)
+}
+
+// Read reads the content of a ledger's file. The memory that it needs does not depend on
+// the file's size: pages are read one by one, and of large sandboxes an outline is kept.
+func Read(source pages.Source) Content {
+	c, _ := read(source)
+	return c
+}
+
+func read(source pages.Source) (Content, *pages.File) {
 	c := Content{Fresh: map[string]vf.Admin{}}
-	if len(image) == 0 {
+	file := pages.Read(source)
+	if source.Size() == 0 {
 		c.fault("it is empty (0 bytes), and a ledger never is: it was cut short or overwritten")
-		return c
+		return c, file
 	}
-	file := pages.Read(image)
 	for _, f := range file.Faults {
 		c.fault("%s", f)
 	}
-	c.file = file
-	of := func(bucket []byte) entries {
-		return func(yield func([]byte, []byte) bool) {
-			for _, i := range file.Items {
-				if i.Bucket == string(bucket) && !yield(i.Key, i.Value) {
-					return
-				}
-			}
+	for _, name := range file.Buckets {
+		if !slices.ContainsFunc(buckets, func(b []byte) bool { return string(b) == name }) {
+			c.fault("it has a bucket %q, which no ledger has", name)
 		}
 	}
+	c.free, c.large = file.Free*int64(file.PageSize), file.Largest > pages.MaxValue
+	of := func(bucket []byte) entries { return file.Items(string(bucket)) }
 	sealed := c.meta(of(bucketMeta))
 	if !sealed {
 		of = resealed(of)
 	}
+	c.decode(of, decodeRecord, decodeAddress)
+	if sealed && len(file.Faults) == 0 {
+		c.total(of)
+	}
+	if len(c.Faults) > 0 || !all(c.Records, func(r Record) bool { return r.Phase != Damaged }) {
+		c.leftovers(file)
+	}
+	return c, file
+}
+
+// decode decodes the entries of all buckets but the one about the ledger itself.
+func (c *Content) decode(of func(bucket []byte) entries, record func(key, stored []byte) (Record, error), address func(key, stored []byte) (Address, error)) {
 	var damaged [5][]Problem
-	c.Records, damaged[0] = decodeRecords(of(bucketRecords), decodeRecord)
-	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), decodeAddress)
+	c.Records, damaged[0] = decodeRecords(of(bucketRecords), record)
+	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), address)
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
 	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
-	c.Sandboxes, damaged[4] = decodeSandboxes(of(bucketSandboxes))
+	c.Sandboxes, damaged[4], c.doubts = decodeSandboxes(of(bucketSandboxes))
 	c.Damage = append(c.Damage, slices.Concat(damaged[:]...)...)
-	if sealed && len(file.Faults) == 0 {
-		c.total(file.Items)
-	}
-	return c
 }
 
 func (c *Content) fault(format string, args ...any) {
@@ -155,7 +175,7 @@ func freshKeyOf(key string) string {
 func (c *Content) meta(all entries) (sealed bool) {
 	values := map[string][]byte{}
 	for key, stored := range all {
-		values[string(key)] = stored
+		values[string(key)] = bytes.Clone(stored)
 	}
 	if string(values["format"]) == "1" {
 		c.Format, c.Boot = "1", string(values["boot"])
@@ -202,15 +222,17 @@ func (c *Content) meta(all entries) (sealed bool) {
 // total compares what is there with what should be. It tells of entries that
 // have gone, came back from an earlier time, or stand under another key; a value
 // that was damaged disturbs nothing here, and its seal tells of it.
-func (c *Content) total(items []pages.Item) {
+func (c *Content) total(of func(bucket []byte) entries) {
 	var have total
 	var stored []byte
-	for _, i := range items {
-		if i.Bucket == string(bucketMeta) && string(i.Key) == string(keyTotal) {
-			stored = i.Value
-			continue
+	for _, bucket := range buckets {
+		for key, value := range of(bucket) {
+			if isTotal(bucket, key) {
+				stored = bytes.Clone(value)
+				continue
+			}
+			have.add(bucket, key, value)
 		}
-		have.add([]byte(i.Bucket), i.Key, i.Value)
 	}
 	body, err := unseal(bucketMeta, keyTotal, stored)
 	want, parseErr := parseTotal(string(body))
@@ -222,4 +244,8 @@ func (c *Content) total(items []pages.Item) {
 	case want.Sum != have.Sum:
 		c.fault("some of its entries are not those that were written: their sum is wrong")
 	}
+}
+
+func isTotal(bucket, key []byte) bool {
+	return string(bucket) == string(bucketMeta) && string(key) == string(keyTotal)
 }

@@ -20,8 +20,13 @@ import (
 
 const writerEnv = "CULVERT_TEST_LEDGER_WRITER"
 
-// TestMain is the process that TestKilledWriter kills, when it is told to be.
+// TestMain is the process that TestI6KilledWriter kills, or the one whose memory
+// TestMemoryOfLargeLedgers measures, when the environment says so.
 func TestMain(m *testing.M) {
+	if path := os.Getenv(measureEnv); path != "" {
+		fmt.Println(measure(path, os.Getenv(measuredEnv)))
+		os.Exit(0)
+	}
 	if path := os.Getenv(writerEnv); path != "" {
 		fmt.Fprintln(os.Stderr, write(path, os.Stdout))
 		os.Exit(1)

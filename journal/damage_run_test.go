@@ -6,8 +6,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	"github.com/culvert-net/culvert/journal"
 )
 
 // TestDamageAtRandom is FuzzDamagedFile without its engine, which is slow where
@@ -25,7 +23,7 @@ func TestDamageAtRandom(t *testing.T) {
 	runs, refused := 0, 0
 	for end := time.Now().Add(bound); time.Now().Before(end); {
 		whole := image(t, int(seed%50))
-		before := journal.Read(whole)
+		before := read(whole)
 		for range 200 {
 			seed++
 			rnd := rand.New(rand.NewPCG(seed, 0))

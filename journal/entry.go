@@ -8,6 +8,8 @@ import (
 	"hash/fnv"
 	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/journal/pages"
 )
 
 // An entry of the file is a key and a sealed value: JSON (plain text in
@@ -35,6 +37,9 @@ func seal(bucket, key, body []byte) []byte {
 
 // unseal returns the body of a stored value.
 func unseal(bucket, key, stored []byte) ([]byte, error) {
+	if len(stored) > pages.MaxValue {
+		return nil, fmt.Errorf("it has more than %d bytes, which culvertd does not read", pages.MaxValue)
+	}
 	at := len(stored) - sealLength
 	if at < 0 || stored[at] != '#' {
 		return stored, fmt.Errorf("it is not whole: its checksum is missing")

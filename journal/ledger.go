@@ -47,8 +47,9 @@ var (
 
 // Ledger is the open file. Its methods may be called concurrently.
 type Ledger struct {
-	db  *bolt.DB
-	now func() time.Time
+	db   *bolt.DB
+	path string // that of db may be the one of a compacted file before it was renamed
+	now  func() time.Time
 
 	changed change.Signal
 	memos   *memos
@@ -112,7 +113,7 @@ func (l *Ledger) guarded(f func() error) (err error) {
 		case nil:
 			return
 		case interface{ Addr() uintptr }, string: // a fault; bbolt's own words
-			err = fmt.Errorf("ledger %s: %w under culvertd (%v): restart culvertd, which says what is wrong with it", l.db.Path(), ErrDamaged, what)
+			err = fmt.Errorf("ledger %s: %w under culvertd (%v): restart culvertd, which says what is wrong with it", l.path, ErrDamaged, what)
 			l.broken.Store(&err)
 		default:
 			panic(what) //nolint:forbidigo // a mistake of ours goes on as it came

@@ -1,8 +1,10 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/culvert-net/culvert/durable"
+	"github.com/culvert-net/culvert/journal/pages"
 )
 
 // format is what this culvertd writes. It reads 1 as well, which had no seals
@@ -57,56 +60,90 @@ func openOrMake(path string, opts Options) (*Ledger, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("%w: culvertd must be able to make that folder", err)
 	}
-	image, err := readFile(path)
+	var c Content
+	err := readFile(path, func(source pages.Source) (err error) {
+		c, err = readSound(path, source)
+		return err
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := create(path, opts); err != nil {
 			return nil, fmt.Errorf("make it: %w", err)
 		}
 	} else if err != nil {
 		return nil, err
-	} else if err := sound(path, image); err != nil {
+	}
+	db, err := openDB(path, opts)
+	if err != nil {
 		return nil, err
 	}
-	db, err := bolt.Open(path, 0o600, boltOptions(opts))
+	db, note, err := compactBloated(db, path, c, opts)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	l := &Ledger{db: db, path: path, now: opts.Now, memos: newMemos()}
+	if err := db.Update(prepare); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: make room on its file system, or mend that", err), db.Close())
+	}
+	if note.Reason != "" {
+		err = l.Update(func(tx *Tx) error { return tx.Event(note) })
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return l, nil
+}
+
+// openDB opens the database at path, and locks it. A culvertd that waited for the lock
+// while another one replaced the file has a file that is not at path any more.
+func openDB(path string, opts Options) (*bolt.DB, error) {
+	var opened *os.File
+	options := boltOptions(opts)
+	options.OpenFile = func(name string, flag int, perm fs.FileMode) (f *os.File, err error) {
+		opened, err = os.OpenFile(name, flag, perm)
+		return opened, err
+	}
+	db, err := bolt.Open(path, 0o600, options)
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, ErrBusy
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: culvertd must be able to write it", err)
 	}
-	l := &Ledger{db: db, now: opts.Now, memos: newMemos()}
-	if err := db.Update(prepare); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: make room on its file system, or mend that", err), db.Close())
+	if there, err := isAt(path, opened); err != nil || !there {
+		return nil, errors.Join(cmp.Or(err, ErrBusy), db.Close())
 	}
-	return l, nil
+	return db, nil
+}
+
+// isAt reports whether an open file is the one at path.
+func isAt(path string, f *os.File) (bool, error) {
+	have, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	want, err := os.Stat(path)
+	return err == nil && os.SameFile(have, want), err
 }
 
 func boltOptions(opts Options) *bolt.Options {
 	return &bolt.Options{Timeout: lockBound, NoSync: opts.NoSync, FreelistType: bolt.FreelistMapType}
 }
 
-// tooLarge is more than any ledger: one of 256 VFs and 1000 events has less
-// than 2 MB.
-const tooLarge = 256 << 20
-
-// readFile reads the file while nobody writes it; fs.ErrNotExist when there is
+// readFile lets read have the file while nobody writes it; fs.ErrNotExist when there is
 // nothing at path, not even a link.
-func readFile(path string) ([]byte, error) {
+func readFile(path string, read func(pages.Source) error) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if target, linkErr := os.Readlink(path); linkErr == nil {
-			return nil, fmt.Errorf("it is a link to %s, which is not there: mount what is missing, or remove the link if no pod and no VM has a VF", target)
+			return fmt.Errorf("it is a link to %s, which is not there: mount what is missing, or remove the link if no pod and no VM has a VF", target)
 		}
-		return nil, err
+		return err
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%w: it is no file (%s): move it away", ErrDamaged, info.Mode())
-	}
-	if info.Size() > tooLarge {
-		return nil, fmt.Errorf("%w: it has %d MB, which no ledger has: it is something else", ErrDamaged, info.Size()>>20)
+		return fmt.Errorf("%w: it is no file (%s): move it away", ErrDamaged, info.Mode())
 	}
 	// Read-only, bbolt takes its lock and looks at nothing but the two metas,
 	// which are there or it says so. What it thinks of them does not matter:
@@ -114,27 +151,35 @@ func readFile(path string) ([]byte, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockBound})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, ErrBusy
+		return ErrBusy
 	case err == nil:
 		defer db.Close()
 	}
-	return os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil {
+		return err
+	}
+	return read(io.NewSectionReader(f, 0, info.Size()))
 }
 
-// sound says why a file cannot be worked with.
-func sound(path string, image []byte) error {
-	c := Read(image)
+// readSound returns the content of a file, or why culvertd cannot work with it.
+func readSound(path string, source pages.Source) (Content, error) {
+	c, file := read(source)
 	if len(c.Faults) == 0 {
-		return nil
+		return c, nil
 	}
-	if err := c.checkOrigin(path, image); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrDamaged, c.Faults[0], err)
+	if err := c.checkOrigin(path, source, file); err != nil {
+		return c, fmt.Errorf("%w: %s: %w", ErrDamaged, c.Faults[0], err)
 	}
 	more := ""
 	if n := len(c.Faults) - 1; n > 0 {
 		more = fmt.Sprintf(" (and %d more faults)", n)
 	}
-	return fmt.Errorf("%w: %s%s: culvertd does not guess who has which VF: culvert ledger check %s says what is wrong, culvert ledger repair %s saves what can be read",
+	return c, fmt.Errorf("%w: %s%s: culvertd does not guess who has which VF: culvert ledger check %s says what is wrong, culvert ledger repair %s saves what can be read",
 		ErrDamaged, c.Faults[0], more, path, path)
 }
 

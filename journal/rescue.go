@@ -14,6 +14,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/culvert-net/culvert/durable"
+	"github.com/culvert-net/culvert/journal/pages"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -64,7 +65,10 @@ func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record 
 			r.Records = append(r.Records, rec)
 		}
 	}
-	hints := c.hints()
+	hints := maps.Clone(c.hints)
+	if hints == nil {
+		hints = map[vf.ID]Record{}
+	}
 	lost := map[vf.ID]Record{}
 	lose := func(id vf.ID, why string) {
 		if _, told := lost[id]; told || kept[id] || id == (vf.ID{}) {
@@ -103,25 +107,6 @@ func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record 
 	}
 	r.did("%d records are kept", len(kept))
 	return lost
-}
-
-// hints are the latest versions of records on pages that are not in use.
-func (c Content) hints() map[vf.ID]Record {
-	out := map[vf.ID]Record{}
-	if c.file == nil {
-		return out
-	}
-	for _, i := range c.file.Leftovers() {
-		stored := i.Value
-		if c.Format == "1" {
-			stored = seal(bucketRecords, i.Key, stored)
-		}
-		rec, err := decodeRecord(i.Key, stored)
-		if old, ok := out[rec.ID]; err == nil && (!ok || rec.Generation > old.Generation || rec.Generation == old.Generation && rec.Since.After(old.Since)) {
-			out[rec.ID] = rec
-		}
-	}
-	return out
 }
 
 // addresses holds those of the leases that are kept; and, while a record is
@@ -192,7 +177,7 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 		return "", err
 	}
 	defer func() { os.Remove(fresh) }()
-	if err := r.fill(fresh, now); err != nil {
+	if err := r.fill(fresh, path, now); err != nil {
 		return "", fmt.Errorf("write %s: %w", fresh, err)
 	}
 	c, err := Inspect(fresh)
@@ -212,50 +197,47 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 	return backup, nil
 }
 
-func (r Rescue) fill(path string, now time.Time) error {
+// fill writes the ledger at path. The sandboxes are copied from the damaged one.
+func (r Rescue) fill(path, damaged string, now time.Time) error {
 	db, err := bolt.Open(path, 0o600, boltOptions(Options{}))
 	if err != nil {
 		return err
 	}
-	err = db.Update(func(btx *bolt.Tx) error {
-		if err := prepare(btx); err != nil {
-			return err
-		}
-		tx := &Tx{tx: btx, now: now, memos: newMemos()}
-		errs := []error{tx.SetBoot(r.Boot)}
-		for pf, admin := range r.Fresh {
-			errs = append(errs, tx.put(bucketMeta, []byte(freshPrefix+pf), admin))
-		}
-		for _, rec := range r.Records {
-			errs = append(errs, tx.put(bucketRecords, []byte(rec.ID.String()), rec))
-		}
-		for _, a := range r.Addresses {
-			errs = append(errs, tx.put(bucketAddresses, addressKey(a.Network, a.Addr), a))
-		}
-		for network, last := range r.Last {
-			errs = append(errs, tx.put(bucketLast, networkKey(network), last))
-		}
-		for _, e := range r.Events {
-			errs = append(errs, tx.put(bucketEvents, seqKey(e.Seq), e))
-		}
-		errs = append(errs, r.fillSandboxes(tx))
-		errs = append(errs, tx.Event(Event{Type: Warning, Reason: "LedgerRepaired", Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses))}))
-		return errors.Join(append(errs, tx.close())...)
-	})
+	l := &Ledger{db: db, path: path, now: func() time.Time { return now }, memos: newMemos()}
+	err = db.Update(prepare)
+	if err == nil {
+		err = l.Update(r.fillEntries)
+	}
+	if err == nil {
+		err = readFile(damaged, func(source pages.Source) error { return copySandboxes(l, source) })
+	}
 	return errors.Join(err, db.Close())
+}
+
+func (r Rescue) fillEntries(tx *Tx) error {
+	errs := []error{tx.SetBoot(r.Boot)}
+	for pf, admin := range r.Fresh {
+		errs = append(errs, tx.put(bucketMeta, []byte(freshPrefix+pf), admin))
+	}
+	for _, rec := range r.Records {
+		errs = append(errs, tx.put(bucketRecords, []byte(rec.ID.String()), rec))
+	}
+	for _, a := range r.Addresses {
+		errs = append(errs, tx.put(bucketAddresses, addressKey(a.Network, a.Addr), a))
+	}
+	for network, last := range r.Last {
+		errs = append(errs, tx.put(bucketLast, networkKey(network), last))
+	}
+	for _, e := range r.Events {
+		errs = append(errs, tx.put(bucketEvents, seqKey(e.Seq), e))
+	}
+	errs = append(errs, tx.Event(Event{Type: Warning, Reason: "LedgerRepaired", Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses))}))
+	return errors.Join(errs...)
 }
 
 // Content is all that is in the ledger, as Inspect shows that of a file.
 func (t *Tx) Content() Content {
 	c := Content{Format: format, Boot: t.Boot(), Fresh: map[string]vf.Admin{}}
-	var damaged [5][]Problem
-	c.Records, damaged[0] = decodeRecords(t.from(bucketRecords, nil), t.memos.records.of)
-	c.Addresses, damaged[1] = decodeAddresses(t.from(bucketAddresses, nil), t.memos.addresses.of)
-	c.Last, damaged[2] = decodeLast(t.from(bucketLast, nil))
-	c.Events, damaged[3] = decodeEvents(t.from(bucketEvents, nil))
-	c.Sandboxes, damaged[4] = decodeSandboxes(t.from(bucketSandboxes, nil))
-	for _, d := range damaged {
-		c.Damage = append(c.Damage, d...)
-	}
+	c.decode(func(bucket []byte) entries { return t.from(bucket, nil) }, t.memos.records.of, t.memos.addresses.of)
 	return c
 }

@@ -35,7 +35,7 @@ func repaired(t *testing.T, path string, made map[vf.ID]vf.PCIAddr) (journal.Res
 // VF has; the ledger opens, and the damaged file is still there.
 func TestI1RepairGivesNothingAway(t *testing.T) {
 	whole := image(t, 40)
-	before := journal.Read(whole)
+	before := read(whole)
 	was := map[vf.ID]journal.Record{}
 	made := map[vf.ID]vf.PCIAddr{}
 	for _, r := range before.Records {
@@ -69,7 +69,7 @@ func TestI1RepairGivesNothingAway(t *testing.T) {
 					t.Errorf("VF %s: %s", r.ID, cmp.Diff(old, r, addrs))
 				}
 			}
-			if refused := len(journal.Read(spoilt).Faults) > 0; len(c.Records) != len(was) && refused {
+			if refused := len(read(spoilt).Faults) > 0; len(c.Records) != len(was) && refused {
 				t.Errorf("%d records of %d; the kernel told of all", len(c.Records), len(was))
 			}
 			held := map[string]bool{}
@@ -180,7 +180,7 @@ func TestI1RepairTrustsNoFreeVFOfAFaultyFile(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c := journal.Read(raw); len(c.Faults) == 0 || len(c.Records) != 1 || c.Records[0].Phase != journal.Free {
+	if c := read(raw); len(c.Faults) == 0 || len(c.Records) != 1 || c.Records[0].Phase != journal.Free {
 		t.Fatalf("this is no test: %v %v", c.Faults, c.Records)
 	}
 	rescue, _ := repaired(t, path, nil)

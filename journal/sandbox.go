@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/culvert-net/culvert/journal/pages"
 	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -47,6 +49,9 @@ type Sandbox struct {
 
 	// Damage is why the entry cannot be trusted; only ID is set then.
 	Damage string `json:"-"`
+	// Omitted is the size of the entry in bytes where its networks were left out, since
+	// those of many pods are too large to be kept together; 0 for a whole one.
+	Omitted int `json:"-"`
 }
 
 // SandboxNetwork is one network of a sandbox.
@@ -108,8 +113,8 @@ func (t *Tx) SandboxIDs() (ids []string) {
 // PutSandbox writes a sandbox. A change of phase sets Since. It refuses a record that
 // is too large (MaxSandbox).
 func (t *Tx) PutSandbox(s Sandbox) error {
-	if s.ID == "" || s.Damage != "" {
-		return fmt.Errorf("ledger: sandbox %q: %w: it has no ID, or is damaged (%s)", s.ID, vf.ErrInvalid, s.Damage)
+	if s.ID == "" || s.Damage != "" || s.Omitted > 0 {
+		return fmt.Errorf("ledger: sandbox %q: %w: it has no ID, is an outline, or is damaged (%s)", s.ID, vf.ErrInvalid, s.Damage)
 	}
 	if old, err := t.Sandbox(s.ID); err != nil || old.Phase != s.Phase {
 		s.Since = t.now
@@ -139,23 +144,34 @@ func decodeSandbox(key, stored []byte) (Sandbox, error) {
 	return s, err
 }
 
-// decodeSandboxes returns the sandboxes. What is lost with one that is damaged is
-// what other people's plugins have to be given for their DEL.
-func decodeSandboxes(all entries) ([]Sandbox, []Problem) {
-	var (
-		out   []Sandbox
-		wrong []Problem
-	)
+// keepSandboxes is how many bytes of sandboxes a reading of the whole ledger keeps.
+const keepSandboxes = 1 << 20
+
+// decodeSandboxes returns the sandboxes, what is damaged of them, and what VerifySandboxes
+// says of the others. What is lost with one that is damaged is what other people's
+// plugins have to be given for their DEL. All have as much as keepSandboxes; of those
+// after that outlines are returned.
+func decodeSandboxes(all entries) (out []Sandbox, damaged, doubts []Problem) {
+	kept := 0
 	for key, stored := range all {
 		s, err := decodeSandbox(key, stored)
 		if err != nil {
 			s = Sandbox{ID: string(key), Damage: err.Error()}
-			wrong = append(wrong, damage("when it ends its VFs come back, and its default network is deleted as that is configured then; what other networks have is not",
+			damaged = append(damaged, damage("when it ends its VFs come back, and its default network is deleted as that is configured then; what other networks have is not",
 				sandboxObject(s), "its entry is damaged: %s", err))
+		}
+		doubts = append(doubts, VerifySandboxes([]Sandbox{s})...)
+		if kept += len(stored); kept > keepSandboxes {
+			s = s.outline(len(stored))
 		}
 		out = append(out, s)
 	}
-	return out, wrong
+	return out, damaged, doubts
+}
+
+// outline is the sandbox without its networks. size is that of its entry.
+func (s Sandbox) outline(size int) Sandbox {
+	return Sandbox{ID: s.ID, Netns: s.Netns, Namespace: s.Namespace, Pod: s.Pod, UID: s.UID, Phase: s.Phase, Since: s.Since, Damage: s.Damage, Omitted: size}
 }
 
 func sandboxObject(s Sandbox) string {
@@ -216,10 +232,32 @@ func (r *Rescue) sandboxes(c Content) {
 	}
 }
 
-func (r *Rescue) fillSandboxes(tx *Tx) error {
-	var errs []error
-	for _, s := range r.Sandboxes {
-		errs = append(errs, tx.put(bucketSandboxes, []byte(s.ID), s))
+// copySandboxes copies the sandboxes that can be read of a file, in transactions of
+// compactBatch.
+func copySandboxes(l *Ledger, source pages.Source) error {
+	bodies, size := map[string][]byte{}, 0
+	write := func() error {
+		err := l.Update(func(tx *Tx) error {
+			var errs []error
+			for id, body := range bodies {
+				errs = append(errs, tx.store(bucketSandboxes, []byte(id), body))
+			}
+			return errors.Join(errs...)
+		})
+		bodies, size = map[string][]byte{}, 0
+		return err
 	}
-	return errors.Join(errs...)
+	for key, stored := range pages.Read(source).Items(string(bucketSandboxes)) {
+		if _, err := decodeSandbox(key, stored); err != nil {
+			continue // Mend reported it
+		}
+		body := bytes.Clone(stored[:len(stored)-sealLength])
+		bodies[string(key)] = body
+		if size += len(body); size > compactBatch {
+			if err := write(); err != nil {
+				return err
+			}
+		}
+	}
+	return write()
 }

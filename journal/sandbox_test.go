@@ -74,7 +74,8 @@ func TestSandboxIsKept(t *testing.T) {
 // A sandbox whose entry is damaged is told, does not hide the others, and is
 // forgotten by a repair.
 func TestDamagedSandbox(t *testing.T) {
-	l, err := Open(filepath.Join(t.TempDir(), "l.db"), Options{})
+	damaged := filepath.Join(t.TempDir(), "l.db")
+	l, err := Open(damaged, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +102,11 @@ func TestDamagedSandbox(t *testing.T) {
 	if len(r.Sandboxes) != 1 || r.Sandboxes[0].ID != "c1" || !strings.Contains(strings.Join(r.Did, "\n"), "c2") {
 		t.Errorf("%d sandboxes are kept: %v", len(r.Sandboxes), r.Did)
 	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 	path := filepath.Join(t.TempDir(), "r.db")
-	if err := r.fill(path, time.Now()); err != nil {
+	if err := r.fill(path, damaged, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if c, err := Inspect(path); err != nil || len(c.Sandboxes) != 1 || len(c.Problems()) != 0 {

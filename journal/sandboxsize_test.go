@@ -59,4 +59,12 @@ func TestSandboxesAreBounded(t *testing.T) {
 	if err := put(deleting); err != nil {
 		t.Errorf("a DEL is refused: %v", err)
 	}
+	_ = l.View(func(tx *Tx) error {
+		c := tx.Content()
+		raw, err := json.Marshal(c.Sandboxes)
+		if last := c.Sandboxes[len(c.Sandboxes)-1]; err != nil || len(raw) > 2*keepSandboxes || last.Omitted == 0 || last.ID == "" {
+			t.Errorf("%v, all of them are read as %d bytes, the last is %+v", err, len(raw), last)
+		}
+		return nil
+	})
 }

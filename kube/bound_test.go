@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,11 +53,64 @@ func TestTooLargeIsNotKept(t *testing.T) {
 	if n, err := c.Network(t.Context(), "d", "fits"); err != nil || n.Config != fits || n.Dropped != 0 {
 		t.Errorf("%d bytes, %v", len(n.Config), err)
 	}
-	p, ok := c.Known("d", "a")
-	if _, err := netannotation.Parse(p.Annotations[netannotation.Networks], "d"); !ok || len(p.Annotations) != 1 || len(p.Annotations[netannotation.Networks]) > 65537 || !errors.Is(err, vf.ErrInvalid) {
-		t.Errorf("%d annotations, %v", len(p.Annotations), err)
-	}
 	if got := s.log("GET"); len(got) > 0 {
 		t.Errorf("what is too large is asked for again: %v", got)
+	}
+	if p, ok := c.Known("d", "a"); !ok || len(p.Annotations) > 0 {
+		t.Errorf("%d large annotations are kept", len(p.Annotations))
+	}
+	p, err := c.Pod(t.Context(), "d", "a", "u1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := netannotation.Parse(p.Annotations[netannotation.Networks], "d"); len(p.Annotations) != 1 || len(p.Annotations[netannotation.Networks]) > 65537 || !errors.Is(err, vf.ErrInvalid) {
+		t.Errorf("%d annotations, %v", len(p.Annotations), err)
+	}
+}
+
+// However many networks tenants write, and whenever, a node keeps 4 MiB of them. The pod
+// that names one of the others gets it all the same.
+func TestKeptNetworksAreBounded(t *testing.T) {
+	s, config := newAPI(t)
+	half := fmt.Sprintf(`{"type":"bridge","cniVersion":"1.0.0","x":%q}`, strings.Repeat("x", netconf.MaxText/2))
+	for i := range 100 {
+		s.addNet("d", fmt.Sprintf("early%d", i), half)
+	}
+	c := start(t, config)
+	for i := range 200 {
+		s.addNet("d", fmt.Sprintf("late%d", i), half)
+	}
+	s.addNet("e", "small", `{"type":"bridge"}`)
+	until(t, "the network that came last", func() bool {
+		return slices.ContainsFunc(c.Networks(), func(n api.NetworkDefinition) bool { return n.Name == "small" })
+	})
+	kept, sum := map[string]bool{}, 0
+	for _, n := range c.Networks() {
+		kept[n.Name] = true
+		sum += objectSize + len(n.Config)
+	}
+	if sum > maxKept || sum < maxKept-2*netconf.MaxText || !kept["early7"] || kept["late199"] {
+		t.Fatalf("%d networks with %d bytes are kept", len(kept), sum)
+	}
+	for _, name := range []string{"early7", "late199"} {
+		if n, err := c.Network(t.Context(), "d", name); err != nil || n.Config != half {
+			t.Errorf("network %s: %d bytes, %v", name, len(n.Config), err)
+		}
+	}
+	if got := s.log("GET"); len(got) != 1 || got[0] != "GET d/late199" {
+		t.Errorf("asked for: %v", got)
+	}
+
+	for i := range 100 {
+		s.remove("network-attachment-definitions", "d", fmt.Sprintf("early%d", i))
+	}
+	s.addNet("d", "late199", `{"type":"macvlan"}`)
+	until(t, "a network for which there is room again", func() bool {
+		return slices.ContainsFunc(c.Networks(), func(n api.NetworkDefinition) bool { return n.Name == "late199" })
+	})
+	for _, n := range c.Networks() {
+		if strings.HasPrefix(n.Name, "early") {
+			t.Errorf("network %s is kept, and is deleted", n.Name)
+		}
 	}
 }

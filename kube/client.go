@@ -18,6 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
+// maxReads bounds how many objects are read at once: tenants write objects of some MB.
+const maxReads = 2
+
 // callBound is how long one call to the API server may take; watches have no
 // bound.
 const callBound = 10 * time.Second
@@ -28,6 +31,7 @@ type Client struct {
 	node     string
 	log      *slog.Logger
 	pause    time.Duration // refusedWait
+	reads    chan struct{} // a place for each read of one object
 	config   *rest.Config
 	scheme   *runtime.Scheme
 	core     rest.Interface
@@ -64,7 +68,7 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	if node == "" {
 		return nil, errors.New("the node's name in the cluster is not known: set --node-name")
 	}
-	c := &Client{node: node, log: log, pause: refusedWait, config: rest.CopyConfig(config), scheme: newScheme()}
+	c := &Client{node: node, log: log, pause: refusedWait, config: rest.CopyConfig(config), scheme: newScheme(), reads: make(chan struct{}, maxReads)}
 	c.config.QPS, c.config.Burst = 20, 40
 	var err error
 	if c.core, err = c.group(coreV1); err != nil {
@@ -73,8 +77,8 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	if c.nets, err = c.group(networkV1); err != nil {
 		return nil, err
 	}
-	c.pods = c.watch(c.core, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &pod{}, strip)
-	c.networks = c.watch(c.nets, "network-attachment-definitions", "", fields.Everything(), &network{}, strip)
+	c.pods = c.inform(c.podsOf(node), "pods", &pod{}, strip)
+	c.networks = c.inform(c.keptNetworks(), definitions, &network{}, strip)
 	if err := c.watchObjects(); err != nil {
 		return nil, err
 	}
@@ -101,8 +105,12 @@ func (c *Client) group(gv schema.GroupVersion) (rest.Interface, error) {
 // watch makes an informer over a resource in a namespace, or in all of them,
 // which Run starts.
 func (c *Client) watch(from cache.Getter, resource, namespace string, which fields.Selector, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
-	i := cache.NewSharedIndexInformerWithOptions(cache.NewListWatchFromClient(from, resource, namespace, which), example,
-		cache.SharedIndexInformerOptions{ObjectDescription: resource})
+	return c.inform(cache.NewListWatchFromClient(from, resource, namespace, which), resource, example, strip)
+}
+
+// inform is watch over what a ListerWatcher has.
+func (c *Client) inform(from cache.ListerWatcher, resource string, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
+	i := cache.NewSharedIndexInformerWithOptions(from, example, cache.SharedIndexInformerOptions{ObjectDescription: resource})
 	// Neither fails before the informer is started.
 	_ = i.SetTransform(strip)
 	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {

@@ -2,7 +2,8 @@
 // the node needs to know: its own pods, the network attachment definitions, what
 // the cluster wishes of it and which addresses are its own. Whoever
 // asks is answered from there, without a call to the API server; a pod that has not
-// arrived yet costs one GET. What culvertd has to say, annotations and events, is
+// arrived yet costs one GET. So does a network, or a pod with large annotations, that the
+// bound on memory leaves out: tenants write as many and as large ones as they like. What culvertd has to say, annotations and events, is
 // queued and written behind the answers, and tried again until it is there.
 //
 // While the API server is away the informers go on answering with what they have.

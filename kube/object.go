@@ -32,8 +32,13 @@ type object struct {
 
 // pod is the part of a core/v1 Pod that is read.
 type pod struct {
-	object `json:",inline"`
+	object  `json:",inline"`
+	partial bool // its annotations are left out, but for the static one
 }
+
+// maxAnnotations bounds the bytes of a pod's annotations that are kept: a node has some
+// hundred pods, and each may have 256 KiB.
+const maxAnnotations = 8 << 10
 
 // network is a NetworkAttachmentDefinition.
 type network struct {
@@ -101,7 +106,7 @@ func (o object) copy() object {
 }
 
 // DeepCopyObject is for runtime.Object.
-func (p *pod) DeepCopyObject() runtime.Object { return &pod{p.copy()} }
+func (p *pod) DeepCopyObject() runtime.Object { return &pod{p.copy(), p.partial} }
 
 // DeepCopyObject is for runtime.Object.
 func (n *network) DeepCopyObject() runtime.Object {
@@ -114,7 +119,7 @@ func (n *network) DeepCopyObject() runtime.Object {
 func (l *podList) DeepCopyObject() runtime.Object {
 	out := &podList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for _, p := range l.Items {
-		out.Items = append(out.Items, pod{p.copy()})
+		out.Items = append(out.Items, pod{p.copy(), p.partial})
 	}
 	return out
 }
@@ -192,6 +197,7 @@ func strip(v any) (any, error) {
 	switch o := v.(type) {
 	case *pod:
 		o.object = lean(o.object)
+		o.trim()
 	case *network:
 		o.object = lean(o.object)
 	case *clusterNode:
@@ -206,6 +212,23 @@ func strip(v any) (any, error) {
 		o.DeletionTimestamp = deleted
 	}
 	return v, nil
+}
+
+// trim drops the annotations of a pod that has large ones: Client.Pod reads them again.
+func (p *pod) trim() {
+	size := 0
+	for _, value := range p.Annotations {
+		size += len(value)
+	}
+	if size <= maxAnnotations {
+		return
+	}
+	p.partial = true
+	value, ok := p.Annotations[static]
+	p.Annotations = nil
+	if ok && len(value) <= maxAnnotations {
+		p.Annotations = map[string]string{static: value}
+	}
 }
 
 func lean(o object) object {

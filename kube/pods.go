@@ -14,18 +14,19 @@ import (
 
 // Pod returns a pod of this node; uid is what the runtime knows it by, and empty
 // where the runtime does not say. A pod that is not in the informer yet, or is
-// there with another UID (the one of that name before it), is asked for once.
+// there with another UID (the one of that name before it) or with large annotations, is
+// asked for once.
 //
 // Errors: vf.ErrNotFound when there is no such pod; vf.ErrNotReady when the API
 // server did not tell.
 func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error) {
 	if v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name); err == nil && ok {
-		if p := v.(*pod); is(p, uid) {
+		if p := v.(*pod); is(p, uid) && !p.partial {
 			return podOf(p), nil
 		}
 	}
 	p := &pod{}
-	if err := get(ctx, c.core, "pods", namespace, name, p); err != nil {
+	if err := c.get(ctx, c.core, "pods", namespace, name, p); err != nil {
 		return api.Pod{}, vf.ObjectError{Object: "pod " + namespace + "/" + name, Err: err}
 	}
 	if !is(p, uid) {
@@ -49,7 +50,7 @@ func (c *Client) Network(ctx context.Context, namespace, name string) (api.Netwo
 	n, _ := v.(*network)
 	if err != nil || !ok {
 		n = &network{}
-		if err := get(ctx, c.nets, "network-attachment-definitions", namespace, name, n); err != nil {
+		if err := c.get(ctx, c.nets, definitions, namespace, name, n); err != nil {
 			return api.NetworkDefinition{}, fmt.Errorf("NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
 		}
 	}
@@ -73,9 +74,15 @@ func podOf(p *pod) api.Pod {
 	return api.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Annotations: ours(p.Annotations)}
 }
 
-func get(ctx context.Context, from rest.Interface, resource, namespace, name string, into runtime.Object) error {
+func (c *Client) get(ctx context.Context, from rest.Interface, resource, namespace, name string, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
+	select {
+	case c.reads <- struct{}{}:
+		defer func() { <-c.reads }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: it has not arrived here, and other reads from the API server took too long: %w", vf.ErrNotReady, ctx.Err())
+	}
 	err := from.Get().Namespace(namespace).Resource(resource).Name(name).Do(ctx).Into(into)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -36,7 +36,7 @@ func Ledger(file string, c journal.Content) api.Ledger {
 }
 
 func ledgerSandbox(s journal.Sandbox) api.LedgerSandbox {
-	out := api.LedgerSandbox{ID: s.ID, Pod: s.PodName(), UID: s.UID, Netns: s.Netns, Phase: string(s.Phase), Since: s.Since, Damage: s.Damage, Networks: []api.LedgerSandboxNetwork{}}
+	out := api.LedgerSandbox{ID: s.ID, Pod: s.PodName(), UID: s.UID, Netns: s.Netns, Phase: string(s.Phase), Since: s.Since, Damage: s.Damage, Omitted: s.Omitted, Networks: []api.LedgerSandboxNetwork{}}
 	if s.Pod == "" {
 		out.Pod = ""
 	}

@@ -46,16 +46,17 @@ func (f *File) IsBbolt() bool {
 	start := make([]byte, headerSize, headerSize+4) // of page 0, which is a meta without overflow
 	order.PutUint16(start[8:], flagMeta)
 	start = order.AppendUint32(start, magic)
-	if len(f.image) < len(start) {
-		return len(f.image) > 0 && bytes.HasPrefix(start, f.image)
+	if have := f.start(0, len(start)); len(have) < len(start) {
+		return len(have) > 0 && bytes.HasPrefix(start, have)
 	}
-	hasMagic := func(at int) bool {
-		return len(f.image) >= at+len(start) && order.Uint32(f.image[at+headerSize:]) == magic
+	hasMagic := func(at int64) bool {
+		have := f.start(at, len(start))
+		return len(have) == len(start) && order.Uint32(have[headerSize:]) == magic
 	}
 	if hasMagic(0) {
 		return true
 	}
-	for size := minPageSize; size <= maxPageSize; size <<= 1 {
+	for size := int64(minPageSize); size <= maxPageSize; size <<= 1 {
 		if hasMagic(size) {
 			return true
 		}
@@ -63,22 +64,29 @@ func (f *File) IsBbolt() bool {
 	return false
 }
 
+// start reads n bytes at an offset of the file, or as many as there are.
+func (f *File) start(at int64, n int) []byte {
+	b := make([]byte, n)
+	have, _ := f.source.ReadAt(b, at) // what cannot be read is not there
+	return b[:have]
+}
+
 // meta chooses the meta that is followed. Both must be right for a file to be
 // without Fault: one that is not was damaged after it was written, since a
 // write of 64 bytes in one sector is whole or did not happen. bbolt writes them
 // in turn, so they are of two transactions in a row, the even one in page 0.
 func (f *File) meta() (newest meta, ok bool) {
-	first, what := parseMeta(f.image)
+	first, what := parseMeta(f.start(0, headerSize+metaSize))
 	if what != "" {
 		f.fault(0, "%s", what)
 	} else {
 		newest, ok = first, true
 	}
 	for size := uint64(minPageSize); size <= maxPageSize; size <<= 1 {
-		if ok && size != uint64(first.pageSize) || uint64(len(f.image)) < size {
+		if ok && size != uint64(first.pageSize) || uint64(f.source.Size()) < size {
 			continue
 		}
-		second, wrong := parseMeta(f.image[size:])
+		second, wrong := parseMeta(f.start(int64(size), headerSize+metaSize))
 		switch {
 		case wrong == "" && ok && second.pageSize == first.pageSize:
 			if first.txid%2 != 0 || second.txid%2 != 1 || max(first.txid, second.txid)-min(first.txid, second.txid) != 1 {

@@ -1,7 +1,7 @@
-// Package pages reads the bytes of a bbolt file without bbolt. A file's image
-// goes in, the entries of its buckets come out, with a Fault for everything
-// that is not as bbolt writes it. Nothing outside the image is ever touched,
-// whatever is in it.
+// Package pages reads a bbolt file without bbolt. A Source goes in, the entries of its
+// buckets come out, with a Fault for everything that is not as bbolt writes it. Nothing
+// outside the file is ever touched, whatever is in it. Memory does not depend on the
+// file's size, but for a bit for each page: one page and one value are read at a time.
 //
 // bbolt maps its file and follows what it finds there. On a file that was cut
 // short, or whose page numbers or sizes are wrong, it faults (SIGBUS, SIGSEGV)
@@ -14,10 +14,18 @@
 package pages
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"iter"
+	"slices"
 )
+
+// Source is the content of a file.
+type Source interface {
+	io.ReaderAt
+	Size() int64
+}
 
 // Fault is one thing that is wrong with a file.
 type Fault struct {
@@ -27,24 +35,29 @@ type Fault struct {
 
 func (f Fault) String() string { return fmt.Sprintf("page %d: %s", f.Page, f.What) }
 
-// Item is one entry of a bucket. Key and Value are parts of the image.
-type Item struct {
-	Bucket     string
-	Key, Value []byte
-}
-
-// File is what could be read of an image.
+// File is what could be read of a Source.
 type File struct {
 	PageSize int
-	// Items are those of the last transaction whose commit is whole, as far as
-	// they can be read, bucket by bucket in key order.
-	Items  []Item
-	Faults []Fault
+	// Faults has at most maxFaults of them, and then one that says so.
+	Faults  []Fault
+	Buckets []string // names, in order
+	// Free is how many pages are free, and Largest the bytes of the largest value, in a
+	// file without a Fault.
+	Free, Largest int64
 
-	image   []byte
-	reached map[uint64]bool // pages that are in use or free
-	hwm     uint64          // pages below it are in use or free
+	source Source
+	root   uint64 // of the tree; 0 when no meta can be read
+	hwm    uint64 // pages below it are in use or free
+	count  uint64 // pages that the file has whole
+	whole  bitset // pages of entries that were all read
 }
+
+// MaxValue is how many bytes of a value are read at most.
+const MaxValue = 1 << 20
+
+// maxFaults bounds the memory that a large damaged file takes; maxDepth is more levels
+// than a tree of any size has, and bounds the stack.
+const maxFaults, maxDepth = 1000, 64
 
 // Layout, in bytes.
 const (
@@ -64,29 +77,34 @@ const (
 	bucketEntry  = 0x01
 
 	minPageSize, maxPageSize, usualPageSize = 1 << 10, 1 << 16, 1 << 12
+
+	maxKey = 1 << 15 // bbolt's MaxKeySize
 )
 
 var order = binary.NativeEndian
 
-// Read reads an image: with the newer of its two metas, or the other one where
+// Read reads a file: with the newer of its two metas, or the other one where
 // that is damaged, which shows what was there one transaction earlier.
-func Read(image []byte) *File {
-	f := &File{image: image, reached: map[uint64]bool{0: true, 1: true}, PageSize: usualPageSize}
+func Read(source Source) *File {
+	f := &File{source: source, PageSize: usualPageSize}
 	m, ok := f.meta()
 	if !ok {
 		return f
 	}
-	f.PageSize, f.hwm = int(m.pageSize), m.pgid
-	if have := uint64(len(image)) / uint64(m.pageSize); have < m.pgid {
-		f.fault(have, "the file ends here; it had %d pages of %d bytes", m.pgid, m.pageSize)
+	f.PageSize, f.root, f.hwm = int(m.pageSize), m.root, m.pgid
+	if f.count = uint64(source.Size()) / uint64(m.pageSize); f.count < m.pgid {
+		f.fault(f.count, "the file ends here; it had %d pages of %d bytes", m.pgid, m.pageSize)
 	}
-	f.tree(m.root, "", limits{})
-	f.freelist(m.freelist)
+	w := f.walk(nil)
+	w.report = f.fault
+	f.whole = newBitset(f.count)
+	w.tree(m.root, "", limits{})
+	w.freelist(m.freelist)
 	if len(f.Faults) > 0 {
 		return f // what lies behind them was not reached
 	}
 	for id := range f.hwm {
-		if !f.reached[id] {
+		if !w.reached.has(id) {
 			f.fault(id, "it is neither in use nor free")
 		}
 	}
@@ -94,229 +112,79 @@ func Read(image []byte) *File {
 }
 
 func (f *File) fault(page uint64, format string, args ...any) {
-	f.Faults = append(f.Faults, Fault{page, fmt.Sprintf(format, args...)})
+	switch n := len(f.Faults); {
+	case n < maxFaults:
+		f.Faults = append(f.Faults, Fault{page, fmt.Sprintf(format, args...)})
+	case n == maxFaults:
+		f.Faults = append(f.Faults, Fault{page, "it and others have more faults, which are not listed"})
+	}
 }
 
-// limits are what a page's keys must be within: the first is from, where that
-// is set, and all are less than below. (bbolt's own check lets the first be
-// more than from. But on the next change of that page bbolt looks for the
-// first key in the page above, and if it is not there adds the page once more.)
-type limits struct{ from, below []byte }
-
-// span returns the bytes of a page with those that it runs over into, and
-// marks them as reached.
-func (f *File) span(id uint64) (b []byte, ok bool) {
-	size := uint64(f.PageSize)
-	if id < 2 || id >= f.hwm {
-		f.fault(id, "there is no such page, and something points to it")
-		return nil, false
-	}
-	if (id+1)*size > uint64(len(f.image)) {
-		return nil, false // told once, by Read
-	}
-	b = f.image[id*size:]
-	if have := order.Uint64(b); have != id {
-		f.fault(id, "it says that it is page %d", have)
-		return nil, false
-	}
-	more := uint64(order.Uint32(b[12:]))
-	if id+more >= f.hwm || (id+more+1)*size > uint64(len(f.image)) {
-		f.fault(id, "it goes on for %d pages, which are not there", more)
-		return nil, false
-	}
-	for i := id; i <= id+more; i++ {
-		if f.reached[i] {
-			f.fault(i, "it is used twice")
-			return nil, false
+// Items returns the keys and values of a bucket in key order: those of the last
+// transaction whose commit is whole, as far as they can be read. The next value overwrites
+// the last one. A value with more than MaxValue is cut to its last MaxValue+1 bytes, so that
+// its reader refuses it.
+func (f *File) Items(bucket string) iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		if f.root == 0 {
+			return
 		}
-	}
-	for i := id; i <= id+more; i++ {
-		f.reached[i] = true
-	}
-	return b[:(more+1)*size], true
-}
-
-// tree reads what is in and below a page; bucket is empty for the list of
-// buckets.
-func (f *File) tree(id uint64, bucket string, l limits) {
-	b, ok := f.span(id)
-	if !ok {
-		return
-	}
-	switch order.Uint16(b[8:]) {
-	case flagLeaf:
-		f.leaf(id, b, bucket, l)
-	case flagBranch:
-		f.branch(id, b, bucket, l)
-	default:
-		f.fault(id, "its kind is %#x, which is not of a page with entries", order.Uint16(b[8:]))
-	}
-}
-
-type child struct {
-	key  []byte
-	page uint64
-}
-
-func (f *File) branch(id uint64, b []byte, bucket string, l limits) {
-	var children []child
-	n := f.elements(id, b)
-	for i := range n {
-		e := headerSize + i*elementSize
-		key, ok := part(b, e, order.Uint32(b[e:]), order.Uint32(b[e+4:]))
-		if !ok {
-			f.fault(id, "entry %d points outside of it", i)
-			continue
-		}
-		children = append(children, child{key, order.Uint64(b[e+8:])})
-	}
-	if n == 0 {
-		f.fault(id, "nothing is below it")
-	}
-	var previous []byte
-	for i, c := range children {
-		f.inOrder(id, i, c.key, previous, l)
-		previous = c.key
-		within := limits{c.key, l.below}
-		if i+1 < len(children) {
-			within.below = children[i+1].key
-		}
-		f.tree(c.page, bucket, within)
-	}
-}
-
-// leaf reads a page of entries.
-func (f *File) leaf(id uint64, b []byte, bucket string, l limits) {
-	var previous []byte
-	for i := range f.elements(id, b) {
-		key, value, isBucket, ok := leafEntry(b, i)
-		if !ok {
-			f.fault(id, "entry %d points outside of it", i)
-			continue
-		}
-		f.inOrder(id, i, key, previous, l)
-		previous = key
-		switch {
-		case isBucket != (bucket == ""):
-			f.fault(id, "entry %d (%q) is of the wrong kind", i, key)
-		case !isBucket:
-			f.Items = append(f.Items, Item{bucket, key, value})
-		case len(value) < bucketSize:
-			f.fault(id, "bucket %q has no place", key)
-		case order.Uint64(value) == 0:
-			f.inline(id, string(key), value[bucketSize:])
-		default:
-			f.tree(order.Uint64(value), string(key), limits{})
-		}
-	}
-}
-
-// inline reads a small bucket, whose only page is inside of its entry.
-func (f *File) inline(id uint64, bucket string, b []byte) {
-	if len(b) < headerSize || order.Uint16(b[8:]) != flagLeaf {
-		f.fault(id, "bucket %q is not whole", bucket)
-		return
-	}
-	f.leaf(id, b, bucket, limits{})
-}
-
-// elements is how many entries of a page can be looked at.
-func (f *File) elements(id uint64, b []byte) int {
-	n, room := int(order.Uint16(b[10:])), (len(b)-headerSize)/elementSize
-	if n > room {
-		f.fault(id, "it says that it has %d entries, which is more than it has room for", n)
-		return 0
-	}
-	return n
-}
-
-func leafEntry(b []byte, i int) (key, value []byte, isBucket, ok bool) {
-	e := headerSize + i*elementSize
-	flags, pos, ksize, vsize := order.Uint32(b[e:]), order.Uint32(b[e+4:]), order.Uint32(b[e+8:]), order.Uint32(b[e+12:])
-	both, ok := part(b, e, pos, uint64(ksize)+uint64(vsize))
-	if !ok || flags > bucketEntry || ksize == 0 {
-		return nil, nil, false, false
-	}
-	return both[:ksize:ksize], both[ksize:], flags == bucketEntry, true
-}
-
-// part is what an element that starts at e points to.
-func part[N uint32 | uint64](b []byte, e int, pos uint32, n N) ([]byte, bool) {
-	from := uint64(e) + uint64(pos)
-	if pos < elementSize || from+uint64(n) > uint64(len(b)) {
-		return nil, false
-	}
-	return b[from : from+uint64(n)], true
-}
-
-func (f *File) inOrder(id uint64, i int, key, previous []byte, l limits) {
-	wrong := l.below != nil && bytes.Compare(key, l.below) >= 0
-	if i > 0 {
-		wrong = wrong || bytes.Compare(key, previous) <= 0
-	} else {
-		wrong = wrong || l.from != nil && !bytes.Equal(key, l.from)
-	}
-	if wrong {
-		f.fault(id, "key %q is not in its place", key)
-	}
-}
-
-// freelist marks the pages that are free, each of which must be in use nowhere
-// else: bbolt would write over it.
-func (f *File) freelist(id uint64) {
-	b, ok := f.span(id)
-	if !ok {
-		return
-	}
-	if kind := order.Uint16(b[8:]); kind != flagFreelist {
-		f.fault(id, "its kind is %#x, where the list of free pages should be", kind)
-		return
-	}
-	n, b := uint64(order.Uint16(b[10:])), b[headerSize:]
-	if n == 0xFFFF { // more: the first says how many
-		n, b = order.Uint64(b), b[8:]
-	}
-	if n > uint64(len(b))/8 {
-		f.fault(id, "its list of free pages is longer than it")
-		return
-	}
-	for i := range n {
-		free := order.Uint64(b[i*8:])
-		if free < 2 || free >= f.hwm || f.reached[free] {
-			f.fault(id, "it says that page %d is free, which cannot be", free)
-			continue
-		}
-		f.reached[free] = true
+		var buffer []byte
+		w := f.walk(func(in string, key []byte, value section) bool {
+			if in != bucket {
+				return true
+			}
+			if value.size > MaxValue {
+				value = value.from(value.size - MaxValue - 1)
+			}
+			buffer = slices.Grow(buffer[:0], int(value.size))[:value.size]
+			return value.read(buffer, 0) != nil || yield(key, buffer)
+		})
+		w.tree(f.root, "", limits{})
 	}
 }
 
 // Leftovers returns the entries of pages of entries that no bucket leads to:
 // earlier versions of what is there, and what a damaged page led to. They are
-// hints, no truth. Bucket is empty.
-func (f *File) Leftovers() []Item {
-	inUse := map[*byte]bool{}
-	for _, i := range f.Items {
-		inUse[&i.Key[0]] = true
-	}
-	var out []Item
-	var leaf func(b []byte)
-	leaf = func(b []byte) {
-		if len(b) < headerSize || order.Uint16(b[8:]) != flagLeaf {
-			return
-		}
-		for i := range min(int(order.Uint16(b[10:])), (len(b)-headerSize)/elementSize) {
-			key, value, isBucket, ok := leafEntry(b, i)
-			switch {
-			case !ok || inUse[&key[0]]:
-			case isBucket && len(value) >= bucketSize:
-				leaf(value[bucketSize:])
-			case !isBucket:
-				out = append(out, Item{"", key, value})
+// hints, no truth.
+func (f *File) Leftovers() iter.Seq2[[]byte, []byte] {
+	return func(yield func([]byte, []byte) bool) {
+		for id := uint64(2); int64(id+1)*int64(f.PageSize) <= f.source.Size(); id++ {
+			if f.whole.has(id) {
+				continue
+			}
+			page, err := section{f.source, int64(id) * int64(f.PageSize), int64(f.PageSize)}.load()
+			if err == nil && !leftovers(page, yield) {
+				return
 			}
 		}
 	}
-	for at := 2 * f.PageSize; at+f.PageSize <= len(f.image); at += f.PageSize {
-		leaf(f.image[at : at+f.PageSize])
+}
+
+// leftovers yields the entries of one page, and those of the small buckets in it.
+func leftovers(s section, yield func(key, stored []byte) bool) bool {
+	header, err := s.bytes(0, headerSize)
+	if err != nil || order.Uint16(header[8:]) != flagLeaf {
+		return true
 	}
-	return out
+	n := min(int64(order.Uint16(header[10:])), (s.size-headerSize)/elementSize)
+	table, err := s.bytes(headerSize, n*elementSize)
+	if err != nil {
+		return true
+	}
+	for i := range n {
+		key, value, isBucket, ok := leafEntry(s, table, i)
+		switch {
+		case !ok:
+		case isBucket && value.size >= bucketSize:
+			if !leftovers(value.from(bucketSize), yield) {
+				return false
+			}
+		case !isBucket:
+			if stored, err := value.bytes(0, value.size); err == nil && !yield(key, stored) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -65,6 +65,9 @@ func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
 	t := table{columns: []column{{head: "SANDBOX"}, {head: "POD", least: 14}, {head: "PHASE"}, {head: "NETWORKS", least: 10}}}
 	for _, s := range all {
 		var networks []string
+		if s.Omitted > 0 {
+			networks = append(networks, fmt.Sprintf("(%d bytes, not shown)", s.Omitted))
+		}
 		for _, n := range s.Networks {
 			networks = append(networks, n.Interface+"="+n.Name)
 		}

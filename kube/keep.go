@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+const definitions = "network-attachment-definitions"
+
+// maxKept bounds the bytes of networks that a node keeps. Tenants write as many as they
+// like; those beyond it are read from the API server when a pod names them.
+// objectSize is what an object has in memory beside its texts.
+const maxKept, objectSize = 4 << 20, 1 << 10
+
+// keeper decides which networks are kept.
+type keeper struct {
+	mu    sync.Mutex     // guards the rest
+	sizes map[string]int // of those that are kept, by namespace/name
+	total int
+}
+
+// keep reports whether a network is kept from now on.
+func (k *keeper) keep(n *network) bool {
+	size := objectSize + len(n.Namespace) + len(n.Name) + len(n.Spec.Config.text)
+	for key, value := range n.Annotations {
+		size += len(key) + len(value)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := n.Namespace + "/" + n.Name
+	k.total -= k.sizes[key]
+	delete(k.sizes, key)
+	if k.total+size > maxKept {
+		return false
+	}
+	k.sizes[key] = size
+	k.total += size
+	return true
+}
+
+// forget reports whether a network was kept, which it is not from now on.
+func (k *keeper) forget(n *network) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key := n.Namespace + "/" + n.Name
+	size, kept := k.sizes[key]
+	k.total -= size
+	delete(k.sizes, key)
+	return kept
+}
+
+func (k *keeper) reset() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.sizes, k.total = map[string]int{}, 0
+}
+
+// filter hides the networks that are not kept from a watch: one that grew too large is
+// deleted for it.
+func (k *keeper) filter(e watch.Event) (watch.Event, bool) {
+	n, ok := e.Object.(*network)
+	if !ok || e.Type == watch.Bookmark {
+		return e, true
+	}
+	lean, _ := strip(n) // never fails
+	e.Object = lean.(*network)
+	if e.Type == watch.Deleted {
+		return e, k.forget(n)
+	}
+	k.mu.Lock()
+	_, before := k.sizes[n.Namespace+"/"+n.Name]
+	k.mu.Unlock()
+	switch kept := k.keep(n); {
+	case kept && !before:
+		e.Type = watch.Added
+	case !kept:
+		e.Type = watch.Deleted
+		return e, before
+	}
+	return e, true
+}
+
+// keptNetworks lists and watches the networks of the cluster that are kept.
+func (c *Client) keptNetworks() cache.ListerWatcher {
+	k := &keeper{sizes: map[string]int{}}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			if options.Continue == "" {
+				k.reset()
+			}
+			out := &networkList{}
+			var err error
+			out.ListMeta, err = listEach(ctx, request(c.nets, definitions, options), func(n *network) {
+				_, _ = strip(n)
+				if k.keep(n) {
+					out.Items = append(out.Items, *n)
+				}
+			})
+			return out, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			w, err := watchAll(ctx, c.nets, definitions, options)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, k.filter), nil
+		},
+	}
+}
+
+// podsOf lists and watches the pods of a node.
+func (c *Client) podsOf(node string) cache.ListerWatcher {
+	here := fields.OneTermEqualSelector("spec.nodeName", node).String()
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = here
+			out := &podList{}
+			var err error
+			out.ListMeta, err = listEach(ctx, request(c.core, "pods", options), func(p *pod) {
+				_, _ = strip(p)
+				out.Items = append(out.Items, *p)
+			})
+			return out, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = here
+			return watchAll(ctx, c.core, "pods", options)
+		},
+	}
+}
+
+func request(from rest.Interface, resource string, options metav1.ListOptions) *rest.Request {
+	return from.Get().Resource(resource).VersionedParams(&options, metav1.ParameterCodec)
+}
+
+func watchAll(ctx context.Context, from rest.Interface, resource string, options metav1.ListOptions) (watch.Interface, error) {
+	options.Watch = true
+	return request(from, resource, options).Watch(ctx)
+}
+
+// listEach reads a list object by object: one of all tenants' objects may be larger than
+// memory.
+func listEach[T any](ctx context.Context, r *rest.Request, each func(*T)) (meta metav1.ListMeta, err error) {
+	body, err := r.Stream(ctx)
+	if err != nil {
+		return meta, err
+	}
+	defer body.Close()
+	d := json.NewDecoder(body)
+	if err := expect(d, '{'); err != nil {
+		return meta, err
+	}
+	for d.More() {
+		key, err := d.Token()
+		switch {
+		case err != nil:
+		case key == "metadata":
+			err = d.Decode(&meta)
+		case key == "items":
+			err = decodeItems(d, each)
+		default:
+			err = d.Decode(&json.RawMessage{})
+		}
+		if err != nil {
+			return meta, fmt.Errorf("read a list: %w", err)
+		}
+	}
+	return meta, expect(d, '}')
+}
+
+func decodeItems[T any](d *json.Decoder, each func(*T)) error {
+	switch start, err := d.Token(); {
+	case err != nil:
+		return err
+	case start == nil: // null
+		return nil
+	}
+	for d.More() {
+		item := new(T)
+		if err := d.Decode(item); err != nil {
+			return err
+		}
+		each(item)
+	}
+	return expect(d, ']')
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	switch have, err := d.Token(); {
+	case err != nil:
+		return fmt.Errorf("read a list: %w", err)
+	case have != want:
+		return fmt.Errorf("read a list: it has %v where %q should be", have, want)
+	}
+	return nil
+}
