@@ -88,9 +88,9 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	return ctrl.Result{}, nil
 }
 
-// inherit adds the blocks of the pools that the network had in earlier versions. Nobody
-// is granted more of such a pool, so the cache is right about it, except in the first
-// moments: for a pool that is about to be made, inherit asks the API server.
+// inherit adds the blocks of the pools that the network had in earlier versions. The
+// controller grants no more of these, so the cache is behind only just after an earlier
+// version led: for a pool that is about to be made, inherit asks the API server.
 func (a *Addresses) inherit(ctx context.Context, o *v1alpha1.AddressPool, p blocks.Pool, demands []blocks.Demand) (blocks.Pool, error) {
 	var from client.Reader = a.Client
 	if o.ResourceVersion == "" {
