@@ -97,7 +97,7 @@ var mayImport = map[string][]string{
 	"daemon":        {"api", "change", "claims", "desired", "intake/...", "journal", "kernel", "kernel/dirwatch", "kube", "kubelet", "membership", "metrics", "node", "rpc", "status", "status/gather", "vf", "wanted"},
 
 	// the cluster's own program
-	"controller": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "ipam", "ipam/blocks", "netannotation", "status", "vf"},
+	"controller": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "ipam", "ipam/blocks", "netannotation", "netconf", "status", "vf"},
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"durable", "lab/..."},
