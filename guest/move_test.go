@@ -100,7 +100,7 @@ func TestMarked(t *testing.T) {
 	settings := ours(`<c:vf device="net1" trust="on"/>`)
 	for _, metadata := range []string{"", settings} {
 		d := parsed(t, bare(metadata))
-		for _, m := range []Move{{From: `a"b<c`}, {To: "host-b"}} {
+		for _, m := range []Move{{From: `a"b<c`}, {To: "host-b"}, {To: "host-b", Autostart: true}} {
 			text, err := d.Marked(m)
 			if err != nil {
 				t.Fatal(err)
@@ -138,7 +138,7 @@ func TestMarked(t *testing.T) {
 // definition that culvertd can read.
 func FuzzMove(f *testing.F) {
 	for _, metadata := range []string{"", ours(`<c:vf device="net1" trust="on"/>`), "<a:b xmlns:a='a:' moving-to='x'/>"} {
-		text, err := parsed(f, bare(metadata)).Marked(Move{To: "host-b"})
+		text, err := parsed(f, bare(metadata)).Marked(Move{To: "host-b", Autostart: true})
 		if err != nil {
 			f.Fatal(err)
 		}

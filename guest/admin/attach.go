@@ -92,5 +92,5 @@ func attach(ctx context.Context, h host, w *work, seen Seen, a Attachment) (api.
 	if !a.Config || text == seen.Defined {
 		return out, nil
 	}
-	return out, w.do(ctx, h, seen.Host, Define{text, seen.Autostart}, Define{seen.Defined, seen.Autostart})
+	return out, w.do(ctx, h, seen.Host, Define{text}, Define{seen.Defined})
 }

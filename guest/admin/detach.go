@@ -114,7 +114,7 @@ func (d detaching) forget(ctx context.Context, defined guest.Definition, device 
 	if err != nil {
 		return defined, err
 	}
-	if err := d.work.do(ctx, d.host, d.seen.Host, Define{text, d.seen.Autostart}, nil); err != nil {
+	if err := d.work.do(ctx, d.host, d.seen.Host, Define{text}, nil); err != nil {
 		return defined, err
 	}
 	return guest.Parse([]byte(text))

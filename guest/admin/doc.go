@@ -87,10 +87,14 @@ type Action interface{ fmt.Stringer }
 
 // The actions.
 type (
-	// Define keeps a definition, of a guest that runs, too.
-	Define struct {
-		XML       string
-		Autostart bool
+	// Define keeps a definition, of a guest that runs, too. Whether the guest starts with
+	// the host stays as it is; a new one does not.
+	Define struct{ XML string }
+	// SetAutostart says whether a guest starts with the host. One without a definition
+	// does not.
+	SetAutostart struct {
+		Guest string
+		On    bool
 	}
 	// Undefine forgets the definition.
 	Undefine struct{ Guest string }
@@ -112,6 +116,12 @@ type (
 
 func (a Define) String() string   { return "define the guest" }
 func (a Undefine) String() string { return "undefine the guest" }
+func (a SetAutostart) String() string {
+	if a.On {
+		return "let the guest start with the host"
+	}
+	return "keep the guest from starting with the host"
+}
 func (a Free) String() string     { return "take back the VF of " + a.Device }
 func (a Plug) String() string     { return "plug " + a.Device + " in" }
 func (a Unplug) String() string   { return "unplug " + a.Device }

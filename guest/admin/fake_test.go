@@ -163,7 +163,12 @@ func (f *fake) Do(_ context.Context, a Action) error {
 func (f *fake) do(a Action) error {
 	switch a := a.(type) {
 	case Define:
-		f.Defined, f.Autostart = a.XML, a.Autostart
+		f.Defined = a.XML
+	case SetAutostart:
+		if f.Defined == "" && a.On {
+			return fmt.Errorf("the guest is not defined: %w", vf.ErrNotFound)
+		}
+		f.Autostart = a.On
 	case Undefine:
 		f.Defined, f.Autostart = "", false
 	case Free:
@@ -205,6 +210,9 @@ func (f *fake) startable() bool {
 	move, err := d.Move()
 	return f.Live != "" || f.Defined != "" && move == guest.Move{} && err == nil
 }
+
+// autostarts reports whether libvirt starts the guest with the host, unless its hook refuses.
+func (f *fake) autostarts() bool { return f.Defined != "" && f.Live == "" && f.Autostart }
 
 // hosts are a, where the guest is with a VF of a's as net1, and b.
 func hosts(t testing.TB, w *world, change func(req *api.GuestXMLRequest)) (a, b *fake) {

@@ -135,11 +135,13 @@ func act(ctx context.Context, c *libvirt.Client, a Action) error {
 	defer cancel()
 	switch a := a.(type) {
 	case Define:
-		g, err := c.Define(bounded, a.XML)
-		if err != nil || g.Autostart == a.Autostart {
+		_, err := c.Define(bounded, a.XML)
+		return err
+	case SetAutostart:
+		if err := c.SetAutostart(bounded, a.Guest, a.On); a.On || !errors.Is(err, vf.ErrNotFound) {
 			return err
 		}
-		return c.SetAutostart(bounded, g.UUID, a.Autostart)
+		return nil
 	case Undefine:
 		if err := c.Undefine(bounded, a.Guest); !errors.Is(err, vf.ErrNotFound) {
 			return err

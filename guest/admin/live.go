@@ -43,7 +43,7 @@ func (m *migration) live(ctx context.Context) error {
 	}
 	sent := time.Now()
 	if m.s.Autostart { // libvirt leaves that behind
-		if err := m.work.do(ctx, m.target, m.t.Host, Define{text, true}, nil); err != nil {
+		if err := m.work.do(ctx, m.target, m.t.Host, SetAutostart{m.s.UUID, true}, nil); err != nil {
 			return m.slow(err)
 		}
 	}

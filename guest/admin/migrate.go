@@ -39,6 +39,7 @@ type migration struct {
 	source, target host
 	s, t           Seen // as they were last seen
 	definition     guest.Definition
+	autostart      bool // whether the guest starts with its host when it is not on its way
 	work           *work
 }
 
@@ -71,15 +72,19 @@ func (m *migration) run(ctx context.Context) error {
 	case m.s.Defined == "" && m.t.Defined == "":
 		return fmt.Errorf("guest %q: %w on %s, and on %s: virsh list --all shows which there are", m.Guest, vf.ErrNotFound, m.s.Host, m.t.Host)
 	case m.s.Defined == "":
+		m.autostart = there.Autostart
 		return m.arrived(ctx, there)
 	}
 	if m.definition, err = guest.Parse([]byte(m.s.Defined)); err != nil {
 		return err
 	}
 	here, err := m.definition.Move()
+	m.autostart = m.s.Autostart || here.Autostart
 	switch {
 	case err != nil:
 		return err
+	case here.To == m.t.Host && m.s.Live != "":
+		return fmt.Errorf("guest %s: %w: it runs, though it is on its way to host %s, where it must not start then: shut it down, and ask again (culvert doctor tells of missing hooks, which let it start)", m.s.Name, vf.ErrHeld, m.t.Host)
 	case here.To == m.t.Host:
 		return m.resume(ctx, there)
 	case here != (guest.Move{}):
@@ -189,19 +194,19 @@ func (m *migration) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	arriving, err := marked(text, guest.Move{From: m.s.Host})
+	arriving, err := marked(text, guest.Move{From: m.s.Host, Autostart: m.autostart})
 	if err != nil {
 		return err
 	}
-	leaving, err := m.definition.Marked(guest.Move{To: m.t.Host})
+	leaving, err := m.definition.Marked(guest.Move{To: m.t.Host, Autostart: m.autostart})
 	if err != nil {
 		return err
 	}
-	if err := m.work.do(ctx, m.target, m.t.Host, Define{XML: arriving}, Undefine{m.s.UUID}); err != nil {
+	if err := m.work.do(ctx, m.target, m.t.Host, Define{arriving}, Undefine{m.s.UUID}); err != nil {
 		return err
 	}
 	m.t.Defined = arriving
-	if err := m.work.do(ctx, m.source, m.s.Host, Define{leaving, m.s.Autostart}, Define{m.s.Defined, m.s.Autostart}); err != nil {
+	if err := m.work.do(ctx, m.source, m.s.Host, Define{leaving}, Define{m.s.Defined}); err != nil {
 		return err
 	}
 	now, err := m.source.See(ctx, m.s.UUID)
@@ -299,7 +304,7 @@ func (m *migration) resume(ctx context.Context, there guest.Move) error {
 	case m.t.Defined == "": // somebody has undefined it there: begin anew, from here
 		text, err := m.definition.Marked(guest.Move{})
 		if err == nil {
-			err = m.work.do(ctx, m.source, m.s.Host, Define{text, m.s.Autostart}, nil)
+			err = m.unmark(ctx, m.source, m.s.Host, text, nil)
 		}
 		if err != nil {
 			return err
@@ -311,6 +316,9 @@ func (m *migration) resume(ctx context.Context, there guest.Move) error {
 	case there.From != "":
 		if err := m.rearm(); err != nil {
 			return err
+		}
+		if err := m.stopAutostart(ctx); err != nil {
+			return m.work.back(ctx, err)
 		}
 		if err := m.clear(ctx); err != nil {
 			return m.undecided(ctx, err)
@@ -338,8 +346,20 @@ func (m *migration) rearm() error {
 		back(m.target, m.t.Host, Free{m.s.UUID, device})
 	}
 	back(m.target, m.t.Host, Undefine{m.s.UUID})
-	back(m.source, m.s.Host, Define{free, m.s.Autostart})
+	back(m.source, m.s.Host, Define{free})
+	if m.autostart {
+		back(m.source, m.s.Host, SetAutostart{m.s.UUID, true})
+	}
 	return nil
+}
+
+// stopAutostart keeps libvirt from starting the marked guest with the source, which it
+// would where the hooks are missing. The mark says that it has to be on again.
+func (m *migration) stopAutostart(ctx context.Context) error {
+	if !m.s.Autostart {
+		return nil
+	}
+	return m.work.do(ctx, m.source, m.s.Host, SetAutostart{m.s.UUID, false}, SetAutostart{m.s.UUID, true})
 }
 
 // clear lets the guest start on the target.
@@ -348,7 +368,18 @@ func (m *migration) clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.work.do(ctx, m.target, m.t.Host, Define{text, m.s.Autostart}, nil)
+	return m.unmark(ctx, m.target, m.t.Host, text, SetAutostart{m.uuid(), false})
+}
+
+// unmark lets the guest start on a host: text is its definition without the mark. Autostart
+// comes first, since the mark is what remembers it; back takes it back.
+func (m *migration) unmark(ctx context.Context, h host, name, text string, back Action) error {
+	if m.autostart {
+		if err := m.work.do(ctx, h, name, SetAutostart{m.uuid(), true}, back); err != nil {
+			return err
+		}
+	}
+	return m.work.do(ctx, h, name, Define{text}, nil)
 }
 
 // undecided is a target that did not say whether the guest may start there. It is
@@ -378,7 +409,7 @@ func (m *migration) arrived(ctx context.Context, there guest.Move) error {
 	case there.To != "" || there.From != "" && there.From != m.s.Host:
 		return fmt.Errorf("guest %s: %w: on host %s it is on its way already, %s: finish that first", m.t.Name, vf.ErrInvalid, m.t.Host, way(there))
 	case there.From != "":
-		m.s.UUID, m.s.Autostart = m.t.UUID, false
+		m.s.UUID = m.t.UUID
 		if err := m.clear(ctx); err != nil {
 			return err
 		}

@@ -22,17 +22,21 @@ const Namespace = "https://culvert.dev/guest"
 type Move struct {
 	From string // in the definition of the host to which it goes
 	To   string // in the definition of the host that it leaves
+	// Autostart reports that the guest starts with its host when it is not on its way.
+	// libvirt's own autostart is off until the guest has arrived, so the mark keeps it.
+	Autostart bool
 }
 
-// The attributes of a Move, and what both begin with.
+// The attributes of a Move, and what they begin with.
 const (
 	prefix     = "moving-"
 	movingFrom = prefix + "from"
 	movingTo   = prefix + "to"
+	autostart  = prefix + "autostart" // "on", or not there
 )
 
 // Of reads the Move of the attributes of Culvert's element. The error names an attribute
-// that is not known; the Move is right all the same.
+// that is not known; the Move is right all the same. Autostart alone makes no Move.
 func Of(attrs []xml.Attr) (m Move, err error) {
 	for _, a := range attrs {
 		switch a.Name {
@@ -40,16 +44,29 @@ func Of(attrs []xml.Attr) (m Move, err error) {
 			m.From = a.Value
 		case xml.Name{Local: movingTo}:
 			m.To = a.Value
+		case xml.Name{Local: autostart}:
+			m.Autostart = a.Value == "on"
 		default:
 			err = fmt.Errorf("attribute %s is not known", a.Name.Local)
 		}
 	}
+	if m.From == "" && m.To == "" {
+		return Move{}, err
+	}
 	return m, err
 }
 
-// Attributes are those of Culvert's element that say the Move.
+// Attributes are those of Culvert's element that say the Move. One with an empty value
+// is left out.
 func (m Move) Attributes() []xml.Attr {
-	return []xml.Attr{{Name: xml.Name{Local: movingFrom}, Value: m.From}, {Name: xml.Name{Local: movingTo}, Value: m.To}}
+	starts := ""
+	if m.Autostart {
+		starts = "on"
+	}
+	return []xml.Attr{
+		{Name: xml.Name{Local: movingFrom}, Value: m.From}, {Name: xml.Name{Local: movingTo}, Value: m.To},
+		{Name: xml.Name{Local: autostart}, Value: starts},
+	}
 }
 
 // Read reads the Move of a definition; the zero value when the guest is not on its way. It
@@ -87,11 +104,15 @@ func Read(definition []byte) (Move, error) {
 // Refusal says why a guest with a Move does not start, and what ends that; empty for the
 // zero value.
 func (m Move) Refusal(guest string) string {
+	also := ""
+	if m.Autostart {
+		also = ", and virsh autostart " + guest
+	}
 	switch {
 	case m.To != "":
-		return fmt.Sprintf("guest %s is on its way to host %s: culvert vm migrate, asked again here, brings it there; if %s never got it, take moving-to out of its <metadata> (virsh edit)", guest, m.To, m.To)
+		return fmt.Sprintf("guest %s is on its way to host %s: culvert vm migrate, asked again here, brings it there; if %s never got it, take moving-to out of its <metadata> (virsh edit)%s", guest, m.To, m.To, also)
 	case m.From != "":
-		return fmt.Sprintf("guest %s is on its way here from host %s: culvert vm migrate, asked again there, ends that; if %s is lost, take moving-from out of its <metadata> (virsh edit)", guest, m.From, m.From)
+		return fmt.Sprintf("guest %s is on its way here from host %s: culvert vm migrate, asked again there, ends that; if %s is lost, take moving-from out of its <metadata> (virsh edit)%s", guest, m.From, m.From, also)
 	}
 	return ""
 }
