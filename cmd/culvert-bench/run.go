@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/bench/conduct"
 	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/bench/report"
+	"github.com/culvert-net/culvert/durable"
 )
 
 // run holds the flags of culvert bench run.
@@ -187,13 +188,13 @@ func (b *run) run(cmd *cobra.Command, args []string) (err error) {
 	return b.finish(cmd, r)
 }
 
-// finish writes the result and shows it.
+// finish writes the result and shows it, also when it cannot be written.
 func (b *run) finish(cmd *cobra.Command, r bench.Result) error {
-	var file bytes.Buffer
-	if err := errors.Join(bench.Write(&file, r), os.WriteFile(b.out, file.Bytes(), 0o644)); err != nil { //nolint:gosec // who measures shows it around
-		return fmt.Errorf("write the result: %w", err)
-	}
+	err := durable.Write(b.out, 0o644, func(w io.Writer) error { return bench.Write(w, r) })
 	fmt.Fprint(cmd.OutOrStdout(), report.Text(r, lookOf(cmd)))
+	if err != nil {
+		return fmt.Errorf("the result: %w", err)
+	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "written to %s\n", b.out)
 	if r.Unfinished != "" {
 		return fmt.Errorf("the result is not whole: %s", r.Unfinished)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -169,5 +170,31 @@ func TestRun(t *testing.T) {
 			}
 		}
 		t.Logf("%s", shown)
+	}
+}
+
+// A result that cannot be written leaves an earlier file of that name as it was, and is shown.
+func TestEarlierResultStays(t *testing.T) {
+	name := changedResult(t, func(*bench.Result) {})
+	before, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := bench.Read(bytes.NewReader(before))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Schema = "none" // which Write refuses
+	var out bytes.Buffer
+	cmd := newRunCommand()
+	cmd.SetOut(&out)
+	if err := (&run{out: name}).finish(cmd, r); err == nil || !strings.Contains(err.Error(), name) {
+		t.Errorf("written: %v", err)
+	}
+	if after, err := os.ReadFile(name); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the earlier result has %d bytes, had %d: %v", len(after), len(before), err)
+	}
+	if out.Len() == 0 {
+		t.Error("what was measured is not shown")
 	}
 }
