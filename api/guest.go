@@ -39,9 +39,11 @@ type GuestDetachRequest struct {
 	Device string `json:"device,omitempty"`
 }
 
-// GuestDetached says what became of the VFs.
+// GuestDetached says what became of the VFs, and which devices were taken out of the guest or
+// its definition. A guest that is off has devices without VFs: it gave these back as it stopped.
 type GuestDetached struct {
-	VFs []GuestVF `json:"vfs"`
+	VFs     []GuestVF `json:"vfs"`
+	Devices []string  `json:"devices,omitempty"`
 }
 
 // GuestVF is a VF that a guest had.
@@ -68,6 +70,15 @@ type GuestAnswer struct {
 type GuestAttached struct {
 	Guest   string        `json:"guest"`
 	Devices []GuestDevice `json:"devices"`
+}
+
+// GuestMigrated is what became of a migration: the host that has the guest now.
+type GuestMigrated struct {
+	Guest string `json:"guest"`
+	Host  string `json:"host"`
+	// Transport is how the memory of the guest went as it ran: ssh, tls, or tcp, which is not
+	// encrypted. Empty when it was off, or had arrived before.
+	Transport string `json:"transport,omitempty"`
 }
 
 // GuestDevice is one VF of a guest.

@@ -7,14 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/guest/admin"
+	"github.com/culvert-net/culvert/status/text"
 )
 
-func newVMMigrateCommand(n *node) *cobra.Command {
-	m := admin.Migration{}
-	cmd := &cobra.Command{
-		Use:   "migrate GUEST HOST",
-		Short: "Move a guest to another host, with VFs of that host",
-		Long: `Moves a guest, named by its name or UUID, to a host with culvertd and libvirt. ssh
+const migrateHelp = `Moves a guest, named by its name or UUID, to a host with culvertd and libvirt. ssh
 reaches it as HOST, by a key, as a user who may use their sockets (root). The
 guest gets VFs of that host's pools of the same names, or of --pool, with the same
 MAC addresses, VLANs and settings. Its definition moves, and whether it starts
@@ -28,20 +24,51 @@ if each of its VFs is the fast path of a virtio interface (culvert vm attach
 --failover): the VF is unplugged, the guest migrated by virsh, and a VF of HOST
 plugged in.
 
+--transport says how the memory of the guest goes then:
+
+  ssh  over libvirt's connection to HOST, which ssh encrypts; the default
+  tls  from QEMU to QEMU, encrypted. Faster; QEMU on both hosts needs certificates
+       (/etc/pki/qemu), that of HOST for its name there (uname -n) or --tls-name
+  tcp  from QEMU to QEMU, not encrypted: for a network that you trust
+
+Everything else of a migration goes over ssh. What was used is said in the end.
+
 At no time can the guest start on both hosts. What fails is undone; what is
-interrupted is completed or begun anew when it is asked for again.`,
+interrupted is completed or begun anew when it is asked for again.`
+
+func newVMMigrateCommand(n *node) *cobra.Command {
+	m := admin.Migration{}
+	var transport string
+	cmd := &cobra.Command{
+		Use:   "migrate GUEST HOST",
+		Short: "Move a guest to another host, with VFs of that host",
+		Long:  migrateHelp,
 		Example: `  culvert vm migrate db1 root@host2
   culvert vm migrate db1 root@host2 --shutdown --pool fast
-  culvert vm migrate db1 root@host2 --live`,
+  culvert vm migrate db1 root@host2 --live
+  culvert vm migrate db1 root@host2 --live --transport tls -o json`,
 		Args: cobra.ExactArgs(2),
 	}
 	f := cmd.Flags()
 	f.StringVar(&m.Pool, "pool", "", "the pool of HOST, as prefix/name or name; those of the same names when not given")
 	f.BoolVar(&m.Live, "live", false, "migrate the guest as it runs")
 	f.BoolVar(&m.Shutdown, "shutdown", false, "shut the guest down before")
+	f.StringVar(&transport, "transport", string(admin.SSH), "with --live: ssh, tls or tcp")
+	f.StringVar(&m.TLSName, "tls-name", "", "with --transport tls: the name of HOST in its certificate")
 	cmd.MarkFlagsMutuallyExclusive("live", "shutdown")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("transport", cobra.FixedCompletions([]cobra.Completion{"ssh", "tls", "tcp"}, cobra.ShellCompDirectiveNoFileComp))) // only if the flag were not there
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		m.Guest = args[0]
+		if m.Transport, err = admin.ParseTransport(transport); err != nil {
+			return fmt.Errorf("--transport %w", err)
+		}
+		switch given := cmd.Flags().Changed; {
+		case given("transport") && !m.Live:
+			return errors.New("--transport goes with --live: a guest that is off has no memory to send, and all else goes over ssh")
+		case given("tls-name") && m.Transport != admin.TLS:
+			return errors.New("--tls-name goes with --transport tls")
+		}
 		here, err := admin.Here(n.socket)
 		if err != nil {
 			return err
@@ -50,12 +77,11 @@ interrupted is completed or begun anew when it is asked for again.`,
 		if err != nil {
 			return err
 		}
-		err = admin.Migrate(cmd.Context(), here, there, m, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
+		done, err := admin.Migrate(cmd.Context(), here, there, m, func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), s) })
 		if err := errors.Join(err, there.Close()); err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "vm %s is on %s\n", m.Guest, args[1])
-		return nil
+		return out.write(cmd, done, func(text.Options) string { return text.GuestMigrated(done) })
 	}
 	return cmd
 }

@@ -107,10 +107,12 @@ type (
 	// Shutdown waits until the guest is off.
 	Shutdown struct{ Guest string }
 	// Send migrates a guest that runs, and moves its definition: XML is that which
-	// the other host gets.
+	// the other host gets, TLSName the name of that host in its certificate.
 	Send struct {
 		Guest, XML string
 		To         Route
+		Transport  Transport
+		TLSName    string
 	}
 )
 
@@ -126,4 +128,4 @@ func (a Free) String() string     { return "take back the VF of " + a.Device }
 func (a Plug) String() string     { return "plug " + a.Device + " in" }
 func (a Unplug) String() string   { return "unplug " + a.Device }
 func (a Shutdown) String() string { return "shut the guest down" }
-func (a Send) String() string     { return "migrate the running guest" }
+func (a Send) String() string     { return "migrate the running guest over " + string(a.Transport) }

@@ -1,12 +1,10 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -138,10 +136,7 @@ func act(ctx context.Context, c *libvirt.Client, a Action) error {
 		_, err := c.Define(bounded, a.XML)
 		return err
 	case SetAutostart:
-		if err := c.SetAutostart(bounded, a.Guest, a.On); a.On || !errors.Is(err, vf.ErrNotFound) {
-			return err
-		}
-		return nil
+		return setAutostart(bounded, c, a)
 	case Undefine:
 		if err := c.Undefine(bounded, a.Guest); !errors.Is(err, vf.ErrNotFound) {
 			return err
@@ -158,6 +153,23 @@ func act(ctx context.Context, c *libvirt.Client, a Action) error {
 		return shutdown(ctx, c, a.Guest)
 	}
 	return fmt.Errorf("%s: %w: not an action", a, vf.ErrInvalid)
+}
+
+// setAutostart reads back what it set: libvirt 11.3 answers yes also when it could not make
+// the link in /etc/libvirt/qemu/autostart.
+func setAutostart(ctx context.Context, c *libvirt.Client, a SetAutostart) error {
+	err := c.SetAutostart(ctx, a.Guest, a.On)
+	if errors.Is(err, vf.ErrNotFound) && !a.On {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	g, err := c.Find(ctx, a.Guest)
+	if err == nil && g.Autostart != a.On {
+		err = errors.New("libvirt said yes, and its autostart is as it was: ls -l /etc/libvirt/qemu/autostart may show why")
+	}
+	return err
 }
 
 // runsWith is the element of a device of a guest that runs, if it runs and has it.
@@ -253,30 +265,4 @@ func (h *Host) free(ctx context.Context, a Free) error {
 		return last
 	}
 	return err
-}
-
-// send lets virsh migrate the guest: of libvirt's protocol it has the part that two
-// hosts speak, with what is to be done when either of them fails.
-func (h *Host) send(ctx context.Context, a Send) error {
-	f, err := os.CreateTemp("", "culvert-*.xml")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(a.XML)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "virsh", "--quiet", "migrate", "--live", "--persistent", "--undefinesource", "--persistent-xml", f.Name(),
-		"--migrateuri", a.To.Data, a.Guest, a.To.Libvirt)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cancels the migration then
-	cmd.WaitDelay = callBound
-	out, err := cmd.CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("%w: install virsh (libvirt-clients)", err)
-	}
-	if err != nil {
-		return fmt.Errorf("virsh migrate: %w: %s", err, bytes.TrimSpace(out))
-	}
-	return nil
 }

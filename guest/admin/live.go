@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -35,12 +36,13 @@ func (m *migration) live(ctx context.Context) error {
 	if err != nil {
 		return m.work.back(ctx, err)
 	}
-	send := Send{m.s.UUID, text, m.t.Route}
+	send := Send{m.s.UUID, text, m.t.Route, cmp.Or(m.Transport, SSH), cmp.Or(m.TLSName, m.t.Host)}
 	if err := m.work.do(ctx, m.source, m.s.Host, send, nil); err != nil {
 		if err := m.stayed(ctx, err); err != nil {
 			return err
 		}
 	}
+	m.sent = send.Transport
 	sent := time.Now()
 	if m.s.Autostart { // libvirt leaves that behind
 		if err := m.work.do(ctx, m.target, m.t.Host, SetAutostart{m.s.UUID, true}, nil); err != nil {

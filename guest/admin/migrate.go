@@ -19,18 +19,33 @@ type Migration struct {
 	Pool  string // of the other host; empty: pools of the same names
 	// Live migrates a guest that runs; Shutdown shuts it down before.
 	Live, Shutdown bool
+	// Transport is for Live: SSH when it is empty. TLSName is the other host's name in its
+	// certificate, for TLS: what it calls itself when empty.
+	Transport Transport
+	TLSName   string
 }
 
 // Migrate brings a guest of one host to another one, with VFs of that. At no moment
 // can it start on both, if both have libvirt's hooks. When it returns an error, the guest is where it was, unless the error
 // says otherwise; asked again, what was interrupted is completed or begun anew
 // (docs/design/0011-migration.md). tell hears of each thing that is done.
-func Migrate(ctx context.Context, from, to host, what Migration, tell func(string)) error {
+func Migrate(ctx context.Context, from, to host, what Migration, tell func(string)) (api.GuestMigrated, error) {
 	m := &migration{Migration: what, source: from, target: to, work: &work{tell: tell}}
 	if err := m.look(ctx, what.Guest); err != nil {
-		return err
+		return api.GuestMigrated{}, err
 	}
-	return m.run(ctx)
+	if err := m.run(ctx); err != nil {
+		return api.GuestMigrated{}, err
+	}
+	return api.GuestMigrated{Guest: m.name(), Host: m.t.Host, Transport: string(m.sent)}, nil
+}
+
+// name is the guest's, by the host that has it.
+func (m *migration) name() string {
+	if m.s.UUID != "" {
+		return m.s.Name
+	}
+	return m.t.Name
 }
 
 // migration is one on its way.
@@ -39,7 +54,8 @@ type migration struct {
 	source, target host
 	s, t           Seen // as they were last seen
 	definition     guest.Definition
-	autostart      bool // whether the guest starts with its host when it is not on its way
+	autostart      bool      // whether the guest starts with its host when it is not on its way
+	sent           Transport // by which the guest's memory went; empty when it did not
 	work           *work
 }
 

@@ -17,7 +17,8 @@ import (
 func migrate(t *testing.T, a, b *fake, m Migration) error {
 	t.Helper()
 	m.Guest = "db1"
-	return Migrate(t.Context(), a, b, m, func(string) {})
+	_, err := Migrate(t.Context(), a, b, m, func(string) {})
+	return err
 }
 
 // wantOf is what a definition wants of net1.
@@ -102,7 +103,7 @@ func TestP16Live(t *testing.T) {
 	}
 	want := []string{
 		"a: see", "b: see", "b: missing", "b: lease net1", "a: unplug net1", "a: take back the VF of net1",
-		"a: migrate the running guest", "b: let the guest start with the host", "b: plug net1 in", "a: take back the VF of net1",
+		"a: migrate the running guest over ssh", "b: let the guest start with the host", "b: plug net1 in", "a: take back the VF of net1",
 	}
 	if diff := cmp.Diff(want, w.done); diff != "" {
 		t.Errorf("the order (-want +got):\n%s", diff)
@@ -255,7 +256,7 @@ func TestP16StartedMeanwhile(t *testing.T) {
 	a, b := hosts(t, &world{}, nil)
 	before := a.Defined
 	starts := host(starter{a})
-	err := Migrate(t.Context(), starts, b, Migration{Guest: "db1"}, func(string) {})
+	_, err := Migrate(t.Context(), starts, b, Migration{Guest: "db1"}, func(string) {})
 	if !errors.Is(err, vf.ErrHeld) || a.Defined != before || b.Defined != "" || len(b.leased) > 0 {
 		t.Errorf("%v; b has %q", err, b.Defined)
 	}
@@ -280,7 +281,7 @@ func TestP16ShutdownAndWarning(t *testing.T) {
 	v.Baseline = &vf.Baseline{Admin: vf.Admin{MAC: v.Settings.MAC}}
 	a.leased["net1"] = v
 	var told []string
-	if err := Migrate(t.Context(), a, b, Migration{Guest: "db1", Shutdown: true}, func(s string) { told = append(told, s) }); err != nil {
+	if _, err := Migrate(t.Context(), a, b, Migration{Guest: "db1", Shutdown: true}, func(s string) { told = append(told, s) }); err != nil {
 		t.Fatal(err)
 	}
 	moved(t, a, b, before)

@@ -2,6 +2,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
@@ -42,9 +43,27 @@ func GuestAttached(done api.GuestAttached) string {
 	return b.String()
 }
 
-// GuestDetached is `culvert vm detach`: what became of each VF.
+// GuestMigrated says where a guest is, and how its memory came there.
+func GuestMigrated(done api.GuestMigrated) string {
+	out := fmt.Sprintf("vm %s is on host %s", done.Guest, done.Host)
+	switch done.Transport {
+	case "":
+	case "tcp":
+		out += "; its memory went over tcp, not encrypted"
+	default:
+		out += "; its memory went over " + done.Transport + ", encrypted"
+	}
+	return out + "\n"
+}
+
+// GuestDetached is `culvert vm detach`: what became of each VF, and which devices had none.
 func GuestDetached(done api.GuestDetached) string {
 	var b strings.Builder
+	for _, device := range done.Devices {
+		if !slices.ContainsFunc(done.VFs, func(v api.GuestVF) bool { return v.Guest.Interface == device }) {
+			fmt.Fprintf(&b, "device %s is taken out of the definition; it held no VF (a guest gives its VFs back when it stops)\n", device)
+		}
+	}
 	for _, v := range done.VFs {
 		fmt.Fprintf(&b, "VF %s, which %s had as %s, is %s", v.VF, v.Guest, v.Guest.Interface, v.Phase)
 		if v.Phase == string(journal.Quarantined) {

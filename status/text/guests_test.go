@@ -46,3 +46,26 @@ func TestRunningAndReserved(t *testing.T) {
 		}
 	}
 }
+
+func TestGuestDetachedWithoutVF(t *testing.T) {
+	had := api.GuestVF{VF: vf.PCIAddr{Bus: 1}, Guest: vf.Owner{Kind: vf.OwnerGuest, Name: "db1", Interface: "net1"}, Phase: "free"}
+	got := GuestDetached(api.GuestDetached{VFs: []api.GuestVF{had}, Devices: []string{"net1", "net2"}})
+	want := `device net2 is taken out of the definition; it held no VF (a guest gives its VFs back when it stops)
+VF 0000:01:00.0, which vm db1 had as net1, is free
+`
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func TestGuestMigrated(t *testing.T) {
+	for transport, want := range map[string]string{
+		"":    "vm db1 is on host b\n",
+		"ssh": "vm db1 is on host b; its memory went over ssh, encrypted\n",
+		"tcp": "vm db1 is on host b; its memory went over tcp, not encrypted\n",
+	} {
+		if got := GuestMigrated(api.GuestMigrated{Guest: "db1", Host: "b", Transport: transport}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
