@@ -116,7 +116,7 @@ gets them again when it starts.`,
 			return err
 		}
 		return out.write(cmd, done, func(text.Options) string {
-			if len(done.VFs) == 0 {
+			if len(done.VFs)+len(done.Devices) == 0 {
 				return fmt.Sprintf("vm %s: there was no VF to take back\n", req.Guest)
 			}
 			return text.GuestDetached(done)

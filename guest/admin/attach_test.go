@@ -165,6 +165,19 @@ func TestDetach(t *testing.T) {
 	}
 }
 
+// A guest that was stopped has given its VFs back. Detach takes the devices out of its definition
+// and says so.
+func TestDetachAfterDestroy(t *testing.T) {
+	a, _ := hosts(t, &world{}, nil)
+	a.leased = map[string]api.VF{}
+	for _, want := range []api.GuestDetached{{VFs: []api.GuestVF{}, Devices: []string{"net1"}}, {VFs: []api.GuestVF{}}} {
+		got, err := Detach(t.Context(), a, "db1", "", func(string) {})
+		if diff := cmp.Diff(want, got); diff != "" || err != nil || uses(t, a.Defined) != nil {
+			t.Errorf("%v; left are %v; -want +got:\n%s", err, uses(t, a.Defined), diff)
+		}
+	}
+}
+
 // A guest that lets go of nothing keeps everything, and it is said what to do.
 func TestDetachRefused(t *testing.T) {
 	w := &world{at: 2, how: breakage{name: "refused"}}

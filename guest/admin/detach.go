@@ -34,11 +34,16 @@ func Detach(ctx context.Context, h host, name, device string, tell func(string))
 	}
 	d := detaching{h, &work{tell: tell}, seen}
 	for _, one := range names(device, leased, live, defined) {
+		_, runs := live.Has(one)
+		_, kept := defined.Has(one)
 		if err := d.unplug(ctx, live, one); err != nil {
 			return out, err
 		}
 		if defined, err = d.forget(ctx, defined, one); err != nil {
 			return out, err
+		}
+		if runs || kept {
+			out.Devices = append(out.Devices, one)
 		}
 		if _, has := leased[one]; has {
 			if err := d.work.do(ctx, h, seen.Host, Free{seen.UUID, one}, nil); err != nil {
