@@ -60,7 +60,9 @@ const hashFlows = 8
 // what they do not have are left out. Its error is for a netdevice that cannot be read at
 // all: it is gone, or has another name now.
 func Read(name string, index int) (map[string]string, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	// culvertd's unit allows no AF_INET; Linux 4.6 takes the question from a netlink socket
+	// too (025c68186e07).
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_GENERIC)
 	if err != nil {
 		return nil, fmt.Errorf("open a socket for ethtool: %w", err)
 	}

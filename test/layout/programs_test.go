@@ -39,7 +39,7 @@ var (
 var budgets = map[string]budget{
 	"culvert": {175, 16.5, nodeOnly},
 	// 18 of culvertd's packages are the Prometheus client, which serves its metrics.
-	"culvertd":    {313, 21.5, nodeOnly},
+	"culvertd":    {315, 21.5, nodeOnly}, // kernel/tuning compares what owners set of their interfaces
 	"culvert-cni": {6, 3.5, shim},
 	// Of its own packages beside those of culvert-cni it has the mark of a guest that moves.
 	"culvert-hook":       {7, 3.5, shim},
