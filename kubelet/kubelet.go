@@ -110,6 +110,18 @@ func (p *PodResources) Given(ctx context.Context) (map[vf.PCIAddr]string, error)
 	return out, nil
 }
 
+// Knows reports whether the kubelet has a pod of that name. Errors: vf.ErrNotReady when
+// the kubelet does not answer, or there is none.
+func (p *PodResources) Knows(ctx context.Context, podNamespace, podName string) (bool, error) {
+	all, err := p.list(ctx)
+	if err != nil {
+		return false, fmt.Errorf("pod %s/%s: %w", podNamespace, podName, err)
+	}
+	return slices.ContainsFunc(all, func(pod *podresources.PodResources) bool {
+		return pod.GetNamespace() == podNamespace && pod.GetName() == podName
+	}), nil
+}
+
 // devices are the IDs of a pod's devices of a resource; of every one when that
 // is empty.
 func devices(pod *podresources.PodResources, resource string) (ids []string) {
