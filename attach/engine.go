@@ -64,10 +64,10 @@ type Config struct {
 	// Blocks are what this node may hand out of networks that are not of scope
 	// node; nil, where there is no cluster, hands out everything.
 	Blocks blocks
-	// Given tells which VFs the kubelet has given to pods, as alloc.Want's Given
-	// does: it is asked once for each request that names no VF, and what it
-	// returns is called while the VF is being chosen, so it must not wait. Nil
-	// without Kubernetes.
+	// Given tells which VFs the kubelet has given to pods, as alloc.Want's Given does;
+	// nil where the host has no kubelet. It is asked for each request, again after each
+	// wait, and what it returns is called while the VF is being chosen, so it must not
+	// wait. Nil without Kubernetes.
 	Given func(context.Context) (func(vf.PCIAddr) string, error)
 	// KnowsPod reports whether the API server or the kubelet knows the pod that has a
 	// lease; an error says that one of them did not answer. Nil without a cluster:

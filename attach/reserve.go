@@ -194,7 +194,7 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Wor
 			return alloc.Choice{}, err
 		}
 	}
-	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Given: given}
+	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Network: req.Network, Given: given}
 	var err error
 	if want.Apart, err = apart(records, req); err != nil {
 		return alloc.Choice{}, err

@@ -248,8 +248,8 @@ func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr
 		return out, nil
 	}
 	given, err := e.Given(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || given == nil {
+		return out, err
 	}
 	for _, pci := range vfs {
 		if pod := given(pci); pod != "" {

@@ -89,8 +89,8 @@ func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resou
 }
 
 // Given returns every PCI device that the kubelet has given to a pod, with the
-// pod's namespace/name. Where there has never been a kubelet (no socket) nothing
-// is given. Errors: vf.ErrNotReady when the kubelet does not answer.
+// pod's namespace/name. Where there has never been a kubelet (no socket) it returns
+// nil. Errors: vf.ErrNotReady when the kubelet does not answer.
 func (p *PodResources) Given(ctx context.Context) (map[vf.PCIAddr]string, error) {
 	if _, err := os.Stat(p.socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
