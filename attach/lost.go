@@ -75,10 +75,11 @@ func (e *Engine) attachedTask(ctx context.Context, r journal.Record, st vf.State
 }
 
 // isBack reports whether a VF, as the host sees it, may have come back from its pod: its
-// interface is on the host, as it is when the pod's netns has gone. A VF of vfio has no
-// netns; it is back when no process has it open, which podGone asks.
+// interface is on the host, as it is when the pod's netns has gone, or it has no driver
+// and so no interface. A VF of vfio has no netns; it is back when no process has it open,
+// which podGone asks.
 func isBack(st vf.State) bool {
-	if st.Driver == vf.DriverVFIO {
+	if st.Driver == vf.DriverVFIO || st.Driver == "" {
 		return true
 	}
 	return st.Link != nil && st.Link.Netns == ""
@@ -101,7 +102,7 @@ func (e *Engine) endIfLost(ctx context.Context, seen journal.Record) (ended bool
 	switch {
 	case err != nil || !gone:
 		last.since = time.Time{}
-	case last.since.IsZero():
+	case last.since.IsZero() || last.since.After(last.asked): // the latter: the clock was set back
 		last.since = last.asked
 	case last.asked.Sub(last.since) >= lostWait:
 		e.absent.forget(rec.ID)

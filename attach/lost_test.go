@@ -155,6 +155,15 @@ func TestLeaseStaysUnlessItsPodIsGone(t *testing.T) {
 			t.Errorf("held %t: %v", isHeld(t, n, rec), err)
 		}
 	})
+	t.Run("the clock is set back", func(t *testing.T) {
+		_, n, a, rec := lostDEL(t)
+		a.watchFor(t, n, 2*time.Minute)
+		a.now = a.now.Add(-time.Hour)
+		a.watchFor(t, n, 6*time.Minute)
+		if isHeld(t, n, rec) {
+			t.Error("the lease stays until the clock is where it was")
+		}
+	})
 	t.Run("in its netns", func(t *testing.T) {
 		_, n := newNode(t)
 		a := &answers{}
@@ -190,7 +199,7 @@ func TestLeaseOutsideKubernetesWaitsForGC(t *testing.T) {
 	if err := n.Engine.Collect(t.Context(), "blue", nil); err != nil || isHeld(t, n, rec) {
 		t.Errorf("GC left it: %v", err)
 	}
-	k, n, a, rec = lostDEL(t)
+	_, n, a, rec = lostDEL(t)
 	n.Engine.KnowsPod = nil
 	a.watchFor(t, n, 10*time.Minute)
 	if !isHeld(t, n, rec) {
