@@ -13,6 +13,7 @@ import (
 
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -21,11 +22,13 @@ type Want struct {
 	VF   vf.PCIAddr // zero: any of Pool
 	Pool string     // prefix/name or name; empty: the only pool
 	For  vf.Owner   // named in errors
+	// Network is the one of the request, named in errors.
+	Network string
 	// Apart is a VF on whose PF the chosen one must not be; zero: on any.
 	Apart vf.ID
-	// Given returns the pod that the kubelet gave a VF to, namespace/name, "" for none.
-	// Only that pod gets the VF, attached or not, also when another request names the
-	// VF. Nil without Kubernetes.
+	// Given returns the pod that the kubelet gave a VF to, namespace/name, "" for none;
+	// another text for one that it does not list yet. Only that pod gets the VF, attached
+	// or not, and a pod that names a VF gets no other. Nil where there is no kubelet.
 	Given func(vf.PCIAddr) string
 }
 
@@ -79,7 +82,8 @@ func (c candidate) waits(owner vf.Owner) bool {
 // Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named one is
 // taken), vf.ErrNotReady (the PF of the named one could not be read, or it is being
 // switched to another driver), vf.ErrNothingFree, vf.ErrInvalid (which pool is not
-// said and there are several, or what is free cannot go to a guest).
+// said and there are several, the kubelet gave the named one to no pod, or what is free
+// cannot go to a guest).
 func Choose(h Host, w Want) (Choice, error) {
 	all := h.candidates()
 	if !w.VF.IsZero() {
@@ -137,6 +141,30 @@ func (w Want) givenTo(a vf.PCIAddr) string {
 		return ""
 	}
 	return w.Given(a)
+}
+
+// refuseName says why a request cannot have the free VF that it names, or nil. A pod names
+// the VF that the kubelet gave it, which is listed before the pod's networks are made. A
+// name in a network that any pod may use would give away VFs that the kubelet counts as
+// free. Guests and containers outside Kubernetes name those that no pod was given.
+func (w Want) refuseName(c candidate) error {
+	pod := w.givenTo(w.VF)
+	switch {
+	case w.Given == nil, pod == "" && w.For.Kind != vf.OwnerPod, pod != "" && w.For.Kind == vf.OwnerPod && w.For.Name == pod:
+		return nil
+	case !strings.Contains(pod, "/") && pod != "":
+		return fmt.Errorf("VF %s on %s: %w: the kubelet gives it to a pod that it does not list yet, wanted for %s: try again", w.VF, c.pf.Label(), vf.ErrHeld, w.For)
+	case pod != "":
+		return fmt.Errorf("VF %s on %s: %w: the kubelet gave it to pod %s, wanted for %s: let the pod ask for the pool as a resource, and leave deviceID out of the network",
+			w.VF, c.pf.Label(), vf.ErrHeld, pod, w.For)
+	}
+	resource := "the resource of a pool"
+	if c.pool.Name != "" {
+		resource = c.pool.FullName()
+	}
+	return fmt.Errorf("VF %s on %s: the kubelet gave it to no pod: %w for %s (network %s): set the annotation %s of the NetworkAttachmentDefinition to %s, "+
+		"request %s in the pod's resources, and leave deviceID out of the network",
+		w.VF, c.pf.Label(), vf.ErrInvalid, w.For, w.Network, netannotation.ResourceName, resource, resource)
 }
 
 func (h Host) candidates() []candidate {
@@ -205,11 +233,8 @@ func (h Host) named(all []candidate, w Want) (Choice, error) {
 				return Choice{}, fmt.Errorf("VF %s on %s: it is being switched from %s to an interface, as pool %s wants it now, so %s cannot have it yet: %w",
 					w.VF, c.pf.Label(), vf.DriverVFIO, c.pool.FullName(), w.For, vf.ErrNotReady)
 			}
-			// A VF that the kubelet has promised, and not said to whom, has no namespace/name
-			// yet: the pod that names it is the one that it was promised to.
-			if pod := w.givenTo(w.VF); strings.Contains(pod, "/") && (w.For.Kind != vf.OwnerPod || w.For.Name != pod) {
-				return Choice{}, fmt.Errorf("VF %s on %s: %w: the kubelet gave it to pod %s, wanted for %s: let the pod ask for the pool as a resource, and leave deviceID out of the network",
-					w.VF, c.pf.Label(), vf.ErrHeld, pod, w.For)
+			if err := w.refuseName(c); err != nil {
+				return Choice{}, err
 			}
 			return c.choice(), h.isolated(c, w.For)
 		case journal.Damaged:

@@ -89,6 +89,39 @@ func TestI1GivenByTheKubelet(t *testing.T) {
 	}
 }
 
+// In a cluster a pod that names a VF gets it only when the kubelet gave it that VF; a VF
+// that the kubelet promised to a pod which it does not list yet is for that pod only (I1).
+// Guests and containers outside Kubernetes name VFs that no pod has, as on a host without
+// a kubelet.
+func TestI1NamedVFIsTheKubeletsToGive(t *testing.T) {
+	h := host(1)
+	pod := ""
+	w := alloc.Want{VF: h.Records[0].PCI, For: me, Network: "blue", Given: func(vf.PCIAddr) string { return pod }}
+	says := "VF 0000:01:10.0 on enp1s0: the kubelet gave it to no pod: invalid for pod default/c (network blue): set the annotation " +
+		"k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition to x/a, request x/a in the pod's resources, and leave deviceID out of the network"
+	if _, err := alloc.Choose(h, w); !errors.Is(err, vf.ErrInvalid) || err.Error() != says {
+		t.Errorf("given to no pod:\ngot  %v\nwant %s", err, says)
+	}
+	others := []vf.Owner{{Kind: vf.OwnerGuest, Name: "db1"}, {Kind: vf.OwnerContainer, UID: "c1"}}
+	for _, other := range others {
+		w.For = other
+		if got, err := alloc.Choose(h, w); errors.Is(err, vf.ErrHeld) || err == nil && got.Record.PCI != w.VF {
+			t.Errorf("%s names a VF that no pod has: %v", other, err)
+		}
+	}
+	pod = "that the kubelet starts"
+	for _, other := range append(others, me) {
+		w.For = other
+		if _, err := alloc.Choose(h, w); !errors.Is(err, vf.ErrHeld) {
+			t.Errorf("%s names a VF that is on its way to a pod: %v", other, err)
+		}
+	}
+	w.For, w.Given = me, nil
+	if got, err := alloc.Choose(h, w); err != nil || got.Record.PCI != w.VF {
+		t.Errorf("without a kubelet: %v", err)
+	}
+}
+
 func released(h alloc.Host, epoch time.Time, seconds ...int) {
 	for i, s := range seconds {
 		h.Records[i].Released = epoch.Add(time.Duration(s) * time.Second)

@@ -53,8 +53,8 @@ const (
 	blockBound    = 10 * time.Second // for the cluster to give this node addresses
 )
 
-// Config is what an Engine is made of. All fields but Blocks, Given, Now and Log
-// are needed.
+// Config is what an Engine is made of. All fields but Blocks, Given, KnowsPod, Now and
+// Log are needed.
 type Config struct {
 	Kernel   kernel
 	Ledger   ledger
@@ -64,11 +64,15 @@ type Config struct {
 	// Blocks are what this node may hand out of networks that are not of scope
 	// node; nil, where there is no cluster, hands out everything.
 	Blocks blocks
-	// Given tells which VFs the kubelet has given to pods, as alloc.Want's Given
-	// does: it is asked once for each request that names no VF, and what it
-	// returns is called while the VF is being chosen, so it must not wait. Nil
-	// without Kubernetes.
+	// Given tells which VFs the kubelet has given to pods, as alloc.Want's Given does;
+	// nil where the host has no kubelet. It is asked for each request, again after each
+	// wait, and what it returns is called while the VF is being chosen, so it must not
+	// wait. Nil without Kubernetes.
 	Given func(context.Context) (func(vf.PCIAddr) string, error)
+	// KnowsPod reports whether the API server or the kubelet knows the pod that has a
+	// lease; an error says that one of them did not answer. Nil without a cluster:
+	// then no lease ends because its pod is gone.
+	KnowsPod func(context.Context, journal.Lease) (bool, error)
 	// Observe takes the duration and the outcome of each attach and detach. Nil: no
 	// metrics are wanted.
 	Observe func(operation string, took time.Duration, err error)
@@ -88,6 +92,7 @@ type Engine struct {
 	Config
 	vfs        keylock.Locks[vf.ID]
 	drifts     told
+	absent     absences
 	background sync.WaitGroup // announcements, and VFs that take long to mend
 }
 

@@ -53,8 +53,27 @@ func TestI1GivenByTheKubelet(t *testing.T) {
 	if rec, err := n.Engine.Attach(t.Context(), named); err != nil || rec.PCI != named.VF {
 		t.Errorf("its own pod names it: %s %v", rec.PCI, err)
 	}
+	named.VF, named.Owner.UID, named.Network = spare, "b2", "blue"
+	if _, err := n.Engine.Attach(t.Context(), named); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "gave it to no pod") || !strings.Contains(err.Error(), "network blue") {
+		t.Errorf("a pod names a VF that the kubelet gave to no pod: %v", err)
+	}
 	if rec, err := n.Engine.Attach(t.Context(), req); err != nil || rec.PCI != spare {
 		t.Errorf("%s, %v; want %s", rec.PCI, err, spare)
+	}
+}
+
+// A host without a kubelet gives a pod the VF that its network names: another runtime
+// set it up, and nobody else gives VFs out there.
+func TestNamedVFWithoutAKubelet(t *testing.T) {
+	_, n := newNode(t)
+	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) { return nil, nil }
+	req := everything(t)
+	req.VF = n.Inventory.PFs()[1].VFs[3].PCI
+	if rec, err := n.Engine.Attach(t.Context(), req); err != nil || rec.PCI != req.VF {
+		t.Errorf("%s, %v; want %s", rec.PCI, err, req.VF)
+	}
+	if out, err := n.Engine.Outside(t.Context(), req.VF); err != nil || len(out) > 0 {
+		t.Errorf("%v, %v", out, err)
 	}
 }
 

@@ -13,6 +13,7 @@ type Request struct {
 	// Owner gets the VF. UID and Interface name the attachment: Detach, Check
 	// and Collect find it by them alone.
 	Owner   vf.Owner
+	PodUID  string // of the owner's pod; empty where it is not known
 	Network string
 
 	// VF is the one to use; zero lets alloc choose a free one of Pool.

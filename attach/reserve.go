@@ -194,7 +194,7 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Wor
 			return alloc.Choice{}, err
 		}
 	}
-	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Given: given}
+	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Network: req.Network, Given: given}
 	var err error
 	if want.Apart, err = apart(records, req); err != nil {
 		return alloc.Choice{}, err
@@ -265,7 +265,7 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	rec.Generation++
 	rec.Phase = journal.Configuring
 	rec.Lease = journal.Lease{
-		Owner: req.Owner, Network: req.Network, AddressPool: req.AddressPool, Pool: choice.Pool, Netns: req.Netns, Wanted: spec, Request: req.Raw,
+		Owner: req.Owner, PodUID: req.PodUID, Network: req.Network, AddressPool: req.AddressPool, Pool: choice.Pool, Netns: req.Netns, Wanted: spec, Request: req.Raw,
 	}
 	if spec.Driver == vf.DriverVFIO {
 		rec.Lease.Netns = ""

@@ -52,7 +52,7 @@ const patience = 5 * time.Second
 // again, free ones that somebody changed behind our back are taken back to
 // their baseline, work that stopped half-way (the disk was full) is finished,
 // what drifted of attached ones is mended or told, rates that were lent are given back, and leases on VFs that are
-// gone from the bus end, as those of guests that have ended without anybody's telling. seen is the hardware as just listed.
+// gone from the bus end, as those of guests and pods that have ended without anybody's telling. seen is the hardware as just listed.
 func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 	records, err := e.records()
 	errs := make(chan error, len(records)) // room for all: nobody may be left to read them
@@ -116,7 +116,7 @@ func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF, open 
 			return func() error { return e.guestTask(ctx, r) }
 		}
 		if st, ok := listed(r, seen); ok {
-			return e.driftTask(ctx, r, st)
+			return e.attachedTask(ctx, r, st)
 		}
 	case journal.Configuring, journal.Releasing:
 		return func() error { return e.unstick(ctx, r) }
@@ -248,8 +248,8 @@ func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr
 		return out, nil
 	}
 	given, err := e.Given(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || given == nil {
+		return out, err
 	}
 	for _, pci := range vfs {
 		if pod := given(pci); pod != "" {

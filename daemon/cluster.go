@@ -43,7 +43,7 @@ func (s *Server) joinKubernetes() error {
 	}
 	s.pods = newDevicePlugin(s.node, s.KubeletDir, s.Log)
 	s.status.Given = s.pods.Kubelet.Given
-	c := s.Cluster
+	c, resources := s.Cluster, kubelet.New(podResources(s.KubeletDir))
 	config, err := kube.Config(c.Kubeconfig)
 	if err == nil {
 		config.UserAgent = "culvertd/" + s.Version
@@ -63,12 +63,13 @@ func (s *Server) joinKubernetes() error {
 		return nil
 	}
 	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Log: s.Log})
+	s.node.Engine.KnowsPod = podFinder{s.cluster, resources}.knowsPod
 	if c.PodNetworks == pod.Never {
 		return nil
 	}
 	s.networks = pod.New(pod.Config{
 		Networks: s.newCNI(), Ledger: s.node.Ledger, Engine: s.node.Engine, Kernel: s.kernel, Hardware: s.node.Inventory,
-		Cluster: s.cluster, Devices: kubelet.New(podResources(s.KubeletDir)).Devices,
+		Cluster: s.cluster, Devices: resources.Devices,
 		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, Log: s.Log,
 	})
 	return nil

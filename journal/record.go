@@ -68,8 +68,11 @@ type Record struct {
 
 // Lease is what an owner was promised.
 type Lease struct {
-	Owner   vf.Owner `json:"owner"`
-	Network string   `json:"network,omitempty"`
+	Owner vf.Owner `json:"owner"`
+	// PodUID is the UID of the owner's pod in its cluster; empty where the runtime does
+	// not say, and for other owners. Owner.UID is the sandbox's.
+	PodUID  string `json:"podUID,omitempty"`
+	Network string `json:"network,omitempty"`
 	// AddressPool has the lease's addresses; empty stands for the pool of Network's name.
 	AddressPool string  `json:"addressPool,omitempty"`
 	Pool        string  `json:"pool,omitempty"`

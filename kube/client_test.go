@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,39 @@ func TestOneGetForAPodThatHasNotArrived(t *testing.T) {
 	if _, err := c.Pod(t.Context(), "d", "a", "u1"); !errors.Is(err, vf.ErrNotReady) {
 		t.Errorf("no API server: %v", err)
 	}
+}
+
+// A pod that is gone is known to be gone from the API server only: a 404 of a proxy, a
+// refusal and silence tell nothing.
+func TestHasPod(t *testing.T) {
+	s, config := newAPI(t)
+	s.addPod("d", "a", "u1", nil)
+	c := start(t, config)
+	want := func(name, uid string, has, another, told bool) {
+		t.Helper()
+		h, a, err := c.HasPod(t.Context(), "d", name, uid)
+		if h != has || a != another || (err == nil) != told || !told && !errors.Is(err, vf.ErrNotReady) {
+			t.Errorf("pod %s %s: has %t, another %t, %v", name, uid, h, a, err)
+		}
+	}
+	want("a", "u1", true, false, true)
+	want("a", "", true, false, true)
+	want("a", "u0", false, true, true)
+	want("none", "u1", false, false, true)
+	s.mu.Lock()
+	s.absent = []string{"pods"} // a 404 that names no object
+	s.mu.Unlock()
+	want("none", "u1", false, false, false)
+	s.mu.Lock()
+	s.absent, s.refused = nil, http.StatusForbidden
+	s.mu.Unlock()
+	want("none", "u1", false, false, false)
+	s.mu.Lock()
+	s.refused = 0
+	s.mu.Unlock()
+	s.setDown(true)
+	want("none", "u1", false, false, false)
+	want("a", "u1", true, false, true)
 }
 
 // What is written is tried again until it is there, the latest of its kind.

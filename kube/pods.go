@@ -35,6 +35,29 @@ func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod,
 	return podOf(p), nil
 }
 
+// HasPod reports whether the cluster has a pod, and whether it has another pod of that
+// name in its place. An empty uid stands for any pod of the name. Errors: vf.ErrNotReady
+// when the API server did not tell; a 404 of a proxy in front of it tells nothing.
+func (c *Client) HasPod(ctx context.Context, namespace, name, uid string) (has, another bool, err error) {
+	if v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name); err == nil && ok && is(v.(*pod), uid) {
+		return true, false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	p := &pod{}
+	answer := c.core.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx)
+	if isAbsent(answer, "pods", name) {
+		return false, false, nil
+	}
+	if err := answer.Into(p); err != nil {
+		return false, false, fmt.Errorf("pod %s/%s: %w: the API server did not tell: %w", namespace, name, vf.ErrNotReady, err)
+	}
+	if p.Name != name {
+		return false, false, fmt.Errorf("pod %s/%s: %w: the answer is about %q", namespace, name, vf.ErrNotReady, p.Name)
+	}
+	return is(p, uid), !is(p, uid), nil
+}
+
 // Known returns the pod of that name as the informer has it.
 func (c *Client) Known(namespace, name string) (api.Pod, bool) {
 	v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name)

@@ -29,6 +29,11 @@ var kinds = map[string]struct{ version, kind string }{
 
 const missing = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
 
+// missingObject is the body of a 404 about an object.
+func missingObject(resource, name string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","details":{"name":%q,"kind":%q},"code":404}`, name, resource)
+}
+
 // server is as much of an API server as the client talks to.
 type server struct {
 	mu       sync.Mutex                           // guards the rest
@@ -161,7 +166,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
-			fmt.Fprint(w, missing)
+			fmt.Fprint(w, missingObject(resource, name))
 			return
 		}
 		_ = json.NewEncoder(w).Encode(o)

@@ -91,23 +91,18 @@ func (o ownSet) sawDeletion() bool {
 	return true
 }
 
-// daemonSetGone asks the API server. A 404 counts when it is an API server's about this
-// object: a proxy in front of it may have one of its own.
+// daemonSetGone asks the API server.
 func (c *Client) daemonSetGone(ctx context.Context) (bool, error) {
 	if c.own.rest == nil {
 		return false, errors.New("it is not followed")
 	}
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	raw, err := c.own.rest.Get().Namespace(c.own.namespace).Resource("daemonsets").Name(c.own.name).Do(ctx).Raw()
-	if apierrors.IsNotFound(err) {
-		var s metav1.Status
-		isAnswer := json.Unmarshal(raw, &s) == nil && s.Kind == "Status" && s.Reason == metav1.StatusReasonNotFound &&
-			s.Details != nil && s.Details.Kind == "daemonsets" && s.Details.Name == c.own.name
-		if isAnswer {
-			return true, nil
-		}
+	answer := c.own.rest.Get().Namespace(c.own.namespace).Resource("daemonsets").Name(c.own.name).Do(ctx)
+	if isAbsent(answer, "daemonsets", c.own.name) {
+		return true, nil
 	}
+	raw, err := answer.Raw()
 	if err != nil {
 		return false, err
 	}
@@ -119,4 +114,14 @@ func (c *Client) daemonSetGone(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("the answer is about %q", o.Name)
 	}
 	return o.DeletionTimestamp != nil, nil
+}
+
+// isAbsent reports whether an API server answered that there is no such object. A 404
+// counts when it is an API server's about this object: a proxy in front of it may have
+// one of its own.
+func isAbsent(answer rest.Result, resource, name string) bool {
+	raw, err := answer.Raw()
+	var s metav1.Status
+	return apierrors.IsNotFound(err) && json.Unmarshal(raw, &s) == nil && s.Kind == "Status" && s.Reason == metav1.StatusReasonNotFound &&
+		s.Details != nil && s.Details.Kind == resource && s.Details.Name == name
 }

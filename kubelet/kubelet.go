@@ -89,8 +89,8 @@ func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resou
 }
 
 // Given returns every PCI device that the kubelet has given to a pod, with the
-// pod's namespace/name. Where there has never been a kubelet (no socket) nothing
-// is given. Errors: vf.ErrNotReady when the kubelet does not answer.
+// pod's namespace/name. Where there has never been a kubelet (no socket) it returns
+// nil. Errors: vf.ErrNotReady when the kubelet does not answer.
 func (p *PodResources) Given(ctx context.Context) (map[vf.PCIAddr]string, error) {
 	if _, err := os.Stat(p.socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -108,6 +108,18 @@ func (p *PodResources) Given(ctx context.Context) (map[vf.PCIAddr]string, error)
 		}
 	}
 	return out, nil
+}
+
+// Knows reports whether the kubelet has a pod of that name. Errors: vf.ErrNotReady when
+// the kubelet does not answer, or there is none.
+func (p *PodResources) Knows(ctx context.Context, podNamespace, podName string) (bool, error) {
+	all, err := p.list(ctx)
+	if err != nil {
+		return false, fmt.Errorf("pod %s/%s: %w", podNamespace, podName, err)
+	}
+	return slices.ContainsFunc(all, func(pod *podresources.PodResources) bool {
+		return pod.GetNamespace() == podNamespace && pod.GetName() == podName
+	}), nil
 }
 
 // devices are the IDs of a pod's devices of a resource; of every one when that

@@ -107,6 +107,22 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+func TestKnows(t *testing.T) {
+	p := kubelet.New(serve(t, &fake{pods: []*podresources.PodResources{pod("d", "plain", ""), pod("d", "b", "x/y", []string{"0000:01:10.0"})}}))
+	for name, want := range map[string]bool{"plain": true, "b": true, "c": false} {
+		if got, err := p.Knows(t.Context(), "d", name); got != want || err != nil {
+			t.Errorf("%s: %t, %v", name, got, err)
+		}
+	}
+	if got, err := p.Knows(t.Context(), "e", "b"); got || err != nil {
+		t.Errorf("another namespace: %t, %v", got, err)
+	}
+	none := kubelet.New(filepath.Join(t.TempDir(), "none.sock"))
+	if _, err := none.Knows(t.Context(), "d", "b"); !errors.Is(err, vf.ErrNotReady) {
+		t.Errorf("no kubelet: %v", err)
+	}
+}
+
 func TestGiven(t *testing.T) {
 	f := &fake{pods: []*podresources.PodResources{
 		pod("default", "a", "intel.com/net", []string{"0000:01:10.2"}),
@@ -119,12 +135,12 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-// A host that has never had a kubelet has given nothing; a kubelet that is down
+// A host that has never had a kubelet is told from one whose kubelet gave nothing; a kubelet that is down
 // may have given anything.
 func TestNoKubelet(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubelet.sock")
 	k := kubelet.New(path)
-	if got, err := k.Given(t.Context()); len(got) != 0 || err != nil {
+	if got, err := k.Given(t.Context()); got != nil || err != nil {
 		t.Errorf("no socket: %v %v", got, err)
 	}
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -47,7 +47,7 @@ func parseArguments(s string) (arguments, error) {
 		case "K8S_POD_NAME":
 			a.podName, err = name(value)
 		case "K8S_POD_UID":
-			a.podUID = value
+			a.podUID, err = name(value)
 		case "K8S_POD_INFRA_CONTAINER_ID":
 		case "MAC":
 			var mac vf.MAC
@@ -72,7 +72,7 @@ func parseArguments(s string) (arguments, error) {
 	return a, nil
 }
 
-// name reads the name of a pod or of its namespace, which ends up in messages,
+// name reads the name or the UID of a pod, or the name of its namespace, which ends up in messages,
 // tables and the ledger. Runtimes that know no pods leave it empty.
 func name(s string) (string, error) {
 	if s != "" && !isIdentifier(s) {

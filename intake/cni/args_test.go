@@ -74,3 +74,14 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// The lease keeps the UID of the pod, so that a later pod of its name is not taken for it.
+func TestRequestHasThePodsUID(t *testing.T) {
+	_, req, err := parse(api.CNIRequest{
+		ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Args: "K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1",
+		Config: []byte(`{"cniVersion":"1.0.0","name":"n","type":"culvert"}`),
+	})
+	if err != nil || req.PodUID != "u1" || req.Owner.UID != "c1" {
+		t.Errorf("pod %q of owner %+v, %v", req.PodUID, req.Owner, err)
+	}
+}

@@ -221,7 +221,7 @@ func request(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
 		}
 	}
 	return attach.Request{
-		Owner: a.owner(r.ContainerID, r.IfName), Network: c.Name,
+		Owner: a.owner(r.ContainerID, r.IfName), PodUID: a.podUID, Network: c.Name,
 		VF: c.VF, Pool: c.Pool, Netns: r.Netns,
 		Spec: spec, IPAM: c.IPAM, Addresses: addresses,
 		Raw: r.Config,

@@ -59,10 +59,10 @@ func (p *Plugin) learn(ctx context.Context, records []journal.Record) error {
 }
 
 // Given is for attach.Config: which pod the kubelet has given a VF to, those
-// included that it is being given right now.
+// included that it is being given right now; nil where the host has no kubelet.
 func (p *Plugin) Given(ctx context.Context) (func(vf.PCIAddr) string, error) {
 	given, err := p.Kubelet.Given(ctx)
-	if err != nil {
+	if err != nil || given == nil {
 		return nil, err
 	}
 	return func(a vf.PCIAddr) string {

@@ -161,8 +161,12 @@ func (m *machine) request(kind, name string, pci vf.PCIAddr) attach.Request {
 	}
 }
 
+// attach attaches the VF that is named; the kubelet lists a pod with its VF before.
 func (m *machine) attach(kind, name string, pci vf.PCIAddr) journal.Record {
 	m.t.Helper()
+	if kind == vf.OwnerPod {
+		m.kubelet.gives(pci, "default/"+name)
+	}
 	rec, err := m.node.Engine.Attach(m.t.Context(), m.request(kind, name, pci))
 	if err != nil {
 		m.t.Fatal(err)
@@ -270,8 +274,13 @@ func TestHealthFollows(t *testing.T) {
 			func(m *machine) { m.detach("db1") }, "uhhhhhh",
 		},
 		"pod without the kubelet's knowing": {
-			func(m *machine) { m.attach(vf.OwnerPod, "other", m.pci(1, 1)) },
-			func(m *machine) { m.detach("other") }, "huhhhhh",
+			func(m *machine) {
+				req := m.request(vf.OwnerPod, "other", vf.PCIAddr{})
+				req.Pool = "x/a"
+				_, err := m.node.Engine.Attach(m.t.Context(), req)
+				m.must(err)
+			},
+			func(m *machine) { m.detach("other") }, "uhhhhhh",
 		},
 		"quarantine": {
 			func(m *machine) {
@@ -383,7 +392,6 @@ func TestHolderThatTheKubeletKnows(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.steady("x/a", "hhhhhhh")
-	m.kubelet.gives(pci, "default/a")
 	m.end()
 	m.run()
 	m.kubelet.knows("x/a", "hhhhhhh")
@@ -407,7 +415,6 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	if _, err := m.kubelet.allocate("x/a", pci.String()); err != nil {
 		t.Fatal(err)
 	}
-	m.kubelet.gives(pci, "default/a")
 	m.attach(vf.OwnerPod, "a", pci)
 	m.attach(vf.OwnerGuest, "db1", m.pci(1, 1))
 	m.kubelet.knows("x/a", "huhhhhh")

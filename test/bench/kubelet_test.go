@@ -24,7 +24,7 @@ type podResources struct {
 func (p podResources) List(context.Context, *podresources.ListPodResourcesRequest) (*podresources.ListPodResourcesResponse, error) {
 	devices := []*podresources.ContainerDevices{{ResourceName: "bench.dev/fast", DeviceIds: []string{p.device}}}
 	out := &podresources.ListPodResourcesResponse{}
-	for _, pod := range []string{"culvert", "chain"} {
+	for _, pod := range []string{"chain", "culvert"} { // Culvert takes the last one for the VF's pod
 		out.PodResources = append(out.PodResources, &podresources.PodResources{
 			Namespace: "default", Name: pod, Containers: []*podresources.ContainerResources{{Name: "main", Devices: devices}},
 		})

@@ -66,6 +66,7 @@ func (g *gate) killed() string {
 type mortalKernel struct {
 	*faulty.Kernel
 	gate   *gate
+	reads  *reads
 	before func(step.SetNumVFs)
 }
 
@@ -84,14 +85,28 @@ func (k mortalKernel) PFs(ctx context.Context) ([]vf.PF, error) {
 	if err := k.gate.pass("list PFs"); err != nil {
 		return nil, err
 	}
-	return k.Kernel.PFs(ctx)
+	pfs, err := k.Kernel.PFs(ctx)
+	return k.reads.listed(pfs), err
 }
 
 func (k mortalKernel) VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error) {
 	if err := k.gate.pass("read VF %s", pci); err != nil {
 		return vf.State{}, err
 	}
+	if err := k.reads.hangs(pci); err != nil {
+		return vf.State{}, err
+	}
 	return k.Kernel.VF(ctx, pci, netns)
+}
+
+func (k mortalKernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
+	if err := k.gate.pass("read open files"); err != nil {
+		return nil, err
+	}
+	if err := k.reads.hangs(openFiles); err != nil {
+		return nil, err
+	}
+	return k.Kernel.Users(ctx, vfs...)
 }
 
 func (k mortalKernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error) {

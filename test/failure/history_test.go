@@ -17,8 +17,8 @@ import (
 )
 
 // I1-I6, I8: histories of attaches, detaches, crashes, power cuts, changes of
-// host.yaml, failing kernels, full disks and other people's hands, made up at
-// random and compared with what was promised after each step. At the end
+// host.yaml, failing kernels, reads that hang, lost DELs, clusters that do not answer,
+// full disks and other people's hands, made up at random and compared with what was promised after each step. At the end
 // everybody gives back what he has, and the machine is as new.
 //
 //	go test ./test/failure -run Histories
@@ -32,6 +32,7 @@ func TestHistories(t *testing.T) {
 			dir := fastDir(t)
 			rapid.Check(t, func(t *rapid.T) {
 				w := made(t, profile, dir)
+				w.joinCluster()
 				h := &history{world: w, t: t}
 				defer func() { w.close() }()
 				t.Repeat(h.actions())
@@ -77,6 +78,11 @@ func (h *history) actions() map[string]func(*rapid.T) {
 		},
 		"kernel fails": func(t *rapid.T) { h.breakKernel(t) },
 		"kernel works": func(*rapid.T) { h.healKernel() },
+		"reads hang":   func(t *rapid.T) { h.hangReads(t) },
+		"reads return": func(*rapid.T) { h.reads.comeBack() },
+		"DEL is lost":  func(t *rapid.T) { h.vanish(h.pod(t)) },
+		"cluster":      func(t *rapid.T) { h.members.away = rapid.Bool().Draw(t, "away") },
+		"minutes":      func(t *rapid.T) { h.minutes(rapid.IntRange(1, 7).Draw(t, "minutes")) },
 		"disk full": func(t *rapid.T) {
 			h.disk.fill(rapid.IntRange(1, 4).Draw(t, "from"), rapid.IntRange(1, 6).Draw(t, "commits"))
 		},
@@ -99,6 +105,7 @@ func (h *history) attach(t *rapid.T) {
 		}
 	}
 	before := h.expect[a.pod]
+	delete(h.members.gone, a.pod) // a pod of that name is there again
 	if err := h.add(a); err == nil && before == present {
 		h.t.Errorf("I1: %s has a VF and got another one", a.pod)
 	}
@@ -302,6 +309,23 @@ func (h *history) breakKernel(t *rapid.T) {
 	h.arm(f, rapid.IntRange(1, 12).Draw(t, "step"), rapid.Bool().Draw(t, "always"))
 }
 
+// hangReads: from now on reading a VF hangs, or a PF with all of its VFs, or the open
+// files of processes.
+func (h *history) hangReads(t *rapid.T) {
+	objects := []vf.PCIAddr{openFiles}
+	for _, v := range h.vfs() {
+		objects = append(objects, v.PCI)
+	}
+	pfs := h.pfs()
+	hung := rapid.SampledFrom(append(objects, pfs...)).Draw(t, "object")
+	h.reads.hang(hung)
+	for _, v := range h.vfs() {
+		if slices.Contains(pfs, hung) && h.pfOf(v.ID) == hung {
+			h.reads.hang(v.PCI)
+		}
+	}
+}
+
 // healKernel: the kernel works again, and what it hung in takes effect.
 func (h *history) healKernel() {
 	h.fault.Fail(nil)
@@ -340,6 +364,8 @@ func (h *history) letGo() {
 func (h *history) end() {
 	_ = h.disk.wasFull()
 	h.healKernel()
+	h.reads.comeBack()
+	h.members.away = false
 	h.returnPFs()
 	for _, pf := range h.pfs() {
 		h.k.Cable(pf, true)
@@ -351,6 +377,7 @@ func (h *history) end() {
 	h.letGo()
 	h.want(vfsPerPF)
 	h.pass()
+	h.lostAreOver()
 	for _, pod := range pods {
 		if err := h.del(attachment{pod: pod, pool: "net"}); err != nil {
 			h.t.Errorf("DEL of %s: %v", pod, err)

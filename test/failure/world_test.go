@@ -73,6 +73,8 @@ type world struct {
 	meta   *pod.Handler // made when a pod comes
 
 	plugins *plugins
+	members *members // nil: no cluster
+	reads   *reads
 
 	pristine map[vf.ID]vf.Baseline // VFs as they are when they have been made
 	whole    string                // the machine with all VFs made and free
@@ -97,7 +99,7 @@ const (
 func newWorld(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	p.TotalVFs = vfsPerPF
-	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, plugins: &plugins{has: map[string]bool{}}}
+	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, plugins: &plugins{has: map[string]bool{}}, reads: &reads{}}
 	w.fault = faulty.New(w.k)
 	_ = os.Remove(w.path)
 	_ = os.RemoveAll(filepath.Join(dir, "devinfo")) // of the world before
@@ -154,10 +156,11 @@ func (w *world) open() {
 	}
 	w.gate, w.ledger = &gate{}, l
 	w.node = node.New(node.Config{
-		Kernel: mortalKernel{w.fault, w.gate, w.mayRemake}, Ledger: mortalLedger{l, w.gate, &w.disk},
+		Kernel: mortalKernel{w.fault, w.gate, w.reads, w.mayRemake}, Ledger: mortalLedger{l, w.gate, &w.disk},
 		BootID: fmt.Sprintf("boot %d", w.boot), Now: now,
 	})
 	w.node.SetSpec(w.spec)
+	w.followCluster(w.node.Engine)
 	w.cni, w.meta = cni.New(w.node.Engine), nil
 	w.vms = guestintake.New(w.node.Engine, mortalLedger{l, w.gate, &w.disk})
 	w.list = guestintake.NewComparer(w.node.Engine, mortalLedger{l, w.gate, &w.disk}, now)
@@ -308,7 +311,7 @@ func (w *world) call(command string, a attachment, config []byte) error {
 }
 
 func (w *world) serve(command string, a attachment, config []byte) error {
-	req := api.CNIRequest{Command: command, ContainerID: a.pod, IfName: "net1", Netns: netnsOf(a.pod), Config: config}
+	req := api.CNIRequest{Command: command, ContainerID: a.pod, IfName: "net1", Netns: netnsOf(a.pod), Args: w.args(a.pod), Config: config}
 	params, err := json.Marshal(req)
 	if err != nil {
 		w.t.Fatalf("%v", err)

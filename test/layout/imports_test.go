@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"desired":     {"api/v1alpha1", "excerpt", "suggest", "vf"},
 	"ipam":        {"strictjson", "suggest", "vf"},
 	"ipam/blocks": {"api/v1alpha1", "change", "ipam", "vf"},
-	"alloc":       {"desired", "journal", "vf"},
+	"alloc":       {"desired", "journal", "netannotation", "vf"},
 	"status":      {"api", "api/v1alpha1", "attach", "desired", "excerpt", "journal", "reconcile", "vf"},
 	"status/...":  {"api", "excerpt", "journal", "suggest", "vf"},
 	"trouble":     {"journal"},

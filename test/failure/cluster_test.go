@@ -1,0 +1,85 @@
+package failure
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// members are the pods of a cluster that culvertd is in. A nil one is no cluster.
+type members struct {
+	gone map[string]bool // pods that neither API server nor kubelet knows
+	ever map[string]bool // those that have been gone
+	away bool            // the API server or the kubelet does not answer
+}
+
+// joinCluster makes the containers from now on pods of a cluster.
+func (w *world) joinCluster() {
+	w.members = &members{gone: map[string]bool{}, ever: map[string]bool{}}
+	w.followCluster(w.node.Engine)
+}
+
+// followCluster has this life of culvertd ask the cluster about pods.
+func (w *world) followCluster(e *attach.Engine) {
+	if w.members == nil {
+		return
+	}
+	g := w.gate
+	e.KnowsPod = func(_ context.Context, l journal.Lease) (bool, error) {
+		if err := g.pass("ask about %s", l.Owner); err != nil {
+			return false, err
+		}
+		if w.members.away {
+			return false, vf.ErrNotReady
+		}
+		return !w.members.gone[l.PodUID], nil
+	}
+}
+
+// args are the CNI_ARGS of a pod; none without a cluster.
+func (w *world) args(pod string) string {
+	if w.members == nil {
+		return ""
+	}
+	return "IgnoreUnknown=1;K8S_POD_NAMESPACE=d;K8S_POD_NAME=" + pod + ";K8S_POD_UID=" + pod
+}
+
+// vanish ends a pod for good, and its DEL is lost.
+func (w *world) vanish(pod string) {
+	w.k.DelNetns(netnsOf(pod))
+	w.members.gone[pod], w.members.ever[pod] = true, true
+	if w.expect[pod] == present {
+		w.expect[pod] = either
+	}
+}
+
+// minutes pass, with a look at everything in each.
+func (w *world) minutes(n int) {
+	for range n {
+		w.skew += time.Minute
+		w.pass()
+	}
+}
+
+// lostAreOver: I2, I4, I6: what a pod had whose DEL was lost is free some minutes after
+// all works, and no lease of another pod has ended like that.
+func (w *world) lostAreOver() {
+	w.t.Helper()
+	w.minutes(8)
+	for _, r := range w.records() {
+		if pod := r.Lease.Owner.UID; r.Phase == journal.Attached && w.members.gone[pod] {
+			w.t.Errorf("I2: %s is gone, its DEL was lost, and it has VF %s", pod, r.PCI)
+		}
+	}
+	for _, e := range w.events("PodGone") {
+		_, pod, _ := strings.Cut(e.Text, "pod d/")
+		pod, _, _ = strings.Cut(pod, ",")
+		if !w.members.ever[pod] {
+			w.t.Errorf("I6: the lease of pod %q ended, and it was never gone: %s", pod, e.Text)
+		}
+	}
+}
