@@ -154,7 +154,8 @@ func (a *Addresses) demands(ctx context.Context, network string) ([]blocks.Deman
 }
 
 // claims asks the API server, not the cache, for the IDs of a node's claims:
-// what is missing there is taken back.
+// what is missing there is taken back. They are not known while the node cannot read
+// its ledger (TestI4UnreadAddressKeepsClaims).
 func (a *Addresses) claims(ctx context.Context, node, network string) (ids []string, known bool, err error) {
 	s := &v1alpha1.NodeState{}
 	err = a.Live.Get(ctx, client.ObjectKey{Name: node}, s)
@@ -163,6 +164,9 @@ func (a *Addresses) claims(ctx context.Context, node, network string) (ids []str
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read NodeState %s: %w", node, err)
+	}
+	if s.Status.AddressesUnread > 0 {
+		return nil, false, nil
 	}
 	_, ids, err = blocks.Demands(s, network)
 	if err != nil {

@@ -176,6 +176,23 @@ func TestI4SecondWriterLoses(t *testing.T) {
 	}
 }
 
+// I4: a node that cannot read an address of its ledger keeps its claims.
+func TestI4UnreadAddressKeepsClaims(t *testing.T) {
+	c := newCluster(newNode("a", nil), asking("a", 0, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.200"), ID: "x"}))
+	a := addresses(c, time.Now())
+	look(t, a)
+	before := show(poolOf(t, c))
+	s := asking("a", 0)
+	s.Status.AddressesUnread = 1
+	if err := errors.Join(c.Delete(t.Context(), asking("a", 0)), c.Create(t.Context(), s)); err != nil {
+		t.Fatal(err)
+	}
+	look(t, a)
+	if diff := cmp.Diff(before, show(poolOf(t, c))); diff != "" || len(before) != 2 {
+		t.Errorf("I4 (-want +got):\n%s", diff)
+	}
+}
+
 // I4: the API server fails, or the controller dies, at every call there is: the
 // next controller goes on, and nothing is on two nodes.
 func TestI4ControllerDiesAtEveryCall(t *testing.T) {

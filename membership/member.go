@@ -7,6 +7,7 @@ package membership
 import (
 	"context"
 	"log/slog"
+	"math"
 	"reflect"
 	"slices"
 	"time"
@@ -245,12 +246,18 @@ func (m *Member) buildState(n api.NodeStatus) (v1alpha1.NodeStateStatus, error) 
 	out := status.ToNodeState(n)
 	out.Policies = m.Sources.PolicyStates()
 	m.requestAhead(n.Pools)
-	requests, err := m.book.Requests(m.heldAddresses)
+	var (
+		held   []blocks.Held
+		unread int
+	)
+	requests, err := m.book.Requests(func() (_ []blocks.Held, err error) {
+		held, unread, err = m.heldAddresses()
+		return held, err
+	})
 	if err != nil {
 		return out, err
 	}
-	out.AddressRequests = blocks.ToObject(requests)
-	held, err := m.heldAddresses()
-	out.Conditions = slices.Concat(out.Conditions, m.Sources.Conditions(out.Policies), []metav1.Condition{addressCondition(m.book.Disputed(held))})
-	return out, err
+	out.AddressRequests, out.AddressesUnread = blocks.ToObject(requests), int32(min(unread, math.MaxInt32))
+	out.Conditions = slices.Concat(out.Conditions, m.Sources.Conditions(out.Policies), []metav1.Condition{addressCondition(m.book.Disputed(held), unread)})
+	return out, nil
 }

@@ -35,7 +35,7 @@ const (
 	// ConditionPoliciesApplied: what the policies want of this node is there.
 	ConditionPoliciesApplied = "PoliciesApplied"
 	// ConditionAddresses: the node has, or was given, the addresses it holds. It is False when an address that a pod
-	// of the node has is another node's.
+	// of the node has is another node's, or when culvertd cannot read an address of its ledger.
 	ConditionAddresses = "AddressesOwned"
 	// ConditionDevicePluginConfig: the SR-IOV network device plugin's ConfigMap could be read, so its pools are the node's.
 	// While it is False they are those of the last that could. Without a ConfigMap there is no such condition.
@@ -75,6 +75,10 @@ type NodeStateStatus struct {
 	// +optional
 	// +listType=atomic
 	AddressRequests []AddressRequest `json:"addressRequests,omitempty"`
+	// How many addresses of the node's ledger culvertd cannot read. While there are any, the requests are not complete
+	// and the controller takes no address back from the node.
+	// +optional
+	AddressesUnread int32 `json:"addressesUnread,omitempty"`
 	// Ready, PoliciesApplied, AddressesOwned and DevicePluginConfigRead.
 	// +optional
 	// +listType=map
