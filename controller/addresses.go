@@ -210,7 +210,7 @@ func (a *Addresses) write(ctx context.Context, o *v1alpha1.AddressPool, p blocks
 		meta.SetStatusCondition(&o.Status.Conditions, c)
 	}
 	set(v1alpha1.ConditionExhausted, len(out.Starved) > 0, "Exhausted",
-		fmt.Sprintf("there are no addresses left for %s: widen the range of network %s", strings.Join(out.Starved, ", "), o.Spec.Network))
+		fmt.Sprintf("there are no addresses left for %s, or they have their share: widen the range of network %s", strings.Join(out.Starved, ", "), o.Spec.Network))
 	set(v1alpha1.ConditionDisputed, len(out.Disputed) > 0, "Disputed", strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
 	switch {
 	case o.ResourceVersion == "":

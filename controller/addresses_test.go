@@ -230,12 +230,12 @@ func TestI4ControllerDiesAtEveryCall(t *testing.T) {
 
 func TestPoolSaysWhatIsWrong(t *testing.T) {
 	claim := func(id string) blocks.Claim { return blocks.Claim{Addr: netip.MustParseAddr("10.1.1.1"), ID: id} }
-	c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 300, claim("x")), asking("b", 1, claim("y")))
+	c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 300, claim("x")), asking("b", 100, claim("y")))
 	a := addresses(c, time.Now())
 	look(t, a)
 	p := poolOf(t, c)
 	for kind, want := range map[string]string{
-		v1alpha1.ConditionExhausted: "there are no addresses left for a, b: widen the range of network n",
+		v1alpha1.ConditionExhausted: "there are no addresses left for a, b, or they have their share: widen the range of network n",
 		v1alpha1.ConditionDisputed:  "10.1.1.1, which node b claims, is in block 10.1.1.1 of node a",
 	} {
 		if got := meta.FindStatusCondition(p.Status.Conditions, kind); got == nil || got.Status != metav1.ConditionTrue || got.Message != want {

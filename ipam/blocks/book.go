@@ -27,7 +27,7 @@ type Book struct {
 	mu       sync.Mutex // guards the rest
 	pools    map[string]View
 	networks map[string]ipam.Config // that can be used
-	known    map[string]ipam.Config // that have been
+	known    map[string]ipam.Config // that attachments use
 	waiting  map[*wait]bool
 }
 
@@ -160,7 +160,7 @@ func (b *Book) Why(network string, named []netip.Addr) error {
 	case !known:
 		return fmt.Errorf("network %s: %w: the cluster has no AddressPool for it yet: culvert-controller makes it; is it running?", network, vf.ErrNotReady)
 	case p.Starved && len(named) == 0:
-		return fmt.Errorf("network %s: %w in the cluster: every address is in a node's block (kubectl get addresspools): widen the network's range", network, vf.ErrNothingFree)
+		return fmt.Errorf("network %s: %w in the cluster: every address is in a node's block, or this node has its share (kubectl get addresspools): widen the network's range", network, vf.ErrNothingFree)
 	}
 	return fmt.Errorf("network %s: %w: culvert-controller was asked for addresses and has not answered yet", network, vf.ErrNotReady)
 }
@@ -182,7 +182,23 @@ func (b *Book) Requests(held func() ([]Held, error)) ([]Request, error) {
 	return b.requests(all, waiting), nil
 }
 
+// forgetUnused drops the networks whose addresses no attachment holds or waits for, so
+// that the requests do not grow with each network that was ever used.
+func (b *Book) forgetUnused(held []Held, waiting map[*wait]bool) {
+	used := map[string]bool{}
+	for _, h := range held {
+		used[h.Network] = true
+	}
+	for _, all := range []map[*wait]bool{waiting, b.waiting} {
+		for w := range all {
+			used[w.network] = true
+		}
+	}
+	maps.DeleteFunc(b.known, func(network string, _ ipam.Config) bool { return !used[network] })
+}
+
 func (b *Book) requests(held []Held, waiting map[*wait]bool) []Request {
+	b.forgetUnused(held, waiting)
 	configs := maps.Clone(b.known)
 	maps.Copy(configs, b.networks)
 	for w := range waiting {

@@ -93,7 +93,10 @@ func TestGrant(t *testing.T) {
 			[]string{"a 10.0.0.2-10.0.0.9", "a 10.0.0.20 claim old", "a 10.0.0.30 claim c"},
 			Outcome{Disputed: []string{"10.0.0.9, which node b claims, is in block 10.0.0.2-10.0.0.9 of node a", "10.0.0.30, which node b claims, is in block 10.0.0.30 of node a"}}},
 		{"a /64", Pool{}, []Demand{demand("a", 0, "fd00::1-fd00::ffff:ffff:ffff:ffff")}, 2, []string{"a fd00::1-fd00::100"}, Outcome{}},
-		{"a request beyond reason", Pool{}, []Demand{demand("a", 1<<62, "fd00::1-fd00::ffff:ffff:ffff:ffff")}, 2, []string{"a fd00::1-fd00::4000"}, Outcome{}},
+		{"a request beyond reason", Pool{}, []Demand{demand("a", 1<<62, "fd00::1-fd00::ffff:ffff:ffff:ffff")}, 2, []string{"a fd00::1-fd00::400"}, Outcome{Starved: []string{"a"}}},
+		{"again", Pool{Blocks: []Block{{Run: run("10.1.0.0-10.1.3.255"), Node: "a"}}}, []Demand{demand("a", 1<<62, "10.1.0.0-10.1.255.255")}, 2, []string{"a 10.1.0.0-10.1.3.255"}, Outcome{Starved: []string{"a"}}},
+		{"all of a small range", Pool{}, []Demand{demand("a", 1000, r0), demand("b", 0, r0), demand("c", 0, r0)}, 3,
+			[]string{"a 172.16.91.2-172.16.91.222", "b 172.16.91.223-172.16.91.238", "c 172.16.91.239-172.16.91.254"}, Outcome{Starved: []string{"a"}}},
 	} {
 		got, outcome := Grant(tc.have, tc.demands, tc.nodes)
 		if diff := cmp.Diff(tc.want, show(got)); diff != "" {
@@ -102,6 +105,18 @@ func TestGrant(t *testing.T) {
 		if diff := cmp.Diff(tc.outcome, outcome); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
+	}
+}
+
+// One node's claims take no more than its share.
+func TestGrantBoundsClaims(t *testing.T) {
+	var r Request
+	for a := addr("10.1.0.1"); len(r.Claims) < 2*maxShare; a = a.Next() {
+		r.Claims = append(r.Claims, Claim{a, "x"})
+	}
+	p, out := Grant(Pool{}, []Demand{{"a", r}}, 2)
+	if len(p.Blocks) != maxShare || len(out.Disputed) != 1 || out.Disputed[0] != "node a claims more addresses than its share of 1024: 1024 of them are refused" {
+		t.Errorf("%d blocks, disputed: %q", len(p.Blocks), out.Disputed)
 	}
 }
 
@@ -137,7 +152,7 @@ func TestRelease(t *testing.T) {
 
 // Whatever is asked for: blocks never overlap, nothing that somebody has moves,
 // plain blocks are within what was asked for, a second look gives nothing more,
-// and nobody starves while there is something free.
+// and a node starves only when nothing is free or it has its share.
 func TestI4GrantProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Pool{Network: "n"}
@@ -189,6 +204,10 @@ func checkGrant(t *rapid.T, before, after Pool, demands []Demand, nodes int, out
 	}
 	for _, d := range demands {
 		if !slices.Contains(outcome.Starved, d.Node) {
+			continue
+		}
+		addresses := total(d.Ranges)
+		if after.have(d.Node, d.Ranges) >= shareOf(addresses, size(addresses, nodes), countAsking(demands)) {
 			continue
 		}
 		for _, r := range d.Ranges {
