@@ -5,6 +5,7 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math"
@@ -31,6 +32,8 @@ type cluster interface {
 	reader
 	// ObjectsChanged has a value when what is read may have changed.
 	ObjectsChanged() <-chan struct{}
+	// NodeUID returns the UID of the Node object, empty while there is none.
+	NodeUID() string
 	writer
 }
 
@@ -70,6 +73,7 @@ type Member struct {
 
 	// Only keepState reads and writes these.
 	policiesKnown bool
+	nodeUID       string
 	unusable      []api.Problem // AddressPools that cannot be read
 	failing       bool          // the last write of the NodeState failed
 	usable        usable
@@ -197,12 +201,15 @@ func (m *Member) readSpec() bool {
 	return m.Sources.Merge() || first
 }
 
-// readPools gives the AddressPools to the book, and reports whether they are known.
+// readPools gives the AddressPools and the node's identity to the book, and reports
+// whether both are known. While the Node object is deleted, its last UID stays.
 func (m *Member) readPools() (known bool) {
 	pools, known := m.Cluster.AddressPools()
-	if !known {
+	m.nodeUID = cmp.Or(m.Cluster.NodeUID(), m.nodeUID)
+	if !known || m.nodeUID == "" {
 		return false
 	}
+	m.book.SetNode(m.nodeUID)
 	var views []blocks.View
 	m.unusable = nil
 	for _, o := range pools {
@@ -244,7 +251,7 @@ func (m *Member) writeState(ctx context.Context) error {
 // buildState returns what the NodeState should say.
 func (m *Member) buildState(n api.NodeStatus) (v1alpha1.NodeStateStatus, error) {
 	out := status.ToNodeState(n)
-	out.Policies = m.Sources.PolicyStates()
+	out.NodeUID, out.Policies = m.nodeUID, m.Sources.PolicyStates()
 	m.requestAhead(n.Pools)
 	var (
 		held   []blocks.Held

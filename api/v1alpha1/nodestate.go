@@ -47,6 +47,9 @@ type NodeStateStatus struct {
 	// Of culvertd.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// Of the Node object that culvertd runs for. Blocks of addresses belong to it.
+	// +optional
+	NodeUID string `json:"nodeUID,omitempty"`
 	// How many there are of everything.
 	// +optional
 	Counts Counts `json:"counts"`
@@ -241,6 +244,9 @@ type AddressRange struct {
 type AddressClaim struct {
 	Address string `json:"address"`
 	ID      string `json:"id"`
+	// Whether an attachment holds the address; otherwise one waits for it.
+	// +optional
+	Held bool `json:"held,omitempty"`
 }
 
 // NodeStateList is a list of nodes' states.

@@ -88,8 +88,8 @@ func TestBookRequests(t *testing.T) {
 	usable := netConfig().Usable()[0]
 	want := []Request{
 		{Network: "empty", Ranges: usable},
-		{Network: "n", Ranges: usable, Used: 2, Claims: []Claim{{addr("10.0.0.6"), "held/a/net1"}, {addr("10.0.0.12"), "id"}}},
-		{Network: "no network any more", Claims: []Claim{{addr("10.7.0.1"), "x"}}},
+		{Network: "n", Ranges: usable, Used: 2, Claims: []Claim{{addr("10.0.0.6"), "held/a/net1", true}, {addr("10.0.0.12"), "id", true}}},
+		{Network: "no network any more", Claims: []Claim{{addr("10.7.0.1"), "x", true}}},
 	}
 	if diff := cmp.Diff(want, asked(b, held...), byAddr); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

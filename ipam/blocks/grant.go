@@ -97,7 +97,7 @@ func (p *Pool) reserveLocal(demands []Demand) {
 				break
 			}
 			for _, part := range slices.Collect(p.free([]ipam.Run{run})) {
-				p.Blocks = append(p.Blocks, Block{Run: part, Node: d.Node, Claim: localID})
+				p.Blocks = append(p.Blocks, Block{Run: part, Node: d.Node, UID: d.UID, Claim: localID})
 			}
 			p.sort()
 		}
@@ -114,7 +114,7 @@ func AnyAsks(demands []Demand) bool {
 func (p *Pool) claims(d Demand) (disputed []string) {
 	left := maxShare
 	for _, b := range p.Blocks {
-		if b.Node == d.Node && b.Claim != "" && b.Claim != localID {
+		if d.owns(b) && b.Claim != "" && b.Claim != localID {
 			left--
 		}
 	}
@@ -125,7 +125,7 @@ func (p *Pool) claims(d Demand) (disputed []string) {
 			refused++
 			continue
 		}
-		if s := p.claim(d.Node, c); s != "" {
+		if s := p.claim(d, c); s != "" {
 			disputed = append(disputed, s)
 		}
 		left -= len(p.Blocks) - before
@@ -137,15 +137,15 @@ func (p *Pool) claims(d Demand) (disputed []string) {
 }
 
 // claim grants one address, and says in words why it cannot.
-func (p *Pool) claim(node string, c Claim) string {
+func (p *Pool) claim(d Demand, c Claim) string {
 	b, taken := p.at(c.Addr)
 	switch {
 	case !c.Addr.IsValid() || c.ID == "":
 	case !taken:
-		p.Blocks = append(p.Blocks, Block{Run: ipam.Run{First: c.Addr, Last: c.Addr}, Node: node, Claim: c.ID})
+		p.Blocks = append(p.Blocks, Block{Run: ipam.Run{First: c.Addr, Last: c.Addr}, Node: d.Node, UID: d.UID, Claim: c.ID})
 		p.sort()
-	case b.Node != node:
-		return fmt.Sprintf("%s, which node %s claims, is in block %s of node %s", c.Addr, node, b.Run, b.Node)
+	case !d.owns(b):
+		return fmt.Sprintf("%s, which node %s claims, is in block %s of node %s", c.Addr, d.Node, b.Run, b.name(d.Node))
 	}
 	// Another claim of the node's own on it ends first, see Release.
 	return ""
@@ -157,14 +157,14 @@ func (p *Pool) fill(d Demand, size, share int64) bool {
 	if len(d.Ranges) == 0 {
 		return true
 	}
-	have, used := p.have(d.Node, d.Ranges), max(d.Used, 0)
+	have, used := p.have(d), max(d.Used, 0)
 	for want := min(min(used, share)+(size+1)/2, share); have < want; {
 		run, ok := p.firstFree(d.Ranges)
 		if !ok {
 			break
 		}
 		run = shorten(run, min(size, share-have))
-		p.Blocks = append(p.Blocks, Block{Run: run, Node: d.Node})
+		p.Blocks = append(p.Blocks, Block{Run: run, Node: d.Node, UID: d.UID})
 		p.sort()
 		have += Count(run)
 	}
