@@ -187,7 +187,7 @@ func TestI4NamedAddressesAreClaimed(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.mu.Lock()
-			p.pool, _ = blocks.Release(p.pool, time.Now(), func(string) ([]string, bool, error) { return nil, true, nil }, func(string) (bool, error) { return false, nil })
+			p.pool, _ = blocks.Release(p.pool, &blocks.Absences{}, time.Now(), func(string) (blocks.NodeView, error) { return blocks.NodeView{UID: "uid", Known: true}, nil })
 			p.mu.Unlock()
 			p.round()
 			if got := p.attached(t, 1, from(t, section, 3, a)); got != a {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,6 +40,8 @@ type Addresses struct {
 	Live   client.Reader
 	Now    func() time.Time
 	Log    *slog.Logger
+
+	absences blocks.Absences
 }
 
 // Reconcile brings the pool of one network up to what the nodes ask for.
@@ -62,8 +65,7 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if object.ResourceVersion == "" && !blocks.AnyAsks(demands) {
 		return ctrl.Result{}, nil
 	}
-	released, err := blocks.Release(pool, a.Now(), func(node string) ([]string, bool, error) { return a.claims(ctx, node, network) },
-		func(node string) (bool, error) { return a.gone(ctx, node) })
+	released, err := blocks.Release(pool, &a.absences, a.Now(), func(node string) (blocks.NodeView, error) { return a.view(ctx, node, pool) })
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("network %s: %w", network, err)
 	}
@@ -141,49 +143,76 @@ func (a *Addresses) demands(ctx context.Context, network string) ([]blocks.Deman
 	var out []blocks.Demand
 	for i := range states.Items {
 		s := &states.Items[i]
-		if !slices.ContainsFunc(nodes.Items, func(n metav1.PartialObjectMetadata) bool { return n.Name == s.Name }) {
+		i := slices.IndexFunc(nodes.Items, func(n metav1.PartialObjectMetadata) bool { return n.Name == s.Name && isOf(s, n.UID) })
+		if i < 0 {
 			continue // its Node object is gone, or not seen yet; then its arrival wakes us
 		}
 		d, _, err := blocks.Demands(s, network)
 		if err != nil {
 			a.Log.Warn("request left out", "net", network, "err", err)
 		}
+		for k := range d {
+			d[k].UID = string(nodes.Items[i].UID)
+		}
 		out = append(out, d...)
 	}
 	return out, len(nodes.Items), nil
 }
 
-// claims asks the API server, not the cache, for the IDs of a node's claims:
-// what is missing there is taken back.
-func (a *Addresses) claims(ctx context.Context, node, network string) (ids []string, known bool, err error) {
+// isOf reports whether a NodeState is that of a Node object with a UID. Earlier versions
+// of culvertd name no UID.
+func isOf(s *v1alpha1.NodeState, uid types.UID) bool {
+	return s.Status.NodeUID == "" || s.Status.NodeUID == string(uid)
+}
+
+// view asks the API server, not the cache, for the claims of a node of a pool: what is
+// missing there is taken back. They are not known while the node cannot read its ledger
+// (TestI4UnreadAddressKeepsClaims).
+func (a *Addresses) view(ctx context.Context, node string, p blocks.Pool) (v blocks.NodeView, err error) {
+	own := slices.DeleteFunc(slices.Clone(p.Blocks), func(b blocks.Block) bool { return b.Node != node })
+	v.UID, err = a.nodeUID(ctx, node, own)
+	claimed := slices.ContainsFunc(own, func(b blocks.Block) bool { return b.Claim != "" })
+	if err != nil || v.UID == "" || !claimed && allOf(own, v.UID) {
+		return v, err
+	}
 	s := &v1alpha1.NodeState{}
 	err = a.Live.Get(ctx, client.ObjectKey{Name: node}, s)
 	if apierrors.IsNotFound(err) {
-		return nil, false, nil
+		return v, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("read NodeState %s: %w", node, err)
+		return v, fmt.Errorf("read NodeState %s: %w", node, err)
 	}
-	_, ids, err = blocks.Demands(s, network)
+	_, v.Claims, err = blocks.Demands(s, p.Network)
 	if err != nil {
-		a.Log.Warn("request left out", "net", network, "err", err)
+		a.Log.Warn("request left out", "net", p.Network, "err", err)
 	}
-	return ids, true, nil
+	v.Known = s.Status.AddressesUnread == 0 && isOf(s, types.UID(v.UID))
+	return v, nil
 }
 
-// gone reports whether there is no Node of that name. That there is one may be
-// old news; that there is none is asked of the API server.
-func (a *Addresses) gone(ctx context.Context, node string) (bool, error) {
+// allOf reports whether all blocks are of the Node object with a UID.
+func allOf(all []blocks.Block, uid string) bool {
+	return !slices.ContainsFunc(all, func(b blocks.Block) bool { return b.UID != uid })
+}
+
+// nodeUID returns the UID of the Node object that has the name of the blocks' node, empty
+// when there is none. The cache may be behind: that a block's Node is gone is asked of the
+// API server.
+func (a *Addresses) nodeUID(ctx context.Context, node string, own []blocks.Block) (string, error) {
 	n := metav1.PartialObjectMetadata{}
 	n.SetGroupVersionKind(nodeKind)
-	if a.Client.Get(ctx, client.ObjectKey{Name: node}, &n) == nil {
-		return false, nil
+	if a.Client.Get(ctx, client.ObjectKey{Name: node}, &n) == nil && allOf(own, string(n.UID)) {
+		return string(n.UID), nil
 	}
 	err := a.Live.Get(ctx, client.ObjectKey{Name: node}, &n)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return false, fmt.Errorf("read Node %s: %w", node, err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read Node %s: %w", node, err)
 	}
-	return err != nil, nil
+	return string(n.UID), nil
 }
 
 // write makes the object say what was granted, when it does not.
@@ -206,7 +235,7 @@ func (a *Addresses) write(ctx context.Context, o *v1alpha1.AddressPool, p blocks
 		meta.SetStatusCondition(&o.Status.Conditions, c)
 	}
 	set(v1alpha1.ConditionExhausted, len(out.Starved) > 0, "Exhausted",
-		fmt.Sprintf("there are no addresses left for %s: widen the range of network %s", strings.Join(out.Starved, ", "), o.Spec.Network))
+		fmt.Sprintf("there are no addresses left for %s, or they have their share: widen the range of network %s", strings.Join(out.Starved, ", "), o.Spec.Network))
 	set(v1alpha1.ConditionDisputed, len(out.Disputed) > 0, "Disputed", strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
 	switch {
 	case o.ResourceVersion == "":

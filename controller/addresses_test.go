@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -26,7 +27,7 @@ import (
 )
 
 func newNode(name string, labels map[string]string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Labels: labels}}
 }
 
 func run(first, last string) ipam.Run {
@@ -108,10 +109,74 @@ func TestI4BlocksComeAndGoWithNodes(t *testing.T) {
 	if diff := cmp.Diff(want, show(poolOf(t, c))); diff != "" {
 		t.Errorf("the node is gone (-want +got):\n%s", diff)
 	}
+	look(t, a)
 	a.Now = func() time.Time { return now.Add(blocks.Grace) }
 	look(t, a)
 	if diff := cmp.Diff(want[:1], show(poolOf(t, c))); diff != "" {
 		t.Errorf("the node has been gone for long (-want +got):\n%s", diff)
+	}
+}
+
+// I4: a machine that comes back under the name of another one does not get its blocks,
+// and those are others' only when this controller's own clock says so.
+func TestI4BlocksAreOfANodeObject(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	c := newCluster(newNode("a", nil), asking("a", 0))
+	look(t, addresses(c, now))
+	first := []string{"a 172.16.91.2-172.16.91.33"}
+	if diff := cmp.Diff(first, show(poolOf(t, c))); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	second, s := newNode("a", nil), asking("a", 0, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.200"), ID: "x"})
+	second.UID, s.Status.NodeUID = "second", "second"
+	err := errors.Join(c.Delete(t.Context(), newNode("a", nil)), c.Delete(t.Context(), asking("a", 0)), c.Create(t.Context(), second), c.Create(t.Context(), s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast := addresses(c, now.Add(-time.Hour)) // the clock of the machine whose controller notes it
+	look(t, fast)
+	both := []string{"a 172.16.91.2-172.16.91.33 gone", "a 172.16.91.34-172.16.91.65", "a 172.16.91.200-172.16.91.200 x"}
+	if diff := cmp.Diff(both, show(poolOf(t, c))); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	for i, b := range poolOf(t, c).Spec.Blocks {
+		if want := []string{"uid-a", "second", "second"}[i]; b.NodeUID != want {
+			t.Errorf("block %s is of Node %s, want %s", b.First, b.NodeUID, want)
+		}
+	}
+	a := addresses(c, now)
+	look(t, a)
+	a.Now = func() time.Time { return now.Add(blocks.Grace - time.Second) }
+	look(t, a)
+	if diff := cmp.Diff(both, show(poolOf(t, c))); diff != "" {
+		t.Errorf("before the grace period ends (-want +got):\n%s", diff)
+	}
+	a.Now = func() time.Time { return now.Add(blocks.Grace) }
+	look(t, a)
+	if diff := cmp.Diff(both[1:], show(poolOf(t, c))); diff != "" {
+		t.Errorf("after it (-want +got):\n%s", diff)
+	}
+}
+
+// I4: the Node object of a machine that runs on was deleted and made again: its pods'
+// addresses stay its own.
+func TestI4SameMachineKeepsAddresses(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	c := newCluster(newNode("a", nil), asking("a", 0))
+	a := addresses(c, now)
+	look(t, a)
+	again, s := newNode("a", nil), asking("a", 0, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.5"), ID: "held/x/net1", Held: true})
+	again.UID, s.Status.NodeUID = "again", "again"
+	err := errors.Join(c.Delete(t.Context(), newNode("a", nil)), c.Delete(t.Context(), asking("a", 0)), c.Create(t.Context(), again), c.Create(t.Context(), s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		a.Now = func() time.Time { return now.Add(time.Duration(i) * blocks.Grace) }
+		look(t, a)
+	}
+	if got := show(poolOf(t, c)); got[0] != "a 172.16.91.2-172.16.91.33 gone" {
+		t.Errorf("I4: %q", got)
 	}
 }
 
@@ -176,6 +241,23 @@ func TestI4SecondWriterLoses(t *testing.T) {
 	}
 }
 
+// I4: a node that cannot read an address of its ledger keeps its claims.
+func TestI4UnreadAddressKeepsClaims(t *testing.T) {
+	c := newCluster(newNode("a", nil), asking("a", 0, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.200"), ID: "x"}))
+	a := addresses(c, time.Now())
+	look(t, a)
+	before := show(poolOf(t, c))
+	s := asking("a", 0)
+	s.Status.AddressesUnread = 1
+	if err := errors.Join(c.Delete(t.Context(), asking("a", 0)), c.Create(t.Context(), s)); err != nil {
+		t.Fatal(err)
+	}
+	look(t, a)
+	if diff := cmp.Diff(before, show(poolOf(t, c))); diff != "" || len(before) != 2 {
+		t.Errorf("I4 (-want +got):\n%s", diff)
+	}
+}
+
 // I4: the API server fails, or the controller dies, at every call there is: the
 // next controller goes on, and nothing is on two nodes.
 func TestI4ControllerDiesAtEveryCall(t *testing.T) {
@@ -213,12 +295,12 @@ func TestI4ControllerDiesAtEveryCall(t *testing.T) {
 
 func TestPoolSaysWhatIsWrong(t *testing.T) {
 	claim := func(id string) blocks.Claim { return blocks.Claim{Addr: netip.MustParseAddr("10.1.1.1"), ID: id} }
-	c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 300, claim("x")), asking("b", 1, claim("y")))
+	c := newCluster(newNode("a", nil), newNode("b", nil), asking("a", 300, claim("x")), asking("b", 100, claim("y")))
 	a := addresses(c, time.Now())
 	look(t, a)
 	p := poolOf(t, c)
 	for kind, want := range map[string]string{
-		v1alpha1.ConditionExhausted: "there are no addresses left for a, b: widen the range of network n",
+		v1alpha1.ConditionExhausted: "there are no addresses left for a, b, or they have their share: widen the range of network n",
 		v1alpha1.ConditionDisputed:  "10.1.1.1, which node b claims, is in block 10.1.1.1 of node a",
 	} {
 		if got := meta.FindStatusCondition(p.Status.Conditions, kind); got == nil || got.Status != metav1.ConditionTrue || got.Message != want {

@@ -145,6 +145,14 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 	if err != nil {
 		return fmt.Errorf("addresses: %w", err)
 	}
+	self := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request { return named([]string{o.GetName()}) })
+	err = ctrl.NewControllerManagedBy(mgr).Named("states").
+		Watches(&v1alpha1.NodeState{}, self, builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return s.Status.NodeUID }))).
+		WatchesMetadata(node(), self, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
+		Complete(&States{Client: c, Live: mgr.GetAPIReader(), Now: time.Now})
+	if err != nil {
+		return fmt.Errorf("states: %w", err)
+	}
 	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return everyPolicy(ctx, c) })
 	err = ctrl.NewControllerManagedBy(mgr).Named("policies").
 		For(&v1alpha1.NodePolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

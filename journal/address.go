@@ -30,6 +30,19 @@ func (t *Tx) AddressesOf(network string) []Address {
 	return all
 }
 
+// UnreadAddresses returns how many entries of addresses cannot be read, those that name
+// no address included.
+func (t *Tx) UnreadAddresses() int {
+	all, unnamed := decodeAddresses(t.under(bucketAddresses, nil), t.memos.addresses.of)
+	n := len(unnamed)
+	for _, a := range all {
+		if a.Damage != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // HoldAddress records that an attachment has an address. vf.ErrHeld names the
 // owner when somebody else does (I4).
 func (t *Tx) HoldAddress(a Address) error {

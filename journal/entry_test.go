@@ -116,6 +116,12 @@ func TestI4DamagedAddressStaysHeld(t *testing.T) {
 		if len(all) != 1 || all[0].Addr != a.Addr || all[0].Damage == "" {
 			t.Errorf("addresses %v", all)
 		}
+		if err := tx.tx.Bucket(bucketAddresses).Put([]byte("no address"), []byte("?")); err != nil {
+			return err
+		}
+		if n := tx.UnreadAddresses(); n != 2 {
+			t.Errorf("%d addresses cannot be read", n)
+		}
 		return tx.Clear()
 	})
 	if err != nil {

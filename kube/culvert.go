@@ -117,6 +117,15 @@ func (c *Client) AddressPools() (pools []*v1alpha1.AddressPool, known bool) {
 	return pools, c.objects.pools.HasSynced()
 }
 
+// NodeUID returns the UID of the node's Node object, empty while there is none or it is not
+// known yet.
+func (c *Client) NodeUID() string {
+	for _, o := range c.owner() {
+		return string(o.UID)
+	}
+	return ""
+}
+
 // DevicePluginConfig is what the ConfigMap of the SR-IOV network device plugin
 // has, nil when there is none. known is false until the cluster has been heard.
 func (c *Client) DevicePluginConfig() (data map[string]string, known bool) {

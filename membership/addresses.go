@@ -2,6 +2,7 @@ package membership
 
 import (
 	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/ipam/blocks"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/vf"
 	"github.com/culvert-net/culvert/wanted"
 )
 
@@ -80,26 +82,33 @@ func (u usable) shared() map[string]ipam.Config {
 	return out
 }
 
-// heldAddresses returns the addresses of the ledger.
-func (m *Member) heldAddresses() (out []blocks.Held, err error) {
+// heldAddresses returns the addresses of the ledger. An address whose entry is damaged is
+// held by an unknown owner. unread counts the entries that cannot be read.
+func (m *Member) heldAddresses() (out []blocks.Held, unread int, err error) {
 	err = m.Node.Ledger.View(func(tx *journal.Tx) error {
-		all := tx.AddressesOf("")
-		for _, a := range all {
-			if a.Damage == "" {
-				out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim, Local: a.Local})
+		for _, a := range tx.AddressesOf("") {
+			if a.Damage != "" {
+				a.Owner = vf.Owner{Name: "an unknown owner"}
 			}
+			out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim, Local: a.Local})
 		}
+		unread = tx.UnreadAddresses()
 		return nil
 	})
-	return out, err
+	return out, unread, err
 }
 
 // addressCondition returns the condition of the addresses that the node's attachments
-// have; disputed describes those that are in another node's blocks.
-func addressCondition(disputed []string) metav1.Condition {
+// have; disputed describes those that are in another node's blocks, unread counts those
+// that the ledger has and culvertd cannot read.
+func addressCondition(disputed []string, unread int) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAddresses, Status: metav1.ConditionTrue, Reason: "Owned"}
-	if len(disputed) > 0 {
+	switch {
+	case len(disputed) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Disputed", wanted.BoundMessage(strings.Join(disputed, "; ")+": delete the pods that have them")
+	case unread > 0:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Unread",
+			fmt.Sprintf("%d addresses of the ledger cannot be read, so the controller takes no address back from the node: culvert ledger check says more", unread)
 	}
 	return c
 }

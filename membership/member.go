@@ -5,8 +5,10 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"reflect"
 	"slices"
 	"time"
@@ -30,6 +32,8 @@ type cluster interface {
 	reader
 	// ObjectsChanged has a value when what is read may have changed.
 	ObjectsChanged() <-chan struct{}
+	// NodeUID returns the UID of the Node object, empty while there is none.
+	NodeUID() string
 	writer
 }
 
@@ -69,6 +73,7 @@ type Member struct {
 
 	// Only keepState reads and writes these.
 	policiesKnown bool
+	nodeUID       string
 	unusable      []api.Problem // AddressPools that cannot be read
 	failing       bool          // the last write of the NodeState failed
 	usable        usable
@@ -196,12 +201,15 @@ func (m *Member) readSpec() bool {
 	return m.Sources.Merge() || first
 }
 
-// readPools gives the AddressPools to the book, and reports whether they are known.
+// readPools gives the AddressPools and the node's identity to the book, and reports
+// whether both are known. While the Node object is deleted, its last UID stays.
 func (m *Member) readPools() (known bool) {
 	pools, known := m.Cluster.AddressPools()
-	if !known {
+	m.nodeUID = cmp.Or(m.Cluster.NodeUID(), m.nodeUID)
+	if !known || m.nodeUID == "" {
 		return false
 	}
+	m.book.SetNode(m.nodeUID)
 	var views []blocks.View
 	m.unusable = nil
 	for _, o := range pools {
@@ -243,14 +251,20 @@ func (m *Member) writeState(ctx context.Context) error {
 // buildState returns what the NodeState should say.
 func (m *Member) buildState(n api.NodeStatus) (v1alpha1.NodeStateStatus, error) {
 	out := status.ToNodeState(n)
-	out.Policies = m.Sources.PolicyStates()
+	out.NodeUID, out.Policies = m.nodeUID, m.Sources.PolicyStates()
 	m.requestAhead(n.Pools)
-	requests, err := m.book.Requests(m.heldAddresses)
+	var (
+		held   []blocks.Held
+		unread int
+	)
+	requests, err := m.book.Requests(func() (_ []blocks.Held, err error) {
+		held, unread, err = m.heldAddresses()
+		return held, err
+	})
 	if err != nil {
 		return out, err
 	}
-	out.AddressRequests = blocks.ToObject(requests)
-	held, err := m.heldAddresses()
-	out.Conditions = slices.Concat(out.Conditions, m.Sources.Conditions(out.Policies), []metav1.Condition{addressCondition(m.book.Disputed(held))})
-	return out, err
+	out.AddressRequests, out.AddressesUnread = blocks.ToObject(requests), int32(min(unread, math.MaxInt32))
+	out.Conditions = slices.Concat(out.Conditions, m.Sources.Conditions(out.Policies), []metav1.Condition{addressCondition(m.book.Disputed(held), unread)})
+	return out, nil
 }

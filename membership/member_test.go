@@ -62,6 +62,8 @@ func (c *fakeCluster) AddressPools() ([]*v1alpha1.AddressPool, bool) {
 	return c.pools, !c.unheard["pools"]
 }
 
+func (c *fakeCluster) NodeUID() string { return "uid" }
+
 func (c *fakeCluster) Networks() []api.NetworkDefinition {
 	c.mu.Lock()
 	defer c.mu.Unlock()

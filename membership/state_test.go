@@ -86,11 +86,11 @@ func TestPoliciesNotHeard(t *testing.T) {
 }
 
 func TestAddressesOwned(t *testing.T) {
-	got := addressCondition(nil)
+	got := addressCondition(nil, 0)
 	if got.Status != metav1.ConditionTrue {
 		t.Errorf("%+v", got)
 	}
-	got = addressCondition([]string{"a", "b"})
+	got = addressCondition([]string{"a", "b"}, 1)
 	if got.Status != metav1.ConditionFalse || got.Message != "a; b: delete the pods that have them" {
 		t.Errorf("%+v", got)
 	}
@@ -98,7 +98,7 @@ func TestAddressesOwned(t *testing.T) {
 
 // A condition's message is bounded: the API server would refuse the whole state.
 func TestMessagesAreBounded(t *testing.T) {
-	if got := addressCondition([]string{strings.Repeat("x", 100_000)}); len(got.Message) > 4000 {
+	if got := addressCondition([]string{strings.Repeat("x", 100_000)}, 0); len(got.Message) > 4000 {
 		t.Errorf("%d bytes", len(got.Message))
 	}
 }
@@ -204,6 +204,30 @@ func TestDisputedAddressIsTold(t *testing.T) {
 	hold(t, m, "10.0.0.12", "10.0.0.3")
 	want := "False Disputed address 10.0.0.3 of network n, which pod d/a has, is in block 10.0.0.0-10.0.0.9 of node n2: delete the pods that have them"
 	if got := is(m.look(t), v1alpha1.ConditionAddresses); got != want {
+		t.Errorf("%q\nwant %q", got, want)
+	}
+}
+
+// I4: an address whose entry in the ledger cannot be read stays claimed, and the
+// NodeState says that the requests are not complete. The name of this network is no
+// UTF-8, which JSON does not keep, so that the entry contradicts its key.
+func TestI4UnreadableAddressIsReported(t *testing.T) {
+	m, _ := joined(t)
+	err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
+		return tx.HoldAddress(journal.Address{Network: "n\xff", Addr: netip.MustParseAddr("10.0.0.3"), Claim: "x"})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := m.look(t)
+	if s.AddressesUnread != 1 {
+		t.Errorf("%d addresses are unread, want 1", s.AddressesUnread)
+	}
+	if len(s.AddressRequests) != 1 || len(s.AddressRequests[0].Claims) != 1 || s.AddressRequests[0].Claims[0].Address != "10.0.0.3" {
+		t.Errorf("%+v", s.AddressRequests)
+	}
+	const want = "False Unread 1 addresses of the ledger cannot be read, so the controller takes no address back from the node: culvert ledger check says more"
+	if got := is(s, v1alpha1.ConditionAddresses); got != want {
 		t.Errorf("%q\nwant %q", got, want)
 	}
 }

@@ -47,14 +47,18 @@ type AddressPoolSpec struct {
 
 // AddressBlock is a run of addresses that one node gives out, both ends included.
 type AddressBlock struct {
-	Node  string `json:"node"`
+	Node string `json:"node"`
+	// Of the Node object that the block was granted to. A later Node of the same name does not have the block: the earlier
+	// machine may still run. Earlier versions of the controller left it out.
+	// +optional
+	NodeUID string `json:"nodeUID,omitempty"`
 	First string `json:"first"`
 	Last  string `json:"last"`
 	// Of a single address that the node claimed: the claim's ID. The block goes when the claim does.
 	// +optional
 	Claim string `json:"claim,omitempty"`
-	// Since when there is no Node object of that name. The block is taken back some minutes later; until then nobody
-	// gives out its addresses.
+	// Since when that Node object is gone, by the clock of the controller that noted it. The block is taken back some
+	// minutes later; until then no node gives out its addresses.
 	// +optional
 	NodeGoneSince *metav1.Time `json:"nodeGoneSince,omitempty"`
 }

@@ -35,7 +35,7 @@ const (
 	// ConditionPoliciesApplied: what the policies want of this node is there.
 	ConditionPoliciesApplied = "PoliciesApplied"
 	// ConditionAddresses: the node has, or was given, the addresses it holds. It is False when an address that a pod
-	// of the node has is another node's.
+	// of the node has is another node's, or when culvertd cannot read an address of its ledger.
 	ConditionAddresses = "AddressesOwned"
 	// ConditionDevicePluginConfig: the SR-IOV network device plugin's ConfigMap could be read, so its pools are the node's.
 	// While it is False they are those of the last that could. Without a ConfigMap there is no such condition.
@@ -47,6 +47,9 @@ type NodeStateStatus struct {
 	// Of culvertd.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// Of the Node object that culvertd runs for. Blocks of addresses belong to it.
+	// +optional
+	NodeUID string `json:"nodeUID,omitempty"`
 	// How many there are of everything.
 	// +optional
 	Counts Counts `json:"counts"`
@@ -75,6 +78,10 @@ type NodeStateStatus struct {
 	// +optional
 	// +listType=atomic
 	AddressRequests []AddressRequest `json:"addressRequests,omitempty"`
+	// How many addresses of the node's ledger culvertd cannot read. While there are any, the requests are not complete
+	// and the controller takes no address back from the node.
+	// +optional
+	AddressesUnread int32 `json:"addressesUnread,omitempty"`
 	// Ready, PoliciesApplied, AddressesOwned and DevicePluginConfigRead.
 	// +optional
 	// +listType=map
@@ -237,6 +244,9 @@ type AddressRange struct {
 type AddressClaim struct {
 	Address string `json:"address"`
 	ID      string `json:"id"`
+	// Whether an attachment holds the address; otherwise one waits for it.
+	// +optional
+	Held bool `json:"held,omitempty"`
 }
 
 // NodeStateList is a list of nodes' states.

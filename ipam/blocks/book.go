@@ -25,9 +25,10 @@ type Book struct {
 	changed change.Signal
 
 	mu       sync.Mutex // guards the rest
+	uid      string     // of the Node object
 	pools    map[string]View
 	networks map[string]ipam.Config // that can be used
-	known    map[string]ipam.Config // that have been
+	known    map[string]ipam.Config // that attachments use
 	waiting  map[*wait]bool
 }
 
@@ -62,6 +63,22 @@ func NewBook(node string, wake func()) *Book {
 		node: node, wake: wake,
 		pools: map[string]View{}, known: map[string]ipam.Config{}, waiting: map[*wait]bool{},
 	}
+}
+
+// SetNode takes note of the UID of the Node object: the blocks of an earlier Node of the
+// same name are another machine's.
+func (b *Book) SetNode(uid string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if uid != b.uid {
+		b.uid = uid
+		b.changed.Notify()
+	}
+}
+
+// owns reports whether a block is the node's. An earlier controller named no UID.
+func (b *Book) owns(block Block) bool {
+	return block.Node == b.node && (block.UID == b.uid || block.UID == "")
 }
 
 // SetPools takes note of all pools of the cluster.
@@ -105,7 +122,7 @@ func (b *Book) Of(network string, owner vf.Owner) ipam.Own {
 	}
 	for _, block := range b.pools[network].Blocks {
 		switch {
-		case block.Node != b.node || !block.GoneSince.IsZero():
+		case !b.owns(block) || !block.GoneSince.IsZero():
 		case block.Claim == "":
 			own.Runs = append(own.Runs, block.Run)
 		case mine[block.Claim]:
@@ -152,15 +169,15 @@ func (b *Book) Why(network string, named []netip.Addr) error {
 	defer b.mu.Unlock()
 	p, known := b.pools[network]
 	for _, a := range named {
-		if block, taken := p.at(a); taken && block.Node != b.node {
-			return fmt.Errorf("address %s of network %s: %w by node %s (its block is %s): ask for another address", a, network, vf.ErrHeld, block.Node, block.Run)
+		if block, taken := p.at(a); taken && !b.owns(block) {
+			return fmt.Errorf("address %s of network %s: %w by node %s (its block is %s): ask for another address", a, network, vf.ErrHeld, block.name(b.node), block.Run)
 		}
 	}
 	switch {
 	case !known:
 		return fmt.Errorf("network %s: %w: the cluster has no AddressPool for it yet: culvert-controller makes it; is it running?", network, vf.ErrNotReady)
 	case p.Starved && len(named) == 0:
-		return fmt.Errorf("network %s: %w in the cluster: every address is in a node's block (kubectl get addresspools): widen the network's range", network, vf.ErrNothingFree)
+		return fmt.Errorf("network %s: %w in the cluster: every address is in a node's block, or this node has its share (kubectl get addresspools): widen the network's range", network, vf.ErrNothingFree)
 	}
 	return fmt.Errorf("network %s: %w: culvert-controller was asked for addresses and has not answered yet", network, vf.ErrNotReady)
 }
@@ -182,7 +199,23 @@ func (b *Book) Requests(held func() ([]Held, error)) ([]Request, error) {
 	return b.requests(all, waiting), nil
 }
 
+// forgetUnused drops the networks whose addresses no attachment holds or waits for, so
+// that the requests do not grow with each network that was ever used.
+func (b *Book) forgetUnused(held []Held, waiting map[*wait]bool) {
+	used := map[string]bool{}
+	for _, h := range held {
+		used[h.Network] = true
+	}
+	for _, all := range []map[*wait]bool{waiting, b.waiting} {
+		for w := range all {
+			used[w.network] = true
+		}
+	}
+	maps.DeleteFunc(b.known, func(network string, _ ipam.Config) bool { return !used[network] })
+}
+
 func (b *Book) requests(held []Held, waiting map[*wait]bool) []Request {
+	b.forgetUnused(held, waiting)
 	configs := maps.Clone(b.known)
 	maps.Copy(configs, b.networks)
 	for w := range waiting {
@@ -220,9 +253,9 @@ func (b *Book) claims(network string, held []Held, waiting map[*wait]bool) []Cla
 		switch {
 		case h.Network != network || h.Local:
 		case h.Claim != "":
-			out = append(out, Claim{h.Addr, h.Claim})
+			out = append(out, Claim{h.Addr, h.Claim, true})
 		case !b.inBlock(network, h.Addr):
-			out = append(out, Claim{h.Addr, "held/" + h.Owner.UID + "/" + h.Owner.Interface})
+			out = append(out, Claim{h.Addr, "held/" + h.Owner.UID + "/" + h.Owner.Interface, true})
 		}
 	}
 	for w := range waiting {
@@ -231,12 +264,12 @@ func (b *Book) claims(network string, held []Held, waiting map[*wait]bool) []Cla
 		}
 		for a, id := range w.claims {
 			if !b.inBlock(network, a) {
-				out = append(out, Claim{a, id})
+				out = append(out, Claim{a, id, false})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Claim) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.ID, b.ID)) })
-	return slices.Compact(out)
+	slices.SortStableFunc(out, func(a, b Claim) int { return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.ID, b.ID)) })
+	return slices.CompactFunc(out, func(a, b Claim) bool { return a.Addr == b.Addr && a.ID == b.ID })
 }
 
 // localRuns returns the addresses of scope node that are held of a network.
@@ -266,8 +299,8 @@ func (b *Book) Disputed(held []Held) []string {
 	defer b.mu.Unlock()
 	var out []string
 	for _, h := range held {
-		if block, taken := b.pools[h.Network].at(h.Addr); taken && block.Node != b.node && !h.Local {
-			out = append(out, fmt.Sprintf("address %s of network %s, which %s has, is in block %s of node %s", h.Addr, h.Network, h.Owner, block.Run, block.Node))
+		if block, taken := b.pools[h.Network].at(h.Addr); taken && !b.owns(block) && !h.Local {
+			out = append(out, fmt.Sprintf("address %s of network %s, which %s has, is in block %s of node %s", h.Addr, h.Network, h.Owner, block.Run, block.name(b.node)))
 		}
 	}
 	slices.Sort(out)
@@ -278,7 +311,7 @@ func (b *Book) Disputed(held []Held) []string {
 // to be taken back.
 func (b *Book) inBlock(network string, a netip.Addr) bool {
 	block, taken := b.pools[network].at(a)
-	return taken && block.Node == b.node && block.Claim == ""
+	return taken && b.owns(block) && block.Claim == ""
 }
 
 // used counts the addresses of a set that are held of the node's blocks, and

@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -59,11 +60,17 @@ func TestBookOf(t *testing.T) {
 	if got := b.Of("other", podA); len(got.Runs) != 0 || woken != 1 {
 		t.Errorf("%v, woken %d times", got, woken)
 	}
-	// A network that was used is asked for before its block runs out, also when
-	// the cluster tells of other ones.
+	// A network that is used is asked for before its block runs out, also when
+	// the cluster tells of other ones, and no longer than it is used.
 	b.SetNetworks(nil)
 	if r := asked(b, []Held{{Network: "n", Addr: addr("10.0.0.2")}, {Network: "n", Addr: addr("10.0.0.3")}}...); len(r) != 1 || len(r[0].Ranges) == 0 || r[0].Used != 2 {
 		t.Errorf("%+v", r)
+	}
+	for i := range 100 {
+		b.Need(fmt.Sprint(i), netConfig(), nil, podA)()
+	}
+	if r := asked(b, Held{Network: "7", Addr: addr("10.0.0.2")}); len(r) != 1 || r[0].Network != "7" || len(r[0].Ranges) == 0 {
+		t.Errorf("%d networks are requested, one is used", len(r))
 	}
 }
 
@@ -81,8 +88,8 @@ func TestBookRequests(t *testing.T) {
 	usable := netConfig().Usable()[0]
 	want := []Request{
 		{Network: "empty", Ranges: usable},
-		{Network: "n", Ranges: usable, Used: 2, Claims: []Claim{{addr("10.0.0.6"), "held/a/net1"}, {addr("10.0.0.12"), "id"}}},
-		{Network: "no network any more", Claims: []Claim{{addr("10.7.0.1"), "x"}}},
+		{Network: "n", Ranges: usable, Used: 2, Claims: []Claim{{addr("10.0.0.6"), "held/a/net1", true}, {addr("10.0.0.12"), "id", true}}},
+		{Network: "no network any more", Claims: []Claim{{addr("10.7.0.1"), "x", true}}},
 	}
 	if diff := cmp.Diff(want, asked(b, held...), byAddr); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -111,7 +118,7 @@ func TestBookWhy(t *testing.T) {
 	}{
 		{nil, nil, vf.ErrNotReady, "network n: not ready: the cluster has no AddressPool for it yet: culvert-controller makes it; is it running?"},
 		{[]View{{Pool: Pool{Network: "n"}}}, named, vf.ErrNotReady, "network n: not ready: culvert-controller was asked for addresses and has not answered yet"},
-		{[]View{{Pool: Pool{Network: "n"}, Starved: true}}, nil, vf.ErrNothingFree, "network n: nothing free in the cluster: every address is in a node's block (kubectl get addresspools): widen the network's range"},
+		{[]View{{Pool: Pool{Network: "n"}, Starved: true}}, nil, vf.ErrNothingFree, "network n: nothing free in the cluster: every address is in a node's block, or this node has its share (kubectl get addresspools): widen the network's range"},
 		{[]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "there"}}}}}, named, vf.ErrHeld,
 			"address 10.0.0.4 of network n: held by node there (its block is 10.0.0.2-10.0.0.5): ask for another address"},
 	} {

@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -21,20 +22,29 @@ type cluster struct {
 	now     time.Time
 	pools   []Pool // all versions of the one pool
 	nodes   map[string]*machine
-	objects map[string]bool // Node objects
-	workers [2]*worker      // two controllers: one is the leader, the other has not noticed
+	objects map[string]string // UIDs of the Node objects
+	uids    int
+	earlier []*machine // those that run on after another one has got their name
+	workers [2]*worker // two controllers: one is the leader, the other has not noticed
 	pods    int
 }
 
 // machine is a node: its ledger outlives its culvertd.
 type machine struct {
 	name   string
+	uid    string
 	up     bool
 	ledger map[netip.Addr]Held
 	book   *Book
 	view   int
-	states [][]Request // all versions of its NodeState's requests
+	states []state // all versions of its NodeState
 	waits  []*pending
+}
+
+// state is a NodeState.
+type state struct {
+	uid      string
+	requests []Request
 }
 
 type pending struct {
@@ -45,8 +55,9 @@ type pending struct {
 
 // worker is a controller between reading and writing.
 type worker struct {
-	read   int
-	result Pool
+	read     int
+	result   Pool
+	absences Absences
 }
 
 func netConfig() ipam.Config {
@@ -58,7 +69,7 @@ func netConfig() ipam.Config {
 }
 
 func newCluster(t *rapid.T) *cluster {
-	c := &cluster{t: t, now: time.Unix(1e9, 0), pools: []Pool{{Network: "n"}}, nodes: map[string]*machine{}, objects: map[string]bool{}}
+	c := &cluster{t: t, workers: [2]*worker{{read: -1}, {read: -1}}, now: time.Unix(1e9, 0), pools: []Pool{{Network: "n"}}, nodes: map[string]*machine{}, objects: map[string]string{}}
 	for _, name := range []string{"a", "b"} {
 		c.nodes[name] = &machine{name: name, ledger: map[netip.Addr]Held{}}
 		c.boot(c.nodes[name])
@@ -71,13 +82,36 @@ func newCluster(t *rapid.T) *cluster {
 func (c *cluster) boot(m *machine) {
 	m.up = true
 	clear(m.ledger)
-	c.objects[m.name] = true
+	c.register(m)
 	c.start(m, len(c.pools)-1)
+}
+
+// register makes the Node object of a machine when there is none.
+func (c *cluster) register(m *machine) {
+	if c.objects[m.name] == "" {
+		c.uids++
+		c.objects[m.name] = fmt.Sprint(c.uids)
+	}
+	m.uid = c.objects[m.name]
+	if m.book != nil {
+		m.book.SetNode(m.uid)
+	}
+}
+
+// replace gives the name of a machine to a new one. The old one runs on and hears of it
+// no more, as the Node object was deleted with its credentials.
+func (c *cluster) replace(m *machine) {
+	c.earlier = append(c.earlier, m)
+	fresh := &machine{name: m.name, ledger: map[netip.Addr]Held{}}
+	c.nodes[m.name] = fresh
+	c.objects[m.name] = ""
+	c.boot(fresh)
 }
 
 // start is culvertd's; it may list the pools from a cache that is behind.
 func (c *cluster) start(m *machine, view int) {
 	m.book = NewBook(m.name, func() {})
+	m.book.SetNode(m.uid)
 	m.book.SetNetworks(map[string]ipam.Config{"n": netConfig()})
 	m.waits = nil
 	m.view = view
@@ -99,24 +133,25 @@ func (c *cluster) actions() map[string]func(*rapid.T) {
 	all := map[string]func(m *machine){
 		"ADD": c.add, "ADD by name": c.addNamed, "goes on": c.goOn, "DEL": c.del, "publish": c.publish, "sees": c.see,
 		"goes on at once": c.goOn, "ADD by name again": c.addNamed, "DEL again": c.del,
-		"Node object deleted": func(m *machine) { c.objects[m.name] = false },
+		"Node object deleted": func(m *machine) { c.objects[m.name] = "" },
+		"replaced":            c.replace,
 		"killed":              func(m *machine) { c.start(m, rapid.IntRange(max(0, m.view-3), len(c.pools)-1).Draw(c.t, "view")) },
 	}
 	out := map[string]func(*rapid.T){
 		"": func(*rapid.T) { c.check() },
 		"controller reads": func(t *rapid.T) {
-			c.workers[rapid.IntRange(0, 1).Draw(t, "which")] = c.work()
+			c.work(c.workers[rapid.IntRange(0, 1).Draw(t, "which")])
 		},
 		"controller writes": func(t *rapid.T) {
 			w := rapid.IntRange(0, 1).Draw(t, "which")
-			if job := c.workers[w]; job != nil && job.read == len(c.pools)-1 { // compare and swap
+			if job := c.workers[w]; job.read == len(c.pools)-1 { // compare and swap
 				c.pools = append(c.pools, job.result)
 			}
-			c.workers[w] = nil
+			c.workers[w].read = -1
 		},
 		"time":      func(*rapid.T) { c.pass() },
 		"round":     func(*rapid.T) { c.round() },
-		"node lost": func(*rapid.T) { m := c.draw(); m.up = false; c.objects[m.name] = false; m.states = nil },
+		"node lost": func(*rapid.T) { m := c.draw(); m.up = false; c.objects[m.name] = ""; m.states = nil },
 		"node back": func(*rapid.T) {
 			if m := c.draw(); !m.up {
 				c.boot(m)
@@ -133,13 +168,15 @@ func (c *cluster) actions() map[string]func(*rapid.T) {
 	return out
 }
 
-// pass lets minutes go by. Who lives is registered again by his kubelet by then,
-// and no view of the pool is as old as that.
+// pass lets minutes go by. A machine that lives is registered again by its kubelet by
+// then, and no view of the pool is as old as that. An earlier machine of a name hears of
+// nothing: it ends before its blocks are others'.
 func (c *cluster) pass() {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(-10, 400).Draw(c.t, "seconds")) * time.Second)
+	c.earlier = nil
 	for _, m := range c.nodes {
 		if m.up {
-			c.objects[m.name] = true
+			c.register(m)
 			m.view = len(c.pools) - 1
 			m.book.SetPools([]View{{Pool: c.pools[m.view]}})
 		}
@@ -154,7 +191,9 @@ func (c *cluster) round() {
 		return
 	}
 	c.publish(m)
-	c.pools = append(c.pools, c.work().result)
+	w := c.workers[0]
+	c.work(w)
+	c.pools = append(c.pools, w.result)
 	m.view = len(c.pools) - 1
 	m.book.SetPools([]View{{Pool: c.pools[m.view]}})
 }
@@ -209,7 +248,9 @@ func (c *cluster) del(m *machine) {
 	}
 }
 
-func (c *cluster) publish(m *machine) { m.states = append(m.states, asked(m.book, m.held()...)) }
+func (c *cluster) publish(m *machine) {
+	m.states = append(m.states, state{m.uid, asked(m.book, m.held()...)})
+}
 
 func (c *cluster) see(m *machine) {
 	m.view = rapid.IntRange(m.view, len(c.pools)-1).Draw(c.t, "version")
@@ -218,40 +259,39 @@ func (c *cluster) see(m *machine) {
 
 // work reads the pool, takes back, and grants what old views of the nodes'
 // requests ask for.
-func (c *cluster) work() *worker {
-	w := &worker{read: len(c.pools) - 1}
-	p, err := Release(c.pools[w.read], c.now, func(node string) ([]string, bool, error) {
+func (c *cluster) work(w *worker) {
+	w.read = len(c.pools) - 1
+	p, err := Release(c.pools[w.read], &w.absences, c.now, func(node string) (NodeView, error) {
 		m := c.nodes[node]
-		if len(m.states) == 0 {
-			return nil, false, nil
-		}
-		var ids []string
-		for _, r := range m.states[len(m.states)-1] {
-			for _, claim := range r.Claims {
-				ids = append(ids, claim.ID)
+		v := NodeView{UID: c.objects[node]}
+		if n := len(m.states); n > 0 && m.states[n-1].uid == v.UID {
+			v.Known = true
+			for _, r := range m.states[n-1].requests {
+				v.Claims = append(v.Claims, r.Claims...)
 			}
 		}
-		return ids, true, nil
-	}, func(node string) (bool, error) { return !c.objects[node], nil })
+		return v, nil
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	var demands []Demand
 	for _, name := range []string{"a", "b"} {
 		if m := c.nodes[name]; len(m.states) > 0 {
-			for _, r := range m.states[rapid.IntRange(0, len(m.states)-1).Draw(c.t, "state")] {
-				demands = append(demands, Demand{name, r})
+			s := m.states[rapid.IntRange(0, len(m.states)-1).Draw(c.t, "state")]
+			for _, r := range s.requests {
+				demands = append(demands, Demand{name, s.uid, r})
 			}
 		}
 	}
 	w.result, _ = Grant(p, demands, 2)
-	return w
 }
 
 // check is I4.
 func (c *cluster) check() {
 	has := map[netip.Addr]string{}
-	for name, m := range c.nodes {
+	for _, m := range append(slices.Collect(maps.Values(c.nodes)), c.earlier...) {
+		name := m.name + " " + m.uid
 		if !m.up {
 			continue
 		}
@@ -284,10 +324,12 @@ func (c *cluster) settle() {
 	}
 	for range 3 {
 		for _, m := range c.nodes {
-			m.states = [][]Request{asked(m.book, m.held()...)}
+			m.states = nil
+			c.publish(m)
 		}
 		c.now = c.now.Add(2 * Grace)
-		c.pools = append(c.pools, c.work().result)
+		c.work(c.workers[0])
+		c.pools = append(c.pools, c.workers[0].result)
 		for _, m := range c.nodes {
 			m.view = len(c.pools) - 1
 			m.book.SetPools([]View{{Pool: c.pools[m.view]}})

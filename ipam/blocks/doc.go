@@ -13,7 +13,8 @@
 //   - A node hands out what is in its blocks, and nothing else. What it sees of
 //     the pool may be old, but a block never moves: it is taken back only some
 //     minutes after the Node object was seen to be gone, and handing out stops
-//     for everybody as soon as that was noted.
+//     for everybody as soon as that was noted. Another Node of the same name
+//     does not have it, and each controller counts the minutes by its own clock.
 //   - A single address that somebody asked for by name is claimed under an ID
 //     that is used once. A node that let go of a claim never uses the block of
 //     that ID again, and a controller takes the block back only when a look at

@@ -31,9 +31,32 @@ func size(addresses int64, nodes int) int64 {
 	return n
 }
 
+// maxShare bounds how many addresses of a range set a node has in blocks, and how many
+// of a network it claims: those of four PFs with 256 VFs. A request is another machine's
+// word, and one node must not take a whole network (TestI4GrantProperties).
+const maxShare = 4 * largest
+
+// shareOf returns how many addresses of a set a node may have in blocks: maxShare, as
+// far as that leaves each of the other nodes that ask for some a block.
+func shareOf(addresses, size int64, asking int) int64 {
+	others := int64(max(asking, 1) - 1)
+	return min(maxShare, max(addresses/(others+1), addresses-others*size))
+}
+
+// countAsking counts the nodes that ask for addresses of a set.
+func countAsking(demands []Demand) int {
+	nodes := map[string]bool{}
+	for _, d := range demands {
+		if len(d.Ranges) > 0 {
+			nodes[d.Node] = true
+		}
+	}
+	return len(nodes)
+}
+
 // Grant gives nodes what they need, where the pool has it: claims first, then
-// blocks until a node has what it uses and half a block to spare. It takes
-// nothing from anybody. nodes is how many there are in the cluster.
+// blocks until a node has what it uses and half a block to spare, or its share. It
+// takes nothing from anybody. nodes is how many there are in the cluster.
 func Grant(p Pool, demands []Demand, nodes int) (Pool, Outcome) {
 	p.Blocks = slices.Clone(p.Blocks)
 	p.sort()
@@ -42,14 +65,13 @@ func Grant(p Pool, demands []Demand, nodes int) (Pool, Outcome) {
 	p.reserveLocal(demands)
 	var out Outcome
 	for _, d := range demands {
-		for _, c := range d.Claims {
-			if s := p.claim(d.Node, c); s != "" {
-				out.Disputed = append(out.Disputed, s)
-			}
-		}
+		out.Disputed = append(out.Disputed, p.claims(d)...)
 	}
+	asking := countAsking(demands)
 	for _, d := range demands {
-		if !p.fill(d, size(total(d.Ranges), nodes)) && !slices.Contains(out.Starved, d.Node) {
+		addresses := total(d.Ranges)
+		block := size(addresses, nodes)
+		if !p.fill(d, block, shareOf(addresses, block, asking)) && !slices.Contains(out.Starved, d.Node) {
 			out.Starved = append(out.Starved, d.Node)
 		}
 	}
@@ -75,7 +97,7 @@ func (p *Pool) reserveLocal(demands []Demand) {
 				break
 			}
 			for _, part := range slices.Collect(p.free([]ipam.Run{run})) {
-				p.Blocks = append(p.Blocks, Block{Run: part, Node: d.Node, Claim: localID})
+				p.Blocks = append(p.Blocks, Block{Run: part, Node: d.Node, UID: d.UID, Claim: localID})
 			}
 			p.sort()
 		}
@@ -87,46 +109,66 @@ func AnyAsks(demands []Demand) bool {
 	return slices.ContainsFunc(demands, func(d Demand) bool { return d.asks() })
 }
 
+// claims grants the claims of a demand as far as the node's share goes, and says in
+// words which it cannot.
+func (p *Pool) claims(d Demand) (disputed []string) {
+	left := maxShare
+	for _, b := range p.Blocks {
+		if d.owns(b) && b.Claim != "" && b.Claim != localID {
+			left--
+		}
+	}
+	refused := 0
+	for _, c := range d.Claims {
+		before := len(p.Blocks)
+		if _, taken := p.at(c.Addr); !taken && left <= 0 {
+			refused++
+			continue
+		}
+		if s := p.claim(d, c); s != "" {
+			disputed = append(disputed, s)
+		}
+		left -= len(p.Blocks) - before
+	}
+	if refused > 0 {
+		disputed = append(disputed, fmt.Sprintf("node %s claims more addresses than its share of %d: %d of them are refused", d.Node, maxShare, refused))
+	}
+	return disputed
+}
+
 // claim grants one address, and says in words why it cannot.
-func (p *Pool) claim(node string, c Claim) string {
+func (p *Pool) claim(d Demand, c Claim) string {
 	b, taken := p.at(c.Addr)
 	switch {
 	case !c.Addr.IsValid() || c.ID == "":
 	case !taken:
-		p.Blocks = append(p.Blocks, Block{Run: ipam.Run{First: c.Addr, Last: c.Addr}, Node: node, Claim: c.ID})
+		p.Blocks = append(p.Blocks, Block{Run: ipam.Run{First: c.Addr, Last: c.Addr}, Node: d.Node, UID: d.UID, Claim: c.ID})
 		p.sort()
-	case b.Node != node:
-		return fmt.Sprintf("%s, which node %s claims, is in block %s of node %s", c.Addr, node, b.Run, b.Node)
+	case !d.owns(b):
+		return fmt.Sprintf("%s, which node %s claims, is in block %s of node %s", c.Addr, d.Node, b.Run, b.name(d.Node))
 	}
 	// Another claim of the node's own on it ends first, see Release.
 	return ""
 }
 
-// grants bounds what one node is given at once: a request is somebody else's
-// word.
-const grants = 64
-
-// fill grants blocks until the node has enough, and reports whether it has.
-func (p *Pool) fill(d Demand, size int64) bool {
+// fill grants blocks until the node has enough, or its share, and reports whether it has
+// what it uses.
+func (p *Pool) fill(d Demand, size, share int64) bool {
 	if len(d.Ranges) == 0 {
 		return true
 	}
-	spare := (size + 1) / 2
-	missing := min(max(d.Used, 0), most/2) + spare - p.have(d.Node, d.Ranges)
-	for range grants {
-		if missing <= 0 {
-			return true
-		}
+	have, used := p.have(d), max(d.Used, 0)
+	for want := min(min(used, share)+(size+1)/2, share); have < want; {
 		run, ok := p.firstFree(d.Ranges)
 		if !ok {
-			return missing <= spare // only what it would have had to spare is missing
+			break
 		}
-		run = shorten(run, size)
-		p.Blocks = append(p.Blocks, Block{Run: run, Node: d.Node})
+		run = shorten(run, min(size, share-have))
+		p.Blocks = append(p.Blocks, Block{Run: run, Node: d.Node, UID: d.UID})
 		p.sort()
-		missing -= Count(run)
+		have += Count(run)
 	}
-	return true
+	return have >= used
 }
 
 func (p *Pool) firstFree(ranges []ipam.Run) (ipam.Run, bool) {

@@ -44,7 +44,7 @@ func show(p Pool) (out []string) {
 }
 
 func demand(node string, used int64, ranges ...string) Demand {
-	return Demand{node, Request{Network: "n", Ranges: runs(ranges...), Used: used}}
+	return Demand{node, node, Request{Network: "n", Ranges: runs(ranges...), Used: used}}
 }
 
 func TestCount(t *testing.T) {
@@ -76,24 +76,27 @@ func TestGrant(t *testing.T) {
 	}{
 		{"a block for each of two nodes", Pool{}, []Demand{demand("b", 0, r0), demand("a", 0, r0)}, 2,
 			[]string{"a 172.16.91.2-172.16.91.17", "b 172.16.91.18-172.16.91.33"}, Outcome{}},
-		{"again: nothing new", Pool{Blocks: []Block{{Run: run("172.16.91.2-172.16.91.17"), Node: "a"}}}, []Demand{demand("a", 8, r0)}, 2,
+		{"again: nothing new", Pool{Blocks: []Block{{Run: run("172.16.91.2-172.16.91.17"), Node: "a", UID: "a"}}}, []Demand{demand("a", 8, r0)}, 2,
 			[]string{"a 172.16.91.2-172.16.91.17"}, Outcome{}},
-		{"before it runs out", Pool{Blocks: []Block{{Run: run("172.16.91.2-172.16.91.17"), Node: "a"}}}, []Demand{demand("a", 9, r0)}, 2,
+		{"before it runs out", Pool{Blocks: []Block{{Run: run("172.16.91.2-172.16.91.17"), Node: "a", UID: "a"}}}, []Demand{demand("a", 9, r0)}, 2,
 			[]string{"a 172.16.91.2-172.16.91.33"}, Outcome{}},
 		{"a burst", Pool{}, []Demand{demand("a", 40, r0)}, 2, []string{"a 172.16.91.2-172.16.91.49"}, Outcome{}},
 		{"five addresses, two nodes", Pool{}, []Demand{demand("a", 0, "10.0.0.2-10.0.0.6"), demand("b", 0, "10.0.0.2-10.0.0.6")}, 2,
 			[]string{"a 10.0.0.2", "b 10.0.0.3"}, Outcome{}},
-		{"nothing left", Pool{Blocks: []Block{{Run: run("10.0.0.2-10.0.0.6"), Node: "a"}}}, []Demand{demand("a", 5, "10.0.0.2-10.0.0.6"), demand("b", 1, "10.0.0.2-10.0.0.6")}, 2,
+		{"nothing left", Pool{Blocks: []Block{{Run: run("10.0.0.2-10.0.0.6"), Node: "a", UID: "a"}}}, []Demand{demand("a", 5, "10.0.0.2-10.0.0.6"), demand("b", 1, "10.0.0.2-10.0.0.6")}, 2,
 			[]string{"a 10.0.0.2-10.0.0.6"}, Outcome{Starved: []string{"b"}}},
-		{"holes and two ranges", Pool{Blocks: []Block{{Run: run("10.0.0.3"), Node: "x", Claim: "1"}}}, []Demand{demand("a", 3, "10.0.0.2-10.0.0.4", "10.9.0.1-10.9.0.2")}, 1,
+		{"holes and two ranges", Pool{Blocks: []Block{{Run: run("10.0.0.3"), Node: "x", UID: "x", Claim: "1"}}}, []Demand{demand("a", 3, "10.0.0.2-10.0.0.4", "10.9.0.1-10.9.0.2")}, 1,
 			[]string{"a 10.0.0.2", "x 10.0.0.3 claim 1", "a 10.0.0.4", "a 10.9.0.1-10.9.0.2"}, Outcome{}},
-		{"claims", Pool{Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a"}, {Run: run("10.0.0.20"), Node: "a", Claim: "old"}}}, []Demand{
-			{"a", Request{Claims: []Claim{{netip.MustParseAddr("10.0.0.5"), "in its block"}, {netip.MustParseAddr("10.0.0.30"), "c"}, {netip.MustParseAddr("10.0.0.20"), "new"}}}},
-			{"b", Request{Claims: []Claim{{netip.MustParseAddr("10.0.0.9"), "d"}, {netip.MustParseAddr("10.0.0.30"), "e"}}}}}, 2,
+		{"claims", Pool{Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a", UID: "a"}, {Run: run("10.0.0.20"), Node: "a", UID: "a", Claim: "old"}}}, []Demand{
+			{"a", "a", Request{Claims: []Claim{{netip.MustParseAddr("10.0.0.5"), "in its block", false}, {netip.MustParseAddr("10.0.0.30"), "c", false}, {netip.MustParseAddr("10.0.0.20"), "new", false}}}},
+			{"b", "b", Request{Claims: []Claim{{netip.MustParseAddr("10.0.0.9"), "d", false}, {netip.MustParseAddr("10.0.0.30"), "e", false}}}}}, 2,
 			[]string{"a 10.0.0.2-10.0.0.9", "a 10.0.0.20 claim old", "a 10.0.0.30 claim c"},
 			Outcome{Disputed: []string{"10.0.0.9, which node b claims, is in block 10.0.0.2-10.0.0.9 of node a", "10.0.0.30, which node b claims, is in block 10.0.0.30 of node a"}}},
 		{"a /64", Pool{}, []Demand{demand("a", 0, "fd00::1-fd00::ffff:ffff:ffff:ffff")}, 2, []string{"a fd00::1-fd00::100"}, Outcome{}},
-		{"a request beyond reason", Pool{}, []Demand{demand("a", 1<<62, "fd00::1-fd00::ffff:ffff:ffff:ffff")}, 2, []string{"a fd00::1-fd00::4000"}, Outcome{}},
+		{"a request beyond reason", Pool{}, []Demand{demand("a", 1<<62, "fd00::1-fd00::ffff:ffff:ffff:ffff")}, 2, []string{"a fd00::1-fd00::400"}, Outcome{Starved: []string{"a"}}},
+		{"again", Pool{Blocks: []Block{{Run: run("10.1.0.0-10.1.3.255"), Node: "a", UID: "a"}}}, []Demand{demand("a", 1<<62, "10.1.0.0-10.1.255.255")}, 2, []string{"a 10.1.0.0-10.1.3.255"}, Outcome{Starved: []string{"a"}}},
+		{"all of a small range", Pool{}, []Demand{demand("a", 1000, r0), demand("b", 0, r0), demand("c", 0, r0)}, 3,
+			[]string{"a 172.16.91.2-172.16.91.222", "b 172.16.91.223-172.16.91.238", "c 172.16.91.239-172.16.91.254"}, Outcome{Starved: []string{"a"}}},
 	} {
 		got, outcome := Grant(tc.have, tc.demands, tc.nodes)
 		if diff := cmp.Diff(tc.want, show(got)); diff != "" {
@@ -105,31 +108,56 @@ func TestGrant(t *testing.T) {
 	}
 }
 
+// One node's claims take no more than its share.
+func TestGrantBoundsClaims(t *testing.T) {
+	var r Request
+	for a := addr("10.1.0.1"); len(r.Claims) < 2*maxShare; a = a.Next() {
+		r.Claims = append(r.Claims, Claim{a, "x", false})
+	}
+	p, out := Grant(Pool{}, []Demand{{"a", "a", r}}, 2)
+	if len(p.Blocks) != maxShare || len(out.Disputed) != 1 || out.Disputed[0] != "node a claims more addresses than its share of 1024: 1024 of them are refused" {
+		t.Errorf("%d blocks, disputed: %q", len(p.Blocks), out.Disputed)
+	}
+}
+
 func TestRelease(t *testing.T) {
 	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	marked := now.Add(-time.Hour) // by a clock that says nothing to this controller
 	before := Pool{Blocks: []Block{
-		{Run: run("10.0.0.2-10.0.0.9"), Node: "here", GoneSince: now.Add(-time.Hour)}, // was missed once
-		{Run: run("10.0.0.10-10.0.0.19"), Node: "here"},
-		{Run: run("10.0.0.20-10.0.0.29"), Node: "gone"},
-		{Run: run("10.0.0.30-10.0.0.39"), Node: "long gone", GoneSince: now.Add(-Grace)},
-		{Run: run("10.0.0.40-10.0.0.49"), Node: "gone", GoneSince: now.Add(-Grace + time.Second)},
-		{Run: run("10.0.0.50"), Node: "here", Claim: "kept"},
-		{Run: run("10.0.0.51"), Node: "here", Claim: "dropped"},
-		{Run: run("10.0.0.52"), Node: "silent", Claim: "x"},
-		{Run: run("10.0.0.60"), Node: "gone", GoneSince: now.Add(time.Hour)},
+		{Run: run("10.0.0.2-10.0.0.9"), Node: "here", UID: "1", GoneSince: marked}, // its Node is back, by a restored API server
+		{Run: run("10.0.0.10-10.0.0.19"), Node: "here", UID: "1"},
+		{Run: run("10.0.0.20-10.0.0.29"), Node: "gone", UID: "2"},
+		{Run: run("10.0.0.30-10.0.0.39"), Node: "gone", UID: "3", GoneSince: marked},
+		{Run: run("10.0.0.50"), Node: "here", UID: "1", Claim: "kept"},
+		{Run: run("10.0.0.51"), Node: "here", UID: "1", Claim: "dropped"},
+		{Run: run("10.0.0.52"), Node: "silent", UID: "4", Claim: "x"},
+		{Run: run("10.0.0.60"), Node: "here", UID: "0", GoneSince: marked}, // an earlier machine of that name
+		{Run: run("10.0.0.61"), Node: "here", UID: "0", GoneSince: marked, Claim: "kept"},
+		{Run: run("10.0.0.62"), Node: "silent", UID: "0", GoneSince: marked},
+		{Run: run("10.0.0.63"), Node: "here"},
 	}}
-	ids := map[string][]string{"here": {"kept"}}
-	got, err := Release(before, now, func(node string) ([]string, bool, error) { l, known := ids[node]; return l, known, nil },
-		func(node string) (bool, error) { return strings.HasSuffix(node, "gone"), nil })
+	views := map[string]NodeView{"here": {UID: "1", Known: true, Claims: []Claim{{addr("10.0.0.50"), "kept", true}, {addr("10.0.0.60"), "held", true}}}, "silent": {UID: "4"}}
+	look := func(node string) (NodeView, error) { return views[node], nil }
+	var absences Absences
+	got, err := Release(before, &absences, now, look)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"here 10.0.0.2-10.0.0.19", "gone 10.0.0.20-10.0.0.29 gone", "gone 10.0.0.40-10.0.0.49 gone", "here 10.0.0.50 claim kept", "silent 10.0.0.52 claim x", "gone 10.0.0.60 gone"}
+	want := []string{"here 10.0.0.2-10.0.0.19", "gone 10.0.0.20-10.0.0.29 gone", "gone 10.0.0.30-10.0.0.39 gone", "here 10.0.0.50 claim kept", "silent 10.0.0.52 claim x",
+		"here 10.0.0.60 gone", "here 10.0.0.61 claim kept gone", "silent 10.0.0.62 gone", "here 10.0.0.63"}
 	if diff := cmp.Diff(want, show(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	got, err = Release(got, &absences, now.Add(Grace), look)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = []string{"here 10.0.0.2-10.0.0.19", "gone 10.0.0.20-10.0.0.29 gone", "here 10.0.0.50 claim kept", "silent 10.0.0.52 claim x", "here 10.0.0.60 gone", "silent 10.0.0.62 gone", "here 10.0.0.63"}
+	if diff := cmp.Diff(want, show(got)); diff != "" {
+		t.Errorf("later (-want +got):\n%s", diff)
+	}
 	broken := fmt.Errorf("the API server is down")
-	got, err = Release(before, now, nil, func(string) (bool, error) { return false, broken })
+	got, err = Release(before, &absences, now, func(string) (NodeView, error) { return NodeView{}, broken })
 	if err == nil || len(got.Blocks) != len(before.Blocks) {
 		t.Errorf("%v %v", got, err)
 	}
@@ -137,14 +165,14 @@ func TestRelease(t *testing.T) {
 
 // Whatever is asked for: blocks never overlap, nothing that somebody has moves,
 // plain blocks are within what was asked for, a second look gives nothing more,
-// and nobody starves while there is something free.
+// and a node starves only when nothing is free or it has its share.
 func TestI4GrantProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Pool{Network: "n"}
 		for range rapid.IntRange(1, 6).Draw(t, "rounds") {
 			var demands []Demand
 			for _, n := range []string{"a", "b", "c"} {
-				demands = append(demands, Demand{n, drawRequest(t)})
+				demands = append(demands, Demand{n, n, drawRequest(t)})
 			}
 			n := rapid.IntRange(0, 5).Draw(t, "nodes")
 			after, outcome := Grant(p, demands, n)
@@ -165,7 +193,7 @@ func drawRequest(t *rapid.T) Request {
 		from = to + 2
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "claims") {
-		r.Claims = append(r.Claims, Claim{at(rapid.IntRange(0, 60).Draw(t, "claimed")), fmt.Sprint(rapid.IntRange(0, 1000).Draw(t, "ID"))})
+		r.Claims = append(r.Claims, Claim{at(rapid.IntRange(0, 60).Draw(t, "claimed")), fmt.Sprint(rapid.IntRange(0, 1000).Draw(t, "ID")), false})
 	}
 	return r
 }
@@ -189,6 +217,10 @@ func checkGrant(t *rapid.T, before, after Pool, demands []Demand, nodes int, out
 	}
 	for _, d := range demands {
 		if !slices.Contains(outcome.Starved, d.Node) {
+			continue
+		}
+		addresses := total(d.Ranges)
+		if after.have(d) >= shareOf(addresses, size(addresses, nodes), countAsking(demands)) {
 			continue
 		}
 		for _, r := range d.Ranges {

@@ -16,7 +16,7 @@ func TestI4LocalAddressesAreNotGranted(t *testing.T) {
 		return Demand{Node: node, Request: Request{Network: "n", Ranges: ranges, Used: 4, Local: runs(local...)}}
 	}
 	got, out := Grant(Pool{}, []Demand{holds("a", "10.0.0.2"), holds("b", "10.0.0.2-10.0.0.3", "10.0.0.3-10.0.0.4"),
-		{Node: "c", Request: Request{Network: "n", Claims: []Claim{{addr("10.0.0.3"), "x"}}}}}, 2)
+		{Node: "c", Request: Request{Network: "n", Claims: []Claim{{addr("10.0.0.3"), "x", false}}}}}, 2)
 	if want := []string{"a 10.0.0.5"}; !cmp.Equal(want, show(got)) {
 		t.Error("I4: " + cmp.Diff(want, show(got)))
 	}
@@ -46,7 +46,7 @@ func TestLocalAddressesAreReported(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	demands, _, err := Demands(&v1alpha1.NodeState{Status: v1alpha1.NodeStateStatus{AddressRequests: ToObject(got)}}, "n")
-	if diff := cmp.Diff([]Demand{{"", want[0]}}, demands, byAddr); diff != "" || err != nil || AnyAsks(demands) {
+	if diff := cmp.Diff([]Demand{{Request: want[0]}}, demands, byAddr); diff != "" || err != nil || AnyAsks(demands) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2"), Node: "there"}}}}})

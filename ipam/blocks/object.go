@@ -26,7 +26,7 @@ func FromObject(o *v1alpha1.AddressPool) (Pool, error) {
 		if err != nil {
 			return Pool{}, fmt.Errorf("AddressPool %s: blocks[%d]: %w", o.Name, i, err)
 		}
-		block := Block{Run: r, Node: b.Node, Claim: b.Claim}
+		block := Block{Run: r, Node: b.Node, UID: b.NodeUID, Claim: b.Claim}
 		if b.NodeGoneSince != nil {
 			block.GoneSince = b.NodeGoneSince.Time
 		}
@@ -56,7 +56,7 @@ func runOf(first, last string) (ipam.Run, error) {
 func (p Pool) Object() []v1alpha1.AddressBlock {
 	var out []v1alpha1.AddressBlock
 	for _, b := range p.Blocks {
-		o := v1alpha1.AddressBlock{Node: b.Node, First: b.First.String(), Last: b.Last.String(), Claim: b.Claim}
+		o := v1alpha1.AddressBlock{Node: b.Node, NodeUID: b.UID, First: b.First.String(), Last: b.Last.String(), Claim: b.Claim}
 		if !b.GoneSince.IsZero() {
 			since := metav1.NewTime(b.GoneSince)
 			o.NodeGoneSince = &since
@@ -98,7 +98,7 @@ func ToObject(requests []Request) []v1alpha1.AddressRequest {
 		o := v1alpha1.AddressRequest{Network: cmp.Or(r.FormerPool, r.Network), Pool: r.Network, Used: r.Used}
 		o.Ranges, o.NodeScope = toRanges(r.Ranges), toRanges(r.Local)
 		for _, c := range r.Claims {
-			o.Claims = append(o.Claims, v1alpha1.AddressClaim{Address: c.Addr.String(), ID: c.ID})
+			o.Claims = append(o.Claims, v1alpha1.AddressClaim{Address: c.Addr.String(), ID: c.ID, Held: c.Held})
 		}
 		out = append(out, o)
 	}
@@ -126,18 +126,18 @@ func fromRanges(ranges []v1alpha1.AddressRange) (out []ipam.Run, err error) {
 	return out, err
 }
 
-// Demands are the requests of a node for one network, and the IDs of all its
-// claims there. An earlier culvertd, which names no pool, demands nothing: what it has
-// stays granted, and it gets no more until the node is upgraded, since pools that
-// inherited the network's blocks may have given out the rest. A request that cannot be read is a vf.ErrInvalid; the others are
-// returned all the same, and so are all IDs: a claim whose address cannot be
-// read is not one that was given up.
-func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, ids []string, err error) {
+// Demands are the requests of a node for one network, and all its claims there. An
+// earlier culvertd, which names no pool, demands nothing: what it has stays granted, and
+// it gets no more until the node is upgraded, since pools that inherited the network's
+// blocks may have given out the rest. A request that cannot be read is a vf.ErrInvalid;
+// the others are returned all the same, and so are all claims: one whose address cannot
+// be read is not one that was given up.
+func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, claims []Claim, err error) {
 	for i, o := range s.Status.AddressRequests {
 		if cmp.Or(o.Pool, o.Network) != network {
 			continue
 		}
-		d := Demand{Node: s.Name, Request: Request{Network: network, Used: o.Used}}
+		d := Demand{Node: s.Name, UID: s.Status.NodeUID, Request: Request{Network: network, Used: o.Used}}
 		if o.Network != network {
 			d.FormerPool = o.Network
 		}
@@ -148,17 +148,18 @@ func Demands(s *v1alpha1.NodeState, network string) (demands []Demand, ids []str
 			err = fmt.Errorf("NodeState %s: addressRequests[%d]: %w", s.Name, i, wrong)
 		}
 		for _, c := range o.Claims {
-			ids = append(ids, c.ID)
 			a, wrong := netip.ParseAddr(c.Address)
+			claim := Claim{a.Unmap(), c.ID, c.Held}
+			claims = append(claims, claim)
 			if wrong != nil || a.Zone() != "" {
 				err = fmt.Errorf("NodeState %s: addressRequests[%d]: %w: claim %.60q is no address", s.Name, i, vf.ErrInvalid, c.Address)
 				continue
 			}
-			d.Claims = append(d.Claims, Claim{a.Unmap(), c.ID})
+			d.Claims = append(d.Claims, claim)
 		}
 		if o.Pool != "" {
 			demands = append(demands, d)
 		}
 	}
-	return demands, ids, err
+	return demands, claims, err
 }

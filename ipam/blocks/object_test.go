@@ -21,9 +21,9 @@ func TestObjects(t *testing.T) {
 	if diff := cmp.Diff(show(p), show(got)); diff != "" || err != nil || got.Total() != 10 {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	asked := []Request{{Network: "n", Ranges: runs("10.0.0.2-10.0.0.5"), Used: 3, Claims: []Claim{{addr("10.0.0.9"), "x"}}}, {Network: "other"}}
+	asked := []Request{{Network: "n", Ranges: runs("10.0.0.2-10.0.0.5"), Used: 3, Claims: []Claim{{addr("10.0.0.9"), "x", true}}}, {Network: "other"}}
 	demands, ids, err := Demands(&v1alpha1.NodeState{Status: v1alpha1.NodeStateStatus{AddressRequests: ToObject(asked)}}, "n")
-	if diff := cmp.Diff([]Demand{{"", asked[0]}}, demands, byAddr); diff != "" || err != nil || len(ids) != 1 {
+	if diff := cmp.Diff([]Demand{{Request: asked[0]}}, demands, byAddr); diff != "" || err != nil || len(ids) != 1 {
 		t.Errorf("%v %v (-want +got):\n%s", err, ids, diff)
 	}
 }

@@ -13,10 +13,20 @@ import (
 type Block struct {
 	ipam.Run
 	Node string
+	// UID is that of the Node object.
+	UID string
 	// Claim is the ID of the claim that a block of one address was granted for.
 	Claim string
 	// GoneSince is when the Node object was first missed; zero while it is there.
 	GoneSince time.Time
+}
+
+// name returns the name of the block's node, as a message to a node says it.
+func (b Block) name(to string) string {
+	if b.Node == to {
+		return b.Node + " that was there before"
+	}
+	return b.Node
 }
 
 // Pool is which node has what of a network. Blocks do not overlap and are
@@ -50,13 +60,18 @@ func (r Request) asks() bool { return len(r.Ranges) > 0 || len(r.Claims) > 0 }
 type Claim struct {
 	Addr netip.Addr
 	ID   string
+	Held bool // by an attachment
 }
 
 // Demand is a request and whose it is.
 type Demand struct {
-	Node string
+	Node, UID string
 	Request
 }
+
+// owns reports whether a block is that of the demand's node. An earlier controller named
+// no UID.
+func (d Demand) owns(b Block) bool { return b.Node == d.Node && (b.UID == d.UID || b.UID == "") }
 
 // at returns the block that has a.
 func (p Pool) at(a netip.Addr) (Block, bool) {
@@ -79,7 +94,7 @@ func (p *Pool) join() {
 	for _, b := range p.Blocks {
 		if n := len(out); n > 0 {
 			last := &out[n-1]
-			if last.Last.Next() == b.First && last.Node == b.Node && last.Claim == "" && b.Claim == "" && last.GoneSince.Equal(b.GoneSince) {
+			if last.Last.Next() == b.First && last.Node == b.Node && last.UID == b.UID && last.Claim == "" && b.Claim == "" && last.GoneSince.Equal(b.GoneSince) {
 				last.Last = b.Last
 				continue
 			}
@@ -128,15 +143,15 @@ func overlap(a, b ipam.Run) (ipam.Run, bool) {
 	return a, a.First.Compare(a.Last) <= 0
 }
 
-// have is how many addresses of ranges a node has in blocks that are not
-// claims.
-func (p Pool) have(node string, ranges []ipam.Run) int64 {
+// have is how many addresses of its ranges the node of a demand has in blocks that are
+// not claims.
+func (p Pool) have(d Demand) int64 {
 	var common []ipam.Run
 	for _, b := range p.Blocks {
-		if b.Node != node || b.Claim != "" {
+		if !d.owns(b) || b.Claim != "" {
 			continue
 		}
-		for _, r := range ranges {
+		for _, r := range d.Ranges {
 			if c, ok := overlap(b.Run, r); ok {
 				common = append(common, c)
 			}
