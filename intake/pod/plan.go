@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,11 +65,30 @@ func (h *Handler) plan(ctx context.Context, c call) (wish, error) {
 		if err == nil {
 			err = w.add(n, e)
 		}
-		if err != nil {
+		tooLarge := w.checkSize()
+		if err = cmp.Or(err, tooLarge); err != nil {
 			errs = append(errs, fmt.Errorf("network %s/%s (%s): %w", e.Namespace, e.Name, name, err))
+		}
+		if tooLarge != nil {
+			break // the next ones would only take memory
 		}
 	}
 	return w, errors.Join(errs...)
+}
+
+// checkSize refuses networks whose configurations are larger together than the record of
+// a sandbox may be.
+func (w *wish) checkSize() error {
+	size := 0
+	for _, n := range w.sandbox.Networks {
+		for _, p := range n.Plugins {
+			size += len(p.Raw)
+		}
+	}
+	if size > journal.MaxSandbox {
+		return fmt.Errorf("%w: the configurations of the networks up to it have %d bytes; want at most %d", vf.ErrInvalid, size, journal.MaxSandbox)
+	}
+	return nil
 }
 
 // add takes a network in.

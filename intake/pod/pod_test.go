@@ -203,7 +203,7 @@ func TestNetworksAreBounded(t *testing.T) {
 		want          []string
 	}{
 		"one":         {bridge(1200 << 10), "big", []string{"network d/big (net1)", "it has 1228", "want at most 65536"}},
-		"64 times":    {bridge(60 << 10), strings.TrimSuffix(strings.Repeat("big,", 64), ","), []string{"network d/big (net", "is the largest of 65, with 61", "want at most 262144"}},
+		"64 times":    {bridge(60 << 10), strings.TrimSuffix(strings.Repeat("big,", 64), ","), []string{"network d/big (net5)", "up to it have 307", "want at most 262144"}},
 		"its args":    {`{"cniVersion":"1.0.0","plugins":[` + many + `]}`, `[{"name":"big","cni-args":{"k":"` + strings.Repeat("x", 50<<10) + `"}}]`, []string{"network d/big (net1)", "with its cni-args", "want at most 65536"}},
 		"the default": {bridge(1200 << 10), "", []string{"default network", "network kube-system/big", "want at most 65536"}},
 	} {
@@ -223,6 +223,9 @@ func TestNetworksAreBounded(t *testing.T) {
 			}
 			if calls := w.host.called(); len(calls) > 0 {
 				t.Errorf("plugins ran: %v", calls)
+			}
+			if w.cluster.reads > 5 {
+				t.Errorf("%d networks were read for a pod that is refused", w.cluster.reads)
 			}
 		})
 	}

@@ -129,6 +129,7 @@ type cluster struct {
 	networks map[string]api.NetworkDefinition
 	status   map[string]string // by pod
 	events   []string
+	reads    int // of networks
 	// away: culvertd began while there is no API server, so it knows nothing.
 	away bool
 }
@@ -154,6 +155,7 @@ func (c *cluster) Pod(_ context.Context, namespace, name, uid string) (api.Pod, 
 func (c *cluster) Network(_ context.Context, namespace, name string) (api.NetworkDefinition, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.reads++
 	n, ok := c.networks[namespace+"/"+name]
 	if !ok || c.away {
 		return api.NetworkDefinition{}, c.unknown("NetworkAttachmentDefinition " + namespace + "/" + name)
