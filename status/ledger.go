@@ -5,6 +5,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // Ledger is a ledger's content for people and programs.
@@ -57,6 +58,14 @@ func damaged(records []journal.Record) []journal.Record {
 	return slices.DeleteFunc(slices.Clone(records), func(r journal.Record) bool { return r.Phase != journal.Damaged })
 }
 
+// shownBaseline is a baseline without the attributes that are only compared: answers about
+// many VFs stay small.
+func shownBaseline(r journal.Record) *vf.Baseline {
+	b := r.Baseline
+	b.Attributes = ""
+	return &b
+}
+
 func ledgerRecord(r journal.Record) api.LedgerRecord {
 	out := api.LedgerRecord{
 		VF: r.ID, PCI: r.PCI, Phase: string(r.Phase), Generation: r.Generation, Since: r.Since, Released: r.Released,
@@ -64,7 +73,7 @@ func ledgerRecord(r journal.Record) api.LedgerRecord {
 		Network: r.Lease.Network, Pool: r.Lease.Pool, Netns: r.Lease.Netns,
 	}
 	if r.Phase != journal.Making && r.Phase != journal.Damaged {
-		out.Baseline = &r.Baseline
+		out.Baseline = shownBaseline(r)
 	}
 	if !r.Lease.Owner.IsZero() {
 		out.Owner, out.Wanted, out.Given = &r.Lease.Owner, &r.Lease.Wanted, &r.Lease.Effective

@@ -82,7 +82,7 @@ func (p picture) lease(v *api.VF, r journal.Record) {
 	v.Phase, v.Since, v.Generation = string(r.Phase), r.Since, r.Generation
 	v.Reason, v.Attempts, v.NextRetry = r.Reason, r.Attempts, r.NextRetry
 	if r.Phase != journal.Making && r.Phase != journal.Damaged { // it has none
-		v.Baseline = &r.Baseline
+		v.Baseline = shownBaseline(r)
 	}
 	if !r.Lease.Owner.IsZero() {
 		owner, wanted := r.Lease.Owner, r.Lease.Wanted

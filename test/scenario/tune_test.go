@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -40,7 +41,7 @@ var tunings = []string{
 }
 
 // mostRefused is how many of tunings igbvf and the kernel may refuse.
-const mostRefused = 9
+const mostRefused = 12
 
 func (linux) Tune(_ vf.PCIAddr, path, ifname string) error {
 	var refused []string
@@ -57,12 +58,13 @@ func (linux) Tune(_ vf.PCIAddr, path, ifname string) error {
 
 // looking are the questions whose answers are how an interface is set up.
 var looking = []string{
-	"ip -d link show dev IF", "ip maddress show dev IF", "tc qdisc show dev IF", "tc filter show dev IF ingress", "ethtool -g IF", "ethtool -l IF",
+	"ip -d link show dev IF", "tc qdisc show dev IF", "tc filter show dev IF ingress", "ethtool -g IF", "ethtool -l IF",
 	"ethtool -c IF", "ethtool -a IF", "ethtool -k IF", "ethtool IF", "ethtool -x IF", "ethtool -n IF", "sysctl net.ipv4.conf.IF.proxy_arp",
 }
 
-// counted is what of those answers is another each time: the index of the interface.
-var counted = regexp.MustCompile(`(?m)^[0-9]+:|link-netnsid [0-9]+|qdisc (\S+) [0-9a-f]+:`)
+// counted is what of those answers is another each time: the index of the interface, and
+// what depends on when it got carrier.
+var counted = regexp.MustCompile(`(?m)^[0-9]+:|link-netnsid [0-9]+|state \S+|NO-CARRIER,|,LOWER_UP|^\s*(Speed|Duplex|Link detected):.*$`)
 
 func (linux) Looks(_ vf.PCIAddr, path, ifname string) (string, error) {
 	var b strings.Builder
@@ -73,8 +75,13 @@ func (linux) Looks(_ vf.PCIAddr, path, ifname string) (string, error) {
 	return b.String(), nil
 }
 
+// inNetns runs a command in a netns. A shell or nsenter of busybox would run its own ip.
 func inNetns(path, command string) (string, error) {
-	args := append([]string{"--net=" + path}, strings.Fields(command)...)
-	out, err := exec.Command("nsenter", args...).CombinedOutput() //nolint:noctx // short, in a test
+	var out []byte
+	err := netns.Run(path, func() (err error) {
+		args := strings.Fields(command)
+		out, err = exec.Command(args[0], args[1:]...).CombinedOutput() //nolint:noctx // short, in a test
+		return err
+	})
 	return string(out), err
 }
