@@ -40,7 +40,7 @@ func execute(t *testing.T, args ...string) (string, error) {
 func build(t *testing.T, dir, name string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../"+name).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "../../tools/go", "build", "-o", path, "../"+name).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path
