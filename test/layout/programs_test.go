@@ -37,7 +37,9 @@ var (
 // budgets are those of the folders of cmd/, with some room above what they are today.
 // A commit that raises a budget says why.
 var budgets = map[string]budget{
-	"culvert": {175, 16.5, nodeOnly},
+	// Since its budget was 175 it came to read an interface's tuning and a network's
+	// annotation, as the packages do whose types it shows.
+	"culvert": {177, 16.5, nodeOnly},
 	// 18 of culvertd's packages are the Prometheus client, which serves its metrics.
 	"culvertd":    {315, 21.5, nodeOnly}, // kernel/tuning compares what owners set of their interfaces
 	"culvert-cni": {6, 3.5, shim},
