@@ -52,8 +52,8 @@ type AddressBlock struct {
 	// machine may still run. Earlier versions of the controller left it out.
 	// +optional
 	NodeUID string `json:"nodeUID,omitempty"`
-	First string `json:"first"`
-	Last  string `json:"last"`
+	First   string `json:"first"`
+	Last    string `json:"last"`
 	// Of a single address that the node claimed: the claim's ID. The block goes when the claim does.
 	// +optional
 	Claim string `json:"claim,omitempty"`
