@@ -53,6 +53,7 @@ var stories embed.FS
 type machine interface {
 	node.Kernel
 	others
+	owner
 	// Netdevices is how many interfaces have appeared on the host since it was last
 	// asked.
 	Netdevices() (int, error)
@@ -64,6 +65,10 @@ type others interface {
 	DelNetns(path string) error
 	// Open has some process have a VF open through vfio, or none any more.
 	Open(a vf.PCIAddr, by ...vf.Process) error
+}
+
+// owner is what the owner of a VF does in its netns.
+type owner interface {
 	// Tune has the owner of a VF change everything that it can of its interface in a netns.
 	Tune(a vf.PCIAddr, path, ifname string) error
 	// Looks is how an interface in a netns is set up, in the words of the machine.

@@ -80,7 +80,7 @@ func inNetns(path, command string) (string, error) {
 	var out []byte
 	err := netns.Run(path, func() (err error) {
 		args := strings.Fields(command)
-		out, err = exec.Command(args[0], args[1:]...).CombinedOutput() //nolint:noctx // short, in a test
+		out, err = exec.Command(args[0], args[1:]...).CombinedOutput()
 		return err
 	})
 	return string(out), err
