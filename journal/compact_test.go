@@ -277,6 +277,9 @@ func spoil(t *testing.T, path string) {
 // memory for it: one that is full of sandboxes, one with a record that a culvertd without
 // bounds wrote, and one that is mostly free.
 func TestMemoryOfLargeLedgers(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector takes memory of its own, and minutes for such files")
+	}
 	peak := func(path, what string) int {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
