@@ -41,6 +41,8 @@ var jobs = []job{
 	// it runs here, and everything without the detector.
 	{name: "unit", level: "unit", slots: 1, nice: 5, argv: words("tools/test-unit rest")},
 	{name: "failure", level: "unit", slots: 1, nice: 5, argv: gotest("failure", "tools/go test", "-timeout 30m ./test/failure")},
+	// The detector would be what takes the memory.
+	{name: "memory", level: "unit", slots: 1, nice: 5, argv: gotest("memory", "tools/go test", "-run MemoryOfLargeLedgers ./journal")},
 	{name: "fuzz", level: "unit", slots: 1, nice: 5, argv: words("env FUZZTIME=500x JOBS=1 tools/fuzz")},
 	// These measure: nothing else runs meanwhile. Beside the Kubernetes level the agents of
 	// TestBench woke up too late, and its result was void. The second needs an API server.

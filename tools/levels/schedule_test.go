@@ -114,7 +114,7 @@ func TestJobs(t *testing.T) {
 		}
 	}
 	for levels, want := range map[string]string{
-		"unit":            "parts lint unit failure fuzz unit-bench",
+		"unit":            "parts lint unit failure memory fuzz unit-bench",
 		"lab":             "build image lab-e2e lab-node lab-host lab-bench",
 		"lint kubernetes": "build image parts lint kubernetes",
 		"":                names(jobs),
