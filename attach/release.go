@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -127,6 +129,7 @@ func (e *Engine) free(at site, rec journal.Record, reason string, cause error) e
 // the new netdevice.
 func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error {
 	var errs []error
+	rebound := false
 	for round := range rounds {
 		st, err := e.look(ctx, *rec)
 		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
@@ -147,7 +150,10 @@ func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error 
 		if at.pf.IsZero() {
 			return fmt.Errorf("PF %s could not be read, so its VF cannot be reset", rec.ID.PF)
 		}
-		for _, s := range resetSteps(at.place, rec.Baseline, st, round == 1) {
+		// A driver that was bound anew is not bound once more for a name or an MTU.
+		steps := resetSteps(at.place, rec.Baseline, st, round > 0 && !rebound)
+		rebound = rebound || slices.ContainsFunc(steps, isBind)
+		for _, s := range steps {
 			if err := e.resetStep(ctx, *rec, s); err != nil {
 				errs = append(errs, err)
 				e.Log.Warn("reset", "pf", at.label, "vf", rec.ID.Index, "round", round, "err", err)
@@ -162,6 +168,11 @@ func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error 
 		return errors.Join(append(errs, fmt.Errorf("after %d rounds of reset: %s", rounds, vf.Differences(d)))...)
 	}
 	return hung(errs...)
+}
+
+func isBind(s step.Step) bool {
+	_, ok := s.(step.Bind)
+	return ok
 }
 
 // hung is an error when one of those that came up on the way to a clean VF is a
