@@ -315,3 +315,32 @@ func TestMemoryOfLargeLedgers(t *testing.T) {
 	check(full, "inspect", "repair")
 	check(fullLedger(t, small, 2, 100*mib), "inspect", "open", "repair")
 }
+
+// A reader that waited for the lock while culvertd replaced the file has the lock of a file
+// that is gone. The new one is culvertd's, which writes it: its reader would see half a change,
+// and a repair would replace the ledger of a culvertd that runs.
+func TestInspectWhileTheFileIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	fresh := path + ".compacted"
+	if err := errors.Join(os.WriteFile(path, image(t, 1), 0o600), os.WriteFile(fresh, image(t, 1), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	old, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := bolt.Open(fresh, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.Close()
+	replaced := make(chan error, 1)
+	time.AfterFunc(200*time.Millisecond, func() { replaced <- errors.Join(os.Rename(fresh, path), old.Close()) })
+	_, err = journal.Inspect(path)
+	if !errors.Is(err, journal.ErrBusy) {
+		t.Errorf("it was read: %v", err)
+	}
+	if err := <-replaced; err != nil {
+		t.Error(err)
+	}
+}

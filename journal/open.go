@@ -93,11 +93,20 @@ func openOrMake(path string, opts Options) (*Ledger, error) {
 	return l, nil
 }
 
-// openDB opens the database at path, and locks it. A culvertd that waited for the lock
-// while another one replaced the file has a file that is not at path any more.
+// openDB opens the database at path, and locks it.
 func openDB(path string, opts Options) (*bolt.DB, error) {
+	db, err := lockDB(path, boltOptions(opts))
+	if err != nil && !errors.Is(err, ErrBusy) {
+		return nil, fmt.Errorf("%w: culvertd must be able to write it", err)
+	}
+	return db, err
+}
+
+// lockDB opens the database at path with bbolt's lock. ErrBusy: another process has it
+// locked, or replaced the file meanwhile: the lock is then one of a file that is not at
+// path any more.
+func lockDB(path string, options *bolt.Options) (*bolt.DB, error) {
 	var opened *os.File
-	options := boltOptions(opts)
 	options.OpenFile = func(name string, flag int, perm fs.FileMode) (f *os.File, err error) {
 		opened, err = os.OpenFile(name, flag, perm)
 		return opened, err
@@ -107,7 +116,7 @@ func openDB(path string, opts Options) (*bolt.DB, error) {
 		return nil, ErrBusy
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: culvertd must be able to write it", err)
+		return nil, err
 	}
 	if there, err := isAt(path, opened); err != nil || !there {
 		return nil, errors.Join(cmp.Or(err, ErrBusy), db.Close())
@@ -148,9 +157,9 @@ func readFile(path string, read func(pages.Source) error) error {
 	// Read-only, bbolt takes its lock and looks at nothing but the two metas,
 	// which are there or it says so. What it thinks of them does not matter:
 	// package pages reads them again, and the rest.
-	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockBound})
+	db, err := lockDB(path, &bolt.Options{ReadOnly: true, Timeout: lockBound})
 	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
+	case errors.Is(err, ErrBusy):
 		return ErrBusy
 	case err == nil:
 		defer db.Close()
