@@ -33,6 +33,18 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// I2: an attribute that the owner of a VF cannot set and that others change would make each
+// VF of the port differ from its baseline, and no bind of its driver would mend that. mlx5
+// answers the pause parameters of the port for its VFs, which cannot set them
+// (mlx5e_ethtool_set_pauseparam).
+func TestI2AsksForNothingOfThePort(t *testing.T) {
+	for _, q := range questions() {
+		if q.command == unix.ETHTOOL_GPAUSEPARAM {
+			t.Errorf("it asks for %s", q.name)
+		}
+	}
+}
+
 func TestReadNothing(t *testing.T) {
 	for _, name := range []string{"none0", "a-name-that-is-too-long"} {
 		if v, err := Read(name, 1<<30); err == nil {
