@@ -20,8 +20,8 @@ type podFinder struct {
 	}
 }
 
-// knowsPod is for attach.Config. The kubelet tells names only: where the API server has
-// another pod of the name, the kubelet's one is taken for that.
+// knowsPod is for attach.Config. The kubelet reports names only: where another pod of the
+// name is on this node, that is the one that the kubelet reports.
 func (f podFinder) knowsPod(ctx context.Context, l journal.Lease) (bool, error) {
 	namespace, name, ok := strings.Cut(l.Owner.Name, "/")
 	if !ok {

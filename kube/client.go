@@ -108,7 +108,7 @@ func (c *Client) watch(from cache.Getter, resource, namespace string, which fiel
 	return c.inform(cache.NewListWatchFromClient(from, resource, namespace, which), resource, example, strip)
 }
 
-// inform is watch over what a ListerWatcher has.
+// inform watches the objects of a ListerWatcher.
 func (c *Client) inform(from cache.ListerWatcher, resource string, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
 	i := cache.NewSharedIndexInformerWithOptions(from, example, cache.SharedIndexInformerOptions{ObjectDescription: resource})
 	// Neither fails before the informer is started.

@@ -125,6 +125,13 @@ func TestHasPod(t *testing.T) {
 	want("a", "", true, false, true)
 	want("a", "u0", false, true, true)
 	want("none", "u1", false, false, true)
+	elsewhere, err := New(config, "n2", slog.New(slog.DiscardHandler)) // not run: it has no pods of its node
+	if err != nil {
+		t.Fatal(err)
+	}
+	if has, another, err := elsewhere.HasPod(t.Context(), "d", "a", "u0"); has || another || err != nil {
+		t.Errorf("a later pod of its name is on another node: has %t, another %t, %v", has, another, err)
+	}
 	s.mu.Lock()
 	s.absent = []string{"pods"} // a 404 that names no object
 	s.mu.Unlock()

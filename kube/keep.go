@@ -18,7 +18,7 @@ const definitions = "network-attachment-definitions"
 
 // maxKept bounds the bytes of networks that a node keeps. Tenants write as many as they
 // like; those beyond it are read from the API server when a pod names them.
-// objectSize is what an object has in memory beside its texts.
+// objectSize is the memory of an object beside its texts.
 const maxKept, objectSize = 4 << 20, 1 << 10
 
 // keeper decides which networks are kept.

@@ -35,11 +35,13 @@ func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod,
 	return podOf(p), nil
 }
 
-// HasPod reports whether the cluster has a pod, and whether it has another pod of that
-// name in its place. An empty uid stands for any pod of the name. Errors: vf.ErrNotReady
-// when the API server did not tell; a 404 of a proxy in front of it tells nothing.
+// HasPod reports whether the cluster has a pod, and whether another pod of that name is on
+// this node in its place. One on another node is no reason to doubt the kubelet, which may
+// still run the pod. An empty uid stands for any pod of the name. Errors: vf.ErrNotReady
+// when the API server did not answer; a 404 of a proxy in front of it is no answer.
 func (c *Client) HasPod(ctx context.Context, namespace, name, uid string) (has, another bool, err error) {
-	if v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name); err == nil && ok && is(v.(*pod), uid) {
+	v, here, err := c.pods.GetStore().GetByKey(namespace + "/" + name)
+	if err == nil && here && is(v.(*pod), uid) {
 		return true, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callBound)
@@ -55,7 +57,7 @@ func (c *Client) HasPod(ctx context.Context, namespace, name, uid string) (has, 
 	if p.Name != name {
 		return false, false, fmt.Errorf("pod %s/%s: %w: the answer is about %q", namespace, name, vf.ErrNotReady, p.Name)
 	}
-	return is(p, uid), !is(p, uid), nil
+	return is(p, uid), here && !is(p, uid), nil
 }
 
 // Known returns the pod of that name as the informer has it.
