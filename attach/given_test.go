@@ -63,7 +63,7 @@ func TestI1GivenByTheKubelet(t *testing.T) {
 }
 
 // A host without a kubelet gives a pod the VF that its network names: another runtime
-// set it up, and nobody else gives VFs out there.
+// set it up, and no kubelet gives VFs out there.
 func TestNamedVFWithoutAKubelet(t *testing.T) {
 	_, n := newNode(t)
 	n.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) { return nil, nil }

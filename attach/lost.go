@@ -25,7 +25,7 @@ type absences struct {
 	of map[vf.ID]absence
 }
 
-// absence is what the cluster answered about the pod of one lease.
+// absence records the cluster's answers about the pod of one lease.
 type absence struct {
 	generation uint64
 	asked      time.Time // last
@@ -56,7 +56,7 @@ func (a *absences) forget(id vf.ID) {
 	delete(a.of, id)
 }
 
-// attachedTask is what an attached VF of a listing needs, nil when nothing.
+// attachedTask returns the upkeep that an attached VF of a listing needs, nil for none.
 func (e *Engine) attachedTask(ctx context.Context, r journal.Record, st vf.State) func() error {
 	drift := e.driftTask(ctx, r, st)
 	if e.KnowsPod == nil || r.Lease.Owner.Kind != vf.OwnerPod || !isBack(st) {

@@ -97,7 +97,7 @@ func TestI2LostDELEndsTheLease(t *testing.T) {
 	}
 }
 
-// I8: the DEL that comes after all hits nobody, whoever has the VF by then.
+// I8: a DEL that comes after all leaves the VF to its next owner.
 func TestI8LateDELAfterALostOne(t *testing.T) {
 	k, n, a, rec := lostDEL(t)
 	a.watchFor(t, n, 6*time.Minute)

@@ -14,8 +14,8 @@ import (
 )
 
 // bbolt gives no page back to the file system, so the file keeps the size that it had at
-// its largest. One of which compactFree bytes and three quarters are free is compacted, unless it has an entry
-// that culvertd would need much memory to copy.
+// its largest. compactBloated compacts a file of which compactFree bytes and three quarters
+// are free, unless a copy of its largest entry would take culvertd much memory.
 const compactFree = 16 << 20
 
 // compactBatch is how many bytes of entries one transaction of a new file has at most: bbolt
@@ -23,9 +23,9 @@ const compactFree = 16 << 20
 const compactBatch = 1 << 20
 
 // compactBloated replaces the file of an open ledger by one with the same entries when
-// most of it is free. It returns the database to work with, and an event that says what it
-// did, or why the file stays as large as it is: a sound ledger is not refused for that.
-// It fails when the new file is in its place and may not be there after a power cut.
+// most of it is free. It returns the database to work with, and an event that reports the
+// sizes, or why the file stays as large as it is: a sound ledger is not refused for that.
+// It fails when the new file is in its place and may be lost in a power cut.
 //
 // Both files are locked until the new one is in its place: a culvertd that starts
 // meanwhile opens one of them and finds it locked.
@@ -57,8 +57,8 @@ func sizeOf(path string) (int64, error) {
 }
 
 // replaceCompacted makes a compact copy of an open ledger and renames it to path. When it
-// returns no copy, the file at path is the one that it was. A copy and an error say that
-// the copy is at path and may not be there after a power cut.
+// returns no copy, the file at path is unchanged. With a copy and an error, the copy is at
+// path and may be lost in a power cut.
 func replaceCompacted(db *bolt.DB, path string, opts Options) (fresh *bolt.DB, err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return nil, err

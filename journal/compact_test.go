@@ -75,7 +75,7 @@ func fileSize(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// sameContent wants what a ledger had before it was opened, beside events about that.
+// sameContent fails the test unless a ledger has its earlier content, beside new events.
 func sameContent(t *testing.T, path string, before journal.Content) (now journal.Content) {
 	t.Helper()
 	now, err := journal.Inspect(path)
@@ -91,9 +91,9 @@ func sameContent(t *testing.T, path string, before journal.Content) (now journal
 	return now
 }
 
-// I6: a file that is mostly free is compacted when culvertd starts, and says what it says.
-// What a killed culvertd left of the new file is replaced. One with little that is
-// free stays as it is.
+// I6: culvertd compacts a file that is mostly free when it starts, and keeps its content. It
+// replaces the unfinished copy of a culvertd that was killed. It leaves a file with little
+// free space as it is.
 func TestI6BloatedLedgerIsCompacted(t *testing.T) {
 	path, before := bloated(t, 300*mib)
 	if err := os.WriteFile(path+".compacted", []byte("half"), 0o600); err != nil {

@@ -138,8 +138,8 @@ func boltOptions(opts Options) *bolt.Options {
 	return &bolt.Options{Timeout: lockBound, NoSync: opts.NoSync, FreelistType: bolt.FreelistMapType}
 }
 
-// readFile lets read have the file while nobody writes it; fs.ErrNotExist when there is
-// nothing at path, not even a link.
+// readFile calls read with the file while no process writes it; fs.ErrNotExist when there
+// is nothing at path, not even a link.
 func readFile(path string, read func(pages.Source) error) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -147,10 +147,10 @@ func decodeSandbox(key, stored []byte) (Sandbox, error) {
 // keepSandboxes is how many bytes of sandboxes a reading of the whole ledger keeps.
 const keepSandboxes = 1 << 20
 
-// decodeSandboxes returns the sandboxes, what is damaged of them, and what VerifySandboxes
-// says of the others. What is lost with one that is damaged is what other people's
-// plugins have to be given for their DEL. All have as much as keepSandboxes; of those
-// after that outlines are returned.
+// decodeSandboxes returns the sandboxes, the problems of damaged ones, and the doubts that
+// VerifySandboxes has about the others. A damaged sandbox loses the configuration that the
+// plugins of others need for their DEL. decodeSandboxes returns the first keepSandboxes bytes
+// whole, and outlines of the rest.
 func decodeSandboxes(all entries) (out []Sandbox, damaged, doubts []Problem) {
 	kept := 0
 	for key, stored := range all {

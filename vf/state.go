@@ -40,8 +40,8 @@ type Link struct {
 	// Routes list, which are bounded.
 	MoreAddrs  int `json:"moreAddrs,omitempty"`
 	MoreRoutes int `json:"moreRoutes,omitempty"`
-	// Attributes are what the kernel tells besides; all of it only when one VF is read and
-	// its netdevice is on the host.
+	// Attributes are the other settings that the kernel reports; all of them only when one
+	// VF is read and its netdevice is on the host.
 	Attributes Attributes `json:"-"`
 }
 

@@ -35,10 +35,10 @@ type Fault struct {
 
 func (f Fault) String() string { return fmt.Sprintf("page %d: %s", f.Page, f.What) }
 
-// File is what could be read of a Source.
+// File holds the readable part of a Source.
 type File struct {
 	PageSize int
-	// Faults has at most maxFaults of them, and then one that says so.
+	// Faults has the first maxFaults faults, and then one for all the others.
 	Faults  []Fault
 	Buckets []string // names, in order
 	// Free is how many pages are free, and Largest the bytes of the largest value, in a

@@ -26,7 +26,7 @@ func (w *walk) fault(page uint64, format string, args ...any) {
 	}
 }
 
-// limits are what a page's keys must be within: the first is from, where that
+// limits bound the keys of a page: the first is from, where that
 // is set, and all are less than below. (bbolt's own check lets the first be
 // more than from. But on the next change of that page bbolt looks for the
 // first key in the page above, and if it is not there adds the page once more.)
@@ -94,8 +94,7 @@ func (w *walk) bytes(id uint64, s section, from, n int64) ([]byte, bool) {
 	return b, err == nil
 }
 
-// tree reads what is in and below a page; bucket is empty for the list of
-// buckets.
+// tree reads a page and the pages below it; bucket is empty for the list of buckets.
 func (w *walk) tree(id uint64, bucket string, l limits) {
 	if w.done {
 		return

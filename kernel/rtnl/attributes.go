@@ -66,7 +66,7 @@ func (a Attr) describe() string {
 
 func (a Attr) altnames() []string {
 	var out []string
-	names, _ := Attrs(a.Value) // what cannot be read is compared as far as it can
+	names, _ := Attrs(a.Value) // of a value that is cut short, the names before the cut are compared
 	for _, n := range names {
 		if n.Type == unix.IFLA_ALT_IFNAME {
 			out = append(out, n.Text())

@@ -33,7 +33,7 @@ const (
 type question struct {
 	name    string
 	command uint32
-	// argument has what follows the command in the question.
+	// argument follows the command in the question.
 	argument []uint32
 	size     int
 }
@@ -57,9 +57,9 @@ func questions() []question {
 // hashFlows are the flow types whose hash fields can be set (TCP_V4_FLOW to AH_ESP_V6_FLOW).
 const hashFlows = 8
 
-// Read returns the values that the driver and the kernel have of a netdevice. Names of
-// what they do not have are left out. Its error is for a netdevice that cannot be read at
-// all: it is gone, or has another name now.
+// Read returns the values that the driver and the kernel have for a netdevice. It leaves out
+// the names that they have no value for. It fails when the netdevice is gone or has another
+// name now.
 func Read(name string, index int) (map[string]string, error) {
 	// culvertd's unit allows no AF_INET; Linux 4.6 takes the question from a netlink socket
 	// too (025c68186e07).
@@ -110,7 +110,7 @@ type asker struct {
 	name [unix.IFNAMSIZ]byte
 }
 
-// ask returns what follows the command in the answer.
+// ask returns a digest of the answer without its command.
 func (a asker) ask(q question) (string, error) {
 	b := make([]byte, q.size)
 	binary.NativeEndian.PutUint32(b, q.command)
