@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -56,9 +57,14 @@ type config struct {
 	dropped int // bytes
 }
 
-// UnmarshalJSON reads a text.
+// UnmarshalJSON reads a text. It does not decode one that is too large, which would take
+// three times its size.
 func (c *config) UnmarshalJSON(raw []byte) error {
 	*c = config{}
+	if n := textLength(raw); n > netconf.MaxText {
+		c.dropped = n
+		return nil
+	}
 	if err := json.Unmarshal(raw, &c.text); err != nil {
 		return fmt.Errorf("spec.config: %w", err)
 	}
@@ -66,6 +72,22 @@ func (c *config) UnmarshalJSON(raw []byte) error {
 		*c = config{dropped: len(c.text)}
 	}
 	return nil
+}
+
+// textLength returns the bytes of a text in JSON; an escaped character counts as one.
+func textLength(raw []byte) (n int) {
+	raw = bytes.Trim(raw, `"`)
+	for i := 0; i < len(raw); n++ {
+		switch {
+		case raw[i] != '\\' || i+1 == len(raw):
+			i++
+		case raw[i+1] == 'u':
+			i += len(`\u0000`)
+		default:
+			i += len(`\n`)
+		}
+	}
+	return n
 }
 
 // clusterNode is the part of a core/v1 Node that is read: its labels.

@@ -24,7 +24,7 @@ import (
 var version = "unknown"
 
 func main() {
-	daemon.SetCollector(os.Getenv("GOGC"))
+	daemon.SetCollector(os.Getenv("GOGC"), os.Getenv("GOMEMLIMIT"))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()

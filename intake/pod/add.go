@@ -98,6 +98,9 @@ func (h *Handler) carryOut(ctx context.Context, c call, w *wish) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	if err := h.writeDeviceInfos(w.sandbox); err != nil {
+		return err
+	}
 	for i, gateways := range w.gateways {
 		s := step.SetDefaultRoute{Netns: c.Netns, Interface: networks[i].Interface, Gateways: gateways}
 		if err := h.Kernel.Do(ctx, s); err != nil {
@@ -123,9 +126,6 @@ func (h *Handler) addOne(ctx context.Context, c call, sb journal.Sandbox, n *jou
 	err := h.copyDeviceInfo(*n)
 	if err == nil {
 		n.Result, err = chain{h, c, sb, *n}.add(ctx)
-	}
-	if err == nil {
-		err = h.writeDeviceInfo(sb, *n)
 	}
 	if err != nil {
 		return fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)

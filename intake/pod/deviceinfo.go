@@ -47,22 +47,29 @@ func (h *Handler) copyDeviceInfo(n journal.SandboxNetwork) error {
 	return write(n.DeviceInfo, raw)
 }
 
-// writeDeviceInfo says which VF a network of Culvert's own types has got.
-func (h *Handler) writeDeviceInfo(sb journal.Sandbox, n journal.SandboxNetwork) error {
-	if n.DeviceInfo == "" {
-		return nil
-	}
-	var mine journal.Record
+// writeDeviceInfos writes the device-info file of each network that has a VF. It reads
+// the ledger once: a pod may have 64 networks, and a node 256 VFs.
+func (h *Handler) writeDeviceInfos(sb journal.Sandbox) error {
 	records, err := journal.ReadRecords(h.Ledger)
-	for _, r := range records {
-		if r.Phase == journal.Attached && r.Lease.Owner.UID == sb.ID && r.Lease.Owner.Interface == n.Interface {
-			mine = r
-		}
-	}
-	if err != nil || mine.PCI.IsZero() {
+	if err != nil {
 		return err
 	}
-	info := deviceInfo{Type: "pci", Version: "1.1.0", PCI: pciDevice{Address: mine.PCI.String(), PFAddress: h.pfOf(mine.ID)}}
+	for _, n := range sb.Networks {
+		for _, r := range records {
+			owner := r.Lease.Owner
+			if n.DeviceInfo == "" || r.Phase != journal.Attached || owner.UID != sb.ID || owner.Interface != n.Interface {
+				continue
+			}
+			if err := h.writeDeviceInfo(n, r); err != nil {
+				return fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Handler) writeDeviceInfo(n journal.SandboxNetwork, r journal.Record) error {
+	info := deviceInfo{Type: "pci", Version: "1.1.0", PCI: pciDevice{Address: r.PCI.String(), PFAddress: h.pfOf(r.ID)}}
 	raw, err := json.Marshal(info)
 	if err != nil {
 		return fmt.Errorf("device-info: %w", err)

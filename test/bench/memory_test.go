@@ -117,9 +117,12 @@ func hold(b *testing.B, warm, after size) {
 
 // startFakenode starts a culvertd with 256 VFs of a kernel in memory.
 func startFakenode(tb testing.TB, program string) (cmd *exec.Cmd, socket string) {
+	return startFakenodeIn(tb, program, tb.TempDir())
+}
+
+func startFakenodeIn(tb testing.TB, program, dir string, cluster ...string) (cmd *exec.Cmd, socket string) {
 	tb.Helper()
-	dir := tb.TempDir()
-	cmd = exec.Command(program, dir)
+	cmd = exec.Command(program, append([]string{dir}, cluster...)...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -133,6 +136,17 @@ func startFakenode(tb testing.TB, program string) (cmd *exec.Cmd, socket string)
 		time.Sleep(100 * time.Millisecond)
 	}
 	return cmd, socket
+}
+
+func buildFakenode(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "fakenode")
+	build := exec.CommandContext(t.Context(), "../../tools/go", "build", "-ldflags", "-s -w", "-o", program, "./fakenode")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
 }
 
 // endFakenode ends it, as systemd ends culvertd.
@@ -149,13 +163,7 @@ func TestMemoryOfABurst(t *testing.T) {
 	if programs != "" {
 		t.Skip("in a node")
 	}
-	program := filepath.Join(t.TempDir(), "fakenode")
-	build := exec.CommandContext(t.Context(), "../../tools/go", "build", "-ldflags", "-s -w", "-o", program, "./fakenode")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd, socket := startFakenode(t, program)
+	cmd, socket := startFakenode(t, buildFakenode(t))
 	burst(t, socket, "ADD")
 	rss, _, err := memory(cmd.Process.Pid)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Command fakenode is culvertd with a kernel in memory that has 4 PFs of 64
 // VFs each: what the memory of a large node is measured with. It serves CNI and
-// nothing else.
+// the ledger, and nothing else.
 //
-//	fakenode DIR       socket, ledger and all in DIR
+//	fakenode DIR [URL]   socket, ledger and all in DIR; as node n1 of the cluster whose API server is at URL
 package main
 
 import (
@@ -17,15 +17,21 @@ import (
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kube"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/status"
+	"github.com/culvert-net/culvert/status/gather"
+	"github.com/culvert-net/culvert/vf"
 )
 
 const hostYAML = `pfs:
@@ -43,9 +49,9 @@ pools:
 const sandboxes = 256
 
 func main() {
-	daemon.SetCollector(os.Getenv("GOGC"))
+	daemon.SetCollector(os.Getenv("GOGC"), os.Getenv("GOMEMLIMIT"))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	err := run(ctx, os.Args[1])
+	err := run(ctx, os.Args[1], os.Args[2:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fakenode:", err)
@@ -53,7 +59,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, dir string) error {
+func run(ctx context.Context, dir string, cluster []string) error {
 	profile := fake.IGB
 	profile.TotalVFs = 64
 	k := fake.New(profile, 4)
@@ -83,10 +89,37 @@ func run(ctx context.Context, dir string) error {
 		return err
 	}
 	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, log)
-	srv.Handle(api.MethodCNI, cni.New(node.Engine).Serve)
 	srv.Handle("ready", func(context.Context, json.RawMessage) (any, error) { return node.Inventory.PFs(), nil })
+	srv.Handle(api.MethodLedger, func(context.Context, json.RawMessage) (any, error) {
+		c, err := (&gather.Gatherer{Node: node}).Ledger()
+		return status.Ledger(journal.DefaultPath, c), err
+	})
 	g, ctx := errgroup.WithContext(ctx)
+	if len(cluster) == 0 {
+		srv.Handle(api.MethodCNI, cni.New(node.Engine).Serve)
+	} else {
+		client, err := kube.New(&rest.Config{Host: cluster[0]}, "n1", log)
+		if err != nil {
+			return err
+		}
+		networks := networksOfPods(dir, k, node, client)
+		srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {
+			return networks.Serve(ctx, params, pod.Ask(ask))
+		})
+		srv.Handle("synced", func(ctx context.Context, _ json.RawMessage) (any, error) { return client.WaitForSync(ctx), nil })
+		g.Go(func() error { return client.Run(ctx) })
+	}
 	g.Go(func() error { return srv.Serve(ctx, l) })
 	g.Go(func() error { return node.Reconciler.Run(ctx, func() {}) })
 	return g.Wait()
+}
+
+// networksOfPods serves all networks of pods, which have no VFs of the kubelet. DIR/net.d
+// has the default network.
+func networksOfPods(dir string, k *fake.Kernel, n *node.Node, client *kube.Client) *pod.Handler {
+	return pod.New(pod.Config{
+		Networks: cni.New(n.Engine), Ledger: n.Ledger, Engine: n.Engine, Kernel: k, Hardware: n.Inventory, Cluster: client,
+		Devices: func(context.Context, string, string, string) ([]vf.PCIAddr, error) { return nil, nil },
+		ConfDir: filepath.Join(dir, "net.d"), DeviceInfo: filepath.Join(dir, "devinfo"),
+	})
 }
