@@ -42,6 +42,7 @@ type Addresses struct {
 	Log    *slog.Logger
 
 	absences blocks.Absences
+	roll     blocks.RollCall
 }
 
 // Reconcile brings the pool of one network up to what the nodes ask for.
@@ -58,30 +59,46 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		a.Log.Error("pool is not served", "net", network, "err", err)
 		return ctrl.Result{}, nil // its next change wakes us
 	}
-	demands, nodes, err := a.demands(ctx, network)
+	r, err := a.reports(ctx, network)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if object.ResourceVersion == "" && !blocks.AnyAsks(demands) {
+	if object.ResourceVersion == "" && !blocks.AnyAsks(r.demands) {
 		return ctrl.Result{}, nil
 	}
-	released, err := blocks.Release(pool, &a.absences, a.Now(), func(node string) (blocks.NodeView, error) { return a.view(ctx, node, pool) })
-	if err != nil {
+	result := ctrl.Result{RequeueAfter: answerLook}
+	granting, err := a.callRoll(ctx, object, pool, r)
+	if granting {
+		result, err = a.grant(ctx, object, pool, r)
+	}
+	switch {
+	case raced(err):
+		return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil
+	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("network %s: %w", network, err)
 	}
-	inherited, err := a.inherit(ctx, object, released, demands)
+	return result, nil
+}
+
+// raced reports whether another writer was faster; the cache hears of it.
+func raced(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+// grant takes back what nodes do not have any more, and grants what they ask for.
+func (a *Addresses) grant(ctx context.Context, object *v1alpha1.AddressPool, pool blocks.Pool, r reports) (ctrl.Result, error) {
+	released, err := blocks.Release(pool, &a.absences, a.Now(), func(node string) (blocks.NodeView, error) { return a.view(ctx, node, pool) })
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	inherited, err := a.inherit(ctx, object, released, r.demands)
 	if errors.Is(err, vf.ErrInvalid) {
-		a.Log.Error("pool is not served", "net", network, "err", err)
+		a.Log.Error("pool is not served", "net", pool.Network, "err", err)
 		return ctrl.Result{RequeueAfter: absentLook}, nil
 	}
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("network %s: %w", network, err)
+		return ctrl.Result{}, err
 	}
-	granted, outcome := blocks.Grant(inherited, demands, nodes)
-	if err := a.write(ctx, object, granted, blocks.Addresses(demands), outcome); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return ctrl.Result{RequeueAfter: 50 * time.Millisecond}, nil // somebody else wrote it; the cache hears of it
-		}
+	granted, outcome := blocks.Grant(inherited, r.demands, r.nodes)
+	if err := a.write(ctx, object, granted, blocks.Addresses(r.demands), outcome); err != nil {
 		return ctrl.Result{}, fmt.Errorf("write AddressPool %s: %w", object.Name, err)
 	}
 	if slices.ContainsFunc(granted.Blocks, func(b blocks.Block) bool { return !b.GoneSince.IsZero() }) {
@@ -131,21 +148,32 @@ func (a *Addresses) pool(ctx context.Context, from client.Reader, network string
 	return o.DeepCopy(), nil
 }
 
-// demands are what the nodes that are there ask for, and how many nodes there
-// are.
-func (a *Addresses) demands(ctx context.Context, network string) ([]blocks.Demand, int, error) {
+// reports are what the nodes whose Node objects are there say of a network.
+type reports struct {
+	demands []blocks.Demand
+	answers []blocks.Answer
+	nodes   int // how many Node objects there are
+}
+
+// reports reads what the nodes say of a network.
+func (a *Addresses) reports(ctx context.Context, network string) (reports, error) {
 	var states v1alpha1.NodeStateList
 	nodes := metav1.PartialObjectMetadataList{}
 	nodes.SetGroupVersionKind(nodeKind.GroupVersion().WithKind("NodeList"))
 	if err := errors.Join(a.Client.List(ctx, &states), a.Client.List(ctx, &nodes)); err != nil {
-		return nil, 0, fmt.Errorf("list what nodes need: %w", err)
+		return reports{}, fmt.Errorf("list what nodes need: %w", err)
 	}
-	var out []blocks.Demand
+	out := reports{nodes: len(nodes.Items)}
 	for i := range states.Items {
 		s := &states.Items[i]
-		i := slices.IndexFunc(nodes.Items, func(n metav1.PartialObjectMetadata) bool { return n.Name == s.Name && isOf(s, n.UID) })
+		i := slices.IndexFunc(nodes.Items, func(n metav1.PartialObjectMetadata) bool { return n.Name == s.Name })
 		if i < 0 {
 			continue // its Node object is gone, or not seen yet; then its arrival wakes us
+		}
+		current := isOf(s, nodes.Items[i].UID)
+		out.answers = append(out.answers, answerOf(s, current))
+		if !current {
+			continue
 		}
 		d, _, err := blocks.Demands(s, network)
 		if err != nil {
@@ -154,9 +182,9 @@ func (a *Addresses) demands(ctx context.Context, network string) ([]blocks.Deman
 		for k := range d {
 			d[k].UID = string(nodes.Items[i].UID)
 		}
-		out = append(out, d...)
+		out.demands = append(out.demands, d...)
 	}
-	return out, len(nodes.Items), nil
+	return out, nil
 }
 
 // isOf reports whether a NodeState is that of a Node object with a UID. Earlier versions
@@ -227,16 +255,24 @@ func (a *Addresses) write(ctx context.Context, o *v1alpha1.AddressPool, p blocks
 		o.Status.Addresses = addresses
 	}
 	o.Status.Granted, o.Status.Nodes, o.Status.Starved = p.Total(), int32(len(nodes)), out.Starved
-	set := func(kind string, is bool, reason, message string) {
-		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "No" + reason, LastTransitionTime: metav1.NewTime(a.Now())}
-		if is {
-			c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, message
-		}
-		meta.SetStatusCondition(&o.Status.Conditions, c)
-	}
-	set(v1alpha1.ConditionExhausted, len(out.Starved) > 0, "Exhausted",
+	a.setCondition(o, v1alpha1.ConditionExhausted, len(out.Starved) > 0, "Exhausted",
 		fmt.Sprintf("there are no addresses left for %s, or they have their share: widen the range of network %s", strings.Join(out.Starved, ", "), o.Spec.Network))
-	set(v1alpha1.ConditionDisputed, len(out.Disputed) > 0, "Disputed", strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
+	a.setCondition(o, v1alpha1.ConditionDisputed, len(out.Disputed) > 0, "Disputed", strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
+	meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionWaiting)
+	return a.save(ctx, before, o)
+}
+
+// setCondition sets a condition of a pool; reason and message are of one that is true.
+func (a *Addresses) setCondition(o *v1alpha1.AddressPool, kind string, is bool, reason, message string) {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "No" + reason, LastTransitionTime: metav1.NewTime(a.Now())}
+	if is {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, reason, message
+	}
+	meta.SetStatusCondition(&o.Status.Conditions, c)
+}
+
+// save writes a pool on the version that was read, when it has changed.
+func (a *Addresses) save(ctx context.Context, before, o *v1alpha1.AddressPool) error {
 	switch {
 	case o.ResourceVersion == "":
 		return a.Client.Create(ctx, o)

@@ -73,15 +73,18 @@ func TestI4OnARealAPIServer(t *testing.T) {
 			apiserver.Eventually(t, "NodeState", func() error { return k.WriteState(ctx, state) })
 		}
 		if used == 3 {
-			settled(t, c, nodes)
+			settled(t, c, nodes, stop)
 		}
 		stop()
 	}
 }
 
-func settled(t *testing.T, c client.Client, nodes []*kube.Client) {
+// settled waits until the nodes, which answer the controller's roll call, have what they
+// ask for, and stops the controller.
+func settled(t *testing.T, c client.Client, nodes []*kube.Client, stop func()) {
 	t.Helper()
 	apiserver.Eventually(t, "blocks and the policy's status", func() error {
+		answerRoll(t, c)
 		p := &v1alpha1.NodePolicy{}
 		if err := c.Get(t.Context(), client.ObjectKey{Name: "p"}, p); err != nil || p.Status.AppliedNodes != 5 {
 			return fmt.Errorf("policy: %d nodes, %w", p.Status.AppliedNodes, err)
@@ -102,6 +105,7 @@ func settled(t *testing.T, c client.Client, nodes []*kube.Client) {
 		}
 		return nil
 	})
+	stop()
 	before := show(poolOf(t, c))
 	look(t, addresses(c, time.Now()))
 	if after := show(poolOf(t, c)); len(after) != len(before) {

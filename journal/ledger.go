@@ -97,6 +97,19 @@ func (l *Ledger) View(f func(*Tx) error) error {
 	})
 }
 
+// ViewLatest runs f on the state that the updates which have begun leave: it waits for
+// them, and later ones wait for f.
+func (l *Ledger) ViewLatest(f func(*Tx) error) error {
+	return l.guarded(func() error {
+		btx, err := l.db.Begin(true)
+		if err != nil {
+			return fmt.Errorf("read ledger after its updates: %w", err)
+		}
+		defer func() { _ = btx.Rollback() }() // nothing was written
+		return f(&Tx{tx: btx, now: l.now(), memos: l.memos})
+	})
+}
+
 // guarded turns what bbolt does about a file that was cut short or overwritten
 // under it, a memory fault or a panic, into an error. It is over then: bbolt
 // may hold its locks for ever, and only a restart, which looks at the whole file,

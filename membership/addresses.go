@@ -83,9 +83,11 @@ func (u usable) shared() map[string]ipam.Config {
 }
 
 // heldAddresses returns the addresses of the ledger. An address whose entry is damaged is
-// held by an unknown owner. unread counts the entries that cannot be read.
+// held by an unknown owner. unread counts the entries that cannot be read. The addresses
+// of attachments that are under way are among them: these may have taken theirs of a block
+// that the pool does not have any more (blocks.Book.RollCalls).
 func (m *Member) heldAddresses() (out []blocks.Held, unread int, err error) {
-	err = m.Node.Ledger.View(func(tx *journal.Tx) error {
+	err = m.Node.Ledger.ViewLatest(func(tx *journal.Tx) error {
 		for _, a := range tx.AddressesOf("") {
 			if a.Damage != "" {
 				a.Owner = vf.Owner{Name: "an unknown owner"}

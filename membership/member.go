@@ -220,7 +220,11 @@ func (m *Member) readPools() (known bool) {
 		}
 		views = append(views, blocks.View{Pool: p, Starved: slices.Contains(o.Status.Starved, m.NodeName)})
 	}
+	answered := m.book.RollCalls()
 	m.book.SetPools(views)
+	if !slices.Equal(m.book.RollCalls(), answered) {
+		m.WriteSoon() // the controller waits for the answer
+	}
 	return true
 }
 
@@ -257,6 +261,7 @@ func (m *Member) buildState(n api.NodeStatus) (v1alpha1.NodeStateStatus, error) 
 		held   []blocks.Held
 		unread int
 	)
+	out.RollCalls = m.book.RollCalls()
 	requests, err := m.book.Requests(func() (_ []blocks.Held, err error) {
 		held, unread, err = m.heldAddresses()
 		return held, err

@@ -208,6 +208,30 @@ func TestDisputedAddressIsTold(t *testing.T) {
 	}
 }
 
+// I4: a node repeats the roll calls of the pools, and claims each address that it holds
+// and that is in no block of its own.
+func TestI4RollCallIsAnswered(t *testing.T) {
+	m, c := joined(t)
+	c.pools = []*v1alpha1.AddressPool{
+		{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.AddressPoolSpec{Network: "n", RollCall: "r2"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "o"}, Spec: v1alpha1.AddressPoolSpec{Network: "o", RollCall: "r1"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.AddressPoolSpec{Network: "p"}},
+	}
+	hold(t, m, "10.0.0.12")
+	s := m.look(t)
+	if !slices.Equal(s.RollCalls, []string{"r1", "r2"}) {
+		t.Errorf("%q", s.RollCalls)
+	}
+	if len(s.AddressRequests) != 1 || len(s.AddressRequests[0].Claims) != 1 || !s.AddressRequests[0].Claims[0].Held {
+		t.Errorf("I4: %+v", s.AddressRequests)
+	}
+	select {
+	case <-m.urgent:
+	default:
+		t.Error("the controller waits for the answer, and it is written at leisure")
+	}
+}
+
 // I4: an address whose entry in the ledger cannot be read stays claimed, and the
 // NodeState says that the requests are not complete. The name of this network is no
 // UTF-8, which JSON does not keep, so that the entry contradicts its key.

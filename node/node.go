@@ -38,6 +38,7 @@ type reader interface {
 type Ledger interface {
 	Update(func(*journal.Tx) error) error
 	View(func(*journal.Tx) error) error
+	ViewLatest(func(*journal.Tx) error) error
 	Changed() <-chan struct{}
 }
 

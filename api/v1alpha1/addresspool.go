@@ -39,6 +39,10 @@ type AddressPoolSpec struct {
 	// the nodes has that. Networks of Kubernetes had pools of the latter kind before; what they granted stays granted.
 	// +kubebuilder:validation:MinLength=1
 	Network string `json:"network"`
+	// The ID of the roll call of a controller that started, or that found the pool older than it was: the API server may
+	// have been restored from a backup. Nodes repeat it in their NodeState; before that, nothing is granted.
+	// +optional
+	RollCall string `json:"rollCall,omitempty"`
 	// No two of them overlap.
 	// +optional
 	// +listType=atomic
@@ -69,6 +73,9 @@ const (
 	ConditionExhausted = "Exhausted"
 	// ConditionDisputed: a node claims an address that is another node's; the message says which.
 	ConditionDisputed = "Disputed"
+	// ConditionWaiting: a node holds an address that is in no block, so the API server may have been restored from a
+	// backup. Nothing is granted until the nodes that the message names have said what they hold.
+	ConditionWaiting = "Waiting"
 )
 
 // AddressPoolStatus is for people.
@@ -85,7 +92,7 @@ type AddressPoolStatus struct {
 	// +optional
 	// +listType=set
 	Starved []string `json:"starved,omitempty"`
-	// Exhausted and Disputed.
+	// Exhausted, Disputed and Waiting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -82,6 +82,11 @@ type NodeStateStatus struct {
 	// and the controller takes no address back from the node.
 	// +optional
 	AddressesUnread int32 `json:"addressesUnread,omitempty"`
+	// The IDs of the roll calls that the node has read in AddressPools before it wrote the requests: these claim every
+	// address that the node holds and that is in no block of its own.
+	// +optional
+	// +listType=set
+	RollCalls []string `json:"rollCalls,omitempty"`
 	// Ready, PoliciesApplied, AddressesOwned and DevicePluginConfigRead.
 	// +optional
 	// +listType=map

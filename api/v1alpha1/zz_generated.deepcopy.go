@@ -435,6 +435,11 @@ func (in *NodeStateStatus) DeepCopyInto(out *NodeStateStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.RollCalls != nil {
+		in, out := &in.RollCalls, &out.RollCalls
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

@@ -18,15 +18,19 @@ import (
 // Everybody may see any earlier version, except where the code asks the server
 // itself.
 type cluster struct {
-	t       *rapid.T
-	now     time.Time
-	pools   []Pool // all versions of the one pool
-	nodes   map[string]*machine
-	objects map[string]string // UIDs of the Node objects
-	uids    int
-	earlier []*machine // those that run on after another one has got their name
-	workers [2]*worker // two controllers: one is the leader, the other has not noticed
-	pods    int
+	t      *rapid.T
+	now    time.Time
+	pools  []Pool  // all versions of the one pool
+	grown  []int64 // the generation of each version: a restored server counts on from the backup
+	backup backup
+	// restored is the version that the last restore made.
+	restored int
+	nodes    map[string]*machine
+	objects  map[string]string // UIDs of the Node objects
+	uids     int
+	earlier  []*machine // those that run on after another one has got their name
+	workers  [2]*worker // two controllers: one is the leader, the other has not noticed
+	pods     int
 }
 
 // machine is a node: its ledger outlives its culvertd.
@@ -44,7 +48,15 @@ type machine struct {
 // state is a NodeState.
 type state struct {
 	uid      string
+	rolls    []string
 	requests []Request
+}
+
+// backup is what a backup of the API server has.
+type backup struct {
+	version int
+	states  map[string][]state
+	objects map[string]string
 }
 
 type pending struct {
@@ -58,6 +70,7 @@ type worker struct {
 	read     int
 	result   Pool
 	absences Absences
+	roll     RollCall
 }
 
 func netConfig() ipam.Config {
@@ -69,12 +82,71 @@ func netConfig() ipam.Config {
 }
 
 func newCluster(t *rapid.T) *cluster {
-	c := &cluster{t: t, workers: [2]*worker{{read: -1}, {read: -1}}, now: time.Unix(1e9, 0), pools: []Pool{{Network: "n"}}, nodes: map[string]*machine{}, objects: map[string]string{}}
+	c := &cluster{t: t, workers: [2]*worker{{read: -1}, {read: -1}}, now: time.Unix(1e9, 0), pools: []Pool{{Network: "n"}}, grown: []int64{1}, nodes: map[string]*machine{}, objects: map[string]string{}}
 	for _, name := range []string{"a", "b"} {
 		c.nodes[name] = &machine{name: name, ledger: map[netip.Addr]Held{}}
 		c.boot(c.nodes[name])
 	}
+	c.save()
 	return c
+}
+
+// write adds a version of the pool.
+func (c *cluster) write(p Pool) {
+	c.pools, c.grown = append(c.pools, p), append(c.grown, c.grown[len(c.grown)-1]+1)
+}
+
+// save makes the backup of the API server.
+func (c *cluster) save() {
+	c.backup = backup{len(c.pools) - 1, map[string][]state{}, maps.Clone(c.objects)}
+	for name, m := range c.nodes {
+		c.backup.states[name] = slices.Clone(m.states)
+	}
+}
+
+// restore starts the API server from its backup. Nodes keep their old view of the pool
+// until they see a later one. A kubelet that runs registers its machine again, culvertd
+// writes a NodeState that is not there, and earlier machines of a name have ended. A
+// controller is started again, or lists the pools before another one writes them.
+func (c *cluster) restore() {
+	c.pools, c.grown = append(c.pools, c.pools[c.backup.version]), append(c.grown, c.grown[c.backup.version])
+	c.restored = len(c.pools) - 1
+	c.objects, c.earlier = maps.Clone(c.backup.objects), nil
+	for name, m := range c.nodes {
+		m.states = slices.Clone(c.backup.states[name])
+		if !m.up {
+			continue
+		}
+		c.register(m)
+		if len(m.states) == 0 {
+			c.publish(m)
+		}
+	}
+	for _, w := range c.workers {
+		w.read = -1
+		if rapid.Bool().Draw(c.t, "controller runs on") {
+			c.judge(w, nil, nil)
+		} else {
+			w.roll, w.absences = RollCall{}, Absences{}
+		}
+	}
+}
+
+// knows reports whether the pool has the addresses of a machine again after a restore.
+// Before that its Node object must not be deleted: nobody would wait for its answer.
+func (c *cluster) knows(m *machine) bool {
+	for a := range m.ledger {
+		if _, taken := c.pools[len(c.pools)-1].at(a); !taken {
+			return false
+		}
+	}
+	return m.view >= c.restored
+}
+
+// judge is the look of a controller at the newest version of the pool.
+func (c *cluster) judge(w *worker, demands []Demand, answers []Answer) Verdict {
+	last := len(c.pools) - 1
+	return w.roll.Judge(Look{Pool: c.pools[last], Version: c.grown[last], Demands: demands, Answers: answers}, c.now)
 }
 
 // boot is a machine that is switched on, with an empty ledger, and its Node
@@ -133,9 +205,20 @@ func (c *cluster) actions() map[string]func(*rapid.T) {
 	all := map[string]func(m *machine){
 		"ADD": c.add, "ADD by name": c.addNamed, "goes on": c.goOn, "DEL": c.del, "publish": c.publish, "sees": c.see,
 		"goes on at once": c.goOn, "ADD by name again": c.addNamed, "DEL again": c.del,
-		"Node object deleted": func(m *machine) { c.objects[m.name] = "" },
-		"replaced":            c.replace,
-		"killed":              func(m *machine) { c.start(m, rapid.IntRange(max(0, m.view-3), len(c.pools)-1).Draw(c.t, "view")) },
+		"pod starts": c.startPod, "round": c.round,
+		"Node object deleted": func(m *machine) {
+			if c.knows(m) {
+				c.objects[m.name] = ""
+			}
+		},
+		"replaced": func(m *machine) {
+			if c.knows(m) {
+				c.replace(m)
+			}
+		},
+		"killed": func(m *machine) {
+			c.start(m, rapid.IntRange(max(c.restored, m.view-3), len(c.pools)-1).Draw(c.t, "view"))
+		},
 	}
 	out := map[string]func(*rapid.T){
 		"": func(*rapid.T) { c.check() },
@@ -145,12 +228,13 @@ func (c *cluster) actions() map[string]func(*rapid.T) {
 		"controller writes": func(t *rapid.T) {
 			w := rapid.IntRange(0, 1).Draw(t, "which")
 			if job := c.workers[w]; job.read == len(c.pools)-1 { // compare and swap
-				c.pools = append(c.pools, job.result)
+				c.write(job.result)
 			}
 			c.workers[w].read = -1
 		},
 		"time":      func(*rapid.T) { c.pass() },
-		"round":     func(*rapid.T) { c.round() },
+		"backup":    func(*rapid.T) { c.save() },
+		"restore":   func(*rapid.T) { c.restore() },
 		"node lost": func(*rapid.T) { m := c.draw(); m.up = false; c.objects[m.name] = ""; m.states = nil },
 		"node back": func(*rapid.T) {
 			if m := c.draw(); !m.up {
@@ -169,7 +253,7 @@ func (c *cluster) actions() map[string]func(*rapid.T) {
 }
 
 // pass lets minutes go by. A machine that lives is registered again by its kubelet by
-// then, and no view of the pool is as old as that. An earlier machine of a name hears of
+// then and has written its NodeState, and no view is as old as that. An earlier machine of a name hears of
 // nothing: it ends before its blocks are others'.
 func (c *cluster) pass() {
 	c.now = c.now.Add(time.Duration(rapid.IntRange(-10, 400).Draw(c.t, "seconds")) * time.Second)
@@ -179,23 +263,29 @@ func (c *cluster) pass() {
 			c.register(m)
 			m.view = len(c.pools) - 1
 			m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+			m.states = nil
+			c.publish(m)
 		}
 	}
 }
 
 // round is what happens most of the time: a node says what it needs, a
 // controller answers, the node sees it.
-func (c *cluster) round() {
-	m := c.draw()
-	if !m.up {
-		return
-	}
+func (c *cluster) round(m *machine) {
 	c.publish(m)
 	w := c.workers[0]
 	c.work(w)
-	c.pools = append(c.pools, w.result)
+	c.write(w.result)
 	m.view = len(c.pools) - 1
 	m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+}
+
+// startPod is an ADD that waits for a round and for the answer of a roll call.
+func (c *cluster) startPod(m *machine) {
+	c.add(m)
+	c.round(m)
+	c.round(m)
+	c.goOn(m)
 }
 
 func (c *cluster) owner() vf.Owner {
@@ -249,7 +339,7 @@ func (c *cluster) del(m *machine) {
 }
 
 func (c *cluster) publish(m *machine) {
-	m.states = append(m.states, state{m.uid, asked(m.book, m.held()...)})
+	m.states = append(m.states, state{m.uid, m.book.RollCalls(), asked(m.book, m.held()...)})
 }
 
 func (c *cluster) see(m *machine) {
@@ -275,14 +365,25 @@ func (c *cluster) work(w *worker) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	var demands []Demand
+	var (
+		demands []Demand
+		answers []Answer
+	)
 	for _, name := range []string{"a", "b"} {
 		if m := c.nodes[name]; len(m.states) > 0 {
 			s := m.states[rapid.IntRange(0, len(m.states)-1).Draw(c.t, "state")]
+			if c.objects[name] != "" {
+				answers = append(answers, Answer{name, s.rolls})
+			}
 			for _, r := range s.requests {
 				demands = append(demands, Demand{name, s.uid, r})
 			}
 		}
+	}
+	if v := c.judge(w, demands, answers); len(v.Missing) > 0 {
+		w.result = c.pools[w.read]
+		w.result.RollCall = v.ID
+		return
 	}
 	w.result, _ = Grant(p, demands, 2)
 }
@@ -322,14 +423,14 @@ func (c *cluster) settle() {
 		c.boot(m)
 		c.add(m)
 	}
-	for range 3 {
+	for range 5 {
 		for _, m := range c.nodes {
 			m.states = nil
 			c.publish(m)
 		}
 		c.now = c.now.Add(2 * Grace)
 		c.work(c.workers[0])
-		c.pools = append(c.pools, c.workers[0].result)
+		c.write(c.workers[0].result)
 		for _, m := range c.nodes {
 			m.view = len(c.pools) - 1
 			m.book.SetPools([]View{{Pool: c.pools[m.view]}})

@@ -19,6 +19,9 @@
 //     that is used once. A node that let go of a claim never uses the block of
 //     that ID again, and a controller takes the block back only when a look at
 //     the node's requests, later than its look at the pool, lacks the ID.
+//   - An API server that was restored from a backup forgets blocks. RollCall keeps
+//     a controller from granting before the nodes have said what they hold.
 //
-// TestI4AcrossNodes plays it with old views, lost writes and crashes.
+// TestI4AcrossNodes plays it with old views, lost writes, crashes and restored API
+// servers.
 package blocks

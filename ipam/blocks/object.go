@@ -17,7 +17,7 @@ import (
 // blocks that overlap, is a vf.ErrInvalid: nobody may hand out of it or add to
 // it until somebody has looked.
 func FromObject(o *v1alpha1.AddressPool) (Pool, error) {
-	p := Pool{Network: o.Spec.Network}
+	p := Pool{Network: o.Spec.Network, RollCall: o.Spec.RollCall}
 	for i, b := range o.Spec.Blocks {
 		r, err := runOf(b.First, b.Last)
 		if err == nil && b.Node == "" {

@@ -34,6 +34,8 @@ func (b Block) name(to string) string {
 type Pool struct {
 	Network string
 	Blocks  []Block
+	// RollCall is the ID that nodes repeat, see RollCall.
+	RollCall string
 }
 
 // Request is what a node needs of one range set of a network.

@@ -66,7 +66,7 @@ func (a *Absences) set(network string, first map[absence]time.Time) {
 // name does not have it. That may also be the same machine, so the block stays while the
 // node of that name holds an address of it (TestI4SameMachineKeepsAddresses).
 func Release(p Pool, absences *Absences, now time.Time, look func(node string) (NodeView, error)) (Pool, error) {
-	out := Pool{Network: p.Network}
+	out := Pool{Network: p.Network, RollCall: p.RollCall}
 	before, after := absences.of(p.Network), map[absence]time.Time{}
 	views := map[string]NodeView{}
 	for _, b := range p.Blocks {

@@ -1,0 +1,105 @@
+package blocks
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// AnswerTime is how long a controller that found nothing missing waits for the nodes that
+// do not answer its roll call. It is longer than the pause of a node whose watch failed.
+const AnswerTime = time.Minute
+
+// RollCall finds out whether the API server was restored from a backup: then its pools
+// lack blocks that nodes have. A controller writes an ID into the pools, and every node
+// repeats it in its NodeState, beside the addresses that it holds and that are in no block
+// of its own. Before that, the controller grants nothing (TestI4AcrossNodes).
+//
+// A controller that starts has no memory and calls the roll. One that runs does so again
+// when a pool is older than it was. The zero value is ready to use.
+type RollCall struct {
+	mu       sync.Mutex // guards the rest
+	id       string
+	asked    time.Time        // when a pool with the ID was first read
+	versions map[string]int64 // of the pools, as they were last read
+}
+
+// Look is a look at a pool and, after that, at the nodes.
+type Look struct {
+	Pool Pool
+	// Version of a pool grows with each change, also across controllers: its
+	// metadata.generation.
+	Version int64
+	Demands []Demand
+	Answers []Answer
+}
+
+// Answer is what a node repeats of roll calls. Each NodeState whose Node object is there
+// has one.
+type Answer struct {
+	Node string
+	IDs  []string
+}
+
+// Verdict says whether addresses of a pool may be granted.
+type Verdict struct {
+	// ID is to be written into the pool while Missing has nodes.
+	ID string
+	// Missing are the nodes to wait for.
+	Missing []string
+	// Lost is set when a node holds an address that is in no block. Then nothing is granted
+	// until every node has answered, or its Node object is deleted.
+	Lost bool
+}
+
+// Judge decides whether addresses of a pool may be granted. It is called on each look.
+func (r *RollCall) Judge(l Look, now time.Time) Verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.id == "" || l.Version < r.versions[l.Pool.Network] {
+		r.id, r.asked, r.versions = newID(), time.Time{}, map[string]int64{}
+	}
+	r.versions[l.Pool.Network] = l.Version
+	if l.Pool.RollCall == r.id && (r.asked.IsZero() || r.asked.After(now)) { // or the clock was set back
+		r.asked = now
+	}
+	v := Verdict{ID: r.id, Lost: l.Pool.lacks(l.Demands)}
+	for _, a := range l.Answers {
+		if !slices.Contains(a.IDs, r.id) {
+			v.Missing = append(v.Missing, a.Node)
+		}
+	}
+	if !v.Lost && !r.asked.IsZero() && now.Sub(r.asked) >= AnswerTime {
+		v.Missing = nil
+	}
+	slices.Sort(v.Missing)
+	return v
+}
+
+// lacks reports whether a node holds an address that is in no block of the pool.
+func (p Pool) lacks(demands []Demand) bool {
+	for _, d := range demands {
+		for _, c := range d.Claims {
+			if _, taken := p.at(c.Addr); c.Held && c.Addr.IsValid() && !taken {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// RollCalls returns the IDs of the roll calls that the pools have. A NodeState may repeat
+// them when its Requests are made after this call, with what every attachment holds that
+// took its addresses before.
+func (b *Book) RollCalls() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for _, p := range b.pools {
+		if p.RollCall != "" {
+			out = append(out, p.RollCall)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
