@@ -27,8 +27,9 @@ type watcher interface {
 const (
 	// unnamed: no definition names the VF. Who asked for the XML has to put it there.
 	unnamed = time.Hour
-	// undefined: the guest has been in the list and is there no more. Who moves it to another
-	// host, or defines it anew, does so within this.
+	// undefined: the guest was in the list after the VF was reserved and is there no more. Who
+	// moves it to another host, or defines it anew, does so within this. A VF that was reserved
+	// later is for a guest that comes back, which may take long.
 	undefined = time.Minute
 )
 
@@ -127,7 +128,7 @@ func (c *Comparer) reserved(r journal.Record, guests []Seen) bool {
 	switch {
 	case i >= 0 && (guests[i].Unread || names(guests[i].Next, r.PCI)):
 		return true
-	case i < 0 && listed:
+	case i < 0 && listed && !r.Since.After(missed):
 		return c.now().Sub(missed) < undefined
 	}
 	return c.now().Sub(r.Since) < unnamed
