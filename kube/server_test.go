@@ -40,8 +40,8 @@ type server struct {
 	objects  map[string]map[string]map[string]any // by resource, and by namespace/name
 	absent   []string                             // resources that are not installed
 	down     bool
-	refused  int // the HTTP status that every request gets; watches that are there go on
-	refuse   int // so many writes fail
+	refused  int            // the HTTP status that every request gets; watches that are there go on
+	refuse   int            // so many writes fail
 	watched  map[string]int // watches that were begun, by resource
 	requests []string
 	written  []string
