@@ -40,8 +40,9 @@ type server struct {
 	objects  map[string]map[string]map[string]any // by resource, and by namespace/name
 	absent   []string                             // resources that are not installed
 	down     bool
-	refused  int // the HTTP status that every request gets; watches that are there go on
-	refuse   int // so many writes fail
+	refused  int            // the HTTP status that every request gets; watches that are there go on
+	refuse   int            // so many writes fail
+	watched  map[string]int // watches that were begun, by resource
 	requests []string
 	written  []string
 	history  []apiEvent // all there was; its length is the resourceVersion
@@ -56,7 +57,7 @@ type apiEvent struct {
 
 func newAPI(t *testing.T) (*server, *rest.Config) {
 	t.Helper()
-	s := &server{objects: map[string]map[string]map[string]any{}, more: make(chan struct{})}
+	s := &server{objects: map[string]map[string]map[string]any{}, watched: map[string]int{}, more: make(chan struct{})}
 	for resource := range kinds {
 		s.objects[resource] = map[string]map[string]any{}
 	}
@@ -212,6 +213,9 @@ func (s *server) list(w http.ResponseWriter, resource, namespace, selector strin
 func (s *server) watch(w http.ResponseWriter, r *http.Request, resource string) {
 	seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	w.(http.Flusher).Flush()
+	s.mu.Lock()
+	s.watched[resource]++
+	s.mu.Unlock()
 	for {
 		s.mu.Lock()
 		news, more := s.history[seen:], s.more

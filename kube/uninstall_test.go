@@ -94,6 +94,11 @@ func TestUninstalledWithoutRights(t *testing.T) {
 	c := follower(t, config)
 	runClient(t, c)
 	until(t, "the DaemonSet", c.own.seen.HasSynced)
+	until(t, "its watch", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.watched["daemonsets"] > 0
+	})
 	refuse := func(status int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
