@@ -14,7 +14,7 @@ import (
 
 // blocks is the part of ipam/blocks.Book that attach needs.
 type blocks interface {
-	// Of returns what the node may hand out of a pool to an attachment.
+	// Of returns the addresses that the node may hand out of a pool to an attachment.
 	Of(pool string, owner vf.Owner) ipam.Own
 	// Need asks for addresses until done is called.
 	Need(pool string, c ipam.Config, named []netip.Addr, owner vf.Owner) (done func())

@@ -64,7 +64,7 @@ type Config struct {
 	// Blocks are what this node may hand out of networks that are not of scope
 	// node; nil, where there is no cluster, hands out everything.
 	Blocks blocks
-	// Given tells which VFs the kubelet has given to pods, as alloc.Want's Given does;
+	// Given lists the VFs that the kubelet has given to pods, as alloc.Want's Given does;
 	// nil where the host has no kubelet. It is asked for each request, again after each
 	// wait, and what it returns is called while the VF is being chosen, so it must not
 	// wait. Nil without Kubernetes.

@@ -35,7 +35,7 @@ type engine interface {
 
 // Handler answers the shim.
 type Handler struct {
-	// Cluster tells which network attachment definition a request is for; nil where
+	// Cluster finds the network attachment definition of a request; nil where
 	// culvertd is not connected to a cluster.
 	Cluster    definitions
 	engine     engine

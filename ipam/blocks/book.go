@@ -107,7 +107,7 @@ func (b *Book) SetNetworks(networks map[string]ipam.Config) {
 // Changed is closed when Of may say something else.
 func (b *Book) Changed() <-chan struct{} { return b.changed.Next() }
 
-// Of returns what the node may hand out of a network to an attachment.
+// Of returns the addresses that the node may hand out of a network to an attachment.
 func (b *Book) Of(network string, owner vf.Owner) ipam.Own {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -133,7 +133,7 @@ func (c *cluster) restore() {
 }
 
 // knows reports whether the pool has the addresses of a machine again after a restore.
-// Before that its Node object must not be deleted: nobody would wait for its answer.
+// Before that its Node object must not be deleted, or the controller does not wait for its answer.
 func (c *cluster) knows(m *machine) bool {
 	for a := range m.ledger {
 		if _, taken := c.pools[len(c.pools)-1].at(a); !taken {

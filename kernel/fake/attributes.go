@@ -60,7 +60,7 @@ func (k *Kernel) SetAttribute(a vf.PCIAddr, name, value string) error {
 	})
 }
 
-// shown are the attributes as the kernel tells them; whole for a read of one VF.
+// shown returns the attributes as the kernel shows them; with whole, as a read of one VF does.
 func (f *function) shown(whole bool) vf.Attributes {
 	out := map[string]string{}
 	for name, value := range f.attributes {
