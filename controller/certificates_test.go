@@ -107,15 +107,15 @@ func TestKeepersAgree(t *testing.T) {
 	for i := range keepers {
 		keepers[i] = &keeper{client: c, secret: client.ObjectKey{Namespace: "culvert-system", Name: "certs"}, names: serviceNames,
 			mutating: "culvert", validating: "culvert", now: time.Now, log: slog.New(slog.DiscardHandler)}
-		if _, err := keepers[i].get(nil); err == nil {
+		if _, err := keepers[i].GetCertificate(nil); err == nil {
 			t.Error("a certificate out of nothing")
 		}
 		if err := keepers[i].look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a, _ := keepers[0].get(&tls.ClientHelloInfo{})
-	b, _ := keepers[1].get(&tls.ClientHelloInfo{})
+	a, _ := keepers[0].GetCertificate(&tls.ClientHelloInfo{})
+	b, _ := keepers[1].GetCertificate(&tls.ClientHelloInfo{})
 	if string(a.Certificate[0]) != string(b.Certificate[0]) {
 		t.Error("two certificates")
 	}

@@ -39,8 +39,8 @@ type keeper struct {
 
 var errNoCertificate = errors.New("there is no certificate yet")
 
-// get is tls.Config.GetCertificate.
-func (k *keeper) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// GetCertificate is that of tls.Config.
+func (k *keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := k.current.Load(); c != nil {
 		return c, nil
 	}

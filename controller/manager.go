@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -25,10 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
@@ -44,6 +41,13 @@ type Config struct {
 	// configurations; empty serves no webhooks.
 	Service, Secret, Webhooks string
 	WebhookPort               int
+	// Certificates is a folder with tls.crt and tls.key, which another program renews
+	// (cert-manager). Empty: the controller keeps its own CA in Secret, and writes it into
+	// the webhook configurations.
+	Certificates string
+	// ClientCA is a PEM file of the CAs of the API server's client certificate, which the
+	// webhooks then require. Empty: they serve any client.
+	ClientCA string
 	// Metrics and Health are addresses to listen on; "0" does not.
 	Metrics, Health string
 	// DrainNodes is how many nodes are emptied at a time for a change of the
@@ -83,7 +87,16 @@ func Run(ctx context.Context, c Config) error {
 		names: []string{c.Service + "." + c.Namespace + ".svc", c.Service + "." + c.Namespace + ".svc.cluster.local"},
 		now:   time.Now, log: c.Log,
 	}
-	mgr, err := ctrl.NewManager(c.Kube, c.options(k.get))
+	source, err := c.certificates(k)
+	if err != nil {
+		return err
+	}
+	if c.ClientCA != "" {
+		if _, err := readCAs(c.ClientCA); err != nil {
+			return err
+		}
+	}
+	mgr, err := ctrl.NewManager(c.Kube, c.options(source))
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
@@ -94,8 +107,8 @@ func Run(ctx context.Context, c Config) error {
 	ready := healthz.Ping
 	if c.Webhooks != "" {
 		serveWebhooks(mgr, c.Log)
-		ready = func(*http.Request) error { _, err := k.get(nil); return err }
-		if err := mgr.Add(k); err != nil {
+		ready = func(*http.Request) error { _, err := source.GetCertificate(nil); return err }
+		if err := mgr.Add(source); err != nil {
 			return fmt.Errorf("certificates: %w", err)
 		}
 	}
@@ -108,23 +121,22 @@ func Run(ctx context.Context, c Config) error {
 	return mgr.Start(ctx)
 }
 
-// options are the manager's; certificate is the one to serve with.
-func (c Config) options(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) ctrl.Options {
+// options are the manager's; source has the certificate to serve with.
+func (c Config) options(source certificateSource) ctrl.Options {
 	leave, twice := 5*time.Second, true
 	lease, renew, retry := leaseTime, renewTime, retryTime
-	return ctrl.Options{
-		Scheme: Scheme(), Metrics: server.Options{BindAddress: c.Metrics}, HealthProbeBindAddress: c.Health,
+	o := ctrl.Options{
+		Scheme: Scheme(), HealthProbeBindAddress: c.Health,
 		LeaderElection: c.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
 		GracefulShutdownTimeout: &leave,
 		Controller:              config.Controller{SkipNameValidation: &twice}, // Run may be called twice in a process
-		WebhookServer: webhook.NewServer(webhook.Options{Port: c.WebhookPort, TLSOpts: []func(*tls.Config){
-			func(t *tls.Config) { t.GetCertificate, t.MinVersion = certificate, tls.VersionTLS13 },
-		}}),
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{
 			&corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{},
 		}}},
 	}
+	c.serve(&o, source)
+	return o
 }
 
 func addReconcilers(mgr ctrl.Manager, config Config) error {

@@ -25,8 +25,14 @@ import (
 // install creates the objects of some kinds of the one manifest that people apply.
 func install(t *testing.T, c client.Client, kinds ...string) {
 	t.Helper()
+	create(t, c, manifest(t), kinds...)
+}
+
+// create creates the objects of some kinds.
+func create(t *testing.T, c client.Client, all []*unstructured.Unstructured, kinds ...string) {
+	t.Helper()
 	made := map[string]int{}
-	for _, o := range manifest(t) {
+	for _, o := range all {
 		for _, kind := range kinds {
 			if o.GetKind() == kind {
 				made[kind]++
@@ -35,7 +41,7 @@ func install(t *testing.T, c client.Client, kinds ...string) {
 		}
 	}
 	if len(made) != len(kinds) {
-		t.Fatalf("the manifest has %v of %v", made, kinds)
+		t.Fatalf("there are %v of %v", made, kinds)
 	}
 }
 

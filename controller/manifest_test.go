@@ -18,12 +18,18 @@ import (
 )
 
 // manifest has the objects of the one manifest that people apply.
-func manifest(t *testing.T) (all []*unstructured.Unstructured) {
+func manifest(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	content, err := os.ReadFile("../dist/kubernetes/culvert.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return decodeObjects(t, content)
+}
+
+// decodeObjects reads the documents of a YAML file.
+func decodeObjects(t *testing.T, content []byte) (all []*unstructured.Unstructured) {
+	t.Helper()
 	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
 		o := &unstructured.Unstructured{}
@@ -34,14 +40,22 @@ func manifest(t *testing.T) (all []*unstructured.Unstructured) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, o)
+		if len(o.Object) > 0 { // a document may have only comments
+			all = append(all, o)
+		}
 	}
 }
 
 // installed is an object of the manifest.
 func installed[T any](t *testing.T, kind, name string) *T {
 	t.Helper()
-	for _, o := range manifest(t) {
+	return objectOf[T](t, manifest(t), kind, name)
+}
+
+// objectOf returns the object of a kind and name.
+func objectOf[T any](t *testing.T, all []*unstructured.Unstructured, kind, name string) *T {
+	t.Helper()
+	for _, o := range all {
 		if o.GetKind() == kind && o.GetName() == name {
 			out := new(T)
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, out); err != nil {
@@ -50,7 +64,7 @@ func installed[T any](t *testing.T, kind, name string) *T {
 			return out
 		}
 	}
-	t.Fatalf("the manifest has no %s %s", kind, name)
+	t.Fatalf("there is no %s %s", kind, name)
 	return nil
 }
 
@@ -107,7 +121,7 @@ func TestControllersProbesBearABusyNode(t *testing.T) {
 // A leader that a busy node holds up stays one, and one that ends gives the lease
 // back.
 func TestLeaderBearsABusyNode(t *testing.T) {
-	o := Config{}.options(nil)
+	o := Config{}.options(&keeper{})
 	if *o.LeaseDuration != 40*time.Second || *o.RenewDeadline != 30*time.Second || *o.RetryPeriod != 5*time.Second {
 		t.Errorf("lease %s, renewed within %s, tried every %s", o.LeaseDuration, o.RenewDeadline, o.RetryPeriod)
 	}

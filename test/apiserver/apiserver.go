@@ -31,6 +31,7 @@ type Server struct {
 	dir   string
 	etcd  string // where it answers
 	port  string
+	args  []string // more flags of the API server
 	ended func()
 }
 
@@ -40,10 +41,10 @@ const (
 	admin  = "admin"
 )
 
-// New starts one and waits until it is ready.
-func New(t *testing.T) *Server {
+// New starts one with more flags, and waits until it is ready.
+func New(t *testing.T, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, dir: t.TempDir(), etcd: "http://127.0.0.1:" + freePort(t), port: freePort(t)}
+	s := &Server{t: t, args: args, dir: t.TempDir(), etcd: "http://127.0.0.1:" + freePort(t), port: freePort(t)}
 	peer := "http://127.0.0.1:" + freePort(t)
 	s.run("etcd", "server", "--data-dir", s.dir+"/etcd", "--listen-client-urls", s.etcd, "--advertise-client-urls", s.etcd,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--unsafe-no-fsync")
@@ -63,9 +64,9 @@ func New(t *testing.T) *Server {
 // Start starts the API server that Stop ended; etcd runs on in between.
 func (s *Server) Start() {
 	s.t.Helper()
-	s.ended = s.run("kubernetes", "kube-apiserver", "--etcd-servers", s.etcd, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--cert-dir", s.dir+"/certs",
+	s.ended = s.run("kubernetes", "kube-apiserver", append([]string{"--etcd-servers", s.etcd, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--cert-dir", s.dir+"/certs",
 		"--token-auth-file", s.dir+"/tokens", "--authorization-mode", "RBAC", "--service-account-issuer", "https://x", "--service-account-key-file", s.dir+"/key",
-		"--service-account-signing-key-file", s.dir+"/key", "--service-cluster-ip-range", "10.96.0.0/16", "--disable-admission-plugins", "ServiceAccount")
+		"--service-account-signing-key-file", s.dir+"/key", "--service-cluster-ip-range", "10.96.0.0/16", "--disable-admission-plugins", "ServiceAccount"}, s.args...)...)
 	Eventually(s.t, "the API server", func() error { return s.Do(http.MethodGet, "/readyz", "", nil) })
 	Eventually(s.t, "namespace default", func() error { return s.Do(http.MethodGet, "/api/v1/namespaces/default", "", nil) })
 }
