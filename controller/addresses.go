@@ -63,8 +63,11 @@ func (a *Addresses) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if r.demands, r.outside, err = a.confine(ctx, network, r.demands); err != nil {
+		return ctrl.Result{}, err
+	}
 	if object.ResourceVersion == "" && !blocks.AnyAsks(r.demands) {
-		return ctrl.Result{}, nil
+		return r.again(), nil
 	}
 	result := ctrl.Result{RequeueAfter: answerLook}
 	granting, err := a.callRoll(ctx, object, pool, r)
@@ -98,13 +101,13 @@ func (a *Addresses) grant(ctx context.Context, object *v1alpha1.AddressPool, poo
 		return ctrl.Result{}, err
 	}
 	granted, outcome := blocks.Grant(inherited, r.demands, r.nodes)
-	if err := a.write(ctx, object, granted, blocks.Addresses(r.demands), outcome); err != nil {
+	if err := a.write(ctx, object, granted, r, outcome); err != nil {
 		return ctrl.Result{}, fmt.Errorf("write AddressPool %s: %w", object.Name, err)
 	}
 	if slices.ContainsFunc(granted.Blocks, func(b blocks.Block) bool { return !b.GoneSince.IsZero() }) {
 		return ctrl.Result{RequeueAfter: absentLook}, nil
 	}
-	return ctrl.Result{}, nil
+	return r.again(), nil
 }
 
 // inherit adds the blocks of the pools that the network had in earlier versions. The
@@ -151,8 +154,17 @@ func (a *Addresses) pool(ctx context.Context, from client.Reader, network string
 // reports are what the nodes whose Node objects are there say of a network.
 type reports struct {
 	demands []blocks.Demand
+	outside []string // requests that the network does not declare, in words
 	answers []blocks.Answer
 	nodes   int // how many Node objects there are
+}
+
+// again returns when to look again: a change of the network wakes no Reconcile.
+func (r reports) again() ctrl.Result {
+	if len(r.outside) > 0 {
+		return ctrl.Result{RequeueAfter: absentLook}
+	}
+	return ctrl.Result{}
 }
 
 // reports reads what the nodes say of a network.
@@ -244,20 +256,21 @@ func (a *Addresses) nodeUID(ctx context.Context, node string, own []blocks.Block
 }
 
 // write makes the object say what was granted, when it does not.
-func (a *Addresses) write(ctx context.Context, o *v1alpha1.AddressPool, p blocks.Pool, addresses int64, out blocks.Outcome) error {
+func (a *Addresses) write(ctx context.Context, o *v1alpha1.AddressPool, p blocks.Pool, r reports, out blocks.Outcome) error {
 	before := o.DeepCopy()
 	o.Spec.Blocks = p.Object()
 	nodes := map[string]bool{}
 	for _, b := range p.Blocks {
 		nodes[b.Node] = true
 	}
-	if addresses > 0 { // else nobody needs any at the moment
+	if addresses := blocks.Addresses(r.demands); addresses > 0 { // else nobody needs any at the moment
 		o.Status.Addresses = addresses
 	}
 	o.Status.Granted, o.Status.Nodes, o.Status.Starved = p.Total(), int32(len(nodes)), out.Starved
 	a.setCondition(o, v1alpha1.ConditionExhausted, len(out.Starved) > 0, "Exhausted",
 		fmt.Sprintf("there are no addresses left for %s, or they have their share: widen the range of network %s", strings.Join(out.Starved, ", "), o.Spec.Network))
 	a.setCondition(o, v1alpha1.ConditionDisputed, len(out.Disputed) > 0, "Disputed", strings.Join(out.Disputed[:min(len(out.Disputed), 8)], "; "))
+	a.setCondition(o, v1alpha1.ConditionOutside, len(r.outside) > 0, "Outside", strings.Join(r.outside[:min(len(r.outside), mostOutside)], "; "))
 	meta.RemoveStatusCondition(&o.Status.Conditions, v1alpha1.ConditionWaiting)
 	return a.save(ctx, before, o)
 }

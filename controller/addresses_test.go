@@ -408,11 +408,12 @@ func TestI4UpgradeToPoolsOfNamespaces(t *testing.T) {
 	}}}
 	upgraded, earlier := asking("a", 0), asking("b", 60, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.99"), ID: "x"}, blocks.Claim{Addr: netip.MustParseAddr("172.16.91.34"), ID: "y"})
 	earlier.Status.AddressRequests[0].Pool = ""
+	const subnet = `{"type": "host-local", "subnet": "172.16.91.0/24"}`
 	ranges := []ipam.Run{run("172.16.91.2", "172.16.91.254")}
 	upgraded.Status.AddressRequests = blocks.ToObject([]blocks.Request{
 		{Network: "red/n", FormerPool: "n", Ranges: ranges, Used: 20}, {Network: "blue/n", FormerPool: "n", Ranges: ranges},
 	})
-	c := newCluster(newNode("a", nil), newNode("b", nil), upgraded, earlier, old)
+	c := newCluster(newNode("a", nil), newNode("b", nil), upgraded, earlier, old, networkWith(t, "red", subnet), networkWith(t, "blue", subnet))
 	a := addresses(c, time.Now())
 	for _, pool := range append(networksOf(upgraded), networksOf(earlier)...) {
 		lookAt(t, a, pool)

@@ -73,6 +73,9 @@ const (
 	ConditionExhausted = "Exhausted"
 	// ConditionDisputed: a node claims an address that is another node's; the message says which.
 	ConditionDisputed = "Disputed"
+	// ConditionOutside: a node requests an address or a range that the network's NetworkAttachmentDefinition does not
+	// have, which is refused, or a pod of it holds such an address. The message names the node, the address and the ranges.
+	ConditionOutside = "Outside"
 	// ConditionWaiting: a node holds an address that is in no block, so the API server may have been restored from a
 	// backup. Nothing is granted until the nodes that the message names have said what they hold.
 	ConditionWaiting = "Waiting"
@@ -92,7 +95,7 @@ type AddressPoolStatus struct {
 	// +optional
 	// +listType=set
 	Starved []string `json:"starved,omitempty"`
-	// Exhausted, Disputed and Waiting.
+	// Exhausted, Disputed, Outside and Waiting.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1,0 +1,68 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/ipam/blocks"
+)
+
+// confine leaves out of demands what the NetworkAttachmentDefinition of the pool does not
+// declare, and describes it. The network of a file on the nodes has no definition: only the
+// nodes know what it declares.
+func (a *Addresses) confine(ctx context.Context, network string, demands []blocks.Demand) (kept []blocks.Demand, outside []string, err error) {
+	namespace, name, defined := strings.Cut(network, "/")
+	if !defined || !blocks.AnyAsks(demands) {
+		return demands, nil, nil
+	}
+	d, err := a.declared(ctx, namespace, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	kept, outside = d.Confine(demands)
+	if len(outside) > 0 {
+		a.Log.Warn("requests outside of the network's ranges are refused", "net", network, "requests", outside[:min(len(outside), mostOutside)])
+	}
+	return kept, outside, nil
+}
+
+// mostOutside is how many requests outside of a network's ranges a message lists.
+const mostOutside = 8
+
+// declared reads what a network declares: nothing when there is no such definition, or none
+// that culvertd can use. It asks the API server: nodes may know a change that a cache lacks.
+func (a *Addresses) declared(ctx context.Context, namespace, name string) (out blocks.Declared, err error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(networkKind)
+	err = a.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, u)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return out, nil
+	}
+	if err != nil {
+		return out, fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
+	}
+	config, _, _ := unstructured.NestedString(u.Object, "spec", "config")
+	configs, err := cni.Own(api.NetworkDefinition{Namespace: namespace, Name: name, Config: config})
+	if err != nil {
+		a.Log.Warn("the network cannot be read, so no addresses are granted", "net", namespace+"/"+name, "err", err)
+		return out, nil
+	}
+	for _, c := range configs {
+		out.AnyAddress = out.AnyAddress || c.IPAM.Type == ipam.TypeStatic
+		for _, set := range c.IPAM.Sets {
+			for _, r := range set {
+				out.Ranges = append(out.Ranges, ipam.Run{First: r.Start, Last: r.End})
+			}
+		}
+	}
+	return out, nil
+}
