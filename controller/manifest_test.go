@@ -12,7 +12,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
@@ -100,6 +103,38 @@ func TestAdmissionPoliciesFailClosed(t *testing.T) {
 		if fail := p.Spec.FailurePolicy; fail == nil || *fail != admissionv1.Fail {
 			t.Errorf("%s does not fail closed", name)
 		}
+	}
+}
+
+// The controller's NetworkPolicy selects its pods and opens every port that they serve, and
+// toward others only those of API servers and DNS. It selects no pods of measurements.
+func TestNetworkPolicyIsTheControllers(t *testing.T) {
+	p := installed[networkingv1.NetworkPolicy](t, "NetworkPolicy", "culvert-controller").Spec
+	pod := installed[appsv1.Deployment](t, "Deployment", "culvert-controller").Spec.Template
+	selector, err := metav1.LabelSelectorAsSelector(&p.PodSelector)
+	if err != nil || selector.Empty() || !selector.Matches(labels.Set(pod.Labels)) {
+		t.Errorf("it selects %v, %v; the pods have %v", selector, err, pod.Labels)
+	}
+	var served, open, reached []string
+	for _, port := range pod.Spec.Containers[0].Ports {
+		served = append(served, port.Name)
+	}
+	for _, rule := range p.Ingress {
+		for _, port := range rule.Ports {
+			open = append(open, port.Port.String())
+		}
+	}
+	if diff := cmp.Diff(served, open); diff != "" {
+		t.Errorf("ports (-served +open):\n%s", diff)
+	}
+	for _, rule := range p.Egress {
+		for _, port := range rule.Ports {
+			reached = append(reached, string(*port.Protocol)+" "+port.Port.String())
+		}
+	}
+	want := []string{"TCP 443", "TCP 6443", "TCP 8443", "TCP 16443", "UDP 53", "TCP 53"}
+	if diff := cmp.Diff(want, reached); diff != "" || len(p.PolicyTypes) != 2 {
+		t.Errorf("%v, toward others (-want +got):\n%s", p.PolicyTypes, diff)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -358,5 +359,24 @@ func TestChartWithCertManager(t *testing.T) {
 		if o.GetKind() == "Issuer" || o.GetName() == "culvert-ca" {
 			t.Errorf("%s %s beside an issuer of the administrator's", o.GetKind(), o.GetName())
 		}
+	}
+}
+
+// The chart leaves NetworkPolicies out where they are not wanted, and a cluster takes them
+// with other ports of the API server.
+func TestChartWithNetworkPolicies(t *testing.T) {
+	for _, o := range renderChart(t, "networkPolicies.enabled=false") {
+		if o.GetKind() == "NetworkPolicy" {
+			t.Errorf("there is NetworkPolicy %s", o.GetName())
+		}
+	}
+	c, err := client.New(apiServer(t), client.Options{Scheme: Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := renderChart(t, "networkPolicies.apiServerPorts={7445}")
+	create(t, c, all, "Namespace", "NetworkPolicy")
+	if p := objectOf[networkingv1.NetworkPolicy](t, all, "NetworkPolicy", "culvert-controller").Spec.Egress[0].Ports; len(p) != 1 || p[0].Port.IntValue() != 7445 {
+		t.Errorf("toward the API server: %v", p)
 	}
 }
