@@ -159,14 +159,6 @@ type reports struct {
 	nodes   int // how many Node objects there are
 }
 
-// again returns when to look again: a change of the network wakes no Reconcile.
-func (r reports) again() ctrl.Result {
-	if len(r.outside) > 0 {
-		return ctrl.Result{RequeueAfter: absentLook}
-	}
-	return ctrl.Result{}
-}
-
 // reports reads what the nodes say of a network.
 func (a *Addresses) reports(ctx context.Context, network string) (reports, error) {
 	var states v1alpha1.NodeStateList

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/culvert-net/culvert/api"
@@ -65,4 +66,12 @@ func (a *Addresses) declared(ctx context.Context, namespace, name string) (out b
 		}
 	}
 	return out, nil
+}
+
+// again returns when to look again: a change of the network wakes no Reconcile.
+func (r reports) again() ctrl.Result {
+	if len(r.outside) > 0 {
+		return ctrl.Result{RequeueAfter: absentLook}
+	}
+	return ctrl.Result{}
 }

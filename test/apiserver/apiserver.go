@@ -64,9 +64,9 @@ func New(t *testing.T, args ...string) *Server {
 // Start starts the API server that Stop ended; etcd runs on in between.
 func (s *Server) Start() {
 	s.t.Helper()
-	s.ended = s.run("kubernetes", "kube-apiserver", append([]string{"--etcd-servers", s.etcd, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--cert-dir", s.dir+"/certs",
-		"--token-auth-file", s.dir+"/tokens", "--authorization-mode", "RBAC", "--service-account-issuer", "https://x", "--service-account-key-file", s.dir+"/key",
-		"--service-account-signing-key-file", s.dir+"/key", "--service-cluster-ip-range", "10.96.0.0/16", "--disable-admission-plugins", "ServiceAccount"}, s.args...)...)
+	s.ended = s.run("kubernetes", "kube-apiserver", append([]string{"--etcd-servers", s.etcd, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--cert-dir", s.dir + "/certs",
+		"--token-auth-file", s.dir + "/tokens", "--authorization-mode", "RBAC", "--service-account-issuer", "https://x", "--service-account-key-file", s.dir + "/key",
+		"--service-account-signing-key-file", s.dir + "/key", "--service-cluster-ip-range", "10.96.0.0/16", "--disable-admission-plugins", "ServiceAccount"}, s.args...)...)
 	Eventually(s.t, "the API server", func() error { return s.Do(http.MethodGet, "/readyz", "", nil) })
 	Eventually(s.t, "namespace default", func() error { return s.Do(http.MethodGet, "/api/v1/namespaces/default", "", nil) })
 }
