@@ -97,9 +97,12 @@ func TestI10MetricsNeedAToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	install(t, c, "Namespace", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+	install(t, c, "Namespace", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 	address := fmt.Sprintf("127.0.0.1:%d", freePort(t))
-	serveController(t, Config{Kube: asController(config), Metrics: address})
+	serveController(t, Config{
+		Kube: asController(config), Metrics: address,
+		Service: "culvert-controller", Secret: "culvert-controller-certificates", Webhooks: "culvert", WebhookPort: freePort(t),
+	})
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	get := func(scheme, token string) (code int, body string, err error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+address+"/metrics", nil)
@@ -141,6 +144,17 @@ func TestI10MetricsNeedAToken(t *testing.T) {
 		}
 		return nil
 	})
+	secret := &corev1.Secret{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "culvert-system", Name: "culvert-controller-certificates"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(secret.Data[caCert])
+	conn, err := tls.Dial("tcp", address, &tls.Config{ServerName: "culvert-controller.culvert-system.svc", RootCAs: roots})
+	if err != nil {
+		t.Fatalf("the certificate of metrics is not that of the webhooks: %v", err)
+	}
+	_ = conn.Close()
 }
 
 // authority is a CA of a test.
