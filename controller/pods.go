@@ -66,8 +66,10 @@ var resourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-
 // needs counts the resources of all networks that annotations ask for, in the
 // order in which they first come.
 func (p *pods) needs(ctx context.Context, annotations map[string]string, namespace string) (need []needed, warnings []string) {
-	for _, key := range []string{netannotation.DefaultNetwork, netannotation.Networks} {
-		elements, err := netannotation.Parse(annotations[key], namespace)
+	for _, source := range []struct{ key, namespace string }{
+		{netannotation.DefaultNetwork, netannotation.DefaultNamespace}, {netannotation.Networks, namespace},
+	} {
+		elements, err := netannotation.Parse(annotations[source.key], source.namespace)
 		if err != nil {
 			warnings = append(warnings, err.Error()+": no pod starts with it")
 			continue

@@ -260,7 +260,7 @@ func lean(o object) object {
 }
 
 // read are the annotations that culvertd reads, of pods and of networks.
-var read = []string{netannotation.Networks, netannotation.DefaultNetwork, netannotation.Status, netannotation.ResourceName, static}
+var read = []string{netannotation.Networks, netannotation.DefaultNetwork, netannotation.Status, netannotation.ResourceName, netannotation.Namespaces, static}
 
 // ours returns the annotations that are read. It cuts one that is longer than
 // netconf.MaxText, by so much that it stays too long for its reader, who refuses it.

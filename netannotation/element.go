@@ -18,6 +18,9 @@ const (
 	// ResourceName, on a network attachment definition, names the resource that
 	// its pods have to request.
 	ResourceName = "k8s.v1.cni.cncf.io/resourceName"
+	// Namespaces, on a network attachment definition, lists the other namespaces whose pods
+	// may use it where namespaces are isolated: names separated by commas, or * for all.
+	Namespaces = "culvert.dev/namespaces"
 )
 
 // DefaultNamespace is where DefaultNetwork looks for a network that it names without a

@@ -41,7 +41,7 @@ func (h *Handler) plan(ctx context.Context, c call) (wish, error) {
 		gateways: map[int][]netip.Addr{},
 	}
 	if c.pod == "" { // a container of somebody else's, without Kubernetes
-		return w, h.planDefault(ctx, c, &w, "")
+		return w, h.planDefault(ctx, c, &w, devices{})
 	}
 	var err error
 	if w.pod, err = h.Cluster.Pod(ctx, c.namespace, c.pod, c.uid); err != nil {
@@ -51,10 +51,10 @@ func (h *Handler) plan(ctx context.Context, c call) (wish, error) {
 	if err != nil {
 		return w, err
 	}
-	if err := h.planDefault(ctx, c, &w, w.pod.Annotations[netannotation.DefaultNetwork]); err != nil {
+	given := devices{ask: h.Devices, pod: w.pod, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
+	if err := h.planDefault(ctx, c, &w, given); err != nil {
 		return w, fmt.Errorf("default network: %w", err)
 	}
-	given := devices{ask: h.Devices, pod: w.pod, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
 	var errs []error
 	for i, e := range elements {
 		name := e.Interface
@@ -117,42 +117,57 @@ func (w *wish) add(n journal.SandboxNetwork, e netannotation.Element) error {
 	return nil
 }
 
-// planDefault finds the default network: the annotation's, or the node's.
-func (h *Handler) planDefault(ctx context.Context, c call, w *wish, annotation string) error {
-	n := journal.SandboxNetwork{Interface: c.IfName, Default: true, Runtime: c.config.RuntimeConfig}
-	elements, err := netannotation.Parse(annotation, netannotation.DefaultNamespace)
+// planDefault finds the default network: the one that the pod's annotation names, which is
+// planned as any other network, or the node's.
+func (h *Handler) planDefault(ctx context.Context, c call, w *wish, given devices) error {
+	elements, err := netannotation.Parse(w.pod.Annotations[netannotation.DefaultNetwork], netannotation.DefaultNamespace)
+	var n journal.SandboxNetwork
 	switch {
 	case err != nil:
 		return fmt.Errorf("annotation %s: %w", netannotation.DefaultNetwork, err)
 	case len(elements) > 1:
 		return fmt.Errorf("annotation %s: %w: it names %d networks; want one", netannotation.DefaultNetwork, vf.ErrInvalid, len(elements))
 	case len(elements) == 1:
-		d, _, err := h.definition(ctx, elements[0])
-		if err != nil {
+		if n, err = h.planNetwork(ctx, w, elements[0], c.IfName, given); err != nil {
 			return fmt.Errorf("network %s/%s: %w", elements[0].Namespace, elements[0].Name, err)
 		}
-		n.Name = elements[0].Namespace + "/" + elements[0].Name
-		define(&n, d)
+		n.Runtime = withRuntime(n.Runtime, c.config.RuntimeConfig)
 	default:
 		d, err := defaultIn(h.ConfDir)
 		if err != nil {
 			return fmt.Errorf("%w: %w", vf.ErrNotReady, err)
 		}
-		n.Name = d.Name
+		n = journal.SandboxNetwork{Name: d.Name, Interface: c.IfName, Runtime: c.config.RuntimeConfig}
 		define(&n, d)
 	}
+	n.Default = true
 	w.sandbox.Networks = append(w.sandbox.Networks, n)
 	return nil
+}
+
+// withRuntime adds what the runtime asks of the default network, such as port mappings, to
+// what the pod's annotation asks. The annotation wins.
+func withRuntime(asked, runtime map[string]json.RawMessage) map[string]json.RawMessage {
+	out := maps.Clone(asked)
+	for key, value := range runtime {
+		if _, ok := out[key]; !ok {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 func define(n *journal.SandboxNetwork, l netconf.List) {
 	n.Network, n.Version, n.Plugins, n.DisableCheck, n.DisableGC = l.Name, l.Version, l.Plugins, l.DisableCheck, l.DisableGC
 }
 
-// definition reads a network attachment definition, and the file on the node that
-// it stands for when its configuration is empty.
-func (h *Handler) definition(ctx context.Context, e netannotation.Element) (netconf.List, api.NetworkDefinition, error) {
+// definition reads a network attachment definition that pods of a namespace may use, and
+// the file on the node that it stands for when its configuration is empty.
+func (h *Handler) definition(ctx context.Context, e netannotation.Element, pod string) (netconf.List, api.NetworkDefinition, error) {
 	nad, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
+	if err == nil {
+		err = h.checkNamespace(pod, nad) // before the pod's author learns more of it
+	}
 	if err != nil {
 		return netconf.List{}, nad, err
 	}
@@ -172,10 +187,7 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 		Name: e.Namespace + "/" + e.Name, Interface: name, Runtime: map[string]json.RawMessage{},
 		DeviceInfo: filepath.Join(h.DeviceInfo, "cni", w.sandbox.ID+"-"+name+"-device.json"),
 	}
-	if h.Isolation && e.Namespace != w.pod.Namespace && !slices.Contains(h.Global, e.Namespace) {
-		return n, fmt.Errorf("%w: pods of namespace %s may use networks of their own namespace only%s", vf.ErrInvalid, w.pod.Namespace, also(h.Global))
-	}
-	d, nad, err := h.definition(ctx, e)
+	d, nad, err := h.definition(ctx, e, w.pod.Namespace)
 	if err != nil {
 		return n, err
 	}
@@ -196,13 +208,6 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	define(&n, d)
 	w.left = append(w.left, notPassed(n)...)
 	return n, nil
-}
-
-func also(global []string) string {
-	if len(global) == 0 {
-		return ""
-	}
-	return " and of " + strings.Join(global, ", ")
 }
 
 // asked puts what an element asks for under the names that the capabilities have

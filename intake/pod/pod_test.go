@@ -277,22 +277,6 @@ func TestOtherForms(t *testing.T) {
 	w.clean()
 }
 
-// A namespace of its own: only what is there, and what is for all.
-func TestIsolation(t *testing.T) {
-	w := newWorld(t)
-	w.pods.Isolation, w.pods.Global = true, []string{"shared"}
-	w.network("shared/v", sriov)
-	w.network("other/v", sriov)
-	w.asks("other/v")
-	if msg := w.refused(); !strings.Contains(msg, "network other/v (net1)") || !strings.Contains(msg, "shared") {
-		t.Error(msg)
-	}
-	w.asks("shared/v")
-	w.add()
-	w.del()
-	w.clean()
-}
-
 // A chain may have Culvert's plugin and others: each runs where it belongs.
 func TestMixedChain(t *testing.T) {
 	w := newWorld(t)
