@@ -352,7 +352,14 @@ func controllerAttacks() []attack {
 	} {
 		out = append(out, attack{name, cordon, patchObject(newNode("n2", nil), body)})
 	}
-	return out
+	const events = "culvert-controller-events"
+	forged := reportedBy("forged", "culvert", "", "Pod", "on-n1")
+	forged.ReportingController, forged.ReportingInstance, forged.Action = "kubelet", "n1", "A"
+	return append(out,
+		attack{"event of the kubelet", events, create(reportedBy("kubelet", "kubelet", "n1", "Pod", "on-n1"))},
+		attack{"event with another reporter", events, create(forged)},
+		attack{"another's event changed", events, patchObject(reportedBy("theirs", "", "", "", ""), `{"message":"all is well","source":{"component":"culvert"}}`)},
+	)
 }
 
 func atService(name string, path *string, port *int32) admissionv1.WebhookClientConfig {
@@ -367,6 +374,7 @@ func TestI10ControllerChangesWhatIsDocumentedOnly(t *testing.T) {
 	config := r.withToken(t, "culvert-controller", "n1")
 	provesControllerWrites(t, r, config)
 	c := connect(t, config)
+	createObject(t, r.admin, reportedBy("theirs", "kubelet", "n1", "Pod", "on-n1"))
 	for name, err := range map[string]error{ // RBAC grants none of these
 		"make webhooks":   c.Create(t.Context(), &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}),
 		"delete webhooks": c.Delete(t.Context(), &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "culvert"}}),
@@ -430,6 +438,20 @@ func provesControllerWrites(t *testing.T, r cluster, config *rest.Config) {
 		t.Fatal(err)
 	}
 	apiserver.Eventually(t, "the node is uncordoned", func() error { return r.isCordoned(ctx, leaving, false) })
+	apiserver.Eventually(t, "events of the drain and of the leader", func() error {
+		reasons := map[string]bool{}
+		var events corev1.EventList
+		err := r.admin.List(ctx, &events)
+		for _, e := range events.Items {
+			reasons[e.Reason] = true
+		}
+		for _, want := range []string{"DrainBegan", "Evicted", "DrainEnded", "LeaderElection"} {
+			if !reasons[want] {
+				return fmt.Errorf("no event %s among %v: %w", want, reasons, err)
+			}
+		}
+		return nil
+	})
 }
 
 func (r cluster) isCordoned(ctx context.Context, pod *corev1.Pod, want bool) error {
