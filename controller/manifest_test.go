@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -95,14 +96,26 @@ func TestWebhooksAreWaitedForAndBlockNobody(t *testing.T) {
 	}
 }
 
-// The policies are the API server's own work, which cannot be away: what they
-// refuse is refused.
+// The API server itself evaluates the policies: one that cannot be evaluated refuses, and each
+// has a binding that denies.
 func TestAdmissionPoliciesFailClosed(t *testing.T) {
-	for _, name := range []string{"culvert-own-nodestate", "culvert-addresspool-in-use"} {
-		p := installed[admissionv1.ValidatingAdmissionPolicy](t, "ValidatingAdmissionPolicy", name)
-		if fail := p.Spec.FailurePolicy; fail == nil || *fail != admissionv1.Fail {
-			t.Errorf("%s does not fail closed", name)
+	policies := 0
+	for _, o := range manifest(t) {
+		if o.GetKind() != "ValidatingAdmissionPolicy" {
+			continue
 		}
+		policies++
+		p := installed[admissionv1.ValidatingAdmissionPolicy](t, o.GetKind(), o.GetName())
+		if fail := p.Spec.FailurePolicy; fail == nil || *fail != admissionv1.Fail {
+			t.Errorf("%s does not fail closed", p.Name)
+		}
+		b := installed[admissionv1.ValidatingAdmissionPolicyBinding](t, "ValidatingAdmissionPolicyBinding", p.Name)
+		if b.Spec.PolicyName != p.Name || b.Spec.MatchResources != nil || !slices.Equal(b.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
+			t.Errorf("binding %s: %+v", b.Name, b.Spec)
+		}
+	}
+	if policies == 0 {
+		t.Error("the manifest has no policy")
 	}
 }
 

@@ -1,0 +1,102 @@
+//go:build lab
+
+package controller
+
+import (
+	"context"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/test/apiserver"
+)
+
+// grantDevices gives culvertd the rights of a DRA driver, which the chart does not grant yet.
+func (r cluster) grantDevices(t *testing.T) {
+	t.Helper()
+	createObject(t, r.admin, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "dra"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceslices"}, Verbs: []string{"get", "create", "patch", "delete"}},
+		{APIGroups: []string{"resource.k8s.io"}, Resources: []string{"resourceclaims", "resourceclaims/status"}, Verbs: []string{"get", "patch"}},
+	}})
+	createObject(t, r.admin, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "dra"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "dra"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: ownNamespace, Name: "culvertd"}},
+	})
+}
+
+// newSlice is a ResourceSlice with one device of a node; without a node it is of all nodes.
+func newSlice(name, node string) *resourcev1.ResourceSlice {
+	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "culvert.dev", Pool: resourcev1.ResourcePool{Name: "pool-" + name, ResourceSliceCount: 1}, NodeName: &node, Devices: []resourcev1.Device{{Name: "vf0"}},
+	}}
+	if all := true; node == "" {
+		s.Spec.NodeName, s.Spec.AllNodes = nil, &all
+	}
+	return s
+}
+
+// allocateClaim makes a claim to which vf0 and vf1 of a node are allocated.
+func (r cluster) allocateClaim(t *testing.T, name, node string) {
+	t.Helper()
+	c := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+		Requests: []resourcev1.DeviceRequest{{Name: "vf", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "vf", AllocationMode: "ExactCount", Count: 2}}},
+	}}}
+	createObject(t, r.admin, c)
+	c.Status.Allocation = &resourcev1.AllocationResult{}
+	for _, device := range []string{"vf0", "vf1"} {
+		c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results,
+			resourcev1.DeviceRequestAllocationResult{Request: "vf", Driver: "culvert.dev", Pool: node, Device: device})
+	}
+	c.Status.Devices = []resourcev1.AllocatedDeviceStatus{{Driver: "culvert.dev", Pool: node, Device: "vf1"}}
+	if err := r.admin.Status().Update(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deviceStatus is the patch that gives a claim the status of vf0 of a node, and takes that of vf1.
+func deviceStatus(node, mac string) string {
+	return `{"status":{"devices":[{"driver":"culvert.dev","pool":"` + node + `","device":"vf0","networkData":{"hardwareAddress":"` + mac + `"}}]}}`
+}
+
+// A node's credential writes ResourceSlices of its own node and the status of its own
+// devices: each attack with a real token is refused, and succeeds once the policies are gone.
+func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
+	r := newRealCluster(t)
+	r.grantDevices(t)
+	r.allocateClaim(t, "on-n1", "n1")
+	r.allocateClaim(t, "on-n2", "n2")
+	createObject(t, r.admin, newSlice("theirs", "n2"))
+	createObject(t, r.admin, newSlice("stays", "n2"))
+	c := connect(t, r.withToken(t, "culvertd", "n1"))
+	claim := func(name string) *resourcev1.ResourceClaim {
+		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	}
+	for name, write := range map[string]func(context.Context, client.Client) error{
+		"own slice made":     create(newSlice("own", "n1")),
+		"own device's state": patchStatus(claim("on-n1"), deviceStatus("n1", "02:00:00:00:00:01")),
+	} {
+		apiserver.Eventually(t, name, func() error { return client.IgnoreAlreadyExists(write(t.Context(), c)) })
+	}
+	if err := patchObject(newSlice("own", "n1"), `{"spec":{"devices":[{"name":"vf1"}]}}`)(t.Context(), c); err != nil {
+		t.Errorf("own slice changed: %v", err)
+	}
+	if err := c.Delete(t.Context(), newSlice("own", "n1")); err != nil {
+		t.Errorf("own slice deleted: %v", err)
+	}
+	const slices, claims = "culvert-own-slices", "culvert-own-claims"
+	r.provePolicies(t, c, []attack{
+		{"slice of another node", slices, create(newSlice("other", "n2"))},
+		{"slice of all nodes", slices, create(newSlice("all", ""))},
+		{"another node's slice changed", slices, patchObject(newSlice("stays", "n2"), `{"spec":{"devices":[{"name":"vf9"}]}}`)},
+		{"another node's slice deleted", slices, func(ctx context.Context, c client.Client) error { return c.Delete(ctx, newSlice("theirs", "n2")) }},
+		{"another node's device", claims, patchStatus(claim("on-n2"), deviceStatus("n2", "02:00:00:00:00:02"))},
+		{"another node's device removed", claims, patchStatus(claim("on-n2"), `{"status":{"devices":null}}`)},
+		{"label of a claim", claims, patchObject(claim("on-n1"), `{"metadata":{"labels":{"a":"b"}}}`)},
+		{"annotation of a claim", claims, patchObject(claim("on-n1"), `{"metadata":{"annotations":{"a":"b"}}}`)},
+		{"pod that may use a claim", claims, patchStatus(claim("on-n1"), `{"status":{"reservedFor":[{"resource":"pods","name":"evil","uid":"1"}]}}`)},
+		{"allocation of a claim", claims, patchStatus(claim("on-n1"), `{"status":{"reservedFor":null,"devices":null,"allocation":null}}`)},
+	})
+}
