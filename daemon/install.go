@@ -11,17 +11,14 @@ import (
 	"github.com/culvert-net/culvert/intake/pod"
 )
 
-// installPlugin puts the CNI plugin that lies beside culvertd's own program where
-// the runtime looks for it: a DaemonSet brings it with it.
-func (s *Server) installPlugin() error {
-	if s.PluginDir == "" {
-		return nil
-	}
+// InstallPlugin copies the CNI plugin that lies beside this program into dir, where the
+// runtime looks for it. An init container of the DaemonSet calls it.
+func InstallPlugin(dir string) error {
 	own, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find the CNI plugin: %w", err)
 	}
-	return place.Install(filepath.Join(filepath.Dir(own), "culvert-cni"), s.PluginDir)
+	return place.Install(filepath.Join(filepath.Dir(own), "culvert-cni"), dir)
 }
 
 // leave is the end of a culvertd whose DaemonSet was deleted: the runtime gets

@@ -44,7 +44,11 @@ type Config struct {
 	// Metrics is the address where Prometheus reads metrics; empty: nowhere.
 	Metrics string
 
-	// PluginDir is where culvertd installs the CNI plugin; empty: nowhere.
+	// ProcRoot is where the host's /proc is.
+	ProcRoot string
+
+	// PluginDir has the CNI plugin, which culvertd removes when its DaemonSet is deleted;
+	// empty: culvertd removes none.
 	PluginDir string
 	// Kubernetes is whether this is a node of a cluster, and KubeletDir its
 	// kubelet's root folder.
@@ -78,8 +82,8 @@ type Server struct {
 // Run serves until the context ends. Run notifies systemd (sd_notify) after the first
 // pass over the hardware, so that units ordered after culvertd find its VFs.
 func Run(ctx context.Context, c Config) (err error) {
-	k := kernel.New(kernel.Options{Log: c.Log})
-	boot, err := kernel.BootID("/proc")
+	k := kernel.New(kernel.Options{ProcRoot: c.ProcRoot, Log: c.Log})
+	boot, err := kernel.BootID(c.ProcRoot)
 	if err != nil {
 		return err
 	}
@@ -90,9 +94,6 @@ func Run(ctx context.Context, c Config) (err error) {
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	s := newServer(c, node.New(node.Config{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log}), k)
 	s.hostFile.Read()
-	if err := s.installPlugin(); err != nil {
-		return err
-	}
 	if err := s.joinKubernetes(); err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func authorize(c *net.UnixConn) error {
 		return err
 	}
 	if peer.UID != 0 && int(peer.UID) != os.Geteuid() {
-		return fmt.Errorf("process %d runs as user %d: only root may talk to culvertd: use sudo", peer.PID, peer.UID)
+		return fmt.Errorf("%s runs as user %d: only root may talk to culvertd: use sudo", peer, peer.UID)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (k *Kernel) announce(ctx context.Context, s step.Announce) error {
 	if err := pause(ctx, announceAfter); err != nil {
 		return err
 	}
-	a, err := openAnnouncer(s.Netns)
+	a, err := openAnnouncer(k.netnsFile(s.Netns))
 	defer a.close()
 	if err != nil {
 		return notFound(err)

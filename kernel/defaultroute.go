@@ -15,8 +15,8 @@ import (
 
 // setDefaultRoute removes the old default routes of a family first: the kernel takes
 // a second one only with another priority.
-func setDefaultRoute(s step.SetDefaultRoute) error {
-	c, err := dialNetns(s.Netns)
+func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
+	c, err := k.dialNetns(s.Netns)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func TestSetDefaultRoute(t *testing.T) {
 	}
 	s := step.SetDefaultRoute{Netns: path, Interface: "net1", Gateways: []netip.Addr{netip.MustParseAddr("10.1.0.1")}}
 	for range 2 { // the second time there is nothing to do
-		if err := setDefaultRoute(s); err != nil {
+		if err := New(Options{}).setDefaultRoute(s); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"10.9.0.0/16 via 10.0.0.1", "0.0.0.0/0 via 10.1.0.1", "::/0 via fd00::1"}
@@ -47,18 +47,18 @@ func TestSetDefaultRoute(t *testing.T) {
 		}
 	}
 	s.Gateways = []netip.Addr{netip.MustParseAddr("fd01::1")}
-	if err := setDefaultRoute(s); err != nil {
+	if err := New(Options{}).setDefaultRoute(s); err != nil {
 		t.Fatal(err)
 	}
 	if got := gateways(t, path); !slices.Contains(got, "::/0 via fd01::1") || slices.Contains(got, "::/0 via fd00::1") || !slices.Contains(got, "0.0.0.0/0 via 10.1.0.1") {
 		t.Errorf("IPv6: %v", got)
 	}
 	s.Interface = "none"
-	if err := setDefaultRoute(s); !errors.Is(err, vf.ErrNotFound) {
+	if err := New(Options{}).setDefaultRoute(s); !errors.Is(err, vf.ErrNotFound) {
 		t.Errorf("no such interface: %v", err)
 	}
 	s.Netns = path + ".gone"
-	if err := setDefaultRoute(s); !errors.Is(err, vf.ErrNetnsGone) {
+	if err := New(Options{}).setDefaultRoute(s); !errors.Is(err, vf.ErrNetnsGone) {
 		t.Errorf("no such netns: %v", err)
 	}
 }
@@ -104,7 +104,7 @@ func route(name, dst, gateway string, priority int) error {
 
 func gateways(t *testing.T, path string) (out []string) {
 	t.Helper()
-	c, err := dialNetns(path)
+	c, err := New(Options{}).dialNetns(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func (k *Kernel) carryOut(ctx context.Context, s step.Step) error {
 	case step.Announce:
 		return k.announce(ctx, s)
 	case step.SetDefaultRoute:
-		return setDefaultRoute(s)
+		return k.setDefaultRoute(s)
 	case step.SetUp:
 		// iavf does not open a VF that is in reset (iavf_open: EBUSY), as it is
 		// after its trust, VLAN or MTU was set.

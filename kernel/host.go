@@ -22,8 +22,15 @@ func BootID(procRoot string) (string, error) {
 // Peer is the process at the other end of a unix socket, as it was when it
 // connected.
 type Peer struct {
-	PID      int
+	PID      int // 0: it is not in this program's PID namespace
 	UID, GID uint32
+}
+
+func (p Peer) String() string {
+	if p.PID == 0 {
+		return "a process of another PID namespace"
+	}
+	return fmt.Sprintf("process %d", p.PID)
 }
 
 // PeerCredentials asks the kernel who is at the other end (unix(7),

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/kernel/netns"
@@ -17,7 +19,7 @@ import (
 // of tests.
 type Options struct {
 	SysRoot  string       // default /sys
-	ProcRoot string       // default /proc
+	ProcRoot string       // default /proc; the host's, where the program has a PID namespace of its own
 	RunRoot  string       // default /run; udev is looked for there
 	Log      *slog.Logger // default: nothing is logged
 }
@@ -57,9 +59,9 @@ func New(o Options) *Kernel {
 		proc: or(o.ProcRoot, "/proc"),
 		run:  or(o.RunRoot, "/run"),
 		log:  o.Log,
-		see:  seeNetlink,
 		tune: tuning.Read,
 	}
+	k.see = k.seeNetlink
 	k.autoprobe.of = map[vf.PCIAddr]*autoprobe{}
 	k.writes.begun = map[string]time.Time{}
 	return k
@@ -74,8 +76,8 @@ type eyes interface {
 	Routes(index int) (rtnl.List[rtnl.Route], error)
 }
 
-func seeNetlink(path string, fn func(eyes) error) error {
-	c, err := dial(path)
+func (k *Kernel) seeNetlink(path string, fn func(eyes) error) error {
+	c, err := k.dial(path)
 	if err != nil {
 		return err
 	}
@@ -84,15 +86,24 @@ func seeNetlink(path string, fn func(eyes) error) error {
 }
 
 // dial opens a netlink socket in a netns; the empty path is the host's.
-func dial(path string) (c *rtnl.Conn, err error) {
+func (k *Kernel) dial(path string) (c *rtnl.Conn, err error) {
 	if path == "" {
 		return rtnl.Dial()
 	}
-	err = netns.Run(path, func() error {
+	err = netns.Run(k.netnsFile(path), func() error {
 		c, err = rtnl.Dial()
 		return err
 	})
 	return c, err
+}
+
+// netnsFile returns the file of a netns that a process of the host calls path: runtimes
+// name some netns by a process, and the host's /proc may be mounted elsewhere.
+func (k *Kernel) netnsFile(path string) string {
+	if below, ok := strings.CutPrefix(filepath.Clean(path), "/proc/"); ok {
+		return filepath.Join(k.proc, below)
+	}
+	return path
 }
 
 // grace is how long a step that waits by events has to say itself what it

@@ -149,7 +149,7 @@ func (k *Kernel) enableIPv6(path, name string) error {
 	if path == "" {
 		return enable()
 	}
-	return netns.Run(path, enable)
+	return netns.Run(k.netnsFile(path), enable)
 }
 
 func addRoute(c *rtnl.Conn, l rtnl.Link, r vf.Route) error {

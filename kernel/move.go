@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -21,12 +20,12 @@ import (
 // there all the same. So the name is looked up before, and a device that got
 // half way is sent back.
 func (k *Kernel) move(s step.Move) error {
-	from, err := dialNetns(s.From)
+	from, err := k.dialNetns(s.From)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := dialNetns(s.To)
+	to, err := k.dialNetns(s.To)
 	if err != nil {
 		return err
 	}
@@ -113,14 +112,14 @@ func (k *Kernel) sendBack(to *rtnl.Conn, s step.Move, name string) error {
 // leaves in the host's.
 func (k *Kernel) openNetns(path string) (*os.File, error) {
 	if path == "" {
-		path = filepath.Join(k.proc, "self/ns/net")
+		path = "/proc/self/ns/net"
 	}
-	f, err := netns.Open(path)
+	f, err := netns.Open(k.netnsFile(path))
 	return f, notFound(err)
 }
 
-func dialNetns(path string) (*rtnl.Conn, error) {
-	c, err := dial(path)
+func (k *Kernel) dialNetns(path string) (*rtnl.Conn, error) {
+	c, err := k.dial(path)
 	return c, notFound(err)
 }
 

@@ -107,7 +107,7 @@ func findByParent(c eyes, addr vf.PCIAddr) (rtnl.Link, error) {
 
 // onLink calls fn with the netdevice of a VF and a socket in its netns.
 func (k *Kernel) onLink(addr vf.PCIAddr, path string, fn func(*rtnl.Conn, rtnl.Link) error) error {
-	c, err := dialNetns(path)
+	c, err := k.dialNetns(path)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (k *Kernel) onPF(addr vf.PCIAddr, fn func(*rtnl.Conn, netdev) error) error 
 		}
 		return errors.New("the PF has no netdevice in the host's netns: is its driver bound?")
 	}
-	c, err := dial("")
+	c, err := k.dial("")
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func (k *Kernel) onPort(pf vf.PCIAddr, fn func(*rtnl.Conn, netdev) error) error 
 	if err != nil {
 		return err
 	}
-	c, err := dial("")
+	c, err := k.dial("")
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,9 @@ type Options struct {
 	// Guests makes the nodes run guests of their own: they have libvirt, QEMU and a
 	// small guest (/boot/guest). It goes with no layer.
 	Guests bool
+	// AppArmor makes the kernel of the nodes confine what is started with a profile. Only
+	// container runtimes load one.
+	AppArmor bool
 	// PCIRoots is how many PCIe roots the PFs of a node hang on: 1 unless told, or 2.
 	PCIRoots int
 	// JoinWires links the two switches, so that all PFs are on one L2 segment.
@@ -186,7 +189,7 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 		}
 	}
 	conf := config{
-		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Guests: o.Guests, Image: img.hash, Dir: img.dir, Base: base,
+		Name: o.Name, Nodes: o.Names, CPUs: max(o.CPUs, 1), Guests: o.Guests, AppArmor: o.AppArmor, Image: img.hash, Dir: img.dir, Base: base,
 		Run: l.paths.run, Disks: l.paths.disks, PCIRoots: max(o.PCIRoots, 1), Joined: o.JoinWires, KeepMemory: o.keepMemory,
 		Acceleration: probeAccel(ctx, img),
 	}

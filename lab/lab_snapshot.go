@@ -81,7 +81,7 @@ func (c config) findSnapshot(ctx context.Context, p *progress, setup *Setup) (sn
 func (c config) takeSnapshot(ctx context.Context, p *progress, name string, s snapshot, setup *Setup) error {
 	p.Step("booting %s for a snapshot (%s; once, kept in %s)", strings.Join(c.Nodes, ", "), c.Accel, filepath.Dir(s.dir))
 	_, err := Up(ctx, Options{
-		Name: name, Names: c.Nodes, CPUs: c.CPUs, Guests: c.Guests, PCIRoots: c.PCIRoots, NoSnapshot: true, keepMemory: true, base: c.Base,
+		Name: name, Names: c.Nodes, CPUs: c.CPUs, Guests: c.Guests, AppArmor: c.AppArmor, PCIRoots: c.PCIRoots, NoSnapshot: true, keepMemory: true, base: c.Base,
 		Finish: func(ctx context.Context, l *Lab, _ func(string, ...any)) error {
 			if err := setup.run(ctx, l, p.Step); err != nil {
 				return err

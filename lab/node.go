@@ -87,7 +87,7 @@ func (c config) machine(number int) machine {
 	m := machine{
 		Accel: c.Accel, MemoryMiB: memoryLimit, CPUs: c.CPUs, IOMMU: true, PCIRoots: c.PCIRoots,
 		Kernel: c.image().kernel(), Initrd: p.initrd(name), Serial: p.console(name),
-		Cmdline: kernelCmdline(c.Accel) + " systemd.show_status=0 quiet",
+		Cmdline: kernelCmdline(c.Accel) + c.securityModules() + " systemd.show_status=0 quiet",
 		Disk:    p.disk(name), Share: p.share(), QMPFD: monitorFD,
 		Mgmt: &port{ID: "mgmt", MAC: macAddr(number, 0), Backend: tapBackend(number, 0)},
 	}
@@ -95,6 +95,15 @@ func (c config) machine(number int) machine {
 		m.PFs = append(m.PFs, port{ID: pfID(i + 1), MAC: macAddr(number, i+1), Backend: tapBackend(number, i+1)})
 	}
 	return m
+}
+
+// securityModules replaces the empty list of kernelCmdline: of a parameter that stands
+// twice the kernel takes the last one.
+func (c config) securityModules() string {
+	if c.AppArmor {
+		return " lsm=apparmor"
+	}
+	return ""
 }
 
 // startWith completes the machine of a start: what it boots from, or the snapshot that it goes on

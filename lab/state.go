@@ -72,15 +72,16 @@ func (p paths) remove() error {
 // A config is what a supervisor is told. It holds every path, since inside a
 // user namespace the supervisor takes itself for root.
 type config struct {
-	Name   string   `json:"name"`
-	Nodes  []string `json:"nodes"` // their names
-	CPUs   int      `json:"cpus"`
-	Guests bool     `json:"guests,omitempty"`
-	Image  string   `json:"image"`    // the hash
-	Dir    string   `json:"imageDir"` // its place in the cache
-	Base   string   `json:"base"`     // the file that the nodes' disks are layered on
-	Run    string   `json:"run"`
-	Disks  string   `json:"disks"`
+	Name     string   `json:"name"`
+	Nodes    []string `json:"nodes"` // their names
+	CPUs     int      `json:"cpus"`
+	Guests   bool     `json:"guests,omitempty"`
+	AppArmor bool     `json:"apparmor,omitempty"`
+	Image    string   `json:"image"`    // the hash
+	Dir      string   `json:"imageDir"` // its place in the cache
+	Base     string   `json:"base"`     // the file that the nodes' disks are layered on
+	Run      string   `json:"run"`
+	Disks    string   `json:"disks"`
 	// PCIRoots is how many PCIe roots the PFs of a node hang on: 1 or 2.
 	PCIRoots int `json:"pciRoots,omitempty"`
 	// Joined links the switches of the wires, which makes them one L2 segment.

@@ -85,14 +85,15 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&c.Cluster.Kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: by the service account of the pod that culvertd is in")
 	f.StringVar(&c.Cluster.NodeName, "node-name", nodeName(), "this host's name in the cluster; by default $NODE_NAME or the host's own")
 	f.StringVar(&c.Cluster.DaemonSet, "daemonset", "", "the DaemonSet that this culvertd is of, namespace/name: when it is deleted, culvertd takes the CNI plugin away")
-	f.StringVar(&c.PluginDir, "install-plugin", "", "folder that culvertd installs the CNI plugin into, from beside its own program")
+	f.StringVar(&c.PluginDir, "plugin-dir", "", "folder that the CNI plugin was installed into, which culvertd takes away when --daemonset is deleted")
+	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys: elsewhere in a container that has a PID namespace of its own")
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
 	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")
 	f.StringSliceVar(&c.Cluster.GlobalNamespaces, "global-namespaces", nil, "namespaces whose networks every pod may use, with --namespace-isolation")
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
-	cmd.AddCommand(leaveCommand())
+	cmd.AddCommand(leaveCommand(), installCommand())
 	return cmd
 }
 
@@ -124,4 +125,17 @@ not there.`,
 	}
 	cmd.Flags().StringVar(&dir, "cni-conf-dir", dir, "where the container runtime's network configurations are")
 	return cmd
+}
+
+// installCommand returns the command that the DaemonSet's init container runs.
+func installCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "install-plugin DIR",
+		Short: "Install the CNI plugin into a folder, from beside this program",
+		Long: `Copies culvert-cni, which lies beside this program, into DIR as the plugins culvert and
+sriov. It keeps a plugin sriov that was there before. The DaemonSet runs it before
+culvertd, as a container that has no capability.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return daemon.InstallPlugin(args[0]) },
+	}
 }

@@ -45,6 +45,7 @@ const stateFile = "cluster.json"
 // it is. When ctx ends first, or the calling process dies, nothing is left.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
 	var parts Parts
+	o.Lab.AppArmor = true // as on the nodes of Debian, Ubuntu and SUSE
 	o.Lab.Prepare = func(ctx context.Context, step func(string, ...any)) (s lab.Software, err error) {
 		if parts, err = FindParts(ctx, o.Source, step); err != nil {
 			return s, err

@@ -75,7 +75,7 @@ chroot "$root" systemctl mask getty@.service serial-getty@.service console-getty
 	systemd-hibernate-clear.service systemd-udev-load-credentials.service systemd-journal-flush.service \
 	systemd-sysusers.service systemd-remount-fs.service kmod-static-nodes.service systemd-tmpfiles-setup-dev-early.service \
 	modprobe@configfs.service sys-kernel-config.mount modprobe@fuse.service sys-fs-fuse-connections.mount run-lock.mount \
-	modprobe@drm.service modprobe@efi_pstore.service sys-kernel-debug.mount sys-kernel-tracing.mount >/dev/null 2>&1
+	apparmor.service modprobe@drm.service modprobe@efi_pstore.service sys-kernel-debug.mount sys-kernel-tracing.mount >/dev/null 2>&1
 mkdir -p "$root/etc/systemd/system-generators"
 for generator in debug gpt-auto hibernate-resume rc-local run ssh system-update sysv tpm2 getty; do
 	ln -s /dev/null "$root/etc/systemd/system-generators/systemd-$generator-generator"
