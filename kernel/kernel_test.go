@@ -237,4 +237,7 @@ func TestPeerCredentials(t *testing.T) {
 	if got, err := PeerCredentials(c); got != want || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
+	if got := (Peer{UID: 7}).String(); got != "a process of another PID namespace" {
+		t.Errorf("a peer without a PID is %q", got)
+	}
 }
