@@ -86,7 +86,7 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&c.Cluster.NodeName, "node-name", nodeName(), "this host's name in the cluster; by default $NODE_NAME or the host's own")
 	f.StringVar(&c.Cluster.DaemonSet, "daemonset", "", "the DaemonSet that this culvertd is of, namespace/name: when it is deleted, culvertd takes the CNI plugin away")
 	f.StringVar(&c.PluginDir, "plugin-dir", "", "folder that the CNI plugin was installed into, which culvertd takes away when --daemonset is deleted")
-	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys: elsewhere in a container that has a PID namespace of its own")
+	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys/net: elsewhere in a container that has a PID namespace of its own")
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
 	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")

@@ -36,6 +36,7 @@ var attacks = []attempt{
 	{"signal a process of the host", `kill -0 $KUBELET`},
 	{"write to a process of the host", `echo 0 >/host/proc/$KUBELET/oom_score_adj`},
 	{"trigger sysrq", `echo h >/host/proc/sysrq-trigger`},
+	{"write a sysctl that is not the network's", `f=/host/proc/sys/kernel/core_pattern; cat $f >$f`},
 	{"write a sysctl where the runtime masks it", `f=/proc/sys/kernel/panic; cat $f >$f`},
 	{"write to the root", `touch /attack`},
 	{"change an owner", `touch /run/culvert/owned; chown 7 /run/culvert/owned`},
@@ -146,7 +147,7 @@ const rights = `
 	grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|Seccomp):' /proc/$pid/status | xargs -n 2
 	echo "AppArmor $(cat /sys/module/apparmor/parameters/enabled) $(cat /proc/$pid/attr/current)"
 	echo "PID namespaces $(grep NSpid /proc/$pid/status | xargs -n 1 | tail -n +2 | wc -l)"
-	awk '$5 == "/" || $5 == "/sys" || $5 == "/host/proc" || $5 == "/host/proc/sys" { print $5, substr($6, 1, 2) }' /proc/$pid/mountinfo | sort
+	awk '$5 == "/" || $5 == "/sys" || $5 == "/host/proc" || $5 == "/host/proc/sys/net" { print $5, substr($6, 1, 2) }' /proc/$pid/mountinfo | sort
 	grep -q cri-containerd /sys/kernel/security/apparmor/profiles && echo "the runtime has a profile for others"`
 
 // 0x283004: DAC_READ_SEARCH 2, NET_ADMIN 12, NET_RAW 13, SYS_PTRACE 19, SYS_ADMIN 21.
@@ -160,7 +161,7 @@ AppArmor Y unconfined
 PID namespaces 2
 / ro
 /host/proc ro
-/host/proc/sys rw
+/host/proc/sys/net rw
 /sys rw
 the runtime has a profile for others
 `
