@@ -66,8 +66,8 @@ func TestKinds(t *testing.T) {
 		}
 	}
 	own, other := parsed(t, `{"type":"sriov","capabilities":{"a":true}}`), parsed(t, `{"type":"tuning","capabilities":{"mac":true}}`)
-	if !own.Takes("deviceID") || !own.Takes("a") || own.Takes("portMappings") || !other.Takes("mac") || other.Takes("deviceID") {
-		t.Error("a plugin takes what it declares, and Culvert's what it serves")
+	if !own.Takes("deviceID") || !own.Takes("a") || own.Takes("mac") || own.Takes("ips") || own.Takes("portMappings") || !other.Takes("mac") || other.Takes("deviceID") {
+		t.Error("a plugin takes what it declares, and Culvert's the kubelet's device, too")
 	}
 }
 

@@ -55,10 +55,11 @@ func (p Plugin) IsOwn() bool { return IsOwnType(p.Type) }
 // never part of a pod's network.
 func (p Plugin) IsMeta() bool { return p.IsOwn() && p.PodNetworks || IsMultus(p.Type) }
 
-// Takes reports whether the plugin receives a value of runtimeConfig. Culvert's own
-// types receive what they serve, whether or not the network declares the capability.
+// Takes reports whether the plugin receives a value of runtimeConfig, which is what a pod
+// may ask for: what the network's author declares as a capability. Culvert's own types
+// receive the kubelet's device without it, and refuse bandwidth and infinibandGUID.
 func (p Plugin) Takes(capability string) bool {
-	return p.Capabilities[capability] || p.IsOwn() && slices.Contains([]string{"mac", "ips", "deviceID", "bandwidth", "infinibandGUID"}, capability)
+	return p.Capabilities[capability] || p.IsOwn() && slices.Contains([]string{"deviceID", "bandwidth", "infinibandGUID"}, capability)
 }
 
 // With returns the plugin with keys set in its text. It is not for the keys that

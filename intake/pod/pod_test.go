@@ -97,7 +97,7 @@ func TestPodWithAVF(t *testing.T) {
 // Everything that an element of the annotation may ask for reaches the plugins.
 func TestAnnotationIsPassedOn(t *testing.T) {
 	w := newWorld(t)
-	w.network("fast", sriov, "intel.com/fast")
+	w.network("fast", strings.Replace(sriov, `"name"`, `"capabilities":{"mac":true,"ips":true},"name"`, 1), "intel.com/fast")
 	w.network("other/macvlan", `{"cniVersion":"1.0.0","plugins":[{"type":"macvlan","master":"eth1","capabilities":{"mac":true,"ips":true},"args":{"cni":{"old":1}}},{"type":"tuning","capabilities":{"bandwidth":true,"portMappings":true,"infinibandGUID":true}}]}`)
 	w.given["d/a/intel.com/fast"] = w.vfs()[1:3]
 	w.asks(`[{"name":"fast","interface":"vf0","mac":"02:11:22:33:44:55","ips":["172.16.91.77"]},

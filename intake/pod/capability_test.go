@@ -1,0 +1,42 @@
+package pod_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// I9: the mac and the ips of a pod's annotation count where the network declares the
+// capability, and win over the network's own. Elsewhere they are ignored, with an event.
+func TestI9AnnotationCountsByCapability(t *testing.T) {
+	const ownMAC, asked = "02:11:22:33:44:01", "02:11:22:33:44:55"
+	for name, tc := range map[string]struct {
+		capabilities, mac, ips string
+		events                 []string
+	}{
+		"none":  {``, ownMAC, "172.16.91.2", []string{"ips is asked for", "mac is asked for"}},
+		"false": {`"capabilities":{"mac":false,"ips":false},`, ownMAC, "172.16.91.2", []string{"ips is asked for", "mac is asked for"}},
+		"mac":   {`"capabilities":{"mac":true},`, asked, "172.16.91.2", []string{"ips is asked for"}},
+		"ips":   {`"capabilities":{"ips":true},`, ownMAC, "172.16.91.77", []string{"mac is asked for"}},
+		"both":  {`"capabilities":{"mac":true,"ips":true},`, asked, "172.16.91.77", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.network("fast", strings.Replace(sriov, `"name"`, tc.capabilities+`"mac":"`+ownMAC+`","name"`, 1))
+			w.asks(`[{"name":"fast","mac":"` + asked + `","ips":["172.16.91.77"]}]`)
+			w.add()
+			if got := w.status()[1]; got["mac"] != tc.mac || fmt.Sprint(got["ips"]) != "["+tc.ips+"]" {
+				t.Errorf("the pod has %v %v, want %s %s", got["mac"], got["ips"], tc.mac, tc.ips)
+			}
+			events := w.cluster.events
+			if len(events) != len(tc.events) {
+				t.Fatalf("events %q, want %q", events, tc.events)
+			}
+			for i, want := range tc.events {
+				if !strings.Contains(events[i], "NetworkSettingIgnored network d/fast: "+want) {
+					t.Errorf("event %q, want %q", events[i], want)
+				}
+			}
+		})
+	}
+}
