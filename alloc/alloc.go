@@ -26,6 +26,9 @@ type Want struct {
 	Network string
 	// Apart is a VF on whose PF the chosen one must not be; zero: on any.
 	Apart vf.ID
+	// MAC is the address that the VF will have. A VF that has it without a lease is chosen
+	// before others.
+	MAC *vf.MAC
 	// Given returns the pod that the kubelet gave a VF to, namespace/name, "" for none;
 	// another text for one that it does not list yet. Only that pod gets the VF, attached
 	// or not, and a pod that names a VF gets no other. Nil where there is no kubelet.
@@ -75,7 +78,8 @@ func (c candidate) waits(owner vf.Owner) bool {
 	return owner.Kind != vf.OwnerGuest && c.pool.Name != "" && c.pool.Driver() != vf.DriverVFIO && c.rec.Baseline.Driver == vf.DriverVFIO
 }
 
-// Choose picks a VF: the one named, or of the pool's free VFs one on the PF
+// Choose picks a VF: the one named, or of the pool's free VFs the one whose own MAC
+// address is wanted, else one on the PF
 // that has most of them left, the one that was given back longest ago, so that
 // load spreads over the wires and a VF rests before it is used again.
 //
@@ -128,12 +132,21 @@ func Choose(h Host, w Want) (Choice, error) {
 	}
 	best := slices.MinFunc(free, func(a, b candidate) int {
 		return cmp.Or(
+			cmp.Compare(w.ownMAC(b), w.ownMAC(a)),
 			cmp.Compare(perPF[b.pf.ID], perPF[a.pf.ID]),
 			a.rec.Released.Compare(b.rec.Released),
 			a.rec.ID.Compare(b.rec.ID),
 		)
 	})
 	return best.choice(), nil
+}
+
+// ownMAC is 1 for the VF that has the wanted MAC address without a lease, else 0.
+func (w Want) ownMAC(c candidate) int {
+	if w.MAC != nil && *w.MAC == c.rec.Baseline.Admin.MAC {
+		return 1
+	}
+	return 0
 }
 
 func (w Want) givenTo(a vf.PCIAddr) string {

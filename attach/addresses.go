@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
@@ -70,8 +71,9 @@ func (e *Engine) reserveWithAddresses(ctx context.Context, req Request) (reserva
 	}
 }
 
-// addresses holds the addresses of a lease in the same transaction (I4).
-func (e *Engine) addresses(tx *journal.Tx, rec *journal.Record, req Request) error {
+// addresses holds the addresses of a lease in the same transaction (I4). None of them is
+// in use on the VF's segment and VLAN (I9).
+func (e *Engine) addresses(tx *journal.Tx, choice alloc.Choice, rec *journal.Record, req Request) error {
 	if req.IPAM.IsZero() {
 		return nil
 	}
@@ -80,7 +82,7 @@ func (e *Engine) addresses(tx *journal.Tx, rec *journal.Record, req Request) err
 	if former := req.IPAM.FormerPool; former != "" {
 		taken = append(taken, tx.AddressesOf(former)...)
 	}
-	held := make(map[netip.Addr]vf.Owner, len(taken))
+	held := e.neighbours(tx, choice, req).addresses(tx.AddressesOf(""))
 	for _, a := range taken {
 		held[a.Addr] = a.Owner
 	}

@@ -231,6 +231,7 @@ func TestI4FormerAddressesStayHeld(t *testing.T) {
 	var got []string
 	for i, pool := range []string{"", "red/net", "blue/net", "red/net"} {
 		req := from(t, r0, i)
+		req.Spec.VLAN = &vf.VLAN{ID: uint16(len(pool))} // a tenant's own
 		if pool != "" {
 			req.AddressPool, req.IPAM.FormerPool = pool, req.Network
 		}

@@ -170,6 +170,9 @@ func (e *Engine) promise(req Request, busy map[vf.ID]*keylock.Work, given func(v
 			return errBusy
 		}
 		got = reservation{at: siteOf(choice.PF, choice.Record), unlock: unlock}
+		if err := e.neighbours(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline); err != nil {
+			return err
+		}
 		got.rec, err = e.lease(tx, choice, req)
 		return err
 	})
@@ -194,7 +197,7 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Wor
 			return alloc.Choice{}, err
 		}
 	}
-	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Network: req.Network, Given: given}
+	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Network: req.Network, MAC: req.Spec.MAC, Given: given}
 	var err error
 	if want.Apart, err = apart(records, req); err != nil {
 		return alloc.Choice{}, err
@@ -270,7 +273,7 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	if spec.Driver == vf.DriverVFIO {
 		rec.Lease.Netns = ""
 	}
-	if err := e.addresses(tx, &rec, req); err != nil {
+	if err := e.addresses(tx, choice, &rec, req); err != nil {
 		return rec, err
 	}
 	return rec, tx.Put(rec)

@@ -21,6 +21,7 @@ func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
 		req.Owner.UID += string(rune('a' + i))
 		req.VF, req.IPAM.Routes = seen[i].VFs[0].PCI, nil
 		req.Spec.Interface += string(rune('a' + i))
+		req.Spec.MAC = &vf.MAC{2, 0xaa, 0, 0, 0, byte(i)}
 		var err error
 		if recs[i], err = n.Engine.Attach(t.Context(), req); err != nil {
 			t.Fatal(err)

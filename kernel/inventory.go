@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,6 +137,7 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 	}
 	link, lerr := k.readPFLink(&pf)
 	pf.Abilities = abilitiesRead(link.VFs)
+	pf.Addrs = seen.addrsOf(cmp.Or(pf.Port, pf.Name))
 
 	errs := []error{ferr, serr, lerr}
 	for index, addr := range s.VFs {
@@ -210,7 +212,7 @@ func linkWithVFs(c eyes, index int) (rtnl.Link, error) {
 // takeLink takes over what the netdevice with the link has, which belongs to
 // the PCI function at.
 func (k *Kernel) takeLink(pf *vf.PF, at vf.PCIAddr, l rtnl.Link) {
-	pf.MTU, pf.MaxMTU, pf.Up, pf.Carrier = l.MTU, l.MaxMTU, l.Up, l.Carrier
+	pf.MAC, pf.MTU, pf.MaxMTU, pf.Up, pf.Carrier = l.MAC, l.MTU, l.MaxMTU, l.Up, l.Carrier
 	if l.Carrier {
 		// The file reads -1 or EINVAL where the driver does not know.
 		speed, _ := number(k.sys.pci(at, "net", l.Name, "speed"), 0)

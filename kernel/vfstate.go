@@ -75,6 +75,16 @@ func (s sight) link(index int, path string) *vf.Link {
 	}
 }
 
+// addrsOf returns the addresses of the link of that name.
+func (s sight) addrsOf(name string) []netip.Prefix {
+	for index, l := range s.links {
+		if l.Name == name {
+			return s.addrs[index]
+		}
+	}
+	return nil
+}
+
 // VF reads one VF. Its netdevice is looked for in the host's netns and then,
 // unless path is empty, in the netns at path; Link is nil when it is in
 // neither, or when path is no netns (any more). vf.ErrNotFound when the VF is

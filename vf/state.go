@@ -53,22 +53,25 @@ type PF struct {
 	// Port is the netdevice that has the link (carrier, speed, MTU, admin state)
 	// of a PF that has none of its own: on Chelsio cards VFs hang on functions
 	// 0 to 3 and the ports on function 4. Otherwise empty.
-	Port       string    `json:"port,omitempty"`
-	Vendor     string    `json:"vendor"`
-	Device     string    `json:"device"`
-	Driver     string    `json:"driver"`
-	NUMA       int       `json:"numa"`
-	IOMMUGroup int       `json:"iommuGroup"`
-	MTU        int       `json:"mtu"`
-	MaxMTU     int       `json:"maxMTU"` // 0: unknown
-	Up         bool      `json:"up"`
-	Carrier    bool      `json:"carrier"`
-	SpeedMbps  int       `json:"speedMbps"` // 0: unknown or no link
-	NumVFs     int       `json:"numVFs"`
-	TotalVFs   int       `json:"totalVFs"`
-	Autoprobe  Tri       `json:"autoprobe"`
-	Abilities  Abilities `json:"abilities"`
-	VFs        []State   `json:"vfs"`
+	Port       string `json:"port,omitempty"`
+	Vendor     string `json:"vendor"`
+	Device     string `json:"device"`
+	Driver     string `json:"driver"`
+	NUMA       int    `json:"numa"`
+	IOMMUGroup int    `json:"iommuGroup"`
+	// MAC and Addrs are the netdevice's at the moment, or the port's.
+	MAC       MAC            `json:"mac,omitzero"`
+	Addrs     []netip.Prefix `json:"addrs,omitempty"`
+	MTU       int            `json:"mtu"`
+	MaxMTU    int            `json:"maxMTU"` // 0: unknown
+	Up        bool           `json:"up"`
+	Carrier   bool           `json:"carrier"`
+	SpeedMbps int            `json:"speedMbps"` // 0: unknown or no link
+	NumVFs    int            `json:"numVFs"`
+	TotalVFs  int            `json:"totalVFs"`
+	Autoprobe Tri            `json:"autoprobe"`
+	Abilities Abilities      `json:"abilities"`
+	VFs       []State        `json:"vfs"`
 
 	// Err is why parts of this PF could not be read; the rest is still true
 	// (I7: one broken device never hides the others).

@@ -79,7 +79,7 @@ func New(p Profile, n int) *Kernel {
 		f := &pf{PF: vf.PF{
 			ID:  vf.PFID{MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}},
 			PCI: vf.PCIAddr{Bus: uint8(i + 1)}, Vendor: p.Vendor, Device: p.Device, Driver: p.Driver,
-			NUMA: -1, IOMMUGroup: 10 + i, MaxMTU: p.MaxMTU, TotalVFs: p.TotalVFs, Autoprobe: vf.Yes,
+			MAC: vf.MAC{0x52, 0x54, 0, 0xc0, 0, byte(i + 1)}, NUMA: -1, IOMMUGroup: 10 + i, MaxMTU: p.MaxMTU, TotalVFs: p.TotalVFs, Autoprobe: vf.Yes,
 		}}
 		if split {
 			f.PCI = vf.PCIAddr{Bus: 1, Function: uint8(i)}

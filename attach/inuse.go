@@ -1,0 +1,176 @@
+package attach
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/culvert-net/culvert/alloc"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// neighbours are the PFs and VFs of the host beside one VF that is about to get a lease.
+// They say which MAC addresses and IP addresses that lease must not have (I9). The VFs of
+// the lease's own owner are no neighbours: a bond has one MAC address on all its members.
+type neighbours struct {
+	pfs     []vf.PF
+	records []journal.Record
+	pf      vf.PF   // of the VF
+	id      vf.ID   // of the VF
+	vlan    vf.VLAN // of the lease
+	owner   vf.Owner
+	segment func() map[vf.PFID]bool // of the VF
+}
+
+func (e *Engine) neighbours(tx *journal.Tx, choice alloc.Choice, req Request) neighbours {
+	pfs := e.Hardware.PFs()
+	return neighbours{
+		pfs: pfs, records: tx.Records(), pf: choice.PF, id: choice.Record.ID,
+		vlan: req.Spec.Over(choice.Record.Baseline.Admin).VLAN, owner: req.Owner,
+		segment: sync.OnceValue(func() map[vf.PFID]bool { return segmentOf(choice.PF.ID, pfs, e.Spec()) }),
+	}
+}
+
+// checkMAC refuses a lease whose MAC address is in use on the VF's segment and VLAN.
+// The MAC addresses of PFs, and those that VFs have without a lease, count on every VLAN.
+// The error wraps vf.ErrHeld and names the holder.
+func (n neighbours) checkMAC(spec vf.Spec, b vf.Baseline) error {
+	mac := cmp.Or(spec.Over(b.Admin).MAC, b.LinkMAC)
+	if mac.IsZero() {
+		return nil
+	}
+	holder := n.leaseWithMAC(mac)
+	if holder == "" && spec.MAC != nil {
+		holder = n.deviceWithMAC(mac)
+	}
+	if holder == "" {
+		return nil
+	}
+	return fmt.Errorf("MAC address %s: %w by %s on the segment of PF %s, wanted for %s: ask for another one", mac, vf.ErrHeld, holder, n.pf.Label(), n.owner)
+}
+
+// leaseWithMAC names the owner of another lease that has a MAC address, or the VF that
+// has it whenever no lease gives it another.
+func (n neighbours) leaseWithMAC(mac vf.MAC) string {
+	for _, r := range n.records {
+		leased := n.sharesVLAN(r) && slices.Contains([]vf.MAC{r.Lease.Wanted.Over(vf.Admin{}).MAC, r.Lease.Effective.MAC, r.Lease.LinkMAC}, mac)
+		own := mac == r.Baseline.Admin.MAC || mac == r.Baseline.LinkMAC
+		switch {
+		case !leased && !own, r.ID == n.id, n.isOwners(r.Lease.Owner), !n.onSegment(r.ID.PF):
+		case r.Lease.Owner.IsZero():
+			return fmt.Sprintf("VF %s, whose own it is", r.PCI)
+		default:
+			return r.Holder()
+		}
+	}
+	return ""
+}
+
+// deviceWithMAC names the PF that has a MAC address, or the VF that has it without a
+// record, or will have it once it is made.
+func (n neighbours) deviceWithMAC(mac vf.MAC) string {
+	recorded := map[vf.ID]bool{n.id: true}
+	for _, r := range n.records {
+		recorded[r.ID] = recorded[r.ID] || r.Phase != journal.Damaged
+	}
+	for _, pf := range n.pfs {
+		if !n.onSegment(pf.ID) {
+			continue
+		}
+		if mac == pf.MAC || mac == pf.ID.MAC {
+			return fmt.Sprintf("PF %s, whose own it is", pf.Label())
+		}
+		for _, v := range pf.VFs {
+			if !recorded[v.ID] && (mac == v.Admin.MAC || v.Link != nil && mac == v.Link.MAC) {
+				return "VF " + v.PCI.String()
+			}
+		}
+		for i := range pf.TotalVFs {
+			if !recorded[vf.ID{PF: pf.ID, Index: i}] && mac == vf.StableMAC(pf.ID, i) {
+				return fmt.Sprintf("VF %d of PF %s, whose own it is", i, pf.Label())
+			}
+		}
+	}
+	return ""
+}
+
+// addresses returns the addresses that are in use on the VF's segment and VLAN, with
+// their holders: those of other leases, of whatever pool of addresses, and those of the
+// host's PFs, which are on no VLAN.
+func (n neighbours) addresses(all []journal.Address) map[netip.Addr]vf.Owner {
+	held := map[netip.Addr]vf.Owner{}
+	shares := make(map[vf.ID]bool, len(n.records))
+	for _, r := range n.records {
+		shares[r.ID] = n.sharesVLAN(r) && n.onSegment(r.ID.PF)
+	}
+	for _, a := range all {
+		if shared, known := shares[a.VF]; (shared || !known) && !n.isOwners(a.Owner) {
+			held[a.Addr] = a.Owner
+		}
+	}
+	for _, pf := range n.pfs {
+		if n.vlan.ID == 0 && n.onSegment(pf.ID) {
+			for _, a := range pf.Addrs {
+				held[a.Addr()] = vf.Owner{Kind: vf.OwnerHost, Name: "interface " + pf.Label()}
+			}
+		}
+	}
+	return held
+}
+
+// isOwners reports whether a lease is one of the owner's own.
+func (n neighbours) isOwners(o vf.Owner) bool { return o.Kind == n.owner.Kind && o.UID == n.owner.UID }
+
+// sharesVLAN reports whether the lease of a record is on the VLAN of the VF's. That of a
+// damaged record may be.
+func (n neighbours) sharesVLAN(r journal.Record) bool {
+	switch {
+	case r.Phase == journal.Damaged:
+		return true
+	case r.Lease.Owner.IsZero():
+		return false
+	}
+	v := r.Lease.Wanted.Over(r.Baseline.Admin).VLAN
+	return v.ID == n.vlan.ID && (v.ID == 0 || v.Proto.String() == n.vlan.Proto.String())
+}
+
+// onSegment reports whether a PF is on the segment of the VF's. A PF that is not listed at
+// the moment counts as on it.
+func (n neighbours) onSegment(id vf.PFID) bool {
+	return id == n.pf.ID || n.segment()[id] || !slices.ContainsFunc(n.pfs, func(pf vf.PF) bool { return pf.ID == id })
+}
+
+// segmentOf returns the PFs on the segment of a PF, as far as Culvert knows them: PFs with
+// one port, and PFs whose VFs are in one pool, since any of these may serve the pool's
+// networks.
+func segmentOf(id vf.PFID, pfs []vf.PF, spec desired.Spec) map[vf.PFID]bool {
+	groups := map[string][]vf.PFID{}
+	for _, pf := range pfs {
+		if pf.Port != "" {
+			groups["port "+pf.Port] = append(groups["port "+pf.Port], pf.ID)
+		}
+		for _, v := range pf.VFs {
+			pool, _ := spec.PoolOf(pf, v.ID.Index, v)
+			if name := pool.FullName(); name != "" && !slices.Contains(groups[name], pf.ID) {
+				groups[name] = append(groups[name], pf.ID)
+			}
+		}
+	}
+	reached := map[vf.PFID]bool{id: true}
+	for before := 0; before < len(reached); {
+		before = len(reached)
+		for _, members := range groups {
+			if !slices.ContainsFunc(members, func(m vf.PFID) bool { return reached[m] }) {
+				continue
+			}
+			for _, m := range members {
+				reached[m] = true
+			}
+		}
+	}
+	return reached
+}
