@@ -316,21 +316,23 @@ func (b *Book) inBlock(network string, a netip.Addr) bool {
 
 // used counts the addresses of a set that are held of the node's blocks, and
 // those that are waited for. Those that are held in the former pool count: the node
-// cannot hand them out.
+// cannot hand them out. While an attachment waits, so do those that other networks hold:
+// they may be on one segment with this one.
 func (b *Book) used(network, former string, usable []ipam.Run, held []Held, waiting map[*wait]bool) int64 {
 	in := func(a netip.Addr) bool {
 		return slices.ContainsFunc(usable, func(r ipam.Run) bool { return r.Contains(a) })
 	}
-	var n int64
-	for _, h := range held {
-		if (h.Network == network || h.Network == former) && in(h.Addr) && b.inBlock(network, h.Addr) {
-			n++
-		}
-	}
+	var waits int64
 	for w := range waiting {
 		if w.network == network && len(w.claims) == 0 {
-			n++
+			waits++
 		}
 	}
-	return n
+	taken := map[netip.Addr]bool{}
+	for _, h := range held {
+		if (h.Network == network || h.Network == former || waits > 0) && in(h.Addr) && b.inBlock(network, h.Addr) {
+			taken[h.Addr] = true
+		}
+	}
+	return int64(len(taken)) + waits
 }

@@ -96,6 +96,22 @@ func TestBookRequests(t *testing.T) {
 	}
 }
 
+// An attachment that waits gets another block where other networks have the addresses of
+// the node's: they may be on one segment, where none is given twice (I9).
+func TestI9BookAsksPastOtherNetworks(t *testing.T) {
+	b := NewBook("here", func() {})
+	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "here"}}}}})
+	b.SetNetworks(map[string]ipam.Config{"n": netConfig()})
+	held := []Held{{Network: "n", Addr: addr("10.0.0.2")}, {Network: "m", Addr: addr("10.0.0.2")}, {Network: "m", Addr: addr("10.0.0.3")}, {Network: "m", Addr: addr("10.0.0.9")}}
+	if r := asked(b, held...); r[1].Network != "n" || r[1].Used != 1 {
+		t.Errorf("nothing waits: %+v", r)
+	}
+	defer b.Need("n", netConfig(), nil, podA)()
+	if r := asked(b, held...); r[1].Network != "n" || r[1].Used != 3 {
+		t.Errorf("one waits: %+v", r)
+	}
+}
+
 // Held addresses that are other nodes' are named; those of no block are not yet
 // anybody's.
 func TestBookDisputed(t *testing.T) {
