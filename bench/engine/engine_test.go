@@ -104,12 +104,12 @@ func (p pair) measureBetween(ctx context.Context, t testing.TB, w bench.Workload
 	var g errgroup.Group
 	g.Go(func() error {
 		return netns.Run(p.netns[1], func() error {
-			server = s.Serve(ctx, marks[1])
+			server = s.Serve(ctx, w, marks[1])
 			return nil
 		})
 	})
 	p.in(t, 0, func() error {
-		run, client = Measure(ctx, w, Local{Address: p.address[0], Interface: wire}, s.Addr(), marks[0])
+		run, client = Measure(ctx, w, Local{Address: p.address[0], Interface: wire}, s.Remote(), marks[0])
 		return nil
 	})
 	if client != nil {
