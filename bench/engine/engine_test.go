@@ -316,12 +316,12 @@ func TestCounters(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		socket, err := countFrames(at.Index, session, false)
+		socket, err := countFrames(at.Index, arriving{way.to, session})
 		if err != nil {
 			return err
 		}
 		counters = append(counters, socket)
-		program, err := discardFrames(at.Index, session, false)
+		program, err := discardFrames(at.Index, arriving{way.to, session})
 		if err != nil {
 			if errors.Is(err, ebpf.ErrNotSupported) { // before Linux 6.6
 				t.Log(err)
