@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -77,7 +78,7 @@ func acts(r request) bool {
 // FuzzAnswers has an agent, which may be a guest's or another machine's, say anything to the
 // conductor: each call returns, with a value or an error.
 func FuzzAnswers(f *testing.F) {
-	const greeting = `{"culvertBenchAgent":7,"version":"x"}` + "\n"
+	greeting := fmt.Sprintf(`{"culvertBenchAgent":%d,"version":"x"}`+"\n", Protocol)
 	f.Add([]byte(greeting + `{"id":1,"value":{"part":1,"ready":{"engine":"culvert","ports":[5201],"token":"t"}}}` + "\n" +
 		`{"id":2,"value":{"opens":1,"closes":2,"in":1}}` + "\n" + `{"id":3,"value":{"seconds":1,"packets":2,"gbps":3}}` + "\n"))
 	f.Add([]byte(greeting + `{"id":2,"error":"no luck","nothing":true}` + "\n" + `{"id":1}` + "\n" + "panic: out of luck\n"))
