@@ -122,16 +122,14 @@ func TestSpoofedSourceGetsNothing(t *testing.T) {
 	s, stop := p.serveFlood(t)
 	control := p.askFlood(t, s, s.token)
 	defer control.Close()
-	if line := make([]byte, 64); true {
-		if n, err := control.Read(line); err != nil || !strings.Contains(string(line[:n]), string(ready)) {
-			t.Fatalf("the server says %q: %v", line[:n], err)
-		}
+	line := make([]byte, 64)
+	if n, err := control.Read(line); err != nil || !strings.Contains(string(line[:n]), string(ready)) {
+		t.Fatalf("the server says %q: %v", line[:n], err)
 	}
 	spoofed := p.datagram(t, s, victim, s.token)
 	defer spoofed.Close()
 	// The server starts as soon as it takes the stream for joined.
-	begin := message{Says: start}
-	text, err := json.Marshal(begin)
+	text, err := json.Marshal(message{Says: start})
 	if err != nil {
 		t.Fatal(err)
 	}
