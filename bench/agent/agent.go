@@ -82,9 +82,9 @@ func (a *agent) read(ctx context.Context, in io.Reader, requests chan<- request)
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
-		var r request
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil || r.ID == 0 {
-			return fmt.Errorf("the conductor said %s, which is no request", excerpt.QuoteOutput(lines.Text()))
+		r, err := parseRequest(lines.Bytes())
+		if err != nil {
+			return err
 		}
 		select {
 		case requests <- r:
@@ -93,6 +93,14 @@ func (a *agent) read(ctx context.Context, in io.Reader, requests chan<- request)
 		}
 	}
 	return lines.Err()
+}
+
+func parseRequest(line []byte) (request, error) {
+	var r request
+	if err := json.Unmarshal(line, &r); err != nil || r.ID == 0 {
+		return r, fmt.Errorf("the conductor said %s, which is no request", excerpt.QuoteOutput(string(line)))
+	}
+	return r, nil
 }
 
 // serve answers a request. When the answer cannot be written the conductor is gone, and

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -74,7 +75,7 @@ func TestReceiverMissing(t *testing.T) {
 		{"iperf2", "iperf", "refused"},
 	} {
 		t.Run(b.engine, func(t *testing.T) {
-			to := Ready{Engine: b.engine, Version: "test", Ports: []uint16{5999}}
+			to := Ready{Engine: b.engine, Version: "test", Ports: []uint16{5999}, Token: rand.Text()}
 			if b.program != "" {
 				need(t, b.program)
 				to.Version = versionAt(t, c, b.engine)

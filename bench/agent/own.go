@@ -37,7 +37,7 @@ func ownReceive(ctx context.Context, t Task, version string) (half, error) {
 }
 
 func (o *ownServer) ready() Ready {
-	return Ready{Engine: engine.Own, Version: o.version, Ports: []uint16{o.server.Addr().Port()}}
+	return Ready{Engine: engine.Own, Version: o.version, Ports: []uint16{o.server.Addr().Port()}, Token: o.server.Remote().Token}
 }
 
 func (o *ownServer) close() error { return o.closed() }
@@ -50,7 +50,7 @@ func (o *ownServer) run(ctx context.Context, m marks) (bench.Run, error) {
 	})
 	defer alone.Stop()
 	own := ownMarks{Workload: o.Workload, marks: m}
-	err := o.server.Serve(ctx, own.of(func() { alone.Stop() }))
+	err := o.server.Serve(ctx, o.Workload, own.of(func() { alone.Stop() }))
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
@@ -60,14 +60,14 @@ func (o *ownServer) run(ctx context.Context, m marks) (bench.Run, error) {
 // ownClient is the sending half of package engine.
 type ownClient struct {
 	Task
-	to netip.AddrPort
+	to engine.Remote
 }
 
 func ownSend(_ context.Context, t Task, to Ready) (half, error) {
 	if len(to.Ports) != 1 {
 		return nil, fmt.Errorf("the receiver listens on ports %v and not on one", to.Ports)
 	}
-	return &ownClient{t, netip.AddrPortFrom(t.called(), to.Ports[0])}, nil
+	return &ownClient{t, engine.Remote{Address: netip.AddrPortFrom(t.called(), to.Ports[0]), Token: to.Token}}, nil
 }
 
 func (o *ownClient) ready() Ready { return Ready{} }

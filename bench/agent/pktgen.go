@@ -135,6 +135,11 @@ type pktgen struct {
 }
 
 func (a *agent) pktgenSend(_ context.Context, t Task, to Ready) (half, error) {
+	mac, err := net.ParseMAC(to.MAC)
+	if err != nil || len(mac) != 6 {
+		return nil, fmt.Errorf("the receiver gives %s as its MAC address, which is none: use one version of culvert at both ends", excerpt.QuoteOutput(to.MAC))
+	}
+	to.MAC = mac.String()
 	return startPktgen(a.pktgenFolder(), t, to)
 }
 

@@ -155,6 +155,14 @@ func TestPktgenStops(t *testing.T) {
 	}
 }
 
+// TestReceiverMAC: what another machine's agent gives as its MAC address is no text for the kernel.
+func TestReceiverMAC(t *testing.T) {
+	for _, mac := range []string{"", "02:00:00:00:00:01\nflag NODE_ALLOC", "02:00:00:00:00:00:00:01"} {
+		_, err := (&agent{}).pktgenSend(t.Context(), pktgenTask, Ready{MAC: mac})
+		refused(t, mac, err, "as its MAC address, which is none")
+	}
+}
+
 func FuzzParsePktgen(f *testing.F) {
 	f.Add("Current:\n     pkts-sofar: 12  errors: 0\n")
 	f.Fuzz(func(t *testing.T, text string) {

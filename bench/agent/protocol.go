@@ -11,7 +11,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 6
+const Protocol = 7
 
 // hello is the agent's first line.
 type hello struct {
@@ -123,6 +123,7 @@ type Ready struct {
 	Version string   `json:"version"`
 	Ports   []uint16 `json:"ports,omitempty"` // more than one where several processes share the streams
 	MAC     string   `json:"mac,omitempty"`   // of Task.Interface
+	Token   string   `json:"token,omitempty"` // that Culvert's own engine asks of the sender
 }
 
 // Window is the time that is counted, by the machine's monotonic clock ([evidence.Now]), in

@@ -1,9 +1,9 @@
 package engine
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -24,8 +24,8 @@ type frameSocket struct {
 	total uint64
 }
 
-func countFrames(index int, session uint64, v6 bool) (*frameSocket, error) {
-	fd, err := packetSocket(arrivingOf(session, v6))
+func countFrames(index int, a arriving) (*frameSocket, error) {
+	fd, err := packetSocket(a.filter())
 	if err != nil {
 		return nil, err
 	}
@@ -52,26 +52,27 @@ func (c *frameSocket) count() (uint64, error) {
 	return c.total, nil
 }
 
-// arrivingOf passes a session's frames as they come in.
-func arrivingOf(session uint64, v6 bool) []bpf.Instruction {
-	words := binary.BigEndian.AppendUint64(nil, session)
-	at := sessionAt(v6)
-	return []bpf.Instruction{
+// filter passes the session's frames as they come in.
+func (a arriving) filter() []bpf.Instruction {
+	return slices.Concat([]bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 5},
-		bpf.LoadAbsolute{Off: at, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: binary.BigEndian.Uint32(words), SkipTrue: 3},
-		bpf.LoadAbsolute{Off: at + 4, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: binary.BigEndian.Uint32(words[4:]), SkipTrue: 1},
-		bpf.RetConstant{Val: 1},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1},
 		bpf.RetConstant{},
-	}
+		bpf.LoadExtension{Num: bpf.ExtVLANTag},
+		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: vlanID, SkipTrue: 1},
+		bpf.RetConstant{},
+	}, a.matches())
 }
 
-// sessionAt is where in a frame its session is.
-func sessionAt(v6 bool) uint32 {
-	if v6 {
-		return etherLength + ipv6Length + udpLength
+// matches passes frames that have all fields of the session.
+func (a arriving) matches() (all []bpf.Instruction) {
+	for _, f := range a.fields() {
+		all = append(all,
+			bpf.LoadAbsolute{Off: f.at, Size: int(f.size)},
+			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: f.mask},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: f.value, SkipTrue: 1},
+			bpf.RetConstant{},
+		)
 	}
-	return etherLength + ipv4Length + udpLength
+	return append(all, bpf.RetConstant{Val: 1})
 }

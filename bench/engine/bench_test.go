@@ -90,7 +90,7 @@ func (p pair) floor(b *testing.B, d time.Duration) (r rates) {
 		if err != nil {
 			return err
 		}
-		discard, err := discardFrames(far.Index, session, false)
+		discard, err := discardFrames(far.Index, arriving{way.to, session})
 		if err != nil {
 			return err
 		}

@@ -80,6 +80,22 @@ func Check(w bench.Workload) (bench.Workload, error) {
 	return w, nil
 }
 
+// checkOwn returns the workload that a client asks for, checked, or an error where it is not the
+// server's own. The client may choose a Size that the server's task leaves open.
+func checkOwn(own, asked bench.Workload) (bench.Workload, error) {
+	asked, err := Check(asked)
+	if err != nil {
+		return asked, err
+	}
+	if own.Size == 0 {
+		own.Size = asked.Size
+	}
+	if asked != own {
+		return asked, fmt.Errorf("the client asks for %s, which is not the workload of this server's task: start both ends with the same workload", asked.Kind)
+	}
+	return asked, nil
+}
+
 // sizes are the bounds of w.Size and what zero means.
 func sizes(w bench.Workload) (low, high, usual int) {
 	switch {

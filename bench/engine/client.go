@@ -20,6 +20,12 @@ type Local struct {
 	Interface string // for hosts with several in one subnet (SO_BINDTODEVICE)
 }
 
+// Remote is a server: its address, and the token that it asks of clients ([Server.Remote]).
+type Remote struct {
+	Address netip.AddrPort
+	Token   string
+}
+
 // Measure makes one measurement against the [Server] at to, and returns its
 // figures: Started (by this end's clock), Seconds, Bytes, Packets, Sent, Lost, Gbps,
 // PPS, Retransmits of streams, Delays of requests, and Series. Without w.Reverse it
@@ -32,12 +38,15 @@ type Local struct {
 //
 // It returns when the window has passed, or ctx has ended, or there can be no
 // figures; the error says what was in the way. No figure comes with an error.
-func Measure(ctx context.Context, w bench.Workload, from Local, to netip.AddrPort, marks Marks) (bench.Run, error) {
+func Measure(ctx context.Context, w bench.Workload, from Local, to Remote, marks Marks) (bench.Run, error) {
 	w, err := Check(w)
 	if err != nil {
 		return bench.Run{}, err
 	}
-	c := client{from: from, to: to, session: rand.Uint64()}
+	if len(to.Token) != tokenSize {
+		return bench.Run{}, fmt.Errorf("the token of the server at %s has %d characters, want %d: take the one that it gave when it began to listen", to.Address, len(to.Token), tokenSize)
+	}
+	c := client{from: from, to: to.Address, token: to.Token, session: rand.Uint64()}
 	conn, err := c.dial(ctx, "tcp", options{device: from.Interface}, controlStream)
 	if err != nil {
 		return bench.Run{}, err
@@ -48,7 +57,7 @@ func Measure(ctx context.Context, w bench.Workload, from Local, to netip.AddrPor
 	if err != nil {
 		err = cause(ctx, err)
 		p.fail(err)
-		return bench.Run{}, fmt.Errorf("%s to %s: %w", w.Kind, to, err)
+		return bench.Run{}, fmt.Errorf("%s to %s: %w", w.Kind, to.Address, err)
 	}
 	return run, nil
 }
@@ -57,6 +66,7 @@ func Measure(ctx context.Context, w bench.Workload, from Local, to netip.AddrPor
 type client struct {
 	from    Local
 	to      netip.AddrPort
+	token   string
 	session uint64
 }
 
@@ -166,7 +176,7 @@ func (c client) join(ctx context.Context, p *peer, conns []net.Conn) error {
 			if _, datagrams := conn.(*net.UDPConn); !datagrams {
 				break
 			}
-			if _, err := conn.Write(ticket{c.session, uint32(i)}.bytes()); err != nil {
+			if _, err := conn.Write(ticket{c.token, c.session, uint32(i)}.bytes()); err != nil {
 				return fmt.Errorf("connect to the server: %w", err)
 			}
 		}
@@ -190,7 +200,7 @@ func (c client) dial(ctx context.Context, network string, o options, stream uint
 		return nil, fmt.Errorf("connect to the server: %w: see whether one listens there, and whether the path carries %s", err, network)
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(patience))
-	if _, err := conn.Write(ticket{c.session, stream}.bytes()); err != nil {
+	if _, err := conn.Write(ticket{c.token, c.session, stream}.bytes()); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}

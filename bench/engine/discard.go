@@ -16,8 +16,8 @@ import (
 type discard struct{ *bpf.Ingress }
 
 // discardFrames returns an error where the kernel has no TCX or refuses.
-func discardFrames(index int, session uint64, v6 bool) (*discard, error) {
-	program, err := bpf.AttachIngress(index, func(frames bpf.Counter) asm.Instructions { return discarding(frames, session, v6) })
+func discardFrames(index int, a arriving) (*discard, error) {
+	program, err := bpf.AttachIngress(index, func(frames bpf.Counter) asm.Instructions { return discarding(frames, a) })
 	if err != nil {
 		return nil, err
 	}
@@ -29,23 +29,52 @@ func (d *discard) close() error { return d.Close() }
 // count is how many frames arrived since the program was attached.
 func (d *discard) count() (uint64, error) { return d.Count() }
 
-// discarding counts and drops a frame of the session, and leaves others alone. It
-// asks for the session by a helper, since a driver may have put no more than a
-// frame's headers where a program can look (bpf_skb_load_bytes in bpf-helpers(7)).
-func discarding(frames bpf.Counter, session uint64, v6 bool) asm.Instructions {
-	const word = -16
-	wanted := int64(binary.NativeEndian.Uint64(binary.BigEndian.AppendUint64(nil, session)))
-	others := bpf.Next.Return()
-	others[0] = others[0].WithSymbol("others")
-	return slices.Concat(asm.Instructions{
-		asm.Mov.Imm(asm.R2, int32(sessionAt(v6))),
+// discarding counts and drops a frame that has all fields of the session, and leaves others
+// alone, the host's own traffic among them (TestDiscardMatchesExactly). It copies the fields by a
+// helper, since a driver may have put no more than a frame's headers where a program can look
+// (bpf_skb_load_bytes in bpf-helpers(7)).
+func discarding(frames bpf.Counter, a arriving) asm.Instructions {
+	const (
+		vlanTag = 24  // of struct __sk_buff in linux/bpf.h
+		frame   = -74 // where byte 0 of the frame would be on the stack: fields of 4 bytes are aligned
+	)
+	fields := a.fields()
+	first, last := fields[0], fields[len(fields)-1]
+	program := asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, vlanTag, asm.Word),
+		asm.And.Imm32(asm.R2, vlanID),
+		asm.JNE.Imm32(asm.R2, 0, "others"),
+		asm.Mov.Imm(asm.R2, int32(first.at)),
 		asm.Mov.Reg(asm.R3, asm.RFP),
-		asm.Add.Imm(asm.R3, word),
-		asm.Mov.Imm(asm.R4, 8),
+		asm.Add.Imm(asm.R3, frame+int32(first.at)),
+		asm.Mov.Imm(asm.R4, int32(last.at+last.size-first.at)),
 		asm.FnSkbLoadBytes.Call(),
 		asm.JNE.Imm(asm.R0, 0, "others"),
-		asm.LoadMem(asm.R1, asm.RFP, word, asm.DWord),
-		asm.LoadImm(asm.R2, wanted, asm.DWord),
-		asm.JNE.Reg(asm.R1, asm.R2, "others"),
-	}, frames.Add("others"), bpf.Drop.Return(), others)
+	}
+	for _, f := range fields {
+		mask, value, size := f.inMemory()
+		program = append(program, asm.LoadMem(asm.R1, asm.RFP, frame+int16(f.at), size))
+		if f.mask != 1<<(8*f.size)-1 {
+			program = append(program, asm.And.Imm32(asm.R1, mask))
+		}
+		program = append(program, asm.JNE.Imm32(asm.R1, value, "others"))
+	}
+	others := bpf.Next.Return()
+	others[0] = others[0].WithSymbol("others")
+	return slices.Concat(program, frames.Add("others"), bpf.Drop.Return(), others)
+}
+
+// inMemory returns a field's mask and value as a program loads them, in this machine's byte order.
+func (f field) inMemory() (mask, value int32, size asm.Size) {
+	load := func(v uint32) int32 {
+		b := binary.BigEndian.AppendUint32(nil, v)[4-f.size:]
+		switch f.size {
+		case 1:
+			return int32(b[0])
+		case 2:
+			return int32(binary.NativeEndian.Uint16(b))
+		}
+		return int32(binary.NativeEndian.Uint32(b))
+	}
+	return load(f.mask), load(f.value), map[uint32]asm.Size{1: asm.Byte, 2: asm.Half, 4: asm.Word}[f.size]
 }

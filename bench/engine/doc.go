@@ -8,7 +8,9 @@
 // namespace.
 //
 // One TCP connection, the control connection, carries messages of one line; the
-// traffic goes to the same port of the server. One end counts: the one that
-// receives, or that asks. It tells the other as its window begins and ends, so
-// that both ends' figures are of one window, by one clock.
+// traffic goes to the same port of the server. Each connection, and the first datagram
+// of each stream, shows the server's token ([Server.Remote]); the server answers
+// nothing else. One end counts: the one that receives, or that asks. It tells the
+// other as its window begins and ends, so that both ends' figures are of one window,
+// by one clock.
 package engine

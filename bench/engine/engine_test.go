@@ -104,12 +104,12 @@ func (p pair) measureBetween(ctx context.Context, t testing.TB, w bench.Workload
 	var g errgroup.Group
 	g.Go(func() error {
 		return netns.Run(p.netns[1], func() error {
-			server = s.Serve(ctx, marks[1])
+			server = s.Serve(ctx, w, marks[1])
 			return nil
 		})
 	})
 	p.in(t, 0, func() error {
-		run, client = Measure(ctx, w, Local{Address: p.address[0], Interface: wire}, s.Addr(), marks[0])
+		run, client = Measure(ctx, w, Local{Address: p.address[0], Interface: wire}, s.Remote(), marks[0])
 		return nil
 	})
 	if client != nil {
@@ -316,12 +316,12 @@ func TestCounters(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		socket, err := countFrames(at.Index, session, false)
+		socket, err := countFrames(at.Index, arriving{way.to, session})
 		if err != nil {
 			return err
 		}
 		counters = append(counters, socket)
-		program, err := discardFrames(at.Index, session, false)
+		program, err := discardFrames(at.Index, arriving{way.to, session})
 		if err != nil {
 			if errors.Is(err, ebpf.ErrNotSupported) { // before Linux 6.6
 				t.Log(err)

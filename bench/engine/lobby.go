@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -26,9 +28,17 @@ func (a arrival) turnAway() {
 	a.conn.Close()
 }
 
-// lobby is where connections show their tickets. One that shows none holds nobody up.
+// admits reports whether a ticket that came from an address is of the measurement whose control
+// connection a is.
+func (a arrival) admits(t ticket, from netip.Addr) bool {
+	return t.session == a.session && from == addrPort(a.conn.RemoteAddr()).Addr()
+}
+
+// lobby is where connections show their tickets. A connection that shows no ticket with the
+// server's token is closed without an answer, and delays no other.
 type lobby struct {
 	listener *net.TCPListener
+	token    string
 	arrivals chan arrival
 }
 
@@ -57,7 +67,7 @@ func (l *lobby) greet(ctx context.Context, conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Now().Add(patience)) // only a closed one refuses, and ReadFull says so
 	text := make([]byte, ticketSize)
 	_, err := io.ReadFull(conn, text)
-	t, ok := parseTicket(text)
+	t, ok := l.parseTicket(text)
 	if err != nil || !ok {
 		conn.Close()
 		return
@@ -68,6 +78,12 @@ func (l *lobby) greet(ctx context.Context, conn net.Conn) {
 	case <-ctx.Done():
 		conn.Close()
 	}
+}
+
+// parseTicket reads exactly one ticket, and returns false for one without the server's token.
+func (l *lobby) parseTicket(b []byte) (ticket, bool) {
+	t, ok := parseTicket(b)
+	return t, ok && subtle.ConstantTimeCompare([]byte(t.token), []byte(l.token)) == 1
 }
 
 func (l *lobby) next(ctx context.Context) (arrival, error) {

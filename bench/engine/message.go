@@ -9,7 +9,7 @@ import (
 )
 
 // protocol changes when two ends would misunderstand each other.
-const protocol = 1
+const protocol = 2
 
 // said is what a message says.
 type said string
@@ -70,18 +70,20 @@ func parseMessage(line []byte) (message, error) {
 // ticket opens every connection to a server, and is what a datagram says until the
 // server knows its stream: which measurement it belongs to and what it is of it.
 type ticket struct {
+	token   string // of the server: tokenSize bytes
 	session uint64
 	stream  uint32 // controlStream, or 0 and up
 }
 
 const (
-	ticketMagic   = "culvert1"
-	ticketSize    = 20
+	ticketMagic   = "culvert2"
+	tokenSize     = 26 // of rand.Text
+	ticketSize    = len(ticketMagic) + tokenSize + 8 + 4
 	controlStream = ^uint32(0)
 )
 
 func (t ticket) bytes() []byte {
-	b := append(make([]byte, 0, ticketSize), ticketMagic...)
+	b := append(append(make([]byte, 0, ticketSize), ticketMagic...), t.token...)
 	b = binary.BigEndian.AppendUint64(b, t.session)
 	return binary.BigEndian.AppendUint32(b, t.stream)
 }
@@ -91,6 +93,6 @@ func parseTicket(b []byte) (ticket, bool) {
 	if len(b) != ticketSize || string(b[:len(ticketMagic)]) != ticketMagic {
 		return ticket{}, false
 	}
-	b = b[len(ticketMagic):]
-	return ticket{session: binary.BigEndian.Uint64(b), stream: binary.BigEndian.Uint32(b[8:])}, true
+	token, b := string(b[len(ticketMagic):][:tokenSize]), b[len(ticketMagic)+tokenSize:]
+	return ticket{token: token, session: binary.BigEndian.Uint64(b), stream: binary.BigEndian.Uint32(b[8:])}, true
 }

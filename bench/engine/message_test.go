@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/netip"
 	"strings"
@@ -14,10 +15,10 @@ import (
 func TestParseMessage(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"says":"ready"}`, ""},
-		{`{"says":"hello","protocol":1,"workload":{"kind":"stream"}}`, ""},
+		{`{"says":"hello","protocol":2,"workload":{"kind":"stream"}}`, ""},
 		{`{"says":"other","run":{"seconds":1}}`, ""},
-		{`{"says":"hello","protocol":1}`, `"hello" without a workload`},
-		{`{"says":"hello","protocol":2,"workload":{}}`, "protocol 2, this one 1: use one version"},
+		{`{"says":"hello","protocol":2}`, `"hello" without a workload`},
+		{`{"says":"hello","protocol":1,"workload":{}}`, "protocol 1, this one 2: use one version"},
 		{`{"says":"result"}`, `"result" without a run`},
 		{`{"says":"other","run":{"seconds":0}}`, `"other" without a run`},
 		{`{"says":"other","run":{"seconds":-1}}`, `"other" without a run`},
@@ -33,7 +34,7 @@ func TestParseMessage(t *testing.T) {
 }
 
 func FuzzParseMessage(f *testing.F) {
-	f.Add([]byte(`{"says":"hello","protocol":1,"workload":{"kind":"datagram","seconds":1,"rate":1e9}}`))
+	f.Add([]byte(`{"says":"hello","protocol":2,"workload":{"kind":"datagram","seconds":1,"rate":1e9}}`))
 	f.Add([]byte(`{"says":"other","run":{"seconds":0.5,"retransmits":3},"total":7}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		m, err := parseMessage(line)
@@ -57,8 +58,8 @@ func FuzzParseMessage(f *testing.F) {
 }
 
 func FuzzParseTicket(f *testing.F) {
-	f.Add(ticket{session: 1 << 60, stream: 3}.bytes())
-	f.Add([]byte("culvert1"))
+	f.Add(ticket{token: rand.Text(), session: 1 << 60, stream: 3}.bytes())
+	f.Add([]byte(ticketMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if ticket, ok := parseTicket(b); ok && string(ticket.bytes()) != string(b) {
 			t.Errorf("%x is read as %+v", b, ticket)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -34,12 +35,12 @@ func newPacketSink(r route, port *net.UDPConn, session uint64, size int) (*packe
 	if err := onConn(port, func(fd int) error { return attach(fd, []bpf.Instruction{bpf.RetConstant{}}) }); err != nil {
 		return nil, err
 	}
-	v6 := r.to.Addr().Is6()
+	a := arriving{netip.AddrPortFrom(r.from, uint16(port.LocalAddr().(*net.UDPAddr).Port)), session}
 	// Where the kernel cannot, frames cost the receiver more and count the same.
-	if d, err := discardFrames(r.index, session, v6); err == nil {
+	if d, err := discardFrames(r.index, a); err == nil {
 		return &packetSink{port: port, size: size, counter: d}, nil
 	}
-	c, err := countFrames(r.index, session, v6)
+	c, err := countFrames(r.index, a)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -14,14 +15,16 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// Server is the end that waits. It has one TCP and one UDP port, of one number.
+// Server is the end that waits. It has one TCP and one UDP port, of one number. It answers only
+// clients that have its token.
 type Server struct {
 	local Local
+	token string
 	tcp   *net.TCPListener
 	udp   *net.UDPConn
 }
 
-// Listen opens a server. Port 0 takes a free one. The caller closes it.
+// Listen opens a server with a new token. Port 0 takes a free one. The caller closes it.
 func Listen(ctx context.Context, local Local, port uint16) (*Server, error) {
 	const attempts = 20 // at a number that is free for both
 	if !local.Address.IsValid() {
@@ -59,24 +62,32 @@ func listen(ctx context.Context, local Local, port uint16, attempts int) (*Serve
 		}
 		return nil, err
 	}
-	return &Server{local: local, tcp: tcp.(*net.TCPListener), udp: udp.(*net.UDPConn)}, nil
+	return &Server{local: local, token: rand.Text(), tcp: tcp.(*net.TCPListener), udp: udp.(*net.UDPConn)}, nil
 }
 
 // Addr is where the server listens.
 func (s *Server) Addr() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).AddrPort() }
 
+// Remote is what a client needs to reach the server.
+func (s *Server) Remote() Remote { return Remote{Address: s.Addr(), Token: s.token} }
+
 // Close frees the ports.
 func (s *Server) Close() error { return errors.Join(s.tcp.Close(), s.udp.Close()) }
 
-// Serve takes part in one measurement. It waits for a client until ctx ends.
-// Connections that are no client's are closed and forgotten.
-func (s *Server) Serve(ctx context.Context, marks Marks) error {
+// Serve takes part in one measurement of the workload w. It waits for a client until ctx ends.
+// It closes connections that do not show the token, and refuses a client with another workload.
+// Traffic goes only to the address that the client's control connection comes from.
+func (s *Server) Serve(ctx context.Context, w bench.Workload, marks Marks) error {
+	w, err := Check(w)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	door := &lobby{listener: s.tcp, arrivals: make(chan arrival)}
+	door := &lobby{listener: s.tcp, token: s.token, arrivals: make(chan arrival)}
 	g, admitting := errgroup.WithContext(ctx)
 	g.Go(func() error { return door.admit(admitting) })
-	err := s.serve(admitting, door, marks)
+	err = s.serve(admitting, door, w, marks)
 	cancel()
 	if admitted := g.Wait(); err == nil {
 		return admitted
@@ -84,14 +95,14 @@ func (s *Server) Serve(ctx context.Context, marks Marks) error {
 	return err
 }
 
-func (s *Server) serve(ctx context.Context, door *lobby, marks Marks) error {
+func (s *Server) serve(ctx context.Context, door *lobby, w bench.Workload, marks Marks) error {
 	first, err := door.control(ctx)
 	if err != nil {
 		return err
 	}
 	p := listenTo(ctx, first.conn)
 	defer p.close()
-	if err := s.measure(ctx, door, p, first.session, marks); err != nil {
+	if err := s.measure(ctx, door, p, first, w, marks); err != nil {
 		err = cause(ctx, err)
 		p.fail(err)
 		return fmt.Errorf("for %s: %w", p.conn.RemoteAddr(), err)
@@ -99,12 +110,12 @@ func (s *Server) serve(ctx context.Context, door *lobby, marks Marks) error {
 	return nil
 }
 
-func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint64, marks Marks) (err error) {
+func (s *Server) measure(ctx context.Context, door *lobby, p *peer, first arrival, own bench.Workload, marks Marks) (err error) {
 	m, err := p.expect(ctx, hello, patience)
 	if err != nil {
 		return err
 	}
-	w, err := Check(*m.Workload)
+	w, err := checkOwn(own, *m.Workload)
 	if err != nil {
 		return err
 	}
@@ -116,7 +127,7 @@ func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint6
 	if err := p.send(message{Says: ready}); err != nil {
 		return err
 	}
-	l, done, err := s.load(ctx, door, w, number, t)
+	l, done, err := s.load(ctx, door, w, first, t)
 	if err != nil {
 		return err
 	}
@@ -140,24 +151,24 @@ func (s *Server) measure(ctx context.Context, door *lobby, p *peer, number uint6
 }
 
 // load is this end's part. The caller calls done.
-func (s *Server) load(ctx context.Context, door *lobby, w bench.Workload, number uint64, t *tap) (l load, done func() error, err error) {
+func (s *Server) load(ctx context.Context, door *lobby, w bench.Workload, first arrival, t *tap) (l load, done func() error, err error) {
 	if w.Kind == bench.Packets {
-		return newPacketLoad(ctx, w, number, t, s.udp, w.Reverse)
+		return newPacketLoad(ctx, w, first.session, t, s.udp, w.Reverse)
 	}
 	gather := s.gatherStreams
 	if network(w) == "udp" {
 		gather = s.gatherDatagrams
 	}
-	conns, err := gather(ctx, door, w, number)
+	conns, err := gather(ctx, door, w, first)
 	if err != nil {
 		closeAll(conns)
 		return nil, nil, err
 	}
-	return newLoad(w, number, conns, w.Reverse), func() error { closeAll(conns); return nil }, nil
+	return newLoad(w, first.session, conns, w.Reverse), func() error { closeAll(conns); return nil }, nil
 }
 
 // gatherStreams waits for the TCP connections of a measurement.
-func (s *Server) gatherStreams(ctx context.Context, door *lobby, w bench.Workload, number uint64) ([]net.Conn, error) {
+func (s *Server) gatherStreams(ctx context.Context, door *lobby, w bench.Workload, first arrival) ([]net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
 	conns := make([]net.Conn, w.Streams)
@@ -166,7 +177,7 @@ func (s *Server) gatherStreams(ctx context.Context, door *lobby, w bench.Workloa
 		if err != nil {
 			return conns, fmt.Errorf("%d of %d streams came: %w", there, len(conns), err)
 		}
-		if !vacant(conns, a.ticket, number) {
+		if !first.admits(a.ticket, addrPort(a.conn.RemoteAddr()).Addr()) || !vacant(conns, a.stream) {
 			a.turnAway()
 			continue
 		}
@@ -180,8 +191,9 @@ func (s *Server) gatherStreams(ctx context.Context, door *lobby, w bench.Workloa
 }
 
 // gatherDatagrams waits for a ticket of each stream, and gives each a socket of its own
-// that is connected to where the ticket came from.
-func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workload, number uint64) (conns []net.Conn, err error) {
+// that is connected to where the ticket came from. It ignores tickets that do not come from the
+// client's address, so that no ticket directs traffic to a third host (TestSpoofedSourceGetsNothing).
+func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workload, first arrival) (conns []net.Conn, err error) {
 	conns = make([]net.Conn, w.Streams)
 	return conns, door.closedWhile(ctx, func() error {
 		ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
@@ -194,8 +206,8 @@ func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workl
 			if err != nil {
 				return fmt.Errorf("%d of %d streams came: %w", there, len(conns), errors.Join(context.Cause(ctx), err))
 			}
-			t, ok := parseTicket(text[:n])
-			if !ok || !vacant(conns, t, number) {
+			t, ok := door.parseTicket(text[:n])
+			if !ok || !first.admits(t, from.Addr().Unmap().WithZone("")) || !vacant(conns, t.stream) {
 				continue
 			}
 			o := options{device: s.local.Interface, window: w.Window, sharing: true}
@@ -209,7 +221,7 @@ func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workl
 	})
 }
 
-// vacant reports whether a ticket is of the measurement and of a stream that is not there yet.
-func vacant(conns []net.Conn, t ticket, number uint64) bool {
-	return t.session == number && int64(t.stream) < int64(len(conns)) && conns[t.stream] == nil
+// vacant reports whether a stream is one of conns and has not come yet.
+func vacant(conns []net.Conn, stream uint32) bool {
+	return int64(stream) < int64(len(conns)) && conns[stream] == nil
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net"
@@ -32,7 +33,7 @@ func says(t *testing.T, err error, want string) {
 func TestNoServer(t *testing.T) {
 	p := newPair(t)
 	s := p.listen(t)
-	at := s.Addr()
+	at := s.Remote()
 	s.Close()
 	p.in(t, 0, func() error {
 		_, err := Measure(t.Context(), short, Local{}, at, Marks{})
@@ -99,17 +100,17 @@ func TestNoPermission(t *testing.T) {
 	s := p.listen(t)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
+	w := short
+	w.Kind = bench.Packets
 	var g errgroup.Group
-	g.Go(func() error { return netns.Run(p.netns[1], func() error { return s.Serve(ctx, Marks{}) }) })
+	g.Go(func() error { return netns.Run(p.netns[1], func() error { return s.Serve(ctx, w, Marks{}) }) })
 	p.in(t, 0, func() error { // on a thread that is thrown away
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
 		if err := unix.Capset(&header, &none[0]); err != nil {
 			return err
 		}
-		w := short
-		w.Kind = bench.Packets
-		_, err := Measure(t.Context(), w, Local{}, s.Addr(), Marks{})
+		_, err := Measure(t.Context(), w, Local{}, s.Remote(), Marks{})
 		says(t, err, "open a packet socket: operation not permitted: run as root or give the program CAP_NET_RAW")
 		_, err = newXDP(route{}, &frames{template: make([]byte, 60)}, 0)
 		says(t, err, "open an AF_XDP socket: operation not permitted: run as root or give the program CAP_NET_RAW")
@@ -125,16 +126,16 @@ func TestOtherEndLeaves(t *testing.T) {
 		for _, kind := range []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets} {
 			s := p.listen(t)
 			ctx, leave := context.WithCancel(t.Context())
+			w := bench.Workload{Kind: kind, Seconds: 600, Reverse: reverse}
 			var g errgroup.Group
 			g.Go(func() error {
 				return netns.Run(p.netns[1], func() error {
-					says(t, s.Serve(ctx, Marks{Begin: leave}), context.Canceled.Error())
+					says(t, s.Serve(ctx, w, Marks{Begin: leave}), context.Canceled.Error())
 					return nil
 				})
 			})
 			p.in(t, 0, func() error {
-				w := bench.Workload{Kind: kind, Seconds: 600, Reverse: reverse}
-				_, err := Measure(t.Context(), w, Local{}, s.Addr(), Marks{})
+				_, err := Measure(t.Context(), w, Local{}, s.Remote(), Marks{})
 				says(t, err, "the other end, 192.0.2.2")
 				return nil
 			})
@@ -158,7 +159,7 @@ func TestContextEnds(t *testing.T) {
 	s := p.listen(t)
 	defer s.Close()
 	cancel()
-	if err := s.Serve(ctx, Marks{}); !errors.Is(err, context.Canceled) {
+	if err := s.Serve(ctx, short, Marks{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a server that waits ends with %v", err)
 	}
 }
@@ -190,7 +191,7 @@ func TestNonsense(t *testing.T) {
 			return err
 		})
 		p.in(t, 0, func() error {
-			_, err := Measure(t.Context(), short, Local{}, addrPort(l.Addr()), Marks{})
+			_, err := Measure(t.Context(), short, Local{}, Remote{addrPort(l.Addr()), rand.Text()}, Marks{})
 			says(t, err, c.want)
 			return nil
 		})
@@ -208,12 +209,12 @@ func TestStrangers(t *testing.T) {
 	defer s.Close()
 	var g errgroup.Group
 	g.Go(func() error {
-		return netns.Run(p.netns[1], func() error { return s.Serve(t.Context(), Marks{}) })
+		return netns.Run(p.netns[1], func() error { return s.Serve(t.Context(), short, Marks{}) })
 	})
 	var strangers []net.Conn
 	defer func() { closeAll(strangers) }()
 	p.in(t, 0, func() error {
-		for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", string(ticket{1, 0}.bytes())} {
+		for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", string(ticket{s.token, 1, 0}.bytes())} {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr().String())
 			if err != nil {
 				return err
@@ -226,9 +227,9 @@ func TestStrangers(t *testing.T) {
 		return nil
 	})
 	p.in(t, 0, func() error {
-		_, err := Measure(t.Context(), short, Local{}, s.Addr(), Marks{Begin: func() {
+		_, err := Measure(t.Context(), short, Local{}, s.Remote(), Marks{Begin: func() {
 			p.in(t, 0, func() error {
-				_, err := Measure(t.Context(), short, Local{}, s.Addr(), Marks{})
+				_, err := Measure(t.Context(), short, Local{}, s.Remote(), Marks{})
 				says(t, err, "this server measures with another client")
 				return nil
 			})

@@ -24,19 +24,22 @@ import (
 // Cluster is where pods are made for a measurement, by the program kubectl: whatever
 // way of logging in a cluster has, kubectl knows it.
 type Cluster struct {
-	Kubectl   []string // the program, with flags such as --context
-	Namespace string   // of the pods
-	Network   string   // of the VFs: a NetworkAttachmentDefinition's name; empty for none
-	Image     string   // with the program culvert-bench; empty for that of culvertd
-	From, To  string   // nodes
+	Kubectl []string // the program, with flags such as --context
+	// Namespace is of the pods in the pod network, and System of those in a node's own network and
+	// PID namespace: who may exec into these is root on the node, so they are where culvertd is.
+	Namespace, System string
+
+	Network  string // of the VFs: a NetworkAttachmentDefinition's name; empty for none
+	Image    string // with the program culvert-bench; empty for that of culvertd
+	From, To string // nodes
 }
 
 // Pod is one that was made, with the pipe to its agent.
 type Pod struct {
-	Name, Node string
-	Host       bool // it is in the node's own network
-	From       bool // traffic starts in it
-	Pipe       *Pipe
+	Name, Namespace, Node string
+	Host                  bool // it is in the node's own network
+	From                  bool // traffic starts in it
+	Pipe                  *Pipe
 }
 
 // Pods are those of one measurement.
@@ -74,6 +77,9 @@ const (
 // where traffic ends. First it removes what an
 // invocation left whose lease has run out. After an error nothing of it is left.
 func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
+	if err := c.checkSystem(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.reap(ctx, time.Now()); err != nil {
 		return nil, err
 	}
@@ -91,11 +97,11 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 		}
 	}()
 	for _, pod := range p.All {
-		if _, err := c.create(ctx, p.manifest(pod, time.Now())); err != nil {
-			return p, fmt.Errorf("make pod %s on %s: %w", pod.Name, pod.Node, err)
+		if _, err := c.create(ctx, pod.Namespace, p.manifest(pod, time.Now())); err != nil {
+			return p, fmt.Errorf("make pod %s/%s on %s: %w", pod.Namespace, pod.Name, pod.Node, err)
 		}
 	}
-	service, err := c.create(ctx, p.service(time.Now()))
+	service, err := c.create(ctx, c.Namespace, p.service(time.Now()))
 	if err != nil {
 		return p, fmt.Errorf("make a Service: %w", err)
 	}
@@ -107,7 +113,7 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 		return p, err
 	}
 	for i := range p.All {
-		if p.All[i].Pipe, err = c.exec(ctx, p.All[i].Name); err != nil {
+		if p.All[i].Pipe, err = c.exec(ctx, p.All[i]); err != nil {
 			return p, err
 		}
 	}
@@ -118,23 +124,55 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 func (p *Pods) wanted() []Pod {
 	c, name := p.cluster, "culvert-bench-"+p.run
 	all := []Pod{
-		{Name: name + "-from", Node: c.From, From: true},
-		{Name: name + "-to", Node: c.To},
-		{Name: name + "-to-host", Node: c.To, Host: true},
+		{Name: name + "-from", Namespace: c.Namespace, Node: c.From, From: true},
+		{Name: name + "-to", Namespace: c.Namespace, Node: c.To},
+		{Name: name + "-to-host", Namespace: c.System, Node: c.To, Host: true},
 	}
 	if c.From != c.To {
-		all = append(all, Pod{Name: name + "-from-host", Node: c.From, Host: true, From: true})
+		all = append(all, Pod{Name: name + "-from-host", Namespace: c.System, Node: c.From, Host: true, From: true})
 	}
 	return all
 }
 
+// namespaces are those of the pods: one where both are the same.
+func (c Cluster) namespaces() []string {
+	return slices.Compact([]string{c.Namespace, c.System})
+}
+
+// inEach calls f for each of the namespaces at the same time, and joins the errors.
+func (c Cluster) inEach(f func(namespace string) error) error {
+	names := c.namespaces()
+	errs := make([]error, len(names))
+	var g errgroup.Group
+	for i, name := range names {
+		g.Go(func() error {
+			errs[i] = f(name)
+			return nil
+		})
+	}
+	_ = g.Wait() // they are in errs
+	return errors.Join(errs...)
+}
+
+// checkSystem returns an error where the namespace for the pods in the nodes' networks is not there.
+func (c Cluster) checkSystem(ctx context.Context) error {
+	out, err := c.kubectl(ctx, c.System, nil, "get", "namespace", c.System, "--ignore-not-found", "--output", "name")
+	if err != nil {
+		return fmt.Errorf("look for namespace %s: %w", c.System, err)
+	}
+	if len(out) == 0 {
+		return fmt.Errorf("namespace %s is not there, and the pods in the nodes' own networks belong where Culvert is installed: install it, or name its namespace with --system-namespace", c.System)
+	}
+	return nil
+}
+
 // create makes an object, and returns it as the API server has it.
-func (c Cluster) create(ctx context.Context, o object) (was state, err error) {
+func (c Cluster) create(ctx context.Context, namespace string, o object) (was state, err error) {
 	manifest, err := json.Marshal(o)
 	if err != nil {
 		return was, err
 	}
-	out, err := c.kubectl(ctx, manifest, "create", "-f", "-", "--output", "json")
+	out, err := c.kubectl(ctx, namespace, manifest, "create", "-f", "-", "--output", "json")
 	if err != nil {
 		return was, err
 	}
@@ -142,14 +180,17 @@ func (c Cluster) create(ctx context.Context, o object) (was state, err error) {
 }
 
 // exec starts the agent in a pod. When the connection breaks, its input ends.
-func (c Cluster) exec(ctx context.Context, pod string) (*Pipe, error) {
-	args := c.args("exec", "--stdin", "--quiet", pod, "--", program.Bench, "agent")
+func (c Cluster) exec(ctx context.Context, pod Pod) (*Pipe, error) {
+	args := c.args(pod.Namespace, "exec", "--stdin", "--quiet", pod.Name, "--", program.Bench, "agent")
 	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), c.Kubectl[0], args...), func() error { return nil })
 }
 
 // ready waits until all pods are.
 func (p *Pods) ready(ctx context.Context) error {
-	_, err := p.cluster.kubectlFor(ctx, readyTime+callTime, nil, "wait", "--for=condition=Ready", "pods", "--selector", p.selector(), "--timeout", readyTime.String())
+	err := p.cluster.inEach(func(namespace string) error {
+		_, err := p.cluster.kubectlFor(ctx, readyTime+callTime, namespace, nil, "wait", "--for=condition=Ready", "pods", "--selector", p.selector(), "--timeout", readyTime.String())
+		return err
+	})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -160,10 +201,10 @@ func (p *Pods) ready(ctx context.Context) error {
 	var why []string
 	for _, pod := range pods {
 		if s := pod.waits(); s != "" {
-			why = append(why, fmt.Sprintf("%s on %s: %s", pod.Metadata.Name, pod.Spec.NodeName, s))
+			why = append(why, fmt.Sprintf("%s/%s on %s: %s", pod.Metadata.Namespace, pod.Metadata.Name, pod.Spec.NodeName, s))
 		}
 	}
-	return fmt.Errorf("wait %s for the pods: %w; %s; they are removed again (kubectl get events -n %s says more)", readyTime, err, strings.Join(why, "; "), p.cluster.Namespace)
+	return fmt.Errorf("wait %s for the pods: %w; %s; they are removed again (kubectl get events -n NAMESPACE says more)", readyTime, err, strings.Join(why, "; "))
 }
 
 // renew keeps the lease until ctx ends: who died renews nothing, and the next
@@ -177,7 +218,10 @@ func (p *Pods) renew(ctx context.Context) {
 			return
 		case now := <-t.C:
 			// While the API server is away nobody else removes them, either.
-			_, _ = p.cluster.kubectl(ctx, nil, "annotate", "--overwrite", made, "--selector", p.selector(), leaseKey+"="+until(now))
+			_ = p.cluster.inEach(func(namespace string) error {
+				_, err := p.cluster.kubectl(ctx, namespace, nil, "annotate", "--overwrite", made, "--selector", p.selector(), leaseKey+"="+until(now))
+				return err
+			})
 		}
 	}
 }
@@ -214,15 +258,19 @@ func (p *Pods) Close() error {
 func (c Cluster) remove(selector string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), goneTime)
 	defer cancel()
+	return c.inEach(func(namespace string) error { return c.removeIn(ctx, namespace, selector) })
+}
+
+func (c Cluster) removeIn(ctx context.Context, namespace, selector string) error {
 	for {
-		_, err := c.kubectlFor(ctx, goneTime, nil, "delete", made, "--selector", selector, "--ignore-not-found", "--wait", "--timeout", "60s")
+		_, err := c.kubectlFor(ctx, goneTime, namespace, nil, "delete", made, "--selector", selector, "--ignore-not-found", "--wait", "--timeout", "60s")
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return fmt.Errorf("pods of this measurement are left: kubectl delete %s -n %s -l %s: %w", made, c.Namespace, selector, err)
+			return fmt.Errorf("pods of this measurement are left: kubectl delete %s -n %s -l %s: %w", made, namespace, selector, err)
 		}
 	}
 }
@@ -253,7 +301,7 @@ func (c Cluster) image(ctx context.Context) (string, error) {
 	if c.Image != "" {
 		return c.Image, nil
 	}
-	out, err := c.kubectl(ctx, nil, "get", "daemonset", "culvertd", "--namespace", "culvert-system", "--output", "jsonpath={.spec.template.spec.containers[0].image}")
+	out, err := c.kubectl(ctx, c.System, nil, "get", "daemonset", "culvertd", "--output", "jsonpath={.spec.template.spec.containers[0].image}")
 	if err != nil {
 		return "", fmt.Errorf("which image has the program culvert-bench? That of culvertd is not known; name one with --image: %w", err)
 	}
@@ -276,21 +324,21 @@ func Contexts(ctx context.Context, kubeconfig string) []string {
 	return strings.Fields(string(out))
 }
 
-// args are kubectl's, for what is in the namespace.
-func (c Cluster) args(more ...string) []string {
-	return slices.Concat(c.Kubectl[1:], []string{"--namespace", c.Namespace}, more)
+// args are kubectl's, for what is in a namespace.
+func (c Cluster) args(namespace string, more ...string) []string {
+	return slices.Concat(c.Kubectl[1:], []string{"--namespace", namespace}, more)
 }
 
-// kubectl runs kubectl in the namespace and returns what it printed. It is in a
+// kubectl runs kubectl in a namespace and returns what it printed. It is in a
 // process group of its own: Ctrl-C is for us.
-func (c Cluster) kubectl(ctx context.Context, in []byte, args ...string) ([]byte, error) {
-	return c.kubectlFor(ctx, callTime, in, args...)
+func (c Cluster) kubectl(ctx context.Context, namespace string, in []byte, args ...string) ([]byte, error) {
+	return c.kubectlFor(ctx, callTime, namespace, in, args...)
 }
 
-func (c Cluster) kubectlFor(ctx context.Context, bound time.Duration, in []byte, args ...string) ([]byte, error) {
+func (c Cluster) kubectlFor(ctx context.Context, bound time.Duration, namespace string, in []byte, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Kubectl[0], c.args(args...)...)
+	cmd := exec.CommandContext(ctx, c.Kubectl[0], c.args(namespace, args...)...)
 	cmd.Stdin = bytes.NewReader(in)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said := &tail{}

@@ -29,13 +29,15 @@ type podList struct {
 	Items []struct {
 		Metadata struct {
 			Name        string            `json:"name"`
+			Namespace   string            `json:"namespace"`
 			Labels      map[string]string `json:"labels"`
 			Annotations map[string]string `json:"annotations"`
 			Deleted     *time.Time        `json:"deletionTimestamp"`
 		} `json:"metadata"`
 		Spec struct {
-			NodeName string `json:"nodeName"`
-			HostPID  bool   `json:"hostPID"`
+			NodeName    string `json:"nodeName"`
+			HostPID     bool   `json:"hostPID"`
+			HostNetwork bool   `json:"hostNetwork"`
 		} `json:"spec"`
 		Status struct {
 			Phase string `json:"phase"`
@@ -44,8 +46,10 @@ type podList struct {
 }
 
 const (
+	allPods      = "/api/v1/pods" // of all namespaces
 	podsPath     = "/api/v1/namespaces/default/pods"
 	servicesPath = "/api/v1/namespaces/default/services"
+	systemPods   = "/api/v1/namespaces/culvert-system/pods"
 )
 
 func newCluster(t *testing.T) *world {
@@ -66,13 +70,16 @@ exec %s --kubeconfig %s "$@"
 	if err := errors.Join(os.WriteFile(config, []byte(admin), 0o600), os.WriteFile(dir+"/kubectl", []byte(script), 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	s.Must(http.MethodPost, "/api/v1/namespaces/default/serviceaccounts", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}")
-	return &world{s, Cluster{Kubectl: []string{dir + "/kubectl"}, Namespace: "default", Network: "vfs", Image: "culvert:test", From: "n1", To: "n2"}}
+	s.Must(http.MethodPost, "/api/v1/namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: culvert-system}}")
+	for _, namespace := range []string{"default", "culvert-system"} {
+		s.Must(http.MethodPost, "/api/v1/namespaces/"+namespace+"/serviceaccounts", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}")
+	}
+	return &world{s, Cluster{Kubectl: []string{dir + "/kubectl"}, Namespace: "default", System: "culvert-system", Network: "vfs", Image: "culvert:test", From: "n1", To: "n2"}}
 }
 
 func (w *world) pods(t *testing.T) podList {
 	t.Helper()
-	return w.get(t, podsPath)
+	return w.get(t, allPods)
 }
 
 func (w *world) get(t *testing.T, path string) podList {
@@ -105,14 +112,15 @@ func (w *world) kubelet(t *testing.T, starts bool) (stop func()) {
 		for ctx.Err() == nil {
 			time.Sleep(50 * time.Millisecond)
 			var all podList
-			if w.Do(http.MethodGet, podsPath, "", &all) != nil {
+			if w.Do(http.MethodGet, allPods, "", &all) != nil {
 				continue // the API server is away, or the test ends
 			}
 			for _, p := range all.Items {
+				path := "/api/v1/namespaces/" + p.Metadata.Namespace + "/pods/" + p.Metadata.Name
 				if p.Metadata.Deleted != nil {
-					_ = w.Do(http.MethodDelete, podsPath+"/"+p.Metadata.Name, `{apiVersion: v1, kind: DeleteOptions, gracePeriodSeconds: 0}`, nil)
+					_ = w.Do(http.MethodDelete, path, `{apiVersion: v1, kind: DeleteOptions, gracePeriodSeconds: 0}`, nil)
 				} else if starts && p.Status.Phase != "Running" {
-					w.setReady(p.Metadata.Name)
+					w.setReady(path)
 				}
 			}
 		}
@@ -121,9 +129,9 @@ func (w *world) kubelet(t *testing.T, starts bool) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); _ = g.Wait() })
 }
 
-func (w *world) setReady(pod string) {
+func (w *world) setReady(path string) {
 	var whole map[string]any
-	if w.Do(http.MethodGet, podsPath+"/"+pod, "", &whole) != nil {
+	if w.Do(http.MethodGet, path, "", &whole) != nil {
 		return
 	}
 	whole["status"] = object{"phase": "Running", "conditions": []object{{"type": "Ready", "status": "True"}}}
@@ -131,13 +139,15 @@ func (w *world) setReady(pod string) {
 	if err != nil {
 		panic(err) // it was JSON
 	}
-	_ = w.Do(http.MethodPut, podsPath+"/"+pod+"/status", string(status), nil)
+	_ = w.Do(http.MethodPut, path+"/status", string(status), nil)
 }
 
 func TestCluster(t *testing.T) {
 	w := newCluster(t)
 	t.Run("SaysWhatIsWrong", w.saysWhatIsWrong)
 	t.Run("Opens", w.opens)
+	t.Run("KeepsNodesFromTenants", w.keepsNodesFromTenants)
+	t.Run("NeedsTheRightsThatAreDocumented", w.needsTheRightsThatAreDocumented)
 	t.Run("LeavesNothing", w.leavesNothing)
 }
 
@@ -156,16 +166,17 @@ func (w *world) opens(t *testing.T) {
 		if pod.Metadata.Labels["app.kubernetes.io/managed-by"] != "culvert-bench" {
 			t.Errorf("%s has the labels %v", pod.Metadata.Name, pod.Metadata.Labels)
 		}
-		if pod.Spec.HostPID != strings.HasSuffix(pod.Metadata.Name, "-host") {
-			t.Errorf("%s is in the node's PID namespace: %v", pod.Metadata.Name, pod.Spec.HostPID)
+		host := strings.HasSuffix(pod.Metadata.Name, "-host")
+		if pod.Spec.HostPID != host || pod.Spec.HostNetwork != host {
+			t.Errorf("%s is in the node's PID namespace: %t, in its network: %t", pod.Metadata.Name, pod.Spec.HostPID, pod.Spec.HostNetwork)
 		}
 		name := strings.ReplaceAll(pod.Metadata.Name, p.run, "RUN")
-		got = append(got, fmt.Sprintf("%s on %s, network %q", name, pod.Spec.NodeName, pod.Metadata.Annotations["k8s.v1.cni.cncf.io/networks"]))
+		got = append(got, fmt.Sprintf("%s/%s on %s, network %q", pod.Metadata.Namespace, name, pod.Spec.NodeName, pod.Metadata.Annotations["k8s.v1.cni.cncf.io/networks"]))
 	}
 	slices.Sort(got)
 	want := []string{
-		`culvert-bench-RUN-from on n1, network "vfs"`, `culvert-bench-RUN-from-host on n1, network ""`,
-		`culvert-bench-RUN-to on n2, network "vfs"`, `culvert-bench-RUN-to-host on n2, network ""`,
+		`culvert-system/culvert-bench-RUN-from-host on n1, network ""`, `culvert-system/culvert-bench-RUN-to-host on n2, network ""`,
+		`default/culvert-bench-RUN-from on n1, network "vfs"`, `default/culvert-bench-RUN-to on n2, network "vfs"`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -195,13 +206,70 @@ func (w *world) opens(t *testing.T) {
 	w.Must(http.MethodDelete, podsPath+"/somebodys", "{apiVersion: v1, kind: DeleteOptions, gracePeriodSeconds: 0}")
 }
 
+// tenant has all rights in the namespace default and none elsewhere.
+const tenant = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: tenant},
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]}`
+
+// A tenant may enter every pod of its namespace, and none in which it would be root on the node.
+func (w *world) keepsNodesFromTenants(t *testing.T) {
+	defer w.kubelet(t, true)()
+	w.Must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", tenant)
+	p, err := w.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, pod := range p.All {
+		out, err := w.kubectl(t.Context(), pod.Namespace, nil, "auth", "can-i", "create", "pods/"+pod.Name, "--subresource=exec", "--as", "tenant", "--quiet")
+		if enters := err == nil; enters == pod.Host {
+			t.Errorf("the tenant may enter %s/%s, in the node's network %t: %t, %v: %s", pod.Namespace, pod.Name, pod.Host, enters, err, out)
+		}
+	}
+}
+
+// A person with the rights that docs/bench.md names, in both namespaces, can measure.
+func (w *world) needsTheRightsThatAreDocumented(t *testing.T) {
+	defer w.kubelet(t, true)()
+	page, err := os.ReadFile("../../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, role, _ := strings.Cut(string(page), "```yaml\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n")
+	role, _, found := strings.Cut(role, "```")
+	if !found {
+		t.Fatal("docs/bench.md has no ClusterRole")
+	}
+	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
+	w.Must(http.MethodPost, rbac+"clusterroles", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n"+role)
+	for _, namespace := range w.namespaces() {
+		w.Must(http.MethodPost, rbac+"namespaces/"+namespace+"/rolebindings", strings.NewReplacer("name: tenant", "name: ann", "cluster-admin", "culvert-bench").Replace(tenant))
+	}
+	ann := w.Cluster
+	ann.Kubectl = append(slices.Clone(w.Kubectl), "--as", "ann")
+	p, err := ann.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := ann.kubectl(t.Context(), ann.System, nil, "get", "daemonsets", "culvertd", "--ignore-not-found")
+	if err := errors.Join(err, p.Close()); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if n := len(w.pods(t).Items); n != 0 {
+		t.Errorf("%d pods are left", n)
+	}
+}
+
 // What somebody left who died goes when its lease has run out; what it made before the
 // API server went away goes when that is back.
 func (w *world) leavesNothing(t *testing.T) {
 	stop := w.kubelet(t, true)
 	dead := &Pods{cluster: w.Cluster, run: "dead"}
 	for _, pod := range dead.wanted() {
-		w.Must(http.MethodPost, podsPath, text(t, dead.manifest(pod, time.Now().Add(-time.Hour))))
+		w.Must(http.MethodPost, map[bool]string{false: podsPath, true: systemPods}[pod.Host], text(t, dead.manifest(pod, time.Now().Add(-time.Hour))))
 	}
 	w.Must(http.MethodPost, servicesPath, text(t, dead.service(time.Now().Add(-time.Hour))))
 	p, err := w.Open(t.Context())
@@ -252,6 +320,14 @@ func (w *world) saysWhatIsWrong(t *testing.T) {
 	without.Image = ""
 	if _, err := without.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "--image") {
 		t.Errorf("no image: %v", err)
+	}
+	elsewhere := w.Cluster
+	elsewhere.System = "nowhere"
+	if _, err := elsewhere.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "namespace nowhere is not there") || !strings.Contains(err.Error(), "--system-namespace") {
+		t.Errorf("no namespace for the pods in the nodes' networks: %v", err)
+	}
+	if n := len(w.pods(t).Items); n != 0 {
+		t.Errorf("%d pods are left", n)
 	}
 	c := Cluster{Kubectl: []string{"no-such-kubectl"}, Namespace: "default"}
 	if _, err := c.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "install it") {

@@ -27,7 +27,7 @@ func (p *Pods) manifest(pod Pod, now time.Time) object {
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": object{"name": pod.Name, "labels": labels, "annotations": annotations},
+		"metadata": object{"name": pod.Name, "namespace": pod.Namespace, "labels": labels, "annotations": annotations},
 		"spec": object{
 			// The one in the node's network sees the node's processes, and says who took the processors.
 			"nodeName": pod.Node, "hostNetwork": pod.Host, "hostPID": pod.Host, "restartPolicy": "Never",
@@ -52,7 +52,7 @@ func (p *Pods) service(now time.Time) object {
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Service",
-		"metadata": object{"name": "culvert-bench-" + p.run, "labels": p.labels(), "annotations": object{leaseKey: until(now)}},
+		"metadata": object{"name": "culvert-bench-" + p.run, "namespace": p.cluster.Namespace, "labels": p.labels(), "annotations": object{leaseKey: until(now)}},
 		"spec":     object{"selector": object{labelEnd: p.run}, "ports": ports},
 	}
 }
@@ -65,6 +65,7 @@ func (p *Pods) labels() object {
 type state struct {
 	Metadata struct {
 		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace"`
 		Labels      map[string]string `json:"labels"`
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
@@ -109,16 +110,20 @@ func (p state) waits() string {
 	return fmt.Sprintf("it is %s: does the node exist, and has its kubelet started it?", p.Status.Phase)
 }
 
-func (c Cluster) list(ctx context.Context, kinds, selector string) ([]state, error) {
-	out, err := c.kubectl(ctx, nil, "get", kinds, "--selector", selector, "--output", "json")
-	if err != nil {
-		return nil, err
+// list returns the objects of some kinds in all namespaces of the measurement.
+func (c Cluster) list(ctx context.Context, kinds, selector string) (all []state, err error) {
+	for _, namespace := range c.namespaces() {
+		out, err := c.kubectl(ctx, namespace, nil, "get", kinds, "--selector", selector, "--output", "json")
+		if err != nil {
+			return nil, fmt.Errorf("list %s in namespace %s: %w", kinds, namespace, err)
+		}
+		var in struct {
+			Items []state `json:"items"`
+		}
+		if err := json.Unmarshal(out, &in); err != nil {
+			return nil, fmt.Errorf("read the list of %s in namespace %s: %w", kinds, namespace, err)
+		}
+		all = append(all, in.Items...)
 	}
-	var all struct {
-		Items []state `json:"items"`
-	}
-	if err := json.Unmarshal(out, &all); err != nil {
-		return nil, fmt.Errorf("read the list of %s: %w", kinds, err)
-	}
-	return all.Items, nil
+	return all, nil
 }

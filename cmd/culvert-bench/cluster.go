@@ -9,11 +9,14 @@ import (
 	"github.com/culvert-net/culvert/bench/place"
 )
 
+// systemNamespace is where the chart and the manifest install Culvert.
+const systemNamespace = "culvert-system"
+
 // clusterFlags is the cluster in which culvert bench run makes pods.
 type clusterFlags struct {
-	cluster                              bool
-	kubeconfig, kcontext, network, image string
-	nodes                                []string
+	cluster                                      bool
+	kubeconfig, kcontext, network, image, system string
+	nodes                                        []string
 }
 
 func (c *clusterFlags) addFlags(cmd *cobra.Command) {
@@ -23,6 +26,7 @@ func (c *clusterFlags) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.kcontext, "context", "", "the cluster of this context of the kubeconfig")
 	f.StringSliceVar(&c.nodes, "nodes", nil, "with --cluster: the node where traffic starts and the one where it stops; one for both")
 	f.StringVar(&c.network, "network", "", "with --cluster: NAMESPACE/NAME of the network that gives the pods a VF; they are in that namespace")
+	f.StringVar(&c.system, "system-namespace", systemNamespace, "with --cluster: the namespace in which Culvert is installed; pods in the nodes' own networks are made there")
 	f.StringVar(&c.image, "image", "", "with --cluster: what the pods run (default culvertd's image)")
 	contexts := func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return place.Contexts(cmd.Context(), c.kubeconfig), cobra.ShellCompDirectiveNoFileComp
@@ -32,7 +36,7 @@ func (c *clusterFlags) addFlags(cmd *cobra.Command) {
 
 // wanted: any flag that only means something there chooses it.
 func (c *clusterFlags) wanted() bool {
-	return c.cluster || c.kubeconfig != "" || c.kcontext != "" || len(c.nodes) > 0 || c.network != "" || c.image != ""
+	return c.cluster || c.kubeconfig != "" || c.kcontext != "" || len(c.nodes) > 0 || c.network != "" || c.image != "" || c.system != systemNamespace
 }
 
 // place checks what the flags say.
@@ -51,5 +55,5 @@ func (c *clusterFlags) place() (place.Cluster, error) {
 	if c.kcontext != "" {
 		kubectl = append(kubectl, "--context", c.kcontext)
 	}
-	return place.Cluster{Kubectl: kubectl, Namespace: namespace, Network: network, Image: c.image, From: c.nodes[0], To: c.nodes[len(c.nodes)-1]}, nil
+	return place.Cluster{Kubectl: kubectl, Namespace: namespace, System: c.system, Network: network, Image: c.image, From: c.nodes[0], To: c.nodes[len(c.nodes)-1]}, nil
 }
