@@ -46,15 +46,16 @@ func (p *packets) Read(to []byte) (int, error) {
 
 // readPacket reads one packet, its length included. Errors: vf.ErrInvalid.
 func readPacket(r io.Reader) ([]byte, error) {
-	head := make([]byte, packetHead)
-	if _, err := io.ReadFull(r, head[:4]); err != nil {
+	head := make([]byte, 4)
+	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, err
 	}
 	length := binary.BigEndian.Uint32(head)
 	if length < packetHead || length > packetMax {
 		return nil, fmt.Errorf("packet of libvirt: %w: %d bytes, want %d to %d", vf.ErrInvalid, length, packetHead, packetMax)
 	}
-	packet := append(head[:4], make([]byte, length-4)...)
+	packet := make([]byte, length)
+	copy(packet, head)
 	if _, err := io.ReadFull(r, packet[4:]); err != nil {
 		return nil, err
 	}
