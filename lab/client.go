@@ -221,14 +221,17 @@ func (l *Lab) keep(node string, c *ssh.Client, drops int) (*ssh.Client, error) {
 
 // dial opens an SSH connection to a node, until ctx ends.
 func (l *Lab) dial(ctx context.Context, node string) (*ssh.Client, error) {
+	host, err := l.paths.readHostKey()
+	if err != nil {
+		return nil, err
+	}
 	conn, _, err := l.paths.ask(ctx, request{Op: "ssh", Node: node})
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	// The socket's folder is the caller's alone: there is nobody to tell apart.
 	c, channels, requests, err := ssh.NewClientConn(conn, node, &ssh.ClientConfig{
-		User: "root", HostKeyCallback: ssh.InsecureIgnoreHostKey(),
+		User: "root", HostKeyCallback: ssh.FixedHostKey(host),
 	})
 	if !stop() {
 		err = errors.Join(context.Cause(ctx), err)

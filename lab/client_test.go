@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,6 +37,9 @@ func newDialled(t *testing.T) *dialled {
 		t.Fatal(err)
 	}
 	p := paths{run: t.TempDir()}
+	if err := os.WriteFile(p.hostKey(), key.public, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	control, err := net.Listen("unix", filepath.Join(p.run, "control"))
 	if err != nil {
 		t.Fatal(err)
@@ -173,5 +178,20 @@ func TestCloseDropsDials(t *testing.T) {
 	d.answer(d.next())
 	if err := d.returned(again); err != nil {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// A process that answers on the lab's socket without the supervisor's host key gets no command.
+func TestHostKeyIsChecked(t *testing.T) {
+	d := newDialled(t)
+	other, err := newKeyPair("another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.host = other.signer
+	done := d.exec(t.Context(), "worker01")
+	d.answer(d.next())
+	if err := d.returned(done); err == nil || !strings.Contains(err.Error(), "host key") {
+		t.Errorf("a command to another host key returned %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"fmt"
+	"os"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -30,4 +31,17 @@ func newKeyPair(comment string) (keyPair, error) {
 		return keyPair{}, fmt.Errorf("use the key %s: %w", comment, err)
 	}
 	return keyPair{signer, pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(signer.PublicKey())}, nil
+}
+
+// readHostKey reads the host key that the lab's supervisor shows to its clients.
+func (p paths) readHostKey() (ssh.PublicKey, error) {
+	line, err := os.ReadFile(p.hostKey())
+	if err != nil {
+		return nil, fmt.Errorf("read the host key of the lab's supervisor: %w: take the lab down and bring it up again", err)
+	}
+	key, _, _, _, err := ssh.ParseAuthorizedKey(line)
+	if err != nil {
+		return nil, fmt.Errorf("read the host key %s: %w", p.hostKey(), err)
+	}
+	return key, nil
 }

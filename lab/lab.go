@@ -215,7 +215,10 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 
 // begin makes the lab's folders, starts its supervisor, and sees the nodes set up.
 func (l *Lab) begin(ctx context.Context, p *progress, o Options, conf config, setup *Setup) error {
-	for _, dir := range []string{l.paths.run, l.paths.disks, l.paths.share()} {
+	if err := l.paths.makeRun(); err != nil {
+		return err
+	}
+	for _, dir := range []string{l.paths.disks, l.paths.share()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}

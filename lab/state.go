@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/durable"
 )
@@ -24,9 +27,15 @@ type paths struct {
 }
 
 // labPaths returns the places of the lab name, for the calling user.
-func labPaths(name string) (paths, error) {
+func labPaths(name string) (paths, error) { return labPathsIn(runDir(), name) }
+
+// labPathsIn returns the places of the lab name whose sockets are below run. Errors: errForeign.
+func labPathsIn(run, name string) (paths, error) {
 	if !validName.MatchString(name) {
 		return paths{}, fmt.Errorf("lab name %q: want lower-case letters, digits and dashes, at most 32", name)
+	}
+	if err := checkRunDir(run); err != nil {
+		return paths{}, err
 	}
 	cache, err := cacheDir()
 	if err != nil {
@@ -34,7 +43,7 @@ func labPaths(name string) (paths, error) {
 	}
 	labs := filepath.Join(cache, "labs")
 	return paths{
-		run:   filepath.Join(runDir(), name),
+		run:   filepath.Join(run, name),
 		disks: filepath.Join(labs, name),
 		lock:  filepath.Join(labs, name+".lock"),
 	}, nil
@@ -51,10 +60,40 @@ func runDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("culvert-lab-%d", os.Geteuid()))
 }
 
+// errForeign says that another user made the folder of the caller's labs, or may write to it.
+var errForeign = errors.New("not a folder of yours alone")
+
+// checkRunDir refuses a folder of labs that another user made, or can enter: in a folder like
+// /tmp everybody can make the name first, serve its sockets, and redirect what is written. It
+// accepts a folder that does not exist yet; makeRun checks it again after it made it.
+func checkRunDir(dir string) error {
+	var st unix.Stat_t
+	switch err := unix.Lstat(dir, &st); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("check the labs' folder %s: %w", dir, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+		return fmt.Errorf("the labs' folder %s (user %d, mode %#o): %w: remove it, or set XDG_RUNTIME_DIR to a folder that only you can write to",
+			dir, st.Uid, st.Mode, errForeign)
+	}
+	return nil
+}
+
+// makeRun makes the folder of the lab's sockets. Errors: errForeign.
+func (p paths) makeRun() error {
+	if err := os.MkdirAll(p.run, 0o700); err != nil {
+		return err
+	}
+	return checkRunDir(filepath.Dir(p.run))
+}
+
 func (p paths) socket() string             { return filepath.Join(p.run, "control") }
 func (p paths) config() string             { return filepath.Join(p.run, "config.json") }
 func (p paths) owner() string              { return filepath.Join(p.run, "supervisor.json") }
 func (p paths) log() string                { return filepath.Join(p.run, "supervisor.log") }
+func (p paths) hostKey() string            { return filepath.Join(p.run, "supervisor.pub") }
 func (p paths) console(node string) string { return filepath.Join(p.run, node+".console") }
 func (p paths) initrd(node string) string  { return filepath.Join(p.run, node+".initrd") }
 func (p paths) program(name string) string { return filepath.Join(p.run, name+".log") }

@@ -113,6 +113,9 @@ func (s *supervisor) prepare() (err error) {
 	if s.host, err = newKeyPair("supervisor"); err != nil {
 		return err
 	}
+	if err := os.WriteFile(s.conf.paths().hostKey(), s.host.public, 0o600); err != nil {
+		return fmt.Errorf("keep the supervisor's host key: %w", err)
+	}
 	if s.conf.Snapshot == "" {
 		s.keys, err = newLabKeys(s.conf.Nodes)
 	} else if s.keys, err = readLabKeys(s.conf.snapshot().keys()); err != nil {

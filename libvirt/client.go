@@ -77,7 +77,7 @@ func open(ctx context.Context, path string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{rpc: protocol.NewWithDialer(dialers.NewAlreadyConnected(conn)), conn: conn}
+	c := &Client{rpc: protocol.NewWithDialer(dialers.NewAlreadyConnected(&packets{Conn: conn})), conn: conn}
 	if err := c.bounded(ctx, func() error { return c.rpc.ConnectToURI(System) }); err != nil {
 		return nil, errors.Join(err, ignoreClosed(conn.Close()))
 	}
