@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/culvert-net/culvert/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
 func policyWithAllow(name string, a *v1alpha1.Allow) *v1alpha1.NodePolicy {
