@@ -50,6 +50,8 @@ type Choice struct {
 	// Driver is what the owner gets the VF with: vf.DriverVFIO where the pool
 	// says so, or where the VF is in no pool and is kept bound to it.
 	Driver string
+	// Rules is the pool with what it allows; zero when the VF is in no pool.
+	Rules desired.Pool
 }
 
 // candidate is a VF that is on the bus and in the ledger.
@@ -61,7 +63,7 @@ type candidate struct {
 }
 
 func (c candidate) choice() Choice {
-	out := Choice{PF: c.pf, Record: c.rec, Driver: c.pool.Driver()}
+	out := Choice{PF: c.pf, Record: c.rec, Driver: c.pool.Driver(), Rules: c.pool}
 	switch {
 	case c.pool.Name != "":
 		out.Pool = c.pool.FullName()

@@ -53,8 +53,8 @@ const (
 	blockBound    = 10 * time.Second // for the cluster to give this node addresses
 )
 
-// Config is what an Engine is made of. All fields but Blocks, Given, KnowsPod, Now and
-// Log are needed.
+// Config is what an Engine is made of. All fields but Blocks, Given, NamespaceLabels,
+// KnowsPod, Now and Log are needed.
 type Config struct {
 	Kernel   kernel
 	Ledger   ledger
@@ -69,6 +69,10 @@ type Config struct {
 	// wait, and what it returns is called while the VF is being chosen, so it must not
 	// wait. Nil without Kubernetes.
 	Given func(context.Context) (func(vf.PCIAddr) string, error)
+	// NamespaceLabels returns the labels of a namespace. It is called before the ledger is
+	// locked, and only where a pool selects namespaces by label.
+	// Nil without a cluster: then such a pool serves only namespaces that it names.
+	NamespaceLabels func(ctx context.Context, namespace string) (map[string]string, error)
 	// KnowsPod reports whether the API server or the kubelet knows the pod that has a
 	// lease; an error says that one of them did not answer. Nil without a cluster:
 	// then no lease ends because its pod is gone.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 
+	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -41,6 +42,9 @@ type Request struct {
 
 	// Raw is the request as it came in, kept in the lease.
 	Raw []byte
+
+	// tenant is the owner as the pool's allow sees it; reserve fills it in.
+	tenant desired.Tenant
 }
 
 // addressPool returns the name of the pool that the request's addresses come from.

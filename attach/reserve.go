@@ -117,6 +117,7 @@ func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) 
 		if err != nil {
 			return reservation{}, err
 		}
+		req.tenant = e.tenantOf(ctx, req)
 		got, err := e.promise(req, busy, given)
 		for errors.Is(err, errBusy) { // until a VF is found, or all are busy
 			got, err = e.promise(req, busy, given)
@@ -249,7 +250,8 @@ func (e *Engine) owns(r journal.Record, who vf.Owner) error {
 	return held
 }
 
-// lease writes what the owner is promised, with its addresses.
+// lease writes what the owner is promised, with its addresses, where the pool allows
+// all of it (I9).
 func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
 	rec := choice.Record
 	spec := req.Spec
@@ -275,6 +277,9 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	}
 	if err := e.addresses(tx, choice, &rec, req); err != nil {
 		return rec, err
+	}
+	if err := choice.Rules.Check(req.tenant, rec.Lease.Wanted); err != nil {
+		return rec, fmt.Errorf("network %s for %s: %w", req.Network, req.Owner, err)
 	}
 	return rec, tx.Put(rec)
 }

@@ -96,6 +96,9 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 	if err := n.client.List(ctx, &states); err != nil {
 		return nil, nil, fmt.Errorf("list the nodes' states: %w", err)
 	}
+	if wrong, maybe, err = n.compareWithPools(ctx, d.Metadata.Namespace, resource, c.Spec); err != nil || len(wrong) > 0 {
+		return wrong, maybe, err
+	}
 	var (
 		count    int
 		failures []string
@@ -110,11 +113,11 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 	}
 	switch {
 	case count == 0 && len(states.Items) > 0:
-		return nil, []string{fmt.Sprintf("no node has a VF of resource %s: declare the pool in a NodePolicy, or correct the annotation %s", resource, netannotation.ResourceName)}, nil
+		return nil, append(maybe, fmt.Sprintf("no node has a VF of resource %s: declare the pool in a NodePolicy, or correct the annotation %s", resource, netannotation.ResourceName)), nil
 	case count > 0 && len(failures) == count:
-		return failures[:1], nil, nil
+		return failures[:1], maybe, nil
 	}
-	return nil, failures[:min(len(failures), 4)], nil
+	return nil, append(maybe, failures[:min(len(failures), 4)]...), nil
 }
 
 // pfsOf are the PFs of a node whose VFs are in a pool, which may be named without

@@ -20,6 +20,8 @@
 //	  selectors:            # or a list of such maps
 //	    vendors: ["8086"]
 //	    pfNames: ["enp1s0f0#0-3", "enp1s0f1"]
+//	  allow:                # see allow; without it every request is served
+//	    vlans: ["100-200"]
 //
 // An empty file is right and wants nothing: Culvert then leaves every PF alone.
 //
@@ -71,6 +73,39 @@
 //
 // auxTypes, ddpProfiles, isRdma, pKeys and vdpaType are known and refused: a pool
 // that ignored one would hand out the wrong VFs.
+//
+// # allow
+//
+// allow bounds what an owner may ask of the pool's VFs. culvertd compares each request
+// with it before the VF is promised: from pods, containers and guests, with and without
+// Multus. A pool without allow serves every network that names it.
+//
+//	allow:
+//	  namespaces: [blue, team-*]           # names or patterns
+//	  namespaceSelector: {tier: gold}      # or by label
+//	  vlans: ["0", "100-200"]              # 0: a network without VLAN
+//	  trust: true                          # trust on may be set
+//	  spoofchkOff: true                    # spoofchk off may be set
+//	  macs: ["02:00:5e:00:00:00/24"]       # the bits that count; all 48 without /
+//	  addresses: ["10.1.0.0/16"]
+//	  mtu: 9000                            # the largest
+//	  maxTxRate: 1000                      # Mb/s, the largest
+//	  minTxRate: 100                       # Mb/s, the largest
+//
+// A key that is absent allows only the default: no VLAN, trust as it is or off, spoofchk
+// as it is or on, the VF's own MAC, no address, the VF's own MTU, no min_tx_rate. allow: {}
+// therefore leaves a plain VF without addresses. Two keys differ. Without namespaces and
+// namespaceSelector the pool serves every owner, guests too; with one of them only pods of
+// the namespaces that one of the two names. Without maxTxRate a network may limit
+// itself as it likes; with it every network must set max_tx_rate, since none means
+// unlimited. vlans that do not list 0 refuse a network without VLAN.
+//
+// namespaceSelector makes culvertd ask the API server for the namespace's labels at each
+// attach; it refuses the request when it gets no answer. Leases that were there before
+// allow changed stay. A guest's definition names a MAC, so a pool for guests needs macs.
+// allow does not count for a pod that takes a resource of a vfio-pci pool without a network:
+// the kubelet does not tell which pod gets the device; use a ResourceQuota there.
+// linkState and vlanQoS are not bounded.
 //
 // # The device plugin's own file
 //

@@ -22,7 +22,7 @@ type dialect struct {
 }
 
 var hostDialect = dialect{"name", "prefix", DefaultPrefix,
-	[]string{"name", "prefix", "deviceType", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi"}}
+	[]string{"name", "prefix", "deviceType", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow"}}
 
 func (r *reader) pool(v at, d dialect) Pool {
 	p := Pool{Prefix: d.defaultPrefix, From: r.from(v)}
@@ -58,6 +58,9 @@ func (r *reader) pool(v at, d dialect) Pool {
 	}
 	if f, ok := fields["drift"]; ok {
 		p.Drift = parsed(r, f, driftForm)
+	}
+	if f, ok := fields["allow"]; ok {
+		p.Allow = r.allow(f)
 	}
 	r.requireDrivers(where, p)
 	return p

@@ -125,6 +125,7 @@ func (r *reader) policyPool(where place, p v1alpha1.Pool) Pool {
 	out.DeviceType = impliedType(out.Selectors)
 	given(r, where.key("deviceType"), p.DeviceType, deviceTypeForm, &out.DeviceType)
 	given(r, where.key("drift"), p.Drift, driftForm, &out.Drift)
+	out.Allow = r.policyAllow(where.key("allow"), p.Allow)
 	r.requireDrivers(where.value(""), out)
 	return out
 }

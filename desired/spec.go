@@ -99,6 +99,8 @@ type Pool struct {
 	// CDI hands device nodes over by the Container Device Interface, in place of
 	// the kubelet's own list.
 	CDI bool
+	// Allow bounds what owners may ask for; nil serves every request.
+	Allow *Allow
 	// From is where the pool was written, e.g. "host.yaml:8", for messages.
 	From string
 }

@@ -201,6 +201,7 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(coreV1.WithKind("PodList"), &podList{})
 	s.AddKnownTypeWithName(networkV1.WithKind("NetworkAttachmentDefinition"), &network{})
 	s.AddKnownTypeWithName(networkV1.WithKind("NetworkAttachmentDefinitionList"), &networkList{})
+	s.AddKnownTypeWithName(coreV1.WithKind("Namespace"), &namespace{})
 	s.AddKnownTypeWithName(coreV1.WithKind("Node"), &clusterNode{})
 	s.AddKnownTypeWithName(coreV1.WithKind("NodeList"), &nodeList{})
 	s.AddKnownTypeWithName(coreV1.WithKind("ConfigMap"), &configMap{})

@@ -108,7 +108,7 @@ func (c *Client) get(ctx context.Context, from rest.Interface, resource, namespa
 	case <-ctx.Done():
 		return fmt.Errorf("%w: it has not arrived here, and other reads from the API server took too long: %w", vf.ErrNotReady, ctx.Err())
 	}
-	err := from.Get().Namespace(namespace).Resource(resource).Name(name).Do(ctx).Into(into)
+	err := from.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).Do(ctx).Into(into)
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w in the cluster", vf.ErrNotFound)

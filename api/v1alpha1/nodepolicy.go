@@ -131,11 +131,61 @@ type Pool struct {
 	// Device nodes are handed over by the Container Device Interface.
 	// +optional
 	CDI *bool `json:"cdi,omitempty"`
+	// What owners may ask for; without it every network that names the pool is served.
+	// +optional
+	Allow *Allow `json:"allow,omitempty"`
 	// A VF is in the pool when one of these matches it; none matches every VF.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Selectors []Selector `json:"selectors,omitempty"`
+}
+
+// Allow bounds what owners may ask of a pool's VFs. What it does not name is not allowed, but for namespaces.
+type Allow struct {
+	// Names or patterns such as team-*; with neither this nor namespaceSelector every owner is served, guests too.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	Namespaces []string `json:"namespaces,omitempty"`
+	// Labels, all of which a namespace must have that namespaces does not name.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	NamespaceSelector map[string]string `json:"namespaceSelector,omitempty"`
+	// IDs and ranges such as 100-200; 0 is a network without VLAN, and the default.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	VLANs []string `json:"vlans,omitempty"`
+	// Networks may set trust on.
+	// +optional
+	Trust *bool `json:"trust,omitempty"`
+	// Networks may set spoofchk off.
+	// +optional
+	SpoofChkOff *bool `json:"spoofchkOff,omitempty"`
+	// MACs, or how they begin: 02:00:5e:00:00:00/24. A VF may always keep its own.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	MACs []string `json:"macs,omitempty"`
+	// Networks that all addresses must be in, such as 10.1.0.0/16.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	Addresses []string `json:"addresses,omitempty"`
+	// The largest, in bytes.
+	// +optional
+	// +kubebuilder:validation:Minimum=68
+	// +kubebuilder:validation:Maximum=65535
+	MTU *int32 `json:"mtu,omitempty"`
+	// The largest max_tx_rate in Mb/s; with it every network must set one.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxTxRate *int32 `json:"maxTxRate,omitempty"`
+	// The largest min_tx_rate in Mb/s.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MinTxRate *int32 `json:"minTxRate,omitempty"`
 }
 
 // Selector matches a VF when each key that is given has a value that does. The keys are those of the SR-IOV device plugin.

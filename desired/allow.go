@@ -1,0 +1,194 @@
+package desired
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Allow bounds what owners may ask of a pool's VFs. What it does not name is not
+// allowed, but for namespaces: without Namespaces and NamespaceSelector the pool
+// serves every owner.
+type Allow struct {
+	// Namespaces are names or path.Match patterns.
+	Namespaces []string
+	// NamespaceSelector holds labels, all of which a namespace must have. A namespace
+	// that Namespaces names needs none of them.
+	NamespaceSelector map[string]string
+	// VLANs holds the VLAN IDs; 0 is a network without VLAN. Empty allows 0 alone.
+	VLANs       []Range
+	Trust       bool
+	SpoofChkOff bool
+	// MACs a network may set. Each VF may keep its own.
+	MACs      []MACRange
+	Addresses []netip.Prefix
+	MTU       int // the largest, in bytes; 0 allows none to be set
+	// MaxTxRate is the largest max_tx_rate in Mb/s. Where it is not 0, a network must set one.
+	MaxTxRate int
+	MinTxRate int // the largest min_tx_rate, in Mb/s
+}
+
+// MACRange is the MACs that have the first Bits bits of MAC.
+type MACRange struct {
+	MAC  vf.MAC
+	Bits int
+}
+
+func (m MACRange) has(mac vf.MAC) bool {
+	for i := range m.Bits {
+		if bit := byte(0x80) >> (i % 8); m.MAC[i/8]&bit != mac[i/8]&bit {
+			return false
+		}
+	}
+	return true
+}
+
+func (m MACRange) String() string {
+	if m.Bits == macBits {
+		return m.MAC.String()
+	}
+	return m.MAC.HardwareAddr().String() + "/" + strconv.Itoa(m.Bits)
+}
+
+// String returns 5 or 100-200.
+func (r Range) String() string {
+	if r.First == r.Last {
+		return strconv.Itoa(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
+// Tenant is the owner of a VF as Allow sees it.
+type Tenant struct {
+	// Namespace is a pod's; empty for guests and for containers outside Kubernetes.
+	Namespace string
+	// Labels are the namespace's, and Err says why they are not known.
+	Labels map[string]string
+	Err    error
+}
+
+// Check says why a tenant may not have a VF of the pool with these settings, or nil.
+// Errors are vf.ErrInvalid, and Tenant.Err where the answer depends on labels that are
+// not known. attach calls it before it writes a lease (TestI9AllowIsEnforced).
+func (p Pool) Check(who Tenant, want vf.Spec) error {
+	return errors.Join(p.CheckTenant(who), p.CheckSettings(want))
+}
+
+// CheckTenant is the part of Check about the namespace.
+func (p Pool) CheckTenant(who Tenant) error {
+	a := p.Allow
+	switch {
+	case a == nil, len(a.Namespaces) == 0 && len(a.NamespaceSelector) == 0:
+		return nil
+	case who.Namespace == "":
+		return p.refuse("namespaces", "an owner outside Kubernetes is in no namespace", a.namespaces())
+	case slices.ContainsFunc(a.Namespaces, func(n string) bool { ok, err := path.Match(n, who.Namespace); return ok && err == nil }):
+		return nil
+	case len(a.NamespaceSelector) > 0 && who.Err != nil:
+		return fmt.Errorf("pool %s: allow.namespaceSelector: the labels of namespace %s are not known: %w", p.FullName(), who.Namespace, who.Err)
+	case len(a.NamespaceSelector) > 0 && hasLabels(who.Labels, a.NamespaceSelector):
+		return nil
+	}
+	return p.refuse("namespaces", "namespace "+who.Namespace, a.namespaces())
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+// CheckSettings is the part of Check about the settings.
+func (p Pool) CheckSettings(want vf.Spec) error {
+	a := p.Allow
+	if a == nil {
+		return nil
+	}
+	var errs []error
+	refuse := func(key, asked, allowed string) { errs = append(errs, p.refuse(key, asked, allowed)) }
+	vlan := 0
+	if want.VLAN != nil {
+		vlan = int(want.VLAN.ID)
+	}
+	vlans := a.VLANs
+	if len(vlans) == 0 {
+		vlans = []Range{{}}
+	}
+	if !slices.ContainsFunc(vlans, func(r Range) bool { return r.First <= vlan && vlan <= r.Last }) {
+		refuse("vlans", "vlan "+strconv.Itoa(vlan), listed(vlans))
+	}
+	if want.Trust != nil && *want.Trust && !a.Trust {
+		refuse("trust", "trust on", "off")
+	}
+	if want.SpoofChk != nil && !*want.SpoofChk && !a.SpoofChkOff {
+		refuse("spoofchkOff", "spoofchk off", "on")
+	}
+	if want.MAC != nil && !slices.ContainsFunc(a.MACs, func(m MACRange) bool { return m.has(*want.MAC) }) {
+		refuse("macs", "mac "+want.MAC.String(), listed(a.MACs))
+	}
+	for _, address := range want.Addresses {
+		if !slices.ContainsFunc(a.Addresses, func(n netip.Prefix) bool { return n.Contains(address.Prefix.Addr()) }) {
+			refuse("addresses", "address "+address.Prefix.Addr().String(), listed(a.Addresses))
+		}
+	}
+	if want.MTU != nil && *want.MTU > a.MTU {
+		refuse("mtu", "mtu "+strconv.Itoa(*want.MTU), atMost(a.MTU))
+	}
+	var highest, lowest uint32
+	if want.MaxTxRate != nil {
+		highest = *want.MaxTxRate
+	}
+	if want.MinTxRate != nil {
+		lowest = *want.MinTxRate
+	}
+	switch {
+	case a.MaxTxRate > 0 && highest == 0:
+		refuse("maxTxRate", "a network without max_tx_rate", fmt.Sprintf("1 to %d", a.MaxTxRate))
+	case a.MaxTxRate > 0 && uint64(highest) > uint64(a.MaxTxRate):
+		refuse("maxTxRate", fmt.Sprintf("max_tx_rate %d", highest), fmt.Sprintf("1 to %d", a.MaxTxRate))
+	}
+	if uint64(lowest) > uint64(a.MinTxRate) {
+		refuse("minTxRate", fmt.Sprintf("min_tx_rate %d", lowest), atMost(a.MinTxRate))
+	}
+	return errors.Join(errs...)
+}
+
+func (p Pool) refuse(key, asked, allowed string) error {
+	return fmt.Errorf("pool %s: %s is not allowed: allow.%s has %s (%s): %w", p.FullName(), asked, key, allowed, p.From, vf.ErrInvalid)
+}
+
+func (a Allow) namespaces() string {
+	all := slices.Clone(a.Namespaces)
+	for k, v := range a.NamespaceSelector {
+		all = append(all, "those with label "+k+"="+v)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func listed[T fmt.Stringer](all []T) string {
+	if len(all) == 0 {
+		return "none"
+	}
+	out := make([]string, len(all))
+	for i, v := range all {
+		out[i] = v.String()
+	}
+	return strings.Join(out, ", ")
+}
+
+func atMost(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return "at most " + strconv.Itoa(n)
+}

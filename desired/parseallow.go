@@ -1,0 +1,138 @@
+package desired
+
+import (
+	"maps"
+	"net/netip"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/vf"
+)
+
+const (
+	macBits = 48
+	maxVLAN = 4094
+	maxRate = 1<<31 - 1
+)
+
+var allowKeys = []string{"namespaces", "namespaceSelector", "vlans", "trust", "spoofchkOff", "macs", "addresses", "mtu", "maxTxRate", "minTxRate"}
+
+var (
+	namespaceForm = form[string]{"a namespace such as team-a, or a pattern such as team-*", parseNamespace}
+	labelForm     = form[string]{"a label's value", func(s string) (string, error) { return s, nil }}
+	vlanForm      = form[Range]{"a VLAN ID from 0 (no VLAN) to 4094, or a range such as 100-200", parseVLANs}
+	macRangeForm  = form[MACRange]{"a MAC address, optionally with the bits that count: 02:00:5e:00:00:00/24", parseMACRange}
+	networkForm   = form[netip.Prefix]{"a network such as 10.1.0.0/16", parseNetwork}
+	rateForm      = form[int]{"Mb/s from 1 to 2147483647", func(s string) (int, error) { return number(s, 1, maxRate) }}
+)
+
+// allow reads a pool's allow. A key without a value would be taken for one that allows
+// nothing or all, so it is refused.
+func (r *reader) allow(v at) *Allow {
+	fields, ok := r.fields(v, allowKeys...)
+	if !ok {
+		return nil
+	}
+	a := &Allow{}
+	read := func(key string, f func(at)) {
+		if field, ok := fields[key]; ok {
+			f(field)
+		}
+	}
+	read("namespaces", func(f at) { a.Namespaces = entries(r, f, namespaceForm) })
+	read("namespaceSelector", func(f at) { a.NamespaceSelector = r.labels(f) })
+	read("vlans", func(f at) { a.VLANs = entries(r, f, vlanForm) })
+	read("trust", func(f at) { a.Trust = r.boolean(f) })
+	read("spoofchkOff", func(f at) { a.SpoofChkOff = r.boolean(f) })
+	read("macs", func(f at) { a.MACs = entries(r, f, macRangeForm) })
+	read("addresses", func(f at) { a.Addresses = entries(r, f, networkForm) })
+	read("mtu", func(f at) { a.MTU = parsed(r, f, mtuForm) })
+	read("maxTxRate", func(f at) { a.MaxTxRate = parsed(r, f, rateForm) })
+	read("minTxRate", func(f at) { a.MinTxRate = parsed(r, f, rateForm) })
+	return a
+}
+
+// entries reads a list that has at least one item.
+func entries[T any](r *reader, v at, f form[T]) []T {
+	all := list(r, v, f)
+	if len(all) == 0 {
+		r.fail(v, "an empty list: leave the key out, or name %s", f.want)
+	}
+	return all
+}
+
+func (r *reader) labels(v at) map[string]string {
+	all := r.any(v, "a map of labels")
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		out[key] = parsed(r, all[key], labelForm)
+	}
+	if len(out) == 0 {
+		r.fail(v, "no label: leave the key out, or name one")
+	}
+	return out
+}
+
+// policyAllow reads the allow of a NodePolicy's pool.
+func (r *reader) policyAllow(where place, a *v1alpha1.Allow) *Allow {
+	if a == nil {
+		return nil
+	}
+	out := &Allow{
+		Namespaces:        givenList(r, where.key("namespaces"), a.Namespaces, namespaceForm),
+		NamespaceSelector: a.NamespaceSelector,
+		VLANs:             givenList(r, where.key("vlans"), a.VLANs, vlanForm),
+		Trust:             isTrue(a.Trust),
+		SpoofChkOff:       isTrue(a.SpoofChkOff),
+		MACs:              givenList(r, where.key("macs"), a.MACs, macRangeForm),
+		Addresses:         givenList(r, where.key("addresses"), a.Addresses, networkForm),
+	}
+	figure := func(key string, n *int32, f form[int], into *int) {
+		if n != nil {
+			*into = parsed(r, where.key(key).value(strconv.Itoa(int(*n))), f)
+		}
+	}
+	figure("mtu", a.MTU, mtuForm, &out.MTU)
+	figure("maxTxRate", a.MaxTxRate, rateForm, &out.MaxTxRate)
+	figure("minTxRate", a.MinTxRate, rateForm, &out.MinTxRate)
+	return out
+}
+
+func parseNamespace(s string) (string, error) {
+	_, err := path.Match(s, "")
+	if err == nil && (len(s) > 253 || strings.ContainsFunc(s, notInName)) {
+		err = errName
+	}
+	return s, err
+}
+
+func parseVLANs(s string) (Range, error) {
+	low, high, isRange := strings.Cut(s, "-")
+	if !isRange {
+		high = low
+	}
+	first, err := number(low, 0, maxVLAN)
+	if err != nil {
+		return Range{}, err
+	}
+	last, err := number(high, first, maxVLAN)
+	return Range{first, last}, err
+}
+
+func parseMACRange(s string) (MACRange, error) {
+	address, bits, some := strings.Cut(s, "/")
+	m, err := vf.ParseMAC(address)
+	if err != nil || !some {
+		return MACRange{m, macBits}, err
+	}
+	n, err := number(bits, 0, macBits)
+	return MACRange{m, n}, err
+}
+
+func parseNetwork(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	return p.Masked(), err
+}
