@@ -63,7 +63,7 @@ func TestInformersAnswer(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	n, err := c.Network(t.Context(), "d", "x")
-	if err != nil || n.Config != "{}" || n.Annotations["k8s.v1.cni.cncf.io/resourceName"] != "a/b" {
+	if err != nil || n.Config != "{}" || n.Annotations["k8s.v1.cni.cncf.io/resourceName"] != "a/b" || n.Annotations["culvert.dev/namespaces"] != "team" {
 		t.Errorf("%+v, %v", n, err)
 	}
 	if got := s.log("GET"); len(got) != 0 {

@@ -100,7 +100,7 @@ func (s *server) addPod(namespace, name, uid string, annotations map[string]any)
 }
 
 func (s *server) addNet(namespace, name, config string) {
-	s.add("network-attachment-definitions", namespace, name, map[string]any{"annotations": map[string]any{"k8s.v1.cni.cncf.io/resourceName": "a/b"}},
+	s.add("network-attachment-definitions", namespace, name, map[string]any{"annotations": map[string]any{"k8s.v1.cni.cncf.io/resourceName": "a/b", "culvert.dev/namespaces": "team"}},
 		map[string]any{"spec": map[string]any{"config": config}})
 }
 

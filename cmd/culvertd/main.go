@@ -90,7 +90,7 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
 	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")
-	f.StringSliceVar(&c.Cluster.GlobalNamespaces, "global-namespaces", nil, "namespaces whose networks every pod may use, with --namespace-isolation")
+	f.StringSliceVar(&c.Cluster.GlobalNamespaces, "global-namespaces", []string{"default", "kube-system", "culvert-system"}, "namespaces whose networks every pod may use, with --namespace-isolation")
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
 	cmd.AddCommand(leaveCommand(), installCommand())
