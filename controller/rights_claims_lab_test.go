@@ -75,7 +75,7 @@ func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	}
 	for name, write := range map[string]func(context.Context, client.Client) error{
-		"own slice made":     create(newSlice("own", "n1")),
+		"own slice made":     createAs(newSlice("own", "n1")),
 		"own device's state": patchStatus(claim("on-n1"), deviceStatus("n1", "02:00:00:00:00:01")),
 	} {
 		apiserver.Eventually(t, name, func() error { return client.IgnoreAlreadyExists(write(t.Context(), c)) })
@@ -88,8 +88,8 @@ func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 	}
 	const slices, claims = "culvert-own-slices", "culvert-own-claims"
 	r.provePolicies(t, c, []attack{
-		{"slice of another node", slices, create(newSlice("other", "n2"))},
-		{"slice of all nodes", slices, create(newSlice("all", ""))},
+		{"slice of another node", slices, createAs(newSlice("other", "n2"))},
+		{"slice of all nodes", slices, createAs(newSlice("all", ""))},
 		{"another node's slice changed", slices, patchObject(newSlice("stays", "n2"), `{"spec":{"devices":[{"name":"vf9"}]}}`)},
 		{"another node's slice deleted", slices, func(ctx context.Context, c client.Client) error { return c.Delete(ctx, newSlice("theirs", "n2")) }},
 		{"another node's device", claims, patchStatus(claim("on-n2"), deviceStatus("n2", "02:00:00:00:00:02"))},

@@ -145,7 +145,7 @@ func patchStatus(o client.Object, body string) func(context.Context, client.Clie
 	}
 }
 
-func create(o client.Object) func(context.Context, client.Client) error {
+func createAs(o client.Object) func(context.Context, client.Client) error {
 	return func(ctx context.Context, c client.Client) error { return c.Create(ctx, o) }
 }
 
@@ -182,7 +182,7 @@ func nodeAttacks() []attack {
 		{"another annotation changed", "culvert-own-pods", patchStatus(own, `{"metadata":{"annotations":{"example.com/theirs":"2"}}}`)},
 		{"another annotation removed", "culvert-own-pods", patchStatus(own, `{"metadata":{"annotations":{"example.com/theirs":null}}}`)},
 		{"network-status with something else", "culvert-own-pods", patchStatus(own, `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/network-status":"[]","a":"b"}}}`)},
-		{"another node's NodeState made", "culvert-own-nodestate", create(state())},
+		{"another node's NodeState made", "culvert-own-nodestate", createAs(state())},
 		{"another node's NodeState changed", "culvert-own-nodestate", func(ctx context.Context, c client.Client) error {
 			s := state()
 			if err := c.Get(ctx, client.ObjectKeyFromObject(s), s); apierrors.IsNotFound(err) {
@@ -193,12 +193,12 @@ func nodeAttacks() []attack {
 			s.Status.Version = "9"
 			return c.Update(ctx, s)
 		}},
-		{"event of another node", "culvert-own-events", create(reportedBy("host", "culvertd", "n2", "Pod", "on-n1"))},
-		{"event of the kubelet", "culvert-own-events", create(reportedBy("component", "kubelet", "n1", "Pod", "on-n1"))},
-		{"event of no node", "culvert-own-events", create(reportedBy("none", "culvertd", "", "Pod", "on-n1"))},
-		{"event with another node as instance", "culvert-own-events", create(instance)},
-		{"event about another node", "culvert-own-events", create(reportedBy("about", "culvertd", "n1", "Node", "n2"))},
-		{"event about a Deployment", "culvert-own-events", create(reportedBy("kind", "culvertd", "n1", "Deployment", "d"))},
+		{"event of another node", "culvert-own-events", createAs(reportedBy("host", "culvertd", "n2", "Pod", "on-n1"))},
+		{"event of the kubelet", "culvert-own-events", createAs(reportedBy("component", "kubelet", "n1", "Pod", "on-n1"))},
+		{"event of no node", "culvert-own-events", createAs(reportedBy("none", "culvertd", "", "Pod", "on-n1"))},
+		{"event with another node as instance", "culvert-own-events", createAs(instance)},
+		{"event about another node", "culvert-own-events", createAs(reportedBy("about", "culvertd", "n1", "Node", "n2"))},
+		{"event about a Deployment", "culvert-own-events", createAs(reportedBy("kind", "culvertd", "n1", "Deployment", "d"))},
 	}
 }
 
@@ -356,8 +356,8 @@ func controllerAttacks() []attack {
 	forged := reportedBy("forged", "culvert", "", "Pod", "on-n1")
 	forged.ReportingController, forged.ReportingInstance, forged.Action = "kubelet", "n1", "A"
 	return append(out,
-		attack{"event of the kubelet", events, create(reportedBy("kubelet", "kubelet", "n1", "Pod", "on-n1"))},
-		attack{"event with another reporter", events, create(forged)},
+		attack{"event of the kubelet", events, createAs(reportedBy("kubelet", "kubelet", "n1", "Pod", "on-n1"))},
+		attack{"event with another reporter", events, createAs(forged)},
 		attack{"another's event changed", events, patchObject(reportedBy("theirs", "", "", "", ""), `{"message":"all is well","source":{"component":"culvert"}}`)},
 	)
 }
