@@ -85,7 +85,9 @@ func TestRunnerFindsOrphans(t *testing.T) {
 func TestRunnerEndsBySignal(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	go func() {
-		time.Sleep(time.Second)
+		for !isThere("pid") || !isThere("beside") { // in the folder that runJobs makes
+			time.Sleep(10 * time.Millisecond)
+		}
 		signals <- syscall.SIGINT
 		signals <- syscall.SIGTERM // a second one changes nothing
 	}()
@@ -102,6 +104,11 @@ func TestRunnerEndsBySignal(t *testing.T) {
 	}
 	checkGone(t, "pid")
 	checkGone(t, "beside")
+}
+
+func isThere(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // checkGone wants the process whose number is in a file to have ended.
