@@ -62,6 +62,13 @@ func (p Plugin) Takes(capability string) bool {
 	return p.Capabilities[capability] || p.IsOwn() && slices.Contains([]string{"deviceID", "bandwidth", "infinibandGUID"}, capability)
 }
 
+// DescribeIgnored says that a pod asks a network for a value of runtimeConfig which none of
+// its plugins takes, and which capability it lacks.
+func DescribeIgnored(network, capability string) string {
+	return fmt.Sprintf("network %s: %s is asked for, and none of its plugins has that capability: add \"capabilities\": {%q: true} to the one that does it",
+		network, capability, capability)
+}
+
 // With returns the plugin with keys set in its text. It is not for the keys that
 // ParsePlugin reads.
 func (p Plugin) With(keys map[string]json.RawMessage) (Plugin, error) {

@@ -35,9 +35,9 @@ type engine interface {
 
 // Handler answers the shim.
 type Handler struct {
-	// Cluster finds the network attachment definition of a request; nil where
-	// culvertd is not connected to a cluster.
-	Cluster    definitions
+	// Cluster finds the network attachment definition of a request, and takes the events of
+	// its pod; nil where culvertd is not connected to a cluster.
+	Cluster    cluster
 	engine     engine
 	resolvDirs []string // where resolvConf may be
 }
@@ -99,7 +99,24 @@ func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.reportIgnored(ctx, r, c)
 	return result(c, rec, r.Netns)
+}
+
+// reportIgnored makes an event of each setting in CNI_ARGS that was left out.
+func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, c Config) {
+	a, err := parseArguments(r.Args)
+	missing := a.leaveOutUndeclared(c)
+	if err != nil || len(missing) == 0 || h.Cluster == nil {
+		return
+	}
+	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	if err != nil {
+		return // the attach does not depend on the event
+	}
+	for _, capability := range missing {
+		h.Cluster.PodEvent(pod, journal.Warning, "NetworkSettingIgnored", netconf.DescribeIgnored(c.Name, capability))
+	}
 }
 
 // del needs the attachment's name and nothing else (I8): not the netns, and
@@ -200,6 +217,7 @@ func parse(r api.CNIRequest) (Config, attach.Request, error) {
 	if err != nil {
 		return c, attach.Request{}, err
 	}
+	a.leaveOutUndeclared(c)
 	req, err := request(c, a, r)
 	return c, req, err
 }

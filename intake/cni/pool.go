@@ -15,12 +15,14 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// definitions is kube.Client. The errors are vf.ErrNotFound and vf.ErrNotReady.
-type definitions interface {
+// cluster is kube.Client. The errors are vf.ErrNotFound and vf.ErrNotReady.
+type cluster interface {
 	// Pod returns a pod of this node.
 	Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error)
 	// Network returns a network attachment definition.
 	Network(ctx context.Context, namespace, name string) (api.NetworkDefinition, error)
+	// PodEvent reports an event of a pod. It returns at once.
+	PodEvent(p api.Pod, kind, reason, text string)
 }
 
 // choosePool sets the pool that the addresses of a request come from: that of the

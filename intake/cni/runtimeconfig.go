@@ -19,6 +19,8 @@ var runtimeKeys = []string{
 // over args, and both over CNI_ARGS.
 func (c *Config) runtime(o *strictjson.Object) {
 	c.IPs = o.Object("args").Object("cni").Strings("ips")
+	declared := o.Object("capabilities")
+	c.TakesMAC, c.TakesIPs = declared.Bool("mac"), declared.Bool("ips")
 	in := o.Object("runtimeConfig")
 	in.Known(runtimeKeys...)
 	if mac, ok := strictjson.Text(in, "mac", vf.ParseUnicastMAC); ok {

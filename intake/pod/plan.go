@@ -231,7 +231,7 @@ func notPassed(n journal.SandboxNetwork) []string {
 	for _, key := range slices.Sorted(maps.Keys(n.Runtime)) {
 		takes := func(p netconf.Plugin) bool { return p.Takes(key) }
 		if key != "deviceID" && !slices.ContainsFunc(n.Plugins, takes) {
-			out = append(out, fmt.Sprintf("network %s: %s is asked for, and none of its plugins has that capability: add \"capabilities\": {%q: true} to the one that does it", n.Name, key, key))
+			out = append(out, netconf.DescribeIgnored(n.Name, key))
 		}
 	}
 	return out
