@@ -53,14 +53,17 @@ const (
 	blockBound    = 10 * time.Second // for the cluster to give this node addresses
 )
 
-// Config is what an Engine is made of. All fields but Blocks, Given, NamespaceLabels,
-// KnowsPod, Now and Log are needed.
+// Config is what an Engine is made of. All fields but MissingPools, Blocks, Given,
+// NamespaceLabels, KnowsPod, Now and Log are needed.
 type Config struct {
 	Kernel   kernel
 	Ledger   ledger
 	Hardware hardware
 	// Spec is the host's pools at the moment.
 	Spec func() desired.Spec
+	// MissingPools returns why Spec may lack pools of this node, or nil: then a pod gets no
+	// VF that Spec has in no pool. Nil without a cluster.
+	MissingPools func() error
 	// Blocks are what this node may hand out of networks that are not of scope
 	// node; nil, where there is no cluster, hands out everything.
 	Blocks blocks

@@ -43,8 +43,10 @@ type Request struct {
 	// Raw is the request as it came in, kept in the lease.
 	Raw []byte
 
-	// tenant is the owner as the pool's allow sees it; reserve fills it in.
-	tenant desired.Tenant
+	// tenant is the owner as the pool's allow sees it, missing is what MissingPools returned;
+	// reserve fills both in.
+	tenant  desired.Tenant
+	missing error
 }
 
 // addressPool returns the name of the pool that the request's addresses come from.

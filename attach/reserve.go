@@ -117,7 +117,7 @@ func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) 
 		if err != nil {
 			return reservation{}, err
 		}
-		req.tenant = e.tenantOf(ctx, req)
+		req.tenant, req.missing = e.tenantOf(ctx, req), e.missingPools()
 		got, err := e.promise(req, busy, given)
 		for errors.Is(err, errBusy) { // until a VF is found, or all are busy
 			got, err = e.promise(req, busy, given)
@@ -278,7 +278,7 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	if err := e.addresses(tx, choice, &rec, req); err != nil {
 		return rec, err
 	}
-	if err := choice.Rules.Check(req.tenant, rec.Lease.Wanted); err != nil {
+	if err := checkAllowed(choice, req, rec.Lease.Wanted); err != nil {
 		return rec, fmt.Errorf("network %s for %s: %w", req.Network, req.Owner, err)
 	}
 	return rec, tx.Put(rec)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -28,4 +29,21 @@ func (e *Engine) tenantOf(ctx context.Context, req Request) desired.Tenant {
 		t.Labels, t.Err = e.NamespaceLabels(ctx, namespace)
 	}
 	return t
+}
+
+func (e *Engine) missingPools() error {
+	if e.MissingPools == nil {
+		return nil
+	}
+	return e.MissingPools()
+}
+
+// checkAllowed returns why the pool of a VF does not allow a request, or nil. A pod gets no
+// VF that is in no pool while pools may be missing (TestI9MissingPoolsAreWaitedFor): the
+// kubelet has given it that VF for a pool.
+func checkAllowed(choice alloc.Choice, req Request, want vf.Spec) error {
+	if choice.Pool == "" && req.Owner.Kind == vf.OwnerPod && req.missing != nil {
+		return fmt.Errorf("VF %s is in no pool that is known on this node: %w", choice.Record.PCI, req.missing)
+	}
+	return choice.Rules.Check(req.tenant, want)
 }

@@ -63,7 +63,7 @@ func (s *Server) joinKubernetes() error {
 		return nil
 	}
 	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Log: s.Log})
-	s.node.Engine.NamespaceLabels = s.cluster.NamespaceLabels
+	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.sources.MissingPools
 	s.node.Engine.KnowsPod = podFinder{s.cluster, resources}.knowsPod
 	if c.PodNetworks == pod.Never {
 		return nil

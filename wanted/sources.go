@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
@@ -30,6 +31,10 @@ type Sources struct {
 	unread   map[string]error          // why a policy cannot be read as it is now
 	plugin   devicePlugin
 	merged   desired.Merged
+
+	// missing is why the wanted Spec may lack pools; Merge sets it after the Spec. Nil:
+	// there was no Merge.
+	missing atomic.Pointer[error]
 }
 
 // devicePlugin is the SR-IOV network device plugin's ConfigMap.
@@ -104,11 +109,44 @@ func (s *Sources) Merge() bool {
 	defer s.mu.Unlock()
 	before := s.current.Spec()
 	s.merged = s.mergeWith(s.host)
-	if reflect.DeepEqual(before, s.merged.Spec) {
-		return false
+	changed := !reflect.DeepEqual(before, s.merged.Spec)
+	if changed {
+		s.current.SetSpec(s.merged.Spec)
 	}
-	s.current.SetSpec(s.merged.Spec)
-	return true
+	missing := s.findMissing()
+	s.missing.Store(&missing)
+	return changed
+}
+
+// MissingPools returns why the wanted Spec may lack pools that NodePolicies make of this
+// node, or nil: the policies are not known yet, one of them has never been readable, or
+// they contradict each other about a pool that was not there before. It wraps
+// vf.ErrNotReady.
+func (s *Sources) MissingPools() error {
+	if missing := s.missing.Load(); missing != nil {
+		return *missing
+	}
+	return errNotKnown
+}
+
+var errNotKnown = fmt.Errorf("%w: the cluster's NodePolicies are not known yet", vf.ErrNotReady)
+
+func (s *Sources) findMissing() error {
+	if !s.known {
+		return errNotKnown
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.unread)) {
+		if _, followed := s.readable[name]; !followed {
+			return fmt.Errorf("%w: NodePolicy %s cannot be read: %s", vf.ErrNotReady, name, excerpt.Error(s.unread[name]))
+		}
+	}
+	for _, c := range s.merged.Conflicts {
+		name, ofPool := strings.CutPrefix(c.Object, "pool ")
+		if ofPool && !slices.ContainsFunc(s.merged.Spec.Pools, func(p desired.Pool) bool { return p.FullName() == name }) {
+			return fmt.Errorf("%w: %s", vf.ErrNotReady, c)
+		}
+	}
+	return nil
 }
 
 // PreviewHost returns the Spec that would be wanted if host.yaml had the given content.
