@@ -87,7 +87,7 @@ func (p Pool) CheckTenant(who Tenant) error {
 	case a == nil, len(a.Namespaces) == 0 && len(a.NamespaceSelector) == 0:
 		return nil
 	case who.Namespace == "":
-		return p.refuse("namespaces", "an owner outside Kubernetes is in no namespace", a.namespaces())
+		return p.refuse("namespaces", "an owner outside Kubernetes, which is in no namespace,", a.namespaces())
 	case slices.ContainsFunc(a.Namespaces, func(n string) bool { ok, err := path.Match(n, who.Namespace); return ok && err == nil }):
 		return nil
 	case len(a.NamespaceSelector) > 0 && who.Err != nil:

@@ -62,7 +62,7 @@ func TestI9AllowChecksEachSetting(t *testing.T) {
 		"by label":             {full, Tenant{Namespace: "red", Labels: map[string]string{"tier": "gold"}}, with(same), ""},
 		"another namespace":    {full, Tenant{Namespace: "red"}, with(same), "namespace red is not allowed: allow.namespaces has blue, team-*, those with label tier=gold (host.yaml:3)"},
 		"labels not known":     {full, Tenant{Namespace: "red", Err: vf.ErrNotReady}, with(same), "the labels of namespace red are not known: not ready"},
-		"a guest":              {full, Tenant{}, with(same), "an owner outside Kubernetes is in no namespace"},
+		"a guest":              {full, Tenant{}, with(same), "an owner outside Kubernetes, which is in no namespace, is not allowed"},
 		"a single VLAN":        {full, blue, with(func(s *vf.Spec) { s.VLAN.ID = 5 }), ""},
 		"another VLAN":         {full, blue, with(func(s *vf.Spec) { s.VLAN.ID = 201 }), "vlan 201 is not allowed: allow.vlans has 100-200, 5"},
 		"no VLAN":              {full, blue, with(func(s *vf.Spec) { s.VLAN = nil }), "vlan 0 is not allowed"},

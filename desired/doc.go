@@ -105,7 +105,8 @@
 // allow changed stay. A guest's definition names a MAC, so a pool for guests needs macs.
 // allow does not count for a pod that takes a resource of a vfio-pci pool without a network:
 // the kubelet does not tell which pod gets the device; use a ResourceQuota there.
-// linkState and vlanQoS are not bounded.
+// linkState, vlanQoS and vlanProto are not bounded. The NIC tags nothing for a VF without
+// VLAN, so its owner may use tags of its own: to keep owners to VLANs, leave out 0.
 //
 // # The device plugin's own file
 //
