@@ -63,6 +63,8 @@ func (n neighbours) leaseWithMAC(mac vf.MAC) string {
 		case !leased && !own, r.ID == n.id, n.isOwners(r.Lease.Owner), !n.onSegment(r.ID.PF):
 		case r.Lease.Owner.IsZero():
 			return fmt.Sprintf("VF %s, whose own it is", r.PCI)
+		case r.Phase == journal.Quarantined:
+			return fmt.Sprintf("VF %s, in quarantine since %s had it (culvert vf show %s)", r.PCI, r.Holder(), r.PCI)
 		default:
 			return r.Holder()
 		}

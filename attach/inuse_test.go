@@ -179,6 +179,25 @@ func TestI9OneMACAtOnce(t *testing.T) {
 	}
 }
 
+// I9: the refusal of a MAC address that a VF in quarantine may still have names that VF, so
+// that the pod which had it last and comes back is not told that it is its own rival.
+func TestI9MACInQuarantineIsRefused(t *testing.T) {
+	n := newWires(t)
+	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
+	rec, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, vf.Spec{MAC: &mac}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec.Phase, rec.Reason = journal.Quarantined, "the driver does not answer"
+	if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
+		t.Fatal(err)
+	}
+	again := tenant(t, n, "a", 0, 1, vf.Spec{MAC: &mac})
+	again.Owner.UID = "the next sandbox"
+	_, err = n.Engine.Attach(t.Context(), again)
+	wantHeldBy(t, err, "VF "+rec.PCI.String()+", in quarantine since pod d/a had it")
+}
+
 // I9: a guest that comes back with the MAC address of a VF gets that very VF, and is
 // refused while a pod has it.
 func TestI9GuestComesBackToItsVF(t *testing.T) {
