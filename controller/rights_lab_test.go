@@ -162,6 +162,13 @@ func reportedBy(name, component, host, kind, about string) *corev1.Event {
 	return e
 }
 
+// undeletable adds a finalizer to an event: a namespace is not deleted while an object in it
+// has one.
+func undeletable(e *corev1.Event) *corev1.Event {
+	e.Finalizers = []string{"example.com/x"}
+	return e
+}
+
 // nodeAttacks are what root of node n1 may try with culvertd's token.
 func nodeAttacks() []attack {
 	own, other := runningPod("default", "on-n1", ""), runningPod("default", "on-n2", "")
@@ -199,6 +206,7 @@ func nodeAttacks() []attack {
 		{"event with another node as instance", "culvert-own-events", createAs(instance)},
 		{"event about another node", "culvert-own-events", createAs(reportedBy("about", "culvertd", "n1", "Node", "n2"))},
 		{"event about a Deployment", "culvert-own-events", createAs(reportedBy("kind", "culvertd", "n1", "Deployment", "d"))},
+		{"event that keeps its namespace from being deleted", "culvert-own-events", createAs(undeletable(reportedBy("finalizer", "culvertd", "n1", "Pod", "on-n1")))},
 	}
 }
 
@@ -358,6 +366,7 @@ func controllerAttacks() []attack {
 	return append(out,
 		attack{"event of the kubelet", events, createAs(reportedBy("kubelet", "kubelet", "n1", "Pod", "on-n1"))},
 		attack{"event with another reporter", events, createAs(forged)},
+		attack{"event that keeps its namespace from being deleted", events, createAs(undeletable(reportedBy("finalizer", "culvert", "", "Pod", "on-n1")))},
 		attack{"another's event changed", events, patchObject(reportedBy("theirs", "", "", "", ""), `{"message":"all is well","source":{"component":"culvert"}}`)},
 	)
 }
