@@ -23,6 +23,7 @@ type neighbours struct {
 	id      vf.ID   // of the VF
 	vlan    vf.VLAN // of the lease
 	owner   vf.Owner
+	podUID  string // of the owner's pod; empty where it is not known
 	segment func() map[vf.PFID]bool // of the VF
 }
 
@@ -30,7 +31,7 @@ func (e *Engine) neighbours(tx *journal.Tx, choice alloc.Choice, req Request) ne
 	pfs := e.Hardware.PFs()
 	return neighbours{
 		pfs: pfs, records: tx.Records(), pf: choice.PF, id: choice.Record.ID,
-		vlan: req.Spec.Over(choice.Record.Baseline.Admin).VLAN, owner: req.Owner,
+		vlan: req.Spec.Over(choice.Record.Baseline.Admin).VLAN, owner: req.Owner, podUID: req.PodUID,
 		segment: sync.OnceValue(func() map[vf.PFID]bool { return segmentOf(choice.PF.ID, pfs, e.Spec()) }),
 	}
 }
@@ -60,7 +61,7 @@ func (n neighbours) leaseWithMAC(mac vf.MAC) string {
 		leased := n.sharesVLAN(r) && slices.Contains([]vf.MAC{r.Lease.Wanted.Over(vf.Admin{}).MAC, r.Lease.Effective.MAC, r.Lease.LinkMAC}, mac)
 		own := mac == r.Baseline.Admin.MAC || mac == r.Baseline.LinkMAC
 		switch {
-		case !leased && !own, r.ID == n.id, n.isOwners(r.Lease.Owner), !n.onSegment(r.ID.PF):
+		case !leased && !own, r.ID == n.id, n.isOwners(r.Lease), !n.onSegment(r.ID.PF):
 		case r.Lease.Owner.IsZero():
 			return fmt.Sprintf("VF %s, whose own it is", r.PCI)
 		case r.Phase == journal.Quarantined:
@@ -107,10 +108,10 @@ func (n neighbours) addresses(all []journal.Address) map[netip.Addr]vf.Owner {
 	held := map[netip.Addr]vf.Owner{}
 	shares := make(map[vf.ID]bool, len(n.records))
 	for _, r := range n.records {
-		shares[r.ID] = n.sharesVLAN(r) && n.onSegment(r.ID.PF)
+		shares[r.ID] = n.sharesVLAN(r) && n.onSegment(r.ID.PF) && !n.isOwners(r.Lease)
 	}
 	for _, a := range all {
-		if shared, known := shares[a.VF]; (shared || !known) && !n.isOwners(a.Owner) {
+		if shared, known := shares[a.VF]; (shared || !known) && !n.isOwners(journal.Lease{Owner: a.Owner}) {
 			held[a.Addr] = a.Owner
 		}
 	}
@@ -124,8 +125,11 @@ func (n neighbours) addresses(all []journal.Address) map[netip.Addr]vf.Owner {
 	return held
 }
 
-// isOwners reports whether a lease is one of the owner's own.
-func (n neighbours) isOwners(o vf.Owner) bool { return o.Kind == n.owner.Kind && o.UID == n.owner.UID }
+// isOwners reports whether a lease is one of the owner's own, or of an earlier sandbox of
+// its pod (TestI9MACOfALostSandboxComesBack).
+func (n neighbours) isOwners(l journal.Lease) bool {
+	return l.Owner.Kind == n.owner.Kind && (l.Owner.UID == n.owner.UID || l.PodUID != "" && l.PodUID == n.podUID)
+}
 
 // sharesVLAN reports whether the lease of a record is on the VLAN of the VF's. That of a
 // damaged record may be.

@@ -198,6 +198,26 @@ func TestI9MACInQuarantineIsRefused(t *testing.T) {
 	wantHeldBy(t, err, "VF "+rec.PCI.String()+", in quarantine since pod d/a had it")
 }
 
+// I9: a pod whose runtime lost its sandbox, and with it the DEL, gets its MAC address in the
+// next sandbox. A later pod of its name does not.
+func TestI9MACOfALostSandboxComesBack(t *testing.T) {
+	n := newWires(t)
+	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
+	attachAs := func(sandbox, podUID string, index int) error {
+		req := tenant(t, n, "a", 0, index, vf.Spec{MAC: &mac})
+		req.Owner.UID, req.PodUID, req.Spec.Interface = sandbox, podUID, sandbox
+		_, err := n.Engine.Attach(t.Context(), req)
+		return err
+	}
+	if err := attachAs("s1", "u1", 0); err != nil {
+		t.Fatal(err)
+	}
+	wantHeldBy(t, attachAs("s2", "u2", 1), "pod d/a")
+	if err := attachAs("s3", "u1", 1); err != nil {
+		t.Error(err)
+	}
+}
+
 // I9: a guest that comes back with the MAC address of a VF gets that very VF, and is
 // refused while a pod has it.
 func TestI9GuestComesBackToItsVF(t *testing.T) {
