@@ -23,7 +23,7 @@ type neighbours struct {
 	id      vf.ID   // of the VF
 	vlan    vf.VLAN // of the lease
 	owner   vf.Owner
-	podUID  string // of the owner's pod; empty where it is not known
+	podUID  string                  // of the owner's pod; empty where it is not known
 	segment func() map[vf.PFID]bool // of the VF
 }
 
