@@ -218,6 +218,32 @@ func TestI9MACOfALostSandboxComesBack(t *testing.T) {
 	}
 }
 
+// A VF whose own MAC address another pod has, as after an upgrade from a version that let
+// pods take it, keeps no pod from the other VFs of the pool.
+func TestVFWithAForeignersMACIsPassedOver(t *testing.T) {
+	n := newWires(t)
+	rec, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, vf.Spec{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := vfAt(t, n, 1, 0)
+	rec.Lease.Wanted.MAC, rec.Lease.Effective.MAC = &taken.Admin.MAC, taken.Admin.MAC
+	if err := n.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range []string{"b", "c"} {
+		req := tenant(t, n, pod, 0, 0, vf.Spec{})
+		req.VF, req.Pool = vf.PCIAddr{}, "both"
+		if rec, err := n.Engine.Attach(t.Context(), req); err != nil || rec.PCI == taken.PCI {
+			t.Errorf("pod %s: VF %s, %v", pod, rec.PCI, err)
+		}
+	}
+	last := tenant(t, n, "d", 0, 0, vf.Spec{})
+	last.VF, last.Pool = vf.PCIAddr{}, "both"
+	_, err = n.Engine.Attach(t.Context(), last)
+	wantHeldBy(t, err, "pod d/a")
+}
+
 // I9: a guest that comes back with the MAC address of a VF gets that very VF, and is
 // refused while a pod has it.
 func TestI9GuestComesBackToItsVF(t *testing.T) {

@@ -1,9 +1,11 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/culvert-net/culvert/alloc"
@@ -161,7 +163,7 @@ func (e *Engine) askGiven(ctx context.Context, req Request) (func(vf.PCIAddr) st
 // promise is reserve's transaction. What it finds busy it adds to busy.
 func (e *Engine) promise(req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
-		choice, err := e.choose(tx, req, busy, given)
+		choice, err := e.chooseWithFreeMAC(tx, req, busy, given)
 		if err != nil {
 			return err
 		}
@@ -171,9 +173,6 @@ func (e *Engine) promise(req Request, busy map[vf.ID]*keylock.Work, given func(v
 			return errBusy
 		}
 		got = reservation{at: siteOf(choice.PF, choice.Record), unlock: unlock}
-		if err := e.neighbours(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline); err != nil {
-			return err
-		}
 		got.rec, err = e.lease(tx, choice, req)
 		return err
 	})
@@ -191,7 +190,26 @@ func (e *Engine) record(id vf.ID) (rec journal.Record, err error) {
 	return rec, err
 }
 
-func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
+// chooseWithFreeMAC chooses a VF with a MAC address that is not in use (I9). It passes over
+// a VF whose own MAC address is, where the request names neither a VF nor a MAC address.
+func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
+	var inUse error
+	except := maps.Clone(busy)
+	for {
+		choice, err := e.choose(tx, req, except, given)
+		if err != nil {
+			return choice, cmp.Or(inUse, err)
+		}
+		err = e.neighbours(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline)
+		if err == nil || req.Spec.MAC != nil || !req.VF.IsZero() {
+			return choice, err
+		}
+		inUse, except[choice.Record.ID] = err, nil
+	}
+}
+
+// choose chooses a free VF that is not among the keys of except.
+func (e *Engine) choose(tx *journal.Tx, req Request, except map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
 	records := tx.Records()
 	for _, r := range records {
 		if err := e.owns(r, req.Owner); err != nil {
@@ -203,7 +221,7 @@ func (e *Engine) choose(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Wor
 	if want.Apart, err = apart(records, req); err != nil {
 		return alloc.Choice{}, err
 	}
-	host := alloc.Host{PFs: e.Hardware.PFs(), Records: slices.DeleteFunc(records, func(r journal.Record) bool { return busy[r.ID] != nil }), Spec: e.Spec()}
+	host := alloc.Host{PFs: e.Hardware.PFs(), Records: slices.DeleteFunc(records, func(r journal.Record) bool { _, out := except[r.ID]; return out }), Spec: e.Spec()}
 	choice, err := alloc.Choose(host, want)
 	if err != nil {
 		return choice, err
