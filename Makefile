@@ -20,6 +20,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GO  := tools/go
 BIN := build/bin
 
+include tools/versions # IMAGE_GO
+
 GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
 
 # Called as root, without what `make build` would do.
@@ -85,7 +87,7 @@ build: bootstrap-build ## the programs, to build/bin
 	@tools/watch build $(MAKE) --no-print-directory -s test-build
 
 image: bootstrap-build ## the container image for amd64 and arm64, to build/image/culvert.tar
-	@tools/watch image $(GO) run ./tools/image -version $(VERSION)
+	@tools/watch image env GOTOOLCHAIN=$(IMAGE_GO) $(GO) run ./tools/image -version $(VERSION)
 
 deb: bootstrap-build build ## Debian packages for hosts, to build/deb (GOARCH)
 	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH)) $(DEB)

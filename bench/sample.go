@@ -42,7 +42,7 @@ func Ratio(a, b []float64) Interval {
 	if len(a) == 0 || len(b) == 0 || Median(b) == 0 {
 		return nan
 	}
-	random := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b))))
+	random := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b)))) //nolint:gosec // the same samples give the same interval
 	drawn := make([]float64, 0, resamples)
 	above, under := make([]float64, len(a)), make([]float64, len(b))
 	for range resamples {

@@ -39,7 +39,7 @@ func TestOnlyRootIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // others must reach the socket
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "culvertd.sock")
@@ -87,7 +87,7 @@ func askAs(t *testing.T, dir, socket string, uid uint32) []byte {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "test")
-	if err := os.WriteFile(program, self, 0o755); err != nil { //nolint:gosec // others must run it
+	if err := os.WriteFile(program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestOnlyRootIsServed$", "-test.v")

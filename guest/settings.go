@@ -195,10 +195,10 @@ func (e *entry) tag(name, value string) error {
 	switch name {
 	case "vlan":
 		n, err = number(1, vf.MaxVLAN)
-		v.ID = uint16(n) //nolint:gosec // at most vf.MaxVLAN
+		v.ID = uint16(n)
 	case "vlan-qos":
 		n, err = number(0, vf.MaxQoS)
-		v.QoS = uint8(n) //nolint:gosec // at most vf.MaxQoS
+		v.QoS = uint8(n)
 	default:
 		v.Proto, err = vf.ParseVLANProto(value)
 	}

@@ -167,7 +167,7 @@ func (t tree) function(addr vf.PCIAddr) (function, error) {
 	keep(err)
 	index, err := number(t.pci(addr, "acpi_index"), 0)
 	keep(err)
-	f.ACPIIndex = uint32(max(index, 0)) //nolint:gosec // the kernel has it as an u32
+	f.ACPIIndex = uint32(max(index, 0))
 	group, err := target(t.pci(addr, "iommu_group"))
 	keep(err)
 	if group != "" {

@@ -45,7 +45,7 @@ func TestHostFile(t *testing.T) {
 	if err := os.Remove(f.Path); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(f.Path, 0o755); err != nil { //nolint:gosec // a folder in a test
+	if err := os.Mkdir(f.Path, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Write([]byte("pools: []\n")); err == nil || !strings.Contains(err.Error(), f.Path) {

@@ -2,9 +2,10 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"time"
@@ -46,7 +47,7 @@ func Measure(ctx context.Context, w bench.Workload, from Local, to Remote, marks
 	if len(to.Token) != tokenSize {
 		return bench.Run{}, fmt.Errorf("the token of the server at %s has %d characters, want %d: take the one that it gave when it began to listen", to.Address, len(to.Token), tokenSize)
 	}
-	c := client{from: from, to: to.Address, token: to.Token, session: rand.Uint64()}
+	c := client{from: from, to: to.Address, token: to.Token, session: drawSession()}
 	conn, err := c.dial(ctx, "tcp", options{device: from.Interface}, controlStream)
 	if err != nil {
 		return bench.Run{}, err
@@ -68,6 +69,14 @@ type client struct {
 	to      netip.AddrPort
 	token   string
 	session uint64
+}
+
+// drawSession returns a number that another host cannot guess: the server and the eBPF
+// discard know the datagrams and frames of a measurement by it.
+func drawSession() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return binary.NativeEndian.Uint64(b[:])
 }
 
 func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Marks) (run bench.Run, err error) {

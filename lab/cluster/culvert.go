@@ -25,7 +25,7 @@ func (c *Cluster) LoadCulvert(ctx context.Context, top string) error {
 	}
 	defer os.RemoveAll(dir)
 	archive := filepath.Join(dir, "culvert.tar")
-	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-out", archive)
+	build := exec.CommandContext(ctx, "tools/go", "run", "./tools/image", "-arch", "amd64", "-go", "any", "-out", archive)
 	build.Dir = top
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the image: %w\n%s", err, out)

@@ -25,7 +25,7 @@ func built(t *testing.T) (file string, digest v1.Hash) {
 				t.Fatal(err)
 			}
 		}
-		p, err := pack(bin, arch)
+		p, err := pack(bin, arch, "go1.2.3")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,8 +95,8 @@ func TestArchive(t *testing.T) {
 		got = append(got, contents(t, image)...)
 	}
 	want := []string{
-		"amd64 user 65532", "usr/local/bin/culvert: culvert for amd64", "usr/local/bin/culvertd: culvertd for amd64",
-		"arm64 user 65532", "usr/local/bin/culvert: culvert for arm64", "usr/local/bin/culvertd: culvertd for arm64",
+		"amd64 user 65532 by go1.2.3", "usr/local/bin/culvert: culvert for amd64", "usr/local/bin/culvertd: culvertd for amd64",
+		"arm64 user 65532 by go1.2.3", "usr/local/bin/culvert: culvert for arm64", "usr/local/bin/culvertd: culvertd for arm64",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -119,7 +119,7 @@ func contents(t *testing.T, image v1.Image) []string {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	all := []string{config.Architecture + " user " + config.Config.User}
+	all := []string{config.Architecture + " user " + config.Config.User + " by " + config.Config.Labels["dev.culvert.go"]}
 	for name, body := range files(t, r) {
 		all = append(all, name+": "+body)
 	}

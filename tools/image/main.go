@@ -1,9 +1,12 @@
 // Command image builds Culvert's container image without a Docker daemon: one
 // OCI archive that has an image for each architecture. The same sources give
-// the same bytes, whoever builds them and when.
+// the same bytes, whoever builds them and when. For that it wants to be built by the Go
+// version that tools/versions pins, which `make image` fetches, and refuses others. The
+// image records the version in its label dev.culvert.go.
 //
-//	tools/go run ./tools/image                     build/image/culvert.tar, for amd64 and arm64
+//	make image                                     build/image/culvert.tar, for amd64 and arm64
 //	tools/go run ./tools/image -arch amd64 -name example.org/culvert:v1
+//	tools/go run ./tools/image -go any             by the Go that is there
 //
 // What comes out is read by `ctr images import`, `podman load`, `skopeo copy
 // oci-archive:...` and registries' own tools.
@@ -17,6 +20,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 )
@@ -27,6 +31,7 @@ func main() {
 	flag.StringVar(&o.Out, "out", "build/image/culvert.tar", "where the OCI archive goes")
 	flag.StringVar(&o.Name, "name", "culvert.dev/culvert:dev", "what the image is called")
 	flag.StringVar(&o.Version, "version", "unknown", "what its programs say of themselves")
+	flag.StringVar(&o.Go, "go", "", `the Go version that must build it, or "any" (default IMAGE_GO of tools/versions)`)
 	flag.StringVar(&archs, "arch", "amd64,arm64", "for which architectures")
 	flag.Parse()
 	o.Archs = strings.Split(archs, ",")
@@ -40,12 +45,23 @@ func main() {
 }
 
 type options struct {
-	Out, Name, Version string
-	Archs              []string
+	Out, Name, Version, Go string
+	Archs                  []string
 }
 
 // run builds the programs for each architecture and packs them.
 func run(ctx context.Context, o options) error {
+	if o.Go == "" {
+		var err error
+		if o.Go, err = pinnedGo("tools/versions"); err != nil {
+			return err
+		}
+	}
+	// This program compresses the layers by Go's standard library. The check also saves
+	// compiling programs that checkPrograms would refuse.
+	if err := checkGo("tools/image", runtime.Version(), o.Go); err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp("", "culvert-image-")
 	if err != nil {
 		return err
@@ -57,7 +73,11 @@ func run(ctx context.Context, o options) error {
 		if err := compile(ctx, bin, arch, o.Version); err != nil {
 			return err
 		}
-		p, err := pack(bin, arch)
+		goVersion, err := checkPrograms(bin, o.Go)
+		if err != nil {
+			return err
+		}
+		p, err := pack(bin, arch, goVersion)
 		if err != nil {
 			return fmt.Errorf("pack the image for %s: %w", arch, err)
 		}
@@ -82,14 +102,16 @@ func run(ctx context.Context, o options) error {
 var programs = []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-controller", "culvert-bench"}
 
 // compile builds the programs for an architecture, static, with nothing in them of
-// the place where they were built.
+// the place where they were built or of git. The caller's flags for Go do not reach them.
 func compile(ctx context.Context, bin, arch, version string) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", bin + "/"}
 	for _, name := range programs {
 		args = append(args, "./cmd/"+name)
 	}
 	cmd := exec.CommandContext(ctx, "tools/go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch,
+		"GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off", "GOWORK=off",
+		"GOFLAGS=-buildvcs=false") // to which tools/go adds its own
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the programs for %s: %w\n%s", arch, err, out)
 	}

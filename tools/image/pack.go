@@ -34,9 +34,9 @@ const nobody = "65532"
 // its digest does not, and would make each build another one.
 var epoch = time.Unix(0, 0).UTC()
 
-// pack makes an image of the programs in bin: they are in /usr/local/bin, and
-// there is nothing else, no shell either.
-func pack(bin, arch string) (platform, error) {
+// pack makes an image of the programs in bin, which goVersion has compiled: they are in
+// /usr/local/bin, and there is nothing else, no shell either.
+func pack(bin, arch, goVersion string) (platform, error) {
 	files, err := archivePrograms(bin)
 	if err != nil {
 		return platform{}, err
@@ -63,7 +63,10 @@ func pack(bin, arch string) (platform, error) {
 	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: epoch}
 	config.Config = v1.Config{
 		User: nobody, Entrypoint: []string{"/usr/local/bin/culvertd"}, Env: []string{"PATH=/usr/local/bin"},
-		Labels: map[string]string{"org.opencontainers.image.title": "Culvert", "org.opencontainers.image.source": "https://github.com/culvert-net/culvert"},
+		Labels: map[string]string{
+			"org.opencontainers.image.title": "Culvert", "org.opencontainers.image.source": "https://github.com/culvert-net/culvert",
+			"dev.culvert.go": goVersion,
+		},
 	}
 	image, err = mutate.ConfigFile(image, config)
 	return platform{arch: arch, image: image, size: size}, err
