@@ -35,7 +35,8 @@ const (
 // Finding is one thing that the doctor looked at.
 type Finding struct {
 	// Check is which, one word: root, sriov, link, numa, mtu, path, interrupts, queues,
-	// arguments, iommu, modules, claims, culvertd, limits, ledger, cni, libvirt, kubernetes;
+	// arguments, iommu, modules, claims, culvertd, limits, ledger, cni, libvirt, kubernetes,
+	// isolation;
 	// of a guest: guest, virtio, hugepages, pinning, placement, memlock, spread.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`

@@ -121,12 +121,11 @@ func (e *exam) results() {
 			f.mend = append(f.mend, fmt.Sprintf("remove %q", path))
 		}
 	}
-	e.add(f, "%d of %d results of attachments are empty or no JSON, as after a power cut: %s", len(bad), e.CNI.Results, named(bad))
+	e.add(f, "%d of %d results of attachments are empty or no JSON, as after a power cut: %s", len(bad), e.CNI.Results, named(bad, 3))
 }
 
-// named has the first few of a long list of names.
-func named(all []string) string {
-	const most = 3
+// named has the first names of a long list.
+func named(all []string, most int) string {
 	if len(all) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
 	}

@@ -45,6 +45,9 @@ type Facts struct {
 	Libvirt Libvirt
 	Peer    *Peer // nil: none was named
 
+	// Cluster is nil unless an API server was asked.
+	Cluster *Cluster
+
 	// KubeletSwap says that the kubelet's configuration allows swap.
 	KubeletSwap bool
 }
@@ -125,7 +128,7 @@ func Examine(f Facts) []Finding {
 	for _, check := range []func(*exam){
 		checkNICs, checkArguments, checkIOMMU, checkModules,
 		checkPFs, checkMTU, checkPeer, checkInterrupts,
-		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkLibvirt, checkKubernetes,
+		checkClaims, checkCulvertd, checkLimits, checkLedger, checkCNI, checkLibvirt, checkKubernetes, checkIsolation,
 	} {
 		check(e)
 	}

@@ -78,10 +78,15 @@ func load(t *testing.T, file string) scene {
 	if decode("status.json", &st) {
 		status = func(context.Context) (api.NodeStatus, error) { return st, nil }
 	}
+	var cluster *doctor.Cluster
+	decode("cluster.json", &cluster)
 	s.checks = strings.Fields(string(s.part("checks").Data))
 	s.options = gather.Options{
 		Root: layOut(t, a), Kernel: hw, Status: status, HostFile: "/etc/culvert/host.yaml",
 		Ledger: "/var/lib/culvert/ledger.db", Version: "v1", IsRoot: true,
+	}
+	if cluster != nil {
+		s.options.Cluster = func(context.Context) (doctor.Cluster, error) { return *cluster, nil }
 	}
 	return s
 }
@@ -180,7 +185,7 @@ func TestEveryFinding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checks := []string{"root", "sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "libvirt", "kubernetes",
+	checks := []string{"root", "sriov", "link", "numa", "mtu", "path", "interrupts", "queues", "arguments", "iommu", "modules", "claims", "culvertd", "limits", "ledger", "cni", "libvirt", "kubernetes", "isolation",
 		"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}
 	seen := map[string]map[api.Severity]bool{}
 	for _, file := range files {

@@ -106,6 +106,8 @@ func TestMain(m *testing.M) {
 	}
 	time.Local = time.UTC
 	os.Setenv("LC_ALL", "C")
+	os.Unsetenv(clientConfig)
+	os.Unsetenv(inPod)
 	os.Exit(m.Run())
 }
 

@@ -21,13 +21,20 @@ import (
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/kernel/survey"
 	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // doctorBound is how long the whole look may take; probes to a peer that
 // swallows packets take most of it.
 const doctorBound = 2 * time.Minute
 
-func newDoctorCommand(n *node) *cobra.Command {
+// Variables that say that there is a cluster to ask: kubectl's, and the kubelet's in pods.
+const (
+	clientConfig = "KUBECONFIG"
+	inPod        = "KUBERNETES_SERVICE_HOST"
+)
+
+func newDoctorCommand(p *place) *cobra.Command {
 	d := &doctorFlags{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -42,11 +49,16 @@ func newDoctorCommand(n *node) *cobra.Command {
   Culvert      culvertd, its limits and its disk, the CNI plugin and the folders
                of container runtimes, libvirt's hooks
   Kubernetes   swap, modules, forwarding, SELinux, where there is a kubelet or a
-               container runtime
+               container runtime; with a kubeconfig, which pods of the cluster
+               namespace isolation refuses or would refuse a network
 
 Each finding says what is wrong, why it matters, and what mends it. With --peer it
 also sends packets that may not be fragmented to another host, of the size that
 should get there, and finds the size that does.
+
+It asks the cluster of --kubeconfig, of --context, of $KUBECONFIG, or that of the pod
+it runs in, and no other. That takes the right to list pods and
+network-attachment-definitions in all namespaces.
 
 With --guest it examines the definition of a virtual machine on this host instead:
 queues, huge pages, pinning and NUMA node against that of its VFs, locked memory,
@@ -61,6 +73,7 @@ warning or an error. As another user than root it sees less, and says so.`,
 		Example: `  sudo culvert doctor
   sudo culvert doctor --peer 172.16.91.2     # does a jumbo frame get there?
   sudo culvert doctor --fix
+  sudo culvert doctor --kubeconfig /etc/kubernetes/admin.conf
   virsh dumpxml db1 | sudo culvert doctor --guest -
   sudo culvert doctor -o json |
     jq -r '.findings[] | select(.severity == "error") | .what'`,
@@ -68,13 +81,14 @@ warning or an error. As another user than root it sees less, and says so.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	out := addOutput(cmd, false)
+	p.addClusterFlags(cmd)
 	cmd.Flags().BoolVar(&d.fix, "fix", false, "do the repairs that are safe, and say how to undo them")
 	cmd.Flags().StringVar(&d.peer, "peer", "", "the `ADDRESS` of another host to try the MTU to")
 	cmd.Flags().StringVar(&d.guest, "guest", "", "the `FILE` with a guest's definition, or - for standard input")
 	cmd.MarkFlagsMutuallyExclusive("guest", "fix")
 	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.run(cmd, n, out) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.run(cmd, p, out) }
 	return cmd
 }
 
@@ -84,8 +98,11 @@ type doctorFlags struct {
 	peer, guest string
 }
 
-func (d *doctorFlags) run(cmd *cobra.Command, n *node, out output) error {
-	o, err := doctorOptions(n, d.peer)
+func (d *doctorFlags) run(cmd *cobra.Command, p *place, out output) error {
+	o, err := doctorOptions(&p.node, d.peer)
+	if err == nil && d.guest == "" {
+		o.Cluster, err = p.podNetworks()
+	}
 	if err != nil {
 		return err
 	}
@@ -127,6 +144,28 @@ func doctorOptions(n *node, peer string) (gather.Options, error) {
 		o.Peer = addr.Unmap()
 	}
 	return o, nil
+}
+
+// podNetworks returns what asks the cluster of the flags, of $KUBECONFIG or of this pod
+// about its pods' networks; nil when there is none. ~/.kube/config is left alone: its
+// user may be asked to log in.
+func (p *place) podNetworks() (func(context.Context) (doctor.Cluster, error), error) {
+	if !p.inCluster() && os.Getenv(clientConfig) == "" && os.Getenv(inPod) == "" {
+		return nil, nil
+	}
+	c, err := p.open()
+	switch {
+	case errors.Is(err, vf.ErrNotFound) && !p.inCluster():
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return func(ctx context.Context) (doctor.Cluster, error) {
+		ctx, cancel := context.WithTimeout(ctx, statusBound)
+		defer cancel()
+		n, err := c.PodNetworks(ctx)
+		return doctor.Cluster{Name: c.Name, Pods: n.Pods, Networks: n.Networks, Isolated: n.Isolated, Global: n.Global, Mode: n.Mode, Multus: n.Multus}, err
+	}, nil
 }
 
 // examine looks, mends if it is asked to, and then looks again.

@@ -25,18 +25,22 @@ type place struct {
 	nodeName             string // in the cluster; empty: all
 }
 
-// addFlags gives cmd and those below it the flags that choose a cluster.
+// addFlags gives cmd and those below it the flags that choose a cluster, and a node of it.
 func (p *place) addFlags(cmd *cobra.Command) {
+	p.addClusterFlags(cmd)
+	cmd.PersistentFlags().StringVar(&p.nodeName, "node", "", "ask the cluster about this node alone")
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("node", p.completeNode)) // only if the flag were not there
+}
+
+// addClusterFlags gives cmd and those below it the flags that choose a cluster.
+func (p *place) addClusterFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.StringVar(&p.kubeconfig, "kubeconfig", "", "ask the cluster of this `FILE` (default $KUBECONFIG, ~/.kube/config)")
 	f.StringVar(&p.kcontext, "context", "", "ask the cluster of this context of the kubeconfig")
-	f.StringVar(&p.nodeName, "node", "", "ask the cluster about this node alone")
 	contexts := func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return view.Contexts(p.kubeconfig), cobra.ShellCompDirectiveNoFileComp
 	}
-	// Neither fails: the flags are there.
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts))
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("node", p.completeNode))
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts)) // only if the flag were not there
 }
 
 // inCluster: any flag that only means something there chooses it.
@@ -48,7 +52,7 @@ func (p *place) inCluster() bool {
 func (p *place) cluster(ctx context.Context) (api.ClusterStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusBound)
 	defer cancel()
-	c, err := view.Open(p.kubeconfig, p.kcontext, "culvert/"+version)
+	c, err := p.open()
 	if err != nil {
 		return api.ClusterStatus{}, err
 	}
@@ -59,6 +63,11 @@ func (p *place) cluster(ctx context.Context) (api.ClusterStatus, error) {
 	return status.AssembleCluster(status.Cluster{
 		Name: c.Name, Now: time.Now(), States: o.States, Policies: o.Policies, Pools: o.Pools, Daemons: o.Daemons,
 	}), nil
+}
+
+// open reads the kubeconfig.
+func (p *place) open() (*view.Cluster, error) {
+	return view.Open(p.kubeconfig, p.kcontext, "culvert/"+version)
 }
 
 // status is this node's, or that of all nodes of the cluster in one.

@@ -44,7 +44,7 @@ func TestRealKubectl(t *testing.T) {
 		})
 	}
 	kubectl("administrator gives the right: kubectl create clusterrolebinding NAME --clusterrole=culvert-view", "culvert", "status")
-	s.Must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterroles", viewRole(t))
+	s.Must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterroles", manifestObject(t, "ClusterRole", "culvert-view"))
 	s.Must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata": {"name": "viewers"},
 		"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "culvert-view"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "viewer"}]}`)
 	kubectl("Culvert is not installed there: kubectl apply --server-side", "culvert", "status")
@@ -57,19 +57,19 @@ func TestRealKubectl(t *testing.T) {
 	kubectl("0000:01:10.6", "__complete", "culvert", "vf", "show", "")
 }
 
-// viewRole is the ClusterRole of the manifest that people apply.
-func viewRole(t *testing.T) string {
+// manifestObject is an object of the manifest that people apply.
+func manifestObject(t *testing.T, kind, name string) string {
 	t.Helper()
 	all, err := os.ReadFile("../../dist/kubernetes/culvert.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range strings.Split(string(all), "\n---\n") {
-		if strings.Contains(o, "kind: ClusterRole\n") && strings.Contains(o, "name: culvert-view\n") {
+		if strings.Contains(o, "kind: "+kind+"\n") && strings.Contains(o, "name: "+name+"\n") {
 			return o
 		}
 	}
-	t.Fatal("the manifest has no ClusterRole culvert-view")
+	t.Fatalf("the manifest has no %s %s", kind, name)
 	return ""
 }
 

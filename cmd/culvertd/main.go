@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/rpc"
 )
 
@@ -90,7 +91,7 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
 	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")
-	f.StringSliceVar(&c.Cluster.GlobalNamespaces, "global-namespaces", []string{"default", "kube-system", "culvert-system"}, "namespaces whose networks every pod may use, with --namespace-isolation")
+	f.StringSliceVar(&c.Cluster.GlobalNamespaces, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
 	cmd.AddCommand(leaveCommand(), installCommand())

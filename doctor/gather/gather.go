@@ -36,6 +36,7 @@ type Options struct {
 	Root     string // of the host's files: "/" outside of tests
 	Kernel   kernel
 	Status   func(context.Context) (api.NodeStatus, error) // asks culvertd
+	Cluster  func(context.Context) (doctor.Cluster, error) // asks the API server; nil: nobody
 	HostFile string                                        // below Root
 	Ledger   string                                        // the ledger's file, below Root
 	Version  string
@@ -81,6 +82,13 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 		f.StatusErr = excerpt.Error(err)
 	} else {
 		f.Status = &st
+	}
+	if o.Cluster != nil {
+		c, err := o.Cluster(ctx)
+		if err != nil {
+			c.Err = excerpt.Error(err)
+		}
+		f.Cluster = &c
 	}
 	if o.Peer.IsValid() {
 		p := probe(ctx, o.Peer, f)

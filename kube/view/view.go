@@ -143,6 +143,13 @@ const page = "100"
 
 func list[T any](ctx context.Context, c *Cluster, path string, params map[string]string) ([]T, error) {
 	var all []T
+	err := each(ctx, c, path, params, func(o T) { all = append(all, o) })
+	return all, err
+}
+
+// each calls visit with one object after the other, so that only a page of them is in
+// memory.
+func each[T any](ctx context.Context, c *Cluster, path string, params map[string]string, visit func(T)) error {
 	for next := ""; ; {
 		req := c.rest.Get().AbsPath(path).Param("limit", page)
 		if next != "" {
@@ -153,22 +160,24 @@ func list[T any](ctx context.Context, c *Cluster, path string, params map[string
 		}
 		answer := req.Do(ctx)
 		if err := answer.Error(); err != nil { // Raw's error has not what the API server says
-			return nil, err
+			return err
 		}
 		raw, err := answer.Raw()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		var got struct {
 			metav1.ListMeta `json:"metadata"`
 			Items           []T `json:"items"`
 		}
 		if err := json.Unmarshal(raw, &got); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		all = append(all, got.Items...)
+		for _, o := range got.Items {
+			visit(o)
+		}
 		if next = got.Continue; next == "" {
-			return all, nil
+			return nil
 		}
 	}
 }

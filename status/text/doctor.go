@@ -18,7 +18,7 @@ var doctorGroups = []struct {
 	{"HOST", []string{"root", "arguments", "iommu", "modules"}},
 	{"OTHERS WHO CONFIGURE NICS", []string{"claims"}},
 	{"CULVERT", []string{"culvertd", "limits", "ledger", "cni", "libvirt"}},
-	{"KUBERNETES", []string{"kubernetes"}},
+	{"KUBERNETES", []string{"kubernetes", "isolation"}},
 	{"GUEST", []string{"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}},
 }
 
@@ -116,7 +116,8 @@ func doctorCommands(b *strings.Builder, head string, lines []string, o Options) 
 }
 
 // command breaks a line that is too long where a shell goes on with the next:
-// after &&, or with a backslash before a redirection. Others are text.
+// after &&, or with a backslash before a redirection or between words of kubectl. Others
+// are text.
 func command(s string, width int) []string {
 	if width <= 0 || columns(s) <= width {
 		return []string{s}
@@ -127,7 +128,14 @@ func command(s string, width int) []string {
 	if before, after, ok := strings.Cut(s, " && "); ok {
 		return []string{before + " &&", after}
 	}
-	return wrap(s, width-2)
+	if !strings.HasPrefix(s, "kubectl ") {
+		return wrap(s, width-2)
+	}
+	lines := wrap(s, width-4)
+	for i := range lines[:len(lines)-1] {
+		lines[i] += ` \`
+	}
+	return lines
 }
 
 func doctorRepair(b *strings.Builder, r api.Repair, o Options) {

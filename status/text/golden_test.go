@@ -55,7 +55,7 @@ var (
 		{Seq: 112, Time: time.Date(2026, 11, 21, 20, 42, 11, 0, time.UTC), Type: "Warning", Reason: "Quarantined", Object: "VF 0000:01:10.3", Text: "last held by pod default/b, tried again in 30s: reset: set vf 3 vlan none on PF 0000:01:00.0: invalid argument"},
 	}
 	doctor = api.DoctorReport{
-		Node: "worker01", Version: "v0.1.0", Summary: api.Summary{OK: 1, Notes: 1, Warnings: 2, Errors: 1},
+		Node: "worker01", Version: "v0.1.0", Summary: api.Summary{OK: 1, Notes: 1, Warnings: 3, Errors: 1},
 		Findings: []api.Finding{
 			{Check: "claims", Severity: api.SeverityError, Object: "PF enp1s0f0", What: "NetworkManager manages vf 0-6 (no file leaves it alone, so it gets a profile of its own), /etc/NetworkManager", Why: "free VFs are brought up and get addresses, and must be reset before anybody has them",
 				Mend: []string{`printf '[keyfile]\nunmanaged-devices+=driver:igbvf\n' >/etc/NetworkManager/conf.d/90-culvert-igbvf.conf`, "systemctl reload NetworkManager"}},
@@ -64,6 +64,8 @@ var (
 			{Check: "mtu", Severity: api.SeverityWarning, Object: "PF enp1s0f0", What: "its VFs have different MTUs (1500: pod default/a-pod-with-a-name-that-is-far-too-long-6d5f8c7b9-x2x4z; 9000: pod default/a)", Why: "those of one network need one MTU; UDP between them is lost otherwise, and nobody says so at all, which takes long to find",
 				Mend: []string{"compare the key mtu in the networks of all of them, and make them what the switch and the slowest of the peers can do"}},
 			{Check: "kubernetes", Severity: api.SeverityWarning, Object: "host", What: "swap is on: /dev/sda2", Mend: []string{"swapoff -a"}},
+			{Check: "isolation", Severity: api.SeverityWarning, Object: "network infra/storage", What: "namespace isolation refuses it to 1 pod at the next start: team-a/db",
+				Mend: []string{"kubectl annotate --overwrite network-attachment-definition -n infra storage culvert.dev/namespaces=team-a,team-b"}},
 		},
 	}
 	doctorFix = api.DoctorReport{Node: "worker01", Findings: []api.Finding{}, Repairs: []api.Repair{

@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"install":       {"durable", "intake/cni/place", "netconf", "program"},
 
 	// judging a host
-	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netconf", "vf"},
+	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netannotation", "netconf", "vf"},
 	"doctor/gather": {"api", "claims", "desired", "doctor", "excerpt", "kernel/pathmtu", "kernel/survey", "netconf", "vf"},
 	"doctor/mend":   {"api", "doctor", "durable", "kernel/survey"},
 
@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 
 	// the cluster, alone with controller in importing client-go
 	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "netannotation", "netconf", "vf"},
-	"kube/view": {"api", "api/v1alpha1", "vf"},
+	"kube/view": {"api", "api/v1alpha1", "netannotation", "vf"},
 
 	// the ways in
 	"intake/deviceplugin": {"api", "change", "desired", "durable", "journal", "kubelet/socket", "vf"},
@@ -112,7 +112,7 @@ var mayImport = map[string][]string{
 	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvert-hook":       {"api", "guest/moving", "rpc"},
-	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "rpc", "vf"},
+	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "netannotation", "rpc", "vf"},
 	"cmd/culvert-controller": {"controller"},
 
 	"tools/...": {"..."},
