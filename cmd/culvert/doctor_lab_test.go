@@ -4,7 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -70,9 +69,8 @@ func TestRealDoctor(t *testing.T) {
 	}
 	s.Must(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", manifestObject(t, "CustomResourceDefinition", "network-attachment-definitions.k8s.cni.cncf.io"))
 	network := `{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": {"name": "storage", "annotations": {"culvert.dev/namespaces": "team-b"}}, "spec": {"config": "{}"}}`
-	apiserver.Eventually(t, "network", func() error {
-		return errors.Join(s.Do(http.MethodGet, networks, "", nil), s.Do(http.MethodPost, networks, network, nil))
-	})
+	apiserver.Eventually(t, "networks", func() error { return s.Do(http.MethodGet, networks, "", nil) })
+	s.Must(http.MethodPost, networks, network)
 	pod := func(namespace, metadata, spec string) {
 		t.Helper()
 		s.Must(http.MethodPost, "/api/v1/namespaces/"+namespace+"/pods", fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {%s}, "spec": {%s}}`, metadata, spec))
