@@ -1,6 +1,7 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -23,7 +24,8 @@ func podJSON(name, metadata, spec, phase string) string {
 
 // daemonJSON is a pod of culvertd.
 func daemonJSON(args ...string) string {
-	return podJSON("culvertd-x", `"labels": {"app.kubernetes.io/name": "culvertd"}`, fmt.Sprintf(`"hostNetwork": true, "containers": [{"args": ["%s"]}]`, strings.Join(args, `","`)), "Running")
+	raw, _ := json.Marshal(args) // texts only
+	return podJSON("culvertd-x", `"labels": {"app.kubernetes.io/name": "culvertd"}`, fmt.Sprintf(`"hostNetwork": true, "containers": [{"args": %s}]`, raw), "Running")
 }
 
 // podNetworks reads a cluster of some pods and networks, one in a page.
