@@ -56,8 +56,8 @@ Each finding says what is wrong, why it matters, and what mends it. With --peer 
 also sends packets that may not be fragmented to another host, of the size that
 should get there, and finds the size that does.
 
-It asks the cluster of --kubeconfig, of --context, of $KUBECONFIG, or that of the pod
-it runs in, and no other. That takes the right to list pods and
+It asks the cluster of --kubeconfig, --context or $KUBECONFIG, or that of the
+pod it runs in, and no other. That takes the right to list pods and
 network-attachment-definitions in all namespaces.
 
 With --guest it examines the definition of a virtual machine on this host instead:
@@ -146,9 +146,9 @@ func doctorOptions(n *node, peer string) (gather.Options, error) {
 	return o, nil
 }
 
-// podNetworks returns what asks the cluster of the flags, of $KUBECONFIG or of this pod
-// about its pods' networks; nil when there is none. ~/.kube/config is left alone: its
-// user may be asked to log in.
+// podNetworks returns a function that asks a cluster for its pods' networks: that of the
+// flags, of $KUBECONFIG or of this pod; nil when there is none. It does not take
+// ~/.kube/config on its own, which may start a login.
 func (p *place) podNetworks() (func(context.Context) (doctor.Cluster, error), error) {
 	if !p.inCluster() && os.Getenv(clientConfig) == "" && os.Getenv(inPod) == "" {
 		return nil, nil

@@ -36,7 +36,7 @@ type Options struct {
 	Root     string // of the host's files: "/" outside of tests
 	Kernel   kernel
 	Status   func(context.Context) (api.NodeStatus, error) // asks culvertd
-	Cluster  func(context.Context) (doctor.Cluster, error) // asks the API server; nil: nobody
+	Cluster  func(context.Context) (doctor.Cluster, error) // asks the API server; nil: no cluster is asked
 	HostFile string                                        // below Root
 	Ledger   string                                        // the ledger's file, below Root
 	Version  string
