@@ -25,7 +25,7 @@ type Cluster struct {
 	Multus   string // a pod of it; empty when none runs
 }
 
-// mostRefused bounds the networks that checkIsolation tells about, and the pods of each.
+// mostRefused bounds the networks that checkIsolation lists, and the pods of each.
 const mostRefused = 12
 
 // checkIsolation lists the pods that namespace isolation refuses a network, or would

@@ -2,7 +2,7 @@ package netannotation
 
 import "testing"
 
-// I9: the rule of namespace isolation, which culvertd enforces and culvert doctor tells.
+// I9: culvertd enforces this rule of namespace isolation, and culvert doctor lists the pods that it refuses.
 func TestI9MayUse(t *testing.T) {
 	for _, tc := range []struct {
 		network, admits string

@@ -131,7 +131,7 @@ type Pool struct {
 	// Device nodes are handed over by the Container Device Interface.
 	// +optional
 	CDI *bool `json:"cdi,omitempty"`
-	// What owners may ask for; without it every network that names the pool is served.
+	// Bounds what owners may ask for. Without it the pool serves every network that names it.
 	// +optional
 	Allow *Allow `json:"allow,omitempty"`
 	// A VF is in the pool when one of these matches it; none matches every VF.

@@ -17,8 +17,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/bpf"
 )
 
-// foreign are changes that make a frame of a session one of somebody else, with the session's bytes
-// where they were.
+// foreign changes a frame of a session into one of other traffic that keeps the session's bytes
+// at their place.
 type foreign struct {
 	name   string
 	change func(b []byte) []byte

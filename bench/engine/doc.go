@@ -10,7 +10,7 @@
 // One TCP connection, the control connection, carries messages of one line; the
 // traffic goes to the same port of the server. Each connection, and the first datagram
 // of each stream, shows the server's token ([Server.Remote]); the server answers
-// nothing else. One end counts: the one that receives, or that asks. It tells the
-// other as its window begins and ends, so that both ends' figures are of one window,
-// by one clock.
+// nothing else. The receiver counts, or the end that sends requests. It reports to the
+// other end when its window begins and ends, so that the figures of both ends are of one
+// window, by one clock.
 package engine

@@ -29,7 +29,7 @@ type PodNetworks struct {
 	Multus string
 }
 
-// networkPod is the part of a core/v1 Pod that tells about its networks. Its metadata is
+// networkPod is the part of a core/v1 Pod that names its networks. Its metadata is
 // not metav1.ObjectMeta: managedFields are larger than the rest.
 type networkPod struct {
 	Metadata networkMeta `json:"metadata"`
