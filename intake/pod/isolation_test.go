@@ -59,6 +59,18 @@ func TestIsolationSaysWhatAdmits(t *testing.T) {
 	}
 }
 
+// I9: a refusal does not say whether the network of another namespace is there.
+func TestI9RefusalHidesMissingNetworks(t *testing.T) {
+	w := newWorld(t)
+	w.pods.Isolation = true
+	w.asks("other/v")
+	missing := w.refused()
+	w.network("other/v", sriov)
+	if there := w.refused(); missing != there {
+		t.Errorf("of a missing network it says %q, else %q", missing, there)
+	}
+}
+
 // A default network that a pod's annotation names is planned as any other: the kubelet's
 // device, and what the JSON form asks for.
 func TestDefaultNetworkGetsItsDevice(t *testing.T) {

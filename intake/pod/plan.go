@@ -165,8 +165,10 @@ func define(n *journal.SandboxNetwork, l netconf.List) {
 // the file on the node that it stands for when its configuration is empty.
 func (h *Handler) definition(ctx context.Context, e netannotation.Element, pod string) (netconf.List, api.NetworkDefinition, error) {
 	nad, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
-	if err == nil {
-		err = h.checkNamespace(pod, nad) // before the pod's author learns more of it
+	if err == nil || errors.Is(err, vf.ErrNotFound) {
+		// Before the pod's author learns more of it, and whether it is there at all.
+		nad.Namespace, nad.Name = e.Namespace, e.Name
+		err = cmp.Or(h.checkNamespace(pod, nad), err)
 	}
 	if err != nil {
 		return netconf.List{}, nad, err
