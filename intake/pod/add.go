@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/cni"
@@ -17,8 +15,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// undoBound is how long an undo may take.
-const undoBound = 35 * time.Second
+// addBound is how long the networks of an ADD may take together, undoBound how long their
+// undo may. The shim waits two minutes for both.
+const addBound, undoBound = 80 * time.Second, 35 * time.Second
 
 // add is ADD: all networks of the pod or none. What the runtime gets is the default
 // network's result, as it would get it from that network itself.
@@ -39,8 +38,9 @@ func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
 		err = h.Ledger.Update(func(tx *journal.Tx) error { return tx.PutSandbox(w.sandbox) })
 	}
 	if err == nil {
-		if err = h.carryOut(ctx, c, &w); err != nil {
-			h.undo(ctx, c, w.sandbox)
+		var begun int
+		if begun, err = h.carryOut(ctx, c, &w); err != nil {
+			h.undo(ctx, c, w.sandbox, begun)
 		}
 	}
 	if err != nil {
@@ -79,32 +79,33 @@ func (h *Handler) leftover(ctx context.Context, c call) error {
 	return nil
 }
 
-// carryOut runs the default network, then all others at once, and writes what came
-// of it.
-func (h *Handler) carryOut(ctx context.Context, c call, w *wish) error {
+// carryOut adds the networks one after another, the default one first and the others in the
+// order of the annotation, since a later one may stack on earlier ones: a bond on net1 and
+// net2, a VLAN on net1. It then writes what came of them. begun is how many of them it
+// tried to add.
+func (h *Handler) carryOut(ctx context.Context, c call, w *wish) (begun int, err error) {
+	bounded, cancel := context.WithTimeout(ctx, addBound)
+	defer cancel()
 	networks := w.sandbox.Networks
-	if err := h.addOne(ctx, c, w.sandbox, &networks[0]); err != nil {
-		return err
+	for i := range networks {
+		if err := h.addOne(bounded, c, w.sandbox, &networks[i]); err != nil {
+			return i + 1, err
+		}
 	}
-	errs := make([]error, len(networks))
-	var g errgroup.Group
-	for i := 1; i < len(networks); i++ {
-		g.Go(func() error {
-			errs[i] = h.addOne(ctx, c, w.sandbox, &networks[i])
-			return nil
-		})
-	}
-	_ = g.Wait() // all are waited for: none may still run while they are undone
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
+	return len(networks), h.complete(ctx, w)
+}
+
+// complete writes the device-info files, sets the default route and records in the ledger
+// that all networks are there.
+func (h *Handler) complete(ctx context.Context, w *wish) error {
 	if err := h.writeDeviceInfos(w.sandbox); err != nil {
 		return err
 	}
 	for i, gateways := range w.gateways {
-		s := step.SetDefaultRoute{Netns: c.Netns, Interface: networks[i].Interface, Gateways: gateways}
+		n := w.sandbox.Networks[i]
+		s := step.SetDefaultRoute{Netns: w.sandbox.Netns, Interface: n.Interface, Gateways: gateways}
 		if err := h.Kernel.Do(ctx, s); err != nil {
-			return fmt.Errorf("network %s (%s): %w", networks[i].Name, networks[i].Interface, err)
+			return fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
 		}
 	}
 	status, err := h.statusOf(*w)
@@ -112,7 +113,7 @@ func (h *Handler) carryOut(ctx context.Context, c call, w *wish) error {
 		return err
 	}
 	if ctx.Err() != nil { // its DEL may have come and gone before there was anything to delete
-		return fmt.Errorf("who asked has gone: %w", context.Cause(ctx))
+		return fmt.Errorf("the caller disconnected: %w", context.Cause(ctx))
 	}
 	w.sandbox.Status, w.sandbox.Phase = status, journal.SandboxAdded
 	err = h.Ledger.Update(func(tx *journal.Tx) error { return tx.PutSandbox(w.sandbox) })
@@ -133,11 +134,13 @@ func (h *Handler) addOne(ctx context.Context, c call, sb journal.Sandbox, n *jou
 	return nil
 }
 
-// undo takes back what an ADD that failed has done. What cannot be undone now, since
-// the shim has gone say, stays in the ledger for the DEL that the runtime sends.
-func (h *Handler) undo(ctx context.Context, c call, sb journal.Sandbox) {
+// undo deletes the networks that an ADD which failed has begun, the last one first. What
+// cannot be undone now, because the shim has gone for example, stays in the ledger for the
+// DEL that the runtime sends.
+func (h *Handler) undo(ctx context.Context, c call, sb journal.Sandbox, begun int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
+	sb.Networks = sb.Networks[:begun]
 	if err := h.teardown(ctx, c, sb); err != nil {
 		h.Log.Warn("undo of a pod's networks, left to its DEL", "pod", sb.PodName(), "err", oneLine{err})
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// pluginBound is how long one plugin of somebody else's may take. The shim waits two
-// minutes, and what was begun has to be undone within them.
+// pluginBound is how long one plugin of another project may take.
 const pluginBound = 80 * time.Second
 
 // checkVersion stands in for versions that have no CHECK.

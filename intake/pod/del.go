@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"golang.org/x/sync/errgroup"
+	"slices"
 
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
@@ -64,27 +63,15 @@ func (h *Handler) unrecorded(c call) journal.Sandbox {
 	return sb
 }
 
-// teardown deletes the networks of a sandbox, the default one last, gives its VFs
-// back and forgets it. What fails does not keep the rest (I7), and leaves the
-// record for another try.
+// teardown deletes the networks of a sandbox in the reverse of the order in which carryOut
+// adds them, gives its VFs back and forgets it. A failure does not keep the rest (I7), and
+// leaves the record for another try.
 func (h *Handler) teardown(ctx context.Context, c call, sb journal.Sandbox) error {
-	errs := make([]error, len(sb.Networks)+1)
-	var g errgroup.Group
-	for i, n := range sb.Networks {
-		if !n.Default {
-			g.Go(func() error {
-				errs[i] = h.delOne(ctx, c, sb, n)
-				return nil
-			})
-		}
+	var errs []error
+	for _, n := range slices.Backward(sb.Networks) {
+		errs = append(errs, h.delOne(ctx, c, sb, n))
 	}
-	_ = g.Wait() // they return nil
-	for i, n := range sb.Networks {
-		if n.Default {
-			errs[i] = h.delOne(ctx, c, sb, n)
-		}
-	}
-	errs[len(sb.Networks)] = h.giveBack(ctx, sb.ID)
+	errs = append(errs, h.giveBack(ctx, sb.ID))
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

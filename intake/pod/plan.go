@@ -240,15 +240,19 @@ func notPassed(n journal.SandboxNetwork) []string {
 }
 
 // withDevice tells the plugins which device the kubelet chose: Culvert's own by the
-// runtimeConfig, others as Multus does, in the first one's configuration.
+// runtimeConfig, every other one in its configuration, as Multus does.
 func withDevice(plugins []netconf.Plugin, device vf.PCIAddr) ([]netconf.Plugin, error) {
-	if plugins[0].IsOwn() {
-		return plugins, nil
-	}
-	var err error
 	out, id := slices.Clone(plugins), netconf.String(device.String())
-	out[0], err = plugins[0].With(map[string]json.RawMessage{"deviceID": id, "pciBusID": id})
-	return out, err
+	for i, p := range plugins {
+		if p.IsOwn() {
+			continue
+		}
+		var err error
+		if out[i], err = p.With(map[string]json.RawMessage{"deviceID": id, "pciBusID": id}); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // withArgs adds an element's cni-args to args.cni of every plugin. All plugins together

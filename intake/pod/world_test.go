@@ -79,7 +79,7 @@ func (h *host) run(r api.PluginRequest) (api.PluginResponse, error) {
 			return api.PluginResponse{Exit: 1, Stdout: []byte(`{"code":999,"msg":"it is there already"}`)}, nil
 		}
 		h.has[key] = true
-		if r.Type == "tuning" || r.Type == "portmap" {
+		if slices.Contains([]string{"tuning", "portmap", "rdma", "bandwidth"}, r.Type) {
 			return api.PluginResponse{Stdout: config.PrevResult}, nil
 		}
 		if r.Type == "wordy" {
