@@ -72,24 +72,6 @@ func parseArguments(s string) (arguments, error) {
 	return a, nil
 }
 
-// leaveOutUndeclared removes the MAC address and the IP address that a pod asks for of a
-// network which does not declare that capability, and returns the capabilities that are
-// missing. Multus copies the pod's annotation into CNI_ARGS, whatever the network declares
-// (its DelegateAdd). Outside Kubernetes the caller of the runtime is root, and its
-// arguments count.
-func (a *arguments) leaveOutUndeclared(c Config) (missing []string) {
-	if a.podName == "" {
-		return nil
-	}
-	if a.mac != nil && !c.TakesMAC {
-		a.mac, missing = nil, append(missing, "mac")
-	}
-	if a.ip != "" && !c.TakesIPs {
-		a.ip, missing = "", append(missing, "ips")
-	}
-	return missing
-}
-
 // name reads the name or the UID of a pod, or the name of its namespace, which ends up in messages,
 // tables and the ledger. Runtimes that know no pods leave it empty.
 func name(s string) (string, error) {

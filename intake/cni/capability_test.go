@@ -28,6 +28,44 @@ func (e *events) PodEvent(p api.Pod, _, reason, text string) {
 	e.texts = append(e.texts, p.UID+" "+reason+" "+text)
 }
 
+// I9: Multus copies the cni-args of a pod's annotation into args.cni. The addresses there
+// count only with the capability, and do not reach a plugin that gets the configuration,
+// whatever the case of the key.
+func TestI9ArgsOfPodsCountByCapability(t *testing.T) {
+	const kubernetes = "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1"
+	for name, tc := range map[string]struct {
+		args, config, ip string
+		kept             string // what of args.cni is left
+		events           int
+	}{
+		"none":               {kubernetes, `"args":{"cni":{"ips":["10.0.0.5"],"k":"v"},"x":{"y":1}}`, "10.0.0.2/29", `"args":{"cni":{"k":"v"},"x":{"y":1}}`, 1},
+		"another case":       {kubernetes, `"args":{"cni":{"IPS":["10.0.0.5"],"Mac":"02:00:00:00:00:02"}}`, "10.0.0.2/29", `"args":{"cni":{}}`, 2},
+		"ips":                {kubernetes, `"capabilities":{"ips":true},"args":{"cni":{"ips":["10.0.0.5"]}}`, "10.0.0.5/29", `"args":{"cni":{"ips":["10.0.0.5"]}}`, 0},
+		"outside Kubernetes": {"", `"args":{"cni":{"ips":["10.0.0.5"]}}`, "10.0.0.5/29", `"args":{"cni":{"ips":["10.0.0.5"]}}`, 0},
+		"no list":            {kubernetes, `"args":{"cni":{"ips":"10.0.0.5"}}`, "10.0.0.2/29", `"args":{"cni":{}}`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, engine := &events{}, newMemory(1)
+			h := New(engine)
+			h.Cluster = cluster
+			r := invocation(cmdAdd, with(tc.config+`,`+pool))
+			r.Args = tc.args
+			out, err := h.Run(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(out), `"`+tc.ip+`"`) || len(cluster.texts) != tc.events {
+				t.Errorf("want %s and %d events, got %s and %q", tc.ip, tc.events, out, cluster.texts)
+			}
+			for _, rec := range engine.leases {
+				if !strings.Contains(string(rec.Lease.Request), tc.kept) {
+					t.Errorf("the lease keeps %s, want %s", rec.Lease.Request, tc.kept)
+				}
+			}
+		})
+	}
+}
+
 // I9: Multus copies the mac and the ips of a pod's annotation into CNI_ARGS, whatever the
 // network declares. There they count, too, only with the capability. What a container
 // outside Kubernetes asks for counts.
@@ -37,8 +75,8 @@ func TestI9ArgumentsOfPodsCountByCapability(t *testing.T) {
 		args, capabilities, mac, ip string
 		ignored                     []string
 	}{
-		"none":                 {kubernetes, ``, own, "10.0.0.2/29", []string{"mac", "ips"}},
-		"false":                {kubernetes, `"capabilities":{"mac":false,"ips":false},`, own, "10.0.0.2/29", []string{"mac", "ips"}},
+		"none":                 {kubernetes, ``, own, "10.0.0.2/29", []string{"ips", "mac"}},
+		"false":                {kubernetes, `"capabilities":{"mac":false,"ips":false},`, own, "10.0.0.2/29", []string{"ips", "mac"}},
 		"mac":                  {kubernetes, `"capabilities":{"mac":true},`, asked, "10.0.0.2/29", []string{"ips"}},
 		"ips":                  {kubernetes, `"capabilities":{"ips":true},`, own, "10.0.0.5/29", []string{"mac"}},
 		"outside Kubernetes":   {"", ``, asked, "10.0.0.5/29", nil},

@@ -39,8 +39,6 @@ type Config struct {
 	// MAC and IPs are what the runtime asks for, over what the network says.
 	MAC *vf.MAC
 	IPs []string
-	// TakesMAC and TakesIPs say that the network declares the capabilities mac and ips.
-	TakesMAC, TakesIPs bool
 
 	// Prev is the result of the plugin before this one in a chain (ADD) or of
 	// the whole chain (CHECK), as version 1.1.0; nil where there is none.

@@ -36,7 +36,7 @@ func TestParseConfig(t *testing.T) {
 		want      Config
 	}{
 		{"nothing but the network", with(``), Config{}},
-		{"what people add and we leave alone", with(`"logLevel":"debug","logFile":"/tmp/x","capabilities":{"mac":true},"cniVersions":["1.0.0"],"cni.dev/future":1,"args":{"labels":{}},"runtimeConfig":{"portMappings":[],"CNIDeviceInfoFile":"/x"},"ipam":{}`), Config{TakesMAC: true}},
+		{"what people add and we leave alone", with(`"logLevel":"debug","logFile":"/tmp/x","capabilities":{"mac":true},"cniVersions":["1.0.0"],"cni.dev/future":1,"args":{"labels":{}},"runtimeConfig":{"portMappings":[],"CNIDeviceInfoFile":"/x"},"ipam":{}`), Config{}},
 		{
 			"every setting",
 			with(`"pool":"intel.com/a","vlan":100,"vlanQoS":5,"vlanProto":"802.1ad","mac":"02:00:00:00:00:01","spoofchk":"off","trust":"on","link_state":"enable","min_tx_rate":10,"max_tx_rate":100,"mtu":9000,

@@ -63,9 +63,14 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage) (any, error
 // Run carries out an invocation and returns what goes to standard output. Failure
 // makes an answer of its error.
 func (h *Handler) Run(ctx context.Context, r api.CNIRequest) ([]byte, error) {
+	r, ignored := leaveOutUndeclared(r)
 	switch r.Command {
 	case cmdAdd:
-		return h.add(ctx, r)
+		out, err := h.add(ctx, r)
+		if err == nil {
+			h.reportIgnored(ctx, r, ignored)
+		}
+		return out, err
 	case cmdDel:
 		return nil, h.del(ctx, r)
 	case cmdCheck:
@@ -99,19 +104,18 @@ func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.reportIgnored(ctx, r, c)
 	return result(c, rec, r.Netns)
 }
 
-// reportIgnored makes an event of each setting in CNI_ARGS that was left out.
-func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, c Config) {
-	a, err := parseArguments(r.Args)
-	missing := a.leaveOutUndeclared(c)
-	if err != nil || len(missing) == 0 || h.Cluster == nil {
+// reportIgnored makes an event of each capability that leaveOutUndeclared found missing.
+func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, missing []string) {
+	if len(missing) == 0 || h.Cluster == nil {
 		return
 	}
-	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
-	if err != nil {
+	a, err1 := parseArguments(r.Args)
+	c, err2 := configOf(r)
+	pod, err3 := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	if errors.Join(err1, err2, err3) != nil {
 		return // the attach does not depend on the event
 	}
 	for _, capability := range missing {
@@ -217,7 +221,6 @@ func parse(r api.CNIRequest) (Config, attach.Request, error) {
 	if err != nil {
 		return c, attach.Request{}, err
 	}
-	a.leaveOutUndeclared(c)
 	req, err := request(c, a, r)
 	return c, req, err
 }

@@ -20,7 +20,8 @@ var runtimeKeys = []string{
 func (c *Config) runtime(o *strictjson.Object) {
 	c.IPs = o.Object("args").Object("cni").Strings("ips")
 	declared := o.Object("capabilities")
-	c.TakesMAC, c.TakesIPs = declared.Bool("mac"), declared.Bool("ips")
+	declared.Bool("mac")
+	declared.Bool("ips")
 	in := o.Object("runtimeConfig")
 	in.Known(runtimeKeys...)
 	if mac, ok := strictjson.Text(in, "mac", vf.ParseUnicastMAC); ok {

@@ -40,3 +40,47 @@ func TestI9AnnotationCountsByCapability(t *testing.T) {
 		})
 	}
 }
+
+// I9: the mac and the ips of cni-args count as those of the annotation itself do, for each
+// plugin of a network of VFs. Other networks' plugins get them, as by Multus.
+func TestI9ArgsCountByCapability(t *testing.T) {
+	const own, args = "02:11:22:33:44:01", `"cni-args":{"ips":["172.16.91.77"],"MAC":"02:11:22:33:44:55","k":"v"}`
+	for name, tc := range map[string]struct {
+		vf, tuning, ips, passed string
+		events                  []string
+	}{
+		"none":      {``, ``, "172.16.91.2", `map[k:v]`, []string{"ips is asked for", "mac is asked for"}},
+		"ips":       {`"capabilities":{"ips":true},`, ``, "172.16.91.77", `map[k:v]`, []string{"mac is asked for"}},
+		"of tuning": {``, `"capabilities":{"mac":true},`, "172.16.91.2", `map[MAC:02:11:22:33:44:55 k:v]`, []string{"ips is asked for"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.network("fast", `{"cniVersion":"1.0.0","plugins":[`+strings.Replace(sriov, `"name"`, tc.vf+`"mac":"`+own+`","name"`, 1)+`,{`+tc.tuning+`"type":"tuning"}]}`)
+			w.network("lan", `{"cniVersion":"1.0.0","type":"macvlan"}`)
+			w.asks(`[{"name":"fast",` + args + `},{"name":"lan",` + args + `}]`)
+			w.add()
+			if got := w.status()[1]; got["mac"] != own || fmt.Sprint(got["ips"]) != "["+tc.ips+"]" {
+				t.Errorf("the pod has %v %v, want %s %s", got["mac"], got["ips"], own, tc.ips)
+			}
+			argsOf := func(plugin string) string {
+				cni, _ := w.host.config(t, "ADD", plugin)["args"].(map[string]any)
+				return fmt.Sprint(cni["cni"])
+			}
+			if got := argsOf("tuning"); got != tc.passed {
+				t.Errorf("tuning got %s, want %s", got, tc.passed)
+			}
+			if got, want := argsOf("macvlan"), "map[MAC:02:11:22:33:44:55 ips:[172.16.91.77] k:v]"; got != want {
+				t.Errorf("macvlan got %s, want %s", got, want)
+			}
+			events := w.cluster.events
+			if len(events) != len(tc.events) {
+				t.Fatalf("events %q, want %q", events, tc.events)
+			}
+			for i, want := range tc.events {
+				if !strings.Contains(events[i], "NetworkSettingIgnored network d/fast: "+want) {
+					t.Errorf("event %q, want %q", events[i], want)
+				}
+			}
+		})
+	}
+}

@@ -204,11 +204,12 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 			return n, err
 		}
 	}
-	if d.Plugins, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
+	var ignored []string
+	if d.Plugins, ignored, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
 		return n, err
 	}
 	define(&n, d)
-	w.left = append(w.left, notPassed(n)...)
+	w.left = append(w.left, notPassed(n, ignored)...)
 	return n, nil
 }
 
@@ -227,10 +228,12 @@ func asked(runtime map[string]json.RawMessage, e netannotation.Element) {
 	put("infinibandGUID", e.InfinibandGUID != "", e.InfinibandGUID)
 }
 
-// notPassed lists what an element asks for and none of the plugins takes.
-func notPassed(n journal.SandboxNetwork) []string {
+// notPassed lists what an element asks for, by its cni-args too, and none of the plugins takes.
+func notPassed(n journal.SandboxNetwork, args []string) []string {
 	var out []string
-	for _, key := range slices.Sorted(maps.Keys(n.Runtime)) {
+	keys := slices.Sorted(maps.Keys(n.Runtime))
+	keys = append(keys, slices.DeleteFunc(args, func(key string) bool { return slices.Contains(keys, key) })...)
+	for _, key := range keys {
 		takes := func(p netconf.Plugin) bool { return p.Takes(key) }
 		if key != "deviceID" && !slices.ContainsFunc(n.Plugins, takes) {
 			out = append(out, netconf.DescribeIgnored(n.Name, key))
@@ -256,23 +259,33 @@ func withDevice(plugins []netconf.Plugin, device vf.PCIAddr) ([]netconf.Plugin, 
 }
 
 // withArgs adds an element's cni-args to args.cni of every plugin. All plugins together
-// may have what a configuration may: a list of many plugins would multiply the args.
-func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) ([]netconf.Plugin, error) {
+// may have what a configuration may: a list of many plugins would multiply the args. In a
+// network of VFs a MAC address and addresses reach only plugins that declare the
+// capability (I9): the CNI project's host-local, static and tuning take them without. The
+// capabilities that are missing are returned.
+func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) (out []netconf.Plugin, missing []string, err error) {
 	if len(args) == 0 {
-		return plugins, nil
+		return plugins, nil, nil
 	}
-	out, size := slices.Clone(plugins), 0
-	for i, p := range plugins {
-		var err error
-		if out[i], err = p.WithArgs(args); err != nil {
-			return nil, err
+	ofVFs := slices.ContainsFunc(plugins, netconf.Plugin.IsOwn)
+	size := 0
+	for _, p := range plugins {
+		passed := args
+		if ofVFs {
+			var lacks []string
+			passed, lacks = p.LeaveOutUndeclared(args)
+			missing = append(missing, lacks...)
 		}
-		size += len(out[i].Raw)
+		if p, err = p.WithArgs(passed); err != nil {
+			return nil, nil, err
+		}
+		out, size = append(out, p), size+len(p.Raw)
 		if err := netconf.CheckSize(size); err != nil {
-			return nil, fmt.Errorf("with its cni-args: %w", err)
+			return nil, nil, fmt.Errorf("with its cni-args: %w", err)
 		}
 	}
-	return out, nil
+	slices.Sort(missing)
+	return out, slices.Compact(missing), nil
 }
 
 // ignoring has plugins let the keys of CNI_ARGS pass that they do not know, as the
