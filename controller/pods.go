@@ -75,6 +75,7 @@ func (p *pods) needs(ctx context.Context, annotations map[string]string, namespa
 			continue
 		}
 		for _, e := range elements {
+			warnings = append(warnings, e.Ignored...)
 			name, err := p.resourceOf(ctx, e)
 			switch {
 			case err != nil:

@@ -63,7 +63,8 @@ func TestPodsGetTheirResources(t *testing.T) {
 			`{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"2"},"requests":{"intel.com/x":"2"}}},{"name":"d","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, 0},
 		{"more than enough", "a", `{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"3"},"requests":{"intel.com/x":"3"}}}]}`, "", 0},
 		{"networks without a resource, with a wrong one, and none", "plain,odd,missing", `{"containers":[{"name":"c","resources":{}}]}`, "", 2},
-		{"an annotation that cannot be read", "a@", `{"containers":[{"name":"c","resources":{}}]}`, "", 1},
+		{"an annotation that cannot be read", "a@b@c", `{"containers":[{"name":"c","resources":{}}]}`, "", 1},
+		{"a key that nobody knows", `[{"name":"plain","ipRequest":"1.2.3.4"}]`, `{"containers":[{"name":"c","resources":{}}]}`, "", 1},
 		{"JSON", `[{"name":"b","namespace":"other"}]`, `{"containers":[{"name":"c","resources":{}}]}`,
 			`{"containers":[{"name":"c","resources":{"limits":{"intel.com/y":"1"},"requests":{"intel.com/y":"1"}}}]}`, 0},
 	} {

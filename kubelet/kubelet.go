@@ -49,7 +49,8 @@ type PodResources struct {
 func New(socket string) *PodResources { return &PodResources{socket: socket} }
 
 // Devices returns which VFs the kubelet gave a pod as a resource (prefix/name),
-// in the order of the bus, so that every call has the same order.
+// in the order of the bus, so that every call has the same order. An empty resource
+// stands for all: Devices then leaves out devices that have no PCI address.
 //
 // Errors: vf.ErrNotFound when the pod has none, or the kubelet does not know
 // the pod; vf.ErrInvalid when what it has is no PCI address, since another
@@ -71,7 +72,11 @@ func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resou
 		known = true
 		for _, id := range devices(pod, resource) {
 			a, err := vf.ParsePCIAddr(id)
-			if err != nil {
+			switch {
+			case err == nil:
+			case resource == "":
+				continue
+			default:
 				return nil, fmt.Errorf("pod %s/%s has %s %q: %w: not a VF of Culvert: is another device plugin serving that resource?",
 					podNamespace, podName, resource, id, vf.ErrInvalid)
 			}

@@ -92,6 +92,12 @@ func TestDevices(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
+	if got, err := k.Devices(t.Context(), "default", "b", ""); err != nil || len(got) != 1 || got[0] != addr(t, "0000:01:10.6") {
+		t.Errorf("of every resource: %v, %v", got, err)
+	}
+	if got, err := k.Devices(t.Context(), "default", "c", ""); !errors.Is(err, vf.ErrNotFound) {
+		t.Errorf("a device of another kind: %v, %v", got, err)
+	}
 	for name, tc := range map[string]struct {
 		is   error
 		says string

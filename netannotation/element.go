@@ -39,14 +39,18 @@ type Element struct {
 	MAC       *vf.MAC
 	// IPs as they are written: addresses, with or without a prefix length.
 	IPs []string
-	// DefaultRoute are gateways: the pod's default route goes over this network.
-	// Nil leaves the default route alone; an empty list is the same.
-	DefaultRoute   []string
+	// DefaultRoute are gateways: the pod's default route goes over this network. An empty
+	// list stands for the network's own gateways; nil leaves the default route alone.
+	DefaultRoute []string
+	// DeviceID is the PCI address of the VF that the network should have.
+	DeviceID       string
 	PortMappings   []PortMapping
 	Bandwidth      *Bandwidth
 	InfinibandGUID string
 	// CNIArgs are handed to the plugins as args.cni. The values are JSON.
 	CNIArgs map[string]json.RawMessage
+	// Ignored says of each key that is not of the format that it is ignored.
+	Ignored []string
 }
 
 // String is namespace/name, with @interface where one is asked for.

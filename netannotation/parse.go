@@ -1,8 +1,11 @@
 package netannotation
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -20,9 +23,9 @@ const maxElements = 64
 // names with commas between them, each [namespace/]name[@interface]. An empty
 // annotation asks for nothing.
 //
-// The error wraps vf.ErrInvalid and says which element is wrong. Unknown keys
-// of the JSON form are let through, as every other reader of the annotation
-// does: they may be for somebody else.
+// The error wraps vf.ErrInvalid and says which element is wrong. Keys of the JSON form
+// count in any case, and the last of several that are the same (see fold). Unknown ones
+// are let through, as Multus does, and listed in Element.Ignored.
 func Parse(annotation, namespace string) ([]Element, error) {
 	text := strings.TrimSpace(annotation)
 	if len(text) > netconf.MaxText {
@@ -69,28 +72,28 @@ func short(text, namespace string) ([]Element, error) {
 	}
 	var out []Element
 	for i, item := range items {
-		item = strings.TrimSpace(item)
-		e := Element{Namespace: namespace}
-		rest, device, named := strings.Cut(item, "@")
-		if named {
-			e.Interface = strings.TrimSpace(device)
-			if !isInterface(e.Interface) {
-				return nil, wrong(i, item, "%q after @ is no name for an interface: want 1 to 15 characters without / : and spaces", e.Interface)
-			}
-		}
-		ns, name, qualified := strings.Cut(strings.TrimSpace(rest), "/")
-		if qualified {
-			e.Namespace = ns
-		} else {
-			name = ns
-		}
-		e.Name = name
-		if err := e.named(); err != nil {
-			return nil, wrong(i, item, "%s", err)
+		e, err := shortElement(item, namespace)
+		if err != nil {
+			return nil, wrong(i, strings.TrimSpace(item), "%s", err)
 		}
 		out = append(out, e)
 	}
 	return out, nil
+}
+
+// shortElement reads [namespace/]name[@interface]. Space around each part is ignored, and a
+// namespace or an interface that is empty is none, as Multus reads them.
+func shortElement(item, namespace string) (Element, error) {
+	e := Element{Namespace: namespace, Name: item}
+	if ns, name, ok := strings.Cut(item, "/"); ok {
+		e.Namespace, e.Name = cmp.Or(strings.TrimSpace(ns), namespace), name
+	}
+	name, device, _ := strings.Cut(e.Name, "@")
+	e.Name, e.Interface = strings.TrimSpace(name), strings.TrimSpace(device)
+	if e.Interface != "" && (!isInterface(e.Interface) || strings.Contains(e.Interface, "@")) {
+		return e, fmt.Errorf("%q after @ is no name for an interface: want 1 to 15 characters without / : @ and spaces", e.Interface)
+	}
+	return e, e.named()
 }
 
 func tooMany(n int) error {
@@ -131,8 +134,8 @@ func list(text, namespace string) ([]Element, error) {
 	if strings.HasPrefix(text, "{") {
 		text = "[" + text + "]" // one that forgot the list, as other readers take it
 	}
-	o, err := strictjson.Parse([]byte(`{"networks":`+text+`}`), "")
-	if err != nil {
+	o, err := strictjson.Parse([]byte(`{"networks":`+string(fold(text))+`}`), "")
+	if err != nil || !json.Valid([]byte(text)) {
 		return nil, fmt.Errorf("%w: %s is neither a JSON list nor names with commas between them", vf.ErrInvalid, excerpt.Quote(text))
 	}
 	items := o.Objects("networks")
@@ -146,13 +149,16 @@ func list(text, namespace string) ([]Element, error) {
 	if err := o.Err(); err != nil {
 		return nil, err
 	}
+	for i, in := range items {
+		out[i].Ignored = unknownKeys(out[i], in.Keys())
+	}
 	return out, nil
 }
 
 func element(o *strictjson.Object, namespace string) Element {
-	e := Element{Name: o.String("name"), Namespace: namespace, Interface: o.String("interface"), InfinibandGUID: o.String("infiniband-guid")}
-	if ns := o.String("namespace"); ns != "" {
-		e.Namespace = ns
+	e := Element{
+		Name: o.String("name"), Namespace: cmp.Or(o.String("namespace"), namespace), DeviceID: o.String("deviceID"),
+		Interface: cmp.Or(o.String("interface"), o.String("interfaceRequest")), InfinibandGUID: o.String("infiniband-guid"),
 	}
 	if err := e.named(); err != nil && !o.Failed("name") {
 		o.Fail("name", "%s", err)
@@ -163,21 +169,30 @@ func element(o *strictjson.Object, namespace string) Element {
 	if mac, ok := strictjson.Text(o, "mac", vf.ParseMAC); ok {
 		e.MAC = &mac
 	}
+	if _, err := net.ParseMAC(e.InfinibandGUID); e.InfinibandGUID != "" && err != nil {
+		o.Fail("infiniband-guid", "want bytes in hexadecimal, e.g. c2:11:22:33:44:55:66:77")
+	}
 	e.IPs = addresses(o, "ips", func(s string) error {
-		if _, err := netip.ParseAddr(s); err == nil {
-			return nil
+		if !strings.Contains(s, "/") {
+			return isAddress(s)
 		}
 		_, err := netip.ParsePrefix(s)
 		return err
 	})
-	e.DefaultRoute = addresses(o, "default-route", func(s string) error {
-		_, err := netip.ParseAddr(s)
-		return err
-	})
+	e.DefaultRoute = addresses(o, "default-route", isAddress)
 	e.PortMappings = portMappings(o)
 	e.Bandwidth = bandwidth(o)
 	e.CNIArgs = arguments(o)
 	return e
+}
+
+// isAddress refuses what is no IP address. One with a zone means nothing in another netns.
+func isAddress(s string) error {
+	a, err := netip.ParseAddr(s)
+	if err == nil && a.Zone() != "" {
+		err = errors.New("it has a zone")
+	}
+	return err
 }
 
 // addresses reads a list of addresses, or one alone.

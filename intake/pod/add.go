@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
@@ -48,10 +51,8 @@ func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
 		h.tell(w.pod, journal.Warning, "NetworkFailed", err.Error())
 		return nil, err
 	}
-	for _, text := range w.left {
-		h.tell(w.pod, journal.Warning, "NetworkSettingIgnored", text)
-	}
 	h.publish(w.pod, w.sandbox)
+	h.announce(w)
 	return inVersion(w.sandbox.Networks[0].Result, c.version())
 }
 
@@ -99,6 +100,9 @@ func (h *Handler) carryOut(ctx context.Context, c call, w *wish) (begun int, err
 // that all networks are there.
 func (h *Handler) complete(ctx context.Context, w *wish) error {
 	if err := h.writeDeviceInfos(w.sandbox); err != nil {
+		return err
+	}
+	if err := w.findOwnGateways(); err != nil {
 		return err
 	}
 	for i, gateways := range w.gateways {
@@ -156,6 +160,32 @@ func (h *Handler) sandbox(id string) (sb journal.Sandbox, found bool, err error)
 		return sb, false, nil
 	}
 	return sb, err == nil, err
+}
+
+// announce emits the events of an ADD that succeeded: one of each network that the pod asks
+// for, and one of everything that is ignored. The node's default network, which every pod
+// has, gets none.
+func (h *Handler) announce(w wish) {
+	for _, n := range w.sandbox.Networks {
+		if r, err := cni.DecodeResult(n.Result, n.Version); err == nil && (!n.Default || w.pod.Annotations[netannotation.DefaultNetwork] != "") {
+			h.tell(w.pod, journal.Normal, "AddedInterface", describeAdded(n, r))
+		}
+	}
+	if len(w.ignored) > 0 {
+		h.tell(w.pod, journal.Warning, "NetworkSettingIgnored", strings.Join(w.ignored, "; "))
+	}
+}
+
+// describeAdded says what a pod was given, in the words of Multus' event, which people and
+// their scripts look for: "Add net1 [172.16.91.5/24] from default/sriov-net1".
+func describeAdded(n journal.SandboxNetwork, r *current.Result) string {
+	addresses := []string{}
+	for _, ip := range r.IPs {
+		if ip != nil && ip.Address.IP != nil {
+			addresses = append(addresses, ip.Address.String())
+		}
+	}
+	return fmt.Sprintf("Add %s %v from %s", n.Interface, addresses, n.Name)
 }
 
 // tell is an event of a pod, if it is known which.

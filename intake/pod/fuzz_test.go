@@ -3,6 +3,7 @@ package pod
 import (
 	"encoding/json"
 	"maps"
+	"net/netip"
 	"testing"
 
 	"github.com/culvert-net/culvert/api"
@@ -21,6 +22,7 @@ func FuzzDefinition(f *testing.F) {
 	f.Add(`{"type":"macvlan","args":{"cni":{"a":1}},"capabilities":{"mac":true}}`, "a", `{"cniVersion":"1.0.0","interfaces":[null]}`)
 	f.Add(`{"cniVersion":"9","plugins":[null,{}],"name":""}`, "x", `{"ips":[null]}`)
 	f.Add(`{"type":"culvert","podNetworks":true}`, "x", `[]`)
+	f.Add(`{"type":"macvlan","cniVersion":"1.0.0"}`, "x", `{"ips":[{"address":"10.0.0.1/24","gateway":"10.0.0.2"},{}],"routes":[{"dst":"::/0","gw":"fd00::1"},{}]}`)
 	f.Fuzz(func(t *testing.T, config, key, result string) {
 		nad := api.NetworkDefinition{Namespace: "d", Name: "name", Config: config}
 		_, _ = cni.Own(nad)
@@ -53,6 +55,11 @@ func FuzzDefinition(f *testing.F) {
 			t.Errorf("%q is a result", result)
 		}
 		_, _ = inVersion(n.Result, "1.0.0")
+		w := wish{sandbox: journal.Sandbox{Networks: []journal.SandboxNetwork{n}}, gateways: map[int][]netip.Addr{}, ownGateways: []int{0}}
+		_ = w.findOwnGateways()
+		if r, err := cni.DecodeResult(n.Result, n.Version); err == nil {
+			_ = describeAdded(n, r)
+		}
 	})
 }
 

@@ -90,10 +90,8 @@ func (h *Handler) oneStatus(n journal.SandboxNetwork) (networkStatus, error) {
 		}
 		s.IPs = append(s.IPs, ip.Address.IP.String())
 	}
-	for _, route := range r.Routes {
-		if ones, _ := route.Dst.Mask.Size(); route.Dst.IP != nil && ones == 0 && route.Dst.IP.IsUnspecified() && route.GW != nil {
-			s.Gateway = append(s.Gateway, route.GW.String())
-		}
+	for _, gateway := range defaultGateways(r) {
+		s.Gateway = append(s.Gateway, gateway.String())
 	}
 	s.DNS = r.DNS
 	return s, nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netannotation"
@@ -25,10 +26,12 @@ type wish struct {
 	pod     api.Pod
 	sandbox journal.Sandbox
 	// gateways are those of the pod's default route, by index of the network that it
-	// goes over; none leaves it to the default network.
-	gateways map[int][]netip.Addr
-	// left says what was asked for and cannot be passed on.
-	left []string
+	// goes over; none leaves it to the default network. It goes over the networks of
+	// ownGateways by the gateways that their results name.
+	gateways    map[int][]netip.Addr
+	ownGateways []int
+	// ignored says what was asked for and has no effect.
+	ignored []string
 }
 
 // plan makes of an ADD what has to be done. Nothing is touched.
@@ -98,20 +101,8 @@ func (w *wish) add(n journal.SandboxNetwork, e netannotation.Element) error {
 			return fmt.Errorf("interface %s: %w: network %s has that name; ask for another with @name", n.Interface, vf.ErrInvalid, o.Name)
 		}
 	}
-	index := len(w.sandbox.Networks)
-	for _, s := range e.DefaultRoute {
-		gateway, err := netip.ParseAddr(s)
-		if err != nil {
-			return fmt.Errorf("default-route %.60q: %w: want an address", s, vf.ErrInvalid)
-		}
-		for i, others := range w.gateways {
-			for _, o := range others {
-				if i != index && o.Is4() == gateway.Unmap().Is4() {
-					return fmt.Errorf("default-route %s: %w: network %s has one already", s, vf.ErrInvalid, w.sandbox.Networks[i].Name)
-				}
-			}
-		}
-		w.gateways[index] = append(w.gateways[index], gateway.Unmap())
+	if err := w.addDefaultRoute(len(w.sandbox.Networks), e.DefaultRoute); err != nil {
+		return err
 	}
 	w.sandbox.Networks = append(w.sandbox.Networks, n)
 	return nil
@@ -194,22 +185,34 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 		return n, err
 	}
 	asked(n.Runtime, e)
-	if resource := nad.Annotations[netannotation.ResourceName]; resource != "" {
+	resource := nad.Annotations[netannotation.ResourceName]
+	if resource == "" {
+		err = given.check(ctx, e.DeviceID)
+	} else {
+		delete(n.Runtime, "deviceID")
+	}
+	if err != nil {
+		return n, err
+	}
+	var lacking []string
+	if d.Plugins, lacking, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
+		return n, err
+	}
+	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins, lacking))...)
+	if resource != "" {
 		device, err := given.next(ctx, resource)
 		if err != nil {
 			return n, err
+		}
+		if e.DeviceID != "" && e.DeviceID != device.String() {
+			w.ignored = append(w.ignored, fmt.Sprintf("network %s: deviceID %s is asked for, and the kubelet chose %s of %s", n.Name, excerpt.Quote(e.DeviceID), device, resource))
 		}
 		n.Runtime["deviceID"] = netconf.String(device.String())
 		if d.Plugins, err = withDevice(d.Plugins, device); err != nil {
 			return n, err
 		}
 	}
-	var ignored []string
-	if d.Plugins, ignored, err = withArgs(d.Plugins, e.CNIArgs); err != nil {
-		return n, err
-	}
 	define(&n, d)
-	w.left = append(w.left, notPassed(n, ignored)...)
 	return n, nil
 }
 
@@ -226,16 +229,18 @@ func asked(runtime map[string]json.RawMessage, e netannotation.Element) {
 	put("portMappings", len(e.PortMappings) > 0, e.PortMappings)
 	put("bandwidth", e.Bandwidth != nil, e.Bandwidth)
 	put("infinibandGUID", e.InfinibandGUID != "", e.InfinibandGUID)
+	put("deviceID", e.DeviceID != "", e.DeviceID)
 }
 
-// notPassed lists what an element asks for, by its cni-args too, and none of the plugins takes.
-func notPassed(n journal.SandboxNetwork, args []string) []string {
+// notPassed lists what an element asks for and none of the plugins takes; lacking are the
+// capabilities that its cni-args lack.
+func notPassed(n journal.SandboxNetwork, plugins []netconf.Plugin, lacking []string) []string {
 	var out []string
 	keys := slices.Sorted(maps.Keys(n.Runtime))
-	keys = append(keys, slices.DeleteFunc(args, func(key string) bool { return slices.Contains(keys, key) })...)
+	keys = append(keys, slices.DeleteFunc(lacking, func(key string) bool { return slices.Contains(keys, key) })...)
 	for _, key := range keys {
 		takes := func(p netconf.Plugin) bool { return p.Takes(key) }
-		if key != "deviceID" && !slices.ContainsFunc(n.Plugins, takes) {
+		if !slices.ContainsFunc(plugins, takes) {
 			out = append(out, netconf.DescribeIgnored(n.Name, key))
 		}
 	}
@@ -295,30 +300,4 @@ func ignoring(args string) string {
 		return args
 	}
 	return strings.TrimSuffix("IgnoreUnknown=1;"+args, ";")
-}
-
-// devices are those that the kubelet gave to a pod, handed out one by one in the
-// order of the annotation.
-type devices struct {
-	ask  Devices
-	pod  api.Pod
-	left map[string][]vf.PCIAddr
-	had  map[string]int
-}
-
-func (d devices) next(ctx context.Context, resource string) (vf.PCIAddr, error) {
-	if _, known := d.left[resource]; !known {
-		all, err := d.ask(ctx, d.pod.Namespace, d.pod.Name, resource)
-		if err != nil && !errors.Is(err, vf.ErrNotFound) {
-			return vf.PCIAddr{}, fmt.Errorf("which %s the pod has: %w", resource, err)
-		}
-		d.left[resource], d.had[resource] = all, len(all)
-	}
-	left := d.left[resource]
-	if len(left) == 0 {
-		return vf.PCIAddr{}, fmt.Errorf("a device of resource %s: %w: the kubelet gave pod %s %d of them: request %d in the pod's resources (the webhook does so for new pods)",
-			resource, vf.ErrNotFound, d.pod, d.had[resource], d.had[resource]+1)
-	}
-	d.left[resource] = left[1:]
-	return left[0], nil
 }

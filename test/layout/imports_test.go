@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 
 	"api/v1alpha1":  {"vf"},
 	"netconf":       {"api", "vf"},
-	"netannotation": {"excerpt", "netconf", "strictjson", "vf"},
+	"netannotation": {"excerpt", "netconf", "strictjson", "suggest", "vf"},
 	"guest":         {"guest/moving", "suggest", "vf"},
 	"guest/moving":  {},
 
