@@ -118,7 +118,8 @@ func (p Plugin) WithArgs(args map[string]json.RawMessage) (Plugin, error) {
 	return p.With(map[string]json.RawMessage{"args": merged})
 }
 
-// SetKeys returns a JSON object with keys set, in the order of their names.
+// SetKeys returns a JSON object with keys set, in the order of their names. A nil value
+// removes its key.
 func SetKeys(object []byte, keys map[string]json.RawMessage) (json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(object, &all); err != nil {
@@ -128,6 +129,7 @@ func SetKeys(object []byte, keys map[string]json.RawMessage) (json.RawMessage, e
 		all = map[string]json.RawMessage{}
 	}
 	maps.Copy(all, keys)
+	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return v == nil })
 	return json.Marshal(all)
 }
 

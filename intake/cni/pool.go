@@ -3,6 +3,7 @@ package cni
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -60,10 +61,21 @@ func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, r
 }
 
 // sharedSection returns the ipam section of the network that owns a pool, if its author
-// lets networks of a namespace share it.
+// lets networks of a namespace share it. To another namespace every refusal reads the
+// same, so that it does not say which networks there are.
 func (h *Handler) sharedSection(ctx context.Context, namespace, pool string) (ipam.Config, error) {
 	ownerNamespace, name, _ := strings.Cut(pool, "/")
-	d, err := h.Cluster.Network(ctx, ownerNamespace, name)
+	c, err := h.ownerSection(ctx, ownerNamespace, name)
+	isForeign := namespace != ownerNamespace
+	if isForeign && (errors.Is(err, vf.ErrNotFound) || errors.Is(err, vf.ErrInvalid) || err == nil && !slices.Contains(c.SharedWith, namespace)) {
+		return ipam.Config{}, fmt.Errorf("%w: that network does not share its addresses with namespace %s: add the namespace to its ipam.sharedWith", vf.ErrInvalid, namespace)
+	}
+	return c, err
+}
+
+// ownerSection returns the ipam section of a network that owns its pool.
+func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipam.Config, error) {
+	d, err := h.Cluster.Network(ctx, namespace, name)
 	if err != nil {
 		return ipam.Config{}, err
 	}
@@ -72,11 +84,7 @@ func (h *Handler) sharedSection(ctx context.Context, namespace, pool string) (ip
 		return ipam.Config{}, err
 	}
 	for _, c := range configs {
-		switch {
-		case c.IPAM.IsZero() || c.IPAM.PoolOf != "":
-		case namespace != ownerNamespace && !slices.Contains(c.IPAM.SharedWith, namespace):
-			return ipam.Config{}, fmt.Errorf("%w: that network does not share its addresses with namespace %s: add the namespace to its ipam.sharedWith", vf.ErrInvalid, namespace)
-		default:
+		if !c.IPAM.IsZero() && c.IPAM.PoolOf == "" {
 			c.IPAM.FormerPool = c.Name
 			return c.IPAM, nil
 		}

@@ -145,8 +145,8 @@ func (ch chain) run(ctx context.Context, command string, p netconf.Plugin, prev 
 // compose is the configuration as a plugin gets it (specification, section 3,
 // "deriving request configuration").
 func (ch chain) compose(p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
-	set := map[string]json.RawMessage{"name": netconf.String(ch.n.Network), "cniVersion": netconf.String(ch.n.Version)}
-	if len(prev) > 0 {
+	set := map[string]json.RawMessage{"name": netconf.String(ch.n.Network), "cniVersion": netconf.String(ch.n.Version), "prevResult": nil}
+	if len(prev) > 0 { // else none: one in the network's text would show addresses that the pod does not have
 		set["prevResult"] = prev
 	}
 	runtime := map[string]json.RawMessage{}

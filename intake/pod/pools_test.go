@@ -110,7 +110,8 @@ func TestI4PoolOfADefaultNetwork(t *testing.T) {
 }
 
 // I9: a network shares the pool of another one if the author of that one names its
-// namespace. It has the other one's addresses and nothing of its own.
+// namespace. It has the other one's addresses and nothing of its own. To another
+// namespace a refusal does not say whether that network is there, or can be read.
 func TestI9PoolIsSharedByConsent(t *testing.T) {
 	const owner = "owner/net"
 	for name, tc := range map[string]struct {
@@ -120,10 +121,12 @@ func TestI9PoolIsSharedByConsent(t *testing.T) {
 		"of the same":          {"owner/second", owner, `[]`, ""},
 		"not named":            {"d/net", owner, `["x"]`, "that network does not share its addresses with namespace d"},
 		"nobody is named":      {"d/net", owner, `[]`, "that network does not share its addresses with namespace d"},
-		"no such network":      {"d/net", "owner/other", `["d"]`, "NetworkAttachmentDefinition owner/other"},
+		"no such network":      {"d/net", "owner/other", `["d"]`, "that network does not share its addresses with namespace d"},
+		"none in its own":      {"d/net", "d/other", `["d"]`, "NetworkAttachmentDefinition d/other"},
 		"of one that shares":   {"d/net", "d/net", `["d"]`, "that network has no addresses of its own"},
 		"it is no name":        {"d/net", "owner", `["d"]`, "want namespace/name"},
-		"the owner is unclear": {"d/net", owner, `["*"]`, "want the name of a namespace"},
+		"the owner is unclear": {"d/net", owner, `["*"]`, "that network does not share its addresses with namespace d"},
+		"unclear, of the same": {"owner/second", owner, `["*"]`, "want the name of a namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
