@@ -30,7 +30,7 @@ func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
 	}
 	want := func(r rtnl.Route) bool { return r.Index == l.Index && slices.Contains(s.Gateways, r.Gateway) }
 	others, err := c.FindRoutes(0, func(r rtnl.Route) bool {
-		return r.Dst.Bits() == 0 && !r.Automatic && sameFamily(s.Gateways, r.Dst.Addr()) && !want(r)
+		return r.Dst.Bits() == 0 && r.Table == 0 && !r.Automatic && sameFamily(s.Gateways, r.Dst.Addr()) && !want(r)
 	})
 	if err != nil {
 		return err

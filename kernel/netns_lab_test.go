@@ -33,6 +33,7 @@ func TestLabAttachAndDetach(t *testing.T) {
 		{Dst: prefix("10.30.0.0/16")},
 		{Dst: prefix("fd01::/64"), Gateway: netip.MustParseAddr("fd00::1"), Priority: 50},
 		{Dst: prefix("fd02::/64")},
+		{Dst: prefix("10.40.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.1"), OnLink: true, AdvMSS: 1300, Table: 100},
 	}
 	start := time.Now()
 	n.timed(step.Move{VF: v, To: pod, Name: "net1"})

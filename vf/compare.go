@@ -1,6 +1,7 @@
 package vf
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/culvert-net/culvert/excerpt"
@@ -71,15 +72,19 @@ func (c *comparison) pod(s Spec, b Baseline, netns string, l Link) {
 	}
 }
 
-// sameWay compares destination and gateway: metrics and MTU are the kernel's
+// sameWay compares destination, gateway and table: metrics and MTU are the kernel's
 // to fill in.
 func (r Route) sameWay(o Route) bool {
-	return r.Dst.Masked() == o.Dst.Masked() && r.Gateway == o.Gateway
+	return r.Dst.Masked() == o.Dst.Masked() && r.Gateway == o.Gateway && r.Table == o.Table
 }
 
 func (r Route) String() string {
-	if !r.Gateway.IsValid() {
-		return r.Dst.String()
+	out := r.Dst.String()
+	if r.Gateway.IsValid() {
+		out += " via " + r.Gateway.String()
 	}
-	return r.Dst.String() + " via " + r.Gateway.String()
+	if r.Table != 0 {
+		out += fmt.Sprintf(" table %d", r.Table)
+	}
+	return out
 }

@@ -43,7 +43,15 @@ type Route struct {
 	Dst      netip.Prefix `json:"dst"`
 	Gateway  netip.Addr   `json:"gateway,omitzero"`
 	MTU      int          `json:"mtu,omitempty"`
+	AdvMSS   int          `json:"advmss,omitempty"`
 	Priority int          `json:"priority,omitempty"`
+	// Table is 0 for the main table.
+	Table int `json:"table,omitempty"`
+	// Scope is one of rtnetlink(7), rtm_scope; 0 leaves it to the kernel: link without a
+	// gateway, else universe.
+	Scope int `json:"scope,omitempty"`
+	// OnLink: the gateway is on the link, though no address of the interface says so.
+	OnLink bool `json:"onLink,omitempty"`
 }
 
 // Switch returns where s holds a setting of Switches; nil for one that is not to be

@@ -120,7 +120,7 @@ func (k *Kernel) routed(l *vf.Link, r vf.Route) bool {
 	for _, p := range k.pfs {
 		for _, f := range p.vfs {
 			if f.Link != nil && f.Link != l && f.Link.Netns == l.Netns && slices.ContainsFunc(f.Link.Routes, func(o vf.Route) bool {
-				return o.Dst.Masked() == r.Dst.Masked() && o.Priority == r.Priority
+				return o.Dst.Masked() == r.Dst.Masked() && o.Priority == r.Priority && o.Table == r.Table
 			}) {
 				return true
 			}
@@ -134,7 +134,7 @@ func addRoute(l *vf.Link, r vf.Route) error {
 		return syscall.ENETDOWN
 	}
 	onLink := func(a netip.Prefix) bool { return a.Masked().Contains(r.Gateway) }
-	if r.Gateway.IsValid() && !slices.ContainsFunc(l.Addrs, onLink) {
+	if r.Gateway.IsValid() && !r.OnLink && !slices.ContainsFunc(l.Addrs, onLink) {
 		return syscall.ENETUNREACH
 	}
 	l.Routes = append(l.Routes, r)
@@ -152,7 +152,7 @@ func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
 		for _, f := range p.vfs {
 			if f.Link != nil && f.Link.Netns == s.Netns {
 				f.Link.Routes = slices.DeleteFunc(f.Link.Routes, func(r vf.Route) bool {
-					return r.Dst.Bits() == 0 && slices.ContainsFunc(s.Gateways, func(g netip.Addr) bool { return is4(g) == is4(r.Dst.Addr()) })
+					return r.Dst.Bits() == 0 && r.Table == 0 && slices.ContainsFunc(s.Gateways, func(g netip.Addr) bool { return is4(g) == is4(r.Dst.Addr()) })
 				})
 			}
 		}

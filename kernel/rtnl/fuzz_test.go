@@ -50,6 +50,7 @@ func FuzzParseRoute(f *testing.F) {
 		{Dst: netip.MustParsePrefix("10.20.0.0/16"), Gateway: netip.MustParseAddr("10.56.0.1"), MTU: 9, Priority: 5},
 		{Dst: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("fd00::1")},
 		{Dst: netip.MustParsePrefix("0.0.0.0/0")},
+		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.56.0.1"), OnLink: true, Table: 1000, AdvMSS: 1300, Scope: 200},
 	} {
 		f.Add(Route{Index: 7, Route: r}.encode())
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Route is a unicast route of the main table through one link.
+// Route is a unicast route through one link.
 type Route struct {
 	Index int // of the link
 	vf.Route
@@ -24,6 +24,7 @@ const (
 	rtprotKernel   = 2
 	rtprotRA       = 9
 	rtaxMTU        = 2
+	rtaxAdvMSS     = 8
 	// ip6Priority is what the kernel makes of an IPv6 route without a
 	// priority (IP6_RT_PRIO_USER, net/ip6_route.h).
 	ip6Priority = 1024
@@ -40,8 +41,9 @@ func routeHeader(family, bits, scope byte) []byte {
 	return b
 }
 
-// Routes lists the main table's unicast routes through the link with the
-// given index, or through all links for 0, without automatic ones: each address has one.
+// Routes lists the unicast routes through the link with the given index, of every table,
+// or those of the main table through all links for 0: other tables of a host may hold a
+// whole BGP feed. It leaves out automatic ones: each address has one.
 func (c *Conn) Routes(index int) (List[Route], error) {
 	return c.FindRoutes(index, func(r Route) bool { return !r.Automatic })
 }
@@ -54,8 +56,9 @@ func (c *Conn) FindRoutes(index int, match func(Route) bool) (List[Route], error
 		b[0] = fam
 		if index != 0 {
 			b = AppendUint32(b, unix.RTA_OIF, uint32(index))
+		} else {
+			b = AppendUint32(b, unix.RTA_TABLE, unix.RT_TABLE_MAIN)
 		}
-		b = AppendUint32(b, unix.RTA_TABLE, unix.RT_TABLE_MAIN)
 		got, err := dump(c, Request{Type: unix.RTM_GETROUTE, Flags: unix.NLM_F_DUMP, Body: b}, func(b []byte) (Route, int, bool, error) {
 			r, ok, err := ParseRoute(b)
 			return r, r.Index, ok && (index == 0 || r.Index == index) && match(r), err
@@ -92,7 +95,7 @@ func (c *Conn) AddRoute(r Route) error {
 // names must match, so protocol, scope and metrics are left open
 // (fib_table_delete, net/ipv4/fib_trie.c; ip6_route_del, net/ipv6/route.c).
 func (c *Conn) DelRoute(r Route) error {
-	r.MTU = 0
+	r.MTU, r.AdvMSS = 0, 0
 	body := r.encode()
 	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE
 	_, err := c.Do(Request{Type: unix.RTM_DELROUTE, Flags: unix.NLM_F_ACK, Body: body})
@@ -100,11 +103,18 @@ func (c *Conn) DelRoute(r Route) error {
 }
 
 func (r Route) encode() []byte {
-	scope := byte(unix.RT_SCOPE_UNIVERSE)
-	if !r.Gateway.IsValid() && r.Dst.Addr().Is4() {
+	scope := byte(r.Scope)
+	if scope == unix.RT_SCOPE_UNIVERSE && !r.Gateway.IsValid() && r.Dst.Addr().Is4() {
 		scope = unix.RT_SCOPE_LINK
 	}
 	b := routeHeader(family(r.Dst.Addr()), byte(r.Dst.Bits()), scope)
+	if r.OnLink {
+		binary.NativeEndian.PutUint32(b[8:], unix.RTNH_F_ONLINK)
+	}
+	if r.Table != 0 {
+		b[4] = unix.RT_TABLE_UNSPEC
+		b = AppendUint32(b, unix.RTA_TABLE, uint32(r.Table))
+	}
 	if r.Dst.Bits() > 0 {
 		b = AppendAttr(b, unix.RTA_DST, r.Dst.Masked().Addr().AsSlice())
 	}
@@ -115,15 +125,23 @@ func (r Route) encode() []byte {
 	if r.Priority != 0 {
 		b = AppendUint32(b, unix.RTA_PRIORITY, uint32(r.Priority))
 	}
+	var metrics []byte
 	if r.MTU != 0 {
-		b = AppendNested(b, unix.RTA_METRICS, AppendUint32(nil, rtaxMTU, uint32(r.MTU)))
+		metrics = AppendUint32(metrics, rtaxMTU, uint32(r.MTU))
+	}
+	if r.AdvMSS != 0 {
+		metrics = AppendUint32(metrics, rtaxAdvMSS, uint32(r.AdvMSS))
+	}
+	if len(metrics) > 0 {
+		b = AppendNested(b, unix.RTA_METRICS, metrics)
 	}
 	return b
 }
 
 // ParseRoute reads the body of RTM_NEWROUTE; false for a route of another
-// table, type or family. The priority that the kernel gives every IPv6 route
-// by default reads as 0, as for IPv4.
+// type or family, and of the local table. The priority that the kernel gives every
+// IPv6 route by default reads as 0, as for IPv4, and so does the scope that follows from
+// the gateway.
 func ParseRoute(b []byte) (Route, bool, error) {
 	if len(b) < unix.SizeofRtMsg {
 		return Route{}, false, fmt.Errorf("route message of %d bytes", len(b))
@@ -132,7 +150,7 @@ func ParseRoute(b []byte) (Route, bool, error) {
 	if err != nil {
 		return Route{}, false, fmt.Errorf("route: %w", err)
 	}
-	fam, bits, proto := b[0], b[1], b[5]
+	fam, bits, proto, scope := b[0], b[1], b[5], b[6]
 	r := Route{Automatic: proto == rtprotKernel || proto == rtprotRA || proto == rtprotRedirect}
 	table := uint32(b[4])
 	dst := netip.IPv4Unspecified()
@@ -155,9 +173,17 @@ func ParseRoute(b []byte) (Route, bool, error) {
 		r.Priority = 0
 	}
 	r.Dst = netip.PrefixFrom(dst, int(bits))
+	if table != unix.RT_TABLE_MAIN {
+		r.Table = int(table)
+	}
+	if fam == unix.AF_INET && (scope != unix.RT_SCOPE_LINK || r.Gateway.IsValid()) {
+		r.Scope = int(scope)
+	}
+	flags := binary.NativeEndian.Uint32(b[8:])
+	r.OnLink = flags&unix.RTNH_F_ONLINK != 0 && r.Gateway.IsValid()
 	ip := fam == unix.AF_INET || fam == unix.AF_INET6
-	cloned := binary.NativeEndian.Uint32(b[8:])&unix.RTM_F_CLONED != 0
-	return r, ip && table == unix.RT_TABLE_MAIN && b[7] == unix.RTN_UNICAST && !cloned && r.Dst.IsValid(), nil
+	cloned := flags&unix.RTM_F_CLONED != 0
+	return r, ip && table != unix.RT_TABLE_LOCAL && table != unix.RT_TABLE_UNSPEC && b[7] == unix.RTN_UNICAST && !cloned && r.Dst.IsValid(), nil
 }
 
 func (r *Route) take(a Attr) {
@@ -171,8 +197,11 @@ func (r *Route) take(a Attr) {
 	case unix.RTA_METRICS:
 		metrics, _ := Attrs(a.Value) // a route without readable metrics is one without an MTU
 		for _, m := range metrics {
-			if m.Type == rtaxMTU {
+			switch m.Type {
+			case rtaxMTU:
 				r.MTU = int(m.Uint32())
+			case rtaxAdvMSS:
+				r.AdvMSS = int(m.Uint32())
 			}
 		}
 	}

@@ -53,6 +53,9 @@ func TestRoute(t *testing.T) {
 		{Dst: netip.MustParsePrefix("10.30.0.0/16")},
 		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.56.0.1")},
 		{Dst: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("fd00::1")},
+		{Dst: netip.MustParsePrefix("10.40.0.0/16"), Gateway: netip.MustParseAddr("192.0.2.1"), OnLink: true, Table: 70000, AdvMSS: 1300, MTU: 1400},
+		{Dst: netip.MustParsePrefix("10.50.0.0/16"), Scope: unix.RT_SCOPE_HOST, Table: 7},
+		{Dst: netip.MustParsePrefix("fd01::/64"), Gateway: netip.MustParseAddr("fd00::1"), OnLink: true, Table: 100, AdvMSS: 1200},
 	} {
 		want := Route{Index: 7, Route: r}
 		got, ok, err := ParseRoute(want.encode())

@@ -102,11 +102,7 @@ func (s DelAddress) String() string {
 	return fmt.Sprintf("remove address %s from VF %s in %s", s.Address, s.VF, netns(s.Netns))
 }
 func (s AddRoute) String() string {
-	via := ""
-	if s.Route.Gateway.IsValid() {
-		via = " via " + s.Route.Gateway.String()
-	}
-	return fmt.Sprintf("add route %s%s through VF %s in %s", s.Route.Dst, via, s.VF, netns(s.Netns))
+	return fmt.Sprintf("add route %s through VF %s in %s", s.Route, s.VF, netns(s.Netns))
 }
 func (s SetDefaultRoute) String() string {
 	return fmt.Sprintf("set the default route of %s to %v through %s", netns(s.Netns), s.Gateways, s.Interface)
