@@ -31,7 +31,9 @@ type CNIResponse struct {
 const CNINewest = "1.1.0"
 
 // CNIVersions are the versions that it serves, oldest first.
-func CNIVersions() []string { return []string{"0.3.1", "0.4.0", "1.0.0", CNINewest} }
+func CNIVersions() []string {
+	return []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", CNINewest}
+}
 
 // CNIVersion is the form of the answer to VERSION (CNI specification 1.1,
 // section 5).

@@ -174,8 +174,13 @@ func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (jo
 		return rec, fmt.Errorf("who asked has gone: %w", context.Cause(ctx))
 	}
 	rec.Phase = journal.Attached
-	if st.Link != nil {
+	switch {
+	case st.Link != nil:
 		rec.Lease.LinkMAC, rec.Lease.MTU = st.Link.MAC, st.Link.MTU
+	case rec.Lease.Wanted.MTU != nil:
+		rec.Lease.MTU = *rec.Lease.Wanted.MTU
+	default:
+		rec.Lease.MTU = at.mtu
 	}
 	return rec, e.Ledger.Update(func(tx *journal.Tx) error {
 		return errors.Join(tx.Put(rec), tx.Event(journal.Event{
@@ -223,7 +228,7 @@ func (e *Engine) undo(ctx context.Context, at site, rec journal.Record, cause er
 // which may come seconds later, so nobody waits for it.
 func (e *Engine) announce(ctx context.Context, at site, rec journal.Record) {
 	w := rec.Lease.Wanted
-	if len(w.Addresses) == 0 {
+	if len(w.Addresses) == 0 || w.Driver == vf.DriverVFIO {
 		return
 	}
 	s := step.Announce{VF: rec.PCI, Netns: rec.Lease.Netns}

@@ -20,10 +20,11 @@ type site struct {
 	place
 	label  string
 	driver vf.Driver
+	mtu    int // of the PF
 }
 
 func siteOf(pf vf.PF, rec journal.Record) site {
-	return site{place{pf: pf.PCI, pci: rec.PCI, index: rec.ID.Index}, pf.Label(), vf.DriverOf(pf.Driver)}
+	return site{place{pf: pf.PCI, pci: rec.PCI, index: rec.ID.Index}, pf.Label(), vf.DriverOf(pf.Driver), pf.MTU}
 }
 
 // site finds where a recorded VF is now; vf.ErrNotFound when its PF is not on
@@ -277,12 +278,7 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	if req.Owner.Kind == vf.OwnerGuest {
 		spec.Driver = vf.DriverVFIO // of any pool: QEMU takes PCI functions and no netdevices
 	}
-	if spec.Driver == vf.DriverVFIO {
-		if !req.IPAM.IsZero() {
-			return rec, fmt.Errorf("ipam: %w: VF %s is handed over as %s, which has no interface for addresses: remove ipam from network %s",
-				vf.ErrInvalid, rec.PCI, vf.DriverVFIO, req.Network)
-		}
-	} else if req.Netns == "" {
+	if spec.Driver != vf.DriverVFIO && req.Netns == "" {
 		return rec, fmt.Errorf("netns: %w: VF %s is a network interface and needs the pod's network namespace", vf.ErrInvalid, rec.PCI)
 	}
 	rec.Generation++

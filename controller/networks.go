@@ -59,6 +59,9 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 		if len(wrong) > 0 {
 			return admission.Denied("spec.config: " + strings.Join(wrong, "; "))
 		}
+		for _, w := range c.Warnings {
+			warnings = append(warnings, "spec.config: "+w)
+		}
 		warnings = append(warnings, maybe...)
 	}
 	return admission.Allowed("").WithWarnings(warnings...)

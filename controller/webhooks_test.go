@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,7 +126,7 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 		``:                                      "",
 		`not JSON`:                              "",
 		`{"type":"sriov","cniVersion":"0.3.1"}`: "", // the object's name is the network's
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max-tx-rate":5}`:                                      "spec.config: max-tx-rate: did you mean max_tx_rate?",
+		`{"type":"culvert","cniVersion":"0.3.1","name":"n","max-tx-rate":5}`:                                    "spec.config: max-tx-rate: did you mean max_tx_rate?",
 		`{"type":"culvert","cniVersion":"0.3.1","name":"n","vlan":5000}`:                                        "spec.config: vlan 5000: want a number between 0 and 4094",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","mtu":9000}`:                                           "spec.config: mtu 9000: invalid: PF enp1s0 has MTU 1500: raise its mtu in its NodePolicy or ask for at most 1500 (node worker01)",
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","max_tx_rate":2000}`:                                   "spec.config: max_tx_rate 2000: not supported by the driver",
@@ -133,9 +134,9 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 		`{"type":"sriov","cniVersion":"0.3.1","name":"n","link_state":"enable"}`:                                "spec.config: link_state: not supported by the driver: PF enp1s0 (driver igb) has no such setting",
 		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"tuning"},{"type":"sriov","vlan":5000}]}`:          "spec.config: plugins[1]: vlan 5000: want a number",
 		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"sriov","vlan":5},{"type":"tuning","sysctl":{}}]}`: "",
-		`{"type":"sriov","cniVersion":"0.3.1","name":"n","vlan":5,"vlan":6}`:                                    "spec.config: vlan 5: given twice",
+		`{"type":"culvert","cniVersion":"0.3.1","name":"n","vlan":5,"vlan":6}`:                                  "spec.config: vlan 5: given twice",
 		`{"type":"sriov","name":"n"}`: "", // of the newest version, as on the node
-		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"tuning"},{"type":"sriov","vlan":5,"vlan":6}]}`:                   "spec.config: plugins[1]: vlan 5: given twice",
+		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"tuning"},{"type":"culvert","vlan":5,"vlan":6}]}`:                 "spec.config: plugins[1]: vlan 5: given twice",
 		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"sriov"},{"type":"a/b"}]}`:                                        "spec.config: network n: type \"a/b\": invalid: want the name of a CNI plugin",
 		`{"cniVersion":"0.3.1","name":"n","plugins":[{"type":"bridge"},{"type":"a/b"}]}`:                                       "",
 		`{"type":"culvert","cniVersion":"1.0.0","podNetworks":true}`:                                                           "spec.config: network net1: invalid: it is a meta plugin's configuration",
@@ -154,6 +155,15 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 		}
 		if got.Allowed != (want == "") || !strings.HasPrefix(message, want) || len(got.Warnings) > 0 {
 			t.Errorf("%.200s: %t %q %q\nwant %q", config, got.Allowed, message, got.Warnings, want)
+		}
+	}
+	for config, want := range map[string]string{
+		`{"type":"sriov","name":"n","max-tx-rate":5}`:                                  "spec.config: max-tx-rate 5: unknown key, ignored: did you mean max_tx_rate?",
+		`{"name":"n","plugins":[{"type":"tuning"},{"type":"sriov","spoofChk":"off"}]}`: "spec.config: plugins[1]: spoofChk off: read as spoofchk: write it so",
+	} {
+		raw, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": "net1"}, "spec": map[string]any{"config": config}})
+		if got := (&networks{client: c}).Handle(t.Context(), request(string(raw))); !got.Allowed || !slices.Equal(got.Warnings, []string{want}) {
+			t.Errorf("%s: %+v; want the warning %q", config, got, want)
 		}
 	}
 	raw := `{"metadata":{"name":"n"},"spec":{"config":"{\"type\":\"bridge\",\"x\":\"` + strings.Repeat("x", netconf.MaxText) + `\"}"}}`

@@ -79,6 +79,7 @@ func (s *Server) joinKubernetes() error {
 // newCNI returns a handler of single networks.
 func (s *Server) newCNI() *cni.Handler {
 	h := cni.New(s.node.Engine)
+	h.Log = s.Log
 	if s.cluster != nil {
 		h.Cluster = s.cluster
 	}

@@ -20,14 +20,14 @@ type List struct {
 // ErrMeta means that a list has a meta plugin.
 var ErrMeta = errors.New("it is a meta plugin's configuration")
 
-// defaultVersion is that of a configuration without one (CNI specification 0.1.0).
-const defaultVersion = "0.1.0"
+// DefaultVersion is that of a configuration without one (CNI specification 0.1.0).
+const DefaultVersion = "0.1.0"
 
-// Checked returns a list that can be carried out, or why it cannot be. The error
-// wraps vf.ErrInvalid.
+// Checked returns a list that can be carried out, or why it cannot be. A list of Culvert's
+// own plugins has the newest version, whose results say most. The error wraps vf.ErrInvalid.
 func (l List) Checked() (List, error) {
 	if l.Version == "" {
-		l.Version = defaultVersion
+		l.Version = DefaultVersion
 	}
 	if l.Name == "" {
 		return l, fmt.Errorf("name: %w: it has none", vf.ErrInvalid)
@@ -40,11 +40,16 @@ func (l List) Checked() (List, error) {
 			return l, fmt.Errorf("network %s: type %.100q: %w: want the name of a CNI plugin", l.Name, p.Type, vf.ErrInvalid)
 		}
 	}
-	if len(l.Plugins) == 0 {
+	switch {
+	case len(l.Plugins) == 0:
 		return l, fmt.Errorf("network %s: plugins: %w: there is none", l.Name, vf.ErrInvalid)
+	case !slices.ContainsFunc(l.Plugins, isOther) && slices.Contains(api.CNIVersions(), l.Version):
+		l.Version = api.CNINewest // only culvertd reads its results
 	}
 	return l, nil
 }
+
+func isOther(p Plugin) bool { return !p.IsOwn() }
 
 // HasOwn reports whether Culvert serves one of the plugins.
 func (l List) HasOwn() bool { return slices.ContainsFunc(l.Plugins, Plugin.IsOwn) }

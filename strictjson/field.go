@@ -31,7 +31,9 @@ func (o *Object) Bool(key string) bool {
 func (o *Object) Uint(key string, lo, hi uint32) (uint32, bool) {
 	var n int64
 	want := fmt.Sprintf("want a whole number between %d and %d, without quotes", lo, hi)
-	if !o.decode(key, &n, want) {
+	if whole, ok := o.rounded(key); ok {
+		n = whole
+	} else if !o.decode(key, &n, want) {
 		return 0, false
 	}
 	if n < int64(lo) || n > int64(hi) {
@@ -61,7 +63,7 @@ func (o *Object) Object(key string) *Object {
 	if raw == nil {
 		return nil
 	}
-	in := open(raw, o.name(key), o.problems)
+	in := open(raw, o.name(key), o.report)
 	if in == nil {
 		o.Fail(key, "want an object")
 	}
@@ -77,7 +79,7 @@ func (o *Object) Objects(key string) []*Object {
 	}
 	var out []*Object
 	for i, raw := range list {
-		in := open(raw, fmt.Sprintf("%s[%d]", o.name(key), i), o.problems)
+		in := open(raw, fmt.Sprintf("%s[%d]", o.name(key), i), o.report)
 		if in == nil {
 			o.Fail(key, "element %d: want an object", i)
 			continue
@@ -96,7 +98,7 @@ func (o *Object) ObjectLists(key string) [][]*Object {
 	var out [][]*Object
 	for i, raw := range lists {
 		name := fmt.Sprintf("%s[%d]", key, i)
-		row := &Object{path: o.path, fields: map[string]json.RawMessage{name: raw}, problems: o.problems}
+		row := &Object{path: o.path, fields: map[string]json.RawMessage{name: raw}, report: o.report}
 		out = append(out, row.Objects(name))
 	}
 	return out

@@ -2,7 +2,8 @@
 // in; typed fields come out, and one error that lists every problem there is,
 // each with its key, the value that was found, and what would do. Unknown and
 // repeated keys are problems: a key that is silently ignored is a setting that
-// is silently missing.
+// is silently missing. Files that were written for a reader of encoding/json are
+// read leniently: as that reads them, with warnings in place of those problems.
 //
 // ipam and intake/cni call it. A null counts as a key that is not there, as it
 // does for encoding/json.
@@ -25,20 +26,35 @@ import (
 // instead of returning them; Err returns them all. The methods of a nil
 // *Object find no keys.
 type Object struct {
-	path     string
-	keys     []string
-	fields   map[string]json.RawMessage
-	problems *[]Problem
+	path   string
+	keys   []string
+	fields map[string]json.RawMessage
+	report *report
+}
+
+// report collects what there is to say of an object and of the objects inside it.
+type report struct {
+	lenient  bool
+	problems []Problem
+	warnings []string
 }
 
 // Parse reads one JSON object. path is put before every key in messages; it is
 // empty for the outermost object. The error is an *Error: not JSON, or not an
 // object.
-func Parse(raw []byte, path string) (*Object, error) {
-	o := open(raw, path, new([]Problem))
+func Parse(raw []byte, path string) (*Object, error) { return parse(raw, path, &report{}) }
+
+// ParseLenient is Parse for a file that was written for encoding/json. As there, a key
+// in another case is the known one, and of a repeated key the last value counts. These
+// and the unknown keys are Warnings.
+func ParseLenient(raw []byte, path string) (*Object, error) {
+	return parse(raw, path, &report{lenient: true})
+}
+
+func parse(raw []byte, path string, r *report) (*Object, error) {
+	o := open(raw, path, r)
 	if o == nil {
-		o = &Object{path: path, problems: &[]Problem{{Key: path, Text: notAnObject(raw, path)}}}
-		return nil, o.Err()
+		return nil, &Error{Problems: []Problem{{Key: path, Text: notAnObject(raw, path)}}}
 	}
 	return o, nil
 }
@@ -56,7 +72,7 @@ func notAnObject(raw []byte, path string) string {
 }
 
 // open returns nil when raw is not a JSON object.
-func open(raw []byte, path string, problems *[]Problem) *Object {
+func open(raw []byte, path string, r *report) *Object {
 	if !json.Valid(raw) {
 		return nil
 	}
@@ -64,7 +80,7 @@ func open(raw []byte, path string, problems *[]Problem) *Object {
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil
 	}
-	o := &Object{path: path, fields: map[string]json.RawMessage{}, problems: problems}
+	o := &Object{path: path, fields: map[string]json.RawMessage{}, report: r}
 	for dec.More() {
 		t, err := dec.Token()
 		if err != nil {
@@ -75,12 +91,17 @@ func open(raw []byte, path string, problems *[]Problem) *Object {
 			return nil
 		}
 		key, _ := t.(string)
-		if _, twice := o.fields[key]; twice {
+		if _, twice := o.fields[key]; !twice {
+			o.fields[key] = value
+			o.keys = append(o.keys, key)
+			continue
+		}
+		if !r.lenient {
 			o.Fail(key, "given twice")
 			continue
 		}
+		o.Doubt(key, "given twice; the last one counts")
 		o.fields[key] = value
-		o.keys = append(o.keys, key)
 	}
 	if _, err := dec.Token(); err != nil {
 		return nil
@@ -92,11 +113,13 @@ func open(raw []byte, path string, problems *[]Problem) *Object {
 }
 
 // Known records a problem for every key that is not among keys, with the
-// nearest one of them.
+// nearest one of them. It is called before a field is read: in an object that is read
+// leniently it gives the keys in another case their known names.
 func (o *Object) Known(keys ...string) {
 	if o == nil {
 		return
 	}
+	o.rename(keys)
 	known := make(map[string]bool, len(keys))
 	for _, k := range keys {
 		known[k] = true
@@ -108,8 +131,14 @@ func (o *Object) Known(keys ...string) {
 		if o.full() {
 			return
 		}
+		near := suggest.DidYouMean(k, keys)
+		if o.report.lenient {
+			o.warn(fmt.Sprintf("%s %s: unknown key, ignored%s", o.name(k), clip(o.fields[k]), near))
+			delete(o.fields, k)
+			continue
+		}
 		text := fmt.Sprintf("%s: unknown key (value %s); known are %s", o.name(k), clip(o.fields[k]), strings.Join(keys, ", "))
-		if near := suggest.DidYouMean(k, keys); near != "" {
+		if near != "" {
 			text = fmt.Sprintf("%s%s (unknown key, value %s)", o.name(k), near, clip(o.fields[k]))
 		}
 		o.add(Problem{Key: o.name(k), Text: text, Unknown: true})
@@ -156,22 +185,24 @@ const longestProblem = 1000
 
 func (o *Object) add(p Problem) {
 	p.Text = excerpt.Fit(p.Text, longestProblem)
-	if len(*o.problems) < MaxProblems {
-		*o.problems = append(*o.problems, p)
+	if len(o.report.problems) < MaxProblems {
+		o.report.problems = append(o.report.problems, p)
 	}
 }
 
-// full reports whether no further problem is kept, so that the text of one need
-// not be made.
-func (o *Object) full() bool { return len(*o.problems) >= MaxProblems }
+// full reports whether no further problem or warning is kept, so that the text of one
+// need not be made.
+func (o *Object) full() bool {
+	return len(o.report.problems) >= MaxProblems || len(o.report.warnings) >= MaxProblems
+}
 
 // Err is an *Error with everything recorded so far, here and in the objects
 // inside, or nil.
 func (o *Object) Err() error {
-	if o == nil || len(*o.problems) == 0 {
+	if o == nil || len(o.report.problems) == 0 {
 		return nil
 	}
-	return &Error{Problems: *o.problems}
+	return &Error{Problems: o.report.problems}
 }
 
 // name is how messages name a key: with the path to it, short and printable.
@@ -210,5 +241,5 @@ func (o *Object) Failed(key string) bool {
 	if o == nil {
 		return false
 	}
-	return slices.ContainsFunc(*o.problems, func(p Problem) bool { return p.Key == o.name(key) })
+	return slices.ContainsFunc(o.report.problems, func(p Problem) bool { return p.Key == o.name(key) })
 }

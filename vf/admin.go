@@ -1,6 +1,9 @@
 package vf
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // VLANProto is the tag protocol of a VF's transparent VLAN. The zero value
 // means 802.1q.
@@ -14,10 +17,10 @@ const (
 
 // ParseVLANProto accepts 802.1q and 802.1ad in either case.
 func ParseVLANProto(s string) (VLANProto, error) {
-	switch s {
-	case "802.1q", "802.1Q":
+	switch strings.ToLower(s) {
+	case "802.1q":
 		return Dot1Q, nil
-	case "802.1ad", "802.1AD", "802.1Ad":
+	case "802.1ad":
 		return Dot1AD, nil
 	}
 	return 0, fmt.Errorf("%q: want 802.1q or 802.1ad", s)

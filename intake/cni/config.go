@@ -1,6 +1,8 @@
 package cni
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/netip"
@@ -46,13 +48,17 @@ type Config struct {
 	// Valid are the attachments that GC keeps; nil, unlike empty, says that the
 	// runtime did not tell.
 	Valid []vf.Owner
+
+	// Warnings says what was accepted and is not as the network's author may think: only
+	// networks of type sriov have them.
+	Warnings []string
 }
 
 // configKeys are the keys of a configuration. logLevel and logFile are accepted
 // and ignored: the daemon logs to the journal. pciBusID is what Multus adds
 // beside deviceID.
 var configKeys = []string{
-	"cniVersion", "cniVersions", "name", "type", "disableCheck", "disableGC", "prevResult", "capabilities", "runtimeConfig", "args", "dns", "ipam",
+	"cniVersion", "cniVersions", "name", "type", "strict", "disableCheck", "disableGC", "prevResult", "capabilities", "runtimeConfig", "args", "dns", "ipam",
 	"pool", "deviceID", "pciBusID", "vlan", "vlanQoS", "vlanProto", "mac", "spoofchk", "trust", "link_state", "min_tx_rate", "max_tx_rate", "mtu", "bond",
 	"logLevel", "logFile",
 }
@@ -65,21 +71,18 @@ func ParseConfig(raw []byte) (Config, error) { return parseConfig(raw, nil) }
 // parseConfig is ParseConfig of a plugin in a list, whose name and version it gets;
 // list is nil where the runtime has put them in.
 func parseConfig(raw []byte, list *netconf.List) (Config, error) {
-	o, err := strictjson.Parse(raw, "")
+	o, err := open(raw)
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Version: o.String("cniVersion"), Name: o.String("name"), Type: o.String("type")}
-	if err := o.Err(); err != nil {
-		return Config{}, err
-	}
+	o.Known(append(reserved(o), configKeys...)...)
+	c := Config{Version: cmp.Or(o.String("cniVersion"), netconf.DefaultVersion), Name: o.String("name"), Type: o.String("type")}
 	if list != nil {
 		c.Version, c.Name = list.Version, list.Name
 	}
-	if !slices.Contains(api.CNIVersions(), c.Version) {
+	if !o.Failed("cniVersion") && !slices.Contains(api.CNIVersions(), c.Version) {
 		return Config{}, fmt.Errorf("cniVersion %s: %w; want one of %s", excerpt.Quote(c.Version), errVersion, strings.Join(api.CNIVersions(), ", "))
 	}
-	o.Known(append(reserved(o), configKeys...)...)
 	c.identity(o)
 	c.device(o)
 	c.settings(o)
@@ -91,7 +94,22 @@ func parseConfig(raw []byte, list *netconf.List) (Config, error) {
 		o.Refuse("bond", "bonds of VFs are not served yet; attach the network twice and bond the two interfaces in the pod")
 	}
 	c.IPAM, err = ipam.Parse(o.Raw("ipam"))
+	c.Warnings = o.Warnings()
 	return c, join(o.Err(), err)
+}
+
+// open reads a configuration of type sriov as the SR-IOV CNI plugin reads it, with
+// encoding/json, unless it says "strict": true. All others are read strictly.
+func open(raw []byte) (*strictjson.Object, error) {
+	o, err := strictjson.ParseLenient(raw, "")
+	if err != nil {
+		return nil, err
+	}
+	o.Known(configKeys...)
+	if o.String("type") == netconf.TypeSRIOV && !o.Bool("strict") {
+		return strictjson.ParseLenient(raw, "")
+	}
+	return strictjson.Parse(raw, "")
 }
 
 // join makes one *strictjson.Error of those of the configuration and of its
@@ -128,10 +146,13 @@ func (c *Config) identity(o *strictjson.Object) {
 	if !isIdentifier(c.Name) {
 		o.Fail("name", "want the network's name: %s, at most %d", strings.TrimPrefix(wantName, "want "), longestName)
 	}
-	if !netconf.IsOwnType(c.Type) {
+	if !o.Failed("type") && !netconf.IsOwnType(c.Type) {
 		o.Fail("type", "want %s or %s", netconf.TypeCulvert, netconf.TypeSRIOV)
 	}
 	c.DisableCheck, c.DisableGC = o.Bool("disableCheck"), o.Bool("disableGC")
+	if o.Has("strict") && !o.Bool("strict") && c.Type != netconf.TypeSRIOV {
+		o.Fail("strict", "a network of type %s is always read strictly; take the key out", c.Type)
+	}
 	o.String("logLevel")
 	o.String("logFile")
 }
@@ -169,7 +190,7 @@ func (c *Config) settings(o *strictjson.Object) {
 	}
 	for _, name := range vf.Switches() {
 		if to := s.Switch(name); to != nil {
-			if on, ok := o.OnOff(string(name)); ok {
+			if on, ok := readSwitch(o, name); ok {
 				*to = &on
 			}
 		}
@@ -192,8 +213,32 @@ func (c *Config) settings(o *strictjson.Object) {
 	}
 }
 
+// readSwitch reads spoofchk or trust. The SR-IOV CNI plugin switches off what has any
+// text but "on".
+func readSwitch(o *strictjson.Object, name vf.Setting) (on, ok bool) {
+	key, text := string(name), ""
+	if err := json.Unmarshal(o.Raw(key), &text); err != nil || !o.IsLenient() || slices.Contains([]string{"", "on", "off"}, text) {
+		return o.OnOff(key)
+	}
+	if name == vf.SetSpoofChk && !slices.Contains(meansOff, strings.ToLower(text)) {
+		o.Fail(key, `want "on" or "off": the SR-IOV CNI plugin switches it off for every text but "on"`)
+		return false, false
+	}
+	o.Doubt(key, `read as "off", as is every text but "on"`)
+	return false, true
+}
+
+// meansOff are the texts, in lower case, of authors that want a switch off.
+var meansOff = []string{"off", "false", "no", "disable", "disabled", "0"}
+
 func vlan(o *strictjson.Object) *vf.VLAN {
 	id, given := o.Uint("vlan", 0, vf.MaxVLAN)
+	for _, key := range []string{"vlanQoS", "vlanProto"} {
+		if o.Given(key) && !o.Has("vlan") {
+			o.Fail(key, "needs a vlan; add \"vlan\": 0 for none")
+			return nil
+		}
+	}
 	qos, _ := o.Uint("vlanQoS", 0, vf.MaxQoS)
 	v := vf.VLAN{ID: uint16(id), QoS: uint8(qos)}
 	v.Proto, _ = strictjson.Text(o, "vlanProto", vf.ParseVLANProto)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,11 @@ func with(keys string) string {
 		keys = "," + keys
 	}
 	return `{"cniVersion":"1.1.0","name":"net","type":"sriov"` + keys + `}`
+}
+
+// strict is with for a network of type culvert.
+func strict(keys string) string {
+	return strings.Replace(with(keys), `"type":"sriov"`, `"type":"culvert"`, 1)
 }
 
 func TestParseConfig(t *testing.T) {
@@ -92,17 +98,18 @@ func TestParseConfigRefuses(t *testing.T) {
 	for raw, want := range map[string]string{
 		``:   `configuration : not JSON: unexpected end of JSON input at byte 0`,
 		`[]`: `configuration []: want a JSON object`,
-		`{"cniVersion":"0.2.0","name":"net","type":"sriov"}`:                `cniVersion "0.2.0": not served; want one of 0.3.1, 0.4.0, 1.0.0, 1.1.0`,
-		`{"name":"net","type":"sriov"}`:                                     `cniVersion "": not served; want one of 0.3.1, 0.4.0, 1.0.0, 1.1.0`,
+		`{"cniVersion":"2.0.0","name":"net","type":"sriov"}`:                `cniVersion "2.0.0": not served; want one of 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0`,
 		`{"cniVersion":"1.1.0","name":"a/b","type":"vlan"}`:                 `name a/b: want the network's name: a letter or digit, then letters, digits, '_', '.' and '-', at most 253; type vlan: want culvert or sriov`,
-		with(`"max-tx-rate":100`):                                           `max-tx-rate: did you mean max_tx_rate? (unknown key, value 100)`,
+		strict(`"max-tx-rate":100`):                                         `max-tx-rate: did you mean max_tx_rate? (unknown key, value 100)`,
 		with(`"bond":{"mode":"802.3ad"}`):                                   `bond {"mode":"802.3ad"}: bonds of VFs are not served yet; attach the network twice and bond the two interfaces in the pod`,
 		with(`"vlan":4095`):                                                 `vlan 4095: want a number between 0 and 4094`,
 		with(`"vlan":"100"`):                                                `vlan 100: want a whole number between 0 and 4094, without quotes`,
 		with(`"vlan":1.5`):                                                  `vlan 1.5: want a whole number between 0 and 4094, without quotes`,
-		with(`"vlanQoS":3`):                                                 `vlanQoS 3: needs a vlan between 1 and 4094`,
+		with(`"vlanQoS":3`):                                                 `vlanQoS 3: needs a vlan; add "vlan": 0 for none`,
+		with(`"vlan":0,"vlanQoS":3`):                                        `vlanQoS 3: needs a vlan between 1 and 4094`,
 		with(`"vlan":5,"vlanQoS":8`):                                        `vlanQoS 8: want a number between 0 and 7`,
-		with(`"vlanProto":"802.1ad"`):                                       `vlanProto 802.1ad: needs a vlan between 1 and 4094`,
+		with(`"vlanProto":"802.1q"`):                                        `vlanProto 802.1q: needs a vlan; add "vlan": 0 for none`,
+		with(`"vlan":0,"vlanProto":"802.1ad"`):                              `vlanProto 802.1ad: needs a vlan between 1 and 4094`,
 		with(`"vlan":5,"vlanProto":"qinq"`):                                 `vlanProto: "qinq": want 802.1q or 802.1ad`,
 		with(`"mac":"01:00:5e:00:00:01"`):                                   `mac: MAC address "01:00:5e:00:00:01": want a unicast address: not zero, and the first byte even`,
 		with(`"mac":"nonsense"`):                                            `mac: MAC address "nonsense": want six bytes in hexadecimal, e.g. 02:00:5e:10:00:01`,
@@ -113,8 +120,8 @@ func TestParseConfigRefuses(t *testing.T) {
 		with(`"pool":"/x"`):                                                 `pool /x: want name or prefix/name, e.g. intel.com/intel_sriov_netdevice`,
 		with(`"deviceID":"eth0"`):                                           `deviceID: PCI address "eth0": want domain:bus:device.function in hexadecimal, e.g. 0000:3b:00.1`,
 		with(`"deviceID":"3b:01.2","runtimeConfig":{"deviceID":"3b:01.3"}`): `runtimeConfig.deviceID "3b:01.3": another device than deviceID 0000:3b:01.2; want one`,
-		with(`"runtimeConfig":{"bandwidth":{"ingressRate":1}}`):             `runtimeConfig.bandwidth {"ingressRate":1}: not served; max_tx_rate limits what a VF sends`,
-		with(`"runtimeConfig":{"Mac":"02:00:00:00:00:01"}`):                 `runtimeConfig.Mac: did you mean mac? (unknown key, value "02:00:00:00:00:01")`,
+		strict(`"runtimeConfig":{"bandwidth":{"ingressRate":1}}`):           `runtimeConfig.bandwidth {"ingressRate":1}: not served; max_tx_rate limits what a VF sends`,
+		strict(`"runtimeConfig":{"Mac":"02:00:00:00:00:01"}`):               `runtimeConfig.Mac: did you mean mac? (unknown key, value "02:00:00:00:00:01")`,
 		with(`"ipam":{"type":"host-local","subnet":"10.0.0.0/24","rangestart":"10.0.0.5"},"vlan":-1`): `vlan -1: want a number between 0 and 4094; ipam.rangestart: did you mean rangeStart? (unknown key, value 10.0.0.5)`,
 		with(`"prevResult":{"cniVersion":"1.1.0","interfaces":[null]}`):                               `prevResult.interfaces [null]: element 0: want an object`,
 		with(`"prevResult":{"cniVersion":"1.1.0","ips":[{"address":"x"}]}`):                           `prevResult {"cniVersion":"1.1.0","ips":[{"address":"x"}]}: not a result of version 1.1.0: invalid CIDR address: x`,

@@ -16,8 +16,7 @@ import (
 // ParseDefinition reads spec.config of a network attachment definition: the
 // configuration of one plugin, or a list. It is the zero List where the
 // configuration is a file on the nodes. A network without a name gets the
-// definition's, as Multus does it; one of a single plugin of Culvert's without a
-// version gets the newest. A definition whose configuration was dropped is an error
+// definition's, as Multus does it. A definition whose configuration was dropped is an error
 // that tells its size. An error wraps vf.ErrInvalid and comes with the plugins
 // that could be read.
 func ParseDefinition(n api.NetworkDefinition) (netconf.List, error) {
@@ -49,9 +48,6 @@ func parseDefinition(raw []byte, name string) (netconf.List, error) {
 	p, err := netconf.ParsePlugin(raw)
 	if err != nil && !isList {
 		return netconf.List{}, err
-	}
-	if !isList && top["cniVersion"] == nil && p.IsOwn() {
-		top["cniVersion"] = netconf.String(api.CNINewest)
 	}
 	if raw, err = json.Marshal(top); err != nil {
 		return netconf.List{}, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
@@ -156,6 +152,11 @@ func OwnConfigs(l netconf.List) ([]Config, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		for j := range c.Warnings {
+			if len(l.Plugins) > 1 {
+				c.Warnings[j] = fmt.Sprintf("plugins[%d]: %s", i, c.Warnings[j])
+			}
 		}
 		out = append(out, c)
 	}

@@ -151,8 +151,8 @@ func TestShimAlone(t *testing.T) {
 		"not allowed":       {refusing, with(``), c1("ADD"), `{"cniVersion":"1.1.0","code":999,"msg":"not allowed: uid 1000 is not root"}`, 1},
 		"too much":          {absent, strings.Repeat(" ", 513<<10), c1("ADD"), `{"cniVersion":"1.1.0","code":5,"msg":"the network configuration on standard input is longer than 524288 bytes","details":"make it shorter"}`, 1},
 		"no command":        {absent, with(``), nil, `{"cniVersion":"1.1.0","code":4,"msg":"CNI_COMMAND is not set","details":"a container runtime sets it; culvert-cni --help says more"}`, 1},
-		"VERSION":           {absent, `{"cniVersion":"1.0.0"}`, []string{"CNI_COMMAND=VERSION"}, `{"cniVersion":"1.0.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}`, 0},
-		"VERSION, no stdin": {absent, ``, []string{"CNI_COMMAND=VERSION"}, `{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}`, 0},
+		"VERSION":           {absent, `{"cniVersion":"1.0.0"}`, []string{"CNI_COMMAND=VERSION"}, `{"cniVersion":"1.0.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}`, 0},
+		"VERSION, no stdin": {absent, ``, []string{"CNI_COMMAND=VERSION"}, `{"cniVersion":"1.1.0","supportedVersions":["0.1.0","0.2.0","0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, exit, err := runtime(t.Context(), tc.socket, tc.config, tc.env...)

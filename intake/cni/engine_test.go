@@ -91,7 +91,7 @@ func (m *memory) Attach(ctx context.Context, req attach.Request) (journal.Record
 	}
 	if m.vfio {
 		spec.Driver = vf.DriverVFIO
-		rec.Lease.LinkMAC, rec.Lease.MTU, rec.Lease.Effective = vf.MAC{}, 0, vf.Admin{MAC: mac}
+		rec.Lease.LinkMAC, rec.Lease.Effective = vf.MAC{}, vf.Admin{MAC: mac}
 	}
 	rec.Lease.Wanted = spec
 	m.leases[key(req.Owner)] = rec

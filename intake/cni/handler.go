@@ -1,10 +1,14 @@
 package cni
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
@@ -38,12 +42,15 @@ type Handler struct {
 	// Cluster finds the network attachment definition of a request, and takes the events of
 	// its pod; nil where culvertd is not connected to a cluster.
 	Cluster    cluster
+	Log        *slog.Logger
 	engine     engine
 	resolvDirs []string // where resolvConf may be
 }
 
 // New makes a handler over an engine.
-func New(e engine) *Handler { return &Handler{engine: e, resolvDirs: resolvDirs()} }
+func New(e engine) *Handler {
+	return &Handler{Log: slog.New(slog.DiscardHandler), engine: e, resolvDirs: resolvDirs()}
+}
 
 // Serve is an rpc.Handler: an api.CNIRequest in, an api.CNIResponse out. An
 // invocation that fails is a response, too; the error is for params that no
@@ -107,19 +114,32 @@ func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 	return result(c, rec, r.Netns)
 }
 
-// reportIgnored makes an event of each capability that leaveOutUndeclared found missing.
+// reportIgnored makes an event of each capability that leaveOutUndeclared found missing,
+// and one of the warnings of the network's configuration.
 func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, missing []string) {
-	if len(missing) == 0 || h.Cluster == nil {
-		return
-	}
-	a, err1 := parseArguments(r.Args)
-	c, err2 := configOf(r)
-	pod, err3 := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
-	if errors.Join(err1, err2, err3) != nil {
+	a, err := parseArguments(r.Args)
+	c, errConfig := configOf(r)
+	if errors.Join(err, errConfig) != nil {
 		return // the attach does not depend on the event
 	}
+	network := cmp.Or(r.Definition, c.Name)
+	var texts []string
 	for _, capability := range missing {
-		h.Cluster.PodEvent(pod, journal.Warning, "NetworkSettingIgnored", netconf.DescribeIgnored(c.Name, capability))
+		texts = append(texts, netconf.DescribeIgnored(network, capability))
+	}
+	if len(c.Warnings) > 0 {
+		texts = append(texts, "network "+network+": "+strings.Join(c.Warnings, "; "))
+		h.Log.Warn("network configuration", "net", network, "owner", a.owner(r.ContainerID, r.IfName), "warnings", c.Warnings)
+	}
+	if len(texts) == 0 || h.Cluster == nil {
+		return
+	}
+	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	if err != nil {
+		return
+	}
+	for _, text := range texts {
+		h.Cluster.PodEvent(pod, journal.Warning, "NetworkSettingIgnored", text)
 	}
 }
 
@@ -146,7 +166,7 @@ func (h *Handler) check(ctx context.Context, r api.CNIRequest) error {
 		return err
 	}
 	switch {
-	case c.Version == "0.3.1":
+	case slices.Index(api.CNIVersions(), c.Version) < slices.Index(api.CNIVersions(), "0.4.0"):
 		return fmt.Errorf("cniVersion %q: %w for CHECK; want 0.4.0 or later", c.Version, errVersion)
 	case c.DisableCheck:
 		return nil

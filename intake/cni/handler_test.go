@@ -60,9 +60,9 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 		r      api.CNIRequest
 		want   string
 	}{
-		"version":       {nil, invocation(cmdAdd, `{"cniVersion":"0.1.0","name":"n","type":"sriov"}`), `1 cniVersion "0.1.0": not served; want one of 0.3.1, 0.4.0, 1.0.0, 1.1.0 (set cniVersion in the network configuration)`},
-		"unknown key":   {nil, invocation(cmdAdd, with(`"max-tx-rate":100`)), "2 max-tx-rate: did you mean max_tx_rate? (unknown key, value 100) (take the key out of the network configuration, or correct it)"},
-		"and more":      {nil, invocation(cmdAdd, with(`"max-tx-rate":100,"mtu":1`)), "7 max-tx-rate: did you mean max_tx_rate? (unknown key, value 100); mtu 1: want a number between 68 and 65535 " + correct},
+		"version":       {nil, invocation(cmdAdd, `{"cniVersion":"2.0.0","name":"n","type":"sriov"}`), `1 cniVersion "2.0.0": not served; want one of 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0 (set cniVersion in the network configuration)`},
+		"unknown key":   {nil, invocation(cmdAdd, strict(`"max-tx-rate":100`)), "2 max-tx-rate: did you mean max_tx_rate? (unknown key, value 100) (take the key out of the network configuration, or correct it)"},
+		"and more":      {nil, invocation(cmdAdd, strict(`"max-tx-rate":100,"mtu":1`)), "7 max-tx-rate: did you mean max_tx_rate? (unknown key, value 100); mtu 1: want a number between 68 and 65535 " + correct},
 		"command":       {nil, invocation("PUT", with("")), `4 invalid environment variable CNI_COMMAND "PUT": want ADD, DEL, CHECK, GC, STATUS or VERSION (the container runtime sets it; see the CNI specification, section 2)`},
 		"container":     {nil, api.CNIRequest{Command: cmdDel, IfName: "net1"}, `4 invalid environment variable CNI_CONTAINERID "": want a letter or digit, then letters, digits, '_', '.' and '-', at most 253 (the container runtime sets it; see the CNI specification, section 2)`},
 		"not JSON":      {nil, invocation(cmdAdd, "nonsense"), "6 not a configuration: configuration nonsense: not JSON: invalid character 'o' in literal null (expecting 'u') at byte 2 " + correct},
@@ -80,7 +80,7 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 		"cancelled":     {broken(context.Canceled), invocation(cmdAdd, with("")), "11 context canceled (the runtime gave up, or culvertd was stopped)"},
 		"anything":      {broken(errors.New("disk full")), invocation(cmdAdd, with("")), "999 disk full (see journalctl -u culvertd)"},
 		"status":        {broken(fmt.Errorf("no VF yet: %w", vf.ErrNotReady)), invocation(cmdStatus, with("")), "50 unavailable: no VF yet: not ready (culvert status says what is missing)"},
-		"status, key":   {nil, invocation(cmdStatus, with(`"max-tx-rate":100`)), "2 max-tx-rate: did you mean max_tx_rate? (unknown key, value 100) (take the key out of the network configuration, or correct it)"},
+		"status, key":   {nil, invocation(cmdStatus, strict(`"max-tx-rate":100`)), "2 max-tx-rate: did you mean max_tx_rate? (unknown key, value 100) (take the key out of the network configuration, or correct it)"},
 		"GC, blind":     {nil, invocation(cmdGC, with("")), "7 cni.dev/valid-attachments: invalid: missing; without it GC would take every VF of network net from its owner " + correct},
 		"GC, old":       {nil, invocation(cmdGC, strings.Replace(with(`"cni.dev/valid-attachments":[]`), "1.1.0", "1.0.0", 1)), `1 cniVersion "1.0.0": not served for GC; want 1.1.0 (set cniVersion in the network configuration)`},
 		"CHECK, old":    {nil, invocation(cmdCheck, strings.Replace(with(""), "1.1.0", "0.3.1", 1)), `1 cniVersion "0.3.1": not served for CHECK; want 0.4.0 or later (set cniVersion in the network configuration)`},

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
+	types020 "github.com/containernetworking/cni/pkg/types/020"
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/culvert-net/culvert/api"
@@ -19,8 +21,10 @@ import (
 // version (specification, section 5): what the plugins before this one made, and
 // our interface, addresses and routes after it.
 //
-// A VF that went to vfio-pci has no interface in the sandbox: its entry has no
-// sandbox, the admin MAC, and (1.1.0) the PCI address as pciID.
+// A VF that went to vfio-pci has no interface in the sandbox. Its entry has the sandbox,
+// the admin MAC and the MTU all the same, as the SR-IOV CNI plugin's result has: Multus
+// leaves interfaces without a sandbox out of the network-status, by which KubeVirt and
+// DPDK programs find them.
 func result(c Config, rec journal.Record, netns string) ([]byte, error) {
 	r := &current.Result{CNIVersion: api.CNINewest}
 	if c.Prev != nil {
@@ -41,9 +45,16 @@ func result(c Config, rec journal.Record, netns string) ([]byte, error) {
 	if r.DNS.IsEmpty() {
 		r.DNS = dns(c.DNS)
 	}
-	asked, err := r.GetAsVersion(c.Version)
-	if err != nil {
-		return nil, fmt.Errorf("result as version %s: %w", c.Version, err)
+	return writeResult(r, c.Version)
+}
+
+func writeResult(r *current.Result, version string) ([]byte, error) {
+	var asked types.Result = &types020.Result{CNIVersion: version, DNS: r.DNS}
+	if len(r.IPs) > 0 || !slices.Contains([]string{"0.1.0", "0.2.0"}, version) { // the library converts no result without addresses
+		var err error
+		if asked, err = r.GetAsVersion(version); err != nil {
+			return nil, fmt.Errorf("result as version %s: %w", version, err)
+		}
 	}
 	var out bytes.Buffer
 	if err := asked.PrintTo(&out); err != nil {
@@ -53,16 +64,16 @@ func result(c Config, rec journal.Record, netns string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// entry is our interface. mtu and pciID came with 1.1.0; the library's types are
-// the same for every version and would write them always.
+// entry is our interface. mtu and pciID came with 1.1.0. The library has room for both in
+// results of 1.0.0 as well, where the SR-IOV CNI plugin reports the MTU.
 func entry(rec journal.Record, netns, version string) *current.Interface {
 	l := rec.Lease
-	i := &current.Interface{Name: l.Wanted.Interface, Mac: l.LinkMAC.String(), Sandbox: netns}
+	i := &current.Interface{Name: l.Wanted.Interface, Mac: l.LinkMAC.String(), Sandbox: netns, Mtu: l.MTU}
 	if l.Wanted.Driver == vf.DriverVFIO {
-		i.Mac, i.Sandbox = l.Effective.MAC.String(), ""
+		i.Mac = l.Effective.MAC.String()
 	}
 	if version == api.CNINewest {
-		i.Mtu, i.PciID = l.MTU, rec.PCI.String()
+		i.PciID = rec.PCI.String()
 	}
 	return i
 }

@@ -37,7 +37,7 @@ func (c *Config) runtime(o *strictjson.Object) {
 		{"infinibandGUID", "not served; culvert attaches Ethernet VFs"},
 	} {
 		if in.Has(refused.key) {
-			in.Refuse(refused.key, "%s", refused.why)
+			in.RefuseDoubt(refused.key, "%s", refused.why)
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestRefusals(t *testing.T) {
 		"Multus in a network": {func(w *world) { w.network("v", `{"type":"multus","cniVersion":"1.0.0"}`); w.asks("v") }, []string{"meta plugin"}},
 		"a path as type":      {func(w *world) { w.network("v", `{"type":"../../bin/sh","cniVersion":"1.0.0"}`); w.asks("v") }, []string{"network d/v (net1)", "want the name of a CNI plugin"}},
 		"no JSON":             {func(w *world) { w.network("v", `{`); w.asks("v") }, []string{"network d/v (net1)", "spec.config"}},
-		"unknown key":         {func(w *world) { w.network("v", `{"type":"sriov","cniVersion":"1.0.0","max-tx-rate":5}`); w.asks("v") }, []string{"did you mean max_tx_rate"}},
+		"unknown key":         {func(w *world) { w.network("v", `{"type":"culvert","cniVersion":"1.0.0","max-tx-rate":5}`); w.asks("v") }, []string{"did you mean max_tx_rate"}},
 		"one name twice":      {func(w *world) { w.network("v", sriov); w.asks("v@net2,v") }, []string{"interface net2", "network d/v (net2)"}},
 		"the default's name":  {func(w *world) { w.network("v", sriov); w.asks("v@eth0") }, []string{"interface eth0"}},
 		"two default routes": {func(w *world) {
@@ -167,7 +167,10 @@ func TestRefusals(t *testing.T) {
 		"no default network":  {func(w *world) { w.pod(nil); os.Remove(filepath.Join(w.confDir, "10-flannel.conflist")) }, []string{"default network", "not found"}},
 		"another default":     {func(w *world) { w.pod(map[string]string{"v1.multus-cni.io/default-network": "none"}) }, []string{"kube-system/none", "not found"}},
 		"the plugin's reason": {func(w *world) { w.pod(nil); w.host.fail = when("ADD", "portmap", "no iptables") }, []string{"pod d/a: network cbr0 (eth0): plugin portmap: ADD: no iptables"}},
-		"bandwidth of a VF":   {func(w *world) { w.network("v", sriov); w.asks(`[{"name":"v","bandwidth":{"ingressRate":1}}]`) }, []string{"bandwidth", "max_tx_rate"}},
+		"bandwidth of a VF": {func(w *world) {
+			w.network("v", strings.Replace(sriov, `"type":"sriov"`, `"type":"culvert"`, 1))
+			w.asks(`[{"name":"v","bandwidth":{"ingressRate":1}}]`)
+		}, []string{"bandwidth", "max_tx_rate"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
