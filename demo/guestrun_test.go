@@ -72,7 +72,7 @@ func TestRefusedBeforeALabIsUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.steps.close()
+	defer d.Steps.Close()
 	up := func(context.Context, lab.Options) (*lab.Lab, error) {
 		t.Error("a lab is brought up")
 		return nil, nil

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,7 +46,8 @@ func (l *Lab) copy(ctx context.Context, node, src, dest string) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	if err := errors.Join(writeTar(f, src, path.Base(dest)), f.Close()); err != nil {
+	out := tar.NewWriter(f)
+	if err := errors.Join(AddTree(out, src, path.Base(dest), true), out.Close(), f.Close()); err != nil {
 		return err
 	}
 	var errs bytes.Buffer
@@ -61,50 +60,16 @@ func (l *Lab) copy(ctx context.Context, node, src, dest string) error {
 	return err
 }
 
-// writeTar writes the file or tree src as name.
-func writeTar(w io.Writer, src, name string) error {
-	out := tar.NewWriter(w)
-	err := filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(src, p)
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil && p == src {
-			info, err = os.Stat(src)
-		}
-		if err != nil {
-			return err
-		}
-		return tarOne(out, path.Join(name, filepath.ToSlash(rel)), p, info)
-	})
-	return errors.Join(err, out.Close())
-}
-
-func tarOne(out *tar.Writer, name, src string, info fs.FileInfo) error {
-	target := ""
-	if info.Mode()&fs.ModeSymlink != 0 {
-		var err error
-		if target, err = os.Readlink(src); err != nil {
-			return err
-		}
-	}
-	head, err := tar.FileInfoHeader(info, target)
+// LayOver copies all that is in the host's folder stage over the root of a node.
+func (l *Lab) LayOver(ctx context.Context, node, stage string) error {
+	entries, err := os.ReadDir(stage)
 	if err != nil {
 		return err
 	}
-	head.Name, head.Uid, head.Gid, head.Uname, head.Gname = name, 0, 0, "", ""
-	if err := out.WriteHeader(head); err != nil || !info.Mode().IsRegular() {
-		return err
+	for _, e := range entries {
+		if err := l.Copy(ctx, node, filepath.Join(stage, e.Name()), "/"+e.Name()); err != nil {
+			return err
+		}
 	}
-	f, err := os.Open(src)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(out, f)
-	return err
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 )
 
@@ -91,23 +90,7 @@ func (a *archive) text(name, body string, perm uint32) {
 
 // add copies the host's file, link or tree at src to name.
 func (a *archive) add(name, src string) error {
-	err := filepath.WalkDir(src, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(src, p)
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil && p == src {
-			info, err = os.Stat(src) // a link named by the caller means its target
-		}
-		if err != nil {
-			return err
-		}
-		return a.addOne(path.Join(name, rel), p, info)
-	})
+	err := walkTree(src, name, a.addOne)
 	return errors.Join(err, a.err)
 }
 

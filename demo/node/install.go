@@ -3,14 +3,10 @@ package node
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/lab/parts"
 )
@@ -43,7 +39,7 @@ func (p Parts) Stage(ctx context.Context, dir, hostYAML string) error {
 // Install lays a staged tree over the node's root and starts culvertd. It
 // returns when culvertd says that it is ready: the VFs are made.
 func (n Node) Install(ctx context.Context, stage string) error {
-	if err := n.unpack(ctx, stage); err != nil {
+	if err := n.Lab.LayOver(ctx, n.Name, stage); err != nil {
 		return fmt.Errorf("install Culvert on %s: %w", n.Name, err)
 	}
 	_, err := n.Script(ctx, "start culvertd", `
@@ -56,31 +52,4 @@ func (n Node) Install(ctx context.Context, stage string) error {
 func (n Node) LastWords(ctx context.Context) (string, error) {
 	out, err := n.Run(ctx, "journalctl", "--no-pager", "--unit", "culvertd", "--lines", "20", "--output", "cat")
 	return string(out), err
-}
-
-func (n Node) unpack(ctx context.Context, stage string) error {
-	entries, err := os.ReadDir(stage)
-	if err != nil {
-		return err
-	}
-	args := []string{"--create", "--owner=0", "--group=0", "--directory", stage}
-	for _, e := range entries { // not ".": the node's root keeps its mode
-		args = append(args, e.Name())
-	}
-	r, w := io.Pipe()
-	var errs bytes.Buffer
-	var g errgroup.Group
-	g.Go(func() error {
-		cmd := exec.CommandContext(ctx, "tar", args...)
-		cmd.Stdout, cmd.Stderr = w, &errs
-		err := cmd.Run()
-		if err != nil {
-			err = fmt.Errorf("tar: %w: %s", err, errs.String())
-		}
-		w.CloseWithError(err)
-		return err
-	})
-	_, err = n.Feed(ctx, r, "unpack", `tar --extract --no-overwrite-dir --directory /`)
-	r.CloseWithError(io.ErrClosedPipe)
-	return errors.Join(err, g.Wait())
 }

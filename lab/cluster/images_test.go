@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // TestWriteImages reads back, as a runtime does, what is in an archive: every
@@ -56,8 +57,8 @@ func TestWriteImages(t *testing.T) {
 		}
 	}
 	got := make(map[string][]string)
-	for _, d := range decode[struct{ Manifests []descriptor }](t, files["index.json"]).Manifests {
-		manifest := decode[struct{ Layers []descriptor }](t, files[blob(d)])
+	for _, d := range decode[struct{ Manifests []v1.Descriptor }](t, files["index.json"]).Manifests {
+		manifest := decode[struct{ Layers []v1.Descriptor }](t, files[blob(d)])
 		for _, layer := range manifest.Layers {
 			for name := range untar(t, strings.NewReader(files[blob(layer)])) {
 				got[d.Annotations["io.containerd.image.name"]] = append(got[d.Annotations["io.containerd.image.name"]], name)
@@ -79,7 +80,7 @@ func TestWriteImages(t *testing.T) {
 	}
 }
 
-func blob(d descriptor) string { return "blobs/sha256/" + strings.TrimPrefix(d.Digest, "sha256:") }
+func blob(d v1.Descriptor) string { return "blobs/sha256/" + d.Digest.Encoded() }
 
 func decode[T any](t *testing.T, body string) (v T) {
 	t.Helper()

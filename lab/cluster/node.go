@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
-
-	"github.com/culvert-net/culvert/lab"
 )
 
 // nodeFiles are laid over the root of each node, as templates of nodeFacts.
@@ -53,7 +51,7 @@ func (p *plan) joinNode(ctx context.Context, number int) error {
 		err = p.identify(filepath.Join(stage, "etc/kubernetes"), facts)
 	}
 	if err == nil {
-		err = layOver(ctx, p.Lab, n.Name, stage)
+		err = p.Lab.LayOver(ctx, n.Name, stage)
 	}
 	if err = errors.Join(err, os.RemoveAll(stage)); err != nil {
 		return fmt.Errorf("configure Kubernetes on %s: %w", n.Name, err)
@@ -119,18 +117,4 @@ func writeTemplates(dir string, facts nodeFacts) error {
 		}
 		return os.WriteFile(to, out.Bytes(), 0o644)
 	})
-}
-
-// layOver copies the folders within stage over a node's root.
-func layOver(ctx context.Context, l *lab.Lab, node, stage string) error {
-	entries, err := os.ReadDir(stage)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := l.Copy(ctx, node, filepath.Join(stage, e.Name()), "/"+e.Name()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

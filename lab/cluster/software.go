@@ -88,7 +88,7 @@ func installPrograms(ctx context.Context, l *lab.Lab, node string, places map[st
 			return err
 		}
 	}
-	return layOver(ctx, l, node, stage)
+	return l.LayOver(ctx, node, stage)
 }
 
 // installImages makes the images and imports them.

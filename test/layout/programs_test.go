@@ -48,7 +48,8 @@ var budgets = map[string]budget{
 	"culvert-controller": {610, 37, slices.Concat(labs, measurements, ssh)},
 	// It is copied to the other end of a measurement.
 	"culvert-bench": {47, 10.5, slices.Concat(labs, ssh, []string{"k8s.io/...", "go.etcd.io/..."})},
-	"culvert-lab":   {35, 13, []string{"github.com/cilium/ebpf/...", "k8s.io/...", "go.etcd.io/..."}},
+	// The Open Container Initiative's types of an image are 3 packages; Culvert has no own ones.
+	"culvert-lab": {38, 13, []string{"github.com/cilium/ebpf/...", "k8s.io/...", "go.etcd.io/..."}},
 }
 
 // made is what a program was found to be made of.

@@ -1,0 +1,58 @@
+package cluster
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// An API server is ready when it answers 200; until then the error has its own words.
+func TestAsk(t *testing.T) {
+	ready := false
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ready {
+			http.Error(w, r.URL.Path+" waits for etcd", http.StatusServiceUnavailable)
+		}
+	}))
+	defer s.Close()
+	if err := ask(t.Context(), s.Client(), s.URL+"/readyz"); err == nil || !strings.Contains(err.Error(), "503 Service Unavailable: /readyz waits for etcd") {
+		t.Error(err)
+	}
+	ready = true
+	if err := ask(t.Context(), s.Client(), s.URL+"/readyz"); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	if err := ask(t.Context(), s.Client(), s.URL); err == nil {
+		t.Error("a server that is gone is ready")
+	}
+}
+
+// The folders that are made for a place in an image are those above it, from the top.
+func TestParents(t *testing.T) {
+	for place, want := range map[string]string{"/": "", "/tool": "", "/opt/more/program": "opt opt/more", "/a/b/": "a"} {
+		if got := strings.Join(parents(place), " "); got != want {
+			t.Errorf("parents(%s) = %q, want %q", place, got, want)
+		}
+	}
+}
+
+// kubectl has the cluster's kubeconfig, and what it says on standard error is in the error.
+func TestKubectl(t *testing.T) {
+	dir := t.TempDir()
+	script := "#!/bin/sh\necho \"$KUBECONFIG $*\"; cat\n[ \"$1\" != fail ] || { echo no such thing >&2; exit 1; }\n"
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{Parts: Parts{Kubernetes: dir}, Kubeconfig: "/c/admin.conf"}
+	out, err := c.KubectlIn(t.Context(), strings.NewReader("manifest"), "apply", "-f", "-")
+	if err != nil || string(out) != "/c/admin.conf apply -f -\nmanifest" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := c.Kubectl(t.Context(), "fail", "here"); err == nil || err.Error() != "kubectl fail here: exit status 1: no such thing" {
+		t.Error(err)
+	}
+}
