@@ -2,14 +2,18 @@ package demo
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab"
 )
 
 // The network is the report's, but for the range of the node and the device.
@@ -88,37 +92,29 @@ func fits(t *testing.T, report outcome) {
 	}
 }
 
-// A sign of life comes after silence alone.
-func TestSignOfLifeAfterSilence(t *testing.T) {
+// A report is printed and kept, and what is wrong in it is an error.
+func TestReportIsPrintedAndKept(t *testing.T) {
 	var out strings.Builder
-	s := newSteps(&out, false)
-	s.step("a")
-	began := s.began
-	s.show("it says something\n")
-	s.mu.Lock()
-	s.said = began.Add(quietTick / 2)
-	s.mu.Unlock()
-	for _, after := range []time.Duration{quietTick, 2 * quietTick, 5 * quietTick / 2} {
-		s.alive(began.Add(after))
+	d := &demo{Options: Options{Out: filepath.Join(t.TempDir(), "new")}, Steps: lab.NewSteps(&out, false), files: vmFiles}
+	defer d.Steps.Close()
+	found := GuestResult{Guests: 2, VFsCreated: 14, Pings: []Reach{{From: "a", To: "b", Received: pingsEach}}}
+	if err := d.report(found); err != nil {
+		t.Fatal(err)
 	}
-	s.close()
-	if n := strings.Count(out.String(), "still: a"); n != 1 {
-		t.Errorf("%d signs of life, want the one after 20 s: %s", n, out.String())
-	}
-}
-
-// Steps of another progress come out by our clock, whole.
-func TestStepsTakeOthersLines(t *testing.T) {
-	var out strings.Builder
-	s := newSteps(&out, false)
-	for _, text := range []string{"  0.1s  booting 2 nodes (tcg)\n", "12.0s  a\n 13.0s  b\n", "\r\x1b[K", "no step\n"} {
-		if n, err := s.Write([]byte(text)); n != len(text) || err != nil {
-			t.Errorf("%q: %d, %v", text, n, err)
+	for name, want := range map[string]string{vmFiles.text: "14 made, 14 at their baseline", vmFiles.json: `"guests": 2`} {
+		if text, err := os.ReadFile(filepath.Join(d.Out, name)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, want %s: %s", name, err, want, text)
 		}
 	}
-	s.close()
-	want := "   0.0s  booting 2 nodes (tcg)\n   0.0s  a\n   0.0s  b\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	d.quote(node.Node{Name: "worker01"}, "culvert status", []byte("a\nb\n"))
+	if !strings.Contains(out.String(), "  worker01# culvert status\n  a\n  b\n\n") {
+		t.Errorf("what a command said is not under it: %s", out.String())
+	}
+	d.wrong("%d VFs leaked", 1)
+	if err := d.report(found); !errors.Is(err, ErrNotAsItShouldBe) || !strings.Contains(out.String(), "WRONG: 1 VFs leaked") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	if files, err := os.ReadDir(d.Out); err != nil || len(files) != 2 {
+		t.Errorf("%v, %v: want the text and the JSON alone, since this demo has no page", files, err)
 	}
 }

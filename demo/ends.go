@@ -61,14 +61,14 @@ func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.steps = newSteps(o.Log, o.Live)
-	defer d.steps.close()
+	d.Steps = lab.NewSteps(o.Log, o.Live)
+	defer d.Steps.Close()
 	stage, err := d.stage(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(stage)
-	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.steps, Bound: true})
+	l, err := lab.Up(ctx, lab.Options{Name: o.Name, Nodes: nodeCount, Progress: d.Steps, Bound: true})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (e *ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 	if err := d.install(ctx, stage); err != nil {
 		return err
 	}
-	d.step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
+	d.Step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
 	if err := d.each(func(i int, n node.Node) error {
 		side := []*[]string{&e.From, &e.To}[i]
 		if senders == 1 {

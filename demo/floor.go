@@ -38,7 +38,7 @@ const floorProgram = "/usr/local/bin/floor"
 // timeFloor times the bare kernel work of an attach on the first node, before
 // Culvert is there to mind the VF.
 func (k *kubernetes) timeFloor(ctx context.Context, program string) error {
-	k.step("timing the bare kernel work of an attach, %d times", k.Attachments)
+	k.Step("timing the bare kernel work of an attach, %d times", k.Attachments)
 	n := k.nodes[0]
 	if err := k.Lab.Copy(ctx, n.Name, program, floorProgram); err != nil {
 		return err

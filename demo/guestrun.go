@@ -78,7 +78,7 @@ func RunGuests(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer d.steps.close()
+	defer d.Steps.Close()
 	if o.Guests == 0 {
 		d.Guests = nodeCount
 	}
@@ -130,7 +130,7 @@ func vmAddress(n node.Node, guest bool) netip.Prefix {
 }
 
 func (v *vms) startGuests(ctx context.Context) error {
-	v.step("%d guests, one on a node: culvert vm xml --pool guests --vlan %d --max-tx-rate 1000, virsh define, virsh start", v.Guests, vmVLAN)
+	v.Step("%d guests, one on a node: culvert vm xml --pool guests --vlan %d --max-tx-rate 1000, virsh define, virsh start", v.Guests, vmVLAN)
 	v.ends = make([]guestEnd, v.Guests+nodeCount)
 	v.guests = make([]node.Guest, v.Guests)
 	v.start = time.Now()
@@ -167,7 +167,7 @@ const vmContainers = `{
 `
 
 func (v *vms) startContainers(ctx context.Context) error {
-	v.step("and a container beside it, with a VF by CNI on the same VLAN, while the guests boot")
+	v.Step("and a container beside it, with a VF by CNI on the same VLAN, while the guests boot")
 	return v.each(func(i int, n node.Node) error {
 		if err := n.Prepare(ctx); err != nil {
 			return err
@@ -201,7 +201,7 @@ func (v *vms) attachment(n node.Node) node.Attachment {
 }
 
 func (v *vms) showOwners(ctx context.Context) error {
-	v.step("who has which VF?")
+	v.Step("who has which VF?")
 	for i, n := range v.nodes {
 		out, err := n.Run(ctx, "culvert", "vf", "list")
 		if err != nil {
@@ -224,7 +224,7 @@ func (v *vms) showOwners(ctx context.Context) error {
 // useUp asks for more VFs than the pool of guests has.
 func (v *vms) useUp(ctx context.Context) error {
 	n := v.nodes[0]
-	v.step("%s has two VFs for guests: a second guest gets the other one, a third one is refused", n.Name)
+	v.Step("%s has two VFs for guests: a second guest gets the other one, a third one is refused", n.Name)
 	var said *node.ExitError
 	for _, name := range []string{"second", "third"} {
 		g, err := n.DefineGuest(ctx, name, netip.MustParsePrefix("10.77.0.99/24"))
@@ -253,7 +253,7 @@ func (v *vms) useUp(ctx context.Context) error {
 }
 
 func (v *vms) awaitGuests(ctx context.Context) error {
-	v.step("waiting for the guests, whose processors are emulated by emulated ones")
+	v.Step("waiting for the guests, whose processors are emulated by emulated ones")
 	took := make([]float64, v.Guests)
 	err := v.eachGuest(func(i int) error {
 		_, err := v.guests[i].Await(ctx)
@@ -266,7 +266,7 @@ func (v *vms) awaitGuests(ctx context.Context) error {
 
 // reachAll pings from everybody to everybody else.
 func (v *vms) reachAll(ctx context.Context) error {
-	v.step("ping over VLAN %d: guests and containers, on one node and from node to node", vmVLAN)
+	v.Step("ping over VLAN %d: guests and containers, on one node and from node to node", vmVLAN)
 	v.found.Ping = true
 	for _, from := range v.ends {
 		for _, to := range v.ends {
@@ -278,7 +278,7 @@ func (v *vms) reachAll(ctx context.Context) error {
 				return err
 			}
 			v.found.Pings = append(v.found.Pings, r)
-			v.show("         " + r.String() + "\n")
+			fmt.Fprint(v.Steps, "         "+r.String()+"\n")
 			if r.Received == 0 {
 				v.found.Ping = false
 				v.wrong("%s does not reach %s", r.From, r.To)
@@ -303,7 +303,7 @@ func (r Reach) String() string {
 
 // askLibvirt compares which guest runs with which VF: by libvirt, and by the ledger.
 func (v *vms) askLibvirt(ctx context.Context) error {
-	v.step("comparing libvirt's running guests with the ledger")
+	v.Step("comparing libvirt's running guests with the ledger")
 	v.found.LedgerMatchesLibvirt = true
 	for i, n := range v.nodes {
 		libvirt, err := passedVFs(ctx, n)
@@ -323,7 +323,7 @@ func (v *vms) askLibvirt(ctx context.Context) error {
 			ledger = append(ledger, h.Owner.Name+" "+h.PCI.String())
 		}
 		slices.Sort(ledger)
-		v.show(fmt.Sprintf("         %s: %s\n", n.Name, strings.Join(libvirt, ", ")))
+		fmt.Fprintf(v.Steps, "         %s: %s\n", n.Name, strings.Join(libvirt, ", "))
 		if (len(libvirt) > 0) != (i < v.Guests) || !slices.Equal(libvirt, ledger) {
 			v.found.LedgerMatchesLibvirt = false
 			v.wrong("%s: libvirt says %q, the ledger %q", n.Name, libvirt, ledger)
@@ -381,7 +381,7 @@ func parsePassed(text []byte) (out []string, err error) {
 
 // killAll ends the guests as hard as it goes, and the containers.
 func (v *vms) killAll(ctx context.Context) error {
-	v.step("killing the guests' QEMU with signal 9, and deleting the containers: the VFs come back by themselves")
+	v.Step("killing the guests' QEMU with signal 9, and deleting the containers: the VFs come back by themselves")
 	return v.each(func(i int, n node.Node) error {
 		name := fmt.Sprintf("pod%d", n.Number)
 		var g errgroup.Group

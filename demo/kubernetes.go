@@ -61,8 +61,8 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer d.steps.close()
-	if _, err := cluster.FindParts(ctx, o.Source, d.step); err != nil {
+	defer d.Steps.Close()
+	if _, err := cluster.FindParts(ctx, o.Source, d.Step); err != nil {
 		return err
 	}
 	floor, err := buildFloor(ctx, o.Source)
@@ -109,7 +109,7 @@ func (k *kubernetes) lastWords(ctx context.Context) {
 func (k *kubernetes) tell(ctx context.Context, args ...string) error {
 	out, err := k.Kubectl(ctx, args...)
 	if err == nil {
-		k.show(fmt.Sprintf("\n  $ kubectl %s\n%s\n\n", strings.Join(args, " "), indent(string(out))))
+		fmt.Fprintf(k.Steps, "\n  $ kubectl %s\n%s\n\n", strings.Join(args, " "), indent(string(out)))
 	}
 	return err
 }
@@ -129,17 +129,17 @@ func (k *kubernetes) play(ctx context.Context, floor string) error {
 
 // install installs Culvert and has it make all VFs.
 func (k *kubernetes) install(ctx context.Context) error {
-	k.step("building Culvert's image, and bringing it to the nodes")
+	k.Step("building Culvert's image, and bringing it to the nodes")
 	if err := k.LoadCulvert(ctx, k.Source); err != nil {
 		return err
 	}
-	k.step("kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
+	k.Step("kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
 	start := time.Now()
 	if err := k.InstallCulvert(ctx, k.Source); err != nil {
 		return err
 	}
 	k.found.Installed = time.Since(start).Seconds()
-	k.step("kubectl apply -f policy.yaml: which VFs there shall be")
+	k.Step("kubectl apply -f policy.yaml: which VFs there shall be")
 	if _, err := k.KubectlIn(ctx, bytes.NewReader(demoPolicy), "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (k *kubernetes) addresses(ctx context.Context, selector ...string) (pods li
 
 // runReport applies R0's objects, measures between its pods, and deletes them.
 func (k *kubernetes) runReport(ctx context.Context) error {
-	k.step("kubectl apply -f r0-xl710.yaml: report R0's network and pods, as they stand")
+	k.Step("kubectl apply -f r0-xl710.yaml: report R0's network and pods, as they stand")
 	objects := func(args ...string) error {
 		_, err := k.KubectlIn(ctx, bytes.NewReader(reportObjects), append(args, "-f", "-")...)
 		return err
@@ -278,7 +278,7 @@ func (k *kubernetes) runReport(ctx context.Context) error {
 	ips := make(map[string]netip.Addr)
 	for _, p := range pods.Items {
 		name := p.Metadata.Name
-		k.show(fmt.Sprintf("         %-14s eth0 %-11s net1 %s\n", name, p.Status.PodIP, addresses[name][0]))
+		fmt.Fprintf(k.Steps, "         %-14s eth0 %-11s net1 %s\n", name, p.Status.PodIP, addresses[name][0])
 		ips[name] = p.Status.PodIP
 	}
 	var places [nodeCount]string // of the pods, which R0 has there by nodeName
@@ -295,7 +295,7 @@ func (k *kubernetes) runReport(ctx context.Context) error {
 	if err := k.tell(ctx, "get", "nodestates,addresspools"); err != nil {
 		return err
 	}
-	k.step("kubectl delete -f r0-xl710.yaml")
+	k.Step("kubectl delete -f r0-xl710.yaml")
 	return objects("delete", "--grace-period=1", "--wait")
 }
 
@@ -305,7 +305,7 @@ func (k *kubernetes) burst(ctx context.Context) error {
 	start := time.Now()
 	for k.found.Pods < k.Attachments {
 		count := min(wave, k.Attachments-k.found.Pods)
-		k.step("%d pods with a VF each at once, started and deleted (%d of %d)", count, k.found.Pods+count, k.Attachments)
+		k.Step("%d pods with a VF each at once, started and deleted (%d of %d)", count, k.found.Pods+count, k.Attachments)
 		var objects strings.Builder
 		for i := range count {
 			objects.WriteString(podManifest(fmt.Sprintf("burst-%d", i), "", networks[i%len(networks)].name))
@@ -339,7 +339,7 @@ func (k *kubernetes) compareVFs(ctx context.Context) error {
 
 // settle waits until all VFs are free.
 func (k *kubernetes) settle(ctx context.Context) error {
-	k.step("waiting until the kubelets have taken all pods down")
+	k.Step("waiting until the kubelets have taken all pods down")
 	return k.await(ctx, "all VFs are free", func(ctx context.Context) error {
 		return k.eachNode(ctx, func(ctx context.Context, n node.Node) error {
 			st, err := k.culvert(ctx, n)

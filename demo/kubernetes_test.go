@@ -14,11 +14,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/floor"
 	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/lab"
 	"github.com/culvert-net/culvert/lab/cluster"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -148,8 +150,8 @@ type worker struct {
 // ended is a run of the demo whose pods have been deleted.
 func ended(t *testing.T, workers ...*worker) *kubernetes {
 	t.Helper()
-	d := &demo{steps: newSteps(io.Discard, false), pace: time.Millisecond}
-	t.Cleanup(d.steps.close)
+	d := &demo{Steps: lab.NewSteps(io.Discard, false), pace: time.Millisecond}
+	t.Cleanup(d.Steps.Close)
 	for i := range workers {
 		d.nodes = append(d.nodes, node.Node{Name: fmt.Sprint("worker", i), Number: i})
 		d.before = append(d.before, node.VFs{"enp1s0#0": "clean"})
@@ -189,5 +191,39 @@ func TestComparisonWaitsForKubelets(t *testing.T) {
 	k = ended(t, &worker{told: api.VF{Name: "enp1s0#0", Phase: "quarantined"}})
 	if err := k.compareVFs(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("compared while a VF is not free: %v, %q", err, k.problems)
+	}
+}
+
+// A pod of the demo asks for a node and for a network only where it is given one.
+func TestPodManifest(t *testing.T) {
+	for _, asked := range []struct{ node, network string }{{"worker01", "first"}, {"", "first"}, {"worker02", ""}} {
+		var pod struct {
+			Metadata struct {
+				Name        string            `yaml:"name"`
+				Annotations map[string]string `yaml:"annotations"`
+			} `yaml:"metadata"`
+			Spec struct {
+				NodeName string `yaml:"nodeName"`
+			} `yaml:"spec"`
+		}
+		if err := yaml.Unmarshal([]byte(podManifest("timed", asked.node, asked.network)), &pod); err != nil {
+			t.Fatal(err)
+		}
+		if pod.Metadata.Name != "timed" || pod.Spec.NodeName != asked.node || pod.Metadata.Annotations["k8s.v1.cni.cncf.io/networks"] != asked.network {
+			t.Errorf("%+v: %+v", asked, pod)
+		}
+	}
+}
+
+// Guests and containers have different addresses in one subnet.
+func TestAddressesOfTheGuestsDemo(t *testing.T) {
+	seen := map[string]bool{}
+	for number := 1; number <= nodeCount; number++ {
+		for _, guest := range []bool{true, false} {
+			seen[vmAddress(node.Node{Number: number}, guest).String()] = true
+		}
+	}
+	if len(seen) != 2*nodeCount || !seen["10.77.0.11/24"] || !seen["10.77.0.22/24"] {
+		t.Error(seen)
 	}
 }

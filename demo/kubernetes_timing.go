@@ -67,7 +67,7 @@ spec:
 // in turns, and reads from containerd how long their networks took.
 func (k *kubernetes) timePods(ctx context.Context) error {
 	k.found.Attachments = k.Attachments
-	k.step("starting pods one after the other on each node, %d with a VF and %d without, in turns", k.Attachments, k.Attachments)
+	k.Step("starting pods one after the other on each node, %d with a VF and %d without, in turns", k.Attachments, k.Attachments)
 	if err := k.addNetworks(ctx); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (k *kubernetes) timePods(ctx context.Context) error {
 				mu.Lock()
 				all[network] = append(all[network], took)
 				if done++; done%20 == 0 {
-					k.show(fmt.Sprintf("         %d of %d\n", done, 2*k.Attachments))
+					fmt.Fprintf(k.Steps, "         %d of %d\n", done, 2*k.Attachments)
 				}
 				mu.Unlock()
 			}

@@ -27,7 +27,7 @@ const (
 // node, which has nothing else to do. It is timed there, by Culvert's own
 // program: no SSH is in it.
 func (d *demo) timeAttachments(ctx context.Context) error {
-	d.step("timing %d attachments through the CNI plugin on %s, one after the other", attachments, d.nodes[0].Name)
+	d.Step("timing %d attachments through the CNI plugin on %s, one after the other", attachments, d.nodes[0].Name)
 	n := d.nodes[0]
 	_, config, err := vfConfig(reportObjects, n.Number, "")
 	if err != nil {
@@ -65,7 +65,7 @@ func (d *demo) timeAttachments(ctx context.Context) error {
 //
 // On a busy machine runs are void. It measures once more when a way has nothing to show for it.
 func (d *demo) measure(ctx context.Context, from, to string) error {
-	d.step("culvert bench run m3 m4 m5: iperf3 and ping over the overlay and the VF, %d times each, in turns", rounds)
+	d.Step("culvert bench run m3 m4 m5: iperf3 and ping over the overlay and the VF, %d times each, in turns", rounds)
 	for again := true; ; again = false {
 		r, err := d.runBench(ctx, "m3", "m4", "m5", "--rough", "--repeats", strconv.Itoa(rounds), "--seconds", strconv.Itoa(runSeconds), "--from", from, "--to", to)
 		if err != nil {
@@ -73,7 +73,7 @@ func (d *demo) measure(ctx context.Context, from, to string) error {
 		}
 		d.result.take(r)
 		if r.Unfinished != "" {
-			d.show("         not all was measured: " + r.Unfinished + "\n")
+			fmt.Fprint(d.Steps, "         not all was measured: "+r.Unfinished+"\n")
 		}
 		lacks := d.result.lacks()
 		if lacks == "" {
@@ -83,7 +83,7 @@ func (d *demo) measure(ctx context.Context, from, to string) error {
 			d.wrong("%s", lacks)
 			break
 		}
-		d.step("once more: %s", lacks)
+		d.Step("once more: %s", lacks)
 	}
 	if gain := bench.Ratio(d.result.VF.Gbps, d.result.Overlay.Gbps); gain.Value < 1 {
 		d.wrong("the VF carries %.2f times what the overlay carries", gain.Value)
@@ -135,7 +135,7 @@ func (d *demo) showLines(cmd *exec.Cmd) error {
 	last := ""
 	for lines := bufio.NewScanner(said); lines.Scan(); {
 		last = lines.Text()
-		d.show("         " + last + "\n")
+		fmt.Fprint(d.Steps, "         "+last+"\n")
 	}
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, last)

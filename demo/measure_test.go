@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/lab"
 )
 
 // example is a result as culvert-bench writes it, of both ways.
@@ -93,9 +94,9 @@ func TestMeasureRunsBench(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			benchAs(t, c.script)
 			var log bytes.Buffer
-			d := &demo{steps: newSteps(&log, false)}
+			d := &demo{Steps: lab.NewSteps(&log, false)}
 			err := d.measure(t.Context(), "lab:x/worker01,netns=a", "lab:x/worker02,netns=b")
-			d.steps.close()
+			d.Steps.Close()
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("%v; want %q", err, c.err)

@@ -33,7 +33,7 @@ var (
 // startPods does on each node what kubelet, a meta plugin and the device
 // plugin do for a pod of R0.
 func (d *demo) startPods(ctx context.Context) ([]*pod, error) {
-	d.step("starting a container on each node: eth0 from the overlay, net1 from Culvert by R0's NetworkAttachmentDefinition")
+	d.Step("starting a container on each node: eth0 from the overlay, net1 from Culvert by R0's NetworkAttachmentDefinition")
 	pods := make([]*pod, nodeCount)
 	err := d.each(func(i int, n node.Node) error {
 		p, err := startPod(ctx, n, podNames[i], podCommands[i])
@@ -44,7 +44,7 @@ func (d *demo) startPods(ctx context.Context) ([]*pod, error) {
 		return nil, err
 	}
 	for i, p := range pods {
-		d.show(fmt.Sprintf("         %s on %s: eth0 %s, net1 %s\n", podNames[i], p.Node.Name, p.overlayIP, p.vfIP))
+		fmt.Fprintf(d.Steps, "         %s on %s: eth0 %s, net1 %s\n", podNames[i], p.Node.Name, p.overlayIP, p.vfIP)
 	}
 	return pods, nil
 }
@@ -133,7 +133,7 @@ func freeVF(ctx context.Context, n node.Node) (string, error) {
 
 // showOwners prints who has which VF, and checks that it is told right.
 func (d *demo) showOwners(ctx context.Context) error {
-	d.step("who has which VF?")
+	d.Step("who has which VF?")
 	for i, n := range d.nodes {
 		out, err := n.Run(ctx, "culvert", "vf", "list")
 		if err != nil {
@@ -150,7 +150,7 @@ func (d *demo) showOwners(ctx context.Context) error {
 // stopPods takes everything back, as kubelet does: the container, its
 // interfaces, its network namespace.
 func (d *demo) stopPods(ctx context.Context, pods []*pod) error {
-	d.step("deleting the containers: the VFs come back")
+	d.Step("deleting the containers: the VFs come back")
 	return d.each(func(i int, n node.Node) error {
 		p := pods[i]
 		if err := p.Delete(ctx); err != nil {
@@ -169,7 +169,7 @@ func (d *demo) stopPods(ctx context.Context, pods []*pod) error {
 
 // compareVFs asks the kernel and culvertd whether every VF is as it was.
 func (d *demo) compareVFs(ctx context.Context) error {
-	d.step("comparing every VF with what it was before: the kernel's word, and Culvert's")
+	d.Step("comparing every VF with what it was before: the kernel's word, and Culvert's")
 	after, told := make([]node.VFs, len(d.nodes)), make([]api.NodeStatus, len(d.nodes))
 	err := d.each(func(i int, n node.Node) (err error) {
 		if after[i], err = d.kernel(ctx, n); err == nil {
@@ -195,7 +195,7 @@ func (d *demo) compareVFs(ctx context.Context) error {
 		d.result.Leaked += len(bad)
 	}
 	if d.result.Leaked == 0 {
-		d.show(fmt.Sprintf("         all %d are back at their baseline\n", d.result.VFsCreated))
+		fmt.Fprintf(d.Steps, "         all %d are back at their baseline\n", d.result.VFsCreated)
 	}
 	return nil
 }

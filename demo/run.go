@@ -57,7 +57,7 @@ var ErrNotAsItShouldBe = errors.New("not everything is as it should be")
 // demo is one run.
 type demo struct {
 	Options
-	*steps
+	*lab.Steps
 	files    files
 	nodes    []node.Node
 	before   []node.VFs // of each node, before anything is attached
@@ -76,7 +76,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer d.steps.close()
+	defer d.Steps.Close()
 	stage, err := d.stage(ctx)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // labOptions are those of the lab that a demo boots.
 func (d *demo) labOptions() lab.Options {
-	return lab.Options{Name: d.Name, Nodes: nodeCount, Progress: d.steps, Bound: !d.Keep}
+	return lab.Options{Name: d.Name, Nodes: nodeCount, Progress: d.Steps, Bound: !d.Keep}
 }
 
 // bringUp brings the demo's lab up, or opens it if it is up.
@@ -112,7 +112,7 @@ func (d *demo) bringUp(ctx context.Context, up func(context.Context, lab.Options
 
 // stage puts what is installed on nodes into a folder, which is the caller's.
 func (d *demo) stage(ctx context.Context) (string, error) {
-	parts, err := node.FindParts(ctx, d.Source, func(s string) { d.step("%s", s) })
+	parts, err := node.FindParts(ctx, d.Source, func(s string) { d.Step("%s", s) })
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +141,7 @@ func begin(o Options, f files) (*demo, error) {
 			return nil, err
 		}
 	}
-	d.steps = newSteps(o.Log, o.Live)
+	d.Steps = lab.NewSteps(o.Log, o.Live)
 	return d, nil
 }
 
@@ -210,12 +210,12 @@ func (d *demo) leave(ctx context.Context, l *lab.Lab) error {
 		return l.Close()
 	}
 	if d.Keep && ctx.Err() == nil {
-		d.show(fmt.Sprintf("\nThe lab is up still. Go on with:\n"+
+		fmt.Fprintf(d.Steps, "\nThe lab is up still. Go on with:\n"+
 			"  culvert lab ssh worker01 --name %[1]s          # there: culvert status; culvert vf list\n"+
-			"  culvert lab down --name %[1]s\n", d.Name))
+			"  culvert lab down --name %[1]s\n", d.Name)
 		return l.Close()
 	}
-	d.step("taking the lab down")
+	d.Step("taking the lab down")
 	return l.Down(context.WithoutCancel(ctx))
 }
 
@@ -231,12 +231,12 @@ func (d *demo) each(do func(i int, n node.Node) error) error {
 // wrong notes what is not as it should be; the demo goes on.
 func (d *demo) wrong(format string, args ...any) {
 	d.problems = append(d.problems, fmt.Sprintf(format, args...))
-	d.show("         WRONG: " + d.problems[len(d.problems)-1] + "\n")
+	fmt.Fprint(d.Steps, "         WRONG: "+d.problems[len(d.problems)-1]+"\n")
 }
 
 // quote shows what a command of a node printed.
 func (d *demo) quote(n node.Node, command string, out []byte) {
-	d.show(fmt.Sprintf("\n  %s# %s\n%s\n\n", n.Name, command, indent(string(out))))
+	fmt.Fprintf(d.Steps, "\n  %s# %s\n%s\n\n", n.Name, command, indent(string(out)))
 }
 
 func indent(s string) string {
@@ -246,7 +246,7 @@ func indent(s string) string {
 // install sets both nodes up: Culvert, which makes its VFs, the overlay and
 // what containers are made of.
 func (d *demo) install(ctx context.Context, stage string) error {
-	d.step("installing Culvert on both nodes; culvertd makes 7 VFs on each of 2 PFs as it starts")
+	d.Step("installing Culvert on both nodes; culvertd makes 7 VFs on each of 2 PFs as it starts")
 	started := time.Now()
 	err := d.each(func(_ int, n node.Node) error {
 		var g errgroup.Group
@@ -257,7 +257,7 @@ func (d *demo) install(ctx context.Context, stage string) error {
 	if err != nil {
 		return err
 	}
-	d.step("culvertd is ready on both nodes after %.1f s; joining them to the overlay: VXLAN, bridge, veth, MTU 1450", time.Since(started).Seconds())
+	d.Step("culvertd is ready on both nodes after %.1f s; joining them to the overlay: VXLAN, bridge, veth, MTU 1450", time.Since(started).Seconds())
 	return d.each(func(_ int, n node.Node) error { return n.JoinOverlay(ctx, nodeCount) })
 }
 
@@ -298,7 +298,7 @@ func (d *demo) report(found outcome) error {
 	if err := os.MkdirAll(d.Out, 0o755); err != nil {
 		return err
 	}
-	d.show("\n" + found.text(d.Look) + "\n")
+	fmt.Fprint(d.Steps, "\n"+found.text(d.Look)+"\n")
 	body, err := json.MarshalIndent(found, "", "  ")
 	if err != nil {
 		return err

@@ -39,8 +39,8 @@ func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 		return 0, errors.New("run a fast node: no command")
 	}
 	start := time.Now()
-	p := newProgress(o.Progress)
-	defer p.Close()
+	p, end := stepsTo(o.Progress)
+	defer end()
 	img, err := findImage(ctx, p, false)
 	if err != nil {
 		return 0, err

@@ -23,7 +23,7 @@ import (
 // reads and writes descriptors that it inherits.
 type fastNode struct {
 	o     FastOptions
-	p     *progress
+	p     *Steps
 	start time.Time
 	img   image
 	accel string

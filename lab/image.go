@@ -44,7 +44,7 @@ func cacheDir() (string, error) {
 // findImage returns the image of nodes, or of those that run guests, which it
 // builds if it is not in the cache. Of two callers at once one builds, and the
 // other waits for it.
-func findImage(ctx context.Context, p *progress, guests bool) (image, error) {
+func findImage(ctx context.Context, p *Steps, guests bool) (image, error) {
 	r, err := newRecipe(guests)
 	if err != nil {
 		return image{}, err
@@ -99,7 +99,7 @@ func (i image) prune(now time.Time) {
 
 // build makes the image in a folder beside its place and renames it when it
 // is whole. The caller holds the lock of the cache.
-func build(ctx context.Context, p *progress, r recipe, img image) (err error) {
+func build(ctx context.Context, p *Steps, r recipe, img image) (err error) {
 	stale, _ := filepath.Glob(filepath.Join(filepath.Dir(img.dir), "build-*"))
 	for _, dir := range stale {
 		if err := removeBuild(dir); err != nil {
@@ -192,7 +192,7 @@ func customize(script string) []string {
 
 // bootstrap runs mmdebstrap in a process and a mount namespace, so that
 // nothing of it outlives it.
-func bootstrap(ctx context.Context, p *progress, dir string, args []string) error {
+func bootstrap(ctx context.Context, p *Steps, dir string, args []string) error {
 	tmp := filepath.Join(dir, "tmp")
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		return err
@@ -255,7 +255,7 @@ func removeBuild(dir string) error {
 
 // followBuild shows the steps that mmdebstrap reports, and returns the last
 // lines of what it said.
-func followBuild(r io.Reader, p *progress) string {
+func followBuild(r io.Reader, p *Steps) string {
 	var last []string
 	in := bufio.NewScanner(r)
 	for in.Scan() {

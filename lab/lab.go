@@ -130,8 +130,8 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := newProgress(o.Progress)
-	defer p.Close()
+	p, end := stepsTo(o.Progress)
+	defer end()
 	if err := os.MkdirAll(filepath.Dir(paths.lock), 0o755); err != nil {
 		return nil, fmt.Errorf("bring up the lab %s: %w", o.Name, err)
 	}
@@ -170,7 +170,7 @@ func sameLab(st Status, o Options) error {
 }
 
 // create makes the lab's folders and starts its supervisor.
-func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
+func (l *Lab) create(ctx context.Context, p *Steps, o Options) error {
 	var software Software
 	if o.Prepare != nil {
 		var err error
@@ -214,7 +214,7 @@ func (l *Lab) create(ctx context.Context, p *progress, o Options) error {
 }
 
 // begin makes the lab's folders, starts its supervisor, and sees the nodes set up.
-func (l *Lab) begin(ctx context.Context, p *progress, o Options, conf config, setup *Setup) error {
+func (l *Lab) begin(ctx context.Context, p *Steps, o Options, conf config, setup *Setup) error {
 	if err := l.paths.makeRun(); err != nil {
 		return err
 	}
@@ -240,7 +240,7 @@ func (l *Lab) begin(ctx context.Context, p *progress, o Options, conf config, se
 // supervise starts the supervisor and waits until it says that the lab is
 // ready and Finish is through. It lets go of it only then, and of a bound lab not
 // at all.
-func (l *Lab) supervise(ctx context.Context, p *progress, o Options, setup *Setup) (err error) {
+func (l *Lab) supervise(ctx context.Context, p *Steps, o Options, setup *Setup) (err error) {
 	log, err := os.OpenFile(l.paths.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ func supervisorAttr() *syscall.SysProcAttr {
 }
 
 // follow shows a supervisor's events until the lab is ready.
-func follow(r io.Reader, p *progress) error {
+func follow(r io.Reader, p *Steps) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {

@@ -66,7 +66,7 @@ func (c config) snapshotKey(setup *Setup) (string, error) {
 
 // findSnapshot returns the snapshot that a lab of this configuration starts from, and takes it if
 // the cache has none.
-func (c config) findSnapshot(ctx context.Context, p *progress, setup *Setup) (snapshot, error) {
+func (c config) findSnapshot(ctx context.Context, p *Steps, setup *Setup) (snapshot, error) {
 	key, err := c.snapshotKey(setup)
 	if err != nil {
 		return snapshot{}, err
@@ -78,7 +78,7 @@ func (c config) findSnapshot(ctx context.Context, p *progress, setup *Setup) (sn
 }
 
 // takeSnapshot boots the nodes in a lab of their own, sets them up, and keeps them like that.
-func (c config) takeSnapshot(ctx context.Context, p *progress, name string, s snapshot, setup *Setup) error {
+func (c config) takeSnapshot(ctx context.Context, p *Steps, name string, s snapshot, setup *Setup) error {
 	p.Step("booting %s for a snapshot (%s; once, kept in %s)", strings.Join(c.Nodes, ", "), c.Accel, filepath.Dir(s.dir))
 	_, err := Up(ctx, Options{
 		Name: name, Names: c.Nodes, CPUs: c.CPUs, Guests: c.Guests, AppArmor: c.AppArmor, PCIRoots: c.PCIRoots, NoSnapshot: true, keepMemory: true, base: c.Base,

@@ -27,7 +27,7 @@ var errKept = errors.New("the layer is kept")
 // disk returns the file that nodes' disks are layered on: the image's own, or the
 // layer's, which is made if it is not there. Of two callers at once one makes it,
 // and the other waits for it.
-func (y *Layer) disk(ctx context.Context, p *progress, img image) (string, error) {
+func (y *Layer) disk(ctx context.Context, p *Steps, img image) (string, error) {
 	if y == nil {
 		return img.disk(), nil
 	}

@@ -75,7 +75,7 @@ func cpuModel(cpuinfo string) string {
 
 // findSnapshot returns the snapshot of a key. If the cache has none, take makes it in the folder
 // that it is given. Of two callers at once one makes it, and the other waits for it.
-func findSnapshot(ctx context.Context, p *progress, key string, take func(ctx context.Context, s snapshot) error) (snapshot, error) {
+func findSnapshot(ctx context.Context, p *Steps, key string, take func(ctx context.Context, s snapshot) error) (snapshot, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return snapshot{}, err

@@ -3,9 +3,11 @@ package lab
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -71,23 +73,62 @@ func TestMonitor(t *testing.T) {
 	}
 }
 
-func TestProgressLines(t *testing.T) {
+func TestStepLines(t *testing.T) {
 	var b bytes.Buffer
-	p := newProgress(&b)
-	p.Step("one %d", 1)
-	p.Close()
-	p.Close()
-	if got := b.String(); got != "  0.0s  one 1\n" {
+	s, end := stepsTo(&b)
+	s.Step("one %d", 1)
+	end()
+	end()
+	if got := b.String(); got != "   0.0s  one 1\n" {
 		t.Errorf("%q", got)
 	}
-	var silent *progress
+	silent, end := stepsTo(nil)
 	silent.Step("x")
-	silent.Close()
+	end()
+}
+
+// The steps of a lab that a caller's Steps take come out by the caller's clock, which goes on.
+func TestStepsOfACaller(t *testing.T) {
+	var b bytes.Buffer
+	callers := NewSteps(&b, false)
+	defer callers.Close()
+	callers.start = callers.start.Add(-time.Minute)
+	s, end := stepsTo(callers)
+	s.Step("booting 2 nodes (tcg)")
+	end()
+	if got := b.String(); got != "  60.0s  booting 2 nodes (tcg)\n" {
+		t.Errorf("%q", got)
+	}
+	select {
+	case <-callers.stop:
+		t.Error("the caller's clock has stopped")
+	default:
+	}
+}
+
+// A sign of life comes after silence alone.
+func TestSignOfLifeAfterSilence(t *testing.T) {
+	var out bytes.Buffer
+	s := NewSteps(&out, false)
+	s.Step("a")
+	began := s.began
+	fmt.Fprint(s, "it says something\n")
+	s.mu.Lock()
+	s.said = began.Add(quietTick / 2)
+	s.mu.Unlock()
+	for _, after := range []time.Duration{quietTick, 2 * quietTick, 5 * quietTick / 2} {
+		s.alive(began.Add(after))
+	}
+	s.Close()
+	if n := strings.Count(out.String(), "still: a"); n != 1 {
+		t.Errorf("%d signs of life, want the one after 20 s: %s", n, out.String())
+	}
 }
 
 func TestFollowBuild(t *testing.T) {
 	var b bytes.Buffer
-	p := newProgress(&b)
+	p, end := stepsTo(&b)
+	defer end()
 	tail := followBuild(strings.NewReader("I: running apt-get update...\nI: running --customize-hook in shell: x\nE: it broke\n"), p)
 	if tail != "E: it broke" || strings.Count(b.String(), "\n") != 1 || !strings.HasSuffix(b.String(), "running apt-get update\n") {
 		t.Errorf("tail %q, shown %q", tail, b.String())

@@ -1,20 +1,20 @@
-package demo
+package lab
 
 import (
-	"bytes"
 	"fmt"
 	"io"
-	"regexp"
+	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
 )
 
-// steps prints what goes on: a line a step with the seconds since the start,
+// Steps prints what goes on: a line a step with the seconds since the start,
 // and a sign of life while one takes long. On a terminal that is a running
-// clock, elsewhere a line every now and then.
-type steps struct {
+// clock, elsewhere a line every now and then. The nil Steps is silent.
+type Steps struct {
 	mu    sync.Mutex // guards w, began, said and text
 	w     io.Writer
 	live  bool
@@ -24,6 +24,7 @@ type steps struct {
 	text  string
 
 	stop  chan struct{}
+	once  sync.Once
 	ended errgroup.Group
 }
 
@@ -32,8 +33,9 @@ const (
 	quietTick = 10 * time.Second
 )
 
-func newSteps(w io.Writer, live bool) *steps {
-	s := &steps{w: w, live: live, start: time.Now(), stop: make(chan struct{})}
+// NewSteps prints to w, which is a terminal if live is set. Close ends it.
+func NewSteps(w io.Writer, live bool) *Steps {
+	s := &Steps{w: w, live: live, start: time.Now(), stop: make(chan struct{})}
 	tick := quietTick
 	if live {
 		tick = liveTick
@@ -42,15 +44,32 @@ func newSteps(w io.Writer, live bool) *steps {
 	return s
 }
 
+// stepsTo returns the Steps that print to w, and what ends them. Where w is a caller's
+// Steps they go on there, by that clock.
+func stepsTo(w io.Writer) (s *Steps, end func()) {
+	switch w := w.(type) {
+	case nil:
+		return nil, func() {}
+	case *Steps:
+		return w, func() {}
+	}
+	f, isFile := w.(*os.File)
+	s = NewSteps(w, isFile && term.IsTerminal(int(f.Fd())))
+	return s, s.Close
+}
+
 // clear takes the running clock away before something else is printed.
-func (s *steps) clear() {
+func (s *Steps) clear() {
 	if s.live {
 		fmt.Fprint(s.w, "\r\x1b[K")
 	}
 }
 
-// step begins a step, which ends the one before.
-func (s *steps) step(format string, args ...any) {
+// Step begins a step, which ends the one before.
+func (s *Steps) Step(format string, args ...any) {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text, s.began = fmt.Sprintf(format, args...), time.Now()
@@ -59,16 +78,16 @@ func (s *steps) step(format string, args ...any) {
 	fmt.Fprintf(s.w, "%6.1fs  %s\n", s.began.Sub(s.start).Seconds(), s.text)
 }
 
-// show prints text as it is, under the step that goes on.
-func (s *steps) show(text string) {
+// Write prints text as it is, under the step that goes on.
+func (s *Steps) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clear()
 	s.said = time.Now()
-	fmt.Fprint(s.w, text)
+	return s.w.Write(text)
 }
 
-func (s *steps) tick(every time.Duration) error {
+func (s *Steps) tick(every time.Duration) error {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -81,7 +100,7 @@ func (s *steps) tick(every time.Duration) error {
 	}
 }
 
-func (s *steps) alive(now time.Time) {
+func (s *Steps) alive(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch took := now.Sub(s.began); {
@@ -94,24 +113,14 @@ func (s *steps) alive(now time.Time) {
 	}
 }
 
-func (s *steps) close() {
-	close(s.stop)
-	_ = s.ended.Wait() // it has no error
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clear()
-}
-
-// stamped is how package lab begins a line.
-var stamped = regexp.MustCompile(`^\s*[\d.]+s  `)
-
-// Write takes lines of another progress, such as the lab's, as steps, by our
-// clock. Each call holds whole lines.
-func (s *steps) Write(p []byte) (int, error) {
-	for line := range bytes.Lines(p) {
-		if line = bytes.TrimRight(line, "\n"); stamped.Match(line) {
-			s.step("%s", stamped.ReplaceAll(line, nil))
-		}
+// Close takes the running clock away. It may be called again.
+func (s *Steps) Close() {
+	if s == nil {
+		return
 	}
-	return len(p), nil
+	s.once.Do(func() {
+		close(s.stop)
+		_ = s.ended.Wait() // it has no error
+		s.clear()
+	})
 }
