@@ -107,12 +107,13 @@ func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 			continue
 		}
 		c, still := waiting[n.Name]
-		if !still || d.Nodes == 0 || len(c.pods) == 0 && d.over(since) {
+		pods, err := d.podsOf(ctx, c)
+		if !still || d.Nodes == 0 || err == nil && len(pods) == 0 && d.over(since) {
 			errs = append(errs, d.uncordon(ctx, n.Name))
 			continue
 		}
 		active++
-		errs = append(errs, d.evict(ctx, c))
+		errs = append(errs, err, d.evict(ctx, c, pods))
 	}
 	for _, n := range nodes.Items {
 		_, begun := n.Annotations[draining]
@@ -120,13 +121,34 @@ func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 		if begun || !needed || len(c.pods) == 0 || active >= d.Nodes {
 			continue
 		}
+		pods, err := d.podsOf(ctx, c)
+		if errs = append(errs, err); err != nil || len(pods) == 0 {
+			continue
+		}
 		active++
-		errs = append(errs, d.begin(ctx, c))
+		errs = append(errs, d.begin(ctx, c, pods))
 	}
 	if active == 0 {
 		return ctrl.Result{}, errors.Join(errs...)
 	}
 	return ctrl.Result{RequeueAfter: drainLook}, errors.Join(errs...)
+}
+
+// podsOf returns the pods of a node that have VFs in the way. A pod that the NodeState
+// names and that is not on the node is left out: a node that names such pods would keep
+// every other node from being emptied (I7).
+func (d *Drain) podsOf(ctx context.Context, c changing) (out []*corev1.Pod, _ error) {
+	var errs []error
+	for _, name := range c.pods {
+		namespace, name, _ := strings.Cut(name, "/")
+		pod := &corev1.Pod{}
+		err := d.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
+		if err == nil && pod.Spec.NodeName == c.node {
+			out = append(out, pod)
+		}
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	return out, errors.Join(errs...)
 }
 
 // over reports whether a node has been cordoned for too long.
@@ -138,7 +160,7 @@ func (d *Drain) over(since string) bool {
 // begin cordons a node and evicts the pods. The mark and the cordon are one
 // write, so that no crash leaves a cordon that nobody takes back. Where somebody
 // else has cordoned the node there is no mark, and nothing to take back.
-func (d *Drain) begin(ctx context.Context, c changing) error {
+func (d *Drain) begin(ctx context.Context, c changing, pods []*corev1.Pod) error {
 	n := &corev1.Node{}
 	if err := d.Live.Get(ctx, client.ObjectKey{Name: c.node}, n); err != nil {
 		return client.IgnoreNotFound(err)
@@ -152,22 +174,16 @@ func (d *Drain) begin(ctx context.Context, c changing) error {
 		}
 		d.Events.Eventf(n, corev1.EventTypeNormal, "DrainBegan", "cordoned: %s; evicting %s", strings.Join(c.what, ", "), strings.Join(c.pods, ", "))
 	}
-	return d.evict(ctx, c)
+	return d.evict(ctx, c, pods)
 }
 
 // evict asks for the pods to go, as the eviction API does: a
 // PodDisruptionBudget may keep one for now.
-func (d *Drain) evict(ctx context.Context, c changing) error {
+func (d *Drain) evict(ctx context.Context, c changing, pods []*corev1.Pod) error {
 	var errs []error
-	for _, name := range c.pods {
-		namespace, name, _ := strings.Cut(name, "/")
-		pod := &corev1.Pod{}
-		if err := d.Live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
-			errs = append(errs, client.IgnoreNotFound(err))
-			continue
-		}
-		if pod.Spec.NodeName != c.node || pod.DeletionTimestamp != nil {
-			continue // another one of that name, or it goes already
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue // it goes already
 		}
 		err := d.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
@@ -179,7 +195,7 @@ func (d *Drain) evict(ctx context.Context, c changing) error {
 			d.Events.Eventf(pod, corev1.EventTypeWarning, "EvictionRefused", "%s waits for its VF: %v", strings.Join(c.what, ", "), err)
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		default:
-			errs = append(errs, fmt.Errorf("evict pod %s/%s: %w", namespace, name, err))
+			errs = append(errs, fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err))
 		}
 	}
 	if len(c.rest) > 0 {

@@ -126,7 +126,13 @@ func TestDrain(t *testing.T) {
 			[]client.Object{theirs, withVFs("n1", 7, []string{"default/a"}, nil), a}, 1, drained{[]string{"n1+"}, nil},
 		},
 		"a pod of that name on another node": {
-			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/b"}, nil), b}, 1, drained{[]string{"n1"}, []string{"b"}},
+			[]client.Object{newNode("n1", nil), withVFs("n1", 7, []string{"default/b"}, nil), b}, 1, drained{nil, []string{"b"}},
+		},
+		"I7: a node that names pods that it does not have delays no other": {
+			[]client.Object{newNode("n0", nil), newNode("n2", nil), withVFs("n0", 7, []string{"default/b", "default/none"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), b}, 1, drained{[]string{"n2"}, nil},
+		},
+		"I7: nor does one that was begun": {
+			[]client.Object{old, newNode("n2", nil), withVFs("n1", 7, []string{"default/none"}, nil), withVFs("n2", 7, []string{"default/b"}, nil), b}, 1, drained{[]string{"n2"}, nil},
 		},
 		"the change was made": {
 			[]client.Object{ours, withVFs("n1", 4, []string{""}, nil)}, 1, drained{nil, nil},

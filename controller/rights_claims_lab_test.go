@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"testing"
 
@@ -30,7 +31,7 @@ func (r cluster) grantDevices(t *testing.T) {
 // newSlice is a ResourceSlice with one device of a node; without a node it is of all nodes.
 func newSlice(name, node string) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "culvert.dev", Pool: resourcev1.ResourcePool{Name: "pool-" + name, ResourceSliceCount: 1}, NodeName: &node, Devices: []resourcev1.Device{{Name: "vf0"}},
+		Driver: "culvert.dev", Pool: resourcev1.ResourcePool{Name: cmp.Or(node, "all"), ResourceSliceCount: 1}, NodeName: &node, Devices: []resourcev1.Device{{Name: "vf0"}},
 	}}
 	if all := true; node == "" {
 		s.Spec.NodeName, s.Spec.AllNodes = nil, &all
@@ -89,6 +90,11 @@ func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 	const slices, claims = "culvert-own-slices", "culvert-own-claims"
 	r.provePolicies(t, c, []attack{
 		{"slice of another node", slices, createAs(newSlice("other", "n2"))},
+		{"slice of its own in another node's pool", slices, func(ctx context.Context, c client.Client) error {
+			s := newSlice("intruder", "n1")
+			s.Spec.Pool.Name, s.Spec.Pool.Generation = "n2", 99
+			return c.Create(ctx, s)
+		}},
 		{"slice of all nodes", slices, createAs(newSlice("all", ""))},
 		{"another node's slice changed", slices, patchObject(newSlice("stays", "n2"), `{"spec":{"devices":[{"name":"vf9"}]}}`)},
 		{"another node's slice deleted", slices, func(ctx context.Context, c client.Client) error { return c.Delete(ctx, newSlice("theirs", "n2")) }},

@@ -169,6 +169,18 @@ func undeletable(e *corev1.Event) *corev1.Event {
 	return e
 }
 
+// changeOwnState is an attack's change of the NodeState of node n1, which is there.
+func changeOwnState(change func(*v1alpha1.NodeState)) func(context.Context, client.Client) error {
+	return func(ctx context.Context, c client.Client) error {
+		s := &v1alpha1.NodeState{}
+		if err := c.Get(ctx, client.ObjectKey{Name: "n1"}, s); err != nil {
+			return err
+		}
+		change(s)
+		return c.Update(ctx, s)
+	}
+}
+
 // nodeAttacks are what root of node n1 may try with culvertd's token.
 func nodeAttacks() []attack {
 	own, other := runningPod("default", "on-n1", ""), runningPod("default", "on-n2", "")
@@ -200,6 +212,15 @@ func nodeAttacks() []attack {
 			s.Status.Version = "9"
 			return c.Update(ctx, s)
 		}},
+		{"own NodeState that cannot be deleted", "culvert-own-nodestate", changeOwnState(func(s *v1alpha1.NodeState) { s.Finalizers = []string{"example.com/x"} })},
+		{"own NodeState that keeps a namespace", "culvert-own-nodestate", changeOwnState(func(s *v1alpha1.NodeState) {
+			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "default", UID: "1", BlockOwnerDeletion: new(bool)}}
+			*s.OwnerReferences[0].BlockOwnerDeletion = true
+		})},
+		{"own NodeState that keeps its Node", "culvert-own-nodestate", changeOwnState(func(s *v1alpha1.NodeState) {
+			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n1", UID: "1", BlockOwnerDeletion: new(bool)}}
+			*s.OwnerReferences[0].BlockOwnerDeletion = true
+		})},
 		{"event of another node", "culvert-own-events", createAs(reportedBy("host", "culvertd", "n2", "Pod", "on-n1"))},
 		{"event of the kubelet", "culvert-own-events", createAs(reportedBy("component", "kubelet", "n1", "Pod", "on-n1"))},
 		{"event of no node", "culvert-own-events", createAs(reportedBy("none", "culvertd", "", "Pod", "on-n1"))},
