@@ -37,6 +37,7 @@ type KubernetesResult struct {
 	Attachments        int                `json:"attachments"`             // of each kind
 	APIRequests        float64            `json:"api_requests_per_attach"` // of culvertd, that an answer waits for
 	APIWrites          float64            `json:"api_writes_per_attach"`   // of culvertd, behind the answer
+	APIStates          float64            `json:"api_states_per_attach"`   // NodeStates among them, which attaches share
 	DuplicateAddresses int                `json:"duplicate_addresses"`
 	Pods               int                `json:"pods"` // started and deleted as fast as it goes
 	PodsPerMinute      float64            `json:"pods_per_minute"`
@@ -383,7 +384,7 @@ func (r KubernetesResult) text(l bench.Look) string {
 	fmt.Fprintf(&b, "\nADD     as containerd sees it: p50 %.0f ms, p99 %.0f ms with the VF; p50 %.0f ms without it\n"+
 		"        the VF adds %.0f ms; its bare kernel work is %.0f ms (%d of each kind)\n",
 		r.Attach.P50, r.Attach.P99, r.WithoutVF.P50, r.Attach.P50-r.WithoutVF.P50, r.Floor.P50, r.Attachments)
-	fmt.Fprintf(&b, "API     %.2f requests an attach that its answer waits for, %.2f behind it\n", r.APIRequests, r.APIWrites)
+	fmt.Fprintf(&b, "API     %.2f requests an attach that its answer waits for, %.2f behind it (%.2f of them NodeStates)\n", r.APIRequests, r.APIWrites, r.APIStates)
 	fmt.Fprintf(&b, "pods    %d with a VF each started and deleted, %.0f a minute; %d addresses given twice\n", r.Pods, r.PodsPerMinute, r.DuplicateAddresses)
 	fmt.Fprintf(&b, "VFs     %d made, %d leaked\n", r.VFsCreated, r.Leaked)
 	fmt.Fprintf(&b, "memory  culvertd %.0f MiB, culvert-controller %.0f MiB resident\n", r.ResidentMiB["culvertd"], r.ResidentMiB["culvert-controller"])

@@ -111,8 +111,10 @@ func TestVFAddresses(t *testing.T) {
 // for is told from what comes behind it.
 func TestCountRequests(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	name := "timed-worker01"
 	event := func(after time.Duration, user, verb, resource, stage string) string {
 		var e auditEvent
+		e.Object.Name = name
 		e.Stage, e.Verb, e.User.Name, e.Object.Resource, e.Received = stage, verb, user, resource, since.Add(after)
 		line, err := json.Marshal(e)
 		if err != nil {
@@ -125,13 +127,16 @@ func TestCountRequests(t *testing.T) {
 	events := event(-time.Second, culvertd, "get", "pods", done) + event(time.Second, culvertd, "get", "pods", done) +
 		event(time.Second, culvertd, "get", "pods", "RequestReceived") + event(time.Second, "system:node:a", "get", "pods", done) +
 		event(time.Second, culvertd, "watch", "pods", done) + event(time.Second, culvertd, "get", "leases", done) +
-		event(time.Second, culvertd, "patch", "pods", done) + event(time.Second, culvertd, "update", "nodestates", done)
+		event(time.Second, culvertd, "patch", "pods", done) + event(time.Second, culvertd, "update", "nodestates", done) +
+		event(time.Second, culvertd, "create", "events", done)
+	name = withoutVF + "worker01"
+	events += event(time.Second, culvertd, "patch", "pods", done)
 	if err := os.WriteFile(log, []byte(events), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	k := &kubernetes{demo: &demo{Options: Options{Attachments: 4}}, Cluster: &cluster.Cluster{AuditLog: log}}
-	if err := k.countRequests(since); err != nil || k.found.APIRequests != 0.25 || k.found.APIWrites != 0.5 {
-		t.Errorf("%v: %v and %v an attachment", err, k.found.APIRequests, k.found.APIWrites)
+	if err := k.countRequests(since); err != nil || k.found.APIRequests != 0.25 || k.found.APIWrites != 0.75 || k.found.APIStates != 0.25 {
+		t.Errorf("%v: %v and %v, %v an attachment", err, k.found.APIRequests, k.found.APIWrites, k.found.APIStates)
 	}
 	if err := os.WriteFile(log, []byte("{\n"), 0o600); err != nil {
 		t.Fatal(err)

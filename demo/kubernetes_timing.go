@@ -104,8 +104,14 @@ func (k *kubernetes) timePods(ctx context.Context) error {
 	return k.countRequests(since)
 }
 
+// withoutVF begins the names of pods whose network-status no attach causes.
+const withoutVF = "timed-plain-"
+
 func (k *kubernetes) timePod(ctx context.Context, n node.Node, network string) (time.Duration, error) {
 	name := "timed-" + n.Name
+	if network == "" {
+		name = withoutVF + n.Name
+	}
 	before, err := setUps(ctx, n)
 	if err != nil {
 		return 0, err
@@ -170,14 +176,15 @@ func parseSetUps(metrics string) (s setUp, err error) {
 
 // countRequests counts in the API server's audit log what culvertd asked since
 // then: what an answer to the runtime waits for, which is a pod or network
-// that its informers do not have yet, and what it says behind the answer.
+// that its informers do not have yet, and what it writes behind the answer: the pod's
+// network-status, its events, and the node's NodeState, which many attaches share.
 func (k *kubernetes) countRequests(since time.Time) error {
 	f, err := os.Open(k.AuditLog)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	waits, writes := 0, 0
+	waits, writes, states := 0, 0, 0
 	for in := bufio.NewReader(f); ; {
 		line, err := in.ReadBytes('\n')
 		if err != nil && len(line) == 0 {
@@ -193,10 +200,15 @@ func (k *kubernetes) countRequests(since time.Time) error {
 		switch {
 		case e.Verb == "get" && (e.Object.Resource == "pods" || e.Object.Resource == "network-attachment-definitions"):
 			waits++
-		case e.Verb == "patch" || e.Verb == "update" || e.Verb == "create":
+		case e.Verb != "patch" && e.Verb != "update" && e.Verb != "create", strings.HasPrefix(e.Object.Name, withoutVF):
+		case e.Object.Resource == "nodestates":
+			states++
+			fallthrough
+		default:
 			writes++
 		}
 	}
+	k.found.APIStates = float64(states) / float64(k.Attachments)
 	k.found.APIRequests = float64(waits) / float64(k.Attachments)
 	k.found.APIWrites = float64(writes) / float64(k.Attachments)
 	return nil
@@ -211,6 +223,7 @@ type auditEvent struct {
 	} `json:"user"`
 	Object struct {
 		Resource string `json:"resource"`
+		Name     string `json:"name"`
 	} `json:"objectRef"`
 	Received time.Time `json:"requestReceivedTimestamp"`
 }

@@ -78,6 +78,8 @@ type Member struct {
 	failing       bool          // the last write of the NodeState failed
 	usable        usable
 	written       *v1alpha1.NodeStateStatus
+	hurry         bool // the next write does not wait for others
+	pace          pace
 	reported      trouble.Set
 }
 
@@ -92,7 +94,7 @@ const (
 func New(c Config) *Member {
 	m := &Member{
 		Config: c, writeInterval: writeInterval, idleInterval: idleInterval,
-		urgent: change.NewWake(), specChanged: change.NewWake(), followed: make(chan struct{}),
+		pace: newPace(), urgent: change.NewWake(), specChanged: change.NewWake(), followed: make(chan struct{}),
 	}
 	m.book = blocks.NewBook(c.NodeName, m.WriteSoon)
 	c.Node.Engine.Blocks = m.book
@@ -107,7 +109,7 @@ func (m *Member) Followed() <-chan struct{} { return m.followed }
 
 // Run follows the cluster's objects and keeps the NodeState, until ctx ends. A change
 // that an attach waits for is written at once, every other one after writeInterval at
-// the latest. Nothing is written before the AddressPools are known: the controller takes
+// the latest, but for attaches and detaches, which share a write (pace). Nothing is written before the AddressPools are known: the controller takes
 // back the addresses that the requests of a NodeState do not name.
 func (m *Member) Run(ctx context.Context) {
 	var g errgroup.Group
@@ -145,7 +147,7 @@ func (m *Member) keepState(ctx context.Context) {
 		known := m.readPools()
 		if dirty && known && !time.Now().Before(next) {
 			next = time.Now().Add(m.writeInterval)
-			dirty = !m.tryWrite(ctx)
+			dirty = !m.tryWrite(ctx, time.Now())
 		}
 		wait := m.idleInterval
 		if dirty && known {
@@ -158,7 +160,7 @@ func (m *Member) keepState(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-m.urgent:
-			next = time.Now()
+			next, m.hurry = time.Now(), true
 		case <-m.Cluster.ObjectsChanged():
 		case <-ledger:
 		case <-hardware:
@@ -172,15 +174,15 @@ func (m *Member) keepState(ctx context.Context) {
 	}
 }
 
-// tryWrite writes the NodeState, and reports whether it is written. The first of several
-// failures is logged.
-func (m *Member) tryWrite(ctx context.Context) bool {
-	err := m.writeState(ctx)
+// tryWrite writes the NodeState, and reports whether nothing is left to be written. The
+// first of several failures is logged.
+func (m *Member) tryWrite(ctx context.Context, now time.Time) bool {
+	done, err := m.writeState(ctx, now)
 	if err != nil && !m.failing && ctx.Err() == nil {
 		m.Log.Warn("write the NodeState; tried again until it works", "err", err)
 	}
 	m.failing = err != nil
-	return err == nil
+	return done && err == nil
 }
 
 // readSpec merges what the cluster wants of the node, and reports whether the wanted
@@ -228,28 +230,37 @@ func (m *Member) readPools() (known bool) {
 	return true
 }
 
-// writeState writes the NodeState when it has changed. Events come first: an event says
-// what the change is.
-func (m *Member) writeState(ctx context.Context) error {
+// writeState writes the NodeState when it has changed and does not wait for more changes,
+// and reports whether nothing is left to be written. Events come first: an event says what
+// the change is.
+func (m *Member) writeState(ctx context.Context, now time.Time) (done bool, err error) {
 	n, err := m.Status(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	n.Problems = slices.Concat(m.unusable, n.Problems)
 	if n.Ready { // before, everything is under way
-		now := findTroubles(n, slices.Concat(m.Sources.Problems(), m.unusable, m.Node.Problems()))
-		trouble.Emit(m.reported, now, m.Cluster.NodeEvent)
-		m.reported = now
+		found := findTroubles(n, slices.Concat(m.Sources.Problems(), m.unusable, m.Node.Problems()))
+		trouble.Emit(m.reported, found, m.Cluster.NodeEvent)
+		m.reported = found
 	}
 	state, err := m.buildState(n)
-	if err != nil || reflect.DeepEqual(&state, m.written) {
-		return err
+	if err != nil {
+		return false, err
+	}
+	if reflect.DeepEqual(&state, m.written) {
+		m.hurry, m.pace.waiting = false, nil
+		return true, nil
+	}
+	if m.written != nil && !m.hurry && changesOwnersOnly(m.written, &state) && !m.needsBlocks(m.written, &state) && !m.pace.isDue(now, &state) {
+		return false, nil
 	}
 	if err := m.Cluster.WriteState(ctx, state); err != nil {
-		return err
+		return false, err
 	}
-	m.written = &state
-	return nil
+	m.written, m.hurry = &state, false
+	m.pace.note(now)
+	return true, nil
 }
 
 // buildState returns what the NodeState should say.

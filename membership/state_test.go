@@ -27,7 +27,8 @@ func (m *Member) look(t *testing.T) v1alpha1.NodeStateStatus {
 		_ = m.Node.Reconciler.Pass(t.Context(), false) // what it cannot do is told
 	}
 	m.readPools()
-	if err := m.writeState(t.Context()); err != nil {
+	m.hurry = true
+	if _, err := m.writeState(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return *m.written

@@ -130,3 +130,27 @@ func TestI9DeviceOfAnAnnotation(t *testing.T) {
 	w.del()
 	w.clean()
 }
+
+// The writes that a pod causes: its network-status, and an event of each network that it
+// asks for. What the NodeState adds is membership's TestAttachesShareAWrite.
+func TestWritesOfAnAttach(t *testing.T) {
+	w := newWorld(t)
+	w.network("v", stackable)
+	const pods = 20
+	for range pods {
+		w.asks("v")
+		w.add()
+		w.del()
+	}
+	if n := w.cluster.writes; n != 2*pods {
+		t.Errorf("%d pods with a VF are %d writes, want %d", pods, n, 2*pods)
+	}
+	w.cluster.writes = 0
+	w.asks("v,v")
+	w.add()
+	if n := w.cluster.writes; n != 3 {
+		t.Errorf("a pod with two VFs is %d writes, want 3", n)
+	}
+	w.del()
+	w.clean()
+}

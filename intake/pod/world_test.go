@@ -130,6 +130,7 @@ type cluster struct {
 	status   map[string]string // by pod
 	events   []string
 	reads    int // of networks
+	writes   int // annotations and events
 	// away: culvertd began while there is no API server, so it knows nothing.
 	away bool
 }
@@ -167,12 +168,14 @@ func (c *cluster) Annotate(p api.Pod, key, value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status[p.String()] = key + " " + value
+	c.writes++
 }
 
 func (c *cluster) PodEvent(p api.Pod, kind, reason, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events = append(c.events, fmt.Sprintf("%s %s %s %s", p, kind, reason, text))
+	c.writes++
 }
 
 // world is a node with a runtime, a kubelet and a cluster.

@@ -69,7 +69,7 @@ func Grant(p Pool, demands []Demand, nodes int) (Pool, Outcome) {
 	}
 	asking := countAsking(demands)
 	for _, d := range demands {
-		addresses := total(d.Ranges)
+		addresses := Total(d.Ranges)
 		block := size(addresses, nodes)
 		if !p.fill(d, block, shareOf(addresses, block, asking)) && !slices.Contains(out.Starved, d.Node) {
 			out.Starved = append(out.Starved, d.Node)

@@ -219,7 +219,7 @@ func checkGrant(t *rapid.T, before, after Pool, demands []Demand, nodes int, out
 		if !slices.Contains(outcome.Starved, d.Node) {
 			continue
 		}
-		addresses := total(d.Ranges)
+		addresses := Total(d.Ranges)
 		if after.have(d) >= shareOf(addresses, size(addresses, nodes), countAsking(demands)) {
 			continue
 		}

@@ -72,7 +72,7 @@ func (p Pool) Total() int64 {
 	for _, b := range p.Blocks {
 		all = append(all, b.Run)
 	}
-	return total(all)
+	return Total(all)
 }
 
 // Addresses is how many addresses there are to give out, by what the nodes ask
@@ -88,7 +88,7 @@ func Addresses(demands []Demand) int64 {
 			}
 		}
 	}
-	return total(all)
+	return Total(all)
 }
 
 // ToObject is what a NodeState says of a node's requests.

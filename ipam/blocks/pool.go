@@ -118,8 +118,8 @@ func Count(r ipam.Run) int64 {
 
 const most = 1<<63 - 1
 
-// total counts the addresses of runs, at most math.MaxInt64.
-func total(runs []ipam.Run) int64 {
+// Total counts the addresses of runs, at most math.MaxInt64.
+func Total(runs []ipam.Run) int64 {
 	var sum int64
 	for _, r := range runs {
 		n := Count(r)
@@ -159,7 +159,7 @@ func (p Pool) have(d Demand) int64 {
 			}
 		}
 	}
-	return total(common)
+	return Total(common)
 }
 
 // free yields the runs of ranges that are in no block, lowest first within each

@@ -4,13 +4,16 @@ package kubernetes
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/test/promises"
 )
 
@@ -21,6 +24,13 @@ func TestPage(t *testing.T) {
 	networks(t)
 	apply(t, pod("a", "worker01", "first"))
 	running(t, 1)
+	eventually(t, "a NodeState names the pod", func() error {
+		all, err := vfs()
+		if err == nil && !slices.ContainsFunc(all["worker01"], func(v v1alpha1.VFState) bool { return v.Owner != nil && v.Owner.Name == "default/a" }) {
+			err = fmt.Errorf("none of %v", all["worker01"])
+		}
+		return err
+	})
 	daemon := kubectl(t, "-n", "culvert-system", "get", "pods", "-l", "app.kubernetes.io/name=culvertd",
 		"--field-selector", "spec.nodeName=worker01", "-o", "jsonpath={.items[*].metadata.name}")
 	// own replaces the names that a reader would replace.
