@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/alloc"
@@ -27,7 +28,7 @@ type blocks interface {
 
 // shared reports whether the addresses of the request are the whole cluster's.
 func (e *Engine) shared(req Request) bool {
-	return e.Blocks != nil && !req.IPAM.IsZero() && req.IPAM.Scope != ipam.ScopeNode
+	return e.Blocks != nil && !req.IPAM.IsZero() && !req.IPAM.IsUniqueOnNode()
 }
 
 // reserveWithAddresses is reserve that waits a while for the cluster to give
@@ -82,7 +83,11 @@ func (e *Engine) addresses(tx *journal.Tx, choice alloc.Choice, rec *journal.Rec
 	if former := req.IPAM.FormerPool; former != "" {
 		taken = append(taken, tx.AddressesOf(former)...)
 	}
-	held := e.neighbours(tx, choice, req).addresses(tx.AddressesOf(""))
+	inUse := tx.AddressesOf("")
+	if req.IPAM.Shared {
+		taken, inUse = withoutShared(taken, pool), withoutShared(inUse, pool)
+	}
+	held := e.neighbours(tx, choice, req).addresses(inUse)
 	for _, a := range taken {
 		held[a.Addr] = a.Owner
 	}
@@ -100,11 +105,16 @@ func (e *Engine) addresses(tx *journal.Tx, choice alloc.Choice, rec *journal.Rec
 	for _, a := range got.Addresses {
 		err := tx.HoldAddress(journal.Address{
 			Network: pool, Addr: a.Prefix.Addr(), VF: rec.ID, Owner: req.Owner,
-			Claim: own.Claims[a.Prefix.Addr()], Local: req.IPAM.Scope == ipam.ScopeNode,
+			Claim: own.Claims[a.Prefix.Addr()], Local: req.IPAM.IsUniqueOnNode(), Shared: req.IPAM.Shared,
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// withoutShared leaves out the addresses of a pool that attachments hold as shared ones.
+func withoutShared(all []journal.Address, pool string) []journal.Address {
+	return slices.DeleteFunc(slices.Clone(all), func(a journal.Address) bool { return a.Shared && a.Network == pool })
 }

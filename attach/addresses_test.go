@@ -245,3 +245,58 @@ func TestI4FormerAddressesStayHeld(t *testing.T) {
 		t.Error("I4: " + cmp.Diff(want, got))
 	}
 }
+
+// An address of a static network that is shared may be on several pods, of one node and of
+// several. What a pod of another network has stays that pod's (I9).
+func TestSharedAddress(t *testing.T) {
+	const shared = `{"type":"static","shared":true,"addresses":[{"address":"10.9.0.9/24"}]}`
+	const single = `{"type":"static","addresses":[{"address":"10.9.0.9/24"}]}`
+	p := newPair(t)
+	p.silent = true // nothing is asked of the cluster
+	first, second := from(t, shared, 1), from(t, shared, 2)
+	for i, req := range []attach.Request{first, second} {
+		if got := p.attached(t, 0, req); got != "10.9.0.9/24" {
+			t.Fatalf("pod %d: %s", i, got)
+		}
+	}
+	if got := p.attached(t, 1, from(t, shared, 3)); got != "10.9.0.9/24" {
+		t.Errorf("on the other node: %s", got)
+	}
+	if held := p.held(0); len(held) != 2 || !held[0].Local || !held[1].Local {
+		t.Errorf("the cluster is told of %v", held)
+	}
+	other := from(t, `{"type":"static","scope":"node","addresses":[{"address":"10.9.0.9/24"}]}`, 4)
+	other.Network = "other"
+	if got := p.attached(t, 0, other); !strings.Contains(got, "address 10.9.0.9: held by pod default/p") {
+		t.Errorf("another network on the segment: %s", got)
+	}
+	mine := from(t, strings.Replace(single, `"type"`, `"scope":"node","type"`, 1), 5)
+	if got := p.attached(t, 0, mine); !strings.Contains(got, "address 10.9.0.9: held by pod default/p") {
+		t.Errorf("the network is no longer shared: %s", got)
+	}
+	for i, left := range []int{1, 0} {
+		if err := p.nodes[0].Engine.Detach(t.Context(), []attach.Request{first, second}[i].Owner); err != nil {
+			t.Fatal(err)
+		}
+		if held := p.held(0); len(held) != left {
+			t.Errorf("after %d detaches the ledger has %v", i+1, held)
+		}
+		if got := p.attached(t, 0, other); (left == 0) != (got == "10.9.0.9/24") {
+			t.Errorf("with %d holders another network gets %s", left, got)
+		}
+	}
+}
+
+// A shared network takes no address that another network has on the segment (I9).
+func TestI9SharedAddressInUseIsRefused(t *testing.T) {
+	p := newPair(t)
+	holder := from(t, `{"type":"static","scope":"node","addresses":[{"address":"10.9.0.9/24"}]}`, 1)
+	holder.Network = "other"
+	if got := p.attached(t, 0, holder); got != "10.9.0.9/24" {
+		t.Fatal(got)
+	}
+	got := p.attached(t, 0, from(t, `{"type":"static","shared":true,"addresses":[{"address":"10.9.0.9/24"}]}`, 2))
+	if !strings.Contains(got, "address 10.9.0.9: held by pod default/p1") {
+		t.Errorf("%s", got)
+	}
+}

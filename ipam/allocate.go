@@ -126,7 +126,7 @@ func (c Config) assign(wanted []netip.Prefix) (map[int]netip.Addr, error) {
 		if i < 0 {
 			return nil, fmt.Errorf("address %s: %w: in none of the network's ranges (%s)", w.Addr(), vf.ErrInvalid, c.ranges())
 		}
-		if in := rangeOf(c.Sets[i], w.Addr()); w.Bits() != w.Addr().BitLen() && w.Bits() != in.Subnet.Bits() {
+		if in := rangeOf(c.Sets[i], w.Addr()); !c.Lenient && w.Bits() != w.Addr().BitLen() && w.Bits() != in.Subnet.Bits() {
 			return nil, fmt.Errorf("address %s: %w: its subnet is %s; want /%d or no prefix length", w, vf.ErrInvalid, in.Subnet, in.Subnet.Bits())
 		}
 		if other, twice := bySet[i]; twice {
@@ -209,29 +209,6 @@ func exhausted(set []Range, count int, owners []string) error {
 
 func heldError(a netip.Addr, owner vf.Owner) error {
 	return fmt.Errorf("address %s: %w by %s", a, vf.ErrHeld, owner)
-}
-
-// routesFor fills in the gateways. A route stays on the link where no address
-// of its family names one.
-func (c Config) routesFor(addresses []vf.Address) ([]vf.Route, error) {
-	var out []vf.Route
-	for _, r := range c.Routes {
-		served := false
-		for _, a := range addresses {
-			if a.Prefix.Addr().Is4() != r.Dst.Addr().Is4() {
-				continue
-			}
-			served = true
-			if !r.Gateway.IsValid() {
-				r.Gateway = a.Gateway
-			}
-		}
-		if !served {
-			return nil, familyError(r)
-		}
-		out = append(out, r)
-	}
-	return out, nil
 }
 
 func rangeOf(set []Range, a netip.Addr) *Range {

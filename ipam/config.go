@@ -50,6 +50,15 @@ type Config struct {
 	// intake reads for DNS.
 	ResolvConf string
 
+	// Shared lets several attachments of the network have one of the Static addresses, as
+	// anycast and VRRP want it. Only networks of TypeStatic have it.
+	Shared bool
+	// Lenient networks take what the CNI project's plugins take: a route whose family has no
+	// address, and a wanted address with another prefix length than its range.
+	Lenient bool
+	// Warnings is what the section's author should correct, for networks that are Lenient.
+	Warnings []string
+
 	// PoolOf is the namespace/name of the network whose pool this one shares. The section
 	// says nothing else then, and has no addresses until the intake replaces it.
 	PoolOf string
@@ -69,7 +78,7 @@ type Config struct {
 type Range struct {
 	Subnet     netip.Prefix
 	Start, End netip.Addr
-	// Gateway is in Subnet or link-local, and never given out.
+	// Gateway is never given out. One outside of Subnet is on the link.
 	Gateway netip.Addr
 }
 
@@ -83,6 +92,9 @@ type DNS struct {
 
 // IsZero reports whether c asks for no addresses.
 func (c Config) IsZero() bool { return c.Type == "" }
+
+// IsUniqueOnNode reports whether other nodes of the cluster may give out the same addresses.
+func (c Config) IsUniqueOnNode() bool { return c.Scope == ScopeNode || c.Shared }
 
 // IsZero reports whether d says nothing.
 func (d DNS) IsZero() bool {

@@ -18,8 +18,18 @@ func FuzzParse(f *testing.F) {
 	f.Add(`{"type":"static","addresses":[{"address":"10.0.0.5/24"}]}`)
 	f.Add(`{"type":"host-local","subnet":"10.0.0.0/30","exclude":["10.0.0.2"]}`)
 	f.Add(`{"type":"host-local","subnet":"::ffff:10.0.0.0/120","resolvConf":"../../etc/shadow"}`)
+	f.Add(`{"type":"host-local","Subnet":"10.0.0.0/30","x":1,"routes":[{"dst":"10.0.0.1/8","gw":"192.0.2.1","table":7,"scope":253,"advmss":1}]}`)
+	f.Add(`{"type":"static","shared":true,"addresses":[{"address":"10.0.0.5/24","gateway":"192.0.2.1"}]}`)
 	f.Fuzz(func(t *testing.T, raw string) {
-		c, err := Parse(json.RawMessage(raw))
+		lenient, err := Reader{Lenient: true, TakesRanges: true}.Parse(json.RawMessage(raw))
+		if err == nil {
+			allocate(t, lenient, nobody)
+		}
+		strict, err := Parse(json.RawMessage(raw))
+		if (err == nil) && len(lenient.Warnings) == 0 && len(strict.Sets) != len(lenient.Sets) {
+			t.Fatalf("read in two ways without a warning: %+v and %+v", strict, lenient)
+		}
+		c := strict
 		if err != nil {
 			if !errors.Is(err, vf.ErrInvalid) || len(err.Error()) > 64<<10 {
 				t.Fatalf("undocumented or long error %v", err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/strictjson"
@@ -31,22 +32,38 @@ func few(o *strictjson.Object, key string, n, most int) bool {
 
 var rangeKeys = []string{"subnet", "rangeStart", "rangeEnd", "gateway"}
 
+// Reader reads the ipam sections of networks. The zero value is strict.
+type Reader struct {
+	// Lenient warns of unknown keys, where strict sections are refused, and takes what the
+	// CNI project's plugins take, see Config.Lenient.
+	Lenient bool
+	// TakesRanges: the runtime may add ranges (AddRanges), so the section needs none.
+	TakesRanges bool
+}
+
+// Parse is Reader.Parse of the zero Reader.
+func Parse(raw json.RawMessage) (Config, error) { return Reader{}.Parse(raw) }
+
 // Parse reads the ipam section of a CNI configuration: type host-local (with
-// exclude and scope, which are ours), culvert (the same) or static, in the
-// form of the CNI project's plugins of those names. An absent, null or empty
-// section is the zero Config.
+// exclude and scope, which are ours), culvert (the same) or static (with scope and
+// shared), in the form of the CNI project's plugins of those names. An absent, null or
+// empty section is the zero Config.
 //
 // dataDir is accepted and ignored: the ledger holds what is given out. The
 // error wraps vf.ErrInvalid and lists everything that is wrong.
-func Parse(raw json.RawMessage) (Config, error) {
+func (r Reader) Parse(raw json.RawMessage) (Config, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return Config{}, nil
 	}
-	o, err := strictjson.Parse(raw, "ipam")
+	parse := strictjson.Parse
+	if r.Lenient {
+		parse = strictjson.ParseLenient
+	}
+	o, err := parse(raw, "ipam")
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Type: o.String("type")}
+	c := Config{Type: o.String("type"), Lenient: r.Lenient}
 	switch c.Type {
 	case "":
 		if o.Empty() {
@@ -55,7 +72,7 @@ func Parse(raw json.RawMessage) (Config, error) {
 		o.Fail("type", "missing; want host-local, culvert or static")
 	case TypeHostLocal, TypeCulvert:
 		c.Type = TypeHostLocal
-		c.hostLocal(o)
+		c.hostLocal(o, r)
 	case TypeStatic:
 		c.static(o)
 	default:
@@ -64,10 +81,11 @@ func Parse(raw json.RawMessage) (Config, error) {
 	if err := o.Err(); err != nil {
 		return Config{}, err
 	}
+	c.Warnings = o.Warnings()
 	return c, nil
 }
 
-func (c *Config) hostLocal(o *strictjson.Object) {
+func (c *Config) hostLocal(o *strictjson.Object, r Reader) {
 	if c.PoolOf, _ = strictjson.Text(o, "poolOf", parsePoolOf); o.Given("poolOf") {
 		o.Known("type", "poolOf") // addresses, routes and DNS are those of the other network
 		return
@@ -89,9 +107,9 @@ func (c *Config) hostLocal(o *strictjson.Object) {
 		}
 		c.Exclude = append(c.Exclude, p)
 	}
-	c.sets(o)
-	if o.Err() == nil {
-		c.families(o)
+	c.sets(o, r)
+	if o.Err() == nil && len(c.Sets) > 0 {
+		c.families(o, "routes")
 	}
 }
 
@@ -117,21 +135,31 @@ func parsePoolOf(s string) (string, error) {
 }
 
 // sets reads the ranges: one at the top level comes before those of "ranges",
-// as in host-local.
-func (c *Config) sets(o *strictjson.Object) {
-	top := false
-	for _, k := range rangeKeys {
-		top = top || o.Given(k)
+// as in host-local, which also leaves out one without a subnet.
+func (c *Config) sets(o *strictjson.Object, reader Reader) {
+	top := slices.ContainsFunc(rangeKeys, o.Given)
+	if top && reader.Lenient && !o.Given("subnet") && o.Given("ranges") {
+		o.Doubt("ranges", "rangeStart, rangeEnd and gateway beside it are ignored, since they have no subnet: give them in ranges")
+		top = false
 	}
 	if top {
 		if r, ok := parseRange(o); ok {
 			c.Sets = append(c.Sets, []Range{r})
 		}
 	}
+	c.Sets = append(c.Sets, parseSets(o, "ranges")...)
+	if !top && len(c.Sets) == 0 && !reader.TakesRanges {
+		o.Fail("subnet", "missing; want a subnet, e.g. 172.16.91.0/24, here or in ranges")
+	}
+	c.separate(o, "ranges")
+}
+
+// parseSets reads a list of range sets.
+func parseSets(o *strictjson.Object, key string) (out [][]Range) {
 	count := 0
-	for i, set := range o.ObjectLists("ranges") {
-		if count += len(set) + 1; !few(o, "ranges", count, maxRanges) {
-			return
+	for i, set := range o.ObjectLists(key) {
+		if count += len(set) + 1; !few(o, key, count, maxRanges) {
+			return out
 		}
 		var ranges []Range
 		for _, in := range set {
@@ -141,28 +169,45 @@ func (c *Config) sets(o *strictjson.Object) {
 			}
 		}
 		if len(set) == 0 {
-			o.Fail("ranges", "element %d is empty; want at least one range", i)
+			o.Fail(key, "element %d is empty; want at least one range", i)
 		}
-		c.Sets = append(c.Sets, ranges)
+		out = append(out, ranges)
 	}
-	if !top && len(c.Sets) == 0 {
-		o.Fail("subnet", "missing; want a subnet, e.g. 172.16.91.0/24, here or in ranges")
+	return out
+}
+
+// AddRanges returns c with the range sets of runtimeConfig.ipRanges before its own (CNI
+// conventions, capability ipRanges). raw is that value; none adds nothing. Only c of
+// TypeHostLocal takes any. The error wraps vf.ErrInvalid.
+func (c Config) AddRanges(raw json.RawMessage) (Config, error) {
+	if len(raw) == 0 || c.Type != TypeHostLocal || c.PoolOf != "" {
+		return c, nil
 	}
-	c.separate(o)
+	in, err := json.Marshal(map[string]json.RawMessage{"ipRanges": raw})
+	if err != nil {
+		return c, fmt.Errorf("runtimeConfig.ipRanges: %w: %w", vf.ErrInvalid, err)
+	}
+	o, err := strictjson.ParseLenient(in, "runtimeConfig") // of a runtime, which may be newer than Culvert
+	if err != nil {
+		return c, err
+	}
+	c.Sets = append(parseSets(o, "ipRanges"), c.Sets...)
+	c.separate(o, "ipRanges")
+	return c, o.Err()
 }
 
 // separate refuses ranges that overlap, within a set and across sets, and sets
 // of mixed families.
-func (c *Config) separate(o *strictjson.Object) {
+func (c *Config) separate(o *strictjson.Object, key string) {
 	var seen []Range
 	for i, set := range c.Sets {
 		for _, r := range set {
 			if r.Start.Is4() != set[0].Start.Is4() {
-				o.Fail("ranges", "element %d mixes IPv4 (%s) and IPv6 (%s); want a set for each family", i, set[0].Subnet, r.Subnet)
+				o.Fail(key, "element %d mixes IPv4 (%s) and IPv6 (%s); want a set for each family", i, set[0].Subnet, r.Subnet)
 			}
 			for _, s := range seen {
 				if s.Contains(r.Start) || r.Contains(s.Start) {
-					o.Fail("ranges", "%s and %s overlap; want ranges apart", s, r)
+					o.Fail(key, "%s and %s overlap; want ranges apart", s, r)
 				}
 			}
 			seen = append(seen, r)
@@ -170,8 +215,9 @@ func (c *Config) separate(o *strictjson.Object) {
 	}
 }
 
-// families refuses routes that no address can serve.
-func (c *Config) families(o *strictjson.Object) {
+// families refuses routes that no address can serve; in a lenient network they go on the
+// link, or to the gateway that they name.
+func (c *Config) families(o *strictjson.Object, key string) {
 	var v4, v6 bool
 	for _, set := range c.Sets {
 		v4 = v4 || set[0].Start.Is4()
@@ -179,14 +225,15 @@ func (c *Config) families(o *strictjson.Object) {
 	}
 	for _, r := range c.Routes {
 		if is4 := r.Dst.Addr().Is4(); is4 && !v4 || !is4 && !v6 {
-			o.Fail("routes", "%v", familyError(r))
+			o.Doubt(key, "%v", familyError(r))
 		}
 	}
 }
 
 func (c *Config) static(o *strictjson.Object) {
-	o.Known("type", "addresses", "routes", "dns", "resolvConf", "scope")
+	o.Known("type", "addresses", "routes", "dns", "resolvConf", "scope", "shared")
 	c.common(o)
+	c.Shared = o.Bool("shared")
 	c.Scope, _ = strictjson.Text(o, "scope", parseScope)
 	addresses := o.Objects("addresses")
 	if !few(o, "addresses", len(addresses), maxStatic) {
@@ -201,10 +248,7 @@ func (c *Config) static(o *strictjson.Object) {
 			}
 			continue
 		}
-		gw, _ := strictjson.Text(in, "gateway", parseAddr)
-		if err := reachable(gw, a); err != nil {
-			in.Fail("gateway", "%v", err)
-		}
+		gw := parseGateway(in, a)
 		c.Static = append(c.Static, vf.Address{Prefix: a, Gateway: gw})
 	}
 	for i, a := range c.Static {

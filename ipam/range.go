@@ -5,7 +5,6 @@ import (
 	"net/netip"
 
 	"github.com/culvert-net/culvert/strictjson"
-	"github.com/culvert-net/culvert/vf"
 )
 
 // parseRange reads subnet, rangeStart, rangeEnd and gateway of o and fills in
@@ -35,11 +34,7 @@ func parseRange(o *strictjson.Object) (Range, bool) {
 	}
 	inside("rangeStart", &r.Start)
 	inside("rangeEnd", &r.End)
-	if gw, given := strictjson.Text(o, "gateway", parseAddr); given {
-		if err := reachable(gw, subnet); err != nil {
-			o.Fail("gateway", "%v", err)
-			ok = false
-		}
+	if gw := parseGateway(o, subnet); gw.IsValid() {
 		r.Gateway = gw
 	}
 	if ok && r.End.Less(r.Start) {
@@ -49,18 +44,18 @@ func parseRange(o *strictjson.Object) (Range, bool) {
 	return r, ok
 }
 
-// reachable reports an error when a gateway cannot be reached from subnet: it
-// is neither in it nor link-local. The zero gateway is fine.
-func reachable(gw netip.Addr, subnet netip.Prefix) error {
+// parseGateway reads the key gateway of o, which is that of addresses in subnet. A gateway
+// elsewhere is on the link.
+func parseGateway(o *strictjson.Object, subnet netip.Prefix) netip.Addr {
+	gw, given := strictjson.Text(o, "gateway", parseAddr)
 	switch {
-	case !gw.IsValid():
-		return nil
+	case !given:
 	case gw.Is4() != subnet.Addr().Is4():
-		return fmt.Errorf("is of another family than %s", subnet)
-	case !subnet.Contains(gw) && !gw.IsLinkLocalUnicast():
-		return fmt.Errorf("is not in subnet %s", subnet.Masked())
+		o.Fail("gateway", "is of another family than %s", subnet)
+	case o.IsLenient() && !subnet.Contains(gw) && !gw.IsLinkLocalUnicast():
+		o.Doubt("gateway", "is not in subnet %s: it must be on the link", subnet.Masked())
 	}
-	return nil
+	return gw
 }
 
 // bounds returns the first and last address of subnet that a host may have:
@@ -133,48 +128,4 @@ func parseExclude(s string) (netip.Prefix, error) {
 		return p, fmt.Errorf("%q: want an address or a subnet", s)
 	}
 	return p.Masked(), nil
-}
-
-func parseRoute(o *strictjson.Object) (vf.Route, bool) {
-	o.Known("dst", "gw", "mtu", "priority", "advmss", "table", "scope")
-	for _, k := range []string{"advmss", "table", "scope"} {
-		if o.Has(k) {
-			o.Refuse(k, "not served; a route has dst, gw, mtu and priority and goes into the main table")
-		}
-	}
-	dst, ok := strictjson.Text(o, "dst", parseDst)
-	if !ok {
-		if !o.Given("dst") {
-			o.Fail("dst", "missing; want a destination, e.g. 0.0.0.0/0")
-		}
-		return vf.Route{}, false
-	}
-	r := vf.Route{Dst: dst}
-	r.Gateway, _ = strictjson.Text(o, "gw", parseAddr)
-	if r.Gateway.IsValid() && r.Gateway.Is4() != dst.Addr().Is4() {
-		o.Fail("gw", "is of another family than dst %s", dst)
-	}
-	mtu, _ := o.Uint("mtu", vf.MinMTU, vf.MaxMTU)
-	priority, _ := o.Uint("priority", 0, 1<<31-1)
-	r.MTU, r.Priority = int(mtu), int(priority)
-	return r, true
-}
-
-func parseDst(s string) (netip.Prefix, error) {
-	p, err := parseAddress(s)
-	if err != nil {
-		return p, fmt.Errorf("%q: want a destination, e.g. 0.0.0.0/0", s)
-	}
-	if p != p.Masked() {
-		return p, fmt.Errorf("%q has bits past its prefix length: want %s", s, p.Masked())
-	}
-	return p, nil
-}
-
-func familyError(r vf.Route) error {
-	family := "IPv6"
-	if r.Dst.Addr().Is4() {
-		family = "IPv4"
-	}
-	return fmt.Errorf("route %s: %w: the attachment has no %s address; add one or take the route out", r.Dst, vf.ErrInvalid, family)
 }

@@ -17,6 +17,15 @@ func addressKey(network string, addr netip.Addr) []byte {
 	return append(networkKey(network), addr.String()...)
 }
 
+// key is where the ledger has an address: that of a shared one names its holder's VF.
+func (a Address) key() []byte {
+	k := addressKey(a.Network, a.Addr)
+	if a.Shared {
+		k = append(append(k, 0), a.VF.String()...)
+	}
+	return k
+}
+
 func networkKey(network string) []byte { return []byte(network + "\x00") }
 
 // AddressesOf returns the addresses that are held in a network; all networks
@@ -44,9 +53,10 @@ func (t *Tx) UnreadAddresses() int {
 }
 
 // HoldAddress records that an attachment has an address. vf.ErrHeld names the
-// owner when somebody else does (I4).
+// owner when somebody else does (I4); holders of a shared address are no hindrance to
+// each other.
 func (t *Tx) HoldAddress(a Address) error {
-	key := addressKey(a.Network, a.Addr)
+	key := a.key()
 	if stored := t.tx.Bucket(bucketAddresses).Get(key); stored != nil {
 		old, err := t.memos.addresses.of(key, stored)
 		if err != nil {
@@ -79,7 +89,7 @@ func (t *Tx) FreeAddresses(id vf.ID) error {
 	var errs []error
 	for _, a := range t.AddressesOf("") {
 		if a.VF == id && a.Damage == "" {
-			errs = append(errs, t.del(bucketAddresses, addressKey(a.Network, a.Addr)))
+			errs = append(errs, t.del(bucketAddresses, a.key()))
 		}
 	}
 	return errors.Join(errs...)

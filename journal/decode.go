@@ -89,6 +89,7 @@ func decodeAddresses(all entries, decode func(key, stored []byte) (Address, erro
 			continue
 		}
 		network, text, _ := strings.Cut(string(key), "\x00")
+		text, _, _ = strings.Cut(text, "\x00") // of a shared one
 		addr, keyErr := netip.ParseAddr(text)
 		if keyErr != nil {
 			wrong = append(wrong, damage("an address of some network may be given out while somebody has it",
@@ -103,7 +104,7 @@ func decodeAddresses(all entries, decode func(key, stored []byte) (Address, erro
 // decodeAddress returns an address that can be trusted, or why not.
 func decodeAddress(key, stored []byte) (Address, error) {
 	a, err := open[Address](bucketAddresses, key, stored)
-	if err == nil && string(addressKey(a.Network, a.Addr)) != string(key) {
+	if err == nil && string(a.key()) != string(key) {
 		err = fmt.Errorf("it says that it is about address %s of network %s", a.Addr, a.Network)
 	}
 	return a, err

@@ -137,6 +137,9 @@ type Address struct {
 	// Local addresses are unique on this node only, since their network wants it
 	// so (scope node).
 	Local bool `json:"local,omitempty"`
+	// Shared addresses may have several holders, each with its entry, since their network
+	// wants it so.
+	Shared bool `json:"shared,omitempty"`
 	// Damage is why nobody knows who holds it: its entry cannot be read. VF and
 	// Owner are zero then, and it stays held.
 	Damage string `json:"-"`

@@ -223,7 +223,7 @@ func (r Rescue) fillEntries(tx *Tx) error {
 		errs = append(errs, tx.put(bucketRecords, []byte(rec.ID.String()), rec))
 	}
 	for _, a := range r.Addresses {
-		errs = append(errs, tx.put(bucketAddresses, addressKey(a.Network, a.Addr), a))
+		errs = append(errs, tx.put(bucketAddresses, a.key(), a))
 	}
 	for network, last := range r.Last {
 		errs = append(errs, tx.put(bucketLast, networkKey(network), last))

@@ -14,11 +14,11 @@ import (
 type arguments struct {
 	podNamespace, podName, podUID string
 	mac                           *vf.MAC
-	ip                            string
+	ip, gateway                   string // lists, with commas
 }
 
 var argumentKeys = []string{
-	"IgnoreUnknown", "K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID", "MAC", "IP",
+	"IgnoreUnknown", "K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_UID", "K8S_POD_INFRA_CONTAINER_ID", "MAC", "IP", "GATEWAY",
 }
 
 // parseArguments reads CNI_ARGS. A key that is not known is an error unless
@@ -55,6 +55,8 @@ func parseArguments(s string) (arguments, error) {
 			a.mac = &mac
 		case "IP":
 			a.ip = excerpt.Line(value)
+		case "GATEWAY":
+			a.gateway = excerpt.Line(value)
 		default:
 			unknown = key
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -28,6 +27,8 @@ type Config struct {
 	Type    string
 
 	DisableCheck, DisableGC bool
+	// Lenient: unknown keys are warnings.
+	Lenient bool
 
 	// Pool and VF say which VF; both zero leaves it to alloc.
 	Pool string
@@ -38,9 +39,12 @@ type Config struct {
 	IPAM ipam.Config
 	DNS  ipam.DNS
 
-	// MAC and IPs are what the runtime asks for, over what the network says.
-	MAC *vf.MAC
-	IPs []string
+	// MAC and IPs are what the runtime asks for, over what the network says; ArgIPs is what
+	// args.cni asks for.
+	MAC         *vf.MAC
+	IPs, ArgIPs []string
+	// Ranges is runtimeConfig.ipRanges, for ipam.Config.AddRanges.
+	Ranges json.RawMessage
 
 	// Prev is the result of the plugin before this one in a chain (ADD) or of
 	// the whole chain (CHECK), as version 1.1.0; nil where there is none.
@@ -93,8 +97,10 @@ func parseConfig(raw []byte, list *netconf.List) (Config, error) {
 	if o.Has("bond") {
 		o.Refuse("bond", "bonds of VFs are not served yet; attach the network twice and bond the two interfaces in the pod")
 	}
-	c.IPAM, err = ipam.Parse(o.Raw("ipam"))
-	c.Warnings = o.Warnings()
+	reader := ipam.Reader{Lenient: o.IsLenient(), TakesRanges: o.Object("capabilities").Bool("ipRanges")}
+	c.Lenient = reader.Lenient
+	c.IPAM, err = reader.Parse(o.Raw("ipam"))
+	c.Warnings = slices.Concat(o.Warnings(), c.IPAM.Warnings)
 	return c, join(o.Err(), err)
 }
 
@@ -269,28 +275,4 @@ func (c *Config) garbage(o *strictjson.Object) {
 			c.Valid = append(c.Valid, owner)
 		}
 	}
-}
-
-// addresses parses the addresses that are asked for by name. A bare address
-// becomes a full-length prefix, which leaves the length to the network's
-// range; the static addresses of ipam have no range.
-func (c Config) addresses(asked []string) ([]netip.Prefix, error) {
-	var out []netip.Prefix
-	for _, s := range asked {
-		s = excerpt.Line(s)
-		p, err := netip.ParsePrefix(s)
-		if a, bare := netip.ParseAddr(s); bare == nil && c.IPAM.Type != ipam.TypeStatic && a.Zone() == "" {
-			p, err = netip.PrefixFrom(a, a.BitLen()), nil
-		}
-		switch {
-		case err != nil && c.IPAM.Type == ipam.TypeStatic:
-			return nil, fmt.Errorf("requested address %q: %w: want it with its prefix length, e.g. 172.16.91.5/24", s, vf.ErrInvalid)
-		case err != nil:
-			return nil, fmt.Errorf("requested address %q: %w: want an IP address, e.g. 172.16.91.5", s, vf.ErrInvalid)
-		case c.IPAM.IsZero():
-			return nil, fmt.Errorf("requested address %q: %w: network %s has no ipam section; add one whose range has the address", s, vf.ErrInvalid, c.Name)
-		}
-		out = append(out, p)
-	}
-	return out, nil
 }

@@ -61,11 +61,11 @@ func TestParseConfig(t *testing.T) {
 		{"the device as Multus gives it", with(`"deviceID":"0000:3b:01.2","pciBusID":"0000:3b:01.2"`), Config{VF: pci}},
 		{"the device as a runtime gives it", with(`"runtimeConfig":{"deviceID":"3b:01.2"}`), Config{VF: pci}},
 		{
-			"the runtime's wishes over args",
+			"wishes of the runtime and of args",
 			with(`"args":{"cni":{"ips":["10.0.0.7"]}},"runtimeConfig":{"mac":"02:00:00:00:00:09","ips":["10.0.0.8/24"]}`),
-			Config{MAC: &vf.MAC{2, 0, 0, 0, 0, 9}, IPs: []string{"10.0.0.8/24"}},
+			Config{MAC: &vf.MAC{2, 0, 0, 0, 0, 9}, IPs: []string{"10.0.0.8/24"}, ArgIPs: []string{"10.0.0.7"}},
 		},
-		{"args alone", with(`"args":{"cni":{"ips":["10.0.0.7"]}}`), Config{IPs: []string{"10.0.0.7"}}},
+		{"args alone", with(`"args":{"cni":{"ips":["10.0.0.7"]}}`), Config{ArgIPs: []string{"10.0.0.7"}}},
 		{
 			"GC",
 			with(`"cni.dev/valid-attachments":[{"containerID":"a","ifname":"net1"}],"cni.dev/attachments":[]`),
@@ -73,7 +73,7 @@ func TestParseConfig(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tc.want.Version, tc.want.Name, tc.want.Type = "1.1.0", "net", "sriov"
+			tc.want.Version, tc.want.Name, tc.want.Type, tc.want.Lenient = "1.1.0", "net", "sriov", true
 			got, err := ParseConfig([]byte(tc.raw))
 			if err != nil {
 				t.Fatal(err)
@@ -122,10 +122,10 @@ func TestParseConfigRefuses(t *testing.T) {
 		with(`"deviceID":"3b:01.2","runtimeConfig":{"deviceID":"3b:01.3"}`): `runtimeConfig.deviceID "3b:01.3": another device than deviceID 0000:3b:01.2; want one`,
 		strict(`"runtimeConfig":{"bandwidth":{"ingressRate":1}}`):           `runtimeConfig.bandwidth {"ingressRate":1}: not served; max_tx_rate limits what a VF sends`,
 		strict(`"runtimeConfig":{"Mac":"02:00:00:00:00:01"}`):               `runtimeConfig.Mac: did you mean mac? (unknown key, value "02:00:00:00:00:01")`,
-		with(`"ipam":{"type":"host-local","subnet":"10.0.0.0/24","rangestart":"10.0.0.5"},"vlan":-1`): `vlan -1: want a number between 0 and 4094; ipam.rangestart: did you mean rangeStart? (unknown key, value 10.0.0.5)`,
-		with(`"prevResult":{"cniVersion":"1.1.0","interfaces":[null]}`):                               `prevResult.interfaces [null]: element 0: want an object`,
-		with(`"prevResult":{"cniVersion":"1.1.0","ips":[{"address":"x"}]}`):                           `prevResult {"cniVersion":"1.1.0","ips":[{"address":"x"}]}: not a result of version 1.1.0: invalid CIDR address: x`,
-		with(`"cni.dev/valid-attachments":[{"ifname":"net1"}]`):                                       `cni.dev/valid-attachments[0].containerID: want containerID and ifname of an attachment`,
+		strict(`"ipam":{"type":"host-local","subnet":"10.0.0.0/24","rangestart":"10.0.0.5"},"vlan":-1`): `vlan -1: want a number between 0 and 4094; ipam.rangestart: did you mean rangeStart? (unknown key, value 10.0.0.5)`,
+		with(`"prevResult":{"cniVersion":"1.1.0","interfaces":[null]}`):                                 `prevResult.interfaces [null]: element 0: want an object`,
+		with(`"prevResult":{"cniVersion":"1.1.0","ips":[{"address":"x"}]}`):                             `prevResult {"cniVersion":"1.1.0","ips":[{"address":"x"}]}: not a result of version 1.1.0: invalid CIDR address: x`,
+		with(`"cni.dev/valid-attachments":[{"ifname":"net1"}]`):                                         `cni.dev/valid-attachments[0].containerID: want containerID and ifname of an attachment`,
 	} {
 		_, err := ParseConfig([]byte(raw))
 		if got := fmt.Sprint(err); got != want {

@@ -131,6 +131,9 @@ func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, missing [
 		texts = append(texts, "network "+network+": "+strings.Join(c.Warnings, "; "))
 		h.Log.Warn("network configuration", "net", network, "owner", a.owner(r.ContainerID, r.IfName), "warnings", c.Warnings)
 	}
+	if c.ignoresIPs() && (a.ip != "" || len(c.ArgIPs)+len(c.IPs) > 0) {
+		texts = append(texts, fmt.Sprintf("network %s: addresses are asked for, and it has no ipam section, so the interface gets none: add one", network))
+	}
 	if len(texts) == 0 || h.Cluster == nil {
 		return
 	}
@@ -246,14 +249,6 @@ func parse(r api.CNIRequest) (Config, attach.Request, error) {
 }
 
 func request(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
-	asked := c.IPs
-	if len(asked) == 0 && a.ip != "" {
-		asked = []string{a.ip}
-	}
-	addresses, err := c.addresses(asked)
-	if err != nil {
-		return attach.Request{}, err
-	}
 	spec := c.Spec
 	spec.Interface = r.IfName
 	for _, mac := range []*vf.MAC{a.mac, c.MAC} { // the later one counts
@@ -261,10 +256,10 @@ func request(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
 			spec.MAC = mac
 		}
 	}
-	return attach.Request{
+	req := attach.Request{
 		Owner: a.owner(r.ContainerID, r.IfName), PodUID: a.podUID, Network: c.Name,
 		VF: c.VF, Pool: c.Pool, Netns: r.Netns,
-		Spec: spec, IPAM: c.IPAM, Addresses: addresses,
-		Raw: r.Config,
-	}, nil
+		Spec: spec, Raw: r.Config,
+	}
+	return req, c.ask(a, &req)
 }

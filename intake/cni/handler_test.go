@@ -67,7 +67,7 @@ func TestErrorsHaveTheirCodes(t *testing.T) {
 		"container":     {nil, api.CNIRequest{Command: cmdDel, IfName: "net1"}, `4 invalid environment variable CNI_CONTAINERID "": want a letter or digit, then letters, digits, '_', '.' and '-', at most 253 (the container runtime sets it; see the CNI specification, section 2)`},
 		"not JSON":      {nil, invocation(cmdAdd, "nonsense"), "6 not a configuration: configuration nonsense: not JSON: invalid character 'o' in literal null (expecting 'u') at byte 2 " + correct},
 		"arguments":     {nil, func() api.CNIRequest { r := invocation(cmdAdd, with("")); r.Args = "MAC=x"; return r }(), `4 invalid environment variable CNI_ARGS: MAC: MAC address "x": want six bytes in hexadecimal, e.g. 02:00:5e:10:00:01 (the container runtime sets it; see the CNI specification, section 2)`},
-		"no ipam":       {nil, invocation(cmdAdd, with(`"args":{"cni":{"ips":["10.0.0.5"]}}`)), `7 requested address "10.0.0.5": invalid: network net has no ipam section; add one whose range has the address ` + correct},
+		"no ipam":       {nil, invocation(cmdAdd, with(`"strict":true,"args":{"cni":{"ips":["10.0.0.5"]}}`)), `7 requested address "10.0.0.5": invalid: network net has no ipam section; add one whose range has the address ` + correct},
 		"static, bare":  {nil, invocation(cmdAdd, with(`"args":{"cni":{"ips":["10.0.0.5"]}},"ipam":{"type":"static"}`)), `7 requested address "10.0.0.5": invalid: want it with its prefix length, e.g. 172.16.91.5/24 ` + correct},
 		"name taken":    {nil, invocation(cmdAdd, with(`"prevResult":{"interfaces":[{"name":"net1","sandbox":"/run/netns/x"}]}`)), `7 CNI_IFNAME net1: invalid: a plugin before this one in network net made an interface of that name; attach network net by itself ` + correct},
 		"nothing free":  {newMemory(0), invocation(cmdAdd, with("")), "100 pool test: 0 of 0 VFs are held: nothing free (culvert pool list says who holds what)"},
@@ -206,18 +206,6 @@ func TestMACPrecedence(t *testing.T) {
 		if resp := serve(t, newMemory(1), r); !strings.Contains(string(resp.Stdout), tc.want) {
 			t.Errorf("%s: %s", name, resp.Stdout)
 		}
-	}
-}
-
-func TestAddressPrecedence(t *testing.T) {
-	r := invocation(cmdAdd, with(pool+`,"args":{"cni":{"ips":["10.0.0.4/29"]}}`))
-	r.Args = "IP=10.0.0.5"
-	if resp := serve(t, newMemory(1), r); !strings.Contains(string(resp.Stdout), `"10.0.0.4/29"`) {
-		t.Errorf("args over CNI_ARGS: %s", resp.Stdout)
-	}
-	r.Config = []byte(with(pool))
-	if resp := serve(t, newMemory(1), r); !strings.Contains(string(resp.Stdout), `"10.0.0.5/29"`) {
-		t.Errorf("CNI_ARGS: %s", resp.Stdout)
 	}
 }
 

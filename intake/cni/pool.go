@@ -56,8 +56,11 @@ func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, r
 		}
 		req.AddressPool = shares
 	}
-	req.IPAM = c.IPAM
-	return nil
+	a, err := parseArguments(r.Args)
+	if err != nil {
+		return err
+	}
+	return c.ask(a, req)
 }
 
 // sharedSection returns the ipam section of the network that owns a pool, if its author

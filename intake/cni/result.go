@@ -38,7 +38,8 @@ func result(c Config, rec journal.Record, netns string) ([]byte, error) {
 	for _, route := range rec.Lease.Wanted.Routes {
 		to := &types.Route{Dst: ipNet(route.Dst), GW: ip(route.Gateway)}
 		if c.Version == api.CNINewest {
-			to.MTU, to.Priority = route.MTU, route.Priority
+			to.MTU, to.AdvMSS, to.Priority = route.MTU, route.AdvMSS, route.Priority
+			to.Table, to.Scope = given(route.Table), given(route.Scope)
 		}
 		r.Routes = append(r.Routes, to)
 	}
@@ -76,6 +77,14 @@ func entry(rec journal.Record, netns, version string) *current.Interface {
 		i.PciID = rec.PCI.String()
 	}
 	return i
+}
+
+// given is a number of a route that 0 stands for the default of.
+func given(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 func dns(d ipam.DNS) types.DNS {

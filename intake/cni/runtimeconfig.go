@@ -15,10 +15,9 @@ var runtimeKeys = []string{
 	"bandwidth", "ipRanges", "infinibandGUID",
 }
 
-// runtime reads runtimeConfig and args. What runtimeConfig asks for counts
-// over args, and both over CNI_ARGS.
+// runtime reads runtimeConfig and args.
 func (c *Config) runtime(o *strictjson.Object) {
-	c.IPs = o.Object("args").Object("cni").Strings("ips")
+	c.ArgIPs = o.Object("args").Object("cni").Strings("ips")
 	declared := o.Object("capabilities")
 	declared.Bool("mac")
 	declared.Bool("ips")
@@ -27,13 +26,11 @@ func (c *Config) runtime(o *strictjson.Object) {
 	if mac, ok := strictjson.Text(in, "mac", vf.ParseUnicastMAC); ok {
 		c.MAC = &mac
 	}
-	if ips := in.Strings("ips"); len(ips) > 0 {
-		c.IPs = ips
-	}
+	c.IPs = in.Strings("ips")
+	c.Ranges = in.Raw("ipRanges")
 	in.String("CNIDeviceInfoFile")
 	for _, refused := range []struct{ key, why string }{
 		{"bandwidth", "not served; max_tx_rate limits what a VF sends"},
-		{"ipRanges", "not served; put the ranges into ipam"},
 		{"infinibandGUID", "not served; culvert attaches Ethernet VFs"},
 	} {
 		if in.Has(refused.key) {
