@@ -47,8 +47,9 @@ func (h *Handler) copyDeviceInfo(n journal.SandboxNetwork) error {
 	return write(n.DeviceInfo, raw)
 }
 
-// writeDeviceInfos writes the device-info file of each network that has a VF. It reads
-// the ledger once: a pod may have 64 networks, and a node 256 VFs.
+// writeDeviceInfos writes the device-info file of each network that has a VF and for which
+// the device plugin has none, which may know more: /dev/vhost-net. It reads the ledger once:
+// a pod may have 64 networks, and a node 256 VFs.
 func (h *Handler) writeDeviceInfos(sb journal.Sandbox) error {
 	records, err := journal.ReadRecords(h.Ledger)
 	if err != nil {
@@ -57,7 +58,7 @@ func (h *Handler) writeDeviceInfos(sb journal.Sandbox) error {
 	for _, n := range sb.Networks {
 		for _, r := range records {
 			owner := r.Lease.Owner
-			if n.DeviceInfo == "" || r.Phase != journal.Attached || owner.UID != sb.ID || owner.Interface != n.Interface {
+			if n.DeviceInfo == "" || r.Phase != journal.Attached || owner.UID != sb.ID || owner.Interface != n.Interface || readDeviceInfo(n) != nil {
 				continue
 			}
 			if err := h.writeDeviceInfo(n, r); err != nil {

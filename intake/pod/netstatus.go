@@ -48,9 +48,9 @@ func (h *Handler) statusOf(w wish) (string, error) {
 			s.Gateway = kept(s.Gateway, moved)
 		} else {
 			s.Gateway = nil
-			for _, g := range w.gateways[i] {
-				s.Gateway = append(s.Gateway, g.String())
-			}
+		}
+		for _, g := range w.gateways[i] {
+			s.Gateway = append(s.Gateway, g.String())
 		}
 		all = append(all, s)
 	}

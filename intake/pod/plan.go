@@ -123,6 +123,12 @@ func (h *Handler) planDefault(ctx context.Context, c call, w *wish, given device
 			return fmt.Errorf("network %s/%s: %w", elements[0].Namespace, elements[0].Name, err)
 		}
 		n.Runtime = withRuntime(n.Runtime, c.config.RuntimeConfig)
+		if err := w.addDefaultRoute(0, elements[0].DefaultRoute); err != nil {
+			return fmt.Errorf("network %s: %w", n.Name, err)
+		}
+		if e := elements[0]; e.Interface != "" && e.Interface != c.IfName {
+			w.ignored = append(w.ignored, fmt.Sprintf("network %s: interface %s is asked for, and the default network has the name %s that the runtime gives it", n.Name, e.Interface, c.IfName))
+		}
 	default:
 		d, err := defaultIn(h.ConfDir)
 		if err != nil {

@@ -30,17 +30,31 @@ func (w *world) wantHeld(want ...string) {
 	}
 }
 
-// delegate is an ADD of Multus for one interface of pod d/a.
+// delegate is an ADD of Multus for one interface of pod d/a; it returns what a refusal says.
 func (w *world) delegate(ifName, config string) string {
 	w.Helper()
-	resp := w.callAs(context.Background(), api.CNIRequest{
+	if resp := w.asDelegate(ifName, config); resp.Exit != 0 {
+		return string(resp.Stdout)
+	}
+	return ""
+}
+
+// delegated is an ADD of Multus that succeeds; it returns the result.
+func (w *world) delegated(ifName, config string) []byte {
+	w.Helper()
+	resp := w.asDelegate(ifName, config)
+	if resp.Exit != 0 {
+		w.Fatalf("ADD of %s: %s", ifName, resp.Stdout)
+	}
+	return resp.Stdout
+}
+
+func (w *world) asDelegate(ifName, config string) api.CNIResponse {
+	w.Helper()
+	return w.callAs(context.Background(), api.CNIRequest{
 		Command: "ADD", ContainerID: "c1", IfName: ifName, Netns: "/run/netns/c1",
 		Args: "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=a;K8S_POD_UID=u1", Config: []byte(config),
 	})
-	if resp.Exit == 0 {
-		return ""
-	}
-	return string(resp.Stdout)
 }
 
 const section = `{"type":"host-local","scope":"node","subnet":"10.1.0.0/24"%s}`

@@ -195,7 +195,12 @@ type world struct {
 
 const flannel = `{"name":"cbr0","cniVersion":"0.3.1","plugins":[{"type":"flannel","delegate":{"isDefaultGateway":true}},{"type":"portmap","capabilities":{"portMappings":true}}]}`
 
-func newWorld(t *testing.T) *world {
+const hostFile = "pfs:\n- name: \"*\"\n  vfs: 4\npools:\n- name: fast\n  prefix: intel.com\n  selectors: {pfNames: [\"*\"]}\n"
+
+func newWorld(t *testing.T) *world { return newWorldOf(t, hostFile) }
+
+// newWorldOf is newWorld on a node with another host.yaml.
+func newWorldOf(t *testing.T, host string) *world {
 	t.Helper()
 	w := &world{T: t, k: fake.New(fake.IGB, 1), host: newHost(), given: map[string][]vf.PCIAddr{}, dir: t.TempDir(),
 		cluster: &cluster{pods: map[string]api.Pod{}, networks: map[string]api.NetworkDefinition{}, status: map[string]string{}}}
@@ -207,7 +212,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	spec, err := desired.Parse("host.yaml", []byte("pfs:\n- name: \"*\"\n  vfs: 4\npools:\n- name: fast\n  prefix: intel.com\n  selectors: {pfNames: [\"*\"]}\n"))
+	spec, err := desired.Parse("host.yaml", []byte(host))
 	if err != nil {
 		t.Fatal(err)
 	}
