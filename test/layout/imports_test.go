@@ -78,6 +78,9 @@ var mayImport = map[string][]string{
 	// a host's libvirt and culvertd together, for what a person does to guests
 	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
+	// objects of other projects -> Culvert's
+	"migrate": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "netannotation", "netconf", "vf"},
+
 	// the cluster, alone with controller in importing client-go
 	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "netannotation", "netconf", "vf"},
 	"kube/view": {"api", "api/v1alpha1", "netannotation", "vf"},
@@ -107,7 +110,7 @@ var mayImport = map[string][]string{
 	// programs
 	"program":                {},
 	"cli":                    {"suggest"},
-	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "guest/admin", "install", "journal", "kernel/...", "kube/view", "libvirt", "program", "rpc", "status/...", "suggest", "vf"},
+	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "guest/admin", "install", "journal", "kernel/...", "kube/view", "libvirt", "migrate", "program", "rpc", "status/...", "suggest", "vf"},
 	"cmd/culvert-bench":      {"bench/...", "cli", "durable", "rpc"},
 	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},

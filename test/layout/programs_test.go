@@ -39,7 +39,7 @@ var (
 var budgets = map[string]budget{
 	// Since its budget was 175 it came to read an interface's tuning and a network's
 	// annotation, as the packages do whose types it shows.
-	"culvert": {177, 16.5, nodeOnly},
+	"culvert": {192, 16.6, nodeOnly}, // with the parsers of networks, for culvert migrate
 	// 18 of culvertd's packages are the Prometheus client, which serves its metrics.
 	"culvertd":    {315, 21.5, nodeOnly}, // kernel/tuning compares what owners set of their interfaces
 	"culvert-cni": {6, 3.5, shim},

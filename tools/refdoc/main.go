@@ -1,8 +1,8 @@
 // Command refdoc writes the parts of docs/reference that are said better
 // elsewhere: host.md from the package documentation of desired, so that what
 // people read about host.yaml is what its parser's author wrote,
-// bench-result.md from the types in bench, and invariants.md from the tests. Its own
-// tests fail when a file is not current:
+// bench-result.md from the types in bench, invariants.md from the tests, and migrate.md
+// from the table of package migrate. Its own tests fail when a file is not current:
 //
 //	tools/go run ./tools/refdoc
 package main
@@ -48,5 +48,5 @@ func references(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{"host.md": host, "bench-result.md": result, "invariants.md": invariants}, nil
+	return map[string][]byte{"host.md": host, "bench-result.md": result, "invariants.md": invariants, "migrate.md": migrateReference()}, nil
 }

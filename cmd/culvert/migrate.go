@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/migrate"
+)
+
+// exitLoss is the status of culvert migrate convert when something has no equivalent.
+const exitLoss = 2
+
+func newMigrateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Come from Multus, the SR-IOV plugins or the SR-IOV operator",
+		Long: `Takes a cluster over that has Multus, the SR-IOV CNI plugin and the device plugin,
+or the SR-IOV operator. Networks and pods stay as they are. What the operator's
+objects say becomes NodePolicies and NetworkAttachmentDefinitions, once.`,
+		Example: `  culvert migrate convert operator.yaml > culvert.yaml`,
+	}
+	return cli.Group(cmd, newMigrateConvertCommand())
+}
+
+func newMigrateConvertCommand() *cobra.Command {
+	var options migrate.Options
+	cmd := &cobra.Command{
+		Use:   "convert FILE...",
+		Short: "Make NodePolicies and networks of the SR-IOV operator's objects",
+		Long: `Reads objects of the SR-IOV operator (SriovNetworkNodePolicy, SriovNetwork,
+SriovIBNetwork, OVSNetwork, SriovNetworkPoolConfig) and ConfigMaps of the device
+plugin from files; - is standard input. Writes the NodePolicies and
+NetworkAttachmentDefinitions that say the same of Culvert, to be applied with
+kubectl. It asks no cluster and changes nothing.
+
+What became of each object, and every field that has no equivalent, is written to
+standard error. The fields are listed in docs/reference/migrate.md.
+
+Exit status is 0 when everything was converted, 2 when something has no
+equivalent (the rest is written all the same), and 1 when a file cannot be read.`,
+		Example: `  kubectl get sriovnetworknodepolicies,sriovnetworks -A -o yaml > operator.yaml
+  culvert migrate convert operator.yaml > culvert.yaml
+  culvert migrate convert configmap.yaml --resource-prefix example.org
+  culvert migrate convert operator.yaml -o json | jq '.items[].metadata.name'`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	cmd.Flags().StringVar(&options.ResourcePrefix, "resource-prefix", "", "of all resources; openshift.io for the operator's and intel.com for the device plugin's unless given")
+	format := cli.AddFormat(cmd, "json for one list in place of documents of YAML", cli.YAML, cli.JSON)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		objects, err := readObjects(cmd, args)
+		if err != nil {
+			return err
+		}
+		result := migrate.Convert(objects, options)
+		for _, n := range result.Notes {
+			fmt.Fprintln(cmd.ErrOrStderr(), n)
+		}
+		if err := writeManifests(cmd.OutOrStdout(), format.String(), result.Manifests); err != nil {
+			return err
+		}
+		if result.HasLoss() {
+			return cli.ExitStatus(exitLoss)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// readObjects reads the objects of files.
+func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
+	var all []migrate.Object
+	for _, name := range files {
+		var text []byte
+		var err error
+		if name == "-" {
+			text, err = io.ReadAll(cmd.InOrStdin())
+		} else {
+			text, err = os.ReadFile(name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		objects, err := migrate.Read(name, text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
+}
+
+// writeManifests writes what kubectl apply takes: documents of YAML, or a list of JSON.
+func writeManifests(w io.Writer, format string, all []migrate.Manifest) error {
+	if format == cli.JSON {
+		return cli.Encode(w, cli.JSON, struct {
+			APIVersion string             `json:"apiVersion"`
+			Kind       string             `json:"kind"`
+			Items      []migrate.Manifest `json:"items"`
+		}{"v1", "List", append([]migrate.Manifest{}, all...)})
+	}
+	for _, m := range all {
+		if err := cli.EncodeLine(w, cli.YAML, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

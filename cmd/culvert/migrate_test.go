@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/cli"
+)
+
+// migrateConvert runs culvert migrate convert with a file of that text.
+func migrateConvert(t *testing.T, text string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "operator.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errors bytes.Buffer
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetErr(&errors)
+	root.SetIn(strings.NewReader(text))
+	if len(args) == 0 || args[0] != "-" {
+		args = append([]string{file}, args...)
+	}
+	root.SetArgs(append([]string{"migrate", "convert"}, args...))
+	status = cli.Run(root)
+	return out.String(), errors.String(), status
+}
+
+const operatorNetwork = "kind: SriovNetwork\nmetadata: {name: n, namespace: op}\nspec: {resourceName: r, vlan: 7}\n"
+
+// TestMigrateConvert: what is to be applied goes to standard output, words go to standard error,
+// and the exit status says whether something has no equivalent.
+func TestMigrateConvert(t *testing.T) {
+	out, said, status := migrateConvert(t, operatorNetwork)
+	if status != 0 || !strings.HasPrefix(out, "---\napiVersion: k8s.cni.cncf.io/v1\n") || !strings.Contains(said, "SriovNetwork op/n: becomes NetworkAttachmentDefinition op/n\n") {
+		t.Errorf("status %d\n%s\n%s", status, out, said)
+	}
+	out, said, status = migrateConvert(t, operatorNetwork+"---\nkind: SriovIBNetwork\nmetadata: {name: i}\nspec: {resourceName: r}\n", "--resource-prefix", "example.org")
+	if status != exitLoss || strings.Count(out, "kind:") != 1 || !strings.Contains(out, "example.org/r") || !strings.Contains(said, "SriovIBNetwork i: not converted") {
+		t.Errorf("status %d\n%s\n%s", status, out, said)
+	}
+	if out, said, status = migrateConvert(t, "kind: ["); status != 1 || out != "" || !strings.Contains(said, "operator.yaml: invalid") {
+		t.Errorf("status %d\n%s\n%s", status, out, said)
+	}
+	if _, said, status = migrateConvert(t, "", filepath.Join(t.TempDir(), "none")); status != 1 || !strings.Contains(said, "no such file") {
+		t.Errorf("status %d\n%s", status, said)
+	}
+}
+
+// TestMigrateConvertJSON: one list that kubectl takes, also of standard input and of nothing.
+func TestMigrateConvertJSON(t *testing.T) {
+	for text, items := range map[string]int{operatorNetwork: 1, "": 0} {
+		out, said, status := migrateConvert(t, text, "-", "-o", "json")
+		var list struct {
+			Kind  string
+			Items []map[string]any
+		}
+		if err := json.Unmarshal([]byte(out), &list); err != nil || status != 0 || list.Kind != "List" || list.Items == nil || len(list.Items) != items {
+			t.Errorf("%v, status %d\n%s\n%s", err, status, out, said)
+		}
+	}
+}

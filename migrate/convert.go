@@ -1,0 +1,226 @@
+package migrate
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Options of Convert.
+type Options struct {
+	// ResourcePrefix is that of all resources. Empty takes what the operator and the device plugin
+	// use unless they are told otherwise: openshift.io and intel.com.
+	ResourcePrefix string
+}
+
+// operatorPrefix is the operator's default prefix of resources.
+const operatorPrefix = "openshift.io"
+
+func (o Options) operatorPrefix() string {
+	if o.ResourcePrefix != "" {
+		return o.ResourcePrefix
+	}
+	return operatorPrefix
+}
+
+// Result is what Convert makes of objects.
+type Result struct {
+	// Manifests are to be applied, in this order.
+	Manifests []Manifest `json:"manifests"`
+	// Notes say what became of objects and fields where that needs words.
+	Notes []Note `json:"notes"`
+}
+
+// Note is about an object, or a field of it.
+type Note struct {
+	Object string `json:"object"`
+	Field  string `json:"field,omitempty"`
+	Text   string `json:"text"`
+	// Lost is true where something of the object has no equivalent.
+	Lost bool `json:"lost"`
+}
+
+func (n Note) String() string {
+	s := n.Object
+	if n.Field != "" {
+		s += ": " + n.Field
+	}
+	return s + ": " + n.Text
+}
+
+// HasLoss reports whether something has no equivalent.
+func (r Result) HasLoss() bool {
+	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Lost })
+}
+
+// Manifest is an object to apply.
+type Manifest struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   Metadata `json:"metadata"`
+	Spec       any      `json:"spec"`
+}
+
+// Metadata of a Manifest.
+type Metadata struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// String is kind namespace/name.
+func (m Manifest) String() string {
+	return Object{Kind: m.Kind, Namespace: m.Metadata.Namespace, Name: m.Metadata.Name}.String()
+}
+
+// orderWarning is what happens to those that delete the operator's objects first.
+const orderWarning = "stop the operator and its config daemon before you delete its objects: a running operator deletes the " +
+	"NetworkAttachmentDefinition of a SriovNetwork that is deleted, and resets the PFs of a SriovNetworkNodePolicy that is"
+
+// AnnotationFrom, on what Convert makes, names the objects that it was made of.
+const AnnotationFrom = "culvert.dev/converted-from"
+
+// converter collects a Result.
+type converter struct {
+	Result
+	options Options
+}
+
+func (c *converter) note(o Object, field, format string, args ...any) {
+	c.Notes = append(c.Notes, Note{Object: o.String(), Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+func (c *converter) lose(o Object, field, format string, args ...any) {
+	c.note(o, field, format, args...)
+	c.Notes[len(c.Notes)-1].Lost = true
+}
+
+// Convert makes NodePolicies and NetworkAttachmentDefinitions of the operator's objects and of
+// ConfigMaps of the device plugin. Every field with a value is converted, or a note says why it
+// has no equivalent. Other objects get a note, and are left out.
+func Convert(objects []Object, options Options) Result {
+	c := &converter{options: options}
+	var policies []policy
+	for _, o := range objects {
+		c.reportFields(o)
+		switch o.Kind {
+		case KindPolicy:
+			policies = append(policies, c.policy(o)...)
+		case KindConfigMap:
+			c.configMap(o)
+		case KindIBNetwork:
+			c.lose(o, "", "not converted: %s", infiniband)
+		case KindOVSNetwork:
+			c.lose(o, "", "not converted: %s", switchdev)
+		case KindPoolConfig:
+			c.note(o, "", "not converted: what it bounds, the draining of nodes, does not take place")
+		case KindNetwork: // after the policies, whose MTU it gets
+		default:
+			c.note(o, "", "not converted: it is neither an object of the SR-IOV operator that says what is wanted nor a ConfigMap of the device plugin")
+		}
+	}
+	c.nodePolicies(policies)
+	warn := ""
+	for _, o := range objects {
+		switch o.Kind {
+		case KindNetwork:
+			c.network(o, policies)
+			warn = orderWarning
+		case KindPolicy:
+			warn = orderWarning
+		}
+	}
+	if warn != "" {
+		c.Notes = append(c.Notes, Note{Object: "order", Text: warn})
+	}
+	return c.Result
+}
+
+// reportFields notes the fields of spec that have a value and no equivalent.
+func (c *converter) reportFields(o Object) {
+	known := fieldsOf(o.Kind)
+	if len(known) == 0 || o.Kind == KindConfigMap || o.Kind == KindIBNetwork || o.Kind == KindOVSNetwork {
+		return
+	}
+	for _, path := range leaves("", o.Spec) {
+		f, ok := fieldAt(known, path)
+		value := valueAt(o.Spec, path)
+		switch {
+		case !ok:
+			c.lose(o, "spec."+path, "no equivalent: the field is not known")
+		case f.To == "" && !f.isHarmless(value):
+			c.lose(o, "spec."+path, "no equivalent: %s", f.Why)
+		}
+	}
+}
+
+func fieldsOf(kind string) []Field {
+	var out []Field
+	for _, f := range fields {
+		if f.Kind == kind {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// fieldAt finds the field that a path is of, or below.
+func fieldAt(known []Field, path string) (Field, bool) {
+	for _, f := range known {
+		if path == f.Path || strings.HasPrefix(path, f.Path+".") {
+			return f, true
+		}
+	}
+	return Field{}, false
+}
+
+// isHarmless reports whether a value asks for nothing.
+func (f Field) isHarmless(value any) bool {
+	if isEmpty(value) {
+		return true
+	}
+	return slices.Contains(f.Harmless, fmt.Sprint(value))
+}
+
+func isEmpty(value any) bool {
+	v := reflect.ValueOf(value)
+	switch {
+	case !v.IsValid():
+		return true
+	case v.Kind() == reflect.Map || v.Kind() == reflect.Slice:
+		return v.Len() == 0
+	}
+	return v.IsZero()
+}
+
+// leaves are the paths of all values below a map, in order.
+func leaves(prefix string, values map[string]any) []string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		path := strings.TrimPrefix(prefix+"."+key, ".")
+		if below, ok := values[key].(map[string]any); ok && len(below) > 0 {
+			out = append(out, leaves(path, below)...)
+			continue
+		}
+		out = append(out, path)
+	}
+	return out
+}
+
+// valueAt returns the value of a path that leaves returned. Keys may have dots.
+func valueAt(values map[string]any, path string) any {
+	for key, value := range values {
+		if key == path {
+			return value
+		}
+		rest, ok := strings.CutPrefix(path, key+".")
+		if below, isMap := value.(map[string]any); ok && isMap {
+			if v := valueAt(below, rest); v != nil {
+				return v
+			}
+		}
+	}
+	return nil
+}
