@@ -163,7 +163,7 @@ func (h *Handler) sandbox(id string) (sb journal.Sandbox, found bool, err error)
 }
 
 // announce emits the events of an ADD that succeeded: one of each network that the pod asks
-// for, and one of everything that is ignored. The node's default network, which every pod
+// for, one of everything that is ignored, and one of what may not work. The node's default network, which every pod
 // has, gets none.
 func (h *Handler) announce(w wish) {
 	for _, n := range w.sandbox.Networks {
@@ -173,6 +173,9 @@ func (h *Handler) announce(w wish) {
 	}
 	if len(w.ignored) > 0 {
 		h.tell(w.pod, journal.Warning, "NetworkSettingIgnored", strings.Join(w.ignored, "; "))
+	}
+	if untrusted := describeUntrusted(w.sandbox.Networks); len(untrusted) > 0 {
+		h.tell(w.pod, journal.Warning, "VFNotTrusted", strings.Join(untrusted, "; "))
 	}
 }
 

@@ -181,3 +181,33 @@ func TestEveryPluginOfAChainGetsTheDevice(t *testing.T) {
 	}
 	w.clean()
 }
+
+// A macvlan over a VF that is not trusted gets a warning, since the VF's driver may drop its
+// frames.
+func TestMacvlanNeedsTrust(t *testing.T) {
+	for name, tc := range map[string]struct {
+		vf, macvlan string
+		warned      bool
+	}{
+		"no trust":         {stackable, `"master":"net1","linkInContainer":true`, true},
+		"trust: off":       {strings.Replace(stackable, "}", `,"trust":"off"}`, 1), `"master":"net1","linkInContainer":true`, true},
+		"trust: on":        {strings.Replace(stackable, "}", `,"trust":"on"}`, 1), `"master":"net1","linkInContainer":true`, false},
+		"of the node":      {stackable, `"master":"net1"`, false},
+		"on another":       {stackable, `"master":"eth0","linkInContainer":true`, false},
+		"of another chain": {`{"cniVersion":"1.0.0","type":"ipvlan"}`, `"master":"net1","linkInContainer":true`, false},
+	} {
+		w := newWorld(t)
+		w.network("v", tc.vf)
+		w.network("m", `{"cniVersion":"1.0.0","type":"macvlan",`+tc.macvlan+`}`)
+		w.asks("v,m")
+		w.add()
+		warned := slices.ContainsFunc(w.cluster.events, func(e string) bool {
+			return strings.HasPrefix(e, "d/a Warning VFNotTrusted network d/m (net2): macvlan on VF net1 of network d/v")
+		})
+		if warned != tc.warned {
+			t.Errorf("%s: events %q", name, w.cluster.events)
+		}
+		w.del()
+		w.clean()
+	}
+}

@@ -56,6 +56,9 @@ func describeElement(e netannotation.Element) string {
 	if b := e.Bandwidth; b != nil {
 		add("bandwidth %d %d %d %d", b.IngressRate, b.IngressBurst, b.EgressRate, b.EgressBurst)
 	}
+	if e.DeviceID != "" {
+		add("device %s", e.DeviceID)
+	}
 	if e.InfinibandGUID != "" {
 		add("guid %s", e.InfinibandGUID)
 	}
