@@ -54,6 +54,9 @@ func (e *Engine) adopt(id vf.ID, req Request) (rec journal.Record, err error) {
 		if err != nil || choice.Record.PCI.IsZero() {
 			return err
 		}
+		if err := e.neighbours(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline); err != nil {
+			return err
+		}
 		if rec, err = e.lease(tx, choice, req); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -30,13 +31,14 @@ func TestI9AllowIsEnforced(t *testing.T) {
 	_, n := newNode(t)
 	all := everything(t)
 	allow := desired.Allow{
-		Namespaces: []string{"default"}, VLANs: []desired.Range{{First: 100, Last: 100}}, Trust: true, SpoofChkOff: true,
+		Namespaces: []string{"default"}, VLANs: []desired.Range{{First: 100, Last: 100}}, VLANQoS: 3, Trust: true, SpoofChkOff: true,
 		MACs: []desired.MACRange{{MAC: *all.Spec.MAC, Bits: 48}}, MTU: 1400, MaxTxRate: 200,
 		Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("fd00::/64")},
 	}
 	for says, narrow := range map[string]func(*desired.Allow){
 		"namespace default is not allowed":   func(a *desired.Allow) { a.Namespaces = []string{"blue"} },
 		"vlan 100 is not allowed":            func(a *desired.Allow) { a.VLANs = nil },
+		"vlanQoS 3 is not allowed":           func(a *desired.Allow) { a.VLANQoS = 2 },
 		"trust on is not allowed":            func(a *desired.Allow) { a.Trust = false },
 		"spoofchk off is not allowed":        func(a *desired.Allow) { a.SpoofChkOff = false },
 		"mac 02:aa:bb:cc:dd:ee is not":       func(a *desired.Allow) { a.MACs = nil },
@@ -104,5 +106,49 @@ func TestI9AllowByLabelRefusesUnknownLabels(t *testing.T) {
 	labels = map[string]string{"tier": "gold"}
 	if _, err := n.Engine.Attach(t.Context(), req); err != nil {
 		t.Error(err)
+	}
+}
+
+// I9: a guest that runs with a VF whose pool does not allow what it wants is not given
+// that: it gets no lease, and the PF's settings stay.
+func TestI9AdoptedGuestIsHeldToAllow(t *testing.T) {
+	k, n := newNode(t)
+	forGuests(t, n)
+	victim := limited(vf.Spec{MAC: everything(t).Spec.MAC, VLAN: &vf.VLAN{ID: 100}})
+	held, err := n.Engine.Attach(t.Context(), victim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := guestWants(vf.Spec{Trust: ptr(true), VLAN: &vf.VLAN{ID: 100}})
+	req.VF = n.Inventory.PFs()[1].VFs[2].PCI
+	if err := k.Open(req.VF, vf.Process{PID: 4711, Name: "qemu"}); err != nil {
+		t.Fatal(err)
+	}
+	before := k.String()
+	refused := func(says string) {
+		t.Helper()
+		if err := n.Engine.Adopt(t.Context(), req); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("I9: got %v, want %q", err, says)
+		}
+		if k.String() != before {
+			t.Errorf("I9: a PF's setting changed:\n%s", k)
+		}
+		_ = n.Ledger.View(func(tx *journal.Tx) error {
+			for _, r := range tx.Records() {
+				if r.PCI == req.VF && r.Phase != journal.Free {
+					t.Errorf("I9: VF %s is %s", r.PCI, r.Phase)
+				}
+			}
+			return nil
+		})
+	}
+	setAllow(n, &desired.Allow{VLANs: []desired.Range{{First: 100, Last: 100}}})
+	refused("trust on is not allowed")
+	setAllow(n, nil)
+	req.Spec.MAC = held.Lease.Wanted.MAC
+	refused("MAC address 02:aa:bb:cc:dd:ee: held by pod default/a")
+	req.Spec.MAC = nil
+	if err := n.Engine.Adopt(t.Context(), req); err != nil || k.String() == before {
+		t.Errorf("allowed: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -150,6 +151,21 @@ func TestDroppedRateIsSetAgain(t *testing.T) {
 		t.Error(err)
 	}
 	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// I9: allow bounds the rate that the hardware keeps to, not the one that is asked for: i40e
+// raises what is below 50 Mb/s.
+func TestI9RaisedRateIsBounded(t *testing.T) {
+	_, n := nodeOf(t, fake.I40E)
+	setAllow(n, &desired.Allow{MaxTxRate: 20})
+	asked := limited(vf.Spec{MaxTxRate: ptr(uint32(20))})
+	if _, err := n.Engine.Attach(t.Context(), asked); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "max_tx_rate 50 is not allowed: allow.maxTxRate has 1 to 20") {
+		t.Errorf("20 Mb/s, which count as 50: %v", err)
+	}
+	setAllow(n, &desired.Allow{MaxTxRate: 50})
+	if _, err := n.Engine.Attach(t.Context(), asked); err != nil {
 		t.Error(err)
 	}
 }

@@ -45,5 +45,9 @@ func checkAllowed(choice alloc.Choice, req Request, want vf.Spec) error {
 	if choice.Pool == "" && req.Owner.Kind == vf.OwnerPod && req.missing != nil {
 		return fmt.Errorf("VF %s is in no pool that is known on this node: %w", choice.Record.PCI, req.missing)
 	}
+	rate := vf.DriverOf(choice.PF.Driver).Effective(want.Over(choice.Record.Baseline.Admin)).MaxTxRate
+	if want.MaxTxRate != nil && rate > *want.MaxTxRate { // i40e raises a low rate
+		want.MaxTxRate = &rate
+	}
 	return choice.Rules.Check(req.tenant, want)
 }

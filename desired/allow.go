@@ -22,9 +22,14 @@ type Allow struct {
 	// that Namespaces names needs none of them.
 	NamespaceSelector map[string]string
 	// VLANs holds the VLAN IDs; 0 is a network without VLAN. Empty allows 0 alone.
-	VLANs       []Range
-	Trust       bool
-	SpoofChkOff bool
+	VLANs []Range
+	// VLANQoS is the largest vlanQoS.
+	VLANQoS int
+	// ServiceVLANs lets a network set vlanProto 802.1ad: an outer tag, whose IDs are another
+	// provider's VLANs than those of 802.1q.
+	ServiceVLANs bool
+	Trust        bool
+	SpoofChkOff  bool
 	// MACs a network may set. Each VF may keep its own.
 	MACs      []MACRange
 	Addresses []netip.Prefix
@@ -115,17 +120,7 @@ func (p Pool) CheckSettings(want vf.Spec) error {
 	}
 	var errs []error
 	refuse := func(key, asked, allowed string) { errs = append(errs, p.refuse(key, asked, allowed)) }
-	vlan := 0
-	if want.VLAN != nil {
-		vlan = int(want.VLAN.ID)
-	}
-	vlans := a.VLANs
-	if len(vlans) == 0 {
-		vlans = []Range{{}}
-	}
-	if !slices.ContainsFunc(vlans, func(r Range) bool { return r.First <= vlan && vlan <= r.Last }) {
-		refuse("vlans", "vlan "+strconv.Itoa(vlan), listed(vlans))
-	}
+	a.checkVLAN(want.VLAN, refuse)
 	if want.Trust != nil && *want.Trust && !a.Trust {
 		refuse("trust", "trust on", "off")
 	}
@@ -160,6 +155,26 @@ func (p Pool) CheckSettings(want vf.Spec) error {
 		refuse("minTxRate", fmt.Sprintf("min_tx_rate %d", lowest), atMost(a.MinTxRate))
 	}
 	return errors.Join(errs...)
+}
+
+// checkVLAN is the part of CheckSettings about the VLAN.
+func (a Allow) checkVLAN(want *vf.VLAN, refuse func(key, asked, allowed string)) {
+	v, vlans := vf.VLAN{}, a.VLANs
+	if want != nil {
+		v = *want
+	}
+	if len(vlans) == 0 {
+		vlans = []Range{{}}
+	}
+	if id := int(v.ID); !slices.ContainsFunc(vlans, func(r Range) bool { return r.First <= id && id <= r.Last }) {
+		refuse("vlans", "vlan "+strconv.Itoa(id), listed(vlans))
+	}
+	if int(v.QoS) > a.VLANQoS {
+		refuse("vlanQoS", "vlanQoS "+strconv.Itoa(int(v.QoS)), atMost(a.VLANQoS))
+	}
+	if v.Proto == vf.Dot1AD && !a.ServiceVLANs {
+		refuse("serviceVLANs", "vlanProto "+v.Proto.String(), vf.Dot1Q.String())
+	}
 }
 
 func (p Pool) refuse(key, asked, allowed string) error {

@@ -19,6 +19,8 @@ pools:
     namespaces: [blue, team-*]
     namespaceSelector: {tier: gold}
     vlans: ["100-200", 5]
+    vlanQoS: 3
+    serviceVLANs: true
     trust: true
     spoofchkOff: true
     macs: ["02:00:5e:00:00:00/24", "02:aa:00:00:00:01"]
@@ -57,6 +59,7 @@ func TestI9AllowChecksEachSetting(t *testing.T) {
 	}{
 		"all that is named": {full, blue, with(func(s *vf.Spec) {
 			s.Trust, s.SpoofChk, s.MTU, s.MinTxRate = ptr(true), ptr(false), ptr(2000), ptr(uint32(10))
+			s.VLAN.QoS, s.VLAN.Proto = 3, vf.Dot1AD
 		}), ""},
 		"a pattern":            {full, Tenant{Namespace: "team-x"}, with(same), ""},
 		"by label":             {full, Tenant{Namespace: "red", Labels: map[string]string{"tier": "gold"}}, with(same), ""},
@@ -66,6 +69,10 @@ func TestI9AllowChecksEachSetting(t *testing.T) {
 		"a single VLAN":        {full, blue, with(func(s *vf.Spec) { s.VLAN.ID = 5 }), ""},
 		"another VLAN":         {full, blue, with(func(s *vf.Spec) { s.VLAN.ID = 201 }), "vlan 201 is not allowed: allow.vlans has 100-200, 5"},
 		"no VLAN":              {full, blue, with(func(s *vf.Spec) { s.VLAN = nil }), "vlan 0 is not allowed"},
+		"a higher priority":    {full, blue, with(func(s *vf.Spec) { s.VLAN.QoS = 4 }), "vlanQoS 4 is not allowed: allow.vlanQoS has at most 3"},
+		"bare: a priority":     {bare, blue, vf.Spec{VLAN: &vf.VLAN{QoS: 1}}, "vlanQoS 1 is not allowed: allow.vlanQoS has none"},
+		"bare: a service VLAN": {bare, blue, vf.Spec{VLAN: &vf.VLAN{Proto: vf.Dot1AD}}, "vlanProto 802.1ad is not allowed: allow.serviceVLANs has 802.1q"},
+		"a link state":         {bare, blue, vf.Spec{LinkState: ptr(vf.LinkEnable)}, ""},
 		"a MAC by its begin":   {full, blue, with(func(s *vf.Spec) { s.MAC = mac("02:00:5e:12:34:56") }), ""},
 		"a MAC":                {full, blue, with(func(s *vf.Spec) { s.MAC = mac("02:aa:00:00:00:01") }), ""},
 		"another MAC":          {full, blue, with(func(s *vf.Spec) { s.MAC = mac("02:00:5f:00:00:01") }), "mac 02:00:5f:00:00:01 is not allowed: allow.macs has 02:00:5e:00:00:00/24, 02:aa:00:00:00:01"},
@@ -105,7 +112,7 @@ func TestAllowOfANodePolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy, err := FromPolicy("p", v1alpha1.NodePolicySpec{Pools: []v1alpha1.Pool{{Name: "a", Allow: &v1alpha1.Allow{
-		Namespaces: []string{"blue", "team-*"}, NamespaceSelector: map[string]string{"tier": "gold"}, VLANs: []string{"100-200", "5"},
+		Namespaces: []string{"blue", "team-*"}, NamespaceSelector: map[string]string{"tier": "gold"}, VLANs: []string{"100-200", "5"}, VLANQoS: ptr(int32(3)), ServiceVLANs: ptr(true),
 		Trust: ptr(true), SpoofChkOff: ptr(true), MACs: []string{"02:00:5e:00:00:00/24", "02:aa:00:00:00:01"},
 		Addresses: []string{"10.1.0.0/16"}, MTU: ptr(int32(2000)), MaxTxRate: ptr(int32(100)), MinTxRate: ptr(int32(10)),
 	}}, {Name: "bare", Allow: &v1alpha1.Allow{}}}})
@@ -132,6 +139,8 @@ func TestAllowRefusesMistakes(t *testing.T) {
 		`{macs: ["02:00:00:00:00:00/49"]}`: "allow.macs[0]",
 		`{addresses: [10.0.0.1]}`:          "allow.addresses[0]",
 		`{mtu: 0}`:                         "allow.mtu",
+		`{vlanQoS: 8}`:                     "allow.vlanQoS",
+		`{serviceVLANs: 5}`:                "allow.serviceVLANs",
 		`{maxTxRate: 0}`:                   "allow.maxTxRate",
 		``:                                 "allow: nothing: want a map",
 	} {

@@ -84,6 +84,8 @@
 //	  namespaces: [blue, team-*]           # names or patterns
 //	  namespaceSelector: {tier: gold}      # or by label
 //	  vlans: ["0", "100-200"]              # 0: a network without VLAN
+//	  vlanQoS: 3                           # the largest
+//	  serviceVLANs: true                   # vlanProto 802.1ad may be set
 //	  trust: true                          # trust on may be set
 //	  spoofchkOff: true                    # spoofchk off may be set
 //	  macs: ["02:00:5e:00:00:00/24"]       # the bits that count; all 48 without /
@@ -92,7 +94,7 @@
 //	  maxTxRate: 1000                      # Mb/s, the largest
 //	  minTxRate: 100                       # Mb/s, the largest
 //
-// A key that is absent allows only the default: no VLAN, trust as it is or off, spoofchk
+// A key that is absent allows only the default: no VLAN, vlanQoS 0, vlanProto 802.1q, trust as it is or off, spoofchk
 // as it is or on, the VF's own MAC, no address, the VF's own MTU, no min_tx_rate. allow: {}
 // therefore leaves a plain VF without addresses. Two keys differ. Without namespaces and
 // namespaceSelector the pool serves every owner, guests too; with one of them only pods of

@@ -18,12 +18,13 @@ const (
 	maxRate = 1<<31 - 1
 )
 
-var allowKeys = []string{"namespaces", "namespaceSelector", "vlans", "trust", "spoofchkOff", "macs", "addresses", "mtu", "maxTxRate", "minTxRate"}
+var allowKeys = []string{"namespaces", "namespaceSelector", "vlans", "vlanQoS", "serviceVLANs", "trust", "spoofchkOff", "macs", "addresses", "mtu", "maxTxRate", "minTxRate"}
 
 var (
 	namespaceForm = form[string]{"a namespace such as team-a, or a pattern such as team-*", parseNamespace}
 	labelForm     = form[string]{"a label's value", func(s string) (string, error) { return s, nil }}
 	vlanForm      = form[Range]{"a VLAN ID from 0 (no VLAN) to 4094, or a range such as 100-200", parseVLANs}
+	qosForm       = form[int]{"a priority from 1 to 7", func(s string) (int, error) { return number(s, 1, vf.MaxQoS) }}
 	macRangeForm  = form[MACRange]{"a MAC address, optionally with the bits that count: 02:00:5e:00:00:00/24", parseMACRange}
 	networkForm   = form[netip.Prefix]{"a network such as 10.1.0.0/16", parseNetwork}
 	rateForm      = form[int]{"Mb/s from 1 to 2147483647", func(s string) (int, error) { return number(s, 1, maxRate) }}
@@ -45,6 +46,8 @@ func (r *reader) allow(v at) *Allow {
 	read("namespaces", func(f at) { a.Namespaces = entries(r, f, namespaceForm) })
 	read("namespaceSelector", func(f at) { a.NamespaceSelector = r.labels(f) })
 	read("vlans", func(f at) { a.VLANs = entries(r, f, vlanForm) })
+	read("vlanQoS", func(f at) { a.VLANQoS = parsed(r, f, qosForm) })
+	read("serviceVLANs", func(f at) { a.ServiceVLANs = r.boolean(f) })
 	read("trust", func(f at) { a.Trust = r.boolean(f) })
 	read("spoofchkOff", func(f at) { a.SpoofChkOff = r.boolean(f) })
 	read("macs", func(f at) { a.MACs = entries(r, f, macRangeForm) })
@@ -85,6 +88,7 @@ func (r *reader) policyAllow(where place, a *v1alpha1.Allow) *Allow {
 		Namespaces:        givenList(r, where.key("namespaces"), a.Namespaces, namespaceForm),
 		NamespaceSelector: a.NamespaceSelector,
 		VLANs:             givenList(r, where.key("vlans"), a.VLANs, vlanForm),
+		ServiceVLANs:      isTrue(a.ServiceVLANs),
 		Trust:             isTrue(a.Trust),
 		SpoofChkOff:       isTrue(a.SpoofChkOff),
 		MACs:              givenList(r, where.key("macs"), a.MACs, macRangeForm),
@@ -95,6 +99,7 @@ func (r *reader) policyAllow(where place, a *v1alpha1.Allow) *Allow {
 			*into = parsed(r, where.key(key).value(strconv.Itoa(int(*n))), f)
 		}
 	}
+	figure("vlanQoS", a.VLANQoS, qosForm, &out.VLANQoS)
 	figure("mtu", a.MTU, mtuForm, &out.MTU)
 	figure("maxTxRate", a.MaxTxRate, rateForm, &out.MaxTxRate)
 	figure("minTxRate", a.MinTxRate, rateForm, &out.MinTxRate)

@@ -157,6 +157,14 @@ type Allow struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	VLANs []string `json:"vlans,omitempty"`
+	// The largest vlanQoS.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=7
+	VLANQoS *int32 `json:"vlanQoS,omitempty"`
+	// Networks may set vlanProto 802.1ad.
+	// +optional
+	ServiceVLANs *bool `json:"serviceVLANs,omitempty"`
 	// Networks may set trust on.
 	// +optional
 	Trust *bool `json:"trust,omitempty"`

@@ -216,6 +216,16 @@ func (in *Allow) DeepCopyInto(out *Allow) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.VLANQoS != nil {
+		in, out := &in.VLANQoS, &out.VLANQoS
+		*out = new(int32)
+		**out = **in
+	}
+	if in.ServiceVLANs != nil {
+		in, out := &in.ServiceVLANs, &out.ServiceVLANs
+		*out = new(bool)
+		**out = **in
+	}
 	if in.Trust != nil {
 		in, out := &in.Trust, &out.Trust
 		*out = new(bool)
