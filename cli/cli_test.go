@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // TestEncode: YAML has the fields of JSON in the order of JSON, and text that
@@ -164,7 +165,7 @@ func TestScreenOfAFile(t *testing.T) {
 	}
 	defer null.Close()
 	for _, w := range []io.Writer{null, &bytes.Buffer{}} {
-		if got, want := ScreenOf(w, os.Getenv), (Screen{Width: 100, Unicode: true}); got != want {
+		if got, want := ScreenOf(w, os.Getenv), (Screen{Look: screen.Look{Width: 100, Unicode: true}}); got != want {
 			t.Errorf("%T: %+v", w, got)
 		}
 	}

@@ -6,19 +6,21 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Screen is what a command's output can show.
 type Screen struct {
-	Width    int  // in columns; 100 where that is not known
+	// Look has 100 columns where the width is not known. Colours are on a terminal, unless
+	// NO_COLOR is set (no-color.org) or it is dumb, and Unicode where the locale is UTF-8.
+	screen.Look
 	Terminal bool // the output is a terminal
-	Color    bool // on a terminal, unless NO_COLOR is set (no-color.org) or it is dumb
-	Unicode  bool // block characters: the locale is UTF-8
 }
 
 // ScreenOf returns what can be shown on w; getenv reads the environment.
 func ScreenOf(w io.Writer, getenv func(string) string) Screen {
-	s := Screen{Width: 100, Unicode: isUTF8(getenv)}
+	s := Screen{Look: screen.Look{Width: 100, Unicode: isUTF8(getenv)}}
 	out, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(out.Fd())) {
 		return s

@@ -3,17 +3,17 @@ package demo
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // The network is the report's, but for the range of the node and the device.
@@ -85,8 +85,8 @@ func TestReportFitsAHundredColumns(t *testing.T) {
 
 func fits(t *testing.T, report outcome) {
 	t.Helper()
-	for line := range strings.Lines(report.text(bench.Look{Unicode: true})) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
+	for line := range strings.Lines(report.text(screen.Look{Unicode: true})) {
+		if n := screen.Columns(strings.TrimSuffix(line, "\n")); n > 100 {
 			t.Errorf("%d columns: %s", n, line)
 		}
 	}
@@ -116,5 +116,49 @@ func TestReportIsPrintedAndKept(t *testing.T) {
 	}
 	if files, err := os.ReadDir(d.Out); err != nil || len(files) != 2 {
 		t.Errorf("%v, %v: want the text and the JSON alone, since this demo has no page", files, err)
+	}
+}
+
+// What the nodes run by is part of each report, and why it is not KVM, within 100 columns.
+func TestMachines(t *testing.T) {
+	if got := machines("kvm", ""); !strings.Contains(got, "run by KVM") {
+		t.Error(got)
+	}
+	got := machines("tcg", strings.Repeat("word ", 30)+strings.Repeat("x", 120))
+	for line := range strings.Lines(got[strings.Index(got, "Why not"):]) {
+		if n := screen.Columns(strings.TrimSuffix(line, "\n")); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if !strings.Contains(got, "\n  word") || strings.Count(got, "x") != 120+strings.Count("two ways within", "x") {
+		t.Error(got)
+	}
+}
+
+// A demo does not begin while a report of an earlier run could pass for its own.
+func TestBeginTakesAnEarlierReportAway(t *testing.T) {
+	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
+	out := t.TempDir()
+	if err := os.WriteFile(filepath.Join(out, vmFiles.json), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := begin(Options{Name: "t-none", Out: out, Log: io.Discard}, vmFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Steps.Close()
+	if files, err := os.ReadDir(out); err != nil || len(files) != 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// Whoever asks for the ends of a lab hears why there are none, as JSON.
+func TestLendEndsSaysWhyNot(t *testing.T) {
+	var out strings.Builder
+	if err := LendEnds(t.Context(), Options{Name: "t-none", Log: io.Discard}, mostSenders+1, strings.NewReader(""), &out); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.HasPrefix(got, "{") || !strings.Contains(got, "take 1 to 7") {
+		t.Error(got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -405,7 +406,7 @@ func (v *vms) killAll(ctx context.Context) error {
 }
 
 // text is the report for people, in at most 100 columns.
-func (r GuestResult) text(bench.Look) string {
+func (r GuestResult) text(screen.Look) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "guests  %d with a VF by VFIO, beside a container with a VF on each of %d nodes\n", r.Guests, nodeCount)
 	for _, p := range r.Pings {
@@ -414,7 +415,7 @@ func (r GuestResult) text(bench.Look) string {
 	for i, s := range r.BootSeconds {
 		fmt.Fprintf(&b, "boot    guest%d took commands %.0f s after virsh start\n", i+1, s)
 	}
-	fmt.Fprintf(&b, "refused\n%s", wrapped(r.Refused, 96))
+	fmt.Fprintf(&b, "refused\n%s", indentAll(r.Refused))
 	same := "the same of who has what"
 	if !r.LedgerMatchesLibvirt {
 		same = "NOT the same of who has what"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // What demo-vm.json has is what issue 6 asks for, and more.
@@ -35,7 +35,7 @@ func TestGuestResult(t *testing.T) {
 		}
 	}
 	r.LedgerMatchesLibvirt = false
-	if text := r.text(bench.Look{}); !strings.Contains(text, "NOT the same") {
+	if text := r.text(screen.Look{}); !strings.Contains(text, "NOT the same") {
 		t.Errorf("nothing says that the ledger is wrong:\n%s", text)
 	}
 }

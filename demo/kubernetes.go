@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/bench/report"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/screen"
 )
 
 var kubernetesFiles = files{"demo-k8s.json", "report-k8s.txt", "report-k8s.html"}
@@ -378,7 +379,7 @@ func (k *kubernetes) weigh(ctx context.Context) error {
 }
 
 // text is the report for people.
-func (r KubernetesResult) text(l bench.Look) string {
+func (r KubernetesResult) text(l screen.Look) string {
 	var b strings.Builder
 	b.WriteString(report.Brief(r.measured, l))
 	fmt.Fprintf(&b, "\nADD     as containerd sees it: p50 %.0f ms, p99 %.0f ms with the VF; p50 %.0f ms without it\n"+

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/report"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Result is demo.json.
@@ -77,7 +78,7 @@ func (r Result) lacks() string {
 }
 
 // text is the report for people, in at most 100 columns.
-func (r Result) text(l bench.Look) string {
+func (r Result) text(l screen.Look) string {
 	var b strings.Builder
 	b.WriteString(report.Brief(r.measured, l))
 	fmt.Fprintf(&b, "\nattach  p50 %.0f ms, p99 %.0f ms; detach  p50 %.0f ms, p99 %.0f ms (%d each, one after the other)\n",
@@ -100,24 +101,10 @@ func machines(accel, whyNotKVM string) string {
 		return "run by KVM, with an emulated NIC (igb): compare the ways with each other, not with hardware.\n"
 	}
 	return "run by TCG, which emulates the processor in software: absolute speeds mean nothing, the ratio of the\n" +
-		"two ways within this run does. Why not by KVM:\n" + wrapped(whyNotKVM, 96)
+		"two ways within this run does. Why not by KVM:\n" + indentAll(whyNotKVM)
 }
 
-// wrapped breaks s into indented lines of at most width, at spaces and, where
-// there is none, anywhere.
-func wrapped(s string, width int) string {
-	var b strings.Builder
-	line := ""
-	for _, word := range strings.Fields(s) {
-		for line != "" && len(line)+1+len(word) > width {
-			b.WriteString("  " + line + "\n")
-			line = ""
-		}
-		for len(word) > width {
-			b.WriteString("  " + word[:width] + "\n")
-			word = word[width:]
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	return b.String() + "  " + line + "\n"
+// indentAll breaks s into indented lines that keep within 100 columns.
+func indentAll(s string) string {
+	return indent(strings.Join(screen.WrapAll(s, 96), "\n")) + "\n"
 }

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
-	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // DefaultName is the lab that the demo boots.
@@ -45,9 +45,9 @@ type Options struct {
 	// Guests is on how many of the nodes RunGuests runs a guest, all of them if it is 0.
 	Guests int
 
-	Log  io.Writer  // step lines and the report
-	Live bool       // Log is a terminal
-	Look bench.Look // of the report
+	Log  io.Writer   // step lines and the report
+	Live bool        // Log is a terminal
+	Look screen.Look // of the report
 }
 
 // ErrNotAsItShouldBe is returned when the demo ran to its end and found
@@ -288,7 +288,7 @@ func (d *demo) countVFs(ctx context.Context, want int) error {
 
 // outcome is what a report is made of.
 type outcome interface {
-	text(l bench.Look) string
+	text(l screen.Look) string
 	page() ([]byte, error) // HTML, for a demo whose files have a page
 }
 
@@ -306,7 +306,7 @@ func (d *demo) report(found outcome) error {
 	write := func(name string, body []byte) error { return os.WriteFile(filepath.Join(d.Out, name), body, 0o644) }
 	err = errors.Join(
 		write(d.files.json, append(body, '\n')),
-		write(d.files.text, []byte(found.text(bench.Look{Unicode: d.Look.Unicode}))),
+		write(d.files.text, []byte(found.text(screen.Look{Unicode: d.Look.Unicode}))),
 	)
 	if err == nil && d.files.page != "" {
 		if body, err = found.page(); err == nil {

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"strings"
@@ -125,7 +126,7 @@ func (d Definition) agrees(u Use, dev Device) error {
 	var what string
 	switch {
 	case u.VF() != dev.PCI:
-		what = fmt.Sprintf("has VF %s, not %s", orNone(u.VF().String()), dev.PCI)
+		what = fmt.Sprintf("has VF %s, not %s", cmp.Or(u.VF().String(), "none"), dev.PCI)
 	case u.MAC != nil && *u.MAC != dev.MAC:
 		what = fmt.Sprintf("has MAC address %s, not %s", u.MAC, dev.MAC)
 	case u.VLAN != nil && u.VLAN.ID != dev.VLAN.ID:
@@ -135,13 +136,6 @@ func (d Definition) agrees(u Use, dev Device) error {
 	}
 	return fmt.Errorf("guest %s has a device %s already (alias %s), which %s: %w: take it out of the definition, or choose another name",
 		d.Name, dev.Name, u.Alias, what, vf.ErrHeld)
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }
 
 // With is the definition's text with one more device, and its settings in the

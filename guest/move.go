@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -229,7 +230,7 @@ func (d Definition) CanMove() error {
 		default:
 			err = errors.New("was put there by hand: take it out, and culvert vm attach a VF in its place")
 		}
-		errs = append(errs, fmt.Errorf("device %s of guest %s (PCI function %s) %w", label(u), d.Name, orNone(u.VF().String()), err))
+		errs = append(errs, fmt.Errorf("device %s of guest %s (PCI function %s) %w", label(u), d.Name, cmp.Or(u.VF().String(), "none"), err))
 	}
 	if len(errs) == 0 {
 		return nil

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/screen"
 )
 
 // A Program runs on the host, within the lab's network namespace, until it is
@@ -181,6 +183,6 @@ func writePrograms(w io.Writer, all []Program) error {
 		}
 		words = append(words, p.Name+" "+state)
 	}
-	_, err := fmt.Fprintf(w, "\nbeside them  %s\n", wrap(strings.Join(words, ", "), 87, "             "))
+	_, err := fmt.Fprintf(w, "\nbeside them  %s\n", strings.Join(screen.Wrap(strings.Join(words, ", "), 87), "\n             "))
 	return err
 }

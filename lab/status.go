@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/culvert-net/culvert/screen"
 )
 
 // A NodeState is what a node is doing.
@@ -70,7 +72,7 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 	if s.WhyNot != "" {
 		accel += ", not kvm: " + s.WhyNot
 	}
-	fmt.Fprintf(w, "lab    %s, up %s, supervisor %d\nimage  %s\naccel  %s\n\n", s.Name, age(now.Sub(s.Since)), s.Supervisor, s.Image, wrap(accel, 93, "       "))
+	fmt.Fprintf(w, "lab    %s, up %s, supervisor %d\nimage  %s\naccel  %s\n\n", s.Name, age(now.Sub(s.Since)), s.Supervisor, s.Image, strings.Join(screen.Wrap(accel, 93), "\n       "))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NODE\tSTATE\tPID\tUPTIME\tADDRESS\tPF1\tPF2")
 	for _, n := range s.Nodes {
@@ -96,7 +98,7 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 	}
 	for _, n := range s.Nodes {
 		if n.Reason != "" {
-			fmt.Fprintf(w, "\n%s is off: %s\n", n.Name, wrap(n.Reason, 80, "  "))
+			fmt.Fprintf(w, "\n%s is off: %s\n", n.Name, strings.Join(screen.Wrap(n.Reason, 80), "\n  "))
 		}
 	}
 	return nil
@@ -114,18 +116,4 @@ func age(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0s")
 	}
 	return s
-}
-
-// wrap breaks s at spaces into lines of at most width, the later ones indented.
-func wrap(s string, width int, indent string) string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(s) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		line = strings.TrimPrefix(line+" "+word, " ")
-	}
-	return strings.Join(append(lines, line), "\n"+indent)
 }

@@ -10,19 +10,19 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // AgainstText is a comparison for a terminal, in at most 100 columns.
-func AgainstText(a bench.Against, look bench.Look) string {
+func AgainstText(a bench.Against, look screen.Look) string {
 	var b strings.Builder
 	paragraph(&b, "", verdict(a))
-	b.WriteString("\n")
-	t := table{head: []string{"ARM", "METRIC", ">FIRST -> SECOND", ">CHANGE", ">95 %", ">P", ">EFFECT", "VERDICT"}}
+	t := tableOf("ARM", "METRIC", ">FIRST -> SECOND", ">CHANGE", ">95 %", ">P", ">EFFECT", "VERDICT")
 	for _, c := range a.Changes {
-		t.add(c.Arm, c.Metric.Name, bench.Number(c.Was.Value)+" -> "+bench.Number(c.Is.Value)+" "+c.Metric.Unit,
-			change(c.Part()), changes(c), p(c), effect(c), short(c.Verdict()))
+		t.Add(screen.Words(c.Arm, c.Metric.Name, bench.Number(c.Was.Value)+" -> "+bench.Number(c.Is.Value)+" "+c.Metric.Unit,
+			change(c.Part()), changes(c), p(c), effect(c), short(c.Verdict()))...)
 	}
-	t.write(&b)
+	write(&b, t)
 	section(&b, look, "rules that are broken", broken(a))
 	var kept []string
 	for _, r := range a.Passed {
@@ -178,7 +178,7 @@ func AgainstJUnit(out io.Writer, a bench.Against) error {
 		Failures int        `xml:"failures,attr"`
 		Cases    []testCase `xml:"testcase"`
 		Output   output     `xml:"system-out"`
-	}{Name: "culvert bench compare", Tests: len(a.Broken) + len(a.Passed), Failures: len(a.Broken), Output: output{AgainstText(a, bench.Look{})}}
+	}{Name: "culvert bench compare", Tests: len(a.Broken) + len(a.Passed), Failures: len(a.Broken), Output: output{AgainstText(a, screen.Look{})}}
 	for _, r := range a.Broken {
 		suite.Cases = append(suite.Cases, testCase{"culvert.bench", r.String(), &failure{excerpt.Clean(r.Why)}})
 	}

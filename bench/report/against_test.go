@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // slower is the example with a VF that carries less, and with other circumstances.
@@ -34,7 +35,7 @@ func slower(t *testing.T) bench.Against {
 
 func TestAgainst(t *testing.T) {
 	a := slower(t)
-	text := AgainstText(a, bench.Look{})
+	text := AgainstText(a, screen.Look{})
 	golden(t, "against.txt", text)
 	checkText(t, text)
 	golden(t, "against.md", AgainstMarkdown(a))
@@ -60,7 +61,7 @@ func TestAgainstOdd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, a := range map[string]bench.Against{"odd": bench.Compare(before, after, []bench.Rule{rule}), "same": bench.Compare(before, odd(), nil), "empty": {}} {
-		checkText(t, AgainstText(a, bench.Look{}))
+		checkText(t, AgainstText(a, screen.Look{}))
 		for line := range strings.Lines(AgainstMarkdown(a)) {
 			if strings.HasPrefix(line, "# ") || strings.Contains(line, "<") || strings.Contains(strings.ReplaceAll(line, `\|`, ""), "/C calc|") {
 				t.Errorf("%s: Markdown: %q", name, line)

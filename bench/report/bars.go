@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // barFigures draw the arms of each metric: median, interval, every run as a dot, and
@@ -43,7 +44,7 @@ func barFigure(r bench.Result, group []row) figure {
 	ceilings := false
 	for i, l := range group {
 		y := float64(i * barRow)
-		c.text(0, y+13, "label", shorten(excerpt.Clean(l.Arm), 44-len(l.value())))
+		c.text(0, y+13, "label", screen.Shorten(excerpt.Clean(l.Arm), 44-len(l.value())))
 		c.text(chartWidth, y+13, "value end", l.value())
 		c.rect(0, y+19, chartWidth, 20, "track")
 		c.rect(0, y+19, x.at(l.Middle.Value), 20, "bar "+colour(r.Arms[l.Index]))

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -211,7 +212,7 @@ func machine(m bench.Machine) string {
 		add("Linux %s", m.Kernel)
 	}
 	if m.CPUs > 0 {
-		add("%d x %s", m.CPUs, orDash(m.CPU))
+		add("%d x %s", m.CPUs, cmp.Or(m.CPU, "-"))
 	}
 	if m.NUMANodes > 1 {
 		add("%d NUMA nodes", m.NUMANodes)
@@ -233,7 +234,7 @@ func machine(m bench.Machine) string {
 
 // card tells an interface's fingerprint in a line.
 func card(i bench.Interface) string {
-	parts := []string{i.Name + ": " + orDash(i.Driver)}
+	parts := []string{i.Name + ": " + cmp.Or(i.Driver, "-")}
 	if i.SpeedMbps > 0 {
 		parts = append(parts, bench.Number(float64(i.SpeedMbps)/1e3)+" Gb/s")
 	}
@@ -300,11 +301,4 @@ func through(v bench.Relay) string {
 func way(p bench.Path) string {
 	parts := slices.DeleteFunc([]string{p.Ends, p.Network, p.Place}, func(s string) bool { return s == "" })
 	return strings.Join(parts, ", ")
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

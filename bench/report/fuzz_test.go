@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // FuzzReport: whatever is read as a result can be written in every form, none of which
@@ -25,7 +26,7 @@ func FuzzReport(f *testing.F) {
 		if err != nil || len(r.Arms) > 8 || len(r.Runs) > 20 {
 			return // wrong, or right and slow
 		}
-		checkText(t, Text(r, bench.Look{Unicode: true}))
+		checkText(t, Text(r, screen.Look{Unicode: true}))
 		page := drawn(t, r)
 		for _, drawing := range svgs.FindAllString(page, -1) {
 			checkDrawing(t, "fuzzed", drawing)
@@ -37,7 +38,7 @@ func FuzzReport(f *testing.F) {
 			t.Error(err)
 		}
 		a := bench.Compare(r, odd(), []bench.Rule{{Metric: "throughput", Below: true, Part: -0.05}})
-		checkText(t, AgainstText(a, bench.Look{}))
+		checkText(t, AgainstText(a, screen.Look{}))
 		AgainstMarkdown(a)
 		var junit bytes.Buffer
 		if err := AgainstJUnit(&junit, a); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // odd is a valid result in which all names mean harm and figures are at their bounds.
@@ -41,8 +42,8 @@ func TestOddText(t *testing.T) {
 		if err := r.Validate(); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		checkText(t, Text(r, bench.Look{Unicode: true}))
-		checkText(t, Text(r, bench.Look{}))
+		checkText(t, Text(r, screen.Look{Unicode: true}))
+		checkText(t, Text(r, screen.Look{}))
 	}
 }
 
@@ -103,14 +104,5 @@ func TestSentence(t *testing.T) {
 func forget(r *bench.Result) {
 	for i := range r.Runs {
 		r.Runs[i].From.CPU, r.Runs[i].To.CPU = bench.CPUUse{}, bench.CPUUse{}
-	}
-}
-
-// TestShorten: names that differ at their ends are told apart.
-func TestShorten(t *testing.T) {
-	for width, want := range map[int]string{30: "VF net1-net1 m6 64 B back", 14: "VF n..4 B back", 4: "..ck", 2: ".."} {
-		if got := shorten("VF net1-net1 m6 64 B back", width); got != want {
-			t.Errorf("in %d columns: %q, want %q", width, got, want)
-		}
 	}
 }

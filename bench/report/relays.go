@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // relayed is what the machine in the middle of an arm's paths did: medians of the runs that count.
@@ -77,10 +78,10 @@ func perUnit(seconds float64, packets bool) string {
 	return bench.Number(seconds*1e9/8*100) + " %/Gb/s"
 }
 
-func relayTable(list []relayed) table {
-	t := table{head: []string{"ARM", "IN THE MIDDLE", ">RECEIVED", ">SENT", ">BUSIEST", ">ITS CPU"}}
+func relayTable(list []relayed) *screen.Table {
+	t := tableOf("ARM", "IN THE MIDDLE", ">RECEIVED", ">SENT", ">BUSIEST", ">ITS CPU")
 	for _, l := range list {
-		t.add(l.Arm, l.Where, l.Received, l.Sent, l.Busiest, l.CPU)
+		t.Add(screen.Words(l.Arm, l.Where, l.Received, l.Sent, l.Busiest, l.CPU)...)
 	}
 	return t
 }

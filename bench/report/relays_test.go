@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // middle is a result of a path through a router, by packets, by TCP and by nothing.
@@ -40,7 +41,7 @@ func TestRelaysAreTold(t *testing.T) {
 	if err := r.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	text := Text(r, bench.Look{})
+	text := Text(r, screen.Look{})
 	for _, want := range []string{
 		"ARM      IN THE MIDDLE     RECEIVED    SENT  BUSIEST        ITS CPU\n",
 		"VF       r on n3, routes  1.20 Mpps  1 Mpps     97 %  500 ns/packet\n",

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // shared is how an arm's total came from several paths at once: medians over the runs that count.
@@ -59,13 +60,12 @@ func amount(v float64, m bench.Metric) string {
 // shareTable tells each path's share, where several carried at once.
 func shareTable(b *strings.Builder, list []shared) {
 	for _, s := range list {
-		t := table{head: []string{"AT ONCE", ">MEDIAN", ">OF TOTAL"}}
+		t := tableOf("AT ONCE", ">MEDIAN", ">OF TOTAL")
 		for _, p := range s.Ways {
-			t.add("  "+p.Way, p.Value, p.Part)
+			t.Add(screen.Words("  "+p.Way, p.Value, p.Part)...)
 		}
-		t.add(s.Arm+", total", s.Total, "")
-		t.add("  least : most", s.Fairness, "")
-		b.WriteString("\n")
-		t.write(b)
+		t.Add(screen.Cell{Text: s.Arm + ", total"}, screen.Cell{Text: s.Total}, screen.Cell{})
+		t.Add(screen.Cell{Text: "  least : most"}, screen.Cell{Text: s.Fairness}, screen.Cell{})
+		write(b, t)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // several is a result of three senders at once, in which the last one gets half of what the others do.
@@ -33,7 +34,7 @@ func TestSharesAreTold(t *testing.T) {
 	if err := r.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	text := Text(r, bench.Look{})
+	text := Text(r, screen.Look{})
 	for _, want := range []string{
 		"  n1 a net1 to n2 r net1      1 Mpps      40 %",
 		"  n1 c net1 to n2 r net1  0.500 Mpps      20 %",

@@ -4,27 +4,23 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Text is the report for a terminal, or to paste into an issue, in at most 100 columns.
 // The result has to be valid.
-func Text(r bench.Result, look bench.Look) string {
+func Text(r bench.Result, look screen.Look) string {
 	var b strings.Builder
 	paragraph(&b, "", Sentence(r))
 	b.WriteString("\n")
 	paragraph(&b, "", about(r))
 	list := rows(r)
-	b.WriteString("\n")
 	armTable(&b, list)
 	shareTable(&b, shares(r))
-	if t := relayTable(relays(r)); len(t.rows) > 0 {
-		b.WriteString("\n")
-		t.write(&b)
-	}
+	write(&b, relayTable(relays(r)))
 	bars(&b, look, list)
 	delayTable(&b, r)
 	var held []string
@@ -54,10 +50,9 @@ func Text(r bench.Result, look bench.Look) string {
 
 // Brief is the part of [Text] that compares: the sentence, the table of the arms, their bars, and
 // what the reports printed.
-func Brief(r bench.Result, look bench.Look) string {
+func Brief(r bench.Result, look screen.Look) string {
 	var b strings.Builder
 	paragraph(&b, "", Sentence(r))
-	b.WriteString("\n")
 	list := rows(r)
 	armTable(&b, list)
 	bars(&b, look, list)
@@ -75,11 +70,11 @@ func (l limit) String() string {
 }
 
 func armTable(b *strings.Builder, list []row) {
-	t := table{head: []string{"ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST"}}
+	t := tableOf("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST")
 	for _, r := range list {
-		t.add(r.Arm, r.value(), between(r.Middle), fmt.Sprint(r.N), r.part(), r.cost(), orDash(strings.Join(r.Against, "; ")))
+		t.Add(screen.Words(r.Arm, r.value(), between(r.Middle), fmt.Sprint(r.N), r.part(), r.cost(), strings.Join(r.Against, "; "))...)
 	}
-	t.write(b)
+	write(b, t)
 }
 
 func (r row) value() string {
@@ -107,19 +102,19 @@ func (r row) cost() string {
 }
 
 // bars draws arms of each metric to one scale.
-func bars(b *strings.Builder, look bench.Look, list []row) {
+func bars(b *strings.Builder, look screen.Look, list []row) {
 	for _, group := range byMetric(list) {
 		most, name := 0.0, 0
 		for _, r := range group {
 			most = max(most, r.Middle.Value)
-			name = max(name, min(24, utf8.RuneCountInString(excerpt.Clean(r.Arm))))
+			name = max(name, min(24, screen.Columns(excerpt.Clean(r.Arm))))
 		}
-		b.WriteString("\n" + look.Bold(group[0].Metric.Title) + "\n")
+		b.WriteString("\n" + look.Paint(group[0].Metric.Title, screen.Bold) + "\n")
 		for _, r := range group {
 			drawn := look.Bar(r.Middle.Value/most, 46)
-			label := shorten(excerpt.Clean(r.Arm), name)
-			fmt.Fprintf(b, "  %s%s  %s%s  %s\n", label, strings.Repeat(" ", name-utf8.RuneCountInString(label)),
-				drawn, strings.Repeat(" ", 46-utf8.RuneCountInString(drawn)), r.value())
+			label := screen.Shorten(excerpt.Clean(r.Arm), name)
+			fmt.Fprintf(b, "  %s%s  %s%s  %s\n", label, strings.Repeat(" ", name-screen.Columns(label)),
+				drawn, strings.Repeat(" ", 46-screen.Columns(drawn)), r.value())
 		}
 	}
 }
@@ -144,7 +139,7 @@ next:
 }
 
 func delayTable(b *strings.Builder, r bench.Result) {
-	t := table{head: []string{"ROUND TRIP, us", ">MIN", ">P50", ">P90", ">P99", ">P99.9", ">MAX", ">LOST"}}
+	t := tableOf("ROUND TRIP, us", ">MIN", ">P50", ">P90", ">P99", ">P99.9", ">MAX", ">LOST")
 	for i, arm := range r.Arms {
 		d, found := delays(r, i)
 		if !found {
@@ -158,12 +153,9 @@ func delayTable(b *strings.Builder, r bench.Result) {
 		for _, run := range r.Counted(i) {
 			lost, sent = lost+run.Lost, sent+run.Sent
 		}
-		t.add(append(cells, fmt.Sprintf("%d of %d", lost, sent))...)
+		t.Add(screen.Words(append(cells, fmt.Sprintf("%d of %d", lost, sent))...)...)
 	}
-	if len(t.rows) > 0 {
-		b.WriteString("\n")
-		t.write(b)
-	}
+	write(b, t)
 }
 
 // spread is how round trips are spread: medians over the runs of each percentile.
@@ -189,12 +181,9 @@ func delays(r bench.Result, arm int) (s spread, found bool) {
 }
 
 func besideTable(b *strings.Builder, list []beside) {
-	t := table{head: []string{"PRINTED BY", ">THERE", "ARM", ">HERE", ">HERE : THERE"}}
+	t := tableOf("PRINTED BY", ">THERE", "ARM", ">HERE", ">HERE : THERE")
 	for _, p := range list {
-		t.add(p.Name, p.Printed, orDash(p.Arm), p.Here, p.Ratio)
+		t.Add(screen.Words(p.Name, p.Printed, p.Arm, p.Here, p.Ratio)...)
 	}
-	if len(t.rows) > 0 {
-		b.WriteString("\n")
-		t.write(b)
-	}
+	write(b, t)
 }

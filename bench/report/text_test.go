@@ -7,11 +7,11 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -43,10 +43,10 @@ func TestExample(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	text := Text(example(), bench.Look{Unicode: true})
+	text := Text(example(), screen.Look{Unicode: true})
 	golden(t, "example.txt", text)
 	checkText(t, text)
-	if colours := Text(example(), bench.Look{Colour: true}); !strings.Contains(colours, "\x1b[1mthroughput") {
+	if colours := Text(example(), screen.Look{Color: true}); !strings.Contains(colours, "\x1b[1mthroughput") {
 		t.Error("no colours")
 	}
 }
@@ -55,7 +55,7 @@ func checkText(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if n := utf8.RuneCountInString(line); n > 100 || line != strings.TrimRight(line, " ") {
+		if n := screen.Columns(line); n > 100 || line != strings.TrimRight(line, " ") {
 			t.Errorf("%d columns: %q", n, line)
 		}
 	}
@@ -86,7 +86,7 @@ func TestCSV(t *testing.T) {
 
 // Brief is the part of the text that compares.
 func TestBrief(t *testing.T) {
-	text, brief := Text(example(), bench.Look{}), Brief(example(), bench.Look{})
+	text, brief := Text(example(), screen.Look{}), Brief(example(), screen.Look{})
 	checkText(t, brief)
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(brief), "\n\n") {
 		if !strings.Contains(text, paragraph) {
@@ -117,5 +117,17 @@ func TestRetransmitsStandBesidePrintedOnes(t *testing.T) {
 	want := beside{Name: "R0 Calico", Printed: "15580 retransmits", Arm: r.Arms[0].Name, Here: "5 retransmits", Ratio: "-"}
 	if diff := cmp.Diff([]beside{want}, printed(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A workload is told with all that sets it apart from others.
+func TestLoad(t *testing.T) {
+	w := bench.Workload{Engine: "culvert", Kind: bench.Request, Streams: 2, Size: 3 << 20, Flows: 8, Burst: 64, AFXDP: true, UDP: true, Reverse: true}
+	want := "culvert request, 2 streams, 3 MiB, 8 flows, bursts of 64, AF_XDP, UDP, the other end sends"
+	if got := load(w); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := runs([2]int{3, 4}); got != "n=3 and 4" {
+		t.Error(got)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,7 +91,7 @@ func writeAgainst(cmd *cobra.Command, out *cli.Format, a bench.Against) error {
 	case "markdown":
 		written = report.AgainstMarkdown(a)
 	default:
-		written = report.AgainstText(a, lookOf(cmd))
+		written = report.AgainstText(a, cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look)
 	}
 	_, err := io.WriteString(w, written)
 	return err

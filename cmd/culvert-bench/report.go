@@ -54,7 +54,7 @@ that is cut off, or not right, is refused.`,
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\nIn full: %s\n", report.Sentence(r), page)
 			return err
 		}
-		_, err = io.WriteString(cmd.OutOrStdout(), report.Text(r, lookOf(cmd)))
+		_, err = io.WriteString(cmd.OutOrStdout(), report.Text(r, cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look))
 		return err
 	}
 	return cmd
@@ -76,10 +76,4 @@ func readResult(cmd *cobra.Command, name string) (bench.Result, error) {
 		return bench.Result{}, fmt.Errorf("result %s: %w", name, err)
 	}
 	return r, nil
-}
-
-// lookOf is how to draw on the command's output.
-func lookOf(cmd *cobra.Command) bench.Look {
-	s := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv)
-	return bench.Look{Colour: s.Color, Unicode: s.Unicode}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/bench/conduct"
 	"github.com/culvert-net/culvert/bench/place"
 	"github.com/culvert-net/culvert/bench/report"
+	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/durable"
 )
 
@@ -191,7 +192,7 @@ func (b *run) run(cmd *cobra.Command, args []string) (err error) {
 // finish writes the result and shows it, also when it cannot be written.
 func (b *run) finish(cmd *cobra.Command, r bench.Result) error {
 	err := durable.Write(b.out, 0o644, func(w io.Writer) error { return bench.Write(w, r) })
-	fmt.Fprint(cmd.OutOrStdout(), report.Text(r, lookOf(cmd)))
+	fmt.Fprint(cmd.OutOrStdout(), report.Text(r, cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look))
 	if err != nil {
 		return fmt.Errorf("the result: %w", err)
 	}

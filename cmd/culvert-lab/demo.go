@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/demo"
 )
@@ -45,7 +44,7 @@ used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
 			}
 			o.Log = os.Stdout
 			screen := cli.ScreenOf(os.Stdout, os.Getenv)
-			o.Live, o.Look = screen.Terminal, bench.Look{Colour: screen.Color, Unicode: screen.Unicode}
+			o.Live, o.Look = screen.Terminal, screen.Look
 			switch {
 			case kubernetes:
 				return demo.RunKubernetes(cmd.Context(), o)

@@ -18,6 +18,7 @@ import (
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/status/text"
 	"github.com/culvert-net/culvert/vf"
@@ -178,7 +179,7 @@ func repair(cmd *cobra.Command, file string, yes bool) error {
 	}
 	out := cmd.OutOrStdout()
 	if !c.Mendable() {
-		fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), text.Options{Width: 100}), "There is nothing that a repair could mend.\n")
+		fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), text.Options{Look: screen.Look{Width: 100}}), "There is nothing that a repair could mend.\n")
 		return nil
 	}
 	boot, err := kernel.BootID("/proc")
@@ -190,7 +191,7 @@ func repair(cmd *cobra.Command, file string, yes bool) error {
 		fmt.Fprintf(out, "The kernel could not be asked which VFs there are (%v).\n", err)
 	}
 	rescue := journal.Mend(c, boot, made)
-	opts := text.Options{Width: 100}
+	opts := text.Options{Look: screen.Look{Width: 100}}
 	fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), opts), text.LedgerRepair(rescue.Did, opts))
 	if !yes && !agreed(cmd, "Write it? The damaged file stays beside it. [y/N] ") {
 		return fmt.Errorf("nothing was changed; --yes does it")

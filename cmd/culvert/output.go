@@ -35,5 +35,6 @@ func (o output) write(cmd *cobra.Command, value any, draw func(text.Options) str
 // options is how to draw on the command's output.
 func (o output) options(cmd *cobra.Command) text.Options {
 	s := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv)
-	return text.Options{Width: s.Width, Color: s.Color, Unicode: s.Unicode, Wide: o.String() == cli.Wide, Zone: time.Local}
+	s.Wide = o.String() == cli.Wide
+	return text.Options{Look: s.Look, Zone: time.Local}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -16,7 +17,7 @@ func Applied(r api.ApplyResult, o Options) string {
 		return b.String()
 	}
 	if len(r.Problems) == 0 {
-		b.WriteString(o.paint("Applied.", green) + "\n")
+		b.WriteString(o.Paint("Applied.", screen.Green) + "\n")
 		return b.String()
 	}
 	b.WriteString("Written and followed, but not everything is as it should be:\n")

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // barCells is how many VFs a bar shows one by one; more are shown in
@@ -12,20 +13,20 @@ import (
 const barCells = 16
 
 // bar draws VFs as a bar: used, free, quarantined, being made, unmanaged.
-func bar(c api.Counts, o Options) cell {
+func bar(c api.Counts, o Options) screen.Cell {
 	marks := [...]string{"#", ".", "q", "+", "?"}
 	if o.Unicode {
 		marks = [...]string{"█", "░", "×", "+", "?"}
 	}
 	parts := share([...]int{c.Used, c.Free, c.Quarantined, c.Making, c.Unmanaged}, barCells)
-	styles := [...]style{cyan, plain, red, yellow, yellow}
+	styles := [...]screen.Style{screen.Cyan, screen.Plain, screen.Red, screen.Yellow, screen.Yellow}
 	var bare, painted strings.Builder
 	for i, n := range parts {
 		s := strings.Repeat(marks[i], n)
 		bare.WriteString(s)
-		painted.WriteString(o.paint(s, styles[i]))
+		painted.WriteString(o.Paint(s, styles[i]))
 	}
-	return cell{text: "[" + bare.String() + "]", painted: "[" + painted.String() + "]"}
+	return screen.Cell{Text: "[" + bare.String() + "]", Painted: "[" + painted.String() + "]"}
 }
 
 // share scales parts to cells in all when there are more; what is not zero

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Cluster is `culvert status --cluster`: all nodes, the policies, who uses which
@@ -21,20 +23,20 @@ func Cluster(st api.ClusterStatus, o Options) string {
 			bad++
 		}
 	}
-	fmt.Fprintf(&b, "%s  %s", o.paint(excerpt.Clean("cluster "+orDash(st.Cluster)), bold), plural(len(st.Nodes), "node"))
+	fmt.Fprintf(&b, "%s  %s", o.Paint(excerpt.Clean("cluster "+cmp.Or(st.Cluster, "-")), screen.Bold), plural(len(st.Nodes), "node"))
 	if bad > 0 {
-		b.WriteString(", " + o.paint(fmt.Sprintf("%d not ready", bad), red))
+		b.WriteString(", " + o.Paint(fmt.Sprintf("%d not ready", bad), screen.Red))
 	}
 	b.WriteString("\n\n")
 	if len(st.Nodes) == 0 {
 		b.WriteString("No node has told anything: does culvertd run? kubectl get pods -A -l app.kubernetes.io/name=culvertd\n")
 	}
-	nodeTable(st, o).write(&b, o)
-	for _, t := range []*table{policyTable(st), networkTable(st)} {
-		if len(t.rows) > 0 {
+	nodeTable(st, o).Write(&b, o.Look)
+	for _, t := range []*screen.Table{policyTable(st), networkTable(st)} {
+		if len(t.Rows) > 0 {
 			b.WriteByte('\n')
 		}
-		t.write(&b, o)
+		t.Write(&b, o.Look)
 	}
 	b.WriteByte('\n')
 	all := slices.Clone(st.Problems)
@@ -60,18 +62,18 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-func nodeTable(st api.ClusterStatus, o Options) *table {
-	t := &table{columns: []column{{head: "NODE", least: 16}, {head: "STATE"}, {head: "PFS", right: true}, {head: "VFS"}, {least: 20}}}
+func nodeTable(st api.ClusterStatus, o Options) *screen.Table {
+	t := &screen.Table{Columns: []screen.Column{{Head: "NODE", Least: 16}, {Head: "STATE"}, {Head: "PFS", Right: true}, {Head: "VFS"}, {Least: 20}}}
 	if o.Wide {
-		t.columns = append(t.columns, column{head: "VERSION"})
+		t.Columns = append(t.Columns, screen.Column{Head: "VERSION"})
 	}
 	for _, n := range st.Nodes {
-		state := cell{text: "ready", style: green}
+		state := screen.Cell{Text: "ready", Style: screen.Green}
 		switch {
 		case !n.Ready:
-			state = cell{text: "NOT READY", style: red}
+			state = screen.Cell{Text: "NOT READY", Style: screen.Red}
 		case len(n.Problems) > 0:
-			state = cell{text: "ready !", style: yellow}
+			state = screen.Cell{Text: "ready !", Style: screen.Yellow}
 		}
 		var all api.Counts
 		for _, pf := range n.PFs {
@@ -82,31 +84,31 @@ func nodeTable(st api.ClusterStatus, o Options) *table {
 			all.Making += pf.VFs.Making
 			all.Unmanaged += pf.VFs.Unmanaged
 		}
-		row := []cell{{text: n.Node}, state, {text: strconv.Itoa(len(n.PFs))}, bar(all, o), {text: tally(all)}}
+		row := []screen.Cell{{Text: n.Node}, state, {Text: strconv.Itoa(len(n.PFs))}, bar(all, o), {Text: tally(all)}}
 		if o.Wide {
-			row = append(row, words(n.Version)...)
+			row = append(row, screen.Words(n.Version)...)
 		}
-		t.row(row...)
+		t.Add(row...)
 	}
 	return t
 }
 
-func policyTable(st api.ClusterStatus) *table {
-	t := &table{columns: []column{{head: "POLICY", least: 20}, {head: "PRIORITY", right: true}, {head: "NODES", right: true}, {head: "APPLIED", right: true}}}
+func policyTable(st api.ClusterStatus) *screen.Table {
+	t := &screen.Table{Columns: []screen.Column{{Head: "POLICY", Least: 20}, {Head: "PRIORITY", Right: true}, {Head: "NODES", Right: true}, {Head: "APPLIED", Right: true}}}
 	for _, p := range st.Policies {
-		applied := cell{text: strconv.Itoa(p.Applied)}
+		applied := screen.Cell{Text: strconv.Itoa(p.Applied)}
 		if p.Applied < p.Nodes {
-			applied.style = yellow
+			applied.Style = screen.Yellow
 		}
-		t.row(cell{text: p.Name}, cell{text: strconv.Itoa(p.Priority)}, cell{text: strconv.Itoa(p.Nodes)}, applied)
+		t.Add(screen.Cell{Text: p.Name}, screen.Cell{Text: strconv.Itoa(p.Priority)}, screen.Cell{Text: strconv.Itoa(p.Nodes)}, applied)
 	}
 	return t
 }
 
-func networkTable(st api.ClusterStatus) *table {
-	t := &table{columns: []column{{head: "NETWORK", least: 16}, {head: "VFS", right: true}, {head: "ADDRESSES"}, {head: "NODES", least: 12}, {head: "OWNERS", least: 16}}}
+func networkTable(st api.ClusterStatus) *screen.Table {
+	t := &screen.Table{Columns: []screen.Column{{Head: "NETWORK", Least: 16}, {Head: "VFS", Right: true}, {Head: "ADDRESSES"}, {Head: "NODES", Least: 12}, {Head: "OWNERS", Least: 16}}}
 	for _, n := range st.Networks {
-		t.row(words(n.Name, strconv.Itoa(n.VFs), granted(n), strings.Join(n.Nodes, " "), strings.Join(n.Owners, ", "))...)
+		t.Add(screen.Words(n.Name, strconv.Itoa(n.VFs), granted(n), strings.Join(n.Nodes, " "), strings.Join(n.Owners, ", "))...)
 	}
 	return t
 }

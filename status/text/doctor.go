@@ -1,12 +1,14 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // doctorGroups are the headings of the doctor's findings, with their checks.
@@ -22,14 +24,14 @@ var doctorGroups = []struct {
 	{"GUEST", []string{"guest", "virtio", "hugepages", "pinning", "placement", "memlock", "spread"}},
 }
 
-var severityStyle = map[api.Severity]style{
-	api.SeverityOK: green, api.SeverityNote: cyan, api.SeverityWarning: yellow, api.SeverityError: red,
+var severityStyle = map[api.Severity]screen.Style{
+	api.SeverityOK: screen.Green, api.SeverityNote: screen.Cyan, api.SeverityWarning: screen.Yellow, api.SeverityError: screen.Red,
 }
 
 // Doctor is `culvert doctor`: what was found, by what it is about.
 func Doctor(r api.DoctorReport, o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s\n", o.paint(excerpt.Clean(orDash(r.Node)), bold), doctorSummary(r.Summary, o))
+	fmt.Fprintf(&b, "%s  %s\n", o.Paint(excerpt.Clean(cmp.Or(r.Node, "-")), screen.Bold), doctorSummary(r.Summary, o))
 	for _, g := range doctorGroups {
 		first := true
 		for _, f := range r.Findings {
@@ -37,14 +39,14 @@ func Doctor(r api.DoctorReport, o Options) string {
 				continue
 			}
 			if first {
-				fmt.Fprintf(&b, "\n%s\n", o.paint(g.head, bold))
+				fmt.Fprintf(&b, "\n%s\n", o.Paint(g.head, screen.Bold))
 				first = false
 			}
 			doctorFinding(&b, f, o)
 		}
 	}
 	if len(r.Repairs) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", o.paint("DONE BY --fix", bold))
+		fmt.Fprintf(&b, "\n%s\n", o.Paint("DONE BY --fix", screen.Bold))
 	}
 	for _, repair := range r.Repairs {
 		doctorRepair(&b, repair, o)
@@ -56,7 +58,7 @@ func Doctor(r api.DoctorReport, o Options) string {
 }
 
 func doctorSummary(s api.Summary, o Options) string {
-	count := func(n int, one string, st style) string {
+	count := func(n int, one string, st screen.Style) string {
 		if n != 1 && one != "ok" {
 			one += "s"
 		}
@@ -64,9 +66,9 @@ func doctorSummary(s api.Summary, o Options) string {
 		if n == 0 {
 			return text
 		}
-		return o.paint(text, st)
+		return o.Paint(text, st)
 	}
-	return strings.Join([]string{count(s.Errors, "error", red), count(s.Warnings, "warning", yellow), count(s.Notes, "note", cyan), count(s.OK, "ok", green)}, ", ")
+	return strings.Join([]string{count(s.Errors, "error", screen.Red), count(s.Warnings, "warning", screen.Yellow), count(s.Notes, "note", screen.Cyan), count(s.OK, "ok", screen.Green)}, ", ")
 }
 
 // doctorColumn is where the text of a finding starts.
@@ -78,8 +80,8 @@ func doctorFinding(b *strings.Builder, f api.Finding, o Options) {
 		mark = "*"
 	}
 	word := string(f.Severity)
-	pad := strings.Repeat(" ", max(0, 7-columns(word)))
-	fmt.Fprintf(b, " %s%s%s  ", mark, o.paint(word, severityStyle[f.Severity]), pad)
+	pad := strings.Repeat(" ", max(0, 7-screen.Columns(word)))
+	fmt.Fprintf(b, " %s%s%s  ", mark, o.Paint(word, severityStyle[f.Severity]), pad)
 	doctorText(b, excerpt.Clean(f.Object+": "+f.What), o, "")
 	if f.Why != "" {
 		b.WriteString(strings.Repeat(" ", doctorColumn))
@@ -93,9 +95,9 @@ func doctorFinding(b *strings.Builder, f api.Finding, o Options) {
 func doctorText(b *strings.Builder, s string, o Options, more string) {
 	width := 0
 	if o.Width > 0 {
-		width = max(20, o.Width-doctorColumn-columns(more))
+		width = max(20, o.Width-doctorColumn-screen.Columns(more))
 	}
-	for i, line := range wrap(s, width) {
+	for i, line := range screen.Wrap(s, width) {
 		if i > 0 {
 			b.WriteString(strings.Repeat(" ", doctorColumn) + more)
 		}
@@ -119,7 +121,7 @@ func doctorCommands(b *strings.Builder, head string, lines []string, o Options) 
 // after &&, or with a backslash before a redirection or between words of kubectl. Others
 // are text.
 func command(s string, width int) []string {
-	if width <= 0 || columns(s) <= width {
+	if width <= 0 || screen.Columns(s) <= width {
 		return []string{s}
 	}
 	if before, after, ok := strings.Cut(s, " >/"); ok {
@@ -129,9 +131,9 @@ func command(s string, width int) []string {
 		return []string{before + " &&", after}
 	}
 	if !strings.HasPrefix(s, "kubectl ") {
-		return wrap(s, width-2)
+		return screen.Wrap(s, width-2)
 	}
-	lines := wrap(s, width-4)
+	lines := screen.Wrap(s, width-4)
 	for i := range lines[:len(lines)-1] {
 		lines[i] += ` \`
 	}
@@ -139,9 +141,9 @@ func command(s string, width int) []string {
 }
 
 func doctorRepair(b *strings.Builder, r api.Repair, o Options) {
-	mark, what := o.paint("done", green)+"   ", r.What+": "+r.Found
+	mark, what := o.Paint("done", screen.Green)+"   ", r.What+": "+r.Found
 	if !r.Done {
-		mark, what = o.paint("failed", red)+" ", r.What+": "+r.Error
+		mark, what = o.Paint("failed", screen.Red)+" ", r.What+": "+r.Error
 	}
 	fmt.Fprintf(b, "  %s  ", mark)
 	doctorText(b, excerpt.Clean(what), o, "")

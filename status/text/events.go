@@ -6,6 +6,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Event is one event of `culvert events`, wrapped: columns of events that come
@@ -14,12 +15,12 @@ func Event(e api.Event, o Options) string {
 	mark := " "
 	reason := excerpt.Clean(e.Reason)
 	if e.Type != "Normal" {
-		mark, reason = o.paint("!", yellow), o.paint(reason, yellow)
+		mark, reason = o.Paint("!", screen.Yellow), o.Paint(reason, screen.Yellow)
 	}
 	head := fmt.Sprintf("%6d  %s %s ", e.Seq, o.clock(e.Time), mark)
 	indent := 6 + 2 + len("2006-01-02 15:04:05") + 1 + 1 + 1
 	var b strings.Builder
-	lines := wrap(excerpt.Clean(e.Reason+" "+e.Object+": "+e.Text), o.Width-indent)
+	lines := screen.Wrap(excerpt.Clean(e.Reason+" "+e.Object+": "+e.Text), o.Width-indent)
 	for i, line := range lines {
 		if i == 0 {
 			line = reason + strings.TrimPrefix(line, excerpt.Clean(e.Reason))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -73,11 +74,11 @@ var (
 			Undo: "rm /etc/sysctl.d/90-culvert-net.bridge.bridge-nf-call-ip6tables.conf && sysctl -w net.bridge.bridge-nf-call-ip6tables=0"},
 		{What: "load module overlay", Error: "modprobe overlay: exit status 1: modprobe: FATAL: Module overlay not found in directory /lib/modules/6.12.9"},
 	}}
-	plainText = Options{Width: 100}
-	blocks    = Options{Width: 100, Unicode: true}
-	colour    = Options{Width: 100, Unicode: true, Color: true}
-	wide      = Options{Wide: true}
-	narrow    = Options{Width: 60}
+	plainText = Options{Look: screen.Look{Width: 100}}
+	blocks    = Options{Look: screen.Look{Width: 100, Unicode: true}}
+	colour    = Options{Look: screen.Look{Width: 100, Unicode: true, Color: true}}
+	wide      = Options{Look: screen.Look{Wide: true}}
+	narrow    = Options{Look: screen.Look{Width: 60}}
 )
 
 func screens(t *testing.T) map[string]func(Options) string {
@@ -148,8 +149,8 @@ func TestScreensFit(t *testing.T) {
 	for name, draw := range screens(t) {
 		for _, o := range []Options{plainText, blocks} {
 			for _, line := range strings.Split(draw(o), "\n") {
-				if columns(line) > o.Width || strings.TrimRight(line, " ") != line || excerpt.Clean(line) != line {
-					t.Errorf("%s: %d columns: %q", name, columns(line), line)
+				if screen.Columns(line) > o.Width || strings.TrimRight(line, " ") != line || excerpt.Clean(line) != line {
+					t.Errorf("%s: %d columns: %q", name, screen.Columns(line), line)
 				}
 			}
 		}
@@ -168,7 +169,7 @@ func TestScreensFit(t *testing.T) {
 func TestColourChangesNothingElse(t *testing.T) {
 	for name, draw := range screens(t) {
 		bare := draw(colour)
-		for _, st := range []style{bold, dim, red, green, yellow, cyan} {
+		for _, st := range []screen.Style{screen.Bold, screen.Dim, screen.Red, screen.Green, screen.Yellow, screen.Cyan} {
 			bare = strings.ReplaceAll(bare, "\x1b["+string(st)+"m", "")
 		}
 		bare = strings.ReplaceAll(bare, "\x1b[0m", "")

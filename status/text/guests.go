@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Guests is `culvert vm list`: one line for each VF that a guest has.
@@ -14,16 +15,16 @@ func Guests(vfs []api.VF, o Options) string {
 	if len(vfs) == 0 {
 		return "No guest has a VF.\n"
 	}
-	t := table{columns: []column{
-		{head: "GUEST", least: 12}, {head: "DEVICE"}, {head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "STATE"}, {head: "POOL", least: 12}, {head: "SETTINGS", least: 8},
+	t := screen.Table{Columns: []screen.Column{
+		{Head: "GUEST", Least: 12}, {Head: "DEVICE"}, {Head: "VF"}, {Head: "PCI"}, {Head: "PHASE"}, {Head: "STATE"}, {Head: "POOL", Least: 12}, {Head: "SETTINGS", Least: 8},
 	}}
 	for _, v := range vfs {
-		cells := words(v.Owner.Name, v.Owner.Interface, v.Name, v.PCI.String(), "", running(v), v.Pool, brief(v))
+		cells := screen.Words(v.Owner.Name, v.Owner.Interface, v.Name, v.PCI.String(), "", running(v), v.Pool, brief(v))
 		cells[4] = phase(v)
-		t.row(cells...)
+		t.Add(cells...)
 	}
 	var b strings.Builder
-	t.write(&b, o)
+	t.Write(&b, o.Look)
 	return b.String()
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -33,7 +34,7 @@ func TestRunningAndReserved(t *testing.T) {
 			if got := owner(tc.v); got != tc.owner {
 				t.Errorf("owner %q, want %q", got, tc.owner)
 			}
-			shown := VF(tc.v, api.NodeStatus{}, Options{Width: 200})
+			shown := VF(tc.v, api.NodeStatus{}, Options{Look: screen.Look{Width: 200}})
 			if (tc.shown != "") != strings.Contains(shown, "open by") || !strings.Contains(shown, tc.shown) {
 				t.Errorf("want %q in:\n%s", tc.shown, shown)
 			}

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,42 +9,43 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Ledger is `culvert ledger dump`: what the ledger says, VF by VF, and the
 // addresses.
 func Ledger(l api.Ledger, o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%d VFs, %d addresses, %d events\nformat %s, boot %s\n", o.paint(excerpt.Clean(l.File), bold),
-		len(l.Records), len(l.Addresses), len(l.Events), excerpt.Clean(orDash(l.Format)), excerpt.Clean(orDash(l.Boot)))
-	t := table{columns: []column{
-		{head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "GEN", right: true}, {head: "OWNER", least: 14}, {head: "NETWORK", least: 10},
+	fmt.Fprintf(&b, "%s\n%d VFs, %d addresses, %d events\nformat %s, boot %s\n", o.Paint(excerpt.Clean(l.File), screen.Bold),
+		len(l.Records), len(l.Addresses), len(l.Events), excerpt.Clean(cmp.Or(l.Format, "-")), excerpt.Clean(cmp.Or(l.Boot, "-")))
+	t := screen.Table{Columns: []screen.Column{
+		{Head: "VF"}, {Head: "PCI"}, {Head: "PHASE"}, {Head: "GEN", Right: true}, {Head: "OWNER", Least: 14}, {Head: "NETWORK", Least: 10},
 	}}
 	for _, r := range l.Records {
 		owner := ""
 		if r.Owner != nil {
 			owner = r.Owner.String()
 		}
-		row := words(r.VF.String(), r.PCI.String(), "", strconv.FormatUint(r.Generation, 10), owner, r.Network)
+		row := screen.Words(r.VF.String(), r.PCI.String(), "", strconv.FormatUint(r.Generation, 10), owner, r.Network)
 		row[2] = phase(api.VF{Phase: r.Phase})
-		t.row(row...)
+		t.Add(row...)
 	}
-	if len(t.rows) > 0 {
+	if len(t.Rows) > 0 {
 		b.WriteByte('\n')
 	}
-	t.write(&b, o)
-	a := table{columns: []column{{head: "NETWORK", least: 10}, {head: "ADDRESS"}, {head: "VF"}, {head: "OWNER", least: 14}}}
+	t.Write(&b, o.Look)
+	a := screen.Table{Columns: []screen.Column{{Head: "NETWORK", Least: 10}, {Head: "ADDRESS"}, {Head: "VF"}, {Head: "OWNER", Least: 14}}}
 	for _, h := range l.Addresses {
 		owner := "unknown"
 		if h.Owner != nil {
 			owner = h.Owner.String()
 		}
-		a.row(words(h.Network, h.Address, h.VF, owner)...)
+		a.Add(screen.Words(h.Network, h.Address, h.VF, owner)...)
 	}
-	if len(a.rows) > 0 {
+	if len(a.Rows) > 0 {
 		b.WriteByte('\n')
 	}
-	a.write(&b, o)
+	a.Write(&b, o.Look)
 	sandboxes(&b, l.Sandboxes, o)
 	for _, r := range l.Records {
 		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems tell of those
@@ -52,7 +54,7 @@ func Ledger(l api.Ledger, o Options) string {
 		}
 	}
 	if len(l.Problems) > 0 {
-		fmt.Fprintf(&b, "\n%s not all of it is right: culvert ledger check\n", o.paint("!", red))
+		fmt.Fprintf(&b, "\n%s not all of it is right: culvert ledger check\n", o.Paint("!", screen.Red))
 	}
 	return b.String()
 }
@@ -62,7 +64,7 @@ func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
 	if len(all) == 0 {
 		return
 	}
-	t := table{columns: []column{{head: "SANDBOX"}, {head: "POD", least: 14}, {head: "PHASE"}, {head: "NETWORKS", least: 10}}}
+	t := screen.Table{Columns: []screen.Column{{Head: "SANDBOX"}, {Head: "POD", Least: 14}, {Head: "PHASE"}, {Head: "NETWORKS", Least: 10}}}
 	for _, s := range all {
 		var networks []string
 		if s.Omitted > 0 {
@@ -71,10 +73,10 @@ func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
 		for _, n := range s.Networks {
 			networks = append(networks, n.Interface+"="+n.Name)
 		}
-		t.row(words(s.ID[:min(len(s.ID), 12)], s.Pod, s.Phase, strings.Join(networks, " "))...)
+		t.Add(screen.Words(s.ID[:min(len(s.ID), 12)], s.Pod, s.Phase, strings.Join(networks, " "))...)
 	}
 	b.WriteByte('\n')
-	t.write(b, o)
+	t.Write(b, o.Look)
 }
 
 // LedgerCheck is `culvert ledger check`: each problem with what it means, and
@@ -85,7 +87,7 @@ func LedgerCheck(l api.Ledger, o Options) string {
 		fmt.Fprintf(&b, "%s is right: %d VFs, %d addresses, %d events\n", excerpt.Clean(l.File), len(l.Records), len(l.Addresses), len(l.Events))
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s  %d VFs, %d addresses and %d events can be read\n\n", o.paint(excerpt.Clean(l.File), bold), len(l.Records), len(l.Addresses), len(l.Events))
+	fmt.Fprintf(&b, "%s  %d VFs, %d addresses and %d events can be read\n\n", o.Paint(excerpt.Clean(l.File), screen.Bold), len(l.Records), len(l.Addresses), len(l.Events))
 	const most = 50
 	for i, p := range l.Problems {
 		if i == most {
@@ -96,7 +98,7 @@ func LedgerCheck(l api.Ledger, o Options) string {
 		if p.Invariant != "" {
 			s += " (" + p.Invariant + ")"
 		}
-		entry(&b, o, 0, o.paint("!", red), excerpt.Clean(s))
+		entry(&b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(s))
 	}
 	b.WriteByte('\n')
 	next := "culvertd goes on with it, and leaves alone what is named here. A VF it takes over again when the kernel shows that nobody uses it; culvert ledger repair mends the rest, while culvertd is stopped."

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,51 +9,52 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Node is `culvert status`: the node's PFs and pools and what is wrong, on one
 // screen.
 func Node(st api.NodeStatus, o Options) string {
 	var b strings.Builder
-	ready := o.paint("ready", green)
+	ready := o.Paint("ready", screen.Green)
 	if !st.Ready {
-		ready = o.paint("NOT READY", red)
+		ready = o.Paint("NOT READY", screen.Red)
 	}
-	fmt.Fprintf(&b, "%s  %s  culvertd %s\n", o.paint(excerpt.Clean(orDash(st.Node)), bold), ready, excerpt.Clean(orDash(st.Version)))
+	fmt.Fprintf(&b, "%s  %s  culvertd %s\n", o.Paint(excerpt.Clean(cmp.Or(st.Node, "-")), screen.Bold), ready, excerpt.Clean(cmp.Or(st.Version, "-")))
 
 	b.WriteByte('\n')
 	if len(st.PFs) == 0 {
 		b.WriteString("No NIC here can have VFs.\n")
 	}
-	pfTable(st, o).write(&b, o)
+	pfTable(st, o).Write(&b, o.Look)
 
 	b.WriteByte('\n')
 	if len(st.Pools) == 0 {
 		b.WriteString(noPool)
 	}
-	pools := table{columns: []column{{head: "POOL"}, {head: "TYPE"}, {head: "VFS"}, {least: 20}}}
+	pools := screen.Table{Columns: []screen.Column{{Head: "POOL"}, {Head: "TYPE"}, {Head: "VFS"}, {Least: 20}}}
 	for _, p := range st.Pools {
-		pools.row(cell{text: p.Name}, cell{text: p.DeviceType}, bar(p.VFs, o), cell{text: tally(p.VFs)})
+		pools.Add(screen.Cell{Text: p.Name}, screen.Cell{Text: p.DeviceType}, bar(p.VFs, o), screen.Cell{Text: tally(p.VFs)})
 	}
-	pools.write(&b, o)
+	pools.Write(&b, o.Look)
 
 	b.WriteByte('\n')
 	problems(&b, st, o)
 	return b.String()
 }
 
-func pfTable(st api.NodeStatus, o Options) *table {
-	t := &table{columns: []column{{head: "PF"}, {head: "PCI"}, {head: "DRIVER"}, {head: "LINK"}, {head: "MTU", right: true}, {head: "VFS"}, {least: 20}}}
+func pfTable(st api.NodeStatus, o Options) *screen.Table {
+	t := &screen.Table{Columns: []screen.Column{{Head: "PF"}, {Head: "PCI"}, {Head: "DRIVER"}, {Head: "LINK"}, {Head: "MTU", Right: true}, {Head: "VFS"}, {Least: 20}}}
 	if o.Wide {
-		t.columns = append(t.columns, column{head: "NUMA", right: true}, column{head: "IDENTITY"})
+		t.Columns = append(t.Columns, screen.Column{Head: "NUMA", Right: true}, screen.Column{Head: "IDENTITY"})
 	}
 	for _, pf := range st.PFs {
-		row := words(pf.Name, pf.PCI.String(), pf.Driver, "", strconv.Itoa(pf.MTU), "", made(pf))
+		row := screen.Words(pf.Name, pf.PCI.String(), pf.Driver, "", strconv.Itoa(pf.MTU), "", made(pf))
 		row[3], row[5] = link(pf), bar(pf.VFs, o)
 		if o.Wide {
-			row = append(row, words(node(pf.NUMA), pf.ID.String())...)
+			row = append(row, screen.Words(node(pf.NUMA), pf.ID.String())...)
 		}
-		t.row(row...)
+		t.Add(row...)
 	}
 	return t
 }
@@ -65,16 +67,16 @@ func node(n int) string {
 	return strconv.Itoa(n)
 }
 
-func link(pf api.PF) cell {
+func link(pf api.PF) screen.Cell {
 	switch {
 	case !pf.Up:
-		return cell{text: "down", style: yellow}
+		return screen.Cell{Text: "down", Style: screen.Yellow}
 	case !pf.Carrier:
-		return cell{text: "no carrier", style: red}
+		return screen.Cell{Text: "no carrier", Style: screen.Red}
 	case pf.SpeedMbps == 0:
-		return cell{text: "up"}
+		return screen.Cell{Text: "up"}
 	}
-	return cell{text: speed(pf.SpeedMbps)}
+	return screen.Cell{Text: speed(pf.SpeedMbps)}
 }
 
 func speed(mbps int) string {
@@ -110,7 +112,7 @@ func problems(b *strings.Builder, st api.NodeStatus, o Options) {
 
 // problemList tells what is wrong, with the next step of each.
 func problemList(b *strings.Builder, problems []api.Problem, now time.Time, o Options) {
-	fmt.Fprintf(b, "%s\n", o.paint(fmt.Sprintf("PROBLEMS (%d)", len(problems)), bold))
+	fmt.Fprintf(b, "%s\n", o.Paint(fmt.Sprintf("PROBLEMS (%d)", len(problems)), screen.Bold))
 	for _, p := range problems {
 		since := ""
 		if !p.Since.IsZero() {
@@ -121,7 +123,7 @@ func problemList(b *strings.Builder, problems []api.Problem, now time.Time, o Op
 }
 
 func problem(b *strings.Builder, o Options, p api.Problem, since string) {
-	entry(b, o, 0, o.paint("!", red), excerpt.Clean(p.Object+": "+p.Reason+since))
+	entry(b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(p.Object+": "+p.Reason+since))
 	if p.Next != "" {
 		entry(b, o, 2, "", excerpt.Clean("next: "+p.Next))
 	}
@@ -134,7 +136,7 @@ func entry(b *strings.Builder, o Options, indent int, mark, s string) {
 		mark = " "
 	}
 	const hanging = 2
-	for i, line := range wrap(s, o.Width-indent-2-hanging) {
+	for i, line := range screen.Wrap(s, o.Width-indent-2-hanging) {
 		if i > 0 {
 			mark, line = " ", strings.Repeat(" ", hanging)+line
 		}

@@ -1,11 +1,8 @@
 package text
 
 import (
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/api"
 )
@@ -37,7 +34,7 @@ func TestBar(t *testing.T) {
 		{api.Counts{Used: 1, Free: 125, Quarantined: 1}, "[#..............q]"},
 		{api.Counts{Used: 63, Free: 1}, "[###############.]"},
 	} {
-		if got := bar(tc.c, plainText).text; got != tc.want {
+		if got := bar(tc.c, plainText).Text; got != tc.want {
 			t.Errorf("%+v is %s, want %s", tc.c, got, tc.want)
 		}
 	}
@@ -61,36 +58,4 @@ func FuzzShare(f *testing.F) {
 			t.Errorf("%v is drawn as %v: %d cells", parts, got, sum)
 		}
 	})
-}
-
-func TestWrap(t *testing.T) {
-	for _, tc := range []struct {
-		s     string
-		width int
-		want  []string
-	}{
-		{"", 10, []string{""}},
-		{"a bb ccc", 4, []string{"a bb", "ccc"}},
-		{"a longlonglong b", 4, []string{"a", "longlonglong", "b"}},
-		{"a  b c", 0, []string{"a b c"}},
-	} {
-		if diff := cmp.Diff(tc.want, wrap(tc.s, tc.width)); diff != "" {
-			t.Errorf("%q in %d (-want +got):\n%s", tc.s, tc.width, diff)
-		}
-	}
-}
-
-func TestTableCutsTheWidestFirst(t *testing.T) {
-	tab := table{columns: []column{{head: "A"}, {head: "B", least: 8}, {head: "C", least: 8}, {head: "N", right: true}}}
-	tab.row(words("1234567890", strings.Repeat("b", 30), "cccccccccc", "7")...)
-	tab.row(words("1", "b", "", "42")...)
-	var b strings.Builder
-	tab.write(&b, Options{Width: 40})
-	want := `A           B             C            N
-1234567890  bbbbbbbbbb..  cccccccccc   7
-1           b             -           42
-`
-	if diff := cmp.Diff(want, b.String()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 }

@@ -1,11 +1,13 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Plan is `culvert host plan`: what would change, as a diff by PF and VF, and
@@ -19,29 +21,29 @@ func Plan(p api.Plan, o Options) string {
 		b.WriteString("Nothing changes.\n")
 	}
 	for _, n := range p.Notes {
-		entry(&b, o, 0, o.paint("!", yellow), excerpt.Clean(n))
+		entry(&b, o, 0, o.Paint("!", screen.Yellow), excerpt.Clean(n))
 	}
 	return b.String()
 }
 
 func planPF(b *strings.Builder, pf api.PFPlan, o Options) {
-	fmt.Fprintf(b, "%s\n", o.paint(excerpt.Clean(strings.TrimRight(fmt.Sprintf("PF %s  %s", pf.PF, pf.PCI), " ")), bold))
+	fmt.Fprintf(b, "%s\n", o.Paint(excerpt.Clean(strings.TrimRight(fmt.Sprintf("PF %s  %s", pf.PF, pf.PCI), " ")), screen.Bold))
 	if pf.Refused != "" {
-		entry(b, o, 2, o.paint("!", red), excerpt.Clean("cannot be done: "+pf.Refused))
+		entry(b, o, 2, o.Paint("!", screen.Red), excerpt.Clean("cannot be done: "+pf.Refused))
 	}
 	for _, c := range pf.Changes {
-		mark := map[string]style{api.Add: green, api.Remove: red, api.Modify: yellow}
-		entry(b, o, 2, o.paint(c.Op, mark[c.Op]), excerpt.Clean(change(c)))
+		mark := map[string]screen.Style{api.Add: screen.Green, api.Remove: screen.Red, api.Modify: screen.Yellow}
+		entry(b, o, 2, o.Paint(c.Op, mark[c.Op]), excerpt.Clean(change(c)))
 	}
 	for i, h := range pf.Hurts {
 		if i == 0 {
-			fmt.Fprintf(b, "  %s\n", o.paint("would take VFs from their owners", red))
+			fmt.Fprintf(b, "  %s\n", o.Paint("would take VFs from their owners", screen.Red))
 		}
 		s := fmt.Sprintf("%s, who has %s", h.Owner, h.VF)
 		if h.Network != "" {
 			s += ", network " + h.Network
 		}
-		entry(b, o, 2, o.paint("!", red), excerpt.Clean(s))
+		entry(b, o, 2, o.Paint("!", screen.Red), excerpt.Clean(s))
 	}
 	for i, s := range pf.Steps {
 		if i == 0 {
@@ -59,7 +61,7 @@ func change(c api.Change) string {
 	}
 	switch c.Op {
 	case api.Modify:
-		parts = append(parts, fmt.Sprintf("%s: %s -> %s", c.Attribute, orNone(c.From), orNone(c.To)))
+		parts = append(parts, fmt.Sprintf("%s: %s -> %s", c.Attribute, cmp.Or(c.From, "none"), cmp.Or(c.To, "none")))
 	default:
 		parts = append(parts, c.From+c.To)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/screen"
 )
 
 const noPool = "No pool is declared: host.yaml says which there are, or a NodePolicy.\n"
@@ -15,29 +16,29 @@ func Pools(pools []api.Pool, o Options) string {
 	if len(pools) == 0 {
 		return noPool
 	}
-	t := table{columns: []column{
-		{head: "POOL", least: 20}, {head: "TYPE"}, {head: "VFS", right: true}, {head: "USED", right: true}, {head: "FREE", right: true},
-		{head: "QUARANTINED", right: true}, {head: "PFS", least: 12},
+	t := screen.Table{Columns: []screen.Column{
+		{Head: "POOL", Least: 20}, {Head: "TYPE"}, {Head: "VFS", Right: true}, {Head: "USED", Right: true}, {Head: "FREE", Right: true},
+		{Head: "QUARANTINED", Right: true}, {Head: "PFS", Least: 12},
 	}}
 	if o.Wide {
-		t.columns = append(t.columns, column{head: "MEMBERS"})
+		t.Columns = append(t.Columns, screen.Column{Head: "MEMBERS"})
 	}
 	inCluster := pools[0].Node != ""
 	if inCluster {
-		t.columns = slices.Insert(t.columns, 0, column{head: "NODE", least: 12})
+		t.Columns = slices.Insert(t.Columns, 0, screen.Column{Head: "NODE", Least: 12})
 	}
 	for _, p := range pools {
-		cells := words(p.Name, p.DeviceType, strconv.Itoa(p.VFs.Total), strconv.Itoa(p.VFs.Used), strconv.Itoa(p.VFs.Free),
+		cells := screen.Words(p.Name, p.DeviceType, strconv.Itoa(p.VFs.Total), strconv.Itoa(p.VFs.Used), strconv.Itoa(p.VFs.Free),
 			strconv.Itoa(p.VFs.Quarantined), strings.Join(p.PFs, " "))
 		if o.Wide {
-			cells = append(cells, words(strings.Join(p.Members, " "))...)
+			cells = append(cells, screen.Words(strings.Join(p.Members, " "))...)
 		}
 		if inCluster {
-			cells = slices.Insert(cells, 0, cell{text: p.Node})
+			cells = slices.Insert(cells, 0, screen.Cell{Text: p.Node})
 		}
-		t.row(cells...)
+		t.Add(cells...)
 	}
 	var b strings.Builder
-	t.write(&b, o)
+	t.Write(&b, o.Look)
 	return b.String()
 }

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -37,7 +38,7 @@ func settings(v api.VF) []setting {
 		{name: "min_tx_rate", ability: vf.SetMinTxRate, wanted: rateAsked(w.MinTxRate), actual: rate(a.MinTxRate), baseline: rate(b.Admin.MinTxRate)},
 		{name: "max_tx_rate", ability: vf.SetMaxTxRate, wanted: rateAsked(w.MaxTxRate), actual: rate(a.MaxTxRate), baseline: rate(b.Admin.MaxTxRate)},
 		{name: "rss_query", ability: vf.SetRSSQuery, actual: switched(a.RSSQuery), baseline: switched(b.Admin.RSSQuery)},
-		{name: "driver", wanted: w.Driver, actual: orNone(v.Driver), baseline: b.Driver},
+		{name: "driver", wanted: w.Driver, actual: cmp.Or(v.Driver, "none"), baseline: b.Driver},
 		{name: "mtu", wanted: asked(w.MTU)},
 	}
 	mtu := &all[len(all)-1]
@@ -103,11 +104,4 @@ func rate(mbps uint32) string {
 		return "unlimited"
 	}
 	return fmt.Sprintf("%d Mb/s", mbps)
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

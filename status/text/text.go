@@ -6,45 +6,16 @@ package text
 
 import (
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Options says how to write.
 type Options struct {
-	Width   int  // columns to fit; 0 is unlimited
-	Color   bool // with ANSI colours
-	Unicode bool // block characters; otherwise ASCII
-	Wide    bool // all columns, whatever the width
+	screen.Look
 	// Zone is where times are told for; nil is UTC.
 	Zone *time.Location
-}
-
-type style string
-
-const (
-	plain  style = ""
-	bold   style = "1"
-	dim    style = "2"
-	red    style = "31"
-	green  style = "32"
-	yellow style = "33"
-	cyan   style = "36"
-)
-
-// paint colours s, if colours are wanted.
-func (o Options) paint(s string, st style) string {
-	if !o.Color || st == plain || s == "" {
-		return s
-	}
-	return "\x1b[" + string(st) + "m" + s + "\x1b[0m"
-}
-
-func (o Options) ellipsis() string {
-	if o.Unicode {
-		return "…"
-	}
-	return ".."
 }
 
 // clock tells a time to the second.
@@ -75,30 +46,4 @@ func pair(a int, unitA string, b int, unitB string) string {
 		return fmt.Sprintf("%d%s", a, unitA)
 	}
 	return fmt.Sprintf("%d%s%d%s", a, unitA, b, unitB)
-}
-
-// wrap breaks s between words to lines of at most width; 0 does not break. A
-// word that is longer stays whole.
-func wrap(s string, width int) []string {
-	words := strings.Fields(s)
-	if width <= 0 || len(words) == 0 {
-		return []string{strings.Join(words, " ")}
-	}
-	lines := []string{words[0]}
-	for _, w := range words[1:] {
-		last := &lines[len(lines)-1]
-		if columns(*last)+1+columns(w) > width {
-			lines = append(lines, w)
-			continue
-		}
-		*last += " " + w
-	}
-	return lines
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

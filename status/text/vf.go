@@ -1,12 +1,14 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -14,13 +16,13 @@ import (
 // is from.
 func VF(v api.VF, st api.NodeStatus, o Options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", o.paint("VF "+excerpt.Clean(v.Name), bold))
+	fmt.Fprintf(&b, "%s\n", o.Paint("VF "+excerpt.Clean(v.Name), screen.Bold))
 	line := func(key, format string, args ...any) {
 		s := excerpt.Clean(strings.TrimSpace(fmt.Sprintf(format, args...)))
 		if s == "" {
 			return
 		}
-		for i, l := range wrap(s, o.Width-14) {
+		for i, l := range screen.Wrap(s, o.Width-14) {
 			if i > 0 {
 				key = ""
 			}
@@ -34,10 +36,10 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	line("PF", "%s", strings.TrimRight(strings.Join([]string{pf.Name, pf.PCI.String(), pf.Driver}, " "), " "))
 	switch {
 	case v.Node != "":
-		line("pool", "%s", orDash(v.Pool))
+		line("pool", "%s", cmp.Or(v.Pool, "-"))
 	case !v.Missing:
 		line("NUMA node", "%s, IOMMU group %s", node(v.NUMA), node(v.IOMMUGroup))
-		line("pool", "%s", orDash(v.Pool))
+		line("pool", "%s", cmp.Or(v.Pool, "-"))
 	}
 	line("phase", "%s", phaseLine(v, st, o))
 	line("reason", "%s", v.Reason)
@@ -61,10 +63,10 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		settingsTable(&b, v, pf, o)
 	}
 	if len(v.Differences) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", o.paint("DIFFERENCES to "+reference(v), bold))
+		fmt.Fprintf(&b, "\n%s\n", o.Paint("DIFFERENCES to "+reference(v), screen.Bold))
 	}
 	for _, d := range v.Differences {
-		entry(&b, o, 0, o.paint("!", red), excerpt.Clean(d.String()))
+		entry(&b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(d.String()))
 	}
 	return b.String()
 }
@@ -97,7 +99,7 @@ func device(v api.VF) string {
 	case v.Node != "":
 		return v.PCI.String()
 	}
-	return fmt.Sprintf("%s, device %s:%s, driver %s", v.PCI, v.Vendor, v.Device, orNone(v.Driver))
+	return fmt.Sprintf("%s, device %s:%s, driver %s", v.PCI, v.Vendor, v.Device, cmp.Or(v.Driver, "none"))
 }
 
 // clockSlack is how far in the future a time may be that was only just taken.
@@ -168,19 +170,19 @@ func reference(v api.VF) string {
 }
 
 func settingsTable(b *strings.Builder, v api.VF, pf api.PF, o Options) {
-	t := table{indent: 2, columns: []column{{head: "SETTING"}, {head: "WANTED"}, {head: "READ BACK"}, {head: "BASELINE"}, {head: "DRIVER CAN"}}}
+	t := screen.Table{Indent: 2, Columns: []screen.Column{{Head: "SETTING"}, {Head: "WANTED"}, {Head: "READ BACK"}, {Head: "BASELINE"}, {Head: "DRIVER CAN"}}}
 	for _, s := range settings(v) {
-		actual := cell{text: orDash(s.actual)}
+		actual := screen.Cell{Text: cmp.Or(s.actual, "-")}
 		if s.odd {
-			actual.style = cyan
+			actual.Style = screen.Cyan
 		}
 		can := ""
 		if s.ability != "" {
 			can = pf.Abilities[s.ability].String()
 		}
-		t.row(cell{text: s.name}, cell{text: orDash(s.wanted)}, actual, cell{text: orDash(s.baseline)}, cell{text: orDash(can)})
+		t.Add(screen.Cell{Text: s.name}, screen.Cell{Text: cmp.Or(s.wanted, "-")}, actual, screen.Cell{Text: cmp.Or(s.baseline, "-")}, screen.Cell{Text: cmp.Or(can, "-")})
 	}
-	t.write(b, o)
+	t.Write(b, o.Look)
 	if pf.Rates != "" {
 		fmt.Fprintf(b, "\n  max_tx_rate: %s\n", pf.Rates)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -22,47 +23,47 @@ func VFs(vfs []api.VF, now time.Time, o Options) string {
 	t := vfTable(inCluster, o)
 	odd := 0
 	for _, v := range vfs {
-		cells := words(v.Name, v.PCI.String(), "", owner(v), v.Network, strings.Join(v.Addresses, " "))
+		cells := screen.Words(v.Name, v.PCI.String(), "", owner(v), v.Network, strings.Join(v.Addresses, " "))
 		cells[2] = phase(v)
 		if len(v.Differences) > 0 {
 			odd++
 		}
 		switch {
 		case inCluster && o.Wide:
-			cells = append(cells, words(v.Netdevice, v.Pool)...)
+			cells = append(cells, screen.Words(v.Netdevice, v.Pool)...)
 		case o.Wide:
-			cells = append(cells, words(brief(v), v.Netdevice, v.MAC.String(), v.Driver, node(v.NUMA), node(v.IOMMUGroup), v.Pool, since(v, now))...)
+			cells = append(cells, screen.Words(brief(v), v.Netdevice, v.MAC.String(), v.Driver, node(v.NUMA), node(v.IOMMUGroup), v.Pool, since(v, now))...)
 		case !inCluster:
-			cells = append(cells, words(brief(v))...)
+			cells = append(cells, screen.Words(brief(v))...)
 		}
 		if inCluster {
-			cells = slices.Insert(cells, 0, cell{text: v.Node})
+			cells = slices.Insert(cells, 0, screen.Cell{Text: v.Node})
 		}
-		t.row(cells...)
+		t.Add(cells...)
 	}
 	var b strings.Builder
-	t.write(&b, o)
+	t.Write(&b, o.Look)
 	if odd > 0 {
-		fmt.Fprintf(&b, "\n%s not as it should be: see culvert vf show\n", o.paint("!", red))
+		fmt.Fprintf(&b, "\n%s not as it should be: see culvert vf show\n", o.Paint("!", screen.Red))
 	}
 	return b.String()
 }
 
-func vfTable(inCluster bool, o Options) *table {
-	t := &table{columns: []column{
-		{head: "VF"}, {head: "PCI"}, {head: "PHASE"}, {head: "OWNER", least: 16}, {head: "NETWORK", least: 12}, {head: "ADDRESS", least: 16},
+func vfTable(inCluster bool, o Options) *screen.Table {
+	t := &screen.Table{Columns: []screen.Column{
+		{Head: "VF"}, {Head: "PCI"}, {Head: "PHASE"}, {Head: "OWNER", Least: 16}, {Head: "NETWORK", Least: 12}, {Head: "ADDRESS", Least: 16},
 	}}
 	if inCluster {
-		t.columns = slices.Insert(t.columns, 0, column{head: "NODE", least: 12})
+		t.Columns = slices.Insert(t.Columns, 0, screen.Column{Head: "NODE", Least: 12})
 		if o.Wide {
-			t.columns = append(t.columns, column{head: "NETDEV"}, column{head: "POOL"})
+			t.Columns = append(t.Columns, screen.Column{Head: "NETDEV"}, screen.Column{Head: "POOL"})
 		}
 		return t
 	}
-	t.columns = append(t.columns, column{head: "SETTINGS", least: 8})
+	t.Columns = append(t.Columns, screen.Column{Head: "SETTINGS", Least: 8})
 	if o.Wide {
-		t.columns = append(t.columns, []column{
-			{head: "NETDEV"}, {head: "MAC"}, {head: "DRIVER"}, {head: "NUMA", right: true}, {head: "IOMMU", right: true}, {head: "POOL"}, {head: "FOR"},
+		t.Columns = append(t.Columns, []screen.Column{
+			{Head: "NETDEV"}, {Head: "MAC"}, {Head: "DRIVER"}, {Head: "NUMA", Right: true}, {Head: "IOMMU", Right: true}, {Head: "POOL"}, {Head: "FOR"},
 		}...)
 	}
 	return t
@@ -91,22 +92,22 @@ func running(v api.VF) string {
 }
 
 // phase of a VF, with ! when it is not as it should be.
-func phase(v api.VF) cell {
-	c := cell{text: v.Phase}
+func phase(v api.VF) screen.Cell {
+	c := screen.Cell{Text: v.Phase}
 	switch v.Phase {
 	case string(journal.Attached), api.PhaseGiven:
-		c.style = cyan
+		c.Style = screen.Cyan
 	case string(journal.Quarantined), string(journal.Damaged):
-		c.style = red
+		c.Style = screen.Red
 	case string(journal.Free):
 	default:
-		c.style = yellow
+		c.Style = screen.Yellow
 	}
 	if v.Missing {
-		c.text, c.style = "missing", red
+		c.Text, c.Style = "missing", screen.Red
 	}
 	if len(v.Differences) > 0 {
-		c.text, c.style = c.text+" !", red
+		c.Text, c.Style = c.Text+" !", screen.Red
 	}
 	return c
 }

@@ -29,6 +29,7 @@ var mayImport = map[string][]string{
 	"change":      {},
 	"durable":     {},
 	"excerpt":     {},
+	"screen":      {"excerpt"},
 	"strictjson":  {"excerpt", "suggest", "vf"},
 	"api":         {"vf"},
 	"kernel/step": {"vf"},
@@ -45,7 +46,7 @@ var mayImport = map[string][]string{
 	"ipam/blocks": {"api/v1alpha1", "change", "ipam", "vf"},
 	"alloc":       {"desired", "journal", "netannotation", "vf"},
 	"status":      {"api", "api/v1alpha1", "attach", "desired", "excerpt", "journal", "reconcile", "vf"},
-	"status/...":  {"api", "excerpt", "journal", "suggest", "vf"},
+	"status/...":  {"api", "excerpt", "journal", "screen", "suggest", "vf"},
 	"trouble":     {"journal"},
 
 	// the kernel, on Linux and in memory
@@ -103,15 +104,15 @@ var mayImport = map[string][]string{
 	"controller": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "ipam", "ipam/blocks", "netannotation", "netconf", "status", "vf"},
 
 	// machines and measurements: they see Culvert from outside
-	"lab/...":   {"durable", "lab/..."},
-	"bench/...": {"api", "bench/...", "excerpt", "kernel/bpf", "kernel/netns", "kernel/rtnl", "program", "rpc", "suggest", "vf"},
-	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "program", "rpc", "vf"},
+	"lab/...":   {"durable", "lab/...", "screen"},
+	"bench/...": {"api", "bench/...", "excerpt", "kernel/bpf", "kernel/netns", "kernel/rtnl", "program", "rpc", "screen", "suggest", "vf"},
+	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "program", "rpc", "screen", "vf"},
 
 	// programs
 	"program":                {},
-	"cli":                    {"suggest"},
-	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "guest/admin", "install", "journal", "kernel/...", "kube/view", "libvirt", "migrate", "program", "rpc", "status/...", "suggest", "vf"},
-	"cmd/culvert-bench":      {"bench/...", "cli", "durable", "rpc"},
+	"cli":                    {"screen", "suggest"},
+	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "guest/admin", "install", "journal", "kernel/...", "kube/view", "libvirt", "migrate", "program", "rpc", "screen", "status/...", "suggest", "vf"},
+	"cmd/culvert-bench":      {"bench/...", "cli", "durable", "rpc", "screen"},
 	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvert-hook":       {"api", "guest/moving", "rpc"},
@@ -123,7 +124,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "guest/moving", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "trouble", "keylock", "change", "excerpt"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "guest/moving", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "screen", "trouble", "keylock", "change", "excerpt"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}

@@ -1,0 +1,97 @@
+// Package screen lays text out for people: tables and paragraphs that fit a width,
+// bars and colours. In go values and what a writer can show; out comes text. Nothing
+// here asks the terminal or the environment; package cli does.
+package screen
+
+import (
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+// Look says what text may use. The zero value is for a file: no colours, ASCII, any width.
+type Look struct {
+	Width   int  // columns to fit; 0 is unlimited
+	Color   bool // with ANSI colours
+	Unicode bool // block characters; otherwise ASCII
+	Wide    bool // all columns of a table, whatever the width
+}
+
+// Style is how a terminal shows text: parameters of the SGR sequence (ECMA-48).
+type Style string
+
+// The styles that texts use.
+const (
+	Plain  Style = ""
+	Bold   Style = "1"
+	Dim    Style = "2"
+	Red    Style = "31"
+	Green  Style = "32"
+	Yellow Style = "33"
+	Cyan   Style = "36"
+)
+
+// Paint colours s, if colours are wanted.
+func (l Look) Paint(s string, st Style) string {
+	if !l.Color || st == Plain || s == "" {
+		return s
+	}
+	return "\x1b[" + string(st) + "m" + s + "\x1b[0m"
+}
+
+// Bar draws a part of width, to an eighth of a column where there is Unicode.
+// A part above 0 draws at least one mark.
+func (l Look) Bar(part float64, width int) string {
+	if math.IsNaN(part) || part <= 0 {
+		return ""
+	}
+	eighths := max(1, int(math.Round(min(part, 1)*float64(width*8))))
+	if !l.Unicode {
+		return strings.Repeat("#", max(1, (eighths+4)/8))
+	}
+	return strings.Repeat("█", eighths/8) + []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}[eighths%8]
+}
+
+// Columns is how wide s is on a terminal. Names in the kernel and in
+// Kubernetes are of single-width characters.
+func Columns(s string) int { return utf8.RuneCountInString(s) }
+
+// Wrap breaks s between words into lines of at most width; 0 does not break. A
+// word that is longer stays whole.
+func Wrap(s string, width int) []string {
+	var lines []string
+	for _, word := range strings.Fields(s) {
+		if last := len(lines) - 1; last >= 0 && (width <= 0 || Columns(lines[last])+1+Columns(word) <= width) {
+			lines[last] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	if lines == nil {
+		return []string{""}
+	}
+	return lines
+}
+
+// WrapAll is Wrap that also breaks a word that is longer than width.
+func WrapAll(s string, width int) []string {
+	var words []string
+	for _, word := range strings.Fields(s) {
+		for runes := []rune(word); len(runes) > width; runes = []rune(word) {
+			words, word = append(words, string(runes[:width])), string(runes[width:])
+		}
+		words = append(words, word)
+	}
+	return Wrap(strings.Join(words, " "), width)
+}
+
+// Shorten takes of a name's middle what does not fit: names of one table begin alike and
+// end with what sets them apart, such as the size.
+func Shorten(s string, width int) string {
+	r := []rune(s)
+	if len(r) <= width {
+		return s
+	}
+	front := max(0, width-2) / 3
+	return string(r[:front]) + ".." + string(r[len(r)-(max(2, width)-2-front):])
+}

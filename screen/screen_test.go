@@ -1,0 +1,86 @@
+package screen
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWrap(t *testing.T) {
+	for _, tc := range []struct {
+		s     string
+		width int
+		want  []string
+	}{
+		{"", 10, []string{""}},
+		{"a bb ccc", 4, []string{"a bb", "ccc"}},
+		{"a longlonglong b", 4, []string{"a", "longlonglong", "b"}},
+		{"a  b c", 0, []string{"a b c"}},
+	} {
+		if diff := cmp.Diff(tc.want, Wrap(tc.s, tc.width)); diff != "" {
+			t.Errorf("%q in %d (-want +got):\n%s", tc.s, tc.width, diff)
+		}
+	}
+}
+
+func TestTableCutsTheWidestFirst(t *testing.T) {
+	tab := Table{Columns: []Column{{Head: "A"}, {Head: "B", Least: 8}, {Head: "C", Least: 8}, {Head: "N", Right: true}}}
+	tab.Add(Words("1234567890", strings.Repeat("b", 30), "cccccccccc", "7")...)
+	tab.Add(Words("1", "b", "", "42")...)
+	var b strings.Builder
+	tab.Write(&b, Look{Width: 40})
+	want := `A           B             C            N
+1234567890  bbbbbbbbbb..  cccccccccc   7
+1           b             -           42
+`
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestShorten: names that differ at their ends are told apart.
+func TestShorten(t *testing.T) {
+	for width, want := range map[int]string{30: "VF net1-net1 m6 64 B back", 14: "VF n..4 B back", 4: "..ck", 2: ".."} {
+		if got := Shorten("VF net1-net1 m6 64 B back", width); got != want {
+			t.Errorf("in %d columns: %q, want %q", width, got, want)
+		}
+	}
+}
+
+// A word that no line has room for is broken where that is asked for, and is whole otherwise.
+func TestWrapAll(t *testing.T) {
+	if got, want := WrapAll("a longlonglong b", 4), []string{"a", "long", "long", "long", "b"}; !cmp.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// Text is painted only for a terminal that shows colours, and what is in a table without loss.
+func TestLook(t *testing.T) {
+	for _, tc := range []struct{ got, want string }{
+		{Look{}.Paint("x", Red), "x"},
+		{Look{Color: true}.Paint("x", Red), "\x1b[31mx\x1b[0m"},
+		{Look{Color: true}.Paint("", Red), ""},
+		{Look{}.Bar(0.5, 4), "##"},
+		{Look{}.Bar(0.001, 4), "#"},
+		{Look{}.Bar(0, 4), ""},
+		{Look{Unicode: true}.Bar(0.53, 4), "██▏"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%q, want %q", tc.got, tc.want)
+		}
+	}
+	tab := Table{Indent: 2, Columns: []Column{{Head: "N", Least: 2, Shorten: true}, {Head: "X"}}}
+	tab.Add(Cell{Text: "front-back"}, Cell{Text: "[#]", Painted: "<#>"})
+	for look, want := range map[Look]string{
+		{Width: 13}:             "  N       X\n  f..ack  <#>\n",
+		{Color: true}:           "  \x1b[1mN\x1b[0m           \x1b[1mX\x1b[0m\n  front-back  <#>\n",
+		{Width: 13, Wide: true}: "  N           X\n  front-back  <#>\n",
+	} {
+		var b strings.Builder
+		tab.Write(&b, look)
+		if diff := cmp.Diff(want, b.String()); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", look, diff)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package screen
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/culvert-net/culvert/excerpt"
+)
+
+// Column is one column of a table.
+type Column struct {
+	Head  string
+	Right bool // numbers
+	// Least is how narrow the column may be cut when the table is too wide; 0
+	// is not at all, for what people copy.
+	Least int
+	// Shorten cuts a cell in its middle, for names whose ends tell them apart.
+	Shorten bool
+}
+
+// Cell is one place of a row.
+type Cell struct {
+	Text  string
+	Style Style
+	// Painted is the text with colours of its own, for cells that are not cut.
+	Painted string
+}
+
+// Table collects rows and writes them aligned.
+type Table struct {
+	Columns []Column
+	Rows    [][]Cell
+	Indent  int
+}
+
+// Add adds a row, with a cell for each column.
+func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
+
+// Words makes plain cells; one of nothing is a dash.
+func Words(texts ...string) []Cell {
+	cells := make([]Cell, len(texts))
+	for i, s := range texts {
+		cells[i] = Cell{Text: cmp.Or(s, "-")}
+	}
+	return cells
+}
+
+// Write appends the table to b. Without rows it writes nothing.
+func (t *Table) Write(b *strings.Builder, l Look) {
+	if len(t.Rows) == 0 {
+		return
+	}
+	widths := t.widths(l)
+	head := make([]Cell, len(t.Columns))
+	for i, c := range t.Columns {
+		head[i] = Cell{Text: c.Head, Style: Bold}
+	}
+	t.line(b, l, widths, head)
+	for _, row := range t.Rows {
+		t.line(b, l, widths, row)
+	}
+}
+
+const gap = 2
+
+// widths fits the columns into the width: it cuts the widest first, each down
+// to its least, and below that only when there is no other way.
+func (t *Table) widths(l Look) []int {
+	widths := make([]int, len(t.Columns))
+	total := t.Indent + gap*(len(widths)-1)
+	for i, c := range t.Columns {
+		widths[i] = Columns(c.Head)
+		for _, row := range t.Rows {
+			widths[i] = max(widths[i], Columns(excerpt.Clean(row[i].Text)))
+		}
+		total += widths[i]
+	}
+	if l.Width <= 0 || l.Wide {
+		return widths
+	}
+	for _, hard := range []bool{false, true} {
+		for total > l.Width {
+			i := t.widest(widths, hard)
+			if i < 0 {
+				break
+			}
+			widths[i]--
+			total--
+		}
+	}
+	return widths
+}
+
+// widest returns the widest column that can still be cut, or -1.
+func (t *Table) widest(widths []int, hard bool) int {
+	widest := -1
+	for i, c := range t.Columns {
+		least := max(c.Least, Columns(c.Head))
+		if hard {
+			least = Columns(c.Head)
+		}
+		if c.Least > 0 && widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
+			widest = i
+		}
+	}
+	return widest
+}
+
+func (t *Table) line(b *strings.Builder, l Look, widths []int, row []Cell) {
+	var line strings.Builder
+	pending := t.Indent // spaces that are owed, written when something follows
+	for i, c := range row {
+		s := t.Columns[i].cut(excerpt.Clean(c.Text), widths[i], l)
+		pad := widths[i] - Columns(s)
+		if t.Columns[i].Right {
+			pending += pad
+		}
+		if s != "" {
+			line.WriteString(strings.Repeat(" ", pending))
+			if c.Painted != "" && s == c.Text {
+				line.WriteString(c.Painted)
+			} else {
+				line.WriteString(l.Paint(s, c.Style))
+			}
+			pending = 0
+		}
+		if !t.Columns[i].Right {
+			pending += pad
+		}
+		pending += gap
+	}
+	b.WriteString(line.String())
+	b.WriteByte('\n')
+}
+
+// cut shortens s to width with an ellipsis.
+func (c Column) cut(s string, width int, l Look) string {
+	switch {
+	case Columns(s) <= width:
+		return s
+	case c.Shorten:
+		return Shorten(s, width)
+	}
+	dots := ".."
+	if l.Unicode {
+		dots = "…"
+	}
+	return strings.TrimRight(string([]rune(s)[:max(0, width-Columns(dots))]), " ") + dots
+}
