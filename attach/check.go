@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
 // Check compares the kernel with the lease and with what the request says the
 // attachment should be now; the error lists every single thing that differs
-// (CNI CHECK). A request without an interface is not compared.
+// (CNI CHECK). A request without an interface is not compared. One that has one may be of
+// a chain, whose later plugins change the interface: the CNI project's tuning its MAC
+// address and MTU, default-route its default routes.
 func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
 	rec, ok, err := e.find(owner)
 	if err != nil {
@@ -31,11 +35,38 @@ func (e *Engine) Check(ctx context.Context, owner vf.Owner, req Request) error {
 				d = append(d, more)
 			}
 		}
+		d = append(slices.DeleteFunc(d, req.mayHaveChanged), req.linkDiff(rec, st)...)
 	}
 	if len(d) > 0 {
 		return fmt.Errorf("VF %s of %s: %s: delete and add the attachment again, or mend it by hand", rec.PCI, owner, vf.Differences(d))
 	}
 	return nil
+}
+
+// mayHaveChanged reports whether a later plugin of a chain may have made a difference.
+func (r Request) mayHaveChanged(d vf.Difference) bool {
+	switch d.Attribute {
+	case "link mac":
+		return true // linkDiff compares it
+	case "mtu":
+		return r.Spec.MTU == nil
+	case "route":
+		return strings.HasPrefix(d.Want, "0.0.0.0/0") || strings.HasPrefix(d.Want, "::/0")
+	}
+	return false
+}
+
+// linkDiff compares the MAC address of the interface with the one that the request says it
+// has by now, else with the lease's.
+func (r Request) linkDiff(rec journal.Record, st vf.State) []vf.Difference {
+	want := rec.Lease.LinkMAC
+	if r.LinkMAC != nil {
+		want = *r.LinkMAC
+	}
+	if st.Link == nil || st.Link.MAC == want || rec.Lease.Wanted.Driver == vf.DriverVFIO {
+		return nil
+	}
+	return []vf.Difference{{Attribute: "link mac", Want: want.String(), Have: st.Link.MAC.String()}}
 }
 
 // LeaseDiff lists what of an attached VF is not as it was when its attach was
@@ -68,9 +99,11 @@ func effective(w vf.Spec, rec journal.Record) vf.Spec {
 	return w
 }
 
-// Ready says whether Attach can work: vf.ErrNotReady with the reason when not.
-func (e *Engine) Ready(context.Context) error {
-	if len(e.Spec().Pools) == 0 {
+// Ready says whether an Attach of a request's network can work: vf.ErrNotReady or
+// vf.ErrNothingFree with the reason when not.
+func (e *Engine) Ready(_ context.Context, req Request) error {
+	spec := e.Spec()
+	if len(spec.Pools) == 0 {
 		return fmt.Errorf("no pool is declared in /etc/culvert/host.yaml: %w", vf.ErrNotReady)
 	}
 	records, err := e.records()
@@ -80,5 +113,5 @@ func (e *Engine) Ready(context.Context) error {
 	if len(records) == 0 {
 		return fmt.Errorf("no VF has been made yet: %w: see culvert status", vf.ErrNotReady)
 	}
-	return nil
+	return alloc.CheckFree(alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: spec}, alloc.Want{VF: req.VF, Pool: req.Pool, Network: req.Network})
 }

@@ -40,6 +40,10 @@ type Request struct {
 	// Addresses are asked for by name and must be among IPAM's.
 	Addresses []netip.Prefix
 
+	// LinkMAC is the MAC address that the interface has by now, for Check; nil stands for
+	// the lease's.
+	LinkMAC *vf.MAC
+
 	// Raw is the request as it came in, kept in the lease.
 	Raw []byte
 

@@ -112,6 +112,9 @@ func (m *memory) Check(_ context.Context, o vf.Owner, req attach.Request) error 
 	if !ok {
 		return fmt.Errorf("%s has no VF as %s: %w", o, o.Interface, vf.ErrNotFound)
 	}
+	if req.LinkMAC != nil && *req.LinkMAC != rec.Lease.LinkMAC {
+		return fmt.Errorf("link mac is %s, not %s", rec.Lease.LinkMAC, *req.LinkMAC)
+	}
 	if fmt.Sprint(rec.Lease.Wanted.Addresses) != fmt.Sprint(req.Spec.Addresses) {
 		return fmt.Errorf("addresses are %v, not %v", rec.Lease.Wanted.Addresses, req.Spec.Addresses)
 	}
@@ -133,7 +136,7 @@ func (m *memory) Collect(_ context.Context, network string, valid []vf.Owner) er
 	return m.broken
 }
 
-func (m *memory) Ready(context.Context) error { return m.broken }
+func (m *memory) Ready(context.Context, attach.Request) error { return m.broken }
 
 // String lists who holds what.
 func (m *memory) String() string {

@@ -44,13 +44,9 @@ func attachment(r api.CNIRequest) error {
 	return nil
 }
 
-// sandbox checks CNI_NETNS: a path without detours, or nothing where the VF
-// goes to vfio.
+// sandbox checks CNI_NETNS: a path without detours.
 func sandbox(r api.CNIRequest) error {
 	n := r.Netns
-	if n == "" {
-		return nil
-	}
 	detour := slices.Contains(strings.Split(n, "/"), "..")
 	if !filepath.IsAbs(n) || detour || len(n) > longestPath || strings.ContainsFunc(n, unicode.IsControl) {
 		return fmt.Errorf("%w CNI_NETNS %s: want the path of a network namespace, e.g. /run/netns/pod", errEnvironment, excerpt.Quote(n))

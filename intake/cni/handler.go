@@ -28,7 +28,7 @@ type attachments interface {
 // node is the part of attach.Engine that serves all of them.
 type node interface {
 	Collect(ctx context.Context, network string, valid []vf.Owner) error
-	Ready(context.Context) error
+	Ready(context.Context, attach.Request) error
 }
 
 // engine is attach.Engine.
@@ -206,12 +206,14 @@ func (h *Handler) gc(ctx context.Context, r api.CNIRequest) error {
 	return h.engine.Collect(ctx, c.Name, c.Valid)
 }
 
-// status fails for a configuration with which no ADD would work, too.
+// status fails for a configuration with which no ADD would work, too, and while every VF
+// that the network could use is held.
 func (h *Handler) status(ctx context.Context, r api.CNIRequest) error {
-	if _, err := configOf(r); err != nil {
+	c, err := configOf(r)
+	if err != nil {
 		return err
 	}
-	if err := h.engine.Ready(ctx); err != nil {
+	if err := h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool}); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil

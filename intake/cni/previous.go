@@ -95,10 +95,7 @@ func expectation(c Config, req attach.Request) (attach.Request, error) {
 		if err != nil {
 			return req, fmt.Errorf("prevResult.interfaces[%d].mac: %w: %w", i, vf.ErrInvalid, err)
 		}
-		if req.Spec.MAC != nil && *req.Spec.MAC != mac {
-			return req, fmt.Errorf("%w: mac is %s in prevResult, not %s", errDiffers, mac, *req.Spec.MAC)
-		}
-		req.Spec.MAC = &mac
+		req.LinkMAC = &mac // a later plugin of the chain may have given it
 	}
 	for j, has := range c.Prev.IPs {
 		if has.Interface == nil || *has.Interface != i {
