@@ -407,6 +407,7 @@ func TestBlocksAreAskedForAhead(t *testing.T) {
 		nad("none", "x/a", `{"type": "sriov"}`),
 		nad("bridge", "", `{"cniVersion": "1.0.0", "type": "bridge", `+subnet+`}`),
 		nad("shares", "x/a", `{"type": "sriov", "ipam": {"type": "culvert", "poolOf": "d/plain"}}`),
+		nad("two", "x/a", `{"cniVersion": "1.0.0", "plugins": [{"type": "sriov"}, {"type": "culvert", `+subnet+`}]}`),
 		nad("broken", "", `{"type": "sriov", "vlan": 5000, `+subnet+`}`),
 		nad("file", "", ``),
 	}
@@ -416,7 +417,7 @@ func TestBlocksAreAskedForAhead(t *testing.T) {
 		}
 		return out
 	}
-	if want, got := []string{"d/list list 10.0.0.2", "d/plain plain 10.0.0.2", "d/pool pool 10.0.0.2", "d/resource named 10.0.0.2", "d/twice named 10.9.0.2"}, asks(); !slices.Equal(got, want) {
+	if want, got := []string{"d/list list 10.0.0.2", "d/plain plain 10.0.0.2", "d/pool pool 10.0.0.2", "d/resource named 10.0.0.2", "d/twice named 10.9.0.2", "d/two two 10.0.0.2"}, asks(); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	all := c.networks

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -167,5 +168,28 @@ func TestClaimIsNeverMissed(t *testing.T) {
 	got, _ = b.Requests(func() ([]Held, error) { done(); return nil, nil }) // it was read just before
 	if len(got) != 1 || len(got[0].Claims) != 1 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// I4: the blocks of an earlier Node of the same name are another machine's: this node gives
+// nothing out of them, claims what it holds there, and reports the dispute. Those that an
+// earlier controller granted name no UID, and are the node's.
+func TestI4BookOfAnEarlierNode(t *testing.T) {
+	b := NewBook("a", func() {})
+	b.SetNode("second")
+	mine, old, others := run("10.0.0.2-10.0.0.5"), run("10.0.0.6-10.0.0.9"), run("10.0.0.10-10.0.0.13")
+	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{
+		{Run: mine, Node: "a", UID: "second"}, {Run: old, Node: "a"}, {Run: others, Node: "a", UID: "first"},
+	}}}})
+	if diff := cmp.Diff([]ipam.Run{mine, old}, b.Of("n", vf.Owner{}).Runs, byAddr); diff != "" {
+		t.Errorf("I4: it gives out of (-want +got):\n%s", diff)
+	}
+	held := []Held{{Network: "n", Addr: others.First, Owner: vf.Owner{UID: "u", Interface: "net1"}}, {Network: "n", Addr: mine.First}, {Network: "n", Addr: old.First}}
+	requests, err := b.Requests(func() ([]Held, error) { return held, nil })
+	if err != nil || len(requests) != 1 || len(requests[0].Claims) != 1 || requests[0].Claims[0].Addr != others.First {
+		t.Errorf("I4: it claims %+v (%v), want %s", requests, err, others.First)
+	}
+	if got := b.Disputed(held); len(got) != 1 || !strings.Contains(got[0], "a that was there before") {
+		t.Errorf("disputed: %q", got)
 	}
 }
