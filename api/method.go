@@ -13,6 +13,10 @@ const (
 	// MethodHostApply applies a host.yaml: HostRequest in, ApplyResult out.
 	MethodHostApply = "host.apply"
 
+	// MethodRebase takes the baseline of a VF anew, or says what that would change:
+	// RebaseRequest in, Rebased out.
+	MethodRebase = "vf.rebase"
+
 	// MethodLendRate is a dialog that gives an attached VF another rate for a while:
 	// LendRateRequest in. MethodRateIsLent is its question: LentRate in.
 	MethodLendRate   = "vf.lendRate"

@@ -73,7 +73,7 @@ func podSteps(p place, rec journal.Record) []step.Step {
 func resetSteps(p place, b vf.Baseline, st vf.State, rebind bool) []step.Step {
 	lost := b.Name != "" && st.Link == nil
 	tuned := st.Link != nil && len(b.Attributes.Diff(st.Link.Attributes)) > 0
-	if rebind || lost || tuned || !b.IsComplete() || st.Driver != b.Driver || st.Admin.MAC != b.Admin.MAC {
+	if rebind || lost || tuned || !b.IsComplete(st) || st.Driver != b.Driver || st.Admin.MAC != b.Admin.MAC {
 		return rebindSteps(p, b, st)
 	}
 	var out []step.Step

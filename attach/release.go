@@ -124,8 +124,8 @@ func (e *Engine) free(at site, rec journal.Record, reason string, cause error) e
 }
 
 // reset takes a VF back to its baseline and reads back that it is there (I2,
-// I3). The error says what is left. A baseline from the ledger of an earlier version has
-// no attributes: reset binds the driver anew, and completes the baseline with those of
+// I3). The error says what is left. A baseline from the ledger of an earlier version lacks
+// attributes: reset binds the driver anew, and completes the baseline with those of
 // the new netdevice.
 func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error {
 	var errs []error
@@ -141,10 +141,10 @@ func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error 
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 		}
-		if round > 0 && len(errs) == 0 {
+		if rebound && len(errs) == 0 {
 			rec.Baseline = rec.Baseline.Completed(st)
 		}
-		if len(rec.Baseline.Diff(st)) == 0 && rec.Baseline.IsComplete() {
+		if len(rec.Baseline.Diff(st)) == 0 && rec.Baseline.IsComplete(st) {
 			return hung(errs...)
 		}
 		if at.pf.IsZero() {
@@ -165,7 +165,7 @@ func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error 
 		return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 	}
 	if d := rec.Baseline.Diff(st); len(d) > 0 {
-		return errors.Join(append(errs, fmt.Errorf("after %d rounds of reset: %s", rounds, vf.Differences(d)))...)
+		return &differsError{state: st, differences: d, failed: errors.Join(errs...)}
 	}
 	return hung(errs...)
 }

@@ -128,3 +128,18 @@ func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, error
 	}
 	return status.Plan(s.node.Spec(), spec, plans, records), nil
 }
+
+// rebase takes the baseline of a VF anew, or answers what that would change.
+func (s *Server) rebase(ctx context.Context, raw json.RawMessage) (any, error) {
+	req, err := params[api.RebaseRequest](raw)
+	if err != nil {
+		return nil, err
+	}
+	var out api.Rebased
+	if req.Accept == nil {
+		out.Differences, err = s.node.Engine.RebaseDiff(ctx, req.VF)
+	} else {
+		out.Differences, err = s.node.Engine.Rebase(ctx, req.VF, req.Accept)
+	}
+	return out, err
+}

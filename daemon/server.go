@@ -205,6 +205,7 @@ func (s *Server) register(ctx context.Context, srv *rpc.Server) {
 	srv.Handle(api.MethodLedger, s.answerLedger)
 	srv.Handle(api.MethodHostPlan, s.hostPlan)
 	srv.Handle(api.MethodHostApply, s.hostApply)
+	srv.Handle(api.MethodRebase, s.rebase)
 	srv.HandleDialog(api.MethodLendRate, s.lendRate(ctx))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -167,6 +168,11 @@ func (k *Kernel) readTuning(addr vf.PCIAddr, l *vf.Link) error {
 			values[file] = v
 		}
 	}
+	queues, err := k.readQueues(addr, l.Name)
+	if err != nil {
+		return err
+	}
+	maps.Copy(values, queues)
 	l.Attributes += vf.NewAttributes(values)
 	return nil
 }

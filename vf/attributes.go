@@ -32,9 +32,46 @@ func (a Attributes) values() map[string]string {
 	return out
 }
 
+// Attributes that a driver chooses anew each time it binds, by which interrupts and CPUs
+// are there then: which CPUs and which receive queues use a queue to send.
+const (
+	XPSCPUs   = "xps_cpus"
+	XPSQueues = "xps_rxqs"
+)
+
+func isChosenAtBind(name string) bool { return name == XPSCPUs || name == XPSQueues }
+
+// covers reports whether a has a value for each attribute of o, and the same where a driver
+// chooses it as it binds.
+func (a Attributes) covers(o Attributes) bool {
+	if a == o {
+		return true
+	}
+	have := a.values()
+	for name, value := range o.values() {
+		if v, ok := have[name]; !ok || isChosenAtBind(name) && v != value {
+			return false
+		}
+	}
+	return true
+}
+
+// completed returns a with the attributes of o that a lacks, and those that o's driver
+// chose as it bound.
+func (a Attributes) completed(o Attributes) Attributes {
+	out, fresh := a.values(), o.values()
+	for name, value := range fresh {
+		if _, ok := out[name]; !ok || isChosenAtBind(name) {
+			out[name] = value
+		}
+	}
+	return NewAttributes(out)
+}
+
 // Diff lists the attributes that differ, of those that both have. A listing of the host
 // and a look into another netns show fewer than a read of one VF on the host, and drivers
-// do not have all. An attribute that was unset is there with an empty value.
+// do not have all. An attribute that was unset is there with an empty value. Those that a
+// driver chooses as it binds are left out: Baseline.IsComplete compares them.
 func (a Attributes) Diff(have Attributes) []Difference {
 	if a == have {
 		return nil
@@ -42,7 +79,7 @@ func (a Attributes) Diff(have Attributes) []Difference {
 	var c comparison
 	want, has := a.values(), have.values()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if v, ok := has[name]; ok {
+		if v, ok := has[name]; ok && !isChosenAtBind(name) {
 			c.check(name, want[name], v)
 		}
 	}

@@ -35,14 +35,28 @@ func BaselineOf(s State) Baseline {
 	return b
 }
 
-// IsComplete reports whether the baseline of a netdevice has its attributes.
-func (b Baseline) IsComplete() bool { return b.Name == "" || b.Attributes != "" }
+// IsComplete reports whether the baseline has every attribute that s shows of the
+// netdevice. One that an earlier version wrote has fewer. A value that the driver chose as
+// it bound must be the same: else an owner changed it, or the driver was bound anew.
+func (b Baseline) IsComplete(s State) bool {
+	return b.Name == "" || s.Link == nil || b.Attributes.covers(s.Link.Attributes)
+}
 
-// Completed is the baseline with the attributes of s, a VF whose driver was bound anew,
-// unless the baseline has some.
+// Completed returns the baseline with the attributes of s that it lacks, and with those
+// that a driver chooses anew as it binds. The driver of the VF was just bound anew.
 func (b Baseline) Completed(s State) Baseline {
-	if !b.IsComplete() && s.Link != nil && s.Link.Netns == "" {
-		b.Attributes = s.Link.Attributes
+	if b.Name != "" && s.Link != nil && s.Link.Netns == "" {
+		b.Attributes = b.Attributes.completed(s.Link.Attributes)
+	}
+	return b
+}
+
+// WithInterface returns the baseline with what a new interface has by itself, or by the
+// host's rules for new ones: its name, MTU, state and attributes. The driver and what the PF
+// holds for the VF stay.
+func (b Baseline) WithInterface(s State) Baseline {
+	if b.Name != "" && s.Link != nil {
+		b.Name, b.MTU, b.Up, b.Attributes = s.Link.Name, s.Link.MTU, s.Link.Up, s.Link.Attributes
 	}
 	return b
 }

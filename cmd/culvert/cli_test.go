@@ -31,6 +31,8 @@ type culvertd struct {
 	applied []api.HostRequest
 	guests  []api.GuestXMLRequest
 	result  api.ApplyResult
+	differs []vf.Difference // each VF, from its baseline
+	rebased []api.RebaseRequest
 }
 
 // serve starts it and returns its socket.
@@ -74,6 +76,12 @@ func (d *culvertd) serve(t *testing.T) string {
 				{VF: vf.PCIAddr{Bus: 1, Device: 0x10}, Guest: owner, Phase: "free"},
 				{VF: vf.PCIAddr{Bus: 1, Device: 0x11}, Guest: owner, Phase: "quarantined", Reason: "vlan is 7, not none"},
 			}}, err
+		})
+		srv.Handle(api.MethodRebase, func(_ context.Context, raw json.RawMessage) (any, error) {
+			var req api.RebaseRequest
+			err := json.Unmarshal(raw, &req)
+			d.rebased = append(d.rebased, req)
+			return api.Rebased{Differences: d.differs}, err
 		})
 		srv.Handle(api.MethodHostPlan, func(context.Context, json.RawMessage) (any, error) { return d.plan, nil })
 		srv.Handle(api.MethodHostApply, func(_ context.Context, raw json.RawMessage) (any, error) {

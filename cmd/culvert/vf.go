@@ -29,6 +29,9 @@ A VF is named by any of
   culvert vf show enp1s0f0#3
   culvert vf show default/a`,
 	}
+	if !p.wanted { // kubectl's plugin changes nothing
+		cmd.AddCommand(newVFRebaseCommand(p))
+	}
 	return cli.Group(cmd, newVFListCommand(p), newVFShowCommand(p))
 }
 

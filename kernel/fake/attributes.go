@@ -19,25 +19,54 @@ const sandboxHas = "eth0"
 
 // shownByLink and shownByTools are a netdevice's attributes besides the fields of vf.Link,
 // as its driver makes it: those that every look shows, and those that are asked for when
-// one VF is read on the host. They survive a move and end with the netdevice.
+// one VF is read on the host. No look shows those of shownNowhere: culvertd does not read
+// them (docs/failures.md). All survive a move and end with the netdevice.
 var (
 	shownByLink = map[string]string{
 		"flags": "multicast", "txqlen": "1000", "ifalias": "", altnames: "", "group": "0", "gso_max_segs": "65535", "xdp": "",
 	}
 	shownByTools = map[string]string{
 		"features": "all", "rings": "256", "channels": "1", "coalesce": "3", "rss": "even", "rules": "0", "msglevel": "7", "tcx": "",
+		"rule_list": "", "rss_contexts": "", "queue_coalesce": "3", "rps_cpus": "0", "rps_flow_cnt": "0",
+		vf.XPSCPUs: "", vf.XPSQueues: "0", "tx_maxrate": "0", "byte_queue_limits": "max",
 	}
+	shownNowhere = map[string]string{"napi": "", "rx_buf_len": "2048", "cqe_mode": "eqe", "devlink": ""}
 )
 
-// AttributeNames are the attributes that SetAttribute knows.
+// AttributeNames are the attributes that SetAttribute knows and that a read of a VF shows.
 func AttributeNames() []string {
-	return slices.Sorted(maps.Keys(newAttributes()))
+	return slices.Sorted(maps.Keys(shownAttributes()))
 }
 
-func newAttributes() map[string]string {
+// UnreadAttributeNames are those that SetAttribute knows and no read shows.
+func UnreadAttributeNames() []string {
+	return slices.Sorted(maps.Keys(shownNowhere))
+}
+
+func shownAttributes() map[string]string {
 	all := maps.Clone(shownByLink)
 	maps.Copy(all, shownByTools)
 	return all
+}
+
+// newAttributes returns the attributes of a new netdevice. Its driver chooses the CPUs of
+// its queues anew each time.
+func newAttributes(index int) map[string]string {
+	all := shownAttributes()
+	maps.Copy(all, shownNowhere)
+	all[vf.XPSCPUs] = fmt.Sprintf("%x", index)
+	return all
+}
+
+// SetNewAttribute sets an attribute that netdevices have from their next bind on, as another
+// version of the driver or a rule of udev for new interfaces does.
+func (k *Kernel) SetNewAttribute(name, value string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.newer == nil {
+		k.newer = map[string]string{}
+	}
+	k.newer[name] = value
 }
 
 // SetAttribute sets an attribute of a VF's netdevice, as its owner does with CAP_NET_ADMIN.
@@ -64,7 +93,9 @@ func (k *Kernel) SetAttribute(a vf.PCIAddr, name, value string) error {
 func (f *function) shown(whole bool) vf.Attributes {
 	out := map[string]string{}
 	for name, value := range f.attributes {
-		if _, ok := shownByLink[name]; ok || whole {
+		_, always := shownByLink[name]
+		_, never := shownNowhere[name]
+		if always || whole && !never {
 			out[name] = value
 		}
 	}
@@ -85,9 +116,11 @@ func (k *Kernel) ChangedAttributes(a vf.PCIAddr) string {
 
 func (f *function) changed() string {
 	var b strings.Builder
-	made := newAttributes()
-	for _, name := range AttributeNames() {
-		if have := f.attributes[name]; f.Link != nil && have != made[name] {
+	if f.Link == nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.made)) {
+		if have := f.attributes[name]; have != f.made[name] {
 			fmt.Fprintf(&b, " %s %q", name, have)
 		}
 	}

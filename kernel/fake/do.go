@@ -3,6 +3,7 @@ package fake
 import (
 	"context"
 	"fmt"
+	"maps"
 	"syscall"
 
 	"github.com/culvert-net/culvert/kernel/step"
@@ -173,7 +174,9 @@ func (k *Kernel) probe(p *pf, f *function, driver string) error {
 		name = fmt.Sprintf("eth%d", k.next)
 	}
 	f.Link = &vf.Link{Index: k.next, Name: name, MAC: mac, MTU: 1500}
-	f.attributes = newAttributes()
+	f.made = newAttributes(k.next)
+	maps.Copy(f.made, k.newer)
+	f.attributes = maps.Clone(f.made)
 	k.shown++
 	return nil
 }

@@ -32,7 +32,8 @@ type Kernel struct {
 	next    int // ifindexes and random MACs count up from here
 	wake    []change.Wake
 	told    []step.Announce
-	shown   int // netdevices of VFs that the host got to see
+	shown   int               // netdevices of VFs that the host got to see
+	newer   map[string]string // attributes of netdevices from their next bind on
 }
 
 type pf struct {
@@ -65,8 +66,8 @@ type function struct {
 	vf.State
 	rate  uint32       // the max_tx_rate that the hardware keeps to
 	users []vf.Process // that have it open
-	// attributes of its netdevice, by name
-	attributes map[string]string
+	// attributes of its netdevice by name, as they are and as its driver made them
+	attributes, made map[string]string
 }
 
 // New returns a machine with n PFs, up to 8 (of a split NIC up to 4), that are

@@ -38,8 +38,9 @@ type question struct {
 	size     int
 }
 
-// questions returns what to ask for. It leaves out the pause parameters: those of a VF are
-// its port's, which others change and a bind of the VF's driver does not.
+// questions returns what to ask for. It leaves out what a VF reports of its port, which
+// others change and a bind of the VF's driver does not: pause parameters, link modes, FEC
+// and energy-efficient Ethernet (TestI2AsksForNothingOfThePort).
 func questions() []question {
 	return []question{
 		{"rings", unix.ETHTOOL_GRINGPARAM, nil, sizeSimple},
@@ -50,9 +51,13 @@ func questions() []question {
 		{"wake_on_lan", unix.ETHTOOL_GWOL, nil, sizeSimple},
 		{"rx_copybreak", unix.ETHTOOL_GTUNABLE, []uint32{unix.ETHTOOL_RX_COPYBREAK, unix.ETHTOOL_TUNABLE_U32, 4}, copybreakLen},
 		{"tx_copybreak", unix.ETHTOOL_GTUNABLE, []uint32{unix.ETHTOOL_TX_COPYBREAK, unix.ETHTOOL_TUNABLE_U32, 4}, copybreakLen},
+		{"tx_copybreak_buf_size", unix.ETHTOOL_GTUNABLE, []uint32{txCopybreakBufSize, unix.ETHTOOL_TUNABLE_U32, 4}, copybreakLen},
 		{"rules", unix.ETHTOOL_GRXCLSRLCNT, nil, sizeRules},
 	}
 }
+
+// txCopybreakBufSize is ETHTOOL_TX_COPYBREAK_BUF_SIZE (linux/ethtool.h, Linux 5.17).
+const txCopybreakBufSize = 4
 
 // hashFlows are the flow types whose hash fields can be set (TCP_V4_FLOW to AH_ESP_V6_FLOW).
 const hashFlows = 8
@@ -68,11 +73,12 @@ func Read(name string, index int) (map[string]string, error) {
 		return nil, fmt.Errorf("open a socket for ethtool: %w", err)
 	}
 	defer unix.Close(fd)
-	a := asker{fd: fd}
-	if len(name) >= len(a.name) {
+	d := netdevice{fd: fd}
+	if len(name) >= len(d.name) {
 		return nil, fmt.Errorf("interface name %q is too long: %w", name, unix.EINVAL)
 	}
-	copy(a.name[:], name)
+	copy(d.name[:], name)
+	a := asker{d.ioctl}
 
 	out := map[string]string{}
 	// Every netdevice has features (net/ethtool/ioctl.c, ethtool_get_features).
@@ -90,8 +96,13 @@ func Read(name string, index int) (map[string]string, error) {
 			out[q.name] = v
 		}
 	}
-	if v, err := a.hash(); err == nil {
-		out["rss"] = v
+	for name, read := range map[string]func() (string, error){
+		"rss": func() (string, error) { return a.hash(0) }, "rss_contexts": a.contexts,
+		"rule_list": a.rules, "queue_coalesce": a.coalescing,
+	} {
+		if v, err := read(); err == nil {
+			out[name] = v
+		}
 	}
 	if c, err := unix.IoctlGetHwTstamp(fd, name); err == nil {
 		out["timestamps"] = fmt.Sprintf("%d/%d/%d", c.Flags, c.Tx_type, c.Rx_filter)
@@ -106,6 +117,11 @@ func Read(name string, index int) (map[string]string, error) {
 
 // asker asks about one netdevice.
 type asker struct {
+	ioctl func(b []byte) error // has the kernel answer in b
+}
+
+// netdevice is one that the kernel answers for.
+type netdevice struct {
 	fd   int
 	name [unix.IFNAMSIZ]byte
 }
@@ -123,11 +139,12 @@ func (a asker) ask(q question) (string, error) {
 	return rtnl.Digest(b[4:]), nil
 }
 
-// hash asks for the table that spreads flows over the queues, its key and its function:
-// first how long they are, then for themselves.
-func (a asker) hash() (string, error) {
+// hash asks for the table of an RSS context that spreads flows over the queues, its key and
+// its function: first how long they are, then for themselves. Context 0 is the netdevice's.
+func (a asker) hash(context uint32) (string, error) {
 	b := make([]byte, sizeHash)
 	binary.NativeEndian.PutUint32(b, unix.ETHTOOL_GRSSH)
+	binary.NativeEndian.PutUint32(b[4:], context)
 	if err := a.ioctl(b); err != nil {
 		return "", err
 	}
@@ -135,7 +152,7 @@ func (a asker) hash() (string, error) {
 	if table > maxTable || key > maxTable {
 		return "", fmt.Errorf("an RSS table of %d entries and a key of %d bytes: %w", table, key, unix.E2BIG)
 	}
-	return a.ask(question{"rss", unix.ETHTOOL_GRSSH, []uint32{0, table, key}, sizeHash + 4*int(table) + int(key)})
+	return a.ask(question{"rss", unix.ETHTOOL_GRSSH, []uint32{context, table, key}, sizeHash + 4*int(table) + int(key)})
 }
 
 // ifreq is struct ifreq with a pointer (linux/if.h).
@@ -146,9 +163,9 @@ type ifreq struct {
 }
 
 // ioctl has the kernel answer in b.
-func (a asker) ioctl(b []byte) error {
-	req := ifreq{name: a.name, data: unsafe.Pointer(unsafe.SliceData(b))}
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(a.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
+func (d netdevice) ioctl(b []byte) error {
+	req := ifreq{name: d.name, data: unsafe.Pointer(unsafe.SliceData(b))}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
 	runtime.KeepAlive(b)
 	if errno != 0 {
 		return errno

@@ -1,10 +1,17 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/netns"
@@ -53,7 +60,38 @@ func (linux) Tune(_ vf.PCIAddr, path, ifname string) error {
 	if len(refused) > mostRefused {
 		return fmt.Errorf("the kernel refused %d of %d changes:\n%s", len(refused), len(tunings), strings.Join(refused, "\n"))
 	}
-	return nil
+	return inSysfs(path, ifname, func(dir string) error {
+		for file, value := range queueTunings {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// queueTunings are what the owner may write below the interface's folder in sysfs, on a node with one CPU. One
+// queue has no xps_cpus.
+var queueTunings = map[string]string{
+	"queues/rx-0/rps_cpus": "1", "queues/rx-0/rps_flow_cnt": "64", "queues/tx-0/byte_queue_limits/limit_max": "4000",
+	"gro_flush_timeout": "20000", "napi_defer_hard_irqs": "2",
+}
+
+// inSysfs calls fn with the folder of an interface in the sysfs of a netns.
+func inSysfs(path, ifname string, fn func(dir string) error) error {
+	return netns.Run(path, func() error { // on a thread of its own, which ends
+		dir, err := os.MkdirTemp("", "sysfs")
+		if err != nil {
+			return err
+		}
+		defer os.Remove(dir)
+		err = errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("sysfs", dir, "sysfs", 0, ""))
+		if err != nil {
+			return fmt.Errorf("mount the sysfs of %s: %w", path, err)
+		}
+		defer unix.Unmount(dir, unix.MNT_DETACH)
+		return fn(filepath.Join(dir, "class", "net", ifname))
+	})
 }
 
 // looking are the questions whose answers are how an interface is set up.
@@ -72,7 +110,17 @@ func (linux) Looks(_ vf.PCIAddr, path, ifname string) (string, error) {
 		out, _ := inNetns(path, strings.ReplaceAll(q, "IF", ifname)) // a refusal is an answer too
 		fmt.Fprintf(&b, "%s\n%s\n", q, counted.ReplaceAllString(out, ""))
 	}
-	return b.String(), nil
+	err := inSysfs(path, ifname, func(dir string) error {
+		for _, file := range slices.Sorted(maps.Keys(queueTunings)) {
+			value, err := os.ReadFile(filepath.Join(dir, file))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, "%s %s", file, value)
+		}
+		return nil
+	})
+	return b.String(), err
 }
 
 // inNetns runs a command in a netns. A shell or nsenter of busybox would run its own ip.

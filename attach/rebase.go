@@ -1,0 +1,128 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// RebaseDiff returns how a VF that is free or quarantined differs from its baseline. It
+// changes nothing. The errors are those of Rebase.
+func (e *Engine) RebaseDiff(ctx context.Context, pci vf.PCIAddr) ([]vf.Difference, error) {
+	rec, err := e.rebaseable(ctx, pci)
+	if err != nil {
+		return nil, err
+	}
+	st, err := e.look(ctx, rec)
+	if err != nil {
+		return nil, fmt.Errorf("read VF %s: %w", pci, err)
+	}
+	return rec.Baseline.Diff(st), nil
+}
+
+// Rebase resets a VF that is free or quarantined, and takes what its interface is like
+// after a bind of the driver as its new baseline. accept are the differences that the
+// administrator has seen: with another one, or one of what the PF holds for the VF, the
+// VF stays as it was. It returns the differences that the new baseline has to the old one,
+// none where the reset was enough.
+//
+// Errors: vf.ErrNotFound for a VF that is not in the ledger, vf.ErrHeld for one that is in
+// use, vf.ErrUnable for differences that no baseline may have.
+func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Difference) ([]vf.Difference, error) {
+	rec, err := e.rebaseable(ctx, pci)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := e.vfs.Lock(ctx, rec.ID, "a new baseline")
+	if err != nil {
+		return nil, fmt.Errorf("take the baseline of VF %s anew: %w: nothing was changed, repeat it", pci, err)
+	}
+	defer unlock()
+	if rec, err = e.rebaseable(ctx, pci); err != nil { // given out while we waited
+		return nil, err
+	}
+	at, err := e.site(rec)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
+	defer cancel()
+	rec.Generation++
+	rec.Phase = journal.Releasing
+	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
+		return nil, err
+	}
+	changed, err := e.rebase(ctx, at, &rec, accept)
+	switch {
+	case errors.Is(err, errGone):
+		return nil, errors.Join(err, e.forget(rec, err))
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.label, err), e.quarantine(rec, err))
+	case len(changed) == 0:
+		return nil, e.free(at, rec, "Recovered", nil)
+	}
+	return changed, e.free(at, rec, "Rebased", fmt.Errorf("its baseline was taken anew: %s", vf.Differences(changed)))
+}
+
+// rebaseable returns the record of a VF that nobody has.
+func (e *Engine) rebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Record, error) {
+	records, err := e.records()
+	if err != nil {
+		return journal.Record{}, err
+	}
+	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.PCI == pci })
+	if i < 0 {
+		return journal.Record{}, fmt.Errorf("VF %s: %w in the ledger, so it has no baseline: culvert vf list shows the VFs that Culvert manages", pci, vf.ErrNotFound)
+	}
+	rec := records[i]
+	if rec.Phase != journal.Free && rec.Phase != journal.Quarantined {
+		return rec, fmt.Errorf("VF %s is %s: %w by %s: only a VF that is free or quarantined gets a new baseline", pci, rec.Phase, vf.ErrHeld, rec.Holder())
+	}
+	outside, err := e.Outside(ctx, pci)
+	switch {
+	case err != nil:
+		return rec, fmt.Errorf("VF %s: find out whether it is in use: %w", pci, err)
+	case outside[pci] != "":
+		return rec, fmt.Errorf("VF %s is %s: %w: end that use first", pci, outside[pci], vf.ErrHeld)
+	}
+	return rec, nil
+}
+
+// rebase resets a VF, and takes its baseline anew where the reset leaves nothing but
+// differences that were accepted.
+func (e *Engine) rebase(ctx context.Context, at site, rec *journal.Record, accept []vf.Difference) ([]vf.Difference, error) {
+	err := e.reset(ctx, at, rec)
+	var left *differsError
+	if !errors.As(err, &left) || left.failed != nil {
+		return nil, err
+	}
+	// reset has bound the driver anew, so what is left is not the last owner's.
+	baseline := rec.Baseline.WithInterface(left.state)
+	if other := baseline.Diff(left.state); len(other) > 0 {
+		return nil, fmt.Errorf("%w: a reset leaves what no baseline may have: %s", vf.ErrUnable, vf.Differences(other))
+	}
+	unseen := slices.DeleteFunc(slices.Clone(left.differences), func(d vf.Difference) bool { return slices.Contains(accept, d) })
+	if len(unseen) > 0 {
+		return nil, fmt.Errorf("%w: it now differs otherwise than was shown: %s: run the command again", vf.ErrInvalid, vf.Differences(unseen))
+	}
+	rec.Baseline = baseline
+	return left.differences, nil
+}
+
+// differsError says that a VF still differs from its baseline after a reset.
+type differsError struct {
+	state       vf.State
+	differences []vf.Difference
+	failed      error // steps of the reset that failed
+}
+
+func (e *differsError) Error() string {
+	left := fmt.Errorf("after %d rounds of reset: %s", rounds, vf.Differences(e.differences))
+	return errors.Join(e.failed, left).Error()
+}
+
+func (e *differsError) Unwrap() error { return e.failed }
