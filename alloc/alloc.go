@@ -63,7 +63,7 @@ type candidate struct {
 }
 
 func (c candidate) choice() Choice {
-	out := Choice{PF: c.pf, Record: c.rec, Driver: c.pool.Driver(), Rules: c.pool}
+	out := Choice{PF: c.pf, Record: c.rec, Driver: c.pool.DriverFor(c.rec.Baseline.Driver), Rules: c.pool}
 	switch {
 	case c.pool.Name != "":
 		out.Pool = c.pool.FullName()
@@ -77,7 +77,7 @@ func (c candidate) choice() Choice {
 // it was held when that changed, and is switched at the next look at the hardware. Only
 // guests can have it as it is.
 func (c candidate) waits(owner vf.Owner) bool {
-	return owner.Kind != vf.OwnerGuest && c.pool.Name != "" && c.pool.Driver() != vf.DriverVFIO && c.rec.Baseline.Driver == vf.DriverVFIO
+	return owner.Kind != vf.OwnerGuest && c.pool.Name != "" && c.pool.DriverFor(c.rec.Baseline.Driver) != vf.DriverVFIO && c.rec.Baseline.Driver == vf.DriverVFIO
 }
 
 // Choose picks a VF: the one named, or of the pool's free VFs the one whose own MAC

@@ -148,6 +148,7 @@ type Pool struct {
 	Node       string   `json:"node,omitempty"` // in a picture of a cluster
 	Name       string   `json:"name"`           // prefix/name
 	DeviceType string   `json:"deviceType"`
+	Unserved   string   `json:"unserved,omitempty"` // why none of its VFs is given out, though it is declared
 	PFs        []string `json:"pfs"`
 	VFs        Counts   `json:"vfs"`
 	Members    []string `json:"members"` // names of VFs

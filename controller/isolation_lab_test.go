@@ -14,9 +14,8 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// isolationFlag renders the chart as helm does before it installs or upgrades, and
-// reports whether culvertd would get --namespace-isolation.
-func isolationFlag(t *testing.T, args ...string) bool {
+// templateChart renders the chart as helm does before it installs or upgrades.
+func templateChart(t *testing.T, args ...string) string {
 	t.Helper()
 	args = append([]string{"template", "culvert", "../dist/kubernetes/chart", "--namespace", "culvert-system", "--kube-version", "1.30.0"}, args...)
 	cmd := exec.CommandContext(t.Context(), apiserver.Program(t, "helm", "helm"), args...)
@@ -26,16 +25,23 @@ func isolationFlag(t *testing.T, args ...string) bool {
 	if err != nil {
 		t.Fatalf("helm %v: %v: %s", args, err, said.String())
 	}
-	if text := string(out); !strings.Contains(text, "--global-namespaces=default,kube-system,culvert-system") {
-		t.Error("culvertd is not given the global namespaces")
-	}
-	return strings.Contains(string(out), "- --namespace-isolation\n")
+	return string(out)
 }
 
-// Namespace isolation is on in a new install. An upgrade keeps what the DaemonSet has,
-// and the administrator's value counts in both.
-func TestIsolationOfANewInstall(t *testing.T) {
-	s := apiserver.New(t)
+// isolationFlag reports whether culvertd would get --namespace-isolation.
+func isolationFlag(t *testing.T, args ...string) bool {
+	t.Helper()
+	text := templateChart(t, args...)
+	if !strings.Contains(text, "--global-namespaces=default,kube-system,culvert-system") {
+		t.Error("culvertd is not given the global namespaces")
+	}
+	return strings.Contains(text, "- --namespace-isolation\n")
+}
+
+// withServer returns the arguments with which helm asks the API server as its
+// administrator.
+func withServer(t *testing.T, s *apiserver.Server) []string {
+	t.Helper()
 	text, err := os.ReadFile(s.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +51,14 @@ func TestIsolationOfANewInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	apiserver.Eventually(t, "namespace kube-system", func() error { return s.Do(http.MethodGet, "/api/v1/namespaces/kube-system", "", nil) })
-	server := []string{"--dry-run=server", "--kubeconfig", kubeconfig}
+	return []string{"--dry-run=server", "--kubeconfig", kubeconfig}
+}
+
+// Namespace isolation is on in a new install. An upgrade keeps what the DaemonSet has,
+// and the administrator's value counts in both.
+func TestIsolationOfANewInstall(t *testing.T) {
+	s := apiserver.New(t)
+	server := withServer(t, s)
 	check := func(what string, want bool, args ...string) {
 		t.Helper()
 		if got := isolationFlag(t, args...); got != want {

@@ -77,6 +77,9 @@ func TestManifestsRightsAreCulvertds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := k.FollowDevicePlugin("kube-system/sriovdp-config"); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var g errgroup.Group
 	g.Go(func() error { return k.Run(ctx) })

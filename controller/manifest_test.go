@@ -21,14 +21,17 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// manifest has the objects of the one manifest that people apply.
-func manifest(t *testing.T) []*unstructured.Unstructured {
+// manifest has the objects of the manifests that people apply.
+func manifest(t *testing.T) (all []*unstructured.Unstructured) {
 	t.Helper()
-	content, err := os.ReadFile("../dist/kubernetes/culvert.yaml")
-	if err != nil {
-		t.Fatal(err)
+	for _, file := range []string{"network-attachment-definitions.yaml", "culvert.yaml"} {
+		content, err := os.ReadFile("../dist/kubernetes/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, decodeObjects(t, content)...)
 	}
-	return decodeObjects(t, content)
+	return all
 }
 
 // decodeObjects reads the documents of a YAML file.

@@ -16,6 +16,7 @@ import (
 	"github.com/culvert-net/culvert/kubelet"
 	"github.com/culvert-net/culvert/membership"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/wanted"
 )
 
 // ClusterConfig is how culvertd is a part of its cluster.
@@ -24,6 +25,9 @@ type ClusterConfig struct {
 	NodeName   string
 	// DaemonSet is the one that culvertd is of, namespace/name; empty for none.
 	DaemonSet string
+	// DevicePlugin is the ConfigMap of the SR-IOV network device plugin, namespace/name,
+	// and DevicePluginPrefix the prefix of its resources that name none.
+	DevicePlugin, DevicePluginPrefix string
 	// PodNetworks says who sets up the networks of pods.
 	PodNetworks pod.Mode
 	// ConfDir is where the runtime's network configurations are.
@@ -48,6 +52,12 @@ func (s *Server) joinKubernetes() error {
 	if err == nil {
 		config.UserAgent = "culvertd/" + s.Version
 		s.cluster, err = kube.New(config, c.NodeName, s.Log)
+	}
+	if err == nil {
+		s.sources.DevicePlugin = wanted.DevicePluginSource{ConfigMap: c.DevicePlugin, Prefix: c.DevicePluginPrefix, Node: c.NodeName}
+		if err := s.cluster.FollowDevicePlugin(c.DevicePlugin); err != nil {
+			return err
+		}
 	}
 	if err == nil && s.PluginDir != "" && c.DaemonSet != "" {
 		if err := s.cluster.FollowDaemonSet(c.DaemonSet); err != nil {

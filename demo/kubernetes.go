@@ -135,7 +135,7 @@ func (k *kubernetes) install(ctx context.Context) error {
 	if err := k.LoadCulvert(ctx, k.Source); err != nil {
 		return err
 	}
-	k.Step("kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
+	k.Step("kubectl create -f dist/kubernetes/network-attachment-definitions.yaml, kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
 	start := time.Now()
 	if err := k.InstallCulvert(ctx, k.Source); err != nil {
 		return err

@@ -2,9 +2,13 @@ package desired
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/culvert-net/culvert/excerpt"
 )
 
 // DevicePluginPrefix is the resource prefix of a pool of the SR-IOV device
@@ -12,46 +16,98 @@ import (
 // -resource-prefix is by default.
 const DevicePluginPrefix = "intel.com"
 
-var devicePluginDialect = dialect{"resourceName", "resourcePrefix", DevicePluginPrefix,
-	[]string{"resourceName", "resourcePrefix", "deviceType", "selectors", "excludeTopology", "additionalInfo"}}
+var devicePluginKeys = []string{"resourceName", "resourcePrefix", "deviceType", "selectors", "excludeTopology", "additionalInfo"}
+
+// DevicePlugin is what a configuration of the SR-IOV network device plugin says.
+type DevicePlugin struct {
+	// Pools are in the order of the file. A pool that Culvert cannot serve is among
+	// them with the reason in Unserved.
+	Pools []Pool
+	// Warnings are what is ignored: unknown keys, and entries that make no pool.
+	Warnings []Error
+}
 
 // ParseDevicePlugin reads the configuration of the SR-IOV network device
-// plugin: what its ConfigMap has as config.json. file names it in messages. The
-// pools are in the order of the file, and a VF is in the first that matches it,
-// as with that plugin.
+// plugin: what its ConfigMap has as config.json. file names it in messages,
+// prefix is that of pools that name none; empty: DevicePluginPrefix. A VF is in
+// the first pool that matches it, as with that plugin, and keeps the driver that
+// it has (Pool.AsBound).
 //
-// What Culvert cannot do is refused, since a pool without it would hand out
-// other VFs than the file means: the selectors auxTypes, ddpProfiles, isRdma,
-// pKeys and vdpaType, link types but ether, and the device types accelerator
-// and auxNetDevice. They may be there empty or false. A pool whose selectors say
-// drivers: [vfio-pci] has device type vfio-pci.
+// An entry that cannot be served does not keep the others from being served: it
+// becomes a pool with the reason in Unserved. That is so for mistakes, for the
+// selectors auxTypes, ddpProfiles, isRdma, pKeys and vdpaType, link types but
+// ether, and the device types accelerator and auxNetDevice. The selectors may be
+// there empty or false. An entry whose selectors are an empty list makes no pool.
 //
-// Errors are those of Parse, and then there are no pools: with one left out its
-// VFs would be in another.
-func ParseDevicePlugin(file string, content []byte) ([]Pool, error) {
+// An error, which wraps vf.ErrInvalid, means that the text is not a list of
+// entries with names of their own; that plugin refuses such a text as a whole, too.
+func ParseDevicePlugin(file string, content []byte, prefix string) (DevicePlugin, error) {
 	if len(content) > maxSize {
-		return nil, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
+		return DevicePlugin{}, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
 	}
 	// JSON is YAML but for a tab before the first character.
 	root, err := document(file, bytes.TrimLeft(content, " \t\r"))
 	if err != nil {
-		return nil, err
+		return DevicePlugin{}, err
 	}
 	r := &reader{file: file, lenient: true}
-	var pools []Pool
+	var out DevicePlugin
 	if root == nil {
 		r.fail(at{Node: &yaml.Node{}}, "it is empty: want {\"resourceList\": [...]}")
 	} else if fields, ok := r.fields(at{Node: root}, "resourceList"); ok {
-		items := r.items(fields["resourceList"].orNothing(), "a list of pools")
-		for _, item := range items {
-			pools = append(pools, r.pool(item, devicePluginDialect))
-		}
-		r.requireDistinct(items, pools)
+		out.Pools = r.devicePluginPools(r.items(fields["resourceList"].orNothing(), "a list of pools"), prefix)
 	}
 	if len(r.errs) > 0 {
-		return nil, r.joinErrors()
+		return DevicePlugin{}, r.joinErrors()
 	}
-	return pools, nil
+	out.Warnings = r.warnings
+	if more := len(r.warnings) - maxErrors; more > 0 {
+		out.Warnings = append(r.warnings[:maxErrors], Error{File: file, Text: fmt.Sprintf("and %d more", more)})
+	}
+	return out, nil
+}
+
+// devicePluginPools reads the entries, each on its own.
+func (r *reader) devicePluginPools(items []at, prefix string) (pools []Pool) {
+	d := dialect{"resourceName", "resourcePrefix", cmp.Or(prefix, DevicePluginPrefix), devicePluginKeys, true}
+	seen := takenNames{}
+	for _, item := range items {
+		entry := &reader{file: r.file, lenient: true}
+		p := entry.pool(item, d)
+		r.warnings = append(r.warnings, entry.warnings...)
+		switch {
+		case p.Name == "" || p.Prefix == "":
+			r.errs = append(r.errs, entry.errs...)
+			continue
+		case isEmptyList(item, "selectors"):
+			r.warn(item, "pool %s is not made: its list of selectors is empty, so it has no VF", p.FullName())
+			continue
+		}
+		switch why := r.claimName(seen, item, p); {
+		case why == "":
+		case seen[p.variable()].full == p.FullName():
+			r.fail(item, "%s", why)
+			continue
+		default: // that plugin serves both, since it does not give them to one container
+			r.warn(item, "%s; no pool is made of this entry", why)
+			continue
+		}
+		if len(entry.errs) > 0 {
+			p.Selectors, p.Unserved = nil, excerpt.Error(entry.joinErrors())
+		}
+		pools = append(pools, p)
+	}
+	return pools
+}
+
+// isEmptyList reports whether a map has the key with a list of nothing.
+func isEmptyList(v at, key string) bool {
+	for i := 0; i+1 < len(v.Content); i += 2 {
+		if strings.EqualFold(v.Content[i].Value, key) && v.Content[i+1].Kind == yaml.SequenceNode {
+			return len(v.Content[i+1].Content) == 0
+		}
+	}
+	return false
 }
 
 // orNothing is v, or nothing where the key was not given.

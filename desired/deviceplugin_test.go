@@ -31,14 +31,17 @@ func devicePluginCases(t testing.TB) (all [][3]string) {
 func TestParseDevicePlugin(t *testing.T) {
 	for _, c := range devicePluginCases(t) {
 		t.Run(c[0], func(t *testing.T) {
-			pools, err := ParseDevicePlugin("config.json", []byte(c[1]))
+			read, err := ParseDevicePlugin("config.json", []byte(c[1]), "")
 			var lines []string
-			for _, p := range pools {
+			for _, p := range read.Pools {
 				lines = append(lines, told(p))
 			}
+			for _, w := range read.Warnings {
+				lines = append(lines, "warning: "+w.Error())
+			}
 			if err != nil {
-				if len(pools) > 0 || !errors.Is(err, vf.ErrInvalid) {
-					t.Errorf("%d pools and %v", len(pools), err)
+				if len(read.Pools) > 0 || !errors.Is(err, vf.ErrInvalid) {
+					t.Errorf("%d pools and %v", len(read.Pools), err)
 				}
 				lines = []string{err.Error()}
 			}
@@ -52,6 +55,9 @@ func TestParseDevicePlugin(t *testing.T) {
 // told is a pool in a line.
 func told(p Pool) string {
 	s := p.FullName() + " " + p.DeviceType
+	if p.Unserved != "" {
+		return p.FullName() + " not served: " + p.Unserved
+	}
 	if p.ExcludeTopology {
 		s += " topology excluded,"
 	}
@@ -89,26 +95,33 @@ func texts[T any](list []T) (out []string) {
 	return out
 }
 
-// A configuration that reads has pools that host.yaml could have; one that does
-// not is refused as host.yaml is.
+// A configuration that reads has pools that host.yaml could have, or that are not
+// served; one that does not read is refused as host.yaml is.
 func FuzzParseDevicePlugin(f *testing.F) {
 	for _, c := range devicePluginCases(f) {
 		f.Add([]byte(c[1]))
 	}
 	f.Add([]byte("\t\r {\"resourceList\":[{\"resourceName\":\"\\u0061\\/\"}]}"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		pools, err := ParseDevicePlugin("config.json", content)
+		read, err := ParseDevicePlugin("config.json", content, "")
 		if err != nil {
-			if len(pools) > 0 {
-				t.Errorf("%d pools and %v", len(pools), err)
+			if len(read.Pools)+len(read.Warnings) > 0 {
+				t.Errorf("%+v and %v", read, err)
 			}
 			refusedWell(t, err, content)
 			return
 		}
-		spec := Spec{Pools: pools}
-		for _, p := range pools {
-			if got, err := spec.Pool(p.FullName()); err != nil || got.FullName() != p.FullName() || !poolPrefix.MatchString(p.Prefix) {
+		for _, w := range read.Warnings {
+			refusedWell(t, w, content)
+		}
+		spec := Spec{Pools: read.Pools}
+		for _, p := range read.Pools {
+			got, err := spec.Pool(p.FullName())
+			if served := p.Unserved == ""; served != (err == nil) || served && got.FullName() != p.FullName() || !poolPrefix.MatchString(p.Prefix) || !p.AsBound {
 				t.Errorf("pool %q is not found: %v", p.FullName(), err)
+			}
+			if p.Unserved != "" && p.matches(vf.PF{}, 0, vf.State{}) {
+				t.Errorf("pool %q, which is not served, has a VF", p.FullName())
 			}
 			for key := range p.AdditionalInfo {
 				if _, err := vf.ParsePCIAddr(key); err != nil && key != EveryVF {
@@ -117,6 +130,42 @@ func FuzzParseDevicePlugin(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A pool of the device plugin takes VFs with the driver that they have, and gives each out
+// as what its driver makes of it; a prefix of the plugin's own is for pools that name none.
+func TestDevicePluginPoolsTakeVFsAsBound(t *testing.T) {
+	read, err := ParseDevicePlugin("config.json", []byte(`{"resourceList": [
+		{"resourceName": "net", "selectors": {"drivers": ["iavf"]}},
+		{"resourceName": "dpdk", "resourcePrefix": "x.org", "selectors": {"drivers": ["vfio-pci"]}},
+		{"resourceName": "rest"}]}`), "my.org")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, pf := Spec{Pools: read.Pools}, vf.PF{Driver: "i40e"}
+	for driver, want := range map[string]string{
+		"iavf": "my.org/net netdevice", "vfio-pci": "x.org/dpdk vfio-pci", "ixgbevf": "my.org/rest netdevice",
+		"": "my.org/net netdevice", // being bound anew
+	} {
+		v := vf.State{PCI: vf.PCIAddr{Bus: 1}, Driver: driver}
+		pool, _ := spec.PoolOf(pf, 0, v)
+		if got := pool.FullName() + " " + pool.KindOf(v); got != want {
+			t.Errorf("driver %q: %s, want %s", driver, got, want)
+		}
+		if keeps := pool.DriverFor(driver) == vf.DriverVFIO; keeps != (driver == vf.DriverVFIO) {
+			t.Errorf("driver %q: the pool wants %q", driver, pool.DriverFor(driver))
+		}
+	}
+}
+
+// pfNames of the device plugin are names in any case or regular expressions.
+func TestDevicePluginPFNames(t *testing.T) {
+	for value, want := range map[string]bool{"ens1f0": true, "ENS1F0NP0": true, "^ens1f[01]np": true, "ens1f1": false, "^ens1f0$": false, "[": false} {
+		s := Selector{PFNames: []Part[string]{{PF: value}}}
+		if got := s.matches(Pool{AsBound: true}, vf.PF{Name: "ens1f0np0"}, 0, vf.State{}); got != want {
+			t.Errorf("%s: %v, want %v", value, got, want)
+		}
+	}
 }
 
 // The selectors that only Kubernetes' pools had: a VF is chosen by the firmware's

@@ -112,9 +112,9 @@
 //
 // # The device plugin's own file
 //
-// ParseDevicePlugin reads the config.json of the SR-IOV network device plugin's
-// ConfigMap as it is: resourceList with resourceName, resourcePrefix (intel.com
-// when not given), deviceType, excludeTopology, additionalInfo and selectors. What
-// is refused above is refused there, and so are the device types accelerator and
-// auxNetDevice.
+// ParseDevicePlugin reads the configuration of the SR-IOV network device plugin as
+// it is: resourceList with resourceName, resourcePrefix, deviceType,
+// excludeTopology, additionalInfo and selectors. Its pools take VFs with the driver
+// that is bound to them, and culvertd binds none for them. An entry that cannot be
+// served keeps no other from being served; an unknown key is ignored with a warning.
 package desired

@@ -8,13 +8,15 @@ import (
 
 // driverMatcher says whether a value of Selector.Drivers is true of a VF; see
 // there for why its binding of the moment does not count.
-func driverMatcher(deviceType string, pf vf.PF, v vf.State) func(string) bool {
+func driverMatcher(p Pool, pf vf.PF, v vf.State) func(string) bool {
 	known := vf.DriverOf(pf.Driver).VFDrivers
 	bound := v.Driver != "" && v.Driver != vf.DriverVFIO
 	return func(w string) bool {
 		switch {
+		case p.AsBound && v.Driver != "":
+			return w == v.Driver
 		case w == vf.DriverVFIO:
-			return deviceType == VFIO
+			return p.DeviceType == VFIO && !p.AsBound
 		case bound && w == v.Driver, slices.Contains(known, w):
 			return true
 		}

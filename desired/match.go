@@ -2,6 +2,7 @@ package desired
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -85,6 +86,26 @@ func (r PFRule) String() string {
 	return strings.Join(all, ", ")
 }
 
+// isPFName matches a value of pfNames. For the device plugin it is a name in any case, or a
+// regular expression that a part of the name matches.
+func (p Pool) isPFName(value string, pf vf.PF) bool {
+	if !p.AsBound {
+		return isNameOf(value, pf)
+	}
+	return slices.ContainsFunc([]string{pf.Name, pf.Port}, func(name string) bool {
+		switch {
+		case name == "":
+			return false
+		case strings.EqualFold(value, name) || strings.Contains(name, value):
+			return true
+		case regexp.QuoteMeta(value) == value:
+			return false
+		}
+		e, err := regexp.Compile(value)
+		return err == nil && e.MatchString(name)
+	})
+}
+
 // isNameOf matches the name of a PF's netdevice, or of the one that has its
 // link.
 func isNameOf(pattern string, pf vf.PF) bool {
@@ -131,30 +152,34 @@ func (p Pool) matches(pf vf.PF, index int, v vf.State) bool {
 }
 
 // SelectorOf returns the first of the pool's selectors that matches a VF, and
-// whether the pool does. A pool without selectors matches by the zero Selector.
+// whether the pool does. A pool without selectors matches by the zero Selector, one that
+// is not served matches no VF.
 func (p Pool) SelectorOf(pf vf.PF, index int, v vf.State) (Selector, bool) {
+	if p.Unserved != "" {
+		return Selector{}, false
+	}
 	if len(p.Selectors) == 0 {
 		return Selector{}, true
 	}
 	for _, s := range p.Selectors {
-		if s.matches(p.DeviceType, pf, index, v) {
+		if s.matches(p, pf, index, v) {
 			return s, true
 		}
 	}
 	return Selector{}, false
 }
 
-func (s Selector) matches(deviceType string, pf vf.PF, index int, v vf.State) bool {
+func (s Selector) matches(p Pool, pf vf.PF, index int, v vf.State) bool {
 	vendor := v.Vendor
 	if vendor == "" {
 		vendor = pf.Vendor // a VF has its PF's (PCI-SIG SR-IOV 1.1, 3.4.1.1)
 	}
 	return anyOf(s.Vendors, func(w string) bool { return w == vendor }) &&
 		anyOf(s.Devices, func(w string) bool { return v.Device == "" || w == v.Device }) &&
-		anyOf(s.Drivers, driverMatcher(deviceType, pf, v)) &&
+		anyOf(s.Drivers, driverMatcher(p, pf, v)) &&
 		anyOf(s.PCIAddresses, func(w vf.PCIAddr) bool { return w == v.PCI }) &&
 		anyOf(s.ACPIIndexes, func(w uint32) bool { return w == v.ACPIIndex }) &&
-		anyOf(s.PFNames, func(w Part[string]) bool { return isNameOf(w.PF, pf) && w.has(index) }) &&
+		anyOf(s.PFNames, func(w Part[string]) bool { return p.isPFName(w.PF, pf) && w.has(index) }) &&
 		anyOf(s.RootDevices, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI && w.has(index) })
 }
 

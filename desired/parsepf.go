@@ -24,22 +24,23 @@ type form[T any] struct {
 
 // Forms of the scalars of host.yaml, NodePolicies and the device plugin's files.
 var (
-	pfNameForm     = form[string]{"a netdevice name such as enp1s0f0, or a pattern such as enp1s0f*", parsePattern}
-	pfMACForm      = form[vf.MAC]{"the PF's permanent MAC address, e.g. 90:e2:ba:00:00:01", vf.ParseMAC}
-	pciForm        = form[vf.PCIAddr]{"a PCI address such as 0000:3b:00.1", vf.ParsePCIAddr}
-	hexForm        = form[string]{"four hexadecimal digits such as 8086", parseHex}
-	pfDriverForm   = form[string]{"a driver's name such as igb", parseDriver}
-	vfsForm        = form[int]{"a number from 0 to 65535, or max", parseVFs}
-	mtuForm        = form[int]{"bytes from 68 to 65535, e.g. 9000", parseMTU}
-	poolNameForm   = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
-	prefixForm     = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
-	deviceTypeForm = form[string]{"netdevice or vfio-pci", parseDeviceType}
-	driftForm      = form[Drift]{"mend or report", parseDrift}
-	vfDriverForm   = form[string]{"a driver's name such as igbvf", parseDriver}
-	acpiIndexForm  = form[uint32]{"the firmware's number of the VF such as 101", parseACPIIndex}
-	linkTypeForm   = form[string]{"ether (infiniband is not served)", parseLinkType}
-	partNameForm   = form[string]{"a netdevice name or pattern", parsePattern}
-	partPCIForm    = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", vf.ParsePCIAddr}
+	pfNameForm         = form[string]{"a netdevice name such as enp1s0f0, or a pattern such as enp1s0f*", parsePattern}
+	pfMACForm          = form[vf.MAC]{"the PF's permanent MAC address, e.g. 90:e2:ba:00:00:01", vf.ParseMAC}
+	pciForm            = form[vf.PCIAddr]{"a PCI address such as 0000:3b:00.1", vf.ParsePCIAddr}
+	hexForm            = form[string]{"four hexadecimal digits such as 8086", parseHex}
+	pfDriverForm       = form[string]{"a driver's name such as igb", parseDriver}
+	vfsForm            = form[int]{"a number from 0 to 65535, or max", parseVFs}
+	mtuForm            = form[int]{"bytes from 68 to 65535, e.g. 9000", parseMTU}
+	poolNameForm       = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
+	prefixForm         = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
+	deviceTypeForm     = form[string]{"netdevice or vfio-pci", parseDeviceType}
+	driftForm          = form[Drift]{"mend or report", parseDrift}
+	vfDriverForm       = form[string]{"a driver's name such as igbvf", parseDriver}
+	acpiIndexForm      = form[uint32]{"the firmware's number of the VF such as 101", parseACPIIndex}
+	linkTypeForm       = form[string]{"ether (infiniband is not served)", parseLinkType}
+	partNameForm       = form[string]{"a netdevice name or pattern", parsePattern}
+	partExpressionForm = form[string]{"a netdevice name or a regular expression", parseExpression}
+	partPCIForm        = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", vf.ParsePCIAddr}
 )
 
 func (r *reader) pf(v at) PFRule {
@@ -112,6 +113,15 @@ func parseHex(s string) (string, error) {
 }
 
 func notInName(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("/#:", r) }
+
+// parseExpression reads a netdevice name or a regular expression, of which the device plugin
+// says only that no name matches when it is none.
+func parseExpression(s string) (string, error) {
+	if s == "" || len(s) > 256 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", vf.ErrInvalid
+	}
+	return s, nil
+}
 
 // parsePattern reads a netdevice name or pattern: no longer than a name can
 // be unless it is a pattern (IFNAMSIZ 16, linux/if.h), no white space, no '/'.

@@ -2,6 +2,7 @@ package desired
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -19,13 +20,14 @@ type dialect struct {
 	name, prefix  string
 	defaultPrefix string
 	keys          []string
+	asBound       bool // see Pool.AsBound
 }
 
-var hostDialect = dialect{"name", "prefix", DefaultPrefix,
-	[]string{"name", "prefix", "deviceType", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow"}}
+var hostDialect = dialect{name: "name", prefix: "prefix", defaultPrefix: DefaultPrefix,
+	keys: []string{"name", "prefix", "deviceType", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow"}}
 
 func (r *reader) pool(v at, d dialect) Pool {
-	p := Pool{Prefix: d.defaultPrefix, From: r.from(v)}
+	p := Pool{Prefix: d.defaultPrefix, AsBound: d.asBound, From: r.from(v)}
 	fields, ok := r.fields(v, d.keys...)
 	if !ok {
 		return p
@@ -52,9 +54,13 @@ func (r *reader) pool(v at, d dialect) Pool {
 	}
 	p.DeviceType = impliedType(p.Selectors)
 	where := v
-	if f, ok := fields["deviceType"]; ok && !(r.lenient && saysNoMore(f, p)) {
+	switch f, ok := fields["deviceType"]; {
+	case !ok:
+	case !d.asBound:
 		p.DeviceType = parsed(r, f, deviceTypeForm)
 		where = f
+	case f.Value != "" && !strings.EqualFold(f.Value, NetDevice):
+		r.fail(f, "%s: not served: want netDevice, which VFs with any driver are", describe(f))
 	}
 	if f, ok := fields["drift"]; ok {
 		p.Drift = parsed(r, f, driftForm)
@@ -68,15 +74,9 @@ func (r *reader) pool(v at, d dialect) Pool {
 
 // requireDrivers refuses a netdevice pool whose selectors want the driver vfio-pci.
 func (r *reader) requireDrivers(v at, p Pool) {
-	if p.DeviceType == NetDevice && slices.ContainsFunc(p.Selectors, onlyVFIO) {
+	if p.DeviceType == NetDevice && !p.AsBound && slices.ContainsFunc(p.Selectors, onlyVFIO) {
 		r.fail(v, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
 	}
-}
-
-// saysNoMore is the device type of the device plugin's files: netDevice there
-// means a NIC, as opposed to an accelerator, whatever driver it is bound to.
-func saysNoMore(v at, p Pool) bool {
-	return v.Value == "" || strings.EqualFold(v.Value, NetDevice) && p.DeviceType == VFIO
 }
 
 // additionalInfo reads {"*": {key: value}, "0000:01:10.0": {key: value}}.
@@ -186,23 +186,38 @@ func (p Pool) variable() string { return strings.ToUpper(variable.Replace(p.Full
 // requireDistinct refuses two pools that a container could not tell apart: it finds
 // its VFs in PCIDEVICE_<PREFIX>_<NAME>, where '.', '-' and '/' are '_'.
 func (r *reader) requireDistinct(items []at, pools []Pool) {
-	seen := make(map[string]int)
+	seen := takenNames{}
 	for i, p := range pools {
 		if p.Name == "" || p.Prefix == "" {
 			continue // refused already
 		}
-		key := p.variable()
-		first, twice := seen[key]
-		switch {
-		case !twice:
-			seen[key] = i
-		case pools[first].FullName() == p.FullName():
-			r.fail(items[i], "pool %s is there already,%s: give it another name", p.FullName(), r.sayPlace(items[first]))
-		default:
-			r.fail(items[i], "pool %s is %s%s to a container (PCIDEVICE_%s): give it another name",
-				p.FullName(), pools[first].FullName(), r.sayPlace(items[first]), key)
+		if why := r.claimName(seen, items[i], p); why != "" {
+			r.fail(items[i], "%s", why)
 		}
 	}
+}
+
+// takenNames are the pools so far, by what a container calls them.
+type takenNames map[string]takenName
+
+type takenName struct {
+	full  string
+	place at
+}
+
+// claimName adds a pool to the names that are taken, or returns why it cannot have its name.
+func (r *reader) claimName(seen takenNames, item at, p Pool) (why string) {
+	key := p.variable()
+	first, twice := seen[key]
+	switch {
+	case !twice:
+		seen[key] = takenName{p.FullName(), item}
+		return ""
+	case first.full == p.FullName():
+		return fmt.Sprintf("pool %s is there already,%s: give it another name", p.FullName(), r.sayPlace(first.place))
+	}
+	return fmt.Sprintf("pool %s is %s%s to a container (PCIDEVICE_%s): give it another name",
+		p.FullName(), first.full, r.sayPlace(first.place), key)
 }
 
 func (r *reader) selectors(v at) []Selector {
@@ -262,7 +277,11 @@ func (r *reader) selector(v at) Selector {
 		s.NeedVhostNet = r.boolean(f)
 	}
 	if f, ok := fields["pfNames"]; ok {
-		s.PFNames = parts(r, f, partNameForm)
+		form := partNameForm
+		if r.lenient {
+			form = partExpressionForm
+		}
+		s.PFNames = parts(r, f, form)
 	}
 	if f, ok := fields["rootDevices"]; ok {
 		s.RootDevices = parts(r, f, partPCIForm)

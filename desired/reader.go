@@ -44,11 +44,13 @@ type reader struct {
 	file string
 	// object: what is read is an object of a cluster, which has no lines.
 	object bool
-	// lenient takes keys in any case, as Go's encoding/json does, and the empty
-	// text for what is not given: files that were written for a program which
-	// reads with that.
-	lenient bool
-	errs    []error
+	// lenient reads as Go's encoding/json does, for files that were written for a
+	// program which reads with that: keys in any case, the empty text for what is
+	// not given, the last of two values. Unknown keys and the first of two values
+	// become warnings.
+	lenient  bool
+	errs     []error
+	warnings []Error
 }
 
 // at is one value of the file: its node and the path that led there.
@@ -58,11 +60,19 @@ type at struct {
 }
 
 func (r *reader) fail(v at, format string, args ...any) {
+	r.errs = append(r.errs, r.mistake(v, format, args...))
+}
+
+func (r *reader) warn(v at, format string, args ...any) {
+	r.warnings = append(r.warnings, r.mistake(v, format, args...))
+}
+
+func (r *reader) mistake(v at, format string, args ...any) Error {
 	e := Error{File: r.file, Line: v.Line, Path: v.path, Text: fmt.Sprintf(format, args...)}
 	if r.object {
 		e.Line = 0
 	}
-	r.errs = append(r.errs, e)
+	return e
 }
 
 // bad reports a value that will not do, and what would.
@@ -123,8 +133,13 @@ func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			r.fail(at{key, v.path}, "%s as a key: want one of %s", describe(where), strings.Join(known, ", "))
+		case !slices.Contains(known, name) && r.lenient:
+			r.warn(where, "unknown key, which is ignored%s", r.hint(name, known))
 		case !slices.Contains(known, name):
 			r.fail(where, "unknown key%s", r.hint(name, known))
+		case twice && r.lenient:
+			r.warn(where, "given twice: the value on line %d is ignored", first.Line)
+			fields[name] = at{value, where.path}
 		case twice:
 			r.fail(where, "given twice, first%s", r.sayPlace(first))
 		default:

@@ -87,6 +87,14 @@ type Pool struct {
 	// Selectors: a VF is in the pool when one of them matches; none matches
 	// every VF.
 	Selectors []Selector
+	// AsBound: the pool takes VFs with the driver that is bound to them and culvertd
+	// binds none for it, as the SR-IOV network device plugin does. Selector.Drivers
+	// then means the driver that is bound now, and DeviceType is a forecast: KindOf
+	// says what a VF is given out as.
+	AsBound bool
+	// Unserved is why Culvert gives out no VF under this name, with what is not
+	// served; empty for a pool that is served.
+	Unserved string
 	// Drift is what happens when somebody else changes what the PF holds for a
 	// VF of the pool that an owner has.
 	Drift Drift
@@ -127,19 +135,33 @@ func (p Pool) FullName() string {
 	return p.Prefix + "/" + p.Name
 }
 
-// Driver is what the VFs of the pool should be bound to while they are free:
-// vf.DriverDefault or vf.DriverVFIO.
-func (p Pool) Driver() string {
-	if p.DeviceType == VFIO {
+// DriverFor is what a VF of the pool should be bound to while it is free:
+// vf.DriverDefault or vf.DriverVFIO. kept is the driver that it is kept bound to
+// now, which stays in a pool that is AsBound.
+func (p Pool) DriverFor(kept string) string {
+	if p.DeviceType == VFIO && !p.AsBound || p.AsBound && kept == vf.DriverVFIO {
 		return vf.DriverVFIO
 	}
 	return vf.DriverDefault
 }
 
+// KindOf is what the pool gives a VF out as: NetDevice or VFIO.
+func (p Pool) KindOf(v vf.State) string {
+	switch {
+	case !p.AsBound:
+		return p.DeviceType
+	case v.Driver == vf.DriverVFIO:
+		return VFIO
+	}
+	return NetDevice
+}
+
 // Selector matches a VF when every list that is not empty has a value that
 // does.
 //
-// Drivers means the driver that the VF has as a netdevice, whatever it is bound
+// In a pool that is AsBound, Drivers means the driver that is bound to the VF; one
+// without any counts as a netdevice, since its driver is being bound anew.
+// In every other pool Drivers means the driver that the VF has as a netdevice, whatever it is bound
 // to at the moment: the pool decides the binding (DeviceType), so a binding must
 // not decide the pool, or a VF would leave its pool the moment it is prepared
 // for it. The netdevice driver is read from the VF when one is bound and
@@ -181,11 +203,13 @@ func (p Part[T]) has(index int) bool {
 func (s Spec) Pool(name string) (Pool, error) {
 	var found []Pool
 	for _, p := range s.Pools {
-		if name == "" || name == p.FullName() || name == p.Name {
+		if name == "" && p.Unserved == "" || name == p.FullName() || name == p.Name {
 			found = append(found, p)
 		}
 	}
 	switch {
+	case len(found) == 1 && found[0].Unserved != "":
+		return Pool{}, fmt.Errorf("pool %q: %w: it is not served: %s", name, vf.ErrInvalid, found[0].Unserved)
 	case len(found) == 1:
 		return found[0], nil
 	case len(s.Pools) == 0:

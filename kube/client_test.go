@@ -22,6 +22,9 @@ func start(t *testing.T, config *rest.Config) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := c.FollowDevicePlugin("kube-system/sriovdp-config"); err != nil {
+		t.Fatal(err)
+	}
 	runClient(t, c)
 	return c
 }

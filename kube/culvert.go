@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,13 +33,6 @@ type objects struct {
 	changed  change.Wake
 }
 
-// The ConfigMap of the SR-IOV network device plugin, as that project's own
-// manifests have it.
-const (
-	devicePluginNamespace = "kube-system"
-	devicePluginName      = "sriovdp-config"
-)
-
 // watchObjects makes their informers. They are not among those that Synced waits
 // for: pods are served without them.
 func (c *Client) watchObjects() error {
@@ -52,18 +46,38 @@ func (c *Client) watchObjects() error {
 	o.policies = c.watch(group, "nodepolicies", "", fields.Everything(), &v1alpha1.NodePolicy{}, unmanaged)
 	o.pools = c.watch(group, "addresspools", "", fields.Everything(), &v1alpha1.AddressPool{}, unmanaged)
 	o.self = c.watch(c.core, "nodes", "", named(c.node), &clusterNode{}, strip)
-	o.plugin = c.watch(c.core, "configmaps", devicePluginNamespace, named(devicePluginName), &configMap{}, strip)
 	c.others, c.informer = c.informer[pods:], c.informer[:pods:pods]
 	for _, i := range append(c.others[:len(c.others):len(c.others)], c.networks) {
-		_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { o.changed.Notify() }, UpdateFunc: func(_, _ any) { o.changed.Notify() }, DeleteFunc: func(any) { o.changed.Notify() },
-		})
-		if err != nil {
-			return fmt.Errorf("watch the cluster's objects: %w", err)
+		if err := o.notifyOf(i); err != nil {
+			return err
 		}
 	}
 	c.objects = o
 	return nil
+}
+
+// notifyOf wakes ObjectsChanged at each change of one kind.
+func (o *objects) notifyOf(i cache.SharedIndexInformer) error {
+	_, err := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { o.changed.Notify() }, UpdateFunc: func(_, _ any) { o.changed.Notify() }, DeleteFunc: func(any) { o.changed.Notify() },
+	})
+	if err != nil {
+		return fmt.Errorf("watch the cluster's objects: %w", err)
+	}
+	return nil
+}
+
+// FollowDevicePlugin has Run follow the ConfigMap of an SR-IOV network device plugin,
+// namespace/name. It is called before Run.
+func (c *Client) FollowDevicePlugin(object string) error {
+	namespace, name, ok := strings.Cut(object, "/")
+	if !ok || namespace == "" || name == "" {
+		return fmt.Errorf("ConfigMap %q: want namespace/name", object)
+	}
+	pods := len(c.informer)
+	c.objects.plugin = c.watch(c.core, "configmaps", namespace, fields.OneTermEqualSelector("metadata.name", name), &configMap{}, strip)
+	c.others, c.informer = append(c.others, c.objects.plugin), c.informer[:pods:pods] // pods are served without it
+	return c.objects.notifyOf(c.objects.plugin)
 }
 
 // wakeWhenSynced wakes when the cluster has been heard of one kind: where it has
@@ -126,9 +140,12 @@ func (c *Client) NodeUID() string {
 	return ""
 }
 
-// DevicePluginConfig is what the ConfigMap of the SR-IOV network device plugin
-// has, nil when there is none. known is false until the cluster has been heard.
+// DevicePluginConfig is what the ConfigMap has that FollowDevicePlugin named, nil when
+// there is none. known is false until the cluster has been heard.
 func (c *Client) DevicePluginConfig() (data map[string]string, known bool) {
+	if c.objects.plugin == nil {
+		return nil, false
+	}
 	for _, v := range c.objects.plugin.GetStore().List() {
 		if m, ok := v.(*configMap); ok {
 			data = map[string]string{} // also of one that has nothing

@@ -3,6 +3,7 @@ package kube
 import (
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,11 @@ func TestDevicePluginConfig(t *testing.T) {
 	told(t, c, now(map[string]string{"config.json": "new"}))
 	s.remove("configmaps", "kube-system", "sriovdp-config")
 	told(t, c, now(nil))
+	for _, name := range []string{"", "sriovdp-config", "/a", "a/"} {
+		if err := c.FollowDevicePlugin(name); err == nil || !strings.Contains(err.Error(), "want namespace/name") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
 }
 
 // A cluster that has nothing is heard of, too, once: whoever waits for that has no

@@ -120,6 +120,7 @@ func joined(t *testing.T) (*Member, *fakeCluster) {
 	}
 	c := &fakeCluster{unheard: map[string]bool{}, changed: make(chan struct{}, 1)}
 	sources := wanted.NewSources(n.Current, n.Inventory.PFs, n.Problems)
+	sources.DevicePlugin.Node = "n1"
 	picture := func(ctx context.Context) (api.NodeStatus, error) {
 		pfs, err := n.Inventory.Refresh(ctx)
 		if err != nil {
@@ -175,8 +176,9 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 		{"no JSON", func() { c.plugin = config(`{"resourceList": [`) }, []string{"intel.com/b"}, "sriovdp-config/config.json:1"},
 		{"half of it good", func() {
 			c.plugin = config(`{"resourceList": [{"resourceName": "c"}, {"resourceName": "d", "deviceType": "accelerator"}]}`)
-		}, []string{"intel.com/b"}, "resourceList[1].deviceType"},
-		{"no key", func() { c.plugin = map[string]string{"other": pluginA} }, []string{"intel.com/b"}, "it has no key config.json"},
+		}, []string{"intel.com/c", "intel.com/d"}, "1 resources; intel.com/d is not served: sriovdp-config/config.json:1: resourceList[1].deviceType"},
+		{"only other nodes", func() { c.plugin = map[string]string{"other": pluginB} }, []string{}, ""},
+		{"this node before all", func() { c.plugin = map[string]string{"n1": pluginB, "config.json": pluginA} }, []string{"intel.com/b"}, ""},
 		{"nothing at all", func() { c.plugin = map[string]string{} }, []string{"intel.com/b"}, "it has no key config.json"},
 		{"mended", func() { c.plugin = config(pluginA) }, []string{"intel.com/a"}, ""},
 		{"a policy comes first", func() { c.policies = append(c.policies, policy("p", 0, -1, "first")) }, []string{"x/first", "intel.com/a"}, ""},
@@ -200,7 +202,8 @@ func TestDevicePluginConfigIsFollowed(t *testing.T) {
 			t.Errorf("%s: the condition says %q, want %q", step.name, got, step.wrong)
 		}
 		told := slices.ContainsFunc(m.Sources.Problems(), func(p api.Problem) bool {
-			return p.Object == "ConfigMap kube-system/sriovdp-config" && strings.Contains(p.Reason, step.wrong)
+			what, _ := strings.CutPrefix(step.wrong, "1 resources; intel.com/d is not served: ")
+			return (p.Object == "ConfigMap kube-system/sriovdp-config" || p.Object == "pool intel.com/d") && strings.Contains(p.Reason, what)
 		})
 		if wrong := len(step.wrong) > 1; told != wrong {
 			t.Errorf("%s: told %t, wrong %t: %v", step.name, told, wrong, m.Sources.Problems())

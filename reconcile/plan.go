@@ -165,13 +165,14 @@ func (p *PFPlan) vf(spec desired.Spec, v vf.State, rec *journal.Record) {
 }
 
 // driverChange says which driver a VF should have, if not the one it has. The
-// pool decides; outside all pools the driver is the kernel's affair, and one
-// that was kept off (autoprobe: false) stays off.
+// pool decides, unless it takes VFs as they are bound; otherwise and outside all
+// pools the driver is the kernel's affair, and one that was kept off
+// (autoprobe: false) stays off.
 func driverChange(want desired.PFSpec, pool desired.Pool, pooled bool, v vf.State) (driver string, change bool) {
 	switch {
-	case pooled && pool.Driver() == vf.DriverVFIO:
+	case pooled && !pool.AsBound && pool.DriverFor("") == vf.DriverVFIO:
 		return vf.DriverVFIO, v.Driver != vf.DriverVFIO
-	case pooled:
+	case pooled && !pool.AsBound:
 		return vf.DriverDefault, v.Driver == "" || v.Driver == vf.DriverVFIO
 	}
 	return vf.DriverDefault, want.Autoprobe && v.Driver == ""

@@ -63,7 +63,9 @@ func Assemble(in Input) api.NodeStatus {
 	}
 	out.VFs = append(out.VFs, p.orphans()...)
 	for _, pool := range in.Spec.Pools {
-		out.Pools = append(out.Pools, cut(pool.FullName(), pool.DeviceType, out.VFs))
+		cut := cut(pool.FullName(), pool.DeviceType, out.VFs)
+		cut.Unserved = pool.Unserved
+		out.Pools = append(out.Pools, cut)
 	}
 	out.Problems = append(out.Problems, p.problems(out)...)
 	return out

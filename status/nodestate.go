@@ -49,7 +49,7 @@ func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 		s.VFs = append(s.VFs, toVFState(v))
 	}
 	for _, p := range n.Pools {
-		s.Pools = append(s.Pools, v1alpha1.PoolState{Name: p.Name, DeviceType: p.DeviceType, VFs: int32(p.VFs.Total), Free: int32(p.VFs.Free), PFs: p.PFs})
+		s.Pools = append(s.Pools, v1alpha1.PoolState{Name: p.Name, DeviceType: p.DeviceType, Unserved: excerpt.Fit(p.Unserved, maxReason), VFs: int32(p.VFs.Total), Free: int32(p.VFs.Free), PFs: p.PFs})
 	}
 	for _, p := range n.Problems[:min(len(n.Problems), MaxProblems)] {
 		s.Problems = append(s.Problems, v1alpha1.Problem{Object: excerpt.Fit(p.Object, maxReason), Reason: excerpt.Fit(p.Reason, maxReason), Next: excerpt.Fit(p.Next, maxReason)})
@@ -115,7 +115,7 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 	}
 	for _, p := range s.Status.Pools {
 		o := cut(p.Name, p.DeviceType, out.VFs)
-		o.Node = s.Name
+		o.Node, o.Unserved = s.Name, p.Unserved
 		out.Pools = append(out.Pools, o)
 	}
 	ready := conditions.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)

@@ -157,8 +157,8 @@ func kept(now, next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) [
 				out = append(out, api.Change{Op: api.Modify, Object: object(i), Attribute: c.Attribute, From: c.From, To: c.To})
 			}
 		}
-		if _, held := owners[i]; held && was.Driver() != is.Driver() {
-			to := is.DeviceType
+		if _, held := owners[i]; held && was.DriverFor(v.Driver) != is.DriverFor(v.Driver) {
+			to := is.KindOf(v)
 			if to == "" {
 				to = desired.NetDevice
 			}

@@ -80,11 +80,7 @@ func (s *Sources) Conditions(policies []v1alpha1.PolicyState) []metav1.Condition
 	if !s.plugin.exists {
 		return all
 	}
-	c := metav1.Condition{Type: v1alpha1.ConditionDevicePluginConfig, Status: metav1.ConditionTrue, Reason: "Read", Message: fmt.Sprintf("%d resources", len(s.plugin.pools))}
-	if err := s.plugin.err; err != nil {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Invalid", BoundMessage(devicePluginMap+": "+excerpt.Error(err))
-	}
-	return append(all, c)
+	return append(all, s.devicePluginCondition())
 }
 
 // policiesApplied returns the condition that sums up the policies.

@@ -23,6 +23,10 @@ type Sources struct {
 	pfs      func() []vf.PF       // as last listed
 	problems func() []api.Problem // what the reconciler could not do
 
+	// DevicePlugin says which ConfigMap SetDevicePlugin gets; it is set before the first
+	// call. The zero value is right for the ConfigMap of the plugin's own manifests.
+	DevicePlugin DevicePluginSource
+
 	mu       sync.Mutex // guards the rest
 	known    bool       // the policies are known
 	host     desired.Spec
@@ -36,19 +40,6 @@ type Sources struct {
 	// there was no Merge.
 	missing atomic.Pointer[error]
 }
-
-// devicePlugin is the SR-IOV network device plugin's ConfigMap.
-type devicePlugin struct {
-	exists bool
-	pools  []desired.Pool // the last readable ones
-	err    error          // why the ConfigMap cannot be read as it is now
-}
-
-// Messages name the device plugin's ConfigMap so; its configuration is under the key.
-const (
-	devicePluginMap = "ConfigMap kube-system/sriovdp-config"
-	devicePluginKey = "config.json"
-)
 
 // NewSources returns Sources that want nothing. pfs returns the PFs as last listed,
 // problems what the reconciler could not do; Merge sets current.
@@ -79,27 +70,6 @@ func (s *Sources) SetPolicies(policies []*v1alpha1.NodePolicy) {
 		if old, ok := before[p.Name]; ok {
 			s.readable[p.Name] = old
 		}
-	}
-}
-
-// SetDevicePlugin replaces the content of the device plugin's ConfigMap; nil: there is
-// none.
-func (s *Sources) SetDevicePlugin(data map[string]string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if data == nil {
-		s.plugin = devicePlugin{}
-		return
-	}
-	s.plugin.exists = true
-	content, ok := data[devicePluginKey]
-	if !ok {
-		s.plugin.err = fmt.Errorf("it has no key %s", devicePluginKey)
-		return
-	}
-	pools, err := desired.ParseDevicePlugin("sriovdp-config/"+devicePluginKey, []byte(content))
-	if s.plugin.err = err; err == nil {
-		s.plugin.pools = pools
 	}
 }
 
@@ -157,7 +127,7 @@ func (s *Sources) PreviewHost(host desired.Spec) desired.Spec {
 }
 
 func (s *Sources) mergeWith(host desired.Spec) desired.Merged {
-	in := desired.Sources{Host: host, Policies: slices.Collect(maps.Values(s.readable)), DevicePlugin: s.plugin.pools}
+	in := desired.Sources{Host: host, Policies: slices.Collect(maps.Values(s.readable)), DevicePlugin: s.plugin.read.Pools}
 	return desired.Merge(in, s.current.Spec(), s.pfs())
 }
 
@@ -174,8 +144,5 @@ func (s *Sources) Problems() []api.Problem {
 	for _, c := range s.merged.Conflicts {
 		out = append(out, api.Problem{Object: "NodePolicies " + strings.Join(c.Policies, ", "), Reason: c.String(), Next: "what is there stays"})
 	}
-	if s.plugin.err != nil {
-		out = append(out, api.Problem{Object: devicePluginMap, Reason: excerpt.Error(s.plugin.err), Next: next})
-	}
-	return out
+	return append(out, s.devicePluginProblems()...)
 }

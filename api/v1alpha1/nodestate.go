@@ -8,6 +8,7 @@ import (
 // writes it, at most every few seconds.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:metadata:annotations="helm.sh/resource-policy=keep"
 // +kubebuilder:resource:scope=Cluster,shortName=cns,categories=culvert
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.conditions[?(@.type=="PoliciesApplied")].status`
@@ -178,8 +179,11 @@ type PoolState struct {
 	// prefix/name: the resource that pods ask for.
 	Name       string `json:"name"`
 	DeviceType string `json:"deviceType"`
-	VFs        int32  `json:"vfs"`
-	Free       int32  `json:"free"`
+	// Why the node gives out nothing under this name; empty for a pool that is served.
+	// +optional
+	Unserved string `json:"unserved,omitempty"`
+	VFs      int32  `json:"vfs"`
+	Free     int32  `json:"free"`
 	// PFs whose VFs are in the pool.
 	// +optional
 	// +listType=atomic

@@ -57,14 +57,18 @@ func TestRealKubectl(t *testing.T) {
 	kubectl("0000:01:10.6", "__complete", "culvert", "vf", "show", "")
 }
 
-// manifestObject is an object of the manifest that people apply.
+// manifestObject is an object of the manifests that people apply.
 func manifestObject(t *testing.T, kind, name string) string {
 	t.Helper()
-	all, err := os.ReadFile("../../dist/kubernetes/culvert.yaml")
-	if err != nil {
-		t.Fatal(err)
+	var all []string
+	for _, file := range []string{"network-attachment-definitions.yaml", "culvert.yaml"} {
+		text, err := os.ReadFile("../../dist/kubernetes/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, strings.Split(string(text), "\n---\n")...)
 	}
-	for _, o := range strings.Split(string(all), "\n---\n") {
+	for _, o := range all {
 		if strings.Contains(o, "kind: "+kind+"\n") && strings.Contains(o, "name: "+name+"\n") {
 			return o
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/wanted"
 )
 
 // version is set by the linker.
@@ -88,6 +89,8 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&c.Cluster.DaemonSet, "daemonset", "", "the DaemonSet that this culvertd is of, namespace/name: when it is deleted, culvertd takes the CNI plugin away")
 	f.StringVar(&c.PluginDir, "plugin-dir", "", "folder that the CNI plugin was installed into, which culvertd takes away when --daemonset is deleted")
 	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys/net: elsewhere in a container that has a PID namespace of its own")
+	f.StringVar(&c.Cluster.DevicePlugin, "device-plugin-config", wanted.DefaultDevicePlugin, "the ConfigMap of the SR-IOV network device plugin, namespace/name, with a key config.json or one for this node")
+	f.StringVar(&c.Cluster.DevicePluginPrefix, "device-plugin-prefix", desired.DevicePluginPrefix, "prefix of the resources in it that name none, as that plugin's flag -resource-prefix")
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
 	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")

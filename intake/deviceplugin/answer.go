@@ -30,7 +30,7 @@ func answer(pool desired.Pool, devices []device) (*pluginapi.ContainerAllocateRe
 	for i, d := range devices {
 		ids[i] = d.pci.String()
 		info[ids[i]] = about(pool, d)
-		nodes := nodesOf(pool, d)
+		nodes := nodesOf(d)
 		if pool.CDI && len(nodes) > 0 {
 			out.CdiDevices = append(out.CdiDevices, &pluginapi.CDIDevice{Name: cdiKind + "=" + ids[i]})
 			continue
@@ -53,7 +53,7 @@ func answer(pool desired.Pool, devices []device) (*pluginapi.ContainerAllocateRe
 // about is a VF's part of ..._INFO.
 func about(pool desired.Pool, d device) map[string]map[string]string {
 	out := map[string]map[string]string{"generic": {"deviceID": d.pci.String()}}
-	if pool.DeviceType == desired.VFIO {
+	if d.vfio {
 		out["vfio"] = map[string]string{"mount": nodeVFIO, "dev-mount": groupNode(d)}
 	}
 	if d.vhost {
@@ -69,8 +69,8 @@ func about(pool desired.Pool, d device) map[string]map[string]string {
 }
 
 // nodesOf are the device nodes that a container needs for a VF.
-func nodesOf(pool desired.Pool, d device) (nodes []string) {
-	if pool.DeviceType == desired.VFIO {
+func nodesOf(d device) (nodes []string) {
+	if d.vfio {
 		nodes = append(nodes, nodeVFIO, groupNode(d))
 	}
 	if d.vhost {

@@ -31,7 +31,7 @@ type device struct {
 	group    int // of the IOMMU; -1: none
 	vhost    bool
 	released time.Time // when its last owner gave it back
-	nodes    bool      // its pod gets device nodes of it
+	vfio     bool      // it is given out as a device for user space, by device nodes
 	// unfit is why no pod should get it; empty when it is healthy.
 	unfit string
 	// free is whether a pod can get it now. A VF that its pod has is healthy and
@@ -57,7 +57,7 @@ func (h host) devices(ours func(journal.Record) bool) map[string][]device {
 				continue
 			}
 			selector, _ := pool.SelectorOf(pf, st.ID.Index, st)
-			d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vhost: selector.NeedVhostNet, nodes: pool.DeviceType == desired.VFIO}
+			d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vhost: selector.NeedVhostNet, vfio: pool.KindOf(st) == desired.VFIO}
 			rec, known := records[st.ID]
 			d.released = rec.Released
 			d.judge(rec, known, ours)
@@ -75,7 +75,7 @@ func (h host) devices(ours func(journal.Record) bool) map[string][]device {
 	for _, pf := range h.unread {
 		for _, st := range pf.VFs {
 			if pool, in := h.spec.PoolOf(pf, st.ID.Index, st); in {
-				d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, unfit: fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)}
+				d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vfio: pool.KindOf(st) == desired.VFIO, unfit: fmt.Sprintf("PF %s cannot be read: %s", pf.Label(), pf.Err)}
 				out[pool.FullName()] = append(out[pool.FullName()], d)
 			}
 		}
@@ -149,7 +149,7 @@ func linkless(pf vf.PF) string {
 // given or taken back it may have any, and what its pod does with it is the
 // pod's affair.
 func misbound(pool desired.Pool, st vf.State, phase journal.Phase) string {
-	vfio := st.Driver == vf.DriverVFIO
+	vfio, wanted := st.Driver == vf.DriverVFIO, pool.KindOf(st)
 	switch {
 	case phase != journal.Free && phase != journal.Attached:
 		return ""
@@ -157,13 +157,13 @@ func misbound(pool desired.Pool, st vf.State, phase journal.Phase) string {
 		return "no driver is bound to it"
 	case phase != journal.Free:
 		return ""
-	case pool.DeviceType == desired.VFIO && !vfio:
+	case wanted == desired.VFIO && !vfio:
 		return fmt.Sprintf("driver %s is bound to it, not %s", st.Driver, vf.DriverVFIO)
-	case pool.DeviceType == desired.VFIO && st.IOMMUGroup < 0:
+	case vfio && wanted == desired.VFIO && st.IOMMUGroup < 0:
 		return "it has no IOMMU group: is the IOMMU on? culvert doctor says more"
-	case pool.DeviceType != desired.VFIO && vfio:
+	case wanted != desired.VFIO && vfio:
 		return fmt.Sprintf("%s is bound to it, not a netdevice driver", st.Driver)
-	case pool.DeviceType != desired.VFIO && st.Link == nil:
+	case wanted != desired.VFIO && st.Link == nil:
 		return "it has no netdevice on the host"
 	}
 	return ""

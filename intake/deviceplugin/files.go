@@ -70,10 +70,10 @@ func cdiSpec(pools []desired.Pool, devices map[string][]device) ([]byte, error) 
 		}
 		for _, d := range devices[p.FullName()] {
 			var edits cdi.ContainerEdits
-			if p.DeviceType == desired.VFIO && d.group < 0 {
+			if d.vfio && d.group < 0 {
 				continue
 			}
-			for _, n := range nodesOf(p, d) {
+			for _, n := range nodesOf(d) {
 				edits.DeviceNodes = append(edits.DeviceNodes, &cdi.DeviceNode{Path: n, Permissions: "rw"})
 			}
 			if len(edits.DeviceNodes) > 0 {

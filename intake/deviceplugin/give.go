@@ -139,7 +139,7 @@ func (p *Plugin) free(pool string, vfs []vf.PCIAddr, patience bool) ([]device, e
 			errs = append(errs, refusal{pool, a, "it is not in the pool any more, or not on the bus", false})
 		case all[i].unfit != "":
 			errs = append(errs, refusal{pool, a, all[i].unfit, all[i].soon})
-		case !all[i].free && (all[i].nodes || all[i].soon && patience):
+		case !all[i].free && (all[i].vfio || all[i].soon && patience):
 			errs = append(errs, refusal{pool, a, "another pod has it still", true})
 		default:
 			out = append(out, all[i])

@@ -158,8 +158,9 @@ func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spe
 	p.note(h.records)
 	again = p.learn(ctx, h.records) != nil
 	devices := h.devices(p.ours)
-	p.serve(ctx, g, spec.Pools, devices)
-	err = written.keep(p.contents(spec.Pools, devices))
+	pools := slices.DeleteFunc(slices.Clone(spec.Pools), func(pool desired.Pool) bool { return pool.Unserved != "" })
+	p.serve(ctx, g, pools, devices)
+	err = written.keep(p.contents(pools, devices))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.problems = nil

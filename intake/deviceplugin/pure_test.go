@@ -109,8 +109,10 @@ func TestPreferTheFree(t *testing.T) {
 
 // What a container gets with VFs of each kind, and what others are told of them.
 func TestAnswer(t *testing.T) {
-	vhost := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true}
-	plain := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, pf: vf.PCIAddr{Bus: 1}, group: 13}
+	vhost := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true, vfio: true}
+	other := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, pf: vf.PCIAddr{Bus: 1}, group: 13, vfio: true}
+	plain := other
+	plain.vfio = false
 	vfio := desired.Pool{Name: "dpdk-1", Prefix: "intel.com", DeviceType: desired.VFIO,
 		AdditionalInfo: map[string]map[string]string{"*": {"token": "t", "slot": "any"}, "0000:01:10.2": {"slot": "2"}}}
 	byCDI := vfio
@@ -122,10 +124,10 @@ func TestAnswer(t *testing.T) {
 		nodes, cdi  string
 		environment string
 	}{
-		"vfio": {vfio, []device{vhost, plain}, "/dev/vfio/vfio /dev/vfio/12 /dev/vhost-net /dev/net/tun /dev/vfio/13", "",
+		"vfio": {vfio, []device{vhost, other}, "/dev/vfio/vfio /dev/vfio/12 /dev/vhost-net /dev/net/tun /dev/vfio/13", "",
 			`PCIDEVICE_INTEL_COM_DPDK_1=0000:01:10.0,0000:01:10.2
 PCIDEVICE_INTEL_COM_DPDK_1_INFO={"0000:01:10.0":{"extra":{"slot":"any","token":"t"},"generic":{"deviceID":"0000:01:10.0"},"vfio":{"dev-mount":"/dev/vfio/12","mount":"/dev/vfio/vfio"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}},"0000:01:10.2":{"extra":{"slot":"2","token":"t"},"generic":{"deviceID":"0000:01:10.2"},"vfio":{"dev-mount":"/dev/vfio/13","mount":"/dev/vfio/vfio"}}}`},
-		"by CDI": {byCDI, []device{vhost, plain}, "", "culvert.dev/vf=0000:01:10.0 culvert.dev/vf=0000:01:10.2", ""},
+		"by CDI": {byCDI, []device{vhost, other}, "", "culvert.dev/vf=0000:01:10.0 culvert.dev/vf=0000:01:10.2", ""},
 		"a netdevice by CDI, which needs nothing": {net, []device{plain}, "", "",
 			`PCIDEVICE_INTEL_COM_NET=0000:01:10.2
 PCIDEVICE_INTEL_COM_NET_INFO={"0000:01:10.2":{"generic":{"deviceID":"0000:01:10.2"}}}`},
@@ -165,7 +167,7 @@ func TestFiles(t *testing.T) {
 		{Name: "net", Prefix: "intel.com", DeviceType: desired.NetDevice, CDI: true},
 	}
 	devices := map[string][]device{
-		"intel.com/dpdk": {{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true}, {pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, group: -1}},
+		"intel.com/dpdk": {{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true, vfio: true}, {pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, group: -1, vfio: true}},
 		"intel.com/net":  {{pci: vf.PCIAddr{Bus: 2, Device: 0x10}, pf: vf.PCIAddr{Bus: 2}, group: 14}},
 	}
 	written := takeOver(p.InfoDir, p.CDIDir)
@@ -202,7 +204,7 @@ func TestFiles(t *testing.T) {
 	}
 	// One that cannot be written does not keep the others away (I7).
 	p.CDIDir = filepath.Join(dir, "dp", "intel.com-net-0000:02:10.0-device.json")
-	devices["intel.com/dpdk"] = []device{{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, group: 12}}
+	devices["intel.com/dpdk"] = []device{{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, group: 12, vfio: true}}
 	err := written.keep(p.contents(pools, devices))
 	if left := read(t, dir); err == nil || !strings.Contains(err.Error(), cdiFile) || len(left) != 3 {
 		t.Errorf("%v; left: %v", err, left)

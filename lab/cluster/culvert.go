@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Namespace is where InstallCulvert puts it.
@@ -34,10 +35,18 @@ func (c *Cluster) LoadCulvert(ctx context.Context, top string) error {
 }
 
 // InstallCulvert does what docs/kubernetes.md says, with an image that is
-// loaded: it applies the manifest of the source tree at top, and waits until
-// all of it runs.
+// loaded: it applies the manifests of the source tree at top, and waits until
+// all of it runs. A CRD of NetworkAttachmentDefinitions that is there stays as it is.
 func (c *Cluster) InstallCulvert(ctx context.Context, top string) error {
-	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(top, "dist/kubernetes/culvert.yaml")); err != nil {
+	dir := filepath.Join(top, "dist/kubernetes")
+	there, err := c.Kubectl(ctx, "get", "crd", "network-attachment-definitions.k8s.cni.cncf.io", "--ignore-not-found", "--output", "name")
+	if err == nil && strings.TrimSpace(string(there)) == "" {
+		_, err = c.Kubectl(ctx, "create", "-f", filepath.Join(dir, "network-attachment-definitions.yaml"))
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := c.Kubectl(ctx, "apply", "--server-side", "-f", filepath.Join(dir, "culvert.yaml")); err != nil {
 		return err
 	}
 	return c.AwaitCulvert(ctx)

@@ -34,7 +34,7 @@ func Node(st api.NodeStatus, o Options) string {
 	}
 	pools := screen.Table{Columns: []screen.Column{{Head: "POOL"}, {Head: "TYPE"}, {Head: "VFS"}, {Least: 20}}}
 	for _, p := range st.Pools {
-		pools.Add(screen.Cell{Text: p.Name}, screen.Cell{Text: p.DeviceType}, bar(p.VFs, o), screen.Cell{Text: tally(p.VFs)})
+		pools.Add(screen.Cell{Text: p.Name}, screen.Cell{Text: poolType(p)}, bar(p.VFs, o), screen.Cell{Text: tally(p.VFs)})
 	}
 	pools.Write(&b, o.Look)
 

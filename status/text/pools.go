@@ -28,7 +28,7 @@ func Pools(pools []api.Pool, o Options) string {
 		t.Columns = slices.Insert(t.Columns, 0, screen.Column{Head: "NODE", Least: 12})
 	}
 	for _, p := range pools {
-		cells := screen.Words(p.Name, p.DeviceType, strconv.Itoa(p.VFs.Total), strconv.Itoa(p.VFs.Used), strconv.Itoa(p.VFs.Free),
+		cells := screen.Words(p.Name, poolType(p), strconv.Itoa(p.VFs.Total), strconv.Itoa(p.VFs.Used), strconv.Itoa(p.VFs.Free),
 			strconv.Itoa(p.VFs.Quarantined), strings.Join(p.PFs, " "))
 		if o.Wide {
 			cells = append(cells, screen.Words(strings.Join(p.Members, " "))...)
@@ -41,4 +41,12 @@ func Pools(pools []api.Pool, o Options) string {
 	var b strings.Builder
 	t.Write(&b, o.Look)
 	return b.String()
+}
+
+// poolType is what a pool gives out.
+func poolType(p api.Pool) string {
+	if p.Unserved != "" {
+		return "not served"
+	}
+	return p.DeviceType
 }

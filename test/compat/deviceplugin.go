@@ -45,11 +45,11 @@ func devicePlugin(input *yaml.Node) (Outcome, error) {
 	if err := input.Decode(&text); err != nil {
 		return nil, err
 	}
-	pools, err := desired.ParseDevicePlugin("config.json", []byte(text))
+	read, err := desired.ParseDevicePlugin("config.json", []byte(text), "")
 	if err != nil {
 		return nil, err
 	}
-	spec := desired.Spec{Pools: pools}
+	spec := desired.Spec{Pools: read.Pools}
 	vfs := map[string][]string{}
 	for _, pf := range hardware() {
 		for _, v := range pf.VFs {
@@ -59,7 +59,7 @@ func devicePlugin(input *yaml.Node) (Outcome, error) {
 		}
 	}
 	var out Outcome
-	for _, p := range pools {
+	for _, p := range read.Pools {
 		if len(vfs[p.FullName()]) > 0 {
 			out = append(out, describePool(p, vfs[p.FullName()]))
 		}

@@ -116,7 +116,7 @@ var mayImport = map[string][]string{
 	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},
 	"cmd/culvert-hook":       {"api", "guest/moving", "rpc"},
-	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "netannotation", "rpc", "vf"},
+	"cmd/culvertd":           {"api", "daemon", "desired", "intake/...", "journal", "kernel/...", "netannotation", "rpc", "vf", "wanted"},
 	"cmd/culvert-controller": {"controller"},
 
 	"tools/...": {"..."},

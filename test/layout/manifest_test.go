@@ -24,6 +24,10 @@ func TestManifestIsCurrent(t *testing.T) {
 			names = append(names, name)
 			return nil
 		}
+		if target, err := fs.Stat(tree, name); err != nil || !target.IsDir() {
+			names = append(names, name)
+			return err
+		}
 		linked, err := fs.ReadDir(tree, name)
 		for _, l := range linked {
 			names = append(names, name+"/"+l.Name())

@@ -29,7 +29,7 @@ func main() {
 	var o options
 	var archs string
 	flag.StringVar(&o.Out, "out", "build/image/culvert.tar", "where the OCI archive goes")
-	flag.StringVar(&o.Name, "name", "culvert.dev/culvert:dev", "what the image is called")
+	flag.StringVar(&o.Name, "name", "culvert.dev/culvert:v0.1.0", "what the image is called")
 	flag.StringVar(&o.Version, "version", "unknown", "what its programs say of themselves")
 	flag.StringVar(&o.Go, "go", "", `the Go version that must build it, or "any" (default IMAGE_GO of tools/versions)`)
 	flag.StringVar(&archs, "arch", "amd64,arm64", "for which architectures")
