@@ -73,7 +73,7 @@ func (s *Server) joinKubernetes() error {
 		return nil
 	}
 	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Log: s.Log})
-	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.sources.MissingPools
+	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.missingPools
 	s.node.Engine.KnowsPod = podFinder{s.cluster, resources}.knowsPod
 	if c.PodNetworks == pod.Never {
 		return nil
@@ -84,6 +84,19 @@ func (s *Server) joinKubernetes() error {
 		ConfDir: c.ConfDir, DeviceInfo: pod.DefaultDeviceInfo, Isolation: c.Isolation, Global: c.GlobalNamespaces, Log: s.Log,
 	})
 	return nil
+}
+
+// missingPools returns why pools of this node may be missing, with what keeps culvertd from
+// knowing them.
+func (s *Server) missingPools() error {
+	err := s.sources.MissingPools()
+	if err == nil {
+		return nil
+	}
+	if why := s.cluster.WhyNoPolicies(); why != nil {
+		return fmt.Errorf("%w: %w", err, why)
+	}
+	return err
 }
 
 // newCNI returns a handler of single networks.

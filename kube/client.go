@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,6 +44,7 @@ type Client struct {
 	own      ownSet
 	informer []cache.SharedIndexInformer // those that pods need
 	others   []cache.SharedIndexInformer
+	failed   sync.Map // the last error of a watch, by resource
 }
 
 // Config reads a kubeconfig file; an empty path means that culvertd runs in a pod,
@@ -115,6 +117,7 @@ func (c *Client) inform(from cache.ListerWatcher, resource string, example runti
 	_ = i.SetTransform(strip)
 	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil {
+			c.failed.Store(resource, err)
 			c.log.Warn("watch", "resource", resource, "err", err)
 		}
 	})

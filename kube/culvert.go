@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,6 +120,23 @@ func (c *Client) Policies() (selected []*v1alpha1.NodePolicy, known bool) {
 		}
 	}
 	return selected, true
+}
+
+// WhyNoPolicies returns why Policies is not known, with the next step; nil when it is, and
+// while the API server has not answered yet.
+func (c *Client) WhyNoPolicies() error {
+	if _, known := c.Policies(); known {
+		return nil
+	}
+	failed, ok := c.failed.Load("nodepolicies")
+	err, _ := failed.(error)
+	switch {
+	case !ok:
+		return nil
+	case apierrors.IsNotFound(err):
+		return errors.New("the API server knows no NodePolicies: apply the CustomResourceDefinitions of Culvert's manifest (kubectl get crd nodepolicies.culvert.dev)")
+	}
+	return fmt.Errorf("culvertd cannot list them (kubectl auth can-i list nodepolicies.culvert.dev, as culvertd): %w", err)
 }
 
 // AddressPools are all of them. known is false until the cluster has been heard.

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -176,5 +177,33 @@ func TestWriteState(t *testing.T) {
 	s.setDown(true)
 	if err := c.WriteState(t.Context(), state("3", "True")); err == nil {
 		t.Error("written while the API server is down")
+	}
+}
+
+// Where the NodePolicies cannot be listed, the reason names the next step; it is gone once
+// they are known.
+func TestWhyNoPolicies(t *testing.T) {
+	s, config := newAPI(t)
+	s.add("nodes", "", "n1", nil, nil)
+	says := func(c *Client, want string) {
+		t.Helper()
+		until(t, want, func() bool {
+			err := c.WhyNoPolicies()
+			return err == nil && want == "" || err != nil && want != "" && strings.Contains(err.Error(), want)
+		})
+	}
+	s.absent = []string{"nodepolicies"}
+	c := start(t, config)
+	says(c, "apply the CustomResourceDefinitions of Culvert's manifest")
+	s.mu.Lock()
+	s.absent, s.refused = nil, http.StatusForbidden
+	s.mu.Unlock()
+	says(c, "kubectl auth can-i list nodepolicies.culvert.dev")
+	s.mu.Lock()
+	s.refused = 0
+	s.mu.Unlock()
+	says(c, "")
+	if _, known := c.Policies(); !known {
+		t.Error("the policies are not known")
 	}
 }

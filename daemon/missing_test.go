@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/kube"
+	"github.com/culvert-net/culvert/vf"
+	"github.com/culvert-net/culvert/wanted"
+)
+
+// A pod whose VF is in no known pool is refused with the cause and the next step: where the
+// CRD of NodePolicies is missing it waits for ever.
+func TestMissingPoolsNameTheCause(t *testing.T) {
+	none := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(none.Close)
+	cluster, err := kube.New(&rest.Config{Host: none.URL}, "n1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var g errgroup.Group
+	g.Go(func() error { return cluster.Run(ctx) })
+	defer func() { cancel(); _ = g.Wait() }()
+	s := &Server{cluster: cluster, sources: wanted.NewSources(&wanted.Current{}, func() []vf.PF { return nil }, func() []api.Problem { return nil })}
+	const want = "the cluster's NodePolicies are not known yet: the API server knows no NodePolicies: apply the CustomResourceDefinitions"
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if err = s.missingPools(); err != nil && strings.Contains(err.Error(), want) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("got %v, want %q", err, want)
+		}
+	}
+}
