@@ -258,8 +258,10 @@ func (m *Member) writeState(ctx context.Context, now time.Time) (done bool, err 
 	if err := m.Cluster.WriteState(ctx, state); err != nil {
 		return false, err
 	}
-	m.written, m.hurry = &state, false
-	m.pace.note(now)
+	if m.written != nil { // else there may have been nothing to write
+		m.pace.written = now
+	}
+	m.written, m.hurry, m.pace.waiting = &state, false, nil
 	return true, nil
 }
 

@@ -39,9 +39,6 @@ func (p *pace) isDue(now time.Time, state *v1alpha1.NodeStateStatus) bool {
 	return unchanged >= p.quiet || now.Sub(p.written) >= p.longest && (unchanged >= p.settle || waits >= p.quiet)
 }
 
-// note records a write.
-func (p *pace) note(now time.Time) { p.written, p.waiting = now, nil }
-
 // changesOwnersOnly reports whether two NodeStates differ only in which owners have which
 // VFs, and in the counts that follow from it. Where a PF waits for its VFs to be free they
 // differ in more: the controller empties that node.
