@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -17,20 +18,30 @@ type keyPair struct {
 	public  []byte // a line of authorized_keys
 }
 
-func newKeyPair(comment string) (keyPair, error) {
+func newKeyPair(comment string) (k keyPair, err error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("make the key %s: %w", comment, err)
+		return k, fmt.Errorf("make the key %s: %w", comment, err)
 	}
 	block, err := ssh.MarshalPrivateKey(key, comment)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("encode the key %s: %w", comment, err)
+		return k, fmt.Errorf("encode the key %s: %w", comment, err)
 	}
-	signer, err := ssh.NewSignerFromKey(key)
+	err = k.UnmarshalText(pem.EncodeToMemory(block))
+	return k, err
+}
+
+// MarshalText returns the private key in OpenSSH's format, as snapshots keep it.
+func (k keyPair) MarshalText() ([]byte, error) { return k.private, nil }
+
+// UnmarshalText reads a private key in OpenSSH's format.
+func (k *keyPair) UnmarshalText(private []byte) error {
+	signer, err := ssh.ParsePrivateKey(private)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("use the key %s: %w", comment, err)
+		return fmt.Errorf("use the key: %w", err)
 	}
-	return keyPair{signer, pem.EncodeToMemory(block), ssh.MarshalAuthorizedKey(signer.PublicKey())}, nil
+	*k = keyPair{signer, bytes.Clone(private), ssh.MarshalAuthorizedKey(signer.PublicKey())}
+	return nil
 }
 
 // readHostKey reads the host key that the lab's supervisor shows to its clients.

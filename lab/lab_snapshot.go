@@ -2,14 +2,10 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/crypto/ssh"
 )
 
 // Software is what a lab's nodes have besides their image's.
@@ -129,62 +125,19 @@ func (s snapshot) restoreFolder(to string) error {
 // labKeys are the SSH keys of a lab: its own, and one for each node. Nodes that start from a
 // snapshot have them in their memory, so a snapshot keeps them, for its owner's eyes.
 type labKeys struct {
-	login keyPair
-	hosts map[string]keyPair
+	Login keyPair            `json:"login"`
+	Hosts map[string]keyPair `json:"hosts"`
 }
 
 func newLabKeys(nodes []string) (k labKeys, err error) {
-	if k.login, err = newKeyPair("culvert-lab"); err != nil {
+	if k.Login, err = newKeyPair("culvert-lab"); err != nil {
 		return k, err
 	}
-	k.hosts = make(map[string]keyPair)
+	k.Hosts = make(map[string]keyPair)
 	for _, name := range nodes {
-		if k.hosts[name], err = newKeyPair(name); err != nil {
+		if k.Hosts[name], err = newKeyPair(name); err != nil {
 			return k, err
 		}
 	}
 	return k, nil
-}
-
-// keysFile is how a snapshot holds keys: private ones, in OpenSSH's format.
-type keysFile struct {
-	Login string            `json:"login"`
-	Hosts map[string]string `json:"hosts"`
-}
-
-func (k labKeys) write(name string) error {
-	file := keysFile{Login: string(k.login.private), Hosts: make(map[string]string)}
-	for node, pair := range k.hosts {
-		file.Hosts[node] = string(pair.private)
-	}
-	body, err := json.Marshal(file)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, body, 0o600)
-}
-
-func readLabKeys(name string) (k labKeys, err error) {
-	var file keysFile
-	if err := readJSON(name, &file); err != nil {
-		return k, err
-	}
-	if k.login, err = parseKeyPair(file.Login); err != nil {
-		return k, fmt.Errorf("read %s: %w", name, err)
-	}
-	k.hosts = make(map[string]keyPair)
-	for node, private := range file.Hosts {
-		if k.hosts[node], err = parseKeyPair(private); err != nil {
-			return k, fmt.Errorf("read %s: the key of %s: %w", name, node, err)
-		}
-	}
-	return k, nil
-}
-
-func parseKeyPair(private string) (keyPair, error) {
-	signer, err := ssh.ParsePrivateKey([]byte(private))
-	if err != nil {
-		return keyPair{}, err
-	}
-	return keyPair{signer, []byte(private), ssh.MarshalAuthorizedKey(signer.PublicKey())}, nil
 }

@@ -45,7 +45,7 @@ type run struct {
 
 func newNode(conf config, number int, keys labKeys) *node {
 	name := conf.Nodes[number-1]
-	n := &node{number: number, conf: conf, login: keys.login, host: keys.hosts[name]}
+	n := &node{number: number, conf: conf, login: keys.Login, host: keys.Hosts[name]}
 	n.seen = Node{Name: name, State: Off, Address: nodeAddr(number).String()}
 	for pf := range pfCount {
 		n.seen.PFs = append(n.seen.PFs, newPF(number, pf+1, conf.PCIRoots))

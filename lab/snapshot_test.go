@@ -137,17 +137,17 @@ func TestSnapshotKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := keys.write(file); err != nil {
+	if err := writeJSON(file, keys); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	again, err := readLabKeys(file)
-	if err != nil {
+	var again labKeys
+	if err := readJSON(file, &again); err != nil {
 		t.Fatal(err)
 	}
-	for _, pair := range [][2]keyPair{{keys.login, again.login}, {keys.hosts["a"], again.hosts["a"]}, {keys.hosts["b"], again.hosts["b"]}} {
+	for _, pair := range [][2]keyPair{{keys.Login, again.Login}, {keys.Hosts["a"], again.Hosts["a"]}, {keys.Hosts["b"], again.Hosts["b"]}} {
 		if !bytes.Equal(pair[0].private, pair[1].private) || !sameKey(pair[0].public, pair[1].public) {
 			t.Errorf("%s became %s", pair[0].public, pair[1].public)
 		}
@@ -155,7 +155,7 @@ func TestSnapshotKeys(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{"login": "x"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readLabKeys(file); err == nil || !strings.Contains(err.Error(), file) {
+	if err := readJSON(file, &again); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("garbage: %v", err)
 	}
 }

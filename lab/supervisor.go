@@ -118,7 +118,7 @@ func (s *supervisor) prepare() (err error) {
 	}
 	if s.conf.Snapshot == "" {
 		s.keys, err = newLabKeys(s.conf.Nodes)
-	} else if s.keys, err = readLabKeys(s.conf.snapshot().keys()); err != nil {
+	} else if err = readJSON(s.conf.snapshot().keys(), &s.keys); err != nil {
 		err = fmt.Errorf("%w: %w", errRestore, err)
 	}
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *supervisor) save(ctx context.Context, to snapshot) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return errors.Join(s.programs.endAll(), s.keys.write(to.keys()))
+	return errors.Join(s.programs.endAll(), writeJSON(to.keys(), s.keys))
 }
 
 // keep attends to a node, through its reboots, until it is off.

@@ -157,10 +157,10 @@ func (p *PFPlan) vf(spec desired.Spec, v vf.State, rec *journal.Record) {
 		return
 	}
 	if want := vf.StableMAC(p.PF.ID, v.ID.Index); v.Admin.MAC != want {
-		p.add(v.ID.Index, "mac", orNone(v.Admin.MAC.String()), want.String())
+		p.add(v.ID.Index, "mac", cmp.Or(v.Admin.MAC.String(), "none"), want.String())
 	}
 	if want, ok := driverChange(p.Want, pool, pooled, v); ok {
-		p.add(v.ID.Index, "driver", orNone(v.Driver), cmp.Or(want, "netdevice"))
+		p.add(v.ID.Index, "driver", cmp.Or(v.Driver, "none"), cmp.Or(want, "netdevice"))
 	}
 }
 
@@ -236,11 +236,4 @@ func recordOf(records []journal.Record, id vf.ID) *journal.Record {
 		}
 	}
 	return nil
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

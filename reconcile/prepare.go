@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,7 +197,7 @@ func (r *Reconciler) settled(spec desired.Spec, pf vf.PF, st vf.State) error {
 	var errs []error
 	mac := vf.StableMAC(pf.ID, st.ID.Index)
 	if st.Admin.MAC != mac {
-		errs = append(errs, fmt.Errorf("admin mac is %s after %s was set", orNone(st.Admin.MAC.String()), mac))
+		errs = append(errs, fmt.Errorf("admin mac is %s after %s was set", cmp.Or(st.Admin.MAC.String(), "none"), mac))
 	}
 	if st.Link == nil && st.Driver != "" && st.Driver != vf.DriverVFIO {
 		errs = append(errs, fmt.Errorf("driver %s has made no interface yet", st.Driver))

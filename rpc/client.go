@@ -30,15 +30,16 @@ func Call(ctx context.Context, socket, method string, params, result any) error 
 	if err != nil {
 		return err
 	}
-	return decode(method, resp, result)
+	return decode("culvertd's answer to "+method, resp.Result, result)
 }
 
-func decode(method string, resp api.RPCResponse, result any) error {
+// decode reads an answer into result, which is nil where nobody wants it.
+func decode(what string, answer json.RawMessage, result any) error {
 	if result == nil {
 		return nil
 	}
-	if err := json.Unmarshal(resp.Result, result); err != nil {
-		return fmt.Errorf("culvertd's answer to %s: %w", method, err)
+	if err := json.Unmarshal(answer, result); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

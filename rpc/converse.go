@@ -38,7 +38,7 @@ func Converse(ctx context.Context, socket, method string, params, result any, an
 		case err != nil:
 			return err
 		case resp.Ask == nil:
-			return decode(method, resp, result)
+			return decode("culvertd's answer to "+method, resp.Result, result)
 		}
 		answers.Go(func() error {
 			line := reply(asked, *resp.Ask, answer)

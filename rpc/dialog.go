@@ -80,7 +80,10 @@ func (d *dialog) ask(ctx context.Context, method string, params, result any) err
 	}
 	select {
 	case reply := <-answer:
-		return settle(method, reply, result)
+		if reply.Error != nil {
+			return remoteError{reply.Error}
+		}
+		return decode("the client's answer to "+method, reply.Result, result)
 	case <-d.gone:
 		return fmt.Errorf("ask the client for %s: %w", method, errGone)
 	case <-ctx.Done():
@@ -95,17 +98,4 @@ func (d *dialog) question(method string, params json.RawMessage) (*api.RPCQuesti
 	answer := make(chan api.RPCReply, 1) // whoever asked may have given up
 	d.open[d.last] = answer
 	return &api.RPCQuestion{ID: d.last, Method: method, Params: params}, answer
-}
-
-func settle(method string, reply api.RPCReply, result any) error {
-	if reply.Error != nil {
-		return remoteError{reply.Error}
-	}
-	if result == nil {
-		return nil
-	}
-	if err := json.Unmarshal(reply.Result, result); err != nil {
-		return fmt.Errorf("the client's answer to %s: %w", method, err)
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -150,7 +151,7 @@ func kept(now, next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) [
 		was, _ := now.PoolOf(p.PF, i, v)
 		is, _ := next.PoolOf(p.PF, i, v)
 		if from, to := was.FullName(), is.FullName(); from != to {
-			out = append(out, api.Change{Op: api.Modify, Object: object(i), Attribute: "pool", From: orNone(from), To: orNone(to), Note: heldBy(owners, i)})
+			out = append(out, api.Change{Op: api.Modify, Object: object(i), Attribute: "pool", From: cmp.Or(from, "none"), To: cmp.Or(to, "none"), Note: heldBy(owners, i)})
 		}
 		for _, c := range p.Changes {
 			if c.VF == i {
@@ -163,16 +164,9 @@ func kept(now, next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) [
 				to = desired.NetDevice
 			}
 			out = append(out, api.Change{
-				Op: api.Modify, Object: object(i), Attribute: "driver", From: orNone(v.Driver), To: to, Note: "once it is given back",
+				Op: api.Modify, Object: object(i), Attribute: "driver", From: cmp.Or(v.Driver, "none"), To: to, Note: "once it is given back",
 			})
 		}
 	}
 	return out
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
 }

@@ -1,6 +1,7 @@
 package vf
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -69,14 +70,7 @@ type Difference struct {
 }
 
 func (d Difference) String() string {
-	return fmt.Sprintf("%s is %s, not %s", d.Attribute, orNone(d.Have), orNone(d.Want))
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none"
-	}
-	return s
+	return fmt.Sprintf("%s is %s, not %s", d.Attribute, cmp.Or(d.Have, "none"), cmp.Or(d.Want, "none"))
 }
 
 // mostDifferences is how many differences a message lists.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -31,24 +32,35 @@ type pair struct{ cert, key []byte }
 const certTime = 365 * 24 * time.Hour
 
 func newAuthority(name string, now time.Time) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make the key of %s: %w", name, err)
-	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certTime),
+		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certTime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	der, key, err := (&authority{cert: template}).sign(template)
 	if err != nil {
-		return nil, fmt.Errorf("make the certificate of %s: %w", name, err)
+		return nil, err
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, fmt.Errorf("read the certificate of %s: %w", name, err)
 	}
 	return &authority{cert, key, encodePEM("CERTIFICATE", der)}, nil
+}
+
+// sign makes a key and signs its certificate; an authority without a key of its own signs
+// by that key, which makes it one.
+func (a *authority) sign(template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey, err error) {
+	name := template.Subject.CommonName
+	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, nil, fmt.Errorf("make the key of %s: %w", name, err)
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+		return nil, nil, fmt.Errorf("make the certificate of %s: %w", name, err)
+	}
+	if der, err = x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), cmp.Or(a.key, key)); err != nil {
+		return nil, nil, fmt.Errorf("sign the certificate of %s: %w", name, err)
+	}
+	return der, key, nil
 }
 
 // readAuthority reads an authority that was written as a pair.
@@ -67,16 +79,8 @@ func readAuthority(certFile, keyFile string) (*authority, error) {
 // issue signs a certificate for a client, and for a server too when it has
 // names: host names and IP addresses.
 func (a *authority) issue(commonName, organization string, names ...string) (pair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return pair{}, fmt.Errorf("make the key of %s: %w", commonName, err)
-	}
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return pair{}, fmt.Errorf("make the certificate of %s: %w", commonName, err)
-	}
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: commonName},
+		Subject:   pkix.Name{CommonName: commonName},
 		NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
@@ -93,9 +97,9 @@ func (a *authority) issue(commonName, organization string, names ...string) (pai
 	if len(names) > 0 {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	der, key, err := a.sign(template)
 	if err != nil {
-		return pair{}, fmt.Errorf("sign the certificate of %s: %w", commonName, err)
+		return pair{}, err
 	}
 	body, err := encodeKey(key)
 	return pair{encodePEM("CERTIFICATE", der), body}, err
