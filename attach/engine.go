@@ -136,7 +136,7 @@ func (e *Engine) Attach(ctx context.Context, req Request) (_ journal.Record, err
 	}
 	defer got.unlock()
 	rec, at := got.rec, got.at
-	done, err := e.configure(ctx, at, rec)
+	done, err := e.configure(ctx, at, rec, req)
 	if err != nil {
 		e.undo(ctx, at, rec, err)
 		return journal.Record{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.label, req.Owner, err)
@@ -150,15 +150,12 @@ func (e *Engine) observe(operation string, start time.Time, err *error) {
 }
 
 // configure changes the kernel, reads it back and writes the outcome.
-func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (journal.Record, error) {
-	for _, s := range attachSteps(at.place, rec) {
-		err := e.do(ctx, s)
-		if r, ok := s.(step.AddRoute); ok && errors.Is(err, vf.ErrRouteTaken) {
-			err = nil
-			rec.Lease.Wanted.Routes = without(rec.Lease.Wanted.Routes, r.Route)
-			e.Log.Info("route left out: another interface of the netns has one", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "route", r.Route)
-		}
-		if err != nil {
+func (e *Engine) configure(ctx context.Context, at site, rec journal.Record, req Request) (_ journal.Record, err error) {
+	if err := e.carryOut(ctx, at, &rec, attachSteps(at.place, rec)); err != nil {
+		return rec, err
+	}
+	if req.Late != nil {
+		if rec, err = e.addLate(ctx, at, rec, req); err != nil {
 			return rec, err
 		}
 	}
@@ -188,6 +185,23 @@ func (e *Engine) configure(ctx context.Context, at site, rec journal.Record) (jo
 			Text: fmt.Sprintf("vf %d of %s to %s%s", rec.ID.Index, at.label, rec.Lease.Owner, onNetwork(rec)),
 		}))
 	})
+}
+
+// carryOut does the steps of an attach. It takes routes that another interface has out of
+// what the lease wants.
+func (e *Engine) carryOut(ctx context.Context, at site, rec *journal.Record, steps []step.Step) error {
+	for _, s := range steps {
+		err := e.do(ctx, s)
+		if r, ok := s.(step.AddRoute); ok && errors.Is(err, vf.ErrRouteTaken) {
+			err = nil
+			rec.Lease.Wanted.Routes = without(rec.Lease.Wanted.Routes, r.Route)
+			e.Log.Info("route left out: another interface of the netns has one", "pf", at.label, "vf", rec.ID.Index, "owner", rec.Lease.Owner, "route", r.Route)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // without leaves a route out. A pod's first interface keeps its routes, as

@@ -50,6 +50,15 @@ func podSteps(p place, rec journal.Record) []step.Step {
 		out = append(out, step.SetMTU{VF: p.pci, Netns: ns, MTU: *w.MTU})
 	}
 	out = append(out, step.SetUp{VF: p.pci, Netns: ns, Up: true})
+	return append(out, addressSteps(p, rec)...)
+}
+
+// addressSteps adds the addresses and routes.
+func addressSteps(p place, rec journal.Record) (out []step.Step) {
+	w, ns := rec.Lease.Wanted, rec.Lease.Netns
+	if w.Driver == vf.DriverVFIO {
+		return nil
+	}
 	for _, a := range w.Addresses {
 		out = append(out, step.AddAddress{VF: p.pci, Netns: ns, Address: a.Prefix})
 	}

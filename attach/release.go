@@ -105,6 +105,7 @@ func (e *Engine) release(ctx context.Context, at site, rec journal.Record, reaso
 // free makes a VF that was read back clean available again (I3).
 func (e *Engine) free(at site, rec journal.Record, reason string, cause error) error {
 	who := rec.Lease.Owner
+	rec.Owed = rec.Owing()
 	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
 	rec.Reason, rec.Attempts, rec.NextRetry = "", 0, time.Time{}
 	text := fmt.Sprintf("vf %d of %s is clean", rec.ID.Index, at.label)

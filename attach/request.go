@@ -2,10 +2,12 @@ package attach
 
 import (
 	"cmp"
+	"context"
 	"net/netip"
 
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -43,6 +45,12 @@ type Request struct {
 	// LinkMAC is the MAC address that the interface has by now, for Check; nil stands for
 	// the lease's.
 	LinkMAC *vf.MAC
+
+	// Late returns where the addresses come from, in place of IPAM, once the interface is in
+	// the netns and up: another project's plugin gives them. Delegation is what the DEL of
+	// that plugin needs, kept in the lease. Nil where IPAM has them.
+	Late       func(context.Context) (ipam.Config, error)
+	Delegation *journal.Delegation
 
 	// Raw is the request as it came in, kept in the lease.
 	Raw []byte

@@ -284,7 +284,7 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	rec.Generation++
 	rec.Phase = journal.Configuring
 	rec.Lease = journal.Lease{
-		Owner: req.Owner, PodUID: req.PodUID, Network: req.Network, AddressPool: req.AddressPool, Pool: choice.Pool, Netns: req.Netns, Wanted: spec, Request: req.Raw,
+		Owner: req.Owner, PodUID: req.PodUID, Network: req.Network, AddressPool: req.AddressPool, Pool: choice.Pool, Netns: req.Netns, Wanted: spec, Request: req.Raw, Delegation: req.Delegation,
 	}
 	if spec.Driver == vf.DriverVFIO {
 		rec.Lease.Netns = ""

@@ -112,12 +112,12 @@ func (s *Server) newCNI() *cni.Handler {
 // registerCNI serves the CNI shim: by the handler of pods' networks, which passes on
 // what is not its own, or by intake/cni.
 func (s *Server) registerCNI(srv *rpc.Server) {
-	if s.networks == nil {
-		srv.Handle(api.MethodCNI, s.newCNI().Serve)
-		return
+	serve := s.newCNI().Serve
+	if s.networks != nil {
+		serve = s.networks.Serve
 	}
 	srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {
-		return s.networks.Serve(ctx, params, pod.Ask(ask))
+		return serve(ctx, params, cni.Ask(ask))
 	})
 }
 

@@ -31,7 +31,8 @@ const (
 // Config is a network's ipam section, parsed and checked. The zero value means
 // that the network gives no addresses.
 type Config struct {
-	// Type is TypeHostLocal or TypeStatic.
+	// Type is TypeHostLocal, TypeStatic, or the name of the CNI plugin that gives the
+	// addresses (IsDelegated).
 	Type string
 	// Scope matters in a cluster only; see attach.Config.Blocks.
 	Scope Scope
@@ -92,6 +93,12 @@ type DNS struct {
 
 // IsZero reports whether c asks for no addresses.
 func (c Config) IsZero() bool { return c.Type == "" }
+
+// IsDelegated reports whether another project's CNI plugin gives the addresses, whose name
+// is c.Type.
+func (c Config) IsDelegated() bool {
+	return c.Type != "" && c.Type != TypeHostLocal && c.Type != TypeStatic
+}
 
 // IsUniqueOnNode reports whether other nodes of the cluster may give out the same addresses.
 func (c Config) IsUniqueOnNode() bool { return c.Scope == ScopeNode || c.Shared }

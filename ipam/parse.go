@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/strictjson"
+	"github.com/culvert-net/culvert/suggest"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -46,7 +48,8 @@ func Parse(raw json.RawMessage) (Config, error) { return Reader{}.Parse(raw) }
 
 // Parse reads the ipam section of a CNI configuration: type host-local (with
 // exclude and scope, which are ours), culvert (the same) or static (with scope and
-// shared), in the form of the CNI project's plugins of those names. An absent, null or
+// shared), in the form of the CNI project's plugins of those names. A section of any other type is for the
+// plugin of that name (Config.IsDelegated), which reads the rest of it. An absent, null or
 // empty section is the zero Config.
 //
 // dataDir is accepted and ignored: the ledger holds what is given out. The
@@ -76,13 +79,24 @@ func (r Reader) Parse(raw json.RawMessage) (Config, error) {
 	case TypeStatic:
 		c.static(o)
 	default:
-		o.Fail("type", "not served; culvertd hands out addresses itself, for host-local, culvert and static (no ipam section: no addresses)")
+		delegated(o, c.Type)
 	}
 	if err := o.Err(); err != nil {
 		return Config{}, err
 	}
 	c.Warnings = o.Warnings()
 	return c, nil
+}
+
+// delegated checks the type of a section that another project's plugin reads.
+func delegated(o *strictjson.Object, plugin string) {
+	if !api.IsPluginType(plugin) {
+		o.Fail("type", "want host-local, culvert, static or the name of a CNI plugin that gives addresses")
+		return
+	}
+	if near := suggest.DidYouMean(plugin, []string{TypeHostLocal, TypeCulvert, TypeStatic}); near != "" {
+		o.Doubt("type", "a plugin of that name is run%s", near)
+	}
 }
 
 func (c *Config) hostLocal(o *strictjson.Object, r Reader) {

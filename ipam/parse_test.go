@@ -55,6 +55,7 @@ func TestParse(t *testing.T) {
 			Config{Type: TypeHostLocal, SharedWith: []string{"red", "blue"}, Sets: [][]Range{{run("10.0.0.0/30", "10.0.0.1", "10.0.0.2", "10.0.0.1")}}},
 		},
 		{"a pool of another network", `{"type":"culvert","poolOf":"red/net"}`, Config{Type: TypeHostLocal, PoolOf: "red/net"}},
+		{"another project's plugin", `{"type":"dhcp","request":[{"option":"router"}]}`, Config{Type: "dhcp"}},
 		{
 			"both families, everything given",
 			`{"type":"host-local","subnet":"10.0.0.0/24","rangeStart":"10.0.0.10","rangeEnd":"10.0.0.20","gateway":"10.0.0.254",
@@ -112,7 +113,8 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for raw, want := range map[string]string{
 		`[]`:                       `ipam []: want a JSON object`,
-		`{"type":"dhcp"}`:          `ipam.type dhcp: not served; culvertd hands out addresses itself, for host-local, culvert and static (no ipam section: no addresses)`,
+		`{"type":"host-locl"}`:     `ipam.type host-locl: a plugin of that name is run: did you mean host-local?`,
+		`{"type":"../sh"}`:         `ipam.type ../sh: want host-local, culvert, static or the name of a CNI plugin that gives addresses`,
 		`{"subnet":"10.0.0.0/24"}`: `ipam.type: missing; want host-local, culvert or static`,
 		`{"type":"host-local","ranges":[[{"subnet":""}]]}`:                                           `ipam.ranges[0][0].subnet "": missing; want a subnet, e.g. 172.16.91.0/24`,
 		`{"type":"host-local"}`:                                                                      `ipam.subnet: missing; want a subnet, e.g. 172.16.91.0/24, here or in ranges`,

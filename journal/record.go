@@ -60,6 +60,9 @@ type Record struct {
 	// The lease: zero when Phase is Free.
 	Lease Lease `json:"lease,omitzero"`
 
+	// Owed are the delegations of leases that ended without the DEL of their plugin.
+	Owed []Delegation `json:"owed,omitempty"`
+
 	// Quarantine: why, how often it was tried to reset since, and when next.
 	Reason    string    `json:"reason,omitempty"`
 	Attempts  int       `json:"attempts,omitempty"`
@@ -92,6 +95,8 @@ type Lease struct {
 	// Request is the intake's own form of what was asked (a CNI
 	// configuration), kept so that a repeated request can be compared.
 	Request []byte `json:"request,omitempty"`
+	// Delegation is set while the DEL of an IPAM plugin is to come.
+	Delegation *Delegation `json:"delegation,omitempty"`
 }
 
 // AddressPoolName returns the name of the pool that the lease's addresses are held in.

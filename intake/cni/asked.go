@@ -16,7 +16,12 @@ import (
 // name. As with the CNI project's plugins, host-local gives each address that CNI_ARGS,
 // args.cni or runtimeConfig names; static gives those of runtimeConfig, else those of
 // args.cni, else its own and those of CNI_ARGS.
+//
+// Another project's plugin reads all that itself, see delegate.
 func (c Config) ask(a arguments, req *attach.Request) (err error) {
+	if c.IPAM.IsDelegated() {
+		return nil
+	}
 	if req.IPAM, err = c.IPAM.AddRanges(c.Ranges); err != nil {
 		return err
 	}

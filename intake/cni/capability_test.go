@@ -50,7 +50,7 @@ func TestI9ArgsOfPodsCountByCapability(t *testing.T) {
 			h.Cluster = cluster
 			r := invocation(cmdAdd, with(tc.config+`,`+pool))
 			r.Args = tc.args
-			out, err := h.Run(t.Context(), r)
+			out, err := h.Run(t.Context(), r, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestI9ArgumentsOfPodsCountByCapability(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := h.Serve(t.Context(), params)
+			v, err := h.Serve(t.Context(), params, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

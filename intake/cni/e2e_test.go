@@ -3,6 +3,7 @@ package cni
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,7 +58,9 @@ func daemon(t testing.TB, e engine, authorize func(*net.UnixConn) error) (socket
 		t.Fatal(err)
 	}
 	srv := rpc.NewServer(authorize, slog.New(slog.DiscardHandler))
-	srv.Handle(api.MethodCNI, New(e).Serve)
+	srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {
+		return New(e).Serve(ctx, params, Ask(ask))
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
 	g.Go(func() error { return srv.Serve(ctx, l) })

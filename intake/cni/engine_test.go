@@ -136,6 +136,10 @@ func (m *memory) Collect(_ context.Context, network string, valid []vf.Owner) er
 	return m.broken
 }
 
+func (m *memory) Delegations() (held, owed []journal.Delegation, err error) { return nil, nil, nil }
+
+func (m *memory) Undone(journal.Delegation) error { return nil }
+
 func (m *memory) Ready(context.Context, attach.Request) error { return m.broken }
 
 // String lists who holds what.

@@ -31,10 +31,17 @@ type node interface {
 	Ready(context.Context, attach.Request) error
 }
 
+// delegations is the part of attach.Engine that remembers the calls of IPAM plugins.
+type delegations interface {
+	Delegations() (held, owed []journal.Delegation, err error)
+	Undone(journal.Delegation) error
+}
+
 // engine is attach.Engine.
 type engine interface {
 	attachments
 	node
+	delegations
 }
 
 // Handler answers the shim.
@@ -52,15 +59,15 @@ func New(e engine) *Handler {
 	return &Handler{Log: slog.New(slog.DiscardHandler), engine: e, resolvDirs: resolvDirs()}
 }
 
-// Serve is an rpc.Handler: an api.CNIRequest in, an api.CNIResponse out. An
+// Serve is an rpc.DialogHandler: an api.CNIRequest in, an api.CNIResponse out. An
 // invocation that fails is a response, too; the error is for params that no
 // shim sends.
-func (h *Handler) Serve(ctx context.Context, params json.RawMessage) (any, error) {
+func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask Ask) (any, error) {
 	var r api.CNIRequest
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
 	}
-	stdout, err := h.Run(ctx, r)
+	stdout, err := h.Run(ctx, r, ask)
 	if err != nil {
 		return Failure(api.CNIVersionOf(r.Config), err), nil
 	}
@@ -68,31 +75,31 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage) (any, error
 }
 
 // Run carries out an invocation and returns what goes to standard output. Failure
-// makes an answer of its error.
-func (h *Handler) Run(ctx context.Context, r api.CNIRequest) ([]byte, error) {
+// makes an answer of its error. ask has the shim run the IPAM plugins of other projects.
+func (h *Handler) Run(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, error) {
 	r, ignored := leaveOutUndeclared(r)
 	switch r.Command {
 	case cmdAdd:
-		out, err := h.add(ctx, r)
+		out, err := h.add(ctx, r, ask)
 		if err == nil {
 			h.reportIgnored(ctx, r, ignored)
 		}
 		return out, err
 	case cmdDel:
-		return nil, h.del(ctx, r)
+		return nil, h.del(ctx, r, ask)
 	case cmdCheck:
-		return nil, h.check(ctx, r)
+		return nil, h.check(ctx, r, ask)
 	case cmdGC:
-		return nil, h.gc(ctx, r)
+		return nil, h.gc(ctx, r, ask)
 	case cmdStatus:
-		return nil, h.status(ctx, r)
+		return nil, h.status(ctx, r, ask)
 	case cmdVersion:
 		return json.Marshal(api.CNIVersion{CNIVersion: api.CNIVersionOf(r.Config), SupportedVersions: api.CNIVersions()})
 	}
 	return nil, fmt.Errorf("%w CNI_COMMAND %s: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, excerpt.Quote(r.Command))
 }
 
-func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
+func (h *Handler) add(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, error) {
 	c, req, err := parse(r)
 	if err != nil {
 		return nil, err
@@ -107,8 +114,14 @@ func (h *Handler) add(ctx context.Context, r api.CNIRequest) ([]byte, error) {
 		return nil, fmt.Errorf("CNI_IFNAME %s: %w: a plugin before this one in network %s made an interface of that name; attach network %s by itself",
 			r.IfName, vf.ErrInvalid, c.Name, c.Name)
 	}
+	if c.IPAM.IsDelegated() {
+		h.delegate(r, &c, &req, ask)
+	}
 	rec, err := h.engine.Attach(ctx, req)
 	if err != nil {
+		if req.Late != nil {
+			h.undoFailed(ctx, r, ask)
+		}
 		return nil, err
 	}
 	return result(c, rec, r.Netns)
@@ -148,7 +161,7 @@ func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, missing [
 
 // del needs the attachment's name and nothing else (I8): not the netns, and
 // not a configuration that is still valid.
-func (h *Handler) del(ctx context.Context, r api.CNIRequest) error {
+func (h *Handler) del(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	if err := attachment(r); err != nil {
 		return err
 	}
@@ -156,14 +169,18 @@ func (h *Handler) del(ctx context.Context, r api.CNIRequest) error {
 	if err != nil {
 		a = arguments{}
 	}
+	undoErr := h.undoDelegation(ctx, r, ask)
 	err = h.engine.Detach(ctx, a.owner(r.ContainerID, r.IfName))
 	if errors.Is(err, vf.ErrNotFound) {
-		return nil
+		err = nil
 	}
-	return err
+	if err == nil && undoErr == nil {
+		h.payOwed(ctx, ask)
+	}
+	return errors.Join(err, undoErr)
 }
 
-func (h *Handler) check(ctx context.Context, r api.CNIRequest) error {
+func (h *Handler) check(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	c, req, err := parse(r)
 	if err != nil {
 		return err
@@ -180,6 +197,9 @@ func (h *Handler) check(ctx context.Context, r api.CNIRequest) error {
 	if err != nil {
 		return err
 	}
+	if err := h.passOn(ctx, r, c, ask); err != nil {
+		return err
+	}
 	err = h.engine.Check(ctx, req.Owner, expected)
 	switch {
 	case errors.Is(err, vf.ErrNotFound):
@@ -190,7 +210,7 @@ func (h *Handler) check(ctx context.Context, r api.CNIRequest) error {
 	return fmt.Errorf("%w: %w", errDiffers, err)
 }
 
-func (h *Handler) gc(ctx context.Context, r api.CNIRequest) error {
+func (h *Handler) gc(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	c, err := configOf(r)
 	if err != nil {
 		return err
@@ -203,17 +223,23 @@ func (h *Handler) gc(ctx context.Context, r api.CNIRequest) error {
 	case c.Valid == nil:
 		return fmt.Errorf("cni.dev/valid-attachments: %w: missing; without it GC would take every VF of network %s from its owner", vf.ErrInvalid, c.Name)
 	}
-	return h.engine.Collect(ctx, c.Name, c.Valid)
+	err = errors.Join(h.collectDelegations(ctx, c, ask), h.engine.Collect(ctx, c.Name, c.Valid), h.passOn(ctx, r, c, ask))
+	h.payOwed(ctx, ask)
+	return err
 }
 
 // status fails for a configuration with which no ADD would work, too, and while every VF
 // that the network could use is held.
-func (h *Handler) status(ctx context.Context, r api.CNIRequest) error {
+func (h *Handler) status(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	c, err := configOf(r)
 	if err != nil {
 		return err
 	}
-	if err := h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool}); err != nil {
+	err = h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool})
+	if err == nil && c.Version == api.CNINewest { // earlier plugins have no STATUS
+		err = h.passOn(ctx, r, c, ask)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil

@@ -20,7 +20,7 @@ func serve(t *testing.T, e engine, r api.CNIRequest) api.CNIResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := New(e).Serve(t.Context(), params)
+	v, err := New(e).Serve(t.Context(), params, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 	for b.Loop() {
 		for _, params := range [][]byte{add, del} {
-			v, err := h.Serve(b.Context(), params)
+			v, err := h.Serve(b.Context(), params, nil)
 			if resp, ok := v.(api.CNIResponse); err != nil || !ok || resp.Exit != 0 {
 				b.Fatalf("%v, %s", err, resp.Stdout)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
 )
 
 // configuration is what the runtime hands over: the entry of 00-culvert.conflist
@@ -31,10 +32,10 @@ type call struct {
 	api.CNIRequest
 	config              configuration
 	namespace, pod, uid string // as CNI_ARGS has them; empty where the runtime knows no pods
-	runPlugin           Ask
+	runPlugin           cni.Ask
 }
 
-func newCall(r api.CNIRequest, ask Ask) call {
+func newCall(r api.CNIRequest, ask cni.Ask) call {
 	c := call{CNIRequest: r, runPlugin: ask}
 	_ = json.Unmarshal(r.Config, &c.config) // what is none is no podNetworks either
 	for _, pair := range strings.Split(r.Args, ";") {
@@ -59,12 +60,6 @@ func (c call) podName() string {
 		return c.ContainerID
 	}
 	return c.namespace + "/" + c.pod
-}
-
-// hands runs a plugin where the shim is.
-func (c call) hands(ctx context.Context, r api.PluginRequest) (out api.PluginResponse, err error) {
-	err = c.runPlugin(ctx, api.MethodPlugin, r, &out)
-	return out, err
 }
 
 // lockSandbox waits until no other call works on c's sandbox: an ADD that still runs,

@@ -7,19 +7,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
-
-// pluginBound is how long one plugin of another project may take.
-const pluginBound = 80 * time.Second
 
 // checkVersion stands in for versions that have no CHECK.
 const checkVersion = "1.0.0"
@@ -128,18 +124,9 @@ func (ch chain) run(ctx context.Context, command string, p netconf.Plugin, prev 
 		if strings.Contains(ch.n.Name, "/") { // that of a file is a CNI name
 			r.Definition = ch.n.Name
 		}
-		return ch.h.Networks.Run(ctx, r)
+		return ch.h.Networks.Run(ctx, r, ch.c.runPlugin)
 	}
-	ctx, cancel := context.WithTimeout(ctx, pluginBound)
-	defer cancel()
-	out, err := ch.c.hands(ctx, api.PluginRequest{Type: p.Type, Call: r})
-	if err != nil {
-		return nil, fmt.Errorf("plugin %s: %s: %w", p.Type, command, err)
-	}
-	if out.Exit != 0 {
-		return nil, fmt.Errorf("plugin %s: %s: %w", p.Type, command, refusal(out))
-	}
-	return out.Stdout, nil
+	return cni.RunPlugin(ctx, ch.c.runPlugin, p.Type, r)
 }
 
 // compose is the configuration as a plugin gets it (specification, section 3,
@@ -169,18 +156,4 @@ func (ch chain) compose(p netconf.Plugin, prev json.RawMessage, keys map[string]
 		set[key] = v
 	}
 	return netconf.SetKeys(p.Raw, set)
-}
-
-// refusal is what a plugin that failed has said: the specification's error, or what
-// is on its standard error.
-func refusal(out api.PluginResponse) error {
-	e := &types.Error{}
-	if err := json.Unmarshal(out.Stdout, e); err == nil && e.Msg != "" {
-		return e
-	}
-	said := strings.TrimSpace(string(out.Stderr))
-	if said == "" {
-		said = strings.TrimSpace(string(out.Stdout))
-	}
-	return fmt.Errorf("exit status %d: %.500q", out.Exit, said)
 }

@@ -16,7 +16,7 @@ import (
 
 // networks is cni.Handler: networks of Culvert's own types.
 type networks interface {
-	Run(ctx context.Context, r api.CNIRequest) ([]byte, error)
+	Run(ctx context.Context, r api.CNIRequest, ask cni.Ask) ([]byte, error)
 }
 
 // ledger is the part of journal.Ledger that is needed.
@@ -93,13 +93,10 @@ func New(c Config) *Handler {
 	return &Handler{Config: c}
 }
 
-// Ask is rpc.Ask: a question to the shim, which waits for the answer to its call.
-type Ask = func(ctx context.Context, method string, params, result any) error
-
 // Serve is an rpc.DialogHandler: an api.CNIRequest in, an api.CNIResponse out. An
 // invocation that fails is a response, too; the error is for params that no shim
 // sends.
-func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask Ask) (any, error) {
+func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask cni.Ask) (any, error) {
 	var r api.CNIRequest
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
@@ -117,7 +114,7 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask Ask) (a
 
 func (h *Handler) run(ctx context.Context, c call) ([]byte, error) {
 	if !c.config.PodNetworks {
-		return h.Networks.Run(ctx, c.CNIRequest)
+		return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin)
 	}
 	switch c.Command {
 	case "ADD":
@@ -131,5 +128,5 @@ func (h *Handler) run(ctx context.Context, c call) ([]byte, error) {
 	case "STATUS":
 		return nil, h.status(ctx, c)
 	}
-	return h.Networks.Run(ctx, c.CNIRequest) // which says what is wrong with it
+	return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin) // which says what is wrong with it
 }

@@ -95,7 +95,7 @@ func addresses(input *yaml.Node) (_ Outcome, err error) {
 		if err != nil {
 			return nil, err
 		}
-		return h.Run(context.Background(), r)
+		return h.Run(context.Background(), r, nil)
 	}
 	return in.attach(func(n int) ([]byte, error) { return call("ADD", n) }, func(n int) error { _, err := call("DEL", n); return err })
 }

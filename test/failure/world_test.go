@@ -316,7 +316,7 @@ func (w *world) serve(command string, a attachment, config []byte) error {
 	if err != nil {
 		w.t.Fatalf("%v", err)
 	}
-	answer, err := w.cni.Serve(context.Background(), params)
+	answer, err := w.cni.Serve(context.Background(), params, nil)
 	if w.gate.pass("the answer to %s", command) != nil {
 		return errAnswerLost
 	}

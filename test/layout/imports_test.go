@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 
 	// pure parts: in go values, out come values
 	"desired":     {"api/v1alpha1", "excerpt", "suggest", "vf"},
-	"ipam":        {"strictjson", "suggest", "vf"},
+	"ipam":        {"api", "strictjson", "suggest", "vf"},
 	"ipam/blocks": {"api/v1alpha1", "change", "ipam", "vf"},
 	"alloc":       {"desired", "journal", "netannotation", "vf"},
 	"status":      {"api", "api/v1alpha1", "attach", "desired", "excerpt", "journal", "reconcile", "vf"},

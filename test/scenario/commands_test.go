@@ -160,7 +160,7 @@ func callCNI(w *world, read func(string) string, args []string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	answer, err := w.cni.Serve(context.Background(), params)
+	answer, err := w.cni.Serve(context.Background(), params, nil)
 	if err != nil {
 		return "", err
 	}

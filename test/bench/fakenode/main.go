@@ -96,7 +96,9 @@ func run(ctx context.Context, dir string, cluster []string) error {
 	})
 	g, ctx := errgroup.WithContext(ctx)
 	if len(cluster) == 0 {
-		srv.Handle(api.MethodCNI, cni.New(node.Engine).Serve)
+		srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {
+			return cni.New(node.Engine).Serve(ctx, params, cni.Ask(ask))
+		})
 	} else {
 		client, err := kube.New(&rest.Config{Host: cluster[0]}, "n1", log)
 		if err != nil {
@@ -104,7 +106,7 @@ func run(ctx context.Context, dir string, cluster []string) error {
 		}
 		networks := networksOfPods(dir, k, node, client)
 		srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {
-			return networks.Serve(ctx, params, pod.Ask(ask))
+			return networks.Serve(ctx, params, cni.Ask(ask))
 		})
 		srv.Handle("synced", func(ctx context.Context, _ json.RawMessage) (any, error) { return client.WaitForSync(ctx), nil })
 		g.Go(func() error { return client.Run(ctx) })

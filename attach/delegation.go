@@ -1,0 +1,87 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/culvert-net/culvert/alloc"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// addLate asks for the addresses of a VF that is in its netns, holds them and adds them.
+// They are checked as those of the network's own ranges are (I9).
+func (e *Engine) addLate(ctx context.Context, at site, rec journal.Record, req Request) (journal.Record, error) {
+	config, err := req.Late(ctx)
+	if err != nil {
+		return rec, err
+	}
+	choice, err := e.choiceOf(rec)
+	if err != nil {
+		return rec, err
+	}
+	req.IPAM = config
+	err = e.Ledger.Update(func(tx *journal.Tx) error {
+		next := rec
+		next.Lease.Wanted.Routes = slices.Clone(rec.Lease.Wanted.Routes)
+		if err := e.addresses(tx, choice, &next, req); err != nil {
+			return err
+		}
+		rec = next
+		return tx.Put(next)
+	})
+	if err != nil {
+		return rec, err
+	}
+	return rec, e.carryOut(ctx, at, &rec, addressSteps(at.place, rec))
+}
+
+// choiceOf is the VF of a lease with its PF, as the hardware is now.
+func (e *Engine) choiceOf(rec journal.Record) (alloc.Choice, error) {
+	pfs := e.Hardware.PFs()
+	i := slices.IndexFunc(pfs, func(pf vf.PF) bool { return pf.ID == rec.ID.PF })
+	if i < 0 {
+		return alloc.Choice{}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)
+	}
+	return alloc.Choice{PF: pfs[i], Record: rec}, nil
+}
+
+// Delegations returns the calls of IPAM plugins whose DEL is to come: held are those of
+// leases, owed those of leases that have ended, or whose VF is in quarantine.
+func (e *Engine) Delegations() (held, owed []journal.Delegation, err error) {
+	records, err := e.records()
+	for _, r := range records {
+		owed = append(owed, r.Owed...)
+		d, has := r.Lease.Delegated()
+		switch {
+		case !has:
+		case r.Held():
+			held = append(held, d)
+		default:
+			owed = append(owed, d)
+		}
+	}
+	return held, owed, err
+}
+
+// Undone records that the DEL of a plugin has succeeded for an attachment.
+func (e *Engine) Undone(d journal.Delegation) error {
+	return e.Ledger.Update(func(tx *journal.Tx) error {
+		var errs []error
+		for _, r := range tx.Records() {
+			leased, has := r.Lease.Delegated()
+			has = has && leased.IsSame(d)
+			if !has && !slices.ContainsFunc(r.Owed, d.IsSame) {
+				continue
+			}
+			if has {
+				r.Lease.Delegation = nil
+			}
+			r.Owed = slices.DeleteFunc(slices.Clone(r.Owed), d.IsSame)
+			errs = append(errs, tx.Put(r))
+		}
+		return errors.Join(errs...)
+	})
+}

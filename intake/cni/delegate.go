@@ -1,0 +1,199 @@
+package cni
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netconf"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Bounds on the DELs of IPAM plugins that are not those of the call: the undo of an ADD that
+// failed, and what earlier calls have left owing.
+const (
+	undoPluginBound = 20 * time.Second
+	owedBound       = 5 * time.Second
+	mostAtOnce      = 4
+)
+
+// delegate has the plugin that ipam.type names give the addresses of a request, once the
+// interface is in the sandbox: dhcp sends from it. The plugin gets what ipam.ExecAdd of the
+// CNI project gives it: the call's environment, and the whole configuration.
+func (h *Handler) delegate(r api.CNIRequest, c *Config, req *attach.Request, ask Ask) {
+	req.Delegation = &journal.Delegation{
+		Plugin: c.IPAM.Type, Network: c.Name, ContainerID: r.ContainerID, Interface: r.IfName, Netns: r.Netns, Args: r.Args, Path: r.Path,
+	}
+	req.Late = func(ctx context.Context) (ipam.Config, error) {
+		out, err := RunPlugin(ctx, ask, c.IPAM.Type, r)
+		if err != nil {
+			return ipam.Config{}, notInstalled(err, *c)
+		}
+		given, dns, err := delegated(out, c.Version)
+		if err != nil {
+			return given, fmt.Errorf("plugin %s: ADD answered %.200q: %w", c.IPAM.Type, out, err)
+		}
+		if c.DNS.IsZero() {
+			c.DNS = dns
+		}
+		return given, nil
+	}
+}
+
+// notInstalled says what to do about a plugin that is not there.
+func notInstalled(err error, c Config) error {
+	if !errors.Is(err, vf.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("network %s: ipam.type %s: %w: install that plugin on every node, or use host-local or static, which Culvert serves itself", c.Name, c.IPAM.Type, err)
+}
+
+// delegated reads the result of an IPAM plugin as a section with these addresses. They are
+// unique on the node: which node gives out which is the plugin's to know.
+func delegated(out []byte, version string) (ipam.Config, ipam.DNS, error) {
+	if err := netconf.CheckSize(len(out)); err != nil {
+		return ipam.Config{}, ipam.DNS{}, err
+	}
+	r, err := DecodeResult(out, version)
+	if err != nil {
+		return ipam.Config{}, ipam.DNS{}, fmt.Errorf("%w: not a result: %w", vf.ErrInvalid, err)
+	}
+	c := ipam.Config{Type: ipam.TypeStatic, Scope: ipam.ScopeNode, Lenient: true}
+	for _, a := range r.IPs {
+		ip, ok := netip.AddrFromSlice(a.Address.IP)
+		ones, bits := a.Address.Mask.Size()
+		if !ok || bits == 0 {
+			return c, ipam.DNS{}, fmt.Errorf("%w: address %s: want one with its prefix length", vf.ErrInvalid, a.Address.String())
+		}
+		gateway, _ := netip.AddrFromSlice(a.Gateway)
+		ip = ip.Unmap()
+		c.Static = append(c.Static, vf.Address{Prefix: netip.PrefixFrom(ip, ones-bits+ip.BitLen()), Gateway: gateway.Unmap()})
+	}
+	if len(c.Static) == 0 {
+		return c, ipam.DNS{}, fmt.Errorf("%w: it has no address", vf.ErrInvalid)
+	}
+	c.Routes, err = delegatedRoutes(r)
+	d := ipam.DNS{Nameservers: r.DNS.Nameservers, Domain: r.DNS.Domain, Search: r.DNS.Search, Options: r.DNS.Options}
+	return c, d, err
+}
+
+func delegatedRoutes(r *current.Result) (out []vf.Route, err error) {
+	for _, in := range r.Routes {
+		ip, ok := netip.AddrFromSlice(in.Dst.IP)
+		ones, bits := in.Dst.Mask.Size()
+		if !ok || bits == 0 {
+			return nil, fmt.Errorf("%w: route %s: want a destination with its prefix length", vf.ErrInvalid, in.Dst.String())
+		}
+		ip = ip.Unmap()
+		gateway, _ := netip.AddrFromSlice(in.GW)
+		route := vf.Route{Dst: netip.PrefixFrom(ip, ones-bits+ip.BitLen()).Masked(), Gateway: gateway.Unmap(), MTU: in.MTU, AdvMSS: in.AdvMSS, Priority: in.Priority}
+		if in.Table != nil {
+			route.Table = *in.Table
+		}
+		if in.Scope != nil {
+			route.Scope = *in.Scope
+		}
+		out = append(out, route)
+	}
+	return out, nil
+}
+
+// undoDelegation runs the DEL of the plugin that gave an attachment its addresses, as the
+// ledger has it (I8). A plugin that is not installed any more keeps no pod from ending: its
+// DEL stays owing.
+func (h *Handler) undoDelegation(ctx context.Context, r api.CNIRequest, ask Ask) error {
+	held, owed, err := h.engine.Delegations()
+	errs := []error{err}
+	for _, d := range append(held, owed...) {
+		if d.ContainerID != r.ContainerID || d.Interface != r.IfName {
+			continue
+		}
+		if c, err := ParseConfig(r.Config); err == nil && c.IPAM.Type == d.Plugin {
+			d.Config = r.Config // with the prevResult
+		}
+		if r.Path != "" {
+			d.Path = r.Path
+		}
+		d.Netns = r.Netns // empty when it has gone
+		if err := h.undo(ctx, d, ask); err != nil && !errors.Is(err, vf.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// payOwed runs the DELs of IPAM plugins that earlier calls have left owing, as a culvertd
+// that died in an ADD leaves one. What fails is tried again with a later call.
+func (h *Handler) payOwed(ctx context.Context, ask Ask) {
+	_, owed, err := h.engine.Delegations()
+	if err != nil || len(owed) == 0 || ask == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, owedBound)
+	defer cancel()
+	for _, d := range owed[:min(len(owed), mostAtOnce)] {
+		if err := h.undo(ctx, d, ask); err != nil {
+			h.Log.Warn("DEL of an IPAM plugin, left for a later call", "net", d.Network, "plugin", d.Plugin, "container", d.ContainerID, "err", err)
+		}
+	}
+}
+
+func (h *Handler) undo(ctx context.Context, d journal.Delegation, ask Ask) error {
+	_, err := RunPlugin(ctx, ask, d.Plugin, api.CNIRequest{
+		Command: cmdDel, ContainerID: d.ContainerID, Netns: d.Netns, IfName: d.Interface, Args: d.Args, Path: d.Path, Config: d.Config,
+	})
+	if err != nil {
+		return err
+	}
+	return h.engine.Undone(d)
+}
+
+// undoFailed undoes what an ADD that failed may have had from its plugin. The caller may have
+// gone; what cannot be undone now stays owing.
+func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPluginBound)
+	defer cancel()
+	if err := h.undoDelegation(ctx, r, ask); err != nil {
+		h.Log.Warn("undo of a failed ADD, left for its DEL", "container", r.ContainerID, "err", err)
+	}
+}
+
+// collectDelegations runs the DELs of plugins for the attachments of a network that GC does
+// not keep.
+func (h *Handler) collectDelegations(ctx context.Context, c Config, ask Ask) error {
+	held, _, err := h.engine.Delegations()
+	errs := []error{err}
+	for _, d := range held {
+		keep := d.Network != c.Name
+		for _, o := range c.Valid {
+			keep = keep || o.UID == d.ContainerID && o.Interface == d.Interface
+		}
+		if keep {
+			continue
+		}
+		if err := h.undo(ctx, d, ask); !errors.Is(err, vf.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// passOn runs a command of the plugin that gives a network's addresses; nil where there is
+// none, or where it does not have that command.
+func (h *Handler) passOn(ctx context.Context, r api.CNIRequest, c Config, ask Ask) error {
+	if !c.IPAM.IsDelegated() {
+		return nil
+	}
+	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, r); err != nil && !lacks(err) {
+		return notInstalled(err, c)
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	host "github.com/culvert-net/culvert/node"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// delegates is a host with an IPAM plugin of another project, which gives the addresses of
+// results in turn and remembers its calls.
+type delegates struct {
+	*host.Node
+	k       *fake.Kernel
+	h       *Handler
+	ledger  *journal.Ledger
+	results []string
+	fail    map[string]error // by command; vf.ErrNotFound: it is not installed
+	calls   []string
+	last    api.PluginRequest
+}
+
+func newDelegates(t *testing.T, results ...string) *delegates {
+	t.Helper()
+	d := &delegates{k: fake.New(fake.IGB, 1), results: results, fail: map[string]error{}}
+	d.k.AddNetns("/run/netns/x")
+	var err error
+	if d.ledger, err = journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.ledger.Close() })
+	d.Node = host.New(host.Config{Kernel: d.k, Ledger: d.ledger, BootID: "b"})
+	d.SetSpec(desired.Spec{
+		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
+		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
+	})
+	if err := errors.Join(d.Start(t.Context()), d.Reconciler.Pass(t.Context(), false)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Engine.Wait)
+	d.h = New(d.Engine)
+	return d
+}
+
+func (d *delegates) ask(_ context.Context, method string, params, result any) error {
+	r, ok := params.(api.PluginRequest)
+	if !ok || method != api.MethodPlugin {
+		return fmt.Errorf("%s: %w", method, vf.ErrInvalid)
+	}
+	d.calls = append(d.calls, r.Call.Command+" "+r.Type+" "+r.Call.ContainerID+" "+r.Call.IfName)
+	d.last = r
+	out, _ := result.(*api.PluginResponse)
+	err := d.fail[r.Call.Command]
+	switch {
+	case errors.Is(err, vf.ErrNotFound):
+		return fmt.Errorf("CNI plugin %s is not in /opt/cni/bin (CNI_PATH): %w", r.Type, err)
+	case err != nil:
+		out.Exit, out.Stdout = 1, fmt.Appendf(nil, `{"cniVersion":"1.0.0","code":100,"msg":%q}`, err)
+	case r.Call.Command == cmdAdd:
+		out.Stdout, d.results = []byte(d.results[0]), d.results[1:]
+	}
+	return nil
+}
+
+// call makes a call for a container.
+func (d *delegates) call(t *testing.T, command, container, config string) (string, error) {
+	t.Helper()
+	r := api.CNIRequest{Command: command, ContainerID: container, IfName: "net1", Netns: "/run/netns/x", Args: "IgnoreUnknown=1;K8S_POD_NAME=p", Path: "/opt/cni/bin", Config: []byte(config)}
+	out, err := d.h.Run(t.Context(), r, d.ask)
+	return string(out), err
+}
+
+// wantFree checks that every VF is clean and free, and that no DEL is owing.
+func (d *delegates) wantFree(t *testing.T) {
+	t.Helper()
+	held, owed, err := d.Engine.Delegations()
+	if err != nil || len(held)+len(owed) > 0 {
+		t.Errorf("delegations held %v, owed %v, %v", held, owed, err)
+	}
+	records, err := journal.ReadRecords(d.ledger)
+	for _, r := range records {
+		if r.Phase != journal.Free {
+			t.Errorf("VF %s is %s", r.PCI, r.Phase)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func (d *delegates) wantCalls(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, d.calls); diff != "" {
+		t.Errorf("calls of the plugin, -want +got\n%s", diff)
+	}
+	d.calls = nil
+}
+
+const (
+	lease1 = `{"cniVersion":"1.0.0","ips":[{"address":"10.5.0.7/24","gateway":"10.5.0.1"},{"address":"fd05::7/64"}],
+		"routes":[{"dst":"10.6.0.0/16"},{"dst":"10.7.0.0/16","gw":"10.5.0.9"}],"dns":{"nameservers":["10.5.0.53"]}}`
+	lease2   = `{"cniVersion":"1.0.0","ips":[{"address":"10.5.0.8/24"}]}`
+	borrowed = `{"cniVersion":"1.0.0","name":"n","type":"sriov","ipam":{"type":"whereabouts2","range":"10.5.0.0/24","more":[1]}}`
+)
+
+// A plugin that Culvert does not serve itself gives the addresses, gets the call as the CNI
+// project's ipam.ExecAdd gives it, and its DEL.
+func TestDelegatedIPAM(t *testing.T) {
+	d := newDelegates(t, lease1)
+	out, err := d.call(t, cmdAdd, "c1", borrowed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := DecodeResult(json.RawMessage(out), "1.0.0")
+	if err != nil || len(r.IPs) != 2 || r.IPs[0].Address.String() != "10.5.0.7/24" || r.IPs[0].Gateway.String() != "10.5.0.1" || len(r.Routes) != 2 ||
+		r.Routes[0].GW.String() != "10.5.0.1" || !slices.Equal(r.DNS.Nameservers, []string{"10.5.0.53"}) {
+		t.Errorf("%v, %s", err, out)
+	}
+	if c := d.last.Call; string(c.Config) != borrowed || c.Netns != "/run/netns/x" || c.Args != "IgnoreUnknown=1;K8S_POD_NAME=p" || c.Path != "/opt/cni/bin" {
+		t.Errorf("the plugin gets %+v with %s", c, c.Config)
+	}
+	records, err := journal.ReadRecords(d.ledger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := d.k.VF(t.Context(), records[0].PCI, "/run/netns/x")
+	if err != nil || st.Link == nil || len(st.Link.Addrs) != 2 || len(st.Link.Routes) != 2 {
+		t.Errorf("in the netns: %+v, %v", st.Link, err)
+	}
+	checked := strings.TrimSuffix(borrowed, "}") + `,"prevResult":` + out + "}"
+	if _, err := d.call(t, cmdCheck, "c1", checked); err != nil {
+		t.Errorf("CHECK: %v", err)
+	}
+	d.fail[cmdCheck] = errors.New("CNI CHECK method is not implemented")
+	if _, err := d.call(t, cmdCheck, "c1", checked); err != nil {
+		t.Errorf("CHECK of a plugin without it: %v", err)
+	}
+	d.fail[cmdCheck] = errors.New("address lost")
+	if _, err := d.call(t, cmdCheck, "c1", checked); err == nil || !strings.Contains(err.Error(), "plugin whereabouts2: CHECK: address lost") {
+		t.Errorf("CHECK that fails: %v", err)
+	}
+	d.calls = nil
+	for range 2 { // the second one finds nothing to do
+		if _, err := d.call(t, cmdDel, "c1", borrowed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.wantCalls(t, "DEL whereabouts2 c1 net1")
+	d.wantFree(t)
+}
+
+// What fails after the plugin's ADD undoes it; what the plugin answers is checked.
+func TestDelegatedIPAMIsUndone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		result string
+		fail   error
+		want   string
+	}{
+		"the plugin fails":          {"", errors.New("no pool"), "plugin whereabouts2: ADD: no pool"},
+		"it answers nothing":        {"x", nil, `plugin whereabouts2: ADD answered "x": invalid: not a result`},
+		"it gives no address":       {`{"cniVersion":"1.0.0"}`, nil, "invalid: it has no address"},
+		"its address is in use":     {lease2, nil, "address 10.5.0.8: held by pod other"},
+		"an address without length": {`{"cniVersion":"1.0.0","ips":[{"address":"10.5.0.8"}]}`, nil, "plugin whereabouts2: ADD answered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDelegates(t, tc.result)
+			const static = `{"cniVersion":"1.0.0","name":"o","type":"sriov","ipam":{"type":"static","scope":"node","addresses":[{"address":"10.5.0.8/24"}]}}`
+			r := api.CNIRequest{Command: cmdAdd, ContainerID: "c0", IfName: "net0", Netns: "/run/netns/x", Args: "K8S_POD_NAME=other", Config: []byte(static)}
+			if _, err := d.h.Run(t.Context(), r, nil); err != nil {
+				t.Fatal(err)
+			}
+			if tc.fail != nil {
+				d.fail[cmdAdd] = tc.fail
+			}
+			if _, err := d.call(t, cmdAdd, "c1", borrowed); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v\nwant %s", err, tc.want)
+			}
+			d.wantCalls(t, "ADD whereabouts2 c1 net1", "DEL whereabouts2 c1 net1")
+			r.Command = cmdDel
+			if _, err := d.h.Run(t.Context(), r, nil); err != nil {
+				t.Fatal(err)
+			}
+			d.wantFree(t)
+		})
+	}
+}
+
+// A network whose plugin is not installed says what to do, and its pods can end.
+func TestDelegatedIPAMIsNotInstalled(t *testing.T) {
+	d := newDelegates(t)
+	d.fail[cmdAdd], d.fail[cmdDel] = vf.ErrNotFound, vf.ErrNotFound
+	_, err := d.call(t, cmdAdd, "c1", borrowed)
+	if want := "network n: ipam.type whereabouts2: plugin whereabouts2: ADD: CNI plugin whereabouts2 is not in /opt/cni/bin (CNI_PATH): not found: install that plugin on every node"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	if _, err := d.call(t, cmdDel, "c1", borrowed); err != nil {
+		t.Errorf("DEL: %v", err)
+	}
+	if _, owed, _ := d.Engine.Delegations(); len(owed) != 1 {
+		t.Errorf("owed: %v", owed)
+	}
+	delete(d.fail, cmdDel) // installed again
+	if _, err := d.call(t, cmdDel, "c2", borrowed); err != nil {
+		t.Errorf("DEL of another pod: %v", err)
+	}
+	d.wantFree(t)
+}
+
+// I8: the DEL of a plugin needs the ledger only, and comes though culvertd died in the ADD or
+// the DEL failed at first.
+func TestI8DelegatedIPAMIsDeletedFromTheLedger(t *testing.T) {
+	for name, cut := range map[string]func(t *testing.T, d *delegates){
+		"culvertd died in the ADD": func(t *testing.T, d *delegates) {
+			err := d.ledger.Update(func(tx *journal.Tx) error {
+				for _, r := range tx.Records() {
+					if r.Phase == journal.Attached {
+						r.Phase = journal.Configuring
+						return tx.Put(r)
+					}
+				}
+				return vf.ErrNotFound
+			})
+			if err := errors.Join(err, d.Engine.Replay(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the DEL failed": func(t *testing.T, d *delegates) {
+			d.fail[cmdDel] = errors.New("no API server")
+			if _, err := d.call(t, cmdDel, "c1", borrowed); err == nil || !strings.Contains(err.Error(), "plugin whereabouts2: DEL: no API server") {
+				t.Errorf("DEL: %v", err)
+			}
+			delete(d.fail, cmdDel)
+		},
+		"the lease ended without a DEL": func(t *testing.T, d *delegates) {
+			if err := d.Engine.Detach(t.Context(), vf.Owner{Kind: vf.OwnerPod, Name: "p", UID: "c1", Interface: "net1"}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"all is well": func(*testing.T, *delegates) {},
+	} {
+		for _, config := range []string{"gone", borrowed} {
+			t.Run(name+", "+config[:4], func(t *testing.T) {
+				d := newDelegates(t, lease1)
+				if _, err := d.call(t, cmdAdd, "c1", borrowed); err != nil {
+					t.Fatal(err)
+				}
+				cut(t, d)
+				d.calls = nil
+				if _, err := d.call(t, cmdDel, "c1", config); err != nil {
+					t.Fatal(err)
+				}
+				d.wantCalls(t, "DEL whereabouts2 c1 net1")
+				if string(d.last.Call.Config) != borrowed || d.last.Call.Args != "IgnoreUnknown=1;K8S_POD_NAME=p" {
+					t.Errorf("the plugin gets %+v with %s", d.last.Call, d.last.Call.Config)
+				}
+				d.wantFree(t)
+			})
+		}
+	}
+}
+
+// GC calls the plugin's DEL for what it does not keep, and the plugin's GC; STATUS asks the
+// plugin, too.
+func TestDelegatedIPAMIsCollected(t *testing.T) {
+	newest := strings.Replace(borrowed, "1.0.0", "1.1.0", 1)
+	d := newDelegates(t, strings.Replace(lease1, "1.0.0", "1.1.0", 1), strings.Replace(lease2, "1.0.0", "1.1.0", 1))
+	for _, container := range []string{"c1", "c2"} {
+		r := api.CNIRequest{Command: cmdAdd, ContainerID: container, IfName: "net1", Netns: "/run/netns/x", Config: []byte(newest)}
+		if container == "c2" {
+			d.k.AddNetns("/run/netns/y")
+			r.Netns = "/run/netns/y"
+		}
+		if _, err := d.h.Run(t.Context(), r, d.ask); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.calls = nil
+	if _, err := d.call(t, cmdGC, "", strings.TrimSuffix(newest, "}")+`,"cni.dev/valid-attachments":[{"containerID":"c2","ifname":"net1"}]}`); err != nil {
+		t.Fatal(err)
+	}
+	d.wantCalls(t, "DEL whereabouts2 c1 net1", "GC whereabouts2  net1")
+	if held, owed, err := d.Engine.Delegations(); err != nil || len(held) != 1 || held[0].ContainerID != "c2" || len(owed) > 0 {
+		t.Errorf("held %v, owed %v, %v", held, owed, err)
+	}
+	d.fail[cmdStatus] = errors.New("no range left")
+	if _, err := d.call(t, cmdStatus, "", newest); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "plugin whereabouts2: STATUS: no range left") {
+		t.Errorf("STATUS: %v", err)
+	}
+}
