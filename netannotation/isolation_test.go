@@ -24,6 +24,9 @@ func TestI9MayUse(t *testing.T) {
 	if MayUse("d", "default", nil, nil) {
 		t.Error("a namespace is global that the administrator did not name")
 	}
+	if !MayUse("d", "default", nil, DefaultGlobal()) {
+		t.Error("namespace default is not global where the administrator names none, as by Multus' namespaceIsolation")
+	}
 }
 
 // The annotation of a network is its author's text, and Admit's result goes into a shell.

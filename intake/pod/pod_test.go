@@ -406,14 +406,7 @@ func TestAddAfterACut(t *testing.T) {
 	w := newWorld(t)
 	w.pod(nil)
 	w.add()
-	err := w.ledger.Update(func(tx *journal.Tx) error {
-		sb, err := tx.Sandbox("c1")
-		sb.Phase = journal.SandboxAdding
-		return errors.Join(err, tx.PutSandbox(sb))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.cutShort()
 	w.add()
 	w.del()
 	w.clean()
@@ -437,14 +430,7 @@ func TestResume(t *testing.T) {
 	if err := w.pods.Resume(t.Context()); err != nil || len(w.cluster.status) > 0 {
 		t.Errorf("%v; what is there is written again", err)
 	}
-	err := w.ledger.Update(func(tx *journal.Tx) error {
-		sb, err := tx.Sandbox("c1")
-		sb.Phase = journal.SandboxAdding
-		return errors.Join(err, tx.PutSandbox(sb))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.cutShort()
 	if err := w.pods.Resume(t.Context()); err != nil || w.k.String() != w.whole {
 		t.Errorf("%v; the VF is still away:\n%s", err, w.k)
 	}

@@ -352,6 +352,20 @@ func (w *world) content() (c journal.Content) {
 	return c
 }
 
+// cutShort leaves the sandbox in the ledger as a culvertd does that dies in the middle of
+// its ADD.
+func (w *world) cutShort() {
+	w.Helper()
+	err := w.ledger.Update(func(tx *journal.Tx) error {
+		sb, err := tx.Sandbox("c1")
+		sb.Phase = journal.SandboxAdding
+		return errors.Join(err, tx.PutSandbox(sb))
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
 // status is the network-status of pod d/a.
 func (w *world) status() (out []map[string]any) {
 	w.Helper()
