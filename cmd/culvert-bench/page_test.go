@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/bench/place"
+	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/test/promises"
+)
+
+// Each command of docs/bench.md is read as a shell and the program read it: report, compare and
+// presets run, and of run the flags, the presets and the ends are checked. Whole runs are
+// TestRun's, test/e2e's and bench/place's.
+func TestPageIsUnderstood(t *testing.T) {
+	page, err := os.ReadFile("../../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := filepath.Abs(benchExample)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"result.json", "before.json", "after.json", "main.json", "pr.json"} {
+		if err := os.Symlink(example, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	understood := 0
+	for _, command := range promises.Commands(string(page)) {
+		line, isBench := strings.CutPrefix(strings.TrimPrefix(command, "sudo "), "culvert bench ")
+		if !isBench || line == "report" || line == "compare" { // the names of commands, in a sentence
+			continue
+		}
+		understood++
+		words, err := exec.CommandContext(t.Context(), "bash", "-c", "printf '%s\\n' "+strings.Split(line, " >")[0]).Output()
+		args := strings.Split(strings.TrimSuffix(string(words), "\n"), "\n")
+		if err == nil && args[0] == "run" {
+			err = checkRun(t, args[1:])
+		} else if err == nil {
+			_, err = execute(t, args...)
+		}
+		var exit cli.ExitStatus
+		if err != nil && !errors.As(err, &exit) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	if understood < 20 {
+		t.Errorf("only %d commands of the page were found", understood)
+	}
+}
+
+// checkRun reads the arguments of culvert bench run up to where the first agent would start.
+func checkRun(t *testing.T, args []string) error {
+	t.Helper()
+	b := &run{}
+	cmd := &cobra.Command{Use: "run", SilenceErrors: true, SilenceUsage: true, RunE: func(_ *cobra.Command, args []string) error {
+		order, err := b.order(args)
+		if len(args) == 1 && len(order.From) == 0 && order.Cluster == nil && !b.lab {
+			return nil // a preset's name in a sentence
+		}
+		for _, end := range append(append(order.From, order.To...), order.Via) {
+			if end != "" {
+				_, wrong := place.Parse(end)
+				err = errors.Join(err, wrong)
+			}
+		}
+		return err
+	}}
+	b.addFlags(cmd)
+	b.cluster.addFlags(cmd)
+	cmd.SetArgs(args)
+	return cmd.Execute()
+}
