@@ -17,7 +17,6 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/netannotation"
-	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -43,15 +42,12 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 	if err := json.Unmarshal(req.Object.Raw, &d); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the network: %w", err))
 	}
-	ours, err := d.ours()
-	if err != nil {
-		return admission.Denied(err.Error())
+	j := cni.Judge(api.NetworkDefinition{Namespace: d.Metadata.Namespace, Name: d.Metadata.Name, Config: d.Spec.Config})
+	if j.Err != nil && j.List.HasOwn() { // another plugin's network is its own plugin's to refuse
+		return admission.Denied(j.Err.Error())
 	}
-	var warnings []string
-	if err := netconf.CheckSize(len(d.Spec.Config)); err != nil {
-		warnings = append(warnings, "spec.config: culvertd refuses a pod that asks for this network, where it serves pods without Multus: "+err.Error())
-	}
-	for _, c := range ours {
+	warnings := j.Warnings
+	for _, c := range j.Own {
 		wrong, maybe, err := n.judge(ctx, d, c)
 		if err != nil {
 			maybe = []string{"not compared with the nodes' NICs: " + err.Error()}
@@ -59,30 +55,9 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 		if len(wrong) > 0 {
 			return admission.Denied("spec.config: " + strings.Join(wrong, "; "))
 		}
-		for _, w := range c.Warnings {
-			warnings = append(warnings, "spec.config: "+w)
-		}
 		warnings = append(warnings, maybe...)
 	}
 	return admission.Allowed("").WithWarnings(warnings...)
-}
-
-// ours returns the configurations that Culvert serves: none of a network of other
-// plugins, of one that is no CNI configuration, which its own plugin refuses, and of
-// one that the nodes have in a file. The error is the node's.
-func (d definition) ours() ([]cni.Config, error) {
-	l, err := cni.ParseDefinition(api.NetworkDefinition{Namespace: d.Metadata.Namespace, Name: d.Metadata.Name, Config: d.Spec.Config})
-	switch {
-	case !l.HasOwn():
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	ours, err := cni.OwnConfigs(l)
-	if err != nil {
-		return nil, fmt.Errorf("spec.config: %w", err)
-	}
-	return ours, nil
 }
 
 // judge compares a network's settings with the NICs of its resource: wrong is

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/intake/cni"
@@ -223,10 +224,9 @@ func FuzzNetworks(f *testing.F) {
 	f.Add(`{"type":"culvert"`)
 	f.Add(` {} `)
 	f.Fuzz(func(t *testing.T, config string) {
-		var d definition
-		d.Metadata.Name, d.Spec.Config = "net1", config
-		ours, err := d.ours()
-		if err == nil && len(ours) > 0 {
+		j := cni.Judge(api.NetworkDefinition{Name: "net1", Config: config})
+		err := j.Err
+		if err == nil && len(j.Own) > 0 {
 			return
 		}
 		var keys map[string]json.RawMessage

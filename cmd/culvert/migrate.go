@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -74,17 +73,7 @@ equivalent (the rest is written all the same), and 1 when a file cannot be read.
 func readObjects(cmd *cobra.Command, files []string) ([]migrate.Object, error) {
 	var all []migrate.Object
 	for _, name := range files {
-		var text []byte
-		var err error
-		if name == "-" {
-			text, err = io.ReadAll(cmd.InOrStdin())
-		} else {
-			text, err = os.ReadFile(name)
-		}
-		if err != nil {
-			return nil, err
-		}
-		objects, err := migrate.Read(name, text)
+		objects, err := readFile(cmd, name, migrate.Read)
 		if err != nil {
 			return nil, err
 		}

@@ -80,6 +80,7 @@ var mayImport = map[string][]string{
 	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
 	// objects of other projects -> Culvert's
+	"verdict": {"api", "desired", "excerpt", "intake/cni", "intake/pod", "migrate", "netannotation", "vf"},
 	"migrate": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "netannotation", "netconf", "vf"},
 
 	// the cluster, alone with controller in importing client-go
@@ -111,7 +112,7 @@ var mayImport = map[string][]string{
 	// programs
 	"program":                {},
 	"cli":                    {"screen", "suggest"},
-	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "guest/admin", "install", "journal", "kernel/...", "kube/view", "libvirt", "migrate", "program", "rpc", "screen", "status/...", "suggest", "vf"},
+	"cmd/culvert":            {"api", "cli", "desired", "doctor/...", "guest/admin", "install", "journal", "kernel/...", "kube/view", "libvirt", "migrate", "program", "rpc", "screen", "status/...", "suggest", "verdict", "vf"},
 	"cmd/culvert-bench":      {"bench/...", "cli", "durable", "rpc", "screen"},
 	"cmd/culvert-lab":        {"bench", "cli", "demo", "lab", "lab/cluster"},
 	"cmd/culvert-cni":        {"api", "rpc"},

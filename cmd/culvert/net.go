@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/migrate"
+	"github.com/culvert-net/culvert/screen"
+	"github.com/culvert-net/culvert/status/text"
+	"github.com/culvert-net/culvert/verdict"
+)
+
+func newNetCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "net",
+		Short: "Check networks and the pods that ask for them",
+		Long: `Networks are NetworkAttachmentDefinitions. Those that were written for Multus and
+the SR-IOV CNI plugin work as they are; culvert net check says what does not.`,
+		Example: `  culvert net check network.yaml pod.yaml`,
+	}
+	return cli.Group(cmd, newNetCheckCommand())
+}
+
+func newNetCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check FILE...",
+		Short: "Say what becomes of networks, pods and device plugin configurations",
+		Long: `Says of each object in files of YAML or JSON what becomes of it: it works, it
+works with warnings, or it is refused, and why. - is standard input. It asks no
+cluster and no node; the webhook and the nodes judge by the same code. What
+depends on a node's NICs, such as a rate, is judged when the network is applied.
+
+It judges NetworkAttachmentDefinitions, pods and pod templates that ask for
+networks (which are found in the same files), ConfigMaps and config.json of the
+SR-IOV network device plugin, bare CNI configurations, and objects of the SR-IOV
+operator, by what culvert migrate convert makes of them, and leaves out others.
+
+Exit status is 0 when nothing is refused, and 1 when something is or a file
+cannot be read.`,
+		Example: `  culvert net check network.yaml pod.yaml
+  kubectl get net-attach-def,pods -A -o yaml | culvert net check -
+  culvert net check *.yaml -o json | jq '.[] | select(.refusals).object'`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, files []string) error {
+		var objects []migrate.Object
+		for _, name := range files {
+			found, err := readFile(cmd, name, verdict.Read)
+			if err != nil {
+				return err
+			}
+			objects = append(objects, found...)
+		}
+		all := append([]verdict.Verdict{}, verdict.Of(objects)...) // an empty list in JSON
+		if err := out.write(cmd, all, func(o text.Options) string { return drawVerdicts(all, o.Look) }); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(all, func(v verdict.Verdict) bool { return v.Outcome == verdict.Refused }) {
+			return cli.ExitStatus(1)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// readFile reads the objects of a file; - is standard input.
+func readFile(cmd *cobra.Command, name string, parse func(string, []byte) ([]migrate.Object, error)) ([]migrate.Object, error) {
+	var content []byte
+	var err error
+	if name == "-" {
+		content, err = io.ReadAll(cmd.InOrStdin())
+	} else {
+		content, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parse(name, content)
+}
+
+// drawVerdicts draws a table, and below it the reasons.
+func drawVerdicts(all []verdict.Verdict, l screen.Look) string {
+	if len(all) == 0 {
+		return "nothing to check: the files have no network, no pod that asks for one, no device plugin configuration and no object of the SR-IOV operator\n"
+	}
+	var b strings.Builder
+	t := screen.Table{Columns: []screen.Column{{Head: "OBJECT", Least: 20}, {Head: "FILE", Least: 12, Shorten: true}, {Head: "OUTCOME"}}}
+	style := map[verdict.Outcome]screen.Style{verdict.Works: screen.Green, verdict.Warned: screen.Yellow, verdict.Refused: screen.Red}
+	for _, v := range all {
+		t.Add(screen.Cell{Text: v.Object}, screen.Cell{Text: v.From}, screen.Cell{Text: string(v.Outcome), Style: style[v.Outcome]})
+	}
+	t.Write(&b, l)
+	for _, v := range all {
+		if v.Outcome == verdict.Works {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s\n", l.Paint(v.Object, screen.Bold))
+		writeReasons(&b, l, "refused: ", v.Refusals)
+		writeReasons(&b, l, "warning: ", v.Warnings)
+	}
+	return b.String()
+}
+
+// writeReasons writes each reason as a paragraph below its word.
+func writeReasons(b *strings.Builder, l screen.Look, word string, reasons []string) {
+	const indent = "  "
+	for _, reason := range reasons {
+		for i, line := range screen.WrapAll(word+reason, max(l.Width-2*len(indent), 0)) {
+			if i > 0 {
+				line = indent + line
+			}
+			b.WriteString(indent + line + "\n")
+		}
+	}
+}

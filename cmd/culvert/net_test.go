@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/verdict"
+)
+
+// netCheck runs culvert net check.
+func netCheck(stdin string, args ...string) (stdout string, status int) {
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	root.SetIn(strings.NewReader(stdin))
+	root.SetArgs(append([]string{"net", "check"}, args...))
+	status = cli.Run(root)
+	return out.String(), status
+}
+
+const checkedNetwork = "kind: NetworkAttachmentDefinition\nmetadata: {name: net}\nspec: {config: '{\"type\":\"sriov\",\"max-tx-rate\":5}'}\n"
+
+// TestNetCheck: the exit status is 1 where an object is refused, the reasons fit 100 columns,
+// and a pod's network is found in another file.
+func TestNetCheck(t *testing.T) {
+	dir := t.TempDir()
+	network, pod := filepath.Join(dir, "network.yaml"), filepath.Join(dir, "pod.yaml")
+	for file, text := range map[string]string{network: checkedNetwork, pod: "kind: Pod\nmetadata: {name: p, annotations: {k8s.v1.cni.cncf.io/networks: net}}\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, status := netCheck("", network, pod)
+	if status != 0 || !strings.Contains(out, "\n  warning: spec.config: max-tx-rate 5: unknown key, ignored: did you mean max_tx_rate?\n") ||
+		strings.Contains(out, "was not judged") || !strings.Contains(out, "Pod p") {
+		t.Errorf("status %d:\n%s", status, out)
+	}
+	for line := range strings.Lines(out) {
+		if len(strings.TrimRight(line, "\n")) > 100 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	refused := strings.Replace(checkedNetwork, `"type":"sriov"`, `"type":"culvert"`, 1)
+	for name, tc := range map[string]struct {
+		stdin string
+		want  int
+	}{"refused": {refused, 1}, "works": {checkedNetwork, 0}, "nothing": {"kind: Service\n", 0}, "no YAML": {"a: [", 1}} {
+		if _, status := netCheck(tc.stdin, "-"); status != tc.want {
+			t.Errorf("%s: status %d, want %d", name, status, tc.want)
+		}
+	}
+}
+
+func TestNetCheckForPrograms(t *testing.T) {
+	for stdin, want := range map[string]int{checkedNetwork: 1, "kind: Service\n": 0} {
+		out, status := netCheck(stdin, "-", "-o", "json")
+		var all []verdict.Verdict
+		if status != 0 || json.Unmarshal([]byte(out), &all) != nil || all == nil || len(all) != want {
+			t.Errorf("%s: status %d, %s", stdin, status, out)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/netconf"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Definitions returns a network attachment definition, or an error that is vf.ErrNotFound.
+type Definitions func(namespace, name string) (api.NetworkDefinition, error)
+
+// Judge reads the annotations of a pod as an ADD does, without a node: its pod has the
+// devices that its networks want, and namespaces are not isolated. ignored says what the
+// pod asks for and does not get, or what of a network may not be meant; unknown are the
+// networks that cannot be judged. The error is why the pod does not start.
+func Judge(ctx context.Context, p api.Pod, find Definitions) (ignored, unknown []string, err error) {
+	h := New(Config{Cluster: judged{pod: p, find: find}, Devices: judgedDevices})
+	w := wish{pod: p, gateways: map[int][]netip.Addr{}}
+	given := devices{ask: h.Devices, pod: p, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
+	var errs []error
+	for _, source := range []struct{ key, namespace string }{
+		{netannotation.DefaultNetwork, netannotation.DefaultNamespace}, {netannotation.Networks, p.Namespace},
+	} {
+		elements, err := netannotation.Parse(p.Annotations[source.key], source.namespace)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("annotation %s: %w", source.key, err))
+		}
+		for i, e := range elements {
+			name := e.Interface
+			switch {
+			case source.key == netannotation.DefaultNetwork:
+				name = "eth0"
+			case name == "":
+				name = fmt.Sprintf("net%d", i+1)
+			}
+			if e.DeviceID != "" {
+				w.ignored = append(w.ignored, fmt.Sprintf("network %s/%s: deviceID %s counts where the kubelet gives the pod that VF", e.Namespace, e.Name, excerpt.Quote(e.DeviceID)))
+				e.DeviceID = ""
+			}
+			n, err := h.planNetwork(ctx, &w, e, name, given)
+			if errors.Is(err, vf.ErrNotFound) {
+				unknown = append(unknown, e.Namespace+"/"+e.Name)
+				continue
+			}
+			if err == nil {
+				err = errors.Join(w.add(n, e), h.judgePlugins(&w, n))
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("network %s/%s (%s): %w", e.Namespace, e.Name, name, err))
+			}
+		}
+	}
+	return w.ignored, unknown, errors.Join(errs...)
+}
+
+// judgePlugins reads the configurations of Culvert's plugins with what the pod asks for.
+// What is to be said of the network alone is left to the judgement of the network.
+func (h *Handler) judgePlugins(w *wish, n journal.SandboxNetwork) error {
+	alone := n
+	alone.Runtime = nil
+	for _, p := range n.Plugins {
+		if !p.IsOwn() {
+			continue
+		}
+		said, _ := h.judgeAdd(alone, p)
+		warnings, err := h.judgeAdd(n, p)
+		if err != nil {
+			return err
+		}
+		for _, text := range warnings {
+			if !slices.Contains(said, text) {
+				w.ignored = append(w.ignored, "network "+n.Name+": "+text)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Handler) judgeAdd(n journal.SandboxNetwork, p netconf.Plugin) (warnings []string, err error) {
+	config, err := chain{h: h, n: n}.compose(p, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	return cni.JudgeAdd(api.CNIRequest{Command: "ADD", ContainerID: "judged", Netns: "/run/netns/judged", IfName: n.Interface, Config: config})
+}
+
+// judged is the cluster of a pod that is judged.
+type judged struct {
+	pod  api.Pod
+	find Definitions
+}
+
+func (j judged) Pod(context.Context, string, string, string) (api.Pod, error) { return j.pod, nil }
+
+func (j judged) Network(_ context.Context, namespace, name string) (api.NetworkDefinition, error) {
+	return j.find(namespace, name)
+}
+
+func (judged) Annotate(api.Pod, string, string) {}
+
+func (judged) PodEvent(api.Pod, string, string, string) {}
+
+// judgedDevices gives a pod more devices of a resource than its annotation can name networks.
+func judgedDevices(context.Context, string, string, string) ([]vf.PCIAddr, error) {
+	out := make([]vf.PCIAddr, 100)
+	for i := range out {
+		out[i] = vf.PCIAddr{Bus: uint8(i + 1)}
+	}
+	return out, nil
+}

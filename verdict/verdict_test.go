@@ -1,0 +1,130 @@
+package verdict
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// network is a NetworkAttachmentDefinition of a configuration.
+func network(name, config string) string {
+	return "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {name: " + name + "}\nspec:\n  config: '" + config + "'\n---\n"
+}
+
+func podYAML(annotation string) string {
+	return "kind: Pod\nmetadata: {name: p, annotations: {k8s.v1.cni.cncf.io/networks: '" + annotation + "'}}\n---\n"
+}
+
+// describe is a line for each verdict and each reason.
+func describe(all []Verdict) string {
+	var b strings.Builder
+	for _, v := range all {
+		b.WriteString(v.Object + ": " + string(v.Outcome) + "\n")
+		for _, r := range v.Refusals {
+			b.WriteString("  refused: " + r + "\n")
+		}
+		for _, w := range v.Warnings {
+			b.WriteString("  warning: " + w + "\n")
+		}
+	}
+	return b.String()
+}
+
+func TestVerdicts(t *testing.T) {
+	for name, tc := range map[string]struct{ file, want string }{
+		"a network": {network("n", `{"type":"sriov","vlan":7}`), "NetworkAttachmentDefinition n: works\n"},
+		"warnings": {
+			network("n", `{"type":"sriov","max-tx-rate":5}`),
+			"NetworkAttachmentDefinition n: works, with warnings\n  warning: spec.config: max-tx-rate 5: unknown key, ignored: did you mean max_tx_rate?\n",
+		},
+		"refused":     {network("n", `{"type":"culvert","max-tx-rate":5}`), "NetworkAttachmentDefinition n: refused\n  refused: spec.config: max-tx-rate: did you mean max_tx_rate? (unknown key, value 5)\n"},
+		"of others":   {network("n", `{"type":"bridge","nonsense":1}`), "NetworkAttachmentDefinition n: works\n"},
+		"not JSON":    {network("n", `{"type":`), "NetworkAttachmentDefinition n: refused\n  refused: spec.config: invalid: not a JSON object: unexpected end of JSON input\n"},
+		"on the node": {network("n", ``), "NetworkAttachmentDefinition n: works, with warnings\n  warning: its configuration is a file on the nodes, which cannot be judged here\n"},
+		"a pod": {
+			network("n", `{"type":"sriov","capabilities":{"mac":true}}`) + podYAML(`[{"name":"n","mac":"02:00:00:00:00:01"}]`),
+			"NetworkAttachmentDefinition n: works\nPod p: works\n",
+		},
+		"a pod with warnings": {
+			network("n", `{"type":"sriov","spoofChk":"on"}`) + podYAML(`[{"name":"n","mac":"02:00:00:00:00:01","bandwidth":{"ingressRate":5}},{"name":"x"}]`),
+			`NetworkAttachmentDefinition n: works, with warnings
+  warning: spec.config: spoofChk on: read as spoofchk: write it so
+Pod p: works, with warnings
+  warning: network default/n: mac is asked for, and none of its plugins has that capability: add "capabilities": {"mac": true} to the one that does it
+  warning: network default/n: runtimeConfig.bandwidth {"ingressRate":5}: not served; max_tx_rate limits what a VF sends
+  warning: network default/x has no configuration in these files, and was not judged
+`,
+		},
+		"a pod that is refused": {
+			network("n", `{"type":"sriov","capabilities":{"mac":true}}`) + podYAML(`[{"name":"n","mac":"01:00:00:00:00:01"},{"name":"n","interface":"net1"}]`),
+			`NetworkAttachmentDefinition n: works
+Pod p: refused
+  refused: network default/n (net1): runtimeConfig.mac: MAC address "01:00:00:00:00:01": want a unicast address: not zero, and the first byte even; network default/n (net1): interface net1: invalid: network default/n has that name; ask for another with @name
+`,
+		},
+		"a template": {
+			"kind: CronJob\nmetadata: {name: c, namespace: a}\nspec: {jobTemplate: {spec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.io/networks: 'b//c'}}}}}}\n",
+			"CronJob a/c: refused\n  refused: annotation k8s.v1.cni.cncf.io/networks: ",
+		},
+		"others":            {"kind: Service\nmetadata: {name: s}\n---\nkind: Pod\nmetadata: {name: p}\n---\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n", ""},
+		"a device plugin's": {"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"vendors\": [\"8086\"]}}]}'}\n", "ConfigMap c: works\n"},
+		"config.json":       {`{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}]}`, "ConfigMap file: works\n"},
+		"its mistake":       {`{"resourceList": 5}`, "ConfigMap file: refused\n  refused: config.json:1: "},
+		"a pool that is not served": {
+			`{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}, {"resourceName": "b", "deviceType": "accelerator"}]}`,
+			"ConfigMap file: works, with warnings\n  warning: pool intel.com/b is not served: config.json:1: ",
+		},
+		"a CNI file":            {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"culvert","x":1}]}`, "NetworkAttachmentDefinition file: refused\n  refused: spec.config: plugins[1]: x: unknown key"},
+		"the operator's":        {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 7}\n", "SriovNetwork n: works\n"},
+		"the operator's, wrong": {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 4095}\n", "SriovNetwork n: refused\n  refused: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := Read("file", []byte(tc.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := describe(Of(objects))
+			if !strings.HasSuffix(tc.want, "\n") && tc.want != "" {
+				got = got[:min(len(got), len(tc.want))]
+			}
+			if d := cmp.Diff(tc.want, got); d != "" {
+				t.Errorf("-want +got\n%s", d)
+			}
+		})
+	}
+	if _, err := Read("file", []byte("a: [")); !errors.Is(err, vf.ErrInvalid) {
+		t.Errorf("a file that is none: %v", err)
+	}
+}
+
+// Whatever is in a file, each object that is judged has an outcome, and a reason unless it works.
+func FuzzVerdicts(f *testing.F) {
+	f.Add(network("n", `{"type":"sriov","VLAN":7}`) + podYAML(`[{"name":"n","ips":["10.0.0.1"]}]`))
+	f.Add(`{"resourceList":[{"selectors":[]}]}`)
+	f.Add("kind: SriovNetworkNodePolicy\nspec: {nicSelector: {vendor: 5}}\n")
+	if text, err := os.ReadFile(filepath.Join("..", "migrate", "testdata", "operator.yaml")); err == nil {
+		f.Add(string(text))
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		objects, err := Read("file", []byte(text))
+		if err != nil {
+			return
+		}
+		for _, v := range Of(objects) {
+			if v.Outcome == "" || (v.Outcome == Works) != (len(v.Warnings)+len(v.Refusals) == 0) {
+				t.Errorf("%q: %+v", text, v)
+			}
+			for _, reason := range append(v.Warnings, v.Refusals...) {
+				if reason == "" || strings.ContainsAny(reason, "\n\x1b") {
+					t.Errorf("%q: reason %q", text, reason)
+				}
+			}
+		}
+	})
+}
