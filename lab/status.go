@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/culvert-net/culvert/screen"
@@ -73,24 +72,21 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 		accel += ", not kvm: " + s.WhyNot
 	}
 	fmt.Fprintf(w, "lab    %s, up %s, supervisor %d\nimage  %s\naccel  %s\n\n", s.Name, age(now.Sub(s.Since)), s.Supervisor, s.Image, strings.Join(screen.Wrap(accel, 93), "\n       "))
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NODE\tSTATE\tPID\tUPTIME\tADDRESS\tPF1\tPF2")
+	t := screen.NewTable("NODE", "STATE", "PID", "UPTIME", "ADDRESS", "PF1", "PF2")
 	for _, n := range s.Nodes {
 		pid, up := "-", "-"
 		if n.PID != 0 {
 			pid, up = fmt.Sprint(n.PID), age(now.Sub(n.Since))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s", n.Name, n.State, pid, up, n.Address)
+		row := []string{n.Name, string(n.State), pid, up, n.Address}
 		for _, pf := range n.PFs {
-			cable := "plugged"
-			if !pf.Cable {
-				cable = "PULLED"
-			}
-			fmt.Fprintf(t, "\t%s %s", pf.Interface, cable)
+			row = append(row, pf.Interface+map[bool]string{true: " plugged", false: " PULLED"}[pf.Cable])
 		}
-		fmt.Fprintln(t)
+		t.Add(screen.Words(row...)...)
 	}
-	if err := t.Flush(); err != nil {
+	var b strings.Builder
+	t.Write(&b, screen.Look{})
+	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
 	if err := writePrograms(w, s.Programs); err != nil {

@@ -55,6 +55,18 @@ func TestWrapAll(t *testing.T) {
 	}
 }
 
+// A head that begins with ">" is of numbers, which stand to the right.
+func TestNewTable(t *testing.T) {
+	tab := NewTable("NAME", ">N")
+	tab.Add(Words("a", "12")...)
+	tab.Add(Words("", "3")...)
+	var b strings.Builder
+	tab.Write(&b, Look{})
+	if diff := cmp.Diff("NAME   N\na     12\n-      3\n", b.String()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // Text is painted only for a terminal that shows colours, and what is in a table without loss.
 func TestLook(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{

@@ -33,6 +33,17 @@ type Table struct {
 	Indent  int
 }
 
+// NewTable returns a table without rows. A head that begins with ">" is of numbers, which
+// stand to the right. Of what does not fit, the widest column gives; the first has names.
+func NewTable(heads ...string) *Table {
+	t := &Table{}
+	for i, h := range heads {
+		head, right := strings.CutPrefix(h, ">")
+		t.Columns = append(t.Columns, Column{Head: head, Right: right, Least: 1, Shorten: i == 0})
+	}
+	return t
+}
+
 // Add adds a row, with a cell for each column.
 func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
 

@@ -17,7 +17,7 @@ import (
 func AgainstText(a bench.Against, look screen.Look) string {
 	var b strings.Builder
 	paragraph(&b, "", verdict(a))
-	t := tableOf("ARM", "METRIC", ">FIRST -> SECOND", ">CHANGE", ">95 %", ">P", ">EFFECT", "VERDICT")
+	t := screen.NewTable("ARM", "METRIC", ">FIRST -> SECOND", ">CHANGE", ">95 %", ">P", ">EFFECT", "VERDICT")
 	for _, c := range a.Changes {
 		t.Add(screen.Words(c.Arm, c.Metric.Name, bench.Number(c.Was.Value)+" -> "+bench.Number(c.Is.Value)+" "+c.Metric.Unit,
 			change(c.Part()), changes(c), p(c), effect(c), short(c.Verdict()))...)

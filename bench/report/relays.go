@@ -79,7 +79,7 @@ func perUnit(seconds float64, packets bool) string {
 }
 
 func relayTable(list []relayed) *screen.Table {
-	t := tableOf("ARM", "IN THE MIDDLE", ">RECEIVED", ">SENT", ">BUSIEST", ">ITS CPU")
+	t := screen.NewTable("ARM", "IN THE MIDDLE", ">RECEIVED", ">SENT", ">BUSIEST", ">ITS CPU")
 	for _, l := range list {
 		t.Add(screen.Words(l.Arm, l.Where, l.Received, l.Sent, l.Busiest, l.CPU)...)
 	}

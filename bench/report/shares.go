@@ -60,7 +60,7 @@ func amount(v float64, m bench.Metric) string {
 // shareTable tells each path's share, where several carried at once.
 func shareTable(b *strings.Builder, list []shared) {
 	for _, s := range list {
-		t := tableOf("AT ONCE", ">MEDIAN", ">OF TOTAL")
+		t := screen.NewTable("AT ONCE", ">MEDIAN", ">OF TOTAL")
 		for _, p := range s.Ways {
 			t.Add(screen.Words("  "+p.Way, p.Value, p.Part)...)
 		}

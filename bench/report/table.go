@@ -10,17 +10,6 @@ import (
 // wide is how many columns a text has at most: what an issue shows unbroken.
 const wide = 100
 
-// tableOf is a table without rows. A head that begins with ">" is of numbers, which stand
-// to the right. Of what does not fit, the widest column gives; the first has names.
-func tableOf(heads ...string) *screen.Table {
-	t := &screen.Table{}
-	for i, h := range heads {
-		head, right := strings.CutPrefix(h, ">")
-		t.Columns = append(t.Columns, screen.Column{Head: head, Right: right, Least: 1, Shorten: i == 0})
-	}
-	return t
-}
-
 // write writes a table that has rows, behind an empty line if it is not the first.
 func write(b *strings.Builder, t *screen.Table) {
 	if len(t.Rows) > 0 && b.Len() > 0 {

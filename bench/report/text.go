@@ -70,7 +70,7 @@ func (l limit) String() string {
 }
 
 func armTable(b *strings.Builder, list []row) {
-	t := tableOf("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST")
+	t := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST")
 	for _, r := range list {
 		t.Add(screen.Words(r.Arm, r.value(), between(r.Middle), fmt.Sprint(r.N), r.part(), r.cost(), strings.Join(r.Against, "; "))...)
 	}
@@ -139,7 +139,7 @@ next:
 }
 
 func delayTable(b *strings.Builder, r bench.Result) {
-	t := tableOf("ROUND TRIP, us", ">MIN", ">P50", ">P90", ">P99", ">P99.9", ">MAX", ">LOST")
+	t := screen.NewTable("ROUND TRIP, us", ">MIN", ">P50", ">P90", ">P99", ">P99.9", ">MAX", ">LOST")
 	for i, arm := range r.Arms {
 		d, found := delays(r, i)
 		if !found {
@@ -181,7 +181,7 @@ func delays(r bench.Result, arm int) (s spread, found bool) {
 }
 
 func besideTable(b *strings.Builder, list []beside) {
-	t := tableOf("PRINTED BY", ">THERE", "ARM", ">HERE", ">HERE : THERE")
+	t := screen.NewTable("PRINTED BY", ">THERE", "ARM", ">HERE", ">HERE : THERE")
 	for _, p := range list {
 		t.Add(screen.Words(p.Name, p.Printed, p.Arm, p.Here, p.Ratio)...)
 	}

@@ -51,6 +51,10 @@ var mechanisms = []mechanism{
 			"bench/report/html.go":      "keeps the line breaks of a text that HTML shows",
 		},
 	},
+	{
+		pattern: regexp.MustCompile(`\btabwriter\.NewWriter\(|x1b\[[0-9"]|\bfunc (orDash|orNone|wrap)\(`), owner: "screen",
+		instead: "lay text out with screen.Table, Wrap and Look; cmp.Or is a word for nothing",
+	},
 }
 
 func checkMechanisms(tree fs.FS) ([]string, error) {

@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // budget is one line of the design's table that one node can show.
@@ -55,16 +55,17 @@ func table(all []*section) string {
 	return align(rows)
 }
 
-// align makes columns of what tabs separate.
+// align writes rows of cells, which tabs separate, below each other. The first has the heads.
 func align(rows []string) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	t := screen.NewTable(strings.Split(rows[0], "\t")...)
+	for _, row := range rows[1:] {
+		t.Add(screen.Words(strings.Split(row, "\t")...)...)
+	}
 	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, row := range rows {
-		fmt.Fprintln(w, row)
-	}
-	if err := w.Flush(); err != nil {
-		return err.Error()
-	}
+	t.Write(&text, screen.Look{})
 	return text.String()
 }
 

@@ -28,7 +28,7 @@ PASS
 part: pods
 BenchmarkPodAttach   	      1	 217479801 ns/op	         2.0 x-faster-than-chain	         4.1 x-faster-vf-than-chain
 `
-	const want = `BUDGET                               NODE  ALLOWED       MEASURED  
+	const want = `BUDGET                               NODE  ALLOWED       MEASURED
 attach, to the bare kernel work      fast  at most 1.5x  1.31x     met
 detach, to the bare kernel work      fast  at most 1.5x  1.92x     not met
 attach, faster than the usual chain  pods  at least 5x   4.1x      not met

@@ -80,7 +80,7 @@ func TestDescribe(t *testing.T) {
 	now := part("part: here\ncommit: b2\nmachine: 8 cores", "Parse 3 allocs/op") +
 		part("pkg: b", "Parse 5 allocs/op") +
 		part("part: fast\ncommit: b2\nmachine: 2 cores", "Attach "+more+" x-floor", "Attach 200,201,202,203 ns/op", "New 1 MB")
-	const want = `AGAINST THE LAST FIGURES  NODE  UNIT       LAST   NOW    CHANGE  P      
+	const want = `AGAINST THE LAST FIGURES  NODE  UNIT       LAST   NOW    CHANGE  P
 Attach                    fast  x-floor    1.015  1.215  +20 %   0.029  worse
 Parse                     here  allocs/op  7      5      -29 %   -      better
 Old                       fast  MB         1      -      -       -      missing
