@@ -14,7 +14,8 @@ import (
 
 // Copy copies the host's file or tree src to dest on a node, with its modes
 // and owned by root. A dest that ends with "/" is the folder to copy into.
-// Folders are made, files replaced even while they run.
+// Folders are made, and keep their modes if they are there; files are replaced even while
+// they run.
 func (l *Lab) Copy(ctx context.Context, node, src, dest string) error {
 	if strings.HasSuffix(dest, "/") {
 		dest = path.Join(dest, filepath.Base(src))
@@ -34,7 +35,7 @@ set -e
 mkdir -p /run/lab "$1"
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose lab /run/lab
 tar --extract --file "/run/lab/$0" --blocking-factor 1024 --directory "$1" \
-	--no-same-owner --preserve-permissions
+	--no-same-owner --preserve-permissions --no-overwrite-dir
 ' "$0" "$1"`
 
 func (l *Lab) copy(ctx context.Context, node, src, dest string) error {

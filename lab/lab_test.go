@@ -306,6 +306,15 @@ func testCopy(t *testing.T, l *Lab) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	// A tree is laid over what is there, whose folders keep their modes.
+	sh(t, l, "worker01", "install -d -m 711 /opt/there")
+	stage := filepath.Join(dir, "stage/opt/there")
+	if err := errors.Join(os.MkdirAll(stage, 0o700), os.WriteFile(filepath.Join(stage, "file"), nil, 0o600), l.LayOver(t.Context(), "worker01", filepath.Join(dir, "stage"))); err != nil {
+		t.Error(err)
+	}
+	if got := sh(t, l, "worker01", "stat -c %a /opt /opt/there /opt/there/file"); got != "755\n711\n600" {
+		t.Errorf("modes %q", got)
+	}
 	// A program that runs is replaced.
 	sh(t, l, "worker01", "cp /bin/sleep /opt/x; /opt/x 3 >/dev/null 2>&1 </dev/null &")
 	if err := l.Copy(t.Context(), "worker01", filepath.Join(dir, "tree/data"), "/opt/x"); err != nil {
