@@ -328,3 +328,20 @@ func parsedIPAM(t *testing.T, section string) ipam.Config {
 	}
 	return c
 }
+
+// I9, and its limit that docs/kubernetes.md names: nodes do not compare their MAC addresses,
+// so two may give one that networks name. A pool whose allow has no macs refuses it on each.
+func TestI9MACAcrossNodes(t *testing.T) {
+	first, second := newWires(t), newWires(t)
+	spec := vf.Spec{MAC: &vf.MAC{2, 0xaa, 0, 0, 0, 1}}
+	for i, n := range []*node.Node{first, second} {
+		setAllow(n, &desired.Allow{})
+		if _, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, spec)); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "allow.macs has none") {
+			t.Errorf("I9: node %d: %v", i, err)
+		}
+		setAllow(n, nil)
+		if _, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, spec)); err != nil {
+			t.Errorf("node %d: %v", i, err)
+		}
+	}
+}

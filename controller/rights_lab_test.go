@@ -260,6 +260,10 @@ func TestI10NodeChangesItsOwnObjectsOnly(t *testing.T) {
 	if err := errors.Join(c.List(t.Context(), &corev1.PodList{}), c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "on-n2"}, &corev1.Pod{})); err != nil {
 		t.Errorf("read pods of other nodes: %v", err)
 	}
+	// Nor does a policy see the pod of an event. The event says which node reports it.
+	if err := c.Create(t.Context(), reportedBy("about-theirs", "culvertd", "n1", "Pod", "on-n2")); err != nil {
+		t.Errorf("event about another node's pod: %v", err)
+	}
 	r.provePolicies(t, c, nodeAttacks())
 }
 
