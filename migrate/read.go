@@ -102,8 +102,25 @@ func objectsOf(file string, doc *yaml.Node) ([]Object, error) {
 	if h.Kind == "" {
 		return nil, fmt.Errorf("%s: %w: kind is missing: want objects of Kubernetes", from, vf.ErrInvalid)
 	}
-	return []Object{{
+	o := h.object()
+	o.From = from
+	return []Object{o}, nil
+}
+
+func (h head) object() Object {
+	return Object{
 		APIVersion: h.APIVersion, Kind: h.Kind, Namespace: h.Metadata.Namespace, Name: h.Metadata.Name,
-		Annotations: h.Metadata.Annotations, Spec: h.Spec, Data: h.Data, From: from,
-	}}, nil
+		Annotations: h.Metadata.Annotations, Spec: h.Spec, Data: h.Data,
+	}
+}
+
+// Decode reads an object of the API server, whose lists leave the kind out.
+func Decode(kind string, raw []byte) (Object, error) {
+	var h head
+	if err := yaml.Unmarshal(raw, &h); err != nil {
+		return Object{}, fmt.Errorf("%s: %w: %s", kind, vf.ErrInvalid, excerpt.Error(err))
+	}
+	o := h.object()
+	o.Kind = kind
+	return o, nil
 }

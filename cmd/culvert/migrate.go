@@ -19,10 +19,15 @@ func newMigrateCommand() *cobra.Command {
 		Short: "Come from Multus, the SR-IOV plugins or the SR-IOV operator",
 		Long: `Takes a cluster over that has Multus, the SR-IOV CNI plugin and the device plugin,
 or the SR-IOV operator. Networks and pods stay as they are. What the operator's
-objects say becomes NodePolicies and NetworkAttachmentDefinitions, once.`,
-		Example: `  culvert migrate convert operator.yaml > culvert.yaml`,
+objects say becomes NodePolicies and NetworkAttachmentDefinitions, once.
+
+plan shows the steps for a cluster, convert makes the objects, and check says what
+is left to do. docs/migrate.md is the page to follow.`,
+		Example: `  culvert migrate plan                                    # changes nothing
+  culvert migrate convert operator.yaml > culvert-objects.yaml
+  culvert migrate check`,
 	}
-	return cli.Group(cmd, newMigrateConvertCommand())
+	return cli.Group(cmd, newMigratePlanCommand(), newMigrateConvertCommand(), newMigrateCheckCommand())
 }
 
 func newMigrateConvertCommand() *cobra.Command {

@@ -1,8 +1,9 @@
-// Command refdoc writes the parts of docs/reference that are said better
+// Command refdoc writes the parts of docs that are said better
 // elsewhere: host.md from the package documentation of desired, so that what
 // people read about host.yaml is what its parser's author wrote,
-// bench-result.md from the types in bench, invariants.md from the tests, and migrate.md
-// from the table of package migrate. Its own tests fail when a file is not current:
+// bench-result.md from the types in bench, invariants.md from the tests, migrate.md
+// from the table of package migrate, and docs/compatibility.md from the cases of
+// test/compat. Its own tests fail when a file is not current:
 //
 //	tools/go run ./tools/refdoc
 package main
@@ -27,14 +28,14 @@ func run(root string) error {
 		return err
 	}
 	for name, text := range all {
-		if err := os.WriteFile(filepath.Join(root, "docs", "reference", name), text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, "docs", name), text, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// references are the files of docs/reference that are written here.
+// references are the files below docs that are written here.
 func references(root string) (map[string][]byte, error) {
 	host, err := hostReference(filepath.Join(root, "desired"))
 	if err != nil {
@@ -48,5 +49,12 @@ func references(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{"host.md": host, "bench-result.md": result, "invariants.md": invariants, "migrate.md": migrateReference()}, nil
+	compatibility, err := compatibilityPage()
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{
+		"reference/host.md": host, "reference/bench-result.md": result, "reference/invariants.md": invariants,
+		"reference/migrate.md": migrateReference(), "compatibility.md": compatibility,
+	}, nil
 }

@@ -15,12 +15,12 @@ func TestReferenceIsCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range all {
-		got, err := os.ReadFile(filepath.Join(root, "docs", "reference", name))
+		got, err := os.ReadFile(filepath.Join(root, "docs", name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
-			t.Errorf("docs/reference/%s is not current; run tools/go run ./tools/refdoc (-want +got):\n%s", name, diff)
+			t.Errorf("docs/%s is not current; run tools/go run ./tools/refdoc (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/kube/view"
+	"github.com/culvert-net/culvert/migrate"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func newMigratePlanCommand() *cobra.Command {
+	var options migrate.Options
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Show how a cluster becomes one of Culvert's",
+		Long: `Reads the cluster of the kubeconfig and shows which parts of other stacks are
+there (Multus, SR-IOV CNI plugin, device plugin, whereabouts, SR-IOV operator,
+injector), what each object, network and pod becomes, what would not work, and in
+which order what is installed and deleted, with the reason of each step. It
+changes nothing.
+
+It needs the right to list DaemonSets, Deployments, pods, webhook configurations,
+NetworkAttachmentDefinitions and the operator's objects.
+
+Exit status is 0 when all would work, 2 when something would not, and 1 when the
+cluster cannot be read.`,
+		Example: `  culvert migrate plan
+  culvert migrate plan -o json | jq -r '.steps[].command'`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&options.ResourcePrefix, "resource-prefix", "", "of all resources; openshift.io for the operator's and intel.com for the device plugin's unless given")
+	var p place
+	p.addClusterFlags(cmd)
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := p.migration(cmd.Context())
+		if err != nil {
+			return err
+		}
+		plan := migrate.MakePlan(c, options)
+		if out.IsForPrograms() {
+			err = cli.Encode(cmd.OutOrStdout(), out.String(), plan)
+		} else {
+			err = writePlan(cmd.OutOrStdout(), plan)
+		}
+		if err == nil && len(plan.Problems) > 0 {
+			err = cli.ExitStatus(exitLoss)
+		}
+		return err
+	}
+	return cmd
+}
+
+func newMigrateCheckCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say what is left to do after a migration",
+		Long: `Reads the cluster of the kubeconfig and says what is left to do: parts of other
+stacks that are still there, nodes whose culvertd is not ready, policies that a
+node does not follow, pods that do not run, and networks that are not served. It
+changes nothing. With nothing left it says so.
+
+Exit status is 0 when nothing is left, 2 when something is, and 1 when the cluster
+cannot be read.`,
+		Example: `  culvert migrate check
+  until culvert migrate check; do sleep 5; done`,
+		Args: cobra.NoArgs,
+	}
+	var p place
+	p.addClusterFlags(cmd)
+	out := addOutput(cmd, false)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := p.migration(cmd.Context())
+		if err != nil {
+			return err
+		}
+		left := migrate.Check(c)
+		if out.IsForPrograms() {
+			err = cli.Encode(cmd.OutOrStdout(), out.String(), append([]migrate.Note{}, left...))
+		} else {
+			err = writeLeft(cmd.OutOrStdout(), left)
+		}
+		if err == nil && len(left) > 0 {
+			err = cli.ExitStatus(exitLoss)
+		}
+		return err
+	}
+	return cmd
+}
+
+// writeLeft writes what is left to do for people.
+func writeLeft(w io.Writer, left []migrate.Note) error {
+	if len(left) == 0 {
+		_, err := fmt.Fprintln(w, "nothing is left: the old parts are gone, every pod with networks runs and every network is served")
+		return err
+	}
+	for _, n := range left {
+		if _, err := fmt.Fprintln(w, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writePlan writes a plan for people.
+func writePlan(w io.Writer, plan migrate.Plan) error {
+	var b strings.Builder
+	section := func(title string, lines int) {
+		if lines > 0 {
+			fmt.Fprintf(&b, "%s\n", title)
+		}
+	}
+	section("There is", len(plan.Found))
+	for _, p := range plan.Found {
+		word := "stays"
+		if p.Goes {
+			word = "goes"
+		}
+		fmt.Fprintf(&b, "  %s (%s) %s: %s\n", p.Name, p.Workload, word, p.Why)
+	}
+	section("What becomes of it", len(plan.Becomes))
+	for _, n := range plan.Becomes {
+		fmt.Fprintf(&b, "  %s\n", n)
+	}
+	section("What would not work", len(plan.Problems))
+	for _, n := range plan.Problems {
+		fmt.Fprintf(&b, "  %s\n", n)
+	}
+	section("Steps", len(plan.Steps))
+	for i, s := range plan.Steps {
+		fmt.Fprintf(&b, "  %d. %s\n     %s\n", i+1, s.Command, s.Why)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// migration reads what culvert migrate looks at.
+func (p *place) migration(ctx context.Context) (migrate.Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusBound)
+	defer cancel()
+	c, err := p.open()
+	if err != nil {
+		return migrate.Cluster{}, err
+	}
+	stack, err := c.Stack(ctx)
+	if err != nil {
+		return migrate.Cluster{}, err
+	}
+	out, err := migrationOf(stack)
+	if err != nil {
+		return migrate.Cluster{}, err
+	}
+	own, err := c.Read(ctx, "")
+	if errors.Is(err, vf.ErrNotFound) {
+		return out, nil // Culvert is not installed yet
+	}
+	if err != nil {
+		return migrate.Cluster{}, err
+	}
+	out.Installed, out.Daemons = true, own.Daemons
+	for policy, reason := range own.Unapplied() {
+		out.Unapplied = append(out.Unapplied, migrate.Note{Object: "NodePolicy " + policy, Text: "it is not applied: " + reason, Lost: true})
+	}
+	return out, nil
+}
+
+// migrationOf is a stack in the values of package migrate.
+func migrationOf(s view.Stack) (migrate.Cluster, error) {
+	out := migrate.Cluster{Webhooks: s.Webhooks}
+	for _, w := range s.Workloads {
+		out.Workloads = append(out.Workloads, migrate.Workload(w))
+	}
+	for _, o := range s.Objects {
+		object, err := migrate.Decode(o.Kind, o.JSON)
+		if err != nil {
+			return out, err
+		}
+		out.Objects = append(out.Objects, object)
+	}
+	for _, n := range s.Networks {
+		out.Networks = append(out.Networks, migrate.Network{
+			NetworkDefinition: api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Config: n.Config, Annotations: n.Annotations}, Owners: n.Owners,
+		})
+	}
+	for _, p := range s.Pods {
+		out.Pods = append(out.Pods, migrate.Pod{Namespace: p.Namespace, Name: p.Name, Annotations: p.Annotations, Ready: p.Ready, Reason: p.Reason})
+	}
+	return out, nil
+}

@@ -1,0 +1,254 @@
+//go:build lab
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/test/apiserver"
+	"github.com/culvert-net/culvert/test/promises"
+)
+
+// page is docs/migrate.md, followed by a shell.
+type page struct {
+	*testing.T
+	s        *apiserver.Server
+	dir      string
+	sections map[string]string
+}
+
+// newPage starts an API server, with the programs that the page uses in PATH.
+func newPage(t *testing.T) *page {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &page{T: t, s: apiserver.New(t), dir: t.TempDir(), sections: map[string]string{}}
+	for _, section := range strings.Split(string(text), "\n## ") {
+		title, rest, _ := strings.Cut(section, "\n")
+		p.sections[title] = rest
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"culvert": self, "kubectl": apiserver.Program(t, "kubernetes", "kubectl"), "dist": top + "/dist"} {
+		if err := os.Symlink(target, filepath.Join(p.dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubeconfig, err := os.ReadFile(p.s.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.file("kubeconfig", strings.ReplaceAll(string(kubeconfig), `"token": "viewer"`, `"token": "admin"`))
+	return p
+}
+
+func (p *page) file(name, text string) {
+	p.Helper()
+	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// sh runs a command as a reader types it.
+func (p *page) sh(command string) (string, error) {
+	cmd := exec.CommandContext(p.Context(), "sh", "-c", command)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "PATH="+p.dir+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "kubeconfig"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (p *page) must(command string) string {
+	p.Helper()
+	out, err := p.sh(command)
+	if err != nil {
+		p.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	return out
+}
+
+// apply makes objects that a peer's installation makes.
+func (p *page) apply(text string) {
+	p.Helper()
+	p.file("peers.yaml", text)
+	apiserver.Eventually(p.T, "the peers' objects", func() error {
+		if out, err := p.sh("kubectl apply -f peers.yaml"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// files writes what the page shows as YAML whose first line names a file, with the file that a
+// reader makes of each document.
+func (p *page) files(section string) {
+	p.Helper()
+	for _, m := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(p.sections[section], -1) {
+		for _, doc := range regexp.MustCompile(`(?m)^ *---\n`).Split(m[1], -1) {
+			name := regexp.MustCompile(`# (\S+\.yaml)`).FindStringSubmatch(doc)
+			if name == nil {
+				p.Fatalf("section %s: a file without a name:\n%s", section, doc)
+			}
+			p.file(name[1], strings.ReplaceAll(doc, "\n   ", "\n"))
+		}
+	}
+}
+
+// follow runs the commands of a section, as they stand, and returns what each wrote. Before the
+// check the nodes are as culvertd makes them.
+func (p *page) follow(section string) map[string]string {
+	p.Helper()
+	p.files(section)
+	out := map[string]string{}
+	for _, command := range promises.Commands(p.sections[section]) {
+		switch {
+		case strings.Contains(command, "delete -f dist"): // the way back
+			continue
+		case command == "culvert migrate check":
+			if said, err := p.sh(command); err == nil {
+				p.Errorf("%s finds nothing left before a culvertd runs: %s", command, said)
+			}
+			p.nodesCatchUp()
+		}
+		out[command] = p.must(command)
+		if strings.Contains(command, "culvert.yaml") {
+			// Nobody answers webhooks here, and each request would wait for that.
+			p.must("kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations --all")
+		}
+	}
+	return out
+}
+
+// nodesCatchUp makes a culvertd ready.
+func (p *page) nodesCatchUp() {
+	p.Helper()
+	p.apply(`{apiVersion: v1, kind: Pod, metadata: {name: culvertd-x, namespace: culvert-system, labels: {app.kubernetes.io/name: culvertd}}, spec: {nodeName: worker01, containers: [{name: c, image: i}]}}`)
+	p.ready("culvert-system", "culvertd-x")
+}
+
+// ready has a kubelet say that a pod is.
+func (p *page) ready(namespace, name string) {
+	p.Helper()
+	p.must(fmt.Sprintf(`kubectl -n %s patch pod %s --subresource status --type merge -p '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'`, namespace, name))
+}
+
+// workload is a DaemonSet or Deployment.
+func workload(kind, namespace, name, image string) string {
+	return fmt.Sprintf("---\n{apiVersion: apps/v1, kind: %s, metadata: {name: %s, namespace: %s}, spec: {selector: {matchLabels: {app: %[2]s}}, template: {metadata: {labels: {app: %[2]s}}, spec: {containers: [{name: c, image: %s}]}}}}\n",
+		kind, name, namespace, image)
+}
+
+// operatorCRDs are those of the operator's objects, without their schemas.
+func operatorCRDs() string {
+	var b strings.Builder
+	for plural, kind := range map[string]string{"sriovnetworknodepolicies": "SriovNetworkNodePolicy", "sriovnetworks": "SriovNetwork", "sriovibnetworks": "SriovIBNetwork", "ovsnetworks": "OVSNetwork", "sriovnetworkpoolconfigs": "SriovNetworkPoolConfig"} {
+		fmt.Fprintf(&b, "---\n{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s.sriovnetwork.openshift.io}, spec: {group: sriovnetwork.openshift.io, scope: Namespaced, names: {plural: %[1]s, singular: %s, kind: %s}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}\n",
+			plural, strings.ToLower(kind), kind)
+	}
+	return b.String()
+}
+
+const clientPod = `---
+{apiVersion: v1, kind: Pod, metadata: {name: client, namespace: default, annotations: {k8s.v1.cni.cncf.io/networks: storage}}, spec: {containers: [{name: c, image: i}]}}
+`
+
+const storageNetwork = `---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: storage, namespace: default, annotations: {k8s.v1.cni.cncf.io/resourceName: %s}}
+spec: {config: '{"cniVersion": "1.0.0", "name": "storage", "type": "sriov", "vlan": 30, "vlanQoS": 0, "ipam": {}}'}
+`
+
+// TestMigrationPage follows docs/migrate.md from each starting point, against a real API server with
+// what the peers install: every command works as it stands, running pods and networks are
+// still there afterwards, and the check finds nothing left.
+func TestMigrationPage(t *testing.T) {
+	t.Run("by hand", func(t *testing.T) {
+		p := newPage(t)
+		p.apply(manifestObject(t, "CustomResourceDefinition", "network-attachment-definitions.k8s.cni.cncf.io"))
+		p.apply(fmt.Sprintf(storageNetwork, "intel.com/storage") + clientPod +
+			workload("DaemonSet", "kube-system", "kube-sriov-device-plugin", "example.org/sriov-network-device-plugin:v3") +
+			workload("DaemonSet", "kube-system", "kube-sriov-cni-ds", "example.org/sriov-cni:v2") +
+			workload("DaemonSet", "kube-system", "kube-multus-ds", "example.org/multus-cni:v4") +
+			workload("DaemonSet", "kube-system", "whereabouts", "example.org/whereabouts:v0.9") +
+			"---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: sriovdp-config, namespace: kube-system}, data: {config.json: '{\"resourceList\": [{\"resourceName\": \"storage\", \"selectors\": {\"vendors\": [\"8086\"]}}]}'}}\n")
+		p.ready("default", "client")
+		plan := p.must("culvert migrate plan")
+		requireInOrder(t, plan, "SR-IOV device plugin (DaemonSet kube-system/kube-sriov-device-plugin) goes", "Multus (DaemonSet kube-system/kube-multus-ds) stays", "whereabouts",
+			"ConfigMap kube-system/sriovdp-config: data.config.json: becomes NodePolicy", "NetworkAttachmentDefinition default/storage: works as it is", "1 pods: ask for networks",
+			"delete daemonset kube-sriov-device-plugin", "delete daemonset kube-sriov-cni-ds", "kubectl apply --server-side", "culvert migrate check", "delete daemonset kube-multus-ds")
+		p.follow("From Multus and the plugins, by hand")
+		p.must("kubectl get pod client && kubectl get nodepolicy uplinks && kubectl get network-attachment-definitions storage")
+	})
+	t.Run("the operator", func(t *testing.T) {
+		p := newPage(t)
+		p.apply(manifestObject(t, "CustomResourceDefinition", "network-attachment-definitions.k8s.cni.cncf.io"))
+		p.apply(operatorCRDs())
+		p.apply("{apiVersion: v1, kind: Namespace, metadata: {name: sriov-network-operator}}\n" + fmt.Sprintf(storageNetwork, "openshift.io/storage") + clientPod +
+			workload("Deployment", "sriov-network-operator", "sriov-network-operator", "example.org/sriov-network-operator:v1.6") +
+			workload("DaemonSet", "sriov-network-operator", "sriov-network-config-daemon", "example.org/sriov-network-config-daemon:v1.6") +
+			workload("DaemonSet", "sriov-network-operator", "sriov-device-plugin", "example.org/sriov-network-device-plugin:v3") +
+			workload("DaemonSet", "sriov-network-operator", "network-resources-injector", "example.org/network-resources-injector:v1") +
+			`---
+{apiVersion: sriovnetwork.openshift.io/v1, kind: SriovNetworkNodePolicy, metadata: {name: storage, namespace: sriov-network-operator}, spec: {resourceName: storage, numVfs: 7, priority: 10, mtu: 9000, nicSelector: {pfNames: [ens1f0]}, nodeSelector: {rack: "7"}}}
+---
+{apiVersion: sriovnetwork.openshift.io/v1, kind: SriovNetwork, metadata: {name: storage, namespace: sriov-network-operator, finalizers: [netattdef.finalizers.sriovnetwork.openshift.io]}, spec: {resourceName: storage, networkNamespace: default, vlan: 30, ipam: "{}"}}
+---
+{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: network-resources-injector-config}, webhooks: []}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: device-plugin-config, namespace: sriov-network-operator}, data: {worker01: '{"resourceList": [{"resourceName": "storage", "selectors": {"pfNames": ["ens1f0"]}}]}'}}
+`)
+		p.ready("default", "client")
+		plan := p.must("culvert migrate plan")
+		requireInOrder(t, plan, "SR-IOV operator (Deployment", "config daemon", "injector", "device plugin", "becomes NodePolicy storage", "becomes NetworkAttachmentDefinition default/storage",
+			"kubectl get sriovnetworknodepolicies", "scale deployment sriov-network-operator --replicas=0", "delete mutatingwebhookconfigurations network-resources-injector-config",
+			"delete daemonset sriov-network-config-daemon", "kubectl apply --server-side", "kubectl apply -f culvert-objects.yaml", "culvert migrate check", "patch sriovnetwork storage", "kubectl delete crd")
+		if strings.Contains(plan, "device-plugin-config") {
+			t.Errorf("the operator's own ConfigMap is converted beside its policies:\n%s", plan)
+		}
+		p.follow("From the SR-IOV operator")
+		p.must("kubectl get pod client")
+		if got := p.must("kubectl get nodepolicy storage -o yaml; kubectl get network-attachment-definitions storage -o yaml"); !strings.Contains(got, "priority: 89") || !strings.Contains(got, `"mtu": 9000`) || !strings.Contains(got, `"vlan": 30`) {
+			t.Error(got)
+		}
+	})
+	t.Run("nothing", func(t *testing.T) {
+		p := newPage(t)
+		if plan := p.must("culvert migrate plan"); strings.Contains(plan, "There is\n") || !strings.Contains(plan, "kubectl apply --server-side") {
+			t.Error(plan)
+		}
+		for command, out := range p.follow("From nothing") {
+			if strings.HasPrefix(command, "kubectl apply -f policy") && strings.Count(out, "created") != 3 {
+				t.Errorf("%s: %s", command, out)
+			}
+		}
+	})
+}
+
+// requireInOrder wants all words in a text, one after another.
+func requireInOrder(t *testing.T, text string, words ...string) {
+	t.Helper()
+	rest := text
+	for _, w := range words {
+		_, after, ok := strings.Cut(rest, w)
+		if !ok {
+			t.Errorf("%q is missing, or before the words that it should follow, in:\n%s", w, text)
+			return
+		}
+		rest = after
+	}
+}

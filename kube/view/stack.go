@@ -1,0 +1,219 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/netannotation"
+)
+
+// Stack is what a cluster has of the projects whose place Culvert takes.
+type Stack struct {
+	// Workloads are all DaemonSets and Deployments.
+	Workloads []Workload
+	// Objects are the SR-IOV operator's objects, and ConfigMaps of DaemonSets.
+	Objects []StackObject
+	// Networks are the NetworkAttachmentDefinitions.
+	Networks []StackNetwork
+	// Webhooks are webhook configurations: kind and name, with a slash between them.
+	Webhooks []string
+	// Pods are those that ask for networks and have not ended.
+	Pods []StackPod
+}
+
+// Workload is a DaemonSet or a Deployment.
+type Workload struct {
+	Kind, Namespace, Name string
+	Images                []string
+	// Replicas is how many pods of a Deployment are wanted.
+	Replicas int
+}
+
+// StackObject is an object as the API server has it.
+type StackObject struct {
+	Kind string
+	JSON json.RawMessage
+}
+
+// StackNetwork is a NetworkAttachmentDefinition.
+type StackNetwork struct {
+	Namespace, Name, Config string
+	Annotations             map[string]string
+	// Owners are the kinds of its owner references.
+	Owners []string
+}
+
+// StackPod is a pod that asks for networks.
+type StackPod struct {
+	Namespace, Name string
+	Annotations     map[string]string
+	// Ready is false for a pod that does not run, with its phase or the reason.
+	Ready  bool
+	Reason string
+}
+
+// operatorKinds are the operator's objects that say what is wanted, with their plural names.
+var operatorKinds = []struct{ kind, plural string }{
+	{"SriovNetworkNodePolicy", "sriovnetworknodepolicies"},
+	{"SriovNetwork", "sriovnetworks"},
+	{"SriovIBNetwork", "sriovibnetworks"},
+	{"OVSNetwork", "ovsnetworks"},
+	{"SriovNetworkPoolConfig", "sriovnetworkpoolconfigs"},
+}
+
+// Stack reads what the cluster has. Kinds that the API server does not know are not there.
+func (c *Cluster) Stack(ctx context.Context) (Stack, error) {
+	var out Stack
+	for _, read := range []func(context.Context, *Stack) error{c.readWorkloads, c.readOperator, c.readNetworks, c.readWebhooks, c.readPods} {
+		if err := read(ctx, &out); err != nil {
+			return Stack{}, err
+		}
+	}
+	return out, nil
+}
+
+// Unapplied yields the NodePolicies that a node does not follow yet, with the reason.
+func (o Objects) Unapplied() iter.Seq2[string, string] {
+	return func(yield func(policy, reason string) bool) {
+		for _, p := range o.Policies {
+			for _, c := range p.Status.Conditions {
+				if c.Type == v1alpha1.ConditionApplied && c.Status != metav1.ConditionTrue && !yield(p.Name, c.Message) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// known is the error of a list, nil where the API server does not know the kind.
+func (c *Cluster) known(what string, err error) error {
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("list %s of cluster %s: %w", what, c.Name, err)
+}
+
+// workload is the part of a DaemonSet or Deployment that is read.
+type workload struct {
+	Metadata networkMeta `json:"metadata"`
+	Spec     struct {
+		Replicas *int `json:"replicas"`
+		Template struct {
+			Spec struct {
+				InitContainers, Containers []struct {
+					Image string `json:"image"`
+				}
+				Volumes []struct {
+					ConfigMap struct {
+						Name string `json:"name"`
+					} `json:"configMap"`
+				} `json:"volumes"`
+			} `json:"spec"`
+		} `json:"template"`
+	} `json:"spec"`
+}
+
+// readWorkloads lists DaemonSets and Deployments, and reads the ConfigMaps of DaemonSets, of which
+// a device plugin's is one.
+func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
+	maps := map[string]bool{"/api/v1/namespaces/kube-system/configmaps/sriovdp-config": true}
+	for kind, path := range map[string]string{"DaemonSet": "/apis/apps/v1/daemonsets", "Deployment": "/apis/apps/v1/deployments"} {
+		err := each(ctx, c, path, nil, func(w workload) {
+			found := Workload{Kind: kind, Namespace: w.Metadata.Namespace, Name: w.Metadata.Name, Replicas: 1}
+			if w.Spec.Replicas != nil {
+				found.Replicas = *w.Spec.Replicas
+			}
+			spec := w.Spec.Template.Spec
+			for _, container := range append(spec.Containers, spec.InitContainers...) {
+				found.Images = append(found.Images, container.Image)
+			}
+			for _, v := range spec.Volumes {
+				if kind == "DaemonSet" && v.ConfigMap.Name != "" {
+					maps["/api/v1/namespaces/"+found.Namespace+"/configmaps/"+v.ConfigMap.Name] = true
+				}
+			}
+			out.Workloads = append(out.Workloads, found)
+		})
+		if err = c.known(kind+"s", err); err != nil {
+			return err
+		}
+	}
+	for path := range maps {
+		answer := c.rest.Get().AbsPath(path).Do(ctx)
+		err := answer.Error() // Raw's error has not what the API server says
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		raw, _ := answer.Raw()
+		if err != nil {
+			return fmt.Errorf("read %s of cluster %s: %w", path, c.Name, err)
+		}
+		out.Objects = append(out.Objects, StackObject{"ConfigMap", raw})
+	}
+	return nil
+}
+
+func (c *Cluster) readOperator(ctx context.Context, out *Stack) error {
+	for _, k := range operatorKinds {
+		err := each(ctx, c, "/apis/sriovnetwork.openshift.io/v1/"+k.plural, nil, func(raw json.RawMessage) {
+			out.Objects = append(out.Objects, StackObject{k.kind, raw})
+		})
+		if err = c.known(k.plural, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) readNetworks(ctx context.Context, out *Stack) error {
+	err := each(ctx, c, "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", nil, func(n struct {
+		Metadata struct {
+			networkMeta
+			OwnerReferences []struct {
+				Kind string `json:"kind"`
+			} `json:"ownerReferences"`
+		} `json:"metadata"`
+		Spec struct {
+			Config string `json:"config"`
+		} `json:"spec"`
+	}) {
+		found := StackNetwork{Namespace: n.Metadata.Namespace, Name: n.Metadata.Name, Config: n.Spec.Config, Annotations: n.Metadata.Annotations}
+		for _, o := range n.Metadata.OwnerReferences {
+			found.Owners = append(found.Owners, o.Kind)
+		}
+		out.Networks = append(out.Networks, found)
+	})
+	return c.known("network-attachment-definitions", err)
+}
+
+func (c *Cluster) readWebhooks(ctx context.Context, out *Stack) error {
+	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+		err := each(ctx, c, "/apis/admissionregistration.k8s.io/v1/"+kind, nil, func(w struct {
+			Metadata networkMeta `json:"metadata"`
+		}) {
+			out.Webhooks = append(out.Webhooks, kind+"/"+w.Metadata.Name)
+		})
+		if err = c.known(kind, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) readPods(ctx context.Context, out *Stack) error {
+	err := each(ctx, c, "/api/v1/pods", nil, func(p pod) {
+		asked := pick(p.Annotations, netannotation.Networks, netannotation.DefaultNetwork)
+		if len(asked) == 0 || p.Status.Phase == "Succeeded" {
+			return
+		}
+		state := p.daemon()
+		out.Pods = append(out.Pods, StackPod{Namespace: p.Namespace, Name: p.Name, Annotations: asked, Ready: state.Ready, Reason: state.Reason})
+	})
+	return c.known("pods", err)
+}

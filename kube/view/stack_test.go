@@ -1,0 +1,97 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+)
+
+// stackAnswers is what an API server says, by the end of the path; what is not here is unknown to it.
+var stackAnswers = map[string]string{
+	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i"}], "containers": [{"image": "c"}],
+		"volumes": [{"configMap": {"name": "pools"}}, {"hostPath": {}}]}}}}]}`,
+	"/deployments":                    `{"items": [{"metadata": {"namespace": "op", "name": "o"}, "spec": {"replicas": 0, "template": {}}}]}`,
+	"/configmaps/pools":               `{"kind": "ConfigMap", "metadata": {"name": "pools"}}`,
+	"/sriovnetworks":                  `{"items": [{"metadata": {"name": "n"}}]}`,
+	"/network-attachment-definitions": `{"items": [{"metadata": {"namespace": "d", "name": "n", "ownerReferences": [{"kind": "SriovNetwork"}]}, "spec": {"config": "{}"}}]}`,
+	"/mutatingwebhookconfigurations":  `{"items": [{"metadata": {"name": "w"}}]}`,
+	"/pods": `{"items": [{"metadata": {"namespace": "d", "name": "a", "annotations": {"k8s.v1.cni.cncf.io/networks": "n", "x": "y"}}, "status": {"phase": "Pending"}},
+		{"metadata": {"namespace": "d", "name": "b"}}, {"metadata": {"name": "c", "annotations": {"k8s.v1.cni.cncf.io/networks": "n"}}, "status": {"phase": "Succeeded"}}]}`,
+}
+
+// Stack reads what is there. Kinds that the API server does not know are not there.
+func TestStack(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for suffix, answer := range stackAnswers {
+			if strings.HasSuffix(r.URL.Path, suffix) {
+				fmt.Fprint(w, answer)
+				return
+			}
+		}
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	})
+	got, err := c.Stack(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := map[string]string{}
+	for _, o := range got.Objects {
+		objects[o.Kind] = string(o.JSON)
+	}
+	if len(got.Workloads) == 2 && got.Workloads[0].Kind == "Deployment" {
+		got.Workloads[0], got.Workloads[1] = got.Workloads[1], got.Workloads[0]
+	}
+	got.Objects = nil
+	want := Stack{
+		Workloads: []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1}, {"Deployment", "op", "o", nil, 0}},
+		Networks:  []StackNetwork{{Namespace: "d", Name: "n", Config: "{}", Owners: []string{"SriovNetwork"}}},
+		Webhooks:  []string{"mutatingwebhookconfigurations/w"},
+		Pods:      []StackPod{{Namespace: "d", Name: "a", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "n"}, Reason: "Pending"}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+	if len(objects) != 2 || objects["ConfigMap"] == "" || objects["SriovNetwork"] != `{"metadata": {"name": "n"}}` {
+		t.Errorf("objects %v", objects)
+	}
+}
+
+// A right that is missing is an error that names it.
+func TestStackForbidden(t *testing.T) {
+	for path := range stackAnswers {
+		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if strings.HasSuffix(r.URL.Path, path) {
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"MESSAGE","reason":"Forbidden","code":403}`)
+				return
+			}
+			fmt.Fprint(w, map[bool]string{true: stackAnswers["/daemonsets"], false: `{"items": []}`}[strings.HasSuffix(r.URL.Path, "/daemonsets")])
+		})
+		if _, err := c.Stack(t.Context()); err == nil || !strings.Contains(err.Error(), "MESSAGE") || !strings.Contains(err.Error(), "cluster prod") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// A policy that a node does not follow yet is named with its reason.
+func TestUnapplied(t *testing.T) {
+	policy := func(name string, status metav1.ConditionStatus) v1alpha1.NodePolicy {
+		return v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NodePolicyStatus{Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionValid, Status: "True"}, {Type: v1alpha1.ConditionApplied, Status: status, Message: "n1: no link"},
+		}}}
+	}
+	got := maps.Collect(Objects{Policies: []v1alpha1.NodePolicy{policy("a", "True"), policy("b", "False"), policy("c", "Unknown")}}.Unapplied())
+	if d := cmp.Diff(map[string]string{"b": "n1: no link", "c": "n1: no link"}, got); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,116 @@
+package migrate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+)
+
+// Cluster is what a cluster has of the projects whose place Culvert takes.
+type Cluster struct {
+	Workloads []Workload
+	// Objects are the operator's, and ConfigMaps of DaemonSets.
+	Objects  []Object
+	Networks []Network
+	// Webhooks are kind/name of webhook configurations.
+	Webhooks []string
+	Pods     []Pod
+	// Daemons are the pods of culvertd, and Installed is whether the API server knows Culvert.
+	Daemons   []api.DaemonPod
+	Installed bool
+	// Unapplied are NodePolicies that a node does not follow, with the reason.
+	Unapplied []Note
+}
+
+// Workload is a DaemonSet or Deployment.
+type Workload struct {
+	Kind, Namespace, Name string
+	Images                []string
+	Replicas              int
+}
+
+// String is kind namespace/name.
+func (w Workload) String() string {
+	return Object{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name}.String()
+}
+
+// Network is a NetworkAttachmentDefinition.
+type Network struct {
+	api.NetworkDefinition
+	// Owners are the kinds of its owner references.
+	Owners []string
+}
+
+// Pod is one that asks for networks.
+type Pod struct {
+	Namespace, Name string
+	Annotations     map[string]string
+	Ready           bool
+	Reason          string
+}
+
+// Part is a part of another stack, by its workload.
+type Part struct {
+	Name     string `json:"part"`
+	Workload string `json:"workload"`
+	// Goes is whether Culvert takes its place.
+	Goes bool   `json:"goes"`
+	Why  string `json:"why"`
+
+	workload Workload
+}
+
+// kind is how a part is recognized: by a word in the name of its workload, or in an image.
+type kind struct {
+	name, word string
+	goes       bool
+	why        string
+}
+
+// kinds are in the order in which parts go. Words of names are looked for before those of images,
+// and the first that matches counts.
+var kinds = []kind{
+	{"SR-IOV operator", "sriov-network-operator", true, "NodePolicies take its place; while it runs it makes the other parts again"},
+	{"operator's webhook", "operator-webhook", true, "it refuses changes of the operator's objects while the operator is away"},
+	{"config daemon of the operator", "sriov-network-config-daemon", true, "culvertd makes the VFs; two that write sriov_numvfs undo each other"},
+	{"network resources injector", "network-resources-injector", true, "Culvert's webhook adds the resources of networks to pods"},
+	{"SR-IOV device plugin", "sriov-device-plugin", true, "two plugins of one resource keep replacing each other at the kubelet"},
+	{"SR-IOV device plugin", "sriov-network-device-plugin", true, "two plugins of one resource keep replacing each other at the kubelet"},
+	{"InfiniBand SR-IOV CNI plugin", "ib-sriov-cni", false, "Culvert attaches Ethernet VFs"},
+	{"SR-IOV CNI plugin", "sriov-cni", true, "it would put its program over Culvert's /opt/cni/bin/sriov"},
+	{"Multus", "multus", false, "it may stay: Culvert is what it calls for VFs; without it Culvert attaches the networks itself"},
+	{"whereabouts", "whereabouts", false, "it may stay: networks with its ipam go on calling it"},
+	{"Open vSwitch CNI plugin", "ovs-cni", false, "Culvert attaches VFs, and no ports of a switch"},
+	{"RDMA CNI plugin", "rdma-cni", false, "it stays: it is called after Culvert in a network's list"},
+}
+
+// Parts finds the parts of other stacks.
+func (c Cluster) Parts() []Part {
+	var out []Part
+	for _, w := range c.Workloads {
+		if k, ok := kindOf(w); ok {
+			out = append(out, Part{Name: k.name, Workload: w.String(), Goes: k.goes, Why: k.why, workload: w})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Part) int { return rank(a) - rank(b) })
+	return out
+}
+
+func rank(p Part) int {
+	return slices.IndexFunc(kinds, func(k kind) bool { return k.name == p.Name })
+}
+
+func kindOf(w Workload) (kind, bool) {
+	for _, k := range kinds {
+		if strings.Contains(w.Name, k.word) {
+			return k, true
+		}
+	}
+	for _, k := range kinds {
+		if slices.ContainsFunc(w.Images, func(image string) bool { return strings.Contains(image, k.word) }) {
+			return k, true
+		}
+	}
+	return kind{}, false
+}

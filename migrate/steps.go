@@ -1,0 +1,76 @@
+package migrate
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Names of the operator's webhook configurations.
+var operatorWebhooks = []string{"sriov-operator-webhook-config", "network-resources-injector-config"}
+
+// saveCommand writes the objects of the operator into a file.
+const saveCommand = "kubectl get sriovnetworknodepolicies,sriovnetworks,sriovibnetworks,ovsnetworks,sriovnetworkpoolconfigs -A -o yaml > operator.yaml"
+
+// steps are the commands that make the cluster Culvert's, in order.
+func (c Cluster) steps(parts []Part, converts bool) []Step {
+	var out []Step
+	add := func(why, format string, args ...any) { out = append(out, Step{fmt.Sprintf(format, args...), why}) }
+	operator := c.hasOperatorObjects()
+	if operator {
+		add("what is wanted, for the next step and for the way back", saveCommand)
+		add("the NodePolicies and networks that say the same; read its notes", "culvert migrate convert operator.yaml > culvert-objects.yaml")
+	}
+	for _, p := range parts {
+		if w := p.workload; p.Goes && w.Kind == "Deployment" && w.Replicas > 0 {
+			add(p.Why+"; stop it before anything of it is deleted: while it runs, a SriovNetwork that goes takes its NetworkAttachmentDefinition along, and a SriovNetworkNodePolicy that goes resets its PFs",
+				"kubectl -n %s scale deployment %s --replicas=0", w.Namespace, w.Name)
+		}
+	}
+	for _, w := range c.Webhooks {
+		kind, name, _ := strings.Cut(w, "/")
+		for _, known := range operatorWebhooks {
+			if name == known {
+				add("nobody answers it any more", "kubectl delete %s %s", kind, name)
+			}
+		}
+	}
+	for _, p := range parts {
+		if w := p.workload; p.Goes && w.Kind == "DaemonSet" {
+			add(p.Why+"; pods keep their VFs", "kubectl -n %s delete daemonset %s", w.Namespace, w.Name)
+		}
+	}
+	if !c.Installed {
+		add("VFs that are there are taken over, and those that pods have stay theirs", "kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
+	}
+	switch {
+	case operator && converts:
+		add("which PFs, how many VFs, which pools, which networks", "kubectl apply -f culvert-objects.yaml")
+	case !c.Installed:
+		add("which PFs have how many VFs; the device plugin's ConfigMap says only which pools there are", "kubectl apply -f policy.yaml")
+	}
+	add("that the old parts are gone, every pod runs and every network is served", "culvert migrate check")
+	return append(out, c.lastSteps(operator, parts)...)
+}
+
+// lastSteps are those that wait until all works.
+func (c Cluster) lastSteps(operator bool, parts []Part) []Step {
+	var out []Step
+	if operator {
+		for _, o := range c.Objects {
+			if o.Kind == KindNetwork {
+				out = append(out, Step{fmt.Sprintf("kubectl -n %s patch sriovnetwork %s --type merge -p '{\"metadata\":{\"finalizers\":null}}'", o.Namespace, o.Name),
+					"the operator that would take its finalizer away is gone"})
+			}
+		}
+		out = append(out, Step{"kubectl delete crd sriovnetworks.sriovnetwork.openshift.io sriovnetworknodepolicies.sriovnetwork.openshift.io",
+			"last, when all works: until then the way back is to start the operator again"})
+	}
+	for _, p := range parts {
+		if p.Name != "Multus" || p.workload.Kind != "DaemonSet" {
+			continue
+		}
+		out = append(out, Step{fmt.Sprintf("kubectl -n %s delete daemonset %s", p.workload.Namespace, p.workload.Name),
+			"only where Multus is to go; then remove its configuration (00-multus.conf) from /etc/cni/net.d of each node, and Culvert attaches the networks of pods itself"})
+	}
+	return out
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/culvert-net/culvert/test/compat"
+)
+
+const compatibilityIntro = `# What works as it is
+
+Networks, annotations and configurations that people wrote for other projects, given to Culvert and compared with what those projects
+make of them. The cases are in [test/compat](../test/compat): each has an input of our own, the other project's outcome and
+where it shows it. ` + "`tools/go test ./test/compat -v`" + ` prints the same table and every case that is not the same.
+
+<!-- Written by tools/refdoc from the cases of test/compat: change them there. -->
+
+| group | compared with | cases | same | deliberately different | not yet | same, of all |
+|---|---|---|---|---|---|---|
+`
+
+// compatibilityPage is a table of the groups, and the cases of each that are not the same.
+func compatibilityPage() ([]byte, error) {
+	groups, err := compat.Groups()
+	if err != nil {
+		return nil, err
+	}
+	var table, rest bytes.Buffer
+	table.WriteString(compatibilityIntro)
+	for _, g := range groups {
+		results := g.Run()
+		same := compat.Count(results, compat.Same)
+		fmt.Fprintf(&table, "| %s | %s | %d | %d | %d | %d | %d %% |\n", g.Title, g.Peer, len(results), same,
+			compat.Count(results, compat.Different), compat.Count(results, compat.NotYet), 100*same/len(results))
+		if same < len(results) {
+			writeOthers(&rest, g, results)
+		}
+	}
+	table.Write(rest.Bytes())
+	return table.Bytes(), nil
+}
+
+// writeOthers lists the cases of a group that are not the same.
+func writeOthers(out *bytes.Buffer, g compat.Group, results []compat.Result) {
+	fmt.Fprintf(out, "\n## %s%s\n\n| case | %s | Culvert | why |\n|---|---|---|---|\n", strings.ToUpper(g.Title[:1]), g.Title[1:], g.Peer)
+	for _, r := range results {
+		why := r.Case.Different
+		switch r.Verdict {
+		case compat.Same:
+			continue
+		case compat.NotYet:
+			why = "not yet"
+		}
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", cell(r.Name), cell(r.Peer.String()), cell(r.Got.String()), cell(why))
+	}
+}
+
+// cell is text in a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
