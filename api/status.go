@@ -132,6 +132,8 @@ type VF struct {
 	Settings vf.Admin     `json:"settings,omitzero"` // as read back from the PF, rates as the hardware keeps to them
 	Link     *vf.Link     `json:"link,omitempty"`
 	Baseline *vf.Baseline `json:"baseline,omitempty"`
+	// Warnings says what of the owner's network was accepted and may not be meant.
+	Warnings []string `json:"warnings,omitempty"`
 	// Differences: of a VF that somebody has to what it was given, of any
 	// other to its baseline. Empty when all is well.
 	Differences []vf.Difference `json:"differences,omitempty"`

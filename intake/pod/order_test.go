@@ -202,3 +202,18 @@ func TestMacvlanNeedsTrust(t *testing.T) {
 		w.clean()
 	}
 }
+
+// The device that the kubelet chose takes the place of one that the network names, as with
+// Multus: the SR-IOV CNI plugin's documents have a deviceID in their networks.
+func TestTheKubeletsDeviceIsInPlaceOfTheNetworks(t *testing.T) {
+	w := newWorld(t)
+	w.network("v", strings.Replace(stackable, "{", `{"deviceID":"0000:03:02.0",`, 1), "intel.com/fast")
+	w.given["d/a/intel.com/fast"] = w.vfs()[1:2]
+	w.asks("v")
+	w.add()
+	if st := w.status()[1]; !strings.Contains(fmt.Sprint(st["device-info"]), w.vfs()[1].String()) {
+		t.Errorf("the pod has %v", st)
+	}
+	w.del()
+	w.clean()
+}

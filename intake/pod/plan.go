@@ -253,14 +253,11 @@ func notPassed(n journal.SandboxNetwork, plugins []netconf.Plugin, lacking []str
 	return out
 }
 
-// withDevice tells the plugins which device the kubelet chose: Culvert's own by the
-// runtimeConfig, every other one in its configuration, as Multus does.
+// withDevice tells every plugin in its configuration which device the kubelet chose, in place
+// of one that it names, as Multus does.
 func withDevice(plugins []netconf.Plugin, device vf.PCIAddr) ([]netconf.Plugin, error) {
 	out, id := slices.Clone(plugins), netconf.String(device.String())
 	for i, p := range plugins {
-		if p.IsOwn() {
-			continue
-		}
 		var err error
 		if out[i], err = p.With(map[string]json.RawMessage{"deviceID": id, "pciBusID": id}); err != nil {
 			return nil, err

@@ -57,12 +57,14 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 	if err != nil {
 		return api.NodeStatus{}, err
 	}
-	return status.Assemble(status.Input{
+	st := status.Assemble(status.Input{
 		Node: hostname(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
 		Records: c.Records, Addresses: c.Addresses,
 		Seen: g.readAttached(ctx, c.Records), Given: g.readGiven(ctx), Users: g.readUsers(ctx, c.Records),
 		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
-	}), nil
+	})
+	addWarnings(st.VFs, c.Records)
+	return st, nil
 }
 
 // Ledger returns everything that is in the ledger.

@@ -40,7 +40,40 @@ func Node(st api.NodeStatus, o Options) string {
 
 	b.WriteByte('\n')
 	problems(&b, st, o)
+	writeWarnings(&b, st.VFs, o)
 	return b.String()
+}
+
+// writeWarnings tells what of networks was accepted and may not be meant, once for each network
+// with the first of its owners.
+func writeWarnings(b *strings.Builder, vfs []api.VF, o Options) {
+	type warning struct{ network, text string }
+	owners := map[warning]int{}
+	var all []warning
+	first := map[warning]string{}
+	for _, v := range vfs {
+		for _, text := range v.Warnings {
+			w := warning{v.Network, text}
+			if owners[w]++; owners[w] == 1 {
+				all = append(all, w)
+				first[w] = v.Name
+				if v.Owner != nil {
+					first[w] = v.Owner.String()
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s\n", o.Paint(fmt.Sprintf("WARNINGS (%d)", len(all)), screen.Bold))
+	for _, w := range all {
+		who := first[w]
+		if n := owners[w]; n > 1 {
+			who = fmt.Sprintf("%s and %d more", who, n-1)
+		}
+		entry(b, o, 0, o.Paint("!", screen.Yellow), excerpt.Clean(fmt.Sprintf("network %s (%s): %s", w.network, who, w.text)))
+	}
 }
 
 func pfTable(st api.NodeStatus, o Options) *screen.Table {

@@ -52,6 +52,9 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	}
 	held(line, v, o)
 	line("network", "%s", v.Network)
+	for _, w := range v.Warnings {
+		line("warning", "%s", w)
+	}
 	line("netns", "%s", v.Netns)
 	line("netdevice", "%s", netdevice(v))
 	line("addresses", "%s", strings.Join(v.Addresses, ", "))

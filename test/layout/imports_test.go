@@ -96,7 +96,7 @@ var mayImport = map[string][]string{
 	// a node put together: its wanted Spec, its parts, its status, its side of the cluster
 	"wanted":        {"api", "api/v1alpha1", "change", "desired", "durable", "excerpt", "vf"},
 	"node":          {"api", "attach", "inventory", "ipam/blocks", "journal", "kernel/step", "reconcile", "vf", "wanted"},
-	"status/gather": {"excerpt", "api", "claims", "desired", "journal", "node", "status", "vf"},
+	"status/gather": {"excerpt", "api", "claims", "desired", "intake/cni", "journal", "node", "status", "vf"},
 	"metrics":       {"api", "attach"},
 	"membership":    {"change", "excerpt", "api", "api/v1alpha1", "intake/cni", "ipam", "ipam/blocks", "journal", "netannotation", "node", "status", "trouble", "vf", "wanted"},
 	"daemon":        {"api", "change", "claims", "desired", "intake/...", "journal", "kernel", "kernel/dirwatch", "kube", "kubelet", "membership", "metrics", "node", "rpc", "status", "status/gather", "vf", "wanted"},

@@ -1,0 +1,25 @@
+package gather
+
+import (
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/intake/cni"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// addWarnings adds what intake/cni warned of when it read the configurations of the leases.
+func addWarnings(vfs []api.VF, records []journal.Record) {
+	requests := map[vf.ID][]byte{}
+	for _, r := range records {
+		if r.Held() && (r.Lease.Owner.Kind == vf.OwnerPod || r.Lease.Owner.Kind == vf.OwnerContainer) {
+			requests[r.ID] = r.Lease.Request
+		}
+	}
+	for i := range vfs {
+		if request := requests[vfs[i].ID]; len(request) > 0 {
+			if c, err := cni.ParseConfig(request); err == nil {
+				vfs[i].Warnings = c.Warnings
+			}
+		}
+	}
+}
