@@ -86,7 +86,7 @@ func (e *Engine) rebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Record
 	switch {
 	case err != nil:
 		return rec, fmt.Errorf("VF %s: find out whether it is in use: %w", pci, err)
-	case outside[pci] != "":
+	case outside[pci] != vf.Use{}:
 		return rec, fmt.Errorf("VF %s is %s: %w: end that use first", pci, outside[pci], vf.ErrHeld)
 	}
 	return rec, nil

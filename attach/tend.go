@@ -231,17 +231,17 @@ func (e *Engine) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) 
 // the VF that the kubelet gave it, or a process that has the VF open, such as a guest's
 // QEMU whose start hook was missed. It leaves out VFs that are not used. An error says
 // that the engine cannot know.
-func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]string, error) {
+func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error) {
 	ctx, cancel := context.WithTimeout(ctx, givenBound)
 	defer cancel()
-	out := map[vf.PCIAddr]string{}
+	out := map[vf.PCIAddr]vf.Use{}
 	open, err := e.Kernel.Users(ctx, vfs...)
 	if err != nil {
 		return nil, err
 	}
 	for pci, users := range open {
 		if len(users) > 0 {
-			out[pci] = "open by " + users[0].String()
+			out[pci] = vf.Use{By: users[0]}
 		}
 	}
 	if e.Given == nil {
@@ -253,7 +253,7 @@ func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr
 	}
 	for _, pci := range vfs {
 		if pod := given(pci); pod != "" {
-			out[pci] = "given by the kubelet to pod " + pod
+			out[pci] = vf.Use{Pod: pod}
 		}
 	}
 	return out, nil

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -54,6 +56,70 @@ func TestI5UsedOutsideTheLedger(t *testing.T) {
 		}
 		if pfs, err := h.k.PFs(t.Context()); err != nil || pfs[0].NumVFs != 2 {
 			t.Errorf("%s, forced: %d VFs, %v", name, pfs[0].NumVFs, err)
+		}
+	}
+}
+
+// A VF that others made is taken over when the engine knows that nobody uses it. While the
+// kubelet does not answer nothing is touched; a part of a bridge and an interface that is
+// listened on are used, a pod's VF is nobody's problem.
+func TestTakesOverAsBound(t *testing.T) {
+	h := boot(t, "")
+	pf := h.Inventory.PFs()[0]
+	if err := h.k.Do(t.Context(), step.SetNumVFs{PF: pf.PCI, N: 5}); err != nil {
+		t.Fatal(err)
+	}
+	pf, err := h.k.PF(t.Context(), pf.PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, change := range []func(*vf.State){
+		func(st *vf.State) { st.Driver, st.Link = vf.DriverVFIO, nil },
+		func(st *vf.State) { st.Driver, st.Link = vf.DriverVFIO, nil },
+		func(st *vf.State) { st.Link.Up = true },
+		func(st *vf.State) { st.Link.Up, st.Link.Promisc = true, true },
+		func(st *vf.State) { st.Link.Up = true },
+	} {
+		if err := h.k.Meddle(pf.VFs[i].PCI, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.k.SetAttribute(pf.VFs[4].PCI, "master", "7"); err != nil {
+		t.Fatal(err)
+	}
+	config, err := desired.ParseDevicePlugin("config.json", []byte(`{"resourceList": [{"resourceName": "a"}]}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.SetSpec(desired.Spec{Pools: config.Pools})
+	down := vf.ErrNotReady
+	h.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		return func(a vf.PCIAddr) string {
+			if a == pf.VFs[1].PCI {
+				return "default/testpmd"
+			}
+			return ""
+		}, down
+	}
+	if err := h.Reconciler.Pass(t.Context(), false); err == nil || h.phases(t) != "map[]" || !strings.Contains(err.Error(), "whether it is used is not known") {
+		t.Errorf("the kubelet is down: %s, %v", h.phases(t), err)
+	}
+	down = nil
+	err = h.Reconciler.Pass(t.Context(), false)
+	if got := h.phases(t); got != "map[free:2]" {
+		t.Errorf("%s are taken over", got)
+	}
+	for _, want := range []string{"listens on it as enp1s0v3", "as enp1s0v4, a part of another interface"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if got := problems(h); strings.Contains(got, pf.VFs[1].PCI.String()) {
+		t.Errorf("a pod's VF is a problem: %s", got)
+	}
+	for i, driver := range []string{vf.DriverVFIO, vf.DriverVFIO, "igbvf"} {
+		if st, err := h.k.VF(t.Context(), pf.VFs[i].PCI, ""); err != nil || st.Driver != driver {
+			t.Errorf("VF %d is bound to %s: %v", i, st.Driver, err)
 		}
 	}
 }

@@ -212,8 +212,8 @@ func (r *Reconciler) usersOutside(ctx context.Context, p PFPlan) ([]journal.Reco
 	}
 	var out []journal.Record
 	for _, v := range p.PF.VFs {
-		if how := used[v.PCI]; how != "" {
-			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Attached, Lease: journal.Lease{Owner: vf.Owner{Name: how}}})
+		if use, ok := used[v.PCI]; ok {
+			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Attached, Lease: journal.Lease{Owner: vf.Owner{Name: use.String()}}})
 		}
 	}
 	return out, nil

@@ -25,12 +25,20 @@ func (r *Reconciler) prepare(ctx context.Context, spec desired.Spec, pf vf.PF) [
 	if err != nil {
 		return []error{err}
 	}
+	used, unknown := r.newcomers(ctx, pf, records)
 	var tasks []func() error
 	for _, v := range pf.VFs {
-		if !wanted(spec, pf, v) {
-			continue
+		rec := recordOf(records, v.ID)
+		if !wanted(spec, pf, v) || isNewcomer(rec) && used[v.PCI].Pod != "" {
+			continue // a pod that an earlier device plugin served keeps its VF, and status names it
 		}
-		if task := r.task(ctx, spec, pf, v, recordOf(records, v.ID)); task != nil {
+		if isNewcomer(rec) {
+			if err := refuseNewcomer(used, unknown, v); err != nil {
+				tasks = append(tasks, func() error { return aboutVF(v, err) })
+				continue
+			}
+		}
+		if task := r.task(ctx, spec, pf, v, rec); task != nil {
 			tasks = append(tasks, func() error { return aboutVF(v, task()) })
 		}
 	}
@@ -61,14 +69,21 @@ func wanted(spec desired.Spec, pf vf.PF, v vf.State) bool {
 // task is what a VF needs, nil when it is as it should be or somebody's.
 func (r *Reconciler) task(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec *journal.Record) func() error {
 	switch {
-	case rec == nil || rec.Phase == journal.Damaged:
+	case isNewcomer(rec):
 		return func() error { return r.takeOver(ctx, spec, pf, v) }
 	case rec.Phase == journal.Making:
 		return func() error { return r.finish(ctx, spec, pf, v, *rec) }
-	case rec.Phase == journal.Free && changesBaseline(r.steps(spec, pf, v), rec.Baseline):
+	case rec.Phase == journal.Free && (changesBaseline(r.steps(spec, pf, v), rec.Baseline) || isReboundOutside(spec, pf, v, rec.Baseline)):
 		return func() error { return r.remodel(ctx, spec, pf, v) }
 	}
 	return nil
+}
+
+// isReboundOutside reports whether an administrator bound a free VF to vfio-pci, or away from
+// it, that is in a pool which takes VFs as they are bound: the binding is its new baseline.
+func isReboundOutside(spec desired.Spec, pf vf.PF, v vf.State, b vf.Baseline) bool {
+	pool, _ := spec.PoolOf(pf, v.ID.Index, v)
+	return pool.AsBound && v.Driver != "" && (v.Driver == vf.DriverVFIO) != (b.Driver == vf.DriverVFIO)
 }
 
 // remodel gives a free VF another baseline: back to Making, unless somebody is
@@ -121,8 +136,11 @@ func (r *Reconciler) steps(spec desired.Spec, pf vf.PF, v vf.State) []step.Step 
 	mac := vf.StableMAC(pf.ID, v.ID.Index)
 	// A driver that bound before the MAC was set made one up, and keeps it.
 	newMAC := v.Admin.MAC != mac || v.Link != nil && v.Link.MAC != mac
-	if !rebind && newMAC && v.Driver == vf.DriverVFIO {
-		driver = vf.DriverVFIO
+	if !rebind && v.Driver == vf.DriverVFIO { // who opens it reads its MAC
+		if newMAC {
+			return []step.Step{step.SetVFMAC{PF: pf.PCI, Index: v.ID.Index, MAC: mac}}
+		}
+		return nil
 	}
 	var out []step.Step
 	if v.Driver != "" && (rebind || newMAC) {

@@ -43,7 +43,7 @@ type keeper interface {
 	// when the VF is held, used outside the ledger or worked on.
 	WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (bool, error)
 	// Outside returns the uses of VFs for which there is no lease.
-	Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]string, error)
+	Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
 }
 
 // Bounds and rhythms.

@@ -12,11 +12,28 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// takeOver makes a VF that the ledger does not tell of ours, when the kernel
-// shows that nobody uses it. Somebody else made it, or its record was lost:
-// then its last owner's settings are still on it, and go.
+// newcomers returns the uses of the VFs of a PF that the ledger does not tell of, those
+// that are not used left out. It asks nothing where there are none.
+func (r *Reconciler) newcomers(ctx context.Context, pf vf.PF, records []journal.Record) (map[vf.PCIAddr]vf.Use, error) {
+	var all []vf.PCIAddr
+	for _, v := range pf.VFs {
+		if isNewcomer(recordOf(records, v.ID)) {
+			all = append(all, v.PCI)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return r.Keeper.Outside(ctx, all...)
+}
+
+func isNewcomer(rec *journal.Record) bool { return rec == nil || rec.Phase == journal.Damaged }
+
+// takeOver makes a VF that the ledger does not tell of ours, when nobody uses it.
+// Somebody else made it, or its record was lost: then its last owner's settings are
+// still on it, and go. It keeps the driver that it is bound to (TestTakesOverAsBound).
 func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
-	if who := strangers(v); who != "" {
+	if who := occupant(spec, pf, v); who != "" {
 		return fmt.Errorf("%s: not taken over: end that first", who)
 	}
 	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making}
@@ -29,8 +46,29 @@ func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	return r.finish(ctx, spec, pf, v, rec)
 }
 
-// strangers says who uses a VF that the ledger does not tell of, as far as the
-// kernel shows; nothing for nobody.
+// occupant says who uses a VF that no process has open and that the kubelet gave to no
+// pod; nothing for nobody. An interface that is up is used where it has addresses, is a
+// part of a bridge or bond, or is listened on.
+func occupant(spec desired.Spec, pf vf.PF, v vf.State) string {
+	pool, pooled := spec.PoolOf(pf, v.ID.Index, v)
+	switch {
+	case v.Driver == vf.DriverVFIO && pooled && pool.KindOf(v) != desired.VFIO:
+		return fmt.Sprintf("bound to %s by somebody else, and pool %s gives out interfaces (write deviceType: vfio-pci, or unbind it)", v.Driver, pool.FullName())
+	case v.Driver == vf.DriverVFIO, v.Link != nil && !v.Link.Up && len(v.Link.Addrs) == 0:
+		return ""
+	case v.Link == nil, len(v.Link.Addrs) > 0:
+		return strangers(v)
+	case v.Link.Promisc:
+		return fmt.Sprintf("the host listens on it as %s", v.Link.Name)
+	}
+	if master := v.Link.Attributes.Value("master"); master != "" && master != "0" {
+		return fmt.Sprintf("the host uses it as %s, a part of another interface", v.Link.Name)
+	}
+	return ""
+}
+
+// strangers says who may use a VF that the ledger does not tell of, as far as one look at
+// the kernel shows; nothing for nobody. It is for those who would destroy the VF.
 func strangers(v vf.State) string {
 	switch {
 	case v.Driver == vf.DriverVFIO:
@@ -57,4 +95,15 @@ func reborn(v vf.State, steps []step.Step) []step.Step {
 		return steps
 	}
 	return append([]step.Step{step.Unbind{VF: v.PCI}}, append(steps, step.Bind{VF: v.PCI})...)
+}
+
+// refuseNewcomer says why a VF cannot be looked at for taking over, or nil.
+func refuseNewcomer(used map[vf.PCIAddr]vf.Use, unknown error, v vf.State) error {
+	if unknown != nil {
+		return fmt.Errorf("whether it is used is not known, so it is not taken over: %w", unknown)
+	}
+	if use, ok := used[v.PCI]; ok {
+		return fmt.Errorf("%s: not taken over: end that first", use)
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -97,6 +98,10 @@ func TestGiven(t *testing.T) {
 	v := got.VFs[4]
 	if v.PCI != free || v.Phase != api.PhaseGiven || v.Owner == nil || v.Owner.String() != "pod default/dpdk" || len(v.Differences) != 0 {
 		t.Errorf("%+v", v)
+	}
+	in.Records = slices.DeleteFunc(slices.Clone(in.Records), func(r journal.Record) bool { return r.PCI == free })
+	if v := Assemble(in).VFs[4]; v.PCI != free || v.Phase != api.PhaseGiven || v.Owner == nil || v.Owner.String() != "pod default/dpdk" {
+		t.Errorf("a VF that an earlier device plugin served: %+v", v)
 	}
 	if !reflect.DeepEqual(before.VFs[0], got.VFs[0]) {
 		t.Errorf("a lease is changed by what the kubelet says: %+v", got.VFs[0])

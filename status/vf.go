@@ -67,7 +67,7 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 		p.lease(&v, r)
 		v.OpenBy, v.Differences = p.Users[st.PCI], differences(r, st)
 	}
-	if pod := p.Given[st.PCI]; pod != "" && known && r.Phase == journal.Free {
+	if pod := p.Given[st.PCI]; pod != "" && (!known || r.Phase == journal.Free) {
 		v.Phase, v.Owner = api.PhaseGiven, &vf.Owner{Kind: vf.OwnerPod, Name: pod}
 		v.Since, v.Differences = time.Time{}, nil // the pod may do with it what it likes
 	}

@@ -22,6 +22,9 @@ func NewAttributes(values map[string]string) Attributes {
 	return Attributes(b.String())
 }
 
+// Value returns the value of an attribute; empty for one that is unset or not there.
+func (a Attributes) Value(name string) string { return a.values()[name] }
+
 // values are the values by name.
 func (a Attributes) values() map[string]string {
 	out := map[string]string{}

@@ -9,3 +9,16 @@ type Process struct {
 }
 
 func (p Process) String() string { return fmt.Sprintf("%s (process %d)", p.Name, p.PID) }
+
+// Use is how a VF is used without a lease in the ledger.
+type Use struct {
+	Pod string  // that the kubelet gave it to, namespace/name
+	By  Process // that has it open, where no pod is known
+}
+
+func (u Use) String() string {
+	if u.Pod != "" {
+		return "given by the kubelet to pod " + u.Pod
+	}
+	return "open by " + u.By.String()
+}

@@ -21,6 +21,8 @@ type host struct {
 	// newer says of a record whether pfs were listed after it became what it is.
 	// Otherwise they tell where the VF was, not where it is.
 	newer func(journal.Record) bool
+	// given are pods by the VFs that the kubelet gave them, as it last said.
+	given map[vf.PCIAddr]string
 }
 
 // device is a VF as the kubelet sees it. Its ID there is its PCI address.
@@ -60,7 +62,7 @@ func (h host) devices(ours func(journal.Record) bool) map[string][]device {
 			d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vhost: selector.NeedVhostNet, vfio: pool.KindOf(st) == desired.VFIO}
 			rec, known := records[st.ID]
 			d.released = rec.Released
-			d.judge(rec, known, ours)
+			d.judge(rec, known, ours, h.given[st.PCI])
 			if d.unfit == "" {
 				d.unfit = linkless(pf)
 			}
@@ -109,9 +111,11 @@ func unread(pfs []vf.PF, whole map[vf.PCIAddr]vf.PF) []vf.PF {
 	return out
 }
 
-// judge says what the ledger means for the kubelet.
-func (d *device) judge(rec journal.Record, known bool, ours func(journal.Record) bool) {
+// judge says what the ledger means for the kubelet, which gave the VF to the pod given. A
+// VF that an earlier device plugin served is in no ledger while its pod runs.
+func (d *device) judge(rec journal.Record, known bool, ours func(journal.Record) bool, given string) {
 	switch {
+	case !known && given != "":
 	case !known || rec.Phase == journal.Making:
 		d.unfit, d.soon = "it is being made", true
 	case rec.Phase == journal.Free:

@@ -25,9 +25,25 @@ func (p *Plugin) ours(r journal.Record) bool {
 	return given || !known
 }
 
-// learn asks the kubelet about leases of pods that are new. An error means that
-// it did not answer.
-func (p *Plugin) learn(ctx context.Context, records []journal.Record) error {
+// hasNewcomer reports whether a VF of a pool is in no ledger.
+func (h host) hasNewcomer() bool {
+	known := make(map[vf.ID]bool, len(h.records))
+	for _, r := range h.records {
+		known[r.ID] = true
+	}
+	for _, pf := range h.pfs {
+		for _, st := range pf.VFs {
+			if _, in := h.spec.PoolOf(pf, st.ID.Index, st); in && !known[st.ID] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// learn asks the kubelet about leases of pods that are new, and where a newcomer, a VF
+// that is in no ledger, may be a pod's. An error means that it did not answer.
+func (p *Plugin) learn(ctx context.Context, records []journal.Record, newcomer bool) error {
 	leases := map[lease]journal.Record{}
 	for _, r := range records {
 		if r.Lease.Owner.Kind == vf.OwnerPod {
@@ -40,7 +56,7 @@ func (p *Plugin) learn(ctx context.Context, records []journal.Record) error {
 		delete(leases, l)
 	}
 	p.mu.Unlock()
-	if len(leases) == 0 {
+	if len(leases) == 0 && !newcomer {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askBound)
@@ -51,6 +67,7 @@ func (p *Plugin) learn(ctx context.Context, records []journal.Record) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.given = given
 	for l, r := range leases {
 		_, promised := p.promised[r.PCI]
 		p.known[l] = given[r.PCI] == r.Lease.Owner.Name || promised && given[r.PCI] == ""

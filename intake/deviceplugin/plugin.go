@@ -92,9 +92,10 @@ type Plugin struct {
 	promised map[vf.PCIAddr]time.Time
 	// known says of leases of pods whether the kubelet gave the VF to that pod.
 	known    map[lease]bool
-	states   map[vf.ID]state      // nil before the first look
-	whole    map[vf.PCIAddr]vf.PF // as they were when they could be read
-	serving  map[string]*endpoint // by full name of the pool
+	states   map[vf.ID]state       // nil before the first look
+	whole    map[vf.PCIAddr]vf.PF  // as they were when they could be read
+	given    map[vf.PCIAddr]string // pods by their VFs, as the kubelet last said
+	serving  map[string]*endpoint  // by full name of the pool
 	problems []api.Problem
 }
 
@@ -156,7 +157,10 @@ func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spe
 		return true, err // the last state stays
 	}
 	p.note(h.records)
-	again = p.learn(ctx, h.records) != nil
+	again = p.learn(ctx, h.records, h.hasNewcomer()) != nil
+	p.mu.Lock()
+	h.given = p.given
+	p.mu.Unlock()
 	devices := h.devices(p.ours)
 	pools := slices.DeleteFunc(slices.Clone(spec.Pools), func(pool desired.Pool) bool { return pool.Unserved != "" })
 	p.serve(ctx, g, pools, devices)
@@ -182,7 +186,7 @@ func (p *Plugin) host(spec desired.Spec) (host, error) {
 		return ok && s.is(r) && listed.After(s.since)
 	}
 	p.mu.Lock()
-	h.unread = unread(h.pfs, p.whole)
+	h.unread, h.given = unread(h.pfs, p.whole), p.given
 	p.mu.Unlock()
 	var err error
 	h.records, err = journal.ReadRecords(p.Ledger)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -313,5 +314,26 @@ func TestSocketName(t *testing.T) {
 	b := "mellanox.com/" + strings.Repeat("a", 63)
 	if n := len(filepath.Join(DefaultDir, socketOf(a))); n > 107 || socketOf(a) == socketOf(b) {
 		t.Errorf("%d bytes, %s, %s", n, socketOf(a), socketOf(b))
+	}
+}
+
+// A VF that an earlier device plugin gave to a pod which runs is in no ledger: it stays
+// healthy, and is not free; any other one is being made.
+func TestPodsOfAnEarlierPluginKeepTheirVFs(t *testing.T) {
+	served, other := vf.PCIAddr{Bus: 1, Device: 0x10}, vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}
+	h := host{
+		spec: desired.Spec{Pools: []desired.Pool{{Name: "dpdk", Prefix: "x", AsBound: true}}},
+		pfs: []vf.PF{{Name: "enp1s0", Up: true, Carrier: true, VFs: []vf.State{
+			{PCI: served, Driver: vf.DriverVFIO, IOMMUGroup: 7}, {ID: vf.ID{Index: 1}, PCI: other, Driver: vf.DriverVFIO, IOMMUGroup: 8},
+		}}},
+		newer: func(journal.Record) bool { return true },
+		given: map[vf.PCIAddr]string{served: "default/testpmd"},
+	}
+	if !h.hasNewcomer() {
+		t.Error("nobody asks the kubelet")
+	}
+	got := h.devices(func(journal.Record) bool { return false })["x/dpdk"]
+	if len(got) != 2 || got[0].unfit != "" || got[0].free || !got[0].vfio || got[1].unfit != "it is being made" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -23,7 +23,7 @@ const sandboxHas = "eth0"
 // them (docs/failures.md). All survive a move and end with the netdevice.
 var (
 	shownByLink = map[string]string{
-		"flags": "multicast", "txqlen": "1000", "ifalias": "", altnames: "", "group": "0", "gso_max_segs": "65535", "xdp": "",
+		"flags": "multicast", "txqlen": "1000", "ifalias": "", altnames: "", "group": "0", "gso_max_segs": "65535", "xdp": "", "master": "",
 	}
 	shownByTools = map[string]string{
 		"features": "all", "rings": "256", "channels": "1", "coalesce": "3", "rss": "even", "rules": "0", "msglevel": "7", "tcx": "",

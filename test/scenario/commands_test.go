@@ -42,6 +42,11 @@ import (
 //	                                    what the next start of a running one has; out is what contradicts
 //	open ALIAS                          some process has a VF open through vfio, as QEMU does
 //	close ALIAS                         it has not any more
+//	made PF N                           somebody else makes the VFs of a PF
+//	bind ALIAS [vfio-pci]               somebody else binds a VF to vfio-pci, or to its netdevice driver
+//	plugin FILE                         the device plugin's ConfigMap has FILE, and nothing else is wanted
+//	give ALIAS [POD]                    the kubelet gave a VF to a pod, which has no network for it, or to none any more
+//	drivers                             the driver of each VF
 //	fault before|after|always STEP      the next step of that kind (faulty.Kind) fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
@@ -61,6 +66,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"tune": command(tune), "looks": command(looks), "netdevices": command(netdevices),
 	"clock": command(advance), "show": command(show), "ledger": command(ledger), "events": command(events),
 	"problems": command(problems), "clean": command(clean),
+	"made": command(made), "bind": command(bind), "plugin": command(plugin), "give": command(give), "drivers": command(drivers),
 }
 
 // command adapts a function to testscript.

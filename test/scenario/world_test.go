@@ -29,8 +29,9 @@ type world struct {
 	faults *faulty.Kernel
 	dir    string
 	spec   desired.Spec
-	clock  atomic.Int64 // nanoseconds that the story has added to the clock
-	netns  []string     // names of those that live
+	clock  atomic.Int64          // nanoseconds that the story has added to the clock
+	netns  []string              // names of those that live
+	given  map[vf.PCIAddr]string // pods to which the kubelet gave VFs
 
 	ledger *journal.Ledger
 	node   *node.Node
@@ -40,7 +41,7 @@ type world struct {
 }
 
 func newWorld(m machine, nic fake.Profile, dir string) (*world, error) {
-	w := &world{machine: m, nic: nic, faults: faulty.New(m), dir: dir}
+	w := &world{machine: m, nic: nic, faults: faulty.New(m), dir: dir, given: map[vf.PCIAddr]string{}}
 	return w, w.start()
 }
 
@@ -53,6 +54,12 @@ func (w *world) start() error {
 		return err
 	}
 	w.node = node.New(node.Config{Kernel: w.faults, Ledger: w.ledger, BootID: "this boot", Now: now})
+	w.node.Engine.Given = func(context.Context) (func(vf.PCIAddr) string, error) {
+		if len(w.given) == 0 {
+			return nil, nil // no kubelet
+		}
+		return func(a vf.PCIAddr) string { return w.given[a] }, nil
+	}
 	w.cni, w.guests = cni.New(w.node.Engine), guestintake.New(w.node.Engine, w.ledger)
 	w.list = guestintake.NewComparer(w.node.Engine, w.ledger, now)
 	w.node.SetSpec(w.spec)
