@@ -62,6 +62,10 @@ func run(levels []string, signals <-chan os.Signal) (int, error) {
 	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&fs.ModeCharDevice != 0 {
 		every = 2 * time.Second
 	}
+	before, err := readCPUTime()
+	if err != nil {
+		return 1, err
+	}
 	r := &runner{plan: plan, show: &show{out: os.Stdout, dir: logs, every: every, now: time.Now}, ended: make(chan end), start: watch}
 	if sig := r.run(signals); sig != 0 {
 		return 128 + int(sig), nil
@@ -71,6 +75,9 @@ func run(levels []string, signals <-chan os.Signal) (int, error) {
 		return 1, err
 	}
 	outcome.Report(os.Stdout, tests, 5)
+	if after, err := readCPUTime(); err == nil {
+		fmt.Println(describeBusy(after.Since(before), runtime.NumCPU()))
+	}
 	line, ok := r.verdict()
 	fmt.Println(line)
 	if !ok {
