@@ -71,6 +71,17 @@ func TestRunnerRunsJobs(t *testing.T) {
 	}
 }
 
+// A job's nice value is that of its session too, where the kernel shares processors among
+// sessions.
+func TestRunnerMakesSessionsNice(t *testing.T) {
+	polite := shell("polite", "nice; cat /proc/self/autogroup || echo /autogroup-0 nice 5")
+	polite.nice = 5
+	_, out, _ := runJobs(t, []job{polite}, nil)
+	if !regexp.MustCompile(`\n5\n(cat: .*\n)?/autogroup-[0-9]+ nice 5\n`).MatchString(out) {
+		t.Errorf("printed:\n%s", out)
+	}
+}
+
 // A job that leaves a process behind has failed, and its process is gone.
 func TestRunnerFindsOrphans(t *testing.T) {
 	r, out, _ := runJobs(t, []job{shell("orphan", "sleep 300 & echo $! >pid")}, nil)
