@@ -27,14 +27,21 @@ pools:
     pfNames: ["enp1s0#2-6"]
 `
 
-// GuestSetup returns libvirt's first look at its QEMU, which takes a minute where the processor is
-// emulated. Labs of guests have it behind them.
+// GuestSetup returns libvirt's first look at its QEMU and at its hooks. The first takes a
+// minute where the processor is emulated. libvirt looks for hooks only as it starts (its
+// manual of hooks), so the nodes have empty ones where Culvert's will be: libvirt runs those
+// without another start.
 func GuestSetup() *lab.Setup {
 	return &lab.Setup{
-		Key: "libvirt looked at its QEMU",
+		Key: "libvirt looked at its QEMU and at empty hooks",
 		Run: func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
 			step("letting libvirt look at its QEMU")
-			return onAll(ctx, l, node.Node.StartLibvirt)
+			return onAll(ctx, l, func(n node.Node, ctx context.Context) error {
+				if err := n.PutEmptyHooks(ctx); err != nil {
+					return err
+				}
+				return n.StartLibvirt(ctx)
+			})
 		},
 	}
 }
@@ -73,13 +80,8 @@ func UpGuests(ctx context.Context, o lab.Options, source string) (*lab.Lab, erro
 	}
 	defer func() { _ = os.RemoveAll(stage) }()
 	o.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-		step("installing Culvert, and starting libvirt anew, which looks for hooks then")
-		return onAll(ctx, l, func(n node.Node, ctx context.Context) error {
-			if err := n.Install(ctx, stage); err != nil {
-				return err
-			}
-			return n.StartLibvirt(ctx)
-		})
+		step("installing Culvert")
+		return onAll(ctx, l, func(n node.Node, ctx context.Context) error { return n.Install(ctx, stage) })
 	}
 	l, err := lab.Up(ctx, o)
 	if err != nil {

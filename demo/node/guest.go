@@ -19,6 +19,17 @@ type Guest struct {
 //go:embed guest.xml
 var guestXML string
 
+// PutEmptyHooks puts hooks of libvirt that do nothing where Culvert's will be.
+func (n Node) PutEmptyHooks(ctx context.Context) error {
+	_, err := n.Script(ctx, "put empty hooks", `
+		for kind in qemu network; do
+			mkdir -p "/etc/libvirt/hooks/$kind.d"
+			printf '#!/bin/sh\n' >"/etc/libvirt/hooks/$kind.d/culvert"
+			chmod 755 "/etc/libvirt/hooks/$kind.d/culvert"
+		done`)
+	return err
+}
+
 // StartLibvirt starts libvirt anew, which looks for hooks then, and returns when
 // it has looked at its QEMU.
 func (n Node) StartLibvirt(ctx context.Context) error {

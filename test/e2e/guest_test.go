@@ -66,11 +66,6 @@ func fails(t *testing.T, err error, words ...string) {
 // second one shows what needs no boot.
 func TestGuests(t *testing.T) {
 	leavesNothing(t, nodes...)
-	for _, n := range nodes {
-		if err := n.StartLibvirt(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
 	db1 := defined(t, nodes[0], "db1", "10.90.0.1/24")
 	v := give(t, db1, "--pool", vms, "--vlan", "90", "--max-tx-rate", "500")
 	if err := db1.Start(t.Context()); err != nil {
