@@ -86,7 +86,7 @@ func (e *ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 		return err
 	}
 	d.Step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
-	if err := d.each(func(i int, n node.Node) error {
+	if err := eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) error {
 		side := []*[]string{&e.From, &e.To}[i]
 		if senders == 1 {
 			*side = append(*side, n.Place(""))

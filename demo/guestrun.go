@@ -169,7 +169,7 @@ const vmContainers = `{
 
 func (v *vms) startContainers(ctx context.Context) error {
 	v.Step("and a container beside it, with a VF by CNI on the same VLAN, while the guests boot")
-	return v.each(func(i int, n node.Node) error {
+	return eachNode(ctx, v.nodes, func(ctx context.Context, i int, n node.Node) error {
 		if err := n.Prepare(ctx); err != nil {
 			return err
 		}
@@ -383,7 +383,7 @@ func parsePassed(text []byte) (out []string, err error) {
 // killAll ends the guests as hard as it goes, and the containers.
 func (v *vms) killAll(ctx context.Context) error {
 	v.Step("killing the guests' QEMU with signal 9, and deleting the containers: the VFs come back by themselves")
-	return v.each(func(i int, n node.Node) error {
+	return eachNode(ctx, v.nodes, func(ctx context.Context, i int, n node.Node) error {
 		name := fmt.Sprintf("pod%d", n.Number)
 		var g errgroup.Group
 		if i < v.Guests {

@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/culvert-net/culvert/demo/node"
 	"github.com/culvert-net/culvert/lab"
 )
@@ -52,11 +50,11 @@ func onAll(ctx context.Context, l *lab.Lab, do func(node.Node, context.Context) 
 	if err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
+	all := node.Of(l, len(nodes))
 	for i, n := range nodes {
-		g.Go(func() error { return do(node.Node{Lab: l, Name: n.Name, Number: i + 1}, ctx) })
+		all[i].Name = n.Name
 	}
-	return g.Wait()
+	return eachNode(ctx, all, func(ctx context.Context, _ int, n node.Node) error { return do(n, ctx) })
 }
 
 // UpGuests brings up a lab whose nodes run guests of their own: with libvirt,

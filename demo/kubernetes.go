@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/report"
 	"github.com/culvert-net/culvert/demo/node"
@@ -343,7 +341,7 @@ func (k *kubernetes) compareVFs(ctx context.Context) error {
 func (k *kubernetes) settle(ctx context.Context) error {
 	k.Step("waiting until the kubelets have taken all pods down")
 	return k.await(ctx, "all VFs are free", func(ctx context.Context) error {
-		return k.eachNode(ctx, func(ctx context.Context, n node.Node) error {
+		return eachNode(ctx, k.nodes, func(ctx context.Context, _ int, n node.Node) error {
 			st, err := k.culvert(ctx, n)
 			if err != nil {
 				return err
@@ -392,13 +390,4 @@ func (r KubernetesResult) text(l screen.Look) string {
 	fmt.Fprintf(&b, "time    nodes Ready after %.0f s, Culvert installed in %.0f s\n", r.NodesReady, r.Installed)
 	b.WriteString(machines(r.Accel, r.WhyNotKVM))
 	return b.String()
-}
-
-// eachNode does something on all nodes at once, until one fails.
-func (k *kubernetes) eachNode(ctx context.Context, do func(ctx context.Context, n node.Node) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, n := range k.nodes {
-		g.Go(func() error { return do(ctx, n) })
-	}
-	return g.Wait()
 }

@@ -75,7 +75,7 @@ func (k *kubernetes) timePods(ctx context.Context) error {
 	var mu sync.Mutex // guards all, and done
 	var all = map[string][]time.Duration{}
 	done := 0
-	err := k.eachNode(ctx, func(ctx context.Context, n node.Node) error {
+	err := eachNode(ctx, k.nodes, func(ctx context.Context, _ int, n node.Node) error {
 		for i := n.Number; i <= k.Attachments; i += nodeCount {
 			for _, network := range []string{networks[0].name, ""} {
 				took, err := k.timePod(ctx, n, network)

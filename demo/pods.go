@@ -35,7 +35,7 @@ var (
 func (d *demo) startPods(ctx context.Context) ([]*pod, error) {
 	d.Step("starting a container on each node: eth0 from the overlay, net1 from Culvert by R0's NetworkAttachmentDefinition")
 	pods := make([]*pod, nodeCount)
-	err := d.each(func(i int, n node.Node) error {
+	err := eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) error {
 		p, err := startPod(ctx, n, podNames[i], podCommands[i])
 		pods[i] = p
 		return err
@@ -151,7 +151,7 @@ func (d *demo) showOwners(ctx context.Context) error {
 // interfaces, its network namespace.
 func (d *demo) stopPods(ctx context.Context, pods []*pod) error {
 	d.Step("deleting the containers: the VFs come back")
-	return d.each(func(i int, n node.Node) error {
+	return eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) error {
 		p := pods[i]
 		if err := p.Delete(ctx); err != nil {
 			return err
@@ -171,7 +171,7 @@ func (d *demo) stopPods(ctx context.Context, pods []*pod) error {
 func (d *demo) compareVFs(ctx context.Context) error {
 	d.Step("comparing every VF with what it was before: the kernel's word, and Culvert's")
 	after, told := make([]node.VFs, len(d.nodes)), make([]api.NodeStatus, len(d.nodes))
-	err := d.each(func(i int, n node.Node) (err error) {
+	err := eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) (err error) {
 		if after[i], err = d.kernel(ctx, n); err == nil {
 			told[i], err = d.culvert(ctx, n)
 		}

@@ -219,11 +219,11 @@ func (d *demo) leave(ctx context.Context, l *lab.Lab) error {
 	return l.Down(context.WithoutCancel(ctx))
 }
 
-// each does something on all nodes at once.
-func (d *demo) each(do func(i int, n node.Node) error) error {
-	var g errgroup.Group
-	for i, n := range d.nodes {
-		g.Go(func() error { return do(i, n) })
+// eachNode does something on all nodes at once, until one fails.
+func eachNode(ctx context.Context, nodes []node.Node, do func(ctx context.Context, i int, n node.Node) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for i, n := range nodes {
+		g.Go(func() error { return do(ctx, i, n) })
 	}
 	return g.Wait()
 }
@@ -248,7 +248,7 @@ func indent(s string) string {
 func (d *demo) install(ctx context.Context, stage string) error {
 	d.Step("installing Culvert on both nodes; culvertd makes 7 VFs on each of 2 PFs as it starts")
 	started := time.Now()
-	err := d.each(func(_ int, n node.Node) error {
+	err := eachNode(ctx, d.nodes, func(ctx context.Context, _ int, n node.Node) error {
 		var g errgroup.Group
 		g.Go(func() error { return n.Install(ctx, stage) })
 		g.Go(func() error { return n.Prepare(ctx) })
@@ -258,7 +258,7 @@ func (d *demo) install(ctx context.Context, stage string) error {
 		return err
 	}
 	d.Step("culvertd is ready on both nodes after %.1f s; joining them to the overlay: VXLAN, bridge, veth, MTU 1450", time.Since(started).Seconds())
-	return d.each(func(_ int, n node.Node) error { return n.JoinOverlay(ctx, nodeCount) })
+	return eachNode(ctx, d.nodes, func(ctx context.Context, _ int, n node.Node) error { return n.JoinOverlay(ctx, nodeCount) })
 }
 
 // countVFs shows the first node, counts everybody's VFs and keeps how they
@@ -270,7 +270,7 @@ func (d *demo) countVFs(ctx context.Context, want int) error {
 	}
 	d.quote(d.nodes[0], "culvert status", out)
 	d.before = make([]node.VFs, len(d.nodes))
-	err = d.each(func(i int, n node.Node) (err error) {
+	err = eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) (err error) {
 		d.before[i], err = d.kernel(ctx, n)
 		return err
 	})

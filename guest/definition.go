@@ -53,32 +53,42 @@ type document struct {
 	Name    string   `xml:"name"`
 	UUID    string   `xml:"uuid"`
 	Devices struct {
-		Interfaces []nic         `xml:"interface"`
-		Hostdevs   []passthrough `xml:"hostdev"`
+		Interfaces []passed `xml:"interface"`
+		Hostdevs   []passed `xml:"hostdev"`
 	} `xml:"devices"`
 }
 
-// nic and passthrough leave unread what is no VF: libvirt has kinds of
-// interfaces and devices that libvirtxml of this version may not know.
-type (
-	nic         struct{ *libvirtxml.DomainInterface }
-	passthrough struct{ *libvirtxml.DomainHostdev }
-)
-
-func (n *nic) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
-	if kind := attr(start, "type"); kind != "hostdev" && kind != "network" {
-		return d.Skip()
-	}
-	n.DomainInterface = &libvirtxml.DomainInterface{}
-	return about(d, start, d.DecodeElement(n.DomainInterface, &start))
+// passed is how an <interface> or a <hostdev> uses a PCI function; its use is nil where it
+// uses none. What is no VF stays unread: libvirt has kinds of interfaces and devices that
+// libvirtxml of this version may not know.
+type passed struct {
+	use *Use
+	err error // why the use cannot be told
 }
 
-func (p *passthrough) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
-	if attr(start, "mode") != "subsystem" || attr(start, "type") != "pci" {
+func (v *passed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
+	var u Use
+	kind := attr(start, "type")
+	switch {
+	case start.Name.Local == "interface" && (kind == "hostdev" || kind == "network"):
+		var i libvirtxml.DomainInterface
+		if err := d.DecodeElement(&i, &start); err != nil {
+			return about(d, start, err)
+		}
+		u, v.err = useOfInterface(&i)
+	case start.Name.Local == "hostdev" && kind == "pci" && attr(start, "mode") == "subsystem":
+		var h libvirtxml.DomainHostdev
+		if err := d.DecodeElement(&h, &start); err != nil {
+			return about(d, start, err)
+		}
+		u, v.err = useOfHostdev(&h)
+	default:
 		return d.Skip()
 	}
-	p.DomainHostdev = &libvirtxml.DomainHostdev{}
-	return about(d, start, d.DecodeElement(p.DomainHostdev, &start))
+	if v.use = &u; v.err != nil {
+		v.err = fmt.Errorf("<%s> %s: %w", start.Name.Local, label(u), v.err)
+	}
+	return nil
 }
 
 func attr(start xml.StartElement, name string) string {
@@ -92,9 +102,6 @@ func attr(start xml.StartElement, name string) string {
 
 // about names the element in which an error is.
 func about(d *xml.Decoder, start xml.StartElement, err error) error {
-	if err == nil {
-		return nil
-	}
 	line, _ := d.InputPos()
 	return fmt.Errorf("<%s> that ends at line %d: %w", start.Name.Local, line, err)
 }
@@ -143,25 +150,13 @@ func parse(text []byte) (Definition, error) {
 	if !uuidForm.MatchString(d.UUID) {
 		return d, fmt.Errorf("<uuid> %q of guest %s: want one as virsh dumpxml prints it; a guest that is not defined yet has none: define it first", d.UUID, d.Name)
 	}
-	for _, n := range doc.Devices.Interfaces {
-		if n.DomainInterface == nil {
-			continue
+	for _, v := range append(doc.Devices.Interfaces, doc.Devices.Hostdevs...) {
+		if v.err != nil {
+			return d, v.err
 		}
-		u, err := useOfInterface(n.DomainInterface)
-		if err != nil {
-			return d, fmt.Errorf("<interface> %s: %w", label(u), err)
+		if v.use != nil {
+			d.Uses = append(d.Uses, *v.use)
 		}
-		d.Uses = append(d.Uses, u)
-	}
-	for _, h := range doc.Devices.Hostdevs {
-		if h.DomainHostdev == nil {
-			continue
-		}
-		u, err := useOfHostdev(h.DomainHostdev)
-		if err != nil {
-			return d, fmt.Errorf("<hostdev> %s: %w", label(u), err)
-		}
-		d.Uses = append(d.Uses, u)
 	}
 	return d, nil
 }

@@ -131,34 +131,16 @@ func (d Definition) placeOf(device string) (place, bool) {
 				p.address.to = after
 			case len(path) == 3 && path[1] == "devices":
 				p.whole.to = after
-				if use, ok := useOf(path[2], d.text[p.whole.from:after]); ok && use.Named() && use.Name() == device {
-					p.use = use
+				var v passed
+				err := xml.Unmarshal(d.text[p.whole.from:after], &v)
+				if err == nil && v.err == nil && v.use != nil && v.use.Named() && v.use.Name() == device {
+					p.use = *v.use
 					return p, true
 				}
 			}
 			path = path[:len(path)-1]
 		}
 	}
-}
-
-// useOf reads one element that Parse has read before.
-func useOf(element string, text []byte) (u Use, ok bool) {
-	var err error
-	switch element {
-	case "interface":
-		var n nic
-		if err = xml.Unmarshal(text, &n); err == nil && n.DomainInterface != nil {
-			u, err = useOfInterface(n.DomainInterface)
-			return u, err == nil
-		}
-	case "hostdev":
-		var p passthrough
-		if err = xml.Unmarshal(text, &p); err == nil && p.DomainHostdev != nil {
-			u, err = useOfHostdev(p.DomainHostdev)
-			return u, err == nil
-		}
-	}
-	return u, false
 }
 
 // Device is the XML of the device of that name as the definition has it, for

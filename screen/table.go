@@ -56,6 +56,14 @@ func Words(texts ...string) []Cell {
 	return cells
 }
 
+// WriteBelow appends the table below what is in b, behind an empty line.
+func (t *Table) WriteBelow(b *strings.Builder, l Look) {
+	if len(t.Rows) > 0 && b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+	t.Write(b, l)
+}
+
 // Write appends the table to b. Without rows it writes nothing.
 func (t *Table) Write(b *strings.Builder, l Look) {
 	if len(t.Rows) == 0 {

@@ -11,12 +11,7 @@ import (
 const wide = 100
 
 // write writes a table that has rows, behind an empty line if it is not the first.
-func write(b *strings.Builder, t *screen.Table) {
-	if len(t.Rows) > 0 && b.Len() > 0 {
-		b.WriteByte('\n')
-	}
-	t.Write(b, screen.Look{Width: wide})
-}
+func write(b *strings.Builder, t *screen.Table) { t.WriteBelow(b, screen.Look{Width: wide}) }
 
 // paragraph breaks foreign text into lines that keep within wide, the first after
 // lead and the others indented by as much.

@@ -198,18 +198,12 @@ func examineGuest(ctx context.Context, o gather.Options, cmd *cobra.Command, fil
 func reportOf(o gather.Options, found []doctor.Finding) api.DoctorReport {
 	r := api.DoctorReport{Version: o.Version, Time: time.Now(), Findings: []api.Finding{}}
 	r.Node, _ = os.Hostname()
+	counts := map[api.Severity]*int{
+		api.SeverityOK: &r.Summary.OK, api.SeverityNote: &r.Summary.Notes, api.SeverityWarning: &r.Summary.Warnings, api.SeverityError: &r.Summary.Errors,
+	}
 	for _, f := range found {
 		r.Findings = append(r.Findings, f.Finding)
-		switch f.Severity {
-		case api.SeverityOK:
-			r.Summary.OK++
-		case api.SeverityNote:
-			r.Summary.Notes++
-		case api.SeverityWarning:
-			r.Summary.Warnings++
-		case api.SeverityError:
-			r.Summary.Errors++
-		}
+		*counts[f.Severity]++
 	}
 	return r
 }

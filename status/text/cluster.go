@@ -33,10 +33,7 @@ func Cluster(st api.ClusterStatus, o Options) string {
 	}
 	nodeTable(st, o).Write(&b, o.Look)
 	for _, t := range []*screen.Table{policyTable(st), networkTable(st)} {
-		if len(t.Rows) > 0 {
-			b.WriteByte('\n')
-		}
-		t.Write(&b, o.Look)
+		t.WriteBelow(&b, o.Look)
 	}
 	b.WriteByte('\n')
 	all := slices.Clone(st.Problems)

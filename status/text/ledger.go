@@ -30,10 +30,7 @@ func Ledger(l api.Ledger, o Options) string {
 		row[2] = phase(api.VF{Phase: r.Phase})
 		t.Add(row...)
 	}
-	if len(t.Rows) > 0 {
-		b.WriteByte('\n')
-	}
-	t.Write(&b, o.Look)
+	t.WriteBelow(&b, o.Look)
 	a := screen.Table{Columns: []screen.Column{{Head: "NETWORK", Least: 10}, {Head: "ADDRESS"}, {Head: "VF"}, {Head: "OWNER", Least: 14}}}
 	for _, h := range l.Addresses {
 		owner := "unknown"
@@ -42,10 +39,7 @@ func Ledger(l api.Ledger, o Options) string {
 		}
 		a.Add(screen.Words(h.Network, h.Address, h.VF, owner)...)
 	}
-	if len(a.Rows) > 0 {
-		b.WriteByte('\n')
-	}
-	a.Write(&b, o.Look)
+	a.WriteBelow(&b, o.Look)
 	sandboxes(&b, l.Sandboxes, o)
 	for _, r := range l.Records {
 		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems tell of those
@@ -61,9 +55,6 @@ func Ledger(l api.Ledger, o Options) string {
 
 // sandboxes lists the sandboxes of pods, if there are any.
 func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
-	if len(all) == 0 {
-		return
-	}
 	t := screen.Table{Columns: []screen.Column{{Head: "SANDBOX"}, {Head: "POD", Least: 14}, {Head: "PHASE"}, {Head: "NETWORKS", Least: 10}}}
 	for _, s := range all {
 		var networks []string
@@ -75,8 +66,7 @@ func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
 		}
 		t.Add(screen.Words(s.ID[:min(len(s.ID), 12)], s.Pod, s.Phase, strings.Join(networks, " "))...)
 	}
-	b.WriteByte('\n')
-	t.Write(b, o.Look)
+	t.WriteBelow(b, o.Look)
 }
 
 // LedgerCheck is `culvert ledger check`: each problem with what it means, and
