@@ -2,9 +2,11 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/vf"
 )
 
 // muchRemote is the part of the processors' work on other NUMA nodes that is worth a remark.
@@ -63,28 +65,19 @@ func at(list []string, n int) string {
 // nodesOf returns the NUMA node of each processor that is online, in their order. A list
 // that cannot be read has none.
 func nodesOf(lists []string) []int {
-	type placed struct{ cpu, node int }
-	var all []placed
-	for node, list := range lists {
-		for part := range strings.SplitSeq(list, ",") {
-			first, last, found := strings.Cut(strings.TrimSpace(part), "-")
-			if !found {
-				last = first
-			}
-			from, err := strconv.ParseUint(first, 10, 16)
-			to, bad := strconv.ParseUint(last, 10, 16)
-			if err != nil || bad != nil {
-				continue
-			}
-			for cpu := from; cpu <= to && len(all) < mostCPUs; cpu++ {
-				all = append(all, placed{int(cpu), node})
-			}
+	node, all := map[int]int{}, 0
+	for n, list := range lists {
+		cpus, _ := vf.ParseNumbers(strings.TrimSpace(list)) // of a list that is none, nothing is known
+		if all += len(cpus); all > mostCPUs {
+			break
+		}
+		for _, cpu := range cpus {
+			node[cpu] = n
 		}
 	}
-	slices.SortFunc(all, func(a, b placed) int { return a.cpu - b.cpu })
-	nodes := make([]int, len(all))
-	for i, p := range all {
-		nodes[i] = p.node
+	var nodes []int
+	for _, cpu := range slices.Sorted(maps.Keys(node)) {
+		nodes = append(nodes, node[cpu])
 	}
 	return nodes
 }

@@ -53,20 +53,21 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	whole := string(read(t, "db1.xml"))
 	for name, tc := range map[string]struct{ from, to, says string }{
-		"no name":       {"<name>db1</name>", "", `<name> ""`},
-		"a name's form": {"<name>db1</name>", "<name>a/b</name>", `<name> "a/b": want`},
-		"no UUID":       {"<uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid>", "", "define it first"},
-		"bus":           {"bus='0x01' slot='0x10' function='0x2'", "bus='0x100' slot='0x10' function='0x2'", "<interface> hostdev0: <address> of <source>: bus is 0x100: want at most 0xff"},
-		"no slot":       {"bus='0x01' slot='0x10' function='0x4'", "bus='0x01' function='0x4'", "<hostdev> ua-culvert-net9: <address> of <source>: slot is missing"},
-		"no number":     {"slot='0x10' function='0x4'", "slot='sixteen' function='0x4'", "<hostdev> that ends at line"},
-		"no address":    {"<address type='pci' domain='0x0000' bus='0x01' slot='0x10' function='0x2'/>", "", "<interface> hostdev0: <source>: want the <address type='pci'>"},
-		"MAC":           {"52:54:00:aa:00:03", "52:54", `<mac>: MAC address "52:54"`},
-		"tag":           {"<tag id='42'/>", "<tag id='4095'/>", "<tag id='4095'> of <vlan>: want 0 to 4094"},
-		"trunk":         {"<tag id='42'/>", "<tag id='42'/><tag id='43'/>", "<vlan>: want one tag"},
-		"a network":     {whole, "<network><name>x</name></network>", "domain"},
-		"nothing":       {whole, "", "want what virsh dumpxml prints"},
-		"cut off":       {"</domain>", "", "unexpected EOF"},
-		"too long":      {"<vcpu>", strings.Repeat(" ", longest) + "<vcpu>", "want at most 524288"},
+		"no name":        {"<name>db1</name>", "", `<name> ""`},
+		"a name's form":  {"<name>db1</name>", "<name>a/b</name>", `<name> "a/b": want`},
+		"no UUID":        {"<uuid>6695eb01-f6a4-8304-79aa-97f2502e193f</uuid>", "", "define it first"},
+		"bus":            {"bus='0x01' slot='0x10' function='0x2'", "bus='0x100' slot='0x10' function='0x2'", "<interface> hostdev0: <address> of <source>: bus is 0x100: want at most 0xff"},
+		"no slot":        {"bus='0x01' slot='0x10' function='0x4'", "bus='0x01' function='0x4'", "<hostdev> ua-culvert-net9: <address> of <source>: slot is missing"},
+		"no number":      {"slot='0x10' function='0x4'", "slot='sixteen' function='0x4'", "<hostdev> that ends at line"},
+		"no number here": {"slot='0x10' function='0x2'", "slot='sixteen' function='0x2'", "<interface> that ends at line"},
+		"no address":     {"<address type='pci' domain='0x0000' bus='0x01' slot='0x10' function='0x2'/>", "", "<interface> hostdev0: <source>: want the <address type='pci'>"},
+		"MAC":            {"52:54:00:aa:00:03", "52:54", `<mac>: MAC address "52:54"`},
+		"tag":            {"<tag id='42'/>", "<tag id='4095'/>", "<tag id='4095'> of <vlan>: want 0 to 4094"},
+		"trunk":          {"<tag id='42'/>", "<tag id='42'/><tag id='43'/>", "<vlan>: want one tag"},
+		"a network":      {whole, "<network><name>x</name></network>", "domain"},
+		"nothing":        {whole, "", "want what virsh dumpxml prints"},
+		"cut off":        {"</domain>", "", "unexpected EOF"},
+		"too long":       {"<vcpu>", strings.Repeat(" ", longest) + "<vcpu>", "want at most 524288"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(whole, tc.from) {

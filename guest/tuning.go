@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -271,27 +272,14 @@ func parseSet(s string) ([]int, error) {
 	set := map[int]bool{}
 	for part := range strings.SplitSeq(s, ",") {
 		part, not := strings.CutPrefix(strings.TrimSpace(part), "^")
-		first, last, ranged := strings.Cut(part, "-")
-		a, err1 := strconv.ParseUint(first, 10, 32)
-		b, err2 := a, error(nil)
-		if ranged {
-			b, err2 = strconv.ParseUint(last, 10, 32)
-		}
-		if err1 != nil || err2 != nil || b < a || b >= maxCPU || not && ranged {
+		numbers, err := vf.ParseNumbers(part)
+		if err != nil || numbers == nil || slices.Max(numbers) >= maxCPU || not && strings.Contains(part, "-") {
 			return nil, fmt.Errorf("%q: want numbers and ranges below %d such as 0-3,^2,8", s, maxCPU)
 		}
-		for n := a; n <= b; n++ {
-			if not {
-				delete(set, int(n))
-			} else {
-				set[int(n)] = true
-			}
+		for _, n := range numbers {
+			set[n] = !not
 		}
 	}
-	out := make([]int, 0, len(set))
-	for n := range set {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out, nil
+	maps.DeleteFunc(set, func(_ int, in bool) bool { return !in })
+	return append([]int{}, slices.Sorted(maps.Keys(set))...), nil
 }

@@ -1,6 +1,7 @@
 package vf
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -21,4 +22,32 @@ func Numbers(all []int) string {
 		parts, i = append(parts, part), j+1
 	}
 	return strings.Join(parts, ",")
+}
+
+// mostNumber bounds what ParseNumbers reads: Linux has at most 8192 processors
+// (CONFIG_NR_CPUS), and a list that repeats them is no list.
+const mostNumber = 1 << 16
+
+// ParseNumbers reads what Numbers writes, as the kernel has lists of processors and NUMA
+// nodes: "0-3,8".
+func ParseNumbers(s string) ([]int, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var out []int
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		a, err := strconv.ParseUint(first, 10, 16)
+		b := a
+		if err == nil && ranged {
+			b, err = strconv.ParseUint(last, 10, 16)
+		}
+		if err != nil || b < a || len(out)+int(b-a) > mostNumber {
+			return nil, fmt.Errorf("list %q: want numbers and ranges such as 0-3,8", s)
+		}
+		for n := a; n <= b; n++ {
+			out = append(out, int(n))
+		}
+	}
+	return out, nil
 }

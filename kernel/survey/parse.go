@@ -4,34 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/culvert-net/culvert/vf"
 )
-
-// maxCPU bounds the numbers of a list: Linux has at most 8192 processors
-// (CONFIG_NR_CPUS) and 1024 nodes.
-const maxCPU = 1 << 16
-
-// ParseList reads a list of processors or nodes: 0-3,8.
-func ParseList(s string) ([]int, error) {
-	if s == "" {
-		return nil, nil
-	}
-	var out []int
-	for part := range strings.SplitSeq(s, ",") {
-		first, last, ranged := strings.Cut(part, "-")
-		a, err := strconv.ParseUint(first, 10, 16)
-		b := a
-		if err == nil && ranged {
-			b, err = strconv.ParseUint(last, 10, 16)
-		}
-		if err != nil || b < a || len(out)+int(b-a) > maxCPU {
-			return nil, fmt.Errorf("list %q: want numbers and ranges such as 0-3,8", s)
-		}
-		for n := a; n <= b; n++ {
-			out = append(out, int(n))
-		}
-	}
-	return out, nil
-}
 
 // ParseCmdline splits the kernel's arguments (proc(5), /proc/cmdline). Quotes
 // keep blanks together, as the kernel does (lib/cmdline.c, next_arg).
@@ -108,7 +83,7 @@ func (r *reader) affinities(irqs map[int]IRQ) {
 	for n, irq := range irqs {
 		dir := fmt.Sprintf("proc/irq/%d/", n)
 		for _, name := range []string{"effective_affinity_list", "smp_affinity_list"} {
-			if list, err := ParseList(r.line(dir + name)); err == nil && len(list) > 0 {
+			if list, err := vf.ParseNumbers(r.line(dir + name)); err == nil && len(list) > 0 {
 				irq.CPUs = list
 				break
 			}

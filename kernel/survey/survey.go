@@ -227,7 +227,7 @@ func (r *reader) number(name string) int {
 }
 
 func (r *reader) list(name string) []int {
-	list, err := ParseList(r.line(name))
+	list, err := vf.ParseNumbers(r.line(name))
 	if err != nil {
 		r.errs = append(r.errs, fmt.Sprintf("/%s: %v", name, err))
 	}

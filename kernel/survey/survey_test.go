@@ -3,34 +3,11 @@ package survey
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-func TestParseList(t *testing.T) {
-	for _, tc := range []struct {
-		text string
-		want []int
-		bad  bool
-	}{
-		{"", nil, false},
-		{"0", []int{0}, false},
-		{"0-3,8,10-11", []int{0, 1, 2, 3, 8, 10, 11}, false},
-		{"3-1", nil, true},
-		{"0-", nil, true},
-		{"-1", nil, true},
-		{"a", nil, true},
-		{"0-65535,0-65535", nil, true},
-	} {
-		got, err := ParseList(tc.text)
-		if diff := cmp.Diff(tc.want, got); diff != "" || (err != nil) != tc.bad {
-			t.Errorf("%q: %v\n%s", tc.text, err, diff)
-		}
-	}
-}
 
 func TestParseCmdline(t *testing.T) {
 	got := ParseCmdline([]byte("BOOT_IMAGE=/v root=UUID=x  dyndbg=\"file a.c +p\" \"b c\"=d quiet\n"))
@@ -168,9 +145,6 @@ func FuzzParse(f *testing.F) {
 			if n < 0 || len(irq.Counts) > len(text) {
 				t.Errorf("%d: %+v", n, irq)
 			}
-		}
-		if list, err := ParseList(string(text)); err == nil && (len(list) > 2*maxCPU || slices.Min(append(list, 0)) < 0) {
-			t.Errorf("list of %d", len(list))
 		}
 		for _, a := range ParseCmdline(text) {
 			if a == "" {
