@@ -28,6 +28,8 @@ type ClusterConfig struct {
 	// DevicePlugin is the ConfigMap of the SR-IOV network device plugin, namespace/name,
 	// and DevicePluginPrefix the prefix of its resources that name none.
 	DevicePlugin, DevicePluginPrefix string
+	// Whereabouts says who gives out the addresses of whereabouts networks.
+	Whereabouts cni.WhereaboutsMode
 	// PodNetworks says who sets up the networks of pods.
 	PodNetworks pod.Mode
 	// ConfDir is where the runtime's network configurations are.
@@ -103,8 +105,10 @@ func (s *Server) missingPools() error {
 func (s *Server) newCNI() *cni.Handler {
 	h := cni.New(s.node.Engine)
 	h.Log = s.Log
+	h.ServesWhereabouts = s.Cluster.Whereabouts.Serves(nil)
 	if s.cluster != nil {
 		h.Cluster = s.cluster
+		h.ServesWhereabouts = s.Cluster.Whereabouts.Serves(s.cluster.HasGroup)
 	}
 	return h
 }

@@ -65,8 +65,8 @@ func (c Config) Allocate(held func(netip.Addr) (vf.Owner, bool), last []netip.Ad
 	return r, nil
 }
 
-// fixed gives the static addresses, or those wanted with the gateway that the
-// configuration names for their subnet.
+// fixed gives the static addresses, or those wanted, with the gateway that the
+// configuration names for their subnet: without one in lenient networks, as static does it.
 func (c Config) fixed(held func(netip.Addr) (vf.Owner, bool), wanted []netip.Prefix) ([]vf.Address, error) {
 	out := slices.Clone(c.Static)
 	if len(wanted) > 0 {
@@ -78,7 +78,7 @@ func (c Config) fixed(held func(netip.Addr) (vf.Owner, bool), wanted []netip.Pre
 		}
 		a := vf.Address{Prefix: w}
 		for _, s := range c.Static {
-			if s.Gateway.IsValid() && s.Prefix.Masked() == w.Masked() {
+			if !c.Lenient && s.Gateway.IsValid() && s.Prefix.Masked() == w.Masked() {
 				a.Gateway = s.Gateway
 			}
 		}
@@ -99,6 +99,9 @@ func (c Config) ranged(held func(netip.Addr) (vf.Owner, bool), last []netip.Addr
 	bySet, err := c.assign(wanted)
 	if err != nil {
 		return nil, err
+	}
+	if c.LowestFirst {
+		last = nil
 	}
 	var out []vf.Address
 	for i, set := range c.Sets {

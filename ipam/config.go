@@ -60,6 +60,11 @@ type Config struct {
 	// Warnings is what the section's author should correct, for networks that are Lenient.
 	Warnings []string
 
+	// Pool names the pool of addresses where the section does; empty leaves it to the intake.
+	Pool string
+	// LowestFirst gives the lowest free address, also one that was given back just now.
+	LowestFirst bool
+
 	// PoolOf is the namespace/name of the network whose pool this one shares. The section
 	// says nothing else then, and has no addresses until the intake replaces it.
 	PoolOf string

@@ -92,6 +92,7 @@ func TestLenientRefuses(t *testing.T) {
 		`{"type":"host-local","subnet":"10.0.0.0/24","gateway":"fd00::1"}`,
 		`{"type":"host-local","subnet":"10.0.0.0/24","routes":[{"dst":"0.0.0.0/0","table":-1}]}`,
 		`{"type":"static","addresses":[{"address":"10.0.0.5"}]}`,
+		`{"type":"static","addresses":[{"Address":"10.0.0.5/24"}]}`,
 	} {
 		if c, err := (Reader{Lenient: true}).Parse(json.RawMessage(raw)); !errors.Is(err, vf.ErrInvalid) {
 			t.Errorf("%s: %+v, %v", raw, c, err)

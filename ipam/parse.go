@@ -254,6 +254,9 @@ func (c *Config) static(o *strictjson.Object) {
 		return
 	}
 	for _, in := range addresses {
+		if in.IsLenient() && in.Has("Address") { // static has a field of that name, which takes no text
+			in.Fail("Address", "want the key address")
+		}
 		in.Known("address", "gateway")
 		a, ok := strictjson.Text(in, "address", parseAddress)
 		if !ok {

@@ -117,3 +117,18 @@ func (c *Client) get(ctx context.Context, from rest.Interface, resource, namespa
 	}
 	return nil
 }
+
+// HasGroup reports whether the cluster has an API group. Every credential may ask that. The
+// error is vf.ErrNotReady.
+func (c *Client) HasGroup(ctx context.Context, group string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callBound)
+	defer cancel()
+	err := c.core.Get().AbsPath("/apis", group).Do(ctx).Error()
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("API group %s: %w: the API server did not tell: %w", group, vf.ErrNotReady, err)
+	}
+	return true, nil
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netannotation"
@@ -41,6 +42,7 @@ func command() *cobra.Command {
 		c           daemon.Config
 		debug       bool
 		podNetworks string
+		whereabouts string
 	)
 	cmd := &cobra.Command{
 		Use:   "culvertd",
@@ -73,6 +75,9 @@ libvirtd can be ordered after it.`,
 			if c.Cluster.PodNetworks, err = pod.ParseMode(podNetworks); err != nil {
 				return err
 			}
+			if c.Cluster.Whereabouts, err = cni.ParseWhereaboutsMode(whereabouts); err != nil {
+				return err
+			}
 			c.Version = version
 			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			return daemon.Run(cmd.Context(), c)
@@ -92,6 +97,7 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&c.Cluster.DevicePlugin, "device-plugin-config", wanted.DefaultDevicePlugin, "the ConfigMap of the SR-IOV network device plugin, namespace/name, with a key config.json or one for this node")
 	f.StringVar(&c.Cluster.DevicePluginPrefix, "device-plugin-prefix", desired.DevicePluginPrefix, "prefix of the resources in it that name none, as that plugin's flag -resource-prefix")
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
+	f.StringVar(&whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "who gives out the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
 	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
 	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")
 	f.StringSliceVar(&c.Cluster.GlobalNamespaces, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/version"
+
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/ipam"
@@ -18,10 +20,37 @@ import (
 // args.cni, else its own and those of CNI_ARGS.
 //
 // Another project's plugin reads all that itself, see delegate.
-func (c Config) ask(a arguments, req *attach.Request) (err error) {
+func (c Config) ask(a arguments, req *attach.Request) error {
 	if c.IPAM.IsDelegated() {
 		return nil
 	}
+	if err := c.fillAddresses(a, req); err != nil {
+		return err
+	}
+	return c.checkRoom(*req)
+}
+
+// checkRoom refuses a second address of a family where results have no room for it.
+func (c Config) checkRoom(req attach.Request) error {
+	if ok, err := version.GreaterThanOrEqualTo(c.Version, "0.3.0"); err != nil || ok {
+		return nil //nolint:nilerr // ParseConfig has read the version
+	}
+	count := map[bool]int{}
+	for _, set := range req.IPAM.Sets {
+		count[set[0].Start.Is4()]++
+	}
+	for _, a := range req.IPAM.Named(req.Addresses) {
+		if len(req.IPAM.Sets) == 0 {
+			count[a.Is4()]++
+		}
+	}
+	if max(count[true], count[false]) > 1 {
+		return fmt.Errorf("network %s: %w: results of cniVersion %s have room for one address of each family: set a later cniVersion", c.Name, vf.ErrInvalid, c.Version)
+	}
+	return nil
+}
+
+func (c Config) fillAddresses(a arguments, req *attach.Request) (err error) {
 	if req.IPAM, err = c.IPAM.AddRanges(c.Ranges); err != nil {
 		return err
 	}

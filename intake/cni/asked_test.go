@@ -35,8 +35,8 @@ func TestAskedAddresses(t *testing.T) {
 		"static":                       {fixed, "", "10.0.0.5/29>10.0.0.1"},
 		"static and CNI_ARGS":          {fixed, "IP=10.0.0.6/29,fd00::7/64;GATEWAY=10.0.0.2,fd00::1", "10.0.0.5/29>10.0.0.2 10.0.0.6/29>10.0.0.2 fd00::7/64>fd00::1"},
 		"static and the same address":  {fixed, "IP=10.0.0.5/24", "10.0.0.5/24>"},
-		"static, args":                 {fixed + args, "IP=10.0.0.6/29", "10.0.0.4/29>10.0.0.1"},
-		"static, the runtime":          {fixed + args + run, "", "10.0.0.3/29>10.0.0.1"},
+		"static, args":                 {fixed + args, "IP=10.0.0.6/29", "10.0.0.4/29>"},
+		"static, the runtime":          {fixed + args + run, "", "10.0.0.3/29>"},
 		"static without addresses":     {bare, "IP=10.1.0.6/29", "10.1.0.6/29>"},
 		"static, no prefix length":     {bare, "IP=10.1.0.6", `requested address "10.1.0.6": invalid: want it with its prefix length, e.g. 172.16.91.5/24`},
 		"static, no gateway":           {bare, "IP=10.1.0.6/24;GATEWAY=x", `invalid environment variable CNI_ARGS: GATEWAY: "x": want an IP address, e.g. 172.16.91.1`},
@@ -72,6 +72,20 @@ func givenAddresses(r api.CNIRequest) string {
 		out = append(out, fmt.Sprintf("%s>%s", a.Prefix, via))
 	}
 	return strings.Join(out, " ")
+}
+
+// Results before 0.3.0 have room for one address of each family.
+func TestAskedAddressesOfOldVersions(t *testing.T) {
+	for section, want := range map[string]string{
+		`{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/29"}],[{"subnet":"fd00::/64"}]]}`:   "10.0.0.2/29>10.0.0.1 fd00::2/64>fd00::1",
+		`{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/29"}],[{"subnet":"10.1.0.0/29"}]]}`: "network net: invalid: results of cniVersion 0.2.0 have room for one address of each family: set a later cniVersion",
+		`{"type":"static","addresses":[{"address":"10.0.0.5/24"},{"address":"10.0.0.6/24"}]}`:    "network net: invalid: results of cniVersion 0.2.0 have room for one address of each family: set a later cniVersion",
+	} {
+		r := invocation(cmdAdd, strings.Replace(with(`"ipam":`+section), "1.1.0", "0.2.0", 1))
+		if got := givenAddresses(r); got != want {
+			t.Errorf("%s\n got %s\nwant %s", section, got, want)
+		}
+	}
 }
 
 // The SR-IOV CNI plugin without ipam gives no address, whatever is asked for; a network of

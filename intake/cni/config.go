@@ -37,7 +37,9 @@ type Config struct {
 	// come later.
 	Spec vf.Spec
 	IPAM ipam.Config
-	DNS  ipam.DNS
+	// Section is the key ipam as it is written, where IPAM is delegated.
+	Section json.RawMessage
+	DNS     ipam.DNS
 
 	// MAC and IPs are what the runtime asks for, over what the network says; ArgIPs is what
 	// args.cni asks for.
@@ -99,7 +101,9 @@ func parseConfig(raw []byte, list *netconf.List) (Config, error) {
 	}
 	reader := ipam.Reader{Lenient: o.IsLenient(), TakesRanges: o.Object("capabilities").Bool("ipRanges")}
 	c.Lenient = reader.Lenient
-	c.IPAM, err = reader.Parse(o.Raw("ipam"))
+	if c.IPAM, err = reader.Parse(o.Raw("ipam")); c.IPAM.IsDelegated() {
+		c.Section = o.Raw("ipam")
+	}
 	c.Warnings = slices.Concat(o.Warnings(), c.IPAM.Warnings)
 	return c, join(o.Err(), err)
 }

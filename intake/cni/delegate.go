@@ -48,12 +48,35 @@ func (h *Handler) delegate(r api.CNIRequest, c *Config, req *attach.Request, ask
 	}
 }
 
+// ownSection has Culvert serve a section of type whereabouts, where that plugin does not
+// (ServesWhereabouts).
+func (h *Handler) ownSection(ctx context.Context, c *Config) error {
+	if c.IPAM.Type != ipam.TypeWhereabouts {
+		return nil
+	}
+	if h.ServesWhereabouts != nil {
+		if own, err := h.ServesWhereabouts(ctx); err != nil || !own {
+			return err
+		}
+	}
+	own, err := ipam.Reader{Lenient: c.Lenient}.ParseWhereabouts(c.Section)
+	if err != nil {
+		return err
+	}
+	c.IPAM, c.Warnings = own, append(c.Warnings, own.Warnings...)
+	return nil
+}
+
 // notInstalled says what to do about a plugin that is not there.
 func notInstalled(err error, c Config) error {
 	if !errors.Is(err, vf.ErrNotFound) {
 		return err
 	}
-	return fmt.Errorf("network %s: ipam.type %s: %w: install that plugin on every node, or use host-local or static, which Culvert serves itself", c.Name, c.IPAM.Type, err)
+	instead := "use host-local or static, which Culvert serves itself"
+	if c.IPAM.Type == ipam.TypeWhereabouts {
+		instead = "have Culvert serve its networks (culvertd --whereabouts=pools)"
+	}
+	return fmt.Errorf("network %s: ipam.type %s: %w: install that plugin on every node, or %s", c.Name, c.IPAM.Type, err, instead)
 }
 
 // delegated reads the result of an IPAM plugin as a section with these addresses. They are
@@ -189,8 +212,8 @@ func (h *Handler) collectDelegations(ctx context.Context, c Config, ask Ask) err
 // passOn runs a command of the plugin that gives a network's addresses; nil where there is
 // none, or where it does not have that command.
 func (h *Handler) passOn(ctx context.Context, r api.CNIRequest, c Config, ask Ask) error {
-	if !c.IPAM.IsDelegated() {
-		return nil
+	if err := h.ownSection(ctx, &c); err != nil || !c.IPAM.IsDelegated() {
+		return err
 	}
 	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, r); err != nil && !lacks(err) {
 		return notInstalled(err, c)

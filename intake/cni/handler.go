@@ -48,10 +48,13 @@ type engine interface {
 type Handler struct {
 	// Cluster finds the network attachment definition of a request, and takes the events of
 	// its pod; nil where culvertd is not connected to a cluster.
-	Cluster    cluster
-	Log        *slog.Logger
-	engine     engine
-	resolvDirs []string // where resolvConf may be
+	Cluster cluster
+	Log     *slog.Logger
+	// ServesWhereabouts reports whether Culvert gives out the addresses of networks with ipam
+	// of type whereabouts; else the plugin of that name does. Nil stands for true.
+	ServesWhereabouts func(context.Context) (bool, error)
+	engine            engine
+	resolvDirs        []string // where resolvConf may be
 }
 
 // New makes a handler over an engine.
@@ -102,6 +105,9 @@ func (h *Handler) Run(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, e
 func (h *Handler) add(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, error) {
 	c, req, err := parse(r)
 	if err != nil {
+		return nil, err
+	}
+	if err := h.ownSection(ctx, &c); err != nil {
 		return nil, err
 	}
 	if err := h.choosePool(ctx, r, &c, &req); err != nil {

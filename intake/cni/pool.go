@@ -33,6 +33,14 @@ func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, r
 	if c.IPAM.IsZero() {
 		return nil
 	}
+	if c.IPAM.Pool != "" {
+		req.AddressPool = c.IPAM.Pool
+		a, err := parseArguments(r.Args)
+		if err != nil {
+			return err
+		}
+		return c.ask(a, req)
+	}
 	var d api.NetworkDefinition
 	if h.Cluster != nil {
 		var err error

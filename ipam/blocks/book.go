@@ -28,7 +28,7 @@ type Book struct {
 	uid      string     // of the Node object
 	pools    map[string]View
 	networks map[string]ipam.Config // that can be used
-	known    map[string]ipam.Config // that attachments use
+	known    configs                // that attachments use
 	waiting  map[*wait]bool
 }
 
@@ -61,7 +61,7 @@ type Held struct {
 func NewBook(node string, wake func()) *Book {
 	return &Book{
 		node: node, wake: wake,
-		pools: map[string]View{}, known: map[string]ipam.Config{}, waiting: map[*wait]bool{},
+		pools: map[string]View{}, known: configs{}, waiting: map[*wait]bool{},
 	}
 }
 
@@ -143,7 +143,7 @@ func (b *Book) Need(network string, c ipam.Config, named []netip.Addr, owner vf.
 	}
 	b.waiting[w] = true
 	if len(c.Sets) > 0 { // from now on blocks are asked for before they run out
-		b.known[network] = c
+		b.known.add(network, c)
 	}
 	b.mu.Unlock()
 	b.wake()
@@ -211,31 +211,39 @@ func (b *Book) forgetUnused(held []Held, waiting map[*wait]bool) {
 			used[w.network] = true
 		}
 	}
-	maps.DeleteFunc(b.known, func(network string, _ ipam.Config) bool { return !used[network] })
+	maps.DeleteFunc(b.known, func(network string, _ []ipam.Config) bool { return !used[network] })
 }
 
 func (b *Book) requests(held []Held, waiting map[*wait]bool) []Request {
 	b.forgetUnused(held, waiting)
-	configs := maps.Clone(b.known)
-	maps.Copy(configs, b.networks)
+	all := configs{}
+	for network, known := range b.known {
+		all[network] = slices.Clone(known)
+	}
+	for network, c := range b.networks {
+		all[network] = []ipam.Config{c}
+	}
 	for w := range waiting {
-		configs[w.network] = w.config
+		all.add(w.network, w.config)
 	}
 	for _, h := range held {
-		if _, known := configs[h.Network]; !known {
-			configs[h.Network] = ipam.Config{}
+		if _, known := all[h.Network]; !known {
+			all[h.Network] = []ipam.Config{{}}
 		}
 	}
 	var out []Request
-	for _, network := range slices.Sorted(maps.Keys(configs)) {
+	for _, network := range slices.Sorted(maps.Keys(all)) {
+		former := all[network][0].FormerPool
 		claims := b.claims(network, held, waiting)
 		first := len(out)
-		for _, usable := range configs[network].Usable() {
-			out = append(out, Request{Network: network, FormerPool: configs[network].FormerPool, Ranges: usable, Used: b.used(network, configs[network].FormerPool, usable, held, waiting)})
+		for _, c := range all[network] {
+			for _, usable := range c.Usable() {
+				out = append(out, Request{Network: network, FormerPool: former, Ranges: usable, Used: b.used(network, former, usable, held, waiting)})
+			}
 		}
-		local := localRuns(held, network, configs[network].FormerPool)
+		local := localRuns(held, network, former)
 		if len(claims)+len(local) > 0 && len(out) == first {
-			out = append(out, Request{Network: network, FormerPool: configs[network].FormerPool})
+			out = append(out, Request{Network: network, FormerPool: former})
 		}
 		if len(out) > first {
 			out[first].Claims, out[first].Local = claims, local

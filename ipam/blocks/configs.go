@@ -1,0 +1,27 @@
+package blocks
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/culvert-net/culvert/ipam"
+)
+
+// configs are the configurations of networks by their pools. A pool that the configuration
+// itself names (ipam.Config.Pool) may have several.
+type configs map[string][]ipam.Config
+
+// mostConfigs bounds how many of a pool are kept: each is a request of the node.
+const mostConfigs = 64
+
+// add records that a network of a pool has a configuration, in place of the one that it had.
+func (all configs) add(pool string, c ipam.Config) {
+	if c.Pool == "" {
+		all[pool] = []ipam.Config{c}
+		return
+	}
+	usable := c.Usable()
+	same := func(o ipam.Config) bool { return reflect.DeepEqual(usable, o.Usable()) }
+	rest := slices.DeleteFunc(slices.Clone(all[pool]), same)
+	all[pool] = append(rest[max(0, len(rest)+1-mostConfigs):], c)
+}
