@@ -58,7 +58,7 @@ func (n neighbours) checkMAC(spec vf.Spec, b vf.Baseline) error {
 // has it whenever no lease gives it another.
 func (n neighbours) leaseWithMAC(mac vf.MAC) string {
 	for _, r := range n.records {
-		leased := n.sharesVLAN(r) && slices.Contains([]vf.MAC{r.Lease.Wanted.Over(vf.Admin{}).MAC, r.Lease.Effective.MAC, r.Lease.LinkMAC}, mac)
+		leased := n.reachesVLAN(r) && slices.Contains([]vf.MAC{r.Lease.Wanted.Over(vf.Admin{}).MAC, r.Lease.Effective.MAC, r.Lease.LinkMAC}, mac)
 		own := mac == r.Baseline.Admin.MAC || mac == r.Baseline.LinkMAC
 		switch {
 		case !leased && !own, r.ID == n.id, n.isOwners(r.Lease), !n.onSegment(r.ID.PF):
@@ -142,6 +142,14 @@ func (n neighbours) sharesVLAN(r journal.Record) bool {
 	}
 	v := r.Lease.Wanted.Over(r.Baseline.Admin).VLAN
 	return v.ID == n.vlan.ID && (v.ID == 0 || v.Proto.String() == n.vlan.Proto.String())
+}
+
+// reachesVLAN reports whether the owner of a record can send on the VLAN of the VF's, or the
+// VF's owner on that of the record. A VF without a VLAN can on any: the NIC tags nothing, and
+// its owner tags frames with the VF's MAC address (TestI9MACWithoutVLANIsOnEachVLAN).
+func (n neighbours) reachesVLAN(r journal.Record) bool {
+	untagged := n.vlan.ID == 0 || r.Lease.Wanted.Over(r.Baseline.Admin).VLAN.ID == 0
+	return n.sharesVLAN(r) || untagged && !r.Lease.Owner.IsZero()
 }
 
 // onSegment reports whether a PF is on the segment of the VF's. A PF that is not listed at

@@ -345,3 +345,22 @@ func TestI9MACAcrossNodes(t *testing.T) {
 		}
 	}
 }
+
+// I9: a VF without a VLAN may send tagged frames, with the MAC address that its network
+// names. So that address is in use on every VLAN, and none of another VLAN is given there.
+func TestI9MACWithoutVLANIsOnEachVLAN(t *testing.T) {
+	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
+	for name, vlans := range map[string][2]*vf.VLAN{
+		"the second has none": {{ID: 7}, nil}, "the second has VLAN 0": {{ID: 7}, {}}, "the first has none": {nil, {ID: 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newWires(t)
+			if _, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, vf.Spec{MAC: &mac, VLAN: vlans[0]})); err != nil {
+				t.Fatal(err)
+			}
+			_, err := n.Engine.Attach(t.Context(), tenant(t, n, "b", 1, 0, vf.Spec{MAC: &mac, VLAN: vlans[1]}))
+			wantHeldBy(t, err, "pod d/a")
+			wantOneLease(t, n)
+		})
+	}
+}

@@ -83,6 +83,8 @@ func TestI9AttacksOfTenants(t *testing.T) {
 		more string // of the network
 		asks string // of the pod; empty: the network
 		says string // the refusal; empty: another VF, MAC address and address
+		// untagged leaves out the network's VLAN.
+		untagged bool
 	}{
 		"the victim's VF by deviceID":              {more: `,"deviceID":"%V0"`, says: "by pod v/victim"},
 		"the victim's VF by pciBusID":              {more: `,"pciBusID":"%V0"`, says: "by pod v/victim"},
@@ -116,15 +118,22 @@ func TestI9AttacksOfTenants(t *testing.T) {
 		"the victim's pool of addresses": {
 			more: `,"ipam":{"type":"culvert","poolOf":"v/theirs"}`, says: "does not share",
 		},
-		"the victim's interface name and network name": {asks: `[{"name":"n","interface":"net1"},{"name":"n","interface":"net1"}]`, says: "net1"},
-		"an interface name that is a path":             {asks: `[{"name":"n","interface":"../v"}]`, says: "interface"},
-		"a network by a path":                          {asks: `[{"name":"../v/theirs"}]`, says: "name"},
-		"the victim's result":                          {more: `,"prevResult":{"cniVersion":"1.0.0","interfaces":[{"name":"net9","mac":"` + victimMAC + `","sandbox":"/run/netns/v"}],"ips":[{"address":"` + victimAddress + `/24"}]}`},
+		"the victim's interface name and network name":  {asks: `[{"name":"n","interface":"net1"},{"name":"n","interface":"net1"}]`, says: "net1"},
+		"an interface name that is a path":              {asks: `[{"name":"n","interface":"../v"}]`, says: "interface"},
+		"a network by a path":                           {asks: `[{"name":"../v/theirs"}]`, says: "name"},
+		"the MAC address without a VLAN, to tag frames": {more: `,"mac":"` + victimMAC + `"`, untagged: true, says: "by pod v/victim"},
+		"to be the meta plugin":                         {more: `,"podNetworks":true`, says: "meta plugin"},
+		"VFs that the kubelet does not count, a limit":  {asks: "n,n"},
+		"the victim's result":                           {more: `,"prevResult":{"cniVersion":"1.0.0","interfaces":[{"name":"net9","mac":"` + victimMAC + `","sandbox":"/run/netns/v"}],"ips":[{"address":"` + victimAddress + `/24"}]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newVictim(t)
 			fill := strings.NewReplacer("%V0", w.vfs()[0].String(), "%V1", w.vfs()[1].String(), "%V2", w.vfs()[2].String(), "%PF", w.engine.Hardware.PFs()[0].MAC.String())
-			w.network("n", fill.Replace(fmt.Sprintf(base, tc.more)))
+			network := fill.Replace(fmt.Sprintf(base, tc.more))
+			if tc.untagged {
+				network = strings.Replace(network, `"vlan":7,`, "", 1)
+			}
+			w.network("n", network)
 			if tc.asks == "" {
 				tc.asks = "n"
 			}
