@@ -64,8 +64,10 @@ func Grant(p Pool, demands []Demand, nodes int) (Pool, Outcome) {
 	slices.SortStableFunc(demands, func(a, b Demand) int { return cmp.Compare(a.Node, b.Node) })
 	p.reserveLocal(demands)
 	var out Outcome
-	for _, d := range demands {
-		out.Disputed = append(out.Disputed, p.claims(d)...)
+	for _, held := range []bool{true, false} { // what a pod has comes before what one waits for
+		for _, d := range demands {
+			out.Disputed = append(out.Disputed, p.claims(d, held)...)
+		}
 	}
 	asking := countAsking(demands)
 	for _, d := range demands {
@@ -109,9 +111,9 @@ func AnyAsks(demands []Demand) bool {
 	return slices.ContainsFunc(demands, func(d Demand) bool { return d.asks() })
 }
 
-// claims grants the claims of a demand as far as the node's share goes, and says in
-// words which it cannot.
-func (p *Pool) claims(d Demand) (disputed []string) {
+// claims grants the claims of a demand that an attachment holds, or the others, as far as
+// the node's share goes, and says in words which it cannot.
+func (p *Pool) claims(d Demand, held bool) (disputed []string) {
 	left := maxShare
 	for _, b := range p.Blocks {
 		if d.owns(b) && b.Claim != "" && b.Claim != localID {
@@ -120,6 +122,9 @@ func (p *Pool) claims(d Demand) (disputed []string) {
 	}
 	refused := 0
 	for _, c := range d.Claims {
+		if c.Held != held {
+			continue
+		}
 		before := len(p.Blocks)
 		if _, taken := p.at(c.Addr); !taken && left <= 0 {
 			refused++

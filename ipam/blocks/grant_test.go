@@ -108,6 +108,19 @@ func TestGrant(t *testing.T) {
 	}
 }
 
+// I4: the API server was restored, and a pod of another node waits for the address that a
+// pod has: the one that has it keeps it, whatever their nodes are called.
+func TestI4HeldClaimsComeFirst(t *testing.T) {
+	a := addr("10.0.0.13")
+	got, out := Grant(Pool{Network: "n"}, []Demand{
+		{Node: "a", Request: Request{Network: "n", Claims: []Claim{{a, "waits", false}}}},
+		{Node: "b", Request: Request{Network: "n", Claims: []Claim{{a, "has", true}}}},
+	}, 2)
+	if len(got.Blocks) != 1 || got.Blocks[0].Node != "b" || len(out.Disputed) != 1 {
+		t.Errorf("I4: %v, %q", show(got), out.Disputed)
+	}
+}
+
 // One node's claims take no more than its share.
 func TestGrantBoundsClaims(t *testing.T) {
 	var r Request
@@ -160,6 +173,33 @@ func TestRelease(t *testing.T) {
 	got, err = Release(before, &absences, now, func(string) (NodeView, error) { return NodeView{}, broken })
 	if err == nil || len(got.Blocks) != len(before.Blocks) {
 		t.Errorf("%v %v", got, err)
+	}
+}
+
+// I4: the Node object of a machine is deleted and made again, and much later it is deleted once
+// more. The machine runs on with an address of the earliest Node's block, which is others'
+// when the grace period after the last deletion is over, and not at once.
+func TestI4SecondDeletionHasItsGrace(t *testing.T) {
+	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
+	p := Pool{Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a", UID: "1", GoneSince: now}}}
+	view := NodeView{UID: "2", Known: true, Claims: []Claim{{addr("10.0.0.3"), "held", true}}}
+	var absences Absences
+	release := func(after time.Duration) int {
+		t.Helper()
+		var err error
+		if p, err = Release(p, &absences, now.Add(after), func(string) (NodeView, error) { return view, nil }); err != nil {
+			t.Fatal(err)
+		}
+		return len(p.Blocks)
+	}
+	release(0)
+	release(3 * Grace)
+	view = NodeView{}
+	if release(3*Grace+time.Second) != 1 || release(4*Grace) != 1 {
+		t.Error("I4: the block of a machine that runs is given to others")
+	}
+	if release(5*Grace) != 0 {
+		t.Error("its block stays for good")
 	}
 }
 

@@ -93,13 +93,17 @@ func Release(p Pool, absences *Absences, now time.Time, look func(node string) (
 			out.Blocks = append(out.Blocks, b)
 			continue
 		}
+		if view.UID != "" && view.holds(b) { // the grace period begins when that is over
+			out.Blocks = append(out.Blocks, b)
+			continue
+		}
 		mark := absence{b.Node, b.UID, b.GoneSince.Unix()}
 		first, noted := before[mark]
 		if !noted || first.After(now) { // the clock was set back
 			first = now
 		}
 		after[mark] = first
-		if now.Sub(first) < Grace || view.UID != "" && view.holds(b) {
+		if now.Sub(first) < Grace {
 			out.Blocks = append(out.Blocks, b)
 		}
 	}
