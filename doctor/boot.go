@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -62,7 +63,7 @@ func checkIOMMU(e *exam) {
 		e.noIOMMU()
 		return
 	}
-	e.ok("iommu", host, "%s%s", plural(e.Host.IOMMUGroups, "IOMMU group"), of(e.Host.IOMMUs))
+	e.ok("iommu", host, "%s%s", screen.Plural(e.Host.IOMMUGroups, "IOMMU group"), of(e.Host.IOMMUs))
 	for _, pf := range e.PFs {
 		if d := e.Devices[pf.PCI]; strings.HasPrefix(d.GroupType, "DMA") {
 			e.add(finding{check: "iommu", severity: api.SeverityNote, object: pfName(pf),

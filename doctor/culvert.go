@@ -6,6 +6,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/kernel/survey"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // checkCulvertd asks whether culvertd runs, serves, and is of one version with
@@ -33,9 +34,9 @@ func checkCulvertd(e *exam) {
 		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", why: "containers that want a VF wait",
 			mend: []string{"culvert status", "journalctl -u culvertd"}}, "it runs and is not ready")
 	case len(st.Problems) > 0:
-		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", mend: []string{"culvert status"}}, "it runs, and tells of %s", plural(len(st.Problems), "problem"))
+		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", mend: []string{"culvert status"}}, "it runs, and tells of %s", screen.Plural(len(st.Problems), "problem"))
 	default:
-		e.ok("culvertd", "culvertd", "it runs and is ready; nothing is wrong with %s", plural(len(st.VFs), "VF"))
+		e.ok("culvertd", "culvertd", "it runs and is ready; nothing is wrong with %s", screen.Plural(len(st.VFs), "VF"))
 	}
 }
 

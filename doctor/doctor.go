@@ -213,11 +213,3 @@ func (e *exam) install(pkg string) string {
 }
 
 func pfName(pf vf.PF) string { return "PF " + pf.Label() }
-
-// plural is "1 VF", "2 VFs".
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/guest"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -66,7 +67,7 @@ func (g *guestExam) find() {
 			others = append(others, pci.String()+", which is no VF of this host's")
 		}
 	}
-	size := fmt.Sprintf("%s and %d MiB", plural(g.VCPUs, "vCPU"), g.Memory>>20)
+	size := fmt.Sprintf("%s and %d MiB", screen.Plural(g.VCPUs, "vCPU"), g.Memory>>20)
 	if len(has) > 0 {
 		g.ok("guest", g.object, "%s; VF %s", size, strings.Join(has, ", "))
 	} else {
@@ -118,9 +119,9 @@ func (g *guestExam) virtio() {
 		case v.Queues > g.VCPUs:
 			g.add(finding{check: "virtio", severity: api.SeverityNote, object: object, why: "a queue without a vCPU of its own takes memory and gains nothing",
 				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", g.VCPUs)}},
-				"it has %d queues, and the guest %s", v.Queues, plural(g.VCPUs, "vCPU"))
+				"it has %d queues, and the guest %s", v.Queues, screen.Plural(g.VCPUs, "vCPU"))
 		default:
-			g.ok("virtio", object, "%s for %s", plural(v.Queues, "queue"), plural(g.VCPUs, "vCPU"))
+			g.ok("virtio", object, "%s for %s", screen.Plural(v.Queues, "queue"), screen.Plural(g.VCPUs, "vCPU"))
 		}
 	}
 }
@@ -285,7 +286,7 @@ func (g *guestExam) memlock() {
 		mend: []string{"virsh edit " + g.Name + "    # take <hard_limit> out, so that libvirt chooses; or:",
 			fmt.Sprintf("<memtune><hard_limit unit='MiB'>%d</hard_limit></memtune>", (locked+guest.Beside)>>20)}}
 	if g.VIOMMU {
-		f.why = fmt.Sprintf("with an IOMMU of its own, VFIO locks its memory once for each of %s, and QEMU ends with \"cannot allocate memory\"", plural(len(g.Uses), "device"))
+		f.why = fmt.Sprintf("with an IOMMU of its own, VFIO locks its memory once for each of %s, and QEMU ends with \"cannot allocate memory\"", screen.Plural(len(g.Uses), "device"))
 	}
 	switch {
 	case g.HardLimit == 0:
@@ -326,7 +327,7 @@ func (g *guestExam) spread() {
 		}
 		g.add(f, "all %d interrupts of its VFs go to one processor of the host", known)
 	case known > 0:
-		g.ok("spread", g.object, "%s of its VFs, on %s of the host", plural(known, "interrupt"), plural(len(cpus), "processor"))
+		g.ok("spread", g.object, "%s of its VFs, on %s of the host", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
 	default:
 		g.note("spread", g.object, "no interrupt of its VFs is in use: it does not run, or its driver has not started")
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -49,9 +50,9 @@ func (e *exam) spread(pf vf.PF, balanced bool) {
 	case known == 0:
 		e.note("interrupts", pfName(pf), "no interrupt of its own is in use (it is down, or has no MSI)")
 	case len(e.Host.CPUs) == 1:
-		e.ok("interrupts", pfName(pf), "%s, and the machine has one processor", plural(known, "interrupt"))
+		e.ok("interrupts", pfName(pf), "%s, and the machine has one processor", screen.Plural(known, "interrupt"))
 	case len(cpus) > 1 || known == 1:
-		e.ok("interrupts", pfName(pf), "%s of it and its VFs, on %s", plural(known, "interrupt"), plural(len(cpus), "processor"))
+		e.ok("interrupts", pfName(pf), "%s of it and its VFs, on %s", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
 	default:
 		f := finding{check: "interrupts", severity: api.SeverityWarning, object: pfName(pf), why: "that processor takes every packet, and is full at a fraction of the link",
 			mend: []string{e.install("irqbalance"), "systemctl enable --now irqbalance"}}
@@ -76,7 +77,7 @@ func (e *exam) queues(pf vf.PF) {
 		e.add(finding{check: "queues", severity: api.SeverityNote, object: pfName(pf), why: "one processor takes all its packets",
 			mend: []string{"ethtool -l " + pf.Name + "    # then: ethtool -L " + pf.Name + fmt.Sprintf(" combined %d", near)}}, "it has one receive queue")
 	} else if d.RxQueues > 0 {
-		e.ok("queues", pfName(pf), "%d receive and %s", d.RxQueues, plural(d.TxQueues, "transmit queue"))
+		e.ok("queues", pfName(pf), "%d receive and %s", d.RxQueues, screen.Plural(d.TxQueues, "transmit queue"))
 	}
 	single := 0
 	drivers := []string{}
@@ -90,6 +91,6 @@ func (e *exam) queues(pf vf.PF) {
 	}
 	if single > 0 {
 		e.add(finding{check: "queues", severity: api.SeverityNote, object: pfName(pf), why: "one flow or many, a VF's packets are taken by one processor",
-			mend: []string{"spread the load over several VFs, where the driver has no more (igbvf)"}}, "one receive queue each: %s on the host (%s)", plural(single, "VF"), strings.Join(drivers, ", "))
+			mend: []string{"spread the load over several VFs, where the driver has no more (igbvf)"}}, "one receive queue each: %s on the host (%s)", screen.Plural(single, "VF"), strings.Join(drivers, ", "))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/netconf"
+	"github.com/culvert-net/culvert/screen"
 )
 
 // Cluster is what an API server told about the networks of all pods.
@@ -52,7 +53,7 @@ func checkIsolation(e *exam) {
 	refused := c.refused()
 	for i, id := range slices.Sorted(maps.Keys(refused)) {
 		if i == mostRefused {
-			e.note("isolation", object, "%s more have pods that namespace isolation refuses: run culvert doctor again when these are settled", plural(len(refused)-i, "network"))
+			e.note("isolation", object, "%s more have pods that namespace isolation refuses: run culvert doctor again when these are settled", screen.Plural(len(refused)-i, "network"))
 			return
 		}
 		e.refusal(id, refused[id])
@@ -62,7 +63,7 @@ func checkIsolation(e *exam) {
 		if c.Isolated {
 			refuses = "refuses"
 		}
-		e.ok("isolation", object, "of %s with networks, namespace isolation %s none", plural(len(c.Pods), "pod"), refuses)
+		e.ok("isolation", object, "of %s with networks, namespace isolation %s none", screen.Plural(len(c.Pods), "pod"), refuses)
 	}
 }
 
@@ -131,5 +132,5 @@ func (e *exam) refusal(id string, r *refusals) {
 	if e.Cluster.Isolated {
 		f.severity, what = api.SeverityWarning, "namespace isolation refuses it to %s at the next start: %s"
 	}
-	e.add(f, what, plural(len(pods), "pod"), named(pods, mostRefused))
+	e.add(f, what, screen.Plural(len(pods), "pod"), named(pods, mostRefused))
 }

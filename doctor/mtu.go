@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -45,11 +46,11 @@ func (e *exam) mtuOf(pf vf.PF) string {
 	}
 	switch want, _ := e.Spec.ForPF(pf); {
 	case want.MTU != 0 && held > 0:
-		return fmt.Sprintf(", as %s wants it and as its %s in use need it", want.From, plural(held, "VF"))
+		return fmt.Sprintf(", as %s wants it and as its %s in use need it", want.From, screen.Plural(held, "VF"))
 	case want.MTU != 0:
 		return fmt.Sprintf(", as %s wants it", want.From)
 	case held > 0:
-		return fmt.Sprintf(", as its %s in use need it", plural(held, "VF"))
+		return fmt.Sprintf(", as its %s in use need it", screen.Plural(held, "VF"))
 	}
 	return ""
 }

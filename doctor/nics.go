@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/screen"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -46,10 +47,10 @@ func (e *exam) nic(n vf.NIC) {
 			e.add(finding{
 				check: "sriov", severity: api.SeverityError, object: object, why: "VFs are made by the PF's driver",
 				mend: []string{"lspci -nnk -s " + n.PCI.String() + "    # names the module; then: modprobe MODULE"},
-			}, "it can have %s, and no driver is bound", plural(n.TotalVFs, "VF"))
+			}, "it can have %s, and no driver is bound", screen.Plural(n.TotalVFs, "VF"))
 			return
 		}
-		e.ok("sriov", object, "it can have %s (%s, driver %s), and has %d", plural(n.TotalVFs, "VF"), n.PCI, n.Driver, n.NumVFs)
+		e.ok("sriov", object, "it can have %s (%s, driver %s), and has %d", screen.Plural(n.TotalVFs, "VF"), n.PCI, n.Driver, n.NumVFs)
 	case vf.SRIOVOff:
 		e.add(finding{check: "sriov", severity: api.SeverityWarning, object: object, why: "it could have VFs", mend: []string{remedy(n)}},
 			"SR-IOV is switched off: %s", cause(n))

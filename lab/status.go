@@ -71,12 +71,12 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 	if s.WhyNot != "" {
 		accel += ", not kvm: " + s.WhyNot
 	}
-	fmt.Fprintf(w, "lab    %s, up %s, supervisor %d\nimage  %s\naccel  %s\n\n", s.Name, age(now.Sub(s.Since)), s.Supervisor, s.Image, strings.Join(screen.Wrap(accel, 93), "\n       "))
+	fmt.Fprintf(w, "lab    %s, up %s, supervisor %d\nimage  %s\naccel  %s\n\n", s.Name, screen.Ago(now.Sub(s.Since)), s.Supervisor, s.Image, strings.Join(screen.Wrap(accel, 93), "\n       "))
 	t := screen.NewTable("NODE", "STATE", "PID", "UPTIME", "ADDRESS", "PF1", "PF2")
 	for _, n := range s.Nodes {
 		pid, up := "-", "-"
 		if n.PID != 0 {
-			pid, up = fmt.Sprint(n.PID), age(now.Sub(n.Since))
+			pid, up = fmt.Sprint(n.PID), screen.Ago(now.Sub(n.Since))
 		}
 		row := []string{n.Name, string(n.State), pid, up, n.Address}
 		for _, pf := range n.PFs {
@@ -98,18 +98,4 @@ func (s Status) Write(w io.Writer, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-// age prints a duration in its two largest units.
-func age(d time.Duration) string {
-	d = d.Round(time.Second)
-	if d < time.Minute {
-		return d.String()
-	}
-	s := d.Truncate(time.Second).String()
-	if d >= time.Hour {
-		s = d.Truncate(time.Minute).String()
-		s = strings.TrimSuffix(s, "0s")
-	}
-	return s
 }

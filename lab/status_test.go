@@ -43,14 +43,3 @@ worker02 is off: its power was cut
 		}
 	}
 }
-
-func TestAge(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		1500 * time.Millisecond: "2s", 59 * time.Second: "59s", 61 * time.Second: "1m1s",
-		2*time.Hour + 61*time.Second: "2h1m",
-	} {
-		if got := age(d); got != want {
-			t.Errorf("age(%s) = %s, want %s", d, got, want)
-		}
-	}
-}

@@ -4,8 +4,10 @@
 package screen
 
 import (
+	"fmt"
 	"math"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -94,4 +96,34 @@ func Shorten(s string, width int) string {
 	}
 	front := max(0, width-2) / 3
 	return string(r[:front]) + ".." + string(r[len(r)-(max(2, width)-2-front):])
+}
+
+// Ago tells a span as people do, in at most two units: 12s, 4m10s, 3h5m, 2d4h.
+func Ago(d time.Duration) string {
+	d = max(0, d).Truncate(time.Second)
+	s := int(d / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return pair(s/60, "m", s%60, "s")
+	case s < 86400:
+		return pair(s/3600, "h", s%3600/60, "m")
+	}
+	return pair(s/86400, "d", s%86400/3600, "h")
+}
+
+func pair(a int, unitA string, b int, unitB string) string {
+	if b == 0 {
+		return fmt.Sprintf("%d%s", a, unitA)
+	}
+	return fmt.Sprintf("%d%s%d%s", a, unitA, b, unitB)
+}
+
+// Plural is a number of things, of which what is one: "1 node", "2 nodes".
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

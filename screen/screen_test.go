@@ -3,6 +3,7 @@ package screen
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -94,5 +95,29 @@ func TestLook(t *testing.T) {
 		if diff := cmp.Diff(want, b.String()); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", look, diff)
 		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		-time.Second:                      "0s",
+		59*time.Second + 999*1e6:          "59s",
+		1500 * time.Millisecond:           "1s",
+		61 * time.Second:                  "1m1s",
+		2*time.Hour + 61*time.Second:      "2h1m",
+		time.Minute:                       "1m",
+		250 * time.Second:                 "4m10s",
+		3*time.Hour + 5*time.Minute + 1e9: "3h5m",
+		52 * time.Hour:                    "2d4h",
+	} {
+		if got := Ago(d); got != want {
+			t.Errorf("Ago(%s) = %s, want %s", d, got, want)
+		}
+	}
+}
+
+func TestPlural(t *testing.T) {
+	if got := Plural(0, "VF") + ", " + Plural(1, "VF") + ", " + Plural(2, "VF"); got != "0 VFs, 1 VF, 2 VFs" {
+		t.Error(got)
 	}
 }

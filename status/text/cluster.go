@@ -23,7 +23,7 @@ func Cluster(st api.ClusterStatus, o Options) string {
 			bad++
 		}
 	}
-	fmt.Fprintf(&b, "%s  %s", o.Paint(excerpt.Clean("cluster "+cmp.Or(st.Cluster, "-")), screen.Bold), plural(len(st.Nodes), "node"))
+	fmt.Fprintf(&b, "%s  %s", o.Paint(excerpt.Clean("cluster "+cmp.Or(st.Cluster, "-")), screen.Bold), screen.Plural(len(st.Nodes), "node"))
 	if bad > 0 {
 		b.WriteString(", " + o.Paint(fmt.Sprintf("%d not ready", bad), screen.Red))
 	}
@@ -50,13 +50,6 @@ func Cluster(st api.ClusterStatus, o Options) string {
 		b.WriteString("Nothing is wrong.\n")
 	}
 	return b.String()
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func nodeTable(st api.ClusterStatus, o Options) *screen.Table {

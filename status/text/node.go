@@ -149,7 +149,7 @@ func problemList(b *strings.Builder, problems []api.Problem, now time.Time, o Op
 	for _, p := range problems {
 		since := ""
 		if !p.Since.IsZero() {
-			since = " (for " + ago(now.Sub(p.Since)) + ")"
+			since = " (for " + screen.Ago(now.Sub(p.Since)) + ")"
 		}
 		problem(b, o, p, since)
 	}

@@ -2,25 +2,9 @@ package text
 
 import (
 	"testing"
-	"time"
 
 	"github.com/culvert-net/culvert/api"
 )
-
-func TestAgo(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		-time.Second:                      "0s",
-		59*time.Second + 999*1e6:          "59s",
-		time.Minute:                       "1m",
-		250 * time.Second:                 "4m10s",
-		3*time.Hour + 5*time.Minute + 1e9: "3h5m",
-		52 * time.Hour:                    "2d4h",
-	} {
-		if got := ago(d); got != want {
-			t.Errorf("ago(%s) = %s, want %s", d, got, want)
-		}
-	}
-}
 
 func TestBar(t *testing.T) {
 	for _, tc := range []struct {

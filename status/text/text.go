@@ -5,7 +5,6 @@
 package text
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/culvert-net/culvert/screen"
@@ -24,26 +23,4 @@ func (o Options) clock(t time.Time) string {
 		return t.In(o.Zone).Format(time.DateTime)
 	}
 	return t.UTC().Format(time.DateTime)
-}
-
-// ago tells a span as people do, in at most two units: 12s, 4m10s, 3h5m, 2d4h.
-func ago(d time.Duration) string {
-	d = max(0, d).Truncate(time.Second)
-	s := int(d / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%ds", s)
-	case s < 3600:
-		return pair(s/60, "m", s%60, "s")
-	case s < 86400:
-		return pair(s/3600, "h", s%3600/60, "m")
-	}
-	return pair(s/86400, "d", s%86400/3600, "h")
-}
-
-func pair(a int, unitA string, b int, unitB string) string {
-	if b == 0 {
-		return fmt.Sprintf("%d%s", a, unitA)
-	}
-	return fmt.Sprintf("%d%s%d%s", a, unitA, b, unitB)
 }

@@ -48,7 +48,7 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		if wait >= api.LongestRetry {
 			wait = 0
 		}
-		line("retry", "%d so far, next in %s", v.Attempts, ago(wait))
+		line("retry", "%d so far, next in %s", v.Attempts, screen.Ago(wait))
 	}
 	held(line, v, o)
 	line("network", "%s", v.Network)
@@ -120,7 +120,7 @@ func phaseLine(v api.VF, st api.NodeStatus, o Options) string {
 	case v.Since.After(st.Time.Add(clockSlack)):
 		s += fmt.Sprintf(" since %s, which is yet to come: the clock was set back", o.clock(v.Since))
 	case !v.Since.IsZero():
-		s += fmt.Sprintf(" for %s (since %s)", ago(st.Time.Sub(v.Since)), o.clock(v.Since))
+		s += fmt.Sprintf(" for %s (since %s)", screen.Ago(st.Time.Sub(v.Since)), o.clock(v.Since))
 	}
 	return fmt.Sprintf("%s, generation %d", s, v.Generation)
 }

@@ -116,5 +116,5 @@ func since(v api.VF, now time.Time) string {
 	if v.Since.IsZero() || v.Since.After(now.Add(clockSlack)) { // the clock was set back
 		return ""
 	}
-	return ago(now.Sub(v.Since))
+	return screen.Ago(now.Sub(v.Since))
 }

@@ -64,7 +64,7 @@ var mayImport = map[string][]string{
 	"install":       {"durable", "intake/cni/place", "netconf", "program"},
 
 	// judging a host
-	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netannotation", "netconf", "vf"},
+	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netannotation", "netconf", "screen", "vf"},
 	"doctor/gather": {"api", "claims", "desired", "doctor", "excerpt", "kernel/pathmtu", "kernel/survey", "netconf", "vf"},
 	"doctor/mend":   {"api", "doctor", "durable", "kernel/survey"},
 

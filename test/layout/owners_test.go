@@ -52,7 +52,7 @@ var mechanisms = []mechanism{
 		},
 	},
 	{
-		pattern: regexp.MustCompile(`\btabwriter\.NewWriter\(|x1b\[[0-9"]|\bfunc (orDash|orNone|wrap)\(`), owner: "screen",
+		pattern: regexp.MustCompile(`\btabwriter\.NewWriter\(|x1b\[[0-9"]|\bfunc (orDash|orNone|wrap|plural|ago|age)\(`), owner: "screen",
 		instead: "lay text out with screen.Table, Wrap and Look; cmp.Or is a word for nothing",
 	},
 }
