@@ -8,7 +8,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -18,8 +17,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
+
+	"golang.org/x/mod/modfile"
 
 	"github.com/culvert-net/culvert/tools/gotest/outcome"
 )
@@ -94,16 +94,13 @@ func create(name string) (*os.File, error) {
 
 // modulePath returns what the module line of a go.mod says.
 func modulePath(name string) (string, error) {
-	f, err := os.Open(name)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	in := bufio.NewScanner(f)
-	for in.Scan() {
-		if path, ok := strings.CutPrefix(in.Text(), "module "); ok {
-			return strings.TrimSpace(path), nil
-		}
+	path := modfile.ModulePath(text)
+	if path == "" {
+		err = fmt.Errorf("%s has no module line", name)
 	}
-	return "", errors.Join(fmt.Errorf("%s has no module line", name), in.Err())
+	return path, err
 }

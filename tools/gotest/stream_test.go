@@ -129,6 +129,9 @@ func TestModulePath(t *testing.T) {
 	if got != "github.com/culvert-net/culvert" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
+	if got, err := modulePath("testdata/none"); err == nil {
+		t.Errorf("a file that is not there is of module %q", got)
+	}
 	if got, err := modulePath("testdata/main.json"); err == nil {
 		t.Errorf("a file that is no go.mod has the module %q", got)
 	}

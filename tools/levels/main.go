@@ -22,7 +22,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -109,19 +108,11 @@ var smallest = room{slots: 2, nodes: 4}
 // measureRoom takes one slot for each core, and a node for each 2.5 GiB of memory
 // that is left when 6 GiB are for compilers and a control plane.
 func measureRoom() (room, error) {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return room{}, err
+	var info syscall.Sysinfo_t
+	if err := syscall.Sysinfo(&info); err != nil {
+		return room{}, fmt.Errorf("ask how much memory there is: %w", err)
 	}
-	fields := strings.Fields(string(text)) // MemTotal: 24689140 kB
-	if len(fields) < 2 || fields[0] != "MemTotal:" {
-		return room{}, errors.New("/proc/meminfo does not begin with MemTotal")
-	}
-	kib, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return room{}, err
-	}
-	return roomFor(runtime.NumCPU(), kib>>10), nil
+	return roomFor(runtime.NumCPU(), int(info.Totalram*uint64(info.Unit)>>20)), nil
 }
 
 func roomFor(cores, mib int) room {
