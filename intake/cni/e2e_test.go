@@ -52,6 +52,11 @@ func TestMain(m *testing.M) {
 // daemon serves e on a socket as culvertd does.
 func daemon(t testing.TB, e engine, authorize func(*net.UnixConn) error) (socket string) {
 	t.Helper()
+	return serveHandler(t, New(e), authorize)
+}
+
+func serveHandler(t testing.TB, h *Handler, authorize func(*net.UnixConn) error) (socket string) {
+	t.Helper()
 	socket = filepath.Join(t.TempDir(), "d.sock")
 	l, err := rpc.Listen(socket)
 	if err != nil {
@@ -59,7 +64,7 @@ func daemon(t testing.TB, e engine, authorize func(*net.UnixConn) error) (socket
 	}
 	srv := rpc.NewServer(authorize, slog.New(slog.DiscardHandler))
 	srv.HandleDialog(api.MethodCNI, func(ctx context.Context, params json.RawMessage, ask rpc.Ask) (any, error) {
-		return New(e).Serve(ctx, params, Ask(ask))
+		return h.Serve(ctx, params, Ask(ask))
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var g errgroup.Group
