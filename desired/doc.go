@@ -9,7 +9,7 @@
 //	pfs:
 //	- name: enp1s0f0        # the netdevice, or a pattern such as enp1s0f*
 //	  vfs: 7                # how many, 0 for none, or max for all the PF can
-//	  mtu: 9000             # of the PF, in bytes; left alone when not given
+//	  mtu: 9000             # of the PF and its free VFs, in bytes; left alone when not given
 //	  autoprobe: true       # default true
 //	  needCarrier: true     # default true
 //	pools:

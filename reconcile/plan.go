@@ -159,6 +159,9 @@ func (p *PFPlan) vf(spec desired.Spec, v vf.State, rec *journal.Record) {
 	if want := vf.StableMAC(p.PF.ID, v.ID.Index); v.Admin.MAC != want {
 		p.add(v.ID.Index, "mac", cmp.Or(v.Admin.MAC.String(), "none"), want.String())
 	}
+	if p.Managed && rec != nil && rec.Phase == journal.Free && hasOtherMTU(p.Want, rec.Baseline) {
+		p.add(v.ID.Index, "mtu", fmt.Sprint(rec.Baseline.MTU), fmt.Sprint(p.Want.MTU))
+	}
 	if want, ok := driverChange(p.Want, pool, pooled, v); ok {
 		p.add(v.ID.Index, "driver", cmp.Or(v.Driver, "none"), cmp.Or(want, "netdevice"))
 	}

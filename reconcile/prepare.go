@@ -75,6 +75,10 @@ func (r *Reconciler) task(ctx context.Context, spec desired.Spec, pf vf.PF, v vf
 		return func() error { return r.finish(ctx, spec, pf, v, *rec) }
 	case rec.Phase == journal.Free && (changesBaseline(r.steps(spec, pf, v), rec.Baseline) || isReboundOutside(spec, pf, v, rec.Baseline)):
 		return func() error { return r.remodel(ctx, spec, pf, v) }
+	case rec.Phase == journal.Free:
+		if want, _ := spec.ForPF(pf); hasOtherMTU(want, rec.Baseline) {
+			return func() error { return r.resize(ctx, v, want.MTU) }
+		}
 	}
 	return nil
 }
@@ -180,7 +184,13 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 		return err
 	}
 	rec.PCI, rec.Phase, rec.Baseline = v.PCI, journal.Free, vf.BaselineOf(st)
-	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
+	if want, _ := spec.ForPF(pf); hasOtherMTU(want, rec.Baseline) {
+		// One whose driver refuses the MTU can still be given out: that is a problem, and no more.
+		if err = r.setMTU(ctx, v, want.MTU); err == nil {
+			rec.Baseline.MTU = want.MTU
+		}
+	}
+	return errors.Join(err, r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }))
 }
 
 // fresh is what the PF holds for a VF that nobody has touched, as far as that is
