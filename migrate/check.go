@@ -28,10 +28,10 @@ func Check(c Cluster) []Note {
 	out = append(out, c.Unapplied...)
 	for _, p := range c.Pods {
 		if !p.Ready {
-			left("Pod "+p.Namespace+"/"+p.Name, "it is not ready: %s", p.Reason)
+			left(p.String(), "it is not ready: %s", p.Reason)
 		}
 	}
-	for _, n := range append(c.judgeNetworks(), c.judgePods()...) {
+	for _, n := range c.judged() {
 		if n.Lost {
 			out = append(out, n)
 		}

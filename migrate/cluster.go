@@ -13,9 +13,13 @@ type Cluster struct {
 	// Objects are the operator's, and ConfigMaps of DaemonSets.
 	Objects  []Object
 	Networks []Network
+	// HasNetworks is whether the API server knows NetworkAttachmentDefinitions.
+	HasNetworks bool
 	// Webhooks are kind/name of webhook configurations.
 	Webhooks []string
 	Pods     []Pod
+	// Judged says what becomes of each network, and of the pods of which there is something to say.
+	Judged []Note
 	// Daemons are the pods of culvertd, and Installed is whether the API server knows Culvert.
 	Daemons   []api.DaemonPod
 	Installed bool
@@ -37,17 +41,26 @@ func (w Workload) String() string {
 
 // Network is a NetworkAttachmentDefinition.
 type Network struct {
-	api.NetworkDefinition
+	Namespace, Name string
 	// Owners are the kinds of its owner references.
 	Owners []string
+}
+
+// String is kind namespace/name.
+func (n Network) String() string {
+	return Object{Kind: KindDefinition, Namespace: n.Namespace, Name: n.Name}.String()
 }
 
 // Pod is one that asks for networks.
 type Pod struct {
 	Namespace, Name string
-	Annotations     map[string]string
 	Ready           bool
 	Reason          string
+}
+
+// String is kind namespace/name.
+func (p Pod) String() string {
+	return Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}.String()
 }
 
 // Part is a part of another stack, by its workload.

@@ -27,6 +27,9 @@ type Field struct {
 	Harmless []string
 }
 
+// KindDefinition is the kind of networks, which Convert makes.
+const KindDefinition = "NetworkAttachmentDefinition"
+
 // switchdev is why the parts that need a switch in the NIC are not converted.
 const (
 	switchdev  = "Culvert does not switch NICs to switchdev mode"

@@ -83,7 +83,7 @@ func (c *converter) network(o Object, policies []policy) {
 		return
 	}
 	m := Manifest{
-		APIVersion: "k8s.cni.cncf.io/v1", Kind: "NetworkAttachmentDefinition",
+		APIVersion: "k8s.cni.cncf.io/v1", Kind: KindDefinition,
 		Metadata: Metadata{Name: o.Name, Namespace: namespace, Annotations: map[string]string{
 			netannotation.ResourceName: c.options.operatorPrefix() + "/" + s.ResourceName, AnnotationFrom: o.String(),
 		}},

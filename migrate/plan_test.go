@@ -10,8 +10,8 @@ import (
 
 // stack is a cluster of the operator, with one network and one pod on it.
 func stack() Cluster {
-	nad := Network{NetworkDefinition: api.NetworkDefinition{Namespace: "default", Name: "storage", Config: `{"type": "sriov", "vlan": 30}`}}
 	return Cluster{
+		HasNetworks: true,
 		Workloads: []Workload{
 			{"DaemonSet", "op", "sriov-device-plugin", []string{"x/dp"}, 1},
 			{"DaemonSet", "op", "sriov-network-config-daemon", []string{"x/sriov-network-operator", "x/sriov-cni"}, 1},
@@ -24,9 +24,10 @@ func stack() Cluster {
 			{Kind: KindConfigMap, Namespace: "op", Name: operatorConfigMap, Data: map[string]string{"n1": `{"resourceList": []}`}},
 			{Kind: KindConfigMap, Namespace: "kube-system", Name: "other", Data: map[string]string{"a": "b"}},
 		},
-		Networks: []Network{nad},
+		Networks: []Network{{Namespace: "default", Name: "storage"}},
 		Webhooks: []string{"mutatingwebhookconfigurations/network-resources-injector-config", "mutatingwebhookconfigurations/others"},
-		Pods:     []Pod{{Namespace: "default", Name: "a", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "storage"}, Ready: true}},
+		Pods:     []Pod{{Namespace: "default", Name: "a", Ready: true}, {Namespace: "default", Name: "b", Ready: true}},
+		Judged:   []Note{{Object: "NetworkAttachmentDefinition default/storage", Text: "works as it is"}},
 	}
 }
 
@@ -60,56 +61,48 @@ func TestPlanOrder(t *testing.T) {
 
 // A cluster with Culvert is not told to install it, one without the operator not to convert.
 func TestPlanWithoutOperator(t *testing.T) {
-	c := Cluster{}
+	c := Cluster{HasNetworks: true}
 	if got := commands(MakePlan(c, Options{})); got != "kubectl apply --server-side -f dist/kubernetes/culvert.yaml\nkubectl apply -f policy.yaml\nculvert migrate check" {
 		t.Error(got)
 	}
-	c.Installed = true
+	c.HasNetworks = false
+	if got := commands(MakePlan(c, Options{})); !strings.HasPrefix(got, "kubectl create -f dist/kubernetes/network-attachment-definitions.yaml\nkubectl apply --server-side") {
+		t.Error(got)
+	}
+	c.Installed, c.HasNetworks = true, true
 	if got := commands(MakePlan(c, Options{})); got != "culvert migrate check" {
 		t.Error(got)
 	}
 }
 
-// What a webhook, culvertd or the garbage collector would do against a migration is a problem.
+// What a webhook, culvertd or the garbage collector would do against a migration is a problem, for
+// the plan and for the check.
 func TestPlanProblems(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*Cluster)
-		want   string
-	}{
-		"a network that is refused":      {func(c *Cluster) { c.Networks[0].Config = `{"type": "sriov", "vlan": 5000}` }, "NetworkAttachmentDefinition default/storage: would be refused: vlan 5000"},
-		"a network that is no JSON":      {func(c *Cluster) { c.Networks[0].Config = `{"plugins": [{"type": "sriov"}, 5]}` }, "NetworkAttachmentDefinition default/storage: would be refused: "},
-		"a network that its owner takes": {func(c *Cluster) { c.Networks[0].Owners = []string{KindNetwork} }, "its owner is a SriovNetwork"},
-		"a network that is not there":    {func(c *Cluster) { c.Networks = nil }, "Pod default/a: would be refused: there is no network default/storage"},
-		"an annotation":                  {func(c *Cluster) { c.Pods[0].Annotations["k8s.v1.cni.cncf.io/networks"] = "A" }, "Pod default/a: would be refused: annotation"},
-		"a MAC address": {func(c *Cluster) {
-			c.Pods[0].Annotations["k8s.v1.cni.cncf.io/networks"] = `[{"name": "storage", "mac": "02:00:00:00:00:01"}]`
-		}, "none of its plugins has that capability"},
-		"an object": {func(c *Cluster) { c.Objects[0].Kind = KindIBNetwork }, "SriovIBNetwork op/storage: not converted"},
+	for want, change := range map[string]func(*Cluster){
+		"NetworkAttachmentDefinition default/storage: its owner is a SriovNetwork": func(c *Cluster) { c.Networks[0].Owners = []string{KindNetwork} },
+		"Pod default/a: would be refused: why": func(c *Cluster) {
+			c.Judged = append(c.Judged, Note{Object: "Pod default/a", Text: "would be refused: why", Lost: true})
+		},
+		"SriovIBNetwork op/storage: not converted": func(c *Cluster) { c.Objects[0].Kind = KindIBNetwork },
 	} {
 		c := stack()
-		tc.change(&c)
-		p := MakePlan(c, Options{})
-		if !slices.ContainsFunc(p.Problems, func(n Note) bool { return strings.Contains(n.String(), tc.want) }) {
-			t.Errorf("%s: %v", name, p.Problems)
+		change(&c)
+		is := func(n Note) bool { return strings.HasPrefix(n.String(), want) }
+		if p := MakePlan(c, Options{}); !slices.ContainsFunc(p.Problems, is) {
+			t.Errorf("the plan has %v, want %s", p.Problems, want)
 		}
-		if !slices.ContainsFunc(Check(c), func(n Note) bool { return strings.Contains(n.String(), tc.want) }) && name != "an object" {
-			t.Errorf("%s: the check does not name it: %v", name, Check(c))
+		if left := Check(c); slices.ContainsFunc(left, is) == strings.HasPrefix(want, "Sriov") {
+			t.Errorf("the check has %v, want %s", left, want)
 		}
 	}
 }
 
-// Networks of others stay, and a warning of ours is shown.
-func TestPlanNetworks(t *testing.T) {
-	for config, want := range map[string]string{
-		`{"type": "sriov"}`:                   "works as it is",
-		`{"type": "sriov", "master": "eth1"}`: "works as it is, with the warning: ",
-		`{"type": "macvlan"}`:                 "stays: its plugins macvlan are run as they are",
-		``:                                    "stays: a file on the nodes has its configuration",
-	} {
-		text, lost := judgeNetwork(Network{NetworkDefinition: api.NetworkDefinition{Namespace: "d", Name: "n", Config: config}})
-		if lost || !strings.HasPrefix(text, want) {
-			t.Errorf("%s: %s, %t", config, text, lost)
-		}
+// Pods of which there is nothing to say are counted.
+func TestPlanCountsPods(t *testing.T) {
+	c := stack()
+	c.Judged = append(c.Judged, Note{Object: "Pod default/a", Text: "x", Lost: true})
+	if got := MakePlan(c, Options{}).Becomes; !slices.ContainsFunc(got, func(n Note) bool { return strings.HasPrefix(n.String(), "1 pods: ask for networks") }) {
+		t.Error(got)
 	}
 }
 

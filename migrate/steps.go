@@ -39,6 +39,9 @@ func (c Cluster) steps(parts []Part, converts bool) []Step {
 			add(p.Why+"; pods keep their VFs", "kubectl -n %s delete daemonset %s", w.Namespace, w.Name)
 		}
 	}
+	if !c.HasNetworks {
+		add("the kind of networks, which Multus brings elsewhere", "kubectl create -f dist/kubernetes/network-attachment-definitions.yaml")
+	}
 	if !c.Installed {
 		add("VFs that are there are taken over, and those that pods have stay theirs", "kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
 	}

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/kube/view"
 	"github.com/culvert-net/culvert/migrate"
+	"github.com/culvert-net/culvert/verdict"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -174,7 +174,7 @@ func (p *place) migration(ctx context.Context) (migrate.Cluster, error) {
 
 // migrationOf is a stack in the values of package migrate.
 func migrationOf(s view.Stack) (migrate.Cluster, error) {
-	out := migrate.Cluster{Webhooks: s.Webhooks}
+	out := migrate.Cluster{Webhooks: s.Webhooks, HasNetworks: s.HasNetworks}
 	for _, w := range s.Workloads {
 		out.Workloads = append(out.Workloads, migrate.Workload(w))
 	}
@@ -185,13 +185,34 @@ func migrationOf(s view.Stack) (migrate.Cluster, error) {
 		}
 		out.Objects = append(out.Objects, object)
 	}
+	var judge []migrate.Object
 	for _, n := range s.Networks {
-		out.Networks = append(out.Networks, migrate.Network{
-			NetworkDefinition: api.NetworkDefinition{Namespace: n.Namespace, Name: n.Name, Config: n.Config, Annotations: n.Annotations}, Owners: n.Owners,
-		})
+		out.Networks = append(out.Networks, migrate.Network{Namespace: n.Namespace, Name: n.Name, Owners: n.Owners})
+		judge = append(judge, migrate.Object{Kind: migrate.KindDefinition, Namespace: n.Namespace, Name: n.Name, Annotations: n.Annotations, Spec: map[string]any{"config": n.Config}})
 	}
 	for _, p := range s.Pods {
-		out.Pods = append(out.Pods, migrate.Pod{Namespace: p.Namespace, Name: p.Name, Annotations: p.Annotations, Ready: p.Ready, Reason: p.Reason})
+		out.Pods = append(out.Pods, migrate.Pod{Namespace: p.Namespace, Name: p.Name, Ready: p.Ready, Reason: p.Reason})
+		judge = append(judge, migrate.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Annotations: p.Annotations})
+	}
+	for _, v := range verdict.Of(judge) {
+		out.Judged = append(out.Judged, judgment(v)...)
 	}
 	return out, nil
+}
+
+// judgment is what a verdict says of a network or a pod. A warning of a pod is something to mend:
+// the pod runs without what it asks for.
+func judgment(v verdict.Verdict) []migrate.Note {
+	isPod := strings.HasPrefix(v.Object, "Pod ")
+	var out []migrate.Note
+	for _, text := range v.Refusals {
+		out = append(out, migrate.Note{Object: v.Object, Text: "would be refused: " + text, Lost: true})
+	}
+	for _, text := range v.Warnings {
+		out = append(out, migrate.Note{Object: v.Object, Text: "works, with a warning: " + text, Lost: isPod})
+	}
+	if len(out) == 0 && !isPod {
+		out = append(out, migrate.Note{Object: v.Object, Text: "works as it is"})
+	}
+	return out
 }

@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/culvert-net/culvert/cli"
+	"github.com/culvert-net/culvert/kube/view"
 )
 
 // migrateConvert runs culvert migrate convert with a file of that text.
@@ -63,5 +66,42 @@ func TestMigrateConvertJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &list); err != nil || status != 0 || list.Kind != "List" || list.Items == nil || len(list.Items) != items {
 			t.Errorf("%v, status %d\n%s\n%s", err, status, out, said)
 		}
+	}
+}
+
+// TestMigrationJudges: networks and pods of a cluster are judged as culvert net check judges files. A
+// warning of a pod is something to mend, one of a network is not.
+func TestMigrationJudges(t *testing.T) {
+	asks := func(name, networks string) view.StackPod {
+		return view.StackPod{Namespace: "d", Name: name, Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": networks}}
+	}
+	c, err := migrationOf(view.Stack{
+		Networks: []view.StackNetwork{
+			{Namespace: "d", Name: "good", Config: `{"type": "sriov"}`},
+			{Namespace: "d", Name: "odd", Config: `{"type": "sriov", "master": "eth1"}`},
+			{Namespace: "d", Name: "bad", Config: `{"type": "sriov", "vlan": 5000}`},
+			{Namespace: "d", Name: "other", Config: `{"type": "macvlan"}`},
+		},
+		Pods: []view.StackPod{asks("a", "good"), asks("b", "missing"), asks("c", `[{"name": "good", "mac": "02:00:00:00:00:01"}]`), asks("e", "A")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, n := range c.Judged {
+		text, _, _ := strings.Cut(n.Text, ":")
+		got[n.Object+": "+text] = n.Lost
+	}
+	want := map[string]bool{
+		"NetworkAttachmentDefinition d/good: works as it is":       false,
+		"NetworkAttachmentDefinition d/odd: works, with a warning": false,
+		"NetworkAttachmentDefinition d/bad: would be refused":      true,
+		"NetworkAttachmentDefinition d/other: works as it is":      false,
+		"Pod d/b: works, with a warning":                           true, // its network is not there
+		"Pod d/c: works, with a warning":                           true,
+		"Pod d/e: would be refused":                                true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s\n%v", diff, c.Judged)
 	}
 }

@@ -19,8 +19,10 @@ type Stack struct {
 	Workloads []Workload
 	// Objects are the SR-IOV operator's objects, and ConfigMaps of DaemonSets.
 	Objects []StackObject
-	// Networks are the NetworkAttachmentDefinitions.
-	Networks []StackNetwork
+	// Networks are the NetworkAttachmentDefinitions, and HasNetworks whether the API server knows
+	// that kind.
+	Networks    []StackNetwork
+	HasNetworks bool
 	// Webhooks are webhook configurations: kind and name, with a slash between them.
 	Webhooks []string
 	// Pods are those that ask for networks and have not ended.
@@ -189,6 +191,7 @@ func (c *Cluster) readNetworks(ctx context.Context, out *Stack) error {
 		}
 		out.Networks = append(out.Networks, found)
 	})
+	out.HasNetworks = err == nil
 	return c.known("network-attachment-definitions", err)
 }
 

@@ -52,10 +52,11 @@ func TestStack(t *testing.T) {
 	}
 	got.Objects = nil
 	want := Stack{
-		Workloads: []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1}, {"Deployment", "op", "o", nil, 0}},
-		Networks:  []StackNetwork{{Namespace: "d", Name: "n", Config: "{}", Owners: []string{"SriovNetwork"}}},
-		Webhooks:  []string{"mutatingwebhookconfigurations/w"},
-		Pods:      []StackPod{{Namespace: "d", Name: "a", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "n"}, Reason: "Pending"}},
+		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1}, {"Deployment", "op", "o", nil, 0}},
+		Networks:    []StackNetwork{{Namespace: "d", Name: "n", Config: "{}", Owners: []string{"SriovNetwork"}}},
+		HasNetworks: true,
+		Webhooks:    []string{"mutatingwebhookconfigurations/w"},
+		Pods:        []StackPod{{Namespace: "d", Name: "a", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "n"}, Reason: "Pending"}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("-want +got\n%s", d)
