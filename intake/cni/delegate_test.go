@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/desired"
@@ -103,7 +104,7 @@ func (d *delegates) wantFree(t *testing.T) {
 
 func (d *delegates) wantCalls(t *testing.T, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, d.calls); diff != "" {
+	if diff := cmp.Diff(want, d.calls, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("calls of the plugin, -want +got\n%s", diff)
 	}
 	d.calls = nil
@@ -295,6 +296,11 @@ func TestDelegatedIPAMIsCollected(t *testing.T) {
 	if held, owed, err := d.Engine.Delegations(); err != nil || len(held) != 1 || held[0].ContainerID != "c2" || len(owed) > 0 {
 		t.Errorf("held %v, owed %v, %v", held, owed, err)
 	}
+	d.calls = nil
+	if _, err := d.call(t, cmdDel, "c9", newest); err != nil { // its interface has the same name
+		t.Fatal(err)
+	}
+	d.wantCalls(t)
 	d.fail[cmdStatus] = errors.New("no range left")
 	if _, err := d.call(t, cmdStatus, "", newest); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "plugin whereabouts2: STATUS: no range left") {
 		t.Errorf("STATUS: %v", err)
