@@ -56,7 +56,7 @@ func TestRefusedAtApply(t *testing.T) {
 		words  []string
 	}{
 		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "culvert", "vlan": 5000}`), []string{"vlan", "5000", "4094"}},
-		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "sriov", "vlann": 5}`), []string{"vlann", "vlan"}},
+		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "culvert", "vlann": 5}`), []string{"vlann", "vlan"}},
 		{network(`{"cniVersion": "1.0.0", "name": "n", "type": "culvert", "mtu": 65000}`), []string{"mtu", "65000"}},
 		{policy(`{pfs: [{name: enp1s0, vfs: -1}]}`), []string{"pfs[0].vfs", "-1"}},
 		{policy(`{pfs: [{vfs: 2}]}`), []string{"pfs[0]"}},
@@ -64,6 +64,12 @@ func TestRefusedAtApply(t *testing.T) {
 		{policy(`{pfs: [{name: enp1s0, vfs: 2, colour: red}]}`), []string{"pfs[0].colour"}},
 	} {
 		refused(t, c.object, c.words, "apply", "--dry-run=server", "-f", "-")
+	}
+	// The SR-IOV CNI plugin ignores a key that it does not know: a warning.
+	cmd := k8s.KubectlCommand(t.Context(), "apply", "--dry-run=server", "-f", "-")
+	cmd.Stdin = strings.NewReader(network(`{"cniVersion": "1.0.0", "name": "n", "type": "sriov", "vlann": 5}`))
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "Warning: spec.config: vlann 5: unknown key, ignored: did you mean vlan?") {
+		t.Errorf("a network of type sriov with a key that is not known: %v: %s", err, out)
 	}
 	// A pool that selects nothing may select something tomorrow: a warning.
 	out, err := k8s.KubectlCommand(t.Context(), "apply", "--dry-run=server", "-f", "testdata/empty-pool.yaml").CombinedOutput()
