@@ -204,10 +204,9 @@ func (e *Engine) carryOut(ctx context.Context, at site, rec *journal.Record, ste
 	return nil
 }
 
-// without leaves a route out. A pod's first interface keeps its routes, as
-// with the CNI project's plugins: the network's own default route must not
-// keep a VF from a pod that has one by its cluster network. What the lease and
-// the result say is what is there (I6).
+// without leaves out a route of IPv6 that another interface of the netns has: a pod has
+// one by its cluster network, and must get its VF all the same. What the lease and the
+// result say is what is there (I6). A route of IPv4 goes in front of those that are there.
 func without(routes []vf.Route, r vf.Route) []vf.Route {
 	return slices.DeleteFunc(slices.Clone(routes), func(o vf.Route) bool { return o == r })
 }

@@ -1,40 +1,53 @@
 package attach_test
 
 import (
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I6: a route that the netns has by another interface stays that one's. The
-// attach succeeds, and the lease says what is there.
-func TestI6RouteOfAnotherInterfaceStays(t *testing.T) {
+// I6: a route of IPv6 that the netns has by another interface stays that one's, and the
+// lease says so. One of IPv4 goes in front of those that are there, as the CNI project's
+// plugins add it.
+func TestI6RouteOfAnotherInterface(t *testing.T) {
 	k, n := newNode(t)
-	first, err := n.Engine.Attach(t.Context(), everything(t))
+	dual := func() attach.Request {
+		req := everything(t)
+		req.IPAM.Routes = append(req.IPAM.Routes, vf.Route{Dst: netip.MustParsePrefix("fd09::/16")})
+		return req
+	}
+	first, err := n.Engine.Attach(t.Context(), dual())
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := everything(t)
+	req := dual()
 	req.Network, req.Spec.MAC = "green", nil
 	req.Owner.Interface, req.Spec.Interface = "net2", "net2"
 	second, err := n.Engine.Attach(t.Context(), req)
 	if err != nil {
 		t.Fatal("a second network with a default route:", err)
 	}
-	if len(first.Lease.Wanted.Routes) != 2 || len(second.Lease.Wanted.Routes) != 0 {
-		t.Errorf("the leases have the routes %v and %v; want both in the first and none in the second", first.Lease.Wanted.Routes, second.Lease.Wanted.Routes)
-	}
-	for _, owner := range []vf.Owner{first.Lease.Owner, second.Lease.Owner} {
-		if err := n.Engine.Check(t.Context(), owner, attach.Request{}); err != nil {
+	for i, rec := range []journal.Record{first, second} {
+		var is6 []bool
+		for _, r := range rec.Lease.Wanted.Routes {
+			is6 = append(is6, r.Dst.Addr().Is6())
+		}
+		if want := [][]bool{{false, false, true}, {false, false}}[i]; !slices.Equal(is6, want) {
+			t.Errorf("lease %d has the routes %v", i, rec.Lease.Wanted.Routes)
+		}
+		if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err != nil {
 			t.Error(err)
 		}
-	}
-	st, err := k.VF(t.Context(), first.PCI, podNetns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(st.Link.Routes) != 2 {
-		t.Errorf("the first interface has the routes %v left", st.Link.Routes)
+		st, err := k.VF(t.Context(), rec.PCI, podNetns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(st.Link.Routes) != len(rec.Lease.Wanted.Routes) {
+			t.Errorf("interface %d has the routes %v", i, st.Link.Routes)
+		}
 	}
 }

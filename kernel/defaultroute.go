@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// setDefaultRoute removes the old default routes of a family first: the kernel takes
-// a second one only with another priority.
+// setDefaultRoute removes the old default routes of a family first: no traffic may go by them
+// while the new ones are there.
 func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
 	c, err := k.dialNetns(s.Netns)
 	if err != nil {

@@ -156,7 +156,9 @@ func addRoute(c *rtnl.Conn, l rtnl.Link, r vf.Route) error {
 	err := c.AddRoute(rtnl.Route{Index: l.Index, Route: r})
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		have, listErr := c.FindRoutes(l.Index, func(h rtnl.Route) bool { return h.Dst == r.Dst.Masked() && h.Gateway == r.Gateway && h.Table == r.Table })
+		have, listErr := c.FindRoutes(l.Index, func(h rtnl.Route) bool {
+			return h.Dst == r.Dst.Masked() && h.Gateway == r.Gateway && h.Table == r.Table
+		})
 		if len(have.Kept) > 0 {
 			return nil
 		}

@@ -114,13 +114,13 @@ func addAddress(l *vf.Link, a netip.Prefix) error {
 	return nil
 }
 
-// routed reports whether another netdevice of the netns has a route to the
-// same destination with the same priority.
+// routed reports whether another netdevice of the netns has an IPv6 route to the same
+// destination with the same priority. One of IPv4 goes in front of others.
 func (k *Kernel) routed(l *vf.Link, r vf.Route) bool {
 	for _, p := range k.pfs {
 		for _, f := range p.vfs {
 			if f.Link != nil && f.Link != l && f.Link.Netns == l.Netns && slices.ContainsFunc(f.Link.Routes, func(o vf.Route) bool {
-				return o.Dst.Masked() == r.Dst.Masked() && o.Priority == r.Priority && o.Table == r.Table
+				return r.Dst.Addr().Is6() && o.Dst.Masked() == r.Dst.Masked() && o.Priority == r.Priority && o.Table == r.Table
 			}) {
 				return true
 			}

@@ -81,13 +81,17 @@ func noSuchTable(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// AddRoute adds a route; unix.EEXIST when there is one to the same
-// destination with the same priority.
+// AddRoute adds a route. One of IPv4 goes in front of those to its destination with its
+// priority (fib_table_insert without NLM_F_EXCL and NLM_F_APPEND, net/ipv4/fib_trie.c), as the
+// CNI project's plugins add theirs. unix.EEXIST: this very route is there. Of IPv6 it means
+// that one to its destination with its priority is there: the kernel would make one route
+// with two next hops of them (fib6_add_rt2node, net/ipv6/ip6_fib.c).
 func (c *Conn) AddRoute(r Route) error {
-	_, err := c.Do(Request{
-		Type: unix.RTM_NEWROUTE, Flags: unix.NLM_F_CREATE | unix.NLM_F_EXCL | unix.NLM_F_ACK,
-		Body: r.encode(),
-	})
+	flags := uint16(unix.NLM_F_CREATE | unix.NLM_F_ACK)
+	if r.Dst.Addr().Is6() {
+		flags |= unix.NLM_F_EXCL
+	}
+	_, err := c.Do(Request{Type: unix.RTM_NEWROUTE, Flags: flags, Body: r.encode()})
 	return err
 }
 
