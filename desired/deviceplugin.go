@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -62,7 +63,7 @@ func ParseDevicePlugin(file string, content []byte, prefix string) (DevicePlugin
 	}
 	out.Warnings = r.warnings
 	if more := len(r.warnings) - maxErrors; more > 0 {
-		out.Warnings = append(r.warnings[:maxErrors], Error{File: file, Text: fmt.Sprintf("and %d more", more)})
+		out.Warnings = append(slices.Clip(r.warnings[:maxErrors]), Error{File: file, Text: fmt.Sprintf("and %d more", more)})
 	}
 	return out, nil
 }

@@ -137,7 +137,7 @@ func TestAddRanges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := ""
+		var got string
 		if c, err = c.AddRanges(json.RawMessage(tc.ranges)); err != nil {
 			got = fmt.Sprint(err)
 			if !errors.Is(err, vf.ErrInvalid) {

@@ -38,12 +38,9 @@ func main() {
 }
 
 func command() *cobra.Command {
-	var (
-		c           daemon.Config
-		debug       bool
-		podNetworks string
-		whereabouts string
-	)
+	var c daemon.Config
+	var debug bool
+	var podNetworks, whereabouts string
 	cmd := &cobra.Command{
 		Use:   "culvertd",
 		Short: "Own the SR-IOV Virtual Functions of this node",

@@ -142,7 +142,7 @@ func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
 			}
 			out.Workloads = append(out.Workloads, found)
 		})
-		if err = c.known(kind+"s", err); err != nil {
+		if err := c.known(kind+"s", err); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (c *Cluster) readOperator(ctx context.Context, out *Stack) error {
 		err := each(ctx, c, "/apis/sriovnetwork.openshift.io/v1/"+k.plural, nil, func(raw json.RawMessage) {
 			out.Objects = append(out.Objects, StackObject{k.kind, raw})
 		})
-		if err = c.known(k.plural, err); err != nil {
+		if err := c.known(k.plural, err); err != nil {
 			return err
 		}
 	}
@@ -202,7 +202,7 @@ func (c *Cluster) readWebhooks(ctx context.Context, out *Stack) error {
 		}) {
 			out.Webhooks = append(out.Webhooks, kind+"/"+w.Metadata.Name)
 		})
-		if err = c.known(kind, err); err != nil {
+		if err := c.known(kind, err); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ func TestAsk(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !ready {
 			http.Error(w, r.URL.Path+" waits for etcd", http.StatusServiceUnavailable)
+			return
 		}
 	}))
 	defer s.Close()

@@ -26,16 +26,18 @@ func network(input *yaml.Node) (Outcome, error) {
 	if err := input.Decode(&config); err != nil {
 		return nil, err
 	}
-	alone, errAlone := withoutMultus(config)
-	beside, errBeside := besideMultus(config)
-	switch {
-	case errAlone != nil && errBeside != nil:
-		return nil, errAlone
-	case errAlone != nil:
-		return Outcome{"without Multus: " + Refused, "beside Multus: " + beside}, nil
-	case errBeside != nil:
-		return Outcome{"without Multus: " + alone, "beside Multus: " + Refused}, nil
-	case alone != beside:
+	alone, refusal := withoutMultus(config)
+	beside, refusalBeside := besideMultus(config)
+	if refusal != nil && refusalBeside != nil {
+		return nil, refusal
+	}
+	if refusal != nil {
+		alone = Refused
+	}
+	if refusalBeside != nil {
+		beside = Refused
+	}
+	if alone != beside {
 		return Outcome{"without Multus: " + alone, "beside Multus: " + beside}, nil
 	}
 	return Outcome{alone}, nil
