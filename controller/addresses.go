@@ -41,8 +41,9 @@ type Addresses struct {
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	absences blocks.Absences
-	roll     blocks.RollCall
+	absences   blocks.Absences
+	roll       blocks.RollCall
+	departures departures
 }
 
 // Reconcile brings the pool of one network up to what the nodes ask for.
@@ -188,6 +189,7 @@ func (a *Addresses) reports(ctx context.Context, network string) (reports, error
 		}
 		out.demands = append(out.demands, d...)
 	}
+	out.answers = append(out.answers, a.departures.see(out.answers, a.Now())...)
 	return out, nil
 }
 

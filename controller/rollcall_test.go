@@ -46,6 +46,10 @@ func TestI4RestoredServerWaitsForNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	lookOnce(t, a)
+	if p = poolOf(t, c); len(p.Spec.Blocks) > 0 {
+		t.Errorf("I4: granted as soon as the Node object was deleted, whose machine may run on: %v", show(p))
+	}
+	lookOnce(t, a) // an hour later
 	p = poolOf(t, c)
 	want := []string{"a 172.16.91.2-172.16.91.2", "b 172.16.91.3-172.16.91.3 held/x/net1", "a 172.16.91.4-172.16.91.19", "b 172.16.91.20-172.16.91.35"}
 	if diff := cmp.Diff(want, show(p)); diff != "" {
