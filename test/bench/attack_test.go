@@ -183,7 +183,14 @@ func TestMemoryUnderAttack(t *testing.T) {
 	cluster := &attackedCluster{}
 	server := httptest.NewServer(cluster)
 	defer server.CloseClientConnections() // of the watches
-	cmd, socket := startFakenodeIn(t, buildFakenode(t), dir, server.URL)
+	program := buildFakenode(t)
+	within, unlimited := newLimit(t)
+	if unlimited == nil {
+		program = within.program(t, program)
+	} else {
+		t.Logf("without the DaemonSet's limit, since this user cannot make a memory cgroup: %v", unlimited)
+	}
+	cmd, socket := startFakenodeIn(t, program, dir, server.URL)
 	peak := func(after string) {
 		t.Helper()
 		most, err := peakMemory(cmd.Process.Pid)
@@ -223,6 +230,9 @@ func TestMemoryUnderAttack(t *testing.T) {
 	peak("their end")
 	if cluster.reads.Load() == 0 {
 		t.Error("nothing was read from the API server")
+	}
+	if unlimited == nil {
+		within.check(t)
 	}
 	endFakenode(t, cmd)
 }
