@@ -37,10 +37,11 @@ const whereaboutsGroup = "whereabouts.cni.cncf.io"
 const whereaboutsLook = time.Minute
 
 // Serves returns a function for Handler.ServesWhereabouts. hasGroup reports whether the cluster
-// has an API group; nil without a cluster, where that plugin cannot work.
+// has an API group. Nil stands for no connection to a cluster: then auto is plugin, since pools
+// of this node alone would give out what other nodes do.
 func (m WhereaboutsMode) Serves(hasGroup func(ctx context.Context, group string) (bool, error)) func(context.Context) (bool, error) {
 	if m != WhereaboutsAuto || hasGroup == nil {
-		return func(context.Context) (bool, error) { return m != WhereaboutsPlugin, nil }
+		return func(context.Context) (bool, error) { return m == WhereaboutsPools, nil }
 	}
 	var (
 		mu        sync.Mutex // guards the rest

@@ -28,7 +28,8 @@ func TestWhereaboutsModes(t *testing.T) {
 		"auto, installed":        {"auto", answers(true, nil), false, false},
 		"auto, not installed":    {"auto", answers(false, nil), true, false},
 		"auto, nobody can tell":  {"auto", answers(false, vf.ErrNotReady), false, true},
-		"auto, without cluster":  {"auto", nil, true, false},
+		"auto, without cluster":  {"auto", nil, false, false},
+		"pools, without cluster": {"pools", nil, true, false},
 		"plugin without cluster": {"plugin", nil, false, false},
 	} {
 		mode, err := ParseWhereaboutsMode(tc.flag)
