@@ -32,16 +32,27 @@ func (l Lease) Delegated() (Delegation, bool) {
 	return d, true
 }
 
-// mostOwed bounds the delegations that one record keeps for later: each has a configuration.
-const mostOwed = 4
+// mostOwed and keepOwed bound what one record keeps for later, in delegations and in bytes of
+// their configurations: tenants write them, and a plugin may refuse its DEL for ever. A
+// network of a plugin has some hundred bytes.
+const (
+	mostOwed = 4
+	keepOwed = 16 << 10
+)
 
 // Owing returns what r owes once its lease ends: what it owed before, and the lease's
-// delegation.
+// delegation. The oldest ones are left out where these are too many.
 func (r Record) Owing() []Delegation {
 	d, has := r.Lease.Delegated()
 	if !has {
 		return r.Owed
 	}
-	owed := slices.DeleteFunc(slices.Clone(r.Owed), d.IsSame)
-	return append(owed[max(0, len(owed)+1-mostOwed):], d)
+	owed := append(slices.DeleteFunc(slices.Clone(r.Owed), d.IsSame), d)
+	size := 0
+	for i, d := range slices.Backward(owed) {
+		if size += len(d.Config); size > keepOwed || len(owed)-i > mostOwed {
+			return owed[i+1:]
+		}
+	}
+	return owed
 }

@@ -67,7 +67,11 @@ func (h *Handler) ownSection(ctx context.Context, c *Config) error {
 	return nil
 }
 
-// notInstalled says what to do about a plugin that is not there.
+// errNotInstalled: the plugin did not run at all.
+var errNotInstalled = errors.New("the plugin is not installed")
+
+// notInstalled says what to do about a plugin that is not there. The error wraps
+// errNotInstalled.
 func notInstalled(err error, c Config) error {
 	if !errors.Is(err, vf.ErrNotFound) {
 		return err
@@ -76,7 +80,7 @@ func notInstalled(err error, c Config) error {
 	if c.IPAM.Type == ipam.TypeWhereabouts {
 		instead = "have Culvert serve its networks (culvertd --whereabouts=pools)"
 	}
-	return fmt.Errorf("network %s: ipam.type %s: %w: install that plugin on every node, or %s", c.Name, c.IPAM.Type, err, instead)
+	return fmt.Errorf("network %s: ipam.type %s: %w: %w: install that plugin on every node, or %s", c.Name, c.IPAM.Type, errNotInstalled, err, instead)
 }
 
 // delegated reads the result of an IPAM plugin as a section with these addresses. They are
@@ -180,8 +184,14 @@ func (h *Handler) undo(ctx context.Context, d journal.Delegation, ask Ask) error
 }
 
 // undoFailed undoes what an ADD that failed may have had from its plugin. The caller may have
-// gone; what cannot be undone now stays owing.
-func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask) {
+// gone; what cannot be undone now stays owing. A plugin that did not run is owed nothing.
+func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d journal.Delegation, cause error) {
+	if errors.Is(cause, errNotInstalled) {
+		if err := h.engine.Undone(d); err != nil {
+			h.Log.Warn("forget a plugin that did not run", "container", r.ContainerID, "err", err)
+		}
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPluginBound)
 	defer cancel()
 	if err := h.undoDelegation(ctx, r, ask); err != nil {

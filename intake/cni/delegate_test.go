@@ -199,22 +199,35 @@ func TestDelegatedIPAMIsUndone(t *testing.T) {
 	}
 }
 
-// A network whose plugin is not installed says what to do, and its pods can end.
+// A network whose plugin is not installed says what to do, and its pods can end. Only a plugin
+// that ran is owed a DEL.
 func TestDelegatedIPAMIsNotInstalled(t *testing.T) {
-	d := newDelegates(t)
+	d := newDelegates(t, lease1)
 	d.fail[cmdAdd], d.fail[cmdDel] = vf.ErrNotFound, vf.ErrNotFound
 	_, err := d.call(t, cmdAdd, "c1", borrowed)
-	if want := "network n: ipam.type whereabouts2: plugin whereabouts2: ADD: CNI plugin whereabouts2 is not in /opt/cni/bin (CNI_PATH): not found: install that plugin on every node"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v\nwant %s", err, want)
+	for _, want := range []string{"network n: ipam.type whereabouts2: the plugin is not installed: ", "CNI plugin whereabouts2 is not in /opt/cni/bin (CNI_PATH)", "install that plugin on every node"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
 	}
 	if _, err := d.call(t, cmdDel, "c1", borrowed); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
-	if _, owed, _ := d.Engine.Delegations(); len(owed) != 1 {
-		t.Errorf("owed: %v", owed)
+	d.wantCalls(t, "ADD whereabouts2 c1 net1")
+	d.wantFree(t)
+
+	delete(d.fail, cmdAdd)
+	if _, err := d.call(t, cmdAdd, "c2", borrowed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.call(t, cmdDel, "c2", borrowed); err != nil {
+		t.Errorf("DEL of a plugin that was removed: %v", err)
+	}
+	if _, owed, err := d.Engine.Delegations(); err != nil || len(owed) != 1 {
+		t.Errorf("owed: %v, %v", owed, err)
 	}
 	delete(d.fail, cmdDel) // installed again
-	if _, err := d.call(t, cmdDel, "c2", borrowed); err != nil {
+	if _, err := d.call(t, cmdDel, "c3", borrowed); err != nil {
 		t.Errorf("DEL of another pod: %v", err)
 	}
 	d.wantFree(t)

@@ -126,7 +126,7 @@ func (h *Handler) add(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, e
 	rec, err := h.engine.Attach(ctx, req)
 	if err != nil {
 		if req.Late != nil {
-			h.undoFailed(ctx, r, ask)
+			h.undoFailed(ctx, r, ask, *req.Delegation, err)
 		}
 		return nil, err
 	}
