@@ -10,6 +10,7 @@
 //	- name: enp1s0f0        # the netdevice, or a pattern such as enp1s0f*
 //	  vfs: 7                # how many, 0 for none, or max for all the PF can
 //	  mtu: 9000             # of the PF and its free VFs, in bytes; left alone when not given
+//	  addresses: [172.16.91.1/24]   # of the PF, such as the gateway of its VFs' networks
 //	  autoprobe: true       # default true
 //	  needCarrier: true     # default true
 //	pools:
@@ -32,6 +33,11 @@
 // vendor, device (four hexadecimal digits each) and driver. All that are given
 // must hold. A PF takes the first entry that matches it. A PF that no entry
 // matches is left alone, which is not the same as vfs: 0.
+//
+// addresses are added to the PF's interface, and kept there. culvertd removes one that is
+// not declared any more if it added that address itself: the kernel marks it (Linux 5.18;
+// an older kernel keeps the address until a reboot). Addresses of other origin stay. A
+// rule that matches several PFs gives each the same addresses.
 //
 // autoprobe is what sriov_drivers_autoprobe is left at: with true the kernel
 // also binds a driver to VFs that somebody else makes. Culvert's own VFs get

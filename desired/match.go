@@ -15,7 +15,7 @@ import (
 func (s Spec) ForPF(pf vf.PF) (PFSpec, bool) {
 	for _, c := range s.Contested {
 		if c.PCI == pf.PCI {
-			return c.Keep, c.Keep != PFSpec{}
+			return c.Keep, !c.Keep.isZero()
 		}
 	}
 	if r := s.rule(pf); r != nil {

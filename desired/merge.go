@@ -149,6 +149,9 @@ func describePF(want PFSpec) string {
 	if want.MTU != 0 {
 		s += fmt.Sprintf(", mtu %d", want.MTU)
 	}
+	if len(want.Addresses) > 0 {
+		s += fmt.Sprintf(", addresses %v", want.Addresses)
+	}
 	return s + fmt.Sprintf(", autoprobe %t, needCarrier %t", want.Autoprobe, want.NeedCarrier)
 }
 

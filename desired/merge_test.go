@@ -3,6 +3,7 @@ package desired
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -162,14 +163,14 @@ func TestMergeProperties(t *testing.T) {
 func checkPF(t *rapid.T, in Sources, before Spec, m Merged, pf vf.PF) {
 	got, wanted := m.Spec.ForPF(pf)
 	if want, ok := in.Host.ForPF(pf); ok {
-		if got != want {
+		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%s: host.yaml wants %+v, got %+v", pf.Name, want, got)
 		}
 		return
 	}
 	contested := slices.ContainsFunc(m.Conflicts, func(c Conflict) bool { return c.Object == "PF "+pf.Name })
 	keep, kept := before.ForPF(pf)
-	if contested && (got != keep || wanted != kept) {
+	if contested && (!reflect.DeepEqual(got, keep) || wanted != kept) {
 		t.Fatalf("%s is contested: %+v, was %+v", pf.Name, got, keep)
 	}
 	_, followed := m.PFs[pf.PCI]

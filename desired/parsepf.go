@@ -2,6 +2,7 @@ package desired
 
 import (
 	"errors"
+	"net/netip"
 	"path"
 	"regexp"
 	"slices"
@@ -14,7 +15,7 @@ import (
 // maxVFs is as many as TotalVFs can say (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
 const maxVFs = 1<<16 - 1
 
-var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "autoprobe", "needCarrier"}
+var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "addresses", "autoprobe", "needCarrier"}
 
 // form is how a scalar is parsed, and what an error says is wanted of it.
 type form[T any] struct {
@@ -31,6 +32,7 @@ var (
 	pfDriverForm       = form[string]{"a driver's name such as igb", parseDriver}
 	vfsForm            = form[int]{"a number from 0 to 65535, or max", parseVFs}
 	mtuForm            = form[int]{"bytes from 68 to 65535, e.g. 9000", parseMTU}
+	hostAddressForm    = form[netip.Prefix]{"an address with its prefix length such as 172.16.91.1/24", parseHostAddress}
 	poolNameForm       = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
 	prefixForm         = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
 	deviceTypeForm     = form[string]{"netdevice or vfio-pci", parseDeviceType}
@@ -69,6 +71,7 @@ func (r *reader) pf(v at) PFRule {
 		r.fail(v, "vfs is missing: write how many, 0 for none, or max")
 	}
 	read("mtu", func(f at) { rule.Want.MTU = parsed(r, f, mtuForm) })
+	read("addresses", func(f at) { rule.Want.Addresses = r.distinctAddresses(f, list(r, f, hostAddressForm)) })
 	read("autoprobe", func(f at) { rule.Want.Autoprobe = r.boolean(f) })
 	read("needCarrier", func(f at) { rule.Want.NeedCarrier = r.boolean(f) })
 	return rule
@@ -113,6 +116,35 @@ func parseHex(s string) (string, error) {
 }
 
 func notInName(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("/#:", r) }
+
+// parseHostAddress reads an interface's address with the length of its network.
+func parseHostAddress(s string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(s)
+	a := p.Addr()
+	if err == nil && (a.IsUnspecified() || a.IsMulticast() || a.IsLoopback() || a.IsLinkLocalUnicast() && a.Is6() || a.Is4In6()) {
+		err = vf.ErrInvalid
+	}
+	return p, err
+}
+
+// maxAddresses is how many addresses a PF may be given.
+const maxAddresses = 64
+
+// distinctAddresses refuses an address that is there twice, and too many.
+func (r *reader) distinctAddresses(v at, all []netip.Prefix) []netip.Prefix {
+	if len(all) > maxAddresses {
+		r.fail(v, "%d addresses are too many: at most %d", len(all), maxAddresses)
+		return nil
+	}
+	seen := map[netip.Prefix]bool{}
+	for _, a := range all {
+		if a.IsValid() && seen[a] {
+			r.fail(v, "%s is there twice", a)
+		}
+		seen[a] = true
+	}
+	return all
+}
 
 // parseExpression reads a netdevice name or a regular expression, of which the device plugin
 // says only that no name matches when it is none.

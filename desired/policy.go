@@ -89,6 +89,8 @@ func (r *reader) policyPF(where place, p v1alpha1.PFRule) PFRule {
 	if p.MTU != nil {
 		rule.Want.MTU = parsed(r, where.key("mtu").value(strconv.Itoa(int(*p.MTU))), mtuForm)
 	}
+	addresses := where.key("addresses")
+	rule.Want.Addresses = r.distinctAddresses(addresses.value(""), givenList(r, addresses, p.Addresses, hostAddressForm))
 	if p.Autoprobe != nil {
 		rule.Want.Autoprobe = *p.Autoprobe
 	}

@@ -2,6 +2,8 @@ package desired
 
 import (
 	"fmt"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -48,6 +50,9 @@ type PFSpec struct {
 	VFs int
 	// MTU in bytes; 0 leaves it alone.
 	MTU int
+	// Addresses are those that the PF's interface has besides others; Culvert removes those
+	// that it added once they are not wanted any more.
+	Addresses []netip.Prefix
 	// Autoprobe is what sriov_drivers_autoprobe is left at.
 	Autoprobe bool
 	// NeedCarrier makes VFs only when the PF has carrier.
@@ -55,6 +60,9 @@ type PFSpec struct {
 	// From is where the wish was written, e.g. "host.yaml:3", for messages.
 	From string
 }
+
+// isZero reports whether nothing is wanted.
+func (s PFSpec) isZero() bool { return reflect.DeepEqual(s, PFSpec{}) }
 
 // Check tells what of s the PF can never do: more VFs or a larger MTU than it
 // has (vf.ErrInvalid).

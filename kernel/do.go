@@ -63,6 +63,10 @@ func (k *Kernel) carryOut(ctx context.Context, s step.Step) error {
 		return k.waitCarrier(ctx, s)
 	case step.SetPFMTU:
 		return k.setPFMTU(s)
+	case step.AddPFAddress:
+		return k.addPFAddress(s)
+	case step.DelPFAddress:
+		return k.delPFAddress(s)
 	case step.Bind:
 		return k.bind(ctx, s)
 	case step.Unbind:

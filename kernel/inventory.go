@@ -137,7 +137,7 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 	}
 	link, lerr := k.readPFLink(&pf)
 	pf.Abilities = abilitiesRead(link.VFs)
-	pf.Addrs = seen.addrsOf(cmp.Or(pf.Port, pf.Name))
+	pf.Addrs, pf.OwnAddrs = seen.addrsOf(cmp.Or(pf.Port, pf.Name))
 
 	errs := []error{ferr, serr, lerr}
 	for index, addr := range s.VFs {

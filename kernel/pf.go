@@ -80,6 +80,18 @@ func (k *Kernel) setPFMTU(s step.SetPFMTU) error {
 	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error { return setMTU(c, n.Index, s.MTU) })
 }
 
+func (k *Kernel) addPFAddress(s step.AddPFAddress) error {
+	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error {
+		return c.AddAddr(rtnl.Addr{Index: n.Index, Prefix: s.Address, Proto: rtnl.ProtoCulvert})
+	})
+}
+
+func (k *Kernel) delPFAddress(s step.DelPFAddress) error {
+	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error {
+		return c.DelAddr(rtnl.Addr{Index: n.Index, Prefix: s.Address})
+	})
+}
+
 // waitCarrier subscribes before it looks, so that no change falls between.
 func (k *Kernel) waitCarrier(ctx context.Context, s step.WaitCarrier) error {
 	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error {

@@ -18,6 +18,7 @@ import (
 type sight struct {
 	links  map[int]rtnl.Link
 	addrs  map[int][]netip.Prefix
+	own    map[int][]netip.Prefix // of addrs, those that Culvert added
 	routes map[int][]vf.Route
 	// moreAddrs and moreRoutes count what is not listed (rtnl.MaxPerLink).
 	moreAddrs, moreRoutes map[int]int
@@ -39,7 +40,7 @@ func (k *Kernel) look() (s sight, err error) {
 // lookAt adds the addresses and routes of the link with the given index, or
 // of all for 0.
 func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
-	s := sight{links: map[int]rtnl.Link{}, addrs: map[int][]netip.Prefix{}, routes: map[int][]vf.Route{}}
+	s := sight{links: map[int]rtnl.Link{}, addrs: map[int][]netip.Prefix{}, own: map[int][]netip.Prefix{}, routes: map[int][]vf.Route{}}
 	for _, l := range links {
 		s.links[l.Index] = l
 	}
@@ -50,6 +51,9 @@ func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
 	s.moreAddrs = addrs.More
 	for _, a := range addrs.Kept {
 		s.addrs[a.Index] = append(s.addrs[a.Index], a.Prefix)
+		if a.Proto == rtnl.ProtoCulvert {
+			s.own[a.Index] = append(s.own[a.Index], a.Prefix)
+		}
 	}
 	routes, err := c.Routes(index)
 	if err != nil {
@@ -76,14 +80,15 @@ func (s sight) link(index int, path string) *vf.Link {
 	}
 }
 
-// addrsOf returns the addresses of the link of that name.
-func (s sight) addrsOf(name string) []netip.Prefix {
+// addrsOf returns the addresses of the link of that name, and those of them that Culvert
+// added.
+func (s sight) addrsOf(name string) (all, own []netip.Prefix) {
 	for index, l := range s.links {
 		if l.Name == name {
-			return s.addrs[index]
+			return s.addrs[index], s.own[index]
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // VF reads one VF. Its netdevice is looked for in the host's netns and then,

@@ -101,6 +101,7 @@ func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {
 		}
 		p.managed()
 	}
+	p.addresses()
 	if p.remakes() {
 		p.Hurts = holders(pf, records)
 		for i := range p.Want.VFs {

@@ -264,7 +264,8 @@ func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, e
 // nothing and costs one listing.
 func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, force bool) (changed bool, errs []error) {
 	applied := r.apply(ctx, p, force)
-	errs = append(errs, applied)
+	addressed := r.setAddresses(ctx, p)
+	errs = append(errs, applied, addressed)
 	pf := p.PF
 	if len(p.Changes) > 0 {
 		changed = true
@@ -273,6 +274,9 @@ func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, forc
 			return changed, append(errs, err)
 		}
 		pf = now
+		if addressed == nil && p.Err == nil {
+			errs = append(errs, checkAddresses(p.Want.Addresses, pf))
+		}
 		if applied == nil && p.remakes() {
 			errs = append(errs, about(pf, r.rememberFresh(pf)))
 		}

@@ -60,8 +60,10 @@ type PF struct {
 	NUMA       int    `json:"numa"`
 	IOMMUGroup int    `json:"iommuGroup"`
 	// MAC and Addrs are the netdevice's at the moment, or the port's.
-	MAC       MAC            `json:"mac,omitzero"`
-	Addrs     []netip.Prefix `json:"addrs,omitempty"`
+	MAC   MAC            `json:"mac,omitzero"`
+	Addrs []netip.Prefix `json:"addrs,omitempty"`
+	// OwnAddrs are those of Addrs that Culvert added; the kernel keeps the mark.
+	OwnAddrs  []netip.Prefix `json:"ownAddrs,omitempty"`
 	MTU       int            `json:"mtu"`
 	MaxMTU    int            `json:"maxMTU"` // 0: unknown
 	Up        bool           `json:"up"`

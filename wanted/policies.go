@@ -62,6 +62,11 @@ func (s *Sources) pendingReasons(policy string) []string {
 		if want.MTU != 0 && pf.MTU != want.MTU {
 			out = append(out, fmt.Sprintf("%s has MTU %d, wanted is %d", object, pf.MTU, want.MTU))
 		}
+		for _, a := range want.Addresses {
+			if !slices.Contains(pf.Addrs, a) {
+				out = append(out, fmt.Sprintf("%s does not have address %s", object, a))
+			}
+		}
 		for _, p := range s.problems() {
 			if p.Object == object && len(out) > before {
 				out = append(out, p.Reason)

@@ -96,6 +96,13 @@ type PFRule struct {
 	// +kubebuilder:validation:Minimum=68
 	// +kubebuilder:validation:Maximum=65535
 	MTU *int32 `json:"mtu,omitempty"`
+	// Addresses of the PF's interface, such as the gateway of its VFs' networks: 172.16.91.1/24.
+	// Every PF that the rule matches, on every node that the policy selects, gets them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=43
+	Addresses []string `json:"addresses,omitempty"`
 	// Whether the kernel also binds a driver to VFs that somebody else makes; default true.
 	// +optional
 	Autoprobe *bool `json:"autoprobe,omitempty"`

@@ -560,6 +560,11 @@ func (in *PFRule) DeepCopyInto(out *PFRule) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.Addresses != nil {
+		in, out := &in.Addresses, &out.Addresses
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Autoprobe != nil {
 		in, out := &in.Autoprobe, &out.Autoprobe
 		*out = new(bool)

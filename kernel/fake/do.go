@@ -47,6 +47,8 @@ func (k *Kernel) locked(s step.Step) error {
 			p.mtu = s.MTU
 			return nil
 		})
+	case step.AddPFAddress, step.DelPFAddress:
+		return k.pfAddress(s)
 	case step.Bind:
 		return k.bind(s)
 	case step.Unbind:

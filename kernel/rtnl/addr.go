@@ -12,7 +12,15 @@ import (
 type Addr struct {
 	Index  int // of the link
 	Prefix netip.Prefix
+	Proto  byte // who added it (IFA_PROTO, since Linux 5.18); 0: not known
 }
+
+// ifaProto is IFA_PROTO (linux/if_addr.h).
+const ifaProto = 11
+
+// ProtoCulvert marks the addresses that Culvert adds to interfaces of the host. The kernel's
+// own marks are 1 to 3 (IFAPROT_*).
+const ProtoCulvert = 0xc5
 
 func family(a netip.Addr) byte {
 	if a.Is4() {
@@ -61,6 +69,9 @@ func (a Addr) encode() []byte {
 	b := addrHeader(family(ip), byte(a.Prefix.Bits()), a.Index)
 	b = AppendAttr(b, unix.IFA_LOCAL, ip.AsSlice())
 	b = AppendAttr(b, unix.IFA_ADDRESS, ip.AsSlice())
+	if a.Proto != 0 {
+		b = AppendAttr(b, ifaProto, []byte{a.Proto})
+	}
 	if ip.Is4() {
 		if a.Prefix.Bits() < 31 {
 			b = AppendAttr(b, unix.IFA_BROADCAST, broadcast(a.Prefix))
@@ -97,6 +108,10 @@ func ParseAddr(b []byte) (Addr, error) {
 			local, _ = netip.AddrFromSlice(at.Value)
 		case unix.IFA_ADDRESS:
 			address, _ = netip.AddrFromSlice(at.Value)
+		case ifaProto:
+			if len(at.Value) == 1 {
+				a.Proto = at.Value[0]
+			}
 		}
 	}
 	if !local.IsValid() {

@@ -55,7 +55,7 @@ func TestDumpIsBounded(t *testing.T) {
 		}
 		for i := range all {
 			ip := netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)})
-			if err := c.AddAddr(Addr{link, netip.PrefixFrom(ip, 32)}); err != nil {
+			if err := c.AddAddr(Addr{Index: link, Prefix: netip.PrefixFrom(ip, 32)}); err != nil {
 				return err
 			}
 			to := netip.AddrFrom4([4]byte{10, 2, byte(i >> 8), byte(i)})
@@ -72,7 +72,7 @@ func TestDumpIsBounded(t *testing.T) {
 		found, err = c.FindRoutes(link, func(r Route) bool { return r.Dst == last })
 		return err
 	})
-	first := Addr{link, netip.MustParsePrefix("10.1.0.0/32")}
+	first := Addr{Index: link, Prefix: netip.MustParsePrefix("10.1.0.0/32")}
 	if more := all + 2 - MaxPerLink; len(addrs.Kept) != MaxPerLink || addrs.More[link] != more || !slices.Contains(addrs.Kept, first) { // 127.0.0.1 and ::1 too
 		t.Errorf("%d addresses and %v more, want %d", len(addrs.Kept), addrs.More, more)
 	}

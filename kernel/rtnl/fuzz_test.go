@@ -75,7 +75,7 @@ func FuzzParseRoute(f *testing.F) {
 func FuzzParseAddr(f *testing.F) {
 	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("fd00::10/64")}.encode())
 	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("10.56.0.10/24")}.encode())
-	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("10.56.0.10/32")}.encode())
+	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("10.56.0.10/32"), Proto: ProtoCulvert}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := ParseAddr(b)
 		if err != nil || !a.Prefix.IsValid() {

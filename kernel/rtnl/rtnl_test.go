@@ -36,7 +36,7 @@ func TestAttrs(t *testing.T) {
 
 func TestAddr(t *testing.T) {
 	for _, s := range []string{"10.56.0.10/24", "10.0.0.1/32", "192.0.2.0/31", "fd00::10/64"} {
-		want := Addr{Index: 7, Prefix: netip.MustParsePrefix(s)}
+		want := Addr{Index: 7, Prefix: netip.MustParsePrefix(s), Proto: ProtoCulvert}
 		got, err := ParseAddr(want.encode())
 		if diff := cmp.Diff(want, got, byValue); diff != "" || err != nil {
 			t.Errorf("%s (-want +got):\n%s\n%v", s, diff, err)

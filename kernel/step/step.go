@@ -49,6 +49,17 @@ type (
 		PF  vf.PCIAddr
 		MTU int
 	}
+	// AddPFAddress adds an address to the PF's netdevice and marks it as Culvert's, where
+	// the kernel keeps the mark (Linux 5.18). IPv6 addresses skip duplicate detection.
+	AddPFAddress struct {
+		PF      vf.PCIAddr
+		Address netip.Prefix
+	}
+	// DelPFAddress removes an address of the PF's netdevice.
+	DelPFAddress struct {
+		PF      vf.PCIAddr
+		Address netip.Prefix
+	}
 )
 
 // Changes the PF makes to what it holds for one VF (IFLA_VF_*). Each is read

@@ -7,6 +7,8 @@ func (SetNumVFs) step()      {}
 func (SetPFUp) step()        {}
 func (WaitCarrier) step()    {}
 func (SetPFMTU) step()       {}
+func (AddPFAddress) step()   {}
+func (DelPFAddress) step()   {}
 func (SetVFMAC) step()       {}
 func (SetVFVLAN) step()      {}
 func (SetVFSwitch) step()    {}
@@ -48,7 +50,13 @@ func (s SetAutoprobe) String() string {
 func (s SetNumVFs) String() string   { return fmt.Sprintf("set sriov_numvfs to %d on PF %s", s.N, s.PF) }
 func (s SetPFUp) String() string     { return fmt.Sprintf("bring up PF %s", s.PF) }
 func (s WaitCarrier) String() string { return fmt.Sprintf("wait for carrier on PF %s", s.PF) }
-func (s SetPFMTU) String() string    { return fmt.Sprintf("set MTU %d on PF %s", s.MTU, s.PF) }
+func (s AddPFAddress) String() string {
+	return fmt.Sprintf("add address %s to PF %s", s.Address, s.PF)
+}
+func (s DelPFAddress) String() string {
+	return fmt.Sprintf("remove address %s of PF %s", s.Address, s.PF)
+}
+func (s SetPFMTU) String() string { return fmt.Sprintf("set MTU %d on PF %s", s.MTU, s.PF) }
 func (s SetVFMAC) String() string {
 	return fmt.Sprintf("set vf %d mac %s on PF %s", s.Index, s.MAC, s.PF)
 }

@@ -47,6 +47,8 @@ import (
 //	plugin FILE                         the device plugin's ConfigMap has FILE, and nothing else is wanted
 //	give ALIAS [POD]                    the kubelet gave a VF to a pod, which has no network for it, or to none any more
 //	drivers                             the driver of each VF
+//	address PF ADDRESS                  somebody else gives a PF an address
+//	addresses                           the addresses of each PF, those that Culvert added with a star
 //	fault before|after|always STEP      the next step of that kind (faulty.Kind) fails, once or always
 //	fault off                           all is well again
 //	meddle ALIAS SETTING [VALUE]        somebody else changes a VF
@@ -67,6 +69,7 @@ var commands = map[string]func(ts *testscript.TestScript, neg bool, args []strin
 	"clock": command(advance), "show": command(show), "ledger": command(ledger), "events": command(events),
 	"problems": command(problems), "clean": command(clean),
 	"made": command(made), "bind": command(bind), "plugin": command(plugin), "give": command(give), "drivers": command(drivers),
+	"addresses": command(addresses), "address": command(address),
 }
 
 // command adapts a function to testscript.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -91,6 +93,40 @@ func drivers(w *world, _ func(string) string, _ []string) (string, error) {
 			pool, _ := w.spec.PoolOf(pf, v.ID.Index, v)
 			fmt.Fprintf(&b, "%sv%d %s, pool %s\n", pfAlias(i), v.ID.Index, driver, cmp.Or(pool.FullName(), "none"))
 		}
+	}
+	return b.String(), nil
+}
+
+// address has somebody else give a PF an address.
+func address(w *world, _ func(string) string, args []string) (string, error) {
+	p, err := netip.ParsePrefix(args[1])
+	if err != nil {
+		return "", err
+	}
+	for i, pf := range w.node.Inventory.PFs() {
+		if pfAlias(i) == args[0] {
+			return "", w.AddOthersAddress(pf.PCI, p)
+		}
+	}
+	return "", fmt.Errorf("there is no PF %s", args[0])
+}
+
+// addresses lists the addresses of the PFs.
+func addresses(w *world, _ func(string) string, _ []string) (string, error) {
+	if err := w.look(); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for i, pf := range w.node.Inventory.PFs() {
+		b.WriteString(pfAlias(i))
+		for _, a := range pf.Addrs {
+			own := ""
+			if slices.Contains(pf.OwnAddrs, a) {
+				own = "*"
+			}
+			fmt.Fprintf(&b, " %s%s", a, own)
+		}
+		b.WriteByte('\n')
 	}
 	return b.String(), nil
 }

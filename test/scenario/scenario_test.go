@@ -26,7 +26,9 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,6 +65,8 @@ type machine interface {
 type others interface {
 	AddNetns(path string) error
 	DelNetns(path string) error
+	// AddOthersAddress gives a PF an address as the host's own tools do.
+	AddOthersAddress(a vf.PCIAddr, address netip.Prefix) error
 	// Open has some process have a VF open through vfio, or none any more.
 	Open(a vf.PCIAddr, by ...vf.Process) error
 }
@@ -126,6 +130,23 @@ func (l linux) Open(a vf.PCIAddr, by ...vf.Process) (err error) {
 	}
 	l.open[a], err = os.OpenFile(fmt.Sprintf("/dev/vfio/%d", st.IOMMUGroup), os.O_RDWR, 0)
 	return err
+}
+
+// AddOthersAddress runs ip, which marks no address as Culvert's.
+func (l linux) AddOthersAddress(a vf.PCIAddr, address netip.Prefix) error {
+	pfs, err := l.PFs(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, pf := range pfs {
+		if pf.PCI == a {
+			out, err := exec.Command("ip", "address", "add", address.String(), "dev", pf.Name).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("ip address add: %w: %s", err, out)
+			}
+		}
+	}
+	return nil
 }
 
 func (linux) AddNetns(path string) error { return netns.New(path) }

@@ -1,0 +1,98 @@
+package reconcile_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+)
+
+const gateway = "pfs: [{name: enp1s0, vfs: 2, addresses: [172.16.91.1/24, 'fd00::1/64']}]\npools: [{name: a}]\n"
+
+// addresses are those of the first PF, those that culvertd added with a star.
+func (h *host) addresses(t *testing.T) string {
+	t.Helper()
+	pf, err := h.k.PF(t.Context(), h.Inventory.PFs()[0].PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, a := range pf.Addrs {
+		text := a.String()
+		for _, own := range pf.OwnAddrs {
+			if own == a {
+				text += "*"
+			}
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, " ")
+}
+
+// A PF gets the addresses that are declared, and loses those that culvertd added once they
+// are not declared any more, or nothing is of the PF. Addresses of other origin stay, also
+// one that was declared meanwhile.
+func TestPFAddresses(t *testing.T) {
+	h := boot(t, "")
+	if err := h.k.AddOthersAddress(h.Inventory.PFs()[0].PCI, netip.MustParsePrefix("10.0.0.5/8")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ what, wanted, addresses string }{
+		{"declared", gateway, "10.0.0.5/8 172.16.91.1/24* fd00::1/64*"},
+		{"one less, and one of other origin", "pfs: [{name: enp1s0, vfs: 2, addresses: [172.16.91.1/24, 10.0.0.5/8]}]\npools: [{name: a}]\n", "10.0.0.5/8 172.16.91.1/24*"},
+		{"none", "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a}]\n", "10.0.0.5/8"},
+		{"again", gateway, "10.0.0.5/8 172.16.91.1/24* fd00::1/64*"},
+		{"nothing of the PF", "pools: [{name: a}]\n", "10.0.0.5/8"},
+	} {
+		h.want(t, tc.wanted)
+		h.pass(t)
+		if got := h.addresses(t); got != tc.addresses {
+			t.Errorf("%s: %s, want %s", tc.what, got, tc.addresses)
+		}
+		h.start2(t) // the kernel has the marks, whatever culvertd remembers
+		if plans, err := h.Reconciler.PlanFor(t.Context(), h.Spec()); err != nil || len(plans[0].Changes) > 0 {
+			t.Errorf("%s: the plan is %v, %v", tc.what, plans[0].Changes, err)
+		}
+	}
+}
+
+// I7: an address that cannot be added or removed keeps no other, and no VF, from being made;
+// the next pass tries again. Each step fails once, before and after it was carried out.
+func TestI7FailingPFAddress(t *testing.T) {
+	for _, moment := range []faulty.Moment{faulty.Before, faulty.After} {
+		for _, kind := range []string{"AddPFAddress", "DelPFAddress"} {
+			h := boot(t, gateway)
+			if kind == "DelPFAddress" {
+				h.pass(t)
+				h.want(t, "pfs: [{name: enp1s0, vfs: 3, addresses: [10.9.9.1/24]}]\npools: [{name: a}]\n")
+			}
+			failed := false
+			h.faults.Fail(func(m faulty.Moment, s step.Step) error {
+				if m != moment || failed || faulty.Kind(s) != kind {
+					return nil
+				}
+				failed = true
+				return errors.New("injected")
+			})
+			if err := h.Reconciler.Pass(t.Context(), false); err == nil || !strings.Contains(err.Error(), "PF enp1s0: ") || !strings.Contains(err.Error(), "injected") {
+				t.Errorf("%s: %v", kind, err)
+			}
+			vfs, want := 2, "172.16.91.1/24* fd00::1/64*"
+			if kind == "DelPFAddress" {
+				vfs, want = 3, "10.9.9.1/24*"
+			}
+			if got := h.phases(t); got != fmt.Sprintf("map[free:%d]", vfs) {
+				t.Errorf("%s: %s", kind, got)
+			}
+			h.pass(t)
+			if got := h.addresses(t); !slices.Equal(slices.Sorted(strings.FieldsSeq(got)), slices.Sorted(strings.FieldsSeq(want))) {
+				t.Errorf("%s: %s, want %s", kind, got, want)
+			}
+		}
+	}
+}
