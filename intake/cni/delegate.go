@@ -138,8 +138,13 @@ func delegatedRoutes(r *current.Result) (out []vf.Route, err error) {
 // DEL stays owing.
 func (h *Handler) undoDelegation(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	held, owed, err := h.engine.Delegations()
-	errs := []error{err}
-	for _, d := range append(held, owed...) {
+	return errors.Join(err, h.undoThose(ctx, append(held, owed...), r, ask))
+}
+
+// undoThose runs the DELs for the attachment of a call.
+func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, r api.CNIRequest, ask Ask) error {
+	var errs []error
+	for _, d := range all {
 		if d.ContainerID != r.ContainerID || d.Interface != r.IfName {
 			continue
 		}
@@ -184,7 +189,8 @@ func (h *Handler) undo(ctx context.Context, d journal.Delegation, ask Ask) error
 }
 
 // undoFailed undoes what an ADD that failed may have had from its plugin. The caller may have
-// gone; what cannot be undone now stays owing. A plugin that did not run is owed nothing.
+// gone; what cannot be undone now stays owing. A plugin that did not run is owed nothing. A
+// lease that the attachment has all the same is of an earlier ADD, and keeps its addresses.
 func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d journal.Delegation, cause error) {
 	if errors.Is(cause, errNotInstalled) {
 		if err := h.engine.Undone(d); err != nil {
@@ -194,7 +200,8 @@ func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d j
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPluginBound)
 	defer cancel()
-	if err := h.undoDelegation(ctx, r, ask); err != nil {
+	_, owed, err := h.engine.Delegations()
+	if err := errors.Join(err, h.undoThose(ctx, owed, r, ask)); err != nil {
 		h.Log.Warn("undo of a failed ADD, left for its DEL", "container", r.ContainerID, "err", err)
 	}
 }

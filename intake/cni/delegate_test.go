@@ -141,6 +141,11 @@ func TestDelegatedIPAM(t *testing.T) {
 	if err != nil || st.Link == nil || len(st.Link.Addrs) != 2 || len(st.Link.Routes) != 2 {
 		t.Errorf("in the netns: %+v, %v", st.Link, err)
 	}
+	d.calls = nil
+	if _, err := d.call(t, cmdAdd, "c1", borrowed); !errors.Is(err, vf.ErrHeld) {
+		t.Errorf("ADD again: %v", err)
+	}
+	d.wantCalls(t) // the attachment keeps its addresses
 	checked := strings.TrimSuffix(borrowed, "}") + `,"prevResult":` + out + "}"
 	if _, err := d.call(t, cmdCheck, "c1", checked); err != nil {
 		t.Errorf("CHECK: %v", err)
