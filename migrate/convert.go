@@ -103,6 +103,7 @@ func (c *converter) lose(o Object, field, format string, args ...any) {
 func Convert(objects []Object, options Options) Result {
 	c := &converter{options: options}
 	var policies []policy
+	var networks []Object // after the policies
 	for _, o := range objects {
 		c.reportFields(o)
 		switch o.Kind {
@@ -116,24 +117,18 @@ func Convert(objects []Object, options Options) Result {
 			c.lose(o, "", "not converted: %s", switchdev)
 		case KindPoolConfig:
 			c.note(o, "", "not converted: what it bounds, the draining of nodes, does not take place")
-		case KindNetwork: // after the policies, whose MTU it gets
+		case KindNetwork:
+			networks = append(networks, o)
 		default:
 			c.note(o, "", "not converted: it is neither an object of the SR-IOV operator that says what is wanted nor a ConfigMap of the device plugin")
 		}
 	}
 	c.nodePolicies(policies)
-	warn := ""
-	for _, o := range objects {
-		switch o.Kind {
-		case KindNetwork:
-			c.network(o, policies)
-			warn = orderWarning
-		case KindPolicy:
-			warn = orderWarning
-		}
+	for _, o := range networks {
+		c.network(o)
 	}
-	if warn != "" {
-		c.Notes = append(c.Notes, Note{Object: "order", Text: warn})
+	if len(policies)+len(networks) > 0 {
+		c.Notes = append(c.Notes, Note{Object: "order", Text: orderWarning})
 	}
 	return c.Result
 }

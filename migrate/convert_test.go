@@ -175,13 +175,10 @@ func TestPolicySelectors(t *testing.T) {
 	}
 }
 
-// The MTU of a policy reaches the VFs by the networks of its resource.
-func TestNetworkMTU(t *testing.T) {
-	r := convert(t, policyText("p", "mtu: 8900")+"---\nkind: SriovNetwork\nmetadata: {name: n, namespace: op}\nspec: {resourceName: r}\n---\nkind: SriovNetwork\nmetadata: {name: m}\nspec: {resourceName: other}\n")
-	if got := r.Manifests[1].Spec.(nadSpec).Config; !strings.Contains(got, `"mtu": 8900`) || r.Manifests[1].Metadata.Namespace != "op" {
-		t.Errorf("%s: %s", r.Manifests[1], got)
-	}
-	if got := r.Manifests[2].Spec.(nadSpec).Config; strings.Contains(got, "mtu") {
+// A network is of the namespace that it names, or else of the object's own.
+func TestNetworkNamespace(t *testing.T) {
+	r := convert(t, "kind: SriovNetwork\nmetadata: {name: n, namespace: op}\nspec: {resourceName: r}\n---\nkind: SriovNetwork\nmetadata: {name: m, namespace: op}\nspec: {resourceName: r, networkNamespace: team-a}\n")
+	if got := fmt.Sprint(r.Manifests[0], r.Manifests[1]); got != "NetworkAttachmentDefinition op/n NetworkAttachmentDefinition team-a/m" {
 		t.Error(got)
 	}
 }

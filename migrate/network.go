@@ -41,7 +41,6 @@ type plugin struct {
 	LinkState    string          `json:"link_state,omitempty"`
 	MinTxRate    *int            `json:"min_tx_rate,omitempty"`
 	MaxTxRate    *int            `json:"max_tx_rate,omitempty"`
-	MTU          int             `json:"mtu,omitempty"`
 	Capabilities json.RawMessage `json:"capabilities,omitempty"`
 	IPAM         json.RawMessage `json:"ipam,omitempty"`
 }
@@ -62,7 +61,7 @@ type nadSpec struct {
 const networkVersion = "1.0.0"
 
 // network converts a SriovNetwork.
-func (c *converter) network(o Object, policies []policy) {
+func (c *converter) network(o Object) {
 	var s networkSpec
 	if err := decode(o.Spec, &s); err != nil {
 		c.lose(o, "spec", "not converted: %v", err)
@@ -72,7 +71,7 @@ func (c *converter) network(o Object, policies []policy) {
 		c.lose(o, "spec.resourceName", "not converted: it is missing")
 		return
 	}
-	config, err := s.config(o.Name, mtuOf(s.ResourceName, policies))
+	config, err := s.config(o.Name)
 	if err != nil {
 		c.lose(o, "", "not converted: %v", err)
 		return
@@ -93,22 +92,11 @@ func (c *converter) network(o Object, policies []policy) {
 	c.note(o, "", "becomes %s", m)
 }
 
-// mtuOf is the MTU that policies give to the VFs of a resource, or 0.
-func mtuOf(resource string, policies []policy) int {
-	mtu := 0
-	for _, p := range policies {
-		if p.ResourceName == resource && p.DeviceType != "vfio-pci" {
-			mtu = max(mtu, p.MTU)
-		}
-	}
-	return mtu
-}
-
 // config is spec.config of the network.
-func (s networkSpec) config(name string, mtu int) (string, error) {
+func (s networkSpec) config(name string) (string, error) {
 	p := plugin{
 		CNIVersion: networkVersion, Name: name, Type: netconf.TypeSRIOV, VLAN: s.VLAN, VLANQoS: s.VLANQoS, VLANProto: s.VLANProto,
-		SpoofChk: s.SpoofChk, Trust: s.Trust, LinkState: s.LinkState, MinTxRate: s.MinTxRate, MaxTxRate: s.MaxTxRate, MTU: mtu,
+		SpoofChk: s.SpoofChk, Trust: s.Trust, LinkState: s.LinkState, MinTxRate: s.MinTxRate, MaxTxRate: s.MaxTxRate,
 	}
 	for _, text := range []struct {
 		field, value string

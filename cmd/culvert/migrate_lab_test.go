@@ -222,7 +222,7 @@ func TestMigrationPage(t *testing.T) {
 		}
 		p.follow("From the SR-IOV operator")
 		p.must("kubectl get pod client")
-		if got := p.must("kubectl get nodepolicy storage -o yaml; kubectl get network-attachment-definitions storage -o yaml"); !strings.Contains(got, "priority: 89") || !strings.Contains(got, `"mtu": 9000`) || !strings.Contains(got, `"vlan": 30`) {
+		if got := p.must("kubectl get nodepolicy storage -o yaml; kubectl get network-attachment-definitions storage -o yaml"); !strings.Contains(got, "priority: 89") || !strings.Contains(got, "mtu: 9000") || !strings.Contains(got, `"vlan": 30`) {
 			t.Error(got)
 		}
 	})
