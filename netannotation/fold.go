@@ -84,13 +84,25 @@ func foldKeys(object []byte, known []string, change map[string]func([]byte) []by
 	return out
 }
 
-// unknownKeys says of each key of an element that is not of the format that it is ignored,
-// with the nearest one that is.
+// mostIgnored is how many unknown keys of an element are named: finding the nearest known key
+// takes time, and a pod's author may write thousands.
+const mostIgnored = 8
+
+// unknownKeys says of the keys of an element that are not of the format that they are
+// ignored, with the nearest one that is.
 func unknownKeys(e Element, keys []string) (out []string) {
+	left := 0
 	for _, key := range keys {
-		if !slices.Contains(elementKeys, key) {
+		switch {
+		case slices.Contains(elementKeys, key):
+		case len(out) == mostIgnored:
+			left++
+		default:
 			out = append(out, fmt.Sprintf("network %s: key %s of the annotation is unknown and ignored%s", e, excerpt.Quote(key), suggest.DidYouMean(key, elementKeys)))
 		}
+	}
+	if left > 0 {
+		out = append(out, fmt.Sprintf("network %s: %d more keys are unknown and ignored", e, left))
 	}
 	return out
 }

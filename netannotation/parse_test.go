@@ -3,6 +3,7 @@ package netannotation
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -52,6 +53,18 @@ func TestParse(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
+	}
+}
+
+// A pod's author may write thousands of unknown keys: the first ones are named.
+func TestUnknownKeysAreBounded(t *testing.T) {
+	var keys strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&keys, `"k%d":1,`, i)
+	}
+	got, err := Parse(`[{`+keys.String()+`"name":"a"}]`, "default")
+	if err != nil || len(got) != 1 || len(got[0].Ignored) != mostIgnored+1 || got[0].Ignored[mostIgnored] != "network default/a: 4992 more keys are unknown and ignored" {
+		t.Errorf("%v, %.1000v", err, got)
 	}
 }
 
