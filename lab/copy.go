@@ -34,9 +34,10 @@ const unpack = `exec flock /run/lab.lock unshare --mount sh -c '
 set -e
 mkdir -p /run/lab "$1"
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose lab /run/lab
-tar --extract --file "/run/lab/$0" --blocking-factor 1024 --directory "$1" \
-	--no-same-owner --preserve-permissions --no-overwrite-dir
+` + untar + ` --file "/run/lab/$0" --directory "$1"
 ' "$0" "$1"`
+
+const untar = `tar --extract --blocking-factor 1024 --no-same-owner --preserve-permissions --no-overwrite-dir`
 
 func (l *Lab) copy(ctx context.Context, node, src, dest string) error {
 	if !path.IsAbs(dest) {

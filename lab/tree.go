@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"time"
 )
 
 // walkTree visits the file or tree src of this host with the names that its parts have in
@@ -52,7 +53,7 @@ func AddTree(out *tar.Writer, src, name string, withDates bool) error {
 			head.Name += "/"
 		}
 		if withDates {
-			head.ModTime = from.ModTime
+			head.ModTime = from.ModTime.Truncate(time.Second) // a tar rounds it, into the future
 		}
 		if err := out.WriteHeader(head); err != nil || !info.Mode().IsRegular() {
 			return err
