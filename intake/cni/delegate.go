@@ -201,7 +201,8 @@ func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d j
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoPluginBound)
 	defer cancel()
 	_, owed, err := h.engine.Delegations()
-	if err := errors.Join(err, h.undoThose(ctx, owed, r, ask)); err != nil {
+	err = errors.Join(err, h.undoThose(ctx, owed, r, ask))
+	if err != nil {
 		h.Log.Warn("undo of a failed ADD, left for its DEL", "container", r.ContainerID, "err", err)
 	}
 }
