@@ -42,11 +42,8 @@ func missingAddresses(want []netip.Prefix, pf vf.PF) (all []netip.Prefix) {
 }
 
 // setAddresses carries out what a plan changes of the PF's addresses. One that fails keeps
-// no other, and no VF, from being done (I7).
+// no other, and no VF, from being done (I7). The PF was read without an error.
 func (r *Reconciler) setAddresses(ctx context.Context, p PFPlan) error {
-	if p.Err != nil || p.PF.Err != "" {
-		return nil
-	}
 	var errs []error
 	for _, a := range p.surplus() {
 		errs = append(errs, r.do(ctx, carrierBound, step.DelPFAddress{PF: p.PF.PCI, Address: a}))

@@ -264,7 +264,10 @@ func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, e
 // nothing and costs one listing.
 func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, force bool) (changed bool, errs []error) {
 	applied := r.apply(ctx, p, force)
-	addressed := r.setAddresses(ctx, p)
+	var addressed error
+	if p.Err == nil && p.PF.Err == "" {
+		addressed = r.setAddresses(ctx, p)
+	}
 	errs = append(errs, applied, addressed)
 	pf := p.PF
 	if len(p.Changes) > 0 {
