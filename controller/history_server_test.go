@@ -22,16 +22,17 @@ import (
 // changed in place.
 type objects map[string]client.Object
 
-// apiServer keeps every version of its objects, so that caches can be behind.
-type apiServer struct {
+// pastServer is an API server in memory. It keeps every version of its objects, so that
+// caches can be behind.
+type pastServer struct {
 	versions []objects
 	revision int
 }
 
-func (s *apiServer) last() objects { return s.versions[len(s.versions)-1] }
+func (s *pastServer) last() objects { return s.versions[len(s.versions)-1] }
 
 // put writes an object, or removes it where o is nil.
-func (s *apiServer) put(key string, o client.Object) {
+func (s *pastServer) put(key string, o client.Object) {
 	next := maps.Clone(s.last())
 	if o == nil {
 		delete(next, key)
@@ -54,7 +55,7 @@ func (s *apiServer) put(key string, o client.Object) {
 }
 
 // setNode makes the Node object of a name, or deletes it where uid is empty.
-func (s *apiServer) setNode(name, uid string) {
+func (s *pastServer) setNode(name, uid string) {
 	if uid == "" {
 		s.put("node/"+name, nil)
 		return
@@ -64,7 +65,7 @@ func (s *apiServer) setNode(name, uid string) {
 	s.put("node/"+name, n)
 }
 
-func (s *apiServer) uidOf(name string) string {
+func (s *pastServer) uidOf(name string) string {
 	if n := s.last()["node/"+name]; n != nil {
 		return string(n.GetUID())
 	}
@@ -76,7 +77,7 @@ func (s *apiServer) uidOf(name string) string {
 type apiClient struct {
 	client.Client // nil: nothing else is called
 	t             *rapid.T
-	server        *apiServer
+	server        *pastServer
 	live          bool
 	seen          map[string]int // by kind
 	// beforeWrite is what happens between the last read and a write.

@@ -23,7 +23,7 @@ import (
 // through reads that are behind, lost writes and UIDs as the controller sees them.
 type past struct {
 	t        *rapid.T
-	server   *apiServer
+	server   *pastServer
 	now      time.Time
 	workers  [2]*leader // one leads, the other has not noticed
 	nodes    map[string]*machine
@@ -75,7 +75,7 @@ func small() ipam.Config {
 }
 
 func newPast(t *rapid.T) *past {
-	p := &past{t: t, server: &apiServer{versions: []objects{{}}}, now: time.Unix(1e9, 0), nodes: map[string]*machine{}}
+	p := &past{t: t, server: &pastServer{versions: []objects{{}}}, now: time.Unix(1e9, 0), nodes: map[string]*machine{}}
 	for i := range p.workers {
 		p.workers[i] = &leader{}
 		p.startController(i)
