@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/culvert-net/culvert/daemon"
 	"github.com/culvert-net/culvert/desired"
@@ -86,22 +87,27 @@ libvirtd can be ordered after it.`,
 	f.StringVar(&c.Socket, "socket", rpc.DefaultSocket, "where culvert and culvert-cni reach culvertd")
 	f.BoolVar(&c.Kubernetes, "kubernetes", false, "this host is a node of a cluster: give the pools to its kubelet")
 	f.StringVar(&c.KubeletDir, "kubelet-dir", daemon.DefaultKubeletDir, "root folder of the node's kubelet")
-	f.StringVar(&c.Cluster.Kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: by the service account of the pod that culvertd is in")
-	f.StringVar(&c.Cluster.NodeName, "node-name", nodeName(), "this host's name in the cluster; by default $NODE_NAME or the host's own")
-	f.StringVar(&c.Cluster.DaemonSet, "daemonset", "", "the DaemonSet that this culvertd is of, namespace/name: when it is deleted, culvertd takes the CNI plugin away")
 	f.StringVar(&c.PluginDir, "plugin-dir", "", "folder that the CNI plugin was installed into, which culvertd takes away when --daemonset is deleted")
 	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys/net: elsewhere in a container that has a PID namespace of its own")
-	f.StringVar(&c.Cluster.DevicePlugin, "device-plugin-config", wanted.DefaultDevicePlugin, "the ConfigMap of the SR-IOV network device plugin, namespace/name, with a key config.json or one for this node")
-	f.StringVar(&c.Cluster.DevicePluginPrefix, "device-plugin-prefix", desired.DevicePluginPrefix, "prefix of the resources in it that name none, as that plugin's flag -resource-prefix")
 	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
 	f.StringVar(&whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "who gives out the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
-	f.StringVar(&c.Cluster.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
-	f.BoolVar(&c.Cluster.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")
-	f.StringSliceVar(&c.Cluster.GlobalNamespaces, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
+	addClusterFlags(f, &c.Cluster)
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
 	cmd.AddCommand(leaveCommand(), installCommand())
 	return cmd
+}
+
+// addClusterFlags adds the flags of a node in a cluster whose values need no parsing.
+func addClusterFlags(f *pflag.FlagSet, c *daemon.ClusterConfig) {
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: by the service account of the pod that culvertd is in")
+	f.StringVar(&c.NodeName, "node-name", nodeName(), "this host's name in the cluster; by default $NODE_NAME or the host's own")
+	f.StringVar(&c.DaemonSet, "daemonset", "", "the DaemonSet that this culvertd is of, namespace/name: when it is deleted, culvertd takes the CNI plugin away")
+	f.StringVar(&c.DevicePlugin, "device-plugin-config", wanted.DefaultDevicePlugin, "the ConfigMap of the SR-IOV network device plugin, namespace/name, with a key config.json or one for this node")
+	f.StringVar(&c.DevicePluginPrefix, "device-plugin-prefix", desired.DevicePluginPrefix, "prefix of the resources in it that name none, as that plugin's flag -resource-prefix")
+	f.StringVar(&c.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
+	f.BoolVar(&c.Isolation, "namespace-isolation", false, "let pods use networks of their own namespace only")
+	f.StringSliceVar(&c.GlobalNamespaces, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
 }
 
 // nodeName is what a DaemonSet says, or the host, whose name a kubelet takes in lower

@@ -84,13 +84,29 @@ func (k *Kernel) SetAttribute(a vf.PCIAddr, name, value string) error {
 		if name == altnames && k.named(f.Link.Netns, value) != nil {
 			return syscall.EEXIST
 		}
-		f.attributes[name] = value
+		f.setAttribute(name, value)
 		return nil
 	})
 }
 
+func (f *function) setAttribute(name, value string) {
+	f.attributes, f.text = maps.Clone(f.attributes), [2]vf.Attributes{}
+	f.attributes[name] = value
+}
+
 // shown returns the attributes as the kernel shows them; with whole, as a read of one VF does.
 func (f *function) shown(whole bool) vf.Attributes {
+	text := &f.text[0]
+	if whole {
+		text = &f.text[1]
+	}
+	if *text == "" {
+		*text = f.describeAttributes(whole)
+	}
+	return *text
+}
+
+func (f *function) describeAttributes(whole bool) vf.Attributes {
 	out := map[string]string{}
 	for name, value := range f.attributes {
 		_, always := shownByLink[name]

@@ -178,7 +178,7 @@ func (k *Kernel) probe(p *pf, f *function, driver string) error {
 	f.Link = &vf.Link{Index: k.next, Name: name, MAC: mac, MTU: 1500}
 	f.made = newAttributes(k.next)
 	maps.Copy(f.made, k.newer)
-	f.attributes = maps.Clone(f.made)
+	f.attributes, f.text = f.made, [2]vf.Attributes{}
 	k.shown++
 	return nil
 }

@@ -66,8 +66,11 @@ type function struct {
 	vf.State
 	rate  uint32       // the max_tx_rate that the hardware keeps to
 	users []vf.Process // that have it open
-	// attributes of its netdevice by name, as they are and as its driver made them
+	// attributes of its netdevice by name, as they are and as its driver made them: one map
+	// until setAttribute changes one
 	attributes, made map[string]string
+	// text is what shown returned for parts of them and for all, until one changes
+	text [2]vf.Attributes
 }
 
 // New returns a machine with n PFs, up to 8 (of a split NIC up to 4), that are

@@ -33,7 +33,7 @@ func (k *Kernel) DelNetns(path string) {
 				name = fmt.Sprintf("dev%d", f.Link.Index)
 			}
 			if k.altnameTaken(f, "") { // the kernel takes it away
-				f.attributes[altnames] = ""
+				f.setAttribute(altnames, "")
 			}
 			k.shown++
 			f.Link.Netns, f.Link.Name, f.Link.Up, f.Link.Addrs, f.Link.Routes = "", name, false, nil, nil

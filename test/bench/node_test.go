@@ -225,17 +225,16 @@ func (n *node) processorTime() (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// memory is culvertd's resident memory in bytes, and how many files it has
-// open.
-func memory(pid int) (rss, files int, err error) {
+// memory reads a process's memory (proc_pid_statm(5)) and how many files it has open.
+func memory(pid int) (size, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
-		return 0, 0, err
+		return size{}, err
 	}
-	var size, resident int
-	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
-		return 0, 0, err
+	var all, resident, shared int
+	if _, err := fmt.Sscan(string(text), &all, &resident, &shared); err != nil {
+		return size{}, err
 	}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	return resident * os.Getpagesize(), len(open), err
+	return size{rss: resident * os.Getpagesize(), own: (resident - shared) * os.Getpagesize(), files: len(open)}, err
 }
