@@ -13,7 +13,7 @@ import (
 // RebaseDiff returns how a VF that is free or quarantined differs from its baseline. It
 // changes nothing. The errors are those of Rebase.
 func (e *Engine) RebaseDiff(ctx context.Context, pci vf.PCIAddr) ([]vf.Difference, error) {
-	rec, err := e.rebaseable(ctx, pci)
+	rec, err := e.findRebaseable(ctx, pci)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func (e *Engine) RebaseDiff(ctx context.Context, pci vf.PCIAddr) ([]vf.Differenc
 // Errors: vf.ErrNotFound for a VF that is not in the ledger, vf.ErrHeld for one that is in
 // use, vf.ErrUnable for differences that no baseline may have.
 func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Difference) ([]vf.Difference, error) {
-	rec, err := e.rebaseable(ctx, pci)
+	rec, err := e.findRebaseable(ctx, pci)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 		return nil, fmt.Errorf("take the baseline of VF %s anew: %w: nothing was changed, repeat it", pci, err)
 	}
 	defer unlock()
-	if rec, err = e.rebaseable(ctx, pci); err != nil { // given out while we waited
+	if rec, err = e.findRebaseable(ctx, pci); err != nil { // given out while we waited
 		return nil, err
 	}
 	at, err := e.site(rec)
@@ -68,8 +68,8 @@ func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 	return changed, e.free(at, rec, "Rebased", fmt.Errorf("its baseline was taken anew: %s", vf.Differences(changed)))
 }
 
-// rebaseable returns the record of a VF that nobody has.
-func (e *Engine) rebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Record, error) {
+// findRebaseable returns the record of a VF that is free or in quarantine, and not in use.
+func (e *Engine) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Record, error) {
 	records, err := e.records()
 	if err != nil {
 		return journal.Record{}, err

@@ -83,8 +83,8 @@ func TestRebase(t *testing.T) {
 	}
 }
 
-// I2: what an owner left is no new baseline, whatever was accepted: the driver is bound
-// anew first. Nor is a difference that nobody has seen.
+// I2: Rebase takes nothing that an owner left into the new baseline, whatever was accepted,
+// because it binds the driver anew first. It refuses differences that were not shown.
 func TestI2RebaseTakesNothingOfAnOwner(t *testing.T) {
 	k, n, rec := quarantined(t)
 	if err := k.SetAttribute(rec.PCI, "altnames", "left"); err != nil {
@@ -132,7 +132,7 @@ func TestRebaseOfAVFInUse(t *testing.T) {
 		t.Errorf("a VF that the kubelet gave to a pod: %v", err)
 	}
 	n.Engine.Given = nil
-	// What a reset mends needs no new baseline.
+	// The reset mends this difference, so the baseline stays.
 	k.SetNewAttribute("rings", "256")
 	if changed, err := n.Engine.Rebase(t.Context(), rec.PCI, nil); err != nil || len(changed) > 0 {
 		t.Errorf("%v (%v)", changed, err)

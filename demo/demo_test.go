@@ -119,7 +119,7 @@ func TestReportIsPrintedAndKept(t *testing.T) {
 	}
 }
 
-// What the nodes run by is part of each report, and why it is not KVM, within 100 columns.
+// Each report says by which means the nodes run, and why it is not KVM, within 100 columns.
 func TestMachines(t *testing.T) {
 	if got := machines("kvm", ""); !strings.Contains(got, "run by KVM") {
 		t.Error(got)
@@ -153,7 +153,7 @@ func TestBeginTakesAnEarlierReportAway(t *testing.T) {
 	}
 }
 
-// Whoever asks for the ends of a lab hears why there are none, as JSON.
+// A request for the ends of a lab is answered with the reason why there are none, as JSON.
 func TestLendEndsSaysWhyNot(t *testing.T) {
 	var out strings.Builder
 	if err := LendEnds(t.Context(), Options{Name: "t-none", Log: io.Discard}, mostSenders+1, strings.NewReader(""), &out); err != nil {

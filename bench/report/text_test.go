@@ -120,7 +120,7 @@ func TestRetransmitsStandBesidePrintedOnes(t *testing.T) {
 	}
 }
 
-// A workload is told with all that sets it apart from others.
+// The description of a workload names all that sets it apart from others.
 func TestLoad(t *testing.T) {
 	w := bench.Workload{Engine: "culvert", Kind: bench.Request, Streams: 2, Size: 3 << 20, Flows: 8, Burst: 64, AFXDP: true, UDP: true, Reverse: true}
 	want := "culvert request, 2 streams, 3 MiB, 8 flows, bursts of 64, AF_XDP, UDP, the other end sends"

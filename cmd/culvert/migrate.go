@@ -41,8 +41,8 @@ plugin from files; - is standard input. Writes the NodePolicies and
 NetworkAttachmentDefinitions that say the same of Culvert, to be applied with
 kubectl. It asks no cluster and changes nothing.
 
-What became of each object, and every field that has no equivalent, is written to
-standard error. The fields are listed in docs/reference/migrate.md.
+It writes to standard error what each object became, and every field that has no
+equivalent. The fields are listed in docs/reference/migrate.md.
 
 Exit status is 0 when everything was converted, 2 when something has no
 equivalent (the rest is written all the same), and 1 when a file cannot be read.`,

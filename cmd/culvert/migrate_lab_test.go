@@ -126,7 +126,7 @@ func (p *page) follow(section string) map[string]string {
 		}
 		out[command] = p.must(command)
 		if strings.Contains(command, "culvert.yaml") {
-			// Nobody answers webhooks here, and each request would wait for that.
+			// No controller runs here that answers webhooks, and each request would wait for one.
 			p.must("kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations --all")
 		}
 	}
