@@ -40,7 +40,7 @@ var jobs = []job{
 	// The race detector makes test/failure some five times slower, so that a sample of
 	// it runs here, and everything without the detector.
 	{name: "unit", level: "unit", slots: 1, nice: 5, argv: words("tools/test-unit rest")},
-	{name: "failure", level: "unit", slots: 1, nice: 5, argv: gotest("failure", "tools/go test", "-timeout 30m ./test/failure")},
+	{name: "failure", level: "unit", slots: 1, nice: 5, argv: gotest("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	// The detector would be what takes the memory.
 	{name: "memory", level: "unit", slots: 1, nice: 5, argv: gotest("memory", "tools/go test", "-run MemoryOfLargeLedgers ./journal")},
 	{name: "fuzz", level: "unit", slots: 1, nice: 5, argv: words("env FUZZTIME=500x JOBS=1 tools/fuzz")},
