@@ -64,7 +64,7 @@ func Judge(ctx context.Context, p api.Pod, find Definitions) (ignored, unknown [
 }
 
 // judgePlugins reads the configurations of Culvert's plugins with what the pod asks for.
-// What is to be said of the network alone is left to the judgement of the network.
+// cni.Judge judges the network itself.
 func (h *Handler) judgePlugins(w *wish, n journal.SandboxNetwork) error {
 	alone := n
 	alone.Runtime = nil
