@@ -27,14 +27,14 @@ GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(
 # Called as root, without what `make build` would do.
 INSTALLER = test -x $(BIN)/culvert || { echo 'run `make build` first' >&2; exit 1; }; $(BIN)/culvert host
 
-# What `make bench-lab` runs: presets between two nodes, presets with three senders,
+# The runs of `make bench-lab`: presets between two nodes, presets with three senders,
 # flags of both, and where the results go.
 BENCH_LAB     := m1 m2 m3 m4 m5 m6 m9 m10 m17 m18
 BENCH_SENDERS := m11 m16
 BENCH_RUN     := --seconds 2 --max-time 2h
 BENCH_OUT     := build/bench
 
-help: ## what there is to make (the default)
+help: ## list the targets (the default)
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 demo: bootstrap build ## two lab nodes, VFs made, given to containers, measured, taken back
@@ -46,10 +46,10 @@ demo-k8s: bootstrap build ## the same on a Kubernetes cluster, built once (15 mi
 demo-vm: bootstrap build ## guests of libvirt with VFs beside containers, on nodes that run guests of their own
 	@$(BIN)/culvert lab demo --guests --out build/demo $(DEMO)
 
-test: bootstrap ## every test there is, from the linter to the lab; build/log has the output of each job
+test: bootstrap ## the tests, from the linter to the lab, but those that make soak runs; build/log has each job's output
 	@tools/run levels
 
-check: bootstrap-build ## build, vet, lint and unit tests of what changed since main (BASE) and what imports it
+check: bootstrap-build ## build, vet, lint and unit tests of the packages changed since main (BASE) and their importers
 	@BASE='$(BASE)' tools/watch check tools/check
 
 lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
@@ -58,7 +58,7 @@ lab: bootstrap build ## boot two nodes with emulated SR-IOV NICs
 bench: bootstrap build ## the benchmarks, compared with their last figures, which KEEP=1 replaces
 	@tools/watch bench tools/bench $(if $(KEEP),--keep) $(BENCH)
 
-bench-lab: bootstrap build ## what culvert bench measures in a lab, to build/bench: lab.json, lab.html; half an hour
+bench-lab: bootstrap build ## measurements of culvert bench in a lab, to build/bench: lab.json, lab.html; half an hour
 	@mkdir -p '$(BENCH_OUT)' && rm -f '$(BENCH_OUT)'/lab*
 	@status=0; \
 	$(BIN)/culvert bench run $(BENCH_LAB) --lab $(BENCH_RUN) --out '$(BENCH_OUT)/lab.json' || status=1; \
@@ -67,11 +67,14 @@ bench-lab: bootstrap build ## what culvert bench measures in a lab, to build/ben
 	$(BIN)/culvert bench report '$(BENCH_OUT)/lab-senders.json' --html '$(BENCH_OUT)/lab-senders.html' || status=1; \
 	exit $$status
 
-soak: bootstrap build ## culvertd killed 200 times, 1,000 attachments, new random histories, 20 pods, no API server for 5 min; an hour
+soak: bootstrap build ## every test, also those that take minutes; then 200 kills of culvertd, 1,000 attachments, 20 pods, 60 wires pulled; three hours
+	@tools/run levels -full
 	@tools/watch soak $(GO) test -count=1 -timeout 1h ./test/failure -run Histories -v -rapid.seed=0
 	@tools/watch soak tools/test-lab ./test/torture -run 'Kill|Cycles' -v -timeout 3h -args -kills 200 -cycles 1000
 	@tools/watch soak $(GO) test -tags kubernetes -count=1 -timeout 1h -run 'Many|Outage' -v ./test/kubernetes -args -pods 20 -outage 5m
+	@tools/watch soak $(GO) test -tags kubernetes -count=1 -timeout 40m -run MigrationKeepsTraffic -v ./test/kubernetes -args -migration
 	@tools/watch soak $(GO) test -tags lab -count=1 -timeout 1h -run SmokePods -v ./test/bench -args -pods
+	@tools/watch soak $(GO) test -tags lab -count=1 -timeout 1h -run FailOver -v ./test/failover -args -pulls 20 -events
 
 lint: bootstrap-build ## the linter alone
 	@tools/watch lint tools/lint
@@ -92,14 +95,14 @@ image: bootstrap-build ## the container image for amd64 and arm64, to build/imag
 deb: bootstrap-build build ## Debian packages for hosts, to build/deb (GOARCH)
 	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH)) $(DEB)
 
-install: ## install what `make build` made (DESTDIR, PREFIX)
+install: ## install the programs of `make build` (DESTDIR, PREFIX)
 	@$(INSTALLER) install --from $(BIN) --root '$(DESTDIR)' --prefix '$(PREFIX)'
 
-uninstall: ## take back what `make install` installed
+uninstall: ## remove the files of `make install`
 	@$(INSTALLER) uninstall --root '$(DESTDIR)' --prefix '$(PREFIX)'
 
-# What make test runs, one level a target: `make test-unit` runs one alone, and what
-# it needs. The jobs of the levels are in tools/levels/jobs.go.
+# The levels of make test, one a target: `make test-unit` runs one alone, with the
+# levels that it needs. The jobs of the levels are in tools/levels/jobs.go.
 
 test-build:
 	mkdir -p $(BIN)

@@ -1,8 +1,7 @@
-// Package alloc chooses the VF that a request gets. It is pure: the hardware
-// as it was last listed, the ledger's records and the pools come in, one
-// record that is free goes out, or an error that says who has what was wanted.
-// attach calls it inside the ledger's transaction, so what is chosen is still
-// free when it is promised (I1).
+// Package alloc chooses the VF that a request gets. It is pure: the hardware as it was last
+// listed, the ledger's records and the pools go in; the record of a free VF comes out, or an
+// error that names the owners of the VFs that the request could have had. attach calls it inside
+// the ledger's transaction, so the VF is still free when the lease is written (I1).
 package alloc
 
 import (
@@ -17,29 +16,41 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Want is what a request says about which VF it gets.
+// Want has the part of a request that decides which VF it gets.
 type Want struct {
 	VF   vf.PCIAddr // zero: any of Pool
 	Pool string     // prefix/name or name; empty: the only pool
 	For  vf.Owner   // named in errors
-	// Network is the one of the request, named in errors.
+	// Network is the request's network, named in errors.
 	Network string
 	// Apart is a VF on whose PF the chosen one must not be; zero: on any.
 	Apart vf.ID
-	// MAC is the address that the VF will have. A VF that has it without a lease is chosen
-	// before others.
+	// Bond is set if the VF becomes a member of a bond, whose VFs so far are Members.
+	Bond    *vf.Bond
+	Members []vf.ID
+	// OfPod is set if the VF must be one that the kubelet gave to the pod For.
+	OfPod bool
+	// Segment is the segment on which the PF of the VF must be, by its name; empty: any.
+	Segment vf.Segment
+	// Owned is set if For has the VF already. Then the segment of its PF is not judged.
+	Owned bool
+	// MAC is the address that the VF will have. Choose prefers a VF whose own MAC address it is.
 	MAC *vf.MAC
-	// Given returns the pod that the kubelet gave a VF to, namespace/name, "" for none;
-	// another text for one that it does not list yet. Only that pod gets the VF, attached
-	// or not, and a pod that names a VF gets no other. Nil where there is no kubelet.
+	// Given returns the pod that the kubelet gave a VF to, as namespace/name. It returns "" if
+	// there is none, and a description if the kubelet does not list the pod yet. Only that pod
+	// gets the VF, and a pod that names a VF gets no other. Given is nil on a host without a
+	// kubelet.
 	Given func(vf.PCIAddr) string
 }
 
-// Host is what there is to choose from.
+// Host has the VFs to choose from.
 type Host struct {
 	PFs     []vf.PF
 	Records []journal.Record
 	Spec    desired.Spec
+	// IsDark reports whether the VF of a lease has had no carrier for long although its PF has a link;
+	// nil: none has.
+	IsDark func(journal.Record) bool
 }
 
 // Choice is a free VF and where it is.
@@ -47,8 +58,8 @@ type Choice struct {
 	PF     vf.PF
 	Record journal.Record
 	Pool   string // full name; empty when the VF is in no pool
-	// Driver is what the owner gets the VF with: vf.DriverVFIO where the pool
-	// says so, or where the VF is in no pool and is kept bound to it.
+	// Driver is the driver that the VF has with its owner: vf.DriverVFIO if the pool wants that,
+	// or if the VF is in no pool and its baseline has that driver.
 	Driver string
 	// Rules is the pool with what it allows; zero when the VF is in no pool.
 	Rules desired.Pool
@@ -62,7 +73,7 @@ type candidate struct {
 	group int // IOMMU group, -1: none
 }
 
-func (c candidate) choice() Choice {
+func (c candidate) toChoice() Choice {
 	out := Choice{PF: c.pf, Record: c.rec, Driver: c.pool.DriverFor(c.rec.Baseline.Driver), Rules: c.pool}
 	switch {
 	case c.pool.Name != "":
@@ -73,33 +84,40 @@ func (c candidate) choice() Choice {
 	return out
 }
 
-// waits reports whether a VF that is kept bound to vfio-pci is in a pool of netdevices now:
-// it was held when that changed, and is switched at the next look at the hardware. Only
-// guests can have it as it is.
-func (c candidate) waits(owner vf.Owner) bool {
+// waitsForSwitch reports whether a VF that is bound to vfio-pci is now in a pool of netdevices.
+// It had an owner when the pool changed, and culvertd rebinds it after the next listing. Until
+// then only a guest can get it.
+func (c candidate) waitsForSwitch(owner vf.Owner) bool {
 	return owner.Kind != vf.OwnerGuest && c.pool.Name != "" && c.pool.DriverFor(c.rec.Baseline.Driver) != vf.DriverVFIO && c.rec.Baseline.Driver == vf.DriverVFIO
 }
 
-// Choose picks a VF: the one named, or of the pool's free VFs the one whose own MAC
-// address is wanted, else one on the PF
-// that has most of them left, the one that was given back longest ago, so that
-// load spreads over the wires and a VF rests before it is used again.
+// Choose picks the VF that the request names. If it names none, Choose picks among the pool's free
+// VFs, and takes one of a PF without a link, or of a doubtful one, only if there is no other. Of the rest it picks the VF
+// whose own MAC address is wanted. Otherwise it takes the PF that has the most free VFs of the
+// pool, and there the VF that was given back longest ago. So load spreads over the wires, and a
+// VF rests before it is used again.
 //
-// Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named one is
-// taken), vf.ErrNotReady (the PF of the named one could not be read, or it is being
-// switched to another driver), vf.ErrNothingFree, vf.ErrInvalid (which pool is not
-// said and there are several, the kubelet gave the named one to no pod, or what is free
-// cannot go to a guest).
+// Errors: vf.ErrNotFound (no such VF or pool), vf.ErrHeld (the named VF has an owner),
+// vf.ErrNotReady (the PF of the named VF could not be read, or the VF waits for another driver),
+// vf.ErrNothingFree, vf.ErrInvalid (the request names none of several pools, the kubelet gave the
+// named VF to no pod, the VF or the pool is on another segment than the request's, the pool is on
+// two segments, or the free VFs cannot go to a guest).
 func Choose(h Host, w Want) (Choice, error) {
-	all := h.candidates()
+	all := h.listCandidates()
 	if !w.VF.IsZero() {
-		return h.named(all, w)
+		return h.chooseNamed(all, w)
 	}
 	wanted, err := h.Spec.Pool(w.Pool)
 	if err != nil {
 		return Choice{}, fmt.Errorf("%s wants a VF: %w", w.For, err)
 	}
 	pool := wanted.FullName()
+	if err := h.Spec.CheckSegments(pool, h.PFs); err != nil {
+		return Choice{}, fmt.Errorf("%s wants a VF: %w", w.For, err)
+	}
+	if err := h.checkSegmentOf(pool, all, w); err != nil {
+		return Choice{}, err
+	}
 	var (
 		members, free []candidate
 		unfit         error
@@ -113,14 +131,14 @@ func Choose(h Host, w Want) (Choice, error) {
 		if c.rec.Phase != journal.Free {
 			continue
 		}
-		if w.givenTo(c.rec.PCI) != "" || c.waits(w.For) {
+		if w.isOthers(c) || c.waitsForSwitch(w.For) {
 			continue
 		}
-		if err := h.isolated(c, w.For); err != nil {
+		if err := h.checkIsolated(c, w.For); err != nil {
 			unfit = err
 			continue
 		}
-		if w.beside(c) {
+		if w.isBeside(c) || h.whyOffSegment(c, w) != "" || h.whyNoMember(c, w) != "" {
 			continue
 		}
 		free = append(free, c)
@@ -132,18 +150,43 @@ func Choose(h Host, w Want) (Choice, error) {
 	if len(free) == 0 {
 		return Choice{}, h.nothingFree(pool, members, w)
 	}
+	rank := h.rankPFs()
 	best := slices.MinFunc(free, func(a, b candidate) int {
 		return cmp.Or(
+			h.compareMembers(a, b, w),
+			cmp.Compare(rank[a.pf.ID], rank[b.pf.ID]),
 			cmp.Compare(w.ownMAC(b), w.ownMAC(a)),
 			cmp.Compare(perPF[b.pf.ID], perPF[a.pf.ID]),
 			a.rec.Released.Compare(b.rec.Released),
 			a.rec.ID.Compare(b.rec.ID),
 		)
 	})
-	return best.choice(), nil
+	return best.toChoice(), nil
 }
 
-// ownMAC is 1 for the VF that has the wanted MAC address without a lease, else 0.
+// rankPFs returns 2 for each PF that has no link, 1 for a doubtful one, and 0 for others.
+func (h Host) rankPFs() map[vf.PFID]int {
+	out := map[vf.PFID]int{}
+	for _, pf := range h.PFs {
+		switch {
+		case pf.LinkProblem() != "":
+			out[pf.ID] = 2
+		case IsDoubtful(pf, h.Records, h.IsDark):
+			out[pf.ID] = 1
+		}
+	}
+	return out
+}
+
+// IsDoubtful reports whether VFs of a PF are given out only if there are no others: the PF had
+// errors of late, one of its VFs is in quarantine, or one has no carrier although the PF has a link.
+func IsDoubtful(pf vf.PF, records []journal.Record, isDark func(journal.Record) bool) bool {
+	return len(pf.Faults) > 0 || slices.ContainsFunc(records, func(r journal.Record) bool {
+		return r.ID.PF == pf.ID && (r.Phase == journal.Quarantined || isDark != nil && isDark(r))
+	})
+}
+
+// ownMAC returns 1 for the VF whose own MAC address is wanted, and 0 for others.
 func (w Want) ownMAC(c candidate) int {
 	if w.MAC != nil && *w.MAC == c.rec.Baseline.Admin.MAC {
 		return 1
@@ -158,10 +201,11 @@ func (w Want) givenTo(a vf.PCIAddr) string {
 	return w.Given(a)
 }
 
-// refuseName says why a request cannot have the free VF that it names, or nil. A pod names
-// the VF that the kubelet gave it, which is listed before the pod's networks are made. A
-// name in a network that any pod may use would give away VFs that the kubelet counts as
-// free. Guests and containers outside Kubernetes name those that no pod was given.
+// refuseName returns the reason why a request cannot have the free VF that it names, or nil. A
+// pod may name only the VF that the kubelet gave it; the kubelet lists that VF before the pod's
+// networks are made. Otherwise a name in a network that any pod may use would give away VFs that
+// the kubelet counts as free. Guests and containers outside Kubernetes may name VFs that the
+// kubelet gave to no pod.
 func (w Want) refuseName(c candidate) error {
 	pod := w.givenTo(w.VF)
 	switch {
@@ -182,7 +226,7 @@ func (w Want) refuseName(c candidate) error {
 		w.VF, c.pf.Label(), vf.ErrInvalid, w.For, w.Network, netannotation.ResourceName, resource, resource)
 }
 
-func (h Host) candidates() []candidate {
+func (h Host) listCandidates() []candidate {
 	records := make(map[vf.ID]journal.Record, len(h.Records))
 	for _, r := range h.Records {
 		records[r.ID] = r
@@ -202,10 +246,10 @@ func (h Host) candidates() []candidate {
 	return out
 }
 
-// isolated says why a guest cannot have a VF: VFIO gives user space whole IOMMU
-// groups, and no group is a guest's that has somebody else's function in it
-// (kernel, driver-api/vfio).
-func (h Host) isolated(c candidate, owner vf.Owner) error {
+// checkIsolated returns an error when a guest cannot have a VF: VFIO gives user space whole IOMMU
+// groups, so no function of its group may have another owner (Linux,
+// Documentation/driver-api/vfio.rst).
+func (h Host) checkIsolated(c candidate, owner vf.Owner) error {
 	if owner.Kind != vf.OwnerGuest {
 		return nil
 	}
@@ -230,28 +274,34 @@ func (h Host) isolated(c candidate, owner vf.Owner) error {
 		c.rec.PCI, c.pf.Label(), c.group, strings.Join(others, ", "), vf.ErrInvalid, owner)
 }
 
-// beside reports whether a VF cannot be the other one of a pair: a bond of two VFs of
-// one PF goes down with its wire.
-func (w Want) beside(c candidate) bool { return w.Apart != (vf.ID{}) && w.Apart.PF == c.pf.ID }
+// isBeside reports whether a VF is on the PF that Apart excludes: a bond of two VFs of one PF
+// fails with that PF's wire.
+func (w Want) isBeside(c candidate) bool { return w.Apart != (vf.ID{}) && w.Apart.PF == c.pf.ID }
 
-func (h Host) named(all []candidate, w Want) (Choice, error) {
+func (h Host) chooseNamed(all []candidate, w Want) (Choice, error) {
 	for _, c := range all {
 		if c.rec.PCI != w.VF {
 			continue
 		}
 		switch c.rec.Phase {
 		case journal.Free:
-			if w.beside(c) {
+			if w.isBeside(c) {
 				return Choice{}, fmt.Errorf("VF %s is on %s, where %s has the other one of the pair: %w: a pair needs VFs of two PFs", w.VF, c.pf.Label(), w.For, vf.ErrInvalid)
 			}
-			if c.waits(w.For) {
+			if err := h.checkNamedSegment(c, w); err != nil {
+				return Choice{}, err
+			}
+			if why := h.whyNoMember(c, w); why != "" {
+				return Choice{}, fmt.Errorf("VF %s of PF %s cannot be in the bond of %s: %w: it %s: %s", w.VF, c.pf.Label(), w.For, vf.ErrInvalid, why, h.adviseBond(c, w))
+			}
+			if c.waitsForSwitch(w.For) {
 				return Choice{}, fmt.Errorf("VF %s on %s: it is being switched from %s to an interface, as pool %s wants it now, so %s cannot have it yet: %w",
 					w.VF, c.pf.Label(), vf.DriverVFIO, c.pool.FullName(), w.For, vf.ErrNotReady)
 			}
 			if err := w.refuseName(c); err != nil {
 				return Choice{}, err
 			}
-			return c.choice(), h.isolated(c, w.For)
+			return c.toChoice(), h.checkIsolated(c, w.For)
 		case journal.Damaged:
 			return Choice{}, fmt.Errorf("VF %s on %s: its record in the ledger is damaged (%s), so %s cannot have it: culvert ledger check says more: %w",
 				w.VF, c.pf.Label(), c.rec.Reason, w.For, vf.ErrHeld)

@@ -16,7 +16,7 @@ import (
 func host(n int) alloc.Host {
 	h := alloc.Host{Spec: desired.Spec{Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}}}}
 	for p := range 2 {
-		pf := vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, byte(p + 1)}}, Name: []string{"enp1s0", "enp2s0"}[p]}
+		pf := vf.PF{ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, byte(p + 1)}}, Name: []string{"enp1s0", "enp2s0"}[p], Up: true, Carrier: true}
 		for i := range n {
 			id := vf.ID{PF: pf.ID, Index: i}
 			pci := vf.PCIAddr{Bus: uint8(p + 1), Device: 0x10, Function: uint8(i)}
@@ -42,11 +42,23 @@ func TestChoose(t *testing.T) {
 		change func(alloc.Host)
 		want   string
 	}{
-		"nothing held: the first":               {func(alloc.Host) {}, "02:00:00:00:00:01#0"},
-		"the PF with most left":                 {func(h alloc.Host) { hold(h, 0, "a") }, "02:00:00:00:00:02#0"},
-		"the one that nobody has had yet":       {func(h alloc.Host) { h.Records[0].Released = epoch }, "02:00:00:00:00:01#1"},
-		"the one given back longest ago":        {func(h alloc.Host) { released(h, epoch, 3, 1, 2, 9, 9, 9) }, "02:00:00:00:00:01#1"},
-		"quarantined ones are not free":         {func(h alloc.Host) { h.Records[0].Phase = journal.Quarantined }, "02:00:00:00:00:02#0"},
+		"nothing held: the first":             {func(alloc.Host) {}, "02:00:00:00:00:01#0"},
+		"the PF with most left":               {func(h alloc.Host) { hold(h, 0, "a") }, "02:00:00:00:00:02#0"},
+		"the one that nobody has had yet":     {func(h alloc.Host) { h.Records[0].Released = epoch }, "02:00:00:00:00:01#1"},
+		"the one given back longest ago":      {func(h alloc.Host) { released(h, epoch, 3, 1, 2, 9, 9, 9) }, "02:00:00:00:00:01#1"},
+		"quarantined ones are not free":       {func(h alloc.Host) { h.Records[0].Phase = journal.Quarantined }, "02:00:00:00:00:02#0"},
+		"a PF without a link comes last":      {func(h alloc.Host) { h.PFs[0].Carrier = false }, "02:00:00:00:00:02#0"},
+		"so does one that is down":            {func(h alloc.Host) { h.PFs[0].Up = false }, "02:00:00:00:00:02#0"},
+		"no link is better than no VF":        {func(h alloc.Host) { h.PFs[1].Carrier = false; hold(h, 0, "a"); hold(h, 1, "a"); hold(h, 2, "a") }, "02:00:00:00:00:02#0"},
+		"a PF with errors of late comes last": {func(h alloc.Host) { h.PFs[0].Faults = []vf.Fault{vf.FaultPCIe} }, "02:00:00:00:00:02#0"},
+		"so does one with a VF in quarantine": {func(h alloc.Host) {
+			h.Records[0].Phase = journal.Quarantined
+			hold(h, 3, "a")
+			hold(h, 4, "a")
+		}, "02:00:00:00:00:02#2"},
+		"errors are better than no link": {func(h alloc.Host) {
+			h.PFs[0].Carrier, h.PFs[1].Faults = false, []vf.Fault{vf.FaultTransmitQueue}
+		}, "02:00:00:00:00:02#0"},
 		"ones that are being made are not free": {func(h alloc.Host) { h.Records[0].Phase = journal.Making }, "02:00:00:00:00:02#0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,10 +101,10 @@ func TestI1GivenByTheKubelet(t *testing.T) {
 	}
 }
 
-// In a cluster a pod that names a VF gets it only when the kubelet gave it that VF; a VF
-// that the kubelet promised to a pod which it does not list yet is for that pod only (I1).
-// Guests and containers outside Kubernetes name VFs that no pod has, as on a host without
-// a kubelet.
+// I1: in a cluster a pod that names a VF gets it only when the kubelet gave it that VF.
+// The kubelet may have promised a VF to a pod that it does not list yet: only that pod
+// gets it. Guests and containers outside Kubernetes name VFs that no pod has, as on a
+// host without a kubelet.
 func TestI1NamedVFIsTheKubeletsToGive(t *testing.T) {
 	h := host(1)
 	pod := ""

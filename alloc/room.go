@@ -9,34 +9,34 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Room says how full the pool of a VF is, in the words of an error of Choose; empty
-// for a VF of no pool. given is as Want's.
+// Room describes how full the pool of a VF is, in the words of an error of Choose. It returns ""
+// if the VF is in no pool. given is as Want.Given.
 func (h Host) Room(a vf.PCIAddr, given func(vf.PCIAddr) string) string {
-	all := h.candidates()
+	all := h.listCandidates()
 	i := slices.IndexFunc(all, func(c candidate) bool { return c.rec.PCI == a })
 	if i < 0 || all[i].pool.Name == "" {
 		return ""
 	}
 	pool := all[i].pool.FullName()
 	members := slices.DeleteFunc(all, func(c candidate) bool { return c.pool.FullName() != pool })
-	return fmt.Sprintf("pool %s: %s", pool, fullness(members, Want{Given: given}))
+	return fmt.Sprintf("pool %s: %s", pool, h.describeFullness(members, Want{Given: given}))
 }
 
 func (h Host) nothingFree(pool string, members []candidate, w Want) error {
 	unread := ""
-	for _, pf := range h.unread() {
+	for _, pf := range h.unreadPFs() {
 		unread += fmt.Sprintf(", PF %s could not be read (%s)", pf.Label(), pf.Err)
 	}
 	if len(members) == 0 {
 		return fmt.Errorf("pool %s: no VF of this host is in it%s: %w for %s: see culvert pool list", pool, unread, vf.ErrNothingFree, w.For)
 	}
-	return fmt.Errorf("pool %s: %s%s: %w for %s", pool, fullness(members, w), unread, vf.ErrNothingFree, w.For)
+	return fmt.Errorf("pool %s: %s%s: %w for %s", pool, h.describeFullness(members, w), unread, vf.ErrNothingFree, w.For)
 }
 
-// unread are the PFs that could not be read and may have VFs of a pool: those that
-// host.yaml or the ledger speaks of, and, where host.yaml speaks of one that is not to
-// be found, those of which nothing is known.
-func (h Host) unread() (out []vf.PF) {
+// unreadPFs returns the PFs that could not be read and may have VFs of a pool: those that
+// host.yaml or the ledger names, and PFs without an identity if host.yaml names a PF that is not
+// found.
+func (h Host) unreadPFs() (out []vf.PF) {
 	lost := len(h.Spec.Unmatched(h.PFs)) > 0
 	for _, pf := range h.PFs {
 		_, managed := h.Spec.ForPF(pf)
@@ -48,54 +48,89 @@ func (h Host) unread() (out []vf.PF) {
 	return out
 }
 
-// fullness says who has the VFs of a pool.
-func fullness(members []candidate, w Want) string {
-	var (
-		pfs, held, given, beside      []string
-		quarantined, damaged, waiting int
-	)
+// fullness says of the VFs of a pool who has them, and why a request cannot have the free ones.
+type fullness struct {
+	total                         int
+	pfs, held, given, beside, off []string
+	no, advice                    string // of the first VF that the bond cannot have
+	noMember                      int
+	quarantined, damaged, waiting int
+	own                           int // of the bond that the request is about
+}
+
+// describeFullness describes who has the VFs of a pool.
+func (h Host) describeFullness(members []candidate, w Want) string {
+	f := fullness{total: len(members)}
 	for _, c := range members {
-		if !slices.Contains(pfs, c.pf.Label()) {
-			pfs = append(pfs, c.pf.Label())
+		if !slices.Contains(f.pfs, c.pf.Label()) {
+			f.pfs = append(f.pfs, c.pf.Label())
 		}
 		switch c.rec.Phase {
 		case journal.Quarantined:
-			quarantined++
+			f.quarantined++
 		case journal.Damaged:
-			damaged++
+			f.damaged++
 		case journal.Free:
-			switch pod := w.givenTo(c.rec.PCI); {
-			case pod != "":
-				given = append(given, "pod "+pod)
-			case c.waits(w.For):
-				waiting++
-			case w.beside(c):
-				beside = append(beside, c.pf.Label())
-			}
+			h.addFree(&f, c, w)
 		default:
-			held = append(held, c.rec.Lease.Owner.String())
+			if slices.Contains(w.Members, c.rec.ID) {
+				f.own++
+				continue
+			}
+			f.held = append(f.held, c.rec.Lease.Owner.String())
 		}
 	}
-	slices.Sort(held)
-	what := fmt.Sprintf("%d of %d VFs on %s are held", len(held), len(members), strings.Join(pfs, ", "))
-	if len(held) > 0 {
-		what += " (" + strings.Join(held, "; ") + ")"
+	return f.describe(w)
+}
+
+// addFree adds a free VF with the reason why the request cannot have it.
+func (h Host) addFree(f *fullness, c candidate, w Want) {
+	switch pod := w.givenTo(c.rec.PCI); {
+	case pod != "" && w.isOthers(c):
+		f.given = append(f.given, "pod "+pod)
+	case c.waitsForSwitch(w.For):
+		f.waiting++
+	case w.isBeside(c):
+		f.beside = append(f.beside, c.pf.Label())
+	case h.whyOffSegment(c, w) != "":
+		f.off = append(f.off, h.whyOffSegment(c, w))
+	case h.whyNoMember(c, w) != "":
+		if f.noMember++; f.noMember == 1 {
+			f.no, f.advice = h.whyNoMember(c, w), h.adviseBond(c, w)
+		}
 	}
-	if len(given) > 0 {
-		slices.Sort(given)
-		what += fmt.Sprintf(", %d given by the kubelet (%s)", len(given), strings.Join(given, "; "))
+}
+
+func (f fullness) describe(w Want) string {
+	slices.Sort(f.held)
+	what := fmt.Sprintf("%d of %d VFs on %s are held", len(f.held), f.total, strings.Join(f.pfs, ", "))
+	if len(f.held) > 0 {
+		what += " (" + strings.Join(f.held, "; ") + ")"
 	}
-	if waiting > 0 {
-		what += fmt.Sprintf(", %d being switched to interfaces", waiting)
+	if f.own > 0 {
+		what += fmt.Sprintf(", %d chosen for this bond of %d", f.own, w.Bond.Links)
 	}
-	if quarantined > 0 {
-		what += fmt.Sprintf(", %d quarantined (culvert vf list says why)", quarantined)
+	if len(f.given) > 0 {
+		slices.Sort(f.given)
+		what += fmt.Sprintf(", %d given by the kubelet (%s)", len(f.given), strings.Join(f.given, "; "))
 	}
-	if damaged > 0 {
-		what += fmt.Sprintf(", %d with a damaged record (culvert ledger check says more)", damaged)
+	if f.waiting > 0 {
+		what += fmt.Sprintf(", %d being switched to interfaces", f.waiting)
 	}
-	if len(beside) > 0 {
-		what += fmt.Sprintf(", and the free ones are on %s, where it has the other one of the pair (a pair needs VFs of two PFs)", beside[0])
+	if f.quarantined > 0 {
+		what += fmt.Sprintf(", %d quarantined (culvert vf list says why)", f.quarantined)
+	}
+	if f.damaged > 0 {
+		what += fmt.Sprintf(", %d with a damaged record (culvert ledger check says more)", f.damaged)
+	}
+	if len(f.beside) > 0 {
+		what += fmt.Sprintf(", and the free ones are on %s, where it has the other one of the pair (a pair needs VFs of two PFs)", f.beside[0])
+	}
+	if len(f.off) > 0 {
+		what += fmt.Sprintf(", %d free, of which each %s", len(f.off), f.off[0])
+	}
+	if f.noMember > 0 {
+		what += fmt.Sprintf(", %d free, of which each %s: %s", f.noMember, f.no, f.advice)
 	}
 	return what
 }

@@ -34,8 +34,9 @@ func TestP10Room(t *testing.T) {
 	}
 }
 
-// A PF that could not be read has VFs that nobody sees. Whoever gets none for that
-// reason is told it, and is not told of PFs that are nobody's affair.
+// A PF that could not be read has VFs that culvertd does not see. The refusal of a
+// request that needs one of them names that PF, and no PF that the request does not
+// need.
 func TestI7UnreadablePFIsNamed(t *testing.T) {
 	const hangs = "timed out: reading it has hung for more than 5s"
 	unread := func(h alloc.Host, i int) {

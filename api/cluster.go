@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/culvert-net/culvert/vf"
+)
 
 // Pod is what of a pod matters to its networks.
 type Pod struct {
@@ -10,6 +14,8 @@ type Pod struct {
 	UID string
 	// Annotations are those that are about networks, and where the pod comes from.
 	Annotations map[string]string
+	// Power is that of the pod's containers.
+	Power vf.Power
 }
 
 // String is namespace/name.

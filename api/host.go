@@ -28,7 +28,7 @@ type PFPlan struct {
 	Steps []string `json:"steps,omitempty"`
 	// Hurts are those who would lose their VF.
 	Hurts []Holder `json:"hurts,omitempty"`
-	// Refused is why the PF cannot be made like this at all, whoever forces.
+	// Refused is the reason why the PF cannot be made like this, also with force.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -52,7 +52,7 @@ type Change struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Holder is somebody who has a VF.
+// Holder is an owner of a VF.
 type Holder struct {
 	VF      string   `json:"vf"` // name: PF#index
 	Owner   vf.Owner `json:"owner"`

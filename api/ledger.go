@@ -41,6 +41,7 @@ type LedgerRecord struct {
 	Network  string       `json:"network,omitempty"`
 	Pool     string       `json:"pool,omitempty"`
 	Netns    string       `json:"netns,omitempty"`
+	Bond     *vf.Bond     `json:"bond,omitempty"` // of which it is a member
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
 	Given    *vf.Admin    `json:"given,omitempty"` // as read back when the attach was done
 	Baseline *vf.Baseline `json:"baseline,omitempty"`

@@ -22,6 +22,8 @@ type NodeStatus struct {
 	PFs      []PF      `json:"pfs"`
 	Pools    []Pool    `json:"pools"`
 	VFs      []VF      `json:"vfs"`
+	// Services is nil where no Service is served over a VF network.
+	Services *ServiceBalancing `json:"services,omitempty"`
 }
 
 // Problem is one thing that is not as it should be.
@@ -50,26 +52,41 @@ type Counts struct {
 
 // PF is a Physical Function.
 type PF struct {
-	Name       string       `json:"name"` // netdevice, else PCI address
-	ID         vf.PFID      `json:"id"`   // permanent MAC
-	PCI        vf.PCIAddr   `json:"pci"`
-	Vendor     string       `json:"vendor"`
-	Device     string       `json:"device"`
-	Driver     string       `json:"driver"`
-	NUMA       int          `json:"numa"`       // -1: unknown or none
-	IOMMUGroup int          `json:"iommuGroup"` // -1: unknown or none
-	Up         bool         `json:"up"`
-	Carrier    bool         `json:"carrier"`
-	SpeedMbps  int          `json:"speedMbps"` // 0: unknown or no link
-	MTU        int          `json:"mtu"`
-	MaxMTU     int          `json:"maxMTU"` // 0: unknown
-	Autoprobe  vf.Tri       `json:"autoprobe,omitzero"`
-	Abilities  vf.Abilities `json:"abilities"`
+	Name       string     `json:"name"` // netdevice, else PCI address
+	ID         vf.PFID    `json:"id"`   // permanent MAC
+	PCI        vf.PCIAddr `json:"pci"`
+	Vendor     string     `json:"vendor"`
+	Device     string     `json:"device"`
+	Driver     string     `json:"driver"`
+	NUMA       int        `json:"numa"`       // -1: unknown or none
+	IOMMUGroup int        `json:"iommuGroup"` // -1: unknown or none
+	Up         bool       `json:"up"`
+	Carrier    bool       `json:"carrier"`
+	SpeedMbps  int        `json:"speedMbps"` // 0: unknown or no link
+	// CarrierLosses is how often the netdevice has lost its carrier since its driver made it.
+	CarrierLosses uint32 `json:"carrierLosses,omitempty"`
+	// Flapping is whether it did so often of late. The kubelet then gives no VF of it to a pod.
+	Flapping bool `json:"flapping,omitempty"`
+	// Faults are the kinds of the errors that the PF and its VFs had of late.
+	Faults []vf.Fault `json:"faults,omitempty"`
+	// Errors has the errors of the PF and its VFs since culvertd started.
+	Errors    vf.ErrorCounts `json:"errors,omitzero"`
+	MTU       int            `json:"mtu"`
+	MaxMTU    int            `json:"maxMTU"` // 0: unknown
+	Autoprobe vf.Tri         `json:"autoprobe,omitzero"`
+	Abilities vf.Abilities   `json:"abilities"`
 	// Rates says in words which send rates the PF takes for a VF, as things are;
 	// empty when nothing is known of its driver.
 	Rates string `json:"rates,omitempty"`
+	RDMA  bool   `json:"rdma,omitempty"` // it has an RDMA device
 	// Port is the netdevice that has the link of a PF that has none of its own.
 	Port string `json:"port,omitempty"`
+	// Master is the interface of the host of which the PF is a member, as a bond. FailOver says in
+	// words what a VF of the PF does when that bond fails over.
+	Master   *vf.Master `json:"master,omitempty"`
+	FailOver string     `json:"failOver,omitempty"`
+	// Segment is the name of the L2 segment that the PF is on; empty where it has no name.
+	Segment vf.Segment `json:"segment,omitempty"`
 	// TotalVFs is how many the device can have, WantedVFs how many host.yaml
 	// asks for; nil leaves the PF alone.
 	TotalVFs  int    `json:"totalVFs"`
@@ -106,6 +123,7 @@ type VF struct {
 	Driver     string `json:"driver,omitempty"` // empty: none bound
 	NUMA       int    `json:"numa"`
 	IOMMUGroup int    `json:"iommuGroup"`
+	RDMA       string `json:"rdma,omitempty"` // the RDMA device
 	Pool       string `json:"pool,omitempty"`
 	// Missing: the ledger has it, the bus has not.
 	Missing bool `json:"missing,omitempty"`
@@ -121,14 +139,23 @@ type VF struct {
 	Owner *vf.Owner `json:"owner,omitempty"`
 	// OpenBy are the processes that have a VF open that was handed to user space.
 	// A guest that has none of them does not run with it: it is reserved.
-	OpenBy    []vf.Process `json:"openBy,omitempty"`
-	Network   string       `json:"network,omitempty"`
-	Netns     string       `json:"netns,omitempty"`
-	MAC       vf.MAC       `json:"mac,omitzero"` // of the netdevice where there is one
-	Addresses []string     `json:"addresses,omitempty"`
+	OpenBy  []vf.Process `json:"openBy,omitempty"`
+	Network string       `json:"network,omitempty"`
+	Netns   string       `json:"netns,omitempty"`
+	// Bond is the bond of which it is a member. The bond is the owner's interface; the VF is a
+	// member of it by the name Netdevice.
+	Bond      *vf.Bond `json:"bond,omitempty"`
+	MAC       vf.MAC   `json:"mac,omitzero"` // of the netdevice where there is one
+	Addresses []string `json:"addresses,omitempty"`
+
+	// NoCarrier is whether its interface has been up without carrier for long, although its PF has a
+	// link.
+	NoCarrier bool `json:"noCarrier,omitempty"`
 
 	Wanted   *vf.Spec     `json:"wanted,omitempty"`
+	Guard    *Guard       `json:"guard,omitempty"`
 	Lent     *Lent        `json:"lent,omitempty"`
+	Rates    []Rate       `json:"rates,omitempty"`
 	Settings vf.Admin     `json:"settings,omitzero"` // as read back from the PF, rates as the hardware keeps to them
 	Link     *vf.Link     `json:"link,omitempty"`
 	Baseline *vf.Baseline `json:"baseline,omitempty"`
@@ -137,6 +164,23 @@ type VF struct {
 	// Differences: of a VF that somebody has to what it was given, of any
 	// other to its baseline. Empty when all is well.
 	Differences []vf.Difference `json:"differences,omitempty"`
+}
+
+// Rate is a send rate of a VF in Mb/s, 0 for no limit: as its owner asked for it, as the driver
+// accepted and reports it, and as the hardware keeps to it. Asked is nil if no owner asked.
+type Rate struct {
+	Setting   vf.Setting `json:"setting"`
+	Asked     *uint32    `json:"asked,omitempty"`
+	Accepted  uint32     `json:"accepted"`
+	Effective uint32     `json:"effective"`
+}
+
+// Guard says what a guard pins of a VF that a pod has, and how far it holds.
+type Guard struct {
+	Mode   vf.GuardMode `json:"mode"`
+	Degree vf.Degree    `json:"degree"`
+	// Reason says why it does not hold whole; it is empty for an enforced one.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Lent is a max_tx_rate that a VF has for a measurement in place of its owner's.
@@ -172,4 +216,13 @@ type Event struct {
 	Reason string    `json:"reason"` // one CamelCase word
 	Object string    `json:"object"`
 	Text   string    `json:"text"`
+}
+
+// ServiceBalancing is how a node balances its pods' connections to Services over VF networks.
+type ServiceBalancing struct {
+	Mechanism string `json:"mechanism"`     // of TCP and UDP: eBPF, nftables or none
+	Why       string `json:"why,omitempty"` // why not by a better one
+	Services  int    `json:"services"`
+	Backends  int    `json:"backends"`
+	Pods      int    `json:"pods"` // of the node, with a VF that the kernel drives
 }

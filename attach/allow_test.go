@@ -25,8 +25,9 @@ func setAllow(n *node.Node, a *desired.Allow) {
 	n.Engine.Spec = func() desired.Spec { return spec }
 }
 
-// I9: a request that its pool does not allow gets no lease, whether it names the pool or
-// the VF, for a pod, a container or a guest, and leaves every VF and address free.
+// I9: a request that its pool does not allow gets no lease and leaves every VF and
+// address free. That holds for a request that names the pool or the VF, for a pod, a
+// container or a guest.
 func TestI9AllowIsEnforced(t *testing.T) {
 	_, n := newNode(t)
 	all := everything(t)
@@ -109,8 +110,8 @@ func TestI9AllowByLabelRefusesUnknownLabels(t *testing.T) {
 	}
 }
 
-// I9: a guest that runs with a VF whose pool does not allow what it wants is not given
-// that: it gets no lease, and the PF's settings stay.
+// I9: a running guest whose settings its VF's pool does not allow gets no lease, and
+// the PF's settings stay.
 func TestI9AdoptedGuestIsHeldToAllow(t *testing.T) {
 	k, n := newNode(t)
 	forGuests(t, n)

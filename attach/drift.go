@@ -7,20 +7,21 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// told remembers which drift of which attached VF has been told, so that it is
-// one event and not one a pass. The zero value is ready.
-type told struct {
+// reportedDrift remembers the reported drift of each attached VF, so that a drift causes one
+// event and not one in each pass. The zero value is ready.
+type reportedDrift struct {
 	mu sync.Mutex // guards of
 	of map[vf.ID]string
 }
 
-// news reports whether text is another than the last one; empty forgets it.
-func (t *told) news(id vf.ID, text string) bool {
+// isNews reports whether text differs from the VF's last text, and remembers it. An empty text
+// forgets the last one.
+func (t *reportedDrift) isNews(id vf.ID, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if text == "" {
@@ -37,10 +38,10 @@ func (t *told) news(id vf.ID, text string) bool {
 	return true
 }
 
-// driftOf lists what of an attached VF is not as its lease says, as far as a
-// listing of the host shows: what the PF holds for it, its driver, and a
-// netdevice that is back on the host. What its owner does in the netns is the
-// owner's affair; CHECK looks there.
+// driftOf lists the differences between an attached VF and its lease, as far as a listing of
+// the host shows: the PF's settings for it, its driver, and a netdevice that is back on the
+// host. Of the owner's netns, which the owner may change, only the guard counts (guardDrift);
+// CHECK looks at all of it.
 func driftOf(rec journal.Record, st vf.State) []vf.Difference {
 	d := LeaseDiff(rec, st)
 	if st.Link == nil {
@@ -49,46 +50,53 @@ func driftOf(rec journal.Record, st vf.State) []vf.Difference {
 	return d
 }
 
-// driftTask mends or tells what drifted of an attached VF; nil when nothing.
+// driftTask mends or reports the drift of an attached VF; nil when there is none.
 func (e *Engine) driftTask(ctx context.Context, r journal.Record, st vf.State) func() error {
 	if len(driftOf(r, st)) == 0 {
-		e.drifts.news(r.ID, "")
+		if r.Lease.Wanted.Guard != "" {
+			return func() error { return e.tendGuard(ctx, r) }
+		}
+		e.drifts.isNews(r.ID, "")
 		return nil
 	}
-	return func() error { return e.drifted(ctx, r) }
+	return func() error { return e.handleDrift(ctx, r) }
 }
 
-// drifted runs with the VF locked.
-func (e *Engine) drifted(ctx context.Context, seen journal.Record) error {
-	rec, same, err := e.current(seen)
+// handleDrift runs with the VF locked.
+func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
+	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
-		return err // nil when it was given back since
+		return err // nil when the owner gave the VF back meanwhile
 	}
-	at, err := e.site(rec)
+	at, err := e.findSite(rec)
 	if err != nil {
 		return err
 	}
-	before, err := e.drift(ctx, rec)
+	before, err := e.readDrift(ctx, rec)
 	if err != nil || len(before) == 0 {
-		return err // in between two states when it was listed
+		return err // nil when the listing showed a VF between two states
 	}
-	if e.mends(rec, before) {
-		err = e.mend(ctx, at, rec)
+	if e.shouldMend(rec, before) {
+		err = e.mendDrift(ctx, at, rec)
 	}
-	left, lookErr := e.drift(ctx, rec)
+	left, lookErr := e.readDrift(ctx, rec)
 	if err := errors.Join(err, lookErr); err != nil {
 		return fmt.Errorf("VF %s of PF %s: mend what drifted (%s): %w", rec.PCI, at.label, vf.Differences(before), err)
 	}
 	var events []journal.Event
-	if done := mended(before, left); len(done) > 0 {
+	if done := mendedOf(before, left); len(done) > 0 {
+		if slices.ContainsFunc(done, isOfPF) {
+			e.podLinks.noteReset(rec, e.Now())
+		}
 		events = append(events, e.driftEvent(at, rec, "DriftMended", done))
 	}
 	if len(left) > 0 {
-		if e.drifts.news(rec.ID, vf.Differences(left)) {
+		if e.drifts.isNews(rec.ID, vf.Differences(left)) {
+			e.reportUnmended(rec, left)
 			events = append(events, e.driftEvent(at, rec, "Drifted", left))
 		}
 	} else {
-		e.drifts.news(rec.ID, "")
+		e.drifts.isNews(rec.ID, "")
 	}
 	if len(events) == 0 {
 		return nil
@@ -102,35 +110,55 @@ func (e *Engine) drifted(ctx context.Context, seen journal.Record) error {
 	})
 }
 
-func (e *Engine) drift(ctx context.Context, rec journal.Record) ([]vf.Difference, error) {
-	st, err := e.look(ctx, journal.Record{ID: rec.ID, PCI: rec.PCI}) // from the host, as it was listed
-	return driftOf(rec, st), err
+func (e *Engine) readDrift(ctx context.Context, rec journal.Record) ([]vf.Difference, error) {
+	st, err := e.readVF(ctx, journal.Record{ID: rec.ID, PCI: rec.PCI}) // from the host, as it was listed
+	if err != nil {
+		return nil, err
+	}
+	guard, err := e.guardDrift(ctx, rec)
+	return append(driftOf(rec, st), guard...), err
 }
 
-// mends says whether drift of a VF is mended, which its pool decides; a VF
-// whose netdevice came home is not with its owner any more, and is reset when
-// that lets go of it.
-func (e *Engine) mends(rec journal.Record, d []vf.Difference) bool {
+// shouldMend reports whether culvertd mends the drift of a VF, as its pool wants. It mends no VF
+// whose netdevice is back on the host: the owner has lost that VF, and its release resets it.
+func (e *Engine) shouldMend(rec journal.Record, d []vf.Difference) bool {
 	if slices.ContainsFunc(d, func(o vf.Difference) bool { return o.Attribute == "netns" }) {
 		return false
 	}
-	pool, err := e.Spec().Pool(rec.Lease.Pool)
-	return err != nil || pool.Drift != desired.ReportDrift
+	return e.mendsDrift(rec)
 }
 
-// mend sets again what the PF holds for an attached VF. The MAC is not among
-// it: the VF's driver would have to be bound anew, which takes the interface
-// out of the owner's hands.
-func (e *Engine) mend(ctx context.Context, at site, rec journal.Record) error {
-	st, err := e.look(ctx, rec)
+// mendDrift restores the guard of an attached VF and the PF's settings for it. A MAC that the PF
+// has forgotten is set again if the interface still has it. Another MAC needs the VF's driver bound
+// anew, which takes the interface away from the owner.
+func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) error {
+	st, err := e.readGuarded(ctx, rec)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, s := range adminSteps(at.place, st.Admin, effective(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)) {
-		errs = append(errs, e.do(ctx, s))
+	want := effectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
+	steps := adminSteps(at.place, st.Admin, want)
+	if st.Admin.MAC != want.MAC && keepsMAC(rec, st) {
+		steps = append(steps, step.SetVFMAC{PF: at.pf, Index: at.index, MAC: want.MAC})
+	}
+	if st.Link != nil && len(rec.Lease.Wanted.GuardDiff(rec.Baseline, *st.Link)) > 0 {
+		steps = append(guardSteps(at.place, rec), steps...)
+	}
+	for _, s := range steps {
+		errs = append(errs, e.doStep(ctx, s))
 	}
 	return errors.Join(errs...)
+}
+
+// keepsMAC reports whether a VF still uses the MAC of its lease, although the PF has another one
+// for it. A trusted VF may have set its own MAC, which the PF then reports: that one stays. What a
+// guest uses cannot be read, so it counts as the lease's if the PF has none.
+func keepsMAC(rec journal.Record, st vf.State) bool {
+	if rec.Lease.Wanted.Driver == vf.DriverVFIO {
+		return st.Admin.MAC.IsZero()
+	}
+	return st.Link != nil && st.Link.Netns == rec.Lease.Netns && st.Link.MAC == rec.Lease.LinkMAC
 }
 
 func (e *Engine) driftEvent(at site, rec journal.Record, reason string, d []vf.Difference) journal.Event {
@@ -141,8 +169,13 @@ func (e *Engine) driftEvent(at site, rec journal.Record, reason string, d []vf.D
 	return journal.Event{Type: journal.Warning, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}
 }
 
-// mended are those of all that are not left.
-func mended(all, left []vf.Difference) []vf.Difference {
+// isOfPF reports whether a difference is in what the PF holds for a VF.
+func isOfPF(d vf.Difference) bool {
+	return !slices.Contains([]string{"driver", "netns", "interface", "guard"}, d.Attribute)
+}
+
+// mendedOf returns the differences of all that are not in left.
+func mendedOf(all, left []vf.Difference) []vf.Difference {
 	return slices.DeleteFunc(slices.Clone(all), func(d vf.Difference) bool {
 		return slices.ContainsFunc(left, func(l vf.Difference) bool { return l.Attribute == d.Attribute })
 	})

@@ -44,7 +44,7 @@ type machine struct {
 func start(t *testing.T, m machine) *node.Node { return startIn(t, m, nil) }
 
 // startIn is start in a cluster, which may be nil.
-func startIn(t *testing.T, m machine, book *blocks.Book) *node.Node {
+func startIn(t testing.TB, m machine, book *blocks.Book) *node.Node {
 	t.Helper()
 	l, err := journal.Open(filepath.Join(t.TempDir(), "ledger.db"), journal.Options{NoSync: true})
 	if err != nil {
@@ -59,7 +59,7 @@ func startIn(t *testing.T, m machine, book *blocks.Book) *node.Node {
 	if err := n.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := n.Reconciler.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Engine.Wait)

@@ -14,7 +14,8 @@ import (
 )
 
 // I1: no request takes a VF that the kubelet has given to a pod, also when it names the
-// VF, and none at all while the kubelet does not answer; the pod itself gets it.
+// VF. While the kubelet does not answer, no request takes any VF. The pod itself gets
+// its VF.
 func TestI1GivenByTheKubelet(t *testing.T) {
 	_, n := newNode(t)
 	req := everything(t)
@@ -77,8 +78,8 @@ func TestNamedVFWithoutAKubelet(t *testing.T) {
 	}
 }
 
-// I1: the kubelet is asked again after a wait: it may have given the VF that the request
-// waited for.
+// I1: culvertd asks the kubelet again after a wait, since the kubelet may have given
+// the VF that the request waited for.
 func TestI1GivenDuringAWait(t *testing.T) {
 	_, n := newNode(t)
 	var mu sync.Mutex // guards given and asked
@@ -108,7 +109,7 @@ func TestI1GivenDuringAWait(t *testing.T) {
 			waits = asked > 1 // WithIdle asked, and then the attach
 			mu.Unlock()
 		}
-		time.Sleep(20 * time.Millisecond) // from the answer to the wait for the VF
+		time.Sleep(500 * time.Millisecond) // from the answer to the wait for the VF: microseconds on an idle machine
 		mu.Lock()
 		given[last.PCI] = "default/b"
 		mu.Unlock()
@@ -125,8 +126,8 @@ func TestI1GivenDuringAWait(t *testing.T) {
 	}
 }
 
-// I1: culvertd neither rebinds nor probes a free VF that the kubelet gave to a pod, that
-// a process has open, or of which it cannot know that.
+// I1: culvertd neither rebinds nor probes a free VF that the kubelet gave to a pod or
+// that a process has open. The same holds where culvertd cannot find out.
 func TestI1WithIdleLeavesUsedVFsAlone(t *testing.T) {
 	k, n := newNode(t)
 	free := n.Inventory.PFs()[0].VFs[0]

@@ -29,7 +29,7 @@ func forGuests(t *testing.T, n *node.Node) {
 	spec := n.Engine.Spec()
 	spec.Pools = []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}
 	n.SetSpec(spec)
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := n.Reconciler.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -109,14 +109,14 @@ func TestPassesOnTheHeelsOfEachOther(t *testing.T) {
 	told := 0
 	n.Engine.Log = slog.New(failures{slog.DiscardHandler, func() {
 		told++
-		if err := errors.Join(k.SetLinkSpeed(pf, fake.IXGBE.SpeedMbps), n.Reconciler.Pass(t.Context(), false)); err != nil {
+		if err := errors.Join(k.SetLinkSpeed(pf, fake.IXGBE.SpeedMbps), n.Reconciler.Pass(t.Context())); err != nil {
 			t.Error(err)
 		}
 	}})
 	if err := k.SetLinkSpeed(pf, 100); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); err == nil || told != 1 {
+	if err := n.Reconciler.Pass(t.Context()); err == nil || told != 1 {
 		t.Fatalf("at 100 Mb/s: %v, told %d times", err, told)
 	}
 	if _, left := check(t, n, rec); len(left) > 0 {
@@ -135,13 +135,13 @@ func linkChanges(t *testing.T, k machine, n *node.Node, p fake.Profile, rec jour
 	if vf.DriverOf(p.Driver).DropsRates != (len(dropped) > 0) {
 		t.Errorf("at 100 Mb/s: %s", vf.Differences(dropped))
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); len(dropped) > 0 && !errors.Is(err, vf.ErrUnable) {
+	if err := n.Reconciler.Pass(t.Context()); len(dropped) > 0 && !errors.Is(err, vf.ErrUnable) {
 		t.Errorf("it cannot be set at 100 Mb/s, and nobody is told: %v", err)
 	}
 	if err := k.SetLinkSpeed(pf, p.SpeedMbps); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil { // the change of the link wakes it: kernel.Watch
+	if err := n.Reconciler.Pass(t.Context()); err != nil { // the change of the link wakes it: kernel.Watch
 		t.Error(err)
 	}
 	if _, left := check(t, n, rec); len(left) > 0 {
@@ -282,7 +282,7 @@ func TestP12NoResetUnderAGuest(t *testing.T) {
 	}
 	k.faults.Fail(func(_ faulty.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil })
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // who asked has gone: what is begun is finished all the same
+	cancel() // the caller disconnected: the work that was begun is finished all the same
 	if err := n.Engine.End(ctx, rec); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,8 @@ func TestP10RoomWithoutTheKubelet(t *testing.T) {
 	}
 }
 
-// P12, I2: what a PF's driver makes of a reset of its VF is read back, too.
+// P12, I2: culvertd reads the PF's settings back after the VF's reset, since the PF's
+// driver may change them with it.
 func TestP12ReadBackAfterTheReset(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	forGuests(t, n)

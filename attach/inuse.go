@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 
 	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/desired"
@@ -13,33 +12,44 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// neighbours are the PFs and VFs of the host beside one VF that is about to get a lease.
-// They say which MAC addresses and IP addresses that lease must not have (I9). The VFs of
-// the lease's own owner are no neighbours: a bond has one MAC address on all its members.
+// neighbours has the other PFs and VFs of the host when a VF is about to get a lease. Their MAC
+// and IP addresses must not be in that lease (I9). The owner's other VFs do not count: a bond has
+// one MAC address on all its members.
 type neighbours struct {
-	pfs     []vf.PF
-	records []journal.Record
-	pf      vf.PF   // of the VF
-	id      vf.ID   // of the VF
-	vlan    vf.VLAN // of the lease
-	owner   vf.Owner
-	podUID  string                  // of the owner's pod; empty where it is not known
-	segment func() map[vf.PFID]bool // of the VF
+	tx     *journal.Tx
+	pfs    []vf.PF
+	spec   func() desired.Spec
+	pf     vf.PFID // of the VF
+	label  string  // of that PF, for errors
+	id     vf.ID   // of the VF
+	vlan   vf.VLAN // of the lease
+	owner  vf.Owner
+	podUID string // of the owner's pod; empty where it is not known
+
+	// Both are made when they are needed, since a node may have hundreds of records.
+	allRecords []journal.Record
+	segment    map[vf.PFID]bool // of the VF
 }
 
-func (e *Engine) neighbours(tx *journal.Tx, choice alloc.Choice, req Request) neighbours {
-	pfs := e.Hardware.PFs()
-	return neighbours{
-		pfs: pfs, records: tx.Records(), pf: choice.PF, id: choice.Record.ID,
-		vlan: req.Spec.Over(choice.Record.Baseline.Admin).VLAN, owner: req.Owner, podUID: req.PodUID,
-		segment: sync.OnceValue(func() map[vf.PFID]bool { return segmentOf(choice.PF.ID, pfs, e.Spec()) }),
+func (e *Engine) neighboursOf(tx *journal.Tx, choice alloc.Choice, req Request) *neighbours {
+	return &neighbours{
+		tx: tx, pfs: e.Hardware.PFs(), spec: e.Spec, pf: choice.PF.ID, label: choice.PF.Label(), id: choice.Record.ID,
+		vlan: req.Spec.VLANOver(choice.Record.Baseline.Admin), owner: req.Owner, podUID: req.PodUID,
 	}
 }
 
-// checkMAC refuses a lease whose MAC address is in use on the VF's segment and VLAN.
-// The MAC addresses of PFs, and those that VFs have without a lease, count on every VLAN.
-// The error wraps vf.ErrHeld and names the holder.
-func (n neighbours) checkMAC(spec vf.Spec, b vf.Baseline) error {
+// records returns the ledger's records.
+func (n *neighbours) records() []journal.Record {
+	if n.allRecords == nil {
+		n.allRecords = n.tx.Records()
+	}
+	return n.allRecords
+}
+
+// checkMAC refuses a lease whose MAC address is in use on the VF's segment and VLAN. A PF's MAC
+// address, and a VF's own MAC address, count as in use on every VLAN. The error wraps vf.ErrHeld
+// and names the holder.
+func (n *neighbours) checkMAC(spec vf.Spec, b vf.Baseline) error {
 	mac := cmp.Or(spec.Over(b.Admin).MAC, b.LinkMAC)
 	if mac.IsZero() {
 		return nil
@@ -51,13 +61,13 @@ func (n neighbours) checkMAC(spec vf.Spec, b vf.Baseline) error {
 	if holder == "" {
 		return nil
 	}
-	return fmt.Errorf("MAC address %s: %w by %s on the segment of PF %s, wanted for %s: ask for another one", mac, vf.ErrHeld, holder, n.pf.Label(), n.owner)
+	return fmt.Errorf("MAC address %s: %w by %s on the segment of PF %s, wanted for %s: ask for another one", mac, vf.ErrHeld, holder, n.label, n.owner)
 }
 
-// leaseWithMAC names the owner of another lease that has a MAC address, or the VF that
-// has it whenever no lease gives it another.
-func (n neighbours) leaseWithMAC(mac vf.MAC) string {
-	for _, r := range n.records {
+// leaseWithMAC names the owner of another lease that has a MAC address, or the VF whose own
+// address it is.
+func (n *neighbours) leaseWithMAC(mac vf.MAC) string {
+	for _, r := range n.records() {
 		leased := n.reachesVLAN(r) && slices.Contains([]vf.MAC{r.Lease.Wanted.Over(vf.Admin{}).MAC, r.Lease.Effective.MAC, r.Lease.LinkMAC}, mac)
 		own := mac == r.Baseline.Admin.MAC || mac == r.Baseline.LinkMAC
 		switch {
@@ -73,11 +83,11 @@ func (n neighbours) leaseWithMAC(mac vf.MAC) string {
 	return ""
 }
 
-// deviceWithMAC names the PF that has a MAC address, or the VF that has it without a
-// record, or will have it once it is made.
-func (n neighbours) deviceWithMAC(mac vf.MAC) string {
+// deviceWithMAC names the PF that has a MAC address, or a VF that has no record and has the
+// address, or will have it when Culvert makes the VF.
+func (n *neighbours) deviceWithMAC(mac vf.MAC) string {
 	recorded := map[vf.ID]bool{n.id: true}
-	for _, r := range n.records {
+	for _, r := range n.records() {
 		recorded[r.ID] = recorded[r.ID] || r.Phase != journal.Damaged
 	}
 	for _, pf := range n.pfs {
@@ -101,18 +111,20 @@ func (n neighbours) deviceWithMAC(mac vf.MAC) string {
 	return ""
 }
 
-// addresses returns the addresses that are in use on the VF's segment and VLAN, with
+// heldAddresses returns the addresses that are in use on the VF's segment and VLAN, with
 // their holders: those of other leases, of whatever pool of addresses, and those of the
 // host's PFs, which are on no VLAN.
-func (n neighbours) addresses(all []journal.Address) map[netip.Addr]vf.Owner {
+func (n *neighbours) heldAddresses(all []journal.Address) map[netip.Addr]vf.Owner {
 	held := map[netip.Addr]vf.Owner{}
-	shares := make(map[vf.ID]bool, len(n.records))
-	for _, r := range n.records {
-		shares[r.ID] = n.sharesVLAN(r) && n.onSegment(r.ID.PF) && !n.isOwners(r.Lease)
-	}
-	for _, a := range all {
-		if shared, known := shares[a.VF]; (shared || !known) && !n.isOwners(journal.Lease{Owner: a.Owner}) {
-			held[a.Addr] = a.Owner
+	if len(all) > 0 {
+		shares := map[vf.ID]bool{}
+		for _, r := range n.records() {
+			shares[r.ID] = n.sharesVLAN(r) && n.onSegment(r.ID.PF) && !n.isOwners(r.Lease)
+		}
+		for _, a := range all {
+			if shared, known := shares[a.VF]; (shared || !known) && !n.isOwners(journal.Lease{Owner: a.Owner}) {
+				held[a.Addr] = a.Owner
+			}
 		}
 	}
 	for _, pf := range n.pfs {
@@ -127,45 +139,54 @@ func (n neighbours) addresses(all []journal.Address) map[netip.Addr]vf.Owner {
 
 // isOwners reports whether a lease is one of the owner's own, or of an earlier sandbox of
 // its pod (TestI9MACOfALostSandboxComesBack).
-func (n neighbours) isOwners(l journal.Lease) bool {
+func (n *neighbours) isOwners(l journal.Lease) bool {
 	return l.Owner.Kind == n.owner.Kind && (l.Owner.UID == n.owner.UID || l.PodUID != "" && l.PodUID == n.podUID)
 }
 
-// sharesVLAN reports whether the lease of a record is on the VLAN of the VF's. That of a
-// damaged record may be.
-func (n neighbours) sharesVLAN(r journal.Record) bool {
+// sharesVLAN reports whether the lease of a record is on the same VLAN as the new lease. A
+// damaged record counts as on it.
+func (n *neighbours) sharesVLAN(r journal.Record) bool {
 	switch {
 	case r.Phase == journal.Damaged:
 		return true
 	case r.Lease.Owner.IsZero():
 		return false
 	}
-	v := r.Lease.Wanted.Over(r.Baseline.Admin).VLAN
+	v := r.Lease.Wanted.VLANOver(r.Baseline.Admin)
 	return v.ID == n.vlan.ID && (v.ID == 0 || v.Proto.String() == n.vlan.Proto.String())
 }
 
-// reachesVLAN reports whether the owner of a record can send on the VLAN of the VF's, or the
-// VF's owner on that of the record. A VF without a VLAN can on any: the NIC tags nothing, and
-// its owner tags frames with the VF's MAC address (TestI9MACWithoutVLANIsOnEachVLAN).
-func (n neighbours) reachesVLAN(r journal.Record) bool {
-	untagged := n.vlan.ID == 0 || r.Lease.Wanted.Over(r.Baseline.Admin).VLAN.ID == 0
+// reachesVLAN reports whether the owner of a record can send on the VLAN of the new lease, or the
+// new owner on the VLAN of the record. The owner of a VF without a VLAN can send on every VLAN:
+// the NIC tags nothing, and the owner may tag frames itself (TestI9MACWithoutVLANIsOnEachVLAN).
+func (n *neighbours) reachesVLAN(r journal.Record) bool {
+	untagged := n.vlan.ID == 0 || r.Lease.Wanted.VLANOver(r.Baseline.Admin).ID == 0
 	return n.sharesVLAN(r) || untagged && !r.Lease.Owner.IsZero()
 }
 
-// onSegment reports whether a PF is on the segment of the VF's. A PF that is not listed at
-// the moment counts as on it.
-func (n neighbours) onSegment(id vf.PFID) bool {
-	return id == n.pf.ID || n.segment()[id] || !slices.ContainsFunc(n.pfs, func(pf vf.PF) bool { return pf.ID == id })
+// onSegment reports whether a PF is on the segment of the VF's PF. A PF that is not listed at the
+// moment counts as on the segment.
+func (n *neighbours) onSegment(id vf.PFID) bool {
+	if id == n.pf {
+		return true
+	}
+	if n.segment == nil {
+		n.segment = segmentOf(n.pf, n.pfs, n.spec())
+	}
+	return n.segment[id] || !slices.ContainsFunc(n.pfs, func(pf vf.PF) bool { return pf.ID == id })
 }
 
 // segmentOf returns the PFs on the segment of a PF, as far as Culvert knows them: PFs with
-// one port, and PFs whose VFs are in one pool, since any of these may serve the pool's
-// networks.
+// one port, PFs whose segments have one name, and PFs whose VFs are in one pool, since any of
+// these may serve the pool's networks.
 func segmentOf(id vf.PFID, pfs []vf.PF, spec desired.Spec) map[vf.PFID]bool {
 	groups := map[string][]vf.PFID{}
 	for _, pf := range pfs {
 		if pf.Port != "" {
 			groups["port "+pf.Port] = append(groups["port "+pf.Port], pf.ID)
+		}
+		if s := spec.SegmentOf(pf); s != "" {
+			groups["segment "+string(s)] = append(groups["segment "+string(s)], pf.ID)
 		}
 		for _, v := range pf.VFs {
 			pool, _ := spec.PoolOf(pf, v.ID.Index, v)

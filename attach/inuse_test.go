@@ -48,7 +48,7 @@ func newWires(t *testing.T) *node.Node {
 	if err := n.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := n.Reconciler.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.Engine.Wait)
@@ -179,8 +179,8 @@ func TestI9OneMACAtOnce(t *testing.T) {
 	}
 }
 
-// I9: the refusal of a MAC address that a VF in quarantine may still have names that VF, so
-// that the pod which had it last and comes back is not told that it is its own rival.
+// I9: the refusal of a MAC address that a VF in quarantine may still have names that
+// VF. So the refusal does not name a pod that returns as its own rival.
 func TestI9MACInQuarantineIsRefused(t *testing.T) {
 	n := newWires(t)
 	mac := vf.MAC{2, 0xaa, 0, 0, 0, 1}
@@ -264,8 +264,9 @@ func TestI9GuestComesBackToItsVF(t *testing.T) {
 	wantHeldBy(t, err, "pod d/a")
 }
 
-// I9: no network gives a pod an address that is in use on its segment and VLAN, out of
-// whatever pool of addresses either has it. An address that is not named is another one.
+// I9: no network gives a pod an address that is in use on its segment and VLAN, also
+// when the two addresses are of different pools. An address that is not named is
+// another one.
 func TestI9AddressInUseIsRefused(t *testing.T) {
 	const ranged, static = `{"type":"host-local","scope":"node","subnet":"10.1.0.0/24"}`, `{"type":"static","addresses":[{"address":"10.1.0.2/24"}]}`
 	for name, tc := range map[string]struct {
@@ -343,6 +344,26 @@ func TestI9MACAcrossNodes(t *testing.T) {
 		if _, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, spec)); err != nil {
 			t.Errorf("node %d: %v", i, err)
 		}
+	}
+}
+
+// I9: PFs whose segments have one name are on one segment, also without a pool that has VFs of both.
+func TestI9MACOnANamedSegment(t *testing.T) {
+	spec := vf.Spec{MAC: &vf.MAC{2, 0xaa, 0, 0, 0, 1}, VLAN: &vf.VLAN{ID: 7}}
+	n := newWires(t)
+	for i, name := range []vf.Segment{"storage", "", "storage", "front"} {
+		wanted := n.Spec()
+		pf := n.Engine.Hardware.PFs()[i]
+		wanted.PFs = append([]desired.PFRule{{PCI: pf.PCI, Want: desired.PFSpec{VFs: pf.NumVFs, Segment: name}}}, wanted.PFs...)
+		n.SetSpec(wanted)
+	}
+	if _, err := n.Engine.Attach(t.Context(), tenant(t, n, "a", 0, 0, spec)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := n.Engine.Attach(t.Context(), tenant(t, n, "b", 2, 0, spec))
+	wantHeldBy(t, err, "pod d/a")
+	if _, err := n.Engine.Attach(t.Context(), tenant(t, n, "c", 3, 0, spec)); err != nil {
+		t.Errorf("a PF of another name: %v", err)
 	}
 }
 

@@ -16,14 +16,14 @@ import (
 // was set back.
 const LongestLoan = time.Hour
 
-// Lend gives an attached VF another max_tx_rate for a while, to measure with. The lease goes
-// on wanting its own. That the loan is made, and until when, is in the ledger before
-// the kernel is touched, so that it ends whatever happens: GiveBack ends it, Tend when
-// its time is up, Replay when culvertd starts again, and the release of the VF.
+// Lend gives an attached VF another max_tx_rate for a while, to measure with. The wanted rate of
+// the lease stays as it is. The loan and its end are in the ledger before the kernel is touched,
+// so that the loan ends whatever happens: by GiveBack, by Tend when its time is up, by Replay
+// when culvertd starts again, and when the VF is released.
 //
-// Errors: vf.ErrNotFound when nobody has a VF at that address, vf.ErrHeld when a rate is lent
-// to it already, vf.ErrUnable when the PF's driver would refuse the rate, vf.ErrInvalid for
-// a time that is none. After an error the VF has its own rate, or gets it by Tend.
+// Errors: vf.ErrNotFound when the VF at that address has no owner, vf.ErrHeld when a rate is lent
+// to it already, vf.ErrUnable when the PF's driver would refuse the rate, vf.ErrInvalid for a
+// time that is not positive. After an error the VF has the lease's rate, or Tend sets it.
 func (e *Engine) Lend(ctx context.Context, pci vf.PCIAddr, maxTxRate uint32, long time.Duration) (journal.Record, error) {
 	if long <= 0 || long > LongestLoan {
 		return journal.Record{}, fmt.Errorf("lend a rate for %s: %w: it is lent for more than 0 s and at most %s", long, vf.ErrInvalid, LongestLoan)
@@ -40,7 +40,7 @@ func (e *Engine) Lend(ctx context.Context, pci vf.PCIAddr, maxTxRate uint32, lon
 	if rec, err = e.attachedAt(pci); err != nil { // given back while we waited
 		return rec, err
 	}
-	at, err := e.lendable(rec, maxTxRate)
+	at, err := e.checkLoan(rec, maxTxRate)
 	if err != nil {
 		return journal.Record{}, fmt.Errorf("lend VF %s of PF %s a rate: %w", pci, at.label, err)
 	}
@@ -55,22 +55,22 @@ func (e *Engine) Lend(ctx context.Context, pci vf.PCIAddr, maxTxRate uint32, lon
 	return rec, nil
 }
 
-// attachedAt is the record of a VF that somebody has.
+// attachedAt returns the record of a VF that has an owner.
 func (e *Engine) attachedAt(pci vf.PCIAddr) (journal.Record, error) {
-	records, err := e.records()
+	records, err := e.readRecords()
 	if err != nil {
 		return journal.Record{}, err
 	}
 	i := slices.IndexFunc(records, func(r journal.Record) bool { return r.PCI == pci && r.Phase == journal.Attached })
 	if i < 0 {
-		return journal.Record{}, fmt.Errorf("VF %s: nobody has it: %w in the ledger", pci, vf.ErrNotFound)
+		return journal.Record{}, fmt.Errorf("VF %s: it has no owner: %w in the ledger", pci, vf.ErrNotFound)
 	}
 	return records[i], nil
 }
 
-// lendable refuses what the driver would refuse, and a second loan.
-func (e *Engine) lendable(rec journal.Record, maxTxRate uint32) (site, error) {
-	at, err := e.site(rec)
+// checkLoan refuses a rate that the driver would refuse, and a second loan.
+func (e *Engine) checkLoan(rec journal.Record, maxTxRate uint32) (site, error) {
+	at, err := e.findSite(rec)
 	if err != nil {
 		return at, err
 	}
@@ -85,10 +85,10 @@ func (e *Engine) lendable(rec journal.Record, maxTxRate uint32) (site, error) {
 	return at, nil
 }
 
-// GiveBack ends the loan of a record: the VF gets the rate back that its lease wants, and is
-// read back. It is nil when there is no loan (any more). After an error Tend
-// tries again. The borrower has often disconnected by then, so GiveBack waits for the
-// VF by a limit of its own and not until ctx ends.
+// GiveBack ends the loan of a record: it sets the rate that the lease wants, and reads it back.
+// It returns nil when there is no loan. After an error Tend tries again. The borrower has often
+// disconnected when GiveBack is called, so GiveBack waits for the VF's lock for a time of its own
+// and not until ctx ends.
 func (e *Engine) GiveBack(ctx context.Context, rec journal.Record) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
@@ -100,9 +100,9 @@ func (e *Engine) GiveBack(ctx context.Context, rec journal.Record) error {
 	return e.endLoan(ctx, rec)
 }
 
-// endLoan is GiveBack for a VF that the caller has locked.
+// endLoan ends a loan like GiveBack, for a VF that the caller has locked.
 func (e *Engine) endLoan(ctx context.Context, seen journal.Record) error {
-	rec, same, err := e.current(seen)
+	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached || rec.Lease.Lent == nil {
 		return err // nil when it was released since
 	}
@@ -114,7 +114,7 @@ func (e *Engine) endLoan(ctx context.Context, seen journal.Record) error {
 	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
 		return err // it ends when its time is up
 	}
-	at, err := e.site(rec)
+	at, err := e.findSite(rec)
 	if err == nil {
 		err = e.setRates(ctx, at, rec)
 	}
@@ -131,13 +131,13 @@ func (e *Engine) putLoan(rec journal.Record, reason, text string) error {
 	})
 }
 
-// setRates makes the rates those that the record has, and reads them back.
+// setRates sets the rates of the record, and reads them back.
 func (e *Engine) setRates(ctx context.Context, at site, rec journal.Record) error {
 	if d, err := e.rateDrift(ctx, rec); err != nil || len(d) == 0 {
 		return err
 	}
-	want := effective(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
-	if err := e.do(ctx, step.SetVFRate{PF: at.pf, Index: at.index, Min: want.MinTxRate, Max: want.MaxTxRate}); err != nil {
+	want := effectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
+	if err := e.doStep(ctx, step.SetVFRate{PF: at.pf, Index: at.index, Min: want.MinTxRate, Max: want.MaxTxRate}); err != nil {
 		return err
 	}
 	d, err := e.rateDrift(ctx, rec)
@@ -147,15 +147,15 @@ func (e *Engine) setRates(ctx context.Context, at site, rec journal.Record) erro
 	return err
 }
 
-// rateDrift is what of the rates is not as the record has them.
+// rateDrift returns the rates that differ from the record's.
 func (e *Engine) rateDrift(ctx context.Context, rec journal.Record) ([]vf.Difference, error) {
-	d, err := e.drift(ctx, rec)
+	d, err := e.readDrift(ctx, rec)
 	return slices.DeleteFunc(d, func(o vf.Difference) bool {
 		return o.Attribute != string(vf.SetMinTxRate) && o.Attribute != string(vf.SetMaxTxRate)
 	}), err
 }
 
-// loanOver reports whether a loan is to end.
+// loanOver reports whether a loan has to end now.
 func (e *Engine) loanOver(r journal.Record) bool {
 	l := r.Lease.Lent
 	if l == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I2, I6: a rate that is lent is what the hardware keeps to, is no drift, and goes with the
-// loan: the VF has again what its lease wants.
+// I2, I6: the hardware keeps to a rate that is lent, and culvertd does not take it for
+// drift. When the loan ends the VF has the rate of its lease again.
 func TestI6RateIsLentAndGivenBack(t *testing.T) {
 	for _, own := range []*uint32{nil, ptr(uint32(200))} {
 		k, n := nodeOf(t, fake.I40E)
@@ -27,7 +27,7 @@ func TestI6RateIsLentAndGivenBack(t *testing.T) {
 			t.Fatalf("%v, %+v\n%s", err, lent.Lease.Lent, k)
 		}
 		during := k.String()
-		if err := n.Reconciler.Pass(t.Context(), false); err != nil || k.String() != during {
+		if err := n.Reconciler.Pass(t.Context()); err != nil || k.String() != during {
 			t.Errorf("a pass fought the loan: %v\n%s", err, k)
 		}
 		if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err != nil {
@@ -41,7 +41,8 @@ func TestI6RateIsLentAndGivenBack(t *testing.T) {
 	}
 }
 
-// I2: culvertd that begins ends what the one before it had lent, whenever that was to end.
+// I2: culvertd ends, as it starts, every loan of the one before it, whatever its
+// deadline.
 func TestI2ReplayEndsLoans(t *testing.T) {
 	k, n := nodeOf(t, fake.IGB)
 	rec, err := n.Engine.Attach(t.Context(), limited(vf.Spec{MaxTxRate: ptr(uint32(200))}))
@@ -76,7 +77,7 @@ func TestLendRefuses(t *testing.T) {
 		{rec.PCI, 10, time.Minute, vf.ErrUnable, "takes 11 to 10000 Mb/s"},
 		{rec.PCI, 100, 0, vf.ErrInvalid, "at most 1h0m0s"},
 		{rec.PCI, 100, 2 * time.Hour, vf.ErrInvalid, "at most 1h0m0s"},
-		{free, 100, time.Minute, vf.ErrNotFound, "nobody has it"},
+		{free, 100, time.Minute, vf.ErrNotFound, "it has no owner"},
 	} {
 		if _, err := n.Engine.Lend(t.Context(), c.vf, c.rate, c.long); !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%d for %s: %v", c.rate, c.long, err)

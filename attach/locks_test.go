@@ -81,7 +81,7 @@ func TestWaitingForAVFEndsWithItsContext(t *testing.T) {
 	owner := rec.Lease.Owner
 	late("the detach from "+owner.String(), func() error { return n.Engine.Detach(gone, owner) })
 	late("the detach from "+owner.String(), func() error { return n.Engine.Collect(gone, rec.Lease.Network, nil) })
-	late("the detach from "+owner.String(), func() error { return n.Engine.Settle(gone, rec) })
+	late("the detach from "+owner.String(), func() error { return n.Engine.Settle(gone, rec, true) })
 	late("the detach from "+owner.String(), func() error { return n.Engine.Adopt(gone, attach.Request{VF: rec.PCI, Owner: owner}) })
 	returned := make(chan error, 1)
 	go func() { returned <- n.Engine.GiveBack(gone, lent) }() // its borrower has left, the loan must end all the same

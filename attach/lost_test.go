@@ -44,7 +44,7 @@ func (a *answers) watchFor(t *testing.T, n *node.Node, d time.Duration) {
 
 func pass(t *testing.T, n *node.Node) {
 	t.Helper()
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := n.Reconciler.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -70,9 +70,9 @@ func lostDEL(t *testing.T) (machine, *node.Node, *answers, journal.Record) {
 	return k, n, a, rec
 }
 
-// I2, I4: a lease whose DEL was lost ends when the VF is back on the host and neither API
-// server nor kubelet has known the pod for five minutes. The VF is clean, its addresses
-// are free, and an event names the pod.
+// I2, I4: a lease whose DEL was lost ends when the VF is back on the host and the pod
+// is gone. It is gone when API server and kubelet have both not known it for five
+// minutes. The VF is clean, its addresses are free, and an event names the pod.
 func TestI2LostDELEndsTheLease(t *testing.T) {
 	_, n, a, rec := lostDEL(t)
 	a.watchFor(t, n, 4*time.Minute+30*time.Second)

@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I9: while culvertd does not know all pools of the node, as after a restart, a pod gets
-// no VF that is in no known pool: the kubelet gave it the VF for a pool, which may
+// I9: while culvertd does not know all pools of the node, as after a restart, a pod
+// gets no VF that is in no known pool. The kubelet gave it the VF for a pool, which may
 // not allow the request. Guests and containers outside Kubernetes are served.
 func TestI9MissingPoolsAreWaitedFor(t *testing.T) {
 	_, n := newNode(t)

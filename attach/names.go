@@ -15,22 +15,21 @@ import (
 // roomBound is how long a reset waits for another VF to give up a name.
 const roomBound = 10 * time.Second
 
-// resetStep carries out one step of a reset. Where the name is taken that the
-// VF has at home, it makes room and tries once more.
+// resetStep carries out one step of a reset. If another netdevice has the name that the VF has in
+// its baseline, resetStep frees the name and tries once more.
 //
-// Without udev a VF whose driver is bound anew is called ethN, the first that is
-// free: that of another VF which is with its owner, or is bound anew at the same
-// moment. Two VFs that sit on each other's names would never come home (seen in
-// the lab).
+// Without udev the kernel names the netdevice of a newly bound driver ethN, with the first N that
+// is free. That can be the name of another VF, which is with its owner or is being bound at the
+// same moment. Two VFs with each other's names could then never be reset (seen in the lab).
 func (e *Engine) resetStep(ctx context.Context, rec journal.Record, s step.Step) error {
-	err := e.do(ctx, s)
+	err := e.doStep(ctx, s)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	switch s.(type) {
 	case step.Rename:
-		// Whoever waits must not sit on a name that another one waits for.
-		err = errors.Join(err, e.do(ctx, step.Rename{VF: rec.PCI, Name: passing(rec.PCI)}))
+		// A waiting rename must not occupy a name that another rename waits for.
+		err = errors.Join(err, e.doStep(ctx, step.Rename{VF: rec.PCI, Name: passingName(rec.PCI)}))
 	case step.Move:
 	default:
 		return err
@@ -38,19 +37,19 @@ func (e *Engine) resetStep(ctx context.Context, rec journal.Record, s step.Step)
 	if roomErr := e.makeRoom(ctx, rec); roomErr != nil {
 		return errors.Join(err, roomErr)
 	}
-	return e.do(ctx, s)
+	return e.doStep(ctx, s)
 }
 
-// passing is the name of a netdevice that has none for the moment. Each VF has
-// another.
-func passing(pci vf.PCIAddr) string {
+// passingName returns the temporary name of a VF's netdevice, which no other VF has.
+func passingName(pci vf.PCIAddr) string {
 	return "cv" + strings.NewReplacer(":", "", ".", "").Replace(pci.String())
 }
 
-// makeRoom takes the name that rec's VF has at home from another VF, which
-// gets its own back when it is tended; or waits for the one that works on it.
+// makeRoom frees the name in rec's baseline if another VF's netdevice has it: it gives that
+// netdevice a temporary name, and Tend restores its own. If other work has that VF locked,
+// makeRoom waits for that work.
 func (e *Engine) makeRoom(ctx context.Context, rec journal.Record) error {
-	records, err := e.records()
+	records, err := e.readRecords()
 	if err != nil {
 		return err
 	}
@@ -60,11 +59,11 @@ func (e *Engine) makeRoom(ctx context.Context, rec journal.Record) error {
 		}
 		st, err := e.Kernel.VF(ctx, other.PCI, "")
 		if err != nil || st.Link == nil || st.Link.Name != rec.Baseline.Name {
-			continue // one that cannot be read is not known to have it
+			continue // a VF that cannot be read counts as without the name
 		}
 		unlock, busy := e.vfs.TryLock(other.ID, "a rename, which another VF needs")
 		if busy == nil {
-			err := e.do(ctx, step.Rename{VF: other.PCI, Name: passing(other.PCI)})
+			err := e.doStep(ctx, step.Rename{VF: other.PCI, Name: passingName(other.PCI)})
 			unlock()
 			return err
 		}

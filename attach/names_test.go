@@ -54,14 +54,15 @@ func newNodeWithoutUdev(t *testing.T) (noUdev, *node.Node) {
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
 	})
-	if err := errors.Join(n.Start(t.Context()), n.Reconciler.Pass(t.Context(), false)); err != nil {
+	if err := errors.Join(n.Start(t.Context()), n.Reconciler.Pass(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	return k, n
 }
 
-// I2: the driver of a VF that comes back with another attribute is bound anew once, also
-// where the new interface gets another name at first: each bind takes some drivers a second.
+// I2: culvertd binds the driver of a VF that returns with another attribute anew once.
+// Once is enough also where the new interface gets another name at first: each bind
+// takes some drivers a second.
 func TestI2RenamesAnInterfaceThatIsNew(t *testing.T) {
 	k, n := newNodeWithoutUdev(t)
 	var recs [2]journal.Record
@@ -106,10 +107,10 @@ func TestI2NamesOfEachOther(t *testing.T) {
 	k, n := newNodeWithoutUdev(t)
 	for _, ring := range []int{2, 3, 7} {
 		rotateNames(t, k, n.Inventory.PFs()[0].VFs[:ring])
-		if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+		if err := n.Reconciler.Pass(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := n.Reconciler.Pass(t.Context(), false); err != nil { // for those that had to make room
+		if err := n.Reconciler.Pass(t.Context()); err != nil { // for those that had to make room
 			t.Error(err)
 		}
 		n.Engine.Wait()

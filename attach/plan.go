@@ -1,28 +1,30 @@
 package attach
 
 import (
+	"net/netip"
+
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// place is where a VF is: the PF that rules it and its own address.
+// place is where a VF is: its PF, which controls it, and its own address.
 type place struct {
 	pf    vf.PCIAddr
 	pci   vf.PCIAddr
 	index int
 }
 
-// adminSteps are step.AdminChanges of the VF at p.
+// adminSteps returns step.AdminChanges of the VF at p.
 func adminSteps(p place, have, want vf.Admin) []step.Step {
 	return step.AdminChanges(p.pf, p.index, have, want)
 }
 
-// attachSteps makes of a clean VF what its lease wants. The admin settings come
-// first, so that the owner never sends a frame under other ones; a new MAC or
-// driver needs the driver bound anew, since VF drivers read the admin MAC when
-// they bind (lab-facts, trap 4).
-func attachSteps(p place, rec journal.Record) []step.Step {
+// attachSteps returns the steps that bring a clean VF to the state that its lease wants. The PF's
+// settings come first, so that the owner never sends a frame under other settings. A new MAC or
+// driver needs the driver bound anew, since VF drivers read the admin MAC when they bind
+// (lab-facts, trap 4). With detect, addresses of IPv6 undergo duplicate address detection.
+func attachSteps(p place, rec journal.Record, detect bool) []step.Step {
 	w := rec.Lease.Wanted
 	admin := w.Over(rec.Baseline.Admin)
 	out := adminSteps(p, rec.Baseline.Admin, admin)
@@ -39,40 +41,54 @@ func attachSteps(p place, rec journal.Record) []step.Step {
 	if newMAC {
 		out = append(out, step.Unbind{VF: p.pci}, step.Bind{VF: p.pci})
 	}
-	return append(out, podSteps(p, rec)...)
+	return append(out, podSteps(p, rec, detect)...)
 }
 
-// podSteps gives the netdevice to the pod and makes it ready there.
-func podSteps(p place, rec journal.Record) []step.Step {
+// podSteps returns the steps that move the netdevice to the pod's netns and set it up there.
+func podSteps(p place, rec journal.Record, detect bool) []step.Step {
 	w, ns := rec.Lease.Wanted, rec.Lease.Netns
 	out := []step.Step{step.Move{VF: p.pci, To: ns, Name: w.Interface}}
+	if bond := bondOf(rec); bond != "" {
+		out = append(out, guardSteps(p, rec)...) // the bond brings the member up
+		return append(out, step.Enslave{VF: p.pci, Netns: ns, Bond: bond})
+	}
 	if w.MTU != nil && *w.MTU != rec.Baseline.MTU {
 		out = append(out, step.SetMTU{VF: p.pci, Netns: ns, MTU: *w.MTU})
 	}
+	out = append(out, guardSteps(p, rec)...) // before the owner can send
 	out = append(out, step.SetUp{VF: p.pci, Netns: ns, Up: true})
-	return append(out, addressSteps(p, rec)...)
+	return append(out, addressSteps(p, rec, detect)...)
 }
 
-// addressSteps adds the addresses and routes.
-func addressSteps(p place, rec journal.Record) (out []step.Step) {
+// addressSteps returns the steps that add the lease's addresses and routes. The wait for the
+// results of duplicate address detection comes last, for all addresses at once.
+func addressSteps(p place, rec journal.Record, detect bool) (out []step.Step) {
 	w, ns := rec.Lease.Wanted, rec.Lease.Netns
 	if w.Driver == vf.DriverVFIO {
 		return nil
 	}
+	var detected []netip.Prefix
 	for _, a := range w.Addresses {
-		out = append(out, step.AddAddress{VF: p.pci, Netns: ns, Address: a.Prefix})
+		s := step.AddAddress{VF: p.pci, Netns: ns, Bond: bondOf(rec), Address: a.Prefix, Detect: detect && needsDetection(a.Prefix.Addr())}
+		if s.Detect {
+			detected = append(detected, a.Prefix)
+		}
+		out = append(out, s)
 	}
 	for _, r := range w.Routes {
-		out = append(out, step.AddRoute{VF: p.pci, Netns: ns, Route: r})
+		out = append(out, step.AddRoute{VF: p.pci, Netns: ns, Bond: bondOf(rec), Route: r})
+	}
+	if len(detected) > 0 {
+		out = append(out, step.DetectDuplicates{VF: p.pci, Netns: ns, Bond: bondOf(rec), Addresses: detected})
 	}
 	return out
 }
 
-// resetSteps takes a VF from st, whatever it looks like, back to its baseline:
-// the undo of any attach at any point, and the clean-up after any owner. rebind
-// forces the driver to be bound anew, which needs neither the netns nor its
-// path: the netdevice dies wherever it is and a new one is born on the host
-// (I8). So are attributes of the netdevice mended, which end with it.
+// resetSteps returns the steps that bring a VF from any state st back to its baseline. They undo
+// an attach at any point, and clean up after any owner. rebind demands that the driver is bound
+// anew. This needs neither the netns nor its path: the kernel removes the netdevice wherever it
+// is, and makes a new one on the host (I8). Changed attributes of the netdevice are mended in
+// this way.
 //
 // The VF leaves its owner first and loses the owner's VLAN after that, so that
 // a pod that still runs never sends a frame outside its VLAN.
@@ -111,8 +127,8 @@ func rebindSteps(p place, b vf.Baseline, st vf.State) []step.Step {
 	return out
 }
 
-// homeSteps brings a netdevice back to the host's netns under its own name.
-// Moving drops addresses and routes.
+// homeSteps returns the steps that bring a netdevice back to the host's netns under its own name.
+// A move to another netns drops addresses and routes.
 func homeSteps(p place, b vf.Baseline, l vf.Link) []step.Step {
 	var out []step.Step
 	ns := l.Netns

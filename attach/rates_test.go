@@ -28,9 +28,9 @@ func limited(spec vf.Spec) attach.Request {
 	return attach.Request{Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: "net1"}, Netns: podNetns, Spec: spec}
 }
 
-// P13, I6: i40e floors to steps of 50 while the kernel reports what was asked.
-// The lease says what the hardware does, and neither the read-back nor CHECK
-// nor the look at drift takes the rounding for a change; a real one they see.
+// P13, I6: i40e floors rates to steps of 50 while the kernel reports the requested
+// rate. The lease has the rate of the hardware. The read-back, CHECK and the look at
+// drift do not take the rounding for a change; they see a real change.
 func TestI6RoundedRateIsShownAndNoDrift(t *testing.T) {
 	k, n := nodeOf(t, fake.I40E)
 	rec, err := n.Engine.Attach(t.Context(), limited(vf.Spec{MaxTxRate: ptr(uint32(170))}))
@@ -47,7 +47,7 @@ func TestI6RoundedRateIsShownAndNoDrift(t *testing.T) {
 	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, limited(vf.Spec{MaxTxRate: ptr(uint32(170))})); err != nil {
 		t.Error(err)
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil || k.String() != before {
+	if err := n.Reconciler.Pass(t.Context()); err != nil || k.String() != before {
 		t.Errorf("a pass changed something: %v\n%s", err, k)
 	}
 	if err := k.Do(t.Context(), step.SetVFRate{PF: pfOf(t, n, rec.ID.PF).PCI, Index: rec.ID.Index, Max: 300}); err != nil {
@@ -56,7 +56,7 @@ func TestI6RoundedRateIsShownAndNoDrift(t *testing.T) {
 	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err == nil || !strings.Contains(err.Error(), "max_tx_rate is 300, not 150") {
 		t.Error("a rate that somebody else set:", err)
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil || !strings.Contains(k.String(), "(150)") && !strings.Contains(k.String(), "0-150") {
+	if err := n.Reconciler.Pass(t.Context()); err != nil || !strings.Contains(k.String(), "(150)") && !strings.Contains(k.String(), "0-150") {
 		t.Errorf("not mended: %v\n%s", err, k)
 	}
 }
@@ -97,8 +97,8 @@ func TestRatesOutsideAreRefusedUntouched(t *testing.T) {
 	}
 }
 
-// I2, I3: the reset of a rate works again after the link came back at another
-// speed, where the driver had dropped it or would not clear it meanwhile.
+// I2, I3: the reset of a rate works again after the link came back at another speed.
+// Meanwhile the driver had dropped the rate, or refused to clear it.
 func TestI2RateIsGoneAfterTheLinkChanged(t *testing.T) {
 	for name, p := range fake.Profiles() {
 		k, n := nodeOf(t, p)
@@ -119,7 +119,7 @@ func TestI2RateIsGoneAfterTheLinkChanged(t *testing.T) {
 		if err := k.SetLinkSpeed(pf, p.SpeedMbps); err != nil {
 			t.Fatal(err)
 		}
-		_ = n.Reconciler.Pass(t.Context(), false)
+		_ = n.Reconciler.Pass(t.Context())
 		if after := k.String(); after != before {
 			t.Errorf("%s:\n%s", name, after)
 		}
@@ -141,13 +141,13 @@ func TestDroppedRateIsSetAgain(t *testing.T) {
 	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err == nil || !strings.Contains(err.Error(), "max_tx_rate is 0, not 500") {
 		t.Error(err)
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); !errors.Is(err, vf.ErrUnable) {
+	if err := n.Reconciler.Pass(t.Context()); !errors.Is(err, vf.ErrUnable) {
 		t.Error("at 1 Gb/s it cannot be set, and somebody is told:", err)
 	}
 	if err := k.SetLinkSpeed(pf, 10000); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := n.Reconciler.Pass(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := n.Engine.Check(t.Context(), rec.Lease.Owner, attach.Request{}); err != nil {
@@ -155,8 +155,8 @@ func TestDroppedRateIsSetAgain(t *testing.T) {
 	}
 }
 
-// I9: allow bounds the rate that the hardware keeps to, not the one that is asked for: i40e
-// raises what is below 50 Mb/s.
+// I9: allow bounds the effective rate of the hardware, not the requested one: i40e
+// raises a rate below 50 Mb/s.
 func TestI9RaisedRateIsBounded(t *testing.T) {
 	_, n := nodeOf(t, fake.I40E)
 	setAllow(n, &desired.Allow{MaxTxRate: 20})

@@ -10,25 +10,25 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// RebaseDiff returns how a VF that is free or quarantined differs from its baseline. It
-// changes nothing. The errors are those of Rebase.
+// RebaseDiff returns the differences of a free or quarantined VF from its baseline, and changes
+// nothing. Its errors are those of Rebase.
 func (e *Engine) RebaseDiff(ctx context.Context, pci vf.PCIAddr) ([]vf.Difference, error) {
 	rec, err := e.findRebaseable(ctx, pci)
 	if err != nil {
 		return nil, err
 	}
-	st, err := e.look(ctx, rec)
+	st, err := e.readVF(ctx, rec)
 	if err != nil {
 		return nil, fmt.Errorf("read VF %s: %w", pci, err)
 	}
 	return rec.Baseline.Diff(st), nil
 }
 
-// Rebase resets a VF that is free or quarantined, and takes what its interface is like
-// after a bind of the driver as its new baseline. accept are the differences that the
-// administrator has seen: with another one, or one of what the PF holds for the VF, the
-// VF stays as it was. It returns the differences that the new baseline has to the old one,
-// none where the reset was enough.
+// Rebase resets a free or quarantined VF, and records the state of its interface after a bind of
+// the driver as its new baseline. accept has the differences that the administrator has seen. If
+// the VF differs in another way, or in a setting that the PF holds for it, its baseline stays as
+// it was. Rebase returns the differences between the new baseline and the old one; there are none
+// if the reset was enough.
 //
 // Errors: vf.ErrNotFound for a VF that is not in the ledger, vf.ErrHeld for one that is in
 // use, vf.ErrUnable for differences that no baseline may have.
@@ -45,7 +45,7 @@ func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 	if rec, err = e.findRebaseable(ctx, pci); err != nil { // given out while we waited
 		return nil, err
 	}
-	at, err := e.site(rec)
+	at, err := e.findSite(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -56,21 +56,22 @@ func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 	if err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }); err != nil {
 		return nil, err
 	}
-	changed, err := e.rebase(ctx, at, &rec, accept)
+	changed, err := e.rebaseVF(ctx, at, &rec, accept)
+	err = e.removeGuardAfter(ctx, rec, err)
 	switch {
 	case errors.Is(err, errGone):
-		return nil, errors.Join(err, e.forget(rec, err))
+		return nil, errors.Join(err, e.forgetVF(rec, err))
 	case err != nil:
-		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.label, err), e.quarantine(rec, err))
+		return nil, errors.Join(fmt.Errorf("take the baseline of VF %s of PF %s anew: %w", pci, at.label, err), e.quarantineVF(rec, err))
 	case len(changed) == 0:
-		return nil, e.free(at, rec, "Recovered", nil)
+		return nil, e.freeVF(at, rec, "Recovered", nil)
 	}
-	return changed, e.free(at, rec, "Rebased", fmt.Errorf("its baseline was taken anew: %s", vf.Differences(changed)))
+	return changed, e.freeVF(at, rec, "Rebased", fmt.Errorf("its baseline was taken anew: %s", vf.Differences(changed)))
 }
 
-// findRebaseable returns the record of a VF that is free or in quarantine, and not in use.
+// findRebaseable returns the record of a VF if it is free or in quarantine, and not in use.
 func (e *Engine) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Record, error) {
-	records, err := e.records()
+	records, err := e.readRecords()
 	if err != nil {
 		return journal.Record{}, err
 	}
@@ -92,15 +93,14 @@ func (e *Engine) findRebaseable(ctx context.Context, pci vf.PCIAddr) (journal.Re
 	return rec, nil
 }
 
-// rebase resets a VF, and takes its baseline anew where the reset leaves nothing but
-// differences that were accepted.
-func (e *Engine) rebase(ctx context.Context, at site, rec *journal.Record, accept []vf.Difference) ([]vf.Difference, error) {
-	err := e.reset(ctx, at, rec)
+// rebaseVF resets a VF, and records a new baseline if the reset leaves only accepted differences.
+func (e *Engine) rebaseVF(ctx context.Context, at site, rec *journal.Record, accept []vf.Difference) ([]vf.Difference, error) {
+	err := e.resetVF(ctx, at, rec)
 	var left *differsError
 	if !errors.As(err, &left) || left.failed != nil {
 		return nil, err
 	}
-	// reset has bound the driver anew, so what is left is not the last owner's.
+	// resetVF has bound the driver anew, so the differences left do not come from the last owner.
 	baseline := rec.Baseline.WithInterface(left.state)
 	if other := baseline.Diff(left.state); len(other) > 0 {
 		return nil, fmt.Errorf("%w: a reset leaves what no baseline may have: %s", vf.ErrUnable, vf.Differences(other))
@@ -121,7 +121,11 @@ type differsError struct {
 }
 
 func (e *differsError) Error() string {
-	left := fmt.Errorf("after %d rounds of reset: %s", rounds, vf.Differences(e.differences))
+	text := vf.Differences(e.differences)
+	if slices.ContainsFunc(e.differences, func(d vf.Difference) bool { return d.Attribute == "link mac" }) {
+		text += ": " + vf.DescribeUnanswered()
+	}
+	left := fmt.Errorf("after %d rounds of reset: %s", rounds, text)
 	return errors.Join(e.failed, left).Error()
 }
 

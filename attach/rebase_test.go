@@ -83,8 +83,8 @@ func TestRebase(t *testing.T) {
 	}
 }
 
-// I2: Rebase takes nothing that an owner left into the new baseline, whatever was accepted,
-// because it binds the driver anew first. It refuses differences that were not shown.
+// I2: Rebase binds the driver anew first, so it takes no setting of an owner into the
+// new baseline. It refuses differences that were not shown.
 func TestI2RebaseTakesNothingOfAnOwner(t *testing.T) {
 	k, n, rec := quarantined(t)
 	if err := k.SetAttribute(rec.PCI, "altnames", "left"); err != nil {

@@ -12,58 +12,61 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// rounds is how often reset compares, mends and reads back: once for what the
-// difference shows, once with the driver bound anew, and once more for what
-// only shows after that bind (a name, an MTU).
+// rounds is how often resetVF compares, mends and reads back: once for the differences at first,
+// once with the driver bound anew, and once for differences that appear only after that bind (a
+// name, an MTU).
 const rounds = 3
 
-// Detach takes back what the attachment has. It needs nothing but the ledger
-// (I8). It is nil when there is nothing to take back, so it may be repeated. A
-// VF that cannot be reset is quarantined, which is not the owner's concern: the
-// detach succeeds and the ledger, the events and the status tell.
+// Detach takes the VF of an attachment back. It needs only the ledger (I8). It returns nil if the
+// attachment has no VF (any more), so callers may repeat it. The detach of a VF that cannot be
+// reset succeeds too: the VF is quarantined, and the ledger, the events and the status report
+// that.
 func (e *Engine) Detach(ctx context.Context, owner vf.Owner) error {
-	rec, ok, err := e.find(owner)
+	rec, ok, err := e.findHeld(owner)
 	if err != nil || !ok {
 		return err
 	}
-	return e.detach(ctx, rec, "Detached", nil)
+	if rec.Lease.Bond != nil {
+		return e.detachBond(ctx, rec)
+	}
+	return e.detachLease(ctx, rec, "Detached", nil)
 }
 
-// End takes back the lease that rec describes, and no later one of the same
-// attachment (I8). It is otherwise as Detach.
+// End takes back the VF of the lease that rec describes, and of no later lease of the same
+// attachment (I8). In all else it is like Detach.
 func (e *Engine) End(ctx context.Context, rec journal.Record) error {
-	return e.detach(ctx, rec, "Detached", nil)
+	return e.detachLease(ctx, rec, "Detached", nil)
 }
 
-// detach releases the lease that rec describes, and no later one. When ctx ends
-// while other work holds the VF, the lease stays as it was.
-func (e *Engine) detach(ctx context.Context, rec journal.Record, reason string, cause error) (err error) {
-	defer e.observe(OperationDetach, e.Now(), &err)
+// detachLease releases the lease that rec describes, and no later one. If ctx ends while other
+// work has the VF locked, the lease stays as it was.
+func (e *Engine) detachLease(ctx context.Context, rec journal.Record, reason string, cause error) (err error) {
+	defer e.observeDuration(OperationDetach, e.Now(), &err)
 	unlock, err := e.vfs.Lock(ctx, rec.ID, "the detach from "+rec.Lease.Owner.String())
 	if err != nil {
 		return fmt.Errorf("detach VF %s from %s: %w: nothing was changed, repeat it", rec.PCI, rec.Lease.Owner, err)
 	}
 	defer unlock()
-	return e.finish(ctx, rec, reason, cause)
+	return e.releaseLocked(ctx, rec, reason, cause)
 }
 
-// finish is detach for a VF that the caller has locked.
-func (e *Engine) finish(ctx context.Context, rec journal.Record, reason string, cause error) error {
-	now, same, err := e.current(rec)
+// releaseLocked is detachLease for a VF that the caller has locked.
+func (e *Engine) releaseLocked(ctx context.Context, rec journal.Record, reason string, cause error) error {
+	now, same, err := e.currentRecord(rec)
 	if err != nil || !same || !now.Held() || !sameAttachment(now.Lease.Owner, rec.Lease.Owner) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
 	defer cancel()
-	at, _ := e.site(now)
-	return e.release(ctx, at, now, reason, cause)
+	at, _ := e.findSite(now)
+	return e.releaseVF(ctx, at, now, reason, cause)
 }
 
-// find is the VF that an attachment has. One that is being released counts only
-// when there is no other: that may be a VF which the attachment had once, and
-// which is only now brought out of quarantine.
-func (e *Engine) find(owner vf.Owner) (rec journal.Record, ok bool, err error) {
-	records, err := e.records()
+// findHeld finds the VF that an attachment has. A VF that is being released counts only when
+// there is no other: the attachment may have had it once, and culvertd brings it out of
+// quarantine only now.
+func (e *Engine) findHeld(owner vf.Owner) (rec journal.Record, ok bool, err error) {
+	records, err := e.readRecords()
 	for _, r := range records {
 		if !r.Held() || !sameAttachment(r.Lease.Owner, owner) {
 			continue
@@ -75,35 +78,38 @@ func (e *Engine) find(owner vf.Owner) (rec journal.Record, ok bool, err error) {
 	return rec, ok, err
 }
 
-// release writes that the VF is being released, resets it, reads back and
-// writes that it is free; or quarantines it; or forgets it, when it is gone from
-// the bus. The VF is locked. The error is the ledger's: a reset that fails is no
-// error here, it is a quarantine. cause is why it is released, if not because
-// its owner gave it back.
-func (e *Engine) release(ctx context.Context, at site, rec journal.Record, reason string, cause error) error {
+// releaseVF writes that the VF is being released, resets it, reads back and writes that it is
+// free. It quarantines a VF that it cannot reset, and forgets a VF that is gone from the bus. The
+// caller has locked the VF. The error is the ledger's: a failed reset leads to quarantine and is
+// no error. cause is the reason of the release; it is nil if the owner gave the VF back.
+func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, reason string, cause error) error {
 	begun := rec.Phase == journal.Configuring
 	rec.Phase = journal.Releasing
 	err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
 	if err != nil && !begun {
-		return err // nothing was touched: whoever asked asks again
+		return err // nothing was touched: the caller retries
 	}
-	// A VF that was being configured is reset even when the ledger takes nothing
-	// any more (a full disk): what it says already means undo.
-	err = e.reset(ctx, at, &rec)
+	// A VF that was being configured is reset even if the ledger cannot be written any more (a
+	// full disk): the phase that it has there already means undo.
+	bondErr := e.removeBond(ctx, rec)
+	err = e.removeGuardAfter(ctx, rec, e.resetVF(ctx, at, &rec))
+	if bondErr != nil {
+		err = errors.Join(bondErr, err)
+	}
 	if err == nil {
-		err = hung(cause)
+		err = findHang(cause)
 	}
 	switch {
-	case errors.Is(err, errGone):
-		return e.forget(rec, err)
+	case errors.Is(err, errGone) && bondErr == nil:
+		return e.forgetVF(rec, err)
 	case err != nil:
-		return e.quarantine(rec, err)
+		return e.quarantineVF(rec, err)
 	}
-	return e.free(at, rec, reason, cause)
+	return e.freeVF(at, rec, reason, cause)
 }
 
-// free makes a VF that was read back clean available again (I3).
-func (e *Engine) free(at site, rec journal.Record, reason string, cause error) error {
+// freeVF frees a VF that was read back and is clean (I3).
+func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error) error {
 	who := rec.Lease.Owner
 	rec.Owed = rec.Owing()
 	rec.Phase, rec.Lease = journal.Free, journal.Lease{}
@@ -124,20 +130,21 @@ func (e *Engine) free(at site, rec journal.Record, reason string, cause error) e
 	})
 }
 
-// reset takes a VF back to its baseline and reads back that it is there (I2,
-// I3). The error says what is left. A baseline from the ledger of an earlier version lacks
-// attributes: reset binds the driver anew, and completes the baseline with those of
-// the new netdevice.
-func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error {
+// resetVF takes a VF back to its baseline and reads it back (I2, I3). The error has the
+// differences that are left. A baseline from the ledger of an earlier version lacks attributes:
+// resetVF binds the driver anew, and completes the baseline with those of the new netdevice. It also
+// binds the driver of a VF anew that had no carrier: the driver then asks the PF for its MAC, and
+// makes one up if the PF does not answer, which is a difference.
+func (e *Engine) resetVF(ctx context.Context, at site, rec *journal.Record) error {
 	var errs []error
-	rebound := false
+	rebound, isDark := false, e.podLinks.isDark(*rec)
 	for round := range rounds {
-		st, err := e.look(ctx, *rec)
+		st, err := e.readVF(ctx, *rec)
 		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
-			if err := e.quiet(ctx, *rec); err != nil {
+			if err := e.resetQuiet(ctx, *rec); err != nil {
 				return err
 			}
-			st, err = e.look(ctx, *rec) // the driver of a PF may set things when its VF is reset
+			st, err = e.readVF(ctx, *rec) // the driver of a PF may set things when its VF is reset
 		}
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
@@ -145,14 +152,14 @@ func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error 
 		if rebound && len(errs) == 0 {
 			rec.Baseline = rec.Baseline.Completed(st)
 		}
-		if len(rec.Baseline.Diff(st)) == 0 && rec.Baseline.IsComplete(st) {
-			return hung(errs...)
+		if len(rec.Baseline.Diff(st)) == 0 && rec.Baseline.IsComplete(st) && (rebound || !isDark) {
+			return findHang(errs...)
 		}
 		if at.pf.IsZero() {
 			return fmt.Errorf("PF %s could not be read, so its VF cannot be reset", rec.ID.PF)
 		}
-		// A driver that was bound anew is not bound once more for a name or an MTU.
-		steps := resetSteps(at.place, rec.Baseline, st, round > 0 && !rebound)
+		// A name or an MTU is no reason to bind a driver again that was just bound anew.
+		steps := resetSteps(at.place, rec.Baseline, st, (round > 0 || isDark) && !rebound)
 		rebound = rebound || slices.ContainsFunc(steps, isBind)
 		for _, s := range steps {
 			if err := e.resetStep(ctx, *rec, s); err != nil {
@@ -161,14 +168,14 @@ func (e *Engine) reset(ctx context.Context, at site, rec *journal.Record) error 
 			}
 		}
 	}
-	st, err := e.look(ctx, *rec)
+	st, err := e.readVF(ctx, *rec)
 	if err != nil {
 		return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
 	}
 	if d := rec.Baseline.Diff(st); len(d) > 0 {
 		return &differsError{state: st, differences: d, failed: errors.Join(errs...)}
 	}
-	return hung(errs...)
+	return findHang(errs...)
 }
 
 func isBind(s step.Step) bool {
@@ -176,10 +183,9 @@ func isBind(s step.Step) bool {
 	return ok
 }
 
-// hung is an error when one of those that came up on the way to a clean VF is a
-// time-out: what hangs in the kernel may yet take effect, on whoever has the VF
-// then.
-func hung(errs ...error) error {
+// findHang returns an error if one of the errors of a reset is a time-out: a call that hangs in
+// the kernel may still take effect when the VF has its next owner.
+func findHang(errs ...error) error {
 	for _, err := range errs {
 		if errors.Is(err, vf.ErrTimeout) {
 			return fmt.Errorf("it is clean now, but a call to the kernel may yet take effect: %w", err)
@@ -194,15 +200,15 @@ const (
 	lastRetry  = 10 * time.Minute
 )
 
-// quarantine keeps a VF from everybody, with the reason, until a retry resets
-// it. The addresses of a lease stay held: the last owner's netns may still have
-// them. A record without a lease holds none.
-func (e *Engine) quarantine(rec journal.Record, cause error) error {
+// quarantineVF sets a VF aside, with the reason, until a retry resets it. The addresses of a
+// lease stay held: the last owner's netns may still have them. A record without a lease holds no
+// addresses.
+func (e *Engine) quarantineVF(rec journal.Record, cause error) error {
 	rec.Phase, rec.Reason = journal.Quarantined, cause.Error()
 	wait := min(firstRetry<<min(rec.Attempts, 10), lastRetry)
 	rec.Attempts++
 	rec.NextRetry = e.Now().Add(wait)
-	history := "held by nobody"
+	history := "held by no owner"
 	if owner := rec.Lease.Owner; !owner.IsZero() {
 		history = "last held by " + owner.String()
 	}
@@ -218,20 +224,20 @@ func (e *Engine) quarantine(rec journal.Record, cause error) error {
 	})
 }
 
-// Collect releases every attachment of a network that is not among the valid
-// ones (CNI GC). One that fails does not keep the others (I7).
+// Collect releases every attachment of a network that is not among the valid ones (CNI GC). A
+// failed release does not stop the others (I7).
 func (e *Engine) Collect(ctx context.Context, network string, valid []vf.Owner) error {
-	records, err := e.records()
+	records, err := e.readRecords()
 	errs := []error{err}
 	for _, r := range records {
-		if r.Held() && r.Lease.Network == network && !contains(valid, r.Lease.Owner) {
-			errs = append(errs, e.detach(ctx, r, "Collected", nil))
+		if r.Held() && r.Lease.Network == network && !containsOwner(valid, r.Lease.Owner) {
+			errs = append(errs, e.detachLease(ctx, r, "Collected", nil))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func contains(owners []vf.Owner, o vf.Owner) bool {
+func containsOwner(owners []vf.Owner, o vf.Owner) bool {
 	for _, v := range owners {
 		if sameAttachment(v, o) {
 			return true

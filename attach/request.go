@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/netip"
+	"time"
 
 	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/ipam"
@@ -11,54 +12,75 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Request is what any way in (CNI, device plugin, DRA, VM) asks for.
+// Request is a request for a VF, from whichever intake (CNI, device plugin, DRA, VM).
 type Request struct {
-	// Owner gets the VF. UID and Interface name the attachment: Detach, Check
-	// and Collect find it by them alone.
+	// Owner gets the VF. Its UID and Interface identify the attachment: Detach, Check and Collect
+	// find it by these two alone.
 	Owner   vf.Owner
 	PodUID  string // of the owner's pod; empty where it is not known
 	Network string
 
-	// VF is the one to use; zero lets alloc choose a free one of Pool.
+	// VF is the VF to give; if it is zero, alloc chooses a free VF of Pool.
 	VF vf.PCIAddr
 	// Pool is "prefix/name" or "name"; empty means the only pool there is.
 	Pool string
-	// Apart names another interface of the owner's, on whose PF the VF must not be;
-	// empty when any PF will do.
+	// Segment is the segment that the VF must be on; empty if it may be on any.
+	Segment vf.Segment
+	// Apart names another interface of the owner, on whose PF the VF must not be. It is empty if
+	// the VF may be on any PF.
 	Apart string
 
-	// Netns is the path of the pod's network namespace; empty for VFs that are
-	// handed to vfio only, as all VFs of guests are, whatever their pool says.
+	// Bond requests a bond of several VFs; nil requests a VF of its own. VFs are the VFs that it is
+	// made of, if the request names them: VF is the first of them.
+	Bond *vf.Bond
+	VFs  []vf.PCIAddr
+
+	// Power says what the pod's containers may do; it is empty if that is unknown.
+	Power vf.Power
+
+	// Netns is the path of the pod's network namespace; it is empty for VFs that are passed
+	// through by vfio. These include all VFs of guests, whatever their pool's type.
 	Netns string
-	// Spec is what the VF must look like there. Addresses and Routes are
-	// filled in from IPAM.
+	// Spec is the wanted state of the VF. Attach fills in Addresses and Routes from IPAM.
 	Spec vf.Spec
-	// IPAM says where addresses come from; the zero value asks for none.
+	// IPAM is the configuration that the addresses come from; the zero value requests none.
 	IPAM ipam.Config
 	// AddressPool names the pool that IPAM's addresses come from; empty stands for
 	// Network. It is the namespace/name of a NetworkAttachmentDefinition where there is
 	// one: two tenants may give their networks one CNI name.
 	AddressPool string
-	// Addresses are asked for by name and must be among IPAM's.
+	// KeepAddress is the time for which the addresses are kept for a pod of this name after this
+	// one has ended. If it is set, the pod gets the addresses that were kept for its name.
+	KeepAddress time.Duration
+	// Addresses are those that the pod requests by name; they must be among IPAM's.
 	Addresses []netip.Prefix
 
-	// LinkMAC is the MAC address that the interface has by now, for Check; nil stands for
-	// the lease's.
+	// LinkMAC is the MAC address that Check expects of the interface after later plugins of the
+	// chain; nil stands for the lease's.
 	LinkMAC *vf.MAC
 
-	// Late returns where the addresses come from, in place of IPAM, once the interface is in
-	// the netns and up: another project's plugin gives them. Delegation is what the DEL of
-	// that plugin needs, kept in the lease. Nil where IPAM has them.
+	// Late runs another project's IPAM plugin, and returns a configuration with the plugin's
+	// addresses, in place of IPAM. Attach calls it when the interface is in the netns and up.
+	// Delegation, which the lease keeps, has all that the DEL of that plugin needs. Both are nil
+	// if the addresses come from IPAM.
 	Late       func(context.Context) (ipam.Config, error)
 	Delegation *journal.Delegation
+
+	// Report reports a warning about the attachment to the owner's cluster, as an event of the
+	// pod: a reason in CamelCase, and a text. It may be nil.
+	Report func(reason, text string)
 
 	// Raw is the request as it came in, kept in the lease.
 	Raw []byte
 
-	// tenant is the owner as the pool's allow sees it, missing is what MissingPools returned;
-	// reserve fills both in.
+	// tenant describes the owner to the pool's allow, and missing is the result of MissingPools.
+	// reserveVF sets both.
 	tenant  desired.Tenant
 	missing error
+	// members are the VFs that the bond has so far, for the request of a later one, and ofPod
+	// says that the kubelet must have given it to the pod.
+	members []vf.ID
+	ofPod   bool
 }
 
 // addressPool returns the name of the pool that the request's addresses come from.

@@ -14,8 +14,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// site is a VF's place with the name that messages give its PF, and that PF's
-// driver.
+// site is a VF's place, with the label of its PF for messages and the PF's driver.
 type site struct {
 	place
 	label  string
@@ -27,9 +26,9 @@ func siteOf(pf vf.PF, rec journal.Record) site {
 	return site{place{pf: pf.PCI, pci: rec.PCI, index: rec.ID.Index}, pf.Label(), vf.DriverOf(pf.Driver), pf.MTU}
 }
 
-// site finds where a recorded VF is now; vf.ErrNotFound when its PF is not on
-// this host (any more).
-func (e *Engine) site(rec journal.Record) (site, error) {
+// findSite returns the present place of a recorded VF. The error is vf.ErrNotFound if its PF is
+// not on this host (any more).
+func (e *Engine) findSite(rec journal.Record) (site, error) {
 	for _, pf := range e.Hardware.PFs() {
 		if pf.ID == rec.ID.PF {
 			return siteOf(pf, rec), nil
@@ -38,11 +37,24 @@ func (e *Engine) site(rec journal.Record) (site, error) {
 	return site{label: rec.ID.PF.String()}, fmt.Errorf("PF %s: %w on this host", rec.ID.PF, vf.ErrNotFound)
 }
 
-// reservation is a VF with a lease, locked until unlock is called.
+// reservation is a VF with a lease, locked until unlock is called. In others the first VF of a
+// bond has the others, which have leases and locks of their own.
 type reservation struct {
 	rec    journal.Record
 	at     site
 	unlock func()
+	others []reservation
+}
+
+// all returns the VFs of a reservation.
+func (r reservation) all() []reservation { return append([]reservation{r}, r.others...) }
+
+func (r reservation) unlockAll() {
+	for _, one := range r.all() {
+		if one.unlock != nil {
+			one.unlock()
+		}
+	}
 }
 
 // reserveClean reserves a VF and makes sure that it is clean: a VF that was changed
@@ -53,27 +65,44 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, er
 		if err != nil {
 			return got, err
 		}
-		rec, at := got.rec, got.at
-		st, err := e.look(ctx, rec)
+		dirty, err := e.findDirty(ctx, got)
 		if err == nil {
-			if err = e.clean(ctx, rec, st); err == nil {
-				return got, nil
+			return got, nil
+		}
+		for _, one := range slices.Backward(got.all()) {
+			switch {
+			case ctx.Err() != nil: // the caller disconnected, which says nothing about the VF
+				e.undoAttach(ctx, one.at, one.rec, err)
+			case one.rec.ID != dirty.rec.ID:
+				e.undoAttach(ctx, one.at, one.rec, fmt.Errorf("VF %s, which was chosen for the same bond, is not clean", dirty.rec.PCI))
+			default:
+				err = e.quarantineReserved(one.at, one.rec, err)
 			}
 		}
-		if ctx.Err() != nil { // who asked has gone; that says nothing about the VF
-			e.undo(ctx, at, rec, err)
-		} else {
-			err = e.unfit(at, rec, err)
-		}
-		got.unlock()
+		got.unlockAll()
 		if !req.VF.IsZero() || ctx.Err() != nil {
-			return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", rec.PCI, at.label, req.Owner, err)
+			return reservation{}, fmt.Errorf("attach VF %s of PF %s to %s: %w", dirty.rec.PCI, dirty.at.label, req.Owner, err)
 		}
 	}
 }
 
-// clean says what is wrong with a VF that should be as it was left, and nobody's.
-func (e *Engine) clean(ctx context.Context, rec journal.Record, st vf.State) error {
+// findDirty returns the first VF of a reservation that is not clean or cannot be read, and the
+// reason. The error is nil if all are clean.
+func (e *Engine) findDirty(ctx context.Context, got reservation) (reservation, error) {
+	for _, one := range got.all() {
+		st, err := e.readVF(ctx, one.rec)
+		if err == nil {
+			err = e.checkClean(ctx, one.rec, st)
+		}
+		if err != nil {
+			return one, err
+		}
+	}
+	return reservation{}, nil
+}
+
+// checkClean returns an error that says how a VF without an owner differs from its baseline.
+func (e *Engine) checkClean(ctx context.Context, rec journal.Record, st vf.State) error {
 	if d := rec.Baseline.Diff(st); len(d) > 0 {
 		return fmt.Errorf("free, but not as it was left: %s", vf.Differences(d))
 	}
@@ -81,24 +110,24 @@ func (e *Engine) clean(ctx context.Context, rec journal.Record, st vf.State) err
 		return nil
 	}
 	if err := e.InUse(ctx, rec); err != nil {
-		return fmt.Errorf("free, but somebody uses it: %w", err)
+		return fmt.Errorf("free, but in use: %w", err)
 	}
 	return nil
 }
 
-// unfit keeps a VF from everybody that was promised and turned out not to be
-// clean, or not to be there; its owner-to-be never got it.
-func (e *Engine) unfit(at site, rec journal.Record, cause error) error {
+// quarantineReserved sets a reserved VF aside when it is dirty or missing; its requester never
+// had it.
+func (e *Engine) quarantineReserved(at site, rec journal.Record, cause error) error {
 	e.Log.Warn("reserved VF is not clean", "pf", at.label, "vf", rec.ID.Index, "err", cause)
 	rec.Lease = journal.Lease{}
 	if errors.Is(cause, errGone) {
-		return errors.Join(cause, e.forget(rec, cause))
+		return errors.Join(cause, e.forgetVF(rec, cause))
 	}
-	return errors.Join(cause, e.quarantine(rec, cause))
+	return errors.Join(cause, e.quarantineVF(rec, cause))
 }
 
-// twin is other work on the same attachment: an ADD, mostly one whose caller was
-// killed, so that it will be undone, or what undoes one.
+// twin is an error about other work on the same attachment: an ADD, mostly of a caller that was
+// killed, so that the ADD will be undone; or a release.
 type twin struct {
 	error
 	work *keylock.Work
@@ -106,14 +135,14 @@ type twin struct {
 
 func (t twin) Unwrap() error { return t.error }
 
-// errBusy is a VF that is free and that somebody works on at the moment.
-var errBusy = errors.New("somebody works on it")
+// errBusy says that the chosen VF is free, but culvertd is working on it.
+var errBusy = errors.New("other work is under way on it")
 
-// reserve chooses a VF and addresses, locks the VF and writes the lease, in one
-// transaction: intent is durable before the kernel is touched, and nobody else
-// works on a VF between the promise and the work. Free VFs that are just being
-// looked after are left out, and waited for when there are no others.
-func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) {
+// reserveVF chooses a VF and addresses, locks the VF and writes the lease, in one transaction:
+// the intent is durable before the kernel is touched, and the VF stays locked between the
+// reservation and the work. It passes over free VFs that Tend is working on, and waits for them
+// only if no other VF is free.
+func (e *Engine) reserveVF(ctx context.Context, req Request) (reservation, error) {
 	busy := map[vf.ID]*keylock.Work{}
 	for {
 		given, err := e.askGiven(ctx, req)
@@ -121,9 +150,9 @@ func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) 
 			return reservation{}, err
 		}
 		req.tenant, req.missing = e.tenantOf(ctx, req), e.missingPools()
-		got, err := e.promise(req, busy, given)
+		got, err := e.writeReservation(req, busy, given)
 		for errors.Is(err, errBusy) { // until a VF is found, or all are busy
-			got, err = e.promise(req, busy, given)
+			got, err = e.writeReservation(req, busy, given)
 		}
 		var other twin
 		if errors.As(err, &other) {
@@ -148,8 +177,8 @@ func (e *Engine) reserve(ctx context.Context, req Request) (reservation, error) 
 	}
 }
 
-// askGiven asks which VFs the kubelet has given to pods. reserve asks again after every
-// wait: the kubelet may have given one meanwhile.
+// askGiven asks which VFs the kubelet has given to pods. reserveVF asks again after every wait,
+// since the kubelet may have given out another VF meanwhile.
 func (e *Engine) askGiven(ctx context.Context, req Request) (func(vf.PCIAddr) string, error) {
 	if e.Given == nil {
 		return nil, nil //nolint:nilnil // without Kubernetes there is none
@@ -161,29 +190,40 @@ func (e *Engine) askGiven(ctx context.Context, req Request) (func(vf.PCIAddr) st
 	return given, nil
 }
 
-// promise is reserve's transaction. What it finds busy it adds to busy.
-func (e *Engine) promise(req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
+// writeReservation is the transaction of reserveVF. It adds the busy VFs that it meets to busy.
+func (e *Engine) writeReservation(req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
-		choice, err := e.chooseWithFreeMAC(tx, req, busy, given)
-		if err != nil {
-			return err
+		if req.Bond != nil {
+			got, err = e.reserveMembers(tx, req, busy, given)
+		} else {
+			got, err = e.reserveOne(tx, req, busy, given)
 		}
-		unlock, other := e.vfs.TryLock(choice.Record.ID, "the attach to "+req.Owner.String())
-		if other != nil {
-			busy[choice.Record.ID] = other
-			return errBusy
-		}
-		got = reservation{at: siteOf(choice.PF, choice.Record), unlock: unlock}
-		got.rec, err = e.lease(tx, choice, req)
 		return err
 	})
-	if err != nil && got.unlock != nil {
-		got.unlock()
+	if err != nil {
+		got.unlockAll()
 	}
 	return got, err
 }
 
-func (e *Engine) record(id vf.ID) (rec journal.Record, err error) {
+// reserveOne chooses one VF, locks it and writes its lease. After an error the reservation may
+// have a lock.
+func (e *Engine) reserveOne(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
+	choice, err := e.chooseWithFreeMAC(tx, req, busy, given)
+	if err != nil {
+		return got, err
+	}
+	unlock, other := e.vfs.TryLock(choice.Record.ID, "the attach to "+req.Owner.String())
+	if other != nil {
+		busy[choice.Record.ID] = other
+		return got, errBusy
+	}
+	got = reservation{at: siteOf(choice.PF, choice.Record), unlock: unlock}
+	got.rec, err = e.writeLease(tx, choice, req)
+	return got, err
+}
+
+func (e *Engine) readRecord(id vf.ID) (rec journal.Record, err error) {
 	err = e.Ledger.View(func(tx *journal.Tx) error {
 		rec, err = tx.Record(id)
 		return err
@@ -191,17 +231,17 @@ func (e *Engine) record(id vf.ID) (rec journal.Record, err error) {
 	return rec, err
 }
 
-// chooseWithFreeMAC chooses a VF with a MAC address that is not in use (I9). It passes over
-// a VF whose own MAC address is, where the request names neither a VF nor a MAC address.
+// chooseWithFreeMAC chooses a VF whose MAC address is not in use (I9). If the request names
+// neither a VF nor a MAC address, it passes over VFs whose own MAC address is in use.
 func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
 	var inUse error
 	except := maps.Clone(busy)
 	for {
-		choice, err := e.choose(tx, req, except, given)
+		choice, err := e.chooseVF(tx, req, except, given)
 		if err != nil {
 			return choice, cmp.Or(inUse, err)
 		}
-		err = e.neighbours(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline)
+		err = e.neighboursOf(tx, choice, req).checkMAC(req.Spec, choice.Record.Baseline)
 		if err == nil || req.Spec.MAC != nil || !req.VF.IsZero() {
 			return choice, err
 		}
@@ -209,20 +249,26 @@ func (e *Engine) chooseWithFreeMAC(tx *journal.Tx, req Request, busy map[vf.ID]*
 	}
 }
 
-// choose chooses a free VF that is not among the keys of except.
-func (e *Engine) choose(tx *journal.Tx, req Request, except map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
+// chooseVF chooses a free VF that is not among the keys of except.
+func (e *Engine) chooseVF(tx *journal.Tx, req Request, except map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (alloc.Choice, error) {
 	records := tx.Records()
 	for _, r := range records {
-		if err := e.owns(r, req.Owner); err != nil {
+		if slices.Contains(req.members, r.ID) {
+			continue
+		}
+		if err := e.checkTwin(r, req.Owner); err != nil {
 			return alloc.Choice{}, err
 		}
 	}
-	want := alloc.Want{VF: req.VF, Pool: req.Pool, For: req.Owner, Network: req.Network, MAC: req.Spec.MAC, Given: given}
+	want := alloc.Want{
+		VF: req.VF, Pool: req.Pool, For: req.Owner, Network: req.Network, MAC: req.Spec.MAC, Given: given,
+		Bond: req.Bond, Members: req.members, OfPod: req.ofPod, Segment: req.Segment,
+	}
 	var err error
-	if want.Apart, err = apart(records, req); err != nil {
+	if want.Apart, err = apartFrom(records, req); err != nil {
 		return alloc.Choice{}, err
 	}
-	host := alloc.Host{PFs: e.Hardware.PFs(), Records: slices.DeleteFunc(records, func(r journal.Record) bool { _, out := except[r.ID]; return out }), Spec: e.Spec()}
+	host := alloc.Host{PFs: e.Hardware.PFs(), Records: slices.DeleteFunc(records, func(r journal.Record) bool { _, out := except[r.ID]; return out }), Spec: e.Spec(), IsDark: e.IsDark}
 	choice, err := alloc.Choose(host, want)
 	if err != nil {
 		return choice, err
@@ -230,9 +276,9 @@ func (e *Engine) choose(tx *journal.Tx, req Request, except map[vf.ID]*keylock.W
 	return choice, choice.PF.Fits(req.Spec, host.Spec.WhereDeclared(choice.PF))
 }
 
-// apart is the VF of the owner's interface that a request names, on whose PF the new
-// one must not be.
-func apart(records []journal.Record, req Request) (vf.ID, error) {
+// apartFrom returns the VF of the interface that the request names in Apart. The new VF must be
+// on another PF.
+func apartFrom(records []journal.Record, req Request) (vf.ID, error) {
 	if req.Apart == "" {
 		return vf.ID{}, nil
 	}
@@ -246,12 +292,12 @@ func apart(records []journal.Record, req Request) (vf.ID, error) {
 	return vf.ID{}, fmt.Errorf("a VF apart from %s of %s: %w: that one has no VF", req.Apart, req.Owner, vf.ErrInvalid)
 }
 
-// owns says why an attachment can have no VF besides the one that is recorded, or
-// nil; the error is a twin when that will change. One that is being released is not
-// the attachment's any more, but the first time somebody is at it the interface may
-// be in the netns still, under its name. Later times it comes out of quarantine,
-// which may take for ever: nobody waits for that.
-func (e *Engine) owns(r journal.Record, who vf.Owner) error {
+// checkTwin returns an error if the attachment must not get a VF because of the recorded one. The
+// error is a twin if waiting for the other work can help. A VF that is being released no longer
+// belongs to the attachment. During the first release, however, the interface may still be in the
+// netns, under its name. Later releases bring the VF out of quarantine. This may take for ever,
+// so no caller waits for it.
+func (e *Engine) checkTwin(r journal.Record, who vf.Owner) error {
 	if !r.Held() || !sameAttachment(r.Lease.Owner, who) {
 		return nil
 	}
@@ -269,27 +315,29 @@ func (e *Engine) owns(r journal.Record, who vf.Owner) error {
 	return held
 }
 
-// lease writes what the owner is promised, with its addresses, where the pool allows
-// all of it (I9).
-func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
+// writeLease writes the lease with its addresses, if the pool allows all that the lease has (I9).
+func (e *Engine) writeLease(tx *journal.Tx, choice alloc.Choice, req Request) (journal.Record, error) {
 	rec := choice.Record
 	spec := req.Spec
 	spec.Driver = choice.Driver
 	if req.Owner.Kind == vf.OwnerGuest {
-		spec.Driver = vf.DriverVFIO // of any pool: QEMU takes PCI functions and no netdevices
+		spec.Driver = vf.DriverVFIO // whatever the pool's type: QEMU takes PCI functions and no netdevices
 	}
 	if spec.Driver != vf.DriverVFIO && req.Netns == "" {
 		return rec, fmt.Errorf("netns: %w: VF %s is a network interface and needs the pod's network namespace", vf.ErrInvalid, rec.PCI)
 	}
+	if err := checkGuard(rec, spec); err != nil {
+		return rec, err
+	}
 	rec.Generation++
 	rec.Phase = journal.Configuring
 	rec.Lease = journal.Lease{
-		Owner: req.Owner, PodUID: req.PodUID, Network: req.Network, AddressPool: req.AddressPool, Pool: choice.Pool, Netns: req.Netns, Wanted: spec, Request: req.Raw, Delegation: req.Delegation,
+		Owner: req.Owner, PodUID: req.PodUID, Network: req.Network, AddressPool: req.AddressPool, Pool: choice.Pool, Netns: req.Netns, Bond: req.Bond, Power: req.Power, Wanted: spec, Request: req.Raw, Delegation: req.Delegation,
 	}
 	if spec.Driver == vf.DriverVFIO {
 		rec.Lease.Netns = ""
 	}
-	if err := e.addresses(tx, choice, &rec, req); err != nil {
+	if err := e.leaseAddresses(tx, choice, &rec, req); err != nil {
 		return rec, err
 	}
 	if err := checkAllowed(choice, req, rec.Lease.Wanted); err != nil {
@@ -298,6 +346,6 @@ func (e *Engine) lease(tx *journal.Tx, choice alloc.Choice, req Request) (journa
 	return rec, tx.Put(rec)
 }
 
-// sameAttachment compares what names an attachment: the owner's UID and the
+// sameAttachment compares the two parts that identify an attachment: the owner's UID and the
 // interface.
 func sameAttachment(a, b vf.Owner) bool { return a.UID == b.UID && a.Interface == b.Interface }

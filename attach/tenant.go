@@ -38,9 +38,9 @@ func (e *Engine) missingPools() error {
 	return e.MissingPools()
 }
 
-// checkAllowed returns why the pool of a VF does not allow a request, or nil. A pod gets no
-// VF that is in no pool while pools may be missing (TestI9MissingPoolsAreWaitedFor): the
-// kubelet has given it that VF for a pool.
+// checkAllowed returns why the pool of a VF does not allow a request, or nil. While pools may be
+// missing, a pod gets no VF that is in no known pool (TestI9MissingPoolsAreWaitedFor): the
+// kubelet gave it that VF for a pool.
 func checkAllowed(choice alloc.Choice, req Request, want vf.Spec) error {
 	if choice.Pool == "" && req.Owner.Kind == vf.OwnerPod && req.missing != nil {
 		return fmt.Errorf("VF %s is in no pool that is known on this node: %w", choice.Record.PCI, req.missing)

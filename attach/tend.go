@@ -12,11 +12,11 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Replay finishes what a culvertd that died left behind: an attach that did
-// not get to its end is undone, a release is finished. Attached VFs stay as
-// they are, with their own rates. It runs before anything is attached.
+// Replay settles the work that a culvertd left when it died: it undoes each unfinished attach and
+// finishes each release. Attached VFs stay as they are, and get their own rates back if a rate
+// was lent. Replay runs before the first attach.
 func (e *Engine) Replay(ctx context.Context) error {
-	records, err := e.records()
+	records, err := e.readRecords()
 	var g errgroup.Group
 	g.SetLimit(8)
 	for _, r := range records {
@@ -28,37 +28,37 @@ func (e *Engine) Replay(ctx context.Context) error {
 				return nil
 			})
 		}
-		if !begun(r) {
+		if !isBegun(r) {
 			continue
 		}
 		g.Go(func() error {
 			e.Log.Info("replay", "vf", r.ID, "phase", r.Phase, "owner", r.Lease.Owner)
-			return e.detach(ctx, r, "Undone", fmt.Errorf("culvertd ended while it was %s", r.Phase))
+			return e.detachLease(ctx, r, "Undone", fmt.Errorf("culvertd ended while it was %s", r.Phase))
 		})
 	}
 	return errors.Join(err, g.Wait())
 }
 
-// begun reports whether somebody works on the VF, or did when he died.
-func begun(r journal.Record) bool {
+// isBegun reports whether work on the VF is under way, or was when culvertd died.
+func isBegun(r journal.Record) bool {
 	return r.Held() && r.Phase != journal.Attached && r.Phase != journal.Damaged
 }
 
-// patience is how long Tend waits for VFs that are being mended. One that takes
-// longer is mended behind its back and does not delay the others (I7).
+// patience is how long Tend waits for VFs that are being mended. Slower work goes on in the
+// background and does not delay the other VFs (I7).
 const patience = 5 * time.Second
 
-// Tend looks after the VFs: those in quarantine whose retry is due are reset
-// again, free ones that somebody changed behind our back are taken back to
-// their baseline, work that stopped half-way (the disk was full) is finished,
-// what drifted of attached ones is mended or told, rates that were lent are given back, and leases on VFs that are
-// gone from the bus end, as those of guests and pods that have ended without anybody's telling. seen is the hardware as just listed.
+// Tend looks after the VFs. It retries quarantined ones that are due, takes free ones that
+// changed outside Culvert back to their baseline, finishes work that stopped half-way (the disk
+// was full), mends or reports drift of attached ones, and gives lent rates back. It ends leases
+// on VFs that are gone from the bus, and those of guests and pods whose end was not reported.
+// seen is the hardware as just listed.
 func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
-	records, err := e.records()
-	errs := make(chan error, len(records)) // room for all: nobody may be left to read them
+	records, err := e.readRecords()
+	errs := make(chan error, len(records)) // room for all: Tend may have returned before they are sent
 	wait, open := 0, e.openGuests(ctx, records)
 	for _, r := range records {
-		task := e.task(ctx, r, seen, open)
+		task := e.nextTask(ctx, r, seen, open)
 		if task == nil {
 			continue
 		}
@@ -71,7 +71,7 @@ func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 		go func() {
 			defer e.background.Done()
 			err := task()
-			unlock() // before Tend hears of it: the next pass may follow at once
+			unlock() // before Tend receives the result: the next pass may follow at once
 			if err != nil {
 				e.Log.Error("tend", "vf", r.ID, "phase", r.Phase, "owner", r.Lease.Owner, "err", err)
 			}
@@ -91,99 +91,111 @@ func (e *Engine) Tend(ctx context.Context, seen []vf.PF) error {
 	return err
 }
 
-// task is what a VF needs, nil when nothing. It runs with the VF locked. open are the
-// VFs of guests that somebody has open; nil when nobody knows.
-func (e *Engine) task(ctx context.Context, r journal.Record, seen []vf.PF, open map[vf.PCIAddr]bool) func() error {
-	if vanished(r, seen) {
-		return func() error { return e.bury(ctx, r) }
+// nextTask returns the work that a VF needs, nil when there is none. It runs with the VF
+// locked. open has the VFs of guests that a process has open; nil when that is unknown.
+func (e *Engine) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, open map[vf.PCIAddr]bool) func() error {
+	if hasVanished(r, seen) {
+		return func() error { return e.endLost(ctx, r) }
 	}
 	switch r.Phase {
 	case journal.Quarantined:
-		if e.due(r) {
-			return func() error { return e.tend(ctx, r, "Recovered", nil) }
+		if e.isDue(r) {
+			return func() error { return e.tendVF(ctx, r, "Recovered", nil) }
 		}
 	case journal.Free:
-		if st, ok := listed(r, seen); ok {
+		if _, st, ok := findListed(r, seen); ok {
 			if d := r.Baseline.Diff(st); len(d) > 0 {
-				return func() error { return e.tend(ctx, r, "DriftMended", errors.New(vf.Differences(d))) }
+				return func() error { return e.tendVF(ctx, r, "DriftMended", errors.New(vf.Differences(d))) }
 			}
 		}
 	case journal.Attached:
 		if e.loanOver(r) {
 			return func() error { return e.endLoan(ctx, r) }
 		}
-		if r.Lease.Owner.Kind == vf.OwnerGuest && open != nil && r.Lease.Opened != open[r.PCI] {
-			return func() error { return e.guestTask(ctx, r) }
+		if r.Lease.Owner.Kind == vf.OwnerGuest && open != nil {
+			if r.Lease.Opened != open[r.PCI] {
+				return func() error { return e.guestTask(ctx, r, false) }
+			}
+			e.closed.forgetClosing(r.ID)
 		}
-		if st, ok := listed(r, seen); ok {
-			return e.attachedTask(ctx, r, st)
+		if pf, st, ok := findListed(r, seen); ok {
+			return e.attachedTask(ctx, r, pf, st)
 		}
 	case journal.Configuring, journal.Releasing:
-		return func() error { return e.unstick(ctx, r) }
+		return func() error { return e.finishStuck(ctx, r) }
 	}
 	return nil
 }
 
-// due reports whether a quarantined VF is to be tried again. A retry that is
-// further away than any was ever set means that the clock was set back.
-func (e *Engine) due(r journal.Record) bool {
+// isDue reports whether a quarantined VF is to be tried again. If the retry is further away than
+// culvertd ever sets one, the clock was set back.
+func (e *Engine) isDue(r journal.Record) bool {
 	wait := r.NextRetry.Sub(e.Now())
 	return wait <= 0 || wait > lastRetry
 }
 
-// listed finds a VF in a listing.
-func listed(r journal.Record, seen []vf.PF) (vf.State, bool) {
+// findListed finds a VF and its PF in a listing.
+func findListed(r journal.Record, seen []vf.PF) (vf.PF, vf.State, bool) {
 	for _, pf := range seen {
 		if pf.ID == r.ID.PF {
-			return pf.VF(r.ID.Index)
+			st, ok := pf.VF(r.ID.Index)
+			return pf, st, ok
 		}
 	}
-	return vf.State{}, false
+	return vf.PF{}, vf.State{}, false
 }
 
-// vanished reports whether a listing lacks a VF that it would have. A PF that
-// could not be read whole lacks all of its own, so it proves nothing: bury
-// looks at the bus.
-func vanished(r journal.Record, seen []vf.PF) bool {
-	_, there := listed(r, seen)
+// hasVanished reports whether a listing lacks a recorded VF. The listing of a PF that could not
+// be read whole lacks all its VFs and proves nothing, so endLost looks at the bus.
+func hasVanished(r journal.Record, seen []vf.PF) bool {
+	_, _, there := findListed(r, seen)
 	return !there && !r.PCI.IsZero() // zero: not made yet
 }
 
-// bury ends the lease on a VF that a listing lacked, if the VF is really gone.
-func (e *Engine) bury(ctx context.Context, seen journal.Record) error {
-	now, same, err := e.current(seen)
+// endLost ends the lease on a VF that a listing lacked, if the VF is really gone.
+func (e *Engine) endLost(ctx context.Context, seen journal.Record) error {
+	now, same, err := e.currentRecord(seen)
 	if err != nil || !same {
 		return err
 	}
-	if _, err := e.look(ctx, now); errors.Is(err, errGone) {
-		return e.forget(now, err)
+	if _, err := e.readVF(ctx, now); errors.Is(err, errGone) {
+		if err := e.removeEmptyBond(ctx, now); err != nil {
+			return err // the next pass tries again
+		}
+		if left := e.RemoveGuard(ctx, now); left != nil {
+			return left // the next pass tries again
+		}
+		if failed := e.forgetVF(now, err); failed != nil {
+			return failed // the next pass tries again
+		}
+		e.reportLost(now, "it was taken off the PCI bus, as a new start of its PF's driver does")
 	}
 	return nil
 }
 
-// unstick finishes work that nobody does any more.
-func (e *Engine) unstick(ctx context.Context, seen journal.Record) error {
-	now, same, err := e.current(seen)
+// finishStuck releases a VF on which work stopped half-way.
+func (e *Engine) finishStuck(ctx context.Context, seen journal.Record) error {
+	now, same, err := e.currentRecord(seen)
 	if err != nil || !same || now.Phase != seen.Phase {
 		return err // it was not stuck
 	}
-	return e.finish(ctx, seen, "Undone", fmt.Errorf("it had stopped while %s", seen.Phase))
+	return e.releaseLocked(ctx, seen, "Undone", fmt.Errorf("it had stopped while %s", seen.Phase))
 }
 
-// tend resets one VF, if it is still in the phase and generation that the
-// caller saw, and still differs.
-func (e *Engine) tend(ctx context.Context, seen journal.Record, reason string, cause error) error {
+// tendVF resets one VF if it is still in the phase and generation that the caller saw, and still
+// differs from its baseline.
+func (e *Engine) tendVF(ctx context.Context, seen journal.Record, reason string, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
-	st, err := e.look(ctx, seen)
+	st, err := e.readVF(ctx, seen)
 	if err == nil && seen.Phase == journal.Free && len(seen.Baseline.Diff(st)) == 0 {
-		return nil // in between two states when it was listed
+		return nil // the listing showed the VF between two states
 	}
 	rec, mine := seen, false
 	err = e.Ledger.Update(func(tx *journal.Tx) error {
 		now, err := tx.Record(seen.ID)
 		if errors.Is(err, vf.ErrNotFound) || err == nil && (now.Generation != seen.Generation || now.Phase != seen.Phase) {
-			return nil // forgotten or taken since: not ours to touch
+			return nil // the VF was forgotten, or is in another phase by now
 		}
 		if err != nil {
 			return err
@@ -196,25 +208,25 @@ func (e *Engine) tend(ctx context.Context, seen journal.Record, reason string, c
 	if err != nil || !mine {
 		return err
 	}
-	at, err := e.site(rec)
+	at, err := e.findSite(rec)
 	if err != nil {
 		at.label = fmt.Sprintf("%s (not to be found)", rec.ID.PF)
 	}
-	return e.release(ctx, at, rec, reason, cause)
+	return e.releaseVF(ctx, at, rec, reason, cause)
 }
 
-// WithIdle runs f while no request can get the VF, and reports whether it ran: not when
-// the VF is held, is being worked on, or is used outside the ledger, and not while the
-// engine cannot know that.
+// WithIdle runs f while no request can get the VF, and reports whether f ran. f does not run if
+// the VF is held, other work has it locked, or it is used outside the ledger, nor if the engine
+// cannot find that out.
 func (e *Engine) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (ran bool, err error) {
 	unlock, busy := e.vfs.TryLock(id, "culvertd's work on a VF that is free")
 	if busy != nil {
 		return false, nil
 	}
 	defer unlock()
-	rec, err := e.record(id)
+	rec, err := e.readRecord(id)
 	if errors.Is(err, vf.ErrNotFound) || err == nil && rec.Phase != journal.Free {
-		return false, nil // not ours to touch
+		return false, nil // the VF was forgotten, or is in another phase by now
 	}
 	if err != nil {
 		return false, err
@@ -227,10 +239,10 @@ func (e *Engine) WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) 
 	return true, f(rec)
 }
 
-// Outside returns the uses of VFs for which there is no lease: a pod without a network for
-// the VF that the kubelet gave it, or a process that has the VF open, such as a guest's
-// QEMU whose start hook was missed. It leaves out VFs that are not used. An error says
-// that the engine cannot know.
+// Outside returns the uses of VFs for which there is no lease: a pod without a network for the VF
+// that the kubelet gave it, or a process that has the VF open, such as a guest's QEMU whose start
+// hook was missed. It leaves out VFs that are not used. An error means that the engine could not
+// find that out.
 func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error) {
 	ctx, cancel := context.WithTimeout(ctx, givenBound)
 	defer cancel()
@@ -259,14 +271,14 @@ func (e *Engine) Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr
 	return out, nil
 }
 
-// current returns the record of a VF as it is now; same is false when the VF was
+// currentRecord returns the record of a VF as it is now; same is false when the VF was
 // forgotten since it was seen, or is in another lease.
-func (e *Engine) current(seen journal.Record) (now journal.Record, same bool, err error) {
-	now, err = e.record(seen.ID)
+func (e *Engine) currentRecord(seen journal.Record) (now journal.Record, same bool, err error) {
+	now, err = e.readRecord(seen.ID)
 	if errors.Is(err, vf.ErrNotFound) {
 		return now, false, nil
 	}
 	return now, err == nil && now.Generation == seen.Generation, err
 }
 
-func (e *Engine) records() ([]journal.Record, error) { return journal.ReadRecords(e.Ledger) }
+func (e *Engine) readRecords() ([]journal.Record, error) { return journal.ReadRecords(e.Ledger) }

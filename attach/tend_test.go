@@ -9,9 +9,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I4, I7: a PF that lost its driver, and with it its VFs and its netdevice,
-// cannot be told by its MAC any more. The leases on its VFs end all the same;
-// that of a VF which is there, behind a PF that cannot be read, does not.
+// I4, I7: the leases on the VFs of a PF that lost its driver end, although the PF can
+// no longer be identified by its MAC. The lease of a VF that is present, behind a PF
+// that cannot be read, does not end.
 func TestI4LeasesEndBehindAPFWithoutDriver(t *testing.T) {
 	k, n := newNode(t)
 	seen := n.Inventory.PFs()

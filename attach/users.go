@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/alloc"
@@ -12,15 +13,15 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A reset waits so long for who has the VF open, and looks so often: a QEMU that was
-// killed gives its memory back before its files.
+// A reset waits openBound for the processes that have the VF open, and looks every openLook. A
+// QEMU that was killed frees its memory before it closes its files, which takes time.
 const (
 	openBound = 3 * time.Second
 	openLook  = 100 * time.Millisecond
 )
 
-// InUse is an error that names who has the VF of a record open through vfio
-// (vf.ErrHeld), nil when nobody has.
+// InUse returns an error that names the process which has the VF of a record open through vfio
+// (vf.ErrHeld), nil when there is none.
 func (e *Engine) InUse(ctx context.Context, rec journal.Record) error {
 	all, err := e.Kernel.Users(ctx, rec.PCI)
 	users := all[rec.PCI]
@@ -34,22 +35,22 @@ func (e *Engine) InUse(ctx context.Context, rec journal.Record) error {
 	return fmt.Errorf("VF %s: %w open by %s", rec.PCI, vf.ErrHeld, text)
 }
 
-// quiet makes sure that a VF which is bound to vfio-pci does nothing any more:
-// nobody has it open, and the function has been reset, within the bound of a step.
-// vfio does that too when the VF is closed, and tells nobody whether it worked. One
-// whose reset fails or hangs is nobody's (P12).
-func (e *Engine) quiet(ctx context.Context, rec journal.Record) error {
+// resetQuiet makes sure that a VF which is bound to vfio-pci does nothing any more. It waits
+// until no process has the VF open, and resets the function within the bound of a step. vfio
+// resets it too when the VF is closed, and does not report whether that worked. A VF whose reset
+// fails or hangs gets no owner (P12).
+func (e *Engine) resetQuiet(ctx context.Context, rec journal.Record) error {
 	if err := e.letGo(ctx, rec); err != nil {
 		return err
 	}
-	if err := e.do(ctx, step.Reset{VF: rec.PCI}); err != nil && !errors.Is(err, vf.ErrUnable) && !errors.Is(err, vf.ErrNotFound) {
+	if err := e.doStep(ctx, step.Reset{VF: rec.PCI}); err != nil && !errors.Is(err, vf.ErrUnable) && !errors.Is(err, vf.ErrNotFound) {
 		return err
 	}
 	return nil
 }
 
-// letGo waits until nobody has a VF open. To reset it before would take it out of a
-// guest that runs, or hang until that ends.
+// letGo waits until no process has a VF open. A reset before that would break a running guest, or
+// would hang until the guest ends.
 func (e *Engine) letGo(ctx context.Context, rec journal.Record) error {
 	late := time.NewTimer(openBound)
 	defer late.Stop()
@@ -68,8 +69,8 @@ func (e *Engine) letGo(ctx context.Context, rec journal.Record) error {
 	}
 }
 
-// openGuests are the VFs of guests that somebody has open; nil when that cannot be
-// read, since nobody's is then not known to have ended.
+// openGuests returns the VFs of guests that a process has open. If it cannot find that out it
+// returns nil, and Tend ends no guest's lease.
 func (e *Engine) openGuests(ctx context.Context, records []journal.Record) map[vf.PCIAddr]bool {
 	var guests []vf.PCIAddr
 	for _, r := range records {
@@ -92,33 +93,77 @@ func (e *Engine) openGuests(ctx context.Context, records []journal.Record) map[v
 	return out
 }
 
-// guestTask remembers that a guest runs with its VF, or ends the lease of one that did
-// and does not any more: its end was not told, since culvertd was away or the hooks
-// are missing. It runs with the VF locked.
-func (e *Engine) guestTask(ctx context.Context, seen journal.Record) error {
-	rec, same, err := e.current(seen)
+// libvirtBound is how long libvirt may need, after QEMU has ended, to write the settings back that
+// the VF had before the guest's start. If culvertd reset the VF and gave it away earlier, its new
+// owner would get the settings of the old lease.
+const libvirtBound = 5 * time.Second
+
+// guestTask remembers that a guest runs with its VF, or ends the lease of a guest that has
+// stopped running without a report of its end, since culvertd was away or the hooks are
+// missing. ended says that libvirt has let go of the VF; otherwise guestTask waits libvirtBound
+// for that. It runs with the VF locked.
+func (e *Engine) guestTask(ctx context.Context, seen journal.Record, ended bool) error {
+	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
-		return err // nil when it was given back since
+		return err // nil when the guest gave the VF back meanwhile
 	}
 	users, err := e.Kernel.Users(ctx, rec.PCI)
 	open := len(users) > 0
 	switch {
-	case err != nil || rec.Lease.Opened == open:
+	case err != nil:
 		return err
+	case rec.Lease.Opened == open:
+		e.closed.forgetClosing(rec.ID)
+		return nil
 	case open:
 		rec.Lease.Opened = true
 		return e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
+	case !ended && !e.closed.isOlder(rec, e.Now(), libvirtBound):
+		return nil
 	}
-	return e.finish(ctx, rec, "GuestEnded", errors.New("the guest ran with it and does not any more, and libvirt did not say so"))
+	return e.releaseLocked(ctx, rec, "GuestEnded", errors.New("the guest ran with it and does not any more, and libvirt did not say so"))
 }
 
-// givenBound is how long a refusal waits for the kubelet's part of its words.
+// closings remembers since when the VFs of guests that ran are no longer open. It is in memory
+// only, so a wait begins anew when culvertd restarts. The zero value is ready.
+type closings struct {
+	mu sync.Mutex // guards of
+	of map[vf.ID]closing
+}
+
+type closing struct {
+	generation uint64
+	since      time.Time
+}
+
+// isOlder reports whether the VF of a lease has been closed for so long. The first call for a
+// lease begins the wait.
+func (c *closings) isOlder(r journal.Record, now time.Time, age time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last, known := c.of[r.ID]; known && last.generation == r.Generation && !last.since.After(now) {
+		return now.Sub(last.since) >= age
+	}
+	if c.of == nil {
+		c.of = map[vf.ID]closing{}
+	}
+	c.of[r.ID] = closing{r.Generation, now}
+	return false
+}
+
+func (c *closings) forgetClosing(id vf.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.of, id)
+}
+
+// givenBound is how long Room and Outside wait for the kubelet's answer.
 const givenBound = 2 * time.Second
 
-// Room says how full the pool of a VF is and who has its VFs; empty when that is not
-// known. It is for messages.
+// Room describes, for messages, how full the pool of a VF is and who has its VFs. It returns ""
+// if that is not known.
 func (e *Engine) Room(ctx context.Context, pci vf.PCIAddr) string {
-	records, err := e.records()
+	records, err := e.readRecords()
 	if err != nil {
 		return ""
 	}
@@ -127,7 +172,7 @@ func (e *Engine) Room(ctx context.Context, pci vf.PCIAddr) string {
 		ctx, cancel := context.WithTimeout(ctx, givenBound)
 		defer cancel()
 		if given, err = e.Given(ctx); err != nil {
-			given = nil // the ledger's part is told all the same
+			given = nil // the ledger's part of the report is complete without it
 		}
 	}
 	return alloc.Host{PFs: e.Hardware.PFs(), Records: records, Spec: e.Spec()}.Room(pci, given)

@@ -6,110 +6,206 @@ import (
 	"slices"
 )
 
-// Change is how one metric of one arm differs between two results.
+// Change is the difference of one metric of one arm between two results.
 type Change struct {
 	Arm    string
 	Metric Metric
 	Was    Interval
 	Is     Interval
 	Difference
+	// Margin is by how much worse it may be, as a part of the first: the least of the rules
+	// about the metric, or DefaultMargin.
+	Margin float64
 }
 
-// Part is the change of the median as a part of what it was.
+// Part returns the change of the median as a part of the earlier median.
 func (c Change) Part() float64 { return c.Ratio.Value - 1 }
 
-// Verdict is "better", "worse", "no difference" where none was found, and "too few
-// runs" where none could be.
-func (c Change) Verdict() string {
+// Verdict is the outcome of the comparison of one figure.
+type Verdict string
+
+// The verdicts. Where the bounds of the change reach beyond what counts as no change, and not to one
+// side of none, there is no answer.
+const (
+	Better   Verdict = "better"
+	Worse    Verdict = "worse"
+	NotWorse Verdict = "not worse" // by Change.Margin
+	Unclear  Verdict = "cannot tell"
+)
+
+// DefaultMargin is by how much worse a figure may be, as a part, and still count as not worse,
+// where no rule says another.
+const DefaultMargin = 0.05
+
+// Verdict says which it is.
+func (c Change) Verdict() Verdict {
 	switch {
-	case !c.CanTell():
-		return "too few runs"
-	case !c.Significant():
-		return "no difference"
-	case (c.Effect < 0) == c.Metric.Less:
-		return "better"
+	case c.Significant() && (c.Effect < 0) == c.Metric.Less:
+		return Better
+	case c.Significant():
+		return Worse
+	case c.keepsWithin(c.Margin):
+		return NotWorse
 	}
-	return "worse"
+	return Unclear
+}
+
+// keepsWithin reports whether the change is, in all that its bounds allow, not for the worse by that part.
+func (c Change) keepsWithin(part float64) bool {
+	if c.Metric.Less {
+		return c.Ratio.High-1 < part
+	}
+	return c.Ratio.Low-1 > -part
+}
+
+// Needs returns how many rounds each result needs to show a change of Margin, and the same as
+// text. rounds is 0 if that number is unknown or more than a million.
+func (c Change) Needs() (rounds int, said string) {
+	part := c.Margin
+	if !c.Metric.Less {
+		part = -part
+	}
+	switch n := c.Rounds(part); {
+	case n == 0 && !math.IsNaN(c.Spread):
+		return 0, "more than a million rounds"
+	case n == 0:
+		return 0, "two rounds at least"
+	default:
+		return n, fmt.Sprintf("about %d rounds", n)
+	}
 }
 
 // Against is a second result compared with a first.
 type Against struct {
 	Changes []Change
-	Missing []string // arms of the first that the second does not have, in words
+	Missing []string // descriptions of the arms that only the first has
 	Added   []string // names of arms that only the second has
 	Unlike  []string // see [Unlike]
-	Broken  []Broken // rules, in the order in which they were given
+	Broken  []Judged // rules, in the order in which they were given
+	Unclear []Judged // rules of which the runs do not show whether they are kept
 	Passed  []Rule
 }
 
-// Broken is a rule with why it is not kept.
-type Broken struct {
+// Judged is a rule with why it is not kept, or not known to be.
+type Judged struct {
 	Rule
 	Why string
 }
 
 // Compare compares b with a: every arm that both have, by every metric of its kind,
-// and judges the rules. A rule breaks when the change is beyond its bound and
-// is significant; and when it cannot be judged: nothing to compare, or fewer runs than
-// could show a difference. Not having looked is no pass.
+// and judges the rules. All figures are one family of comparisons: where nothing changed, the
+// chance that any of them is called a change is at most 1 - Confidence. A rule breaks when the change is
+// beyond its bound and is significant, and when it is about an arm that the second result lacks. It is
+// kept when the change's bounds are within its own, and unclear otherwise.
 func Compare(a, b Result, rules []Rule) Against {
 	out := Against{Unlike: Unlike(a, b)}
-	for i, arm := range a.Arms {
-		j := slices.IndexFunc(b.Arms, func(x Arm) bool { return x.Name == arm.Name })
-		if j < 0 {
-			out.Missing = append(out.Missing, fmt.Sprintf("arm %s is only in the first", arm.Name))
-			continue
-		}
-		if b.Arms[j].Workload.Kind != arm.Workload.Kind {
-			out.Missing = append(out.Missing, fmt.Sprintf("arm %s is %s in the first and %s in the second", arm.Name, arm.Workload.Kind, b.Arms[j].Workload.Kind))
-			continue
-		}
-		for _, m := range Metrics(arm.Workload.Kind) {
-			was, is := a.Values(i, m), b.Values(j, m)
-			if len(was)+len(is) > 0 {
-				out.Changes = append(out.Changes, Change{arm.Name, m, Estimate(was), Estimate(is), Differ(is, was)})
-			}
-		}
-	}
-	for _, arm := range b.Arms {
-		if !slices.ContainsFunc(a.Arms, func(x Arm) bool { return x.Name == arm.Name }) {
-			out.Added = append(out.Added, arm.Name)
-		}
-	}
+	out.Missing, out.Added = missingArms(a, b)
+	out.Changes = listChanges(a, b, rules)
 	for _, r := range rules {
-		if why := out.breaks(r); why != "" {
-			out.Broken = append(out.Broken, Broken{r, why})
-		} else {
+		switch verdict, why := out.judgeRule(r); verdict {
+		case Worse:
+			out.Broken = append(out.Broken, Judged{r, why})
+		case Unclear:
+			out.Unclear = append(out.Unclear, Judged{r, why})
+		default:
 			out.Passed = append(out.Passed, r)
 		}
 	}
 	return out
 }
 
-// breaks says why a rule is not kept, and is empty when it is.
-func (a Against) breaks(r Rule) string {
-	judged := false
+// missingArms describes the arms of a that b lacks or has with another kind of workload, and
+// returns the names of the arms that only b has.
+func missingArms(a, b Result) (missing, added []string) {
+	for _, arm := range a.Arms {
+		switch j := b.armNamed(arm.Name); {
+		case j < 0:
+			missing = append(missing, fmt.Sprintf("arm %s is only in the first", arm.Name))
+		case b.Arms[j].Workload.Kind != arm.Workload.Kind:
+			missing = append(missing, fmt.Sprintf("arm %s is %s in the first and %s in the second", arm.Name, arm.Workload.Kind, b.Arms[j].Workload.Kind))
+		}
+	}
+	for _, arm := range b.Arms {
+		if a.armNamed(arm.Name) < 0 {
+			added = append(added, arm.Name)
+		}
+	}
+	return missing, added
+}
+
+func (r Result) armNamed(name string) int {
+	return slices.IndexFunc(r.Arms, func(a Arm) bool { return a.Name == name })
+}
+
+// listChanges compares what both results have values of.
+func listChanges(a, b Result, rules []Rule) (all []Change) {
+	var was, is [][]float64
+	for i, arm := range a.Arms {
+		j := b.armNamed(arm.Name)
+		if j < 0 || b.Arms[j].Workload.Kind != arm.Workload.Kind {
+			continue
+		}
+		for _, m := range Metrics(arm.Workload.Kind) {
+			first, second := a.Values(i, m), b.Values(j, m)
+			if len(first)+len(second) == 0 {
+				continue
+			}
+			all = append(all, Change{Arm: arm.Name, Metric: m, Was: Estimate(first), Is: Estimate(second), Margin: margin(m, rules)})
+			was, is = append(was, first), append(is, second)
+		}
+	}
+	family := make([]*Difference, len(all))
+	for i := range all {
+		all[i].Difference = differBy(is[i], was[i], len(all))
+		family[i] = &all[i].Difference
+	}
+	adjustHolm(family)
+	return all
+}
+
+// margin returns the smallest change that a rule about the metric allows.
+func margin(m Metric, rules []Rule) float64 {
+	least := math.Inf(1)
+	for _, r := range rules {
+		if r.Metric == m.Name {
+			least = math.Min(least, math.Abs(r.Part))
+		}
+	}
+	if math.IsInf(least, 1) {
+		return DefaultMargin
+	}
+	return least
+}
+
+// judgeRule says whether a rule is kept (NotWorse), broken (Worse) or unclear, and why it is not kept.
+func (a Against) judgeRule(r Rule) (verdict Verdict, why string) {
+	judged, unclear := false, ""
 	for _, c := range a.Changes {
 		if c.Metric.Name != r.Metric {
 			continue
 		}
 		judged = true
-		if !c.CanTell() {
-			return fmt.Sprintf("%s: %d and %d runs cannot show a difference; 4 and 4 can", c.Arm, c.N[1], c.N[0])
-		}
 		part := c.Part()
-		if math.IsNaN(part) {
-			return fmt.Sprintf("%s: %s was 0 in the first", c.Arm, c.Metric.Title)
+		if math.IsNaN(part) && c.N[0] > 0 && c.N[1] > 0 {
+			return Worse, fmt.Sprintf("%s: %s was 0 in the first", c.Arm, c.Metric.Title)
 		}
-		if beyond := r.Below && part < r.Part || !r.Below && part > r.Part; beyond && c.Significant() {
-			return fmt.Sprintf("%s: %s %+.1f %% (%s %s, then %s; p=%.2g)", c.Arm, c.Metric.Title, 100*part, Number(c.Was.Value), c.Metric.Unit, Number(c.Is.Value), c.P)
+		said := fmt.Sprintf("%s: %s %+.1f %% (%s %s, then %s; p=%.2g)", c.Arm, c.Metric.Title, 100*part, Number(c.Was.Value), c.Metric.Unit, Number(c.Is.Value), c.Adjusted)
+		if beyond := r.Below && part < r.Part || !r.Below && part > r.Part; beyond && c.Verdict() == Worse {
+			return Worse, said
+		}
+		if unclear == "" && !c.keepsWithin(math.Abs(r.Part)) {
+			c.Margin = math.Abs(r.Part)
+			_, needs := c.Needs()
+			unclear = fmt.Sprintf("%s: %d and %d rounds cannot tell: %s of each would", c.Arm, c.N[1], c.N[0], needs)
 		}
 	}
 	switch {
 	case !judged:
-		return "no arm of both results has it"
+		return Worse, "no arm of both results has it"
 	case len(a.Missing) > 0:
-		return a.Missing[0]
+		return Worse, a.Missing[0]
+	case unclear != "":
+		return Unclear, unclear
 	}
-	return ""
+	return NotWorse, ""
 }

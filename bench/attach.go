@@ -19,8 +19,8 @@ type Plugin struct {
 	Interface string // name of the interface there
 }
 
-// AttachTimes are how long each call took, from starting the program to its
-// end, as a runtime waits for it.
+// AttachTimes has the duration of each call, from the start of the program to its end, as a
+// runtime waits for it.
 type AttachTimes struct {
 	Add []time.Duration `json:"add"`
 	Del []time.Duration `json:"del"`
@@ -32,12 +32,12 @@ type AttachTimes struct {
 func Attachments(ctx context.Context, p Plugin, times int) (t AttachTimes, err error) {
 	for i := range times {
 		container := fmt.Sprintf("bench-%d-%d", os.Getpid(), i)
-		add, err := p.call(ctx, "ADD", container)
+		add, err := p.callPlugin(ctx, "ADD", container)
 		if err != nil {
-			_, undo := p.call(context.WithoutCancel(ctx), "DEL", container)
+			_, undo := p.callPlugin(context.WithoutCancel(ctx), "DEL", container)
 			return t, errors.Join(err, undo)
 		}
-		del, err := p.call(ctx, "DEL", container)
+		del, err := p.callPlugin(ctx, "DEL", container)
 		if err != nil {
 			return t, err
 		}
@@ -50,8 +50,8 @@ func Attachments(ctx context.Context, p Plugin, times int) (t AttachTimes, err e
 // longer is worth measuring.
 const callTime = time.Minute
 
-// call runs the plugin once (CNI specification 1.1, section 2).
-func (p Plugin) call(ctx context.Context, command, container string) (time.Duration, error) {
+// callPlugin runs the plugin once (CNI specification 1.1, section 2).
+func (p Plugin) callPlugin(ctx context.Context, command, container string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.Path)

@@ -19,6 +19,7 @@ func TestCeiling(t *testing.T) {
 		{"M3, VXLAN", Wire{SpeedMbps: 10000, MTU: 1450, Encapsulation: 50}, Workload{Kind: Stream}, 10 * 1398.0 / 1538, 0},
 		{"M6", Wire{SpeedMbps: 100000, MTU: 9000}, Workload{Kind: Stream}, 100 * 8948.0 / 9038, 0},
 		{"IPv6", Wire{SpeedMbps: 10000, MTU: 1500, IPv6: true}, Workload{Kind: Stream}, 10 * 1428.0 / 1538, 0},
+		{"no timestamps", Wire{SpeedMbps: 10000, MTU: 1500, NoTimestamps: true}, Workload{Kind: Stream}, 10 * 1460.0 / 1538, 0},
 		{"least frame", ten, Workload{Kind: Packets, Size: 60}, 60 * 8 * 1e10 / (84 * 8) / 1e9, 14.88095e6},
 		{"pktgen's 64 B", ten, Workload{Kind: Packets, Size: 64}, 64 * 8 * 1e10 / (88 * 8) / 1e9, 14.20454e6},
 		{"padded", ten, Workload{Kind: Packets, Size: 42}, 42 * 8 * 1e10 / (84 * 8) / 1e9, 14.88095e6},

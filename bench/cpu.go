@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 )
 
-// CPUTime is what processors have done since the machine booted: one of them or all.
+// CPUTime is the work of one processor, or of all, since the machine booted.
 type CPUTime struct {
 	User    time.Duration // with nice; guests' time is in it
 	System  time.Duration
@@ -81,7 +81,7 @@ func parseCPULine(line string) (name string, t CPUTime, err error) {
 	return fields[0], t, nil
 }
 
-// Busy is the time in user space, the kernel and interrupts, steal not in it.
+// Busy returns the time in user space, the kernel and interrupts, without steal.
 func (t CPUTime) Busy() time.Duration { return t.User + t.System + t.IRQ + t.SoftIRQ }
 
 // Since returns what was done after earlier was read.

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Unlike says in words how the second result's circumstances differ from the first's:
-// machines, interfaces and the workloads and paths of arms that both have. None,
-// and their figures can be compared. The version of culvert is left out: an engine that
-// changed has another version itself.
+// Unlike describes how the second result's circumstances differ from the first's: machines,
+// interfaces, and the workloads and paths of arms that both have. If it returns nothing, their
+// figures can be compared. The version of culvert is left out: an engine that changed has another
+// version itself.
 func Unlike(a, b Result) []string {
 	var out []string
 	for _, p := range pairMachines(a.Machines, b.Machines) {
@@ -24,9 +24,10 @@ func Unlike(a, b Result) []string {
 			out = append(out, unlikeMachines(*p[0], *p[1])...)
 		}
 	}
-	for _, x := range a.Arms {
-		if i := slices.IndexFunc(b.Arms, func(y Arm) bool { return y.Name == x.Name }); i >= 0 {
-			out = append(out, unlikeArms(x, b.Arms[i])...)
+	for i, x := range a.Arms {
+		if j := slices.IndexFunc(b.Arms, func(y Arm) bool { return y.Name == x.Name }); j >= 0 {
+			out = append(out, unlikeArms(x, b.Arms[j])...)
+			out = append(out, unlikeMechanisms(a, b, i, j)...)
 		}
 	}
 	return out
@@ -72,21 +73,29 @@ func pairMachines(a, b []Machine) [][2]*Machine {
 	return pairs
 }
 
-// traits are what two things of a kind are compared by, in words.
+// traits has the properties by which two things of a kind are compared.
 type traits []Setting
 
-func (t *traits) add(name string, value any) {
+func (t *traits) addTrait(name string, value any) {
 	if s, ok := value.(string); ok && s == "" {
 		value = "none"
 	}
 	*t = append(*t, Setting{name, fmt.Sprint(value)})
 }
 
-// settings adds a list of them; one that is missing from the other is "none" there.
-func (t *traits) settings(list []Setting) { *t = append(*t, list...) }
+// addSettings adds a list of them; one that is missing from the other is "none" there.
+func (t *traits) addSettings(list []Setting) { *t = append(*t, list...) }
 
-// unlike says what differs; where is put before.
-func (t traits) unlike(other traits, where string) []string {
+// prefixSettings puts what settings are of before their names.
+func prefixSettings(of string, settings []Setting) (all []Setting) {
+	for _, s := range settings {
+		all = append(all, Setting{of + s.Name, s.Value})
+	}
+	return all
+}
+
+// listUnlike says what differs; where is put before.
+func (t traits) listUnlike(other traits, where string) []string {
 	var out []string
 	value := func(t traits, name string) string {
 		if i := slices.IndexFunc(t, func(s Setting) bool { return s.Name == name }); i >= 0 {
@@ -102,27 +111,29 @@ func (t traits) unlike(other traits, where string) []string {
 	}
 	for _, s := range both {
 		if was, is := value(t, s.Name), value(other, s.Name); was != is {
-			out = append(out, changed(where+s.Name, was, is))
+			out = append(out, describeChange(where+s.Name, was, is))
 		}
 	}
 	return out
 }
 
-func changed(what, from, to string) string { return fmt.Sprintf("%s: %s against %s", what, from, to) }
+func describeChange(what, from, to string) string {
+	return fmt.Sprintf("%s: %s against %s", what, from, to)
+}
 
 func unlikeMachines(a, b Machine) []string {
 	at := a.Name + ": "
 	if a.Name != b.Name {
 		at = a.Name + " and " + b.Name + ": "
 	}
-	out := a.traits().unlike(b.traits(), at)
+	out := a.listTraits().listUnlike(b.listTraits(), at)
 	for _, x := range a.Interfaces {
 		i := slices.IndexFunc(b.Interfaces, func(y Interface) bool { return y.Name == x.Name })
 		if i < 0 {
 			out = append(out, fmt.Sprintf("%sinterface %s is only in the first", at, x.Name))
 			continue
 		}
-		out = append(out, x.traits().unlike(b.Interfaces[i].traits(), at+x.Name+" ")...)
+		out = append(out, x.listTraits().listUnlike(b.Interfaces[i].listTraits(), at+x.Name+" ")...)
 	}
 	for _, y := range b.Interfaces {
 		if !slices.ContainsFunc(a.Interfaces, func(x Interface) bool { return y.Name == x.Name }) {
@@ -132,40 +143,55 @@ func unlikeMachines(a, b Machine) []string {
 	return out
 }
 
-func (m Machine) traits() traits {
+func (m Machine) listTraits() traits {
 	var t traits
-	t.add("kernel", m.Kernel)
-	t.add("processor", m.CPU)
-	t.add("processors", m.CPUs)
-	t.add("NUMA nodes", m.NUMANodes)
-	t.add("memory, MiB", m.MemoryMiB)
-	t.add("governor", m.Governor)
-	t.add("hypervisor", m.Hypervisor)
-	t.add("mitigations", strings.Join(m.Mitigated, ", "))
-	t.settings(m.Sysctls)
-	t.settings(m.Tools)
+	t.addTrait("kernel", m.Kernel)
+	t.addTrait("processor", m.CPU)
+	t.addTrait("processors", m.CPUs)
+	t.addTrait("NUMA nodes", m.NUMANodes)
+	t.addTrait("memory, MiB", m.MemoryMiB)
+	t.addTrait("governor", m.Governor)
+	t.addTrait("hypervisor", m.Hypervisor)
+	t.addTrait("mitigations", strings.Join(m.Mitigated, ", "))
+	t.addSettings(m.Sysctls)
+	t.addSettings(m.Platform)
+	t.addSettings(m.Tools)
 	return t
 }
 
-// traits leaves out which interrupts an interface has and where it is plugged in:
+// Settings returns the machine's settings, and the properties of its interfaces under their names.
+func (m Machine) Settings() []Setting {
+	all := slices.Concat(m.Platform, m.Sysctls)
+	for _, i := range m.Interfaces {
+		all = append(all, prefixSettings(i.Name+" ", i.listTraits())...)
+	}
+	return all
+}
+
+// listTraits leaves out which interrupts an interface has and where it is plugged in:
 // they change with each boot, and nothing runs slower for it.
-func (i Interface) traits() traits {
+func (i Interface) listTraits() traits {
 	var t traits
-	t.add("driver", i.Driver)
-	t.add("firmware", i.Firmware)
-	t.add("MTU", i.MTU)
-	t.add("speed, Mb/s", i.SpeedMbps)
-	t.add("receive queues", i.RxQueues)
-	t.add("transmit queues", i.TxQueues)
-	t.add("receive ring", i.RxRing)
-	t.add("transmit ring", i.TxRing)
-	t.add("NUMA node", i.NUMA)
+	t.addTrait("driver", i.Driver)
+	t.addTrait("firmware", i.Firmware)
+	t.addTrait("MTU", i.MTU)
+	t.addTrait("speed, Mb/s", i.SpeedMbps)
+	t.addTrait("receive queues", i.RxQueues)
+	t.addTrait("transmit queues", i.TxQueues)
+	t.addTrait("receive ring", i.RxRing)
+	t.addTrait("transmit ring", i.TxRing)
+	t.addTrait("NUMA node", i.NUMA)
 	var cpus []string
 	for _, irq := range i.IRQs {
 		cpus = append(cpus, irq.CPUs)
 	}
-	t.add("interrupts on processors", strings.Join(cpus, " | "))
-	t.settings(i.Offloads)
+	t.addTrait("interrupts on processors", strings.Join(cpus, " | "))
+	t.addTrait("PCI Express link", i.Bus)
+	t.addSettings(prefixSettings("coalescing ", i.Coalescing))
+	t.addTrait("flow control", i.FlowControl)
+	t.addSettings(prefixSettings("hashed of ", i.FlowHash))
+	t.addSettings(i.Steering)
+	t.addSettings(i.Offloads)
 	return t
 }
 
@@ -173,77 +199,103 @@ func unlikeArms(a, b Arm) []string {
 	list := func(x Arm) traits {
 		var t traits
 		w := x.Workload
-		t.add("ends", x.Path.Ends)
-		t.add("network", x.Path.Network)
-		t.add("place", x.Path.Place)
-		t.add("in the middle", string(x.Path.Via.How))
-		t.add("MTU", fmt.Sprintf("%d and %d", x.Path.From.MTU, x.Path.To.MTU))
-		t.add("kind", string(w.Kind))
-		t.add("engine", strings.TrimSpace(w.Engine+" "+w.Version))
-		t.add("seconds", w.Seconds)
-		t.add("seconds to warm up", w.Warmup)
-		t.add("streams", w.Streams)
-		t.add("size", w.Size)
-		t.add("window", w.Window)
-		t.add("rate", w.Rate)
-		t.add("flows, sources, MACs", fmt.Sprintf("%d, %d, %d", w.Flows, w.Sources, w.MACs))
-		t.add("frames in a burst", w.Burst)
-		t.add("by AF_XDP", w.AFXDP)
-		t.add("reverse", w.Reverse)
-		t.add("over UDP", w.UDP)
-		t.add("senders", w.Senders)
-		t.add("rate limit of the VF", w.RateLimit)
-		t.add("cable pulled", w.Pulled)
+		t.addTrait("ends", x.Path.Ends)
+		t.addTrait("network", x.Path.Network)
+		t.addTrait("the Service's address is replaced", string(x.Path.Replaced))
+		t.addTrait("place", x.Path.Place)
+		t.addTrait("in the middle", string(x.Path.Via.How))
+		t.addTrait("MTU", fmt.Sprintf("%d and %d", x.Path.From.MTU, x.Path.To.MTU))
+		t.addTrait("kind", string(w.Kind))
+		t.addTrait("engine", strings.TrimSpace(w.Engine+" "+w.Version))
+		t.addTrait("seconds", w.Seconds)
+		t.addTrait("seconds to warm up", w.Warmup)
+		t.addTrait("streams", w.Streams)
+		t.addTrait("size", w.Size)
+		t.addTrait("window", w.Window)
+		t.addTrait("rate", w.Rate)
+		t.addTrait("flows, sources, MACs", fmt.Sprintf("%d, %d, %d", w.Flows, w.Sources, w.MACs))
+		t.addTrait("frames in a burst", w.Burst)
+		t.addTrait("by AF_XDP", w.AFXDP)
+		t.addTrait("reverse", w.Reverse)
+		t.addTrait("over UDP", w.UDP)
+		t.addTrait("senders", w.Senders)
+		t.addTrait("rate limit of the VF", w.RateLimit)
+		t.addTrait("cable pulled", w.Pulled)
 		return t
 	}
-	return list(a).unlike(list(b), "arm "+a.Name+": ")
+	return list(a).listUnlike(list(b), "arm "+a.Name+": ")
 }
 
-// Remarks are what stands out in the fingerprint of a result: ends that one
-// processor takes all packets of (report R4's P18 and M18), and ends whose NIC is on
-// another NUMA node than the processors that did the work.
+// Remarks describes the unusual parts of a result's fingerprint, such as ends where one processor
+// takes all packets (report R4's P18 and M18), and ends whose NIC is on another NUMA node than
+// the processors that did the work.
 func Remarks(r Result) []string {
-	out := r.aboveTheWire()
+	out := slices.Concat(r.aboveTheWire(), r.mismatchRemarks(), r.mechanismRemarks(), r.processorRemarks(), r.throttleRemarks(), r.windowRemarks())
 	for _, m := range r.Machines {
 		if m.CPUs < 2 {
 			continue
 		}
 		for _, i := range m.Interfaces {
-			if s := r.remote(m, i); s != "" {
+			if s := r.remoteWork(m, i); s != "" {
 				out = append(out, s)
 			}
 		}
 		for _, i := range m.Interfaces {
-			if cpu, one := i.oneProcessor(); one && r.uses(m.Name, i.Name) {
+			if cpu, one := i.oneProcessor(); one && r.usesInterface(m.Name, i.Name) {
 				out = append(out, fmt.Sprintf("%s on %s: one processor takes all packets: it has %s, and its %s to processor %s of %d only. "+
-					"More queues, and irqbalance or smp_affinity, spread them.", i.Name, m.Name, count(i.RxQueues, "receive queue", ""), count(len(i.IRQs), "interrupt", "come"), cpu, m.CPUs))
+					"More queues, and irqbalance or smp_affinity, spread them.", i.Name, m.Name, countOf(i.RxQueues, "receive queue", ""), countOf(len(i.IRQs), "interrupt", "come"), cpu, m.CPUs))
 			}
 		}
 	}
 	return out
 }
 
-// aboveTheWire tells of figures that no wire of the NIC's speed has carried.
-func (r Result) aboveTheWire() []string {
-	const rounding = 1.01
-	var above []string
+// listAboveWire returns the arms whose figures no wire of the NIC's speed has carried.
+func (r Result) listAboveWire() (arms []int) {
 	for i, a := range r.Arms {
-		if c, values := a.Ceiling(), r.Values(i, a.Main()); c > 0 && len(values) > 0 && Median(values) > rounding*c {
-			above = append(above, a.Name)
+		if c, values := a.Ceiling(), r.Values(i, a.Main()); c > 0 && len(values) > 0 && Median(values) > AboveWire*c {
+			arms = append(arms, i)
 		}
+	}
+	return arms
+}
+
+// WithoutFalseWires returns the result without ceilings between machines where a figure is above its own:
+// a NIC there does not keep to its speed, so its wire limits nothing.
+func (r Result) WithoutFalseWires() Result {
+	type wire struct{ from, to string }
+	unbound := map[wire]bool{}
+	for _, i := range r.listAboveWire() {
+		p := r.Arms[i].Path
+		unbound[wire{p.From.Machine, p.To.Machine}], unbound[wire{p.To.Machine, p.From.Machine}] = true, true
+	}
+	r.Arms = slices.Clone(r.Arms)
+	for i := range r.Arms {
+		if a := &r.Arms[i]; unbound[wire{a.Path.From.Machine, a.Path.To.Machine}] {
+			a.CeilingGbps, a.CeilingPPS = 0, 0
+		}
+	}
+	return r
+}
+
+// aboveTheWire names figures that no wire of the NIC's speed has carried.
+func (r Result) aboveTheWire() []string {
+	var above []string
+	for _, i := range r.listAboveWire() {
+		above = append(above, r.Arms[i].Name)
 	}
 	if len(above) == 0 {
 		return nil
 	}
 	more := ""
 	if n := len(above) - 1; n > 0 {
-		more = fmt.Sprintf(" (and %s)", count(n, "other arm", ""))
+		more = fmt.Sprintf(" (and %s)", countOf(n, "other arm", ""))
 	}
-	return []string{above[0] + more + " is above what a wire of its speed can carry: that NIC does not keep to its speed, as emulated ones do not, and the ceiling is none"}
+	return []string{above[0] + more + " is above what a wire of its speed can carry: a NIC there does not keep to its speed, as emulated ones do not. No figure between these machines is compared with a wire."}
 }
 
-// count tells how many, with a verb if there is one.
-func count(n int, what, verb string) string {
+// countOf writes a number of things, with a verb if there is one.
+func countOf(n int, what, verb string) string {
 	switch {
 	case n == 1 && verb != "":
 		verb += "s"
@@ -253,8 +305,8 @@ func count(n int, what, verb string) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d %s %s", n, what, verb), " ")
 }
 
-// oneProcessor returns the processor that all interrupts come to. One that may come to any
-// still comes to one alone until irqbalance or somebody else moves it.
+// oneProcessor returns the processor that all interrupts come to. An interrupt that may come to any
+// processor still comes to one alone until irqbalance or a person moves it.
 func (i Interface) oneProcessor() (cpu string, one bool) {
 	for _, irq := range i.IRQs {
 		comes := cmp.Or(irq.Comes, irq.CPUs)
@@ -266,9 +318,9 @@ func (i Interface) oneProcessor() (cpu string, one bool) {
 	return cpu, cpu != ""
 }
 
-// uses reports whether an arm's path begins or ends at the interface of a machine or guest, leaves by
+// usesInterface reports whether an arm's path begins or ends at the interface of a machine or guest, leaves by
 // it, or is handed on over it.
-func (r Result) uses(machine, name string) bool {
+func (r Result) usesInterface(machine, name string) bool {
 	return r.handsOn(machine, name) || slices.ContainsFunc(r.Arms, func(a Arm) bool {
 		return slices.ContainsFunc(a.Paths(), func(p Path) bool {
 			return slices.ContainsFunc([]End{p.From, p.To}, func(e End) bool {
@@ -281,7 +333,7 @@ func (r Result) uses(machine, name string) bool {
 // handsOn reports whether a machine or guest in the middle of a path had traffic on the interface.
 func (r Result) handsOn(machine, name string) bool {
 	return slices.ContainsFunc(r.Runs, func(run Run) bool {
-		return slices.ContainsFunc(r.Arms[run.Arm].relays(run), func(e seenEnd) bool {
+		return slices.ContainsFunc(r.Arms[run.Arm].listRelays(run), func(e seenEnd) bool {
 			return e.end.Machine == machine &&
 				slices.ContainsFunc(e.seen.Interfaces, func(c Counters) bool { return c.Interface == name })
 		})

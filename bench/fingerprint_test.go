@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func host(name string, change func(*Machine)) Machine {
+func makeHost(name string, change func(*Machine)) Machine {
 	m := Machine{
 		Name: name, Kernel: "6.12.48", CPU: "Xeon E5-2620", CPUs: 8, Governor: "performance",
 		Sysctls: []Setting{{"net.core.rmem_max", "212992"}},
@@ -23,25 +23,30 @@ func host(name string, change func(*Machine)) Machine {
 
 func TestUnlike(t *testing.T) {
 	arm := Arm{Name: "VF", Workload: Workload{Kind: Stream, Engine: "iperf3", Version: "3.18", Seconds: 10}}
-	a := Result{Machines: []Machine{host("w1", nil), host("w2", nil)}, Arms: []Arm{arm, {Name: "overlay"}}}
+	a := Result{Machines: []Machine{makeHost("w1", nil), makeHost("w2", nil)}, Arms: []Arm{arm, {Name: "overlay"}}}
 	if got := Unlike(a, a); got != nil {
 		t.Errorf("a result is unlike itself: %q", got)
 	}
 	arm.Workload.Seconds, arm.Workload.Version, arm.Path.From.MTU = 60, "3.16", 1500
 	b := Result{Culvert: "another", Arms: []Arm{{Name: "new"}, arm}, Machines: []Machine{
-		host("w3", func(m *Machine) { m.Kernel, m.Hypervisor, m.Sysctls = "6.1.0", "kvm", nil }),
-		host("w1", func(m *Machine) {
+		makeHost("w3", func(m *Machine) { m.Kernel, m.Hypervisor, m.Sysctls = "6.1.0", "kvm", nil }),
+		makeHost("w1", func(m *Machine) {
 			m.Tools = []Setting{{"iperf3", "3.16"}}
+			m.Interfaces[0].Coalescing, m.Interfaces[0].FlowControl = []Setting{{"rx-usecs", "0"}}, "rx on"
+			m.Interfaces[0].FlowHash = []Setting{{"udp4", "source"}}
 			m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs, m.Interfaces[0].Offloads[0].Value = 1, []IRQ{{99, "0", "0"}}, "off"
 			m.Interfaces = append(m.Interfaces, Interface{Name: "bond0"})
 		}),
-		host("w4", nil),
+		makeHost("w4", nil),
 	}}
 	want := []string{
 		"w1: iperf3: none against 3.16",
 		"w1: enp1s0 receive queues: 8 against 1",
 		"w1: enp1s0 interrupts on processors: 0 | 1 against 0",
+		"w1: enp1s0 flow control: none against rx on",
 		"w1: enp1s0 tcp-segmentation-offload: on against off",
+		"w1: enp1s0 coalescing rx-usecs: none against 0",
+		"w1: enp1s0 hashed of udp4: none against source",
 		"w1: interface bond0 is only in the second",
 		"w2 and w3: kernel: 6.12.48 against 6.1.0",
 		"w2 and w3: hypervisor: none against kvm",
@@ -92,7 +97,7 @@ func TestUnlikeWorkloads(t *testing.T) {
 }
 
 func TestApart(t *testing.T) {
-	r := Result{Machines: []Machine{host("w1", nil), host("w2", nil), host("w3", func(m *Machine) { m.Kernel = "6.1.0" })}}
+	r := Result{Machines: []Machine{makeHost("w1", nil), makeHost("w2", nil), makeHost("w3", func(m *Machine) { m.Kernel = "6.1.0" })}}
 	if diff := cmp.Diff([]string{"w1 and w3: kernel: 6.12.48 against 6.1.0"}, Apart(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -107,14 +112,37 @@ func TestFiguresAboveTheWire(t *testing.T) {
 		Arms: []Arm{arm("below"), arm("m4"), arm("m17")},
 		Runs: []Run{{Arm: 0, Gbps: 0.94}, {Arm: 1, Gbps: 1.02}, {Arm: 2, Gbps: 1}},
 	}
-	want := []string{"m4 (and 1 other arm) is above what a wire of its speed can carry: that NIC does not keep to its speed, as emulated ones do not, and the ceiling is none"}
+	want := []string{"m4 (and 1 other arm) is above what a wire of its speed can carry: a NIC there does not keep to its speed, as emulated ones do not. No figure between these machines is compared with a wire."}
 	if diff := cmp.Diff(want, Remarks(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
+// Where a figure is above its wire, no figure between these machines is limited by a wire: an emulated NIC that carries
+// 1.02 Gb/s over "1 Gb/s" was said to be at 100 % of the wire in other arms.
+func TestWiresThatLimitNothing(t *testing.T) {
+	arm := func(from, to string, ceiling float64) Arm {
+		a := betweenMachines(from, to)
+		a.Workload.Kind, a.CeilingGbps = Stream, ceiling
+		return a
+	}
+	r := Result{
+		Arms: []Arm{arm("a", "b", 0.94), arm("a", "b", 0.94), arm("b", "a", 0.94), arm("a", "c", 0.94)},
+		Runs: []Run{{Arm: 0, Gbps: 1.02}, {Arm: 1, Gbps: 0.93}, {Arm: 2, Gbps: 0.93}, {Arm: 3, Gbps: 0.93}},
+	}
+	without := r.WithoutFalseWires()
+	for i, want := range []string{"unknown", "unknown", "unknown", "wire"} {
+		if got := Limits(without.Runs[i], without.Arms[i])[0].What; got != want {
+			t.Errorf("arm %d is limited by %s, want %s", i, got, want)
+		}
+		if r.Arms[i].CeilingGbps == 0 {
+			t.Errorf("arm %d of the result itself was changed", i)
+		}
+	}
+}
+
 func TestRemarks(t *testing.T) {
-	one := host("w1", func(m *Machine) {
+	one := makeHost("w1", func(m *Machine) {
 		m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "2", ""}, {41, "2", "2"}}
 	})
 	on := func(m Machine, name string) Result {
@@ -132,21 +160,36 @@ func TestRemarks(t *testing.T) {
 		t.Errorf("in the middle: -want +got:\n%s", diff)
 	}
 	// As it is after a boot without irqbalance: it may come to any processor, and comes to one.
-	still := host("w1", func(m *Machine) {
+	still := makeHost("w1", func(m *Machine) {
 		m.Interfaces[0].RxQueues, m.Interfaces[0].IRQs = 1, []IRQ{{40, "0-7", "2"}, {41, "0-7", "2"}}
 	})
 	if diff := cmp.Diff(want, Remarks(on(still, "enp1s0"))); diff != "" {
 		t.Errorf("nobody moved them: -want +got:\n%s", diff)
 	}
-	wide := host("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7", ""}} })
-	moved := host("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7", "1"}, {41, "0-7", "2"}} })
+	wide := makeHost("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7", ""}} })
+	moved := makeHost("w1", func(m *Machine) { m.Interfaces[0].IRQs = []IRQ{{40, "0-7", "1"}, {41, "0-7", "2"}} })
 	small := one
 	small.CPUs = 1
 	for name, r := range map[string]Result{
-		"spread": on(host("w1", nil), "enp1s0"), "any processor": on(wide, "enp1s0"), "each its own": on(moved, "enp1s0"), "not used": on(one, "enp2s0"), "one processor": on(small, "enp1s0"),
+		"spread": on(makeHost("w1", nil), "enp1s0"), "any processor": on(wide, "enp1s0"), "each its own": on(moved, "enp1s0"), "not used": on(one, "enp2s0"), "one processor": on(small, "enp1s0"),
 	} {
 		if got := Remarks(r); got != nil {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestMismatchIsRemarked: TCP agrees on the smaller MTU and datagrams are split, so that a run over such a path gives a
+// figure, which is not the path's as it should be.
+func TestMismatchIsRemarked(t *testing.T) {
+	a := betweenMachines("a", "b")
+	a.Path.From.Interface, a.Path.From.MTU, a.Path.To.Interface, a.Path.To.MTU = "net1", 9000, "net2", 1500
+	got := Remarks(Result{Arms: []Arm{a, a}})
+	if len(got) != 1 || !strings.Contains(got[0], "the MTU is 9000 on net1") || !strings.Contains(got[0], "1500 on net2") {
+		t.Errorf("%q", got)
+	}
+	a.Path.To.MTU = 9000
+	if got := Remarks(Result{Arms: []Arm{a}}); len(got) != 0 {
+		t.Errorf("alike: %q", got)
 	}
 }

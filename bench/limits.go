@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -23,17 +24,22 @@ func Limits(r Run, a Arm) []Limit {
 	add := func(what, where, format string, args ...any) {
 		found = append(found, Limit{What: what, Where: where, Evidence: fmt.Sprintf(format, args...)})
 	}
-	a.bounds(r, add)
-	ends := a.ends(r)
-	machines := once(ends, byMachine) // its processors and backlogs are counted once
-	for _, e := range once(ends, byName) {
-		e.guest(add)
+	ends := a.listEnds(r)
+	for _, e := range onceBy(ends, byName) {
+		if t := e.seen.Throttled; t.Times > 0 {
+			add("quota", e.end.Name+" on "+e.end.Machine, "its cgroup used up its CPU quota (cpu.max) %d times and stood still for %s s of %s s", t.Times, Number(t.Seconds), Number(e.seen.CPU.Seconds))
+		}
+	}
+	a.findBounds(r, add)
+	machines := onceBy(ends, byMachine) // its processors and backlogs are counted once
+	for _, e := range onceBy(ends, byName) {
+		e.findGuestLimit(add)
 	}
 	for _, e := range machines {
-		e.processors(add)
+		e.findFullProcessors(add)
 	}
-	for _, e := range once(ends, byInterface) {
-		e.rings(add)
+	for _, e := range onceBy(ends, byInterface) {
+		e.findDrops(add)
 	}
 	for _, e := range machines {
 		if n := e.seen.Softnet.Dropped; n > 0 {
@@ -50,128 +56,162 @@ func Limits(r Run, a Arm) []Limit {
 // an emulated NIC does not.
 const aboveRate = 1.1
 
-// bounds finds those that can be worked out, tightest to explain first. Of several paths
+// findBounds finds those that can be worked out, tightest to explain first. With several paths
 // the wires carry the total, and all else bounds each.
-func (a Arm) bounds(total Run, add func(what, where, format string, args ...any)) {
-	each := a.bounded(total)
+func (a Arm) findBounds(total Run, add func(what, where, format string, args ...any)) {
+	each := a.boundedPaths(total)
 	for _, b := range each {
-		b.rated(add)
+		b.findRateLimit(add)
 	}
 	if i := slices.IndexFunc(each, bounded.didAsWanted); i >= 0 {
-		wanted, _ := a.Workload.wanted(each[i].run)
+		wanted, _ := a.Workload.wantedRate(each[i].run)
 		add("rate limit", "workload", "no more than %s a second was asked for", Number(wanted))
 	}
-	if reaches(total.Gbps, a.CeilingGbps) {
-		add("wire", where(a.sender(a.Path)), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(total.Gbps), 100*total.Gbps/a.CeilingGbps)
-	} else if reaches(total.PPS, a.CeilingPPS) {
-		add("wire", where(a.sender(a.Path)), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(total.PPS), 100*total.PPS/a.CeilingPPS)
+	if reachesBound(total.Gbps, a.CeilingGbps) && total.Gbps <= AboveWire*a.CeilingGbps {
+		add("wire", nameInterface(a.senderOf(a.Path)), "%s Gb/s, %.0f %% of what the wire can carry of this", Number(total.Gbps), 100*total.Gbps/a.CeilingGbps)
+	} else if reachesBound(total.PPS, a.CeilingPPS) && total.PPS <= AboveWire*a.CeilingPPS {
+		add("wire", nameInterface(a.senderOf(a.Path)), "%s packets a second, %.0f %% of what the wire can carry of this size", Number(total.PPS), 100*total.PPS/a.CeilingPPS)
 	}
 	for _, b := range each {
-		b.generated(add)
+		b.findGenerator(add)
 	}
 	for _, b := range each {
-		b.windowed(add)
+		b.findWindow(add)
 	}
 }
 
-func reaches(v, bound float64) bool { return bound > 0 && v >= atCeiling*bound }
+// AboveWire is of a wire's ceiling what nothing that keeps to the wire's speed is above.
+const AboveWire = 1.01
 
-// sender is the end of a path that does.
-func (a Arm) sender(p Path) End {
+func reachesBound(v, bound float64) bool { return bound > 0 && v >= atCeiling*bound }
+
+// senderOf returns the end of a path that sends.
+func (a Arm) senderOf(p Path) End {
 	if a.Workload.Reverse {
 		return p.To
 	}
 	return p.From
 }
 
-// bounded is what one path carried, and its bounds.
+// bounded has the traffic that one path carried, and the path's bounds.
 type bounded struct {
 	Bounds
 	sender End
+	sent   Evidence // of the sender
 	load   Workload
 	run    Run
 }
 
-// bounded are an arm's; a void run may lack some.
-func (a Arm) bounded(total Run) (all []bounded) {
+// boundedPaths returns the traffic and bounds of an arm's paths. A void run may lack some.
+func (a Arm) boundedPaths(total Run) (all []bounded) {
 	paths, bounds := a.Paths(), a.EachBounds()
 	for i, r := range total.Each() {
 		if i < len(paths) {
-			all = append(all, bounded{bounds[i], a.sender(paths[i]), a.Workload, r})
+			sent := r.From
+			if a.Workload.Reverse {
+				sent = r.To
+			}
+			all = append(all, bounded{bounds[i], a.senderOf(paths[i]), sent, a.Workload, r})
 		}
 	}
 	return all
 }
 
-func (b bounded) rated(add func(what, where, format string, args ...any)) {
-	if rate := float64(b.RateMbps) / 1e3; reaches(b.run.Gbps, rate) && b.run.Gbps < aboveRate*rate {
-		add("rate limit", where(b.sender), "%s Gb/s of the %s Gb/s that the VF may send", Number(b.run.Gbps), Number(rate))
+func (b bounded) findRateLimit(add func(what, where, format string, args ...any)) {
+	gbps, pps := b.allowed(b.sender, b.load)
+	if b.load.Kind != Packets && reachesBound(b.run.Gbps, gbps) && b.run.Gbps < aboveRate*gbps {
+		add("rate limit", nameInterface(b.sender), "%s Gb/s of the %s Gb/s of payload that fit into the %d Mb/s that the VF may send", Number(b.run.Gbps), Number(gbps), b.RateMbps)
+	} else if sent := sentRate(b.run); b.load.Kind == Packets && reachesBound(sent, pps) && sent < aboveRate*pps {
+		add("rate limit", nameInterface(b.sender), "%s packets a second of the %s that fit into the %d Mb/s that the VF may send", Number(sent), Number(pps), b.RateMbps)
 	}
+}
+
+// allowed returns what fits into the rate limit of a VF that sends: a limit is of what goes over the wire, and not
+// of payload.
+func (b Bounds) allowed(sender End, load Workload) (gbps, pps float64) {
+	wire := Wire{SpeedMbps: b.RateMbps, MTU: cmp.Or(sender.MTU, 1500), VLANs: b.VLANs, IPv6: sender.Address.Is6()}
+	return wire.Ceiling(load)
+}
+
+// RateCeiling returns the payload, in Gb/s, that fits into the rate limit of the VF that sends, or 0 if there is none.
+func (a Arm) RateCeiling() float64 {
+	gbps, _ := a.allowed(a.senderOf(a.Path), a.Workload)
+	return gbps
 }
 
 func (b bounded) didAsWanted() bool {
-	wanted, did := b.load.wanted(b.run)
-	return reaches(did, wanted)
+	wanted, did := b.load.wantedRate(b.run)
+	return reachesBound(did, wanted)
 }
 
-func (b bounded) generated(add func(what, where, format string, args ...any)) {
-	if r := b.run; reaches(r.Gbps, b.GeneratorGbps) {
-		add("generator", b.sender.Machine, "%s Gb/s, and %s makes %s Gb/s there without a network, over loopback", Number(r.Gbps), b.load.Engine, Number(b.GeneratorGbps))
-	} else if sent := max(r.PPS, sentRate(r)); reaches(sent, b.GeneratorPPS) {
-		add("generator", b.sender.Machine, "%s packets a second sent, and %s makes %s there without a network, over loopback", Number(sent), b.load.Engine, Number(b.GeneratorPPS))
+// findGenerator finds a generator that gave all it has: it reaches what it made without a network, and kept a processor busy in
+// the run itself. The first alone shows nothing, since over loopback both ends share the processors, and a path may well carry more.
+func (b bounded) findGenerator(add func(what, where, format string, args ...any)) {
+	if b.sent.CPU.Seconds <= 0 || b.sent.EngineSeconds < fullGenerator*b.sent.CPU.Seconds {
+		return
+	}
+	busy := b.sent.EngineSeconds / b.sent.CPU.Seconds
+	if r := b.run; reachesBound(r.Gbps, b.GeneratorGbps) {
+		add("generator", b.sender.Machine, "%s Gb/s with %s processors busy, and %s makes %s Gb/s there without a network, over loopback", Number(r.Gbps), Number(busy), b.load.Engine, Number(b.GeneratorGbps))
+	} else if sent := max(r.PPS, sentRate(r)); reachesBound(sent, b.GeneratorPPS) {
+		add("generator", b.sender.Machine, "%s packets a second sent with %s processors busy, and %s makes %s there without a network, over loopback", Number(sent), Number(busy), b.load.Engine, Number(b.GeneratorPPS))
 	}
 }
 
-func (b bounded) windowed(add func(what, where, format string, args ...any)) {
+// fullGenerator is of how many processors' time a generator has at least that has no more to give.
+const fullGenerator = 0.9
+
+func (b bounded) findWindow(add func(what, where, format string, args ...any)) {
 	if b.load.Kind != Stream || b.load.Window == 0 || b.RTT == 0 {
 		return
 	}
 	flying := b.load.Window * max(1, b.load.Streams)
 	if most := float64(flying) * 8 / b.RTT / 1e3; b.run.Gbps >= muchOfWind*most {
-		add("window", where(b.sender), "%s Gb/s; %d bytes in flight and a round trip of %s us allow %s Gb/s", Number(b.run.Gbps), flying, Number(b.RTT), Number(most))
+		add("window", nameInterface(b.sender), "%s Gb/s; %d bytes in flight and a round trip of %s us allow %s Gb/s", Number(b.run.Gbps), flying, Number(b.RTT), Number(most))
 	}
 }
 
-// wanted is the rate that was asked for, and what the sender did of it.
-func (w Workload) wanted(r Run) (wanted, did float64) {
+// wantedRate returns the rate that the workload asks for, and the rate that the sender reached.
+func (w Workload) wantedRate(r Run) (wanted, did float64) {
 	switch w.Kind {
 	case Datagram:
 		return w.Rate, r.Gbps * 1e9
 	case Packets:
 		return w.Rate, sentRate(r)
-	case Stream, Request, Echo: // a rate of questions is not what holds their delays
+	case Stream, Request, Connect, Echo: // a rate of questions is not what holds their delays
 	}
 	return 0, 0
 }
 
 func sentRate(r Run) float64 {
-	if r.Seconds <= 0 {
+	seconds := cmp.Or(r.SentSeconds, r.Seconds)
+	if seconds <= 0 {
 		return 0
 	}
-	return float64(r.Sent) / r.Seconds
+	return float64(r.Sent) / seconds
 }
 
-// where names an end's interface.
-func where(e End) string {
+// nameInterface names an end's interface.
+func nameInterface(e End) string {
 	if e.VF != nil && e.PF != "" {
 		return fmt.Sprintf("%s (VF %d of %s) on %s", e.Interface, *e.VF, e.PF, e.Machine)
 	}
 	return e.Interface + " on " + e.Machine
 }
 
-func (e seenEnd) processors(add func(what, where, format string, args ...any)) {
-	e.seen.CPU.full(e.end.Machine, add)
+func (e seenEnd) findFullProcessors(add func(what, where, format string, args ...any)) {
+	e.seen.CPU.findFull(e.end.Machine, add)
 }
 
-// guest is the same of a virtual machine, by its own kernel.
-func (e seenEnd) guest(add func(what, where, format string, args ...any)) {
+// findGuestLimit does the same for a virtual machine, by the counts of its own kernel.
+func (e seenEnd) findGuestLimit(add func(what, where, format string, args ...any)) {
 	if e.seen.Guest != nil {
-		e.seen.Guest.full(e.end.Name+" on "+e.end.Machine, add)
+		e.seen.Guest.findFull(e.end.Name+" on "+e.end.Machine, add)
 	}
 }
 
-// full finds processors that had no more to give.
-func (c CPUUse) full(of string, add func(what, where, format string, args ...any)) {
+// findFull finds processors that had no more to give.
+func (c CPUUse) findFull(of string, add func(what, where, format string, args ...any)) {
 	if c.Seconds <= 0 {
 		return
 	}
@@ -183,7 +223,7 @@ func (c CPUUse) full(of string, add func(what, where, format string, args ...any
 			}
 		}
 		task := ""
-		if name, most := c.hungriest(); most > 0 {
+		if name, most := c.hungriestTask(); most > 0 {
 			task = fmt.Sprintf("; most by %s, %s s of %s s", name, Number(most), Number(c.Seconds))
 		}
 		add("core", of, "%s was busy %.0f %% of the time%s", which, 100*c.Busiest, task)
@@ -193,8 +233,9 @@ func (c CPUUse) full(of string, add func(what, where, format string, args ...any
 	}
 }
 
-// hungriest is the task that took most; of several the first by name.
-func (c CPUUse) hungriest() (name string, seconds float64) {
+// hungriestTask returns the task that took the most time; of several it returns the first by
+// name.
+func (c CPUUse) hungriestTask() (name string, seconds float64) {
 	for task, s := range c.Tasks {
 		if s > seconds || s == seconds && task < name {
 			name, seconds = task, s
@@ -203,26 +244,26 @@ func (c CPUUse) hungriest() (name string, seconds float64) {
 	return name, seconds
 }
 
-// rings finds interfaces on the path that dropped.
-func (e seenEnd) rings(add func(what, where, format string, args ...any)) {
+// findDrops finds interfaces on the path that dropped.
+func (e seenEnd) findDrops(add func(what, where, format string, args ...any)) {
 	for _, c := range e.seen.Interfaces {
 		if c.Role != "path" {
 			continue
 		}
 		at := c.Interface + " on " + e.end.Machine
-		if lossy(c.RxDropped, c.RxPackets) {
-			add("ring", at, "%d packets dropped on receiving, %s %% of them", c.RxDropped, Number(share(c.RxDropped, c.RxPackets)))
+		if isLossy(c.RxDropped, c.RxPackets) {
+			add("ring", at, "%d packets dropped on receiving, %s %% of them", c.RxDropped, Number(percentLost(c.RxDropped, c.RxPackets)))
 		}
-		if lossy(c.TxDropped, c.TxPackets) {
-			add("ring", at, "%d packets dropped on sending, %s %% of them", c.TxDropped, Number(share(c.TxDropped, c.TxPackets)))
+		if isLossy(c.TxDropped, c.TxPackets) {
+			add("ring", at, "%d packets dropped on sending, %s %% of them", c.TxDropped, Number(percentLost(c.TxDropped, c.TxPackets)))
 		}
 	}
 }
 
-func lossy(dropped, passed uint64) bool {
+func isLossy(dropped, passed uint64) bool {
 	return dropped > 0 && float64(dropped) > muchLoss*float64(passed)
 }
 
-func share(dropped, passed uint64) float64 {
+func percentLost(dropped, passed uint64) float64 {
 	return 100 * float64(dropped) / (float64(dropped) + float64(passed))
 }

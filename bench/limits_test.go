@@ -27,6 +27,8 @@ func TestLimits(t *testing.T) {
 	one.Path.To.Machine = "a"
 	full := Evidence{CPU: CPUUse{Seconds: 10, System: 9, Idle: 10, Busiest: 0.99, Busy: []float64{0.1, 0.99}, Tasks: map[string]float64{"vhost-77": 9, "iperf3": 2}}}
 	stolen := Evidence{CPU: CPUUse{Seconds: 10, System: 9, Idle: 9, Steal: 2, Busiest: 0.96}}
+	spent := Evidence{CPU: CPUUse{Seconds: 10, System: 9, Idle: 30, Busiest: 0.9, Tasks: map[string]float64{"culvert": 9.1}}, EngineSeconds: 9.1}
+	waiting := Evidence{CPU: CPUUse{Seconds: 10, System: 5, Idle: 30, Busiest: 0.5, Tasks: map[string]float64{"culvert": 4}}, EngineSeconds: 4}
 	dropping := Evidence{Interfaces: []Counters{
 		{Interface: "eth0", Role: "path", RxPackets: 900, RxDropped: 100, TxPackets: 1e9, TxDropped: 1}, {Interface: "eth9", Role: "other", RxDropped: 7},
 	}}
@@ -38,15 +40,21 @@ func TestLimits(t *testing.T) {
 		"wire": {Run{Gbps: 9.4}, arm, []Limit{{"wire", "net1 (VF 3 of enp1s0) on a", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
 		"wire, packets": {Run{PPS: 13.9e6}, arm, []Limit{
 			{"wire", "net1 (VF 3 of enp1s0) on a", "13900000 packets a second, 99 % of what the wire can carry of this size"}}},
-		"rate limit of the VF": {Run{Gbps: 0.99}, bound(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{
-			{"rate limit", "net1 (VF 3 of enp1s0) on a", "0.990 Gb/s of the 1 Gb/s that the VF may send"}}},
+		"rate limit of the VF": {Run{Gbps: 0.93}, bound(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{
+			{"rate limit", "net1 (VF 3 of enp1s0) on a", "0.930 Gb/s of the 0.941 Gb/s of payload that fit into the 1000 Mb/s that the VF may send"}}},
 		"a rate that nothing keeps": {Run{Gbps: 1.2}, bound(arm, func(a *Arm) { a.RateMbps = 1000 }), []Limit{{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
+		"above the wire":            {Run{Gbps: 9.6}, arm, []Limit{{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
 		"the other end sends": {Run{Gbps: 9.4}, with(func(w *Workload) { w.Reverse = true }), []Limit{
 			{"wire", "eth0 on b", "9.40 Gb/s, 100 % of what the wire can carry of this"}}},
-		"asked for no more": {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
-		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5}, bound(packets, func(a *Arm) { a.GeneratorPPS = 9e5 }), []Limit{
-			{"generator", "a", "900000 packets a second sent, and pktgen makes 900000 there without a network, over loopback"}}},
-		"generator": {Run{Gbps: 5}, bound(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{{"generator", "a", "5 Gb/s, and culvert makes 5.10 Gb/s there without a network, over loopback"}}},
+		"asked for no more":                             {Run{Seconds: 10, Sent: 1e7, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
+		"asked for no more, in the sender's own window": {Run{Seconds: 10, SentSeconds: 5, Sent: 49e5, PPS: 5e5}, packets, []Limit{{"rate limit", "workload", "no more than 1000000 a second was asked for"}}},
+		"generator, packets": {Run{Seconds: 10, Sent: 9e6, PPS: 5e5, From: spent}, bound(packets, func(a *Arm) { a.GeneratorPPS = 9e5 }), []Limit{
+			{"generator", "a", "900000 packets a second sent with 0.910 processors busy, and pktgen makes 900000 there without a network, over loopback"}}},
+		"generator": {Run{Gbps: 5, From: spent}, bound(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{
+			{"generator", "a", "5 Gb/s with 0.910 processors busy, and culvert makes 5.10 Gb/s there without a network, over loopback"}}},
+		"a generator that waits": {Run{Gbps: 5, From: waiting}, bound(arm, func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
+		"a generator at the other end": {Run{Gbps: 5, From: spent, To: waiting}, bound(with(func(w *Workload) { w.Reverse = true }), func(a *Arm) { a.GeneratorGbps = 5.1 }), []Limit{
+			{"unknown", "", "no bound was reached, no processor was full and nothing was dropped"}}},
 		"window": {Run{Gbps: 1}, bound(arm, func(a *Arm) { a.RTT = 1000 }), []Limit{
 			{"window", "net1 (VF 3 of enp1s0) on a", "1 Gb/s; 131072 bytes in flight and a round trip of 1000 us allow 1.05 Gb/s"}}},
 		"core":           {Run{Gbps: 1, To: full}, arm, []Limit{{"core", "b", "processor 1 was busy 99 % of the time; most by vhost-77, 9 s of 10 s"}}},

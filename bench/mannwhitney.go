@@ -8,7 +8,7 @@ import (
 // mostExact is up to how many values in all P is exact; counting takes the cube.
 const mostExact = 60
 
-// mannWhitney returns how likely it is that chance alone tells a from b at least as
+// mannWhitney returns how likely it is that chance alone separates a from b at least as
 // clearly as the sum of a's ranks does (Mann and Whitney 1947). Up to 60 values all
 // ways to draw a's ranks are counted, equal values with the mean of
 // their ranks, so that it is exact; above, it is the normal approximation with
@@ -25,8 +25,11 @@ func mannWhitney(a, b []float64) float64 {
 	if all > mostExact {
 		return normalTail(ranks, n, float64(off))
 	}
+	if distinct(ranks) {
+		return tailsOf(rankSumCounts(n, all-n), (sum-n*(n+1))/2)
+	}
 	// ways[k][s] is in how many ways k of the ranks so far add up to s.
-	most := all * (all + 1)
+	most := max(all*(all+1), 2*mean)
 	ways := make([][]float64, n+1)
 	for k := range ways {
 		ways[k] = make([]float64, most+1)
@@ -39,11 +42,19 @@ func mannWhitney(a, b []float64) float64 {
 			}
 		}
 	}
+	return tailsOf(ways[n][:2*mean+1], sum)
+}
+
+func distinct(sorted []int) bool { return len(slices.Compact(slices.Clone(sorted))) == len(sorted) }
+
+// tailsOf returns the part of the counts at values that are at least as far from the middle as
+// seen.
+func tailsOf(counts []float64, seen int) float64 {
 	far, total := 0.0, 0.0
-	for s, w := range ways[n] {
-		total += w
-		if s-mean >= off || mean-s >= off {
-			far += w
+	for i, c := range counts {
+		total += c
+		if absolute(2*i-len(counts)+1) >= absolute(2*seen-len(counts)+1) {
+			far += c
 		}
 	}
 	return far / total
@@ -71,7 +82,8 @@ func doubleRanks(a, b []float64) (ranks []int, sum int) {
 	return ranks, sum
 }
 
-// normalTail is both tails beyond off of twice the sum of n of the ranks.
+// normalTail returns both tails beyond off, by the normal approximation, of twice the sum of n of
+// the ranks.
 func normalTail(ranks []int, n int, off float64) float64 {
 	all := float64(len(ranks))
 	mean := all + 1
@@ -79,7 +91,7 @@ func normalTail(ranks []int, n int, off float64) float64 {
 	for _, r := range ranks {
 		spread += (float64(r) - mean) * (float64(r) - mean)
 	}
-	// Of n drawn without replacement.
+	// The variance of the sum of n ranks that are drawn without replacement.
 	variance := float64(n) * (all - float64(n)) / (all * (all - 1)) * spread
 	if variance == 0 {
 		return 1

@@ -8,26 +8,21 @@ type Metric struct {
 	Title string // what tables say
 	Unit  string
 	Less  bool // less is better
-	// Of is a run's value, NaN where it was not measured.
+	// Of returns a run's value, or NaN if it was not measured.
 	Of func(Arm, Run) float64
 }
 
-// MetricNames are those of all metrics.
-func MetricNames() []string { return []string{"throughput", "pps", "p50", "p99", "cpu"} }
+// MetricNames returns the names of all metrics.
+func MetricNames() []string { return []string{"throughput", "pps", "requests", "p50", "p99", "cpu"} }
 
-// Metrics are what a kind of workload is measured by, what it is about first. CPU is
-// told for each Gb/s, and of packets for each.
+// Metrics returns the metrics of a kind of workload, its main one first. CPU is for each Gb/s, and with
+// packets for each of them.
 func Metrics(k Kind) []Metric {
 	throughput := Metric{"throughput", "throughput", "Gb/s", false, func(_ Arm, r Run) float64 { return r.Gbps }}
 	pps := Metric{"pps", "packet rate", "Mpps", false, func(_ Arm, r Run) float64 { return r.PPS / 1e6 }}
 	cpu := Metric{"cpu", "CPU per Gb/s", "% core", true, func(a Arm, r Run) float64 { return a.Cost(r).PerGbps }}
-	delay := func(name, title string, of func(Delays) float64) Metric {
-		return Metric{name, title, "us", true, func(_ Arm, r Run) float64 {
-			if r.Delays == nil {
-				return math.NaN()
-			}
-			return of(*r.Delays)
-		}}
+	delay := func(name, title string, q float64) Metric {
+		return Metric{name, title, "us", true, func(_ Arm, r Run) float64 { return r.Percentile(q) }}
 	}
 	switch k {
 	case Stream:
@@ -37,29 +32,35 @@ func Metrics(k Kind) []Metric {
 	case Packets:
 		cpu = Metric{"cpu", "CPU per packet", "ns", true, func(a Arm, r Run) float64 { return a.Cost(r).NsPerPacket }}
 		return []Metric{pps, cpu}
-	case Request, Echo:
+	case Request, Connect, Echo:
 	}
-	return []Metric{
-		delay("p50", "latency, median", func(d Delays) float64 { return d.P50 }),
-		delay("p99", "latency, 99 %", func(d Delays) float64 { return d.P99 }),
+	delays := []Metric{
+		delay("p50", "latency, median", 0.5),
+		delay("p99", "latency, 99 %", 0.99),
 	}
+	if k == Connect {
+		requests := Metric{"requests", "requests", "requests/s", false, func(_ Arm, r Run) float64 { return r.PPS }}
+		return append([]Metric{requests}, delays...)
+	}
+	return delays
 }
 
-// Main is the metric that the arm is about.
+// Main returns the arm's main metric.
 func (a Arm) Main() Metric { return Metrics(a.Workload.Kind)[0] }
 
-// Counted are the runs of an arm that count: neither void nor made to warm up.
+// Counted returns the runs of an arm that count: those that are neither void nor warm-up.
 func (r Result) Counted(arm int) []Run {
 	var out []Run
-	for _, run := range r.Runs {
-		if run.Arm == arm && run.Void == "" && !run.Discard {
-			out = append(out, run)
+	for i := range r.Runs {
+		if run := &r.Runs[i]; run.Arm == arm && run.Void == "" && !run.Discard {
+			out = append(out, *run)
 		}
 	}
 	return out
 }
 
-// Ceiling is that of the arm's main metric, in its unit; 0 is unknown.
+// Ceiling returns the wire's ceiling for the arm's main metric, in the metric's unit; 0 means
+// unknown.
 func (a Arm) Ceiling() float64 {
 	switch a.Main().Name {
 	case "throughput":
@@ -70,7 +71,7 @@ func (a Arm) Ceiling() float64 {
 	return 0
 }
 
-// Values are a metric's of the runs of an arm that count and have it.
+// Values returns a metric's values in the counted runs of an arm that have it.
 func (r Result) Values(arm int, m Metric) []float64 {
 	var out []float64
 	for _, run := range r.Counted(arm) {

@@ -15,9 +15,9 @@ const muchRemote = 0.5
 // mostCPUs is above what a machine has: a file may say what it likes.
 const mostCPUs = 1 << 13
 
-// remote says that most of the work of the runs over an interface was done by processors
+// remoteWork says that most of the work of the runs over an interface was done by processors
 // of other NUMA nodes than the interface's, where each packet crosses between them.
-func (r Result) remote(m Machine, i Interface) string {
+func (r Result) remoteWork(m Machine, i Interface) string {
 	if i.NUMA < 0 || len(m.NUMACPUs) < 2 {
 		return ""
 	}
@@ -27,7 +27,7 @@ func (r Result) remote(m Machine, i Interface) string {
 		if run.Discard || run.Void != "" || run.Arm >= len(r.Arms) {
 			continue
 		}
-		for _, e := range r.Arms[run.Arm].ends(run) {
+		for _, e := range r.Arms[run.Arm].listEnds(run) {
 			if e.end.Machine != m.Name || !e.end.Over(i.Name) || len(e.seen.CPU.Busy) != len(node) {
 				continue
 			}
@@ -51,11 +51,11 @@ func (r Result) remote(m Machine, i Interface) string {
 	}
 	return fmt.Sprintf("%s on %s is on NUMA node %d, and %.0f %% of the processors' work was done on node %d: "+
 		"what uses it is better kept to processors %s (a pod by the Topology Manager, another program by taskset).",
-		i.Name, m.Name, i.NUMA, 100*on[most]/all, most, at(m.NUMACPUs, i.NUMA))
+		i.Name, m.Name, i.NUMA, 100*on[most]/all, most, valueAt(m.NUMACPUs, i.NUMA))
 }
 
-// at is a list's value, empty outside of it.
-func at(list []string, n int) string {
+// valueAt returns element n of a list, or "" if n is outside.
+func valueAt(list []string, n int) string {
 	if n >= len(list) {
 		return ""
 	}

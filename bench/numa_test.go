@@ -10,7 +10,7 @@ import (
 // A NIC whose work is done on the other node is pointed out, and one whose work is not
 // is not.
 func TestRemarksOnNUMA(t *testing.T) {
-	m := host("w1", func(m *Machine) {
+	m := makeHost("w1", func(m *Machine) {
 		m.CPUs, m.NUMANodes, m.NUMACPUs = 4, 2, []string{"0-1", "2,3"}
 		m.Interfaces[0].NUMA = 1
 	})

@@ -1,8 +1,13 @@
 package bench
 
-import "slices"
+import (
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+)
 
-// Pair is two arms of one result that differ in their path alone.
+// Pair is two arms of one result that differ in what carries them alone.
 type Pair struct {
 	Arm, Base  int // indices in Result.Arms
 	Is, Was    Interval
@@ -10,47 +15,142 @@ type Pair struct {
 	CPU        Difference // by the metric "cpu"; NaN where there is none
 }
 
-// Pairs compares arms of the same workload: each over a VF with each that is not,
-// and where there are not both, each with the first.
+// Pairs compares arms of the same workload between alike ends: each over a VF with each that is
+// not, and where there are not both, each with the first. A Service over VFs is compared with the
+// receiver's own address. A pod's path is not set against a node's, nor
+// one on a node against one between nodes, nor a path against itself. All pairs of a result are one family of comparisons.
 func (r Result) Pairs() []Pair {
 	var out []Pair
 	for i, base := range r.Arms {
-		first := slices.IndexFunc(r.Arms, func(a Arm) bool { return a.Workload == base.Workload }) == i
+		first := slices.IndexFunc(r.Arms, base.isAlike) == i
+		mixed := r.isMixed(base)
 		for j, arm := range r.Arms {
-			if i == j || arm.Workload != base.Workload {
+			if arm.isOwnOf(base) {
 				continue
 			}
-			if r.mixed(base.Workload) {
-				if base.overVF() || !arm.overVF() {
-					continue
-				}
-			} else if !first {
+			if base.isOwnOf(arm) {
+				out = append(out, Pair{Arm: j, Base: i})
 				continue
 			}
-			out = append(out, r.pair(j, i))
+			if i == j || !base.isAlike(arm) || r.differInMechanism(i, j) != "" || reflect.DeepEqual(base.Paths(), arm.Paths()) || mixed && (base.overVF() || !arm.overVF()) || !mixed && !first {
+				continue
+			}
+			out = append(out, Pair{Arm: j, Base: i})
 		}
 	}
+	family := make([]*Difference, len(out))
+	for k := range out {
+		out[k].compareRounds(r, len(out))
+		family[k] = &out[k].Difference
+	}
+	adjustHolm(family)
 	return out
+}
+
+// isOwnOf reports whether an arm goes over VFs to the receiver's own address, and another does the
+// same to its Service.
+func (a Arm) isOwnOf(b Arm) bool {
+	over := b.Path
+	over.Network, over.Service, over.Replaced = a.Path.Network, a.Path.Service, a.Path.Replaced
+	return a.overVF() && b.Path.Service.IsValid() && a.isAlike(b) && reflect.DeepEqual(over, a.Path)
 }
 
 func (a Arm) overVF() bool { return a.Path.Network == "VF" }
 
-// mixed reports whether a workload was sent over VFs and over something else.
-func (r Result) mixed(w Workload) bool {
-	vf := func(want bool) bool {
-		return slices.ContainsFunc(r.Arms, func(a Arm) bool { return a.Workload == w && a.overVF() == want })
-	}
-	return vf(true) && vf(false)
+// isAlike reports whether two arms may be compared: one workload, by the same mechanisms, between
+// ends of one kind.
+func (a Arm) isAlike(b Arm) bool {
+	return a.Workload == b.Workload && a.Path.Ends == b.Path.Ends && a.betweenMachines() == b.betweenMachines() && len(a.Also) == len(b.Also)
 }
 
-func (r Result) pair(arm, base int) Pair {
-	main := r.Arms[arm].Main()
-	is, was := r.Values(arm, main), r.Values(base, main)
-	p := Pair{Arm: arm, Base: base, Is: Estimate(is), Was: Estimate(was), Difference: Differ(is, was), CPU: Differ(nil, nil)}
-	for _, m := range Metrics(r.Arms[arm].Workload.Kind) {
+func (a Arm) betweenMachines() bool { return a.Path.From.Machine != a.Path.To.Machine }
+
+// isMixed reports whether arms like that one go over VFs and over something else.
+func (r Result) isMixed(like Arm) bool {
+	over := func(vf bool) bool {
+		return slices.ContainsFunc(r.Arms, func(a Arm) bool { return like.isAlike(a) && a.overVF() == vf })
+	}
+	return over(true) && over(false)
+}
+
+// compareRounds fills in a pair's figures, by the rounds that both arms have.
+func (p *Pair) compareRounds(r Result, family int) {
+	main := r.Arms[p.Arm].Main()
+	is, was := r.byRound(p.Arm, main), r.byRound(p.Base, main)
+	p.Is, p.Was = Estimate(r.Values(p.Arm, main)), Estimate(r.Values(p.Base, main))
+	p.Difference = differRounds(is, was, family)
+	p.CPU = Differ(nil, nil)
+	for _, m := range Metrics(r.Arms[p.Arm].Workload.Kind) {
 		if m.Name == "cpu" {
-			p.CPU = Differ(r.Values(arm, m), r.Values(base, m))
+			p.CPU = differRounds(r.byRound(p.Arm, m), r.byRound(p.Base, m), family)
 		}
 	}
-	return p
+}
+
+// differRounds compares by round where both have the same rounds.
+func differRounds(is, was map[int]float64, family int) Difference {
+	var a, b []float64
+	shared := 0
+	for _, round := range slices.Sorted(maps.Keys(is)) {
+		a = append(a, is[round])
+		if _, both := was[round]; both {
+			shared++
+		}
+	}
+	for _, round := range slices.Sorted(maps.Keys(was)) {
+		b = append(b, was[round])
+	}
+	if shared == len(is) && shared == len(was) {
+		return differByRound(a, b, family)
+	}
+	return differBy(a, b, family)
+}
+
+// Tries is how often a run of a round is made as long as it is void.
+const Tries = 3
+
+// byRound returns the values of [Result.Values] by round. Runs are in the order of rounds; each
+// round has every arm once, or up to Tries times if its runs are void.
+func (r Result) byRound(arm int, m Metric) map[int]float64 {
+	out := map[int]float64{}
+	round, void := 0, 0
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		if run.Arm != arm || run.Discard {
+			continue
+		}
+		if run.Void != "" {
+			if void++; void == Tries {
+				round, void = round+1, 0
+			}
+			continue
+		}
+		if v := m.Of(r.Arms[arm], *run); !math.IsNaN(v) {
+			out[round] = v
+		}
+		round, void = round+1, 0
+	}
+	return out
+}
+
+// RatiosByRound returns the values of two arms' main metric as a ratio, for each round in which a
+// run of both counts.
+func (r Result) RatiosByRound(arm, base int) (all []float64) {
+	main := r.Arms[arm].Main()
+	is, was := r.byRound(arm, main), r.byRound(base, main)
+	for _, round := range slices.Sorted(maps.Keys(is)) {
+		if b, both := was[round]; both && b != 0 {
+			all = append(all, is[round]/b)
+		}
+	}
+	return all
+}
+
+// MTU returns the smallest MTU of the arm's ends, or 0 if one is not known.
+func (a Arm) MTU() int {
+	least := a.Path.From.MTU
+	for _, p := range a.Paths() {
+		least = min(least, p.From.MTU, p.To.MTU)
+	}
+	return least
 }

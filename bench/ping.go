@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 )
 
-// Pings is what one run of ping found.
+// Pings is the outcome of one run of ping.
 type Pings struct {
 	Sent, Received int
 	// Min, Avg and Max are round-trip times in milliseconds, 0 when nothing

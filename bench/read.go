@@ -42,7 +42,7 @@ func Read(in io.Reader) (Result, error) {
 		Schema string `json:"schema"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
-		return Result{}, explain(raw, err)
+		return Result{}, explainJSON(raw, err)
 	}
 	if head.Schema != Schema {
 		return Result{}, fmt.Errorf("has the schema %s; this culvert reads %q", excerpt.Quote(head.Schema), Schema)
@@ -51,7 +51,7 @@ func Read(in io.Reader) (Result, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
-		return Result{}, explain(raw, err)
+		return Result{}, explainJSON(raw, err)
 	}
 	return r, r.Validate()
 }
@@ -69,8 +69,8 @@ func Write(out io.Writer, r Result) error {
 	return err
 }
 
-// explain puts line and reason into an error of encoding/json.
-func explain(raw []byte, err error) error {
+// explainJSON puts line and reason into an error of encoding/json.
+func explainJSON(raw []byte, err error) error {
 	at := func(offset int64) int { return 1 + bytes.Count(raw[:min(int64(len(raw)), offset)], []byte("\n")) }
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -108,7 +108,7 @@ func (r Result) Validate() error {
 			return fmt.Errorf("arms[%d].name %q: want one, unlike the others", i, a.Name)
 		}
 		arms[a.Name] = true
-		if err := a.validate(machines); err != nil {
+		if err := a.checkFields(machines); err != nil {
 			return fmt.Errorf("arms[%d] (%s): %w", i, a.Name, err)
 		}
 	}
@@ -116,7 +116,7 @@ func (r Result) Validate() error {
 		if run.Arm < 0 || run.Arm >= len(r.Arms) {
 			return fmt.Errorf("runs[%d].arm %d: there are %d arms", i, run.Arm, len(r.Arms))
 		}
-		if err := run.validate(); err != nil {
+		if err := run.checkFields(); err != nil {
 			return fmt.Errorf("runs[%d]: %w", i, err)
 		}
 		if run.Via != nil && r.Arms[run.Arm].Path.Via == (Relay{}) {
@@ -134,14 +134,14 @@ func (r Result) Validate() error {
 	return nil
 }
 
-func (a Arm) validate(machines map[string]bool) error {
+func (a Arm) checkFields(machines map[string]bool) error {
 	switch a.Workload.Kind {
-	case Stream, Datagram, Request, Packets, Echo:
+	case Stream, Datagram, Request, Connect, Packets, Echo:
 	default:
-		return fmt.Errorf("workload.kind %q: want %s, %s, %s, %s or %s", a.Workload.Kind, Stream, Datagram, Request, Packets, Echo)
+		return fmt.Errorf("workload.kind %q: want %s, %s, %s, %s, %s or %s", a.Workload.Kind, Stream, Datagram, Request, Connect, Packets, Echo)
 	}
 	for _, p := range a.Paths() {
-		if err := p.validate(machines); err != nil {
+		if err := p.checkFields(machines); err != nil {
 			return fmt.Errorf("path: %w", err)
 		}
 	}
@@ -155,14 +155,17 @@ func (a Arm) validate(machines map[string]bool) error {
 		return fmt.Errorf("alsoBounds: %d of them, and also has %d paths", n, len(a.Also))
 	}
 	for _, b := range a.EachBounds() {
-		if err := figures("generatorGbps", b.GeneratorGbps, "generatorPPS", b.GeneratorPPS, "rtt", b.RTT, "rateMbps", float64(b.RateMbps)); err != nil {
+		if err := checkFigures("generatorGbps", b.GeneratorGbps, "generatorPPS", b.GeneratorPPS, "rtt", b.RTT, "rateMbps", float64(b.RateMbps)); err != nil {
 			return err
 		}
 	}
-	return figures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS)
+	return checkFigures("workload.seconds", a.Workload.Seconds, "workload.rate", a.Workload.Rate, "ceilingGbps", a.CeilingGbps, "ceilingPPS", a.CeilingPPS)
 }
 
-func (p Path) validate(machines map[string]bool) error {
+func (p Path) checkFields(machines map[string]bool) error {
+	if p.Replaced != "" && p.Replaced != AtSocket && p.Replaced != InPackets {
+		return fmt.Errorf("replaced %q: want %q or %q", p.Replaced, AtSocket, InPackets)
+	}
 	names := []string{p.From.Machine, p.To.Machine}
 	if p.Via != (Relay{}) {
 		names = append(names, p.Via.Machine)
@@ -178,18 +181,20 @@ func (p Path) validate(machines map[string]bool) error {
 	return nil
 }
 
-// validate checks the figures of runs that are void too: they are shown.
-func (r Run) validate() error {
-	if err := figures("seconds", r.Seconds, "gbps", r.Gbps, "pps", r.PPS); err != nil {
+// checkFields checks the figures of runs that are void too: they are shown.
+func (r Run) checkFields() error {
+	if err := checkFigures("seconds", r.Seconds, "gbps", r.Gbps, "pps", r.PPS); err != nil {
 		return err
 	}
-	for _, v := range r.Series {
-		if err := figures("series", v); err != nil {
-			return err
+	for name, all := range map[string][]float64{"series": r.Series, "cwnd": r.Cwnd, "sentSeconds": {r.SentSeconds}} {
+		for _, v := range all {
+			if err := checkFigures(name, v); err != nil {
+				return err
+			}
 		}
 	}
 	if d := r.Delays; d != nil {
-		if err := figures("delays.min", d.Min, "delays.mean", d.Mean, "delays.max", d.Max); err != nil {
+		if err := checkFigures("delays.min", d.Min, "delays.mean", d.Mean, "delays.max", d.Max); err != nil {
 			return err
 		}
 		if !(d.Min <= d.P50 && d.P50 <= d.P90 && d.P90 <= d.P99 && d.P99 <= d.P999 && d.P999 <= d.Max) {
@@ -201,19 +206,22 @@ func (r Run) validate() error {
 		seen["via"] = *r.Via
 	}
 	for name, e := range seen {
-		if err := e.CPU.validate(); err != nil {
+		if err := e.CPU.checkFields(); err != nil {
 			return fmt.Errorf("%s.cpu.%w", name, err)
+		}
+		if err := checkFigures("engineSeconds", e.EngineSeconds, "throttled.seconds", e.Throttled.Seconds, "whole.seconds", e.Whole.Seconds); err != nil {
+			return fmt.Errorf("%s.%w", name, err)
 		}
 		if e.Guest == nil {
 			continue
 		}
-		if err := e.Guest.validate(); err != nil {
+		if err := e.Guest.checkFields(); err != nil {
 			return fmt.Errorf("%s.guest.%w", name, err)
 		}
 	}
 	if len(r.Shares) > 0 {
 		for i, one := range r.Each() {
-			if err := one.validate(); err != nil {
+			if err := one.checkFields(); err != nil {
 				return fmt.Errorf("shares[%d].%w", i, err)
 			}
 		}
@@ -221,16 +229,28 @@ func (r Run) validate() error {
 	return nil
 }
 
-func (c CPUUse) validate() error {
-	return figures("seconds", c.Seconds, "user", c.User, "system", c.System, "irq", c.IRQ, "softirq", c.SoftIRQ, "steal", c.Steal, "idle", c.Idle, "busiest", c.Busiest)
+func (c CPUUse) checkFields() error {
+	for name, tasks := range map[string]map[string]float64{"tasks": c.Tasks, "others": c.Others} {
+		for task, seconds := range tasks {
+			if err := checkFigures(name+"."+task, seconds); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Background != nil {
+		if err := checkFigures("background", *c.Background); err != nil {
+			return err
+		}
+	}
+	return checkFigures("seconds", c.Seconds, "user", c.User, "system", c.System, "irq", c.IRQ, "softirq", c.SoftIRQ, "steal", c.Steal, "idle", c.Idle, "busiest", c.Busiest)
 }
 
 // mostFigure is above all that is measured here, packets a second and microseconds,
 // and far from where sums overflow.
 const mostFigure = 1e15
 
-// figures takes names with values that are to be between 0 and mostFigure.
-func figures(pairs ...any) error {
+// checkFigures takes names with values that are to be between 0 and mostFigure.
+func checkFigures(pairs ...any) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		v, ok := pairs[i+1].(float64)
 		if !ok || math.IsNaN(v) || v < 0 || v > mostFigure {

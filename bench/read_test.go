@@ -66,14 +66,18 @@ func TestReadRefuses(t *testing.T) {
 		"an arm twice":        {replaced(`"name": "ask"`, `"name": "VF"`), `arms[1].name "VF": want one, unlike the others`},
 		"a machine twice":     {replaced(`"name": "b"`, `"name": "a"`), `machines[1].name "a": want one, unlike the others`},
 		"no such machine":     {replaced(`"machine": "a"`, `"machine": "z"`), `arms[0] (VF): path: there is no machine "z"`},
-		"no such kind":        {replaced(`"kind": "stream"`, `"kind": "flood"`), `arms[0] (VF): workload.kind "flood": want stream, datagram, request, packets or echo`},
+		"no such kind":        {replaced(`"kind": "stream"`, `"kind": "flood"`), `arms[0] (VF): workload.kind "flood": want stream, datagram, request, connect, packets or echo`},
 		"no duration":         {replaced(`"kind": "stream",`, `"kind": "stream", "rate": -1,`), "arms[0] (VF): workload.rate -1: want a number"},
 		"a size below 0":      {replaced(`"kind": "stream",`, `"kind": "stream", "size": -1,`), "arms[0] (VF): workload: size, streams, window and rateLimit are not below 0"},
 		"delays out of order": {replaced(`"p90": 200`, `"p90": 100`), "runs[1]: delays: min 200, p50 200, p90 100"},
 		"a delay below 0":     {replaced(`"min": 200`, `"min": -1`), "runs[1]: delays.min -1: want a number"},
 		"CPU below 0":         {replaced(`"steal": 0`, `"steal": -1`), "runs[0]: from.cpu.steal -1: want a number"},
+		"background below 0":  {replaced(`"steal": 0`, `"steal": 0, "background": -1`), "runs[0]: from.cpu.background -1: want a number"},
+		"others below 0":      {replaced(`"steal": 0`, `"steal": 0, "others": {"cc1": -1}`), "runs[0]: from.cpu.others.cc1 -1: want a number"},
+		"engine below 0":      {replaced(`"cpu": {`, `"engineSeconds": -1, "cpu": {`), "runs[0]: from.engineSeconds -1: want a number"},
 		"series below 0":      {replaced(`"gbps": 9,`, `"gbps": 9, "series": [1, -1],`), "runs[0]: series -1: want a number"},
 		"no such way":         {replaced(`"from": {`, `"via": {"machine": "a", "name": "r", "how": "floods"}, "from": {`), `arms[0] (VF): path: via.how "floods": want routes or bridges`},
+		"replaced nowhere":    {replaced(`"from": {`, `"replaced": "by magic", "from": {`), `arms[0] (VF): path: replaced "by magic": want "at the socket" or "in packets"`},
 		"no such middle":      {replaced(`"from": {`, `"via": {"machine": "z", "name": "r", "how": "routes"}, "from": {`), `arms[0] (VF): path: there is no machine "z"`},
 		"in the middle, none": {replaced(`"gbps": 9,`, `"gbps": 9, "via": {"cpu": {}, "softnet": {}},`), "runs[0].via: the arm's path has nothing in the middle"},
 		"printed of nothing":  {replaced(`"seed": 0,`, `"seed": 0, "printed": [{"name": "R0", "arm": "z", "value": 1, "unit": "Gb/s"}],`), `printed[0].arm "z": there is no such arm`},
@@ -95,7 +99,7 @@ func TestReadRefuses(t *testing.T) {
 // FuzzRead: what is read can be computed with, and is written as what reads the same.
 func FuzzRead(f *testing.F) {
 	f.Add(written(f, measured([]float64{9, 8}, []float64{200})))
-	arm, run := three()
+	arm, run := threeSenders()
 	f.Add(written(f, Result{Schema: Schema, Machines: []Machine{{Name: "n1"}, {Name: "n2"}}, Arms: []Arm{arm}, Runs: []Run{run}}))
 	f.Add(`{"schema":"culvert.dev/bench/v1","runs":[{"arm":0}]}`)
 	f.Add(`{"schema":"culvert.dev/bench/v1","arms":[{"name":"\u0000<"}],"machines":[null]}`)

@@ -6,60 +6,63 @@ import (
 )
 
 // Schema names the form of a Result as JSON. It changes when a reader of the old
-// form would take a figure for another one.
+// form would misread a figure.
 const Schema = "culvert.dev/bench/v1"
 
-// Result is all that one invocation measured: what `culvert bench run` writes, and
-// what compare and report read.
+// Result holds all measurements of one invocation of `culvert bench run`, which writes it.
+// report and compare read it.
 type Result struct {
 	Schema  string    `json:"schema"`
 	Culvert string    `json:"culvert"`          // version of the program that measured
-	Preset  string    `json:"preset,omitempty"` // "m4", say, or several: "m3 m4"
+	Preset  string    `json:"preset,omitempty"` // such as "m4", or several: "m3 m4"
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended"`
-	// Seed orders the runs: with the same one they are made in the same order.
+	// Seed orders the runs: the same seed gives the same order.
 	Seed uint64 `json:"seed"`
-	// Unfinished says why runs are missing that were planned. Empty, none is.
+	// Unfinished is the reason why planned runs are missing; empty when none is.
 	Unfinished string    `json:"unfinished,omitempty"`
 	Machines   []Machine `json:"machines"`
 	Arms       []Arm     `json:"arms"`
-	Runs       []Run     `json:"runs"` // in the order in which they were made
-	// Notes are for people: what a preset lacked here and what was done instead,
-	// what in the fingerprints stands out.
+	Runs       []Run     `json:"runs"` // in the order of their start
+	// Notes are for the reader of the report: parts of a preset that this machine
+	// lacks and their replacements, and remarkable values of the fingerprints.
 	Notes   []string `json:"notes,omitempty"`
-	Printed []Figure `json:"printed,omitempty"` // the report's, beside which these stand
+	Printed []Figure `json:"printed,omitempty"` // figures of a printed report, to compare these runs with
 }
 
-// Arm is what is repeated, and compared with other arms: one workload over one path, or
-// over several at once.
+// Arm is one workload over one path, or over several at once. A measurement repeats each
+// arm and compares it with the others.
 type Arm struct {
-	Name string `json:"name"` // "VF", "overlay", "VF 64 B"; unlike those of all other arms
+	Name string `json:"name"` // such as "VF", "overlay" or "VF 64 B"; unique
 	Path Path   `json:"path"`
-	// Also are more paths that carry the workload while Path does, each of them all of it. The
-	// arm's figures and ceilings are the totals, and what each path carried is in Run.Shares.
+	// Also are more paths. Each carries the whole workload at the same time as the first
+	// path. The arm's figures and ceilings are totals; Run.Shares has those of each path.
 	Also     []Path   `json:"also,omitempty"`
 	Workload Workload `json:"workload"`
-	// CeilingGbps is what the wires can carry of this workload's payload, in 1e9 bits
-	// a second, and CeilingPPS of its frames; 0 where their speed is not known.
+	// CeilingGbps is the most payload of this workload that the wires can carry, in 1e9
+	// bits a second; 0 where their speed is not known.
 	CeilingGbps float64 `json:"ceilingGbps,omitempty"`
-	CeilingPPS  float64 `json:"ceilingPPS,omitempty"`
-	Bounds              // of Path
-	// AlsoBounds are those of the paths of Also.
+	// CeilingPPS is the most frames of this workload that the wires can carry in a second.
+	CeilingPPS float64 `json:"ceilingPPS,omitempty"`
+	Bounds             // of Path
+	// AlsoBounds are the bounds of the further paths.
 	AlsoBounds []Bounds `json:"alsoBounds,omitempty"`
 }
 
-// Bounds are what no path can be above, beside its wires.
+// Bounds are limits of a path besides its wires: no figure can be higher.
 type Bounds struct {
-	// GeneratorGbps and GeneratorPPS are what the engine makes of this workload on the
-	// machine that sends, over its loopback interface: payload in 1e9 bits a second of a
-	// stream, datagrams or frames sent a second of others. 0 is not known.
+	// GeneratorGbps is the payload that the engine sends of this workload on the sending
+	// machine, over its loopback interface, in 1e9 bits a second. 0: not known.
 	GeneratorGbps float64 `json:"generatorGbps,omitempty"`
-	GeneratorPPS  float64 `json:"generatorPPS,omitempty"`
-	// RTT is the shortest round trip over the path while nothing else was sent, in
-	// microseconds; measured where the workload has a window.
+	// GeneratorPPS is the same for workloads other than streams, in datagrams or frames a
+	// second.
+	GeneratorPPS float64 `json:"generatorPPS,omitempty"`
+	// RTT is the shortest round trip over the idle path, in microseconds. It is measured
+	// where the workload has a window.
 	RTT float64 `json:"rtt,omitempty"`
-	// RateMbps is max_tx_rate of the VF that sends, 1e6 bits a second; 0: it has none,
-	// or nobody could tell.
+	// VLANs is the number of tags of 4 bytes that the wire adds to the interface's frames.
+	VLANs int `json:"vlans,omitempty"`
+	// RateMbps is max_tx_rate of the sending VF, in 1e6 bits a second; 0: none, or not known.
 	RateMbps int `json:"rateMbps,omitempty"`
 }
 
@@ -70,128 +73,158 @@ type Path struct {
 	Place   string `json:"place"`   // "same PF", "other PF", "same node", "other node"
 	From    End    `json:"from"`
 	To      End    `json:"to"`
-	// Service is the address of a Kubernetes Service that traffic is sent to and To
-	// answers for.
+	// Service is the address of a Kubernetes Service, or another address that leads to the
+	// receiver. The sender uses it in place of the receiver's own.
 	Service netip.Addr `json:"service,omitzero"`
-	// Via is the machine between the ends, where the path is measured through one.
+	// Replaced says where the receiver's address takes the place of the Service's.
+	Replaced Replacement `json:"replaced,omitempty"`
+	// Via is the machine between the ends, where the path has one.
 	Via Relay `json:"via,omitzero"`
 }
 
-// Relay is a machine, or a network namespace of it, that hands on what it gets: its kernel forwards.
+// Replacement is where an address takes the place of a Service's. The sender's agent reads it from
+// the kernel's state of a socket that is connected to the Service.
+type Replacement string
+
+// The places.
+const (
+	// AtSocket: programs of a cgroup (eBPF) give the socket the receiver's address, and packets
+	// have it from the start.
+	AtSocket Replacement = "at the socket"
+	// InPackets: the socket has the Service's address, and something behind it changes packets,
+	// such as nftables in the network namespace or on the host.
+	InPackets Replacement = "in packets"
+)
+
+// Relay is a machine, or a network namespace of it, whose kernel forwards packets.
 type Relay struct {
 	Machine string  `json:"machine"` // as in Result.Machines
-	Name    string  `json:"name"`    // as an End's
+	Name    string  `json:"name"`    // as that of an End
 	How     Forward `json:"how"`
-	// In and Out are its interfaces on the sides of From and To, where its addresses tell: a bridge's
+	// In is its interface on the sender's side, where the addresses show it: a bridge's
 	// ports have none.
-	In  string `json:"in,omitempty"`
+	In string `json:"in,omitempty"`
+	// Out is its interface on the receiver's side, likewise.
 	Out string `json:"out,omitempty"`
 }
 
-// Forward is how a kernel hands frames on.
+// Forward says how a kernel forwards frames.
 type Forward string
 
 // The ways to forward.
 const (
 	Routes  Forward = "routes"  // by the address of the network layer
-	Bridges Forward = "bridges" // by that of the link layer
+	Bridges Forward = "bridges" // by the address of the link layer
 )
 
-// ServicePorts are those that a Service for a measurement has, over TCP and UDP, and
-// an engine behind it may listen on.
+// ServicePorts are the ports, over TCP and UDP, of a Service for a measurement. An engine
+// behind it may listen on them.
 var ServicePorts = []uint16{5201, 5202, 5203, 5204, 5205, 5206, 5207, 5208}
 
 // End is where traffic starts or stops: one interface in one network namespace of
 // a machine, or in a virtual machine that runs on it.
 type End struct {
 	Machine   string     `json:"machine"`
-	Name      string     `json:"name"` // "default/iperf3-client", "host", a guest's
+	Name      string     `json:"name"` // such as "default/iperf3-client", "host" or a guest's name
 	Interface string     `json:"interface"`
 	Address   netip.Addr `json:"address"`
 	MTU       int        `json:"mtu,omitempty"` // bytes
 	Driver    string     `json:"driver,omitempty"`
-	// PF and VF are set where the interface is a VF: the PF's name on its machine and
-	// the VF's index; Uplink is what carries other interfaces' frames: a PF or NIC, or a
-	// bond's members or what a tunnel was made upon, with a "+" between them.
-	PF     string `json:"pf,omitempty"`
-	VF     *int   `json:"vf,omitempty"`
+	// PF is the name of the VF's PF on its machine, where the interface is a VF.
+	PF string `json:"pf,omitempty"`
+	// VF is the VF's index, where the interface is a VF.
+	VF *int `json:"vf,omitempty"`
+	// Uplink carries the frames of another kind of interface: a PF or NIC, the members of a
+	// bond, or the interfaces below a tunnel, with a "+" between them.
 	Uplink string `json:"uplink,omitempty"`
 }
 
-// Kind is what a workload does.
+// Kind is a kind of traffic.
 type Kind string
 
 // The kinds of workload.
 const (
-	Stream   Kind = "stream"   // TCP, as much as goes through
-	Datagram Kind = "datagram" // UDP, as much as goes through or at a rate
+	Stream   Kind = "stream"   // TCP, as much as the path carries
+	Datagram Kind = "datagram" // UDP, as much as the path carries or at a rate
 	Request  Kind = "request"  // one question at a time and its answer: latency
-	Packets  Kind = "packets"  // frames as many as go through, counted where they arrive
-	Echo     Kind = "echo"     // ICMP echo, as ping does
+	Connect  Kind = "connect"  // the same, with a new TCP connection for each question: requests a second
+	Packets  Kind = "packets"  // as many frames as the path carries, counted at the receiver
+	Echo     Kind = "echo"     // ICMP echo, as ping sends
 )
 
-// Workload is what is sent. Zero values mean what the engine does of itself.
+// Workload describes the traffic. A value of zero leaves the choice to the engine.
 type Workload struct {
 	Kind    Kind   `json:"kind"`
-	Engine  string `json:"engine"` // a name of package engine's list: "culvert", "iperf3"
+	Engine  string `json:"engine"` // such as "culvert" or "iperf3"
 	Version string `json:"version,omitempty"`
-	// Seconds are counted, after Warmup seconds that are not.
+	// Seconds is the length of the window that is counted.
 	Seconds float64 `json:"seconds"`
-	Warmup  float64 `json:"warmup,omitempty"`
+	Warmup  float64 `json:"warmup,omitempty"` // seconds of traffic before the window
 	Streams int     `json:"streams,omitempty"`
-	// Size is the bytes of one write, datagram or question; for packets of the frame,
-	// without its checksum, as pktgen has it.
+	// Size is the bytes of one write, datagram or question. For packets it is the bytes of
+	// the frame without its checksum, as in pktgen.
 	Size   int     `json:"size,omitempty"`
 	Window int     `json:"window,omitempty"` // SO_SNDBUF and SO_RCVBUF, bytes
-	Rate   float64 `json:"rate,omitempty"`   // wanted: bits a second of datagrams, questions a second, frames a second
-	// Flows, Sources and MACs are how many of them the packets are spread over.
+	Rate   float64 `json:"rate,omitempty"`   // requested bits of datagrams, questions or frames a second
+	// Flows is the number of flows over which the engine spreads the packets.
 	Flows   int `json:"flows,omitempty"`
-	Sources int `json:"sources,omitempty"`
-	MACs    int `json:"macs,omitempty"`
-	// Burst is how many frames are given to the kernel as one UDP packet, which it cuts before
-	// they reach the driver (UDP_SEGMENT's way, Linux 4.18 and up); 0 and 1: each alone.
+	Sources int `json:"sources,omitempty"` // the number of source addresses, likewise
+	MACs    int `json:"macs,omitempty"`    // the number of MAC addresses, likewise
+	// Burst is the number of frames that the engine passes to the kernel as one UDP packet.
+	// The kernel cuts it before the driver (UDP_SEGMENT, Linux 4.18). 0 and 1: each alone.
 	Burst int `json:"burst,omitempty"`
-	// AFXDP has packets sent by AF_XDP sockets in copy mode, in place of a packet socket's ring.
+	// AFXDP makes the engine send by AF_XDP sockets in copy mode, not by a packet socket's
+	// ring.
 	AFXDP bool `json:"afXdp,omitempty"`
-	// RateLimit is the max_tx_rate that the VF which sends has for the run, Mb/s.
+	// RateLimit is the max_tx_rate of the sending VF for the run, in Mb/s.
 	RateLimit int  `json:"rateLimit,omitempty"`
 	Reverse   bool `json:"reverse,omitempty"` // the other end sends
-	Pulled    bool `json:"pulled,omitempty"`  // the cable is, for a fifth of each run
+	Pulled    bool `json:"pulled,omitempty"`  // the cable is pulled for a fifth of each run
 	UDP       bool `json:"udp,omitempty"`     // questions and answers are datagrams, not on TCP
-	Senders   int  `json:"senders,omitempty"` // how many paths carry it at once, when more than one
+	Senders   int  `json:"senders,omitempty"` // the number of paths at once, when more than one
 }
 
-// Run is one repeat of an arm. A void one counts for nothing and says why.
+// Run is one repeat of an arm. The report leaves out a void run, which has a reason.
 type Run struct {
 	Arm     int       `json:"arm"` // index in Result.Arms
 	Started time.Time `json:"started"`
-	Discard bool      `json:"discard,omitempty"` // made to warm up
-	Void    string    `json:"void,omitempty"`
-	// Seconds is how long was counted, by the clock of the end that receives.
-	Seconds     float64 `json:"seconds"`
-	Bytes       uint64  `json:"bytes"`             // of payload that arrived
-	Packets     uint64  `json:"packets,omitempty"` // that arrived
-	Sent        uint64  `json:"sent,omitempty"`    // packets or questions that were sent
+	Discard bool      `json:"discard,omitempty"` // a run to warm up
+	Void    string    `json:"void,omitempty"`    // the reason, when the run is void
+	// Seconds is the length of the window by the clock of the receiving end.
+	Seconds float64 `json:"seconds"`
+	Bytes   uint64  `json:"bytes"`             // payload that arrived
+	Packets uint64  `json:"packets,omitempty"` // packets that arrived
+	Sent    uint64  `json:"sent,omitempty"`    // packets or questions that were sent
+	// SentSeconds is the length of the sender's window, where it has its own.
+	SentSeconds float64 `json:"sentSeconds,omitempty"`
+	// Lost is the number sent that did not arrive. Where the ends have windows of their own
+	// it is computed from the difference of their rates.
 	Lost        uint64  `json:"lost,omitempty"`
-	Gbps        float64 `json:"gbps,omitempty"` // 1e9 bits of payload a second, as it arrived
-	PPS         float64 `json:"pps,omitempty"`  // packets a second, as they arrived
+	Gbps        float64 `json:"gbps,omitempty"` // 1e9 bits of payload that arrived in a second
+	PPS         float64 `json:"pps,omitempty"`  // packets that arrived in a second
 	Retransmits *uint64 `json:"retransmits,omitempty"`
 	Delays      *Delays `json:"delays,omitempty"`
-	// Series are the Gb/s, or packets a second, of each tenth of the run or each
-	// second, whichever is longer.
+	// Cwnd is the congestion window at the end of each step of the series, in bytes: the sum
+	// of all streams. It is empty where the engine does not report it.
+	Cwnd []float64 `json:"cwnd,omitempty"`
+	// Series has the Gb/s, or packets a second, of each step of the run. A step is a tenth
+	// of the run or a second, whichever is longer.
 	Series []float64 `json:"series,omitempty"`
-	From   Evidence  `json:"from"` // all 0 where there are shares, which have their own
-	To     Evidence  `json:"to"`
-	// Via is what was seen of the machine in the middle, where the path has one.
+	// Totals has the traffic of the whole run, from first to last.
+	Totals Totals   `json:"totals,omitzero"`
+	From   Evidence `json:"from"` // all 0 in a run with shares: each share has its own
+	To     Evidence `json:"to"`
+	// Via is the evidence of the machine in the middle, where the path has one.
 	Via *Evidence `json:"via,omitempty"`
-	// Shares are what each path of an arm with several carried: Path, and then those of Also. The
-	// run's own figures are their totals.
+	// Shares has the figures of each path of an arm with several: the first path's, then
+	// those of the further ones. The run's own figures are the totals.
 	Shares []Share `json:"shares,omitempty"`
-	// Limits are what held the figure down, the strongest first.
+	// Limits are the causes that kept the figure low, the strongest first.
 	Limits []Limit `json:"limits,omitempty"`
 }
 
-// Share is what one of several paths carried of a run. Its keys are as those of a run.
+// Share has the figures of one of several paths of a run. Its keys mean the same as those of
+// a run.
 type Share struct {
 	Seconds     float64   `json:"seconds"`
 	Bytes       uint64    `json:"bytes"`
@@ -202,15 +235,28 @@ type Share struct {
 	PPS         float64   `json:"pps,omitempty"`
 	Retransmits *uint64   `json:"retransmits,omitempty"`
 	Series      []float64 `json:"series,omitempty"`
+	Totals      Totals    `json:"totals,omitzero"`
 	From        Evidence  `json:"from"`
 	To          Evidence  `json:"to"`
 	Via         *Evidence `json:"via,omitempty"`
 }
 
-// Delays are the percentiles of round trips, in microseconds, from the moment at
-// which each was due (coordinated omission is in them).
+// Totals has the traffic of a whole run, with the warm-up and what followed the window: bytes
+// of payload of streams and datagrams, packets or questions of others. 0 is not known. The
+// proof compares interface counters with the totals and not with the window's figures, since
+// the windows of two ends differ.
+type Totals struct {
+	Sent    uint64 `json:"sent,omitempty"`    // given to the kernel
+	Arrived uint64 `json:"arrived,omitempty"` // for questions, answered ones
+	// Retransmits is the number of segments that were sent again. Where the engine reports none, as iperf 2, it is that of all
+	// TCP connections of the sender's network namespace.
+	Retransmits uint64 `json:"retransmits,omitempty"`
+}
+
+// Delays has percentiles of round trips in microseconds. Each round trip is counted from the
+// moment when it was due, so that coordinated omission is included.
 type Delays struct {
-	Count uint64  `json:"count"`
+	Count uint64  `json:"count"` // includes lost ones, which count with the time until the sender gave up
 	Min   float64 `json:"min"`
 	Mean  float64 `json:"mean"`
 	P50   float64 `json:"p50"`
@@ -218,104 +264,154 @@ type Delays struct {
 	P99   float64 `json:"p99"`
 	P999  float64 `json:"p999"`
 	Max   float64 `json:"max"`
-	// Histogram is HdrHistogram's compressed form (V2, base64), for whoever wants
-	// other percentiles.
+	// Histogram is HdrHistogram's compressed form (V2, base64), for other percentiles.
 	Histogram string `json:"histogram,omitempty"`
 }
 
-// Evidence is what one end's machine did in the window that was counted.
-type Evidence struct {
-	CPU CPUUse `json:"cpu"`
-	// Guest is what the kernel of a virtual machine saw of its own processors. CPU is of the machine
-	// that it runs on, with QEMU's and vhost's threads.
-	Guest *CPUUse `json:"guest,omitempty"`
-	// Interfaces are the end's own and those that the path must not use, with what
-	// their counters rose by.
-	Interfaces []Counters `json:"interfaces,omitempty"`
-	Softnet    Softnet    `json:"softnet"`
-	Queues     []uint64   `json:"queues,omitempty"` // packets that each receive queue took, where the driver tells
+// Mechanism names how an end sends or counts, where its engine has several ways that differ in
+// the rate that they reach. Empty is not known, or the engine has one way.
+type Mechanism struct {
+	Name string `json:"name"` // "eBPF at the interface", "packet socket"
+	// Instead is the reason why the end does not use the way that the engine prefers.
+	Instead string `json:"instead,omitempty"`
 }
 
-// CPUUse is seconds of processors, of a whole machine, from /proc/stat (proc_stat(5)).
+// Throttled has the throttling of a cgroup with a CPU quota (cpu.stat in
+// Documentation/admin-guide/cgroup-v2.rst).
+type Throttled struct {
+	Times   uint64  `json:"times"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Evidence has the load and the counters of one end's machine in the window.
+type Evidence struct {
+	Mechanism Mechanism `json:"mechanism,omitzero"`
+	// Buffer is the SO_SNDBUF of the sender or the SO_RCVBUF of the receiver, read back from
+	// the kernel, which gives twice the size asked for. It is the least of all streams, where
+	// the workload has a window. 0 is not known.
+	Buffer int `json:"buffer,omitempty"`
+	// EngineSeconds is the processor time of the engine's processes and threads at this end.
+	EngineSeconds float64 `json:"engineSeconds,omitempty"`
+	// Throttled counts the stops of the end's processes because their cgroup, or one around
+	// it, had used up its CPU quota.
+	Throttled Throttled `json:"throttled,omitzero"`
+	CPU       CPUUse    `json:"cpu"`
+	// Guest is the processors' use as the kernel of a virtual machine counts it. The other
+	// value is that of its host, with QEMU's and vhost's threads.
+	Guest *CPUUse `json:"guest,omitempty"`
+	// Interfaces has the counters of the end's own interfaces, and of those that the path
+	// must not use.
+	Interfaces []Counters `json:"interfaces,omitempty"`
+	// Whole has the increase of the same counters over the whole run, when counters that lag
+	// had caught up. It leaves out other interfaces that carried nothing.
+	Whole   Whole    `json:"whole,omitzero"`
+	Softnet Softnet  `json:"softnet"`
+	Queues  []uint64 `json:"queues,omitempty"` // packets of each receive queue, where the driver counts them
+}
+
+// CPUUse has the seconds that all processors of a machine spent, from /proc/stat
+// (proc_stat(5)).
 type CPUUse struct {
 	Seconds float64 `json:"seconds"` // the window
-	User    float64 `json:"user"`    // with nice; guests' time is in it
+	User    float64 `json:"user"`    // includes nice and the time of guests
 	System  float64 `json:"system"`
 	IRQ     float64 `json:"irq"`
 	SoftIRQ float64 `json:"softirq"`
 	Steal   float64 `json:"steal"`
-	Idle    float64 `json:"idle"` // with waiting for I/O
-	// Busiest is the part of the window in which the busiest processor did not idle,
-	// 0 to 1, and Busy that part for each processor.
+	Idle    float64 `json:"idle"` // includes waiting for I/O
+	// Busiest is the part of the window, 0 to 1, in which the busiest processor worked.
 	Busiest float64   `json:"busiest"`
-	Busy    []float64 `json:"busy,omitempty"`
-	// Tasks are seconds by the names of processes and kernel threads that took part:
-	// the engine, vhost, ksoftirqd, QEMU.
+	Busy    []float64 `json:"busy,omitempty"` // the same part for each processor
+	// Tasks has seconds by the names of the processes and kernel threads that worked: the
+	// engine, vhost, ksoftirqd, QEMU.
 	Tasks map[string]float64 `json:"tasks,omitempty"`
+	// Others has the seconds of the tasks that took no part, the largest by name.
+	Others map[string]float64 `json:"others,omitempty"`
+	// Background is the number of processors that were busy before the round, while nothing was
+	// measured: seconds a second. Without a value it is not known.
+	Background *float64 `json:"background,omitempty"`
 }
 
-// Total is the seconds in which processors worked, steal not among them.
+// Total returns the seconds in which processors worked, without steal.
 func (c CPUUse) Total() float64 { return c.User + c.System + c.IRQ + c.SoftIRQ }
 
-// Counters are by how much an interface's counters rose (struct rtnl_link_stats64).
+// Net returns Total without the background load, where that is known.
+func (c CPUUse) Net() float64 {
+	if c.Background == nil {
+		return c.Total()
+	}
+	return max(0, c.Total()-*c.Background*c.Seconds)
+}
+
+// Counters has the increase of an interface's counters (struct rtnl_link_stats64).
 type Counters struct {
 	Interface string `json:"interface"`
-	// Role is "path" for one that must carry the bytes, "other" for one that must not.
+	// Role is "path" for an interface that must carry the bytes, "other" for one that must
+	// not.
 	Role      string `json:"role"`
 	RxBytes   uint64 `json:"rxBytes"`
 	TxBytes   uint64 `json:"txBytes"`
 	RxPackets uint64 `json:"rxPackets"`
 	TxPackets uint64 `json:"txPackets"`
-	RxDropped uint64 `json:"rxDropped"` // with missed, FIFO and other errors
+	RxDropped uint64 `json:"rxDropped"` // includes missed, FIFO and other errors
 	TxDropped uint64 `json:"txDropped"`
-	Downs     uint64 `json:"downs,omitempty"` // how often the carrier of one on the path was lost
+	Downs     uint64 `json:"downs,omitempty"` // the number of carrier losses, for an interface on the path
 }
 
-// Softnet is by how much the sums over all processors of /proc/net/softnet_stat rose.
+// Whole has the increase of counters over a whole run.
+type Whole struct {
+	Seconds    float64    `json:"seconds"`
+	Interfaces []Counters `json:"interfaces,omitempty"`
+}
+
+// Softnet has the increase of /proc/net/softnet_stat, summed over all processors.
 type Softnet struct {
 	Processed uint64 `json:"processed"`
 	Dropped   uint64 `json:"dropped"`  // the backlog was full
 	Squeezed  uint64 `json:"squeezed"` // netdev_budget ran out
 }
 
-// Limit is something that held a figure down, with the evidence for it.
+// Limit is a cause that kept a figure low, with its evidence.
 type Limit struct {
-	// What is one of "generator", "wire", "core", "steal", "ring", "softnet",
-	// "window", "rate limit" and "unknown".
+	// What names the cause: "quota", "generator", "wire", "core", "steal", "ring", "softnet",
+	// "window", "rate limit" or "unknown".
 	What     string `json:"what"`
 	Where    string `json:"where"` // a machine, an interface
 	Evidence string `json:"evidence"`
 }
 
-// RetransmitsUnit is the unit of figures that count retransmits of a run. They stand beside that
-// count, and others beside what their arm is about.
+// RetransmitsUnit is the unit of figures that count retransmits of a run. The report puts them
+// beside that count, and other figures beside the main figure of their arm.
 const RetransmitsUnit = "retransmits"
 
-// Figure is one that a report printed.
+// Figure is a figure of a printed report.
 type Figure struct {
 	Name  string  `json:"name"`          // "R0 VF"
-	Arm   string  `json:"arm,omitempty"` // of this result, that stands beside it
+	Arm   string  `json:"arm,omitempty"` // the arm of this result to compare it with
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
-	Text  string  `json:"text,omitempty"` // where it is no number: "drops badly"
+	Text  string  `json:"text,omitempty"` // in place of a number, such as "drops badly"
 }
 
-// Machine is the fingerprint of one: what results depend on. Two results are alike
-// when these are.
+// Machine is the fingerprint of a machine: the properties on which results depend. Two
+// results are comparable when their machines are alike.
 type Machine struct {
-	Name       string      `json:"name"` // of a virtual machine that of its host before it: "n1/db1"
-	Kernel     string      `json:"kernel"`
-	CPU        string      `json:"cpu"` // the model
-	CPUs       int         `json:"cpus"`
-	NUMANodes  int         `json:"numaNodes"`
-	NUMACPUs   []string    `json:"numaCPUs,omitempty"` // of each node, a list as cpulist has it: "0-7"; on machines with several
-	MemoryMiB  int         `json:"memoryMiB"`
-	Governor   string      `json:"governor,omitempty"`
-	Hypervisor string      `json:"hypervisor,omitempty"` // "kvm", "tcg"; empty on metal
-	Mitigated  []string    `json:"mitigated,omitempty"`  // /sys/devices/system/cpu/vulnerabilities
-	Sysctls    []Setting   `json:"sysctls,omitempty"`
+	Name       string    `json:"name"` // a virtual machine has its host before it: "n1/db1"
+	Kernel     string    `json:"kernel"`
+	CPU        string    `json:"cpu"` // the model
+	CPUs       int       `json:"cpus"`
+	NUMANodes  int       `json:"numaNodes"`
+	NUMACPUs   []string  `json:"numaCPUs,omitempty"` // the processors of each node as in cpulist, "0-7"; on machines with several nodes
+	MemoryMiB  int       `json:"memoryMiB"`
+	Governor   string    `json:"governor,omitempty"`
+	Hypervisor string    `json:"hypervisor,omitempty"` // "kvm" or "tcg"; empty on bare metal
+	Mitigated  []string  `json:"mitigated,omitempty"`  // /sys/devices/system/cpu/vulnerabilities
+	Sysctls    []Setting `json:"sysctls,omitempty"`
+	// Platform has other properties that change figures: the kernel's command line, SMT, idle
+	// states, turbo, IOMMU, drivers from outside the kernel's tree.
+	Platform   []Setting   `json:"platform,omitempty"`
 	Interfaces []Interface `json:"interfaces"`
-	Tools      []Setting   `json:"tools,omitempty"` // "iperf3": "3.18"
+	Tools      []Setting   `json:"tools,omitempty"` // versions, such as "iperf3": "3.18"
 }
 
 // Setting is a name with a value.
@@ -324,7 +420,7 @@ type Setting struct {
 	Value string `json:"value"`
 }
 
-// Interface is the part of a fingerprint about one interface.
+// Interface is the fingerprint of one interface.
 type Interface struct {
 	Name      string    `json:"name"`
 	Driver    string    `json:"driver,omitempty"`
@@ -337,15 +433,26 @@ type Interface struct {
 	RxRing    int       `json:"rxRing,omitempty"`
 	TxRing    int       `json:"txRing,omitempty"`
 	NUMA      int       `json:"numa"`           // -1: none
-	IRQs      []IRQ     `json:"irqs,omitempty"` // its own
+	IRQs      []IRQ     `json:"irqs,omitempty"` // its own interrupts
 	Offloads  []Setting `json:"offloads,omitempty"`
+	Bus       string    `json:"bus,omitempty"` // its PCI Express link: speed and lanes
+	// Coalescing has the parameters by which the NIC gathers interrupts.
+	Coalescing []Setting `json:"coalescing,omitempty"`
+	// FlowControl is whether the NIC sends and obeys pause frames.
+	FlowControl string `json:"flowControl,omitempty"`
+	// FlowHash has the fields of a packet by which the NIC chooses the receive queue:
+	// "udp4": "source, destination".
+	FlowHash []Setting `json:"flowHash,omitempty"`
+	// Steering is RPS and XPS: the processors of each queue that has any, as masks of the
+	// kernel.
+	Steering []Setting `json:"steering,omitempty"`
 }
 
-// IRQ is one interrupt and the processors that it may come to.
+// IRQ is one interrupt and the processors that may serve it.
 type IRQ struct {
 	Number int    `json:"number"`
-	CPUs   string `json:"cpus"` // a list as in smp_affinity_list: "0-3,7"
-	// Comes are those of them that it does come to, mostly one, where the kernel tells
+	CPUs   string `json:"cpus"` // as in smp_affinity_list: "0-3,7"
+	// Comes lists the processors that do serve it, mostly one, where the kernel reports them
 	// (effective_affinity_list).
 	Comes string `json:"comes,omitempty"`
 }

@@ -43,7 +43,7 @@ func ParseRule(text string) (Rule, error) {
 	if err != nil || math.IsNaN(v) || math.Abs(v) > 1e6 {
 		return fail("%s is no number of percent", excerpt.Quote(digits))
 	}
-	switch better := slices.Contains([]string{"throughput", "pps"}, r.Metric); {
+	switch better := slices.Contains([]string{"throughput", "pps", "requests"}, r.Metric); {
 	case better != r.Below && better:
 		return fail("more %s is better: use <", r.Metric)
 	case better != r.Below:

@@ -10,6 +10,7 @@ func TestParseRule(t *testing.T) {
 		"throughput<-5%": {"throughput", true, -0.05},
 		" pps < -0.5 % ": {"pps", true, -0.005},
 		"p99>10%":        {"p99", false, 0.1},
+		"requests<-5%":   {"requests", true, -0.05},
 		"cpu>+1e2%":      {"cpu", false, 1},
 		"p50 >\t12.5 %":  {"p50", false, 0.125},
 	} {
@@ -21,7 +22,7 @@ func TestParseRule(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                 "no < or >",
 		"throughput=-5%":   "no < or >",
-		"thruput<-5%":      `no metric "thruput", there are throughput, pps, p50, p99, cpu`,
+		"thruput<-5%":      `no metric "thruput", there are throughput, pps, requests, p50, p99, cpu`,
 		"throughput<-5":    "no % at the end: it is about a change",
 		"throughput<<-5%":  `"<-5" is no number of percent`,
 		"throughput<NaN%":  `"NaN" is no number of percent`,

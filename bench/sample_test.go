@@ -47,18 +47,3 @@ func TestQuantileProperties(t *testing.T) {
 		}
 	})
 }
-
-func TestRatio(t *testing.T) {
-	got := Ratio([]float64{10, 11, 9}, []float64{2, 2, 2})
-	if got.Value != 5 || got.Low < 4.5 || got.Low > 5 || got.High < 5 || got.High > 5.5 {
-		t.Errorf("got %+v, want 5 within 4.5 to 5.5", got)
-	}
-	if again := Ratio([]float64{10, 11, 9}, []float64{2, 2, 2}); again != got {
-		t.Errorf("the same sample gives %+v and then %+v", got, again)
-	}
-	for _, c := range [][2][]float64{{nil, {1}}, {{1}, nil}, {{1}, {0}}} {
-		if got := Ratio(c[0], c[1]); !math.IsNaN(got.Value) {
-			t.Errorf("Ratio(%v, %v) = %+v", c[0], c[1], got)
-		}
-	}
-}

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// Paths are all that carry the arm's workload at once: one, for most arms.
+// Paths returns all paths that carry the arm's workload at once. Most arms have one.
 func (a Arm) Paths() []Path { return slices.Concat([]Path{a.Path}, a.Also) }
 
-// EachBounds are those of all paths, in the order of Paths. Of what nobody looked for all is 0.
+// EachBounds returns the bounds of all paths, in the order of Paths. Bounds that were not
+// measured are 0.
 func (a Arm) EachBounds() []Bounds {
 	each := make([]Bounds, 1+len(a.Also))
 	each[0] = a.Bounds
@@ -17,8 +18,8 @@ func (a Arm) EachBounds() []Bounds {
 	return each
 }
 
-// Each is the run as each path of its arm made it, in the order of [Arm.Paths]. That of an arm
-// with one path is the run itself. A void run may lack those of its other paths.
+// Each returns the part of the run on each path of its arm, in the order of [Arm.Paths]. If the
+// arm has one path, that is the run itself. A void run may lack the parts of its other paths.
 func (r Run) Each() []Run {
 	if len(r.Shares) == 0 {
 		return []Run{r}
@@ -28,7 +29,7 @@ func (r Run) Each() []Run {
 		all = append(all, Run{
 			Arm: r.Arm, Started: r.Started, Discard: r.Discard, Void: r.Void,
 			Seconds: s.Seconds, Bytes: s.Bytes, Packets: s.Packets, Sent: s.Sent, Lost: s.Lost,
-			Gbps: s.Gbps, PPS: s.PPS, Retransmits: s.Retransmits, Series: s.Series, From: s.From, To: s.To, Via: s.Via,
+			Gbps: s.Gbps, PPS: s.PPS, Retransmits: s.Retransmits, Series: s.Series, Totals: s.Totals, From: s.From, To: s.To, Via: s.Via,
 		})
 	}
 	return all
@@ -49,24 +50,23 @@ func Sum(each []Run) Run {
 		total.Bytes, total.Packets = total.Bytes+r.Bytes, total.Packets+r.Packets
 		total.Sent, total.Lost = total.Sent+r.Sent, total.Lost+r.Lost
 		total.Gbps, total.PPS = total.Gbps+r.Gbps, total.PPS+r.PPS
-		if r.Retransmits != nil {
-			again := *r.Retransmits
-			if total.Retransmits != nil {
-				again += *total.Retransmits
-			}
-			total.Retransmits = &again
-		}
-		total.Series = plus(total.Series, r.Series)
+		total.Retransmits = sumKnown(i == 0, total.Retransmits, r.Retransmits)
+		total.Series = addSeries(total.Series, r.Series)
+		total.Totals = total.Totals.addTotals(r.Totals)
 		total.Shares = append(total.Shares, Share{
 			Seconds: r.Seconds, Bytes: r.Bytes, Packets: r.Packets, Sent: r.Sent, Lost: r.Lost,
-			Gbps: r.Gbps, PPS: r.PPS, Retransmits: r.Retransmits, Series: r.Series, From: r.From, To: r.To, Via: r.Via,
+			Gbps: r.Gbps, PPS: r.PPS, Retransmits: r.Retransmits, Series: r.Series, Totals: r.Totals, From: r.From, To: r.To, Via: r.Via,
 		})
 	}
 	return total
 }
 
-// plus adds series of the same parts of a window; one may have a last part that the other has not.
-func plus(a, b []float64) []float64 {
+func (t Totals) addTotals(o Totals) Totals {
+	return Totals{Sent: t.Sent + o.Sent, Arrived: t.Arrived + o.Arrived, Retransmits: t.Retransmits + o.Retransmits}
+}
+
+// addSeries adds series of the same parts of a window; one may have a last part that the other has not.
+func addSeries(a, b []float64) []float64 {
 	sum := make([]float64, max(len(a), len(b)))
 	for i := range sum {
 		if i < len(a) {
@@ -79,8 +79,8 @@ func plus(a, b []float64) []float64 {
 	return sum
 }
 
-// Fairness is the least of the run's shares as a part of the largest, by what the arm is about:
-// 1 is all alike. It is NaN for an arm with one path.
+// Fairness returns the smallest share of a path in the run as a part of the largest, by the arm's
+// main metric: 1 means equal shares. It is NaN for an arm with one path.
 func (a Arm) Fairness(r Run) float64 {
 	if len(r.Shares) < 2 {
 		return math.NaN()
@@ -107,20 +107,20 @@ type seenEnd struct {
 	seen Evidence
 }
 
-// ends are those of all paths with their evidence, first all that the paths begin at, then all
-// where they end, and then what is between them.
-func (a Arm) ends(r Run) []seenEnd {
+// listEnds returns the ends of all paths with their evidence: first those where the paths begin,
+// then those where they end, and then the relays between them.
+func (a Arm) listEnds(r Run) []seenEnd {
 	paths, each := a.Paths(), r.Each()
 	n := min(len(paths), len(each))
 	var from, to []seenEnd
 	for i := range n {
 		from, to = append(from, seenEnd{paths[i].From, each[i].From}), append(to, seenEnd{paths[i].To, each[i].To})
 	}
-	return slices.Concat(from, to, a.relays(r))
+	return slices.Concat(from, to, a.listRelays(r))
 }
 
-// relays are what is in the middle of the paths, with its evidence.
-func (a Arm) relays(r Run) (all []seenEnd) {
+// listRelays returns the machines in the middle of the paths, with their evidence.
+func (a Arm) listRelays(r Run) (all []seenEnd) {
 	paths := a.Paths()
 	for i, one := range r.Each() {
 		if i < len(paths) && one.Via != nil {
@@ -130,9 +130,9 @@ func (a Arm) relays(r Run) (all []seenEnd) {
 	return all
 }
 
-// once keeps the first of those ends that are alike by a key: evidence is of a whole machine, or of
+// onceBy keeps the first of those ends that are alike by a key: evidence is of a whole machine, or of
 // an interface that several paths may share.
-func once(ends []seenEnd, key func(End) End) []seenEnd {
+func onceBy(ends []seenEnd, key func(End) End) []seenEnd {
 	var out []seenEnd
 	for _, e := range ends {
 		if !slices.ContainsFunc(out, func(o seenEnd) bool { return key(o.end) == key(e.end) }) {
@@ -148,11 +148,23 @@ func byName(e End) End { return End{Machine: e.Machine, Name: e.Name} }
 
 func byInterface(e End) End { return End{Machine: e.Machine, Name: e.Name, Interface: e.Interface} }
 
-// Busiest is how much of the window the busiest processor worked, of all machines that the paths begin
-// on and of all that they end on, 0 to 1.
+// Busiest returns the part of the window, from 0 to 1, in which the busiest processor worked:
+// from is of the machines on which the paths begin, to of those on which they end.
 func (r Run) Busiest() (from, to float64) {
 	for _, one := range r.Each() {
 		from, to = max(from, one.From.CPU.Busiest), max(to, one.To.CPU.Busiest)
 	}
 	return from, to
+}
+
+// sumKnown adds a count to a sum, which is not known when one of them is not.
+func sumKnown(first bool, sum, next *uint64) *uint64 {
+	if next == nil || sum == nil && !first {
+		return nil
+	}
+	total := *next
+	if !first {
+		total += *sum
+	}
+	return &total
 }

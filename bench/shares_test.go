@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// three is an arm of three senders on one machine to one receiver on another, and a run of it.
-func three() (Arm, Run) {
+// threeSenders is an arm of three senders on one machine to one receiver on another, and a run of it.
+func threeSenders() (Arm, Run) {
 	path := func(from string) Path {
 		return Path{From: End{Machine: "n1", Name: from, Interface: "net1"}, To: End{Machine: "n2", Name: "r", Interface: "net1"}}
 	}
@@ -31,7 +31,7 @@ func three() (Arm, Run) {
 
 // The total is the sum, the machines' processors count once, and each share can be had again.
 func TestSum(t *testing.T) {
-	a, r := three()
+	a, r := threeSenders()
 	if r.Packets != 600 || r.PPS != 60 || r.Sent != 603 || r.Lost != 3 || *r.Retransmits != 6 || r.Seconds != 10 {
 		t.Errorf("%+v", r)
 	}
@@ -68,11 +68,12 @@ func TestSum(t *testing.T) {
 
 // What limits names each machine and each interface once, whoever of the paths is on it.
 func TestLimitsOfSeveral(t *testing.T) {
-	a, r := three()
+	a, r := threeSenders()
 	// The total is at the wires' ceiling, and above what one generator makes: the first path carries a sixth. The
 	// third carries what its own VF may, and what its generator makes.
 	a.CeilingPPS, a.GeneratorPPS = r.PPS, r.PPS/2
-	r.Shares[2].Gbps = 0.5
+	r.Shares[2].Sent = uint64(720e3 * r.Shares[2].Seconds) // 500 Mb/s have 744 thousand of the least frames a second
+	r.Shares[2].From.EngineSeconds = r.Shares[2].From.CPU.Seconds
 	a.AlsoBounds = []Bounds{{GeneratorPPS: r.PPS, RateMbps: 500}, {GeneratorPPS: r.Shares[2].PPS, RateMbps: 500}}
 	var got []string
 	for _, l := range Limits(r, a) {
@@ -86,7 +87,7 @@ func TestLimitsOfSeveral(t *testing.T) {
 
 // Shares are of all paths or of none, and theirs are figures too.
 func TestReadShares(t *testing.T) {
-	a, run := three()
+	a, run := threeSenders()
 	r := Result{Schema: Schema, Machines: []Machine{{Name: "n1"}, {Name: "n2"}}, Arms: []Arm{a}, Runs: []Run{run}}
 	var file strings.Builder
 	if err := Write(&file, r); err != nil {
@@ -106,9 +107,9 @@ func TestReadShares(t *testing.T) {
 		`path: there is no machine "n9"`: func(r *Result) { r.Arms[0].Also[1].From.Machine = "n9" },
 		"alsoBounds: 1 of them":          func(r *Result) { r.Arms[0].AlsoBounds = make([]Bounds, 1) },
 		"rtt -1":                         func(r *Result) { r.Arms[0].AlsoBounds = []Bounds{{}, {RTT: -1}} },
-		"no arm has more than":           func(r *Result) { r.Arms[0].Also = make([]Path, mostPaths+1); fill(r.Arms[0].Also, a.Path) },
+		"no arm has more than":           func(r *Result) { r.Arms[0].Also = make([]Path, mostPaths+1); fillPaths(r.Arms[0].Also, a.Path) },
 	} {
-		a, run := three()
+		a, run := threeSenders()
 		r := Result{Schema: Schema, Machines: r.Machines, Arms: []Arm{a}, Runs: []Run{run}}
 		spoil(&r)
 		if err := r.Validate(); err == nil || !strings.Contains(err.Error(), want) {
@@ -117,7 +118,7 @@ func TestReadShares(t *testing.T) {
 	}
 }
 
-func fill(paths []Path, p Path) {
+func fillPaths(paths []Path, p Path) {
 	for i := range paths {
 		paths[i] = p
 	}

@@ -17,7 +17,7 @@ type handLine struct {
 	driver string
 }
 
-// byHandPlaces are where people write to sriov_numvfs.
+// byHandPlaces are the files in which people write to sriov_numvfs.
 var byHandPlaces = []struct {
 	dir      string
 	suffixes []string
@@ -38,12 +38,12 @@ var byHandFiles = []string{"etc/rc.local", "etc/rc.d/rc.local", "etc/sysfs.conf"
 func readByHand(l *loader) []handLine {
 	var out []handLine
 	for _, p := range byHandPlaces {
-		for _, f := range l.list(p.dir, p.suffixes...) {
-			out = append(out, parseByHand("/"+f, p.manager, l.text(f))...)
+		for _, f := range l.listFiles(p.dir, p.suffixes...) {
+			out = append(out, parseByHand("/"+f, p.manager, l.readText(f))...)
 		}
 	}
 	for _, f := range byHandFiles {
-		out = append(out, parseByHand("/"+f, ByHand, l.text(f))...)
+		out = append(out, parseByHand("/"+f, ByHand, l.readText(f))...)
 	}
 	return out
 }
@@ -68,10 +68,10 @@ func parseByHand(file, manager string, text []byte) []handLine {
 			out = append(out, handLine{entry: e, manager: manager, driver: strings.ReplaceAll(m[1], "-", "_")})
 			continue
 		}
-		if !strings.Contains(s, "sriov_numvfs") || !writes(s) {
+		if !strings.Contains(s, "sriov_numvfs") || !writesNumVFs(s) {
 			continue
 		}
-		e.key, e.value = s, number(s)
+		e.key, e.value = s, writtenNumber(s)
 		out = append(out, handLine{entry: e, manager: manager})
 	}
 	return out
@@ -86,8 +86,8 @@ var written = []*regexp.Regexp{
 	regexp.MustCompile(`sriov_numvfs\s*=\s*([0-9]+)`),
 }
 
-// number is the number that a line writes; empty where it does not stand there.
-func number(s string) string {
+// writtenNumber returns the number that a line writes; empty where it does not stand there.
+func writtenNumber(s string) string {
 	for _, form := range written {
 		if m := form.FindStringSubmatch(s); m != nil {
 			return m[1]
@@ -96,20 +96,20 @@ func number(s string) string {
 	return ""
 }
 
-// writes reports whether a line sets sriov_numvfs and does not only look at
+// writesNumVFs reports whether a line sets sriov_numvfs and does not only look at
 // it.
-func writes(s string) bool {
-	return number(s) != "" || strings.Contains(s, ">") || strings.Contains(s, "tee ")
+func writesNumVFs(s string) bool {
+	return writtenNumber(s) != "" || strings.Contains(s, ">") || strings.Contains(s, "tee ")
 }
 
-// mentions reports whether a line names a device, as a word of its own.
-func mentions(s string, d Device) bool {
-	all := words(s)
+// mentionsDevice reports whether a line names a device, as a word of its own.
+func mentionsDevice(s string, d Device) bool {
+	all := splitWords(s)
 	return d.Name != "" && slices.Contains(all, d.Name) || slices.Contains(all, d.PCI.String())
 }
 
-// words splits a line at what no name or address has in it.
-func words(s string) []string {
+// splitWords splits a line at what no name or address has in it.
+func splitWords(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-:", r)
 	})
@@ -121,12 +121,12 @@ func onByHand(lines []handLine, devices []Device) []Claim {
 	var out []Claim
 	for _, h := range lines {
 		claim := func(d Device) {
-			c := d.claim(h.manager, h.entry, Count)
+			c := d.newClaim(h.manager, h.entry, Count)
 			c.Says, c.VFs = excerpt.Line(h.key), nil
 			c.HandOver = []string{"remove that line from " + c.Where()}
 			out = append(out, c)
 		}
-		pfs := h.pfs(devices)
+		pfs := h.namedPFs(devices)
 		for _, d := range pfs {
 			claim(d)
 		}
@@ -137,16 +137,16 @@ func onByHand(lines []handLine, devices []Device) []Claim {
 	return out
 }
 
-// pfs are those that a line names: by name or address, else by driver.
-func (h handLine) pfs(devices []Device) []Device {
+// namedPFs returns the PFs that a line names: by name or address, else by driver.
+func (h handLine) namedPFs(devices []Device) []Device {
 	driver := h.driver
 	var named, driven []Device
 	for _, d := range devices {
 		switch {
 		case !d.isPF():
-		case driver == "" && mentions(h.key, d):
+		case driver == "" && mentionsDevice(h.key, d):
 			named = append(named, d)
-		case d.Driver != "" && (driver == d.Driver || driver == "" && slices.Contains(words(h.key), d.Driver)):
+		case d.Driver != "" && (driver == d.Driver || driver == "" && slices.Contains(splitWords(h.key), d.Driver)):
 			driven = append(driven, d)
 		}
 	}

@@ -1,13 +1,11 @@
-// Package claims finds who else on this host means to configure a PF or its
-// VFs: NetworkManager, systemd-networkd and udev's .link files, netplan,
-// ifupdown, and what people write by hand (udev rules, units, rc.local,
-// modprobe.d). Their files enter, claims with file and line leave; culvertd
-// shows them in its status, culvert doctor explains them. Nothing is changed:
-// Culvert keeps its own rules and reports.
+// Package claims finds the other programs of this host that are set up to configure a PF or its
+// VFs: NetworkManager, systemd-networkd and udev's .link files, netplan, ifupdown, and files
+// that people write by hand (udev rules, units, rc.local, modprobe.d). Their files enter,
+// claims with file and line leave; culvertd shows them in its status, culvert doctor explains
+// them. Nothing is changed: Culvert keeps its own rules and reports.
 //
-// What the files cannot tell is left out rather than guessed: profiles that
-// were loaded from elsewhere, [Match] keys that need udev's database, scripts
-// that other scripts call.
+// The package does not guess beyond the files: it leaves out profiles that were loaded from
+// elsewhere, [Match] keys that need udev's database, and scripts that other scripts call.
 package claims
 
 import (
@@ -19,13 +17,13 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Setting is what a claim would set.
+// Setting is the setting that a claim would change.
 type Setting string
 
 // The settings.
 const (
-	// Count is sriov_numvfs. All of them write 0 before another number, which
-	// takes every VF from whoever has it.
+	// Count is sriov_numvfs. All of them write 0 before another number, which takes every VF
+	// from its owner.
 	Count Setting = "sriov_numvfs"
 	// VFSettings are VLAN, MAC, trust and the like, set on a VF through its PF.
 	VFSettings Setting = "VF settings"
@@ -47,8 +45,7 @@ const (
 	ByHand         = "a script"
 )
 
-// Claim is one setting of a PF or of its VFs that a file of somebody else's
-// means to set.
+// Claim is one setting of a PF or of its VFs that a file of another program would set.
 type Claim struct {
 	Manager string
 	File    string // absolute; a folder when what is missing in it makes the claim
@@ -63,11 +60,11 @@ type Claim struct {
 	Setting Setting
 	Value   string // as written: a number, or empty
 
-	// HandOver is what to type or write to hand the device to Culvert.
+	// HandOver has the commands and lines that hand the device over to Culvert.
 	HandOver []string
 }
 
-// Where is file:line.
+// Where returns file:line.
 func (c Claim) Where() string {
 	if c.Line == 0 {
 		return c.File
@@ -85,7 +82,7 @@ type Device struct {
 	PCI    vf.PCIAddr
 }
 
-// Devices are the PFs and those of their VFs that have a netdevice on the
+// Devices returns the PFs and those of their VFs that have a netdevice on the
 // host.
 func Devices(pfs []vf.PF) []Device {
 	var all []Device
@@ -103,18 +100,18 @@ func Devices(pfs []vf.PF) []Device {
 // isPF reports whether d is the PF itself.
 func (d Device) isPF() bool { return d.VF < 0 }
 
-// claim starts a claim on d.
-func (d Device) claim(manager string, e entry, s Setting) Claim {
-	c := Claim{Manager: manager, File: e.file, Line: e.line, Says: e.says(), PF: d.PF, Setting: s, Value: e.value}
+// newClaim starts a claim on d.
+func (d Device) newClaim(manager string, e entry, s Setting) Claim {
+	c := Claim{Manager: manager, File: e.file, Line: e.line, Says: e.formatSays(), PF: d.PF, Setting: s, Value: e.value}
 	if !d.isPF() {
 		c.VFs = []int{d.VF}
 	}
 	return c
 }
 
-// gather puts claims that differ by nothing but their VF together, and orders
+// mergeClaims puts claims that differ by nothing but their VF together, and orders
 // them by PF, file and line.
-func gather(all []Claim) []Claim {
+func mergeClaims(all []Claim) []Claim {
 	var out []Claim
 	for _, c := range all {
 		i := slices.IndexFunc(out, func(o Claim) bool {
@@ -140,8 +137,8 @@ func gather(all []Claim) []Claim {
 	return out
 }
 
-// unquoted takes a pair of quotes off.
-func unquoted(s string) string {
+// stripQuotes takes a pair of quotes off.
+func stripQuotes(s string) string {
 	if len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0] {
 		return s[1 : len(s)-1]
 	}
@@ -150,10 +147,10 @@ func unquoted(s string) string {
 
 // isYes reads a boolean of systemd's or NetworkManager's files.
 func isYes(s string) bool {
-	return slices.Contains([]string{"1", "yes", "y", "true", "t", "on"}, strings.ToLower(unquoted(s)))
+	return slices.Contains([]string{"1", "yes", "y", "true", "t", "on"}, strings.ToLower(stripQuotes(s)))
 }
 
-// isNo is not the opposite of isYes: text that is neither is nothing.
+// isNo reports whether a text says no. A text may be neither yes nor no.
 func isNo(s string) bool {
-	return slices.Contains([]string{"0", "no", "n", "false", "f", "off"}, strings.ToLower(unquoted(s)))
+	return slices.Contains([]string{"0", "no", "n", "false", "f", "off"}, strings.ToLower(stripQuotes(s)))
 }

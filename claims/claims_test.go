@@ -218,7 +218,7 @@ func TestReaderFollowsSources(t *testing.T) {
 	}
 }
 
-// TestOneBadFile: what cannot be read is told, and hides nothing (I7).
+// I7: Culvert reports a file that it cannot read, and the file hides no other.
 func TestOneBadFile(t *testing.T) {
 	root := fstest.MapFS{
 		"etc/systemd/network/10-a.link": {Data: slices.Repeat([]byte("#"), maxFile+1)},

@@ -8,9 +8,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Fights reports whether a claim on a PF that host.yaml speaks of goes against
-// Culvert; mtu is what host.yaml wants, 0 when it leaves the MTU alone. The
-// addresses of a PF are anybody's, its VFs are not.
+// Fights reports whether a claim on a PF that host.yaml names conflicts with Culvert. mtu is the
+// MTU that host.yaml wants, or 0 if it leaves the MTU alone. Any program may configure the
+// addresses of a PF, but only Culvert its VFs.
 func (c Claim) Fights(mtu int) bool {
 	switch c.Setting {
 	case MTU:
@@ -42,7 +42,8 @@ func (c Claim) Harm() string {
 	return "when it takes the PF down, the VFs lose their link"
 }
 
-// What says who claims what: "NetworkManager sets sriov_numvfs to 8 (total-vfs=8)".
+// What names the program and the setting that it claims: "NetworkManager sets sriov_numvfs to 8
+// (total-vfs=8)".
 func (c Claim) What() string {
 	object := ""
 	if len(c.VFs) > 0 {

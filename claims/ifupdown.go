@@ -25,19 +25,19 @@ type iface struct {
 }
 
 func readIfupdown(l *loader) ifupdownRules {
-	r := ifupdownRules{active: l.exists("run/network")}
+	r := ifupdownRules{active: l.fileExists("run/network")}
 	l.sources = true
 	defer func() { l.sources = false }()
-	r.read(l, "etc/network/interfaces", map[string]bool{})
+	r.readFile(l, "etc/network/interfaces", map[string]bool{})
 	return r
 }
 
-func (r *ifupdownRules) read(l *loader, name string, seen map[string]bool) {
+func (r *ifupdownRules) readFile(l *loader, name string, seen map[string]bool) {
 	if seen[name] || len(seen) > maxFiles {
 		return
 	}
 	seen[name] = true
-	ifaces, sources := parseInterfaces("/"+name, l.text(name))
+	ifaces, sources := parseInterfaces("/"+name, l.readText(name))
 	r.ifaces = append(r.ifaces, ifaces...)
 	for _, s := range sources {
 		pattern := s.value
@@ -49,11 +49,11 @@ func (r *ifupdownRules) read(l *loader, name string, seen map[string]bool) {
 			dir, base = pattern, "*"
 		}
 		if strings.ContainsAny(dir, "*?[") {
-			continue // a pattern of folders; nobody writes one
+			continue // a pattern of folders, which no known configuration has
 		}
-		for _, f := range l.list(strings.Trim(path.Clean(dir), "/"), "") {
+		for _, f := range l.listFiles(strings.Trim(path.Clean(dir), "/"), "") {
 			if ok, err := path.Match(base, path.Base(f)); err == nil && ok {
-				r.read(l, f, seen)
+				r.readFile(l, f, seen)
 			}
 		}
 	}
@@ -102,8 +102,8 @@ func parseInterfaces(file string, text []byte) (ifaces []iface, sources []entry)
 	return ifaces, sources
 }
 
-// names reports whether a stanza is about a device.
-func (r ifupdownRules) names(device string) bool {
+// namesDevice reports whether a stanza is about a device.
+func (r ifupdownRules) namesDevice(device string) bool {
 	return slices.ContainsFunc(r.ifaces, func(i iface) bool { return i.name == device && device != "" })
 }
 
@@ -113,7 +113,7 @@ var commands = []string{"pre-up", "up", "post-up", "down", "pre-down", "post-dow
 // vfCommand matches "vf 3" in a command of iproute2.
 var vfCommand = regexp.MustCompile(`\bvf ([0-9]+)\b`)
 
-func (r ifupdownRules) on(d Device) []Claim {
+func (r ifupdownRules) claimsOn(d Device) []Claim {
 	if !r.active {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (r ifupdownRules) on(d Device) []Claim {
 	for _, i := range r.ifaces {
 		if i.name != "" && i.name == d.Name {
 			e := i.at
-			c := d.claim(Ifupdown, entry{file: e.file, line: e.line}, Managed)
+			c := d.newClaim(Ifupdown, entry{file: e.file, line: e.line}, Managed)
 			c.Says = excerpt.Line(e.key + " " + e.value)
 			c.HandOver = []string{"remove the stanza iface " + i.name + " from " + c.Where()}
 			if i.method != "manual" || !d.isPF() {
@@ -137,11 +137,11 @@ func (r ifupdownRules) on(d Device) []Claim {
 	return out
 }
 
-// lineClaim is what one line within a stanza claims of a device.
+// lineClaim returns the claim of one line within a stanza on a device.
 func (i iface) lineClaim(d Device, e entry) (Claim, bool) {
 	says := excerpt.Line(e.key + " " + e.value)
 	take := func(s Setting, value string) (Claim, bool) {
-		c := d.claim(Ifupdown, entry{file: e.file, line: e.line, value: value}, s)
+		c := d.newClaim(Ifupdown, entry{file: e.file, line: e.line, value: value}, s)
 		c.Says = says
 		c.HandOver = []string{"remove that line from " + c.Where()}
 		return c, true
@@ -154,18 +154,18 @@ func (i iface) lineClaim(d Device, e entry) (Claim, bool) {
 		return Claim{}, false
 	}
 	command := strings.NewReplacer("$IFACE", i.name, "${IFACE}", i.name).Replace(e.value)
-	if !mentions(command, d) {
+	if !mentionsDevice(command, d) {
 		return Claim{}, false
 	}
 	if m := vfCommand.FindStringSubmatch(command); m != nil {
 		c, _ := take(VFSettings, "")
-		if n, ok := index(m[1]); ok {
+		if n, ok := parseIndex(m[1]); ok {
 			c.VFs = []int{n}
 		}
 		return c, true
 	}
 	if strings.Contains(command, "sriov_numvfs") {
-		return take(Count, number(command))
+		return take(Count, writtenNumber(command))
 	}
 	return Claim{}, false
 }

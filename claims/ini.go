@@ -13,7 +13,7 @@ type entry struct {
 	key, value string
 }
 
-func (e entry) says() string {
+func (e entry) formatSays() string {
 	if e.value == "" && e.key == "" {
 		return ""
 	}
@@ -66,8 +66,8 @@ func parseINI(file string, text []byte) []section {
 	return out
 }
 
-// get returns the last entry of a key: later ones win.
-func (s section) get(key string) (entry, bool) {
+// lastEntry returns the last entry of a key: later ones win.
+func (s section) lastEntry(key string) (entry, bool) {
 	for i := len(s.entries) - 1; i >= 0; i-- {
 		if s.entries[i].key == key {
 			return s.entries[i], true
@@ -76,14 +76,14 @@ func (s section) get(key string) (entry, bool) {
 	return entry{}, false
 }
 
-// value is get for whom the line is nothing.
-func (s section) value(key string) string {
-	e, _ := s.get(key)
+// lastValue returns the value of the last entry of a key.
+func (s section) lastValue(key string) string {
+	e, _ := s.lastEntry(key)
 	return e.value
 }
 
-// merged is all sections of one of the names as one. Its line is the first's.
-func merged(all []section, names ...string) (section, bool) {
+// mergeSections returns all sections of one of the names as one. Its line is the first's.
+func mergeSections(all []section, names ...string) (section, bool) {
 	var out section
 	found := false
 	for _, s := range all {

@@ -28,38 +28,38 @@ type netplanVLAN struct {
 
 func readNetplan(l *loader) netplanRules {
 	r := netplanRules{ethernets: map[string]map[string]entry{}}
-	for _, f := range l.layered([]string{"run/netplan", "etc/netplan", "lib/netplan", "usr/lib/netplan"}, ".yaml") {
-		r.parse("/"+f, l.text(f))
+	for _, f := range l.listLayered([]string{"run/netplan", "etc/netplan", "lib/netplan", "usr/lib/netplan"}, ".yaml") {
+		r.parseFile("/"+f, l.readText(f))
 	}
 	return r
 }
 
-// parse reads one file. What is no YAML netplan refuses as a whole, and so do
-// we: it claims nothing.
-func (r *netplanRules) parse(file string, text []byte) {
+// parseFile reads one file. netplan refuses a file that is no YAML as a whole, and so does
+// parseFile: it claims nothing.
+func (r *netplanRules) parseFile(file string, text []byte) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(text, &doc); err != nil || len(doc.Content) == 0 {
 		return
 	}
-	network := child(doc.Content[0], "network")
-	each(child(network, "ethernets"), func(id, v *yaml.Node) {
+	network := childOf(doc.Content[0], "network")
+	eachPair(childOf(network, "ethernets"), func(id, v *yaml.Node) {
 		if r.ethernets[id.Value] == nil {
 			r.ethernets[id.Value] = map[string]entry{}
 			r.order = append(r.order, id.Value)
 		}
 		e := r.ethernets[id.Value]
 		e[""] = entry{file: file, line: id.Line, key: id.Value}
-		each(v, func(key, value *yaml.Node) {
+		eachPair(v, func(key, value *yaml.Node) {
 			e[key.Value] = entry{file: file, line: key.Line, key: key.Value, value: value.Value}
 		})
-		each(child(v, "match"), func(key, value *yaml.Node) {
-			e["match."+key.Value] = entry{file: file, line: key.Line, key: key.Value, value: strings.Join(scalars(value), " ")}
+		eachPair(childOf(v, "match"), func(key, value *yaml.Node) {
+			e["match."+key.Value] = entry{file: file, line: key.Line, key: key.Value, value: strings.Join(scalarValues(value), " ")}
 		})
 	})
-	each(child(network, "vlans"), func(_, v *yaml.Node) {
-		if renderer, link := child(v, "renderer"), child(v, "link"); renderer != nil && renderer.Value == "sriov" && link != nil {
+	eachPair(childOf(network, "vlans"), func(_, v *yaml.Node) {
+		if renderer, link := childOf(v, "renderer"), childOf(v, "link"); renderer != nil && renderer.Value == "sriov" && link != nil {
 			id := entry{file: file, line: v.Line, key: "renderer", value: "sriov"}
-			if n := child(v, "id"); n != nil {
+			if n := childOf(v, "id"); n != nil {
 				id = entry{file: file, line: n.Line, key: "id", value: n.Value}
 			}
 			r.vlans = append(r.vlans, netplanVLAN{link: link.Value, id: id})
@@ -67,9 +67,9 @@ func (r *netplanRules) parse(file string, text []byte) {
 	})
 }
 
-// child returns the value of a key of a map, nil when there is none.
-func child(n *yaml.Node, key string) (found *yaml.Node) {
-	each(n, func(k, v *yaml.Node) {
+// childOf returns the value of a key of a map, nil when there is none.
+func childOf(n *yaml.Node, key string) (found *yaml.Node) {
+	eachPair(n, func(k, v *yaml.Node) {
 		if k.Value == key {
 			found = v
 		}
@@ -77,8 +77,8 @@ func child(n *yaml.Node, key string) (found *yaml.Node) {
 	return found
 }
 
-// each calls f with the keys and values of a map; n may be nil or no map.
-func each(n *yaml.Node, f func(key, value *yaml.Node)) {
+// eachPair calls f with the keys and values of a map; n may be nil or no map.
+func eachPair(n *yaml.Node, f func(key, value *yaml.Node)) {
 	if n != nil && n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -90,8 +90,8 @@ func each(n *yaml.Node, f func(key, value *yaml.Node)) {
 	}
 }
 
-// scalars are the values of a scalar or of a list of them.
-func scalars(n *yaml.Node) []string {
+// scalarValues returns the values of a scalar or of a list of them.
+func scalarValues(n *yaml.Node) []string {
 	if n.Kind != yaml.SequenceNode {
 		return []string{n.Value}
 	}
@@ -102,9 +102,9 @@ func scalars(n *yaml.Node) []string {
 	return out
 }
 
-// about reports whether the ethernet id stands for a device. Without match, the
+// matchesDevice reports whether the ethernet id stands for a device. Without match, the
 // id is its name.
-func (r netplanRules) about(id string, d Device) bool {
+func (r netplanRules) matchesDevice(id string, d Device) bool {
 	e := r.ethernets[id]
 	name, mac, driver := e["match.name"].value, e["match.macaddress"].value, e["match.driver"].value
 	if name == "" && mac == "" && driver == "" {
@@ -118,16 +118,16 @@ func (r netplanRules) about(id string, d Device) bool {
 		(driver == "" || anyGlob(strings.Fields(driver), d.Driver))
 }
 
-func (r netplanRules) on(d Device) []Claim {
+func (r netplanRules) claimsOn(d Device) []Claim {
 	var out []Claim
 	for _, id := range r.order {
-		if !r.about(id, d) {
+		if !r.matchesDevice(id, d) {
 			continue
 		}
 		e := r.ethernets[id]
 		set := func(key string, s Setting) {
 			if at, ok := e[key]; ok && at.value != "" {
-				c := d.claim(Netplan, at, s)
+				c := d.newClaim(Netplan, at, s)
 				c.HandOver = netplanUnset(id, key)
 				out = append(out, c)
 			}
@@ -138,7 +138,7 @@ func (r netplanRules) on(d Device) []Claim {
 			out = append(out, r.ofVFs(id, d)...)
 		}
 		set("mtu", MTU)
-		c := d.claim(Netplan, e[""], Managed)
+		c := d.newClaim(Netplan, e[""], Managed)
 		c.Says = "ethernets." + excerpt.Line(id)
 		c.HandOver = []string{"remove " + c.Says + " from " + path.Clean(c.File)}
 		out = append(out, c)
@@ -146,7 +146,7 @@ func (r netplanRules) on(d Device) []Claim {
 	return out
 }
 
-// ofVFs are the claims of the VFs that the files define on a PF: as many VFs
+// ofVFs returns the claims of the VFs that the files define on a PF: as many VFs
 // are made, unless a count stands there, and a hardware VLAN is set on them.
 func (r netplanRules) ofVFs(pf string, d Device) []Claim {
 	var out []Claim
@@ -161,14 +161,14 @@ func (r netplanRules) ofVFs(pf string, d Device) []Claim {
 		}
 		for _, v := range r.vlans {
 			if v.link == id {
-				c := d.claim(Netplan, v.id, VFSettings)
+				c := d.newClaim(Netplan, v.id, VFSettings)
 				c.HandOver = []string{"remove the VLAN with link: " + excerpt.Line(id) + " from " + c.Where()}
 				out = append(out, c)
 			}
 		}
 	}
 	if _, explicit := r.ethernets[pf]["virtual-function-count"]; count > 0 && !explicit {
-		c := d.claim(Netplan, first, Count)
+		c := d.newClaim(Netplan, first, Count)
 		c.Value = strconv.Itoa(count)
 		c.HandOver = []string{"remove the ethernets with link: " + excerpt.Line(pf) + " from " + c.File}
 		out = append(out, c)

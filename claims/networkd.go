@@ -29,7 +29,7 @@ var networkdDirs = []string{"etc/systemd/network", "run/systemd/network", "usr/l
 
 func readNetworkd(l *loader) networkdRules {
 	return networkdRules{
-		active:  l.exists("run/systemd/netif/state"), // written by networkd; the folder is there without it
+		active:  l.fileExists("run/systemd/netif/state"), // written by networkd; the folder is there without it
 		network: readUnits(l, ".network"),
 		links:   readUnits(l, ".link"),
 	}
@@ -37,15 +37,15 @@ func readNetworkd(l *loader) networkdRules {
 
 func readUnits(l *loader, suffix string) []unitFile {
 	var out []unitFile
-	for _, name := range l.layered(networkdDirs, suffix) {
+	for _, name := range l.listLayered(networkdDirs, suffix) {
 		base := path.Base(name)
-		u := unitFile{file: "/" + name, sections: l.ini(name), generated: strings.HasPrefix(base, "10-netplan-")}
+		u := unitFile{file: "/" + name, sections: l.readINI(name), generated: strings.HasPrefix(base, "10-netplan-")}
 		var dropIns []string
 		for _, dir := range networkdDirs {
 			dropIns = append(dropIns, path.Join(dir, base+".d"))
 		}
-		for _, dropIn := range l.layered(dropIns, ".conf") {
-			u.sections = append(u.sections, l.ini(dropIn)...)
+		for _, dropIn := range l.listLayered(dropIns, ".conf") {
+			u.sections = append(u.sections, l.readINI(dropIn)...)
 		}
 		if len(u.sections) > 0 { // empty: masked
 			out = append(out, u)
@@ -54,7 +54,7 @@ func readUnits(l *loader, suffix string) []unitFile {
 	return out
 }
 
-func (r networkdRules) on(d Device) []Claim {
+func (r networkdRules) claimsOn(d Device) []Claim {
 	var out []Claim
 	if u, ok := firstMatch(r.links, d, true); ok && !u.generated {
 		out = append(out, u.linkClaims(d)...)
@@ -67,21 +67,21 @@ func (r networkdRules) on(d Device) []Claim {
 
 func firstMatch(files []unitFile, d Device, link bool) (unitFile, bool) {
 	for _, u := range files {
-		m, ok := merged(u.sections, "Match")
+		m, ok := mergeSections(u.sections, "Match")
 		if !ok && link {
 			continue // systemd.link(5): a file without [Match] is not applied
 		}
-		if matches(m, d) {
+		if matchesSection(m, d) {
 			return u, true
 		}
 	}
 	return unitFile{}, false
 }
 
-// matches evaluates a [Match] section (systemd.network(5)). Keys that need
+// matchesSection evaluates a [Match] section (systemd.network(5)). Keys that need
 // more than a Device knows do not match: Property= and its like select by
 // udev's database.
-func matches(m section, d Device) bool {
+func matchesSection(m section, d Device) bool {
 	seen := map[string]bool{}
 	for _, e := range m.entries {
 		if seen[e.key] {
@@ -126,13 +126,13 @@ func matchesKey(key string, values []string, d Device) bool {
 func anyGlob(patterns []string, s string) bool {
 	rest, inverted := strings.CutPrefix(patterns[0], "!")
 	patterns = append([]string{rest}, patterns[1:]...)
-	found := slices.ContainsFunc(patterns, func(p string) bool { return p != "" && globs(p, s) })
+	found := slices.ContainsFunc(patterns, func(p string) bool { return p != "" && matchesGlob(p, s) })
 	return found != inverted
 }
 
-// globs matches fnmatch(3)'s patterns; path.Match knows the same, but for a
+// matchesGlob matches fnmatch(3)'s patterns; path.Match knows the same, but for a
 // character class that starts with !.
-func globs(pattern, s string) bool {
+func matchesGlob(pattern, s string) bool {
 	if pattern == "*" && s == "" {
 		return false // Kind=!* means "has no kind"
 	}
@@ -140,38 +140,38 @@ func globs(pattern, s string) bool {
 	return err == nil && ok
 }
 
-// linkClaims are those of a .link file, which udev applies when the device
+// linkClaims returns the claims of a .link file, which udev applies when the device
 // appears.
 func (u unitFile) linkClaims(d Device) []Claim {
 	out := u.vfClaims(d, Udev, "udevadm control --reload")
-	link, _ := merged(u.sections, "Link")
-	if e, ok := link.get("SR-IOVVirtualFunctions"); ok && e.value != "" && d.isPF() {
-		out = append(out, handOver(d.claim(Udev, e, Count), "udevadm control --reload"))
+	link, _ := mergeSections(u.sections, "Link")
+	if e, ok := link.lastEntry("SR-IOVVirtualFunctions"); ok && e.value != "" && d.isPF() {
+		out = append(out, handOver(d.newClaim(Udev, e, Count), "udevadm control --reload"))
 	}
-	if e, ok := link.get("MTUBytes"); ok && e.value != "" {
-		out = append(out, handOver(d.claim(Udev, e, MTU), "udevadm control --reload"))
+	if e, ok := link.lastEntry("MTUBytes"); ok && e.value != "" {
+		out = append(out, handOver(d.newClaim(Udev, e, MTU), "udevadm control --reload"))
 	}
 	return out
 }
 
-// networkClaims are those of a .network file, which systemd-networkd applies.
+// networkClaims returns the claims of a .network file, which systemd-networkd applies.
 func (u unitFile) networkClaims(d Device) []Claim {
-	link, _ := merged(u.sections, "Link")
-	if isYes(link.value("Unmanaged")) {
+	link, _ := mergeSections(u.sections, "Link")
+	if isYes(link.lastValue("Unmanaged")) {
 		return nil
 	}
 	out := u.vfClaims(d, Networkd, "networkctl reload")
-	if e, ok := link.get("MTUBytes"); ok && e.value != "" {
-		out = append(out, handOver(d.claim(Networkd, e, MTU), "networkctl reload"))
+	if e, ok := link.lastEntry("MTUBytes"); ok && e.value != "" {
+		out = append(out, handOver(d.newClaim(Networkd, e, MTU), "networkctl reload"))
 	}
 	e := entry{file: u.file}
-	if m, ok := merged(u.sections, "Match"); ok {
+	if m, ok := mergeSections(u.sections, "Match"); ok {
 		e.line = m.line
 		if len(m.entries) > 0 {
 			e = m.entries[0]
 		}
 	}
-	c := d.claim(Networkd, e, Managed)
+	c := d.newClaim(Networkd, e, Managed)
 	c.Value = ""
 	c.HandOver = networkdLeaves(d)
 	return append(out, c)
@@ -193,18 +193,18 @@ func networkdLeaves(d Device) []string {
 	}
 }
 
-// vfClaims are the [SR-IOV] sections, which .link and .network share.
+// vfClaims returns the claims of the [SR-IOV] sections, which .link and .network share.
 func (u unitFile) vfClaims(d Device, manager, reload string) []Claim {
 	var out []Claim
 	for _, s := range u.sections {
 		if s.name != "SR-IOV" || !d.isPF() {
 			continue
 		}
-		c := d.claim(manager, entry{file: s.file, line: s.line}, VFSettings)
+		c := d.newClaim(manager, entry{file: s.file, line: s.line}, VFSettings)
 		c.Says = "[SR-IOV]"
-		if n, ok := index(s.value("VirtualFunction")); ok {
+		if n, ok := parseIndex(s.lastValue("VirtualFunction")); ok {
 			c.VFs = []int{n}
-			c.Says = "[SR-IOV] VirtualFunction=" + s.value("VirtualFunction")
+			c.Says = "[SR-IOV] VirtualFunction=" + s.lastValue("VirtualFunction")
 		}
 		out = append(out, handOver(c, reload))
 	}

@@ -34,32 +34,32 @@ const nmMain = "etc/NetworkManager/NetworkManager.conf"
 
 func readNM(l *loader) nmRules {
 	// NetworkManager makes the folder when it starts; netplan makes the one above.
-	r := nmRules{active: l.exists("run/NetworkManager/devices")}
+	r := nmRules{active: l.fileExists("run/NetworkManager/devices")}
 	// A name in a folder that counts more hides the one in the others; what is
 	// read later wins.
-	files := l.layered([]string{"run/NetworkManager/conf.d", "usr/lib/NetworkManager/conf.d"}, ".conf")
-	inEtc := l.list("etc/NetworkManager/conf.d", ".conf")
+	files := l.listLayered([]string{"run/NetworkManager/conf.d", "usr/lib/NetworkManager/conf.d"}, ".conf")
+	inEtc := l.listFiles("etc/NetworkManager/conf.d", ".conf")
 	files = slices.DeleteFunc(files, func(f string) bool {
 		return slices.ContainsFunc(inEtc, func(e string) bool { return path.Base(e) == path.Base(f) })
 	})
 	files = append(append(files, nmMain), inEtc...)
 	plugins, ifupdownManaged := "", false
 	for _, f := range files {
-		for _, s := range l.ini(f) {
+		for _, s := range l.readINI(f) {
 			switch {
 			case s.name == "keyfile":
 				for _, e := range s.entries {
-					r.unmanaged(e)
+					r.setUnmanaged(e)
 				}
 			case s.name == "main":
-				if e, ok := s.get("no-auto-default"); ok {
+				if e, ok := s.lastEntry("no-auto-default"); ok {
 					r.auto = e.value
 				}
-				if e, ok := s.get("plugins"); ok {
+				if e, ok := s.lastEntry("plugins"); ok {
 					plugins = e.value
 				}
 			case s.name == "ifupdown":
-				ifupdownManaged = isYes(s.value("managed"))
+				ifupdownManaged = isYes(s.lastValue("managed"))
 			case strings.HasPrefix(s.name, "device"):
 				r.devices = append(r.devices, s)
 			}
@@ -67,17 +67,17 @@ func readNM(l *loader) nmRules {
 	}
 	r.leavesIfupdown = strings.Contains(plugins, "ifupdown") && !ifupdownManaged
 	dirs := []string{"etc/NetworkManager/system-connections", "run/NetworkManager/system-connections", "usr/lib/NetworkManager/system-connections"}
-	for _, f := range l.layered(dirs, "") {
-		p := nmProfile{file: "/" + f, sections: l.ini(f)}
+	for _, f := range l.listLayered(dirs, "") {
+		p := nmProfile{file: "/" + f, sections: l.readINI(f)}
 		p.generated = strings.HasPrefix(path.Base(f), "netplan-")
 		r.profiles = append(r.profiles, p)
 	}
 	return r
 }
 
-// unmanaged takes one line of [keyfile]: key= replaces, key+= adds, key-=
+// setUnmanaged takes one line of [keyfile]: key= replaces, key+= adds, key-=
 // takes away.
-func (r *nmRules) unmanaged(e entry) {
+func (r *nmRules) setUnmanaged(e entry) {
 	specs := strings.FieldsFunc(e.value, func(c rune) bool { return c == ';' || c == ',' })
 	switch e.key {
 	case "unmanaged-devices":
@@ -89,13 +89,13 @@ func (r *nmRules) unmanaged(e entry) {
 	}
 }
 
-// leaves reports whether NetworkManager leaves a device alone.
-func (r nmRules) leaves(d Device, other ifupdownRules) bool {
-	if !r.active || matchesSpecs(r.unwanted, d) || r.leavesIfupdown && other.names(d.Name) {
+// leavesAlone reports whether NetworkManager leaves a device alone.
+func (r nmRules) leavesAlone(d Device, other ifupdownRules) bool {
+	if !r.active || matchesSpecs(r.unwanted, d) || r.leavesIfupdown && other.namesDevice(d.Name) {
 		return true
 	}
 	for _, s := range r.devices {
-		if e, ok := s.get("managed"); ok && isNo(e.value) && deviceSection(s, d) {
+		if e, ok := s.lastEntry("managed"); ok && isNo(e.value) && deviceSection(s, d) {
 			return true
 		}
 	}
@@ -104,7 +104,7 @@ func (r nmRules) leaves(d Device, other ifupdownRules) bool {
 
 // deviceSection reports whether a [device...] section is about a device.
 func deviceSection(s section, d Device) bool {
-	e, ok := s.get("match-device")
+	e, ok := s.lastEntry("match-device")
 	return !ok || matchesSpecs(strings.FieldsFunc(e.value, func(c rune) bool { return c == ';' || c == ',' }), d)
 }
 
@@ -137,43 +137,43 @@ func matchesSpec(spec string, d Device) bool {
 		if literal, ok := strings.CutPrefix(value, "="); ok {
 			return literal == d.Name
 		}
-		return globs(strings.TrimPrefix(value, "~"), d.Name)
+		return matchesGlob(strings.TrimPrefix(value, "~"), d.Name)
 	case ok && kind == "mac":
 		return strings.EqualFold(value, d.MAC.String())
 	case ok && kind == "driver":
 		name, _, _ := strings.Cut(value, "/") // driver:NAME/VERSION
-		return globs(name, d.Driver)
+		return matchesGlob(name, d.Driver)
 	case ok && kind == "type":
 		return value == "ethernet"
 	}
 	return spec == d.Name || strings.EqualFold(spec, d.MAC.String()) && !d.MAC.IsZero()
 }
 
-func (r nmRules) on(d Device, other ifupdownRules) []Claim {
-	if r.leaves(d, other) {
+func (r nmRules) claimsOn(d Device, other ifupdownRules) []Claim {
+	if r.leavesAlone(d, other) {
 		return nil
 	}
 	var out []Claim
 	for _, s := range r.devices {
-		if e, ok := s.get("sriov-num-vfs"); ok && d.isPF() && deviceSection(s, d) {
-			out = append(out, handOver(d.claim(NetworkManager, e, Count), "systemctl reload NetworkManager"))
+		if e, ok := s.lastEntry("sriov-num-vfs"); ok && d.isPF() && deviceSection(s, d) {
+			out = append(out, handOver(d.newClaim(NetworkManager, e, Count), "systemctl reload NetworkManager"))
 		}
 	}
 	own, auto := false, false
 	for _, p := range r.profiles {
-		if !p.about(d) {
+		if !p.matchesDevice(d) {
 			continue
 		}
 		own = true
 		if !p.generated {
-			out = append(out, p.claims(d)...)
+			out = append(out, p.claimsOn(d)...)
 		}
 	}
 	if !own && !matchesSpecs(strings.FieldsFunc(r.auto, func(c rune) bool { return c == ';' || c == ',' }), d) {
 		auto = true
 	}
 	if auto {
-		c := d.claim(NetworkManager, entry{file: "/etc/NetworkManager"}, Managed)
+		c := d.newClaim(NetworkManager, entry{file: "/etc/NetworkManager"}, Managed)
 		c.Says = "no file leaves it alone, so it gets a profile of its own"
 		c.HandOver = nmLeaves(d)
 		out = append(out, c)
@@ -181,24 +181,24 @@ func (r nmRules) on(d Device, other ifupdownRules) []Claim {
 	return out
 }
 
-// about reports whether a profile can be used for a device. One that names no
+// matchesDevice reports whether a profile can be used for a device. A profile that names no
 // device is for every Ethernet device.
-func (p nmProfile) about(d Device) bool {
-	connection, ok := merged(p.sections, "connection")
-	kind := connection.value("type")
+func (p nmProfile) matchesDevice(d Device) bool {
+	connection, ok := mergeSections(p.sections, "connection")
+	kind := connection.lastValue("type")
 	if !ok || kind != "ethernet" && kind != "802-3-ethernet" {
 		return false
 	}
-	if e, ok := connection.get("interface-name"); ok && e.value != "" && e.value != d.Name {
+	if e, ok := connection.lastEntry("interface-name"); ok && e.value != "" && e.value != d.Name {
 		return false
 	}
-	ethernet, _ := merged(p.sections, "ethernet", "802-3-ethernet")
-	if e, ok := ethernet.get("mac-address"); ok && e.value != "" && !strings.EqualFold(e.value, d.MAC.String()) {
+	ethernet, _ := mergeSections(p.sections, "ethernet", "802-3-ethernet")
+	if e, ok := ethernet.lastEntry("mac-address"); ok && e.value != "" && !strings.EqualFold(e.value, d.MAC.String()) {
 		return false
 	}
-	match, _ := merged(p.sections, "match")
+	match, _ := mergeSections(p.sections, "match")
 	for key, value := range map[string]string{"interface-name": d.Name, "driver": d.Driver, "path": "pci-" + d.PCI.String()} {
-		e, ok := match.get(key)
+		e, ok := match.lastEntry(key)
 		list := strings.FieldsFunc(e.value, func(c rune) bool { return c == ';' || c == ' ' })
 		if ok && len(list) > 0 && !anyGlob(list, value) {
 			return false
@@ -207,44 +207,44 @@ func (p nmProfile) about(d Device) bool {
 	return true
 }
 
-func (p nmProfile) claims(d Device) []Claim {
-	connection, _ := merged(p.sections, "connection")
-	id := connection.value("id")
+func (p nmProfile) claimsOn(d Device) []Claim {
+	connection, _ := mergeSections(p.sections, "connection")
+	id := connection.lastValue("id")
 	if id == "" {
 		id = strings.TrimSuffix(path.Base(p.file), ".nmconnection")
 	}
 	var out []Claim
-	if s, ok := merged(p.sections, "sriov"); ok && d.isPF() {
+	if s, ok := mergeSections(p.sections, "sriov"); ok && d.isPF() {
 		// "enforces the number of virtual functions on the interface (also when
 		// it is zero) during activation and resets it upon deactivation": the
 		// documentation of the setting sriov.
-		e, ok := s.get("total-vfs")
+		e, ok := s.lastEntry("total-vfs")
 		if !ok {
 			e = entry{file: s.file, line: s.line, key: "total-vfs", value: "0"}
 		}
-		c := d.claim(NetworkManager, e, Count)
+		c := d.newClaim(NetworkManager, e, Count)
 		c.HandOver = []string{"nmcli connection modify " + shellWord(id) + " remove sriov"}
 		out = append(out, c)
 		for _, e := range s.entries {
-			if n, ok := index(strings.TrimPrefix(e.key, "vf.")); ok && strings.HasPrefix(e.key, "vf.") {
-				c := d.claim(NetworkManager, e, VFSettings)
+			if n, ok := parseIndex(strings.TrimPrefix(e.key, "vf.")); ok && strings.HasPrefix(e.key, "vf.") {
+				c := d.newClaim(NetworkManager, e, VFSettings)
 				c.VFs = []int{n}
 				c.HandOver = []string{"nmcli connection modify " + shellWord(id) + " remove sriov"}
 				out = append(out, c)
 			}
 		}
 	}
-	ethernet, _ := merged(p.sections, "ethernet", "802-3-ethernet")
-	if e, ok := ethernet.get("mtu"); ok && e.value != "" && e.value != "0" {
-		c := d.claim(NetworkManager, e, MTU)
+	ethernet, _ := mergeSections(p.sections, "ethernet", "802-3-ethernet")
+	if e, ok := ethernet.lastEntry("mtu"); ok && e.value != "" && e.value != "0" {
+		c := d.newClaim(NetworkManager, e, MTU)
 		c.HandOver = []string{"nmcli connection modify " + shellWord(id) + " 802-3-ethernet.mtu 0"}
 		out = append(out, c)
 	}
-	e, ok := connection.get("interface-name")
+	e, ok := connection.lastEntry("interface-name")
 	if !ok {
 		e = entry{file: p.file, line: connection.line, key: "id", value: id}
 	}
-	c := d.claim(NetworkManager, e, Managed)
+	c := d.newClaim(NetworkManager, e, Managed)
 	c.Value = ""
 	c.HandOver = nmLeaves(d)
 	return append(out, c)
@@ -277,8 +277,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(excerpt.Line(s), "'", `'\''`) + "'"
 }
 
-// index reads a VF's index.
-func index(s string) (int, bool) {
+// parseIndex reads a VF's index.
+func parseIndex(s string) (int, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return int(n), err == nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Bounds of what is read of somebody else's files.
+// These constants bound the reading of other programs' files.
 const (
 	maxFile  = 1 << 20
 	maxFiles = 1000 // of one folder
@@ -49,12 +49,12 @@ func (r Rules) On(pfs []vf.PF) []Claim {
 	devices := Devices(pfs)
 	var all []Claim
 	for _, d := range devices {
-		all = append(all, r.nm.on(d, r.ifupdown)...)
-		all = append(all, r.networkd.on(d)...)
-		all = append(all, r.netplan.on(d)...)
-		all = append(all, r.ifupdown.on(d)...)
+		all = append(all, r.nm.claimsOn(d, r.ifupdown)...)
+		all = append(all, r.networkd.claimsOn(d)...)
+		all = append(all, r.netplan.claimsOn(d)...)
+		all = append(all, r.ifupdown.claimsOn(d)...)
 	}
-	return gather(append(all, onByHand(r.byHand, devices)...))
+	return mergeClaims(append(all, onByHand(r.byHand, devices)...))
 }
 
 // Reader reads the files again only when one of them has changed.
@@ -94,22 +94,22 @@ type loader struct {
 	errs     []error
 }
 
-// exists reports whether a path is there.
-func (l *loader) exists(name string) bool {
+// fileExists reports whether a path is there.
+func (l *loader) fileExists(name string) bool {
 	_, err := fs.Stat(l.root, name)
-	l.note(name, err == nil)
+	l.noteStamp(name, err == nil)
 	return err == nil
 }
 
-func (l *loader) note(v ...any) {
+func (l *loader) noteStamp(v ...any) {
 	if l.listOnly {
 		fmt.Fprintln(&l.stamps, v...)
 	}
 }
 
-// list returns the paths in a folder whose names have one of the suffixes,
+// listFiles returns the paths in a folder whose names have one of the suffixes,
 // sorted; none when there is no such folder.
-func (l *loader) list(dir string, suffixes ...string) []string {
+func (l *loader) listFiles(dir string, suffixes ...string) []string {
 	entries, err := fs.ReadDir(l.root, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.errs = append(l.errs, fmt.Errorf("list the network configuration: %w", err))
@@ -123,14 +123,14 @@ func (l *loader) list(dir string, suffixes ...string) []string {
 	return out
 }
 
-// layered lists what the folders, the most important first, have under one
+// listLayered lists what the folders, the most important first, have under one
 // name only once, in the order of the names; last, with them, is how systemd,
 // netplan and NetworkManager let /etc replace what a package brought.
-func (l *loader) layered(dirs []string, suffixes ...string) []string {
+func (l *loader) listLayered(dirs []string, suffixes ...string) []string {
 	seen := map[string]bool{}
 	var out []string
 	for _, dir := range dirs {
-		for _, name := range l.list(dir, suffixes...) {
+		for _, name := range l.listFiles(dir, suffixes...) {
 			if base := path.Base(name); !seen[base] {
 				seen[base] = true
 				out = append(out, name)
@@ -141,22 +141,22 @@ func (l *loader) layered(dirs []string, suffixes ...string) []string {
 	return out
 }
 
-// text reads a file; nil when there is none, when it is no file (a link to
+// readText reads a file; nil when there is none, when it is no file (a link to
 // /dev/null masks the one it replaces), or when it is empty.
-func (l *loader) text(name string) []byte {
+func (l *loader) readText(name string) []byte {
 	info, err := fs.Stat(l.root, name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return nil
 	}
 	if err == nil && l.listOnly {
-		l.note(name, info.Size(), info.ModTime().UnixNano())
+		l.noteStamp(name, info.Size(), info.ModTime().UnixNano())
 		if !l.sources {
 			return nil
 		}
 	}
 	var text []byte
 	if err == nil {
-		text, err = l.read(name)
+		text, err = l.readFile(name)
 	}
 	if err != nil {
 		l.errs = append(l.errs, fmt.Errorf("read the network configuration: %w", err))
@@ -165,7 +165,7 @@ func (l *loader) text(name string) []byte {
 	return text
 }
 
-func (l *loader) read(name string) ([]byte, error) {
+func (l *loader) readFile(name string) ([]byte, error) {
 	f, err := l.root.Open(name)
 	if err != nil {
 		return nil, err
@@ -178,5 +178,5 @@ func (l *loader) read(name string) ([]byte, error) {
 	return text, err
 }
 
-// ini reads and parses a file, which messages name by its absolute path.
-func (l *loader) ini(name string) []section { return parseINI("/"+name, l.text(name)) }
+// readINI reads and parses a file, which messages name by its absolute path.
+func (l *loader) readINI(name string) []section { return parseINI("/"+name, l.readText(name)) }

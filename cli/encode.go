@@ -32,7 +32,7 @@ func Encode(w io.Writer, format string, v any) error {
 	if err := yaml.Unmarshal(raw, &node); err != nil { // JSON is YAML; a Node keeps the order
 		return fmt.Errorf("encode: %w", err)
 	}
-	if err := block(&node); err != nil {
+	if err := useBlockStyle(&node); err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}
 	var b bytes.Buffer
@@ -45,12 +45,12 @@ func Encode(w io.Writer, format string, v any) error {
 	return err
 }
 
-// block gives nodes YAML's own style instead of JSON's. An empty list or map
+// useBlockStyle gives nodes YAML's own style instead of JSON's. An empty list or map
 // has no other form. Text that any reader, of YAML 1.1 too, would take for
 // something else (8086, no, 12:30:00:00:00:01) keeps its quotes.
-func block(n *yaml.Node) error {
+func useBlockStyle(n *yaml.Node) error {
 	for _, c := range n.Content {
-		if err := block(c); err != nil {
+		if err := useBlockStyle(c); err != nil {
 			return err
 		}
 	}

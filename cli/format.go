@@ -25,7 +25,7 @@ func AddFormat(cmd *cobra.Command, usage string, formats ...string) *Format {
 
 func (f *Format) String() string { return f.value }
 
-// Type is the word for the value in help texts, as pflag asks for it.
+// Type returns the word for the value in help texts, as pflag asks for it.
 func (f *Format) Type() string { return "format" }
 
 // Set takes one of the formats.

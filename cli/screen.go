@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// Screen is what a command's output can show.
+// Screen has the abilities of the terminal or file that a command prints to.
 type Screen struct {
 	// Look has 100 columns where the width is not known. Colours are on a terminal, unless
 	// NO_COLOR is set (no-color.org) or it is dumb, and Unicode where the locale is UTF-8.

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// How long certificates are valid, and how long before their end they are made
-// anew. A CA that has less left than renewCA signs nothing any more: its
-// successor does, and both are trusted until it ends.
+// How long certificates are valid, and how long before their end they are renewed. A CA that is
+// valid for less than renewCA signs no more certificates. Its successor does, and clients trust
+// both until the old one ends.
 const (
 	validCA, renewCA     = 10 * 365 * 24 * time.Hour, 2 * 365 * 24 * time.Hour
 	validLeaf, renewLeaf = 365 * 24 * time.Hour, 120 * 24 * time.Hour
@@ -30,10 +30,9 @@ const (
 	leafCert, leafKey = "tls.crt", "tls.key"
 )
 
-// renew returns what a Secret should have: data itself when it is good for a
-// while yet, else with a new serving certificate for the DNS names, and with a
-// new CA where there is none that may still sign. ca.crt has every CA that
-// clients trust, the signing one first.
+// renew returns the data that a Secret should have. This is data itself if its certificates are
+// valid for long enough. Otherwise it has a new serving certificate for the DNS names, and also a
+// new CA if no CA may still sign. ca.crt has every CA that clients trust, the signing one first.
 func renew(data map[string][]byte, names []string, now time.Time) (out map[string][]byte, changed bool, err error) {
 	if goodLeaf(data, names, now) {
 		return data, false, nil
@@ -54,8 +53,8 @@ func renew(data map[string][]byte, names []string, now time.Time) (out map[strin
 	return map[string][]byte{caCert: bundle, caKey: signer, leafCert: leaf, leafKey: private}, true, nil
 }
 
-// goodLeaf reports whether the serving certificate is one for the names, of a CA
-// of the bundle, with its key, and valid for a while.
+// goodLeaf reports whether the serving certificate is for the names, is signed by a CA of the
+// bundle, has its key, and is valid for long enough.
 func goodLeaf(data map[string][]byte, names []string, now time.Time) bool {
 	both, err := tls.X509KeyPair(data[leafCert], data[leafKey])
 	if err != nil {
@@ -75,7 +74,7 @@ func goodLeaf(data map[string][]byte, names []string, now time.Time) bool {
 	return true
 }
 
-// trusted leaves out of a bundle what has ended or cannot be read.
+// trusted returns a bundle without certificates that have expired or cannot be read.
 func trusted(bundle []byte, now time.Time) []byte {
 	var out []byte
 	for {
@@ -89,7 +88,7 @@ func trusted(bundle []byte, now time.Time) []byte {
 	}
 }
 
-// pair is the first certificate of a bundle and its key.
+// pair returns the first certificate of a bundle, and its key.
 func pair(bundle, key []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	both, err := tls.X509KeyPair(bundle, key)
 	if err != nil {
@@ -109,7 +108,7 @@ func encode(der []byte) []byte {
 func encodeKey(k *ecdsa.PrivateKey) []byte {
 	der, err := x509.MarshalECPrivateKey(k)
 	if err != nil {
-		return nil // no curve that we use
+		return nil // a key of a curve that Culvert does not use
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }

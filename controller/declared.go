@@ -17,21 +17,27 @@ import (
 	"github.com/culvert-net/culvert/ipam/blocks"
 )
 
-// confine leaves out of demands what the NetworkAttachmentDefinition of the pool does not
-// declare, and describes it. The network of a file on the nodes has no definition: only the
-// nodes know what it declares.
-func (a *Addresses) confine(ctx context.Context, network string, demands []blocks.Demand) (kept []blocks.Demand, outside []string, err error) {
-	namespace, name, defined := strings.Cut(network, "/")
-	if !defined || !blocks.AnyAsks(demands) {
+// confine removes requests from demands, and describes them, if the pool does not declare their
+// addresses. The NetworkAttachmentDefinition or the AddressPool declares them. The network of a
+// file on the nodes has no definition: only the nodes know its addresses.
+func (a *Addresses) confine(ctx context.Context, p blocks.Pool, demands []blocks.Demand) (kept []blocks.Demand, outside []string, err error) {
+	namespace, name, defined := strings.Cut(p.Network, "/")
+	var d blocks.Declared
+	switch {
+	case !blocks.AnyAsks(demands):
 		return demands, nil, nil
-	}
-	d, err := a.declared(ctx, namespace, name)
-	if err != nil {
-		return nil, nil, err
+	case p.Declared != nil:
+		d = p.Declared.Declared()
+	case !defined:
+		return demands, nil, nil
+	default:
+		if d, err = a.declared(ctx, namespace, name); err != nil {
+			return nil, nil, err
+		}
 	}
 	kept, outside = d.Confine(demands)
 	if len(outside) > 0 {
-		a.Log.Warn("requests outside of the network's ranges are refused", "net", network, "requests", outside[:min(len(outside), mostOutside)])
+		a.Log.Warn("requests outside of the network's ranges are refused", "net", p.Network, "requests", outside[:min(len(outside), mostOutside)])
 	}
 	return kept, outside, nil
 }
@@ -39,8 +45,9 @@ func (a *Addresses) confine(ctx context.Context, network string, demands []block
 // mostOutside is how many requests outside of a network's ranges a message lists.
 const mostOutside = 8
 
-// declared reads what a network declares: nothing when there is no such definition, or none
-// that culvertd can use. It asks the API server: nodes may know a change that a cache lacks.
+// declared reads the ranges that a network declares. There are none if the definition does not
+// exist or culvertd cannot use it. declared asks the API server, since nodes may know a change
+// that a cache lacks.
 func (a *Addresses) declared(ctx context.Context, namespace, name string) (out blocks.Declared, err error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(networkKind)
@@ -59,6 +66,9 @@ func (a *Addresses) declared(ctx context.Context, namespace, name string) (out b
 	}
 	for _, c := range configs {
 		out.AnyAddress = out.AnyAddress || c.IPAM.Type == ipam.TypeStatic
+		for _, a := range c.IPAM.Static {
+			out.Ranges = append(out.Ranges, ipam.Run{First: a.Prefix.Addr(), Last: a.Prefix.Addr()})
+		}
 		for _, set := range c.IPAM.Sets {
 			for _, r := range set {
 				out.Ranges = append(out.Ranges, ipam.Run{First: r.Start, Last: r.End})
@@ -68,7 +78,8 @@ func (a *Addresses) declared(ctx context.Context, namespace, name string) (out b
 	return out, nil
 }
 
-// again returns when to look again: a change of the network wakes no Reconcile.
+// again returns when Reconcile has to read the network again, since a change of the network does
+// not wake it.
 func (r reports) again() ctrl.Result {
 	if len(r.outside) > 0 {
 		return ctrl.Result{RequeueAfter: absentLook}

@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/test/apiserver"
 )
 
-// I10, on a real API server: the controller's own rights are enough to compare what a node
-// requests with the network's NetworkAttachmentDefinition.
+// I10, on a real API server: the controller's own rights are enough to compare the
+// requests of nodes with the network's NetworkAttachmentDefinition.
 func TestI10RequestsAreComparedWithTheNetworkOnARealAPIServer(t *testing.T) {
 	config := apiServer(t)
 	c, err := client.New(config, client.Options{Scheme: Scheme()})

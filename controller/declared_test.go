@@ -51,9 +51,9 @@ func poolAndOutside(t *testing.T, c client.Client) (granted []string, outside st
 	return show(p), outside
 }
 
-// I10: a node is granted what the network's NetworkAttachmentDefinition declares and nothing
-// else, whatever it requests, and the pool's condition names it. An address that a pod holds
-// already stays the node's (I4).
+// I10: the controller grants a node only addresses that the network's
+// NetworkAttachmentDefinition declares, for any request. The pool's condition names the
+// node. An address that a pod holds already stays the node's (I4).
 func TestI10RequestsOutsideOfTheNetworkAreRefused(t *testing.T) {
 	const narrow, wide = `{"type": "host-local", "subnet": "172.16.91.0/24"}`, `{"type": "host-local", "ranges": [[{"subnet": "172.16.91.0/24"}], [{"subnet": "10.0.0.0/24"}]]}`
 	own, foreign := []ipam.Run{run("172.16.91.2", "172.16.91.254")}, []ipam.Run{run("10.0.0.2", "10.0.0.254")}
@@ -102,8 +102,9 @@ func networkOf(t *testing.T, c client.Client, section string) *unstructured.Unst
 	return u
 }
 
-// I10: what networks of other kinds declare. Addresses of type static are the pod's choice;
-// a network that shares another one's pool, or that culvertd refuses, has none of its own.
+// I10: the controller reads the declared addresses of networks of all kinds. Addresses
+// of type static are the pod's choice; a network that shares another one's pool, or
+// that culvertd refuses, has none of its own.
 func TestI10WhatNetworksDeclare(t *testing.T) {
 	for section, want := range map[string][]string{
 		`{"type": "static", "addresses": [{"address": "10.1.0.9/24"}]}`:           {"a 10.0.0.7-10.0.0.7 x"},

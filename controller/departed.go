@@ -7,10 +7,10 @@ import (
 	"github.com/culvert-net/culvert/ipam/blocks"
 )
 
-// departures notes the answers of nodes whose Node object or NodeState this controller has
-// seen go. Their machines may run on for some time, as long as their blocks stay theirs
-// (blocks.Grace): a roll call waits for them, too, since a restored API server may have
-// forgotten those blocks.
+// departures remembers the answers of nodes whose Node object or NodeState this controller has
+// seen disappear. Their machines may run on, and their blocks stay theirs for blocks.Grace. A
+// roll call waits for these nodes, too, since a restored API server may have forgotten their
+// blocks.
 type departures struct {
 	mu    sync.Mutex // guards the rest
 	there map[string]blocks.Answer
@@ -22,8 +22,8 @@ type departure struct {
 	since  time.Time
 }
 
-// see takes note of the answers of the nodes that are there, and returns the last ones of
-// those that have gone within the grace period, by this controller's clock.
+// see records the answers of the existing nodes. It returns the last answers of the nodes that
+// have gone within the grace period, by this controller's clock.
 func (d *departures) see(answers []blocks.Answer, now time.Time) (recent []blocks.Answer) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

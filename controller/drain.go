@@ -20,31 +20,30 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// draining is on a Node that the controller cordoned because the number of VFs
-// of one of its PFs has to change; the value is when. A node that somebody else
-// has cordoned is emptied too, and stays cordoned.
+// draining is the annotation of a Node that the controller cordoned because the number of VFs of
+// one of its PFs has to change. Its value is the time of the cordon. A node that another program
+// or a person has cordoned is drained too, and stays cordoned.
 const draining = "culvert.dev/draining-since"
 
 const (
-	// drainLook is how often a node that is being emptied is looked at: pods that
-	// a PodDisruptionBudget protects are tried again.
+	// drainLook is how often the controller examines a node that it drains, and tries again to
+	// evict pods that a PodDisruptionBudget protects.
 	drainLook = 5 * time.Second
-	// drainPatience is how long a node whose VFs are free stays cordoned while
-	// culvertd has not changed their number: something else is in the way then,
-	// and the PF's problems tell.
+	// drainPatience is how long a node whose VFs are free stays cordoned although culvertd has
+	// not changed their number. Then there is another obstacle, which the PF's problems in the
+	// NodeState name.
 	drainPatience = 5 * time.Minute
 )
 
-// Drain makes room for a change of sriov_numvfs, which takes every VF of the PF:
-// where pods have VFs of a PF that is wanted to have another number, the node is
-// cordoned and those pods are evicted, and no others. culvertd then makes the
-// change by itself, and the node is uncordoned. Where nobody has a VF of that PF
-// nothing is done at all. All requests are one: what to do next is decided over
-// all nodes.
+// Drain prepares changes of sriov_numvfs, which destroy every VF of the PF. If pods have VFs of a
+// PF for which another number is wanted, it cordons the node and evicts these pods and no others.
+// culvertd then makes the change, and Drain uncordons the node. If no pod has a VF of that PF,
+// Drain does nothing. All its requests are the same one, since it decides the next step over all
+// nodes.
 type Drain struct {
 	Client client.Client // of Nodes it has the metadata only
 	Live   client.Reader // asks the API server
-	// Nodes is how many are emptied at a time; 0 empties none.
+	// Nodes is how many nodes are drained at a time; 0 drains none.
 	Nodes  int
 	Now    func() time.Time
 	Events record.EventRecorder
@@ -55,16 +54,16 @@ type Drain struct {
 type changing struct {
 	node string
 	what []string // "PF enp1s0: 4 VFs, 7 wanted"
-	pods []string // that have VFs of it, namespace/name
-	rest []string // others that have: nobody can evict them
+	pods []string // the pods that have VFs of the PF, namespace/name
+	rest []string // other owners of its VFs, which cannot be evicted
 }
 
-// changes is what of a node waits for its VFs to be free.
+// changes returns the changes of a node's PFs that wait until the VFs are free.
 func changes(s *v1alpha1.NodeState) changing {
 	c := changing{node: s.Name}
 	for _, pf := range s.Status.PFs {
 		if pf.WantedVFs == nil || *pf.WantedVFs == pf.NumVFs || pf.Error != "" || *pf.WantedVFs > pf.TotalVFs {
-			continue // as it should be, or what culvertd will not do whoever goes
+			continue // as wanted, or a change that culvertd does not make even if the VFs are free
 		}
 		c.what = append(c.what, fmt.Sprintf("PF %s: %d VFs, %d wanted", pf.Name, pf.NumVFs, *pf.WantedVFs))
 		for _, v := range s.Status.VFs {
@@ -83,8 +82,8 @@ func changes(s *v1alpha1.NodeState) changing {
 	return c
 }
 
-// Reconcile takes the next step on every node that is being emptied, and begins
-// with others while there may be more.
+// Reconcile takes the next step on every node that is being drained, and begins with further
+// nodes as far as Nodes allows.
 func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var states v1alpha1.NodeStateList
 	nodes := metav1.PartialObjectMetadataList{}
@@ -101,7 +100,7 @@ func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	var errs []error
 	active := 0
 	slices.SortFunc(nodes.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
-	for _, n := range nodes.Items { // those first that were begun
+	for _, n := range nodes.Items { // first the nodes that are being drained already
 		since, begun := n.Annotations[draining]
 		if !begun {
 			continue
@@ -134,9 +133,9 @@ func (d *Drain) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	return ctrl.Result{RequeueAfter: drainLook}, errors.Join(errs...)
 }
 
-// podsOf returns the pods of a node that have VFs in the way. A pod that the NodeState
-// names and that is not on the node is left out: a node that names such pods would keep
-// every other node from being emptied (I7).
+// podsOf returns the pods of a node whose VFs delay its change. It leaves out pods that the
+// NodeState names and that do not run on the node. Otherwise a node that names such pods would
+// keep every other node from being drained (I7).
 func (d *Drain) podsOf(ctx context.Context, c changing) (out []*corev1.Pod, _ error) {
 	var errs []error
 	for _, name := range c.pods {
@@ -151,15 +150,15 @@ func (d *Drain) podsOf(ctx context.Context, c changing) (out []*corev1.Pod, _ er
 	return out, errors.Join(errs...)
 }
 
-// over reports whether a node has been cordoned for too long.
+// over reports whether a node has been cordoned for longer than drainPatience.
 func (d *Drain) over(since string) bool {
 	at, err := time.Parse(time.RFC3339, since)
 	return err != nil || d.Now().Sub(at) > drainPatience
 }
 
-// begin cordons a node and evicts the pods. The mark and the cordon are one
-// write, so that no crash leaves a cordon that nobody takes back. Where somebody
-// else has cordoned the node there is no mark, and nothing to take back.
+// begin cordons a node and evicts the pods. It writes the annotation and the cordon at once, so
+// that no crash leaves a cordon that Drain would not take back. If the node was cordoned already,
+// begin writes no annotation, and Drain takes nothing back.
 func (d *Drain) begin(ctx context.Context, c changing, pods []*corev1.Pod) error {
 	n := &corev1.Node{}
 	if err := d.Live.Get(ctx, client.ObjectKey{Name: c.node}, n); err != nil {
@@ -177,13 +176,12 @@ func (d *Drain) begin(ctx context.Context, c changing, pods []*corev1.Pod) error
 	return d.evict(ctx, c, pods)
 }
 
-// evict asks for the pods to go, as the eviction API does: a
-// PodDisruptionBudget may keep one for now.
+// evict evicts the pods by the eviction API. A PodDisruptionBudget may keep a pod for now.
 func (d *Drain) evict(ctx context.Context, c changing, pods []*corev1.Pod) error {
 	var errs []error
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil {
-			continue // it goes already
+			continue // the pod is being deleted already
 		}
 		err := d.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{
 			DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
@@ -204,7 +202,7 @@ func (d *Drain) evict(ctx context.Context, c changing, pods []*corev1.Pod) error
 	return errors.Join(errs...)
 }
 
-// uncordon takes the mark back, and the cordon with it.
+// uncordon removes the annotation, and with it the cordon.
 func (d *Drain) uncordon(ctx context.Context, node string) error {
 	n := &corev1.Node{}
 	if err := d.Live.Get(ctx, client.ObjectKey{Name: node}, n); err != nil {
@@ -223,7 +221,7 @@ func (d *Drain) uncordon(ctx context.Context, node string) error {
 	return nil
 }
 
-// again leaves a write that lost to another for the next look.
+// again returns nil for a write that another write forestalled: the next Reconcile repeats it.
 func again(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil

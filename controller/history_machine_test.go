@@ -21,20 +21,25 @@ func (p *past) publish(m *machine) {
 		s.Name = m.name
 	}
 	rolls := m.book.RollCalls()
-	requests, err := m.book.Requests(func() (out []blocks.Held, err error) {
-		for _, a := range m.addresses() {
-			if !m.unread[a] {
-				out = append(out, m.ledger[a])
-			}
-		}
-		return out, nil
-	})
+	m.kept = m.book.Keep(m.content(), p.now)
+	requests, err := m.book.Requests(func() (blocks.Ledger, error) { return m.content(), nil })
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	s.Status.NodeUID, s.Status.RollCalls = m.uid, rolls
 	s.Status.AddressRequests, s.Status.AddressesUnread = blocks.ToObject(requests), int32(len(m.unread))
 	p.server.put("state/"+m.name, s)
+}
+
+// content is the machine's ledger.
+func (m *machine) content() blocks.Ledger {
+	l := blocks.Ledger{Grants: m.kept, Partial: len(m.unread) > 0}
+	for _, a := range m.addresses() {
+		if !m.unread[a] {
+			l.Held = append(l.Held, m.ledger[a])
+		}
+	}
+	return l
 }
 
 func (p *past) add(m *machine, named ...netip.Prefix) {
@@ -54,7 +59,7 @@ func (p *past) goOn(m *machine) {
 		return
 	}
 	w := m.waits[0]
-	own := m.book.Of("n", w.owner)
+	own := m.book.Of("n", w.owner, blocks.GrantsOf(m.kept, "n"))
 	got, err := small().Within(own).Allocate(func(a netip.Addr) (vf.Owner, bool) { h, ok := m.ledger[a]; return h.Owner, ok }, nil, w.named)
 	if err == nil {
 		a := got.Addresses[0].Prefix.Addr()

@@ -50,6 +50,7 @@ type machine struct {
 	view      int // the version of the pool that it has seen
 	ledger    map[netip.Addr]blocks.Held
 	unread    map[netip.Addr]bool // of the ledger, by damage
+	kept      []blocks.Kept
 	waits     []*waiter
 }
 
@@ -206,7 +207,7 @@ func (p *past) start(m *machine, view int) {
 
 func (p *past) see(m *machine, view int) {
 	m.view = view
-	m.book.SetPools([]blocks.View{{Pool: p.pool(view)}})
+	m.book.SetPools([]blocks.View{{Pool: p.pool(view), ClusterNodes: len(nodeNames)}})
 }
 
 func (p *past) pool(version int) blocks.Pool {

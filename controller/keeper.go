@@ -15,16 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Looks at the certificates: often until there is one, then now and then.
+// How often keeper examines the certificates: often until there is one, then rarely.
 const (
 	firstLook = time.Second
 	nextLook  = 10 * time.Minute
 )
 
-// keeper keeps the certificates of the webhooks in a Secret and tells the API
-// server whom to trust. Every replica runs one, since every replica serves: who
-// writes first wins (create, or update on the version that was read), and the
-// others take what he wrote.
+// keeper keeps the certificates of the webhooks in a Secret, and writes their CAs into the
+// webhook configurations. Every replica runs one, since every replica serves. The first write
+// wins (create, or update on the version that was read), and the other replicas use its result.
 type keeper struct {
 	client     client.Client // reads from the API server itself
 	secret     client.ObjectKey
@@ -39,7 +38,7 @@ type keeper struct {
 
 var errNoCertificate = errors.New("there is no certificate yet")
 
-// GetCertificate is that of tls.Config.
+// GetCertificate implements tls.Config.GetCertificate.
 func (k *keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if c := k.current.Load(); c != nil {
 		return c, nil
@@ -47,7 +46,8 @@ func (k *keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, errNoCertificate
 }
 
-// NeedLeaderElection is for the manager: every replica serves.
+// NeedLeaderElection returns false: the manager runs keeper in every replica, since each serves
+// webhooks.
 func (k *keeper) NeedLeaderElection() bool { return false }
 
 // Start keeps the certificates until ctx ends.
@@ -66,8 +66,7 @@ func (k *keeper) Start(ctx context.Context) error {
 	}
 }
 
-// look brings the Secret, what is served and the webhook configurations up to
-// date.
+// look updates the Secret, the certificate that is served, and the webhook configurations.
 func (k *keeper) look(ctx context.Context) error {
 	data, err := k.settle(ctx)
 	if err != nil {
@@ -81,7 +80,7 @@ func (k *keeper) look(ctx context.Context) error {
 	return errors.Join(k.trustMutating(ctx, data[caCert]), k.trustValidating(ctx, data[caCert]))
 }
 
-// settle returns what the Secret has, renewed where needed.
+// settle returns the data of the Secret, and renews it if needed.
 func (k *keeper) settle(ctx context.Context) (map[string][]byte, error) {
 	s := &corev1.Secret{}
 	err := k.client.Get(ctx, k.secret, s)

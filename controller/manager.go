@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -29,16 +30,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/service/endpoints"
 )
 
-// Config is what the controller's flags say.
+// Config has the values of the controller's flags.
 type Config struct {
 	Kube *rest.Config
 	// Namespace has the Secret, the Service and the lease of the leader.
 	Namespace string
-	// Service is the name of the Service that the API server calls webhooks by,
-	// Secret that of their certificates. Webhooks is the name of both webhook
-	// configurations; empty serves no webhooks.
+	// Service is the name of the Service by which the API server calls webhooks. Secret is the
+	// name of the Secret with their certificates. Webhooks is the name of both webhook
+	// configurations; if it is empty, the controller serves no webhooks.
 	Service, Secret, Webhooks string
 	WebhookPort               int
 	// Certificates is a folder with tls.crt and tls.key, which another program renews
@@ -46,35 +48,40 @@ type Config struct {
 	// the webhook configurations.
 	Certificates string
 	// ClientCA is a PEM file of the CAs of the API server's client certificate, which the
-	// webhooks then require. Empty: they serve any client.
+	// webhooks then require. If it is empty, they serve any client.
 	ClientCA string
-	// Metrics and Health are addresses to listen on; "0" does not.
+	// Metrics and Health are addresses to listen on; "0" turns them off.
 	Metrics, Health string
-	// DrainNodes is how many nodes are emptied at a time for a change of the
-	// number of VFs; 0 empties none.
+	// DrainNodes is how many nodes are drained at a time for a change of the number of VFs; 0
+	// drains none.
 	DrainNodes int
 	// LeaderElection lets one of several replicas work at a time.
 	LeaderElection bool
-	Log            *slog.Logger
+	// Services says which Services are served over VF networks.
+	Services endpoints.Rules
+	// Now is the clock by which Node objects are gone; nil is time.Now. A simulation does not wait
+	// for blocks.Grace.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
 // leaseName is the lease of the leader.
 const leaseName = "culvert-controller"
 
-// A leader that dies has a successor after leaseTime. Nobody waits for the
-// controller in a hurry, and one that a busy node holds up shall stay
-// (docs/design/0007-kubernetes.md, "Times on a busy node").
+// A leader that dies has a successor after leaseTime. The controller's work is not urgent, so a
+// leader that a busy node slows down shall stay (docs/design/0007-kubernetes.md, "Times on a busy
+// node").
 const (
 	leaseTime = 40 * time.Second
 	renewTime = 30 * time.Second
 	retryTime = 5 * time.Second
 )
 
-// Scheme has the objects that the controller reads and writes.
+// Scheme returns the types of the objects that the controller reads and writes.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
-		_ = add(s) // fails for types that are there twice
+		_ = add(s) // fails only for types that are registered twice
 	}
 	return s
 }
@@ -96,6 +103,10 @@ func Run(ctx context.Context, c Config) error {
 			return err
 		}
 	}
+	c.Kube = withRate(c.Kube)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	mgr, err := ctrl.NewManager(c.Kube, c.options(source))
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
@@ -106,7 +117,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	ready := healthz.Ping
 	if c.Webhooks != "" {
-		serveWebhooks(mgr, c.Log)
+		serveWebhooks(mgr, c)
 		ready = func(*http.Request) error { _, err := source.GetCertificate(nil); return err }
 		if err := mgr.Add(source); err != nil {
 			return fmt.Errorf("certificates: %w", err)
@@ -121,7 +132,18 @@ func Run(ctx context.Context, c Config) error {
 	return mgr.Start(ctx)
 }
 
-// options are the manager's; source has the certificate to serve with.
+// withRate raises the rate of requests where the configuration has none: client-go's default of
+// 5 a second would take minutes for the EndpointSlices of 1,000 Services. The API server's
+// priority and fairness protects it.
+func withRate(c *rest.Config) *rest.Config {
+	out := rest.CopyConfig(c)
+	if out.QPS == 0 {
+		out.QPS, out.Burst = 200, 400
+	}
+	return out
+}
+
+// options returns the manager's options. source has the certificate to serve with.
 func (c Config) options(source certificateSource) ctrl.Options {
 	leave, twice := 5*time.Second, true
 	lease, renew, retry := leaseTime, renewTime, retryTime
@@ -130,6 +152,7 @@ func (c Config) options(source certificateSource) ctrl.Options {
 		LeaderElection: c.LeaderElection, LeaderElectionID: leaseName, LeaderElectionNamespace: c.Namespace, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry,
 		GracefulShutdownTimeout: &leave,
+		Cache:                   cache.Options{ByObject: cacheForServices()},
 		Controller:              config.Controller{SkipNameValidation: &twice}, // Run may be called twice in a process
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{
 			&corev1.Secret{}, &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{},
@@ -141,13 +164,14 @@ func (c Config) options(source certificateSource) ctrl.Options {
 
 func addReconcilers(mgr ctrl.Manager, config Config) error {
 	c := mgr.GetClient()
-	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Now: time.Now, Log: config.Log}
+	foreign := &foreignAddresses{live: mgr.GetAPIReader(), now: time.Now}
+	addresses := &Addresses{Client: c, Live: mgr.GetAPIReader(), Foreign: foreign.ofPool, Now: config.Now, Log: config.Log, Events: mgr.GetEventRecorderFor("culvert")}
 	err := ctrl.NewControllerManagedBy(mgr).Named("addresses").
 		Watches(&v1alpha1.NodeState{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			return named(networksOf(o.(*v1alpha1.NodeState))) //nolint:forcetypeassert // what is watched
 		}), builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return s.Status.AddressRequests }))).
-		Watches(&v1alpha1.AddressPool{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			return named([]string{o.(*v1alpha1.AddressPool).Spec.Network}) //nolint:forcetypeassert // what is watched
+		Watches(&v1alpha1.AddressPool{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return poolsToCompare(ctx, c, o.(*v1alpha1.AddressPool)) //nolint:forcetypeassert // what is watched
 		})).
 		WatchesMetadata(node(), handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return poolsOf(ctx, c, o.GetName())
@@ -161,7 +185,7 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 	err = ctrl.NewControllerManagedBy(mgr).Named("states").
 		Watches(&v1alpha1.NodeState{}, self, builder.WithPredicates(changed(func(s *v1alpha1.NodeState) any { return s.Status.NodeUID }))).
 		WatchesMetadata(node(), self, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})).
-		Complete(&States{Client: c, Live: mgr.GetAPIReader(), Now: time.Now})
+		Complete(&States{Client: c, Live: mgr.GetAPIReader(), Now: config.Now})
 	if err != nil {
 		return fmt.Errorf("states: %w", err)
 	}
@@ -183,14 +207,16 @@ func addReconcilers(mgr ctrl.Manager, config Config) error {
 	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
-	return nil
+	return newServices(c, config.Services, mgr.GetEventRecorderFor("culvert"), time.Now).setUp(mgr)
 }
 
-func serveWebhooks(mgr ctrl.Manager, log *slog.Logger) {
+func serveWebhooks(mgr ctrl.Manager, config Config) {
 	c := mgr.GetClient()
 	s := mgr.GetWebhookServer()
-	s.Register("/pods", &admission.Webhook{Handler: &pods{client: c, live: mgr.GetAPIReader(), log: log}})
+	s.Register("/pods", &admission.Webhook{Handler: &pods{client: c, live: mgr.GetAPIReader(), log: config.Log}})
+	s.Register("/services", &admission.Webhook{Handler: &serviceWebhook{client: c, rules: config.Services}})
 	s.Register("/networks", &admission.Webhook{Handler: &networks{client: c}})
+	s.Register("/addresspools", &admission.Webhook{Handler: &addressPools{client: c}})
 	s.Register("/nodepolicies", &admission.Webhook{Handler: &nodePolicies{client: c}})
 }
 
@@ -200,8 +226,8 @@ func node() *metav1.PartialObjectMetadata {
 	return n
 }
 
-// changed lets updates of NodeStates through that change a part of them: the
-// rest is written every few seconds.
+// changed lets only those updates of NodeStates through that change the given part, since nodes
+// write the other parts every few seconds.
 func changed(part func(*v1alpha1.NodeState) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(*v1alpha1.NodeState)
@@ -218,8 +244,8 @@ func named(names []string) []reconcile.Request {
 	return out
 }
 
-// poolsOf are the networks whose pools have blocks of a node, and those that it
-// asks for.
+// poolsOf returns the networks whose pools have blocks of a node, and the networks that the node
+// requests addresses of.
 func poolsOf(ctx context.Context, c client.Reader, node string) []reconcile.Request {
 	var networks []string
 	state := &v1alpha1.NodeState{}
@@ -228,12 +254,12 @@ func poolsOf(ctx context.Context, c client.Reader, node string) []reconcile.Requ
 	}
 	var pools v1alpha1.AddressPoolList
 	if err := c.List(ctx, &pools); err != nil {
-		return named(networks) // the cache is not there yet; then all pools come as new
+		return named(networks) // the cache is not filled yet; when it is, each pool causes a Reconcile
 	}
 	for _, p := range pools.Items {
 		for _, b := range p.Spec.Blocks {
 			if b.Node == node {
-				networks = append(networks, p.Spec.Network)
+				networks = append(networks, p.PoolID())
 				break
 			}
 		}

@@ -75,6 +75,30 @@ func objectOf[T any](t *testing.T, all []*unstructured.Unstructured, kind, name 
 	return nil
 }
 
+// Short names of kinds are free in the clusters that people have: kubectl asks for the first kind
+// of a short name, and Cilium's policies are cnp. That of networks is the one that Multus gives them.
+func TestShortNamesAreFree(t *testing.T) {
+	taken := []string{"cnp", "ccnp", "cep", "ciliumep", "cid", "cn", "cegp", "clrp", "ces", // Cilium
+		"cm", "cs", "ds", "ep", "ev", "no", "ns", "po", "pv", "pvc", "quota", "rc", "rs", "sa", "sc", "svc", "np", "netpol", "crd", "crds", "csr", "cj", "ing", "pc", "pdb", "hpa", "deploy", "sts", "limits", "ipaddr"} // Kubernetes
+	want := map[string][]string{"nodepolicies": {"cvnp"}, "nodestates": {"cns"}, "addresspools": {"cap"}, "network-attachment-definitions": {"net-attach-def"}}
+	got := map[string][]string{}
+	for _, o := range manifest(t) {
+		if o.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		plural, _, _ := unstructured.NestedString(o.Object, "spec", "names", "plural")
+		got[plural], _, _ = unstructured.NestedStringSlice(o.Object, "spec", "names", "shortNames")
+		for _, name := range got[plural] {
+			if slices.Contains(taken, name) {
+				t.Errorf("%s have the short name %s, which is another kind's", plural, name)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // A webhook that is down blocks nobody, and one on a busy node is waited for:
 // a pod that missed it has to be made again.
 func TestWebhooksAreWaitedForAndBlockNobody(t *testing.T) {
@@ -91,7 +115,7 @@ func TestWebhooksAreWaitedForAndBlockNobody(t *testing.T) {
 	}
 	seconds, without := int32(10), admissionv1.Ignore
 	want := map[string]answer{}
-	for _, name := range []string{"pods", "networks", "nodepolicies"} {
+	for _, name := range []string{"pods", "services", "networks", "nodepolicies", "addresspools"} {
 		want[name+".culvert.dev"] = answer{&seconds, &without}
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(answer{})); diff != "" {

@@ -18,8 +18,8 @@ import (
 // reviewTime is how long the API server may take to judge one request for metrics.
 const reviewTime = 10 * time.Second
 
-// metricsGuard serves metrics only to a client whose token the API server knows and whose
-// user may get the URL's path, as the API server's own /metrics does.
+// metricsGuard serves metrics only to a client whose token the API server knows and whose user
+// may get the URL's path. The API server guards its own /metrics in the same way.
 type metricsGuard struct {
 	client client.Client
 	next   http.Handler

@@ -21,9 +21,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// networks refuses NetworkAttachmentDefinitions of ours that no node could
-// attach: what culvertd's own parser refuses, and settings that no NIC of the
-// network's resource has.
+// networks refuses NetworkAttachmentDefinitions for Culvert that no node could attach: those that
+// culvertd's own parser refuses, and settings that no NIC of the network's resource has.
 type networks struct {
 	client client.Reader
 }
@@ -43,7 +42,7 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the network: %w", err))
 	}
 	j := cni.Judge(api.NetworkDefinition{Namespace: d.Metadata.Namespace, Name: d.Metadata.Name, Config: d.Spec.Config})
-	if j.Err != nil && j.List.HasOwn() { // another plugin's network is its own plugin's to refuse
+	if j.Err != nil && j.List.HasOwn() { // networks of other plugins are not Culvert's to refuse
 		return admission.Denied(j.Err.Error())
 	}
 	warnings := j.Warnings
@@ -60,29 +59,41 @@ func (n *networks) Handle(ctx context.Context, req admission.Request) admission.
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// judge compares a network's settings with the NICs of its resource: wrong is
-// what none of them can do, maybe what some cannot.
+// mostNodesNamed is how many nodes the warnings about one network name.
+const mostNodesNamed = 4
+
+// judge compares a network's settings with the NICs of its resource. wrong has the settings that
+// no NIC supports, maybe those that some do not support, and the nodes that cannot make its bond.
 func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong, maybe []string, err error) {
 	resource := d.Metadata.Annotations[netannotation.ResourceName]
 	if resource == "" {
 		resource = c.Pool
 	}
 	if resource == "" {
-		return nil, nil, nil // any VF
+		return nil, nil, nil // the network names no resource: any VF will do
 	}
 	var states v1alpha1.NodeStateList
 	if err := n.client.List(ctx, &states); err != nil {
 		return nil, nil, fmt.Errorf("list the nodes' states: %w", err)
 	}
+	if why := refuseBond(c, states.Items, resource); why != "" {
+		return []string{why}, nil, nil
+	}
 	if wrong, maybe, err = n.compareWithPools(ctx, d.Metadata.Namespace, resource, c.Spec); err != nil || len(wrong) > 0 {
 		return wrong, maybe, err
 	}
 	var (
-		count    int
-		failures []string
+		count           int
+		failures, bonds []string
+		segments        []string
 	)
 	for _, s := range states.Items {
-		for _, pf := range pfsOf(s.Status, resource) {
+		pfs := pfsOf(s.Status, resource)
+		segments = append(segments, warnSegment(c, s, resource)...)
+		if text := warnBond(c.Bond, s.Name, resource, pfs); text != "" {
+			bonds = append(bonds, text)
+		}
+		for _, pf := range pfs {
 			count++
 			if err := pf.Fits(c.Spec, "its NodePolicy"); err != nil {
 				failures = append(failures, fmt.Sprintf("%s (node %s)", excerpt.Error(err), s.Name))
@@ -95,22 +106,29 @@ func (n *networks) judge(ctx context.Context, d definition, c cni.Config) (wrong
 	case count > 0 && len(failures) == count:
 		return failures[:1], maybe, nil
 	}
-	return nil, append(maybe, failures[:min(len(failures), 4)]...), nil
+	return nil, slices.Concat(maybe, segments[:min(len(segments), mostNodesNamed)], bonds[:min(len(bonds), mostNodesNamed)], failures[:min(len(failures), mostNodesNamed)]), nil
 }
 
-// pfsOf are the PFs of a node whose VFs are in a pool, which may be named without
-// its prefix.
+// pfsOf returns the PFs of a node whose VFs are in a pool. pool may lack its prefix.
 func pfsOf(s v1alpha1.NodeStateStatus, pool string) []vf.PF {
 	var out []vf.PF
+	for _, pf := range pfStatesOf(s, pool) {
+		p := status.FromPFState(pf)
+		p.Carrier = true // the PF may have carrier by the time that a pod is attached
+		out = append(out, p)
+	}
+	return out
+}
+
+// pfStatesOf returns the states of the PFs of pfsOf.
+func pfStatesOf(s v1alpha1.NodeStateStatus, pool string) (out []v1alpha1.PFState) {
 	for _, candidate := range s.Pools {
 		if _, bare, _ := strings.Cut(candidate.Name, "/"); candidate.Name != pool && bare != pool {
 			continue
 		}
 		for _, pf := range s.PFs {
 			if slices.Contains(candidate.PFs, pf.Name) {
-				p := status.FromPFState(pf)
-				p.Carrier = true // it may be by the time that a pod is attached
-				out = append(out, p)
+				out = append(out, pf)
 			}
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// nodePolicies refuses policies that culvertd could not read, and warns of those
-// that change nothing or ask for more than there is.
+// nodePolicies refuses policies that culvertd could not read. It warns of policies that change
+// nothing, or want more VFs than the NICs have.
 type nodePolicies struct {
 	client client.Reader
 }
@@ -42,7 +42,7 @@ func (n *nodePolicies) Handle(ctx context.Context, req admission.Request) admiss
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// mostWarnings is how many a person is shown.
+// mostWarnings is how many warnings a response has.
 const mostWarnings = 8
 
 func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string, spec desired.Spec) ([]string, error) {
@@ -66,6 +66,7 @@ func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string,
 			if s.Name != node.Name {
 				continue
 			}
+			out = append(out, mixedPools(spec, s)...)
 			for _, pf := range s.Status.PFs {
 				pfs = append(pfs, status.FromPFState(pf))
 				if want, ok := spec.ForPF(pfs[len(pfs)-1]); ok {
@@ -79,13 +80,28 @@ func (n *nodePolicies) warnings(ctx context.Context, selector map[string]string,
 	if selected == 0 {
 		out = append(out, "nodeSelector: no node has these labels")
 	}
-	if len(pfs) > 0 { // else nobody knows
+	if len(pfs) > 0 { // otherwise no node has reported its PFs
 		out = append(out, idle(spec, pfs)...)
 	}
 	return out[:min(len(out), mostWarnings)], nil
 }
 
-// idle are the entries of a policy that are about none of the PFs.
+// mixedPools describes the pools of a policy that would be on two named segments of a node, as far
+// as this policy names them.
+func mixedPools(spec desired.Spec, s v1alpha1.NodeState) (out []string) {
+	var pfs []vf.PF
+	for _, pf := range s.Status.PFs {
+		pfs = append(pfs, status.FromPFState(pf))
+	}
+	for i, p := range spec.Pools {
+		if why := spec.MixedSegments(p.FullName(), pfs); why != "" {
+			out = append(out, fmt.Sprintf("node %s: pools[%d]: pool %s would give out no VF: %s: %s", s.Name, i, p.FullName(), why, desired.MixedNext))
+		}
+	}
+	return out
+}
+
+// idle describes the entries of a policy that match none of the PFs.
 func idle(spec desired.Spec, pfs []vf.PF) []string {
 	var out []string
 	for _, r := range spec.Unmatched(pfs) {
@@ -99,7 +115,7 @@ func idle(spec desired.Spec, pfs []vf.PF) []string {
 	return out
 }
 
-// selects reports whether a pool has a VF of the PF, as the PF is to be.
+// selects reports whether a pool would have a VF of the PF with the PF's wanted number of VFs.
 func selects(p desired.Pool, spec desired.Spec, pf vf.PF) bool {
 	vfs := pf.NumVFs
 	if want, ok := spec.ForPF(pf); ok {

@@ -23,21 +23,20 @@ import (
 	"github.com/culvert-net/culvert/netannotation"
 )
 
-// networkKind is the NetworkAttachmentDefinition; of other people's only the
-// metadata is read.
+// networkKind is the kind NetworkAttachmentDefinition.
 var networkKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
 // lookBound is how long a webhook asks for a network. The API server waits
 // longer for the webhook.
 const lookBound = 3 * time.Second
 
-// pods adds to pods the resources of the networks that their annotation asks
-// for. It never refuses a pod: what it could not add is refused by the node,
-// and told here as a warning.
+// pods adds to pods the resources of the networks that their annotation asks for. It never
+// refuses a pod. If it cannot add a resource, it warns, and the node refuses the pod.
 type pods struct {
 	client client.Reader // from a cache
-	live   client.Reader // for a network that the cache has not yet
+	live   client.Reader // for a network that the cache lacks
 	log    *slog.Logger
+	links  links
 }
 
 // Handle is admission.Handler.
@@ -59,12 +58,12 @@ func (p *pods) Handle(ctx context.Context, req admission.Request) admission.Resp
 	return admission.Patched("resources of the pod's networks", patch...).WithWarnings(warnings...)
 }
 
-// resourceName is one that an extended resource may have (k8s.io/apimachinery
+// resourceName matches a name that an extended resource may have (k8s.io/apimachinery
 // validation.IsQualifiedName with a prefix).
 var resourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
 
-// needs counts the resources of all networks that annotations ask for, in the
-// order in which they first come.
+// needs counts the resources of all networks that annotations ask for, in the order in which the
+// annotations name them first.
 func (p *pods) needs(ctx context.Context, annotations map[string]string, namespace string) (need []needed, warnings []string) {
 	for _, source := range []struct{ key, namespace string }{
 		{netannotation.DefaultNetwork, netannotation.DefaultNamespace}, {netannotation.Networks, namespace},
@@ -76,55 +75,64 @@ func (p *pods) needs(ctx context.Context, annotations map[string]string, namespa
 		}
 		for _, e := range elements {
 			warnings = append(warnings, e.Ignored...)
-			name, err := p.resourceOf(ctx, e)
+			name, vfs, err := p.resourceOf(ctx, e)
 			switch {
-			case err != nil:
+			case err != nil && name == "":
 				warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod starts when it is there and the pod requests its resource", e.Namespace, e.Name, err))
 			case name == "":
 			case !resourceName.MatchString(name):
 				warnings = append(warnings, fmt.Sprintf("network %s/%s: annotation %s: %.80q is no name of a resource: want prefix/name", e.Namespace, e.Name, netannotation.ResourceName, name))
 			default:
-				need = count(need, name)
+				if err != nil {
+					warnings = append(warnings, fmt.Sprintf("network %s/%s: %v; the pod requests %d of resource %s for it", e.Namespace, e.Name, err, vfs, name))
+				}
+				need = count(need, name, vfs)
 			}
 		}
 	}
 	return need, warnings
 }
 
-// needed is so many devices of a resource.
+// needed is a number of devices of a resource.
 type needed struct {
 	resource string
 	n        int64
 }
 
-func count(need []needed, name string) []needed {
+func count(need []needed, name string, n int) []needed {
 	for i := range need {
 		if need[i].resource == name {
-			need[i].n++
+			need[i].n += int64(n)
 			return need
 		}
 	}
-	return append(need, needed{name, 1})
+	return append(need, needed{name, int64(n)})
 }
 
-// resourceOf is the resource that a network's annotation names, or "".
-func (p *pods) resourceOf(ctx context.Context, e netannotation.Element) (string, error) {
+// resourceOf returns the resource that a network's annotation names, or "", and how many devices
+// of it the network needs. If it cannot find out how many, it returns 1 and the error.
+func (p *pods) resourceOf(ctx context.Context, e netannotation.Element) (resource string, devices int, err error) {
 	n := metav1.PartialObjectMetadata{}
 	n.SetGroupVersionKind(networkKind)
 	key := client.ObjectKey{Namespace: e.Namespace, Name: e.Name}
-	err := p.client.Get(ctx, key, &n)
-	if err != nil {
+	if err = p.client.Get(ctx, key, &n); err != nil {
 		err = p.live.Get(ctx, key, &n)
 	}
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
-	return strings.TrimSpace(n.Annotations[netannotation.ResourceName]), nil
+	resource = strings.TrimSpace(n.Annotations[netannotation.ResourceName])
+	if resource == "" {
+		return "", 0, nil
+	}
+	if devices, err = p.links.of(ctx, p.live, &n); err != nil {
+		return resource, 1, err
+	}
+	return resource, devices, nil
 }
 
-// grow returns the JSON patch that makes the pod ask for what it needs. What it
-// asks for already counts, in whichever container; what is missing is added to
-// the first one.
+// grow returns the JSON patch that makes the pod request the needed resources. Requests of any
+// container count already; grow adds the missing ones to the first container.
 func grow(pod *corev1.Pod, need []needed) []jsonpatch.Operation {
 	if len(pod.Spec.Containers) == 0 {
 		return nil
@@ -145,8 +153,8 @@ func grow(pod *corev1.Pod, need []needed) []jsonpatch.Operation {
 	return append(patch("requests", have.Requests, requests), patch("limits", have.Limits, limits)...)
 }
 
-// hasResources reports whether the first container has the key resources, to
-// which something can be added.
+// hasResources reports whether the first container has the key resources, so that the patch can
+// add to it.
 func hasResources(raw []byte) bool {
 	var pod struct {
 		Spec struct {
@@ -181,7 +189,7 @@ func pointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }
 
-// asked is how many of a resource the kubelet would give the pod's containers.
+// asked returns how many devices of a resource the kubelet would give to the pod's containers.
 func asked(pod *corev1.Pod, name corev1.ResourceName) int64 {
 	var sum, first int64
 	for _, c := range pod.Spec.Containers {

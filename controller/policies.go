@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,14 +25,13 @@ import (
 // mostPending is how many nodes a policy's status names.
 const mostPending = 16
 
-// Policies says in each NodePolicy's status what became of it, by what the
-// nodes tell in their NodeStates.
+// Policies writes the status of each NodePolicy, by the nodes' reports in their NodeStates.
 type Policies struct {
 	Client client.Client
 	Now    func() time.Time
 }
 
-// Reconcile writes the status of one policy, when it is not what it should be.
+// Reconcile writes the status of one policy if it has changed.
 func (p *Policies) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	policy := &v1alpha1.NodePolicy{}
 	if err := p.Client.Get(ctx, req.NamespacedName, policy); err != nil {
@@ -45,7 +45,9 @@ func (p *Policies) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	policy = policy.DeepCopy()
 	before := policy.Status.DeepCopy()
-	judge(policy, nodes.Items, states.Items, p.Now())
+	// The cache lists them in any order, which must not change the status.
+	slices.SortFunc(nodes.Items, func(a, b metav1.PartialObjectMetadata) int { return strings.Compare(a.Name, b.Name) })
+	judgePolicy(policy, nodes.Items, states.Items, p.Now())
 	if equality.Semantic.DeepEqual(before, &policy.Status) {
 		return ctrl.Result{}, nil
 	}
@@ -56,29 +58,50 @@ func (p *Policies) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, client.IgnoreNotFound(err)
 }
 
-// judge fills in a policy's status.
-func judge(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, states []v1alpha1.NodeState, now time.Time) {
-	s := &policy.Status
+// survey is what the nodes that a policy selects say of it.
+type survey struct {
+	conflicts map[string]bool // names of other policies
+	pending   int             // nodes that have not applied it
+	ailments  []ailment
+}
+
+// surveyNodes asks the nodes that a policy selects, and counts them in its status.
+func surveyNodes(policy *v1alpha1.NodePolicy, spec desired.Spec, isValid bool, nodes []metav1.PartialObjectMetadata, states []v1alpha1.NodeState) survey {
+	s, found := &policy.Status, survey{conflicts: map[string]bool{}}
+	byNode := make(map[string]*v1alpha1.NodeState, len(states))
+	for i := range states {
+		byNode[states[i].Name] = &states[i]
+	}
 	s.ObservedGeneration, s.Nodes, s.AppliedNodes, s.Pending = policy.Generation, 0, 0, nil
-	conflicts := map[string]bool{}
-	pending := 0
 	for _, n := range nodes {
 		if !labels.SelectorFromSet(policy.Spec.NodeSelector).Matches(labels.Set(n.Labels)) {
 			continue
 		}
 		s.Nodes++
-		done, why, others := onNode(policy, n.Name, states)
+		state := byNode[n.Name]
+		if state != nil && isValid {
+			found.ailments = append(found.ailments, findAilments(spec, state)...)
+		}
+		done, why, others := onNode(policy, state)
 		for _, o := range others {
-			conflicts[o] = true
+			found.conflicts[o] = true
 		}
 		if done {
 			s.AppliedNodes++
 			continue
 		}
-		if pending++; pending <= mostPending {
+		if found.pending++; found.pending <= mostPending {
 			s.Pending = append(s.Pending, v1alpha1.PendingNode{Node: n.Name, Reason: why})
 		}
 	}
+	return found
+}
+
+// judgePolicy fills in a policy's status.
+func judgePolicy(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, states []v1alpha1.NodeState, now time.Time) {
+	s := &policy.Status
+	spec, err := desired.FromPolicy(policy.Name, policy.Spec)
+	found := surveyNodes(policy, spec, err == nil, nodes, states)
 	condition := func(kind string, is bool, reason, message string) {
 		c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, ObservedGeneration: policy.Generation, LastTransitionTime: metav1.NewTime(now)}
 		if is {
@@ -86,7 +109,8 @@ func judge(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, st
 		}
 		meta.SetStatusCondition(&s.Conditions, c)
 	}
-	_, err := desired.FromPolicy(policy.Name, policy.Spec)
+	reason, message := describeAilments(found.ailments)
+	condition(v1alpha1.ConditionHealthy, len(found.ailments) == 0, reason, message)
 	if err != nil {
 		condition(v1alpha1.ConditionValid, false, "Invalid", err.Error())
 	} else {
@@ -95,8 +119,8 @@ func judge(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, st
 	switch {
 	case s.Nodes == 0:
 		condition(v1alpha1.ConditionApplied, false, "NoNodes", "no node has the labels of nodeSelector")
-	case pending > 0:
-		condition(v1alpha1.ConditionApplied, false, "Pending", fmt.Sprintf("%d of %d nodes have not applied it: %s: %s", pending, s.Nodes, s.Pending[0].Node, s.Pending[0].Reason))
+	case found.pending > 0:
+		condition(v1alpha1.ConditionApplied, false, "Pending", fmt.Sprintf("%d of %d nodes have not applied it: %s: %s", found.pending, s.Nodes, s.Pending[0].Node, s.Pending[0].Reason))
 	default:
 		condition(v1alpha1.ConditionApplied, true, "Applied", "")
 	}
@@ -105,13 +129,7 @@ func judge(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, st
 	} else {
 		condition(v1alpha1.ConditionEmptyPool, false, "VFs", "")
 	}
-	names := slices.Sorted(func(yield func(string) bool) {
-		for n := range conflicts {
-			if !yield(n) {
-				return
-			}
-		}
-	})
+	names := slices.Sorted(maps.Keys(found.conflicts))
 	if len(names) == 0 {
 		condition(v1alpha1.ConditionConflict, false, "NoConflict", "")
 		return
@@ -119,8 +137,8 @@ func judge(policy *v1alpha1.NodePolicy, nodes []metav1.PartialObjectMetadata, st
 	condition(v1alpha1.ConditionConflict, true, "Contradicts", fmt.Sprintf("it has the priority of %s and wants something else of the same PF or pool, so neither is followed there: give one of them a higher priority", strings.Join(names, ", ")))
 }
 
-// emptyPools are the pools of a policy that have no VF on any of the nodes that
-// have read it. Before a node has nobody knows.
+// emptyPools returns the pools of a policy that have no VF on any node that has read the policy.
+// It returns none until a node has read it.
 func emptyPools(policy *v1alpha1.NodePolicy, states []v1alpha1.NodeState) []string {
 	var readers []v1alpha1.NodeState
 	for _, s := range states {
@@ -141,14 +159,13 @@ func emptyPools(policy *v1alpha1.NodePolicy, states []v1alpha1.NodeState) []stri
 	return out
 }
 
-// onNode says whether a node has applied this generation of a policy, why not,
-// and which policies contradict it there.
-func onNode(policy *v1alpha1.NodePolicy, node string, states []v1alpha1.NodeState) (done bool, why string, conflicts []string) {
-	i := slices.IndexFunc(states, func(s v1alpha1.NodeState) bool { return s.Name == node })
-	if i < 0 {
-		return false, "culvertd does not run there, or has not told anything yet", nil
+// onNode says whether a node with this report, nil if it has none, has applied this generation of a
+// policy, why not, and which policies contradict it there.
+func onNode(policy *v1alpha1.NodePolicy, state *v1alpha1.NodeState) (done bool, why string, conflicts []string) {
+	if state == nil {
+		return false, "culvertd does not run there, or has not reported yet", nil
 	}
-	for _, p := range states[i].Status.Policies {
+	for _, p := range state.Status.Policies {
 		switch {
 		case p.Name != policy.Name:
 			continue
@@ -160,12 +177,11 @@ func onNode(policy *v1alpha1.NodePolicy, node string, states []v1alpha1.NodeStat
 	return false, "culvertd has not read it yet", nil
 }
 
-// toldOfPolicies is the part of a NodeState that the status of policies is made
-// of.
+// toldOfPolicies returns the part of a NodeState from which the status of policies is computed.
 func toldOfPolicies(s *v1alpha1.NodeState) any {
 	sizes := map[string]int32{}
 	for _, p := range s.Status.Pools {
 		sizes[p.Name] = p.VFs
 	}
-	return []any{s.Status.Policies, sizes}
+	return []any{s.Status.Policies, sizes, healthOf(s)}
 }

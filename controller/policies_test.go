@@ -31,7 +31,7 @@ func TestEmptyPoolsAreNamed(t *testing.T) {
 			"no VF of the selected nodes is in x/none: compare the selectors with kubectl get nodestates -o yaml"},
 		{"none is", []v1alpha1.NodeState{state("a", 2, some), state("b", 2, v1alpha1.PoolState{Name: "x/none", VFs: 1})}, ""},
 	} {
-		judge(policy, nil, tc.states, time.Now())
+		judgePolicy(policy, nil, tc.states, time.Now())
 		c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionEmptyPool)
 		if c == nil || c.Message != tc.want || (c.Status == metav1.ConditionTrue) != (tc.want != "") {
 			t.Errorf("%s: %+v", tc.name, c)

@@ -62,8 +62,9 @@ func deviceStatus(node, mac string) string {
 	return `{"status":{"devices":[{"driver":"culvert.dev","pool":"` + node + `","device":"vf0","networkData":{"hardwareAddress":"` + mac + `"}}]}}`
 }
 
-// A node's credential writes ResourceSlices of its own node and the status of its own
-// devices: each attack with a real token is refused, and succeeds once the policies are gone.
+// I10: a node's credential writes ResourceSlices of its own node and the status of its
+// own devices. Each attack with a real token is refused, and succeeds once the policies
+// are gone.
 func TestI10NodeChangesItsOwnDevicesOnly(t *testing.T) {
 	r := newRealCluster(t)
 	r.grantDevices(t)

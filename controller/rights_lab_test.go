@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"testing"
 
@@ -67,13 +66,6 @@ func connect(t *testing.T, config *rest.Config) client.Client {
 	return c
 }
 
-func createObject(t *testing.T, c client.Client, o client.Object) {
-	t.Helper()
-	if err := c.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func runningPod(namespace, name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}, Annotations: map[string]string{"example.com/theirs": "1"}},
@@ -107,19 +99,8 @@ func (r cluster) withToken(t *testing.T, account, node string) *rest.Config {
 func (r cluster) provePolicies(t *testing.T, attacker client.Client, attacks []attack) {
 	t.Helper()
 	ctx := t.Context()
-	refused := func(err error, policy string) bool {
-		return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+"'")
-	}
 	for _, a := range attacks {
-		apiserver.Eventually(t, a.name, func() error { // until the policy is in force
-			if err := a.try(ctx, client.NewDryRunClient(attacker)); !refused(err, a.policy) {
-				return fmt.Errorf("I10: not refused by %s: %w", a.policy, err)
-			}
-			return nil
-		})
-		if err := a.try(ctx, attacker); !refused(err, a.policy) {
-			t.Errorf("I10: %s: not refused by %s: %v", a.name, a.policy, err)
-		}
+		requireRefused(t, attacker, a)
 	}
 	for _, a := range attacks {
 		binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: a.policy}}
@@ -129,6 +110,21 @@ func (r cluster) provePolicies(t *testing.T, attacker client.Client, attacks []a
 	}
 	for _, a := range attacks {
 		apiserver.Eventually(t, a.name+" without the policy", func() error { return a.try(ctx, attacker) })
+	}
+}
+
+// requireRefused sees an attack refused by its policy.
+func requireRefused(t *testing.T, attacker client.Client, a attack) {
+	t.Helper()
+	try := func(c client.Client) error {
+		if err := a.try(t.Context(), c); err == nil || !strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+a.policy+"'") {
+			return fmt.Errorf("I10: not refused by %s: %w", a.policy, err)
+		}
+		return nil
+	}
+	apiserver.Eventually(t, a.name, func() error { return try(client.NewDryRunClient(attacker)) }) // until the policy is in force
+	if err := try(attacker); err != nil {
+		t.Errorf("%s: %v", a.name, err)
 	}
 }
 
@@ -190,6 +186,7 @@ func nodeAttacks() []attack {
 	state := func() *v1alpha1.NodeState { return &v1alpha1.NodeState{ObjectMeta: metav1.ObjectMeta{Name: "n2"}} }
 	return []attack{
 		{"network-status of another node's pod", "culvert-own-pods", patchStatus(other, status)},
+		{"confirmation of another node's pod", "culvert-own-pods", patchStatus(other, `{"metadata":{"annotations":{"culvert.dev/confirmed":"{}"}}}`)},
 		{"phase of another node's pod", "culvert-own-pods", patchStatus(other, `{"status":{"phase":"Failed"}}`)},
 		{"address of an own pod", "culvert-own-pods", patchStatus(own, `{"status":{"podIP":"192.0.2.1","podIPs":[{"ip":"192.0.2.1"}]}}`)},
 		{"phase of an own pod", "culvert-own-pods", patchStatus(own, `{"status":{"phase":"Failed"}}`)},
@@ -252,10 +249,8 @@ func TestI10NodeChangesItsOwnObjectsOnly(t *testing.T) {
 			t.Errorf("I10: %s: %v", name, err)
 		}
 	}
-	unbound := connect(t, r.withToken(t, "culvertd", ""))
-	if err := unbound.Create(t.Context(), reportedBy("unbound", "culvertd", "", "Pod", "on-n1")); err == nil || !strings.Contains(err.Error(), "culvert-own-events") {
-		t.Errorf("I10: a token that is bound to no node: %v", err)
-	}
+	requireRefused(t, connect(t, r.withToken(t, "culvertd", "")),
+		attack{"event by a token that is bound to no node", "culvert-own-events", createAs(reportedBy("unbound", "culvertd", "", "Pod", "on-n1"))})
 	// RBAC ignores field selectors, and no policy sees a read: docs/threat-model.md says so.
 	if err := errors.Join(c.List(t.Context(), &corev1.PodList{}), c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "on-n2"}, &corev1.Pod{})); err != nil {
 		t.Errorf("read pods of other nodes: %v", err)
@@ -294,10 +289,10 @@ func provesCulvertdWrites(t *testing.T, r cluster, config *rest.Config) {
 	}
 	for _, p := range []*corev1.Pod{started, leaving} {
 		pod := api.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID)}
-		k.Annotate(pod, netannotation.Status, "[]")
+		k.Annotate(pod, map[string]string{netannotation.Status: "[]", netannotation.Confirmed: "{}"})
 		k.PodEvent(pod, "Warning", "NetworkFailed", "text")
 		apiserver.Eventually(t, "network-status of pod "+p.Name, func() error {
-			if err := r.admin.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil || p.Annotations[netannotation.Status] != "[]" {
+			if err := r.admin.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil || p.Annotations[netannotation.Status] != "[]" || p.Annotations[netannotation.Confirmed] != "{}" {
 				return fmt.Errorf("%v %w", p.Annotations, err)
 			}
 			return nil
@@ -305,11 +300,7 @@ func provesCulvertdWrites(t *testing.T, r cluster, config *rest.Config) {
 	}
 	k.NodeEvent("Warning", "Quarantined", "text")
 	apiserver.Eventually(t, "events", func() error {
-		var events corev1.EventList
-		if err := r.admin.List(ctx, &events, client.InNamespace("default")); err != nil || len(events.Items) != 3 {
-			return fmt.Errorf("%d events: %w", len(events.Items), err)
-		}
-		return nil
+		return wantEvents(ctx, r.admin, 3, "Quarantined", "NetworkFailed")
 	})
 }
 
@@ -400,9 +391,10 @@ func atService(name string, path *string, port *int32) admissionv1.WebhookClient
 	return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: ownNamespace, Name: name, Path: path, Port: port}}
 }
 
-// The controller's credential changes caBundle of Culvert's webhooks, the cordon and Culvert's
-// annotations of nodes: each attack with a real token is refused, and succeeds once the policies
-// are gone. What the controller writes is accepted.
+// I10: the controller's credential changes caBundle of Culvert's webhooks, the cordon
+// and Culvert's annotations of nodes. Each attack with a real token is refused, and
+// succeeds once the policies are gone. The API server accepts the controller's own
+// writes.
 func TestI10ControllerChangesWhatIsDocumentedOnly(t *testing.T) {
 	r := newRealCluster(t)
 	config := r.withToken(t, "culvert-controller", "n1")
@@ -417,25 +409,22 @@ func TestI10ControllerChangesWhatIsDocumentedOnly(t *testing.T) {
 		"delete a pod":    c.Delete(t.Context(), runningPod("default", "on-n1", "")),
 		"delete a node":   c.Delete(t.Context(), newNode("n2", nil)),
 		"another Secret":  c.Get(t.Context(), client.ObjectKey{Namespace: ownNamespace, Name: "other"}, &corev1.Secret{}),
-		"all pods":        c.List(t.Context(), &corev1.PodList{}),
+		"a pod":           c.Create(t.Context(), runningPod("default", "mine", "n1")),
+		"make a Service":  c.Create(t.Context(), webService(func(s *corev1.Service) { s.Name, s.UID = "mine", "" })),
+		"delete Services": c.Delete(t.Context(), webService()),
 	} {
 		if !apierrors.IsForbidden(err) || strings.Contains(err.Error(), "ValidatingAdmissionPolicy '") {
 			t.Errorf("I10: %s: %v", name, err)
 		}
 	}
-	r.provePolicies(t, c, controllerAttacks())
+	r.provePolicies(t, c, append(controllerAttacks(), r.serviceAttacks(t)...))
 }
 
 // provesControllerWrites has the controller itself make its certificates, cordon a node, evict
 // a pod and uncordon the node.
 func provesControllerWrites(t *testing.T, r cluster, config *rest.Config) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port //nolint:forcetypeassert // what was listened on
-	_ = l.Close()
+	port := reservePort(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var g errgroup.Group
 	g.Go(func() error {
@@ -446,9 +435,7 @@ func provesControllerWrites(t *testing.T, r cluster, config *rest.Config) {
 	})
 	defer func() {
 		cancel()
-		if err := g.Wait(); err != nil {
-			t.Error(err)
-		}
+		requireEnd(t, g.Wait())
 	}()
 	apiserver.Eventually(t, "the webhooks' CA", func() error {
 		m, v := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -10,12 +9,12 @@ import (
 	"github.com/culvert-net/culvert/ipam/blocks"
 )
 
-// answerLook is how often the answers of nodes are looked at that have no request for the
-// pool: those wake no Reconcile.
+// answerLook is how often the controller reads the answers of nodes that have no request for the
+// pool, since these do not wake Reconcile.
 const answerLook = time.Second
 
-// answerOf returns what a node repeats of roll calls: nothing while it cannot read its
-// ledger, or while the state is that of an earlier Node of the name.
+// answerOf returns the IDs of roll calls that a node repeats. There are none while the node
+// cannot read its ledger, or if the state belongs to an earlier Node of the name.
 func answerOf(s *v1alpha1.NodeState, current bool) blocks.Answer {
 	out := blocks.Answer{Node: s.Name}
 	if current && s.Status.AddressesUnread == 0 {
@@ -24,21 +23,20 @@ func answerOf(s *v1alpha1.NodeState, current bool) blocks.Answer {
 	return out
 }
 
-// callRoll asks every node what it holds where the API server may have been restored from
-// a backup, and reports whether addresses of the pool may be granted.
-func (a *Addresses) callRoll(ctx context.Context, o *v1alpha1.AddressPool, p blocks.Pool, r reports) (granting bool, err error) {
+// callRoll writes a roll call into the object if the API server may have been restored from a
+// backup. It reports whether addresses of the pool may be granted.
+func (a *Addresses) callRoll(o *v1alpha1.AddressPool, p blocks.Pool, r reports) (granting bool) {
 	v := a.roll.Judge(blocks.Look{Pool: p, Version: o.Generation, Demands: r.demands, Answers: r.answers}, a.Now())
 	if len(v.Missing) == 0 {
-		return true, nil
+		return true
 	}
-	before := o.DeepCopy()
 	o.Spec.RollCall = v.ID
 	if v.Lost {
 		a.setCondition(o, v1alpha1.ConditionWaiting, true, "Waiting", fmt.Sprintf(
 			"nodes hold addresses that are in no block, as after a restore of the API server: nothing is granted until %s report what they hold; delete the Node objects of machines that are gone",
 			listSome(v.Missing)))
 	}
-	return false, a.save(ctx, before, o)
+	return false
 }
 
 // listSome lists names, and counts those beyond the first eight.

@@ -21,9 +21,9 @@ func lookOnce(t *testing.T, a *Addresses) {
 	}
 }
 
-// I4: the API server was restored from a backup that is older than a block. The node that
-// holds an address of it says so, and nothing is granted until every node has answered or
-// its Node object is gone, however long that takes.
+// I4: the API server was restored from a backup that is older than a block. The node
+// that holds an address of the block reports it. The controller grants nothing until
+// every node has answered or its Node object is gone, however long that takes.
 func TestI4RestoredServerWaitsForNodes(t *testing.T) {
 	now := time.Date(2026, 11, 25, 3, 0, 0, 0, time.UTC)
 	held := blocks.Claim{Addr: netip.MustParseAddr("172.16.91.3"), ID: "held/x/net1", Held: true}
@@ -76,8 +76,8 @@ func TestI7NodeThatIsDownDelaysNoGrant(t *testing.T) {
 	}
 }
 
-// I4: what a node repeats of roll calls does not count while it cannot read its ledger, or
-// when an earlier Node of the name wrote it.
+// I4: a node's answer to a roll call does not count while the node cannot read its
+// ledger. The answer of an earlier Node of the name does not count either.
 func TestI4IncompleteAnswersDoNotCount(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.NodeState){
 		"unread":       func(s *v1alpha1.NodeState) { s.Status.AddressesUnread = 1 },

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// certificateSource keeps the certificate that webhooks and metrics are served with. The
+// certificateSource keeps the certificate of the servers of webhooks and metrics up to date. The
 // manager runs it.
 type certificateSource interface {
 	manager.Runnable

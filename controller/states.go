@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/ipam/blocks"
 )
 
-// States deletes the NodeStates that outlive their Node objects. A request is the name of
-// a node. The garbage collector deletes those that name their Node as owner.
+// States deletes NodeStates that outlive their Node objects. A request is the name of a node.
+// NodeStates that name their Node as owner are deleted by the garbage collector.
 type States struct {
 	Client client.Client
 	Live   client.Reader // the API server itself
@@ -49,7 +49,7 @@ func (s *States) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if left := blocks.Grace - s.absence(req.Name, true); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	// A write in between says that the node is there.
+	// If the NodeState was written meanwhile, its node still runs, and the delete fails.
 	err = s.Client.Delete(ctx, state, client.Preconditions{UID: &state.UID, ResourceVersion: &state.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("delete NodeState %s, whose Node is gone: %w", req.Name, err)

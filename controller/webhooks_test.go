@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/culvert-net/culvert/api"
@@ -46,7 +49,9 @@ func podAsking(annotation, spec string) string {
 
 // A pod gets the resources of its networks, and keeps what it has.
 func TestPodsGetTheirResources(t *testing.T) {
-	c := newCluster(definitionOf("default", "a", "intel.com/x"), definitionOf("other", "b", "intel.com/y"), definitionOf("default", "plain", ""), definitionOf("default", "odd", "no name"))
+	pair := definitionOf("default", "pair", "intel.com/x")
+	pair.Object["spec"] = map[string]any{"config": `{"cniVersion":"1.1.0","type":"culvert","bond":{}}`}
+	c := newCluster(pair, definitionOf("default", "a", "intel.com/x"), definitionOf("other", "b", "intel.com/y"), definitionOf("default", "plain", ""), definitionOf("default", "odd", "no name"))
 	for _, tc := range []struct {
 		name, networks, spec string
 		want                 string // the spec afterwards
@@ -58,6 +63,9 @@ func TestPodsGetTheirResources(t *testing.T) {
 			`{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, 0},
 		{"several of one resource, and another", "a,a,other/b@net7", `{"containers":[{"name":"c","resources":{"limits":{"cpu":"1"}}}]}`,
 			`{"containers":[{"name":"c","resources":{"limits":{"cpu":"1","intel.com/x":"2","intel.com/y":"1"},"requests":{"intel.com/x":"2","intel.com/y":"1"}}}]}`, 0},
+		{"a bond, and a network of the same resource", "pair,a", `{"containers":[{"name":"c","resources":{}}]}`,
+			`{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"3"},"requests":{"intel.com/x":"3"}}}]}`, 0},
+		{"a bond with as many as it needs", "pair", `{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"2"},"requests":{"intel.com/x":"2"}}}]}`, "", 0},
 		{"R0 as it stands", "a", `{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, "", 0},
 		{"in another container", "a", `{"containers":[{"name":"c","resources":{}},{"name":"d","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, "", 0},
 		{"in an init container", "a", `{"containers":[{"name":"c","resources":{}}],"initContainers":[{"name":"i","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`, "", 0},
@@ -84,6 +92,28 @@ func TestPodsGetTheirResources(t *testing.T) {
 		if diff := cmp.Diff(decoded(t, podAsking(tc.networks, tc.want)), decoded(t, patched(t, raw, got))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
+	}
+}
+
+// silent is an API server that does not answer.
+type silent struct{ client.Reader }
+
+func (silent) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no answer")
+}
+
+// While the API server does not answer, a pod gets one device for each network of the cache, which
+// is enough for all but bonds, and a warning.
+func TestPodsWithoutTheAPIServer(t *testing.T) {
+	c := newCluster(definitionOf("default", "a", "intel.com/x"))
+	raw := podAsking("a", `{"containers":[{"name":"c","resources":{}}]}`)
+	got := (&pods{client: c, live: silent{c}, log: slog.New(slog.DiscardHandler)}).Handle(t.Context(), request(raw))
+	want := podAsking("a", `{"containers":[{"name":"c","resources":{"limits":{"intel.com/x":"1"},"requests":{"intel.com/x":"1"}}}]}`)
+	if diff := cmp.Diff(decoded(t, want), decoded(t, patched(t, raw, got))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "read how many VFs it needs: no answer; the pod requests 1 of resource intel.com/x for it") {
+		t.Errorf("warnings %q", got.Warnings)
 	}
 }
 
@@ -177,6 +207,86 @@ func TestNetworksAreRefusedByField(t *testing.T) {
 	}
 }
 
+// P12: a network whose guard no node can set is refused at its admission. The reason has the key, its
+// value and what works.
+func TestWrongGuardsAreRefusedByField(t *testing.T) {
+	c := newCluster(igbState())
+	const ranges = `"ipam":{"type":"host-local","subnet":"172.16.91.0/24"}`
+	for keys, want := range map[string]string{
+		`"guard":"ip",` + ranges:               "",
+		`"guard":"arp",` + ranges:              "",
+		`"guard":"mac",` + ranges:              `spec.config: guard: "mac": want arp or ip`,
+		`"guard":true,` + ranges:               "spec.config: guard true: want a string",
+		`"guard":"ip"`:                         "spec.config: guard ip: needs an ipam section, whose addresses it pins",
+		`"guard":"arp","ipam":{"type":"dhcp"}`: "spec.config: guard arp: does not work with ipam of type dhcp, whose client sends from addresses that it does not have yet; use ranges",
+		`"guard":"ip","bond":{"mode":"802.3ad","force":true},` + ranges: "spec.config: guard ip: drops the LACP frames of a bond in mode 802.3ad: want guard arp, or mode active-backup",
+		`"gaurd":"ip",` + ranges: "spec.config: gaurd: did you mean guard?",
+	} {
+		config := `{"type":"culvert","cniVersion":"1.0.0","name":"n",` + keys + `}`
+		raw, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": "net1", "namespace": "default"}, "spec": map[string]any{"config": config}})
+		got := (&networks{client: c}).Handle(t.Context(), request(string(raw)))
+		message := ""
+		if got.Result != nil {
+			message = got.Result.Message
+		}
+		if got.Allowed != (want == "") || !strings.HasPrefix(message, want) || len(got.Warnings) > 0 {
+			t.Errorf("%s: %t %q %q\nwant %q", config, got.Allowed, message, got.Warnings, want)
+		}
+	}
+}
+
+// A guard at a resource whose VFs programs drive by themselves is refused if all its pools are such,
+// and is a warning if some are.
+func TestGuardOfPassedVFs(t *testing.T) {
+	const network = `{"metadata":{"name":"n","annotations":{"k8s.v1.cni.cncf.io/resourceName":"intel.com/x"}},
+		"spec":{"config":"{\"type\":\"sriov\",\"name\":\"n\",\"guard\":\"ip\",\"ipam\":{\"type\":\"host-local\",\"subnet\":\"10.0.0.0/24\"}}"}}`
+	const no = "guard ip: the programs that get VFs of pool intel.com/x (vfio-pci) send past the kernel: take guard out and set spoofchk"
+	passed, plain := policyWithAllow("passed", nil), policyWithAllow("plain", nil)
+	passed.Spec.Pools[0].DeviceType = desired.VFIO
+	got := (&networks{client: newCluster(passed)}).Handle(t.Context(), request(network))
+	if got.Allowed || !strings.HasPrefix(got.Result.Message, "spec.config: "+no) {
+		t.Errorf("%t %q", got.Allowed, got.Result.Message)
+	}
+	got = (&networks{client: newCluster(passed, plain)}).Handle(t.Context(), request(network))
+	if !got.Allowed || len(got.Warnings) != 1 || !strings.HasPrefix(got.Warnings[0], no) {
+		t.Errorf("with another pool: %+v", got)
+	}
+	if got = (&networks{client: newCluster(plain)}).Handle(t.Context(), request(network)); !got.Allowed || len(got.Warnings) > 0 {
+		t.Errorf("network interfaces: %+v", got)
+	}
+}
+
+// A network whose bond a node cannot make is accepted with a warning that names the node, since
+// nodes come and go.
+func TestBondThatNodesCannotMake(t *testing.T) {
+	two := igbState()
+	two.Name = "worker02"
+	two.Status.PFs[0].ID, two.Status.PFs[0].PCI = "02:00:00:00:00:01", "0000:01:00.0"
+	two.Status.PFs = append(two.Status.PFs, v1alpha1.PFState{Name: "enp1s0f1", ID: "02:00:00:00:00:02", PCI: "0000:01:00.1", Driver: "igb", MTU: 1500})
+	two.Status.Pools[0].PFs = []string{"enp1s0", "enp1s0f1"}
+	none := igbState()
+	none.Name, none.Status.Pools = "worker03", nil
+	c := newCluster(igbState(), two, none)
+	for bond, want := range map[string][]string{
+		`{}`:                      {`bond.links 2: node worker01 has VFs of resource intel.com/x on enp1s0, and a bond with antiAffinity pf can have 1 of them: the network's pods cannot start there: add PFs to the pool, or choose another antiAffinity`},
+		`{"antiAffinity":"none"}`: nil,
+		`{"antiAffinity":"nic"}`: {
+			`bond.links 2: node worker01 has VFs of resource intel.com/x on enp1s0, and a bond with antiAffinity nic can have 1 of them`,
+			`bond.links 2: node worker02 has VFs of resource intel.com/x on enp1s0, enp1s0f1, and a bond with antiAffinity nic can have 1 of them`,
+		},
+		`{"antiAffinity":"none","primary":"enp1s0f1"}`: {`bond.primary enp1s0f1: node worker01 has VFs of resource intel.com/x on enp1s0: the network's pods cannot start there`},
+	} {
+		raw, _ := json.Marshal(map[string]any{
+			"metadata": map[string]any{"name": "n", "namespace": "default", "annotations": map[string]any{"k8s.v1.cni.cncf.io/resourceName": "intel.com/x"}},
+			"spec":     map[string]any{"config": `{"type":"culvert","cniVersion":"1.1.0","bond":` + bond + `}`},
+		})
+		got := (&networks{client: c}).Handle(t.Context(), request(string(raw)))
+		if !got.Allowed || !slices.EqualFunc(got.Warnings, want, strings.HasPrefix) {
+			t.Errorf("%s: allowed %t, warnings %q\nwant %q", bond, got.Allowed, got.Warnings, want)
+		}
+	}
+}
+
 func TestPoliciesAreRefusedByField(t *testing.T) {
 	c := newCluster(igbState(), newNode("worker01", map[string]string{"nic": "igb"}))
 	for spec, want := range map[string]string{
@@ -209,7 +319,7 @@ func TestPolicyWithEveryKey(t *testing.T) {
 		Pools: []v1alpha1.Pool{{Name: "x", Prefix: "intel.com", DeviceType: "netdevice", Drift: "report", ExcludeTopology: &yes,
 			AdditionalInfo: map[string]map[string]string{"*": {"token": "1"}}, Selectors: []v1alpha1.Selector{{
 				Vendors: []string{"8086"}, Devices: []string{"10ca"}, Drivers: []string{"igbvf"}, PCIAddresses: []string{"0000:01:10.0"},
-				ACPIIndexes: []string{"101"}, PFNames: []string{"a#0-1"}, RootDevices: []string{"0000:01:00.0"}, LinkTypes: []string{"ether"}, NeedVhostNet: &yes}}}},
+				ACPIIndexes: []string{"101"}, PFNames: []string{"a#0-1"}, RootDevices: []string{"0000:01:00.0"}, LinkTypes: []string{"ether"}, IsRDMA: &yes, NeedVhostNet: &yes}}}},
 	}}
 	if _, err := desired.FromPolicy(p.Name, p.Spec); err != nil {
 		t.Error(err)

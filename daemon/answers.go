@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-func params[T any](raw json.RawMessage) (v T, err error) {
+func parseParams[T any](raw json.RawMessage) (v T, err error) {
 	if len(raw) == 0 {
 		return v, nil
 	}
@@ -39,7 +39,7 @@ func (s *Server) answerLedger(context.Context, json.RawMessage) (any, error) {
 // streamEvents sends the events after a number, and goes on with those that
 // come when asked to.
 func (s *Server) streamEvents(ctx context.Context, raw json.RawMessage, send func(any) error) error {
-	req, err := params[api.EventsRequest](raw)
+	req, err := parseParams[api.EventsRequest](raw)
 	if err != nil {
 		return err
 	}
@@ -80,21 +80,20 @@ func (s *Server) eventsAfter(seq uint64) ([]api.Event, error) {
 
 // hostPlan answers with what a host.yaml would change.
 func (s *Server) hostPlan(ctx context.Context, raw json.RawMessage) (any, error) {
-	req, err := params[api.HostRequest](raw)
+	req, err := parseParams[api.HostRequest](raw)
 	if err != nil {
 		return nil, err
 	}
-	return s.plan(ctx, req)
+	return s.planHost(ctx, req)
 }
 
-// hostApply writes host.yaml and follows it, when that hurts nobody or is
-// forced.
+// hostApply writes host.yaml and follows it, when no owner loses a VF by it or force is set.
 func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error) {
-	req, err := params[api.HostRequest](raw)
+	req, err := parseParams[api.HostRequest](raw)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.plan(ctx, req)
+	plan, err := s.planHost(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -106,13 +105,13 @@ func (s *Server) hostApply(ctx context.Context, raw json.RawMessage) (any, error
 	if err := s.hostFile.Write([]byte(req.Content)); err != nil {
 		return nil, err
 	}
-	if err := s.node.Reconciler.Pass(context.WithoutCancel(ctx), req.Force); err != nil {
+	if err := s.node.Reconciler.Apply(context.WithoutCancel(ctx), req.Force); err != nil {
 		s.Log.Error("apply", "file", s.HostFile, "err", err)
 	}
-	return api.ApplyResult{Plan: plan, Applied: true, Problems: s.problems()}, nil
+	return api.ApplyResult{Plan: plan, Applied: true, Problems: s.listProblems()}, nil
 }
 
-func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, error) {
+func (s *Server) planHost(ctx context.Context, req api.HostRequest) (api.Plan, error) {
 	spec, err := desired.Parse(req.File, []byte(req.Content))
 	if err != nil {
 		return api.Plan{}, err
@@ -129,9 +128,9 @@ func (s *Server) plan(ctx context.Context, req api.HostRequest) (api.Plan, error
 	return status.Plan(s.node.Spec(), spec, plans, records), nil
 }
 
-// rebase takes the baseline of a VF anew, or answers what that would change.
-func (s *Server) rebase(ctx context.Context, raw json.RawMessage) (any, error) {
-	req, err := params[api.RebaseRequest](raw)
+// rebaseVF takes the baseline of a VF anew, or answers what that would change.
+func (s *Server) rebaseVF(ctx context.Context, raw json.RawMessage) (any, error) {
+	req, err := parseParams[api.RebaseRequest](raw)
 	if err != nil {
 		return nil, err
 	}

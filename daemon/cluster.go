@@ -19,7 +19,7 @@ import (
 	"github.com/culvert-net/culvert/wanted"
 )
 
-// ClusterConfig is how culvertd is a part of its cluster.
+// ClusterConfig has the options of a culvertd in a cluster.
 type ClusterConfig struct {
 	Kubeconfig string // empty: that of the pod culvertd is in
 	NodeName   string
@@ -32,7 +32,7 @@ type ClusterConfig struct {
 	Whereabouts cni.WhereaboutsMode
 	// PodNetworks says who sets up the networks of pods.
 	PodNetworks pod.Mode
-	// ConfDir is where the runtime's network configurations are.
+	// ConfDir is the folder of the runtime's network configurations.
 	ConfDir string
 	// Isolation lets pods use networks of their own namespace and of those in
 	// GlobalNamespaces only.
@@ -74,9 +74,14 @@ func (s *Server) joinKubernetes() error {
 		s.clusterProblem = &api.Problem{Object: "cluster", Reason: err.Error(), Next: "give culvertd a service account or --kubeconfig; until then it is another meta plugin's delegate only"}
 		return nil
 	}
-	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Log: s.Log})
+	s.member = membership.New(membership.Config{NodeName: c.NodeName, Cluster: s.cluster, Node: s.node, Sources: s.sources, Status: s.status.Status, Faults: s.faults.Problems, Segments: s.segmentProblems, Log: s.Log})
 	s.node.Engine.NamespaceLabels, s.node.Engine.MissingPools = s.cluster.NamespaceLabels, s.missingPools
+	s.pods.Bond = s.findBond
+	s.node.Engine.PodEvent = s.emitPodEvent
 	s.node.Engine.KnowsPod = podFinder{s.cluster, resources}.knowsPod
+	if err := s.followServices(); err != nil {
+		return err
+	}
 	if c.PodNetworks == pod.Never {
 		return nil
 	}
@@ -108,6 +113,7 @@ func (s *Server) newCNI() *cni.Handler {
 	h.ServesWhereabouts = s.Cluster.Whereabouts.Serves(nil)
 	if s.cluster != nil {
 		h.Cluster = s.cluster
+		h.Pools = s.member
 		h.ServesWhereabouts = s.Cluster.Whereabouts.Serves(s.cluster.HasGroup)
 	}
 	return h
@@ -131,6 +137,7 @@ func (s *Server) serveCluster(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { return s.cluster.Run(ctx) })
 	g.Go(func() error { s.member.Run(ctx); return nil })
+	g.Go(func() error { s.services.Run(ctx); return nil })
 	g.Go(func() error {
 		if !s.awaitVFs(ctx) {
 			return nil

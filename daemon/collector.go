@@ -2,10 +2,10 @@ package daemon
 
 import "runtime/debug"
 
-// gcPercent has Go's garbage collector run when the heap has grown by so much, and with a
-// small heap each 6 MB instead of each 4. At Go's default of 100 the collector takes a
-// fifth of the processor time of 256 attaches at once; at 200 it takes no less than here,
-// and culvertd 4 MiB more (docs/design/0005, "Resident memory").
+// gcPercent makes Go's garbage collector run when the heap has grown by this part, and with a
+// small heap after 6 MB instead of 4. At Go's default of 100 the collector takes a fifth of the
+// processor time of 256 attaches at once; at 200 it takes no less than here, and culvertd 4 MiB
+// more (docs/design/0005, "Resident memory").
 const gcPercent = 150
 
 // softLimit is the memory in bytes from which on the collector runs more often. With the 15

@@ -21,12 +21,12 @@ func InstallPlugin(dir string) error {
 	return place.Install(filepath.Join(filepath.Dir(own), "culvert-cni"), dir)
 }
 
-// leave is the end of a culvertd whose DaemonSet was deleted: the runtime gets
-// back the default network's own configuration, and the plugin goes. VFs and
-// the ledger stay as they are, for the next installation of Culvert. Everything stays
+// leaveHost ends a culvertd whose DaemonSet was deleted: the runtime gets
+// back the default network's own configuration, and the plugin goes, with what balances
+// connections to Services. VFs and the ledger stay as they are, for the next installation of Culvert. Everything stays
 // unless the DaemonSet's deletion was seen: an API server that refuses culvertd's
 // credential says nothing about it.
-func (s *Server) leave(ctx context.Context) error {
+func (s *Server) leaveHost(ctx context.Context) error {
 	if s.PluginDir == "" || s.Cluster.DaemonSet == "" || s.cluster == nil {
 		return nil
 	}
@@ -39,5 +39,5 @@ func (s *Server) leave(ctx context.Context) error {
 		return nil
 	}
 	s.Log.Info("the DaemonSet was deleted: taking the CNI plugin away", "dir", s.PluginDir)
-	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir))
+	return errors.Join(pod.Leave(s.Cluster.ConfDir), place.Remove(s.PluginDir), s.removeServices())
 }

@@ -16,8 +16,8 @@ import (
 // DefaultKubeletDir is a kubelet's root folder (its flag --root-dir).
 const DefaultKubeletDir = "/var/lib/kubelet"
 
-// listingDelay is how soon after an event the hardware is listed for the kubelet, which
-// must know of it within a second.
+// listingDelay is the time from an event to the listing of the hardware for the kubelet, which
+// has to receive the change within a second.
 const listingDelay = 500 * time.Millisecond
 
 // newDevicePlugin returns the plugin that makes the node's pools resources of the kubelet
@@ -29,7 +29,7 @@ func newDevicePlugin(n *node.Node, root string, log *slog.Logger) *deviceplugin.
 		InfoDir: deviceplugin.DefaultInfoDir, CDIDir: deviceplugin.DefaultCDIDir,
 		Hardware: n.Inventory, Ledger: n.Ledger,
 		Kubelet: kubelet.New(podResources(root)),
-		Spec:    n.WatchSpec, Watch: dirwatch.Watch, Log: log,
+		Spec:    n.WatchSpec, IsDark: n.Engine.IsDark, IsDoubtful: n.Engine.IsDoubtful, Watch: dirwatch.Watch, Log: log,
 	})
 	n.Engine.Given = p.Given
 	return p

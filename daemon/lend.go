@@ -18,7 +18,7 @@ var errStopping = errors.New("culvertd is stopping")
 // read back, and that is the result.
 func (s *Server) lendRate(stopping context.Context) rpc.DialogHandler {
 	return func(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (any, error) {
-		req, err := params[api.LendRateRequest](raw)
+		req, err := parseParams[api.LendRateRequest](raw)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,8 @@ import (
 // address that another program has.
 func TestServeMetrics(t *testing.T) {
 	s := served(t, t.TempDir())
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	// On an address of its own, so that no other program takes the port between the two listeners.
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.77.%d.%d:0", os.Getpid()>>8&0xff, os.Getpid()&0xff))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,12 +70,13 @@ func get(t *testing.T, url string) (string, error) {
 // until repeats an attempt that needs another goroutine to have begun.
 func until(t *testing.T, try func() error) {
 	t.Helper()
-	var err error
-	for range 1000 {
-		if err = try(); err == nil {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		err := try()
+		if err == nil {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
-	t.Fatal(err)
 }

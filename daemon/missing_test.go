@@ -33,7 +33,7 @@ func TestMissingPoolsNameTheCause(t *testing.T) {
 	defer func() { cancel(); _ = g.Wait() }()
 	s := &Server{cluster: cluster, sources: wanted.NewSources(&wanted.Current{}, func() []vf.PF { return nil }, func() []api.Problem { return nil })}
 	const want = "the cluster's NodePolicies are not known yet: the API server knows no NodePolicies: apply the CustomResourceDefinitions"
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if err = s.missingPools(); err != nil && strings.Contains(err.Error(), want) {
 			return
 		}

@@ -47,7 +47,7 @@ func TestOnlyRootIsServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := rpc.NewServer(authorize, slog.New(slog.DiscardHandler))
+	srv := rpc.NewServer(authorizePeer, slog.New(slog.DiscardHandler))
 	served := 0
 	srv.Handle("ask", func(context.Context, json.RawMessage) (any, error) { served++; return nil, nil })
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,9 +5,19 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
+
+// emitPodEvent emits an event of the pod that has a lease.
+func (s *Server) emitPodEvent(l journal.Lease, kind, reason, text string) {
+	namespace, name, ok := strings.Cut(l.Owner.Name, "/")
+	if !ok {
+		return // the runtime did not name the pod
+	}
+	s.cluster.PodEvent(api.Pod{Namespace: namespace, Name: name, UID: l.PodUID}, kind, reason, text)
+}
 
 // podFinder asks the cluster whether it knows the pod of a lease.
 type podFinder struct {
@@ -20,8 +30,8 @@ type podFinder struct {
 	}
 }
 
-// knowsPod is for attach.Config. The kubelet reports names only: where another pod of the
-// name is on this node, that is the one that the kubelet reports.
+// knowsPod serves attach.Config. The kubelet reports names only: where this node has another
+// pod of that name, the kubelet reports that one.
 func (f podFinder) knowsPod(ctx context.Context, l journal.Lease) (bool, error) {
 	namespace, name, ok := strings.Cut(l.Owner.Name, "/")
 	if !ok {

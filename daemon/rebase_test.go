@@ -30,7 +30,7 @@ func TestRebaseMethod(t *testing.T) {
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: 1, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
 	})
-	if err := errors.Join(n.Start(t.Context()), n.Reconciler.Pass(t.Context(), false)); err != nil {
+	if err := errors.Join(n.Start(t.Context()), n.Reconciler.Pass(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	owner := vf.Owner{Kind: vf.OwnerPod, UID: "c", Interface: "net1"}
@@ -46,7 +46,7 @@ func TestRebaseMethod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := (&Server{node: n}).rebase(t.Context(), raw)
+		out, err := (&Server{node: n}).rebaseVF(t.Context(), raw)
 		return out.(api.Rebased).Differences, err
 	}
 	if _, err := call(nil); !errors.Is(err, vf.ErrHeld) {

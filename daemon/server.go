@@ -18,22 +18,26 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/bond"
 	"github.com/culvert-net/culvert/claims"
 	"github.com/culvert-net/culvert/intake/deviceplugin"
 	"github.com/culvert-net/culvert/intake/guest"
 	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel"
+	"github.com/culvert-net/culvert/kernel/guard"
 	"github.com/culvert-net/culvert/kube"
 	"github.com/culvert-net/culvert/membership"
 	"github.com/culvert-net/culvert/metrics"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/segment"
+	"github.com/culvert-net/culvert/service/agent"
 	"github.com/culvert-net/culvert/status/gather"
 	"github.com/culvert-net/culvert/wanted"
 )
 
-// Config is what culvertd's flags say.
+// Config has the values of culvertd's flags.
 type Config struct {
 	HostFile string // host.yaml
 	Ledger   string // path of the ledger
@@ -44,7 +48,10 @@ type Config struct {
 	// Metrics is the address where Prometheus reads metrics; empty: nowhere.
 	Metrics string
 
-	// ProcRoot is where the host's /proc is.
+	// SegmentDiscovery is whether frames between PFs find out which share a segment.
+	SegmentDiscovery bool
+
+	// ProcRoot is the path of the host's /proc.
 	ProcRoot string
 
 	// PluginDir has the CNI plugin, which culvertd removes when its DaemonSet is deleted;
@@ -67,6 +74,8 @@ type Server struct {
 	hostFile *wanted.HostFile
 	status   *gather.Gatherer
 	guests   *guest.Follower
+	faults   *node.Faults
+	segments *segment.Watcher // nil: switched off
 	ready    atomic.Bool
 	made     chan struct{} // closed when the VFs are made
 
@@ -76,13 +85,14 @@ type Server struct {
 	cluster        *kube.Client
 	clusterProblem *api.Problem
 	member         *membership.Member
+	services       *agent.Agent
 	networks       *pod.Handler // nil too where another meta plugin sets up pods' networks
 }
 
 // Run serves until the context ends. Run notifies systemd (sd_notify) after the first
 // pass over the hardware, so that units ordered after culvertd find its VFs.
 func Run(ctx context.Context, c Config) (err error) {
-	k := kernel.New(kernel.Options{ProcRoot: c.ProcRoot, Log: c.Log})
+	k := kernel.New(kernel.Options{ProcRoot: c.ProcRoot, Log: c.Log, Guards: guard.Tables{}})
 	boot, err := kernel.BootID(c.ProcRoot)
 	if err != nil {
 		return err
@@ -93,6 +103,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	s := newServer(c, node.New(node.Config{Kernel: k, Ledger: ledger, BootID: boot, Log: c.Log}), k)
+	s.followSegments(segment.NewNodeID(boot))
 	s.hostFile.Read()
 	if err := s.joinKubernetes(); err != nil {
 		return err
@@ -104,36 +115,38 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err := s.node.Start(ctx); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	err = s.serve(ctx, listener)
+	err = s.serveAll(ctx, listener)
 	_, _ = sd.SdNotify(false, sd.SdNotifyStopping)
 	s.node.Engine.Wait()
-	return errors.Join(err, s.leave(context.WithoutCancel(ctx)))
+	return errors.Join(err, s.leaveHost(context.WithoutCancel(ctx)))
 }
 
 // newServer puts a node's Server together. It touches nothing.
 func newServer(c Config, n *node.Node, k *kernel.Kernel) *Server {
-	s := &Server{Config: c, node: n, kernel: k, made: make(chan struct{})}
+	s := &Server{Config: c, node: n, kernel: k, made: make(chan struct{}), faults: node.NewFaults(nil)}
 	s.sources = wanted.NewSources(n.Current, n.Inventory.PFs, n.Problems)
 	s.hostFile = &wanted.HostFile{Path: c.HostFile, Optional: c.Kubernetes, Sources: s.sources, Log: c.Log}
 	s.guests = guest.NewFollower(n.Engine, n.Ledger, c.Log)
 	s.status = &gather.Gatherer{
 		Version: c.Version, Node: n, Kernel: k, Claims: &claims.Reader{Root: os.DirFS("/")},
-		Ready: s.ready.Load, Problems: s.problems, Log: c.Log,
+		Ready: s.ready.Load, Problems: s.listProblems, Errors: s.faults.Count, Log: c.Log,
 	}
 	return s
 }
 
-// serve runs all parts of culvertd until ctx ends or one of them fails.
-func (s *Server) serve(ctx context.Context, listener *rpc.Listener) error {
-	srv := rpc.NewServer(authorize, s.Log)
+// serveAll runs all parts of culvertd until ctx ends or one of them fails.
+func (s *Server) serveAll(ctx context.Context, listener *rpc.Listener) error {
+	srv := rpc.NewServer(authorizePeer, s.Log)
 	g, ctx := errgroup.WithContext(ctx)
-	s.register(ctx, srv)
+	s.registerMethods(ctx, srv)
 	if s.Metrics != "" {
 		m := metrics.NewNode(s.status.Status)
 		s.node.Engine.Observe = m.Observe
 		g.Go(func() error { return serveMetrics(ctx, s.Metrics, m.Handler()) })
 	}
 	g.Go(func() error { return srv.Serve(ctx, listener) })
+	g.Go(func() error { s.followErrors(ctx); return nil })
+	g.Go(func() error { s.runSegments(ctx); return nil })
 	g.Go(func() error { return s.node.Reconciler.Run(ctx, s.announceReady) })
 	g.Go(func() error {
 		if s.awaitVFs(ctx) {
@@ -141,6 +154,7 @@ func (s *Server) serve(ctx context.Context, listener *rpc.Listener) error {
 		}
 		return nil
 	})
+	g.Go(func() error { return bond.New(s.kernel, s.node.Ledger, s.node.Inventory, s.Log).Run(ctx) })
 	if s.cluster != nil {
 		g.Go(func() error { return s.serveCluster(ctx) })
 	}
@@ -165,21 +179,21 @@ func (s *Server) announceReady() {
 	s.Log.Info("ready", "pfs", len(s.node.Inventory.PFs()), "socket", s.Socket)
 }
 
-// problems returns what culvertd's parts report as wrong.
-func (s *Server) problems() []api.Problem {
-	out := slices.Concat(s.hostFile.Problems(), s.sources.Problems(), s.node.Problems(), s.guests.Problems())
+// listProblems returns what culvertd's parts report as wrong.
+func (s *Server) listProblems() []api.Problem {
+	out := slices.Concat(s.hostFile.Problems(), s.sources.Problems(), s.node.Problems(), s.node.AddressProblems(), s.guests.Problems(), s.faults.Problems(), s.segmentProblems())
 	if s.pods != nil {
 		out = append(out, s.pods.Problems()...)
 	}
 	if s.clusterProblem != nil {
 		out = append(out, *s.clusterProblem)
 	}
-	return out
+	return append(out, s.serviceProblems()...)
 }
 
-// authorize admits root and the user that culvertd runs as: a client may take and give
+// authorizePeer admits root and the user that culvertd runs as: a client may take and give
 // away every VF of the host.
-func authorize(c *net.UnixConn) error {
+func authorizePeer(c *net.UnixConn) error {
 	peer, err := kernel.PeerCredentials(c)
 	if err != nil {
 		return err
@@ -190,8 +204,8 @@ func authorize(c *net.UnixConn) error {
 	return nil
 }
 
-// register adds the methods; ctx ends when culvertd begins to stop.
-func (s *Server) register(ctx context.Context, srv *rpc.Server) {
+// registerMethods adds the methods; ctx ends when culvertd begins to stop.
+func (s *Server) registerMethods(ctx context.Context, srv *rpc.Server) {
 	s.registerCNI(srv)
 	guests := guest.New(s.node.Engine, s.node.Ledger)
 	srv.Handle(api.MethodGuestXML, guests.XML)
@@ -205,7 +219,7 @@ func (s *Server) register(ctx context.Context, srv *rpc.Server) {
 	srv.Handle(api.MethodLedger, s.answerLedger)
 	srv.Handle(api.MethodHostPlan, s.hostPlan)
 	srv.Handle(api.MethodHostApply, s.hostApply)
-	srv.Handle(api.MethodRebase, s.rebase)
+	srv.Handle(api.MethodRebase, s.rebaseVF)
 	srv.HandleDialog(api.MethodLendRate, s.lendRate(ctx))
 }
 

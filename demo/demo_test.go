@@ -46,8 +46,8 @@ func TestVFConfigIsTheReports(t *testing.T) {
 
 // demo.json has the fields that others read, under their names.
 func TestResultsFields(t *testing.T) {
-	wantFields(t, Result{VFsCreated: 28, Accel: "tcg", VF: Way{Gbps: []float64{1}, PingMS: 2}},
-		"vf.gbps", "vf.ping_ms", "overlay.gbps", "overlay.ping_ms", "attach_ms.p50", "attach_ms.p99", "vfs_created", "leaked", "accel")
+	wantFields(t, Result{VFsCreated: 28, Accel: "tcg", Bond: Bond{Pulls: 2}, VF: Way{Gbps: []float64{1}, PingMS: 2}},
+		"vf.gbps", "vf.ping_ms", "overlay.gbps", "overlay.ping_ms", "attach_ms.p50", "attach_ms.p99", "attach_ms.max", "bond.gap_ms", "bond.gap_arp_only_ms", "bond.recovered_ms", "bond.pulls", "bond.connections_lost", "vfs_created", "leaked", "accel")
 }
 
 // wantFields fails the test where a report lacks a field, named by its path.
@@ -79,13 +79,13 @@ func wantFields(t *testing.T, report any, fields ...string) {
 func TestReportFitsAHundredColumns(t *testing.T) {
 	r := Result{VFsCreated: 28, Accel: "tcg", WhyNotKVM: "a guest dies: " + strings.Repeat("x", 150) + strings.Repeat(" word", 50)}
 	fits(t, r)
-	r.take(measured(t))
+	r.takeMeasured(measured(t))
 	fits(t, r)
 }
 
 func fits(t *testing.T, report outcome) {
 	t.Helper()
-	for line := range strings.Lines(report.text(screen.Look{Unicode: true})) {
+	for line := range strings.Lines(report.formatText(screen.Look{Unicode: true})) {
 		if n := screen.Columns(strings.TrimSuffix(line, "\n")); n > 100 {
 			t.Errorf("%d columns: %s", n, line)
 		}
@@ -98,7 +98,7 @@ func TestReportIsPrintedAndKept(t *testing.T) {
 	d := &demo{Options: Options{Out: filepath.Join(t.TempDir(), "new")}, Steps: lab.NewSteps(&out, false), files: vmFiles}
 	defer d.Steps.Close()
 	found := GuestResult{Guests: 2, VFsCreated: 14, Pings: []Reach{{From: "a", To: "b", Received: pingsEach}}}
-	if err := d.report(found); err != nil {
+	if err := d.writeReport(found); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{vmFiles.text: "14 made, 14 at their baseline", vmFiles.json: `"guests": 2`} {
@@ -106,12 +106,12 @@ func TestReportIsPrintedAndKept(t *testing.T) {
 			t.Errorf("%s: %v, want %s: %s", name, err, want, text)
 		}
 	}
-	d.quote(node.Node{Name: "worker01"}, "culvert status", []byte("a\nb\n"))
+	d.quoteOutput(node.Node{Name: "worker01"}, "culvert status", []byte("a\nb\n"))
 	if !strings.Contains(out.String(), "  worker01# culvert status\n  a\n  b\n\n") {
 		t.Errorf("what a command said is not under it: %s", out.String())
 	}
-	d.wrong("%d VFs leaked", 1)
-	if err := d.report(found); !errors.Is(err, ErrNotAsItShouldBe) || !strings.Contains(out.String(), "WRONG: 1 VFs leaked") {
+	d.noteProblem("%d VFs leaked", 1)
+	if err := d.writeReport(found); !errors.Is(err, ErrNotAsItShouldBe) || !strings.Contains(out.String(), "WRONG: 1 VFs leaked") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 	if files, err := os.ReadDir(d.Out); err != nil || len(files) != 2 {
@@ -121,10 +121,10 @@ func TestReportIsPrintedAndKept(t *testing.T) {
 
 // Each report says by which means the nodes run, and why it is not KVM, within 100 columns.
 func TestMachines(t *testing.T) {
-	if got := machines("kvm", ""); !strings.Contains(got, "run by KVM") {
+	if got := describeMachines("kvm", ""); !strings.Contains(got, "run by KVM") {
 		t.Error(got)
 	}
-	got := machines("tcg", strings.Repeat("word ", 30)+strings.Repeat("x", 120))
+	got := describeMachines("tcg", strings.Repeat("word ", 30)+strings.Repeat("x", 120))
 	_, why, _ := strings.Cut(got, "Why not")
 	for line := range strings.Lines("Why not" + why) {
 		if n := screen.Columns(strings.TrimSuffix(line, "\n")); n > 100 {
@@ -143,7 +143,7 @@ func TestBeginTakesAnEarlierReportAway(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(out, vmFiles.json), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d, err := begin(Options{Name: "t-none", Out: out, Log: io.Discard}, vmFiles)
+	d, err := beginDemo(Options{Name: "t-none", Out: out, Log: io.Discard}, vmFiles)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func LendEnds(ctx context.Context, o Options, senders int, in io.Reader, out io.
 	if err = json.NewEncoder(out).Encode(e.LabEnds); err == nil {
 		<-ctx.Done()
 	}
-	return errors.Join(err, e.down(ctx))
+	return errors.Join(err, e.takeDown(ctx))
 }
 
 // bootEnds boots the lab. More than one sender are containers, and send to the one on
@@ -63,7 +63,7 @@ func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 	}
 	d.Steps = lab.NewSteps(o.Log, o.Live)
 	defer d.Steps.Close()
-	stage, err := d.stage(ctx)
+	stage, err := d.stageFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,16 +73,16 @@ func bootEnds(ctx context.Context, o Options, senders int) (*ends, error) {
 		return nil, err
 	}
 	e := &ends{LabEnds: place.LabEnds{Management: lab.MgmtInterface}, lab: l}
-	if err := e.furnish(ctx, d, stage, senders); err != nil {
-		return nil, errors.Join(err, e.down(ctx))
+	if err := e.prepareEnds(ctx, d, stage, senders); err != nil {
+		return nil, errors.Join(err, e.takeDown(ctx))
 	}
 	return e, nil
 }
 
-// furnish installs Culvert and makes the ends.
-func (e *ends) furnish(ctx context.Context, d *demo, stage string, senders int) error {
+// prepareEnds installs Culvert and makes the ends.
+func (e *ends) prepareEnds(ctx context.Context, d *demo, stage string, senders int) error {
 	d.nodes = node.Of(e.lab, nodeCount)
-	if err := d.install(ctx, stage); err != nil {
+	if err := d.installNodes(ctx, stage); err != nil {
 		return err
 	}
 	d.Step("making containers' networks: eth0 from the overlay, net1 a VF of %s", node.UplinkPF)
@@ -97,7 +97,7 @@ func (e *ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 			if count > 1 {
 				name = fmt.Sprintf("%s%d", name, j+1)
 			}
-			if _, err := plug(ctx, n, name); err != nil {
+			if _, err := plugPod(ctx, n, name); err != nil {
 				return err
 			}
 			*side = append(*side, n.Place(name))
@@ -110,7 +110,7 @@ func (e *ends) furnish(ctx context.Context, d *demo, stage string, senders int) 
 	return err
 }
 
-// down takes the lab down, even when ctx has ended.
-func (e *ends) down(ctx context.Context) error {
+// takeDown takes the lab down, even when ctx has ended.
+func (e *ends) takeDown(ctx context.Context) error {
 	return e.lab.Down(context.WithoutCancel(ctx))
 }

@@ -65,7 +65,7 @@ func (k *kubernetes) timeFloor(ctx context.Context, program string) error {
 	return err
 }
 
-// runFloor is the command that does a work on a node.
+// runFloor returns the command that does a work on a node.
 func runFloor(w floor.Work) []string { return append([]string{floorProgram}, w.Args()...) }
 
 // floorScript attaches and detaches a VF of pf as often as its argument says, prints how

@@ -26,7 +26,7 @@ var vmFiles = files{json: "demo-vm.json", text: "report-vm.txt"}
 // GuestResult is demo-vm.json.
 type GuestResult struct {
 	Guests               int       `json:"guests"` // that ran, each with a VF by VFIO
-	Ping                 bool      `json:"ping"`   // everybody reached everybody
+	Ping                 bool      `json:"ping"`   // every end reached every other
 	Refused              string    `json:"refused"`
 	Leaked               int       `json:"leaked"` // VFs that are not as they were
 	LedgerMatchesLibvirt bool      `json:"ledger_matches_libvirt"`
@@ -38,7 +38,7 @@ type GuestResult struct {
 	Problems             []string  `json:"problems,omitempty"`
 }
 
-// Reach is how one end reached another.
+// Reach is the outcome of one end's pings to another.
 type Reach struct {
 	From     string  `json:"from"`
 	To       string  `json:"to"`
@@ -71,11 +71,11 @@ type guestEnd struct {
 	exec func(ctx context.Context, command string) ([]byte, error)
 }
 
-// RunGuests shows a guest of libvirt and a container on each of two nodes, all with
-// a VF on one VLAN, from one ledger. Whatever happens, it leaves nothing behind but
-// its report and the caches, or the lab if Keep is set.
+// RunGuests shows a guest of libvirt and a container on each of two nodes, all with a VF on one
+// VLAN, from one ledger. However it ends, it leaves nothing behind but its report and the
+// caches, or the lab if Keep is set.
 func RunGuests(ctx context.Context, o Options) (err error) {
-	d, err := begin(o, vmFiles)
+	d, err := beginDemo(o, vmFiles)
 	if err != nil {
 		return err
 	}
@@ -90,24 +90,24 @@ func RunGuests(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.leave(ctx, l)) }()
-	if err := d.meet(l); err != nil {
+	defer func() { err = errors.Join(err, d.leaveLab(ctx, l)) }()
+	if err := d.noteNodes(l); err != nil {
 		return err
 	}
 	v := &vms{demo: d}
-	if err := v.play(ctx); err != nil {
+	if err := v.playStory(ctx); err != nil {
 		d.lastWords(ctx)
 		return err
 	}
 	r := d.result
 	v.found.Leaked, v.found.VFsCreated, v.found.Accel, v.found.WhyNotKVM = r.Leaked, r.VFsCreated, r.Accel, r.WhyNotKVM
 	v.found.Problems = d.problems
-	return d.report(v.found)
+	return d.writeReport(v.found)
 }
 
-// play is the story: VFs given to guests and containers, refused to one too many,
-// used, and taken back.
-func (v *vms) play(ctx context.Context) error {
+// playStory gives VFs to guests and containers, refuses one too many, uses them, and takes
+// them back.
+func (v *vms) playStory(ctx context.Context) error {
 	if err := v.countVFs(ctx, nodeCount*7); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (v *vms) play(ctx context.Context) error {
 	return nil
 }
 
-// vmAddress is the address of the guest, or of the container, of a node.
+// vmAddress returns the address of the guest, or of the container, of a node.
 func vmAddress(n node.Node, guest bool) netip.Prefix {
 	last := byte(20 + n.Number)
 	if guest {
@@ -181,7 +181,7 @@ func (v *vms) startContainers(ctx context.Context) error {
 		if err := n.AddNetns(ctx, name); err != nil {
 			return err
 		}
-		if _, err := attach(ctx, n, v.attachment(n)); err != nil {
+		if _, err := attachInterface(ctx, n, v.attachmentOf(n)); err != nil {
 			return err
 		}
 		c, err := n.Start(ctx, name, "sleep", "infinity")
@@ -192,8 +192,8 @@ func (v *vms) startContainers(ctx context.Context) error {
 	})
 }
 
-// attachment is the container's of a node.
-func (v *vms) attachment(n node.Node) node.Attachment {
+// attachmentOf returns the attachment of a node's container.
+func (v *vms) attachmentOf(n node.Node) node.Attachment {
 	name := fmt.Sprintf("pod%d", n.Number)
 	return node.Attachment{
 		Network: fmt.Sprintf("vlan%d", vmVLAN), Dir: vfDir, Netns: name, Interface: "net1",
@@ -208,14 +208,14 @@ func (v *vms) showOwners(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v.quote(n, "culvert vf list", out)
+		v.quoteOutput(n, "culvert vf list", out)
 		owners := []string{fmt.Sprintf("default/pod%d", n.Number)}
 		if i < v.Guests {
 			owners = append(owners, v.guests[i].Name)
 		}
 		for _, want := range owners {
 			if !strings.Contains(string(out), want) {
-				v.wrong("culvert vf list on %s does not name %s", n.Name, want)
+				v.noteProblem("culvert vf list on %s does not name %s", n.Name, want)
 			}
 		}
 	}
@@ -237,16 +237,16 @@ func (v *vms) useUp(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			v.wrong("a third guest got a VF of two")
+			v.noteProblem("a third guest got a VF of two")
 		}
 	}
 	if said != nil {
 		v.found.Refused = strings.TrimPrefix(strings.TrimSpace(said.Stderr), "culvert: ")
-		v.quote(n, "culvert vm xml --pool guests third.xml", []byte(v.found.Refused))
+		v.quoteOutput(n, "culvert vm xml --pool guests third.xml", []byte(v.found.Refused))
 	}
 	for _, owner := range []string{"vm guest1", "vm second"} {
 		if !strings.Contains(v.found.Refused, owner) {
-			v.wrong("the refusal does not name %s", owner)
+			v.noteProblem("the refusal does not name %s", owner)
 		}
 	}
 	_, err := n.Script(ctx, "remove both", `culvert vm detach second && virsh --quiet undefine second && virsh --quiet undefine third`)
@@ -265,7 +265,7 @@ func (v *vms) awaitGuests(ctx context.Context) error {
 	return err
 }
 
-// reachAll pings from everybody to everybody else.
+// reachAll pings from each guest and container to all others.
 func (v *vms) reachAll(ctx context.Context) error {
 	v.Step("ping over VLAN %d: guests and containers, on one node and from node to node", vmVLAN)
 	v.found.Ping = true
@@ -274,7 +274,7 @@ func (v *vms) reachAll(ctx context.Context) error {
 			if from.name == to.name {
 				continue
 			}
-			r, err := from.reach(ctx, to)
+			r, err := from.pingFrom(ctx, to)
 			if err != nil {
 				return err
 			}
@@ -282,15 +282,15 @@ func (v *vms) reachAll(ctx context.Context) error {
 			fmt.Fprint(v.Steps, "         "+r.String()+"\n")
 			if r.Received == 0 {
 				v.found.Ping = false
-				v.wrong("%s does not reach %s", r.From, r.To)
+				v.noteProblem("%s does not reach %s", r.From, r.To)
 			}
 		}
 	}
 	return nil
 }
 
-func (e guestEnd) reach(ctx context.Context, to guestEnd) (Reach, error) {
-	out, err := e.exec(ctx, fmt.Sprintf("ping -c %d -W 10 %s || true", pingsEach, to.ip))
+func (e guestEnd) pingFrom(ctx context.Context, to guestEnd) (Reach, error) {
+	out, err := e.exec(ctx, fmt.Sprintf("ping -c %d -W 60 %s || true", pingsEach, to.ip))
 	if err != nil {
 		return Reach{}, err
 	}
@@ -327,13 +327,13 @@ func (v *vms) askLibvirt(ctx context.Context) error {
 		fmt.Fprintf(v.Steps, "         %s: %s\n", n.Name, strings.Join(libvirt, ", "))
 		if (len(libvirt) > 0) != (i < v.Guests) || !slices.Equal(libvirt, ledger) {
 			v.found.LedgerMatchesLibvirt = false
-			v.wrong("%s: libvirt says %q, the ledger %q", n.Name, libvirt, ledger)
+			v.noteProblem("%s: libvirt says %q, the ledger %q", n.Name, libvirt, ledger)
 		}
 	}
 	return nil
 }
 
-// passedVFs are the guests that run on a node with the PCI functions that they
+// passedVFs returns the guests that run on a node with the PCI functions that they
 // have, in order: "name address".
 func passedVFs(ctx context.Context, n node.Node) ([]string, error) {
 	text, err := n.Script(ctx, "list guests", `virsh list --name | while read -r name; do [ -z "$name" ] || virsh dumpxml "$name"; done`)
@@ -351,7 +351,7 @@ type passed struct {
 	Function string `xml:"function,attr"`
 }
 
-func (p passed) pci() (vf.PCIAddr, error) {
+func (p passed) pciAddr() (vf.PCIAddr, error) {
 	return vf.ParsePCIAddr(strings.NewReplacer("0x", "").Replace(p.Domain + ":" + p.Bus + ":" + p.Slot + "." + p.Function))
 }
 
@@ -369,7 +369,7 @@ func parsePassed(text []byte) (out []string, err error) {
 	}
 	for _, d := range all.Domains {
 		for _, a := range append(d.Hostdevs, d.NICs...) {
-			pci, err := a.pci()
+			pci, err := a.pciAddr()
 			if err != nil {
 				return nil, fmt.Errorf("read libvirt's definition of %s: %w", d.Name, err)
 			}
@@ -398,15 +398,15 @@ func (v *vms) killAll(ctx context.Context) error {
 			if err := (node.Container{Node: n, Name: name}).Delete(ctx); err != nil {
 				return err
 			}
-			_, err := n.CNI(ctx, "del", v.attachment(n))
+			_, err := n.CNI(ctx, "del", v.attachmentOf(n))
 			return errors.Join(err, n.DelNetns(ctx, name))
 		})
 		return g.Wait()
 	})
 }
 
-// text is the report for people, in at most 100 columns.
-func (r GuestResult) text(screen.Look) string {
+// formatText returns the report for people, in at most 100 columns.
+func (r GuestResult) formatText(screen.Look) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "guests  %d with a VF by VFIO, beside a container with a VF on each of %d nodes\n", r.Guests, nodeCount)
 	for _, p := range r.Pings {
@@ -422,9 +422,9 @@ func (r GuestResult) text(screen.Look) string {
 	}
 	fmt.Fprintf(&b, "ledger  libvirt and Culvert say %s\n", same)
 	fmt.Fprintf(&b, "VFs     %d made, %d at their baseline after QEMU was killed, %d leaked\n", r.VFsCreated, r.VFsCreated-r.Leaked, r.Leaked)
-	b.WriteString(machines(r.Accel, r.WhyNotKVM))
+	b.WriteString(describeMachines(r.Accel, r.WhyNotKVM))
 	return b.String()
 }
 
-// page returns nothing: nothing was measured.
-func (GuestResult) page() ([]byte, error) { return nil, nil }
+// formatPage returns nothing: nothing was measured.
+func (GuestResult) formatPage() ([]byte, error) { return nil, nil }

@@ -35,7 +35,7 @@ func TestGuestResult(t *testing.T) {
 		}
 	}
 	r.LedgerMatchesLibvirt = false
-	if text := r.text(screen.Look{}); !strings.Contains(text, "NOT the same") {
+	if text := r.formatText(screen.Look{}); !strings.Contains(text, "NOT the same") {
 		t.Errorf("nothing says that the ledger is wrong:\n%s", text)
 	}
 }
@@ -68,7 +68,7 @@ func TestPassedVFs(t *testing.T) {
 // guests than nodes.
 func TestRefusedBeforeALabIsUp(t *testing.T) {
 	ctx, o := t.Context(), Options{Name: "t-demo-none", Out: t.TempDir(), Log: io.Discard, Up: true}
-	d, err := begin(o, vmFiles)
+	d, err := beginDemo(o, vmFiles)
 	if err != nil {
 		t.Fatal(err)
 	}

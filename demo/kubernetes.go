@@ -22,8 +22,8 @@ import (
 
 var kubernetesFiles = files{"demo-k8s.json", "report-k8s.txt", "report-k8s.html"}
 
-// demoPolicy is what an administrator adds to report R0's objects: which VFs
-// there shall be, and the pool that R0's pods ask for.
+// demoPolicy is the policy that an administrator adds to report R0's objects: it declares the
+// VFs, and the pool that R0's pods ask for.
 //
 //go:embed testdata/policy.yaml
 var demoPolicy []byte
@@ -43,6 +43,7 @@ type KubernetesResult struct {
 	NodesReady         float64            `json:"nodes_ready_s"` // from nothing, programs built
 	Installed          float64            `json:"installed_s"`   // from kubectl apply until all of Culvert runs
 	ResidentMiB        map[string]float64 `json:"resident_mib"`  // at the end
+	Service            ServiceResult      `json:"service"`
 }
 
 // kubernetes is a run of the demo on a cluster.
@@ -52,12 +53,11 @@ type kubernetes struct {
 	found KubernetesResult
 }
 
-// RunKubernetes shows the demo on a cluster of two nodes: Culvert is installed,
-// report R0's objects are applied as they stand, both networks are measured.
-// Whatever happens, it leaves nothing behind but its report and the caches, or
-// the lab if Keep is set.
+// RunKubernetes shows the demo on a cluster of two nodes: it installs Culvert, applies report
+// R0's objects unchanged, and measures both networks. Also after a failure it leaves only its
+// report and the caches, or the lab if Keep is set.
 func RunKubernetes(ctx context.Context, o Options) (err error) {
-	d, err := begin(o, kubernetesFiles)
+	d, err := beginDemo(o, kubernetesFiles)
 	if err != nil {
 		return err
 	}
@@ -75,8 +75,8 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.leave(ctx, c.Lab)) }()
-	if err := d.meet(c.Lab); err != nil {
+	defer func() { err = errors.Join(err, d.leaveLab(ctx, c.Lab)) }()
+	if err := d.noteNodes(c.Lab); err != nil {
 		return err
 	}
 	k := &kubernetes{demo: d, Cluster: c, found: KubernetesResult{Result: &d.result, NodesReady: time.Since(start).Seconds()}}
@@ -84,7 +84,7 @@ func RunKubernetes(ctx context.Context, o Options) (err error) {
 		k.lastWords(ctx)
 		return err
 	}
-	return d.report(k.found)
+	return d.writeReport(k.found)
 }
 
 // bringClusterUp brings the demo's cluster up, or opens it if it is up.
@@ -109,12 +109,13 @@ func (k *kubernetes) lastWords(ctx context.Context) {
 func (k *kubernetes) tell(ctx context.Context, args ...string) error {
 	out, err := k.Kubectl(ctx, args...)
 	if err == nil {
-		fmt.Fprintf(k.Steps, "\n  $ kubectl %s\n%s\n\n", strings.Join(args, " "), indent(string(out)))
+		fmt.Fprintf(k.Steps, "\n  $ kubectl %s\n%s\n\n", strings.Join(args, " "), indentLines(string(out)))
 	}
 	return err
 }
 
-// play is the story: installed, given out, measured, taken back, timed.
+// play runs the demo: it installs Culvert, gives VFs out, measures, takes the VFs back, and times
+// attaches.
 func (k *kubernetes) play(ctx context.Context, floor string) error {
 	for _, part := range []func(context.Context) error{
 		func(ctx context.Context) error { return k.timeFloor(ctx, floor) },
@@ -143,7 +144,7 @@ func (k *kubernetes) install(ctx context.Context) error {
 	if _, err := k.KubectlIn(ctx, bytes.NewReader(demoPolicy), "apply", "-f", "-"); err != nil {
 		return err
 	}
-	if err := k.await(ctx, "each node offers 7 of "+poolName, k.offered); err != nil {
+	if err := k.await(ctx, "each node offers 7 VFs of each pool", k.offered); err != nil {
 		return err
 	}
 	if err := k.tell(ctx, "get", "nodepolicies,nodestates"); err != nil {
@@ -184,14 +185,16 @@ func (k *kubernetes) offered(ctx context.Context) error {
 		return err
 	}
 	for _, n := range nodes.Items {
-		if got := n.Status.Allocatable[poolName]; got != "7" {
-			return fmt.Errorf("node %s offers %q", n.Metadata.Name, got)
+		for _, network := range networks { // culvertd makes the VFs of a pool's PF when it is that PF's turn
+			if got := n.Status.Allocatable[network.resource]; got != "7" {
+				return fmt.Errorf("node %s offers %q of %s", n.Metadata.Name, got, network.resource)
+			}
 		}
 	}
 	return nil
 }
 
-// list is what the demo looks at of nodes and pods.
+// list has the fields of nodes and pods that the demo reads.
 type list struct {
 	Items []item `json:"items"`
 }
@@ -207,7 +210,7 @@ type item struct {
 	} `json:"status"`
 }
 
-// vfAddresses are the pods' addresses on VF networks, as network-status has them.
+// vfAddresses returns the pods' addresses on VF networks, by their network-status.
 func (l list) vfAddresses() (map[string][]netip.Addr, error) {
 	all := make(map[string][]netip.Addr)
 	for _, pod := range l.Items {
@@ -247,7 +250,7 @@ func (k *kubernetes) addresses(ctx context.Context, selector ...string) (pods li
 		for _, a := range has {
 			if other, twice := owner[a]; twice {
 				k.found.DuplicateAddresses++
-				k.wrong("%s is the address of pods %s and %s", a, pod, other)
+				k.noteProblem("%s is the address of pods %s and %s", a, pod, other)
 			}
 			owner[a] = pod
 		}
@@ -289,10 +292,13 @@ func (k *kubernetes) runReport(ctx context.Context) error {
 		}
 		places[i] = k.nodes[i].Place(netns)
 	}
-	if err := k.measure(ctx, places[0], places[1]); err != nil {
+	if err := k.measureWays(ctx, places[0], places[1]); err != nil {
 		return err
 	}
 	if err := k.tell(ctx, "get", "nodestates,addresspools"); err != nil {
+		return err
+	}
+	if err := k.showServices(ctx, addresses["hello-world"][0]); err != nil {
 		return err
 	}
 	k.Step("kubectl delete -f r0-xl710.yaml")
@@ -376,18 +382,19 @@ func (k *kubernetes) weigh(ctx context.Context) error {
 	return nil
 }
 
-// text is the report for people.
-func (r KubernetesResult) text(l screen.Look) string {
+// formatText returns the report for people.
+func (r KubernetesResult) formatText(l screen.Look) string {
 	var b strings.Builder
 	b.WriteString(report.Brief(r.measured, l))
-	fmt.Fprintf(&b, "\nADD     as containerd sees it: p50 %.0f ms, p99 %.0f ms with the VF; p50 %.0f ms without it\n"+
-		"        the VF adds %.0f ms; its bare kernel work is %.0f ms (%d of each kind)\n",
-		r.Attach.P50, r.Attach.P99, r.WithoutVF.P50, r.Attach.P50-r.WithoutVF.P50, r.Floor.P50, r.Attachments)
+	fmt.Fprintf(&b, "\nADD     as containerd sees it: %s with the VF; %d without it,\n"+
+		"        p50 %.0f ms: the VF adds %.0f ms; its bare kernel work is %.0f ms\n",
+		r.Attach, r.Attachments, r.WithoutVF.P50, r.Attach.P50-r.WithoutVF.P50, r.Floor.P50)
 	fmt.Fprintf(&b, "API     %.2f requests an attach that its answer waits for, %.2f behind it (%.2f of them NodeStates)\n", r.APIRequests, r.APIWrites, r.APIStates)
 	fmt.Fprintf(&b, "pods    %d with a VF each started and deleted, %.0f a minute; %d addresses given twice\n", r.Pods, r.PodsPerMinute, r.DuplicateAddresses)
+	b.WriteString(r.Service.text())
 	fmt.Fprintf(&b, "VFs     %d made, %d leaked\n", r.VFsCreated, r.Leaked)
 	fmt.Fprintf(&b, "memory  culvertd %.0f MiB, culvert-controller %.0f MiB resident\n", r.ResidentMiB["culvertd"], r.ResidentMiB["culvert-controller"])
 	fmt.Fprintf(&b, "time    nodes Ready after %.0f s, Culvert installed in %.0f s\n", r.NodesReady, r.Installed)
-	b.WriteString(machines(r.Accel, r.WhyNotKVM))
+	b.WriteString(describeMachines(r.Accel, r.WhyNotKVM))
 	return b.String()
 }

@@ -40,8 +40,8 @@ spec:
 	return err
 }
 
-// podManifest is a pod that waits to be deleted, on a node unless that is
-// empty, with an extra network unless that is empty.
+// podManifest returns the manifest of a pod that waits for its deletion. node and network are
+// left out if they are empty.
 func podManifest(name, node, network string) string {
 	where, networks := "", "{}"
 	if node != "" {
@@ -134,7 +134,7 @@ func (k *kubernetes) timePod(ctx context.Context, n node.Node, network string) (
 	return after.total - before.total, err
 }
 
-// setUp is what containerd has counted of pods' networks.
+// setUp has containerd's counts of pods' networks.
 type setUp struct {
 	count int
 	total time.Duration

@@ -19,7 +19,7 @@ import (
 
 const (
 	rounds      = 3  // runs of iperf3 and of ping over each way
-	runSeconds  = 4  // of iperf3
+	runSeconds  = 2  // of iperf3
 	attachments = 20 // one after the other
 )
 
@@ -59,34 +59,34 @@ func (d *demo) timeAttachments(ctx context.Context) error {
 	return err
 }
 
-// measure has culvert-bench measure again what report R0 did, over both ways between two network
+// measureWays has culvert-bench measure again what report R0 did, over both ways between two network
 // namespaces, and takes what it found. The demos start it as a program, since it loads eBPF, which
 // culvert-lab does not link.
 //
 // On a busy machine runs are void. It measures once more when a way has nothing to show for it.
-func (d *demo) measure(ctx context.Context, from, to string) error {
+func (d *demo) measureWays(ctx context.Context, from, to string) error {
 	d.Step("culvert bench run m3 m4 m5: iperf3 and ping over the overlay and the VF, %d times each, in turns", rounds)
 	for again := true; ; again = false {
 		r, err := d.runBench(ctx, "m3", "m4", "m5", "--rough", "--repeats", strconv.Itoa(rounds), "--seconds", strconv.Itoa(runSeconds), "--from", from, "--to", to)
 		if err != nil {
 			return err
 		}
-		d.result.take(r)
+		d.result.takeMeasured(r)
 		if r.Unfinished != "" {
 			fmt.Fprint(d.Steps, "         not all was measured: "+r.Unfinished+"\n")
 		}
-		lacks := d.result.lacks()
+		lacks := d.result.findMissing()
 		if lacks == "" {
 			break
 		}
 		if !again {
-			d.wrong("%s", lacks)
+			d.noteProblem("%s", lacks)
 			break
 		}
 		d.Step("once more: %s", lacks)
 	}
-	if gain := bench.Ratio(d.result.VF.Gbps, d.result.Overlay.Gbps); gain.Value < 1 {
-		d.wrong("the VF carries %.2f times what the overlay carries", gain.Value)
+	if gain := bench.Median(d.result.VF.Gbps) / bench.Median(d.result.Overlay.Gbps); gain < 1 {
+		d.noteProblem("the VF carries %.2f times what the overlay carries", gain)
 	}
 	return nil
 }

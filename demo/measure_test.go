@@ -44,7 +44,7 @@ func TestTakeSortsByWay(t *testing.T) {
 		{Arm: 2, Gbps: 5},
 	}
 	var got Result
-	got.take(r)
+	got.takeMeasured(r)
 	o := got.Overlay
 	if len(o.Gbps) != 1 || o.Gbps[0] != 2 || o.Gigabits[0] != 8 || o.Retransmits[0] != 7 || math.Abs(o.CPU[0]-0.25) > 1e-9 || o.PingMS != 0 {
 		t.Errorf("overlay %+v: want 2 Gb/s, 8 Gb, 7 retransmits, 2 s of processors for 8 Gb", o)
@@ -95,7 +95,7 @@ func TestMeasureRunsBench(t *testing.T) {
 			benchAs(t, c.script)
 			var log bytes.Buffer
 			d := &demo{Steps: lab.NewSteps(&log, false)}
-			err := d.measure(t.Context(), "lab:x/worker01,netns=a", "lab:x/worker02,netns=b")
+			err := d.measureWays(t.Context(), "lab:x/worker01,netns=a", "lab:x/worker02,netns=b")
 			d.Steps.Close()
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) {
@@ -106,13 +106,13 @@ func TestMeasureRunsBench(t *testing.T) {
 			if err != nil || c.wrong == "" && (len(d.result.VF.Gbps) == 0 || len(d.result.Overlay.CPU) == 0 || d.result.Overlay.PingMS == 0) {
 				t.Errorf("%v: %+v", err, d.result)
 			}
-			if shown := log.String(); !strings.Contains(shown, c.shows) || !strings.Contains(shown, "m3 m4 m5 --rough --repeats 3 --seconds 4 --from lab:x/worker01,netns=a --to lab:x/worker02,netns=b") {
+			if shown := log.String(); !strings.Contains(shown, c.shows) || !strings.Contains(shown, "m3 m4 m5 --rough --repeats 3 --seconds 2 --from lab:x/worker01,netns=a --to lab:x/worker02,netns=b") {
 				t.Errorf("shown:\n%s", shown)
 			}
 			if said := strings.Join(d.problems, "; "); (c.wrong == "") != (said == "") || !strings.Contains(said, c.wrong) {
 				t.Errorf("problems %q, want %q", said, c.wrong)
 			}
-			page, err := d.result.page()
+			page, err := d.result.formatPage()
 			if err != nil || c.wrong == "" && !bytes.Contains(page, []byte("<svg")) {
 				t.Errorf("%v: a page of %d bytes", err, len(page))
 			}

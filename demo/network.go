@@ -28,7 +28,7 @@ pools:
     vendors: ["8086"]
 `
 
-// poolName is what R0's pods ask for.
+// poolName is the resource that R0's pods ask for.
 const poolName = "intel.com/intel_sriov_netdevice"
 
 // vfConfig returns R0's CNI configuration as a runtime hands it to the plugin

@@ -50,7 +50,7 @@ func (d *demo) startPods(ctx context.Context) ([]*pod, error) {
 }
 
 func startPod(ctx context.Context, n node.Node, name string, argv []string) (*pod, error) {
-	p, err := plug(ctx, n, name)
+	p, err := plugPod(ctx, n, name)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func startPod(ctx context.Context, n node.Node, name string, argv []string) (*po
 	return p, err
 }
 
-// plug makes the network namespace of a pod, with both interfaces.
-func plug(ctx context.Context, n node.Node, name string) (*pod, error) {
+// plugPod makes the network namespace of a pod, with both interfaces.
+func plugPod(ctx context.Context, n node.Node, name string) (*pod, error) {
 	device, err := freeVF(ctx, n)
 	if err != nil {
 		return nil, err
@@ -79,15 +79,15 @@ func plug(ctx context.Context, n node.Node, name string) (*pod, error) {
 		overlay: node.Attachment{Network: node.OverlayNetwork, Dir: node.OverlayDir, Netns: name, Interface: "eth0", Args: args},
 		vf:      node.Attachment{Network: network, Dir: vfDir, Netns: name, Interface: "net1", Args: args},
 	}
-	if p.overlayIP, err = attach(ctx, n, p.overlay); err != nil {
+	if p.overlayIP, err = attachInterface(ctx, n, p.overlay); err != nil {
 		return nil, err
 	}
-	p.vfIP, err = attach(ctx, n, p.vf)
+	p.vfIP, err = attachInterface(ctx, n, p.vf)
 	return p, err
 }
 
-// attach adds an interface and returns its address.
-func attach(ctx context.Context, n node.Node, a node.Attachment) (netip.Addr, error) {
+// attachInterface adds an interface and returns its address.
+func attachInterface(ctx context.Context, n node.Node, a node.Attachment) (netip.Addr, error) {
 	out, err := n.CNI(ctx, "add", a)
 	if err != nil {
 		return netip.Addr{}, err
@@ -131,7 +131,7 @@ func freeVF(ctx context.Context, n node.Node) (string, error) {
 	return "", fmt.Errorf("no VF of %s on %s is free in pool %s", node.UplinkPF, n.Name, poolName)
 }
 
-// showOwners prints who has which VF, and checks that it is told right.
+// showOwners prints the owner of each VF, and checks that culvertd's answer is right.
 func (d *demo) showOwners(ctx context.Context) error {
 	d.Step("who has which VF?")
 	for i, n := range d.nodes {
@@ -139,9 +139,9 @@ func (d *demo) showOwners(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.quote(n, "culvert vf list", out)
+		d.quoteOutput(n, "culvert vf list", out)
 		if want := "default/" + podNames[i]; !strings.Contains(string(out), want) {
-			d.wrong("culvert vf list on %s does not name %s", n.Name, want)
+			d.noteProblem("culvert vf list on %s does not name %s", n.Name, want)
 		}
 	}
 	return nil
@@ -170,10 +170,10 @@ func (d *demo) stopPods(ctx context.Context, pods []*pod) error {
 // compareVFs asks the kernel and culvertd whether every VF is as it was.
 func (d *demo) compareVFs(ctx context.Context) error {
 	d.Step("comparing every VF with what it was before: the kernel's word, and Culvert's")
-	after, told := make([]node.VFs, len(d.nodes)), make([]api.NodeStatus, len(d.nodes))
+	after, reported := make([]node.VFs, len(d.nodes)), make([]api.NodeStatus, len(d.nodes))
 	err := eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) (err error) {
 		if after[i], err = d.kernel(ctx, n); err == nil {
-			told[i], err = d.culvert(ctx, n)
+			reported[i], err = d.culvert(ctx, n)
 		}
 		return err
 	})
@@ -184,12 +184,12 @@ func (d *demo) compareVFs(ctx context.Context) error {
 		bad := map[string]bool{}
 		for name, change := range d.before[i].Changes(after[i]) {
 			bad[name] = true
-			d.wrong("%s: the kernel says of %s: %s", n.Name, name, change)
+			d.noteProblem("%s: the kernel says of %s: %s", n.Name, name, change)
 		}
-		for _, v := range told[i].VFs {
+		for _, v := range reported[i].VFs {
 			if v.Phase != "free" || len(v.Differences) > 0 {
 				bad[v.Name] = true
-				d.wrong("%s: culvertd says: %s is %s %s %v", n.Name, v.Name, v.Phase, v.Reason, v.Differences)
+				d.noteProblem("%s: culvertd says: %s is %s %s %v", n.Name, v.Name, v.Phase, v.Reason, v.Differences)
 			}
 		}
 		d.result.Leaked += len(bad)

@@ -17,6 +17,7 @@ type Result struct {
 	Overlay    Way               `json:"overlay"`
 	Attach     bench.Percentiles `json:"attach_ms"` // from calling the plugin to its result
 	Detach     bench.Percentiles `json:"detach_ms,omitzero"`
+	Bond       Bond              `json:"bond,omitzero"`
 	VFsCreated int               `json:"vfs_created"`
 	Leaked     int               `json:"leaked"` // VFs that are not as they were
 	Accel      string            `json:"accel"`  // tcg or kvm
@@ -26,7 +27,7 @@ type Result struct {
 	measured bench.Result
 }
 
-// Way is what was measured over one way; lists have an entry a run.
+// Way has the measurements over one path; its lists have one entry for each run.
 type Way struct {
 	Gbps        []float64 `json:"gbps"`
 	Retransmits []float64 `json:"retransmits"`
@@ -35,8 +36,8 @@ type Way struct {
 	PingMS      float64   `json:"ping_ms"`      // average round trip
 }
 
-// take sorts what was measured over each way into the result.
-func (r *Result) take(measured bench.Result) {
+// takeMeasured sorts what was measured over each way into the result.
+func (r *Result) takeMeasured(measured bench.Result) {
 	r.measured, r.Overlay, r.VF = measured, Way{}, Way{}
 	for i, arm := range measured.Arms {
 		way := map[string]*Way{"overlay": &r.Overlay, "VF": &r.VF}[arm.Path.Network]
@@ -64,8 +65,8 @@ func (r *Result) take(measured bench.Result) {
 	}
 }
 
-// lacks says over which way nothing was measured, and is empty when something was over both.
-func (r Result) lacks() string {
+// findMissing says over which way nothing was measured, and is empty when something was over both.
+func (r Result) findMissing() string {
 	for _, w := range []struct {
 		name string
 		Way
@@ -77,26 +78,26 @@ func (r Result) lacks() string {
 	return ""
 }
 
-// text is the report for people, in at most 100 columns.
-func (r Result) text(l screen.Look) string {
+// formatText returns the report for people, in at most 100 columns.
+func (r Result) formatText(l screen.Look) string {
 	var b strings.Builder
 	b.WriteString(report.Brief(r.measured, l))
-	fmt.Fprintf(&b, "\nattach  p50 %.0f ms, p99 %.0f ms; detach  p50 %.0f ms, p99 %.0f ms (%d each, one after the other)\n",
-		r.Attach.P50, r.Attach.P99, r.Detach.P50, r.Detach.P99, attachments)
+	fmt.Fprintf(&b, "\nattach  %s; detach  %s (one after the other)\n", r.Attach, r.Detach)
+	b.WriteString(r.Bond.String())
 	fmt.Fprintf(&b, "VFs     %d made, %d at their baseline afterwards, %d leaked\n", r.VFsCreated, r.VFsCreated-r.Leaked, r.Leaked)
-	b.WriteString(machines(r.Accel, r.WhyNotKVM))
+	b.WriteString(describeMachines(r.Accel, r.WhyNotKVM))
 	return b.String()
 }
 
-// page is the whole report of what was measured, in HTML.
-func (r Result) page() ([]byte, error) {
+// formatPage returns the whole report of what was measured, in HTML.
+func (r Result) formatPage() ([]byte, error) {
 	var b bytes.Buffer
 	err := report.HTML(&b, r.measured)
 	return b.Bytes(), err
 }
 
-// machines says what the figures are worth.
-func machines(accel, whyNotKVM string) string {
+// describeMachines says what the figures are worth.
+func describeMachines(accel, whyNotKVM string) string {
 	if accel == "kvm" {
 		return "run by KVM, with an emulated NIC (igb): compare the ways with each other, not with hardware.\n"
 	}
@@ -106,5 +107,5 @@ func machines(accel, whyNotKVM string) string {
 
 // indentAll breaks s into indented lines that keep within 100 columns.
 func indentAll(s string) string {
-	return indent(strings.Join(screen.WrapAll(s, 96), "\n")) + "\n"
+	return indentLines(strings.Join(screen.WrapAll(s, 96), "\n")) + "\n"
 }

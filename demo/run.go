@@ -63,41 +63,44 @@ type demo struct {
 	before   []node.VFs // of each node, before anything is attached
 	result   Result
 	problems []string
-	// Who is asked how a node's VFs are, and how often somebody waits for them.
+	// kernel and culvert read the VFs of a node; pace is the time between two looks.
 	kernel  func(context.Context, node.Node) (node.VFs, error)
 	culvert func(context.Context, node.Node) (api.NodeStatus, error)
 	pace    time.Duration
 }
 
-// Run shows the demo. Whatever happens, it leaves nothing behind but its
-// report and the caches, or the lab if Keep is set.
+// Run shows the demo. However it ends, it leaves nothing behind but its report and the caches,
+// or the lab if Keep is set.
 func Run(ctx context.Context, o Options) (err error) {
-	d, err := begin(o, demoFiles)
+	d, err := beginDemo(o, demoFiles)
 	if err != nil {
 		return err
 	}
 	defer d.Steps.Close()
-	stage, err := d.stage(ctx)
+	stage, err := d.stageFiles(ctx)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(stage)
-	l, err := d.bringUp(ctx, lab.Up)
+	l, err := d.bringUp(ctx, func(ctx context.Context, o lab.Options) (*lab.Lab, error) {
+		o.JoinWires = true // a bond needs PFs on one segment
+		return lab.Up(ctx, o)
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.leave(ctx, l)) }()
-	if err := d.meet(l); err != nil {
+	defer func() { err = errors.Join(err, d.leaveLab(ctx, l)) }()
+	if err := d.noteNodes(l); err != nil {
 		return err
 	}
-	if err := d.play(ctx, stage); err != nil {
+	if err := d.playStory(ctx, stage); err != nil {
 		d.lastWords(ctx)
 		return err
 	}
-	return d.report(&d.result)
+	return d.writeReport(&d.result)
 }
 
-// labOptions are those of the lab that a demo boots.
+// labOptions returns the options of the lab that a demo boots.
 func (d *demo) labOptions() lab.Options {
 	return lab.Options{Name: d.Name, Nodes: nodeCount, Progress: d.Steps, Bound: !d.Keep}
 }
@@ -110,8 +113,8 @@ func (d *demo) bringUp(ctx context.Context, up func(context.Context, lab.Options
 	return up(ctx, d.labOptions())
 }
 
-// stage puts what is installed on nodes into a folder, which is the caller's.
-func (d *demo) stage(ctx context.Context) (string, error) {
+// stageFiles puts what is installed on nodes into a folder, which is the caller's.
+func (d *demo) stageFiles(ctx context.Context) (string, error) {
 	parts, err := node.FindParts(ctx, d.Source, func(s string) { d.Step("%s", s) })
 	if err != nil {
 		return "", err
@@ -126,8 +129,8 @@ func (d *demo) stage(ctx context.Context) (string, error) {
 	return stage, nil
 }
 
-// begin makes sure that there is no such lab and no report of an earlier run.
-func begin(o Options, f files) (*demo, error) {
+// beginDemo makes sure that there is no such lab and no report of an earlier run.
+func beginDemo(o Options, f files) (*demo, error) {
 	d, err := newDemo(o)
 	if err != nil {
 		return nil, err
@@ -160,8 +163,8 @@ func newDemo(o Options) (*demo, error) {
 	}, nil
 }
 
-// meet takes note of the lab's nodes.
-func (d *demo) meet(l *lab.Lab) error {
+// noteNodes records the lab's nodes.
+func (d *demo) noteNodes(l *lab.Lab) error {
 	d.nodes = node.Of(l, nodeCount)
 	st, err := l.Status()
 	d.result.Accel, d.result.WhyNotKVM = st.Acceleration.Accel, st.Acceleration.WhyNot
@@ -172,14 +175,14 @@ func (d *demo) meet(l *lab.Lab) error {
 func (d *demo) lastWords(ctx context.Context) {
 	for _, n := range d.nodes {
 		if words, err := n.LastWords(ctx); err == nil {
-			d.quote(n, "journalctl -u culvertd", []byte(words))
+			d.quoteOutput(n, "journalctl -u culvertd", []byte(words))
 		}
 	}
 }
 
-// play is the story: VFs made, given out, measured, taken back.
-func (d *demo) play(ctx context.Context, stage string) error {
-	if err := d.install(ctx, stage); err != nil {
+// playStory makes VFs, gives them out, measures them, and takes them back.
+func (d *demo) playStory(ctx context.Context, stage string) error {
+	if err := d.installNodes(ctx, stage); err != nil {
 		return err
 	}
 	if err := d.countVFs(ctx, nodeCount*2*7); err != nil {
@@ -195,17 +198,20 @@ func (d *demo) play(ctx context.Context, stage string) error {
 	if err := d.showOwners(ctx); err != nil {
 		return err
 	}
-	if err := d.measure(ctx, pods[0].Node.Place(pods[0].Name), pods[1].Node.Place(pods[1].Name)); err != nil {
+	if err := d.measureWays(ctx, pods[0].Node.Place(pods[0].Name), pods[1].Node.Place(pods[1].Name)); err != nil {
 		return err
 	}
 	if err := d.stopPods(ctx, pods); err != nil {
 		return err
 	}
+	if err := d.pullWires(ctx); err != nil {
+		return err
+	}
 	return d.compareVFs(ctx)
 }
 
-// leave takes the lab down, even when ctx has ended, unless it was up before or is kept.
-func (d *demo) leave(ctx context.Context, l *lab.Lab) error {
+// leaveLab takes the lab down, even when ctx has ended, unless it was up before or is kept.
+func (d *demo) leaveLab(ctx context.Context, l *lab.Lab) error {
 	if d.Up {
 		return l.Close()
 	}
@@ -228,24 +234,24 @@ func eachNode(ctx context.Context, nodes []node.Node, do func(ctx context.Contex
 	return g.Wait()
 }
 
-// wrong notes what is not as it should be; the demo goes on.
-func (d *demo) wrong(format string, args ...any) {
+// noteProblem notes what is not as it should be; the demo goes on.
+func (d *demo) noteProblem(format string, args ...any) {
 	d.problems = append(d.problems, fmt.Sprintf(format, args...))
 	fmt.Fprint(d.Steps, "         WRONG: "+d.problems[len(d.problems)-1]+"\n")
 }
 
-// quote shows what a command of a node printed.
-func (d *demo) quote(n node.Node, command string, out []byte) {
-	fmt.Fprintf(d.Steps, "\n  %s# %s\n%s\n\n", n.Name, command, indent(string(out)))
+// quoteOutput shows what a command of a node printed.
+func (d *demo) quoteOutput(n node.Node, command string, out []byte) {
+	fmt.Fprintf(d.Steps, "\n  %s# %s\n%s\n\n", n.Name, command, indentLines(string(out)))
 }
 
-func indent(s string) string {
+func indentLines(s string) string {
 	return "  " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n  ")
 }
 
-// install sets both nodes up: Culvert, which makes its VFs, the overlay and
+// installNodes sets both nodes up: Culvert, which makes its VFs, the overlay and
 // what containers are made of.
-func (d *demo) install(ctx context.Context, stage string) error {
+func (d *demo) installNodes(ctx context.Context, stage string) error {
 	d.Step("installing Culvert on both nodes; culvertd makes 7 VFs on each of 2 PFs as it starts")
 	started := time.Now()
 	err := eachNode(ctx, d.nodes, func(ctx context.Context, _ int, n node.Node) error {
@@ -261,14 +267,14 @@ func (d *demo) install(ctx context.Context, stage string) error {
 	return eachNode(ctx, d.nodes, func(ctx context.Context, _ int, n node.Node) error { return n.JoinOverlay(ctx, nodeCount) })
 }
 
-// countVFs shows the first node, counts everybody's VFs and keeps how they
-// look now.
+// countVFs shows the status of the first node, counts the VFs of all nodes, and records their
+// present state.
 func (d *demo) countVFs(ctx context.Context, want int) error {
 	out, err := d.nodes[0].Run(ctx, "culvert", "status")
 	if err != nil {
 		return err
 	}
-	d.quote(d.nodes[0], "culvert status", out)
+	d.quoteOutput(d.nodes[0], "culvert status", out)
 	d.before = make([]node.VFs, len(d.nodes))
 	err = eachNode(ctx, d.nodes, func(ctx context.Context, i int, n node.Node) (err error) {
 		d.before[i], err = d.kernel(ctx, n)
@@ -281,24 +287,24 @@ func (d *demo) countVFs(ctx context.Context, want int) error {
 		d.result.VFsCreated += len(seen)
 	}
 	if d.result.VFsCreated != want {
-		d.wrong("%d VFs are there, and not %d", d.result.VFsCreated, want)
+		d.noteProblem("%d VFs are there, and not %d", d.result.VFsCreated, want)
 	}
 	return nil
 }
 
-// outcome is what a report is made of.
+// outcome is a result that can be printed as a report.
 type outcome interface {
-	text(l screen.Look) string
-	page() ([]byte, error) // HTML, for a demo whose files have a page
+	formatText(l screen.Look) string
+	formatPage() ([]byte, error) // HTML, for a demo whose files have a page
 }
 
-// report prints the findings and writes them to files.
-func (d *demo) report(found outcome) error {
+// writeReport prints the findings and writes them to files.
+func (d *demo) writeReport(found outcome) error {
 	d.result.Problems = d.problems
 	if err := os.MkdirAll(d.Out, 0o755); err != nil {
 		return err
 	}
-	fmt.Fprint(d.Steps, "\n"+found.text(d.Look)+"\n")
+	fmt.Fprint(d.Steps, "\n"+found.formatText(d.Look)+"\n")
 	body, err := json.MarshalIndent(found, "", "  ")
 	if err != nil {
 		return err
@@ -306,10 +312,10 @@ func (d *demo) report(found outcome) error {
 	write := func(name string, body []byte) error { return os.WriteFile(filepath.Join(d.Out, name), body, 0o644) }
 	err = errors.Join(
 		write(d.files.json, append(body, '\n')),
-		write(d.files.text, []byte(found.text(screen.Look{Unicode: d.Look.Unicode}))),
+		write(d.files.text, []byte(found.formatText(screen.Look{Unicode: d.Look.Unicode}))),
 	)
 	if err == nil && d.files.page != "" {
-		if body, err = found.page(); err == nil {
+		if body, err = found.formatPage(); err == nil {
 			err = write(d.files.page, body)
 		}
 	}

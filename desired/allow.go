@@ -12,9 +12,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Allow bounds what owners may ask of a pool's VFs. What it does not name is not
-// allowed, but for namespaces: without Namespaces and NamespaceSelector the pool
-// serves every owner.
+// Allow bounds the requests that owners may make of a pool's VFs. A setting that it does not
+// name is refused, but for namespaces: without Namespaces and NamespaceSelector the pool serves
+// every owner.
 type Allow struct {
 	// Namespaces are names or path.Match patterns.
 	Namespaces []string
@@ -45,7 +45,7 @@ type MACRange struct {
 	Bits int
 }
 
-func (m MACRange) has(mac vf.MAC) bool {
+func (m MACRange) containsMAC(mac vf.MAC) bool {
 	for i := range m.Bits {
 		if bit := byte(0x80) >> (i % 8); m.MAC[i/8]&bit != mac[i/8]&bit {
 			return false
@@ -85,14 +85,14 @@ func (p Pool) Check(who Tenant, want vf.Spec) error {
 	return errors.Join(p.CheckTenant(who), p.CheckSettings(want))
 }
 
-// CheckTenant is the part of Check about the namespace.
+// CheckTenant does the part of Check about the namespace.
 func (p Pool) CheckTenant(who Tenant) error {
 	a := p.Allow
 	switch {
 	case a == nil, len(a.Namespaces) == 0 && len(a.NamespaceSelector) == 0:
 		return nil
 	case who.Namespace == "":
-		return p.refuse("namespaces", "an owner outside Kubernetes, which is in no namespace,", a.namespaces())
+		return p.refuseRequest("namespaces", "an owner outside Kubernetes, which is in no namespace,", a.listNamespaces())
 	case slices.ContainsFunc(a.Namespaces, func(n string) bool { ok, err := path.Match(n, who.Namespace); return ok && err == nil }):
 		return nil
 	case len(a.NamespaceSelector) > 0 && who.Err != nil:
@@ -100,7 +100,7 @@ func (p Pool) CheckTenant(who Tenant) error {
 	case len(a.NamespaceSelector) > 0 && hasLabels(who.Labels, a.NamespaceSelector):
 		return nil
 	}
-	return p.refuse("namespaces", "namespace "+who.Namespace, a.namespaces())
+	return p.refuseRequest("namespaces", "namespace "+who.Namespace, a.listNamespaces())
 }
 
 func hasLabels(have, want map[string]string) bool {
@@ -112,14 +112,14 @@ func hasLabels(have, want map[string]string) bool {
 	return true
 }
 
-// CheckSettings is the part of Check about the settings.
+// CheckSettings does the part of Check about the settings.
 func (p Pool) CheckSettings(want vf.Spec) error {
 	a := p.Allow
 	if a == nil {
 		return nil
 	}
 	var errs []error
-	refuse := func(key, asked, allowed string) { errs = append(errs, p.refuse(key, asked, allowed)) }
+	refuse := func(key, asked, allowed string) { errs = append(errs, p.refuseRequest(key, asked, allowed)) }
 	a.checkVLAN(want.VLAN, refuse)
 	if want.Trust != nil && *want.Trust && !a.Trust {
 		refuse("trust", "trust on", "off")
@@ -127,12 +127,12 @@ func (p Pool) CheckSettings(want vf.Spec) error {
 	if want.SpoofChk != nil && !*want.SpoofChk && !a.SpoofChkOff {
 		refuse("spoofchkOff", "spoofchk off", "on")
 	}
-	if want.MAC != nil && !slices.ContainsFunc(a.MACs, func(m MACRange) bool { return m.has(*want.MAC) }) {
-		refuse("macs", "mac "+want.MAC.String(), listed(a.MACs))
+	if want.MAC != nil && !slices.ContainsFunc(a.MACs, func(m MACRange) bool { return m.containsMAC(*want.MAC) }) {
+		refuse("macs", "mac "+want.MAC.String(), joinListed(a.MACs))
 	}
 	for _, address := range want.Addresses {
 		if !slices.ContainsFunc(a.Addresses, func(n netip.Prefix) bool { return n.Contains(address.Prefix.Addr()) }) {
-			refuse("addresses", "address "+address.Prefix.Addr().String(), listed(a.Addresses))
+			refuse("addresses", "address "+address.Prefix.Addr().String(), joinListed(a.Addresses))
 		}
 	}
 	if want.MTU != nil && *want.MTU > a.MTU {
@@ -157,7 +157,7 @@ func (p Pool) CheckSettings(want vf.Spec) error {
 	return errors.Join(errs...)
 }
 
-// checkVLAN is the part of CheckSettings about the VLAN.
+// checkVLAN does the part of CheckSettings about the VLAN.
 func (a Allow) checkVLAN(want *vf.VLAN, refuse func(key, asked, allowed string)) {
 	v, vlans := vf.VLAN{}, a.VLANs
 	if want != nil {
@@ -167,7 +167,7 @@ func (a Allow) checkVLAN(want *vf.VLAN, refuse func(key, asked, allowed string))
 		vlans = []Range{{}}
 	}
 	if id := int(v.ID); !slices.ContainsFunc(vlans, func(r Range) bool { return r.First <= id && id <= r.Last }) {
-		refuse("vlans", "vlan "+strconv.Itoa(id), listed(vlans))
+		refuse("vlans", "vlan "+strconv.Itoa(id), joinListed(vlans))
 	}
 	if int(v.QoS) > a.VLANQoS {
 		refuse("vlanQoS", "vlanQoS "+strconv.Itoa(int(v.QoS)), atMost(a.VLANQoS))
@@ -177,11 +177,11 @@ func (a Allow) checkVLAN(want *vf.VLAN, refuse func(key, asked, allowed string))
 	}
 }
 
-func (p Pool) refuse(key, asked, allowed string) error {
+func (p Pool) refuseRequest(key, asked, allowed string) error {
 	return fmt.Errorf("pool %s: %s is not allowed: allow.%s has %s (%s): %w", p.FullName(), asked, key, allowed, p.From, vf.ErrInvalid)
 }
 
-func (a Allow) namespaces() string {
+func (a Allow) listNamespaces() string {
 	all := slices.Clone(a.Namespaces)
 	for k, v := range a.NamespaceSelector {
 		all = append(all, "those with label "+k+"="+v)
@@ -190,7 +190,7 @@ func (a Allow) namespaces() string {
 	return strings.Join(all, ", ")
 }
 
-func listed[T fmt.Stringer](all []T) string {
+func joinListed[T fmt.Stringer](all []T) string {
 	if len(all) == 0 {
 		return "none"
 	}

@@ -35,8 +35,8 @@ pools:
 
 func ptr[T any](v T) *T { return &v }
 
-// I9: allow refuses each setting that it does not name, and says which, what was asked
-// and what is allowed.
+// I9: allow refuses each setting that it does not name. The error has the setting, the
+// request and the allowed values.
 func TestI9AllowChecksEachSetting(t *testing.T) {
 	spec, err := Parse("host.yaml", []byte(allowText))
 	if err != nil {

@@ -36,8 +36,7 @@ type DevicePlugin struct {
 //
 // An entry that cannot be served does not keep the others from being served: it
 // becomes a pool with the reason in Unserved. That is so for mistakes, for the
-// selectors auxTypes, ddpProfiles, isRdma, pKeys and vdpaType, link types but
-// ether, and the device types accelerator and auxNetDevice. The selectors may be
+// selectors auxTypes, ddpProfiles, pKeys and vdpaType, link types but ether, and the device types accelerator and auxNetDevice. The selectors may be
 // there empty or false. An entry whose selectors are an empty list makes no pool.
 //
 // An error, which wraps vf.ErrInvalid, means that the text is not a list of
@@ -47,16 +46,16 @@ func ParseDevicePlugin(file string, content []byte, prefix string) (DevicePlugin
 		return DevicePlugin{}, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
 	}
 	// JSON is YAML but for a tab before the first character.
-	root, err := document(file, bytes.TrimLeft(content, " \t\r"))
+	root, err := readDocument(file, bytes.TrimLeft(content, " \t\r"))
 	if err != nil {
 		return DevicePlugin{}, err
 	}
 	r := &reader{file: file, lenient: true}
 	var out DevicePlugin
 	if root == nil {
-		r.fail(at{Node: &yaml.Node{}}, "it is empty: want {\"resourceList\": [...]}")
-	} else if fields, ok := r.fields(at{Node: root}, "resourceList"); ok {
-		out.Pools = r.devicePluginPools(r.items(fields["resourceList"].orNothing(), "a list of pools"), prefix)
+		r.addError(at{Node: &yaml.Node{}}, "it is empty: want {\"resourceList\": [...]}")
+	} else if fields, ok := r.readFields(at{Node: root}, "resourceList"); ok {
+		out.Pools = r.devicePluginPools(r.readItems(fields["resourceList"].orNothing(), "a list of pools"), prefix)
 	}
 	if len(r.errs) > 0 {
 		return DevicePlugin{}, r.joinErrors()
@@ -74,23 +73,23 @@ func (r *reader) devicePluginPools(items []at, prefix string) (pools []Pool) {
 	seen := takenNames{}
 	for _, item := range items {
 		entry := &reader{file: r.file, lenient: true}
-		p := entry.pool(item, d)
+		p := entry.readPool(item, d)
 		r.warnings = append(r.warnings, entry.warnings...)
 		switch {
 		case p.Name == "" || p.Prefix == "":
 			r.errs = append(r.errs, entry.errs...)
 			continue
 		case isEmptyList(item, "selectors"):
-			r.warn(item, "pool %s is not made: its list of selectors is empty, so it has no VF", p.FullName())
+			r.addWarning(item, "pool %s is not made: its list of selectors is empty, so it has no VF", p.FullName())
 			continue
 		}
 		switch why := r.claimName(seen, item, p); {
 		case why == "":
-		case seen[p.variable()].full == p.FullName():
-			r.fail(item, "%s", why)
+		case seen[p.variableName()].full == p.FullName():
+			r.addError(item, "%s", why)
 			continue
 		default: // that plugin serves both, since it does not give them to one container
-			r.warn(item, "%s; no pool is made of this entry", why)
+			r.addWarning(item, "%s; no pool is made of this entry", why)
 			continue
 		}
 		if len(entry.errs) > 0 {
@@ -111,7 +110,7 @@ func isEmptyList(v at, key string) bool {
 	return false
 }
 
-// orNothing is v, or nothing where the key was not given.
+// orNothing returns v, or nothing where the key was not given.
 func (v at) orNothing() at {
 	if v.Node == nil {
 		v.Node = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}

@@ -80,6 +80,9 @@ func told(p Pool) string {
 		add("pfNames", texts(sel.PFNames)...)
 		add("rootDevices", texts(sel.RootDevices)...)
 		add("linkTypes", sel.LinkTypes...)
+		if sel.IsRDMA {
+			keys = append(keys, "rdma")
+		}
 		if sel.NeedVhostNet {
 			keys = append(keys, "vhost")
 		}
@@ -120,7 +123,7 @@ func FuzzParseDevicePlugin(f *testing.F) {
 			if served := p.Unserved == ""; served != (err == nil) || served && got.FullName() != p.FullName() || !poolPrefix.MatchString(p.Prefix) || !p.AsBound {
 				t.Errorf("pool %q is not found: %v", p.FullName(), err)
 			}
-			if p.Unserved != "" && p.matches(vf.PF{}, 0, vf.State{}) {
+			if p.Unserved != "" && p.matchesVF(vf.PF{}, 0, vf.State{}) {
 				t.Errorf("pool %q, which is not served, has a VF", p.FullName())
 			}
 			for key := range p.AdditionalInfo {
@@ -162,7 +165,7 @@ func TestDevicePluginPoolsTakeVFsAsBound(t *testing.T) {
 func TestDevicePluginPFNames(t *testing.T) {
 	for value, want := range map[string]bool{"ens1f0": true, "ENS1F0NP0": true, "^ens1f[01]np": true, "ens1f1": false, "^ens1f0$": false, "[": false} {
 		s := Selector{PFNames: []Part[string]{{PF: value}}}
-		if got := s.matches(Pool{AsBound: true}, vf.PF{Name: "ens1f0np0"}, 0, vf.State{}); got != want {
+		if got := s.matchesVF(Pool{AsBound: true}, vf.PF{Name: "ens1f0np0"}, 0, vf.State{}); got != want {
 			t.Errorf("%s: %v, want %v", value, got, want)
 		}
 	}

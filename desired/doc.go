@@ -1,8 +1,7 @@
-// Package desired turns what a person declared for this host into one Spec:
-// how many VFs each PF has, and how they are cut into pools. The text of
-// /etc/culvert/host.yaml enters, a Spec leaves; reconcile, alloc, status and
-// the CLI ask it what a PF should look like and which pool a VF is in. It is
-// pure: nothing here opens a file or asks the kernel.
+// Package desired parses /etc/culvert/host.yaml, and policies of the cluster, into one Spec
+// for this host: how many VFs each PF has, and which pool each VF is in. reconcile, alloc,
+// status and the CLI read the Spec. The package is pure: it opens no file and does not ask
+// the kernel.
 //
 // # host.yaml
 //
@@ -13,6 +12,7 @@
 //	  addresses: [172.16.91.1/24]   # of the PF, such as the gateway of its VFs' networks
 //	  autoprobe: true       # default true
 //	  needCarrier: true     # default true
+//	  segment: storage      # the name of the L2 segment that the PF is on
 //	pools:
 //	- name: intel_sriov_netdevice
 //	  prefix: intel.com     # default culvert.dev
@@ -24,36 +24,51 @@
 //	  allow:                # see allow; without it every request is served
 //	    vlans: ["100-200"]
 //
-// An empty file is right and wants nothing: Culvert then leaves every PF alone.
+// An empty file is valid: Culvert then leaves every PF alone.
 //
 // # pfs
 //
-// An entry says which PFs it is about with one or more of name (a netdevice
-// name or a pattern of path.Match), mac (the permanent address), pciAddress,
-// vendor, device (four hexadecimal digits each) and driver. All that are given
-// must hold. A PF takes the first entry that matches it. A PF that no entry
-// matches is left alone, which is not the same as vfs: 0.
+// An entry selects PFs by one or more of these keys, all of which must match:
 //
-// addresses are added to the PF's interface, and kept there. culvertd removes one that is
-// not declared any more if it added that address itself: the kernel marks it (Linux 5.18;
-// an older kernel keeps the address until a reboot). Addresses of other origin stay. A
-// rule that matches several PFs gives each the same addresses.
+//	name            a netdevice name or a pattern: * stands for any text, ? for one
+//	                character, [0-3] for one of these
+//	mac             the permanent address
+//	pciAddress      of the PF
+//	vendor, device  four hexadecimal digits each
+//	driver          of the PF
 //
-// autoprobe is what sriov_drivers_autoprobe is left at: with true the kernel
-// also binds a driver to VFs that somebody else makes. Culvert's own VFs get
-// the driver of their pool either way.
+// A PF takes the first entry that matches it. Culvert leaves a PF alone that no entry
+// matches, which is not the same as vfs: 0.
 //
-// needCarrier: true makes VFs only when the PF has carrier. Some hardware, and
-// the emulated igb, makes VFs without link that stay unusable until they are
-// made again: their mailbox to the PF never comes up. Say false for a PF whose
-// cable may be out at boot and whose driver does not mind.
+// culvertd adds addresses to the PF's interface and keeps them there. When the file
+// no longer has an address, culvertd removes it if it added the address itself. The kernel
+// marks such addresses since Linux 5.18; an older kernel keeps the address until a reboot.
+// Addresses of other origin stay. An entry that matches several PFs gives each the same addresses.
+//
+// A PF in a bond or team of the host has the MTU that the bond gives it. culvertd does not set
+// another one: it reports the difference, and gives free VFs no larger MTU than the PF has.
+//
+// autoprobe is the value of sriov_drivers_autoprobe. With true the kernel also binds a
+// driver to VFs that other programs make. Culvert's own VFs get the driver of their pool
+// either way.
+//
+// needCarrier: true makes Culvert create VFs only when the PF has carrier. Some hardware,
+// and the emulated igb, creates VFs without link that stay unusable until they are created
+// again: their mailbox to the PF never comes up. Set it to false for a PF whose cable may be
+// unplugged at boot and whose driver does not have this fault.
+//
+// segment names the L2 segment that the PF is on: the switches and cables on which PFs reach each
+// other without a router. A name is a DNS label. Culvert refuses a pool that has VFs of PFs on two
+// named segments, and a bond of such VFs: their pods could not reach each other. A network can
+// ask for a segment. A PF without the key conflicts with no other one, since its segment is not
+// known, and a network that asks for a segment gets no VF of it.
 //
 // # pools
 //
-// A VF is in at most one pool: the first in the file that matches it. A list
-// of selectors matches when one of its maps does; within a map every key must,
-// and within a key any value. A pool without selectors takes every VF that no
-// earlier pool took. The keys are those of the SR-IOV device plugin:
+// A VF is in at most one pool: the first in the file that matches it. A list of selectors
+// matches when one of its maps matches. A map matches when every key of it does, and a key
+// when any of its values does. A pool without selectors takes every VF that no earlier pool
+// took. The keys are those of the SR-IOV device plugin:
 //
 //	vendors, devices  of the VF, four hexadecimal digits
 //	drivers           see Selector
@@ -63,28 +78,29 @@
 //	                  indexes: enp1s0f0#0,2-7
 //	rootDevices       a PF's PCI address, optionally with # and VF indexes
 //	linkTypes         ether
-//	needVhostNet      true selects nothing: the VFs are given out with
-//	                  /dev/vhost-net and /dev/net/tun
+//	isRdma            true selects VFs that have an RDMA device; a pod gets the VF with
+//	                  the device's character devices (/dev/infiniband)
+//	needVhostNet      true selects nothing: a pod gets the VF with /dev/vhost-net and
+//	                  /dev/net/tun
 //
-// drift says what happens when somebody else changes the VLAN, spoof check,
-// trust, rates or link state of a VF that an owner has: mend, the default, sets
-// them again and tells, report only tells. Free VFs are always mended, and what
-// an owner does in its own network namespace is left alone.
+// drift decides about a VF with an owner when another program changes its VLAN, spoof check,
+// trust, rates or link state. mend, the default, sets them again and reports the change.
+// report only reports it. Culvert always mends free VFs, and leaves alone what an owner
+// does in its own network namespace.
 //
-// On a node of Kubernetes a pool may say more. excludeTopology: true keeps the
-// VFs' NUMA nodes from the kubelet's topology manager. additionalInfo is told to
-// the pod, under extra in its variable PCIDEVICE_..._INFO: a map from a VF's PCI
-// address, or "*" for all, to a map of texts. cdi: true hands device nodes over by
-// the Container Device Interface.
+// On a node of Kubernetes a pool has more keys. excludeTopology: true keeps the VFs' NUMA
+// nodes from the kubelet's topology manager. additionalInfo reaches the pod, under extra in
+// its variable PCIDEVICE_..._INFO: a map from a VF's PCI address, or "*" for all, to a map
+// of texts. cdi: true passes device nodes by the Container Device Interface.
 //
-// auxTypes, ddpProfiles, isRdma, pKeys and vdpaType are known and refused: a pool
-// that ignored one would hand out the wrong VFs.
+// Culvert refuses auxTypes, ddpProfiles, pKeys and vdpaType: a pool that ignored one of them
+// would give out the wrong VFs.
 //
 // # allow
 //
-// allow bounds what an owner may ask of the pool's VFs. culvertd compares each request
-// with it before the VF is promised: from pods, containers and guests, with and without
-// Multus. A pool without allow serves every network that names it.
+// allow bounds the settings that an owner may request for the pool's VFs. culvertd compares
+// each request with it before it promises the VF: from pods, containers and guests, with and
+// without Multus. A pool without allow serves every network that names it.
 //
 //	allow:
 //	  namespaces: [blue, team-*]           # names or patterns
@@ -100,27 +116,31 @@
 //	  maxTxRate: 1000                      # Mb/s, the largest
 //	  minTxRate: 100                       # Mb/s, the largest
 //
-// A key that is absent allows only the default: no VLAN, vlanQoS 0, vlanProto 802.1q, trust as it is or off, spoofchk
-// as it is or on, the VF's own MAC, no address, the VF's own MTU, no min_tx_rate. allow: {}
-// therefore leaves a plain VF without addresses. Two keys differ. Without namespaces and
-// namespaceSelector the pool serves every owner, guests too; with one of them only pods of
-// the namespaces that one of the two names. Without maxTxRate a network may limit
-// itself as it likes; with it every network must set max_tx_rate, since none means
-// unlimited. vlans that do not list 0 refuse a network without VLAN.
+// A key that is absent allows only the default. That is no VLAN, vlanQoS 0, vlanProto
+// 802.1q, trust unchanged or off, and spoofchk unchanged or on. It is also the VF's own
+// MAC, no address, the VF's own MTU, and no min_tx_rate. So allow: {} admits a plain VF without addresses. vlans that do not
+// list 0 refuse a network without VLAN.
+//
+// Two keys differ. Without namespaces and namespaceSelector the pool serves every owner,
+// guests too. With one of them it serves only pods of the namespaces that one of the two
+// names. Without maxTxRate a network may set any max_tx_rate or none. With it every network
+// must set max_tx_rate, since none means unlimited.
 //
 // namespaceSelector makes culvertd ask the API server for the namespace's labels at each
-// attach; it refuses the request when it gets no answer. Leases that were there before
-// allow changed stay. A guest's definition names a MAC, so a pool for guests needs macs.
-// allow does not count for a pod that takes a resource of a vfio-pci pool without a network:
-// the kubelet does not tell which pod gets the device; use a ResourceQuota there.
-// linkState, vlanQoS and vlanProto are not bounded. The NIC tags nothing for a VF without
-// VLAN, so its owner may use tags of its own: to keep owners to VLANs, leave out 0.
+// attach. culvertd refuses the request when it gets no answer. A change of allow does not
+// end leases. A guest's definition names a MAC, so a pool for guests needs macs. allow does
+// not bound link_state.
+//
+// allow does not apply to a pod that takes a resource of a vfio-pci pool without a network:
+// the kubelet does not report which pod gets the device. Use a ResourceQuota there. The NIC
+// tags nothing for a VF without VLAN, so its owner may use tags of its own: to keep owners
+// to VLANs, leave out 0.
 //
 // # The device plugin's own file
 //
-// ParseDevicePlugin reads the configuration of the SR-IOV network device plugin as
-// it is: resourceList with resourceName, resourcePrefix, deviceType,
-// excludeTopology, additionalInfo and selectors. Its pools take VFs with the driver
-// that is bound to them, and culvertd binds none for them. An entry that cannot be
-// served keeps no other from being served; an unknown key is ignored with a warning.
+// culvertd also reads the unchanged configuration of the SR-IOV network device plugin:
+// resourceList with resourceName, resourcePrefix, deviceType, excludeTopology,
+// additionalInfo and selectors. Its pools take VFs with the driver that is bound to them,
+// and culvertd binds no driver for them. When culvertd cannot serve an entry, it still serves
+// the others. It ignores an unknown key with a warning.
 package desired

@@ -24,6 +24,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte("a: &a [*a]\nb: *a"))
 	f.Add([]byte("pfs: [{name: ../../x, vfs: 1, driver: \"../vfio\\0\"}]"))
+	f.Add([]byte("pfs: [{name: a, vfs: 1, segment: storage}, {name: b, vfs: 1, segment: \"a\\0\"}]"))
 	f.Add([]byte(strings.Repeat("{a: ", 200)))
 	f.Add([]byte("pools: [{name: \"\\e[2J\"}]"))
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -44,7 +45,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for _, r := range spec.PFs {
-			noPath(t, r.Name, r.Driver)
+			noPath(t, r.Name, r.Driver, string(r.Want.Segment))
 		}
 		pf := vf.PF{Name: "enp1s0f0", TotalVFs: 7}
 		if want, ok := spec.ForPF(pf); ok && (want.VFs < 0 || want.VFs > maxVFs) {

@@ -9,17 +9,17 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ForPF returns what pf should look like, with VFs resolved to a number, and
-// whether anything is wanted of it: the first entry that matches says. What it
-// cannot do is not judged here; PFSpec.Check does.
+// ForPF returns the wanted state of pf, with VFs resolved to a number, and whether any entry
+// matches it: the first that does decides. ForPF does not judge whether pf is capable of it;
+// PFSpec.Check does.
 func (s Spec) ForPF(pf vf.PF) (PFSpec, bool) {
 	for _, c := range s.Contested {
 		if c.PCI == pf.PCI {
 			return c.Keep, !c.Keep.isZero()
 		}
 	}
-	if r := s.rule(pf); r != nil {
-		return r.Want.resolved(pf), true
+	if r := s.ruleFor(pf); r != nil {
+		return r.Want.resolveVFs(pf), true
 	}
 	return PFSpec{}, false
 }
@@ -33,8 +33,8 @@ func (s Spec) WhereDeclared(pf vf.PF) string {
 	return DefaultPath
 }
 
-// rule is the first entry that matches pf, or nil.
-func (s Spec) rule(pf vf.PF) *PFRule {
+// ruleFor returns the first entry that matches pf, or nil.
+func (s Spec) ruleFor(pf vf.PF) *PFRule {
 	for i := range s.PFs {
 		if s.PFs[i].Matches(pf) {
 			return &s.PFs[i]
@@ -43,8 +43,8 @@ func (s Spec) rule(pf vf.PF) *PFRule {
 	return nil
 }
 
-// resolved is s with a number of VFs.
-func (s PFSpec) resolved(pf vf.PF) PFSpec {
+// resolveVFs returns s with a number of VFs.
+func (s PFSpec) resolveVFs(pf vf.PF) PFSpec {
 	if s.VFs == AllVFs {
 		s.VFs = pf.TotalVFs
 	}
@@ -124,7 +124,7 @@ func isName(pattern, name string) bool {
 // its PCI address does not, so the answer is a forecast.
 func (s Spec) PoolOf(pf vf.PF, index int, v vf.State) (Pool, bool) {
 	for _, p := range s.Pools {
-		if p.matches(pf, index, v) {
+		if p.matchesVF(pf, index, v) {
 			return p, true
 		}
 	}
@@ -136,7 +136,7 @@ func (s Spec) PoolOf(pf vf.PF, index int, v vf.State) (Pool, bool) {
 func (s Spec) Also(pf vf.PF, index int, v vf.State) []Pool {
 	var all []Pool
 	for _, p := range s.Pools {
-		if p.matches(pf, index, v) {
+		if p.matchesVF(pf, index, v) {
 			all = append(all, p)
 		}
 	}
@@ -146,7 +146,7 @@ func (s Spec) Also(pf vf.PF, index int, v vf.State) []Pool {
 	return all[1:]
 }
 
-func (p Pool) matches(pf vf.PF, index int, v vf.State) bool {
+func (p Pool) matchesVF(pf vf.PF, index int, v vf.State) bool {
 	_, ok := p.SelectorOf(pf, index, v)
 	return ok
 }
@@ -162,14 +162,14 @@ func (p Pool) SelectorOf(pf vf.PF, index int, v vf.State) (Selector, bool) {
 		return Selector{}, true
 	}
 	for _, s := range p.Selectors {
-		if s.matches(p, pf, index, v) {
+		if s.matchesVF(p, pf, index, v) {
 			return s, true
 		}
 	}
 	return Selector{}, false
 }
 
-func (s Selector) matches(p Pool, pf vf.PF, index int, v vf.State) bool {
+func (s Selector) matchesVF(p Pool, pf vf.PF, index int, v vf.State) bool {
 	vendor := v.Vendor
 	if vendor == "" {
 		vendor = pf.Vendor // a VF has its PF's (PCI-SIG SR-IOV 1.1, 3.4.1.1)
@@ -179,11 +179,19 @@ func (s Selector) matches(p Pool, pf vf.PF, index int, v vf.State) bool {
 		anyOf(s.Drivers, driverMatcher(p, pf, v)) &&
 		anyOf(s.PCIAddresses, func(w vf.PCIAddr) bool { return w == v.PCI }) &&
 		anyOf(s.ACPIIndexes, func(w uint32) bool { return w == v.ACPIIndex }) &&
-		anyOf(s.PFNames, func(w Part[string]) bool { return p.isPFName(w.PF, pf) && w.has(index) }) &&
-		anyOf(s.RootDevices, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI && w.has(index) })
+		anyOf(s.PFNames, func(w Part[string]) bool { return p.isPFName(w.PF, pf) && w.containsVF(index) }) &&
+		anyOf(s.RootDevices, func(w Part[vf.PCIAddr]) bool { return w.PF == pf.PCI && w.containsVF(index) }) &&
+		(!s.IsRDMA || hasRDMA(p, pf, v))
 }
 
-// anyOf is true of a list that is empty, which asks nothing.
+// hasRDMA reports whether a VF has an RDMA device, or will have one with the netdevice driver
+// that it is about to get: while none is bound, the PF's device says.
+func hasRDMA(p Pool, pf vf.PF, v vf.State) bool {
+	awaited := v.Driver == "" || v.Driver == vf.DriverVFIO && !p.AsBound
+	return v.RDMA != nil || awaited && pf.RDMA
+}
+
+// anyOf reports whether an entry of a list matches. An empty list asks nothing, so it matches.
 func anyOf[T any](list []T, match func(T) bool) bool {
 	return len(list) == 0 || slices.ContainsFunc(list, match)
 }

@@ -229,6 +229,35 @@ pools:
 	}
 }
 
+// A VF has the RDMA device that its netdevice driver makes. While no such driver is bound, the
+// PF's device says whether there will be one.
+func TestIsRDMA(t *testing.T) {
+	made, ours := parse(t, "pools: [{name: a, selectors: {isRdma: true}}]").Pools[0], vf.RDMA{Device: "mlx5_2"}
+	read, err := ParseDevicePlugin("config.json", []byte(`{"resourceList": [{"resourceName": "a", "selectors": {"isRdma": true}}]}`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asBound := read.Pools[0]
+	plain, capable := igb, igb
+	capable.RDMA = true
+	for name, tc := range map[string]struct {
+		pf            vf.PF
+		v             vf.State
+		made, asBound bool
+	}{
+		"with a device":                   {plain, vf.State{Driver: "mlx5_core", RDMA: &ours}, true, true},
+		"without":                         {capable, vf.State{Driver: "mlx5_core"}, false, false},
+		"not made yet":                    {capable, vf.State{}, true, true},
+		"not made yet, of a PF without":   {plain, vf.State{}, false, false},
+		"for user space":                  {capable, vf.State{Driver: vf.DriverVFIO}, true, false},
+		"for user space, of a PF without": {plain, vf.State{Driver: vf.DriverVFIO}, false, false},
+	} {
+		if got := [2]bool{made.matchesVF(tc.pf, 0, tc.v), asBound.matchesVF(tc.pf, 0, tc.v)}; got != [2]bool{tc.made, tc.asBound} {
+			t.Errorf("%s: a pool of host.yaml %t, of the device plugin %t", name, got[0], got[1])
+		}
+	}
+}
+
 func TestPoolOfForecast(t *testing.T) {
 	s := parse(t, `
 pools:

@@ -21,14 +21,13 @@ type Sources struct {
 	DevicePlugin []Pool
 }
 
-// Merged is what comes of them.
+// Merged is the result of merging Sources.
 type Merged struct {
 	Spec Spec
 	// Conflicts are contradictions between policies of one priority.
 	Conflicts []Conflict
-	// PFs says whose wish is followed, by the PF's address: a policy's name, or
-	// "" for host.yaml. A PF of which nobody wants anything, and a contested one,
-	// is not there.
+	// PFs names the source that decides for each PF, by the PF's address: a policy's name, or ""
+	// for host.yaml. It leaves out PFs that no source names, and contested ones.
 	PFs map[vf.PCIAddr]string
 }
 
@@ -46,17 +45,15 @@ func (c Conflict) String() string {
 		c.Object, strings.Join(c.Policies, ", "), c.Text)
 }
 
-// Merge makes one Spec of what host.yaml, the cluster's policies and the device
-// plugin's ConfigMap say. For each PF, and for each name of a pool, the first
-// source that says something is followed: host.yaml, then the policies by
-// priority (higher first) and name, then the ConfigMap.
+// Merge makes one Spec of host.yaml, the cluster's policies and the device plugin's ConfigMap.
+// For each PF, and for each name of a pool, the first source with an entry decides: host.yaml,
+// then the policies by priority (higher first) and name, then the ConfigMap.
 //
-// Policies of one priority that want different things of one PF, or cut a pool
-// of one name differently, contradict each other where nothing before them has
-// a say. Then nobody is followed: the PF or pool stays as before has it, and
-// what before has not is left alone. Only the PFs that the node has can tell
-// whether policies contradict each other, so pfs and before are arguments; the
-// outcome is a function of them.
+// Policies of one priority that want different things of one PF, or cut a pool of one name
+// differently, contradict each other unless an earlier source decides. Then none of them is
+// followed: the PF or pool stays as before has it, and is left alone when before lacks it. Only
+// the PFs that the node has can show whether policies contradict each other, so pfs and before
+// are arguments; the outcome is a function of them.
 func Merge(s Sources, before Spec, pfs []vf.PF) Merged {
 	policies := slices.Clone(s.Policies)
 	slices.SortFunc(policies, func(a, b Policy) int {
@@ -68,14 +65,14 @@ func Merge(s Sources, before Spec, pfs []vf.PF) Merged {
 		m.Spec.PFs = append(m.Spec.PFs, p.Spec.PFs...)
 	}
 	for _, pf := range pfs {
-		m.pf(s.Host, policies, before, pf)
+		m.mergePF(s.Host, policies, before, pf)
 	}
-	m.pools(s, policies, before)
+	m.mergePools(s, policies, before)
 	return m
 }
 
-// groups yields policies of one priority at a time, the highest first.
-func groups(sorted []Policy) func(func([]Policy) bool) {
+// groupByPriority yields policies of one priority at a time, the highest first.
+func groupByPriority(sorted []Policy) func(func([]Policy) bool) {
 	return func(yield func([]Policy) bool) {
 		for i := 0; i < len(sorted); {
 			j := i
@@ -90,17 +87,17 @@ func groups(sorted []Policy) func(func([]Policy) bool) {
 	}
 }
 
-// pf finds out who is followed for one PF.
-func (m *Merged) pf(host Spec, policies []Policy, before Spec, pf vf.PF) {
-	if host.rule(pf) != nil {
+// mergePF finds out who is followed for one PF.
+func (m *Merged) mergePF(host Spec, policies []Policy, before Spec, pf vf.PF) {
+	if host.ruleFor(pf) != nil {
 		m.PFs[pf.PCI] = ""
 		return
 	}
-	for group := range groups(policies) {
+	for group := range groupByPriority(policies) {
 		var wishes []wish
 		for _, p := range group {
-			if r := p.Spec.rule(pf); r != nil {
-				want := r.Want.resolved(pf)
+			if r := p.Spec.ruleFor(pf); r != nil {
+				want := r.Want.resolveVFs(pf)
 				want.From = ""
 				wishes = append(wishes, wish{p.Name, want, describePF(r.Want)})
 			}
@@ -108,7 +105,7 @@ func (m *Merged) pf(host Spec, policies []Policy, before Spec, pf vf.PF) {
 		if len(wishes) == 0 {
 			continue
 		}
-		if c, contested := contradiction("PF "+pf.Label(), wishes); contested {
+		if c, contested := findContradiction("PF "+pf.Label(), wishes); contested {
 			keep, _ := before.ForPF(pf)
 			m.Spec.Contested = append(m.Spec.Contested, Contested{PCI: pf.PCI, Keep: keep})
 			m.Conflicts = append(m.Conflicts, c)
@@ -119,14 +116,14 @@ func (m *Merged) pf(host Spec, policies []Policy, before Spec, pf vf.PF) {
 	}
 }
 
-// wish is what a policy wants of an object, comparable and in words.
+// wish is a policy's wish for an object, as comparable text.
 type wish struct {
 	policy string
 	value  any
 	words  string
 }
 
-func contradiction(object string, wishes []wish) (Conflict, bool) {
+func findContradiction(object string, wishes []wish) (Conflict, bool) {
 	same := func(w wish) bool { return reflect.DeepEqual(w.value, wishes[0].value) }
 	if !slices.ContainsFunc(wishes, func(w wish) bool { return !same(w) }) {
 		return Conflict{}, false
@@ -152,40 +149,44 @@ func describePF(want PFSpec) string {
 	if len(want.Addresses) > 0 {
 		s += fmt.Sprintf(", addresses %v", want.Addresses)
 	}
-	return s + fmt.Sprintf(", autoprobe %t, needCarrier %t", want.Autoprobe, want.NeedCarrier)
+	s += fmt.Sprintf(", autoprobe %t, needCarrier %t", want.Autoprobe, want.NeedCarrier)
+	if want.Segment != "" {
+		s += fmt.Sprintf(", segment %s", want.Segment)
+	}
+	return s
 }
 
-// pools adds the pools of everybody, those of a name that is taken left out. A
-// name is what a container sees, so a-b and a_b are one.
-func (m *Merged) pools(s Sources, policies []Policy, before Spec) {
+// mergePools adds the pools of all sources. It leaves out a pool whose name is taken. A name is
+// compared as containers see it, so a-b and a_b are the same.
+func (m *Merged) mergePools(s Sources, policies []Policy, before Spec) {
 	taken := map[string]bool{}
 	add := func(pools ...Pool) {
 		for _, p := range pools {
-			if !taken[p.variable()] {
-				taken[p.variable()] = true
+			if !taken[p.variableName()] {
+				taken[p.variableName()] = true
 				m.Spec.Pools = append(m.Spec.Pools, p)
 			}
 		}
 	}
 	add(s.Host.Pools...)
-	for group := range groups(policies) {
+	for group := range groupByPriority(policies) {
 		wishes, order := map[string][]wish{}, []Pool(nil)
 		for _, policy := range group {
 			for _, p := range policy.Spec.Pools {
-				key := p.variable()
+				key := p.variableName()
 				if wishes[key] == nil {
 					order = append(order, p)
 				}
 				plain := p
 				plain.From = ""
-				wishes[key] = append(wishes[key], wish{policy.Name, plain, p.words()})
+				wishes[key] = append(wishes[key], wish{policy.Name, plain, p.describePool()})
 			}
 		}
 		for _, p := range order {
-			key := p.variable()
-			if c, contested := contradiction("pool "+p.FullName(), wishes[key]); contested && !taken[key] {
+			key := p.variableName()
+			if c, contested := findContradiction("pool "+p.FullName(), wishes[key]); contested && !taken[key] {
 				m.Conflicts = append(m.Conflicts, c)
-				if i := slices.IndexFunc(before.Pools, func(o Pool) bool { return o.variable() == key }); i >= 0 {
+				if i := slices.IndexFunc(before.Pools, func(o Pool) bool { return o.variableName() == key }); i >= 0 {
 					add(before.Pools[i])
 				}
 				taken[key] = true
@@ -197,8 +198,8 @@ func (m *Merged) pools(s Sources, policies []Policy, before Spec) {
 	add(s.DevicePlugin...)
 }
 
-// words say how a pool is cut.
-func (p Pool) words() string {
+// describePool say how a pool is cut.
+func (p Pool) describePool() string {
 	s := p.DeviceType
 	if len(p.Selectors) == 0 {
 		return s + ", every VF"

@@ -23,15 +23,15 @@ func Parse(file string, content []byte) (Spec, error) {
 	if len(content) > maxSize {
 		return Spec{}, Error{File: file, Text: fmt.Sprintf("%d bytes are too many: at most %d are read", len(content), maxSize)}
 	}
-	root, err := document(file, content)
+	root, err := readDocument(file, content)
 	if err != nil || root == nil {
 		return Spec{}, err
 	}
-	return (&reader{file: file}).read(root)
+	return (&reader{file: file}).readRoot(root)
 }
 
-func (r *reader) read(root *yaml.Node) (Spec, error) {
-	spec := r.spec(at{Node: root})
+func (r *reader) readRoot(root *yaml.Node) (Spec, error) {
+	spec := r.readSpec(at{Node: root})
 	if len(r.errs) > 0 {
 		return Spec{}, r.joinErrors()
 	}
@@ -55,21 +55,21 @@ func (r *reader) joinErrors() error {
 	return errors.Join(r.errs...)
 }
 
-// document returns the one document of a YAML text, nil when it is empty.
-func document(file string, content []byte) (*yaml.Node, error) {
+// readDocument returns the one document of a YAML text, nil when it is empty.
+func readDocument(file string, content []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(content))
 	var doc, next yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, syntax(file, err)
+		return nil, locateSyntax(file, err)
 	}
 	switch err := dec.Decode(&next); {
 	case err == nil:
 		return nil, Error{File: file, Line: next.Line, Text: "a second document: want one only, remove what follows ---"}
 	case !errors.Is(err, io.EOF):
-		return nil, syntax(file, err)
+		return nil, locateSyntax(file, err)
 	}
 	if len(doc.Content) == 0 || isNull(at{Node: doc.Content[0]}) {
 		return nil, nil
@@ -79,8 +79,8 @@ func document(file string, content []byte) (*yaml.Node, error) {
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?:yaml: )?(.*)$`)
 
-// syntax puts the line that yaml names where ours stand.
-func syntax(file string, err error) error {
+// locateSyntax moves the line number from the text of a YAML error to Error's own field.
+func locateSyntax(file string, err error) error {
 	e := Error{File: file, Text: err.Error()}
 	if m := yamlError.FindStringSubmatch(e.Text); m != nil {
 		e.Line, _ = strconv.Atoi(m[1])
@@ -90,29 +90,29 @@ func syntax(file string, err error) error {
 	return e
 }
 
-func (r *reader) spec(v at) Spec {
+func (r *reader) readSpec(v at) Spec {
 	var s Spec
-	fields, ok := r.fields(v, "pfs", "pools")
+	fields, ok := r.readFields(v, "pfs", "pools")
 	if !ok {
 		return s
 	}
 	if f, ok := fields["pfs"]; ok {
-		for _, item := range r.items(f, "a list of PFs") {
-			s.PFs = append(s.PFs, r.pf(item))
+		for _, item := range r.readItems(f, "a list of PFs") {
+			s.PFs = append(s.PFs, r.readPF(item))
 		}
 	}
 	if f, ok := fields["pools"]; ok {
-		items := r.items(f, "a list of pools")
+		items := r.readItems(f, "a list of pools")
 		for _, item := range items {
-			s.Pools = append(s.Pools, r.pool(item, hostDialect))
+			s.Pools = append(s.Pools, r.readPool(item, hostDialect))
 		}
 		r.requireDistinct(items, s.Pools)
 	}
 	return s
 }
 
-// from is where v stands, for messages about it later.
-func (r *reader) from(v at) string {
+// locationOf returns the place of v, for messages about it later.
+func (r *reader) locationOf(v at) string {
 	return fmt.Sprintf("%s:%d", r.file, v.Line)
 }
 

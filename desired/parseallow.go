@@ -24,16 +24,16 @@ var (
 	namespaceForm = form[string]{"a namespace such as team-a, or a pattern such as team-*", parseNamespace}
 	labelForm     = form[string]{"a label's value", func(s string) (string, error) { return s, nil }}
 	vlanForm      = form[Range]{"a VLAN ID from 0 (no VLAN) to 4094, or a range such as 100-200", parseVLANs}
-	qosForm       = form[int]{"a priority from 1 to 7", func(s string) (int, error) { return number(s, 1, vf.MaxQoS) }}
+	qosForm       = form[int]{"a priority from 1 to 7", func(s string) (int, error) { return parseNumber(s, 1, vf.MaxQoS) }}
 	macRangeForm  = form[MACRange]{"a MAC address, optionally with the bits that count: 02:00:5e:00:00:00/24", parseMACRange}
 	networkForm   = form[netip.Prefix]{"a network such as 10.1.0.0/16", parseNetwork}
-	rateForm      = form[int]{"Mb/s from 1 to 2147483647", func(s string) (int, error) { return number(s, 1, maxRate) }}
+	rateForm      = form[int]{"Mb/s from 1 to 2147483647", func(s string) (int, error) { return parseNumber(s, 1, maxRate) }}
 )
 
-// allow reads a pool's allow. A key without a value would be taken for one that allows
+// readAllow reads a pool's allow. A key without a value would be taken for one that allows
 // nothing or all, so it is refused.
-func (r *reader) allow(v at) *Allow {
-	fields, ok := r.fields(v, allowKeys...)
+func (r *reader) readAllow(v at) *Allow {
+	fields, ok := r.readFields(v, allowKeys...)
 	if !ok {
 		return nil
 	}
@@ -43,38 +43,38 @@ func (r *reader) allow(v at) *Allow {
 			f(field)
 		}
 	}
-	read("namespaces", func(f at) { a.Namespaces = entries(r, f, namespaceForm) })
-	read("namespaceSelector", func(f at) { a.NamespaceSelector = r.labels(f) })
-	read("vlans", func(f at) { a.VLANs = entries(r, f, vlanForm) })
-	read("vlanQoS", func(f at) { a.VLANQoS = parsed(r, f, qosForm) })
-	read("serviceVLANs", func(f at) { a.ServiceVLANs = r.boolean(f) })
-	read("trust", func(f at) { a.Trust = r.boolean(f) })
-	read("spoofchkOff", func(f at) { a.SpoofChkOff = r.boolean(f) })
-	read("macs", func(f at) { a.MACs = entries(r, f, macRangeForm) })
-	read("addresses", func(f at) { a.Addresses = entries(r, f, networkForm) })
-	read("mtu", func(f at) { a.MTU = parsed(r, f, mtuForm) })
-	read("maxTxRate", func(f at) { a.MaxTxRate = parsed(r, f, rateForm) })
-	read("minTxRate", func(f at) { a.MinTxRate = parsed(r, f, rateForm) })
+	read("namespaces", func(f at) { a.Namespaces = readEntries(r, f, namespaceForm) })
+	read("namespaceSelector", func(f at) { a.NamespaceSelector = r.readLabels(f) })
+	read("vlans", func(f at) { a.VLANs = readEntries(r, f, vlanForm) })
+	read("vlanQoS", func(f at) { a.VLANQoS = parseScalar(r, f, qosForm) })
+	read("serviceVLANs", func(f at) { a.ServiceVLANs = r.readBool(f) })
+	read("trust", func(f at) { a.Trust = r.readBool(f) })
+	read("spoofchkOff", func(f at) { a.SpoofChkOff = r.readBool(f) })
+	read("macs", func(f at) { a.MACs = readEntries(r, f, macRangeForm) })
+	read("addresses", func(f at) { a.Addresses = readEntries(r, f, networkForm) })
+	read("mtu", func(f at) { a.MTU = parseScalar(r, f, mtuForm) })
+	read("maxTxRate", func(f at) { a.MaxTxRate = parseScalar(r, f, rateForm) })
+	read("minTxRate", func(f at) { a.MinTxRate = parseScalar(r, f, rateForm) })
 	return a
 }
 
-// entries reads a list that has at least one item.
-func entries[T any](r *reader, v at, f form[T]) []T {
-	all := list(r, v, f)
+// readEntries reads a list that has at least one item.
+func readEntries[T any](r *reader, v at, f form[T]) []T {
+	all := readList(r, v, f)
 	if len(all) == 0 {
-		r.fail(v, "an empty list: leave the key out, or name %s", f.want)
+		r.addError(v, "an empty list: leave the key out, or name %s", f.want)
 	}
 	return all
 }
 
-func (r *reader) labels(v at) map[string]string {
-	all := r.any(v, "a map of labels")
+func (r *reader) readLabels(v at) map[string]string {
+	all := r.readAnyMap(v, "a map of labels")
 	out := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(all)) {
-		out[key] = parsed(r, all[key], labelForm)
+		out[key] = parseScalar(r, all[key], labelForm)
 	}
 	if len(out) == 0 {
-		r.fail(v, "no label: leave the key out, or name one")
+		r.addError(v, "no label: leave the key out, or name one")
 	}
 	return out
 }
@@ -85,18 +85,18 @@ func (r *reader) policyAllow(where place, a *v1alpha1.Allow) *Allow {
 		return nil
 	}
 	out := &Allow{
-		Namespaces:        givenList(r, where.key("namespaces"), a.Namespaces, namespaceForm),
+		Namespaces:        givenList(r, where.keyAt("namespaces"), a.Namespaces, namespaceForm),
 		NamespaceSelector: a.NamespaceSelector,
-		VLANs:             givenList(r, where.key("vlans"), a.VLANs, vlanForm),
+		VLANs:             givenList(r, where.keyAt("vlans"), a.VLANs, vlanForm),
 		ServiceVLANs:      isTrue(a.ServiceVLANs),
 		Trust:             isTrue(a.Trust),
 		SpoofChkOff:       isTrue(a.SpoofChkOff),
-		MACs:              givenList(r, where.key("macs"), a.MACs, macRangeForm),
-		Addresses:         givenList(r, where.key("addresses"), a.Addresses, networkForm),
+		MACs:              givenList(r, where.keyAt("macs"), a.MACs, macRangeForm),
+		Addresses:         givenList(r, where.keyAt("addresses"), a.Addresses, networkForm),
 	}
 	figure := func(key string, n *int32, f form[int], into *int) {
 		if n != nil {
-			*into = parsed(r, where.key(key).value(strconv.Itoa(int(*n))), f)
+			*into = parseScalar(r, where.keyAt(key).valueAt(strconv.Itoa(int(*n))), f)
 		}
 	}
 	figure("vlanQoS", a.VLANQoS, qosForm, &out.VLANQoS)
@@ -119,11 +119,11 @@ func parseVLANs(s string) (Range, error) {
 	if !isRange {
 		high = low
 	}
-	first, err := number(low, 0, maxVLAN)
+	first, err := parseNumber(low, 0, maxVLAN)
 	if err != nil {
 		return Range{}, err
 	}
-	last, err := number(high, first, maxVLAN)
+	last, err := parseNumber(high, first, maxVLAN)
 	return Range{first, last}, err
 }
 
@@ -133,7 +133,7 @@ func parseMACRange(s string) (MACRange, error) {
 	if err != nil || !some {
 		return MACRange{m, macBits}, err
 	}
-	n, err := number(bits, 0, macBits)
+	n, err := parseNumber(bits, 0, macBits)
 	return MACRange{m, n}, err
 }
 

@@ -15,7 +15,7 @@ import (
 // maxVFs is as many as TotalVFs can say (PCI-SIG SR-IOV 1.1, 3.3.6: 16 bits).
 const maxVFs = 1<<16 - 1
 
-var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "addresses", "autoprobe", "needCarrier"}
+var pfKeys = []string{"name", "mac", "pciAddress", "vendor", "device", "driver", "vfs", "mtu", "addresses", "autoprobe", "needCarrier", "segment"}
 
 // form is how a scalar is parsed, and what an error says is wanted of it.
 type form[T any] struct {
@@ -27,11 +27,12 @@ type form[T any] struct {
 var (
 	pfNameForm         = form[string]{"a netdevice name such as enp1s0f0, or a pattern such as enp1s0f*", parsePattern}
 	pfMACForm          = form[vf.MAC]{"the PF's permanent MAC address, e.g. 90:e2:ba:00:00:01", vf.ParseMAC}
-	pciForm            = form[vf.PCIAddr]{"a PCI address such as 0000:3b:00.1", vf.ParsePCIAddr}
+	pciForm            = form[vf.PCIAddr]{"a PCI address such as 0000:3b:00.1", parsePCIAddr}
 	hexForm            = form[string]{"four hexadecimal digits such as 8086", parseHex}
 	pfDriverForm       = form[string]{"a driver's name such as igb", parseDriver}
 	vfsForm            = form[int]{"a number from 0 to 65535, or max", parseVFs}
 	mtuForm            = form[int]{"bytes from 68 to 65535, e.g. 9000", parseMTU}
+	segmentForm        = form[vf.Segment]{vf.WantSegment, vf.ParseSegment}
 	hostAddressForm    = form[netip.Prefix]{"an address with its prefix length such as 172.16.91.1/24", parseHostAddress}
 	poolNameForm       = form[string]{"letters, digits, '-', '_' or '.', a letter or digit at both ends, at most 63", parsePoolName}
 	prefixForm         = form[string]{"a domain name in lower case such as intel.com", parsePrefix}
@@ -42,12 +43,12 @@ var (
 	linkTypeForm       = form[string]{"ether (infiniband is not served)", parseLinkType}
 	partNameForm       = form[string]{"a netdevice name or pattern", parsePattern}
 	partExpressionForm = form[string]{"a netdevice name or a regular expression", parseExpression}
-	partPCIForm        = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", vf.ParsePCIAddr}
+	partPCIForm        = form[vf.PCIAddr]{"the PF's PCI address such as 0000:3b:00.0", parsePCIAddr}
 )
 
-func (r *reader) pf(v at) PFRule {
-	rule := PFRule{Want: PFSpec{Autoprobe: true, NeedCarrier: true, From: r.from(v)}}
-	fields, ok := r.fields(v, pfKeys...)
+func (r *reader) readPF(v at) PFRule {
+	rule := PFRule{Want: PFSpec{Autoprobe: true, NeedCarrier: true, From: r.locationOf(v)}}
+	fields, ok := r.readFields(v, pfKeys...)
 	if !ok {
 		return rule
 	}
@@ -59,44 +60,55 @@ func (r *reader) pf(v at) PFRule {
 		return ok
 	}
 	named := []bool{
-		read("name", func(f at) { rule.Name = parsed(r, f, pfNameForm) }),
-		read("mac", func(f at) { rule.MAC = parsed(r, f, pfMACForm) }),
-		read("pciAddress", func(f at) { rule.PCI = parsed(r, f, pciForm) }),
-		read("vendor", func(f at) { rule.Vendor = parsed(r, f, hexForm) }),
-		read("device", func(f at) { rule.Device = parsed(r, f, hexForm) }),
-		read("driver", func(f at) { rule.Driver = parsed(r, f, pfDriverForm) }),
+		read("name", func(f at) { rule.Name = parseScalar(r, f, pfNameForm) }),
+		read("mac", func(f at) { rule.MAC = parseScalar(r, f, pfMACForm) }),
+		read("pciAddress", func(f at) { rule.PCI = parseScalar(r, f, pciForm) }),
+		read("vendor", func(f at) { rule.Vendor = parseScalar(r, f, hexForm) }),
+		read("device", func(f at) { rule.Device = parseScalar(r, f, hexForm) }),
+		read("driver", func(f at) { rule.Driver = parseScalar(r, f, pfDriverForm) }),
 	}
 	r.requireName(v, named)
-	if !read("vfs", func(f at) { rule.Want.VFs = parsed(r, f, vfsForm) }) {
-		r.fail(v, "vfs is missing: write how many, 0 for none, or max")
+	if !read("vfs", func(f at) { rule.Want.VFs = parseScalar(r, f, vfsForm) }) {
+		r.addError(v, "vfs is missing: write how many, 0 for none, or max")
 	}
-	read("mtu", func(f at) { rule.Want.MTU = parsed(r, f, mtuForm) })
-	read("addresses", func(f at) { rule.Want.Addresses = r.distinctAddresses(f, list(r, f, hostAddressForm)) })
-	read("autoprobe", func(f at) { rule.Want.Autoprobe = r.boolean(f) })
-	read("needCarrier", func(f at) { rule.Want.NeedCarrier = r.boolean(f) })
+	read("mtu", func(f at) { rule.Want.MTU = parseScalar(r, f, mtuForm) })
+	read("addresses", func(f at) { rule.Want.Addresses = r.distinctAddresses(f, readList(r, f, hostAddressForm)) })
+	read("autoprobe", func(f at) { rule.Want.Autoprobe = r.readBool(f) })
+	read("needCarrier", func(f at) { rule.Want.NeedCarrier = r.readBool(f) })
+	read("segment", func(f at) { rule.Want.Segment = parseScalar(r, f, segmentForm) })
 	return rule
 }
 
 // requireName refuses a rule that names no PF.
 func (r *reader) requireName(v at, named []bool) {
 	if !slices.Contains(named, true) {
-		r.fail(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
+		r.addError(v, "which PFs? Write name, mac, pciAddress, vendor, device or driver")
 	}
 }
 
 var errOutside = errors.New("outside its range")
 
+// parsePCIAddr refuses 0000:00:00.0 too: it is the host bridge's address, and the zero value of
+// vf.PCIAddr, which stands for no address.
+func parsePCIAddr(s string) (vf.PCIAddr, error) {
+	a, err := vf.ParsePCIAddr(s)
+	if err == nil && a.IsZero() {
+		err = vf.ErrInvalid
+	}
+	return a, err
+}
+
 func parseVFs(s string) (int, error) {
 	if s == "max" {
 		return AllVFs, nil
 	}
-	return number(s, 0, maxVFs)
+	return parseNumber(s, 0, maxVFs)
 }
 
-func parseMTU(s string) (int, error) { return number(s, vf.MinMTU, vf.MaxMTU) }
+func parseMTU(s string) (int, error) { return parseNumber(s, vf.MinMTU, vf.MaxMTU) }
 
-// number reads plain decimal: no sign, no underscore, no other base.
-func number(s string, low, high int) (int, error) {
+// parseNumber reads plain decimal: no sign, no underscore, no other base.
+func parseNumber(s string, low, high int) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err == nil && (n < uint64(low) || n > uint64(high)) {
 		err = errOutside
@@ -133,13 +145,13 @@ const maxAddresses = 64
 // distinctAddresses refuses an address that is there twice, and too many.
 func (r *reader) distinctAddresses(v at, all []netip.Prefix) []netip.Prefix {
 	if len(all) > maxAddresses {
-		r.fail(v, "%d addresses are too many: at most %d", len(all), maxAddresses)
+		r.addError(v, "%d addresses are too many: at most %d", len(all), maxAddresses)
 		return nil
 	}
 	seen := map[netip.Prefix]bool{}
 	for _, a := range all {
 		if a.IsValid() && seen[a] {
-			r.fail(v, "%s is there twice", a)
+			r.addError(v, "%s is there twice", a)
 		}
 		seen[a] = true
 	}

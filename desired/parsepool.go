@@ -26,56 +26,60 @@ type dialect struct {
 var hostDialect = dialect{name: "name", prefix: "prefix", defaultPrefix: DefaultPrefix,
 	keys: []string{"name", "prefix", "deviceType", "selectors", "drift", "excludeTopology", "additionalInfo", "cdi", "allow"}}
 
-func (r *reader) pool(v at, d dialect) Pool {
-	p := Pool{Prefix: d.defaultPrefix, AsBound: d.asBound, From: r.from(v)}
-	fields, ok := r.fields(v, d.keys...)
+func (r *reader) readPool(v at, d dialect) Pool {
+	p := Pool{Prefix: d.defaultPrefix, AsBound: d.asBound, From: r.locationOf(v)}
+	fields, ok := r.readFields(v, d.keys...)
 	if !ok {
 		return p
 	}
 	if f, ok := fields[d.name]; ok {
-		p.Name = parsed(r, f, poolNameForm)
+		p.Name = parseScalar(r, f, poolNameForm)
 	} else {
-		r.fail(v, "%s is missing: write what pods ask for, e.g. intel_sriov_netdevice", d.name)
+		r.addError(v, "%s is missing: write what pods ask for, e.g. intel_sriov_netdevice", d.name)
 	}
-	if f, ok := fields[d.prefix]; ok && !(r.lenient && harmless(f)) {
-		p.Prefix = parsed(r, f, prefixForm)
+	if f, ok := fields[d.prefix]; ok && !(r.lenient && isHarmless(f)) {
+		p.Prefix = parseScalar(r, f, prefixForm)
 	}
 	if f, ok := fields["excludeTopology"]; ok {
-		p.ExcludeTopology = r.boolean(f)
+		p.ExcludeTopology = r.readBool(f)
 	}
 	if f, ok := fields["cdi"]; ok {
-		p.CDI = r.boolean(f)
+		p.CDI = r.readBool(f)
 	}
 	if f, ok := fields["additionalInfo"]; ok {
 		p.AdditionalInfo = r.additionalInfo(f)
 	}
 	if f, ok := fields["selectors"]; ok {
-		p.Selectors = r.selectors(f)
+		p.Selectors = r.readSelectors(f)
 	}
 	p.DeviceType = impliedType(p.Selectors)
 	where := v
 	switch f, ok := fields["deviceType"]; {
 	case !ok:
 	case !d.asBound:
-		p.DeviceType = parsed(r, f, deviceTypeForm)
+		p.DeviceType = parseScalar(r, f, deviceTypeForm)
 		where = f
 	case f.Value != "" && !strings.EqualFold(f.Value, NetDevice):
-		r.fail(f, "%s: not served: want netDevice, which VFs with any driver are", describe(f))
+		r.addError(f, "%s: not served: want netDevice, which VFs with any driver are", describeValue(f))
 	}
 	if f, ok := fields["drift"]; ok {
-		p.Drift = parsed(r, f, driftForm)
+		p.Drift = parseScalar(r, f, driftForm)
 	}
 	if f, ok := fields["allow"]; ok {
-		p.Allow = r.allow(f)
+		p.Allow = r.readAllow(f)
 	}
 	r.requireDrivers(where, p)
 	return p
 }
 
-// requireDrivers refuses a netdevice pool whose selectors want the driver vfio-pci.
+// requireDrivers refuses a pool that can have no VF: a netdevice pool whose selectors want the
+// driver vfio-pci, and RDMA devices of a pool for user space, since netdevice drivers make them.
 func (r *reader) requireDrivers(v at, p Pool) {
+	if p.DeviceType == VFIO && !p.AsBound && slices.ContainsFunc(p.Selectors, func(s Selector) bool { return s.IsRDMA }) {
+		r.addError(v, "a vfio-pci pool has no VF with an RDMA device: leave isRdma out, or write deviceType: netdevice")
+	}
 	if p.DeviceType == NetDevice && !p.AsBound && slices.ContainsFunc(p.Selectors, onlyVFIO) {
-		r.fail(v, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
+		r.addError(v, "a netdevice pool has no VF whose drivers are [vfio-pci]: write deviceType: vfio-pci, or the netdevice driver")
 	}
 }
 
@@ -85,7 +89,7 @@ func (r *reader) additionalInfo(v at) map[string]map[string]string {
 		return nil
 	}
 	out := map[string]map[string]string{}
-	all := r.any(v, `a map from "*" or a VF's PCI address to what its pod is told`)
+	all := r.readAnyMap(v, `a map from "*" or a VF's PCI address to the texts for its pod`)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		f := all[name]
 		key, ok := r.infoKey(f, name)
@@ -95,9 +99,9 @@ func (r *reader) additionalInfo(v at) map[string]map[string]string {
 		if out[key] == nil {
 			out[key] = map[string]string{}
 		}
-		for k, value := range r.any(f, "a map of texts") {
+		for k, value := range r.readAnyMap(f, "a map of texts") {
 			if value.Kind != yaml.ScalarNode || isNull(value) {
-				r.bad(value, "a text")
+				r.rejectValue(value, "a text")
 				continue
 			}
 			out[key][k] = value.Value
@@ -111,9 +115,9 @@ func (r *reader) infoKey(v at, name string) (key string, ok bool) {
 	if name == EveryVF {
 		return name, true
 	}
-	a, err := vf.ParsePCIAddr(name)
+	a, err := parsePCIAddr(name)
 	if err != nil {
-		r.fail(v, `no VF is called that: want "*", which is every VF, or %s`, pciForm.want)
+		r.addError(v, `no VF is called that: want "*", which is every VF, or %s`, pciForm.want)
 		return "", false
 	}
 	return a.String(), true
@@ -123,7 +127,7 @@ func onlyVFIO(s Selector) bool {
 	return len(s.Drivers) > 0 && !slices.ContainsFunc(s.Drivers, func(d string) bool { return d != vf.DriverVFIO })
 }
 
-// impliedType is the device type of a pool that does not say: the device
+// impliedType returns the device type of a pool that does not say: the device
 // plugin's files choose VFs for user space by drivers: [vfio-pci] alone.
 func impliedType(selectors []Selector) string {
 	if len(selectors) > 0 && !slices.ContainsFunc(selectors, func(s Selector) bool { return !onlyVFIO(s) }) {
@@ -174,14 +178,14 @@ func parsePrefix(s string) (string, error) {
 
 var variable = strings.NewReplacer(".", "_", "-", "_", "/", "_")
 
-// EnvVar is the variable in which a container finds the PCI addresses of its VFs
+// EnvVar returns the variable in which a container finds the PCI addresses of its VFs
 // of the pool; with _INFO after it, more about them. The SR-IOV network device
 // plugin names it so.
-func (p Pool) EnvVar() string { return "PCIDEVICE_" + p.variable() }
+func (p Pool) EnvVar() string { return "PCIDEVICE_" + p.variableName() }
 
-// variable is what the pool is called in a container's environment, after
+// variableName returns the pool's name in a container's environment, after
 // PCIDEVICE_.
-func (p Pool) variable() string { return strings.ToUpper(variable.Replace(p.FullName())) }
+func (p Pool) variableName() string { return strings.ToUpper(variable.Replace(p.FullName())) }
 
 // requireDistinct refuses two pools that a container could not tell apart: it finds
 // its VFs in PCIDEVICE_<PREFIX>_<NAME>, where '.', '-' and '/' are '_'.
@@ -192,7 +196,7 @@ func (r *reader) requireDistinct(items []at, pools []Pool) {
 			continue // refused already
 		}
 		if why := r.claimName(seen, items[i], p); why != "" {
-			r.fail(items[i], "%s", why)
+			r.addError(items[i], "%s", why)
 		}
 	}
 }
@@ -207,7 +211,7 @@ type takenName struct {
 
 // claimName adds a pool to the names that are taken, or returns why it cannot have its name.
 func (r *reader) claimName(seen takenNames, item at, p Pool) (why string) {
-	key := p.variable()
+	key := p.variableName()
 	first, twice := seen[key]
 	switch {
 	case !twice:
@@ -220,80 +224,82 @@ func (r *reader) claimName(seen takenNames, item at, p Pool) (why string) {
 		p.FullName(), first.full, r.sayPlace(first.place), key)
 }
 
-func (r *reader) selectors(v at) []Selector {
+func (r *reader) readSelectors(v at) []Selector {
 	if v.Kind == yaml.MappingNode || isNull(v) {
 		if isNull(v) || len(v.Content) == 0 {
 			return nil
 		}
-		return []Selector{r.selector(v)}
+		return []Selector{r.readSelector(v)}
 	}
 	var all []Selector
-	for _, item := range r.items(v, "a map of selectors, or a list of such maps") {
-		all = append(all, r.selector(item))
+	for _, item := range r.readItems(v, "a map of selectors, or a list of such maps") {
+		all = append(all, r.readSelector(item))
 	}
 	return all
 }
 
-var selectorKeys = []string{"vendors", "devices", "drivers", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes", "needVhostNet"}
+var selectorKeys = []string{"vendors", "devices", "drivers", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes", "isRdma", "needVhostNet"}
 
 // unserved are selectors of the device plugin that Culvert knows and does not
 // serve yet, with what to do meanwhile.
 var unserved = map[string]string{
 	"auxTypes":    "leave it out; subfunctions are not given out",
 	"ddpProfiles": "leave it out, and choose the PFs that have the profile by pfNames",
-	"isRdma":      "leave it out; VFs are given out without RDMA devices",
 	"pKeys":       "leave it out; infiniband is not served",
 	"vdpaType":    "leave it out; VFs are given out as netdevice or vfio-pci",
 }
 
-func (r *reader) selector(v at) Selector {
+func (r *reader) readSelector(v at) Selector {
 	var s Selector
 	refused := slices.Sorted(maps.Keys(unserved))
-	fields, ok := r.fields(v, slices.Concat(selectorKeys, refused)...)
+	fields, ok := r.readFields(v, slices.Concat(selectorKeys, refused)...)
 	if !ok {
 		return s
 	}
 	for _, key := range refused {
-		if f, ok := fields[key]; ok && !harmless(f) {
-			r.fail(f, "%s: not served yet: %s", describe(f), unserved[key])
+		if f, ok := fields[key]; ok && !isHarmless(f) {
+			r.addError(f, "%s: not served yet: %s", describeValue(f), unserved[key])
 		}
 	}
 	if f, ok := fields["vendors"]; ok {
-		s.Vendors = list(r, f, hexForm)
+		s.Vendors = readList(r, f, hexForm)
 	}
 	if f, ok := fields["devices"]; ok {
-		s.Devices = list(r, f, hexForm)
+		s.Devices = readList(r, f, hexForm)
 	}
 	if f, ok := fields["drivers"]; ok {
-		s.Drivers = list(r, f, vfDriverForm)
+		s.Drivers = readList(r, f, vfDriverForm)
 	}
 	if f, ok := fields["pciAddresses"]; ok {
-		s.PCIAddresses = list(r, f, pciForm)
+		s.PCIAddresses = readList(r, f, pciForm)
 	}
 	if f, ok := fields["acpiIndexes"]; ok {
-		s.ACPIIndexes = list(r, f, acpiIndexForm)
+		s.ACPIIndexes = readList(r, f, acpiIndexForm)
+	}
+	if f, ok := fields["isRdma"]; ok && !isHarmless(f) {
+		s.IsRDMA = r.readBool(f)
 	}
 	if f, ok := fields["needVhostNet"]; ok {
-		s.NeedVhostNet = r.boolean(f)
+		s.NeedVhostNet = r.readBool(f)
 	}
 	if f, ok := fields["pfNames"]; ok {
 		form := partNameForm
 		if r.lenient {
 			form = partExpressionForm
 		}
-		s.PFNames = parts(r, f, form)
+		s.PFNames = readParts(r, f, form)
 	}
 	if f, ok := fields["rootDevices"]; ok {
-		s.RootDevices = parts(r, f, partPCIForm)
+		s.RootDevices = readParts(r, f, partPCIForm)
 	}
 	if f, ok := fields["linkTypes"]; ok {
-		s.LinkTypes = list(r, f, linkTypeForm)
+		s.LinkTypes = readList(r, f, linkTypeForm)
 	}
 	return s
 }
 
-// harmless is a selector that asks for nothing: isRdma: false, ddpProfiles: [].
-func harmless(v at) bool {
+// isHarmless reports whether a selector asks for nothing: isRdma: false, ddpProfiles: [].
+func isHarmless(v at) bool {
 	return isNull(v) || (v.Kind == yaml.ScalarNode && (v.Value == "false" || v.Value == "")) ||
 		(v.Kind == yaml.SequenceNode && len(v.Content) == 0)
 }

@@ -7,32 +7,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parts reads values such as enp1s0f0#0,2-7: a PF, then optionally # and the
+// readParts reads values such as enp1s0f0#0,2-7: a PF, then optionally # and the
 // indexes of some of its VFs.
-func parts[T any](r *reader, v at, f form[T]) []Part[T] {
+func readParts[T any](r *reader, v at, f form[T]) []Part[T] {
 	items := []at{v}
 	if v.Kind != yaml.ScalarNode || isNull(v) {
-		items = r.items(v, "a list of "+f.want+", each optionally with VF indexes: #0,2-7")
+		items = r.readItems(v, "a list of "+f.want+", each optionally with VF indexes: #0,2-7")
 	}
 	var all []Part[T]
 	for _, item := range items {
-		if p, ok := part(r, item, f); ok {
+		if p, ok := readPart(r, item, f); ok {
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-func part[T any](r *reader, item at, f form[T]) (p Part[T], ok bool) {
+func readPart[T any](r *reader, item at, f form[T]) (p Part[T], ok bool) {
 	pf, indexes, some := strings.Cut(item.Value, "#")
 	var err error
 	if p.PF, err = f.parse(pf); err != nil || item.Kind != yaml.ScalarNode {
-		r.bad(item, f.want+", optionally with VF indexes: #0,2-7")
+		r.rejectValue(item, f.want+", optionally with VF indexes: #0,2-7")
 		return p, false
 	}
 	if some {
 		if p.Indexes, err = parseIndexes(indexes); err != nil {
-			r.fail(item, "%s: %s", describe(item), err)
+			r.addError(item, "%s: %s", describeValue(item), err)
 		}
 	}
 	return p, true
@@ -46,8 +46,8 @@ func parseIndexes(s string) ([]Range, error) {
 		if !isRange {
 			high = low
 		}
-		first, err1 := number(low, 0, maxVFs-1)
-		last, err2 := number(high, 0, maxVFs-1)
+		first, err1 := parseNumber(low, 0, maxVFs-1)
+		last, err2 := parseNumber(high, 0, maxVFs-1)
 		switch {
 		case err1 != nil || err2 != nil:
 			return nil, fmt.Errorf("%q after # is no VF index: want indexes and ranges such as #0,2-7", part)

@@ -30,7 +30,7 @@ func FromPolicy(name string, p v1alpha1.NodePolicySpec) (Spec, error) {
 	var items []at
 	for i, pool := range p.Pools {
 		where := place{fmt.Sprintf("pools[%d]", i)}
-		items = append(items, where.value(""))
+		items = append(items, where.valueAt(""))
 		s.Pools = append(s.Pools, r.policyPool(where, pool))
 	}
 	r.requireDistinct(items, s.Pools)
@@ -43,17 +43,17 @@ func FromPolicy(name string, p v1alpha1.NodePolicySpec) (Spec, error) {
 // place is the path of an object's field.
 type place struct{ path string }
 
-// value is a scalar of the field, as the reader's messages take it.
-func (p place) value(s string) at {
+// valueAt returns a scalar of the field, as the reader's messages take it.
+func (p place) valueAt(s string) at {
 	return at{&yaml.Node{Kind: yaml.ScalarNode, Value: s}, p.path}
 }
 
-func (p place) key(name string) place { return place{p.path + "." + name} }
+func (p place) keyAt(name string) place { return place{p.path + "." + name} }
 
-// given parses a field that is not empty, and reports whether it is.
-func given[T any](r *reader, p place, s string, f form[T], into *T) bool {
+// parseGiven parses a field that is not empty, and reports whether it is.
+func parseGiven[T any](r *reader, p place, s string, f form[T], into *T) bool {
 	if s != "" {
-		*into = parsed(r, p.value(s), f)
+		*into = parseScalar(r, p.valueAt(s), f)
 	}
 	return s != ""
 }
@@ -61,14 +61,14 @@ func given[T any](r *reader, p place, s string, f form[T], into *T) bool {
 // givenList parses each item of a list.
 func givenList[T any](r *reader, p place, items []string, f form[T]) (out []T) {
 	for i, s := range items {
-		out = append(out, parsed(r, place{fmt.Sprintf("%s[%d]", p.path, i)}.value(s), f))
+		out = append(out, parseScalar(r, place{fmt.Sprintf("%s[%d]", p.path, i)}.valueAt(s), f))
 	}
 	return out
 }
 
 func givenParts[T any](r *reader, p place, items []string, f form[T]) (out []Part[T]) {
 	for i, s := range items {
-		if v, ok := part(r, place{fmt.Sprintf("%s[%d]", p.path, i)}.value(s), f); ok {
+		if v, ok := readPart(r, place{fmt.Sprintf("%s[%d]", p.path, i)}.valueAt(s), f); ok {
 			out = append(out, v)
 		}
 	}
@@ -77,26 +77,27 @@ func givenParts[T any](r *reader, p place, items []string, f form[T]) (out []Par
 
 func (r *reader) policyPF(where place, p v1alpha1.PFRule) PFRule {
 	rule := PFRule{Want: PFSpec{Autoprobe: true, NeedCarrier: true, From: r.file + ", " + where.path}}
-	r.requireName(where.value(""), []bool{
-		given(r, where.key("name"), p.Name, pfNameForm, &rule.Name),
-		given(r, where.key("mac"), p.MAC, pfMACForm, &rule.MAC),
-		given(r, where.key("pciAddress"), p.PCIAddress, pciForm, &rule.PCI),
-		given(r, where.key("vendor"), p.Vendor, hexForm, &rule.Vendor),
-		given(r, where.key("device"), p.Device, hexForm, &rule.Device),
-		given(r, where.key("driver"), p.Driver, pfDriverForm, &rule.Driver),
+	r.requireName(where.valueAt(""), []bool{
+		parseGiven(r, where.keyAt("name"), p.Name, pfNameForm, &rule.Name),
+		parseGiven(r, where.keyAt("mac"), p.MAC, pfMACForm, &rule.MAC),
+		parseGiven(r, where.keyAt("pciAddress"), p.PCIAddress, pciForm, &rule.PCI),
+		parseGiven(r, where.keyAt("vendor"), p.Vendor, hexForm, &rule.Vendor),
+		parseGiven(r, where.keyAt("device"), p.Device, hexForm, &rule.Device),
+		parseGiven(r, where.keyAt("driver"), p.Driver, pfDriverForm, &rule.Driver),
 	})
-	rule.Want.VFs = parsed(r, where.key("vfs").value(p.VFs.String()), vfsForm)
+	rule.Want.VFs = parseScalar(r, where.keyAt("vfs").valueAt(p.VFs.String()), vfsForm)
 	if p.MTU != nil {
-		rule.Want.MTU = parsed(r, where.key("mtu").value(strconv.Itoa(int(*p.MTU))), mtuForm)
+		rule.Want.MTU = parseScalar(r, where.keyAt("mtu").valueAt(strconv.Itoa(int(*p.MTU))), mtuForm)
 	}
-	addresses := where.key("addresses")
-	rule.Want.Addresses = r.distinctAddresses(addresses.value(""), givenList(r, addresses, p.Addresses, hostAddressForm))
+	addresses := where.keyAt("addresses")
+	rule.Want.Addresses = r.distinctAddresses(addresses.valueAt(""), givenList(r, addresses, p.Addresses, hostAddressForm))
 	if p.Autoprobe != nil {
 		rule.Want.Autoprobe = *p.Autoprobe
 	}
 	if p.NeedCarrier != nil {
 		rule.Want.NeedCarrier = *p.NeedCarrier
 	}
+	parseGiven(r, where.keyAt("segment"), p.Segment, segmentForm, &rule.Want.Segment)
 	return rule
 }
 
@@ -105,11 +106,11 @@ func (r *reader) policyPool(where place, p v1alpha1.Pool) Pool {
 		Prefix: DefaultPrefix, From: r.file + ", " + where.path,
 		ExcludeTopology: isTrue(p.ExcludeTopology), CDI: isTrue(p.CDI),
 	}
-	out.Name = parsed(r, where.key("name").value(p.Name), poolNameForm)
-	given(r, where.key("prefix"), p.Prefix, prefixForm, &out.Prefix)
-	info := where.key("additionalInfo")
+	out.Name = parseScalar(r, where.keyAt("name").valueAt(p.Name), poolNameForm)
+	parseGiven(r, where.keyAt("prefix"), p.Prefix, prefixForm, &out.Prefix)
+	info := where.keyAt("additionalInfo")
 	for _, name := range slices.Sorted(maps.Keys(p.AdditionalInfo)) {
-		key, ok := r.infoKey(info.key(name).value(""), name)
+		key, ok := r.infoKey(info.keyAt(name).valueAt(""), name)
 		if !ok {
 			continue
 		}
@@ -125,23 +126,24 @@ func (r *reader) policyPool(where place, p v1alpha1.Pool) Pool {
 		out.Selectors = append(out.Selectors, r.policySelector(place{fmt.Sprintf("%s.selectors[%d]", where.path, i)}, s))
 	}
 	out.DeviceType = impliedType(out.Selectors)
-	given(r, where.key("deviceType"), p.DeviceType, deviceTypeForm, &out.DeviceType)
-	given(r, where.key("drift"), p.Drift, driftForm, &out.Drift)
-	out.Allow = r.policyAllow(where.key("allow"), p.Allow)
-	r.requireDrivers(where.value(""), out)
+	parseGiven(r, where.keyAt("deviceType"), p.DeviceType, deviceTypeForm, &out.DeviceType)
+	parseGiven(r, where.keyAt("drift"), p.Drift, driftForm, &out.Drift)
+	out.Allow = r.policyAllow(where.keyAt("allow"), p.Allow)
+	r.requireDrivers(where.valueAt(""), out)
 	return out
 }
 
 func (r *reader) policySelector(where place, s v1alpha1.Selector) Selector {
 	return Selector{
-		Vendors:      givenList(r, where.key("vendors"), s.Vendors, hexForm),
-		Devices:      givenList(r, where.key("devices"), s.Devices, hexForm),
-		Drivers:      givenList(r, where.key("drivers"), s.Drivers, vfDriverForm),
-		PCIAddresses: givenList(r, where.key("pciAddresses"), s.PCIAddresses, pciForm),
-		ACPIIndexes:  givenList(r, where.key("acpiIndexes"), s.ACPIIndexes, acpiIndexForm),
-		PFNames:      givenParts(r, where.key("pfNames"), s.PFNames, partNameForm),
-		RootDevices:  givenParts(r, where.key("rootDevices"), s.RootDevices, partPCIForm),
-		LinkTypes:    givenList(r, where.key("linkTypes"), s.LinkTypes, linkTypeForm),
+		Vendors:      givenList(r, where.keyAt("vendors"), s.Vendors, hexForm),
+		Devices:      givenList(r, where.keyAt("devices"), s.Devices, hexForm),
+		Drivers:      givenList(r, where.keyAt("drivers"), s.Drivers, vfDriverForm),
+		PCIAddresses: givenList(r, where.keyAt("pciAddresses"), s.PCIAddresses, pciForm),
+		ACPIIndexes:  givenList(r, where.keyAt("acpiIndexes"), s.ACPIIndexes, acpiIndexForm),
+		PFNames:      givenParts(r, where.keyAt("pfNames"), s.PFNames, partNameForm),
+		RootDevices:  givenParts(r, where.keyAt("rootDevices"), s.RootDevices, partPCIForm),
+		LinkTypes:    givenList(r, where.keyAt("linkTypes"), s.LinkTypes, linkTypeForm),
+		IsRDMA:       isTrue(s.IsRDMA),
 		NeedVhostNet: isTrue(s.NeedVhostNet),
 	}
 }

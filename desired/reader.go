@@ -59,15 +59,15 @@ type at struct {
 	path string
 }
 
-func (r *reader) fail(v at, format string, args ...any) {
-	r.errs = append(r.errs, r.mistake(v, format, args...))
+func (r *reader) addError(v at, format string, args ...any) {
+	r.errs = append(r.errs, r.newError(v, format, args...))
 }
 
-func (r *reader) warn(v at, format string, args ...any) {
-	r.warnings = append(r.warnings, r.mistake(v, format, args...))
+func (r *reader) addWarning(v at, format string, args ...any) {
+	r.warnings = append(r.warnings, r.newError(v, format, args...))
 }
 
-func (r *reader) mistake(v at, format string, args ...any) Error {
+func (r *reader) newError(v at, format string, args ...any) Error {
 	e := Error{File: r.file, Line: v.Line, Path: v.path, Text: fmt.Sprintf(format, args...)}
 	if r.object {
 		e.Line = 0
@@ -75,12 +75,12 @@ func (r *reader) mistake(v at, format string, args ...any) Error {
 	return e
 }
 
-// bad reports a value that will not do, and what would.
-func (r *reader) bad(v at, want string) {
-	r.fail(v, "%s: want %s", describe(v), want)
+// rejectValue reports a value that will not do, and what would.
+func (r *reader) rejectValue(v at, want string) {
+	r.addError(v, "%s: want %s", describeValue(v), want)
 }
 
-func describe(v at) string {
+func describeValue(v at) string {
 	switch {
 	case v.Kind == yaml.MappingNode:
 		return "a map"
@@ -94,7 +94,7 @@ func describe(v at) string {
 	return excerpt.Quote(v.Value)
 }
 
-// keyName is a key as messages have it: as it stands, unless it is long or has
+// keyName returns a key as messages have it: as it stands, unless it is long or has
 // something that a terminal would act upon.
 func keyName(s string) string {
 	if q := excerpt.Quote(s); q != `"`+s+`"` {
@@ -114,11 +114,11 @@ var foreign = map[string]string{
 	"nicSelector":    "write name, mac, pciAddress, vendor, device or driver beside vfs",
 }
 
-// fields returns the values of a map by key, having refused keys that are not
+// readFields returns the values of a map by key, having refused keys that are not
 // known or come twice. ok is false when v is no map.
-func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
+func (r *reader) readFields(v at, known ...string) (fields map[string]at, ok bool) {
 	if v.Kind != yaml.MappingNode {
-		r.bad(v, "a map with "+strings.Join(known, ", "))
+		r.rejectValue(v, "a map with "+strings.Join(known, ", "))
 		return nil, false
 	}
 	fields = make(map[string]at, len(known))
@@ -126,22 +126,22 @@ func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
 		key, value := v.Content[i], v.Content[i+1]
 		name := key.Value
 		if r.lenient {
-			name = folded(name, known)
+			name = foldKey(name, known)
 		}
-		where := at{key, join(v.path, keyName(name))}
+		where := at{key, joinPath(v.path, keyName(name))}
 		first, twice := fields[name]
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			r.fail(at{key, v.path}, "%s as a key: want one of %s", describe(where), strings.Join(known, ", "))
+			r.addError(at{key, v.path}, "%s as a key: want one of %s", describeValue(where), strings.Join(known, ", "))
 		case !slices.Contains(known, name) && r.lenient:
-			r.warn(where, "unknown key, which is ignored%s", r.hint(name, known))
+			r.addWarning(where, "unknown key, which is ignored%s", r.suggestKey(name, known))
 		case !slices.Contains(known, name):
-			r.fail(where, "unknown key%s", r.hint(name, known))
+			r.addError(where, "unknown key%s", r.suggestKey(name, known))
 		case twice && r.lenient:
-			r.warn(where, "given twice: the value on line %d is ignored", first.Line)
+			r.addWarning(where, "given twice: the value on line %d is ignored", first.Line)
 			fields[name] = at{value, where.path}
 		case twice:
-			r.fail(where, "given twice, first%s", r.sayPlace(first))
+			r.addError(where, "given twice, first%s", r.sayPlace(first))
 		default:
 			fields[name] = at{value, where.path}
 		}
@@ -149,8 +149,8 @@ func (r *reader) fields(v at, known ...string) (fields map[string]at, ok bool) {
 	return fields, true
 }
 
-// folded is the known key that name is but for its case, else name.
-func folded(name string, known []string) string {
+// foldKey returns the known key that equals name but for its case, else name.
+func foldKey(name string, known []string) string {
 	i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) })
 	if i < 0 {
 		return name
@@ -158,24 +158,24 @@ func folded(name string, known []string) string {
 	return known[i]
 }
 
-// any returns the values of a map whose keys may be anything.
-func (r *reader) any(v at, want string) map[string]at {
+// readAnyMap returns the values of a map whose keys may be anything.
+func (r *reader) readAnyMap(v at, want string) map[string]at {
 	if v.Kind != yaml.MappingNode {
-		r.bad(v, want)
+		r.rejectValue(v, want)
 		return nil
 	}
 	var keys []string
 	for i := 0; i+1 < len(v.Content); i += 2 {
 		keys = append(keys, v.Content[i].Value)
 	}
-	fields, _ := (&reader{file: r.file, errs: nil}).fields(v, keys...)
+	fields, _ := (&reader{file: r.file, errs: nil}).readFields(v, keys...)
 	if len(fields) < len(keys) {
-		r.fail(v, "a key is given twice, or is no text")
+		r.addError(v, "a key is given twice, or is no text")
 	}
 	return fields
 }
 
-func (r *reader) hint(name string, known []string) string {
+func (r *reader) suggestKey(name string, known []string) string {
 	if s := foreign[name]; s != "" && !r.lenient {
 		return ": " + s
 	}
@@ -185,20 +185,20 @@ func (r *reader) hint(name string, known []string) string {
 	return ": known are " + strings.Join(known, ", ")
 }
 
-func join(path, key string) string {
+func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}
 	return path + "." + key
 }
 
-// items returns the values of a list; nothing is an empty list.
-func (r *reader) items(v at, want string) []at {
+// readItems returns the values of a list; nothing is an empty list.
+func (r *reader) readItems(v at, want string) []at {
 	if isNull(v) {
 		return nil
 	}
 	if v.Kind != yaml.SequenceNode {
-		r.bad(v, want)
+		r.rejectValue(v, want)
 		return nil
 	}
 	all := make([]at, len(v.Content))
@@ -208,47 +208,47 @@ func (r *reader) items(v at, want string) []at {
 	return all
 }
 
-// text returns a scalar as it is written, quoted or not: vendors: [8086] is
+// readText returns a scalar as it is written, quoted or not: vendors: [8086] is
 // not a number. ok is false when v is something else or empty.
-func (r *reader) text(v at, want string) (s string, ok bool) {
+func (r *reader) readText(v at, want string) (s string, ok bool) {
 	if v.Kind != yaml.ScalarNode || isNull(v) || v.Value == "" {
-		r.bad(v, want)
+		r.rejectValue(v, want)
 		return "", false
 	}
 	return v.Value, true
 }
 
-func (r *reader) boolean(v at) bool {
-	s, ok := r.text(v, "true or false")
+func (r *reader) readBool(v at) bool {
+	s, ok := r.readText(v, "true or false")
 	if ok && s != "true" && s != "false" {
-		r.bad(v, "true or false")
+		r.rejectValue(v, "true or false")
 	}
 	return s == "true"
 }
 
-// parsed reads a scalar of the given form.
-func parsed[T any](r *reader, v at, f form[T]) T {
+// parseScalar reads a scalar of the given form.
+func parseScalar[T any](r *reader, v at, f form[T]) T {
 	var none T
-	s, ok := r.text(v, f.want)
+	s, ok := r.readText(v, f.want)
 	if !ok {
 		return none
 	}
 	value, err := f.parse(s)
 	if err != nil {
-		r.bad(v, f.want)
+		r.rejectValue(v, f.want)
 		return none
 	}
 	return value
 }
 
-// list reads a list of scalars; a single one stands for a list of one.
-func list[T any](r *reader, v at, f form[T]) []T {
+// readList reads a list of scalars; a single one stands for a list of one.
+func readList[T any](r *reader, v at, f form[T]) []T {
 	if v.Kind == yaml.ScalarNode && !isNull(v) {
-		return []T{parsed(r, v, f)}
+		return []T{parseScalar(r, v, f)}
 	}
 	var all []T
-	for _, item := range r.items(v, "a list of "+f.want) {
-		all = append(all, parsed(r, item, f))
+	for _, item := range r.readItems(v, "a list of "+f.want) {
+		all = append(all, parseScalar(r, item, f))
 	}
 	return all
 }

@@ -45,8 +45,7 @@ type PFRule struct {
 
 // PFSpec is what one PF should look like. ForPF returns it with VFs resolved.
 type PFSpec struct {
-	// VFs is how many there should be; it may be more than the PF can have,
-	// which Check tells.
+	// VFs is the wanted number; it may exceed the PF's, which Check reports.
 	VFs int
 	// MTU in bytes; 0 leaves it alone.
 	MTU int
@@ -57,6 +56,8 @@ type PFSpec struct {
 	Autoprobe bool
 	// NeedCarrier makes VFs only when the PF has carrier.
 	NeedCarrier bool
+	// Segment names the L2 segment that the PF is on; empty if it has no name.
+	Segment vf.Segment
 	// From is where the wish was written, e.g. "host.yaml:3", for messages.
 	From string
 }
@@ -64,8 +65,8 @@ type PFSpec struct {
 // isZero reports whether nothing is wanted.
 func (s PFSpec) isZero() bool { return reflect.DeepEqual(s, PFSpec{}) }
 
-// Check tells what of s the PF can never do: more VFs or a larger MTU than it
-// has (vf.ErrInvalid).
+// Check returns the parts of s that the PF can never have: more VFs or a larger MTU than it
+// supports (vf.ErrInvalid).
 func (s PFSpec) Check(pf vf.PF) error {
 	var why string
 	switch {
@@ -103,14 +104,14 @@ type Pool struct {
 	// Unserved is why Culvert gives out no VF under this name, with what is not
 	// served; empty for a pool that is served.
 	Unserved string
-	// Drift is what happens when somebody else changes what the PF holds for a
-	// VF of the pool that an owner has.
+	// Drift is the reaction when another program changes the PF's settings for a VF of the pool
+	// that an owner has.
 	Drift Drift
 	// ExcludeTopology keeps the VFs' NUMA nodes from the kubelet, so that its
 	// topology manager does not heed them.
 	ExcludeTopology bool
-	// AdditionalInfo is told to the pod in PCIDEVICE_..._INFO under extra: by a
-	// VF's PCI address, or by EveryVF.
+	// AdditionalInfo reaches the pod in PCIDEVICE_..._INFO under extra: by a VF's PCI address,
+	// or by EveryVF.
 	AdditionalInfo map[string]map[string]string
 	// CDI hands device nodes over by the Container Device Interface, in place of
 	// the kubelet's own list.
@@ -125,7 +126,7 @@ type Pool struct {
 // has under its own address comes before that.
 const EveryVF = "*"
 
-// Drift is a policy for settings that were changed behind Culvert's back.
+// Drift is a policy for settings that were changed outside Culvert.
 type Drift string
 
 // Drift policies; the zero value is MendDrift.
@@ -134,7 +135,7 @@ const (
 	ReportDrift Drift = "report" // tell only
 )
 
-// FullName is the resource name of the pool: prefix/name. The zero Pool has
+// FullName returns the resource name of the pool: prefix/name. The zero Pool has
 // the empty name.
 func (p Pool) FullName() string {
 	if p.Name == "" {
@@ -143,7 +144,7 @@ func (p Pool) FullName() string {
 	return p.Prefix + "/" + p.Name
 }
 
-// DriverFor is what a VF of the pool should be bound to while it is free:
+// DriverFor returns the driver of a VF of the pool while it is free:
 // vf.DriverDefault or vf.DriverVFIO. kept is the driver that it is kept bound to
 // now, which stays in a pool that is AsBound.
 func (p Pool) DriverFor(kept string) string {
@@ -153,7 +154,7 @@ func (p Pool) DriverFor(kept string) string {
 	return vf.DriverDefault
 }
 
-// KindOf is what the pool gives a VF out as: NetDevice or VFIO.
+// KindOf returns the kind of a VF of the pool: NetDevice or VFIO.
 func (p Pool) KindOf(v vf.State) string {
 	switch {
 	case !p.AsBound:
@@ -167,15 +168,19 @@ func (p Pool) KindOf(v vf.State) string {
 // Selector matches a VF when every list that is not empty has a value that
 // does.
 //
-// In a pool that is AsBound, Drivers means the driver that is bound to the VF; one
-// without any counts as a netdevice, since its driver is being bound anew.
-// In every other pool Drivers means the driver that the VF has as a netdevice, whatever it is bound
-// to at the moment: the pool decides the binding (DeviceType), so a binding must
-// not decide the pool, or a VF would leave its pool the moment it is prepared
-// for it. The netdevice driver is read from the VF when one is bound and
-// otherwise follows from the PF's (igb has igbvf); where it cannot be known the
-// selector matches, and binding settles it. In a pool of device type vfio-pci
-// the value vfio-pci is true of every VF, since the pool itself binds it.
+// drivers selects by the driver that a VF has as a netdevice, also while another
+// driver is bound to it. The pool decides the binding (deviceType), so the binding
+// must not decide the pool: a VF would leave its pool as soon as it is prepared for
+// it.
+//
+// Culvert reads the netdevice driver from the VF when one is bound. Otherwise it
+// derives it from the PF's driver (igb has igbvf). Where it can do neither, the
+// selector matches. In a pool of deviceType vfio-pci the value vfio-pci matches every
+// VF, since the pool itself binds that driver.
+//
+// In a pool of the device plugin's own file, drivers selects by the driver that is
+// bound to the VF. A VF without a driver counts as a netdevice, since the kernel is
+// about to bind its driver again.
 type Selector struct {
 	Vendors      []string
 	Devices      []string
@@ -187,6 +192,8 @@ type Selector struct {
 	// ACPIIndexes are the firmware's own numbers of functions
 	// (/sys/bus/pci/devices/*/acpi_index).
 	ACPIIndexes []uint32
+	// IsRDMA wants a VF that has an RDMA device, whose nodes it is given out with.
+	IsRDMA bool
 	// NeedVhostNet selects nothing: VFs that this selector chose are given out
 	// with /dev/vhost-net and /dev/net/tun.
 	NeedVhostNet bool
@@ -201,7 +208,7 @@ type Part[T any] struct {
 // Range is VF indexes, First and Last included.
 type Range struct{ First, Last int }
 
-func (p Part[T]) has(index int) bool {
+func (p Part[T]) containsVF(index int) bool {
 	return len(p.Indexes) == 0 || slices.ContainsFunc(p.Indexes, func(r Range) bool { return r.First <= index && index <= r.Last })
 }
 
@@ -223,14 +230,14 @@ func (s Spec) Pool(name string) (Pool, error) {
 	case len(s.Pools) == 0:
 		return Pool{}, fmt.Errorf("pool %q: %w: %s declares no pool", name, vf.ErrNotFound, DefaultPath)
 	case len(found) == 0:
-		return Pool{}, fmt.Errorf("pool %q: %w: there are %s", name, vf.ErrNotFound, names(s.Pools))
+		return Pool{}, fmt.Errorf("pool %q: %w: there are %s", name, vf.ErrNotFound, joinNames(s.Pools))
 	case name == "":
-		return Pool{}, fmt.Errorf("no pool is named: %w: there are %s; name one of them", vf.ErrInvalid, names(found))
+		return Pool{}, fmt.Errorf("no pool is named: %w: there are %s; name one of them", vf.ErrInvalid, joinNames(found))
 	}
-	return Pool{}, fmt.Errorf("pool %q: %w: it could mean %s; write the whole name", name, vf.ErrInvalid, names(found))
+	return Pool{}, fmt.Errorf("pool %q: %w: it could mean %s; write the whole name", name, vf.ErrInvalid, joinNames(found))
 }
 
-func names(pools []Pool) string {
+func joinNames(pools []Pool) string {
 	all := make([]string, len(pools))
 	for i, p := range pools {
 		all[i] = p.FullName()

@@ -11,16 +11,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// argument reports whether the kernel was started with an argument, alone or
+// hasArgument reports whether the kernel was started with an argument, alone or
 // in a list: iommu=pt, intel_iommu=on,sm_on.
-func (e *exam) argument(key, value string) bool {
+func (e *exam) hasArgument(key, value string) bool {
 	return slices.ContainsFunc(e.Host.Cmdline, func(a string) bool {
 		k, list, ok := strings.Cut(a, "=")
 		return ok && k == key && slices.Contains(strings.Split(list, ","), value)
 	})
 }
 
-// bootArgument is how an argument gets onto this host's command line.
+// bootArgument returns the commands that add an argument to this host's kernel command line.
 func (e *exam) bootArgument(args string) []string {
 	switch {
 	case e.hasProgram("grubby"):
@@ -40,7 +40,7 @@ func checkArguments(e *exam) {
 		{"iommu", "off", "without an IOMMU no VF can go to a VM"},
 		{"pci", "nomsi", "without MSI a VF gets no interrupt"},
 	} {
-		if !e.argument(a.key, a.value) {
+		if !e.hasArgument(a.key, a.value) {
 			continue
 		}
 		bad++
@@ -48,32 +48,32 @@ func checkArguments(e *exam) {
 		if _, vfio := e.vfioPool(); vfio || a.key == "pci" {
 			severity = api.SeverityError
 		}
-		e.add(finding{check: "arguments", severity: severity, object: host, why: a.why,
+		e.addFinding(finding{check: "arguments", severity: severity, object: host, why: a.why,
 			mend: []string{fmt.Sprintf("take %s=%s off the kernel's command line, and reboot", a.key, a.value)}},
 			"the kernel was started with %s=%s", a.key, a.value)
 	}
 	if bad == 0 {
-		e.ok("arguments", host, "no argument of the kernel's is in the way")
+		e.addOK("arguments", host, "no argument of the kernel's is in the way")
 	}
 }
 
-// checkIOMMU: VMs and DPDK need an IOMMU; containers do not.
+// checkIOMMU checks the IOMMU, which VMs and DPDK need and containers do not.
 func checkIOMMU(e *exam) {
 	if e.Host.IOMMUGroups == 0 {
 		e.noIOMMU()
 		return
 	}
-	e.ok("iommu", host, "%s%s", screen.Plural(e.Host.IOMMUGroups, "IOMMU group"), of(e.Host.IOMMUs))
+	e.addOK("iommu", host, "%s%s", screen.Plural(e.Host.IOMMUGroups, "IOMMU group"), ofModules(e.Host.IOMMUs))
 	for _, pf := range e.PFs {
 		if d := e.Devices[pf.PCI]; strings.HasPrefix(d.GroupType, "DMA") {
-			e.add(finding{check: "iommu", severity: api.SeverityNote, object: pfName(pf),
+			e.addFinding(finding{check: "iommu", severity: api.SeverityNote, object: pfName(pf),
 				why:  "each packet that the host or a container sends costs a mapping; a VF in a VM is translated either way",
 				mend: e.bootArgument("iommu=pt")}, "its memory accesses are translated (group type %s)", d.GroupType)
 		}
 	}
 }
 
-func of(names []string) string {
+func ofModules(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
@@ -99,7 +99,7 @@ func (e *exam) noIOMMU() {
 	default:
 		f.mend = []string{"switch the IOMMU on in the machine's firmware setup"}
 	}
-	e.add(f, "%s", what)
+	e.addFinding(f, "%s", what)
 }
 
 // checkModules looks for the drivers of VFs, and for VFIO where a pool wants
@@ -119,7 +119,7 @@ func checkModules(e *exam) {
 		return
 	}
 	for _, module := range []string{"vfio-pci", "vfio_iommu_type1"} {
-		e.vfio(module, p.FullName())
+		e.checkVFIO(module, p.FullName())
 	}
 }
 
@@ -132,7 +132,7 @@ func (e *exam) vfDriver(pf vf.PF, drivers []string) {
 			if slices.ContainsFunc(e.Spec.Pools, func(p desired.Pool) bool { return p.DeviceType == desired.NetDevice }) {
 				f.severity = api.SeverityWarning
 			}
-			e.add(f, "%s is kept from loading by %s", d, where)
+			e.addFinding(f, "%s is kept from loading by %s", d, where)
 			return
 		}
 		if m.Can(d) {
@@ -140,15 +140,15 @@ func (e *exam) vfDriver(pf vf.PF, drivers []string) {
 			if m.Has(d) {
 				state = "is loaded"
 			}
-			e.ok("modules", host, "%s, which drives VFs of %s, %s", d, pf.Driver, state)
+			e.addOK("modules", host, "%s, which drives VFs of %s, %s", d, pf.Driver, state)
 			return
 		}
 	}
-	e.add(finding{check: "modules", severity: api.SeverityWarning, object: host, why: "its VFs can go to VMs and DPDK, not to containers",
+	e.addFinding(finding{check: "modules", severity: api.SeverityWarning, object: host, why: "its VFs can go to VMs and DPDK, not to containers",
 		mend: []string{e.extraModules()}}, "no module %s for the kernel %s drives VFs of %s", strings.Join(drivers, " or "), e.Host.Release, pf.Driver)
 }
 
-// extraModules is where distributions keep the modules that are not in their
+// extraModules returns where distributions keep the modules that are not in their
 // small kernels.
 func (e *exam) extraModules() string {
 	switch {
@@ -160,16 +160,16 @@ func (e *exam) extraModules() string {
 	return "install the distribution's full kernel"
 }
 
-func (e *exam) vfio(module, pool string) {
+func (e *exam) checkVFIO(module, pool string) {
 	m := e.Host.Modules
 	switch where, blocked := m.Blocked[strings.ReplaceAll(module, "-", "_")]; {
 	case m.Has(module):
-		e.ok("modules", host, "%s is loaded", module)
+		e.addOK("modules", host, "%s is loaded", module)
 	case blocked:
-		e.add(finding{check: "modules", severity: api.SeverityError, object: host, why: "pool " + pool + " is of type vfio-pci", mend: []string{"remove that line"}},
+		e.addFinding(finding{check: "modules", severity: api.SeverityError, object: host, why: "pool " + pool + " is of type vfio-pci", mend: []string{"remove that line"}},
 			"%s is kept from loading by %s", module, where)
 	case !m.Can(module):
-		e.add(finding{check: "modules", severity: api.SeverityError, object: host, why: "pool " + pool + " is of type vfio-pci", mend: []string{e.extraModules()}},
+		e.addFinding(finding{check: "modules", severity: api.SeverityError, object: host, why: "pool " + pool + " is of type vfio-pci", mend: []string{e.extraModules()}},
 			"there is no module %s for the kernel %s", module, e.Host.Release)
 	default:
 		f := finding{check: "modules", severity: api.SeverityNote, object: host, why: "pool " + pool + " is of type vfio-pci; culvertd's unit loads it when culvertd starts",
@@ -177,6 +177,6 @@ func (e *exam) vfio(module, pool string) {
 		if e.Status != nil { // it has started, and as a unit it may load none
 			f.severity, f.why = api.SeverityWarning, "pool "+pool+" is of type vfio-pci, and its VFs cannot be used"
 		}
-		e.add(f, "%s is not loaded", module)
+		e.addFinding(f, "%s is not loaded", module)
 	}
 }

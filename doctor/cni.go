@@ -16,27 +16,27 @@ var runtimes = []string{"kubelet", "k3s-server", "k3s-agent", "containerd", "cri
 // checkCNI looks at the plugin and at the configurations of a container
 // runtime.
 func checkCNI(e *exam) {
-	_, running := e.running(runtimes...)
+	_, running := e.findRunning(runtimes...)
 	installed := slices.ContainsFunc(runtimes, e.hasProgram)
 	plugin := slices.Contains(e.CNI.Plugins, netconf.TypeCulvert)
 	if !running && !plugin && (!installed || e.CNI.Elsewhere == "") {
-		e.note("cni", host, "no container runtime runs here, and the CNI plugin is not installed: not checked")
+		e.addNote("cni", host, "no container runtime runs here, and the CNI plugin is not installed: not checked")
 		return
 	}
-	e.plugin(plugin, running)
+	e.checkPlugin(plugin, running)
 	if len(e.CNI.ConfDirs) == 0 && running {
-		e.add(finding{check: "cni", severity: api.SeverityWarning, object: "/etc/cni/net.d", why: "the runtime finds no network",
+		e.addFinding(finding{check: "cni", severity: api.SeverityWarning, object: "/etc/cni/net.d", why: "the runtime finds no network",
 			mend: []string{"mkdir -p /etc/cni/net.d"}}, "there is no folder of network configurations")
 	}
-	e.configs()
-	e.results()
+	e.checkConfigs()
+	e.checkResults()
 	if e.CNI.DevicePlugin != "" {
-		e.add(finding{check: "cni", severity: api.SeverityWarning, object: e.CNI.DevicePlugin, why: "the SR-IOV device plugin, if it starts, gives out the VFs that Culvert has",
+		e.addFinding(finding{check: "cni", severity: api.SeverityWarning, object: e.CNI.DevicePlugin, why: "the SR-IOV device plugin, if it starts, gives out the VFs that Culvert has",
 			mend: []string{"remove it; its resourceList becomes pools of /etc/culvert/host.yaml with the same selectors"}}, "there is a configuration of the SR-IOV device plugin")
 	}
 }
 
-func (e *exam) plugin(there, running bool) {
+func (e *exam) checkPlugin(there, running bool) {
 	dirs := strings.Join(e.CNI.BinDirs, ", ")
 	f := finding{check: "cni", severity: api.SeverityError, object: dirs, why: "a runtime runs, and cannot attach a VF"}
 	if !running {
@@ -48,28 +48,28 @@ func (e *exam) plugin(there, running bool) {
 		if plainPath(e.CNI.BinDirs[0]) {
 			f.mend = []string{fmt.Sprintf("mkdir -p %s && ln -s %s %[1]s/culvert", e.CNI.BinDirs[0], e.CNI.Elsewhere)}
 		}
-		e.add(f, "the runtime looks for plugins there, and culvert is %s", e.CNI.Elsewhere)
+		e.addFinding(f, "the runtime looks for plugins there, and culvert is %s", e.CNI.Elsewhere)
 		return
 	case !there:
 		f.mend = []string{"mkdir -p /opt/cni/bin && culvert host install    # puts the plugin there"}
-		e.add(f, "the CNI plugin culvert is not there")
+		e.addFinding(f, "the CNI plugin culvert is not there")
 		return
 	case e.CNI.Build != "" && e.CNI.OwnBuild != "" && e.CNI.Build != e.CNI.OwnBuild:
-		e.add(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "what one knows the other may not",
-			mend: []string{"culvert host install --from FOLDER    # that has programs of one build"}}, "the CNI plugin was built from %s, culvert from %s", short(e.CNI.Build), short(e.CNI.OwnBuild))
+		e.addFinding(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "what one knows the other may not",
+			mend: []string{"culvert host install --from FOLDER    # that has programs of one build"}}, "the CNI plugin was built from %s, culvert from %s", shortRevision(e.CNI.Build), shortRevision(e.CNI.OwnBuild))
 	case e.CNI.Build == "" || e.CNI.OwnBuild == "":
-		e.ok("cni", dirs, "the CNI plugin culvert is there; its version cannot be told from the file")
+		e.addOK("cni", dirs, "the CNI plugin culvert is there; the file does not show its version")
 	default:
-		e.ok("cni", dirs, "the CNI plugin culvert is there, of the same build")
+		e.addOK("cni", dirs, "the CNI plugin culvert is there, of the same build")
 	}
 	if slices.Contains(e.CNI.Plugins, netconf.TypeSRIOV) && e.CNI.SRIOV != netconf.TypeCulvert {
-		e.add(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "networks of type sriov are served by it, and it knows nothing of the ledger",
+		e.addFinding(finding{check: "cni", severity: api.SeverityWarning, object: dirs, why: "networks of type sriov are served by it, and it knows nothing of the ledger",
 			mend: []string{"culvert host install    # keeps it as sriov.before-culvert"}}, "the plugin sriov is not Culvert's")
 	}
 }
 
-// short is a revision as people write it.
-func short(revision string) string {
+// shortRevision returns a revision as people write it.
+func shortRevision(revision string) string {
 	rest, dirty := strings.CutSuffix(revision, "+changed")
 	if len(rest) > 12 {
 		rest = rest[:12]
@@ -80,33 +80,33 @@ func short(revision string) string {
 	return rest
 }
 
-// configs looks for what other SR-IOV plugins left behind.
-func (e *exam) configs() {
+// checkConfigs looks for what other SR-IOV plugins left behind.
+func (e *exam) checkConfigs() {
 	for i, c := range e.CNI.Configs {
 		if c.Err != "" {
-			e.add(finding{check: "cni", severity: api.SeverityWarning, object: c.File, why: "runtimes stop at it, or skip it", mend: aside(c.File)}, "it cannot be read: %s", c.Err)
+			e.addFinding(finding{check: "cni", severity: api.SeverityWarning, object: c.File, why: "runtimes stop at it, or skip it", mend: moveAside(c.File)}, "it cannot be read: %s", c.Err)
 			continue
 		}
 		for _, t := range c.Types {
 			if slices.Contains(e.CNI.Plugins, t) {
 				continue
 			}
-			f := finding{check: "cni", severity: api.SeverityNote, object: c.File, why: "whoever asks for that network gets an error", mend: aside(c.File)}
+			f := finding{check: "cni", severity: api.SeverityNote, object: c.File, why: "a pod that names that network gets an error", mend: moveAside(c.File)}
 			if i == 0 {
 				f.severity, f.why = api.SeverityError, "it is the first by name, so it is the network of every pod, and none starts"
 			}
-			e.add(f, "it wants the plugin %q, which is not there%s", t, formerly(t))
+			e.addFinding(f, "it wants the plugin %q, which is not there%s", t, nameOldStack(t))
 		}
 	}
 }
 
-// results looks for what a power cut leaves of the runtime's results of ADD: they
+// checkResults looks for what a power cut leaves of the runtime's results of ADD: they
 // are written without fsync(2), so a file may be there and its content not.
-func (e *exam) results() {
+func (e *exam) checkResults() {
 	bad := slices.Concat(e.CNI.EmptyResults, e.CNI.BrokenResults)
 	if len(bad) == 0 {
 		if e.CNI.Results > 0 {
-			e.ok("cni", ResultsDir, "the runtime can read the results of all %d attachments that it has", e.CNI.Results)
+			e.addOK("cni", ResultsDir, "the runtime can read the results of all %d attachments that it has", e.CNI.Results)
 		}
 		return
 	}
@@ -121,19 +121,19 @@ func (e *exam) results() {
 			f.mend = append(f.mend, fmt.Sprintf("remove %q", path))
 		}
 	}
-	e.add(f, "%d of %d results of attachments are empty or no JSON, as after a power cut: %s", len(bad), e.CNI.Results, named(bad, 3))
+	e.addFinding(f, "%d of %d results of attachments are empty or no JSON, as after a power cut: %s", len(bad), e.CNI.Results, nameFirst(bad, 3))
 }
 
-// named has the first names of a long list.
-func named(all []string, most int) string {
+// nameFirst joins names, and of a long list only the first ones.
+func nameFirst(all []string, most int) string {
 	if len(all) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
 	}
 	return strings.Join(all, ", ")
 }
 
-// aside takes a file out of a runtime's sight.
-func aside(file string) []string {
+// moveAside takes a file out of a runtime's sight.
+func moveAside(file string) []string {
 	if !plainPath(file) {
 		return []string{"move it away"}
 	}
@@ -146,8 +146,8 @@ func plainPath(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r < '-' || r > 'z' || strings.ContainsRune(";<>?[\\]^`=@", r) })
 }
 
-// formerly names the stack that a stale configuration is from.
-func formerly(plugin string) string {
+// nameOldStack names the stack that a stale configuration is from.
+func nameOldStack(plugin string) string {
 	switch plugin {
 	case netconf.TypeSRIOV, "ib-sriov", "accelerated-bridge", "ovs-cni", "userspace", "host-device":
 		return ": left behind by another SR-IOV stack"

@@ -5,15 +5,15 @@ import (
 	"github.com/culvert-net/culvert/claims"
 )
 
-// checkClaims tells who else means to configure the PFs. Culvert does not fight
-// them: it keeps its own rules, and reports.
+// checkClaims reports other programs that are set up to configure the PFs. Culvert does not
+// fight them: it keeps its own rules, and reports.
 func checkClaims(e *exam) {
 	if e.ClaimsErr != "" {
-		e.add(finding{check: "claims", severity: api.SeverityWarning, object: host, why: "claims that cannot be read come as a surprise"}, "%s", e.ClaimsErr)
+		e.addFinding(finding{check: "claims", severity: api.SeverityWarning, object: host, why: "claims that cannot be read come as a surprise"}, "%s", e.ClaimsErr)
 	}
 	fights := 0
 	for _, c := range e.Claims {
-		if e.claim(c) {
+		if e.addClaim(c) {
 			fights++
 		}
 	}
@@ -21,19 +21,19 @@ func checkClaims(e *exam) {
 		{"sriovdp", "the SR-IOV device plugin runs: it gives the same VFs to pods, without asking Culvert"},
 		{"sriov-network-c", "the config daemon of the SR-IOV operator runs: it writes sriov_numvfs on its own"},
 	} {
-		if p, ok := e.running(other.name); ok {
+		if p, ok := e.findRunning(other.name); ok {
 			fights++
-			e.add(finding{check: "claims", severity: api.SeverityError, object: host, why: "a VF gets two owners, or none",
+			e.addFinding(finding{check: "claims", severity: api.SeverityError, object: host, why: "a VF gets two owners, or none",
 				mend: []string{"delete its DaemonSet from the cluster; Culvert reads its resource names and networks"}}, "%s (process %d)", other.what, p.PID)
 		}
 	}
 	if fights == 0 && e.ClaimsErr == "" && len(e.PFs) > 0 {
-		e.ok("claims", host, "no file of NetworkManager, networkd, netplan, ifupdown or udev goes against Culvert")
+		e.addOK("claims", host, "no file of NetworkManager, networkd, netplan, ifupdown or udev goes against Culvert")
 	}
 }
 
-// claim adds a finding, and says whether it is a conflict.
-func (e *exam) claim(c claims.Claim) bool {
+// addClaim adds a finding, and says whether it is a conflict.
+func (e *exam) addClaim(c claims.Claim) bool {
 	f := finding{check: "claims", severity: api.SeverityNote, object: "PF " + c.PF, why: c.Harm(), mend: c.HandOver}
 	mtu, wanted := 0, c.PF == "" && len(e.Spec.PFs) > 0
 	if c.PF == "" {
@@ -59,6 +59,6 @@ func (e *exam) claim(c claims.Claim) bool {
 	default:
 		f.severity = api.SeverityError
 	}
-	e.add(f, "%s, %s", c.What(), c.Where())
+	e.addFinding(f, "%s, %s", c.What(), c.Where())
 	return conflict
 }

@@ -13,11 +13,11 @@ import (
 // the rest.
 func checkCulvertd(e *exam) {
 	if e.SpecErr != "" {
-		e.add(finding{check: "culvertd", severity: api.SeverityError, object: "host.yaml", why: "culvertd leaves the host as it is until that is mended",
+		e.addFinding(finding{check: "culvertd", severity: api.SeverityError, object: "host.yaml", why: "culvertd leaves the host as it is until that is mended",
 			mend: []string{"culvert host validate"}}, "%s", e.SpecErr)
 	}
 	if e.SpecMissing && len(e.PFs) > 0 {
-		e.add(finding{check: "culvertd", severity: api.SeverityNote, object: "host.yaml", why: "nothing is wanted of this host, so no VFs are made",
+		e.addFinding(finding{check: "culvertd", severity: api.SeverityNote, object: "host.yaml", why: "nothing is wanted of this host, so no VFs are made",
 			mend: []string{"write it (culvert host --help shows how), then: culvert host apply"}}, "there is none")
 	}
 	st := e.Status
@@ -26,17 +26,17 @@ func checkCulvertd(e *exam) {
 		return
 	}
 	if st.Version != e.Version {
-		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", why: "what one knows the other may not",
+		e.addFinding(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", why: "what one knows the other may not",
 			mend: []string{"systemctl restart culvertd"}}, "it is version %s, and culvert is %s", st.Version, e.Version)
 	}
 	switch {
 	case !st.Ready:
-		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", why: "containers that want a VF wait",
+		e.addFinding(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", why: "containers that want a VF wait",
 			mend: []string{"culvert status", "journalctl -u culvertd"}}, "it runs and is not ready")
 	case len(st.Problems) > 0:
-		e.add(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", mend: []string{"culvert status"}}, "it runs, and tells of %s", screen.Plural(len(st.Problems), "problem"))
+		e.addFinding(finding{check: "culvertd", severity: api.SeverityWarning, object: "culvertd", mend: []string{"culvert status"}}, "it runs, and reports %s", screen.Plural(len(st.Problems), "problem"))
 	default:
-		e.ok("culvertd", "culvertd", "it runs and is ready; nothing is wrong with %s", screen.Plural(len(st.VFs), "VF"))
+		e.addOK("culvertd", "culvertd", "it runs and is ready; nothing is wrong with %s", screen.Plural(len(st.VFs), "VF"))
 	}
 }
 
@@ -47,12 +47,12 @@ func (e *exam) noDaemon() {
 	case len(e.PFs) == 0:
 		f.severity, f.why, f.mend = api.SeverityNote, "without a PF it has nothing to do", nil
 	case !e.Root:
-		e.note("culvertd", "culvertd", "only root may ask it")
+		e.addNote("culvertd", "culvertd", "only root may ask it")
 		return
 	case !e.hasProgram("culvertd.service"):
 		f.mend = []string{"culvert host install    # docs/install.md", "systemctl enable --now culvertd"}
 	}
-	e.add(f, "%s", e.StatusErr)
+	e.addFinding(f, "%s", e.StatusErr)
 }
 
 // Least limits.
@@ -63,36 +63,36 @@ const (
 
 // checkLimits looks at the limits of those who give VFs out and who use them.
 func checkLimits(e *exam) {
-	if p, ok := e.running("culvertd"); ok {
+	if p, ok := e.findRunning("culvertd"); ok {
 		if n := p.Limits.OpenFiles; n >= 0 && n < leastFiles {
-			e.add(finding{check: "limits", severity: api.SeverityWarning, object: "culvertd", why: fmt.Sprintf("a burst of containers needs more: %d are enough for 256 VFs", leastFiles),
+			e.addFinding(finding{check: "limits", severity: api.SeverityWarning, object: "culvertd", why: fmt.Sprintf("a burst of containers needs more: %d are enough for 256 VFs", leastFiles),
 				mend: []string{"systemctl edit culvertd    # [Service] LimitNOFILE=65536", "systemctl restart culvertd"}}, "it may have %d files open", n)
 		} else if n >= 0 {
-			e.ok("limits", "culvertd", "it may have %s files open", limit(n))
+			e.addOK("limits", "culvertd", "it may have %s files open", describeLimit(n))
 		}
 	}
 	pool, ok := e.vfioPool()
 	if !ok {
 		return
 	}
-	if p, ok := e.running("libvirtd", "virtqemud"); ok && p.UID > 0 {
-		e.add(finding{check: "limits", severity: api.SeverityWarning, object: p.Name, why: "it must raise the limit of locked memory for each VM that has a VF, which takes root",
+	if p, ok := e.findRunning("libvirtd", "virtqemud"); ok && p.UID > 0 {
+		e.addFinding(finding{check: "limits", severity: api.SeverityWarning, object: p.Name, why: "it must raise the limit of locked memory for each VM that has a VF, which takes root",
 			mend: []string{"use the system's libvirt: virsh -c qemu:///system"}}, "process %d runs as user %d", p.PID, p.UID)
 	} else if ok {
-		e.ok("limits", p.Name, "it runs as root, and raises the locked memory of each VM that has a VF")
+		e.addOK("limits", p.Name, "it runs as root, and raises the locked memory of each VM that has a VF")
 	}
-	if p, ok := e.running("containerd", "crio", "dockerd"); ok {
+	if p, ok := e.findRunning("containerd", "crio", "dockerd"); ok {
 		if n := p.Limits.LockedMemory; n >= 0 && n < leastMemory {
-			e.add(finding{check: "limits", severity: api.SeverityWarning, object: p.Name,
+			e.addFinding(finding{check: "limits", severity: api.SeverityWarning, object: p.Name,
 				why:  "a container with a VF of pool " + pool.FullName() + " (vfio-pci) locks all memory that the VF reaches",
 				mend: []string{"systemctl edit " + p.Name + "    # [Service] LimitMEMLOCK=infinity", "systemctl restart " + p.Name}}, "its containers may lock %d KiB of memory", n>>10)
 		} else if n >= 0 {
-			e.ok("limits", p.Name, "its containers may lock %s bytes of memory", limit(n))
+			e.addOK("limits", p.Name, "its containers may lock %s bytes of memory", describeLimit(n))
 		}
 	}
 }
 
-func limit(n int64) string {
+func describeLimit(n int64) string {
 	if n == survey.Unlimited {
 		return "any number of"
 	}
@@ -115,25 +115,25 @@ func checkLedger(e *exam) {
 	switch {
 	case d.Path == "":
 	case d.Missing:
-		e.note("ledger", d.Path, "it is not there yet: culvertd makes it at its first start")
+		e.addNote("ledger", d.Path, "it is not there yet: culvertd makes it at its first start")
 	case d.ReadOnly:
-		e.add(f, "its file system (%s) is read-only", d.Type)
+		e.addFinding(f, "its file system (%s) is read-only", d.Type)
 	case d.SyncErr != "" && !e.Root:
-		e.note("ledger", d.Path, "only root can try whether it keeps what is written: sudo culvert doctor")
+		e.addNote("ledger", d.Path, "only root can try whether it keeps what is written: sudo culvert doctor")
 	case d.SyncErr != "":
-		e.add(f, "nothing can be written durably there: %s", d.SyncErr)
+		e.addFinding(f, "nothing can be written durably there: %s", d.SyncErr)
 	case d.Free < leastFree || d.FreeFiles < leastInodes:
-		e.add(f, "its file system is full: %d KiB are free", d.Free>>10)
+		e.addFinding(f, "its file system is full: %d KiB are free", d.Free>>10)
 	case d.Free < enoughFree:
 		f.severity, f.why = api.SeverityWarning, "culvertd stops giving out VFs when it is full"
-		e.add(f, "%d MiB are free there", d.Free>>20)
+		e.addFinding(f, "%d MiB are free there", d.Free>>20)
 	case slices.Contains([]string{"nfs", "cifs", "fuse", "ceph", "9p"}, d.Type):
 		f.severity, f.why = api.SeverityWarning, "locks and syncs of such file systems do not always hold, and culvertd must start before the network"
 		f.mend = []string{"put " + d.Path + " on a disk of this host"}
-		e.add(f, "it is on %s", d.Type)
+		e.addFinding(f, "it is on %s", d.Type)
 	case d.Unknown:
-		e.ok("ledger", d.Path, "%s, %d MiB free; whether it syncs could not be tried", d.Type, d.Free>>20)
+		e.addOK("ledger", d.Path, "%s, %d MiB free; whether it syncs could not be tried", d.Type, d.Free>>20)
 	default:
-		e.ok("ledger", d.Path, "%s, %d MiB free, syncs", d.Type, d.Free>>20)
+		e.addOK("ledger", d.Path, "%s, %d MiB free, syncs", d.Type, d.Free>>20)
 	}
 }

@@ -25,11 +25,11 @@ type Facts struct {
 	NICs    []vf.NIC
 	PFs     []vf.PF
 	Devices map[vf.PCIAddr]survey.Device // PFs and their VFs
-	// NICErr is why the NICs could not be listed.
+	// NICErr is the reason why the NICs could not be listed.
 	NICErr string
 
 	Spec desired.Spec
-	// SpecErr is why host.yaml is not known; SpecMissing that there is none.
+	// SpecErr is the reason why host.yaml could not be read. SpecMissing says that there is none.
 	SpecErr     string
 	SpecMissing bool
 
@@ -52,17 +52,16 @@ type Facts struct {
 	KubeletSwap bool
 }
 
-// CNI is what stands in the folders of container runtimes.
+// CNI is the content of the folders of container runtimes.
 type CNI struct {
 	BinDirs, ConfDirs []string // as the runtimes' configurations say, else the usual
 	Plugins           []string // names in BinDirs, without folders
-	// Elsewhere is where the plugin culvert is installed, when that is in none
-	// of BinDirs.
+	// Elsewhere is the folder in which the plugin culvert is installed, if it is none of BinDirs.
 	Elsewhere string
 	// Build is the revision that the plugin culvert was built from, OwnBuild
 	// the doctor's; empty when unknown.
 	Build, OwnBuild string
-	// SRIOV is where /opt/cni/bin/sriov leads, empty when it is not there.
+	// SRIOV is the target of the link /opt/cni/bin/sriov; it is empty if there is none.
 	SRIOV string
 	// Configs are the network configurations, in the order in which runtimes
 	// read them.
@@ -75,7 +74,7 @@ type CNI struct {
 	EmptyResults, BrokenResults []string // names in ResultsDir
 }
 
-// ResultsDir is where libcni keeps the results of ADD, for DEL.
+// ResultsDir is the folder in which libcni keeps the results of ADD, for DEL.
 const ResultsDir = "/var/lib/cni/results"
 
 // CNIConfig is a network configuration in a runtime's folder.
@@ -85,7 +84,7 @@ type CNIConfig struct {
 	Err   string
 }
 
-// Peer is what probes to another host found.
+// Peer has the outcome of the probes to another host.
 type Peer struct {
 	Address string
 	Device  string
@@ -96,8 +95,7 @@ type Peer struct {
 	Err     string
 }
 
-// Change is a repair that is safe: it takes nothing from anybody, and can be
-// undone.
+// Change is a safe repair: it disturbs no other program, and can be undone.
 type Change struct {
 	Module string // to load, now and at every boot
 	Key    string // sysctl to set, now and at every boot
@@ -122,7 +120,7 @@ type Finding struct {
 func Examine(f Facts) []Finding {
 	e := &exam{Facts: f}
 	if !f.Root {
-		e.add(finding{check: "root", severity: api.SeverityNote, object: host, mend: []string{"sudo culvert doctor"}},
+		e.addFinding(finding{check: "root", severity: api.SeverityNote, object: host, mend: []string{"sudo culvert doctor"}},
 			"seen without root, who also sees limits of processes, profiles of NetworkManager, what culvertd knows and whether its disk keeps what is written")
 	}
 	for _, check := range []func(*exam){
@@ -141,7 +139,7 @@ type exam struct {
 	found []Finding
 }
 
-// finding is what the checks write.
+// finding is one finding of a check.
 type finding struct {
 	check    string
 	severity api.Severity
@@ -153,7 +151,7 @@ type finding struct {
 
 const host = "host"
 
-func (e *exam) add(f finding, format string, args ...any) {
+func (e *exam) addFinding(f finding, format string, args ...any) {
 	e.found = append(e.found, Finding{
 		Finding: api.Finding{
 			Check: f.check, Severity: f.severity, Object: f.object, What: fmt.Sprintf(format, args...), Why: f.why, Mend: f.mend,
@@ -163,12 +161,12 @@ func (e *exam) add(f finding, format string, args ...any) {
 	})
 }
 
-func (e *exam) ok(check, object, format string, args ...any) {
-	e.add(finding{check: check, severity: api.SeverityOK, object: object}, format, args...)
+func (e *exam) addOK(check, object, format string, args ...any) {
+	e.addFinding(finding{check: check, severity: api.SeverityOK, object: object}, format, args...)
 }
 
-func (e *exam) note(check, object, format string, args ...any) {
-	e.add(finding{check: check, severity: api.SeverityNote, object: object}, format, args...)
+func (e *exam) addNote(check, object, format string, args ...any) {
+	e.addFinding(finding{check: check, severity: api.SeverityNote, object: object}, format, args...)
 }
 
 // vfioPool returns the first pool whose VFs go to user space.
@@ -181,14 +179,14 @@ func (e *exam) vfioPool() (desired.Pool, bool) {
 	return desired.Pool{}, false
 }
 
-// wanted reports whether host.yaml asks for VFs of a PF.
-func (e *exam) wanted(pf vf.PF) (desired.PFSpec, bool) {
+// wantsVFs reports whether host.yaml asks for VFs of a PF.
+func (e *exam) wantsVFs(pf vf.PF) (desired.PFSpec, bool) {
 	want, ok := e.Spec.ForPF(pf)
 	return want, ok && want.VFs > 0
 }
 
-// running returns the first process of one of the names.
-func (e *exam) running(names ...string) (survey.Process, bool) {
+// findRunning returns the first process of one of the names.
+func (e *exam) findRunning(names ...string) (survey.Process, bool) {
 	for _, p := range e.Host.Processes {
 		if slices.Contains(names, p.Name) {
 			return p, true
@@ -202,8 +200,8 @@ func (e *exam) hasProgram(name string) bool {
 	return slices.ContainsFunc(e.Host.Programs, func(p string) bool { return strings.HasSuffix(p, "/"+name) })
 }
 
-// install is how this host's distribution installs a package.
-func (e *exam) install(pkg string) string {
+// installCommand returns the command that installs a package on this host's distribution.
+func (e *exam) installCommand(pkg string) string {
 	for _, tool := range []string{"apt-get", "dnf", "zypper"} {
 		if e.hasProgram(tool) {
 			return tool + " install " + pkg

@@ -21,9 +21,9 @@ func ExamineGuest(f Facts, definition []byte) ([]Finding, error) {
 		return nil, err
 	}
 	g := &guestExam{exam: &exam{Facts: f}, Tuning: t, object: "guest " + t.Name}
-	g.find()
+	g.findVFs()
 	for _, check := range []func(*guestExam){
-		(*guestExam).groups, (*guestExam).virtio, (*guestExam).hugePages, (*guestExam).pinning, (*guestExam).placement, (*guestExam).memlock, (*guestExam).spread,
+		(*guestExam).checkGroups, (*guestExam).checkVirtIO, (*guestExam).hugePages, (*guestExam).checkPinning, (*guestExam).checkPlacement, (*guestExam).checkMemlock, (*guestExam).checkSpread,
 	} {
 		check(g)
 	}
@@ -38,13 +38,13 @@ type guestExam struct {
 	pfs    []vf.PF      // theirs
 }
 
-// edit is how a definition is changed, followed by what is to stand in it.
-func (g *guestExam) edit(elements ...string) []string {
+// editCommand returns the command that edits the definition, followed by the elements to add.
+func (g *guestExam) editCommand(elements ...string) []string {
 	return append([]string{"virsh edit " + g.Name + "    # below <domain>, for the next start:"}, elements...)
 }
 
-// find looks for the guest's VFs among those of this host.
-func (g *guestExam) find() {
+// findVFs looks for the guest's VFs among those of this host.
+func (g *guestExam) findVFs() {
 	var has, others []string
 	for _, u := range g.Uses {
 		pci, known := u.VF(), false
@@ -69,18 +69,18 @@ func (g *guestExam) find() {
 	}
 	size := fmt.Sprintf("%s and %d MiB", screen.Plural(g.VCPUs, "vCPU"), g.Memory>>20)
 	if len(has) > 0 {
-		g.ok("guest", g.object, "%s; VF %s", size, strings.Join(has, ", "))
+		g.addOK("guest", g.object, "%s; VF %s", size, strings.Join(has, ", "))
 	} else {
-		g.note("guest", g.object, "%s, and no VF of this host's: what is said of NUMA nodes is of the host alone", size)
+		g.addNote("guest", g.object, "%s, and no VF of this host's: what is said of NUMA nodes is of the host alone", size)
 	}
 	if len(others) > 0 {
-		g.note("guest", g.object, "PCI devices besides: %s", strings.Join(others, "; "))
+		g.addNote("guest", g.object, "PCI devices besides: %s", strings.Join(others, "; "))
 	}
 }
 
-// groups: the kernel gives user space whole IOMMU groups, so a VF that goes to a
-// guest has one of its own.
-func (g *guestExam) groups() {
+// checkGroups reports VFs that share their IOMMU group. The kernel gives user space whole
+// groups, so a VF that goes to a guest needs one of its own.
+func (g *guestExam) checkGroups() {
 	members := map[int][]string{}
 	for _, pf := range g.PFs {
 		members[pf.IOMMUGroup] = append(members[pf.IOMMUGroup], pf.PCI.String())
@@ -97,31 +97,31 @@ func (g *guestExam) groups() {
 			switch all := members[v.IOMMUGroup]; {
 			case v.IOMMUGroup < 0:
 				f.mend = []string{"culvert doctor    # says how this host's IOMMU is switched on"}
-				g.add(f, "VF %s is in no IOMMU group", v.PCI)
+				g.addFinding(f, "VF %s is in no IOMMU group", v.PCI)
 			case len(all) > 1:
 				f.mend = []string{"put the card into a slot below a root port of its own: the ports above it do not isolate it (no ACS)"}
-				g.add(f, "VF %s shares IOMMU group %d: %s", v.PCI, v.IOMMUGroup, strings.Join(all, ", "))
+				g.addFinding(f, "VF %s shares IOMMU group %d: %s", v.PCI, v.IOMMUGroup, strings.Join(all, ", "))
 			}
 		}
 	}
 }
 
-// virtio: an interface has one queue unless the definition says more, and each
-// queue is one vCPU's.
-func (g *guestExam) virtio() {
+// checkVirtIO reports interfaces with fewer queues than vCPUs. An interface has one queue
+// unless the definition says more, and each queue is one vCPU's.
+func (g *guestExam) checkVirtIO() {
 	for _, v := range g.VirtIO {
 		object := g.object + ", interface " + v.Label
 		switch {
 		case v.Queues < g.VCPUs && v.Queues == 1:
-			g.add(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "one vCPU and one thread of the host take every packet of it",
+			g.addFinding(finding{check: "virtio", severity: api.SeverityWarning, object: object, why: "one vCPU and one thread of the host take every packet of it",
 				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", min(g.VCPUs, goodQueues))}},
 				"it has 1 queue, and the guest %d vCPUs", g.VCPUs)
 		case v.Queues > g.VCPUs:
-			g.add(finding{check: "virtio", severity: api.SeverityNote, object: object, why: "a queue without a vCPU of its own takes memory and gains nothing",
+			g.addFinding(finding{check: "virtio", severity: api.SeverityNote, object: object, why: "a queue without a vCPU of its own takes memory and gains nothing",
 				mend: []string{"virsh edit " + g.Name + "    # in this <interface>, for the next start:", fmt.Sprintf("<driver name='vhost' queues='%d'/>", g.VCPUs)}},
 				"it has %d queues, and the guest %s", v.Queues, screen.Plural(g.VCPUs, "vCPU"))
 		default:
-			g.ok("virtio", object, "%s for %s", screen.Plural(v.Queues, "queue"), screen.Plural(g.VCPUs, "vCPU"))
+			g.addOK("virtio", object, "%s for %s", screen.Plural(v.Queues, "queue"), screen.Plural(g.VCPUs, "vCPU"))
 		}
 	}
 }
@@ -129,15 +129,15 @@ func (g *guestExam) virtio() {
 // goodQueues is enough for any link: each is a thread of the host besides.
 const goodQueues = 16
 
-// hugePages: VFIO pins the whole memory when the guest starts.
+// hugePages checks the memory of the guest, which VFIO pins as a whole when it starts.
 func (g *guestExam) hugePages() {
 	if len(g.HugePages) == 0 {
 		if len(g.Uses) == 0 {
 			return
 		}
-		g.add(finding{check: "hugepages", severity: api.SeverityNote, object: g.object,
+		g.addFinding(finding{check: "hugepages", severity: api.SeverityNote, object: g.object,
 			why:  "its memory is pinned and translated for the VF 4 KiB at a time: a slow start, and misses in the IOMMU's cache",
-			mend: append([]string{fmt.Sprintf("sysctl -w vm.nr_hugepages=%d    # and into /etc/sysctl.d", g.Host.HugePages[usualHuge]+pagesFor(g.Memory, usualHuge))}, g.edit("<memoryBacking><hugepages/></memoryBacking>")...)},
+			mend: append([]string{fmt.Sprintf("sysctl -w vm.nr_hugepages=%d    # and into /etc/sysctl.d", g.Host.HugePages[usualHuge]+pagesFor(g.Memory, usualHuge))}, g.editCommand("<memoryBacking><hugepages/></memoryBacking>")...)},
 			"its memory is not backed by huge pages")
 		return
 	}
@@ -149,14 +149,14 @@ func (g *guestExam) hugePages() {
 		need := pagesFor(g.Memory, size)
 		switch {
 		case !known:
-			g.add(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it",
-				mend: g.edit("<memoryBacking><hugepages/></memoryBacking>")}, "it wants huge pages of %d KiB, which this host has not", size>>10)
+			g.addFinding(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it",
+				mend: g.editCommand("<memoryBacking><hugepages/></memoryBacking>")}, "it wants huge pages of %d KiB, which this host has not", size>>10)
 		case there < need && len(g.HugePages) == 1:
-			g.add(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "it does not start without all of them, whoever has the others",
+			g.addFinding(finding{check: "hugepages", severity: api.SeverityError, object: g.object, why: "it does not start without all of them, also when another guest has the others",
 				mend: []string{fmt.Sprintf("echo %d >/sys/kernel/mm/hugepages/hugepages-%dkB/nr_hugepages    # besides those of other guests", need, size>>10)}},
 				"it needs %d huge pages of %d KiB, and the host keeps %d", need, size>>10, there)
 		default:
-			g.ok("hugepages", g.object, "huge pages of %d KiB, of which the host keeps %d", size>>10, there)
+			g.addOK("hugepages", g.object, "huge pages of %d KiB, of which the host keeps %d", size>>10, there)
 		}
 	}
 }
@@ -167,8 +167,9 @@ const usualHuge = 2 << 20
 
 func pagesFor(memory, size uint64) int { return int((memory + size - 1) / size) }
 
-// pinning: a vCPU that moves finds the packets of its queue in another cache.
-func (g *guestExam) pinning() {
+// checkPinning reports vCPUs that may move: the packets of their queues are then in another
+// processor's cache.
+func (g *guestExam) checkPinning() {
 	loose, gone, shared := []int{}, []int{}, []int{}
 	user := map[int]int{} // of a processor that is some vCPU's only one
 	for n := range g.VCPUs {
@@ -187,24 +188,24 @@ func (g *guestExam) pinning() {
 			user[cpus[0]] = n
 		}
 	}
-	mend := g.edit(g.pins()...)
+	mend := g.editCommand(g.pinningXML()...)
 	switch {
 	case len(gone) > 0:
-		g.add(finding{check: "pinning", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it", mend: mend},
+		g.addFinding(finding{check: "pinning", severity: api.SeverityError, object: g.object, why: "libvirt refuses to start it", mend: mend},
 			"vCPU %s is pinned to processors that are not online", vf.Numbers(gone))
 	case len(shared) > 0:
-		g.add(finding{check: "pinning", severity: api.SeverityWarning, object: g.object, why: "two vCPUs that share one processor wait for each other", mend: mend},
+		g.addFinding(finding{check: "pinning", severity: api.SeverityWarning, object: g.object, why: "two vCPUs that share one processor wait for each other", mend: mend},
 			"vCPU %s is pinned to the processor of another one", vf.Numbers(shared))
 	case len(loose) > 0:
-		g.add(finding{check: "pinning", severity: api.SeverityNote, object: g.object, why: "a vCPU that the host moves finds its packets in another processor's cache, and waits behind others", mend: mend},
+		g.addFinding(finding{check: "pinning", severity: api.SeverityNote, object: g.object, why: "a vCPU that the host moves finds its packets in another processor's cache, and waits behind others", mend: mend},
 			"vCPU %s is not pinned", vf.Numbers(loose))
 	default:
-		g.ok("pinning", g.object, "every vCPU is pinned")
+		g.addOK("pinning", g.object, "every vCPU is pinned")
 	}
 }
 
-// node is the NUMA node of the guest's VFs; false when there is no one node.
-func (g *guestExam) node() (int, bool) {
+// nodeOfVFs returns the NUMA node of the guest's VFs; false when there is no one node.
+func (g *guestExam) nodeOfVFs() (int, bool) {
 	for _, pf := range g.pfs {
 		if pf.NUMA != g.pfs[0].NUMA || pf.NUMA < 0 {
 			return 0, false
@@ -216,12 +217,12 @@ func (g *guestExam) node() (int, bool) {
 	return g.pfs[0].NUMA, true
 }
 
-// pins is the XML that pins the vCPUs next to the VFs: one processor for each, or
+// pinningXML returns the XML that pins the vCPUs next to the VFs: one processor for each, or
 // the node's for all where there are too few. The first is left to the host where
 // there is room.
-func (g *guestExam) pins() []string {
+func (g *guestExam) pinningXML() []string {
 	near := g.Host.CPUs
-	if n, ok := g.node(); ok && len(g.Host.NodeCPUs[n]) > 0 {
+	if n, ok := g.nodeOfVFs(); ok && len(g.Host.NodeCPUs[n]) > 0 {
 		near = g.Host.NodeCPUs[n]
 	}
 	if len(near) < g.VCPUs {
@@ -237,16 +238,16 @@ func (g *guestExam) pins() []string {
 	return append(out, "</cputune>")
 }
 
-// placement: vCPUs and memory belong on the node of the VFs' PF.
-func (g *guestExam) placement() {
+// checkPlacement reports vCPUs and memory that are not on the NUMA node of the VFs' PF.
+func (g *guestExam) checkPlacement() {
 	if len(g.Host.Nodes) <= 1 {
-		g.ok("placement", g.object, "the machine has one NUMA node")
+		g.addOK("placement", g.object, "the machine has one NUMA node")
 		return
 	}
-	n, ok := g.node()
+	n, ok := g.nodeOfVFs()
 	if !ok {
 		if len(g.pfs) > 1 {
-			g.add(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "the guest cannot be near all of them",
+			g.addFinding(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "the guest cannot be near all of them",
 				mend: []string{"give it VFs of NICs of one node, unless the other one is for when a NIC fails"}}, "its VFs are not on one known NUMA node")
 		}
 		return
@@ -259,25 +260,25 @@ func (g *guestExam) placement() {
 		}
 	}
 	if len(far) > 0 {
-		g.add(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "their packets cross between the processors", mend: g.edit(g.pins()...)},
+		g.addFinding(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "their packets cross between the processors", mend: g.editCommand(g.pinningXML()...)},
 			"vCPU %s is pinned to processors that are not of NUMA %s", vf.Numbers(far), where)
 	}
-	memory := g.edit(fmt.Sprintf("<numatune><memory mode='strict' nodeset='%d'/></numatune>", n))
+	memory := g.editCommand(fmt.Sprintf("<numatune><memory mode='strict' nodeset='%d'/></numatune>", n))
 	switch {
 	case len(g.Nodes) == 0:
-		g.add(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
+		g.addFinding(finding{check: "placement", severity: api.SeverityNote, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
 			"its memory may come from any NUMA node, not only from %s", where)
 	case len(g.Nodes) > 1 || g.Nodes[0] != n:
-		g.add(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
+		g.addFinding(finding{check: "placement", severity: api.SeverityWarning, object: g.object, why: "packets of memory on another node cross between the processors", mend: memory},
 			"its memory comes from NUMA node %s, not only from %s", vf.Numbers(g.Nodes), where)
 	case len(far) == 0:
-		g.ok("placement", g.object, "its memory is on NUMA %s", where)
+		g.addOK("placement", g.object, "its memory is on NUMA %s", where)
 	}
 }
 
-// memlock: VFIO locks the whole memory, with an IOMMU in the guest once for each
-// device.
-func (g *guestExam) memlock() {
+// checkMemlock compares the limit of locked memory with the memory that VFIO locks: all of
+// the guest's, with an IOMMU in the guest once for each device.
+func (g *guestExam) checkMemlock() {
 	if len(g.Uses) == 0 {
 		return
 	}
@@ -290,21 +291,21 @@ func (g *guestExam) memlock() {
 	}
 	switch {
 	case g.HardLimit == 0:
-		g.ok("memlock", g.object, "libvirt lets QEMU lock what VFIO needs")
+		g.addOK("memlock", g.object, "libvirt lets QEMU lock what VFIO needs")
 	case g.HardLimit < locked:
-		g.add(f, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
+		g.addFinding(f, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
 	case g.HardLimit < locked+guest.Beside:
 		f.severity = api.SeverityWarning
 		f.why = "VFIO locks the memory of devices besides, and QEMU itself needs some"
-		g.add(f, "it may lock %d MiB, of which its memory is %d MiB", g.HardLimit>>20, locked>>20)
+		g.addFinding(f, "it may lock %d MiB, of which its memory is %d MiB", g.HardLimit>>20, locked>>20)
 	default:
-		g.ok("memlock", g.object, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
+		g.addOK("memlock", g.object, "it may lock %d MiB, and VFIO locks %d MiB", g.HardLimit>>20, locked>>20)
 	}
 }
 
-// spread looks where the interrupts of the guest's VFs arrive on the host while
-// it runs. What the guest does with them only the guest knows.
-func (g *guestExam) spread() {
+// checkSpread looks where the interrupts of the guest's VFs arrive on the host while it runs.
+// Only the guest knows how it spreads them itself.
+func (g *guestExam) checkSpread() {
 	if g.VCPUs == 1 || len(g.vfs) == 0 {
 		return
 	}
@@ -318,20 +319,20 @@ func (g *guestExam) spread() {
 			}
 		}
 	}
-	switch _, balanced := g.running("irqbalance"); {
+	switch _, balanced := g.findRunning("irqbalance"); {
 	case known > 1 && len(cpus) == 1 && len(g.Host.CPUs) > 1:
 		f := finding{check: "spread", severity: api.SeverityWarning, object: g.object, why: "that processor is interrupted for every packet of the guest",
-			mend: []string{g.install("irqbalance"), "systemctl enable --now irqbalance"}}
+			mend: []string{g.installCommand("irqbalance"), "systemctl enable --now irqbalance"}}
 		if balanced {
 			f.mend = []string{"journalctl -u irqbalance    # a ban, or a policy of one processor"}
 		}
-		g.add(f, "all %d interrupts of its VFs go to one processor of the host", known)
+		g.addFinding(f, "all %d interrupts of its VFs go to one processor of the host", known)
 	case known > 0:
-		g.ok("spread", g.object, "%s of its VFs, on %s of the host", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
+		g.addOK("spread", g.object, "%s of its VFs, on %s of the host", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
 	default:
-		g.note("spread", g.object, "no interrupt of its VFs is in use: it does not run, or its driver has not started")
+		g.addNote("spread", g.object, "no interrupt of its VFs is in use: it does not run, or its driver has not started")
 	}
-	g.add(finding{check: "spread", severity: api.SeverityNote, object: g.object, why: "without irqbalance in the guest one of its vCPUs takes the packets of all queues",
+	g.addFinding(finding{check: "spread", severity: api.SeverityNote, object: g.object, why: "without irqbalance in the guest one of its vCPUs takes the packets of all queues",
 		mend: []string{"in the guest: systemctl enable --now irqbalance", "in the guest: ethtool -l DEVICE    # how many queues the VF has; igbvf has 1"}},
 		"which of its vCPUs take packets is not seen from the host")
 }

@@ -10,28 +10,29 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// checkInterrupts: without spreading, one processor takes every packet (P18).
+// checkInterrupts checks the spreading of interrupts, without which one processor takes
+// every packet (P18).
 func checkInterrupts(e *exam) {
 	if len(e.PFs) == 0 {
 		return
 	}
-	_, balanced := e.running("irqbalance")
+	_, balanced := e.findRunning("irqbalance")
 	for _, pf := range e.PFs {
 		if pf.Name != "" {
-			e.spread(pf, balanced)
-			e.queues(pf)
+			e.checkSpread(pf, balanced)
+			e.checkQueues(pf)
 		}
 	}
 	switch {
 	case balanced:
-		e.ok("interrupts", host, "irqbalance runs")
+		e.addOK("interrupts", host, "irqbalance runs")
 	case len(e.Host.CPUs) > 1:
-		e.note("interrupts", host, "irqbalance does not run: interrupts stay where the drivers put them")
+		e.addNote("interrupts", host, "irqbalance does not run: interrupts stay where the drivers put them")
 	}
 }
 
-// spread looks where the interrupts of a PF and its VFs go.
-func (e *exam) spread(pf vf.PF, balanced bool) {
+// checkSpread looks where the interrupts of a PF and its VFs go.
+func (e *exam) checkSpread(pf vf.PF, balanced bool) {
 	irqs := e.Devices[pf.PCI].IRQs
 	for _, v := range pf.VFs {
 		irqs = append(slices.Clone(irqs), e.Devices[v.PCI].IRQs...)
@@ -41,43 +42,43 @@ func (e *exam) spread(pf vf.PF, balanced bool) {
 	for _, n := range irqs {
 		irq, ok := e.Host.IRQs[n]
 		if !ok || len(irq.CPUs) == 0 {
-			continue // without a handler: nobody has it open
+			continue // without a handler: no driver has opened it
 		}
 		known++
 		cpus[irq.CPUs[0]]++
 	}
 	switch {
 	case known == 0:
-		e.note("interrupts", pfName(pf), "no interrupt of its own is in use (it is down, or has no MSI)")
+		e.addNote("interrupts", pfName(pf), "no interrupt of its own is in use (it is down, or has no MSI)")
 	case len(e.Host.CPUs) == 1:
-		e.ok("interrupts", pfName(pf), "%s, and the machine has one processor", screen.Plural(known, "interrupt"))
+		e.addOK("interrupts", pfName(pf), "%s, and the machine has one processor", screen.Plural(known, "interrupt"))
 	case len(cpus) > 1 || known == 1:
-		e.ok("interrupts", pfName(pf), "%s of it and its VFs, on %s", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
+		e.addOK("interrupts", pfName(pf), "%s of it and its VFs, on %s", screen.Plural(known, "interrupt"), screen.Plural(len(cpus), "processor"))
 	default:
 		f := finding{check: "interrupts", severity: api.SeverityWarning, object: pfName(pf), why: "that processor takes every packet, and is full at a fraction of the link",
-			mend: []string{e.install("irqbalance"), "systemctl enable --now irqbalance"}}
+			mend: []string{e.installCommand("irqbalance"), "systemctl enable --now irqbalance"}}
 		if balanced {
 			f.mend = []string{"journalctl -u irqbalance    # a ban, or a policy of one processor"}
 		}
 		for cpu := range cpus {
-			e.add(f, "all %d interrupts of it and its VFs go to processor %d of %d", known, cpu, len(e.Host.CPUs))
+			e.addFinding(f, "all %d interrupts of it and its VFs go to processor %d of %d", known, cpu, len(e.Host.CPUs))
 		}
 	}
 }
 
-// queues tells of PFs with fewer queues than their node has processors, and of
-// VFs that have one.
-func (e *exam) queues(pf vf.PF) {
+// checkQueues reports PFs with fewer queues than their node has processors, and VFs that have
+// one queue.
+func (e *exam) checkQueues(pf vf.PF) {
 	d := e.Devices[pf.PCI]
 	near := len(e.Host.NodeCPUs[max(pf.NUMA, 0)])
 	if near == 0 {
 		near = len(e.Host.CPUs)
 	}
 	if d.RxQueues == 1 && near > 1 {
-		e.add(finding{check: "queues", severity: api.SeverityNote, object: pfName(pf), why: "one processor takes all its packets",
+		e.addFinding(finding{check: "queues", severity: api.SeverityNote, object: pfName(pf), why: "one processor takes all its packets",
 			mend: []string{"ethtool -l " + pf.Name + "    # then: ethtool -L " + pf.Name + fmt.Sprintf(" combined %d", near)}}, "it has one receive queue")
 	} else if d.RxQueues > 0 {
-		e.ok("queues", pfName(pf), "%d receive and %s", d.RxQueues, screen.Plural(d.TxQueues, "transmit queue"))
+		e.addOK("queues", pfName(pf), "%d receive and %s", d.RxQueues, screen.Plural(d.TxQueues, "transmit queue"))
 	}
 	single := 0
 	drivers := []string{}
@@ -90,7 +91,7 @@ func (e *exam) queues(pf vf.PF) {
 		}
 	}
 	if single > 0 {
-		e.add(finding{check: "queues", severity: api.SeverityNote, object: pfName(pf), why: "one flow or many, a VF's packets are taken by one processor",
+		e.addFinding(finding{check: "queues", severity: api.SeverityNote, object: pfName(pf), why: "one flow or many, a VF's packets are taken by one processor",
 			mend: []string{"spread the load over several VFs, where the driver has no more (igbvf)"}}, "one receive queue each: %s on the host (%s)", screen.Plural(single, "VF"), strings.Join(drivers, ", "))
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// Cluster is what an API server told about the networks of all pods.
+// Cluster is an API server's answer about the networks of all pods.
 type Cluster struct {
 	Name string
 	Err  string // why it did not tell; the rest is empty then
@@ -34,36 +34,36 @@ const mostRefused = 12
 func checkIsolation(e *exam) {
 	c := e.Cluster
 	if c == nil {
-		if _, ok := e.running("kubelet", "k3s-server", "k3s-agent"); ok {
-			e.add(finding{check: "isolation", severity: api.SeverityNote, object: host, mend: []string{"culvert doctor --kubeconfig FILE"}},
+		if _, ok := e.findRunning("kubelet", "k3s-server", "k3s-agent"); ok {
+			e.addFinding(finding{check: "isolation", severity: api.SeverityNote, object: host, mend: []string{"culvert doctor --kubeconfig FILE"}},
 				"which pods namespace isolation would refuse was not looked at: that takes a kubeconfig")
 		}
 		return
 	}
 	object := "cluster " + c.Name
 	if c.Err != "" {
-		e.add(finding{check: "isolation", severity: api.SeverityNote, object: object, mend: []string{"culvert doctor --kubeconfig FILE    # of a user who may list both in all namespaces"}},
+		e.addFinding(finding{check: "isolation", severity: api.SeverityNote, object: object, mend: []string{"culvert doctor --kubeconfig FILE    # of a user who may list both in all namespaces"}},
 			"which pods namespace isolation would refuse takes a list of pods and network-attachment-definitions: %s", c.Err)
 		return
 	}
 	if other := e.otherMeta(); other != "" {
-		e.note("isolation", object, "%s, so namespace isolation is not Culvert's: not checked", other)
+		e.addNote("isolation", object, "%s, so namespace isolation is not Culvert's: not checked", other)
 		return
 	}
-	refused := c.refused()
+	refused := c.findRefused()
 	for i, id := range slices.Sorted(maps.Keys(refused)) {
 		if i == mostRefused {
-			e.note("isolation", object, "%s more have pods that namespace isolation refuses: run culvert doctor again when these are settled", screen.Plural(len(refused)-i, "network"))
+			e.addNote("isolation", object, "%s more have pods that namespace isolation refuses: run culvert doctor again when these are settled", screen.Plural(len(refused)-i, "network"))
 			return
 		}
-		e.refusal(id, refused[id])
+		e.addRefusal(id, refused[id])
 	}
 	if len(refused) == 0 {
 		refuses := "would refuse"
 		if c.Isolated {
 			refuses = "refuses"
 		}
-		e.ok("isolation", object, "of %s with networks, namespace isolation %s none", screen.Plural(len(c.Pods), "pod"), refuses)
+		e.addOK("isolation", object, "of %s with networks, namespace isolation %s none", screen.Plural(len(c.Pods), "pod"), refuses)
 	}
 }
 
@@ -92,9 +92,9 @@ type refusals struct {
 	pods, namespaces []string
 }
 
-// refused returns the refusals of each network, by namespace/name. Networks that are not
+// findRefused returns the refusals of each network, by namespace/name. Networks that are not
 // there and annotations that cannot be read are refused for another reason.
-func (c *Cluster) refused() map[string]*refusals {
+func (c *Cluster) findRefused() map[string]*refusals {
 	networks := map[string]api.NetworkDefinition{}
 	for _, n := range c.Networks {
 		networks[n.Namespace+"/"+n.Name] = n
@@ -119,9 +119,9 @@ func (c *Cluster) refused() map[string]*refusals {
 	return all
 }
 
-// refusal reports the pods that are refused one network. All their namespaces are in one
+// addRefusal reports the pods that are refused one network. All their namespaces are in one
 // command, since a value of the annotation takes the place of the one before.
-func (e *exam) refusal(id string, r *refusals) {
+func (e *exam) addRefusal(id string, r *refusals) {
 	f := finding{check: "isolation", severity: api.SeverityNote, object: "network " + id,
 		why: "the command lets all pods of these namespaces use it: leave out a namespace that should not",
 		mend: []string{fmt.Sprintf("kubectl annotate --overwrite network-attachment-definition -n %s %s %s=%s",
@@ -132,5 +132,5 @@ func (e *exam) refusal(id string, r *refusals) {
 	if e.Cluster.Isolated {
 		f.severity, what = api.SeverityWarning, "namespace isolation refuses it to %s at the next start: %s"
 	}
-	e.add(f, what, screen.Plural(len(pods), "pod"), named(pods, mostRefused))
+	e.addFinding(f, what, screen.Plural(len(pods), "pod"), nameFirst(pods, mostRefused))
 }

@@ -32,6 +32,7 @@ END
 printf '[Match]\nDriver=igb\n[Link]\nSR-IOVVirtualFunctions=5\n' >/etc/systemd/network/10-pf.link
 culvertd &
 until culvert status -o json | grep '"ready": true' >/dev/null; do usleep 200000; done
+until [ "$(cat /sys/class/net/eth0/carrier)" = 1 ]; do usleep 200000; done # a new MTU takes the link down
 culvert status -o json >&3
 culvert doctor -o json >&3 || echo "$?" >&3
 echo 0 >/proc/sys/net/ipv4/ip_forward
@@ -89,7 +90,7 @@ func TestDoctorInNode(t *testing.T) {
 		"ok modules host: vfio-pci is loaded",
 		"error claims PF eth0: " + claim,
 		"note claims PF eth1: " + claim,
-		"warning culvertd culvertd: it runs, and tells of 1 problem",
+		"warning culvertd culvertd: it runs, and reports 1 problem",
 		"note kubernetes host: not a Kubernetes node: not checked",
 	})
 	expect(t, "with --fix and --peer", second, []string{

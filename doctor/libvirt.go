@@ -6,13 +6,14 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// Libvirt is what stands in libvirt's folders.
+// Libvirt is the content of libvirt's folders.
 type Libvirt struct {
 	There bool
 	Hooks []Hook // those of Culvert, in the order in which libvirt runs them
 }
 
-// Hook is a program of Culvert's that libvirt runs, or somebody's script that runs one.
+// Hook is a program of Culvert's that libvirt runs, or a script of another author that runs
+// one.
 type Hook struct {
 	Event  string // qemu or network
 	File   string
@@ -20,13 +21,13 @@ type Hook struct {
 	Script bool
 }
 
-// HooksDir is where libvirt looks for hooks.
+// HooksDir is the folder in which libvirt looks for hooks.
 const HooksDir = "/etc/libvirt/hooks"
 
-// HookEvents are those of which Culvert is told.
+// HookEvents returns the hooks that libvirt has to run for Culvert.
 func HookEvents() []string { return []string{"qemu", "network"} }
 
-// checkLibvirt: culvertd hears of guests by libvirt's hooks.
+// checkLibvirt checks libvirt's hooks, which report guests to culvertd.
 func checkLibvirt(e *exam) {
 	if !e.Libvirt.There {
 		return
@@ -49,33 +50,33 @@ func checkLibvirt(e *exam) {
 			}
 			if h.Build != "" && e.CNI.OwnBuild != "" && h.Build != e.CNI.OwnBuild {
 				bad = true
-				e.add(finding{check: "libvirt", severity: api.SeverityWarning, object: h.File, why: "what one knows the other may not",
+				e.addFinding(finding{check: "libvirt", severity: api.SeverityWarning, object: h.File, why: "what one knows the other may not",
 					mend: []string{"culvert host install --from FOLDER    # that has programs of one build"}},
-					"libvirt's hook was built from %s, culvert from %s", short(h.Build), short(e.CNI.OwnBuild))
+					"libvirt's hook was built from %s, culvert from %s", shortRevision(h.Build), shortRevision(e.CNI.OwnBuild))
 			}
 		}
 		switch {
 		case len(files) == 0:
 			bad = true
 			f := finding{check: "libvirt", severity: api.SeverityNote, object: place, why: "culvertd does not hear of libvirt's guests", mend: reinstall}
-			if _, runs := e.running("libvirtd", "virtqemud"); runs && len(e.PFs) > 0 {
+			if _, runs := e.findRunning("libvirtd", "virtqemud"); runs && len(e.PFs) > 0 {
 				f.severity = api.SeverityWarning
 			}
-			e.add(f, "libvirt is installed, and Culvert's hook is not there")
+			e.addFinding(f, "libvirt is installed, and Culvert's hook is not there")
 		case len(files) > 1:
 			bad = true
-			e.add(finding{check: "libvirt", severity: api.SeverityWarning, object: HooksDir, why: "culvertd hears of each guest more than once, and one of them may be an older one",
+			e.addFinding(finding{check: "libvirt", severity: api.SeverityWarning, object: HooksDir, why: "culvertd hears of each guest more than once, and one of them may be an older one",
 				mend: mend}, "Culvert's hook is there more than once: %s", strings.Join(files, ", "))
 		}
 	}
 	if !bad {
-		e.ok("libvirt", HooksDir, "Culvert's hooks are there")
+		e.addOK("libvirt", HooksDir, "Culvert's hooks are there")
 	}
 	e.guestsOfLibvirt()
 }
 
-// guestsOfLibvirt: culvertd compares libvirt's list of guests with its ledger, and
-// tells what it found as problems of these two objects.
+// guestsOfLibvirt repeats culvertd's problems about two objects: the differences between
+// libvirt's list of guests and its ledger.
 func (e *exam) guestsOfLibvirt() {
 	if e.Status == nil {
 		return
@@ -87,16 +88,16 @@ func (e *exam) guestsOfLibvirt() {
 		case p.Object == "libvirt":
 			f.why = "a guest whose start or end the hooks do not tell is noticed late, or not by its name"
 			f.mend = []string{"systemctl status libvirtd virtqemud", "journalctl -u culvertd"}
-			e.add(f, "culvertd cannot ask it which guests there are: %s", p.Reason)
+			e.addFinding(f, "culvertd cannot ask it which guests there are: %s", p.Reason)
 		case strings.HasPrefix(p.Object, "guest "):
 			f.why = "libvirt and the ledger do not say the same of who has the VF"
-			e.add(f, "%s", p.Reason)
+			e.addFinding(f, "%s", p.Reason)
 		default:
 			continue
 		}
 		agree = false
 	}
-	if _, runs := e.running("libvirtd", "virtqemud"); runs && agree {
-		e.ok("libvirt", "culvertd", "libvirt's guests and the ledger say the same of who has which VF")
+	if _, runs := e.findRunning("libvirtd", "virtqemud"); runs && agree {
+		e.addOK("libvirt", "culvertd", "libvirt's guests and the ledger say the same of who has which VF")
 	}
 }

@@ -22,17 +22,20 @@ func checkMTU(e *exam) {
 		}
 		before := len(e.found)
 		want, _ := e.Spec.ForPF(pf)
-		if want.MTU != 0 && want.MTU != pf.MTU {
-			e.add(finding{check: "mtu", severity: api.SeverityWarning, object: pfName(pf), why: "larger frames are dropped without a word",
+		if reason, _, ok := want.OtherMTU(pf); ok {
+			e.addFinding(finding{check: "mtu", severity: api.SeverityWarning, object: pfName(pf), why: "a bond gives its MTU to its members, so culvertd leaves it alone",
+				mend: raiseMTU(pf, want.MTU)}, "%s", reason)
+		} else if want.ChangesMTU(pf) {
+			e.addFinding(finding{check: "mtu", severity: api.SeverityWarning, object: pfName(pf), why: "larger frames are dropped without a word",
 				mend: []string{"culvert host apply    # culvertd sets it"}}, "its MTU is %d, and %s wants %d", pf.MTU, want.From, want.MTU)
 		}
 		e.vfMTUs(pf)
 		if len(e.found) == before {
-			e.ok("mtu", pfName(pf), "MTU %d%s", pf.MTU, e.mtuOf(pf))
+			e.addOK("mtu", pfName(pf), "MTU %d%s", pf.MTU, e.mtuOf(pf))
 		}
 	}
 	if e.Status == nil && len(e.PFs) > 0 {
-		e.note("mtu", host, "what networks and owners ask for is not known, since culvertd does not answer")
+		e.addNote("mtu", host, "what networks and owners ask for is not known, since culvertd does not answer")
 	}
 }
 
@@ -68,11 +71,18 @@ func (e *exam) vfsOf(pf vf.PF) []api.VF {
 	return out
 }
 
-// tooLarge tells of a VF that is larger than its PF.
+// raiseMTU returns the step that gives a PF another MTU.
+func raiseMTU(pf vf.PF, mtu int) []string {
+	if pf.Master.SetsMTU() {
+		return []string{fmt.Sprintf("%s    # and the same where %s is configured", pf.Master.MTUCommand(mtu), pf.Master.Name)}
+	}
+	return []string{fmt.Sprintf("mtu: %d for %s in /etc/culvert/host.yaml, then: culvert host apply", mtu, pf.Label())}
+}
+
+// tooLarge reports a VF whose MTU is larger than its PF's.
 func (e *exam) tooLarge(pf vf.PF, name, who string, mtu int) {
-	e.add(finding{check: "mtu", severity: api.SeverityError, object: "VF " + name, why: "the NIC drops what is larger than the PF takes",
-		mend: []string{fmt.Sprintf("mtu: %d for %s in /etc/culvert/host.yaml, then: culvert host apply", mtu, pf.Label())}},
-		"its MTU is %d (%s), its PF's is %d", mtu, who, pf.MTU)
+	e.addFinding(finding{check: "mtu", severity: api.SeverityError, object: "VF " + name, why: "the NIC drops what is larger than the PF takes",
+		mend: raiseMTU(pf, mtu)}, "its MTU is %d (%s), its PF's is %d", mtu, who, pf.MTU)
 }
 
 // vfMTUs finds VFs that are larger than their PF, and owners that talk in
@@ -116,7 +126,7 @@ func (e *exam) vfMTUs(pf vf.PF) {
 		for _, mtu := range sizes {
 			parts = append(parts, fmt.Sprintf("%d: %s", mtu, strings.Join(held[mtu], ", ")))
 		}
-		e.add(finding{check: "mtu", severity: api.SeverityNote, object: pfName(pf), why: "those of one network need one MTU; UDP between them is lost otherwise",
+		e.addFinding(finding{check: "mtu", severity: api.SeverityNote, object: pfName(pf), why: "those of one network need one MTU; UDP between them is lost otherwise",
 			mend: []string{"compare mtu in their networks"}}, "its VFs have different MTUs (%s)", strings.Join(parts, "; "))
 	}
 }
@@ -126,30 +136,30 @@ func checkPeer(e *exam) {
 	p := e.Peer
 	switch {
 	case p == nil && len(e.PFs) > 0:
-		e.add(finding{check: "path", severity: api.SeverityNote, object: host, mend: []string{"culvert doctor --peer ADDRESS"}},
+		e.addFinding(finding{check: "path", severity: api.SeverityNote, object: host, mend: []string{"culvert doctor --peer ADDRESS"}},
 			"whether the switches pass the MTU was not tried: that takes a peer")
 	case p == nil:
 	case p.Err != "":
-		e.add(finding{check: "path", severity: api.SeverityError, object: "peer " + p.Address, why: "its MTU could not be tried"}, "%s", p.Err)
+		e.addFinding(finding{check: "path", severity: api.SeverityError, object: "peer " + p.Address, why: "its MTU could not be tried"}, "%s", p.Err)
 	case p.Fits == 0:
-		e.add(finding{check: "path", severity: api.SeverityError, object: "peer " + p.Address, why: "without an answer to small packets nothing is known of large ones",
+		e.addFinding(finding{check: "path", severity: api.SeverityError, object: "peer " + p.Address, why: "without an answer to small packets nothing is known of large ones",
 			mend: []string{"ping -I " + p.Device + " " + p.Address}}, "it does not answer ping through %s, not even to %d bytes", p.Device, p.Least)
 	case p.Fits < p.Want:
 		f := finding{check: "path", severity: api.SeverityError, object: "peer " + p.Address, why: "large packets vanish on the way: connections open, and then hang",
-			mend: []string{fmt.Sprintf("MTU of the switch ports on the way and of the peer: at least %d", p.Want), fmt.Sprintf("or mtu: %d in host.yaml and in the networks", usual(p.Fits))}}
+			mend: []string{fmt.Sprintf("MTU of the switch ports on the way and of the peer: at least %d", p.Want), fmt.Sprintf("or mtu: %d in host.yaml and in the networks", usualMTU(p.Fits))}}
 		if p.Want > p.MTU {
 			f.why = "the netdevice itself is smaller"
 			f.mend = []string{fmt.Sprintf("mtu: %d for %s in /etc/culvert/host.yaml, then: culvert host apply", p.Want, p.Device)}
 		}
-		e.add(f, "packets of %d bytes get through %s, not of %d", p.Fits, p.Device, p.Want)
+		e.addFinding(f, "packets of %d bytes get through %s, not of %d", p.Fits, p.Device, p.Want)
 	default:
-		e.ok("path", "peer "+p.Address, "packets of %d bytes get through %s and back, unbroken", p.Fits, p.Device)
+		e.addOK("path", "peer "+p.Address, "packets of %d bytes get through %s and back, unbroken", p.Fits, p.Device)
 	}
 }
 
-// usual is the MTU to set where packets of so many bytes get through: NICs and
-// switches take a few bytes more than the MTU they were given, for VLAN tags.
-func usual(fits int) int {
+// usualMTU returns the MTU to set on a path that carries packets of up to the given size. NICs
+// and switches accept a few bytes more than their MTU, for VLAN tags.
+func usualMTU(fits int) int {
 	for _, mtu := range []int{9000, 1500} {
 		if fits >= mtu && fits < mtu+100 {
 			return mtu

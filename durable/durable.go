@@ -29,7 +29,7 @@ const (
 // have one that fails.
 type before func(step) error
 
-func ready(step) error { return nil }
+func isReady(step) error { return nil }
 
 // WriteFile makes or replaces the file at path. Its mode is perm whatever the umask
 // is, its owner the caller. A symbolic link at path is replaced, not followed; a
@@ -41,16 +41,16 @@ func WriteFile(path string, content []byte, perm fs.FileMode) error {
 	})
 }
 
-// Write is WriteFile with the content that fill writes.
+// Write replaces a file like WriteFile, with the content that fill writes.
 func Write(path string, perm fs.FileMode, fill func(io.Writer) error) error {
-	return write(path, perm, fill, ready)
+	return writeFile(path, perm, fill, isReady)
 }
 
-func write(path string, perm fs.FileMode, fill func(io.Writer) error, ask before) (err error) {
+func writeFile(path string, perm fs.FileMode, fill func(io.Writer) error, ask before) (err error) {
 	at := create
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("write %s: %s: %w", path, at, cause(err))
+			err = fmt.Errorf("write %s: %s: %w", path, at, causeOf(err))
 		}
 	}()
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -59,7 +59,7 @@ func write(path string, perm fs.FileMode, fill func(io.Writer) error, ask before
 	if err := ask(at); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), temporary(path))
+	f, err := os.CreateTemp(filepath.Dir(path), temporaryPattern(path))
 	if err != nil {
 		return err
 	}
@@ -95,14 +95,14 @@ func write(path string, perm fs.FileMode, fill func(io.Writer) error, ask before
 	return nil
 }
 
-// temporary is the pattern of the temporary files of path. They are hidden and end in
+// temporaryPattern returns the pattern of the temporary files of path. They are hidden and end in
 // .tmp, so that readers of *.conf, *.json or *.yaml in that folder skip them.
-func temporary(path string) string { return "." + filepath.Base(path) + "-*.tmp" }
+func temporaryPattern(path string) string { return "." + filepath.Base(path) + "-*.tmp" }
 
 // RemoveTemporary removes the temporary files that a writer of path left when it was
 // killed. No write of path may be under way.
 func RemoveTemporary(path string) error {
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), temporary(path)))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), temporaryPattern(path)))
 	errs := []error{err}
 	for _, name := range left {
 		errs = append(errs, os.Remove(name))
@@ -112,16 +112,16 @@ func RemoveTemporary(path string) error {
 
 // Symlink makes path a symbolic link to target, in place of a file or link there.
 func Symlink(target, path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), temporary(path)) // its name is free for the link
+	f, err := os.CreateTemp(filepath.Dir(path), temporaryPattern(path)) // its name is free for the link
 	if err != nil {
-		return fmt.Errorf("link %s: %w", path, cause(err))
+		return fmt.Errorf("link %s: %w", path, causeOf(err))
 	}
 	name := f.Name()
 	if err := errors.Join(f.Close(), os.Remove(name), os.Symlink(target, name)); err != nil {
 		return fmt.Errorf("link %s: %w", path, err)
 	}
 	if err := os.Rename(name, path); err != nil {
-		return fmt.Errorf("link %s: %w", path, errors.Join(cause(err), os.Remove(name)))
+		return fmt.Errorf("link %s: %w", path, errors.Join(causeOf(err), os.Remove(name)))
 	}
 	return SyncFolder(filepath.Dir(path))
 }
@@ -147,7 +147,7 @@ func SyncFolder(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// MkdirAll is os.MkdirAll whose new folders survive a power cut.
+// MkdirAll makes folders like os.MkdirAll; new folders survive a power cut.
 func MkdirAll(dir string, perm fs.FileMode) error {
 	var made []string
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
@@ -167,8 +167,19 @@ func MkdirAll(dir string, perm fs.FileMode) error {
 	return errors.Join(errs...)
 }
 
-// cause is an error of package os without the name of the temporary file.
-func cause(err error) error {
+// MakeWritable gives the owner of a folder all rights to it where it lacks some: root without
+// CAP_DAC_OVERRIDE needs them too. Multus makes the folder of device-info files with mode 0
+// (k8snetworkplumbingwg/network-attachment-definition-client, SaveDeviceInfoForCNI).
+func MakeWritable(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm()&0o700 == 0o700 {
+		return err
+	}
+	return os.Chmod(dir, info.Mode().Perm()|0o700)
+}
+
+// causeOf returns an error of package os without the name of the temporary file.
+func causeOf(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
 	switch {

@@ -69,7 +69,7 @@ func TestEachStepFails(t *testing.T) {
 			if err := WriteFile(path, []byte("old"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			err := write(path, 0o644, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }, func(s step) error {
+			err := writeFile(path, 0o644, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }, func(s step) error {
 				if s == at {
 					return broken
 				}
@@ -183,6 +183,22 @@ func TestMkdirAll(t *testing.T) {
 	}
 	if err := MkdirAll(filepath.Join(deep, "state", "d"), 0o755); err == nil {
 		t.Error("a folder below a file")
+	}
+}
+
+// A folder that its owner may not write to, as Multus makes one, gets its owner's rights and no others.
+func TestMakeWritable(t *testing.T) {
+	for before, want := range map[os.FileMode]os.FileMode{0: 0o700, 0o555: 0o755, 0o750: 0o750, 0o700: 0o700} {
+		dir := filepath.Join(t.TempDir(), "d")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, before), MakeWritable(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != want {
+			t.Errorf("mode %o becomes %v, want %o, %v", before, info.Mode(), want, err)
+		}
+	}
+	if err := MakeWritable(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
 	}
 }
 

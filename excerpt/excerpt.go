@@ -1,6 +1,6 @@
-// Package excerpt shows text that others wrote (a manifest, a driver, a command) in
-// errors, tables and events: on one line, without what a terminal would act upon, and
-// no longer than the place allows. What is left out is counted.
+// Package excerpt shows foreign text (a manifest, a driver, a command) in errors, tables and
+// events: on one line, without control characters that a terminal would act upon, and no longer
+// than the place allows. It counts the characters that it leaves out.
 package excerpt
 
 import (
@@ -44,14 +44,14 @@ const (
 
 // Line returns the beginning of a value, cleaned, and how many characters follow.
 func Line(value string) string {
-	head, left := begin(value, longestValue)
-	return Clean(head) + more(left)
+	head, left := cutText(value, longestValue)
+	return Clean(head) + formatMore(left)
 }
 
-// Quote is Line in Go's quotes, with line breaks as \n.
+// Quote returns Line in Go's quotes, with line breaks as \n.
 func Quote(value string) string {
-	head, left := begin(value, longestValue)
-	return strconv.Quote(head) + more(left)
+	head, left := cutText(value, longestValue)
+	return strconv.Quote(head) + formatMore(left)
 }
 
 // QuoteOutput quotes the end of what a command wrote, which says most, and says how
@@ -61,19 +61,19 @@ func QuoteOutput(text string) string {
 	if left <= 0 {
 		return strconv.Quote(text)
 	}
-	head, _ := begin(text, left)
+	head, _ := cutText(text, left)
 	return fmt.Sprintf("(%d characters) ...%s", left, strconv.Quote(text[len(head):]))
 }
 
-// Fit is Line for fields that Kubernetes limits: the whole result has at most bytes
+// Fit shortens like Line for fields that Kubernetes limits: the whole result has at most bytes
 // bytes, which must have room for the count.
 func Fit(text string, bytes int) string {
 	text = Clean(text)
 	if len(text) <= bytes {
 		return text
 	}
-	head := strings.ToValidUTF8(text[:bytes-len(more(len(text)))], "")
-	return head + more(utf8.RuneCountInString(text[len(head):]))
+	head := strings.ToValidUTF8(text[:bytes-len(formatMore(len(text)))], "")
+	return head + formatMore(utf8.RuneCountInString(text[len(head):]))
 }
 
 // longestList is how many entries a message repeats of a list.
@@ -101,14 +101,14 @@ func More(n int) string {
 	return "and " + digits + " more"
 }
 
-// Error is the text of err for a place that has one line: parts of a joined error are
+// Error returns the text of err for a place that has one line: parts of a joined error are
 // separated by "; ".
 func Error(err error) string {
 	return Clean(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
-// begin returns the first most characters and how many are left.
-func begin(text string, most int) (head string, left int) {
+// cutText returns the first most characters and how many are left.
+func cutText(text string, most int) (head string, left int) {
 	if len(text) <= most {
 		return text, 0
 	}
@@ -123,7 +123,7 @@ func begin(text string, most int) (head string, left int) {
 	return text[:end], utf8.RuneCountInString(text[end:])
 }
 
-func more(n int) string {
+func formatMore(n int) string {
 	if n == 0 {
 		return ""
 	}

@@ -58,40 +58,40 @@ type document struct {
 	} `xml:"devices"`
 }
 
-// passed is how an <interface> or a <hostdev> uses a PCI function; its use is nil where it
-// uses none. What is no VF stays unread: libvirt has kinds of interfaces and devices that
-// libvirtxml of this version may not know.
+// passed says how an <interface> or a <hostdev> uses a PCI function; its use is nil if the
+// element uses none. An element that names no VF stays unread: libvirt has kinds of interfaces
+// and devices that libvirtxml of this version may not know.
 type passed struct {
 	use *Use
-	err error // why the use cannot be told
+	err error // why the use is unknown
 }
 
 func (v *passed) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
 	var u Use
-	kind := attr(start, "type")
+	kind := attributeOf(start, "type")
 	switch {
 	case start.Name.Local == "interface" && (kind == "hostdev" || kind == "network"):
 		var i libvirtxml.DomainInterface
 		if err := d.DecodeElement(&i, &start); err != nil {
-			return about(d, start, err)
+			return explainElement(d, start, err)
 		}
 		u, v.err = useOfInterface(&i)
-	case start.Name.Local == "hostdev" && kind == "pci" && attr(start, "mode") == "subsystem":
+	case start.Name.Local == "hostdev" && kind == "pci" && attributeOf(start, "mode") == "subsystem":
 		var h libvirtxml.DomainHostdev
 		if err := d.DecodeElement(&h, &start); err != nil {
-			return about(d, start, err)
+			return explainElement(d, start, err)
 		}
 		u, v.err = useOfHostdev(&h)
 	default:
 		return d.Skip()
 	}
 	if v.use = &u; v.err != nil {
-		v.err = fmt.Errorf("<%s> %s: %w", start.Name.Local, label(u), v.err)
+		v.err = fmt.Errorf("<%s> %s: %w", start.Name.Local, labelUse(u), v.err)
 	}
 	return nil
 }
 
-func attr(start xml.StartElement, name string) string {
+func attributeOf(start xml.StartElement, name string) string {
 	for _, a := range start.Attr {
 		if a.Name.Local == name && a.Name.Space == "" {
 			return a.Value
@@ -100,8 +100,8 @@ func attr(start xml.StartElement, name string) string {
 	return ""
 }
 
-// about names the element in which an error is.
-func about(d *xml.Decoder, start xml.StartElement, err error) error {
+// explainElement names the element in which an error is.
+func explainElement(d *xml.Decoder, start xml.StartElement, err error) error {
 	line, _ := d.InputPos()
 	return fmt.Errorf("<%s> that ends at line %d: %w", start.Name.Local, line, err)
 }
@@ -124,14 +124,14 @@ func isName(s string) bool {
 // Parse reads a domain's XML, as virsh dumpxml prints it and hooks get it. The
 // error wraps vf.ErrInvalid.
 func Parse(text []byte) (Definition, error) {
-	d, err := parse(text)
+	d, err := parseDefinition(text)
 	if err != nil {
 		return Definition{}, fmt.Errorf("the guest's definition: %w: %w", vf.ErrInvalid, err)
 	}
 	return d, nil
 }
 
-func parse(text []byte) (Definition, error) {
+func parseDefinition(text []byte) (Definition, error) {
 	if len(text) > longest {
 		return Definition{}, fmt.Errorf("it has %d bytes; want at most %d", len(text), longest)
 	}
@@ -161,8 +161,8 @@ func parse(text []byte) (Definition, error) {
 	return d, nil
 }
 
-// label is what an error calls a device.
-func label(u Use) string {
+// labelUse returns the name of a device in errors.
+func labelUse(u Use) string {
 	switch {
 	case u.Alias != "":
 		return u.Alias
@@ -201,7 +201,7 @@ func useOfInterface(i *libvirtxml.DomainInterface) (u Use, err error) {
 	return u, err
 }
 
-// vlanOf: no <vlan> clears the VLAN of the VF.
+// vlanOf reads a <vlan>; without one the VF has no VLAN.
 func vlanOf(v *libvirtxml.DomainInterfaceVLan) (*vf.VLAN, error) {
 	switch {
 	case v == nil || len(v.Tags) == 0:

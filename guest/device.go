@@ -22,8 +22,8 @@ type Device struct {
 	// what the device says, unless the way is Hostdev, so it says the same.
 	MAC  vf.MAC
 	VLAN vf.VLAN
-	// Pool is what the VF is of, and Spec what was asked for it; With puts into the
-	// metadata what of it the device cannot say.
+	// Pool is the VF's pool, and Spec has the requested settings. With puts those settings into
+	// the metadata that the device's element cannot express.
 	Pool string
 	Spec vf.Spec
 	// Failover is the alias of the virtio interface for which this one is the
@@ -31,10 +31,10 @@ type Device struct {
 	Failover string
 }
 
-// unmanaged is libvirt's word for a device whose driver is somebody else's.
+// unmanaged is libvirt's word for a device whose driver libvirt does not bind.
 const unmanaged = "no"
 
-// XML is the device, as it stands below <devices> and as virsh attach-device
+// XML returns the device, as it stands below <devices> and as virsh attach-device
 // takes it.
 func (d Device) XML() (string, error) {
 	alias := &libvirtxml.DomainAlias{Name: aliasOf(d.Name)}
@@ -44,7 +44,7 @@ func (d Device) XML() (string, error) {
 	}
 	source := &libvirtxml.DomainHostdevSubsysPCISource{Address: domainAddress(d.PCI)}
 	if d.Way == Hostdev {
-		return marshal(&libvirtxml.DomainHostdev{
+		return marshalXML(&libvirtxml.DomainHostdev{
 			Managed: unmanaged, Alias: alias,
 			SubsysPCI: &libvirtxml.DomainHostdevSubsysPCI{
 				Driver: &libvirtxml.DomainHostdevSubsysPCIDriver{Name: "vfio"}, Source: source, Teaming: teaming,
@@ -64,15 +64,15 @@ func (d Device) XML() (string, error) {
 	if d.VLAN.ID != 0 {
 		out.VLan = &libvirtxml.DomainInterfaceVLan{Tags: []libvirtxml.DomainInterfaceVLanTag{{ID: uint(d.VLAN.ID)}}}
 	}
-	return marshal(out)
+	return marshalXML(out)
 }
 
-// NetworkXML is the network that a device of Way Network names, for virsh
+// NetworkXML returns the network that a device of Way Network names, for virsh
 // net-define. It has this one VF, so libvirt has no choice: which VF a guest gets
 // the ledger says.
 func (d Device) NetworkXML() (string, error) {
 	a := domainAddress(d.PCI)
-	return marshal(&libvirtxml.Network{
+	return marshalXML(&libvirtxml.Network{
 		Name: networkOf(d.PCI),
 		Forward: &libvirtxml.NetworkForward{
 			Mode: "hostdev", Managed: unmanaged,
@@ -84,7 +84,7 @@ func (d Device) NetworkXML() (string, error) {
 	})
 }
 
-// networkOf is the name of the network that has one VF.
+// networkOf returns the name of the network that has one VF.
 func networkOf(pci vf.PCIAddr) string {
 	return "culvert-" + nameOf(pci)
 }
@@ -94,7 +94,7 @@ func domainAddress(p vf.PCIAddr) *libvirtxml.DomainAddressPCI {
 	return &libvirtxml.DomainAddressPCI{Domain: n(uint(p.Domain)), Bus: n(uint(p.Bus)), Slot: n(uint(p.Device)), Function: n(uint(p.Function))}
 }
 
-func marshal(v any) (string, error) {
+func marshalXML(v any) (string, error) {
 	out, err := xml.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return "", fmt.Errorf("write libvirt's XML: %w", err)
@@ -102,7 +102,7 @@ func marshal(v any) (string, error) {
 	return string(out) + "\n", nil
 }
 
-// VF is the PCI function that the device passes, through one of our networks
+// VF returns the PCI function that the device passes, through one of our networks
 // too; zero where libvirt chooses.
 func (u Use) VF() vf.PCIAddr {
 	digits, ours := strings.CutPrefix(u.Network, "culvert-")
@@ -120,9 +120,9 @@ func (u Use) VF() vf.PCIAddr {
 	return pci
 }
 
-// agrees says what of a device in the definition is not as the VF that its guest
+// checkAgreement says what of a device in the definition is not as the VF that its guest
 // got: libvirt would set it otherwise when the guest starts.
-func (d Definition) agrees(u Use, dev Device) error {
+func (d Definition) checkAgreement(u Use, dev Device) error {
 	var what string
 	switch {
 	case u.VF() != dev.PCI:
@@ -138,7 +138,7 @@ func (d Definition) agrees(u Use, dev Device) error {
 		d.Name, dev.Name, u.Alias, what, vf.ErrHeld)
 }
 
-// With is the definition's text with one more device, and its settings in the
+// With returns the definition's text with one more device, and its settings in the
 // metadata. A device of that name that the definition has already stays as it is, if
 // it passes the same VF with the same settings; its settings in the metadata are
 // replaced. Nothing else is changed.
@@ -151,9 +151,9 @@ func (d Definition) With(dev Device) (string, error) {
 		switch {
 		case u.Alias == aliasOf(dev.Name):
 			dev.Way = u.Way // it says what the metadata need not
-			return apply(string(d.text), p.settings(with(p.entries, dev.remembered()))), d.agrees(u, dev)
+			return applyEdits(string(d.text), p.editSettings(withEntry(p.entries, dev.rememberedEntry()))), d.checkAgreement(u, dev)
 		case u.VF() == dev.PCI:
-			return "", fmt.Errorf("guest %s has VF %s already, as %s: %w: take that device out of the definition", d.Name, dev.PCI, label(u), vf.ErrHeld)
+			return "", fmt.Errorf("guest %s has VF %s already, as %s: %w: take that device out of the definition", d.Name, dev.PCI, labelUse(u), vf.ErrHeld)
 		}
 	}
 	if dev.Failover != "" && !d.hasAlias(dev.Failover) {
@@ -164,11 +164,11 @@ func (d Definition) With(dev Device) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	device, err := p.device(text)
+	device, err := p.addDevice(text)
 	if err != nil {
 		return "", fmt.Errorf("guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
 	}
-	return apply(string(d.text), p.settings(with(p.entries, dev.remembered())), device), nil
+	return applyEdits(string(d.text), p.editSettings(withEntry(p.entries, dev.rememberedEntry())), device), nil
 }
 
 // hasAlias looks for an alias in the text: the interface that has it is not one of

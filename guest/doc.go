@@ -1,15 +1,13 @@
-// Package guest is libvirt's XML as far as Culvert needs it: a guest's definition
-// comes in, and out come its name, its UUID and the VFs that it uses; a VF comes
-// in, and out comes the device that passes it to the guest, in any of the three
-// ways that libvirt has.
+// Package guest is libvirt's XML as far as Culvert needs it: a guest's definition comes in, and
+// out come its name, its UUID and the VFs that it uses; a VF comes in, and out comes the device
+// that passes it to the guest, in any of the three ways that libvirt has.
 //
-// intake/guest calls it. What is read was written by other people, so its size is
-// bounded, whatever concerns no VF is passed over unread, and errors name the
-// line and the element. What is added to a definition is put into its text, so
-// that nothing else of it changes.
+// intake/guest calls it. People write the input, so its size is bounded, elements without a VF
+// are passed over unread, and errors name the line and the element. An addition to a definition
+// is put into its text, so that nothing else of it changes.
 //
-// The formats are those of https://libvirt.org/formatdomain.html and
-// formatnetwork.html; the types are libvirt's own, of libvirt.org/go/libvirtxml.
+// The formats are those of https://libvirt.org/formatdomain.html and formatnetwork.html; the
+// types are libvirt's own, of libvirt.org/go/libvirtxml.
 package guest
 
 import (
@@ -19,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Way is how a definition passes a VF to its guest.
+// Way is the way in which a definition passes a VF to its guest.
 type Way string
 
 // The ways.
@@ -29,12 +27,12 @@ const (
 	Interface Way = "interface"
 	// Hostdev is <hostdev>: a PCI device like any other. libvirt sets nothing.
 	Hostdev Way = "hostdev"
-	// Network is <interface type='network'> over a network with <forward
-	// mode='hostdev'>. What libvirt sets is as for Interface.
+	// Network is <interface type='network'> over a network with <forward mode='hostdev'>.
+	// libvirt sets the same attributes as for Interface.
 	Network Way = "network"
 )
 
-// Ways are all of them.
+// Ways returns all ways.
 func Ways() []string { return []string{string(Interface), string(Hostdev), string(Network)} }
 
 // ParseWay reads a way.
@@ -77,6 +75,6 @@ func CheckName(s string) error {
 	return nil
 }
 
-// aliasOf is the alias of the device of that name. libvirt keeps aliases that
+// aliasOf returns the alias of the device of that name. libvirt keeps aliases that
 // begin with ua-, and lets people choose those.
 func aliasOf(name string) string { return "ua-culvert-" + name }

@@ -15,8 +15,8 @@ import (
 // Move is the mark of a guest that is on its way between two hosts.
 type Move = moving.Move
 
-// ours are the parts of the text; the error is about our part of the metadata.
-func (d Definition) ours() (parts, error) {
+// splitText returns the parts of the text; the error is about our part of the metadata.
+func (d Definition) splitText() (parts, error) {
 	p, err := partsOf(d.text)
 	if err != nil {
 		return p, fmt.Errorf("<metadata> of guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
@@ -24,20 +24,20 @@ func (d Definition) ours() (parts, error) {
 	return p, nil
 }
 
-// Move is that of the definition; the zero value when the guest is on no way.
+// Move returns the Move of the definition; the zero value when the guest is not moving.
 func (d Definition) Move() (Move, error) {
-	p, err := d.ours()
+	p, err := d.splitText()
 	return p.move, err
 }
 
-// Marked is the definition's text with another Move.
+// Marked returns the definition's text with another Move.
 func (d Definition) Marked(m Move) (string, error) {
-	p, err := d.ours()
+	p, err := d.splitText()
 	if err != nil {
 		return "", err
 	}
 	p.move = m
-	return apply(string(d.text), p.settings(p.entries)), nil
+	return applyEdits(string(d.text), p.editSettings(p.entries)), nil
 }
 
 // Has reports whether the definition has a device of that name, and which.
@@ -49,31 +49,31 @@ func (d Definition) Has(device string) (Use, bool) {
 	return d.Uses[i], true
 }
 
-// Without is the definition's text without the device of that name, and without what
+// Without returns the definition's text without the device of that name, and without what
 // the metadata says of it. A definition that has neither stays as it is.
 func (d Definition) Without(device string) (string, error) {
-	p, err := d.ours()
+	p, err := d.splitText()
 	if err != nil {
 		return "", err
 	}
 	var edits []edit
 	rest := slices.DeleteFunc(slices.Clone(p.entries), func(e entry) bool { return e.Device == device })
 	if len(rest) < len(p.entries) {
-		edits = append(edits, p.settings(rest))
+		edits = append(edits, p.editSettings(rest))
 	}
 	if at, found := d.placeOf(device); found {
 		indented := int64(len(strings.TrimRight(string(d.text[:at.whole.from]), " \t\n")))
 		edits = append(edits, edit{span{indented, at.whole.to}, ""})
 	}
-	return apply(string(d.text), edits...), nil
+	return applyEdits(string(d.text), edits...), nil
 }
 
-// Replaced is the definition's text with another VF for the device of that name, which
+// Replaced returns the definition's text with another VF for the device of that name, which
 // stays as it is otherwise: where the guest finds it, too. The MAC address and the
 // VLAN of dev are those that the device has. The way must not be Network: there the
 // network has the VF.
 func (d Definition) Replaced(dev Device) (string, error) {
-	p, err := d.ours()
+	p, err := d.splitText()
 	if err != nil {
 		return "", err
 	}
@@ -88,16 +88,16 @@ func (d Definition) Replaced(dev Device) (string, error) {
 	}
 	a := dev.PCI
 	address := fmt.Sprintf("<address %sdomain='0x%04x' bus='0x%02x' slot='0x%02x' function='0x%x'/>", kind, a.Domain, a.Bus, a.Device, a.Function)
-	text := apply(string(d.text), p.settings(with(p.entries, dev.remembered())), edit{at.address, address})
+	text := applyEdits(string(d.text), p.editSettings(withEntry(p.entries, dev.rememberedEntry())), edit{at.address, address})
 	after, err := Parse([]byte(text))
 	if err != nil {
 		return "", err
 	}
 	u, _ := after.Has(dev.Name)
-	return text, after.agrees(u, dev)
+	return text, after.checkAgreement(u, dev)
 }
 
-// place is where a device stands in a definition's text.
+// place is the position of a device in a definition's text.
 type place struct {
 	whole   span
 	address span // the <address> of its <source>
@@ -143,7 +143,7 @@ func (d Definition) placeOf(device string) (place, bool) {
 	}
 }
 
-// Device is the XML of the device of that name as the definition has it, for
+// Device returns the XML of the device of that name as the definition has it, for
 // libvirt to find the same one; false when there is none.
 func (d Definition) Device(name string) (string, bool) {
 	at, found := d.placeOf(name)
@@ -153,7 +153,7 @@ func (d Definition) Device(name string) (string, bool) {
 	return string(d.text[at.whole.from:at.whole.to]), true
 }
 
-// Files are the paths that the definition names and that its guest cannot start
+// Files returns the paths that the definition names and that its guest cannot start
 // without: disks, file systems, kernel and firmware.
 func (d Definition) Files() ([]string, error) {
 	var doc struct {
@@ -212,7 +212,7 @@ func (d Definition) CanMove() error {
 		default:
 			err = errors.New("was put there by hand: take it out, and culvert vm attach a VF in its place")
 		}
-		errs = append(errs, fmt.Errorf("device %s of guest %s (PCI function %s) %w", label(u), d.Name, cmp.Or(u.VF().String(), "none"), err))
+		errs = append(errs, fmt.Errorf("device %s of guest %s (PCI function %s) %w", labelUse(u), d.Name, cmp.Or(u.VF().String(), "none"), err))
 	}
 	if len(errs) == 0 {
 		return nil

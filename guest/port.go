@@ -81,6 +81,6 @@ func parsePort(text []byte) (p Port, err error) {
 	if u.VLAN, err = vlanOf(port.VLAN); err != nil {
 		return p, err
 	}
-	p.Want = Want{Device: u.Name(), VF: u.PCI, Spec: u.spec()}
+	p.Want = Want{Device: u.Name(), VF: u.PCI, Spec: u.elementSpec()}
 	return p, nil
 }

@@ -23,10 +23,10 @@ const (
 	ourPrefix  = "culvert:"
 )
 
-// entry is what the metadata says of one device.
+// entry is the part of the metadata about one device.
 type entry struct {
 	Device string     // the device's name; or
-	PCI    vf.PCIAddr // its VF, for a device without a name of ours
+	PCI    vf.PCIAddr // its VF, for a device without a name by Culvert
 	Pool   string
 	Spec   vf.Spec
 }
@@ -41,7 +41,7 @@ type node struct {
 
 // entriesOf reads our element.
 func entriesOf(n node) ([]entry, Move, error) {
-	move, err := moving.Of(own(n.Attrs))
+	move, err := moving.Of(withoutNamespaces(n.Attrs))
 	if n.XMLName.Local != ourElement || strings.TrimSpace(n.Text) != "" || err != nil {
 		return nil, move, fmt.Errorf("<%s%s>: want <%s%s> with nothing in it but <%s%s>", ourPrefix, n.XMLName.Local, ourPrefix, ourElement, ourPrefix, ourEntry)
 	}
@@ -52,7 +52,7 @@ func entriesOf(n node) ([]entry, Move, error) {
 			return nil, move, err
 		}
 		for _, other := range out {
-			if other.is(e) {
+			if other.isSameDevice(e) {
 				return nil, move, fmt.Errorf("%s is there twice: take one of them out", e)
 			}
 		}
@@ -61,8 +61,8 @@ func entriesOf(n node) ([]entry, Move, error) {
 	return out, move, nil
 }
 
-// own are the attributes without declarations of namespaces.
-func own(all []xml.Attr) (out []xml.Attr) {
+// withoutNamespaces returns the attributes without declarations of namespaces.
+func withoutNamespaces(all []xml.Attr) (out []xml.Attr) {
 	for _, a := range all {
 		if a.Name.Space != "xmlns" && a.Name.Local != "xmlns" {
 			out = append(out, a)
@@ -71,7 +71,7 @@ func own(all []xml.Attr) (out []xml.Attr) {
 	return out
 }
 
-func (e entry) is(o entry) bool { return e.Device == o.Device && e.PCI == o.PCI }
+func (e entry) isSameDevice(o entry) bool { return e.Device == o.Device && e.PCI == o.PCI }
 
 // String names the entry in messages.
 func (e entry) String() string {
@@ -85,13 +85,13 @@ func entryOf(n node) (e entry, err error) {
 	if n.XMLName != (xml.Name{Space: Namespace, Local: ourEntry}) || strings.TrimSpace(n.Text) != "" || len(n.Nodes) > 0 {
 		return e, fmt.Errorf("<%s> in <%s%s>: want <%s%s .../> of the namespace %s, with nothing in it", n.XMLName.Local, ourPrefix, ourElement, ourPrefix, ourEntry, Namespace)
 	}
-	attrs := own(n.Attrs)
+	attrs := withoutNamespaces(n.Attrs)
 	for _, a := range attrs { // first, for the messages about the others
 		if a.Name.Space != "" {
 			return e, fmt.Errorf("<%s%s>: attribute %s has a prefix: want none", ourPrefix, ourEntry, a.Name.Local)
 		}
 		if a.Name.Local == "device" || a.Name.Local == "pci" {
-			err = errors.Join(err, e.set(a.Name.Local, a.Value))
+			err = errors.Join(err, e.setAttribute(a.Name.Local, a.Value))
 		}
 	}
 	if err == nil && (e.Device == "") == e.PCI.IsZero() {
@@ -101,24 +101,24 @@ func entryOf(n node) (e entry, err error) {
 		return e, fmt.Errorf("<%s%s>: %w", ourPrefix, ourEntry, err)
 	}
 	for _, a := range attrs {
-		if err := e.set(a.Name.Local, a.Value); err != nil {
+		if err := e.setAttribute(a.Name.Local, a.Value); err != nil {
 			return e, fmt.Errorf("%s: %w", e, err)
 		}
 	}
-	if err := e.whole(); err != nil {
+	if err := e.checkWhole(); err != nil {
 		return e, fmt.Errorf("%s: %w", e, err)
 	}
 	return e, nil
 }
 
-// attributes are those of an entry; the settings are called as the flags of culvert
+// attributeNames returns the attributes of an entry; the settings are called as the flags of culvert
 // vm xml are.
-func attributes() []string {
+func attributeNames() []string {
 	return []string{"device", "pci", "pool", "mac", "vlan", "vlan-qos", "vlan-proto", "spoofchk", "trust", "link-state", "min-tx-rate", "max-tx-rate"}
 }
 
-// set reads one attribute.
-func (e *entry) set(name, value string) (err error) {
+// setAttribute reads one attribute.
+func (e *entry) setAttribute(name, value string) (err error) {
 	s := &e.Spec
 	switch name {
 	case "device":
@@ -136,21 +136,21 @@ func (e *entry) set(name, value string) (err error) {
 		mac, err = vf.ParseUnicastMAC(value)
 		s.MAC = &mac
 	case "vlan", "vlan-qos", "vlan-proto":
-		err = e.tag(name, value)
+		err = e.setVLAN(name, value)
 	case "link-state":
 		var state vf.LinkState
 		state, err = vf.ParseLinkState(value)
 		s.LinkState = &state
 	case "min-tx-rate":
-		s.MinTxRate, err = rate(value)
+		s.MinTxRate, err = parseRate(value)
 	case "max-tx-rate":
-		s.MaxTxRate, err = rate(value)
+		s.MaxTxRate, err = parseRate(value)
 	default:
 		if to := s.Switch(vf.Setting(name)); to != nil {
 			*to, err = onOff(value)
 			break
 		}
-		return fmt.Errorf("attribute %s is not known%s: want %s", name, suggest.DidYouMean(name, attributes()), strings.Join(attributes(), ", "))
+		return fmt.Errorf("attribute %s is not known%s: want %s", name, suggest.DidYouMean(name, attributeNames()), strings.Join(attributeNames(), ", "))
 	}
 	if err != nil {
 		return fmt.Errorf("%s %w", name, err)
@@ -166,7 +166,7 @@ func onOff(s string) (*bool, error) {
 	return &on, nil
 }
 
-func rate(s string) (*uint32, error) {
+func parseRate(s string) (*uint32, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
 		return nil, fmt.Errorf("%q: want Mb/s, a whole number", s)
@@ -175,8 +175,8 @@ func rate(s string) (*uint32, error) {
 	return &mbps, nil
 }
 
-// tag reads a part of the VLAN.
-func (e *entry) tag(name, value string) error {
+// setVLAN reads a part of the VLAN.
+func (e *entry) setVLAN(name, value string) error {
 	v := vf.VLAN{Proto: vf.Dot1Q}
 	if e.Spec.VLAN != nil {
 		v = *e.Spec.VLAN
@@ -206,8 +206,8 @@ func (e *entry) tag(name, value string) error {
 	return err
 }
 
-// whole checks what attributes say together.
-func (e *entry) whole() error {
+// checkWhole checks what attributes say together.
+func (e *entry) checkWhole() error {
 	if v := e.Spec.VLAN; v != nil && v.ID == 0 {
 		return fmt.Errorf("vlan-qos and vlan-proto belong to a VLAN: give vlan, 1 to %d, too", vf.MaxVLAN)
 	}
@@ -217,11 +217,11 @@ func (e *entry) whole() error {
 	return nil
 }
 
-// xml writes the entry.
-func (e entry) xml() string {
+// formatXML writes the entry.
+func (e entry) formatXML() string {
 	var b strings.Builder
 	b.WriteString("<" + ourPrefix + ourEntry)
-	add := func(name, value string) { attribute(&b, name, value) }
+	add := func(name, value string) { writeAttribute(&b, name, value) }
 	s := e.Spec
 	add("device", e.Device)
 	add("pci", e.PCI.String())
@@ -255,8 +255,8 @@ func (e entry) xml() string {
 	return b.String() + "/>"
 }
 
-// attribute writes one, unless it is empty.
-func attribute(b *strings.Builder, name, value string) {
+// writeAttribute writes one, unless it is empty.
+func writeAttribute(b *strings.Builder, name, value string) {
 	if value != "" {
 		b.WriteString(" " + name + `="`)
 		_ = xml.EscapeText(b, []byte(value)) // a Builder takes everything
@@ -264,27 +264,27 @@ func attribute(b *strings.Builder, name, value string) {
 	}
 }
 
-// settingsXML is our element, as it stands in <metadata>.
+// settingsXML returns Culvert's element, as it stands in <metadata>.
 func settingsXML(all []entry, m Move) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "<%s%s xmlns:%s=\"%s\"", ourPrefix, ourElement, strings.TrimSuffix(ourPrefix, ":"), Namespace)
 	for _, a := range m.Attributes() {
-		attribute(&b, a.Name.Local, a.Value)
+		writeAttribute(&b, a.Name.Local, a.Value)
 	}
 	b.WriteString(">\n")
 	for _, e := range all {
-		b.WriteString("      " + e.xml() + "\n")
+		b.WriteString("      " + e.formatXML() + "\n")
 	}
 	return b.String() + "    </" + ourPrefix + ourElement + ">"
 }
 
-// with is the entries with one more, in place of the one that is about the same
+// withEntry returns the entries with one more, in place of the one that is about the same
 // device.
-func with(all []entry, e entry) []entry {
+func withEntry(all []entry, e entry) []entry {
 	out := make([]entry, 0, len(all)+1)
 	found := false
 	for _, o := range all {
-		if o.is(e) {
+		if o.isSameDevice(e) {
 			o, found = e, true
 		}
 		out = append(out, o)

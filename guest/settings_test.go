@@ -62,7 +62,7 @@ func TestWants(t *testing.T) {
 	tagged := everything()
 	tagged.VLAN = &vf.VLAN{ID: 5, QoS: 3, Proto: vf.Dot1AD}
 	e := entry{Device: "net1", Pool: `x/"fast"`, Spec: tagged}
-	d := parsed(t, bare(ours(e.xml()[:1]+"c:"+strings.TrimPrefix(e.xml(), "<"+ourPrefix)+`<!-- a note --><c:vf pci="0000:01:10.6" trust="on"/><c:vf device="gone" trust="off"/>`)))
+	d := parsed(t, bare(ours(e.formatXML()[:1]+"c:"+strings.TrimPrefix(e.formatXML(), "<"+ourPrefix)+`<!-- a note --><c:vf pci="0000:01:10.6" trust="on"/><c:vf device="gone" trust="off"/>`)))
 	on := true
 	want := []Want{
 		{Device: "net1", VF: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 4}, Pool: `x/"fast"`, Spec: tagged, Ours: true},

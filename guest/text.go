@@ -11,7 +11,7 @@ import (
 // span is a part of a text; empty when there is none.
 type span struct{ from, to int64 }
 
-// parts are where in a definition's text the things are that Culvert changes.
+// parts has the positions, in a definition's text, of the parts that Culvert changes.
 type parts struct {
 	uuid     int64 // behind </uuid>
 	metadata span  // <metadata>, whole
@@ -39,7 +39,7 @@ func partsOf(text []byte) (p parts, err error) {
 		switch t := token.(type) {
 		case xml.StartElement:
 			if at("metadata") && t.Name.Space == Namespace {
-				if err := p.read(dec, t); err != nil {
+				if err := p.readOurs(dec, t); err != nil {
 					return p, err
 				}
 				p.ours = span{before, dec.InputOffset()}
@@ -72,15 +72,15 @@ func partsOf(text []byte) (p parts, err error) {
 	}
 }
 
-// read reads our element.
-func (p *parts) read(dec *xml.Decoder, start xml.StartElement) error {
+// readOurs reads our element.
+func (p *parts) readOurs(dec *xml.Decoder, start xml.StartElement) error {
 	if p.ours.to != 0 {
 		return fmt.Errorf("there are two elements of the namespace %s: take one of them out", Namespace)
 	}
 	var n node
 	err := dec.DecodeElement(&n, &start)
 	if err != nil {
-		return about(dec, start, err)
+		return explainElement(dec, start, err)
 	}
 	p.entries, p.move, err = entriesOf(n)
 	return err
@@ -92,17 +92,17 @@ type edit struct {
 	text string
 }
 
-// device is the edit that puts one more device in.
-func (p parts) device(xml string) (edit, error) {
+// addDevice returns the edit that puts one more device in.
+func (p parts) addDevice(xml string) (edit, error) {
 	if p.devices == 0 {
 		return edit{}, errors.New("<devices> is missing or empty")
 	}
-	return edit{span{p.devices, p.devices}, indent(xml)}, nil
+	return edit{span{p.devices, p.devices}, indentDevice(xml)}, nil
 }
 
-// settings is the edit that makes our element say what the entries say; without
+// editSettings returns the edit that makes our element say what the entries say; without
 // anything to say there is none.
-func (p parts) settings(entries []entry) edit {
+func (p parts) editSettings(entries []entry) edit {
 	ours := settingsXML(entries, p.move)
 	if len(entries) == 0 && p.move == (Move{}) {
 		return edit{p.ours, ""}
@@ -119,8 +119,8 @@ func (p parts) settings(entries []entry) edit {
 	return edit{span{p.uuid, p.uuid}, "\n  " + whole}
 }
 
-// apply makes the changes, which do not overlap.
-func apply(text string, edits ...edit) string {
+// applyEdits makes the changes, which do not overlap.
+func applyEdits(text string, edits ...edit) string {
 	slices.SortFunc(edits, func(a, b edit) int { return int(b.from - a.from) })
 	for _, e := range edits {
 		text = text[:e.from] + e.text + text[e.to:]
@@ -128,9 +128,9 @@ func apply(text string, edits ...edit) string {
 	return text
 }
 
-// indent makes the device look as virsh dumpxml would print it before the
+// indentDevice makes the device look as virsh dumpxml would print it before the
 // </devices> that follows.
-func indent(device string) string {
+func indentDevice(device string) string {
 	lines := strings.Split(strings.TrimSuffix(device, "\n"), "\n")
 	return "  " + strings.Join(lines, "\n    ") + "\n  "
 }

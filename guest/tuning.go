@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Tuning is what a definition says of how fast its guest can be. Amounts of
-// memory are in bytes.
+// Tuning has the parts of a definition that affect the guest's speed. Amounts of memory are in
+// bytes.
 type Tuning struct {
 	Definition
 	VCPUs  int
@@ -97,28 +97,28 @@ func ParseTuning(text []byte) (Tuning, error) {
 		return Tuning{}, err
 	}
 	t := Tuning{Definition: def}
-	if err := t.read(text); err != nil {
+	if err := t.readTuning(text); err != nil {
 		return Tuning{}, fmt.Errorf("the definition of guest %s: %w: %w", def.Name, vf.ErrInvalid, err)
 	}
 	return t, nil
 }
 
-func (t *Tuning) read(text []byte) error {
+func (t *Tuning) readTuning(text []byte) error {
 	var d tuned
 	if err := xml.NewDecoder(bytes.NewReader(text)).Decode(&d); err != nil {
 		return err
 	}
 	var err1, err2, err3 error
 	t.VIOMMU = d.IOMMU != nil
-	t.VCPUs, err1 = number("<vcpu>", d.VCPU.Count, maxVCPUs)
-	t.Memory, err2 = d.Memory.bytes("<memory>")
-	t.HardLimit, err3 = d.HardLimit.bytes("<hard_limit>")
+	t.VCPUs, err1 = parseNumber("<vcpu>", d.VCPU.Count, maxVCPUs)
+	t.Memory, err2 = d.Memory.byteCount("<memory>")
+	t.HardLimit, err3 = d.HardLimit.byteCount("<hard_limit>")
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
 	if h := d.MemoryBacking.HugePages; h != nil {
 		for _, p := range h.Pages {
-			size, err := amount{p.Size, p.Unit}.bytes("<page> of <hugepages>")
+			size, err := amount{p.Size, p.Unit}.byteCount("<page> of <hugepages>")
 			if err != nil {
 				return err
 			}
@@ -132,12 +132,12 @@ func (t *Tuning) read(text []byte) error {
 	if t.Nodes, err = parseSet(d.NUMA.NodeSet); err != nil {
 		return fmt.Errorf("nodeset of <numatune>: %w", err)
 	}
-	return errors.Join(t.pins(d), t.interfaces(d))
+	return errors.Join(t.readPins(d), t.readInterfaces(d))
 }
 
-// pins: <vcpupin> has a vCPU's own processors, <vcpu cpuset=...> those of all
-// others.
-func (t *Tuning) pins(d tuned) error {
+// readPins reads the processors of the vCPUs: <vcpupin> has a vCPU's own processors,
+// <vcpu cpuset=...> those of all others.
+func (t *Tuning) readPins(d tuned) error {
 	all, err := parseSet(d.VCPU.CPUSet)
 	if err != nil {
 		return fmt.Errorf("cpuset of <vcpu>: %w", err)
@@ -162,8 +162,9 @@ func (t *Tuning) pins(d tuned) error {
 	return nil
 }
 
-// interfaces: those of other types than these have one queue whatever is said.
-func (t *Tuning) interfaces(d tuned) error {
+// readInterfaces reads the virtio interfaces. Those of other types than these have one queue
+// in any case.
+func (t *Tuning) readInterfaces(d tuned) error {
 	for _, i := range d.Interfaces {
 		if !strings.HasPrefix(i.Model.Type, "virtio") || !slices.Contains([]string{"network", "bridge", "ethernet", "direct", "vhostuser", "vdpa"}, i.Type) {
 			continue
@@ -174,7 +175,7 @@ func (t *Tuning) interfaces(d tuned) error {
 		}
 		if i.Driver.Queues != "" {
 			var err error
-			if v.Queues, err = number("queues of <interface> "+v.Label, i.Driver.Queues, maxVCPUs); err != nil {
+			if v.Queues, err = parseNumber("queues of <interface> "+v.Label, i.Driver.Queues, maxVCPUs); err != nil {
 				return err
 			}
 		}
@@ -183,14 +184,12 @@ func (t *Tuning) interfaces(d tuned) error {
 	return nil
 }
 
-// Beside is what libvirt adds to the memory that VFIO locks when it chooses the
-// bound, for the memory of devices and QEMU's own; in bytes
-// (qemuDomainGetMemLockLimitBytes).
+// Beside is how many bytes libvirt adds to the memory that VFIO locks when it computes the limit,
+// for the memory of devices and of QEMU itself (qemuDomainGetMemLockLimitBytes).
 const Beside = 1 << 30
 
-// Locks is how much memory VFIO locks for that many devices: all of the guest's, and
-// with an IOMMU in the guest all of it once for each device (libvirt 8.7 and newer
-// count so).
+// Locks returns how much memory VFIO locks for that many devices: all of the guest's, and with
+// an IOMMU in the guest all of it once for each device (libvirt 8.7 and newer count so).
 func (t Tuning) Locks(devices int) uint64 {
 	if !t.VIOMMU || devices < 1 {
 		devices = 1
@@ -198,8 +197,8 @@ func (t Tuning) Locks(devices int) uint64 {
 	return t.Memory * uint64(devices)
 }
 
-// mostDevices bounds the PCI devices that are passed to one guest: each takes a
-// port and interrupts of it. It is a bound of ours.
+// mostDevices bounds the PCI devices that are passed to one guest, since each takes a port and
+// interrupts of it. The bound is Culvert's, not libvirt's.
 const mostDevices = 64
 
 // TakesVF says why the guest cannot have a VF as the device of that name, if there
@@ -220,8 +219,8 @@ func (t Tuning) TakesVF(device string) error {
 	return nil
 }
 
-// number reads one from 1 to most; an empty text is 1, as libvirt has it.
-func number(what, s string, most int) (int, error) {
+// parseNumber reads one from 1 to most; an empty text is 1, as libvirt has it.
+func parseNumber(what, s string, most int) (int, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
 		return 1, nil
@@ -239,8 +238,8 @@ type amount struct {
 	Unit  string `xml:"unit,attr"`
 }
 
-// units of memory, as libvirt's documentation of <memory> has them.
-func units() map[string]uint64 {
+// memoryUnits of memory, as libvirt's documentation of <memory> has them.
+func memoryUnits() map[string]uint64 {
 	return map[string]uint64{
 		"": 1 << 10, "b": 1, "bytes": 1,
 		"KB": 1e3, "k": 1 << 10, "KiB": 1 << 10, "MB": 1e6, "M": 1 << 20, "MiB": 1 << 20,
@@ -248,14 +247,14 @@ func units() map[string]uint64 {
 	}
 }
 
-// bytes is the amount; nothing is 0.
-func (a amount) bytes(what string) (uint64, error) {
+// byteCount returns the amount; nothing is 0.
+func (a amount) byteCount(what string) (uint64, error) {
 	s := strings.TrimSpace(a.Value)
 	if s == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(s, 10, 64)
-	unit, known := units()[a.Unit]
+	unit, known := memoryUnits()[a.Unit]
 	over, total := bits.Mul64(n, unit)
 	if err != nil || !known || over != 0 || total > 1<<60 {
 		return 0, fmt.Errorf("%s %q, unit %q: want an amount of memory such as 4, unit GiB", what, s, a.Unit)

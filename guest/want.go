@@ -8,8 +8,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Want is what a definition wants of one VF: what the device's element says, and
-// what the metadata says about it.
+// Want has a definition's wishes about one VF, from the device's element and from the metadata.
 type Want struct {
 	Device string // its name; the VF's address for one that culvert vm xml did not make
 	VF     vf.PCIAddr
@@ -19,18 +18,18 @@ type Want struct {
 	Ours bool
 }
 
-// Wants are those of all VFs that the definition names: not of those that libvirt
-// will choose from somebody's network. The error, which wraps vf.ErrInvalid, is
-// about our part of the metadata; it is about no other part of the definition.
+// Wants returns the wants for all VFs that the definition names, but not for VFs that libvirt
+// will choose from a network. The error, which wraps vf.ErrInvalid, is about Culvert's part of
+// the metadata and no other part of the definition.
 func (d Definition) Wants() ([]Want, error) {
-	out, err := d.wants()
+	out, err := d.listWants()
 	if err != nil {
 		return nil, fmt.Errorf("<metadata> of guest %s: %w: %w", d.Name, vf.ErrInvalid, err)
 	}
 	return out, nil
 }
 
-func (d Definition) wants() ([]Want, error) {
+func (d Definition) listWants() ([]Want, error) {
 	p, err := partsOf(d.text)
 	if err != nil {
 		return nil, err
@@ -45,10 +44,10 @@ func (d Definition) wants() ([]Want, error) {
 		if u.VF().IsZero() {
 			continue
 		}
-		w := Want{Device: u.Name(), VF: u.VF(), Spec: u.spec(), Ours: u.Named()}
+		w := Want{Device: u.Name(), VF: u.VF(), Spec: u.elementSpec(), Ours: u.Named()}
 		for _, e := range p.entries {
 			if e.Device == w.Device || e.PCI == w.VF {
-				if err := w.take(u.Way, e); err != nil {
+				if err := w.takeEntry(u.Way, e); err != nil {
 					return nil, err
 				}
 			}
@@ -58,8 +57,8 @@ func (d Definition) wants() ([]Want, error) {
 	return out, nil
 }
 
-// take adds what an entry says.
-func (w *Want) take(way Way, e entry) error {
+// takeEntry adds what an entry says.
+func (w *Want) takeEntry(way Way, e entry) error {
 	if way != Hostdev && (e.Spec.MAC != nil || e.Spec.VLAN != nil) {
 		return fmt.Errorf("%s: mac and vlan are said by the device's own <mac> and <vlan>: take them out of the entry", e)
 	}
@@ -71,7 +70,7 @@ func (w *Want) take(way Way, e entry) error {
 	return nil
 }
 
-// Name is what the device is called: as culvert vm xml named it, or after its VF.
+// Name returns the device's name: as culvert vm xml named it, or after its VF.
 func (u Use) Name() string {
 	if u.Named() {
 		return strings.TrimPrefix(u.Alias, aliasOf(""))
@@ -79,20 +78,20 @@ func (u Use) Name() string {
 	return nameOf(u.VF())
 }
 
-// Named reports whether the device has a name of ours.
+// Named reports whether the device has a name that Culvert gave it.
 func (u Use) Named() bool {
 	name, ours := strings.CutPrefix(u.Alias, aliasOf(""))
 	return ours && CheckName(name) == nil
 }
 
-// nameOf is the name of a device that has none of ours.
+// nameOf returns a name for a device that Culvert has not named.
 func nameOf(pci vf.PCIAddr) string {
 	return strings.NewReplacer(":", "-", ".", "-").Replace(pci.String())
 }
 
-// spec is what the device's own element says. No <vlan> is none, which is what a
+// elementSpec returns the settings in the device's own element. No <vlan> is none, which is what a
 // clean VF has.
-func (u Use) spec() (s vf.Spec) {
+func (u Use) elementSpec() (s vf.Spec) {
 	s.MAC = u.MAC
 	if u.VLAN != nil && u.VLAN.ID != 0 {
 		s.VLAN = &vf.VLAN{ID: u.VLAN.ID, Proto: vf.Dot1Q}
@@ -100,8 +99,8 @@ func (u Use) spec() (s vf.Spec) {
 	return s
 }
 
-// Of is the want for the device of that name; false when there is no such device,
-// or it takes any VF of somebody's network.
+// Of returns the want for the device of that name; false when there is no such device, or when
+// it takes any VF of a libvirt network.
 func (d Definition) Of(name string) (Want, bool, error) {
 	all, err := d.Wants()
 	for _, w := range all {
@@ -112,8 +111,8 @@ func (d Definition) Of(name string) (Want, bool, error) {
 	return Want{}, false, err
 }
 
-// remembered is the entry that keeps what the device's element cannot say.
-func (d Device) remembered() entry {
+// rememberedEntry returns the entry that keeps what the device's element cannot say.
+func (d Device) rememberedEntry() entry {
 	e := entry{Device: d.Name, Pool: d.Pool, Spec: d.Spec}
 	if d.Way != Hostdev {
 		e.Spec.MAC, e.Spec.VLAN = nil, nil

@@ -43,45 +43,45 @@ type file struct {
 	source string // the file to copy
 	body   []byte // or what is in it
 	link   string // or what it is a link to
-	// keep: a person edits it, so one that is there stays, and only one that
-	// nobody has edited is taken away.
+	// keep: a person edits the file, so an existing one stays, and only an unedited one is
+	// removed.
 	keep bool
 }
 
-// files are those that the host wants, in the order in which they are put; an
+// wantedFiles returns the files that the host wants, in the order in which they are put; an
 // error says that a program is not there.
-func (h Host) files(from string, completions map[string][]byte) ([]file, error) {
+func (h Host) wantedFiles(from string, completions map[string][]byte) ([]file, error) {
 	var out []file
-	for _, f := range h.places() {
-		if strings.HasPrefix(f.place, hooks) && !h.wants(Libvirt) {
+	for _, f := range h.listPlaces() {
+		if strings.HasPrefix(f.place, hooks) && !h.wantsPart(Libvirt) {
 			continue
 		}
 		if f.source != "" {
 			var err error
-			if f.source, err = find(from, f.source); err != nil {
+			if f.source, err = findProgram(from, f.source); err != nil {
 				return nil, err
 			}
 		}
-		for _, s := range h.shells() {
+		for _, s := range h.listShells() {
 			if s.place == f.place {
 				f.body = completions[s.shell]
 			}
 		}
 		out = append(out, f)
 	}
-	if h.wants(CNI) {
-		if _, err := find(from, "culvert-cni"); err != nil {
+	if h.wantsPart(CNI) {
+		if _, err := findProgram(from, "culvert-cni"); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// places are the files of all parts but the CNI plugin, which package place puts.
+// listPlaces returns the files of all parts but the CNI plugin, which package place puts.
 // A source is the program's name.
-func (h Host) places() []file {
+func (h Host) listPlaces() []file {
 	var out []file
-	if h.has(Programs) {
+	if h.hasPart(Programs) {
 		bin, libexec := h.Prefix+"/bin/", h.Prefix+"/libexec/culvert/"
 		out = append(out,
 			file{place: bin + "culvert", mode: 0o755, source: "culvert"},
@@ -95,14 +95,14 @@ func (h Host) places() []file {
 			file{place: h.unitPlace(), mode: 0o644, body: []byte(strings.ReplaceAll(unitText, "/usr/local/bin/", bin))},
 			file{place: config, mode: 0o644, body: hostYAML, keep: true},
 		)
-		for _, s := range h.shells() {
+		for _, s := range h.listShells() {
 			out = append(out, file{place: s.place, mode: 0o644})
 		}
 	}
-	if h.has(Bench) {
+	if h.hasPart(Bench) {
 		out = append(out, file{place: h.Prefix + "/bin/" + program.Bench, mode: 0o755, source: program.Bench})
 	}
-	if h.has(Libvirt) { // one program: its folder says what it is asked
+	if h.hasPart(Libvirt) { // one program: its folder says what it is asked
 		for _, dir := range []string{"/qemu.d/", "/network.d/"} {
 			out = append(out, file{place: hooks + dir + "culvert", mode: 0o755, source: "culvert-hook"})
 		}
@@ -112,10 +112,10 @@ func (h Host) places() []file {
 
 func (h Host) unitPlace() string { return h.Prefix + "/lib/systemd/system/" + unit }
 
-// completion is where a shell looks for how to complete culvert's arguments.
+// completion is the file in which a shell looks for the completion of culvert's arguments.
 type completion struct{ shell, place string }
 
-func (h Host) shells() []completion {
+func (h Host) listShells() []completion {
 	share := h.Prefix + "/share/"
 	return []completion{
 		{"bash", share + "bash-completion/completions/culvert"},
@@ -124,9 +124,9 @@ func (h Host) shells() []completion {
 	}
 }
 
-// floor reports whether a folder of the host stays though it is empty: it was
+// isKeptFolder reports whether a folder of the host stays though it is empty: it was
 // there before, or others expect it.
-func (h Host) floor(dir string) bool {
+func (h Host) isKeptFolder(dir string) bool {
 	switch dir {
 	case "/", "/etc", "/etc/libvirt", hooks, "/etc/cni", "/etc/cni/net.d", h.Prefix, h.Prefix + "/bin", h.Prefix + "/lib", h.Prefix + "/share":
 		return true
@@ -134,8 +134,8 @@ func (h Host) floor(dir string) bool {
 	return false
 }
 
-// find looks for a program where `make build` puts it, and where Install does.
-func find(from, name string) (string, error) {
+// findProgram looks for a program where `make build` puts it, and where Install does.
+func findProgram(from, name string) (string, error) {
 	for _, place := range []string{filepath.Join(from, name), filepath.Join(from, "../libexec/culvert", name)} {
 		if info, err := os.Stat(place); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return place, nil

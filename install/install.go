@@ -1,10 +1,10 @@
-// Package install puts Culvert onto a host and takes it away again, so that the
-// host is as it was: programs, systemd unit, completions, an example host.yaml,
-// and what container runtimes and libvirt exec where there are any. The host is
-// this one, or a folder that becomes the root of another one or of a package.
+// Package install puts Culvert onto a host and takes it away again, so that the host is as it
+// was: programs, systemd unit, completions, an example host.yaml, and the files that container
+// runtimes and libvirt exec where there are any. The host is this one, or a folder that becomes
+// the root of another one or of a package.
 //
-// `culvert host install` and `uninstall` call it. Each file is replaced in one
-// step, so whoever runs it meanwhile finds the old one or the new one.
+// `culvert host install` and `uninstall` call it. Each file is replaced in one step, so a
+// program that runs it meanwhile finds the old one or the new one.
 package install
 
 import (
@@ -13,12 +13,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/intake/cni/place"
+	"github.com/culvert-net/culvert/kernel/balance"
 	"github.com/culvert-net/culvert/netconf"
 )
 
@@ -33,10 +35,10 @@ const (
 	Libvirt  Part = "libvirt"  // what libvirt execs
 )
 
-// Parts are all of them.
+// Parts returns all parts.
 func Parts() []Part { return []Part{Programs, Bench, CNI, Libvirt} }
 
-// Host is where Culvert is installed.
+// Host is the host on which Culvert is installed.
 type Host struct {
 	Root   string // of the host's files: "/" for this host
 	Prefix string // of programs, as the host sees it: /usr/local
@@ -45,8 +47,8 @@ type Host struct {
 	// Systemctl asks the system's systemd; nil where that is not the host's. The
 	// error of is-active says that a unit is not.
 	Systemctl func(ctx context.Context, args ...string) error
-	// Out is told of every file: + it is new, ~ it is replaced, = it is there
-	// already, - it is gone.
+	// Out receives a line for every file: + it is new, ~ it is replaced, = it is there already,
+	// - it is gone.
 	Out io.Writer
 }
 
@@ -54,17 +56,17 @@ type Host struct {
 // person may have edited stays. completions are those of culvert by shell: bash,
 // zsh, fish. It is idempotent.
 func (h Host) Install(ctx context.Context, from string, completions map[string][]byte) error {
-	if err := h.check(); err != nil {
+	if err := h.checkPrefix(); err != nil {
 		return err
 	}
-	files, err := h.files(from, completions)
+	files, err := h.wantedFiles(from, completions)
 	if err != nil {
 		return err
 	}
-	h.say("installing into %s", h.Root)
+	h.printLine("installing into %s", h.Root)
 	newHook := false
 	for _, f := range files {
-		sign, err := h.put(f)
+		sign, err := h.putFile(f)
 		if err != nil {
 			return fmt.Errorf("install %s: %w", f.place, err)
 		}
@@ -74,28 +76,28 @@ func (h Host) Install(ctx context.Context, from string, completions map[string][
 		return err
 	}
 	for _, p := range h.Parts {
-		if !h.wants(p) {
-			h.say("  no %s: there is no %s here; once there is, run this again", whatOf[p], strings.Join(signsOf[p], " or "))
+		if !h.wantsPart(p) {
+			h.printLine("  no %s: there is no %s here; once there is, run this again", whatOf[p], strings.Join(signsOf[p], " or "))
 		}
 	}
 	if newHook && h.Systemctl != nil {
-		h.say("libvirt runs the hook after: systemctl restart libvirtd (or virtqemud); guests go on running")
+		h.printLine("libvirt runs the hook after: systemctl restart libvirtd (or virtqemud); guests go on running")
 	}
-	return h.started(ctx)
+	return h.notifySystemd(ctx)
 }
 
-// started tells systemd, and the person what is left to do.
-func (h Host) started(ctx context.Context) error {
-	if h.Systemctl == nil || h.DryRun || !h.has(Programs) {
+// notifySystemd makes systemd read the units, and prints the next steps for the person.
+func (h Host) notifySystemd(ctx context.Context) error {
+	if h.Systemctl == nil || h.DryRun || !h.hasPart(Programs) {
 		return nil
 	}
 	if err := h.Systemctl(ctx, "daemon-reload"); err != nil {
 		return err
 	}
 	if h.Systemctl(ctx, "is-active", "--quiet", unit) == nil {
-		h.say("culvertd runs the old program until: systemctl restart culvertd")
+		h.printLine("culvertd runs the old program until: systemctl restart culvertd")
 	} else {
-		h.say("now edit %s, then: systemctl enable --now culvertd", config)
+		h.printLine("now edit %s, then: systemctl enable --now culvertd", config)
 	}
 	return nil
 }
@@ -103,33 +105,36 @@ func (h Host) started(ctx context.Context) error {
 // Uninstall stops culvertd and removes what Install puts. A host.yaml that a
 // person wrote, the ledger and the VFs stay. It is idempotent.
 func (h Host) Uninstall(ctx context.Context) error {
-	if err := h.check(); err != nil {
+	if err := h.checkPrefix(); err != nil {
 		return err
 	}
-	if err := h.stop(ctx); err != nil {
+	if err := h.stopCulvertd(ctx); err != nil {
 		return err
 	}
-	h.say("removing from %s", h.Root)
-	if h.has(CNI) {
+	h.printLine("removing from %s", h.Root)
+	if h.hasPart(CNI) {
 		// First: a runtime that finds it, and not the plugin, starts no pod.
-		if err := h.take(file{place: conflist}); err != nil {
+		if err := h.removeFile(file{place: conflist}); err != nil {
 			return err
 		}
 		if err := h.takePlugin(); err != nil {
 			return err
 		}
 	}
-	for _, f := range h.places() {
-		if err := h.take(f); err != nil {
+	for _, f := range h.listPlaces() {
+		if err := h.removeFile(f); err != nil {
 			return fmt.Errorf("remove %s: %w", f.place, err)
 		}
 	}
-	if !h.has(Programs) {
+	if !h.hasPart(Programs) {
 		return nil
 	}
+	if err := h.takePinned(); err != nil {
+		return err
+	}
 	for _, left := range []string{config, stateDir} {
-		if h.exists(left) {
-			h.say("left: %s", left)
+		if h.fileExists(left) {
+			h.printLine("left: %s", left)
 		}
 	}
 	if h.Systemctl == nil || h.DryRun {
@@ -138,13 +143,28 @@ func (h Host) Uninstall(ctx context.Context) error {
 	return h.Systemctl(ctx, "daemon-reload")
 }
 
-// stop stops culvertd. Whoever has a VF keeps it.
-func (h Host) stop(ctx context.Context) error {
-	if h.Systemctl == nil || h.DryRun || !h.has(Programs) || !h.exists(h.unitPlace()) {
+// takePinned takes the eBPF programs and maps that balance connections to Services.
+func (h Host) takePinned() error {
+	if !h.fileExists(balance.PinDir) {
+		return nil
+	}
+	h.printLine("  - %s: the eBPF programs of Services; running pods lose the cluster IPs of VF networks", balance.PinDir)
+	if h.DryRun {
+		return nil
+	}
+	if err := os.RemoveAll(h.hostPath(balance.PinDir)); err != nil {
+		return fmt.Errorf("remove the eBPF programs of Services: %w", err)
+	}
+	return nil
+}
+
+// stopCulvertd stops culvertd. Owners keep their VFs.
+func (h Host) stopCulvertd(ctx context.Context) error {
+	if h.Systemctl == nil || h.DryRun || !h.hasPart(Programs) || !h.fileExists(h.unitPlace()) {
 		return nil
 	}
 	if h.Systemctl(ctx, "is-active", "--quiet", unit) == nil {
-		h.say("stopping culvertd; pods and virtual machines keep the VFs that they have")
+		h.printLine("stopping culvertd; pods and virtual machines keep the VFs that they have")
 		if err := h.Systemctl(ctx, "stop", unit); err != nil {
 			return err
 		}
@@ -152,7 +172,7 @@ func (h Host) stop(ctx context.Context) error {
 	return h.Systemctl(ctx, "--quiet", "disable", unit)
 }
 
-func (h Host) check() error {
+func (h Host) checkPrefix() error {
 	if !path.IsAbs(h.Prefix) || path.Clean(h.Prefix) != h.Prefix || strings.ContainsAny(h.Prefix, " \t\n%\"'\\") {
 		return fmt.Errorf("prefix %q: want a folder such as /usr/local, without spaces, quotes and a slash at its end", h.Prefix)
 	}
@@ -164,60 +184,61 @@ func (h Host) check() error {
 	return nil
 }
 
-func (h Host) say(format string, args ...any) { fmt.Fprintf(h.Out, format+"\n", args...) }
+func (h Host) printLine(format string, args ...any) { fmt.Fprintf(h.Out, format+"\n", args...) }
 
-func (h Host) has(p Part) bool { return slices.Contains(h.Parts, p) }
+func (h Host) hasPart(p Part) bool { return slices.Contains(h.Parts, p) }
 
-// wants reports whether a part is asked for, and the host has what runs it.
-func (h Host) wants(p Part) bool {
-	return h.has(p) && (len(signsOf[p]) == 0 || slices.ContainsFunc(signsOf[p], h.exists))
+// wantsPart reports whether the caller selected a part and the host has the software that uses
+// it.
+func (h Host) wantsPart(p Part) bool {
+	return h.hasPart(p) && (len(signsOf[p]) == 0 || slices.ContainsFunc(signsOf[p], h.fileExists))
 }
 
 // putPlugin puts the CNI plugin and its other name, in place of the plugin that
 // may have had that.
 func (h Host) putPlugin(from string) error {
-	if !h.wants(CNI) {
+	if !h.wantsPart(CNI) {
 		return nil
 	}
-	program, err := find(from, "culvert-cni")
+	program, err := findProgram(from, "culvert-cni")
 	if err != nil {
 		return err
 	}
-	dir := h.on(cniBin)
-	sign, err := h.sign(file{place: cniBin + "/culvert", mode: 0o755, source: program})
+	dir := h.hostPath(cniBin)
+	sign, err := h.compareFile(file{place: cniBin + "/culvert", mode: 0o755, source: program})
 	if err != nil {
 		return err
 	}
-	h.say("%s %s/culvert", sign, cniBin)
-	switch to, err := readlink(dir + "/sriov"); {
+	h.printLine("%s %s/culvert", sign, cniBin)
+	switch to, err := readLink(dir + "/sriov"); {
 	case err == nil && to == netconf.TypeCulvert:
-		h.say("%s %s/sriov -> culvert", signSame, cniBin)
+		h.printLine("%s %s/sriov -> culvert", signSame, cniBin)
 	case errors.Is(err, fs.ErrNotExist):
-		h.say("%s %s/sriov -> culvert", signNew, cniBin)
+		h.printLine("%s %s/sriov -> culvert", signNew, cniBin)
 	default:
-		h.say("%s %s/sriov -> culvert; the plugin that it was is kept as sriov.before-culvert, and uninstall puts it back", signOther, cniBin)
+		h.printLine("%s %s/sriov -> culvert; the plugin that it was is kept as sriov.before-culvert, and uninstall puts it back", signOther, cniBin)
 	}
 	if h.DryRun {
 		return nil
 	}
-	if err := mkdir(dir); err != nil {
+	if err := makeFolder(dir); err != nil {
 		return err
 	}
 	return place.Install(program, dir)
 }
 
 func (h Host) takePlugin() error {
-	dir := h.on(cniBin)
-	to, err := readlink(dir + "/sriov")
+	dir := h.hostPath(cniBin)
+	to, err := readLink(dir + "/sriov")
 	if err == nil && to == netconf.TypeCulvert {
-		if h.exists(cniBin + "/sriov.before-culvert") {
-			h.say("%s %s/sriov is again what it was before", signOther, cniBin)
+		if h.fileExists(cniBin + "/sriov.before-culvert") {
+			h.printLine("%s %s/sriov is again what it was before", signOther, cniBin)
 		} else {
-			h.say("%s %s/sriov", signGone, cniBin)
+			h.printLine("%s %s/sriov", signGone, cniBin)
 		}
 	}
-	if h.exists(cniBin + "/culvert") {
-		h.say("%s %s/culvert", signGone, cniBin)
+	if h.fileExists(cniBin + "/culvert") {
+		h.printLine("%s %s/culvert", signGone, cniBin)
 	}
 	if h.DryRun {
 		return nil
@@ -225,5 +246,5 @@ func (h Host) takePlugin() error {
 	return place.Remove(dir)
 }
 
-// on is where a file of the host is.
-func (h Host) on(name string) string { return filepath.Join(h.Root, name) }
+// hostPath returns the path of a file of the host.
+func (h Host) hostPath(name string) string { return filepath.Join(h.Root, name) }

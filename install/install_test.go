@@ -427,7 +427,7 @@ func TestUnit(t *testing.T) {
 	h := on("/", &bytes.Buffer{})
 	h.Parts, h.Prefix = []Part{Programs}, filepath.Join(root, "usr")
 	h.Root = "/"
-	files, err := h.files(built(t, "1"), completions)
+	files, err := h.wantedFiles(built(t, "1"), completions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestUnit(t *testing.T) {
 		if f.keep {
 			continue // of /etc
 		}
-		if _, err := h.put(f); err != nil {
+		if _, err := h.putFile(f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -447,5 +447,23 @@ func TestUnit(t *testing.T) {
 	cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+units+":")
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "culvertd.service") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
+
+// TestUninstallTakesPinnedPrograms: the eBPF programs that culvertd pinned go, those of others
+// stay; a dry run takes nothing.
+func TestUninstallTakesPinnedPrograms(t *testing.T) {
+	root := host(t, map[string]string{"sys/fs/bpf/culvert/connect4": "ours", "sys/fs/bpf/cilium/x": "theirs"})
+	dry, out := on(root, &bytes.Buffer{}), &bytes.Buffer{}
+	dry.DryRun, dry.Out = true, out
+	if err := dry.Uninstall(t.Context()); err != nil || !strings.Contains(out.String(), "/sys/fs/bpf/culvert") || tree(t, root)["sys/fs/bpf/culvert/connect4"] == "" {
+		t.Errorf("dry run: %v, it says %q", err, out)
+	}
+	if err := on(root, &bytes.Buffer{}).Uninstall(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := tree(t, root)
+	if got["sys/fs/bpf/culvert/connect4"] != "" || got["sys/fs/bpf/cilium/x"] == "" {
+		t.Errorf("left are %v", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/durable"
 )
 
-// What is said of a file.
+// These signs mark the outcome for a file.
 const (
 	signNew   = "+"
 	signOther = "~"
@@ -20,17 +20,17 @@ const (
 	signGone  = "-"
 )
 
-// content is what the file is to hold.
-func (f file) content() ([]byte, error) {
+// fileContent returns the wanted content of the file.
+func (f file) fileContent() ([]byte, error) {
 	if f.source != "" {
 		return os.ReadFile(f.source)
 	}
 	return f.body, nil
 }
 
-// sign compares what is there with what is wanted.
-func (h Host) sign(f file) (string, error) {
-	at := h.on(f.place)
+// compareFile compares what is there with what is wanted.
+func (h Host) compareFile(f file) (string, error) {
+	at := h.hostPath(f.place)
 	info, err := os.Lstat(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -43,7 +43,7 @@ func (h Host) sign(f file) (string, error) {
 		return signSame, nil
 	}
 	if f.link != "" {
-		if to, err := readlink(at); err == nil && to == f.link {
+		if to, err := readLink(at); err == nil && to == f.link {
 			return signSame, nil
 		}
 		return signOther, nil
@@ -51,7 +51,7 @@ func (h Host) sign(f file) (string, error) {
 	if info.Mode() != f.mode { // a link has another, too
 		return signOther, nil
 	}
-	want, err := f.content()
+	want, err := f.fileContent()
 	if err != nil {
 		return "", err
 	}
@@ -65,9 +65,9 @@ func (h Host) sign(f file) (string, error) {
 	return signOther, nil
 }
 
-// put makes the file what it should be, and says so.
-func (h Host) put(f file) (sign string, err error) {
-	if sign, err = h.sign(f); err != nil {
+// putFile makes the file what it should be, and says so.
+func (h Host) putFile(f file) (sign string, err error) {
+	if sign, err = h.compareFile(f); err != nil {
 		return sign, err
 	}
 	line := sign + " " + f.place
@@ -77,34 +77,34 @@ func (h Host) put(f file) (sign string, err error) {
 	case f.keep && sign == signSame:
 		line += " stays as it is"
 	}
-	h.say("%s", line)
+	h.printLine("%s", line)
 	if h.DryRun || sign == signSame {
 		return sign, nil
 	}
-	at := h.on(f.place)
-	if err := mkdir(filepath.Dir(at)); err != nil {
+	at := h.hostPath(f.place)
+	if err := makeFolder(filepath.Dir(at)); err != nil {
 		return sign, err
 	}
 	if f.link != "" {
 		return sign, durable.Symlink(f.link, at)
 	}
-	body, err := f.content()
+	body, err := f.fileContent()
 	if err != nil {
 		return sign, err
 	}
 	return sign, durable.WriteFile(at, body, f.mode)
 }
 
-// take removes the file, and folders that are empty then.
-func (h Host) take(f file) error {
-	at := h.on(f.place)
+// removeFile removes the file, and folders that are empty then.
+func (h Host) removeFile(f file) error {
+	at := h.hostPath(f.place)
 	if f.keep {
 		if there, err := os.ReadFile(at); err == nil && !bytes.Equal(there, f.body) {
 			return nil
 		}
 	}
-	if h.exists(f.place) {
-		h.say("%s %s", signGone, f.place)
+	if h.fileExists(f.place) {
+		h.printLine("%s %s", signGone, f.place)
 	}
 	if h.DryRun {
 		return nil
@@ -116,26 +116,26 @@ func (h Host) take(f file) error {
 		return err
 	}
 	// Until others have something in it, or it is not there.
-	for dir := path.Dir(f.place); !h.floor(dir) && os.Remove(h.on(dir)) == nil; {
+	for dir := path.Dir(f.place); !h.isKeptFolder(dir) && os.Remove(h.hostPath(dir)) == nil; {
 		dir = path.Dir(dir)
 	}
 	return nil
 }
 
-// exists reports whether the host has a file or folder of that name, be it a
+// fileExists reports whether the host has a file or folder of that name, be it a
 // link that leads nowhere.
-func (h Host) exists(name string) bool {
-	_, err := os.Lstat(h.on(name))
+func (h Host) fileExists(name string) bool {
+	_, err := os.Lstat(h.hostPath(name))
 	return err == nil
 }
 
-// mkdir makes a folder and those above it that others can enter, whatever the
+// makeFolder makes a folder and those above it that others can enter, whatever the
 // umask is.
-func mkdir(dir string) error {
+func makeFolder(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
-	if err := mkdir(filepath.Dir(dir)); err != nil {
+	if err := makeFolder(filepath.Dir(dir)); err != nil {
 		return err
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -144,8 +144,8 @@ func mkdir(dir string) error {
 	return os.Chmod(dir, 0o755)
 }
 
-// readlink is os.Readlink; what is there and is no link leads to "".
-func readlink(name string) (string, error) {
+// readLink returns the target of a link; "" for a file that is no link.
+func readLink(name string) (string, error) {
 	info, err := os.Lstat(name)
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		return "", err

@@ -29,7 +29,7 @@ func (k *counting) PFs(ctx context.Context) ([]vf.PF, error) {
 // A cable that is pulled is seen soon, and a burst of events is one listing.
 func TestFollow(t *testing.T) {
 	k := &counting{Kernel: fake.New(fake.IGB, 1)}
-	i := inventory.New(k)
+	i := inventory.New(k, nil)
 	if _, err := i.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,8 @@ func TestFollow(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		i.Follow(ctx, wake, 100*time.Millisecond, func(err error) { t.Error(err) })
+		// A busy machine may stand still in the burst, for less than this.
+		i.Follow(ctx, wake, 3*time.Second, func(err error) { t.Error(err) })
 	}()
 	changed := i.Changed()
 	for range 20 {
@@ -49,7 +50,7 @@ func TestFollow(t *testing.T) {
 	}
 	select {
 	case <-changed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nobody looked")
 	}
 	if n := k.listings.Load(); n != 2 || i.PFs()[0].Carrier {
@@ -62,7 +63,7 @@ func TestFollow(t *testing.T) {
 // A listing that was begun earlier and took longer does not replace a newer one.
 func TestRefreshKeepsTheNewest(t *testing.T) {
 	k := &counting{Kernel: fake.New(fake.IGB, 1), hold: make(chan struct{})}
-	i := inventory.New(k)
+	i := inventory.New(k, nil)
 	slow := make(chan error)
 	go func() {
 		_, err := i.Refresh(t.Context())

@@ -24,17 +24,24 @@ type kernel interface {
 // Inventory caches the listing. Its methods may be called concurrently.
 type Inventory struct {
 	kernel  kernel
+	now     func() time.Time
 	changed change.Signal
 
 	mu        sync.Mutex // guards all below
 	pfs       []vf.PF
 	listed    time.Time // when the last listing that ended was begun
 	abilities map[vf.PFID]vf.Abilities
+	links     map[vf.PCIAddr]*linkHistory
+	faults    map[vf.PCIAddr][]vf.Fault // by PF
 }
 
-// New returns an empty inventory; Refresh fills it.
-func New(k kernel) *Inventory {
-	return &Inventory{kernel: k, abilities: map[vf.PFID]vf.Abilities{}}
+// New returns an empty inventory; Refresh fills it. now is the clock by which links are flapping;
+// nil stands for time.Now.
+func New(k kernel, now func() time.Time) *Inventory {
+	if now == nil {
+		now = time.Now
+	}
+	return &Inventory{kernel: k, now: now, abilities: map[vf.PFID]vf.Abilities{}}
 }
 
 // PFs returns the last listing, with what is known of each PF's abilities.
@@ -45,8 +52,8 @@ func (i *Inventory) PFs() []vf.PF {
 	return slices.Clone(i.pfs)
 }
 
-// Listed is when the last listing was begun; zero before the first. What PFs says
-// was true then or later.
+// Listed returns when the last listing was begun; zero before the first. PFs returns values of that
+// time or later.
 func (i *Inventory) Listed() time.Time {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -69,25 +76,46 @@ func (i *Inventory) Refresh(ctx context.Context) ([]vf.PF, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for n := range pfs {
-		i.recognise(&pfs[n])
-		pfs[n].Abilities = i.known(pfs[n])
+		i.recogniseUnread(&pfs[n])
+		pfs[n].Abilities = i.knownAbilities(pfs[n])
 	}
 	if begun.Before(i.listed) {
-		return pfs, nil // somebody who began later was faster
+		i.markPFs(pfs)
+		return pfs, nil // a listing that began later was faster
 	}
+	i.observeLinks(pfs)
+	i.markPFs(pfs)
 	i.pfs, i.listed = pfs, begun
 	i.changed.Notify()
 	return slices.Clone(pfs), nil
 }
 
-// Follow lists the hardware within the given time after each wake of a kernel's
-// Watch, unless somebody else did meanwhile. It is for those who show the
-// hardware to others and must not wait for reconcile, which lets a burst of
-// events end and may work for seconds on what it finds. It returns when the
-// watch or ctx ends.
+// SetFaults sets the faults of PFs, which the listings from now on show, and the last one too.
+func (i *Inventory) SetFaults(faults map[vf.PCIAddr][]vf.Fault) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.faults = faults
+	i.pfs = slices.Clone(i.pfs)
+	i.markPFs(i.pfs)
+	i.changed.Notify()
+}
+
+// markPFs sets the fields of PFs that no single listing shows. The caller holds mu.
+func (i *Inventory) markPFs(pfs []vf.PF) {
+	for n := range pfs {
+		h := i.links[pfs[n].PCI]
+		pfs[n].Flapping, pfs[n].Faults = h != nil && h.flapping, i.faults[pfs[n].PCI]
+	}
+}
+
+// Follow lists the hardware within the given time after each wake of a kernel's Watch, unless
+// another listing ran meanwhile. It is for callers that show the hardware and must not wait for
+// reconcile, which lets a burst of events end and may work for seconds on its findings. Follow
+// lists the hardware again when a flapping link should be steady, of which the kernel has no
+// event. It returns when the watch or ctx ends.
 func (i *Inventory) Follow(ctx context.Context, wake <-chan struct{}, within time.Duration, failed func(error)) {
 	for {
-		last, more := burst(ctx, wake, within)
+		last, more := i.awaitReason(ctx, wake, within)
 		if !more {
 			return
 		}
@@ -100,10 +128,16 @@ func (i *Inventory) Follow(ctx context.Context, wake <-chan struct{}, within tim
 	}
 }
 
-// burst waits for a wake and the others that come within a time of it. It
-// returns when the last one came; more is false when there will be none.
-func burst(ctx context.Context, wake <-chan struct{}, within time.Duration) (last time.Time, more bool) {
-	var due <-chan time.Time
+// awaitReason waits for a wake and the others that come within a time of it, or until a flapping
+// link should be steady. It returns when the last reason came; more is false when there will be
+// none.
+func (i *Inventory) awaitReason(ctx context.Context, wake <-chan struct{}, within time.Duration) (last time.Time, more bool) {
+	var due, steady <-chan time.Time
+	if wait, flapping := i.untilSteady(); flapping {
+		timer := time.NewTimer(max(wait, within)) // listing may fail at that time
+		defer timer.Stop()
+		steady = timer.C
+	}
 	for {
 		select {
 		case _, more := <-wake:
@@ -116,15 +150,17 @@ func burst(ctx context.Context, wake <-chan struct{}, within time.Duration) (las
 			}
 		case <-due:
 			return last, true
+		case <-steady:
+			return time.Now(), true
 		case <-ctx.Done():
 			return last, false
 		}
 	}
 }
 
-// recognise gives a PF that could not be read the identity that the PF in its
+// recogniseUnread gives a PF that could not be read the identity that the PF in its
 // place had: what is held of it must not look as if it were gone.
-func (i *Inventory) recognise(pf *vf.PF) {
+func (i *Inventory) recogniseUnread(pf *vf.PF) {
 	if pf.Err == "" || !pf.ID.IsZero() {
 		return
 	}
@@ -135,8 +171,8 @@ func (i *Inventory) recognise(pf *vf.PF) {
 	}
 }
 
-// known joins what reading a PF told with what probing it told.
-func (i *Inventory) known(pf vf.PF) vf.Abilities {
+// knownAbilities merges the abilities that reading a PF showed with those that probing showed.
+func (i *Inventory) knownAbilities(pf vf.PF) vf.Abilities {
 	all := maps.Clone(pf.Abilities)
 	if all == nil {
 		all = vf.Abilities{}
@@ -156,8 +192,8 @@ func (i *Inventory) Probed(id vf.PFID) bool {
 	return i.abilities[id] != nil
 }
 
-// Probe asks the driver what it can do, by writing to one VF what that has
-// already. The VF must be free, and nobody may work on it meanwhile.
+// Probe asks the driver for its abilities, by writing to one VF the values that the VF has
+// already. The VF must be free, and must not be worked on meanwhile.
 func (i *Inventory) Probe(ctx context.Context, pf vf.PF, index int) error {
 	a, err := i.kernel.Probe(ctx, pf.PCI, index)
 	if err != nil {
@@ -171,7 +207,7 @@ func (i *Inventory) Probe(ctx context.Context, pf vf.PF, index int) error {
 	i.abilities[pf.ID] = a
 	for n := range i.pfs {
 		if i.pfs[n].ID == pf.ID {
-			i.pfs[n].Abilities = i.known(i.pfs[n])
+			i.pfs[n].Abilities = i.knownAbilities(i.pfs[n])
 		}
 	}
 	return nil

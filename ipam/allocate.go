@@ -9,24 +9,21 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Result is what one attachment gets.
+// Result has the addresses and routes that one attachment gets.
 type Result struct {
 	Addresses []vf.Address
 	Routes    []vf.Route
 }
 
-// Allocate chooses one address of every range set. It is a function of its
-// arguments; the caller writes the outcome down in the transaction in which
-// held looked.
+// Allocate chooses one address of every range set. It is a function of its arguments; the caller
+// records the outcome in the transaction that held reads.
 //
-// held says who has an address in the network. An address that the asking
-// attachment has itself must be reported as free, so that a repeated request
-// gets it again.
+// held returns the holder of an address in the network. It must report an address as free that
+// the requesting attachment itself has, so that a repeated request gets it again.
 //
-// last are addresses that were given out lately, the latest at the end: each
-// set goes on after the latest one of its own, so that an address that was
-// just let go of is not somebody else's at once. With none, a set starts at its
-// first address.
+// last are addresses that were given out lately, the latest at the end: each set continues after
+// its latest one, so that an address that was just freed does not get a new holder at once.
+// Without a latest one, a set starts at its first address.
 //
 // wanted are asked for by name; a full-length prefix (/32, /128) leaves the
 // prefix length to the range. For TypeStatic they take the place of the
@@ -54,6 +51,11 @@ func (c Config) Allocate(held func(netip.Addr) (vf.Owner, bool), last []netip.Ad
 		r.Addresses, err = c.fixed(held, wanted)
 	default:
 		r.Addresses, err = c.ranged(held, last, wanted)
+		if err == nil && len(c.Static) > 0 {
+			var beside []vf.Address
+			beside, err = c.fixed(held, nil)
+			r.Addresses = append(r.Addresses, beside...)
+		}
 	}
 	if err != nil {
 		return Result{}, err

@@ -6,6 +6,7 @@ package ipam
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/culvert-net/culvert/vf"
 )
@@ -41,7 +42,8 @@ type Config struct {
 	Sets [][]Range
 	// Exclude is never given out, not even by request.
 	Exclude []netip.Prefix
-	// Static are the addresses of TypeStatic, unless a request brings others.
+	// Static are the addresses of TypeStatic, unless a request brings others. With ranges
+	// (ParseWhereabouts), an attachment gets them beside those of its range sets.
 	Static []vf.Address
 	// Routes, where a Gateway that is not given is that of an address of the
 	// same family.
@@ -57,7 +59,8 @@ type Config struct {
 	// Lenient networks take what the CNI project's plugins take: a route whose family has no
 	// address, and a wanted address with another prefix length than its range.
 	Lenient bool
-	// Warnings is what the section's author should correct, for networks that are Lenient.
+	// Warnings has the mistakes that the section's author should correct, for networks that are
+	// Lenient.
 	Warnings []string
 
 	// Pool names the pool of addresses where the section does; empty leaves it to the intake.
@@ -70,6 +73,13 @@ type Config struct {
 	PoolOf string
 	// SharedWith lists the namespaces whose networks may share the pool.
 	SharedWith []string
+	// AddressPool is the name of the AddressPool that has the addresses. The section says
+	// only routes and DNS beside it, and has no addresses until the intake fills them in
+	// (WithPool).
+	AddressPool string
+	// KeepAtMost is how long the AddressPool lets pods keep their addresses after they have
+	// ended; 0 means that it lets none.
+	KeepAtMost time.Duration
 	// FormerPool is the network's CNI name, by which earlier versions kept the addresses
 	// of networks of Kubernetes. They stay held. It is empty where the pool has that name
 	// still. Parse never sets it.

@@ -9,9 +9,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// What Parse accepts can be allocated from, and what comes out is in a range,
-// excluded by nothing, no gateway, and given to one attachment only (I4); or
-// the refusal is a documented error that is short.
+// I4: Allocate works with everything that Parse accepts. An address is in a range, not
+// excluded, no gateway, and given to one attachment only. A refusal is a documented,
+// short error.
 func FuzzParse(f *testing.F) {
 	f.Add(`{"type":"host-local","subnet":"172.16.91.0/24","routes":[{"dst":"0.0.0.0/0"}],"gateway":"172.16.91.1"}`)
 	f.Add(`{"type":"culvert","ranges":[[{"subnet":"fd00::/8","rangeStart":"fd00::"}],[{"subnet":"0.0.0.0/0"}]],"exclude":["::/0","0.0.0.0/1"]}`)

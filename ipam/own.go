@@ -26,13 +26,24 @@ func (r Run) String() string {
 	return r.First.String() + "-" + r.Last.String()
 }
 
-// Own is what a node may hand out of a network that several nodes share.
+// Own has the addresses that a node may hand out of a network that several nodes share.
 type Own struct {
 	// Runs are the node's.
 	Runs []Run
 	// Claims are single addresses that were given to the asking attachment
 	// alone, with the claim's ID.
 	Claims map[netip.Addr]string
+	// Kept are the addresses that are kept for the asking pod's name. The node may have them
+	// in its Runs, or not.
+	Kept []netip.Addr
+}
+
+// Grant is the right of the node to hand out addresses under an ID that is used once. While it
+// has no Runs it is open: the node may hand out every address that the cluster grants under the
+// ID. Runs close it: the node hands out only these, and has given the others back for good (I4).
+type Grant struct {
+	ID   string
+	Runs []Run
 }
 
 // Has reports whether the node may hand out a to the asking attachment.
@@ -53,19 +64,29 @@ func (c Config) Within(o Own) Config {
 	return c
 }
 
-// Named are the addresses that a request gets or none: those that it asks for,
-// else the fixed ones of TypeStatic.
+// Named returns the addresses that a request must get, or else it gets none: those that it names
+// and the fixed ones. For TypeStatic the named ones replace the fixed ones.
 func (c Config) Named(wanted []netip.Prefix) []netip.Addr {
 	var out []netip.Addr
 	for _, w := range wanted {
 		out = append(out, w.Addr().Unmap())
 	}
-	if len(wanted) == 0 && c.Type == TypeStatic {
+	if len(wanted) == 0 || c.Type != TypeStatic {
 		for _, a := range c.Static {
 			out = append(out, a.Prefix.Addr())
 		}
 	}
 	return out
+}
+
+// NeedsBlocks reports whether an attachment that asks for addresses by name, Named, gets
+// another one out of the ranges.
+func (c Config) NeedsBlocks(named []netip.Addr) bool {
+	fixed := 0
+	if c.Type != TypeStatic {
+		fixed = len(c.Static)
+	}
+	return len(named) == 0 || len(c.Sets) > len(named)-fixed
 }
 
 // Usable returns, for each set, what may be given out: all but network and
@@ -90,7 +111,7 @@ func (c Config) mine(a netip.Addr) error {
 	return fmt.Errorf("address %s: %w: the cluster has not given it to this node: %w", a, vf.ErrNotReady, ErrNoBlock)
 }
 
-// ours cuts segments down to the node's runs.
+// ours returns the parts of segments that are in the node's runs.
 func (c Config) ours(segments []segment) []segment {
 	if c.Own == nil {
 		return segments
@@ -116,7 +137,7 @@ func (c Config) ours(segments []segment) []segment {
 	return out
 }
 
-// spent is the error of a node whose runs have no free address.
+// spent returns the error of a node whose runs have no free address.
 func (c Config) spent(set []Range, count int) error {
 	if count == 0 {
 		return fmt.Errorf("addresses of %s: %w: the cluster has given this node none yet: %w", ranges(set), vf.ErrNotReady, ErrNoBlock)

@@ -23,8 +23,7 @@ const (
 	maxShared   = 256
 )
 
-// few reports whether a list is short enough to be looked at, and records a
-// problem when it is not.
+// few reports whether a list is short enough to be parsed, and records a problem if it is not.
 func few(o *strictjson.Object, key string, n, most int) bool {
 	if n > most {
 		o.Fail(key, "%d elements; want at most %d", n, most)
@@ -46,11 +45,11 @@ type Reader struct {
 // Parse is Reader.Parse of the zero Reader.
 func Parse(raw json.RawMessage) (Config, error) { return Reader{}.Parse(raw) }
 
-// Parse reads the ipam section of a CNI configuration: type host-local (with
-// exclude and scope, which are ours), culvert (the same) or static (with scope and
-// shared), in the form of the CNI project's plugins of those names. A section of any other type is for the
-// plugin of that name (Config.IsDelegated), which reads the rest of it. An absent, null or
-// empty section is the zero Config.
+// Parse reads the ipam section of a CNI configuration: type host-local, culvert (the same) or
+// static, in the form of the CNI project's plugins of those names. Culvert's own keys are exclude
+// and scope, and for static scope and shared. A section of any other type is for the plugin of
+// that name (Config.IsDelegated), which reads the rest of it. An absent, null or empty section is
+// the zero Config.
 //
 // dataDir is accepted and ignored: the ledger holds what is given out. The
 // error wraps vf.ErrInvalid and lists everything that is wrong.
@@ -104,7 +103,12 @@ func (c *Config) hostLocal(o *strictjson.Object, r Reader) {
 		o.Known("type", "poolOf") // addresses, routes and DNS are those of the other network
 		return
 	}
-	o.Known("type", "subnet", "rangeStart", "rangeEnd", "gateway", "ranges", "routes", "exclude", "scope", "dns", "resolvConf", "dataDir", "poolOf", "sharedWith")
+	if c.AddressPool, _ = strictjson.Text(o, "addressPool", parsePoolName); o.Given("addressPool") {
+		o.Known("type", "addressPool", "routes", "dns", "resolvConf") // the pool has the addresses
+		c.common(o)
+		return
+	}
+	o.Known("type", "subnet", "rangeStart", "rangeEnd", "gateway", "ranges", "routes", "exclude", "scope", "dns", "resolvConf", "dataDir", "poolOf", "sharedWith", "addressPool")
 	c.sharedWith(o)
 	o.String("dataDir")
 	c.common(o)
@@ -138,6 +142,15 @@ func (c *Config) sharedWith(o *strictjson.Object) {
 			o.Fail("sharedWith", "element %d: %q: want the name of a namespace", i, namespace)
 		}
 	}
+}
+
+// parsePoolName reads the name of an AddressPool (RFC 1123 subdomain).
+func parsePoolName(s string) (string, error) {
+	is := func(r rune) bool { return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '.' }
+	if s == "" || len(s) > longestPool || strings.ContainsFunc(s, func(r rune) bool { return !is(r) }) {
+		return "", fmt.Errorf("%q: want the name of an AddressPool, as kubectl get addresspools lists it", s)
+	}
+	return s, nil
 }
 
 func parsePoolOf(s string) (string, error) {
@@ -194,7 +207,7 @@ func parseSets(o *strictjson.Object, key string) (out [][]Range) {
 // conventions, capability ipRanges). raw is that value; none adds nothing. Only c of
 // TypeHostLocal takes any. The error wraps vf.ErrInvalid.
 func (c Config) AddRanges(raw json.RawMessage) (Config, error) {
-	if len(raw) == 0 || c.Type != TypeHostLocal || c.PoolOf != "" {
+	if len(raw) == 0 || c.Type != TypeHostLocal || c.PoolOf != "" || c.AddressPool != "" {
 		return c, nil
 	}
 	in, err := json.Marshal(map[string]json.RawMessage{"ipRanges": raw})
@@ -249,6 +262,11 @@ func (c *Config) static(o *strictjson.Object) {
 	c.common(o)
 	c.Shared = o.Bool("shared")
 	c.Scope, _ = strictjson.Text(o, "scope", parseScope)
+	c.fixedAddresses(o)
+}
+
+// fixedAddresses reads the key addresses of o.
+func (c *Config) fixedAddresses(o *strictjson.Object) {
 	addresses := o.Objects("addresses")
 	if !few(o, "addresses", len(addresses), maxStatic) {
 		return

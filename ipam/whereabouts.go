@@ -62,8 +62,9 @@ func (r Reader) ParseWhereabouts(raw json.RawMessage) (Config, error) {
 			c.whereaboutsRange(in, gateway)
 		}
 	}
-	if len(o.Objects("addresses")) > 0 {
-		o.Fail("addresses", "Culvert's pools do not serve fixed addresses beside a range: use ipam of type static for them, or install whereabouts")
+	c.fixedAddresses(o)
+	for _, a := range c.Static { // of no range: the attachment gets it as a fixed one
+		c.Exclude = append(c.Exclude, netip.PrefixFrom(a.Prefix.Addr(), a.Prefix.Addr().BitLen()))
 	}
 	if len(c.Sets) == 0 && o.Err() == nil {
 		o.Fail("range", "missing; want a range, e.g. 172.16.91.0/24, here or in ipRanges (culvertd does not read the file of configuration_path)")

@@ -3,6 +3,7 @@ package ipam
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestParseWhereaboutsRefuses(t *testing.T) {
 		`{"type":"whereabouts","range":"10.1.0.0/24","gateway":"router"}`:                                "want an IP address",
 		`{"type":"whereabouts","ipRanges":[{"exclude":[]}]}`:                                             "ipam.ipRanges[0].range: missing",
 		`{"type":"whereabouts","ipRanges":[{"range":"10.1.0.0/24"},{"range":"10.1.0.0/25"}]}`:            "overlap",
-		`{"type":"whereabouts","range":"10.1.0.0/24","addresses":[{"address":"10.9.0.1/24"}]}`:           "do not serve fixed addresses beside a range",
+		`{"type":"whereabouts","range":"10.1.0.0/24","addresses":[{"address":"10.9.0.1"}]}`:              "want an address with its prefix length",
 		`{"type":"whereabouts","range":"10.1.0.0/24","network_name":"` + strings.Repeat("x", 300) + `"}`: "want at most 241 bytes",
 	} {
 		if c, err := parseWhereabouts(raw); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), want) {
@@ -74,6 +75,28 @@ func TestParseWhereaboutsRefuses(t *testing.T) {
 	}
 	if _, err := (Reader{}).ParseWhereabouts(json.RawMessage(`{"type":"whereabouts","range":"10.1.0.0/24","rangeStart":"x"}`)); err == nil || !strings.Contains(err.Error(), "did you mean range_start?") {
 		t.Errorf("strictly: %v", err)
+	}
+}
+
+// A pod has the fixed addresses beside those of the ranges, and no other pod has them.
+func TestWhereaboutsFixedAddresses(t *testing.T) {
+	c, err := parseWhereabouts(`{"type":"whereabouts","range":"10.1.0.0/24","addresses":[{"address":"10.1.0.1/24"},{"address":"10.9.0.7/16","gateway":"10.9.0.1"}]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Allocate(nobody, nil, nil)
+	if want := "[{10.1.0.2/24 invalid IP} {10.1.0.1/24 invalid IP} {10.9.0.7/16 10.9.0.1}]"; err != nil || fmt.Sprint(r.Addresses) != want {
+		t.Errorf("%v, %v; want %s", r.Addresses, err, want)
+	}
+	_, err = c.Allocate(func(a netip.Addr) (vf.Owner, bool) {
+		return vf.Owner{Name: "another"}, a == netip.MustParseAddr("10.9.0.7")
+	}, nil, nil)
+	if !errors.Is(err, vf.ErrHeld) {
+		t.Errorf("I4: %v", err)
+	}
+	named := c.Named([]netip.Prefix{netip.MustParsePrefix("10.1.0.9/32")})
+	if fmt.Sprint(named) != "[10.1.0.9 10.1.0.1 10.9.0.7]" || c.NeedsBlocks(named) || !c.NeedsBlocks(c.Named(nil)) {
+		t.Errorf("named %v", named)
 	}
 }
 

@@ -1,24 +1,26 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/vf"
 )
 
-// keepLast is how many addresses of a network are remembered as given out
-// lately: enough for one of each range set that anybody declares.
+// keepLast is how many addresses of a network are remembered as given out lately: enough for the
+// last one of each range set.
 const keepLast = 16
 
 func addressKey(network string, addr netip.Addr) []byte {
 	return append(networkKey(network), addr.String()...)
 }
 
-// key is where the ledger has an address: that of a shared one names its holder's VF.
-func (a Address) key() []byte {
+// entryKey returns the ledger's key of an address. The key of a shared address also has the VF of
+// its holder.
+func (a Address) entryKey() []byte {
 	k := addressKey(a.Network, a.Addr)
 	if a.Shared {
 		k = append(append(k, 0), a.VF.String()...)
@@ -32,17 +34,40 @@ func networkKey(network string) []byte { return []byte(network + "\x00") }
 // when it is empty.
 func (t *Tx) AddressesOf(network string) []Address {
 	var prefix []byte
+	count := t.memos.addresses.count()
 	if network != "" {
-		prefix = networkKey(network)
+		prefix, count = networkKey(network), 0
 	}
-	all, _ := decodeAddresses(t.under(bucketAddresses, prefix), t.memos.addresses.of)
+	all, _ := decodeAddresses(t.entriesUnder(bucketAddresses, prefix), count, t.memos.addresses.decodeEntry)
 	return all
 }
 
-// UnreadAddresses returns how many entries of addresses cannot be read, those that name
-// no address included.
+// HoldersOf returns the entries of an address in all networks. There are several if networks have
+// the same subnet, or if attachments share the address. It reads only these entries, since a busy
+// node has many others.
+func (t *Tx) HoldersOf(a netip.Addr) []Address {
+	found := func(yield func([]byte, []byte) bool) {
+		c := t.tx.Bucket(bucketAddresses).Cursor()
+		for first, _ := c.First(); first != nil; {
+			network, _, _ := strings.Cut(string(first), "\x00")
+			key := string(addressKey(network, a))
+			k, stored := c.Seek([]byte(key))
+			for ; string(k) == key || strings.HasPrefix(string(k), key+"\x00"); k, stored = c.Next() {
+				if !yield(k, stored) {
+					return
+				}
+			}
+			first, _ = c.Seek([]byte(network + "\x01")) // the next network
+		}
+	}
+	all, _ := decodeAddresses(found, 0, t.memos.addresses.decodeEntry)
+	return all
+}
+
+// UnreadAddresses returns how many entries of addresses cannot be read, including those whose key
+// is no address.
 func (t *Tx) UnreadAddresses() int {
-	all, unnamed := decodeAddresses(t.under(bucketAddresses, nil), t.memos.addresses.of)
+	all, unnamed := decodeAddresses(t.entriesUnder(bucketAddresses, nil), t.memos.addresses.count(), t.memos.addresses.decodeEntry)
 	n := len(unnamed)
 	for _, a := range all {
 		if a.Damage != "" {
@@ -52,15 +77,15 @@ func (t *Tx) UnreadAddresses() int {
 	return n
 }
 
-// HoldAddress records that an attachment has an address. vf.ErrHeld names the
-// owner when somebody else does (I4); holders of a shared address are no hindrance to
+// HoldAddress records that an attachment has an address. The error wraps vf.ErrHeld and names the
+// owner if another attachment has the address (I4). Holders of a shared address do not exclude
 // each other.
 func (t *Tx) HoldAddress(a Address) error {
-	key := a.key()
+	key := a.entryKey()
 	if stored := t.tx.Bucket(bucketAddresses).Get(key); stored != nil {
-		old, err := t.memos.addresses.of(key, stored)
+		old, err := t.memos.addresses.decodeEntry(key, stored)
 		if err != nil {
-			return fmt.Errorf("address %s of network %s: %w by somebody unknown, since its entry in the ledger is damaged (%w): culvert ledger check says more",
+			return fmt.Errorf("address %s of network %s: %w by an unknown owner, since its entry in the ledger is damaged (%w): culvert ledger check says more",
 				a.Addr, a.Network, vf.ErrHeld, err)
 		}
 		if old.Owner != a.Owner {
@@ -68,29 +93,54 @@ func (t *Tx) HoldAddress(a Address) error {
 		}
 	}
 	a.Since = t.now
-	return errors.Join(t.put(bucketAddresses, key, a), t.remember(a))
+	return errors.Join(t.putJSON(bucketAddresses, key, a), t.rememberAddress(a))
 }
 
-// LastAddresses returns the addresses of a network that were given out lately,
-// the latest at the end, whether or not they are still held.
+// LastAddresses returns the addresses of a network that were given out lately, the latest last.
+// They may be free again. There are none if their entry is damaged, which affects only the order in
+// which addresses are given out. The caller must not change them.
 func (t *Tx) LastAddresses(network string) []netip.Addr {
-	all, _ := decodeLast(t.under(bucketLast, networkKey(network)))
-	return all[network]
+	key := networkKey(network)
+	stored := t.tx.Bucket(bucketLast).Get(key)
+	if stored == nil {
+		return nil
+	}
+	last, err := t.memos.last.decodeEntry(key, stored)
+	if err != nil {
+		return nil
+	}
+	return last
 }
 
-func (t *Tx) remember(a Address) error {
-	last := t.LastAddresses(a.Network)
-	last = append(slices.DeleteFunc(last, func(o netip.Addr) bool { return o == a.Addr }), a.Addr)
-	return t.put(bucketLast, networkKey(a.Network), last[max(0, len(last)-keepLast):])
-}
-
-// FreeAddresses lets go of every address of one VF's attachment.
-func (t *Tx) FreeAddresses(id vf.ID) error {
-	var errs []error
-	for _, a := range t.AddressesOf("") {
-		if a.VF == id && a.Damage == "" {
-			errs = append(errs, t.del(bucketAddresses, a.key()))
+func (t *Tx) rememberAddress(a Address) error {
+	last := make([]netip.Addr, 0, keepLast+1)
+	for _, o := range t.LastAddresses(a.Network) {
+		if o != a.Addr {
+			last = append(last, o)
 		}
+	}
+	last = append(last, a.Addr)
+	last = last[max(0, len(last)-keepLast):]
+	key := networkKey(a.Network)
+	if err := t.putJSON(bucketLast, key, last); err != nil {
+		return err
+	}
+	t.memos.last.keepDecoded(key, t.tx.Bucket(bucketLast).Get(key), last) // the next allocation reads it
+	return nil
+}
+
+// FreeAddresses frees every address of one VF's attachment. It leaves out entries that cannot be
+// read, since their holder is not known.
+func (t *Tx) FreeAddresses(id vf.ID) error {
+	var keys [][]byte // a deletion would move the cursor past the next entry
+	for key, stored := range t.entriesFrom(bucketAddresses, nil) {
+		if a, err := t.memos.addresses.decodeEntry(key, stored); err == nil && a.VF == id {
+			keys = append(keys, bytes.Clone(key))
+		}
+	}
+	var errs []error
+	for _, key := range keys {
+		errs = append(errs, t.deleteEntry(bucketAddresses, key))
 	}
 	return errors.Join(errs...)
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/culvert-net/culvert/durable"
 )
 
-// bbolt gives no page back to the file system, so the file keeps the size that it had at
-// its largest. compactBloated compacts a file of which compactFree bytes and three quarters
-// are free, unless a copy of its largest entry would take culvertd much memory.
+// bbolt returns no page to the file system, so the file never shrinks. compactBloated compacts a
+// file of which at least compactFree bytes and at least three quarters are free, unless copying
+// its largest entry would take much memory.
 const compactFree = 16 << 20
 
-// compactBatch is how many bytes of entries one transaction of a new file has at most: bbolt
-// keeps its pages in memory.
+// compactBatch bounds the bytes of entries that one transaction writes to a new file, since bbolt
+// keeps the pages of a transaction in memory.
 const compactBatch = 1 << 20
 
-// compactBloated replaces the file of an open ledger by one with the same entries when
-// most of it is free. It returns the database to work with, and an event that reports the
-// sizes, or why the file stays as large as it is: a sound ledger is not refused for that.
-// It fails when the new file is in its place and may be lost in a power cut.
+// compactBloated replaces the file of an open ledger by one with the same entries when most of it
+// is free. It returns the database to work with, and an event with the sizes or with the reason
+// why the file stays large, which is no reason to refuse a sound ledger. It returns an error only
+// if the new file is in place and a power cut may lose it.
 //
-// Both files are locked until the new one is in its place: a culvertd that starts
-// meanwhile opens one of them and finds it locked.
+// Both files are locked until the new one is in place, so another culvertd that starts meanwhile
+// finds the file that it opens locked.
 func compactBloated(db *bolt.DB, path string, c Content, opts Options) (*bolt.DB, Event, error) {
 	size, err := sizeOf(path)
 	if err != nil || c.free < compactFree || c.free < size/4*3 || c.large {
@@ -56,15 +56,15 @@ func sizeOf(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// replaceCompacted makes a compact copy of an open ledger and renames it to path. When it
-// returns no copy, the file at path is unchanged. With a copy and an error, the copy is at
-// path and may be lost in a power cut.
+// replaceCompacted makes a compact copy of an open ledger and renames it to path. When it returns
+// no copy, the file at path is unchanged. When it returns a copy and an error, the copy is at
+// path and a power cut may lose it.
 func replaceCompacted(db *bolt.DB, path string, opts Options) (fresh *bolt.DB, err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return nil, err
 	}
 	name := path + ".compacted"
-	if err := removeIfThere(name); err != nil { // of a culvertd that was killed
+	if err := removeIfThere(name); err != nil { // left by a culvertd that was killed
 		return nil, err
 	}
 	if fresh, err = bolt.Open(name, 0o600, boltOptions(opts)); err != nil {

@@ -21,33 +21,33 @@ type Content struct {
 	Records   []Record
 	Addresses []Address
 	Last      map[string][]netip.Addr // by network, given out lately
+	Grants    []Grant
 	Events    []Event
 	Sandboxes []Sandbox
-	Fresh     map[string]vf.Admin // by PF, what its VFs are like when they are made
+	Fresh     map[string]vf.Admin // by PF, its settings for VFs that were just made
 
-	// Faults are why the file as a whole cannot be trusted: culvertd does not
-	// open it. Something may be missing from the other fields.
+	// Faults has the reasons why the file as a whole cannot be trusted. culvertd then refuses to
+	// open it, and the other fields may be incomplete.
 	Faults []Fault
-	// Damage are single entries that cannot be trusted, beyond those that are
-	// among Records and Addresses as damaged.
+	// Damage has the damaged entries that are neither in Records nor in Addresses.
 	Damage []Problem
 
-	doubts []Problem // of VerifySandboxes
-	free   int64     // bytes of the file that nothing is in
-	large  bool      // an entry is larger than what is read
-	own    bool      // an entry on some page, in use or not, is as culvertd writes entries
+	doubts []Problem // found by VerifySandboxes
+	free   int64     // unused bytes of the file
+	large  bool      // an entry exceeds the size that is read
+	own    bool      // some page, in use or not, has an entry in culvertd's format
 	hints  map[vf.ID]Record
 }
 
 // Fault is one thing that is wrong with the file as a whole.
 type Fault string
 
-// Newer reports whether the file is of a format that this culvertd does not
-// know: nothing is known to be wrong with it, and nothing may be changed in it.
+// Newer reports whether the file is of a format that this culvertd does not know. Such a file
+// has no known fault, and must not be changed.
 func (c Content) Newer() bool { return c.Format != "" && c.Format != "1" && c.Format != format }
 
-// Mendable reports whether Mend makes anything of it that it is not already: a
-// VF that a repair marked as lost stays so until culvertd takes it over.
+// Mendable reports whether Mend would change anything. It would not change VFs that a repair has
+// marked as lost: they stay so until culvertd takes them over.
 func (c Content) Mendable() bool {
 	lost := func(r Record) bool { return r.Phase != Damaged || strings.HasPrefix(r.Reason, lostMark) }
 	whole := func(a Address) bool { return a.Damage == "" }
@@ -56,14 +56,14 @@ func (c Content) Mendable() bool {
 			return true
 		}
 	}
-	return len(c.Faults)+len(c.Damage) > 0 || !all(c.Records, lost) || !all(c.Addresses, whole)
+	return len(c.Faults)+len(c.Damage) > 0 || !containsOnly(c.Records, lost) || !containsOnly(c.Addresses, whole)
 }
 
-func all[T any](list []T, is func(T) bool) bool {
+func containsOnly[T any](list []T, is func(T) bool) bool {
 	return !slices.ContainsFunc(list, func(v T) bool { return !is(v) })
 }
 
-// Problems are all that is wrong, the worst first.
+// Problems returns all problems, the worst first.
 func (c Content) Problems() []Problem {
 	var out []Problem
 	for _, f := range c.Faults {
@@ -73,12 +73,12 @@ func (c Content) Problems() []Problem {
 	return append(append(out, Verify(c.Records, c.Addresses)...), c.doubts...)
 }
 
-// Inspect reads a ledger's file without changing it, damaged or not. Errors:
-// fs.ErrNotExist, ErrBusy, ErrDamaged for what is no file, and ErrForeign for a file
-// that was never a ledger.
+// Inspect reads a ledger's file without changing it, damaged or not. Errors: fs.ErrNotExist,
+// ErrBusy, ErrDamaged for a path that is no regular file, and ErrForeign for a file that was
+// never a ledger.
 func Inspect(path string) (c Content, err error) {
 	err = readFile(path, func(source pages.Source) error {
-		c, err = inspect(path, source)
+		c, err = inspectContent(path, source)
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,70 +90,71 @@ func Inspect(path string) (c Content, err error) {
 	return c, nil
 }
 
-func inspect(path string, source pages.Source) (Content, error) {
-	c, file := read(source)
+func inspectContent(path string, source pages.Source) (Content, error) {
+	c, file := readContent(source)
 	return c, c.checkOrigin(path, source, file)
 }
 
-// Read reads the content of a ledger's file. The memory that it needs does not depend on
-// the file's size: pages are read one by one, and of large sandboxes an outline is kept.
+// Read reads the content of a ledger's file. Its memory does not depend on the file's size: it
+// reads pages one by one, and keeps only an outline of large sandboxes.
 func Read(source pages.Source) Content {
-	c, _ := read(source)
+	c, _ := readContent(source)
 	return c
 }
 
-func read(source pages.Source) (Content, *pages.File) {
+func readContent(source pages.Source) (Content, *pages.File) {
 	c := Content{Fresh: map[string]vf.Admin{}}
 	file := pages.Read(source)
 	if source.Size() == 0 {
-		c.fault("it is empty (0 bytes), and a ledger never is: it was cut short or overwritten")
+		c.addFault("it is empty (0 bytes), and a ledger never is: it was cut short or overwritten")
 		return c, file
 	}
 	for _, f := range file.Faults {
-		c.fault("%s", f)
+		c.addFault("%s", f)
 	}
 	for _, name := range file.Buckets {
 		if !slices.ContainsFunc(buckets, func(b []byte) bool { return string(b) == name }) {
-			c.fault("it has a bucket %q, which no ledger has", name)
+			c.addFault("it has a bucket %q, which no ledger has", name)
 		}
 	}
 	c.free, c.large = file.Free*int64(file.PageSize), file.Largest > pages.MaxValue
 	of := func(bucket []byte) entries { return file.Items(string(bucket)) }
-	sealed := c.meta(of(bucketMeta))
+	sealed := c.readMeta(of(bucketMeta))
 	if !sealed {
-		of = resealed(of)
+		of = resealEntries(of)
 	}
-	c.decode(of, decodeRecord, decodeAddress)
+	c.decodeEntries(of, decodeRecord, decodeAddress)
 	if sealed && len(file.Faults) == 0 {
-		c.total(of)
+		c.checkTotal(of)
 	}
-	if len(c.Faults) > 0 || !all(c.Records, func(r Record) bool { return r.Phase != Damaged }) {
-		c.leftovers(file)
+	if len(c.Faults) > 0 || !containsOnly(c.Records, func(r Record) bool { return r.Phase != Damaged }) {
+		c.readLeftovers(file)
 	}
 	return c, file
 }
 
-// decode decodes the entries of all buckets but the one about the ledger itself.
-func (c *Content) decode(of func(bucket []byte) entries, record func(key, stored []byte) (Record, error), address func(key, stored []byte) (Address, error)) {
-	var damaged [5][]Problem
-	c.Records, damaged[0] = decodeRecords(of(bucketRecords), record)
-	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), address)
+// decodeEntries decodes the entries of all buckets but the one about the ledger itself.
+func (c *Content) decodeEntries(of func(bucket []byte) entries, record func(key, stored []byte) (Record, error), address func(key, stored []byte) (Address, error)) {
+	var damaged [6][]Problem
+	c.Records, damaged[0] = decodeRecords(of(bucketRecords), 0, record)
+	c.Addresses, damaged[1] = decodeAddresses(of(bucketAddresses), 0, address)
 	c.Last, damaged[2] = decodeLast(of(bucketLast))
 	c.Events, damaged[3] = decodeEvents(of(bucketEvents))
 	c.Sandboxes, damaged[4], c.doubts = decodeSandboxes(of(bucketSandboxes))
+	c.Grants, damaged[5] = decodeGrants(of(bucketLast), openLast)
 	c.Damage = append(c.Damage, slices.Concat(damaged[:]...)...)
 }
 
-func (c *Content) fault(format string, args ...any) {
+func (c *Content) addFault(format string, args ...any) {
 	c.Faults = append(c.Faults, Fault(fmt.Sprintf(format, args...)))
 }
 
-// resealed reads entries of format 1, which have no seal, as if they had.
-func resealed(of func([]byte) entries) func([]byte) entries {
+// resealEntries reads entries of format 1, which have no seal, as if they had.
+func resealEntries(of func([]byte) entries) func([]byte) entries {
 	return func(bucket []byte) entries {
 		return func(yield func([]byte, []byte) bool) {
 			for key, body := range of(bucket) {
-				if !yield(key, seal(bucket, key, body)) {
+				if !yield(key, sealEntry(bucket, key, body)) {
 					return
 				}
 			}
@@ -161,7 +162,7 @@ func resealed(of func([]byte) entries) func([]byte) entries {
 	}
 }
 
-// freshKeyOf is key itself when it is one of Fresh.
+// freshKeyOf returns key itself when it is a key of Fresh.
 func freshKeyOf(key string) string {
 	if _, err := vf.ParsePFID(strings.TrimPrefix(key, freshPrefix)); err != nil || !strings.HasPrefix(key, freshPrefix) {
 		return freshPrefix
@@ -169,10 +170,9 @@ func freshKeyOf(key string) string {
 	return key
 }
 
-// meta reads the format and the boot, and says whether the entries are sealed.
-// Nothing there may be wrong: with another boot ID every lease would be
-// forgotten.
-func (c *Content) meta(all entries) (sealed bool) {
+// readMeta reads the format and the boot, and says whether the entries are sealed. An error there
+// is a fault of the whole file: with a wrong boot ID culvertd would forget every lease.
+func (c *Content) readMeta(all entries) (sealed bool) {
 	values := map[string][]byte{}
 	for key, stored := range all {
 		values[string(key)] = bytes.Clone(stored)
@@ -181,48 +181,48 @@ func (c *Content) meta(all entries) (sealed bool) {
 		c.Format, c.Boot = "1", string(values["boot"])
 		return false
 	}
-	have, err := unseal(bucketMeta, keyFormat, values["format"])
+	have, err := unsealEntry(bucketMeta, keyFormat, values["format"])
 	if err == nil {
 		c.Format = string(have)
 	}
 	switch {
-	case values["format"] == nil && len(c.Faults) > 0: // on a page that cannot be read
+	case values["format"] == nil && len(c.Faults) > 0: // the format is on a page that cannot be read
 	case values["format"] == nil:
-		c.fault("it does not say its format, as every ledger does")
+		c.addFault("it does not say its format, as every ledger does")
 	case err != nil:
-		c.fault("its format, %q: %s", have, err)
+		c.addFault("its format, %q: %s", have, err)
 	case c.Format != format:
-		c.fault("its format is %q, this culvertd reads %q and 1: a newer culvertd wrote it", c.Format, format)
+		c.addFault("its format is %q, this culvertd reads %q and 1: a newer culvertd wrote it", c.Format, format)
 	}
 	for key, stored := range values {
-		body, err := unseal(bucketMeta, []byte(key), stored)
+		body, err := unsealEntry(bucketMeta, []byte(key), stored)
 		switch key {
 		case "boot":
 			if err != nil {
-				c.fault("the ID of its boot, %q: %s", body, err)
+				c.addFault("the ID of its boot, %q: %s", body, err)
 				continue
 			}
 			c.Boot = string(body)
 		case "format", "total":
 		case freshKeyOf(key):
-			admin, err := open[vf.Admin](bucketMeta, []byte(key), stored)
+			admin, err := openEntry[vf.Admin](bucketMeta, []byte(key), stored)
 			if err != nil {
-				c.Damage = append(c.Damage, damage("VFs that are taken over may keep what the driver gives to new ones otherwise",
+				c.Damage = append(c.Damage, newDamage("VFs that are taken over may keep what the driver gives to new ones otherwise",
 					"entry "+key, "it is damaged: %s", err))
 				continue
 			}
 			c.Fresh[key[len(freshPrefix):]] = admin
 		default:
-			c.fault("it has an entry %q about itself, which no ledger has", key)
+			c.addFault("it has an entry %q about itself, which no ledger has", key)
 		}
 	}
 	return true
 }
 
-// total compares what is there with what should be. It tells of entries that
-// have gone, came back from an earlier time, or stand under another key; a value
-// that was damaged disturbs nothing here, and its seal tells of it.
-func (c *Content) total(of func(bucket []byte) entries) {
+// checkTotal compares the entries with the total. It finds entries that are missing, are of an
+// earlier time, or have another key. A damaged value does not change the total; its seal shows
+// the damage.
+func (c *Content) checkTotal(of func(bucket []byte) entries) {
 	var have total
 	var stored []byte
 	for _, bucket := range buckets {
@@ -231,18 +231,18 @@ func (c *Content) total(of func(bucket []byte) entries) {
 				stored = bytes.Clone(value)
 				continue
 			}
-			have.add(bucket, key, value)
+			have.addEntry(bucket, key, value)
 		}
 	}
-	body, err := unseal(bucketMeta, keyTotal, stored)
+	body, err := unsealEntry(bucketMeta, keyTotal, stored)
 	want, parseErr := parseTotal(string(body))
 	switch {
 	case err != nil || parseErr != nil:
-		c.fault("the total of its entries, %q: %s", body, cmp.Or(err, parseErr))
+		c.addFault("the total of its entries, %q: %s", body, cmp.Or(err, parseErr))
 	case want.Entries != have.Entries:
-		c.fault("it has %d entries, and had %d when it was written", have.Entries, want.Entries)
+		c.addFault("it has %d entries, and had %d when it was written", have.Entries, want.Entries)
 	case want.Sum != have.Sum:
-		c.fault("some of its entries are not those that were written: their sum is wrong")
+		c.addFault("some of its entries are not those that were written: their sum is wrong")
 	}
 }
 

@@ -88,7 +88,7 @@ func image(t testing.TB, vfs int) []byte {
 // TestWholeLedgerIsWithoutFault: what bbolt wrote, package pages reads.
 func TestWholeLedgerIsWithoutFault(t *testing.T) {
 	for _, vfs := range []int{0, 1, 7, 64, 256} {
-		c := read(image(t, vfs))
+		c := readContent(image(t, vfs))
 		if p := c.Problems(); len(p) > 0 {
 			t.Errorf("%d VFs: %v", vfs, p)
 		}
@@ -103,7 +103,7 @@ func TestWholeLedgerIsWithoutFault(t *testing.T) {
 // is Damaged; nothing is missing, nothing is added.
 func acceptable(t testing.TB, before journal.Content, damaged []byte) (refused bool) {
 	t.Helper()
-	c := read(damaged)
+	c := readContent(damaged)
 	if len(c.Faults) > 0 {
 		return true
 	}
@@ -163,7 +163,7 @@ func acceptableAddresses(t testing.TB, before, c journal.Content) {
 // that was opened to be writable and still right after that.
 func opens(t testing.TB, damaged []byte) {
 	t.Helper()
-	c := read(damaged)
+	c := readContent(damaged)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	if err := os.WriteFile(path, damaged, 0o600); err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestTruncatedLedger(t *testing.T) {
 	whole := image(t, 64)
 	used := len(whole)
 	for at := 0; at < len(whole); at += pageSize { // what is behind the last page in use may be missing
-		if len(read(whole[:at]).Faults) == 0 {
+		if len(readContent(whole[:at]).Faults) == 0 {
 			used = at
 			break
 		}
@@ -227,7 +227,7 @@ func TestTruncatedLedger(t *testing.T) {
 			if n >= used {
 				continue
 			}
-			if len(read(whole[:n]).Faults) == 0 {
+			if len(readContent(whole[:n]).Faults) == 0 {
 				t.Errorf("cut to %d of %d bytes: taken for whole", n, used)
 			}
 			opens(t, whole[:n])
@@ -238,10 +238,13 @@ func TestTruncatedLedger(t *testing.T) {
 // TestGarbageInAPage overwrites each page with zeros, with ones and with noise.
 func TestGarbageInAPage(t *testing.T) {
 	whole := image(t, 24)
-	before := read(whole)
+	before := readContent(whole)
 	rnd := rand.NewChaCha8([32]byte{7})
-	refused := 0
-	for at := 0; at < len(whole); at += pageSize {
+	refused, every := 0, 1
+	if testing.Short() { // the race detector makes each page slow
+		every = 3
+	}
+	for at := 0; at < len(whole); at += every * pageSize {
 		for _, kind := range []string{"zeros", "ones", "noise", "another page"} {
 			spoilt := bytes.Clone(whole)
 			page := spoilt[at : at+pageSize]
@@ -271,7 +274,7 @@ func TestGarbageInAPage(t *testing.T) {
 // TestOneFlippedBit flips single bits all over the file.
 func TestOneFlippedBit(t *testing.T) {
 	whole := image(t, 40)
-	before := read(whole)
+	before := readContent(whole)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	refused, accepted := 0, 0
 	for at := 0; at < len(whole); at += 1 + rnd.IntN(900) {
@@ -358,5 +361,5 @@ func TestCutShortWhileOpen(t *testing.T) {
 	}
 }
 
-// read reads the bytes of a ledger's file.
-func read(image []byte) journal.Content { return journal.Read(bytes.NewReader(image)) }
+// readContent reads the bytes of a ledger's file.
+func readContent(image []byte) journal.Content { return journal.Read(bytes.NewReader(image)) }

@@ -14,18 +14,17 @@ import (
 // entries are the keys and stored values of one bucket.
 type entries = iter.Seq2[[]byte, []byte]
 
-func damage(means, object string, format string, args ...any) Problem {
+func newDamage(means, object string, format string, args ...any) Problem {
 	return Problem{Object: object, What: fmt.Sprintf(format, args...), Means: means}
 }
 
-// decodeRecords returns the records, ordered by PF and index. One that cannot
-// be read, or not be trusted, does not hide the others (I7): it comes back as
-// Damaged, under the VF that its key names. Keys are as they were written, or
-// the total would say otherwise. The problems are those of entries that name no
-// VF.
-func decodeRecords(all entries, decode func(key, stored []byte) (Record, error)) ([]Record, []Problem) {
+// decodeRecords returns the records, ordered by PF and index. A record that cannot be read or
+// trusted does not hide the others (I7): it is returned as Damaged, with the VF that its key
+// names. The keys themselves can be trusted, since the total covers them. The problems are about
+// entries whose key names no VF. count is about how many entries there are; 0: not known.
+func decodeRecords(all entries, count int, decode func(key, stored []byte) (Record, error)) ([]Record, []Problem) {
 	var (
-		out   []Record
+		out   = slices.Grow([]Record(nil), count)
 		wrong []Problem
 	)
 	for key, stored := range all {
@@ -36,7 +35,7 @@ func decodeRecords(all entries, decode func(key, stored []byte) (Record, error))
 		}
 		id, keyErr := vf.ParseID(string(key))
 		if keyErr != nil {
-			wrong = append(wrong, damage("some VF has no record: it is given out only when the kernel shows that nobody uses it",
+			wrong = append(wrong, newDamage("some VF has no record: culvertd gives it out only when the kernel shows that it is unused",
 				fmt.Sprintf("entry %q", key), "it names no VF: %s", err))
 			continue
 		}
@@ -46,8 +45,8 @@ func decodeRecords(all entries, decode func(key, stored []byte) (Record, error))
 	return out, wrong
 }
 
-// damagedRecord is what stands for a record that cannot be trusted. Of one that
-// culvert ledger repair marked as lost the place is known.
+// damagedRecord replaces a record that cannot be trusted. It keeps the PCI address of a record
+// that culvert ledger repair marked as lost.
 func damagedRecord(id vf.ID, rec Record, err error) Record {
 	out := Record{ID: id, Phase: Damaged, Reason: err.Error()}
 	if rec.Phase == Damaged {
@@ -56,9 +55,9 @@ func damagedRecord(id vf.ID, rec Record, err error) Record {
 	return out
 }
 
-// decodeRecord returns a record that can be trusted, or why not.
+// decodeRecord returns a record that can be trusted, or an error that says why it cannot.
 func decodeRecord(key, stored []byte) (Record, error) {
-	rec, err := open[Record](bucketRecords, key, stored)
+	rec, err := openEntry[Record](bucketRecords, key, stored)
 	if rec.Phase == reserved {
 		rec.Phase = Configuring
 	}
@@ -68,18 +67,19 @@ func decodeRecord(key, stored []byte) (Record, error) {
 		err = fmt.Errorf("it says that it is about VF %s", rec.ID)
 	case rec.Phase == Damaged: // culvert ledger repair says so
 		err = errors.New(rec.Reason)
-	case !rec.Phase.known():
+	case !rec.Phase.isKnown():
 		err = fmt.Errorf("its phase is %q, which this culvertd does not know", rec.Phase)
 	}
 	return rec, err
 }
 
-// decodeAddresses returns the addresses. One whose entry cannot be trusted is
-// still held (I4): it comes back with Damage, which says why nobody knows who
-// has it. The problems are those of entries that name no address.
-func decodeAddresses(all entries, decode func(key, stored []byte) (Address, error)) ([]Address, []Problem) {
+// decodeAddresses returns the addresses. An address whose entry cannot be trusted stays held
+// (I4): it is returned with Damage, which has the reason why its holder is unknown. The problems
+// are about entries whose key names no address. count is about how many entries there are; 0: not
+// known.
+func decodeAddresses(all entries, count int, decode func(key, stored []byte) (Address, error)) ([]Address, []Problem) {
 	var (
-		out   []Address
+		out   = slices.Grow([]Address(nil), count)
 		wrong []Problem
 	)
 	for key, stored := range all {
@@ -89,10 +89,10 @@ func decodeAddresses(all entries, decode func(key, stored []byte) (Address, erro
 			continue
 		}
 		network, text, _ := strings.Cut(string(key), "\x00")
-		text, _, _ = strings.Cut(text, "\x00") // of a shared one
+		text, _, _ = strings.Cut(text, "\x00") // the key of a shared address has its VF behind the NUL
 		addr, keyErr := netip.ParseAddr(text)
 		if keyErr != nil {
-			wrong = append(wrong, damage("an address of some network may be given out while somebody has it",
+			wrong = append(wrong, newDamage("an address of some network may be given out while it has an owner",
 				fmt.Sprintf("entry %q", key), "it names no address: %s", err))
 			continue
 		}
@@ -101,27 +101,27 @@ func decodeAddresses(all entries, decode func(key, stored []byte) (Address, erro
 	return out, wrong
 }
 
-// decodeAddress returns an address that can be trusted, or why not.
+// decodeAddress returns an address that can be trusted, or an error that says why it cannot.
 func decodeAddress(key, stored []byte) (Address, error) {
-	a, err := open[Address](bucketAddresses, key, stored)
-	if err == nil && string(a.key()) != string(key) {
+	a, err := openEntry[Address](bucketAddresses, key, stored)
+	if err == nil && string(a.entryKey()) != string(key) {
 		err = fmt.Errorf("it says that it is about address %s of network %s", a.Addr, a.Network)
 	}
 	return a, err
 }
 
-// decodeEvents returns the events, oldest first. For one that cannot be read
-// there is one that says so.
+// decodeEvents returns the events, oldest first. In place of an event that cannot be read it
+// returns one that says so.
 func decodeEvents(all entries) ([]Event, []Problem) {
 	var (
 		out   []Event
 		wrong []Problem
 	)
 	for key, stored := range all {
-		e, err := open[Event](bucketEvents, key, stored)
+		e, err := openEntry[Event](bucketEvents, key, stored)
 		if err != nil {
 			e.Seq = seqOf(key)
-			wrong = append(wrong, damage("what happened then is not known any more", fmt.Sprintf("event %d", e.Seq), "it is damaged: %s", err))
+			wrong = append(wrong, newDamage("what happened then is not known any more", fmt.Sprintf("event %d", e.Seq), "it is damaged: %s", err))
 			e = Event{Seq: e.Seq, Type: Warning, Reason: "Damaged", Object: "ledger", Text: "this event cannot be read: " + err.Error()}
 		}
 		out = append(out, e)
@@ -129,20 +129,29 @@ func decodeEvents(all entries) ([]Event, []Problem) {
 	return out, wrong
 }
 
-// decodeLast returns what was given out lately. Damage costs nothing but the
+// decodeLast returns the addresses that were given out lately. A damaged entry affects only the
 // order in which addresses are given out.
 func decodeLast(all entries) (map[string][]netip.Addr, []Problem) {
 	out := map[string][]netip.Addr{}
 	var wrong []Problem
 	for key, stored := range all {
+		if strings.HasPrefix(string(key), grantPrefix) {
+			continue
+		}
 		network := strings.TrimSuffix(string(key), "\x00")
-		last, err := open[[]netip.Addr](bucketLast, key, stored)
+		last, err := openLast(key, stored)
 		if err != nil {
-			wrong = append(wrong, damage("an address that was given back a moment ago may be given out again",
+			wrong = append(wrong, newDamage("an address that was given back a moment ago may be given out again",
 				"network "+network, "the list of its last addresses is damaged: %s", err))
 			continue
 		}
 		out[network] = last
 	}
 	return out, wrong
+}
+
+// openLast decodes the addresses of an entry of bucketLast: those of a network that were given out
+// lately, or the ends of a grant's runs.
+func openLast(key, stored []byte) ([]netip.Addr, error) {
+	return openEntry[[]netip.Addr](bucketLast, key, stored)
 }

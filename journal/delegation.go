@@ -2,9 +2,9 @@ package journal
 
 import "slices"
 
-// Delegation is a call of another project's IPAM plugin that gave an attachment its
-// addresses, or may have: what its DEL needs (CNI specification, section 4). It is written
-// before the plugin runs.
+// Delegation is a call of another project's IPAM plugin, which has given an attachment its
+// addresses or may have. It has all that the plugin's DEL needs (CNI specification, section 4),
+// and is written before the plugin runs.
 type Delegation struct {
 	Plugin      string `json:"plugin"`
 	Network     string `json:"network"`
@@ -13,11 +13,12 @@ type Delegation struct {
 	Netns       string `json:"netns,omitempty"`
 	Args        string `json:"args,omitempty"`
 	Path        string `json:"path,omitempty"`
-	// Config is the configuration; that of a lease is its Request.
+	// Config is the plugin's configuration. It is empty in a lease, whose Request has the
+	// configuration.
 	Config []byte `json:"config,omitempty"`
 }
 
-// IsSame reports whether two calls are of one plugin for one attachment.
+// IsSame reports whether two delegations are of the same plugin for the same attachment.
 func (d Delegation) IsSame(o Delegation) bool {
 	return d.Plugin == o.Plugin && d.ContainerID == o.ContainerID && d.Interface == o.Interface
 }
@@ -32,16 +33,16 @@ func (l Lease) Delegated() (Delegation, bool) {
 	return d, true
 }
 
-// mostOwed and keepOwed bound what one record keeps for later, in delegations and in bytes of
-// their configurations: tenants write them, and a plugin may refuse its DEL for ever. A
-// network of a plugin has some hundred bytes.
+// mostOwed and keepOwed bound the delegations that one record owes, and the bytes of their
+// configurations. Tenants write these configurations, and a plugin may refuse its DEL for ever. A
+// usual configuration has some hundred bytes.
 const (
 	mostOwed = 4
 	keepOwed = 16 << 10
 )
 
-// Owing returns what r owes once its lease ends: what it owed before, and the lease's
-// delegation. The oldest ones are left out where these are too many.
+// Owing returns the delegations that r owes when its lease ends: those that it owed before, and
+// the lease's. It leaves out the oldest ones if there are too many.
 func (r Record) Owing() []Delegation {
 	d, has := r.Lease.Delegated()
 	if !has {

@@ -75,13 +75,13 @@ func TestFullDiskAtFirstOpen(t *testing.T) {
 	}
 }
 
-// I6: a disk that fills up while culvertd runs makes changes fail, each as a
-// whole and saying why; what was there stays, and it goes on when there is room.
+// I6: a disk that fills up while culvertd runs makes each change fail as a whole, with
+// the reason. The records stay, and the ledger works again when there is room.
 func TestI6FullDiskWhileOpen(t *testing.T) {
 	for pages := range 8 {
 		dir := disk(t, 4<<20)
 		path := filepath.Join(dir, "ledger.db")
-		l := open(t, path)
+		l := openEntry(t, path)
 		put := func(n int) error {
 			r, a := attachment(n)
 			r.ID, r.PCI = id(n), vf.PCIAddr{Bus: uint8(1 + n/32), Device: uint8(n % 32)}
@@ -142,7 +142,7 @@ func check(t *testing.T, l *journal.Ledger, want int) {
 func TestReadOnlyDisk(t *testing.T) {
 	dir := disk(t, 1<<20)
 	path := filepath.Join(dir, "ledger.db")
-	if err := open(t, path).Close(); err != nil {
+	if err := openEntry(t, path).Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {

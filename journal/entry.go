@@ -21,7 +21,7 @@ const sealLength = len("#01234567")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func checksum(bucket, key, body []byte) string {
+func checksumOf(bucket, key, body []byte) string {
 	h := crc32.New(castagnoli)
 	for _, part := range [][]byte{bucket, {0}, key, {0}, body} {
 		_, _ = h.Write(part)
@@ -29,14 +29,14 @@ func checksum(bucket, key, body []byte) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// seal returns what is stored for body.
-func seal(bucket, key, body []byte) []byte {
+// sealEntry returns the stored form of body.
+func sealEntry(bucket, key, body []byte) []byte {
 	out := make([]byte, 0, len(body)+sealLength)
-	return append(append(append(out, body...), '#'), checksum(bucket, key, body)...)
+	return append(append(append(out, body...), '#'), checksumOf(bucket, key, body)...)
 }
 
-// unseal returns the body of a stored value.
-func unseal(bucket, key, stored []byte) ([]byte, error) {
+// unsealEntry returns the body of a stored value.
+func unsealEntry(bucket, key, stored []byte) ([]byte, error) {
 	if len(stored) > pages.MaxValue {
 		return nil, fmt.Errorf("it has more than %d bytes, which culvertd does not read", pages.MaxValue)
 	}
@@ -44,15 +44,15 @@ func unseal(bucket, key, stored []byte) ([]byte, error) {
 	if at < 0 || stored[at] != '#' {
 		return stored, fmt.Errorf("it is not whole: its checksum is missing")
 	}
-	if body := stored[:at]; string(stored[at+1:]) == checksum(bucket, key, body) {
+	if body := stored[:at]; string(stored[at+1:]) == checksumOf(bucket, key, body) {
 		return body, nil
 	}
 	return stored[:at], fmt.Errorf("something in it was changed: its checksum is wrong")
 }
 
-// open decodes a stored value.
-func open[T any](bucket, key, stored []byte) (v T, err error) {
-	body, err := unseal(bucket, key, stored)
+// openEntry decodes a stored value.
+func openEntry[T any](bucket, key, stored []byte) (v T, err error) {
+	body, err := unsealEntry(bucket, key, stored)
 	if err != nil {
 		return v, err
 	}
@@ -62,9 +62,8 @@ func open[T any](bucket, key, stored []byte) (v T, err error) {
 	return v, nil
 }
 
-// total is over all entries but itself: how many there are, and the sum of
-// their digests. It tells that an entry has gone, or is one of an earlier time,
-// which no seal can.
+// total covers all entries but itself: their number, and the sum of their digests. It reveals a
+// missing entry, or one of an earlier time, which no seal can.
 type total struct {
 	Entries int
 	Sum     uint64
@@ -80,20 +79,20 @@ func parseTotal(s string) (t total, err error) {
 	return t, err
 }
 
-// add counts an entry once more; sub once less.
-func (t *total) add(bucket, key, stored []byte) {
+// addEntry adds an entry to the total; subtractEntry takes it out.
+func (t *total) addEntry(bucket, key, stored []byte) {
 	t.Entries++
-	t.Sum += digest(bucket, key, stored)
+	t.Sum += digestOf(bucket, key, stored)
 }
 
-func (t *total) sub(bucket, key, stored []byte) {
+func (t *total) subtractEntry(bucket, key, stored []byte) {
 	t.Entries--
-	t.Sum -= digest(bucket, key, stored)
+	t.Sum -= digestOf(bucket, key, stored)
 }
 
-// digest is of an entry's key and seal. An entry whose body was damaged keeps
-// its digest: its seal tells of it, and the total tells of the others.
-func digest(bucket, key, stored []byte) uint64 {
+// digestOf covers an entry's key and seal. An entry whose body was damaged keeps its digest: its
+// seal reveals this damage, and the total reveals all other damage.
+func digestOf(bucket, key, stored []byte) uint64 {
 	h := fnv.New64a()
 	for _, part := range [][]byte{bucket, {0}, key, {0}, stored[max(0, len(stored)-sealLength):]} {
 		_, _ = h.Write(part)
@@ -103,7 +102,7 @@ func digest(bucket, key, stored []byte) uint64 {
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
-// seqOf is 0 for what is no key of an event.
+// seqOf returns the number of an event's key, 0 for another key.
 func seqOf(key []byte) uint64 {
 	if len(key) != 8 {
 		return 0

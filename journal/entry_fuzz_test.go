@@ -85,5 +85,5 @@ func again[T any](t *testing.T, raw []byte) (T, bool) {
 // reopen reads a body that is sealed right: the seal is no secret.
 func reopen[T any](body []byte) (T, error) {
 	key := []byte("key")
-	return open[T](bucketRecords, key, seal(bucketRecords, key, body))
+	return openEntry[T](bucketRecords, key, sealEntry(bucketRecords, key, body))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I7: one entry that cannot be trusted is told of, is not lost, and does not
-// hide or change the others. bbolt's own structure is whole here.
+// I7: the ledger reports an entry that it cannot trust, keeps it, and does not hide or
+// change the others. bbolt's own structure is whole here.
 func TestI7DamagedEntryIsIsolated(t *testing.T) {
 	one := vf.ID{PF: vf.PFID{MAC: vf.MAC{2}}, Index: 1}
 	two := vf.ID{PF: vf.PFID{MAC: vf.MAC{2}}, Index: 2}
@@ -34,17 +34,17 @@ func TestI7DamagedEntryIsIsolated(t *testing.T) {
 		stored []byte
 		want   string // part of the reason; empty: the record is right
 	}{
-		"right":             {seal(bucketRecords, key, body(good)), ""},
-		"a field more":      {seal(bucketRecords, key, body(newer)), ""},
+		"right":             {sealEntry(bucketRecords, key, body(good)), ""},
+		"a field more":      {sealEntry(bucketRecords, key, body(newer)), ""},
 		"no seal":           {body(good), "its checksum is missing"},
 		"empty":             {[]byte{}, "its checksum is missing"},
-		"changed":           {[]byte(strings.Replace(string(seal(bucketRecords, key, body(good))), `"generation":1`, `"generation":9`, 1)), "its checksum is wrong"},
-		"no JSON":           {seal(bucketRecords, key, []byte(`{"id":`)), "it cannot be read"},
-		"another type":      {seal(bucketRecords, key, []byte(`[1,2]`)), "it cannot be read"},
-		"of another VF":     {seal(bucketRecords, key, body(of2)), "it says that it is about VF " + two.String()},
-		"of another entry":  {seal(bucketRecords, []byte(two.String()), body(good)), "its checksum is wrong"},
-		"phase of a newer":  {seal(bucketRecords, key, body(parked)), `its phase is "parked"`},
-		"from another part": {seal(bucketEvents, key, body(good)), "its checksum is wrong"},
+		"changed":           {[]byte(strings.Replace(string(sealEntry(bucketRecords, key, body(good))), `"generation":1`, `"generation":9`, 1)), "its checksum is wrong"},
+		"no JSON":           {sealEntry(bucketRecords, key, []byte(`{"id":`)), "it cannot be read"},
+		"another type":      {sealEntry(bucketRecords, key, []byte(`[1,2]`)), "it cannot be read"},
+		"of another VF":     {sealEntry(bucketRecords, key, body(of2)), "it says that it is about VF " + two.String()},
+		"of another entry":  {sealEntry(bucketRecords, []byte(two.String()), body(good)), "its checksum is wrong"},
+		"phase of a newer":  {sealEntry(bucketRecords, key, body(parked)), `its phase is "parked"`},
+		"from another part": {sealEntry(bucketEvents, key, body(good)), "its checksum is wrong"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +89,8 @@ func TestI7DamagedEntryIsIsolated(t *testing.T) {
 	}
 }
 
-// I4: an address whose entry cannot be read is not given to anybody else, and
-// not given back with a VF.
+// I4: an address whose entry cannot be read is given to no other owner, and not given
+// back with a VF.
 func TestI4DamagedAddressStaysHeld(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "ledger.db"), Options{NoSync: true})
 	if err != nil {
@@ -190,7 +190,7 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = errors.Join(l.Update(func(tx *Tx) error { return tx.store(bucketMeta, keyFormat, []byte("3")) }), l.Close())
+	err = errors.Join(l.Update(func(tx *Tx) error { return tx.storeEntry(bucketMeta, keyFormat, []byte("3")) }), l.Close())
 	if err != nil {
 		t.Fatal(err)
 	}

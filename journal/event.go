@@ -1,10 +1,10 @@
 package journal
 
-// keepEvents is how many events stay; older ones go.
+// keepEvents is how many events the ledger keeps; it drops older ones.
 const keepEvents = 1000
 
-// Event adds an event and drops the oldest past the bound. Its number is one
-// more than the last one's.
+// Event adds an event, with the next sequence number, and drops the oldest if there are more than
+// keepEvents.
 func (t *Tx) Event(e Event) error {
 	c := t.tx.Bucket(bucketEvents).Cursor()
 	last, _ := c.Last()
@@ -12,16 +12,16 @@ func (t *Tx) Event(e Event) error {
 	if e.Seq > keepEvents {
 		bound := string(seqKey(e.Seq - keepEvents))
 		for k, _ := c.First(); k != nil && string(k) <= bound; k, _ = c.First() {
-			if err := t.del(bucketEvents, k); err != nil {
+			if err := t.deleteEntry(bucketEvents, k); err != nil {
 				return err
 			}
 		}
 	}
-	return t.put(bucketEvents, seqKey(e.Seq), e)
+	return t.putJSON(bucketEvents, seqKey(e.Seq), e)
 }
 
 // Events returns the events after a sequence number, oldest first.
 func (t *Tx) Events(after uint64) []Event {
-	events, _ := decodeEvents(t.from(bucketEvents, seqKey(after+1)))
+	events, _ := decodeEvents(t.entriesFrom(bucketEvents, seqKey(after+1)))
 	return events
 }

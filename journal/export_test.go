@@ -7,7 +7,7 @@ func (l *Ledger) StoreSandboxes(all []Sandbox) error {
 	return l.Update(func(tx *Tx) error {
 		var errs []error
 		for _, s := range all {
-			errs = append(errs, tx.put(bucketSandboxes, []byte(s.ID), s))
+			errs = append(errs, tx.putJSON(bucketSandboxes, []byte(s.ID), s))
 		}
 		return errors.Join(errs...)
 	})

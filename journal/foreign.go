@@ -11,15 +11,15 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ErrForeign: nothing in the file says that it was ever a ledger. Repair would replace
-// a file of another program by an empty ledger.
+// ErrForeign says that nothing in the file shows that it was ever a ledger. Repair would
+// replace a file of another program by an empty ledger.
 var ErrForeign = errors.New("it is no ledger, and nothing says that it was one")
 
-// checkOrigin returns ErrForeign for a file that was never a ledger. What was one
-// has entries of a ledger on some page. A file of which no entry can be read was one
-// when bbolt wrote it; with entries of other programs alone it is theirs, as
-// the databases of etcd and containerd are. A file without content, as an interrupted
-// copy or a file system leaves it, was one when it has a ledger's name.
+// checkOrigin returns ErrForeign for a file that was never a ledger. A file counts as a former
+// ledger if some page has an entry of a ledger. A file of which no entry can be read counts as
+// one if bbolt wrote it. A file that has only entries of other programs does not, such as the
+// databases of etcd and containerd. A file without content, as an interrupted copy or a file
+// system may leave it, counts as one if it has a ledger's name.
 func (c Content) checkOrigin(path string, source pages.Source, file *pages.File) error {
 	why := ""
 	switch {
@@ -55,7 +55,7 @@ func isBlank(source pages.Source) bool {
 	return true
 }
 
-// allEntries are those of the buckets and the leftovers of a file, one after the other.
+// allEntries returns the entries of all buckets of a file, and those left on unused pages.
 func allEntries(file *pages.File) entries {
 	return func(yield func([]byte, []byte) bool) {
 		for _, name := range file.Buckets {
@@ -76,20 +76,20 @@ func hasEntry(file *pages.File) bool {
 	return false
 }
 
-// isOwn reports whether an entry is as culvertd writes entries, now or in format 1.
+// isOwn reports whether an entry has culvertd's format, the present one or format 1.
 func isOwn(key, stored []byte) bool {
-	if _, err := decodeRecord(key, seal(bucketRecords, key, stored)); err == nil { // of format 1, without seal
+	if _, err := decodeRecord(key, sealEntry(bucketRecords, key, stored)); err == nil { // of format 1, without seal
 		return true
 	}
 	return slices.ContainsFunc(buckets, func(bucket []byte) bool {
-		_, err := unseal(bucket, key, stored)
+		_, err := unsealEntry(bucket, key, stored)
 		return err == nil
 	})
 }
 
-// leftovers reads from all pages of a damaged file whether culvertd wrote it, and the
-// latest versions of records on pages that are not in use.
-func (c *Content) leftovers(file *pages.File) {
+// readLeftovers reads all pages of a damaged file. It finds out whether culvertd wrote the file,
+// and collects the latest versions of records on unused pages.
+func (c *Content) readLeftovers(file *pages.File) {
 	c.own = c.Format == "1"
 	for key, stored := range allEntries(file) {
 		if c.own = c.own || isOwn(key, stored); c.own {
@@ -99,7 +99,7 @@ func (c *Content) leftovers(file *pages.File) {
 	c.hints = map[vf.ID]Record{}
 	for key, stored := range file.Leftovers() {
 		if c.Format == "1" {
-			stored = seal(bucketRecords, key, stored)
+			stored = sealEntry(bucketRecords, key, stored)
 		}
 		rec, err := decodeRecord(key, stored)
 		if old, ok := c.hints[rec.ID]; err == nil && (!ok || rec.Generation > old.Generation || rec.Generation == old.Generation && rec.Since.After(old.Since)) {

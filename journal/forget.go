@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// Forget drops the record of a VF that is no longer there, with the addresses
-// that hang on it, and tells who lost the VF by it.
+// Forget deletes the record of a VF that no longer exists, frees the VF's addresses, and adds an
+// event that names the owner who lost the VF. The addresses of a bond, which its other members
+// still carry, become theirs.
 func (t *Tx) Forget(r Record, why string) error {
-	errs := []error{t.Delete(r.ID), t.FreeAddresses(r.ID)}
+	errs := []error{t.handOver(r), t.Delete(r.ID), t.FreeAddresses(r.ID)}
 	if owner := r.Lease.Owner; !owner.IsZero() {
 		errs = append(errs, t.Event(Event{
 			Type: Warning, Reason: "LeaseEnded", Object: "VF " + r.PCI.String(),

@@ -11,7 +11,7 @@ import (
 // is eight bytes: what to do, how much, where, and with which byte.
 func FuzzDamagedFile(f *testing.F) {
 	whole := image(f, 40)
-	before := read(whole)
+	before := readContent(whole)
 	edit := func(kind byte, length uint16, at uint32, with byte) []byte {
 		b := binary.LittleEndian.AppendUint16([]byte{kind}, length)
 		return append(binary.LittleEndian.AppendUint32(b, at), with)
@@ -70,7 +70,7 @@ func FuzzImage(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(image(f, 3))
 	f.Fuzz(func(_ *testing.T, image []byte) {
-		c := read(image)
+		c := readContent(image)
 		_ = c.Problems()
 	})
 }

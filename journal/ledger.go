@@ -1,9 +1,9 @@
-// Package journal is the ledger of a node: one durable file that says, for
-// every VF that Culvert made, who holds it and what it must look like when it
-// is given back, which addresses are held, and which networks the sandboxes of
-// pods were given. Intent is written before the
-// kernel is touched and the outcome after; at start culvertd compares the
-// ledger with the kernel and finishes, undoes or quarantines what it finds.
+// Package journal is the ledger of a node: one durable file with a record of every VF that
+// Culvert manages. A record has the VF's owner and its baseline, the state that the VF must have
+// when it is given back. The ledger also has the held addresses, and the networks of the pods'
+// sandboxes. Callers write the intent before they touch the kernel, and the outcome after. At
+// start culvertd compares the ledger with the kernel, and finishes or undoes the work that was
+// under way.
 //
 // attach, ipam and reconcile write; status reads. The file is a bbolt database
 // (fsync on every commit, so an Update that returned nil is durable).
@@ -34,7 +34,7 @@ var (
 	bucketMeta      = []byte("meta")      // format, boot, total -> text
 	bucketRecords   = []byte("records")   // vf.ID -> Record
 	bucketAddresses = []byte("addresses") // network NUL addr -> Address
-	bucketLast      = []byte("last")      // network NUL -> addresses given out lately
+	bucketLast      = []byte("last")      // network NUL -> addresses given out lately; Grant
 	bucketEvents    = []byte("events")    // big-endian seq -> Event
 	bucketSandboxes = []byte("sandboxes") // CNI container ID -> Sandbox; an older culvertd of this format leaves them alone
 
@@ -48,7 +48,7 @@ var (
 // Ledger is the open file. Its methods may be called concurrently.
 type Ledger struct {
 	db   *bolt.DB
-	path string // that of db may be the one of a compacted file before it was renamed
+	path string // db.Path may still be the name of a compacted file before its rename
 	now  func() time.Time
 
 	changed change.Signal
@@ -56,24 +56,24 @@ type Ledger struct {
 	broken  atomic.Pointer[error] // why the file cannot be used any more
 }
 
-// Close closes the file.
+// Close closes the ledger's file.
 func (l *Ledger) Close() error {
 	if l.broken.Load() != nil {
-		return nil // it would wait for locks that nobody gives back
+		return nil // db.Close would wait for locks that are never released
 	}
 	return l.db.Close()
 }
 
-// Update runs f in one transaction. What f did is durable when Update returns
-// nil, and did not happen at all when it returns an error: f's own, or that of
-// a file system that is full, read-only or broken.
+// Update runs f in one transaction. When Update returns nil, the changes of f are durable. When
+// it returns an error, they did not happen at all: the error is f's own, or that of a file
+// system that is full, read-only or broken.
 func (l *Ledger) Update(f func(*Tx) error) error {
 	var failed error
-	err := l.guarded(func() error {
+	err := l.guardMemory(func() error {
 		return l.db.Update(func(btx *bolt.Tx) error {
 			tx := &Tx{tx: btx, now: l.now(), memos: l.memos}
 			failed = f(tx)
-			return errors.Join(failed, tx.close())
+			return errors.Join(failed, tx.writeTotal())
 		})
 	})
 	if err != nil && failed == nil && l.broken.Load() == nil {
@@ -86,35 +86,34 @@ func (l *Ledger) Update(f func(*Tx) error) error {
 	return nil
 }
 
-// Changed returns a channel that is closed at the next commit. Ask for it
-// before reading, or a commit in between is missed.
+// Changed returns a channel that is closed at the next commit. Call it before reading, or a
+// commit between the two is missed.
 func (l *Ledger) Changed() <-chan struct{} { return l.changed.Next() }
 
 // View runs f on a consistent state of the ledger.
 func (l *Ledger) View(f func(*Tx) error) error {
-	return l.guarded(func() error {
+	return l.guardMemory(func() error {
 		return l.db.View(func(btx *bolt.Tx) error { return f(&Tx{tx: btx, now: l.now(), memos: l.memos}) })
 	})
 }
 
-// ViewLatest runs f on the state that the updates which have begun leave: it waits for
-// them, and later ones wait for f.
+// ViewLatest runs f on the state after all updates that have begun. It waits for these, and later
+// updates wait for f.
 func (l *Ledger) ViewLatest(f func(*Tx) error) error {
-	return l.guarded(func() error {
+	return l.guardMemory(func() error {
 		btx, err := l.db.Begin(true)
 		if err != nil {
 			return fmt.Errorf("read ledger after its updates: %w", err)
 		}
-		defer func() { _ = btx.Rollback() }() // nothing was written
+		defer func() { _ = btx.Rollback() }() // f writes nothing
 		return f(&Tx{tx: btx, now: l.now(), memos: l.memos})
 	})
 }
 
-// guarded turns what bbolt does about a file that was cut short or overwritten
-// under it, a memory fault or a panic, into an error. It is over then: bbolt
-// may hold its locks for ever, and only a restart, which looks at the whole file,
-// tells what is left.
-func (l *Ledger) guarded(f func() error) (err error) {
+// guardMemory turns bbolt's reaction to a file that was cut short or overwritten under it, a
+// memory fault or a panic, into an error. The ledger is unusable then: bbolt may hold its locks
+// for ever. Only a restart, which reads the whole file, shows what is left.
+func (l *Ledger) guardMemory(f func() error) (err error) {
 	if broken := l.broken.Load(); broken != nil {
 		return *broken
 	}
@@ -125,11 +124,11 @@ func (l *Ledger) guarded(f func() error) (err error) {
 		switch what.(type) {
 		case nil:
 			return
-		case interface{ Addr() uintptr }, string: // a fault; bbolt's own words
+		case interface{ Addr() uintptr }, string: // a memory fault; a panic of bbolt
 			err = fmt.Errorf("ledger %s: %w under culvertd (%v): restart culvertd, which says what is wrong with it", l.path, ErrDamaged, what)
 			l.broken.Store(&err)
 		default:
-			panic(what) //nolint:forbidigo // a mistake of ours goes on as it came
+			panic(what) //nolint:forbidigo // any other panic is a bug of Culvert
 		}
 	}()
 	return f()
@@ -145,18 +144,18 @@ type Tx struct {
 	delta   total // of what changed
 }
 
-// Now is the time of the transaction.
+// Now returns the time of the transaction.
 func (t *Tx) Now() time.Time { return t.now }
 
-// Record returns the record of a VF; vf.ErrNotFound when Culvert did not make
-// that VF. One that is damaged comes back as such.
+// Record returns the record of a VF; vf.ErrNotFound when Culvert did not make that VF. A damaged
+// record is returned as Damaged.
 func (t *Tx) Record(id vf.ID) (Record, error) {
 	key := []byte(id.String())
 	stored := t.tx.Bucket(bucketRecords).Get(key)
 	if stored == nil {
 		return Record{}, fmt.Errorf("ledger: VF %s: %w", id, vf.ErrNotFound)
 	}
-	rec, err := t.memos.records.of(key, stored)
+	rec, err := t.memos.records.decodeEntry(key, stored)
 	if err != nil {
 		return damagedRecord(id, rec, err), nil
 	}
@@ -167,7 +166,7 @@ func (t *Tx) Record(id vf.ID) (Record, error) {
 // read are among them, as Damaged. The caller must not change what a record
 // points to.
 func (t *Tx) Records() []Record {
-	all, _ := decodeRecords(t.from(bucketRecords, nil), t.memos.records.of)
+	all, _ := decodeRecords(t.entriesFrom(bucketRecords, nil), t.memos.records.count(), t.memos.records.decodeEntry)
 	return all
 }
 
@@ -190,23 +189,23 @@ func (t *Tx) Put(r Record) error {
 	if old, err := t.Record(r.ID); err != nil || old.Phase != r.Phase {
 		r.Since = t.now
 	}
-	return t.put(bucketRecords, []byte(r.ID.String()), r)
+	return t.putJSON(bucketRecords, []byte(r.ID.String()), r)
 }
 
 // Delete forgets a VF that is no longer there.
-func (t *Tx) Delete(id vf.ID) error { return t.del(bucketRecords, []byte(id.String())) }
+func (t *Tx) Delete(id vf.ID) error { return t.deleteEntry(bucketRecords, []byte(id.String())) }
 
-// Clear forgets every VF and every address, those that cannot be read included:
-// after a reboot there is none of them any more.
+// Clear deletes the records of all VFs and addresses, also those that cannot be read: after a
+// reboot none of them exists.
 func (t *Tx) Clear() error {
 	var errs []error
 	for _, bucket := range [][]byte{bucketRecords, bucketAddresses} {
 		var keys [][]byte // a deletion would move the cursor past the next entry
-		for key := range t.from(bucket, nil) {
+		for key := range t.entriesFrom(bucket, nil) {
 			keys = append(keys, bytes.Clone(key))
 		}
 		for _, key := range keys {
-			errs = append(errs, t.del(bucket, key))
+			errs = append(errs, t.deleteEntry(bucket, key))
 		}
 	}
 	return errors.Join(errs...)
@@ -214,15 +213,15 @@ func (t *Tx) Clear() error {
 
 // Boot returns the boot ID under which the ledger was last used.
 func (t *Tx) Boot() string {
-	boot, _ := unseal(bucketMeta, keyBoot, t.tx.Bucket(bucketMeta).Get(keyBoot)) // checked by Open
+	boot, _ := unsealEntry(bucketMeta, keyBoot, t.tx.Bucket(bucketMeta).Get(keyBoot)) // checked by Open
 	return string(boot)
 }
 
-// SetBoot remembers the boot ID of now.
-func (t *Tx) SetBoot(id string) error { return t.store(bucketMeta, keyBoot, []byte(id)) }
+// SetBoot records the ID of the present boot.
+func (t *Tx) SetBoot(id string) error { return t.storeEntry(bucketMeta, keyBoot, []byte(id)) }
 
-// from iterates over a bucket from a key on.
-func (t *Tx) from(bucket, first []byte) iter.Seq2[[]byte, []byte] {
+// entriesFrom iterates over a bucket from a key on.
+func (t *Tx) entriesFrom(bucket, first []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func([]byte, []byte) bool) {
 		c := t.tx.Bucket(bucket).Cursor()
 		for k, stored := c.Seek(first); k != nil; k, stored = c.Next() {
@@ -233,10 +232,10 @@ func (t *Tx) from(bucket, first []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// under iterates over what of a bucket has a key with a prefix.
-func (t *Tx) under(bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
+// entriesUnder iterates over the entries of a bucket whose keys have a prefix.
+func (t *Tx) entriesUnder(bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func([]byte, []byte) bool) {
-		for k, stored := range t.from(bucket, prefix) {
+		for k, stored := range t.entriesFrom(bucket, prefix) {
 			if !strings.HasPrefix(string(k), string(prefix)) || !yield(k, stored) {
 				return
 			}
@@ -244,46 +243,46 @@ func (t *Tx) under(bucket, prefix []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-func (t *Tx) put(bucket, key []byte, v any) error {
+func (t *Tx) putJSON(bucket, key []byte, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("ledger: encode %s: %w", key, err)
 	}
-	return t.store(bucket, key, body)
+	return t.storeEntry(bucket, key, body)
 }
 
-// store seals body and writes it, and keeps account for the total.
-func (t *Tx) store(bucket, key, body []byte) error {
+// storeEntry seals body, writes it, and updates the total.
+func (t *Tx) storeEntry(bucket, key, body []byte) error {
 	b := t.tx.Bucket(bucket)
 	if old := b.Get(key); old != nil {
-		t.delta.sub(bucket, key, old)
+		t.delta.subtractEntry(bucket, key, old)
 	}
-	stored := seal(bucket, key, body)
+	stored := sealEntry(bucket, key, body)
 	t.changed = true
-	t.delta.add(bucket, key, stored)
+	t.delta.addEntry(bucket, key, stored)
 	if err := b.Put(key, stored); err != nil {
 		return fmt.Errorf("ledger: write %s: %w", key, err)
 	}
 	return nil
 }
 
-func (t *Tx) del(bucket, key []byte) error {
-	t.memos.forget(bucket, key)
+func (t *Tx) deleteEntry(bucket, key []byte) error {
+	t.memos.forgetEntry(bucket, key)
 	b := t.tx.Bucket(bucket)
 	if old := b.Get(key); old != nil {
 		t.changed = true
-		t.delta.sub(bucket, key, old)
+		t.delta.subtractEntry(bucket, key, old)
 	}
 	return b.Delete(key)
 }
 
-// close writes the total of what the transaction leaves behind.
-func (t *Tx) close() error {
+// writeTotal writes the total of the entries at the end of the transaction.
+func (t *Tx) writeTotal() error {
 	if !t.changed {
 		return nil
 	}
 	meta := t.tx.Bucket(bucketMeta)
-	body, err := unseal(bucketMeta, keyTotal, meta.Get(keyTotal))
+	body, err := unsealEntry(bucketMeta, keyTotal, meta.Get(keyTotal))
 	if err != nil {
 		return fmt.Errorf("ledger: its total: %w", err)
 	}
@@ -293,5 +292,5 @@ func (t *Tx) close() error {
 	}
 	sum.Entries += t.delta.Entries
 	sum.Sum += t.delta.Sum
-	return meta.Put(keyTotal, seal(bucketMeta, keyTotal, []byte(sum.String())))
+	return meta.Put(keyTotal, sealEntry(bucketMeta, keyTotal, []byte(sum.String())))
 }

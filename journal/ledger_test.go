@@ -19,7 +19,7 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func open(t *testing.T, path string) *journal.Ledger {
+func openEntry(t *testing.T, path string) *journal.Ledger {
 	t.Helper()
 	l, err := journal.Open(path, journal.Options{Now: func() time.Time { return now }})
 	if err != nil {
@@ -34,7 +34,7 @@ func id(i int) vf.ID { return vf.ID{PF: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}, P
 // What Update returned nil for is there after the file was opened again, whole.
 func TestRecordsSurvive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "ledger.db")
-	l := open(t, path)
+	l := openEntry(t, path)
 	mtu := 9000
 	rec := journal.Record{
 		ID: id(3), PCI: vf.PCIAddr{Bus: 1}, Generation: 7, Phase: journal.Attached,
@@ -53,7 +53,7 @@ func TestRecordsSurvive(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec.Since = now
-	err := open(t, path).View(func(tx *journal.Tx) error {
+	err := openEntry(t, path).View(func(tx *journal.Tx) error {
 		got, err := tx.Record(id(3))
 		if diff := cmp.Diff(rec, got, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
 			t.Error(diff)
@@ -67,7 +67,7 @@ func TestRecordsSurvive(t *testing.T) {
 
 // I6: an Update that fails did nothing at all.
 func TestUpdateIsAllOrNothing(t *testing.T) {
-	l := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	l := openEntry(t, filepath.Join(t.TempDir(), "ledger.db"))
 	broken := errors.New("broken")
 	err := l.Update(func(tx *journal.Tx) error {
 		return errors.Join(tx.Put(journal.Record{ID: id(1)}), tx.Event(journal.Event{Reason: "X"}), broken)
@@ -91,7 +91,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 // I4: an address has one holder; the refusal names it; it is free after the
 // VF's attachment ended, and remembered as given out lately.
 func TestI4AnAddressHasOneHolder(t *testing.T) {
-	l := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	l := openEntry(t, filepath.Join(t.TempDir(), "ledger.db"))
 	a := journal.Address{Network: "n", Addr: netip.MustParseAddr("10.0.0.5"), VF: id(1), Owner: vf.Owner{Kind: "pod", UID: "1", Name: "ns/a"}}
 	b := a
 	b.VF, b.Owner = id(2), vf.Owner{Kind: "pod", UID: "2", Name: "ns/b"}
@@ -126,7 +126,7 @@ func TestI4AnAddressHasOneHolder(t *testing.T) {
 
 // Events are kept in order, and only so many.
 func TestEventsAreBounded(t *testing.T) {
-	l := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	l := openEntry(t, filepath.Join(t.TempDir(), "ledger.db"))
 	err := l.Update(func(tx *journal.Tx) error {
 		for i := range 1100 {
 			if err := tx.Event(journal.Event{Text: fmt.Sprint(i)}); err != nil {
@@ -170,7 +170,7 @@ func TestForeignFileIsRefusedUntouched(t *testing.T) {
 // Two culvertd never share a ledger.
 func TestOneOpenerAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	open(t, path)
+	openEntry(t, path)
 	if _, err := journal.Open(path, journal.Options{}); err == nil || !strings.Contains(err.Error(), "another culvertd") {
 		t.Errorf("got %v", err)
 	}
@@ -178,7 +178,7 @@ func TestOneOpenerAtATime(t *testing.T) {
 
 // Clear forgets every record and every address, not every second one.
 func TestClearForgetsAll(t *testing.T) {
-	l := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	l := openEntry(t, filepath.Join(t.TempDir(), "ledger.db"))
 	err := l.Update(func(tx *journal.Tx) error {
 		var errs []error
 		for i := range 7 {

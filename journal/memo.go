@@ -2,14 +2,14 @@ package journal
 
 import (
 	"bytes"
+	"net/netip"
 	"sync"
 )
 
-// memo remembers what the entries of a bucket decode to, by what is stored:
-// each request looks at all records and addresses, of which the last one changed
-// one or two, and reading JSON takes longer than all else that a request does.
-// What is stored is looked at each time, so a memo is never behind. Values are
-// shared: who gets one must not change what it points to.
+// memo caches the decoded values of a bucket's entries. Each request reads all records and
+// addresses, although the request before changed only one or two of them, and decoding JSON takes
+// longer than the rest of a request. The memo compares the stored bytes each time, so it is never
+// stale. Callers share the values, and must not change what they point to.
 type memo[T any] struct {
 	decode func(key, stored []byte) (T, error)
 
@@ -26,51 +26,66 @@ func newMemo[T any](decode func(key, stored []byte) (T, error)) *memo[T] {
 	return &memo[T]{decode: decode, seen: map[string]decoded[T]{}}
 }
 
-// of decodes an entry.
-func (m *memo[T]) of(key, stored []byte) (T, error) {
-	if old, ok := m.get(string(key)); ok && bytes.Equal(old.stored, stored) {
+// decodeEntry decodes an entry.
+func (m *memo[T]) decodeEntry(key, stored []byte) (T, error) {
+	if old, ok := m.lookUp(key); ok && bytes.Equal(old.stored, stored) {
 		return old.value, nil
 	}
 	v, err := m.decode(key, stored)
 	if err == nil {
-		m.put(string(key), decoded[T]{bytes.Clone(stored), v})
+		m.keepDecoded(key, stored, v)
 	}
 	return v, err
 }
 
-func (m *memo[T]) get(key string) (decoded[T], bool) {
+func (m *memo[T]) lookUp(key []byte) (decoded[T], bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	d, ok := m.seen[key]
+	d, ok := m.seen[string(key)] // this conversion allocates nothing
 	return d, ok
 }
 
-func (m *memo[T]) put(key string, d decoded[T]) {
+// keepDecoded caches the value of an entry. The entry's transaction may still fail: a later one then
+// finds other stored bytes.
+func (m *memo[T]) keepDecoded(key, stored []byte, v T) {
+	d := decoded[T]{bytes.Clone(stored), v}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seen[key] = d
+	m.seen[string(key)] = d
 }
 
-// forget drops an entry that is being deleted.
-func (m *memo[T]) forget(key []byte) {
+// count returns how many entries are cached, which is about how many the bucket has.
+func (m *memo[T]) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.seen)
+}
+
+// forgetEntry drops an entry that is being deleted.
+func (m *memo[T]) forgetEntry(key []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, string(key))
 }
 
-// memos are those of the buckets that every request reads.
+// memos has the memo of each bucket that every request reads.
 type memos struct {
 	records   *memo[Record]
 	addresses *memo[Address]
+	last      *memo[[]netip.Addr]
 }
 
-func newMemos() *memos { return &memos{newMemo(decodeRecord), newMemo(decodeAddress)} }
+func newMemos() *memos {
+	return &memos{newMemo(decodeRecord), newMemo(decodeAddress), newMemo(openLast)}
+}
 
-func (m *memos) forget(bucket, key []byte) {
+func (m *memos) forgetEntry(bucket, key []byte) {
 	switch {
 	case bytes.Equal(bucket, bucketRecords):
-		m.records.forget(key)
+		m.records.forgetEntry(key)
 	case bytes.Equal(bucket, bucketAddresses):
-		m.addresses.forget(key)
+		m.addresses.forgetEntry(key)
+	case bytes.Equal(bucket, bucketLast):
+		m.last.forgetEntry(key)
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/culvert-net/culvert/journal/pages"
 )
 
-// format is what this culvertd writes. It reads 1 as well, which had no seals
-// and no total, and rewrites it.
+// format is the format that this culvertd writes. It also reads format 1, which has no seals and
+// no total, and rewrites it.
 const format = "2"
 
-// Options says how Open behaves. The zero value is for production.
+// Options changes how Open behaves. The zero value is for production.
 type Options struct {
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -33,18 +33,16 @@ type Options struct {
 // How long Open waits for another culvertd to close the file.
 const lockBound = time.Second
 
-// ErrBusy: another process has the ledger open.
+// ErrBusy says that another process has the ledger open.
 var ErrBusy = errors.New("another culvertd has it open")
 
-// ErrDamaged: the file is there, and is not a ledger that can be trusted as a
-// whole.
+// ErrDamaged says that the file exists, but cannot be trusted as a ledger.
 var ErrDamaged = errors.New("damaged")
 
-// Open opens the ledger at path, and makes it if there is none. Culvertd does
-// not guess: a file that is not a whole ledger, or of a format that it does not
-// know, is ErrDamaged with what is wrong and what to do, and stays as it is.
-// Single records that cannot be read do not keep it from being opened: they are
-// Damaged, and nobody gets their VFs.
+// Open opens the ledger at path, and makes it if there is none. It does not guess: for a file
+// that is damaged or has an unknown format it returns ErrDamaged, with the problem and the next
+// step, and leaves the file as it is. Single records that cannot be read are no obstacle: they
+// are returned as Damaged, and their VFs are not given out.
 func Open(path string, opts Options) (*Ledger, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -66,7 +64,7 @@ func openOrMake(path string, opts Options) (*Ledger, error) {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := create(path, opts); err != nil {
+		if err := createLedger(path, opts); err != nil {
 			return nil, fmt.Errorf("make it: %w", err)
 		}
 	} else if err != nil {
@@ -81,7 +79,7 @@ func openOrMake(path string, opts Options) (*Ledger, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	l := &Ledger{db: db, path: path, now: opts.Now, memos: newMemos()}
-	if err := db.Update(prepare); err != nil {
+	if err := db.Update(prepareBuckets); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: make room on its file system, or mend that", err), db.Close())
 	}
 	if note.Reason != "" {
@@ -102,9 +100,9 @@ func openDB(path string, opts Options) (*bolt.DB, error) {
 	return db, err
 }
 
-// lockDB opens the database at path with bbolt's lock. ErrBusy: another process has it
-// locked, or replaced the file meanwhile: the lock is then one of a file that is not at
-// path any more.
+// lockDB opens the database at path with bbolt's lock. It returns ErrBusy if another process has
+// the file locked. It also does so if another process replaced the file meanwhile, since its lock
+// is then on a file that is not at path any more.
 func lockDB(path string, options *bolt.Options) (*bolt.DB, error) {
 	var opened *os.File
 	options.OpenFile = func(name string, flag int, perm fs.FileMode) (f *os.File, err error) {
@@ -124,7 +122,7 @@ func lockDB(path string, options *bolt.Options) (*bolt.DB, error) {
 	return db, nil
 }
 
-// isAt reports whether an open file is the one at path.
+// isAt reports whether an open file is the file at path.
 func isAt(path string, f *os.File) (bool, error) {
 	have, err := f.Stat()
 	if err != nil {
@@ -138,8 +136,8 @@ func boltOptions(opts Options) *bolt.Options {
 	return &bolt.Options{Timeout: lockBound, NoSync: opts.NoSync, FreelistType: bolt.FreelistMapType}
 }
 
-// readFile calls read with the file while no process writes it; fs.ErrNotExist when there
-// is nothing at path, not even a link.
+// readFile calls read with the file while no process writes to it. The error is fs.ErrNotExist if
+// nothing is at path, not even a link.
 func readFile(path string, read func(pages.Source) error) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,9 +152,9 @@ func readFile(path string, read func(pages.Source) error) error {
 	if !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is no file (%s): move it away", ErrDamaged, info.Mode())
 	}
-	// Read-only, bbolt takes its lock and looks at nothing but the two metas,
-	// which are there or it says so. What it thinks of them does not matter:
-	// package pages reads them again, and the rest.
+	// When bbolt opens a file read-only, it takes its lock and reads only the two metas, or
+	// reports that they are missing. Its judgement of the metas does not matter, since package
+	// pages reads them and the rest of the file.
 	db, err := lockDB(path, &bolt.Options{ReadOnly: true, Timeout: lockBound})
 	switch {
 	case errors.Is(err, ErrBusy):
@@ -175,9 +173,10 @@ func readFile(path string, read func(pages.Source) error) error {
 	return read(io.NewSectionReader(f, 0, info.Size()))
 }
 
-// readSound returns the content of a file, or why culvertd cannot work with it.
+// readSound returns the content of a file, or an error that says why culvertd cannot work with
+// it.
 func readSound(path string, source pages.Source) (Content, error) {
-	c, file := read(source)
+	c, file := readContent(source)
 	if len(c.Faults) == 0 {
 		return c, nil
 	}
@@ -192,9 +191,9 @@ func readSound(path string, source pages.Source) (Content, error) {
 		ErrDamaged, c.Faults[0], more, path, path)
 }
 
-// create makes an empty ledger, which is there as a whole or not at all: a file
-// that is empty or half a ledger was damaged later.
-func create(path string, opts Options) (err error) {
+// createLedger makes an empty ledger, as a whole or not at all. So a file that is empty or
+// incomplete was damaged later.
+func createLedger(path string, opts Options) (err error) {
 	fresh := path + ".new"
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -204,17 +203,17 @@ func create(path string, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(db.Update(prepare), db.Close()); err != nil {
+	if err := errors.Join(db.Update(prepareBuckets), db.Close()); err != nil {
 		return err
 	}
-	if err := os.Link(fresh, path); err != nil { // never over one that is there
+	if err := os.Link(fresh, path); err != nil { // unlike a rename, it never replaces a file
 		return err
 	}
 	return durable.SyncFolder(filepath.Dir(path))
 }
 
-// prepare makes what a ledger needs, and seals one of format 1.
-func prepare(btx *bolt.Tx) error {
+// prepareBuckets makes the buckets of a ledger, and seals a ledger of format 1.
+func prepareBuckets(btx *bolt.Tx) error {
 	for _, b := range buckets {
 		if _, err := btx.CreateBucketIfNotExists(b); err != nil {
 			return err
@@ -222,7 +221,7 @@ func prepare(btx *bolt.Tx) error {
 	}
 	tx := &Tx{tx: btx}
 	meta := btx.Bucket(bucketMeta)
-	have, err := unseal(bucketMeta, keyFormat, meta.Get(keyFormat))
+	have, err := unsealEntry(bucketMeta, keyFormat, meta.Get(keyFormat))
 	switch {
 	case err == nil && string(have) == format:
 	case string(have) == "" || string(have) == "1":
@@ -235,10 +234,10 @@ func prepare(btx *bolt.Tx) error {
 	if meta.Get(keyTotal) != nil {
 		return nil
 	}
-	return meta.Put(keyTotal, seal(bucketMeta, keyTotal, []byte(tx.total().String())))
+	return meta.Put(keyTotal, sealEntry(bucketMeta, keyTotal, []byte(tx.countTotal().String())))
 }
 
-// sealAll turns format 1 into 2.
+// sealAll converts a ledger of format 1 to format 2.
 func sealAll(btx *bolt.Tx) error {
 	for _, bucket := range buckets {
 		b := btx.Bucket(bucket)
@@ -250,20 +249,20 @@ func sealAll(btx *bolt.Tx) error {
 			return err
 		}
 		for k, body := range bodies {
-			if err := b.Put([]byte(k), seal(bucket, []byte(k), body)); err != nil {
+			if err := b.Put([]byte(k), sealEntry(bucket, []byte(k), body)); err != nil {
 				return err
 			}
 		}
 	}
-	return btx.Bucket(bucketMeta).Put(keyFormat, seal(bucketMeta, keyFormat, []byte(format)))
+	return btx.Bucket(bucketMeta).Put(keyFormat, sealEntry(bucketMeta, keyFormat, []byte(format)))
 }
 
-// total counts what is there.
-func (t *Tx) total() (sum total) {
+// countTotal computes the total of all entries.
+func (t *Tx) countTotal() (sum total) {
 	for _, bucket := range buckets {
-		for key, stored := range t.from(bucket, nil) {
+		for key, stored := range t.entriesFrom(bucket, nil) {
 			if string(key) != string(keyTotal) {
-				sum.add(bucket, key, stored)
+				sum.addEntry(bucket, key, stored)
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Phase is where a VF is in its life. A record in any phase but Making and
-// Free is a lease: the VF has an owner, or waits to be cleaned after one.
+// Phase is the phase of a VF's life. A record in any phase but Making and Free is a lease: the VF
+// has an owner, or waits to be cleaned after its last owner.
 //
 //	Making -> Free
 //	Free -> Configuring -> Attached -> Releasing -> Free
@@ -18,24 +18,24 @@ type Phase string
 
 // The phases.
 const (
-	Making      Phase = "making"      // not yet as it should be: no baseline
-	Free        Phase = "free"        // clean, read back, nobody's
+	Making      Phase = "making"      // being prepared: it has no baseline yet
+	Free        Phase = "free"        // clean, read back, without an owner
 	Configuring Phase = "configuring" // promised to an owner; the kernel is being changed for it
 	Attached    Phase = "attached"    // the owner has it, read back
 	Releasing   Phase = "releasing"   // being reset to its baseline
 	Quarantined Phase = "quarantined" // could not be reset; Reason says why
 )
 
-// reserved is a phase that an older culvertd wrote before Configuring. It reads as
-// Configuring: what a culvertd that died left in either is undone in one way.
+// reserved is a phase that an older culvertd wrote before Configuring. It is read as Configuring,
+// since culvertd undoes both in the same way after a crash.
 const reserved Phase = "reserved"
 
-// Damaged is the phase of a record that cannot be read, or not be trusted; only
-// a repair writes it, for one that is lost. Reason says what is wrong. Somebody may have the
-// VF, nobody knows who: it is not given out, not touched, and counts as held.
+// Damaged is the phase of a record that cannot be read, or not be trusted. Only a repair writes
+// it, for a record that is lost. Reason says what is wrong. The VF may have an unknown owner:
+// culvertd does not give it out, does not touch it, and counts it as held.
 const Damaged Phase = "damaged"
 
-func (p Phase) known() bool {
+func (p Phase) isKnown() bool {
 	switch p {
 	case Making, Free, Configuring, Attached, Releasing, Quarantined:
 		return true
@@ -43,33 +43,34 @@ func (p Phase) known() bool {
 	return false
 }
 
-// Record is what the ledger knows of one VF that Culvert made or took over.
+// Record is the ledger's entry about one VF that Culvert made or took over.
 type Record struct {
 	ID  vf.ID      `json:"id"`
-	PCI vf.PCIAddr `json:"pci"` // where it was when last seen
+	PCI vf.PCIAddr `json:"pci"` // where the VF was last seen
 	// Generation counts the leases of this VF. A detach carries the generation
 	// it means, so a late one cannot hit the next owner (I8).
 	Generation uint64      `json:"generation"`
 	Phase      Phase       `json:"phase"`
 	Baseline   vf.Baseline `json:"baseline"`
-	// Since is when the phase began, Released when the last owner's lease ended:
-	// zero for a VF that nobody has had.
+	// Since is when the phase began. Released is when the last owner's lease ended; it is zero
+	// for a VF that has had no owner.
 	Since    time.Time `json:"since"`
 	Released time.Time `json:"released,omitzero"`
 
-	// The lease: zero when Phase is Free.
+	// Lease is zero when Phase is Free.
 	Lease Lease `json:"lease,omitzero"`
 
 	// Owed are the delegations of leases that ended without the DEL of their plugin.
 	Owed []Delegation `json:"owed,omitempty"`
 
-	// Quarantine: why, how often it was tried to reset since, and when next.
+	// Reason, Attempts and NextRetry describe a quarantine: its reason, the number of retries so
+	// far, and the time of the next one.
 	Reason    string    `json:"reason,omitempty"`
 	Attempts  int       `json:"attempts,omitempty"`
 	NextRetry time.Time `json:"nextRetry,omitzero"`
 }
 
-// Lease is what an owner was promised.
+// Lease is the promise to an owner.
 type Lease struct {
 	Owner vf.Owner `json:"owner"`
 	// PodUID is the UID of the owner's pod in its cluster; empty where the runtime does
@@ -77,52 +78,61 @@ type Lease struct {
 	PodUID  string `json:"podUID,omitempty"`
 	Network string `json:"network,omitempty"`
 	// AddressPool has the lease's addresses; empty stands for the pool of Network's name.
-	AddressPool string  `json:"addressPool,omitempty"`
-	Pool        string  `json:"pool,omitempty"`
-	Netns       string  `json:"netns,omitempty"` // path, empty for vfio
-	Wanted      vf.Spec `json:"wanted"`
-	// Effective is what the kernel said when the attach was done, with the rates
-	// that the hardware keeps to; it differs from Wanted where the driver rounds
-	// (I6), and from what the kernel says where that reports what was asked.
+	AddressPool string `json:"addressPool,omitempty"`
+	Pool        string `json:"pool,omitempty"`
+	Netns       string `json:"netns,omitempty"` // path, empty for vfio
+	// Bond is the bond of which the VF is a member; nil for a VF of its own. The leases of its
+	// members have one owner with one interface, whose name is the bond's. The addresses are in
+	// one of them.
+	Bond *vf.Bond `json:"bond,omitempty"`
+	// BondMark marks the bond's interface in the pod. No other bond ever has it.
+	BondMark string  `json:"bondMark,omitempty"`
+	Wanted   vf.Spec `json:"wanted"`
+	// Power says what the containers of the owner's pod may do. It is empty if that is unknown,
+	// and where the network has no guard.
+	Power vf.Power `json:"power,omitempty"`
+	// Effective is the kernel's state at the end of the attach, with the rates that the hardware
+	// applies. It differs from Wanted if the driver rounds a rate (I6). It differs from the
+	// kernel's report if the driver rounds and reports the requested rate.
 	Effective vf.Admin `json:"effective,omitzero"`
 	// LinkMAC is the address of the netdevice as the owner got it.
 	LinkMAC vf.MAC `json:"linkMAC,omitzero"`
 	MTU     int    `json:"mtu,omitempty"`
-	// Lent is a rate that the VF has for a while in place of the one that is wanted.
+	// Lent is a rate that the VF temporarily has in place of the wanted one.
 	Lent *Lent `json:"lent,omitempty"`
-	// Opened: the guest that has the VF was seen to run with it.
+	// Opened says that the guest was seen to run with the VF.
 	Opened bool `json:"opened,omitempty"`
-	// Request is the intake's own form of what was asked (a CNI
-	// configuration), kept so that a repeated request can be compared.
+	// Request is the intake's own form of the request (a CNI configuration), kept so that a
+	// repeated request can be compared.
 	Request []byte `json:"request,omitempty"`
-	// Delegation is set while the DEL of an IPAM plugin is to come.
+	// Delegation is set until the DEL of the IPAM plugin has succeeded.
 	Delegation *Delegation `json:"delegation,omitempty"`
 }
 
 // AddressPoolName returns the name of the pool that the lease's addresses are held in.
 func (l Lease) AddressPoolName() string { return cmp.Or(l.AddressPool, l.Network) }
 
-// Lent is a max_tx_rate that an attached VF has until a moment.
+// Lent is a max_tx_rate that is lent to an attached VF until a given time.
 type Lent struct {
-	MaxTxRate uint32    `json:"maxTxRate"` // Mb/s, as the hardware keeps to it; 0: no limit
+	MaxTxRate uint32    `json:"maxTxRate"` // Mb/s, as the hardware applies it; 0: no limit
 	Until     time.Time `json:"until"`
-	// Over: it ends. The kernel may have it yet.
+	// Over says that the loan has to end. The kernel may still have the lent rate.
 	Over bool `json:"over,omitempty"`
 }
 
-// Held reports whether somebody has, or has been promised, the VF; or may have
-// it, since its record is damaged.
+// Held reports whether an owner has the VF or a reservation for it, or may have it because its
+// record is damaged.
 func (r Record) Held() bool {
 	return r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing || r.Phase == Damaged
 }
 
-// Holder says for messages who has the VF.
+// Holder names the owner of the VF in messages.
 func (r Record) Holder() string {
 	switch {
 	case r.Phase == Damaged:
-		return "somebody unknown, since its record in the ledger is damaged"
+		return "an unknown owner, since its record in the ledger is damaged"
 	case r.Lease.Owner.IsZero():
-		return "nobody"
+		return "no owner"
 	}
 	return r.Lease.Owner.String()
 }
@@ -135,18 +145,20 @@ type Address struct {
 	VF      vf.ID      `json:"vf"`
 	Owner   vf.Owner   `json:"owner"`
 	Since   time.Time  `json:"since"`
-	// Claim is the ID under which the cluster gave this very address to the
-	// attachment; empty where it is of a block of the node's, or there is no
-	// cluster.
+	// Claim is the ID under which the cluster granted this single address to the attachment. It
+	// is empty if the address is of a block of the node, or if there is no cluster.
 	Claim string `json:"claim,omitempty"`
-	// Local addresses are unique on this node only, since their network wants it
-	// so (scope node).
+	// Local is set for an address that must be unique only on this node, as its network wants it
+	// (scope node).
 	Local bool `json:"local,omitempty"`
-	// Shared addresses may have several holders, each with its entry, since their network
-	// wants it so.
+	// Shared is set for an address that may have several holders, as its network wants it. Each
+	// holder has an entry of its own.
 	Shared bool `json:"shared,omitempty"`
-	// Damage is why nobody knows who holds it: its entry cannot be read. VF and
-	// Owner are zero then, and it stays held.
+	// Keep is the time for which the address is kept for a pod of the same name after its pod has
+	// ended.
+	Keep time.Duration `json:"keep,omitempty"`
+	// Damage says why the holder is unknown: the entry cannot be read. VF and Owner are zero
+	// then, and the address stays held.
 	Damage string `json:"-"`
 }
 
@@ -156,7 +168,7 @@ type Event struct {
 	Time   time.Time `json:"time"`
 	Type   string    `json:"type"`   // Normal or Warning, as in Kubernetes
 	Reason string    `json:"reason"` // one CamelCase word, e.g. Attached
-	Object string    `json:"object"` // what it is about: "VF 0000:01:10.2", "PF enp1s0f0", "pool a/b"
+	Object string    `json:"object"` // "VF 0000:01:10.2", "PF enp1s0f0", "pool a/b"
 	Text   string    `json:"text"`
 }
 

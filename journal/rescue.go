@@ -21,42 +21,41 @@ import (
 // lostMark begins the reason of a record that a repair marked as lost.
 const lostMark = "lost, and marked so by culvert ledger repair: "
 
-// Rescue is a sound ledger made of what can be read of a damaged one.
+// Rescue is a sound ledger that was made from the readable parts of a damaged one.
 type Rescue struct {
 	Content
-	// Did says what was done, entry by entry, for people.
+	// Did describes the repairs, entry by entry, for people.
 	Did []string
 }
 
-// Mend makes a sound ledger of what was read. What it cannot know it does not
-// make up: a VF whose record is lost stays Damaged, which nobody gets and which
-// culvertd takes over when the kernel shows that nobody uses it; an address that
-// somebody may have stays held until then. boot is the ID of this boot, for a
-// ledger that no longer tells its own; made are VFs that are there and that
-// Culvert made, to be told by their MAC, for one from which records may be
-// missing.
+// Mend makes a sound ledger from the content that was read. It invents nothing: a VF whose record
+// is lost stays Damaged, so no request gets it until the kernel shows that it is unused and
+// culvertd takes it over. An address that may be in use stays held until then. boot is the ID of
+// this boot, for a ledger that has lost the boot ID. made has the existing VFs that Culvert made,
+// as their MACs show, for a ledger that may have lost records.
 func Mend(c Content, boot string, made map[vf.ID]vf.PCIAddr) Rescue {
 	r := Rescue{Content: Content{Format: format, Boot: c.Boot, Last: c.Last, Events: c.Events, Fresh: c.Fresh}}
 	if c.Boot == "" {
 		r.Boot = boot
-		r.did("the ledger does not tell its boot: it is taken for one of this boot, so no lease is forgotten")
+		r.noteRepair("the ledger does not tell its boot: it is taken for one of this boot, so no lease is forgotten")
 	} else if c.Boot != boot {
-		r.did("the ledger is of an earlier boot: culvertd forgets all leases in it when it starts")
+		r.noteRepair("the ledger is of an earlier boot: culvertd forgets all leases in it when it starts")
 	}
-	lost := r.records(c, made)
-	r.addresses(c, lost)
-	r.sandboxes(c)
+	lost := r.rescueRecords(c, made)
+	r.rescueAddresses(c, lost)
+	r.rescueSandboxes(c)
 	return r
 }
 
-func (r *Rescue) did(format string, args ...any) { r.Did = append(r.Did, fmt.Sprintf(format, args...)) }
+func (r *Rescue) noteRepair(format string, args ...any) {
+	r.Did = append(r.Did, fmt.Sprintf(format, args...))
+}
 
-// records keeps those that can be read and marks the others as lost: those that
-// are damaged, those that addresses point to, and, where part of the file may be
-// missing, those that are free as far as it tells and those that an earlier
-// version of a page or the kernel tells of. It returns what was last known of
-// the lost ones.
-func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record {
+// rescueRecords keeps the records that can be read and marks the others as lost: damaged records,
+// and records that are missing although an address names their VF. If part of the file may be
+// missing, it also marks free records, and missing records of VFs that an earlier version of a
+// page or made names. It returns the last known content of the lost records.
+func (r *Rescue) rescueRecords(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record {
 	kept := map[vf.ID]bool{}
 	stale := len(c.Faults) > 0 // the last change may be missing
 	for _, rec := range c.Records {
@@ -71,7 +70,7 @@ func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record 
 	}
 	lost := map[vf.ID]Record{}
 	lose := func(id vf.ID, why string) {
-		if _, told := lost[id]; told || kept[id] || id == (vf.ID{}) {
+		if _, known := lost[id]; known || kept[id] || id == (vf.ID{}) {
 			return
 		}
 		hint := hints[id]
@@ -84,7 +83,7 @@ func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record 
 			last = fmt.Sprintf("an earlier version of it says %s, %s, generation %d", hint.Phase, hint.Holder(), hint.Generation)
 		}
 		r.Records = append(r.Records, Record{ID: id, PCI: hint.PCI, Generation: hint.Generation, Phase: Damaged, Reason: lostMark + why + "; " + last})
-		r.did("VF %s is marked as lost: %s; %s", id, why, last)
+		r.noteRepair("VF %s is marked as lost: %s; %s", id, why, last)
 	}
 	for _, rec := range c.Records {
 		if rec.Phase == Damaged {
@@ -105,13 +104,13 @@ func (r *Rescue) records(c Content, made map[vf.ID]vf.PCIAddr) map[vf.ID]Record 
 			lose(id, "it is there with the MAC address that Culvert gives it, and has no record that can be read")
 		}
 	}
-	r.did("%d records are kept", len(kept))
+	r.noteRepair("%d records are kept", len(kept))
 	return lost
 }
 
-// addresses holds those of the leases that are kept; and, while a record is
-// lost, every other one too, for one of the lost.
-func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
+// rescueAddresses keeps the addresses of the leases that are kept. If a record is lost, it also
+// keeps every other address, as held by a lost VF.
+func (r *Rescue) rescueAddresses(c Content, lost map[vf.ID]Record) {
 	type key struct{ network, addr string }
 	held := map[key]bool{}
 	hold := func(a Address) bool {
@@ -135,7 +134,7 @@ func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
 	for _, p := range Verify(r.Records, c.Addresses) {
 		wrong[p.Object] = true
 	}
-	var one vf.ID // of the lost ones, for what nobody knows who has it
+	var one vf.ID // a lost VF, which holds the addresses whose holder is unknown
 	if len(lost) > 0 {
 		one = slices.MinFunc(slices.Collect(maps.Keys(lost)), vf.ID.Compare)
 	}
@@ -146,12 +145,12 @@ func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
 			hold(a)
 		case len(lost) == 0:
 			if !held[key{a.Network, a.Addr.Unmap().String()}] {
-				r.did("address %s of network %s is given back: no VF has it", a.Addr, a.Network)
+				r.noteRepair("address %s of network %s is given back: no VF has it", a.Addr, a.Network)
 			}
 		default:
 			a.VF = one
 			if hold(a) {
-				r.did("address %s of network %s stays held until VF %s is taken over: somebody may have it", a.Addr, a.Network, one)
+				r.noteRepair("address %s of network %s stays held until VF %s is taken over: an attachment may have it", a.Addr, a.Network, one)
 			}
 		}
 	}
@@ -159,15 +158,14 @@ func (r *Rescue) addresses(c Content, lost map[vf.ID]Record) {
 		hint := lost[id]
 		for _, w := range hint.Lease.Wanted.Addresses {
 			if hold(Address{Network: hint.Lease.AddressPoolName(), Addr: w.Prefix.Addr(), VF: id, Owner: hint.Lease.Owner, Since: hint.Since}) {
-				r.did("address %s of network %s is held until VF %s is taken over: it had it earlier", w.Prefix.Addr(), hint.Lease.AddressPoolName(), id)
+				r.noteRepair("address %s of network %s is held until VF %s is taken over: it had it earlier", w.Prefix.Addr(), hint.Lease.AddressPoolName(), id)
 			}
 		}
 	}
 }
 
-// Write puts the rescued ledger where the damaged one is, as a whole or not at
-// all, and durably. The damaged one stays beside it under the name that is
-// returned, byte by byte.
+// Write replaces the damaged file by the rescued ledger, as a whole or not at all, and durably.
+// The damaged file stays beside it, unchanged, under the name that Write returns.
 func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return "", err
@@ -177,7 +175,7 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 		return "", err
 	}
 	defer func() { os.Remove(fresh) }()
-	if err := r.fill(fresh, path, now); err != nil {
+	if err := r.writeLedger(fresh, path, now); err != nil {
 		return "", fmt.Errorf("write %s: %w", fresh, err)
 	}
 	c, err := Inspect(fresh)
@@ -197,14 +195,14 @@ func (r Rescue) Write(path string, now time.Time) (backup string, err error) {
 	return backup, nil
 }
 
-// fill writes the ledger at path. The sandboxes are copied from the damaged one.
-func (r Rescue) fill(path, damaged string, now time.Time) error {
+// writeLedger writes the ledger at path. It copies the sandboxes from the damaged file.
+func (r Rescue) writeLedger(path, damaged string, now time.Time) error {
 	db, err := bolt.Open(path, 0o600, boltOptions(Options{}))
 	if err != nil {
 		return err
 	}
 	l := &Ledger{db: db, path: path, now: func() time.Time { return now }, memos: newMemos()}
-	err = db.Update(prepare)
+	err = db.Update(prepareBuckets)
 	if err == nil {
 		err = l.Update(r.fillEntries)
 	}
@@ -217,27 +215,27 @@ func (r Rescue) fill(path, damaged string, now time.Time) error {
 func (r Rescue) fillEntries(tx *Tx) error {
 	errs := []error{tx.SetBoot(r.Boot)}
 	for pf, admin := range r.Fresh {
-		errs = append(errs, tx.put(bucketMeta, []byte(freshPrefix+pf), admin))
+		errs = append(errs, tx.putJSON(bucketMeta, []byte(freshPrefix+pf), admin))
 	}
 	for _, rec := range r.Records {
-		errs = append(errs, tx.put(bucketRecords, []byte(rec.ID.String()), rec))
+		errs = append(errs, tx.putJSON(bucketRecords, []byte(rec.ID.String()), rec))
 	}
 	for _, a := range r.Addresses {
-		errs = append(errs, tx.put(bucketAddresses, a.key(), a))
+		errs = append(errs, tx.putJSON(bucketAddresses, a.entryKey(), a))
 	}
 	for network, last := range r.Last {
-		errs = append(errs, tx.put(bucketLast, networkKey(network), last))
+		errs = append(errs, tx.putJSON(bucketLast, networkKey(network), last))
 	}
 	for _, e := range r.Events {
-		errs = append(errs, tx.put(bucketEvents, seqKey(e.Seq), e))
+		errs = append(errs, tx.putJSON(bucketEvents, seqKey(e.Seq), e))
 	}
 	errs = append(errs, tx.Event(Event{Type: Warning, Reason: "LedgerRepaired", Object: "ledger", Text: fmt.Sprintf("%d VFs, %d addresses", len(r.Records), len(r.Addresses))}))
 	return errors.Join(errs...)
 }
 
-// Content is all that is in the ledger, as Inspect shows that of a file.
+// Content returns the content of the open ledger, as Inspect does for a file.
 func (t *Tx) Content() Content {
 	c := Content{Format: format, Boot: t.Boot(), Fresh: map[string]vf.Admin{}}
-	c.decode(func(bucket []byte) entries { return t.from(bucket, nil) }, t.memos.records.of, t.memos.addresses.of)
+	c.decodeEntries(func(bucket []byte) entries { return t.entriesFrom(bucket, nil) }, t.memos.records.decodeEntry, t.memos.addresses.decodeEntry)
 	return c
 }

@@ -29,13 +29,12 @@ func repaired(t *testing.T, path string, made map[vf.ID]vf.PCIAddr) (journal.Res
 	return r, backup
 }
 
-// I1, I4: whatever was damaged, after a repair no VF has another owner than it
-// had, none that was held is free, what is lost is marked where the file or the
-// kernel still tells of it, and no address is given back that a kept or a marked
-// VF has; the ledger opens, and the damaged file is still there.
+// I1, I4: a repair gives no VF another owner and frees no VF that was held. It marks a
+// lost VF where the file or the kernel still shows it. It frees no address that a kept
+// or a marked VF has. The ledger opens, and the damaged file is still there.
 func TestI1RepairGivesNothingAway(t *testing.T) {
 	whole := image(t, 40)
-	before := read(whole)
+	before := readContent(whole)
 	was := map[vf.ID]journal.Record{}
 	made := map[vf.ID]vf.PCIAddr{}
 	for _, r := range before.Records {
@@ -69,7 +68,7 @@ func TestI1RepairGivesNothingAway(t *testing.T) {
 					t.Errorf("VF %s: %s", r.ID, cmp.Diff(old, r, addrs))
 				}
 			}
-			if refused := len(read(spoilt).Faults) > 0; len(c.Records) != len(was) && refused {
+			if refused := len(readContent(spoilt).Faults) > 0; len(c.Records) != len(was) && refused {
 				t.Errorf("%d records of %d; the kernel told of all", len(c.Records), len(was))
 			}
 			held := map[string]bool{}
@@ -132,7 +131,7 @@ func TestRepairOfAnEmptyFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	repaired(t, path, map[vf.ID]vf.PCIAddr{id(3): {Bus: 1}})
-	l := open(t, path)
+	l := openEntry(t, path)
 	err := l.View(func(tx *journal.Tx) error {
 		r, err := tx.Record(id(3))
 		if err != nil || r.Phase != journal.Damaged || !r.Held() || r.PCI != (vf.PCIAddr{Bus: 1}) || tx.Boot() != "boot-now" {
@@ -145,11 +144,11 @@ func TestRepairOfAnEmptyFile(t *testing.T) {
 	}
 }
 
-// I1: where the last change may be missing, a VF that the file calls free may
-// have been given to somebody since.
+// I1: where the last change may be missing, a VF that the file calls free may have an
+// owner since.
 func TestI1RepairTrustsNoFreeVFOfAFaultyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	l := open(t, path)
+	l := openEntry(t, path)
 	r, _ := attachment(0)
 	r.Phase, r.Lease = journal.Free, journal.Lease{}
 	put := func() {
@@ -180,7 +179,7 @@ func TestI1RepairTrustsNoFreeVFOfAFaultyFile(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if c := read(raw); len(c.Faults) == 0 || len(c.Records) != 1 || c.Records[0].Phase != journal.Free {
+	if c := readContent(raw); len(c.Faults) == 0 || len(c.Records) != 1 || c.Records[0].Phase != journal.Free {
 		t.Fatalf("this is no test: %v %v", c.Faults, c.Records)
 	}
 	rescue, _ := repaired(t, path, nil)

@@ -14,21 +14,21 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// SandboxPhase is where the networks of a pod's sandbox are.
+// SandboxPhase says how far the networks of a pod's sandbox are set up.
 type SandboxPhase string
 
-// The phases. A sandbox that is Adding for longer than an ADD takes has lost its
-// culvertd or its shim; a DEL is still to come for it.
+// These are the phases. If a sandbox is Adding for longer than an ADD takes, culvertd or the
+// plugin's process died in the ADD. The runtime still sends a DEL for it.
 const (
 	SandboxAdding   SandboxPhase = "adding"   // some plugins may have run
-	SandboxAdded    SandboxPhase = "added"    // all have, and the runtime was told
+	SandboxAdded    SandboxPhase = "added"    // all plugins have run, and the runtime has its answer
 	SandboxDeleting SandboxPhase = "deleting" // some may have been undone
 )
 
-// Sandbox is a pod's sandbox whose networks are Culvert's to set up, other
-// people's plugins included: all that their DEL and CHECK need. It is written
-// before the first plugin runs and removed when the last one is undone. VFs are
-// leases as ever, and not in here.
+// Sandbox is the record of a pod's sandbox whose networks Culvert sets up, also those of other
+// projects' plugins. It has all that the plugins' DEL and CHECK need. culvertd writes it before
+// the first plugin runs, and deletes it when the last one is undone. It has no VFs: these have
+// leases.
 type Sandbox struct {
 	ID        string `json:"id"` // CNI container ID, the owner's UID of its leases
 	Netns     string `json:"netns,omitempty"`
@@ -39,47 +39,47 @@ type Sandbox struct {
 	Phase SandboxPhase `json:"phase"`
 	Since time.Time    `json:"since"`
 
-	// Args and Path are CNI_ARGS and CNI_PATH as the runtime gave them.
+	// Args and Path are CNI_ARGS and CNI_PATH as the runtime set them.
 	Args string `json:"args,omitempty"`
 	Path string `json:"path,omitempty"`
 	// Networks are in the order in which they are added, the default one first.
 	Networks []SandboxNetwork `json:"networks"`
-	// Status is what the pod's annotation says of them when all are there.
+	// Status is the text of the pod's annotation network-status when all networks are set up.
 	Status string `json:"status,omitempty"`
 
-	// Damage is why the entry cannot be trusted; only ID is set then.
+	// Damage is the reason why the entry cannot be trusted; then only ID is set besides.
 	Damage string `json:"-"`
-	// Omitted is the size of the entry in bytes where its networks were left out, since
-	// those of many pods are too large to be kept together; 0 for a whole one.
+	// Omitted is the size of the entry in bytes if its networks were left out, since the networks
+	// of many pods together would be too large. It is 0 for a complete entry.
 	Omitted int `json:"-"`
 }
 
 // SandboxNetwork is one network of a sandbox.
 type SandboxNetwork struct {
-	// Name is what people call it: namespace/name, or the default network's own.
+	// Name is the name for people: namespace/name, or the default network's name.
 	Name      string `json:"name"`
 	Interface string `json:"interface"`
 	Default   bool   `json:"default,omitempty"`
 
-	// Of the configuration: its name, version and plugins, each as it is handed to
-	// the plugin but for what the runtime puts in.
+	// These fields are from the network's configuration: its name, its version, and the
+	// configuration of each plugin without the additions of the runtime.
 	Network      string           `json:"network"`
 	Version      string           `json:"version"`
 	DisableCheck bool             `json:"disableCheck,omitempty"`
 	DisableGC    bool             `json:"disableGC,omitempty"`
 	Plugins      []netconf.Plugin `json:"plugins"`
-	// Runtime are the values for the capabilities of the plugins.
+	// Runtime has the values for the plugins' capabilities.
 	Runtime map[string]json.RawMessage `json:"runtime,omitempty"`
 	// Args are added to CNI_ARGS.
 	Args string `json:"args,omitempty"`
 
-	// Result is what its ADD answered; nil for one that may have run or not.
+	// Result is the answer of the network's ADD. It is nil as long as the ADD may not have run.
 	Result json.RawMessage `json:"result,omitempty"`
 	// DeviceInfo is the path of its device-info file.
 	DeviceInfo string `json:"deviceInfo,omitempty"`
 }
 
-// PodName is namespace/name, or the ID where the runtime knows no pods.
+// PodName returns namespace/name, or the ID where the runtime knows no pods.
 func (s Sandbox) PodName() string {
 	if s.Pod == "" {
 		return s.ID
@@ -87,8 +87,8 @@ func (s Sandbox) PodName() string {
 	return s.Namespace + "/" + s.Pod
 }
 
-// Sandbox returns the record of a sandbox; vf.ErrNotFound when there is none. One
-// that cannot be read has Damage.
+// Sandbox returns the record of a sandbox; vf.ErrNotFound when there is none. A record that
+// cannot be read has Damage.
 func (t *Tx) Sandbox(id string) (Sandbox, error) {
 	stored := t.tx.Bucket(bucketSandboxes).Get([]byte(id))
 	if stored == nil {
@@ -104,7 +104,7 @@ func (t *Tx) Sandbox(id string) (Sandbox, error) {
 // SandboxIDs returns the IDs of all sandboxes. It reads no record: together they may
 // have some megabytes.
 func (t *Tx) SandboxIDs() (ids []string) {
-	for key := range t.from(bucketSandboxes, nil) {
+	for key := range t.entriesFrom(bucketSandboxes, nil) {
 		ids = append(ids, string(key))
 	}
 	return ids
@@ -126,14 +126,14 @@ func (t *Tx) PutSandbox(s Sandbox) error {
 	if err := t.checkSandboxSize(s, body); err != nil {
 		return err
 	}
-	return t.store(bucketSandboxes, []byte(s.ID), body)
+	return t.storeEntry(bucketSandboxes, []byte(s.ID), body)
 }
 
 // DeleteSandbox forgets a sandbox.
-func (t *Tx) DeleteSandbox(id string) error { return t.del(bucketSandboxes, []byte(id)) }
+func (t *Tx) DeleteSandbox(id string) error { return t.deleteEntry(bucketSandboxes, []byte(id)) }
 
 func decodeSandbox(key, stored []byte) (Sandbox, error) {
-	s, err := open[Sandbox](bucketSandboxes, key, stored)
+	s, err := openEntry[Sandbox](bucketSandboxes, key, stored)
 	switch {
 	case err != nil:
 	case s.ID != string(key):
@@ -144,33 +144,33 @@ func decodeSandbox(key, stored []byte) (Sandbox, error) {
 	return s, err
 }
 
-// keepSandboxes is how many bytes of sandboxes a reading of the whole ledger keeps.
+// keepSandboxes is how many bytes of sandboxes Read keeps in memory.
 const keepSandboxes = 1 << 20
 
-// decodeSandboxes returns the sandboxes, the problems of damaged ones, and the doubts that
-// VerifySandboxes has about the others. A damaged sandbox loses the configuration that the
-// plugins of others need for their DEL. decodeSandboxes returns the first keepSandboxes bytes
-// whole, and outlines of the rest.
+// decodeSandboxes returns the sandboxes, the problems of damaged ones, and the problems that
+// VerifySandboxes finds in the others. With a damaged sandbox the configuration is lost that
+// other projects' plugins need for their DEL. decodeSandboxes returns the first keepSandboxes
+// bytes whole, and outlines of the rest.
 func decodeSandboxes(all entries) (out []Sandbox, damaged, doubts []Problem) {
 	kept := 0
 	for key, stored := range all {
 		s, err := decodeSandbox(key, stored)
 		if err != nil {
 			s = Sandbox{ID: string(key), Damage: err.Error()}
-			damaged = append(damaged, damage("when it ends its VFs come back, and its default network is deleted as that is configured then; what other networks have is not",
+			damaged = append(damaged, newDamage("when it ends its VFs come back, and its default network is deleted as that is configured then; what other networks have is not",
 				sandboxObject(s), "its entry is damaged: %s", err))
 		}
 		doubts = append(doubts, VerifySandboxes([]Sandbox{s})...)
 		if kept += len(stored); kept > keepSandboxes {
-			s = s.outline(len(stored))
+			s = s.outlineOf(len(stored))
 		}
 		out = append(out, s)
 	}
 	return out, damaged, doubts
 }
 
-// outline is the sandbox without its networks. size is that of its entry.
-func (s Sandbox) outline(size int) Sandbox {
+// outlineOf returns the sandbox without its networks. size is that of its entry.
+func (s Sandbox) outlineOf(size int) Sandbox {
 	return Sandbox{ID: s.ID, Netns: s.Netns, Namespace: s.Namespace, Pod: s.Pod, UID: s.UID, Phase: s.Phase, Since: s.Since, Damage: s.Damage, Omitted: size}
 }
 
@@ -181,15 +181,15 @@ func sandboxObject(s Sandbox) string {
 	return fmt.Sprintf("sandbox %s of pod %s", s.ID, s.PodName())
 }
 
-// VerifySandboxes lists what of the sandboxes cannot be true, at any instant
-// between two transactions: none for those that culvertd wrote. Each has networks,
-// the default one first and alone in being it, no two of one interface, with
-// plugins; and when it is Added, a result of each.
+// VerifySandboxes lists the contradictions in sandboxes. Those that culvertd writes have none
+// between two transactions. A sandbox has networks: the first is the default one and no other is,
+// no two have the same interface, and each has plugins. When the sandbox is Added, each network
+// has a result.
 func VerifySandboxes(all []Sandbox) []Problem {
 	var out []Problem
 	for _, s := range all {
 		if s.Damage != "" {
-			continue // told already
+			continue // reported already
 		}
 		add := func(means, format string, args ...any) {
 			out = append(out, Problem{Invariant: "I8", Object: sandboxObject(s), What: fmt.Sprintf(format, args...), Means: means})
@@ -206,7 +206,7 @@ func VerifySandboxes(all []Sandbox) []Problem {
 				add("what it has is not given back", "its network %s has no plugins", n.Name)
 			}
 			if s.Phase == SandboxAdded && len(n.Result) == 0 {
-				add("it was told to be there", "its network %s has no result", n.Name)
+				add("the runtime was answered that it is there", "its network %s has no result", n.Name)
 			}
 			names = append(names, n.Interface)
 		}
@@ -217,8 +217,8 @@ func VerifySandboxes(all []Sandbox) []Problem {
 	return out
 }
 
-// sandboxes keeps those that can be read.
-func (r *Rescue) sandboxes(c Content) {
+// rescueSandboxes keeps the sandboxes that can be read.
+func (r *Rescue) rescueSandboxes(c Content) {
 	var lost []string
 	for _, s := range c.Sandboxes {
 		if s.Damage != "" {
@@ -228,19 +228,18 @@ func (r *Rescue) sandboxes(c Content) {
 		r.Sandboxes = append(r.Sandboxes, s)
 	}
 	if len(lost) > 0 {
-		r.did("%d sandboxes are forgotten (%s): their VFs come back, their default networks are deleted as they are configured then", len(lost), strings.Join(lost, ", "))
+		r.noteRepair("%d sandboxes are forgotten (%s): their VFs come back, their default networks are deleted as they are configured then", len(lost), strings.Join(lost, ", "))
 	}
 }
 
-// copySandboxes copies the sandboxes that can be read of a file, in transactions of
-// compactBatch.
+// copySandboxes copies the readable sandboxes of a file, in transactions of compactBatch bytes.
 func copySandboxes(l *Ledger, source pages.Source) error {
 	bodies, size := map[string][]byte{}, 0
 	write := func() error {
 		err := l.Update(func(tx *Tx) error {
 			var errs []error
 			for id, body := range bodies {
-				errs = append(errs, tx.store(bucketSandboxes, []byte(id), body))
+				errs = append(errs, tx.storeEntry(bucketSandboxes, []byte(id), body))
 			}
 			return errors.Join(errs...)
 		})

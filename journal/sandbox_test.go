@@ -106,7 +106,7 @@ func TestDamagedSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "r.db")
-	if err := r.fill(path, damaged, time.Now()); err != nil {
+	if err := r.writeLedger(path, damaged, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if c, err := Inspect(path); err != nil || len(c.Sandboxes) != 1 || len(c.Problems()) != 0 {
@@ -146,7 +146,7 @@ func FuzzSandbox(f *testing.F) {
 	f.Add(raw)
 	f.Add([]byte(`{"id":"c1","phase":"added","networks":[null,{"plugins":[null]}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		s, err := decodeSandbox([]byte("c1"), seal(bucketSandboxes, []byte("c1"), body))
+		s, err := decodeSandbox([]byte("c1"), sealEntry(bucketSandboxes, []byte("c1"), body))
 		if err != nil {
 			return
 		}

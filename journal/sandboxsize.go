@@ -8,23 +8,22 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Bounds in bytes on what pods make the ledger keep. Each network of a sandbox has at
-// most netconf.MaxText, and a pod may name 64 of them.
+// Bounds, in bytes, of the records that pods cause in the ledger. Each network of a sandbox has
+// at most netconf.MaxText, and a pod may name 64 of them.
 const (
 	// MaxSandbox bounds the record of one sandbox. It has room for 64 networks of
 	// 4 KiB, or for a few of the largest.
 	MaxSandbox = 256 << 10
-	// maxSandboxes bounds the records of a node that are larger than smallSandbox,
-	// so that a tenant's pods cannot make culvertd exceed its 40 MiB. A smaller record is
-	// always accepted: the large ones of one tenant never keep an ordinary pod of
-	// another from its networks.
+	// maxSandboxes bounds the total of a node's records that are larger than smallSandbox, so
+	// that a tenant's pods cannot make culvertd exceed its 40 MiB. Smaller records are always
+	// accepted: large records of one tenant never deny an ordinary pod of another its networks.
 	maxSandboxes = 8 << 20
 	smallSandbox = 16 << 10
 )
 
-// checkSandboxSize refuses a record that is too large, or that is large while those of
-// the node's other sandboxes have used up the space. A record that is Deleting is
-// never refused (I8).
+// checkSandboxSize refuses a record that is larger than MaxSandbox, or one that is large while
+// the other large records of the node use up maxSandboxes. A record that is Deleting is never
+// refused (I8).
 func (t *Tx) checkSandboxSize(s Sandbox, body []byte) error {
 	if s.Phase == SandboxDeleting || len(body) <= smallSandbox {
 		return nil
@@ -33,7 +32,7 @@ func (t *Tx) checkSandboxSize(s Sandbox, body []byte) error {
 		return fmt.Errorf("its networks: %w: their record has %d bytes; want at most %d; %s", vf.ErrInvalid, len(body), MaxSandbox, s.largestNetwork())
 	}
 	sum := len(body)
-	for key, stored := range t.from(bucketSandboxes, nil) {
+	for key, stored := range t.entriesFrom(bucketSandboxes, nil) {
 		if len(stored) > smallSandbox && !bytes.Equal(key, []byte(s.ID)) {
 			sum += len(stored)
 		}

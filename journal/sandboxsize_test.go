@@ -21,8 +21,8 @@ func sandboxOfSize(id string, bytes int) Sandbox {
 	return s
 }
 
-// What pods write in their networks does not make the ledger grow without bound, and
-// never keeps an ordinary pod from its networks or any pod from its end (I8).
+// I8: the networks of pods, whatever they contain, do not make the ledger grow without
+// bound. They never keep an ordinary pod from its networks, or any pod from its end.
 func TestSandboxesAreBounded(t *testing.T) {
 	l, err := Open(filepath.Join(t.TempDir(), "l.db"), Options{NoSync: true})
 	if err != nil {

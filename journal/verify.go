@@ -8,10 +8,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Problem is one thing that cannot be true of a ledger that culvertd wrote.
+// Problem is a contradiction in a ledger, which culvertd never writes.
 type Problem struct {
-	// Invariant is the one that would be broken (I1, I4 ...); empty when what
-	// is written is wrong, and no VF and no address is the worse for it yet.
+	// Invariant is the invariant that would be broken (I1, I4 ...). It is empty if the entry is
+	// wrong but does not affect a VF or an address yet.
 	Invariant string `json:"invariant,omitempty"`
 	Object    string `json:"object"` // "VF 02:00:00:00:00:01#3 (0000:01:10.6)", "address 10.0.0.5 of network blue"
 	What      string `json:"what"`   // what is written there
@@ -26,42 +26,39 @@ func (p Problem) String() string {
 	return s
 }
 
-// Verify lists what of a ledger's records and addresses cannot be true, at any
-// instant between two transactions, crashes included; none for a sound one. It
-// is pure: tests of whatever writes the ledger call it after every step, and
-// culvert ledger check on a file.
+// Verify lists the contradictions in a ledger's records and addresses. A sound ledger has none
+// between two transactions, also after a crash. Verify is pure: tests of the ledger's writers
+// call it after every step, and culvert ledger check calls it for a file.
 //
-// Of a record: its phase is known, its generation counts from 1, its VF has one
-// record, and one with a baseline unless it is Making. Free and Making have no
-// lease; Configuring and Attached have an owner with a UID.
-// Quarantined and Releasing may have an owner or none (a free VF that is
-// taken back to its baseline).
+// A record: its phase is known, its generation is at least 1, its VF has no other record, and it
+// has a baseline unless it is Making. Free and Making have no lease; Configuring and Attached
+// have an owner with a UID. Quarantined and Releasing may have an owner or none (a free VF that
+// is taken back to its baseline).
 //
-// Of all of them: no two VFs of one PF, and no two that are held, are at one
-// PCI address (I1). No attachment, which is an owner's UID and the interface,
-// has two VFs as Configuring or Attached (I1); Releasing does not
-// count, since a VF that is retried after a quarantine still names the owner
-// that it had.
+// All records: no two VFs of one PF, and no two that are held, are at one PCI address (I1). No
+// attachment, which is an owner's UID and the interface, has two VFs as Configuring or Attached
+// (I1); Releasing does not count, since the record of a VF that is retried after a quarantine
+// still names its last owner.
 //
-// Of an address: it is held once in its network, and by a VF that is held or
-// quarantined, for the owner that the VF's lease names (I4). Every address of a
-// Configuring or Attached lease is held by it (I4).
+// An address: it is held once in its network, and by a VF that is held or quarantined, for the
+// owner that the VF's lease names (I4). Every address of a Configuring or Attached lease is
+// held by it (I4).
 func Verify(records []Record, addresses []Address) []Problem {
 	v := verifier{records: map[vf.ID]Record{}}
 	for _, r := range records {
-		v.record(r)
+		v.verifyRecord(r)
 	}
-	v.places(records)
-	v.attachments(records)
+	v.verifyPlaces(records)
+	v.verifyAttachments(records)
 	for _, a := range addresses {
-		v.address(a)
+		v.verifyAddress(a)
 	}
-	v.twice(addresses)
-	v.unheld(records, addresses)
+	v.findTwice(addresses)
+	v.findUnheld(records, addresses)
 	return v.problems
 }
 
-// Verify is Verify of the transaction's records and addresses.
+// Verify verifies the transaction's records and addresses.
 func (t *Tx) Verify() []Problem { return Verify(t.Records(), t.AddressesOf("")) }
 
 type verifier struct {
@@ -69,7 +66,7 @@ type verifier struct {
 	problems []Problem
 }
 
-func (v *verifier) add(invariant, object, means, format string, args ...any) {
+func (v *verifier) addProblem(invariant, object, means, format string, args ...any) {
 	v.problems = append(v.problems, Problem{Invariant: invariant, Object: object, What: fmt.Sprintf(format, args...), Means: means})
 }
 
@@ -80,47 +77,47 @@ func objectOf(r Record) string {
 	return fmt.Sprintf("VF %s (%s)", r.ID, r.PCI)
 }
 
-func (v *verifier) record(r Record) {
+func (v *verifier) verifyRecord(r Record) {
 	object := objectOf(r)
 	if _, twice := v.records[r.ID]; twice {
-		v.add("I1", object, "one of them is not true, and the VF could be given out twice", "it has two records")
+		v.addProblem("I1", object, "one of them is not true, and the VF could be given out twice", "it has two records")
 	}
 	v.records[r.ID] = r
 	if r.Phase == Damaged {
-		v.add("", object, "nobody knows who has it: nobody gets it, and its PF's VFs stay", "its record is damaged: %s", r.Reason)
+		v.addProblem("", object, "its owner is unknown: no other owner gets it, and its PF's VFs stay", "its record is damaged: %s", r.Reason)
 		return
 	}
-	if !r.Phase.known() {
-		v.add("", object, "culvertd does not know what to do with it, and leaves it alone", "its phase is %q", r.Phase)
+	if !r.Phase.isKnown() {
+		v.addProblem("", object, "culvertd does not know what to do with it, and leaves it alone", "its phase is %q", r.Phase)
 	}
 	if r.Generation == 0 {
-		v.add("I8", object, "a late detach could hit the next owner", "its generation is 0")
+		v.addProblem("I8", object, "a late detach could hit the next owner", "its generation is 0")
 	}
 	if r.Phase != Making && r.Baseline.Admin.MAC.IsZero() {
-		v.add("I2", object, "it cannot be reset: nobody knows what it was like when it was clean", "it is %s without a baseline", r.Phase)
+		v.addProblem("I2", object, "it cannot be reset: its clean state is unknown", "it is %s without a baseline", r.Phase)
 	}
 	if r.Phase != Making && r.PCI.IsZero() {
-		v.add("", object, "it cannot be found on the bus", "it is %s without a PCI address", r.Phase)
+		v.addProblem("", object, "it cannot be found on the bus", "it is %s without a PCI address", r.Phase)
 	}
-	v.lease(r, object)
+	v.verifyLease(r, object)
 }
 
-func (v *verifier) lease(r Record, object string) {
+func (v *verifier) verifyLease(r Record, object string) {
 	owner := r.Lease.Owner
 	switch r.Phase {
 	case Free, Making:
 		if !owner.IsZero() {
-			v.add("I1", object, "it could be given out while that owner has it", "it is %s, and yet %s has it", r.Phase, owner)
+			v.addProblem("I1", object, "it could be given out while that owner has it", "it is %s, and yet %s has it", r.Phase, owner)
 		}
 	case Configuring, Attached:
 		if owner.UID == "" {
-			v.add("I8", object, "no detach can find it", "it is %s for an owner without UID (%q)", r.Phase, owner)
+			v.addProblem("I8", object, "no detach can find it", "it is %s for an owner without UID (%q)", r.Phase, owner)
 		}
 	}
 }
 
-// places wants every PCI address once.
-func (v *verifier) places(records []Record) {
+// verifyPlaces reports each PCI address that two VFs have.
+func (v *verifier) verifyPlaces(records []Record) {
 	at := map[vf.PCIAddr][]Record{}
 	for _, r := range records {
 		if r.PCI.IsZero() || r.Phase == Damaged {
@@ -128,11 +125,11 @@ func (v *verifier) places(records []Record) {
 		}
 		for _, o := range at[r.PCI] {
 			switch {
-			case o.ID == r.ID: // told already
+			case o.ID == r.ID: // reported already
 			case o.ID.PF == r.ID.PF:
-				v.add("I1", objectOf(r), "one VF could be given out as two", "VF %s is at the same PCI address", o.ID)
-			case o.Held() && r.Held(): // free, it may be of a card that was in that slot before
-				v.add("I1", objectOf(r), "one VF has two owners, or one card has gone", "%s has it, and %s has VF %s at the same PCI address",
+				v.addProblem("I1", objectOf(r), "one VF could be given out as two", "VF %s is at the same PCI address", o.ID)
+			case o.Held() && r.Held(): // a free record may be of a card that was in that slot before
+				v.addProblem("I1", objectOf(r), "one VF has two owners, or one card has gone", "%s has it, and %s has VF %s at the same PCI address",
 					r.Lease.Owner, o.Lease.Owner, o.ID)
 			}
 		}
@@ -140,8 +137,8 @@ func (v *verifier) places(records []Record) {
 	}
 }
 
-// attachments wants every attachment to have one VF.
-func (v *verifier) attachments(records []Record) {
+// verifyAttachments reports attachments that have two VFs.
+func (v *verifier) verifyAttachments(records []Record) {
 	type attachment struct{ uid, iface string }
 	first := map[attachment]Record{}
 	for _, r := range records {
@@ -149,8 +146,10 @@ func (v *verifier) attachments(records []Record) {
 			continue
 		}
 		key := attachment{r.Lease.Owner.UID, r.Lease.Owner.Interface}
-		if o, twice := first[key]; twice {
-			v.add("I1", objectOf(r), "a detach gives back one of the two, and the other is lost",
+		if o, twice := first[key]; twice && r.IsMemberWith(o) {
+			continue
+		} else if twice {
+			v.addProblem("I1", objectOf(r), "a detach gives back one of the two, and the other is lost",
 				"%s has it as %s, and VF %s as well", r.Lease.Owner, key.iface, o.ID)
 			continue
 		}
@@ -162,27 +161,27 @@ func addressObject(a Address) string {
 	return fmt.Sprintf("address %s of network %s", a.Addr, a.Network)
 }
 
-func (v *verifier) address(a Address) {
+func (v *verifier) verifyAddress(a Address) {
 	object := addressObject(a)
-	const lost = "nobody gives it back, so the network has one less"
+	const lost = "no attachment gives it back, so the network has one less"
 	r, ok := v.records[a.VF]
 	switch {
 	case a.Damage != "":
-		v.add("", object, "nobody knows who has it, so it stays held", "its entry is damaged: %s", a.Damage)
+		v.addProblem("", object, "its owner is unknown, so it stays held", "its entry is damaged: %s", a.Damage)
 	case !a.Addr.IsValid() || a.Network == "":
-		v.add("I4", object, "it could be given out while somebody has it", "it is no address of a network")
+		v.addProblem("I4", object, "it could be given out while it has an owner", "it is no address of a network")
 	case !ok:
-		v.add("I4", object, lost, "VF %s holds it for %s, and has no record", a.VF, a.Owner)
+		v.addProblem("I4", object, lost, "VF %s holds it for %s, and has no record", a.VF, a.Owner)
 	case r.Phase == Damaged:
-		// Whether it is held nobody knows; it stays held.
+		// The record of its VF is damaged, so its holder is unknown and the address stays held.
 	case !r.Held() && r.Phase != Quarantined:
-		v.add("I4", object, lost, "VF %s holds it for %s, and is %s", a.VF, a.Owner, r.Phase)
+		v.addProblem("I4", object, lost, "VF %s holds it for %s, and is %s", a.VF, a.Owner, r.Phase)
 	case r.Lease.Owner != a.Owner:
-		v.add("I4", object, "one of the two has an address that the other will give back", "it is %s's, but %s has its VF %s", a.Owner, r.Holder(), a.VF)
+		v.addProblem("I4", object, "one of the two has an address that the other will give back", "it is %s's, but %s has its VF %s", a.Owner, r.Holder(), a.VF)
 	}
 }
 
-func (v *verifier) twice(addresses []Address) {
+func (v *verifier) findTwice(addresses []Address) {
 	type key struct {
 		network string
 		addr    netip.Addr
@@ -191,15 +190,15 @@ func (v *verifier) twice(addresses []Address) {
 	for _, a := range addresses {
 		k := key{a.Network, a.Addr.Unmap()}
 		if o, twice := first[k]; twice {
-			v.add("I4", addressObject(a), "two have one address", "%s holds it, and %s does", a.Owner, o.Owner)
+			v.addProblem("I4", addressObject(a), "two have one address", "%s holds it, and %s does", a.Owner, o.Owner)
 			continue
 		}
 		first[k] = a
 	}
 }
 
-// unheld wants the addresses of a lease to be held for it.
-func (v *verifier) unheld(records []Record, addresses []Address) {
+// findUnheld reports addresses that a lease has but does not hold in the ledger.
+func (v *verifier) findUnheld(records []Record, addresses []Address) {
 	for _, r := range records {
 		if r.Phase != Configuring && r.Phase != Attached {
 			continue
@@ -209,7 +208,7 @@ func (v *verifier) unheld(records []Record, addresses []Address) {
 				return a.VF == r.ID && a.Network == r.Lease.AddressPoolName() && a.Addr == want.Prefix.Addr()
 			})
 			if !held {
-				v.add("I4", objectOf(r), "it could be given to another", "%s has address %s of network %s, which nobody holds",
+				v.addProblem("I4", objectOf(r), "it could be given to another", "%s has address %s of network %s, which no entry of the ledger holds",
 					r.Lease.Owner, want.Prefix.Addr(), r.Lease.AddressPoolName())
 			}
 		}

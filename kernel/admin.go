@@ -13,48 +13,48 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// setAdmin carries out a step on what the PF holds for a VF; false for a step
-// of another kind.
+// setAdmin carries out a step that changes the PF's settings for a VF; it returns false for any
+// other step.
 func (k *Kernel) setAdmin(ctx context.Context, s step.Step) (bool, error) {
 	switch s := s.(type) {
 	case step.SetVFMAC:
 		return true, k.adminMAC(ctx, s)
 	case step.SetVFVLAN:
-		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFVLAN(s.Index, s.VLAN), func(a vf.Admin) error {
+		return true, k.writeAdmin(ctx, s.PF, s.Index, rtnl.VFVLAN(s.Index, s.VLAN), func(a vf.Admin) error {
 			if s.VLAN.Same(a.VLAN) {
 				return nil
 			}
-			return same("vlan", s.VLAN.String(), a.VLAN.String())
+			return checkWritten("vlan", s.VLAN.String(), a.VLAN.String())
 		})
 	case step.SetVFSwitch:
-		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFSwitch(s.Index, s.Setting, s.On), func(a vf.Admin) error {
-			return same(string(s.Setting), vf.TriOf(s.On), *a.Switch(s.Setting))
+		return true, k.writeAdmin(ctx, s.PF, s.Index, rtnl.VFSwitch(s.Index, s.Setting, s.On), func(a vf.Admin) error {
+			return checkWritten(string(s.Setting), vf.TriOf(s.On), *a.Switch(s.Setting))
 		})
 	case step.SetVFLinkState:
-		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFLinkState(s.Index, s.State), func(a vf.Admin) error {
-			return same("link_state", s.State, a.LinkState)
+		return true, k.writeAdmin(ctx, s.PF, s.Index, rtnl.VFLinkState(s.Index, s.State), func(a vf.Admin) error {
+			return checkWritten("link_state", s.State, a.LinkState)
 		})
 	case step.SetVFRate:
-		// Not compared: rounding is the driver's right, and the effective rate
-		// is in what VF reads.
-		return true, k.admin(ctx, s.PF, s.Index, rtnl.VFRate(s.Index, s.Min, s.Max), func(vf.Admin) error { return nil })
+		// The rate is not compared, since the driver may round it. Kernel.VF returns the
+		// effective rate.
+		return true, k.writeAdmin(ctx, s.PF, s.Index, rtnl.VFRate(s.Index, s.Min, s.Max), func(vf.Admin) error { return nil })
 	}
 	return false, nil
 }
 
-// same compares what was written with what is there.
-func same[T comparable](what string, want, have T) error {
+// checkWritten returns an error if a setting does not have the value that was written.
+func checkWritten[T comparable](what string, want, have T) error {
 	if want == have {
 		return nil
 	}
 	return fmt.Errorf("the driver took %s %v, but it is %v", what, want, have)
 }
 
-// admin writes one setting of a VF, reads the VF back and checks it. The check
-// is not made where the driver cannot be asked.
-func (k *Kernel) admin(ctx context.Context, pf vf.PCIAddr, index int, s rtnl.VFSetting, check func(vf.Admin) error) error {
+// writeAdmin writes one setting of a VF, reads the VF back and checks it. It does not check a
+// setting that the driver cannot report.
+func (k *Kernel) writeAdmin(ctx context.Context, pf vf.PCIAddr, index int, s rtnl.VFSetting, check func(vf.Admin) error) error {
 	return k.onPF(pf, func(c *rtnl.Conn, n netdev) error {
-		if err := again(ctx, func() error { return c.SetVF(n.Index, s) }); err != nil {
+		if err := retryBusy(ctx, func() error { return c.SetVF(n.Index, s) }); err != nil {
 			return k.explainVF(c, pf, n, index, err)
 		}
 		a, err := readVFAdmin(c, n, index)
@@ -65,16 +65,16 @@ func (k *Kernel) admin(ctx context.Context, pf vf.PCIAddr, index int, s rtnl.VFS
 	})
 }
 
-// A VF that is in reset, as after its MAC was set or its driver bound, takes no
-// settings for a moment: i40e answers EAGAIN (i40e_check_vf_init_timeout) and
-// ice EBUSY (ice_check_vf_ready_for_cfg).
+// A VF that is in reset, as after its MAC was set or its driver bound, accepts no settings for a
+// moment: i40e answers EAGAIN (i40e_check_vf_init_timeout) and ice EBUSY
+// (ice_check_vf_ready_for_cfg).
 const (
 	resetBound = 5 * time.Second
 	resetPoll  = 50 * time.Millisecond
 )
 
-// again repeats a call while the VF is in reset. There is no event to wait for.
-func again(ctx context.Context, call func() error) error {
+// retryBusy repeats a call while the VF is in reset. There is no event to wait for.
+func retryBusy(ctx context.Context, call func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, resetBound)
 	defer cancel()
 	for {
@@ -90,8 +90,8 @@ func again(ctx context.Context, call func() error) error {
 	}
 }
 
-// adminMAC writes a MAC that is not there yet. ixgbe answers ENOMEM when asked
-// to clear one that is clear (ixgbe_set_vf_mac finds no filter to delete).
+// adminMAC sets the MAC of a VF that does not have it yet. ixgbe answers ENOMEM to a request to
+// clear a MAC that is clear already (ixgbe_set_vf_mac finds no filter to delete).
 func (k *Kernel) adminMAC(ctx context.Context, s step.SetVFMAC) error {
 	if s.MAC.IsZero() {
 		unset := false
@@ -104,13 +104,13 @@ func (k *Kernel) adminMAC(ctx context.Context, s step.SetVFMAC) error {
 			return err
 		}
 	}
-	return k.admin(ctx, s.PF, s.Index, rtnl.VFMAC(s.Index, s.MAC), func(a vf.Admin) error {
-		return same("mac", s.MAC, a.MAC)
+	return k.writeAdmin(ctx, s.PF, s.Index, rtnl.VFMAC(s.Index, s.MAC), func(a vf.Admin) error {
+		return checkWritten("mac", s.MAC, a.MAC)
 	})
 }
 
-// readVFAdmin reads what the PF holds for one VF; the kernel has no request
-// for less than all of them.
+// readVFAdmin reads the PF's settings for one VF. The kernel has only a request for all VFs of
+// the PF.
 func readVFAdmin(c *rtnl.Conn, n netdev, index int) (vf.Admin, error) {
 	l, err := c.Link(n.Index, true)
 	if err != nil {
@@ -123,12 +123,12 @@ func readVFAdmin(c *rtnl.Conn, n netdev, index int) (vf.Admin, error) {
 	return a, nil
 }
 
-// explainVF tells a VF that is not there, for which drivers answer EINVAL too,
-// from a value that the driver does not take.
+// explainVF finds out whether err means that the VF does not exist, for which drivers answer
+// EINVAL too, or that the driver refuses the value.
 func (k *Kernel) explainVF(c *rtnl.Conn, pf vf.PCIAddr, n netdev, index int, err error) error {
 	if _, missing := readVFAdmin(c, n, index); errors.Is(missing, vf.ErrNotFound) {
 		return fmt.Errorf("%w (%w)", missing, err)
 	}
-	driver, _ := target(k.sys.pci(pf, "driver")) // only for a message
-	return refused(driver, err)
+	driver, _ := linkTarget(k.sys.pciPath(pf, "driver")) // only for a message
+	return explainRefusal(driver, err)
 }

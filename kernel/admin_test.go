@@ -25,7 +25,7 @@ func TestAgain(t *testing.T) {
 		{"in reset, then refused", []error{unix.EAGAIN, unix.EOPNOTSUPP}, 2, true},
 	} {
 		calls := 0
-		err := again(t.Context(), func() error {
+		err := retryBusy(t.Context(), func() error {
 			calls++
 			return tt.answers[calls-1]
 		})
@@ -35,7 +35,7 @@ func TestAgain(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := again(ctx, func() error { return unix.EAGAIN }); !errors.Is(err, unix.EAGAIN) {
+	if err := retryBusy(ctx, func() error { return unix.EAGAIN }); !errors.Is(err, unix.EAGAIN) {
 		t.Error(err)
 	}
 }

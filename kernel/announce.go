@@ -16,32 +16,34 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Each address is announced twice: a switch or a neighbour may drop one frame
-// while the link comes up. The first time is after the answer to whoever
-// attached, which is not to wait behind it for a processor.
+// Each address is announced twice: a switch or a neighbour may drop one frame while the link
+// comes up. The first announcement waits until the attach has answered its caller, so that the
+// two do not compete for a processor.
 const (
 	announceAfter = 100 * time.Millisecond
 	announceTimes = 2
 	announcePause = 20 * time.Millisecond
 )
 
-// announcer has the sockets of Announce, all in the netns of the VF.
+// announcer has the sockets of the step Announce, all in the VF's netns.
 type announcer struct {
 	conn    *rtnl.Conn
 	watcher *rtnl.Watcher
 	packets int // AF_PACKET; -1: not open
 }
 
-func (k *Kernel) announce(ctx context.Context, s step.Announce) error {
-	if err := pause(ctx, announceAfter); err != nil {
-		return err
+func (k *Kernel) announceAddresses(ctx context.Context, s step.Announce) error {
+	if !s.AtOnce {
+		if err := waitFor(ctx, announceAfter); err != nil {
+			return err
+		}
 	}
 	a, err := openAnnouncer(k.netnsFile(s.Netns))
-	defer a.close()
+	defer a.closeSockets()
 	if err != nil {
 		return notFound(err)
 	}
-	l, err := k.findLink(a.conn, s.VF, s.Netns)
+	l, err := k.findDevice(a.conn, s.VF, s.Netns, s.Bond)
 	if err != nil {
 		return err
 	}
@@ -50,23 +52,31 @@ func (k *Kernel) announce(ctx context.Context, s step.Announce) error {
 	}
 	for i := range announceTimes {
 		if i > 0 {
-			if err := pause(ctx, announcePause); err != nil {
+			if err := waitFor(ctx, announcePause); err != nil {
 				return err
 			}
 		}
-		if err := a.send(l, s.Addresses); err != nil {
+		if err := a.sendFrames(l, s.Addresses); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// findDevice returns the netdevice of a VF in the netns of c, or a bond if its name is not empty.
+func (k *Kernel) findDevice(c *rtnl.Conn, a vf.PCIAddr, path, bond string) (rtnl.Link, error) {
+	if bond != "" {
+		return findBond(c, bond)
+	}
+	return k.findLink(c, a, path)
+}
+
+func waitFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
-		return ended(ctx)
+		return waitError(ctx)
 	}
 }
 
@@ -79,7 +89,7 @@ func openAnnouncer(path string) (*announcer, error) {
 		if a.conn, err = rtnl.Dial(); err != nil {
 			return err
 		}
-		// Protocol 0: it sends and receives nothing.
+		// Protocol 0: the socket only sends.
 		a.packets, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("open a packet socket: %w", err)
@@ -92,7 +102,7 @@ func openAnnouncer(path string) (*announcer, error) {
 	return a, netns.Run(path, open)
 }
 
-func (a *announcer) close() {
+func (a *announcer) closeSockets() {
 	if a.watcher != nil {
 		_ = a.watcher.Close()
 	}
@@ -104,7 +114,7 @@ func (a *announcer) close() {
 	}
 }
 
-func (a *announcer) send(l rtnl.Link, addrs []netip.Prefix) error {
+func (a *announcer) sendFrames(l rtnl.Link, addrs []netip.Prefix) error {
 	var errs []error
 	for _, p := range addrs {
 		frame := neigh.Frame(l.MAC, p.Addr())

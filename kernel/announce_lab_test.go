@@ -46,7 +46,7 @@ func TestLabAnnounce(t *testing.T) {
 	}
 }
 
-// listen opens a packet socket on a netdevice that gives up after 5 s.
+// listen opens a packet socket on a netdevice that gives up after 30 s.
 func listen(t *testing.T, name string) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0x0300) // ETH_P_ALL, big endian
@@ -54,7 +54,7 @@ func listen(t *testing.T, name string) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 30}); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.SetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, name); err != nil {

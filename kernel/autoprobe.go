@@ -10,29 +10,28 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// autoprobe lends sriov_drivers_autoprobe of one PF to Bind.
+// autoprobe switches sriov_drivers_autoprobe of one PF on while step Bind needs it.
 //
-// While it is off the kernel refuses every probe of a VF, a person's as well
-// as its own: pci_device_can_probe (drivers/pci/pci-driver.c) wants
-// !is_virtfn, or the PF's drivers_autoprobe, or a driver_override. Writing
-// drivers_probe then succeeds and binds nothing, and writing a driver's bind
-// file gives ENODEV (TestLabBindWithAutoprobeOff). An override would need the
-// driver's name, which nothing in the kernel tells beforehand. So the switch
-// is on while a Bind is at work and then as it was.
+// While it is off, the kernel refuses every probe of a VF, also one that a program requests.
+// pci_device_can_probe (drivers/pci/pci-driver.c) demands !is_virtfn, the PF's drivers_autoprobe,
+// or a driver_override. A write to drivers_probe then succeeds and binds nothing, and a write to
+// a driver's bind file returns ENODEV (TestLabBindWithAutoprobeOff). An override needs the
+// driver's name, which the kernel does not report before a bind. So autoprobe is on during a
+// Bind, and afterwards as it was.
 type autoprobe struct {
 	mu    sync.Mutex // guards what follows and the file
 	users int
-	after bool // what the file says when the last user is done
+	after bool // the value to write when the last user is done
 }
 
-// autoprobes has one autoprobe for each PF, so that a PF whose file does not
-// answer holds up none but its own.
+// autoprobes has one autoprobe for each PF, so that a PF whose file hangs delays only its own
+// binds.
 type autoprobes struct {
 	mu sync.Mutex // guards of
 	of map[vf.PCIAddr]*autoprobe
 }
 
-func (a *autoprobes) get(pf vf.PCIAddr) *autoprobe {
+func (a *autoprobes) autoprobeOf(pf vf.PCIAddr) *autoprobe {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.of[pf] == nil {
@@ -42,20 +41,20 @@ func (a *autoprobes) get(pf vf.PCIAddr) *autoprobe {
 }
 
 func (k *Kernel) setAutoprobe(s step.SetAutoprobe) error {
-	a := k.autoprobe.get(s.PF)
+	a := k.autoprobe.autoprobeOf(s.PF)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.users > 0 {
 		a.after = s.On
-		return nil // written when the binds are done
+		return nil // giveBack writes the value when the binds are done
 	}
 	return k.writeAutoprobe(s.PF, s.On)
 }
 
 func (k *Kernel) readAutoprobe(pf vf.PCIAddr) (bool, error) {
-	s, err := text(k.sys.pci(pf, "sriov_drivers_autoprobe"))
+	s, err := readLine(k.sys.pciPath(pf, "sriov_drivers_autoprobe"))
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := k.sys.function(pf); errors.Is(err, vf.ErrNotFound) {
+		if _, err := k.sys.readFunction(pf); errors.Is(err, vf.ErrNotFound) {
 			return false, err
 		}
 		return false, fmt.Errorf("%w: this kernel has no sriov_drivers_autoprobe", vf.ErrUnable)
@@ -69,7 +68,7 @@ func (k *Kernel) writeAutoprobe(pf vf.PCIAddr, on bool) error {
 		return err
 	}
 	value := map[bool]string{true: "1", false: "0"}[on]
-	if err := k.write(k.sys.pci(pf, "sriov_drivers_autoprobe"), value); err != nil {
+	if err := k.writeSysfs(k.sys.pciPath(pf, "sriov_drivers_autoprobe"), value); err != nil {
 		return err
 	}
 	if have, err = k.readAutoprobe(pf); err == nil && have != on {
@@ -78,10 +77,10 @@ func (k *Kernel) writeAutoprobe(pf vf.PCIAddr, on bool) error {
 	return err
 }
 
-// borrowAutoprobe switches autoprobe on until the returned function is called,
-// for any number of users at once.
+// borrowAutoprobe switches autoprobe on until the returned function is called, for several users
+// at once.
 func (k *Kernel) borrowAutoprobe(pf vf.PCIAddr) (giveBack func() error, err error) {
-	a := k.autoprobe.get(pf)
+	a := k.autoprobe.autoprobeOf(pf)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.users == 0 {

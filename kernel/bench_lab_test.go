@@ -80,7 +80,7 @@ func bareAttach(b *testing.B, v vf.State, pod string, addr netip.Prefix, route v
 		check(err)
 		check(inside.SetLink(l.Index, unix.IFF_UP, unix.IFF_UP, nil))
 		clock.lap("up")
-		check(inside.AddAddr(rtnl.Addr{Index: l.Index, Prefix: addr}))
+		check(inside.AddAddr(rtnl.Addr{Index: l.Index, Prefix: addr, Flags: unix.IFA_F_NODAD}))
 		clock.lap("address")
 		check(inside.AddRoute(rtnl.Route{Index: l.Index, Route: route}))
 		clock.lap("route")

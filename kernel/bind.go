@@ -16,24 +16,24 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// bindTries is how often a VF is bound until its netdevice has the MAC that
-// the PF holds for it. Where the PF does not answer in time, igbvf makes an
-// address up and its probe succeeds ("PF still in reset state"); seen with 14
-// binds at once on a busy machine, and gone with the next probe.
+// bindTries is how often a VF is bound until its netdevice has the MAC that the PF holds for it.
+// If the PF does not answer in time ("PF still in reset state"), igbvf makes up an address and
+// its probe succeeds. This was seen with 14 binds at once on a busy machine; the next probe got
+// the right MAC.
 const bindTries = 3
 
-// bind binds a driver to a VF: driver_override says which, drivers_probe does
-// it, and events tell when the netdevice is there and udev has named it.
-func (k *Kernel) bind(ctx context.Context, s step.Bind) error {
-	pf, index, err := k.sys.physfn(s.VF)
+// bindDriver binds a driver to a VF: it writes the driver's name to driver_override, and probes
+// by drivers_probe. Events report when the netdevice exists and udev has named it.
+func (k *Kernel) bindDriver(ctx context.Context, s step.Bind) error {
+	pf, index, err := k.sys.findPF(s.VF)
 	if err != nil {
 		return err
 	}
-	bound, err := target(k.sys.pci(s.VF, "driver"))
+	bound, err := linkTarget(k.sys.pciPath(s.VF, "driver"))
 	if err != nil {
 		return err
 	}
-	if bound != "" && !satisfies(bound, s.Driver) {
+	if bound != "" && !driverSatisfies(bound, s.Driver) {
 		return fmt.Errorf("driver %s is bound: unbind it first", bound)
 	}
 	for try := 1; ; try++ {
@@ -45,22 +45,22 @@ func (k *Kernel) bind(ctx context.Context, s step.Bind) error {
 			return err
 		}
 		k.log.Warn("binding the VF again", "vf", s.VF, "err", err)
-		if err := k.unbind(step.Unbind{VF: s.VF}); err != nil {
+		if err := k.unbindDriver(step.Unbind{VF: s.VF}); err != nil {
 			return err
 		}
 	}
 }
 
-// bindOnce probes, unless a driver is bound already, and waits for the
-// netdevice if there will be one.
+// bindOnce probes, unless a driver is bound already, and waits for the netdevice if the driver
+// makes one.
 func (k *Kernel) bindOnce(ctx context.Context, pf vf.PCIAddr, s step.Bind, already bool) (netdev, error) {
 	udev, err := k.awaitUdev()
 	if err != nil {
 		return netdev{}, err
 	}
-	defer udev.close()
+	defer udev.closeEvents()
 	if !already {
-		if err := k.probe(ctx, pf, s); err != nil {
+		if err := k.probeVF(ctx, pf, s); err != nil {
 			return netdev{}, err
 		}
 	}
@@ -71,10 +71,10 @@ func (k *Kernel) bindOnce(ctx context.Context, pf vf.PCIAddr, s step.Bind, alrea
 	if err != nil {
 		return n, err
 	}
-	return n, udev.settled(ctx, n.Index)
+	return n, udev.awaitSettled(ctx, n.Index)
 }
 
-// tookMAC checks that the netdevice has the admin MAC, if there is one.
+// tookMAC checks that the netdevice has the admin MAC, if the PF holds one.
 func (k *Kernel) tookMAC(pf vf.PCIAddr, index int, n netdev) error {
 	return k.onPF(pf, func(c *rtnl.Conn, p netdev) error {
 		a, err := readVFAdmin(c, p, index)
@@ -89,67 +89,67 @@ func (k *Kernel) tookMAC(pf vf.PCIAddr, index int, n netdev) error {
 	})
 }
 
-// satisfies reports whether the bound driver is what was asked for.
-func satisfies(bound, wanted string) bool {
+// driverSatisfies reports whether the bound driver is one that the step wants.
+func driverSatisfies(bound, wanted string) bool {
 	if wanted == vf.DriverDefault {
 		return makesNetdev(bound)
 	}
 	return bound == wanted
 }
 
-// makesNetdev tells drivers that hand the device to user space from those that
-// make a netdevice of it.
+// makesNetdev reports whether a driver makes a netdevice, rather than handing the device to
+// user space.
 func makesNetdev(driver string) bool {
 	return !strings.HasPrefix(driver, "vfio-") && !strings.HasPrefix(driver, "uio_") && driver != "igb_uio"
 }
 
-// probe makes the kernel probe the VF and checks that a driver took it.
-func (k *Kernel) probe(ctx context.Context, pf vf.PCIAddr, s step.Bind) error {
-	if err := k.override(s.VF, s.Driver); err != nil {
+// probeVF makes the kernel probe the VF and checks that a driver is bound.
+func (k *Kernel) probeVF(ctx context.Context, pf vf.PCIAddr, s step.Bind) error {
+	if err := k.setOverride(s.VF, s.Driver); err != nil {
 		return err
 	}
 	if s.Driver == vf.DriverDefault {
 		return k.probeDefault(ctx, pf, s.VF)
 	}
-	if !exists(filepath.Join(k.sys.root, "bus/pci/drivers", s.Driver)) {
-		if err := modprobe(ctx, s.Driver); err != nil {
+	if !fileExists(filepath.Join(k.sys.root, "bus/pci/drivers", s.Driver)) {
+		if err := loadModule(ctx, s.Driver); err != nil {
 			return err
 		}
 	}
-	return k.probed(s.VF, s.Driver)
+	return k.writeProbe(s.VF, s.Driver)
 }
 
-// probeDefault lets the kernel choose. Where it has no driver for the device,
-// the module is loaded by the device's alias, as udev would have done, and the
-// probe repeated.
+// probeDefault lets the kernel choose the driver. If the kernel has no driver for the device,
+// probeDefault loads the module by the device's alias, as udev would have done, and repeats the
+// probe.
 func (k *Kernel) probeDefault(ctx context.Context, pf, addr vf.PCIAddr) (err error) {
 	giveBack, err := k.borrowAutoprobe(pf)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, giveBack()) }()
-	first := k.probed(addr, "")
+	first := k.writeProbe(addr, "")
 	if !errors.Is(first, errNotBound) {
 		return first
 	}
-	alias, err := text(k.sys.pci(addr, "modalias"))
+	alias, err := readLine(k.sys.pciPath(addr, "modalias"))
 	if err != nil {
 		return err
 	}
-	if err := modprobe(ctx, alias); err != nil {
+	if err := loadModule(ctx, alias); err != nil {
 		return errors.Join(first, err)
 	}
-	return k.probed(addr, "")
+	return k.writeProbe(addr, "")
 }
 
-// errNotBound: the probe was carried out and no driver took the device.
+// errNotBound says that the kernel probed the device and no driver is bound to it.
 var errNotBound = errors.New("no driver bound to it; dmesg says why its probe failed")
 
-// probed writes drivers_probe and checks the driver. The kernel probes within
+// writeProbe writes drivers_probe and checks the driver. The kernel probes within
 // the write (bus_rescan_devices_helper).
-func (k *Kernel) probed(addr vf.PCIAddr, wanted string) error {
-	err := k.write(filepath.Join(k.sys.root, "bus/pci/drivers_probe"), addr.String())
-	bound, readErr := target(k.sys.pci(addr, "driver"))
+func (k *Kernel) writeProbe(addr vf.PCIAddr, wanted string) error {
+	err := k.writeSysfs(filepath.Join(k.sys.root, "bus/pci/drivers_probe"), addr.String())
+	bound, readErr := linkTarget(k.sys.pciPath(addr, "driver"))
 	switch {
 	case readErr != nil:
 		return errors.Join(err, readErr)
@@ -163,11 +163,11 @@ func (k *Kernel) probed(addr vf.PCIAddr, wanted string) error {
 	return nil
 }
 
-// override says which driver may bind: the one named and no other, or for ""
-// whichever knows the device. An empty line clears it (driver_set_override).
-func (k *Kernel) override(addr vf.PCIAddr, driver string) error {
-	path := k.sys.pci(addr, "driver_override")
-	have, err := text(path)
+// setOverride restricts which driver may bind: only the named driver, or for "" any that supports
+// the device. A write of an empty line clears the override (driver_set_override).
+func (k *Kernel) setOverride(addr vf.PCIAddr, driver string) error {
+	path := k.sys.pciPath(addr, "driver_override")
+	have, err := readLine(path)
 	if err != nil {
 		return err
 	}
@@ -177,11 +177,11 @@ func (k *Kernel) override(addr vf.PCIAddr, driver string) error {
 	if have == driver {
 		return nil
 	}
-	return k.write(path, driver+"\n")
+	return k.writeSysfs(path, driver+"\n")
 }
 
-// modprobe loads a module by its name or alias.
-func modprobe(ctx context.Context, name string) error {
+// loadModule loads a module by its name or alias.
+func loadModule(ctx context.Context, name string) error {
 	out, err := exec.CommandContext(ctx, "modprobe", "--", name).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("load the module of %s: %w: %s", name, err, strings.TrimSpace(string(out)))
@@ -193,47 +193,47 @@ func modprobe(ctx context.Context, name string) error {
 // has returned (iavf asks the PF first).
 func (k *Kernel) awaitNetdev(ctx context.Context, udev *udevWait, addr vf.PCIAddr) (netdev, error) {
 	for {
-		n, ok, err := k.sys.netdev(addr)
+		n, ok, err := k.sys.findNetdev(addr)
 		if ok || err != nil {
 			return n, err
 		}
-		if err := udev.next(ctx); err != nil {
+		if err := udev.awaitEvent(ctx); err != nil {
 			if ctx.Err() != nil {
-				driver, _ := target(k.sys.pci(addr, "driver")) // only for a message
-				return n, fmt.Errorf("driver %s made no netdevice in the host's netns: %w", driver, ended(ctx))
+				driver, _ := linkTarget(k.sys.pciPath(addr, "driver")) // only for a message
+				return n, fmt.Errorf("driver %s made no netdevice in the host's netns: %w", driver, waitError(ctx))
 			}
 			return n, err
 		}
 	}
 }
 
-// unbind takes the driver away. The kernel removes the netdevice within the
+// unbindDriver takes the driver away. The kernel removes the netdevice within the
 // write, in whatever netns it is.
-func (k *Kernel) unbind(s step.Unbind) error {
-	if _, err := k.sys.function(s.VF); errors.Is(err, vf.ErrNotFound) {
+func (k *Kernel) unbindDriver(s step.Unbind) error {
+	if _, err := k.sys.readFunction(s.VF); errors.Is(err, vf.ErrNotFound) {
 		return err
 	}
-	err := k.write(k.sys.pci(s.VF, "driver/unbind"), s.VF.String())
+	err := k.writeSysfs(k.sys.pciPath(s.VF, "driver/unbind"), s.VF.String())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
-		err = nil // none was bound, or somebody was faster
+		err = nil // no driver was bound, or another process unbound it first
 	}
 	if err != nil {
 		return err
 	}
-	bound, err := target(k.sys.pci(s.VF, "driver"))
+	bound, err := linkTarget(k.sys.pciPath(s.VF, "driver"))
 	if err == nil && bound != "" {
 		return fmt.Errorf("driver %s is still bound", bound)
 	}
 	return err
 }
 
-// reset resets the function (drivers/pci/pci-sysfs.c, reset_store). The kernel shows
-// the file where the function has a way to be reset; that of VFs is FLR.
-func (k *Kernel) reset(s step.Reset) error {
-	if _, err := k.sys.function(s.VF); errors.Is(err, vf.ErrNotFound) {
+// resetFunction resets the function (drivers/pci/pci-sysfs.c, reset_store). The kernel has the
+// file reset if the function can be reset; VFs are reset by FLR.
+func (k *Kernel) resetFunction(s step.Reset) error {
+	if _, err := k.sys.readFunction(s.VF); errors.Is(err, vf.ErrNotFound) {
 		return err
 	}
-	err := k.write(k.sys.pci(s.VF, "reset"), "1")
+	err := k.writeSysfs(k.sys.pciPath(s.VF, "reset"), "1")
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTTY) {
 		return fmt.Errorf("%w: the function has no reset", vf.ErrUnable)
 	}

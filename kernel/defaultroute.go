@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// setDefaultRoute removes the old default routes of a family first: no traffic may go by them
-// while the new ones are there.
+// setDefaultRoute first removes the old default routes of a family, so that no traffic takes them
+// once the new ones exist.
 func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
 	c, err := k.dialNetns(s.Netns)
 	if err != nil {

@@ -15,17 +15,18 @@ const (
 	boundFast = 30 * time.Second
 )
 
-// Do carries out one step and reads back what came of it. The error names the
-// step and, where it applies, is one of
+// Do carries out one step and reads back the result. The error names the step and may wrap one of
+// these:
 //   - vf.ErrUnable: the driver lacks the setting or refuses the value;
 //   - vf.ErrNotFound: no such device, or no netdevice in that netns;
-//   - vf.ErrTimeout: the kernel or udev did not settle while ctx lasted, or
-//     within a bound of Do's own where ctx has no deadline (WaitCarrier and
-//     Announce have none: they wait for a cable).
+//   - vf.ErrUnchanged: SetBondActive had nothing to change;
+//   - vf.ErrDuplicate, as a vf.DuplicateError: DetectDuplicates found other holders of addresses;
+//   - vf.ErrTimeout: the kernel or udev did not finish before ctx ended, or within a bound of Do
+//     if ctx has no deadline. WaitCarrier and Announce have no such bound, since they wait for a
+//     cable.
 //
-// A send rate that the driver rounds is no error: the effective one shows in
-// what VF reads. Addresses and routes are not listed again, the kernel's
-// acknowledgement being exact for them.
+// A send rate that the driver rounds is no error: Kernel.VF returns the effective rate. Do does
+// not read addresses and routes back, since the kernel's acknowledgement is exact for them.
 func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	if bound := boundOf(s); bound > 0 {
 		if _, ok := ctx.Deadline(); !ok {
@@ -34,7 +35,7 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 			defer cancel()
 		}
 	}
-	_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, k.carryOut(ctx, s) })
+	_, err := callBounded(ctx, func() (struct{}, error) { return struct{}{}, k.carryOut(ctx, s) })
 	if err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
@@ -68,21 +69,31 @@ func (k *Kernel) carryOut(ctx context.Context, s step.Step) error {
 	case step.DelPFAddress:
 		return k.delPFAddress(s)
 	case step.Bind:
-		return k.bind(ctx, s)
+		return k.bindDriver(ctx, s)
 	case step.Unbind:
-		return k.unbind(s)
+		return k.unbindDriver(s)
 	case step.Reset:
-		return k.reset(s)
+		return k.resetFunction(s)
 	case step.Move:
-		return k.move(s)
+		return k.moveNetdev(s)
 	case step.Announce:
-		return k.announce(ctx, s)
+		return k.announceAddresses(ctx, s)
+	case step.DetectDuplicates:
+		return k.detectDuplicates(ctx, s)
 	case step.SetDefaultRoute:
 		return k.setDefaultRoute(s)
+	case step.AddBond, step.DelBond, step.Enslave, step.SetBondPrimary:
+		return k.setBond(s)
+	case step.SetBondActive:
+		return k.setBondActive(ctx, s)
+	case step.SetGuard:
+		return k.setGuard(s)
+	case step.DelGuard:
+		return k.delGuard(s)
 	case step.SetUp:
 		// iavf does not open a VF that is in reset (iavf_open: EBUSY), as it is
 		// after its trust, VLAN or MTU was set.
-		return again(ctx, func() error { return k.setLink(s) })
+		return retryBusy(ctx, func() error { return k.setLink(s) })
 	}
 	if done, err := k.setAdmin(ctx, s); done {
 		return err

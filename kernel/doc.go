@@ -1,20 +1,21 @@
 // Package kernel is the only part of Culvert that makes system calls, talks
 // netlink or writes to /sys.
 //
-// In go values of package step: Do carries out one and reads back what came of
-// it. Out come vf.PF and vf.State: PFs, PF and VF read, Watch wakes whoever
-// wants to read again. reconcile, inventory and attach call it through small
-// interfaces of their own; kernel/fake has the same methods in memory.
+// In go values of package step: Do carries out one and reads back its effect. Out come vf.PF and
+// vf.State: PFs, PF and VF read them, and Watch wakes callers that want to read again. reconcile,
+// inventory and attach call it through small interfaces of their own; kernel/fake has the same
+// methods in memory.
 //
 // Reading sysfs goes through Options.SysRoot and is tested on trees of text;
 // netlink is below it in package rtnl, device events in package uevent, network
-// namespaces in package netns, and the frames of Announce in package neigh.
+// namespaces in package netns, and the frames of Announce in package neigh. Package beacon sends and
+// receives frames between PFs.
 //
 // # Tests in the lab
 //
 // The tests in *_lab_test.go work on real SR-IOV functions and are skipped
-// unless CULVERT_LAB_NODE=1 is set. Whoever runs them sets it, inside a lab
-// node with two igb PFs that nothing else uses:
+// unless CULVERT_LAB_NODE=1 is set. Set it inside a lab node with two igb PFs
+// that nothing else uses:
 //
 //	CGO_ENABLED=0 go test -c -o kernel.test ./kernel
 //	culvert lab fast --file kernel.test:/kernel.test -- env CULVERT_LAB_NODE=1 /kernel.test -test.v

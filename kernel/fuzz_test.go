@@ -28,16 +28,16 @@ func FuzzTree(f *testing.F) {
 			"sriov_offset": numVFs, "sriov_stride": totalVFs, "sriov_drivers_autoprobe": numVFs,
 			"net/eth0/ifindex": ifindex, "net/eth0/phys_port_name": port, "net/eth1/ifindex": ifindex,
 		} {
-			lay(t, sys.pci(pf, file), text)
+			lay(t, sys.pciPath(pf, file), text)
 		}
 		for link, to := range map[string]string{"driver": driver, "iommu_group": numa, "physfn": virtfn, entry: virtfn} {
 			if link == "" || to == "" || strings.ContainsAny(link, "/\x00") || strings.Contains(to, "\x00") {
 				continue
 			}
-			_ = os.Symlink(to, sys.pci(pf, link)) // a name that a file has, or that is too long: there is none then
+			_ = os.Symlink(to, sys.pciPath(pf, link)) // a name that a file has, or that is too long: there is none then
 		}
 		lay(t, filepath.Join(root, "record"), record)
-		if recorded(filepath.Join(root, "record")) && strings.Contains(record, "E:ID_RENAMING=1\n") {
+		if isRecorded(filepath.Join(root, "record")) && strings.Contains(record, "E:ID_RENAMING=1\n") {
 			t.Error("a netdevice that is being renamed is done")
 		}
 		look1(t, sys, pf)
@@ -55,11 +55,11 @@ func lay(t *testing.T, path, text string) {
 func look1(t *testing.T, sys tree, pf vf.PCIAddr) {
 	t.Helper()
 	sys.isPF(pf)
-	fn, ferr := sys.function(pf)
+	fn, ferr := sys.readFunction(pf)
 	if strings.Contains(fn.Driver, "/") || fn.Driver == "." || fn.Driver == ".." {
 		t.Errorf("driver %q", fn.Driver)
 	}
-	s, serr := sys.sriov(pf)
+	s, serr := sys.readSRIOV(pf)
 	if s.NumVFs < 0 || s.NumVFs > 0xffff || s.TotalVFs < 0 || s.TotalVFs > 0xffff {
 		t.Errorf("%d of %d VFs", s.NumVFs, s.TotalVFs)
 	}
@@ -68,11 +68,11 @@ func look1(t *testing.T, sys tree, pf vf.PCIAddr) {
 			t.Errorf("vf %d at %s", index, addr)
 		}
 	}
-	_, index, perr := sys.physfn(pf)
+	_, index, perr := sys.findPF(pf)
 	if perr == nil && index < 0 {
 		t.Errorf("vf %d", index)
 	}
-	n, found, nerr := sys.netdev(pf)
+	n, found, nerr := sys.findNetdev(pf)
 	if found && (n.Index <= 0 || n.Name == "") {
 		t.Errorf("netdevice %+v", n)
 	}

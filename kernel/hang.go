@@ -9,14 +9,14 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// readBound is how long one read of the kernel may take. Reading sriov_numvfs waits for
-// the driver that makes its VFs, or hangs doing so (kernel commit 35ff867b7657,
-// "PCI/IOV: Serialize sysfs sriov_numvfs reads vs writes"); a netlink request waits for
-// the RTNL lock that a hung driver holds.
+// readBound is how long one read of the kernel may take. A read of sriov_numvfs waits while the
+// driver makes VFs, also if the driver hangs (kernel commit 35ff867b7657, "PCI/IOV: Serialize
+// sysfs sriov_numvfs reads vs writes"); a netlink request waits for the RTNL lock, which a
+// hanging driver may hold.
 const readBound = 5 * time.Second
 
-// hangs counts the reads of each object that have not come back in time. While one has
-// not, further reads of that object fail at once: each would cost a thread. The zero
+// hangs counts the reads of each object that have not returned in time. While there is one,
+// further reads of that object fail at once, since each would block another thread. The zero
 // value is ready.
 type hangs struct {
 	mu sync.Mutex // guards of
@@ -33,7 +33,7 @@ func readBounded[T any](ctx context.Context, h *hangs, object string, read func(
 	ctx, cancel := context.WithTimeout(ctx, readBound)
 	defer cancel()
 	back, gaveUp := false, false // guarded by h.mu
-	out, err := bounded(ctx, func() (T, error) {
+	out, err := callBounded(ctx, func() (T, error) {
 		out, err := read()
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/uevent"
 )
 
-// I2: a netdevice comes home with its name, so that udev, which meets it as a
-// new one, has nothing to rename; and nobody waits for a udev that hangs.
+// I2: a netdevice returns to the host with its name, so that udev, which sees it as a
+// new one, renames nothing. Culvert does not wait for a udev that hangs.
 func TestLabI2HomeUnderItsName(t *testing.T) {
 	n := labNode(t)
 	run := t.TempDir()

@@ -8,19 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootID returns the random identity of this boot of the host (random(4)),
-// which tells a reboot from a restart of the program. procRoot is "/proc"
-// outside of tests.
+// BootID returns the random identity of this boot of the host (random(4)), which distinguishes
+// a reboot from a restart of the program. procRoot is "/proc" outside of tests.
 func BootID(procRoot string) (string, error) {
-	id, err := text(filepath.Join(procRoot, "sys/kernel/random/boot_id"))
+	id, err := readLine(filepath.Join(procRoot, "sys/kernel/random/boot_id"))
 	if err != nil {
 		return "", fmt.Errorf("read the boot ID: %w", err)
 	}
 	return id, nil
 }
 
-// Peer is the process at the other end of a unix socket, as it was when it
-// connected.
+// Peer is the process at the other end of a unix socket, at the time when it connected.
 type Peer struct {
 	PID      int // 0: it is not in this program's PID namespace
 	UID, GID uint32
@@ -33,8 +31,8 @@ func (p Peer) String() string {
 	return fmt.Sprintf("process %d", p.PID)
 }
 
-// PeerCredentials asks the kernel who is at the other end (unix(7),
-// SO_PEERCRED); unlike anything in the message it cannot be made up.
+// PeerCredentials asks the kernel for the process at the other end (unix(7), SO_PEERCRED), which
+// the peer cannot forge.
 func PeerCredentials(c *net.UnixConn) (Peer, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -56,7 +56,7 @@ func hostOf(t *testing.T, a *txtar.Archive) *Kernel {
 	}
 	sys := &txtar.Archive{Files: slices.DeleteFunc(slices.Clone(a.Files), func(f txtar.File) bool {
 		_, err := vf.ParsePCIAddr(f.Name)
-		return err != nil
+		return err != nil && !strings.HasPrefix(f.Name, "class/")
 	})}
 	k := New(Options{SysRoot: layOut(t, sys).root})
 	k.tune = func(string, int) (map[string]string, error) { return map[string]string{}, nil }
@@ -140,6 +140,9 @@ func describePF(b *strings.Builder, pf vf.PF, spec desired.Spec) {
 	fmt.Fprintf(b, "%s %s:%s %s name %q port %q id %s numa %d up %t carrier %t %d Mb/s mtu %d of %d autoprobe %s, %d of %d VFs\n",
 		pf.PCI, pf.Vendor, pf.Device, cmp.Or(pf.Driver, "without driver"), pf.Name, pf.Port, pf.ID, pf.NUMA, pf.Up, pf.Carrier, pf.SpeedMbps,
 		pf.MTU, pf.MaxMTU, pf.Autoprobe, pf.NumVFs, pf.TotalVFs)
+	if pf.Master != nil {
+		fmt.Fprintf(b, "  in %s\n", *pf.Master)
+	}
 	if pf.Err != "" {
 		fmt.Fprintf(b, "  error: %s\n", pf.Err)
 	}
@@ -156,6 +159,9 @@ func describePF(b *strings.Builder, pf vf.PF, spec desired.Spec) {
 		fmt.Fprintf(b, "  vf %d %s %s:%s %s pool %q mac %q vlan %s spoofchk %s trust %s rss_query %s rate %d, effectively %d\n", v.ID.Index, v.PCI, v.Vendor, v.Device,
 			cmp.Or(v.Driver, "without driver"), pool.Name, v.Admin.MAC, v.Admin.VLAN, v.Admin.SpoofChk, v.Admin.Trust, v.Admin.RSSQuery,
 			v.Admin.MaxTxRate, vf.DriverOf(pf.Driver).Effective(v.Admin).MaxTxRate)
+		if r := v.RDMA; r != nil {
+			fmt.Fprintf(b, "    RDMA %s %s\n", r.Device, strings.Join(r.Nodes, " "))
+		}
 		if l := v.Link; l != nil {
 			fmt.Fprintf(b, "    %s mac %s mtu %d up %t carrier %t\n", l.Name, l.MAC, l.MTU, l.Up, l.Carrier)
 		}

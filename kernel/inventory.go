@@ -9,21 +9,22 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// PFs lists every PCI function that can have VFs and is a network device, in
-// bus order, each with its VFs. What could not be read of one is in its Err
-// (I7); the error is for a host that cannot be read at all.
+// PFs lists every PCI function that can have VFs and is a network device, in bus order, each with
+// its VFs. Err of a PF says which parts of it could not be read (I7). PFs returns an error only
+// if it cannot read the host at all.
 func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
-	all, err := k.sys.addresses()
+	all, err := k.sys.listFunctions()
 	if err != nil {
 		return nil, fmt.Errorf("list PCI devices: %w", err)
 	}
-	seen, seenErr := readBounded(ctx, &k.hangs, "the host's netdevices", k.look)
+	seen, seenErr := readBounded(ctx, &k.hangs, "the host's netdevices", k.listHost)
 	var addrs []vf.PCIAddr
 	for _, addr := range all {
 		if k.sys.isPF(addr) {
@@ -47,13 +48,13 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 		})
 	}
 	err = g.Wait()
-	apart(pfs)
+	dropSharedIDs(pfs)
 	return pfs, err
 }
 
-// apart takes the identity from PFs that share one: neither can be told from
-// the other, and what is meant for one must not be done to the other.
-func apart(pfs []vf.PF) {
+// dropSharedIDs clears the identity of PFs that have the same one, so that no step for one PF is
+// carried out on another.
+func dropSharedIDs(pfs []vf.PF) {
 	same := map[vf.PFID][]string{}
 	for _, pf := range pfs {
 		same[pf.ID] = append(same[pf.ID], pf.PCI.String())
@@ -61,20 +62,20 @@ func apart(pfs []vf.PF) {
 	for i := range pfs {
 		pf := &pfs[i]
 		if all := same[pf.ID]; len(all) > 1 && !pf.ID.IsZero() {
-			pf.Err = fmt.Sprintf("the PFs %s have one permanent MAC, %s, so they cannot be told apart: give each its own in their firmware", strings.Join(all, ", "), pf.ID)
+			pf.Err = fmt.Sprintf("the PFs %s have one permanent MAC, %s, so Culvert cannot distinguish them: give each its own in their firmware", strings.Join(all, ", "), pf.ID)
 			pf.ID = vf.PFID{}
 		}
 	}
 }
 
-// PF reads one PF and its VFs; vf.ErrNotFound when there is no such device.
-// Like PFs it puts what it could not read into Err.
+// PF reads one PF and its VFs; vf.ErrNotFound when there is no such device. As with PFs, Err says
+// which parts could not be read.
 func (k *Kernel) PF(ctx context.Context, addr vf.PCIAddr) (vf.PF, error) {
 	if !k.sys.isPF(addr) {
 		return vf.PF{}, fmt.Errorf("PF %s: %w", addr, vf.ErrNotFound)
 	}
 	return readBounded(ctx, &k.hangs, "PF "+addr.String(), func() (vf.PF, error) {
-		seen, seenErr := k.look()
+		seen, seenErr := k.listHost()
 		pf, err := k.readPF(addr, seen)
 		if err := errors.Join(err, seenErr); err != nil {
 			pf.Err = excerpt.Error(err)
@@ -86,11 +87,11 @@ func (k *Kernel) PF(ctx context.Context, addr vf.PCIAddr) (vf.PF, error) {
 // classNetwork is the PCI base class of network controllers.
 const classNetwork = "02"
 
-// isPF reports whether a PCI function can have VFs and is a network device.
-// The class decides, so that a PF without a driver is listed too; one of
-// another class counts when it has a netdevice.
+// isPF reports whether a PCI function can have VFs and is a network device. The class decides, so
+// that a PF without a driver is listed too. A function of another class counts if it has a
+// netdevice.
 func (t tree) isPF(addr vf.PCIAddr) bool {
-	if total, err := number(t.pci(addr, "sriov_totalvfs"), -1); err == nil && total < 0 {
+	if total, err := readNumber(t.pciPath(addr, "sriov_totalvfs"), -1); err == nil && total < 0 {
 		return false
 	}
 	return t.isNetwork(addr)
@@ -98,39 +99,38 @@ func (t tree) isPF(addr vf.PCIAddr) bool {
 
 // isNetwork reports whether a PCI function is a network device.
 func (t tree) isNetwork(addr vf.PCIAddr) bool {
-	class, _ := text(t.pci(addr, "class")) // unreadable: decided by the netdevice
+	class, _ := readLine(t.pciPath(addr, "class")) // if it cannot be read, the netdevice decides
 	if strings.HasPrefix(strings.TrimPrefix(class, "0x"), classNetwork) {
 		return true
 	}
-	netdevs, _ := names(t.pci(addr, "net"))
+	netdevs, _ := listNames(t.pciPath(addr, "net"))
 	return len(netdevs) > 0
 }
 
-// sriov is what sysfs says of a PF's VFs.
+// sriov has the attributes of a PF in sysfs that are about its VFs.
 type sriov struct {
 	NumVFs, TotalVFs int
 	Autoprobe        vf.Tri
 	VFs              map[int]vf.PCIAddr
 }
 
-func (t tree) sriov(addr vf.PCIAddr) (sriov, error) {
+func (t tree) readSRIOV(addr vf.PCIAddr) (sriov, error) {
 	var s sriov
 	var errs [4]error
-	s.NumVFs, errs[0] = count(t.pci(addr, "sriov_numvfs"))
-	s.TotalVFs, errs[1] = count(t.pci(addr, "sriov_totalvfs"))
+	s.NumVFs, errs[0] = readCount(t.pciPath(addr, "sriov_numvfs"))
+	s.TotalVFs, errs[1] = readCount(t.pciPath(addr, "sriov_totalvfs"))
 	var probe int
-	if probe, errs[2] = number(t.pci(addr, "sriov_drivers_autoprobe"), -1); probe >= 0 {
+	if probe, errs[2] = readNumber(t.pciPath(addr, "sriov_drivers_autoprobe"), -1); probe >= 0 {
 		s.Autoprobe = vf.TriOf(probe == 1)
 	}
-	s.VFs, errs[3] = t.virtfns(addr)
+	s.VFs, errs[3] = t.listVFs(addr)
 	return s, errors.Join(errs[:]...)
 }
 
-// readPF reads a PF and its VFs; what could be read is returned with the
-// error.
+// readPF reads a PF and its VFs. With an error it returns the parts that could be read.
 func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
-	f, ferr := k.sys.function(addr)
-	s, serr := k.sys.sriov(addr)
+	f, ferr := k.sys.readFunction(addr)
+	s, serr := k.sys.readSRIOV(addr)
 	pf := vf.PF{
 		PCI: addr, Vendor: f.Vendor, Device: f.Device, Driver: f.Driver, NUMA: f.NUMA, IOMMUGroup: f.IOMMUGroup,
 		NumVFs: s.NumVFs, TotalVFs: s.TotalVFs, Autoprobe: s.Autoprobe,
@@ -139,9 +139,12 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 	pf.Abilities = abilitiesRead(link.VFs)
 	pf.Addrs, pf.OwnAddrs = seen.addrsOf(cmp.Or(pf.Port, pf.Name))
 
-	errs := []error{ferr, serr, lerr}
+	rdma, rerr := k.sys.readRDMA(addr)
+	pf.RDMA = rdma != nil
+
+	errs := []error{ferr, serr, lerr, rerr}
 	for index, addr := range s.VFs {
-		v, err := k.sys.function(addr)
+		v, err := k.sys.readFunction(addr)
 		if errors.Is(err, vf.ErrNotFound) {
 			continue // unplugged; the link to it stays until sriov_numvfs is written
 		}
@@ -152,10 +155,13 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 			errs = append(errs, fmt.Errorf("vf %d: the PF's driver does not report it", index))
 		}
 		state := stateOf(vf.ID{PF: pf.ID, Index: index}, v, link.VFs[index])
-		if n, ok, err := k.sys.netdev(addr); err != nil {
+		if state.RDMA, err = k.sys.readRDMA(addr); err != nil {
+			errs = append(errs, fmt.Errorf("vf %d: %w", index, err))
+		}
+		if n, ok, err := k.sys.findNetdev(addr); err != nil {
 			errs = append(errs, fmt.Errorf("vf %d: %w", index, err))
 		} else if ok {
-			state.Link = seen.link(n.Index, "")
+			state.Link = seen.linkIn(n.Index, "")
 		}
 		pf.VFs = append(pf.VFs, state)
 	}
@@ -163,8 +169,8 @@ func (k *Kernel) readPF(addr vf.PCIAddr, seen sight) (vf.PF, error) {
 	return pf, errors.Join(errs...)
 }
 
-// readPFLink fills in what the PF's netdevice tells. The link that it returns
-// is the one that knows the VFs.
+// readPFLink fills in what the PF's netdevice shows. It returns the link with the settings of the
+// VFs.
 func (k *Kernel) readPFLink(pf *vf.PF) (l rtnl.Link, err error) {
 	if k.sys.isSplit(pf.PCI, pf.Driver) {
 		err = k.see("", func(c eyes) error {
@@ -173,7 +179,7 @@ func (k *Kernel) readPFLink(pf *vf.PF) (l rtnl.Link, err error) {
 		})
 		return l, err
 	}
-	n, ok, err := k.sys.netdev(pf.PCI)
+	n, ok, err := k.sys.findNetdev(pf.PCI)
 	if err != nil {
 		return rtnl.Link{}, err
 	}
@@ -190,14 +196,43 @@ func (k *Kernel) readPFLink(pf *vf.PF) (l rtnl.Link, err error) {
 		}
 		pf.Name = l.Name
 		k.takeLink(pf, pf.PCI, l)
-		var idErr error
-		pf.ID, idErr = k.identity(c, pf.PCI, l)
-		return errors.Join(err, idErr)
+		var idErr, masterErr error
+		pf.ID, idErr = k.identifyPF(c, pf.PCI, l)
+		pf.Master, masterErr = readMaster(c, l)
+		return errors.Join(err, idErr, masterErr)
 	})
 	return l, err
 }
 
-// linkWithVFs reads a link with its VFs, or without where their list is cut.
+// readMaster returns the interface of which a netdevice is a member, nil if there is none.
+func readMaster(c eyes, member rtnl.Link) (*vf.Master, error) {
+	if member.Master == 0 {
+		return nil, nil //nolint:nilnil // it has none
+	}
+	l, err := c.Link(member.Master, false)
+	if errors.Is(err, unix.ENODEV) {
+		return nil, nil //nolint:nilnil // it was removed after the netdevice was read
+	}
+	if err != nil {
+		return nil, fmt.Errorf("master of %s: %w", member.Name, err)
+	}
+	out := &vf.Master{Name: l.Name, Kind: l.Kind}
+	if l.Bond == nil {
+		return out, nil
+	}
+	out.Mode = vf.BondModeOf(l.Bond.Mode)
+	if l.Bond.Active == 0 {
+		return out, nil
+	}
+	active, err := c.Link(l.Bond.Active, false)
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return out, fmt.Errorf("active member of %s: %w", l.Name, err)
+	}
+	out.Active = active.Name
+	return out, nil
+}
+
+// linkWithVFs reads a link with its VFs, or without them if the kernel cuts their list off.
 func linkWithVFs(c eyes, index int) (rtnl.Link, error) {
 	l, err := c.Link(index, true)
 	if errors.Is(err, rtnl.ErrVFsCut) {
@@ -209,32 +244,32 @@ func linkWithVFs(c eyes, index int) (rtnl.Link, error) {
 	return l, err
 }
 
-// takeLink takes over what the netdevice with the link has, which belongs to
-// the PCI function at.
+// takeLink copies the attributes of link l into pf. The link belongs to the PCI function at.
 func (k *Kernel) takeLink(pf *vf.PF, at vf.PCIAddr, l rtnl.Link) {
 	pf.MAC, pf.MTU, pf.MaxMTU, pf.Up, pf.Carrier = l.MAC, l.MTU, l.MaxMTU, l.Up, l.Carrier
+	pf.CarrierLosses = l.Downs
 	if l.Carrier {
-		// The file reads -1 or EINVAL where the driver does not know.
-		speed, _ := number(k.sys.pci(at, "net", l.Name, "speed"), 0)
+		// The file reads -1 or EINVAL if the driver does not know the speed.
+		speed, _ := readNumber(k.sys.pciPath(at, "net", l.Name, "speed"), 0)
 		pf.SpeedMbps = max(speed, 0)
 	}
 }
 
-// identity is what the PF with the netdevice l is known by: its permanent MAC,
-// which each port of a NIC has for itself. phys_port_name is no part of it,
-// since it comes and goes with the kernel: i40e has one since Linux 6.7
-// (9e479d64dc58), and a later patch takes it away again (no_phys_port_name).
-func (k *Kernel) identity(c eyes, pf vf.PCIAddr, l rtnl.Link) (vf.PFID, error) {
+// identifyPF returns the identity of the PF with the netdevice l: its permanent MAC, which no
+// other port of the NIC has. phys_port_name is no part of it, since it comes and goes with the
+// kernel: i40e has one since Linux 6.7 (9e479d64dc58), and a later patch takes it away again
+// (no_phys_port_name).
+func (k *Kernel) identifyPF(c eyes, pf vf.PCIAddr, l rtnl.Link) (vf.PFID, error) {
 	switch {
 	case !l.PermMAC.IsZero():
 		return vf.PFID{MAC: l.PermMAC}, nil
 	case k.sys.isControl(pf, l.Name):
 		return k.splitIdentity(c, pf)
 	}
-	return vf.PFID{}, fmt.Errorf("the driver of %s tells no permanent MAC, so the PF's identity is unknown", l.Name)
+	return vf.PFID{}, fmt.Errorf("the driver of %s reports no permanent MAC, so the PF's identity is unknown", l.Name)
 }
 
-// stateOf puts a VF together, without its netdevice.
+// stateOf makes the State of a VF, without its netdevice.
 func stateOf(id vf.ID, f function, admin vf.Admin) vf.State {
 	return vf.State{
 		ID: id, PCI: f.PCI, Vendor: f.Vendor, Device: f.Device,
@@ -242,9 +277,9 @@ func stateOf(id vf.ID, f function, admin vf.Admin) vf.State {
 	}
 }
 
-// abilitiesRead is what reading alone tells: a switch that no VF has a value
-// for is not in the driver. A switch with a value may be there for reading
-// only; Probe asks.
+// abilitiesRead returns the abilities that a read shows. If the kernel reports no VF's value of a
+// setting, the driver lacks the setting. A setting with a value may be read-only, which Probe
+// finds out.
 func abilitiesRead(vfs map[int]vf.Admin) vf.Abilities {
 	a := vf.Abilities{}
 	for _, admin := range vfs {

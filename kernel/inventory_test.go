@@ -92,9 +92,18 @@ func TestAsk(t *testing.T) {
 			vf.SetVLAN: vf.Yes, vf.SetVLANProto: vf.Yes,
 		}, true},
 	} {
-		got, err := ask(refuse(tt.errs), 0, tt.admin)
+		got, err := askDriver(refuse(tt.errs), 0, tt.admin)
 		if diff := cmp.Diff(tt.want, got); diff != "" || (err != nil) != tt.fails {
 			t.Errorf("%s (-want +got):\n%s\n%v", tt.name, diff, err)
 		}
+	}
+}
+
+// The carrier losses of a PF are those that the kernel has counted.
+func TestCarrierLosses(t *testing.T) {
+	k, pf := &Kernel{sys: tree{t.TempDir()}}, vf.PF{}
+	k.takeLink(&pf, vf.PCIAddr{Bus: 1}, rtnl.Link{Name: "enp1s0", Up: true, MTU: 1500, Downs: 3})
+	if pf.CarrierLosses != 3 || !pf.Up || pf.Carrier {
+		t.Errorf("%+v", pf)
 	}
 }

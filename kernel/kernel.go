@@ -22,11 +22,11 @@ type Options struct {
 	ProcRoot string       // default /proc; the host's, where the program has a PID namespace of its own
 	RunRoot  string       // default /run; udev is looked for there
 	Log      *slog.Logger // default: nothing is logged
+	Guards   guards       // guard.Tables; default: the program cannot set guards, and sees none
 }
 
-// Kernel reads and changes the SR-IOV devices of this host. Its methods may
-// be called at once from many goroutines; order between steps on one VF is the
-// caller's business.
+// Kernel reads and changes the SR-IOV devices of this host. Its methods may be called
+// concurrently. The caller orders the steps on one VF.
 type Kernel struct {
 	sys  tree
 	proc string
@@ -38,12 +38,13 @@ type Kernel struct {
 	autoprobe autoprobes
 	writes    writes
 	hangs     hangs
+	guards    guards
 	known     allFacts
+	carriers  carriers
 }
 
-// New returns a Kernel. It must be called, and its methods too, from threads
-// in the host's network namespace, where every thread of a program that uses
-// package netns is.
+// New returns a Kernel. The caller of New, and of the Kernel's methods, must be in the host's
+// network namespace. Package netns keeps every goroutine of the program there.
 func New(o Options) *Kernel {
 	or := func(s, otherwise string) string {
 		if s == "" {
@@ -54,12 +55,17 @@ func New(o Options) *Kernel {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Guards == nil {
+		o.Guards = noGuards{}
+	}
 	k := &Kernel{
 		sys:  tree{or(o.SysRoot, "/sys")},
 		proc: or(o.ProcRoot, "/proc"),
 		run:  or(o.RunRoot, "/run"),
 		log:  o.Log,
 		tune: tuning.Read,
+
+		guards: o.Guards,
 	}
 	k.see = k.seeNetlink
 	k.autoprobe.of = map[vf.PCIAddr]*autoprobe{}
@@ -67,8 +73,8 @@ func New(o Options) *Kernel {
 	return k
 }
 
-// eyes is the part of rtnl.Conn that reading needs. A test has one that answers
-// from a text.
+// eyes is the part of rtnl.Conn that reads need. A test has an implementation that answers from a
+// text.
 type eyes interface {
 	Link(index int, withVFs bool) (rtnl.Link, error)
 	Links() ([]rtnl.Link, error)
@@ -77,7 +83,7 @@ type eyes interface {
 }
 
 func (k *Kernel) seeNetlink(path string, fn func(eyes) error) error {
-	c, err := k.dial(path)
+	c, err := k.dialIn(path)
 	if err != nil {
 		return err
 	}
@@ -85,8 +91,8 @@ func (k *Kernel) seeNetlink(path string, fn func(eyes) error) error {
 	return fn(c)
 }
 
-// dial opens a netlink socket in a netns; the empty path is the host's.
-func (k *Kernel) dial(path string) (c *rtnl.Conn, err error) {
+// dialIn opens a netlink socket in a netns; the empty path is the host's.
+func (k *Kernel) dialIn(path string) (c *rtnl.Conn, err error) {
 	if path == "" {
 		return rtnl.Dial()
 	}
@@ -97,8 +103,8 @@ func (k *Kernel) dial(path string) (c *rtnl.Conn, err error) {
 	return c, err
 }
 
-// netnsFile returns the file of a netns that a process of the host calls path: runtimes
-// name some netns by a process, and the host's /proc may be mounted elsewhere.
+// netnsFile returns the file of the netns that has the given path on the host. Runtimes name some
+// netns by a path below /proc, and the host's /proc may be mounted elsewhere.
 func (k *Kernel) netnsFile(path string) string {
 	if below, ok := strings.CutPrefix(filepath.Clean(path), "/proc/"); ok {
 		return filepath.Join(k.proc, below)
@@ -106,21 +112,20 @@ func (k *Kernel) netnsFile(path string) string {
 	return path
 }
 
-// grace is how long a step that waits by events has to say itself what it
-// waited for, once the context has ended.
+// grace is the time that a step has after the end of its context, to return an error of its own
+// that says which event it waited for.
 const grace = 500 * time.Millisecond
 
-// bounded calls fn and returns what it returns, or vf.ErrTimeout when ctx ends
-// and fn still does not come back. Calls into the kernel cannot be cancelled:
-// fn then goes on in its goroutine for as long as the kernel holds it (learnt
-// where a function-level reset of a VF hung a writer for good).
-func bounded[T any](ctx context.Context, fn func() (T, error)) (T, error) {
+// callBounded calls fn and returns its results, or vf.ErrTimeout if ctx ends before fn returns.
+// Calls into the kernel cannot be cancelled, so fn then goes on in its goroutine until the kernel
+// returns (a function-level reset of a VF was seen to hang a writer for good).
+func callBounded[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	done := make(chan result, 1)
-	// Not an errgroup, whose Wait would be as stuck as fn.
+	// This is no errgroup, since Wait would hang as long as fn.
 	go func() {
 		v, err := fn()
 		done <- result{v, err}
@@ -134,14 +139,19 @@ func bounded[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 	case r := <-done:
 		return r.value, r.err
 	case <-time.After(grace):
+	}
+	select {
+	case r := <-done: // this process stood still, and not the call
+		return r.value, r.err
+	default:
 		var none T
-		return none, fmt.Errorf("%w, and the call is still stuck in the kernel: it may yet take effect", ended(ctx))
+		return none, fmt.Errorf("%w, and the call is still stuck in the kernel: it may yet take effect", waitError(ctx))
 	}
 }
 
-// ended is the error of a wait that ctx ended: vf.ErrTimeout for a deadline,
-// the context's own error where the caller gave up.
-func ended(ctx context.Context) error {
+// waitError returns the error of a wait that ctx ended: vf.ErrTimeout for a deadline, or the
+// context's own error if the caller gave up.
+func waitError(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("%w (%w)", vf.ErrTimeout, context.Cause(ctx))
 	}

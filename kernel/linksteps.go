@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -19,34 +18,34 @@ import (
 func (k *Kernel) setLink(s step.Step) error {
 	switch s := s.(type) {
 	case step.Rename:
-		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return rename(c, l, s.Name) })
+		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return renameLink(c, l, s.Name) })
 	case step.SetMTU:
 		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return setMTU(c, l.Index, s.MTU) })
 	case step.SetLinkMAC:
 		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return setLinkMAC(c, l, s.MAC) })
 	case step.SetUp:
-		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return setUp(c, l.Index, s.Up) })
+		return k.onDevice(s.VF, s.Netns, s.Bond, func(c *rtnl.Conn, l rtnl.Link) error { return setUp(c, l.Index, s.Up) })
 	case step.ClearPromisc:
 		return k.onLink(s.VF, s.Netns, clearPromisc)
 	case step.AddAddress:
-		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error {
-			return k.addAddress(c, l, s.Netns, s.Address)
+		return k.onDevice(s.VF, s.Netns, s.Bond, func(c *rtnl.Conn, l rtnl.Link) error {
+			return k.addAddress(c, l, s)
 		})
 	case step.DelAddress:
 		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error {
 			err := c.DelAddr(rtnl.Addr{Index: l.Index, Prefix: s.Address})
 			if errors.Is(err, unix.EADDRNOTAVAIL) {
-				return nil // it is not there
+				return nil // the interface has no such address
 			}
 			return err
 		})
 	case step.AddRoute:
-		return k.onLink(s.VF, s.Netns, func(c *rtnl.Conn, l rtnl.Link) error { return addRoute(c, l, s.Route) })
+		return k.onDevice(s.VF, s.Netns, s.Bond, func(c *rtnl.Conn, l rtnl.Link) error { return addRoute(c, l, s.Route) })
 	}
 	return fmt.Errorf("kernel does not know the step %T", s)
 }
 
-func rename(c *rtnl.Conn, l rtnl.Link, name string) error {
+func renameLink(c *rtnl.Conn, l rtnl.Link, name string) error {
 	if l.Name == name {
 		return nil
 	}
@@ -69,7 +68,7 @@ func setMTU(c *rtnl.Conn, index, mtu int) error {
 	if err := errors.Join(err, readErr); err != nil {
 		return err
 	}
-	return same("MTU", mtu, l.MTU)
+	return checkWritten("MTU", mtu, l.MTU)
 }
 
 func setLinkMAC(c *rtnl.Conn, l rtnl.Link, mac vf.MAC) error {
@@ -86,11 +85,11 @@ func setLinkMAC(c *rtnl.Conn, l rtnl.Link, mac vf.MAC) error {
 	if l, err = c.Link(l.Index, false); err != nil {
 		return err
 	}
-	return same("link address", mac, l.MAC)
+	return checkWritten("link address", mac, l.MAC)
 }
 
-// setUp trusts the acknowledgement: it comes after the driver's open, whose
-// error it carries (dev_change_flags).
+// setUp does not read the flag back: the kernel acknowledges after it has called the driver's
+// open function, and passes on that function's error (dev_change_flags).
 func setUp(c *rtnl.Conn, index int, up bool) error {
 	flags := uint32(0)
 	if up {
@@ -99,8 +98,8 @@ func setUp(c *rtnl.Conn, index int, up bool) error {
 	return c.SetLink(index, flags, unix.IFF_UP, nil)
 }
 
-// clearPromisc takes the flags away. What a listener raised (a packet capture,
-// a bridge) is counted apart and only the listener can take back.
+// clearPromisc clears the flags. The kernel counts the flags that a listener raised (a packet
+// capture, a bridge) separately, and only the listener can clear those.
 func clearPromisc(c *rtnl.Conn, l rtnl.Link) error {
 	if !l.Promisc && !l.AllMulti {
 		return nil
@@ -118,38 +117,61 @@ func clearPromisc(c *rtnl.Conn, l rtnl.Link) error {
 	return nil
 }
 
-func (k *Kernel) addAddress(c *rtnl.Conn, l rtnl.Link, path string, p netip.Prefix) error {
-	if p.Addr().Is6() {
-		if err := k.enableIPv6(path, l.Name); err != nil {
+func (k *Kernel) addAddress(c *rtnl.Conn, l rtnl.Link, s step.AddAddress) error {
+	a := rtnl.Addr{Index: l.Index, Prefix: s.Address}
+	if s.Address.Addr().Is6() {
+		if !s.Detect {
+			a.Flags = unix.IFA_F_NODAD
+		}
+		if err := k.inNetns(s.Netns, func() error { return k.prepareIPv6(l.Name, s.Detect) }); err != nil {
 			return err
 		}
 	}
-	err := c.AddAddr(rtnl.Addr{Index: l.Index, Prefix: p})
+	err := c.AddAddr(a)
 	if errors.Is(err, unix.EEXIST) {
 		return nil // it is there already
 	}
 	return err
 }
 
-// enableIPv6 makes an interface able to have an IPv6 address: runtimes often
-// make sandboxes with disable_ipv6 on, and then the kernel answers EACCES.
-// /proc/sys/net shows the netns of the thread that looks.
-func (k *Kernel) enableIPv6(path, name string) error {
-	sysctl := filepath.Join(k.proc, "sys/net/ipv6/conf", name, "disable_ipv6")
-	enable := func() error {
-		s, err := text(sysctl)
-		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w: this kernel runs without IPv6", vf.ErrUnable)
-		}
-		if err != nil || s == "0" {
-			return err
-		}
-		return os.WriteFile(sysctl, []byte("0"), 0)
+// prepareIPv6 prepares an interface of the thread's netns for IPv6 addresses; with detect, for
+// those that undergo duplicate address detection.
+func (k *Kernel) prepareIPv6(name string, detect bool) error {
+	if err := k.enableIPv6(name); err != nil {
+		return err
 	}
+	if detect {
+		k.quickenDetection(name)
+	}
+	return nil
+}
+
+// enableIPv6 lets an interface have IPv6 addresses: runtimes often make sandboxes with
+// disable_ipv6 on, and then the kernel answers EACCES to an address. /proc/sys/net shows the
+// netns of the thread that reads it.
+func (k *Kernel) enableIPv6(name string) error {
+	sysctl := k.sysctlIPv6("conf", name, "disable_ipv6")
+	s, err := readLine(sysctl)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%w: this kernel runs without IPv6", vf.ErrUnable)
+	}
+	if err != nil || s == "0" {
+		return err
+	}
+	return os.WriteFile(sysctl, []byte("0"), 0)
+}
+
+// sysctlIPv6 returns the file of a parameter below net.ipv6 (ip-sysctl(7)).
+func (k *Kernel) sysctlIPv6(parts ...string) string {
+	return filepath.Join(append([]string{k.proc, "sys/net/ipv6"}, parts...)...)
+}
+
+// inNetns calls fn in the netns with the given path on the host; the empty path is the host's.
+func (k *Kernel) inNetns(path string, fn func() error) error {
 	if path == "" {
-		return enable()
+		return fn()
 	}
-	return netns.Run(k.netnsFile(path), enable)
+	return netns.Run(k.netnsFile(path), fn)
 }
 
 func addRoute(c *rtnl.Conn, l rtnl.Link, r vf.Route) error {

@@ -13,13 +13,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// move sends one message with the target netns and the name.
+// moveNetdev sends one message with the target netns and the name.
 //
-// The kernel moves first and renames second (do_setlink, net/core/rtnetlink.c):
-// where the name is taken in the target, the message fails and the device is
-// there all the same. So the name is looked up before, and a device that got
-// half way is sent back.
-func (k *Kernel) move(s step.Move) error {
+// The kernel moves first and renames second (do_setlink, net/core/rtnetlink.c). If the name is
+// taken in the target, the message fails, but the device is in the target. So moveNetdev looks
+// the name up first, and sends back a device that was moved and not renamed.
+func (k *Kernel) moveNetdev(s step.Move) error {
 	from, err := k.dialNetns(s.From)
 	if err != nil {
 		return err
@@ -48,28 +47,26 @@ func (k *Kernel) move(s step.Move) error {
 	if s.To == "" && !l.Up {
 		nameBefore(from, l, s.Name)
 	}
-	if err := k.send(from, l.Index, s.To, s.Name); err != nil {
+	if err := k.sendLink(from, l.Index, s.To, s.Name); err != nil {
 		return errors.Join(err, k.sendBack(to, s, l.Name))
 	}
-	return arrive(to, s)
+	return checkArrival(to, s)
 }
 
-// nameBefore gives a netdevice that goes home its name while it is still away,
-// if it can: udev then meets a new netdevice that has its name already. Renamed
-// after it has come, it would be renamed by udev too, perhaps once more after
-// we have read the name back.
+// nameBefore tries to give a netdevice its own name before it moves back to the host, so that
+// udev sees a new netdevice with the right name. If it were renamed after the move, udev would
+// rename it too, perhaps once more after Culvert has read the name back.
 //
-// Nobody waits for udev here, since it has nothing to do to that netdevice: it
-// gave it this very name when its driver bound (bind waits for that), and names
-// by the same rules each time. Who changes the rules meanwhile makes it differ
-// from its baseline; the next listing shows and mends that, and an attach that
-// comes first reads the VF before it gives it out (I3).
+// nameBefore does not wait for udev, since udev does nothing to that netdevice: it chose this
+// name when the driver bound (bindDriver waits for that), and follows the same rules each time.
+// If the rules change meanwhile, the name differs from the baseline. The pass after the next
+// listing mends that, and an attach that comes before it reads the VF first (I3).
 func nameBefore(c *rtnl.Conn, l rtnl.Link, name string) {
-	_ = rename(c, l, name) // the move tries again, and says what is wrong
+	_ = renameLink(c, l, name) // the move tries again, and says what is wrong
 }
 
-// arrive reads back that the VF's netdevice has come under its name.
-func arrive(to *rtnl.Conn, s step.Move) error {
+// checkArrival reads back that the VF's netdevice is in the target under its name.
+func checkArrival(to *rtnl.Conn, s step.Move) error {
 	l, err := to.LinkNamed(s.Name)
 	if err != nil {
 		return fmt.Errorf("moved, but %s is not there: %w", s.Name, err)
@@ -80,8 +77,8 @@ func arrive(to *rtnl.Conn, s step.Move) error {
 	return nil
 }
 
-// send moves a link to the netns at path under a name.
-func (k *Kernel) send(c *rtnl.Conn, index int, path, name string) error {
+// sendLink moves a link to the netns at path under a name.
+func (k *Kernel) sendLink(c *rtnl.Conn, index int, path, name string) error {
 	f, err := k.openNetns(path)
 	if err != nil {
 		return err
@@ -92,8 +89,8 @@ func (k *Kernel) send(c *rtnl.Conn, index int, path, name string) error {
 	return c.SetLink(index, 0, 0, attrs)
 }
 
-// sendBack returns a device that was moved and could not be renamed; nil when
-// it never left.
+// sendBack moves a device back that was moved and not renamed. It does nothing if the device was
+// not moved.
 func (k *Kernel) sendBack(to *rtnl.Conn, s step.Move, name string) error {
 	l, err := k.findLink(to, s.VF, s.To)
 	if errors.Is(err, errNoLink) {
@@ -102,7 +99,7 @@ func (k *Kernel) sendBack(to *rtnl.Conn, s step.Move, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := k.send(to, l.Index, s.From, name); err != nil {
+	if err := k.sendLink(to, l.Index, s.From, name); err != nil {
 		return fmt.Errorf("it is there as %s and could not be sent back: %w", l.Name, err)
 	}
 	return nil
@@ -119,11 +116,11 @@ func (k *Kernel) openNetns(path string) (*os.File, error) {
 }
 
 func (k *Kernel) dialNetns(path string) (*rtnl.Conn, error) {
-	c, err := k.dial(path)
+	c, err := k.dialIn(path)
 	return c, notFound(err)
 }
 
-// notFound makes a netns that is gone a vf.ErrNotFound.
+// notFound wraps the error about a netns that is gone in vf.ErrNotFound.
 func notFound(err error) error {
 	if errors.Is(err, vf.ErrNetnsGone) {
 		return fmt.Errorf("%w: %w", vf.ErrNotFound, err)

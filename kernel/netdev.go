@@ -19,15 +19,15 @@ type netdev struct {
 	Index int
 }
 
-// representor matches the phys_port_name of what a NIC in switchdev mode puts
-// beside its own netdevice: one for each VF and subfunction, under the PF's
-// PCI function (devlink_port, __devlink_port_phys_port_name_get).
+// representor matches the phys_port_name of the representors that a NIC in switchdev mode has
+// beside its own netdevice: one for each VF and subfunction, under the PF's PCI function
+// (devlink_port, __devlink_port_phys_port_name_get).
 var representor = regexp.MustCompile(`^(c[0-9]+)?pf[0-9]+(vf|sf)[0-9]+$`)
 
-// netdev finds the netdevice of a PCI function in the host's netns; false when
-// there is none. Of several it is the first that stands for no VF.
-func (t tree) netdev(addr vf.PCIAddr) (netdev, bool, error) {
-	all, err := names(t.pci(addr, "net"))
+// findNetdev finds the netdevice of a PCI function in the host's netns, and returns false if
+// there is none. If there are several, it takes the first that is no representor.
+func (t tree) findNetdev(addr vf.PCIAddr) (netdev, bool, error) {
+	all, err := listNames(t.pciPath(addr, "net"))
 	if err != nil {
 		return netdev{}, false, err
 	}
@@ -44,16 +44,16 @@ func (t tree) netdev(addr vf.PCIAddr) (netdev, bool, error) {
 	return netdev{}, false, nil
 }
 
-// isRepresentor is asked only where there are several netdevices: the file
-// waits for the lock that every change of any link holds. Most drivers answer
-// EOPNOTSUPP, and theirs is none.
+// isRepresentor reports whether a netdevice stands for a VF. findNetdev calls it only if a
+// function has several netdevices, since reading the file waits for the lock that every change of
+// a link holds. Most drivers answer EOPNOTSUPP, and have no representors.
 func (t tree) isRepresentor(addr vf.PCIAddr, name string) bool {
-	port, err := text(t.pci(addr, "net", name, "phys_port_name"))
+	port, err := readLine(t.pciPath(addr, "net", name, "phys_port_name"))
 	return err == nil && representor.MatchString(port)
 }
 
 func (t tree) readNetdev(addr vf.PCIAddr, name string) (netdev, error) {
-	index, err := text(t.pci(addr, "net", name, "ifindex"))
+	index, err := readLine(t.pciPath(addr, "net", name, "ifindex"))
 	if err != nil {
 		return netdev{}, err
 	}
@@ -67,7 +67,7 @@ func (t tree) readNetdev(addr vf.PCIAddr, name string) (netdev, error) {
 	return netdev{Name: name, Index: int(i)}, nil
 }
 
-// errNoLink: the PCI function has no netdevice in the netns.
+// errNoLink says that the PCI function has no netdevice in the netns.
 var errNoLink = fmt.Errorf("no netdevice there: %w", vf.ErrNotFound)
 
 // findLink finds the netdevice of a PCI function in the netns of c, whose path
@@ -76,7 +76,7 @@ func (k *Kernel) findLink(c eyes, addr vf.PCIAddr, path string) (rtnl.Link, erro
 	if path != "" {
 		return findByParent(c, addr)
 	}
-	n, ok, err := k.sys.netdev(addr)
+	n, ok, err := k.sys.findNetdev(addr)
 	if err != nil {
 		return rtnl.Link{}, err
 	}
@@ -85,13 +85,13 @@ func (k *Kernel) findLink(c eyes, addr vf.PCIAddr, path string) (rtnl.Link, erro
 	}
 	l, err := c.Link(n.Index, false)
 	if errors.Is(err, unix.ENODEV) {
-		return l, errNoLink // it left between the two looks
+		return l, errNoLink // it was moved between the two reads
 	}
 	return l, err
 }
 
-// findByParent looks for the netdevice among all of a netns. sysfs does not
-// show those of another netns; a pod has few.
+// findByParent looks for the netdevice among all links of a netns. sysfs does not show those of
+// another netns, and a pod has few.
 func findByParent(c eyes, addr vf.PCIAddr) (rtnl.Link, error) {
 	links, err := c.Links()
 	if err != nil {
@@ -119,20 +119,20 @@ func (k *Kernel) onLink(addr vf.PCIAddr, path string, fn func(*rtnl.Conn, rtnl.L
 	return fn(c, l)
 }
 
-// onPF calls fn with the netdevice of a PF by which its VFs are set, and a
-// socket in the host's netns.
+// onPF calls fn with the netdevice by which the VFs of a PF are configured, and a socket in the
+// host's netns.
 func (k *Kernel) onPF(addr vf.PCIAddr, fn func(*rtnl.Conn, netdev) error) error {
-	n, ok, err := k.sys.netdev(addr)
+	n, ok, err := k.sys.findNetdev(addr)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		if _, err := k.sys.function(addr); errors.Is(err, vf.ErrNotFound) {
+		if _, err := k.sys.readFunction(addr); errors.Is(err, vf.ErrNotFound) {
 			return err
 		}
 		return errors.New("the PF has no netdevice in the host's netns: is its driver bound?")
 	}
-	c, err := k.dial("")
+	c, err := k.dialIn("")
 	if err != nil {
 		return err
 	}

@@ -12,53 +12,52 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// NICs lists the network functions on the PCI bus, in bus order, with whether
-// each can be cut into VFs and, if not, why. VFs of this host are left out. It
-// reads sysfs and nothing else, so it works without root, although what an
-// unprivileged reader may not see (the configuration space) then makes "off"
-// look like "no".
+// NICs lists the network functions on the PCI bus, in bus order, and says of each whether it can
+// have VFs and, if not, why. It leaves out VFs of this host. It reads only sysfs, so it works
+// without root. An unprivileged reader does not see the whole configuration space, so SR-IOV that
+// is switched off then looks like no SR-IOV.
 //
-// A function that cannot be read is listed as vf.SRIOVUnknown with the error
-// in Why (I7); the error is for a host whose PCI bus cannot be listed at all.
-// A machine without a PCI bus has no NICs, which is no error.
+// A function that cannot be read is listed as vf.SRIOVUnknown with the error in Why (I7). NICs
+// returns an error only if it cannot list the PCI bus at all. A machine without a PCI bus has no
+// NICs, which is no error.
 func (k *Kernel) NICs(ctx context.Context) ([]vf.NIC, error) {
 	return readBounded(ctx, &k.hangs, "the PCI bus", func() ([]vf.NIC, error) {
-		all, err := k.sys.addresses()
+		all, err := k.sys.listFunctions()
 		if err != nil {
 			return nil, fmt.Errorf("list PCI devices: %w", err)
 		}
 		var out []vf.NIC
 		for _, addr := range all {
-			if k.sys.isNetwork(addr) && !exists(k.sys.pci(addr, "physfn")) {
-				out = append(out, k.sys.nic(addr))
+			if k.sys.isNetwork(addr) && !fileExists(k.sys.pciPath(addr, "physfn")) {
+				out = append(out, k.sys.readNIC(addr))
 			}
 		}
 		for i := range out {
-			elsewhere(&out[i], out)
+			explainSplit(&out[i], out)
 		}
 		return out, nil
 	})
 }
 
-func (t tree) nic(addr vf.PCIAddr) vf.NIC {
-	f, ferr := t.function(addr)
-	s, serr := t.sriov(addr)
+func (t tree) readNIC(addr vf.PCIAddr) vf.NIC {
+	f, ferr := t.readFunction(addr)
+	s, serr := t.readSRIOV(addr)
 	n := vf.NIC{
 		PCI: addr, Name: t.netdevName(addr), Vendor: f.Vendor, Device: f.Device, Driver: f.Driver,
 		TotalVFs: s.TotalVFs, NumVFs: s.NumVFs,
 	}
-	n.SRIOV, n.Why = t.support(n)
+	n.SRIOV, n.Why = t.sriovSupport(n)
 	if err := errors.Join(ferr, serr); err != nil {
 		n.SRIOV, n.Why = vf.SRIOVUnknown, excerpt.Error(err)
 	}
 	return n
 }
 
-// netdevName finds the name of a function's netdevice, also where that is a
-// device below it (virtio: <function>/virtio0/net/eth0).
+// netdevName finds the name of a function's netdevice, also if it belongs to a device below the
+// function (virtio: <function>/virtio0/net/eth0).
 func (t tree) netdevName(addr vf.PCIAddr) string {
 	for _, pattern := range []string{"net/*", "virtio*/net/*"} {
-		found, _ := filepath.Glob(t.pci(addr, pattern)) // in order; the pattern is right
+		found, _ := filepath.Glob(t.pciPath(addr, pattern)) // in order; the pattern is right
 		for _, path := range found {
 			if name := filepath.Base(path); !t.isControl(addr, name) {
 				return name
@@ -68,12 +67,12 @@ func (t tree) netdevName(addr vf.PCIAddr) string {
 	return ""
 }
 
-// support says whether a function can have VFs. sriov_totalvfs is there for a
-// function whose SR-IOV capability allows at least one VF (drivers/pci/iov.c,
-// sriov_init, which gives up at TotalVFs 0), and then says what the driver
-// allows (pci_sriov_set_totalvfs).
-func (t tree) support(n vf.NIC) (vf.SRIOV, string) {
-	hasFile := exists(t.pci(n.PCI, "sriov_totalvfs"))
+// sriovSupport says whether a function can have VFs, and if not, why. The kernel has the file
+// sriov_totalvfs for a function whose SR-IOV capability allows at least one VF
+// (drivers/pci/iov.c, sriov_init, which gives up at TotalVFs 0). Its value is the number that the
+// driver allows (pci_sriov_set_totalvfs).
+func (t tree) sriovSupport(n vf.NIC) (vf.SRIOV, string) {
+	hasFile := fileExists(t.pciPath(n.PCI, "sriov_totalvfs"))
 	capable, capErr := t.hasSRIOV(n.PCI)
 	how, hidden := n.HowToSwitchOn()
 	switch {
@@ -87,7 +86,7 @@ func (t tree) support(n vf.NIC) (vf.SRIOV, string) {
 		return vf.SRIOVOff, fmt.Sprintf("the device has SR-IOV, and driver %s allows it no VF: see the driver's messages in dmesg, and allow VFs in the card's firmware settings", n.Driver)
 	case capable:
 		return vf.SRIOVOff, "the device has SR-IOV with 0 VFs: switch it on in the machine's firmware setup (SR-IOV) and in the card's (number of VFs), then power-cycle"
-	case virtual(n):
+	case isVirtual(n):
 		return vf.SRIOVVirtual, "a hypervisor made it, so it has no VFs of its own: to try Culvert here, run culvert lab"
 	case hidden:
 		return vf.SRIOVOff, fmt.Sprintf("NICs of this model (%s:%s) have SR-IOV and this one does not show it: switch it on %s, then power-cycle", n.Vendor, n.Device, how)
@@ -97,9 +96,9 @@ func (t tree) support(n vf.NIC) (vf.SRIOV, string) {
 	return vf.SRIOVNone, "the device has no SR-IOV"
 }
 
-// virtual reports whether a hypervisor made the function: one that it imitates,
-// or a VF, which a guest sees without its PF.
-func virtual(n vf.NIC) bool {
+// isVirtual reports whether the function comes from a hypervisor: it is emulated, or a VF, which
+// a guest sees without its PF.
+func isVirtual(n vf.NIC) bool {
 	switch n.Vendor {
 	case "1af4", "15ad", "1ab8", "5853", "1d0f", "1ae0", "1414": // virtio, VMware, Parallels, Xen, Amazon, Google, Microsoft
 		return true
@@ -107,9 +106,9 @@ func virtual(n vf.NIC) bool {
 	return n.IsVF()
 }
 
-// elsewhere explains the function that has the ports of a Chelsio card, whose
-// VFs hang on functions 0 to 3 of it.
-func elsewhere(n *vf.NIC, all []vf.NIC) {
+// explainSplit sets Why of the function that has the ports of a Chelsio card. The card's VFs
+// belong to its functions 0 to 3.
+func explainSplit(n *vf.NIC, all []vf.NIC) {
 	if !vf.DriverOf(n.Driver).Split || n.SRIOV == vf.SRIOVYes {
 		return
 	}
@@ -122,10 +121,10 @@ func elsewhere(n *vf.NIC, all []vf.NIC) {
 	}
 }
 
-// hasSRIOV looks for the SR-IOV capability in the configuration space, of which
-// an unprivileged reader gets the first 64 bytes.
+// hasSRIOV looks for the SR-IOV capability in the configuration space. An unprivileged reader
+// gets only the first 64 bytes.
 func (t tree) hasSRIOV(addr vf.PCIAddr) (bool, error) {
-	config, err := os.ReadFile(t.pci(addr, "config"))
+	config, err := os.ReadFile(t.pciPath(addr, "config"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -146,7 +145,7 @@ const (
 // bits has the ID in bits 0-15 and the next one's offset in 20-31.
 func extendedCapability(config []byte, id uint16) (offset int, found bool) {
 	at := plainConfig
-	for range (4096 - plainConfig) / 8 { // a list that bites its tail ends too
+	for range (4096 - plainConfig) / 8 { // bounded, since a broken list may be a cycle
 		if at < plainConfig || at+4 > len(config) {
 			return 0, false
 		}

@@ -14,30 +14,30 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// setNumVFs does not wait for carrier: igb resets its port when VFs are made or
-// unmade, and is without carrier for some three seconds. Whoever binds VFs
-// next waits first, or their probes get no answer.
+// setNumVFs does not wait for carrier. igb resets its port when VFs are made or destroyed, and
+// then has no carrier for some three seconds. A caller that binds VFs afterwards must wait for
+// carrier first, or the PF does not answer their probes.
 func (k *Kernel) setNumVFs(s step.SetNumVFs) error {
-	path := k.sys.pci(s.PF, "sriov_numvfs")
+	path := k.sys.pciPath(s.PF, "sriov_numvfs")
 	have, err := k.numVFs(s.PF)
 	if err != nil || have == s.N {
 		return err
 	}
-	if err := k.write(path, strconv.Itoa(s.N)); err != nil {
+	if err := k.writeSysfs(path, strconv.Itoa(s.N)); err != nil {
 		return explainNumVFs(err, have, k.sys.totalVFs(s.PF))
 	}
 	if have, err = k.numVFs(s.PF); err != nil {
 		return err
 	}
 	if have != s.N {
-		// Some drivers accept the write and change nothing.
+		// Some drivers accept the write and do not change the number.
 		return fmt.Errorf("the driver took the write, but sriov_numvfs is %d: %w", have, vf.ErrUnable)
 	}
 	return nil
 }
 
 func (k *Kernel) numVFs(pf vf.PCIAddr) (int, error) {
-	s, err := text(k.sys.pci(pf, "sriov_numvfs"))
+	s, err := readLine(k.sys.pciPath(pf, "sriov_numvfs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("no such device, or one without SR-IOV: %w", vf.ErrNotFound)
 	}
@@ -48,12 +48,12 @@ func (k *Kernel) numVFs(pf vf.PCIAddr) (int, error) {
 }
 
 func (t tree) totalVFs(pf vf.PCIAddr) int {
-	n, _ := number(t.pci(pf, "sriov_totalvfs"), 0) // only for a message
+	n, _ := readNumber(t.pciPath(pf, "sriov_totalvfs"), 0) // only for a message
 	return n
 }
 
-// explainNumVFs says what the errno of sriov_numvfs_store and of the drivers'
-// sriov_configure means.
+// explainNumVFs adds the meaning of an errno of sriov_numvfs_store or of a driver's
+// sriov_configure.
 func explainNumVFs(err error, have, total int) error {
 	switch {
 	case errors.Is(err, unix.EBUSY):
@@ -82,7 +82,7 @@ func (k *Kernel) setPFMTU(s step.SetPFMTU) error {
 
 func (k *Kernel) addPFAddress(s step.AddPFAddress) error {
 	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error {
-		return c.AddAddr(rtnl.Addr{Index: n.Index, Prefix: s.Address, Proto: rtnl.ProtoCulvert})
+		return c.AddAddr(rtnl.Addr{Index: n.Index, Prefix: s.Address, Proto: rtnl.ProtoCulvert, Flags: unix.IFA_F_NODAD})
 	})
 }
 
@@ -92,7 +92,7 @@ func (k *Kernel) delPFAddress(s step.DelPFAddress) error {
 	})
 }
 
-// waitCarrier subscribes before it looks, so that no change falls between.
+// waitCarrier subscribes to events before it reads the link, so that it misses no change.
 func (k *Kernel) waitCarrier(ctx context.Context, s step.WaitCarrier) error {
 	return k.onPort(s.PF, func(c *rtnl.Conn, n netdev) error {
 		w, err := rtnl.Watch()
@@ -117,9 +117,9 @@ func awaitCarrier(ctx context.Context, c *rtnl.Conn, w *rtnl.Watcher, index int)
 		}
 		switch err := w.Wait(ctx); {
 		case ctx.Err() != nil && !l.Up:
-			return l, fmt.Errorf("no carrier, and %s is down: %w", l.Name, ended(ctx))
+			return l, fmt.Errorf("no carrier, and %s is down: %w", l.Name, waitError(ctx))
 		case ctx.Err() != nil:
-			return l, fmt.Errorf("no carrier on %s: %w", l.Name, ended(ctx))
+			return l, fmt.Errorf("no carrier on %s: %w", l.Name, waitError(ctx))
 		case err != nil:
 			return l, err
 		}

@@ -11,23 +11,23 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Probe asks the PF's driver which settings it has, by writing back to one VF
-// the values that were read. The VF must exist and be free: writing its own
-// values back changes nothing, but a driver may reset the VF over it.
+// Probe finds out which settings the PF's driver has: it writes the values that it has read back
+// to one VF. The VF must exist and be free. The write changes no value, but a driver may reset
+// the VF.
 //
-// Not asked are mac, which every driver has and for which igb would take an
-// address that the VF chose itself as set by the PF, and min_tx_rate: drivers
-// without it accept the 0 that is there. Both stay vf.Unknown. So does
-// max_tx_rate while the PF has no carrier, where igb refuses any rate.
+// Probe does not write mac: every driver has it, and igb would then treat an address that the VF
+// chose itself as one that the PF set. It does not write min_tx_rate either: drivers without it
+// accept the present 0. Both stay vf.Unknown. max_tx_rate stays unknown while the PF has no
+// carrier, since igb then refuses any rate.
 func (k *Kernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilities, error) {
-	return bounded(ctx, func() (vf.Abilities, error) {
+	return callBounded(ctx, func() (vf.Abilities, error) {
 		var out vf.Abilities
 		err := k.onPF(pf, func(c *rtnl.Conn, n netdev) error {
 			a, err := readVFAdmin(c, n, index)
 			if err != nil {
 				return err
 			}
-			out, err = ask(func(s rtnl.VFSetting) error { return again(ctx, func() error { return c.SetVF(n.Index, s) }) }, index, a)
+			out, err = askDriver(func(s rtnl.VFSetting) error { return retryBusy(ctx, func() error { return c.SetVF(n.Index, s) }) }, index, a)
 			return err
 		})
 		if err != nil {
@@ -37,9 +37,9 @@ func (k *Kernel) Probe(ctx context.Context, pf vf.PCIAddr, index int) (vf.Abilit
 	})
 }
 
-// ask writes each setting as it is. An answer that is neither yes nor no (the
-// device is busy, its link is down) leaves the setting Unknown.
-func ask(write func(rtnl.VFSetting) error, index int, a vf.Admin) (vf.Abilities, error) {
+// askDriver writes the present value of each setting. A setting stays Unknown if the answer is
+// neither yes nor no, for example because the device is busy or its link is down.
+func askDriver(write func(rtnl.VFSetting) error, index int, a vf.Admin) (vf.Abilities, error) {
 	out := abilitiesRead(map[int]vf.Admin{index: a})
 	type question struct {
 		setting vf.Setting
@@ -55,13 +55,13 @@ func ask(write func(rtnl.VFSetting) error, index int, a vf.Admin) (vf.Abilities,
 		question{vf.SetVLAN, rtnl.VFVLAN(index, a.VLAN)},
 	)
 	if a.VLAN.ID == 0 && a.VLAN.QoS == 0 {
-		// No VLAN of the other protocol is the same as none.
+		// VLAN 0 of the other protocol changes nothing: it means no VLAN, too.
 		questions = append(questions, question{vf.SetVLANProto, rtnl.VFVLAN(index, vf.VLAN{Proto: vf.Dot1AD})})
 	}
 	var gone error
 	for _, q := range questions {
 		if out[q.setting] != vf.Unknown {
-			continue // reading told: a value must not be made up to be written
+			continue // no value was read, and Culvert must not invent one
 		}
 		err := write(q.value)
 		switch {
@@ -74,7 +74,7 @@ func ask(write func(rtnl.VFSetting) error, index int, a vf.Admin) (vf.Abilities,
 		}
 	}
 	if out[vf.SetMaxTxRate] == vf.No {
-		out[vf.SetMinTxRate] = vf.No // one message has both, and the driver has none
+		out[vf.SetMinTxRate] = vf.No // one message sets both rates, and the driver refuses it
 	}
 	return out, gone
 }

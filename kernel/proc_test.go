@@ -36,7 +36,7 @@ func TestNetnsOfHostProcess(t *testing.T) {
 	}
 	f.Close()
 	a, err := openAnnouncer(elsewhere.netnsFile(path))
-	a.close()
+	a.closeSockets()
 	if err != nil {
 		t.Error(err)
 	}

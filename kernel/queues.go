@@ -8,9 +8,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// queueFiles are the settings of the queues of a netdevice, in its folder in sysfs
-// (Documentation/ABI/testing/sysfs-class-net-queues): which CPUs receive packets and use a
-// queue to send, how fast it sends, and how much the driver may have queued.
+// queueFiles are the files of a queue's settings, in the netdevice's folder in sysfs
+// (Documentation/ABI/testing/sysfs-class-net-queues): which CPUs process its packets, which CPUs
+// send by it, how fast it sends, and how much the driver may queue.
 var queueFiles = map[string][]string{
 	"rps_cpus": {"rps_cpus"}, "rps_flow_cnt": {"rps_flow_cnt"},
 	vf.XPSCPUs: {"xps_cpus"}, vf.XPSQueues: {"xps_rxqs"}, "tx_maxrate": {"tx_maxrate"},
@@ -19,14 +19,14 @@ var queueFiles = map[string][]string{
 	},
 }
 
-// mostQueues bounds how many queues are read, since each file of one costs a system call.
+// mostQueues bounds how many queues are read, since each file of a queue costs system calls.
 const mostQueues = 512
 
 // readQueues returns the settings of all queues of a netdevice of the host by name. A file
 // that the kernel does not have, or has no value for, is left out of its setting.
 func (k *Kernel) readQueues(addr vf.PCIAddr, netdev string) (map[string]string, error) {
-	dir := k.sys.pci(addr, "net", netdev, "queues")
-	queues, err := names(dir)
+	dir := k.sys.pciPath(addr, "net", netdev, "queues")
+	queues, err := listNames(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (k *Kernel) readQueues(addr vf.PCIAddr, netdev string) (map[string]string, 
 		var all []string
 		for _, queue := range queues {
 			for _, file := range files {
-				if v, err := text(dir + "/" + queue + "/" + file); err == nil {
+				if v, err := readLine(dir + "/" + queue + "/" + file); err == nil {
 					all = append(all, queue+"/"+file+"="+v)
 				}
 			}

@@ -13,7 +13,7 @@ func TestQueueSettings(t *testing.T) {
 	root := t.TempDir()
 	addr := pciAddr(t, "01:10.0")
 	k := New(Options{SysRoot: root})
-	dir := k.sys.pci(addr, "net", "v0", "queues")
+	dir := k.sys.pciPath(addr, "net", "v0", "queues")
 	write := func(file, value string) {
 		t.Helper()
 		path := filepath.Join(dir, file)

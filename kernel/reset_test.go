@@ -20,7 +20,7 @@ func TestP12Reset(t *testing.T) {
 	if err := k.Do(t.Context(), step.Reset{VF: pciAddr(t, "ee:10.2")}); !errors.Is(err, vf.ErrNotFound) {
 		t.Errorf("no function at all: %v", err)
 	}
-	path := sys.pci(addr, "reset")
+	path := sys.pciPath(addr, "reset")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -12,21 +12,19 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A Chelsio card (T4, T5, T6; driver cxgb4) is split: its VFs hang on the PCI
-// functions 0 to 3 and its ports are netdevices of function 4. Functions 0 to 3
-// have no netdevice while they have no VFs; with the first VF each gets one
-// without a hardware address, mgmtpf<adapter>,<function>, which is there for
-// setting the VFs and nothing else (Linux commit 7829451c695e; cxgb4_main.c,
-// cxgb4_iov_configure and dummy_setup).
+// A Chelsio card (T4, T5, T6; driver cxgb4) is split: its VFs hang on the PCI functions 0 to 3
+// and its ports are netdevices of function 4. Functions 0 to 3 have no netdevice while they have
+// no VFs. With its first VF a function gets a netdevice without a hardware address,
+// mgmtpf<adapter>,<function>, whose only use is to configure the VFs (Linux commit 7829451c695e;
+// cxgb4_main.c, cxgb4_iov_configure and dummy_setup).
 //
-// So a PF's identity is the permanent MAC of the card's first port with its own
-// number on the card (pf0): both go with the card into another slot. Its link
-// is that of a port. Which port is in the firmware's configuration, which Linux
-// does not show; in the configurations that Chelsio ships function n has port n,
-// counted anew where there are fewer ports. Only real hardware can tell whether
-// a card is configured otherwise.
+// So a PF's identity is the permanent MAC of the card's first port and the PF's own number on the
+// card (pf0). Both stay the same in another slot. A PF uses the link of one port. The firmware's
+// configuration decides which port, and Linux does not show it. In the configurations that
+// Chelsio ships, function n uses port n, or port n modulo the number of ports if there are fewer.
+// Only real hardware can show whether a card is configured otherwise.
 //
-// vf.Driver.Split says of which driver that is true.
+// vf.Driver.Split is set for drivers of split cards.
 
 // sameSlot reports whether two functions are of one card.
 func sameSlot(a, b vf.PCIAddr) bool {
@@ -39,14 +37,14 @@ func (t tree) isSplit(pf vf.PCIAddr, driver string) bool {
 	if !vf.DriverOf(driver).Split {
 		return false
 	}
-	all, _ := names(t.pci(pf, "net"))
+	all, _ := listNames(t.pciPath(pf, "net"))
 	return !slices.ContainsFunc(all, func(name string) bool { return !t.isControl(pf, name) })
 }
 
-// isControl reports whether a netdevice of a function is only there to set VFs:
-// it has no hardware address at all.
+// isControl reports whether a netdevice of a function only serves to configure VFs: it then has
+// no hardware address.
 func (t tree) isControl(addr vf.PCIAddr, name string) bool {
-	length, err := number(t.pci(addr, "net", name, "addr_len"), -1)
+	length, err := readNumber(t.pciPath(addr, "net", name, "addr_len"), -1)
 	return err == nil && length == 0
 }
 
@@ -57,20 +55,20 @@ type cardPort struct {
 	number int // dev_port
 }
 
-// ports lists the ports of a PF's card, in their order there.
-func (t tree) ports(pf vf.PCIAddr) ([]cardPort, error) {
+// listPorts lists the ports of a PF's card, in their order there.
+func (t tree) listPorts(pf vf.PCIAddr) ([]cardPort, error) {
 	var out []cardPort
-	own, err := target(t.pci(pf, "driver"))
+	own, err := linkTarget(t.pciPath(pf, "driver"))
 	errs := []error{err}
 	for f := range uint8(8) {
 		at := pf
 		at.Function = f
-		driver, err := target(t.pci(at, "driver"))
+		driver, err := linkTarget(t.pciPath(at, "driver"))
 		if driver != own || at == pf {
 			errs = append(errs, err)
 			continue
 		}
-		all, err := names(t.pci(at, "net"))
+		all, err := listNames(t.pciPath(at, "net"))
 		errs = append(errs, err)
 		for _, name := range all {
 			if t.isControl(at, name) {
@@ -79,7 +77,7 @@ func (t tree) ports(pf vf.PCIAddr) ([]cardPort, error) {
 			p := cardPort{at: at}
 			var err1, err2 error
 			p.netdev, err1 = t.readNetdev(at, name)
-			p.number, err2 = number(t.pci(at, "net", name, "dev_port"), 0)
+			p.number, err2 = readNumber(t.pciPath(at, "net", name, "dev_port"), 0)
 			if errors.Is(err1, fs.ErrNotExist) {
 				continue // renamed or moved since it was listed
 			}
@@ -94,12 +92,12 @@ func (t tree) ports(pf vf.PCIAddr) ([]cardPort, error) {
 	return out, errors.Join(errs...)
 }
 
-// portOf is the port that a PF's VFs use.
+// portOf returns the port that the VFs of a PF use.
 func portOf(pf vf.PCIAddr, ports []cardPort) cardPort { return ports[int(pf.Function)%len(ports)] }
 
 // readSplitPF reads a PF that has its link on another function.
 func (k *Kernel) readSplitPF(c eyes, pf *vf.PF) (control rtnl.Link, err error) {
-	ports, err := k.sys.ports(pf.PCI)
+	ports, err := k.sys.listPorts(pf.PCI)
 	if err != nil {
 		return control, err
 	}
@@ -110,10 +108,13 @@ func (k *Kernel) readSplitPF(c eyes, pf *vf.PF) (control rtnl.Link, err error) {
 	}
 	pf.Port = l.Name
 	k.takeLink(pf, port.at, l)
+	if pf.Master, err = readMaster(c, l); err != nil {
+		return control, err
+	}
 	if pf.ID, err = k.splitIdentity(c, pf.PCI); err != nil || pf.NumVFs == 0 {
 		return control, err
 	}
-	n, ok, err := k.sys.netdev(pf.PCI)
+	n, ok, err := k.sys.findNetdev(pf.PCI)
 	if err != nil {
 		return control, err
 	}
@@ -124,7 +125,7 @@ func (k *Kernel) readSplitPF(c eyes, pf *vf.PF) (control rtnl.Link, err error) {
 }
 
 func (k *Kernel) splitIdentity(c eyes, pf vf.PCIAddr) (vf.PFID, error) {
-	ports, err := k.sys.ports(pf)
+	ports, err := k.sys.listPorts(pf)
 	if err != nil {
 		return vf.PFID{}, err
 	}
@@ -136,7 +137,7 @@ func (k *Kernel) splitIdentity(c eyes, pf vf.PCIAddr) (vf.PFID, error) {
 		return vf.PFID{}, fmt.Errorf("port %s: %w", ports[0].Name, err)
 	}
 	if first.PermMAC.IsZero() {
-		return vf.PFID{}, fmt.Errorf("the driver of %s tells no permanent MAC, so the PF's identity is unknown", first.Name)
+		return vf.PFID{}, fmt.Errorf("the driver of %s reports no permanent MAC, so the PF's identity is unknown", first.Name)
 	}
 	return vf.PFID{MAC: first.PermMAC, Port: "pf" + strconv.Itoa(int(pf.Function))}, nil
 }
@@ -144,18 +145,18 @@ func (k *Kernel) splitIdentity(c eyes, pf vf.PCIAddr) (vf.PFID, error) {
 // onPort calls fn with the netdevice that has a PF's link and a socket in the
 // host's netns.
 func (k *Kernel) onPort(pf vf.PCIAddr, fn func(*rtnl.Conn, netdev) error) error {
-	driver, err := target(k.sys.pci(pf, "driver"))
+	driver, err := linkTarget(k.sys.pciPath(pf, "driver"))
 	if err != nil {
 		return err
 	}
 	if !k.sys.isSplit(pf, driver) {
 		return k.onPF(pf, fn)
 	}
-	ports, err := k.sys.ports(pf)
+	ports, err := k.sys.listPorts(pf)
 	if err != nil {
 		return err
 	}
-	c, err := k.dial("")
+	c, err := k.dialIn("")
 	if err != nil {
 		return err
 	}

@@ -19,19 +19,18 @@ import (
 // sysfs-class-net).
 type tree struct{ root string }
 
-// pci is the path of a file of a PCI function.
-func (t tree) pci(addr vf.PCIAddr, file ...string) string {
+// pciPath returns the path of a file of a PCI function.
+func (t tree) pciPath(addr vf.PCIAddr, file ...string) string {
 	return t.root + "/bus/pci/devices/" + strings.Join(append([]string{addr.String()}, file...), "/")
 }
 
-// text reads a file of one line, without package os: that one would ask the
-// runtime's poller to watch each file of sysfs, which costs more than reading
-// it, and attach reads a dozen.
-func text(path string) (string, error) {
+// readLine reads a file of one line, without package os. Package os would add each file to the
+// runtime's poller, which costs more than the read, and an attach reads a dozen files.
+func readLine(path string) (string, error) {
 	fail := func(op string, err error) (string, error) {
 		return "", &fs.PathError{Op: op, Path: path, Err: err}
 	}
-	fd, err := retried(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	fd, err := retryInterrupted(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
 		return fail("open", err)
 	}
@@ -39,7 +38,7 @@ func text(path string) (string, error) {
 	var room [256]byte // most have less; a page would make each new goroutine's stack grow three times
 	all := room[:0]
 	for {
-		n, err := retried(func() (int, error) { return unix.Read(fd, all[len(all):cap(all)]) })
+		n, err := retryInterrupted(func() (int, error) { return unix.Read(fd, all[len(all):cap(all)]) })
 		if err != nil {
 			return fail("read", err)
 		}
@@ -51,8 +50,8 @@ func text(path string) (string, error) {
 	}
 }
 
-// retried repeats a system call that a signal interrupted.
-func retried(call func() (int, error)) (n int, err error) {
+// retryInterrupted repeats a system call that a signal interrupted.
+func retryInterrupted(call func() (int, error)) (n int, err error) {
 	for {
 		if n, err = call(); !errors.Is(err, unix.EINTR) {
 			return n, err
@@ -60,10 +59,10 @@ func retried(call func() (int, error)) (n int, err error) {
 	}
 }
 
-// number reads a decimal number; otherwise where the file is not there or the
-// driver has no value for it, which reads as EINVAL or EOPNOTSUPP.
-func number(path string, otherwise int) (int, error) {
-	s, err := text(path)
+// readNumber reads a decimal number. It returns otherwise if the file does not exist, or if the
+// driver has no value for it and the read fails with EINVAL or EOPNOTSUPP.
+func readNumber(path string, otherwise int) (int, error) {
+	s, err := readLine(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) {
 		return otherwise, nil
 	}
@@ -77,8 +76,9 @@ func number(path string, otherwise int) (int, error) {
 	return n, nil
 }
 
-// target is the last part of where a link points; empty when there is no link.
-func target(path string) (string, error) {
+// linkTarget returns the last element of the path that a link points to, or "" if there is no
+// link.
+func linkTarget(path string) (string, error) {
 	to, err := os.Readlink(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -94,10 +94,10 @@ func target(path string) (string, error) {
 	}
 }
 
-// count reads a number of VFs, which PCI holds in 16 bits (PCI-SIG SR-IOV 1.1,
-// 3.3.5 to 3.3.7); 0 where number has its otherwise.
-func count(path string) (int, error) {
-	n, err := number(path, 0)
+// readCount reads a number of VFs, which PCI holds in 16 bits (PCI-SIG SR-IOV 1.1, 3.3.5 to
+// 3.3.7); it returns 0 if there is no file or the driver has no value.
+func readCount(path string) (int, error) {
+	n, err := readNumber(path, 0)
 	if err == nil && (n < 0 || n > maxVFs) {
 		return 0, fmt.Errorf("%s: %d: want a number from 0 to %d", path, n, maxVFs)
 	}
@@ -106,10 +106,10 @@ func count(path string) (int, error) {
 
 const maxVFs = 1<<16 - 1
 
-// names lists a directory, sorted; nothing when it is not there. It goes without
-// package os as text does: most have one entry, and an attach lists ten.
-func names(path string) ([]string, error) {
-	fd, err := retried(func() (int, error) {
+// listNames lists a directory, sorted. The list is empty if the directory does not exist. Like
+// readLine it does without package os: most directories have one entry, and an attach lists ten.
+func listNames(path string) ([]string, error) {
+	fd, err := retryInterrupted(func() (int, error) {
 		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +122,7 @@ func names(path string) ([]string, error) {
 	var out []string
 	var page [1024]byte
 	for {
-		n, err := retried(func() (int, error) { return unix.ReadDirent(fd, page[:]) })
+		n, err := retryInterrupted(func() (int, error) { return unix.ReadDirent(fd, page[:]) })
 		if err != nil {
 			return out, &fs.PathError{Op: "readdir", Path: path, Err: err}
 		}
@@ -144,31 +144,31 @@ type function struct {
 	ACPIIndex      uint32
 }
 
-// function reads a PCI function; vf.ErrNotFound when there is none. What could
-// be read is returned with the error.
-func (t tree) function(addr vf.PCIAddr) (function, error) {
+// readFunction reads a PCI function; vf.ErrNotFound when there is none. The parts that could be
+// read come with the error.
+func (t tree) readFunction(addr vf.PCIAddr) (function, error) {
 	f := function{PCI: addr, NUMA: -1, IOMMUGroup: -1}
-	if !exists(t.pci(addr)) {
+	if !fileExists(t.pciPath(addr)) {
 		return f, fmt.Errorf("PCI device %s: %w", addr, vf.ErrNotFound)
 	}
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
 	hex := func(file string) string {
-		s, err := text(t.pci(addr, file))
+		s, err := readLine(t.pciPath(addr, file))
 		keep(err)
 		return strings.TrimPrefix(s, "0x")
 	}
 	f.Vendor, f.Device = hex("vendor"), hex("device")
 
 	var err error
-	f.Driver, err = target(t.pci(addr, "driver"))
+	f.Driver, err = linkTarget(t.pciPath(addr, "driver"))
 	keep(err)
-	f.NUMA, err = number(t.pci(addr, "numa_node"), -1)
+	f.NUMA, err = readNumber(t.pciPath(addr, "numa_node"), -1)
 	keep(err)
-	index, err := number(t.pci(addr, "acpi_index"), 0)
+	index, err := readNumber(t.pciPath(addr, "acpi_index"), 0)
 	keep(err)
 	f.ACPIIndex = uint32(max(index, 0))
-	group, err := target(t.pci(addr, "iommu_group"))
+	group, err := linkTarget(t.pciPath(addr, "iommu_group"))
 	keep(err)
 	if group != "" {
 		f.IOMMUGroup, err = strconv.Atoi(group)
@@ -177,9 +177,9 @@ func (t tree) function(addr vf.PCIAddr) (function, error) {
 	return f, errors.Join(errs...)
 }
 
-// virtfns lists the VFs of a PF by index, from its virtfnN links.
-func (t tree) virtfns(pf vf.PCIAddr) (map[int]vf.PCIAddr, error) {
-	entries, err := names(t.pci(pf))
+// listVFs lists the VFs of a PF by index, from its virtfnN links.
+func (t tree) listVFs(pf vf.PCIAddr) (map[int]vf.PCIAddr, error) {
+	entries, err := listNames(t.pciPath(pf))
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (t tree) virtfns(pf vf.PCIAddr) (map[int]vf.PCIAddr, error) {
 		if !ok || err != nil {
 			continue
 		}
-		addr, err := t.link(t.pci(pf, name))
+		addr, err := t.linkedAddr(t.pciPath(pf, name))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -201,8 +201,8 @@ func (t tree) virtfns(pf vf.PCIAddr) (map[int]vf.PCIAddr, error) {
 	return out, errors.Join(errs...)
 }
 
-// link is the PCI address that a link points to.
-func (t tree) link(path string) (vf.PCIAddr, error) {
+// linkedAddr returns the PCI address that a link points to.
+func (t tree) linkedAddr(path string) (vf.PCIAddr, error) {
 	to, err := os.Readlink(path)
 	if err != nil {
 		return vf.PCIAddr{}, err
@@ -217,12 +217,12 @@ func (t tree) link(path string) (vf.PCIAddr, error) {
 	return addr, nil
 }
 
-// physfn says which VF of which PF addr is: the PF from its physfn link, the
-// index from the PF's virtfnN link that points back. sriov_offset and
-// sriov_stride tell where that link should be; without them all are looked at.
-func (t tree) physfn(addr vf.PCIAddr) (pf vf.PCIAddr, index int, err error) {
-	pf, err = t.link(t.pci(addr, "physfn"))
-	if errors.Is(err, fs.ErrNotExist) && !exists(t.pci(addr)) {
+// findPF returns the PF and the index of the VF at addr. The PF comes from the VF's physfn link,
+// and the index from the PF's virtfnN link that points back. sriov_offset and sriov_stride show
+// which link that should be; without them findPF reads all links.
+func (t tree) findPF(addr vf.PCIAddr) (pf vf.PCIAddr, index int, err error) {
+	pf, err = t.linkedAddr(t.pciPath(addr, "physfn"))
+	if errors.Is(err, fs.ErrNotExist) && !fileExists(t.pciPath(addr)) {
 		return pf, 0, fmt.Errorf("VF %s: %w", addr, vf.ErrNotFound)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -232,11 +232,11 @@ func (t tree) physfn(addr vf.PCIAddr) (pf vf.PCIAddr, index int, err error) {
 		return pf, 0, err
 	}
 	if guess, ok := t.guessIndex(pf, addr); ok {
-		if at, err := t.link(t.pci(pf, "virtfn"+strconv.Itoa(guess))); err == nil && at == addr {
+		if at, err := t.linkedAddr(t.pciPath(pf, "virtfn"+strconv.Itoa(guess))); err == nil && at == addr {
 			return pf, guess, nil
 		}
 	}
-	all, err := t.virtfns(pf)
+	all, err := t.listVFs(pf)
 	for i, at := range all {
 		if at == addr {
 			return pf, i, nil
@@ -248,8 +248,8 @@ func (t tree) physfn(addr vf.PCIAddr) (pf vf.PCIAddr, index int, err error) {
 // guessIndex computes a VF's index from its routing ID (PCIe base
 // specification, 9.2.1.2: RID of VF n = RID of PF + offset + n*stride).
 func (t tree) guessIndex(pf, addr vf.PCIAddr) (int, bool) {
-	offset, err1 := number(t.pci(pf, "sriov_offset"), 0)
-	stride, err2 := number(t.pci(pf, "sriov_stride"), 0)
+	offset, err1 := readNumber(t.pciPath(pf, "sriov_offset"), 0)
+	stride, err2 := readNumber(t.pciPath(pf, "sriov_stride"), 0)
 	if err1 != nil || err2 != nil || stride <= 0 {
 		return 0, false
 	}
@@ -258,9 +258,9 @@ func (t tree) guessIndex(pf, addr vf.PCIAddr) (int, bool) {
 	return index, index >= 0
 }
 
-// addresses lists the PCI functions of the host in bus order.
-func (t tree) addresses() ([]vf.PCIAddr, error) {
-	entries, err := names(filepath.Join(t.root, "bus/pci/devices"))
+// listFunctions lists the PCI functions of the host in bus order.
+func (t tree) listFunctions() ([]vf.PCIAddr, error) {
+	entries, err := listNames(filepath.Join(t.root, "bus/pci/devices"))
 	if err != nil {
 		return nil, err
 	}

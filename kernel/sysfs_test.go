@@ -24,7 +24,7 @@ func pciAddr(t *testing.T, s string) vf.PCIAddr {
 
 func TestFindPFs(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
-	all, err := sys.addresses()
+	all, err := sys.listFunctions()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,30 +48,30 @@ func TestFunction(t *testing.T) {
 		{pciAddr(t, "02:00.0"), "15b3", "1019", "", 1, 9, 0},
 		{pciAddr(t, "05:00.2"), "15b3", "101e", "vfio-pci", 0, -1, 0},
 	} {
-		got, err := sys.function(want.PCI)
+		got, err := sys.readFunction(want.PCI)
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%s (-want +got):\n%s\n%v", want.PCI, diff, err)
 		}
 	}
-	if _, err := sys.function(pciAddr(t, "09:00.0")); !errors.Is(err, vf.ErrNotFound) {
+	if _, err := sys.readFunction(pciAddr(t, "09:00.0")); !errors.Is(err, vf.ErrNotFound) {
 		t.Errorf("a function that is not there: %v", err)
 	}
 }
 
 func TestSRIOV(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
-	got, err := sys.sriov(pciAddr(t, "01:00.0"))
+	got, err := sys.readSRIOV(pciAddr(t, "01:00.0"))
 	want := sriov{NumVFs: 2, TotalVFs: 7, Autoprobe: vf.No, VFs: map[int]vf.PCIAddr{
 		0: pciAddr(t, "01:10.0"), 1: pciAddr(t, "01:10.2"),
 	}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("igb (-want +got):\n%s\n%v", diff, err)
 	}
-	got, err = sys.sriov(pciAddr(t, "02:00.0"))
+	got, err = sys.readSRIOV(pciAddr(t, "02:00.0"))
 	if diff := cmp.Diff(sriov{TotalVFs: 8, VFs: map[int]vf.PCIAddr{}}, got); diff != "" || err != nil {
 		t.Errorf("an old kernel without autoprobe (-want +got):\n%s\n%v", diff, err)
 	}
-	if _, err = sys.sriov(pciAddr(t, "06:00.0")); err == nil {
+	if _, err = sys.readSRIOV(pciAddr(t, "06:00.0")); err == nil {
 		t.Error("a broken PF read without an error")
 	}
 }
@@ -89,7 +89,7 @@ func TestPhysfn(t *testing.T) {
 		{"01:00.0", "", 0, true}, // a PF
 		{"09:00.0", "", 0, true},
 	} {
-		pf, index, err := sys.physfn(pciAddr(t, tt.vf))
+		pf, index, err := sys.findPF(pciAddr(t, tt.vf))
 		if pf.String() != tt.pf || index != tt.index || errors.Is(err, vf.ErrNotFound) != tt.fails || (err != nil) != tt.fails {
 			t.Errorf("physfn(%s) = %s, %d, %v", tt.vf, pf, index, err)
 		}
@@ -108,7 +108,7 @@ func TestNetdev(t *testing.T) {
 		{"01:10.2", netdev{}, false},
 		{"05:00.0", netdev{"eth1", 10}, true}, // eth0 is a representor
 	} {
-		got, ok, err := sys.netdev(pciAddr(t, tt.pci))
+		got, ok, err := sys.findNetdev(pciAddr(t, tt.pci))
 		if got != tt.want || ok != tt.ok || err != nil {
 			t.Errorf("netdev(%s) = %+v, %v, %v; want %+v, %v", tt.pci, got, ok, err, tt.want, tt.ok)
 		}
@@ -123,7 +123,7 @@ func TestTextAndNamesOfAnyLength(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "file"), []byte(want+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := text(filepath.Join(dir, "file")); got != want || err != nil {
+		if got, err := readLine(filepath.Join(dir, "file")); got != want || err != nil {
 			t.Errorf("%d bytes: read %d, %v", n, len(got), err)
 		}
 	}
@@ -136,14 +136,14 @@ func TestTextAndNamesOfAnyLength(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := names(dir)
+	got, err := listNames(dir)
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if got, err := names(filepath.Join(dir, "nowhere")); got != nil || err != nil {
+	if got, err := listNames(filepath.Join(dir, "nowhere")); got != nil || err != nil {
 		t.Errorf("a folder that is not there: %v, %v", got, err)
 	}
-	if _, err := names(filepath.Join(dir, "virtfn000")); err == nil {
+	if _, err := listNames(filepath.Join(dir, "virtfn000")); err == nil {
 		t.Error("a file was listed")
 	}
 }

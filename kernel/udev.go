@@ -12,8 +12,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/uevent"
 )
 
-// udevWait waits until udev has named a netdevice of the host's netns. Made
-// before the change, so that no event falls between.
+// udevWait waits until udev has named a netdevice of the host's netns. Make it before the change,
+// so that it misses no event.
 type udevWait struct {
 	k      *Kernel
 	events *uevent.Conn
@@ -26,11 +26,11 @@ func (k *Kernel) awaitUdev() (*udevWait, error) {
 	return &udevWait{k: k, events: events, done: map[int]string{}}, err
 }
 
-func (w *udevWait) close() { _ = w.events.Close() } // nothing was written to it
+func (w *udevWait) closeEvents() { _ = w.events.Close() } // nothing was written to it
 
-// next waits for one event, of any kind. Lost ones are no error: whoever waits
-// looks for itself after each return.
-func (w *udevWait) next(ctx context.Context) error {
+// awaitEvent waits for one event, of any kind. Lost events are no error: the caller looks again
+// after each return.
+func (w *udevWait) awaitEvent(ctx context.Context) error {
 	e, err := w.events.Next(ctx)
 	if errors.Is(err, uevent.ErrLost) {
 		return nil
@@ -45,39 +45,39 @@ func (w *udevWait) next(ctx context.Context) error {
 	return err
 }
 
-// settled waits until udev has processed the netdevice under the name that it
+// awaitSettled waits until udev has processed the netdevice under the name that it
 // has now: its rules rename, and the rename is an event of its own. A host
 // without udev settles at once.
-func (w *udevWait) settled(ctx context.Context, index int) error {
-	if !exists(filepath.Join(w.k.run, "udev/control")) {
+func (w *udevWait) awaitSettled(ctx context.Context, index int) error {
+	if !fileExists(filepath.Join(w.k.run, "udev/control")) {
 		return nil
 	}
 	record := filepath.Join(w.k.run, "udev/data/n"+strconv.Itoa(index))
 	for {
-		if recorded(record) {
+		if isRecorded(record) {
 			return nil
 		}
-		if name, ok := w.done[index]; ok && exists(filepath.Join(w.k.sys.root, "class/net", name)) {
+		if name, ok := w.done[index]; ok && fileExists(filepath.Join(w.k.sys.root, "class/net", name)) {
 			return nil
 		}
-		if err := w.next(ctx); err != nil {
+		if err := w.awaitEvent(ctx); err != nil {
 			if ctx.Err() != nil {
-				return fmt.Errorf("udev has not named netdevice %d: %w", index, ended(ctx))
+				return fmt.Errorf("udev has not named netdevice %d: %w", index, waitError(ctx))
 			}
 			return err
 		}
 	}
 }
 
-// recorded reports whether udev is done with a netdevice, by its record. One
-// that says ID_RENAMING was written before the rename, so that those who are
-// told of the link by netlink find it (systemd, rename_netif).
-func recorded(path string) bool {
+// isRecorded reports whether udev is done with a netdevice, by its record. udev writes a record
+// with ID_RENAMING before the rename, for programs that netlink informs of the link (systemd,
+// rename_netif).
+func isRecorded(path string) bool {
 	record, err := os.ReadFile(path)
 	return err == nil && !bytes.Contains(record, []byte("E:ID_RENAMING=1\n"))
 }
 
-func exists(path string) bool {
+func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }

@@ -15,13 +15,13 @@ func TestRecorded(t *testing.T) {
 		"I:306201275\nE:ID_NET_NAME=enp1s0v5\nE:NOT_ID_RENAMING=1\nG:systemd\nV:1\n": true,
 	} {
 		path := filepath.Join(t.TempDir(), "n7")
-		if recorded(path) {
+		if isRecorded(path) {
 			t.Error("a record that is not there is one")
 		}
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := recorded(path); got != want {
+		if got := isRecorded(path); got != want {
 			t.Errorf("%q: %t, want %t", text, got, want)
 		}
 	}

@@ -17,20 +17,20 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Users are the processes that have VFs open through vfio, for those that somebody
-// has: QEMU for as long as it has the VF. The kernel does not unbind vfio-pci before
-// they let go, and asks QEMU to take the device out of the guest
-// (drivers/vfio/vfio_main.c, vfio_unregister_group_dev). Processes that culvertd may not
-// look at, by its capabilities or a security module, are not told.
+// Users returns the processes that have VFs open through vfio, by VF. QEMU has a VF open as long
+// as the guest has it. The kernel does not unbind vfio-pci before these processes close the VF,
+// and asks QEMU to take the device out of the guest (drivers/vfio/vfio_main.c,
+// vfio_unregister_group_dev). Users misses processes that culvertd may not look at, by its
+// capabilities or a security module.
 //
-// A file is known by its device number, and not by its name: a container names its
-// nodes as it likes, and udev may have removed the node since. A VF's own file from
-// VFIO_GROUP_GET_DEVICE_FD is an anonymous inode, of which older kernels do not say which
-// VF it is. While the kernel has a VF open and no process is known to, every process
-// with such a file is a user of it.
+// Users identifies a file by its device number and not by its name: a container may give its
+// device nodes any name, and udev may have removed the node. A VF's own file from
+// VFIO_GROUP_GET_DEVICE_FD is an anonymous inode, and older kernels do not say which VF it
+// belongs to. While the kernel has a VF open and its process is unknown, every process with such
+// a file is a user of it.
 func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 	return readBounded(ctx, &k.hangs, "the open files of processes", func() (map[vf.PCIAddr][]vf.Process, error) {
-		out, err := k.users(vfs)
+		out, err := k.findUsers(vfs)
 		if err != nil {
 			return out, fmt.Errorf("look who has VFs open: %w", err)
 		}
@@ -38,8 +38,8 @@ func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][
 	})
 }
 
-// users looks through the open files of all processes once.
-func (k *Kernel) users(vfs []vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
+// findUsers looks through the open files of all processes once.
+func (k *Kernel) findUsers(vfs []vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 	files, err := k.listVFIOFiles(vfs)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (k *Kernel) users(vfs []vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 		return out, nil
 	}
 	var unidentified []vf.Process
-	all, err := names(k.proc)
+	all, err := listNames(k.proc)
 	for _, name := range all {
 		pid, notOne := strconv.Atoi(name)
 		if notOne != nil {
@@ -60,7 +60,7 @@ func (k *Kernel) users(vfs []vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 		if len(opened.vfs) == 0 && !opened.unidentified {
 			continue
 		}
-		comm, _ := text(filepath.Join(k.proc, name, "comm")) // it may have ended: then it has no name
+		comm, _ := readLine(filepath.Join(k.proc, name, "comm")) // it may have ended: then it has no name
 		process := vf.Process{PID: pid, Name: comm}
 		for addr := range opened.vfs {
 			out[addr] = append(out[addr], process)
@@ -80,11 +80,11 @@ func (k *Kernel) users(vfs []vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 // vfioFiles are the files through which VFs are opened.
 type vfioFiles struct {
 	numbers map[uint64][]vf.PCIAddr // by device number
-	// names are those without a number in sysfs, and those of all, for
-	// files that cannot be looked at.
+	// unnumbered has, by path, the VFs whose device has no number in sysfs. names has all VFs by
+	// path, for open files whose device number cannot be read.
 	unnumbered, names map[string][]vf.PCIAddr
-	// isBound has all VFs, with whether a driver of vfio is bound, so that a process may
-	// have it open.
+	// isBound says of each VF whether a vfio driver is bound to it, so that a process may have it
+	// open.
 	isBound map[vf.PCIAddr]bool
 }
 
@@ -92,9 +92,9 @@ func (f vfioFiles) isEmpty() bool {
 	return len(f.names) == 0 && !slices.Contains(slices.Collect(maps.Values(f.isBound)), true)
 }
 
-// listVFIOFiles lists the files of VFs: that of its IOMMU group
-// (Documentation/driver-api/vfio.rst), with another name where there is no IOMMU,
-// and since Linux 6.6 one of its own. VFs of one group share its file.
+// listVFIOFiles lists the files of VFs. A VF has the file of its IOMMU group
+// (Documentation/driver-api/vfio.rst), which has another name if there is no IOMMU, and since
+// Linux 6.6 a file of its own. VFs of one group share its file.
 func (k *Kernel) listVFIOFiles(vfs []vf.PCIAddr) (vfioFiles, error) {
 	f := vfioFiles{
 		numbers: map[uint64][]vf.PCIAddr{}, unnumbered: map[string][]vf.PCIAddr{}, names: map[string][]vf.PCIAddr{},
@@ -109,7 +109,7 @@ func (k *Kernel) listVFIOFiles(vfs []vf.PCIAddr) (vfioFiles, error) {
 		}
 	}
 	for _, addr := range vfs {
-		group, err := target(k.sys.pci(addr, "iommu_group"))
+		group, err := linkTarget(k.sys.pciPath(addr, "iommu_group"))
 		if err != nil {
 			return f, err
 		}
@@ -118,14 +118,14 @@ func (k *Kernel) listVFIOFiles(vfs []vf.PCIAddr) (vfioFiles, error) {
 				add(addr, "/dev/vfio/"+name, filepath.Join(k.sys.root, "class/vfio", name, "dev"))
 			}
 		}
-		own, err := names(k.sys.pci(addr, "vfio-dev"))
+		own, err := listNames(k.sys.pciPath(addr, "vfio-dev"))
 		if err != nil {
 			return f, err
 		}
 		for _, name := range own {
-			add(addr, "/dev/vfio/devices/"+name, k.sys.pci(addr, "vfio-dev", name, "dev"))
+			add(addr, "/dev/vfio/devices/"+name, k.sys.pciPath(addr, "vfio-dev", name, "dev"))
 		}
-		driver, err := target(k.sys.pci(addr, "driver"))
+		driver, err := linkTarget(k.sys.pciPath(addr, "driver"))
 		if err != nil {
 			return f, err
 		}
@@ -136,33 +136,33 @@ func (k *Kernel) listVFIOFiles(vfs []vf.PCIAddr) (vfioFiles, error) {
 
 // deviceNumber reads a file of sysfs that has a device number, as "511:3".
 func deviceNumber(path string) (uint64, bool) {
-	line, err := text(path)
+	line, err := readLine(path)
 	major, minor, both := strings.Cut(line, ":")
 	a, majorErr := strconv.ParseUint(major, 10, 32)
 	b, minorErr := strconv.ParseUint(minor, 10, 32)
 	return unix.Mkdev(uint32(a), uint32(b)), both && errors.Join(err, majorErr, minorErr) == nil
 }
 
-// mayBeOpen reports whether vfio may have a VF open: its drivers enable the function when
-// the VF is opened, and disable it when it is closed for the last time
-// (drivers/vfio/pci/vfio_pci_core.c, vfio_pci_core_enable). Without the number of its
-// users, it may be.
+// mayBeOpen reports whether a process may have a VF open through vfio: the vfio drivers enable
+// the function when the VF is opened, and disable it when it is closed for the last time
+// (drivers/vfio/pci/vfio_pci_core.c, vfio_pci_core_enable). If sysfs does not show whether the
+// function is enabled, the VF may be open.
 func (k *Kernel) mayBeOpen(addr vf.PCIAddr) bool {
-	enabled, err := text(k.sys.pci(addr, "enable"))
+	enabled, err := readLine(k.sys.pciPath(addr, "enable"))
 	return err != nil || enabled != "0"
 }
 
 // openedVFs are the VFs that a process has open.
 type openedVFs struct {
 	vfs          map[vf.PCIAddr]bool
-	unidentified bool // it has a device of vfio open, and the kernel does not say which
+	unidentified bool // the process has a vfio device open, and the kernel does not show which
 }
 
 // readOpened reads which of the VFs a process has open; none when it has ended.
 func (k *Kernel) readOpened(pid string, files vfioFiles) (openedVFs, error) {
 	var out openedVFs
 	dir := filepath.Join(k.proc, pid, "fd")
-	all, err := names(dir)
+	all, err := listNames(dir)
 	if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return out, nil
 	}
@@ -179,7 +179,7 @@ func (k *Kernel) readOpened(pid string, files vfioFiles) (openedVFs, error) {
 				opened = []vf.PCIAddr{addr}
 			}
 		case strings.HasPrefix(to, "/"):
-			opened = files.of(path, strings.TrimSuffix(to, " (deleted)"))
+			opened = files.vfsOfFile(path, strings.TrimSuffix(to, " (deleted)"))
 		}
 		for _, addr := range opened {
 			if _, isAsked := files.isBound[addr]; !isAsked {
@@ -194,10 +194,10 @@ func (k *Kernel) readOpened(pid string, files vfioFiles) (openedVFs, error) {
 	return out, err
 }
 
-// of returns the VFs that an open file is of: by its device number, and by its name where
-// the file cannot be looked at or sysfs has no number. AT_STATX_DONT_SYNC keeps a file
-// server that does not answer from holding this up (statx(2)).
-func (f vfioFiles) of(path, name string) []vf.PCIAddr {
+// vfsOfFile returns the VFs that an open file belongs to: by its device number, or by its name if
+// the number cannot be read or sysfs has none. AT_STATX_DONT_SYNC prevents a wait for a file
+// server that does not answer (statx(2)).
+func (f vfioFiles) vfsOfFile(path, name string) []vf.PCIAddr {
 	var st unix.Statx_t
 	err := unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st)
 	switch {
@@ -212,11 +212,11 @@ func (f vfioFiles) of(path, name string) []vf.PCIAddr {
 	return f.unnumbered[name]
 }
 
-// readDeviceName reads which device an anonymous inode of vfio is, where the kernel says
-// so: a PCI address, or another bus's name (Documentation/filesystems/proc.rst, "VFIO
+// readDeviceName reads the name of the device behind an anonymous inode of vfio, if the kernel
+// shows it: a PCI address, or another bus's name (Documentation/filesystems/proc.rst, "VFIO
 // Device files").
 func readDeviceName(fdinfo string) (string, bool) {
-	all, err := text(fdinfo)
+	all, err := readLine(fdinfo)
 	if err != nil {
 		return "", false
 	}

@@ -20,8 +20,8 @@ func TestUsers(t *testing.T) {
 	sys, proc := treeOf(t, "host.txtar"), t.TempDir()
 	k := New(Options{SysRoot: sys.root, ProcRoot: proc})
 	grouped, own, none := pciAddr(t, "01:10.2"), pciAddr(t, "05:00.2"), pciAddr(t, "02:00.0")
-	put(t, sys.pci(grouped, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
-	put(t, sys.pci(own, "vfio-dev/vfio3/dev"), "511:3")
+	put(t, sys.pciPath(grouped, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
+	put(t, sys.pciPath(own, "vfio-dev/vfio3/dev"), "511:3")
 	links(t, proc, map[string]string{
 		"100/fd/0": "/dev/null", "100/fd/7": "/dev/vfio/77", "100/fd/8": "/dev/vfio/77", "100/fd/9": "/dev/vfio/vfio",
 		"200/fd/1": "/dev/vfio/devices/vfio3", "300/fd/1": "/dev/vfio/7", "self/fd/1": "/dev/vfio/77", "400/fd/1": "/dev/vfio/noiommu-77",
@@ -56,10 +56,10 @@ func TestUsersByDeviceNumber(t *testing.T) {
 	k := New(Options{SysRoot: sys.root, ProcRoot: proc})
 	grouped, same, own := pciAddr(t, "01:10.2"), pciAddr(t, "01:10.4"), pciAddr(t, "05:00.2")
 	for _, addr := range []vf.PCIAddr{grouped, same} {
-		put(t, sys.pci(addr, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
+		put(t, sys.pciPath(addr, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
 	}
 	put(t, filepath.Join(sys.root, "class/vfio/77/dev"), "1:7\n") // that of /dev/full
-	put(t, sys.pci(own, "vfio-dev/vfio3/dev"), "1:5\n")           // that of /dev/zero
+	put(t, sys.pciPath(own, "vfio-dev/vfio3/dev"), "1:5\n")       // that of /dev/zero
 	links(t, proc, map[string]string{
 		"100/fd/3": "/dev/full", "200/fd/4": "/dev/zero", "300/fd/5": "/dev/null",
 		"400/fd/6": "/dev/vfio/77 (deleted)", "500/fd/7": "anon_inode:[vfio-device]", "600/fd/8": "anon_inode:[vfio-device]",
@@ -85,12 +85,12 @@ func TestUsersOfUnidentifiedDevice(t *testing.T) {
 		sys, proc := treeOf(t, "host.txtar"), t.TempDir()
 		k := New(Options{SysRoot: sys.root, ProcRoot: proc})
 		passed, known, host := pciAddr(t, "05:00.2"), pciAddr(t, "01:10.2"), pciAddr(t, "01:10.0")
-		put(t, sys.pci(known, "vfio-dev/vfio4/dev"), "1:5\n")
+		put(t, sys.pciPath(known, "vfio-dev/vfio4/dev"), "1:5\n")
 		for _, addr := range []vf.PCIAddr{known, host} { // host is bound to igbvf, which enables it, too
-			put(t, sys.pci(addr, "enable"), "1\n")
+			put(t, sys.pciPath(addr, "enable"), "1\n")
 		}
 		if enabled != "" {
-			put(t, sys.pci(passed, "enable"), enabled)
+			put(t, sys.pciPath(passed, "enable"), enabled)
 		}
 		links(t, proc, map[string]string{"100/fd/3": "anon_inode:[vfio-device]", "200/fd/4": "anon_inode:[vfio-device]", "300/fd/5": "/dev/zero"})
 		put(t, filepath.Join(proc, "100/fdinfo/3"), "pos:\t0\nflags:\t02000002\n")
@@ -119,7 +119,7 @@ func TestUsersOfRealNode(t *testing.T) {
 	defer open.Close()
 	sys := treeOf(t, "host.txtar")
 	addr := pciAddr(t, "01:10.2")
-	put(t, sys.pci(addr, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
+	put(t, sys.pciPath(addr, "iommu_group"), "-> ../../../../kernel/iommu_groups/77")
 	put(t, filepath.Join(sys.root, "class/vfio/77/dev"), "1:7\n")
 	k := New(Options{SysRoot: sys.root})
 	isUser := func() bool {

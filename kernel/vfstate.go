@@ -13,19 +13,20 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// sight is what one netns shows of its links: one list each of links,
-// addresses and routes, or those of a single link.
+// sight is a reading of one netns: its links, addresses and routes, or those of a single link.
 type sight struct {
-	links  map[int]rtnl.Link
-	addrs  map[int][]netip.Prefix
-	own    map[int][]netip.Prefix // of addrs, those that Culvert added
-	routes map[int][]vf.Route
+	links map[int]rtnl.Link
+	addrs map[int][]netip.Prefix
+	own   map[int][]netip.Prefix // of addrs, those that Culvert added
+	// tentative and duplicates are those of addrs that cannot be used, as in vf.Link
+	tentative, duplicates map[int][]netip.Prefix
+	routes                map[int][]vf.Route
 	// moreAddrs and moreRoutes count what is not listed (rtnl.MaxPerLink).
 	moreAddrs, moreRoutes map[int]int
 }
 
-// look lists everything of the host's netns.
-func (k *Kernel) look() (s sight, err error) {
+// listHost lists everything of the host's netns.
+func (k *Kernel) listHost() (s sight, err error) {
 	err = k.see("", func(c eyes) error {
 		links, err := c.Links()
 		if err != nil {
@@ -37,10 +38,11 @@ func (k *Kernel) look() (s sight, err error) {
 	return s, err
 }
 
-// lookAt adds the addresses and routes of the link with the given index, or
-// of all for 0.
+// lookAt returns the sight of links, with the addresses and routes of the link with the given
+// index, or of all links if index is 0.
 func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
-	s := sight{links: map[int]rtnl.Link{}, addrs: map[int][]netip.Prefix{}, own: map[int][]netip.Prefix{}, routes: map[int][]vf.Route{}}
+	s := sight{links: map[int]rtnl.Link{}, addrs: map[int][]netip.Prefix{}, own: map[int][]netip.Prefix{}, routes: map[int][]vf.Route{},
+		tentative: map[int][]netip.Prefix{}, duplicates: map[int][]netip.Prefix{}}
 	for _, l := range links {
 		s.links[l.Index] = l
 	}
@@ -54,6 +56,12 @@ func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
 		if a.Proto == rtnl.ProtoCulvert {
 			s.own[a.Index] = append(s.own[a.Index], a.Prefix)
 		}
+		switch {
+		case a.IsDuplicate():
+			s.duplicates[a.Index] = append(s.duplicates[a.Index], a.Prefix)
+		case a.IsTentative():
+			s.tentative[a.Index] = append(s.tentative[a.Index], a.Prefix)
+		}
 	}
 	routes, err := c.Routes(index)
 	if err != nil {
@@ -66,9 +74,8 @@ func lookAt(c eyes, links []rtnl.Link, index int) (sight, error) {
 	return s, nil
 }
 
-// link is a netdevice as the netns with the given path shows it; nil when it
-// is not there.
-func (s sight) link(index int, path string) *vf.Link {
+// linkIn returns a netdevice of the netns with the given path, or nil if it is not in this netns.
+func (s sight) linkIn(index int, path string) *vf.Link {
 	l, ok := s.links[index]
 	if !ok {
 		return nil
@@ -76,6 +83,7 @@ func (s sight) link(index int, path string) *vf.Link {
 	return &vf.Link{
 		Netns: path, Index: l.Index, Name: l.Name, MAC: l.MAC, MTU: l.MTU, Up: l.Up, Carrier: l.Carrier,
 		Promisc: l.Promisc, AllMulti: l.AllMulti, Addrs: s.addrs[index], Routes: s.routes[index],
+		Tentative: s.tentative[index], Duplicates: s.duplicates[index],
 		MoreAddrs: s.moreAddrs[index], MoreRoutes: s.moreRoutes[index], Attributes: vf.NewAttributes(l.Attributes()),
 	}
 }
@@ -91,11 +99,11 @@ func (s sight) addrsOf(name string) (all, own []netip.Prefix) {
 	return nil, nil
 }
 
-// VF reads one VF. Its netdevice is looked for in the host's netns and then,
-// unless path is empty, in the netns at path; Link is nil when it is in
-// neither, or when path is no netns (any more). vf.ErrNotFound when the VF is
-// not on the bus, vf.ErrTimeout when the kernel does not answer in time (readBound). What
-// could be read is returned with another error.
+// VF reads one VF. It looks for the VF's netdevice in the host's netns and then, unless path is
+// empty, in the netns at path; Link is nil when it is in neither, or when path is no netns (any
+// more). Errors are vf.ErrNotFound when the VF is not on the bus, and vf.ErrTimeout when the
+// kernel does not answer in time (readBound). With another error VF returns the parts that
+// could be read.
 func (k *Kernel) VF(ctx context.Context, addr vf.PCIAddr, path string) (vf.State, error) {
 	return readBounded(ctx, &k.hangs, "VF "+addr.String(), func() (vf.State, error) {
 		s, err := k.readVF(addr, path)
@@ -107,11 +115,14 @@ func (k *Kernel) VF(ctx context.Context, addr vf.PCIAddr, path string) (vf.State
 }
 
 func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
-	f, err := k.facts(addr)
+	f, err := k.readFacts(addr)
 	if err != nil {
 		return vf.State{}, err
 	}
 	state := stateOf(vf.ID{Index: f.index}, f.function, vf.Admin{})
+	if state.RDMA, err = k.sys.readRDMA(addr); err != nil {
+		return state, err
+	}
 	err = k.see("", func(c eyes) (err error) {
 		if err = k.readAdmin(c, f.pf, &state); err == nil {
 			state.Link, err = k.readLink(c, addr, "")
@@ -134,9 +145,9 @@ func (k *Kernel) readVF(addr vf.PCIAddr, path string) (vf.State, error) {
 	return state, err
 }
 
-// readAdmin fills in what the PF holds for the VF, and the PF's identity.
+// readAdmin fills in the PF's settings for the VF, and the PF's identity.
 func (k *Kernel) readAdmin(c eyes, pf vf.PCIAddr, s *vf.State) error {
-	n, ok, err := k.sys.netdev(pf)
+	n, ok, err := k.sys.findNetdev(pf)
 	if err != nil {
 		return err
 	}
@@ -147,7 +158,7 @@ func (k *Kernel) readAdmin(c eyes, pf vf.PCIAddr, s *vf.State) error {
 	if err != nil {
 		return fmt.Errorf("PF %s: %w", pf, err)
 	}
-	if s.ID.PF, err = k.identity(c, pf, l); err != nil {
+	if s.ID.PF, err = k.identifyPF(c, pf, l); err != nil {
 		return err
 	}
 	admin, ok := l.VFs[s.ID.Index]
@@ -158,18 +169,18 @@ func (k *Kernel) readAdmin(c eyes, pf vf.PCIAddr, s *vf.State) error {
 	return nil
 }
 
-// napiFiles are settings of how a netdevice is polled, in its folder in sysfs; those of
-// Linux 6.1 and later.
+// napiFiles are the files in a netdevice's folder in sysfs that say how it is polled. They are
+// files of Linux 6.1 and later.
 var napiFiles = []string{"gro_flush_timeout", "napi_defer_hard_irqs", "threaded"}
 
-// readTuning adds the attributes of a netdevice of the host that rtnetlink does not tell.
+// readTuning adds the attributes of a host's netdevice that rtnetlink does not report.
 func (k *Kernel) readTuning(addr vf.PCIAddr, l *vf.Link) error {
 	values, err := k.tune(l.Name, l.Index)
 	if err != nil {
 		return err
 	}
 	for _, file := range napiFiles {
-		if v, err := text(k.sys.pci(addr, "net", l.Name, file)); err == nil {
+		if v, err := readLine(k.sys.pciPath(addr, "net", l.Name, file)); err == nil {
 			values[file] = v
 		}
 	}
@@ -194,5 +205,10 @@ func (k *Kernel) readLink(c eyes, addr vf.PCIAddr, path string) (*vf.Link, error
 	if errors.Is(err, unix.ENODEV) {
 		return nil, nil // it went while we looked; a strict dump of a link that is gone says so
 	}
-	return seen.link(l.Index, path), err
+	if err != nil {
+		return seen.linkIn(l.Index, path), err
+	}
+	out := seen.linkIn(l.Index, path)
+	out.Bond, err = readBond(c, l, path)
+	return out, err
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/culvert-net/culvert/kernel/uevent"
 )
 
-// Watch wakes whenever a link of the host's netns changed or a PCI device or
-// netdevice came, went or changed its driver. Wakes that nobody has taken yet
-// are one. Look once after Watch returns: what happened before is not told.
-// The channel is closed when ctx ends.
+// Watch wakes whenever a link of the host's netns changed or a PCI device, netdevice or RDMA
+// device came, went or changed its driver. Wakes that the caller has not received yet merge into
+// one. Watch does not report earlier changes, so read the state once after it returns. It closes
+// the channel when ctx ends.
 func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 	links, err := rtnl.Watch()
 	if err != nil {
@@ -43,13 +43,12 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 			if err != nil && !errors.Is(err, uevent.ErrLost) {
 				return err
 			}
-			if err != nil || e.Subsystem == "pci" || e.Subsystem == "net" {
+			if err != nil || e.Subsystem == "pci" || e.Subsystem == "net" || e.Subsystem == rdmaVerbs {
 				wake.Notify()
 			}
 		}
 	})
-	// The one goroutine without an owner: it ends with ctx and closes the
-	// channel that tells the caller so.
+	// No caller waits for this goroutine: it ends with ctx, and then closes the channel.
 	go func() {
 		if err := g.Wait(); ctx.Err() == nil {
 			k.log.Error("watching devices stopped", "err", err)

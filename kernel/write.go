@@ -12,20 +12,20 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// writes knows what is being written to sysfs, so that a retry does not leave
-// one more thread hanging in the kernel.
+// writes remembers the writes to sysfs that are under way, so that a retry does not leave one
+// more thread hanging in the kernel.
 type writes struct {
 	mu    sync.Mutex // guards begun
 	begun map[string]time.Time
 }
 
-// stuckAfter is the age at which a write counts as stuck. Binding a VF whose
-// PF is not ready takes 4 s; making 256 VFs some ten.
+// stuckAfter is the age at which a write counts as stuck. To bind a VF whose PF is not ready
+// takes 4 s; to make 256 VFs takes some 10 s.
 const stuckAfter = 30 * time.Second
 
-// begin reports for how long the same write has been under way; 0 when it is
-// not, or not for so long that it would be stuck.
-func (w *writes) begin(what string) time.Duration {
+// beginWrite notes the beginning of a write. If the same write has been under way for longer than
+// stuckAfter, it returns for how long, otherwise 0.
+func (w *writes) beginWrite(what string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -37,21 +37,21 @@ func (w *writes) begin(what string) time.Duration {
 	return 0
 }
 
-func (w *writes) end(what string) {
+func (w *writes) endWrite(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.begun, what)
 }
 
-// write writes to a sysfs file. The file must be there. A write may take
-// seconds or never come back; Do bounds it for the caller, and while one write
-// is stuck the same is not tried again.
-func (k *Kernel) write(path, value string) error {
+// writeSysfs writes to a sysfs file. The file must be there. A write may take seconds or never
+// come back; Do bounds the time for the caller, and does not repeat a write while the same write
+// is stuck.
+func (k *Kernel) writeSysfs(path, value string) error {
 	what := path + "=" + value
-	if age := k.writes.begin(what); age > 0 {
+	if age := k.writes.beginWrite(what); age > 0 {
 		return fmt.Errorf("an earlier write to %s is stuck in the kernel since %s: %w", path, age.Round(time.Second), vf.ErrTimeout)
 	}
-	defer k.writes.end(what)
+	defer k.writes.endWrite(what)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -60,11 +60,11 @@ func (k *Kernel) write(path, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// refused says in words why the PF's driver did not take a setting, and marks
-// it vf.ErrUnable: EOPNOTSUPP where it lacks the setting, EINVAL, ERANGE and
-// EPROTONOSUPPORT where it has it and refuses the value, either for good or
-// for now (igb takes a rate only while its link is up).
-func refused(driver string, err error) error {
+// explainRefusal explains why the PF's driver refused a setting, and wraps the error in
+// vf.ErrUnable. EOPNOTSUPP means that the driver lacks the setting. EINVAL, ERANGE and
+// EPROTONOSUPPORT mean that it refuses the value, for good or for now (igb accepts a rate only
+// while its link is up).
+func explainRefusal(driver string, err error) error {
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("%w: %s has no such setting: %w", vf.ErrUnable, driver, err)

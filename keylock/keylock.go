@@ -16,7 +16,7 @@ type Locks[K comparable] struct {
 	held map[K]*Work
 }
 
-// Work is what the holder of a lock does.
+// Work names the work for which a lock is held, and reports its end.
 type Work struct {
 	name string
 	done chan struct{}
@@ -59,7 +59,7 @@ func (l *Locks[K]) TryLock(key K, work string) (unlock func(), other *Work) {
 	}
 	own := &Work{name: work, done: make(chan struct{})}
 	l.held[key] = own
-	return func() { l.unlock(key, own) }, nil
+	return func() { l.releaseKey(key, own) }, nil
 }
 
 // Holder returns the work that holds the lock of key, nil when it is free.
@@ -69,8 +69,8 @@ func (l *Locks[K]) Holder(key K) *Work {
 	return l.held[key]
 }
 
-// unlock closes own.done, which panics when the holder unlocks twice.
-func (l *Locks[K]) unlock(key K, own *Work) {
+// releaseKey closes own.done, which panics when the holder unlocks twice.
+func (l *Locks[K]) releaseKey(key K, own *Work) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(own.done)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -41,10 +42,14 @@ type Client struct {
 	networks cache.SharedIndexInformer
 	writer   *writer
 	objects  objects
+	services services // empty until FollowServices
 	own      ownSet
 	informer []cache.SharedIndexInformer // those that pods need
 	others   []cache.SharedIndexInformer
 	failed   sync.Map // the last error of a watch, by resource
+
+	confirmed atomic.Int64 // when Annotate had a Confirmation, in Unix nanoseconds
+	state     writtenState
 }
 
 // Config reads a kubeconfig file; an empty path means that culvertd runs in a pod,
@@ -64,8 +69,8 @@ func Config(path string) (*rest.Config, error) {
 	return c, nil
 }
 
-// New makes a client for the node of that name. Nothing is asked until Run, or
-// until somebody asks.
+// New makes a client for the node of that name. It sends no request until Run, or until a
+// caller asks.
 func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	if node == "" {
 		return nil, errors.New("the node's name in the cluster is not known: set --node-name")
@@ -73,14 +78,14 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	c := &Client{node: node, log: log, pause: refusedWait, config: rest.CopyConfig(config), scheme: newScheme(), reads: make(chan struct{}, maxReads)}
 	c.config.QPS, c.config.Burst = 20, 40
 	var err error
-	if c.core, err = c.group(coreV1); err != nil {
+	if c.core, err = c.groupClient(coreV1); err != nil {
 		return nil, err
 	}
-	if c.nets, err = c.group(networkV1); err != nil {
+	if c.nets, err = c.groupClient(networkV1); err != nil {
 		return nil, err
 	}
-	c.pods = c.inform(c.podsOf(node), "pods", &pod{}, strip)
-	c.networks = c.inform(c.keptNetworks(), definitions, &network{}, strip)
+	c.pods = c.newInformerOf(c.podsOf(node), "pods", &pod{}, stripObject)
+	c.networks = c.newInformerOf(c.keptNetworks(), definitions, &network{}, stripObject)
 	if err := c.watchObjects(); err != nil {
 		return nil, err
 	}
@@ -88,8 +93,8 @@ func New(config *rest.Config, node string, log *slog.Logger) (*Client, error) {
 	return c, nil
 }
 
-// group is a client for one group and version, whose types are in c.scheme.
-func (c *Client) group(gv schema.GroupVersion) (rest.Interface, error) {
+// groupClient returns a client for one group and version, whose types are in c.scheme.
+func (c *Client) groupClient(gv schema.GroupVersion) (rest.Interface, error) {
 	config := rest.CopyConfig(c.config)
 	config.GroupVersion, config.APIPath = &gv, "/apis"
 	if gv.Group == "" {
@@ -104,14 +109,14 @@ func (c *Client) group(gv schema.GroupVersion) (rest.Interface, error) {
 	return client, nil
 }
 
-// watch makes an informer over a resource in a namespace, or in all of them,
+// newInformer makes an informer over a resource in a namespace, or in all of them,
 // which Run starts.
-func (c *Client) watch(from cache.Getter, resource, namespace string, which fields.Selector, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
-	return c.inform(cache.NewListWatchFromClient(from, resource, namespace, which), resource, example, strip)
+func (c *Client) newInformer(from cache.Getter, resource, namespace string, which fields.Selector, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
+	return c.newInformerOf(cache.NewListWatchFromClient(from, resource, namespace, which), resource, example, strip)
 }
 
-// inform watches the objects of a ListerWatcher.
-func (c *Client) inform(from cache.ListerWatcher, resource string, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
+// newInformerOf watches the objects of a ListerWatcher.
+func (c *Client) newInformerOf(from cache.ListerWatcher, resource string, example runtime.Object, strip cache.TransformFunc) cache.SharedIndexInformer {
 	i := cache.NewSharedIndexInformerWithOptions(from, example, cache.SharedIndexInformerOptions{ObjectDescription: resource})
 	// Neither fails before the informer is started.
 	_ = i.SetTransform(strip)
@@ -131,10 +136,10 @@ func (c *Client) Run(ctx context.Context) error {
 	for _, i := range slices.Concat(c.informer, c.others) {
 		g.Go(func() error { i.RunWithContext(ctx); return nil })
 	}
-	for _, i := range c.others {
-		g.Go(func() error { c.objects.wakeWhenSynced(ctx, i); return nil })
+	for _, i := range append(slices.Clone(c.others), c.pods) {
+		g.Go(func() error { c.wakeWhenSynced(ctx, i); return nil })
 	}
-	g.Go(func() error { c.writer.run(ctx); return nil })
+	g.Go(func() error { c.writer.runWriters(ctx); return nil })
 	return g.Wait()
 }
 

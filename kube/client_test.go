@@ -32,18 +32,24 @@ func start(t *testing.T, config *rest.Config) *Client {
 // runClient runs a client until the test ends.
 func runClient(t *testing.T, c *Client) {
 	t.Helper()
+	startClient(t, c)
+	until(t, "informers", c.Synced)
+}
+
+// startClient runs a client until the test ends.
+func startClient(t *testing.T, c *Client) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var g errgroup.Group
 	g.Go(func() error { return c.Run(ctx) })
 	t.Cleanup(func() { stop(); _ = g.Wait() })
-	until(t, "informers", c.Synced)
 }
 
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not in 20 s", what)
+			t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }
@@ -157,9 +163,9 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	s.refuse = 3
 	c := start(t, config)
 	p := api.Pod{Namespace: "d", Name: "a", UID: "u1"}
-	c.Annotate(p, "k", "v")
+	c.Annotate(p, map[string]string{"k": "v", "l": "w"})
 	until(t, "the annotation", func() bool { return len(s.writes()) > 0 })
-	if want := `PATCH /api/v1/namespaces/d/pods/a/status {"metadata":{"annotations":{"k":"v"},"uid":"u1"}}`; s.writes()[0] != want {
+	if want := `PATCH /api/v1/namespaces/d/pods/a/status {"metadata":{"annotations":{"k":"v","l":"w"},"uid":"u1"}}`; s.writes()[0] != want {
 		t.Errorf("%s; want %s", s.writes()[0], want)
 	}
 	for range 5 {
@@ -181,7 +187,7 @@ func TestNodeEvent(t *testing.T) {
 	c.NodeEvent("Warning", "Quarantined", "early")
 	until(t, "the event", func() bool { return len(s.writes()) == 1 })
 	s.add("nodes", "", "n1", map[string]any{"uid": "u1"}, nil)
-	until(t, "the Node", func() bool { return len(c.owner()) == 1 })
+	until(t, "the Node", func() bool { return len(c.nodeOwner()) == 1 })
 	c.NodeEvent("Normal", "Recovered", "late")
 	until(t, "the event", func() bool { return len(s.writes()) == 2 })
 	for i, want := range []string{`"involvedObject":{"apiVersion":"v1","kind":"Node","name":"n1","namespace":"","uid":"n1"}`, `"uid":"u1"}`} {
@@ -193,10 +199,10 @@ func TestNodeEvent(t *testing.T) {
 
 func TestSaidOnce(t *testing.T) {
 	s, now := newSaid(), time.Now()
-	if !s.first("a", now) || s.first("a", now.Add(time.Second)) || !s.first("b", now) || !s.first("a", now.Add(time.Minute)) {
+	if !s.isFirst("a", now) || s.isFirst("a", now.Add(time.Second)) || !s.isFirst("b", now) || !s.isFirst("a", now.Add(time.Minute)) {
 		t.Error("what was said a moment ago is said again, or something new is not")
 	}
-	if !s.first("a", now) {
+	if !s.isFirst("a", now) {
 		t.Error("a clock that was set back silences")
 	}
 }

@@ -28,8 +28,8 @@ type keeper struct {
 	total int
 }
 
-// keep reports whether a network is kept from now on.
-func (k *keeper) keep(n *network) bool {
+// keepNetwork reports whether a network is kept from now on.
+func (k *keeper) keepNetwork(n *network) bool {
 	size := objectSize + len(n.Namespace) + len(n.Name) + len(n.Spec.Config.text)
 	for key, value := range n.Annotations {
 		size += len(key) + len(value)
@@ -47,8 +47,8 @@ func (k *keeper) keep(n *network) bool {
 	return true
 }
 
-// forget reports whether a network was kept, which it is not from now on.
-func (k *keeper) forget(n *network) bool {
+// forgetNetwork reports whether a network was kept, which it is not from now on.
+func (k *keeper) forgetNetwork(n *network) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	key := n.Namespace + "/" + n.Name
@@ -58,28 +58,28 @@ func (k *keeper) forget(n *network) bool {
 	return kept
 }
 
-func (k *keeper) reset() {
+func (k *keeper) resetKept() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.sizes, k.total = map[string]int{}, 0
 }
 
-// filter hides the networks that are not kept from a watch: one that grew too large is
+// filterEvent hides the networks that are not kept from a watch: one that grew too large is
 // deleted for it.
-func (k *keeper) filter(e watch.Event) (watch.Event, bool) {
+func (k *keeper) filterEvent(e watch.Event) (watch.Event, bool) {
 	n, ok := e.Object.(*network)
 	if !ok || e.Type == watch.Bookmark {
 		return e, true
 	}
-	lean, _ := strip(n) // never fails
+	lean, _ := stripObject(n) // never fails
 	e.Object = lean.(*network)
 	if e.Type == watch.Deleted {
-		return e, k.forget(n)
+		return e, k.forgetNetwork(n)
 	}
 	k.mu.Lock()
 	_, before := k.sizes[n.Namespace+"/"+n.Name]
 	k.mu.Unlock()
-	switch kept := k.keep(n); {
+	switch kept := k.keepNetwork(n); {
 	case kept && !before:
 		e.Type = watch.Added
 	case !kept:
@@ -95,13 +95,13 @@ func (c *Client) keptNetworks() cache.ListerWatcher {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			if options.Continue == "" {
-				k.reset()
+				k.resetKept()
 			}
 			out := &networkList{}
 			var err error
-			out.ListMeta, err = listEach(ctx, request(c.nets, definitions, options), func(n *network) {
-				_, _ = strip(n)
-				if k.keep(n) {
+			out.ListMeta, err = listEach(ctx, listRequest(c.nets, definitions, options), func(n *network) {
+				_, _ = stripObject(n)
+				if k.keepNetwork(n) {
 					out.Items = append(out.Items, *n)
 				}
 			})
@@ -112,7 +112,7 @@ func (c *Client) keptNetworks() cache.ListerWatcher {
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, k.filter), nil
+			return watch.Filter(w, k.filterEvent), nil
 		},
 	}
 }
@@ -125,8 +125,8 @@ func (c *Client) podsOf(node string) cache.ListerWatcher {
 			options.FieldSelector = here
 			out := &podList{}
 			var err error
-			out.ListMeta, err = listEach(ctx, request(c.core, "pods", options), func(p *pod) {
-				_, _ = strip(p)
+			out.ListMeta, err = listEach(ctx, listRequest(c.core, "pods", options), func(p *pod) {
+				_, _ = stripObject(p)
 				out.Items = append(out.Items, *p)
 			})
 			return out, err
@@ -138,13 +138,13 @@ func (c *Client) podsOf(node string) cache.ListerWatcher {
 	}
 }
 
-func request(from rest.Interface, resource string, options metav1.ListOptions) *rest.Request {
+func listRequest(from rest.Interface, resource string, options metav1.ListOptions) *rest.Request {
 	return from.Get().Resource(resource).VersionedParams(&options, metav1.ParameterCodec)
 }
 
 func watchAll(ctx context.Context, from rest.Interface, resource string, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
-	return request(from, resource, options).Watch(ctx)
+	return listRequest(from, resource, options).Watch(ctx)
 }
 
 // listEach reads a list object by object: one of all tenants' objects may be larger than
@@ -156,7 +156,7 @@ func listEach[T any](ctx context.Context, r *rest.Request, each func(*T)) (meta 
 	}
 	defer body.Close()
 	d := json.NewDecoder(body)
-	if err := expect(d, '{'); err != nil {
+	if err := expectToken(d, '{'); err != nil {
 		return meta, err
 	}
 	for d.More() {
@@ -174,7 +174,7 @@ func listEach[T any](ctx context.Context, r *rest.Request, each func(*T)) (meta 
 			return meta, fmt.Errorf("read a list: %w", err)
 		}
 	}
-	return meta, expect(d, '}')
+	return meta, expectToken(d, '}')
 }
 
 func decodeItems[T any](d *json.Decoder, each func(*T)) error {
@@ -191,10 +191,10 @@ func decodeItems[T any](d *json.Decoder, each func(*T)) error {
 		}
 		each(item)
 	}
-	return expect(d, ']')
+	return expectToken(d, ']')
 }
 
-func expect(d *json.Decoder, want json.Delim) error {
+func expectToken(d *json.Decoder, want json.Delim) error {
 	switch have, err := d.Token(); {
 	case err != nil:
 		return fmt.Errorf("read a list: %w", err)

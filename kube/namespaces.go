@@ -13,13 +13,13 @@ type namespace struct {
 }
 
 // DeepCopyObject is for runtime.Object.
-func (n *namespace) DeepCopyObject() runtime.Object { return &namespace{n.copy()} }
+func (n *namespace) DeepCopyObject() runtime.Object { return &namespace{n.copyMeta()} }
 
 // NamespaceLabels asks the API server for the labels of a namespace. culvertd watches no
 // namespaces: few pools select them by label. Errors are vf.ErrNotFound and vf.ErrNotReady.
 func (c *Client) NamespaceLabels(ctx context.Context, name string) (map[string]string, error) {
 	var n namespace
-	if err := c.get(ctx, c.core, "namespaces", "", name, &n); err != nil {
+	if err := c.getObject(ctx, c.core, "namespaces", "", name, &n); err != nil {
 		return nil, fmt.Errorf("namespace %s: %w", name, err)
 	}
 	return n.Labels, nil

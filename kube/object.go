@@ -18,13 +18,14 @@ import (
 
 // Groups that the types below are of.
 var (
-	coreV1    = schema.GroupVersion{Version: "v1"}
-	appsV1    = schema.GroupVersion{Group: "apps", Version: "v1"}
-	networkV1 = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
+	coreV1      = schema.GroupVersion{Version: "v1"}
+	appsV1      = schema.GroupVersion{Group: "apps", Version: "v1"}
+	discoveryV1 = schema.GroupVersion{Group: "discovery.k8s.io", Version: "v1"}
+	networkV1   = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
 )
 
-// object is what all of them have. Only the fields that are read are decoded:
-// managedFields of a pod are larger than the rest.
+// object has the metadata that all kinds share. Only the fields that culvertd reads are decoded,
+// since the managedFields of a pod are larger than the rest.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 	// ObjectMeta has to be the library's, for its cache; Strip empties it.
@@ -34,7 +35,8 @@ type object struct {
 // pod is the part of a core/v1 Pod that is read.
 type pod struct {
 	object  `json:",inline"`
-	partial bool // its annotations are left out, but for the static one
+	Spec    power `json:"spec,omitempty"`
+	partial bool  // its annotations are left out, but for the static one
 }
 
 // maxAnnotations bounds the bytes of a pod's annotations that are kept: a node has some
@@ -121,19 +123,19 @@ type (
 	daemonSetList list[daemonSetMeta]
 )
 
-func (o object) copy() object {
+func (o object) copyMeta() object {
 	out := object{TypeMeta: o.TypeMeta}
 	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	return out
 }
 
 // DeepCopyObject is for runtime.Object.
-func (p *pod) DeepCopyObject() runtime.Object { return &pod{p.copy(), p.partial} }
+func (p *pod) DeepCopyObject() runtime.Object { return &pod{p.copyMeta(), p.Spec, p.partial} }
 
 // DeepCopyObject is for runtime.Object.
 func (n *network) DeepCopyObject() runtime.Object {
 	out := *n
-	out.object = n.copy()
+	out.object = n.copyMeta()
 	return &out
 }
 
@@ -141,7 +143,7 @@ func (n *network) DeepCopyObject() runtime.Object {
 func (l *podList) DeepCopyObject() runtime.Object {
 	out := &podList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for _, p := range l.Items {
-		out.Items = append(out.Items, pod{p.copy(), p.partial})
+		out.Items = append(out.Items, pod{p.copyMeta(), p.Spec, p.partial})
 	}
 	return out
 }
@@ -150,46 +152,46 @@ func (l *podList) DeepCopyObject() runtime.Object {
 func (l *networkList) DeepCopyObject() runtime.Object {
 	out := &networkList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for _, n := range l.Items {
-		n.object = n.copy()
+		n.object = n.copyMeta()
 		out.Items = append(out.Items, n)
 	}
 	return out
 }
 
 // DeepCopyObject is for runtime.Object.
-func (n *clusterNode) DeepCopyObject() runtime.Object { return &clusterNode{n.copy()} }
+func (n *clusterNode) DeepCopyObject() runtime.Object { return &clusterNode{n.copyMeta()} }
 
 // DeepCopyObject is for runtime.Object.
 func (l *nodeList) DeepCopyObject() runtime.Object {
 	out := &nodeList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for _, n := range l.Items {
-		out.Items = append(out.Items, clusterNode{n.copy()})
+		out.Items = append(out.Items, clusterNode{n.copyMeta()})
 	}
 	return out
 }
 
 // DeepCopyObject is for runtime.Object.
 func (m *configMap) DeepCopyObject() runtime.Object {
-	return &configMap{m.copy(), maps.Clone(m.Data)}
+	return &configMap{m.copyMeta(), maps.Clone(m.Data)}
 }
 
 // DeepCopyObject is for runtime.Object.
 func (l *configMapList) DeepCopyObject() runtime.Object {
 	out := &configMapList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for _, m := range l.Items {
-		out.Items = append(out.Items, configMap{m.copy(), maps.Clone(m.Data)})
+		out.Items = append(out.Items, configMap{m.copyMeta(), maps.Clone(m.Data)})
 	}
 	return out
 }
 
 // DeepCopyObject is for runtime.Object.
-func (d *daemonSetMeta) DeepCopyObject() runtime.Object { return &daemonSetMeta{d.copy()} }
+func (d *daemonSetMeta) DeepCopyObject() runtime.Object { return &daemonSetMeta{d.copyMeta()} }
 
 // DeepCopyObject is for runtime.Object.
 func (l *daemonSetList) DeepCopyObject() runtime.Object {
 	out := &daemonSetList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
 	for _, d := range l.Items {
-		out.Items = append(out.Items, daemonSetMeta{d.copy()})
+		out.Items = append(out.Items, daemonSetMeta{d.copyMeta()})
 	}
 	return out
 }
@@ -208,37 +210,40 @@ func newScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(coreV1.WithKind("ConfigMapList"), &configMapList{})
 	s.AddKnownTypeWithName(appsV1.WithKind("DaemonSet"), &daemonSetMeta{})
 	s.AddKnownTypeWithName(appsV1.WithKind("DaemonSetList"), &daemonSetList{})
+	s.AddKnownTypeWithName(coreV1.WithKind("Service"), &clusterService{})
+	s.AddKnownTypeWithName(discoveryV1.WithKind("EndpointSlice"), &endpointSlice{})
 	_ = v1alpha1.AddToScheme(s) // never fails
 	metav1.AddToGroupVersion(s, appsV1)
 	metav1.AddToGroupVersion(s, coreV1)
+	metav1.AddToGroupVersion(s, discoveryV1)
 	metav1.AddToGroupVersion(s, networkV1)
 	return s
 }
 
-// strip takes from an object what nobody reads, before it is kept.
-func strip(v any) (any, error) {
+// stripObject removes unread fields from an object, before it is kept.
+func stripObject(v any) (any, error) {
 	switch o := v.(type) {
 	case *pod:
-		o.object = lean(o.object)
-		o.trim()
+		o.object = leanObject(o.object)
+		o.trimAnnotations()
 	case *network:
-		o.object = lean(o.object)
+		o.object = leanObject(o.object)
 	case *clusterNode:
 		labels := o.Labels
-		o.object = lean(o.object)
+		o.object = leanObject(o.object)
 		o.Labels = labels
 	case *configMap:
-		o.object = lean(o.object)
+		o.object = leanObject(o.object)
 	case *daemonSetMeta:
 		deleted := o.DeletionTimestamp
-		o.object = lean(o.object)
+		o.object = leanObject(o.object)
 		o.DeletionTimestamp = deleted
 	}
 	return v, nil
 }
 
-// trim drops the annotations of a pod that has large ones: Client.Pod reads them again.
-func (p *pod) trim() {
+// trimAnnotations drops the annotations of a pod that has large ones: Client.Pod reads them again.
+func (p *pod) trimAnnotations() {
 	size := 0
 	for _, value := range p.Annotations {
 		size += len(value)
@@ -254,18 +259,18 @@ func (p *pod) trim() {
 	}
 }
 
-func lean(o object) object {
+func leanObject(o object) object {
 	return object{ObjectMeta: metav1.ObjectMeta{
-		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Annotations: ours(o.Annotations),
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Annotations: readAnnotations(o.Annotations),
 	}}
 }
 
 // read are the annotations that culvertd reads, of pods and of networks.
-var read = []string{netannotation.Networks, netannotation.DefaultNetwork, netannotation.Status, netannotation.ResourceName, netannotation.Namespaces, static}
+var read = []string{netannotation.Networks, netannotation.DefaultNetwork, netannotation.Status, netannotation.Confirmed, netannotation.ResourceName, netannotation.Namespaces, netannotation.KeepAddress, static}
 
-// ours returns the annotations that are read. It cuts one that is longer than
-// netconf.MaxText, by so much that it stays too long for its reader, who refuses it.
-func ours(all map[string]string) map[string]string {
+// readAnnotations returns the annotations that Culvert reads. It cuts an annotation that is
+// longer than netconf.MaxText, but leaves it longer than that, so that its parser refuses it.
+func readAnnotations(all map[string]string) map[string]string {
 	var out map[string]string
 	for _, key := range read {
 		value, ok := all[key]

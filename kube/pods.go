@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -21,15 +22,15 @@ import (
 // server did not tell.
 func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error) {
 	if v, ok, err := c.pods.GetStore().GetByKey(namespace + "/" + name); err == nil && ok {
-		if p := v.(*pod); is(p, uid) && !p.partial {
+		if p := v.(*pod); hasUID(p, uid) && !p.partial {
 			return podOf(p), nil
 		}
 	}
 	p := &pod{}
-	if err := c.get(ctx, c.core, "pods", namespace, name, p); err != nil {
+	if err := c.getObject(ctx, c.core, "pods", namespace, name, p); err != nil {
 		return api.Pod{}, vf.ObjectError{Object: "pod " + namespace + "/" + name, Err: err}
 	}
-	if !is(p, uid) {
+	if !hasUID(p, uid) {
 		return api.Pod{}, vf.ObjectError{Object: "pod " + namespace + "/" + name, Err: fmt.Errorf("UID %s: %w: the pod of that name has UID %s now", uid, vf.ErrNotFound, p.UID)}
 	}
 	return podOf(p), nil
@@ -41,7 +42,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name, uid string) (api.Pod,
 // when the API server did not answer; a 404 of a proxy in front of it is no answer.
 func (c *Client) HasPod(ctx context.Context, namespace, name, uid string) (has, another bool, err error) {
 	v, here, err := c.pods.GetStore().GetByKey(namespace + "/" + name)
-	if err == nil && here && is(v.(*pod), uid) {
+	if err == nil && here && hasUID(v.(*pod), uid) {
 		return true, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, callBound)
@@ -57,7 +58,7 @@ func (c *Client) HasPod(ctx context.Context, namespace, name, uid string) (has, 
 	if p.Name != name {
 		return false, false, fmt.Errorf("pod %s/%s: %w: the answer is about %q", namespace, name, vf.ErrNotReady, p.Name)
 	}
-	return is(p, uid), here && !is(p, uid), nil
+	return hasUID(p, uid), here && !hasUID(p, uid), nil
 }
 
 // Known returns the pod of that name as the informer has it.
@@ -75,11 +76,22 @@ func (c *Client) Network(ctx context.Context, namespace, name string) (api.Netwo
 	n, _ := v.(*network)
 	if err != nil || !ok {
 		n = &network{}
-		if err := c.get(ctx, c.nets, definitions, namespace, name, n); err != nil {
+		if err := c.getObject(ctx, c.nets, definitions, namespace, name, n); err != nil {
 			return api.NetworkDefinition{}, fmt.Errorf("NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
 		}
 	}
 	return definitionOf(n), nil
+}
+
+// NetworksOf returns the network attachment definitions that name a resource, as far as the client
+// keeps them.
+func (c *Client) NetworksOf(resource string) (out []api.NetworkDefinition) {
+	for _, v := range c.networks.GetStore().List() {
+		if n, ok := v.(*network); ok && n.Annotations[netannotation.ResourceName] == resource {
+			out = append(out, definitionOf(n))
+		}
+	}
+	return out
 }
 
 func definitionOf(n *network) api.NetworkDefinition {
@@ -91,15 +103,15 @@ func definitionOf(n *network) api.NetworkDefinition {
 // pkg/kubelet/types: ConfigHashAnnotationKey).
 const static = "kubernetes.io/config.hash"
 
-func is(p *pod, uid string) bool {
+func hasUID(p *pod, uid string) bool {
 	return uid == "" || string(p.UID) == uid || p.Annotations[static] == uid
 }
 
 func podOf(p *pod) api.Pod {
-	return api.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Annotations: ours(p.Annotations)}
+	return api.Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Annotations: readAnnotations(p.Annotations), Power: vf.Power(p.Spec)}
 }
 
-func (c *Client) get(ctx context.Context, from rest.Interface, resource, namespace, name string, into runtime.Object) error {
+func (c *Client) getObject(ctx context.Context, from rest.Interface, resource, namespace, name string, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
 	select {

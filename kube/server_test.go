@@ -24,6 +24,8 @@ var kinds = map[string]struct{ version, kind string }{
 	"nodepolicies":                   {"culvert.dev/v1alpha1", "NodePolicy"},
 	"addresspools":                   {"culvert.dev/v1alpha1", "AddressPool"},
 	"daemonsets":                     {"apps/v1", "DaemonSet"},
+	"services":                       {"v1", "Service"},
+	"endpointslices":                 {"discovery.k8s.io/v1", "EndpointSlice"},
 	"nodestates":                     {"culvert.dev/v1alpha1", "NodeState"},
 }
 
@@ -234,7 +236,9 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, resource string) 
 	}
 }
 
-// write keeps what it is given of NodeStates, and takes note of all.
+// write keeps what it is given of NodeStates, and takes note of all. As the API server does, it
+// gives each version of a NodeState a number, and refuses a write over another version than the
+// last.
 func (s *server) write(w http.ResponseWriter, r *http.Request, resource string) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
@@ -255,6 +259,24 @@ func (s *server) write(w http.ResponseWriter, r *http.Request, resource string) 
 		return
 	}
 	metadata, _ := o["metadata"].(map[string]any)
-	s.objects[resource][fmt.Sprint("/", metadata["name"])] = o
-	_, _ = w.Write(body)
+	key := fmt.Sprint("/", metadata["name"])
+	before, is := s.objects[resource][key]["metadata"].(map[string]any)
+	refusal := 0
+	switch {
+	case r.Method == http.MethodPost && is:
+		refusal = http.StatusConflict
+	case r.Method == http.MethodPut && !is:
+		refusal = http.StatusNotFound
+	case r.Method == http.MethodPut && metadata["resourceVersion"] != before["resourceVersion"]:
+		refusal = http.StatusConflict
+	}
+	if refusal != 0 {
+		reason := map[int]string{http.StatusConflict: "Conflict", http.StatusNotFound: "NotFound"}[refusal]
+		w.WriteHeader(refusal)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, refusal)
+		return
+	}
+	metadata["resourceVersion"] = strconv.Itoa(len(s.history) + len(s.written) + 1)
+	s.objects[resource][key] = o
+	_ = json.NewEncoder(w).Encode(o)
 }

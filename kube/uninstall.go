@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// An API server that has just started refuses everybody for a moment, so a refusal is
-// asked about again so many times, so far apart.
+// An API server that has just started refuses every client for a moment, so culvertd asks again
+// after a refusal: refusals times, refusedWait apart.
 const (
 	refusals    = 4
 	refusedWait = 2 * time.Second
@@ -29,21 +29,21 @@ type ownSet struct {
 	seen            cache.SharedIndexInformer
 }
 
-// FollowDaemonSet has Run follow the DaemonSet that culvertd is of, namespace/name. It is
-// called before Run. An uninstall may take culvertd's rights before culvertd ends; a
-// watch that was begun before goes on without them, and sees the deletion.
+// FollowDaemonSet makes Run follow culvertd's DaemonSet, namespace/name. Call it before Run. An
+// uninstallation may remove culvertd's rights before culvertd ends. A watch that has begun goes
+// on without these rights, and receives the deletion.
 func (c *Client) FollowDaemonSet(daemonSet string) error {
 	namespace, name, ok := strings.Cut(daemonSet, "/")
 	if !ok {
 		return fmt.Errorf("DaemonSet %q: want namespace/name", daemonSet)
 	}
-	apps, err := c.group(appsV1)
+	apps, err := c.groupClient(appsV1)
 	if err != nil {
 		return err
 	}
 	pods := len(c.informer)
 	o := ownSet{namespace: namespace, name: name, rest: apps}
-	o.seen = c.watch(apps, "daemonsets", namespace, fields.OneTermEqualSelector("metadata.name", name), &daemonSetMeta{}, strip)
+	o.seen = c.newInformer(apps, "daemonsets", namespace, fields.OneTermEqualSelector("metadata.name", name), &daemonSetMeta{}, stripObject)
 	c.others, c.informer = append(c.others, o.seen), c.informer[:pods:pods] // pods are served without it
 	c.own = o
 	return nil

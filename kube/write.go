@@ -14,10 +14,11 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/netannotation"
 )
 
-// Waits between two tries of what could not be written, and how many writes run
-// side by side. What is still not written after lastTry tries is let go.
+// Waits between two tries of a write that failed, and how many writes run side by side. A write
+// is dropped after lastTry tries.
 const (
 	firstWait, lastWait = 200 * time.Millisecond, time.Minute
 	lastTry             = 200
@@ -30,7 +31,7 @@ type waiting struct {
 	write func(context.Context) error
 }
 
-// writer writes behind the answers. Nobody waits for it.
+// writer writes behind the answers. No caller waits for it.
 type writer struct {
 	c     *Client
 	queue workqueue.TypedRateLimitingInterface[string]
@@ -45,15 +46,15 @@ func newWriter(c *Client) *writer {
 	return &writer{c: c, queue: workqueue.NewTypedRateLimitingQueue(limiter), said: newSaid(), todo: map[string]waiting{}}
 }
 
-// put queues a write in place of an earlier one of that key.
-func (w *writer) put(key string, what waiting) {
+// putWrite queues a write in place of an earlier one of that key.
+func (w *writer) putWrite(key string, what waiting) {
 	w.mu.Lock()
 	w.todo[key] = what
 	w.mu.Unlock()
 	w.queue.Add(key)
 }
 
-func (w *writer) take(key string) (waiting, bool) {
+func (w *writer) takeWrite(key string) (waiting, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	what, ok := w.todo[key]
@@ -61,8 +62,8 @@ func (w *writer) take(key string) (waiting, bool) {
 	return what, ok
 }
 
-// back queues what could not be written again, unless there is something newer.
-func (w *writer) back(key string, what waiting) {
+// putBack queues what could not be written again, unless there is something newer.
+func (w *writer) putBack(key string, what waiting) {
 	w.mu.Lock()
 	if _, newer := w.todo[key]; !newer {
 		w.todo[key] = what
@@ -71,11 +72,11 @@ func (w *writer) back(key string, what waiting) {
 	w.queue.AddRateLimited(key)
 }
 
-func (w *writer) run(ctx context.Context) {
+func (w *writer) runWriters(ctx context.Context) {
 	var g errgroup.Group
 	for range writers {
 		g.Go(func() error {
-			for w.one(ctx) {
+			for w.writeOne(ctx) {
 			}
 			return nil
 		})
@@ -85,14 +86,14 @@ func (w *writer) run(ctx context.Context) {
 	_ = g.Wait() // they return nil
 }
 
-// one writes one thing, and is false when there will be no more.
-func (w *writer) one(ctx context.Context) bool {
+// writeOne writes one thing, and is false when there will be no more.
+func (w *writer) writeOne(ctx context.Context) bool {
 	key, over := w.queue.Get()
 	if over {
 		return false
 	}
 	defer w.queue.Done(key)
-	what, ok := w.take(key)
+	what, ok := w.takeWrite(key)
 	if !ok {
 		return true
 	}
@@ -101,41 +102,54 @@ func (w *writer) one(ctx context.Context) bool {
 	err := what.write(bounded)
 	switch {
 	case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		// Gone, or another one of that name: nobody is left to be told.
-	case final(err) || w.queue.NumRequeues(key) >= lastTry:
+		// The object is gone, or another one has its name: the write has no receiver.
+	case isFinal(err) || w.queue.NumRequeues(key) >= lastTry:
 		w.c.log.Error("write to the cluster", "what", what.what, "err", err)
 	default:
 		w.c.log.Debug("write to the cluster, tried again", "what", what.what, "err", err)
-		w.back(key, what)
+		w.putBack(key, what)
 		return true
 	}
 	w.queue.Forget(key)
 	return true
 }
 
-// final: the API server will say the same the next time.
-func final(err error) bool {
+// isFinal reports whether the API server would repeat its error the next time.
+func isFinal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsMethodNotSupported(err)
 }
 
-// Annotate sets an annotation of a pod, if it is still that pod. It returns at
-// once; the annotation is written when the API server takes it.
-func (c *Client) Annotate(p api.Pod, key, value string) {
-	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": map[string]string{key: value}}}) // texts only
-	c.writer.put("annotation "+key+" "+p.UID, waiting{
-		what: fmt.Sprintf("annotation %s of pod %s", key, p),
+// Annotate sets annotations of a pod, if it is still that pod, in one request. It returns at
+// once; the annotations are written when the API server takes them. Later annotations of the
+// pod replace those that wait.
+func (c *Client) Annotate(p api.Pod, values map[string]string) {
+	if _, is := values[netannotation.Confirmed]; is {
+		c.confirmed.Store(time.Now().UnixNano())
+	}
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": values}}) // texts only
+	c.writer.putWrite("annotations "+p.UID, waiting{
+		what: fmt.Sprintf("annotations of pod %s", p),
 		write: func(ctx context.Context) error {
 			return c.core.Patch(types.MergePatchType).Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("status").Body(body).Do(ctx).Error()
 		},
 	})
 }
 
-// Event tells the object's readers something; kind is Normal or Warning, reason one
-// CamelCase word. The same thing said again within a minute is left out.
+// LastConfirmation returns when a Confirmation was last given to Annotate; the zero time stands
+// for never.
+func (c *Client) LastConfirmation() time.Time {
+	if at := c.confirmed.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
+}
+
+// Event writes an event about an object; kind is Normal or Warning, reason one CamelCase word.
+// The same event within a minute is left out.
 func (c *Client) Event(about api.ObjectRef, kind, reason, text string) {
 	now := time.Now().UTC()
 	key := fmt.Sprintf("event %s %s %s %s", about.UID, about.Name, reason, text)
-	if !c.writer.said.first(key, now) {
+	if !c.writer.said.isFirst(key, now) {
 		return
 	}
 	stamp := now.Format(time.RFC3339)
@@ -153,7 +167,7 @@ func (c *Client) Event(about api.ObjectRef, kind, reason, text string) {
 		"source":         map[string]any{"component": "culvertd", "host": c.node},
 		"firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
 	})
-	c.writer.put(key, waiting{what: fmt.Sprintf("event %s of %s %s", reason, about.Kind, about.Name), write: func(ctx context.Context) error {
+	c.writer.putWrite(key, waiting{what: fmt.Sprintf("event %s of %s %s", reason, about.Kind, about.Name), write: func(ctx context.Context) error {
 		err := c.core.Post().Namespace(namespace).Resource("events").Body(body).Do(ctx).Error()
 		if apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err) {
 			return nil // the namespace is being deleted, or it was written and the answer was lost
@@ -162,21 +176,22 @@ func (c *Client) Event(about api.ObjectRef, kind, reason, text string) {
 	}})
 }
 
-// PodEvent is an event about a pod.
+// PodEvent writes an event about a pod.
 func (c *Client) PodEvent(p api.Pod, kind, reason, text string) {
 	c.Event(api.ObjectRef{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}, kind, reason, text)
 }
 
-// NodeEvent is an event about the node.
+// NodeEvent writes an event about the node.
 func (c *Client) NodeEvent(kind, reason, text string) {
 	uid := c.node // as kubelets have it, until the Node object has been heard of
-	for _, o := range c.owner() {
+	for _, o := range c.nodeOwner() {
 		uid = string(o.UID)
 	}
 	c.Event(api.ObjectRef{APIVersion: "v1", Kind: "Node", Name: c.node, UID: uid}, kind, reason, text)
 }
 
-// longestMessage is what an event may have (k8s.io/api/core/v1, NoteLengthLimit).
+// longestMessage is the length that the message of an event may have (k8s.io/api/core/v1,
+// NoteLengthLimit).
 const longestMessage = 1024
 
 // said remembers for a minute what was said.
@@ -189,8 +204,8 @@ func newSaid() *said { return &said{at: map[string]time.Time{}} }
 
 const repeat = time.Minute
 
-// first reports whether key was not said within the last minute.
-func (s *said) first(key string, now time.Time) bool {
+// isFirst reports whether key was not said within the last minute.
+func (s *said) isFirst(key string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, at := range s.at {
@@ -198,7 +213,7 @@ func (s *said) first(key string, now time.Time) bool {
 			delete(s.at, k)
 		}
 	}
-	if _, told := s.at[key]; told {
+	if _, known := s.at[key]; known {
 		return false
 	}
 	s.at[key] = now

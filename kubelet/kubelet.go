@@ -1,8 +1,7 @@
-// Package kubelet asks the node's kubelet which pod has which device. The
-// kubelet chooses devices when it admits a pod and tells its device plugins no
-// more than which; its PodResources API, a socket of the node, says for whom.
-// intake/pod asks for one pod's VFs; attach is told what is given to anybody,
-// so that it leaves that alone.
+// Package kubelet asks the node's kubelet which pod has which device. The kubelet chooses
+// devices when it admits a pod, and names to its device plugins only the devices; its
+// PodResources API, a socket of the node, names the pod. intake/pod asks for one pod's VFs;
+// attach asks for the VFs of all pods, so that it leaves them alone.
 package kubelet
 
 import (
@@ -57,7 +56,7 @@ func New(socket string) *PodResources { return &PodResources{socket: socket} }
 // device plugin serves the resource; vf.ErrNotReady when the kubelet does not
 // answer.
 func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resource string) ([]vf.PCIAddr, error) {
-	all, err := p.list(ctx)
+	all, err := p.listPods(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("devices of pod %s/%s: %w", podNamespace, podName, err)
 	}
@@ -70,7 +69,7 @@ func (p *PodResources) Devices(ctx context.Context, podNamespace, podName, resou
 			continue
 		}
 		known = true
-		for _, id := range devices(pod, resource) {
+		for _, id := range deviceIDs(pod, resource) {
 			a, err := vf.ParsePCIAddr(id)
 			switch {
 			case err == nil:
@@ -100,13 +99,13 @@ func (p *PodResources) Given(ctx context.Context) (map[vf.PCIAddr]string, error)
 	if _, err := os.Stat(p.socket); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	all, err := p.list(ctx)
+	all, err := p.listPods(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("which VFs the kubelet has given to pods: %w", err)
 	}
 	out := map[vf.PCIAddr]string{}
 	for _, pod := range all {
-		for _, id := range devices(pod, "") {
+		for _, id := range deviceIDs(pod, "") {
 			if a, err := vf.ParsePCIAddr(id); err == nil { // other plugins have other IDs
 				out[a] = pod.GetNamespace() + "/" + pod.GetName()
 			}
@@ -118,7 +117,7 @@ func (p *PodResources) Given(ctx context.Context) (map[vf.PCIAddr]string, error)
 // Knows reports whether the kubelet has a pod of that name. Errors: vf.ErrNotReady when
 // the kubelet does not answer, or there is none.
 func (p *PodResources) Knows(ctx context.Context, podNamespace, podName string) (bool, error) {
-	all, err := p.list(ctx)
+	all, err := p.listPods(ctx)
 	if err != nil {
 		return false, fmt.Errorf("pod %s/%s: %w", podNamespace, podName, err)
 	}
@@ -127,9 +126,9 @@ func (p *PodResources) Knows(ctx context.Context, podNamespace, podName string) 
 	}), nil
 }
 
-// devices are the IDs of a pod's devices of a resource; of every one when that
+// deviceIDs returns the IDs of a pod's devices of a resource; of every one when that
 // is empty.
-func devices(pod *podresources.PodResources, resource string) (ids []string) {
+func deviceIDs(pod *podresources.PodResources, resource string) (ids []string) {
 	for _, c := range pod.GetContainers() {
 		for _, d := range c.GetDevices() {
 			if resource == "" || d.GetResourceName() == resource {
@@ -140,7 +139,7 @@ func devices(pod *podresources.PodResources, resource string) (ids []string) {
 	return ids
 }
 
-func (p *PodResources) list(ctx context.Context) (pods []*podresources.PodResources, err error) {
+func (p *PodResources) listPods(ctx context.Context) (pods []*podresources.PodResources, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerBound)
 	defer cancel()
 	conn, err := grpc.NewClient("unix:"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Acceleration is how the machines are run.
+// Acceleration says whether KVM runs the machines, or software emulates them.
 type Acceleration struct {
 	Accel  string `json:"accel"`            // "kvm", or "tcg": emulation in software
 	WhyNot string `json:"whyNot,omitempty"` // why it is not kvm
 }
 
-// Accel tells how the machines of this host are run. That /dev/kvm is there
-// says little, so it boots the image's kernel under KVM; the answer is kept
-// until the host's next boot. It builds the image if there is none.
+// Accel reports how machines run on this host. The presence of /dev/kvm proves little, so Accel
+// boots the image's kernel under KVM, and remembers the outcome until the host's next boot. It
+// builds the image if there is none.
 func Accel(ctx context.Context) (Acceleration, error) {
 	img, err := findImage(ctx, nil, false)
 	if err != nil {
@@ -70,7 +70,7 @@ func tryKVM(ctx context.Context, img image) error {
 	}
 	defer os.RemoveAll(dir)
 	m := machine{
-		Accel: "kvm", MemoryMiB: 512, CPUs: 1, Kernel: img.kernel(),
+		Accel: "kvm", MemoryMiB: 512, CPUs: 1, Kernel: img.kernelPath(),
 		Initrd: filepath.Join(dir, "initrd"), Cmdline: "console=ttyS0 panic=-1 quiet",
 		Serial: filepath.Join(dir, "console"),
 	}
@@ -87,12 +87,12 @@ func writeProbeInitrd(name string, img image) error {
 	}
 	defer f.Close()
 	a := newArchive(f)
-	a.char("dev/console", 0o600, 5, 1)
-	if err := a.add("bin/busybox", img.part("busybox")); err != nil {
+	a.addCharDevice("dev/console", 0o600, 5, 1)
+	if err := a.addTree("bin/busybox", img.partPath("busybox")); err != nil {
 		return err
 	}
-	a.text("init", "#!/bin/busybox sh\n/bin/busybox echo lab-guest-runs\n/bin/busybox poweroff -f\n", 0o755)
-	return a.close()
+	a.addText("init", "#!/bin/busybox sh\n/bin/busybox echo lab-guest-runs\n/bin/busybox poweroff -f\n", 0o755)
+	return a.writeTrailer()
 }
 
 func runProbe(ctx context.Context, m machine) error {
@@ -101,7 +101,7 @@ func runProbe(ctx context.Context, m machine) error {
 	var errs bytes.Buffer
 	done := make(chan error, 1)
 	onThread(func() {
-		cmd := exec.CommandContext(ctx, qemu, m.args()...)
+		cmd := exec.CommandContext(ctx, qemu, m.commandLine()...)
 		cmd.Stderr = &errs
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		done <- cmd.Run()
@@ -114,14 +114,14 @@ func runProbe(ctx context.Context, m machine) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("a guest under KVM did not reach its init in %s", probeTime)
 	case err != nil:
-		return errors.New("a guest under KVM dies: " + complaint(errs.String(), err.Error()))
+		return errors.New("a guest under KVM dies: " + findComplaint(errs.String(), err.Error()))
 	}
 	return errors.New("a guest under KVM ended before its init")
 }
 
-// complaint is the line of QEMU's messages that says most: the first error, or
-// else the last line.
-func complaint(messages, otherwise string) string {
+// findComplaint returns the most useful line of QEMU's messages: the first error, or else the
+// last line.
+func findComplaint(messages, otherwise string) string {
 	line := otherwise
 	for l := range strings.Lines(messages) {
 		l = strings.TrimPrefix(strings.TrimSpace(l), qemu+": ")

@@ -22,19 +22,19 @@ func (l *Lab) Close() error {
 	l.mu.Unlock()
 	var errs []error
 	for _, c := range clients {
-		errs = append(errs, closed(c)) // the lab may be gone
+		errs = append(errs, closeConn(c)) // the lab may be gone
 	}
 	return errors.Join(errs...)
 }
 
-// statusTime bounds the wait for a supervisor that has nothing to do for it.
+// statusTime bounds the wait for an answer that costs the supervisor no work.
 const statusTime = 20 * time.Second
 
-// Status asks the lab what it looks like.
+// Status returns the present status of the lab.
 func (l *Lab) Status() (Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
 	defer cancel()
-	conn, answer, err := l.paths.ask(ctx, request{Op: "status"})
+	conn, answer, err := l.paths.sendRequest(ctx, request{Op: "status"})
 	if err != nil {
 		return Status{}, err
 	}
@@ -48,8 +48,8 @@ func (l *Lab) Nodes() ([]Node, error) {
 	return st.Nodes, err
 }
 
-// ContainerRoot names a folder of this host with the root of a container: Debian's
-// bash, iproute2, ping, iperf3 and their like, and busybox. It is a part of the
+// ContainerRoot returns the path of a folder of this host with the root of a container: bash,
+// iproute2, ping, iperf3 and other tools of Debian, and busybox. The folder is a part of the
 // nodes' image.
 func (l *Lab) ContainerRoot() (string, error) {
 	st, err := l.Status()
@@ -63,27 +63,27 @@ func (l *Lab) ContainerRoot() (string, error) {
 // Link plugs the cable of a node's PF in, or pulls it. The PF is "pf1" or
 // "pf2", or its interface or PCI address.
 func (l *Lab) Link(node, pf string, up bool) error {
-	return l.do(context.Background(), request{Op: "link", Node: node, PF: pf, Up: up})
+	return l.sendRequest(context.Background(), request{Op: "link", Node: node, PF: pf, Up: up})
 }
 
-// Kill cuts a node's power. Its disk stays as it is.
+// Kill cuts a node's power and leaves its disk as it is.
 func (l *Lab) Kill(node string) error {
-	return l.do(context.Background(), request{Op: "kill", Node: node})
+	return l.sendRequest(context.Background(), request{Op: "kill", Node: node})
 }
 
-// Start powers a node on that is off, and waits until it takes commands.
+// Start powers a node on that is off, and waits until it accepts commands.
 func (l *Lab) Start(ctx context.Context, node string) error {
-	return l.do(ctx, request{Op: "start", Node: node})
+	return l.sendRequest(ctx, request{Op: "start", Node: node})
 }
 
-// Reboot reboots a node in order, and waits until it takes commands again. A
-// node that is off is powered on.
+// Reboot shuts a node down cleanly, boots it, and waits until it accepts commands again. It
+// powers a node on that is off.
 func (l *Lab) Reboot(ctx context.Context, node string) error {
-	return l.do(ctx, request{Op: "reboot", Node: node})
+	return l.sendRequest(ctx, request{Op: "reboot", Node: node})
 }
 
-func (l *Lab) do(ctx context.Context, r request) error {
-	conn, _, err := l.paths.ask(ctx, r)
+func (l *Lab) sendRequest(ctx context.Context, r request) error {
+	conn, _, err := l.paths.sendRequest(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -95,11 +95,11 @@ type Cmd struct {
 	Argv           []string
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer // nil drops them
-	// TTY gives the command a terminal of this kind and size.
+	// TTY is the terminal of the command; nil gives it none.
 	TTY *TTY
 }
 
-// A TTY is a terminal for a command. Resized, if set, tells new sizes.
+// A TTY is a terminal for a command. Resized, if set, delivers new sizes.
 type TTY struct {
 	Term          string
 	Width, Height int
@@ -110,14 +110,14 @@ type TTY struct {
 // the signal's number if one ended it. When ctx ends, the command is killed.
 // Without Argv it runs the login shell.
 func (l *Lab) Exec(ctx context.Context, node string, c Cmd) (exit int, err error) {
-	session, err := l.session(ctx, node)
+	session, err := l.openSession(ctx, node)
 	if err != nil {
 		return 0, fmt.Errorf("exec on %s: %w", node, err)
 	}
 	defer session.Close()
 	session.Stdin, session.Stdout, session.Stderr = c.Stdin, c.Stdout, c.Stderr
 	if c.TTY != nil {
-		if err := c.TTY.request(session); err != nil {
+		if err := c.TTY.requestTerminal(session); err != nil {
 			return 0, fmt.Errorf("exec on %s: %w", node, err)
 		}
 	}
@@ -147,7 +147,7 @@ func (l *Lab) Exec(ctx context.Context, node string, c Cmd) (exit int, err error
 	return 0, nil
 }
 
-func (t *TTY) request(session *ssh.Session) error {
+func (t *TTY) requestTerminal(session *ssh.Session) error {
 	if err := session.RequestPty(t.Term, t.Height, t.Width, ssh.TerminalModes{}); err != nil {
 		return err
 	}
@@ -161,48 +161,48 @@ func (t *TTY) request(session *ssh.Session) error {
 	return nil
 }
 
-// session opens a session on the connection that is kept to the node, and on a new one if
-// that is gone. It holds no lock meanwhile: a node that hangs delays only its own callers.
-func (l *Lab) session(ctx context.Context, node string) (*ssh.Session, error) {
-	c, drops := l.client(node)
+// openSession opens a session on the cached connection to the node, or on a new connection if
+// that one is gone. It holds no lock meanwhile: a node that hangs delays only its own callers.
+func (l *Lab) openSession(ctx context.Context, node string) (*ssh.Session, error) {
+	c, drops := l.keptClient(node)
 	if c != nil {
 		if session, err := c.NewSession(); err == nil {
 			return session, nil
 		}
-		l.drop(node, c)
+		l.dropClient(node, c)
 	}
-	c, err := l.dial(ctx, node)
+	c, err := l.dialNode(ctx, node)
 	if err != nil {
 		return nil, err
 	}
-	if c, err = l.keep(node, c, drops); err != nil {
+	if c, err = l.keepClient(node, c, drops); err != nil {
 		return nil, err
 	}
 	return c.NewSession()
 }
 
-// client returns the connection that is kept to the node, or nil, and how often Close was
-// called before.
-func (l *Lab) client(node string) (c *ssh.Client, drops int) {
+// keptClient returns the cached connection to the node, or nil, and how often Close was called so
+// far.
+func (l *Lab) keptClient(node string) (c *ssh.Client, drops int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.clients[node], l.drops
 }
 
-// drop closes a connection that is gone, and forgets it.
-func (l *Lab) drop(node string, c *ssh.Client) {
+// dropClient closes a broken connection, and removes it from the cache.
+func (l *Lab) dropClient(node string, c *ssh.Client) {
 	l.mu.Lock()
 	if l.clients[node] == c {
 		delete(l.clients, node)
 	}
 	l.mu.Unlock()
-	_ = closed(c) // the node is gone, or the caller hears of it as it connects again
+	_ = closeConn(c) // if this fails, the node is gone, or the next connection fails too
 }
 
-// keep returns the connection that the node's sessions share: c, or the one that another
-// caller opened meanwhile. It closes a connection that it does not keep. Close makes it fail
-// if it was called after the dial began.
-func (l *Lab) keep(node string, c *ssh.Client, drops int) (*ssh.Client, error) {
+// keepClient returns the connection that the node's sessions share: c, or one that another caller
+// opened meanwhile. It closes c if it does not keep it. It fails if Close was called after the
+// dial began.
+func (l *Lab) keepClient(node string, c *ssh.Client, drops int) (*ssh.Client, error) {
 	l.mu.Lock()
 	other, dropped := l.clients[node], l.drops != drops
 	if other == nil && !dropped {
@@ -211,21 +211,21 @@ func (l *Lab) keep(node string, c *ssh.Client, drops int) (*ssh.Client, error) {
 	l.mu.Unlock()
 	switch {
 	case dropped:
-		return nil, errors.Join(fmt.Errorf("the connections to the lab %s were closed", l.name), closed(c))
+		return nil, errors.Join(fmt.Errorf("the connections to the lab %s were closed", l.name), closeConn(c))
 	case other != nil:
-		_ = closed(c) // it carried nothing
+		_ = closeConn(c) // the connection carried nothing
 		return other, nil
 	}
 	return c, nil
 }
 
-// dial opens an SSH connection to a node, until ctx ends.
-func (l *Lab) dial(ctx context.Context, node string) (*ssh.Client, error) {
+// dialNode opens an SSH connection to a node, until ctx ends.
+func (l *Lab) dialNode(ctx context.Context, node string) (*ssh.Client, error) {
 	host, err := l.paths.readHostKey()
 	if err != nil {
 		return nil, err
 	}
-	conn, _, err := l.paths.ask(ctx, request{Op: "ssh", Node: node})
+	conn, _, err := l.paths.sendRequest(ctx, request{Op: "ssh", Node: node})
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (l *Lab) dial(ctx context.Context, node string) (*ssh.Client, error) {
 		err = errors.Join(context.Cause(ctx), err)
 	}
 	if err != nil {
-		return nil, errors.Join(err, closed(conn))
+		return nil, errors.Join(err, closeConn(conn))
 	}
 	return ssh.NewClient(c, channels, requests), nil
 }

@@ -56,16 +56,16 @@ func readLine(r io.Reader, v any) error {
 	}
 }
 
-// ask sends a request on a new connection, which it returns with the answer.
-// When ctx ends first, what was asked may still happen.
-func (p paths) ask(ctx context.Context, r request) (net.Conn, response, error) {
+// sendRequest sends a request on a new connection, which it returns with the answer. If ctx ends
+// first, the supervisor may still carry the request out.
+func (p paths) sendRequest(ctx context.Context, r request) (net.Conn, response, error) {
 	return p.askWith(ctx, r, nil)
 }
 
-// askWith is ask with a file that the supervisor gets.
+// askWith sends a request like sendRequest, with a file for the supervisor.
 func (p paths) askWith(ctx context.Context, r request, f *os.File) (net.Conn, response, error) {
 	var answer response
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", p.socket())
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", p.socketPath())
 	if err != nil {
 		return nil, answer, err
 	}
@@ -87,13 +87,13 @@ func (p paths) askWith(ctx context.Context, r request, f *os.File) (net.Conn, re
 		err = errors.New(answer.Error)
 	}
 	if err != nil {
-		return nil, answer, errors.Join(err, closed(conn))
+		return nil, answer, errors.Join(err, closeConn(conn))
 	}
 	return conn, answer, nil
 }
 
-// closed closes conn, which may have happened before.
-func closed(conn io.Closer) error {
+// closeConn closes conn; it is no error if conn is closed already.
+func closeConn(conn io.Closer) error {
 	if err := conn.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
 	}

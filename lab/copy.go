@@ -20,16 +20,16 @@ func (l *Lab) Copy(ctx context.Context, node, src, dest string) error {
 	if strings.HasSuffix(dest, "/") {
 		dest = path.Join(dest, filepath.Base(src))
 	}
-	if err := l.copy(ctx, node, src, path.Clean(dest)); err != nil {
+	if err := l.copyToNode(ctx, node, src, path.Clean(dest)); err != nil {
 		return fmt.Errorf("copy %s to %s:%s: %w", src, node, dest, err)
 	}
 	return nil
 }
 
-// unpack runs on the node: the archive is in the folder that it shares with
-// the host. The mount lasts as long as the script, since its cache, which makes
-// it several times faster, knows a file by its inode number only. QEMU allows
-// one mount at a time.
+// unpack runs on the node and unpacks an archive in the folder that the node shares with the
+// host. The folder is mounted only while the script runs, since the mount's cache identifies
+// files by their inode numbers alone; it makes the copy several times faster. QEMU allows one
+// mount at a time.
 const unpack = `exec flock /run/lab.lock unshare --mount sh -c '
 set -e
 mkdir -p /run/lab "$1"
@@ -39,11 +39,11 @@ mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose lab /ru
 
 const untar = `tar --extract --blocking-factor 1024 --no-same-owner --preserve-permissions --no-overwrite-dir`
 
-func (l *Lab) copy(ctx context.Context, node, src, dest string) error {
+func (l *Lab) copyToNode(ctx context.Context, node, src, dest string) error {
 	if !path.IsAbs(dest) {
 		return errors.New("the destination is not an absolute path")
 	}
-	f, err := os.CreateTemp(l.paths.share(), "copy-")
+	f, err := os.CreateTemp(l.paths.sharePath(), "copy-")
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (l *Lab) copy(ctx context.Context, node, src, dest string) error {
 	return err
 }
 
-// LayOver copies all that is in the host's folder stage over the root of a node.
+// LayOver copies the content of the host's folder stage over the root of a node.
 func (l *Lab) LayOver(ctx context.Context, node, stage string) error {
 	entries, err := os.ReadDir(stage)
 	if err != nil {

@@ -32,20 +32,21 @@ func newArchive(w io.Writer) *archive {
 	return &archive{w: w, done: map[string]bool{"": true, ".": true}}
 }
 
-// entry writes one header with its body. The first error sticks.
-func (a *archive) entry(name string, mode uint32, major, minor uint32, size int64, body io.Reader) {
+// addEntry writes one header with its body. After an error it does nothing more, and writeTrailer
+// returns that error.
+func (a *archive) addEntry(name string, mode uint32, major, minor uint32, size int64, body io.Reader) {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if a.err != nil || a.done[name] {
 		return
 	}
 	if dir := path.Dir(name); dir != "." {
-		a.entry(dir, cpioDir|0o755, 0, 0, 0, nil)
+		a.addEntry(dir, cpioDir|0o755, 0, 0, 0, nil)
 	}
 	a.done[name] = true
-	a.record(name, mode, major, minor, size, body)
+	a.writeRecord(name, mode, major, minor, size, body)
 }
 
-func (a *archive) record(name string, mode, major, minor uint32, size int64, body io.Reader) {
+func (a *archive) writeRecord(name string, mode, major, minor uint32, size int64, body io.Reader) {
 	if a.err != nil {
 		return
 	}
@@ -56,7 +57,7 @@ func (a *archive) record(name string, mode, major, minor uint32, size int64, bod
 	a.ino++
 	head := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
 		a.ino, mode, 0, 0, 1, 0, uint32(size), 0, 0, major, minor, len(name)+1, 0, name)
-	a.write(head + strings.Repeat("\x00", -len(head)&3))
+	a.writeString(head + strings.Repeat("\x00", -len(head)&3))
 	if size == 0 || a.err != nil {
 		return
 	}
@@ -65,31 +66,31 @@ func (a *archive) record(name string, mode, major, minor uint32, size int64, bod
 	} else if n != size {
 		a.err = fmt.Errorf("add %s to the initramfs: %d bytes of %d: %w", name, n, size, io.ErrUnexpectedEOF)
 	}
-	a.write(strings.Repeat("\x00", int(-size&3)))
+	a.writeString(strings.Repeat("\x00", int(-size&3)))
 }
 
-func (a *archive) write(s string) {
+func (a *archive) writeString(s string) {
 	if a.err == nil {
 		_, a.err = io.WriteString(a.w, s)
 	}
 }
 
-func (a *archive) dir(name string) { a.entry(name, cpioDir|0o755, 0, 0, 0, nil) }
+func (a *archive) addDir(name string) { a.addEntry(name, cpioDir|0o755, 0, 0, 0, nil) }
 
-func (a *archive) link(name, target string) {
-	a.entry(name, cpioLink|0o777, 0, 0, int64(len(target)), strings.NewReader(target))
+func (a *archive) addLink(name, target string) {
+	a.addEntry(name, cpioLink|0o777, 0, 0, int64(len(target)), strings.NewReader(target))
 }
 
-func (a *archive) char(name string, mode, major, minor uint32) {
-	a.entry(name, cpioChar|mode, major, minor, 0, nil)
+func (a *archive) addCharDevice(name string, mode, major, minor uint32) {
+	a.addEntry(name, cpioChar|mode, major, minor, 0, nil)
 }
 
-func (a *archive) text(name, body string, perm uint32) {
-	a.entry(name, cpioFile|perm, 0, 0, int64(len(body)), strings.NewReader(body))
+func (a *archive) addText(name, body string, perm uint32) {
+	a.addEntry(name, cpioFile|perm, 0, 0, int64(len(body)), strings.NewReader(body))
 }
 
-// add copies the host's file, link or tree at src to name.
-func (a *archive) add(name, src string) error {
+// addTree copies the host's file, link or tree at src to name.
+func (a *archive) addTree(name, src string) error {
 	err := walkTree(src, name, a.addOne)
 	return errors.Join(err, a.err)
 }
@@ -97,26 +98,26 @@ func (a *archive) add(name, src string) error {
 func (a *archive) addOne(name, src string, info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsDir():
-		a.entry(name, cpioDir|uint32(mode.Perm()), 0, 0, 0, nil)
+		a.addEntry(name, cpioDir|uint32(mode.Perm()), 0, 0, 0, nil)
 	case mode&fs.ModeSymlink != 0:
 		target, err := os.Readlink(src)
 		if err != nil {
 			return err
 		}
-		a.link(name, target)
+		a.addLink(name, target)
 	case mode.IsRegular():
 		f, err := os.Open(src)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		a.entry(name, cpioFile|uint32(mode.Perm()), 0, 0, info.Size(), f)
+		a.addEntry(name, cpioFile|uint32(mode.Perm()), 0, 0, info.Size(), f)
 	}
 	return a.err // sockets and devices of the host have no place in a guest
 }
 
-// close writes the trailer. The archive's first error comes out here.
-func (a *archive) close() error {
-	a.record("TRAILER!!!", 0, 0, 0, 0, nil)
+// writeTrailer writes the trailer. It returns the first error of the archive.
+func (a *archive) writeTrailer() error {
+	a.writeRecord("TRAILER!!!", 0, 0, 0, 0, nil)
 	return a.err
 }

@@ -67,17 +67,17 @@ func TestArchive(t *testing.T) {
 	}
 	var b bytes.Buffer
 	a := newArchive(&b)
-	a.char("dev/console", 0o600, 5, 1)
-	a.text("/etc/hosts", "localhost", 0o644)
-	a.text("etc/hosts", "the first one wins", 0o644)
-	a.link("bin/sh", "busybox")
-	if err := a.add("opt/x", dir); err != nil {
+	a.addCharDevice("dev/console", 0o600, 5, 1)
+	a.addText("/etc/hosts", "localhost", 0o644)
+	a.addText("etc/hosts", "the first one wins", 0o644)
+	a.addLink("bin/sh", "busybox")
+	if err := a.addTree("opt/x", dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.add("one", filepath.Join(dir, "link")); err != nil {
+	if err := a.addTree("one", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.close(); err != nil {
+	if err := a.writeTrailer(); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -92,15 +92,15 @@ func TestArchive(t *testing.T) {
 
 func TestArchiveReportsMissingFile(t *testing.T) {
 	a := newArchive(io.Discard)
-	if err := a.add("x", filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
+	if err := a.addTree("x", filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("add of an absent file: %v", err)
 	}
 }
 
 func TestArchiveReportsShortBody(t *testing.T) {
 	a := newArchive(io.Discard)
-	a.entry("x", cpioFile|0o644, 0, 0, 10, strings.NewReader("short"))
-	if err := a.close(); err == nil {
+	a.addEntry("x", cpioFile|0o644, 0, 0, 10, strings.NewReader("short"))
+	if err := a.writeTrailer(); err == nil {
 		t.Error("a file that shrank went unnoticed")
 	}
 }

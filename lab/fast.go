@@ -9,25 +9,26 @@ import (
 
 // FastOptions says what a fast node runs.
 type FastOptions struct {
-	// Argv is the command. It runs as root, and finds what a PATH of the usual
-	// four folders holds: busybox, iproute2, ethtool, kmod, nft, iperf3, tcpdump, strace.
+	// Argv is the command. It runs as root, with the usual four folders in PATH. They have
+	// busybox, iproute2, ethtool, kmod, nft, iperf3, tcpdump and strace.
 	Argv []string
 	// Files puts the host's files and trees (the values) into the node (the keys).
 	Files map[string]string
 	// Env adds KEY=value to the command's environment.
 	Env []string
-	// Dir is where the command starts: / unless told.
+	// Dir is the command's working folder; empty means /.
 	Dir string
 	// Stdin may be nil. Stdout and Stderr are streamed; nil drops them.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	// Progress takes step lines; nil is silent.
 	Progress io.Writer
-	// CPUs is 1 unless told.
+	// CPUs is the number of processors; 0 means 1.
 	CPUs int
-	// NoSnapshot boots the node. Else it starts from a snapshot, which the first start takes.
+	// NoSnapshot makes the node boot. Otherwise it starts from a snapshot, which the first start
+	// of such a node takes.
 	NoSnapshot bool
-	// OnReady, if set, is told how long it took until the command could start.
+	// OnReady, if set, receives the time from the call until the command could start.
 	OnReady func(time.Duration)
 }
 
@@ -38,6 +39,11 @@ func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 	if len(o.Argv) == 0 {
 		return 0, errors.New("run a fast node: no command")
 	}
+	defer func() { // when ctx ends, QEMU does, and each step of a start fails in its own way
+		if err != nil && ctx.Err() != nil {
+			exit, err = 0, context.Cause(ctx)
+		}
+	}()
 	start := time.Now()
 	p, end := stepsTo(o.Progress)
 	defer end()
@@ -51,7 +57,7 @@ func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 	}
 	if o.NoSnapshot {
 		p.Step("booting a fast node (%s)", accel.Accel)
-		return node().run(ctx, snapshot{})
+		return node().runCommand(ctx, snapshot{})
 	}
 	for try := 1; ; try++ {
 		s, err := node().findSnapshot(ctx)
@@ -59,20 +65,20 @@ func Fast(ctx context.Context, o FastOptions) (exit int, err error) {
 			return 0, err
 		}
 		p.Step("restoring a fast node (%s)", accel.Accel)
-		exit, err := node().run(ctx, s)
-		if !errors.Is(err, errRestore) || try == 2 {
+		exit, err := node().runCommand(ctx, s)
+		if !errors.Is(err, errRestore) || try == 2 || ctx.Err() != nil {
 			return exit, err
 		}
 		p.Step("%v: it is taken anew", err)
-		if err := s.discard(); err != nil {
+		if err := s.removeFiles(); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// kernelCmdline is what all machines boot with. The lab has no secrets: what
-// guards the kernel against its users only costs time here, and under
-// emulation much of it.
+// kernelCmdline returns the kernel's arguments on all machines. They turn off the kernel's
+// protections against its users: the lab has no secrets, and these protections take time, much of
+// it under emulation.
 func kernelCmdline(accel string) string {
 	line := "console=ttyS0 panic=-1 intel_iommu=on iommu=pt mitigations=off nokaslr init_on_alloc=0 lsm= audit=0" +
 		" cryptomgr.notests initcall_blacklist=crypto_kdf108_init,jent_mod_init,init_encrypted"

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fastNode is one life of a fast node. Apart from its snapshot it has no files on the host: QEMU
-// reads and writes descriptors that it inherits.
+// fastNode is one run of a fast node. Apart from its snapshot the node has no files on the host:
+// QEMU reads and writes descriptors that it inherits.
 type fastNode struct {
 	o     FastOptions
 	p     *Steps
@@ -49,11 +49,11 @@ const (
 	monitorChannel
 )
 
-// prepare makes the descriptors that QEMU inherits, and the machine that uses them.
-func (f *fastNode) prepare() error {
+// prepareMachine makes the descriptors that QEMU inherits, and the machine that uses them.
+func (f *fastNode) prepareMachine() error {
 	f.machine = machine{
 		Accel: f.accel, MemoryMiB: 1024, CPUs: max(f.o.CPUs, 1), IOMMU: true,
-		Kernel: f.img.kernel(), Cmdline: kernelCmdline(f.accel) + " quiet",
+		Kernel: f.img.kernelPath(), Cmdline: kernelCmdline(f.accel) + " quiet",
 		PFs: []port{
 			{ID: "pf1", MAC: macAddr(1, 1), Backend: "hubport,hubid=0"},
 			{ID: "pf2", MAC: macAddr(1, 2), Backend: "hubport,hubid=0"},
@@ -64,7 +64,7 @@ func (f *fastNode) prepare() error {
 		if err != nil {
 			return fmt.Errorf("make the fast node's channel %s: %w", name, err)
 		}
-		number := f.inherit(fds[1], name)
+		number := f.passFile(fds[1], name)
 		if i == monitorChannel {
 			f.machine.QMPFD = number
 		} else {
@@ -77,16 +77,16 @@ func (f *fastNode) prepare() error {
 		}
 	}
 	var err error
-	if f.console, f.machine.Serial, err = f.memory("console"); err != nil {
+	if f.console, f.machine.Serial, err = f.makeMemoryFile("console"); err != nil {
 		return err
 	}
-	_, f.machine.Files, err = f.memory("files")
+	_, f.machine.Files, err = f.makeMemoryFile("files")
 	return err
 }
 
 // bootFrom gives the machine its initramfs.
 func (f *fastNode) bootFrom() error {
-	initramfs, path, err := f.memory("initramfs")
+	initramfs, path, err := f.makeMemoryFile("initramfs")
 	if err != nil {
 		return err
 	}
@@ -112,23 +112,23 @@ func (f *fastNode) fillFiles() error {
 	return file.Truncate((size + sector - 1) / sector * sector)
 }
 
-// inherit notes a descriptor for QEMU and returns its number there.
-func (f *fastNode) inherit(fd int, name string) int {
+// passFile notes a descriptor for QEMU and returns its number there.
+func (f *fastNode) passFile(fd int, name string) int {
 	f.theirs = append(f.theirs, os.NewFile(uintptr(fd), name))
 	return 2 + len(f.theirs)
 }
 
-// memory makes a file in memory, and returns its path in QEMU.
-func (f *fastNode) memory(name string) (*os.File, string, error) {
+// makeMemoryFile makes a file in memory, and returns its path in QEMU.
+func (f *fastNode) makeMemoryFile(name string) (*os.File, string, error) {
 	fd, err := unix.MemfdCreate("culvert-"+name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, "", fmt.Errorf("make room for the fast node's %s: %w", name, err)
 	}
-	number := f.inherit(fd, name)
+	number := f.passFile(fd, name)
 	return f.theirs[len(f.theirs)-1], fmt.Sprintf("/proc/self/fd/%d", number), nil
 }
 
-func (f *fastNode) close() {
+func (f *fastNode) closeFiles() {
 	for _, end := range f.ends {
 		if end != nil {
 			_ = end.Close()
@@ -142,11 +142,11 @@ func (f *fastNode) close() {
 // findSnapshot returns the snapshot that fast nodes like this one start from, and takes it if
 // the cache has none.
 func (f *fastNode) findSnapshot(ctx context.Context) (snapshot, error) {
-	defer f.close()
-	if err := f.prepare(); err != nil {
+	defer f.closeFiles()
+	if err := f.prepareMachine(); err != nil {
 		return snapshot{}, err
 	}
-	on, err := hypervisor()
+	on, err := identifyHypervisor()
 	if err != nil {
 		return snapshot{}, err
 	}
@@ -154,17 +154,17 @@ func (f *fastNode) findSnapshot(ctx context.Context) (snapshot, error) {
 	if err != nil {
 		return snapshot{}, err
 	}
-	key, err := hashKey("fast", f.machine.args(), code, on)
+	key, err := hashKey("fast", f.machine.commandLine(), code, on)
 	if err != nil {
 		return snapshot{}, err
 	}
-	return findSnapshot(ctx, f.p, "fast-"+key, f.take)
+	return findSnapshot(ctx, f.p, "fast-"+key, f.takeSnapshot)
 }
 
-// take boots the node until it waits for its command, and keeps it like that.
-func (f *fastNode) take(ctx context.Context, s snapshot) error {
+// takeSnapshot boots the node until it waits for its command, and saves it in that state.
+func (f *fastNode) takeSnapshot(ctx context.Context, s snapshot) error {
 	f.p.Step("booting a fast node for a snapshot (%s; once, kept in %s)", f.accel, s.dir)
-	memory, path, err := f.memory("memory")
+	memory, path, err := f.makeMemoryFile("memory")
 	if err != nil {
 		return err
 	}
@@ -174,24 +174,24 @@ func (f *fastNode) take(ctx context.Context, s snapshot) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, bootTime, fmt.Errorf("the fast node has not booted after %s", bootTime))
 	defer cancel()
-	if err := f.launch(ctx); err != nil {
+	if err := f.startQEMU(ctx); err != nil {
 		return err
 	}
-	defer f.finish()
+	defer f.stopQEMU()
 	if word, _, err := readStatus(bufio.NewScanner(f.ends[statusChannel])); err != nil || word != "booted" {
-		return f.explain(errors.Join(fmt.Errorf("the fast node says %q", word), err, context.Cause(ctx)))
+		return f.explainFailure(errors.Join(fmt.Errorf("the fast node says %q", word), err, context.Cause(ctx)))
 	}
-	if err := f.monitor.save(ctx, s.state("fast")); err != nil {
-		return f.explain(err)
+	if err := f.monitor.saveMachine(ctx, s.statePath("fast")); err != nil {
+		return f.explainFailure(err)
 	}
 	return s.keepMemory("fast", memory)
 }
 
-// run starts the node, from the snapshot unless that is the zero one, streams, and returns the
-// command's exit status.
-func (f *fastNode) run(ctx context.Context, s snapshot) (int, error) {
-	defer f.close()
-	if err := f.prepare(); err != nil {
+// runCommand starts the node, from the snapshot unless s is the zero value. It carries the
+// command's streams and returns the command's exit status.
+func (f *fastNode) runCommand(ctx context.Context, s snapshot) (int, error) {
+	defer f.closeFiles()
+	if err := f.prepareMachine(); err != nil {
 		return 0, err
 	}
 	if err := f.fillFiles(); err != nil {
@@ -199,34 +199,34 @@ func (f *fastNode) run(ctx context.Context, s snapshot) (int, error) {
 	}
 	restore := s != snapshot{}
 	if restore {
-		f.machine.Memory, f.machine.Restore = s.memory("fast"), true
+		f.machine.Memory, f.machine.Restore = s.memoryPath("fast"), true
 	} else if err := f.bootFrom(); err != nil {
 		return 0, err
 	}
-	if err := f.launch(ctx); err != nil {
+	if err := f.startQEMU(ctx); err != nil {
 		return 0, err
 	}
-	defer f.finish()
+	defer f.stopQEMU()
 	if restore {
-		if err := f.monitor.restore(ctx, s.state("fast")); err != nil {
-			return 0, fmt.Errorf("%w: %w", errRestore, f.explain(err))
+		if err := f.monitor.restoreMachine(ctx, s.statePath("fast")); err != nil {
+			return 0, fmt.Errorf("%w: %w", errRestore, f.explainFailure(err))
 		}
 	}
-	exit, err := f.stream(restore)
+	exit, err := f.carryStreams(restore)
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
 	}
 	if err != nil {
-		return 0, f.explain(err)
+		return 0, f.explainFailure(err)
 	}
 	return exit, nil
 }
 
-// launch starts QEMU and opens its monitor.
-func (f *fastNode) launch(ctx context.Context) error {
+// startQEMU starts QEMU and opens its monitor.
+func (f *fastNode) startQEMU(ctx context.Context) error {
 	life, end := context.WithCancel(ctx)
 	f.end = end
-	cmd := exec.CommandContext(life, qemu, f.machine.args()...)
+	cmd := exec.CommandContext(life, qemu, f.machine.commandLine()...)
 	cmd.ExtraFiles = f.theirs
 	cmd.Stderr = &f.qemuErr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -247,44 +247,45 @@ func (f *fastNode) launch(ctx context.Context) error {
 	for _, file := range f.theirs[:len(fastChannels)] {
 		_ = file.Close() // or the streams would not end with QEMU
 	}
-	go func() { _ = f.monitor.read() }() // ends with QEMU
-	if err := f.monitor.start(); err != nil {
-		f.finish()
-		return f.explain(err)
+	go func() { _ = f.monitor.readMessages() }() // ends with QEMU
+	if err := f.monitor.negotiateCapabilities(); err != nil {
+		f.stopQEMU()
+		return f.explainFailure(err)
 	}
 	return nil
 }
 
-// finish ends QEMU and waits for it.
-func (f *fastNode) finish() {
+// stopQEMU ends QEMU and waits for it.
+func (f *fastNode) stopQEMU() {
 	f.end()
 	<-f.ended
 }
 
-// stream carries the command's streams until QEMU is gone.
-func (f *fastNode) stream(restored bool) (exit int, err error) {
+// carryStreams carries the command's streams until QEMU is gone.
+func (f *fastNode) carryStreams(restored bool) (exit int, err error) {
 	if restored {
-		if err := f.release(); err != nil {
+		if err := f.releaseNode(); err != nil {
 			return 0, err
 		}
 	}
 	var g errgroup.Group
 	g.Go(func() error { return copyOut(f.o.Stdout, f.ends[stdoutChannel]) })
 	g.Go(func() error { return copyOut(f.o.Stderr, f.ends[stderrChannel]) })
-	g.Go(func() (err error) { exit, err = f.status(); return err })
+	g.Go(func() (err error) { exit, err = f.followStatus(); return err })
 	err = g.Wait()
 	return exit, err
 }
 
-// release lets a node that has booted go on. Its clock stood still in the snapshot.
-func (f *fastNode) release() error {
+// releaseNode sets the clock of a restored node, which stood still in the snapshot, and lets the
+// node go on.
+func (f *fastNode) releaseNode() error {
 	_, err := fmt.Fprintf(f.ends[statusChannel], "go %d\n", time.Now().Unix())
 	return err
 }
 
-// feed sends the input. Its end is the end of the stream's writing side: to
-// close the channel would drop what the guest has not yet read.
-func (f *fastNode) feed(stdin net.Conn) {
+// sendInput sends the input, and then closes the writing side of the stream. To close the whole
+// channel would drop input that the guest has not read yet.
+func (f *fastNode) sendInput(stdin net.Conn) {
 	if f.o.Stdin != nil {
 		_, _ = io.Copy(stdin, f.o.Stdin)
 	}
@@ -300,8 +301,8 @@ func readStatus(in *bufio.Scanner) (word, value string, err error) {
 	return word, value, nil
 }
 
-// status follows init: "booted" if it was not restored, then "ready", then "exit N".
-func (f *fastNode) status() (int, error) {
+// followStatus follows init: "booted" if it was not restored, then "ready", then "exit N".
+func (f *fastNode) followStatus() (int, error) {
 	in := bufio.NewScanner(f.ends[statusChannel])
 	for {
 		word, value, err := readStatus(in)
@@ -310,7 +311,7 @@ func (f *fastNode) status() (int, error) {
 		}
 		switch word {
 		case "booted":
-			if err := f.release(); err != nil {
+			if err := f.releaseNode(); err != nil {
 				return 0, err
 			}
 		case "ready":
@@ -320,16 +321,16 @@ func (f *fastNode) status() (int, error) {
 			if f.o.OnReady != nil {
 				f.o.OnReady(took)
 			}
-			go f.feed(f.ends[stdinChannel]) // ends with the connection, or hangs in a Read of the caller's own
-		case "exit": // all output is out by now: a write in the guest ends when QEMU has passed it on
+			go f.sendInput(f.ends[stdinChannel]) // ends with the connection, or hangs in a Read of the caller's Stdin
+		case "exit": // all output has arrived: a write in the guest ends only when QEMU has passed the data on
 			f.end()
 			return strconv.Atoi(value)
 		}
 	}
 }
 
-// explain adds the end of QEMU's messages and of the console to err.
-func (f *fastNode) explain(err error) error {
+// explainFailure adds the end of QEMU's messages and of the console to err.
+func (f *fastNode) explainFailure(err error) error {
 	return fmt.Errorf("%w\nQEMU says: %s\nthe console ends with:\n%s", err,
-		strings.TrimSpace(f.qemuErr.String()), tail(fmt.Sprintf("/proc/self/fd/%d", f.console.Fd())))
+		strings.TrimSpace(f.qemuErr.String()), readTail(fmt.Sprintf("/proc/self/fd/%d", f.console.Fd())))
 }

@@ -17,22 +17,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// image is a built root with the parts that machines boot from, in the cache.
+// image is a built root in the cache, with the kernel and the initramfs parts that machines boot
+// from.
 type image struct {
 	hash string
 	dir  string
 }
 
-// disk is the file that every node's disk is layered on.
-func (i image) disk() string { return filepath.Join(i.dir, "root.qcow2") }
+// diskPath returns the file that every node's disk is layered on.
+func (i image) diskPath() string { return filepath.Join(i.dir, "root.qcow2") }
 
-// kernel is an uncompressed kernel that starts by PVH.
-func (i image) kernel() string { return i.part("vmlinux") }
+// kernelPath returns an uncompressed kernel that starts by PVH.
+func (i image) kernelPath() string { return i.partPath("vmlinux") }
 
-// part names a piece of an initramfs.
-func (i image) part(name string) string { return filepath.Join(i.dir, "lab", name) }
+// partPath names a piece of an initramfs.
+func (i image) partPath(name string) string { return filepath.Join(i.dir, "lab", name) }
 
-// cacheDir is where images and nodes' disks are.
+// cacheDir returns where images and nodes' disks are.
 func cacheDir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -41,15 +42,14 @@ func cacheDir() (string, error) {
 	return filepath.Join(base, "culvert"), nil
 }
 
-// findImage returns the image of nodes, or of those that run guests, which it
-// builds if it is not in the cache. Of two callers at once one builds, and the
-// other waits for it.
+// findImage returns the image of nodes, or of nodes that run guests. It builds an image that is
+// not in the cache. When two callers come at once, one builds and the other waits for it.
 func findImage(ctx context.Context, p *Steps, guests bool) (image, error) {
 	r, err := newRecipe(guests)
 	if err != nil {
 		return image{}, err
 	}
-	hash, err := r.hash()
+	hash, err := r.hashFiles()
 	if err != nil {
 		return image{}, fmt.Errorf("hash the image's recipe: %w", err)
 	}
@@ -59,8 +59,8 @@ func findImage(ctx context.Context, p *Steps, guests bool) (image, error) {
 	}
 	images := filepath.Join(cache, "images")
 	img := image{hash: hash, dir: filepath.Join(images, hash)}
-	if img.exists() {
-		img.touch()
+	if img.isBuilt() {
+		img.markUsed()
 		return img, nil
 	}
 	if err := os.MkdirAll(images, 0o755); err != nil {
@@ -71,23 +71,24 @@ func findImage(ctx context.Context, p *Steps, guests bool) (image, error) {
 		return image{}, err
 	}
 	defer unlock()
-	if img.exists() {
+	if img.isBuilt() {
 		return img, nil
 	}
-	return img, build(ctx, p, r, img)
+	return img, buildImage(ctx, p, r, img)
 }
 
-func (i image) exists() bool { return there(i.disk()) }
+func (i image) isBuilt() bool { return fileExists(i.diskPath()) }
 
-// imageAge is how long an image is kept that nothing asked for.
+// imageAge is how long the cache keeps an image that no caller has used.
 const imageAge = 7 * 24 * time.Hour
 
-// touch notes that the image is in use. At worst it is built again.
-func (i image) touch() { _ = os.Chtimes(i.dir, time.Time{}, time.Now()) }
+// markUsed notes the use of an image. If that fails, removeOldImages may remove the image, and it
+// is built again.
+func (i image) markUsed() { _ = os.Chtimes(i.dir, time.Time{}, time.Now()) }
 
-// prune removes the images of other recipes that nobody used for long. At
-// worst they stay. The caller holds the lock of the cache.
-func (i image) prune(now time.Time) {
+// removeOldImages removes the images of other recipes that went unused for imageAge. An image
+// that cannot be removed stays. The caller holds the lock of the cache.
+func (i image) removeOldImages(now time.Time) {
 	others, _ := filepath.Glob(filepath.Join(filepath.Dir(i.dir), "*"))
 	for _, dir := range others {
 		info, err := os.Stat(dir)
@@ -97,9 +98,9 @@ func (i image) prune(now time.Time) {
 	}
 }
 
-// build makes the image in a folder beside its place and renames it when it
-// is whole. The caller holds the lock of the cache.
-func build(ctx context.Context, p *Steps, r recipe, img image) (err error) {
+// buildImage makes the image in a temporary folder beside its final path, and renames the folder
+// when the image is complete. The caller holds the lock of the cache.
+func buildImage(ctx context.Context, p *Steps, r recipe, img image) (err error) {
 	stale, _ := filepath.Glob(filepath.Join(filepath.Dir(img.dir), "build-*"))
 	for _, dir := range stale {
 		if err := removeBuild(dir); err != nil {
@@ -108,11 +109,11 @@ func build(ctx context.Context, p *Steps, r recipe, img image) (err error) {
 	}
 	dir := filepath.Join(filepath.Dir(img.dir), "build-"+img.hash)
 	defer func() { err = errors.Join(err, removeBuild(dir)) }()
-	if err := r.write(filepath.Join(dir, "recipe")); err != nil {
+	if err := r.writeFiles(filepath.Join(dir, "recipe")); err != nil {
 		return fmt.Errorf("lay out the image's recipe: %w", err)
 	}
 	p.Step("building the image %s (once; kept in %s)", img.hash, filepath.Dir(img.dir))
-	uri, err := mirror(ctx)
+	uri, err := findMirror(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func build(ctx context.Context, p *Steps, r recipe, img image) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := bootstrap(ctx, p, dir, args); err != nil {
+	if err := runMmdebstrap(ctx, p, dir, args); err != nil {
 		return fmt.Errorf("build the image %s: %w", img.hash, err)
 	}
 	for _, scratch := range []string{"recipe", "tmp"} {
@@ -131,19 +132,19 @@ func build(ctx context.Context, p *Steps, r recipe, img image) (err error) {
 	if err := os.Rename(dir, img.dir); err != nil {
 		return fmt.Errorf("put the image %s in its place: %w", img.hash, err)
 	}
-	img.prune(time.Now())
+	img.removeOldImages(time.Now())
 	p.Step("image %s built", img.hash)
 	return nil
 }
 
-// bootstrapArgs is the command line of mmdebstrap, which runs in the build's
+// bootstrapArgs returns the command line of mmdebstrap, which runs in the build's
 // folder: recipe/ is there, lab/ and root.qcow2 are to appear.
 func bootstrapArgs(r recipe, uri string) ([]string, error) {
-	packages, err := r.lines("packages")
+	packages, err := r.readList("packages")
 	if err != nil {
 		return nil, err
 	}
-	excludes, err := r.lines("excludes")
+	excludes, err := r.readList("excludes")
 	if err != nil {
 		return nil, err
 	}
@@ -163,9 +164,9 @@ func bootstrapArgs(r recipe, uri string) ([]string, error) {
 		"upload recipe/tools /lab-tools",
 		"upload recipe/container /lab-container",
 	}
-	hooks = append(hooks, customize("recipe/customize.sh")...)
+	hooks = append(hooks, customizeHooks("recipe/customize.sh")...)
 	if r.guests != nil {
-		hooks = append(append(hooks, "sync-in recipe/guests/tree /"), customize("recipe/guests/customize.sh")...)
+		hooks = append(append(hooks, "sync-in recipe/guests/tree /"), customizeHooks("recipe/guests/customize.sh")...)
 	}
 	for _, hook := range append(hooks,
 		"copy-out /boot/lab .",
@@ -182,17 +183,17 @@ func bootstrapArgs(r recipe, uri string) ([]string, error) {
 	return append(args, suite, "/dev/null", uri), nil
 }
 
-// customize are the hooks that run a script of the recipe on the root.
-func customize(script string) []string {
+// customizeHooks returns the hooks that run a script of the recipe on the root.
+func customizeHooks(script string) []string {
 	return []string{
 		"upload " + script + " /lab-customize",
 		`cp "$1/lab-customize" "$1.sh" && rm "$1/lab-customize" && sh "$1.sh" "$1" && rm "$1.sh"`,
 	}
 }
 
-// bootstrap runs mmdebstrap in a process and a mount namespace, so that
-// nothing of it outlives it.
-func bootstrap(ctx context.Context, p *Steps, dir string, args []string) error {
+// runMmdebstrap runs mmdebstrap in a PID namespace and a mount namespace, so that none of its
+// processes and mounts outlives it.
+func runMmdebstrap(ctx context.Context, p *Steps, dir string, args []string) error {
 	tmp := filepath.Join(dir, "tmp")
 	if err := os.Mkdir(tmp, 0o755); err != nil {
 		return err
@@ -220,13 +221,13 @@ func bootstrap(ctx context.Context, p *Steps, dir string, args []string) error {
 	return errors.Join(<-done, context.Cause(ctx))
 }
 
-// buildStep picks the steps that take time from those that mmdebstrap reports.
+// buildStep matches those reported steps of mmdebstrap that take time.
 var buildStep = regexp.MustCompile(`^(running apt-get|downloading|extracting|installing|preparing|writing)`)
 
-// asRoot is a command with a process and a mount namespace of its own: when it
-// dies, all its children do. Without root it has a user namespace too, with the
-// users that /etc/subuid allots to the caller. It must be started and awaited
-// in [onThread].
+// asRoot returns a command with a PID namespace and a mount namespace of its own, so that all its
+// children die with it. If the caller is not root, it also gets a user namespace, with the users
+// that /etc/subuid allots to the caller. The caller must start the command and wait for it within
+// [onThread].
 func asRoot(ctx context.Context, name string, args ...string) *exec.Cmd {
 	if os.Geteuid() == 0 {
 		cmd := exec.CommandContext(ctx, name, args...)
@@ -241,8 +242,8 @@ func asRoot(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// removeBuild removes what a build left. Without root it may belong to users
-// of the build's user namespace.
+// removeBuild removes the folder of a build. If the caller is not root, its files may belong to
+// users of the build's user namespace.
 func removeBuild(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil || os.Geteuid() == 0 {
@@ -253,8 +254,7 @@ func removeBuild(dir string) error {
 	return <-done
 }
 
-// followBuild shows the steps that mmdebstrap reports, and returns the last
-// lines of what it said.
+// followBuild shows the steps that mmdebstrap reports, and returns the last lines of its output.
 func followBuild(r io.Reader, p *Steps) string {
 	var last []string
 	in := bufio.NewScanner(r)

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// writeInitramfs writes the initramfs that fill fills to the file name.
+// writeInitramfs writes an initramfs to the file name. fill adds its content.
 func writeInitramfs(name string, fill func(*archive) error) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -25,27 +25,27 @@ func writeInitramfs(name string, fill func(*archive) error) error {
 
 func fillInitramfs(f io.Writer, fill func(*archive) error) error {
 	return fillArchive(f, func(a *archive) error {
-		a.char("dev/console", 0o600, 5, 1)
-		a.char("dev/null", 0o666, 1, 3)
+		a.addCharDevice("dev/console", 0o600, 5, 1)
+		a.addCharDevice("dev/null", 0o666, 1, 3)
 		for _, dir := range []string{"proc", "sys", "run", "tmp", "root", "var/run", "etc"} {
-			a.dir(dir)
+			a.addDir(dir)
 		}
 		return fill(a)
 	})
 }
 
-// fillArchive writes the archive that fill fills.
+// fillArchive writes an archive. fill adds its content.
 func fillArchive(f io.Writer, fill func(*archive) error) error {
 	w := bufio.NewWriterSize(f, 1<<20)
 	a := newArchive(w)
 	if err := fill(a); err != nil {
 		return err
 	}
-	return errors.Join(a.close(), w.Flush())
+	return errors.Join(a.writeTrailer(), w.Flush())
 }
 
-// initramfsCode returns what, besides the image, decides what is in an initramfs: an init script
-// of boot/ and this file.
+// initramfsCode returns the code that determines an initramfs besides the image: an init script
+// of boot/, and this file.
 func initramfsCode(init string) (string, error) {
 	script, err := bootFiles.ReadFile("boot/" + init)
 	if err != nil {
@@ -55,85 +55,86 @@ func initramfsCode(init string) (string, error) {
 	return string(script) + string(self), err
 }
 
-// addInit puts busybox and the init script boot/<name> in.
+// addInit adds busybox and the init script boot/<name>.
 func addInit(a *archive, img image, name string) error {
 	script, err := bootFiles.ReadFile("boot/" + name)
 	if err != nil {
 		return err
 	}
-	a.text("init", string(script), 0o755)
-	return a.add("bin/busybox", img.part("busybox"))
+	a.addText("init", string(script), 0o755)
+	return a.addTree("bin/busybox", img.partPath("busybox"))
 }
 
-// fillCommand adds what differs from one fast node to the next: the command and the caller's files.
+// fillCommand adds the parts that differ between fast nodes: the command and the caller's files.
 func fillCommand(a *archive, o FastOptions) error {
 	for _, dest := range slices.Sorted(maps.Keys(o.Files)) {
-		if err := a.add(dest, o.Files[dest]); err != nil {
+		if err := a.addTree(dest, o.Files[dest]); err != nil {
 			return fmt.Errorf("copy %s to %s of the fast node: %w", o.Files[dest], dest, err)
 		}
 	}
-	a.dir(o.Dir)
-	a.text("command", "exec "+quoteArgs(o.Argv)+"\n", 0o644)
-	a.text("command.env", commandEnv(o), 0o644)
+	a.addDir(o.Dir)
+	a.addText("command", "exec "+quoteArgs(o.Argv)+"\n", 0o644)
+	a.addText("command.env", commandEnv(o), 0o644)
 	return a.err
 }
 
-// fillFast adds what all fast nodes have: tools and modules.
+// fillFast adds the parts that all fast nodes share: tools and modules.
 func fillFast(a *archive, img image) error {
 	if err := addInit(a, img, "fast-init"); err != nil {
 		return err
 	}
-	a.text("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644)
-	a.text("etc/group", "root:x:0:\n", 0o644)
-	a.text("etc/hosts", "127.0.0.1 localhost fast\n::1 localhost\n", 0o644)
+	a.addText("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n", 0o644)
+	a.addText("etc/group", "root:x:0:\n", 0o644)
+	a.addText("etc/hosts", "127.0.0.1 localhost fast\n::1 localhost\n", 0o644)
 	for _, link := range []string{"modprobe", "insmod", "rmmod", "depmod", "modinfo", "lsmod"} {
-		a.link("usr/sbin/"+link, "../bin/kmod")
+		a.addLink("usr/sbin/"+link, "../bin/kmod")
 	}
-	a.link("sbin/modprobe", "../usr/bin/kmod") // what the kernel calls
-	a.link("bin/sh", "../usr/bin/dash")        // busybox's shell prefers its own ip, which knows no VFs
-	if err := a.add("", img.part("tools")); err != nil {
+	a.addLink("sbin/modprobe", "../usr/bin/kmod") // what the kernel calls
+	a.addLink("bin/sh", "../usr/bin/dash")        // busybox's shell prefers its own ip, which knows no VFs
+	if err := a.addTree("", img.partPath("tools")); err != nil {
 		return err
 	}
-	return a.add("lib/modules", img.part("modules"))
+	return a.addTree("lib/modules", img.partPath("modules"))
 }
 
-// fillNode adds what finds a node's root, and who the node is.
+// fillNode adds the init and the modules that mount a node's root, and the node's name, keys and
+// addresses.
 func (n *node) fillNode(a *archive) error {
-	img := n.conf.image()
+	img := n.conf.labImage()
 	if err := addInit(a, img, "node-init"); err != nil {
 		return err
 	}
-	list, err := os.ReadFile(img.part("boot-modules"))
+	list, err := os.ReadFile(img.partPath("boot-modules"))
 	if err != nil {
 		return err
 	}
-	kernel, err := os.ReadFile(img.part("kernel"))
+	kernel, err := os.ReadFile(img.partPath("kernel"))
 	if err != nil {
 		return err
 	}
-	a.text("boot-modules", string(list), 0o644)
+	a.addText("boot-modules", string(list), 0o644)
 	for _, module := range strings.Fields(string(list)) {
-		if err := a.add("modules/"+module, img.part("modules/"+strings.TrimSpace(string(kernel))+"/"+module)); err != nil {
+		if err := a.addTree("modules/"+module, img.partPath("modules/"+strings.TrimSpace(string(kernel))+"/"+module)); err != nil {
 			return err
 		}
 	}
-	a.dir("sysroot")
-	a.text("node.env", fmt.Sprintf("address=%s/%d\ngateway=%s\n", n.seen.Address, mgmtPrefix.Bits(), mgmtGateway), 0o644)
+	a.addDir("sysroot")
+	a.addText("node.env", fmt.Sprintf("address=%s/%d\ngateway=%s\n", n.seen.Address, mgmtPrefix.Bits(), mgmtGateway), 0o644)
 	var hosts strings.Builder
 	fmt.Fprintf(&hosts, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n")
 	for i, name := range n.conf.Nodes {
 		fmt.Fprintf(&hosts, "%s %s\n", nodeAddr(i+1), name)
 	}
 	id := sha256.Sum256([]byte("culvert lab " + n.seen.Name)) // the same in each lab: a snapshot serves many
-	a.text("node/etc/hosts", hosts.String(), 0o644)
-	a.text("node/etc/resolv.conf", "# The lab has no name server: queries are refused at once.\nnameserver 127.0.0.1\n", 0o644)
-	a.text("node/etc/hostname", n.seen.Name+"\n", 0o644)
-	a.text("node/etc/machine-id", hex.EncodeToString(id[:16])+"\n", 0o444)
-	a.text("node/etc/ssh/ssh_host_ed25519_key", string(n.host.private), 0o600)
-	a.text("node/etc/ssh/ssh_host_ed25519_key.pub", string(n.host.public), 0o644)
-	a.entry("node/root", cpioDir|0o700, 0, 0, 0, nil)
-	a.entry("node/root/.ssh", cpioDir|0o700, 0, 0, 0, nil)
-	a.text("node/root/.ssh/authorized_keys", string(n.login.public), 0o600)
+	a.addText("node/etc/hosts", hosts.String(), 0o644)
+	a.addText("node/etc/resolv.conf", "# The lab has no name server: queries are refused at once.\nnameserver 127.0.0.1\n", 0o644)
+	a.addText("node/etc/hostname", n.seen.Name+"\n", 0o644)
+	a.addText("node/etc/machine-id", hex.EncodeToString(id[:16])+"\n", 0o444)
+	a.addText("node/etc/ssh/ssh_host_ed25519_key", string(n.host.private), 0o600)
+	a.addText("node/etc/ssh/ssh_host_ed25519_key.pub", string(n.host.public), 0o644)
+	a.addEntry("node/root", cpioDir|0o700, 0, 0, 0, nil)
+	a.addEntry("node/root/.ssh", cpioDir|0o700, 0, 0, 0, nil)
+	a.addText("node/root/.ssh/authorized_keys", string(n.login.public), 0o600)
 	return nil
 }
 
@@ -141,26 +142,25 @@ func commandEnv(o FastOptions) string {
 	var b strings.Builder
 	for _, kv := range o.Env {
 		if key, value, ok := strings.Cut(kv, "="); ok {
-			fmt.Fprintf(&b, "export %s=%s\n", key, quote(value))
+			fmt.Fprintf(&b, "export %s=%s\n", key, quoteShell(value))
 		}
 	}
-	fmt.Fprintf(&b, "lab_dir=%s\n", quote(path.Clean("/"+o.Dir)))
+	fmt.Fprintf(&b, "lab_dir=%s\n", quoteShell(path.Clean("/"+o.Dir)))
 	return b.String()
 }
 
-// quote makes s one word of sh(1).
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// quoteShell makes s one word of sh(1).
+func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func quoteArgs(argv []string) string {
 	words := make([]string, len(argv))
 	for i, arg := range argv {
-		words[i] = quote(arg)
+		words[i] = quoteShell(arg)
 	}
 	return strings.Join(words, " ")
 }
 
-// copyOut copies what a guest writes, and says so only if the copy failed on
-// our side.
+// copyOut copies the output of a guest. It returns an error only if writing to w failed.
 func copyOut(w io.Writer, r io.Reader) error {
 	if w == nil {
 		w = io.Discard

@@ -31,7 +31,7 @@ func newKeyPair(comment string) (k keyPair, err error) {
 	return k, err
 }
 
-// MarshalText returns the private key in OpenSSH's format, as snapshots keep it.
+// MarshalText returns the private key in OpenSSH's format, for snapshots.
 func (k keyPair) MarshalText() ([]byte, error) { return k.private, nil }
 
 // UnmarshalText reads a private key in OpenSSH's format.

@@ -25,48 +25,49 @@ import (
 // MaxNodes is the most nodes that a lab can have.
 const MaxNodes = 4
 
-// Options says what lab to bring up. The zero value means the lab "culvert"
-// with two nodes.
+// Options describes the lab to bring up. The zero value means the lab "culvert" with two nodes.
 type Options struct {
 	Name  string
 	Nodes int
-	// Names of the nodes, as many as there shall be; worker01 and up unless told.
+	// Names has a name for each node; the default is worker01 and up.
 	Names []string
-	// CPUs of each node: 1 unless told.
+	// CPUs is the number of processors of each node; 0 means 1.
 	CPUs int
-	// Guests makes the nodes run guests of their own: they have libvirt, QEMU and a
-	// small guest (/boot/guest). It goes with no layer.
+	// Guests gives the nodes libvirt, QEMU and a small guest (/boot/guest), so that they can run
+	// guests of their own. It cannot be combined with a Layer.
 	Guests bool
-	// AppArmor makes the kernel of the nodes confine what is started with a profile. Only
-	// container runtimes load one.
+	// AppArmor turns AppArmor on in the nodes' kernel. Only container runtimes load a profile
+	// there.
 	AppArmor bool
-	// PCIRoots is how many PCIe roots the PFs of a node hang on: 1 unless told, or 2.
+	// PCIRoots is the number of PCIe roots above the PFs of a node: 2, or 1 which is the
+	// default.
 	PCIRoots int
 	// JoinWires links the two switches, so that all PFs are on one L2 segment.
 	JoinWires bool
-	// NoSnapshot boots the nodes. Else they start from a snapshot, which the first start takes.
+	// NoSnapshot makes the nodes boot. Otherwise they start from a snapshot, which the first lab
+	// of this kind takes.
 	NoSnapshot bool
-	// Progress takes a line a step; nil is silent.
+	// Progress receives a line for each step; nil shows nothing.
 	Progress io.Writer
-	// Prepare is called before anything of the lab is there. It returns what the nodes
-	// have besides their image's.
+	// Up calls Prepare before it makes the lab. Prepare returns the software that the nodes have
+	// besides that of their image.
 	Prepare func(ctx context.Context, step func(format string, args ...any)) (Software, error)
-	// Finish is called when the nodes take commands, before Up lets go of the
-	// lab: when it fails, or the calling process dies in it, nothing of the lab
-	// is left. What both step is shown as progress.
+	// Up calls Finish when the nodes accept commands, while the lab still depends on the calling
+	// process. If Finish fails, or the process dies in it, the supervisor removes the lab. Up
+	// shows the text given to step as progress.
 	Finish func(ctx context.Context, l *Lab, step func(format string, args ...any)) error
-	// Bound takes the lab down when the calling process ends, however it does. Else
-	// it stays until [Down].
+	// Bound makes the lab go down when the calling process ends for any reason. Otherwise it
+	// stays up until [Down].
 	Bound bool
 
 	base       string // the file that the nodes' disks are layered on, if it is known already
 	keepMemory bool   // for a lab that a snapshot is taken of
 }
 
-// nodeHostName is a label of RFC 1123, which is what Kubernetes takes.
+// nodeHostName matches a label of RFC 1123, as Kubernetes demands.
 var nodeHostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// nameNodes completes the number of nodes and their names.
+// nameNodes sets the defaults of the number of nodes and their names, and checks them.
 func (o *Options) nameNodes() error {
 	if o.Nodes == 0 {
 		if o.Nodes = len(o.Names); o.Nodes == 0 {
@@ -101,22 +102,22 @@ func (o *Options) nameNodes() error {
 // ErrDown is returned for a lab that is not up.
 var ErrDown = errors.New("the lab is not up")
 
-// A Lab is a lab that is up. It is safe for use by several goroutines, and
-// closing it leaves the lab up.
+// A Lab is a connection to a lab that is up. It is safe for use by several goroutines. Close
+// leaves the lab up.
 type Lab struct {
 	name  string
 	paths paths
 
-	lifeline io.Closer // of a bound lab: it goes down when this is closed
+	lifeline io.Closer // of a bound lab, which goes down when lifeline is closed
 
 	mu      sync.Mutex // guards what follows; it is not held while a node is asked
 	clients map[string]*ssh.Client
 	drops   int // how often Close was called
 }
 
-// Up brings a lab up and returns when its nodes take commands. If that very lab
-// is up already, it is returned as it is. When ctx ends first, or the calling
-// process dies, nothing of the lab is left.
+// Up brings a lab up and returns when its nodes accept commands. If a lab of the same name and
+// kind is up already, Up returns that one. If ctx ends first, or the calling process dies, the
+// lab is removed.
 //
 // The lab's supervisor is the calling program run again: see [Reexec].
 func Up(ctx context.Context, o Options) (*Lab, error) {
@@ -144,10 +145,10 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if st, err := l.Status(); err == nil {
 		return l, sameLab(st, o)
 	}
-	if err := paths.clear(); err != nil {
+	if err := paths.endLab(); err != nil {
 		return nil, fmt.Errorf("clear what an earlier lab %s left: %w", o.Name, err)
 	}
-	if err := l.create(ctx, p, o); err != nil {
+	if err := l.createLab(ctx, p, o); err != nil {
 		return nil, fmt.Errorf("bring up the lab %s: %w", o.Name, err)
 	}
 	p.Step("the lab %s is up", o.Name)
@@ -169,8 +170,8 @@ func sameLab(st Status, o Options) error {
 		o.Name, strings.Join(o.Names, ", "), strings.Join(have, ", "))
 }
 
-// create makes the lab's folders and starts its supervisor.
-func (l *Lab) create(ctx context.Context, p *Steps, o Options) error {
+// createLab makes the lab's folders and starts its supervisor.
+func (l *Lab) createLab(ctx context.Context, p *Steps, o Options) error {
 	var software Software
 	if o.Prepare != nil {
 		var err error
@@ -184,7 +185,7 @@ func (l *Lab) create(ctx context.Context, p *Steps, o Options) error {
 	}
 	base := o.base
 	if base == "" {
-		if base, err = software.Layer.disk(ctx, p, img); err != nil {
+		if base, err = software.Layer.findDisk(ctx, p, img); err != nil {
 			return err
 		}
 	}
@@ -194,7 +195,7 @@ func (l *Lab) create(ctx context.Context, p *Steps, o Options) error {
 		Acceleration: probeAccel(ctx, img),
 	}
 	if o.NoSnapshot {
-		return l.begin(ctx, p, o, conf, software.Setup)
+		return l.startLab(ctx, p, o, conf, software.Setup)
 	}
 	for try := 1; ; try++ {
 		s, err := conf.findSnapshot(ctx, p, software.Setup)
@@ -202,46 +203,46 @@ func (l *Lab) create(ctx context.Context, p *Steps, o Options) error {
 			return err
 		}
 		conf.Snapshot = s.dir
-		err = l.begin(ctx, p, o, conf, software.Setup)
-		if !errors.Is(err, errRestore) || try == 2 {
+		err = l.startLab(ctx, p, o, conf, software.Setup)
+		if !errors.Is(err, errRestore) || try == 2 || ctx.Err() != nil {
 			return err
 		}
 		p.Step("%v: it is taken anew", err)
-		if err := s.discard(); err != nil {
+		if err := s.removeFiles(); err != nil {
 			return err
 		}
 	}
 }
 
-// begin makes the lab's folders, starts its supervisor, and sees the nodes set up.
-func (l *Lab) begin(ctx context.Context, p *Steps, o Options, conf config, setup *Setup) error {
+// startLab makes the lab's folders, starts its supervisor, and waits until the nodes are set up.
+func (l *Lab) startLab(ctx context.Context, p *Steps, o Options, conf config, setup *Setup) error {
 	if err := l.paths.makeRun(); err != nil {
 		return err
 	}
-	for _, dir := range []string{l.paths.disks, l.paths.share()} {
+	for _, dir := range []string{l.paths.disks, l.paths.sharePath()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	err := writeJSON(l.paths.config(), conf)
+	err := writeJSON(l.paths.configPath(), conf)
 	if err == nil && setup != nil && conf.Snapshot != "" {
 		err = snapshot{conf.Snapshot}.restoreFolder(filepath.Join(l.paths.disks, setup.Folder))
-		setup = nil // the nodes have it behind them
+		setup = nil // the snapshot was taken after the setup
 	}
 	if err == nil {
-		err = l.supervise(ctx, p, o, setup)
+		err = l.startSupervisor(ctx, p, o, setup)
 	}
 	if err != nil {
-		return errors.Join(err, l.paths.clear())
+		return errors.Join(err, l.paths.endLab())
 	}
 	return nil
 }
 
-// supervise starts the supervisor and waits until it says that the lab is
-// ready and Finish is through. It lets go of it only then, and of a bound lab not
-// at all.
-func (l *Lab) supervise(ctx context.Context, p *Steps, o Options, setup *Setup) (err error) {
-	log, err := os.OpenFile(l.paths.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+// startSupervisor starts the supervisor, waits until it reports that the lab is ready, and runs
+// setup and Finish. Only then does the supervisor outlive the calling process, and that of a
+// bound lab never does.
+func (l *Lab) startSupervisor(ctx context.Context, p *Steps, o Options, setup *Setup) (err error) {
+	log, err := os.OpenFile(l.paths.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -269,13 +270,13 @@ func (l *Lab) supervise(ctx context.Context, p *Steps, o Options, setup *Setup) 
 	}
 	owner, err := findProcess(cmd.Process.Pid)
 	if err == nil {
-		err = writeJSON(l.paths.owner(), owner)
+		err = writeJSON(l.paths.ownerPath(), owner)
 	}
 	if err == nil {
-		stop := context.AfterFunc(ctx, func() { lifeline.Close() }) // it then takes the lab down
-		err = follow(events, p)
+		stop := context.AfterFunc(ctx, func() { lifeline.Close() }) // the supervisor then takes the lab down
+		err = showEvents(events, p)
 		if err == nil {
-			err = setup.run(ctx, l, p.Step)
+			err = setup.runSetup(ctx, l, p.Step)
 		}
 		if err == nil && o.Finish != nil {
 			err = o.Finish(ctx, l, p.Step)
@@ -287,7 +288,7 @@ func (l *Lab) supervise(ctx context.Context, p *Steps, o Options, setup *Setup) 
 	}
 	if err = errors.Join(err, context.Cause(ctx)); err != nil {
 		lifeline.Close()
-		return errors.Join(err, reap(cmd, owner))
+		return errors.Join(err, awaitSupervisor(cmd, owner))
 	}
 	if o.Bound {
 		l.lifeline = lifeline
@@ -295,15 +296,15 @@ func (l *Lab) supervise(ctx context.Context, p *Steps, o Options, setup *Setup) 
 	return cmd.Process.Release()
 }
 
-// reap waits for a supervisor that is on its way down.
-func reap(cmd *exec.Cmd, owner process) error {
-	impatient := time.AfterFunc(downTime, func() { _ = owner.kill(unix.SIGKILL, 0) })
+// awaitSupervisor waits until a supervisor that takes its lab down has ended.
+func awaitSupervisor(cmd *exec.Cmd, owner process) error {
+	impatient := time.AfterFunc(downTime, func() { _ = owner.killAndWait(unix.SIGKILL, 0) })
 	defer impatient.Stop()
-	_ = cmd.Wait() // how it ended was in its events
+	_ = cmd.Wait() // the supervisor's events have the reason of its end
 	return nil
 }
 
-// downTime is what a supervisor may take to go down by itself.
+// downTime bounds the time in which a supervisor takes its lab down by itself.
 const downTime = 15 * time.Second
 
 // supervisorAttr gives the supervisor its namespaces: one for the network, and
@@ -318,8 +319,8 @@ func supervisorAttr() *syscall.SysProcAttr {
 	return attr
 }
 
-// follow shows a supervisor's events until the lab is ready.
-func follow(r io.Reader, p *Steps) error {
+// showEvents shows a supervisor's events until the lab is ready.
+func showEvents(r io.Reader, p *Steps) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
@@ -356,9 +357,8 @@ func Open(name string) (*Lab, error) {
 	return l, nil
 }
 
-// Down takes the lab down: machines, disks, sockets and logs. It also clears
-// away what a lab left whose supervisor was killed. A lab that is not there is
-// down already.
+// Down takes the lab down: machines, disks, sockets and logs. It also removes the remains of a
+// lab whose supervisor was killed. It does nothing if the lab does not exist.
 func Down(ctx context.Context, name string) error {
 	if name == "" {
 		name = DefaultName
@@ -375,7 +375,7 @@ func Down(ctx context.Context, name string) error {
 		return fmt.Errorf("take down the lab %s: %w", name, err)
 	}
 	defer unlock()
-	if err := paths.clear(); err != nil {
+	if err := paths.endLab(); err != nil {
 		return fmt.Errorf("take down the lab %s: %w", name, err)
 	}
 	return nil
@@ -384,33 +384,32 @@ func Down(ctx context.Context, name string) error {
 // Down takes the lab down.
 func (l *Lab) Down(ctx context.Context) error { return errors.Join(l.Close(), Down(ctx, l.name)) }
 
-// clear ends the lab's supervisor and removes all that the lab has on the
-// host. The machines end with their supervisor.
-func (p paths) clear() error {
+// endLab ends the lab's supervisor and removes the lab's files on the host. The machines end with
+// their supervisor.
+func (p paths) endLab() error {
 	var owner process
-	err := readJSON(p.owner(), &owner)
+	err := readJSON(p.ownerPath(), &owner)
 	if errors.Is(err, os.ErrNotExist) {
-		return p.remove()
+		return p.removeFiles()
 	}
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), downTime)
 	defer cancel()
-	if conn, _, err := p.ask(ctx, request{Op: "down"}); err == nil {
+	if conn, _, err := p.sendRequest(ctx, request{Op: "down"}); err == nil {
 		conn.Close()
-		for end := time.Now().Add(downTime); owner.alive() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(downTime); owner.isAlive() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		}
 	}
-	if err := owner.kill(unix.SIGKILL, 5*time.Second); err != nil {
+	if err := owner.killAndWait(unix.SIGKILL, 5*time.Second); err != nil {
 		return err
 	}
-	return p.remove()
+	return p.removeFiles()
 }
 
-// Reexec turns the process into a lab's supervisor if [Up] started it as one:
-// then it does not return. A program that calls Up calls this first, a test in its
-// TestMain.
+// Reexec turns the process into a lab's supervisor if [Up] started it as one, and then does not
+// return. A program that calls Up must call Reexec first; a test calls it in TestMain.
 func Reexec() {
 	if len(os.Args) != 3 || os.Args[1] != supervise {
 		return
@@ -425,6 +424,6 @@ func Reexec() {
 	os.Exit(0)
 }
 
-// supervise is what a process's first argument is that Reexec turns into a
+// supervise is the first argument of a process that Reexec turns into a
 // supervisor; the run folder of the lab follows.
 const supervise = "supervise"

@@ -8,33 +8,34 @@ import (
 	"strings"
 )
 
-// Software is what a lab's nodes have besides their image's.
+// Software is the software of a lab's nodes besides that of their image.
 type Software struct {
 	Layer *Layer // on their disks; nil for nothing
 	Setup *Setup // done and running; nil for nothing
 }
 
-// Setup is work on a lab whose nodes take commands. It runs once for many labs: they start from
-// a snapshot that has it behind it. A lab that boots its nodes runs it each time.
+// Setup is work on a lab whose nodes accept commands. It runs once for many labs, which start
+// from a snapshot taken after it. A lab that boots its nodes runs it each time.
 type Setup struct {
-	// Key decides what Run does: another one is another snapshot.
+	// Key identifies the work of Run: another key leads to another snapshot.
 	Key string
-	// Folder, within [Lab.Folder], is what Run leaves on the host. The snapshot keeps it.
+	// Folder, within [Lab.Folder], has the files that Run leaves on the host. The snapshot keeps
+	// them.
 	Folder string
-	// Run does the work. The programs that it starts beside the nodes end before the
+	// Run does the work. The programs that it starts beside the nodes end when the
 	// snapshot is taken.
 	Run func(ctx context.Context, l *Lab, step func(format string, args ...any)) error
 }
 
-// key names what the setup does. The nil setup does nothing.
-func (s *Setup) key() string {
+// snapshotKey returns a name for the work of the setup. A nil setup does nothing.
+func (s *Setup) snapshotKey() string {
 	if s == nil {
 		return ""
 	}
 	return s.Key
 }
 
-func (s *Setup) run(ctx context.Context, l *Lab, step func(format string, args ...any)) error {
+func (s *Setup) runSetup(ctx context.Context, l *Lab, step func(format string, args ...any)) error {
 	if s == nil {
 		return nil
 	}
@@ -48,14 +49,14 @@ func (c config) snapshotKey(setup *Setup) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	on, err := hypervisor()
+	on, err := identifyHypervisor()
 	if err != nil {
 		return "", err
 	}
-	parts := []any{"lab", c.Nodes, c.Base, setup.key(), code, on}
+	parts := []any{"lab", c.Nodes, c.Base, setup.snapshotKey(), code, on}
 	c.Run, c.Disks = "", ""
 	for i := range c.Nodes {
-		parts = append(parts, c.machine(i+1).args())
+		parts = append(parts, c.nodeMachine(i+1).commandLine())
 	}
 	return hashKey(parts...)
 }
@@ -73,20 +74,20 @@ func (c config) findSnapshot(ctx context.Context, p *Steps, setup *Setup) (snaps
 	})
 }
 
-// takeSnapshot boots the nodes in a lab of their own, sets them up, and keeps them like that.
+// takeSnapshot boots the nodes in a lab of their own, sets them up, and saves them in that state.
 func (c config) takeSnapshot(ctx context.Context, p *Steps, name string, s snapshot, setup *Setup) error {
 	p.Step("booting %s for a snapshot (%s; once, kept in %s)", strings.Join(c.Nodes, ", "), c.Accel, filepath.Dir(s.dir))
 	_, err := Up(ctx, Options{
 		Name: name, Names: c.Nodes, CPUs: c.CPUs, Guests: c.Guests, AppArmor: c.AppArmor, PCIRoots: c.PCIRoots, NoSnapshot: true, keepMemory: true, base: c.Base,
 		Finish: func(ctx context.Context, l *Lab, _ func(string, ...any)) error {
-			if err := setup.run(ctx, l, p.Step); err != nil {
+			if err := setup.runSetup(ctx, l, p.Step); err != nil {
 				return err
 			}
-			if err := l.save(ctx, s, c.Nodes); err != nil {
+			if err := l.saveSnapshot(ctx, s, c.Nodes); err != nil {
 				return err
 			}
 			if setup != nil && setup.Folder != "" {
-				if err := os.CopyFS(s.folder(), os.DirFS(filepath.Join(l.Folder(), setup.Folder))); err != nil {
+				if err := os.CopyFS(s.folderPath(), os.DirFS(filepath.Join(l.Folder(), setup.Folder))); err != nil {
 					return err
 				}
 			}
@@ -99,11 +100,11 @@ func (c config) takeSnapshot(ctx context.Context, p *Steps, name string, s snaps
 	return errors.Join(err, ctx.Err())
 }
 
-// save waits until the nodes have nothing left to start, and lets the supervisor save them. It ends
-// the programs beside them first.
-func (l *Lab) save(ctx context.Context, s snapshot, nodes []string) error {
+// saveSnapshot waits until the nodes have completed their boot, and makes the supervisor save
+// them and end the programs beside them.
+func (l *Lab) saveSnapshot(ctx context.Context, s snapshot, nodes []string) error {
 	for _, node := range nodes {
-		// A unit that failed makes the status "degraded", which is an end of the boot as well.
+		// If a unit failed, the status is "degraded". That ends the boot, too.
 		if _, err := l.Exec(ctx, node, Cmd{Argv: []string{"sh", "-c", "systemctl is-system-running --wait; sync"}}); err != nil {
 			return err
 		}
@@ -111,19 +112,20 @@ func (l *Lab) save(ctx context.Context, s snapshot, nodes []string) error {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	return l.do(ctx, request{Op: "save", Target: s.dir})
+	return l.sendRequest(ctx, request{Op: "save", Target: s.dir})
 }
 
 // restoreFolder gives a lab that starts from a snapshot the files that its setup left.
 func (s snapshot) restoreFolder(to string) error {
-	if !there(s.folder()) {
+	if !fileExists(s.folderPath()) {
 		return nil
 	}
-	return os.CopyFS(to, os.DirFS(s.folder()))
+	return os.CopyFS(to, os.DirFS(s.folderPath()))
 }
 
 // labKeys are the SSH keys of a lab: its own, and one for each node. Nodes that start from a
-// snapshot have them in their memory, so a snapshot keeps them, for its owner's eyes.
+// snapshot have their keys in their memory, so the snapshot keeps the keys, readable only by its
+// owner.
 type labKeys struct {
 	Login keyPair            `json:"login"`
 	Hosts map[string]keyPair `json:"hosts"`

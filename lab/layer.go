@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// Layer is software that nodes have on their disks besides the image's. It is
-// installed once, on a lab of its own, and kept with the image; nodes start from
+// Layer is software that nodes have on their disks besides that of the image. It is installed
+// once, on a lab of its own, and the disk is kept with the image; the nodes' disks are layered on
 // it.
 type Layer struct {
-	// Name decides what the layer holds: another one is another layer. It is a valid
+	// Name identifies the content of the layer: another name means another layer. It is a valid
 	// part of a lab's name, of at most 24 characters.
 	Name string
-	// Install puts the software on the one node of a lab that has nothing else to
-	// do, and ends what uses the disk.
+	// Install installs the software on the only node of a lab that was made for it, and ends the
+	// programs that use the disk.
 	Install func(ctx context.Context, l *Lab, node string, step func(format string, args ...any)) error
 }
 
-// errKept ends the bringing up of a layer's lab, which is of no use any more.
+// errKept makes Up take the lab of a layer down again once the layer is kept.
 var errKept = errors.New("the layer is kept")
 
-// disk returns the file that nodes' disks are layered on: the image's own, or the
-// layer's, which is made if it is not there. Of two callers at once one makes it,
-// and the other waits for it.
-func (y *Layer) disk(ctx context.Context, p *Steps, img image) (string, error) {
+// findDisk returns the file that nodes' disks are layered on: the image's own, or the layer's.
+// It makes a layer that does not exist. When two callers come at once, one makes it and the
+// other waits for it.
+func (y *Layer) findDisk(ctx context.Context, p *Steps, img image) (string, error) {
 	if y == nil {
-		return img.disk(), nil
+		return img.diskPath(), nil
 	}
-	file := img.layer(y.Name)
-	if there(file) {
-		_ = os.Chtimes(file, time.Time{}, time.Now()) // it is in use; at worst it is made again
+	file := img.layerPath(y.Name)
+	if fileExists(file) {
+		_ = os.Chtimes(file, time.Time{}, time.Now()) // notes its use; if this fails, the layer may be made again
 		return file, nil
 	}
 	p.Step("installing %s on a disk that nodes start from (once; kept in %s)", y.Name, filepath.Dir(img.dir))
@@ -41,7 +41,7 @@ func (y *Layer) disk(ctx context.Context, p *Steps, img image) (string, error) {
 	_, err := Up(ctx, Options{
 		Name: "layer-" + y.Name, Nodes: 1, NoSnapshot: true,
 		Prepare: func(context.Context, func(string, ...any)) (Software, error) {
-			if there(file) { // while this waited
+			if fileExists(file) { // another caller made it while this one waited
 				return Software{}, errKept
 			}
 			return Software{}, nil
@@ -53,29 +53,29 @@ func (y *Layer) disk(ctx context.Context, p *Steps, img image) (string, error) {
 			if err := l.powerOff(ctx, node); err != nil {
 				return err
 			}
-			return errors.Join(os.Rename(l.paths.disk(node), file), errKept)
+			return errors.Join(os.Rename(l.paths.diskPath(node), file), errKept)
 		},
 	})
-	if !errors.Is(err, errKept) || !there(file) {
+	if !errors.Is(err, errKept) || !fileExists(file) {
 		return "", fmt.Errorf("install %s: %w", y.Name, err)
 	}
 	img.pruneLayers(time.Now())
 	return file, nil
 }
 
-func there(file string) bool {
+func fileExists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
 }
 
-// offTime bounds a node's way down.
+// offTime bounds the shutdown of a node.
 const offTime = 2 * time.Minute
 
-// powerOff takes a node down in order, so that its disk is whole.
+// powerOff shuts a node down cleanly, so that its disk is consistent.
 func (l *Lab) powerOff(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, offTime, fmt.Errorf("%s is not off after %s", node, offTime))
 	defer cancel()
-	// The command may end with the connection.
+	// The connection may end before the command, so its error says nothing.
 	_, _ = l.Exec(ctx, node, Cmd{Argv: []string{"systemctl", "poweroff"}})
 	for {
 		nodes, err := l.Nodes()
@@ -95,13 +95,14 @@ func (l *Lab) powerOff(ctx context.Context, node string) error {
 	}
 }
 
-// layer is the file of the layer with a name: beside the image, whose disk it
+// layerPath returns the file of the layer with a name: beside the image, whose disk it
 // is layered on.
-func (i image) layer(name string) string { return i.dir + "-layer-" + name + ".qcow2" }
+func (i image) layerPath(name string) string { return i.dir + "-layer-" + name + ".qcow2" }
 
-// pruneLayers removes layers that nobody used for long. At worst they stay.
+// pruneLayers removes layers that went unused for imageAge. A layer that cannot be removed
+// stays.
 func (i image) pruneLayers(now time.Time) {
-	files, _ := filepath.Glob(image{dir: filepath.Join(filepath.Dir(i.dir), "*")}.layer("*"))
+	files, _ := filepath.Glob(image{dir: filepath.Join(filepath.Dir(i.dir), "*")}.layerPath("*"))
 	for _, file := range files {
 		if info, err := os.Stat(file); err == nil && now.Sub(info.ModTime()) > imageAge {
 			_ = os.Remove(file)

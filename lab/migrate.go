@@ -7,39 +7,39 @@ import (
 	"time"
 )
 
-// memoryStays makes QEMU leave the memory of a machine out of its state, because the memory is in a
-// file of its own. The capability is "x-ignore-shared" of QEMU's qapi/migration.json.
+// memoryStays makes QEMU leave a machine's memory out of the saved state, because the memory is
+// in a file of its own. The capability is "x-ignore-shared" of QEMU's qapi/migration.json.
 func (m *monitor) memoryStays() error {
-	return m.do("migrate-set-capabilities", map[string]any{
+	return m.runCommand("migrate-set-capabilities", map[string]any{
 		"capabilities": []map[string]any{{"capability": "x-ignore-shared", "state": true}},
 	})
 }
 
-// save stops the machine and writes the state of its devices to a new file. Afterwards the
+// saveMachine stops the machine and writes the state of its devices to a new file. Afterwards the
 // machine's memory and disk no longer change. The file's path must not be relative.
-func (m *monitor) save(ctx context.Context, file string) error {
-	if err := errors.Join(m.memoryStays(), m.do("stop", struct{}{})); err != nil {
+func (m *monitor) saveMachine(ctx context.Context, file string) error {
+	if err := errors.Join(m.memoryStays(), m.runCommand("stop", struct{}{})); err != nil {
 		return err
 	}
-	if err := m.do("migrate", map[string]any{"uri": "file:" + file}); err != nil {
+	if err := m.runCommand("migrate", map[string]any{"uri": "file:" + file}); err != nil {
 		return err
 	}
 	return m.awaitMigration(ctx)
 }
 
-// restore reads the state that save wrote into a machine that was started with Restore, and
+// restoreMachine reads the state that save wrote into a machine that was started with Restore, and
 // lets it run.
-func (m *monitor) restore(ctx context.Context, file string) error {
+func (m *monitor) restoreMachine(ctx context.Context, file string) error {
 	if err := m.memoryStays(); err != nil {
 		return err
 	}
-	if err := m.do("migrate-incoming", map[string]any{"uri": "file:" + file}); err != nil {
+	if err := m.runCommand("migrate-incoming", map[string]any{"uri": "file:" + file}); err != nil {
 		return err
 	}
 	if err := m.awaitMigration(ctx); err != nil {
 		return err
 	}
-	return m.do("cont", struct{}{})
+	return m.runCommand("cont", struct{}{})
 }
 
 // awaitMigration waits until QEMU has written or read a state.
@@ -51,7 +51,7 @@ func (m *monitor) awaitMigration(ctx context.Context) error {
 			Status string `json:"status"`
 			Error  string `json:"error-desc"`
 		}
-		if err := m.query("query-migrate", struct{}{}, &now); err != nil {
+		if err := m.queryCommand("query-migrate", struct{}{}, &now); err != nil {
 			return err
 		}
 		switch now.Status {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// mirror returns the URI of the Debian archive that this host's apt uses, so
-// that the image comes from where its owner wants packages to come from.
-func mirror(ctx context.Context) (string, error) {
+// findMirror returns the URI of the Debian archive that this host's apt uses, so that the image's
+// packages come from the source that the host's owner chose.
+func findMirror(ctx context.Context) (string, error) {
 	release, err := os.ReadFile("/etc/os-release")
 	if err != nil {
 		return "", fmt.Errorf("find the Debian mirror: %w", err)

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// serveSSH answers a client on conn as an SSH server and carries its channels
-// over to a node. The supervisor keeps one connection to each node, so a
-// caller pays no handshake with an emulated machine.
+// serveSSH answers a client on conn as an SSH server and carries its channels over to a node.
+// The supervisor keeps one connection to each node, so a caller pays no handshake with an
+// emulated machine.
 //
-// Whoever reaches the supervisor's socket may use the lab: it is not
-// authenticated here.
+// serveSSH does not authenticate the client: every process that reaches the supervisor's socket
+// may use the lab.
 func serveSSH(conn net.Conn, host ssh.Signer, node *ssh.Client) error {
 	config := &ssh.ServerConfig{NoClientAuth: true}
 	config.AddHostKey(host)
@@ -26,14 +26,14 @@ func serveSSH(conn net.Conn, host ssh.Signer, node *ssh.Client) error {
 	var g errgroup.Group
 	g.Go(func() error { ssh.DiscardRequests(requests); return nil })
 	for offer := range channels {
-		g.Go(func() error { return carry(offer, node) })
+		g.Go(func() error { return carryChannel(offer, node) })
 	}
 	return g.Wait()
 }
 
-// carry opens on the node the channel that the client asks for, and copies
+// carryChannel opens on the node the channel that the client asks for, and copies
 // both directions until both are closed.
-func carry(offer ssh.NewChannel, node *ssh.Client) error {
+func carryChannel(offer ssh.NewChannel, node *ssh.Client) error {
 	far, farRequests, err := node.OpenChannel(offer.ChannelType(), offer.ExtraData())
 	var refused *ssh.OpenChannelError
 	switch {
@@ -51,7 +51,7 @@ func carry(offer ssh.NewChannel, node *ssh.Client) error {
 		_, err := io.Copy(far, near)
 		return errors.Join(err, far.CloseWrite())
 	})
-	toNode.Go(func() error { // ends when the client closes the channel, or is gone
+	toNode.Go(func() error { // ends when the client closes the channel or disconnects
 		return errors.Join(carryRequests(far, nearRequests), far.Close())
 	})
 	output := new(errgroup.Group)
@@ -59,7 +59,7 @@ func carry(offer ssh.NewChannel, node *ssh.Client) error {
 	output.Go(func() error { _, err := io.Copy(near.Stderr(), far.Stderr()); return err })
 	toClient.Go(func() error { return carryRequests(near, farRequests) }) // the exit status among them
 	toClient.Go(func() error { return errors.Join(output.Wait(), near.CloseWrite()) })
-	_ = toClient.Wait() // an end of either side ends the channel
+	_ = toClient.Wait() // the end of either side ends the channel
 	_ = near.Close()
 	_ = far.Close()
 	_ = toNode.Wait()

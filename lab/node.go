@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node is a machine as its supervisor holds it.
+// A node is the supervisor's state of one machine of its lab.
 type node struct {
 	number int // from 1
 	conf   config
@@ -32,7 +32,7 @@ type node struct {
 	memory *os.File // what holds the node's memory, if that is to be kept
 }
 
-// A run is one life of a node, from power-on to power-off.
+// A run is the time of a node from power-on to power-off.
 type run struct {
 	process process
 	monitor *monitor
@@ -53,8 +53,8 @@ func newNode(conf config, number int, keys labKeys) *node {
 	return n
 }
 
-// status returns what the node looks like now.
-func (n *node) status() Node {
+// currentStatus returns the node's present status.
+func (n *node) currentStatus() Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	seen := n.seen
@@ -62,13 +62,13 @@ func (n *node) status() Node {
 	return seen
 }
 
-// prepare makes the node's disk.
-func (n *node) prepare() error {
+// makeDisk makes the node's disk.
+func (n *node) makeDisk() error {
 	base := n.conf.Base
 	if n.conf.Snapshot != "" {
-		base = n.conf.snapshot().disk(n.seen.Name)
+		base = n.conf.startSnapshot().diskPath(n.seen.Name)
 	}
-	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, n.conf.paths().disk(n.seen.Name)).CombinedOutput()
+	out, err := exec.Command("qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, n.conf.labPaths().diskPath(n.seen.Name)).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("make the disk of %s: %w: %s", n.seen.Name, err, bytes.TrimSpace(out))
 	}
@@ -81,14 +81,14 @@ const (
 	memoryFD  = 4
 )
 
-// machine returns the machine of the node with a number, counting from 1.
-func (c config) machine(number int) machine {
-	p, name := c.paths(), c.Nodes[number-1]
+// nodeMachine returns the machine of the node with a number, counting from 1.
+func (c config) nodeMachine(number int) machine {
+	p, name := c.labPaths(), c.Nodes[number-1]
 	m := machine{
 		Accel: c.Accel, MemoryMiB: memoryLimit, CPUs: c.CPUs, IOMMU: true, PCIRoots: c.PCIRoots,
-		Kernel: c.image().kernel(), Initrd: p.initrd(name), Serial: p.console(name),
+		Kernel: c.labImage().kernelPath(), Initrd: p.initrdPath(name), Serial: p.consolePath(name),
 		Cmdline: kernelCmdline(c.Accel) + c.securityModules() + " systemd.show_status=0 quiet",
-		Disk:    p.disk(name), Share: p.share(), QMPFD: monitorFD,
+		Disk:    p.diskPath(name), Share: p.sharePath(), QMPFD: monitorFD,
 		Mgmt: &port{ID: "mgmt", MAC: macAddr(number, 0), Backend: tapBackend(number, 0)},
 	}
 	for i := range pfCount {
@@ -97,8 +97,8 @@ func (c config) machine(number int) machine {
 	return m
 }
 
-// securityModules replaces the empty list of kernelCmdline: of a parameter that stands
-// twice the kernel takes the last one.
+// securityModules returns an argument that replaces the empty list of kernelCmdline: of two
+// arguments of one name the kernel uses the last.
 func (c config) securityModules() string {
 	if c.AppArmor {
 		return " lsm=apparmor"
@@ -106,12 +106,12 @@ func (c config) securityModules() string {
 	return ""
 }
 
-// startWith completes the machine of a start: what it boots from, or the snapshot that it goes on
-// from. The descriptors are those that QEMU inherits after the monitor's.
+// startWith adds to a machine its initramfs, or the snapshot that it continues from. It returns
+// the files that QEMU inherits after the monitor's socket.
 func (n *node) startWith(m *machine, from snapshot) ([]*os.File, error) {
 	name := n.seen.Name
 	if from != (snapshot{}) {
-		m.Memory, m.Restore = from.memory(name), true
+		m.Memory, m.Restore = from.memoryPath(name), true
 		return nil, nil
 	}
 	if err := writeInitramfs(m.Initrd, n.fillNode); err != nil {
@@ -133,14 +133,14 @@ func tapBackend(node, nic int) string {
 	return "tap,script=no,downscript=no,ifname=" + tapName(node, nic)
 }
 
-// powerOn starts the node's QEMU, from a snapshot unless that is the zero one.
+// powerOn starts the node's QEMU, from a snapshot unless from is the zero value.
 func (n *node) powerOn(from snapshot) (*run, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.run != nil {
 		return nil, fmt.Errorf("power on %s: it is on already", n.seen.Name)
 	}
-	m := n.conf.machine(n.number)
+	m := n.conf.nodeMachine(n.number)
 	more, err := n.startWith(&m, from)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (n *node) powerOn(from snapshot) (*run, error) {
 		return nil, errors.Join(fmt.Errorf("power on %s: %w", n.seen.Name, err), theirs.Close())
 	}
 	r := &run{from: from, ended: make(chan struct{})}
-	cmd := exec.Command(qemu, m.args()...)
+	cmd := exec.Command(qemu, m.commandLine()...)
 	cmd.ExtraFiles = append([]*os.File{theirs}, more...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	errs := new(bytes.Buffer)
@@ -176,10 +176,10 @@ func (n *node) powerOn(from snapshot) (*run, error) {
 			return
 		}
 		reading := make(chan struct{})
-		go func() { _ = r.monitor.read(); close(reading) }() // ends with QEMU
+		go func() { _ = r.monitor.readMessages(); close(reading) }() // ends with QEMU
 		err = cmd.Wait()
 		<-reading // the reason of the end is in there
-		n.ended(r, err, errs.String())
+		n.noteEnd(r, err, errs.String())
 	})
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("power on %s: %w", n.seen.Name, err)
@@ -192,9 +192,9 @@ func (n *node) powerOn(from snapshot) (*run, error) {
 	return r, nil
 }
 
-// ended notes that QEMU is gone. A reboot of the guest comes here too: its
-// machine is begun anew, so that no state of an emulated device survives.
-func (n *node) ended(r *run, err error, stderr string) {
+// noteEnd records that QEMU has ended. This also happens in a reboot of the node: QEMU ends and
+// starts anew, so that no state of an emulated device survives.
+func (n *node) noteEnd(r *run, err error, stderr string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.run, n.seen.PID = nil, 0
@@ -209,18 +209,18 @@ func (n *node) ended(r *run, err error, stderr string) {
 	case err == nil:
 		n.seen.Reason = "the node powered itself off"
 	default:
-		n.seen.Reason = "QEMU ended: " + complaint(stderr, err.Error())
+		n.seen.Reason = "QEMU ended: " + findComplaint(stderr, err.Error())
 	}
 	close(r.ended)
 }
 
-// attend sees to a node from power-on to power-off: cables as they were, and
-// a connection whenever there can be one. It returns when QEMU is gone.
-func (n *node) attend(ctx context.Context, r *run) {
-	if err := n.begin(ctx, r); err != nil {
-		n.note(err)
+// attendRun serves a node from power-on to power-off: it sets the cables as they were before, and
+// keeps a connection to the node. It returns when QEMU has ended.
+func (n *node) attendRun(ctx context.Context, r *run) {
+	if err := n.beginRun(ctx, r); err != nil {
+		n.noteError(err)
 		if errors.Is(err, errRestore) {
-			_ = r.process.kill(unix.SIGKILL, 10*time.Second)
+			_ = r.process.killAndWait(unix.SIGKILL, 10*time.Second)
 			<-r.ended
 			return
 		}
@@ -230,7 +230,7 @@ func (n *node) attend(ctx context.Context, r *run) {
 			<-r.ended
 			return
 		}
-		client, err := n.connect(ctx, r)
+		client, err := n.connectRun(ctx, r)
 		if err != nil {
 			<-r.ended // the supervisor ends QEMU before it ends itself
 			return
@@ -249,12 +249,12 @@ func (n *node) attend(ctx context.Context, r *run) {
 	}
 }
 
-// begin opens the monitor, loads the snapshot if the run starts from one, and pulls the cables
-// that were pulled when the power went.
-func (n *node) begin(ctx context.Context, r *run) error {
-	err := r.monitor.start()
+// beginRun opens the monitor, loads the snapshot if the run starts from one, and pulls the cables
+// that were pulled at the last power-off.
+func (n *node) beginRun(ctx context.Context, r *run) error {
+	err := r.monitor.negotiateCapabilities()
 	if err == nil && r.from != (snapshot{}) {
-		if err = r.monitor.restore(ctx, r.from.state(n.seen.Name)); err != nil {
+		if err = r.monitor.restoreMachine(ctx, r.from.statePath(n.seen.Name)); err != nil {
 			r.failed = fmt.Errorf("%w: restore %s: %w", errRestore, n.seen.Name, err)
 			return r.failed
 		}
@@ -262,7 +262,7 @@ func (n *node) begin(ctx context.Context, r *run) error {
 	if err != nil {
 		return fmt.Errorf("boot %s: %w", n.seen.Name, err)
 	}
-	for _, pf := range n.status().PFs {
+	for _, pf := range n.currentStatus().PFs {
 		if !pf.Cable {
 			if err := r.monitor.setLink(pf.ID, false); err != nil {
 				return fmt.Errorf("boot %s: pull the cable of %s: %w", n.seen.Name, pf.ID, err)
@@ -274,12 +274,12 @@ func (n *node) begin(ctx context.Context, r *run) error {
 
 var errEnded = errors.New("the power is off")
 
-// connect dials until the node takes commands and has both PFs.
-func (n *node) connect(ctx context.Context, r *run) (*ssh.Client, error) {
+// connectRun dials until the node accepts commands and has both PFs.
+func (n *node) connectRun(ctx context.Context, r *run) (*ssh.Client, error) {
 	for {
-		client, err := n.dial(ctx)
+		client, err := n.dialSSH(ctx)
 		if err == nil {
-			if err = n.settle(client, r); err == nil {
+			if err = n.settlePFs(client, r); err == nil {
 				return client, nil
 			}
 			client.Close()
@@ -294,9 +294,9 @@ func (n *node) connect(ctx context.Context, r *run) (*ssh.Client, error) {
 	}
 }
 
-// dial logs in to the node. Each try is short: what is sent before the node's
-// interface is up is lost, and TCP would wait long to send it again.
-func (n *node) dial(ctx context.Context) (*ssh.Client, error) {
+// dialSSH logs in to the node. Each try is short: packets that are sent before the node's
+// interface is up are lost, and TCP would wait long before it sends them again.
+func (n *node) dialSSH(ctx context.Context) (*ssh.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	addr := net.JoinHostPort(n.seen.Address, "22")
@@ -316,12 +316,12 @@ func (n *node) dial(ctx context.Context) (*ssh.Client, error) {
 	return ssh.NewClient(client, channels, requests), nil
 }
 
-// settle returns once both PFs have their names. The clock of a node from a snapshot stood still
-// since, and is set first.
-func (n *node) settle(client *ssh.Client, r *run) error {
+// settlePFs waits until both PFs have their names. If the node started from a snapshot, it first
+// sets the node's clock, which stood still.
+func (n *node) settlePFs(client *ssh.Client, r *run) error {
 	settled := make(chan struct{})
 	defer close(settled)
-	go func() { // or a node whose power goes meanwhile would never answer
+	go func() { // closes the session if the node's power is cut, since it would never answer
 		select {
 		case <-r.ended:
 			_ = client.Close()
@@ -344,39 +344,39 @@ func (n *node) settle(client *ssh.Client, r *run) error {
 	return session.Run(script.String())
 }
 
-// save writes the node to a snapshot and ends its QEMU.
-func (n *node) save(ctx context.Context, to snapshot) error {
-	client, r, err := n.connected()
+// saveNode writes the node to a snapshot and ends its QEMU.
+func (n *node) saveNode(ctx context.Context, to snapshot) error {
+	client, r, err := n.currentConnection()
 	if err != nil {
 		return fmt.Errorf("save %s: %w", n.seen.Name, err)
 	}
 	r.saving.Store(true)
-	_ = client.Close() // the node's end of it is to be gone from the snapshot
+	_ = client.Close() // so that the snapshot has no open connection
 	time.Sleep(logoutTime)
-	if err := r.monitor.save(ctx, to.state(n.seen.Name)); err != nil {
+	if err := r.monitor.saveMachine(ctx, to.statePath(n.seen.Name)); err != nil {
 		return fmt.Errorf("save %s: %w", n.seen.Name, err)
 	}
 	if err := to.keepMemory(n.seen.Name, n.memory); err != nil {
 		return err
 	}
-	if err := n.kill(); err != nil {
+	if err := n.cutPower(); err != nil {
 		return err
 	}
-	return os.Rename(n.conf.paths().disk(n.seen.Name), to.disk(n.seen.Name))
+	return os.Rename(n.conf.labPaths().diskPath(n.seen.Name), to.diskPath(n.seen.Name))
 }
 
 // logoutTime is how long an emulated node takes to end a session of SSH.
 const logoutTime = time.Second
 
-// kill cuts the node's power.
-func (n *node) kill() error {
+// cutPower cuts the node's power.
+func (n *node) cutPower() error {
 	n.mu.Lock()
 	r := n.run
 	n.mu.Unlock()
 	if r == nil {
 		return fmt.Errorf("cut the power of %s: it is off already", n.seen.Name)
 	}
-	if err := r.process.kill(unix.SIGKILL, 10*time.Second); err != nil {
+	if err := r.process.killAndWait(unix.SIGKILL, 10*time.Second); err != nil {
 		return fmt.Errorf("cut the power of %s: %w", n.seen.Name, err)
 	}
 	<-r.ended
@@ -386,8 +386,8 @@ func (n *node) kill() error {
 	return nil
 }
 
-// link plugs a PF's cable in or pulls it.
-func (n *node) link(name string, up bool) error {
+// setCable plugs a PF's cable in or pulls it.
+func (n *node) setCable(name string, up bool) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var known []string
@@ -408,8 +408,8 @@ func (n *node) link(name string, up bool) error {
 	return fmt.Errorf("link %s of %s: there is no such PF; there are %s", name, n.seen.Name, strings.Join(known, " and "))
 }
 
-// connected returns the connection to the node and the run it is of.
-func (n *node) connected() (*ssh.Client, *run, error) {
+// currentConnection returns the connection to the node, and the run that it belongs to.
+func (n *node) currentConnection() (*ssh.Client, *run, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -421,8 +421,8 @@ func (n *node) connected() (*ssh.Client, *run, error) {
 	return n.client, n.run, nil
 }
 
-// note keeps an error for the status.
-func (n *node) note(err error) {
+// noteError keeps an error for the status.
+func (n *node) noteError(err error) {
 	if err == nil {
 		return
 	}
@@ -431,14 +431,14 @@ func (n *node) note(err error) {
 	n.seen.Reason = err.Error()
 }
 
-// bootTime bounds a boot, and restoreTime a start from a snapshot, on a host with much else to do.
+// bootTime bounds a boot, and restoreTime a start from a snapshot, even on a busy host.
 const (
 	bootTime    = 5 * time.Minute
-	restoreTime = 2 * time.Minute
+	restoreTime = 4 * time.Minute
 )
 
-// await waits until the node takes commands, in the run r or, if that is nil, in any.
-func (n *node) await(ctx context.Context, r *run) error {
+// awaitReady waits until the node accepts commands in run r, or in any run if r is nil.
+func (n *node) awaitReady(ctx context.Context, r *run) error {
 	var ended <-chan struct{}
 	bound, cause := bootTime, error(nil)
 	if r != nil {
@@ -448,7 +448,7 @@ func (n *node) await(ctx context.Context, r *run) error {
 		}
 	}
 	for end := time.Now().Add(bound); time.Now().Before(end); {
-		seen := n.status()
+		seen := n.currentStatus()
 		if seen.State == Ready {
 			return nil
 		}
@@ -457,21 +457,21 @@ func (n *node) await(ctx context.Context, r *run) error {
 			if r.failed != nil {
 				return r.failed
 			}
-			return fmt.Errorf("boot %s: %s\n%s", seen.Name, n.status().Reason, tail(n.conf.paths().console(seen.Name)))
+			return fmt.Errorf("boot %s: %s\n%s", seen.Name, n.currentStatus().Reason, readTail(n.conf.labPaths().consolePath(seen.Name)))
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	err := fmt.Errorf("boot %s: not ready after %s; its console ends with:\n%s", n.seen.Name, bound, tail(n.conf.paths().console(n.seen.Name)))
+	err := fmt.Errorf("boot %s: not ready after %s; its console ends with:\n%s", n.seen.Name, bound, readTail(n.conf.labPaths().consolePath(n.seen.Name)))
 	if cause != nil {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
 }
 
-// tail returns the end of a console's file.
-func tail(name string) string {
+// readTail returns the end of a console's file.
+func readTail(name string) string {
 	body, err := os.ReadFile(name)
 	if err != nil {
 		return err.Error()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strconv"
@@ -13,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onThread runs f on an OS thread of its own that lives as long as f.
-// A parent-death signal is sent when the thread that forked ends, not when
-// its process does, so whoever uses one starts and awaits the child in here.
+// onThread runs f on an OS thread of its own, which ends with f. The kernel sends a parent-death
+// signal when the thread that forked the child ends, not when its process ends. So f must both
+// start the child and wait for it.
 func onThread(f func()) {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with f
@@ -23,15 +24,33 @@ func onThread(f func()) {
 	}()
 }
 
-// A process is a process that can be told from a later one with its number.
+// A process identifies a process by its number and its start time, since a later process can have
+// the same number.
 type process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks after boot, field 22 of proc_pid_stat(5)
 }
 
-// findProcess returns the running process pid.
+// findProcess returns the running process pid. The error wraps os.ErrProcessDone if it has ended.
 func findProcess(pid int) (process, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return process{}, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
+	}
+	if err != nil {
+		return process{}, err
+	}
+	defer stat.Close()
+	return readProcess(pid, stat)
+}
+
+// readProcess returns the process whose proc_pid_stat(5) is open. The kernel fails the read with
+// ESRCH if the process has ended since it was opened.
+func readProcess(pid int, from io.Reader) (process, error) {
+	stat, err := io.ReadAll(from)
+	if errors.Is(err, unix.ESRCH) {
+		return process{}, fmt.Errorf("process %d: %w", pid, os.ErrProcessDone)
+	}
 	if err != nil {
 		return process{}, err
 	}
@@ -61,15 +80,15 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// alive tells whether this very process still runs.
-func (p process) alive() bool {
+// isAlive reports whether this very process still runs.
+func (p process) isAlive() bool {
 	now, err := findProcess(p.PID)
 	return err == nil && now == p
 }
 
-// kill ends the process, if it is still the same one, and waits until it is gone.
-func (p process) kill(sig unix.Signal, wait time.Duration) error {
-	if p.PID <= 1 || !p.alive() {
+// killAndWait ends the process, if it is still the same one, and waits until it is gone.
+func (p process) killAndWait(sig unix.Signal, wait time.Duration) error {
+	if p.PID <= 1 || !p.isAlive() {
 		return nil
 	}
 	fd, err := unix.PidfdOpen(p.PID, 0)
@@ -80,13 +99,13 @@ func (p process) kill(sig unix.Signal, wait time.Duration) error {
 		return fmt.Errorf("open process %d: %w", p.PID, err)
 	}
 	defer unix.Close(fd)
-	if !p.alive() { // the descriptor may be of a successor
+	if !p.isAlive() { // the descriptor may be of a later process with the same number
 		return nil
 	}
 	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("signal process %d: %w", p.PID, err)
 	}
-	for end := time.Now().Add(wait); p.alive(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(wait); p.isAlive(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			return fmt.Errorf("process %d still runs %s after %s", p.PID, wait, unix.SignalName(sig))
 		}
@@ -94,8 +113,8 @@ func (p process) kill(sig unix.Signal, wait time.Duration) error {
 	return nil
 }
 
-// lockFile takes the lock name, and calls waiting once if it is held. The file is there
-// only while somebody has the lock, or waits for it.
+// lockFile takes the lock name, and calls waiting once if it is held. The file exists only
+// while a process holds the lock or waits for it.
 func lockFile(ctx context.Context, name string, waiting func()) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
@@ -104,8 +123,8 @@ func lockFile(ctx context.Context, name string, waiting func()) (unlock func(), 
 		}
 		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 		case err == nil && leadsTo(name, f):
-			return func() { _ = os.Remove(name); f.Close() }, nil // one that is left does no harm
-		case err == nil: // whoever had it has removed it: this is nobody's lock
+			return func() { _ = os.Remove(name); f.Close() }, nil // a lock file that is left does no harm
+		case err == nil: // the former holder removed this file: lock the new one
 			f.Close()
 			continue
 		case !errors.Is(err, unix.EWOULDBLOCK):
@@ -125,7 +144,7 @@ func lockFile(ctx context.Context, name string, waiting func()) (unlock func(), 
 	}
 }
 
-// leadsTo tells whether name is still the open file's.
+// leadsTo reports whether name still leads to the open file.
 func leadsTo(name string, f *os.File) bool {
 	open, err := f.Stat()
 	if err != nil {

@@ -20,10 +20,9 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// A Program runs on the host, within the lab's network namespace, until it is
-// ended or the lab is: what belongs beside the nodes and not on one. It has the
-// address 192.168.77.1 and reaches the nodes by theirs. Its output is in the
-// run folder, in NAME.log.
+// A Program runs on the host, in the lab's network namespace, until it or the lab is ended. It is
+// for software that runs beside the nodes. It has the address 192.168.77.1, and reaches the nodes
+// by their addresses. Its output is in the run folder, in NAME.log.
 type Program struct {
 	Name string   `json:"name"`
 	Argv []string `json:"argv,omitempty"`
@@ -33,25 +32,24 @@ type Program struct {
 	Ended string `json:"ended,omitempty"` // in a [Status]: how, if it ended by itself
 }
 
-// Run starts a program. One that ran before may be started again by its name
-// alone.
+// Run starts a program. To start a program again, its Name is enough.
 func (l *Lab) Run(ctx context.Context, p Program) error {
-	return l.do(ctx, request{Op: "run", Program: &p})
+	return l.sendRequest(ctx, request{Op: "run", Program: &p})
 }
 
-// End kills a program with what it started, and waits until it is gone.
+// End kills a program and the processes that it started, and waits until they have ended.
 func (l *Lab) End(ctx context.Context, name string) error {
-	return l.do(ctx, request{Op: "end", Program: &Program{Name: name}})
+	return l.sendRequest(ctx, request{Op: "end", Program: &Program{Name: name}})
 }
 
-// ProgramLog names the file that takes a program's output.
-func (l *Lab) ProgramLog(name string) string { return l.paths.program(name) }
+// ProgramLog returns the path of the file with a program's output.
+func (l *Lab) ProgramLog(name string) string { return l.paths.programLogPath(name) }
 
-// Folder is a place for what shall live as long as the lab: it is removed with
-// it.
+// Folder returns a folder for files that shall live as long as the lab, which is removed with the
+// lab.
 func (l *Lab) Folder() string { return l.paths.disks }
 
-// programs are those of a lab, by name.
+// programs has the programs of a lab, by name.
 type programs struct {
 	mu  sync.Mutex // guards all
 	all map[string]*program
@@ -63,7 +61,7 @@ type program struct {
 	ended   chan struct{} // closed when it does not run
 }
 
-func (p *programs) run(want Program, log string) error {
+func (p *programs) runProgram(want Program, log string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := p.all[want.Name]
@@ -82,7 +80,7 @@ func (p *programs) run(want Program, log string) error {
 	defer out.Close()
 	next := &program{Program: want, ended: make(chan struct{})}
 	next.Ended = ""
-	if err := p.start(next, out); err != nil {
+	if err := p.startProgram(next, out); err != nil {
 		return fmt.Errorf("run %s: %w", want.Name, err)
 	}
 	if p.all == nil {
@@ -92,8 +90,8 @@ func (p *programs) run(want Program, log string) error {
 	return nil
 }
 
-// start starts a program, which notes its own end. The caller holds the lock.
-func (p *programs) start(next *program, out io.Writer) error {
+// startProgram starts a program, which notes its own end. The caller holds the lock.
+func (p *programs) startProgram(next *program, out io.Writer) error {
 	cmd := exec.Command(next.Argv[0], next.Argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}, next.Env...)
@@ -118,23 +116,23 @@ func (p *programs) start(next *program, out io.Writer) error {
 	}
 	var err error
 	next.PID = cmd.Process.Pid
-	if next.process, err = findProcess(next.PID); err != nil && !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, os.ErrNotExist) {
+	if next.process, err = findProcess(next.PID); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	return nil
 }
 
-func (p *programs) end(name string) error {
+func (p *programs) endProgram(name string) error {
 	p.mu.Lock()
 	one := p.all[name]
 	p.mu.Unlock()
 	if one == nil {
-		return fmt.Errorf("end %s: there is no such program; there are %s", name, strings.Join(p.names(), ", "))
+		return fmt.Errorf("end %s: there is no such program; there are %s", name, strings.Join(p.programNames(), ", "))
 	}
-	if one.process.alive() {
+	if one.process.isAlive() {
 		_ = unix.Kill(-one.process.PID, unix.SIGKILL) // it leads a group of its own
 	}
-	if err := one.process.kill(unix.SIGKILL, 10*time.Second); err != nil {
+	if err := one.process.killAndWait(unix.SIGKILL, 10*time.Second); err != nil {
 		return fmt.Errorf("end %s: %w", name, err)
 	}
 	<-one.ended
@@ -146,20 +144,20 @@ func (p *programs) end(name string) error {
 
 func (p *programs) endAll() error {
 	var errs []error
-	for _, name := range p.names() {
-		errs = append(errs, p.end(name))
+	for _, name := range p.programNames() {
+		errs = append(errs, p.endProgram(name))
 	}
 	return errors.Join(errs...)
 }
 
-func (p *programs) names() []string {
+func (p *programs) programNames() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.all))
 }
 
-// status returns the programs by name, without their commands.
-func (p *programs) status() []Program {
+// listPrograms returns the programs by name, without their commands.
+func (p *programs) listPrograms() []Program {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out []Program

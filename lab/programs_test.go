@@ -1,7 +1,10 @@
 package lab
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,21 +22,21 @@ func TestPrograms(t *testing.T) {
 		}
 	})
 	script := Program{Name: "one", Argv: []string{"sh", "-c", `echo "up $WORD"; [ ! -e "$0" ] || exit 3; exec sleep 1000`, log + ".end"}, Env: []string{"WORD=x"}}
-	if err := p.run(script, log); err != nil {
+	if err := p.runProgram(script, log); err != nil {
 		t.Fatal(err)
 	}
-	pid := p.status()[0].PID
+	pid := p.listPrograms()[0].PID
 	if pid == 0 {
-		t.Fatalf("it does not run: %+v", p.status())
+		t.Fatalf("it does not run: %+v", p.listPrograms())
 	}
-	if err := p.run(script, log); err == nil || !strings.Contains(err.Error(), "runs already") {
+	if err := p.runProgram(script, log); err == nil || !strings.Contains(err.Error(), "runs already") {
 		t.Errorf("a second one of the name: %v", err)
 	}
 	waitForLog(t, log, "up x\n")
-	if err := p.end("one"); err != nil {
+	if err := p.endProgram("one"); err != nil {
 		t.Fatal(err)
 	}
-	if seen := p.status()[0]; seen.PID != 0 || seen.Ended != "" {
+	if seen := p.listPrograms()[0]; seen.PID != 0 || seen.Ended != "" {
 		t.Errorf("after its end: %+v", seen)
 	}
 	if _, err := findProcess(pid); err == nil {
@@ -43,12 +46,12 @@ func TestPrograms(t *testing.T) {
 	if err := os.WriteFile(log+".end", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.run(Program{Name: "one"}, log); err != nil {
+	if err := p.runProgram(Program{Name: "one"}, log); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); p.status()[0].Ended == "" && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); p.listPrograms()[0].Ended == "" && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 	}
-	if seen := p.status()[0]; seen.PID != 0 || seen.Ended != "exit status 3" {
+	if seen := p.listPrograms()[0]; seen.PID != 0 || seen.Ended != "exit status 3" {
 		t.Errorf("after it ended by itself: %+v", seen)
 	}
 	if body, _ := os.ReadFile(log); string(body) != "up x\nup x\n" {
@@ -56,12 +59,34 @@ func TestPrograms(t *testing.T) {
 	}
 
 	for _, bad := range []Program{{Name: "two"}, {Name: "A/b", Argv: []string{"true"}}, {Name: "three", Argv: []string{"/nonexistent"}}} {
-		if err := p.run(bad, log); err == nil {
+		if err := p.runProgram(bad, log); err == nil {
 			t.Errorf("%+v runs", bad)
 		}
 	}
-	if err := p.end("two"); err == nil || !strings.Contains(err.Error(), "there are one") {
+	if err := p.endProgram("two"); err == nil || !strings.Contains(err.Error(), "there are one") {
 		t.Errorf("the end of one that is not there: %v", err)
+	}
+}
+
+// A process that ends before its state is read has ended. It is no failure.
+func TestEndedProcess(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	stat, err := os.Open(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Error(err)
+	}
+	defer stat.Close()
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if p, err := readProcess(pid, stat); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("it ended after its file was opened: %+v, %v", p, err)
+	}
+	if p, err := findProcess(pid); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("it has ended: %+v, %v", p, err)
 	}
 }
 
@@ -69,12 +94,12 @@ func TestPrograms(t *testing.T) {
 func waitForLog(t *testing.T, log, want string) {
 	t.Helper()
 	var body []byte
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if body, _ = os.ReadFile(log); string(body) == want {
 			return
 		}
 	}
-	t.Fatalf("its log is %q after 10 s, not %q", body, want)
+	t.Fatalf("its log is %q after a minute, not %q", body, want)
 }
 
 func TestWritePrograms(t *testing.T) {

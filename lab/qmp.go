@@ -29,17 +29,17 @@ type qmpMessage struct {
 	} `json:"data"`
 }
 
-// qmpTime bounds the wait for an answer: QEMU is busy for as long under load.
+// qmpTime bounds the wait for an answer. Under load QEMU can take nearly as long.
 const qmpTime = 30 * time.Second
 
-// newMonitor opens the session. Events are reported from the goroutine that
-// read is run in, which ends with the connection.
+// newMonitor opens the session. The goroutine that runs readMessages calls events. readMessages
+// returns when the connection ends.
 func newMonitor(conn io.ReadWriteCloser, events func(name, reason string)) *monitor {
 	return &monitor{conn: conn, answers: make(chan qmpMessage, 1), events: events}
 }
 
-// read takes QEMU's messages until the connection ends.
-func (m *monitor) read() error {
+// readMessages reads QEMU's messages until the connection ends.
+func (m *monitor) readMessages() error {
 	defer close(m.answers)
 	in := json.NewDecoder(m.conn)
 	for {
@@ -56,13 +56,13 @@ func (m *monitor) read() error {
 	}
 }
 
-// do runs one command.
-func (m *monitor) do(command string, arguments any) error {
-	return m.query(command, arguments, nil)
+// runCommand runs one command.
+func (m *monitor) runCommand(command string, arguments any) error {
+	return m.queryCommand(command, arguments, nil)
 }
 
-// query runs one command and decodes its answer into the value, unless that is nil.
-func (m *monitor) query(command string, arguments, into any) error {
+// queryCommand runs one command and decodes its answer into the value, unless that is nil.
+func (m *monitor) queryCommand(command string, arguments, into any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	body, err := json.Marshal(map[string]any{"execute": command, "arguments": arguments})
@@ -90,10 +90,10 @@ func (m *monitor) query(command string, arguments, into any) error {
 	}
 }
 
-// start negotiates; QEMU takes no command before.
-func (m *monitor) start() error { return m.do("qmp_capabilities", struct{}{}) }
+// negotiateCapabilities must be the first command; QEMU refuses others before it.
+func (m *monitor) negotiateCapabilities() error { return m.runCommand("qmp_capabilities", struct{}{}) }
 
 // setLink plugs the cable of a netdev in or pulls it.
 func (m *monitor) setLink(id string, up bool) error {
-	return m.do("set_link", map[string]any{"name": id, "up": up})
+	return m.runCommand("set_link", map[string]any{"name": id, "up": up})
 }

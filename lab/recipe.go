@@ -17,7 +17,7 @@ import (
 // suite is the Debian release of a node's root.
 const suite = "trixie"
 
-// diskSize is what a node sees as its disk. The file is sparse.
+// diskSize is the size of a node's disk. The file is sparse.
 const diskSize = "16G"
 
 //go:embed all:image
@@ -29,13 +29,12 @@ var guestFiles embed.FS
 //go:embed boot initramfs.go
 var bootFiles embed.FS
 
-// A recipe is all that decides what is in the image. It is a tree of files:
-// packages, excludes, modules, tools, container, customize.sh, and tree/, which
-// is laid over the root.
+// A recipe determines the content of the image. It is a tree of files: packages, excludes,
+// modules, tools, container, customize.sh, and tree/, which is laid over the root.
 type recipe struct {
 	files fs.FS
-	// guests has packages, customize.sh and tree/ of what nodes have besides that run
-	// guests of their own; nil if they do not.
+	// guests has the packages, customize.sh and tree/ that are added for nodes which run guests
+	// of their own; it is nil for other nodes.
 	guests fs.FS
 }
 
@@ -46,32 +45,32 @@ func newRecipe(guests bool) (r recipe, err error) {
 	return r, err
 }
 
-// guestsPlace is where guests is below the folder that write lays out.
+// guestsPlace is the path of guests below the folder that writeFiles makes.
 const guestsPlace = "guests"
 
-// parts are the trees of files, by their places below that folder.
-func (r recipe) parts() map[string]fs.FS {
+// fileTrees returns the trees of files, by their paths below that folder.
+func (r recipe) fileTrees() map[string]fs.FS {
 	if r.guests == nil {
 		return map[string]fs.FS{".": r.files}
 	}
 	return map[string]fs.FS{".": r.files, guestsPlace: r.guests}
 }
 
-// hash identifies the recipe: 12 hex digits of SHA-256 over the names and
+// hashFiles identifies the recipe: 12 hex digits of SHA-256 over the names and
 // bodies of its files, the suite and the disk's size.
-func (r recipe) hash() (string, error) {
+func (r recipe) hashFiles() (string, error) {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s %s\n", suite, diskSize)
-	err := r.walk(func(name string, body []byte) error {
+	err := r.walkFiles(func(name string, body []byte) error {
 		fmt.Fprintf(sum, "%s %d\n%s\n", name, len(body), body)
 		return nil
 	})
 	return hex.EncodeToString(sum.Sum(nil))[:12], err
 }
 
-// walk calls do for every file, in an order that is always the same.
-func (r recipe) walk(do func(name string, body []byte) error) error {
-	parts := r.parts()
+// walkFiles calls do for every file, in an order that is always the same.
+func (r recipe) walkFiles(do func(name string, body []byte) error) error {
+	parts := r.fileTrees()
 	for _, place := range slices.Sorted(maps.Keys(parts)) {
 		err := fs.WalkDir(parts[place], ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
@@ -90,11 +89,11 @@ func (r recipe) walk(do func(name string, body []byte) error) error {
 	return nil
 }
 
-// lines returns the lines of a list file of each part that has it, without
+// readList returns the lines of a list file of each part that has it, without
 // comments and blanks.
-func (r recipe) lines(list string) ([]string, error) {
+func (r recipe) readList(list string) ([]string, error) {
 	var out []string
-	err := r.walk(func(name string, body []byte) error {
+	err := r.walkFiles(func(name string, body []byte) error {
 		if name != list && name != path.Join(guestsPlace, list) {
 			return nil
 		}
@@ -108,9 +107,9 @@ func (r recipe) lines(list string) ([]string, error) {
 	return out, err
 }
 
-// write lays the recipe out in dir, for the tools that want files.
-func (r recipe) write(dir string) error {
-	return r.walk(func(name string, body []byte) error {
+// writeFiles writes the recipe's files to dir, for tools that need files.
+func (r recipe) writeFiles(dir string) error {
+	return r.walkFiles(func(name string, body []byte) error {
 		dest := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(dest), 0o755); err != nil {
 			return err
@@ -119,7 +118,7 @@ func (r recipe) write(dir string) error {
 	})
 }
 
-// fileMode makes up for the modes that go:embed drops.
+// fileMode returns the mode of a file of the recipe, since go:embed drops modes.
 func fileMode(name string) fs.FileMode {
 	if strings.HasSuffix(name, ".sh") || path.Base(path.Dir(name)) == "bin" {
 		return 0o755

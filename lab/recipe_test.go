@@ -12,7 +12,7 @@ import (
 
 func hashOf(t *testing.T, files fstest.MapFS) string {
 	t.Helper()
-	h, err := recipe{files: files}.hash()
+	h, err := recipe{files: files}.hashFiles()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestDefaultRecipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := r.write(dir); err != nil {
+	if err := r.writeFiles(dir); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(filepath.Join(dir, "customize.sh"))
@@ -75,16 +75,16 @@ func TestGuestsRecipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, _ := plain.hash()
-	if after, err := r.hash(); err != nil || after == before {
+	before, _ := plain.hashFiles()
+	if after, err := r.hashFiles(); err != nil || after == before {
 		t.Errorf("hash %s of both, %v", after, err)
 	}
-	packages, err := r.lines("packages")
+	packages, err := r.readList("packages")
 	if err != nil || !slices.Contains(packages, "libvirt-daemon-system") || !slices.Contains(packages, "linux-image-amd64") {
 		t.Errorf("packages %q, %v", packages, err)
 	}
 	dir := t.TempDir()
-	if err := r.write(dir); err != nil {
+	if err := r.writeFiles(dir); err != nil {
 		t.Fatal(err)
 	}
 	args, err := bootstrapArgs(r, "http://mirror.invalid/debian")
@@ -137,7 +137,7 @@ func TestPrune(t *testing.T) {
 		}
 	}
 	img := image{dir: filepath.Join(dir, "mine")}
-	img.prune(now)
+	img.removeOldImages(now)
 	var left []string
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Relay makes target, an address and port in the lab's network namespace,
-// reachable on a port of the host's loopback, which it returns, as long as the
-// lab is up. A socket belongs to the namespace that it was made in: it is made
-// here and handed to the supervisor.
+// Relay makes target, an address and port in the lab's network namespace, reachable on a port of
+// the host's loopback, which it returns, as long as the lab is up. A socket belongs to the
+// namespace that it was made in, so Relay makes it on the host and passes it to the supervisor.
 func (l *Lab) Relay(ctx context.Context, target string) (netip.AddrPort, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -37,18 +36,18 @@ func (l *Lab) Relay(ctx context.Context, target string) (netip.AddrPort, error) 
 	return listener.Addr().(*net.TCPAddr).AddrPort(), conn.Close()
 }
 
-// Route sends what programs beside the nodes have for the prefix to a node.
+// Route routes traffic of the programs beside the nodes for a prefix to a node.
 func (l *Lab) Route(ctx context.Context, prefix netip.Prefix, node string) error {
-	return l.do(ctx, request{Op: "route", Target: prefix.String(), Node: node})
+	return l.sendRequest(ctx, request{Op: "route", Target: prefix.String(), Node: node})
 }
 
-// sendFile hands an open file over a unix socket: unix(7), SCM_RIGHTS.
+// sendFile passes an open file over a unix socket: unix(7), SCM_RIGHTS.
 func sendFile(conn net.Conn, f *os.File) error {
 	_, _, err := conn.(*net.UnixConn).WriteMsgUnix([]byte{0}, unix.UnixRights(int(f.Fd())), nil)
 	return err
 }
 
-// receiveFile takes what sendFile sends.
+// receiveFile receives a file from sendFile.
 func receiveFile(conn net.Conn) (*os.File, error) {
 	one, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(one, rights)
@@ -66,8 +65,8 @@ func receiveFile(conn net.Conn) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "received"), nil
 }
 
-// relay carries what comes in on the socket that it is handed to target.
-func (s *supervisor) relay(ctx context.Context, conn net.Conn, target string) error {
+// relaySocket carries what comes in on the socket that it is handed to target.
+func (s *supervisor) relaySocket(ctx context.Context, conn net.Conn, target string) error {
 	f, err := receiveFile(conn)
 	if err != nil {
 		return fmt.Errorf("relay to %s: %w", target, err)

@@ -25,11 +25,11 @@ import (
 // says why it is made this way.
 type snapshot struct{ dir string }
 
-func (s snapshot) memory(node string) string { return filepath.Join(s.dir, node+".memory") }
-func (s snapshot) state(node string) string  { return filepath.Join(s.dir, node+".state") }
-func (s snapshot) disk(node string) string   { return filepath.Join(s.dir, node+".qcow2") }
-func (s snapshot) keys() string              { return filepath.Join(s.dir, "keys.json") }
-func (s snapshot) folder() string            { return filepath.Join(s.dir, "folder") }
+func (s snapshot) memoryPath(node string) string { return filepath.Join(s.dir, node+".memory") }
+func (s snapshot) statePath(node string) string  { return filepath.Join(s.dir, node+".state") }
+func (s snapshot) diskPath(node string) string   { return filepath.Join(s.dir, node+".qcow2") }
+func (s snapshot) keysPath() string              { return filepath.Join(s.dir, "keys.json") }
+func (s snapshot) folderPath() string            { return filepath.Join(s.dir, "folder") }
 
 // errRestore marks the failure of a machine that was to start from a snapshot.
 var errRestore = errors.New("the snapshot does not load")
@@ -44,8 +44,8 @@ func hashKey(parts ...any) (string, error) {
 	return hex.EncodeToString(sum[:6]), nil
 }
 
-// hypervisor identifies the QEMU and the processor that a machine's state belongs to.
-func hypervisor() (string, error) {
+// identifyHypervisor identifies the QEMU and the processor that a machine's state belongs to.
+func identifyHypervisor() (string, error) {
 	path, err := exec.LookPath(qemu)
 	if err != nil {
 		return "", fmt.Errorf("find QEMU: %w", err)
@@ -73,8 +73,9 @@ func cpuModel(cpuinfo string) string {
 	return strings.Join(model, " ")
 }
 
-// findSnapshot returns the snapshot of a key. If the cache has none, take makes it in the folder
-// that it is given. Of two callers at once one makes it, and the other waits for it.
+// findSnapshot returns the snapshot of a key. If the cache has none, findSnapshot calls take to
+// make it in a new folder. When two callers come at once, one makes it and the other waits for
+// it.
 func findSnapshot(ctx context.Context, p *Steps, key string, take func(ctx context.Context, s snapshot) error) (snapshot, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -82,7 +83,7 @@ func findSnapshot(ctx context.Context, p *Steps, key string, take func(ctx conte
 	}
 	all := filepath.Join(cache, "snapshots")
 	s := snapshot{filepath.Join(all, key)}
-	if s.use() {
+	if s.touchIfPresent() {
 		return s, nil
 	}
 	if err := os.MkdirAll(all, 0o700); err != nil {
@@ -93,7 +94,7 @@ func findSnapshot(ctx context.Context, p *Steps, key string, take func(ctx conte
 		return s, err
 	}
 	defer unlock()
-	if s.use() {
+	if s.touchIfPresent() {
 		return s, nil
 	}
 	fresh := snapshot{s.dir + ".new"}
@@ -110,24 +111,24 @@ func findSnapshot(ctx context.Context, p *Steps, key string, take func(ctx conte
 	if err != nil {
 		return s, fmt.Errorf("keep a snapshot: %w", err)
 	}
-	s.prune(time.Now())
+	s.removeOldSnapshots(time.Now())
 	return s, nil
 }
 
-// use reports whether the snapshot is there, and notes that it is in use. At worst it is taken
+// touchIfPresent reports whether the snapshot is there, and notes that it is in use. At worst it is taken
 // again.
-func (s snapshot) use() bool {
+func (s snapshot) touchIfPresent() bool {
 	now := time.Now()
 	_ = os.Chtimes(s.dir, now, now)
-	return there(s.dir)
+	return fileExists(s.dir)
 }
 
-// discard removes a snapshot that does not load. Machines that run from it have its files open; a
+// removeFiles removes a snapshot that does not load. Machines that run from it have its files open; a
 // reboot of theirs fails, since it opens the disk by its name.
-func (s snapshot) discard() error { return os.RemoveAll(s.dir) }
+func (s snapshot) removeFiles() error { return os.RemoveAll(s.dir) }
 
-// prune removes the snapshots that no lab used for imageAge. At worst they stay.
-func (s snapshot) prune(now time.Time) {
+// removeOldSnapshots removes the snapshots that no lab used for imageAge. At worst they stay.
+func (s snapshot) removeOldSnapshots(now time.Time) {
 	all, _ := filepath.Glob(filepath.Join(filepath.Dir(s.dir), "*"))
 	for _, dir := range all {
 		if info, err := os.Stat(dir); err == nil && now.Sub(info.ModTime()) > imageAge {
@@ -139,7 +140,7 @@ func (s snapshot) prune(now time.Time) {
 // keepMemory copies the memory of a stopped machine into the snapshot. Only pages that the
 // machine has touched take room.
 func (s snapshot) keepMemory(node string, memory *os.File) (err error) {
-	to, err := os.OpenFile(s.memory(node), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	to, err := os.OpenFile(s.memoryPath(node), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

@@ -5,12 +5,15 @@ package lab
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // fastSays runs a script in a fast node and returns its output, and what was shown as progress.
@@ -24,6 +27,16 @@ func fastSays(t *testing.T, noSnapshot bool, script string) (out, steps string) 
 		t.Fatalf("exit %d, %v", exit, err)
 	}
 	return strings.TrimSpace(stdout.String()), progress.String()
+}
+
+// requireClock wants a node's clock, which date +%s printed after begin, to be at most 30 s wrong.
+func requireClock(t *testing.T, printed string, begin time.Time) {
+	t.Helper()
+	const wrong = 30 * time.Second
+	seconds, err := strconv.ParseInt(printed, 10, 64)
+	if now := time.Unix(seconds, 0); err != nil || now.Before(begin.Add(-wrong)) || now.After(time.Now().Add(wrong)) {
+		t.Errorf("the node's clock says %q, the command began at %d", printed, begin.Unix())
+	}
 }
 
 // damage truncates the state of each snapshot of a kind, and fails the test if there is none.
@@ -71,6 +84,7 @@ func TestFastSnapshot(t *testing.T) {
 		if want == "taken anew" {
 			damage(t, "fast")
 		}
+		begin := time.Now()
 		out, steps := fastSays(t, false, script)
 		if !strings.Contains(steps, want) {
 			t.Errorf("no %q in\n%s", want, steps)
@@ -79,9 +93,7 @@ func TestFastSnapshot(t *testing.T) {
 		if len(lines) != 9 {
 			t.Fatalf("%d lines, want an id, a time and 7 addresses: %s", len(lines), out)
 		}
-		if now, err := strconv.ParseInt(lines[1], 10, 64); err != nil || time.Since(time.Unix(now, 0)).Abs() > time.Minute {
-			t.Errorf("the node's clock says %s", lines[1])
-		}
+		requireClock(t, lines[1], begin)
 		for _, random := range append(lines[2:], lines[0]) {
 			if seen[random] {
 				t.Errorf("%s was there before", random)
@@ -97,6 +109,7 @@ func TestFastSnapshot(t *testing.T) {
 // TestLabSnapshot: labs that start from one snapshot know the time and are apart, a reboot boots a
 // node for real, and a snapshot that does not load is taken anew.
 func TestLabSnapshot(t *testing.T) {
+	soak.Only(t, "labs that boot")
 	leavesNothing(t, "t-snap")
 	emptyCache(t)
 	setup := &Setup{Key: "test", Run: func(ctx context.Context, l *Lab, _ func(string, ...any)) error {
@@ -123,9 +136,8 @@ func TestLabSnapshot(t *testing.T) {
 			t.Errorf("the setup left %q", got)
 		}
 		sh(t, l, "worker01", "touch /root/mine")
-		if now, err := strconv.ParseInt(sh(t, l, "worker01", "date +%s"), 10, 64); err != nil || time.Since(time.Unix(now, 0)).Abs() > time.Minute {
-			t.Errorf("the node's clock says %d, %v", now, err)
-		}
+		begin := time.Now()
+		requireClock(t, sh(t, l, "worker01", "date +%s"), begin)
 		boots = append(boots, bootID(t, l, "worker01"))
 		if want == "restoring" {
 			testRootsApart(t, l)
@@ -177,10 +189,14 @@ func TestJoinedWires(t *testing.T) {
 	leavesNothing(t, "t-wires")
 	for _, joined := range []bool{true, false} {
 		l := upLab(t, Options{Name: "t-wires", Nodes: 2, JoinWires: joined})
-		sh(t, l, "worker01", "ip link set enp1s0 up; ip address add 10.70.0.1/24 dev enp1s0")
-		sh(t, l, "worker02", "ip link set enp2s0 up; ip address add 10.70.0.2/24 dev enp2s0")
-		got := sh(t, l, "worker01", "for i in 1 2 3 4 5; do ping -c 1 -W 1 10.70.0.2 >/dev/null && echo reached && exit; done; echo lost")
-		if want := map[bool]string{true: "reached", false: "lost"}[joined]; got != want {
+		const up = "ip link set $1 up; ip address add $2/24 dev $1; for i in $(seq 600); do [ $(cat /sys/class/net/$1/carrier) = 1 ] && exit; sleep 0.1; done; exit 1"
+		sh(t, l, "worker01", "set -- enp1s0 10.70.0.1; "+up)
+		sh(t, l, "worker02", "set -- enp2s0 10.70.0.2; "+up)
+		tries, want := 60, "reached"
+		if !joined {
+			tries, want = 5, "lost"
+		}
+		if got := sh(t, l, "worker01", fmt.Sprintf("for i in $(seq %d); do ping -c 1 -W 1 10.70.0.2 >/dev/null && echo reached && exit; done; echo lost", tries)); got != want {
 			t.Errorf("joined %t: %s", joined, got)
 		}
 		if err := l.Down(t.Context()); err != nil {

@@ -23,7 +23,7 @@ func TestFindSnapshot(t *testing.T) {
 	take := func(_ context.Context, s snapshot) error {
 		taken++ // the lock keeps the callers apart
 		time.Sleep(50 * time.Millisecond)
-		return os.WriteFile(s.state("n"), []byte("state"), 0o600)
+		return os.WriteFile(s.statePath("n"), []byte("state"), 0o600)
 	}
 	var g errgroup.Group
 	for range 4 {
@@ -32,7 +32,7 @@ func TestFindSnapshot(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = os.Stat(s.state("n"))
+			_, err = os.Stat(s.statePath("n"))
 			return err
 		})
 	}
@@ -47,7 +47,7 @@ func TestFindSnapshot(t *testing.T) {
 	if err != nil || taken != 2 {
 		t.Errorf("after a failure it was taken %d times, %v", taken, err)
 	}
-	if err := s.discard(); err != nil || there(s.dir) {
+	if err := s.removeFiles(); err != nil || fileExists(s.dir) {
 		t.Errorf("discarded: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(s.dir), "*"))
@@ -68,12 +68,12 @@ func TestPruneSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !s.use() {
+	if !s.touchIfPresent() {
 		t.Error("it is not there")
 	}
-	s.prune(time.Now())
-	if !there(s.dir) || there(other.dir) {
-		t.Errorf("the used one there: %t; the old one: %t", there(s.dir), there(other.dir))
+	s.removeOldSnapshots(time.Now())
+	if !fileExists(s.dir) || fileExists(other.dir) {
+		t.Errorf("the used one there: %t; the old one: %t", fileExists(s.dir), fileExists(other.dir))
 	}
 }
 
@@ -171,7 +171,7 @@ func TestSnapshotDependsOn(t *testing.T) {
 		}
 		return key
 	}
-	if _, err := hypervisor(); err != nil {
+	if _, err := identifyHypervisor(); err != nil {
 		t.Skip(err) // the linter's and the unit level's machines may have no QEMU
 	}
 	seen := map[string]string{key(base, nil): "the base"}

@@ -14,22 +14,23 @@ import (
 	"github.com/culvert-net/culvert/durable"
 )
 
-// DefaultName is the lab that is meant when none is named.
+// DefaultName is the name of the lab if the caller names none.
 const DefaultName = "culvert"
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// paths are where a lab keeps what it has on the host.
+// paths has the paths of a lab's files on the host.
 type paths struct {
 	run   string // sockets, consoles, initramfs: gone after down
 	disks string // in the cache: gone after down
-	lock  string // in the cache: held by whoever brings the lab up or down
+	lock  string // in the cache: held by the process that brings the lab up or down
 }
 
-// labPaths returns the places of the lab name, for the calling user.
+// labPaths returns the paths of the lab called name, for the calling user.
 func labPaths(name string) (paths, error) { return labPathsIn(runDir(), name) }
 
-// labPathsIn returns the places of the lab name whose sockets are below run. Errors: errForeign.
+// labPathsIn returns the paths of the lab called name, with its sockets below run. Errors:
+// errForeign.
 func labPathsIn(run, name string) (paths, error) {
 	if !validName.MatchString(name) {
 		return paths{}, fmt.Errorf("lab name %q: want lower-case letters, digits and dashes, at most 32", name)
@@ -49,7 +50,7 @@ func labPathsIn(run, name string) (paths, error) {
 	}, nil
 }
 
-// runDir is the folder of all labs of the calling user.
+// runDir returns the folder of all labs of the calling user.
 func runDir() string {
 	if os.Geteuid() == 0 {
 		return "/run/culvert-lab"
@@ -63,9 +64,10 @@ func runDir() string {
 // errForeign says that another user made the folder of the caller's labs, or may write to it.
 var errForeign = errors.New("not a folder of yours alone")
 
-// checkRunDir refuses a folder of labs that another user made, or can enter: in a folder like
-// /tmp everybody can make the name first, serve its sockets, and redirect what is written. It
-// accepts a folder that does not exist yet; makeRun checks it again after it made it.
+// checkRunDir refuses a folder of labs that another user made or can enter. In a folder like /tmp
+// any user can make a folder of that name first, serve its sockets, and redirect the files that
+// are written. It accepts a folder that does not exist yet; makeRun checks it again after it made
+// it.
 func checkRunDir(dir string) error {
 	var st unix.Stat_t
 	switch err := unix.Lstat(dir, &st); {
@@ -89,27 +91,27 @@ func (p paths) makeRun() error {
 	return checkRunDir(filepath.Dir(p.run))
 }
 
-func (p paths) socket() string             { return filepath.Join(p.run, "control") }
-func (p paths) config() string             { return filepath.Join(p.run, "config.json") }
-func (p paths) owner() string              { return filepath.Join(p.run, "supervisor.json") }
-func (p paths) log() string                { return filepath.Join(p.run, "supervisor.log") }
-func (p paths) hostKey() string            { return filepath.Join(p.run, "supervisor.pub") }
-func (p paths) console(node string) string { return filepath.Join(p.run, node+".console") }
-func (p paths) initrd(node string) string  { return filepath.Join(p.run, node+".initrd") }
-func (p paths) program(name string) string { return filepath.Join(p.run, name+".log") }
-func (p paths) share() string              { return filepath.Join(p.disks, "share") }
-func (p paths) disk(node string) string    { return filepath.Join(p.disks, node+".qcow2") }
+func (p paths) socketPath() string                { return filepath.Join(p.run, "control") }
+func (p paths) configPath() string                { return filepath.Join(p.run, "config.json") }
+func (p paths) ownerPath() string                 { return filepath.Join(p.run, "supervisor.json") }
+func (p paths) logPath() string                   { return filepath.Join(p.run, "supervisor.log") }
+func (p paths) hostKey() string                   { return filepath.Join(p.run, "supervisor.pub") }
+func (p paths) consolePath(node string) string    { return filepath.Join(p.run, node+".console") }
+func (p paths) initrdPath(node string) string     { return filepath.Join(p.run, node+".initrd") }
+func (p paths) programLogPath(name string) string { return filepath.Join(p.run, name+".log") }
+func (p paths) sharePath() string                 { return filepath.Join(p.disks, "share") }
+func (p paths) diskPath(node string) string       { return filepath.Join(p.disks, node+".qcow2") }
 
-// remove takes away all that the lab has on the host, but for the lock. The
-// parents go with it when they are empty.
-func (p paths) remove() error {
+// removeFiles removes the lab's files on the host, except the lock, and the parent folders if
+// they are empty.
+func (p paths) removeFiles() error {
 	err := errors.Join(os.RemoveAll(p.run), os.RemoveAll(p.disks))
-	_ = os.Remove(filepath.Dir(p.run)) // fails while other labs are there
+	_ = os.Remove(filepath.Dir(p.run)) // fails while there are other labs
 	return err
 }
 
-// A config is what a supervisor is told. It holds every path, since inside a
-// user namespace the supervisor takes itself for root.
+// A config holds the settings of a supervisor. It has every path, since inside a user namespace
+// the supervisor would compute those of root.
 type config struct {
 	Name     string   `json:"name"`
 	Nodes    []string `json:"nodes"` // their names
@@ -125,18 +127,19 @@ type config struct {
 	PCIRoots int `json:"pciRoots,omitempty"`
 	// Joined links the switches of the wires, which makes them one L2 segment.
 	Joined bool `json:"joined,omitempty"`
-	// Snapshot is the folder of the snapshot that the nodes start from; "" boots them.
+	// Snapshot is the folder of the snapshot that the nodes start from; if it is empty, they
+	// boot.
 	Snapshot string `json:"snapshot,omitempty"`
-	// KeepMemory holds the memory of the nodes in files, which a snapshot needs.
+	// KeepMemory makes the nodes keep their memory in files, as a snapshot needs it.
 	KeepMemory bool `json:"keepMemory,omitempty"`
 	Acceleration
 }
 
-func (c config) paths() paths { return paths{run: c.Run, disks: c.Disks} }
-func (c config) image() image { return image{hash: c.Image, dir: c.Dir} }
+func (c config) labPaths() paths { return paths{run: c.Run, disks: c.Disks} }
+func (c config) labImage() image { return image{hash: c.Image, dir: c.Dir} }
 
-// snapshot is the one that the nodes start from.
-func (c config) snapshot() snapshot { return snapshot{c.Snapshot} }
+// startSnapshot returns the snapshot that the nodes start from.
+func (c config) startSnapshot() snapshot { return snapshot{c.Snapshot} }
 
 // writeJSON writes a state file.
 func writeJSON(name string, v any) error {

@@ -27,7 +27,7 @@ func TestLabPathsRefusesNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(p.socket()); n > 107 {
+	if n := len(p.socketPath()); n > 107 {
 		t.Errorf("the socket's path has %d bytes, more than the kernel takes", n)
 	}
 }
@@ -70,10 +70,10 @@ func TestKillSparesAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := process{p.PID, p.Start + 1} // the same number, begun at another time
-	if err := other.kill(unix.SIGKILL, time.Second); err != nil || !p.alive() {
+	if err := other.killAndWait(unix.SIGKILL, time.Second); err != nil || !p.isAlive() {
 		t.Fatalf("a process that is not ours was killed: %v", err)
 	}
-	if err := p.kill(unix.SIGKILL, 5*time.Second); err != nil || p.alive() {
+	if err := p.killAndWait(unix.SIGKILL, time.Minute); err != nil || p.isAlive() {
 		t.Fatalf("our process was not killed: %v", err)
 	}
 	<-reaped
@@ -127,7 +127,7 @@ func TestLockFile(t *testing.T) {
 func TestClearOfNothing(t *testing.T) {
 	dir := t.TempDir()
 	p := paths{run: filepath.Join(dir, "run", "x"), disks: filepath.Join(dir, "disks")}
-	if err := p.clear(); err != nil {
+	if err := p.endLab(); err != nil {
 		t.Error(err)
 	}
 }
@@ -145,10 +145,10 @@ func TestClearAfterDeadSupervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	self.Start++ // the supervisor's number went on to us
-	if err := writeJSON(p.owner(), self); err != nil {
+	if err := writeJSON(p.ownerPath(), self); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.clear(); err != nil {
+	if err := p.endLab(); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range []string{p.run, p.disks, filepath.Dir(p.run)} {

@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// A NodeState is what a node is doing.
+// A NodeState says whether a node boots, is ready, or is off.
 type NodeState string
 
 // The states of a node.
@@ -19,7 +19,7 @@ const (
 	Off     NodeState = "off"     // powered off, or its power was cut
 )
 
-// Status is what a lab looks like at one moment.
+// Status is the state of a lab at one moment.
 type Status struct {
 	Name         string    `json:"name"`
 	Image        string    `json:"image"`            // the hash of the image's recipe

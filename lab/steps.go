@@ -11,9 +11,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Steps prints what goes on: a line a step with the seconds since the start,
-// and a sign of life while one takes long. On a terminal that is a running
-// clock, elsewhere a line every now and then. The nil Steps is silent.
+// Steps prints progress: a line for each step with the seconds since the start, and a sign of
+// life during a long step. On a terminal this is a running clock, elsewhere a line from time to
+// time. A nil Steps prints nothing.
 type Steps struct {
 	mu    sync.Mutex // guards w, began, said and text
 	w     io.Writer
@@ -33,19 +33,19 @@ const (
 	quietTick = 10 * time.Second
 )
 
-// NewSteps prints to w, which is a terminal if live is set. Close ends it.
+// NewSteps returns Steps that print to w, which is a terminal if live is set. Close ends them.
 func NewSteps(w io.Writer, live bool) *Steps {
 	s := &Steps{w: w, live: live, start: time.Now(), stop: make(chan struct{})}
 	tick := quietTick
 	if live {
 		tick = liveTick
 	}
-	s.ended.Go(func() error { return s.tick(tick) })
+	s.ended.Go(func() error { return s.tickUntilStop(tick) })
 	return s
 }
 
-// stepsTo returns the Steps that print to w, and what ends them. Where w is a caller's
-// Steps they go on there, by that clock.
+// stepsTo returns Steps that print to w, and a function that ends them. If w is itself a Steps,
+// stepsTo returns that one.
 func stepsTo(w io.Writer) (s *Steps, end func()) {
 	switch w := w.(type) {
 	case nil:
@@ -58,8 +58,8 @@ func stepsTo(w io.Writer) (s *Steps, end func()) {
 	return s, s.Close
 }
 
-// clear takes the running clock away before something else is printed.
-func (s *Steps) clear() {
+// clearClock removes the running clock from the terminal before other text is printed.
+func (s *Steps) clearClock() {
 	if s.live {
 		fmt.Fprint(s.w, "\r\x1b[K")
 	}
@@ -74,20 +74,20 @@ func (s *Steps) Step(format string, args ...any) {
 	defer s.mu.Unlock()
 	s.text, s.began = fmt.Sprintf(format, args...), time.Now()
 	s.said = s.began
-	s.clear()
+	s.clearClock()
 	fmt.Fprintf(s.w, "%6.1fs  %s\n", s.began.Sub(s.start).Seconds(), s.text)
 }
 
-// Write prints text as it is, under the step that goes on.
+// Write prints text unchanged, below the line of the present step.
 func (s *Steps) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clear()
+	s.clearClock()
 	s.said = time.Now()
 	return s.w.Write(text)
 }
 
-func (s *Steps) tick(every time.Duration) error {
+func (s *Steps) tickUntilStop(every time.Duration) error {
 	t := time.NewTicker(every)
 	defer t.Stop()
 	for {
@@ -95,12 +95,12 @@ func (s *Steps) tick(every time.Duration) error {
 		case <-s.stop:
 			return nil
 		case now := <-t.C:
-			s.alive(now)
+			s.showProgress(now)
 		}
 	}
 }
 
-func (s *Steps) alive(now time.Time) {
+func (s *Steps) showProgress(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch took := now.Sub(s.began); {
@@ -113,14 +113,14 @@ func (s *Steps) alive(now time.Time) {
 	}
 }
 
-// Close takes the running clock away. It may be called again.
+// Close removes the running clock. It may be called again.
 func (s *Steps) Close() {
 	if s == nil {
 		return
 	}
 	s.once.Do(func() {
 		close(s.stop)
-		_ = s.ended.Wait() // it has no error
-		s.clear()
+		_ = s.ended.Wait() // it returns no error
+		s.clearClock()
 	})
 }

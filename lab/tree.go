@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// walkTree visits the file or tree src of this host with the names that its parts have in
-// an archive that calls src itself name. A src that is a link means what it leads to.
+// walkTree visits the file or tree src of this host, with the names of its parts in an archive in
+// which src is called name. If src is a link, walkTree visits its target.
 func walkTree(src, name string, visit func(name, file string, info fs.FileInfo) error) error {
 	return filepath.WalkDir(src, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -32,9 +32,9 @@ func walkTree(src, name string, visit func(name, file string, info fs.FileInfo) 
 	})
 }
 
-// AddTree adds the file or tree src of this host to an archive, as name, with its modes
-// and owned by root. Without dates the same files make the same archive. With an empty
-// name only what is in src is added.
+// AddTree adds the file or tree src of this host to an archive, as name, with its modes and owned
+// by root. Without dates the same files make the same archive. If name is empty, only the content
+// of src is added.
 func AddTree(out *tar.Writer, src, name string, withDates bool) error {
 	return walkTree(src, name, func(name, file string, info fs.FileInfo) error {
 		target := ""
@@ -53,7 +53,7 @@ func AddTree(out *tar.Writer, src, name string, withDates bool) error {
 			head.Name += "/"
 		}
 		if withDates {
-			head.ModTime = from.ModTime.Truncate(time.Second) // a tar rounds it, into the future
+			head.ModTime = from.ModTime.Truncate(time.Second) // package tar would round it, perhaps into the future
 		}
 		if err := out.WriteHeader(head); err != nil || !info.Mode().IsRegular() {
 			return err

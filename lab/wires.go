@@ -17,7 +17,7 @@ var (
 	mgmtGateway = netip.MustParseAddr("192.168.77.1")
 )
 
-// wireMTU lets jumbo frames with tags through.
+// wireMTU is large enough for jumbo frames with VLAN tags.
 const wireMTU = 9216
 
 // mgmtBridge joins the nodes' management interfaces with the lab's namespace.
@@ -29,16 +29,16 @@ const MgmtInterface = "mgmt0"
 // pfCount is the number of PFs of a node, each on a wire of its own.
 const pfCount = 2
 
-// pfID is how the lab calls a node's n-th PF, counting from 1.
+// pfID returns the name of a node's n-th PF in the lab, counting from 1.
 func pfID(n int) string { return fmt.Sprintf("pf%d", n) }
 
-// wireName is the bridge that the n-th PFs of all nodes are plugged into.
+// wireName returns the bridge that the n-th PFs of all nodes are plugged into.
 func wireName(n int) string { return fmt.Sprintf("wire%d", n) }
 
-// tapName is the port of a node's NIC: 0 is the management interface.
+// tapName returns the name of the tap of a node's NIC; NIC 0 is the management interface.
 func tapName(node, nic int) string { return fmt.Sprintf("n%dp%d", node, nic) }
 
-// nodeName is what a node is called that was given no other name, nodeAddr its
+// nodeName returns the default name of a node, nodeAddr its
 // address. Both count from 1.
 func nodeName(n int) string { return fmt.Sprintf("worker%02d", n) }
 
@@ -48,8 +48,8 @@ func nodeAddr(n int) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// layWires makes the bridges and taps of a lab in the calling process's
-// network namespace. They go away with it.
+// layWires makes the bridges and taps of a lab in the calling process's network namespace. They
+// end with the namespace.
 func layWires(nodes int, joined bool) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -84,7 +84,7 @@ func layWires(nodes int, joined bool) error {
 	if err := addressBridge(); err != nil {
 		return err
 	}
-	// A router answers what it cannot deliver: nodes need not wait to learn it.
+	// A router answers packets that it cannot deliver, so nodes need not wait for a time-out.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0); err != nil {
 		return fmt.Errorf("make the lab's namespace a router: %w", err)
 	}
@@ -114,9 +114,9 @@ func joinWires() error {
 	return nil
 }
 
-// addBridge makes a switch that floods what it does not know, every group and
-// VLAN included, as an unmanaged one does. The kernel's defaults are no STP,
-// hence no delay, and no VLAN filtering.
+// addBridge makes a bridge that floods frames to unknown addresses, also those of every multicast
+// group and VLAN, as an unmanaged switch does. The kernel's defaults are no STP, hence no delay,
+// and no VLAN filtering.
 func addBridge(name string) (netlink.Link, error) {
 	snooping := false
 	b := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}, MulticastSnooping: &snooping}

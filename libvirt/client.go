@@ -1,12 +1,11 @@
-// Package libvirt asks the host's libvirt what guests it has and changes them: a
-// few calls of libvirt's own protocol over its local socket, with every call bounded
-// by its context. Guests go in by name or UUID, definitions as text; what a
-// definition says is read by package guest.
+// Package libvirt asks the host's libvirt what guests it has and changes them: a few calls of
+// libvirt's own protocol over its local socket, with every call bounded by its context. Guests
+// go in by name or UUID, definitions as text; package guest reads the definitions.
 //
-// It is called by daemon, which compares libvirt's list with the ledger, and by the
-// program culvert for what a person asks to be done to a guest. A hook of libvirt, and
-// whoever answers one, must not come here: libvirt waits for its hooks while it
-// holds the guest, and a call would wait for libvirt.
+// It is called by daemon, which compares libvirt's list with the ledger, and by the program
+// culvert for a person's changes to a guest. A hook of libvirt, and the handler that answers
+// it, must not call it: libvirt waits for its hooks while it holds the guest, and a call would
+// wait for libvirt.
 package libvirt
 
 import (
@@ -34,7 +33,7 @@ var Sockets = []string{"/run/libvirt/libvirt-sock", "/run/libvirt/virtqemud-sock
 // ErrNone says that no libvirt serves this host: none of its sockets exists.
 var ErrNone = errors.New("no libvirt here")
 
-// farewell bounds a goodbye that nobody waits for.
+// farewell bounds a goodbye that no caller waits for.
 const farewell = 2 * time.Second
 
 // Client is one connection to libvirt. Its methods may be called concurrently. A
@@ -58,7 +57,7 @@ func Dial(ctx context.Context, uri string) (*Client, error) {
 	}
 	var errs []error
 	for _, path := range paths {
-		c, err := open(ctx, path)
+		c, err := openClient(ctx, path)
 		if err == nil {
 			return c, nil
 		}
@@ -72,13 +71,16 @@ func Dial(ctx context.Context, uri string) (*Client, error) {
 	return nil, fmt.Errorf("%w: there is no %s: is it installed, and started (systemctl start libvirtd)?", ErrNone, strings.Join(paths, " or "))
 }
 
-func open(ctx context.Context, path string) (*Client, error) {
+func openClient(ctx context.Context, path string) (*Client, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", vf.ErrTimeout, context.Cause(ctx))
+	case err != nil:
 		return nil, err
 	}
 	c := &Client{rpc: protocol.NewWithDialer(dialers.NewAlreadyConnected(&packets{Conn: conn})), conn: conn}
-	if err := c.bounded(ctx, func() error { return c.rpc.ConnectToURI(System) }); err != nil {
+	if err := c.callBounded(ctx, func() error { return c.rpc.ConnectToURI(System) }); err != nil {
 		return nil, errors.Join(err, ignoreClosed(conn.Close()))
 	}
 	return c, nil
@@ -88,7 +90,7 @@ func open(ctx context.Context, path string) (*Client, error) {
 func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
-	if err := c.bounded(ctx, c.rpc.Disconnect); err != nil {
+	if err := c.callBounded(ctx, c.rpc.Disconnect); err != nil {
 		return ignoreClosed(c.conn.Close())
 	}
 	return nil
@@ -101,9 +103,9 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// bounded is f, given up when ctx ends: closing the connection is the one way to
-// get a call of the protocol back.
-func (c *Client) bounded(ctx context.Context, f func() error) error {
+// callBounded calls f, and closes the connection when ctx ends: that is the one way to abandon
+// a call of the protocol.
+func (c *Client) callBounded(ctx context.Context, f func() error) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 	err := f()
 	if !stop() && ctx.Err() != nil {
@@ -112,9 +114,9 @@ func (c *Client) bounded(ctx context.Context, f func() error) error {
 	return err
 }
 
-// call does one thing and says of a failure what was to be done and what helps.
-func (c *Client) call(ctx context.Context, what string, f func() error) error {
-	err := c.bounded(ctx, f)
+// callNamed does one thing and says of a failure what was to be done and what helps.
+func (c *Client) callNamed(ctx context.Context, what string, f func() error) error {
+	err := c.callBounded(ctx, f)
 	switch {
 	case err == nil:
 		return nil

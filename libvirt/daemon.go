@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// pidFiles are where libvirt's daemons that serve Sockets write who they are.
+// pidFiles are the files in which libvirt's daemons that serve Sockets write their process IDs.
 var pidFiles = []string{"run/libvirtd.pid", "run/virtqemud.pid"}
 
 // Runs reports whether a daemon of libvirt runs on the host with that root folder. To dial one

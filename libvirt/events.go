@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Change is what happened to a guest.
+// Change is the kind of a change of a guest.
 type Change string
 
 // The changes that Events reports.
@@ -18,8 +18,8 @@ const (
 	Started       Change = "started" // came to run, also by migration or from a saved state
 	Stopped       Change = "stopped" // however: shut down, destroyed, crashed, migrated away
 	DeviceAdded   Change = "device added"
-	DeviceRemoved Change = "device removed" // the guest has let go of it
-	DeviceKept    Change = "device kept"    // the guest refused to let go of it
+	DeviceRemoved Change = "device removed" // the guest has released it
+	DeviceKept    Change = "device kept"    // the guest refused to release it
 )
 
 // Event is one change of one guest.
@@ -29,9 +29,9 @@ type Event struct {
 	Device     string // the alias, of the changes of a device
 }
 
-// Events says what happens to guests from now on, until ctx or the connection ends;
-// with the connection the channel closes. What nobody takes is kept, so it has to be
-// read until then.
+// Events returns the events of guests from now on, until ctx or the connection ends; with the
+// connection the channel closes. Events that were not received yet are kept, so the channel has
+// to be read until then.
 func (c *Client) Events(ctx context.Context) (<-chan Event, error) {
 	var sources []<-chan any
 	for _, id := range []protocol.DomainEventID{
@@ -40,7 +40,7 @@ func (c *Client) Events(ctx context.Context) (<-chan Event, error) {
 	} {
 		// It ends with the connection and not with ctx: to end one while events
 		// come in blocks the protocol's reader for good (its event.Stream.Push).
-		err := c.call(ctx, "events of guests", func() error {
+		err := c.callNamed(ctx, "events of guests", func() error {
 			source, err := c.rpc.SubscribeEvents(context.WithoutCancel(ctx), id, nil)
 			sources = append(sources, source)
 			return err
@@ -56,7 +56,7 @@ func (c *Client) Events(ctx context.Context) (<-chan Event, error) {
 	for _, source := range sources {
 		relays.Go(func() error {
 			for message := range source {
-				if e, tells := event(message); tells {
+				if e, ok := eventOf(message); ok {
 					select {
 					case out <- e:
 					case <-ctx.Done():
@@ -72,22 +72,23 @@ func (c *Client) Events(ctx context.Context) (<-chan Event, error) {
 	return out, nil
 }
 
-// event reads a message of the protocol; many tell nothing that is asked for.
-func event(message any) (e Event, tells bool) {
+// eventOf reads a message of the protocol. ok is false for the many messages that no caller
+// needs.
+func eventOf(message any) (e Event, ok bool) {
 	switch m := message.(type) {
 	case *protocol.DomainEventCallbackLifecycleMsg:
-		e = of(m.Msg.Dom, lifecycle[protocol.DomainEventType(m.Msg.Event)], "")
+		e = newEvent(m.Msg.Dom, lifecycle[protocol.DomainEventType(m.Msg.Event)], "")
 	case *protocol.DomainEventCallbackDeviceAddedMsg:
-		e = of(m.Dom, DeviceAdded, m.DevAlias)
+		e = newEvent(m.Dom, DeviceAdded, m.DevAlias)
 	case *protocol.DomainEventCallbackDeviceRemovedMsg:
-		e = of(m.Msg.Dom, DeviceRemoved, m.Msg.DevAlias)
+		e = newEvent(m.Msg.Dom, DeviceRemoved, m.Msg.DevAlias)
 	case *protocol.DomainEventCallbackDeviceRemovalFailedMsg:
-		e = of(m.Dom, DeviceKept, m.DevAlias)
+		e = newEvent(m.Dom, DeviceKept, m.DevAlias)
 	}
 	return e, e.Change != ""
 }
 
-func of(d protocol.Domain, what Change, device string) Event {
+func newEvent(d protocol.Domain, what Change, device string) Event {
 	return Event{UUID: formatUUID(d.UUID), Name: d.Name, Change: what, Device: device}
 }
 

@@ -65,7 +65,7 @@ func FuzzAnswer(f *testing.F) {
 			defer close(done)
 			answerOnce(l, length, status, body)
 		}()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		if c, err := libvirt.Dial(ctx, l.Addr().String()); err == nil {
 			_, _ = c.Guests(ctx)

@@ -9,7 +9,7 @@ import (
 	protocol "github.com/digitalocean/go-libvirt"
 )
 
-// State is what a guest does.
+// State is the state of a guest.
 type State string
 
 // The states. A guest that shuts down still runs, and one that crashed and is kept
@@ -32,7 +32,7 @@ type Guest struct {
 // Guests lists all guests, those that are off as well.
 func (c *Client) Guests(ctx context.Context) (out []Guest, err error) {
 	var domains []protocol.Domain
-	err = c.call(ctx, "list the guests", func() (err error) {
+	err = c.callNamed(ctx, "list the guests", func() (err error) {
 		domains, _, err = c.rpc.ConnectListAllDomains(1, 0)
 		return err
 	})
@@ -40,7 +40,7 @@ func (c *Client) Guests(ctx context.Context) (out []Guest, err error) {
 		return nil, err
 	}
 	for _, d := range domains {
-		g, err := c.guest(ctx, d)
+		g, err := c.readGuest(ctx, d)
 		if protocol.IsNotFound(err) {
 			continue // it went meanwhile
 		}
@@ -54,16 +54,16 @@ func (c *Client) Guests(ctx context.Context) (out []Guest, err error) {
 
 // Find returns one guest, by its name or UUID. Errors: vf.ErrNotFound.
 func (c *Client) Find(ctx context.Context, guest string) (Guest, error) {
-	d, err := c.lookup(ctx, guest)
+	d, err := c.findGuest(ctx, guest)
 	if err != nil {
 		return Guest{}, err
 	}
-	return c.guest(ctx, d)
+	return c.readGuest(ctx, d)
 }
 
-func (c *Client) guest(ctx context.Context, d protocol.Domain) (Guest, error) {
+func (c *Client) readGuest(ctx context.Context, d protocol.Domain) (Guest, error) {
 	g := Guest{UUID: formatUUID(d.UUID), Name: d.Name}
-	err := c.call(ctx, "state of guest "+d.Name, func() error {
+	err := c.callNamed(ctx, "state of guest "+d.Name, func() error {
 		state, _, err := c.rpc.DomainGetState(d, 0)
 		if err != nil {
 			return err
@@ -90,9 +90,9 @@ func stateOf(s protocol.DomainState) State {
 	return Running
 }
 
-// lookup finds a guest by its UUID, or its name.
-func (c *Client) lookup(ctx context.Context, guest string) (d protocol.Domain, err error) {
-	err = c.call(ctx, "guest "+guest, func() (err error) {
+// findGuest finds a guest by its UUID, or its name.
+func (c *Client) findGuest(ctx context.Context, guest string) (d protocol.Domain, err error) {
+	err = c.callNamed(ctx, "guest "+guest, func() (err error) {
 		if id, ok := parseUUID(guest); ok {
 			d, err = c.rpc.DomainLookupByUUID(id)
 			return err
@@ -103,13 +103,13 @@ func (c *Client) lookup(ctx context.Context, guest string) (d protocol.Domain, e
 	return d, err
 }
 
-// on does something to one guest.
-func (c *Client) on(ctx context.Context, what, guest string, f func(protocol.Domain) error) error {
-	d, err := c.lookup(ctx, guest)
+// onGuest does something to one guest.
+func (c *Client) onGuest(ctx context.Context, what, guest string, f func(protocol.Domain) error) error {
+	d, err := c.findGuest(ctx, guest)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return c.call(ctx, what+" guest "+guest, func() error { return f(d) })
+	return c.callNamed(ctx, what+" guest "+guest, func() error { return f(d) })
 }
 
 // Which is one of a guest's two definitions.
@@ -118,14 +118,14 @@ type Which protocol.DomainXMLFlags
 const (
 	// Live is that of the guest as it runs; of one that is off, the same as Inactive.
 	Live Which = 0
-	// Inactive is what its next start will have, whole: with the passwords that
-	// libvirt leaves out elsewhere, so that Define loses none.
+	// Inactive is the complete definition of its next start. It includes the passwords that
+	// libvirt leaves out elsewhere, so that Define does not lose them.
 	Inactive = Which(protocol.DomainXMLInactive | protocol.DomainXMLSecure)
 )
 
 // XML returns a guest's definition. Errors: vf.ErrNotFound.
 func (c *Client) XML(ctx context.Context, guest string, which Which) (xml string, err error) {
-	err = c.on(ctx, "definition of", guest, func(d protocol.Domain) (err error) {
+	err = c.onGuest(ctx, "definition of", guest, func(d protocol.Domain) (err error) {
 		xml, err = c.rpc.DomainGetXMLDesc(d, protocol.DomainXMLFlags(which))
 		return err
 	})
@@ -136,28 +136,28 @@ func (c *Client) XML(ctx context.Context, guest string, which Which) (xml string
 // may be new. A guest that runs goes on as it is.
 func (c *Client) Define(ctx context.Context, xml string) (Guest, error) {
 	var d protocol.Domain
-	err := c.call(ctx, "define a guest", func() (err error) {
+	err := c.callNamed(ctx, "define a guest", func() (err error) {
 		d, err = c.rpc.DomainDefineXMLFlags(xml, 0)
 		return err
 	})
 	if err != nil {
 		return Guest{}, err
 	}
-	return c.guest(ctx, d)
+	return c.readGuest(ctx, d)
 }
 
 // Undefine forgets a guest's definition; one that runs goes on until it stops. The
 // file of its firmware's variables stays. libvirt refuses for a guest with
 // snapshots or a saved state, which would be lost.
 func (c *Client) Undefine(ctx context.Context, guest string) error {
-	return c.on(ctx, "undefine", guest, func(d protocol.Domain) error {
+	return c.onGuest(ctx, "undefine", guest, func(d protocol.Domain) error {
 		return c.rpc.DomainUndefineFlags(d, protocol.DomainUndefineKeepNvram)
 	})
 }
 
-// SetAutostart says whether the guest starts with the host.
+// SetAutostart sets whether the guest starts with the host.
 func (c *Client) SetAutostart(ctx context.Context, guest string, on bool) error {
-	return c.on(ctx, "autostart of", guest, func(d protocol.Domain) error {
+	return c.onGuest(ctx, "autostart of", guest, func(d protocol.Domain) error {
 		var value int32
 		if on {
 			value = 1
@@ -169,20 +169,20 @@ func (c *Client) SetAutostart(ctx context.Context, guest string, on bool) error 
 // Attach plugs the device of an XML element into a guest that runs (live), into
 // what it starts with (config), or both at once.
 func (c *Client) Attach(ctx context.Context, guest, deviceXML string, live, config bool) error {
-	return c.on(ctx, "attach a device to", guest, func(d protocol.Domain) error {
-		return c.rpc.DomainAttachDeviceFlags(d, deviceXML, affects(live, config))
+	return c.onGuest(ctx, "attach a device to", guest, func(d protocol.Domain) error {
+		return c.rpc.DomainAttachDeviceFlags(d, deviceXML, affectFlags(live, config))
 	})
 }
 
-// Detach takes a device out as Attach puts it in. From a guest that runs it is gone only
-// when Events has said DeviceRemoved: the guest must let go of it.
+// Detach takes a device out as Attach puts it in. A running guest has lost it only when Events
+// has reported DeviceRemoved, since the guest must release it.
 func (c *Client) Detach(ctx context.Context, guest, deviceXML string, live, config bool) error {
-	return c.on(ctx, "detach a device from", guest, func(d protocol.Domain) error {
-		return c.rpc.DomainDetachDeviceFlags(d, deviceXML, affects(live, config))
+	return c.onGuest(ctx, "detach a device from", guest, func(d protocol.Domain) error {
+		return c.rpc.DomainDetachDeviceFlags(d, deviceXML, affectFlags(live, config))
 	})
 }
 
-func affects(live, config bool) (flags uint32) {
+func affectFlags(live, config bool) (flags uint32) {
 	if live {
 		flags |= uint32(protocol.DomainAffectLive)
 	}
@@ -194,7 +194,7 @@ func affects(live, config bool) (flags uint32) {
 
 // Start starts a guest that is defined, and returns when it runs.
 func (c *Client) Start(ctx context.Context, guest string) error {
-	return c.on(ctx, "start", guest, func(d protocol.Domain) error {
+	return c.onGuest(ctx, "start", guest, func(d protocol.Domain) error {
 		_, err := c.rpc.DomainCreateWithFlags(d, 0)
 		return err
 	})
@@ -203,14 +203,14 @@ func (c *Client) Start(ctx context.Context, guest string) error {
 // Shutdown asks a guest to shut itself down, and does not wait: Events says when it
 // has Stopped.
 func (c *Client) Shutdown(ctx context.Context, guest string) error {
-	return c.on(ctx, "shut down", guest, func(d protocol.Domain) error {
+	return c.onGuest(ctx, "shut down", guest, func(d protocol.Domain) error {
 		return c.rpc.DomainShutdownFlags(d, 0)
 	})
 }
 
 // Destroy stops a guest without asking it, and returns when it has stopped.
 func (c *Client) Destroy(ctx context.Context, guest string) error {
-	return c.on(ctx, "destroy", guest, func(d protocol.Domain) error {
+	return c.onGuest(ctx, "destroy", guest, func(d protocol.Domain) error {
 		return c.rpc.DomainDestroyFlags(d, 0)
 	})
 }

@@ -20,18 +20,25 @@ import (
 	"github.com/culvert-net/culvert/wanted"
 )
 
-// usable decides which networks pods of this node can have: the networks that exist, and
-// the resources of which the node has VFs.
+// usable decides which networks pods of this node can have: the networks that exist, the
+// AddressPools that they name, and the resources of which the node has VFs.
 type usable struct {
 	networks  []api.NetworkDefinition
+	declared  map[string]blocks.Declaration
 	resources []string
 }
 
-// requestAhead requests blocks for the networks that pods of this node can have. It
-// parses the networks again only when something changed: tenants write them, and they
+// Section returns the ipam section of a network in a namespace that names an AddressPool, with
+// the pool's addresses, and the ID of the pool.
+func (m *Member) Section(c ipam.Config, namespace string) (ipam.Config, string, error) {
+	return m.book.Section(c, namespace)
+}
+
+// requestAhead requests blocks for the networks that pods of this node can have. It parses the
+// networks again only when one of its inputs changed, since tenants write networks, and networks
 // may be large.
 func (m *Member) requestAhead(pools []api.Pool) {
-	now := usable{networks: m.Cluster.Networks()}
+	now := usable{networks: m.Cluster.Networks(), declared: m.book.Declarations()}
 	for _, p := range pools {
 		if p.VFs.Total > 0 {
 			now.resources = append(now.resources, p.Name)
@@ -39,7 +46,7 @@ func (m *Member) requestAhead(pools []api.Pool) {
 	}
 	if !reflect.DeepEqual(now, m.usable) {
 		m.usable = now
-		m.book.SetNetworks(now.shared())
+		m.book.SetNetworks(now.sharedNetworks(m.book.Section))
 	}
 }
 
@@ -48,10 +55,10 @@ func (m *Member) requestAhead(pools []api.Pool) {
 // the others when a pod uses them.
 const maxRuns = 1024
 
-// shared returns, by the names of their pools, the networks whose addresses are shared by the cluster and of whose
-// resource the node has VFs. It leaves out networks that cannot be read: the pod that
-// asks for one gets the error.
-func (u usable) shared() map[string]ipam.Config {
+// sharedNetworks returns, by the names of their pools, the networks whose addresses are shared by the cluster and of whose
+// resource the node has VFs. It leaves out networks that cannot be read, or whose AddressPool
+// cannot be used: the pod that asks for one gets the error. section is Member.Section.
+func (u usable) sharedNetworks(section func(ipam.Config, string) (ipam.Config, string, error)) map[string]ipam.Config {
 	out, left := map[string]ipam.Config{}, maxRuns
 	for _, n := range u.networks {
 		configs, err := cni.Own(n)
@@ -65,6 +72,11 @@ func (u usable) shared() map[string]ipam.Config {
 				return resource == "" || resource == name || resource == bare
 			})
 			pool := n.Namespace + "/" + n.Name
+			if c.IPAM.AddressPool != "" {
+				if c.IPAM, pool, err = section(c.IPAM, n.Namespace); err != nil {
+					continue
+				}
+			}
 			if _, twice := out[pool]; !here || twice || c.IPAM.Scope == ipam.ScopeNode || len(c.IPAM.Sets) == 0 {
 				continue
 			}
@@ -74,7 +86,9 @@ func (u usable) shared() map[string]ipam.Config {
 			}
 			if runs <= left {
 				left -= runs
-				c.IPAM.FormerPool = c.Name
+				if c.IPAM.AddressPool == "" {
+					c.IPAM.FormerPool = c.Name
+				}
 				out[pool] = c.IPAM
 			}
 		}
@@ -82,27 +96,38 @@ func (u usable) shared() map[string]ipam.Config {
 	return out
 }
 
-// heldAddresses returns the addresses of the ledger. An address whose entry is damaged is
-// held by an unknown owner. unread counts the entries that cannot be read. The addresses
-// of attachments that are under way are among them: these may have taken theirs of a block
-// that the pool does not have any more (blocks.Book.RollCalls).
-func (m *Member) heldAddresses() (out []blocks.Held, unread int, err error) {
-	err = m.Node.Ledger.ViewLatest(func(tx *journal.Tx) error {
-		for _, a := range tx.AddressesOf("") {
-			if a.Damage != "" {
-				a.Owner = vf.Owner{Name: "an unknown owner"}
-			}
-			out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim, Local: a.Local})
+// namePods adds the UIDs of pods to VFs of a NodeState. A static pod has another UID in the
+// cluster than the runtime knows: a hash without dashes, which is left out.
+func namePods(vfs []v1alpha1.VFState, records []journal.Record) {
+	type place struct{ sandbox, in string }
+	pods := map[place]string{}
+	for _, r := range records {
+		if o := r.Lease.Owner; o.Kind == vf.OwnerPod && strings.Contains(r.Lease.PodUID, "-") {
+			pods[place{o.UID, o.Interface}] = r.Lease.PodUID
 		}
-		unread = tx.UnreadAddresses()
-		return nil
-	})
-	return out, unread, err
+	}
+	for _, v := range vfs {
+		if v.Owner != nil {
+			v.Owner.PodUID = pods[place{v.Owner.UID, v.Owner.Interface}]
+		}
+	}
 }
 
-// addressCondition returns the condition of the addresses that the node's attachments
-// have; disputed describes those that are in another node's blocks, unread counts those
-// that the ledger has and culvertd cannot read.
+// heldAddresses returns the addresses of the ledger. An address whose entry is damaged is
+// held by an unknown owner.
+func heldAddresses(tx *journal.Tx) (out []blocks.Held) {
+	for _, a := range tx.AddressesOf("") {
+		if a.Damage != "" {
+			a.Owner = vf.Owner{Name: "an unknown owner"}
+		}
+		out = append(out, blocks.Held{Network: a.Network, Addr: a.Addr, Owner: a.Owner, Claim: a.Claim, Local: a.Local, Keep: a.Keep})
+	}
+	return out
+}
+
+// addressCondition returns the condition of the addresses that the node's attachments have.
+// disputed describes the addresses in blocks of other nodes. unread counts the entries of the
+// ledger that culvertd cannot read.
 func addressCondition(disputed []string, unread int) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAddresses, Status: metav1.ConditionTrue, Reason: "Owned"}
 	switch {

@@ -1,6 +1,8 @@
 package membership
 
 import (
+	"fmt"
+
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/trouble"
@@ -11,10 +13,14 @@ import (
 func findTroubles(n api.NodeStatus, pending []api.Problem) trouble.Set {
 	out := trouble.Set{}
 	for _, v := range n.VFs {
+		if v.NoCarrier {
+			out.Add("carrier of VF "+v.Name+" ("+v.PCI.String()+")", trouble.Trouble{Begins: "VFNoCarrier", Ends: "VFCarrier",
+				Text: fmt.Sprintf("its interface in %s is up and has no carrier, although PF %s has a link", v.Owner, v.PF)})
+		}
 		if v.Phase != string(journal.Quarantined) {
 			continue
 		}
-		text := "it is in quarantine, nobody gets it: " + v.Reason
+		text := "it is in quarantine and given to no owner: " + v.Reason
 		if v.Owner != nil && !v.Owner.IsZero() {
 			text += "; last held by " + v.Owner.String()
 		}
@@ -24,4 +30,18 @@ func findTroubles(n api.NodeStatus, pending []api.Problem) trouble.Set {
 		out.Add(p.Object, trouble.Trouble{Begins: "NotAsWanted", Ends: "AsWanted", Text: p.Reason})
 	}
 	return out
+}
+
+// addSegments adds the pools over PFs that do not hear each other.
+func addSegments(out trouble.Set, pools []api.Problem) {
+	for _, p := range pools {
+		out.Add(p.Object, trouble.Trouble{Begins: "PFsDoNotHearEachOther", Ends: "PFsHearEachOther", Text: p.Reason})
+	}
+}
+
+// addFaults adds the devices that had errors lately.
+func addFaults(out trouble.Set, faults []api.Problem) {
+	for _, p := range faults {
+		out.Add(p.Object, trouble.Trouble{Begins: "DeviceErrors", Ends: "NoDeviceErrors", Text: p.Reason})
+	}
 }

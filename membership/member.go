@@ -1,7 +1,7 @@
-// Package membership makes a node a member of its cluster. What the cluster says of the
-// node (NodePolicies, the device plugin's ConfigMap, AddressPools, networks) goes in by
-// package kube; the wanted Spec, the node's blocks of addresses, its NodeState and the
-// events of its Node object come out. The daemon runs it.
+// Package membership makes a node a member of its cluster. The cluster's objects for the node
+// (NodePolicies, the device plugin's ConfigMap, AddressPools, networks) go in by package kube;
+// the wanted Spec, the node's blocks of addresses, its NodeState and the events of its Node
+// object come out. The daemon runs it.
 package membership
 
 import (
@@ -21,18 +21,20 @@ import (
 	"github.com/culvert-net/culvert/change"
 	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/ipam/blocks"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/trouble"
 	"github.com/culvert-net/culvert/wanted"
 )
 
-// cluster is what a node reads of its cluster and writes to it: kube.Client.
+// cluster is kube.Client: a node reads its cluster and writes to it by this interface.
 type cluster interface {
 	reader
-	// ObjectsChanged has a value when what is read may have changed.
+	// ObjectsChanged returns a channel that has a value when the objects that a node reads may
+	// have changed.
 	ObjectsChanged() <-chan struct{}
-	// NodeUID returns the UID of the Node object, empty while there is none.
+	// NodeUID returns the UID of the Node object, or "" while there is none.
 	NodeUID() string
 	writer
 }
@@ -46,17 +48,26 @@ type reader interface {
 
 type writer interface {
 	WriteState(context.Context, v1alpha1.NodeStateStatus) error
+	// LastConfirmation returns when the last pod's annotation Confirmed was written.
+	LastConfirmation() time.Time
 	NodeEvent(kind, reason, text string)
 }
 
-// Config is what New makes a Member of.
+// Config has the parts of a Member.
 type Config struct {
 	NodeName string
 	Cluster  cluster
 	Node     *node.Node
 	Sources  *wanted.Sources
 	Status   func(context.Context) (api.NodeStatus, error) // of the node
-	Log      *slog.Logger
+	// Segments returns the pools over PFs that do not hear each other; nil: nothing listens.
+	Segments func() []api.Problem
+	// Faults returns the devices that had errors lately; nil: there are none.
+	Faults func() []api.Problem
+	Log    *slog.Logger
+	// ReadPool reads an AddressPool; nil stands for blocks.FromObject. A simulation of a
+	// cluster reads each version once for all of its nodes, which have processors of their own.
+	ReadPool func(*v1alpha1.AddressPool) (blocks.Pool, error)
 }
 
 // Member is the node as a part of its cluster.
@@ -74,13 +85,18 @@ type Member struct {
 	// Only keepState reads and writes these.
 	policiesKnown bool
 	nodeUID       string
+	parsed        []parsedPool
 	unusable      []api.Problem // AddressPools that cannot be read
 	failing       bool          // the last write of the NodeState failed
 	usable        usable
+	grants        []blocks.Kept // of the ledger, as it was last read
 	written       *v1alpha1.NodeStateStatus
-	hurry         bool // the next write does not wait for others
+	observed      time.Time // of written
+	verify        bool      // another writer may have changed the object
+	hurry         bool      // the next write does not wait for others
 	pace          pace
 	reported      trouble.Set
+	health        health // as hasNewHealth last saw it
 }
 
 // Waits between two writes of the NodeState, see Member.
@@ -96,6 +112,9 @@ func New(c Config) *Member {
 		Config: c, writeInterval: writeInterval, idleInterval: idleInterval,
 		pace: newPace(), urgent: change.NewWake(), specChanged: change.NewWake(), followed: make(chan struct{}),
 	}
+	if m.ReadPool == nil {
+		m.ReadPool = blocks.FromObject
+	}
 	m.book = blocks.NewBook(c.NodeName, m.WriteSoon)
 	c.Node.Engine.Blocks = m.book
 	return m
@@ -107,15 +126,16 @@ func (m *Member) WriteSoon() { m.urgent.Notify() }
 // Followed returns a channel that is closed when the cluster's Spec was followed once.
 func (m *Member) Followed() <-chan struct{} { return m.followed }
 
-// Run follows the cluster's objects and keeps the NodeState, until ctx ends. A change
-// that an attach waits for is written at once, every other one after writeInterval at
-// the latest, but for attaches and detaches, which share a write (pace). Nothing is written before the AddressPools are known: the controller takes
-// back the addresses that the requests of a NodeState do not name.
+// Run follows the cluster's objects and keeps the NodeState, until ctx ends. Run writes a change
+// that an attach waits for at once, and every other change after writeInterval at the latest.
+// Attaches and detaches of pods with a Confirmation share a write (pace). Run writes nothing before the AddressPools are
+// known, since the controller takes back the addresses that the requests of a NodeState do not
+// name.
 func (m *Member) Run(ctx context.Context) {
 	var g errgroup.Group
 	g.Go(func() error { m.followSpec(ctx); return nil })
 	m.keepState(ctx)
-	_ = g.Wait() // it returns nil
+	_ = g.Wait() // always nil
 }
 
 // followSpec reconciles the node each time that the wanted Spec changes. It runs beside
@@ -127,7 +147,7 @@ func (m *Member) followSpec(ctx context.Context) {
 			return
 		case <-m.specChanged:
 		}
-		if err := m.Node.Reconciler.Pass(ctx, false); err != nil && ctx.Err() == nil {
+		if err := m.Node.Reconciler.Pass(ctx); err != nil && ctx.Err() == nil {
 			m.Log.Error("follow the cluster's wishes", "err", err)
 		}
 		if first {
@@ -145,15 +165,24 @@ func (m *Member) keepState(ctx context.Context) {
 			m.specChanged.Notify()
 		}
 		known := m.readPools()
+		paced := false
 		if dirty && known && !time.Now().Before(next) {
 			next = time.Now().Add(m.writeInterval)
-			dirty = !m.tryWrite(ctx, time.Now())
-		}
-		wait := m.idleInterval
-		if dirty && known {
-			wait = max(time.Until(next), 0)
+			m.hasNewHealth() // that until now is in this status
+			done := m.tryWrite(ctx, time.Now())
+			paced = !done && !m.failing
+			dirty = !done && m.failing
 		}
 		hardware := m.Node.Inventory.Changed() // after the listing by tryWrite, which is no change
+		wait := m.idleInterval
+		switch {
+		case m.hasNewHealth(): // the status may be of a time before
+			next, wait = time.Now(), 0
+		case dirty && known:
+			wait = max(time.Until(next), 0)
+		case paced: // and an event may come before
+			wait = min(wait, max(time.Until(m.pace.nextWrite()), time.Until(next)))
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -165,9 +194,7 @@ func (m *Member) keepState(ctx context.Context) {
 		case <-ledger:
 		case <-hardware:
 		case <-timer.C:
-			if wait == m.idleInterval {
-				m.written = nil // another writer may have changed the object
-			}
+			m.verify = m.verify || wait == m.idleInterval
 		}
 		timer.Stop()
 		dirty = true
@@ -212,22 +239,58 @@ func (m *Member) readPools() (known bool) {
 		return false
 	}
 	m.book.SetNode(m.nodeUID)
+	if !m.parsePools(pools) {
+		return true
+	}
 	var views []blocks.View
 	m.unusable = nil
-	for _, o := range pools {
-		p, err := blocks.FromObject(o)
-		if err != nil {
-			m.unusable = append(m.unusable, api.Problem{Object: "AddressPool " + o.Name, Reason: excerpt.Error(err), Next: "no pod gets addresses of it until it is corrected"})
+	for _, one := range m.parsed {
+		o := one.object
+		if one.err != nil {
+			m.unusable = append(m.unusable, api.Problem{Object: "AddressPool " + o.Name, Reason: excerpt.Error(one.err), Next: "no pod gets addresses of it until it is corrected"})
 			continue
 		}
-		views = append(views, blocks.View{Pool: p, Starved: slices.Contains(o.Status.Starved, m.NodeName)})
+		if d := one.pool.Declared; d != nil && d.Err != nil {
+			m.unusable = append(m.unusable, api.Problem{Object: "AddressPool " + o.Name, Reason: excerpt.Error(d.Err), Next: "correct its subnets; until then no pod gets an address of it anew"})
+		}
+		views = append(views, blocks.View{
+			Pool: one.pool, Starved: slices.Contains(o.Status.Starved, m.NodeName), Exhausted: len(o.Status.Starved) > 0, ClusterNodes: int(o.Status.ClusterNodes),
+		})
 	}
 	answered := m.book.RollCalls()
 	m.book.SetPools(views)
-	if !slices.Equal(m.book.RollCalls(), answered) {
-		m.WriteSoon() // the controller waits for the answer
+	if !slices.Equal(m.book.RollCalls(), answered) || m.book.WantsAny() {
+		m.WriteSoon() // the controller waits for an answer to a roll call, or for an address
 	}
 	return true
+}
+
+// parsedPool is an AddressPool as it was read last. The pool of a large cluster has thousands of
+// blocks, and keepState runs after each attach.
+type parsedPool struct {
+	object  *v1alpha1.AddressPool
+	version string
+	pool    blocks.Pool
+	err     error
+}
+
+// parsePools reads the AddressPools that have changed, and reports whether any has.
+func (m *Member) parsePools(pools []*v1alpha1.AddressPool) (changed bool) {
+	before := map[string]parsedPool{}
+	for _, one := range m.parsed {
+		before[one.object.Name] = one
+	}
+	changed = m.parsed == nil || len(pools) != len(m.parsed)
+	m.parsed = make([]parsedPool, 0, len(pools))
+	for _, o := range pools {
+		one, known := before[o.Name]
+		if !known || one.object != o || one.version != o.ResourceVersion || o.ResourceVersion == "" {
+			one, changed = parsedPool{object: o, version: o.ResourceVersion}, true
+			one.pool, one.err = m.ReadPool(o)
+		}
+		m.parsed = append(m.parsed, one)
+	}
+	return changed
 }
 
 // writeState writes the NodeState when it has changed and does not wait for more changes,
@@ -239,50 +302,81 @@ func (m *Member) writeState(ctx context.Context, now time.Time) (done bool, err 
 		return false, err
 	}
 	n.Problems = slices.Concat(m.unusable, n.Problems)
-	if n.Ready { // before, everything is under way
+	if n.Ready { // until then, all VFs and PFs are still being set up
 		found := findTroubles(n, slices.Concat(m.Sources.Problems(), m.unusable, m.Node.Problems()))
+		findLinkTroubles(found, n.PFs, m.reported)
+		if m.Faults != nil {
+			addFaults(found, m.Faults())
+		}
+		if m.Segments != nil {
+			addSegments(found, m.Segments())
+		}
 		trouble.Emit(m.reported, found, m.Cluster.NodeEvent)
 		m.reported = found
 	}
-	state, err := m.buildState(n)
+	state, err := m.buildState(n, now)
 	if err != nil {
 		return false, err
 	}
-	if reflect.DeepEqual(&state, m.written) {
+	// A pod that came and went since the last write has a Confirmation that only a later
+	// NodeState ends.
+	same := reflect.DeepEqual(&state, m.written) && !m.Cluster.LastConfirmation().After(m.observed)
+	if same && !m.verify {
 		m.hurry, m.pace.waiting = false, nil
 		return true, nil
 	}
-	if m.written != nil && !m.hurry && changesOwnersOnly(m.written, &state) && !m.needsBlocks(m.written, &state) && !m.pace.isDue(now, &state) {
+	if !same && m.written != nil && !m.hurry && !m.mustHurry(&state) && !m.pace.isDue(now, &state, m.hasUnconfirmed(&state)) {
 		return false, nil
 	}
-	if err := m.Cluster.WriteState(ctx, state); err != nil {
+	seen := state
+	seen.Observed = &metav1.MicroTime{Time: now}
+	if err := m.Cluster.WriteState(ctx, seen); err != nil {
 		return false, err
+	}
+	m.verify = false
+	if same { // the object still has the time of the last write, unless another writer changed it
+		return true, nil
 	}
 	if m.written != nil { // else there may have been nothing to write
 		m.pace.written = now
 	}
-	m.written, m.hurry, m.pace.waiting = &state, false, nil
+	m.written, m.observed, m.hurry, m.pace.waiting = &state, now, false, nil
 	return true, nil
 }
 
-// buildState returns what the NodeState should say.
-func (m *Member) buildState(n api.NodeStatus) (v1alpha1.NodeStateStatus, error) {
+// mustHurry reports whether other programs wait for what has changed since the last write.
+func (m *Member) mustHurry(state *v1alpha1.NodeStateStatus) bool {
+	return !changesOwnersOnly(m.written, state) || m.needsBlocks(m.written, state)
+}
+
+// buildState returns the wanted content of the NodeState.
+func (m *Member) buildState(n api.NodeStatus, now time.Time) (v1alpha1.NodeStateStatus, error) {
 	out := status.ToNodeState(n)
 	out.NodeUID, out.Policies = m.nodeUID, m.Sources.PolicyStates()
 	m.requestAhead(n.Pools)
+	if err := m.keepGrants(n, now); err != nil {
+		return out, err
+	}
 	var (
-		held   []blocks.Held
+		l      blocks.Ledger
 		unread int
 	)
 	out.RollCalls = m.book.RollCalls()
-	requests, err := m.book.Requests(func() (_ []blocks.Held, err error) {
-		held, unread, err = m.heldAddresses()
-		return held, err
+	// The read includes the addresses of attachments that are under way. They may have taken an
+	// address of a block that the pool has lost (RollCalls).
+	requests, err := m.book.Requests(func() (blocks.Ledger, error) {
+		err := m.Node.Ledger.ViewLatest(func(tx *journal.Tx) error {
+			l, unread = ledgerOf(tx), tx.UnreadAddresses()
+			namePods(out.VFs, tx.Records())
+			l.Strangers, l.Aside = hasStrangers(n), m.Node.AddressesAside()
+			return nil
+		})
+		return l, err
 	})
 	if err != nil {
 		return out, err
 	}
 	out.AddressRequests, out.AddressesUnread = blocks.ToObject(requests), int32(min(unread, math.MaxInt32))
-	out.Conditions = slices.Concat(out.Conditions, m.Sources.Conditions(out.Policies), []metav1.Condition{addressCondition(m.book.Disputed(held), unread)})
+	out.Conditions = slices.Concat(out.Conditions, m.Sources.Conditions(out.Policies), []metav1.Condition{addressCondition(m.book.Disputed(l.Held), unread)})
 	return out, nil
 }

@@ -42,6 +42,8 @@ type fakeCluster struct {
 	written  []v1alpha1.NodeStateStatus
 	events   []string
 	changed  chan struct{}
+	// confirmed is when a pod's Confirmation was last written.
+	confirmed time.Time
 }
 
 func (c *fakeCluster) Policies() ([]*v1alpha1.NodePolicy, bool) {
@@ -81,6 +83,12 @@ func (c *fakeCluster) WriteState(_ context.Context, s v1alpha1.NodeStateStatus) 
 	}
 	c.written = append(c.written, s)
 	return nil
+}
+
+func (c *fakeCluster) LastConfirmation() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.confirmed
 }
 
 func (c *fakeCluster) NodeEvent(kind, reason, text string) {
@@ -267,8 +275,8 @@ func TestPlanKeepsTheClustersWishes(t *testing.T) {
 	}
 }
 
-// What the cluster wishes is there before the kubelet is shown anything; a PF that
-// takes its time to get there keeps no address waiting (I7).
+// I7: the node has the cluster's policies before it shows the kubelet any pool. A PF
+// that takes its time to follow them keeps no address waiting.
 func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 	m, c := joined(t)
 	c.policies = []*v1alpha1.NodePolicy{policy("p", 0, 3, "a")}
@@ -298,9 +306,9 @@ func TestI7SlowPFKeepsNoAddressWaiting(t *testing.T) {
 	}
 }
 
-// Nothing is told before the pools are known: what a NodeState does not ask for is
-// taken back (I4). That is no mistake. Then it is written, once as long as nothing
-// changes, and again after the API server was down.
+// I4: a node reports nothing before it knows the pools, since the controller takes back
+// blocks that a NodeState does not request. That is no mistake. Then it writes the
+// NodeState, once as long as nothing changes, and again after the API server was down.
 func TestI4NothingIsToldTooEarly(t *testing.T) {
 	m, c := joined(t)
 	m.writeInterval = 50 * time.Millisecond
@@ -356,7 +364,7 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// A pool that somebody damaged is told, and hides no other (I7).
+// I7: a node reports a damaged pool, and the pool hides no other.
 func TestI7DamagedPoolHidesNoOther(t *testing.T) {
 	m, c := joined(t)
 	pool := func(network string, blocks ...v1alpha1.AddressBlock) *v1alpha1.AddressPool {
@@ -376,10 +384,10 @@ func TestI7DamagedPoolHidesNoOther(t *testing.T) {
 	if len(c.events) != 1 || !strings.HasPrefix(c.events[0], "Warning NotAsWanted AddressPool bad: ") {
 		t.Errorf("%q", c.events)
 	}
-	if own := m.book.Of("good", vf.Owner{}); len(own.Runs) != 1 {
+	if own := m.book.Of("good", vf.Owner{}, nil); len(own.Runs) != 1 {
 		t.Errorf("I7: %+v", own)
 	}
-	if own := m.book.Of("bad", vf.Owner{}); len(own.Runs) != 0 {
+	if own := m.book.Of("bad", vf.Owner{}, nil); len(own.Runs) != 0 {
 		t.Errorf("given out of a damaged pool: %+v", own)
 	}
 }

@@ -6,50 +6,79 @@ import (
 	"slices"
 	"time"
 
+	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/ipam/blocks"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// pace delays NodeStates that only say which pods have which VFs, so that the attaches of a
-// busy node share one write. A NodeState with any other news is written at once.
+// pace delays NodeStates that only say which pods have which VFs, so that the attaches of a node
+// share a write. No program waits for these: the pods' own annotations have the addresses for
+// Services (netannotation.Confirmed). A NodeState with any other change is written at once. The
+// takeover of a VF is such a change, since culvert migrate check waits for it.
 type pace struct {
-	// A change is written when nothing changed for quiet. When the last write is longer ago
-	// than longest it is written when nothing changed for settle, or it has waited for quiet.
+	// A change is written when nothing has changed for the time quiet, or when it has waited for
+	// longest. If the last write is longer ago than longest, it is written when nothing has
+	// changed for settle. A VF without a Confirmation is written when the last write is longer
+	// ago than settle.
 	settle, quiet, longest time.Duration
 
 	written     time.Time                 // the last write
 	waiting     *v1alpha1.NodeStateStatus // what is not written yet
 	first, last time.Time                 // its first and its last change
+	unconfirmed bool                      // a VF in it has no Confirmation
 }
 
 func newPace() pace {
-	return pace{settle: 2 * time.Second, quiet: 10 * time.Second, longest: time.Minute}
+	return pace{settle: 10 * time.Second, quiet: time.Minute, longest: 5 * time.Minute}
 }
 
 // isDue reports whether a NodeState whose owners changed is written now.
-func (p *pace) isDue(now time.Time, state *v1alpha1.NodeStateStatus) bool {
+func (p *pace) isDue(now time.Time, state *v1alpha1.NodeStateStatus, unconfirmed bool) bool {
 	if p.waiting == nil {
 		p.first = now
 	}
+	p.unconfirmed = unconfirmed
 	if p.waiting == nil || !reflect.DeepEqual(p.waiting, state) {
 		p.waiting, p.last = state, now
 	}
-	unchanged, waits := now.Sub(p.last), now.Sub(p.first)
-	return unchanged >= p.quiet || now.Sub(p.written) >= p.longest && (unchanged >= p.settle || waits >= p.quiet)
+	return !now.Before(p.nextWrite())
 }
 
-// changesOwnersOnly reports whether two NodeStates differ only in which owners have which
-// VFs, and in the counts that follow from it. Where a PF waits for its VFs to be free they
-// differ in more: the controller empties that node.
+// nextWrite returns when what waits is written if nothing changes until then.
+func (p *pace) nextWrite() time.Time {
+	if p.unconfirmed {
+		return p.written.Add(p.settle)
+	}
+	due := p.last.Add(p.settle)
+	if after := p.written.Add(p.longest); due.Before(after) {
+		due = after
+	}
+	for _, other := range []time.Time{p.last.Add(p.quiet), p.first.Add(p.longest)} {
+		if other.Before(due) {
+			due = other
+		}
+	}
+	return due
+}
+
+// changesOwnersOnly reports whether two NodeStates differ only in the owners of VFs, and in the
+// counts that follow from them. It returns false if a PF waits until its VFs are free, since the
+// controller then drains that node.
 func changesOwnersOnly(a, b *v1alpha1.NodeStateStatus) bool {
 	return !slices.ContainsFunc(b.PFs, func(pf v1alpha1.PFState) bool { return pf.WantedVFs != nil && *pf.WantedVFs != pf.NumVFs }) &&
 		reflect.DeepEqual(withoutOwners(*a), withoutOwners(*b))
 }
 
-// withoutOwners returns a NodeState without what an attach and a detach change.
+// unserved lists the phases of VFs that are not given out. No attach and no detach passes through them.
+var unserved = []string{string(journal.Making), api.PhaseUnmanaged, api.PhaseMissing}
+
+// withoutOwners returns a NodeState without the parts that attaches and detaches change. A VF
+// without carrier stays.
 func withoutOwners(s v1alpha1.NodeStateStatus) v1alpha1.NodeStateStatus {
-	s.VFs, s.Counts.Used, s.Counts.Free = nil, 0, 0
+	s.VFs = slices.DeleteFunc(slices.Clone(s.VFs), func(v v1alpha1.VFState) bool { return !v.NoCarrier && !slices.Contains(unserved, v.Phase) })
+	s.NetworkWarnings, s.Counts.Used, s.Counts.Free = nil, 0, 0
 	s.Pools = slices.Clone(s.Pools)
 	for i := range s.Pools {
 		s.Pools[i].Free = 0
@@ -61,6 +90,35 @@ func withoutOwners(s v1alpha1.NodeStateStatus) v1alpha1.NodeStateStatus {
 	return s
 }
 
+// hasUnconfirmed reports whether a NodeState has new VFs of pods that no Confirmation names. Another
+// meta plugin called Culvert for those pods, and writes their network-status itself.
+func (m *Member) hasUnconfirmed(state *v1alpha1.NodeStateStatus) bool {
+	type attachment struct{ sandbox, network, at string }
+	of := func(v v1alpha1.VFState) (attachment, bool) {
+		if v.Phase != string(journal.Attached) || v.Owner == nil || v.Owner.Kind != vf.OwnerPod {
+			return attachment{}, false
+		}
+		return attachment{v.Owner.UID, v.Network, v.Owner.Interface}, true
+	}
+	known := map[attachment]bool{}
+	for _, v := range m.written.VFs {
+		if a, is := of(v); is {
+			known[a] = true
+		}
+	}
+	unconfirmed := false
+	err := m.Node.Ledger.View(func(tx *journal.Tx) error {
+		for _, v := range state.VFs {
+			if a, is := of(v); is && !known[a] {
+				sb, err := tx.Sandbox(a.sandbox)
+				unconfirmed = unconfirmed || err != nil || sb.Pod == ""
+			}
+		}
+		return nil
+	})
+	return unconfirmed || err != nil
+}
+
 // needsBlocks reports whether half of the addresses of a network that were free at the last
 // write are used: the controller grants more before the node's attaches have to wait.
 func (m *Member) needsBlocks(written, now *v1alpha1.NodeStateStatus) bool {
@@ -70,7 +128,7 @@ func (m *Member) needsBlocks(written, now *v1alpha1.NodeStateStatus) bool {
 	}
 	return slices.ContainsFunc(now.AddressRequests, func(r v1alpha1.AddressRequest) bool {
 		pool := cmp.Or(r.Pool, r.Network)
-		have := blocks.Total(m.book.Of(pool, vf.Owner{}).Runs)
+		have := blocks.Total(m.book.Of(pool, vf.Owner{}, blocks.GrantsOf(m.grants, pool)).Runs)
 		return r.Used > before[pool] && have-r.Used <= (have-before[pool])/2
 	})
 }

@@ -24,7 +24,7 @@ import (
 func (m *Member) look(t *testing.T) v1alpha1.NodeStateStatus {
 	t.Helper()
 	if m.readSpec() {
-		_ = m.Node.Reconciler.Pass(t.Context(), false) // what it cannot do is told
+		_ = m.Node.Reconciler.Pass(t.Context()) // what it cannot do is told
 	}
 	m.readPools()
 	m.hurry = true
@@ -122,7 +122,7 @@ func TestNewsAreToldOnce(t *testing.T) {
 		want   []string
 	}{
 		{func() {}, nil},
-		{func() { quarantined = true }, []string{"Warning Quarantined VF enp1s0#3 (): it is in quarantine, nobody gets it: stuck; last held by pod d/a"}},
+		{func() { quarantined = true }, []string{"Warning Quarantined VF enp1s0#3 (): it is in quarantine and given to no owner: stuck; last held by pod d/a"}},
 		{func() { c.plugin = config("{") }, []string{"Warning NotAsWanted ConfigMap kube-system/sriovdp-config: sriovdp-config/config.json:1: "}},
 		{func() { c.policies = []*v1alpha1.NodePolicy{policy("a", 0, 1), policy("b", 0, 2)} },
 			[]string{"Warning NotAsWanted NodePolicies a, b: PF enp1s0: policies a, b contradict each other"}},

@@ -6,6 +6,7 @@ package metrics
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // Node collects the metrics of one node. Make one with NewNode.
@@ -66,12 +68,21 @@ var (
 	readyDesc    = prometheus.NewDesc("culvert_ready", "1 when the VFs of the node are made.", nil, nil)
 	vfsDesc      = prometheus.NewDesc("culvert_vfs", "VFs of a PF by what they are used for.", []string{"pf", "state"}, nil)
 	poolDesc     = prometheus.NewDesc("culvert_pool_vfs", "VFs of a pool by what they are used for.", []string{"pool", "state"}, nil)
+	servicesDesc = prometheus.NewDesc("culvert_services", "Services over VF networks, by how connections of the node's pods to them are balanced.", []string{"mechanism"}, nil)
+	backendsDesc = prometheus.NewDesc("culvert_service_backends", "Endpoints of Services over VF networks.", nil, nil)
+	carrierDesc  = prometheus.NewDesc("culvert_pf_carrier", "1 when the link of a PF is up and has carrier.", []string{"pf"}, nil)
+	lossesDesc   = prometheus.NewDesc("culvert_pf_carrier_losses_total", "How often a PF has lost its carrier since its driver made the netdevice.", []string{"pf"}, nil)
+	flappingDesc = prometheus.NewDesc("culvert_pf_flapping", "1 while the link of a PF is flapping.", []string{"pf"}, nil)
+	pcieDesc     = prometheus.NewDesc("culvert_pf_pcie_errors_total", "Errors on PCIe (AER) that a PF and its VFs have reported since culvertd started.", []string{"pf", "severity"}, nil)
+	faultyDesc   = prometheus.NewDesc("culvert_pf_faulty", "1 for ten minutes after each error of a PF or its VFs.", []string{"pf", "fault"}, nil)
+	darkDesc     = prometheus.NewDesc("culvert_pf_vfs_without_carrier", "Attached VFs whose interface has had no carrier for long although the PF has a link.", []string{"pf"}, nil)
+	timeoutsDesc = prometheus.NewDesc("culvert_pf_tx_timeouts_total", "How often a transmit queue of a PF did not send in time since culvertd started.", []string{"pf"}, nil)
 	problemsDesc = prometheus.NewDesc("culvert_problems", "Problems that culvert status lists.", nil, nil)
 )
 
 // Describe is prometheus.Collector.
 func (c collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{readyDesc, vfsDesc, poolDesc, problemsDesc} {
+	for _, d := range []*prometheus.Desc{readyDesc, vfsDesc, poolDesc, servicesDesc, backendsDesc, carrierDesc, lossesDesc, flappingDesc, pcieDesc, timeoutsDesc, faultyDesc, darkDesc, problemsDesc} {
 		out <- d
 	}
 }
@@ -88,6 +99,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value int, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
+	total := func(d *prometheus.Desc, value uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+	}
 	counts := func(d *prometheus.Desc, name string, c api.Counts) {
 		gauge(d, c.Free, name, "free")
 		gauge(d, c.Used, name, "used")
@@ -95,16 +109,40 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		gauge(d, c.Making, name, "making")
 		gauge(d, c.Unmanaged, name, "unmanaged")
 	}
-	ready := 0
-	if n.Ready {
-		ready = 1
-	}
-	gauge(readyDesc, ready)
+	gauge(readyDesc, oneIf(n.Ready))
 	gauge(problemsDesc, len(n.Problems))
+	if n.Services != nil {
+		gauge(servicesDesc, n.Services.Services, n.Services.Mechanism)
+		gauge(backendsDesc, n.Services.Backends)
+	}
+	dark := map[string]int{}
+	for _, v := range n.VFs {
+		dark[v.PF] += oneIf(v.NoCarrier)
+	}
 	for _, pf := range n.PFs {
+		for _, f := range vf.Faults() {
+			gauge(faultyDesc, oneIf(slices.Contains(pf.Faults, f)), pf.Name, string(f))
+		}
+		gauge(darkDesc, dark[pf.Name], pf.Name)
 		counts(vfsDesc, pf.Name, pf.VFs)
+		if pf.MTU > 0 { // else its link could not be read
+			gauge(carrierDesc, oneIf(pf.Up && pf.Carrier), pf.Name)
+			gauge(flappingDesc, oneIf(pf.Flapping), pf.Name)
+			total(lossesDesc, uint64(pf.CarrierLosses), pf.Name)
+		}
+		total(pcieDesc, pf.Errors.Correctable, pf.Name, "correctable")
+		total(pcieDesc, pf.Errors.Nonfatal, pf.Name, "nonfatal")
+		total(pcieDesc, pf.Errors.Fatal, pf.Name, "fatal")
+		total(timeoutsDesc, pf.Errors.TxTimeouts, pf.Name)
 	}
 	for _, p := range n.Pools {
 		counts(poolDesc, p.Name, p.VFs)
 	}
+}
+
+func oneIf(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }

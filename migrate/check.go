@@ -1,9 +1,17 @@
 package migrate
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/journal"
+)
 
 // Check says what is left to do after a migration: nothing when the old parts are gone, culvertd
-// runs, every pod with networks runs and every network is served.
+// runs and has taken over the VFs, every pod with networks runs and every network is served.
 func Check(c Cluster) []Note {
 	var out []Note
 	left := func(object, format string, args ...any) {
@@ -25,6 +33,10 @@ func Check(c Cluster) []Note {
 			left("culvertd "+d.Name, "it is not ready on node %s: %s", d.Node, d.Reason)
 		}
 	}
+	out = append(out, c.findSilent()...)
+	for _, n := range c.Nodes {
+		out = append(out, findUntaken(n)...)
+	}
 	out = append(out, c.Unapplied...)
 	for _, p := range c.Pods {
 		if !p.Ready {
@@ -37,4 +49,53 @@ func Check(c Cluster) []Note {
 		}
 	}
 	return out
+}
+
+// findSilent names the nodes whose culvertd is ready and has not reported the node's VFs, or
+// reports that they are not made.
+func (c Cluster) findSilent() []Note {
+	var out []Note
+	for _, d := range c.Daemons {
+		i := slices.IndexFunc(c.Nodes, func(n api.NodeStatus) bool { return n.Node == d.Node })
+		switch {
+		case d.Ready && i < 0:
+			out = append(out, Note{Object: "node " + d.Node, Text: "its culvertd has not reported its VFs yet", Lost: true})
+		case d.Ready && !c.Nodes[i].Ready:
+			out = append(out, Note{Object: "node " + d.Node, Text: "its culvertd has not made its VFs yet", Lost: true})
+		}
+	}
+	return out
+}
+
+// findUntaken names the VFs of a node that are not Culvert's yet: those that culvertd is taking over
+// or making, in one note for each PF, and those that it does not take over, with the reason. VFs
+// that no pool and no policy wants, and those that pods have, are not among them.
+func findUntaken(n api.NodeStatus) []Note {
+	var out []Note
+	for _, pf := range n.PFs {
+		var busy []string
+		for _, v := range n.VFs {
+			switch {
+			case v.PF != pf.Name || v.Missing:
+			case v.Phase == string(journal.Making):
+				busy = append(busy, v.Name)
+			case v.Phase == api.PhaseUnmanaged && (v.Pool != "" || pf.WantedVFs != nil):
+				out = append(out, Note{Object: "VF " + v.Name + " of node " + n.Node, Text: "it is not taken over: " + cmp.Or(reasonOf(n, v), "culvertd has not come to it yet"), Lost: true})
+			}
+		}
+		if len(busy) > 0 {
+			out = append(out, Note{Object: "node " + n.Node, Text: "culvertd is taking over " + strings.Join(busy, ", "), Lost: true})
+		}
+	}
+	return out
+}
+
+// reasonOf returns what a node reports of a VF; nothing where it reports nothing.
+func reasonOf(n api.NodeStatus, v api.VF) string {
+	for _, p := range n.Problems {
+		if p.Object == "VF "+v.PCI.String() {
+			return p.Reason
+		}
+	}
+	return ""
 }

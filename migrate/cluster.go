@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// Cluster is what a cluster has of the projects whose place Culvert takes.
+// Cluster has the objects in a cluster of the projects that Culvert replaces.
 type Cluster struct {
 	Workloads []Workload
 	// Objects are the operator's, and ConfigMaps of DaemonSets.
@@ -18,11 +18,13 @@ type Cluster struct {
 	// Webhooks are kind/name of webhook configurations.
 	Webhooks []string
 	Pods     []Pod
-	// Judged says what becomes of each network, and of the pods of which there is something to say.
+	// Judged has the verdict on each network, and on the pods with findings.
 	Judged []Note
 	// Daemons are the pods of culvertd, and Installed is whether the API server knows Culvert.
 	Daemons   []api.DaemonPod
 	Installed bool
+	// Nodes has the reports of the culvertds about their nodes.
+	Nodes []api.NodeStatus
 	// Unapplied are NodePolicies that a node does not follow, with the reason.
 	Unapplied []Note
 }
@@ -32,6 +34,8 @@ type Workload struct {
 	Kind, Namespace, Name string
 	Images                []string
 	Replicas              int
+	// OLM names the ClusterServiceVersion by which OLM made it; empty where OLM did not.
+	OLM string
 }
 
 // String is kind namespace/name.
@@ -74,7 +78,7 @@ type Part struct {
 	workload Workload
 }
 
-// kind is how a part is recognized: by a word in the name of its workload, or in an image.
+// kind says how a part is recognized: by a word in the name of its workload, or in an image.
 type kind struct {
 	name, word string
 	goes       bool

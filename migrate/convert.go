@@ -10,8 +10,8 @@ import (
 
 // Options of Convert.
 type Options struct {
-	// ResourcePrefix is that of all resources. Empty takes what the operator and the device plugin
-	// use unless they are told otherwise: openshift.io and intel.com.
+	// ResourcePrefix is that of all resources. Empty takes the defaults of the operator and the
+	// device plugin: openshift.io and intel.com.
 	ResourcePrefix string
 }
 
@@ -25,11 +25,11 @@ func (o Options) operatorPrefix() string {
 	return operatorPrefix
 }
 
-// Result is what Convert makes of objects.
+// Result is the outcome of Convert.
 type Result struct {
 	// Manifests are to be applied, in this order.
 	Manifests []Manifest `json:"manifests"`
-	// Notes say what became of objects and fields where that needs words.
+	// Notes explain what Convert made of objects and fields, if that needs an explanation.
 	Notes []Note `json:"notes"`
 }
 
@@ -75,7 +75,7 @@ func (m Manifest) String() string {
 	return Object{Kind: m.Kind, Namespace: m.Metadata.Namespace, Name: m.Metadata.Name}.String()
 }
 
-// orderWarning is what happens to those that delete the operator's objects first.
+// orderWarning warns people against deleting the operator's objects first.
 const orderWarning = "stop the operator and its config daemon before you delete its objects: a running operator deletes the " +
 	"NetworkAttachmentDefinition of a SriovNetwork that is deleted, and resets the PFs of a SriovNetworkNodePolicy that is"
 
@@ -117,6 +117,8 @@ func Convert(objects []Object, options Options) Result {
 			c.lose(o, "", "not converted: %s", switchdev)
 		case KindPoolConfig:
 			c.note(o, "", "not converted: what it bounds, the draining of nodes, does not take place")
+		case KindOperator:
+			c.note(o, "", "not converted: it configures the operator's own programs, which go")
 		case KindNetwork:
 			networks = append(networks, o)
 		default:
@@ -190,7 +192,7 @@ func isEmpty(value any) bool {
 	return v.IsZero()
 }
 
-// leaves are the paths of all values below a map, in order.
+// leaves returns the paths of all values below a map, in order.
 func leaves(prefix string, values map[string]any) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(values)) {

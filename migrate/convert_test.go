@@ -198,7 +198,7 @@ func TestNotConverted(t *testing.T) {
 		"kind: SriovIBNetwork\nmetadata: {name: n}\nspec: {resourceName: r}":                                                                                     "SriovIBNetwork n: not converted: Culvert attaches Ethernet VFs",
 		"kind: OVSNetwork\nmetadata: {name: n}\nspec: {resourceName: r}":                                                                                         "OVSNetwork n: not converted: Culvert does not switch NICs",
 		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": []}]}'}":                        "ConfigMap c: data.config.json.resourceList[0]: not converted: selectors: without them the pool has no device",
-		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"ISRDMA\": true}}]}'}":        "ConfigMap c: data.config.json.resourceList[0]: not converted: selectors.isRdma has no equivalent",
+		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"VDPATYPE\": \"v\"}}]}'}":     "ConfigMap c: data.config.json.resourceList[0]: not converted: selectors.vdpaType has no equivalent",
 		"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"linkTypes\": [\"ib\"]}}]}'}": "ConfigMap c: data.config.json.resourceList[0]: not converted: data.config.json.resourceList[0]: NodePolicy c",
 	} {
 		r := convert(t, text)

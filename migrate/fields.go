@@ -10,10 +10,11 @@ const (
 	KindIBNetwork  = "SriovIBNetwork"
 	KindOVSNetwork = "OVSNetwork"
 	KindPoolConfig = "SriovNetworkPoolConfig"
+	KindOperator   = "SriovOperatorConfig"
 	KindConfigMap  = "ConfigMap"
 )
 
-// Field is what becomes of a field of a kind.
+// Field says what Convert makes of a field of a kind.
 type Field struct {
 	Kind string
 	// Path is below spec, or below resourceList of a ConfigMap: nicSelector.vendor. A field
@@ -30,13 +31,14 @@ type Field struct {
 // KindDefinition is the kind of networks, which Convert makes.
 const KindDefinition = "NetworkAttachmentDefinition"
 
-// switchdev is why the parts that need a switch in the NIC are not converted.
+// Reasons why parts are not converted: switchdev is that of those that need a switch in the NIC.
 const (
-	switchdev  = "Culvert does not switch NICs to switchdev mode"
-	infiniband = "Culvert attaches Ethernet VFs; keep ib-sriov-cni for this network"
+	switchdev     = "Culvert does not switch NICs to switchdev mode"
+	infiniband    = "Culvert attaches Ethernet VFs; keep ib-sriov-cni for this network"
+	ofTheOperator = "it is about the operator's own programs, which go"
 )
 
-// Fields are all fields of the objects that Convert reads, by kind.
+// Fields returns all fields of the objects that Convert reads, by kind.
 func Fields() []Field { return slices.Clone(fields) }
 
 var fields = []Field{
@@ -54,7 +56,7 @@ var fields = []Field{
 	{Kind: KindPolicy, Path: "needVhostNet", To: "pools[].selectors[].needVhostNet"},
 	{Kind: KindPolicy, Path: "excludeTopology", To: "pools[].excludeTopology"},
 	{Kind: KindPolicy, Path: "externallyManaged", To: "no entry of pfs", Why: "Culvert leaves a PF alone that no entry matches, and its pools take the VFs that are there"},
-	{Kind: KindPolicy, Path: "isRdma", Why: "a NodePolicy has no pools for RDMA; keep the device plugin's ConfigMap for that pool", Harmless: []string{"false"}},
+	{Kind: KindPolicy, Path: "isRdma", To: "pools[].selectors[].isRdma"},
 	{Kind: KindPolicy, Path: "linkType", To: "nothing", Why: "Ethernet is what Culvert serves; a policy with linkType ib is not converted", Harmless: []string{"eth", "ETH"}},
 	{Kind: KindPolicy, Path: "eSwitchMode", Why: switchdev, Harmless: []string{"legacy"}},
 	{Kind: KindPolicy, Path: "eSwitchParams", Why: switchdev},
@@ -105,6 +107,18 @@ var fields = []Field{
 	{Kind: KindPoolConfig, Path: "ovsHardwareOffloadConfig", Why: switchdev},
 	{Kind: KindPoolConfig, Path: "rdmaMode", Why: "Culvert leaves the RDMA subsystem's mode alone: set it with rdma system set netns or a modprobe option", Harmless: []string{"shared"}},
 
+	{Kind: KindOperator, Path: "configDaemonNodeSelector", Why: "node.nodeSelector of Culvert's chart says on which nodes culvertd runs"},
+	{Kind: KindOperator, Path: "disableDrain", Why: "controller.drainNodes=0 of Culvert's chart: then a change of the number of VFs waits until their owners are gone"},
+	{Kind: KindOperator, Path: "useCDI", Why: "write cdi: true into the pools that need it"},
+	{Kind: KindOperator, Path: "enableOvsOffload", Why: switchdev},
+	{Kind: KindOperator, Path: "enableInjector", To: "nothing", Why: "Culvert's webhook adds the resources of networks to pods"},
+	{Kind: KindOperator, Path: "enableOperatorWebhook", To: "nothing", Why: "Culvert's webhooks check NodePolicies and networks"},
+	{Kind: KindOperator, Path: "configurationMode", To: "nothing", Why: "culvertd makes the VFs when it starts, which after a boot is before pods that need them"},
+	{Kind: KindOperator, Path: "logLevel", To: "nothing", Why: ofTheOperator},
+	{Kind: KindOperator, Path: "disablePlugins", To: "nothing", Why: ofTheOperator},
+	{Kind: KindOperator, Path: "featureGates", To: "nothing", Why: ofTheOperator},
+	{Kind: KindOperator, Path: "configDaemonEnvVars", To: "nothing", Why: ofTheOperator},
+
 	{Kind: KindConfigMap, Path: "resourceName", To: "pools[].name"},
 	{Kind: KindConfigMap, Path: "resourcePrefix", To: "pools[].prefix", Why: "intel.com where it is empty, or that of --resource-prefix"},
 	{Kind: KindConfigMap, Path: "deviceType", To: "pools[].deviceType", Why: "vfio-pci where the selectors say so; accelerator and auxNetDevice have no equivalent"},
@@ -119,7 +133,7 @@ var fields = []Field{
 	{Kind: KindConfigMap, Path: "selectors.rootDevices", To: "pools[].selectors[].rootDevices"},
 	{Kind: KindConfigMap, Path: "selectors.linkTypes", To: "pools[].selectors[].linkTypes", Why: "a pool of InfiniBand is not converted"},
 	{Kind: KindConfigMap, Path: "selectors.needVhostNet", To: "pools[].selectors[].needVhostNet"},
-	{Kind: KindConfigMap, Path: "selectors.isRdma", Why: "keep the ConfigMap for that pool: culvertd reads it, and a NodePolicy has no pools for RDMA", Harmless: []string{"false"}},
+	{Kind: KindConfigMap, Path: "selectors.isRdma", To: "pools[].selectors[].isRdma"},
 	{Kind: KindConfigMap, Path: "selectors.ddpProfiles", Why: "select the PFs that have the profile by pfNames"},
 	{Kind: KindConfigMap, Path: "selectors.vdpaType", Why: "Culvert gives out VFs as netdevices or for vfio-pci"},
 	{Kind: KindConfigMap, Path: "selectors.pKeys", Why: infiniband},

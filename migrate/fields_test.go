@@ -52,7 +52,7 @@ func TestEveryFieldIsConvertedOrNamed(t *testing.T) {
 	base := map[string]string{
 		KindPolicy:     "resourceName: r\nnumVfs: 1\nnicSelector: {vendor: '8086'}\n",
 		KindNetwork:    "resourceName: r\nvlan: 7\nvlanQoS: 2\n",
-		KindPoolConfig: "", KindIBNetwork: "", KindOVSNetwork: "",
+		KindPoolConfig: "", KindOperator: "", KindIBNetwork: "", KindOVSNetwork: "",
 	}
 	for kind, values := range operatorFields(t) {
 		for path, value := range values {

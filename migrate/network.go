@@ -92,7 +92,7 @@ func (c *converter) network(o Object) {
 	c.note(o, "", "becomes %s", m)
 }
 
-// config is spec.config of the network.
+// config returns spec.config of the network.
 func (s networkSpec) config(name string) (string, error) {
 	p := plugin{
 		CNIVersion: networkVersion, Name: name, Type: netconf.TypeSRIOV, VLAN: s.VLAN, VLANQoS: s.VLANQoS, VLANProto: s.VLANProto,

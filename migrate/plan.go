@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Plan is how a cluster becomes one of Culvert's.
+// Plan has the steps by which a cluster changes to Culvert.
 type Plan struct {
 	Found []Part `json:"found"`
 	// Becomes says what each object, network and pod becomes, and Problems what would not work.
@@ -22,8 +22,8 @@ type Step struct {
 	Why     string `json:"why"`
 }
 
-// MakePlan says what is there, what becomes of it, what would not work, and in which order what
-// goes. It changes nothing.
+// MakePlan returns the parts of other stacks in a cluster, what each becomes, the problems, and
+// the order of the steps. It changes nothing.
 func MakePlan(c Cluster, options Options) Plan {
 	p := Plan{Found: c.Parts()}
 	converted := Convert(c.wanted(), options)
@@ -48,8 +48,8 @@ func (p *Plan) add(n Note) {
 // operatorConfigMap is the ConfigMap that the operator makes of its policies.
 const operatorConfigMap = "device-plugin-config"
 
-// wanted are the objects that say what is wanted: of ConfigMaps those of a device plugin that the
-// operator did not make.
+// wanted returns the objects that declare the wanted state. ConfigMaps are included if they
+// belong to a device plugin and the operator did not make them.
 func (c Cluster) wanted() []Object {
 	return slices.DeleteFunc(slices.Clone(c.Objects), func(o Object) bool {
 		if o.Kind != KindConfigMap || c.hasOperatorObjects() && o.Name == operatorConfigMap {
@@ -64,7 +64,7 @@ func (c Cluster) hasOperatorObjects() bool {
 	return slices.ContainsFunc(c.Objects, func(o Object) bool { return o.Kind != KindConfigMap })
 }
 
-// judged are the notes about networks and pods, and one for the pods of which there is nothing to say.
+// judged returns the notes about networks and pods, and one note for all pods without problems.
 func (c Cluster) judged() []Note {
 	out := slices.Clone(c.Judged)
 	for _, n := range c.Networks {

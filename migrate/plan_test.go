@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // stack is a cluster of the operator, with one network and one pod on it.
@@ -13,11 +14,11 @@ func stack() Cluster {
 	return Cluster{
 		HasNetworks: true,
 		Workloads: []Workload{
-			{"DaemonSet", "op", "sriov-device-plugin", []string{"x/dp"}, 1},
-			{"DaemonSet", "op", "sriov-network-config-daemon", []string{"x/sriov-network-operator", "x/sriov-cni"}, 1},
-			{"Deployment", "op", "sriov-network-operator", []string{"x/o"}, 1},
-			{"DaemonSet", "kube-system", "agents", []string{"x/multus-cni:v4"}, 1},
-			{"DaemonSet", "kube-system", "proxy", []string{"x/kube-proxy"}, 1},
+			{"DaemonSet", "op", "sriov-device-plugin", []string{"x/dp"}, 1, ""},
+			{"DaemonSet", "op", "sriov-network-config-daemon", []string{"x/sriov-network-operator", "x/sriov-cni"}, 1, ""},
+			{"Deployment", "op", "sriov-network-operator", []string{"x/o"}, 1, ""},
+			{"DaemonSet", "kube-system", "agents", []string{"x/multus-cni:v4"}, 1, ""},
+			{"DaemonSet", "kube-system", "proxy", []string{"x/kube-proxy"}, 1, ""},
 		},
 		Objects: []Object{
 			{Kind: KindNetwork, Namespace: "op", Name: "storage", Spec: map[string]any{"resourceName": "storage"}},
@@ -62,15 +63,38 @@ func TestPlanOrder(t *testing.T) {
 // A cluster with Culvert is not told to install it, one without the operator not to convert.
 func TestPlanWithoutOperator(t *testing.T) {
 	c := Cluster{HasNetworks: true}
-	if got := commands(MakePlan(c, Options{})); got != "kubectl apply --server-side -f dist/kubernetes/culvert.yaml\nkubectl apply -f policy.yaml\nculvert migrate check" {
+	const install = "kubectl apply --server-side -f dist/kubernetes/culvert.yaml\nkubectl -n culvert-system rollout status daemonset/culvertd\n" +
+		"kubectl -n culvert-system rollout status deployment/culvert-controller\nkubectl apply -f policy.yaml\nculvert migrate check"
+	if got := commands(MakePlan(c, Options{})); got != install {
 		t.Error(got)
 	}
+	c.Workloads = []Workload{
+		{"DaemonSet", "kube-system", "kube-multus-ds", nil, 1, ""}, {"DaemonSet", "kube-system", "kube-sriov-cni-ds", nil, 1, ""},
+		{"DaemonSet", "other", "sriov-device-plugin", nil, 1, ""}, {"DaemonSet", "kube-system", "whereabouts", nil, 1, ""},
+	}
+	const save = `kubectl -n other get daemonset sriov-device-plugin -o yaml | sed '/^ *\(uid\|resourceVersion\):/d' > daemonsets.yaml
+kubectl -n kube-system get daemonset kube-sriov-cni-ds kube-multus-ds -o yaml | sed '/^ *\(uid\|resourceVersion\):/d' > daemonsets-kube-system.yaml
+kubectl -n other delete`
+	if got := commands(MakePlan(c, Options{})); !strings.HasPrefix(got, save) {
+		t.Error(got)
+	}
+	c.Workloads = nil
 	c.HasNetworks = false
 	if got := commands(MakePlan(c, Options{})); !strings.HasPrefix(got, "kubectl create -f dist/kubernetes/network-attachment-definitions.yaml\nkubectl apply --server-side") {
 		t.Error(got)
 	}
 	c.Installed, c.HasNetworks = true, true
 	if got := commands(MakePlan(c, Options{})); got != "culvert migrate check" {
+		t.Error(got)
+	}
+}
+
+// OLM would scale its Deployment up again, so its ClusterServiceVersion goes.
+func TestPlanWithOLM(t *testing.T) {
+	c := stack()
+	c.Workloads[2].OLM = "sriov-network-operator.v4.19"
+	got := commands(MakePlan(c, Options{}))
+	if !strings.Contains(got, "kubectl -n op delete clusterserviceversions.operators.coreos.com sriov-network-operator.v4.19\n") || strings.Contains(got, "scale deployment") {
 		t.Error(got)
 	}
 }
@@ -109,8 +133,21 @@ func TestPlanCountsPods(t *testing.T) {
 // The check finds what is left, and nothing when all is done.
 func TestCheck(t *testing.T) {
 	done := stack()
-	done.Workloads = []Workload{{"DaemonSet", "kube-system", "kube-multus-ds", nil, 1}, {"Deployment", "op", "sriov-network-operator", nil, 0}}
+	done.Workloads = []Workload{{"DaemonSet", "kube-system", "kube-multus-ds", nil, 1, ""}, {"Deployment", "op", "sriov-network-operator", nil, 0, ""}}
 	done.Installed, done.Daemons = true, []api.DaemonPod{{Name: "culvertd-x", Node: "n1", Ready: true}}
+	wanted := 3
+	done.Nodes = []api.NodeStatus{{
+		Node: "n1", Ready: true, PFs: []api.PF{{Name: "enp1s0", WantedVFs: &wanted}, {Name: "enp2s0"}},
+		VFs: []api.VF{
+			{Name: "enp1s0#0", PF: "enp1s0", Phase: "free"}, {Name: "enp1s0#1", PF: "enp1s0", Phase: "attached"}, {Name: "enp1s0#2", PF: "enp1s0", Phase: api.PhaseGiven},
+			{Name: "enp2s0#0", PF: "enp2s0", Phase: api.PhaseUnmanaged, PCI: vf.PCIAddr{Bus: 2, Device: 16}},
+		},
+	}}
+	vfOf := func(c *Cluster, i int) *api.VF {
+		c.Nodes = slices.Clone(c.Nodes)
+		c.Nodes[0].VFs = slices.Clone(c.Nodes[0].VFs)
+		return &c.Nodes[0].VFs[i]
+	}
 	if left := Check(done); len(left) > 0 {
 		t.Errorf("all is done, and it finds %v", left)
 	}
@@ -119,6 +156,21 @@ func TestCheck(t *testing.T) {
 		"Culvert: it is not installed":                                             func(c *Cluster) { c.Installed, c.Daemons = false, nil },
 		"Culvert: no culvertd runs":                                                func(c *Cluster) { c.Daemons = nil },
 		"culvertd culvertd-x: it is not ready on node n1: Pulling":                 func(c *Cluster) { c.Daemons[0].Ready, c.Daemons[0].Reason = false, "Pulling" },
+		"node n1: its culvertd has not reported its VFs yet":                       func(c *Cluster) { c.Nodes = nil },
+		"node n1: its culvertd has not made its VFs yet": func(c *Cluster) {
+			vfOf(c, 0)
+			c.Nodes[0].Ready = false
+		},
+		"node n1: culvertd is taking over enp1s0#0, enp1s0#1": func(c *Cluster) {
+			vfOf(c, 0).Phase = "making"
+			vfOf(c, 1).Phase = "making"
+		},
+		"VF enp1s0#2 of node n1: it is not taken over: culvertd has not come to it yet": func(c *Cluster) { vfOf(c, 2).Phase = api.PhaseUnmanaged },
+		"VF enp2s0#0 of node n1: it is not taken over: open by qemu: end that first": func(c *Cluster) {
+			v := vfOf(c, 3)
+			v.Pool = "x/a"
+			c.Nodes[0].Problems = []api.Problem{{Object: "VF " + v.PCI.String(), Reason: "open by qemu: end that first"}}
+		},
 		"NodePolicy p: it is not applied": func(c *Cluster) {
 			c.Unapplied = []Note{{Object: "NodePolicy p", Text: "it is not applied", Lost: true}}
 		},

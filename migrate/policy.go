@@ -130,7 +130,8 @@ func (c *converter) addNodePolicy(o Object, spec v1alpha1.NodePolicySpec, from [
 	})
 }
 
-// rules are the entries of pfs: one for each PF that the policy names, or one for a kind of NIC.
+// rules returns the entries of pfs: one for each PF that the policy names, or one for a kind of
+// NIC.
 func (p policy) rules() []v1alpha1.PFRule {
 	if p.ExternallyManaged {
 		return nil
@@ -207,26 +208,29 @@ func (c *converter) addPool(spec *v1alpha1.NodePolicySpec, p policy, vfs map[str
 			c.lose(p.object, "spec.nicSelector.deviceID", "the device ID of the VFs of %s is not known: the pool has the VFs of every PF of the vendor; write selectors[].devices", id)
 		}
 	}
-	if p.NeedVhostNet {
-		yes := true
-		s.NeedVhostNet = &yes
-	}
+	s.IsRDMA, s.NeedVhostNet = trueOrNil(p.IsRDMA), trueOrNil(p.NeedVhostNet)
 	for i := range spec.Pools {
 		if spec.Pools[i].Name == p.ResourceName {
 			spec.Pools[i].Selectors = append(spec.Pools[i].Selectors, s)
 			return
 		}
 	}
-	pool := v1alpha1.Pool{Name: p.ResourceName, Prefix: c.options.operatorPrefix(), DeviceType: p.DeviceType, Selectors: []v1alpha1.Selector{s}}
-	if p.ExcludeTopology {
-		yes := true
-		pool.ExcludeTopology = &yes
-	}
-	spec.Pools = append(spec.Pools, pool)
+	spec.Pools = append(spec.Pools, v1alpha1.Pool{
+		Name: p.ResourceName, Prefix: c.options.operatorPrefix(), DeviceType: p.DeviceType,
+		ExcludeTopology: trueOrNil(p.ExcludeTopology), Selectors: []v1alpha1.Selector{s},
+	})
 }
 
-// parts are the PFs of a selector. A policy without a range of VFs means its first numVfs, which
-// are fewer than the PF has where another policy has more.
+// trueOrNil returns the value of a NodePolicy's switch that is off by default.
+func trueOrNil(on bool) *bool {
+	if !on {
+		return nil
+	}
+	return &on
+}
+
+// parts returns the PFs of a selector. A policy without a range of VFs means its first numVfs,
+// which are fewer than the PF has where another policy has more.
 func (p policy) parts(pfs []string, vfs map[string]int) []string {
 	var out []string
 	for _, s := range pfs {

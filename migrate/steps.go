@@ -9,9 +9,9 @@ import (
 var operatorWebhooks = []string{"sriov-operator-webhook-config", "network-resources-injector-config"}
 
 // saveCommand writes the objects of the operator into a file.
-const saveCommand = "kubectl get sriovnetworknodepolicies,sriovnetworks,sriovibnetworks,ovsnetworks,sriovnetworkpoolconfigs -A -o yaml > operator.yaml"
+const saveCommand = "kubectl get sriovnetworknodepolicies,sriovnetworks,sriovibnetworks,ovsnetworks,sriovnetworkpoolconfigs,sriovoperatorconfigs -A -o yaml > operator.yaml"
 
-// steps are the commands that make the cluster Culvert's, in order.
+// steps returns the commands that change the cluster to Culvert, in order.
 func (c Cluster) steps(parts []Part, converts bool) []Step {
 	var out []Step
 	add := func(why, format string, args ...any) { out = append(out, Step{fmt.Sprintf(format, args...), why}) }
@@ -19,18 +19,27 @@ func (c Cluster) steps(parts []Part, converts bool) []Step {
 	if operator {
 		add("what is wanted, for the next step and for the way back", saveCommand)
 		add("the NodePolicies and networks that say the same; read its notes", "culvert migrate convert operator.yaml > culvert-objects.yaml")
+	} else {
+		out = append(out, saveDaemonSets(parts)...)
 	}
 	for _, p := range parts {
-		if w := p.workload; p.Goes && w.Kind == "Deployment" && w.Replicas > 0 {
-			add(p.Why+"; stop it before anything of it is deleted: while it runs, a SriovNetwork that goes takes its NetworkAttachmentDefinition along, and a SriovNetworkNodePolicy that goes resets its PFs",
-				"kubectl -n %s scale deployment %s --replicas=0", w.Namespace, w.Name)
+		w := p.workload
+		if !p.Goes || w.Kind != "Deployment" || w.Replicas == 0 {
+			continue
 		}
+		if w.OLM != "" {
+			add("OLM would scale its Deployment up again; delete its Subscription first, by which OLM would install it again; its objects stay",
+				"kubectl -n %s delete clusterserviceversions.operators.coreos.com %s", w.Namespace, w.OLM)
+			continue
+		}
+		add(p.Why+"; stop it before anything of it is deleted: while it runs, a SriovNetwork that goes takes its NetworkAttachmentDefinition along, and a SriovNetworkNodePolicy that goes resets its PFs",
+			"kubectl -n %s scale deployment %s --replicas=0", w.Namespace, w.Name)
 	}
 	for _, w := range c.Webhooks {
 		kind, name, _ := strings.Cut(w, "/")
 		for _, known := range operatorWebhooks {
 			if name == known {
-				add("nobody answers it any more", "kubectl delete %s %s", kind, name)
+				add("no program answers it any more", "kubectl delete %s %s", kind, name)
 			}
 		}
 	}
@@ -44,6 +53,8 @@ func (c Cluster) steps(parts []Part, converts bool) []Step {
 	}
 	if !c.Installed {
 		add("VFs that are there are taken over, and those that pods have stay theirs", "kubectl apply --server-side -f dist/kubernetes/culvert.yaml")
+		add("it runs on all nodes", "kubectl -n culvert-system rollout status daemonset/culvertd")
+		add("it checks what is applied, and adds resources to pods", "kubectl -n culvert-system rollout status deployment/culvert-controller")
 	}
 	switch {
 	case operator && converts:
@@ -55,7 +66,33 @@ func (c Cluster) steps(parts []Part, converts bool) []Step {
 	return append(out, c.lastSteps(operator, parts)...)
 }
 
-// lastSteps are those that wait until all works.
+// saveDaemonSets returns the steps that save the DaemonSets which will be deleted, in a file for
+// each namespace, for the way back. The operator makes its own again.
+func saveDaemonSets(parts []Part) (out []Step) {
+	var namespaces []string
+	names := map[string][]string{}
+	for _, p := range parts {
+		w := p.workload
+		if w.Kind != "DaemonSet" || !p.Goes && p.Name != "Multus" {
+			continue
+		}
+		if names[w.Namespace] == nil {
+			namespaces = append(namespaces, w.Namespace)
+		}
+		names[w.Namespace] = append(names[w.Namespace], w.Name)
+	}
+	for i, n := range namespaces {
+		file := "daemonsets.yaml"
+		if i > 0 {
+			file = "daemonsets-" + n + ".yaml"
+		}
+		out = append(out, Step{fmt.Sprintf(`kubectl -n %s get daemonset %s -o yaml | sed '/^ *\(uid\|resourceVersion\):/d' > %s`, n, strings.Join(names[n], " "), file),
+			"for the way back, without what only the API server may write"})
+	}
+	return out
+}
+
+// lastSteps returns the steps that wait until everything works.
 func (c Cluster) lastSteps(operator bool, parts []Part) []Step {
 	var out []Step
 	if operator {

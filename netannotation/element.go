@@ -13,7 +13,7 @@ const (
 	// DefaultNetwork asks for another default network, in the same format: one
 	// element.
 	DefaultNetwork = "v1.multus-cni.io/default-network"
-	// Status is where the answer is written.
+	// Status is the annotation in which the outcome is written.
 	Status = "k8s.v1.cni.cncf.io/network-status"
 	// ResourceName, on a network attachment definition, names the resource that
 	// its pods have to request.
@@ -21,6 +21,12 @@ const (
 	// Namespaces, on a network attachment definition, lists the other namespaces whose pods
 	// may use it where namespaces are isolated: names separated by commas, or * for all.
 	Namespaces = "culvert.dev/namespaces"
+	// KeepAddress of a pod is for how long its addresses are kept for a pod of its name after
+	// it has ended, such as 24h.
+	KeepAddress = "culvert.dev/keep-address"
+	// Confirmed of a pod has a Confirmation. The ValidatingAdmissionPolicy culvert-confirmations
+	// keeps every credential but culvertd's from adding or changing it.
+	Confirmed = "culvert.dev/confirmed"
 )
 
 // DefaultNamespace is where DefaultNetwork looks for a network that it names without a
@@ -53,7 +59,7 @@ type Element struct {
 	Ignored []string
 }
 
-// String is namespace/name, with @interface where one is asked for.
+// String returns namespace/name, with @interface where the element names one.
 func (e Element) String() string {
 	s := e.Namespace + "/" + e.Name
 	if e.Interface != "" {

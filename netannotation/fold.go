@@ -21,10 +21,10 @@ var (
 	bandwidthKeys   = []string{"ingressRate", "ingressBurst", "egressRate", "egressBurst"}
 )
 
-// fold returns the JSON list of an annotation as Go's encoding/json, with which Multus reads
+// foldAnnotation returns the JSON list of an annotation as Go's encoding/json, with which Multus reads
 // it, understands it: the case of keys does not matter, and of several that are the same the
 // last one counts. Text that is no list of objects stays as it is.
-func fold(text string) []byte {
+func foldAnnotation(text string) []byte {
 	return eachOf([]byte(text), func(element []byte) []byte {
 		return foldKeys(element, elementKeys, map[string]func([]byte) []byte{
 			"portMappings": func(list []byte) []byte {

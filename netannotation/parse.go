@@ -39,12 +39,12 @@ func Parse(annotation, namespace string) ([]Element, error) {
 	case text == "":
 		return nil, nil
 	case strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{"):
-		out, err = list(text, namespace)
+		out, err = parseList(text, namespace)
 	default:
-		out, err = short(text, namespace)
+		out, err = parseShort(text, namespace)
 	}
 	if err == nil {
-		err = distinct(out)
+		err = refuseSameNames(out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", Networks, err)
@@ -52,8 +52,8 @@ func Parse(annotation, namespace string) ([]Element, error) {
 	return out, nil
 }
 
-// distinct refuses two attachments of one interface name.
-func distinct(all []Element) error {
+// refuseSameNames refuses two attachments of one interface name.
+func refuseSameNames(all []Element) error {
 	seen := map[string]Element{}
 	for _, e := range all {
 		first, twice := seen[e.Interface]
@@ -65,7 +65,7 @@ func distinct(all []Element) error {
 	return nil
 }
 
-func short(text, namespace string) ([]Element, error) {
+func parseShort(text, namespace string) ([]Element, error) {
 	items := strings.Split(text, ",")
 	if len(items) > maxElements {
 		return nil, tooMany(len(items))
@@ -74,7 +74,7 @@ func short(text, namespace string) ([]Element, error) {
 	for i, item := range items {
 		e, err := shortElement(item, namespace)
 		if err != nil {
-			return nil, wrong(i, strings.TrimSpace(item), "%s", err)
+			return nil, elementError(i, strings.TrimSpace(item), "%s", err)
 		}
 		out = append(out, e)
 	}
@@ -93,14 +93,14 @@ func shortElement(item, namespace string) (Element, error) {
 	if e.Interface != "" && (!isInterface(e.Interface) || strings.Contains(e.Interface, "@")) {
 		return e, fmt.Errorf("%q after @ is no name for an interface: want 1 to 15 characters without / : @ and spaces", e.Interface)
 	}
-	return e, e.named()
+	return e, e.CheckNames()
 }
 
 func tooMany(n int) error {
 	return fmt.Errorf("%w: %d networks; want at most %d", vf.ErrInvalid, n, maxElements)
 }
 
-func wrong(i int, item, format string, args ...any) error {
+func elementError(i int, item, format string, args ...any) error {
 	return fmt.Errorf("element %d (%s): %w: %s", i+1, excerpt.Quote(item), vf.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
@@ -110,9 +110,9 @@ var (
 	namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 )
 
-// named checks the names of the network attachment definition, which end up in
+// CheckNames checks the names of the network attachment definition, which end up in
 // paths and messages.
-func (e Element) named() error {
+func (e Element) CheckNames() error {
 	switch {
 	case e.Name == "":
 		return fmt.Errorf("the network's name is missing: want [namespace/]name[@interface]")
@@ -124,17 +124,17 @@ func (e Element) named() error {
 	return nil
 }
 
-// isInterface is Linux's dev_valid_name (net/core/dev.c), and ASCII.
+// isInterface checks a name as Linux's dev_valid_name does (net/core/dev.c), and for ASCII.
 func isInterface(s string) bool {
 	return s != "" && len(s) <= 15 && s != "." && s != ".." &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || r == '/' || r == ':' })
 }
 
-func list(text, namespace string) ([]Element, error) {
+func parseList(text, namespace string) ([]Element, error) {
 	if strings.HasPrefix(text, "{") {
 		text = "[" + text + "]" // one that forgot the list, as other readers take it
 	}
-	o, err := strictjson.Parse([]byte(`{"networks":`+string(fold(text))+`}`), "")
+	o, err := strictjson.Parse([]byte(`{"networks":`+string(foldAnnotation(text))+`}`), "")
 	if err != nil || !json.Valid([]byte(text)) {
 		return nil, fmt.Errorf("%w: %s is neither a JSON list nor names with commas between them", vf.ErrInvalid, excerpt.Quote(text))
 	}
@@ -144,7 +144,7 @@ func list(text, namespace string) ([]Element, error) {
 	}
 	var out []Element
 	for _, in := range items {
-		out = append(out, element(in, namespace))
+		out = append(out, parseElement(in, namespace))
 	}
 	if err := o.Err(); err != nil {
 		return nil, err
@@ -155,12 +155,12 @@ func list(text, namespace string) ([]Element, error) {
 	return out, nil
 }
 
-func element(o *strictjson.Object, namespace string) Element {
+func parseElement(o *strictjson.Object, namespace string) Element {
 	e := Element{
 		Name: o.String("name"), Namespace: cmp.Or(o.String("namespace"), namespace), DeviceID: o.String("deviceID"),
 		Interface: cmp.Or(o.String("interface"), o.String("interfaceRequest")), InfinibandGUID: o.String("infiniband-guid"),
 	}
-	if err := e.named(); err != nil && !o.Failed("name") {
+	if err := e.CheckNames(); err != nil && !o.Failed("name") {
 		o.Fail("name", "%s", err)
 	}
 	if e.Interface != "" && !isInterface(e.Interface) {
@@ -172,17 +172,17 @@ func element(o *strictjson.Object, namespace string) Element {
 	if _, err := net.ParseMAC(e.InfinibandGUID); e.InfinibandGUID != "" && err != nil {
 		o.Fail("infiniband-guid", "want bytes in hexadecimal, e.g. c2:11:22:33:44:55:66:77")
 	}
-	e.IPs = addresses(o, "ips", func(s string) error {
+	e.IPs = parseAddresses(o, "ips", func(s string) error {
 		if !strings.Contains(s, "/") {
 			return isAddress(s)
 		}
 		_, err := netip.ParsePrefix(s)
 		return err
 	})
-	e.DefaultRoute = addresses(o, "default-route", isAddress)
+	e.DefaultRoute = parseAddresses(o, "default-route", isAddress)
 	e.PortMappings = portMappings(o)
-	e.Bandwidth = bandwidth(o)
-	e.CNIArgs = arguments(o)
+	e.Bandwidth = parseBandwidth(o)
+	e.CNIArgs = parseArguments(o)
 	return e
 }
 
@@ -195,8 +195,8 @@ func isAddress(s string) error {
 	return err
 }
 
-// addresses reads a list of addresses, or one alone.
-func addresses(o *strictjson.Object, key string, parse func(string) error) []string {
+// parseAddresses reads a list of addresses, or one alone.
+func parseAddresses(o *strictjson.Object, key string, parse func(string) error) []string {
 	var all []string
 	if raw := o.Raw(key); len(raw) > 0 && raw[0] == '"' {
 		if s := o.String(key); s != "" {
@@ -234,8 +234,8 @@ func portMappings(o *strictjson.Object) []PortMapping {
 	return out
 }
 
-// bandwidth reads rates in bit/s, which may be larger than 32 bits have.
-func bandwidth(o *strictjson.Object) *Bandwidth {
+// parseBandwidth reads rates in bit/s, which may be larger than 32 bits have.
+func parseBandwidth(o *strictjson.Object) *Bandwidth {
 	in := o.Object("bandwidth")
 	if in == nil {
 		return nil
@@ -257,7 +257,7 @@ func bandwidth(o *strictjson.Object) *Bandwidth {
 	}
 }
 
-func arguments(o *strictjson.Object) map[string]json.RawMessage {
+func parseArguments(o *strictjson.Object) map[string]json.RawMessage {
 	in := o.Object("cni-args")
 	if in.Empty() {
 		return nil

@@ -43,7 +43,7 @@ func ParsePlugin(raw []byte) (Plugin, error) {
 // MarshalJSON returns Raw.
 func (p Plugin) MarshalJSON() ([]byte, error) { return p.Raw.MarshalJSON() }
 
-// UnmarshalJSON is ParsePlugin.
+// UnmarshalJSON calls ParsePlugin.
 func (p *Plugin) UnmarshalJSON(raw []byte) (err error) {
 	*p, err = ParsePlugin(raw)
 	return err

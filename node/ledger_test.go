@@ -43,7 +43,7 @@ func (m *machine) start(t *testing.T, vfs int) {
 	if err := m.node.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_ = m.node.Reconciler.Pass(t.Context(), false) // what it cannot do, the tests look at
+	_ = m.node.Reconciler.Pass(t.Context()) // what it cannot do, the tests look at
 }
 
 func (m *machine) stop(t *testing.T) {
@@ -121,8 +121,8 @@ func scratch(t *testing.T, path string, id vf.ID) {
 	}
 }
 
-// I1, I2, I5, I7: a VF whose record is damaged is given to nobody and hides
-// nobody else; its PF's VFs stay; when its owner has gone it is taken over, as
+// I1, I2, I5, I7: culvertd gives a VF with a damaged record to no owner, and it hides
+// no other VF. Its PF's VFs stay. When its owner has gone culvertd takes it over, as
 // clean as it ever was.
 func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 	m := &machine{Kernel: fake.New(fake.IGB, 1), path: filepath.Join(t.TempDir(), "ledger.db")}
@@ -172,7 +172,7 @@ func TestI7DamagedRecordHidesNoOther(t *testing.T) {
 func (m *machine) regained(t *testing.T, a journal.Record) {
 	t.Helper()
 	m.DelNetns("/run/netns/a")
-	if err := m.node.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := m.node.Reconciler.Pass(t.Context()); err != nil {
 		t.Error(err)
 	}
 	r := m.record(t, a.ID)
@@ -195,8 +195,9 @@ func (m *machine) regained(t *testing.T, a journal.Record) {
 	}
 }
 
-// I1, I2: with the ledger gone, or repaired from nothing, no VF that a container
-// has is given out or touched, and each comes back clean when that has gone.
+// I1, I2: with the ledger lost, or repaired from nothing, culvertd neither gives out
+// nor changes a VF that a container has. Each comes back clean when its container has
+// gone.
 func TestI1LostLedger(t *testing.T) {
 	for _, repaired := range []bool{false, true} {
 		t.Run(fmt.Sprintf("repaired %t", repaired), func(t *testing.T) {

@@ -1,6 +1,6 @@
-// Package node makes a node of its parts: kernel, ledger, inventory, attach and
-// reconcile. culvertd puts a socket and the ways in before it; the scenarios drive it on
-// the fake kernel and on Linux.
+// Package node makes a node of its parts: kernel, ledger, inventory, attach and reconcile.
+// culvertd adds a socket and the intake packages; the scenarios drive a node on the fake kernel
+// and on Linux.
 package node
 
 import (
@@ -23,8 +23,13 @@ import (
 // Kernel is kernel.Kernel, or a fake of it.
 type Kernel interface {
 	reader
+	guards
 	Do(context.Context, step.Step) error
 	Watch(context.Context) (<-chan struct{}, error)
+}
+
+type guards interface {
+	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
 }
 
 type reader interface {
@@ -34,7 +39,7 @@ type reader interface {
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
 }
 
-// Ledger is journal.Ledger, or one that fails on purpose.
+// Ledger is journal.Ledger, or a ledger that fails on purpose, for tests.
 type Ledger interface {
 	Update(func(*journal.Tx) error) error
 	View(func(*journal.Tx) error) error
@@ -42,7 +47,7 @@ type Ledger interface {
 	Changed() <-chan struct{}
 }
 
-// Config is what New makes a Node of.
+// Config has the parts of a Node.
 type Config struct {
 	Kernel Kernel
 	Ledger Ledger
@@ -52,8 +57,8 @@ type Config struct {
 	Log    *slog.Logger     // nil: discard
 }
 
-// Node is everything of a node but its socket. Spec, WatchSpec and SetSpec are those of
-// its wanted Spec.
+// Node is a node without its socket. Spec, WatchSpec and SetSpec are the methods of its wanted
+// Spec.
 type Node struct {
 	*wanted.Current
 	Ledger     Ledger
@@ -62,9 +67,9 @@ type Node struct {
 	Reconciler *reconcile.Reconciler
 }
 
-// New puts a node together. It touches nothing until Start.
+// New returns a Node, which touches nothing until Start.
 func New(c Config) *Node {
-	n := &Node{Current: &wanted.Current{}, Ledger: c.Ledger, Inventory: inventory.New(c.Kernel)}
+	n := &Node{Current: &wanted.Current{}, Ledger: c.Ledger, Inventory: inventory.New(c.Kernel, c.Now)}
 	engine := attach.Config{Kernel: c.Kernel, Ledger: c.Ledger, Hardware: n.Inventory, Spec: n.Spec, Now: c.Now, Log: c.Log}
 	if c.Blocks != nil {
 		engine.Blocks = c.Blocks
@@ -76,8 +81,8 @@ func New(c Config) *Node {
 	return n
 }
 
-// Start settles what an earlier run left behind. Call it before the first attach and
-// before the Reconciler's first pass.
+// Start settles the work that an earlier run left. Call it before the first attach and before the
+// Reconciler's first pass.
 func (n *Node) Start(ctx context.Context) error {
 	if err := n.Reconciler.Start(ctx); err != nil {
 		return fmt.Errorf("start: %w", err)
@@ -85,7 +90,7 @@ func (n *Node) Start(ctx context.Context) error {
 	return nil
 }
 
-// Problems returns what the reconciler could not do of the wanted Spec.
+// Problems returns the problems of the reconciler with the wanted Spec.
 func (n *Node) Problems() (out []api.Problem) {
 	for _, p := range n.Reconciler.Problems() {
 		out = append(out, api.Problem{Object: p.Object, Reason: p.Reason, Next: "culvertd tries again on its own"})

@@ -11,19 +11,19 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// addresses adds what changes of a PF's addresses: those that are declared and not there,
-// and those that culvertd added and that are not declared any more. Others stay.
-func (p *PFPlan) addresses() {
-	for _, a := range p.surplus() {
-		p.add(ofPF, "address", a.String(), "none")
+// planAddresses plans to add declared addresses that the PF lacks, and to remove addresses that
+// culvertd added and that are no longer declared. Other addresses stay.
+func (p *PFPlan) planAddresses() {
+	for _, a := range p.surplusAddresses() {
+		p.addChange(ofPF, "address", a.String(), "none")
 	}
 	for _, a := range missingAddresses(p.Want.Addresses, p.PF) {
-		p.add(ofPF, "address", "none", a.String())
+		p.addChange(ofPF, "address", "none", a.String())
 	}
 }
 
-// surplus returns the addresses that culvertd added and that are not declared.
-func (p *PFPlan) surplus() (all []netip.Prefix) {
+// surplusAddresses returns the addresses that culvertd added and that are not declared.
+func (p *PFPlan) surplusAddresses() (all []netip.Prefix) {
 	for _, a := range p.PF.OwnAddrs {
 		if !slices.Contains(p.Want.Addresses, a) {
 			all = append(all, a)
@@ -41,24 +41,24 @@ func missingAddresses(want []netip.Prefix, pf vf.PF) (all []netip.Prefix) {
 	return all
 }
 
-// setAddresses carries out what a plan changes of the PF's addresses. One that fails keeps
-// no other, and no VF, from being done (I7). The PF was read without an error.
+// setAddresses applies a plan's changes to the PF's addresses. An address that fails delays no
+// other address and no VF (I7). The caller has read the PF without an error.
 func (r *Reconciler) setAddresses(ctx context.Context, p PFPlan) error {
 	var errs []error
-	for _, a := range p.surplus() {
-		errs = append(errs, r.do(ctx, carrierBound, step.DelPFAddress{PF: p.PF.PCI, Address: a}))
+	for _, a := range p.surplusAddresses() {
+		errs = append(errs, r.doStep(ctx, carrierBound, step.DelPFAddress{PF: p.PF.PCI, Address: a}))
 	}
 	for _, a := range missingAddresses(p.Want.Addresses, p.PF) {
-		errs = append(errs, r.do(ctx, carrierBound, step.AddPFAddress{PF: p.PF.PCI, Address: a}))
+		errs = append(errs, r.doStep(ctx, carrierBound, step.AddPFAddress{PF: p.PF.PCI, Address: a}))
 	}
-	return about(p.PF, errors.Join(errs...))
+	return namePF(p.PF, errors.Join(errs...))
 }
 
-// checkAddresses reports addresses that were added and are not there when the PF is read
-// again (I6).
+// checkAddresses returns an error that names the added addresses which the PF lacks when it is
+// read again (I6).
 func checkAddresses(want []netip.Prefix, pf vf.PF) error {
 	if left := missingAddresses(want, pf); len(left) > 0 {
-		return about(pf, fmt.Errorf("addresses %v were added and it does not have them: %w", left, vf.ErrUnable))
+		return namePF(pf, fmt.Errorf("addresses %v were added and it does not have them: %w", left, vf.ErrUnable))
 	}
 	return nil
 }

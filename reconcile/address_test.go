@@ -79,7 +79,7 @@ func TestI7FailingPFAddress(t *testing.T) {
 				failed = true
 				return errors.New("injected")
 			})
-			if err := h.Reconciler.Pass(t.Context(), false); err == nil || !strings.Contains(err.Error(), "PF enp1s0: ") || !strings.Contains(err.Error(), "injected") {
+			if err := h.Reconciler.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "PF enp1s0: ") || !strings.Contains(err.Error(), "injected") {
 				t.Errorf("%s: %v", kind, err)
 			}
 			vfs, want := 2, "172.16.91.1/24* fd00::1/64*"

@@ -11,58 +11,56 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// apply carries out what a plan changes of the PF itself.
-func (r *Reconciler) apply(ctx context.Context, p PFPlan, force bool) error {
+// applyPlan applies the changes of a plan to the PF itself.
+func (r *Reconciler) applyPlan(ctx context.Context, p PFPlan, force bool) error {
 	if p.Err != nil {
-		return about(p.PF, p.Err)
+		return namePF(p.PF, p.Err)
 	}
 	if !p.Managed {
 		return nil
 	}
 	if !p.PF.Up {
-		if err := r.do(ctx, carrierBound, step.SetPFUp{PF: p.PF.PCI}); err != nil {
-			return about(p.PF, err)
+		if err := r.doStep(ctx, carrierBound, step.SetPFUp{PF: p.PF.PCI}); err != nil {
+			return namePF(p.PF, err)
 		}
 	}
 	var errs []error
-	if p.Want.MTU != 0 && p.Want.MTU != p.PF.MTU {
-		errs = append(errs, r.do(ctx, carrierBound, step.SetPFMTU{PF: p.PF.PCI, MTU: p.Want.MTU}))
+	if p.Want.ChangesMTU(p.PF) {
+		errs = append(errs, r.doStep(ctx, carrierBound, step.SetPFMTU{PF: p.PF.PCI, MTU: p.Want.MTU}))
 	}
-	if p.remakes() {
-		errs = append(errs, r.remake(ctx, p, force))
+	if p.remakesVFs() {
+		errs = append(errs, r.remakeVFs(ctx, p, force))
 	}
-	if !p.remakes() {
-		errs = append(errs, r.autoprobe(ctx, p))
+	if !p.remakesVFs() {
+		errs = append(errs, r.setAutoprobe(ctx, p))
 	}
-	return about(p.PF, errors.Join(errs...))
+	return namePF(p.PF, errors.Join(errs...))
 }
 
-// autoprobe sets what the kernel does with VFs that appear. Where VFs are made
-// it comes last, when each has its MAC and driver: a VF driver whose module is
-// loaded meanwhile, by udev, would bind to all that have none, and read their
-// MAC before it is set.
-func (r *Reconciler) autoprobe(ctx context.Context, p PFPlan) error {
+// setAutoprobe sets whether the kernel binds drivers to new VFs. mendPF calls it after it has
+// given each new VF its MAC and driver. Otherwise a VF driver whose module udev loads meanwhile
+// would bind to the VFs that have no driver yet, and read their MACs before they are set.
+func (r *Reconciler) setAutoprobe(ctx context.Context, p PFPlan) error {
 	want := vf.TriOf(p.Want.Autoprobe)
-	if p.PF.Autoprobe == vf.Unknown || (p.PF.Autoprobe == want && !p.remakes()) {
+	if p.PF.Autoprobe == vf.Unknown || (p.PF.Autoprobe == want && !p.remakesVFs()) {
 		return nil
 	}
-	return r.do(ctx, carrierBound, step.SetAutoprobe{PF: p.PF.PCI, On: p.Want.Autoprobe})
+	return r.doStep(ctx, carrierBound, step.SetAutoprobe{PF: p.PF.PCI, On: p.Want.Autoprobe})
 }
 
-func (r *Reconciler) do(ctx context.Context, bound time.Duration, s step.Step) error {
+func (r *Reconciler) doStep(ctx context.Context, bound time.Duration, s step.Step) error {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	r.Log.Debug("step", "do", s)
 	return r.Kernel.Do(ctx, s)
 }
 
-// remake changes the number of VFs, which destroys those that are there. The
-// ledger is asked and told in one transaction before the kernel is touched, so no
-// request gets a VF between the look and the write (I5). outside are users that the
-// ledger does not know.
-func (r *Reconciler) remake(ctx context.Context, p PFPlan, force bool) error {
+// remakeVFs changes the number of VFs, which destroys the existing ones. One transaction checks
+// and updates the ledger before the kernel is touched, so no request gets a VF between the check
+// and the write (I5).
+func (r *Reconciler) remakeVFs(ctx context.Context, p PFPlan, force bool) error {
 	if p.Want.VFs > 0 {
-		if err := r.carrier(ctx, p); err != nil {
+		if err := r.awaitCarrier(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -70,9 +68,14 @@ func (r *Reconciler) remake(ctx context.Context, p PFPlan, force bool) error {
 	if err != nil && !force {
 		return err
 	}
-	if err := r.claim(p, outside, force); err != nil {
+	if err := r.removeGuards(ctx, p, outside, force); err != nil {
 		return err
 	}
+	lost, err := r.claimVFs(p, outside, force)
+	if err != nil {
+		return err
+	}
+	r.Keeper.ReportLost(lost, fmt.Sprintf("the VFs of PF %s are made anew", p.PF.Label()))
 	steps := []step.Step{}
 	if p.PF.Autoprobe != vf.Unknown {
 		steps = append(steps, step.SetAutoprobe{PF: p.PF.PCI, On: false})
@@ -84,22 +87,22 @@ func (r *Reconciler) remake(ctx context.Context, p PFPlan, force bool) error {
 		steps = append(steps, step.SetNumVFs{PF: p.PF.PCI, N: p.Want.VFs})
 	}
 	for _, s := range steps {
-		if err := r.do(ctx, makeBound, s); err != nil {
+		if err := r.doStep(ctx, makeBound, s); err != nil {
 			return err
 		}
 	}
 	if p.Want.VFs > 0 && p.Want.NeedCarrier {
-		// igb resets its PF, and with it the link, when VFs are made; until it is
-		// back no VF gets an answer (seen in the lab: about 3 s).
-		return r.do(ctx, carrierBound, step.WaitCarrier{PF: p.PF.PCI})
+		// igb resets its PF, and with it the link, when VFs are made. Until the link is back, the
+		// PF answers no VF (seen in the lab: about 3 s).
+		return r.doStep(ctx, carrierBound, step.WaitCarrier{PF: p.PF.PCI})
 	}
 	return nil
 }
 
-// carrier waits for the PF's link: VFs that are made without it do not work on
-// some hardware, and on the emulated igb they never will (lab-facts, trap 2).
-func (r *Reconciler) carrier(ctx context.Context, p PFPlan) error {
-	err := r.do(ctx, carrierBound, step.WaitCarrier{PF: p.PF.PCI})
+// awaitCarrier waits for the PF's link: VFs that are made without a link do not work at first on
+// some hardware, and never on the emulated igb (lab-facts, trap 2).
+func (r *Reconciler) awaitCarrier(ctx context.Context, p PFPlan) error {
+	err := r.doStep(ctx, carrierBound, step.WaitCarrier{PF: p.PF.PCI})
 	if err == nil || !p.Want.NeedCarrier {
 		return nil
 	}
@@ -110,15 +113,35 @@ func (r *Reconciler) carrier(ctx context.Context, p PFPlan) error {
 	return err
 }
 
-// claim keeps the VFs that will go and those that will come from everybody,
-// unless somebody holds one. A record for a VF that will not come again keeps
-// its address: Tend forgets it when the VF has gone, and should culvertd die
-// before that, the VF is still known to be Culvert's.
-func (r *Reconciler) claim(p PFPlan, outside []journal.Record, force bool) error {
-	return r.Ledger.Update(func(tx *journal.Tx) error {
+// removeGuards removes the guards of VFs that are about to be destroyed, or were so outside
+// Culvert. It leaves those that claimVFs would refuse to destroy.
+func (r *Reconciler) removeGuards(ctx context.Context, p PFPlan, outside []journal.Record, force bool) error {
+	records, err := journal.ReadRecords(r.Ledger)
+	if err != nil {
+		return err
+	}
+	p.Hurts = addOutside(findHolders(p.PF, records), outside)
+	if p.Refused() != nil && !force {
+		return nil
+	}
+	for _, rec := range records {
+		if rec.ID.PF == p.PF.ID {
+			err = errors.Join(err, r.Keeper.RemoveGuard(ctx, rec))
+		}
+	}
+	return err
+}
+
+// claimVFs marks the records of the VFs that a change of sriov_numvfs destroys and of those that
+// it makes as Making, unless one of the VFs has an owner. The record of a VF that will not exist
+// afterwards keeps its PCI address. Tend deletes it when the VF has gone. If culvertd dies before
+// that, the VF is still known to be Culvert's. lost are the records that had an owner.
+func (r *Reconciler) claimVFs(p PFPlan, outside []journal.Record, force bool) (lost []journal.Record, err error) {
+	err = r.Ledger.Update(func(tx *journal.Tx) error {
 		records := tx.Records()
+		lost = nil
 		now := p
-		now.Hurts = addOutside(holders(p.PF, records), outside)
+		now.Hurts = addOutside(findHolders(p.PF, records), outside)
 		if err := now.Refused(); err != nil && !force {
 			return err
 		}
@@ -129,6 +152,9 @@ func (r *Reconciler) claim(p PFPlan, outside []journal.Record, force bool) error
 			}
 			if err := tx.Forget(rec, fmt.Sprintf("the VFs of %s were made anew", p.PF.Label())); err != nil {
 				return err
+			}
+			if rec.Held() {
+				lost = append(lost, rec)
 			}
 			making[rec.ID.Index] = journal.Record{ID: rec.ID, PCI: rec.PCI, Generation: rec.Generation + 1, Phase: journal.Making}
 		}
@@ -146,4 +172,5 @@ func (r *Reconciler) claim(p PFPlan, outside []journal.Record, force bool) error
 			Text: fmt.Sprintf("sriov_numvfs %d -> %d", p.PF.NumVFs, p.Want.VFs),
 		})
 	})
+	return lost, err
 }

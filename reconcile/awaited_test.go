@@ -59,10 +59,10 @@ func TestI2BaselineHasUdevsName(t *testing.T) {
 	if err := n.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n.Reconciler.Pass(t.Context(), false) == nil {
+	if n.Reconciler.Pass(t.Context()) == nil {
 		t.Error("no bind timed out")
 	}
-	if err := n.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := n.Reconciler.Pass(t.Context()); err != nil {
 		t.Error(err)
 	}
 	err = l.View(func(tx *journal.Tx) error {

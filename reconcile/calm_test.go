@@ -28,16 +28,16 @@ func TestCalm(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 
-	calm(t.Context(), always, long, short)
-	calm(t.Context(), make(chan struct{}), short, long)
-	calm(t.Context(), closed, long, long)
-	calm(ended, make(chan struct{}), long, long)
+	awaitCalm(t.Context(), always, long, short)
+	awaitCalm(t.Context(), make(chan struct{}), short, long)
+	awaitCalm(t.Context(), closed, long, long)
+	awaitCalm(ended, make(chan struct{}), long, long)
 }
 
 // While events come, nothing is done.
 func TestCalmWaitsForTheEndOfABurst(t *testing.T) {
 	wake, done := make(chan struct{}), make(chan struct{})
-	go func() { calm(t.Context(), wake, time.Hour, time.Hour); close(done) }()
+	go func() { awaitCalm(t.Context(), wake, time.Hour, time.Hour); close(done) }()
 	for range 3 {
 		wake <- struct{}{} // nobody else takes it
 	}

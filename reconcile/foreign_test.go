@@ -28,7 +28,7 @@ func bootWith(t *testing.T, p fake.Profile, pfs int, text string) *host {
 func TestDriverThatMakesNoVFs(t *testing.T) {
 	h := bootWith(t, fake.Deaf, 1, "pfs: [{driver: i40e, vfs: 2}]\npools: [{name: a}]")
 	for range 2 {
-		if err := h.Reconciler.Pass(t.Context(), false); !errors.Is(err, vf.ErrUnable) {
+		if err := h.Reconciler.Pass(t.Context()); !errors.Is(err, vf.ErrUnable) {
 			t.Error(err)
 		}
 		if got := problems(h); !strings.Contains(got, "PF enp1s0") || !strings.Contains(got, "the driver took the write, but sriov_numvfs is 0") {
@@ -68,8 +68,8 @@ func TestSplitCard(t *testing.T) {
 	}
 }
 
-// I7: a PF that cannot be read is a problem where host.yaml, a pool or the
-// ledger speaks of it, and nobody's otherwise.
+// I7: culvertd reports a PF that it cannot read as a problem only where host.yaml, a
+// pool or the ledger names it.
 func TestI7UnreadablePFThatNobodyWants(t *testing.T) {
 	read := vf.PF{PCI: vf.PCIAddr{Bus: 1}, Driver: "vfio-pci", Err: "driver vfio-pci has no netdevice"}
 	known := read

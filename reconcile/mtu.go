@@ -4,21 +4,20 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/culvert-net/culvert/desired"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// hasOtherMTU reports whether the interface of a free VF comes back with another MTU than
-// its PF's entry wants: a PF's MTU is that of its VFs too.
-func hasOtherMTU(want desired.PFSpec, b vf.Baseline) bool {
-	return want.MTU != 0 && b.Name != "" && b.MTU != want.MTU
+// hasOtherMTU reports whether the baseline of a free VF has another MTU than the VFs of its PF
+// should have, which is 0 if none is wanted.
+func hasOtherMTU(want int, b vf.Baseline) bool {
+	return want != 0 && b.Name != "" && b.MTU != want
 }
 
-// resize gives a free VF the MTU that its PF's entry wants, as its baseline. A driver that
-// refuses it leaves the VF as it was.
-func (r *Reconciler) resize(ctx context.Context, v vf.State, mtu int) error {
+// resizeMTU gives a free VF the MTU that the VFs of its PF should have, and records it in the VF's
+// baseline. A driver that refuses it leaves the VF as it was.
+func (r *Reconciler) resizeMTU(ctx context.Context, v vf.State, mtu int) error {
 	_, err := r.Keeper.WithIdle(ctx, v.ID, func(seen journal.Record) error {
 		if err := r.setMTU(ctx, v, mtu); err != nil {
 			return err
@@ -37,7 +36,7 @@ func (r *Reconciler) resize(ctx context.Context, v vf.State, mtu int) error {
 
 // setMTU sets the MTU of a VF's interface on the host, and reads it back (I6).
 func (r *Reconciler) setMTU(ctx context.Context, v vf.State, mtu int) error {
-	if err := r.do(ctx, bindBound, step.SetMTU{VF: v.PCI, MTU: mtu}); err != nil {
+	if err := r.doStep(ctx, bindBound, step.SetMTU{VF: v.PCI, MTU: mtu}); err != nil {
 		return err
 	}
 	st, err := r.Kernel.VF(ctx, v.PCI, "")

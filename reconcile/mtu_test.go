@@ -49,7 +49,7 @@ func TestMTUReachesTheVFs(t *testing.T) {
 	})
 	h.want(t, "pfs: [{name: enp1s0, vfs: 3, mtu: 8000}]\npools: [{name: a}]\n")
 	for range 2 {
-		if err := h.Reconciler.Pass(t.Context(), false); err == nil || !strings.Contains(err.Error(), "MTU 8000") {
+		if err := h.Reconciler.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "MTU 8000") {
 			t.Errorf("refused: %v", err)
 		}
 		expect("refused", 1500, "map[free:3]")

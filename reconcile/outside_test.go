@@ -10,9 +10,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I5: a VF that is free in the ledger and used outside it keeps its PF's number of VFs:
-// one that the kubelet gave to a pod without a network, and one that a process has open.
-// A kubelet that does not answer keeps the number too. Force goes over all of them.
+// I5: a VF that is free in the ledger and used outside it keeps its PF's number of VFs.
+// The kubelet may have given it to a pod without a network, or a process may have it
+// open. A kubelet that does not answer keeps the number too. Force goes over all of
+// them.
 func TestI5UsedOutsideTheLedger(t *testing.T) {
 	give := func(h *host, pod string, err error) {
 		pci := h.Inventory.PFs()[0].VFs[1].PCI
@@ -42,7 +43,7 @@ func TestI5UsedOutsideTheLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.want(t, "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a, deviceType: vfio-pci}]\n")
-		if err := h.Reconciler.Pass(t.Context(), false); err == nil || !strings.Contains(err.Error(), tc.says) {
+		if err := h.Reconciler.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if pfs, err := h.k.PFs(t.Context()); err != nil || pfs[0].NumVFs != 4 {
@@ -51,7 +52,7 @@ func TestI5UsedOutsideTheLedger(t *testing.T) {
 		if plans, err := h.Reconciler.PlanFor(t.Context(), h.Spec()); err != nil || len(plans[0].Hurts) != tc.hurts {
 			t.Errorf("%s: the plan hurts %v, %v", name, plans[0].Hurts, err)
 		}
-		if err := h.Reconciler.Pass(t.Context(), true); err != nil {
+		if err := h.Reconciler.Apply(t.Context(), true); err != nil {
 			t.Errorf("%s, forced: %v", name, err)
 		}
 		if pfs, err := h.k.PFs(t.Context()); err != nil || pfs[0].NumVFs != 2 {
@@ -101,11 +102,11 @@ func TestTakesOverAsBound(t *testing.T) {
 			return ""
 		}, down
 	}
-	if err := h.Reconciler.Pass(t.Context(), false); err == nil || h.phases(t) != "map[]" || !strings.Contains(err.Error(), "whether it is used is not known") {
+	if err := h.Reconciler.Pass(t.Context()); err == nil || h.phases(t) != "map[]" || !strings.Contains(err.Error(), "whether it is used is not known") {
 		t.Errorf("the kubelet is down: %s, %v", h.phases(t), err)
 	}
 	down = nil
-	err = h.Reconciler.Pass(t.Context(), false)
+	err = h.Reconciler.Pass(t.Context())
 	if got := h.phases(t); got != "map[free:2]" {
 		t.Errorf("%s are taken over", got)
 	}

@@ -1,10 +1,9 @@
-// Package reconcile makes the host's NICs what host.yaml wants: PFs up and
-// with their MTU, the right number of VFs, each with its stable MAC and the
-// driver that its pool asks for. What it made it writes into the ledger, with
-// the baseline that attach resets to.
+// Package reconcile makes the host's NICs match host.yaml: PFs up and with their MTU, the right
+// number of VFs, each with its stable MAC and the driver that its pool asks for. It writes each
+// VF that it made into the ledger, with the baseline that attach resets to.
 //
-// Plan is pure and shows what would change and whom it would hurt; a
-// Reconciler carries plans out, and goes on looking, woken by events.
+// Plan is pure and shows the changes and the owners who would lose a VF by them. A Reconciler
+// applies plans, and looks again whenever an event wakes it.
 package reconcile
 
 import (
@@ -20,16 +19,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// PFPlan is the difference between what is wanted of one PF and what is there.
-// A plan without Changes is done.
+// PFPlan is the difference between the wanted and the present state of one PF. A plan without
+// Changes is done.
 type PFPlan struct {
 	PF      vf.PF
 	Want    desired.PFSpec
 	Managed bool // host.yaml has an entry for this PF
 	Changes []Change
-	// Hurts are the leases that the changes would end (I5).
+	// Hurts has the leases that the changes would end (I5).
 	Hurts []journal.Record
-	// Err is why nothing of the plan can be carried out.
+	// Err says why the plan cannot be applied.
 	Err error
 }
 
@@ -50,13 +49,14 @@ func (c Change) String() string {
 	return s
 }
 
-// remakes reports whether the plan writes sriov_numvfs: the count is another,
-// or VFs were unplugged one by one, which do not come back in another way.
-func (p PFPlan) remakes() bool {
+// remakesVFs reports whether the plan writes sriov_numvfs: another number of VFs is wanted, or
+// single VFs were unplugged, which only that write brings back.
+func (p PFPlan) remakesVFs() bool {
 	return p.Managed && (p.PF.NumVFs != p.Want.VFs || len(p.PF.VFs) < p.PF.NumVFs)
 }
 
-// Refused says whom the plan would hurt, and is nil when nobody (I5).
+// Refused returns an error that names the owners who would lose a VF by the plan, or nil if there
+// are none (I5).
 func (p PFPlan) Refused() error {
 	if len(p.Hurts) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (p PFPlan) Refused() error {
 	if p.PF.NumVFs == p.Want.VFs {
 		why = fmt.Sprintf("%d of its %d VFs were unplugged, and making them anew", p.PF.NumVFs-len(p.PF.VFs), p.PF.NumVFs)
 	}
-	return about(p.PF, fmt.Errorf("%s would take VFs from their owners (%s): %w: end them first, or apply with --force", why, strings.Join(who, "; "), vf.ErrHeld))
+	return namePF(p.PF, fmt.Errorf("%s would take VFs from their owners (%s): %w: end them first, or apply with --force", why, strings.Join(who, "; "), vf.ErrHeld))
 }
 
 // Plan compares spec with the hardware and the ledger. PFs that need nothing
@@ -90,8 +90,8 @@ func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {
 	p := PFPlan{PF: pf}
 	p.Want, p.Managed = spec.ForPF(pf)
 	if pf.Err != "" {
-		if p.Managed || concerns(spec, pf, records) {
-			p.Err = about(pf, errors.New(pf.Err))
+		if p.Managed || concernsCulvert(spec, pf, records) {
+			p.Err = namePF(pf, errors.New(pf.Err))
 		}
 		return p
 	}
@@ -99,26 +99,26 @@ func planPF(spec desired.Spec, pf vf.PF, records []journal.Record) PFPlan {
 		if p.Err = p.Want.Check(pf); p.Err != nil {
 			return p
 		}
-		p.managed()
+		p.planManaged()
 	}
-	p.addresses()
-	if p.remakes() {
-		p.Hurts = holders(pf, records)
+	p.planAddresses()
+	if p.remakesVFs() {
+		p.Hurts = findHolders(pf, records)
 		for i := range p.Want.VFs {
-			p.add(i, "mac", "none", vf.StableMAC(pf.ID, i).String())
+			p.addChange(i, "mac", "none", vf.StableMAC(pf.ID, i).String())
 		}
 		return p
 	}
 	for _, v := range pf.VFs {
-		p.vf(spec, v, recordOf(records, v.ID))
+		p.planVF(spec, v, recordOf(records, v.ID))
 	}
 	return p
 }
 
-// concerns reports whether a pool or the ledger has a VF of pf. Nothing is amiss
-// with a PF that nobody speaks of and that cannot be read: one that DPDK has, an
-// InfiniBand port, a NIC without its driver. Status shows the reason.
-func concerns(spec desired.Spec, pf vf.PF, records []journal.Record) bool {
+// concernsCulvert reports whether a pool or the ledger has a VF of pf. A PF without such VFs may
+// be unreadable without being a problem: DPDK has it, it is an InfiniBand port, or its driver is
+// missing. Status shows the reason.
+func concernsCulvert(spec desired.Spec, pf vf.PF, records []journal.Record) bool {
 	for _, v := range pf.VFs {
 		if _, pooled := spec.PoolOf(pf, v.ID.Index, v); pooled {
 			return true
@@ -127,29 +127,29 @@ func concerns(spec desired.Spec, pf vf.PF, records []journal.Record) bool {
 	return slices.ContainsFunc(records, func(r journal.Record) bool { return r.ID.PF == pf.ID && !pf.ID.IsZero() })
 }
 
-// managed adds what changes of the PF itself.
-func (p *PFPlan) managed() {
+// planManaged adds the changes of the PF itself.
+func (p *PFPlan) planManaged() {
 	if !p.PF.Up {
-		p.add(ofPF, "state", "down", "up")
+		p.addChange(ofPF, "state", "down", "up")
 	}
-	if p.Want.MTU != 0 && p.Want.MTU != p.PF.MTU {
-		p.add(ofPF, "mtu", fmt.Sprint(p.PF.MTU), fmt.Sprint(p.Want.MTU))
+	if p.Want.ChangesMTU(p.PF) {
+		p.addChange(ofPF, "mtu", fmt.Sprint(p.PF.MTU), fmt.Sprint(p.Want.MTU))
 	}
-	if p.remakes() {
-		p.add(ofPF, "sriov_numvfs", fmt.Sprint(p.PF.NumVFs), fmt.Sprint(p.Want.VFs))
+	if p.remakesVFs() {
+		p.addChange(ofPF, "sriov_numvfs", fmt.Sprint(p.PF.NumVFs), fmt.Sprint(p.Want.VFs))
 	}
 	if want := vf.TriOf(p.Want.Autoprobe); p.PF.Autoprobe != vf.Unknown && p.PF.Autoprobe != want {
-		p.add(ofPF, "autoprobe", p.PF.Autoprobe.String(), want.String())
+		p.addChange(ofPF, "autoprobe", p.PF.Autoprobe.String(), want.String())
 	}
 }
 
-func (p *PFPlan) add(index int, attribute, from, to string) {
+func (p *PFPlan) addChange(index int, attribute, from, to string) {
 	p.Changes = append(p.Changes, Change{index, attribute, from, to})
 }
 
-// vf adds what changes of a VF that is there: its MAC and its driver. A VF
-// that somebody holds changes after it has been given back.
-func (p *PFPlan) vf(spec desired.Spec, v vf.State, rec *journal.Record) {
+// planVF adds the changes of an existing VF: its MAC and its driver. A VF that has an owner
+// changes after its release.
+func (p *PFPlan) planVF(spec desired.Spec, v vf.State, rec *journal.Record) {
 	if rec != nil && (rec.Held() || rec.Phase == journal.Quarantined) {
 		return
 	}
@@ -158,20 +158,19 @@ func (p *PFPlan) vf(spec desired.Spec, v vf.State, rec *journal.Record) {
 		return
 	}
 	if want := vf.StableMAC(p.PF.ID, v.ID.Index); v.Admin.MAC != want {
-		p.add(v.ID.Index, "mac", cmp.Or(v.Admin.MAC.String(), "none"), want.String())
+		p.addChange(v.ID.Index, "mac", cmp.Or(v.Admin.MAC.String(), "none"), want.String())
 	}
-	if p.Managed && rec != nil && rec.Phase == journal.Free && hasOtherMTU(p.Want, rec.Baseline) {
-		p.add(v.ID.Index, "mtu", fmt.Sprint(rec.Baseline.MTU), fmt.Sprint(p.Want.MTU))
+	if mtu := p.Want.MTUOfVFs(p.PF); p.Managed && rec != nil && rec.Phase == journal.Free && hasOtherMTU(mtu, rec.Baseline) {
+		p.addChange(v.ID.Index, "mtu", fmt.Sprint(rec.Baseline.MTU), fmt.Sprint(mtu))
 	}
 	if want, ok := driverChange(p.Want, pool, pooled, v); ok {
-		p.add(v.ID.Index, "driver", cmp.Or(v.Driver, "none"), cmp.Or(want, "netdevice"))
+		p.addChange(v.ID.Index, "driver", cmp.Or(v.Driver, "none"), cmp.Or(want, "netdevice"))
 	}
 }
 
-// driverChange says which driver a VF should have, if not the one it has. The
-// pool decides, unless it takes VFs as they are bound; otherwise and outside all
-// pools the driver is the kernel's affair, and one that was kept off
-// (autoprobe: false) stays off.
+// driverChange returns the driver that a VF should have, if it has another one. The pool decides
+// that, unless it takes VFs as they are bound. In such a pool, and outside all pools, a VF keeps
+// its driver. A VF without a driver gets the kernel's choice there, unless autoprobe is false.
 func driverChange(want desired.PFSpec, pool desired.Pool, pooled bool, v vf.State) (driver string, change bool) {
 	switch {
 	case pooled && !pool.AsBound && pool.DriverFor("") == vf.DriverVFIO:
@@ -182,19 +181,18 @@ func driverChange(want desired.PFSpec, pool desired.Pool, pooled bool, v vf.Stat
 	return vf.DriverDefault, want.Autoprobe && v.Driver == ""
 }
 
-// holders are who would lose a VF of pf: the leases on VFs that are really there
-// (one on a VF that has gone from the bus holds nothing any more), and whoever
-// the kernel shows to use a VF that the ledger does not tell of.
-func holders(pf vf.PF, records []journal.Record) []journal.Record {
+// findHolders returns the owners who would lose a VF of pf: those with a lease on a VF that is
+// still on the bus, and the users that the kernel shows for VFs outside the ledger.
+func findHolders(pf vf.PF, records []journal.Record) []journal.Record {
 	var out []journal.Record
 	for _, v := range pf.VFs {
 		rec := recordOf(records, v.ID)
 		switch {
 		case rec != nil && rec.Held():
 			out = append(out, *rec)
-		case rec == nil && strangers(v) != "":
+		case rec == nil && findStrangers(v) != "":
 			out = append(out, journal.Record{ID: v.ID, PCI: v.PCI, Phase: journal.Attached,
-				Lease: journal.Lease{Owner: vf.Owner{Name: strangers(v)}}})
+				Lease: journal.Lease{Owner: vf.Owner{Name: findStrangers(v)}}})
 		}
 	}
 	return out
@@ -203,7 +201,7 @@ func holders(pf vf.PF, records []journal.Record) []journal.Record {
 // usersOutside returns the VFs that a plan would destroy although they are used outside
 // the ledger, in the form of leases. It may return VFs that the ledger shows as held.
 func (r *Reconciler) usersOutside(ctx context.Context, p PFPlan) ([]journal.Record, error) {
-	if !p.remakes() || len(p.PF.VFs) == 0 {
+	if !p.remakesVFs() || len(p.PF.VFs) == 0 {
 		return nil, nil
 	}
 	all := make([]vf.PCIAddr, len(p.PF.VFs))

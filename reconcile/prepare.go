@@ -15,22 +15,22 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// prepare gives every VF of a PF that needs it its MAC and driver and takes its
-// baseline: VFs that were just made, VFs that somebody else made and nobody
-// uses, and free VFs whose pool now wants another driver. All at once, since
-// each mostly waits for its driver. There is a result, nil or not, for each VF
-// that needed something.
-func (r *Reconciler) prepare(ctx context.Context, spec desired.Spec, pf vf.PF) []error {
-	records, err := r.records()
+// prepareVFs sets the MAC and the driver of each VF of a PF that needs it, and records its
+// baseline. These are VFs that were just made, unused VFs that were made outside Culvert, and
+// free VFs whose pool now wants another driver. It prepares them in parallel, since most of the
+// time goes into waiting for drivers. It returns one result, nil or not, for each VF that needed
+// work.
+func (r *Reconciler) prepareVFs(ctx context.Context, spec desired.Spec, pf vf.PF) []error {
+	records, err := r.readRecords()
 	if err != nil {
 		return []error{err}
 	}
-	used, unknown := r.newcomers(ctx, pf, records)
+	used, unknown := r.findNewcomers(ctx, pf, records)
 	var tasks []func() error
 	for _, v := range pf.VFs {
 		rec := recordOf(records, v.ID)
-		if !wanted(spec, pf, v) || isNewcomer(rec) && used[v.PCI].Pod != "" {
-			continue // a pod that an earlier device plugin served keeps its VF, and status names it
+		if !isWanted(spec, pf, v) || isNewcomer(rec) && used[v.PCI].Pod != "" {
+			continue // an earlier device plugin gave it to a pod, which keeps it; status names the pod
 		}
 		if isNewcomer(rec) {
 			if err := refuseNewcomer(used, unknown, v); err != nil {
@@ -38,7 +38,7 @@ func (r *Reconciler) prepare(ctx context.Context, spec desired.Spec, pf vf.PF) [
 				continue
 			}
 		}
-		if task := r.task(ctx, spec, pf, v, rec); task != nil {
+		if task := r.nextTask(ctx, spec, pf, v, rec); task != nil {
 			tasks = append(tasks, func() error { return aboutVF(v, task()) })
 		}
 	}
@@ -55,9 +55,8 @@ func (r *Reconciler) prepare(ctx context.Context, spec desired.Spec, pf vf.PF) [
 	return errs
 }
 
-// wanted reports whether a VF is Culvert's to look after: its PF is in
-// host.yaml, or a pool has it.
-func wanted(spec desired.Spec, pf vf.PF, v vf.State) bool {
+// isWanted reports whether Culvert manages a VF: host.yaml has its PF, or a pool has the VF.
+func isWanted(spec desired.Spec, pf vf.PF, v vf.State) bool {
 	if pf.Err != "" {
 		return false
 	}
@@ -66,45 +65,47 @@ func wanted(spec desired.Spec, pf vf.PF, v vf.State) bool {
 	return managed || pooled
 }
 
-// task is what a VF needs, nil when it is as it should be or somebody's.
-func (r *Reconciler) task(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec *journal.Record) func() error {
+// nextTask returns the work that a VF needs. It returns nil if the VF has an owner or needs none.
+func (r *Reconciler) nextTask(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec *journal.Record) func() error {
 	switch {
 	case isNewcomer(rec):
 		return func() error { return r.takeOver(ctx, spec, pf, v) }
 	case rec.Phase == journal.Making:
-		return func() error { return r.finish(ctx, spec, pf, v, *rec) }
-	case rec.Phase == journal.Free && (changesBaseline(r.steps(spec, pf, v), rec.Baseline) || isReboundOutside(spec, pf, v, rec.Baseline)):
-		return func() error { return r.remodel(ctx, spec, pf, v) }
+		return func() error { return r.finishVF(ctx, spec, pf, v, *rec) }
+	case rec.Phase == journal.Free && (changesBaseline(r.prepareSteps(spec, pf, v), rec.Baseline) || isReboundOutside(spec, pf, v, rec.Baseline)):
+		return func() error { return r.replaceBaseline(ctx, spec, pf, v) }
 	case rec.Phase == journal.Free:
-		if want, _ := spec.ForPF(pf); hasOtherMTU(want, rec.Baseline) {
-			return func() error { return r.resize(ctx, v, want.MTU) }
+		want, _ := spec.ForPF(pf)
+		if mtu := want.MTUOfVFs(pf); hasOtherMTU(mtu, rec.Baseline) {
+			return func() error { return r.resizeMTU(ctx, v, mtu) }
 		}
 	}
 	return nil
 }
 
-// isReboundOutside reports whether an administrator bound a free VF to vfio-pci, or away from
-// it, that is in a pool which takes VFs as they are bound: the binding is its new baseline.
+// isReboundOutside reports whether an administrator bound a free VF to vfio-pci or unbound it
+// from that, in a pool that takes VFs as they are bound. The new binding then becomes part of the
+// VF's baseline.
 func isReboundOutside(spec desired.Spec, pf vf.PF, v vf.State, b vf.Baseline) bool {
 	pool, _ := spec.PoolOf(pf, v.ID.Index, v)
 	return pool.AsBound && v.Driver != "" && (v.Driver == vf.DriverVFIO) != (b.Driver == vf.DriverVFIO)
 }
 
-// remodel gives a free VF another baseline: back to Making, unless somebody is
-// quicker.
-func (r *Reconciler) remodel(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
+// replaceBaseline takes a free VF back to Making and records a new baseline, unless the VF gets
+// an owner first.
+func (r *Reconciler) replaceBaseline(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
 	_, err := r.Keeper.WithIdle(ctx, v.ID, func(seen journal.Record) error {
 		making, ok, err := r.backToMaking(seen)
 		if err != nil || !ok {
 			return err
 		}
-		return r.finish(ctx, spec, pf, v, making)
+		return r.finishVF(ctx, spec, pf, v, making)
 	})
 	return err
 }
 
-// backToMaking keeps a free VF from everybody; not when it was promised to
-// somebody since it was seen.
+// backToMaking writes that a free VF is Making. ok is false if the VF has changed since it was
+// seen.
 func (r *Reconciler) backToMaking(seen journal.Record) (making journal.Record, ok bool, err error) {
 	err = r.Ledger.Update(func(tx *journal.Tx) error {
 		now, err := tx.Record(seen.ID)
@@ -119,9 +120,9 @@ func (r *Reconciler) backToMaking(seen journal.Record) (making journal.Record, o
 	return making, ok, err
 }
 
-// changesBaseline tells a VF whose pool wants another driver, which gets a new
-// baseline, from one that somebody changed behind our back, which Tend takes
-// back to the old one.
+// changesBaseline reports whether the steps lead to a new baseline, as for a VF whose pool wants
+// another driver. Otherwise the VF changed outside Culvert, and Tend takes it back to the old
+// baseline.
 func changesBaseline(steps []step.Step, b vf.Baseline) bool {
 	for _, s := range steps {
 		if bind, ok := s.(step.Bind); ok {
@@ -131,16 +132,16 @@ func changesBaseline(steps []step.Step, b vf.Baseline) bool {
 	return false
 }
 
-// steps gives a VF its MAC and driver. The MAC goes first: a VF driver reads
-// it when it binds (lab-facts, trap 4).
-func (r *Reconciler) steps(spec desired.Spec, pf vf.PF, v vf.State) []step.Step {
+// prepareSteps returns the steps that give a VF its MAC and driver. The MAC comes first, since a
+// VF driver reads it when it binds (lab-facts, trap 4).
+func (r *Reconciler) prepareSteps(spec desired.Spec, pf vf.PF, v vf.State) []step.Step {
 	want, _ := spec.ForPF(pf)
 	pool, pooled := spec.PoolOf(pf, v.ID.Index, v)
 	driver, rebind := driverChange(want, pool, pooled, v)
 	mac := vf.StableMAC(pf.ID, v.ID.Index)
-	// A driver that bound before the MAC was set made one up, and keeps it.
+	// A driver that bound before the MAC was set made up a MAC and keeps it.
 	newMAC := v.Admin.MAC != mac || v.Link != nil && v.Link.MAC != mac
-	if !rebind && v.Driver == vf.DriverVFIO { // who opens it reads its MAC
+	if !rebind && v.Driver == vf.DriverVFIO { // the process that opens the VF reads its MAC then
 		if newMAC {
 			return []step.Step{step.SetVFMAC{PF: pf.PCI, Index: v.ID.Index, MAC: mac}}
 		}
@@ -159,17 +160,17 @@ func (r *Reconciler) steps(spec desired.Spec, pf vf.PF, v vf.State) []step.Step 
 	return out
 }
 
-// finish carries out the steps, reads back, and gives the VF its baseline.
-// Until that is done it is Making, which nobody gets. What somebody set on the VF
-// before it was Culvert's must not become its baseline, so that goes first.
-func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec journal.Record) error {
-	fresh, err := r.fresh(pf, v)
+// finishVF carries out the steps, reads back, and records the VF's baseline. Until then the VF is
+// Making, and no request gets it. finishVF first removes the settings that the VF had before
+// Culvert took it over, since they must not become its baseline.
+func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec journal.Record) error {
+	fresh, err := r.freshAdmin(pf, v)
 	if err != nil {
 		return err
 	}
-	steps := append(step.AdminChanges(pf.PCI, v.ID.Index, v.Admin, fresh), reborn(v, r.steps(spec, pf, v))...)
+	steps := append(step.AdminChanges(pf.PCI, v.ID.Index, v.Admin, fresh), withRebind(v, r.prepareSteps(spec, pf, v))...)
 	for _, s := range steps {
-		if err := r.do(ctx, bindBound, s); err != nil {
+		if err := r.doStep(ctx, bindBound, s); err != nil {
 			return err
 		}
 	}
@@ -180,22 +181,23 @@ func (r *Reconciler) finish(ctx context.Context, spec desired.Spec, pf vf.PF, v 
 	if left := step.AdminChanges(pf.PCI, v.ID.Index, st.Admin, fresh); len(left) > 0 {
 		return fmt.Errorf("after all steps were done there is still to do: %v", left)
 	}
-	if err := r.settled(spec, pf, st); err != nil {
+	if err := r.checkPrepared(spec, pf, st); err != nil {
 		return err
 	}
 	rec.PCI, rec.Phase, rec.Baseline = v.PCI, journal.Free, vf.BaselineOf(st)
-	if want, _ := spec.ForPF(pf); hasOtherMTU(want, rec.Baseline) {
-		// One whose driver refuses the MTU can still be given out: that is a problem, and no more.
-		if err = r.setMTU(ctx, v, want.MTU); err == nil {
-			rec.Baseline.MTU = want.MTU
+	want, _ := spec.ForPF(pf)
+	if mtu := want.MTUOfVFs(pf); hasOtherMTU(mtu, rec.Baseline) {
+		// A VF whose driver refuses the MTU can still be given out. Status reports the problem.
+		if err = r.setMTU(ctx, v, mtu); err == nil {
+			rec.Baseline.MTU = mtu
 		}
 	}
 	return errors.Join(err, r.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) }))
 }
 
-// fresh is what the PF holds for a VF that nobody has touched, as far as that is
-// known: the drivers differ in whether they check for spoofing at first.
-func (r *Reconciler) fresh(pf vf.PF, v vf.State) (a vf.Admin, err error) {
+// freshAdmin returns the PF's settings for a new VF, as far as they are known. Drivers differ,
+// for example, in whether spoof check is on at first.
+func (r *Reconciler) freshAdmin(pf vf.PF, v vf.State) (a vf.Admin, err error) {
 	known := false
 	err = r.Ledger.View(func(tx *journal.Tx) error {
 		a, known = tx.Fresh(pf.ID)
@@ -211,7 +213,7 @@ func (r *Reconciler) fresh(pf vf.PF, v vf.State) (a vf.Admin, err error) {
 	return a, nil
 }
 
-// rememberFresh keeps what VFs look like that were just made.
+// rememberFresh records the PF's settings for VFs that were just made, for freshAdmin.
 func (r *Reconciler) rememberFresh(pf vf.PF) error {
 	if len(pf.VFs) == 0 || pf.Err != "" {
 		return nil
@@ -219,9 +221,9 @@ func (r *Reconciler) rememberFresh(pf vf.PF) error {
 	return r.Ledger.Update(func(tx *journal.Tx) error { return tx.SetFresh(pf.ID, pf.VFs[0].Admin) })
 }
 
-// settled says what of a VF that was just prepared is not right. Such a VF is
-// no baseline for anything.
-func (r *Reconciler) settled(spec desired.Spec, pf vf.PF, st vf.State) error {
+// checkPrepared returns an error if a VF that was just prepared is not in the wanted state. That
+// state must not become its baseline.
+func (r *Reconciler) checkPrepared(spec desired.Spec, pf vf.PF, st vf.State) error {
 	var errs []error
 	mac := vf.StableMAC(pf.ID, st.ID.Index)
 	if st.Admin.MAC != mac {
@@ -231,19 +233,19 @@ func (r *Reconciler) settled(spec desired.Spec, pf vf.PF, st vf.State) error {
 		errs = append(errs, fmt.Errorf("driver %s has made no interface yet", st.Driver))
 	}
 	if st.Link != nil && st.Link.MAC != mac {
-		errs = append(errs, fmt.Errorf("the interface has mac %s, the PF set %s", st.Link.MAC, mac))
+		errs = append(errs, fmt.Errorf("the interface has mac %s, the PF set %s: %s", st.Link.MAC, mac, vf.DescribeUnanswered()))
 	}
-	if left := r.steps(spec, pf, st); len(left) > 0 && errs == nil {
+	if left := r.prepareSteps(spec, pf, st); len(left) > 0 && errs == nil {
 		errs = append(errs, fmt.Errorf("after all steps were done there is still to do: %v", left))
 	}
 	if st.Link != nil && (st.Link.Up || len(st.Link.Addrs) > 0) {
-		errs = append(errs, fmt.Errorf("somebody uses interface %s already (up %t, addresses %s): keep other managers off it", st.Link.Name, st.Link.Up, excerpt.List(st.Link.Addrs, st.Link.MoreAddrs)))
+		errs = append(errs, fmt.Errorf("interface %s is in use already (up %t, addresses %s): keep other managers off it", st.Link.Name, st.Link.Up, excerpt.List(st.Link.Addrs, st.Link.MoreAddrs)))
 	}
 	return errors.Join(errs...)
 }
 
-// probe asks a PF once what its driver can do, on a VF that is free.
-func (r *Reconciler) probe(ctx context.Context, pf vf.PF) error {
+// probePF asks the driver of a PF once for its abilities, by means of a free VF.
+func (r *Reconciler) probePF(ctx context.Context, pf vf.PF) error {
 	if r.Hardware.Probed(pf.ID) || pf.Err != "" {
 		return nil
 	}
@@ -252,7 +254,7 @@ func (r *Reconciler) probe(ctx context.Context, pf vf.PF) error {
 			return r.Hardware.Probe(ctx, pf, v.ID.Index)
 		})
 		if ran || err != nil {
-			return about(pf, err)
+			return namePF(pf, err)
 		}
 	}
 	return nil

@@ -8,18 +8,17 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Problem is why something is not as it should be.
+// Problem is something that culvertd could not mend, with the reason.
 type Problem struct {
 	Object string // "PF enp1s0f0", "VF 0000:01:10.2"
 	Reason string // the whole story, with the next step
 }
 
-// Problems returns what the last work on each PF, and the last look at the
-// host, could not do.
-func (r *Reconciler) Problems() []Problem { return r.problems.all() }
+// Problems returns the failures of the last work on each PF, and of the last listing of the host.
+func (r *Reconciler) Problems() []Problem { return r.problems.listAll() }
 
-// problems keeps what went wrong, PF by PF, since PFs end their work on their
-// own. The zero value is ready.
+// problems keeps the failures, PF by PF, since work on PFs ends at different times. The zero
+// value is ready.
 type problems struct {
 	mu   sync.Mutex // guards the rest
 	host error
@@ -41,8 +40,8 @@ func (p *problems) ofPF(pf vf.PCIAddr, errs []error) {
 	p.pfs[pf] = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// only drops what is told of PFs that are no longer there.
-func (p *problems) only(there []vf.PF) {
+// keepOnly drops the problems of PFs that no longer exist.
+func (p *problems) keepOnly(there []vf.PF) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for pci := range p.pfs {
@@ -52,9 +51,9 @@ func (p *problems) only(there []vf.PF) {
 	}
 }
 
-func (p *problems) none() bool { return len(p.all()) == 0 }
+func (p *problems) isEmpty() bool { return len(p.listAll()) == 0 }
 
-func (p *problems) all() []Problem {
+func (p *problems) listAll() []Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
@@ -77,6 +76,6 @@ func (p *problems) all() []Problem {
 	return out
 }
 
-func about(pf vf.PF, err error) error { return vf.NameObject("PF "+pf.Label(), err) }
+func namePF(pf vf.PF, err error) error { return vf.NameObject("PF "+pf.Label(), err) }
 
 func aboutVF(v vf.State, err error) error { return vf.NameObject("VF "+v.PCI.String(), err) }

@@ -19,7 +19,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-const wanted = `
+const isWanted = `
 pfs:
 - name: enp*
   vfs: max
@@ -74,7 +74,7 @@ func (h *host) want(t *testing.T, text string) {
 
 func (h *host) pass(t *testing.T) {
 	t.Helper()
-	if err := h.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := h.Reconciler.Pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -98,7 +98,7 @@ func (h *host) phases(t *testing.T) string {
 // P1 P17: from a bare machine to VFs with their MACs and drivers, with the PF
 // brought up and the MTU set; and the second pass does nothing at all.
 func TestMakesWhatIsWantedAndThenRests(t *testing.T) {
-	h := boot(t, wanted)
+	h := boot(t, isWanted)
 	h.pass(t)
 	pfs, err := h.k.PFs(t.Context())
 	if err != nil {
@@ -128,7 +128,7 @@ func TestMakesWhatIsWantedAndThenRests(t *testing.T) {
 
 // A property of every plan: after it is carried out, the plan is empty.
 func TestPlanAfterApplyIsEmpty(t *testing.T) {
-	h := boot(t, wanted)
+	h := boot(t, isWanted)
 	h.pass(t)
 	plans, err := h.Reconciler.PlanFor(t.Context(), h.Spec())
 	if err != nil {
@@ -141,14 +141,14 @@ func TestPlanAfterApplyIsEmpty(t *testing.T) {
 	}
 }
 
-// Whatever step of making fails, before or after its effect: nobody gets a VF
-// that is not as it should be, and the next pass ends where it should have.
+// I2: when any step of making VFs fails, before or after its effect, no owner gets a VF
+// that is not as it should be. The next pass finishes the work.
 func TestI2MakingThatFailsAtAnyStepIsFinishedLater(t *testing.T) {
-	whole := boot(t, wanted)
+	whole := boot(t, isWanted)
 	whole.pass(t)
 	for _, moment := range []faulty.Moment{faulty.Before, faulty.After} {
 		for failAt := 0; ; failAt++ {
-			h := boot(t, wanted)
+			h := boot(t, isWanted)
 			count, failed := make(chan int, 1), make(chan step.Step, 1)
 			count <- 0
 			h.faults.Fail(func(m faulty.Moment, s step.Step) error {
@@ -163,7 +163,7 @@ func TestI2MakingThatFailsAtAnyStepIsFinishedLater(t *testing.T) {
 				failed <- s
 				return errors.New("injected")
 			})
-			err := h.Reconciler.Pass(t.Context(), false)
+			err := h.Reconciler.Pass(t.Context())
 			if len(failed) == 0 {
 				if err != nil {
 					t.Fatal(err)
@@ -204,7 +204,7 @@ func lines(s string) []string { return strings.Split(s, "\n") }
 // P1: the reboot takes VFs, netns and leases; the same VFs with the same MACs
 // come back, and who had one is told.
 func TestRebootBringsTheSameVFs(t *testing.T) {
-	h := boot(t, wanted)
+	h := boot(t, isWanted)
 	h.pass(t)
 	before := h.k.String()
 	h.k.AddNetns("/run/netns/a")
@@ -220,7 +220,7 @@ func TestRebootBringsTheSameVFs(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.k.Reboot()
-	h.start(t, "boot 2", wanted)
+	h.start(t, "boot 2", isWanted)
 	h.pass(t)
 	if diff := cmp.Diff(lines(before), lines(h.k.String())); diff != "" {
 		t.Error(diff)
@@ -238,10 +238,10 @@ func problems(h *host) string { return fmt.Sprint(h.Reconciler.Problems()) }
 // Trap 2 of lab-facts: no VFs are made without carrier, unless host.yaml says
 // so; they come as soon as the cable is in. I7: the other PF is not delayed.
 func TestWaitsForCarrier(t *testing.T) {
-	h := boot(t, wanted)
+	h := boot(t, isWanted)
 	first := h.Inventory.PFs()[0]
 	h.k.Cable(first.PCI, false)
-	if err := h.Reconciler.Pass(t.Context(), false); !errors.Is(err, vf.ErrNotReady) {
+	if err := h.Reconciler.Pass(t.Context()); !errors.Is(err, vf.ErrNotReady) {
 		t.Errorf("got %v", err)
 	}
 	if got := problems(h); !strings.Contains(got, "PF enp1s0 no carrier, so its 7 VFs are not made: plug in the cable") {
@@ -255,7 +255,7 @@ func TestWaitsForCarrier(t *testing.T) {
 	if got := h.phases(t); got != "map[free:14]" {
 		t.Error(got)
 	}
-	h = boot(t, strings.Replace(wanted, "vfs: max", "vfs: max\n  needCarrier: false", 1))
+	h = boot(t, strings.Replace(isWanted, "vfs: max", "vfs: max\n  needCarrier: false", 1))
 	h.k.Cable(first.PCI, false)
 	h.pass(t)
 }
@@ -284,11 +284,11 @@ func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.want(t, wanted)
-	if err := h.Reconciler.Pass(t.Context(), false); err == nil {
+	h.want(t, isWanted)
+	if err := h.Reconciler.Pass(t.Context()); err == nil {
 		t.Error("nobody was told")
 	}
-	for _, want := range []string{"a container has it", "bound to vfio-pci by somebody else, and pool culvert.dev/blue gives out interfaces"} {
+	for _, want := range []string{"a container has it", "bound to vfio-pci by another program, and pool culvert.dev/blue gives out interfaces"} {
 		if !strings.Contains(problems(h), want) {
 			t.Errorf("no %q in %s", want, problems(h))
 		}
@@ -298,8 +298,8 @@ func TestTakesOverOnlyWhatNobodyUses(t *testing.T) {
 	}
 }
 
-// I5: VFs that somebody uses without the ledger's knowing, because it was lost
-// or because somebody else made them, are not made away with either.
+// I5: culvertd does not remove used VFs that the ledger does not know, because it was
+// lost or because another program made them.
 func TestI5StrangersKeepTheirVFs(t *testing.T) {
 	h := boot(t, "pfs:\n- {name: enp1s0, vfs: 5}\n")
 	pfs, err := h.k.PFs(t.Context())
@@ -324,7 +324,7 @@ func TestI5StrangersKeepTheirVFs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err = h.Reconciler.Pass(t.Context(), false)
+	err = h.Reconciler.Pass(t.Context())
 	for _, who := range []string{"vf 0: bound to vfio-pci", "vf 1: its interface is not on the host", "vf 2: the host uses it", "--force"} {
 		if err == nil || !strings.Contains(err.Error(), who) {
 			t.Errorf("no %q in %v", who, err)

@@ -35,15 +35,30 @@ type hardware interface {
 	Probe(ctx context.Context, pf vf.PF, index int) error
 }
 
-// keeper is attach.Engine: it looks after the VFs that have been made.
+// keeper is attach.Engine, which looks after the VFs that have a record.
 type keeper interface {
-	Replay(context.Context) error
-	Tend(ctx context.Context, seen []vf.PF) error
-	// WithIdle runs f while no request can get the VF, and reports whether it ran: not
-	// when the VF is held, used outside the ledger or worked on.
+	guards
+	upkeep
+	// WithIdle runs f while no request can get the VF, and reports whether f ran. f does not run
+	// if the VF is held, used outside the ledger or locked by other work.
 	WithIdle(ctx context.Context, id vf.ID, f func(journal.Record) error) (bool, error)
 	// Outside returns the uses of VFs for which there is no lease.
 	Outside(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr]vf.Use, error)
+}
+
+// upkeep is the part of attach.Engine that settles earlier work, and looks after all VFs.
+type upkeep interface {
+	Replay(context.Context) error
+	Tend(ctx context.Context, seen []vf.PF) error
+}
+
+// guards is the part of attach.Engine that knows what pods have besides their VFs.
+type guards interface {
+	// RemoveGuard removes the guard of a lease from its owner's netns. It succeeds if there is
+	// none.
+	RemoveGuard(context.Context, journal.Record) error
+	// ReportLost reports to pods that their VFs, which these records had, are gone.
+	ReportLost(lost []journal.Record, why string)
 }
 
 // Bounds and rhythms.
@@ -57,10 +72,10 @@ const (
 	longest      = 2 * time.Second        // of a burst of events
 	readyBound   = time.Minute            // for NICs whose driver is still to come
 	patience     = 5 * time.Second
-	forever      = 10 * time.Minute // longer than all bounds of one PF together
+	forever      = 10 * time.Minute // longer than the sum of all bounds for one PF
 )
 
-// Config is what a Reconciler is made of. All fields but Log are needed.
+// Config has the parts of a Reconciler. All fields but Log are needed.
 type Config struct {
 	Kernel   kernel
 	Ledger   ledger
@@ -71,14 +86,14 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Reconciler keeps the host as its Spec wants it.
+// Reconciler keeps the host in the state that its Spec wants.
 type Reconciler struct {
 	Config
 	problems problems
 	work     work
 
 	look sync.Mutex // one look at the hardware at a time; guards missing
-	// missing is whether the last look lacked a PF of host.yaml.
+	// missing is true if the last listing lacked a PF of host.yaml.
 	missing bool
 }
 
@@ -90,8 +105,8 @@ func New(c Config) *Reconciler {
 	return &Reconciler{Config: c, work: work{ended: change.NewWake()}}
 }
 
-// Start settles what an earlier culvertd, or an earlier boot, left behind. It
-// runs once, before anything else.
+// Start settles the work that an earlier culvertd left, or the records of an earlier boot. The
+// daemon calls it once, before any other method.
 func (r *Reconciler) Start(ctx context.Context) error {
 	if err := r.forgetEarlierBoot(); err != nil {
 		return err
@@ -100,15 +115,14 @@ func (r *Reconciler) Start(ctx context.Context) error {
 		return fmt.Errorf("list the NICs: %w", err)
 	}
 	if err := r.Keeper.Replay(ctx); err != nil {
-		// Tend goes on with it; the other VFs need not wait for that (I7).
+		// Tend goes on with the failed VFs; the other VFs do not wait for them (I7).
 		r.Log.Error("clear up after the last culvertd", "err", err)
 	}
 	return nil
 }
 
-// forgetEarlierBoot drops the records of an earlier boot: the reboot took the
-// VFs, the netns and the pods with them, and the VFs that are made now start
-// clean.
+// forgetEarlierBoot drops the records of an earlier boot. The reboot ended the VFs, the netns and
+// the pods, and VFs that are made now are clean.
 func (r *Reconciler) forgetEarlierBoot() error {
 	same := false
 	err := r.Ledger.View(func(tx *journal.Tx) error {
@@ -131,11 +145,10 @@ func (r *Reconciler) forgetEarlierBoot() error {
 	})
 }
 
-// Run makes a pass now, after every event and every half minute, until the
-// context ends. ready is called after the first pass that left nothing to do:
-// at boot that is when the NICs' drivers have been loaded, perhaps long after
-// culvertd was started (P1). A NIC that is broken or gone delays it by
-// readyBound, and no longer (I7).
+// Run makes a pass now, after every event and every half minute, until the context ends. It calls
+// ready after the first pass that left nothing to do. At boot that may be long after culvertd's
+// start, when the NICs' drivers have been loaded (P1). A NIC that is broken or gone delays the
+// call by at most readyBound (I7).
 func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	wake, err := r.Kernel.Watch(ctx)
 	if err != nil {
@@ -147,30 +160,30 @@ func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	defer late.Stop()
 	started := time.Now()
 	for {
-		if err := r.pass(ctx, false, patience); err != nil && ctx.Err() == nil {
+		if err := r.passWithin(ctx, mode{}, patience); err != nil && ctx.Err() == nil {
 			r.Log.Error("reconcile", "err", err)
 		}
-		if ready != nil && (r.whole() || time.Since(started) >= readyBound) {
+		if ready != nil && (r.isWhole() || time.Since(started) >= readyBound) {
 			ready()
 			ready = nil
 		}
 		select {
 		case <-ctx.Done():
-			r.work.wait()
+			r.work.waitAll()
 			return nil
 		case <-tick.C:
 		case <-late.C:
 		case <-r.work.ended: // a PF that took longer than its pass
 		case <-wake:
-			calm(ctx, wake, settle, longest)
+			awaitCalm(ctx, wake, settle, longest)
 		}
 	}
 }
 
-// calm lets a burst of events end: it returns when settle went by without one,
-// after longest at the latest. While many attach and detach, a pass after each
-// would take the processor from the next one.
-func calm(ctx context.Context, wake <-chan struct{}, settle, longest time.Duration) {
+// awaitCalm waits until a burst of events has ended: it returns when no event came for settle,
+// and after longest at the latest. While many pods attach and detach, a pass after each event
+// would slow the next attach down.
+func awaitCalm(ctx context.Context, wake <-chan struct{}, settle, longest time.Duration) {
 	end := time.NewTimer(longest)
 	defer end.Stop()
 	for {
@@ -189,31 +202,42 @@ func calm(ctx context.Context, wake <-chan struct{}, settle, longest time.Durati
 	}
 }
 
-// whole reports whether the last pass found every PF of host.yaml, and failed
-// at nothing.
-func (r *Reconciler) whole() bool {
+// isWhole reports whether the last pass found every PF of host.yaml and had no failure.
+func (r *Reconciler) isWhole() bool {
 	r.look.Lock()
 	defer r.look.Unlock()
-	return !r.missing && r.problems.none() && !r.work.busy()
+	return !r.missing && r.problems.isEmpty() && !r.work.isBusy()
 }
 
-// Pass looks at everything once and mends what differs. Each PF is on its own
-// (I7): the error joins what failed, after everything else was done. force
-// takes VFs from their owners where the count has to change.
-func (r *Reconciler) Pass(ctx context.Context, force bool) error {
-	return r.pass(ctx, force, forever)
+// Pass lists the host once and mends all differences from the wanted state. One PF does not
+// hinder another (I7): the error joins all failures, after all other work was done. Pass leaves a
+// PF alone on which another pass works, since the next pass repeats the work.
+func (r *Reconciler) Pass(ctx context.Context) error {
+	return r.passWithin(ctx, mode{}, forever)
 }
 
-// pass is Pass for somebody who does not wait longer than patience for a PF:
-// one that takes longer goes on behind his back, and is left alone by the passes
-// that come meanwhile.
-func (r *Reconciler) pass(ctx context.Context, force bool, patience time.Duration) error {
-	pfs, started, err := r.begin(ctx, force)
+// Apply is Pass for a caller that has just changed the wanted state: it first waits for the work
+// that another pass has begun on a PF. force takes VFs from their owners where the number of VFs
+// has to change.
+func (r *Reconciler) Apply(ctx context.Context, force bool) error {
+	return r.passWithin(ctx, mode{waits: true, force: force}, forever)
+}
+
+// mode says how a pass differs from the usual one.
+type mode struct {
+	waits bool // for work of another pass on a PF
+	force bool // takes VFs from their owners
+}
+
+// passWithin runs Pass for a caller that does not wait longer than patience for a PF. Slower
+// work goes on in the background, and the next passes leave that PF alone.
+func (r *Reconciler) passWithin(ctx context.Context, m mode, patience time.Duration) error {
+	pfs, started, err := r.startPass(ctx, m)
 	r.problems.ofHost(err)
 	if err != nil {
 		return err
 	}
-	errs, changed := r.work.await(started, patience)
+	errs, changed := r.work.awaitPieces(started, patience)
 	if changed {
 		if pfs, err = r.Hardware.Refresh(ctx); err != nil {
 			err = fmt.Errorf("list the NICs: %w", err)
@@ -226,8 +250,8 @@ func (r *Reconciler) pass(ctx context.Context, force bool, patience time.Duratio
 	return errors.Join(append(errs, err)...)
 }
 
-// begin looks at the hardware and starts the work on each PF.
-func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, error) {
+// startPass looks at the hardware and starts the work on each PF.
+func (r *Reconciler) startPass(ctx context.Context, m mode) ([]vf.PF, *pieces, error) {
 	r.look.Lock()
 	defer r.look.Unlock()
 	pfs, err := r.Hardware.Refresh(ctx)
@@ -242,7 +266,7 @@ func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, e
 	}
 	started := &pieces{}
 	for _, p := range plans {
-		r.work.start(ctx, started, p.PF.PCI, force, func(waited bool) outcome {
+		r.work.startWork(ctx, started, p.PF.PCI, m.waits, func(waited bool) outcome {
 			spec, p := spec, p
 			if waited { // the PF is not as it was listed
 				var err error
@@ -250,20 +274,20 @@ func (r *Reconciler) begin(ctx context.Context, force bool) ([]vf.PF, *pieces, e
 					return outcome{err: err}
 				}
 			}
-			changed, errs := r.mend(ctx, spec, p, force)
+			changed, errs := r.mendPF(ctx, spec, p, m.force)
 			r.problems.ofPF(p.PF.PCI, errs)
 			return outcome{changed, errors.Join(errs...)}
 		})
 	}
-	r.problems.only(pfs)
+	r.problems.keepOnly(pfs)
 	return pfs, started, nil
 }
 
-// mend makes one PF and its VFs what the spec wants, and says whether it
-// changed anything. An idle pass, of which every attach causes one, changes
-// nothing and costs one listing.
-func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, force bool) (changed bool, errs []error) {
-	applied := r.apply(ctx, p, force)
+// mendPF brings one PF and its VFs to the state that the spec wants, and reports whether it
+// changed anything. Every attach causes a pass that changes nothing; such a pass costs one
+// listing.
+func (r *Reconciler) mendPF(ctx context.Context, spec desired.Spec, p PFPlan, force bool) (changed bool, errs []error) {
+	applied := r.applyPlan(ctx, p, force)
 	var addressed error
 	if p.Err == nil && p.PF.Err == "" {
 		addressed = r.setAddresses(ctx, p)
@@ -272,7 +296,7 @@ func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, forc
 	pf := p.PF
 	if len(p.Changes) > 0 {
 		changed = true
-		now, err := r.again(ctx, pf)
+		now, err := r.rereadPF(ctx, pf)
 		if err != nil {
 			return changed, append(errs, err)
 		}
@@ -280,22 +304,22 @@ func (r *Reconciler) mend(ctx context.Context, spec desired.Spec, p PFPlan, forc
 		if addressed == nil && p.Err == nil {
 			errs = append(errs, checkAddresses(p.Want.Addresses, pf))
 		}
-		if applied == nil && p.remakes() {
-			errs = append(errs, about(pf, r.rememberFresh(pf)))
+		if applied == nil && p.remakesVFs() {
+			errs = append(errs, namePF(pf, r.rememberFresh(pf)))
 		}
 	}
-	prepared := r.prepare(ctx, spec, pf)
+	prepared := r.prepareVFs(ctx, spec, pf)
 	errs = append(errs, prepared...)
-	if p.Err == nil && p.remakes() {
-		errs = append(errs, about(p.PF, r.autoprobe(ctx, p)))
+	if p.Err == nil && p.remakesVFs() {
+		errs = append(errs, namePF(p.PF, r.setAutoprobe(ctx, p)))
 	}
-	return changed || len(prepared) > 0, append(errs, r.probe(ctx, pf))
+	return changed || len(prepared) > 0, append(errs, r.probePF(ctx, pf))
 }
 
 // planAgain lists a PF anew and plans for it by the Spec that is wanted now.
 func (r *Reconciler) planAgain(ctx context.Context, pf vf.PF) (desired.Spec, PFPlan, error) {
 	spec := r.Spec()
-	now, err := r.again(ctx, pf)
+	now, err := r.rereadPF(ctx, pf)
 	if err != nil {
 		return spec, PFPlan{}, err
 	}
@@ -306,8 +330,8 @@ func (r *Reconciler) planAgain(ctx context.Context, pf vf.PF) (desired.Spec, PFP
 	return spec, plans[0], nil
 }
 
-// again reads a PF that was just changed.
-func (r *Reconciler) again(ctx context.Context, pf vf.PF) (vf.PF, error) {
+// rereadPF reads a PF that was just changed.
+func (r *Reconciler) rereadPF(ctx context.Context, pf vf.PF) (vf.PF, error) {
 	pfs, err := r.Hardware.Refresh(ctx)
 	if err != nil {
 		return pf, fmt.Errorf("list the NICs: %w", err)
@@ -317,11 +341,11 @@ func (r *Reconciler) again(ctx context.Context, pf vf.PF) (vf.PF, error) {
 			return now, nil
 		}
 	}
-	return pf, about(pf, fmt.Errorf("%w: it was removed while it was being changed", vf.ErrNotFound))
+	return pf, namePF(pf, fmt.Errorf("%w: it was removed while it was being changed", vf.ErrNotFound))
 }
 
 func (r *Reconciler) planOf(ctx context.Context, spec desired.Spec, pfs []vf.PF) ([]PFPlan, error) {
-	records, err := r.records()
+	records, err := r.readRecords()
 	if err != nil {
 		return nil, err
 	}
@@ -336,7 +360,7 @@ func (r *Reconciler) planOf(ctx context.Context, spec desired.Spec, pfs []vf.PF)
 	return plans, nil
 }
 
-// PlanFor shows what a spec would change.
+// PlanFor returns the plans of the changes that a spec would cause.
 func (r *Reconciler) PlanFor(ctx context.Context, spec desired.Spec) ([]PFPlan, error) {
 	pfs, err := r.Hardware.Refresh(ctx)
 	if err != nil {
@@ -345,4 +369,4 @@ func (r *Reconciler) PlanFor(ctx context.Context, spec desired.Spec) ([]PFPlan, 
 	return r.planOf(ctx, spec, pfs)
 }
 
-func (r *Reconciler) records() ([]journal.Record, error) { return journal.ReadRecords(r.Ledger) }
+func (r *Reconciler) readRecords() ([]journal.Record, error) { return journal.ReadRecords(r.Ledger) }

@@ -1,6 +1,8 @@
 package reconcile_test
 
 import (
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,10 +13,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I7: a PF whose VFs take for ever to be made keeps nobody from those of
-// another PF, and is left alone until it is done.
+// I7: a PF whose VFs take for ever to be made delays no owner on another PF. culvertd
+// leaves it alone until it is done.
 func TestI7SlowPFDelaysNobody(t *testing.T) {
-	h := boot(t, wanted)
+	h := boot(t, isWanted)
 	slow := vf.PCIAddr{Bus: 1}
 	begun, release := make(chan struct{}, 8), make(chan struct{})
 	h.faults.Fail(func(m faulty.Moment, s step.Step) error {
@@ -25,10 +27,10 @@ func TestI7SlowPFDelaysNobody(t *testing.T) {
 		return nil
 	})
 	first := make(chan error, 1)
-	go func() { first <- h.Reconciler.Pass(t.Context(), false) }()
+	go func() { first <- h.Reconciler.Pass(t.Context()) }()
 	<-begun
 	for h.free(t) == 0 { // the first pass is at the other PF, too
-		if err := h.Reconciler.Pass(t.Context(), false); err != nil {
+		if err := h.Reconciler.Pass(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -69,9 +71,53 @@ func (h *host) all(t *testing.T) []journal.Record {
 	return all
 }
 
-// A forced pass that comes while another pass works on a PF waits for that one, and then
-// does what was forced; without force it leaves the PF to the next pass.
-func TestForcedPassIsNotDropped(t *testing.T) {
+// wantWaiting fails the test if an Apply ends at once.
+func wantWaiting(t *testing.T, ended chan error) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		t.Errorf("Apply did not wait: %v", err)
+		ended <- err
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// TestApplyWaits: Apply answers when the host is as the Spec wants, also while another pass works
+// on the PF by an older Spec; Pass leaves that PF alone.
+func TestApplyWaits(t *testing.T) {
+	h := boot(t, "pfs: [{name: enp1s0, vfs: 4}]\npools: [{name: a}]\n")
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	var once sync.Once
+	h.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if _, ok := s.(step.SetNumVFs); ok && m == faulty.Before {
+			once.Do(func() {
+				close(begun)
+				<-release
+			})
+		}
+		return nil
+	})
+	first, applied := make(chan error, 1), make(chan error, 1)
+	go func() { first <- h.Reconciler.Pass(t.Context()) }()
+	<-begun
+	h.want(t, "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a}]\n")
+	if err := h.Reconciler.Pass(t.Context()); err != nil {
+		t.Errorf("a pass beside the first one: %v", err)
+	}
+	go func() { applied <- h.Reconciler.Apply(t.Context(), false) }()
+	wantWaiting(t, applied)
+	close(release)
+	if err := errors.Join(<-first, <-applied); err != nil {
+		t.Error(err)
+	}
+	if pfs, err := h.k.PFs(t.Context()); err != nil || pfs[0].NumVFs != 2 || h.phases(t) != "map[free:2]" {
+		t.Errorf("%d VFs, %s, %v; want 2 that are free", pfs[0].NumVFs, h.phases(t), err)
+	}
+}
+
+// TestForcedApplyIsNotDropped: a forced Apply that comes while another pass works on a PF waits
+// for that one, and then does what was forced.
+func TestForcedApplyIsNotDropped(t *testing.T) {
 	const four, two = "pfs: [{name: enp1s0, vfs: 4}]\npools: [{name: a}]\n", "pfs: [{name: enp1s0, vfs: 2}]\npools: [{name: a}]\n"
 	h := boot(t, four)
 	h.pass(t)
@@ -91,19 +137,14 @@ func TestForcedPassIsNotDropped(t *testing.T) {
 	})
 	h.want(t, "pfs: [{name: enp1s0, vfs: 4, mtu: 9000}]\npools: [{name: a}]\n")
 	first, forced := make(chan error, 1), make(chan error, 1)
-	go func() { first <- h.Reconciler.Pass(t.Context(), false) }()
+	go func() { first <- h.Reconciler.Pass(t.Context()) }()
 	<-begun
 	h.want(t, two)
-	if err := h.Reconciler.Pass(t.Context(), false); err != nil {
+	if err := h.Reconciler.Pass(t.Context()); err != nil {
 		t.Errorf("without force: %v", err)
 	}
-	go func() { forced <- h.Reconciler.Pass(t.Context(), true) }()
-	select {
-	case err := <-forced:
-		t.Errorf("the forced pass did not wait: %v", err)
-		forced <- err
-	case <-time.After(50 * time.Millisecond):
-	}
+	go func() { forced <- h.Reconciler.Apply(t.Context(), true) }()
+	wantWaiting(t, forced)
 	close(release)
 	if err := <-first; err != nil {
 		t.Errorf("the first pass: %v", err)

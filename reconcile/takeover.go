@@ -12,9 +12,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// newcomers returns the uses of the VFs of a PF that the ledger does not tell of, those
-// that are not used left out. It asks nothing where there are none.
-func (r *Reconciler) newcomers(ctx context.Context, pf vf.PF, records []journal.Record) (map[vf.PCIAddr]vf.Use, error) {
+// findNewcomers returns the uses of those VFs of a PF that are not in the ledger; unused VFs are
+// left out. If all VFs are in the ledger, it asks neither the kernel nor the kubelet.
+func (r *Reconciler) findNewcomers(ctx context.Context, pf vf.PF, records []journal.Record) (map[vf.PCIAddr]vf.Use, error) {
 	var all []vf.PCIAddr
 	for _, v := range pf.VFs {
 		if isNewcomer(recordOf(records, v.ID)) {
@@ -29,11 +29,11 @@ func (r *Reconciler) newcomers(ctx context.Context, pf vf.PF, records []journal.
 
 func isNewcomer(rec *journal.Record) bool { return rec == nil || rec.Phase == journal.Damaged }
 
-// takeOver makes a VF that the ledger does not tell of ours, when nobody uses it.
-// Somebody else made it, or its record was lost: then its last owner's settings are
-// still on it, and go. It keeps the driver that it is bound to (TestTakesOverAsBound).
+// takeOver takes over an unused VF that is not in the ledger. Another program made it, or its
+// record was lost, so it may still have its last owner's settings, which takeOver removes. The VF
+// keeps the driver that it is bound to (TestTakesOverAsBound).
 func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State) error {
-	if who := occupant(spec, pf, v); who != "" {
+	if who := findOccupant(spec, pf, v); who != "" {
 		return fmt.Errorf("%s: not taken over: end that first", who)
 	}
 	rec := journal.Record{ID: v.ID, PCI: v.PCI, Generation: 1, Phase: journal.Making}
@@ -43,21 +43,21 @@ func (r *Reconciler) takeOver(ctx context.Context, spec desired.Spec, pf vf.PF, 
 	if err != nil {
 		return err
 	}
-	return r.finish(ctx, spec, pf, v, rec)
+	return r.finishVF(ctx, spec, pf, v, rec)
 }
 
-// occupant says who uses a VF that no process has open and that the kubelet gave to no
-// pod; nothing for nobody. An interface that is up is used where it has addresses, is a
-// part of a bridge or bond, or is listened on.
-func occupant(spec desired.Spec, pf vf.PF, v vf.State) string {
+// findOccupant describes the use of a VF that no process has open and that the kubelet gave to no
+// pod; it returns "" if the VF is unused. An interface that is up counts as used if it has
+// addresses, is part of a bridge or bond, or if a program listens on it.
+func findOccupant(spec desired.Spec, pf vf.PF, v vf.State) string {
 	pool, pooled := spec.PoolOf(pf, v.ID.Index, v)
 	switch {
 	case v.Driver == vf.DriverVFIO && pooled && pool.KindOf(v) != desired.VFIO:
-		return fmt.Sprintf("bound to %s by somebody else, and pool %s gives out interfaces (write deviceType: vfio-pci, or unbind it)", v.Driver, pool.FullName())
+		return fmt.Sprintf("bound to %s by another program, and pool %s gives out interfaces (write deviceType: vfio-pci, or unbind it)", v.Driver, pool.FullName())
 	case v.Driver == vf.DriverVFIO, v.Link != nil && !v.Link.Up && len(v.Link.Addrs) == 0:
 		return ""
 	case v.Link == nil, len(v.Link.Addrs) > 0:
-		return strangers(v)
+		return findStrangers(v)
 	case v.Link.Promisc:
 		return fmt.Sprintf("the host listens on it as %s", v.Link.Name)
 	}
@@ -67,12 +67,12 @@ func occupant(spec desired.Spec, pf vf.PF, v vf.State) string {
 	return ""
 }
 
-// strangers says who may use a VF that the ledger does not tell of, as far as one look at
-// the kernel shows; nothing for nobody. It is for those who would destroy the VF.
-func strangers(v vf.State) string {
+// findStrangers describes a possible use of a VF that is not in the ledger, as far as one listing
+// shows; it returns "" if there is none. Callers ask before they destroy the VF.
+func findStrangers(v vf.State) string {
 	switch {
 	case v.Driver == vf.DriverVFIO:
-		return "bound to " + v.Driver + " by somebody else, perhaps for a VM"
+		return "bound to " + v.Driver + " by another program, perhaps for a VM"
 	case v.Driver != "" && v.Link == nil:
 		return "its interface is not on the host, so a container has it"
 	case v.Link != nil && (v.Link.Up || len(v.Link.Addrs) > 0):
@@ -81,11 +81,11 @@ func strangers(v vf.State) string {
 	return ""
 }
 
-// reborn adds to the steps that make a VF ours those that give it a new
-// netdevice, unless they do already. The one that is there may have the name and
-// the MTU that its last owner gave it, or anybody while it was waiting; or udev
-// had not named it yet when an earlier try timed out (seen on a busy machine).
-func reborn(v vf.State, steps []step.Step) []step.Step {
+// withRebind adds the steps that give a VF a new netdevice to the steps that take it over, unless
+// these already bind its driver. The present netdevice may have a name and MTU from the VF's last
+// owner, or from another program. udev may also not have named it yet when an earlier try timed
+// out (seen on a busy machine).
+func withRebind(v vf.State, steps []step.Step) []step.Step {
 	for _, s := range steps {
 		if _, anew := s.(step.Bind); anew {
 			return steps
@@ -97,7 +97,7 @@ func reborn(v vf.State, steps []step.Step) []step.Step {
 	return append([]step.Step{step.Unbind{VF: v.PCI}}, append(steps, step.Bind{VF: v.PCI})...)
 }
 
-// refuseNewcomer says why a VF cannot be looked at for taking over, or nil.
+// refuseNewcomer returns the reason why a VF must not be taken over, or nil.
 func refuseNewcomer(used map[vf.PCIAddr]vf.Use, unknown error, v vf.State) error {
 	if unknown != nil {
 		return fmt.Errorf("whether it is used is not known, so it is not taken over: %w", unknown)

@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// work does one piece of work on each PF at a time. A PF that takes long, because its
+// work runs at most one piece of work on each PF at a time. A PF that takes long, because its
 // cable is out or its firmware hangs, delays no other PF (I7).
 type work struct {
 	ended change.Wake // when pieces that took too long have ended
@@ -22,7 +22,7 @@ type work struct {
 	running atomic.Int32 // pieces
 }
 
-// pieces are those that one pass has started.
+// pieces are the pieces of work that one pass has started.
 type pieces struct{ running []chan outcome }
 
 type outcome struct {
@@ -30,53 +30,53 @@ type outcome struct {
 	err     error
 }
 
-// forceWait is how long a forced pass waits for the work on a PF that another pass has
-// begun: as long as making VFs may take.
-const forceWait = makeBound
+// busyWait is how long Apply waits for the work on a PF that another pass has begun: as long as
+// making VFs may take.
+const busyWait = makeBound
 
-// start begins a piece of work on a PF. While another piece works on that PF, start does
-// nothing, or, with force, begins it when the other one has ended: the next pass takes up
-// all else, but nobody repeats what was forced. waited is whether that was so.
-func (w *work) start(ctx context.Context, ps *pieces, pf vf.PCIAddr, force bool, do func(waited bool) outcome) {
+// startWork begins a piece of work on a PF. While another piece runs on that PF, it does nothing,
+// since the next pass repeats the work. With wait it begins the piece when the other one has
+// ended. waited says whether it waited.
+func (w *work) startWork(ctx context.Context, ps *pieces, pf vf.PCIAddr, wait bool, do func(waited bool) outcome) {
 	unlock, other := w.pfs.TryLock(pf, "the pass before")
-	if other != nil && !force {
+	if other != nil && !wait {
 		return
 	}
-	done := make(chan outcome, 1) // the pass may have no patience left to read it
+	done := make(chan outcome, 1) // with room: the pass may end before it reads the outcome
 	ps.running = append(ps.running, done)
 	w.all.Add(1)
 	w.running.Add(1)
 	go func() {
 		defer w.all.Done()
-		o := w.finish(ctx, pf, unlock, do)
-		w.running.Add(-1) // before the pass goes on, which asks busy
+		o := w.doWork(ctx, pf, unlock, do)
+		w.running.Add(-1) // before the pass goes on, which asks isBusy
 		done <- o
 	}()
 }
 
-// finish does a piece of work. Without unlock it waits for the lock of the PF before.
-func (w *work) finish(ctx context.Context, pf vf.PCIAddr, unlock func(), do func(waited bool) outcome) outcome {
+// doWork runs a piece of work. If unlock is nil, it first waits for the lock of the PF.
+func (w *work) doWork(ctx context.Context, pf vf.PCIAddr, unlock func(), do func(waited bool) outcome) outcome {
 	waited := unlock == nil
 	if waited {
-		ctx, cancel := context.WithTimeout(ctx, forceWait)
+		ctx, cancel := context.WithTimeout(ctx, busyWait)
 		defer cancel()
 		var err error
-		if unlock, err = w.pfs.Lock(ctx, pf, "a forced pass"); err != nil {
-			return outcome{err: fmt.Errorf("nothing was forced: repeat it: %w", err)}
+		if unlock, err = w.pfs.Lock(ctx, pf, "an apply"); err != nil {
+			return outcome{err: fmt.Errorf("PF %s was not changed: apply it again: %w", pf, err)}
 		}
 	}
 	defer unlock()
 	return do(waited)
 }
 
-// busy reports whether anything is being done.
-func (w *work) busy() bool { return w.running.Load() > 0 }
+// isBusy reports whether a piece of work is running.
+func (w *work) isBusy() bool { return w.running.Load() > 0 }
 
-func (w *work) wait() { w.all.Wait() }
+func (w *work) waitAll() { w.all.Wait() }
 
-// await returns what came of the pieces, without those that take longer than
-// patience altogether: when they end, ended says so.
-func (w *work) await(ps *pieces, patience time.Duration) (errs []error, changed bool) {
+// awaitPieces returns the outcomes of the pieces that end within patience, which is one limit for
+// all. When the slower ones have ended too, it notifies ended.
+func (w *work) awaitPieces(ps *pieces, patience time.Duration) (errs []error, changed bool) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for i, done := range ps.running {
@@ -88,7 +88,7 @@ func (w *work) await(ps *pieces, patience time.Duration) (errs []error, changed 
 			w.all.Add(1)
 			go func() {
 				defer w.all.Done()
-				w.tell(ps.running[i:])
+				w.notifyEnded(ps.running[i:])
 			}()
 			return errs, true
 		}
@@ -96,7 +96,7 @@ func (w *work) await(ps *pieces, patience time.Duration) (errs []error, changed 
 	return errs, changed
 }
 
-func (w *work) tell(running []chan outcome) {
+func (w *work) notifyEnded(running []chan outcome) {
 	for _, done := range running {
 		<-done
 	}

@@ -15,12 +15,12 @@ func TestWaitLeavesNoGoroutine(t *testing.T) {
 		w := work{ended: change.NewWake()}
 		var ps pieces
 		release := make(chan struct{})
-		w.start(t.Context(), &ps, vf.PCIAddr{}, false, func(bool) outcome { <-release; return outcome{} })
-		if _, changed := w.await(&ps, time.Nanosecond); !changed {
+		w.startWork(t.Context(), &ps, vf.PCIAddr{}, false, func(bool) outcome { <-release; return outcome{} })
+		if _, changed := w.awaitPieces(&ps, time.Nanosecond); !changed {
 			t.Fatal("a piece that is at work may change something")
 		}
 		close(release)
-		w.wait()
+		w.waitAll()
 		select {
 		case <-w.ended:
 		default:

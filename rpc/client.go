@@ -14,27 +14,27 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// Call asks culvertd behind socket and waits for one answer, which is decoded
-// into result (nil: not wanted). The deadline of ctx goes along, and the
-// request is cancelled in culvertd when ctx is.
+// Call asks culvertd behind socket and waits for one answer, which is decoded into result (nil:
+// not wanted). The deadline of ctx goes along, and the request is cancelled in culvertd when
+// ctx is.
 //
-// The error wraps ErrNoDaemon when nobody answers, and the sentinel of package
-// vf that culvertd's error wrapped; errors.As finds the *api.Error.
+// The error wraps ErrNoDaemon when there is no answer, and the sentinel of package vf that
+// culvertd's error wrapped; errors.As finds the *api.Error.
 func Call(ctx context.Context, socket, method string, params, result any) error {
-	c, err := dial(ctx, socket, api.RPCRequest{Method: method}, params)
+	c, err := sendCall(ctx, socket, api.RPCRequest{Method: method}, params)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	resp, err := c.next(ctx)
+	resp, err := c.nextResponse(ctx)
 	if err != nil {
 		return err
 	}
-	return decode("culvertd's answer to "+method, resp.Result, result)
+	return decodeAnswer("culvertd's answer to "+method, resp.Result, result)
 }
 
-// decode reads an answer into result, which is nil where nobody wants it.
-func decode(what string, answer json.RawMessage, result any) error {
+// decodeAnswer reads an answer into result; nil means that it is not wanted.
+func decodeAnswer(what string, answer json.RawMessage, result any) error {
 	if result == nil {
 		return nil
 	}
@@ -48,13 +48,13 @@ func decode(what string, answer json.RawMessage, result any) error {
 // server ends the stream (nil), ctx is done, or each returns an error (which
 // Stream then returns). Other errors are as for Call.
 func Stream(ctx context.Context, socket, method string, params any, each func(json.RawMessage) error) error {
-	c, err := dial(ctx, socket, api.RPCRequest{Method: method}, params)
+	c, err := sendCall(ctx, socket, api.RPCRequest{Method: method}, params)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	for {
-		resp, err := c.next(ctx)
+		resp, err := c.nextResponse(ctx)
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ type call struct {
 	close  func()
 }
 
-func dial(ctx context.Context, socket string, req api.RPCRequest, params any) (*call, error) {
+func sendCall(ctx context.Context, socket string, req api.RPCRequest, params any) (*call, error) {
 	method := req.Method
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -118,8 +118,8 @@ func dial(ctx context.Context, socket string, req api.RPCRequest, params any) (*
 	return c, nil
 }
 
-// next reads one response.
-func (c *call) next(ctx context.Context) (api.RPCResponse, error) {
+// nextResponse reads one response.
+func (c *call) nextResponse(ctx context.Context) (api.RPCResponse, error) {
 	var resp api.RPCResponse
 	c.limit.N = maxResponse
 	err := c.dec.Decode(&resp)

@@ -30,24 +30,24 @@ func newConnection(s *Server, c *net.UnixConn) *connection {
 	return &connection{server: s, conn: c, limit: limit, dec: json.NewDecoder(limit)}
 }
 
-// serve answers the request. accepting ends when the shutdown begins, running
+// serveRequest answers the request. accepting ends when the shutdown begins, running
 // when it stops waiting.
-func (c *connection) serve(accepting, running context.Context) {
+func (c *connection) serveRequest(accepting, running context.Context) {
 	defer c.conn.Close()
 	if err := c.server.authorize(c.conn); err != nil {
 		c.server.log.Warn("connection refused", "err", err)
 		if !errors.Is(err, ErrDenied) {
 			err = fmt.Errorf("%w: %w", ErrDenied, err)
 		}
-		if err := c.respond(api.RPCResponse{Error: wireError(err)}); err != nil {
+		if err := c.writeResponse(api.RPCResponse{Error: wireError(err)}); err != nil {
 			c.server.log.Debug("the refused client went before its answer", "err", err)
 		}
 		return
 	}
-	req, err := c.read(accepting)
+	req, err := c.readRequest(accepting)
 	if err != nil {
-		if err := c.respond(api.RPCResponse{Error: &api.Error{Code: CodeBadRequest, Message: err.Error()}}); err == nil {
-			c.drain()
+		if err := c.writeResponse(api.RPCResponse{Error: &api.Error{Code: CodeBadRequest, Message: err.Error()}}); err == nil {
+			c.drainInput()
 		}
 		return
 	}
@@ -60,20 +60,20 @@ func (c *connection) serve(accepting, running context.Context) {
 	talk := newDialog(c, req.Dialog)
 	var watch errgroup.Group
 	watch.Go(func() error {
-		talk.listen()
-		c.drain() // the client sends nothing more: this ends when it goes
+		talk.listenForReplies()
+		c.drainInput() // the client sends nothing more: this ends when it goes
 		cancel()
 		return nil
 	})
-	if err := c.respond(c.answer(accepting, ctx, req, talk)); err != nil {
+	if err := c.writeResponse(c.answerRequest(accepting, ctx, req, talk)); err != nil {
 		c.server.log.Debug("the client went before its answer", "method", req.Method, "err", err)
 	}
 	c.conn.Close()
 	watch.Wait() //nolint:errcheck // its function returns nil
 }
 
-// read reads the request. An idle client does not hold up a shutdown.
-func (c *connection) read(accepting context.Context) (api.RPCRequest, error) {
+// readRequest reads the request. An idle client does not hold up a shutdown.
+func (c *connection) readRequest(accepting context.Context) (api.RPCRequest, error) {
 	var req api.RPCRequest
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.server.patience)); err != nil {
 		return req, err
@@ -92,15 +92,15 @@ func (c *connection) read(accepting context.Context) (api.RPCRequest, error) {
 	return req, c.conn.SetReadDeadline(time.Time{})
 }
 
-// drain reads what the client still sends until it closes the connection: a
-// close with unread bytes would take our answer away from it. Nobody has more
-// than a few requests' worth to say.
-func (c *connection) drain() {
+// drainInput reads the rest of the client's input until the client closes the connection: a
+// close with unread bytes would drop culvertd's answer. No client sends more than a few
+// requests.
+func (c *connection) drainInput() {
 	io.CopyN(io.Discard, c.conn, 8*maxRequest) //nolint:errcheck // how it ends does not matter
 }
 
-// answer runs the handler; a panic there is an error of this request only.
-func (c *connection) answer(accepting, ctx context.Context, req api.RPCRequest, talk *dialog) (resp api.RPCResponse) {
+// answerRequest runs the handler; a panic there is an error of this request only.
+func (c *connection) answerRequest(accepting, ctx context.Context, req api.RPCRequest, talk *dialog) (resp api.RPCResponse) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.server.log.Error("panic in a handler", "method", req.Method, "panic", p, "stack", string(debug.Stack()))
@@ -115,7 +115,7 @@ func (c *connection) answer(accepting, ctx context.Context, req api.RPCRequest, 
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(accepting, cancel)()
-		err := stream(ctx, req.Params, func(v any) error { return c.send(ctx, v) })
+		err := stream(ctx, req.Params, func(v any) error { return c.sendResult(ctx, v) })
 		if err != nil && !(errors.Is(err, context.Canceled) && accepting.Err() != nil) {
 			return api.RPCResponse{Error: wireError(err)}
 		}
@@ -123,7 +123,9 @@ func (c *connection) answer(accepting, ctx context.Context, req api.RPCRequest, 
 	}
 	handle, ok := c.server.handlers[req.Method]
 	if with, dialog := c.server.dialogs[req.Method]; dialog {
-		handle, ok = func(ctx context.Context, params json.RawMessage) (any, error) { return with(ctx, params, talk.ask) }, true
+		handle, ok = func(ctx context.Context, params json.RawMessage) (any, error) {
+			return with(ctx, params, talk.askClient)
+		}, true
 	}
 	if !ok {
 		return api.RPCResponse{Error: &api.Error{Code: CodeUnknownMethod, Message: fmt.Sprintf("culvertd has no method %q", req.Method),
@@ -140,8 +142,8 @@ func (c *connection) answer(accepting, ctx context.Context, req api.RPCRequest, 
 	return api.RPCResponse{Result: raw}
 }
 
-// send sends one result of a stream.
-func (c *connection) send(ctx context.Context, v any) error {
+// sendResult sends one result of a stream.
+func (c *connection) sendResult(ctx context.Context, v any) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -149,10 +151,10 @@ func (c *connection) send(ctx context.Context, v any) error {
 	if err != nil {
 		return fmt.Errorf("encode a result: %w", err)
 	}
-	return c.respond(api.RPCResponse{Result: raw, More: true})
+	return c.writeResponse(api.RPCResponse{Result: raw, More: true})
 }
 
-func (c *connection) respond(r api.RPCResponse) error {
+func (c *connection) writeResponse(r api.RPCResponse) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode a response: %w", err)

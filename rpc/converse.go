@@ -16,10 +16,10 @@ import (
 // and when the dialog ends; what was begun must be over when Answer returns.
 type Answer func(ctx context.Context, method string, params json.RawMessage) (any, error)
 
-// Converse is Call with a client that answers culvertd's questions while it
-// waits, several at once. It returns when every answer that was begun has ended.
+// Converse calls like Call, with a client that answers culvertd's questions while it waits,
+// several at once. It returns when every answer that was begun has ended.
 func Converse(ctx context.Context, socket, method string, params, result any, answer Answer) (err error) {
-	c, err := dial(ctx, socket, api.RPCRequest{Method: method, Dialog: true}, params)
+	c, err := sendCall(ctx, socket, api.RPCRequest{Method: method, Dialog: true}, params)
 	if err != nil {
 		return err
 	}
@@ -29,19 +29,19 @@ func Converse(ctx context.Context, socket, method string, params, result any, an
 	answers.SetLimit(maxQuestions)
 	defer func() {
 		end()
-		_ = answers.Wait() // each tells culvertd, or there is no culvertd to tell
+		_ = answers.Wait() // each reports to culvertd, or the connection is gone
 	}()
 	var writing sync.Mutex // guards writes to the connection
 	for {
-		resp, err := c.next(ctx)
+		resp, err := c.nextResponse(ctx)
 		switch {
 		case err != nil:
 			return err
 		case resp.Ask == nil:
-			return decode("culvertd's answer to "+method, resp.Result, result)
+			return decodeAnswer("culvertd's answer to "+method, resp.Result, result)
 		}
 		answers.Go(func() error {
-			line := reply(asked, *resp.Ask, answer)
+			line := encodeReply(asked, *resp.Ask, answer)
 			writing.Lock()
 			defer writing.Unlock()
 			_, err := c.conn.Write(line)
@@ -50,8 +50,8 @@ func Converse(ctx context.Context, socket, method string, params, result any, an
 	}
 }
 
-// reply is the answer to a question as it goes over the wire.
-func reply(ctx context.Context, q api.RPCQuestion, answer Answer) []byte {
+// encodeReply returns the answer to a question as it goes over the wire.
+func encodeReply(ctx context.Context, q api.RPCQuestion, answer Answer) []byte {
 	if q.DeadlineMS > 0 {
 		var cancel func()
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(q.DeadlineMS)*time.Millisecond)

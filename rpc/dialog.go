@@ -31,9 +31,9 @@ func newDialog(c *connection, able bool) *dialog {
 	return &dialog{c: c, able: able, gone: make(chan struct{}), slots: make(chan struct{}, maxQuestions), open: map[uint64]chan api.RPCReply{}}
 }
 
-// listen hands the client's answers to whoever waits for them, until the client
-// goes away, or says what nobody asked.
-func (d *dialog) listen() {
+// listenForReplies hands the client's answers to the callers that wait for them, until the
+// client goes away, or answers a question that was not asked.
+func (d *dialog) listenForReplies() {
 	defer close(d.gone)
 	for d.able {
 		var reply api.RPCReply
@@ -52,9 +52,9 @@ func (d *dialog) listen() {
 	}
 }
 
-// ask is an Ask. One that is given up leaves its question open: the client works
-// on it, and will answer.
-func (d *dialog) ask(ctx context.Context, method string, params, result any) error {
+// askClient is an Ask. After the caller gives up, the question stays open: the client works on
+// it, and will answer.
+func (d *dialog) askClient(ctx context.Context, method string, params, result any) error {
 	if !d.able {
 		return fmt.Errorf("ask the client for %s: it cannot be asked, so it is older than this culvertd: install the culvert-cni that came with it", method)
 	}
@@ -71,11 +71,11 @@ func (d *dialog) ask(ctx context.Context, method string, params, result any) err
 	case <-ctx.Done():
 		return fmt.Errorf("ask the client for %s: %w", method, context.Cause(ctx))
 	}
-	q, answer := d.question(method, raw)
+	q, answer := d.newQuestion(method, raw)
 	if deadline, ok := ctx.Deadline(); ok {
 		q.DeadlineMS = max(1, time.Until(deadline).Milliseconds())
 	}
-	if err := d.c.respond(api.RPCResponse{Ask: q}); err != nil {
+	if err := d.c.writeResponse(api.RPCResponse{Ask: q}); err != nil {
 		return fmt.Errorf("ask the client for %s: %w: %w", method, errGone, err)
 	}
 	select {
@@ -83,7 +83,7 @@ func (d *dialog) ask(ctx context.Context, method string, params, result any) err
 		if reply.Error != nil {
 			return remoteError{reply.Error}
 		}
-		return decode("the client's answer to "+method, reply.Result, result)
+		return decodeAnswer("the client's answer to "+method, reply.Result, result)
 	case <-d.gone:
 		return fmt.Errorf("ask the client for %s: %w", method, errGone)
 	case <-ctx.Done():
@@ -91,11 +91,11 @@ func (d *dialog) ask(ctx context.Context, method string, params, result any) err
 	}
 }
 
-func (d *dialog) question(method string, params json.RawMessage) (*api.RPCQuestion, <-chan api.RPCReply) {
+func (d *dialog) newQuestion(method string, params json.RawMessage) (*api.RPCQuestion, <-chan api.RPCReply) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last++
-	answer := make(chan api.RPCReply, 1) // whoever asked may have given up
+	answer := make(chan api.RPCReply, 1) // the caller may have given up
 	d.open[d.last] = answer
 	return &api.RPCQuestion{ID: d.last, Method: method, Params: params}, answer
 }

@@ -1,19 +1,18 @@
-// Package rpc is how programs of one node talk to culvertd: a unix socket, one
-// JSON request a connection, one JSON response or a stream of them (api.RPCRequest,
-// api.RPCResponse). Whoever may connect is decided by file mode 0600 and, for
-// each connection, by a function that looks at the peer's credentials.
+// Package rpc is how programs of one node talk to culvertd: a unix socket, one JSON request a
+// connection, one JSON response or a stream of them (api.RPCRequest, api.RPCResponse). File
+// mode 0600 and, for each connection, a function that looks at the peer's credentials decide
+// who may connect.
 //
-// In a dialog the server puts questions to the client of a request before it
-// answers: the shim is the hands of culvertd, which has no place on the host to run
-// another CNI plugin from.
+// In a dialog the server puts questions to the client of a request before it answers: the shim
+// runs other CNI plugins for culvertd, which has no place on the host to run one from.
 //
-// culvertd serves; culvert and culvert-cni call. The client half stays light:
-// the shim is exec'd for every attachment of every pod.
+// culvertd serves; culvert and culvert-cni call. The client half stays light: the shim is
+// exec'd for every attachment of every pod.
 package rpc
 
 import "time"
 
-// DefaultSocket is where culvertd listens.
+// DefaultSocket is the socket on which culvertd listens.
 const DefaultSocket = "/run/culvert/culvertd.sock"
 
 const (

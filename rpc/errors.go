@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ErrNoDaemon: nobody serves the socket, or culvertd went away before it
+// ErrNoDaemon says that no process serves the socket, or that culvertd went away before it
 // answered.
 var ErrNoDaemon = errors.New("culvertd does not answer")
 
@@ -40,7 +40,7 @@ var codes = []struct {
 	{"cancelled", context.Canceled},
 }
 
-// wireError is err for the wire. An *api.Error in the chain is sent as it is.
+// wireError returns err for the wire. It sends an *api.Error in the chain as it is.
 func wireError(err error) *api.Error {
 	var e *api.Error
 	if errors.As(err, &e) {
@@ -70,7 +70,7 @@ func (e remoteError) Is(target error) bool {
 	return false
 }
 
-// noDaemon says where nobody answered and what to do; the cause is kept for
+// noDaemon names the socket that did not answer and the next step; the cause is kept for
 // errors.Is.
 type noDaemon struct {
 	socket string

@@ -43,7 +43,7 @@ func FuzzRequest(f *testing.F) {
 		client, server := socketPair(t)
 		defer client.Close()
 		var g errgroup.Group
-		g.Go(func() error { newConnection(s, server).serve(t.Context(), t.Context()); return nil })
+		g.Go(func() error { newConnection(s, server).serveRequest(t.Context(), t.Context()); return nil })
 		if _, err := client.Write(raw); err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 			t.Fatal(err)
 		}

@@ -18,12 +18,11 @@ type Listener struct {
 	own  fs.FileInfo
 }
 
-// Listen makes the socket at path, with mode 0600, and its directory where
-// that is not there. A socket that nobody serves is replaced in one step, so
-// that a client finds the old one or the new one and never none; one that
-// answers is an error, and so is anything that is not a socket.
+// Listen makes the socket at path, with mode 0600, and its directory where that is missing. It
+// replaces an unserved socket in one step, so that a client finds the old one or the new one
+// and never none. A socket that answers is an error, and so is a file that is not a socket.
 func Listen(path string) (*Listener, error) {
-	if err := replaceable(path); err != nil {
+	if err := checkReplaceable(path); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -38,14 +37,14 @@ func Listen(path string) (*Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	l.SetUnlinkOnClose(false)
-	own, err := publish(next, path)
+	own, err := publishSocket(next, path)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close(), os.Remove(next))
 	}
 	return &Listener{UnixListener: l, path: path, own: own}, nil
 }
 
-func publish(next, path string) (fs.FileInfo, error) {
+func publishSocket(next, path string) (fs.FileInfo, error) {
 	if err := os.Chmod(next, 0o600); err != nil {
 		return nil, err
 	}
@@ -55,8 +54,8 @@ func publish(next, path string) (fs.FileInfo, error) {
 	return os.Lstat(path)
 }
 
-// replaceable returns nil when path is free or a socket that nobody serves.
-func replaceable(path string) error {
+// checkReplaceable returns nil when path is free or an unserved socket.
+func checkReplaceable(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -69,7 +68,7 @@ func replaceable(path string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	// A full backlog answers with a timeout: somebody is there.
+	// A full backlog answers with a timeout: the socket is served.
 	var ne net.Error
 	if err == nil || errors.As(err, &ne) && ne.Timeout() {
 		if conn != nil {

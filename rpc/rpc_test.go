@@ -160,33 +160,39 @@ func TestPeerIsRefused(t *testing.T) {
 }
 
 func TestHandlerEndsWithItsClient(t *testing.T) {
-	for name, call := range map[string]func(socket string) error{
-		"deadline": func(socket string) error {
-			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-			defer cancel()
-			return Call(ctx, socket, "wait", nil, nil)
+	for name, call := range map[string]func(socket string, entered <-chan struct{}) error{
+		"deadline": func(socket string, entered <-chan struct{}) (err error) {
+			// A deadline may pass before the handler begins: then a longer one is tried.
+			for within := 50 * time.Millisecond; len(entered) == 0 && within < time.Minute; within *= 2 {
+				ctx, cancel := context.WithTimeout(context.Background(), within)
+				err = Call(ctx, socket, "wait", nil, nil)
+				cancel()
+			}
+			return err
 		},
-		"gone": func(socket string) error {
+		"gone": func(socket string, entered <-chan struct{}) error {
 			ctx, cancel := context.WithCancel(context.Background())
-			time.AfterFunc(50*time.Millisecond, cancel)
+			defer cancel()
+			go func() { <-entered; cancel() }()
 			return Call(ctx, socket, "wait", nil, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ended := make(chan error, 1)
+			entered, ended := make(chan struct{}, 100), make(chan error, 100)
 			s := newServer()
 			s.Handle("wait", func(ctx context.Context, _ json.RawMessage) (any, error) {
+				entered <- struct{}{}
 				<-ctx.Done()
 				ended <- ctx.Err()
 				return nil, ctx.Err()
 			})
 			socket, _ := start(t, s)
-			if err := call(socket); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+			if err := call(socket, entered); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 				t.Errorf("the client got %v", err)
 			}
 			select {
 			case <-ended:
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				t.Error("the handler runs on")
 			}
 		})

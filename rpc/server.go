@@ -28,8 +28,8 @@ type StreamHandler func(ctx context.Context, params json.RawMessage, send func(r
 // cannot be asked.
 type Ask func(ctx context.Context, method string, params, result any) error
 
-// DialogHandler is a Handler that may ask its client. Of the questions it may have
-// several open at once; it does not ask any more when it has returned.
+// DialogHandler is a Handler that may ask its client. It may have several questions open at
+// once; after it has returned it asks no more.
 type DialogHandler func(ctx context.Context, params json.RawMessage, ask Ask) (any, error)
 
 // Server answers requests. Handle, HandleStream and HandleDialog come before Serve.
@@ -76,9 +76,9 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 		time.AfterFunc(s.Grace, cancel)
 	})
 	defer stop()
-	err := s.accept(ctx, l, func(c *net.UnixConn) {
+	err := s.acceptConns(ctx, l, func(c *net.UnixConn) {
 		conns.Go(func() error {
-			newConnection(s, c).serve(ctx, running)
+			newConnection(s, c).serveRequest(ctx, running)
 			return nil
 		})
 	})
@@ -88,9 +88,9 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	return errors.Join(err, conns.Wait())
 }
 
-// accept hands connections on. It outlasts errors of single connections (the
+// acceptConns hands connections on. It outlasts errors of single connections (the
 // client was gone already, no file descriptor is left).
-func (s *Server) accept(ctx context.Context, l *Listener, handle func(*net.UnixConn)) error {
+func (s *Server) acceptConns(ctx context.Context, l *Listener, handle func(*net.UnixConn)) error {
 	for {
 		c, err := l.AcceptUnix()
 		var ne net.Error

@@ -6,6 +6,7 @@ package screen
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,8 +55,8 @@ func (l Look) Bar(part float64, width int) string {
 	return strings.Repeat("█", eighths/8) + []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}[eighths%8]
 }
 
-// Columns is how wide s is on a terminal. Names in the kernel and in
-// Kubernetes are of single-width characters.
+// Columns returns the width of s on a terminal. Names in the kernel and in Kubernetes are of
+// single-width characters.
 func Columns(s string) int { return utf8.RuneCountInString(s) }
 
 // Wrap breaks s between words into lines of at most width; 0 does not break. A
@@ -75,7 +76,7 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// WrapAll is Wrap that also breaks a word that is longer than width.
+// WrapAll wraps like Wrap, and also breaks a word that is longer than width.
 func WrapAll(s string, width int) []string {
 	var words []string
 	for _, word := range strings.Fields(s) {
@@ -87,18 +88,75 @@ func WrapAll(s string, width int) []string {
 	return Wrap(strings.Join(words, " "), width)
 }
 
-// Shorten takes of a name's middle what does not fit: names of one table begin alike and
-// end with what sets them apart, such as the size.
-func Shorten(s string, width int) string {
+// cutMiddle keeps the first letters of a text that is wider than width, and as many of the last as fit.
+func cutMiddle(s string, width, front int) string {
 	r := []rune(s)
 	if len(r) <= width {
 		return s
 	}
-	front := max(0, width-2) / 3
 	return string(r[:front]) + ".." + string(r[len(r)-(max(2, width)-2-front):])
 }
 
-// Ago tells a span as people do, in at most two units: 12s, 4m10s, 3h5m, 2d4h.
+// ShortenAll shortens names to width columns so that different names stay different. It takes letters from their
+// middle, since names of one table begin alike and end with what sets them apart, such as a size. Where that makes two of them
+// alike, it cuts all of them elsewhere, and numbers those that no cut sets apart.
+func ShortenAll(names []string, width int) []string {
+	least := len(names)
+	var best []string
+	usual := max(0, width-2) / 3
+	fronts := []int{usual}
+	for off := 1; off <= width; off++ { // the nearest to the usual first
+		for _, front := range []int{usual + off, usual - off} {
+			if front >= 0 && front <= width-2 {
+				fronts = append(fronts, front)
+			}
+		}
+	}
+	for _, front := range fronts {
+		out := make([]string, len(names))
+		for i, name := range names {
+			out[i] = cutMiddle(name, width, front)
+		}
+		alike := countAlike(names, out)
+		if alike == 0 {
+			return out
+		}
+		if alike < least || best == nil {
+			least, best = alike, out
+		}
+	}
+	return numberAlike(names, best, width)
+}
+
+// countAlike returns how many names share their short form with a different name.
+func countAlike(names, short []string) (n int) {
+	of := map[string]string{}
+	for i, s := range short {
+		if first, seen := of[s]; seen && first != names[i] {
+			n++
+		} else {
+			of[s] = names[i]
+		}
+	}
+	return n
+}
+
+// numberAlike ends short forms of different names with numbers.
+func numberAlike(names, short []string, width int) []string {
+	out := slices.Clone(short)
+	taken := map[string]string{}
+	for i, name := range names {
+		for n := 2; taken[out[i]] != "" && taken[out[i]] != name; n++ {
+			mark := fmt.Sprintf("~%d", n)
+			kept := []rune(short[i])
+			out[i] = string(kept[:max(0, min(len(kept), width-Columns(mark)))]) + mark
+		}
+		taken[out[i]] = name
+	}
+	return out
+}
+
+// Ago formats a span in at most two units: 12s, 4m10s, 3h5m, 2d4h.
 func Ago(d time.Duration) string {
 	d = max(0, d).Truncate(time.Second)
 	s := int(d / time.Second)
@@ -106,21 +164,21 @@ func Ago(d time.Duration) string {
 	case s < 60:
 		return fmt.Sprintf("%ds", s)
 	case s < 3600:
-		return pair(s/60, "m", s%60, "s")
+		return formatPair(s/60, "m", s%60, "s")
 	case s < 86400:
-		return pair(s/3600, "h", s%3600/60, "m")
+		return formatPair(s/3600, "h", s%3600/60, "m")
 	}
-	return pair(s/86400, "d", s%86400/3600, "h")
+	return formatPair(s/86400, "d", s%86400/3600, "h")
 }
 
-func pair(a int, unitA string, b int, unitB string) string {
+func formatPair(a int, unitA string, b int, unitB string) string {
 	if b == 0 {
 		return fmt.Sprintf("%d%s", a, unitA)
 	}
 	return fmt.Sprintf("%d%s%d%s", a, unitA, b, unitB)
 }
 
-// Plural is a number of things, of which what is one: "1 node", "2 nodes".
+// Plural returns a number of things, of which what is one: "1 node", "2 nodes".
 func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -43,9 +43,49 @@ func TestTableCutsTheWidestFirst(t *testing.T) {
 // TestShorten: names that differ at their ends are told apart.
 func TestShorten(t *testing.T) {
 	for width, want := range map[int]string{30: "VF net1-net1 m6 64 B back", 14: "VF n..4 B back", 4: "..ck", 2: ".."} {
-		if got := Shorten("VF net1-net1 m6 64 B back", width); got != want {
+		if got := ShortenAll([]string{"VF net1-net1 m6 64 B back"}, width)[0]; got != want {
 			t.Errorf("in %d columns: %q, want %q", width, got, want)
 		}
+	}
+}
+
+// Different names stay different when they are cut, wherever they differ.
+func TestShortNamesDiffer(t *testing.T) {
+	for _, names := range [][]string{
+		{"overlay flannel.1-flannel.1 m1 m2 m3", "overlay flannel.1-eth0 m1 m2 m3", "overlay eth0-flannel.1 m1 m2 m3", "overlay eth0-eth0 m1 m2 m3", "VF"},
+		{"VF net1-enp1s0 m17 10 Mb/s", "VF net1-net1 m17 10 Mb/s", "VF net1-net1 m17 100 Mb/s"},
+		{strings.Repeat("a", 30) + "1" + strings.Repeat("b", 30), strings.Repeat("a", 30) + "2" + strings.Repeat("b", 30), strings.Repeat("a", 30) + "3" + strings.Repeat("b", 30)},
+	} {
+		for width := 6; width < 40; width++ {
+			short := map[string]bool{}
+			for i, s := range ShortenAll(names, width) {
+				if short[s] = true; Columns(s) > width || Columns(names[i]) <= width && s != names[i] {
+					t.Errorf("%q in %d columns is %q", names[i], width, s)
+				}
+			}
+			if len(short) != len(names) {
+				t.Errorf("%d columns: %d names of %q: %v", width, len(short), names, short)
+			}
+		}
+	}
+	if got := ShortenAll([]string{"the same name", "the same name"}, 8); got[0] != got[1] {
+		t.Errorf("%q", got)
+	}
+}
+
+// The names of a table stay different, and it says whether it fits.
+func TestTableKeepsNamesApart(t *testing.T) {
+	tab := NewTable("NAME", "TEXT")
+	tab.Add(Words("overlay flannel.1-flannel.1 m1", "x")...)
+	tab.Add(Words("overlay flannel.1-eth0 m1", "x")...)
+	var b strings.Builder
+	tab.Write(&b, Look{Width: 18})
+	lines := strings.Split(b.String(), "\n")
+	if len(lines) < 3 || lines[1] == lines[2] || !strings.Contains(lines[1], "..") {
+		t.Errorf("%q", lines)
+	}
+	if tab.Fits(Look{Width: 18}) || !tab.Fits(Look{Width: 80}) {
+		t.Errorf("fits: %v %v", tab.Fits(Look{Width: 18}), tab.Fits(Look{Width: 80}))
 	}
 }
 

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/culvert-net/culvert/excerpt"
@@ -14,7 +15,7 @@ type Column struct {
 	// Least is how narrow the column may be cut when the table is too wide; 0
 	// is not at all, for what people copy.
 	Least int
-	// Shorten cuts a cell in its middle, for names whose ends tell them apart.
+	// Shorten cuts cells in their middle, so that different ones stay different (ShortenAll).
 	Shorten bool
 }
 
@@ -33,8 +34,8 @@ type Table struct {
 	Indent  int
 }
 
-// NewTable returns a table without rows. A head that begins with ">" is of numbers, which
-// stand to the right. Of what does not fit, the widest column gives; the first has names.
+// NewTable returns a table without rows. A head that begins with ">" is of numbers, which stand
+// to the right. In a narrow table the widest column is cut; the first column has names.
 func NewTable(heads ...string) *Table {
 	t := &Table{}
 	for i, h := range heads {
@@ -69,22 +70,48 @@ func (t *Table) Write(b *strings.Builder, l Look) {
 	if len(t.Rows) == 0 {
 		return
 	}
-	widths := t.widths(l)
+	widths := t.fitWidths(l)
 	head := make([]Cell, len(t.Columns))
 	for i, c := range t.Columns {
 		head[i] = Cell{Text: c.Head, Style: Bold}
 	}
-	t.line(b, l, widths, head)
-	for _, row := range t.Rows {
-		t.line(b, l, widths, row)
+	t.writeLine(b, l, widths, head)
+	for _, row := range t.shortenNames(widths) {
+		t.writeLine(b, l, widths, row)
 	}
 }
 
+// shortenNames returns the rows with the cells of columns of names cut to their widths.
+func (t *Table) shortenNames(widths []int) [][]Cell {
+	rows := make([][]Cell, len(t.Rows))
+	for i, row := range t.Rows {
+		rows[i] = slices.Clone(row)
+	}
+	for c, column := range t.Columns {
+		if !column.Shorten {
+			continue
+		}
+		var names []string
+		for _, row := range rows {
+			names = append(names, excerpt.Clean(row[c].Text))
+		}
+		for i, short := range ShortenAll(names, widths[c]) {
+			if cell := &rows[i][c]; short != names[i] {
+				cell.Text, cell.Painted = short, ""
+			}
+		}
+	}
+	return rows
+}
+
+// Fits reports whether the table needs no cut.
+func (t *Table) Fits(l Look) bool { return slices.Equal(t.fitWidths(l), t.fitWidths(Look{})) }
+
 const gap = 2
 
-// widths fits the columns into the width: it cuts the widest first, each down
+// fitWidths fits the columns into the width: it cuts the widest first, each down
 // to its least, and below that only when there is no other way.
-func (t *Table) widths(l Look) []int {
+func (t *Table) fitWidths(l Look) []int {
 	widths := make([]int, len(t.Columns))
 	total := t.Indent + gap*(len(widths)-1)
 	for i, c := range t.Columns {
@@ -99,7 +126,7 @@ func (t *Table) widths(l Look) []int {
 	}
 	for _, hard := range []bool{false, true} {
 		for total > l.Width {
-			i := t.widest(widths, hard)
+			i := t.findWidest(widths, hard)
 			if i < 0 {
 				break
 			}
@@ -110,8 +137,8 @@ func (t *Table) widths(l Look) []int {
 	return widths
 }
 
-// widest returns the widest column that can still be cut, or -1.
-func (t *Table) widest(widths []int, hard bool) int {
+// findWidest returns the widest column that can still be cut, or -1.
+func (t *Table) findWidest(widths []int, hard bool) int {
 	widest := -1
 	for i, c := range t.Columns {
 		least := max(c.Least, Columns(c.Head))
@@ -125,11 +152,11 @@ func (t *Table) widest(widths []int, hard bool) int {
 	return widest
 }
 
-func (t *Table) line(b *strings.Builder, l Look, widths []int, row []Cell) {
+func (t *Table) writeLine(b *strings.Builder, l Look, widths []int, row []Cell) {
 	var line strings.Builder
 	pending := t.Indent // spaces that are owed, written when something follows
 	for i, c := range row {
-		s := t.Columns[i].cut(excerpt.Clean(c.Text), widths[i], l)
+		s := t.Columns[i].cutText(excerpt.Clean(c.Text), widths[i], l)
 		pad := widths[i] - Columns(s)
 		if t.Columns[i].Right {
 			pending += pad
@@ -152,13 +179,10 @@ func (t *Table) line(b *strings.Builder, l Look, widths []int, row []Cell) {
 	b.WriteByte('\n')
 }
 
-// cut shortens s to width with an ellipsis.
-func (c Column) cut(s string, width int, l Look) string {
-	switch {
-	case Columns(s) <= width:
+// cutText shortens s to width with an ellipsis.
+func (c Column) cutText(s string, width int, l Look) string {
+	if Columns(s) <= width {
 		return s
-	case c.Shorten:
-		return Shorten(s, width)
 	}
 	dots := ".."
 	if l.Unicode {

@@ -1,8 +1,8 @@
-// Package status makes one picture of a node for people and programs: the
-// hardware as last listed, the ledger and host.yaml go in, an api.NodeStatus
-// comes out, with what differs and what is wrong; likewise an api.Plan of what
-// a host.yaml would change. culvertd calls it when asked. Of a cluster's objects
-// it makes an api.ClusterStatus, for the CLI. It is pure.
+// Package status makes one picture of a node for people and programs: the hardware as last
+// listed, the ledger and host.yaml go in, an api.NodeStatus comes out, with the differences and
+// the problems; likewise an api.Plan of the changes that a host.yaml would make. culvertd calls
+// it when asked. It also makes an api.ClusterStatus of a cluster's objects, for the CLI. It is
+// pure.
 package status
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Input is what a picture is made of.
+// Input has the parts from which a status is assembled.
 type Input struct {
 	Node    string
 	Version string
@@ -27,15 +27,21 @@ type Input struct {
 	PFs       []vf.PF
 	Records   []journal.Record
 	Addresses []journal.Address
+	// Changed are the VFs whose records changed while the hardware was listed. PFs and Records show
+	// such a VF at two moments, so their difference says nothing.
+	Changed map[vf.ID]bool
 	// Seen are VFs as read in their owners' netns, for those that were read;
 	// for others the picture says what the PF holds and not how the netdevice is.
 	Seen map[vf.ID]vf.State
+	// Dark are attached VFs whose interfaces have been up without carrier for long, although their PF
+	// has a link.
+	Dark map[vf.ID]bool
 	// Users are the processes that have VFs open through vfio.
 	Users map[vf.PCIAddr][]vf.Process
 	// Given are the VFs that the kubelet has given to pods, namespace/name.
 	Given map[vf.PCIAddr]string
-	// Conditions are what culvertd's parts report as wrong. What is derived
-	// here about the same object is left out: they know more.
+	// Conditions are the problems that culvertd's parts report. A problem that is derived here
+	// about the same object is left out: the parts know more.
 	Conditions []api.Problem
 }
 
@@ -58,16 +64,16 @@ func Assemble(in Input) api.NodeStatus {
 	}
 	for _, pf := range p.PFs {
 		vfs := p.vfsOf(pf)
-		out.PFs = append(out.PFs, p.pf(pf, vfs))
+		out.PFs = append(out.PFs, p.assemblePF(pf, vfs))
 		out.VFs = append(out.VFs, vfs...)
 	}
-	out.VFs = append(out.VFs, p.orphans()...)
+	out.VFs = append(out.VFs, p.findOrphans()...)
 	for _, pool := range in.Spec.Pools {
-		cut := cut(pool.FullName(), pool.DeviceType, out.VFs)
+		cut := cutPool(pool.FullName(), pool.DeviceType, out.VFs)
 		cut.Unserved = pool.Unserved
 		out.Pools = append(out.Pools, cut)
 	}
-	out.Problems = append(out.Problems, p.problems(out)...)
+	out.Problems = append(out.Problems, p.findProblems(out)...)
 	return out
 }
 
@@ -78,10 +84,10 @@ type picture struct {
 	addresses map[vf.ID][]journal.Address
 }
 
-func (p picture) pf(pf vf.PF, vfs []api.VF) api.PF {
+func (p picture) assemblePF(pf vf.PF, vfs []api.VF) api.PF {
 	out := pfOf(pf, vfs)
 	if want, ok := p.Spec.ForPF(pf); ok {
-		out.WantedVFs = &want.VFs
+		out.WantedVFs, out.Segment = &want.VFs, want.Segment
 	}
 	return out
 }
@@ -90,15 +96,15 @@ func (p picture) pf(pf vf.PF, vfs []api.VF) api.PF {
 func pfOf(pf vf.PF, vfs []api.VF) api.PF {
 	return api.PF{
 		Name: pf.Label(), ID: pf.ID, PCI: pf.PCI, Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver,
-		NUMA: pf.NUMA, IOMMUGroup: pf.IOMMUGroup, Up: pf.Up, Carrier: pf.Carrier, SpeedMbps: pf.SpeedMbps,
+		NUMA: pf.NUMA, IOMMUGroup: pf.IOMMUGroup, Up: pf.Up, Carrier: pf.Carrier, SpeedMbps: pf.SpeedMbps, CarrierLosses: pf.CarrierLosses, Flapping: pf.Flapping, Faults: pf.Faults,
 		MTU: pf.MTU, MaxMTU: pf.MaxMTU, Autoprobe: pf.Autoprobe, Abilities: pf.Abilities,
-		Rates: pf.RateRange(), Port: pf.Port,
-		TotalVFs: pf.TotalVFs, VFs: count(vfs), Error: pf.Err,
+		Rates: pf.RateRange(), RDMA: pf.RDMA, Port: pf.Port, Master: pf.Master, FailOver: pf.Master.FailOver(),
+		TotalVFs: pf.TotalVFs, VFs: countVFs(vfs), Error: pf.Err,
 	}
 }
 
-// cut is a pool with those of the VFs that are in it.
-func cut(name, deviceType string, vfs []api.VF) api.Pool {
+// cutPool returns a pool with those of the VFs that are in it.
+func cutPool(name, deviceType string, vfs []api.VF) api.Pool {
 	out := api.Pool{Name: name, DeviceType: deviceType, PFs: []string{}, Members: []string{}}
 	var members []api.VF
 	for _, v := range vfs {
@@ -111,12 +117,12 @@ func cut(name, deviceType string, vfs []api.VF) api.Pool {
 			out.PFs = append(out.PFs, v.PF)
 		}
 	}
-	out.VFs = count(members)
+	out.VFs = countVFs(members)
 	return out
 }
 
-// count leaves out VFs that are not on the bus.
-func count(vfs []api.VF) api.Counts {
+// countVFs leaves out VFs that are not on the bus.
+func countVFs(vfs []api.VF) api.Counts {
 	var c api.Counts
 	for _, v := range vfs {
 		if v.Missing {

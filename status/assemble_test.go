@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -125,6 +126,10 @@ func TestProblemsOfPF(t *testing.T) {
 		}},
 		{"fewer there", "pfs: [{name: enp1s0f0, vfs: 7}]", func(p *vf.PF) { p.NumVFs = 4 }, []string{"7 VFs wanted (host.yaml:1), 4 are there"}},
 		{"mtu", "pfs: [{name: enp1s0f0, vfs: 7, mtu: 9000}]", func(*vf.PF) {}, []string{"MTU 9000 wanted (host.yaml:1), it is 1500"}},
+		{"mtu of a bond of the host", "pfs: [{name: enp1s0f0, vfs: 7, mtu: 9000}]", func(p *vf.PF) { p.Master = &hostBond }, []string{
+			"MTU 9000 wanted (host.yaml:1), it is 1500, as bond0 of the host sets it for its members",
+		}},
+		{"mtu of a bond of the host, as wanted", "pfs: [{name: enp1s0f0, vfs: 7, mtu: 1500}]", func(p *vf.PF) { p.Master = &hostBond }, nil},
 		{"none wanted needs no carrier", "pfs: [{name: enp1s0f0, vfs: 0}]", func(p *vf.PF) { p.Carrier, p.NumVFs = false, 0 }, nil},
 		{"broken", "", func(p *vf.PF) { p.Err = "no answer" }, []string{"no answer"}},
 	} {
@@ -139,6 +144,31 @@ func TestProblemsOfPF(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+var hostBond = vf.Master{Name: "bond0", Kind: vf.MasterBond, Mode: vf.BondActiveBackup, Active: "enp1s0f0"}
+
+// A PF in a bond of the host shows it, here and in a NodeState, with what a VF does when the bond
+// fails over. Other PFs show neither.
+func TestHostBond(t *testing.T) {
+	f0, f1 := igb(0, 1), igb(1, 1)
+	f0.Master = &hostBond
+	st := Assemble(Input{PFs: []vf.PF{f0, f1}})
+	back := FromNodeState(v1alpha1.NodeState{Status: ToNodeState(st)}, now)
+	inNodeState := hostBond
+	inNodeState.Active = "" // each fail-over would be a write
+	for from, want := range map[string]struct {
+		pfs    []api.PF
+		master vf.Master
+	}{"node": {st.PFs, hostBond}, "NodeState": {back.PFs, inNodeState}} {
+		pfs := want.pfs
+		if pf := pfs[0]; pf.Master == nil || *pf.Master != want.master || pf.FailOver != hostBond.FailOver() || pf.FailOver == "" {
+			t.Errorf("%s: the member shows %v, %q", from, pf.Master, pf.FailOver)
+		}
+		if pf := pfs[1]; pf.Master != nil || pf.FailOver != "" {
+			t.Errorf("%s: the other PF shows %v, %q", from, pf.Master, pf.FailOver)
 		}
 	}
 }
@@ -160,17 +190,38 @@ func TestDifferences(t *testing.T) {
 			r.Lease = journal.Lease{Owner: vf.Owner{Kind: vf.OwnerPod, Name: "default/a"}, Netns: "/run/netns/a"}
 			v.Link = nil
 		}
-		if got := differences(r, v); len(got) != 0 {
+		if got := findDifferences(r, v); len(got) != 0 {
 			t.Errorf("%s, untouched: %v", tc.phase, got)
 		}
 		v.Admin.SpoofChk = vf.No
-		if got := differences(r, v); tc.phase != journal.Making && len(got) != tc.want {
+		if got := findDifferences(r, v); tc.phase != journal.Making && len(got) != tc.want {
 			t.Errorf("%s: %v", tc.phase, got)
 		}
 	}
 	r := free(pf.VFs[0])
 	r.Phase, r.Lease = journal.Attached, journal.Lease{Netns: "/run/netns/a", Wanted: vf.Spec{Interface: "net1"}}
-	if got := vf.Differences(differences(r, pf.VFs[0])); got == "" {
+	if got := vf.Differences(findDifferences(r, pf.VFs[0])); got == "" {
 		t.Error("a netdevice that is back on the host is no difference")
+	}
+}
+
+// A VF whose record changed while the hardware was listed is seen at two moments, so that it
+// differs in nothing; its record is shown, and what other VFs differ in is.
+func TestChangedRecordsShowNoDifference(t *testing.T) {
+	in := node(t)
+	var differing []vf.ID
+	for _, v := range Assemble(in).VFs {
+		if len(v.Differences) > 0 && v.Phase != api.PhaseGiven {
+			differing = append(differing, v.ID)
+		}
+	}
+	if len(differing) == 0 {
+		t.Fatal("no VF differs, so this test shows nothing")
+	}
+	in.Changed = map[vf.ID]bool{differing[0]: true}
+	for _, v := range Assemble(in).VFs {
+		if i := slices.Index(differing, v.ID); i >= 0 && (len(v.Differences) == 0) != (i == 0) {
+			t.Errorf("VF %s, changed %t: %v", v.Name, i == 0, v.Differences)
+		}
 	}
 }

@@ -17,6 +17,9 @@ func TestNodeStateIsBounded(t *testing.T) {
 		for j := range 2000 {
 			v.Addresses = append(v.Addresses, fmt.Sprintf("10.%d.%d.%d/32", i, j>>8, j&0xff))
 		}
+		for range 9 {
+			v.Warnings = append(v.Warnings, fmt.Sprint(i, len(v.Warnings), v.Reason))
+		}
 		n.VFs = append(n.VFs, v)
 		n.Problems = append(n.Problems, api.Problem{Object: v.Name, Reason: v.Reason, Next: v.Reason})
 	}
@@ -24,6 +27,9 @@ func TestNodeStateIsBounded(t *testing.T) {
 	raw, err := json.Marshal(s)
 	if err != nil || len(raw) > 1<<20 {
 		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+	if len(s.NetworkWarnings) != 16 {
+		t.Errorf("%d warnings", len(s.NetworkWarnings))
 	}
 	a := s.VFs[7].Addresses
 	if len(a) != 17 || a[15] != "10.7.0.15/32" || a[16] != "and 1,984 more" || len(n.VFs[7].Addresses) != 2000 {

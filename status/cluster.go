@@ -14,15 +14,15 @@ import (
 	"github.com/culvert-net/culvert/api/v1alpha1"
 )
 
-// Cluster is what a picture of a cluster is made of.
+// Cluster has the parts from which the status of a cluster is assembled.
 type Cluster struct {
 	Name     string // as the kubeconfig calls it
 	Now      time.Time
 	States   []v1alpha1.NodeState
 	Policies []v1alpha1.NodePolicy
 	Pools    []v1alpha1.AddressPool
-	// Daemons are the pods of culvertd. A NodeState stays as it is when its
-	// culvertd dies: they tell. Empty when nobody knows.
+	// Daemons are the pods of culvertd. A NodeState stays as it is when its culvertd dies, which
+	// only they show. Empty when they cannot be read.
 	Daemons []api.DaemonPod
 }
 
@@ -36,12 +36,12 @@ func AssembleCluster(in Cluster) api.ClusterStatus {
 	for _, s := range in.States {
 		n := FromNodeState(s, in.Now)
 		if len(in.Daemons) > 0 {
-			alive(&n, in.Daemons)
+			checkAlive(&n, in.Daemons)
 		}
 		out.Nodes = append(out.Nodes, n)
 	}
 	slices.SortFunc(out.Nodes, func(a, b api.NodeStatus) int { return strings.Compare(a.Node, b.Node) })
-	out.Problems = append(out.Problems, silent(in)...)
+	out.Problems = append(out.Problems, findSilent(in)...)
 	for _, p := range in.Policies {
 		out.Policies = append(out.Policies, api.ClusterPolicy{
 			Name: p.Name, Priority: int(p.Spec.Priority), Nodes: int(p.Status.Nodes), Applied: int(p.Status.AppliedNodes),
@@ -51,23 +51,19 @@ func AssembleCluster(in Cluster) api.ClusterStatus {
 	slices.SortFunc(out.Policies, func(a, b api.ClusterPolicy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 	})
-	out.Networks = networks(out.Nodes, in.Pools)
+	out.Networks = listNetworks(out.Nodes, in.Pools)
 	for _, p := range in.Pools {
-		for _, kind := range []string{v1alpha1.ConditionExhausted, v1alpha1.ConditionDisputed} {
-			if c := conditions.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
-				out.Problems = append(out.Problems, told("network "+p.Spec.Network, *c))
-			}
-		}
+		out.Problems = append(out.Problems, poolProblems(&p)...)
 	}
 	return out
 }
 
-// stateProblems are those that the node tells, in its lists and its conditions.
+// stateProblems returns the problems that a node reports, in its lists and its conditions.
 func stateProblems(s v1alpha1.NodeStateStatus) []api.Problem {
 	out := []api.Problem{}
 	for _, c := range s.Conditions {
 		if c.Status == metav1.ConditionFalse && c.Type != v1alpha1.ConditionPoliciesApplied { // each policy says why
-			out = append(out, told(c.Type, c))
+			out = append(out, problemOf(c.Type, c))
 		}
 	}
 	for _, p := range s.Policies {
@@ -81,8 +77,8 @@ func stateProblems(s v1alpha1.NodeStateStatus) []api.Problem {
 	return out
 }
 
-// told is what a condition complains of.
-func told(object string, c metav1.Condition) api.Problem {
+// problemOf returns the problem that a condition reports.
+func problemOf(object string, c metav1.Condition) api.Problem {
 	p := api.Problem{Object: object, Reason: c.Message, Since: c.LastTransitionTime.Time}
 	if p.Reason == "" {
 		p.Reason = c.Reason
@@ -90,10 +86,10 @@ func told(object string, c metav1.Condition) api.Problem {
 	return p
 }
 
-// alive makes a node that no culvertd runs on one that is not ready.
-func alive(n *api.NodeStatus, daemons []api.DaemonPod) {
+// checkAlive makes a node that no culvertd runs on one that is not ready.
+func checkAlive(n *api.NodeStatus, daemons []api.DaemonPod) {
 	p := api.Problem{
-		Object: "culvertd", Reason: "it does not run on this node: what is shown is what it told last",
+		Object: "culvertd", Reason: "it does not run on this node: this is its last report",
 		Next: "does the DaemonSet's nodeSelector still choose the node? kubectl get daemonset -A -l app.kubernetes.io/name=culvertd",
 	}
 	for _, d := range daemons {
@@ -102,16 +98,16 @@ func alive(n *api.NodeStatus, daemons []api.DaemonPod) {
 		case d.Ready:
 			return
 		default:
-			p.Reason = fmt.Sprintf("its pod %s/%s is not ready%s: what is shown is what it told last", d.Namespace, d.Name, because(d.Reason))
-			p.Next = logs(d)
+			p.Reason = fmt.Sprintf("its pod %s/%s is not ready%s: this is its last report", d.Namespace, d.Name, formatReason(d.Reason))
+			p.Next = logCommands(d)
 		}
 	}
 	n.Ready = false
 	n.Problems = slices.Insert(n.Problems, 0, p)
 }
 
-// silent are nodes with a culvertd and without a NodeState.
-func silent(in Cluster) []api.Problem {
+// findSilent returns problems of nodes with a culvertd and without a NodeState.
+func findSilent(in Cluster) []api.Problem {
 	said := map[string]bool{"": true} // a pod that is not on a node yet
 	for _, s := range in.States {
 		said[s.Name] = true
@@ -119,25 +115,25 @@ func silent(in Cluster) []api.Problem {
 	var out []api.Problem
 	for _, d := range in.Daemons {
 		if !said[d.Node] {
-			out = append(out, api.Problem{Object: "node " + d.Node, Reason: "its culvertd has not told anything yet" + because(d.Reason), Next: logs(d)})
+			out = append(out, api.Problem{Object: "node " + d.Node, Reason: "its culvertd has not reported yet" + formatReason(d.Reason), Next: logCommands(d)})
 		}
 		said[d.Node] = true
 	}
 	return out
 }
 
-func logs(d api.DaemonPod) string {
+func logCommands(d api.DaemonPod) string {
 	return fmt.Sprintf("kubectl -n %[1]s describe pod %[2]s; kubectl -n %[1]s logs %[2]s", d.Namespace, d.Name)
 }
 
-func because(reason string) string {
+func formatReason(reason string) string {
 	if reason == "" {
 		return ""
 	}
 	return " (" + reason + ")"
 }
 
-// policyProblems are those of a policy that no node tells of.
+// policyProblems returns the problems of a policy that no node reports.
 func policyProblems(p v1alpha1.NodePolicy, states []v1alpha1.NodeState) []api.Problem {
 	for _, s := range states {
 		for _, on := range s.Status.Policies {
@@ -152,14 +148,32 @@ func policyProblems(p v1alpha1.NodePolicy, states []v1alpha1.NodeState) []api.Pr
 			bad = metav1.ConditionTrue
 		}
 		if c.Status == bad {
-			return []api.Problem{told("NodePolicy "+p.Name, c)}
+			return []api.Problem{problemOf("NodePolicy "+p.Name, c)}
 		}
 	}
 	return nil
 }
 
-// networks are those that somebody has a VF of, and those with addresses.
-func networks(nodes []api.NodeStatus, pools []v1alpha1.AddressPool) []api.Network {
+// poolProblems returns the problems that the conditions of an AddressPool report.
+func poolProblems(p *v1alpha1.AddressPool) (out []api.Problem) {
+	object := "network " + p.Spec.Network
+	if p.Spec.Network == "" {
+		object = "AddressPool " + p.Name
+	}
+	for kind, bad := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionExhausted: metav1.ConditionTrue, v1alpha1.ConditionDisputed: metav1.ConditionTrue,
+		v1alpha1.ConditionTooLarge: metav1.ConditionTrue, v1alpha1.ConditionValid: metav1.ConditionFalse,
+	} {
+		if c := conditions.FindStatusCondition(p.Status.Conditions, kind); c != nil && c.Status == bad {
+			out = append(out, problemOf(object, *c))
+		}
+	}
+	slices.SortFunc(out, func(a, b api.Problem) int { return strings.Compare(a.Reason, b.Reason) })
+	return out
+}
+
+// listNetworks returns the networks that have a VF with an owner, and those with addresses.
+func listNetworks(nodes []api.NodeStatus, pools []v1alpha1.AddressPool) []api.Network {
 	all := map[string]*api.Network{}
 	get := func(name string) *api.Network {
 		if all[name] == nil {
@@ -179,7 +193,7 @@ func networks(nodes []api.NodeStatus, pools []v1alpha1.AddressPool) []api.Networ
 		}
 	}
 	for _, p := range pools {
-		net := get(p.Spec.Network)
+		net := get(p.PoolID())
 		net.Addresses, net.Granted = p.Status.Addresses, p.Status.Granted
 		for _, b := range p.Spec.Blocks {
 			net.Nodes = append(net.Nodes, b.Node)

@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Ledger is a ledger's content for people and programs.
+// Ledger returns a ledger's content for people and programs.
 func Ledger(file string, c journal.Content) api.Ledger {
 	out := api.Ledger{
 		File: file, Format: c.Format, Boot: c.Boot, Refused: len(c.Faults) > 0,
@@ -54,11 +54,11 @@ func ledgerSandbox(s journal.Sandbox) api.LedgerSandbox {
 	return out
 }
 
-func damaged(records []journal.Record) []journal.Record {
+func damagedRecords(records []journal.Record) []journal.Record {
 	return slices.DeleteFunc(slices.Clone(records), func(r journal.Record) bool { return r.Phase != journal.Damaged })
 }
 
-// shownBaseline is a baseline without the attributes that are only compared: answers about
+// shownBaseline returns a baseline without the attributes that are only compared: answers about
 // many VFs stay small.
 func shownBaseline(r journal.Record) *vf.Baseline {
 	b := r.Baseline
@@ -70,7 +70,7 @@ func ledgerRecord(r journal.Record) api.LedgerRecord {
 	out := api.LedgerRecord{
 		VF: r.ID, PCI: r.PCI, Phase: string(r.Phase), Generation: r.Generation, Since: r.Since, Released: r.Released,
 		Reason: r.Reason, Attempts: r.Attempts, NextRetry: r.NextRetry,
-		Network: r.Lease.Network, Pool: r.Lease.Pool, Netns: r.Lease.Netns,
+		Network: r.Lease.Network, Pool: r.Lease.Pool, Netns: r.Lease.Netns, Bond: r.Lease.Bond,
 	}
 	if r.Phase != journal.Making && r.Phase != journal.Damaged {
 		out.Baseline = shownBaseline(r)
@@ -81,16 +81,16 @@ func ledgerRecord(r journal.Record) api.LedgerRecord {
 	return out
 }
 
-// LedgerConditions are what of the ledger itself is not right, beyond the VFs
-// whose records are damaged, of which the picture tells.
+// LedgerConditions returns the problems of the ledger itself, beyond the VFs whose records are
+// damaged, which the picture has.
 func LedgerConditions(c journal.Content) []api.Problem {
 	var out []api.Problem
-	told := map[string]bool{}
-	for _, p := range journal.Verify(damaged(c.Records), nil) {
-		told[p.Object] = true
+	known := map[string]bool{}
+	for _, p := range journal.Verify(damagedRecords(c.Records), nil) {
+		known[p.Object] = true
 	}
 	for _, p := range c.Problems() {
-		if told[p.Object] {
+		if known[p.Object] {
 			continue
 		}
 		out = append(out, api.Problem{Object: "ledger", Reason: p.String(), Next: "culvert ledger check shows all of it, and docs/ledger.md says what it means"})

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -18,14 +20,16 @@ import (
 const (
 	// MaxProblems is how many problems it lists.
 	MaxProblems = 32
+	// maxWarnings is how many warnings of networks it lists.
+	maxWarnings = 16
 	// maxAddresses is how many addresses of a VF it lists.
 	maxAddresses = 16
 	// maxReason bounds in bytes why something is as it is.
 	maxReason = 1024
 )
 
-// first returns the addresses that a NodeState lists, and says how many more there are.
-func first(addresses []string) []string {
+// firstAddresses returns the addresses that a NodeState lists, and says how many more there are.
+func firstAddresses(addresses []string) []string {
 	if len(addresses) <= maxAddresses {
 		return addresses
 	}
@@ -54,6 +58,7 @@ func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 	for _, p := range n.Problems[:min(len(n.Problems), MaxProblems)] {
 		s.Problems = append(s.Problems, v1alpha1.Problem{Object: excerpt.Fit(p.Object, maxReason), Reason: excerpt.Fit(p.Reason, maxReason), Next: excerpt.Fit(p.Next, maxReason)})
 	}
+	s.NetworkWarnings = toNetworkWarnings(n.VFs)
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Serving"}
 	if !n.Ready {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Starting", "the VFs are not made yet"
@@ -62,11 +67,37 @@ func ToNodeState(n api.NodeStatus) v1alpha1.NodeStateStatus {
 	return s
 }
 
+// toNetworkWarnings returns the warnings of the networks of VFs, each once, in order.
+func toNetworkWarnings(vfs []api.VF) []v1alpha1.NetworkWarning {
+	var out []v1alpha1.NetworkWarning
+	for _, v := range vfs {
+		for _, text := range v.Warnings {
+			w := v1alpha1.NetworkWarning{Network: v.Network, Text: excerpt.Fit(text, maxReason)}
+			if !slices.Contains(out, w) {
+				out = append(out, w)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b v1alpha1.NetworkWarning) int {
+		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.Text, b.Text))
+	})
+	return out[:min(len(out), maxWarnings)]
+}
+
 func toPFState(pf api.PF) v1alpha1.PFState {
 	o := v1alpha1.PFState{
 		Name: pf.Name, ID: pf.ID.String(), PCI: pf.PCI.String(), Vendor: pf.Vendor, Device: pf.Device, Driver: pf.Driver, NUMA: int32(pf.NUMA),
-		Carrier: pf.Carrier, SpeedMbps: int32(pf.SpeedMbps), MTU: int32(pf.MTU), MaxMTU: int32(pf.MaxMTU), TotalVFs: int32(pf.TotalVFs),
-		NumVFs: int32(pf.VFs.Total), Error: excerpt.Fit(pf.Error, maxReason),
+		Carrier: pf.Carrier, Flapping: pf.Flapping, SpeedMbps: int32(pf.SpeedMbps), MTU: int32(pf.MTU), MaxMTU: int32(pf.MaxMTU), TotalVFs: int32(pf.TotalVFs),
+		NumVFs: int32(pf.VFs.Total), RDMA: pf.RDMA, Segment: string(pf.Segment), Error: excerpt.Fit(pf.Error, maxReason),
+	}
+	if pf.Flapping {
+		o.Carrier, o.SpeedMbps = false, 0 // else each change of the link would be a write
+	}
+	for _, f := range pf.Faults {
+		o.Faults = append(o.Faults, string(f))
+	}
+	if m := pf.Master; m != nil {
+		o.Master = &v1alpha1.PFMaster{Name: m.Name, Kind: m.Kind, Mode: string(m.Mode)}
 	}
 	if pf.WantedVFs != nil {
 		n := int32(*pf.WantedVFs)
@@ -81,18 +112,22 @@ func toPFState(pf api.PF) v1alpha1.PFState {
 }
 
 func toVFState(v api.VF) v1alpha1.VFState {
-	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: first(v.Addresses), Reason: excerpt.Fit(v.Reason, maxReason)}
+	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: firstAddresses(v.Addresses), Reason: excerpt.Fit(v.Reason, maxReason), NoCarrier: v.NoCarrier}
 	if v.Missing {
 		o.Phase = api.PhaseMissing
 	}
 	if v.Owner != nil && !v.Owner.IsZero() {
 		o.Owner = &v1alpha1.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
 	}
+	if v.Bond != nil {
+		o.Bond = &v1alpha1.Bond{Mode: string(v.Bond.Mode), Links: int32(v.Bond.Links)}
+	}
 	return o
 }
 
 // FromNodeState converts a NodeState back to a node's status. VF settings and the times
-// of leases stay empty: a NodeState does not have them.
+// of leases stay empty: a NodeState does not have them. Each VF of a network has all of the
+// network's warnings.
 func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 	out := api.NodeStatus{
 		Node: s.Name, Version: s.Status.Version, Time: now,
@@ -104,6 +139,12 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 	}
 	for _, v := range s.Status.VFs {
 		out.VFs = append(out.VFs, fromVFState(s.Name, v, ids))
+		last := &out.VFs[len(out.VFs)-1]
+		for _, w := range s.Status.NetworkWarnings {
+			if w.Network == v.Network {
+				last.Warnings = append(last.Warnings, w.Text)
+			}
+		}
 	}
 	for _, p := range s.Status.PFs {
 		pf := pfOf(FromPFState(p), slices.DeleteFunc(slices.Clone(out.VFs), func(v api.VF) bool { return v.PF != p.Name }))
@@ -111,10 +152,11 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 			n := int(*p.WantedVFs)
 			pf.WantedVFs = &n
 		}
+		pf.Segment, _ = vf.ParseSegment(p.Segment)
 		out.PFs = append(out.PFs, pf)
 	}
 	for _, p := range s.Status.Pools {
-		o := cut(p.Name, p.DeviceType, out.VFs)
+		o := cutPool(p.Name, p.DeviceType, out.VFs)
 		o.Node, o.Unserved = s.Name, p.Unserved
 		out.Pools = append(out.Pools, o)
 	}
@@ -129,11 +171,17 @@ func FromNodeState(s v1alpha1.NodeState, now time.Time) api.NodeStatus {
 func FromPFState(s v1alpha1.PFState) vf.PF {
 	pf := vf.PF{
 		Name: s.Name, Vendor: s.Vendor, Device: s.Device, Driver: s.Driver, NUMA: int(s.NUMA), IOMMUGroup: -1,
-		Up: s.Carrier, Carrier: s.Carrier, SpeedMbps: int(s.SpeedMbps), MTU: int(s.MTU), MaxMTU: int(s.MaxMTU),
-		TotalVFs: int(s.TotalVFs), NumVFs: int(s.NumVFs), Err: s.Error,
+		Up: s.Carrier, Carrier: s.Carrier, Flapping: s.Flapping, SpeedMbps: int(s.SpeedMbps), MTU: int(s.MTU), MaxMTU: int(s.MaxMTU),
+		TotalVFs: int(s.TotalVFs), NumVFs: int(s.NumVFs), RDMA: s.RDMA, Err: s.Error,
 	}
 	pf.PCI, _ = vf.ParsePCIAddr(s.PCI)
 	pf.ID, _ = vf.ParsePFID(s.ID)
+	for _, f := range s.Faults {
+		pf.Faults = append(pf.Faults, vf.Fault(f))
+	}
+	if m := s.Master; m != nil {
+		pf.Master = &vf.Master{Name: m.Name, Kind: m.Kind, Mode: vf.BondMode(m.Mode)}
+	}
 	for _, setting := range s.Unable {
 		if pf.Abilities == nil {
 			pf.Abilities = vf.Abilities{}
@@ -145,7 +193,7 @@ func FromPFState(s v1alpha1.PFState) vf.PF {
 
 func fromVFState(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF {
 	o := api.VF{
-		Node: node, Name: v.Name, Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason,
+		Node: node, Name: v.Name, Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: v.Addresses, Reason: v.Reason, NoCarrier: v.NoCarrier,
 		Missing: v.Phase == api.PhaseMissing, NUMA: -1, IOMMUGroup: -1,
 	}
 	o.PCI, _ = vf.ParsePCIAddr(v.PCI)
@@ -159,5 +207,24 @@ func fromVFState(node string, v v1alpha1.VFState, pfs map[string]vf.PFID) api.VF
 		o.Owner = &vf.Owner{Kind: v.Owner.Kind, Name: v.Owner.Name, UID: v.Owner.UID, Interface: v.Owner.Interface}
 		o.Netdevice = v.Owner.Interface
 	}
+	if v.Bond != nil { // the names of its members are not in a NodeState
+		o.Bond, o.Netdevice = &vf.Bond{Mode: vf.BondMode(v.Bond.Mode), Links: int(v.Bond.Links)}, ""
+	}
 	return o
+}
+
+// CountAiling counts the VFs of each PF, by the PF's name, that are in quarantine, and those without
+// carrier although their PF has a link.
+func CountAiling(vfs []v1alpha1.VFState) (aside, dark map[string]int) {
+	aside, dark = map[string]int{}, map[string]int{}
+	for _, v := range vfs {
+		pf := v.Name[:max(0, strings.LastIndexByte(v.Name, '#'))]
+		if v.Phase == string(journal.Quarantined) {
+			aside[pf]++
+		}
+		if v.NoCarrier {
+			dark[pf]++
+		}
+	}
+	return aside, dark
 }

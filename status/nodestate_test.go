@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -44,6 +45,41 @@ func TestNodeStateIsWhatIsShown(t *testing.T) {
 	}
 }
 
+// A NodeState shows which VFs are one bond: those of one owner and interface.
+func TestBondInNodeState(t *testing.T) {
+	owner := &vf.Owner{Kind: vf.OwnerPod, Name: "d/a", UID: "c1", Interface: "net1"}
+	bond := &vf.Bond{Links: 2, Mode: vf.BondActiveBackup, AntiAffinity: vf.ApartPF}
+	s := ToNodeState(api.NodeStatus{VFs: []api.VF{{Name: "p#0", Owner: owner, Bond: bond, Netdevice: "net1a"}, {Name: "q#0", Owner: owner, Bond: bond, Netdevice: "net1b"}, {Name: "q#1"}}})
+	want := &v1alpha1.Bond{Mode: "active-backup", Links: 2}
+	if diff := cmp.Diff([]*v1alpha1.Bond{want, want, nil}, []*v1alpha1.Bond{s.VFs[0].Bond, s.VFs[1].Bond, s.VFs[2].Bond}); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	back := FromNodeState(v1alpha1.NodeState{Status: s}, time.Time{}).VFs
+	if back[0].Bond == nil || back[0].Bond.Links != 2 || back[0].Bond.Mode != bond.Mode || back[0].Owner.Interface != "net1" || back[0].Netdevice != "" || back[2].Bond != nil {
+		t.Errorf("%+v", back)
+	}
+}
+
+// A NodeState has each warning of a network once, and every VF of the network has it again.
+func TestNetworkWarnings(t *testing.T) {
+	blue := []string{"x", "a"}
+	n := api.NodeStatus{VFs: []api.VF{
+		{Name: "p#0", Network: "d/red", Warnings: []string{"y"}}, {Name: "p#1", Network: "d/blue", Warnings: blue}, {Name: "p#2", Network: "d/blue", Warnings: blue[1:]}, {Name: "p#3"},
+	}}
+	s := ToNodeState(n)
+	want := []v1alpha1.NetworkWarning{{Network: "d/blue", Text: "a"}, {Network: "d/blue", Text: "x"}, {Network: "d/red", Text: "y"}}
+	if diff := cmp.Diff(want, s.NetworkWarnings); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	got := [][]string{}
+	for _, v := range FromNodeState(v1alpha1.NodeState{Status: s}, time.Time{}).VFs {
+		got = append(got, v.Warnings)
+	}
+	if diff := cmp.Diff([][]string{{"y"}, {"a", "x"}, {"a", "x"}, nil}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 // ToNodeState keeps counts, owners and pools, and bounds the list of problems.
 func TestToNodeState(t *testing.T) {
 	owner := vf.Owner{Kind: vf.OwnerPod, UID: "u", Name: "d/a", Interface: "net1"}
@@ -77,5 +113,31 @@ func TestToNodeState(t *testing.T) {
 	ready := s.Conditions[0]
 	if len(s.Problems) != MaxProblems || s.Pools[0].Free != 2 || ready.Reason != "Starting" {
 		t.Errorf("%d problems, %+v, %+v", len(s.Problems), s.Pools, ready)
+	}
+}
+
+// A PF whose link is flapping is one problem, and its NodeState stays the same while the link
+// comes and goes.
+func TestFlappingPF(t *testing.T) {
+	pf := igb(0, 7)
+	pf.Flapping = true
+	var states []v1alpha1.NodeStateStatus
+	for _, carrier := range []bool{true, false} {
+		pf.Carrier, pf.SpeedMbps = carrier, 0
+		if carrier {
+			pf.SpeedMbps = 1000
+		}
+		n := Assemble(Input{Spec: spec(t, "pfs: [{name: enp1s0f0, vfs: 7}]\n"), PFs: []vf.PF{pf}})
+		if len(n.Problems) != 1 || n.Problems[0].Object != "PF enp1s0f0" || n.Problems[0].Reason != vf.DescribeFlapping() {
+			t.Errorf("carrier %t: %+v", carrier, n.Problems)
+		}
+		states = append(states, ToNodeState(n))
+	}
+	if diff := cmp.Diff(states[0], states[1]); diff != "" {
+		t.Errorf("with and without carrier:\n%s", diff)
+	}
+	back := FromNodeState(v1alpha1.NodeState{Status: states[0]}, time.Time{}).PFs[0]
+	if !back.Flapping || back.Carrier {
+		t.Errorf("%+v", back)
 	}
 }

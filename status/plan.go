@@ -26,22 +26,25 @@ func Plan(now, next desired.Spec, plans []reconcile.PFPlan, records []journal.Re
 			out.PFs = append(out.PFs, c)
 		}
 	}
-	out.Notes = notes(now, next, pfs, plans)
+	out.Notes = planNotes(now, next, pfs, plans)
 	return out
 }
 
-// notes are about entries that do nothing and pools that go.
-func notes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []string {
+// planNotes returns notes about entries that do nothing and pools that go.
+func planNotes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []string {
 	var out []string
 	for _, r := range next.Unmatched(pfs) {
-		out = append(out, fmt.Sprintf("%s: no PF matches %s; there are %s", r.Want.From, r, labels(pfs)))
+		out = append(out, fmt.Sprintf("%s: no PF matches %s; there are %s", r.Want.From, r, joinLabels(pfs)))
 	}
 	members := map[string]int{}
 	for _, p := range plans {
 		if p.PF.Err != "" {
 			out = append(out, fmt.Sprintf("PF %s is left as it is, since it cannot be read: %s", p.PF.Label(), p.PF.Err))
 		}
-		for _, v := range after(p) {
+		if reason, next, ok := p.Want.OtherMTU(p.PF); ok && p.Managed {
+			out = append(out, fmt.Sprintf("PF %s: %s: %s", p.PF.Label(), reason, next))
+		}
+		for _, v := range vfsAfter(p) {
 			pool, _ := next.PoolOf(p.PF, v.ID.Index, v)
 			members[pool.FullName()]++
 		}
@@ -49,6 +52,9 @@ func notes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []stri
 	for _, pool := range next.Pools {
 		if members[pool.FullName()] == 0 {
 			out = append(out, fmt.Sprintf("%s: no VF would be in pool %s", pool.From, pool.FullName()))
+		}
+		if why := next.MixedSegments(pool.FullName(), pfs); why != "" {
+			out = append(out, fmt.Sprintf("%s: pool %s would give out no VF: %s: %s", pool.From, pool.FullName(), why, desired.MixedNext))
 		}
 	}
 	for _, pool := range now.Pools {
@@ -59,9 +65,9 @@ func notes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []stri
 	return out
 }
 
-// after returns the VFs that a PF has once the plan is carried out, as far as
+// vfsAfter returns the VFs that a PF has once the plan is carried out, as far as
 // they are known.
-func after(p reconcile.PFPlan) []vf.State {
+func vfsAfter(p reconcile.PFPlan) []vf.State {
 	if !p.Managed || p.Err != nil || p.Want.VFs == p.PF.NumVFs {
 		return p.PF.VFs
 	}
@@ -86,12 +92,12 @@ func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record
 	owners := map[int]vf.Owner{}
 	for _, r := range records {
 		if r.ID.PF == p.PF.ID && r.Held() {
-			owners[r.ID.Index] = holder(r)
+			owners[r.ID.Index] = holderOf(r)
 		}
 	}
 	for _, r := range p.Hurts {
 		out.Hurts = append(out.Hurts, api.Holder{
-			VF: name(p.PF.Label(), r.ID.Index), Owner: holder(r), Network: r.Lease.Network, Phase: string(r.Phase),
+			VF: vfName(p.PF.Label(), r.ID.Index), Owner: holderOf(r), Network: r.Lease.Network, Phase: string(r.Phase),
 		})
 	}
 	for _, c := range p.Changes {
@@ -99,23 +105,26 @@ func planPF(now, next desired.Spec, p reconcile.PFPlan, records []journal.Record
 			out.Changes = append(out.Changes, api.Change{Op: api.Modify, Attribute: c.Attribute, From: c.From, To: c.To})
 		}
 	}
+	if from, to := now.SegmentOf(p.PF), next.SegmentOf(p.PF); from != to {
+		out.Changes = append(out.Changes, api.Change{Op: api.Modify, Attribute: "segment", From: cmp.Or(string(from), "none"), To: cmp.Or(string(to), "none")})
+	}
 	if p.Managed && p.Want.VFs != p.PF.NumVFs {
-		out.Changes = append(out.Changes, remade(next, p, owners)...)
+		out.Changes = append(out.Changes, remadeChanges(next, p, owners)...)
 		return out
 	}
-	out.Changes = append(out.Changes, kept(now, next, p, owners)...)
+	out.Changes = append(out.Changes, keptChanges(now, next, p, owners)...)
 	return out
 }
 
-// holder is who a plan hurts: somebody, where the record cannot tell.
-func holder(r journal.Record) vf.Owner {
+// holderOf returns the owner who would lose the VF; an unknown one where the record is damaged.
+func holderOf(r journal.Record) vf.Owner {
 	if r.Phase == journal.Damaged {
 		return vf.Owner{Kind: "unknown owner (damaged record)"}
 	}
 	return r.Lease.Owner
 }
 
-func object(index int) string { return "VF " + strconv.Itoa(index) }
+func objectName(index int) string { return "VF " + strconv.Itoa(index) }
 
 func heldBy(owners map[int]vf.Owner, index int) string {
 	if w, ok := owners[index]; ok {
@@ -124,38 +133,38 @@ func heldBy(owners map[int]vf.Owner, index int) string {
 	return ""
 }
 
-// remade are the VFs that go and come: the kernel takes all of a PF's away
+// remadeChanges returns the VFs that go and come: the kernel takes all of a PF's away
 // before it makes another number.
-func remade(next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) []api.Change {
+func remadeChanges(next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) []api.Change {
 	var out []api.Change
 	for _, v := range p.PF.VFs {
 		out = append(out, api.Change{
-			Op: api.Remove, Object: object(v.ID.Index), From: v.PCI.String(), Note: heldBy(owners, v.ID.Index),
+			Op: api.Remove, Object: objectName(v.ID.Index), From: v.PCI.String(), Note: heldBy(owners, v.ID.Index),
 		})
 	}
-	for _, v := range after(p) {
+	for _, v := range vfsAfter(p) {
 		i, note := v.ID.Index, "in no pool"
 		if pool, ok := next.PoolOf(p.PF, i, v); ok {
 			note = "pool " + pool.FullName()
 		}
-		out = append(out, api.Change{Op: api.Add, Object: object(i), To: vf.StableMAC(p.PF.ID, i).String(), Note: note})
+		out = append(out, api.Change{Op: api.Add, Object: objectName(i), To: vf.StableMAC(p.PF.ID, i).String(), Note: note})
 	}
 	return out
 }
 
-// kept are the changes of VFs that stay: reconcile's, and their pools'.
-func kept(now, next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) []api.Change {
+// keptChanges returns the changes of VFs that stay: reconcile's, and their pools'.
+func keptChanges(now, next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) []api.Change {
 	var out []api.Change
 	for _, v := range p.PF.VFs {
 		i := v.ID.Index
 		was, _ := now.PoolOf(p.PF, i, v)
 		is, _ := next.PoolOf(p.PF, i, v)
 		if from, to := was.FullName(), is.FullName(); from != to {
-			out = append(out, api.Change{Op: api.Modify, Object: object(i), Attribute: "pool", From: cmp.Or(from, "none"), To: cmp.Or(to, "none"), Note: heldBy(owners, i)})
+			out = append(out, api.Change{Op: api.Modify, Object: objectName(i), Attribute: "pool", From: cmp.Or(from, "none"), To: cmp.Or(to, "none"), Note: heldBy(owners, i)})
 		}
 		for _, c := range p.Changes {
 			if c.VF == i {
-				out = append(out, api.Change{Op: api.Modify, Object: object(i), Attribute: c.Attribute, From: c.From, To: c.To})
+				out = append(out, api.Change{Op: api.Modify, Object: objectName(i), Attribute: c.Attribute, From: c.From, To: c.To})
 			}
 		}
 		if _, held := owners[i]; held && was.DriverFor(v.Driver) != is.DriverFor(v.Driver) {
@@ -164,7 +173,7 @@ func kept(now, next desired.Spec, p reconcile.PFPlan, owners map[int]vf.Owner) [
 				to = desired.NetDevice
 			}
 			out = append(out, api.Change{
-				Op: api.Modify, Object: object(i), Attribute: "driver", From: cmp.Or(v.Driver, "none"), To: to, Note: "once it is given back",
+				Op: api.Modify, Object: objectName(i), Attribute: "driver", From: cmp.Or(v.Driver, "none"), To: to, Note: "once it is given back",
 			})
 		}
 	}

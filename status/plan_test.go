@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -38,6 +39,25 @@ func TestPlanOfWhatIsThere(t *testing.T) {
 	text := "pfs: [{name: enp1s0f0, vfs: 7}]\npools: [{name: a}]"
 	if diff := cmp.Diff(api.Plan{PFs: []api.PFPlan{}}, planOf(t, text, text, []vf.PF{pf}, nil)); diff != "" {
 		t.Errorf("a plan of nothing (-want +got):\n%s", diff)
+	}
+}
+
+// A plan does not change the MTU that a bond of the host sets, and says what does.
+func TestPlanLeavesTheMTUToTheHostBond(t *testing.T) {
+	pf := igb(0, 7)
+	pf.Master = &hostBond
+	p := planOf(t, "", "pfs: [{name: enp1s0f0, vfs: 7, mtu: 9000}]", []vf.PF{pf}, nil)
+	for _, c := range p.PFs {
+		for _, change := range c.Changes {
+			if change.Attribute == "mtu" {
+				t.Errorf("%+v", change)
+			}
+		}
+	}
+	const want = "PF enp1s0f0: MTU 9000 wanted (host.yaml:1), it is 1500, as bond0 of the host sets it for its members: " +
+		"ip link set bond0 mtu 9000, and the same where bond0 is configured; culvertd leaves it alone"
+	if !slices.Contains(p.Notes, want) {
+		t.Errorf("no note %q in %q", want, p.Notes)
 	}
 }
 

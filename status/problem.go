@@ -12,9 +12,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// problems are the conditions that culvertd reports and what the picture
+// findProblems returns the conditions that culvertd reports and what the picture
 // itself shows.
-func (p picture) problems(st api.NodeStatus) []api.Problem {
+func (p picture) findProblems(st api.NodeStatus) []api.Problem {
 	all := slices.Clone(p.Conditions)
 	add := func(derived ...api.Problem) {
 		for _, d := range derived {
@@ -24,7 +24,7 @@ func (p picture) problems(st api.NodeStatus) []api.Problem {
 		}
 	}
 	for _, r := range p.Spec.Unmatched(p.PFs) {
-		add(p.unmatched(r))
+		add(p.unmatchedProblem(r))
 	}
 	for _, pf := range p.PFs {
 		add(p.pfProblems(pf)...)
@@ -35,22 +35,24 @@ func (p picture) problems(st api.NodeStatus) []api.Problem {
 		}
 	}
 	for i, pool := range st.Pools {
-		if pool.VFs.Total == 0 {
+		if why := p.Spec.MixedSegments(pool.Name, p.PFs); why != "" {
+			add(api.Problem{Object: "pool " + pool.Name, Reason: "it gives out no VF: " + why, Next: desired.MixedNext})
+		} else if pool.VFs.Total == 0 {
 			add(p.emptyPool(p.Spec.Pools[i]))
 		}
 	}
 	return all
 }
 
-func (p picture) unmatched(r desired.PFRule) api.Problem {
+func (p picture) unmatchedProblem(r desired.PFRule) api.Problem {
 	return api.Problem{
 		Object: r.Want.From,
-		Reason: fmt.Sprintf("no PF matches %s; there are %s", r, labels(p.PFs)),
+		Reason: fmt.Sprintf("no PF matches %s; there are %s", r, joinLabels(p.PFs)),
 		Next:   "correct the entry; lspci shows whether the NIC is there at all",
 	}
 }
 
-func labels(pfs []vf.PF) string {
+func joinLabels(pfs []vf.PF) string {
 	if len(pfs) == 0 {
 		return "none that can have VFs"
 	}
@@ -79,7 +81,10 @@ func (p picture) pfProblems(pf vf.PF) []api.Problem {
 		return all
 	}
 	fewer := pf.NumVFs != want.VFs
-	if !pf.Carrier && want.VFs > 0 {
+	if pf.Flapping && want.VFs > 0 {
+		add(fmt.Sprintf("look at the cable, the transceiver and the switch port; no pod gets a VF of it until it has kept its carrier for %d s", int(vf.FlapPeriod.Seconds())),
+			"%s", vf.DescribeFlapping())
+	} else if !pf.Carrier && want.VFs > 0 {
 		reason, next := "no carrier", "plug the cable in or look at the switch port"
 		if fewer && want.NeedCarrier {
 			reason = fmt.Sprintf("no carrier; %d VFs wanted (%s), %d are there", want.VFs, want.From, pf.NumVFs)
@@ -92,7 +97,9 @@ func (p picture) pfProblems(pf vf.PF) []api.Problem {
 		add("culvertd makes them; if this stays, culvert events says what is in the way",
 			"%d VFs wanted (%s), %d are there", want.VFs, want.From, pf.NumVFs)
 	}
-	if want.MTU != 0 && pf.MTU != want.MTU {
+	if reason, next, ok := want.OtherMTU(pf); ok {
+		add(next, "%s", reason)
+	} else if want.ChangesMTU(pf) {
 		add("culvertd sets it; if this stays, culvert events says what is in the way",
 			"MTU %d wanted (%s), it is %d", want.MTU, want.From, pf.MTU)
 	}
@@ -106,15 +113,19 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 	switch {
 	case v.Phase == string(journal.Quarantined):
 		problem.Reason = what + " is quarantined: " + v.Reason
-		problem.Next = fmt.Sprintf("%s; %s", p.retry(v), show)
+		problem.Next = fmt.Sprintf("%s; %s", p.describeRetry(v), show)
 	case v.Phase == string(journal.Damaged):
 		problem.Reason = fmt.Sprintf("the ledger's record of %s is damaged: %s", what, v.Reason)
-		problem.Next = "nobody gets it; once the kernel shows that nobody uses it, culvertd takes it over again; culvert ledger check says more"
+		problem.Next = "culvertd gives it to no owner; once the kernel shows that it is unused, culvertd takes it over again; culvert ledger check says more"
 	case v.Missing && v.Owner != nil:
 		problem.Reason = fmt.Sprintf("%s is %s for %s, but it is not on the bus", what, v.Phase, *v.Owner)
-		problem.Next = "somebody took the VFs of " + v.PF + " away behind Culvert's back: start the owner anew"
+		problem.Next = "the VFs of " + v.PF + " were removed outside Culvert: start the owner anew"
 	case v.Missing:
-		return problem, false // the count of its PF tells
+		return problem, false // the count of its PF reports it
+	case v.NoCarrier:
+		problem.Since = time.Time{}
+		problem.Reason = fmt.Sprintf("%s, which %s has, is up and has no carrier, although its PF has a link", what, v.Owner)
+		problem.Next = "the PF does not answer the VF, or the NIC has the VF's port off: restart the owner; culvertd binds the VF's driver anew before the VF has another owner; " + show
 	case len(v.Differences) > 0 && v.Phase == string(journal.Free):
 		problem.Since = time.Time{}
 		problem.Reason = what + " is free, but " + vf.Differences(v.Differences)
@@ -122,17 +133,16 @@ func (p picture) vfProblem(v api.VF) (api.Problem, bool) {
 	case len(v.Differences) > 0:
 		problem.Since = time.Time{}
 		problem.Reason = fmt.Sprintf("%s, which %s has: %s", what, v.Owner, vf.Differences(v.Differences))
-		problem.Next = "changed behind Culvert's back: start the owner anew, or mend it by hand; " + show
+		problem.Next = "changed outside Culvert: start the owner anew, or mend it by hand; " + show
 	default:
 		return problem, false
 	}
 	return problem, true
 }
 
-// retry says when culvertd tries again: a time and not how long until then, since
-// what is told must be the same while nothing changes. A NodeState is written
-// each time it is not.
-func (p picture) retry(v api.VF) string {
+// describeRetry gives the time of culvertd's next try, rather than how long until then: the
+// text must stay the same while nothing changes, since each change writes the NodeState.
+func (p picture) describeRetry(v api.VF) string {
 	times := "once"
 	if v.Attempts != 1 {
 		times = fmt.Sprintf("%d times", v.Attempts)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
@@ -20,33 +21,33 @@ func (p picture) vfsOf(pf vf.PF) []api.VF {
 	}
 	for _, r := range p.Records {
 		if _, ok := pf.VF(r.ID.Index); !ok && r.ID.PF == pf.ID {
-			out = append(out, p.missing(pf.Label(), r))
+			out = append(out, p.missingVF(pf.Label(), r))
 		}
 	}
 	slices.SortFunc(out, func(a, b api.VF) int { return a.Index - b.Index })
 	return out
 }
 
-// orphans are VFs in the ledger whose PF is not there.
-func (p picture) orphans() []api.VF {
+// findOrphans returns VFs in the ledger whose PF is not there.
+func (p picture) findOrphans() []api.VF {
 	var out []api.VF
 	for _, r := range p.Records {
 		if !slices.ContainsFunc(p.PFs, func(pf vf.PF) bool { return pf.ID == r.ID.PF }) {
-			out = append(out, p.missing(r.ID.PF.String(), r))
+			out = append(out, p.missingVF(r.ID.PF.String(), r))
 		}
 	}
 	slices.SortFunc(out, func(a, b api.VF) int { return a.ID.Compare(b.ID) })
 	return out
 }
 
-func name(pf string, index int) string { return pf + "#" + strconv.Itoa(index) }
+func vfName(pf string, index int) string { return pf + "#" + strconv.Itoa(index) }
 
-func (p picture) missing(pf string, r journal.Record) api.VF {
+func (p picture) missingVF(pf string, r journal.Record) api.VF {
 	v := api.VF{
-		Name: name(pf, r.ID.Index), ID: r.ID, PF: pf, Index: r.ID.Index, PCI: r.PCI,
+		Name: vfName(pf, r.ID.Index), ID: r.ID, PF: pf, Index: r.ID.Index, PCI: r.PCI,
 		Missing: true, NUMA: -1, IOMMUGroup: -1,
 	}
-	p.lease(&v, r)
+	p.fillLease(&v, r)
 	return v
 }
 
@@ -55,17 +56,23 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 		st.Link = seen.Link
 	}
 	v := api.VF{
-		Name: name(pf.Label(), st.ID.Index), ID: st.ID, PF: pf.Label(), Index: st.ID.Index, PCI: st.PCI,
+		Name: vfName(pf.Label(), st.ID.Index), ID: st.ID, PF: pf.Label(), Index: st.ID.Index, PCI: st.PCI,
 		Vendor: st.Vendor, Device: st.Device, Driver: st.Driver, NUMA: st.NUMA, IOMMUGroup: st.IOMMUGroup,
 		Phase: api.PhaseUnmanaged, MAC: st.Admin.MAC, Settings: vf.DriverOf(pf.Driver).Effective(st.Admin), Link: st.Link,
+	}
+	if st.RDMA != nil {
+		v.RDMA = st.RDMA.Device
 	}
 	if pool, ok := p.Spec.PoolOf(pf, st.ID.Index, st); ok {
 		v.Pool = pool.FullName()
 	}
 	r, known := p.records[st.ID]
 	if known {
-		p.lease(&v, r)
-		v.OpenBy, v.Differences = p.Users[st.PCI], differences(r, st)
+		p.fillLease(&v, r)
+		v.OpenBy, v.Guard = p.Users[st.PCI], guardOf(r, st)
+		if !p.Changed[st.ID] {
+			v.Differences = findDifferences(r, st)
+		}
 	}
 	if pod := p.Given[st.PCI]; pod != "" && (!known || r.Phase == journal.Free) {
 		v.Phase, v.Owner = api.PhaseGiven, &vf.Owner{Kind: vf.OwnerPod, Name: pod}
@@ -74,11 +81,13 @@ func (p picture) onBus(pf vf.PF, st vf.State) api.VF {
 	if st.Link != nil {
 		v.Netdevice, v.MAC = st.Link.Name, st.Link.MAC
 	}
+	v.NoCarrier = p.Dark[st.ID] && r.Phase == journal.Attached
+	v.Rates = ratesOf(v, st.Admin)
 	return v
 }
 
-// lease fills in what the ledger knows.
-func (p picture) lease(v *api.VF, r journal.Record) {
+// fillLease fills in what the ledger knows.
+func (p picture) fillLease(v *api.VF, r journal.Record) {
 	v.Phase, v.Since, v.Generation = string(r.Phase), r.Since, r.Generation
 	v.Reason, v.Attempts, v.NextRetry = r.Reason, r.Attempts, r.NextRetry
 	if r.Phase != journal.Making && r.Phase != journal.Damaged { // it has none
@@ -87,7 +96,10 @@ func (p picture) lease(v *api.VF, r journal.Record) {
 	if !r.Lease.Owner.IsZero() {
 		owner, wanted := r.Lease.Owner, r.Lease.Wanted
 		v.Owner, v.Wanted = &owner, &wanted
-		v.Network, v.Netns = r.Lease.AddressPoolName(), r.Lease.Netns
+		v.Network, v.Netns, v.Bond = r.Lease.AddressPoolName(), r.Lease.Netns, r.Lease.Bond
+		if v1alpha1.IsDeclaredPool(v.Network) { // which several networks may name
+			v.Network = r.Lease.Network
+		}
 		v.Netdevice = wanted.Interface
 	}
 	if l := r.Lease.Lent; l != nil {
@@ -96,12 +108,48 @@ func (p picture) lease(v *api.VF, r journal.Record) {
 	if !r.Lease.LinkMAC.IsZero() {
 		v.MAC = r.Lease.LinkMAC
 	}
-	v.Addresses = addresses(r.Lease.Wanted.Addresses, p.addresses[r.ID])
+	v.Addresses = mergeAddresses(r.Lease.Wanted.Addresses, p.addresses[r.ID])
 }
 
-// addresses are those of the lease with their prefixes, and what the ledger
+// ratesOf returns the rates of a VF that has a limit, or whose owner asked for one.
+func ratesOf(v api.VF, accepted vf.Admin) []api.Rate {
+	var asked vf.Spec
+	if v.Wanted != nil {
+		asked = *v.Wanted
+	}
+	var out []api.Rate
+	for _, r := range []api.Rate{
+		{Setting: vf.SetMinTxRate, Asked: asked.MinTxRate, Accepted: accepted.MinTxRate, Effective: v.Settings.MinTxRate},
+		{Setting: vf.SetMaxTxRate, Asked: asked.MaxTxRate, Accepted: accepted.MaxTxRate, Effective: v.Settings.MaxTxRate},
+	} {
+		if r.Asked != nil || r.Accepted != 0 || r.Effective != 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// guardOf returns the guard of an attached VF and how far it holds; nil for a lease without one.
+func guardOf(r journal.Record, st vf.State) *api.Guard {
+	w := r.Lease.Wanted
+	if w.Guard == "" || r.Phase != journal.Attached {
+		return nil
+	}
+	g := &api.Guard{Mode: w.Guard, Degree: vf.GuardNot}
+	switch {
+	case st.Link == nil || st.Link.Guard == nil:
+		g.Reason = "culvertd cannot read it in the pod's network namespace"
+	case len(w.GuardDiff(r.Baseline, *st.Link)) > 0:
+		g.Reason = "its rules are missing or altered; culvertd sets them again where the pool's drift is mend"
+	default:
+		g.Degree, g.Reason = vf.GuardDegree(r.Lease.Power, st.RDMA != nil)
+	}
+	return g
+}
+
+// mergeAddresses returns the addresses of the lease with their prefixes, and what the ledger
 // of addresses holds beyond them.
-func addresses(wanted []vf.Address, held []journal.Address) []string {
+func mergeAddresses(wanted []vf.Address, held []journal.Address) []string {
 	var out []string
 	var known []netip.Addr
 	for _, a := range wanted {
@@ -116,16 +164,16 @@ func addresses(wanted []vf.Address, held []journal.Address) []string {
 	return out
 }
 
-// differences are those of an attached VF to its lease and those of a free or
+// findDifferences returns the differences of an attached VF to its lease and those of a free or
 // quarantined one to its baseline. In between the kernel is being changed, and
 // a difference says nothing.
-func differences(r journal.Record, st vf.State) []vf.Difference {
+func findDifferences(r journal.Record, st vf.State) []vf.Difference {
 	switch r.Phase {
 	case journal.Free, journal.Quarantined:
 		return r.Baseline.Diff(st)
 	case journal.Attached:
 		all := attach.LeaseDiff(r, st)
-		if st.Link == nil && r.Lease.Netns != "" { // it is where nobody looked
+		if st.Link == nil && r.Lease.Netns != "" { // it is in a netns that was not listed
 			all = slices.DeleteFunc(all, func(d vf.Difference) bool { return d.Attribute == "interface" })
 		}
 		return all

@@ -20,8 +20,8 @@ type Problem struct {
 // errors.Is(err, vf.ErrInvalid) holds.
 type Error struct{ Problems []Problem }
 
-// MaxProblems is how many problems of an object are kept and listed. Who sends
-// more has sent something else than was wanted, and may mean to fill memory.
+// MaxProblems is how many problems of an object are kept and listed. A longer list comes from a
+// text of another kind, or from an attempt to fill memory.
 const MaxProblems = 20
 
 func (e *Error) Error() string {

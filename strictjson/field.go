@@ -8,21 +8,21 @@ import (
 // String returns a string field, "" when it is absent.
 func (o *Object) String(key string) string {
 	var s string
-	o.decode(key, &s, "want a string")
+	o.decodeKey(key, &s, "want a string")
 	return s
 }
 
 // Strings returns a list of strings.
 func (o *Object) Strings(key string) []string {
 	var s []string
-	o.decode(key, &s, "want a list of strings")
+	o.decodeKey(key, &s, "want a list of strings")
 	return s
 }
 
 // Bool returns a boolean field, false when it is absent.
 func (o *Object) Bool(key string) bool {
 	var b bool
-	o.decode(key, &b, "want true or false, without quotes")
+	o.decodeKey(key, &b, "want true or false, without quotes")
 	return b
 }
 
@@ -31,9 +31,9 @@ func (o *Object) Bool(key string) bool {
 func (o *Object) Uint(key string, lo, hi uint32) (uint32, bool) {
 	var n int64
 	want := fmt.Sprintf("want a whole number between %d and %d, without quotes", lo, hi)
-	if whole, ok := o.rounded(key); ok {
+	if whole, ok := o.roundedInt(key); ok {
 		n = whole
-	} else if !o.decode(key, &n, want) {
+	} else if !o.decodeKey(key, &n, want) {
 		return 0, false
 	}
 	if n < int64(lo) || n > int64(hi) {
@@ -63,7 +63,7 @@ func (o *Object) Object(key string) *Object {
 	if raw == nil {
 		return nil
 	}
-	in := open(raw, o.name(key), o.report)
+	in := openObject(raw, o.pathOf(key), o.report)
 	if in == nil {
 		o.Fail(key, "want an object")
 	}
@@ -74,12 +74,12 @@ func (o *Object) Object(key string) *Object {
 // messages.
 func (o *Object) Objects(key string) []*Object {
 	var list []json.RawMessage
-	if !o.decode(key, &list, "want a list of objects") {
+	if !o.decodeKey(key, &list, "want a list of objects") {
 		return nil
 	}
 	var out []*Object
 	for i, raw := range list {
-		in := open(raw, fmt.Sprintf("%s[%d]", o.name(key), i), o.report)
+		in := openObject(raw, fmt.Sprintf("%s[%d]", o.pathOf(key), i), o.report)
 		if in == nil {
 			o.Fail(key, "element %d: want an object", i)
 			continue
@@ -92,7 +92,7 @@ func (o *Object) Objects(key string) []*Object {
 // ObjectLists returns the objects in a list of lists.
 func (o *Object) ObjectLists(key string) [][]*Object {
 	var lists []json.RawMessage
-	if !o.decode(key, &lists, "want a list of lists of objects") {
+	if !o.decodeKey(key, &lists, "want a list of lists of objects") {
 		return nil
 	}
 	var out [][]*Object
@@ -115,7 +115,7 @@ func Text[T any](o *Object, key string, parse func(string) (T, error)) (T, bool)
 		return zero, false
 	}
 	var s string
-	if !o.decode(key, &s, "want a string") {
+	if !o.decodeKey(key, &s, "want a string") {
 		return zero, false
 	}
 	if len(s) > longestText {
@@ -124,14 +124,14 @@ func Text[T any](o *Object, key string, parse func(string) (T, error)) (T, bool)
 	}
 	v, err := parse(s)
 	if err != nil {
-		o.add(Problem{Key: o.name(key), Text: o.name(key) + ": " + err.Error()})
+		o.addProblem(Problem{Key: o.pathOf(key), Text: o.pathOf(key) + ": " + err.Error()})
 		return zero, false
 	}
 	return v, true
 }
 
-// decode fills v and reports whether key is there and has v's type.
-func (o *Object) decode(key string, v any, want string) bool {
+// decodeKey fills v and reports whether key is there and has v's type.
+func (o *Object) decodeKey(key string, v any, want string) bool {
 	raw := o.Raw(key)
 	if raw == nil {
 		return false

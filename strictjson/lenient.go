@@ -29,14 +29,14 @@ func (o *Object) Doubt(key, format string, args ...any) {
 		o.Fail(key, format, args...)
 		return
 	}
-	subject := o.name(key)
+	subject := o.pathOf(key)
 	if v := o.Raw(key); v != nil {
-		subject += " " + clip(v)
+		subject += " " + clipValue(v)
 	}
-	o.warn(subject + ": " + fmt.Sprintf(format, args...))
+	o.addWarning(subject + ": " + fmt.Sprintf(format, args...))
 }
 
-// RefuseDoubt is Doubt for a key that is known and not served: a Refuse where o is not
+// RefuseDoubt records a known key that is not served like Doubt, and like Refuse where o is not
 // read leniently.
 func (o *Object) RefuseDoubt(key, format string, args ...any) {
 	if o.report.lenient {
@@ -46,17 +46,17 @@ func (o *Object) RefuseDoubt(key, format string, args ...any) {
 	o.Refuse(key, format, args...)
 }
 
-func (o *Object) warn(text string) {
+func (o *Object) addWarning(text string) {
 	if len(o.report.warnings) < MaxProblems {
 		o.report.warnings = append(o.report.warnings, excerpt.Fit(text, longestProblem))
 	}
 }
 
-// rename gives keys in another case the names of known keys, as encoding/json finds the
+// foldKeys gives keys in another case the names of known keys, as encoding/json finds the
 // field of a key. Where a key is there in several cases, the known spelling counts, which
 // is that of programs; without it the last one in the order of bytes, in which Multus
 // writes a configuration before it hands it to a plugin.
-func (o *Object) rename(known []string) {
+func (o *Object) foldKeys(known []string) {
 	if !o.report.lenient {
 		return
 	}
@@ -74,9 +74,9 @@ func (o *Object) rename(known []string) {
 		_, given := o.fields[name]
 		for i, k := range variants {
 			if given || i < len(variants)-1 {
-				o.warn(fmt.Sprintf("%s %s: given again as %s, ignored", o.name(k), clip(o.fields[k]), name))
+				o.addWarning(fmt.Sprintf("%s %s: given again as %s, ignored", o.pathOf(k), clipValue(o.fields[k]), name))
 			} else {
-				o.warn(fmt.Sprintf("%s %s: read as %s: write it so", o.name(k), clip(o.fields[k]), name))
+				o.addWarning(fmt.Sprintf("%s %s: read as %s: write it so", o.pathOf(k), clipValue(o.fields[k]), name))
 				o.fields[name] = o.fields[k]
 				o.keys = append(o.keys, name)
 			}
@@ -86,9 +86,9 @@ func (o *Object) rename(known []string) {
 	}
 }
 
-// rounded reads a whole number that is written as another number is, 1e2 or 100.0, where
+// roundedInt reads a whole number that is written as another number is, 1e2 or 100.0, where
 // o is read leniently: Multus writes it as 100 before a plugin reads it.
-func (o *Object) rounded(key string) (int64, bool) {
+func (o *Object) roundedInt(key string) (int64, bool) {
 	var f float64
 	if !o.IsLenient() || o.Raw(key) == nil || json.Unmarshal(o.Raw(key), &f) != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxUint32 {
 		return 0, false

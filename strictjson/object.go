@@ -42,17 +42,17 @@ type report struct {
 // Parse reads one JSON object. path is put before every key in messages; it is
 // empty for the outermost object. The error is an *Error: not JSON, or not an
 // object.
-func Parse(raw []byte, path string) (*Object, error) { return parse(raw, path, &report{}) }
+func Parse(raw []byte, path string) (*Object, error) { return parseObject(raw, path, &report{}) }
 
-// ParseLenient is Parse for a file that was written for encoding/json. As there, a key
-// in another case is the known one, and of a repeated key the last value counts. These
-// and the unknown keys are Warnings.
+// ParseLenient is Parse for a file that was written for encoding/json. As in encoding/json, a key
+// in another case counts as the known one, and of a repeated key the last value counts. These and
+// the unknown keys become Warnings.
 func ParseLenient(raw []byte, path string) (*Object, error) {
-	return parse(raw, path, &report{lenient: true})
+	return parseObject(raw, path, &report{lenient: true})
 }
 
-func parse(raw []byte, path string, r *report) (*Object, error) {
-	o := open(raw, path, r)
+func parseObject(raw []byte, path string, r *report) (*Object, error) {
+	o := openObject(raw, path, r)
 	if o == nil {
 		return nil, &Error{Problems: []Problem{{Key: path, Text: notAnObject(raw, path)}}}
 	}
@@ -66,13 +66,13 @@ func notAnObject(raw []byte, path string) string {
 	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(raw, new(any)); errors.As(err, &syntax) {
-		return fmt.Sprintf("%s %s: not JSON: %s at byte %d", subject, clip(raw), syntax, syntax.Offset)
+		return fmt.Sprintf("%s %s: not JSON: %s at byte %d", subject, clipValue(raw), syntax, syntax.Offset)
 	}
-	return fmt.Sprintf("%s %s: want a JSON object", subject, clip(raw))
+	return fmt.Sprintf("%s %s: want a JSON object", subject, clipValue(raw))
 }
 
-// open returns nil when raw is not a JSON object.
-func open(raw []byte, path string, r *report) *Object {
+// openObject returns nil when raw is not a JSON object.
+func openObject(raw []byte, path string, r *report) *Object {
 	if !json.Valid(raw) {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (o *Object) Known(keys ...string) {
 	if o == nil {
 		return
 	}
-	o.rename(keys)
+	o.foldKeys(keys)
 	known := make(map[string]bool, len(keys))
 	for _, k := range keys {
 		known[k] = true
@@ -128,20 +128,20 @@ func (o *Object) Known(keys ...string) {
 		if known[k] {
 			continue
 		}
-		if o.full() {
+		if o.isFull() {
 			return
 		}
 		near := suggest.DidYouMean(k, keys)
 		if o.report.lenient {
-			o.warn(fmt.Sprintf("%s %s: unknown key, ignored%s", o.name(k), clip(o.fields[k]), near))
+			o.addWarning(fmt.Sprintf("%s %s: unknown key, ignored%s", o.pathOf(k), clipValue(o.fields[k]), near))
 			delete(o.fields, k)
 			continue
 		}
-		text := fmt.Sprintf("%s: unknown key (value %s); known are %s", o.name(k), clip(o.fields[k]), strings.Join(keys, ", "))
+		text := fmt.Sprintf("%s: unknown key (value %s); known are %s", o.pathOf(k), clipValue(o.fields[k]), strings.Join(keys, ", "))
 		if near != "" {
-			text = fmt.Sprintf("%s%s (unknown key, value %s)", o.name(k), near, clip(o.fields[k]))
+			text = fmt.Sprintf("%s%s (unknown key, value %s)", o.pathOf(k), near, clipValue(o.fields[k]))
 		}
-		o.add(Problem{Key: o.name(k), Text: text, Unknown: true})
+		o.addProblem(Problem{Key: o.pathOf(k), Text: text, Unknown: true})
 	}
 }
 
@@ -163,40 +163,40 @@ func (o *Object) Given(key string) bool { return o.Has(key) && string(o.Raw(key)
 
 // Fail records a problem with the value of key: "path.key value: text".
 func (o *Object) Fail(key, format string, args ...any) {
-	if o.full() {
+	if o.isFull() {
 		return
 	}
-	subject := o.name(key)
+	subject := o.pathOf(key)
 	if v := o.Raw(key); v != nil {
-		subject += " " + clip(v)
+		subject += " " + clipValue(v)
 	}
-	o.add(Problem{Key: o.name(key), Text: subject + ": " + fmt.Sprintf(format, args...)})
+	o.addProblem(Problem{Key: o.pathOf(key), Text: subject + ": " + fmt.Sprintf(format, args...)})
 }
 
 // Refuse records that key is known but not served: like an unknown key it is
 // something to take out, not to correct.
 func (o *Object) Refuse(key, format string, args ...any) {
-	o.add(Problem{Key: o.name(key), Unknown: true,
-		Text: o.name(key) + " " + clip(o.Raw(key)) + ": " + fmt.Sprintf(format, args...)})
+	o.addProblem(Problem{Key: o.pathOf(key), Unknown: true,
+		Text: o.pathOf(key) + " " + clipValue(o.Raw(key)) + ": " + fmt.Sprintf(format, args...)})
 }
 
 // longestProblem bounds one message in bytes; parsers of fields may repeat their value.
 const longestProblem = 1000
 
-func (o *Object) add(p Problem) {
+func (o *Object) addProblem(p Problem) {
 	p.Text = excerpt.Fit(p.Text, longestProblem)
 	if len(o.report.problems) < MaxProblems {
 		o.report.problems = append(o.report.problems, p)
 	}
 }
 
-// full reports whether no further problem or warning is kept, so that the text of one
+// isFull reports whether no further problem or warning is kept, so that the text of one
 // need not be made.
-func (o *Object) full() bool {
+func (o *Object) isFull() bool {
 	return len(o.report.problems) >= MaxProblems || len(o.report.warnings) >= MaxProblems
 }
 
-// Err is an *Error with everything recorded so far, here and in the objects
+// Err returns an *Error with everything recorded so far, here and in the objects
 // inside, or nil.
 func (o *Object) Err() error {
 	if o == nil || len(o.report.problems) == 0 {
@@ -205,8 +205,8 @@ func (o *Object) Err() error {
 	return &Error{Problems: o.report.problems}
 }
 
-// name is how messages name a key: with the path to it, short and printable.
-func (o *Object) name(key string) string {
+// pathOf returns the name of a key in messages: with the path to it, short and printable.
+func (o *Object) pathOf(key string) string {
 	key = excerpt.Line(key)
 	if o.path == "" {
 		return key
@@ -214,9 +214,9 @@ func (o *Object) name(key string) string {
 	return o.path + "." + key
 }
 
-// clip is a value for a message: on one line, and without quotes where it can do
+// clipValue returns a value for a message: on one line, and without quotes where it can do
 // without.
-func clip(raw []byte) string {
+func clipValue(raw []byte) string {
 	s := strings.Join(strings.Fields(string(raw)), " ")
 	var text string
 	if json.Unmarshal([]byte(s), &text) == nil && text != "" && !strings.ContainsAny(text, " \"\\;:,") && excerpt.Clean(text) == text {
@@ -241,5 +241,5 @@ func (o *Object) Failed(key string) bool {
 	if o == nil {
 		return false
 	}
-	return slices.ContainsFunc(o.report.problems, func(p Problem) bool { return p.Key == o.name(key) })
+	return slices.ContainsFunc(o.report.problems, func(p Problem) bool { return p.Key == o.pathOf(key) })
 }

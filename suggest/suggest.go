@@ -1,32 +1,30 @@
-// Package suggest finds the word that somebody probably meant: in goes a key
-// that is not known and the keys that are, out comes the nearest one. Every
-// parser of people's files (CNI configurations, host.yaml) calls it before it
-// refuses a key.
+// Package suggest finds the known word closest to an unknown one: in goes a key that is not
+// known and the keys that are, out comes the nearest one. Every parser of people's files (CNI
+// configurations, host.yaml) calls it before it refuses a key.
 package suggest
 
 import "strings"
 
-// Nearest returns the entry of known that word most probably stands for, as
-// known spells it, or "" when none is near. Case, '-', '_' and '.' do not count as
-// differences; beyond them one change in three letters is near, three
-// changes at most (an insertion, a deletion, a replacement, or a swap of
-// neighbours is one change). Of equally near entries the first one wins.
+// Nearest returns the entry of known that word most probably stands for, as known spells it, or
+// "" when none is near. Case, '-', '_' and '.' do not count as differences; beyond them one
+// change in three letters is near, three changes at most (an insertion, a deletion, a
+// replacement, or a swap of neighbours is one change). The first of equally near entries wins.
 func Nearest(word string, known []string) string {
-	folded := fold(word)
+	folded := foldWord(word)
 	if len(folded) == 0 {
 		return ""
 	}
 	best, bestDistance := "", min(3, max(1, len(folded)/3))+1
 	for _, k := range known {
-		if d := distance(folded, fold(k)); d < bestDistance && d < len(folded) {
+		if d := editDistance(folded, foldWord(k)); d < bestDistance && d < len(folded) {
 			best, bestDistance = k, d
 		}
 	}
 	return best
 }
 
-// DidYouMean is ": did you mean max_tx_rate?" for a word near an entry of
-// known, and "" otherwise: the tail of a message.
+// DidYouMean returns ": did you mean max_tx_rate?" for a word near an entry of known, and ""
+// otherwise: the tail of a message.
 func DidYouMean(word string, known []string) string {
 	near := Nearest(word, known)
 	if near == "" {
@@ -40,13 +38,13 @@ var separators = strings.NewReplacer("-", "", "_", "", ".", "")
 // longest bounds the work for a hostile word; no key is that long.
 const longest = 64
 
-func fold(s string) []rune {
+func foldWord(s string) []rune {
 	r := []rune(strings.ToLower(separators.Replace(s)))
 	return r[:min(len(r), longest)]
 }
 
-// distance is the optimal string alignment distance of a and b.
-func distance(a, b []rune) int {
+// editDistance returns the optimal string alignment distance of a and b.
+func editDistance(a, b []rune) int {
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j

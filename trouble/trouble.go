@@ -10,10 +10,10 @@ import (
 	"github.com/culvert-net/culvert/journal"
 )
 
-// Set is what is wrong now, by the name of the object.
+// Set has the present troubles, by the name of the object.
 type Set map[string]Trouble
 
-// Trouble is what is wrong with one object.
+// Trouble is the trouble of one object.
 type Trouble struct {
 	Begins, Ends string // reasons of the events
 	Text         string

@@ -17,14 +17,16 @@ import (
 )
 
 // Read reads the objects of a file: documents of YAML or JSON, lists, a bare configuration
-// of the device plugin (config.json), or a bare CNI configuration. An error wraps
-// vf.ErrInvalid and names the file.
+// of the device plugin (config.json), a bare CNI configuration, or a host.yaml. An error
+// wraps vf.ErrInvalid and names the file.
 func Read(file string, text []byte) ([]migrate.Object, error) {
 	var bare struct {
 		Kind         string    `yaml:"kind"`
 		ResourceList yaml.Node `yaml:"resourceList"`
 		Type         string    `yaml:"type"`
 		Plugins      yaml.Node `yaml:"plugins"`
+		PFs          yaml.Node `yaml:"pfs"`
+		Pools        yaml.Node `yaml:"pools"`
 	}
 	if err := yaml.Unmarshal(text, &bare); err != nil || bare.Kind != "" {
 		return migrate.Read(file, text)
@@ -38,6 +40,8 @@ func Read(file string, text []byte) ([]migrate.Object, error) {
 		return []migrate.Object{{Kind: migrate.KindConfigMap, Name: name, From: file, Data: map[string]string{"config.json": string(text)}}}, nil
 	case bare.Type != "" || bare.Plugins.Kind != 0:
 		return []migrate.Object{{Kind: kindNetwork, Name: name, From: file, Spec: map[string]any{"config": string(text)}}}, nil
+	case bare.PFs.Kind != 0 || bare.Pools.Kind != 0:
+		return []migrate.Object{{Kind: kindHost, Name: name, From: file, Data: map[string]string{kindHost: string(text)}}}, nil
 	}
 	return migrate.Read(file, text)
 }
@@ -58,30 +62,24 @@ func objectOf(m migrate.Manifest) (migrate.Object, error) {
 // configMap judges the configurations of the device plugin in a ConfigMap, and reports
 // whether there is one.
 func (v *Verdict) configMap(o migrate.Object) (judged bool) {
-	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
-		var config struct {
-			ResourceList []any `yaml:"resourceList"`
-		}
-		if !strings.Contains(o.Data[key], "resourceList") || yaml.Unmarshal([]byte(o.Data[key]), &config) == nil && config.ResourceList == nil {
-			continue
-		}
-		judged = true
-		v.devicePlugin(key, []byte(o.Data[key]))
+	all := devicePluginsOf(o)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		v.devicePlugin(key, []byte(all[key]))
 	}
-	return judged
+	return len(all) > 0
 }
 
 func (v *Verdict) devicePlugin(key string, text []byte) {
 	read, err := desired.ParseDevicePlugin(key, text, "")
 	if err != nil {
-		v.refuse("%v", err)
+		v.addRefusal("%v", err)
 	}
 	for _, w := range read.Warnings {
-		v.warn("%v", w)
+		v.addWarning("%v", w)
 	}
 	for _, p := range read.Pools {
 		if p.Unserved != "" {
-			v.warn("pool %s is not served: %s", p.FullName(), p.Unserved)
+			v.addWarning("pool %s is not served: %s", p.FullName(), p.Unserved)
 		}
 	}
 }
@@ -96,18 +94,18 @@ func podOf(o migrate.Object) (api.Pod, bool) {
 	if o.Kind != kindPod {
 		spec := o.Spec
 		if o.Kind == kindCronJob {
-			spec = below(spec, "jobTemplate", "spec")
+			spec = valueBelow(spec, "jobTemplate", "spec")
 		}
 		p.Annotations = map[string]string{}
-		for key, value := range below(spec, "template", "metadata", "annotations") {
+		for key, value := range valueBelow(spec, "template", "metadata", "annotations") {
 			p.Annotations[key], _ = value.(string)
 		}
 	}
 	return p, p.Annotations[netannotation.Networks] != "" || p.Annotations[netannotation.DefaultNetwork] != ""
 }
 
-// below returns the object below keys, nil where there is none.
-func below(in map[string]any, keys ...string) map[string]any {
+// valueBelow returns the object below keys, nil where there is none.
+func valueBelow(in map[string]any, keys ...string) map[string]any {
 	for _, key := range keys {
 		in, _ = in[key].(map[string]any)
 	}

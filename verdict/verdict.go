@@ -1,8 +1,8 @@
-// Package verdict says what becomes of the objects in people's files: network attachment
-// definitions, pods that ask for networks, configurations of the SR-IOV device plugin, and
-// objects of the SR-IOV operator. It asks no cluster. It reads them by the code of those
-// that will: intake/cni, as the admission webhook and the nodes do, intake/pod, desired and
-// migrate. The command culvert net check shows what it says.
+// Package verdict judges the objects in people's files: NetworkAttachmentDefinitions, pods that
+// ask for networks, configurations of the SR-IOV device plugin, objects of the SR-IOV operator,
+// NodePolicies and host.yaml. It needs no cluster. It reads the objects by the same code as the
+// admission webhook and the nodes: intake/cni, intake/pod, desired and migrate. The command
+// culvert net check shows its verdicts.
 package verdict
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Outcome is what becomes of an object.
+// Outcome is the outcome of judging an object.
 type Outcome string
 
 // The outcomes, the best first.
@@ -30,7 +30,7 @@ const (
 	Refused Outcome = "refused"
 )
 
-// Verdict is what becomes of one object, and why.
+// Verdict is the outcome for one object, with the reason.
 type Verdict struct {
 	Object  string  `json:"object"` // kind namespace/name
 	From    string  `json:"from"`   // file and line
@@ -46,45 +46,51 @@ const (
 	kindNetwork = "NetworkAttachmentDefinition"
 	kindPod     = "Pod"
 	kindCronJob = "CronJob"
+	kindPolicy  = "NodePolicy"
+	kindHost    = "host.yaml"
 )
 
-// Of judges the objects of which something can be said, in their order. The networks that
-// pods ask for are found among the objects.
+// Of judges the objects that Culvert reads, in their order. It finds the networks that pods ask
+// for, the pools of networks and namespace isolation among the objects.
 func Of(objects []migrate.Object) []Verdict {
 	var out []Verdict
-	find := definitionsIn(objects)
+	all := newFiles(objects)
 	for _, o := range objects {
-		if v, ok := judge(o, find); ok {
+		if v, ok := judgeObject(o, all); ok {
 			out = append(out, v)
 		}
 	}
 	return out
 }
 
-func judge(o migrate.Object, find pod.Definitions) (Verdict, bool) {
+func judgeObject(o migrate.Object, all files) (Verdict, bool) {
 	v := Verdict{Object: o.String(), From: o.From}
 	switch o.Kind {
 	case kindNetwork:
-		v.network(definition(o))
+		v.judgeNetwork(networkOf(o), all)
+	case kindPolicy:
+		v.judgePolicy(o)
+	case kindHost:
+		v.judgeHostFile(o)
 	case migrate.KindConfigMap:
 		if !v.configMap(o) {
 			return v, false
 		}
-	case migrate.KindPolicy, migrate.KindNetwork, migrate.KindIBNetwork, migrate.KindOVSNetwork, migrate.KindPoolConfig:
-		v.operator(o)
+	case migrate.KindPolicy, migrate.KindNetwork, migrate.KindIBNetwork, migrate.KindOVSNetwork, migrate.KindPoolConfig, migrate.KindOperator:
+		v.judgeOperator(o, all)
 	default:
 		p, ok := podOf(o)
 		if !ok {
 			return v, false
 		}
-		v.pod(p, find)
+		v.judgePod(p, all)
 	}
-	v.settle()
+	v.setOutcome()
 	return v, true
 }
 
-// settle derives the outcome.
-func (v *Verdict) settle() {
+// setOutcome derives the outcome.
+func (v *Verdict) setOutcome() {
 	switch {
 	case len(v.Refusals) > 0:
 		v.Outcome = Refused
@@ -95,41 +101,42 @@ func (v *Verdict) settle() {
 	}
 }
 
-func (v *Verdict) warn(format string, args ...any) {
+func (v *Verdict) addWarning(format string, args ...any) {
 	v.Warnings = append(v.Warnings, excerpt.Clean(fmt.Sprintf(format, args...)))
 }
 
-func (v *Verdict) refuse(format string, args ...any) {
+func (v *Verdict) addRefusal(format string, args ...any) {
 	v.Refusals = append(v.Refusals, excerpt.Clean(fmt.Sprintf(format, args...)))
 }
 
-func (v *Verdict) network(n api.NetworkDefinition) {
+func (v *Verdict) judgeNetwork(n api.NetworkDefinition, all files) {
 	j := cni.Judge(n)
 	switch {
 	case j.Err != nil:
-		v.refuse("%v", j.Err)
+		v.addRefusal("%v", j.Err)
 	case len(j.List.Plugins) == 0:
-		v.warn("its configuration is a file on the nodes, which cannot be judged here")
+		v.addWarning("its configuration is a file on the nodes, which cannot be judged here")
 	}
 	v.Warnings = append(v.Warnings, j.Warnings...)
+	v.poolExists(n, all)
 }
 
-// pod judges the annotations of a pod.
-func (v *Verdict) pod(p api.Pod, find pod.Definitions) {
-	ignored, unknown, err := pod.Judge(context.Background(), p, find)
+// judgePod judges the annotations of a pod.
+func (v *Verdict) judgePod(p api.Pod, all files) {
+	ignored, unknown, err := pod.Judge(context.Background(), p, all.rules)
 	if err != nil {
-		v.refuse("%v", excerpt.Error(err))
+		v.addRefusal("%v", excerpt.Error(err))
 	}
 	for _, text := range ignored {
-		v.warn("%s", text)
+		v.addWarning("%s", text)
 	}
 	for _, name := range unknown {
-		v.warn("network %s has no configuration in these files, and was not judged", name)
+		v.addWarning("network %s has no configuration in these files, and was not judged", name)
 	}
 }
 
-// operator judges an object of the SR-IOV operator by what it is converted to.
-func (v *Verdict) operator(o migrate.Object) {
+// judgeOperator judges an object of the SR-IOV operator by what it is converted to.
+func (v *Verdict) judgeOperator(o migrate.Object, all files) {
 	r := migrate.Convert([]migrate.Object{o}, migrate.Options{})
 	for _, n := range r.Notes {
 		if !n.Lost {
@@ -137,23 +144,23 @@ func (v *Verdict) operator(o migrate.Object) {
 		}
 		text := strings.TrimPrefix(n.String(), n.Object+": ")
 		if len(r.Manifests) == 0 {
-			v.refuse("%s", text)
+			v.addRefusal("%s", text)
 		} else {
-			v.warn("%s", text)
+			v.addWarning("%s", text)
 		}
 	}
 	for _, m := range r.Manifests {
 		made, err := objectOf(m)
 		if err != nil {
-			v.refuse("%v", err)
+			v.addRefusal("%v", err)
 		} else if made.Kind == kindNetwork {
-			v.network(definition(made))
+			v.judgeNetwork(networkOf(made), all)
 		}
 	}
 }
 
-// definition returns the network of an object.
-func definition(o migrate.Object) api.NetworkDefinition {
+// networkOf returns the network of an object.
+func networkOf(o migrate.Object) api.NetworkDefinition {
 	config, _ := o.Spec["config"].(string)
 	return api.NetworkDefinition{Namespace: cmp.Or(o.Namespace, defaultNamespace), Name: o.Name, Annotations: o.Annotations, Config: config}
 }
@@ -167,9 +174,9 @@ func definitionsIn(objects []migrate.Object) pod.Definitions {
 		i := slices.IndexFunc(objects, func(o migrate.Object) bool {
 			return o.Kind == kindNetwork && o.Name == name && cmp.Or(o.Namespace, defaultNamespace) == namespace
 		})
-		if i < 0 || strings.TrimSpace(definition(objects[i]).Config) == "" {
+		if i < 0 || strings.TrimSpace(networkOf(objects[i]).Config) == "" {
 			return api.NetworkDefinition{}, fmt.Errorf("network %s/%s: %w", namespace, name, vf.ErrNotFound)
 		}
-		return definition(objects[i]), nil
+		return networkOf(objects[i]), nil
 	}
 }

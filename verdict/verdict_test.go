@@ -21,6 +21,22 @@ func podYAML(annotation string) string {
 	return "kind: Pod\nmetadata: {name: p, annotations: {k8s.v1.cni.cncf.io/networks: '" + annotation + "'}}\n---\n"
 }
 
+// pooled is a network n of a pool.
+func pooled(pool string) string {
+	return "kind: NetworkAttachmentDefinition\nmetadata: {name: n, annotations: {k8s.v1.cni.cncf.io/resourceName: " + pool + "}}\nspec: {config: '{\"type\":\"sriov\"}'}\n---\n"
+}
+
+// isolating is a DaemonSet with arguments.
+func isolating(args string) string {
+	return "kind: DaemonSet\nmetadata: {name: culvertd}\nspec: {template: {spec: {containers: [{name: c, args: [" + args + "]}]}}}\n---\n"
+}
+
+// foreignPod is a network n of a namespace, and a pod of another that asks for it.
+func foreignPod(namespace string) string {
+	return "kind: Pod\nmetadata: {name: p, namespace: other, annotations: {k8s.v1.cni.cncf.io/networks: " + namespace + "/n}}\n---\n" +
+		"kind: NetworkAttachmentDefinition\nmetadata: {name: n, namespace: " + namespace + "}\nspec: {config: '{\"type\":\"bridge\"}'}\n---\n"
+}
+
 // describe is a line for each verdict and each reason.
 func describe(all []Verdict) string {
 	var b strings.Builder
@@ -80,7 +96,41 @@ Pod p: refused
 			`{"resourceList": [{"resourceName": "a", "selectors": {"vendors": ["8086"]}}, {"resourceName": "b", "deviceType": "accelerator"}]}`,
 			"ConfigMap file: works, with warnings\n  warning: pool intel.com/b is not served: config.json:1: ",
 		},
-		"a CNI file":            {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"culvert","x":1}]}`, "NetworkAttachmentDefinition file: refused\n  refused: spec.config: plugins[1]: x: unknown key"},
+		"a CNI file":          {`{"cniVersion":"1.0.0","plugins":[{"type":"sriov"},{"type":"culvert","x":1}]}`, "NetworkAttachmentDefinition file: refused\n  refused: spec.config: plugins[1]: x: unknown key"},
+		"a NodePolicy":        {"kind: NodePolicy\nmetadata: {name: p}\nspec: {pfs: [{name: 'enp*', vfs: 7}], pools: [{name: a, prefix: x.io}]}\n", "NodePolicy p: works\n"},
+		"a NodePolicy, wrong": {"kind: NodePolicy\nmetadata: {name: p}\nspec: {pfs: [{name: 'enp*', vfs: -1}]}\n", "NodePolicy p: refused\n  refused: NodePolicy p: pfs[0].vfs"},
+		"a key that NodePolicies do not have": {"kind: NodePolicy\nmetadata: {name: p}\nspec: {pfs: [{name: 'enp*', vfs: 1, colour: red}]}\n", `NodePolicy p: refused
+  refused: spec: json: unknown field "colour"
+`},
+		"a host.yaml":        {"pfs: [{name: enp1s0, vfs: 7}]\npools: [{name: a}]\n", "host.yaml file: works\n"},
+		"a host.yaml, wrong": {"pools: [{name: a b}]\n", "host.yaml file: refused\n  refused: file:1"},
+		"a pool that nothing makes": {
+			"kind: NodePolicy\nmetadata: {name: p}\nspec: {pools: [{name: a, prefix: x.io}, {name: b, prefix: x.io}]}\n---\n" + pooled("x.io/a") + pooled("x.io/c"),
+			`NodePolicy p: works
+NetworkAttachmentDefinition n: works
+NetworkAttachmentDefinition n: works, with warnings
+  warning: no NodePolicy, host.yaml or configuration of the device plugin in these files makes its pool x.io/c; they make x.io/a, x.io/b
+`,
+		},
+		"a pool without any in the files": {pooled("x.io/c"), "NetworkAttachmentDefinition n: works\n"},
+		"a pool of the operator's": {
+			"kind: SriovNetworkNodePolicy\nmetadata: {name: p}\nspec: {resourceName: r, numVfs: 1, nicSelector: {pfNames: [ens1]}}\n---\n" + pooled("openshift.io/r"),
+			"SriovNetworkNodePolicy p: works\nNetworkAttachmentDefinition n: works\n",
+		},
+		"a pool of the device plugin's": {
+			"kind: ConfigMap\nmetadata: {name: c}\ndata: {config.json: '{\"resourceList\": [{\"resourceName\": \"a\", \"selectors\": {\"vendors\": [\"8086\"]}}]}'}\n---\n" + pooled("intel.com/a"),
+			"ConfigMap c: works\nNetworkAttachmentDefinition n: works\n",
+		},
+		"isolation": {
+			isolating("--namespace-isolation") + foreignPod("team"), `Pod other/p: refused
+  refused: network team/n (net1): invalid: pods of namespace other may use networks of their own namespace and of default, kube-system, culvert-system only: to admit them, set the annotation culvert.dev/namespaces of NetworkAttachmentDefinition team/n to other
+NetworkAttachmentDefinition team/n: works
+`,
+		},
+		"isolation, a global namespace": {isolating("--namespace-isolation=true, '--global-namespaces=a,team'") + foreignPod("team"), "Pod other/p: works\nNetworkAttachmentDefinition team/n: works\n"},
+		"no isolation":                  {isolating("--namespace-isolation=false") + foreignPod("team"), "Pod other/p: works\nNetworkAttachmentDefinition team/n: works\n"},
+		"isolation of Multus":           {"kind: ConfigMap\nmetadata: {name: multus}\ndata: {daemon-config.json: '{\"namespaceIsolation\": true}'}\n---\n" + foreignPod("team"), "Pod other/p: refused\n  refused: network team/n (net1): invalid: pods of namespace other"},
+
 		"the operator's":        {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 7}\n", "SriovNetwork n: works\n"},
 		"the operator's, wrong": {"kind: SriovNetwork\nmetadata: {name: n}\nspec: {resourceName: r, vlan: 4095}\n", "SriovNetwork n: refused\n  refused: "},
 	} {
@@ -100,6 +150,26 @@ Pod p: refused
 	}
 	if _, err := Read("file", []byte("a: [")); !errors.Is(err, vf.ErrInvalid) {
 		t.Errorf("a file that is none: %v", err)
+	}
+}
+
+// The manifests of the field reports work as they stand.
+func TestReportsManifests(t *testing.T) {
+	for file, want := range map[string]int{
+		"demo/testdata/r0-xl710.yaml": 5, "test/kubernetes/testdata/r0-more.yaml": 2, "test/kubernetes/testdata/r1-chelsio.yaml": 3,
+	} {
+		text, err := os.ReadFile(filepath.Join("..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := Read(file, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := Of(objects)
+		if got := describe(all); len(all) != want || strings.Count(got, ": works\n") != want {
+			t.Errorf("%s: want %d objects that work:\n%s", file, want, got)
+		}
 	}
 }
 

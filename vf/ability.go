@@ -58,13 +58,13 @@ const (
 	SetRSSQuery  Setting = "rss_query"
 )
 
-// Settings that every driver has, or none by itself: a Mistake names them.
+// Settings that every driver has, or that no driver has by itself. A Mistake may name them.
 const (
 	setVLANQoS Setting = "vlanQoS"
 	setMTU     Setting = "mtu"
 )
 
-// Flag is the setting's name at the command line and in a guest's XML.
+// Flag returns the setting's name at the command line and in a guest's XML.
 func (s Setting) Flag() string {
 	switch s {
 	case SetVLANProto:
@@ -75,7 +75,7 @@ func (s Setting) Flag() string {
 	return strings.ReplaceAll(string(s), "_", "-")
 }
 
-// Settings lists all of them in the order people see.
+// Settings lists all settings in the order in which people see them.
 func Settings() []Setting {
 	return []Setting{SetMAC, SetVLAN, SetVLANProto, SetSpoofChk, SetTrust, SetLinkState, SetMinTxRate, SetMaxTxRate, SetRSSQuery}
 }
@@ -83,9 +83,8 @@ func Settings() []Setting {
 // Switches lists the settings that are on or off.
 func Switches() []Setting { return []Setting{SetSpoofChk, SetTrust, SetRSSQuery} }
 
-// Abilities says which settings a PF's driver has. A setting that is not in
-// the map is Unknown: nobody has asked yet, and the answer comes with the
-// first use.
+// Abilities says which settings a PF's driver has. A setting that is not in the map is Unknown:
+// it has not been probed yet, and the answer comes with the first use.
 type Abilities map[Setting]Tri
 
 // MarshalJSON writes every setting, so that a reader sees the unknown ones.

@@ -51,8 +51,8 @@ type VLAN struct {
 	Proto VLANProto `json:"proto"`
 }
 
-// Same reports whether v and o mean the same tag: no VLAN has no protocol, and
-// a protocol that is not given is 802.1q.
+// Same reports whether v and o mean the same tag. The protocol does not matter if neither has a
+// VLAN, and an unset protocol means 802.1q.
 func (v VLAN) Same(o VLAN) bool {
 	return v.ID == o.ID && v.QoS == o.QoS && (v.String() == "none" || v.Proto.String() == o.Proto.String())
 }
@@ -71,8 +71,7 @@ func (v VLAN) String() string {
 	return s
 }
 
-// LinkState is what the PF makes of a VF's carrier (linux/if_link.h
-// IFLA_VF_LINK_STATE_*).
+// LinkState is the PF's setting for a VF's carrier (linux/if_link.h IFLA_VF_LINK_STATE_*).
 type LinkState uint8
 
 // Link states; Auto, the zero value, follows the PF's own carrier.
@@ -103,8 +102,8 @@ func (l *LinkState) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Admin is what the PF holds for one VF (linux/if_link.h IFLA_VF_INFO), as
-// read back. Rates are in Mb/s; 0 means unlimited.
+// Admin has the PF's settings for one VF (linux/if_link.h IFLA_VF_INFO), as read back. Rates are
+// in Mb/s; 0 means unlimited.
 type Admin struct {
 	MAC       MAC       `json:"mac"`
 	VLAN      VLAN      `json:"vlan"`
@@ -116,7 +115,8 @@ type Admin struct {
 	MaxTxRate uint32    `json:"max_tx_rate"`
 }
 
-// Switch returns where a holds a setting of Switches; nil for another setting.
+// Switch returns a pointer to the field of a that holds a setting of Switches, or nil for another
+// setting.
 func (a *Admin) Switch(s Setting) *Tri {
 	switch s {
 	case SetSpoofChk:

@@ -8,8 +8,8 @@ import (
 )
 
 // Attributes are the settings of a netdevice that Link has no field for, such as flags,
-// alternative names, queues, offloads and programs: one line "name value" for each, in
-// the same order at each reading. Values are only compared: those that are long are digests.
+// alternative names, queues, offloads and programs: one line "name value" for each, in the same
+// order at each reading. Values are only compared, so long ones are digests.
 type Attributes string
 
 // NewAttributes returns the attributes with these values by name. Names have no blanks
@@ -22,11 +22,11 @@ func NewAttributes(values map[string]string) Attributes {
 	return Attributes(b.String())
 }
 
-// Value returns the value of an attribute; empty for one that is unset or not there.
-func (a Attributes) Value(name string) string { return a.values()[name] }
+// Value returns the value of an attribute, or "" if it is unset or missing.
+func (a Attributes) Value(name string) string { return a.parseValues()[name] }
 
-// values are the values by name.
-func (a Attributes) values() map[string]string {
+// parseValues returns the values by name.
+func (a Attributes) parseValues() map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(string(a)) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
@@ -35,8 +35,8 @@ func (a Attributes) values() map[string]string {
 	return out
 }
 
-// Attributes that a driver chooses anew each time it binds, by which interrupts and CPUs
-// are there then: which CPUs and which receive queues use a queue to send.
+// Attributes that a driver chooses anew each time it binds, by the interrupts and CPUs that exist
+// then: the CPUs and the receive queues that use a queue to send.
 const (
 	XPSCPUs   = "xps_cpus"
 	XPSQueues = "xps_rxqs"
@@ -44,14 +44,14 @@ const (
 
 func isChosenAtBind(name string) bool { return name == XPSCPUs || name == XPSQueues }
 
-// covers reports whether a has a value for each attribute of o, and the same where a driver
+// coversAll reports whether a has a value for each attribute of o, and the same where a driver
 // chooses it as it binds.
-func (a Attributes) covers(o Attributes) bool {
+func (a Attributes) coversAll(o Attributes) bool {
 	if a == o {
 		return true
 	}
-	have := a.values()
-	for name, value := range o.values() {
+	have := a.parseValues()
+	for name, value := range o.parseValues() {
 		if v, ok := have[name]; !ok || isChosenAtBind(name) && v != value {
 			return false
 		}
@@ -59,10 +59,10 @@ func (a Attributes) covers(o Attributes) bool {
 	return true
 }
 
-// completed returns a with the attributes of o that a lacks, and those that o's driver
+// completeFrom returns a with the attributes of o that a lacks, and those that o's driver
 // chose as it bound.
-func (a Attributes) completed(o Attributes) Attributes {
-	out, fresh := a.values(), o.values()
+func (a Attributes) completeFrom(o Attributes) Attributes {
+	out, fresh := a.parseValues(), o.parseValues()
 	for name, value := range fresh {
 		if _, ok := out[name]; !ok || isChosenAtBind(name) {
 			out[name] = value
@@ -71,19 +71,19 @@ func (a Attributes) completed(o Attributes) Attributes {
 	return NewAttributes(out)
 }
 
-// Diff lists the attributes that differ, of those that both have. A listing of the host
-// and a look into another netns show fewer than a read of one VF on the host, and drivers
-// do not have all. An attribute that was unset is there with an empty value. Those that a
-// driver chooses as it binds are left out: Baseline.IsComplete compares them.
+// Diff lists the attributes that differ, of those that both have. A listing of the host, and a
+// read in another netns, show fewer attributes than a read of one VF on the host, and drivers do
+// not have all. An attribute that was unset has an empty value. Diff leaves out attributes that a
+// driver chooses as it binds, which Baseline.IsComplete compares.
 func (a Attributes) Diff(have Attributes) []Difference {
 	if a == have {
 		return nil
 	}
 	var c comparison
-	want, has := a.values(), have.values()
+	want, has := a.parseValues(), have.parseValues()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if v, ok := has[name]; ok && !isChosenAtBind(name) {
-			c.check(name, want[name], v)
+			c.compareValue(name, want[name], v)
 		}
 	}
 	return c.out

@@ -7,73 +7,87 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 )
 
-// Over returns what the PF must hold for a VF whose baseline is b when s is
-// wanted of it.
+// Over returns the settings that the PF must hold for a VF with baseline b if s is wanted.
 func (s Spec) Over(b Admin) Admin {
 	a := b
-	set(&a.MAC, s.MAC)
-	set(&a.VLAN, s.VLAN)
+	setIfGiven(&a.MAC, s.MAC)
+	a.VLAN = s.VLANOver(b)
 	for _, name := range Switches() {
 		if on := s.Switch(name); on != nil && *on != nil {
 			*a.Switch(name) = TriOf(**on)
 		}
 	}
-	set(&a.LinkState, s.LinkState)
-	set(&a.MinTxRate, s.MinTxRate)
-	set(&a.MaxTxRate, s.MaxTxRate)
+	setIfGiven(&a.LinkState, s.LinkState)
+	setIfGiven(&a.MinTxRate, s.MinTxRate)
+	setIfGiven(&a.MaxTxRate, s.MaxTxRate)
 	return a
 }
 
-func set[T any](dst *T, v *T) {
+// VLANOver returns the VLAN of Over.
+func (s Spec) VLANOver(b Admin) VLAN {
+	if s.VLAN != nil {
+		return *s.VLAN
+	}
+	return b.VLAN
+}
+
+func setIfGiven[T any](dst *T, v *T) {
 	if v != nil {
 		*dst = *v
 	}
 }
 
-// Diff lists what of st is not as s wants it of a VF whose baseline is b. The
-// netdevice is looked at where st found it, and must be in netns. Rates are
-// compared as they were asked for; a caller that accepts the driver's rounding
-// puts the effective rates into s first.
+// Diff lists the differences between st and the state that s wants of a VF with baseline b. The
+// netdevice must be in netns; its attributes are compared wherever st found it. Diff compares the
+// requested rates, so a caller that accepts the driver's rounding first puts the effective rates
+// into s.
 func (s Spec) Diff(b Baseline, netns string, st State) []Difference {
 	var c comparison
 	if s.Driver == DriverVFIO {
-		c.check("driver", DriverVFIO, st.Driver)
-		c.admin(s.Over(b.Admin), st.Admin)
+		c.compareValue("driver", DriverVFIO, st.Driver)
+		c.compareAdmin(s.Over(b.Admin), st.Admin)
 		return c.out
 	}
-	c.check("driver", b.Driver, st.Driver)
-	c.admin(s.Over(b.Admin), st.Admin)
+	c.compareValue("driver", b.Driver, st.Driver)
+	c.compareAdmin(s.Over(b.Admin), st.Admin)
 	if st.Link == nil {
-		c.check("interface", s.Interface, "")
+		c.compareValue("interface", s.Interface, "")
 		return c.out
 	}
-	c.pod(s, b, netns, *st.Link)
+	c.comparePod(s, b, netns, *st.Link)
 	return c.out
 }
 
-func (c *comparison) pod(s Spec, b Baseline, netns string, l Link) {
-	mac, mtu := b.LinkMAC, b.MTU
-	set(&mac, s.MAC)
-	set(&mtu, s.MTU)
-	c.check("netns", netns, l.Netns)
-	c.check("interface", s.Interface, l.Name)
-	c.check("link mac", mac, l.MAC)
-	c.check("mtu", mtu, l.MTU)
-	c.check("up", true, l.Up)
+func (c *comparison) comparePod(s Spec, b Baseline, netns string, l Link) {
+	mtu := b.MTU
+	setIfGiven(&mtu, s.MTU)
+	c.compareValue("netns", netns, l.Netns)
+	c.compareValue("interface", s.Interface, l.Name)
+	c.compareValue("link mac", s.MACOver(b), l.MAC)
+	c.compareValue("mtu", mtu, l.MTU)
+	c.compareValue("up", true, l.Up)
+	c.out = append(c.out, s.GuardDiff(b, l)...)
 	for _, a := range s.Addresses {
-		if !slices.Contains(l.Addrs, a.Prefix) {
+		switch {
+		case !slices.Contains(l.Addrs, a.Prefix):
 			c.out = append(c.out, Difference{"address", a.Prefix.String(), excerpt.List(l.Addrs, l.MoreAddrs)})
+		case slices.Contains(l.Duplicates, a.Prefix):
+			c.out = append(c.out, Difference{"address", a.Prefix.String(), "a duplicate, which another machine on the segment has"})
 		}
 	}
 	for _, r := range s.Routes {
-		if !slices.ContainsFunc(l.Routes, r.sameWay) {
+		if !r.IsIn(l.Routes) {
 			c.out = append(c.out, Difference{"route", r.String(), excerpt.List(l.Routes, l.MoreRoutes)})
 		}
 	}
 }
 
-// sameWay compares destination, gateway and table: metrics and MTU are the kernel's
-// to fill in.
+// IsIn reports whether one of the routes goes the same way: to the same destination, through the
+// same gateway, in the same table.
+func (r Route) IsIn(all []Route) bool { return slices.ContainsFunc(all, r.sameWay) }
+
+// sameWay compares destination, gateway and table. It ignores metrics and MTU, which the kernel
+// fills in.
 func (r Route) sameWay(o Route) bool {
 	return r.Dst.Masked() == o.Dst.Masked() && r.Gateway == o.Gateway && r.Table == o.Table
 }

@@ -5,14 +5,13 @@ import (
 	"slices"
 )
 
-// Driver is what Culvert knows of a PF driver and of the NICs that it serves,
-// and the kernel does not tell: a value outside of a limit gives EINVAL, or is
-// rounded without a word. The zero value is a driver that Culvert does not know;
-// it refuses nothing. A new quirk is a field here and a value in the table of
-// drivers.go.
+// Driver has the facts about a PF driver and its NICs that the kernel does not report: it answers
+// EINVAL to a value outside of a limit, or rounds the value silently. The zero value is a driver
+// that Culvert does not know; it refuses nothing. A new quirk is a field here and a value in the
+// table of drivers.go.
 type Driver struct {
 	Name string // in sysfs
-	// VFDrivers are the netdevice drivers of its VFs, today's first.
+	// VFDrivers has the netdevice drivers of its VFs, the present one first.
 	VFDrivers []string
 
 	// Vendor, PFDevices and VFDevices are PCI IDs, four hexadecimal digits each:
@@ -25,25 +24,25 @@ type Driver struct {
 	// SwitchOn says how SR-IOV is switched on, with %s for the NIC's PCI address;
 	// empty: in firmware setups.
 	SwitchOn string
-	// Split: VFs hang on other PCI functions than the ports do (kernel/split.go).
+	// Split: VFs belong to other PCI functions than the ports (kernel/split.go).
 	Split bool
 
-	// Lacks are the settings that it does not have. Culvert itself goes by
-	// Abilities, which are asked of the kernel, but for min_tx_rate: drivers
-	// without it take the 0 that Probe writes. The fake kernel goes by Lacks.
+	// Lacks are the settings that it does not have. Culvert itself uses Abilities, which it asks
+	// the kernel for, except for min_tx_rate: drivers without it accept the 0 that Probe writes.
+	// The fake kernel uses Lacks.
 	Lacks []Setting
 
-	// Lowest is the lowest max_tx_rate other than 0, in Mb/s; less is refused,
-	// or taken as Lowest where Raises is set. 0: nothing is known of its rates.
+	// Lowest is the lowest max_tx_rate other than 0, in Mb/s. The driver refuses less, or raises
+	// it to Lowest if Raises is set. 0 means that its rates are unknown.
 	Lowest uint32
 	Raises bool
-	// Step: a max_tx_rate is floored to a multiple of it, in Mb/s. The kernel
-	// goes on reporting what was asked.
+	// Step: the hardware rounds max_tx_rate down to a multiple of Step, in Mb/s. The kernel still
+	// reports the requested rate.
 	Step uint32
 	// UpToLink: no rate above the speed of the link.
 	UpToLink bool
-	// NeedsLink: no rate at all, and where ClearNeedsLink is set not the
-	// clearing of one either, without link.
+	// NeedsLink: without link no rate can be set. ClearNeedsLink: without link none can be
+	// cleared either.
 	NeedsLink, ClearNeedsLink bool
 	// OnlyAt is the only speed of the link at which rates can be set or cleared,
 	// Mb/s; 0: any.
@@ -54,8 +53,8 @@ type Driver struct {
 
 	// NoQoS: a VLAN may have no priority.
 	NoQoS bool
-	// ClearsMAC says when a VF's MAC can be cleared. Culvert clears only one that
-	// is set, and its VFs have one always.
+	// ClearsMAC says when a VF's MAC can be cleared. Culvert clears a MAC only if one is set, and
+	// its VFs always have one.
 	ClearsMAC When
 }
 
@@ -69,7 +68,7 @@ const (
 	Never
 )
 
-// DriverOf returns what is known of a PF driver, by its name in sysfs.
+// DriverOf returns the row of a PF driver, by its name in sysfs.
 func DriverOf(name string) Driver {
 	i := slices.IndexFunc(drivers, func(d Driver) bool { return d.Name == name })
 	if i < 0 || name == "" {
@@ -78,8 +77,8 @@ func DriverOf(name string) Driver {
 	return drivers[i]
 }
 
-// IsVF reports whether a NIC is a VF by its driver or its model, as one is that
-// a guest sees without its PF.
+// IsVF reports whether a NIC is a VF, by its driver or its model. A guest sees a VF without its
+// PF.
 func (n NIC) IsVF() bool {
 	return slices.ContainsFunc(drivers, func(d Driver) bool {
 		return n.Driver != d.Name && slices.Contains(d.VFDrivers, n.Driver) || n.Vendor == d.Vendor && slices.Contains(d.VFDevices, n.Device)
@@ -101,8 +100,7 @@ func (n NIC) HowToSwitchOn() (how string, ok bool) {
 	return "in the machine's firmware setup (SR-IOV) and in the card's own", true
 }
 
-// Effective returns the rates that the hardware keeps to where the kernel
-// reports a (I6).
+// Effective returns the rates that the hardware applies if the kernel reports a (I6).
 func (d Driver) Effective(a Admin) Admin {
 	if a.MaxTxRate == 0 {
 		return a
@@ -116,8 +114,8 @@ func (d Driver) Effective(a Admin) Admin {
 	return a
 }
 
-// RateRange says in words which max_tx_rate the PF takes as things are; empty
-// when nothing is known of its driver.
+// RateRange describes which max_tx_rate the PF accepts at present. It returns "" if Culvert does
+// not know the driver.
 func (p PF) RateRange() string {
 	d := DriverOf(p.Driver)
 	if d.Lowest == 0 {
@@ -144,8 +142,7 @@ func (p PF) RateRange() string {
 	return s
 }
 
-// CanClearRates reports whether the PF's driver clears the rates of a VF as
-// things are.
+// CanClearRates reports whether the PF's driver can clear the rates of a VF at present.
 func (p PF) CanClearRates() bool {
 	d := DriverOf(p.Driver)
 	return (p.Carrier || !d.ClearNeedsLink) && (d.OnlyAt == 0 || p.SpeedMbps == d.OnlyAt)

@@ -89,8 +89,9 @@ func TestFitsSaysWhatTheDriverTakes(t *testing.T) {
 	}
 }
 
-// I6: what is effective stays so, never is no limit where one was asked for, and
-// is never more than what was asked, but for what a driver raises.
+// I6: an effective setting stays effective when it is requested again. A requested
+// limit never becomes no limit. The effective value is never more than the requested
+// one, unless the driver raises it.
 func TestEffectiveIsSettled(t *testing.T) {
 	for _, driver := range []string{"igb", "ixgbe", "i40e", "ice", "mlx5_core", "cxgb4", "bnxt_en", "unknown"} {
 		r := DriverOf(driver)

@@ -1,7 +1,7 @@
 package vf
 
-// drivers has all that Culvert knows of NIC drivers, one row for each PF driver,
-// from the sources of Linux 6.12. In drivers/net/ethernet:
+// drivers has one row for each PF driver, from the sources of Linux 6.12. In
+// drivers/net/ethernet:
 //
 //	igb     intel/igb/igb_main.c          igb_ndo_set_vf_bw, igb_check_vf_rate_limit
 //	ixgbe   intel/ixgbe/ixgbe_sriov.c     ixgbe_ndo_set_vf_bw, ixgbe_check_vf_rate_limit;

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Limits of what can be asked of a VF at all: of a VLAN's ID and priority (IEEE
-// 802.1Q), and of an MTU: the least is IPv4's (RFC 791), the most fits its 16-bit
-// length.
+// Limits of requests for any VF: of a VLAN's ID and priority (IEEE 802.1Q), and of an MTU. The
+// least MTU is IPv4's (RFC 791), the largest fits IPv4's 16-bit length.
 const (
 	MaxVLAN = 4094
 	MaxQoS  = 7
@@ -32,7 +31,7 @@ func (m Mistake) Error() string {
 // Unwrap returns ErrInvalid.
 func (m Mistake) Unwrap() error { return ErrInvalid }
 
-// Mistakes lists what of s is wrong on every NIC.
+// Mistakes lists the settings of s that are wrong on every NIC.
 func (s Spec) Mistakes() []Mistake {
 	var out []Mistake
 	add := func(wrong bool, setting Setting, value any, want string, args ...any) {
@@ -57,7 +56,7 @@ func (s Spec) Mistakes() []Mistake {
 	return out
 }
 
-// Validate refuses what is wrong on every NIC, with every Mistake there is.
+// Validate refuses a Spec that is wrong on every NIC, with all its Mistakes.
 func (s Spec) Validate() error {
 	var errs []error
 	for _, m := range s.Mistakes() {
@@ -73,10 +72,10 @@ func valueOf(p *uint32) uint32 {
 	return *p
 }
 
-// Fits refuses what the PF cannot do for a VF as things are, before anything is
-// touched: settings that its driver does not have, values that the driver does
-// not take, and an MTU above the PF's own. declared is where people declare the
-// PF, for advice. Errors are ErrUnable, or ErrInvalid for a Mistake and the MTU.
+// Fits refuses a Spec that the PF cannot fulfil at present, before anything is touched: settings
+// that its driver lacks, values that the driver refuses, and an MTU above the PF's own. declared
+// is where people declare the PF, for advice. Errors are ErrUnable, or ErrInvalid for a Mistake
+// and the MTU.
 func (p PF) Fits(s Spec, declared string) error {
 	d, lacks := DriverOf(p.Driver), map[Setting]bool{}
 	errs := []error{s.Validate()}
@@ -85,7 +84,7 @@ func (p PF) Fits(s Spec, declared string) error {
 	}
 	for _, setting := range s.Abilities() {
 		if lacks[setting] = p.Abilities[setting] == No; lacks[setting] {
-			refuse(setting, "%s", p.Abilities.words())
+			refuse(setting, "%s", p.Abilities.describeKnown())
 		}
 	}
 	if d.NoQoS && s.VLAN != nil && s.VLAN.QoS != 0 {
@@ -102,12 +101,16 @@ func (p PF) Fits(s Spec, declared string) error {
 		}
 	}
 	if s.MTU != nil && p.MTU != 0 && *s.MTU > p.MTU {
-		errs = append(errs, fmt.Errorf("%s %d: %w: PF %s has MTU %d: raise its mtu in %s or ask for at most %d", setMTU, *s.MTU, ErrInvalid, p.Label(), p.MTU, declared, p.MTU))
+		raise := "raise its mtu in " + declared
+		if p.Master.SetsMTU() {
+			raise = fmt.Sprintf("raise the MTU of %s, of which the PF is a member,", p.Master.Name)
+		}
+		errs = append(errs, fmt.Errorf("%s %d: %w: PF %s has MTU %d: %s or ask for at most %d", setMTU, *s.MTU, ErrInvalid, p.Label(), p.MTU, raise, p.MTU))
 	}
 	return errors.Join(errs...)
 }
 
-// refusesMinimum says why a min_tx_rate other than 0 cannot be set as things are.
+// refusesMinimum returns the reason why a min_tx_rate other than 0 cannot be set at present.
 func (p PF) refusesMinimum(d Driver, lowest uint32) string {
 	switch {
 	case slices.Contains(d.Lacks, SetMinTxRate):
@@ -118,7 +121,7 @@ func (p PF) refusesMinimum(d Driver, lowest uint32) string {
 	return ""
 }
 
-// refusesMaximum says why a max_tx_rate other than 0 cannot be set as things are.
+// refusesMaximum returns the reason why a max_tx_rate other than 0 cannot be set at present.
 func (p PF) refusesMaximum(d Driver, highest uint32) string {
 	switch {
 	case d.NeedsLink && !p.Carrier:
@@ -133,8 +136,8 @@ func (p PF) refusesMaximum(d Driver, highest uint32) string {
 	return ""
 }
 
-// words say what a driver can set, as far as is known.
-func (a Abilities) words() string {
+// describeKnown describes the settings that a driver can set, as far as is known.
+func (a Abilities) describeKnown() string {
 	var has []string
 	for _, s := range Settings() {
 		if a[s] == Yes {

@@ -8,13 +8,12 @@ import (
 	"strings"
 )
 
-// PFID is what a Physical Function is known by across reboots, renames,
-// changes of slot and other kernels: its permanent MAC. Names and PCI addresses
-// change; this does not.
+// PFID identifies a Physical Function across reboots, renames, changes of slot and other kernels,
+// by its permanent MAC. Names and PCI addresses change; a PFID does not.
 type PFID struct {
 	MAC MAC
-	// Port tells PFs apart that have one MAC between them: on Chelsio cards pf0
-	// to pf3, which have no ports of their own. Empty everywhere else.
+	// Port distinguishes PFs that share one MAC: on Chelsio cards pf0 to pf3, which have no ports
+	// of their own. It is empty for other PFs.
 	Port string
 }
 
@@ -44,8 +43,8 @@ func (id PFID) String() string {
 // MarshalText writes the identity as String does.
 func (id PFID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote; the empty text is the zero value,
-// the identity of a PF whose driver tells none.
+// UnmarshalText reads the output of MarshalText; the empty text is the zero value, the identity
+// of a PF whose driver reports none.
 func (id *PFID) UnmarshalText(b []byte) (err error) {
 	if len(b) == 0 {
 		*id = PFID{}
@@ -55,16 +54,15 @@ func (id *PFID) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// ID is what a VF is known by: its PF and its index there.
+// ID identifies a VF by its PF and its index there.
 type ID struct {
 	PF    PFID
 	Index int
 }
 
-// ParseID reads what String wrote; "#3" is a VF of a PF whose driver tells no
-// identity.
+// ParseID reads the output of String; "#3" is a VF of a PF whose driver reports no identity.
 func ParseID(s string) (ID, error) {
-	at := strings.LastIndexByte(s, '#') // a port's name may have one
+	at := strings.LastIndexByte(s, '#') // a port's name may contain a '#'
 	n, err := strconv.Atoi(s[at+1:])
 	if at < 0 || err != nil || n < 0 {
 		return ID{}, fmt.Errorf("VF identity %q: want PF#index, e.g. 90:e2:ba:00:00:01#3", s)
@@ -100,8 +98,8 @@ const (
 	OwnerHost      = "host"      // the host itself, by hand
 )
 
-// Owner is who holds a VF. UID and Interface together tell two attachments of
-// one owner apart; UID is unique in its kind for all time.
+// Owner is the holder of a VF. UID and Interface together distinguish attachments of one owner; a
+// UID is never used again in its kind.
 type Owner struct {
 	Kind string `json:"kind"`
 	// UID is the sandbox (CNI container ID) for pods and containers, the
@@ -113,10 +111,10 @@ type Owner struct {
 	Interface string `json:"interface,omitempty"`
 }
 
-// IsZero reports whether nobody is named.
+// IsZero reports whether the owner is unset.
 func (o Owner) IsZero() bool { return o == Owner{} }
 
-// String is "pod default/a" or, where there is no name, "container 3f2a9c41d0b7".
+// String returns "pod default/a" or, where there is no name, "container 3f2a9c41d0b7".
 func (o Owner) String() string {
 	name := o.Name
 	if name == "" {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 )
 
 // MAC is a 48-bit Ethernet address. It is comparable, unlike
@@ -20,10 +21,10 @@ func ParseMAC(s string) (MAC, error) {
 	return MAC(hw), nil
 }
 
-// wantUnicast is what a MAC must be that an interface can have.
+// wantUnicast describes the MACs that an interface can have.
 const wantUnicast = "want a unicast address: not zero, and the first byte even"
 
-// ParseUnicastMAC is ParseMAC for an interface's own address.
+// ParseUnicastMAC parses like ParseMAC, for an interface's own address.
 func ParseUnicastMAC(s string) (MAC, error) {
 	m, err := ParseMAC(s)
 	if err == nil && !m.IsUnicast() {
@@ -41,6 +42,12 @@ func (m MAC) IsUnicast() bool { return m[0]&1 == 0 && !m.IsZero() }
 
 // HardwareAddr returns m for net and netlink calls.
 func (m MAC) HardwareAddr() net.HardwareAddr { return net.HardwareAddr(m[:]) }
+
+// LinkLocal returns the link-local address of IPv6 that the kernel makes of the MAC address (RFC 4291,
+// appendix A).
+func (m MAC) LinkLocal() netip.Addr {
+	return netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]})
+}
 
 func (m MAC) String() string {
 	if m.IsZero() {
@@ -62,11 +69,10 @@ func (m *MAC) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// StableMAC returns the address that VF index of PF id bears whenever nobody
-// asked for another: the same on every boot and in every slot, locally
-// administered, unicast. 38 bits come from a SHA-256 of the PF's identity; the
-// last byte counts the VFs (and carries into the one before it past 255), so
-// VF 3 ends in :03 and two PFs share an address with probability 2^-38.
+// StableMAC returns the address of VF index of PF id unless a request names another: the same
+// on every boot and in every slot, locally administered, unicast. 38 bits come from a SHA-256
+// of the PF's identity; the last byte counts the VFs (and carries into the one before it past
+// 255), so VF 3 ends in :03 and two PFs share an address with probability 2^-38.
 func StableMAC(id PFID, index int) MAC {
 	sum := sha256.Sum256([]byte("culvert vf mac\x00" + id.String()))
 	var m MAC

@@ -1,8 +1,7 @@
 package vf
 
-// NIC is a network function on the PCI bus that is no VF of this host, and
-// whether it can be cut into VFs. It is there to explain a host to people:
-// what Culvert works with is a PF.
+// NIC is a network function on the PCI bus that is no VF of this host, with the answer whether it
+// can have VFs. It serves to explain a host to people: Culvert itself works with PFs.
 type NIC struct {
 	PCI    PCIAddr `json:"pci"`
 	Name   string  `json:"name,omitempty"` // netdevice; empty when it has none in the host's netns
@@ -13,12 +12,12 @@ type NIC struct {
 	// TotalVFs is how many VFs it can have, NumVFs how many it has.
 	TotalVFs int `json:"totalVFs"`
 	NumVFs   int `json:"numVFs"`
-	// Why says in a sentence for people why it has no VFs and what would do;
-	// empty when SRIOV is yes and a driver is bound.
+	// Why is a sentence for people: why the NIC can have no VFs, and what would help. It is empty
+	// if SRIOV is yes and a driver is bound.
 	Why string `json:"why,omitempty"`
 }
 
-// SRIOV says whether a NIC can be cut into VFs.
+// SRIOV says whether a NIC can have VFs.
 type SRIOV string
 
 // The answers.
@@ -27,11 +26,11 @@ const (
 	// SRIOVOff: the device has SR-IOV, and its firmware, the machine's firmware
 	// or its driver allows no VF.
 	SRIOVOff SRIOV = "off"
-	// SRIOVElsewhere: the VFs of this card hang on another function of it.
+	// SRIOVElsewhere: the VFs of this card belong to another of its functions.
 	SRIOVElsewhere SRIOV = "elsewhere"
-	// SRIOVVirtual: a NIC that a hypervisor makes, or a VF that one hands over.
+	// SRIOVVirtual: a NIC that a hypervisor emulates, or a VF that it passes through.
 	SRIOVVirtual SRIOV = "virtual"
-	// SRIOVNone: the device does not have it.
+	// SRIOVNone: the device has no SR-IOV.
 	SRIOVNone SRIOV = "no"
 	// SRIOVUnknown: its files could not be read.
 	SRIOVUnknown SRIOV = "unknown"

@@ -9,8 +9,7 @@ const (
 	DriverVFIO    = "vfio-pci"
 )
 
-// Spec is what somebody wants of a VF. A nil pointer leaves that setting at
-// its baseline.
+// Spec is the wanted settings of a VF. A nil pointer leaves that setting at its baseline.
 type Spec struct {
 	MAC       *MAC       `json:"mac,omitempty"`
 	VLAN      *VLAN      `json:"vlan,omitempty"`
@@ -20,14 +19,18 @@ type Spec struct {
 	MinTxRate *uint32    `json:"min_tx_rate,omitempty"` // Mb/s
 	MaxTxRate *uint32    `json:"max_tx_rate,omitempty"` // Mb/s
 	MTU       *int       `json:"mtu,omitempty"`         // bytes
+	Guard     GuardMode  `json:"guard,omitempty"`
 
 	// Driver is DriverDefault for a netdevice or DriverVFIO.
 	Driver string `json:"driver,omitempty"`
 
-	// What follows is for a netdevice only.
+	// The following fields are for a netdevice only.
 	Interface string    `json:"interface,omitempty"` // name in the pod
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
+	// GuardAddresses are those that the guard pins beside Addresses: all of the bond of which the VF is
+	// a member.
+	GuardAddresses []netip.Addr `json:"guardAddresses,omitempty"`
 }
 
 // Address is one address of a pod, with the gateway that its network names
@@ -54,8 +57,8 @@ type Route struct {
 	OnLink bool `json:"onLink,omitempty"`
 }
 
-// Switch returns where s holds a setting of Switches; nil for one that is not to be
-// asked for, and for another setting.
+// Switch returns a pointer to the field of s that holds a setting of Switches. It returns nil for
+// a switch that cannot be requested, and for another setting.
 func (s *Spec) Switch(name Setting) **bool {
 	switch name {
 	case SetSpoofChk:

@@ -1,10 +1,11 @@
 package vf
 
 import (
+	"cmp"
 	"net/netip"
 )
 
-// State is what the kernel says of one VF at one moment. It is never edited.
+// State is the kernel's report about one VF at one moment. It is never edited.
 type State struct {
 	ID         ID      `json:"id"`
 	PCI        PCIAddr `json:"pci"`
@@ -17,10 +18,22 @@ type State struct {
 	// none (Documentation/ABI/testing/sysfs-bus-pci, acpi_index).
 	ACPIIndex uint32 `json:"acpiIndex,omitempty"`
 
+	// RDMA is the VF's RDMA device; nil when the VF has none.
+	RDMA *RDMA `json:"rdma,omitempty"`
+
 	Admin Admin `json:"admin"`
-	// Link is the VF's netdevice, nil when there is none where we looked:
-	// it is in another netns, or the driver makes none.
+	// Link is the VF's netdevice. It is nil if the netdevice is in a netns that was not read, or
+	// if the driver makes none.
 	Link *Link `json:"link,omitempty"`
+}
+
+// RDMA is the RDMA device that a driver made for a PCI function.
+type RDMA struct {
+	// Device is its name, e.g. mlx5_2.
+	Device string `json:"device"`
+	// Nodes are the character devices by which programs use it, e.g.
+	// /dev/infiniband/uverbs2.
+	Nodes []string `json:"nodes"`
 }
 
 // Link is a netdevice as one netns sees it.
@@ -36,29 +49,41 @@ type Link struct {
 	AllMulti bool           `json:"allmulti"`
 	Addrs    []netip.Prefix `json:"addrs,omitempty"` // without IPv6 link-local
 	Routes   []Route        `json:"routes,omitempty"`
-	// MoreAddrs and MoreRoutes count those that the kernel has beyond what Addrs and
-	// Routes list, which are bounded.
+	// Tentative are those of Addrs whose duplicate address detection has no result yet, and
+	// Duplicates those that another machine on the segment has. Neither can be used.
+	Tentative  []netip.Prefix `json:"tentative,omitempty"`
+	Duplicates []netip.Prefix `json:"duplicates,omitempty"`
+	// Guard is the guard at a netdevice in a pod; nil if it was not read.
+	Guard *Guard `json:"guard,omitempty"`
+	// MoreAddrs and MoreRoutes count the addresses and routes beyond the bounded lists Addrs and
+	// Routes.
 	MoreAddrs  int `json:"moreAddrs,omitempty"`
 	MoreRoutes int `json:"moreRoutes,omitempty"`
 	// Attributes are the other settings that the kernel reports; all of them only when one
 	// VF is read and its netdevice is on the host.
 	Attributes Attributes `json:"-"`
+	// Bond is the bond that has the netdevice as a member, nil if none has. Only the read of one
+	// VF has it.
+	Bond *BondState `json:"bond,omitempty"`
 }
 
-// PF is what the kernel says of a Physical Function and its VFs.
+// PF is the kernel's report about a Physical Function and its VFs.
 type PF struct {
 	ID   PFID    `json:"id"`
 	PCI  PCIAddr `json:"pci"`
 	Name string  `json:"name"` // netdevice; empty when it has none
-	// Port is the netdevice that has the link (carrier, speed, MTU, admin state)
-	// of a PF that has none of its own: on Chelsio cards VFs hang on functions
-	// 0 to 3 and the ports on function 4. Otherwise empty.
+	// Port is the netdevice that has the link (carrier, speed, MTU, admin state) of a PF that has
+	// none of its own: on Chelsio cards VFs belong to functions 0 to 3 and the ports to function
+	// 4. It is empty for other PFs.
 	Port       string `json:"port,omitempty"`
 	Vendor     string `json:"vendor"`
 	Device     string `json:"device"`
 	Driver     string `json:"driver"`
 	NUMA       int    `json:"numa"`
 	IOMMUGroup int    `json:"iommuGroup"`
+	// Master is the interface of the host of which the netdevice is a member, or the port; nil if
+	// there is none.
+	Master *Master `json:"master,omitempty"`
 	// MAC and Addrs are the netdevice's at the moment, or the port's.
 	MAC   MAC            `json:"mac,omitzero"`
 	Addrs []netip.Prefix `json:"addrs,omitempty"`
@@ -69,14 +94,23 @@ type PF struct {
 	Up        bool           `json:"up"`
 	Carrier   bool           `json:"carrier"`
 	SpeedMbps int            `json:"speedMbps"` // 0: unknown or no link
-	NumVFs    int            `json:"numVFs"`
-	TotalVFs  int            `json:"totalVFs"`
-	Autoprobe Tri            `json:"autoprobe"`
-	Abilities Abilities      `json:"abilities"`
-	VFs       []State        `json:"vfs"`
+	// CarrierLosses is how often the netdevice has lost its carrier since its driver made it.
+	CarrierLosses uint32    `json:"carrierLosses,omitempty"`
+	NumVFs        int       `json:"numVFs"`
+	TotalVFs      int       `json:"totalVFs"`
+	Autoprobe     Tri       `json:"autoprobe"`
+	Abilities     Abilities `json:"abilities"`
+	// RDMA reports whether the PF has an RDMA device.
+	RDMA bool    `json:"rdma,omitempty"`
+	VFs  []State `json:"vfs"`
 
-	// Err is why parts of this PF could not be read; the rest is still true
-	// (I7: one broken device never hides the others).
+	// Flapping is whether the link lost its carrier too often; package inventory sets it.
+	Flapping bool `json:"flapping,omitempty"`
+	// Faults are the errors that the PF and its VFs had of late; package inventory sets them.
+	Faults []Fault `json:"faults,omitempty"`
+
+	// Err is the reason why parts of this PF could not be read; the rest is still true (I7: one
+	// broken device never hides the others).
 	Err string `json:"err,omitempty"`
 }
 
@@ -90,10 +124,27 @@ func (p PF) VF(index int) (State, bool) {
 	return State{}, false
 }
 
-// Label is how messages name a PF: its netdevice, else its PCI address.
+// Label returns the name of a PF in messages: its netdevice, else its PCI address.
 func (p PF) Label() string {
 	if p.Name != "" {
 		return p.Name
 	}
 	return p.PCI.String()
+}
+
+// LinkProblem returns the reason why no VF of the PF can send to another machine, or can only at
+// times. It returns "" if the PF has a steady link, and if the state of its link is unknown since its netdevice was not read.
+func (p PF) LinkProblem() string {
+	port := "PF " + cmp.Or(p.Port, p.Label())
+	switch {
+	case p.Name == "" && p.Port == "":
+		return ""
+	case p.Flapping:
+		return port + ": " + DescribeFlapping()
+	case !p.Up:
+		return port + " is down"
+	case !p.Carrier:
+		return port + " has no link"
+	}
+	return ""
 }

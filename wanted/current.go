@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/desired"
 )
 
-// Current is the Spec that is wanted of the node now. The zero value wants nothing.
+// Current is the present wanted Spec of the node. The zero value wants nothing.
 type Current struct {
 	spec    atomic.Pointer[desired.Spec]
 	changed change.Signal

@@ -16,8 +16,8 @@ import (
 // DefaultDevicePlugin is the ConfigMap of the SR-IOV network device plugin's own manifests.
 const DefaultDevicePlugin = "kube-system/sriovdp-config"
 
-// devicePluginKey is where the ConfigMap has the configuration of all nodes. A key that is
-// a node's name comes before it: the SR-IOV network operator writes one for each node.
+// devicePluginKey is the key of the ConfigMap that has the configuration of all nodes. A key that
+// is a node's name takes precedence: the SR-IOV network operator writes one for each node.
 const devicePluginKey = "config.json"
 
 // DevicePluginSource is the ConfigMap of an SR-IOV network device plugin.
@@ -27,14 +27,14 @@ type DevicePluginSource struct {
 	Node      string // the node's name, under which the ConfigMap may have a key
 }
 
-// object is how messages name the ConfigMap.
-func (d DevicePluginSource) object() string {
+// objectName returns the name of the ConfigMap in messages.
+func (d DevicePluginSource) objectName() string {
 	return "ConfigMap " + cmp.Or(d.ConfigMap, DefaultDevicePlugin)
 }
 
-// find returns the configuration of this node and its key. A ConfigMap that has keys of
-// other nodes only says nothing about this one.
-func (d DevicePluginSource) find(data map[string]string) (key, content string, err error) {
+// findConfig returns the configuration of this node and its key. A ConfigMap that has only keys
+// of other nodes has no configuration for this one.
+func (d DevicePluginSource) findConfig(data map[string]string) (key, content string, err error) {
 	for _, key := range []string{d.Node, devicePluginKey} {
 		if content, ok := data[key]; ok && key != "" {
 			return key, content, nil
@@ -46,7 +46,7 @@ func (d DevicePluginSource) find(data map[string]string) (key, content string, e
 	return "", "", nil
 }
 
-// devicePlugin is what the SR-IOV network device plugin's ConfigMap says.
+// devicePlugin is the content of the SR-IOV network device plugin's ConfigMap.
 type devicePlugin struct {
 	exists bool
 	read   desired.DevicePlugin // as it was last readable
@@ -63,7 +63,7 @@ func (s *Sources) SetDevicePlugin(data map[string]string) {
 		return
 	}
 	s.plugin.exists = true
-	key, content, err := s.DevicePlugin.find(data)
+	key, content, err := s.DevicePlugin.findConfig(data)
 	var read desired.DevicePlugin
 	if err == nil && key != "" {
 		_, name, _ := strings.Cut(cmp.Or(s.DevicePlugin.ConfigMap, DefaultDevicePlugin), "/")
@@ -74,13 +74,13 @@ func (s *Sources) SetDevicePlugin(data map[string]string) {
 	}
 }
 
-// devicePluginProblems returns what of the ConfigMap is not followed. Resources that are
-// not served are problems of their pools.
+// devicePluginProblems returns the problems of the ConfigMap as a whole. Resources that are not
+// served are problems of their pools.
 func (s *Sources) devicePluginProblems() (out []api.Problem) {
 	if s.plugin.err != nil {
-		out = append(out, api.Problem{Object: s.DevicePlugin.object(), Reason: excerpt.Error(s.plugin.err), Next: "correct it; until then its last readable content is followed"})
-	} else if warnings := s.plugin.warnings(); warnings != "" {
-		out = append(out, api.Problem{Object: s.DevicePlugin.object(), Reason: warnings, Next: "correct it; everything else in it is followed"})
+		out = append(out, api.Problem{Object: s.DevicePlugin.objectName(), Reason: excerpt.Error(s.plugin.err), Next: "correct it; until then its last readable content is followed"})
+	} else if warnings := s.plugin.joinWarnings(); warnings != "" {
+		out = append(out, api.Problem{Object: s.DevicePlugin.objectName(), Reason: warnings, Next: "correct it; everything else in it is followed"})
 	}
 	for _, p := range s.merged.Spec.Pools {
 		if p.Unserved != "" {
@@ -91,8 +91,8 @@ func (s *Sources) devicePluginProblems() (out []api.Problem) {
 	return out
 }
 
-// warnings joins what is ignored of the ConfigMap.
-func (p devicePlugin) warnings() string {
+// joinWarnings joins the warnings about ignored parts of the ConfigMap.
+func (p devicePlugin) joinWarnings() string {
 	var all []string
 	for _, w := range p.read.Warnings {
 		all = append(all, w.Error())
@@ -113,11 +113,11 @@ func (s *Sources) devicePluginCondition() metav1.Condition {
 		message = append(message, p.FullName()+" is not served: "+p.Unserved)
 	}
 	message[0] = fmt.Sprintf("%d resources", served)
-	if w := s.plugin.warnings(); w != "" {
+	if w := s.plugin.joinWarnings(); w != "" {
 		message = append(message, w)
 	}
 	if err := s.plugin.err; err != nil {
-		c.Status, c.Reason, message = metav1.ConditionFalse, "Invalid", []string{s.DevicePlugin.object() + ": " + excerpt.Error(err)}
+		c.Status, c.Reason, message = metav1.ConditionFalse, "Invalid", []string{s.DevicePlugin.objectName() + ": " + excerpt.Error(err)}
 	}
 	c.Message = BoundMessage(strings.Join(message, "; "))
 	return c

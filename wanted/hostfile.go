@@ -64,7 +64,7 @@ func (f *HostFile) Write(content []byte) error {
 	return nil
 }
 
-// Problems returns why the file is not followed, if it is not.
+// Problems returns the reason why the file is not followed, if there is one.
 func (f *HostFile) Problems() []api.Problem {
 	if p := f.problem.Load(); p != nil {
 		return []api.Problem{*p}

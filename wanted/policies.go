@@ -60,7 +60,11 @@ func (s *Sources) pendingReasons(policy string) []string {
 			out = append(out, fmt.Sprintf("%s has %d VFs, wanted are %d", object, pf.NumVFs, want.VFs))
 		}
 		if want.MTU != 0 && pf.MTU != want.MTU {
-			out = append(out, fmt.Sprintf("%s has MTU %d, wanted is %d", object, pf.MTU, want.MTU))
+			reason := fmt.Sprintf("%s has MTU %d, wanted is %d", object, pf.MTU, want.MTU)
+			if pf.Master.SetsMTU() {
+				reason += fmt.Sprintf(", and %s of the host sets it for its members", pf.Master.Name)
+			}
+			out = append(out, reason)
 		}
 		for _, a := range want.Addresses {
 			if !slices.Contains(pf.Addrs, a) {

@@ -36,13 +36,13 @@ type Sources struct {
 	plugin   devicePlugin
 	merged   desired.Merged
 
-	// missing is why the wanted Spec may lack pools; Merge sets it after the Spec. Nil:
-	// there was no Merge.
+	// missing is the reason why the wanted Spec may lack pools; Merge sets it after the Spec. It
+	// is nil before the first Merge.
 	missing atomic.Pointer[error]
 }
 
-// NewSources returns Sources that want nothing. pfs returns the PFs as last listed,
-// problems what the reconciler could not do; Merge sets current.
+// NewSources returns Sources that want nothing. pfs returns the PFs as last listed, and problems
+// the reconciler's problems. Merge sets current.
 func NewSources(current *Current, pfs func() []vf.PF, problems func() []api.Problem) *Sources {
 	return &Sources{current: current, pfs: pfs, problems: problems}
 }
@@ -131,8 +131,7 @@ func (s *Sources) mergeWith(host desired.Spec) desired.Merged {
 	return desired.Merge(in, s.current.Spec(), s.pfs())
 }
 
-// Problems returns what is wrong with the policies and with the device plugin's
-// ConfigMap.
+// Problems returns the problems of the policies and of the device plugin's ConfigMap.
 func (s *Sources) Problems() []api.Problem {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,9 +1,8 @@
-// Package v1alpha1 has Culvert's objects in a Kubernetes cluster: what is wanted
-// of the nodes' NICs (NodePolicy, written by people), what is there (NodeState,
-// written by each node's culvertd), and which node gives out which addresses
-// (AddressPool, written by culvert-controller). kube and controller read and
-// write them; dist/kubernetes/crds and docs/reference/objects.md are generated
-// from the comments here (tools/generate).
+// Package v1alpha1 has Culvert's objects in a Kubernetes cluster. People write
+// NodePolicy, the wanted state of the nodes' NICs. Each node's culvertd writes
+// NodeState, its actual state. culvert-controller writes AddressPool, the blocks of
+// addresses of each node. kube and controller read and write them. tools/generate
+// makes dist/kubernetes/crds of the comments here.
 //
 // +kubebuilder:object:generate=true
 // +groupName=culvert.dev

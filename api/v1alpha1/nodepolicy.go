@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NodePolicy says how many VFs the PFs of some nodes have, and how the VFs are
-// cut into pools. Of several policies that select a node the one of the highest
-// priority is followed for each PF and each pool; the node's own host.yaml comes
-// before all of them.
+// NodePolicy declares how many VFs the PFs of some nodes have, and the pools of
+// the VFs. When several policies select a node, the one of the highest priority
+// counts for each PF and each pool. The node's own host.yaml comes before all of
+// them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="Applied",type=integer,JSONPath=`.status.appliedNodes`
+// +kubebuilder:printcolumn:name="Healthy",type=string,JSONPath=`.status.conditions[?(@.type=="Healthy")].status`
 // +kubebuilder:printcolumn:name="Conflict",type=string,JSONPath=`.status.conditions[?(@.type=="Conflict")].status`
 // +kubebuilder:printcolumn:name="Empty Pool",type=string,JSONPath=`.status.conditions[?(@.type=="EmptyPool")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].message`,priority=1
@@ -31,20 +32,19 @@ type NodePolicy struct {
 	Status NodePolicyStatus `json:"status,omitzero"`
 }
 
-// NodePolicySpec has the keys of host.yaml, and which nodes they are for.
+// NodePolicySpec has the keys of host.yaml, and selects nodes for them.
 type NodePolicySpec struct {
 	// Labels that a node must have; none selects every node.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-	// The higher one is followed where two policies are about one PF or pool. Two of the same priority must not
-	// contradict each other: then neither is followed for that PF or pool.
+	// The policy of the higher priority counts where two are about one PF or pool. Two of the same priority must not
+	// contradict each other: then neither counts for that PF or pool.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority"`
-	// PFs and what they should look like. A PF takes the first entry that matches it; one that none matches is left
-	// alone.
+	// PFs with their settings. A PF takes the first entry that matches it. Culvert leaves other PFs alone.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -56,7 +56,7 @@ type NodePolicySpec struct {
 	Pools []Pool `json:"pools,omitempty"`
 }
 
-// PFRule is about the PFs for which all of name, mac, pciAddress, vendor, device and driver that are given hold.
+// PFRule selects PFs by name, mac, pciAddress, vendor, device and driver: all that are set must match.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.name) || has(self.mac) || has(self.pciAddress) || has(self.vendor) || has(self.device) || has(self.driver)",message="which PFs? Write name, mac, pciAddress, vendor, device or driver"
 type PFRule struct {
@@ -86,12 +86,12 @@ type PFRule struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][-A-Za-z0-9_.]{0,63}$`
 	Driver string `json:"driver,omitempty"`
 
-	// How many, 0 for none, or max for as many as the PF can have.
+	// The number of VFs, 0 for none, or max for as many as the PF can have.
 	// +required
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^max$`
 	VFs intstr.IntOrString `json:"vfs"`
-	// Of the PF, in bytes; left alone when not given.
+	// The MTU of the PF and of its free VFs, in bytes. Unset: Culvert leaves it alone.
 	// +optional
 	// +kubebuilder:validation:Minimum=68
 	// +kubebuilder:validation:Maximum=65535
@@ -103,17 +103,22 @@ type PFRule struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=43
 	Addresses []string `json:"addresses,omitempty"`
-	// Whether the kernel also binds a driver to VFs that somebody else makes; default true.
+	// Whether the kernel also binds a driver to VFs that other programs make; default true.
 	// +optional
 	Autoprobe *bool `json:"autoprobe,omitempty"`
 	// Make VFs only when the PF has carrier; default true.
 	// +optional
 	NeedCarrier *bool `json:"needCarrier,omitempty"`
+	// The name of the L2 segment that the PF is on, such as storage. A pool or bond over PFs of two named segments is
+	// refused.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	Segment string `json:"segment,omitempty"`
 }
 
-// Pool is a set of VFs that are given out under one name.
+// Pool is a set of VFs under one name.
 type Pool struct {
-	// What pods ask for, after the prefix.
+	// The name of the resource, after the prefix.
 	// +required
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Name string `json:"name"`
@@ -126,7 +131,7 @@ type Pool struct {
 	// +optional
 	// +kubebuilder:validation:Enum=netdevice;netDevice;vfio-pci
 	DeviceType string `json:"deviceType,omitempty"`
-	// What happens when somebody else changes settings of a VF that an owner has: mend, the default, or report.
+	// culvertd's reaction when another program changes settings of a VF that has an owner: mend, the default, or report.
 	// +optional
 	// +kubebuilder:validation:Enum=mend;report
 	Drift string `json:"drift,omitempty"`
@@ -136,10 +141,10 @@ type Pool struct {
 	// Added to PCIDEVICE_..._INFO, by PCI address or * for every device.
 	// +optional
 	AdditionalInfo map[string]map[string]string `json:"additionalInfo,omitempty"`
-	// Device nodes are handed over by the Container Device Interface.
+	// Whether pods get device nodes by the Container Device Interface.
 	// +optional
 	CDI *bool `json:"cdi,omitempty"`
-	// Bounds what owners may ask for. Without it the pool serves every network that names it.
+	// Bounds the settings of owners. Without it the pool serves every network that names it.
 	// +optional
 	Allow *Allow `json:"allow,omitempty"`
 	// A VF is in the pool when one of these matches it; none matches every VF.
@@ -149,14 +154,15 @@ type Pool struct {
 	Selectors []Selector `json:"selectors,omitempty"`
 }
 
-// Allow bounds what owners may ask of a pool's VFs. What it does not name is not allowed, but for namespaces.
+// Allow bounds the settings that owners may request of a pool's VFs. It refuses settings that it does not name. Without
+// namespaces it serves all namespaces.
 type Allow struct {
-	// Names or patterns such as team-*; with neither this nor namespaceSelector every owner is served, guests too.
+	// Names or patterns such as team-*. With neither this nor namespaceSelector the pool serves every owner, guests too.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Labels, all of which a namespace must have that namespaces does not name.
+	// Labels, all of which a namespace must have. A namespace that the key namespaces names needs none of them.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	NamespaceSelector map[string]string `json:"namespaceSelector,omitempty"`
@@ -179,12 +185,12 @@ type Allow struct {
 	// Networks may set spoofchk off.
 	// +optional
 	SpoofChkOff *bool `json:"spoofchkOff,omitempty"`
-	// MACs, or how they begin: 02:00:5e:00:00:00/24. A VF may always keep its own.
+	// MACs, or their first bits: 02:00:5e:00:00:00/24. A VF may always keep its own.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	MACs []string `json:"macs,omitempty"`
-	// Networks that all addresses must be in, such as 10.1.0.0/16.
+	// Subnets that must contain all addresses, such as 10.1.0.0/16.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -204,13 +210,13 @@ type Allow struct {
 	MinTxRate *int32 `json:"minTxRate,omitempty"`
 }
 
-// Selector matches a VF when each key that is given has a value that does. The keys are those of the SR-IOV device plugin.
+// Selector matches a VF when each key that is set has a matching value. The keys are those of the SR-IOV device plugin.
 type Selector struct {
-	// Of the VF, four hexadecimal digits.
+	// The VF's vendor IDs, four hexadecimal digits each.
 	// +optional
 	// +listType=atomic
 	Vendors []string `json:"vendors,omitempty"`
-	// Of the VF, four hexadecimal digits.
+	// The VF's device IDs, four hexadecimal digits each.
 	// +optional
 	// +listType=atomic
 	Devices []string `json:"devices,omitempty"`
@@ -218,11 +224,11 @@ type Selector struct {
 	// +optional
 	// +listType=atomic
 	Drivers []string `json:"drivers,omitempty"`
-	// Of the VF.
+	// The VF's PCI addresses.
 	// +optional
 	// +listType=atomic
 	PCIAddresses []string `json:"pciAddresses,omitempty"`
-	// Of the VF, from the firmware.
+	// The VF's index in the firmware.
 	// +optional
 	// +listType=atomic
 	ACPIIndexes []string `json:"acpiIndexes,omitempty"`
@@ -238,6 +244,9 @@ type Selector struct {
 	// +optional
 	// +listType=atomic
 	LinkTypes []string `json:"linkTypes,omitempty"`
+	// Only VFs that have an RDMA device; its character devices come with the VF.
+	// +optional
+	IsRDMA *bool `json:"isRdma,omitempty"`
 	// Give /dev/vhost-net and /dev/net/tun with the VF.
 	// +optional
 	NeedVhostNet *bool `json:"needVhostNet,omitempty"`
@@ -245,33 +254,36 @@ type Selector struct {
 
 // Conditions of a NodePolicy.
 const (
-	// ConditionApplied: every node that is selected has applied the policy.
+	// ConditionApplied: every selected node has applied the policy.
 	ConditionApplied = "Applied"
-	// ConditionConflict: another policy of the same priority says otherwise; the message names it.
+	// ConditionConflict: another policy of the same priority contradicts it; the message names it.
 	ConditionConflict = "Conflict"
-	// ConditionEmptyPool: a pool has no VF on any node that is selected; the message names it.
+	// ConditionEmptyPool: a pool has no VF on any selected node; the message names it.
 	ConditionEmptyPool = "EmptyPool"
-	// ConditionValid: the policy can be read. What the API server lets through is read once more.
+	// ConditionHealthy: each PF on which the policy wants VFs has a steady link and had no errors of late, answers its
+	// VFs, and has none in quarantine. The message names nodes and PFs.
+	ConditionHealthy = "Healthy"
+	// ConditionValid: Culvert can read the policy. It checks more than the API server does.
 	ConditionValid = "Valid"
 )
 
-// NodePolicyStatus is what became of a policy.
+// NodePolicyStatus is the state of a policy on its nodes.
 type NodePolicyStatus struct {
-	// The generation of the spec that this is about.
+	// The generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// How many nodes are selected.
+	// The number of selected nodes.
 	// +optional
 	Nodes int32 `json:"nodes"`
-	// How many of them have applied this generation.
+	// The number of them that have applied this generation.
 	// +optional
 	AppliedNodes int32 `json:"appliedNodes"`
-	// Nodes that have not, and why; at most 16 of them.
+	// Nodes that have not applied it, with the reason; at most 16 of them.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	Pending []PendingNode `json:"pending,omitempty"`
-	// Applied, Conflict, EmptyPool and Valid.
+	// Applied, Conflict, EmptyPool, Healthy and Valid.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -33,25 +33,29 @@ type NodeState struct {
 const (
 	// ConditionReady: culvertd serves attachments.
 	ConditionReady = "Ready"
-	// ConditionPoliciesApplied: what the policies want of this node is there.
+	// ConditionPoliciesApplied: the node follows its policies.
 	ConditionPoliciesApplied = "PoliciesApplied"
 	// ConditionAddresses: the node has, or was given, the addresses it holds. It is False when an address that a pod
 	// of the node has is another node's, or when culvertd cannot read an address of its ledger.
 	ConditionAddresses = "AddressesOwned"
-	// ConditionDevicePluginConfig: the SR-IOV network device plugin's ConfigMap could be read, so its pools are the node's.
-	// While it is False they are those of the last that could. Without a ConfigMap there is no such condition.
+	// ConditionDevicePluginConfig: culvertd could read the SR-IOV network device plugin's ConfigMap, so the node has its
+	// pools. While it is False the pools are those of the last readable one. Without a ConfigMap there is no such condition.
 	ConditionDevicePluginConfig = "DevicePluginConfigRead"
 )
 
-// NodeStateStatus is all that culvertd tells the cluster.
+// NodeStateStatus is culvertd's report to the cluster.
 type NodeStateStatus struct {
-	// Of culvertd.
+	// The version of culvertd.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// Of the Node object that culvertd runs for. Blocks of addresses belong to it.
+	// The UID of culvertd's Node object. Blocks of addresses belong to that object.
 	// +optional
 	NodeUID string `json:"nodeUID,omitempty"`
-	// How many there are of everything.
+	// The time by the node's clock before which culvertd read the rest. The state has every attachment of an earlier time.
+	// Earlier versions of culvertd leave it out.
+	// +optional
+	Observed *metav1.MicroTime `json:"observed,omitempty"`
+	// Numbers of PFs and VFs.
 	// +optional
 	Counts Counts `json:"counts"`
 	// +optional
@@ -66,25 +70,29 @@ type NodeStateStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Pools []PoolState `json:"pools,omitempty"`
-	// What is not as it should be; at most 32 of them.
+	// Problems of the node; at most 32.
 	// +optional
 	// +listType=atomic
 	Problems []Problem `json:"problems,omitempty"`
-	// The policies that select the node, in the order in which they are followed.
+	// Settings of networks in use that Culvert accepted and that are probably mistakes; at most 16.
+	// +optional
+	// +listType=atomic
+	NetworkWarnings []NetworkWarning `json:"networkWarnings,omitempty"`
+	// The policies that select the node, the first of which takes precedence.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Policies []PolicyState `json:"policies,omitempty"`
-	// What the node needs of the clusters' addresses. The controller answers in the AddressPools.
+	// The node's requests for addresses of the cluster. The controller answers in the AddressPools.
 	// +optional
 	// +listType=atomic
 	AddressRequests []AddressRequest `json:"addressRequests,omitempty"`
-	// How many addresses of the node's ledger culvertd cannot read. While there are any, the requests are not complete
+	// The number of addresses of the node's ledger that culvertd cannot read. While there are any, the requests are not complete
 	// and the controller takes no address back from the node.
 	// +optional
 	AddressesUnread int32 `json:"addressesUnread,omitempty"`
-	// The IDs of the roll calls that the node has read in AddressPools before it wrote the requests: these claim every
-	// address that the node holds and that is in no block of its own.
+	// The IDs of the roll calls that the node has read in AddressPools before it wrote the requests. The requests claim
+	// every address that the node holds and that is in no block of its own.
 	// +optional
 	// +listType=set
 	RollCalls []string `json:"rollCalls,omitempty"`
@@ -116,24 +124,54 @@ type PFState struct {
 	Driver string `json:"driver"`
 	// -1: unknown or none.
 	NUMA int32 `json:"numaNode"`
-	// Whether its link is up.
+	// Whether its link is up. False while it is flapping, so that not each change of the link is written.
 	Carrier bool `json:"carrier"`
+	// Whether its link lost its carrier five times or more within a minute, and has not been steady for a minute
+	// since. The kubelet gives no VF of it to a pod until then.
+	// +optional
+	Flapping bool `json:"flapping,omitempty"`
+	// The kinds of the errors that the PF and its VFs had within the last ten minutes: PCIe (errors that PCIe does not
+	// correct), TransmitQueue (a queue that did not send in time).
+	// +optional
+	// +listType=set
+	Faults []string `json:"faults,omitempty"`
 	// 0: unknown or no link.
 	SpeedMbps int32 `json:"speedMbps"`
 	MTU       int32 `json:"mtu"`
 	// 0: unknown.
 	MaxMTU int32 `json:"maxMTU"`
-	// How many VFs it can have, is wanted to have and has. Nothing is wanted of a PF that is left alone.
+	// The numbers of VFs that it can have, should have and has. Without a rule for the PF the second is unset.
 	TotalVFs  int32  `json:"totalVFs"`
 	WantedVFs *int32 `json:"wantedVFs,omitempty"`
 	NumVFs    int32  `json:"numVFs"`
-	// Settings of a VF that the driver has not; the others it has, or nobody has asked yet.
+	// The interface of the host of which the PF is a member, as a bond.
+	// +optional
+	Master *PFMaster `json:"master,omitempty"`
+	// The name of the L2 segment that it is on, where a policy or host.yaml gives it one.
+	// +optional
+	Segment string `json:"segment,omitempty"`
+	// Whether it has an RDMA device.
+	// +optional
+	RDMA bool `json:"rdma,omitempty"`
+	// Settings of a VF that the driver does not have. It has the others, or culvertd has not asked for them yet.
 	// +optional
 	// +listType=set
 	Unable []string `json:"unable,omitempty"`
-	// What could not be read.
+	// The error, when culvertd could not read the PF.
 	// +optional
 	Error string `json:"error,omitempty"`
+}
+
+// PFMaster is an interface of the host that has PFs as members. It does not have the active member of a bond, because
+// then every fail-over would change the NodeState.
+type PFMaster struct {
+	Name string `json:"name"`
+	// The kernel's name of its kind: bond, team, bridge and others.
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// The mode of a bond by its name in the kernel.
+	// +optional
+	Mode string `json:"mode,omitempty"`
 }
 
 // VFState is a Virtual Function.
@@ -141,45 +179,62 @@ type VFState struct {
 	// PF#index.
 	Name string `json:"name"`
 	PCI  string `json:"pciAddress"`
-	// making, free, configuring, attached, releasing, quarantined, given (by the kubelet to a pod, and not attached
-	// by a network), unmanaged (not in the ledger) or missing (in the ledger, and not on the bus).
+	// making, free, configuring, attached, releasing or quarantined. Or one of three more states: given (by the kubelet
+	// to a pod, and not attached by a network), unmanaged (not in the ledger), missing (in the ledger, not on the bus).
 	Phase string `json:"phase"`
 	// +optional
 	Pool string `json:"pool,omitempty"`
 	// +optional
 	Owner *Owner `json:"owner,omitempty"`
+	// The bond of which the VF is a member: the owner's interface. The VFs with the same owner are its members.
+	// +optional
+	Bond *Bond `json:"bond,omitempty"`
 	// +optional
 	Network string `json:"network,omitempty"`
 	// With their prefix lengths.
 	// +optional
 	// +listType=atomic
 	Addresses []string `json:"addresses,omitempty"`
-	// Why it is in quarantine.
+	// The reason of its quarantine.
 	// +optional
 	Reason string `json:"reason,omitempty"`
+	// Whether its interface in the pod is up and has had no carrier for long, although its PF has a link.
+	// +optional
+	NoCarrier bool `json:"noCarrier,omitempty"`
 }
 
-// Owner is who has a VF.
+// Bond is a bond of VFs.
+type Bond struct {
+	// The mode by its name in the kernel.
+	Mode string `json:"mode"`
+	// The number of VFs that it was made of.
+	Links int32 `json:"links"`
+}
+
+// Owner is the owner of a VF.
 type Owner struct {
 	// pod, container, vm, host.
 	Kind string `json:"kind"`
 	// namespace/name of a pod.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Of a pod: its sandbox.
+	// The sandbox of a pod.
 	// +optional
 	UID string `json:"uid,omitempty"`
-	// The VF's name there.
+	// The UID of the pod itself. It is empty for a static pod, and where the runtime does not say.
+	// +optional
+	PodUID string `json:"podUID,omitempty"`
+	// The VF's name there, or the name of its bond.
 	// +optional
 	Interface string `json:"interface,omitempty"`
 }
 
 // PoolState is a pool of the node.
 type PoolState struct {
-	// prefix/name: the resource that pods ask for.
+	// prefix/name: the resource that pods request.
 	Name       string `json:"name"`
 	DeviceType string `json:"deviceType"`
-	// Why the node gives out nothing under this name; empty for a pool that is served.
+	// The reason why the node does not serve the pool; empty for a pool that it serves.
 	// +optional
 	Unserved string `json:"unserved,omitempty"`
 	VFs      int32  `json:"vfs"`
@@ -190,57 +245,82 @@ type PoolState struct {
 	PFs []string `json:"pfs,omitempty"`
 }
 
-// Problem is one thing that is not as it should be.
+// Problem is a problem with its next step.
 type Problem struct {
 	Object string `json:"object"`
 	Reason string `json:"reason"`
-	// What mends it.
+	// The next step to mend it.
 	// +optional
 	Next string `json:"next,omitempty"`
 }
 
-// PolicyState is what became of a policy on the node.
+// NetworkWarning is a setting of a network that Culvert accepted and that is probably a mistake.
+type NetworkWarning struct {
+	// namespace/name of its NetworkAttachmentDefinition.
+	Network string `json:"network"`
+	Text    string `json:"text"`
+}
+
+// PolicyState is the state of a policy on the node.
 type PolicyState struct {
-	// Of the NodePolicy.
+	// The name of the NodePolicy.
 	Name string `json:"name"`
-	// The generation that was read.
+	// The generation that culvertd read.
 	Generation int64 `json:"generation"`
-	// Whether everything that it says about this node is done.
+	// Whether the node follows it.
 	Applied bool `json:"applied"`
 	// The policies of the same priority that contradict it.
 	// +optional
 	// +listType=atomic
 	Conflicts []string `json:"conflicts,omitempty"`
-	// Why it is not applied.
+	// The reason why the node does not follow it.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// AddressRequest is what a node needs of the addresses of one range set of a network.
+// AddressRequest is a node's request for addresses of one range set of a network.
 type AddressRequest struct {
 	// The network's name, which is that of its configuration.
 	Network string `json:"network"`
-	// The pool that has the addresses: namespace/name of a NetworkAttachmentDefinition, or the network's name where a
-	// file on the nodes has its configuration. Earlier versions of culvertd leave it out: their requests are of the pool
-	// that has the network's name, and only what they have stays granted.
+	// The pool of the addresses: namespace/name of a NetworkAttachmentDefinition, or pool:NAME of a declared AddressPool.
+	// Where a file on the nodes has the network's configuration, it is the network's name. Earlier versions of culvertd
+	// leave it out: their requests are for the pool with the network's name, and they keep only their granted blocks.
 	// +optional
 	Pool string `json:"pool,omitempty"`
-	// What may be given out: without gateways, network and broadcast addresses and what the network excludes.
+	// The addresses to give out, without gateways, network and broadcast addresses and the excluded ones.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2048
 	Ranges []AddressRange `json:"ranges,omitempty"`
-	// How many addresses attachments of the node hold and wait for.
+	// The ID under which the node requests blocks. It names another one after it gave addresses of a block back. Earlier
+	// versions of culvertd leave it out: their blocks stay theirs.
+	// +optional
+	Grant string `json:"grant,omitempty"`
+	// Released lists the addresses that the node gives back: the controller may grant them again.
+	// +optional
+	// +listType=atomic
+	Released []ReleasedRange `json:"released,omitempty"`
+	// The number of addresses that attachments of the node hold and wait for.
 	Used int64 `json:"used"`
-	// Addresses that must be this very node's: those that were asked for by name, and those that were held before the
-	// cluster gave out blocks.
+	// Addresses that exactly this node must have: those that pods named, and those that were held before the cluster gave
+	// out blocks.
 	// +optional
 	// +listType=atomic
 	Claims []AddressClaim `json:"claims,omitempty"`
+	// Addresses that pods of the node hold and keep after they have ended.
+	// +optional
+	// +listType=atomic
+	Reservations []AddressReservation `json:"reservations,omitempty"`
 	// Addresses that attachments of the node hold and that had to be unique on the node only (scope node). While the
 	// network keeps that scope they mean nothing; when it becomes the cluster's, no node is granted them.
 	// +optional
 	// +listType=atomic
 	NodeScope []AddressRange `json:"nodeScope,omitempty"`
+}
+
+// ReleasedRange is a run of addresses that a node got under a grant and does not give out under it again.
+type ReleasedRange struct {
+	Grant        string `json:"grant"`
+	AddressRange `json:",inline"`
 }
 
 // AddressRange is a run of addresses, both ends included.

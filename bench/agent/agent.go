@@ -17,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 )
 
-// Options are what an agent is started with.
+// Options are the options of an agent.
 type Options struct {
 	Version string // of this program
 	Reader  evidence.Reader
@@ -33,18 +33,18 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a := &agent{Options: o, life: ctx, out: json.NewEncoder(out), parts: map[uint64]*part{}}
-	if err := a.say(hello{Protocol: Protocol, Version: o.Version}); err != nil {
+	if err := a.writeLine(hello{Protocol: Protocol, Version: o.Version}); err != nil {
 		return fmt.Errorf("greet the conductor: %w", err)
 	}
 	requests := make(chan request)
 	read := make(chan error, 1)
-	go func() { read <- a.read(ctx, in, requests) }() // a read cannot be cancelled
+	go func() { read <- a.readRequests(ctx, in, requests) }() // a read cannot be cancelled
 	var serving errgroup.Group
 	for err := error(nil); ; {
 		select {
 		case r := <-requests:
 			serving.Go(func() error {
-				a.serve(ctx, r)
+				a.serveRequest(ctx, r)
 				return nil
 			})
 			continue
@@ -52,7 +52,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 		case <-ctx.Done():
 		}
 		cancel()
-		return errors.Join(err, serving.Wait(), a.end())
+		return errors.Join(err, serving.Wait(), a.endParts())
 	}
 }
 
@@ -70,15 +70,15 @@ type agent struct {
 	loan  *loan
 }
 
-// say writes a line.
-func (a *agent) say(line any) error {
+// writeLine writes a line.
+func (a *agent) writeLine(line any) error {
 	a.write.Lock()
 	defer a.write.Unlock()
 	return a.out.Encode(line)
 }
 
-// read takes the conductor's lines until there are no more.
-func (a *agent) read(ctx context.Context, in io.Reader, requests chan<- request) error {
+// readRequests takes the conductor's lines until there are no more.
+func (a *agent) readRequests(ctx context.Context, in io.Reader, requests chan<- request) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
 	for lines.Scan() {
@@ -103,45 +103,47 @@ func parseRequest(line []byte) (request, error) {
 	return r, nil
 }
 
-// serve answers a request. When the answer cannot be written the conductor is gone, and
+// serveRequest answers a request. When the answer cannot be written the conductor is gone, and
 // reading ends as well.
-func (a *agent) serve(ctx context.Context, r request) {
+func (a *agent) serveRequest(ctx context.Context, r request) {
 	to := answer{ID: r.ID}
-	value, err := a.do(ctx, r)
+	value, err := a.doRequest(ctx, r)
 	if err == nil {
 		to.Value, err = json.Marshal(value)
 	}
 	if err != nil {
 		to.Error, to.Nothing, to.Value = err.Error(), errors.Is(err, engine.ErrNothing), nil
 	}
-	if err := a.say(to); err != nil {
+	if err := a.writeLine(to); err != nil {
 		a.Log.Warn("answer the conductor", "error", err)
 	}
 }
 
-func (a *agent) do(ctx context.Context, r request) (any, error) {
+func (a *agent) doRequest(ctx context.Context, r request) (any, error) {
 	switch r.Do {
 	case describe:
-		return a.describe(ctx)
+		return a.describeHere(ctx)
 	case routes:
 		return routesTo(r.Addresses), nil
 	case vfs:
 		return a.Reader.VFs()
+	case counters:
+		return a.Reader.ReadCounters(r.Counted)
 	case rate:
-		return a.Reader.MaxTxRate(r.PCI)
+		return a.Reader.OfVF(r.PCI)
 	case rates:
-		return a.rates(ctx, r.PCI)
+		return a.listRates(ctx, r.PCI)
 	case lend:
-		return a.lend(ctx, r)
+		return a.lendRate(ctx, r)
 	case giveBack:
 		return nil, a.giveBack(ctx)
 	case receive, send, watch:
 		if r.Task == nil || (r.Do == send && r.To == nil) || (r.Do == watch && r.Watch == nil) {
 			return nil, fmt.Errorf("%s lacks what to do", r.Do)
 		}
-		return a.begin(ctx, r)
+		return a.beginPart(ctx, r)
 	}
-	p, err := a.part(r)
+	p, err := a.findPart(r)
 	if err != nil || p == nil {
 		return nil, err
 	}
@@ -149,21 +151,21 @@ func (a *agent) do(ctx context.Context, r request) (any, error) {
 	case held:
 		return nil, p.waitHeld(ctx)
 	case release:
-		return nil, p.release()
+		return nil, p.releaseSender()
 	case window:
-		return p.window(ctx)
+		return p.waitForWindow(ctx)
 	case finish:
-		defer a.drop(r.Part)
-		return p.finish(ctx)
+		defer a.dropPart(r.Part)
+		return p.waitForEnd(ctx)
 	case stop:
-		defer a.drop(r.Part)
+		defer a.dropPart(r.Part)
 		return nil, p.close()
 	}
 	return nil, fmt.Errorf("%q is not asked for in protocol %d", r.Do, Protocol)
 }
 
-// part finds the part that a request is about. One that is to be stopped need not be there.
-func (a *agent) part(r request) (*part, error) {
+// findPart finds the part that a request is about. A part to stop need not be there.
+func (a *agent) findPart(r request) (*part, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.parts[r.Part]
@@ -173,8 +175,8 @@ func (a *agent) part(r request) (*part, error) {
 	return p, nil
 }
 
-// begin starts a part and its sampling. It outlives the request.
-func (a *agent) begin(ctx context.Context, r request) (started, error) {
+// beginPart starts a part and its sampling. It outlives the request.
+func (a *agent) beginPart(ctx context.Context, r request) (started, error) {
 	p, err := a.newPart(ctx, r)
 	if err != nil {
 		return started{}, err
@@ -183,17 +185,17 @@ func (a *agent) begin(ctx context.Context, r request) (started, error) {
 	defer a.mu.Unlock()
 	a.last++
 	a.parts[a.last] = p
-	return started{Part: a.last, Ready: p.half.ready()}, nil
+	return started{Part: a.last, Ready: p.half.describeReady()}, nil
 }
 
-func (a *agent) drop(id uint64) {
+func (a *agent) dropPart(id uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.parts, id)
 }
 
-// end closes what parts are left.
-func (a *agent) end() error {
+// endParts closes what parts are left.
+func (a *agent) endParts() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.loan != nil {

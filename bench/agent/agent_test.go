@@ -27,13 +27,13 @@ func TestMain(m *testing.M) {
 	if os.Getenv(agentVariable) == "" {
 		os.Exit(m.Run())
 	}
-	if err := serve(); err != nil {
+	if err := serveAgent(); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		os.Exit(1)
 	}
 }
 
-func serve() error {
+func serveAgent() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return Run(ctx, os.Stdin, os.Stdout, Options{Version: "test", Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
@@ -53,19 +53,19 @@ func newPair(t *testing.T) pair {
 	p := pair{addr: [2]netip.Addr{netip.MustParseAddr("10.99.0.1"), netip.MustParseAddr("10.99.0.2")}}
 	for i := range p.netns {
 		p.netns[i] = fmt.Sprintf("cvbench%d-%d", os.Getpid(), i)
-		ip(t, "netns", "add", p.netns[i])
-		t.Cleanup(func() { ip(t, "netns", "del", p.netns[i]) })
+		runIP(t, "netns", "add", p.netns[i])
+		t.Cleanup(func() { runIP(t, "netns", "del", p.netns[i]) })
 	}
-	ip(t, "-n", p.netns[0], "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", p.netns[1])
+	runIP(t, "-n", p.netns[0], "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", p.netns[1])
 	for i := range p.netns {
-		ip(t, "-n", p.netns[i], "link", "set", "lo", "up")
-		ip(t, "-n", p.netns[i], "addr", "add", p.addr[i].String()+"/24", "dev", fmt.Sprint("v", i))
-		ip(t, "-n", p.netns[i], "link", "set", fmt.Sprint("v", i), "up")
+		runIP(t, "-n", p.netns[i], "link", "set", "lo", "up")
+		runIP(t, "-n", p.netns[i], "addr", "add", p.addr[i].String()+"/24", "dev", fmt.Sprint("v", i))
+		runIP(t, "-n", p.netns[i], "link", "set", fmt.Sprint("v", i), "up")
 	}
 	return p
 }
 
-func ip(t *testing.T, args ...string) {
+func runIP(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 		t.Fatalf("ip %v: %v: %s", args, err, out)
@@ -113,23 +113,23 @@ func startAgent(t *testing.T, netns string, env ...string) (*Client, *process) {
 	return c, p
 }
 
-// need skips a test whose program is not installed.
-func need(t *testing.T, program string) {
+// needProgram skips a test whose program is not installed.
+func needProgram(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skipf("%s is not installed", program)
 	}
 }
 
-// task is a workload from the first end of a pair to the second.
-func (p pair) task(w bench.Workload, end int) Task {
+// makeTask is a workload from the first end of a pair to the second.
+func (p pair) makeTask(w bench.Workload, end int) Task {
 	i := fmt.Sprint("v", end)
 	return Task{Workload: w, From: p.addr[0], To: p.addr[1], Interface: i, Watch: []evidence.Watched{{Interface: i, Role: "path"}}}
 }
 
-// measure makes a run from the first end to the second that is not void: on a machine that
+// measureRun makes a run from the first end to the second that is not void: on a machine that
 // does other things the agents may be woken late, of which alone nothing is learnt here.
-func measure(t *testing.T, p pair, w bench.Workload) bench.Run {
+func measureRun(t *testing.T, p pair, w bench.Workload) bench.Run {
 	t.Helper()
 	from, _ := startAgent(t, p.netns[0])
 	to, _ := startAgent(t, p.netns[1])
@@ -137,30 +137,37 @@ func measure(t *testing.T, p pair, w bench.Workload) bench.Run {
 	late := 0
 	for range tries {
 		r := measureOnce(t, p, w, from, to)
-		if r.Void == "" {
+		if r.Void == "" && hasWindow(r.From, w) && hasWindow(r.To, w) {
 			return r
 		}
-		t.Log("void:", r.Void)
+		t.Logf("void: %q; sampled were %g s and %g s of %g", r.Void, r.From.CPU.Seconds, r.To.CPU.Seconds, w.Seconds)
 		if strings.Contains(r.Void, " was woken ") {
 			late++
 		}
 	}
 	if late < tries {
-		t.Fatalf("%d of %d runs are void, %d of them since an agent was woken late", tries, tries, late)
+		t.Fatalf("%d of %d runs are void or were sampled for another time, %d of them since an agent was woken late", tries, tries, late)
 	}
 	t.Skip("this machine is too busy to count a window")
 	return bench.Run{}
+}
+
+// hasWindow reports whether an end sampled about the window of a workload: as much of it as lateness lets
+// pass. The engine culvert has no bound on lateness: the end that does not count samples when the
+// other end's messages come, which is later on a busy machine.
+func hasWindow(e bench.Evidence, w bench.Workload) bool {
+	return e.CPU.Seconds >= 0.74*w.Seconds && e.CPU.Seconds <= 1.26*w.Seconds
 }
 
 func measureOnce(t *testing.T, p pair, w bench.Workload, from, to *Client) bench.Run {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	receiver, err := to.Receive(ctx, p.task(w, 1))
+	receiver, err := to.Receive(ctx, p.makeTask(w, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sender, err := from.Send(ctx, p.task(w, 0), receiver.Ready())
+	sender, err := from.Send(ctx, p.makeTask(w, 0), receiver.Ready())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,10 +182,10 @@ func measureOnce(t *testing.T, p pair, w bench.Workload, from, to *Client) bench
 	return Join(sent, received)
 }
 
-// proven fails unless both ends' counters rose by about what was claimed. Where all
+// checkProof fails unless both ends' counters rose by about what was claimed. Where all
 // processors are busy with other things, the windows of a second that two starved
 // processes count are no more alike than that.
-func proven(t *testing.T, r bench.Run) {
+func checkProof(t *testing.T, r bench.Run) {
 	t.Helper()
 	if r.Bytes == 0 || len(r.From.Interfaces) != 1 || len(r.To.Interfaces) != 1 {
 		t.Fatalf("no figure or no evidence: %+v", r)
@@ -189,8 +196,8 @@ func proven(t *testing.T, r bench.Run) {
 		}
 	}
 	for name, e := range map[string]bench.Evidence{"sender": r.From, "receiver": r.To} {
-		if e.CPU.Seconds < 0.9 || e.CPU.Seconds > 1.2 || e.CPU.Total() <= 0 {
-			t.Errorf("%s: the window was to be 1 s: %+v", name, e.CPU)
+		if e.CPU.Total() <= 0 {
+			t.Errorf("%s: no processor was used: %+v", name, e.CPU)
 		}
 	}
 }
@@ -214,12 +221,12 @@ func TestEngines(t *testing.T) {
 	} {
 		t.Run(c.w.Engine+" "+string(c.w.Kind), func(t *testing.T) {
 			if c.program != "" {
-				need(t, c.program)
+				needProgram(t, c.program)
 			}
 			w := c.w
 			w.Seconds, w.Warmup = 1, 0.5
-			r := measure(t, p, w)
-			proven(t, r)
+			r := measureRun(t, p, w)
+			checkProof(t, r)
 			if r.Seconds < 0.9 || (r.Retransmits != nil) != (w.Kind == bench.Stream && w.Engine != "iperf2") || (r.Delays != nil) != (w.Kind == bench.Request || w.Kind == bench.Echo) {
 				t.Errorf("got %+v", r)
 			}
@@ -229,6 +236,12 @@ func TestEngines(t *testing.T) {
 			if (w.Kind == bench.Datagram || w.Kind == bench.Packets) && (r.Sent == 0 || r.Packets == 0 || r.PPS <= 0) {
 				t.Errorf("got %+v", r)
 			}
+			if m := [2]bool{r.From.Mechanism.Name != "", r.To.Mechanism.Name != ""}; w.Kind == bench.Packets && m != [2]bool{true, true} {
+				t.Errorf("by what its ends sent and counted is not kept: %+v, %+v", r.From.Mechanism, r.To.Mechanism)
+			}
+			if r.Totals.Sent == 0 || r.Totals.Arrived == 0 {
+				t.Errorf("totals: %+v of %d bytes", r.Totals, r.Bytes)
+			}
 			name := map[string]string{"iperf2": "iperf", "iperf3": "iperf3"}[w.Engine]
 			if name != "" && r.From.CPU.Tasks[name] <= 0 {
 				t.Errorf("tasks: %v", r.From.CPU.Tasks)
@@ -237,12 +250,36 @@ func TestEngines(t *testing.T) {
 	}
 }
 
+// iperf 2 reports no retransmits, so the kernel's count bounds what the path's counters may show.
+func TestRetransmitsOfIperf2(t *testing.T) {
+	needProgram(t, "iperf")
+	needProgram(t, "tc")
+	p := newPair(t)
+	// A queue as short as this drops what comes in a burst.
+	if out, err := exec.Command("tc", "-n", p.netns[0], "qdisc", "add", "dev", "v0", "root", "tbf", "rate", "100mbit", "burst", "16kb", "limit", "24kb").CombinedOutput(); err != nil {
+		t.Skipf("no token bucket filter here: %v: %s", err, out)
+	}
+	r := measureRun(t, p, bench.Workload{Kind: bench.Stream, Engine: "iperf2", Streams: 4, Seconds: 1, Warmup: 0.5})
+	text, err := exec.Command("ip", "netns", "exec", p.netns[0], "cat", "/proc/net/snmp").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := parseProtocol(string(text), "Tcp", "RetransSegs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Retransmits != nil || r.Totals.Retransmits == 0 || r.Totals.Retransmits > all[0] {
+		t.Errorf("%v in the window, %+v, and the namespace sent %d again", r.Retransmits, r.Totals, all[0])
+	}
+	checkProof(t, r)
+}
+
 // What a VF may send is read by evidence; here there is none.
 func TestRate(t *testing.T) {
 	p := newPair(t)
 	c, _ := startAgent(t, p.netns[0])
-	_, err := c.Rate(t.Context(), "0000:ff:1f.7")
-	refused(t, "no VF", err, `"0000:ff:1f.7" is no VF`)
+	_, err := c.OfVF(t.Context(), "0000:ff:1f.7")
+	checkRefusal(t, "no VF", err, `"0000:ff:1f.7" is no VF`)
 }
 
 // Behind a Service a receiver listens on the Service's ports, and on no others.
@@ -255,13 +292,13 @@ func TestPortsOfAService(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer h.close()
-		port := h.ready().Ports[0]
+		port := h.describeReady().Ports[0]
 		if !slices.Contains(bench.ServicePorts, port) || taken[port] {
 			t.Errorf("it listens on %d", port)
 		}
 		taken[port] = true
 	}
-	if port, err := freePort(t.Context(), task.To, task.ports()); err != nil || taken[port] || !slices.Contains(bench.ServicePorts, port) {
+	if port, err := freePort(t.Context(), task.To, task.listenPorts()); err != nil || taken[port] || !slices.Contains(bench.ServicePorts, port) {
 		t.Errorf("%d is free, %v", port, err)
 	}
 	if _, err := freePort(t.Context(), task.To, slices.Collect(maps.Keys(taken))); err == nil {
@@ -274,7 +311,7 @@ func TestNoFramesToAService(t *testing.T) {
 	for _, engine := range []string{"culvert", "ping"} {
 		kind := map[string]bench.Kind{"culvert": bench.Packets, "ping": bench.Echo}[engine]
 		task := Task{Workload: bench.Workload{Kind: kind, Engine: engine, Seconds: 1}, Service: netip.MustParseAddr("10.96.0.7")}
-		if _, err := (&agent{}).half(t.Context(), request{Do: receive, Task: &task}); err == nil || !strings.Contains(err.Error(), "measure the path to its pod") {
+		if _, err := (&agent{}).startHalf(t.Context(), request{Do: receive, Task: &task}); err == nil || !strings.Contains(err.Error(), "measure the path to its pod") {
 			t.Errorf("%s: %v", engine, err)
 		}
 	}

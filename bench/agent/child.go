@@ -50,8 +50,8 @@ func startChild(path string, args ...string) (*child, error) {
 	return c, nil
 }
 
-// stop ends the child and its group, and waits for it.
-func (c *child) stop() {
+// stopGroup ends the child and its group, and waits for it.
+func (c *child) stopGroup() {
 	c.ending.Do(func() {
 		const grace = 2 * time.Second
 		_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGTERM) // it may have ended
@@ -70,27 +70,27 @@ func (c *child) stop() {
 	<-c.ended
 }
 
-// wait waits for the child's end and returns what it wrote. An error has what it said.
-func (c *child) wait(ctx context.Context) ([]byte, error) {
+// waitForEnd waits for the child's end and returns what it wrote. An error has what it said.
+func (c *child) waitForEnd(ctx context.Context) ([]byte, error) {
 	select {
 	case <-c.ended:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	if c.err != nil {
-		return c.out.bytes(), c.failure(c.err)
+		return c.out.copyBytes(), c.explainFailure(c.err)
 	}
 	if c.out.over {
 		return nil, fmt.Errorf("%s wrote more than %d bytes", c.name, maxOutput)
 	}
-	return c.out.bytes(), nil
+	return c.out.copyBytes(), nil
 }
 
-// failure is err with the last of what the child said.
-func (c *child) failure(err error) error {
-	said := strings.TrimSpace(string(c.said.bytes()))
+// explainFailure returns err with the last lines that the child printed.
+func (c *child) explainFailure(err error) error {
+	said := strings.TrimSpace(string(c.said.copyBytes()))
 	if said == "" {
-		said = strings.TrimSpace(string(c.out.bytes()))
+		said = strings.TrimSpace(string(c.out.copyBytes()))
 	}
 	const most = 300
 	if len(said) > most {
@@ -105,7 +105,7 @@ func (c *child) failure(err error) error {
 // maxOutput bounds what a child writes: 128 streams at 20 lines each are 2 MB.
 const maxOutput = 64 << 20
 
-// output keeps what a child writes. What is beyond the bound is dropped and noted, so
+// output keeps what a child writes. It drops and notes output beyond the bound, so
 // that the child does not block.
 type output struct {
 	mu   sync.Mutex
@@ -123,7 +123,7 @@ func (o *output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-func (o *output) bytes() []byte {
+func (o *output) copyBytes() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return bytes.Clone(o.text.Bytes())

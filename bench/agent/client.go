@@ -43,7 +43,7 @@ type Client struct {
 func NewClient(ctx context.Context, pipe io.ReadWriteCloser) (*Client, error) {
 	c := &Client{pipe: pipe, ended: make(chan struct{}), waiting: map[uint64]chan answer{}}
 	greeted := make(chan error, 1)
-	go c.read(greeted) // ends when the pipe closes
+	go c.readAnswers(greeted) // ends when the pipe closes
 	select {
 	case err := <-greeted:
 		if err != nil {
@@ -57,17 +57,17 @@ func NewClient(ctx context.Context, pipe io.ReadWriteCloser) (*Client, error) {
 	}
 }
 
-// Version is that of the program at the other end.
+// Version returns the version of the program at the other end.
 func (c *Client) Version() string { return c.version }
 
 // Close closes the pipe, upon which the agent ends its children and leaves.
 func (c *Client) Close() error { return c.pipe.Close() }
 
-// read takes the agent's lines until there are no more.
-func (c *Client) read(greeted chan<- error) {
+// readAnswers takes the agent's lines until there are no more.
+func (c *Client) readAnswers(greeted chan<- error) {
 	lines := bufio.NewScanner(c.pipe)
 	lines.Buffer(nil, maxLine)
-	err := c.greet(lines)
+	err := c.readGreeting(lines)
 	greeted <- err
 	for err == nil && lines.Scan() {
 		var a answer
@@ -93,10 +93,10 @@ func (c *Client) read(greeted chan<- error) {
 	}
 	c.mu.Unlock()
 	close(c.ended)
-	c.pipe.Close() // nobody may be left to read what is written
+	c.pipe.Close() // a write would wait for a reader that is gone
 }
 
-func (c *Client) greet(lines *bufio.Scanner) error {
+func (c *Client) readGreeting(lines *bufio.Scanner) error {
 	if !lines.Scan() {
 		return errors.Join(fmt.Errorf("wait for the agent to speak: %w before it did", ErrGone), lines.Err())
 	}
@@ -111,8 +111,8 @@ func (c *Client) greet(lines *bufio.Scanner) error {
 	return nil
 }
 
-// ask sends a request and waits for its answer's value.
-func (c *Client) ask(ctx context.Context, r request, value any) error {
+// askAgent sends a request and waits for its answer's value.
+func (c *Client) askAgent(ctx context.Context, r request, value any) error {
 	answered := make(chan answer, 1)
 	c.mu.Lock()
 	c.last++
@@ -126,25 +126,30 @@ func (c *Client) ask(ctx context.Context, r request, value any) error {
 	if err := c.writeLine(line); err != nil {
 		return fmt.Errorf("ask the agent to %s: %w: %w", r.Do, ErrGone, err)
 	}
+	var a answer
 	select {
-	case a := <-answered:
-		if a.Error != "" {
-			return answeredError{a}
-		}
-		if value == nil {
-			return nil
-		}
-		if err := json.Unmarshal(a.Value, value); err != nil {
-			return fmt.Errorf("read the agent's answer to %s: %w", r.Do, err)
-		}
-		return nil
+	case a = <-answered:
 	case <-c.ended:
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return fmt.Errorf("ask the agent to %s: %w", r.Do, c.why)
+		select {
+		case a = <-answered: // the last that it said
+		default:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return fmt.Errorf("ask the agent to %s: %w", r.Do, c.why)
+		}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if a.Error != "" {
+		return answeredError{a}
+	}
+	if value == nil {
+		return nil
+	}
+	if err := json.Unmarshal(a.Value, value); err != nil {
+		return fmt.Errorf("read the agent's answer to %s: %w", r.Do, err)
+	}
+	return nil
 }
 
 func (c *Client) writeLine(line []byte) error {
@@ -158,72 +163,79 @@ func (c *Client) writeLine(line []byte) error {
 // and the engines.
 func (c *Client) Describe(ctx context.Context) (Description, error) {
 	var d Description
-	err := c.ask(ctx, request{Do: describe}, &d)
+	err := c.askAgent(ctx, request{Do: describe}, &d)
 	return d, err
 }
 
-// Routes asks how this end would send to each of some addresses. One that there is no
-// route to is left out.
+// Routes asks how this end would send to each of some addresses. It leaves out addresses without
+// a route.
 func (c *Client) Routes(ctx context.Context, to []netip.Addr) (map[netip.Addr]Route, error) {
 	var m map[netip.Addr]Route
-	err := c.ask(ctx, request{Do: routes, Addresses: to}, &m)
+	err := c.askAgent(ctx, request{Do: routes, Addresses: to}, &m)
 	return m, err
 }
 
 // VFs asks for those of the machine's PFs.
 func (c *Client) VFs(ctx context.Context) ([]evidence.VF, error) {
 	var all []evidence.VF
-	err := c.ask(ctx, request{Do: vfs}, &all)
+	err := c.askAgent(ctx, request{Do: vfs}, &all)
 	return all, err
 }
 
-// Rate asks what the VF with that PCI address may send (max_tx_rate), in Mb/s; 0 is no limit.
-func (c *Client) Rate(ctx context.Context, pci string) (mbps uint32, err error) {
-	err = c.ask(ctx, request{Do: rate, PCI: pci}, &mbps)
-	return mbps, err
+// Counters asks for the counters of interfaces as they are, in their order.
+func (c *Client) Counters(ctx context.Context, of []evidence.Watched) ([]bench.Counters, error) {
+	var all []bench.Counters
+	err := c.askAgent(ctx, request{Do: counters, Counted: of}, &all)
+	return all, err
+}
+
+// OfVF asks what the VF with that PCI address may send, and its VLAN.
+func (c *Client) OfVF(ctx context.Context, pci string) (lent evidence.Lent, err error) {
+	err = c.askAgent(ctx, request{Do: rate, PCI: pci}, &lent)
+	return lent, err
 }
 
 // Rates asks the machine's culvertd which rates it can lend the VF with that PCI address, in Mb/s.
 func (c *Client) Rates(ctx context.Context, pci string) (lowest, highest int, err error) {
 	var r rateRange
-	err = c.ask(ctx, request{Do: rates, PCI: pci}, &r)
+	err = c.askAgent(ctx, request{Do: rates, PCI: pci}, &r)
 	return r.Lowest, r.Highest, err
 }
 
-// Lend has the machine's culvertd lend the VF with that PCI address a rate, in Mb/s, for some seconds
-// at most, and returns what the hardware keeps to. The VF has its own again after GiveBack,
-// and whenever the agent leaves.
+// Lend asks the machine's culvertd to lend the VF with that PCI address a rate, in Mb/s, for at
+// most the given seconds, and returns the rate that the hardware applies. The VF gets its own
+// rate back by GiveBack, or when the agent ends.
 func (c *Client) Lend(ctx context.Context, pci string, mbps uint32, seconds int) (is uint32, err error) {
-	err = c.ask(ctx, request{Do: lend, PCI: pci, Mbps: mbps, Seconds: seconds}, &is)
+	err = c.askAgent(ctx, request{Do: lend, PCI: pci, Mbps: mbps, Seconds: seconds}, &is)
 	return is, err
 }
 
 // GiveBack ends what Lend began, and returns when the VF was read back with its own rate.
 func (c *Client) GiveBack(ctx context.Context) error {
-	return c.ask(ctx, request{Do: giveBack}, nil)
+	return c.askAgent(ctx, request{Do: giveBack}, nil)
 }
 
 // Receive readies this end to receive what the task's workload sends. It is ready
 // when Receive returns; when nothing comes for half a minute, Finish says so.
 func (c *Client) Receive(ctx context.Context, t Task) (*Part, error) {
-	return c.begin(ctx, request{Do: receive, Task: &t})
+	return c.beginPart(ctx, request{Do: receive, Task: &t})
 }
 
-// Send has this end send to one that is ready. The engines at both ends must have the same
+// Send makes this end send to an end that is ready. The engines at both ends must have the same
 // major and minor version.
 func (c *Client) Send(ctx context.Context, t Task, to Ready) (*Part, error) {
-	return c.begin(ctx, request{Do: send, Task: &t, To: &to})
+	return c.beginPart(ctx, request{Do: send, Task: &t, To: &to})
 }
 
-// Watch has this end take no part, and sample the window of a part on the same
-// machine, or on another one by the window's In. Of the task only Watch counts.
+// Watch makes this end take no part in the traffic, and sample the window of a part on the same
+// machine, or by the window's In on another machine. The task needs only Watch.
 func (c *Client) Watch(ctx context.Context, t Task, w Window) (*Part, error) {
-	return c.begin(ctx, request{Do: watch, Task: &t, Watch: &w})
+	return c.beginPart(ctx, request{Do: watch, Task: &t, Watch: &w})
 }
 
-func (c *Client) begin(ctx context.Context, r request) (*Part, error) {
+func (c *Client) beginPart(ctx context.Context, r request) (*Part, error) {
 	var s started
-	if err := c.ask(ctx, r, &s); err != nil {
+	if err := c.askAgent(ctx, r, &s); err != nil {
 		return nil, err
 	}
 	return &Part{client: c, id: s.Part, ready: s.Ready}, nil
@@ -236,23 +248,24 @@ type Part struct {
 	ready  Ready
 }
 
-// Ready is what a sender has to know of a receiver.
+// Ready returns what a sender has to know of this receiver.
 func (p *Part) Ready() Ready { return p.ready }
 
 // Held waits until a sender whose task has Hold would begin.
 func (p *Part) Held(ctx context.Context) error {
-	return p.client.ask(ctx, request{Do: held, Part: p.id}, nil)
+	return p.client.askAgent(ctx, request{Do: held, Part: p.id}, nil)
 }
 
-// Release has such a sender begin. It is an error when the sender does not wait for it.
+// Release makes a sender begin that waits for it. It returns an error if the sender does not
+// wait.
 func (p *Part) Release(ctx context.Context) error {
-	return p.client.ask(ctx, request{Do: release, Part: p.id}, nil)
+	return p.client.askAgent(ctx, request{Do: release, Part: p.id}, nil)
 }
 
 // Window waits until the traffic has begun and says what will be counted.
 func (p *Part) Window(ctx context.Context) (Window, error) {
 	var w Window
-	err := p.client.ask(ctx, request{Do: window, Part: p.id}, &w)
+	err := p.client.askAgent(ctx, request{Do: window, Part: p.id}, &w)
 	return w, err
 }
 
@@ -262,12 +275,12 @@ func (p *Part) Window(ctx context.Context) (Window, error) {
 // the part is left.
 func (p *Part) Finish(ctx context.Context) (bench.Run, error) {
 	var r bench.Run
-	err := p.client.ask(ctx, request{Do: finish, Part: p.id}, &r)
+	err := p.client.askAgent(ctx, request{Do: finish, Part: p.id}, &r)
 	return r, err
 }
 
 // Stop ends the part early. After it, or after Finish, there is nothing left of it
 // to stop, and that is no error.
 func (p *Part) Stop(ctx context.Context) error {
-	return p.client.ask(ctx, request{Do: stop, Part: p.id}, nil)
+	return p.client.askAgent(ctx, request{Do: stop, Part: p.id}, nil)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// speaking is a pipe to something that speaks.
-func speaking(t *testing.T, speak func(net.Conn)) net.Conn {
+// speakingPipe is a pipe to something that speaks.
+func speakingPipe(t *testing.T, speak func(net.Conn)) net.Conn {
 	t.Helper()
 	here, there := net.Pipe()
 	go speak(there)
@@ -35,22 +35,22 @@ func TestGreeting(t *testing.T) {
 		{"another protocol", `{"culvertBenchAgent":99,"version":"v9"}` + "\n", fmt.Sprintf("the agent is of culvert v9 and speaks protocol 99, and this program %d: use one version of culvert at all ends", Protocol)},
 		{"nothing", "", "the agent is gone before it did"},
 	} {
-		_, err := NewClient(t.Context(), speaking(t, func(there net.Conn) {
+		_, err := NewClient(t.Context(), speakingPipe(t, func(there net.Conn) {
 			_, _ = io.WriteString(there, c.says)
 			there.Close()
 		}))
-		refused(t, c.name, err, c.want)
+		checkRefusal(t, c.name, err, c.want)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	_, err := NewClient(ctx, speaking(t, func(net.Conn) {}))
-	refused(t, "silence", err, "wait for the agent to speak: context deadline exceeded")
+	_, err := NewClient(ctx, speakingPipe(t, func(net.Conn) {}))
+	checkRefusal(t, "silence", err, "wait for the agent to speak: context deadline exceeded")
 }
 
 // TestAnswersOutOfOrder: each call gets the answer with its number, and what is not JSON ends
 // all of them.
 func TestAnswersOutOfOrder(t *testing.T) {
-	pipe := speaking(t, func(there net.Conn) {
+	pipe := speakingPipe(t, func(there net.Conn) {
 		_ = json.NewEncoder(there).Encode(hello{Protocol: Protocol, Version: "x"})
 		lines := bufio.NewScanner(there)
 		var asked []request
@@ -70,22 +70,22 @@ func TestAnswersOutOfOrder(t *testing.T) {
 		t.Fatalf("%v, version %q", err, c.Version())
 	}
 	first := make(chan error)
-	go func() { first <- c.ask(t.Context(), request{Do: describe}, nil) }()
-	refused(t, "second", c.ask(t.Context(), request{Do: window}, nil), "window")
-	refused(t, "first", <-first, "describe")
+	go func() { first <- c.askAgent(t.Context(), request{Do: describe}, nil) }()
+	checkRefusal(t, "second", c.askAgent(t.Context(), request{Do: window}, nil), "window")
+	checkRefusal(t, "first", <-first, "describe")
 	_, err = c.Describe(t.Context())
-	refused(t, "noise", err, `ask the agent to describe: the agent is gone: it said "panic: out of luck"`)
+	checkRefusal(t, "noise", err, `ask the agent to describe: the agent is gone: it said "panic: out of luck"`)
 	if !errors.Is(err, ErrGone) {
 		t.Errorf("%v is no ErrGone", err)
 	}
 	_, err = c.Describe(t.Context())
-	refused(t, "afterwards", err, "the agent is gone")
+	checkRefusal(t, "afterwards", err, "the agent is gone")
 }
 
 // The conductor recognises the kind of an agent's error, whatever its text is.
 func TestAnsweredErrorIsWhatItWas(t *testing.T) {
 	for _, nothing := range []bool{true, false} {
-		c, err := NewClient(t.Context(), speaking(t, func(there net.Conn) {
+		c, err := NewClient(t.Context(), speakingPipe(t, func(there net.Conn) {
 			_ = json.NewEncoder(there).Encode(hello{Protocol: Protocol, Version: "x"})
 			bufio.NewScanner(there).Scan()
 			_ = json.NewEncoder(there).Encode(answer{ID: 1, Error: "no luck", Nothing: nothing})
@@ -99,6 +99,24 @@ func TestAnsweredErrorIsWhatItWas(t *testing.T) {
 	}
 }
 
+// An agent that leaves when it has answered was heard.
+func TestLastAnswerIsHeard(t *testing.T) {
+	for range 300 {
+		c, err := NewClient(t.Context(), speakingPipe(t, func(there net.Conn) {
+			_ = json.NewEncoder(there).Encode(hello{Protocol: Protocol, Version: "x"})
+			bufio.NewScanner(there).Scan()
+			_ = json.NewEncoder(there).Encode(answer{ID: 1, Error: "no luck"})
+			there.Close()
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Describe(t.Context()); err == nil || err.Error() != "no luck" {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestRunEnds: an agent ends with its input, and when that makes no sense.
 func TestRunEnds(t *testing.T) {
 	for in, want := range map[string]string{"": "", "hello\n": `the conductor said "hello", which is no request`, `{"do":"describe"}`: "which is no request"} {
@@ -108,7 +126,7 @@ func TestRunEnds(t *testing.T) {
 		case want == "" && err != nil:
 			t.Errorf("%q: %v", in, err)
 		case want != "":
-			refused(t, in, err, want)
+			checkRefusal(t, in, err, want)
 		}
 		if out.String() != fmt.Sprintf(`{"culvertBenchAgent":%d,"version":"x"}`+"\n", Protocol) {
 			t.Errorf("it said %q", out.String())

@@ -25,5 +25,5 @@
 // nothing.
 //
 // An agent that takes no part, in the PID namespace of a pod's node, say, samples
-// the same window with [Client.Watch], told by [Part.Window].
+// the same window with [Client.Watch], by its [Part.Window].
 package agent

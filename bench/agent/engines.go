@@ -24,8 +24,8 @@ type tool struct {
 	send    func(ctx context.Context, t Task, to Ready) (half, error)
 }
 
-// tools returns every engine with what drives it.
-func (a *agent) tools() []tool {
+// listTools returns every engine with what drives it.
+func (a *agent) listTools() []tool {
 	own := func(context.Context) (string, error) { return a.Version, nil }
 	driven := map[string]tool{
 		engine.Own:    {version: own, receive: ownReceive, send: ownSend},
@@ -43,13 +43,13 @@ func (a *agent) tools() []tool {
 	return all
 }
 
-// half starts what a request asks for.
-func (a *agent) half(ctx context.Context, r request) (half, error) {
+// startHalf starts what a request asks for.
+func (a *agent) startHalf(ctx context.Context, r request) (half, error) {
 	if r.Do == watch {
 		now, err := evidence.Now()
-		return watcher{r.Watch.from(now)}, err
+		return watcher{r.Watch.fromNow(now)}, err
 	}
-	e, err := a.tool(r.Task.Workload)
+	e, err := a.findTool(r.Task.Workload)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 	if r.Task.Hold && !e.Held {
 		return nil, fmt.Errorf("%s sends as soon as it is started, and cannot begin together with others: take Culvert's own engine", e.Name)
 	}
-	if k := r.Task.Workload.Kind; r.Task.Service.IsValid() && !calls(k) {
+	if k := r.Task.Workload.Kind; r.Task.Service.IsValid() && !usesPorts(k) {
 		return nil, fmt.Errorf("a Service passes connections and datagrams on, and no %q: measure the path to its pod", k)
 	}
 	if r.Do == receive {
@@ -74,21 +74,21 @@ func (a *agent) half(ctx context.Context, r request) (half, error) {
 	return e.send(ctx, *r.Task, *r.To)
 }
 
-// calls reports whether a kind of workload can go to a Service, which passes on what is
+// usesPorts reports whether a kind of workload can go to a Service, which passes on what is
 // sent to its ports over TCP and UDP.
-func calls(k bench.Kind) bool {
-	return k == bench.Stream || k == bench.Datagram || k == bench.Request
+func usesPorts(k bench.Kind) bool {
+	return k == bench.Stream || k == bench.Datagram || k == bench.Request || k == bench.Connect
 }
 
-// tool finds what carries a workload.
-func (a *agent) tool(w bench.Workload) (tool, error) {
+// findTool finds what carries a workload.
+func (a *agent) findTool(w bench.Workload) (tool, error) {
 	if !(w.Seconds > 0) || w.Warmup < 0 || w.Streams < 0 || w.Size < 0 || w.Rate < 0 {
 		return tool{}, fmt.Errorf("a workload of %g s after %g s, %d streams of %d bytes at %g/s cannot be", w.Seconds, w.Warmup, w.Streams, w.Size, w.Rate)
 	}
 	if w.Reverse {
 		return tool{}, errors.New("an agent sends or receives, and knows no reverse: change the ends")
 	}
-	all := a.tools()
+	all := a.listTools()
 	i := slices.IndexFunc(all, func(e tool) bool { return e.Name == w.Engine })
 	switch {
 	case i < 0:
@@ -107,11 +107,11 @@ func (a *agent) tool(w bench.Workload) (tool, error) {
 // for what comes after the second number, or the receiver needs none.
 func Together(name, here, there string) bool {
 	e, _ := engine.FindEngine(name)
-	return e.SenderOnly || minor(here) == minor(there)
+	return e.SenderOnly || minorVersion(here) == minorVersion(there)
 }
 
-// minor cuts a version to its first two numbers: "3.18" of "3.18.1+".
-func minor(version string) string {
+// minorVersion cuts a version to its first two numbers: "3.18" of "3.18.1+".
+func minorVersion(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
@@ -134,14 +134,17 @@ func programVersion(ctx context.Context, name string, parse func(string) (string
 	return parse(string(said))
 }
 
-// describe says what is here.
-func (a *agent) describe(ctx context.Context) (Description, error) {
+// describeHere says what is here.
+func (a *agent) describeHere(ctx context.Context) (Description, error) {
 	var d Description
 	var err error
 	if d.Machine, err = a.Reader.Machine(); err != nil {
 		return d, fmt.Errorf("read the machine's fingerprint: %w", err)
 	}
 	if d.Ends, err = a.Reader.Ends(); err != nil {
+		return d, err
+	}
+	if d.Carriers, err = a.Reader.Carriers(); err != nil {
 		return d, err
 	}
 	interfaces, err := net.Interfaces()
@@ -152,7 +155,7 @@ func (a *agent) describe(ctx context.Context) (Description, error) {
 	for _, i := range interfaces {
 		d.MACs[i.Name] = i.HardwareAddr.String()
 	}
-	for _, e := range a.tools() {
+	for _, e := range a.listTools() {
 		version, err := e.version(ctx)
 		if err != nil {
 			d.Lacking = append(d.Lacking, Lack{Engine: e.Name, Why: err.Error()})

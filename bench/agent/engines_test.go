@@ -11,12 +11,12 @@ import (
 // The agent drives every engine of the list, and its errors and answers follow the list.
 func TestEveryEngineIsDriven(t *testing.T) {
 	a := &agent{}
-	for _, e := range a.tools() {
+	for _, e := range a.listTools() {
 		if e.version == nil || e.receive == nil || e.send == nil {
 			t.Errorf("%s is listed, and the agent cannot drive it", e.Name)
 		}
 		for _, k := range []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets, bench.Echo} {
-			_, err := a.tool(bench.Workload{Engine: e.Name, Kind: k, Seconds: 1})
+			_, err := a.findTool(bench.Workload{Engine: e.Name, Kind: k, Seconds: 1})
 			if (err == nil) != slices.Contains(e.Kinds, k) {
 				t.Errorf("%s for %s: %v", e.Name, k, err)
 			}
@@ -25,7 +25,7 @@ func TestEveryEngineIsDriven(t *testing.T) {
 			t.Errorf("two versions of %s together: %v", e.Name, got)
 		}
 	}
-	if len(a.tools()) != len(engine.Engines()) {
-		t.Errorf("%d engines are driven", len(a.tools()))
+	if len(a.listTools()) != len(engine.Engines()) {
+		t.Errorf("%d engines are driven", len(a.listTools()))
 	}
 }

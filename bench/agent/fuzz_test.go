@@ -29,7 +29,7 @@ func FuzzRequests(f *testing.F) {
 			if err != nil {
 				break
 			}
-			if acts(r) {
+			if isAct(r) {
 				t.Skip("it would make traffic, or read this machine")
 			}
 			asked[r.ID]++
@@ -60,8 +60,8 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// acts reports whether an agent does more for a request than answer it.
-func acts(r request) bool {
+// isAct reports whether an agent does more for a request than answer it.
+func isAct(r request) bool {
 	switch r.Do {
 	case describe, routes, vfs, rate, rates, lend:
 		return true
@@ -84,7 +84,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(greeting + `{"id":2,"error":"no luck","nothing":true}` + "\n" + `{"id":1}` + "\n" + "panic: out of luck\n"))
 	f.Add([]byte("Last login: Tuesday\n"))
 	f.Fuzz(func(t *testing.T, says []byte) {
-		c, err := NewClient(t.Context(), speaking(t, agentSays(says)))
+		c, err := NewClient(t.Context(), speakingPipe(t, agentSays(says)))
 		if err != nil {
 			return
 		}

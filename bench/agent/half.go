@@ -10,13 +10,13 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// half is what one end does in a run: an engine that sends or receives.
+// half is the work of one end in a run: an engine that sends or receives.
 type half interface {
-	// ready is what the other end has to know before it begins.
-	ready() Ready
-	// run carries traffic until all of it is over, calls m around the window,
+	// describeReady returns what the other end has to know before it begins.
+	describeReady() Ready
+	// carryTraffic carries traffic until all of it is over, calls m around the window,
 	// and returns the figures that this end knows.
-	run(ctx context.Context, m marks) (bench.Run, error)
+	carryTraffic(ctx context.Context, m marks) (bench.Run, error)
 	// close ends what is left and waits for it; twice is once.
 	close() error
 }
@@ -29,14 +29,14 @@ type marks struct {
 	begin, end func()
 }
 
-// patience is how long a receiver waits for the first of what it is to receive.
+// patience is how long a receiver waits for the first traffic.
 const patience = 30 * time.Second
 
-// timed calls the marks of an engine that does not know of the window: it opens Warmup
+// callTimed calls the marks of an engine that does not know of the window: it opens Warmup
 // after begun has said that traffic flows. void says why the run must not count: the
 // engine ended before the window had closed, or the agent was woken too late.
-func timed(ctx context.Context, w bench.Workload, begun func() (bool, error), ended <-chan struct{}, m marks) (void string, err error) {
-	err = promptly(func() error {
+func callTimed(ctx context.Context, w bench.Workload, begun func() (bool, error), ended <-chan struct{}, m marks) (void string, err error) {
+	err = runPromptly(func() error {
 		awake := func() error {
 			select {
 			case <-ended:
@@ -47,14 +47,14 @@ func timed(ctx context.Context, w bench.Workload, begun func() (bool, error), en
 				return nil
 			}
 		}
-		moment, missed, err := spot(begun, awake)
+		moment, missed, err := spotBeginning(begun, awake)
 		if err != nil {
 			return err
 		}
-		plan := Window{Opens: moment + seconds(w.Warmup)}
-		plan.Closes = plan.Opens + seconds(w.Seconds)
+		plan := Window{Opens: moment + secondsLong(w.Warmup)}
+		plan.Closes = plan.Opens + secondsLong(w.Seconds)
 		m.planned(plan)
-		void, err = m.around(plan, missed, awake)
+		void, err = m.callAround(plan, missed, awake)
 		return err
 	})
 	if errors.Is(err, errEarly) {
@@ -66,8 +66,8 @@ func timed(ctx context.Context, w bench.Workload, begun func() (bool, error), en
 // errEarly is that an engine ended before what is counted was over.
 var errEarly = errors.New("it ended before the window had closed")
 
-// spot polls begun until it says true. The moment of that is exact to missed.
-func spot(begun func() (bool, error), awake func() error) (moment, missed time.Duration, err error) {
+// spotBeginning polls begun until it says true. The moment of that is exact to missed.
+func spotBeginning(begun func() (bool, error), awake func() error) (moment, missed time.Duration, err error) {
 	const often = time.Millisecond
 	for {
 		now, err := evidence.Now()
@@ -87,9 +87,9 @@ func spot(begun func() (bool, error), awake func() error) (moment, missed time.D
 	}
 }
 
-// around calls begin and end at the window's edges. void says by how much that was late, or the
+// callAround calls begin and end at the window's edges. void says by how much that was late, or the
 // beginning of the traffic missed, when it matters.
-func (m marks) around(w Window, missed time.Duration, awake func() error) (void string, err error) {
+func (m marks) callAround(w Window, missed time.Duration, awake func() error) (void string, err error) {
 	opened, err := sleepUntil(w.Opens, awake)
 	if err != nil {
 		return "", err
@@ -100,13 +100,13 @@ func (m marks) around(w Window, missed time.Duration, awake func() error) (void 
 		return "", err
 	}
 	m.end()
-	return lateness(max(missed, opened-w.Opens, closed-w.Closes), w), awake()
+	return explainLateness(max(missed, opened-w.Opens, closed-w.Closes), w), awake()
 }
 
-// lateness says why a run is void whose window was sampled so late, and is empty when that is
+// explainLateness says why a run is void whose window was sampled so late, and is empty when that is
 // not more than a quarter of it, or 50 ms: figures are rates over what each end really
 // sampled, but both must have seen mostly the same traffic.
-func lateness(late time.Duration, w Window) string {
+func explainLateness(late time.Duration, w Window) string {
 	long := w.Closes - w.Opens
 	bound := max(50*time.Millisecond, long/4)
 	if late <= bound {
@@ -115,8 +115,9 @@ func lateness(late time.Duration, w Window) string {
 	return fmt.Sprintf("the agent was woken %s late, and a window of %s is counted to %s at best: the processors are too busy for it, or too few", late.Round(time.Millisecond), long, bound)
 }
 
-// within has begun fail with err when it has said no for so long.
-func within(long time.Duration, err error, begun func() (bool, error)) func() (bool, error) {
+// failAfter returns begun, changed so that it fails with err when it has returned false for that
+// long.
+func failAfter(long time.Duration, err error, begun func() (bool, error)) func() (bool, error) {
 	since := time.Now()
 	return func() (bool, error) {
 		if time.Since(since) > long {
@@ -126,19 +127,19 @@ func within(long time.Duration, err error, begun func() (bool, error)) func() (b
 	}
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func secondsLong(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // watcher is the half that takes no part: it samples another one's window.
 type watcher struct{ Window }
 
-func (watcher) ready() Ready { return Ready{} }
+func (watcher) describeReady() Ready { return Ready{} }
 
 func (watcher) close() error { return nil }
 
-func (w watcher) run(ctx context.Context, m marks) (run bench.Run, err error) {
+func (w watcher) carryTraffic(ctx context.Context, m marks) (run bench.Run, err error) {
 	m.planned(w.Window)
-	err = promptly(func() error {
-		run.Void, err = m.around(w.Window, 0, func() error { return context.Cause(ctx) })
+	err = runPromptly(func() error {
+		run.Void, err = m.callAround(w.Window, 0, func() error { return context.Cause(ctx) })
 		return err
 	})
 	return run, err

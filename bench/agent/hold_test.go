@@ -20,11 +20,11 @@ func TestHold(t *testing.T) {
 	defer cancel()
 	w := bench.Workload{Kind: bench.Packets, Engine: "culvert", Rate: 5000, Seconds: 1}
 	begin := func(hold bool) (sender, receiver *Part) {
-		receiver, err := to.Receive(ctx, p.task(w, 1))
+		receiver, err := to.Receive(ctx, p.makeTask(w, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		task := p.task(w, 0)
+		task := p.makeTask(w, 0)
 		task.Hold = hold
 		if sender, err = from.Send(ctx, task, receiver.Ready()); err != nil {
 			t.Fatal(err)
@@ -75,9 +75,9 @@ func TestHold(t *testing.T) {
 	}
 
 	w.Engine, w.Kind = "iperf3", bench.Stream
-	task := p.task(w, 0)
+	task := p.makeTask(w, 0)
 	task.Hold = true
-	need(t, "iperf3")
+	needProgram(t, "iperf3")
 	version, err := iperf3Version(ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/engine"
+	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 // iperf is one end's half with iperf 2 or 3: a process for each port.
@@ -17,8 +19,9 @@ type iperf struct {
 	Task
 	is      Ready
 	server  bool
-	control int   // connections of each process beside its streams
-	shares  []int // streams of each process
+	control int    // connections of each process beside its streams
+	shares  []int  // streams of each process
+	resent  uint64 // segments that the network namespace had sent again before the clients began
 	parse   func([]byte, bench.Workload) (tally, error)
 	all     []*child
 }
@@ -27,13 +30,13 @@ type iperf struct {
 // processes that began one after the other.
 const spare = 2
 
-// iperfSeconds is how long a client sends.
+// iperfSeconds returns how long a client sends.
 func iperfSeconds(w bench.Workload) string {
 	return fmt.Sprint(int(math.Ceil(w.Warmup + w.Seconds + spare)))
 }
 
-// shares spreads streams over processes.
-func shares(streams, processes int) []int {
+// shareStreams spreads streams over processes.
+func shareStreams(streams, processes int) []int {
 	streams = max(streams, processes)
 	all := make([]int, processes)
 	for i := range all {
@@ -42,8 +45,8 @@ func shares(streams, processes int) []int {
 	return all
 }
 
-// listen starts a server for each share of the streams, with the arguments that it has at a port.
-func (h *iperf) listen(ctx context.Context, program string, arguments func(port uint16, streams int) []string) (err error) {
+// startServers starts a server for each share of the streams, with the arguments that it has at a port.
+func (h *iperf) startServers(ctx context.Context, program string, arguments func(port uint16, streams int) []string) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
@@ -59,12 +62,12 @@ func (h *iperf) listen(ctx context.Context, program string, arguments func(port 
 	return nil
 }
 
-// listenOnce starts a server on a free port, on another one when somebody took it.
+// listenOnce starts a server on a free port, on another one when that was taken.
 func (h *iperf) listenOnce(ctx context.Context, program string, streams int, arguments func(port uint16, streams int) []string) (uint16, *child, error) {
 	const tries = 5
 	var last error
 	for range tries {
-		port, err := freePort(ctx, h.To, h.ports())
+		port, err := freePort(ctx, h.To, h.listenPorts())
 		if err != nil {
 			return 0, nil, err
 		}
@@ -72,10 +75,10 @@ func (h *iperf) listenOnce(ctx context.Context, program string, streams int, arg
 		if err != nil {
 			return 0, nil, err
 		}
-		if last = h.listens(ctx, c, port); last == nil {
+		if last = h.waitForListener(ctx, c, port); last == nil {
 			return port, c, nil
 		}
-		c.stop()
+		c.stopGroup()
 		if ctx.Err() != nil {
 			break
 		}
@@ -83,9 +86,9 @@ func (h *iperf) listenOnce(ctx context.Context, program string, streams int, arg
 	return 0, nil, last
 }
 
-// listens waits until a child listens on a port. An iperf 2 for UDP has a socket that is not
+// waitForListener waits until a child listens on a port. An iperf 2 for UDP has a socket that is not
 // connected, and no other.
-func (h *iperf) listens(ctx context.Context, c *child, port uint16) error {
+func (h *iperf) waitForListener(ctx context.Context, c *child, port uint16) error {
 	const long = 10 * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, long, fmt.Errorf("%s does not listen on port %d after %s", c.name, port, long))
 	defer cancel()
@@ -93,10 +96,10 @@ func (h *iperf) listens(ctx context.Context, c *child, port uint16) error {
 	if h.Workload.Kind == bench.Datagram && h.control == 0 {
 		protocol, state = "udp", unconnected
 	}
-	return poll(ctx, 5*time.Millisecond, func() (bool, error) {
+	return pollUntil(ctx, 5*time.Millisecond, func() (bool, error) {
 		select {
 		case <-c.ended:
-			return false, c.failure(errors.New("it ended when it should listen"))
+			return false, c.explainFailure(errors.New("it ended when it should listen"))
 		default:
 		}
 		n, err := countSockets(protocol, func(s socket) bool { return s.local == port && s.state == state })
@@ -104,10 +107,14 @@ func (h *iperf) listens(ctx context.Context, c *child, port uint16) error {
 	})
 }
 
-// send starts a client for each of the servers.
-func (h *iperf) send(program string, arguments func(port uint16, streams int) []string) error {
+// startClients starts a client for each of the servers.
+func (h *iperf) startClients(program string, arguments func(port uint16, streams int) []string) error {
 	if len(h.is.Ports) == 0 {
 		return errors.New("the receiver listens on no port")
+	}
+	var err error
+	if h.resent, err = countResent(); err != nil {
+		return err
 	}
 	for i, port := range h.is.Ports {
 		c, err := startChild(program, arguments(port, h.shares[i])...)
@@ -119,55 +126,102 @@ func (h *iperf) send(program string, arguments func(port uint16, streams int) []
 	return nil
 }
 
-func (h *iperf) ready() Ready { return h.is }
+func (h *iperf) describeReady() Ready { return h.is }
 
 func (h *iperf) close() error {
 	for _, c := range h.all {
-		c.stop()
+		c.stopGroup()
 	}
 	return nil
 }
 
-func (h *iperf) run(ctx context.Context, m marks) (bench.Run, error) {
+func (h *iperf) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	none := fmt.Errorf("nothing came in %s: is a firewall between the ends, or no route?", patience)
-	void, err := timed(ctx, h.Workload, within(patience, none, h.begun), h.all[0].ended, m)
+	buffer, end := 0, m.end
+	m.end = func() { end(); buffer = h.leastBuffer() }
+	void, err := callTimed(ctx, h.Workload, failAfter(patience, none, h.hasBegun), h.all[0].ended, m)
 	if err != nil {
-		return bench.Run{}, h.explain(err)
+		return bench.Run{}, h.explainError(err)
 	}
 	var sum tally
 	for _, c := range h.all {
-		text, err := c.wait(ctx)
+		text, err := c.waitForEnd(ctx)
 		// iperf3 --json says on standard output what went wrong, and may end with 0.
 		t, wrong := h.parse(text, h.Workload)
 		var said iperfError
 		switch {
 		case errors.As(wrong, &said):
-			return bench.Run{}, h.explain(wrong)
+			return bench.Run{}, h.explainError(wrong)
 		case err != nil:
-			return bench.Run{}, h.explain(err)
+			return bench.Run{}, h.explainError(err)
 		case wrong != nil:
-			return bench.Run{}, h.explain(c.failure(wrong))
+			return bench.Run{}, h.explainError(c.explainFailure(wrong))
 		}
-		sum = sum.plus(t)
+		sum = sum.addTally(t)
 	}
-	run := sum.run(h.Workload, !h.server)
-	if again := whole(sum.again); !h.server && h.is.Engine == engine.Iperf3 && h.Workload.Kind == bench.Stream {
+	run := sum.makeRun(h.Workload, !h.server)
+	if again := wholeNumber(sum.again); sum.resent && !h.server && h.is.Engine == engine.Iperf3 && h.Workload.Kind == bench.Stream {
 		run.Retransmits = &again
 	}
+	if !sum.resent && !h.server && h.Workload.Kind == bench.Stream { // iperf 2 reports none
+		now, err := countResent()
+		if err != nil {
+			return bench.Run{}, err
+		}
+		run.Totals.Retransmits = now - min(now, h.resent)
+	}
 	run.Void = void
+	if h.server {
+		run.To.Buffer = buffer
+	} else {
+		run.From.Buffer = buffer
+	}
 	return run, nil
 }
 
-// explain adds where the other end is.
-func (h *iperf) explain(err error) error {
+// countResent returns how many segments all TCP connections of this network namespace have sent again.
+func countResent() (uint64, error) {
+	text, err := os.ReadFile("/proc/net/snmp")
+	if err != nil {
+		return 0, err
+	}
+	all, err := parseProtocol(string(text), "Tcp", "RetransSegs")
+	if err != nil {
+		return 0, err
+	}
+	return all[0], nil
+}
+
+// leastBuffer returns the smallest buffer of the streams that have a window, in the direction of
+// their traffic; 0 means unknown.
+func (h *iperf) leastBuffer() (least int) {
+	if h.Workload.Window == 0 || h.Workload.Kind != bench.Stream {
+		return 0
+	}
+	all, _ := evidence.ReadBuffers(h.To) // what is not known is 0
+	for _, b := range all {
+		size := b.Send
+		if h.server {
+			size = b.Receive
+		}
+		own := h.server && slices.Contains(h.is.Ports, b.Local) || !h.server && slices.Contains(h.is.Ports, b.Remote)
+		if own && size > 0 && (least == 0 || size < least) {
+			least = size
+		}
+	}
+	return least
+}
+
+// explainError adds where the other end is.
+func (h *iperf) explainError(err error) error {
 	if h.server {
 		return fmt.Errorf("%s server on %s, ports %v: %w", h.is.Engine, h.To, h.is.Ports, err)
 	}
-	return fmt.Errorf("%s to %s, ports %v: %w", h.is.Engine, h.called(), h.is.Ports, err)
+	return fmt.Errorf("%s to %s, ports %v: %w", h.is.Engine, h.sendAddress(), h.is.Ports, err)
 }
 
-// begun reports whether all connections of all processes stand.
-func (h *iperf) begun() (bool, error) {
+// hasBegun reports whether all connections of all processes stand.
+func (h *iperf) hasBegun() (bool, error) {
 	protocol, want := "tcp", h.control*len(h.shares)
 	if h.Workload.Kind == bench.Datagram {
 		protocol, want = "udp", 0

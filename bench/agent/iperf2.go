@@ -27,12 +27,12 @@ func parseIperf2Version(said string) (string, error) {
 	return m[1], nil
 }
 
-// iperf2Interval is what iperf 2 reports in, in seconds: the shortest that all its
-// versions take.
+// iperf2Interval is the interval of iperf 2's reports in seconds, the shortest that all its
+// versions accept.
 const iperf2Interval = "0.5"
 
-// iperf2Options are those that both ends have. Its CSV has the bytes of an interval to the
-// byte, where its text is rounded.
+// iperf2Options returns the options of both ends. They ask for CSV, which has the exact bytes of
+// an interval; the text form is rounded.
 func iperf2Options(w bench.Workload, port uint16, streams int) []string {
 	args := []string{"-p", fmt.Sprint(port), "-i", iperf2Interval, "-y", "C", "-P", fmt.Sprint(streams)}
 	if w.Kind == bench.Datagram {
@@ -50,9 +50,9 @@ func iperf2Options(w bench.Workload, port uint16, streams int) []string {
 // iperf2Receive starts a server that ends with its streams (-P).
 func iperf2Receive(ctx context.Context, t Task, version string) (half, error) {
 	h := &iperf{
-		Task: t, is: Ready{Engine: engine.Iperf2, Version: version}, server: true, shares: shares(t.Workload.Streams, 1), parse: parseIperf2,
+		Task: t, is: Ready{Engine: engine.Iperf2, Version: version}, server: true, shares: shareStreams(t.Workload.Streams, 1), parse: parseIperf2,
 	}
-	return h, h.listen(ctx, "iperf", func(port uint16, streams int) []string {
+	return h, h.startServers(ctx, "iperf", func(port uint16, streams int) []string {
 		return append([]string{"-s", "-B", t.To.String()}, iperf2Options(t.Workload, port, streams)...)
 	})
 }
@@ -61,11 +61,11 @@ func iperf2Send(_ context.Context, t Task, to Ready) (half, error) {
 	if t.Workload.Kind == bench.Datagram && t.Workload.Rate == 0 {
 		return nil, errors.New("iperf2 sends datagrams at a rate only: name one, or use iperf3")
 	}
-	h := &iperf{Task: t, is: to, shares: shares(t.Workload.Streams, max(1, len(to.Ports))), parse: parseIperf2}
-	return h, h.send("iperf", func(port uint16, streams int) []string {
-		args := append([]string{"-c", t.called().String(), "-t", iperfSeconds(t.Workload)}, iperf2Options(t.Workload, port, streams)...)
-		if t.From.IsValid() {
-			args = append(args, "-B", t.From.String())
+	h := &iperf{Task: t, is: to, shares: shareStreams(t.Workload.Streams, max(1, len(to.Ports))), parse: parseIperf2}
+	return h, h.startClients("iperf", func(port uint16, streams int) []string {
+		args := append([]string{"-c", t.sendAddress().String(), "-t", iperfSeconds(t.Workload)}, iperf2Options(t.Workload, port, streams)...)
+		if from := t.bindAddress(); from.IsValid() {
+			args = append(args, "-B", from.String())
 		}
 		if t.Workload.Kind == bench.Datagram {
 			args = append(args, "-b", bitsOfStream(t.Workload))
@@ -103,7 +103,7 @@ func parseIperf2(text []byte, w bench.Workload) (tally, error) {
 	if len(all) == 0 {
 		return tally{}, errors.New("read iperf 2's result: there is none")
 	}
-	return cut(all, len(streams), w)
+	return cutWindow(all, len(streams), w)
 }
 
 func iperf2Line(f []string) (i interval, err error) {

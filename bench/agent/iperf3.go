@@ -28,9 +28,9 @@ func parseIperf3Version(said string) (string, error) {
 	return m[1], nil
 }
 
-// threaded reports whether a version of iperf3 has a thread for each stream: 3.16 is the
+// hasThreads reports whether a version of iperf3 has a thread for each stream: 3.16 is the
 // first one.
-func threaded(version string) bool {
+func hasThreads(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
 	if len(parts) < 2 {
 		return false
@@ -43,32 +43,32 @@ func threaded(version string) bool {
 // each processor, when there are streams for them.
 func iperf3Receive(ctx context.Context, t Task, version string) (half, error) {
 	processes := 1
-	if !threaded(version) {
+	if !hasThreads(version) {
 		processes = min(max(t.Workload.Streams, 1), runtime.NumCPU(), len(bench.ServicePorts))
 	}
 	h := &iperf{
 		Task: t, is: Ready{Engine: engine.Iperf3, Version: version}, server: true, control: 1,
-		shares: shares(t.Workload.Streams, processes), parse: parseIperf3,
+		shares: shareStreams(t.Workload.Streams, processes), parse: parseIperf3,
 	}
-	return h, h.listen(ctx, engine.Iperf3, func(port uint16, _ int) []string {
+	return h, h.startServers(ctx, engine.Iperf3, func(port uint16, _ int) []string {
 		return []string{"--server", "--one-off", "--json", "--bind", t.To.String(), "--port", fmt.Sprint(port), "--interval", iperf3Interval(t.Workload)}
 	})
 }
 
 func iperf3Send(_ context.Context, t Task, to Ready) (half, error) {
-	h := &iperf{Task: t, is: to, control: 1, shares: shares(t.Workload.Streams, max(1, len(to.Ports))), parse: parseIperf3}
-	return h, h.send(engine.Iperf3, func(port uint16, streams int) []string { return iperf3Client(t, port, streams) })
+	h := &iperf{Task: t, is: to, control: 1, shares: shareStreams(t.Workload.Streams, max(1, len(to.Ports))), parse: parseIperf3}
+	return h, h.startClients(engine.Iperf3, func(port uint16, streams int) []string { return iperf3Client(t, port, streams) })
 }
 
-// iperf3Client are the arguments of a client. There is no --omit: versions differ in what of
-// it the server counts, and it takes whole seconds only. The window is cut out of the
-// intervals instead.
+// iperf3Client returns the arguments of a client. They have no --omit: versions differ in how
+// much of the omitted time the server counts, and the option takes whole seconds only. The window
+// is cut out of the intervals instead.
 func iperf3Client(t Task, port uint16, streams int) []string {
 	w := t.Workload
-	args := []string{"--client", t.called().String(), "--port", fmt.Sprint(port), "--json", "--connect-timeout", "5000",
+	args := []string{"--client", t.sendAddress().String(), "--port", fmt.Sprint(port), "--json", "--connect-timeout", "5000",
 		"--time", iperfSeconds(w), "--interval", iperf3Interval(w), "--parallel", fmt.Sprint(streams)}
-	if t.From.IsValid() {
-		args = append(args, "--bind", t.From.String())
+	if from := t.bindAddress(); from.IsValid() {
+		args = append(args, "--bind", from.String())
 	}
 	if w.Kind == bench.Datagram {
 		// Its --bitrate is of each stream, and 0 is as fast as it can.
@@ -83,12 +83,12 @@ func iperf3Client(t Task, port uint16, streams int) []string {
 	return args
 }
 
-// bitsOfStream is the rate of one of the streams.
+// bitsOfStream returns the rate of one stream.
 func bitsOfStream(w bench.Workload) string {
 	return strconv.FormatFloat(w.Rate/float64(max(w.Streams, 1)), 'f', 0, 64)
 }
 
-// iperf3Interval is what iperf3 reports in, in seconds.
+// iperf3Interval returns the interval of iperf3's reports in seconds.
 func iperf3Interval(w bench.Workload) string {
 	const fine, coarse = 0.1, 0.5
 	if w.Seconds*float64(max(w.Streams, 1)) <= 100 {
@@ -98,20 +98,24 @@ func iperf3Interval(w bench.Workload) string {
 }
 
 // parseIperf3 reads what iperf3 --json prints at either end (3.x), and cuts the window out of
-// its intervals. What iperf3 reports as its error is an iperfError, and a window that the
+// its intervals. An error that iperf3 reports is an iperfError, and a window that the
 // intervals do not cover is an error too.
 func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 	var out struct {
 		Error     string `json:"error"`
 		Intervals []struct {
 			Sum struct {
-				Start       float64 `json:"start"`
-				End         float64 `json:"end"`
-				Bytes       float64 `json:"bytes"`
-				Packets     float64 `json:"packets"` // sent, or those that should have come
-				Lost        float64 `json:"lost_packets"`
-				Retransmits float64 `json:"retransmits"`
+				Start   float64 `json:"start"`
+				End     float64 `json:"end"`
+				Bytes   float64 `json:"bytes"`
+				Packets float64 `json:"packets"` // sent, or those that should have come
+				Lost    float64 `json:"lost_packets"`
+				// Retransmits are missing where the kernel does not tell them.
+				Retransmits *float64 `json:"retransmits"`
 			} `json:"sum"`
+			Streams []struct {
+				Cwnd float64 `json:"snd_cwnd"` // bytes; of the end that sends
+			} `json:"streams"`
 		} `json:"intervals"`
 	}
 	if err := json.Unmarshal(text, &out); err != nil {
@@ -123,7 +127,14 @@ func parseIperf3(text []byte, w bench.Workload) (tally, error) {
 	var all []interval
 	for _, i := range out.Intervals {
 		s := i.Sum
-		all = append(all, interval{s.Start, s.End, s.Bytes, s.Packets, s.Lost, s.Retransmits})
+		one := interval{start: s.Start, end: s.End, bytes: s.Bytes, packets: s.Packets, lost: s.Lost}
+		if one.resent = s.Retransmits != nil; one.resent {
+			one.again = *s.Retransmits
+		}
+		for _, stream := range i.Streams {
+			one.cwnd += stream.Cwnd
+		}
+		all = append(all, one)
 	}
-	return cut(all, 1, w)
+	return cutWindow(all, 1, w)
 }

@@ -20,14 +20,14 @@ type loan struct {
 	err      error         // why the VF has not got its own rate again
 }
 
-// lend asks culvertd for a rate and returns what the hardware keeps to. One rate is lent to an
+// lendRate asks culvertd for a rate and returns what the hardware keeps to. One rate is lent to an
 // agent at a time.
-func (a *agent) lend(ctx context.Context, r request) (uint32, error) {
+func (a *agent) lendRate(ctx context.Context, r request) (uint32, error) {
 	pci, err := vf.ParsePCIAddr(r.PCI)
 	if err != nil {
 		return 0, err
 	}
-	if err := a.giveBack(ctx); err != nil { // what somebody forgot
+	if err := a.giveBack(ctx); err != nil { // a loan that was not given back
 		return 0, err
 	}
 	back := make(chan struct{})
@@ -84,18 +84,18 @@ func (a *agent) giveBack(ctx context.Context) error {
 	}
 }
 
-// rateRange is which rates can be lent to a VF, in Mb/s.
+// rateRange has the lowest and the highest rate that can be lent to a VF, in Mb/s.
 type rateRange struct{ Lowest, Highest int }
 
-// rates asks culvertd about the VF's PF.
-func (a *agent) rates(ctx context.Context, pci string) (rateRange, error) {
+// listRates asks culvertd about the VF's PF.
+func (a *agent) listRates(ctx context.Context, pci string) (rateRange, error) {
 	var st api.NodeStatus
 	if err := rpc.Call(ctx, a.Culvertd, api.MethodStatus, nil, &st); err != nil {
 		return rateRange{}, err
 	}
 	i := slices.IndexFunc(st.VFs, func(v api.VF) bool { return v.PCI.String() == pci })
 	if i < 0 || st.VFs[i].Owner == nil {
-		return rateRange{}, fmt.Errorf("culvertd has given the VF %q to nobody", pci)
+		return rateRange{}, fmt.Errorf("the VF %q has no owner in culvertd's ledger", pci)
 	}
 	j := slices.IndexFunc(st.PFs, func(p api.PF) bool { return p.Name == st.VFs[i].PF })
 	if j < 0 || st.PFs[j].SpeedMbps == 0 || st.PFs[j].Abilities[vf.SetMaxTxRate] == vf.No {

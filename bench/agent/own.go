@@ -25,7 +25,7 @@ type ownServer struct {
 func ownReceive(ctx context.Context, t Task, version string) (half, error) {
 	var s *engine.Server
 	var err error
-	for _, port := range t.ports() {
+	for _, port := range t.listenPorts() {
 		if s, err = engine.Listen(ctx, engine.Local{Address: t.To, Interface: t.Interface}, port); err == nil {
 			break
 		}
@@ -36,13 +36,13 @@ func ownReceive(ctx context.Context, t Task, version string) (half, error) {
 	return &ownServer{t, version, s, sync.OnceValue(s.Close)}, nil
 }
 
-func (o *ownServer) ready() Ready {
+func (o *ownServer) describeReady() Ready {
 	return Ready{Engine: engine.Own, Version: o.version, Ports: []uint16{o.server.Addr().Port()}, Token: o.server.Remote().Token}
 }
 
 func (o *ownServer) close() error { return o.closed() }
 
-func (o *ownServer) run(ctx context.Context, m marks) (bench.Run, error) {
+func (o *ownServer) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	alone := time.AfterFunc(patience, func() {
@@ -50,7 +50,7 @@ func (o *ownServer) run(ctx context.Context, m marks) (bench.Run, error) {
 	})
 	defer alone.Stop()
 	own := ownMarks{Workload: o.Workload, marks: m}
-	err := o.server.Serve(ctx, o.Workload, own.of(func() { alone.Stop() }))
+	err := o.server.Serve(ctx, o.Workload, own.engineMarks(func() { alone.Stop() }))
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
@@ -67,16 +67,20 @@ func ownSend(_ context.Context, t Task, to Ready) (half, error) {
 	if len(to.Ports) != 1 {
 		return nil, fmt.Errorf("the receiver listens on ports %v and not on one", to.Ports)
 	}
-	return &ownClient{t, engine.Remote{Address: netip.AddrPortFrom(t.called(), to.Ports[0]), Token: to.Token}}, nil
+	return &ownClient{t, engine.Remote{Address: netip.AddrPortFrom(t.sendAddress(), to.Ports[0]), Token: to.Token}}, nil
 }
 
-func (o *ownClient) ready() Ready { return Ready{} }
+func (o *ownClient) describeReady() Ready { return Ready{} }
 
 func (o *ownClient) close() error { return nil }
 
-func (o *ownClient) run(ctx context.Context, m marks) (bench.Run, error) {
+func (o *ownClient) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	own := ownMarks{Workload: o.Workload, marks: m}
-	run, err := engine.Measure(ctx, o.Workload, engine.Local{Address: o.From, Interface: o.Interface}, o.to, own.of(func() {}))
+	local := engine.Local{Address: o.bindAddress()}
+	if local.Address.IsValid() {
+		local.Interface = o.Interface
+	}
+	run, err := engine.Measure(ctx, o.Workload, local, o.to, own.engineMarks(func() {}))
 	if err := errors.Join(own.err, err); err != nil {
 		return bench.Run{}, err
 	}
@@ -90,10 +94,10 @@ type ownMarks struct {
 	err error
 }
 
-func (o *ownMarks) of(started func()) engine.Marks {
+func (o *ownMarks) engineMarks(started func()) engine.Marks {
 	sample := func(mark func()) func() {
 		return func() {
-			_ = promptly(func() error { mark(); return nil }) // it returns what the function does
+			_ = runPromptly(func() error { mark(); return nil }) // it returns what the function does
 		}
 	}
 	return engine.Marks{
@@ -101,8 +105,8 @@ func (o *ownMarks) of(started func()) engine.Marks {
 			started()
 			var now time.Duration
 			if now, o.err = evidence.Now(); o.err == nil {
-				opens := now + seconds(o.Warmup)
-				o.planned(Window{Opens: opens, Closes: opens + seconds(o.Seconds)})
+				opens := now + secondsLong(o.Warmup)
+				o.planned(Window{Opens: opens, Closes: opens + secondsLong(o.Seconds)})
 			}
 		},
 		Begin: sample(o.begin), End: sample(o.end), Hold: o.hold,

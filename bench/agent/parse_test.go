@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"os"
@@ -15,7 +16,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-func read(t testing.TB, name string) []byte {
+func readTestdata(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
 	if err != nil {
@@ -37,15 +38,15 @@ func TestParseIperf(t *testing.T) {
 		want  tally
 	}{
 		// 0.5009-0.25 of the first, all of the second, 1.25-1.1021 of the third
-		{"iperf3-client.json", parseIperf3, second, tally{seconds: 1, bytes: 52715811, again: 7.63}},
-		{"iperf3-server.json", parseIperf3, second, tally{seconds: 1, bytes: 45307852}},
-		{"iperf3-udp-server.json", parseIperf3, datagrams, tally{seconds: 1, bytes: 602986, packets: 602.99}},
-		{"iperf2-server.csv", parseIperf2, second, tally{seconds: 1, bytes: 18231347}},
-		{"iperf2-client.csv", parseIperf2, second, tally{seconds: 1, bytes: 18231296}},
-		{"iperf2-udp-server.csv", parseIperf2, datagrams, tally{seconds: 1, bytes: 1859000, packets: 2546, lost: 687}},
-		{"iperf2-udp-client.csv", parseIperf2, datagrams, tally{seconds: 1, bytes: 2521000, packets: 2521}},
+		{"iperf3-client.json", parseIperf3, second, tally{seconds: 1, bytes: 52715811, again: 7.63, resent: true, cwnd: []float64{2488384}, allBytes: 92930048, allAgain: 22}},
+		{"iperf3-server.json", parseIperf3, second, tally{seconds: 1, bytes: 45307852, allBytes: 92012544}},
+		{"iperf3-udp-server.json", parseIperf3, datagrams, tally{seconds: 1, bytes: 602986, packets: 602.99, allBytes: 1245000}},
+		{"iperf2-server.csv", parseIperf2, second, tally{seconds: 1, bytes: 18231347, allBytes: 42688420}},
+		{"iperf2-client.csv", parseIperf2, second, tally{seconds: 1, bytes: 18231296, allBytes: 42803320}},
+		{"iperf2-udp-server.csv", parseIperf2, datagrams, tally{seconds: 1, bytes: 1859000, packets: 2546, lost: 687, allBytes: 3563000}},
+		{"iperf2-udp-client.csv", parseIperf2, datagrams, tally{seconds: 1, bytes: 2521000, packets: 2521, allBytes: 5150000}},
 	} {
-		got, err := c.parse(read(t, c.file), c.w)
+		got, err := c.parse(readTestdata(t, c.file), c.w)
 		if err != nil {
 			t.Errorf("%s: %v", c.file, err)
 			continue
@@ -64,8 +65,8 @@ func TestParseIperfErrors(t *testing.T) {
 		parse func([]byte, bench.Workload) (tally, error)
 		want  string
 	}{
-		{string(read(t, "iperf3-refused.json")), parseIperf3, "unable to connect to server: Connection refused"},
-		{string(read(t, "iperf3-killed.json")), parseIperf3, "the client has unexpectedly closed the connection"},
+		{string(readTestdata(t, "iperf3-refused.json")), parseIperf3, "unable to connect to server: Connection refused"},
+		{string(readTestdata(t, "iperf3-killed.json")), parseIperf3, "the client has unexpectedly closed the connection"},
 		{"", parseIperf3, "read iperf3's result: unexpected end of JSON input: it wrote \"\""},
 		{"{}", parseIperf3, "its intervals have 0 s of the window of 1 s: it ended too early"},
 		{`{"intervals":[{"sum":{"start":0,"end":1.1,"bytes":5}}]}`, parseIperf3, "its intervals have 0.85 s of the window of 1 s: it ended too early"},
@@ -83,16 +84,16 @@ func TestParseIperfErrors(t *testing.T) {
 // TestTallyRun: what two processes counted becomes a run, late datagrams and all.
 func TestTallyRun(t *testing.T) {
 	w := bench.Workload{Kind: bench.Datagram, Seconds: 2}
-	one, err := cut([]interval{{0, 1, 100, 10, 4, 0}, {1, 2, 300, 30, -1, 0}}, 1, w)
+	one, err := cutWindow([]interval{{end: 1, bytes: 100, packets: 10, lost: 4}, {start: 1, end: 2, bytes: 300, packets: 30, lost: -1}}, 1, w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := tally{}.plus(one).plus(one).run(w, false)
-	want := bench.Run{Seconds: 2, Bytes: 800, Packets: 74, Lost: 6, Gbps: 3.2e-6, PPS: 37, Series: []float64{1.6e-6, 4.8e-6}}
+	got := tally{}.addTally(one).addTally(one).makeRun(w, false)
+	want := bench.Run{Seconds: 2, Bytes: 800, Packets: 74, Lost: 6, Gbps: 3.2e-6, PPS: 37, Series: []float64{1.6e-6, 4.8e-6}, Totals: bench.Totals{Arrived: 800}}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(bench.Run{Sent: 80}, tally{}.plus(one).plus(one).run(w, true)); diff != "" {
+	if diff := cmp.Diff(bench.Run{Sent: 80, Totals: bench.Totals{Sent: 800}}, tally{}.addTally(one).addTally(one).makeRun(w, true)); diff != "" {
 		t.Errorf("sent: -want +got:\n%s", diff)
 	}
 }
@@ -120,6 +121,33 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// The sender of pktgen divides by its own window, and what is lost is what the rates differ by.
+func TestJoinOfTwoWindows(t *testing.T) {
+	got := Join(bench.Run{Sent: 3000, SentSeconds: 3}, bench.Run{Packets: 1500, Seconds: 2})
+	if got.Lost != 500 || got.SentSeconds != 3 || got.Seconds != 2 {
+		t.Errorf("%+v", got)
+	}
+	if got := Join(bench.Run{Sent: 3000, SentSeconds: 3}, bench.Run{Packets: 2001, Seconds: 2}); got.Lost != 0 {
+		t.Errorf("more came than was sent: %d lost", got.Lost)
+	}
+}
+
+// Retransmits that iperf3 does not tell are not 0, and its congestion window is kept for each second.
+func TestRetransmitsAndWindow(t *testing.T) {
+	w := bench.Workload{Kind: bench.Stream, Seconds: 2}
+	const text = `{"intervals":[{"sum":{"start":0,"end":1,"bytes":5%s},"streams":[{"snd_cwnd":1000},{"snd_cwnd":500}]},
+		{"sum":{"start":1,"end":2,"bytes":5%[1]s},"streams":[{"snd_cwnd":2000},{"snd_cwnd":500}]}]}`
+	for more, want := range map[string]bool{"": false, `,"retransmits":0`: true} {
+		got, err := parseIperf3(fmt.Appendf(nil, text, more), w)
+		if err != nil || got.resent != want {
+			t.Errorf("%q: retransmits are known: %v, %v", more, got.resent, err)
+		}
+		if diff := cmp.Diff([]float64{1500, 2500}, got.makeRun(w, true).Cwnd); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+}
+
 func TestVersions(t *testing.T) {
 	for _, c := range []struct {
 		parse      func(string) (string, error)
@@ -140,12 +168,12 @@ func TestVersions(t *testing.T) {
 		}
 	}
 	for version, want := range map[string]bool{"3.12": false, "3.15": false, "3.16": true, "3.17.1+": true, "3": false} {
-		if threaded(version) != want {
+		if hasThreads(version) != want {
 			t.Errorf("threaded(%s)", version)
 		}
 	}
 	for version, want := range map[string]string{"3.17.1+": "3.17", "3.18": "3.18", "v1": "v1"} {
-		if got := minor(version); got != want {
+		if got := minorVersion(version); got != want {
 			t.Errorf("minor(%s) = %s", version, got)
 		}
 	}
@@ -153,10 +181,10 @@ func TestVersions(t *testing.T) {
 
 func TestLateness(t *testing.T) {
 	w := Window{Opens: time.Minute, Closes: time.Minute + 10*time.Second}
-	if got := lateness(2500*time.Millisecond, w); got != "" {
+	if got := explainLateness(2500*time.Millisecond, w); got != "" {
 		t.Errorf("a quarter: %q", got)
 	}
-	if got := lateness(2600*time.Millisecond, w); !strings.HasPrefix(got, "the agent was woken 2.6s late, and a window of 10s is counted to 2.5s at best") {
+	if got := explainLateness(2600*time.Millisecond, w); !strings.HasPrefix(got, "the agent was woken 2.6s late, and a window of 10s is counted to 2.5s at best") {
 		t.Errorf("more: %q", got)
 	}
 }
@@ -166,7 +194,7 @@ func TestShares(t *testing.T) {
 		streams, processes int
 		want               []int
 	}{{0, 1, []int{1}}, {8, 1, []int{8}}, {8, 3, []int{3, 3, 2}}, {1, 2, []int{1, 1}}} {
-		if diff := cmp.Diff(c.want, shares(c.streams, c.processes)); diff != "" {
+		if diff := cmp.Diff(c.want, shareStreams(c.streams, c.processes)); diff != "" {
 			t.Errorf("%+v: %s", c, diff)
 		}
 	}
@@ -175,7 +203,7 @@ func TestShares(t *testing.T) {
 func TestParsePings(t *testing.T) {
 	w := bench.Workload{Kind: bench.Echo, Engine: "ping", Rate: 4, Warmup: 0.2, Seconds: 0.5}
 	for _, file := range []string{"ping-iputils.txt", "ping-busybox.txt"} {
-		got, err := parsePings(read(t, file), w)
+		got, err := parsePings(readTestdata(t, file), w)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
@@ -188,14 +216,14 @@ func TestParsePings(t *testing.T) {
 	if _, err := parsePings([]byte(lost), w); err == nil || !strings.Contains(err.Error(), "none of 2 was answered") {
 		t.Errorf("all lost: %v", err)
 	}
-	killed := strings.ReplaceAll(string(read(t, "ping-iputils.txt")), "3 packets", "2 packets")
+	killed := strings.ReplaceAll(string(readTestdata(t, "ping-iputils.txt")), "3 packets", "2 packets")
 	if _, err := parsePings([]byte(killed), w); err == nil || err.Error() != "2 were sent and not 3" {
 		t.Errorf("ended early: %v", err)
 	}
 }
 
 func TestParseEchoes(t *testing.T) {
-	in, out, err := parseEchoes(string(read(t, "snmp.txt")))
+	in, out, err := parseEchoes(string(readTestdata(t, "snmp.txt")))
 	if err != nil || in != 6 || out != 6 {
 		t.Errorf("got %d, %d, %v", in, out, err)
 	}
@@ -231,7 +259,7 @@ func TestArguments(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	task.Service = netip.MustParseAddr("10.96.0.7")
-	want = strings.Replace(want, "10.0.0.2", "10.96.0.7", 1)
+	want = strings.Replace(strings.Replace(want, "10.0.0.2", "10.96.0.7", 1), " --bind 10.0.0.1", "", 1)
 	if got := strings.Join(iperf3Client(task, 5301, 2), " "); got != want {
 		t.Errorf("to a Service: got  %s\nwant %s", got, want)
 	}
@@ -248,14 +276,14 @@ func TestArguments(t *testing.T) {
 
 func FuzzParseIperf3(f *testing.F) {
 	for _, name := range []string{"iperf3-client.json", "iperf3-server.json", "iperf3-udp-server.json", "iperf3-killed.json", "iperf3-refused.json"} {
-		f.Add(read(f, name))
+		f.Add(readTestdata(f, name))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) { checkTally(t, text, parseIperf3) })
 }
 
 func FuzzParseIperf2(f *testing.F) {
 	for _, name := range []string{"iperf2-client.csv", "iperf2-server.csv", "iperf2-udp-client.csv", "iperf2-udp-server.csv"} {
-		f.Add(read(f, name))
+		f.Add(readTestdata(f, name))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) { checkTally(t, text, parseIperf2) })
 }
@@ -265,15 +293,15 @@ func checkTally(t *testing.T, text []byte, parse func([]byte, bench.Workload) (t
 	if err != nil {
 		return
 	}
-	r := got.run(second, false)
+	r := got.makeRun(second, false)
 	if r.Seconds < 0.9 || r.Seconds > 1.1 || r.Gbps < 0 || math.IsNaN(r.Gbps) || math.IsInf(r.Gbps, 0) || got.lost < 0 || got.packets < got.lost {
 		t.Errorf("%q: %+v without an error", text, r)
 	}
 }
 
 func FuzzParsePings(f *testing.F) {
-	f.Add(read(f, "ping-iputils.txt"))
-	f.Add(read(f, "ping-busybox.txt"))
+	f.Add(readTestdata(f, "ping-iputils.txt"))
+	f.Add(readTestdata(f, "ping-busybox.txt"))
 	w := bench.Workload{Rate: 4, Warmup: 0.2, Seconds: 0.5}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		got, err := parsePings(text, w)
@@ -284,7 +312,7 @@ func FuzzParsePings(f *testing.F) {
 }
 
 func FuzzParseEchoes(f *testing.F) {
-	f.Add(string(read(f, "snmp.txt")))
+	f.Add(string(readTestdata(f, "snmp.txt")))
 	f.Fuzz(func(t *testing.T, text string) { _, _, _ = parseEchoes(text) })
 }
 

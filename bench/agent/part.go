@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/bench/engine"
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 // part is a half that runs, with its evidence.
 type part struct {
 	half     half
+	engine   string
 	cancel   context.CancelFunc
 	held     chan struct{} // closed when both ends are ready, if the part is to wait then
 	released chan struct{} // closed, once, when it may go on
@@ -33,28 +35,28 @@ func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 			return nil, err
 		}
 	}
-	h, err := a.half(ctx, r)
+	h, err := a.startHalf(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	p := &part{
-		half: h, cancel: cancel, held: make(chan struct{}), released: make(chan struct{}), opened: make(chan struct{}), ended: make(chan struct{}),
+		half: h, engine: r.Task.Workload.Engine, cancel: cancel, held: make(chan struct{}), released: make(chan struct{}), opened: make(chan struct{}), ended: make(chan struct{}),
 	}
-	m := marks{planned: p.opens}
+	m := marks{planned: p.setPlan}
 	if r.Task.Hold {
-		m.hold = p.hold
+		m.hold = p.waitForRelease
 	}
 	go func() { // ends with ctx; part.close waits for it
 		defer close(p.ended)
 		s := sampler{reader: a.Reader, watched: r.Task.Watch}
 		began := time.Now()
-		m.begin, m.end = s.begin, s.end
-		p.run, p.err = h.run(ctx, m)
+		m.begin, m.end = s.sampleBefore, s.sampleAfter
+		p.run, p.err = h.carryTraffic(ctx, m)
 		if p.err == nil && p.run.Started.IsZero() {
 			p.run.Started = began
 		}
-		p.conclude(&s, r.Do == receive)
+		p.addEvidence(&s, r.Do == receive)
 		if err := h.close(); p.err == nil {
 			p.err = err
 		}
@@ -62,27 +64,29 @@ func (a *agent) newPart(ctx context.Context, r request) (*part, error) {
 	return p, nil
 }
 
-// conclude adds to what the engine found what the machine did. A run that is void may lack it.
-func (p *part) conclude(s *sampler, received bool) {
+// addEvidence adds to what the engine found what the machine did. A run that is void may lack it.
+func (p *part) addEvidence(s *sampler, received bool) {
 	if p.err != nil || p.run.Void != "" && s.taken != 2 {
 		return
 	}
-	found, err := s.evidence()
+	found, err := s.makeEvidence()
 	if err != nil {
 		p.err = fmt.Errorf("sample what the machine did: %w", err)
 		return
 	}
+	found.EngineSeconds = engine.SecondsOf(p.engine, found.CPU.Tasks)
+	at := &p.run.From
 	if received {
-		p.run.To = found
-	} else {
-		p.run.From = found
+		at = &p.run.To
 	}
+	found.Mechanism, found.Buffer = at.Mechanism, at.Buffer // the engine knows them
+	*at = found
 	sampled := s.after.At() - s.before.At()
-	p.run.Void = cmp.Or(p.run.Void, lateness(sampled-(p.plan.Closes-p.plan.Opens), p.plan))
+	p.run.Void = cmp.Or(p.run.Void, explainLateness(sampled-(p.plan.Closes-p.plan.Opens), p.plan))
 }
 
-// hold waits until the conductor lets the part go on.
-func (p *part) hold(ctx context.Context) error {
+// waitForRelease waits until the conductor lets the part go on.
+func (p *part) waitForRelease(ctx context.Context) error {
 	close(p.held)
 	select {
 	case <-p.released:
@@ -104,8 +108,8 @@ func (p *part) waitHeld(ctx context.Context) error {
 	}
 }
 
-// release lets a part go on that waits for it.
-func (p *part) release() error {
+// releaseSender lets a part go on that waits for it.
+func (p *part) releaseSender() error {
 	select {
 	case <-p.held:
 		p.once.Do(func() { close(p.released) })
@@ -115,44 +119,45 @@ func (p *part) release() error {
 	}
 }
 
-func (p *part) opens(w Window) {
+func (p *part) setPlan(w Window) {
 	p.plan = w
 	close(p.opened)
 }
 
-// window waits until the window is known.
-func (p *part) window(ctx context.Context) (Window, error) {
+// waitForWindow waits until the window is known.
+func (p *part) waitForWindow(ctx context.Context) (Window, error) {
 	select {
 	case <-p.opened:
-		return p.plan.told()
+		return p.plan.withDelay()
 	case <-p.ended:
 	case <-ctx.Done():
 		return Window{}, context.Cause(ctx)
 	}
 	select {
 	case <-p.opened:
-		return p.plan.told()
+		return p.plan.withDelay()
 	default:
 		return Window{}, p.err
 	}
 }
 
-// told is the window with how soon it opens, which is not below 1 ns: 0 is not set.
-func (w Window) told() (Window, error) {
+// withDelay returns the window with the time until it opens in In. That is at least 1 ns, since 0
+// means that In is not set.
+func (w Window) withDelay() (Window, error) {
 	now, err := evidence.Now()
 	w.In = max(1, w.Opens-now)
 	return w, err
 }
 
-// from is the window by this machine's clock.
-func (w Window) from(now time.Duration) Window {
+// fromNow returns the window by this machine's clock.
+func (w Window) fromNow(now time.Duration) Window {
 	if w.In == 0 {
 		return w
 	}
 	return Window{Opens: now + w.In, Closes: now + w.In + w.Closes - w.Opens}
 }
 
-func (p *part) finish(ctx context.Context) (bench.Run, error) {
+func (p *part) waitForEnd(ctx context.Context) (bench.Run, error) {
 	select {
 	case <-p.ended:
 		return p.run, p.err
@@ -178,18 +183,18 @@ type sampler struct {
 	taken         int
 }
 
-func (s *sampler) begin() { s.before = s.take() }
+func (s *sampler) sampleBefore() { s.before = s.takeSample() }
 
-func (s *sampler) end() { s.after = s.take() }
+func (s *sampler) sampleAfter() { s.after = s.takeSample() }
 
-func (s *sampler) take() evidence.Sample {
+func (s *sampler) takeSample() evidence.Sample {
 	sample, err := s.reader.Sample(s.watched)
 	s.errs = append(s.errs, err)
 	s.taken++
 	return sample
 }
 
-func (s *sampler) evidence() (bench.Evidence, error) {
+func (s *sampler) makeEvidence() (bench.Evidence, error) {
 	if err := errors.Join(s.errs...); err != nil {
 		return bench.Evidence{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,9 +39,9 @@ func parsePingVersion(said string) (string, error) {
 	return "iputils " + m[1], nil
 }
 
-// echoes reads how many echo requests this network namespace took and sent: InEchos and
+// countEchoes reads how many echo requests this network namespace took and sent: InEchos and
 // OutEchos of Icmp in /proc/net/snmp (RFC 5644's names), and of Icmp6 in /proc/net/snmp6.
-func (a *agent) echoes() (in, out uint64, err error) {
+func (a *agent) countEchoes() (in, out uint64, err error) {
 	snmp, err := os.ReadFile(filepath.Join("/", a.Reader.Root, "proc/net/snmp"))
 	if err != nil {
 		return 0, 0, err
@@ -68,35 +69,46 @@ func (a *agent) echoes() (in, out uint64, err error) {
 	return in, out, nil
 }
 
-// parseEchoes reads a line of names and a line of values, both of which begin with "Icmp:".
+// parseEchoes reads both counts from the text of /proc/net/snmp.
 func parseEchoes(text string) (in, out uint64, err error) {
-	var names []string
+	all, err := parseProtocol(text, "Icmp", "InEchos", "OutEchos")
+	if err != nil {
+		return 0, 0, err
+	}
+	return all[0], all[1], nil
+}
+
+// parseProtocol reads counters of a protocol from the text of /proc/net/snmp: a line of names and a line of values, both of
+// which begin with the protocol.
+func parseProtocol(text, protocol string, names ...string) ([]uint64, error) {
+	var heads []string
 	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(line, "Icmp:")
+		rest, ok := strings.CutPrefix(line, protocol+":")
 		if !ok {
 			continue
 		}
 		fields := strings.Fields(rest)
-		if names == nil {
-			names = fields
+		if heads == nil {
+			heads = fields
 			continue
 		}
-		found := 0
-		for i, name := range names[:min(len(names), len(fields))] {
-			to := map[string]*uint64{"InEchos": &in, "OutEchos": &out}[name]
-			if to == nil {
-				continue
+		var all []uint64
+		for _, name := range names {
+			i := slices.Index(heads, name)
+			if i < 0 || i >= len(fields) {
+				break
 			}
-			if *to, err = strconv.ParseUint(fields[i], 10, 64); err != nil {
-				return 0, 0, fmt.Errorf("read /proc/net/snmp: %s: %w", name, err)
+			n, err := strconv.ParseUint(fields[i], 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("read /proc/net/snmp: %s: %w", name, err)
 			}
-			found++
+			all = append(all, n)
 		}
-		if found == 2 {
-			return in, out, nil
+		if len(all) == len(names) {
+			return all, nil
 		}
 	}
-	return 0, 0, errors.New("read /proc/net/snmp: no InEchos and OutEchos of Icmp")
+	return nil, fmt.Errorf("read /proc/net/snmp: no %s of %s", strings.Join(names, " and "), protocol)
 }
 
 // echoed is the half that is asked: its kernel answers.
@@ -107,20 +119,20 @@ type echoed struct {
 }
 
 func (a *agent) pingReceive(_ context.Context, t Task, _ string) (half, error) {
-	in, _, err := a.echoes()
+	in, _, err := a.countEchoes()
 	return &echoed{t, a, in}, err
 }
 
-func (e *echoed) ready() Ready { return Ready{Engine: engine.Ping} }
-func (e *echoed) close() error { return nil }
+func (e *echoed) describeReady() Ready { return Ready{Engine: engine.Ping} }
+func (e *echoed) close() error         { return nil }
 
-func (e *echoed) run(ctx context.Context, m marks) (bench.Run, error) {
+func (e *echoed) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	asked := func() (bool, error) {
-		in, _, err := e.agent.echoes()
+		in, _, err := e.agent.countEchoes()
 		return in > e.first, err
 	}
 	none := fmt.Errorf("no ping came to %s in %s: is a firewall between the ends, or no route?", e.To, patience)
-	void, err := timed(ctx, e.Workload, within(patience, none, asked), nil, m)
+	void, err := callTimed(ctx, e.Workload, failAfter(patience, none, asked), nil, m)
 	return bench.Run{Void: void}, err
 }
 
@@ -132,11 +144,11 @@ type pinger struct {
 	child *child
 }
 
-// pingSize is what ping sends of itself: 56 bytes after ICMP's header.
+// pingSize is how many bytes ping sends by default: 56 after ICMP's header.
 const pingSize = 56
 
 func (a *agent) pingSend(_ context.Context, t Task, _ Ready) (half, error) {
-	_, out, err := a.echoes()
+	_, out, err := a.countEchoes()
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +159,7 @@ func (a *agent) pingSend(_ context.Context, t Task, _ Ready) (half, error) {
 func pingArguments(t Task) []string {
 	w := t.Workload
 	skip, count := pingCounts(w)
-	args := []string{"-n", "-c", fmt.Sprint(skip + count), "-s", fmt.Sprint(pingBytes(w)), "-W", "2"}
+	args := []string{"-n", "-c", fmt.Sprint(skip + count), "-s", fmt.Sprint(pingBytes(w)), "-W", fmt.Sprint(lostAfter / 1e6)}
 	if w.Rate > 0 { // one a second, if nothing is said
 		args = append(args, "-i", strconv.FormatFloat(1/w.Rate, 'f', -1, 64))
 	}
@@ -157,7 +169,7 @@ func pingArguments(t Task) []string {
 	return append(args, t.To.String())
 }
 
-// pingCounts are how many pings are sent to warm up, and to count.
+// pingCounts returns how many pings are sent to warm up, and how many that count.
 func pingCounts(w bench.Workload) (skip, count int) {
 	rate := w.Rate
 	if rate == 0 {
@@ -173,30 +185,30 @@ func pingBytes(w bench.Workload) int {
 	return w.Size
 }
 
-func (p *pinger) ready() Ready { return Ready{} }
+func (p *pinger) describeReady() Ready { return Ready{} }
 
 func (p *pinger) close() error {
-	p.child.stop()
+	p.child.stopGroup()
 	return nil
 }
 
-func (p *pinger) run(ctx context.Context, m marks) (bench.Run, error) {
+func (p *pinger) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	begun := func() (bool, error) {
 		select {
 		case <-p.child.ended:
 			return false, errors.New("it ended")
 		default:
 		}
-		_, out, err := p.agent.echoes()
+		_, out, err := p.agent.countEchoes()
 		return out > p.first, err
 	}
 	// The last ping may be answered before the window is over.
 	none := fmt.Errorf("it sent nothing in %s", patience)
-	void, err := timed(ctx, p.Workload, within(patience, none, begun), nil, m)
+	void, err := callTimed(ctx, p.Workload, failAfter(patience, none, begun), nil, m)
 	if err != nil {
-		return bench.Run{}, p.child.failure(err)
+		return bench.Run{}, p.child.explainFailure(err)
 	}
-	text, err := p.child.wait(ctx)
+	text, err := p.child.waitForEnd(ctx)
 	run, wrong := parsePings(text, p.Workload)
 	if wrong != nil {
 		return bench.Run{}, errors.Join(err, fmt.Errorf("ping %s: %w", p.To, wrong))
@@ -243,15 +255,23 @@ func parsePings(text []byte, w bench.Workload) (bench.Run, error) {
 	}
 	return bench.Run{
 		Seconds: w.Seconds, Sent: uint64(count), Packets: uint64(len(times)), Lost: uint64(count - len(times)),
-		Bytes: uint64(len(times) * pingBytes(w)), PPS: float64(len(times)) / w.Seconds, Delays: delays(times),
+		Bytes: uint64(len(times) * pingBytes(w)), PPS: float64(len(times)) / w.Seconds, Delays: makeDelays(times, count),
+		Totals: bench.Totals{Sent: uint64(all.Sent), Arrived: uint64(all.Received)},
 	}, nil
 }
 
-// delays are of round trips in microseconds.
-func delays(us []float64) *bench.Delays {
-	d := bench.Delays{Count: uint64(len(us))}
+// lostAfter is the time after which ping treats an answer as lost (its -W), in microseconds.
+const lostAfter = 2e6
+
+// makeDelays returns the Delays of count pings. us has the round trips in microseconds. A lost
+// ping counts as long as ping waited; the mean is that of the others, as ping prints it.
+func makeDelays(us []float64, count int) *bench.Delays {
+	d := bench.Delays{Count: uint64(count)}
 	for _, v := range us {
 		d.Mean += v / float64(len(us))
+	}
+	for range count - len(us) {
+		us = append(us, lostAfter)
 	}
 	for q, to := range map[float64]*float64{0: &d.Min, 0.5: &d.P50, 0.9: &d.P90, 0.99: &d.P99, 0.999: &d.P999, 1: &d.Max} {
 		*to = bench.Quantile(us, q)

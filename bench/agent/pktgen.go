@@ -24,19 +24,19 @@ import (
 // pktgenFiles are the files of the kernel's packet generator, of one network namespace
 // (Documentation/networking/pktgen.rst).
 type pktgenFiles interface {
-	read(name string) (string, error)
-	write(name, command string) error
+	readFile(name string) (string, error)
+	writeFile(name, command string) error
 }
 
-// pktgenFolder is where they are: proc/net/pktgen.
+// pktgenFolder is the folder of pktgen's files: proc/net/pktgen.
 type pktgenFolder string
 
-func (f pktgenFolder) read(name string) (string, error) {
+func (f pktgenFolder) readFile(name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(string(f), name))
 	return string(text), err
 }
 
-func (f pktgenFolder) write(name, command string) error {
+func (f pktgenFolder) writeFile(name, command string) error {
 	file, err := os.OpenFile(filepath.Join(string(f), name), os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (a *agent) pktgenFolder() pktgenFolder {
 var pktgenSays = regexp.MustCompile(`Version: (\d+(?:\.\d+)+)`)
 
 func (a *agent) pktgenVersion(context.Context) (string, error) {
-	said, err := a.pktgenFolder().read("pgctrl")
+	said, err := a.pktgenFolder().readFile("pgctrl")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", errors.New("the kernel's packet generator is not loaded here: modprobe pktgen, where the kernel has it")
@@ -89,10 +89,10 @@ func (a *agent) pktgenReceive(_ context.Context, t Task, _ string) (half, error)
 	return &pktgenSink{t, a.Reader, mac, first}, err
 }
 
-func (s *pktgenSink) ready() Ready { return Ready{Engine: engine.Pktgen, MAC: s.mac} }
-func (s *pktgenSink) close() error { return nil }
+func (s *pktgenSink) describeReady() Ready { return Ready{Engine: engine.Pktgen, MAC: s.mac} }
+func (s *pktgenSink) close() error         { return nil }
 
-func (s *pktgenSink) run(ctx context.Context, m marks) (bench.Run, error) {
+func (s *pktgenSink) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	const some = 64 // frames: more than come of themselves
 	begun := func() (bool, error) {
 		now, err := s.reader.Counters(s.Interface)
@@ -109,7 +109,7 @@ func (s *pktgenSink) run(ctx context.Context, m marks) (bench.Run, error) {
 	m.begin = func() { begin(); count(0) }
 	m.end = func() { count(1); end() }
 	none := fmt.Errorf("no frames came to %s in %s: is the MAC address %s that of the next hop?", s.Interface, patience, s.mac)
-	void, err := timed(ctx, s.Workload, within(patience, none, begun), nil, m)
+	void, err := callTimed(ctx, s.Workload, failAfter(patience, none, begun), nil, m)
 	if err := errors.Join(err, errs[0], errs[1]); err != nil {
 		return bench.Run{}, err
 	}
@@ -121,7 +121,7 @@ func (s *pktgenSink) run(ctx context.Context, m marks) (bench.Run, error) {
 	return bench.Run{Void: void, Seconds: took, Packets: packets, Bytes: bytes, PPS: float64(packets) / took, Gbps: float64(bytes) * 8 / took / 1e9}, nil
 }
 
-// frameSize is of a frame without its checksum: 60 is Ethernet's least.
+// frameSize returns the size of a frame without its checksum. Ethernet's least is 60.
 func frameSize(w bench.Workload) int { return max(60, w.Size) }
 
 // pktgen is the half that sends.
@@ -140,15 +140,18 @@ func (a *agent) pktgenSend(_ context.Context, t Task, to Ready) (half, error) {
 		return nil, fmt.Errorf("the receiver gives %s as its MAC address, which is none: use one version of culvert at both ends", excerpt.QuoteOutput(to.MAC))
 	}
 	to.MAC = mac.String()
+	if least := engine.LeastPktgenFrame(t.To.Is6()); frameSize(t.Workload) < least {
+		return nil, fmt.Errorf("size %d of a frame: pktgen sends %d bytes at least over IPv6", t.Workload.Size, least)
+	}
 	return startPktgen(a.pktgenFolder(), t, to)
 }
 
-// startPktgen sets up a device for each thread and starts them. Nobody else may have a device in it.
+// startPktgen sets up a device for each thread and starts them. pktgen must have no other device.
 func startPktgen(files pktgenFiles, t Task, to Ready) (_ half, err error) {
 	p := &pktgen{files: files, w: t.Workload, ended: make(chan struct{})}
 	for i := range max(1, t.Workload.Streams) {
 		thread := fmt.Sprintf("kpktgend_%d", i)
-		said, err := files.read(thread)
+		said, err := files.readFile(thread)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("pktgen has %d threads, one for each processor, and %d are wanted", i, t.Workload.Streams)
 		}
@@ -166,23 +169,24 @@ func startPktgen(files pktgenFiles, t Task, to Ready) (_ half, err error) {
 		}
 	}()
 	for i, thread := range p.threads {
-		if err := files.write(thread, "add_device "+p.devices[i]); err != nil {
+		if err := files.writeFile(thread, "add_device "+p.devices[i]); err != nil {
 			return nil, err
 		}
 		for _, command := range pktgenCommands(t, to, len(p.threads)) {
-			if err := files.write(p.devices[i], command); err != nil {
+			if err := files.writeFile(p.devices[i], command); err != nil {
 				return nil, err
 			}
 		}
 	}
 	go func() { // "start" returns when all threads have stopped
-		p.err = files.write("pgctrl", "start")
+		p.err = files.writeFile("pgctrl", "start")
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// pktgenDevices are those of a thread: what stands after "Running:" and "Stopped:".
+// pktgenDevices returns the devices of a thread, which its file lists after "Running:" and
+// "Stopped:".
 func pktgenDevices(said string) string {
 	var all []string
 	for line := range strings.Lines(said) {
@@ -239,11 +243,11 @@ func parsePktgen(said string) (uint64, error) {
 	return strconv.ParseUint(m[1], 10, 64)
 }
 
-// sent sums what all devices have sent.
-func (p *pktgen) sent() (uint64, error) {
+// countSent sums what all devices have sent.
+func (p *pktgen) countSent() (uint64, error) {
 	var sum uint64
 	for _, d := range p.devices {
-		said, err := p.files.read(d)
+		said, err := p.files.readFile(d)
 		if err != nil {
 			return 0, err
 		}
@@ -256,34 +260,53 @@ func (p *pktgen) sent() (uint64, error) {
 	return sum, nil
 }
 
-func (p *pktgen) ready() Ready { return Ready{} }
+func (p *pktgen) describeReady() Ready { return Ready{} }
 
-func (p *pktgen) run(ctx context.Context, m marks) (bench.Run, error) {
+func (p *pktgen) carryTraffic(ctx context.Context, m marks) (bench.Run, error) {
 	var counted [2]uint64
 	var errs [2]error
+	var at [2]time.Time
+	count := func(i int) {
+		counted[i], errs[i] = p.countSent()
+		at[i] = time.Now()
+	}
 	begin, end := m.begin, m.end
-	m.begin = func() { begin(); counted[0], errs[0] = p.sent() }
-	m.end = func() { counted[1], errs[1] = p.sent(); end() }
+	m.begin = func() { begin(); count(0) }
+	m.end = func() { count(1); end() }
 	begun := func() (bool, error) {
-		n, err := p.sent()
+		n, err := p.countSent()
 		return n > 0, err
 	}
 	none := fmt.Errorf("pktgen has sent nothing in %s: is the interface up?", patience)
-	void, err := timed(ctx, p.w, within(patience, none, begun), p.ended, m)
+	void, err := callTimed(ctx, p.w, failAfter(patience, none, begun), p.ended, m)
 	if err != nil {
 		return bench.Run{}, errors.Join(err, p.close())
 	}
 	// The receiver's window may close later.
-	if err := wait(ctx, time.Second); err != nil {
+	if err := waitFor(ctx, time.Second); err != nil {
 		return bench.Run{}, err
 	}
-	if err := errors.Join(errs[0], errs[1], p.close(), p.err); err != nil {
+	all, err := p.stopThreads()
+	if err := errors.Join(errs[0], errs[1], err, p.close(), p.err); err != nil {
 		return bench.Run{}, err
 	}
 	if counted[1] <= counted[0] && void == "" {
 		return bench.Run{}, errors.New("pktgen has sent nothing in the window: is the interface up?")
 	}
-	return bench.Run{Void: void, Sent: counted[1] - counted[0]}, nil
+	return bench.Run{Void: void, Sent: counted[1] - counted[0], SentSeconds: at[1].Sub(at[0]).Seconds(), Totals: bench.Totals{Sent: all}}, nil
+}
+
+// stopThreads stops the threads, and returns how many frames they sent from first to last.
+func (p *pktgen) stopThreads() (all uint64, err error) {
+	select {
+	case <-p.ended:
+	default:
+		if err := p.files.writeFile("pgctrl", "stop"); err != nil {
+			return 0, err
+		}
+		<-p.ended
+	}
+	return p.countSent()
 }
 
 // close stops the threads and gives them back as they were. An agent that is killed with -9 leaves
@@ -292,7 +315,7 @@ func (p *pktgen) close() error {
 	select {
 	case <-p.ended:
 	default:
-		if err := p.files.write("pgctrl", "stop"); err != nil {
+		if err := p.files.writeFile("pgctrl", "stop"); err != nil {
 			return err
 		}
 		<-p.ended
@@ -303,7 +326,7 @@ func (p *pktgen) close() error {
 func (p *pktgen) removeDevices() error {
 	var errs []error
 	for _, thread := range slices.Backward(p.threads) {
-		errs = append(errs, p.files.write(thread, "rem_device_all"))
+		errs = append(errs, p.files.writeFile(thread, "rem_device_all"))
 	}
 	return errors.Join(errs...)
 }

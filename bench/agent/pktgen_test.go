@@ -27,7 +27,7 @@ type pktgenFake struct {
 	refuse  string // a command
 }
 
-func (f *pktgenFake) read(name string) (string, error) {
+func (f *pktgenFake) readFile(name string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if d, ok := f.device[name]; ok {
@@ -45,7 +45,7 @@ func (f *pktgenFake) read(name string) (string, error) {
 	return "", &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 }
 
-func (f *pktgenFake) write(name, command string) error {
+func (f *pktgenFake) writeFile(name, command string) error {
 	f.mu.Lock()
 	f.said = append(f.said, name+": "+command)
 	if command == f.refuse {
@@ -80,6 +80,15 @@ var pktgenTask = Task{
 	From:     netip.MustParseAddr("10.0.0.1"), To: netip.MustParseAddr("10.0.0.2"), Interface: "v0",
 }
 
+// pktgen would send larger frames than asked for over IPv6, and count them as the size that was asked for.
+func TestPktgenRefusesSmallFramesOverIPv6(t *testing.T) {
+	task := pktgenTask
+	task.To = netip.MustParseAddr("fd00::2")
+	if _, err := (&agent{}).pktgenSend(t.Context(), task, Ready{MAC: "02:00:00:00:00:01"}); err == nil || !strings.Contains(err.Error(), "size 64 of a frame: pktgen sends 78 bytes at least over IPv6") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestPktgen(t *testing.T) {
 	fake := newPktgenFake()
 	h, err := startPktgen(fake, pktgenTask, Ready{MAC: "02:00:00:00:00:01"})
@@ -87,7 +96,7 @@ func TestPktgen(t *testing.T) {
 		t.Fatal(err)
 	}
 	var edges []string
-	run, err := h.run(t.Context(), marks{
+	run, err := h.carryTraffic(t.Context(), marks{
 		planned: func(Window) { edges = append(edges, "planned") },
 		begin:   func() { edges = append(edges, "begin") }, end: func() { edges = append(edges, "end") },
 	})
@@ -123,18 +132,18 @@ func TestPktgenRefuses(t *testing.T) {
 	used := newPktgenFake()
 	used.device["kpktgend_1"] = "eth0"
 	_, err := startPktgen(used, pktgenTask, Ready{})
-	refused(t, "used", err, "pktgen is in use: kpktgend_1 has eth0")
+	checkRefusal(t, "used", err, "pktgen is in use: kpktgend_1 has eth0")
 	if len(used.said) != 0 {
 		t.Errorf("it wrote %q", used.said)
 	}
 	many := pktgenTask
 	many.Workload.Streams = 3
 	_, err = startPktgen(newPktgenFake(), many, Ready{})
-	refused(t, "threads", err, "pktgen has 2 threads, one for each processor, and 3 are wanted")
+	checkRefusal(t, "threads", err, "pktgen has 2 threads, one for each processor, and 3 are wanted")
 	odd := newPktgenFake()
 	odd.refuse = "src_mac_count 4"
 	_, err = startPktgen(odd, pktgenTask, Ready{})
-	refused(t, "a command", err, "src_mac_count 4: no")
+	checkRefusal(t, "a command", err, "src_mac_count 4: no")
 	if !slices.Contains(odd.said, "kpktgend_0: rem_device_all") || odd.device["kpktgend_0"] != "" {
 		t.Errorf("left: %v", odd.device)
 	}
@@ -148,8 +157,8 @@ func TestPktgenStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = h.run(ctx, marks{planned: func(Window) { cancel() }, begin: func() {}, end: func() {}})
-	refused(t, "ended", err, "context canceled")
+	_, err = h.carryTraffic(ctx, marks{planned: func(Window) { cancel() }, begin: func() {}, end: func() {}})
+	checkRefusal(t, "ended", err, "context canceled")
 	if !slices.Contains(fake.said, "pgctrl: stop") {
 		t.Errorf("it wrote %q", fake.said)
 	}
@@ -159,7 +168,7 @@ func TestPktgenStops(t *testing.T) {
 func TestReceiverMAC(t *testing.T) {
 	for _, mac := range []string{"", "02:00:00:00:00:01\nflag NODE_ALLOC", "02:00:00:00:00:00:00:01"} {
 		_, err := (&agent{}).pktgenSend(t.Context(), pktgenTask, Ready{MAC: mac})
-		refused(t, mac, err, "as its MAC address, which is none")
+		checkRefusal(t, mac, err, "as its MAC address, which is none")
 	}
 }
 
@@ -174,7 +183,7 @@ func FuzzParsePktgen(f *testing.F) {
 // A generator is measured over the loopback interface, too.
 func TestPktgenToLoopback(t *testing.T) {
 	h, err := (&agent{}).pktgenReceive(t.Context(), Task{Interface: "lo"}, "")
-	if err != nil || h.ready().MAC != "00:00:00:00:00:00" {
+	if err != nil || h.describeReady().MAC != "00:00:00:00:00:00" {
 		t.Errorf("%+v, %v", h, err)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// promptly calls fn on a thread of its own that runs before all others, where the
+// runPromptly calls fn on a thread of its own that runs before all others, where the
 // agent may have that (it is root): what it measures keeps the processors busy. The thread is
 // thrown away, so that no child and nothing else gets its priority.
-func promptly(fn func() error) error {
+func runPromptly(fn func() error) error {
 	done := make(chan error, 1)
 	// The thread of a locked goroutine that ends without unlocking ends with it.
 	go func() {
@@ -41,8 +41,8 @@ func sleepUntil(moment time.Duration, awake func() error) (time.Duration, error)
 	}
 }
 
-// wait waits for so long.
-func wait(ctx context.Context, long time.Duration) error {
+// waitFor waits for so long.
+func waitFor(ctx context.Context, long time.Duration) error {
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {
@@ -53,14 +53,14 @@ func wait(ctx context.Context, long time.Duration) error {
 	}
 }
 
-// poll calls ready until it says true.
-func poll(ctx context.Context, every time.Duration, ready func() (bool, error)) error {
+// pollUntil calls ready until it says true.
+func pollUntil(ctx context.Context, every time.Duration, ready func() (bool, error)) error {
 	for {
 		ok, err := ready()
 		if ok || err != nil {
 			return err
 		}
-		if err := wait(ctx, every); err != nil {
+		if err := waitFor(ctx, every); err != nil {
 			return err
 		}
 	}

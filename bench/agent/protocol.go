@@ -11,7 +11,7 @@ import (
 )
 
 // Protocol is the version of the protocol. Both sides must have the same.
-const Protocol = 7
+const Protocol = 10
 
 // hello is the agent's first line.
 type hello struct {
@@ -28,10 +28,11 @@ type request struct {
 	Watch *Window `json:"watch,omitempty"` // watch
 	Part  uint64  `json:"part,omitempty"`  // held, release, window, finish and stop
 
-	Addresses []netip.Addr `json:"addresses,omitempty"` // routes
-	PCI       string       `json:"pci,omitempty"`       // rate, rates and lend
-	Mbps      uint32       `json:"mbps,omitempty"`      // lend
-	Seconds   int          `json:"seconds,omitempty"`   // lend
+	Addresses []netip.Addr       `json:"addresses,omitempty"` // routes
+	Counted   []evidence.Watched `json:"counted,omitempty"`   // counters
+	PCI       string             `json:"pci,omitempty"`       // rate, rates and lend
+	Mbps      uint32             `json:"mbps,omitempty"`      // lend
+	Seconds   int                `json:"seconds,omitempty"`   // lend
 }
 
 // answer is a line from the agent. Either Error or what was asked for is set.
@@ -50,14 +51,15 @@ func (e answeredError) Error() string { return e.answer.Error }
 
 func (e answeredError) Is(target error) bool { return e.Nothing && target == engine.ErrNothing }
 
-// verb is what is asked.
+// verb is the kind of a request.
 type verb string
 
 const (
 	describe verb = "describe" // -> Description
 	routes   verb = "routes"   // -> map[netip.Addr]Route
 	vfs      verb = "vfs"      // -> []evidence.VF
-	rate     verb = "rate"     // -> uint32
+	counters verb = "counters" // -> []bench.Counters, as they are
+	rate     verb = "rate"     // -> evidence.Lent
 	rates    verb = "rates"    // -> rateRange
 	lend     verb = "lend"     // -> uint32, once the VF has the rate
 	giveBack verb = "giveBack" // -> nothing, once it has its own again
@@ -71,11 +73,14 @@ const (
 	stop     verb = "stop"     // -> nothing, once the part's children are gone
 )
 
-// Route is how an end reaches an address.
+// Route is the route by which an end reaches an address.
 type Route struct {
 	Source netip.Addr `json:"source"` // that it sends from
 	// Gateway is the router that it sends to; none where both are on one link.
 	Gateway netip.Addr `json:"gateway,omitzero"`
+	// Peer is the address that programs of a cgroup put in the place of the one asked for when a
+	// socket connects to it; none where the socket keeps that.
+	Peer netip.Addr `json:"peer,omitzero"`
 }
 
 // started is the answer to what begins a part.
@@ -84,13 +89,14 @@ type started struct {
 	Ready Ready  `json:"ready"`
 }
 
-// Task is what one end has to do.
+// Task is the work that one end has to do.
 type Task struct {
 	Workload bench.Workload `json:"workload"`
 	From     netip.Addr     `json:"from"` // sends
 	To       netip.Addr     `json:"to"`   // receives
 	// Service is the address that is sent to instead of To, which answers for it on
-	// bench.ServicePorts alone.
+	// bench.ServicePorts alone. The sender's sockets are bound neither to From nor to an interface
+	// then, as those of most programs: it is the kernel that chooses the path.
 	Service netip.Addr `json:"service,omitzero"`
 	// Interface is this end's. Packets leave by it and are counted on it.
 	Interface string `json:"interface,omitempty"`
@@ -101,23 +107,31 @@ type Task struct {
 	Watch []evidence.Watched `json:"watch,omitempty"`
 }
 
-// called is the address that is sent to.
-func (t Task) called() netip.Addr {
+// sendAddress returns the address to send to.
+func (t Task) sendAddress() netip.Addr {
 	if t.Service.IsValid() {
 		return t.Service
 	}
 	return t.To
 }
 
-// ports are those that the receiver may listen on; 0 is any.
-func (t Task) ports() []uint16 {
+// bindAddress returns the address to bind the sender's sockets to; none leaves it to the routes.
+func (t Task) bindAddress() netip.Addr {
+	if t.Service.IsValid() {
+		return netip.Addr{}
+	}
+	return t.From
+}
+
+// listenPorts returns the ports that the receiver may listen on; 0 means any.
+func (t Task) listenPorts() []uint16 {
 	if t.Service.IsValid() {
 		return bench.ServicePorts
 	}
 	return []uint16{0}
 }
 
-// Ready is what a sender has to know of the receiver that waits for it.
+// Ready has what a sender must know of the receiver that waits for it.
 type Ready struct {
 	Engine  string   `json:"engine"`
 	Version string   `json:"version"`
@@ -131,18 +145,20 @@ type Ready struct {
 type Window struct {
 	Opens  time.Duration `json:"opens"`
 	Closes time.Duration `json:"closes"`
-	// In is how long after the answer that has the window it opens, for a machine with another clock;
-	// one that is to be watched with In opens so long after the request.
+	// In is for a machine with another clock: in an answer, the time from the answer until the
+	// window opens; in a request to watch a window, the time from the request until it opens.
 	In time.Duration `json:"in,omitempty"`
 }
 
-// Description is what an agent finds where it runs.
+// Description describes the machine and the namespace in which an agent runs.
 type Description struct {
 	Machine bench.Machine `json:"machine"` // its Tools are the engines with their versions
 	Ends    []bench.End   `json:"ends"`    // with neither Machine nor Name, which are the place's to give
 	Lacking []Lack        `json:"lacking,omitempty"`
 	// MACs are the addresses of the interfaces, by which a host knows what its guests have.
 	MACs map[string]string `json:"macs,omitempty"`
+	// Carriers are, of each interface that has some, those that may carry its frames.
+	Carriers map[string][]string `json:"carriers,omitempty"`
 }
 
 // Lack is an engine that cannot run here.

@@ -4,21 +4,26 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/culvert-net/culvert/bench"
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
 // routesTo asks the kernel: connecting a datagram socket sends nothing, and binds it to the
-// address that the kernel would take.
+// address that the kernel would take. The port is one that a Service of a measurement has, so that
+// programs which replace the Service's address are seen.
 func routesTo(to []netip.Addr) map[netip.Addr]Route {
-	const anyPort = 9
 	all := map[netip.Addr]Route{}
 	for _, a := range to {
-		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, anyPort)))
+		conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, bench.ServicePorts[0])))
 		if err != nil { // no route
 			continue
 		}
 		if local, ok := conn.LocalAddr().(*net.UDPAddr); ok {
-			all[a] = Route{Source: local.AddrPort().Addr().Unmap(), Gateway: evidence.Gateway(a)}
+			r := Route{Source: local.AddrPort().Addr().Unmap(), Gateway: evidence.Gateway(a)}
+			if peer, err := evidence.Peer(conn); err == nil && peer.Addr() != a {
+				r.Peer = peer.Addr()
+			}
+			all[a] = r
 		}
 		conn.Close()
 	}

@@ -83,8 +83,8 @@ func countSockets(protocol string, match func(socket) bool) (int, error) {
 	return count, nil
 }
 
-// freePort finds one of the ports of an address that nobody listens on, for TCP and for UDP; 0
-// among them is any. Somebody may take it before it is used.
+// freePort finds one of the ports of an address without a listener, for TCP and for UDP; 0
+// among them is any. Another process may take it before it is used.
 func freePort(ctx context.Context, address netip.Addr, of []uint16) (uint16, error) {
 	const rounds = 10 // a port that is free for TCP may be another's for UDP
 	var err error

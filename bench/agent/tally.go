@@ -3,46 +3,63 @@ package agent
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
-// iperfError is what an iperf says was in its way.
+// iperfError is an error that an iperf reported.
 type iperfError string
 
 func (e iperfError) Error() string { return string(e) }
 
-// interval is what an iperf counted from one moment to another, in seconds since it
-// began: bytes, datagrams that were sent or should have come, those that did not, and segments that
-// were sent again.
-type interval struct{ start, end, bytes, packets, lost, again float64 }
+// interval has the counts of an iperf between two moments, in seconds since its start: bytes,
+// datagrams that were sent or expected, lost datagrams, and retransmitted segments.
+type interval struct {
+	start, end, bytes, packets, lost, again float64
+	resent                                  bool    // again is known
+	cwnd                                    float64 // the congestion window at its end, bytes; 0 is not known
+}
 
-// tally is what one end counted in the window.
+// tally has the counts of one end in the window.
 type tally struct {
 	seconds, bytes, packets, lost, again float64
 	bits                                 []float64 // of each step of the series
+	cwnd                                 []float64 // at the end of each step
+	resent                               bool      // again is known
+	allBytes, allAgain                   float64   // of all intervals, the window's and others
 }
 
-// cut takes the window out of the intervals, of which there is one for each of streams at
-// any moment. Of one that crosses an edge of the window it takes the part that lies
+// cutWindow takes the window out of the intervals, of which there is one for each of streams at
+// any moment. For an interval that crosses an edge of the window it takes the part that lies
 // within, as if it had gone evenly.
-func cut(all []interval, streams int, w bench.Workload) (tally, error) {
-	t := tally{bits: make([]float64, steps(w))}
+func cutWindow(all []interval, streams int, w bench.Workload) (tally, error) {
+	t := tally{bits: make([]float64, countSteps(w)), resent: true}
 	for _, i := range all {
+		if i.bytes >= 0 && i.again >= 0 && i.bytes+i.again < math.MaxUint32<<30 { // else it is found below, if it matters
+			t.allBytes, t.allAgain = t.allBytes+i.bytes, t.allAgain+i.again
+		}
 		from, to := max(i.start, w.Warmup), min(i.end, w.Warmup+w.Seconds)
 		if !(to > from) {
 			continue
 		}
 		part := (to - from) / (i.end - i.start)
-		total := i.bytes + i.packets + i.lost + i.again
-		if !(part <= 1) || !(i.bytes >= 0) || !(i.packets >= 0) || !(i.again >= 0) || math.IsInf(total, 0) || math.IsNaN(total) {
+		total := i.bytes + i.packets + i.lost + i.again + i.cwnd
+		if !(part <= 1) || !(i.cwnd >= 0) || !(i.bytes >= 0) || !(i.packets >= 0) || !(i.again >= 0) || math.IsInf(total, 0) || math.IsNaN(total) {
 			return tally{}, fmt.Errorf("from %g s to %g s it counted %g bytes, %g packets, %g lost, %g sent again: this cannot be",
 				i.start, i.end, i.bytes, i.packets, i.lost, i.again)
 		}
 		t.seconds += (to - from) / float64(streams)
 		t.bytes, t.packets, t.lost, t.again = t.bytes+i.bytes*part, t.packets+i.packets*part, t.lost+i.lost*part, t.again+i.again*part
-		at := int(((from+to)/2 - w.Warmup) / step(w))
-		t.bits[min(max(at, 0), len(t.bits)-1)] += i.bytes * part * 8
+		at := int(((from+to)/2 - w.Warmup) / stepSeconds(w))
+		at = min(max(at, 0), len(t.bits)-1)
+		t.bits[at] += i.bytes * part * 8
+		if t.resent = t.resent && i.resent; i.cwnd > 0 {
+			if t.cwnd == nil {
+				t.cwnd = make([]float64, len(t.bits))
+			}
+			t.cwnd[at] = i.cwnd
+		}
 	}
 	const covered = 0.95
 	if t.seconds < w.Seconds*covered || t.seconds > w.Seconds/covered {
@@ -52,42 +69,51 @@ func cut(all []interval, streams int, w bench.Workload) (tally, error) {
 	return t, nil
 }
 
-// step is the length of what the series has a value for, in seconds: a tenth of the window or a second,
-// whichever is longer.
-func step(w bench.Workload) float64 { return max(1, w.Seconds/10) }
+// stepSeconds returns the length of one step of the series in seconds: a tenth of the window or a
+// second, whichever is longer.
+func stepSeconds(w bench.Workload) float64 { return max(1, w.Seconds/10) }
 
-func steps(w bench.Workload) int { return max(1, int(math.Ceil(w.Seconds/step(w)-1e-9))) }
+func countSteps(w bench.Workload) int { return max(1, int(math.Ceil(w.Seconds/stepSeconds(w)-1e-9))) }
 
-// plus adds a process that ran beside this one.
-func (t tally) plus(o tally) tally {
+// addTally adds a process that ran beside this one.
+func (t tally) addTally(o tally) tally {
 	if t.bits == nil {
 		return o
 	}
 	sum := tally{
 		seconds: max(t.seconds, o.seconds), bytes: t.bytes + o.bytes, packets: t.packets + o.packets, lost: t.lost + o.lost, again: t.again + o.again,
+		resent: t.resent && o.resent, allBytes: t.allBytes + o.allBytes, allAgain: t.allAgain + o.allAgain,
 	}
 	for i, b := range t.bits {
 		sum.bits = append(sum.bits, b+o.bits[i])
 	}
+	for i := range min(len(t.cwnd), len(o.cwnd)) {
+		sum.cwnd = append(sum.cwnd, t.cwnd[i]+o.cwnd[i])
+	}
 	return sum
 }
 
-// run is the part of a run that this end knows.
-func (t tally) run(w bench.Workload, sent bool) bench.Run {
+// makeRun returns the part of a run that this end knows.
+func (t tally) makeRun(w bench.Workload, sent bool) bench.Run {
 	if sent {
-		return bench.Run{Sent: whole(t.packets)}
+		r := bench.Run{Sent: wholeNumber(t.packets), Totals: bench.Totals{Sent: wholeNumber(t.allBytes), Retransmits: wholeNumber(t.allAgain)}}
+		if w.Kind == bench.Stream && t.cwnd != nil && !slices.Contains(t.cwnd, 0) {
+			r.Cwnd = t.cwnd
+		}
+		return r
 	}
 	r := bench.Run{
-		Seconds: t.seconds, Bytes: whole(t.bytes), Packets: whole(t.packets - t.lost), Lost: whole(t.lost), Gbps: t.bytes * 8 / t.seconds / 1e9,
+		Seconds: t.seconds, Bytes: wholeNumber(t.bytes), Packets: wholeNumber(t.packets - t.lost), Lost: wholeNumber(t.lost), Gbps: t.bytes * 8 / t.seconds / 1e9,
+		Totals: bench.Totals{Arrived: wholeNumber(t.allBytes)},
 	}
 	if w.Kind == bench.Datagram {
 		r.PPS = (t.packets - t.lost) / t.seconds
 	}
 	for i, bits := range t.bits {
-		r.Series = append(r.Series, bits/min(step(w), w.Seconds-float64(i)*step(w))/1e9)
+		r.Series = append(r.Series, bits/min(stepSeconds(w), w.Seconds-float64(i)*stepSeconds(w))/1e9)
 	}
 	return r
 }
 
-// whole is a count that came as a float64, which JSON's numbers are to iperf3.
-func whole(v float64) uint64 { return uint64(math.Round(min(max(v, 0), 1<<62))) }
+// wholeNumber converts a count from float64, which iperf3 uses for numbers in JSON.
+func wholeNumber(v float64) uint64 { return uint64(math.Round(min(max(v, 0), 1<<62))) }

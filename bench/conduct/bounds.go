@@ -13,10 +13,10 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// bounds finds for each path of each arm what none can be above: what its generator makes of it on
+// findBounds finds for each path of each arm what none can be above: what its generator makes of it on
 // the machine that sends, what the sender's VF may send, and the round trip that a window
 // has to wait for. The notes say what could not be found; it is left 0 then.
-func (m *Measurement) bounds(ctx context.Context) (notes []string) {
+func (m *Measurement) findBounds(ctx context.Context) (notes []string) {
 	note := func(err error) {
 		if err != nil && ctx.Err() == nil && !slices.Contains(notes, err.Error()) {
 			notes = append(notes, err.Error())
@@ -28,10 +28,11 @@ func (m *Measurement) bounds(ctx context.Context) (notes []string) {
 		a := &m.Arms[i]
 		bounds := a.EachBounds()
 		for j, p := range a.Paths() {
-			b, end := &bounds[j], sends(a, p)
-			note(alone.measure(ctx, a, end, b))
-			if a.Workload.RateLimit == 0 { // one that is swept is lent
-				note(m.allowed(ctx, end, b))
+			b, end := &bounds[j], senderOf(a, p)
+			note(alone.setBound(ctx, a, end, b))
+			note(m.setAllowed(ctx, end, b))
+			if a.Workload.RateLimit > 0 { // one that is swept is lent
+				b.RateMbps = 0
 			}
 			if a.Workload.Kind != bench.Stream || a.Workload.Window == 0 {
 				continue
@@ -50,8 +51,8 @@ func (m *Measurement) bounds(ctx context.Context) (notes []string) {
 	return notes
 }
 
-// sends is the end of an arm's path that does.
-func sends(a *bench.Arm, p bench.Path) bench.End {
+// senderOf returns the end of an arm's path that sends.
+func senderOf(a *bench.Arm, p bench.Path) bench.End {
 	if a.Workload.Reverse {
 		return p.To
 	}
@@ -67,7 +68,7 @@ type generators struct {
 	known    map[generator]generated
 }
 
-// generator is what sends, and where.
+// generator is a workload and the machine that sends it.
 type generator struct {
 	machine string
 	load    bench.Workload
@@ -78,40 +79,41 @@ type generated struct {
 	err       error
 }
 
-// A generator is measured for so long, and again when that was void.
+// A generator is measured for generatorSeconds after generatorWarmup, and again if the run was
+// void.
 const (
 	generatorSeconds = 1
 	generatorWarmup  = 0.3
 	generatorTries   = 3
 )
 
-// measure sets the bound of an arm's path by the end that sends; of what was measured it takes what was found.
-func (g *generators) measure(ctx context.Context, a *bench.Arm, end bench.End, b *bench.Bounds) error {
+// setBound sets the bound of an arm's path by the end that sends; of what was measured it takes what was found.
+func (g *generators) setBound(ctx context.Context, a *bench.Arm, end bench.End, b *bench.Bounds) error {
 	w := a.Workload
-	if w.Kind == bench.Request || w.Kind == bench.Echo {
+	if w.Kind == bench.Request || w.Kind == bench.Connect || w.Kind == bench.Echo {
 		return nil // held by time, not by the generator
 	}
 	if w.Burst > 1 {
 		return errors.New("what the generator makes in bursts without a network is not known, since lo takes them whole: no result is marked as held down by it")
 	}
 	w.Seconds, w.Warmup, w.Rate, w.RateLimit, w.Reverse, w.Pulled = generatorSeconds, generatorWarmup, 0, 0, false, false
-	on := station(g.exchange.Stations, end).kernel()
+	on := findStation(g.exchange.Stations, end).kernelName()
 	key := generator{on, w}
 	found, known := g.known[key]
 	if !known {
 		g.progress.Step("%s: what %s makes on %s without a network", a.Name, w.Engine, on)
-		found = g.alone(ctx, end, w)
+		found = g.measureAlone(ctx, end, w)
 		g.known[key] = found
 	}
 	b.GeneratorGbps, b.GeneratorPPS = found.gbps, found.pps
 	return found.err
 }
 
-func (g *generators) alone(ctx context.Context, end bench.End, w bench.Workload) generated {
+func (g *generators) measureAlone(ctx context.Context, end bench.End, w bench.Workload) generated {
 	var run bench.Run
 	var err error
 	for range generatorTries {
-		if run, err = g.exchange.loopback(ctx, end, w); err == nil && run.Void == "" || ctx.Err() != nil {
+		if run, err = g.exchange.runLoopback(ctx, end, w); err == nil && run.Void == "" || ctx.Err() != nil {
 			break
 		}
 	}
@@ -127,35 +129,35 @@ func (g *generators) alone(ctx context.Context, end bench.End, w bench.Workload)
 	return generated{pps: max(run.PPS, float64(run.Sent)/run.Seconds)}
 }
 
-// loopback has an end send to itself.
-func (x *Exchange) loopback(ctx context.Context, end bench.End, w bench.Workload) (bench.Run, error) {
+// runLoopback makes an end send to itself.
+func (x *Exchange) runLoopback(ctx context.Context, end bench.End, w bench.Workload) (bench.Run, error) {
 	own := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if end.Address.Is6() {
 		own = netip.IPv6Loopback()
 	}
-	here := x.side(end)
+	here := x.sideOf(end)
 	here.end.Interface, here.end.Address = "lo", own
 	there := *here
 	ctx, cancel := context.WithTimeout(ctx, slack)
 	defer cancel()
-	return between(ctx, here, &there, agent.Task{Workload: w, From: own, To: own})
+	return carryBetween(ctx, here, &there, agent.Task{Workload: w, From: own, To: own})
 }
 
-// allowed sets what the VF that sends may: its PF knows, which its own agent may see, or
+// setAllowed sets what the VF that sends may, and whether its frames get a tag: its PF knows, which its own agent may see, or
 // another one on the machine.
-func (m *Measurement) allowed(ctx context.Context, end bench.End, b *bench.Bounds) error {
+func (m *Measurement) setAllowed(ctx context.Context, end bench.End, b *bench.Bounds) error {
 	if end.VF == nil {
 		return nil
 	}
-	pci := station(m.Stations, end).pci(end)
+	pci := findStation(m.Stations, end).pciAddress(end)
 	var why error
 	for _, s := range m.Stations {
 		if s.Machine.Name != end.Machine {
 			continue
 		}
-		mbps, err := s.Agent.Rate(ctx, pci)
+		lent, err := s.Agent.OfVF(ctx, pci)
 		if err == nil {
-			b.RateMbps = int(mbps)
+			b.RateMbps, b.VLANs = int(lent.MaxTxRate), min(1, lent.VLAN)
 			return nil
 		}
 		why = cmp.Or(why, err)
@@ -163,7 +165,8 @@ func (m *Measurement) allowed(ctx context.Context, end bench.End, b *bench.Bound
 	return fmt.Errorf("whether %s on %s has a rate limit is not known: %w", end.Interface, end.Machine, why)
 }
 
-// trip is how long a round trip takes, in microseconds.
+// trip is the outcome of one measurement of round trips: the duration in microseconds, or an
+// error.
 type trip struct {
 	micros float64
 	err    error
@@ -178,7 +181,7 @@ func (x *Exchange) roundTrip(ctx context.Context, p bench.Path) (float64, error)
 	var run bench.Run
 	var err error
 	for range generatorTries {
-		run, err = between(ctx, x.side(p.From), x.side(p.To), agent.Task{Workload: load, From: p.From.Address, To: p.To.Address, Service: p.Service})
+		run, err = carryBetween(ctx, x.sideOf(p.From), x.sideOf(p.To), agent.Task{Workload: load, From: p.From.Address, To: p.To.Address, Service: p.Service})
 		if err == nil && run.Void == "" || ctx.Err() != nil {
 			break
 		}

@@ -33,7 +33,7 @@ func TestBounds(t *testing.T) {
 	if why := Lacks(w.stations, "iperf2"); why != "" {
 		t.Skip(why)
 	}
-	if notes := m.bounds(t.Context()); len(notes) > 0 {
+	if notes := m.findBounds(t.Context()); len(notes) > 0 {
 		t.Errorf("%q", notes)
 	}
 	for i, a := range m.Arms {
@@ -53,12 +53,12 @@ func TestBounds(t *testing.T) {
 // What cannot be found is said, and holds nothing up.
 func TestBoundsThatAreNotKnown(t *testing.T) {
 	w := newWorld(t)
-	w.in(t, 0, "link", "set", "lo", "down")
+	w.runIn(t, 0, "link", "set", "lo", "down")
 	m := &Measurement{Exchange: Exchange{Stations: w.stations, Arms: []bench.Arm{
 		{Name: "a", Path: w.exchange.Arms[0].Path, Workload: bench.Workload{Kind: bench.Stream, Engine: "culvert", Seconds: 10}},
 		{Name: "bursts", Path: w.exchange.Arms[0].Path, Workload: bench.Workload{Kind: bench.Packets, Engine: "culvert", Seconds: 10, Burst: 64}},
 	}}}
-	notes := m.bounds(t.Context())
+	notes := m.findBounds(t.Context())
 	if len(notes) != 2 || !strings.Contains(notes[0], "is lo up in "+w.netns[0]) || m.Arms[0].GeneratorGbps != 0 {
 		t.Errorf("%q, %+v", notes, m.Arms[0])
 	}
@@ -67,8 +67,8 @@ func TestBoundsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// telling is a station whose agent answers every request with the same.
-func telling(t *testing.T, machine, answer string) *Station {
+// tellingStation is a station whose agent answers every request with the same.
+func tellingStation(t *testing.T, machine, answer string) *Station {
 	t.Helper()
 	here, there := net.Pipe()
 	go func() {
@@ -90,22 +90,22 @@ func telling(t *testing.T, machine, answer string) *Station {
 
 // A pod sees nothing of its PF; its node's own station does.
 func TestRateOfTheVFThatSends(t *testing.T) {
-	pod, node := telling(t, "w1", `"error":"no PF here"`), telling(t, "w1", `"value":500`)
+	pod, node := tellingStation(t, "w1", `"error":"no PF here"`), tellingStation(t, "w1", `"value":{"maxTxRate":500,"vlan":7}`)
 	node.Name = "node"
-	elsewhere := telling(t, "w2", `"value":77`)
+	elsewhere := tellingStation(t, "w2", `"value":{"maxTxRate":77}`)
 	one := 1
 	end := bench.End{Machine: "w1", Name: "s", Interface: "net1", PF: "enp1s0", VF: &one}
 	m := &Measurement{Exchange: Exchange{Stations: []*Station{pod, elsewhere, node}}}
 	var is bench.Bounds
-	if err := m.allowed(t.Context(), end, &is); err != nil || is.RateMbps != 500 {
+	if err := m.setAllowed(t.Context(), end, &is); err != nil || is.RateMbps != 500 || is.VLANs != 1 {
 		t.Errorf("%d, %v", is.RateMbps, err)
 	}
 	m.Stations, is = m.Stations[:2], bench.Bounds{}
-	if err := m.allowed(t.Context(), end, &is); err == nil || is.RateMbps != 0 || !strings.Contains(err.Error(), "net1 on w1 has a rate limit is not known: no PF here") {
+	if err := m.setAllowed(t.Context(), end, &is); err == nil || is.RateMbps != 0 || !strings.Contains(err.Error(), "net1 on w1 has a rate limit is not known: no PF here") {
 		t.Errorf("%d, %v", is.RateMbps, err)
 	}
 	end.VF = nil
-	if err := m.allowed(t.Context(), end, &is); err != nil {
+	if err := m.setAllowed(t.Context(), end, &is); err != nil {
 		t.Errorf("of what is no VF: %v", err)
 	}
 }
@@ -113,7 +113,7 @@ func TestRateOfTheVFThatSends(t *testing.T) {
 // Of several paths at once each has bounds of its own, by the end that sends; a rate that is
 // swept is none.
 func TestBoundsOfSeveralPaths(t *testing.T) {
-	first, second := telling(t, "w1", `"value":500`), telling(t, "w2", `"value":77`)
+	first, second := tellingStation(t, "w1", `"value":{"maxTxRate":500,"vlan":7}`), tellingStation(t, "w2", `"value":{"maxTxRate":77}`)
 	one := 1
 	end := func(machine string) bench.End {
 		return bench.End{Machine: machine, Name: "s", Interface: "net1", PF: "enp1s0", VF: &one}
@@ -127,7 +127,7 @@ func TestBoundsOfSeveralPaths(t *testing.T) {
 	m := &Measurement{Exchange: Exchange{Stations: []*Station{first, second}, Arms: []bench.Arm{
 		{Path: paths[0], Also: paths[1:], Workload: ask}, {Path: paths[0], Also: paths[1:], Workload: back}, {Path: paths[0], Workload: swept},
 	}}}
-	if notes := m.bounds(t.Context()); len(notes) > 0 {
+	if notes := m.findBounds(t.Context()); len(notes) > 0 {
 		t.Errorf("%q", notes)
 	}
 	var got [][]int
@@ -153,7 +153,10 @@ func TestGeneratorLimited(t *testing.T) {
 		t.Errorf("%d runs; %s makes %g Gb/s", len(r.Runs), arm.Workload.Engine, r.Arms[0].GeneratorGbps)
 	}
 	w.exchange.Arms[0].GeneratorGbps = 1e-6
-	if run := w.good(t, 0); run.Limits[0].What != "generator" {
-		t.Errorf("%+v", run.Limits)
+	w.exchange.Arms[0].Workload.Engine = "culvert"
+	run := w.goodRun(t, 0)
+	spent := run.From.CPU.Tasks["culvert"] >= 0.9*run.From.CPU.Seconds // where processors are scarce it is not
+	if (run.Limits[0].What == "generator") != spent {
+		t.Errorf("%+v; the engine had %g s of %g s", run.Limits, run.From.CPU.Tasks["culvert"], run.From.CPU.Seconds)
 	}
 }

@@ -19,12 +19,12 @@ const (
 	pluggedAt = 0.5
 )
 
-// pull pulls the cable in the middle of a run and plugs it in again, whatever happens.
-func (x *Exchange) pull(ctx context.Context, a bench.Arm, s *side) (err error) {
+// pullCable pulls the cable in the middle of a run and plugs it in again, whatever happens.
+func (x *Exchange) pullCable(ctx context.Context, a bench.Arm, s *side) (err error) {
 	if _, err := s.part.Window(ctx); err != nil {
-		return s.wrap(err)
+		return s.wrapError(err)
 	}
-	second := func(n float64) error { return pause(ctx, time.Duration(n*float64(time.Second))) }
+	second := func(n float64) error { return pauseFor(ctx, time.Duration(n*float64(time.Second))) }
 	if err := second(a.Workload.Warmup + pulledAt*a.Workload.Seconds); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (x *Exchange) pull(ctx context.Context, a bench.Arm, s *side) (err error) {
 	return second((pluggedAt - pulledAt) * a.Workload.Seconds)
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func pauseFor(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -52,7 +52,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pulledArms tells what arms with a pulled cable carried, from the least of their runs to the most.
+// pulledArms notes the throughput of arms with a pulled cable, from the least of their runs to the most.
 func pulledArms(r bench.Result) (notes []string) {
 	for i, a := range r.Arms {
 		runs := r.Counted(i)
@@ -78,7 +78,7 @@ func pulledArms(r bench.Result) (notes []string) {
 }
 
 // Pulled says what a run carried before its cable was pulled, while it was, and after
-// it was plugged in again, by its series, in the series' unit. What stands at an edge
+// it was plugged in again, by its series, in the series' unit. A step at an edge
 // counts for neither side.
 func Pulled(run bench.Run) (before, while, after float64) {
 	n := float64(len(run.Series))

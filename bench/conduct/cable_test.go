@@ -54,7 +54,13 @@ func TestCablePulledInARun(t *testing.T) {
 		did = append(did, e.Interface+" "+state)
 		return exec.CommandContext(ctx, "ip", "-n", e.Name, "link", "set", e.Interface, state).Run()
 	}
-	run, err := w.once(t, 0)
+	run, err := w.runOnce(t, 0)
+	for range 7 { // a run that is void before the cable is pulled does not get there
+		if err != nil || run.Void == "" || len(did) > 0 {
+			break
+		}
+		run, err = w.runOnce(t, 0)
+	}
 	if err != nil || fmt.Sprint(did) != "[a0 down a0 up]" {
 		t.Errorf("%v, %q, %v", err, run.Void, did)
 	}
@@ -66,7 +72,7 @@ func TestCablePulledInARun(t *testing.T) {
 		return nil
 	}
 	for range 8 { // a run that is void before the cable is pulled does not get there
-		if run, err = w.once(t, 0); err != nil {
+		if run, err = w.runOnce(t, 0); err != nil {
 			break
 		}
 	}

@@ -20,26 +20,26 @@ type flow struct {
 	task             agent.Task
 	beside           bool         // there are others
 	nodes            [2]bench.Run // what the sender's and the receiver's nodes saw, where those tell it
-	relay            *Station     // in the middle; nil where the path has nobody
+	relay            *Station     // in the middle; nil where the path has none
 	relayed          bench.Run    // what it saw
 }
 
-func (x *Exchange) flow(a bench.Arm, p bench.Path) *flow {
-	f := &flow{sender: x.side(p.From), receiver: x.side(p.To), beside: len(a.Also) > 0}
+func (x *Exchange) makeFlow(a bench.Arm, p bench.Path) *flow {
+	f := &flow{sender: x.sideOf(p.From), receiver: x.sideOf(p.To), beside: len(a.Also) > 0}
 	if a.Workload.Reverse {
 		f.sender, f.receiver = f.receiver, f.sender
 	}
-	f.sender.siblings, f.receiver.siblings = siblings(a, f.sender.end), siblings(a, f.receiver.end)
+	f.sender.siblings, f.receiver.siblings = siblingsOf(a, f.sender.end), siblingsOf(a, f.receiver.end)
 	f.task = agent.Task{Workload: a.Workload, From: f.sender.end.Address, To: f.receiver.end.Address, Service: p.Service}
 	f.task.Workload.Reverse = false
-	if i := slices.IndexFunc(x.Stations, func(s *Station) bool { return s.is(p.Via) }); i >= 0 {
+	if i := slices.IndexFunc(x.Stations, func(s *Station) bool { return s.isRelay(p.Via) }); i >= 0 {
 		f.relay = x.Stations[i]
 	}
 	return f
 }
 
-// siblings are other interfaces of an end's namespace that the arm goes over as well.
-func siblings(a bench.Arm, end bench.End) []string {
+// siblingsOf returns other interfaces of an end's namespace that the arm uses as well.
+func siblingsOf(a bench.Arm, end bench.End) []string {
 	var all []string
 	for _, p := range a.Paths() {
 		for _, e := range []bench.End{p.From, p.To} {
@@ -51,8 +51,8 @@ func siblings(a bench.Arm, end bench.End) []string {
 	return all
 }
 
-// wrap says which of several flows an error is about.
-func (f *flow) wrap(err error) error {
+// wrapError says which of several flows an error is about.
+func (f *flow) wrapError(err error) error {
 	if err == nil || !f.beside {
 		return err
 	}
@@ -60,13 +60,13 @@ func (f *flow) wrap(err error) error {
 	return fmt.Errorf("%s %s to %s %s: %w", from.Name, from.Interface, to.Name, to.Interface, err)
 }
 
-// void says why a run of the flow does not count, and is empty when it does.
-func (f *flow) void(run bench.Run) string {
-	why := cmp.Or(run.Void, counted(f.task.Workload, run))
+// voidReason says why a run of the flow does not count, and is empty when it does.
+func (f *flow) voidReason(run bench.Run) string {
+	why := cmp.Or(run.Void, checkCounted(f.task.Workload, run))
 	if why == "" {
 		return ""
 	}
-	return f.wrap(errors.New(why)).Error()
+	return f.wrapError(errors.New(why)).Error()
 }
 
 // seenBy adds to a side's evidence what its node or host saw.
@@ -75,24 +75,24 @@ func (f *flow) seenBy(s *side, e *bench.Evidence, node bench.Run, run *bench.Run
 		withTasks(&e.CPU, node.From.CPU)
 		return
 	}
-	if void := hosted(e, node); void != "" && run.Void == "" {
-		run.Void = s.near().Name + ": " + void
+	if void := useHost(e, node); void != "" && run.Void == "" {
+		run.Void = s.nearPF().Name + ": " + void
 	}
 }
 
-// between carries a task's traffic from one side to another.
-func between(ctx context.Context, sender, receiver *side, task agent.Task) (bench.Run, error) {
-	each, err := carry(ctx, []*flow{{sender: sender, receiver: receiver, task: task}})
+// carryBetween carries a task's traffic from one side to another.
+func carryBetween(ctx context.Context, sender, receiver *side, task agent.Task) (bench.Run, error) {
+	each, err := carryFlows(ctx, []*flow{{sender: sender, receiver: receiver, task: task}})
 	if err != nil {
 		return bench.Run{}, err
 	}
 	return each[0], nil
 }
 
-// carry has all flows begin together, while other things are done, and returns what each carried. When one
-// fails none goes on.
-func carry(ctx context.Context, flows []*flow, during ...func(context.Context) error) ([]bench.Run, error) {
-	if err := begin(ctx, flows); err != nil {
+// carryFlows makes all flows begin together, calls during meanwhile, and returns the run of each.
+// If one flow fails, it ends all.
+func carryFlows(ctx context.Context, flows []*flow, during ...func(context.Context) error) ([]bench.Run, error) {
+	if err := beginFlows(ctx, flows); err != nil {
 		return nil, err
 	}
 	each := make([]bench.Run, len(flows))
@@ -100,9 +100,9 @@ func carry(ctx context.Context, flows []*flow, during ...func(context.Context) e
 	g, all := errgroup.WithContext(ctx)
 	for i, f := range flows {
 		g.Go(func() error {
-			sent, received, err := f.finish(all, &windows[i])
+			sent, received, err := f.finishBoth(all, &windows[i])
 			each[i] = agent.Join(sent, received)
-			return f.wrap(err)
+			return f.wrapError(err)
 		})
 	}
 	for _, do := range during {
@@ -111,69 +111,69 @@ func carry(ctx context.Context, flows []*flow, during ...func(context.Context) e
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return each, apart(flows, windows)
+	return each, checkTogether(flows, windows)
 }
 
-// finish waits for both sides.
-func (f *flow) finish(ctx context.Context, windows *[2]agent.Window) (sent, received bench.Run, err error) {
+// finishBoth waits for both sides.
+func (f *flow) finishBoth(ctx context.Context, windows *[2]agent.Window) (sent, received bench.Run, err error) {
 	g, both := errgroup.WithContext(ctx)
 	for i, s := range []*side{f.sender, f.receiver} {
 		run := []*bench.Run{&sent, &received}[i]
 		g.Go(func() error {
-			if f.beside { // that there is none, finish tells
+			if f.beside { // a part without a window fails in finishPart
 				windows[i], _ = s.part.Window(both)
 			}
-			return s.finish(both, run)
+			return s.finishPart(both, run)
 		})
 	}
 	return sent, received, g.Wait()
 }
 
-// begin readies the receivers and starts the senders. Of several flows each waits until all are ready. After
+// beginFlows readies the receivers and starts the senders. With several flows each waits until all are ready. After
 // an error no part is left.
-func begin(ctx context.Context, flows []*flow) error {
+func beginFlows(ctx context.Context, flows []*flow) error {
 	steps := []func(*flow) error{
-		func(f *flow) error { return f.receive(ctx) },
-		func(f *flow) error { return f.send(ctx) },
+		func(f *flow) error { return f.startReceiver(ctx) },
+		func(f *flow) error { return f.startSender(ctx) },
 	}
 	if len(flows) > 1 {
 		steps = append(steps,
-			func(f *flow) error { return f.sender.wrap(f.sender.part.Held(ctx)) },
-			func(f *flow) error { return f.sender.wrap(f.sender.part.Release(ctx)) })
+			func(f *flow) error { return f.sender.wrapError(f.sender.part.Held(ctx)) },
+			func(f *flow) error { return f.sender.wrapError(f.sender.part.Release(ctx)) })
 	}
 	for _, step := range steps {
 		var g errgroup.Group // none is stopped by another's error: what is begun has to be known
 		for _, f := range flows {
-			g.Go(func() error { return f.wrap(step(f)) })
+			g.Go(func() error { return f.wrapError(step(f)) })
 		}
 		if err := g.Wait(); err != nil {
-			return errors.Join(err, stop(ctx, flows))
+			return errors.Join(err, stopFlows(ctx, flows))
 		}
 	}
 	return nil
 }
 
-func (f *flow) receive(ctx context.Context) (err error) {
+func (f *flow) startReceiver(ctx context.Context) (err error) {
 	r, task := f.receiver, f.task
-	task.Interface, task.Watch = r.end.Interface, r.watched(r.end, r.siblings)
+	task.Interface, task.Watch = r.end.Interface, r.watchedInterfaces(r.end, r.siblings)
 	r.part, err = r.Agent.Receive(ctx, task)
-	return r.wrap(err)
+	return r.wrapError(err)
 }
 
-func (f *flow) send(ctx context.Context) (err error) {
+func (f *flow) startSender(ctx context.Context) (err error) {
 	s, task := f.sender, f.task
-	task.Interface, task.Watch, task.Hold = s.end.Interface, s.watched(s.end, s.siblings), f.beside
+	task.Interface, task.Watch, task.Hold = s.end.Interface, s.watchedInterfaces(s.end, s.siblings), f.beside
 	s.part, err = s.Agent.Send(ctx, task, f.receiver.part.Ready())
-	return s.wrap(err)
+	return s.wrapError(err)
 }
 
-// stop ends the parts that were begun.
-func stop(ctx context.Context, flows []*flow) error {
+// stopFlows ends the parts that were begun.
+func stopFlows(ctx context.Context, flows []*flow) error {
 	var g errgroup.Group
 	for _, f := range flows {
 		for _, s := range []*side{f.sender, f.receiver} {
 			if s.part != nil {
-				g.Go(func() error { return s.stop(ctx) })
+				g.Go(func() error { return s.stopPart(ctx) })
 			}
 		}
 	}
@@ -187,24 +187,24 @@ const (
 	leastApart = 50 * time.Millisecond
 )
 
-// apart says by an error that flows were not counted at the same time. Only windows of one machine have one
-// clock; others began when they were told to, at once.
-func apart(flows []*flow, windows [][2]agent.Window) error {
+// checkTogether says by an error that flows were not counted at the same time. Only windows of one machine have one
+// clock; others began at the release, at once.
+func checkTogether(flows []*flow, windows [][2]agent.Window) error {
 	first := map[string]agent.Window{}
 	for i, f := range flows {
 		for j, s := range []*side{f.sender, f.receiver} {
 			w := windows[i][j]
-			one, known := first[s.kernel()]
+			one, known := first[s.kernelName()]
 			if !known {
-				first[s.kernel()] = w
+				first[s.kernelName()] = w
 			}
 			if !known || w == (agent.Window{}) { // without one the run is void, and says why
 				continue
 			}
 			late := (w.Opens - one.Opens).Abs()
 			if bound := max(leastApart, time.Duration(muchApart*float64(w.Closes-w.Opens))); late > bound {
-				return f.wrap(fmt.Errorf("it was counted %s before or after another on %s, and a window of %s may be by %s: the processors are too busy for so many at once, or too few",
-					late.Round(time.Millisecond), s.kernel(), w.Closes-w.Opens, bound))
+				return f.wrapError(fmt.Errorf("it was counted %s before or after another on %s, and a window of %s may be by %s: the processors are too busy for so many at once, or too few",
+					late.Round(time.Millisecond), s.kernelName(), w.Closes-w.Opens, bound))
 			}
 		}
 	}

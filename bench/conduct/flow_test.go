@@ -35,10 +35,10 @@ func newStar(t *testing.T) *world {
 		end, port := name(fmt.Sprint(i)), fmt.Sprint("p", i)
 		add(end)
 		w.netns = append(w.netns, end)
-		w.in(t, i, "link", "set", "lo", "up")
-		w.in(t, i, "link", "add", "name", "e0", "type", "veth", "peer", "name", port, "netns", bridge)
-		w.in(t, i, "addr", "add", fmt.Sprintf("10.95.0.%d/24", i+1), "dev", "e0")
-		w.in(t, i, "link", "set", "e0", "up")
+		w.runIn(t, i, "link", "set", "lo", "up")
+		w.runIn(t, i, "link", "add", "name", "e0", "type", "veth", "peer", "name", port, "netns", bridge)
+		w.runIn(t, i, "addr", "add", fmt.Sprintf("10.95.0.%d/24", i+1), "dev", "e0")
+		w.runIn(t, i, "link", "set", "e0", "up")
 		run(t, "ip", "-n", bridge, "link", "set", port, "master", "br0", "up")
 	}
 	w.openAll(t)
@@ -60,7 +60,7 @@ func TestSeveralPathsAtOnce(t *testing.T) {
 		for _, reverse := range []bool{false, true} {
 			w.exchange.Arms[arm].Workload.Reverse = reverse
 			n := len(a.Paths())
-			run := w.good(t, arm)
+			run := w.goodRun(t, arm)
 			if len(run.Shares) != n || len(run.From.Interfaces)+len(run.To.Interfaces) != 0 {
 				t.Fatalf("%s: %d shares, %+v", a.Name, len(run.Shares), run)
 			}
@@ -72,7 +72,7 @@ func TestSeveralPathsAtOnce(t *testing.T) {
 					sent, got = got, sent
 				}
 				// 3000 a second for 3 s; the machine may be slow, but nobody sends for others.
-				if one.Packets > 9900 || one.Packets < 1000 || sent.TxPackets < one.Packets/2 || sent.Interface != "e0" {
+				if float64(one.Packets) > 3300*max(3, one.Seconds) || one.Packets < 1000 || sent.TxPackets < one.Packets/2 || sent.Interface != "e0" {
 					t.Errorf("%s, reverse %v: path %d carried %d, %+v", a.Name, reverse, i, one.Packets, sent)
 				}
 				if shared := a.Name == "three" && !reverse; shared && got.RxPackets < 2*one.Packets {
@@ -93,20 +93,20 @@ func TestSeveralPathsAtOnce(t *testing.T) {
 // way of the next run.
 func TestOneOfSeveralFails(t *testing.T) {
 	w := newStar(t)
-	w.in(t, 1, "addr", "del", "10.95.0.2/24", "dev", "e0")
-	run, err := w.once(t, 0)
+	w.runIn(t, 1, "addr", "del", "10.95.0.2/24", "dev", "e0")
+	run, err := w.runOnce(t, 0)
 	if want := w.netns[1] + " e0 to " + w.netns[3] + " e0: "; err != nil || !strings.Contains(run.Void, want) {
 		t.Errorf("%v, %q; want %q in it", err, run.Void, want)
 	}
-	w.in(t, 1, "addr", "add", "10.95.0.2/24", "dev", "e0")
-	w.good(t, 0)
+	w.runIn(t, 1, "addr", "add", "10.95.0.2/24", "dev", "e0")
+	w.goodRun(t, 0)
 
 	w.exchange.Arms[0].Workload.Engine, w.exchange.Arms[0].Workload.Kind = "iperf3", bench.Datagram
-	if run, err = w.once(t, 0); err != nil || run.Void == "" {
+	if run, err = w.runOnce(t, 0); err != nil || run.Void == "" {
 		t.Errorf("an engine that cannot wait for others: %v, %+v", err, run)
 	}
 	w.exchange.Arms[0].Workload.Engine, w.exchange.Arms[0].Workload.Kind = "culvert", bench.Packets
-	w.good(t, 0)
+	w.goodRun(t, 0)
 }
 
 // A sender that dies ends all; one that Ctrl-C ends leaves the agents as they were.
@@ -119,18 +119,18 @@ func TestSeveralEnd(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 	w.exchange.Arms[0].Workload.Seconds = 2
-	w.good(t, 0)
+	w.goodRun(t, 0)
 
-	w.exchange.Arms[0].Workload.Seconds = 30
+	w.exchange.Arms[0].Workload.Seconds = 50
 	time.AfterFunc(time.Second, func() { _ = w.pipes[2].Close() })
 	began := time.Now()
 	var err error
 	for range 2 { // the first may only be void
-		if _, err = w.once(t, 0); err != nil {
+		if _, err = w.runOnce(t, 0); err != nil {
 			break
 		}
 	}
-	if !errors.Is(err, agent.ErrGone) || !strings.Contains(err.Error(), w.netns[2]) || time.Since(began) > 20*time.Second {
+	if !errors.Is(err, agent.ErrGone) || !strings.Contains(err.Error(), w.netns[2]) || time.Since(began) > 45*time.Second {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 }
@@ -159,7 +159,7 @@ func TestApart(t *testing.T) {
 		if name == "without window" {
 			windows[1][1] = agent.Window{}
 		}
-		if err := apart(flows, windows); (err != nil) != c.broken {
+		if err := checkTogether(flows, windows); (err != nil) != c.broken {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -39,8 +39,8 @@ func TestGuestOfAHost(t *testing.T) {
 	if diff := cmp.Diff([]string{"VM-VM, VF, other PF", "VM-VM, virtio, same node", "VM-pod, VF, same PF"}, titles(all)); diff != "" {
 		t.Fatalf("-want +got:\n%s", diff)
 	}
-	if e := all[0].From; e.Machine != "n1" || e.Name != "db1" || e.PF != "p0" || *e.VF != 5 || a.pci(e) != "0000:3b:02.5" || a.pci(all[1].From) != "" {
-		t.Errorf("%+v, %s", e, a.pci(e))
+	if e := all[0].From; e.Machine != "n1" || e.Name != "db1" || e.PF != "p0" || *e.VF != 5 || a.pciAddress(e) != "0000:3b:02.5" || a.pciAddress(all[1].From) != "" {
+		t.Errorf("%+v, %s", e, a.pciAddress(e))
 	}
 	for _, p := range all {
 		if !Matches(p, []string{"vm"}) {
@@ -58,8 +58,8 @@ func TestGuestOfAHost(t *testing.T) {
 
 // The culvertd that lends a guest's VF a rate is its host's.
 func TestRatesOfAGuest(t *testing.T) {
-	guest := telling(t, "n1", `"error":"no culvertd here"`)
-	guest.Host = telling(t, "n1", `"value":{"Lowest":11,"Highest":1000}`)
+	guest := tellingStation(t, "n1", `"error":"no culvertd here"`)
+	guest.Host = tellingStation(t, "n1", `"value":{"Lowest":11,"Highest":1000}`)
 	lowest, highest, err := Rates(t.Context(), []*Station{guest}, bench.Path{From: bench.End{Machine: "n1", Name: "s", Interface: "net1"}})
 	if err != nil || lowest != 11 || highest != 1000 {
 		t.Errorf("%d, %d, %v", lowest, highest, err)
@@ -69,11 +69,11 @@ func TestRatesOfAGuest(t *testing.T) {
 // What counts is what the host did; what the guest saw of itself stands beside it.
 func TestHosted(t *testing.T) {
 	e := bench.Evidence{CPU: bench.CPUUse{Seconds: 1, User: 0.5, Tasks: map[string]float64{"culvert": 0.5}}}
-	if why := hosted(&e, bench.Run{Void: "late"}); why != "late" || e.Guest != nil {
+	if why := useHost(&e, bench.Run{Void: "late"}); why != "late" || e.Guest != nil {
 		t.Errorf("%q, %+v", why, e)
 	}
 	host := bench.Run{From: bench.Evidence{CPU: bench.CPUUse{Seconds: 1, User: 2, Tasks: map[string]float64{"culvert": 0.1, "qemu-system-x86 of db1": 1.5}}}}
-	why := hosted(&e, host)
+	why := useHost(&e, host)
 	want := bench.Evidence{
 		CPU:   bench.CPUUse{Seconds: 1, User: 2, Tasks: map[string]float64{"qemu-system-x86 of db1": 1.5}},
 		Guest: &bench.CPUUse{Seconds: 1, User: 0.5, Tasks: map[string]float64{"culvert": 0.5}},
@@ -116,7 +116,7 @@ func TestRunFromAGuest(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		load.Reverse = back
 		w.exchange = Exchange{Stations: crew.Stations, Arms: []bench.Arm{{Name: "VM", Path: paths[0], Workload: load}}}
-		run := w.good(t, 0)
+		run := w.goodRun(t, 0)
 		if g := run.From.Guest; g == nil || g.Seconds < 1 || run.From.CPU.Seconds < 1 || run.To.Guest != nil {
 			t.Errorf("reverse %v: the guest's %+v, its host's %+v, the container's %+v", back, g, run.From.CPU, run.To.Guest)
 		}

@@ -37,7 +37,7 @@ func (l *lender) say(what string) {
 	l.did = append(l.did, what)
 }
 
-func (l *lender) lend(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (any, error) {
+func (l *lender) lendRate(ctx context.Context, raw json.RawMessage, ask rpc.Ask) (any, error) {
 	if l.refuse != nil {
 		return nil, l.refuse
 	}
@@ -62,7 +62,7 @@ func TestRateIsLentForARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := rpc.NewServer(func(*net.UnixConn) error { return nil }, slog.New(slog.DiscardHandler))
-	srv.HandleDialog(api.MethodLendRate, l.lend)
+	srv.HandleDialog(api.MethodLendRate, l.lendRate)
 	pci, err := vf.ParsePCIAddr("0000:01:10.2")
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestRateIsLentForARun(t *testing.T) {
 	w := newWorld(t)
 	a := &w.exchange.Arms[0]
 	a.Workload.Engine, a.Workload.Seconds, a.Workload.RateLimit = "culvert", 1, 100
-	if run, err := w.once(t, 0); err != nil || !strings.Contains(run.Void, "PCI") {
+	if run, err := w.runOnce(t, 0); err != nil || !strings.Contains(run.Void, "PCI") {
 		t.Errorf("of what is no VF: %v, %q", err, run.Void)
 	}
 	i := slices.IndexFunc(w.stations[0].Machine.Interfaces, func(i bench.Interface) bool { return i.Name == a.Path.From.Interface })
@@ -93,12 +93,12 @@ func TestRateIsLentForARun(t *testing.T) {
 	if lowest, highest, err := Rates(t.Context(), w.stations, a.Path); lowest != 11 || highest != 10000 || err != nil {
 		t.Errorf("%d to %d, %v", lowest, highest, err)
 	}
-	w.good(t, 0)
+	w.goodRun(t, 0)
 	if a.RateMbps != 99 || len(l.did) < 2 || l.did[0] != "0000:01:10.2 100" || l.did[len(l.did)-1] != "back" {
 		t.Errorf("%d Mb/s, %q", a.RateMbps, l.did)
 	}
 	l.refuse = errors.New("the PF has no link")
-	if run, err := w.once(t, 0); err != nil || !strings.Contains(run.Void, "the PF has no link") {
+	if run, err := w.runOnce(t, 0); err != nil || !strings.Contains(run.Void, "the PF has no link") {
 		t.Errorf("refused: %v, %q", err, run.Void)
 	}
 }
@@ -108,8 +108,8 @@ func TestSetAgainstMeasured(t *testing.T) {
 		Arms: []bench.Arm{{Name: "100 Mb/s", Bounds: bench.Bounds{RateMbps: 100}, Workload: bench.Workload{Kind: bench.Stream, RateLimit: 100}}, {Name: "VF", Workload: bench.Workload{Kind: bench.Stream}}},
 		Runs: []bench.Run{{Gbps: 0.094}, {Arm: 1, Gbps: 9}},
 	}
-	want := []string{"100 Mb/s: max_tx_rate 100 Mb/s (100 by the PF's word), measured 94 Mb/s of payload, 94 %"}
-	if diff := cmp.Diff(want, set(r)); diff != "" {
+	want := []string{"100 Mb/s: max_tx_rate 100 Mb/s (100 by the PF's word), measured 94 Mb/s of payload, 100 % of the 94.1 Mb/s that fit into it"}
+	if diff := cmp.Diff(want, noteRates(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -23,10 +23,28 @@ type Measurement struct {
 // Prepare names the arms and sets their ceilings.
 func (m *Measurement) Prepare() {
 	Name(m.Arms)
+	m.setCeilings()
+}
+
+// setCeilings sets what the wires can carry of each arm.
+func (m *Measurement) setCeilings() {
 	for i := range m.Arms {
-		a := &m.Arms[i]
-		Ceiling(a, func(e bench.End) bench.Machine { return station(m.Stations, e).Machine })
+		Ceiling(&m.Arms[i], m.machineOf)
 	}
+}
+
+// machineOf returns an end's machine with the interfaces of all network namespaces that have an
+// agent, the end's own first. An overlay's uplink is in the node's namespace.
+func (m *Measurement) machineOf(e bench.End) bench.Machine {
+	own := findStation(m.Stations, e)
+	all := own.Machine
+	all.Interfaces = slices.Clone(all.Interfaces)
+	for _, s := range m.Stations {
+		if s != own && !s.VM && s.Machine.Name == all.Name {
+			all.Interfaces = append(all.Interfaces, s.Machine.Interfaces...)
+		}
+	}
+	return all
 }
 
 // Run makes the runs. The result has in any case those that were made, and says when
@@ -36,12 +54,16 @@ func (m *Measurement) Run(ctx context.Context) bench.Result {
 	r := bench.Result{Schema: bench.Schema, Started: time.Now(), Seed: m.Seed, Machines: Machines(m.Stations, m.Arms), Arms: m.Arms}
 	r.Notes = slices.Clone(m.plan.Notes)
 	if !m.Limits.Rough {
-		r.Notes = append(r.Notes, m.bounds(ctx)...)
+		r.Notes = append(r.Notes, m.findBounds(ctx)...)
+		m.setCeilings() // the bounds know of VLANs
 	}
 	rounds := Rounds{Arms: m.Arms, Limits: m.Limits, Seed: m.Seed, Once: m.Once, Progress: m.Progress, Now: time.Now}
+	if !m.Limits.Rough {
+		rounds.Rest = m.Rest
+	}
 	r.Runs, r.Unfinished = rounds.Run(ctx)
 	r.Ended = r.Started.Add(time.Since(r.Started))
-	r.Notes = append(append(r.Notes, pulledArms(r)...), set(r)...)
+	r.Notes = append(append(r.Notes, pulledArms(r)...), noteRates(r)...)
 	r.Preset, r.Printed = m.plan.Presets(), m.plan.Printed(r.Arms)
 	return r
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// node is the station that sees the processes of a pod's node, which the pod does not:
-// the pod in the node's own namespaces; of a virtual machine that on its host. Places that
-// enter a network namespace alone need none.
-func (x *Exchange) node(of *Station) *Station {
+// nodeOf returns the station that sees the processes which a station does not: for a pod, the pod
+// in its node's own namespaces; for a virtual machine, the station on its host. A place that only
+// enters a network namespace needs none.
+func (x *Exchange) nodeOf(of *Station) *Station {
 	if of.Host != nil {
 		return of.Host
 	}
@@ -27,26 +27,26 @@ func (x *Exchange) node(of *Station) *Station {
 	return nil
 }
 
-// watchedBy has another station, such as the side's node, sample the window of a part. That a part ends
-// before it has a window is the part's to tell.
+// watchedBy makes another station, such as the side's node, sample the window of a part. If the
+// part ends before it has a window, the part itself reports the error.
 func (s *side) watchedBy(ctx context.Context, other *Station, task agent.Task, run *bench.Run) error {
 	w, err := s.part.Window(ctx)
 	if err != nil {
 		return nil //nolint:nilerr // the side's own finish says it
 	}
-	if s.kernel() == other.kernel() {
+	if s.kernelName() == other.kernelName() {
 		w.In = 0 // it has the same clock
 	}
 	watcher := &side{Station: other}
 	if watcher.part, err = other.Agent.Watch(ctx, task, w); err != nil {
-		return watcher.wrap(err)
+		return watcher.wrapError(err)
 	}
-	return watcher.finish(ctx, run)
+	return watcher.finishPart(ctx, run)
 }
 
-// hosted puts what the host of a virtual machine did in the place of what the guest saw of itself,
+// useHost puts what the host of a virtual machine did in the place of what the guest saw of itself,
 // which is a part of it. void says that the host's window was not counted.
-func hosted(e *bench.Evidence, host bench.Run) (void string) {
+func useHost(e *bench.Evidence, host bench.Run) (void string) {
 	if host.Void != "" {
 		return host.Void
 	}
@@ -57,13 +57,14 @@ func hosted(e *bench.Evidence, host bench.Run) (void string) {
 	return ""
 }
 
-// withTasks adds what a node saw. What the end knows of itself stays: the node takes its own
+// withTasks adds the tasks that a node saw. The end's own tasks stay: the node takes its own
 // agent for the engine.
 func withTasks(use *bench.CPUUse, node bench.CPUUse) {
 	if len(node.Tasks) == 0 {
 		return
 	}
 	own := use.Tasks
+	use.Others = node.Others // the end sees a part of them at most
 	use.Tasks = maps.Clone(node.Tasks)
 	delete(use.Tasks, engine.Own)
 	maps.Copy(use.Tasks, own)

@@ -53,7 +53,7 @@ func TestTasksOfTheNode(t *testing.T) {
 		if with {
 			w.exchange.Stations = append(w.exchange.Stations, &node)
 		}
-		tasks := w.good(t, 0).From.CPU.Tasks
+		tasks := w.goodRun(t, 0).From.CPU.Tasks
 		if (tasks["vhost-busy"] > 0) != with || tasks["culvert"] == 0 {
 			t.Errorf("with its node %v: %v", with, tasks)
 		}

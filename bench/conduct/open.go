@@ -35,7 +35,7 @@ func (c *Crew) Close() error {
 	return errors.Join(errs...)
 }
 
-// Open puts an agent at each place, and on what virtual machines run on. What was opened before an
+// Open puts an agent at each place, and on what virtual machines run on. Stations that were opened before an
 // error is in the crew, to be closed.
 func (c *Crew) Open(ctx context.Context, specs []place.Spec, p place.Program) ([]*Station, error) {
 	all := slices.Clone(specs)
@@ -104,7 +104,7 @@ func (c *Crew) Add(ctx context.Context, pipe *place.Pipe, site Site) (*Station, 
 	c.mu.Unlock()
 	client, err := agent.NewClient(ctx, pipe)
 	if err != nil {
-		_ = pipe.Close() // Close tells it, too; now it has said all
+		_ = pipe.Close() // Close returns it, too; now all of its text is there
 		return nil, fmt.Errorf("%w: %s", err, pipe.Said())
 	}
 	s := &Station{Site: site, Agent: client, Said: pipe.Said}
@@ -114,7 +114,8 @@ func (c *Crew) Add(ctx context.Context, pipe *place.Pipe, site Site) (*Station, 
 	return s, nil
 }
 
-// siteName is short: a machine's own network is its host, a namespace and a guest have their names.
+// siteName returns a short name: "host" for a machine's own network, else the name of the
+// namespace or the guest.
 func siteName(s place.Spec) string {
 	if s.VM != "" {
 		return s.VM

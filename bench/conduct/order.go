@@ -3,6 +3,7 @@ package conduct
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/bench"
@@ -16,6 +17,8 @@ type Order struct {
 	// between them, in the forms of package place.
 	From, To []string
 	Via      string
+	// Service is an address that leads to the one end of To on bench.ServicePorts; empty: none.
+	Service string
 	// Cluster makes the ends in place of From and To.
 	Cluster *place.Cluster
 	// Management is the interface by which a lab that was booted for the measurement manages its
@@ -34,10 +37,15 @@ type Order struct {
 
 // Check returns what is wrong with an order whatever its ends are.
 func (o Order) Check() error {
-	if _, err := o.presets(); err != nil {
+	if _, err := o.findPresets(); err != nil {
+		return err
+	}
+	if _, err := o.parseService(); err != nil {
 		return err
 	}
 	switch {
+	case o.Service != "" && (o.Cluster != nil || o.Via != "" || len(o.To) > 1):
+		return fmt.Errorf("--service %s with --cluster, --via or several --to: it leads to one end that is there: name that with one --to", o.Service)
 	case o.Seconds < 0:
 		return fmt.Errorf("--seconds %v: take a number above 0, such as 4", o.Seconds)
 	case o.Burst < 1 || o.Burst > 64:
@@ -48,8 +56,20 @@ func (o Order) Check() error {
 	return nil
 }
 
-// presets finds the order's presets, each once.
-func (o Order) presets() (all []preset.Preset, err error) {
+// parseService returns the address of Service.
+func (o Order) parseService() (a netip.Addr, err error) {
+	if o.Service == "" {
+		return a, nil
+	}
+	if a, err = netip.ParseAddr(o.Service); err != nil || a.IsUnspecified() || a.Zone() != "" {
+		return a, fmt.Errorf("--service %q: take an address such as 10.96.0.10 that leads to --to on the ports %d to %d, by TCP and UDP",
+			o.Service, bench.ServicePorts[0], bench.ServicePorts[len(bench.ServicePorts)-1])
+	}
+	return a.Unmap(), nil
+}
+
+// findPresets finds the order's presets, each once.
+func (o Order) findPresets() (all []preset.Preset, err error) {
 	for _, name := range o.Presets {
 		p, err := preset.Find(name)
 		if err != nil {
@@ -65,8 +85,8 @@ func (o Order) presets() (all []preset.Preset, err error) {
 // named are the ends of an order that are there already.
 type named struct{ from, to, via []place.Spec }
 
-// specs reads From, To and Via.
-func (o Order) specs() (n named, err error) {
+// parseSpecs reads From, To and Via.
+func (o Order) parseSpecs() (n named, err error) {
 	if len(o.From) == 0 || len(o.To) == 0 {
 		return n, fmt.Errorf("between which ends? Name them with --from and --to, or take --cluster:\n%s", place.Forms)
 	}
@@ -86,11 +106,11 @@ func (o Order) specs() (n named, err error) {
 			*side.specs = append(*side.specs, s)
 		}
 	}
-	return n, n.check()
+	return n, n.checkDistinct()
 }
 
-// check returns an error where one network namespace would be two ends.
-func (n named) check() error {
+// checkDistinct returns an error where one network namespace would be two ends.
+func (n named) checkDistinct() error {
 	for i, f := range n.from {
 		if slices.Contains(n.to, f) {
 			return fmt.Errorf("--from and --to are both %s: traffic within one network namespace takes no path", f)
@@ -118,13 +138,13 @@ type opened struct {
 	via      *Station
 }
 
-// open puts an agent at each end of the order.
-func (c *Crew) open(ctx context.Context, o Order, p place.Program) (at opened, err error) {
+// openEnds puts an agent at each end of the order.
+func (c *Crew) openEnds(ctx context.Context, o Order, p place.Program) (at opened, err error) {
 	if o.Cluster != nil {
 		at.from, at.to, err = c.OpenPods(ctx, *o.Cluster)
 		return at, err
 	}
-	n, err := o.specs()
+	n, err := o.parseSpecs()
 	if err != nil {
 		return at, err
 	}
@@ -133,16 +153,23 @@ func (c *Crew) open(ctx context.Context, o Order, p place.Program) (at opened, e
 	if len(n.via) > 0 {
 		at.via = all[len(all)-1]
 	}
+	if err != nil {
+		return at, err
+	}
+	if o.Service != "" {
+		at.to[0].Named = true
+		at.to[0].Service, err = o.parseService()
+	}
 	return at, err
 }
 
-// cable returns what pulls the cable of an end; nil where the ends are not all in one lab.
-func (o Order) cable() func(ctx context.Context, e bench.End, in bool) error {
+// findCable returns what pulls the cable of an end; nil where the ends are not all in one lab.
+func (o Order) findCable() func(ctx context.Context, e bench.End, in bool) error {
 	if o.Cluster != nil {
 		return nil
 	}
-	n, err := o.specs()
-	if err != nil { // it has been told
+	n, err := o.parseSpecs()
+	if err != nil { // openEnds has returned it
 		return nil
 	}
 	pull := place.Cable(slices.Concat(n.from, n.to))
@@ -152,8 +179,8 @@ func (o Order) cable() func(ctx context.Context, e bench.End, in bool) error {
 	return func(ctx context.Context, e bench.End, in bool) error { return pull(ctx, e.Machine, e.PF, in) }
 }
 
-// paths chooses those that the order asks for; the note says what was left out that it does not name.
-func (o Order) paths(stations []*Station, at opened) (paths []bench.Path, note string, err error) {
+// choosePaths chooses those that the order asks for; the note says what was left out that it does not name.
+func (o Order) choosePaths(stations []*Station, at opened) (paths []bench.Path, note string, err error) {
 	all := Between(at.from, at.to)
 	if at.via != nil {
 		if all, err = Through(at.via, stations, all); err != nil {
@@ -162,6 +189,10 @@ func (o Order) paths(stations []*Station, at opened) (paths []bench.Path, note s
 	}
 	if o.Management != "" && len(o.Paths) == 0 {
 		all, note = withoutManagement(all, o.Management)
+	}
+	if o.Service != "" && !slices.ContainsFunc(all, func(p bench.Path) bool { return p.Service.IsValid() }) {
+		return nil, "", fmt.Errorf("--service %s: no path from %s leads to it: look for a route (ip route get %s) and for the Service's backend, which is to be an address of %s",
+			o.Service, at.from[0].Name, o.Service, at.to[0].Name)
 	}
 	for _, path := range all {
 		if Matches(path, o.Paths) {

@@ -75,10 +75,10 @@ func TestPlansTakeTheirTime(t *testing.T) {
 		for _, rough := range []bool{false, true} {
 			m := &Measurement{Limits: Limits{Rough: rough}, quick: true}
 			var err error
-			if m.plan, err = (Order{Presets: []string{p.Name, p.Name}, Quick: true, Limits: m.Limits}).plan(everywhere()); err != nil {
+			if m.plan, err = (Order{Presets: []string{p.Name, p.Name}, Quick: true, Limits: m.Limits}).planPresets(everywhere()); err != nil {
 				t.Fatalf("%s: %v", p.Name, err)
 			}
-			m.settle()
+			m.settlePlan()
 			if m.Limits.Repeats != 3 || m.Seed == 0 || m.Limits.MaxTime < 10*time.Minute || m.plan.Presets() != p.Name {
 				t.Errorf("%s: %+v, seed %d, of %q", p.Name, m.Limits, m.Seed, m.plan.Presets())
 			}

@@ -18,16 +18,16 @@ type Site struct {
 	Cluster bool   // what is no VF there is the cluster's default network
 	Machine bench.Machine
 	Ends    []bench.End
-	Service netip.Addr // of a cluster's Service that this pod alone answers for
+	Service netip.Addr // of a Service that this site alone answers for
+	Named   bool       // the order names the Service (--service)
 	// Routes has how the kernel sends to each address of another site that there is a
 	// route to.
 	Routes map[netip.Addr]agent.Route
 }
 
-// Paths are the ways from one site to another. There is one for each two addresses
-// that each would be answered from by the other, so that traffic goes both ways
-// over the same two interfaces, and to a Service one more, over those of the
-// cluster's default network.
+// Paths returns the paths from one site to another. There is one for each pair of addresses from
+// which the two kernels would send to each other, so that traffic takes the same two interfaces
+// in both directions. For a Service there is one more for each path that traffic to it may take.
 func Paths(from, to Site) []bench.Path {
 	var all []bench.Path
 	for _, there := range to.Ends {
@@ -38,27 +38,47 @@ func Paths(from, to Site) []bench.Path {
 		if i < 0 || to.Routes[from.Ends[i].Address].Source != there.Address {
 			continue
 		}
-		p := bench.Path{From: from.named(from.Ends[i]), To: to.named(there)}
-		p.Ends, p.Network, p.Place = ends(from, to), network(from, to, p), where(p)
+		p := bench.Path{From: from.nameEnd(from.Ends[i]), To: to.nameEnd(there)}
+		p.Ends, p.Network, p.Place = nameEnds(from, to), nameNetwork(from, to, p), namePlace(p)
 		all = append(all, p)
-		if p.Network == "overlay" && from.Pod && to.Service.IsValid() && from.Routes[to.Service].Source == p.From.Address {
-			p.Network, p.Service = "service", to.Service
+		if by := from.replacedOn(p, to); by != "" {
+			p.Network, p.Service, p.Replaced = "service", to.Service, by
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-func (s Site) named(e bench.End) bench.End {
+// replacedOn says where the receiver's address takes the place of its Service's, if traffic to the
+// Service may take a path; it is empty where it does not. Where packets are changed, the route to
+// the Service does not tell by which interface they leave: of a Service that is named each path may
+// be it, and the counters prove which is.
+func (s Site) replacedOn(p bench.Path, to Site) bench.Replacement {
+	r, routed := s.Routes[to.Service]
+	switch {
+	case !routed || to.Service.Is4() != p.To.Address.Is4():
+		return ""
+	case r.Peer.IsValid():
+		if r.Peer == p.To.Address && (to.Named || s.Pod && p.Network == "overlay") {
+			return bench.AtSocket
+		}
+		return ""
+	case to.Named, s.Pod && p.Network == "overlay" && r.Source == p.From.Address:
+		return bench.InPackets
+	}
+	return ""
+}
+
+func (s Site) nameEnd(e bench.End) bench.End {
 	e.Machine, e.Name = s.Machine.Name, s.Name
 	return e
 }
 
-func ends(from, to Site) string {
-	return from.word() + "-" + to.word()
+func nameEnds(from, to Site) string {
+	return from.kindName() + "-" + to.kindName()
 }
 
-func (s Site) word() string {
+func (s Site) kindName() string {
 	switch {
 	case s.VM:
 		return "VM"
@@ -68,9 +88,9 @@ func (s Site) word() string {
 	return "node"
 }
 
-// network names what carries the path, by the one of its ends that makes it what it
+// nameNetwork names what carries the path, by the one of its ends that makes it what it
 // is: a VF's path to its PF is one of VFs.
-func network(from, to Site, p bench.Path) string {
+func nameNetwork(from, to Site, p bench.Path) string {
 	is := func(so func(bench.End) bool) bool { return so(p.From) || so(p.To) }
 	switch {
 	case is(func(e bench.End) bool { return e.PF != "" }):
@@ -79,7 +99,7 @@ func network(from, to Site, p bench.Path) string {
 		return "bond"
 	case is(func(e bench.End) bool { return slices.Contains(tunnels, e.Driver) }):
 		return "overlay"
-	case from.virtio(p.From), to.virtio(p.To):
+	case from.isVirtio(p.From), to.isVirtio(p.To):
 		return "virtio"
 	case !from.Pod && !to.Pod:
 		return "host"
@@ -91,16 +111,17 @@ func network(from, to Site, p bench.Path) string {
 	return "host"
 }
 
-// virtio is what a host makes for a guest: a bridge or a switch of its own carries it on.
-func (s Site) virtio(e bench.End) bool { return s.VM && e.Driver == "virtio_net" }
+// isVirtio reports whether an end is a virtio interface that the host made for a guest. A bridge
+// or a switch of the host carries its traffic on.
+func (s Site) isVirtio(e bench.End) bool { return s.VM && e.Driver == "virtio_net" }
 
 // tunnels are the drivers of interfaces that wrap frames into packets of another
 // network (the kind that rtnetlink and ethtool give).
 var tunnels = []string{"vxlan", "geneve", "ipip", "ip6tnl", "gre", "wireguard"}
 
-// where says how far apart the ends are, as far as that changes what carries the
+// namePlace says how far apart the ends are, as far as that changes what carries the
 // frames: two VFs of one PF are joined by the switch within the NIC.
-func where(p bench.Path) string {
+func namePlace(p bench.Path) string {
 	switch {
 	case p.From.Machine != p.To.Machine:
 		return "other node"
@@ -126,16 +147,19 @@ func Matches(p bench.Path, filters []string) bool {
 	})
 }
 
-// Words are the names of a path that a filter may have.
+// Words returns the words of a path that a filter may name.
 func Words(p bench.Path) []string {
 	words := []string{p.Network, p.Ends, p.Place}
 	if from, to, _ := strings.Cut(p.Ends, "-"); from == "VM" || to == "VM" {
 		words = append(words, "VM")
 	}
+	if p.Service.IsValid() && (p.From.PF != "" || p.To.PF != "") {
+		words = append(words, "VF")
+	}
 	return words
 }
 
-// Title is a path in one line: "pod-pod, VF, other node".
+// Title returns a path in one line: "pod-pod, VF, other node".
 func Title(p bench.Path) string { return p.Ends + ", " + p.Network + ", " + p.Place }
 
 // Name gives each arm the shortest name that no other has. A prefix that an arm has
@@ -167,13 +191,4 @@ func Name(arms []bench.Arm) {
 			return
 		}
 	}
-}
-
-// Mismatch says what about a path's two ends does not fit, and is empty when they fit.
-func Mismatch(p bench.Path) string {
-	if p.From.MTU != p.To.MTU && p.From.MTU > 0 && p.To.MTU > 0 {
-		return fmt.Sprintf("the MTU is %d on %s of %s and %d on %s of %s: larger packets are dropped or split on the way; make them alike (ip link set %[2]s mtu N)",
-			p.From.MTU, p.From.Interface, p.From.Name, p.To.MTU, p.To.Interface, p.To.Name)
-	}
-	return ""
 }

@@ -86,11 +86,58 @@ func TestPathsOfAService(t *testing.T) {
 	if diff := cmp.Diff([]string{"pod-pod, overlay, other node", "pod-pod, service, other node", "pod-pod, VF, other node"}, titles(got)); diff != "" {
 		t.Fatalf("-want +got:\n%s", diff)
 	}
-	if p := got[1]; p.Service != b.Service || p.From.Interface != "eth0" || p.To.Address != ip("10.244.2.2") || got[0].Service.IsValid() {
+	if p := got[1]; p.Service != b.Service || p.Replaced != bench.InPackets || p.From.Interface != "eth0" || p.To.Address != ip("10.244.2.2") || got[0].Service.IsValid() {
 		t.Errorf("%+v", got)
 	}
 	if diff := cmp.Diff([]string{"node-pod, overlay, other node"}, titles(Paths(host, b))); diff != "" {
 		t.Errorf("from a node: -want +got:\n%s", diff)
+	}
+}
+
+// To a Service that is named traffic may go over VFs. Where programs of a cgroup put a backend in its
+// place the path is known, else each is tried.
+func TestPathsOfANamedService(t *testing.T) {
+	a := pod("a", "n1", "p0", ip("10.244.1.2"), ip("172.16.0.1"))
+	b := pod("b", "n2", "p0", ip("10.244.2.2"), ip("172.16.0.2"))
+	b.Service, b.Named = ip("10.96.0.7"), true
+	route(&a, &b, ip("10.244.1.2"), ip("10.244.2.2"))
+	route(&a, &b, ip("172.16.0.1"), ip("172.16.0.2"))
+	route(&a, &b, ip("fd00::1"), ip("fd00::2"))
+	a.Ends, b.Ends = append(a.Ends, bench.End{Interface: "net1", Address: ip("fd00::1"), PF: "p0"}), append(b.Ends, bench.End{Interface: "net1", Address: ip("fd00::2"), PF: "p0"})
+	for _, c := range []struct {
+		name  string
+		route *agent.Route
+		want  []string
+	}{
+		{"without a route", nil, nil},
+		{"at the socket", &agent.Route{Source: ip("172.16.0.1"), Peer: ip("172.16.0.2")}, []string{"pod-pod, service, other node, at the socket, net1"}},
+		{"to another backend", &agent.Route{Source: ip("172.16.0.1"), Peer: ip("172.16.0.3")}, nil},
+		{"in packets", &agent.Route{Source: ip("10.244.1.2")}, []string{"pod-pod, service, other node, in packets, eth0", "pod-pod, service, other node, in packets, net1"}},
+	} {
+		delete(a.Routes, b.Service)
+		if c.route != nil {
+			a.Routes[b.Service] = *c.route
+		}
+		var got []string
+		for _, p := range Paths(a, b) {
+			if p.Service.IsValid() {
+				got = append(got, Title(p)+", "+string(p.Replaced)+", "+p.To.Interface)
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.name, diff)
+		}
+	}
+	b.Named = false
+	a.Routes[b.Service] = agent.Route{Source: ip("172.16.0.1"), Peer: ip("172.16.0.2")}
+	for _, p := range Paths(a, b) {
+		if p.Service.IsValid() {
+			t.Errorf("a cluster's Service over %s", p.From.Interface)
+		}
+	}
+	over := bench.Path{Ends: "pod-pod", Network: "service", Service: b.Service, From: bench.End{PF: "p0"}}
+	if !Matches(over, []string{"VF"}) || Matches(over, []string{"overlay"}) || Matches(bench.Path{Network: "service", Service: b.Service}, []string{"VF"}) {
+		t.Error("the word VF is not that of a Service over VFs")
 	}
 }
 
@@ -212,6 +259,63 @@ func TestCeiling(t *testing.T) {
 		})
 		if math.Abs(a.CeilingGbps-c.gbps) > 1e-4 {
 			t.Errorf("%+v: %g Gb/s", c, a.CeilingGbps)
+		}
+	}
+}
+
+// Segments without timestamps carry more of the wire, and one end that wants none decides.
+func TestCeilingWithoutTimestamps(t *testing.T) {
+	a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream}, Path: bench.Path{
+		From: bench.End{Machine: "one", Interface: "net1", MTU: 1500, Address: ip("10.0.0.1")}, To: bench.End{Machine: "other", Interface: "net1", MTU: 1500},
+	}}
+	for _, off := range []string{"", "one", "other"} {
+		want := 10 * 1448.0 / 1538
+		if off != "" {
+			want = 10 * 1460.0 / 1538
+		}
+		Ceiling(&a, func(e bench.End) bench.Machine {
+			m := bench.Machine{Interfaces: []bench.Interface{{Name: "net1", SpeedMbps: 10000}}, Sysctls: []bench.Setting{{Name: "net.ipv4.tcp_timestamps", Value: "1"}}}
+			if e.Machine == off {
+				m.Sysctls[0].Value = "0"
+			}
+			return m
+		})
+		if math.Abs(a.CeilingGbps-want) > 1e-9 {
+			t.Errorf("none at %q: %g Gb/s, want %g", off, a.CeilingGbps, want)
+		}
+	}
+}
+
+// A path that no wire carries has no ceiling: R2's 16.7 Gb/s between two VFs of one PF would be 177 % of it. An overlay
+// has that of its uplink, with its headers; one flow over a bond has one member's, and a VLAN's tag is on the wire.
+func TestCeilingOfWhatCarries(t *testing.T) {
+	machine := func(bench.End) bench.Machine {
+		return bench.Machine{Interfaces: []bench.Interface{{Name: "eth0", MTU: 1450}, {Name: "enp1s0", SpeedMbps: 10000, MTU: 1500}, {Name: "enp2s0", SpeedMbps: 25000, MTU: 1500}, {Name: "bond0", SpeedMbps: 35000, MTU: 1500}, {Name: "net1", SpeedMbps: 10000, MTU: 1500}}}
+	}
+	end := func(name string, mtu int, uplink string) bench.End {
+		return bench.End{Machine: "m", Interface: name, MTU: mtu, Uplink: uplink, Address: ip("10.0.0.1")}
+	}
+	vxlan, flat, bond, vf := end("eth0", 1450, "enp1s0"), end("eth0", 1500, "enp1s0"), end("bond0", 1500, "enp1s0+enp2s0"), end("net1", 1500, "")
+	for name, c := range map[string]struct {
+		place   string
+		end     bench.End
+		streams int
+		vlans   int
+		gbps    float64
+	}{
+		"same PF":          {"same PF", vf, 1, 0, 0},
+		"same node":        {"same node", vxlan, 1, 0, 0},
+		"other PF":         {"other PF", vf, 1, 0, 10 * 1448.0 / 1538},
+		"VXLAN":            {"other node", vxlan, 1, 0, 10 * 1398.0 / 1538},
+		"no encapsulation": {"other node", flat, 1, 0, 10 * 1448.0 / 1538},
+		"VLAN":             {"other node", vf, 1, 1, 10 * 1448.0 / 1542},
+		"bond, one flow":   {"other node", bond, 1, 0, 10 * 1448.0 / 1538},
+		"bond, 8 flows":    {"other node", bond, 8, 0, 35 * 1448.0 / 1538},
+		"unknown uplink":   {"other node", end("eth0", 1450, "gone"), 1, 0, 0},
+	} {
+		a := bench.Arm{Workload: bench.Workload{Kind: bench.Stream, Streams: c.streams}, Path: bench.Path{Place: c.place, From: c.end, To: c.end}, Bounds: bench.Bounds{VLANs: c.vlans}}
+		if Ceiling(&a, machine); math.Abs(a.CeilingGbps-c.gbps) > 1e-9 {
+			t.Errorf("%s: %g Gb/s, want %g", name, a.CeilingGbps, c.gbps)
 		}
 	}
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/culvert-net/culvert/bench/preset"
 )
 
-// Plan puts an agent at each end of the order, and plans the measurement between them. What it
-// opened before an error is in the crew, to be closed.
+// Plan puts an agent at each end of the order, and plans the measurement between them. The crew has
+// the agents that it opened before an error, to be closed.
 func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement, error) {
-	at, err := c.open(ctx, o, p)
+	at, err := c.openEnds(ctx, o, p)
 	if err != nil {
 		return nil, err
 	}
 	if err := Meet(ctx, c.Stations); err != nil {
 		return nil, err
 	}
-	paths, unmanaged, err := o.paths(c.Stations, at)
+	paths, unmanaged, err := o.choosePaths(c.Stations, at)
 	if err != nil {
 		return nil, err
 	}
-	m := &Measurement{Exchange: Exchange{Stations: c.Stations, Cable: o.cable()}, Limits: o.Limits, Seed: o.Seed, quick: o.Quick}
-	m.plan, err = o.plan(preset.Here{
+	m := &Measurement{Exchange: Exchange{Stations: c.Stations, Cable: o.findCable()}, Limits: o.Limits, Seed: o.Seed, quick: o.Quick}
+	m.plan, err = o.planPresets(preset.Here{
 		Paths: paths,
-		Cable: m.Cable != nil,
+		Cable: m.Cable != nil, Service: o.Service != "",
 		Lacks: func(engine string) string { return Lacks(slices.Concat(at.from, at.to), engine) },
 		Rates: func(p bench.Path) (lowest, highest int, err error) { return Rates(ctx, c.Stations, p) },
 	})
@@ -39,14 +39,14 @@ func (c *Crew) Plan(ctx context.Context, o Order, p place.Program) (*Measurement
 	if unmanaged != "" {
 		m.plan.Notes = append(m.plan.Notes, unmanaged)
 	}
-	m.settle()
+	m.settlePlan()
 	m.Prepare()
 	return m, nil
 }
 
-// plan plans the order's presets for what is here.
-func (o Order) plan(here preset.Here) (preset.Plan, error) {
-	presets, err := o.presets()
+// planPresets plans the order's presets for what is here.
+func (o Order) planPresets(here preset.Here) (preset.Plan, error) {
+	presets, err := o.findPresets()
 	if err != nil {
 		return preset.Plan{}, err
 	}
@@ -78,8 +78,8 @@ func (o Order) plan(here preset.Here) (preset.Plan, error) {
 	return plan, nil
 }
 
-// settle takes the plan's arms, and sets what the order left open.
-func (m *Measurement) settle() {
+// settlePlan takes the plan's arms, and sets what the order left open.
+func (m *Measurement) settlePlan() {
 	m.Arms = m.plan.Arms
 	if m.Limits.Repeats == 0 {
 		m.Limits.Repeats = m.plan.Repeats
@@ -92,10 +92,11 @@ func (m *Measurement) settle() {
 	}
 }
 
-// overhead is what a run takes beside its seconds: two agents get ready and sample.
+// overhead is the time that a run takes beside its seconds, while two agents get ready and
+// sample.
 const overhead = 1500 * time.Millisecond
 
-// Takes is about how long the rounds take, with the one that warms up.
+// Takes returns about how long the rounds take, with the warm-up round.
 func (m *Measurement) Takes() time.Duration {
 	var round time.Duration
 	for _, a := range m.Arms {
@@ -104,6 +105,7 @@ func (m *Measurement) Takes() time.Duration {
 	rounds := m.Limits.Repeats
 	if !m.Limits.Rough {
 		rounds++
+		round += restTime
 	}
 	return round * time.Duration(rounds)
 }
@@ -121,8 +123,11 @@ func (m *Measurement) Announce() {
 			if path.Via != (bench.Relay{}) {
 				through = fmt.Sprintf(", through %s, which %s", path.Via.Name, path.Via.How)
 			}
+			if path.Service.IsValid() {
+				through = fmt.Sprintf(", by %s, replaced %s", path.Service, path.Replaced)
+			}
 			p.Say("  %s: %s, %s %s to %s %s%s", a.Name, Title(path), path.From.Name, path.From.Address, path.To.Name, path.To.Address, through)
-			if s := Mismatch(path); s != "" {
+			if s := path.Mismatch(); s != "" {
 				p.Say("  take care: %s", s)
 			}
 		}

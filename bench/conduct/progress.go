@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// Progress tells a person what goes on: on a terminal in one line that changes, else
+// Progress shows a person the state of the runs: on a terminal in one line that changes, else
 // in a line now and then. A nil one says nothing. Its methods may be called
 // concurrently.
 type Progress struct {
@@ -20,7 +20,7 @@ type Progress struct {
 	width int
 	now   func() time.Time
 	what  string
-	end   time.Time // of what runs; zero when nobody knows
+	end   time.Time // of the run; zero when it is not known
 	began time.Time
 	said  time.Time
 
@@ -45,7 +45,7 @@ func NewProgress(w io.Writer, live bool, width int) *Progress {
 			case <-p.stop:
 				return
 			case <-t.C:
-				p.tick()
+				p.showTick()
 			}
 		}
 	}()
@@ -58,7 +58,7 @@ func (p *Progress) Close() {
 	<-p.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clear()
+	p.clearLine()
 }
 
 // Say writes a line that stays.
@@ -68,15 +68,15 @@ func (p *Progress) Say(format string, args ...any) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clear()
+	p.clearLine()
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
 
 // Step says what goes on before there are runs.
-func (p *Progress) Step(format string, args ...any) { p.set(fmt.Sprintf(format, args...), 0) }
+func (p *Progress) Step(format string, args ...any) { p.setStep(fmt.Sprintf(format, args...), 0) }
 
-// begin is called before a run. figures are those of the arm so far.
-func (p *Progress) begin(arm bench.Arm, figures []float64, round int, left time.Duration) {
+// beginRun shows a run that begins. figures has the arm's figures so far.
+func (p *Progress) beginRun(arm bench.Arm, figures []float64, round int, left time.Duration) {
 	if p == nil {
 		return
 	}
@@ -87,17 +87,17 @@ func (p *Progress) begin(arm bench.Arm, figures []float64, round int, left time.
 	if len(figures) > 0 {
 		what += fmt.Sprintf(", %s %s so far", bench.Number(bench.Median(figures)), arm.Main().Unit)
 	}
-	p.set(what, left)
+	p.setStep(what, left)
 }
 
-// ended is called after a run.
-func (p *Progress) ended(arm bench.Arm, run bench.Run) {
+// endRun shows the outcome of a run.
+func (p *Progress) endRun(arm bench.Arm, run bench.Run) {
 	if run.Void != "" {
 		p.Say("%s: a run is void: %s", arm.Name, run.Void)
 	}
 }
 
-func (p *Progress) set(what string, left time.Duration) {
+func (p *Progress) setStep(what string, left time.Duration) {
 	if p == nil {
 		return
 	}
@@ -109,7 +109,7 @@ func (p *Progress) set(what string, left time.Duration) {
 	}
 }
 
-func (p *Progress) tick() {
+func (p *Progress) showTick() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -118,31 +118,31 @@ func (p *Progress) tick() {
 	}
 	line := fmt.Sprintf("%s (%.0f s)", p.what, now.Sub(p.began).Seconds())
 	if !p.end.IsZero() {
-		line += ", about " + short(max(0, p.end.Sub(now))) + " left"
+		line += ", about " + shortTime(max(0, p.end.Sub(now))) + " left"
 	}
 	p.said = now
 	if p.live {
-		fmt.Fprintf(p.w, "\r\x1b[K%s", cut(line, p.width-1))
+		fmt.Fprintf(p.w, "\r\x1b[K%s", cutColumns(line, p.width-1))
 		return
 	}
 	fmt.Fprintln(p.w, line)
 }
 
-// clear takes the live line away before something else is written.
-func (p *Progress) clear() {
+// clearLine takes the live line away before something else is written.
+func (p *Progress) clearLine() {
 	if p.live {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
 
-// cut is the beginning of s, which is mostly ASCII, in that many columns.
-func cut(s string, columns int) string {
+// cutColumns returns the beginning of s, which is mostly ASCII, in at most the given columns.
+func cutColumns(s string, columns int) string {
 	r := []rune(s)
 	return string(r[:min(len(r), max(columns, 0))])
 }
 
-// short writes a time as a person says it: 40 s, 3 min 20 s, 2 h 5 min.
-func short(d time.Duration) string {
+// shortTime writes a time as a person says it: 40 s, 3 min 20 s, 2 h 5 min.
+func shortTime(d time.Duration) string {
 	d = d.Round(time.Second)
 	h, m, s := int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60
 	var parts []string

@@ -15,8 +15,8 @@ import (
 type Limits struct {
 	// Repeats are counted of each arm at least.
 	Repeats int
-	// Precision is how far the interval of an arm's median may reach to either side,
-	// as a part of it: 0.05 is 5 %. 0 takes Repeats alone.
+	// Precision is how far the interval of an arm's median may reach to either side, as a part of
+	// the median: 0.05 is 5 %. If it is 0, only Repeats decides.
 	Precision float64
 	// MaxTime bounds it all: no round begins that would probably end later, but the first two.
 	MaxTime time.Duration
@@ -28,9 +28,6 @@ type Limits struct {
 // mostRounds bounds the rounds that Precision asks for, where MaxTime does not.
 const mostRounds = 100
 
-// tries are how often a run is made that is void.
-const tries = 3
-
 // Rounds makes runs in rounds, each with every arm once, in an order that seed
 // decides. The first round, 0, warms up and counts for nothing; rough ones begin with 1. Its
 // methods are not for concurrent use.
@@ -40,7 +37,9 @@ type Rounds struct {
 	Seed   uint64
 	// Once makes one run of an arm. A run that proves nothing is void; an error
 	// means that no more runs can be made.
-	Once     func(ctx context.Context, arm int) (bench.Run, error)
+	Once func(ctx context.Context, arm int) (bench.Run, error)
+	// Rest is called before each round. An error means that no more runs can be made. It may be nil.
+	Rest     func(ctx context.Context) error
 	Progress *Progress        // may be nil
 	Now      func() time.Time // with a monotonic clock, as time.Now
 
@@ -51,7 +50,7 @@ type Rounds struct {
 	last   time.Duration // what the round before took
 }
 
-// state is how far an arm is.
+// state has the progress of an arm.
 type state struct {
 	figures []float64
 	lost    int    // rounds in a row that were void
@@ -68,35 +67,40 @@ func (r *Rounds) Run(ctx context.Context) (runs []bench.Run, unfinished string) 
 		first = 1
 	}
 	for round := first; ; round++ {
-		if why, enough := r.enough(round); enough {
+		if why, enough := r.isEnough(round); enough {
 			return r.runs, why
 		}
 		r.began = r.Now()
+		if r.Rest != nil {
+			if err := r.Rest(ctx); err != nil {
+				return r.runs, explainEnd(ctx, err)
+			}
+		}
 		for _, arm := range random.Perm(len(r.Arms)) {
 			if r.states[arm].gaveUp != "" {
 				continue
 			}
-			if err := r.repeat(ctx, arm, round); err != nil {
-				return r.runs, reason(ctx, err)
+			if err := r.repeatArm(ctx, arm, round); err != nil {
+				return r.runs, explainEnd(ctx, err)
 			}
 		}
 		r.last = r.Now().Sub(r.began)
 	}
 }
 
-// reason says why the runs ended early.
-func reason(ctx context.Context, err error) string {
+// explainEnd says why the runs ended early.
+func explainEnd(ctx context.Context, err error) string {
 	if ctx.Err() != nil {
 		return "it was interrupted"
 	}
 	return err.Error()
 }
 
-// repeat makes one run of an arm that counts, or finds that it cannot.
-func (r *Rounds) repeat(ctx context.Context, arm, round int) error {
+// repeatArm makes one run of an arm that counts, or finds that it cannot.
+func (r *Rounds) repeatArm(ctx context.Context, arm, round int) error {
 	s := &r.states[arm]
 	for try := 1; ; try++ {
-		r.Progress.begin(r.Arms[arm], s.figures, round, r.left(round))
+		r.Progress.beginRun(r.Arms[arm], s.figures, round, r.timeLeft(round))
 		began := r.Now().Sub(r.start)
 		run, err := r.Once(ctx, arm)
 		if err = errors.Join(err, ctx.Err()); err != nil {
@@ -104,14 +108,14 @@ func (r *Rounds) repeat(ctx context.Context, arm, round int) error {
 		}
 		run.Arm, run.Discard, run.Started = arm, round == 0, r.start.Add(began)
 		r.runs = append(r.runs, run)
-		r.Progress.ended(r.Arms[arm], run)
+		r.Progress.endRun(r.Arms[arm], run)
 		switch {
 		case round == 0:
 			return nil
 		case run.Void == "":
 			s.figures, s.lost = append(s.figures, r.Arms[arm].Main().Of(r.Arms[arm], run)), 0
 			return nil
-		case try < tries:
+		case try < bench.Tries:
 			continue
 		}
 		if s.lost++; s.lost > 1 || len(s.figures) == 0 {
@@ -121,8 +125,8 @@ func (r *Rounds) repeat(ctx context.Context, arm, round int) error {
 	}
 }
 
-// enough says whether no round is to follow, and if so why that is too early.
-func (r *Rounds) enough(round int) (unfinished string, enough bool) {
+// isEnough says whether no round is to follow, and if so why that is too early.
+func (r *Rounds) isEnough(round int) (unfinished string, enough bool) {
 	if round == 0 {
 		return "", len(r.Arms) == 0
 	}
@@ -130,7 +134,7 @@ func (r *Rounds) enough(round int) (unfinished string, enough bool) {
 	missing, coarse, going := false, false, false
 	for i, s := range r.states {
 		if s.gaveUp != "" {
-			why = append(why, fmt.Sprintf("%s was void %d times in a row: %s", r.Arms[i].Name, tries, s.gaveUp))
+			why = append(why, fmt.Sprintf("%s was void %d times in a row: %s", r.Arms[i].Name, bench.Tries, s.gaveUp))
 			continue
 		}
 		going = true
@@ -147,9 +151,9 @@ func (r *Rounds) enough(round int) (unfinished string, enough bool) {
 	return strings.Join(why, "; "), true
 }
 
-// left is how long this round and those after it that are asked for will take, if
-// each takes as long as the one before. Nobody knows in the first one.
-func (r *Rounds) left(round int) time.Duration {
+// timeLeft returns how long this round and the remaining ones will take, if each takes as long as
+// the one before. In the first round that is not known.
+func (r *Rounds) timeLeft(round int) time.Duration {
 	if round == 0 {
 		return 0
 	}

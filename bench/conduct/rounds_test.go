@@ -16,7 +16,7 @@ import (
 // clock moves when it is told to.
 type clock struct{ time.Time }
 
-func (c *clock) now() time.Time { return c.Time }
+func (c *clock) readTime() time.Time { return c.Time }
 
 func arms(names ...string) []bench.Arm {
 	var all []bench.Arm
@@ -30,7 +30,7 @@ func arms(names ...string) []bench.Arm {
 func rounds(l Limits, once func(arm, made int) (bench.Run, error)) *Rounds {
 	c := &clock{time.Unix(1000, 0)}
 	made := 0
-	return &Rounds{Arms: arms("a", "b"), Limits: l, Now: c.now, Once: func(_ context.Context, arm int) (bench.Run, error) {
+	return &Rounds{Arms: arms("a", "b"), Limits: l, Now: c.readTime, Once: func(_ context.Context, arm int) (bench.Run, error) {
 		c.Time = c.Add(10 * time.Second)
 		made++
 		return once(arm, made)
@@ -195,10 +195,10 @@ func TestRoundsAreHonest(t *testing.T) {
 func TestTimeLeftIsThatOfTheRoundsToCome(t *testing.T) {
 	c := &clock{time.Unix(1000, 0)}
 	var told []time.Duration
-	r := &Rounds{Arms: arms("a", "b"), Limits: Limits{Repeats: 2, MaxTime: time.Hour}, Now: c.now}
+	r := &Rounds{Arms: arms("a", "b"), Limits: Limits{Repeats: 2, MaxTime: time.Hour}, Now: c.readTime}
 	r.Once = func(context.Context, int) (bench.Run, error) {
 		round := len(told) / 2
-		told = append(told, r.left(round))
+		told = append(told, r.timeLeft(round))
 		took := 10 * time.Second
 		if round == 0 { // a first round is slow: everything is cold
 			took = 40 * time.Second

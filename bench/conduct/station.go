@@ -24,8 +24,9 @@ type Station struct {
 	Lacking []agent.Lack
 	Host    *Station // of a virtual machine: the station on what it runs on
 
-	macs   map[string]string // the addresses of its interfaces
-	passed map[string]string // of a virtual machine: the PCI addresses that its VFs have on its host
+	macs     map[string]string   // the addresses of its interfaces
+	carriers map[string][]string // of each interface, those that may carry its frames
+	passed   map[string]string   // of a virtual machine: the PCI addresses that its VFs have on its host
 }
 
 // Meet asks each agent what it finds, and how it reaches the others.
@@ -38,7 +39,7 @@ func Meet(ctx context.Context, stations []*Station) error {
 				return fmt.Errorf("%s: %w", s.Name, err)
 			}
 			d.Machine.Name = cmp.Or(s.Machine.Name, d.Machine.Name)
-			s.Machine, s.Ends, s.Lacking, s.macs = d.Machine, d.Ends, d.Lacking, d.MACs
+			s.Machine, s.Ends, s.Lacking, s.macs, s.carriers = d.Machine, d.Ends, d.Lacking, d.MACs, d.Carriers
 			return nil
 		})
 	}
@@ -62,7 +63,7 @@ func Meet(ctx context.Context, stations []*Station) error {
 	}
 	for _, s := range stations {
 		asked.Go(func() (err error) {
-			if s.Routes, err = s.Agent.Routes(ctx, others(stations, s)); err != nil {
+			if s.Routes, err = s.Agent.Routes(ctx, otherAddresses(stations, s)); err != nil {
 				return fmt.Errorf("%s: %w", s.Name, err)
 			}
 			return nil
@@ -84,8 +85,8 @@ func (s *Station) guestOf(host string, vfs []evidence.VF) {
 	}
 }
 
-// namePFs has a PF that a container knows by its PCI address alone be called as on its host, where guests'
-// VFs are told.
+// namePFs gives a PF that a container knows by its PCI address alone the name that it has on its host, as
+// guests' VFs have it.
 func (s *Station) namePFs(vfs []evidence.VF) {
 	for i := range s.Ends {
 		if at := slices.IndexFunc(vfs, func(v evidence.VF) bool { return v.PFPCI == s.Ends[i].PF }); at >= 0 {
@@ -94,24 +95,25 @@ func (s *Station) namePFs(vfs []evidence.VF) {
 	}
 }
 
-// near is the station beside the PF and the culvertd of an end's VF: of a virtual machine its host's.
-func (s *Station) near() *Station {
+// nearPF returns the station on the machine that has the PF of this station's VF, and its
+// culvertd: for a virtual machine that is its host's.
+func (s *Station) nearPF() *Station {
 	if s.Host != nil {
 		return s.Host
 	}
 	return s
 }
 
-// kernel names what has a clock and processors of its own.
-func (s *Station) kernel() string {
+// kernelName names what has a clock and processors of its own.
+func (s *Station) kernelName() string {
 	if s.VM {
 		return s.Machine.Name + "/" + s.Name
 	}
 	return s.Machine.Name
 }
 
-// others are the addresses of all stations but one, with their Services'.
-func others(stations []*Station, but *Station) []netip.Addr {
+// otherAddresses returns the addresses of all stations but one, with those of their Services.
+func otherAddresses(stations []*Station, but *Station) []netip.Addr {
 	var all []netip.Addr
 	for _, s := range stations {
 		if s == but {
@@ -125,7 +127,7 @@ func others(stations []*Station, but *Station) []netip.Addr {
 	return slices.DeleteFunc(all, func(a netip.Addr) bool { return !a.IsValid() })
 }
 
-// Between are the paths from each of some stations to each of others.
+// Between returns the paths from each station of from to each of to.
 func Between(from, to []*Station) []bench.Path {
 	var all []bench.Path
 	for _, f := range from {
@@ -159,15 +161,15 @@ func Lacks(stations []*Station, engine string) string {
 	return ""
 }
 
-// Machines are those of the stations, virtual ones too; of several on one machine, with the interfaces
-// of all. VFs and veths that no arm goes over are left out: which ones there are is
-// chance, and says nothing of the figures.
+// Machines returns the machines of the stations, also virtual ones, each with the interfaces of
+// all its stations. It leaves out VFs and veths that no arm uses: they are there by chance and do
+// not affect the figures.
 func Machines(stations []*Station, arms []bench.Arm) []bench.Machine {
 	var all []bench.Machine
 	for _, s := range stations {
 		m := s.Machine
-		m.Name = s.kernel()
-		m.Interfaces = slices.DeleteFunc(slices.Clone(m.Interfaces), func(i bench.Interface) bool { return s.idle(i.Name, arms) })
+		m.Name = s.kernelName()
+		m.Interfaces = slices.DeleteFunc(slices.Clone(m.Interfaces), func(i bench.Interface) bool { return s.isIdle(i.Name, arms) })
 		at := slices.IndexFunc(all, func(o bench.Machine) bool { return o.Name == m.Name })
 		if at < 0 {
 			all = append(all, m)
@@ -178,22 +180,22 @@ func Machines(stations []*Station, arms []bench.Arm) []bench.Machine {
 	return all
 }
 
-// idle reports whether an interface is a VF or a veth that no arm goes over.
-func (s *Station) idle(name string, arms []bench.Arm) bool {
+// isIdle reports whether an interface is a VF or a veth that no arm goes over.
+func (s *Station) isIdle(name string, arms []bench.Arm) bool {
 	made := slices.ContainsFunc(s.Ends, func(e bench.End) bool {
 		return e.Interface == name && (e.VF != nil || e.Driver == "veth")
 	})
 	return made && !slices.ContainsFunc(arms, func(a bench.Arm) bool {
 		return slices.ContainsFunc(a.Paths(), func(p bench.Path) bool {
-			return s.is(p.Via) && (p.Via.In == "" || name == p.Via.In || name == p.Via.Out) || slices.ContainsFunc([]bench.End{p.From, p.To}, func(e bench.End) bool {
+			return s.isRelay(p.Via) && (p.Via.In == "" || name == p.Via.In || name == p.Via.Out) || slices.ContainsFunc([]bench.End{p.From, p.To}, func(e bench.End) bool {
 				return e.Machine == s.Machine.Name && e.Name == s.Name && e.Over(name)
 			})
 		})
 	})
 }
 
-// station finds the one that an end is of.
-func station(stations []*Station, e bench.End) *Station {
+// findStation finds the one that an end is of.
+func findStation(stations []*Station, e bench.End) *Station {
 	for _, s := range stations {
 		if s.Name == e.Name && s.Machine.Name == e.Machine {
 			return s
@@ -202,15 +204,15 @@ func station(stations []*Station, e bench.End) *Station {
 	return nil
 }
 
-// watched are the interfaces whose counters are evidence for an end: its own, and all
-// others of its network namespace that have an address, but for siblings and those that
-// carry its frames, which may carry others' as well.
-func (s *Station) watched(end bench.End, siblings []string) []evidence.Watched {
+// watchedInterfaces returns the interfaces whose counters are evidence for an end: its own, and
+// the others of its network namespace, with an address or without. It leaves out siblings, and
+// the interfaces that carry the end's frames, since those may carry other frames as well.
+func (s *Station) watchedInterfaces(end bench.End, siblings []string) []evidence.Watched {
 	all := []evidence.Watched{{Interface: end.Interface, Role: "path"}}
-	also := append(strings.Split(end.Uplink, "+"), siblings...)
+	also := slices.Concat(strings.Split(end.Uplink, "+"), siblings, s.carriers[end.Interface])
 	for _, e := range s.Ends {
 		w := evidence.Watched{Interface: e.Interface, Role: "other"}
-		if e.Address.IsValid() && e.Interface != end.Interface && !slices.Contains(also, e.Interface) && !slices.Contains(all, w) {
+		if e.Interface != end.Interface && !slices.Contains(also, e.Interface) && !slices.Contains(all, w) {
 			all = append(all, w)
 		}
 	}

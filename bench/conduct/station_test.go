@@ -15,9 +15,10 @@ func TestWatched(t *testing.T) {
 	end := func(name, uplink string) bench.End {
 		return bench.End{Interface: name, Address: netip.MustParseAddr("10.0.0.1"), Uplink: uplink}
 	}
-	s := &Station{Site: Site{Ends: []bench.End{end("enp1s0", ""), end("enp2s0", ""), end("net2", ""), end("flannel.1", "enp1s0"), {Interface: "net1"}}}}
-	want := []evidence.Watched{{Interface: "flannel.1", Role: "path"}, {Interface: "enp2s0", Role: "other"}}
-	if diff := cmp.Diff(want, s.watched(s.Ends[3], []string{"net2"})); diff != "" {
+	s := &Station{Site: Site{Ends: []bench.End{end("enp1s0", ""), end("enp2s0", ""), end("net2", ""), end("flannel.1", "enp1s0"), {Interface: "net1"}, {Interface: "vtep"}}}, carriers: map[string][]string{"flannel.1": {"vtep"}}}
+	// net1 has no address, and is no way for the tunnel's frames all the same.
+	want := []evidence.Watched{{Interface: "flannel.1", Role: "path"}, {Interface: "enp2s0", Role: "other"}, {Interface: "net1", Role: "other"}}
+	if diff := cmp.Diff(want, s.watchedInterfaces(s.Ends[3], []string{"net2"})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/culvert-net/culvert/bench/evidence"
 )
 
-// Through are those of some paths between stations that go through one more: it routes when it is the
-// gateway of both ends to each other, and it may bridge when they are on one link. Whether frames do go
-// there, the counters of each run prove. The error says why no path does.
+// Through returns those paths that go through the station via. It routes if it is the gateway of
+// both ends to each other, and it may bridge if they are on one link. The counters of each run
+// prove whether frames pass it. The error says why no path does.
 func Through(via *Station, stations []*Station, paths []bench.Path) ([]bench.Path, error) {
 	var through []bench.Path
 	var errs []error
 	for _, p := range paths {
-		there := station(stations, p.From).Routes[p.To.Address].Gateway
-		back := station(stations, p.To).Routes[p.From.Address].Gateway
-		relay, err := via.relay(there, back)
+		there := findStation(stations, p.From).Routes[p.To.Address].Gateway
+		back := findStation(stations, p.To).Routes[p.From.Address].Gateway
+		relay, err := via.asRelay(there, back)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("from %s %s to %s %s: %w", p.From.Name, p.From.Address, p.To.Name, p.To.Address, err))
 			continue
@@ -33,9 +33,10 @@ func Through(via *Station, stations []*Station, paths []bench.Path) ([]bench.Pat
 	return through, nil
 }
 
-// relay is the station as one in the middle, by the gateways of the ends on both sides.
-func (s *Station) relay(there, back netip.Addr) (bench.Relay, error) {
-	r := bench.Relay{Machine: s.kernel(), Name: s.Name}
+// asRelay returns the station as a relay in the middle of a path, by the gateways of the ends on
+// both sides.
+func (s *Station) asRelay(there, back netip.Addr) (bench.Relay, error) {
+	r := bench.Relay{Machine: s.kernelName(), Name: s.Name}
 	if !there.IsValid() && !back.IsValid() {
 		r.How = bench.Bridges
 		if !slices.ContainsFunc(s.Ends, func(e bench.End) bool { return e.Driver == "bridge" }) {
@@ -65,13 +66,13 @@ func orNoGateway(a netip.Addr) string {
 	return "the gateway " + a.String()
 }
 
-// is reports whether the station is that one in the middle.
-func (s *Station) is(r bench.Relay) bool {
-	return r != (bench.Relay{}) && r.Machine == s.kernel() && r.Name == s.Name
+// isRelay reports whether the station is that one in the middle.
+func (s *Station) isRelay(r bench.Relay) bool {
+	return r != (bench.Relay{}) && r.Machine == s.kernelName() && r.Name == s.Name
 }
 
-// relays are the interfaces over which the station may hand a path's frames on.
-func (s *Station) relays(r bench.Relay) []evidence.Watched {
+// relayInterfaces returns the interfaces over which the station may forward a path's frames.
+func (s *Station) relayInterfaces(r bench.Relay) []evidence.Watched {
 	var all []evidence.Watched
 	for _, e := range s.Ends {
 		w := evidence.Watched{Interface: e.Interface, Role: "path"}
@@ -82,16 +83,16 @@ func (s *Station) relays(r bench.Relay) []evidence.Watched {
 	return all
 }
 
-// through adds to a run what was seen in the middle. Of the interfaces there those stay over which a
+// addRelay adds to a run the evidence of the middle. Those interfaces stay over which a
 // tenth of what arrived went.
-func (f *flow) through(run *bench.Run) {
+func (f *flow) addRelay(run *bench.Run) {
 	if f.relay == nil {
 		return
 	}
 	seen := f.relayed.From
-	claimed := claim(f.task.Workload.Kind, *run)
+	claimed := claimOf(f.task.Workload, *run, bench.Path{})
 	seen.Interfaces = slices.DeleteFunc(slices.Clone(seen.Interfaces), func(c bench.Counters) bool {
-		return !claimed.over(otherShare, max(c.RxBytes, c.TxBytes), max(c.RxPackets, c.TxPackets))
+		return !claimed.isCovered(otherShare, max(c.RxBytes, c.TxBytes), max(c.RxPackets, c.TxPackets))
 	})
 	run.Via = &seen
 	if f.relayed.Void != "" && run.Void == "" {
@@ -99,41 +100,37 @@ func (f *flow) through(run *bench.Run) {
 	}
 }
 
-// relayed says why a run does not prove that what is in the middle of its paths handed on what is claimed,
+// checkRelayed says why a run does not prove that what is in the middle of its paths handed on what is claimed,
 // and is empty when it does: one of its interfaces received as much, and one sent as much.
-func relayed(arm bench.Arm, seconds float64, each []bench.Run) string {
+func checkRelayed(arm bench.Arm, each []bench.Run) string {
 	paths := arm.Paths()
 	for i, p := range paths {
 		if p.Via == (bench.Relay{}) {
 			continue
 		}
 		if each[i].Via == nil {
-			return "nobody saw what " + p.Via.Name + " handed on"
+			return "no agent saw the traffic that " + p.Via.Name + " forwarded"
 		}
 		var all claims
 		for j, o := range paths {
-			if c := claim(arm.Workload.Kind, each[j]); o.Via == p.Via {
-				all.bytes, all.packets = all.bytes+c.bytes, all.packets+c.packets
+			if o.Via == p.Via {
+				all = all.addClaims(claimOf(arm.Workload, each[j], o))
 			}
 		}
 		var in, out bool
-		for _, c := range each[i].Via.Interfaces {
-			in = in || all.over(leastShare(seconds), c.RxBytes, c.RxPackets)
-			out = out || all.over(leastShare(seconds), c.TxBytes, c.TxPackets)
+		for _, c := range each[i].Via.Whole.Interfaces {
+			in = in || all.isCovered(leastShare, c.RxBytes, c.RxPackets)
+			out = out || all.isCovered(leastShare, c.TxBytes, c.TxPackets)
 		}
 		if !in || !out {
-			return fmt.Sprintf("no two interfaces of %s received and sent the %s that were claimed: the traffic took another way", p.Via.Name, amount(all.bytes, all.packets, all))
-		}
-		e := end{End: bench.End{Name: p.Via.Name}, seen: *each[i].Via}
-		if why := e.flapped(); why != "" && !arm.Workload.Pulled {
-			return why
+			return fmt.Sprintf("no two interfaces of %s received and sent the %s that were claimed: the traffic took another way", p.Via.Name, formatAmount(all.bytes, all.packets, all))
 		}
 	}
 	return ""
 }
 
-// drops says what may drop all of a workload on the way, and is empty where nothing is known to.
-func drops(p bench.Path, w bench.Workload) string {
+// explainDrops says what may drop all of a workload on the way, and is empty where nothing is known to.
+func explainDrops(p bench.Path, w bench.Workload) string {
 	sends, by := p.From, p.Via.In
 	if w.Reverse {
 		sends, by = p.To, p.Via.Out

@@ -76,12 +76,13 @@ func TestProofOfTheMiddle(t *testing.T) {
 		}
 	}
 	arm := bench.Arm{Path: path("a"), Workload: bench.Workload{Kind: bench.Packets}}
-	end := bench.Evidence{Interfaces: []bench.Counters{{Interface: "eth0", Role: "path", RxPackets: 1000, TxPackets: 1000}}}
+	end := countingEnd(bench.Counters{Interface: "eth0", Role: "path", RxPackets: 1000, TxPackets: 1000})
 	run := func(via *bench.Evidence) bench.Run {
 		return bench.Run{Seconds: 10, Packets: 1000, From: end, To: end, Via: via}
 	}
 	seen := func(in, out uint64) *bench.Evidence {
-		return &bench.Evidence{Interfaces: []bench.Counters{{Interface: "eth1", Role: "path", RxPackets: in}, {Interface: "eth2", Role: "path", TxPackets: out}}}
+		e := countingEnd(bench.Counters{Interface: "eth1", Role: "path", RxPackets: in}, bench.Counters{Interface: "eth2", Role: "path", TxPackets: out})
+		return &e
 	}
 	down := seen(1000, 1000)
 	down.Interfaces[1].Downs = 1
@@ -91,7 +92,8 @@ func TestProofOfTheMiddle(t *testing.T) {
 		want string
 	}{
 		{"all of it", seen(1200, 1000), ""},
-		{"nobody looked", nil, "nobody saw what r handed on"},
+		{"nobody looked", nil, "no agent saw the traffic that r forwarded"},
+		{"it sent a fortieth less", seen(1000, 975), "no two interfaces of r received and sent the 1000 packets"},
 		{"it received nothing", seen(31, 1000), "no two interfaces of r received and sent the 1000 packets"},
 		{"it sent nothing", seen(1000, 31), "no two interfaces of r received and sent the 1000 packets"},
 		{"its link flaps", down, "the link of eth2 of r went down in the run"},
@@ -121,29 +123,29 @@ func newMiddle(t *testing.T, how bench.Forward) *world {
 		w.netns[i] = fmt.Sprintf("cvmiddle%d-%d", os.Getpid(), i)
 		run(t, "ip", "netns", "add", w.netns[i])
 		t.Cleanup(func() { run(t, "ip", "netns", "del", w.netns[i]) })
-		w.in(t, i, "link", "set", "lo", "up")
+		w.runIn(t, i, "link", "set", "lo", "up")
 	}
 	const r = 2
 	if how == bench.Bridges {
-		w.in(t, r, "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
-		w.in(t, r, "link", "set", "br0", "up")
+		w.runIn(t, r, "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
+		w.runIn(t, r, "link", "set", "br0", "up")
 	}
 	for i := range r {
 		port := fmt.Sprint("r", i)
-		w.in(t, i, "link", "add", "name", "eth0", "type", "veth", "peer", "name", port, "netns", w.netns[r])
-		w.in(t, i, "link", "set", "eth0", "up")
-		w.in(t, r, "link", "set", port, "up")
+		w.runIn(t, i, "link", "add", "name", "eth0", "type", "veth", "peer", "name", port, "netns", w.netns[r])
+		w.runIn(t, i, "link", "set", "eth0", "up")
+		w.runIn(t, r, "link", "set", port, "up")
 		if how == bench.Bridges {
-			w.in(t, r, "link", "set", port, "master", "br0")
-			w.in(t, i, "addr", "add", fmt.Sprintf("10.95.0.%d/24", i+1), "dev", "eth0")
+			w.runIn(t, r, "link", "set", port, "master", "br0")
+			w.runIn(t, i, "addr", "add", fmt.Sprintf("10.95.0.%d/24", i+1), "dev", "eth0")
 			continue
 		}
-		w.in(t, i, "addr", "add", fmt.Sprintf("10.95.%d.1/24", i), "dev", "eth0")
-		w.in(t, r, "addr", "add", fmt.Sprintf("10.95.%d.254/24", i), "dev", port)
-		w.in(t, i, "route", "add", "default", "via", fmt.Sprintf("10.95.%d.254", i))
+		w.runIn(t, i, "addr", "add", fmt.Sprintf("10.95.%d.1/24", i), "dev", "eth0")
+		w.runIn(t, r, "addr", "add", fmt.Sprintf("10.95.%d.254/24", i), "dev", port)
+		w.runIn(t, i, "route", "add", "default", "via", fmt.Sprintf("10.95.%d.254", i))
 	}
 	if how == bench.Routes {
-		w.filter(t, "0")
+		w.filterSources(t, "0")
 	}
 	w.openAll(t)
 	paths, err := Through(w.stations[r], w.stations, Between(w.stations[:1], w.stations[1:r]))
@@ -156,8 +158,8 @@ func newMiddle(t *testing.T, how bench.Forward) *world {
 	return w
 }
 
-// filter has the router forward, and drop sources that it has no route to or not.
-func (w *world) filter(t *testing.T, rp string) {
+// filterSources has the router forward, and drop sources that it has no route to or not.
+func (w *world) filterSources(t *testing.T, rp string) {
 	t.Helper()
 	run(t, "ip", "netns", "exec", w.netns[2], "sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv4.conf.all.rp_filter="+rp, "net.ipv4.conf.r0.rp_filter="+rp)
 }
@@ -175,7 +177,7 @@ func TestOnceThroughTheMiddle(t *testing.T) {
 			a.Workload.Sources, a.Workload.MACs = load.Sources, load.MACs
 			for _, reverse := range []bool{false, true} {
 				a.Workload.Reverse = reverse
-				got := w.good(t, 0)
+				got := w.goodRun(t, 0)
 				if a.Path.Via.How != how || got.PPS <= 0 || got.Via == nil || got.Via.CPU.Seconds <= 0 || len(got.Via.Interfaces) != 2 {
 					t.Errorf("%+v: %+v", a.Path.Via, got.Via)
 				}
@@ -190,23 +192,23 @@ func TestOnceThroughTheMiddle(t *testing.T) {
 // A router that drops sources without a way back to them lets nothing through, and the run says so.
 func TestRouterThatFilters(t *testing.T) {
 	w := newMiddle(t, bench.Routes)
-	w.filter(t, "1")
+	w.filterSources(t, "1")
 	w.exchange.Arms[0].Workload.Sources = 4096
-	if got, err := w.once(t, 0); err != nil || !strings.Contains(got.Void, "rp_filter") || !strings.Contains(got.Void, "dev r0") {
+	if got, err := w.runOnce(t, 0); err != nil || !strings.Contains(got.Void, "rp_filter") || !strings.Contains(got.Void, "dev r0") {
 		t.Errorf("%v: %q", err, got.Void)
 	}
-	w.in(t, 2, "route", "add", "198.18.0.0/15", "dev", "r0")
-	w.good(t, 0)
+	w.runIn(t, 2, "route", "add", "198.18.0.0/15", "dev", "r0")
+	w.goodRun(t, 0)
 }
 
 func TestDrops(t *testing.T) {
 	index := 3
 	vf := bench.Path{From: bench.End{Interface: "net1", VF: &index}}
-	if why := drops(vf, bench.Workload{MACs: 4096}); !strings.Contains(why, "net1 is a VF") {
+	if why := explainDrops(vf, bench.Workload{MACs: 4096}); !strings.Contains(why, "net1 is a VF") {
 		t.Error(why)
 	}
 	for _, w := range []bench.Workload{{}, {Sources: 4096}, {MACs: 1}} {
-		if why := drops(vf, w); why != "" {
+		if why := explainDrops(vf, w); why != "" {
 			t.Errorf("%+v: %q", w, why)
 		}
 	}

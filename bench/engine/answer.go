@@ -18,7 +18,7 @@ type answerer struct {
 	size    int
 }
 
-func (a *answerer) run(ctx context.Context) error {
+func (a *answerer) carryTraffic(ctx context.Context) error {
 	defer closedBy(ctx, a.conns)()
 	var g errgroup.Group
 	for i, conn := range a.conns {
@@ -27,7 +27,7 @@ func (a *answerer) run(ctx context.Context) error {
 			if _, datagrams := conn.(*net.UDPConn); datagrams {
 				echo = a.echoDatagrams
 			}
-			return early(ctx, fmt.Errorf("stream %d of %d: answer: %w", i+1, len(a.conns), echo(conn)))
+			return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: answer: %w", i+1, len(a.conns), echo(conn)))
 		})
 	}
 	return g.Wait()
@@ -49,18 +49,18 @@ func (a *answerer) echoDatagrams(conn net.Conn) error {
 	question := make([]byte, a.size)
 	for {
 		n, err := conn.Read(question)
-		if err != nil && !passing(err) {
+		if err != nil && !isPassing(err) {
 			return err
 		}
 		if _, ok := parseHeader(question[:n], a.session); !ok {
 			continue
 		}
-		if _, err := conn.Write(question[:n]); err != nil && !passing(err) {
+		if _, err := conn.Write(question[:n]); err != nil && !isPassing(err) {
 			return err
 		}
 	}
 }
 
-func (*answerer) tally() tally         { return tally{} }
-func (*answerer) mark(bool)            {}
-func (*answerer) add(*bench.Run) error { return nil }
+func (*answerer) readTally() tally            { return tally{} }
+func (*answerer) markWindow(bool)             {}
+func (*answerer) addFigures(*bench.Run) error { return nil }

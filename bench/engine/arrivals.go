@@ -11,7 +11,7 @@ import (
 
 // frameSocket counts frames where they cannot be discarded.
 //
-// It is a packet socket that nobody reads. The kernel counts what passes the
+// It is a packet socket without a reader. The kernel counts what passes the
 // filter, also what no longer fits into the socket (PACKET_STATISTICS in
 // packet(7)), so that no frame is missed because the counter is slow, as with
 // sockets that are read, and none is copied. The count is taken before GRO's
@@ -19,13 +19,13 @@ import (
 // backlog dropped are not in it.
 type frameSocket struct {
 	fd int
-	// total is what was read so far: the kernel's own count is of 32 bits and begins
-	// anew with each reading.
+	// total is the sum of all readings so far: the kernel's own count has 32 bits and begins anew
+	// with each reading.
 	total uint64
 }
 
 func countFrames(index int, a arriving) (*frameSocket, error) {
-	fd, err := packetSocket(a.filter())
+	fd, err := packetSocket(a.makeFilter())
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +41,9 @@ func countFrames(index int, a arriving) (*frameSocket, error) {
 
 func (c *frameSocket) close() error { return unix.Close(c.fd) }
 
-// count is how many frames arrived since the counter was made. It has to be asked
-// more often than four thousand million frames arrive.
-func (c *frameSocket) count() (uint64, error) {
+// countFrames returns how many frames arrived since the counter was made. Call it at least once
+// for every 2^32 frames.
+func (c *frameSocket) countFrames() (uint64, error) {
 	s, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
 		return c.total, fmt.Errorf("count frames: %w", err)
@@ -52,8 +52,8 @@ func (c *frameSocket) count() (uint64, error) {
 	return c.total, nil
 }
 
-// filter passes the session's frames as they come in.
-func (a arriving) filter() []bpf.Instruction {
+// makeFilter passes the session's frames as they come in.
+func (a arriving) makeFilter() []bpf.Instruction {
 	return slices.Concat([]bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PACKET_OUTGOING, SkipTrue: 1},
@@ -61,12 +61,12 @@ func (a arriving) filter() []bpf.Instruction {
 		bpf.LoadExtension{Num: bpf.ExtVLANTag},
 		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: vlanID, SkipTrue: 1},
 		bpf.RetConstant{},
-	}, a.matches())
+	}, a.matchFields())
 }
 
-// matches passes frames that have all fields of the session.
-func (a arriving) matches() (all []bpf.Instruction) {
-	for _, f := range a.fields() {
+// matchFields passes frames that have all fields of the session.
+func (a arriving) matchFields() (all []bpf.Instruction) {
+	for _, f := range a.listFields() {
 		all = append(all,
 			bpf.LoadAbsolute{Off: f.at, Size: int(f.size)},
 			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: f.mask},

@@ -22,9 +22,10 @@ type field struct {
 // (IEEE 802.1Q, section 9.6).
 const vlanID = 0x0fff
 
-// fields are what all frames of the session have and no other frame has: EtherType, an IP header
-// without options or extension headers, no fragment, UDP, the address and port, and the session.
-func (a arriving) fields() []field {
+// listFields returns the fields that distinguish the session's frames from all others: EtherType,
+// an IP header without options or extension headers, no fragment, UDP, the address and port, and
+// the session.
+func (a arriving) listFields() []field {
 	ip, address := uint32(ipv4Length), a.to.Addr().AsSlice()
 	all := []field{
 		{etherLength - 2, 2, 0xffff, etherIPv4},
@@ -54,7 +55,7 @@ func (a arriving) fields() []field {
 	return all
 }
 
-// sessionAt is where in a frame its session is.
+// sessionAt returns the offset of the session in a frame.
 func sessionAt(v6 bool) uint32 {
 	if v6 {
 		return etherLength + ipv6Length + udpLength

@@ -71,18 +71,18 @@ const sessionOfSYN = 0xffff_ffff_ff02_ffff
 // other one passes.
 func TestDiscardMatchesExactly(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
-		r := way(v6)
+		r := wayTo(v6)
 		f, err := newFrames(r, sessionOfSYN, bench.Workload{Size: 100, Flows: 1, Sources: 1, MACs: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.put(f.template, 0)
+		f.putFrame(f.template, 0)
 		a := arriving{r.to, sessionOfSYN}
-		filter, err := classic.NewVM(a.matches())
+		filter, err := classic.NewVM(a.matchFields())
 		if err != nil {
 			t.Fatal(err)
 		}
-		discards := runner(t, a)
+		discards := loadDiscard(t, a)
 		check := func(name string, frame []byte, own bool) {
 			if n, err := filter.Run(frame); err != nil || (n > 0) != own {
 				t.Errorf("IPv6 %t, %s: the filter counts %d, want %t: %v", v6, name, n, own, err)
@@ -98,9 +98,9 @@ func TestDiscardMatchesExactly(t *testing.T) {
 	}
 }
 
-// runner loads the program that discards, and returns a function that has the kernel run it on a frame
+// loadDiscard loads the program that discards, and returns a function that has the kernel run it on a frame
 // (BPF_PROG_TEST_RUN).
-func runner(t *testing.T, a arriving) func(frame []byte) bpf.Action {
+func loadDiscard(t *testing.T, a arriving) func(frame []byte) bpf.Action {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("not root: this test loads an eBPF program")
@@ -110,7 +110,7 @@ func runner(t *testing.T, a arriving) func(frame []byte) bpf.Action {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { counter.Close() })
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: discarding(bpf.Counter(counter.FD()), a)})
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: discardProgram(bpf.Counter(counter.FD()), a)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,14 +129,14 @@ func runner(t *testing.T, a arriving) func(frame []byte) bpf.Action {
 // priority alone is.
 func TestDiscardLeavesVLANs(t *testing.T) {
 	p := newPair(t)
-	way := p.way(t)
+	way := p.findWay(t)
 	f, err := newFrames(way, 7, bench.Workload{Size: 60, Flows: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.put(f.template, 0)
+	f.putFrame(f.template, 0)
 	var counters []frameCounter
-	p.in(t, 1, func() error {
+	p.runIn(t, 1, func() error {
 		at, err := net.InterfaceByName(wire)
 		if err != nil {
 			return err
@@ -153,7 +153,7 @@ func TestDiscardLeavesVLANs(t *testing.T) {
 		counters = append(counters, program)
 		return err
 	})
-	p.in(t, 0, func() error {
+	p.runIn(t, 0, func() error {
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -167,9 +167,15 @@ func TestDiscardLeavesVLANs(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(300 * time.Millisecond) // a busy kernel delivers later
+	for _, c := range counters {
+		n, err := c.countFrames()
+		for end := time.Now().Add(30 * time.Second); n == 0 && err == nil && time.Now().Before(end); n, err = c.countFrames() {
+			time.Sleep(time.Millisecond) // a busy kernel delivers later
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // as long as no other may come
 	for i, c := range counters {
-		if n, err := c.count(); n != 1 || err != nil {
+		if n, err := c.countFrames(); n != 1 || err != nil {
 			t.Errorf("counter %d: %d frames, want the one without a VLAN: %v", i, n, err)
 		}
 		if err := c.close(); err != nil {

@@ -25,7 +25,7 @@ import (
 //	go test -run '^$' -bench Smallest -benchtime 5x ./bench/engine
 func BenchmarkSmallest(b *testing.B) {
 	p := newPair(b)
-	p.cut(b)
+	p.cutBursts(b)
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		b.Skip("no iperf3 to compare with: apt-get install iperf3")
 	}
@@ -35,17 +35,17 @@ func BenchmarkSmallest(b *testing.B) {
 		measure func() rates
 	}{
 		{"packets", func() rates {
-			return p.rates(b, bench.Workload{Kind: bench.Packets, Size: 60, Seconds: second, Warmup: 0.2})
+			return p.measureRates(b, bench.Workload{Kind: bench.Packets, Size: 60, Seconds: second, Warmup: 0.2})
 		}},
 		{"bursts", func() rates {
-			return p.rates(b, bench.Workload{Kind: bench.Packets, Size: 60, Burst: 64, Seconds: second, Warmup: 0.2})
+			return p.measureRates(b, bench.Workload{Kind: bench.Packets, Size: 60, Burst: 64, Seconds: second, Warmup: 0.2})
 		}},
-		{"floor", func() rates { return p.floor(b, time.Second) }},
+		{"floor", func() rates { return p.measureFloor(b, time.Second) }},
 		{"AF_XDP", func() rates {
-			return p.rates(b, bench.Workload{Kind: bench.Packets, Size: 60, AFXDP: true, Seconds: second, Warmup: 0.2})
+			return p.measureRates(b, bench.Workload{Kind: bench.Packets, Size: 60, AFXDP: true, Seconds: second, Warmup: 0.2})
 		}},
 		{"datagrams", func() rates {
-			return p.rates(b, bench.Workload{Kind: bench.Datagram, Size: 18, Seconds: second, Warmup: 0.2})
+			return p.measureRates(b, bench.Workload{Kind: bench.Datagram, Size: 18, Seconds: second, Warmup: 0.2})
 		}},
 		{"iperf3", func() rates { return p.iperf3(b, "-u", "-b", "0", "-l", "18", "-t", fmt.Sprint(second)) }},
 	}
@@ -76,16 +76,16 @@ func BenchmarkSmallest(b *testing.B) {
 	b.ReportMetric(0, "ns/op") // says nothing
 }
 
-// floor has a ring send one frame over and over, and the other end discard it.
-func (p pair) floor(b *testing.B, d time.Duration) (r rates) {
+// measureFloor has a ring send one frame over and over, and the other end discard it.
+func (p pair) measureFloor(b *testing.B, d time.Duration) (r rates) {
 	const session = 1
-	way := p.way(b)
+	way := p.findWay(b)
 	f, err := newFrames(way, session, bench.Workload{Size: 60, Flows: 1})
 	if err != nil {
 		b.Fatal(err)
 	}
-	f.put(f.template, 0)
-	p.in(b, 1, func() error {
+	f.putFrame(f.template, 0)
+	p.runIn(b, 1, func() error {
 		far, err := net.InterfaceByName(wire)
 		if err != nil {
 			return err
@@ -101,7 +101,7 @@ func (p pair) floor(b *testing.B, d time.Duration) (r rates) {
 		})
 		return nil
 	})
-	p.in(b, 0, func() error {
+	p.runIn(b, 0, func() error {
 		s, err := newRing(way, f)
 		if err != nil {
 			return err
@@ -109,12 +109,12 @@ func (p pair) floor(b *testing.B, d time.Duration) (r rates) {
 		begun, used, sent := time.Now(), processorTime(b), 0
 		for time.Since(begun) < d {
 			for range ringSlots / 4 {
-				if atomic.CompareAndSwapUint32(s.status(s.next), unix.TP_STATUS_AVAILABLE, unix.TP_STATUS_SEND_REQUEST) {
+				if atomic.CompareAndSwapUint32(s.statusAt(s.next), unix.TP_STATUS_AVAILABLE, unix.TP_STATUS_SEND_REQUEST) {
 					s.next = (s.next + 1) % ringSlots
 					sent++
 				}
 			}
-			if err := s.send(); err != nil {
+			if err := s.sendFilled(); err != nil {
 				return errors.Join(err, s.close())
 			}
 		}
@@ -130,7 +130,7 @@ type rates struct {
 	cpu                    time.Duration
 }
 
-func (p pair) rates(b *testing.B, w bench.Workload) (r rates) {
+func (p pair) measureRates(b *testing.B, w bench.Workload) (r rates) {
 	var before time.Duration
 	marks := Marks{Begin: func() { before = processorTime(b) }, End: func() { r.cpu = processorTime(b) - before }}
 	run, client, server := p.measureBetween(b.Context(), b, w, [2]Marks{marks})

@@ -27,13 +27,13 @@ const (
 // stays where it follows from the path: see [Measure].
 func Check(w bench.Workload) (bench.Workload, error) {
 	switch w.Kind {
-	case bench.Stream, bench.Datagram, bench.Request, bench.Packets:
+	case bench.Stream, bench.Datagram, bench.Request, bench.Connect, bench.Packets:
 	case bench.Echo:
 		return w, fmt.Errorf("workload kind %q: this engine sends no ICMP: use the engine ping", w.Kind)
 	default:
-		return w, fmt.Errorf("workload kind %q: want %s, %s, %s or %s", w.Kind, bench.Stream, bench.Datagram, bench.Request, bench.Packets)
+		return w, fmt.Errorf("workload kind %q: want %s, %s, %s, %s or %s", w.Kind, bench.Stream, bench.Datagram, bench.Request, bench.Connect, bench.Packets)
 	}
-	low, high, usual := sizes(w)
+	low, high, usual := sizeBounds(w)
 	if w.Size == 0 {
 		w.Size = usual
 	}
@@ -71,6 +71,9 @@ func Check(w bench.Workload) (bench.Workload, error) {
 	if w.Kind == bench.Stream && w.Rate != 0 {
 		return w, fmt.Errorf("rate %g: a stream goes as fast as it can: leave the rate out, or send datagrams", w.Rate)
 	}
+	if w.Kind == bench.Connect && w.Rate != 0 {
+		return w, fmt.Errorf("rate %g: connections follow one another as fast as they are answered: leave the rate out", w.Rate)
+	}
 	if w.AFXDP && (w.Kind != bench.Packets || w.Burst > 1) {
 		return w, fmt.Errorf("AF_XDP with %s in bursts of %d: it is for packets, one by one: leave one of both out", w.Kind, w.Burst)
 	}
@@ -96,13 +99,13 @@ func checkOwn(own, asked bench.Workload) (bench.Workload, error) {
 	return asked, nil
 }
 
-// sizes are the bounds of w.Size and what zero means.
-func sizes(w bench.Workload) (low, high, usual int) {
+// sizeBounds returns the bounds of w.Size, and the size that zero stands for.
+func sizeBounds(w bench.Workload) (low, high, usual int) {
 	switch {
 	case w.Kind == bench.Stream:
 		return 1, maxWrite, 128 << 10
 	case w.Kind == bench.Packets:
-		return leastFrame(false), maxFrame, 0
+		return LeastFrame(false), maxFrame, 0
 	case w.Kind == bench.Datagram:
 		return headerSize, maxDatagram, 0
 	case w.UDP:

@@ -15,7 +15,8 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// Local is where an end's sockets are. Zero values leave it to the routes.
+// Local has the address and the interface of an end's sockets. Zero values leave them to the
+// routes.
 type Local struct {
 	Address   netip.Addr
 	Interface string // for hosts with several in one subnet (SO_BINDTODEVICE)
@@ -48,16 +49,16 @@ func Measure(ctx context.Context, w bench.Workload, from Local, to Remote, marks
 		return bench.Run{}, fmt.Errorf("the token of the server at %s has %d characters, want %d: take the one that it gave when it began to listen", to.Address, len(to.Token), tokenSize)
 	}
 	c := client{from: from, to: to.Address, token: to.Token, session: drawSession()}
-	conn, err := c.dial(ctx, "tcp", options{device: from.Interface}, controlStream)
+	conn, err := c.dialStream(ctx, "tcp", options{device: from.Interface}, controlStream)
 	if err != nil {
 		return bench.Run{}, err
 	}
 	p := listenTo(ctx, conn)
 	defer p.close()
-	run, err := c.measure(ctx, w, p, marks)
+	run, err := c.runMeasurement(ctx, w, p, marks)
 	if err != nil {
-		err = cause(ctx, err)
-		p.fail(err)
+		err = causeOf(ctx, err)
+		p.reportFailure(err)
 		return bench.Run{}, fmt.Errorf("%s to %s: %w", w.Kind, to.Address, err)
 	}
 	return run, nil
@@ -79,7 +80,7 @@ func drawSession() uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Marks) (run bench.Run, err error) {
+func (c client) runMeasurement(ctx context.Context, w bench.Workload, p *peer, marks Marks) (run bench.Run, err error) {
 	if w.Size, err = usualSize(w, p.conn); err != nil {
 		return run, err
 	}
@@ -88,13 +89,13 @@ func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Ma
 		return run, err
 	}
 	defer t.close()
-	if err := p.send(message{Says: hello, Protocol: protocol, Workload: &w}); err != nil {
+	if err := p.sendMessage(message{Says: hello, Protocol: protocol, Workload: &w}); err != nil {
 		return run, err
 	}
-	if _, err := p.expect(ctx, ready, patience); err != nil {
+	if _, err := p.expectMessage(ctx, ready, patience); err != nil {
 		return run, err
 	}
-	l, done, err := c.load(ctx, w, p, t)
+	l, done, err := c.openLoad(ctx, w, p, t)
 	if err != nil {
 		return run, err
 	}
@@ -104,15 +105,15 @@ func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Ma
 			return run, err
 		}
 	}
-	if err := p.send(message{Says: start}); err != nil {
+	if err := p.sendMessage(message{Says: start}); err != nil {
 		return run, err
 	}
 	s := newSession(p, w, l, !w.Reverse, marks)
-	run, err = s.conduct(ctx)
+	run, err = s.runLoad(ctx)
 	if err != nil || s.counts {
 		return run, err
 	}
-	m, err := p.expect(ctx, result, patience)
+	m, err := p.expectMessage(ctx, result, patience)
 	if err != nil {
 		return run, err
 	}
@@ -120,13 +121,24 @@ func (c client) measure(ctx context.Context, w bench.Workload, p *peer, marks Ma
 	return *m.Run, nil
 }
 
-// load is this end's part, when the server is ready for it. The caller calls done.
-func (c client) load(ctx context.Context, w bench.Workload, p *peer, t *tap) (l load, done func() error, err error) {
+// openLoad returns this end's part of the session once the server is ready for it. The caller
+// must call done.
+func (c client) openLoad(ctx context.Context, w bench.Workload, p *peer, t *tap) (l load, done func() error, err error) {
+	if w.Kind == bench.Connect {
+		l, err := c.openConnector(w)
+		if err == nil {
+			_, err = p.expectMessage(ctx, joined, patience)
+		}
+		if err != nil {
+			return nil, nil, errors.Join(err, l.space.close())
+		}
+		return l, l.space.close, nil
+	}
 	if w.Kind != bench.Packets {
-		conns, err := c.connect(ctx, w)
+		conns, err := c.connectStreams(ctx, w)
 		done := func() error { closeAll(conns); return nil }
 		if err == nil {
-			err = c.join(ctx, p, conns)
+			err = c.joinStreams(ctx, p, conns)
 		}
 		if err != nil {
 			return nil, nil, errors.Join(err, done())
@@ -142,7 +154,7 @@ func (c client) load(ctx context.Context, w bench.Workload, p *peer, t *tap) (l 
 	}
 	l, closeLoad, err := newPacketLoad(ctx, w, c.session, t, port, !w.Reverse)
 	if err == nil {
-		_, err = p.expect(ctx, joined, patience)
+		_, err = p.expectMessage(ctx, joined, patience)
 	}
 	done = func() error {
 		var errs []error
@@ -160,11 +172,11 @@ func (c client) load(ctx context.Context, w bench.Workload, p *peer, t *tap) (l 
 	return l, done, nil
 }
 
-// connect opens the workload's streams.
-func (c client) connect(ctx context.Context, w bench.Workload) ([]net.Conn, error) {
+// connectStreams opens the workload's streams.
+func (c client) connectStreams(ctx context.Context, w bench.Workload) ([]net.Conn, error) {
 	var conns []net.Conn
 	for i := range w.Streams {
-		conn, err := c.dial(ctx, network(w), options{device: c.from.Interface, window: w.Window}, uint32(i))
+		conn, err := c.dialStream(ctx, networkOf(w), options{device: c.from.Interface, window: w.Window}, uint32(i))
 		if err != nil {
 			return conns, fmt.Errorf("stream %d of %d: %w", i+1, w.Streams, err)
 		}
@@ -173,19 +185,19 @@ func (c client) connect(ctx context.Context, w bench.Workload) ([]net.Conn, erro
 	return conns, nil
 }
 
-// join waits until the server has all streams. Datagrams' tickets may be lost, so
+// joinStreams waits until the server has all streams. Datagrams' tickets may be lost, so
 // they are sent again until then.
-func (c client) join(ctx context.Context, p *peer, conns []net.Conn) error {
+func (c client) joinStreams(ctx context.Context, p *peer, conns []net.Conn) error {
 	const again = 100 * time.Millisecond
 	for range patience / again {
-		if _, err := p.expect(ctx, joined, again); !errors.Is(err, errSilent) {
+		if _, err := p.expectMessage(ctx, joined, again); !errors.Is(err, errSilent) {
 			return err
 		}
 		for i, conn := range conns {
 			if _, datagrams := conn.(*net.UDPConn); !datagrams {
 				break
 			}
-			if _, err := conn.Write(ticket{c.token, c.session, uint32(i)}.bytes()); err != nil {
+			if _, err := conn.Write(ticket{c.token, c.session, uint32(i)}.encodeTicket()); err != nil {
 				return fmt.Errorf("connect to the server: %w", err)
 			}
 		}
@@ -193,9 +205,14 @@ func (c client) join(ctx context.Context, p *peer, conns []net.Conn) error {
 	return fmt.Errorf("the server does not see all %d streams: something between the ends drops what goes to port %d: look for a firewall", len(conns), c.to.Port())
 }
 
-// dial connects and shows the ticket of a stream.
-func (c client) dial(ctx context.Context, network string, o options, stream uint32) (net.Conn, error) {
-	d := net.Dialer{Timeout: patience, Control: o.control}
+// dialQuestion connects for one question, and sends it with the ticket.
+func (c client) dialQuestion(ctx context.Context, stream uint32, question []byte) (net.Conn, error) {
+	return c.dialStream(ctx, "tcp", options{device: c.from.Interface}, stream, question...)
+}
+
+// dialStream connects and shows the ticket of a stream, with the data that follows it.
+func (c client) dialStream(ctx context.Context, network string, o options, stream uint32, data ...byte) (net.Conn, error) {
+	d := net.Dialer{Timeout: patience, Control: o.setBeforeBind}
 	d.SetMultipathTCP(false)
 	if c.from.Address.IsValid() {
 		local := netip.AddrPortFrom(c.from.Address, 0)
@@ -209,7 +226,7 @@ func (c client) dial(ctx context.Context, network string, o options, stream uint
 		return nil, fmt.Errorf("connect to the server: %w: see whether one listens there, and whether the path carries %s", err, network)
 	}
 	_ = conn.SetWriteDeadline(time.Now().Add(patience))
-	if _, err := conn.Write(ticket{c.token, c.session, stream}.bytes()); err != nil {
+	if _, err := conn.Write(append(ticket{c.token, c.session, stream}.encodeTicket(), data...)); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("connect to the server: %w", err)
 	}
@@ -217,21 +234,21 @@ func (c client) dial(ctx context.Context, network string, o options, stream uint
 	return conn, nil
 }
 
-// network names what carries the workload's streams.
-func network(w bench.Workload) string {
+// networkOf names what carries the workload's streams.
+func networkOf(w bench.Workload) string {
 	if w.Kind == bench.Datagram || w.UDP {
 		return "udp"
 	}
 	return "tcp"
 }
 
-// usualSize is w's size or, when it has none, what suits the path.
+// usualSize returns w's size or, if it has none, a size that suits the path.
 func usualSize(w bench.Workload, conn net.Conn) (size int, err error) {
 	switch {
 	case w.Size != 0:
 		return w.Size, nil
 	case w.Kind == bench.Packets:
-		return leastFrame(addrPort(conn.RemoteAddr()).Addr().Is6()), nil
+		return LeastFrame(addrPort(conn.RemoteAddr()).Addr().Is6()), nil
 	}
 	err = onConn(conn, func(fd int) error {
 		size, err = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_MAXSEG)

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// headerSize is how much of a datagram or a question this package writes: the
-// session and a sequence number from 0, both big-endian, 8 bytes each.
+// headerSize is the part of a datagram or a question that this package writes: the session and a
+// sequence number from 0, both big-endian, 8 bytes each.
 const headerSize = 16
 
 func putHeader(b []byte, session, sequence uint64) {
@@ -21,7 +21,7 @@ func putHeader(b []byte, session, sequence uint64) {
 }
 
 // parseHeader returns the sequence number. False is none of this session's: a ticket
-// that was sent again, or somebody else's datagram.
+// that was sent again, or another program's datagram.
 func parseHeader(b []byte, session uint64) (sequence uint64, ok bool) {
 	if len(b) < headerSize || binary.BigEndian.Uint64(b) != session {
 		return 0, false
@@ -47,13 +47,13 @@ func newDatagramSource(conns []net.Conn, session uint64, w bench.Workload) *data
 	}
 }
 
-func (s *datagramSource) run(ctx context.Context) error {
+func (s *datagramSource) carryTraffic(ctx context.Context) error {
 	defer closedBy(ctx, s.conns)()
 	var g errgroup.Group
 	for i, conn := range s.conns {
 		g.Go(func() error {
-			if err := s.send(ctx, conn, &s.sent[i]); err != nil {
-				return early(ctx, fmt.Errorf("stream %d of %d: send a datagram of %d bytes: %w", i+1, len(s.conns), s.size, err))
+			if err := s.sendDatagrams(ctx, conn, &s.sent[i]); err != nil {
+				return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: send a datagram of %d bytes: %w", i+1, len(s.conns), s.size, err))
 			}
 			return nil
 		})
@@ -61,27 +61,27 @@ func (s *datagramSource) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *datagramSource) send(ctx context.Context, conn net.Conn, count *counter) error {
-	descriptor, err := raw(conn)
+func (s *datagramSource) sendDatagrams(ctx context.Context, conn net.Conn, count *counter) error {
+	descriptor, err := rawConn(conn)
 	if err != nil {
 		return err
 	}
 	if s.rate > 0 {
-		defer precise()()
+		defer wakePrecisely()()
 	}
 	b := newBatch(s.size)
 	schedule := pace{rate: s.rate}
 	sequence := uint64(0)
 	for {
-		n := schedule.next(ctx, batchSize)
+		n := schedule.nextDue(ctx, batchSize)
 		if n == 0 {
 			return nil
 		}
 		for i := range n {
 			putHeader(b.data[i], s.session, sequence+uint64(i))
 		}
-		sent, err := b.send(descriptor, n)
-		if err != nil && !passing(err) {
+		sent, err := b.sendBatch(descriptor, n)
+		if err != nil && !isPassing(err) {
 			return err
 		}
 		sequence += uint64(sent)
@@ -89,13 +89,13 @@ func (s *datagramSource) send(ctx context.Context, conn net.Conn, count *counter
 	}
 }
 
-func (s *datagramSource) tally() tally { return tally{sent: sum(s.sent)} }
+func (s *datagramSource) readTally() tally { return tally{sent: sumCounters(s.sent)} }
 
-func (*datagramSource) mark(bool)            {}
-func (*datagramSource) add(*bench.Run) error { return nil }
+func (*datagramSource) markWindow(bool)             {}
+func (*datagramSource) addFigures(*bench.Run) error { return nil }
 
-// datagramSink counts datagrams, and by the gaps in their sequence those that are lost. What
-// is lost at the very end, with nothing behind it, shows no gap.
+// datagramSink counts datagrams, and finds lost ones by the gaps in their sequence. Datagrams
+// that are lost at the very end leave no gap.
 type datagramSink struct {
 	conns   []net.Conn
 	session uint64
@@ -111,13 +111,13 @@ func newDatagramSink(conns []net.Conn, session uint64, size int) *datagramSink {
 	return &datagramSink{conns: conns, session: session, size: size, counts: make([]datagramCount, len(conns))}
 }
 
-func (s *datagramSink) run(ctx context.Context) error {
+func (s *datagramSink) carryTraffic(ctx context.Context) error {
 	defer closedBy(ctx, s.conns)()
 	var g errgroup.Group
 	for i, conn := range s.conns {
 		g.Go(func() error {
-			if err := s.receive(conn, &s.counts[i]); err != nil {
-				return early(ctx, fmt.Errorf("stream %d of %d: receive: %w", i+1, len(s.conns), err))
+			if err := s.receiveDatagrams(conn, &s.counts[i]); err != nil {
+				return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: receive: %w", i+1, len(s.conns), err))
 			}
 			return nil
 		})
@@ -125,20 +125,20 @@ func (s *datagramSink) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *datagramSink) receive(conn net.Conn, count *datagramCount) error {
-	descriptor, err := raw(conn)
+func (s *datagramSink) receiveDatagrams(conn net.Conn, count *datagramCount) error {
+	descriptor, err := rawConn(conn)
 	if err != nil {
 		return err
 	}
 	b := newBatch(s.size)
 	var next, packets, bytes uint64
 	for {
-		n, err := b.receive(descriptor)
-		if err != nil && !passing(err) {
+		n, err := b.receiveBatch(descriptor)
+		if err != nil && !isPassing(err) {
 			return err
 		}
 		for i := range n {
-			datagram := b.received(i)
+			datagram := b.datagramAt(i)
 			sequence, ok := parseHeader(datagram, s.session)
 			if !ok {
 				continue
@@ -153,7 +153,7 @@ func (s *datagramSink) receive(conn net.Conn, count *datagramCount) error {
 	}
 }
 
-func (s *datagramSink) tally() (t tally) {
+func (s *datagramSink) readTally() (t tally) {
 	for i := range s.counts {
 		c := &s.counts[i]
 		t.bytes += c.bytes.Load()
@@ -163,5 +163,5 @@ func (s *datagramSink) tally() (t tally) {
 	return t
 }
 
-func (*datagramSink) mark(bool)            {}
-func (*datagramSink) add(*bench.Run) error { return nil }
+func (*datagramSink) markWindow(bool)             {}
+func (*datagramSink) addFigures(*bench.Run) error { return nil }

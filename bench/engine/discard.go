@@ -17,7 +17,7 @@ type discard struct{ *bpf.Ingress }
 
 // discardFrames returns an error where the kernel has no TCX or refuses.
 func discardFrames(index int, a arriving) (*discard, error) {
-	program, err := bpf.AttachIngress(index, func(frames bpf.Counter) asm.Instructions { return discarding(frames, a) })
+	program, err := bpf.AttachIngress(index, func(frames bpf.Counter) asm.Instructions { return discardProgram(frames, a) })
 	if err != nil {
 		return nil, err
 	}
@@ -26,19 +26,19 @@ func discardFrames(index int, a arriving) (*discard, error) {
 
 func (d *discard) close() error { return d.Close() }
 
-// count is how many frames arrived since the program was attached.
-func (d *discard) count() (uint64, error) { return d.Count() }
+// countFrames returns how many frames arrived since the program was attached.
+func (d *discard) countFrames() (uint64, error) { return d.Count() }
 
-// discarding counts and drops a frame that has all fields of the session, and leaves others
+// discardProgram counts and drops a frame that has all fields of the session, and leaves others
 // alone, the host's own traffic among them (TestDiscardMatchesExactly). It copies the fields by a
 // helper, since a driver may have put no more than a frame's headers where a program can look
 // (bpf_skb_load_bytes in bpf-helpers(7)).
-func discarding(frames bpf.Counter, a arriving) asm.Instructions {
+func discardProgram(frames bpf.Counter, a arriving) asm.Instructions {
 	const (
 		vlanTag = 24  // of struct __sk_buff in linux/bpf.h
 		frame   = -74 // where byte 0 of the frame would be on the stack: fields of 4 bytes are aligned
 	)
-	fields := a.fields()
+	fields := a.listFields()
 	first, last := fields[0], fields[len(fields)-1]
 	program := asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, vlanTag, asm.Word),

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,19 +63,36 @@ func newPairOf(t testing.TB, addresses ...netip.Addr) pair {
 		t.Fatal(err)
 	}
 	defer far.Close()
-	p.in(t, 0, func() error {
+	p.runIn(t, 0, func() error {
 		link := netlink.NewLinkAttrs()
 		link.Name = wire
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: link, PeerName: wire, PeerNamespace: netlink.NsFd(far.Fd())})
 	})
 	for i := range p.netns {
-		p.in(t, i, func() error { return p.raise(i) })
+		p.runIn(t, i, func() error { return p.setLinkUp(i) })
+	}
+	for i := range p.netns {
+		p.runIn(t, i, awaitLink)
 	}
 	return p
 }
 
-// raise is called in the namespace.
-func (p pair) raise(i int) error {
+// awaitLink waits until the wire carries frames. The kernel activates the queue of a link some time
+// after the link is up (linkwatch), and drops frames until then.
+func awaitLink() error {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		link, err := netlink.LinkByName(wire)
+		if err != nil || link.Attrs().OperState == netlink.OperUp {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.New("the wire is not up after a minute: " + link.Attrs().OperState.String())
+		}
+	}
+}
+
+// setLinkUp is called in the namespace.
+func (p pair) setLinkUp(i int) error {
 	link, err := netlink.LinkByName(wire)
 	if err != nil {
 		return err
@@ -86,8 +105,8 @@ func (p pair) raise(i int) error {
 	return errors.Join(netlink.AddrAdd(link, address), netlink.LinkSetUp(link))
 }
 
-// in calls f in one of the namespaces.
-func (p pair) in(t testing.TB, i int, f func() error) {
+// runIn calls f in one of the namespaces.
+func (p pair) runIn(t testing.TB, i int, f func() error) {
 	t.Helper()
 	if err := netns.Run(p.netns[i], f); err != nil {
 		t.Fatal(err)
@@ -99,7 +118,7 @@ func (p pair) measureBetween(ctx context.Context, t testing.TB, w bench.Workload
 	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := p.listen(t)
+	s := p.startServer(t)
 	defer s.Close()
 	var g errgroup.Group
 	g.Go(func() error {
@@ -108,7 +127,7 @@ func (p pair) measureBetween(ctx context.Context, t testing.TB, w bench.Workload
 			return nil
 		})
 	})
-	p.in(t, 0, func() error {
+	p.runIn(t, 0, func() error {
 		run, client = Measure(ctx, w, Local{Address: p.address[0], Interface: wire}, s.Remote(), marks[0])
 		return nil
 	})
@@ -121,9 +140,9 @@ func (p pair) measureBetween(ctx context.Context, t testing.TB, w bench.Workload
 	return run, client, server
 }
 
-func (p pair) listen(t testing.TB) (s *Server) {
+func (p pair) startServer(t testing.TB) (s *Server) {
 	t.Helper()
-	p.in(t, 1, func() (err error) {
+	p.runIn(t, 1, func() (err error) {
 		s, err = Listen(t.Context(), Local{Address: p.address[1], Interface: wire}, 0)
 		return err
 	})
@@ -146,15 +165,14 @@ func TestStream(t *testing.T) {
 			w := c.Workload
 			w.Kind, w.Seconds, w.Warmup = bench.Stream, 0.2, 0.1
 			var calls [2][]string
-			var marks [2]Marks
-			for i := range marks {
-				note := func(what string) func() { return func() { calls[i] = append(calls[i], what) } }
-				marks[i] = Marks{Start: note("start"), Begin: note("begin"), End: note("end")}
-			}
-			run, client, server := p.measureBetween(t.Context(), t, w, marks)
-			if err := errors.Join(client, server); err != nil {
-				t.Fatal(err)
-			}
+			run := p.measureMarked(t, w, func() (marks [2]Marks) {
+				for i := range marks {
+					calls[i] = nil
+					note := func(what string) func() { return func() { calls[i] = append(calls[i], what) } }
+					marks[i] = Marks{Start: note("start"), Begin: note("begin"), End: note("end")}
+				}
+				return marks
+			})
 			for i, got := range calls {
 				if diff := gocmp.Diff([]string{"start", "begin", "end"}, got); diff != "" {
 					t.Errorf("marks of end %d (-want +got):\n%s", i, diff)
@@ -188,7 +206,7 @@ func TestDatagram(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.Workload
 			w.Kind, w.Seconds, w.Warmup = bench.Datagram, 0.2, 0.1
-			run := p.figures(t, w)
+			run := p.measureFigures(t, w)
 			size := uint64(cmp.Or(w.Size, 1448)) // 1500 less 52 of IPv4, TCP and its time stamps
 			if run.Packets == 0 || run.Bytes != run.Packets*size || run.Sent == 0 || run.PPS == 0 {
 				t.Errorf("got %+v", run)
@@ -199,8 +217,9 @@ func TestDatagram(t *testing.T) {
 
 func TestDatagramRate(t *testing.T) {
 	p := newPair(t)
-	w := bench.Workload{Kind: bench.Datagram, Seconds: 0.5, Warmup: 0.1, Size: 1000, Streams: 2, Rate: 8e6}
-	run := p.figures(t, w)
+	// In the window is what is sent while a busy machine lets the receiver sleep.
+	w := bench.Workload{Kind: bench.Datagram, Seconds: 0.5, Warmup: 0.1, Size: 1000, Streams: 2, Rate: 8e6, Window: 8 << 20}
+	run := p.measureFigures(t, w)
 	if run.Lost != 0 {
 		t.Errorf("%d datagrams are lost at a low rate", run.Lost)
 	}
@@ -226,7 +245,7 @@ func TestRequest(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.Workload
 			w.Kind, w.Seconds, w.Warmup = bench.Request, 0.2, 0.1
-			run := p.figures(t, w)
+			run := p.measureFigures(t, w)
 			size := uint64(cmp.Or(w.Size, 64))
 			if run.Packets == 0 || run.Bytes != run.Packets*size || run.Sent == 0 || run.PPS == 0 {
 				t.Errorf("got %+v", run)
@@ -243,9 +262,108 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// TestConnect: each question has a connection of its own, and none of them leaves a port of the
+// end that asks waiting.
+func TestConnect(t *testing.T) {
+	p := newPair(t)
+	count := func(file, line, column string) (n uint64) {
+		t.Helper()
+		p.runIn(t, 0, func() error {
+			text, err := os.ReadFile("/proc/thread-self/net/" + file)
+			if err != nil {
+				return err
+			}
+			n, err = findCount(string(text), line, column)
+			return err
+		})
+		return n
+	}
+	for _, w := range []bench.Workload{{}, {Streams: 3, Size: 5000}} {
+		w.Kind, w.Seconds, w.Warmup = bench.Connect, 0.2, 0.1
+		before := count("snmp", "Tcp:", "ActiveOpens")
+		run := p.measureFigures(t, w)
+		size := uint64(cmp.Or(w.Size, 64))
+		if run.Packets == 0 || run.Bytes != run.Packets*size || run.PPS != float64(run.Packets)/run.Seconds || run.Totals.Arrived < run.Packets {
+			t.Errorf("got %+v", run)
+		}
+		if d := run.Delays; d == nil || d.Count == 0 || d.Min <= 0 || d.P50 < d.Min {
+			t.Errorf("got %+v", d)
+		}
+		if opened := count("snmp", "Tcp:", "ActiveOpens") - before; opened < run.Totals.Arrived+1 {
+			t.Errorf("%d connections were opened for %d questions and the control connection", opened, run.Totals.Arrived)
+		}
+		if waiting := count("sockstat", "TCP:", "tw"); waiting > 1 { // the control connection's
+			t.Errorf("%d ports of the end that asks are in TIME_WAIT after %d questions", waiting, run.Totals.Sent)
+		}
+	}
+}
+
+// findCount finds a value in a file of /proc/net: beside its name in a line, or below it in the
+// next line of that name.
+func findCount(text, line, column string) (uint64, error) {
+	var names []string
+	for l := range strings.Lines(text) {
+		fields := strings.Fields(l)
+		if len(fields) == 0 || fields[0] != line {
+			continue
+		}
+		at := slices.Index(fields, column)
+		if i := slices.Index(names, column); i >= 0 {
+			return strconv.ParseUint(fields[i], 10, 64)
+		}
+		if at >= 0 && at+1 < len(fields) {
+			if n, err := strconv.ParseUint(fields[at+1], 10, 64); err == nil {
+				return n, nil
+			}
+		}
+		names = fields
+	}
+	return 0, errors.New("there is no " + column + " in " + line)
+}
+
+// TestConnectNeedsTheToken: while questions are answered, a connection with another session gets
+// no answer.
+func TestConnectNeedsTheToken(t *testing.T) {
+	p := newPair(t)
+	s := p.startServer(t)
+	defer s.Close()
+	w := bench.Workload{Kind: bench.Connect, Seconds: 0.3}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var g errgroup.Group
+	g.Go(func() error { return s.Serve(ctx, w, Marks{}) })
+	var stranger error
+	asked := Marks{Begin: func() {
+		failed := netns.Run(p.netns[0], func() error {
+			c := client{from: Local{Address: p.address[0]}, to: s.Addr(), token: s.Remote().Token, session: 1}
+			conn, err := c.dialQuestion(ctx, 0, make([]byte, 64))
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_ = conn.SetReadDeadline(time.Now().Add(patience))
+			_, stranger = io.ReadFull(conn, make([]byte, 64))
+			return nil
+		})
+		if failed != nil {
+			t.Error(failed)
+		}
+	}}
+	p.runIn(t, 0, func() error {
+		_, err := Measure(ctx, w, Local{Address: p.address[0], Interface: wire}, s.Remote(), asked)
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	if stranger == nil || errors.Is(stranger, os.ErrDeadlineExceeded) {
+		t.Errorf("a stranger's question: %v", stranger)
+	}
+}
+
 func TestPackets(t *testing.T) {
 	p := newPair(t)
-	p.cut(t)
+	p.cutBursts(t)
 	for _, c := range []struct {
 		name string
 		bench.Workload
@@ -263,7 +381,7 @@ func TestPackets(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := c.Workload
 			w.Kind, w.Seconds, w.Warmup = bench.Packets, 0.2, 0.1
-			run := p.figures(t, w)
+			run := p.measureFigures(t, w)
 			size := uint64(cmp.Or(w.Size, 60))
 			if run.Packets == 0 || run.Bytes != run.Packets*size || run.Sent == 0 || run.PPS == 0 {
 				t.Errorf("got %+v", run)
@@ -272,10 +390,10 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// cut has the kernel cut bursts before the sending end's driver has them.
-func (p pair) cut(t testing.TB) {
+// cutBursts has the kernel cut bursts before the sending end's driver has them.
+func (p pair) cutBursts(t testing.TB) {
 	t.Helper()
-	p.in(t, 0, func() error {
+	p.runIn(t, 0, func() error {
 		tool, err := ethtool.NewEthtool()
 		if err != nil {
 			return err
@@ -299,9 +417,9 @@ func TestBurstsThatNobodyCuts(t *testing.T) {
 // in front sees what the other one sees, and both see all.
 func TestCounters(t *testing.T) {
 	p := newPair(t)
-	p.cut(t)
+	p.cutBursts(t)
 	const session, count, burst = 7, 640, 64
-	way := p.way(t)
+	way := p.findWay(t)
 	f, err := newFrames(way, session, bench.Workload{Size: 60, Burst: burst, Flows: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +429,7 @@ func TestCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	var counters []frameCounter
-	p.in(t, 1, func() error {
+	p.runIn(t, 1, func() error {
 		at, err := net.InterfaceByName(wire)
 		if err != nil {
 			return err
@@ -332,7 +450,7 @@ func TestCounters(t *testing.T) {
 		counters = append(counters, program)
 		return nil
 	})
-	p.in(t, 0, func() error {
+	p.runIn(t, 0, func() error {
 		ring, err := newRing(way, f)
 		if err != nil {
 			return err
@@ -346,19 +464,19 @@ func TestCounters(t *testing.T) {
 			frames *frames
 			slots  int
 		}{{ring, f, count / burst}, {socket, single, count}} {
-			if n := o.fill(o.frames, o.slots, 0, 1); n != o.slots {
+			if n := o.fillSlots(o.frames, o.slots, 0, 1); n != o.slots {
 				t.Errorf("%d slots are free", n)
 			}
-			for err == nil && o.waiting() > 0 {
-				err = o.send()
+			for err == nil && o.countWaiting() > 0 {
+				err = o.sendFilled()
 			}
 			err = errors.Join(err, o.close())
 		}
 		return err
 	})
 	for i, c := range counters {
-		n, err := c.count()
-		for begun := time.Now(); n != 2*count && err == nil && time.Since(begun) < 10*time.Second; n, err = c.count() {
+		n, err := c.countFrames()
+		for begun := time.Now(); n != 2*count && err == nil && time.Since(begun) < time.Minute; n, err = c.countFrames() {
 			time.Sleep(time.Millisecond) // a busy kernel delivers later
 		}
 		if n != 2*count || err != nil {
@@ -370,12 +488,12 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// way leads from end 0 to end 1.
-func (p pair) way(t testing.TB) route {
+// findWay leads from end 0 to end 1.
+func (p pair) findWay(t testing.TB) route {
 	t.Helper()
 	at := [2]*net.Interface{}
 	for i := range at {
-		p.in(t, i, func() (err error) {
+		p.runIn(t, i, func() (err error) {
 			at[i], err = net.InterfaceByName(wire)
 			return err
 		})
@@ -385,15 +503,32 @@ func (p pair) way(t testing.TB) route {
 	return r
 }
 
-// figures measures, and nothing may go wrong but that a busy machine lets an end sleep
+// measureFigures measures, and nothing may go wrong but that a busy machine lets an end sleep
 // through its window.
-func (p pair) figures(t testing.TB, w bench.Workload) bench.Run {
+func (p pair) measureFigures(t testing.TB, w bench.Workload) bench.Run {
+	t.Helper()
+	return p.measureMarked(t, w, func() [2]Marks { return [2]Marks{} })
+}
+
+// measureMarked is measureFigures with marks, new ones for each attempt.
+func (p pair) measureMarked(t testing.TB, w bench.Workload, marks func() [2]Marks) (run bench.Run) {
+	t.Helper()
+	untilArrived(t, w, func(w bench.Workload) error {
+		var client, server error
+		run, client, server = p.measureBetween(t.Context(), t, w, marks())
+		return errors.Join(client, server)
+	})
+	return run
+}
+
+// untilArrived calls measure with longer windows as long as nothing arrives in them: a busy machine
+// lets an end sleep through a short one. Another error fails the test.
+func untilArrived(t testing.TB, w bench.Workload, measure func(bench.Workload) error) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
-		run, client, server := p.measureBetween(t.Context(), t, w, [2]Marks{})
-		err := errors.Join(client, server)
+		err := measure(w)
 		if err == nil {
-			return run
+			return
 		}
 		if attempt == 4 || !errors.Is(err, ErrNothing) {
 			t.Fatal(err)
@@ -409,7 +544,7 @@ func TestIPv6(t *testing.T) {
 		{Kind: bench.Packets, Sources: 3}, {Kind: bench.Packets, Reverse: true}, {Kind: bench.Packets, AFXDP: true},
 	} {
 		w.Seconds = 0.2
-		if run := p.figures(t, w); run.Bytes == 0 {
+		if run := p.measureFigures(t, w); run.Bytes == 0 {
 			t.Errorf("%s: got %+v", w.Kind, run)
 		}
 	}

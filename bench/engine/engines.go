@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/bench"
 )
@@ -19,8 +21,8 @@ const (
 type Engine struct {
 	Name  string
 	Kinds []bench.Kind // the workloads that it carries
-	// Program is what an end starts, and Package Debian's package of it. Both are empty where an
-	// end starts no program.
+	// Program is the program that an end starts, and Package is its package in Debian. Both are
+	// empty if an end starts no program.
 	Program, Package string
 	// Task begins the names of its processes and kernel threads, beside those of Culvert's agent.
 	Task string
@@ -37,7 +39,7 @@ type Engine struct {
 // Engines lists every engine. It is the only list: agents, presets and evidence read it.
 func Engines() []Engine {
 	return []Engine{
-		{Name: Own, Kinds: []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets}, Held: true},
+		{Name: Own, Kinds: []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Connect, bench.Packets}, Held: true},
 		{Name: Iperf3, Kinds: []bench.Kind{bench.Stream, bench.Datagram}, Program: "iperf3", Package: "iperf3", Task: "iperf3"},
 		{Name: Iperf2, Kinds: []bench.Kind{bench.Stream, bench.Datagram}, Program: "iperf", Package: "iperf", Task: "iperf"},
 		{Name: Pktgen, Kinds: []bench.Kind{bench.Packets}, Task: "kpktgend_", SenderOnly: true, ToMAC: true},
@@ -53,6 +55,29 @@ func FindEngine(name string) (Engine, bool) {
 		return Engine{}, false
 	}
 	return all[i], true
+}
+
+// SecondsOf sums the seconds that an engine's own processes and threads ran, of those of all tasks by their names.
+func SecondsOf(name string, tasks map[string]float64) (sum float64) {
+	for task, seconds := range tasks {
+		if is := engineOf(task); is != "" && is == name {
+			sum += seconds
+		}
+	}
+	return sum
+}
+
+// engineOf returns the engine whose task's name is the longest prefix of task, since iperf3's
+// name begins with that of iperf 2.
+func engineOf(task string) string {
+	best := Engine{}
+	for _, e := range Engines() {
+		begins := cmp.Or(e.Task, e.Name)
+		if strings.HasPrefix(task, begins) && len(begins) > len(cmp.Or(best.Task, best.Name)) {
+			best = e
+		}
+	}
+	return best.Name
 }
 
 // Carries reports whether the engine carries workloads of a kind.

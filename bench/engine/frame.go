@@ -40,11 +40,20 @@ type frames struct {
 	flows, sources, macs uint64
 }
 
-// leastFrame is the least size of a frame that holds the session; never below
+// LeastFrame returns the smallest size of a frame that holds the session; it is never below
 // Ethernet's 60 bytes.
-func leastFrame(v6 bool) int {
+func LeastFrame(v6 bool) int {
 	if v6 {
 		return etherLength + ipv6Length + udpLength + 8
+	}
+	return 60
+}
+
+// LeastPktgenFrame returns the smallest size of a frame that the kernel's pktgen sends. It makes smaller ones larger
+// (fill_packet_ipv6 in net/core/pktgen.c): its own header of 16 bytes is in each.
+func LeastPktgenFrame(v6 bool) int {
+	if v6 {
+		return etherLength + ipv6Length + udpLength + 16
 	}
 	return 60
 }
@@ -52,7 +61,7 @@ func leastFrame(v6 bool) int {
 // newFrames makes the frames that go the way of r to its port.
 func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
 	v6 := r.to.Addr().Is6()
-	if least := leastFrame(v6); w.Size < least || w.Size > r.mtu+etherLength {
+	if least := LeastFrame(v6); w.Size < least || w.Size > r.mtu+etherLength {
 		return nil, fmt.Errorf("size %d of a frame: want %d to %d bytes: %s has an MTU of %d", w.Size, least, r.mtu+etherLength, r.name, r.mtu)
 	}
 	f := &frames{
@@ -82,7 +91,7 @@ func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
 		l3[8], l3[9] = 64, protocolUDP
 		copy(l3[16:], r.to.Addr().AsSlice())
 	}
-	source := f.source(b)
+	source := f.sourceAddress(b)
 	copy(source, r.from.AsSlice())
 	udp := l3[f.ip:]
 	binary.BigEndian.PutUint16(udp[2:], r.to.Port())
@@ -96,8 +105,8 @@ func newFrames(r route, session uint64, w bench.Workload) (*frames, error) {
 	if w.Sources > 1 {
 		f.makeUp(source)
 	}
-	f.base = f.sum(b)
-	f.pseudo = words(b[etherLength+f.ip-2*len(r.from.AsSlice()):etherLength+f.ip]) + protocolUDP + uint32(len(udp))
+	f.base = f.sumCovered(b)
+	f.pseudo = sumWords(b[etherLength+f.ip-2*len(r.from.AsSlice()):etherLength+f.ip]) + protocolUDP + uint32(len(udp))
 	return f, nil
 }
 
@@ -111,27 +120,27 @@ func (f *frames) makeUp(source []byte) {
 	copy(source, netip.MustParseAddr("198.18.0.0").AsSlice())
 }
 
-// source is the frame's source address.
-func (f *frames) source(b []byte) []byte {
+// sourceAddress returns the frame's source address.
+func (f *frames) sourceAddress(b []byte) []byte {
 	if f.ip == ipv6Length {
 		return b[etherLength+8 : etherLength+24]
 	}
 	return b[etherLength+12 : etherLength+16]
 }
 
-// sum is of the words that the frame's checksum covers: IPv4's header, or what UDP over
-// IPv6 must have (RFC 8200, section 8.1). UDP over IPv4 needs none.
-func (f *frames) sum(b []byte) (sum uint32) {
+// sumCovered returns the sum of the words that the frame's checksum covers: IPv4's header, or
+// what UDP over IPv6 must have (RFC 8200, section 8.1). UDP over IPv4 needs none.
+func (f *frames) sumCovered(b []byte) (sum uint32) {
 	covered := b[etherLength : etherLength+ipv4Length]
 	if f.ip == ipv6Length {
 		covered = b[etherLength+8:] // the addresses, and all after the header
 		sum = protocolUDP + uint32(len(b)-etherLength-ipv6Length)
 	}
-	return sum + words(covered)
+	return sum + sumWords(covered)
 }
 
-// words is the sum of b's 16-bit words.
-func words(b []byte) (sum uint32) {
+// sumWords returns the sum of b's 16-bit words.
+func sumWords(b []byte) (sum uint32) {
 	for i := 0; i+1 < len(b); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
 	}
@@ -141,14 +150,14 @@ func words(b []byte) (sum uint32) {
 	return sum
 }
 
-// put makes b, which holds the template or another of the frames, frame i.
-func (f *frames) put(b []byte, i uint64) {
+// putFrame makes b, which holds the template or another of the frames, frame i.
+func (f *frames) putFrame(b []byte, i uint64) {
 	sum, pseudo := f.base, f.pseudo
 	if f.macs > 1 {
 		binary.BigEndian.PutUint32(b[etherSource+2:], uint32(i%f.macs))
 	}
 	if f.sources > 1 {
-		source := f.source(b)
+		source := f.sourceAddress(b)
 		number := uint16(i % f.sources)
 		binary.BigEndian.PutUint16(source[len(source)-2:], number)
 		sum += uint32(number)
@@ -158,13 +167,13 @@ func (f *frames) put(b []byte, i uint64) {
 	udp := b[etherLength+f.ip:]
 	binary.BigEndian.PutUint16(udp, port)
 	if f.ip == ipv4Length {
-		binary.BigEndian.PutUint16(b[etherLength+10:], ^fold(sum))
+		binary.BigEndian.PutUint16(b[etherLength+10:], ^foldSum(sum))
 	}
 	switch {
 	case f.burst > 1: // the kernel makes each frame's of it (virtio 1.2, section 5.1.6.2)
-		binary.BigEndian.PutUint16(udp[6:], fold(pseudo))
+		binary.BigEndian.PutUint16(udp[6:], foldSum(pseudo))
 	case f.ip == ipv6Length:
-		checksum := ^fold(sum + uint32(port))
+		checksum := ^foldSum(sum + uint32(port))
 		if checksum == 0 { // means none
 			checksum = 0xffff
 		}
@@ -172,8 +181,8 @@ func (f *frames) put(b []byte, i uint64) {
 	}
 }
 
-// fold is the ones' complement sum (RFC 1071).
-func fold(sum uint32) uint16 {
+// foldSum returns the ones' complement sum (RFC 1071).
+func foldSum(sum uint32) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff
 	}

@@ -19,31 +19,31 @@ type arrival struct {
 	ticket
 }
 
-// turnAway closes a connection that is not expected, and tells a client why.
+// turnAway closes a connection that is not expected, and sends a client the reason.
 func (a arrival) turnAway() {
 	if a.stream == controlStream {
 		client := peer{conn: a.conn}
-		client.fail(errors.New("this server measures with another client: wait for it, or start a second server"))
+		client.reportFailure(errors.New("this server measures with another client: wait for it, or start a second server"))
 	}
 	a.conn.Close()
 }
 
-// admits reports whether a ticket that came from an address is of the measurement whose control
+// admitsTicket reports whether a ticket that came from an address is of the measurement whose control
 // connection a is.
-func (a arrival) admits(t ticket, from netip.Addr) bool {
+func (a arrival) admitsTicket(t ticket, from netip.Addr) bool {
 	return t.session == a.session && from == addrPort(a.conn.RemoteAddr()).Addr()
 }
 
-// lobby is where connections show their tickets. A connection that shows no ticket with the
-// server's token is closed without an answer, and delays no other.
+// lobby checks the tickets of new connections. It closes a connection that shows no ticket with
+// the server's token, without an answer; such a connection delays no other.
 type lobby struct {
 	listener *net.TCPListener
 	token    string
 	arrivals chan arrival
 }
 
-// admit accepts connections until ctx ends.
-func (l *lobby) admit(ctx context.Context) error {
+// admitConnections accepts connections until ctx ends.
+func (l *lobby) admitConnections(ctx context.Context) error {
 	_ = l.listener.SetDeadline(time.Time{}) // only a closed one refuses, and Accept says so
 	defer context.AfterFunc(ctx, func() { _ = l.listener.SetDeadline(time.Unix(1, 0)) })()
 	g, ctx := errgroup.WithContext(ctx)
@@ -56,13 +56,13 @@ func (l *lobby) admit(ctx context.Context) error {
 			return errors.Join(err, g.Wait())
 		}
 		g.Go(func() error {
-			l.greet(ctx, conn)
+			l.greetConnection(ctx, conn)
 			return nil
 		})
 	}
 }
 
-func (l *lobby) greet(ctx context.Context, conn net.Conn) {
+func (l *lobby) greetConnection(ctx context.Context, conn net.Conn) {
 	defer closedBy(ctx, []net.Conn{conn})()
 	_ = conn.SetReadDeadline(time.Now().Add(patience)) // only a closed one refuses, and ReadFull says so
 	text := make([]byte, ticketSize)
@@ -86,7 +86,7 @@ func (l *lobby) parseTicket(b []byte) (ticket, bool) {
 	return t, ok && subtle.ConstantTimeCompare([]byte(t.token), []byte(l.token)) == 1
 }
 
-func (l *lobby) next(ctx context.Context) (arrival, error) {
+func (l *lobby) nextArrival(ctx context.Context) (arrival, error) {
 	select {
 	case a := <-l.arrivals:
 		return a, nil
@@ -95,10 +95,10 @@ func (l *lobby) next(ctx context.Context) (arrival, error) {
 	}
 }
 
-// control waits for a client.
-func (l *lobby) control(ctx context.Context) (arrival, error) {
+// waitForClient waits for a client.
+func (l *lobby) waitForClient(ctx context.Context) (arrival, error) {
 	for {
-		a, err := l.next(ctx)
+		a, err := l.nextArrival(ctx)
 		if err != nil || a.stream == controlStream {
 			return a, err
 		}
@@ -108,12 +108,23 @@ func (l *lobby) control(ctx context.Context) (arrival, error) {
 
 // closedWhile calls f and turns away who comes in the meantime.
 func (l *lobby) closedWhile(ctx context.Context, f func() error) error {
+	return l.greetWhile(ctx, nil, f)
+}
+
+// greetWhile calls f, and welcome for each connection that comes in the meantime, several at once.
+// Its context ends with f. Without welcome connections are turned away.
+func (l *lobby) greetWhile(ctx context.Context, welcome func(context.Context, arrival), f func() error) error {
 	open, cancel := context.WithCancel(ctx)
 	var g errgroup.Group
 	g.Go(func() error {
 		for open.Err() == nil {
-			if a, err := l.next(open); err == nil {
+			a, err := l.nextArrival(open)
+			switch {
+			case err != nil:
+			case welcome == nil:
 				a.turnAway()
+			default:
+				g.Go(func() error { welcome(open, a); return nil })
 			}
 		}
 		return nil

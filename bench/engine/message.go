@@ -9,9 +9,9 @@ import (
 )
 
 // protocol changes when two ends would misunderstand each other.
-const protocol = 2
+const protocol = 4
 
-// said is what a message says.
+// said is the kind of a message.
 type said string
 
 const (
@@ -32,7 +32,6 @@ type message struct {
 	Protocol int             `json:"protocol,omitempty"`
 	Workload *bench.Workload `json:"workload,omitempty"`
 	Run      *bench.Run      `json:"run,omitempty"`
-	Total    uint64          `json:"total,omitempty"` // packets that were sent from first to last
 	Error    string          `json:"error,omitempty"`
 }
 
@@ -82,7 +81,7 @@ const (
 	controlStream = ^uint32(0)
 )
 
-func (t ticket) bytes() []byte {
+func (t ticket) encodeTicket() []byte {
 	b := append(append(make([]byte, 0, ticketSize), ticketMagic...), t.token...)
 	b = binary.BigEndian.AppendUint64(b, t.session)
 	return binary.BigEndian.AppendUint32(b, t.stream)

@@ -15,10 +15,10 @@ import (
 func TestParseMessage(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{`{"says":"ready"}`, ""},
-		{`{"says":"hello","protocol":2,"workload":{"kind":"stream"}}`, ""},
+		{`{"says":"hello","protocol":4,"workload":{"kind":"stream"}}`, ""},
 		{`{"says":"other","run":{"seconds":1}}`, ""},
-		{`{"says":"hello","protocol":2}`, `"hello" without a workload`},
-		{`{"says":"hello","protocol":1,"workload":{}}`, "protocol 1, this one 2: use one version"},
+		{`{"says":"hello","protocol":4}`, `"hello" without a workload`},
+		{`{"says":"hello","protocol":1,"workload":{}}`, "protocol 1, this one 4: use one version"},
 		{`{"says":"result"}`, `"result" without a run`},
 		{`{"says":"other","run":{"seconds":0}}`, `"other" without a run`},
 		{`{"says":"other","run":{"seconds":-1}}`, `"other" without a run`},
@@ -34,7 +34,7 @@ func TestParseMessage(t *testing.T) {
 }
 
 func FuzzParseMessage(f *testing.F) {
-	f.Add([]byte(`{"says":"hello","protocol":2,"workload":{"kind":"datagram","seconds":1,"rate":1e9}}`))
+	f.Add([]byte(`{"says":"hello","protocol":4,"workload":{"kind":"datagram","seconds":1,"rate":1e9}}`))
 	f.Add([]byte(`{"says":"other","run":{"seconds":0.5,"retransmits":3},"total":7}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		m, err := parseMessage(line)
@@ -58,10 +58,10 @@ func FuzzParseMessage(f *testing.F) {
 }
 
 func FuzzParseTicket(f *testing.F) {
-	f.Add(ticket{token: rand.Text(), session: 1 << 60, stream: 3}.bytes())
+	f.Add(ticket{token: rand.Text(), session: 1 << 60, stream: 3}.encodeTicket())
 	f.Add([]byte(ticketMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if ticket, ok := parseTicket(b); ok && string(ticket.bytes()) != string(b) {
+		if ticket, ok := parseTicket(b); ok && string(ticket.encodeTicket()) != string(b) {
 			t.Errorf("%x is read as %+v", b, ticket)
 		}
 	})
@@ -100,7 +100,7 @@ func TestCheck(t *testing.T) {
 		want   string
 	}{
 		{"as it is", func(*bench.Workload) {}, ""},
-		{"kind", func(w *bench.Workload) { w.Kind = "teleport" }, `kind "teleport": want stream, datagram, request or packets`},
+		{"kind", func(w *bench.Workload) { w.Kind = "teleport" }, `kind "teleport": want stream, datagram, request, connect or packets`},
 		{"echo", func(w *bench.Workload) { w.Kind = bench.Echo }, "use the engine ping"},
 		{"seconds", func(w *bench.Workload) { w.Seconds = 0 }, "seconds 0: want 0.01 to 86400"},
 		{"warmup", func(w *bench.Workload) { w.Warmup = -1 }, "warmup -1: want 0"},

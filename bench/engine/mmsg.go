@@ -22,11 +22,11 @@ type batch struct {
 	headers []mmsghdr
 }
 
-// batchSize is how many datagrams a batch holds: enough that the call's own cost
-// is small beside theirs, few enough that they stay in the processor's cache.
+// batchSize is how many datagrams a batch holds: enough that the cost of the call is small beside
+// theirs, and few enough that they stay in the processor's cache.
 const batchSize = 64
 
-// newBatch has batchSize buffers of size bytes.
+// newBatch returns a batch with batchSize buffers of size bytes.
 func newBatch(size int) *batch {
 	b := &batch{
 		data:    make([][]byte, batchSize),
@@ -43,30 +43,30 @@ func newBatch(size int) *batch {
 	return b
 }
 
-// received is datagram i of what receive got.
-func (b *batch) received(i int) []byte { return b.data[i][:b.headers[i].length] }
+// datagramAt returns datagram i of those that receive got.
+func (b *batch) datagramAt(i int) []byte { return b.data[i][:b.headers[i].length] }
 
-// send sends the first n datagrams and says how many went. It blocks while none goes.
-func (b *batch) send(conn syscall.RawConn, n int) (sent int, err error) {
+// sendBatch sends the first n datagrams and says how many went. It blocks while none goes.
+func (b *batch) sendBatch(conn syscall.RawConn, n int) (sent int, err error) {
 	var errno syscall.Errno
 	outer := conn.Write(func(fd uintptr) bool {
-		sent, errno = b.call(unix.SYS_SENDMMSG, fd, n)
+		sent, errno = b.callKernel(unix.SYS_SENDMMSG, fd, n)
 		return errno != unix.EAGAIN
 	})
 	return sent, firstError(outer, errno)
 }
 
-// receive gets what there is, at least one datagram. It blocks while there is none.
-func (b *batch) receive(conn syscall.RawConn) (n int, err error) {
+// receiveBatch gets what there is, at least one datagram. It blocks while there is none.
+func (b *batch) receiveBatch(conn syscall.RawConn) (n int, err error) {
 	var errno syscall.Errno
 	outer := conn.Read(func(fd uintptr) bool {
-		n, errno = b.call(unix.SYS_RECVMMSG, fd, len(b.headers))
+		n, errno = b.callKernel(unix.SYS_RECVMMSG, fd, len(b.headers))
 		return errno != unix.EAGAIN
 	})
 	return n, firstError(outer, errno)
 }
 
-func (b *batch) call(number, fd uintptr, n int) (int, syscall.Errno) {
+func (b *batch) callKernel(number, fd uintptr, n int) (int, syscall.Errno) {
 	done, _, errno := unix.Syscall6(number, fd, uintptr(unsafe.Pointer(&b.headers[0])), uintptr(n), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return 0, errno
@@ -81,11 +81,11 @@ func firstError(outer error, errno syscall.Errno) error {
 	return errno
 }
 
-// passing reports whether err is of one call, and the next one may go: the queue of
+// isPassing reports whether err is of one call, and the next one may go: the queue of
 // the interface was full, or an ICMP message about an earlier datagram came in.
-func passing(err error) bool {
+func isPassing(err error) bool {
 	return errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH)
 }
 
-// raw is the descriptor of a UDP connection.
-func raw(conn net.Conn) (syscall.RawConn, error) { return conn.(*net.UDPConn).SyscallConn() }
+// rawConn returns the descriptor of a UDP connection.
+func rawConn(conn net.Conn) (syscall.RawConn, error) { return conn.(*net.UDPConn).SyscallConn() }

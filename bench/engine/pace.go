@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pace is a schedule of so many things a second. The zero value lets everything go
-// at once.
+// pace is a schedule for a number of things in a second. The zero value delays nothing.
 type pace struct {
 	rate  float64 // a second
 	start time.Time
@@ -21,9 +20,9 @@ type pace struct {
 // be sent for longer is dropped, so that a stall is not followed by a flood.
 const behind = 0.1
 
-// next returns how many of at most most are due. It waits until one is, and returns
+// nextDue returns how many of at most most are due. It waits until one is, and returns
 // 0 when ctx ends.
-func (p *pace) next(ctx context.Context, most int) int {
+func (p *pace) nextDue(ctx context.Context, most int) int {
 	if p.rate == 0 {
 		if ctx.Err() != nil {
 			return 0
@@ -44,7 +43,7 @@ func (p *pace) next(ctx context.Context, most int) int {
 			p.done += float64(n)
 			return n
 		}
-		pauseUntil(ctx, time.Now().Add(seconds((1-due)/p.rate)))
+		pauseUntil(ctx, time.Now().Add(secondsLong((1-due)/p.rate)))
 	}
 	return 0
 }
@@ -68,10 +67,10 @@ func pauseUntil(ctx context.Context, due time.Time) {
 	}
 }
 
-// precise keeps the goroutine on one thread that wakes as soon as it should, not
+// wakePrecisely keeps the goroutine on one thread that wakes as soon as it should, not
 // within the usual 50 microseconds after it (PR_SET_TIMERSLACK in prctl(2)). The
 // caller calls what it returns.
-func precise() (undo func()) {
+func wakePrecisely() (undo func()) {
 	runtime.LockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // without it, it is a little late
 	return func() {

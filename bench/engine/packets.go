@@ -22,14 +22,14 @@ type packetSource struct {
 
 // outlet has slots for frames, and sends what they were filled with.
 type outlet interface {
-	// fill writes at most n frames into free slots, the first of them frame number first and the
+	// fillSlots writes at most n frames into free slots, the first of them frame number first and the
 	// others each step later, and says how many slots were free.
-	fill(f *frames, n int, first, step uint64) int
-	// send hands to the interface what was filled. Frames that it has no room for stay filled,
+	fillSlots(f *frames, n int, first, step uint64) int
+	// sendFilled hands to the interface what was filled. Frames that it has no room for stay filled,
 	// and go with a later call; then send waits for a moment.
-	send() error
-	// waiting is how many slots were filled and have not been sent.
-	waiting() uint64
+	sendFilled() error
+	// countWaiting returns how many slots were filled and have not been sent.
+	countWaiting() uint64
 	close() error
 }
 
@@ -50,7 +50,7 @@ func newPacketSource(r route, session uint64, w bench.Workload) (*packetSource, 
 	return s, nil
 }
 
-// newOutlet is of stream i.
+// newOutlet returns the outlet of stream i.
 func newOutlet(r route, f *frames, afXDP bool, i int) (outlet, error) {
 	if afXDP {
 		return newXDP(r, f, i)
@@ -66,13 +66,13 @@ func (s *packetSource) close() error {
 	return errors.Join(errs...)
 }
 
-func (s *packetSource) run(ctx context.Context) error {
+func (s *packetSource) carryTraffic(ctx context.Context) error {
 	var g errgroup.Group
 	for i, o := range s.outlets {
 		g.Go(func() error {
-			defer precise()()
-			if err := s.send(ctx, o, i); err != nil {
-				return early(ctx, fmt.Errorf("thread %d of %d: %w", i+1, len(s.outlets), err))
+			defer wakePrecisely()()
+			if err := s.sendFrames(ctx, o, i); err != nil {
+				return reportEarlyEnd(ctx, fmt.Errorf("thread %d of %d: %w", i+1, len(s.outlets), err))
 			}
 			return nil
 		})
@@ -80,17 +80,17 @@ func (s *packetSource) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// send goes on until ctx ends. Outlet i has every frame whose number is i more than a
+// sendFrames goes on until ctx ends. Outlet i has every frame whose number is i more than a
 // multiple of their count.
-func (s *packetSource) send(ctx context.Context, o outlet, i int) error {
+func (s *packetSource) sendFrames(ctx context.Context, o outlet, i int) error {
 	const most = ringSlots / 4 // of slots for one call
 	schedule := pace{rate: s.rate}
 	step, sent := uint64(len(s.outlets)), uint64(0)
 	for ctx.Err() == nil {
-		due := schedule.next(ctx, most)
+		due := schedule.nextDue(ctx, most)
 		for due > 0 && ctx.Err() == nil {
-			n := o.fill(s.frames, due, uint64(i)+sent*step, step)
-			if err := o.send(); err != nil {
+			n := o.fillSlots(s.frames, due, uint64(i)+sent*step, step)
+			if err := o.sendFilled(); err != nil {
 				return err
 			}
 			sent += uint64(n)
@@ -98,11 +98,18 @@ func (s *packetSource) send(ctx context.Context, o outlet, i int) error {
 			s.sent[i].Store(sent * s.burst)
 		}
 	}
-	s.sent[i].Store((sent - o.waiting()) * s.burst)
+	s.sent[i].Store((sent - o.countWaiting()) * s.burst)
 	return nil
 }
 
-func (s *packetSource) tally() tally { return tally{sent: sum(s.sent)} }
+func (s *packetSource) nameMechanism() (by bench.Mechanism) {
+	if o, has := s.outlets[0].(mechanical); has {
+		by = o.nameMechanism()
+	}
+	return by
+}
 
-func (*packetSource) mark(bool)            {}
-func (*packetSource) add(*bench.Run) error { return nil }
+func (s *packetSource) readTally() tally { return tally{sent: sumCounters(s.sent)} }
+
+func (*packetSource) markWindow(bool)             {}
+func (*packetSource) addFigures(*bench.Run) error { return nil }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// patience is how long the other end may take for what it does at once.
+// patience is how long the other end may take for work that it does at once.
 const patience = 10 * time.Second
 
 // errSilent is that the other end did not say what it should.
@@ -35,7 +35,7 @@ func listenTo(ctx context.Context, conn net.Conn) *peer {
 	p := &peer{conn: conn, got: make(chan message), stop: cancel}
 	p.reader.Go(func() error {
 		defer closedBy(ctx, []net.Conn{conn})()
-		p.listen(ctx)
+		p.readMessages(ctx)
 		return nil
 	})
 	return p
@@ -48,8 +48,8 @@ func (p *peer) close() {
 	_ = p.reader.Wait() // why reading ended is in p.lost
 }
 
-// listen reads messages until the connection or ctx ends.
-func (p *peer) listen(ctx context.Context) {
+// readMessages reads messages until the connection or ctx ends.
+func (p *peer) readMessages(ctx context.Context) {
 	defer close(p.got)
 	lines := bufio.NewScanner(p.conn)
 	lines.Buffer(nil, maxMessage)
@@ -75,7 +75,7 @@ func (p *peer) listen(ctx context.Context) {
 	p.lost = fmt.Errorf("the other end, %s, is gone: control connection: %w: see whether its program still runs and the path still carries", p.conn.RemoteAddr(), err)
 }
 
-func (p *peer) send(m message) error {
+func (p *peer) sendMessage(m message) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("say %q: %w", m.Says, err)
@@ -87,11 +87,11 @@ func (p *peer) send(m message) error {
 	return nil
 }
 
-// fail tells the other end why there will be no figures, if it still hears.
-func (p *peer) fail(err error) { _ = p.send(message{Says: failed, Error: err.Error()}) }
+// reportFailure sends the other end the reason why there will be no figures, if it still reads.
+func (p *peer) reportFailure(err error) { _ = p.sendMessage(message{Says: failed, Error: err.Error()}) }
 
-// expect waits for the one message that may come next.
-func (p *peer) expect(ctx context.Context, want said, within time.Duration) (message, error) {
+// expectMessage waits for the one message that may come next.
+func (p *peer) expectMessage(ctx context.Context, want said, within time.Duration) (message, error) {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
@@ -112,9 +112,9 @@ func (p *peer) expect(ctx context.Context, want said, within time.Duration) (mes
 	}
 }
 
-// wait lets d pass; it ends early with an error when ctx ends or the other end
+// waitQuietly lets d pass; it ends early with an error when ctx ends or the other end
 // fails or speaks.
-func (p *peer) wait(ctx context.Context, d time.Duration) error {
+func (p *peer) waitQuietly(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -130,9 +130,9 @@ func (p *peer) wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// cause is why ctx ended, if it did: what comes of the connections that this closed says
-// nothing. Else it is err.
-func cause(ctx context.Context, err error) error {
+// causeOf returns the cause of ctx's end if ctx has ended, since errors of the connections that
+// were closed for it do not explain anything. Otherwise it returns err.
+func causeOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

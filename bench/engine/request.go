@@ -21,7 +21,7 @@ const (
 	longest = time.Minute
 	// digits are the significant ones of a histogram.
 	digits = 3
-	// answerTime is when an answer by UDP is taken for lost.
+	// answerTime is the time after which an answer by UDP counts as lost.
 	answerTime = time.Second
 )
 
@@ -51,7 +51,7 @@ type window struct {
 	begin, end time.Time
 }
 
-func (w *window) mark(counting bool) {
+func (w *window) markEdge(counting bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if counting {
@@ -61,15 +61,15 @@ func (w *window) mark(counting bool) {
 	}
 }
 
-// over reports whether the window has ended.
-func (w *window) over() bool {
+// isOver reports whether the window has ended.
+func (w *window) isOver() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.end.IsZero()
 }
 
-// holds reports whether t is in the window.
-func (w *window) holds(t time.Time) bool {
+// holdsTime reports whether t is in the window.
+func (w *window) holdsTime(t time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.begin.IsZero() && !t.Before(w.begin) && (w.end.IsZero() || t.Before(w.end))
@@ -78,7 +78,7 @@ func (w *window) holds(t time.Time) bool {
 func newAsker(conns []net.Conn, session uint64, w bench.Workload) *asker {
 	a := &asker{conns: conns, session: session, size: w.Size, counts: make([]askerCount, len(conns)), finished: make(chan struct{})}
 	if w.Rate > 0 {
-		a.interval = seconds(float64(len(conns)) / w.Rate)
+		a.interval = secondsLong(float64(len(conns)) / w.Rate)
 	}
 	for i := range a.counts {
 		a.counts[i].delays = hdrhistogram.New(1, longest.Nanoseconds(), digits)
@@ -86,7 +86,7 @@ func newAsker(conns []net.Conn, session uint64, w bench.Workload) *asker {
 	return a
 }
 
-func (a *asker) run(ctx context.Context) error {
+func (a *asker) carryTraffic(ctx context.Context) error {
 	defer closedBy(ctx, a.conns)()
 	defer close(a.finished)
 	var g errgroup.Group
@@ -95,8 +95,8 @@ func (a *asker) run(ctx context.Context) error {
 		g.Go(func() error {
 			// The connections' questions are spread over the interval.
 			first := begun.Add(a.interval / time.Duration(len(a.conns)) * time.Duration(i))
-			if err := a.ask(ctx, conn, first, &a.counts[i]); err != nil {
-				return early(ctx, fmt.Errorf("stream %d of %d: ask: %w", i+1, len(a.conns), err))
+			if err := a.askQuestions(ctx, conn, first, &a.counts[i]); err != nil {
+				return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: ask: %w", i+1, len(a.conns), err))
 			}
 			return nil
 		})
@@ -104,9 +104,9 @@ func (a *asker) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (a *asker) ask(ctx context.Context, conn net.Conn, due time.Time, count *askerCount) error {
+func (a *asker) askQuestions(ctx context.Context, conn net.Conn, due time.Time, count *askerCount) error {
 	if a.interval > 0 {
-		defer precise()()
+		defer wakePrecisely()()
 	}
 	question, answer := make([]byte, a.size), make([]byte, a.size)
 	for number := uint64(0); ; number++ {
@@ -117,51 +117,54 @@ func (a *asker) ask(ctx context.Context, conn net.Conn, due time.Time, count *as
 		}
 		putHeader(question, a.session, number)
 		_, err := conn.Write(question)
-		if err == nil || passing(err) {
+		if err == nil || isPassing(err) {
 			count.sent.Add(1)
-			err = hear(conn, answer, a.session, number)
+			err = waitForAnswer(conn, answer, a.session, number)
 		}
 		switch {
 		case ctx.Err() != nil:
-			a.unanswered(due, count)
+			a.recordUnanswered(due, count)
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			count.lost.Add(1)
+			a.recordDelay(due, time.Now(), count) // it is not to leave the percentiles
 		case err != nil:
-			a.unanswered(due, count)
+			a.recordUnanswered(due, count)
 			return err
 		default:
 			count.packets.Add(1)
-			a.record(due, time.Now(), count)
+			a.recordDelay(due, time.Now(), count)
 		}
 		due = due.Add(a.interval)
-		if a.window.over() {
-			a.unanswered(due, count)
+		if a.window.isOver() {
+			if a.interval > 0 { // else the last one was answered, and no other is due
+				a.recordUnanswered(due, count)
+			}
 			return nil
 		}
 	}
 }
 
-// record notes a question of the window.
-func (a *asker) record(due, until time.Time, count *askerCount) {
-	if a.window.holds(due) {
+// recordDelay notes a question of the window.
+func (a *asker) recordDelay(due, until time.Time, count *askerCount) {
+	if a.window.holdsTime(due) {
 		_ = count.delays.RecordValue(min(until.Sub(due), longest).Nanoseconds()) // it is in the range
 	}
 }
 
-// unanswered notes the question at due and those that it held up.
-func (a *asker) unanswered(due time.Time, count *askerCount) {
+// recordUnanswered notes the question at due and those that it held up.
+func (a *asker) recordUnanswered(due time.Time, count *askerCount) {
 	for now := time.Now(); due.Before(now); due = due.Add(a.interval) {
-		a.record(due, now, count)
+		a.recordDelay(due, now, count)
 		if a.interval == 0 {
 			return
 		}
 	}
 }
 
-// hear waits for the answer to a question. The answers to earlier ones, which were taken for lost, are
+// waitForAnswer waits for the answer to a question. The answers to earlier ones, which were taken for lost, are
 // passed over.
-func hear(conn net.Conn, answer []byte, session, number uint64) error {
+func waitForAnswer(conn net.Conn, answer []byte, session, number uint64) error {
 	if _, tcp := conn.(*net.TCPConn); tcp {
 		if _, err := io.ReadFull(conn, answer); err != nil {
 			return err
@@ -176,7 +179,7 @@ func hear(conn net.Conn, answer []byte, session, number uint64) error {
 	}
 	for {
 		n, err := conn.Read(answer)
-		if err != nil && !passing(err) {
+		if err != nil && !isPassing(err) {
 			return err
 		}
 		if got, ok := parseHeader(answer[:n], session); ok && got == number {
@@ -185,7 +188,7 @@ func hear(conn net.Conn, answer []byte, session, number uint64) error {
 	}
 }
 
-func (a *asker) tally() (t tally) {
+func (a *asker) readTally() (t tally) {
 	for i := range a.counts {
 		c := &a.counts[i]
 		t.sent += c.sent.Load()
@@ -196,9 +199,9 @@ func (a *asker) tally() (t tally) {
 	return t
 }
 
-// mark ends the window when the open questions are answered, or will not be.
-func (a *asker) mark(counting bool) {
-	a.window.mark(counting)
+// markWindow ends the window when the open questions are answered, or will not be.
+func (a *asker) markWindow(counting bool) {
+	a.window.markEdge(counting)
 	if counting {
 		return
 	}
@@ -210,7 +213,7 @@ func (a *asker) mark(counting bool) {
 	}
 }
 
-func (a *asker) add(run *bench.Run) error {
+func (a *asker) addFigures(run *bench.Run) error {
 	all := hdrhistogram.New(1, longest.Nanoseconds(), digits)
 	for i := range a.counts {
 		all.Merge(a.counts[i].delays)

@@ -11,12 +11,14 @@ import (
 
 	"github.com/safchain/ethtool"
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/bench"
 )
 
 const (
 	ringSlots = 1024
-	// ringHeader is how far into a slot the data of a frame that is to be sent begins:
-	// TPACKET2_HDRLEN less the struct sockaddr_ll in it (linux/if_packet.h).
+	// ringHeader is the offset, in a slot, of the data of a frame to send: TPACKET2_HDRLEN less
+	// the struct sockaddr_ll in it (linux/if_packet.h).
 	ringHeader = 32
 	// virtioHeader is the length of struct virtio_net_hdr, and virtioLength where
 	// its hdr_len is (linux/virtio_net.h).
@@ -30,9 +32,9 @@ const (
 	virtioBegin  = 6
 	virtioOffset = 8
 	checksumAt   = 6 // in UDP's header
-	// copied is how much of a frame the kernel is told to copy: it takes the rest by its
-	// pages, which for small frames costs more. Measured over veth, 60 bytes: 0.9 to 1.2
-	// million frames a CPU second with it, 0.8 to 1.1 without, 0.5 to 0.67 by sendmmsg.
+	// copied is how much of a frame the kernel copies. It refers to the pages of the rest, which
+	// costs more for small frames. Measured over veth, 60 bytes: 0.9 to 1.2 million frames a CPU
+	// second with it, 0.8 to 1.1 without, 0.5 to 0.67 by sendmmsg.
 	copied = 256
 	// moment is for how long to wait where there is no room, ns.
 	moment = 20_000
@@ -47,6 +49,7 @@ type ring struct {
 	slot   int // bytes
 	size   int // of what a slot holds, bytes
 	next   int // slot to fill
+	by     bench.Mechanism
 }
 
 // newRing opens a ring whose slots hold the template of f.
@@ -54,7 +57,7 @@ func newRing(r route, f *frames) (*ring, error) {
 	template, direct := f.template, 1
 	if f.burst > 1 {
 		direct = 0 // the kernel does not cut on that way
-		if err := cuts(r.name); err != nil {
+		if err := checkCutting(r.name); err != nil {
 			return nil, fmt.Errorf("burst %d: %w", f.burst, err)
 		}
 	}
@@ -81,9 +84,11 @@ func newRing(r route, f *frames) (*ring, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make a ring of %d frames of %d bytes on %s: %w", ringSlots, s.size, r.name, err), s.close())
 	}
-	// What a NIC has not sent yet counts as buffered; the usual bound is some 200 frames.
-	// Whoever may not raise it has the usual one.
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, ringSlots*max(s.slot, 2048))
+	// Frames that a NIC has not sent yet count as buffered; the usual bound is some 200 frames.
+	s.by.Name = byRing
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, ringSlots*max(s.slot, 2048)); err != nil {
+		s.by = bench.Mechanism{Name: bySmallRing, Instead: fmt.Sprintf("raise SO_SNDBUF: %v: the agent has no CAP_NET_ADMIN", err)}
+	}
 	for i := range ringSlots {
 		header := (*unix.Tpacket2Hdr)(unsafe.Pointer(&s.memory[i*s.slot]))
 		header.Len = uint32(virtioHeader + s.size)
@@ -96,14 +101,14 @@ func newRing(r route, f *frames) (*ring, error) {
 			binary.NativeEndian.PutUint16(virtio[virtioBegin:], uint16(etherLength+f.ip))
 			binary.NativeEndian.PutUint16(virtio[virtioOffset:], checksumAt)
 		}
-		copy(s.frame(i), template)
+		copy(s.frameAt(i), template)
 	}
 	return s, nil
 }
 
-// cuts returns an error where the kernel does not cut bursts before an interface's driver has
+// checkCutting returns an error where the kernel does not cut bursts before an interface's driver has
 // them: one that takes them whole cuts them later or, as veth, never.
-func cuts(name string) error {
+func checkCutting(name string) error {
 	const whole = "tx-udp-segmentation"
 	tool, err := ethtool.NewEthtool()
 	if err != nil {
@@ -120,6 +125,14 @@ func cuts(name string) error {
 	return nil
 }
 
+// The mechanisms by which a ring sends.
+const (
+	byRing      = "packet ring"
+	bySmallRing = "packet ring with the usual buffer"
+)
+
+func (s *ring) nameMechanism() bench.Mechanism { return s.by }
+
 func (s *ring) close() error {
 	var err error
 	if s.memory != nil {
@@ -128,38 +141,38 @@ func (s *ring) close() error {
 	return errors.Join(err, unix.Close(s.fd))
 }
 
-func (s *ring) frame(slot int) []byte {
+func (s *ring) frameAt(slot int) []byte {
 	at := slot*s.slot + ringHeader + virtioHeader
 	return s.memory[at : at+s.size : at+s.size]
 }
 
-// status is tp_status, the first field of a slot's header.
-func (s *ring) status(slot int) *uint32 {
+// statusAt returns tp_status, the first field of a slot's header.
+func (s *ring) statusAt(slot int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&s.memory[slot*s.slot]))
 }
 
-func (s *ring) waiting() (n uint64) {
+func (s *ring) countWaiting() (n uint64) {
 	for i := range ringSlots {
-		if atomic.LoadUint32(s.status(i)) == unix.TP_STATUS_SEND_REQUEST {
+		if atomic.LoadUint32(s.statusAt(i)) == unix.TP_STATUS_SEND_REQUEST {
 			n++
 		}
 	}
 	return n
 }
 
-func (s *ring) fill(f *frames, n int, first, step uint64) int {
+func (s *ring) fillSlots(f *frames, n int, first, step uint64) int {
 	for i := range n {
-		if atomic.LoadUint32(s.status(s.next)) != unix.TP_STATUS_AVAILABLE {
+		if atomic.LoadUint32(s.statusAt(s.next)) != unix.TP_STATUS_AVAILABLE {
 			return i
 		}
-		f.put(s.frame(s.next), first+uint64(i)*step)
-		atomic.StoreUint32(s.status(s.next), unix.TP_STATUS_SEND_REQUEST)
+		f.putFrame(s.frameAt(s.next), first+uint64(i)*step)
+		atomic.StoreUint32(s.statusAt(s.next), unix.TP_STATUS_SEND_REQUEST)
 		s.next = (s.next + 1) % ringSlots
 	}
 	return n
 }
 
-func (s *ring) send() error {
+func (s *ring) sendFilled() error {
 	_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(s.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	switch errno {
 	case 0, unix.EINTR:

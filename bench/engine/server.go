@@ -30,7 +30,7 @@ func Listen(ctx context.Context, local Local, port uint16) (*Server, error) {
 	if !local.Address.IsValid() {
 		return nil, errors.New("listen: no address: name one of this end's")
 	}
-	s, err := listen(ctx, local, port, attempts)
+	s, err := listenOn(ctx, local, port, attempts)
 	if err = NoPorts(err, port); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w: name a port that is free and an address that this end has", netip.AddrPortFrom(local.Address, port), err)
 	}
@@ -45,30 +45,30 @@ func NoPorts(err error, port uint16) error {
 	return err
 }
 
-func listen(ctx context.Context, local Local, port uint16, attempts int) (*Server, error) {
+func listenOn(ctx context.Context, local Local, port uint16, attempts int) (*Server, error) {
 	at := netip.AddrPortFrom(local.Address, port)
-	config := net.ListenConfig{Control: options{device: local.Interface}.control}
+	config := net.ListenConfig{Control: options{device: local.Interface}.setBeforeBind}
 	config.SetMultipathTCP(false)
 	tcp, err := config.Listen(ctx, "tcp", at.String())
 	if err != nil {
 		return nil, err
 	}
-	config.Control = options{device: local.Interface, sharing: true}.control
+	config.Control = options{device: local.Interface, sharing: true}.setBeforeBind
 	udp, err := config.ListenPacket(ctx, "udp", tcp.Addr().String())
 	if err != nil {
 		tcp.Close()
 		if port == 0 && attempts > 1 && errors.Is(err, unix.EADDRINUSE) {
-			return listen(ctx, local, port, attempts-1)
+			return listenOn(ctx, local, port, attempts-1)
 		}
 		return nil, err
 	}
 	return &Server{local: local, token: rand.Text(), tcp: tcp.(*net.TCPListener), udp: udp.(*net.UDPConn)}, nil
 }
 
-// Addr is where the server listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() netip.AddrPort { return s.tcp.Addr().(*net.TCPAddr).AddrPort() }
 
-// Remote is what a client needs to reach the server.
+// Remote returns what a client needs to reach the server.
 func (s *Server) Remote() Remote { return Remote{Address: s.Addr(), Token: s.token} }
 
 // Close frees the ports.
@@ -86,8 +86,8 @@ func (s *Server) Serve(ctx context.Context, w bench.Workload, marks Marks) error
 	defer cancel()
 	door := &lobby{listener: s.tcp, token: s.token, arrivals: make(chan arrival)}
 	g, admitting := errgroup.WithContext(ctx)
-	g.Go(func() error { return door.admit(admitting) })
-	err = s.serve(admitting, door, w, marks)
+	g.Go(func() error { return door.admitConnections(admitting) })
+	err = s.serveClient(admitting, door, w, marks)
 	cancel()
 	if admitted := g.Wait(); err == nil {
 		return admitted
@@ -95,23 +95,23 @@ func (s *Server) Serve(ctx context.Context, w bench.Workload, marks Marks) error
 	return err
 }
 
-func (s *Server) serve(ctx context.Context, door *lobby, w bench.Workload, marks Marks) error {
-	first, err := door.control(ctx)
+func (s *Server) serveClient(ctx context.Context, door *lobby, w bench.Workload, marks Marks) error {
+	first, err := door.waitForClient(ctx)
 	if err != nil {
 		return err
 	}
 	p := listenTo(ctx, first.conn)
 	defer p.close()
-	if err := s.measure(ctx, door, p, first, w, marks); err != nil {
-		err = cause(ctx, err)
-		p.fail(err)
+	if err := s.runMeasurement(ctx, door, p, first, w, marks); err != nil {
+		err = causeOf(ctx, err)
+		p.reportFailure(err)
 		return fmt.Errorf("for %s: %w", p.conn.RemoteAddr(), err)
 	}
 	return nil
 }
 
-func (s *Server) measure(ctx context.Context, door *lobby, p *peer, first arrival, own bench.Workload, marks Marks) (err error) {
-	m, err := p.expect(ctx, hello, patience)
+func (s *Server) runMeasurement(ctx context.Context, door *lobby, p *peer, first arrival, own bench.Workload, marks Marks) (err error) {
+	m, err := p.expectMessage(ctx, hello, patience)
 	if err != nil {
 		return err
 	}
@@ -124,39 +124,57 @@ func (s *Server) measure(ctx context.Context, door *lobby, p *peer, first arriva
 		return err
 	}
 	defer t.close()
-	if err := p.send(message{Says: ready}); err != nil {
+	if err := p.sendMessage(message{Says: ready}); err != nil {
 		return err
 	}
-	l, done, err := s.load(ctx, door, w, first, t)
+	l, done, err := s.openLoad(ctx, door, w, first, t)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	if err := p.send(message{Says: joined}); err != nil {
+	if err := p.sendMessage(message{Says: joined}); err != nil {
 		return err
 	}
-	if _, err := p.expect(ctx, start, patience); err != nil {
+	if _, err := p.expectMessage(ctx, start, patience); err != nil {
 		return err
 	}
 	session := newSession(p, w, l, w.Reverse, marks)
 	var run bench.Run
-	err = door.closedWhile(ctx, func() (err error) {
-		run, err = session.conduct(ctx)
+	err = door.greetWhile(ctx, s.welcome(w, first), func() (err error) {
+		run, err = session.runLoad(ctx)
 		return err
 	})
 	if err != nil || !session.counts {
 		return err
 	}
-	return p.send(message{Says: result, Run: &run})
+	return p.sendMessage(message{Says: result, Run: &run})
 }
 
-// load is this end's part. The caller calls done.
-func (s *Server) load(ctx context.Context, door *lobby, w bench.Workload, first arrival, t *tap) (l load, done func() error, err error) {
+// welcome returns what to do with connections that come while the workload runs: those of
+// [bench.Connect] are answered, others are closed.
+func (s *Server) welcome(w bench.Workload, first arrival) func(context.Context, arrival) {
+	if w.Kind != bench.Connect {
+		return nil
+	}
+	return func(ctx context.Context, a arrival) {
+		if !first.admitsTicket(a.ticket, addrPort(a.conn.RemoteAddr()).Addr()) {
+			a.turnAway()
+			return
+		}
+		answerOnce(ctx, a.conn, w.Size)
+	}
+}
+
+// openLoad returns this end's part of the session. The caller must call done.
+func (s *Server) openLoad(ctx context.Context, door *lobby, w bench.Workload, first arrival, t *tap) (l load, done func() error, err error) {
 	if w.Kind == bench.Packets {
 		return newPacketLoad(ctx, w, first.session, t, s.udp, w.Reverse)
 	}
+	if w.Kind == bench.Connect { // each question brings its connection
+		return &answerer{}, func() error { return nil }, nil
+	}
 	gather := s.gatherStreams
-	if network(w) == "udp" {
+	if networkOf(w) == "udp" {
 		gather = s.gatherDatagrams
 	}
 	conns, err := gather(ctx, door, w, first)
@@ -173,17 +191,17 @@ func (s *Server) gatherStreams(ctx context.Context, door *lobby, w bench.Workloa
 	defer cancel()
 	conns := make([]net.Conn, w.Streams)
 	for there := 0; there < len(conns); {
-		a, err := door.next(ctx)
+		a, err := door.nextArrival(ctx)
 		if err != nil {
 			return conns, fmt.Errorf("%d of %d streams came: %w", there, len(conns), err)
 		}
-		if !first.admits(a.ticket, addrPort(a.conn.RemoteAddr()).Addr()) || !vacant(conns, a.stream) {
+		if !first.admitsTicket(a.ticket, addrPort(a.conn.RemoteAddr()).Addr()) || !isVacant(conns, a.stream) {
 			a.turnAway()
 			continue
 		}
 		conns[a.stream] = a.conn
 		there++
-		if err := onConn(a.conn, options{window: w.Window}.set); err != nil {
+		if err := onConn(a.conn, options{window: w.Window}.setOptions); err != nil {
 			return conns, err
 		}
 	}
@@ -207,11 +225,11 @@ func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workl
 				return fmt.Errorf("%d of %d streams came: %w", there, len(conns), errors.Join(context.Cause(ctx), err))
 			}
 			t, ok := door.parseTicket(text[:n])
-			if !ok || !first.admits(t, from.Addr().Unmap().WithZone("")) || !vacant(conns, t.stream) {
+			if !ok || !first.admitsTicket(t, from.Addr().Unmap().WithZone("")) || !isVacant(conns, t.stream) {
 				continue
 			}
 			o := options{device: s.local.Interface, window: w.Window, sharing: true}
-			d := net.Dialer{LocalAddr: s.udp.LocalAddr(), Control: o.control}
+			d := net.Dialer{LocalAddr: s.udp.LocalAddr(), Control: o.setBeforeBind}
 			if conns[t.stream], err = d.DialContext(ctx, "udp", from.String()); err != nil {
 				return fmt.Errorf("stream %d of %d: %w", t.stream+1, len(conns), err)
 			}
@@ -221,7 +239,7 @@ func (s *Server) gatherDatagrams(ctx context.Context, door *lobby, w bench.Workl
 	})
 }
 
-// vacant reports whether a stream is one of conns and has not come yet.
-func vacant(conns []net.Conn, stream uint32) bool {
+// isVacant reports whether a stream is one of conns and has not come yet.
+func isVacant(conns []net.Conn, stream uint32) bool {
 	return int64(stream) < int64(len(conns)) && conns[stream] == nil
 }

@@ -24,21 +24,21 @@ type Marks struct {
 	Hold func(context.Context) error
 }
 
-// tally is what one end has counted since it started.
+// tally has the counts of one end since its start.
 type tally struct {
 	bytes, packets, sent, lost, retransmits uint64
 }
 
 // load is one end's part in the traffic.
 type load interface {
-	// run sends or receives until ctx ends. An error says why it ended before.
-	run(ctx context.Context) error
-	// tally is what run did until now.
-	tally() tally
-	// mark says that the window begins or, counting false, has ended.
-	mark(counting bool)
-	// add puts into a run what only this load knows. It is called after run.
-	add(*bench.Run) error
+	// carryTraffic sends or receives until ctx ends. An error says why it ended before.
+	carryTraffic(ctx context.Context) error
+	// readTally returns the counts of run until now.
+	readTally() tally
+	// markWindow says that the window begins or, counting false, has ended.
+	markWindow(counting bool)
+	// addFigures puts into a run what only this load knows. It is called after run.
+	addFigures(*bench.Run) error
 }
 
 // ErrNothing is in the error of a measurement in which nothing came to the end that receives, also in what
@@ -49,6 +49,7 @@ var ErrNothing = errors.New("nothing arrived")
 type session struct {
 	peer     *peer
 	workload bench.Workload
+	active   bool // this end sends or asks
 	counts   bool // this end receives or asks
 	load     load
 	marks    Marks
@@ -58,12 +59,15 @@ type session struct {
 
 func newSession(p *peer, w bench.Workload, l load, active bool, marks Marks) *session {
 	return &session{
-		peer: p, workload: w, load: l, marks: marks,
-		counts: active == (w.Kind == bench.Request), idle: make(chan struct{}),
+		peer: p, workload: w, load: l, marks: marks, active: active,
+		counts: active == isQuestion(w.Kind), idle: make(chan struct{}),
 	}
 }
 
-// newLoad is of connected streams. The active end sends, or asks.
+// isQuestion reports whether a kind of workload is of questions, which the end that asks counts.
+func isQuestion(k bench.Kind) bool { return k == bench.Request || k == bench.Connect }
+
+// newLoad returns the load of connected streams. The active end sends, or asks.
 func newLoad(w bench.Workload, number uint64, conns []net.Conn, active bool) load {
 	switch {
 	case w.Kind == bench.Stream && active:
@@ -80,10 +84,10 @@ func newLoad(w bench.Workload, number uint64, conns []net.Conn, active bool) loa
 	return &answerer{conns, number, w.Size}
 }
 
-// newPacketLoad is of frames that go the way of a tapped connection. port is as in
-// newPacketSink; the active end needs none.
+// newPacketLoad returns the load of frames that take the route of a tapped connection. port is as
+// in newPacketSink; the active end needs none.
 func newPacketLoad(ctx context.Context, w bench.Workload, number uint64, t *tap, port *net.UDPConn, active bool) (load, func() error, error) {
-	r, err := t.learn(ctx)
+	r, err := t.learnRoute(ctx)
 	t.close() // else the kernel shows it each frame
 	if err != nil {
 		return nil, nil, err
@@ -102,18 +106,18 @@ func newPacketLoad(ctx context.Context, w bench.Workload, number uint64, t *tap,
 	return s, s.close, nil
 }
 
-// conduct runs the load, and returns the figures of the window: all of them at the
+// runLoad runs the load, and returns the figures of the window: all of them at the
 // end that counts, else its own part.
-func (s *session) conduct(ctx context.Context) (run bench.Run, err error) {
+func (s *session) runLoad(ctx context.Context) (run bench.Run, err error) {
 	traffic, stop := context.WithCancel(ctx)
 	defer stop()
-	call(s.marks.Start)
+	callIfSet(s.marks.Start)
 	// When either fails, the other has no sense.
 	g, both := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer context.AfterFunc(both, stop)()
 		defer close(s.idle)
-		if err := s.load.run(traffic); err != nil && !s.over.Load() {
+		if err := s.load.carryTraffic(traffic); err != nil && !s.over.Load() {
 			return err
 		}
 		return nil
@@ -121,9 +125,9 @@ func (s *session) conduct(ctx context.Context) (run bench.Run, err error) {
 	g.Go(func() (err error) {
 		defer stop()
 		if s.counts {
-			run, err = s.count(both)
+			run, err = s.countWindow(both)
 		} else {
-			run, err = s.follow(both, stop)
+			run, err = s.followWindow(both, stop)
 		}
 		return err
 	})
@@ -131,37 +135,59 @@ func (s *session) conduct(ctx context.Context) (run bench.Run, err error) {
 		return run, err
 	}
 	if s.counts {
-		err = s.load.add(&run)
+		s.noteTotal(&run)
+		err = s.load.addFigures(&run)
 	}
 	return run, err
 }
 
-// count waits for the warm-up to pass and measures the window. The load goes on
+// noteTotal puts into a run what this end's load has sent or received from first to last.
+func (s *session) noteTotal(run *bench.Run) {
+	t, total := s.load.readTally(), uint64(0)
+	switch s.workload.Kind {
+	case bench.Stream:
+		total = t.bytes
+	case bench.Datagram:
+		total = max(t.bytes, t.sent*uint64(s.workload.Size))
+	case bench.Request, bench.Connect:
+		run.Totals = bench.Totals{Sent: t.sent, Arrived: t.packets}
+		return
+	case bench.Packets, bench.Echo:
+		total = max(t.packets, t.sent)
+	}
+	if s.active {
+		run.Totals.Sent = total
+	} else {
+		run.Totals.Arrived = total
+	}
+}
+
+// countWindow waits for the warm-up to pass and measures the window. The load goes on
 // until the other end has said that it stopped: who closed first would break the
 // other's traffic off, and that looks like a fault.
-func (s *session) count(ctx context.Context) (bench.Run, error) {
+func (s *session) countWindow(ctx context.Context) (bench.Run, error) {
 	var run bench.Run
-	if err := s.peer.wait(ctx, seconds(s.workload.Warmup)); err != nil {
+	if err := s.peer.waitQuietly(ctx, secondsLong(s.workload.Warmup)); err != nil {
 		return run, err
 	}
-	call(s.marks.Begin)
-	if err := s.peer.send(message{Says: begin}); err != nil {
+	callIfSet(s.marks.Begin)
+	if err := s.peer.sendMessage(message{Says: begin}); err != nil {
 		return run, err
 	}
-	s.load.mark(true)
+	s.load.markWindow(true)
 	run.Started = time.Now()
-	first := s.load.tally()
-	last, err := s.series(ctx, &run, first)
+	first := s.load.readTally()
+	last, err := s.measureSeries(ctx, &run, first)
 	if err != nil {
 		return run, err
 	}
 	s.over.Store(true)
-	s.load.mark(false)
-	if err := s.peer.send(message{Says: end}); err != nil {
+	s.load.markWindow(false)
+	if err := s.peer.sendMessage(message{Says: end}); err != nil {
 		return run, err
 	}
-	call(s.marks.End)
-	m, err := s.peer.expect(ctx, other, patience)
+	callIfSet(s.marks.End)
+	m, err := s.peer.expectMessage(ctx, other, patience)
 	if err != nil {
 		return run, err
 	}
@@ -171,10 +197,17 @@ func (s *session) count(ctx context.Context) (bench.Run, error) {
 		// The other end's window is as long as messages took: under a flood, they take long.
 		run.Sent = uint64(math.Round(float64(m.Run.Sent) * run.Seconds / m.Run.Seconds))
 	}
+	run.Totals = m.Run.Totals
 	if s.workload.Kind == bench.Packets {
-		run.Lost = s.missing(ctx, run, m.Total)
+		run.Lost = s.countMissing(ctx, run, run.Totals.Sent)
 	}
 	run.Retransmits = m.Run.Retransmits
+	s.noteMechanism(&run)
+	if s.active {
+		run.To.Mechanism = m.Run.To.Mechanism
+	} else {
+		run.From.Mechanism = m.Run.From.Mechanism
+	}
 	if run.Bytes == 0 && run.Packets == 0 {
 		return run, fmt.Errorf("%w from %s in %.3g s, %d packets or questions were sent: look for what drops %s between the ends, a firewall or a smaller MTU",
 			ErrNothing, s.peer.conn.RemoteAddr(), run.Seconds, run.Sent, s.workload.Kind)
@@ -186,19 +219,20 @@ func (s *session) count(ctx context.Context) (bench.Run, error) {
 	return run, nil
 }
 
-// missing is how many frames were sent in the window and did not arrive, by both ends'
-// counts. Those are of two moments each, some frames apart; but from first to last, of
-// all frames that were sent, not fewer are missing than in the window.
-func (s *session) missing(ctx context.Context, run bench.Run, sent uint64) uint64 {
+// countMissing returns how many frames were sent in the window and did not arrive, by both ends'
+// counts. The two ends count at slightly different moments, some frames apart. So countMissing
+// also uses the counts of the whole session, in which at least as many frames are missing as in
+// the window.
+func (s *session) countMissing(ctx context.Context, run bench.Run, sent uint64) uint64 {
 	const underway = 100 * time.Millisecond
 	pauseUntil(ctx, time.Now().Add(underway))
-	return min(clampedDifference(run.Sent, run.Packets), clampedDifference(sent, s.load.tally().packets))
+	return min(clampedDifference(run.Sent, run.Packets), clampedDifference(sent, s.load.readTally().packets))
 }
 
-// series lets the window pass and notes what each part of it carried.
-func (s *session) series(ctx context.Context, run *bench.Run, first tally) (last tally, err error) {
+// measureSeries lets the window pass and notes what each part of it carried.
+func (s *session) measureSeries(ctx context.Context, run *bench.Run, first tally) (last tally, err error) {
 	const parts = 10
-	whole := seconds(s.workload.Seconds)
+	whole := secondsLong(s.workload.Seconds)
 	part := max(time.Second, whole/parts)
 	before, at := first, run.Started
 	for due := run.Started; ; {
@@ -207,10 +241,10 @@ func (s *session) series(ctx context.Context, run *bench.Run, first tally) (last
 			break
 		}
 		due = due.Add(next)
-		if err := s.peer.wait(ctx, time.Until(due)); err != nil {
+		if err := s.peer.waitQuietly(ctx, time.Until(due)); err != nil {
 			return last, err
 		}
-		last = s.load.tally()
+		last = s.load.readTally()
 		now := time.Now()
 		took := now.Sub(at).Seconds()
 		if s.workload.Kind == bench.Stream || s.workload.Kind == bench.Datagram {
@@ -224,53 +258,72 @@ func (s *session) series(ctx context.Context, run *bench.Run, first tally) (last
 	return last, nil
 }
 
-// follow does what the end that counts says, and tells it this end's figures.
-func (s *session) follow(ctx context.Context, stop context.CancelFunc) (bench.Run, error) {
+// followWindow follows the end that counts, and sends it this end's figures.
+func (s *session) followWindow(ctx context.Context, stop context.CancelFunc) (bench.Run, error) {
 	var run bench.Run
-	if _, err := s.peer.expect(ctx, begin, seconds(s.workload.Warmup)+patience); err != nil {
+	if _, err := s.peer.expectMessage(ctx, begin, secondsLong(s.workload.Warmup)+patience); err != nil {
 		return run, err
 	}
-	s.load.mark(true)
+	s.load.markWindow(true)
 	run.Started = time.Now()
-	first := s.load.tally()
-	call(s.marks.Begin)
-	if _, err := s.peer.expect(ctx, end, seconds(s.workload.Seconds)+patience); err != nil {
+	first := s.load.readTally()
+	callIfSet(s.marks.Begin)
+	if _, err := s.peer.expectMessage(ctx, end, secondsLong(s.workload.Seconds)+patience); err != nil {
 		return run, err
 	}
 	s.over.Store(true)
-	s.load.mark(false)
-	last := s.load.tally()
+	s.load.markWindow(false)
+	last := s.load.readTally()
 	run.Seconds = time.Since(run.Started).Seconds()
-	call(s.marks.End)
+	callIfSet(s.marks.End)
 	stop()
 	run.Sent = last.sent - first.sent
+	s.noteMechanism(&run)
 	if s.workload.Kind == bench.Stream {
 		again := clampedDifference(last.retransmits, first.retransmits)
-		run.Retransmits = &again
+		run.Retransmits, run.Totals.Retransmits = &again, last.retransmits
 	}
 	select {
 	case <-s.idle:
 	case <-ctx.Done():
 		return run, context.Cause(ctx)
 	}
-	return run, s.peer.send(message{Says: other, Run: &run, Total: s.load.tally().sent})
+	if !isQuestion(s.workload.Kind) { // the end that asks knows both
+		s.noteTotal(&run)
+	}
+	return run, s.peer.sendMessage(message{Says: other, Run: &run})
 }
 
-// clampedDifference is of counters that may step back: a datagram that was taken
-// for lost arrives late.
+// mechanical is a load or outlet that says by what it sends or counts, as there are several ways.
+type mechanical interface{ nameMechanism() bench.Mechanism }
+
+// noteMechanism puts this end's mechanism into a run.
+func (s *session) noteMechanism(run *bench.Run) {
+	m, has := s.load.(mechanical)
+	switch {
+	case !has:
+	case s.active:
+		run.From.Mechanism = m.nameMechanism()
+	default:
+		run.To.Mechanism = m.nameMechanism()
+	}
+}
+
+// clampedDifference returns the difference of counters that may step back, as when a datagram
+// arrives late that was counted as lost.
 func clampedDifference(last, first uint64) uint64 { return last - min(first, last) }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func secondsLong(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func call(f func()) {
+func callIfSet(f func()) {
 	if f != nil {
 		f()
 	}
 }
 
-// early is the error of a stream that broke. Where the cause is that the other end
-// or ctx ended, the control connection tells it better, within a moment.
-func early(ctx context.Context, err error) error {
+// reportEarlyEnd returns the error of a stream that broke. If the other end or ctx ended, the
+// control connection has a better reason within a moment.
+func reportEarlyEnd(ctx context.Context, err error) error {
 	const moment = time.Second
 	timer := time.NewTimer(moment)
 	defer timer.Stop()

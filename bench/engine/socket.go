@@ -17,13 +17,13 @@ type options struct {
 	sharing bool   // SO_REUSEPORT
 }
 
-// control sets the options before the socket is bound or connects, so that a
+// setBeforeBind sets the options before the socket is bound or connects, so that a
 // window is in the first segment (tcp(7)).
-func (o options) control(_, _ string, c syscall.RawConn) error {
-	return onFD(c, o.set)
+func (o options) setBeforeBind(_, _ string, c syscall.RawConn) error {
+	return onFD(c, o.setOptions)
 }
 
-func (o options) set(fd int) error {
+func (o options) setOptions(fd int) error {
 	if o.device != "" {
 		if err := unix.BindToDevice(fd, o.device); err != nil {
 			return fmt.Errorf("bind to interface %s: %w", o.device, err)
@@ -47,7 +47,7 @@ func (o options) set(fd int) error {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, b.option, o.window); err != nil {
 			return fmt.Errorf("window %d: set %s: %w", o.window, b.name, err)
 		}
-		// The kernel doubles what is asked for, for its own bookkeeping (socket(7)).
+		// The kernel doubles the requested size, for its own bookkeeping (socket(7)).
 		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, b.option); err != nil || got/2 < o.window {
 			return fmt.Errorf("window %d: the kernel gives a %s of %d bytes: ask for no more, or raise %s", o.window, b.name, got/2, b.sysctl)
 		}
@@ -64,7 +64,7 @@ func onFD(c syscall.RawConn, f func(fd int) error) error {
 	return err
 }
 
-// onConn is onFD for a TCP or UDP connection.
+// onConn calls onFD for a TCP or UDP connection.
 func onConn(c net.Conn, f func(fd int) error) error {
 	raw, err := c.(syscall.Conn).SyscallConn()
 	if err != nil {

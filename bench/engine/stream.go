@@ -18,7 +18,7 @@ type counter struct {
 	_ [56]byte
 }
 
-func sum(counters []counter) (n uint64) {
+func sumCounters(counters []counter) (n uint64) {
 	for i := range counters {
 		n += counters[i].Load()
 	}
@@ -28,14 +28,15 @@ func sum(counters []counter) (n uint64) {
 // streamSource writes to TCP connections, as much as they take.
 type streamSource struct {
 	conns []net.Conn
-	size  int // of a write, bytes
+	size  int       // of a write, bytes
+	bytes []counter // that the kernel took, by connection
 }
 
 func newStreamSource(conns []net.Conn, size int) *streamSource {
-	return &streamSource{conns: conns, size: size}
+	return &streamSource{conns: conns, size: size, bytes: make([]counter, len(conns))}
 }
 
-func (s *streamSource) run(ctx context.Context) error {
+func (s *streamSource) carryTraffic(ctx context.Context) error {
 	defer closedBy(ctx, s.conns)()
 	var g errgroup.Group
 	for i, conn := range s.conns {
@@ -45,8 +46,10 @@ func (s *streamSource) run(ctx context.Context) error {
 			_ = conn.(*net.TCPConn).SetNoDelay(false) // only a closed one refuses, and Write says so
 			data := make([]byte, s.size)
 			for {
-				if _, err := conn.Write(data); err != nil {
-					return early(ctx, fmt.Errorf("stream %d of %d: send: %w", i+1, len(s.conns), err))
+				n, err := conn.Write(data)
+				s.bytes[i].Add(uint64(n))
+				if err != nil {
+					return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: send: %w", i+1, len(s.conns), err))
 				}
 			}
 		})
@@ -54,8 +57,9 @@ func (s *streamSource) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// tally asks the kernel for what it sent again (tcpi_total_retrans).
-func (s *streamSource) tally() (t tally) {
+// readTally asks the kernel for what it sent again (tcpi_total_retrans).
+func (s *streamSource) readTally() (t tally) {
+	t.bytes = sumCounters(s.bytes)
 	for _, conn := range s.conns {
 		_ = onConn(conn, func(fd int) error { // a closed one has sent nothing more
 			info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -68,8 +72,8 @@ func (s *streamSource) tally() (t tally) {
 	return t
 }
 
-func (*streamSource) mark(bool)            {}
-func (*streamSource) add(*bench.Run) error { return nil }
+func (*streamSource) markWindow(bool)             {}
+func (*streamSource) addFigures(*bench.Run) error { return nil }
 
 // streamSink reads from TCP connections and counts.
 type streamSink struct {
@@ -81,7 +85,7 @@ func newStreamSink(conns []net.Conn) *streamSink {
 	return &streamSink{conns: conns, bytes: make([]counter, len(conns))}
 }
 
-func (s *streamSink) run(ctx context.Context) error {
+func (s *streamSink) carryTraffic(ctx context.Context) error {
 	const most = 256 << 10 // of a read, bytes
 	defer closedBy(ctx, s.conns)()
 	var g errgroup.Group
@@ -92,7 +96,7 @@ func (s *streamSink) run(ctx context.Context) error {
 				n, err := conn.Read(data)
 				s.bytes[i].Add(uint64(n))
 				if err != nil {
-					return early(ctx, fmt.Errorf("stream %d of %d: receive: %w", i+1, len(s.conns), err))
+					return reportEarlyEnd(ctx, fmt.Errorf("stream %d of %d: receive: %w", i+1, len(s.conns), err))
 				}
 			}
 		})
@@ -100,7 +104,7 @@ func (s *streamSink) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *streamSink) tally() tally { return tally{bytes: sum(s.bytes)} }
+func (s *streamSink) readTally() tally { return tally{bytes: sumCounters(s.bytes)} }
 
-func (*streamSink) mark(bool)            {}
-func (*streamSink) add(*bench.Run) error { return nil }
+func (*streamSink) markWindow(bool)             {}
+func (*streamSink) addFigures(*bench.Run) error { return nil }

@@ -22,14 +22,14 @@ func packetSocket(filter []bpf.Instruction) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open a packet socket: %w: run as root or give the program CAP_NET_RAW", err)
 	}
-	if err := attach(fd, filter); err != nil {
+	if err := attachFilter(fd, filter); err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
 	}
 	return fd, nil
 }
 
-// attach gives a socket a filter.
-func attach(fd int, filter []bpf.Instruction) error {
+// attachFilter gives a socket a filter.
+func attachFilter(fd int, filter []bpf.Instruction) error {
 	assembled, err := bpf.Assemble(filter)
 	if err != nil {
 		return fmt.Errorf("assemble a socket filter: %w", err)
@@ -54,7 +54,7 @@ func bindPacket(fd, index int) error {
 	return nil
 }
 
-// route is how frames get to the other end.
+// route has what frames need to get to the other end.
 type route struct {
 	index int
 	name  string
@@ -101,7 +101,7 @@ func (t *tap) close() {
 	}
 }
 
-// addrPort is of a TCP connection's end.
+// addrPort returns the address and port of an end of a TCP connection.
 func addrPort(a net.Addr) netip.AddrPort {
 	at := a.(*net.TCPAddr).AddrPort()
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
@@ -135,8 +135,8 @@ func outgoingTo(to netip.AddrPort) []bpf.Instruction {
 	}
 }
 
-// learn waits for a frame of the connection to go out.
-func (t *tap) learn(ctx context.Context) (route, error) {
+// learnRoute waits for a frame of the connection to go out.
+func (t *tap) learnRoute(ctx context.Context) (route, error) {
 	r := route{from: t.from.Addr(), to: t.to}
 	b := make([]byte, 128)
 	for begun := time.Now(); time.Since(begun) < patience && ctx.Err() == nil; {

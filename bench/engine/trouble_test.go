@@ -22,8 +22,8 @@ import (
 // short is a measurement that is over soon.
 var short = bench.Workload{Kind: bench.Stream, Seconds: 0.2}
 
-// says fails the test unless err is about what is wanted.
-func says(t *testing.T, err error, want string) {
+// checkSays fails the test unless err is about what is wanted.
+func checkSays(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %q", err, want)
@@ -32,29 +32,29 @@ func says(t *testing.T, err error, want string) {
 
 func TestNoServer(t *testing.T) {
 	p := newPair(t)
-	s := p.listen(t)
+	s := p.startServer(t)
 	at := s.Remote()
 	s.Close()
-	p.in(t, 0, func() error {
+	p.runIn(t, 0, func() error {
 		_, err := Measure(t.Context(), short, Local{}, at, Marks{})
-		says(t, err, "connection refused: see whether one listens there")
+		checkSays(t, err, "connection refused: see whether one listens there")
 		return nil
 	})
 }
 
 func TestListenInVain(t *testing.T) {
 	p := newPair(t)
-	s := p.listen(t)
+	s := p.startServer(t)
 	defer s.Close()
-	p.in(t, 1, func() error {
+	p.runIn(t, 1, func() error {
 		_, err := Listen(t.Context(), Local{Address: p.address[1]}, s.Addr().Port())
-		says(t, err, "address already in use: name a port that is free")
+		checkSays(t, err, "address already in use: name a port that is free")
 		_, err = Listen(t.Context(), Local{Address: p.address[0]}, 0)
-		says(t, err, "cannot assign requested address")
+		checkSays(t, err, "cannot assign requested address")
 		_, err = Listen(t.Context(), Local{Address: p.address[1], Interface: "none"}, 0)
-		says(t, err, "bind to interface none")
+		checkSays(t, err, "bind to interface none")
 		_, err = Listen(t.Context(), Local{}, 0)
-		says(t, err, "no address")
+		checkSays(t, err, "no address")
 		return nil
 	})
 }
@@ -75,14 +75,14 @@ func TestRefusals(t *testing.T) {
 	} {
 		c.Workload.Seconds = 0.1
 		_, client, _ := p.measureBetween(t.Context(), t, c.Workload, [2]Marks{})
-		says(t, client, c.want)
+		checkSays(t, client, c.want)
 	}
 }
 
 // AF_XDP's frames are in a page each.
 func TestFramesThatAreTooLargeForAFXDP(t *testing.T) {
 	_, err := newXDP(route{}, &frames{template: make([]byte, 9014)}, 0)
-	says(t, err, "size 9014 of a frame: want no more than")
+	checkSays(t, err, "size 9014 of a frame: want no more than")
 }
 
 // Whoever is root gets the window that is asked for, whatever net.core.wmem_max is.
@@ -90,30 +90,28 @@ func TestForcedWindow(t *testing.T) {
 	p := newPair(t)
 	w := short
 	w.Kind, w.Window = bench.Stream, 8<<20
-	if _, client, server := p.measureBetween(t.Context(), t, w, [2]Marks{}); client != nil || server != nil {
-		t.Error(client, server)
-	}
+	p.measureFigures(t, w)
 }
 
 func TestNoPermission(t *testing.T) {
 	p := newPair(t)
-	s := p.listen(t)
+	s := p.startServer(t)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	w := short
 	w.Kind = bench.Packets
 	var g errgroup.Group
 	g.Go(func() error { return netns.Run(p.netns[1], func() error { return s.Serve(ctx, w, Marks{}) }) })
-	p.in(t, 0, func() error { // on a thread that is thrown away
+	p.runIn(t, 0, func() error { // on a thread that is thrown away
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
 		if err := unix.Capset(&header, &none[0]); err != nil {
 			return err
 		}
 		_, err := Measure(t.Context(), w, Local{}, s.Remote(), Marks{})
-		says(t, err, "open a packet socket: operation not permitted: run as root or give the program CAP_NET_RAW")
+		checkSays(t, err, "open a packet socket: operation not permitted: run as root or give the program CAP_NET_RAW")
 		_, err = newXDP(route{}, &frames{template: make([]byte, 60)}, 0)
-		says(t, err, "open an AF_XDP socket: operation not permitted: run as root or give the program CAP_NET_RAW")
+		checkSays(t, err, "open an AF_XDP socket: operation not permitted: run as root or give the program CAP_NET_RAW")
 		return nil
 	})
 	cancel()
@@ -124,19 +122,19 @@ func TestOtherEndLeaves(t *testing.T) {
 	p := newPair(t)
 	for _, reverse := range []bool{false, true} {
 		for _, kind := range []bench.Kind{bench.Stream, bench.Datagram, bench.Request, bench.Packets} {
-			s := p.listen(t)
+			s := p.startServer(t)
 			ctx, leave := context.WithCancel(t.Context())
 			w := bench.Workload{Kind: kind, Seconds: 600, Reverse: reverse}
 			var g errgroup.Group
 			g.Go(func() error {
 				return netns.Run(p.netns[1], func() error {
-					says(t, s.Serve(ctx, w, Marks{Begin: leave}), context.Canceled.Error())
+					checkSays(t, s.Serve(ctx, w, Marks{Begin: leave}), context.Canceled.Error())
 					return nil
 				})
 			})
-			p.in(t, 0, func() error {
+			p.runIn(t, 0, func() error {
 				_, err := Measure(t.Context(), w, Local{}, s.Remote(), Marks{})
-				says(t, err, "the other end, 192.0.2.2")
+				checkSays(t, err, "the other end, 192.0.2.2")
 				return nil
 			})
 			if err := g.Wait(); err != nil {
@@ -153,10 +151,10 @@ func TestContextEnds(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := bench.Workload{Kind: kind, Seconds: 600, Rate: map[bool]float64{true: 100}[kind != bench.Stream]}
 		_, client, _ := p.measureBetween(ctx, t, w, [2]Marks{{Begin: cancel}})
-		says(t, client, context.Canceled.Error())
+		checkSays(t, client, context.Canceled.Error())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	s := p.listen(t)
+	s := p.startServer(t)
 	defer s.Close()
 	cancel()
 	if err := s.Serve(ctx, short, Marks{}); !errors.Is(err, context.Canceled) {
@@ -175,7 +173,7 @@ func TestNonsense(t *testing.T) {
 		{"", "EOF"},
 	} {
 		var l net.Listener
-		p.in(t, 1, func() (err error) {
+		p.runIn(t, 1, func() (err error) {
 			l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", p.address[1].String()+":0")
 			return err
 		})
@@ -188,11 +186,15 @@ func TestNonsense(t *testing.T) {
 			defer conn.Close()
 			_, err = bufio.NewReader(conn).ReadString('\n') // the ticket and the hello
 			_, _ = io.WriteString(conn, c.answer)
+			_ = conn.(*net.TCPConn).CloseWrite()
+			// A close before the client's would reset the connection if anything came from it
+			// meanwhile, and take the answer with it.
+			_, _ = io.Copy(io.Discard, conn)
 			return err
 		})
-		p.in(t, 0, func() error {
+		p.runIn(t, 0, func() error {
 			_, err := Measure(t.Context(), short, Local{}, Remote{addrPort(l.Addr()), rand.Text()}, Marks{})
-			says(t, err, c.want)
+			checkSays(t, err, c.want)
 			return nil
 		})
 		if err := g.Wait(); err != nil {
@@ -205,7 +207,7 @@ func TestNonsense(t *testing.T) {
 // TestStrangers has others connect to a server before and while it measures.
 func TestStrangers(t *testing.T) {
 	p := newPair(t)
-	s := p.listen(t)
+	s := p.startServer(t)
 	defer s.Close()
 	var g errgroup.Group
 	g.Go(func() error {
@@ -213,8 +215,8 @@ func TestStrangers(t *testing.T) {
 	})
 	var strangers []net.Conn
 	defer func() { closeAll(strangers) }()
-	p.in(t, 0, func() error {
-		for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", string(ticket{s.token, 1, 0}.bytes())} {
+	p.runIn(t, 0, func() error {
+		for _, text := range []string{"", "GET / HTTP/1.1\r\n\r\n", string(ticket{s.token, 1, 0}.encodeTicket())} {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Addr().String())
 			if err != nil {
 				return err
@@ -226,11 +228,11 @@ func TestStrangers(t *testing.T) {
 		}
 		return nil
 	})
-	p.in(t, 0, func() error {
+	p.runIn(t, 0, func() error {
 		_, err := Measure(t.Context(), short, Local{}, s.Remote(), Marks{Begin: func() {
-			p.in(t, 0, func() error {
+			p.runIn(t, 0, func() error {
 				_, err := Measure(t.Context(), short, Local{}, s.Remote(), Marks{})
-				says(t, err, "this server measures with another client")
+				checkSays(t, err, "this server measures with another client")
 				return nil
 			})
 		}})
@@ -241,19 +243,29 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestLostDatagrams narrows the wire for a while, so that datagrams are too large for it.
+// TestLostDatagrams narrows the wire until datagrams were too large for it.
 func TestLostDatagrams(t *testing.T) {
 	p := newPair(t)
-	mtu := func(bytes int) {
-		p.in(t, 1, func() error {
+	narrow := func(until func(dropped uint64) bool) {
+		p.runIn(t, 1, func() error {
 			link, err := netlink.LinkByName(wire)
-			return errors.Join(err, netlink.LinkSetMTU(link, bytes))
+			if err != nil {
+				return err
+			}
+			dropped := link.Attrs().Statistics.RxDropped
+			if err := netlink.LinkSetMTU(link, 100); err != nil {
+				return err
+			}
+			for err == nil && !until(link.Attrs().Statistics.RxDropped-dropped) {
+				time.Sleep(10 * time.Millisecond)
+				link, err = netlink.LinkByName(wire)
+			}
+			return errors.Join(err, netlink.LinkSetMTU(link, 1500))
 		})
 	}
 	marks := Marks{Begin: func() {
-		mtu(100)
-		time.Sleep(100 * time.Millisecond)
-		mtu(1500)
+		end := time.Now().Add(10 * time.Second)
+		narrow(func(dropped uint64) bool { return dropped >= 100 || time.Now().After(end) })
 	}}
 	w := bench.Workload{Kind: bench.Datagram, Seconds: 0.5, Size: 1000, Rate: 32e6}
 	run, client, server := p.measureBetween(t.Context(), t, w, [2]Marks{marks})
@@ -277,7 +289,7 @@ func TestMissing(t *testing.T) {
 		{"more came in the window than were sent in it", 100, 110, 1000, 970, 0},
 	} {
 		s := session{load: &fixed{tally{packets: c.allCame}}}
-		if got := s.missing(t.Context(), bench.Run{Sent: c.sent, Packets: c.arrived}, c.allSent); got != c.want {
+		if got := s.countMissing(t.Context(), bench.Run{Sent: c.sent, Packets: c.arrived}, c.allSent); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
@@ -286,7 +298,60 @@ func TestMissing(t *testing.T) {
 // fixed is a load that has done something already.
 type fixed struct{ done tally }
 
-func (*fixed) run(context.Context) error { return nil }
-func (f *fixed) tally() tally            { return f.done }
-func (*fixed) mark(bool)                 {}
-func (*fixed) add(*bench.Run) error      { return nil }
+func (*fixed) carryTraffic(context.Context) error { return nil }
+func (f *fixed) readTally() tally                 { return f.done }
+func (*fixed) markWindow(bool)                    {}
+func (*fixed) addFigures(*bench.Run) error        { return nil }
+
+// withoutBPF takes the capabilities from the thread that loading an eBPF program needs; others it keeps.
+func withoutBPF() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	if err := unix.Capget(&header, &all[0]); err != nil {
+		return err
+	}
+	for _, c := range []int{unix.CAP_SYS_ADMIN, unix.CAP_BPF} {
+		all[c/32].Effective &^= 1 << (c % 32)
+	}
+	return unix.Capset(&header, &all[0])
+}
+
+// TestReceiverWithoutBPF: a receiver that may load no eBPF program counts by a packet socket, and both ends' figures
+// say by what they were made.
+func TestReceiverWithoutBPF(t *testing.T) {
+	p := newPair(t)
+	w := short
+	w.Kind, w.Rate = bench.Packets, 5000
+	measure := func(drop func() error) (run bench.Run) {
+		untilArrived(t, w, func(w bench.Workload) error {
+			s := p.startServer(t)
+			defer s.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var g errgroup.Group
+			g.Go(func() error { // on a thread that is thrown away
+				return netns.Run(p.netns[1], func() error { return errors.Join(drop(), s.Serve(ctx, w, Marks{})) })
+			})
+			var client error
+			p.runIn(t, 0, func() error {
+				run, client = Measure(t.Context(), w, Local{}, s.Remote(), Marks{})
+				return nil
+			})
+			if client != nil {
+				cancel()
+			}
+			return errors.Join(client, g.Wait())
+		})
+		return run
+	}
+	whole, less := measure(func() error { return nil }), measure(withoutBPF)
+	if whole.From.Mechanism != (bench.Mechanism{Name: byRing}) || whole.To.Mechanism != (bench.Mechanism{Name: byDiscard}) {
+		t.Errorf("with all capabilities: %+v, %+v", whole.From.Mechanism, whole.To.Mechanism)
+	}
+	if m := less.To.Mechanism; m.Name != bySocket || !strings.Contains(m.Instead, "operation not permitted") {
+		t.Errorf("without CAP_BPF: %+v", m)
+	}
+	if less.Packets == 0 {
+		t.Error("without CAP_BPF nothing was counted")
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/bench"
 )
 
 // xdp sends frames by an AF_XDP socket (Documentation/networking/af_xdp.rst), from memory
@@ -35,7 +37,7 @@ type xdpRing struct {
 	entries            unsafe.Pointer
 }
 
-// xdpFills is how many slots the ring has that receives nothing.
+// xdpFills is the size of the fill ring, through which this socket receives nothing.
 const xdpFills = 64
 
 // newXDP opens a socket that sends the template of f by a queue.
@@ -56,10 +58,10 @@ func newXDP(r route, f *frames, queue int) (*xdp, error) {
 		return nil, fmt.Errorf("open an AF_XDP socket: %w: %s", err, next)
 	}
 	x := &xdp{fd: fd, name: r.name, size: len(f.template)}
-	if err := x.open(chunk); err != nil {
+	if err := x.openRings(chunk); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the rings of an AF_XDP socket on %s: %w: see ulimit -l, which bounds memory that is locked", r.name, err), x.close())
 	}
-	if err := x.bind(r.index, queue); err != nil {
+	if err := x.bindQueue(r.index, queue); err != nil {
 		return nil, errors.Join(err, x.close())
 	}
 	for i := range ringSlots {
@@ -70,9 +72,11 @@ func newXDP(r route, f *frames, queue int) (*xdp, error) {
 	return x, nil
 }
 
-// open gives the socket its memory and its rings. The ring of frames has a slot for
+func (*xdp) nameMechanism() bench.Mechanism { return bench.Mechanism{Name: "AF_XDP, copy mode"} }
+
+// openRings gives the socket its memory and its rings. The ring of frames has a slot for
 // each chunk, so that it is never full.
-func (x *xdp) open(chunk int) (err error) {
+func (x *xdp) openRings(chunk int) (err error) {
 	x.memory, err = unix.Mmap(-1, 0, ringSlots*chunk, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
 		return err
@@ -98,15 +102,15 @@ func (x *xdp) open(chunk int) (err error) {
 		return fmt.Errorf("ask where the rings are: %d bytes came, want %d: AF_XDP needs Linux 5.4", long, unsafe.Sizeof(at))
 	}
 	const descriptor, address = int(unsafe.Sizeof(unix.XDPDesc{})), 8
-	tx, errTx := x.ring(unix.XDP_PGOFF_TX_RING, at.Tx, descriptor)
-	done, errDone := x.ring(unix.XDP_UMEM_PGOFF_COMPLETION_RING, at.Cr, address)
+	tx, errTx := x.mapRing(unix.XDP_PGOFF_TX_RING, at.Tx, descriptor)
+	done, errDone := x.mapRing(unix.XDP_UMEM_PGOFF_COMPLETION_RING, at.Cr, address)
 	x.tx, x.done = tx, done
 	x.empty, err = unix.Mmap(x.fd, unix.XDP_UMEM_PGOFF_FILL_RING, int(at.Fr.Desc)+xdpFills*address, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	return errors.Join(errTx, errDone, err)
 }
 
-// ring maps the ring of ringSlots entries that is at a place of the socket.
-func (x *xdp) ring(place int64, at unix.XDPRingOffset, entry int) (r xdpRing, err error) {
+// mapRing maps the ring of ringSlots entries that is at a place of the socket.
+func (x *xdp) mapRing(place int64, at unix.XDPRingOffset, entry int) (r xdpRing, err error) {
 	r.memory, err = unix.Mmap(x.fd, place, int(at.Desc)+ringSlots*entry, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
 	if err != nil {
 		return r, err
@@ -117,9 +121,9 @@ func (x *xdp) ring(place int64, at unix.XDPRingOffset, entry int) (r xdpRing, er
 	return r, nil
 }
 
-// bind waits for the socket of the last measurement: the kernel takes it down after its
+// bindQueue waits for the socket of the last measurement: the kernel takes it down after its
 // close has returned.
-func (x *xdp) bind(index, queue int) error {
+func (x *xdp) bindQueue(index, queue int) error {
 	const often = 5 * time.Millisecond
 	to := &unix.SockaddrXDP{Flags: unix.XDP_COPY, Ifindex: uint32(index), QueueID: uint32(queue)}
 	err := unix.Bind(x.fd, to)
@@ -149,27 +153,27 @@ func (x *xdp) close() error {
 	return errors.Join(errs...)
 }
 
-func (x *xdp) waiting() uint64 {
+func (x *xdp) countWaiting() uint64 {
 	return uint64(atomic.LoadUint32(x.tx.producer) - atomic.LoadUint32(x.tx.consumer))
 }
 
-func (x *xdp) fill(f *frames, n int, first, step uint64) int {
-	x.reclaim()
+func (x *xdp) fillSlots(f *frames, n int, first, step uint64) int {
+	x.reclaimChunks()
 	n = min(n, len(x.free))
 	entries := unsafe.Slice((*unix.XDPDesc)(x.tx.entries), ringSlots)
 	produced := atomic.LoadUint32(x.tx.producer)
 	for i := range n {
 		at := x.free[len(x.free)-1]
 		x.free = x.free[:len(x.free)-1]
-		f.put(x.memory[at:at+uint64(x.size)], first+uint64(i)*step)
+		f.putFrame(x.memory[at:at+uint64(x.size)], first+uint64(i)*step)
 		entries[(produced+uint32(i))%ringSlots] = unix.XDPDesc{Addr: at, Len: uint32(x.size)}
 	}
 	atomic.StoreUint32(x.tx.producer, produced+uint32(n))
 	return n
 }
 
-// reclaim takes the chunks of frames that were sent.
-func (x *xdp) reclaim() {
+// reclaimChunks takes the chunks of frames that were sent.
+func (x *xdp) reclaimChunks() {
 	entries := unsafe.Slice((*uint64)(x.done.entries), ringSlots)
 	consumed, produced := atomic.LoadUint32(x.done.consumer), atomic.LoadUint32(x.done.producer)
 	for ; consumed != produced; consumed++ {
@@ -178,16 +182,16 @@ func (x *xdp) reclaim() {
 	atomic.StoreUint32(x.done.consumer, consumed)
 }
 
-// send calls the kernel again while it takes some: it takes no more than 32 for each call.
-func (x *xdp) send() error {
-	for before := x.waiting(); before > 0; {
+// sendFilled calls the kernel again while it takes some: it takes no more than 32 for each call.
+func (x *xdp) sendFilled() error {
+	for before := x.countWaiting(); before > 0; {
 		_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(x.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 		switch errno {
 		case 0, unix.EINTR, unix.EAGAIN, unix.ENOBUFS, unix.EBUSY:
 		default:
 			return fmt.Errorf("send frames of %d bytes on %s by AF_XDP: %w: see whether it is up", x.size, x.name, errno)
 		}
-		left := x.waiting()
+		left := x.countWaiting()
 		if left == before {
 			rest := unix.NsecToTimespec(moment)
 			_ = unix.Nanosleep(&rest, nil) // a signal ends it early: that is no harm

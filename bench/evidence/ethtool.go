@@ -10,6 +10,7 @@ import (
 	"github.com/safchain/ethtool"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/kernel/tuning"
 )
 
 // asker asks about the interfaces of this network namespace (linux/ethtool.h).
@@ -34,12 +35,12 @@ var offloads = map[string]string{
 	"tx-udp_tnl-segmentation": "tnl-tso",
 }
 
-// about asks for what ethtool -i, -g, -l, -k and no option show. What a driver
-// does not answer stays empty.
-func (a asker) about(name string) bench.Interface {
+// describeInterface asks for what ethtool -i, -g, -l, -k and no option show. Fields stay empty
+// where a driver has no answer.
+func (a asker) describeInterface(name string) bench.Interface {
 	var i bench.Interface
 	if d, err := a.tool.DriverInfo(name); err == nil {
-		i.Driver, i.Firmware, i.PCI = known(d.Driver), known(d.FwVersion), known(d.BusInfo)
+		i.Driver, i.Firmware, i.PCI = knownText(d.Driver), knownText(d.FwVersion), knownText(d.BusInfo)
 	}
 	if c, err := a.tool.GetChannels(name); err == nil {
 		i.RxQueues, i.TxQueues = int(c.CombinedCount+c.RxCount), int(c.CombinedCount+c.TxCount)
@@ -51,6 +52,17 @@ func (a asker) about(name string) bench.Interface {
 	// Not GetLinkSettings: it prints to standard output, which is the agent's pipe.
 	if speed, err := a.tool.CmdGet(&ethtool.EthtoolCmd{}, name); err == nil && speed != unknown {
 		i.SpeedMbps = int(speed)
+	}
+	if c, err := a.tool.GetCoalesce(name); err == nil {
+		i.Coalescing = listCoalescing(c)
+	}
+	if p, err := a.tool.GetPause(name); err == nil {
+		i.FlowControl = flowControl(p)
+	}
+	if fields, err := tuning.FlowHash(name); err == nil {
+		for _, f := range fields {
+			i.FlowHash = append(i.FlowHash, bench.Setting{Name: f[0], Value: f[1]})
+		}
 	}
 	features, err := a.tool.Features(name)
 	if err != nil {
@@ -64,16 +76,37 @@ func (a asker) about(name string) bench.Interface {
 	return i
 }
 
-// known is empty for what drivers say when they have nothing to say.
-func known(s string) string {
+// listCoalescing returns the parameters of ethtool -c that affect how many packets share an
+// interrupt.
+func listCoalescing(c ethtool.Coalesce) (all []bench.Setting) {
+	for _, p := range []struct {
+		name  string
+		value uint32
+	}{
+		{"adaptive-rx", c.UseAdaptiveRxCoalesce}, {"adaptive-tx", c.UseAdaptiveTxCoalesce}, {"rx-usecs", c.RxCoalesceUsecs}, {"rx-frames", c.RxMaxCoalescedFrames},
+		{"tx-usecs", c.TxCoalesceUsecs}, {"tx-frames", c.TxMaxCoalescedFrames},
+	} {
+		all = append(all, bench.Setting{Name: p.name, Value: fmt.Sprint(p.value)})
+	}
+	return all
+}
+
+// flowControl returns the settings that ethtool -a shows.
+func flowControl(p ethtool.Pause) string {
+	word := map[bool]string{true: "on", false: "off"}
+	return fmt.Sprintf("autonegotiated %s, rx %s, tx %s", word[p.Autoneg != 0], word[p.RxPause != 0], word[p.TxPause != 0])
+}
+
+// knownText returns s, or "" if s is one of the texts that drivers use for "unknown".
+func knownText(s string) string {
 	if s == "N/A" || s == "n/a" {
 		return ""
 	}
 	return s
 }
 
-// receiveQueues are the packets that each receive queue of an interface has taken, nothing
-// where the driver does not tell.
+// receiveQueues returns how many packets each receive queue of an interface has taken, or nil if
+// the driver does not report that.
 func receiveQueues(name string) []uint64 {
 	a, err := newAsker()
 	if err != nil {
@@ -93,7 +126,7 @@ func receiveQueues(name string) []uint64 {
 var perQueue = regexp.MustCompile(`^(?:rx_queue_(\d+)_packets|rx(\d+)_packets|rx-(\d+)\.(?:rx_)?packets|\[(\d+)\]: rx_ucast_packets)$`)
 
 // parseQueues finds the receive queues' packets in a driver's statistics. Queues that do
-// not count from 0 without a gap are not told apart, and then there are none.
+// not count from 0 without a gap are left out.
 func parseQueues(stats map[string]uint64) []uint64 {
 	found := map[int]uint64{}
 	for name, packets := range stats {

@@ -6,8 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Gateway is the router that the kernel would send to from this network namespace; none where it needs
-// or tells none.
+// Gateway returns the router to which the kernel of this network namespace would send packets for
+// an address. It returns the zero address if there is no router in the route.
 func Gateway(to netip.Addr) netip.Addr {
 	found, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(found) == 0 {

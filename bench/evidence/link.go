@@ -34,10 +34,11 @@ func (r Reader) netLinks() ([]link, error) {
 		if i.Flags&net.FlagLoopback != 0 {
 			continue
 		}
-		l := link{Interface: asked.about(i.Name)}
+		l := link{Interface: asked.describeInterface(i.Name)}
 		l.Name, l.MTU = i.Name, i.MTU
 		r.fromPCI(&l.Interface)
-		r.queues(&l.Interface)
+		r.countQueues(&l.Interface)
+		l.Steering = r.readSteering(l.Name)
 		addresses, err := i.Addrs()
 		if err != nil {
 			return nil, fmt.Errorf("list addresses of %s: %w", i.Name, err)
@@ -63,7 +64,7 @@ func (r Reader) forgetMadeUp(links []link) {
 		if i < 0 || links[i].PCI != "" {
 			return i >= 0
 		}
-		under := r.under(name)
+		under := r.interfacesUnder(name)
 		return len(under) > 0 && slices.Contains([]string{"bonding", "802.1Q VLAN Support"}, links[i].Driver) && !slices.ContainsFunc(under, func(u string) bool { return !hardware(u) })
 	}
 	for i := range links {
@@ -73,37 +74,38 @@ func (r Reader) forgetMadeUp(links []link) {
 	}
 }
 
-// device is a file of an interface's PCI function, which sysfs shows to all network
-// namespaces, unlike those of /sys/class/net.
-func (r Reader) device(pci string, file ...string) string {
+// devicePath returns the path of a file of an interface's PCI function. sysfs shows it to all
+// network namespaces, unlike those of /sys/class/net.
+func (r Reader) devicePath(pci string, file ...string) string {
 	return "sys/bus/pci/devices/" + strings.Join(append([]string{pci}, file...), "/")
 }
 
-// fromPCI adds what its PCI function tells. An interface without one has no NUMA node.
+// fromPCI adds the facts of its PCI function. An interface without one has no NUMA node.
 func (r Reader) fromPCI(i *bench.Interface) {
 	i.NUMA = -1
-	if i.PCI == "" || r.line(r.device(i.PCI, "vendor")) == "" {
+	if i.PCI == "" || r.readLine(r.devicePath(i.PCI, "vendor")) == "" {
 		i.PCI = ""
 		return
 	}
-	if n, err := strconv.Atoi(r.line(r.device(i.PCI, "numa_node"))); err == nil {
+	i.Bus = r.readBus(i.PCI)
+	if n, err := strconv.Atoi(r.readLine(r.devicePath(i.PCI, "numa_node"))); err == nil {
 		i.NUMA = n
 	}
-	for _, file := range r.glob(r.device(i.PCI, "msi_irqs", "[0-9]*")) {
+	for _, file := range r.listFiles(r.devicePath(i.PCI, "msi_irqs", "[0-9]*")) {
 		n, err := strconv.Atoi(filepath.Base(file))
 		if err == nil {
-			i.IRQs = append(i.IRQs, bench.IRQ{Number: n, CPUs: r.line(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n)), Comes: r.line(fmt.Sprintf("proc/irq/%d/effective_affinity_list", n))})
+			i.IRQs = append(i.IRQs, bench.IRQ{Number: n, CPUs: r.readLine(fmt.Sprintf("proc/irq/%d/smp_affinity_list", n)), Comes: r.readLine(fmt.Sprintf("proc/irq/%d/effective_affinity_list", n))})
 		}
 	}
 }
 
-// queues counts an interface's queues where its driver does not tell.
-func (r Reader) queues(i *bench.Interface) {
+// countQueues counts an interface's queues where its driver does not tell.
+func (r Reader) countQueues(i *bench.Interface) {
 	if i.RxQueues == 0 {
-		i.RxQueues = len(r.glob("sys/class/net/" + i.Name + "/queues/rx-*"))
+		i.RxQueues = len(r.listFiles("sys/class/net/" + i.Name + "/queues/rx-*"))
 	}
 	if i.TxQueues == 0 {
-		i.TxQueues = len(r.glob("sys/class/net/" + i.Name + "/queues/tx-*"))
+		i.TxQueues = len(r.listFiles("sys/class/net/" + i.Name + "/queues/tx-*"))
 	}
 }
 
@@ -117,8 +119,8 @@ func (r Reader) Ends() ([]bench.End, error) {
 	var ends []bench.End
 	for _, l := range links {
 		end := bench.End{Interface: l.Name, MTU: l.MTU, Driver: l.Driver}
-		end.PF, end.VF = r.physical(l.PCI)
-		end.Uplink = strings.Join(r.under(l.Name), "+")
+		end.PF, end.VF = r.findPF(l.PCI)
+		end.Uplink = strings.Join(r.interfacesUnder(l.Name), "+")
 		if len(l.addresses) == 0 {
 			ends = append(ends, end)
 		}
@@ -130,18 +132,18 @@ func (r Reader) Ends() ([]bench.End, error) {
 	return ends, nil
 }
 
-// under are the interfaces that carry an interface's frames: a bond's members, and what a
-// tunnel or a VLAN was made upon, and what is under that (the lower_ links of
+// interfacesUnder returns the interfaces that carry an interface's frames: a bond's members, the
+// interface below a tunnel or a VLAN, and those below them in turn (the lower_ links of
 // Documentation/ABI/testing/sysfs-class-net). A bridge has none: a frame takes one of its ports.
-func (r Reader) under(name string) []string {
+func (r Reader) interfacesUnder(name string) []string {
 	dir := "sys/class/net/" + name
-	if len(r.glob(dir+"/bridge")) > 0 {
+	if len(r.listFiles(dir+"/bridge")) > 0 {
 		return nil
 	}
 	var all []string
-	for _, link := range r.glob(dir + "/lower_*") {
+	for _, link := range r.listFiles(dir + "/lower_*") {
 		lower := strings.TrimPrefix(filepath.Base(link), "lower_")
-		for _, u := range append([]string{lower}, r.under(lower)...) {
+		for _, u := range append([]string{lower}, r.interfacesUnder(lower)...) {
 			if !slices.Contains(all, u) {
 				all = append(all, u)
 			}
@@ -150,26 +152,26 @@ func (r Reader) under(name string) []string {
 	return all
 }
 
-// physical returns the PF of a VF and the VF's index: the PF's name, or in a network
-// namespace where it is not seen its PCI address. Of what is no VF it returns nothing.
-func (r Reader) physical(pci string) (pf string, index *int) {
-	pf, index = r.parent(pci)
-	if names := r.glob(r.device(pf, "net", "*")); pf != "" && len(names) > 0 {
+// findPF returns the PF of a VF and the VF's index: the PF's name, or in a network
+// namespace where it is not seen its PCI address. For an interface that is no VF it returns nothing.
+func (r Reader) findPF(pci string) (pf string, index *int) {
+	pf, index = r.findParent(pci)
+	if names := r.listFiles(r.devicePath(pf, "net", "*")); pf != "" && len(names) > 0 {
 		pf = filepath.Base(names[0])
 	}
 	return pf, index
 }
 
-// parent returns the PCI address of a VF's PF and the VF's index.
-func (r Reader) parent(pci string) (pf string, index *int) {
+// findParent returns the PCI address of a VF's PF and the VF's index.
+func (r Reader) findParent(pci string) (pf string, index *int) {
 	if pci == "" {
 		return "", nil
 	}
-	target, err := filepath.EvalSymlinks(r.path(r.device(pci, "physfn")))
+	target, err := filepath.EvalSymlinks(r.pathOf(r.devicePath(pci, "physfn")))
 	if err != nil {
 		return "", nil
 	}
-	for _, file := range r.glob(r.device(pci, "physfn", "virtfn[0-9]*")) {
+	for _, file := range r.listFiles(r.devicePath(pci, "physfn", "virtfn[0-9]*")) {
 		vf, err := filepath.EvalSymlinks(file)
 		n, bad := strconv.Atoi(strings.TrimPrefix(filepath.Base(file), "virtfn"))
 		if err == nil && bad == nil && filepath.Base(vf) == pci {

@@ -14,18 +14,18 @@ import (
 )
 
 // Machine reads the fingerprint of the machine, with the interfaces of this network
-// namespace. What the machine does not tell is left empty.
+// namespace. Fields stay empty where the machine has no answer.
 func (r Reader) Machine() (bench.Machine, error) {
 	m := bench.Machine{
-		Name: r.line("proc/sys/kernel/hostname"), Kernel: r.line("proc/sys/kernel/osrelease"),
-		NUMANodes: max(1, len(r.glob("sys/devices/system/node/node[0-9]*"))), Governor: r.governor(),
+		Name: r.readLine("proc/sys/kernel/hostname"), Kernel: r.readLine("proc/sys/kernel/osrelease"),
+		NUMANodes: max(1, len(r.listFiles("sys/devices/system/node/node[0-9]*"))), Governor: r.readGovernor(),
 	}
 	for n := range m.NUMANodes {
 		if m.NUMANodes > 1 {
-			m.NUMACPUs = append(m.NUMACPUs, r.line(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n)))
+			m.NUMACPUs = append(m.NUMACPUs, r.readLine(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n)))
 		}
 	}
-	stat, err := r.text("proc/stat")
+	stat, err := r.readText("proc/stat")
 	if err != nil {
 		return m, err
 	}
@@ -34,26 +34,26 @@ func (r Reader) Machine() (bench.Machine, error) {
 		return m, err
 	}
 	m.CPUs = len(each)
-	memory, err := r.text("proc/meminfo")
+	memory, err := r.readText("proc/meminfo")
 	if err != nil {
 		return m, err
 	}
 	if m.MemoryMiB, err = parseMemory(memory); err != nil {
 		return m, err
 	}
-	cpus, err := r.text("proc/cpuinfo")
+	cpus, err := r.readText("proc/cpuinfo")
 	if err != nil {
 		return m, err
 	}
 	m.CPU = parseModel(cpus)
-	m.Hypervisor = hypervisor(cpus, r.line("sys/class/dmi/id/sys_vendor"), r.line("sys/devices/system/clocksource/clocksource0/available_clocksource"))
-	for _, file := range r.glob("sys/devices/system/cpu/vulnerabilities/*") {
+	m.Hypervisor = nameHypervisor(cpus, r.readLine("sys/class/dmi/id/sys_vendor"), r.readLine("sys/devices/system/clocksource/clocksource0/available_clocksource"))
+	for _, file := range r.listFiles("sys/devices/system/cpu/vulnerabilities/*") {
 		name := filepath.Base(file)
-		if text := r.line("sys/devices/system/cpu/vulnerabilities/" + name); text != "" && text != "Not affected" {
+		if text := r.readLine("sys/devices/system/cpu/vulnerabilities/" + name); text != "" && text != "Not affected" {
 			m.Mitigated = append(m.Mitigated, name+": "+text)
 		}
 	}
-	m.Sysctls = r.sysctls()
+	m.Sysctls, m.Platform = r.readSysctls(), r.readPlatform()
 	links, err := r.netLinks()
 	if err != nil {
 		return m, err
@@ -64,19 +64,19 @@ func (r Reader) Machine() (bench.Machine, error) {
 	return m, nil
 }
 
-// line reads a file of one line. What is not there or not to be read is empty: kernels
+// readLine reads a file of one line. A file that is missing or unreadable is empty: kernels
 // differ in what they tell.
-func (r Reader) line(name string) string {
-	text, err := r.text(name)
+func (r Reader) readLine(name string) string {
+	text, err := r.readText(name)
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(text)
 }
 
-// glob lists in order what there is.
-func (r Reader) glob(pattern string) []string {
-	all, err := filepath.Glob(r.path(pattern))
+// listFiles lists in order what there is.
+func (r Reader) listFiles(pattern string) []string {
+	all, err := filepath.Glob(r.pathOf(pattern))
 	if err != nil { // the patterns are constants
 		return nil
 	}
@@ -119,9 +119,9 @@ func parseModel(text string) string {
 	return ""
 }
 
-// hypervisor says what runs the machine, as far as it can be told without the CPUID
+// nameHypervisor says what runs the machine, as far as it can be known without the CPUID
 // instruction: QEMU without KVM has neither KVM's clock nor another one of its own.
-func hypervisor(cpus, vendor, clocks string) string {
+func nameHypervisor(cpus, vendor, clocks string) string {
 	virtual := slices.Contains(strings.Fields(cpuField(cpus, "flags")), "hypervisor")
 	switch {
 	case strings.Contains(cpuField(cpus, "model name"), "TCG"):
@@ -140,10 +140,10 @@ func hypervisor(cpus, vendor, clocks string) string {
 	return ""
 }
 
-// governor lists the frequency governors in use: one, when all processors have the same.
-func (r Reader) governor() string {
+// readGovernor lists the frequency governors in use: one, when all processors have the same.
+func (r Reader) readGovernor() string {
 	var seen []string
-	for _, file := range r.glob("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") {
+	for _, file := range r.listFiles("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor") {
 		text, err := os.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return ""
@@ -155,15 +155,15 @@ func (r Reader) governor() string {
 	return strings.Join(seen, ",")
 }
 
-// sysctls are those that change what a figure is.
-func (r Reader) sysctls() []bench.Setting {
+// readSysctls returns the sysctls that affect figures.
+func (r Reader) readSysctls() []bench.Setting {
 	var all []bench.Setting
 	for _, name := range []string{
 		"net.core.busy_poll", "net.core.busy_read", "net.core.default_qdisc", "net.core.netdev_budget", "net.core.netdev_budget_usecs",
 		"net.core.netdev_max_backlog", "net.core.rmem_default", "net.core.rmem_max", "net.core.wmem_default", "net.core.wmem_max",
-		"net.ipv4.tcp_congestion_control", "net.ipv4.tcp_limit_output_bytes", "net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
+		"net.ipv4.tcp_congestion_control", "net.ipv4.tcp_limit_output_bytes", "net.ipv4.tcp_mtu_probing", "net.ipv4.tcp_rmem", "net.ipv4.tcp_timestamps", "net.ipv4.tcp_wmem",
 	} {
-		value := r.line("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+		value := r.readLine("proc/sys/" + strings.ReplaceAll(name, ".", "/"))
 		if value != "" {
 			all = append(all, bench.Setting{Name: name, Value: strings.Join(strings.Fields(value), " ")})
 		}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/safchain/ethtool"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
 // TestMachine reads a host's files; its interfaces are those of where the test runs.
 func TestMachine(t *testing.T) {
-	got, err := tree(t, "host.txtar").Machine()
+	got, err := writeTree(t, "host.txtar").Machine()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,6 +24,7 @@ func TestMachine(t *testing.T) {
 		Name: "worker01", Kernel: "6.12.48+deb13-amd64", CPU: "QEMU Virtual CPU version 2.5+", CPUs: 2, NUMANodes: 2, NUMACPUs: []string{"0", "1"}, MemoryMiB: 1966,
 		Governor: "performance,powersave", Hypervisor: "tcg",
 		Mitigated: []string{"spectre_v1: Mitigation: usercopy/swapgs barriers and __user pointer sanitization"},
+		Platform:  []bench.Setting{{Name: "IOMMU", Value: "none"}},
 		Sysctls:   []bench.Setting{{Name: "net.core.rmem_max", Value: "212992"}, {Name: "net.ipv4.tcp_rmem", Value: "4096 131072 6291456"}},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(bench.Machine{}, "Interfaces")); diff != "" {
@@ -40,7 +42,7 @@ func TestHypervisor(t *testing.T) {
 		{"flags : hypervisor\n", "", "xen tsc", "xen"},
 		{"flags : hypervisor\n", "", "tsc", "unknown"},
 	} {
-		if got := hypervisor(c.cpus, c.vendor, c.clocks); got != c.want {
+		if got := nameHypervisor(c.cpus, c.vendor, c.clocks); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
@@ -51,7 +53,7 @@ func TestHypervisor(t *testing.T) {
 
 // TestFromPCI: what a VF's PCI function tells, from where its PF is seen and from where not.
 func TestFromPCI(t *testing.T) {
-	r := tree(t, "host.txtar")
+	r := writeTree(t, "host.txtar")
 	i := bench.Interface{Name: "net1", PCI: "0000:01:10.2", SpeedMbps: 1000}
 	r.fromPCI(&i)
 	want := bench.Interface{
@@ -61,16 +63,16 @@ func TestFromPCI(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	for pci, want := range map[string]string{"0000:01:10.2": "enp1s0 1", "0000:01:10.0": "enp1s0 0", "0000:01:00.0": "", "": ""} {
-		pf, vf := r.physical(pci)
-		if got := strings.TrimSuffix(fmt.Sprint(pf, " ", index(vf)), " "); got != want {
+		pf, vf := r.findPF(pci)
+		if got := strings.TrimSuffix(fmt.Sprint(pf, " ", formatIndex(vf)), " "); got != want {
 			t.Errorf("%s: %q, want %q", pci, got, want)
 		}
 	}
-	if err := os.RemoveAll(r.path("sys/devices/pci/0000:01:00.0/net")); err != nil {
+	if err := os.RemoveAll(r.pathOf("sys/devices/pci/0000:01:00.0/net")); err != nil {
 		t.Fatal(err)
 	}
-	if pf, vf := r.physical("0000:01:10.2"); pf != "0000:01:00.0" || index(vf) != "1" {
-		t.Errorf("where the PF is not seen: %q, %s", pf, index(vf))
+	if pf, vf := r.findPF("0000:01:10.2"); pf != "0000:01:00.0" || formatIndex(vf) != "1" {
+		t.Errorf("where the PF is not seen: %q, %s", pf, formatIndex(vf))
 	}
 	made := bench.Interface{Name: "veth", PCI: "tun", SpeedMbps: 10000}
 	r.fromPCI(&made)
@@ -83,14 +85,14 @@ func TestFromPCI(t *testing.T) {
 func TestUnder(t *testing.T) {
 	r := Reader{Root: t.TempDir()}
 	for _, dir := range []string{"bond0/lower_net1", "bond0/lower_net2", "vlan5/lower_bond0", "flannel.1/lower_vlan5", "cni0/lower_veth1", "cni0/bridge", "net1"} {
-		if err := os.MkdirAll(r.path("sys/class/net/"+dir), 0o700); err != nil {
+		if err := os.MkdirAll(r.pathOf("sys/class/net/"+dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, want := range map[string][]string{
 		"bond0": {"net1", "net2"}, "flannel.1": {"vlan5", "bond0", "net1", "net2"}, "cni0": nil, "net1": nil,
 	} {
-		if diff := cmp.Diff(want, r.under(name)); diff != "" {
+		if diff := cmp.Diff(want, r.interfacesUnder(name)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 	}
@@ -100,7 +102,7 @@ func TestUnder(t *testing.T) {
 func TestSpeeds(t *testing.T) {
 	r := Reader{Root: t.TempDir()}
 	for _, dir := range []string{"bond0/lower_net1", "bond0/lower_net2", "vlan5/lower_bond0", "bond1/lower_net1", "bond1/lower_veth1", "flannel.1/lower_net1", "vlan6/lower_gone"} {
-		if err := os.MkdirAll(r.path("sys/class/net/"+dir), 0o700); err != nil {
+		if err := os.MkdirAll(r.pathOf("sys/class/net/"+dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +127,7 @@ func TestSpeeds(t *testing.T) {
 	}
 }
 
-func index(vf *int) string {
+func formatIndex(vf *int) string {
 	if vf == nil {
 		return ""
 	}
@@ -145,7 +147,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	for _, e := range ends {
-		fmt.Printf("%s %s %d %s %q %s\n", e.Interface, e.Address, e.MTU, e.Driver, e.PF, index(e.VF))
+		fmt.Printf("%s %s %d %s %q %s\n", e.Interface, e.Address, e.MTU, e.Driver, e.PF, formatIndex(e.VF))
 	}
 }
 
@@ -176,5 +178,19 @@ func TestEnds(t *testing.T) {
 	want := "v1 invalid IP 1500 veth \"\" \nv0 10.98.0.1 1400 veth \"\" \nv0 fd00:98::1 1400 veth \"\" \n"
 	if diff := cmp.Diff(want, string(out)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestCoalescingAndFlowControl: a NIC that gathers its interrupts for longer has another latency, and one that obeys pause
+// frames another packet rate.
+func TestCoalescingAndFlowControl(t *testing.T) {
+	got := listCoalescing(ethtool.Coalesce{UseAdaptiveRxCoalesce: 1, RxCoalesceUsecs: 3, TxMaxCoalescedFrames: 64})
+	want := []bench.Setting{{Name: "adaptive-rx", Value: "1"}, {Name: "adaptive-tx", Value: "0"}, {Name: "rx-usecs", Value: "3"}, {Name: "rx-frames", Value: "0"},
+		{Name: "tx-usecs", Value: "0"}, {Name: "tx-frames", Value: "64"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := flowControl(ethtool.Pause{RxPause: 1}); got != "autonegotiated off, rx on, tx off" {
+		t.Error(got)
 	}
 }

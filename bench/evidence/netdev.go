@@ -70,8 +70,8 @@ func countDowns(links []bench.Counters) (err error) {
 	return nil
 }
 
-// risen returns by how much before's counters rose until after.
-func risen(before, after bench.Counters) (bench.Counters, error) {
+// SubtractCounters returns by how much before's counters rose until after. A counter that fell is an error.
+func SubtractCounters(before, after bench.Counters) (bench.Counters, error) {
 	d := bench.Counters{Interface: before.Interface, Role: before.Role}
 	for _, c := range []struct {
 		name          string

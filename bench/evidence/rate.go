@@ -10,13 +10,18 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// MaxTxRate asks what the VF with that PCI address may send, in Mb/s; 0 is as much as
-// it can. Its PF knows, and is found where the agent is or in the host's network namespace,
+// Lent has the limits that a VF's PF applies to the VF's frames.
+type Lent struct {
+	MaxTxRate uint32 `json:"maxTxRate"` // Mb/s; 0 is as much as it can
+	VLAN      int    `json:"vlan"`      // that frames get a tag of on the wire; 0 is none
+}
+
+// OfVF asks what the VF with that PCI address may send, and its VLAN. Its PF knows, and is found where the agent is or in the host's network namespace,
 // that of process 1. A container sees neither: then the error says so.
-func (r Reader) MaxTxRate(pci string) (uint32, error) {
-	pf, index := r.parent(pci)
+func (r Reader) OfVF(pci string) (Lent, error) {
+	pf, index := r.findParent(pci)
 	if index == nil {
-		return 0, fmt.Errorf("%q is no VF", pci)
+		return Lent{}, fmt.Errorf("%q is no VF", pci)
 	}
 	var admin vf.Admin
 	ask := func() (err error) {
@@ -25,12 +30,12 @@ func (r Reader) MaxTxRate(pci string) (uint32, error) {
 	}
 	here := ask()
 	if here == nil {
-		return admin.MaxTxRate, nil
+		return Lent{admin.MaxTxRate, int(admin.VLAN.ID)}, nil
 	}
-	if err := netns.Run(r.path("proc/1/ns/net"), ask); err != nil {
-		return 0, fmt.Errorf("what VF %d of %s may send: %w", *index, pf, errors.Join(here, err))
+	if err := netns.Run(r.pathOf("proc/1/ns/net"), ask); err != nil {
+		return Lent{}, fmt.Errorf("what VF %d of %s may send: %w", *index, pf, errors.Join(here, err))
 	}
-	return admin.MaxTxRate, nil
+	return Lent{admin.MaxTxRate, int(admin.VLAN.ID)}, nil
 }
 
 // adminOf asks the links of this thread's network namespace.

@@ -7,13 +7,13 @@ import (
 )
 
 // Both places are asked: where the agent is, and where process 1 is. A PF with VFs is in the lab alone.
-func TestMaxTxRate(t *testing.T) {
-	r := tree(t, "host.txtar")
-	if _, err := r.MaxTxRate("0000:01:00.0"); err == nil || !strings.Contains(err.Error(), `"0000:01:00.0" is no VF`) {
+func TestOfVF(t *testing.T) {
+	r := writeTree(t, "host.txtar")
+	if _, err := r.OfVF("0000:01:00.0"); err == nil || !strings.Contains(err.Error(), `"0000:01:00.0" is no VF`) {
 		t.Errorf("of a PF: %v", err)
 	}
-	ns := r.path("proc/1/ns/net")
-	if _, err := r.MaxTxRate("0000:01:10.2"); err == nil || !strings.Contains(err.Error(), "VF 1 of 0000:01:00.0") || !strings.Contains(err.Error(), "no interface in this network namespace") {
+	ns := r.pathOf("proc/1/ns/net")
+	if _, err := r.OfVF("0000:01:10.2"); err == nil || !strings.Contains(err.Error(), "VF 1 of 0000:01:00.0") || !strings.Contains(err.Error(), "no interface in this network namespace") {
 		t.Errorf("without process 1: %v", err)
 	}
 	if err := os.MkdirAll(ns[:len(ns)-len("/net")], 0o755); err != nil {
@@ -25,7 +25,7 @@ func TestMaxTxRate(t *testing.T) {
 	if err := os.Symlink("/proc/self/ns/net", ns); err != nil {
 		t.Fatal(err)
 	}
-	_, err := r.MaxTxRate("0000:01:10.2")
+	_, err := r.OfVF("0000:01:10.2")
 	if err == nil || strings.Count(err.Error(), "no interface in this network namespace") != 2 {
 		t.Errorf("in process 1's network namespace: %v", err)
 	}

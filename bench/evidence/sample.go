@@ -18,10 +18,10 @@ type Reader struct {
 	Root string
 }
 
-func (r Reader) path(name string) string { return filepath.Join("/", r.Root, name) }
+func (r Reader) pathOf(name string) string { return filepath.Join("/", r.Root, name) }
 
-func (r Reader) text(name string) (string, error) {
-	text, err := os.ReadFile(r.path(name))
+func (r Reader) readText(name string) (string, error) {
+	text, err := os.ReadFile(r.pathOf(name))
 	return string(text), err
 }
 
@@ -37,13 +37,14 @@ type Sample struct {
 	all      bench.CPUTime
 	each     map[int]bench.CPUTime
 	tasks    map[task]taskTime
+	stopped  map[string]throttle
 	links    []bench.Counters
 	softnet  []bench.Softnet
 	queuesOf string
 	queues   []uint64
 }
 
-// At is the moment at which the sample was begun, by [Now].
+// At returns the time at which the sample was begun, by [Now].
 func (s Sample) At() time.Duration { return s.at }
 
 // Sample reads the counters of the machine's processors, of the interfaces watched, and of
@@ -55,17 +56,17 @@ func (r Reader) Sample(watched []Watched) (Sample, error) {
 	if s.at, err = Now(); err != nil {
 		return s, err
 	}
-	if s.links, err = r.links(watched); err != nil {
+	if s.links, err = r.ReadCounters(watched); err != nil {
 		return s, err
 	}
-	stat, err := r.text("proc/stat")
+	stat, err := r.readText("proc/stat")
 	if err != nil {
 		return s, err
 	}
 	if s.all, s.each, err = bench.ParseCPUTimes([]byte(stat)); err != nil {
 		return s, err
 	}
-	softnet, err := r.text("proc/net/softnet_stat")
+	softnet, err := r.readText("proc/net/softnet_stat")
 	if err != nil {
 		return s, err
 	}
@@ -79,13 +80,16 @@ func (r Reader) Sample(watched []Watched) (Sample, error) {
 	if err := countDowns(s.links); err != nil {
 		return s, err
 	}
-	s.tasks, err = r.tasks()
+	if s.stopped, err = r.readThrottles(); err != nil {
+		return s, err
+	}
+	s.tasks, err = r.listTasks()
 	return s, err
 }
 
-// links reads the counters of the interfaces watched, in their order.
-func (r Reader) links(watched []Watched) ([]bench.Counters, error) {
-	text, err := r.text("proc/net/dev")
+// ReadCounters reads the counters of the interfaces watched as they are, in their order.
+func (r Reader) ReadCounters(watched []Watched) ([]bench.Counters, error) {
+	text, err := r.readText("proc/net/dev")
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +111,7 @@ func (r Reader) links(watched []Watched) ([]bench.Counters, error) {
 
 // Counters reads one interface's counters as they are.
 func (r Reader) Counters(name string) (bench.Counters, error) {
-	links, err := r.links([]Watched{{Interface: name}})
+	links, err := r.ReadCounters([]Watched{{Interface: name}})
 	if err != nil {
 		return bench.Counters{}, err
 	}
@@ -124,7 +128,7 @@ func (s Sample) Until(after Sample) (bench.Evidence, error) {
 		return bench.Evidence{}, err
 	}
 	for i, before := range s.links {
-		c, err := risen(before, after.links[i])
+		c, err := SubtractCounters(before, after.links[i])
 		if err != nil {
 			return bench.Evidence{}, err
 		}
@@ -133,6 +137,7 @@ func (s Sample) Until(after Sample) (bench.Evidence, error) {
 	if e.Softnet, err = softnetRisen(s.softnet, after.softnet); err != nil {
 		return bench.Evidence{}, err
 	}
+	e.Throttled = throttledSince(s.stopped, after.stopped)
 	if len(s.queues) != len(after.queues) {
 		return bench.Evidence{}, fmt.Errorf("interface %s had %d receive queues before the window and %d after it", s.queuesOf, len(s.queues), len(after.queues))
 	}
@@ -145,13 +150,14 @@ func (s Sample) Until(after Sample) (bench.Evidence, error) {
 	return e, nil
 }
 
-// cpuUntil is exact to a tick (10 ms) for each processor.
+// cpuUntil returns the processor time from this sample to a later one, exact to a tick (10 ms)
+// for each processor.
 func (s Sample) cpuUntil(after Sample) (bench.CPUUse, error) {
 	window := after.at - s.at
 	if window <= 0 {
 		return bench.CPUUse{}, errors.New("the window has no length")
 	}
-	did, err := ran("all processors", s.all, after.all)
+	did, err := ranBetween("all processors", s.all, after.all)
 	if err != nil {
 		return bench.CPUUse{}, err
 	}
@@ -162,14 +168,17 @@ func (s Sample) cpuUntil(after Sample) (bench.CPUUse, error) {
 		Seconds: window.Seconds(),
 		User:    did.User.Seconds(), System: did.System.Seconds(), IRQ: did.IRQ.Seconds(),
 		SoftIRQ: did.SoftIRQ.Seconds(), Steal: did.Steal.Seconds(), Idle: did.Idle.Seconds(),
-		Tasks: tasksRan(s.tasks, after.tasks),
+	}
+	part, others := tasksRan(s.tasks, after.tasks)
+	if use.Tasks = part; len(others) > 0 {
+		use.Others = keepLargest(others)
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.each)) {
 		now, ok := after.each[n]
 		if !ok {
 			return bench.CPUUse{}, fmt.Errorf("processor %d went offline in the window", n)
 		}
-		did, err := ran(fmt.Sprintf("processor %d", n), s.each[n], now)
+		did, err := ranBetween(fmt.Sprintf("processor %d", n), s.each[n], now)
 		if err != nil {
 			return bench.CPUUse{}, err
 		}
@@ -183,9 +192,9 @@ func (s Sample) cpuUntil(after Sample) (bench.CPUUse, error) {
 	return use, nil
 }
 
-// ran returns what was done between two readings. Time of waiting for I/O, which is
+// ranBetween returns what was done between two readings. Time of waiting for I/O, which is
 // in Idle, may fall a little (proc_stat(5)) and then counts as none.
-func ran(who string, before, after bench.CPUTime) (bench.CPUTime, error) {
+func ranBetween(who string, before, after bench.CPUTime) (bench.CPUTime, error) {
 	d := after.Since(before)
 	d.Idle = max(d.Idle, 0)
 	if min(d.User, d.System, d.IRQ, d.SoftIRQ, d.Steal) < 0 {

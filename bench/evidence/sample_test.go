@@ -14,9 +14,9 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// tree writes an archive to a folder of this test's and returns a Reader of it. A file that
+// writeTree writes an archive to a folder of this test's and returns a Reader of it. A file that
 // is "-> target" becomes a link.
-func tree(t *testing.T, file string) Reader {
+func writeTree(t *testing.T, file string) Reader {
 	t.Helper()
 	a, err := txtar.ParseFile(filepath.Join("testdata", file))
 	if err != nil {
@@ -42,11 +42,11 @@ func tree(t *testing.T, file string) Reader {
 
 var watched = []Watched{{"net1", "path"}, {"eth0", "other"}}
 
-// samples are of a machine before and after a window of two seconds.
-func samples(t *testing.T) (before, after Sample) {
+// takeSamples are of a machine before and after a window of two seconds.
+func takeSamples(t *testing.T) (before, after Sample) {
 	t.Helper()
 	for file, to := range map[string]*Sample{"before.txtar": &before, "after.txtar": &after} {
-		s, err := tree(t, file).Sample(watched)
+		s, err := writeTree(t, file).Sample(watched)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func samples(t *testing.T) (before, after Sample) {
 }
 
 func TestSample(t *testing.T) {
-	before, after := samples(t)
+	before, after := takeSamples(t)
 	got, err := before.Until(after)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,8 @@ func TestSample(t *testing.T) {
 		CPU: bench.CPUUse{
 			Seconds: 2, User: 0.5, System: 1, IRQ: 0.1, SoftIRQ: 0.6, Steal: 0.2, Idle: 1.6,
 			Busiest: 1, Busy: []float64{0.1, 1},
-			Tasks: map[string]float64{"iperf3": 0.7, "ksoftirqd/1": 0.4, "vhost-900": 0.3, "qemu-system-x86": 0.1},
+			Tasks:  map[string]float64{"iperf3": 0.7, "ksoftirqd/1": 0.4, "vhost-900": 0.3, "qemu-system-x86": 0.1},
+			Others: map[string]float64{"systemd": 0.5},
 		},
 		Interfaces: []bench.Counters{
 			{Interface: "net1", Role: "path", RxBytes: 5000000, RxPackets: 4000, RxDropped: 6, TxBytes: 66000, TxPackets: 1000, TxDropped: 3},
@@ -95,7 +96,7 @@ func TestUntilRefuses(t *testing.T) {
 		{"a queue", func(b, a *Sample) { b.queues, a.queues, b.queuesOf = []uint64{5}, []uint64{3}, "net1" }, "packets of receive queue 0 of interface net1 fell from 5 to 3"},
 		{"no time", func(b, a *Sample) { a.at = b.at }, "the window has no length"},
 	} {
-		before, after := samples(t)
+		before, after := takeSamples(t)
 		c.change(&before, &after)
 		if got, err := before.Until(after); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %+v, want %s", c.name, err, got, c.want)
@@ -104,7 +105,7 @@ func TestUntilRefuses(t *testing.T) {
 }
 
 func TestInterfaceGone(t *testing.T) {
-	_, err := tree(t, "after.txtar").Sample([]Watched{{"net2", "path"}})
+	_, err := writeTree(t, "after.txtar").Sample([]Watched{{"net2", "path"}})
 	if err == nil || err.Error() != "interface net2 is not in this network namespace: it has [eth0 net1]" {
 		t.Error(err)
 	}
@@ -112,7 +113,7 @@ func TestInterfaceGone(t *testing.T) {
 
 // TestIdleMayFall: time of waiting for I/O does (proc_stat(5)), and counts as none.
 func TestIdleMayFall(t *testing.T) {
-	before, after := samples(t)
+	before, after := takeSamples(t)
 	before.all.Idle = time.Hour
 	if got, err := before.Until(after); err != nil || got.CPU.Idle != 0 {
 		t.Errorf("%v, idle %g", err, got.CPU.Idle)
@@ -151,7 +152,7 @@ func TestParseErrors(t *testing.T) {
 
 func TestParseTaskName(t *testing.T) {
 	id, got, err := parseTask("77 (a) b (c) S 1 1 1 0 -1 4 0 0 0 0 5 7 0 0 20 0 1 0 123 0 0")
-	if err != nil || id != (task{77, 123}) || got != (taskTime{"a) b (c", 120 * time.Millisecond}) {
+	if err != nil || id != (task{77, 123}) || got != (taskTime{name: "a) b (c", time: 120 * time.Millisecond}) {
 		t.Errorf("%v %v %v", id, got, err)
 	}
 }
@@ -226,7 +227,7 @@ func FuzzParseMachine(f *testing.F) {
 		if n, err := parseMemory(memory); err == nil && n < 0 {
 			t.Errorf("%q: %d", memory, n)
 		}
-		_, _ = parseModel(cpus), hypervisor(cpus, "", "")
+		_, _ = parseModel(cpus), nameHypervisor(cpus, "", "")
 	})
 }
 

@@ -1,9 +1,11 @@
 package evidence
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,13 +18,14 @@ import (
 	"github.com/culvert-net/culvert/bench/engine"
 )
 
-// task is a process or thread; started tells it from a later one with its number.
+// task is a process or thread; started distinguishes it from a later one with its number.
 type task struct{ id, started uint64 }
 
 // taskTime is how long a task has run, in user space and the kernel.
 type taskTime struct {
-	name string
-	time time.Duration
+	name  string
+	time  time.Duration
+	other bool // it takes no part
 }
 
 // parseTask reads /proc/PID/stat (proc_pid_stat(5)): comm, utime, stime and starttime. A
@@ -50,12 +53,12 @@ func parseTask(text string) (task, taskTime, error) {
 	if v[0] > most || v[1] > most {
 		return task{}, taskTime{}, fmt.Errorf("read task %d's stat: it has run for %d and %d ticks", id, v[0], v[1])
 	}
-	return task{id, v[2]}, taskTime{text[open+1 : end], time.Duration(v[0]+v[1]) * bench.Tick}, nil
+	return task{id, v[2]}, taskTime{name: text[open+1 : end], time: time.Duration(v[0]+v[1]) * bench.Tick}, nil
 }
 
-// tells reports whether a task may take part in carrying traffic: what the kernel does it
+// takesPart reports whether a task may take part in carrying traffic: what the kernel does it
 // in beside interrupts, virtual machines, and the engines.
-func tells(name string) bool {
+func takesPart(name string) bool {
 	for _, prefix := range []string{"vhost-", "ksoftirqd/", "napi/", "qemu"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
@@ -64,10 +67,10 @@ func tells(name string) bool {
 	return slices.ContainsFunc(engine.Engines(), func(e engine.Engine) bool { return e.Task != "" && strings.HasPrefix(name, e.Task) })
 }
 
-// tasks lists the tasks that take part, and this process's own (Culvert's own engine runs
-// in it). Those that end meanwhile are left out.
-func (r Reader) tasks() (map[task]taskTime, error) {
-	all, err := filepath.Glob(r.path("proc/[0-9]*/stat"))
+// listTasks lists all tasks: those that take part, among them this process (Culvert's own engine runs
+// in it), and the others. Those that end meanwhile are left out.
+func (r Reader) listTasks() (map[task]taskTime, error) {
+	all, err := filepath.Glob(r.pathOf("proc/[0-9]*/stat"))
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +92,8 @@ func (r Reader) addTask(found map[task]taskTime, file string) error {
 		return err
 	case id.id == uint64(os.Getpid()):
 		t.name = engine.Own
-	case !tells(t.name):
-		return nil
+	case !takesPart(t.name):
+		t.other = true
 	case strings.HasPrefix(t.name, "qemu"):
 		if guest := guestOf(filepath.Join(filepath.Dir(file), "cmdline")); guest != "" {
 			t.name += " of " + guest
@@ -129,7 +132,7 @@ func addThreads(found map[task]taskTime, process task, whole taskTime, folder st
 // as libvirt writes it, or -name db1 (qemu(1)). Without a name it is empty.
 func guestOf(file string) string {
 	text, err := os.ReadFile(file)
-	if err != nil { // it has ended, or tells nobody
+	if err != nil { // it has ended, or is not readable
 		return ""
 	}
 	words := strings.Split(string(text), "\x00")
@@ -149,14 +152,48 @@ func readTask(file string) (task, taskTime, error) {
 	return parseTask(string(text))
 }
 
-// tasksRan sums by name how long tasks ran between the two samples. One that ended is
-// not in it.
-func tasksRan(before, after map[task]taskTime) map[string]float64 {
-	ran := map[string]float64{}
+// tasksRan sums by name how long tasks ran between the two samples: part has those that take
+// part, others the rest. A task that ended is in neither.
+func tasksRan(before, after map[task]taskTime) (part, others map[string]float64) {
+	part, others = map[string]float64{}, map[string]float64{}
 	for id, a := range after {
-		if d := a.time - before[id].time; d > 0 {
-			ran[a.name] += d.Seconds()
+		d := (a.time - before[id].time).Seconds()
+		switch {
+		case d <= 0:
+		case a.other:
+			others[commonName(a.name)] += d
+		default:
+			part[a.name] += d
 		}
 	}
-	return ran
+	return part, others
+}
+
+// commonName returns the part of the name that kernel workers of one kind share: "kworker" of
+// "kworker/3:1-events".
+func commonName(name string) string {
+	kind, _, _ := strings.Cut(name, "/")
+	return kind
+}
+
+// mostOthers is how many tasks that take no part have their own names; the rest is moreOthers.
+const (
+	mostOthers = 8
+	moreOthers = "and more"
+)
+
+// keepLargest keeps the tasks that ran longest, and sums the rest.
+func keepLargest(all map[string]float64) map[string]float64 {
+	if len(all) <= mostOthers {
+		return all
+	}
+	names := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(cmp.Compare(all[b], all[a]), strings.Compare(a, b)) })
+	kept := map[string]float64{}
+	for i, name := range names {
+		if i >= mostOthers {
+			name = moreOthers
+		}
+		kept[name] += all[names[i]]
+	}
+	return kept
 }

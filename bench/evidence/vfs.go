@@ -34,22 +34,22 @@ func (r Reader) VFs() (all []VF, err error) {
 		return nil, err
 	}
 	for _, l := range links {
-		if len(r.glob(r.device(l.Parent, "virtfn0"))) == 0 || l.Parent == "" {
+		if len(r.listFiles(r.devicePath(l.Parent, "virtfn0"))) == 0 || l.Parent == "" {
 			continue
 		}
 		pf, err := conn.Link(l.Index, true)
 		if err != nil {
 			continue // a guest's VF that is not found has no PF's name in the result
 		}
-		all = append(all, r.addressed(l.Parent, pf)...)
+		all = append(all, r.addressedVFs(l.Parent, pf)...)
 	}
 	return all, nil
 }
 
-// addressed are the VFs of a PF that have an address, in order.
-func (r Reader) addressed(pci string, pf rtnl.Link) (all []VF) {
+// addressedVFs returns the VFs of a PF that have a MAC address, in order.
+func (r Reader) addressedVFs(pci string, pf rtnl.Link) (all []VF) {
 	for _, i := range slices.Sorted(maps.Keys(pf.VFs)) {
-		target, err := filepath.EvalSymlinks(r.path(r.device(pci, fmt.Sprintf("virtfn%d", i))))
+		target, err := filepath.EvalSymlinks(r.pathOf(r.devicePath(pci, fmt.Sprintf("virtfn%d", i))))
 		if mac := pf.VFs[i].MAC; err == nil && mac != (vf.MAC{}) {
 			all = append(all, VF{MAC: mac.String(), PF: pf.Name, PFPCI: pci, Index: i, PCI: filepath.Base(target)})
 		}

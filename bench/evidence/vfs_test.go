@@ -12,10 +12,10 @@ import (
 // TestVFs: those without an address are nobody's, and where there is no PF there are none. A
 // PF with VFs is in the lab alone.
 func TestVFs(t *testing.T) {
-	r := tree(t, "host.txtar")
+	r := writeTree(t, "host.txtar")
 	pf := rtnl.Link{Name: "enp1s0", VFs: map[int]vf.Admin{0: {MAC: vf.MAC{2, 0, 0, 0, 0, 1}}, 1: {MAC: vf.MAC{2, 0, 0, 0, 0, 2}}, 2: {}, 9: {MAC: vf.MAC{2, 0, 0, 0, 0, 9}}}}
 	want := []VF{{"02:00:00:00:00:01", "enp1s0", "0000:01:00.0", 0, "0000:01:10.0"}, {"02:00:00:00:00:02", "enp1s0", "0000:01:00.0", 1, "0000:01:10.2"}}
-	if diff := cmp.Diff(want, r.addressed("0000:01:00.0", pf)); diff != "" {
+	if diff := cmp.Diff(want, r.addressedVFs("0000:01:00.0", pf)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if got, err := (Reader{Root: t.TempDir()}).VFs(); err != nil || len(got) != 0 {

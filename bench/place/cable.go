@@ -29,7 +29,7 @@ func Cable(specs []Spec) func(ctx context.Context, machine, pf string, in bool) 
 		if err != nil {
 			return err
 		}
-		_, err = m.run(ctx, "link", machine, pf, map[bool]string{true: "up", false: "down"}[in])
+		_, err = m.runCommand(ctx, "link", machine, pf, map[bool]string{true: "up", false: "down"}[in])
 		return err
 	}
 }

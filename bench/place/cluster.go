@@ -21,8 +21,8 @@ import (
 	"github.com/culvert-net/culvert/program"
 )
 
-// Cluster is where pods are made for a measurement, by the program kubectl: whatever
-// way of logging in a cluster has, kubectl knows it.
+// Cluster is a cluster in which the program kubectl makes pods for a measurement. kubectl
+// supports every way in which clusters authenticate.
 type Cluster struct {
 	Kubectl []string // the program, with flags such as --context
 	// Namespace is of the pods in the pod network, and System of those in a node's own network and
@@ -52,7 +52,7 @@ type Pods struct {
 	stop    context.CancelFunc
 }
 
-// The labels of what is made, and until when somebody minds it.
+// The labels of the objects, and the annotation with the end of their lease.
 const (
 	labelManaged = "app.kubernetes.io/managed-by=culvert-bench"
 	labelRun     = "culvert.dev/bench-run"
@@ -64,7 +64,7 @@ const (
 
 const (
 	leaseTime = 5 * time.Minute // renewed each minute
-	lifeTime  = 24 * time.Hour  // after which a pod ends that nobody deletes
+	lifeTime  = 24 * time.Hour  // a pod ends by itself after that
 	readyTime = 3 * time.Minute
 	goneTime  = 2 * time.Minute
 	callTime  = 30 * time.Second
@@ -80,14 +80,14 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 	if err := c.checkSystem(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.reap(ctx, time.Now()); err != nil {
+	if err := c.removeExpired(ctx, time.Now()); err != nil {
 		return nil, err
 	}
-	if c.Image, err = c.image(ctx); err != nil {
+	if c.Image, err = c.findImage(ctx); err != nil {
 		return nil, err
 	}
 	p = &Pods{cluster: c, run: strings.ToLower(rand.Text()[:8])}
-	p.All = p.wanted()
+	p.All = p.wantedPods()
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.stop = stop
 	defer func() {
@@ -97,31 +97,43 @@ func (c Cluster) Open(ctx context.Context) (p *Pods, err error) {
 		}
 	}()
 	for _, pod := range p.All {
-		if _, err := c.create(ctx, pod.Namespace, p.manifest(pod, time.Now())); err != nil {
+		if err := p.createPod(ctx, pod); err != nil {
 			return p, fmt.Errorf("make pod %s/%s on %s: %w", pod.Namespace, pod.Name, pod.Node, err)
 		}
 	}
-	service, err := c.create(ctx, c.Namespace, p.service(time.Now()))
+	service, err := c.createObject(ctx, c.Namespace, p.serviceManifest(time.Now()))
 	if err != nil {
 		return p, fmt.Errorf("make a Service: %w", err)
 	}
 	if p.Service, err = netip.ParseAddr(service.Spec.ClusterIP); err != nil {
 		return p, fmt.Errorf("read the Service's address: %w", err)
 	}
-	p.renewed.Go(func() error { p.renew(renewing); return nil })
-	if err := p.ready(ctx); err != nil {
+	p.renewed.Go(func() error { p.renewLease(renewing); return nil })
+	if err := p.waitReady(ctx); err != nil {
 		return p, err
 	}
 	for i := range p.All {
-		if p.All[i].Pipe, err = c.exec(ctx, p.All[i]); err != nil {
+		if p.All[i].Pipe, err = c.startAgent(ctx, p.All[i]); err != nil {
 			return p, err
 		}
 	}
 	return p, nil
 }
 
-// wanted are the pods, on one node or two.
-func (p *Pods) wanted() []Pod {
+// createPod makes a pod with CAP_BPF, or without where the cluster's policy refuses that one.
+func (p *Pods) createPod(ctx context.Context, pod Pod) error {
+	_, err := p.cluster.createObject(ctx, pod.Namespace, p.podManifest(pod, moreCapabilities(), time.Now()))
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if _, again := p.cluster.createObject(ctx, pod.Namespace, p.podManifest(pod, leastCapabilities(), time.Now())); again != nil {
+		return err
+	}
+	return nil
+}
+
+// wantedPods returns the pods to make, on one node or two.
+func (p *Pods) wantedPods() []Pod {
 	c, name := p.cluster, "culvert-bench-"+p.run
 	all := []Pod{
 		{Name: name + "-from", Namespace: c.Namespace, Node: c.From, From: true},
@@ -134,14 +146,14 @@ func (p *Pods) wanted() []Pod {
 	return all
 }
 
-// namespaces are those of the pods: one where both are the same.
-func (c Cluster) namespaces() []string {
+// listNamespaces returns the namespaces of the pods, each once.
+func (c Cluster) listNamespaces() []string {
 	return slices.Compact([]string{c.Namespace, c.System})
 }
 
 // inEach calls f for each of the namespaces at the same time, and joins the errors.
 func (c Cluster) inEach(f func(namespace string) error) error {
-	names := c.namespaces()
+	names := c.listNamespaces()
 	errs := make([]error, len(names))
 	var g errgroup.Group
 	for i, name := range names {
@@ -156,7 +168,7 @@ func (c Cluster) inEach(f func(namespace string) error) error {
 
 // checkSystem returns an error where the namespace for the pods in the nodes' networks is not there.
 func (c Cluster) checkSystem(ctx context.Context) error {
-	out, err := c.kubectl(ctx, c.System, nil, "get", "namespace", c.System, "--ignore-not-found", "--output", "name")
+	out, err := c.runKubectl(ctx, c.System, nil, "get", "namespace", c.System, "--ignore-not-found", "--output", "name")
 	if err != nil {
 		return fmt.Errorf("look for namespace %s: %w", c.System, err)
 	}
@@ -166,50 +178,50 @@ func (c Cluster) checkSystem(ctx context.Context) error {
 	return nil
 }
 
-// create makes an object, and returns it as the API server has it.
-func (c Cluster) create(ctx context.Context, namespace string, o object) (was state, err error) {
+// createObject makes an object, and returns it as the API server has it.
+func (c Cluster) createObject(ctx context.Context, namespace string, o object) (was state, err error) {
 	manifest, err := json.Marshal(o)
 	if err != nil {
 		return was, err
 	}
-	out, err := c.kubectl(ctx, namespace, manifest, "create", "-f", "-", "--output", "json")
+	out, err := c.runKubectl(ctx, namespace, manifest, "create", "-f", "-", "--output", "json")
 	if err != nil {
 		return was, err
 	}
 	return was, json.Unmarshal(out, &was)
 }
 
-// exec starts the agent in a pod. When the connection breaks, its input ends.
-func (c Cluster) exec(ctx context.Context, pod Pod) (*Pipe, error) {
-	args := c.args(pod.Namespace, "exec", "--stdin", "--quiet", pod.Name, "--", program.Bench, "agent")
+// startAgent starts the agent in a pod. When the connection breaks, its input ends.
+func (c Cluster) startAgent(ctx context.Context, pod Pod) (*Pipe, error) {
+	args := c.kubectlArgs(pod.Namespace, "exec", "--stdin", "--quiet", pod.Name, "--", program.Bench, "agent")
 	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), c.Kubectl[0], args...), func() error { return nil })
 }
 
-// ready waits until all pods are.
-func (p *Pods) ready(ctx context.Context) error {
+// waitReady waits until all pods are.
+func (p *Pods) waitReady(ctx context.Context) error {
 	err := p.cluster.inEach(func(namespace string) error {
-		_, err := p.cluster.kubectlFor(ctx, readyTime+callTime, namespace, nil, "wait", "--for=condition=Ready", "pods", "--selector", p.selector(), "--timeout", readyTime.String())
+		_, err := p.cluster.kubectlFor(ctx, readyTime+callTime, namespace, nil, "wait", "--for=condition=Ready", "pods", "--selector", p.runSelector(), "--timeout", readyTime.String())
 		return err
 	})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	pods, listErr := p.cluster.list(ctx, "pods", p.selector())
+	pods, listErr := p.cluster.listObjects(ctx, "pods", p.runSelector())
 	if listErr != nil {
 		return errors.Join(err, listErr)
 	}
 	var why []string
 	for _, pod := range pods {
-		if s := pod.waits(); s != "" {
+		if s := pod.waitReason(); s != "" {
 			why = append(why, fmt.Sprintf("%s/%s on %s: %s", pod.Metadata.Namespace, pod.Metadata.Name, pod.Spec.NodeName, s))
 		}
 	}
 	return fmt.Errorf("wait %s for the pods: %w; %s; they are removed again (kubectl get events -n NAMESPACE says more)", readyTime, err, strings.Join(why, "; "))
 }
 
-// renew keeps the lease until ctx ends: who died renews nothing, and the next
+// renewLease keeps the lease until ctx ends: who died renews nothing, and the next
 // invocation removes its pods.
-func (p *Pods) renew(ctx context.Context) {
+func (p *Pods) renewLease(ctx context.Context) {
 	t := time.NewTicker(leaseTime / 5)
 	defer t.Stop()
 	for {
@@ -217,18 +229,18 @@ func (p *Pods) renew(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
-			// While the API server is away nobody else removes them, either.
+			// While the API server is away no other invocation removes them, either.
 			_ = p.cluster.inEach(func(namespace string) error {
-				_, err := p.cluster.kubectl(ctx, namespace, nil, "annotate", "--overwrite", made, "--selector", p.selector(), leaseKey+"="+until(now))
+				_, err := p.cluster.runKubectl(ctx, namespace, nil, "annotate", "--overwrite", made, "--selector", p.runSelector(), leaseKey+"="+leaseEnd(now))
 				return err
 			})
 		}
 	}
 }
 
-func until(now time.Time) string { return now.Add(leaseTime).UTC().Format(time.RFC3339) }
+func leaseEnd(now time.Time) string { return now.Add(leaseTime).UTC().Format(time.RFC3339) }
 
-func (p *Pods) selector() string { return labelRun + "=" + p.run }
+func (p *Pods) runSelector() string { return labelRun + "=" + p.run }
 
 // Close ends the agents and removes what was made, trying again while the API server is
 // away, two minutes at most. The error says how to remove them by hand.
@@ -250,12 +262,12 @@ func (p *Pods) Close() error {
 		}
 	}
 	_ = g.Wait()
-	return errors.Join(append(errs, p.cluster.remove(p.selector()))...)
+	return errors.Join(append(errs, p.cluster.removeAll(p.runSelector()))...)
 }
 
-// remove deletes what was made and waits until it is gone. It is called when the
+// removeAll deletes what was made and waits until it is gone. It is called when the
 // invocation's context has ended, too.
-func (c Cluster) remove(selector string) error {
+func (c Cluster) removeAll(selector string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), goneTime)
 	defer cancel()
 	return c.inEach(func(namespace string) error { return c.removeIn(ctx, namespace, selector) })
@@ -275,9 +287,9 @@ func (c Cluster) removeIn(ctx context.Context, namespace, selector string) error
 	}
 }
 
-// reap removes what an invocation left that died.
-func (c Cluster) reap(ctx context.Context, now time.Time) error {
-	left, err := c.list(ctx, made, labelManaged)
+// removeExpired removes what an invocation left that died.
+func (c Cluster) removeExpired(ctx context.Context, now time.Time) error {
+	left, err := c.listObjects(ctx, made, labelManaged)
 	if err != nil {
 		return err
 	}
@@ -289,27 +301,27 @@ func (c Cluster) reap(ctx context.Context, now time.Time) error {
 		}
 	}
 	for run := range dead {
-		if err := c.remove(labelRun + "=" + run); err != nil {
+		if err := c.removeAll(labelRun + "=" + run); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// image is what the pods run: culvertd's, unless another one is named.
-func (c Cluster) image(ctx context.Context) (string, error) {
+// findImage returns the image that the pods run: culvertd's, unless the caller names another.
+func (c Cluster) findImage(ctx context.Context) (string, error) {
 	if c.Image != "" {
 		return c.Image, nil
 	}
-	out, err := c.kubectl(ctx, c.System, nil, "get", "daemonset", "culvertd", "--output", "jsonpath={.spec.template.spec.containers[0].image}")
+	out, err := c.runKubectl(ctx, c.System, nil, "get", "daemonset", "culvertd", "--output", "jsonpath={.spec.template.spec.containers[0].image}")
 	if err != nil {
 		return "", fmt.Errorf("which image has the program culvert-bench? That of culvertd is not known; name one with --image: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Contexts are those of a kubeconfig, or of the one that kubectl reads by itself; none
-// when kubectl cannot say.
+// Contexts returns the contexts of a kubeconfig, or of the one that kubectl reads by default.
+// There are none if kubectl fails.
 func Contexts(ctx context.Context, kubeconfig string) []string {
 	args := []string{"config", "get-contexts", "--output", "name"}
 	if kubeconfig != "" {
@@ -324,21 +336,21 @@ func Contexts(ctx context.Context, kubeconfig string) []string {
 	return strings.Fields(string(out))
 }
 
-// args are kubectl's, for what is in a namespace.
-func (c Cluster) args(namespace string, more ...string) []string {
+// kubectlArgs returns the arguments of kubectl for objects in a namespace.
+func (c Cluster) kubectlArgs(namespace string, more ...string) []string {
 	return slices.Concat(c.Kubectl[1:], []string{"--namespace", namespace}, more)
 }
 
-// kubectl runs kubectl in a namespace and returns what it printed. It is in a
-// process group of its own: Ctrl-C is for us.
-func (c Cluster) kubectl(ctx context.Context, namespace string, in []byte, args ...string) ([]byte, error) {
+// runKubectl runs kubectl in a namespace and returns what it printed. kubectl has a process group
+// of its own, so that Ctrl-C reaches only the calling program.
+func (c Cluster) runKubectl(ctx context.Context, namespace string, in []byte, args ...string) ([]byte, error) {
 	return c.kubectlFor(ctx, callTime, namespace, in, args...)
 }
 
 func (c Cluster) kubectlFor(ctx context.Context, bound time.Duration, namespace string, in []byte, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Kubectl[0], c.args(namespace, args...)...)
+	cmd := exec.CommandContext(ctx, c.Kubectl[0], c.kubectlArgs(namespace, args...)...)
 	cmd.Stdin = bytes.NewReader(in)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	said := &tail{}

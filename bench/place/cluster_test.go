@@ -38,6 +38,13 @@ type podList struct {
 			NodeName    string `json:"nodeName"`
 			HostPID     bool   `json:"hostPID"`
 			HostNetwork bool   `json:"hostNetwork"`
+			Containers  []struct {
+				SecurityContext struct {
+					Capabilities struct {
+						Add []string `json:"add"`
+					} `json:"capabilities"`
+				} `json:"securityContext"`
+			} `json:"containers"`
 		} `json:"spec"`
 		Status struct {
 			Phase string `json:"phase"`
@@ -66,7 +73,7 @@ func newCluster(t *testing.T) *world {
 	script := fmt.Sprintf(`#!/bin/sh
 case " $* " in *" exec "*) exec %s agent;; esac
 exec %s --kubeconfig %s "$@"
-`, ourselves(t).Path, apiserver.Program(t, "kubernetes", "kubectl"), config)
+`, ownProgram(t).Path, apiserver.Program(t, "kubernetes", "kubectl"), config)
 	if err := errors.Join(os.WriteFile(config, []byte(admin), 0o600), os.WriteFile(dir+"/kubectl", []byte(script), 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +84,12 @@ exec %s --kubeconfig %s "$@"
 	return &world{s, Cluster{Kubectl: []string{dir + "/kubectl"}, Namespace: "default", System: "culvert-system", Network: "vfs", Image: "culvert:test", From: "n1", To: "n2"}}
 }
 
-func (w *world) pods(t *testing.T) podList {
+func (w *world) listPods(t *testing.T) podList {
 	t.Helper()
-	return w.get(t, allPods)
+	return w.getPods(t, allPods)
 }
 
-func (w *world) get(t *testing.T, path string) podList {
+func (w *world) getPods(t *testing.T, path string) podList {
 	t.Helper()
 	var all podList
 	if err := w.Do(http.MethodGet, path, "", &all); err != nil {
@@ -91,10 +98,10 @@ func (w *world) get(t *testing.T, path string) podList {
 	return all
 }
 
-// services are the names of those that measurements made.
-func (w *world) services(t *testing.T) (names []string) {
+// listServices are the names of those that measurements made.
+func (w *world) listServices(t *testing.T) (names []string) {
 	t.Helper()
-	for _, s := range w.get(t, servicesPath).Items {
+	for _, s := range w.getPods(t, servicesPath).Items {
 		if strings.HasPrefix(s.Metadata.Name, "culvert-bench-") {
 			names = append(names, s.Metadata.Name)
 		}
@@ -102,9 +109,9 @@ func (w *world) services(t *testing.T) (names []string) {
 	return names
 }
 
-// kubelet lets pods go that are to, and if starts is true makes others ready, until
+// runKubelet lets pods go that are to, and if starts is true makes others ready, until
 // stop is called.
-func (w *world) kubelet(t *testing.T, starts bool) (stop func()) {
+func (w *world) runKubelet(t *testing.T, starts bool) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var g errgroup.Group
@@ -149,17 +156,61 @@ func TestCluster(t *testing.T) {
 	t.Run("KeepsNodesFromTenants", w.keepsNodesFromTenants)
 	t.Run("NeedsTheRightsThatAreDocumented", w.needsTheRightsThatAreDocumented)
 	t.Run("LeavesNothing", w.leavesNothing)
+	t.Run("DoesWithoutWhatThePolicyRefuses", w.doesWithoutWhatThePolicyRefuses)
+}
+
+// A cluster whose policy admits no CAP_BPF gets pods without it; one that admits it gets pods with it.
+func (w *world) doesWithoutWhatThePolicyRefuses(t *testing.T) {
+	defer w.runKubelet(t, true)()
+	capabilities := func() (all []string) {
+		p, err := w.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range w.listPods(t).Items {
+			if len(pod.Spec.Containers) > 0 && pod.Metadata.Labels["app.kubernetes.io/managed-by"] == "culvert-bench" {
+				all = append(all, strings.Join(pod.Spec.Containers[0].SecurityContext.Capabilities.Add, " "))
+			}
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		return all
+	}
+	for _, got := range capabilities() {
+		if got != "NET_ADMIN NET_RAW SYS_NICE BPF" {
+			t.Errorf("a pod has %s", got)
+		}
+	}
+	const (
+		policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+		bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+	)
+	w.Must(http.MethodPost, policies, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: no-bpf},
+ spec: {matchConstraints: {resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]},
+  validations: [{expression: "!object.spec.containers.exists(c, 'BPF' in c.securityContext.capabilities.add)"}]}}`)
+	w.Must(http.MethodPost, bindings, `{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicyBinding, metadata: {name: no-bpf},
+ spec: {policyName: no-bpf, validationActions: [Deny]}}`)
+	defer w.Must(http.MethodDelete, policies+"/no-bpf", "")
+	defer w.Must(http.MethodDelete, bindings+"/no-bpf", "")
+	var got []string
+	for until := time.Now().Add(2 * time.Minute); time.Now().Before(until); { // the API server learns of a policy within seconds
+		if got = capabilities(); len(got) == 4 && !slices.ContainsFunc(got, func(s string) bool { return s != "NET_ADMIN NET_RAW SYS_NICE" }) {
+			return
+		}
+	}
+	t.Errorf("where the policy refuses CAP_BPF, pods have %q", got)
 }
 
 func (w *world) opens(t *testing.T) {
-	defer w.kubelet(t, true)()
+	defer w.runKubelet(t, true)()
 	w.Must(http.MethodPost, podsPath, `{apiVersion: v1, kind: Pod, metadata: {name: somebodys}, spec: {containers: [{name: a, image: b}]}}`)
 	p, err := w.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, pod := range w.pods(t).Items {
+	for _, pod := range w.listPods(t).Items {
 		if pod.Metadata.Name == "somebodys" {
 			continue
 		}
@@ -181,26 +232,26 @@ func (w *world) opens(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := w.services(t); !p.Service.IsValid() || len(got) != 1 {
+	if got := w.listServices(t); !p.Service.IsValid() || len(got) != 1 {
 		t.Errorf("Service %s; there are %q", p.Service, got)
 	}
 	for _, pod := range p.All {
-		hello(t, pod.Pipe)
+		checkHello(t, pod.Pipe)
 	}
 	// The lease of another invocation runs: its pods stay.
-	if err := w.reap(t.Context(), time.Now()); err != nil || len(w.pods(t).Items) != 5 {
-		t.Errorf("%v, %d pods", err, len(w.pods(t).Items))
+	if err := w.removeExpired(t.Context(), time.Now()); err != nil || len(w.listPods(t).Items) != 5 {
+		t.Errorf("%v, %d pods", err, len(w.listPods(t).Items))
 	}
-	if len(w.services(t)) != 1 {
+	if len(w.listServices(t)) != 1 {
 		t.Error("its Service does not")
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if left := w.pods(t).Items; len(left) != 1 || left[0].Metadata.Name != "somebodys" {
+	if left := w.listPods(t).Items; len(left) != 1 || left[0].Metadata.Name != "somebodys" {
 		t.Errorf("%d pods are left", len(left))
 	}
-	if left := w.services(t); len(left) != 0 {
+	if left := w.listServices(t); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
 	w.Must(http.MethodDelete, podsPath+"/somebodys", "{apiVersion: v1, kind: DeleteOptions, gracePeriodSeconds: 0}")
@@ -212,7 +263,7 @@ const tenant = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, me
 
 // A tenant may enter every pod of its namespace, and none in which it would be root on the node.
 func (w *world) keepsNodesFromTenants(t *testing.T) {
-	defer w.kubelet(t, true)()
+	defer w.runKubelet(t, true)()
 	w.Must(http.MethodPost, "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", tenant)
 	p, err := w.Open(t.Context())
 	if err != nil {
@@ -224,7 +275,7 @@ func (w *world) keepsNodesFromTenants(t *testing.T) {
 		}
 	}()
 	for _, pod := range p.All {
-		out, err := w.kubectl(t.Context(), pod.Namespace, nil, "auth", "can-i", "create", "pods/"+pod.Name, "--subresource=exec", "--as", "tenant", "--quiet")
+		out, err := w.runKubectl(t.Context(), pod.Namespace, nil, "auth", "can-i", "create", "pods/"+pod.Name, "--subresource=exec", "--as", "tenant", "--quiet")
 		if enters := err == nil; enters == pod.Host {
 			t.Errorf("the tenant may enter %s/%s, in the node's network %t: %t, %v: %s", pod.Namespace, pod.Name, pod.Host, enters, err, out)
 		}
@@ -233,7 +284,7 @@ func (w *world) keepsNodesFromTenants(t *testing.T) {
 
 // A person with the rights that docs/bench.md names, in both namespaces, can measure.
 func (w *world) needsTheRightsThatAreDocumented(t *testing.T) {
-	defer w.kubelet(t, true)()
+	defer w.runKubelet(t, true)()
 	page, err := os.ReadFile("../../docs/bench.md")
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +296,7 @@ func (w *world) needsTheRightsThatAreDocumented(t *testing.T) {
 	}
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	w.Must(http.MethodPost, rbac+"clusterroles", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\n"+role)
-	for _, namespace := range w.namespaces() {
+	for _, namespace := range w.listNamespaces() {
 		w.Must(http.MethodPost, rbac+"namespaces/"+namespace+"/rolebindings", strings.NewReplacer("name: tenant", "name: ann", "cluster-admin", "culvert-bench").Replace(tenant))
 	}
 	ann := w.Cluster
@@ -254,11 +305,11 @@ func (w *world) needsTheRightsThatAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ann.kubectl(t.Context(), ann.System, nil, "get", "daemonsets", "culvertd", "--ignore-not-found")
+	out, err := ann.runKubectl(t.Context(), ann.System, nil, "get", "daemonsets", "culvertd", "--ignore-not-found")
 	if err := errors.Join(err, p.Close()); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
-	if n := len(w.pods(t).Items); n != 0 {
+	if n := len(w.listPods(t).Items); n != 0 {
 		t.Errorf("%d pods are left", n)
 	}
 }
@@ -266,20 +317,20 @@ func (w *world) needsTheRightsThatAreDocumented(t *testing.T) {
 // What somebody left who died goes when its lease has run out; what it made before the
 // API server went away goes when that is back.
 func (w *world) leavesNothing(t *testing.T) {
-	stop := w.kubelet(t, true)
+	stop := w.runKubelet(t, true)
 	dead := &Pods{cluster: w.Cluster, run: "dead"}
-	for _, pod := range dead.wanted() {
-		w.Must(http.MethodPost, map[bool]string{false: podsPath, true: systemPods}[pod.Host], text(t, dead.manifest(pod, time.Now().Add(-time.Hour))))
+	for _, pod := range dead.wantedPods() {
+		w.Must(http.MethodPost, map[bool]string{false: podsPath, true: systemPods}[pod.Host], text(t, dead.podManifest(pod, moreCapabilities(), time.Now().Add(-time.Hour))))
 	}
-	w.Must(http.MethodPost, servicesPath, text(t, dead.service(time.Now().Add(-time.Hour))))
+	w.Must(http.MethodPost, servicesPath, text(t, dead.serviceManifest(time.Now().Add(-time.Hour))))
 	p, err := w.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(w.pods(t).Items); n != 4 {
+	if n := len(w.listPods(t).Items); n != 4 {
 		t.Errorf("%d pods: those of a dead one are left", n)
 	}
-	if got := w.services(t); len(got) != 1 {
+	if got := w.listServices(t); len(got) != 1 {
 		t.Errorf("%q: that of a dead one is left", got)
 	}
 	w.Stop()
@@ -290,18 +341,18 @@ func (w *world) leavesNothing(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if n := len(w.pods(t).Items); n != 0 {
+	if n := len(w.listPods(t).Items); n != 0 {
 		t.Errorf("%d pods are left", n)
 	}
 	stop()
 	// Without a kubelet nothing is ever ready; an interrupt takes all back.
 	ctx, interrupt := context.WithTimeout(t.Context(), 5*time.Second)
 	defer interrupt()
-	defer w.kubelet(t, false)()
+	defer w.runKubelet(t, false)()
 	if _, err := w.Open(ctx); err == nil {
 		t.Error("pods that nobody started are ready")
 	}
-	if n := len(w.pods(t).Items); n != 0 {
+	if n := len(w.listPods(t).Items); n != 0 {
 		t.Errorf("%d pods are left after an interrupt", n)
 	}
 }
@@ -326,7 +377,7 @@ func (w *world) saysWhatIsWrong(t *testing.T) {
 	if _, err := elsewhere.Open(t.Context()); err == nil || !strings.Contains(err.Error(), "namespace nowhere is not there") || !strings.Contains(err.Error(), "--system-namespace") {
 		t.Errorf("no namespace for the pods in the nodes' networks: %v", err)
 	}
-	if n := len(w.pods(t).Items); n != 0 {
+	if n := len(w.listPods(t).Items); n != 0 {
 		t.Errorf("%d pods are left", n)
 	}
 	c := Cluster{Kubectl: []string{"no-such-kubectl"}, Namespace: "default"}

@@ -16,19 +16,20 @@ type guestMachine struct {
 	by string
 }
 
-// start has the shell run the script. A shell may read more of its input than the line that it
-// runs (dash and busybox's do), so nothing is sent that is for the script before it has said that it reads. When it
-// is over it says so too: a virtio channel does not end with who used it in the guest.
-func (m guestMachine) start(ctx context.Context, script string) (*Pipe, error) {
-	pipe, err := m.on.start(ctx, m.by)
+// startScript makes the shell run the script. A shell may read more of its input than the line
+// that it runs (dash and busybox's do), so startScript sends no input of the script before the
+// script has reported that it reads. The script also reports its end, since a virtio channel
+// stays open when its user in the guest ends.
+func (m guestMachine) startScript(ctx context.Context, script string) (*Pipe, error) {
+	pipe, err := m.on.startScript(ctx, m.by)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = pipe.Close() })
 	defer stop()
 	out := &guestOutput{lines: bufio.NewReader(pipe.Reader)}
-	line := "exec sh -c " + quote("echo "+reads+"\nsh -c "+quote(script)+"\necho "+over) + "\n"
-	if err := out.await(pipe, line); err != nil {
+	line := "exec sh -c " + quoteShell("echo "+reads+"\nsh -c "+quoteShell(script)+"\necho "+over) + "\n"
+	if err := out.awaitText(pipe, line); err != nil {
 		_ = pipe.Close() // now it has said all
 		return nil, errors.Join(context.Cause(ctx), fmt.Errorf("%s gives no shell: %w: %s", m.by, err, pipe.Said()))
 	}
@@ -36,7 +37,7 @@ func (m guestMachine) start(ctx context.Context, script string) (*Pipe, error) {
 	return pipe, nil
 }
 
-func (m guestMachine) put(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
+func (m guestMachine) putProgram(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
 	return send(ctx, m, p, run)
 }
 
@@ -48,14 +49,14 @@ const (
 	mostSaid = 64 << 10
 )
 
-// guestOutput is what a script in a guest writes, up to its end.
+// guestOutput is the output of a script in a guest, up to its end.
 type guestOutput struct {
 	lines *bufio.Reader
 	rest  []byte // of a line
 }
 
-// await gives a shell a line, and reads up to the script's word and no further.
-func (o *guestOutput) await(shell io.Writer, line string) error {
+// awaitText gives a shell a line, and reads up to the script's word and no further.
+func (o *guestOutput) awaitText(shell io.Writer, line string) error {
 	if _, err := fmt.Fprint(shell, line); err != nil {
 		return err
 	}

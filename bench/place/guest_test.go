@@ -18,7 +18,7 @@ func TestOpenAGuest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tmp := t.TempDir()
 			t.Setenv("TMPDIR", tmp)
-			p, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: by}, Program{Path: ourselves(t).Path, Version: "unknown"})
+			p, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: by}, Program{Path: ownProgram(t).Path, Version: "unknown"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -29,11 +29,11 @@ func TestOpenAGuest(t *testing.T) {
 
 // What leads to a guest may not end when the agent does: a virtio channel stays open.
 func TestGuestThatStaysConnected(t *testing.T) {
-	p, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: "sh; cat >/dev/null"}, ourselves(t))
+	p, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: "sh; cat >/dev/null"}, ownProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	hello(t, p)
+	checkHello(t, p)
 	if _, err := fmt.Fprintln(p, "leave"); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestGuestThatStaysConnected(t *testing.T) {
 // A guest of another machine is reached from there.
 func TestOpenAGuestBySSH(t *testing.T) {
 	tmp := fakeSSH(t, map[string]string{"to-db1": "exec sh"})
-	p, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there", VM: "db1", By: "to-db1"}, ourselves(t))
+	p, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there", VM: "db1", By: "to-db1"}, ownProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestOpenAGuestSaysWhatIsWrong(t *testing.T) {
 		"echo nobody there >&2; exit 255": "nobody there",
 		"cat " + big + "; sleep 60":       "what answers is no shell",
 	} {
-		_, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: by}, ourselves(t))
+		_, err := Open(t.Context(), Spec{Kind: Host, VM: "db1", By: by}, ownProgram(t))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "vm=db1") {
 			t.Errorf("%s: %v; want %q in it", by, err, want)
 		}

@@ -32,7 +32,7 @@ func findLab(ctx context.Context, machine string) (m labMachine, err error) {
 	if m.program, err = program.Find(program.Lab); err != nil {
 		return m, err
 	}
-	out, err := m.run(ctx, "status", "--output", "json")
+	out, err := m.runCommand(ctx, "status", "--output", "json")
 	if err != nil {
 		return m, err
 	}
@@ -54,20 +54,20 @@ func findLab(ctx context.Context, machine string) (m labMachine, err error) {
 	return m, nil
 }
 
-// command is a command of culvert-lab for the lab, in a process group of its own:
-// Ctrl-C is for the calling program.
-func (m labMachine) command(ctx context.Context, command string, args ...string) *exec.Cmd {
+// makeCommand returns a command of culvert-lab for the lab. It has a process group of its own, so
+// that Ctrl-C reaches only the calling program.
+func (m labMachine) makeCommand(ctx context.Context, command string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, m.program, append([]string{command, "--name", m.lab}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
-// run runs a command of culvert-lab and returns what it printed.
-func (m labMachine) run(ctx context.Context, command string, args ...string) ([]byte, error) {
+// runCommand runs a command of culvert-lab and returns what it printed.
+func (m labMachine) runCommand(ctx context.Context, command string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, labTime)
 	defer cancel()
 	var said bytes.Buffer
-	cmd := m.command(ctx, command, args...)
+	cmd := m.makeCommand(ctx, command, args...)
 	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
@@ -76,23 +76,23 @@ func (m labMachine) run(ctx context.Context, command string, args ...string) ([]
 	return out, nil
 }
 
-func (m labMachine) start(ctx context.Context, script string) (*Pipe, error) {
-	return startCommand(m.command(context.WithoutCancel(ctx), "exec", m.node, "--", "sh", "-c", script), func() error { return nil })
+func (m labMachine) startScript(ctx context.Context, script string) (*Pipe, error) {
+	return startCommand(m.makeCommand(context.WithoutCancel(ctx), "exec", m.node, "--", "sh", "-c", script), func() error { return nil })
 }
 
-// put copies the program by the folder that the node shares with the host: that is
+// putProgram copies the program by the folder that the node shares with the host: that is
 // several times as fast as SSH there.
-func (m labMachine) put(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
+func (m labMachine) putProgram(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
 	dir := fmt.Sprintf("/run/culvert-bench-%d", time.Now().UnixNano())
 	script := fmt.Sprintf("trap 'rm -rf %[1]s' EXIT\ntrap 'exit 1' HUP INT PIPE TERM\n(%s)", dir, run(dir+"/"+program.Bench))
-	if _, err := m.run(ctx, "cp", p.Path, m.node+":"+dir+"/"+program.Bench); err != nil {
+	if _, err := m.runCommand(ctx, "cp", p.Path, m.node+":"+dir+"/"+program.Bench); err != nil {
 		return nil, err
 	}
-	return m.start(ctx, script)
+	return m.startScript(ctx, script)
 }
 
-// LabEnds are what a lab that was booted for a measurement offers: culvert-lab writes
-// them, or why there are none.
+// LabEnds has the ends that a lab offers which was booted for a measurement. culvert-lab writes
+// them, or the reason why there are none.
 type LabEnds struct {
 	From       []string `json:"from,omitempty"` // places, in the [Forms]
 	To         []string `json:"to,omitempty"`
@@ -109,8 +109,8 @@ type BootedLab struct {
 // downTime is how long a lab may take to go down, and a boot to be given up.
 const downTime = time.Minute
 
-// BootLab boots a lab with so many senders. culvert-lab shows its progress on standard
-// error. Down takes the lab down, and so does the end of the calling program.
+// BootLab boots a lab with the given number of senders. culvert-lab shows its progress on
+// standard error. Down takes the lab down, and so does the end of the calling program.
 func BootLab(ctx context.Context, senders int) (*BootedLab, error) {
 	path, err := program.Find(program.Lab)
 	if err != nil {

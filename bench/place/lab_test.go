@@ -67,7 +67,7 @@ func fakeLab(args []string) {
 func withLab(t *testing.T) (dir string, called func() []string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.Symlink(ourselves(t).Path, filepath.Join(dir, program.Lab)); err != nil {
+	if err := os.Symlink(ownProgram(t).Path, filepath.Join(dir, program.Lab)); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -85,11 +85,11 @@ func withLab(t *testing.T) (dir string, called func() []string) {
 // pipe and its end are the agent's, and nothing is left.
 func TestOpenInALab(t *testing.T) {
 	_, called := withLab(t)
-	p, err := Open(t.Context(), Spec{Kind: Lab, Machine: "x/n1"}, ourselves(t))
+	p, err := Open(t.Context(), Spec{Kind: Lab, Machine: "x/n1"}, ownProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, dir, _ := hello(t, p)
+	_, dir, _ := checkHello(t, p)
 	if !strings.HasPrefix(dir, "/run/culvert-bench-") {
 		t.Errorf("the agent was started in %s", dir)
 	}
@@ -99,7 +99,7 @@ func TestOpenInALab(t *testing.T) {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left behind: %s, %v", dir, err)
 	}
-	want := []string{"status --name x --output json", "exec --name x n1 -- sh -c echo", "cp --name x " + ourselves(t).Path + " n1:" + dir + "/culvert-bench", "exec --name x n1 -- sh -c trap"}
+	want := []string{"status --name x --output json", "exec --name x n1 -- sh -c echo", "cp --name x " + ownProgram(t).Path + " n1:" + dir + "/culvert-bench", "exec --name x n1 -- sh -c trap"}
 	for i, line := range called() {
 		if i < len(want) && !strings.HasPrefix(line, want[i]) {
 			t.Errorf("culvert-lab %s; want %s", line, want[i])
@@ -108,7 +108,8 @@ func TestOpenInALab(t *testing.T) {
 }
 
 func TestOpenInALabSaysWhatIsWrong(t *testing.T) {
-	if _, err := Open(t.Context(), Spec{Kind: Lab, Machine: "x/n1"}, ourselves(t)); err == nil || !strings.Contains(err.Error(), "Debian package culvert-lab") {
+	t.Setenv("PATH", t.TempDir()) // this machine may have a culvert-lab of its own
+	if _, err := Open(t.Context(), Spec{Kind: Lab, Machine: "x/n1"}, ownProgram(t)); err == nil || !strings.Contains(err.Error(), "Debian package culvert-lab") {
 		t.Errorf("without culvert-lab: %v", err)
 	}
 	withLab(t)
@@ -116,7 +117,7 @@ func TestOpenInALabSaysWhatIsWrong(t *testing.T) {
 		"no-such-lab/worker01": "culvert lab up",
 		"x/n2":                 "lab x has no node n2: it has n1",
 	} {
-		if _, err := Open(t.Context(), Spec{Kind: Lab, Machine: machine}, ourselves(t)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open(t.Context(), Spec{Kind: Lab, Machine: machine}, ownProgram(t)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q in it", machine, err, want)
 		}
 	}

@@ -20,18 +20,18 @@ type Program struct {
 	Version string // "unknown" matches no other program's
 }
 
-// starter is what commands can be run on.
+// starter runs commands on a machine.
 type starter interface {
-	// start runs a script by sh, with a pipe. The script leaves at the end of its input.
-	start(ctx context.Context, script string) (*Pipe, error)
+	// startScript runs a script by sh, with a pipe. The script leaves at the end of its input.
+	startScript(ctx context.Context, script string) (*Pipe, error)
 }
 
 // machine is one that a program can be brought to.
 type machine interface {
 	starter
-	// put brings the program there, and starts what run makes of its path. It is
+	// putProgram brings the program there, and starts what run makes of its path. It is
 	// removed when that ends.
-	put(ctx context.Context, p Program, run func(path string) string) (*Pipe, error)
+	putProgram(ctx context.Context, p Program, run func(path string) string) (*Pipe, error)
 }
 
 // Open starts an agent at a place. The agent outlives ctx, so that a run that is
@@ -68,37 +68,41 @@ func open(ctx context.Context, s Spec, p Program) (*Pipe, error) {
 	if s.VM != "" {
 		m = guestMachine{on, s.By}
 	}
-	return deploy(ctx, m, p, s.Netns)
+	return deployAgent(ctx, m, p, s.Netns)
 }
 
 // openHost starts the agent on this host.
 func openHost(ctx context.Context, netns string, p Program) (*Pipe, error) {
 	if netns != "" {
-		if err := enterable(netns); err != nil {
+		if err := checkEnterable(netns); err != nil {
 			return nil, err
 		}
 	}
-	return hostMachine{}.start(ctx, agentScript(p.Path, netns))
+	return hostMachine{}.startScript(ctx, agentScript(p.Path, netns))
 }
 
 // hostMachine is this host.
 type hostMachine struct{}
 
-func (hostMachine) start(ctx context.Context, script string) (*Pipe, error) {
+func (hostMachine) startScript(ctx context.Context, script string) (*Pipe, error) {
 	return startCommand(exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", script), func() error { return nil })
 }
 
 // agentScript runs the agent of a program, in a network namespace unless that is empty.
-// There /sys is mounted anew, since it shows the namespace of who mounted it.
+// There /sys is mounted anew, since it shows the namespace of who mounted it, but for the cgroups in it.
 func agentScript(path, netns string) string {
 	if netns == "" {
-		return "exec " + quote(path) + " agent"
+		return "exec " + quoteShell(path) + " agent"
 	}
-	return "exec nsenter --net=" + quote(netns) + ` unshare --mount sh -c 'mount -t sysfs -o ro sysfs /sys; exec "$0" "$@"' ` + quote(path) + " agent"
+	return "exec nsenter --net=" + quoteShell(netns) + ` unshare --mount sh -c '` + freshSys + `exec "$0" "$@"' ` + quoteShell(path) + " agent"
 }
 
-// enterable says in time what nsenter would say less well.
-func enterable(netns string) error {
+// freshSys mounts /sys anew, and binds what was mounted for cgroups to its place there.
+const freshSys = `if test -d /sys/fs/cgroup; then exec 9</sys/fs/cgroup; fi; mount -t sysfs -o ro sysfs /sys; ` +
+	`if test -e /proc/self/fd/9; then mount -c --rbind /proc/self/fd/9 /sys/fs/cgroup 2>/dev/null; exec 9<&-; fi; `
+
+// checkEnterable says in time what nsenter would say less well.
+func checkEnterable(netns string) error {
 	f, err := os.Open(netns)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && strings.HasPrefix(netns, "/run/netns/"):
@@ -117,7 +121,7 @@ func enterable(netns string) error {
 	return nil
 }
 
-// there is what a machine says of itself.
+// there is a machine's description of itself.
 type there struct {
 	version string // of its program culvert-bench; empty without one
 	arch    string // as uname -m has it
@@ -127,8 +131,8 @@ type there struct {
 // probe asks a machine.
 const probe = `echo "arch=$(uname -m)"; echo "uid=$(id -u)"; set -- $(culvert-bench version 2>/dev/null); echo "version=$2"`
 
-func ask(ctx context.Context, m machine) (t there, err error) {
-	pipe, err := m.start(ctx, probe)
+func askMachine(ctx context.Context, m machine) (t there, err error) {
+	pipe, err := m.startScript(ctx, probe)
 	if err != nil {
 		return t, err
 	}
@@ -159,29 +163,29 @@ func ask(ctx context.Context, m machine) (t there, err error) {
 // archs are the names that uname -m has for Go's.
 var archs = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// deploy starts the agent on another machine, with the program that is there if it
-// is of our version, and else with ours.
-func deploy(ctx context.Context, m machine, p Program, netns string) (*Pipe, error) {
-	t, err := ask(ctx, m)
+// deployAgent starts the agent on another machine. It uses that machine's program if this has the
+// same version as the calling one, and otherwise sends the calling program.
+func deployAgent(ctx context.Context, m machine, p Program, netns string) (*Pipe, error) {
+	t, err := askMachine(ctx, m)
 	if err != nil {
 		return nil, err
 	}
 	run := func(path string) string {
 		script := agentScript(path, netns)
 		if netns != "" && !t.root {
-			script = "sudo -n sh -c " + quote(script)
+			script = "sudo -n sh -c " + quoteShell(script)
 		}
 		return script
 	}
 	switch {
 	case t.version == p.Version && p.Version != "unknown":
-		return m.start(ctx, run(program.Bench))
+		return m.startScript(ctx, run(program.Bench))
 	case t.arch != archs[runtime.GOARCH]:
 		return nil, fmt.Errorf("it is of architecture %s, this host of %s, and it has no culvert-bench %s: install that version there",
 			t.arch, archs[runtime.GOARCH], p.Version)
 	}
-	return m.put(ctx, p, run)
+	return m.putProgram(ctx, p, run)
 }
 
-// quote makes one word of s for a shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// quoteShell makes one word of s for a shell.
+func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

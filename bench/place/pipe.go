@@ -24,7 +24,7 @@ type Pipe struct {
 	patience time.Duration // goodbye
 }
 
-// goodbye is how long a program may take to leave after its pipe was closed.
+// goodbye is how long a program may take to end after its pipe was closed.
 const goodbye = 10 * time.Second
 
 // newPipe makes one; undo takes back what was made for the program, after its end.
@@ -42,14 +42,14 @@ func newPipe(out io.Reader, in io.WriteCloser, said *tail, end func(<-chan time.
 func (p *Pipe) Write(b []byte) (int, error) { return p.in.Write(b) }
 
 // Close closes the program's input, waits until it has left, and kills it when it
-// takes longer than ten seconds. What was made for it is taken back.
+// takes longer than ten seconds. Close takes back the files that were made for it.
 func (p *Pipe) Close() error { return p.close() }
 
-// Said is the end of what the program wrote to standard error: why it left, mostly.
+// Said returns the end of the program's standard error, which mostly has the reason why it ended.
 func (p *Pipe) Said() string { return p.said.String() }
 
 // startCommand starts cmd with a pipe, in a process group of its own, so that Ctrl-C
-// reaches the calling program alone, which ends the run in order. What cmd says on
+// reaches the calling program alone, which ends the run in order. The text of cmd on
 // standard error is in the pipe, unless it goes somewhere already.
 func startCommand(cmd *exec.Cmd, undo func() error) (*Pipe, error) {
 	said := &tail{}

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func ourselves(t *testing.T) Program {
+func ownProgram(t *testing.T) Program {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -59,7 +59,7 @@ func ourselves(t *testing.T) Program {
 // sentBelow wants the program to have been sent to a folder below tmp, and to leave nothing there.
 func sentBelow(t *testing.T, p *Pipe, tmp string) {
 	t.Helper()
-	if _, dir, _ := hello(t, p); filepath.Dir(dir) != tmp {
+	if _, dir, _ := checkHello(t, p); filepath.Dir(dir) != tmp {
 		t.Errorf("the program was started in %s, not below %s", dir, tmp)
 	}
 	if err := p.Close(); err != nil {
@@ -68,8 +68,8 @@ func sentBelow(t *testing.T, p *Pipe, tmp string) {
 	empty(t, tmp)
 }
 
-// hello reads what the agent says first.
-func hello(t *testing.T, p *Pipe) (ns, dir, interfaces string) {
+// checkHello reads what the agent says first.
+func checkHello(t *testing.T, p *Pipe) (ns, dir, interfaces string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(p, "x"); err != nil {
 		t.Fatal(err)
@@ -107,12 +107,12 @@ func TestOpenOnThisHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
-	p, err := Open(ctx, Spec{Kind: Host, Netns: path}, ourselves(t))
+	p, err := Open(ctx, Spec{Kind: Host, Netns: path}, ownProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	interrupt() // the agent outlives it
-	if got, _, interfaces := hello(t, p); got != want || interfaces != "1" {
+	if got, _, interfaces := checkHello(t, p); got != want || interfaces != "1" {
 		t.Errorf("the agent is in %s, not in %s, and sees %s interfaces in /sys", got, want, interfaces)
 	}
 	if err := errors.Join(p.Close(), p.Close()); err != nil {
@@ -121,11 +121,11 @@ func TestOpenOnThisHost(t *testing.T) {
 	if p.Said() != "an agent was here" {
 		t.Errorf("it said %q", p.Said())
 	}
-	own, err := Open(t.Context(), Spec{Kind: Host}, ourselves(t))
+	own, err := Open(t.Context(), Spec{Kind: Host}, ownProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _, _ := hello(t, own); got == want {
+	if got, _, _ := checkHello(t, own); got == want {
 		t.Error("the host's own namespace is the other one")
 	}
 	if err := own.Close(); err != nil {
@@ -138,7 +138,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"/run/netns/nobody-has-this": "ip netns list",
 		"/proc/999999999/ns/net":     "is the process still there",
 	} {
-		_, err := Open(t.Context(), Spec{Kind: Host, Netns: netns}, ourselves(t))
+		_, err := Open(t.Context(), Spec{Kind: Host, Netns: netns}, ownProgram(t))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q in it", netns, err, want)
 		}
@@ -156,7 +156,7 @@ func TestOpenWithoutPermission(t *testing.T) {
 				refused <- errno
 				return
 			}
-			refused <- enterable(file)
+			refused <- checkEnterable(file)
 		}()
 		if err := <-refused; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q in it", file, err, want)
@@ -166,11 +166,11 @@ func TestOpenWithoutPermission(t *testing.T) {
 
 // An agent that does not leave when its pipe is closed is killed, and that is told.
 func TestCloseKillsWhoStays(t *testing.T) {
-	command, err := Open(t.Context(), Spec{Kind: Host}, ourselves(t))
+	command, err := Open(t.Context(), Spec{Kind: Host}, ownProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	hello(t, command)
+	checkHello(t, command)
 	if _, err := fmt.Fprintln(command, "stay"); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestCloseKillsWhoStays(t *testing.T) {
 
 // The end of a command is the end of the pipe, both ways.
 func TestCommandEnds(t *testing.T) {
-	p, err := hostMachine{}.start(t.Context(), "read line; echo \"$line\"; echo bye >&2")
+	p, err := hostMachine{}.startScript(t.Context(), "read line; echo \"$line\"; echo bye >&2")
 	if err != nil {
 		t.Fatal(err)
 	}

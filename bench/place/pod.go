@@ -14,14 +14,21 @@ import (
 // object is JSON that kubectl takes.
 type object = map[string]any
 
-// manifest is a pod that waits: its program is an agent whose input never ends, for
-// the image has nothing else to wait with. The agent that measures is another one.
-func (p *Pods) manifest(pod Pod, now time.Time) object {
-	annotations := object{leaseKey: until(now)}
+// leastCapabilities returns the capabilities that an agent needs. moreCapabilities also has BPF,
+// which lets it discard frames by an eBPF program. Without BPF the agent counts frames by a
+// packet socket, and the result says so.
+func leastCapabilities() []string { return []string{"NET_ADMIN", "NET_RAW", "SYS_NICE"} }
+
+func moreCapabilities() []string { return append(leastCapabilities(), "BPF") }
+
+// podManifest returns the manifest of a pod that waits. Its program is an agent whose input never
+// ends, since the image has no other program that waits. Another agent measures.
+func (p *Pods) podManifest(pod Pod, capabilities []string, now time.Time) object {
+	annotations := object{leaseKey: leaseEnd(now)}
 	if p.cluster.Network != "" && !pod.Host {
 		annotations["k8s.v1.cni.cncf.io/networks"] = p.cluster.Network
 	}
-	labels := p.labels()
+	labels := p.runLabels()
 	if !pod.From && !pod.Host {
 		labels[labelEnd] = p.run
 	}
@@ -36,14 +43,14 @@ func (p *Pods) manifest(pod Pod, now time.Time) object {
 			"tolerations": []object{{"operator": "Exists"}},
 			"containers": []object{{
 				"name": "agent", "image": p.cluster.Image, "command": []string{program.Bench, "agent"}, "stdin": true,
-				"securityContext": object{"runAsUser": 0, "capabilities": object{"add": []string{"NET_ADMIN", "NET_RAW", "SYS_NICE"}}},
+				"securityContext": object{"runAsUser": 0, "capabilities": object{"add": capabilities}},
 			}},
 		},
 	}
 }
 
-// service leads to the pod where traffic ends, on the ports that engines listen on.
-func (p *Pods) service(now time.Time) object {
+// serviceManifest leads to the pod where traffic ends, on the ports that engines listen on.
+func (p *Pods) serviceManifest(now time.Time) object {
 	var ports []object
 	for _, port := range bench.ServicePorts {
 		for _, protocol := range []string{"TCP", "UDP"} {
@@ -52,16 +59,16 @@ func (p *Pods) service(now time.Time) object {
 	}
 	return object{
 		"apiVersion": "v1", "kind": "Service",
-		"metadata": object{"name": "culvert-bench-" + p.run, "namespace": p.cluster.Namespace, "labels": p.labels(), "annotations": object{leaseKey: until(now)}},
+		"metadata": object{"name": "culvert-bench-" + p.run, "namespace": p.cluster.Namespace, "labels": p.runLabels(), "annotations": object{leaseKey: leaseEnd(now)}},
 		"spec":     object{"selector": object{labelEnd: p.run}, "ports": ports},
 	}
 }
 
-func (p *Pods) labels() object {
+func (p *Pods) runLabels() object {
 	return object{"app.kubernetes.io/managed-by": "culvert-bench", labelRun: p.run}
 }
 
-// state is what is read of a pod or Service.
+// state has the fields that are read of a pod or Service.
 type state struct {
 	Metadata struct {
 		Name        string            `json:"name"`
@@ -92,8 +99,8 @@ type state struct {
 	} `json:"status"`
 }
 
-// waits says what a pod waits for; empty when it is ready.
-func (p state) waits() string {
+// waitReason says what a pod waits for; empty when it is ready.
+func (p state) waitReason() string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == "Ready" && c.Status == "True" {
 			return ""
@@ -110,10 +117,10 @@ func (p state) waits() string {
 	return fmt.Sprintf("it is %s: does the node exist, and has its kubelet started it?", p.Status.Phase)
 }
 
-// list returns the objects of some kinds in all namespaces of the measurement.
-func (c Cluster) list(ctx context.Context, kinds, selector string) (all []state, err error) {
-	for _, namespace := range c.namespaces() {
-		out, err := c.kubectl(ctx, namespace, nil, "get", kinds, "--selector", selector, "--output", "json")
+// listObjects returns the objects of some kinds in all namespaces of the measurement.
+func (c Cluster) listObjects(ctx context.Context, kinds, selector string) (all []state, err error) {
+	for _, namespace := range c.listNamespaces() {
+		out, err := c.runKubectl(ctx, namespace, nil, "get", kinds, "--selector", selector, "--output", "json")
 		if err != nil {
 			return nil, fmt.Errorf("list %s in namespace %s: %w", kinds, namespace, err)
 		}

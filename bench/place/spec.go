@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/suggest"
 )
 
-// Kind is which sort of machine a place is on.
+// Kind is the kind of machine that a place is on.
 type Kind string
 
 // The kinds of place that can be written as text. A cluster's pods are made by
@@ -22,7 +22,7 @@ const (
 // Spec is a network namespace of a machine, as a person wrote it.
 type Spec struct {
 	Kind Kind
-	// Machine is what ssh calls it, or the lab and node as "LAB/NODE"; empty for this host.
+	// Machine is the name for ssh, or the lab and node as "LAB/NODE"; it is empty for this host.
 	Machine string
 	// Netns is the path of the network namespace there; empty for the machine's own.
 	Netns string
@@ -31,7 +31,7 @@ type Spec struct {
 	VM, By string
 }
 
-// Host is the place of the machine that a place's virtual machine runs on.
+// Host returns the place of the machine that a place's virtual machine runs on.
 func (s Spec) Host() Spec { return Spec{Kind: s.Kind, Machine: s.Machine} }
 
 // Forms are the ways to write a Spec, for help texts.
@@ -44,7 +44,7 @@ lab:LAB/NODE             a node of a running lab
   ,vm=NAME,by=COMMAND    after host, ssh: and lab: the guest NAME there, where
                          COMMAND gives a shell: by=ssh root@NAME sh`
 
-// words are what the first word of a Spec may be.
+// words has the first words that a Spec may have.
 var words = []string{"host", "netns", "pid", "ssh", "lab"}
 
 // Parse reads one of the Forms.
@@ -72,13 +72,13 @@ func Parse(text string) (Spec, error) {
 		err = fmt.Errorf("it begins with none of %s%s", strings.Join(words, ", "), suggest.DidYouMean(kind, words))
 	}
 	if err == nil && more {
-		err = s.option(options)
+		err = s.setOption(options)
 	}
 	return s, wrong(text, err)
 }
 
-// option reads what follows the machine.
-func (s *Spec) option(text string) (err error) {
+// setOption reads what follows the machine.
+func (s *Spec) setOption(text string) (err error) {
 	key, value, _ := strings.Cut(text, "=")
 	if key != "vm" {
 		if s.Kind == Host {
@@ -117,7 +117,7 @@ func checkMachine(s Spec) error {
 	return nil
 }
 
-// netnsPath is where the kernel shows a network namespace (ip-netns(8)).
+// netnsPath returns the path at which a network namespace is mounted or shown (ip-netns(8)).
 func netnsPath(key, value string) (string, error) {
 	switch key {
 	case "netns":
@@ -138,7 +138,7 @@ func netnsPath(key, value string) (string, error) {
 	return "", fmt.Errorf("%q is not netns=NAME, pid=N or vm=NAME%s", key, suggest.DidYouMean(key, []string{"netns", "pid", "vm"}))
 }
 
-// String is how the place is named in messages.
+// String returns the name of the place for messages.
 func (s Spec) String() string {
 	name := string(s.Kind)
 	if s.Machine != "" {

@@ -15,12 +15,12 @@ import (
 // it: keys, ports and jumps are in ~/.ssh/config.
 type sshMachine string
 
-// start runs the script by whatever shell the user has there, which hands it to sh.
-func (m sshMachine) start(ctx context.Context, script string) (*Pipe, error) {
+// startScript runs the script by whatever shell the user has there, which hands it to sh.
+func (m sshMachine) startScript(ctx context.Context, script string) (*Pipe, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "ssh",
 		"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", // no questions: standard input is the agent's
-		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", // a dead machine is told after 15 s
-		"--", string(m), "exec sh -c "+quote(script))
+		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", // ssh notices a dead machine after 15 s
+		"--", string(m), "exec sh -c "+quoteShell(script))
 	pipe, err := startCommand(cmd, func() error { return nil })
 	if errors.Is(err, exec.ErrNotFound) {
 		return nil, fmt.Errorf("%w: install OpenSSH's client", err)
@@ -28,7 +28,7 @@ func (m sshMachine) start(ctx context.Context, script string) (*Pipe, error) {
 	return pipe, err
 }
 
-func (m sshMachine) put(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
+func (m sshMachine) putProgram(ctx context.Context, p Program, run func(string) string) (*Pipe, error) {
 	return send(ctx, m, p, run)
 }
 
@@ -45,7 +45,7 @@ func send(ctx context.Context, m machine, p Program, run func(string) string) (*
 	if err != nil {
 		return nil, err
 	}
-	pipe, err := m.start(ctx, receiveScript(info.Size(), run))
+	pipe, err := m.startScript(ctx, receiveScript(info.Size(), run))
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func send(ctx context.Context, m machine, p Program, run func(string) string) (*
 }
 
 // receiveScript reads a program of that size from its input, and runs it on the
-// rest. dd takes no more than it is told, and a busybox's is much faster than its head; what is
+// rest. dd takes no more than its count, and a busybox's is much faster than its head; what is
 // sent next is sent after the program has spoken.
 func receiveScript(size int64, run func(string) string) string {
 	const block = 64 << 10

@@ -44,7 +44,7 @@ func TestOpenBySSH(t *testing.T) {
 	tmp := fakeSSH(t, nil)
 	path := inNetns(t)
 	for _, netns := range []string{"", path} {
-		p, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there", Netns: netns}, ourselves(t))
+		p, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there", Netns: netns}, ownProgram(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,13 +54,13 @@ func TestOpenBySSH(t *testing.T) {
 
 // A program of our version that is there is used as it is.
 func TestOpenBySSHWithItsOwnProgram(t *testing.T) {
-	self := ourselves(t)
+	self := ownProgram(t)
 	tmp := fakeSSH(t, map[string]string{"culvert-bench": fmt.Sprintf(`[ "$1" = version ] && exec echo "culvert-bench v1.2.3 (go)"; exec %s "$@"`, self.Path)})
 	p, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there"}, self)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, dir, _ := hello(t, p); dir != filepath.Dir(self.Path) {
+	if _, dir, _ := checkHello(t, p); dir != filepath.Dir(self.Path) {
 		t.Errorf("the program is in %s", dir)
 	}
 	if err := p.Close(); err != nil {
@@ -71,7 +71,7 @@ func TestOpenBySSHWithItsOwnProgram(t *testing.T) {
 	if p, err = Open(t.Context(), Spec{Kind: SSH, Machine: "root@there"}, self); err != nil {
 		t.Fatal(err)
 	}
-	if _, dir, _ := hello(t, p); filepath.Dir(dir) != tmp {
+	if _, dir, _ := checkHello(t, p); filepath.Dir(dir) != tmp {
 		t.Errorf("a program of no known version was taken, in %s", dir)
 	}
 	if err := p.Close(); err != nil {
@@ -85,13 +85,13 @@ func TestOpenBySSHSaysWhatIsWrong(t *testing.T) {
 		"root@there": "install that version there",
 		"nobody":     "no route",
 	} {
-		_, err := Open(t.Context(), Spec{Kind: SSH, Machine: machine}, ourselves(t))
+		_, err := Open(t.Context(), Spec{Kind: SSH, Machine: machine}, ownProgram(t))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "ssh:"+machine) {
 			t.Errorf("%s: %v; want %q in it", machine, err, want)
 		}
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there"}, ourselves(t)); err == nil || !strings.Contains(err.Error(), "install OpenSSH") {
+	if _, err := Open(t.Context(), Spec{Kind: SSH, Machine: "root@there"}, ownProgram(t)); err == nil || !strings.Contains(err.Error(), "install OpenSSH") {
 		t.Errorf("no ssh: %v", err)
 	}
 }

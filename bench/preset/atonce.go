@@ -11,7 +11,7 @@ import (
 // atOnce is a recipe's arms over several paths at once, where the place has them.
 type atOnce struct {
 	workload bench.Workload // of each path
-	// alike is what paths of one arm have in common.
+	// alike returns the part of a path that the paths of one arm have in common.
 	alike func(bench.Path) bench.Path
 	most  int                // paths of an arm; 0 is all there are
 	name  func(n int) string // of an arm with n paths
@@ -19,9 +19,9 @@ type atOnce struct {
 
 // toOne is m11: senders have an interface each, and one receiver.
 var toOne = &atOnce{
-	workload: with(small, func(w *bench.Workload) { w.Engine, w.Streams = engine.Own, 1 }),
+	workload: changeWorkload(small, func(w *bench.Workload) { w.Engine, w.Streams = engine.Own, 1 }),
 	alike: func(p bench.Path) bench.Path {
-		return bench.Path{Ends: p.Ends, Network: p.Network, Place: p.Place, To: iface(p.To)}
+		return bench.Path{Ends: p.Ends, Network: p.Network, Place: p.Place, To: interfaceOf(p.To)}
 	},
 	most: 3,
 	name: func(n int) string { return fmt.Sprintf("%d senders", n) },
@@ -36,14 +36,14 @@ var ofOnePF = &atOnce{
 	name: func(n int) string { return fmt.Sprintf("%d at once", n) },
 }
 
-// iface tells interfaces apart.
-func iface(e bench.End) bench.End {
+// interfaceOf returns the parts of an end that identify its interface.
+func interfaceOf(e bench.End) bench.End {
 	return bench.End{Machine: e.Machine, Name: e.Name, Interface: e.Interface}
 }
 
-// groups are the paths of each arm: two at least. No two begin at one interface, and they are spread over those
-// where they may end.
-func (t *atOnce) groups(paths []bench.Path) [][]bench.Path {
+// groupPaths returns the paths of each arm, at least two. No two begin at the same interface, and
+// their ends are spread over the receivers' interfaces.
+func (t *atOnce) groupPaths(paths []bench.Path) [][]bench.Path {
 	var groups [][]bench.Path
 	for len(paths) > 0 {
 		like := t.alike(paths[0])
@@ -55,7 +55,7 @@ func (t *atOnce) groups(paths []bench.Path) [][]bench.Path {
 				rest = append(rest, p)
 			}
 		}
-		if group = spread(group); t.most > 0 {
+		if group = spreadPaths(group); t.most > 0 {
 			group = group[:min(t.most, len(group))]
 		}
 		if len(group) > 1 {
@@ -66,23 +66,23 @@ func (t *atOnce) groups(paths []bench.Path) [][]bench.Path {
 	return groups
 }
 
-// spread takes one path from each interface, to the one that the fewest go to yet.
-func spread(paths []bench.Path) []bench.Path {
+// spreadPaths takes one path from each interface, to the one that the fewest go to yet.
+func spreadPaths(paths []bench.Path) []bench.Path {
 	var out []bench.Path
 	for i, p := range paths {
-		from := iface(p.From)
-		if slices.ContainsFunc(out, func(o bench.Path) bool { return iface(o.From) == from }) {
+		from := interfaceOf(p.From)
+		if slices.ContainsFunc(out, func(o bench.Path) bool { return interfaceOf(o.From) == from }) {
 			continue
 		}
 		best, fewest := p, len(paths)
 		for _, other := range paths[i:] {
 			n := 0
 			for _, o := range out {
-				if iface(o.To) == iface(other.To) {
+				if interfaceOf(o.To) == interfaceOf(other.To) {
 					n++
 				}
 			}
-			if iface(other.From) == from && n < fewest {
+			if interfaceOf(other.From) == from && n < fewest {
 				best, fewest = other, n
 			}
 		}
@@ -91,22 +91,22 @@ func spread(paths []bench.Path) []bench.Path {
 	return out
 }
 
-// arms adds those over several paths at once to a plan, and says whether there are any.
-func (t *atOnce) arms(plan *Plan, paths []bench.Path, quick bool) bool {
+// addArms adds those over several paths at once to a plan, and says whether there are any.
+func (t *atOnce) addArms(plan *Plan, paths []bench.Path, quick bool) bool {
 	w := t.workload
 	if quick {
-		w = shorten(w)
+		w = shortenRun(w)
 	}
-	for _, g := range t.groups(paths) {
+	for _, g := range t.groupPaths(paths) {
 		w.Senders = len(g)
 		plan.Arms = append(plan.Arms, bench.Arm{Name: t.name(len(g)), Path: g[0], Also: g[1:], Workload: w})
 		if len(g) < t.most {
-			plan.note(fmt.Sprintf("the report had %d senders; here there are %d", t.most, len(g)))
+			plan.addNote(fmt.Sprintf("the report had %d senders; here there are %d", t.most, len(g)))
 		}
 	}
 	if len(plan.Arms) == 0 {
 		return false
 	}
-	plan.note("pktgen, which the report used, counts what comes to an interface, whoever sent it, and begins when it is started: Culvert's own engine sends the same instead, all at once")
+	plan.addNote("pktgen, which the report used, counts all packets that come to an interface, from any sender, and begins when it is started: Culvert's own engine sends the same instead, all at once")
 	return true
 }

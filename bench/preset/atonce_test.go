@@ -2,6 +2,7 @@ package preset
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -85,5 +86,74 @@ func TestAtOnce(t *testing.T) {
 				t.Errorf("%s %s: %+v", c.preset, a.Name, w)
 			}
 		}
+	}
+}
+
+// With one receiver m11 and m16 are one experiment: it is measured once, for both.
+func TestOneExperimentIsMeasuredOnce(t *testing.T) {
+	var paths []bench.Path
+	for i := range 3 {
+		vf := i
+		paths = append(paths, bench.Path{
+			Ends: "pod-pod", Network: "VF", Place: "other node",
+			From: bench.End{Machine: "n1", Name: "pod" + string(rune('a'+i)), Interface: "net1", PF: "p0", VF: &vf},
+			To:   bench.End{Machine: "n2", Name: "r", Interface: "net1", PF: "p0", VF: &vf},
+		})
+	}
+	m11, err := Find("m11")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m16, err := Find("m16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := Together([]Preset{m11, m16}, Here{Paths: paths, Lacks: func(string) string { return "" }}, false)
+	if err != nil || len(plan.Arms) != 1 || plan.Arms[0].Name != "m11 m16 3 senders" {
+		t.Errorf("%+v, %v", plan.Arms, err)
+	}
+}
+
+// A figure stands beside the arms that are most like what the report measured, whatever their order.
+func TestFiguresStandBesideTheirLike(t *testing.T) {
+	arm := func(name, ends, place, network string) bench.Arm {
+		return bench.Arm{Name: name, Path: bench.Path{Ends: ends, Place: place, Network: network}}
+	}
+	arms := []bench.Arm{
+		arm("node", "node-node", "other node", "overlay"), arm("near", "pod-pod", "same node", "overlay"),
+		arm("pod", "pod-pod", "other node", "overlay"), arm("pod again", "pod-pod", "other node", "overlay"),
+	}
+	for range 2 {
+		var got []string
+		for _, f := range placeFigures([]bench.Figure{figureGbps("R0", 4.59), standFor("node-node", figureGbps("R3", 6.31)), standFor("pod-node,VF", figureGbps("none", 1))}, arms) {
+			got = append(got, f.Name+" "+f.Arm)
+		}
+		slices.Sort(got)
+		if want := []string{"R0 pod", "R0 pod again", "R3 node", "none "}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		slices.Reverse(arms)
+	}
+}
+
+// Frames of 64 bytes do not fit over IPv6: such paths are left out, and not planned to be void three times.
+func TestSmallFramesOverIPv6AreNotPlanned(t *testing.T) {
+	path := func(address string) bench.Path {
+		return bench.Path{Ends: "pod-pod", Network: "VF", Place: "other node", From: bench.End{Machine: "n1", Name: address, Address: netip.MustParseAddr(address)}, To: bench.End{Machine: "n2"}}
+	}
+	m10, err := Find("m10")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := func(string) string { return "it is not here" }
+	plan, err := m10.Plan(Here{Paths: []bench.Path{path("10.0.0.1"), path("fd00::1")}, Lacks: own}, false)
+	if err != nil || len(plan.Arms) != 1 || !strings.Contains(strings.Join(plan.Notes, ";"), "1 paths of IPv6 are left out") {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	if _, err := m10.Plan(Here{Paths: []bench.Path{path("fd00::1")}, Lacks: own}, false); err == nil || !strings.Contains(err.Error(), "paths of IPv6 are left out") {
+		t.Errorf("%v", err)
+	}
+	if _, err := m10.Plan(Here{Paths: []bench.Path{path("fd00::1")}, Lacks: func(string) string { return "" }}, false); err == nil || !strings.Contains(err.Error(), "pktgen sends 78 at least") {
+		t.Errorf("pktgen would send larger ones: %v", err)
 	}
 }

@@ -25,7 +25,7 @@ type Preset struct {
 	recipe recipe
 }
 
-// recipe is what is measured.
+// recipe says what a preset measures.
 type recipe struct {
 	workload bench.Workload
 	takes    func(bench.Path) bool // which paths
@@ -44,26 +44,28 @@ type variant struct {
 	workload bench.Workload
 }
 
-// Here is what the place has.
+// Here has the abilities of the place that measures.
 type Here struct {
 	Paths []bench.Path
 	// Lacks says why an engine cannot run at all ends, and is empty for one that can.
 	Lacks func(engine string) string
 	Cable bool // it can be pulled from here
+	// Service is set where the order names a Service. Without a preset its connections are measured too.
+	Service bool
 	// Rates are the lowest and highest max_tx_rate that the VF at which a path begins can be
 	// lent, in Mb/s, or why it can be lent none.
 	Rates func(bench.Path) (lowest, highest int, err error)
 }
 
-// lacks says why an engine cannot run here, and is empty for one that can.
-func (h Here) lacks(name string) string {
+// lacksEngine says why an engine cannot run here, and is empty for one that can.
+func (h Here) lacksEngine(name string) string {
 	if e, _ := engine.FindEngine(name); e.ToMAC && slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Via.How == bench.Routes }) {
 		return "it sends to the receiver's own MAC, which is not the router's"
 	}
 	return h.Lacks(name)
 }
 
-// Plan is what to run.
+// Plan has the arms to run.
 type Plan struct {
 	Arms    []bench.Arm // named by what sets them apart on one path
 	Repeats int
@@ -110,11 +112,14 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	if len(paths) == 0 {
 		return Plan{}, fmt.Errorf("%s has nothing to measure here: it takes %s, and between these ends there is %s", p.Name, p.recipe.lacks, List(h.Paths))
 	}
+	if paths = p.carriablePaths(&plan, h, paths); len(paths) == 0 {
+		return Plan{}, fmt.Errorf("%s has nothing to measure here: %s", p.Name, plan.Notes[len(plan.Notes)-1])
+	}
 	if p.recipe.beside != nil { // after the report's own, beside which its figures stand
 		paths = append(paths, slices.DeleteFunc(slices.Clone(h.Paths), func(path bench.Path) bool { return !p.recipe.beside(path) })...)
 	}
-	if p.recipe.atOnce == nil || !p.recipe.atOnce.arms(&plan, paths, quick) {
-		if err := p.alone(&plan, h, paths, quick); err != nil {
+	if p.recipe.atOnce == nil || !p.recipe.atOnce.addArms(&plan, paths, quick) {
+		if err := p.planAlone(&plan, h, paths, quick); err != nil {
 			return Plan{}, err
 		}
 	}
@@ -122,51 +127,69 @@ func (p Preset) Plan(h Here, quick bool) (Plan, error) {
 	return plan, nil
 }
 
-// alone adds the arms over each path to a plan.
-func (p Preset) alone(plan *Plan, h Here, paths []bench.Path, quick bool) error {
+// carriablePaths leaves out paths of IPv6 where the frames are too small for its headers, and says so. Culvert's own engine
+// refuses them, so that each run would be void, and pktgen sends larger ones.
+func (p Preset) carriablePaths(plan *Plan, h Here, paths []bench.Path) []bench.Path {
+	w, _ := chooseEngine(p.recipe.workload, h)
+	least := engine.LeastFrame(true)
+	if w.Engine == engine.Pktgen {
+		least = engine.LeastPktgenFrame(true)
+	}
+	if w.Kind != bench.Packets || w.Size >= least {
+		return paths
+	}
+	fit := slices.DeleteFunc(slices.Clone(paths), func(path bench.Path) bool { return path.From.Address.Is6() })
+	if len(fit) < len(paths) {
+		plan.addNote(fmt.Sprintf("%d paths of IPv6 are left out: frames of %d bytes have no room for its headers and the mark that distinguishes them: %s sends %d at least", len(paths)-len(fit), w.Size, w.Engine, least))
+	}
+	return fit
+}
+
+// planAlone adds the arms over each path to a plan.
+func (p Preset) planAlone(plan *Plan, h Here, paths []bench.Path, quick bool) error {
 	w := p.recipe.workload
 	if quick {
-		w = shorten(w)
+		w = shortenRun(w)
 	}
 	w, note := chooseEngine(w, h)
-	plan.note(note)
+	plan.addNote(note)
 	if !p.recipe.via || paths[0].Via == (bench.Relay{}) {
-		plan.note(p.Instead)
+		plan.addNote(p.Instead)
 	}
 	for _, path := range paths {
-		variants := p.variants(w, quick)
+		variants := p.listVariants(w, quick)
 		if p.recipe.swept {
 			lowest, highest, err := h.Rates(path)
 			if err != nil {
 				return fmt.Errorf("%s sweeps the rate limit of the VF that sends, which the culvertd of its machine has to lend it: %w; "+
 					"without it, put max_tx_rate into the network, start the owners again, and run m4 for each rate", p.Name, err)
 			}
-			variants = limits(w, lowest, highest, quick)
+			variants = rateVariants(w, lowest, highest, quick)
 		}
 		for _, v := range variants {
 			plan.Arms = append(plan.Arms, bench.Arm{Name: v.name, Path: path, Workload: v.workload})
 		}
 		if p.recipe.notes != nil {
-			plan.note(p.recipe.notes(path))
+			plan.addNote(p.recipe.notes(path))
 		}
 	}
 	return nil
 }
 
-func (p Preset) variants(w bench.Workload, quick bool) []variant {
+func (p Preset) listVariants(w bench.Workload, quick bool) []variant {
 	if p.recipe.arms == nil {
 		return []variant{{"", w}}
 	}
 	return p.recipe.arms(w, quick)
 }
 
-func (p *Plan) note(s string) {
+func (p *Plan) addNote(s string) {
 	if s != "" && !slices.Contains(p.Notes, s) {
 		p.Notes = append(p.Notes, s)
 	}
 }
 
-// upTo are 0 to n-1.
+// upTo returns 0 to n-1.
 func upTo(n int) (all []int) {
 	for i := range n {
 		all = append(all, i)
@@ -174,8 +197,8 @@ func upTo(n int) (all []int) {
 	return all
 }
 
-// Together plans several presets for one result. What two of them measure alike is
-// measured once. One that has nothing to measure here is noted, unless all are so.
+// Together plans several presets for one result. Arms that two presets have in common are
+// measured once. A preset with nothing to measure here is a note, unless all are so.
 func Together(presets []Preset, h Here, quick bool) (Plan, error) {
 	if len(presets) == 1 {
 		return presets[0].Plan(h, quick)
@@ -187,16 +210,21 @@ func Together(presets []Preset, h Here, quick bool) (Plan, error) {
 		plan, err := p.Plan(h, quick)
 		if err != nil {
 			lacking = append(lacking, err)
-			all.note(err.Error())
+			all.addNote(err.Error())
 			continue
 		}
 		all.Repeats = max(all.Repeats, plan.Repeats)
 		for _, n := range plan.Notes {
-			all.note(p.Name + ": " + n)
+			all.addNote(p.Name + ": " + n)
 		}
 		share := part{preset: p.Name, printed: p.Printed}
 		for _, a := range plan.Arms {
-			i := slices.IndexFunc(all.Arms, func(b bench.Arm) bool { return reflect.DeepEqual(a, b) })
+			i := slices.IndexFunc(all.Arms, func(b bench.Arm) bool {
+				if len(a.Also) > 0 && len(b.Also) > 0 { // one experiment, whatever each preset calls it
+					b.Name = a.Name
+				}
+				return reflect.DeepEqual(a, b)
+			})
 			if i < 0 {
 				i = len(all.Arms)
 				all.Arms, names = append(all.Arms, a), append(names, nil)
@@ -214,7 +242,8 @@ func Together(presets []Preset, h Here, quick bool) (Plan, error) {
 	return all, nil
 }
 
-// Shorten has no run count longer than that many seconds, or as it takes, and says so.
+// Shorten limits the counted time of each run to the given seconds, or to the least that its
+// workload needs, and notes that.
 func (p *Plan) Shorten(seconds float64) {
 	longest := 0.0
 	for i := range p.Arms {
@@ -224,13 +253,13 @@ func (p *Plan) Shorten(seconds float64) {
 		}
 	}
 	if longest > 0 {
-		p.note(fmt.Sprintf("runs of %s s, packets %g and a pulled cable %g at least, where the presets have up to %s s",
+		p.addNote(fmt.Sprintf("runs of %s s, packets %g and a pulled cable %g at least, where the presets have up to %s s",
 			bench.Number(seconds), leastPackets, leastPulled, bench.Number(longest)))
 	}
 }
 
-// Roughen has no run warm up, and pings sent five in a second, and says so. Two seconds of them
-// are the fewest: an agent that is woken as late as counts misses up to three.
+// Roughen removes the warm-up of all runs and sends five pings a second, and notes that. Pings
+// run for at least two seconds, since an agent that is woken late misses up to three.
 func (p *Plan) Roughen() {
 	for i := range p.Arms {
 		w := &p.Arms[i].Workload
@@ -238,23 +267,24 @@ func (p *Plan) Roughen() {
 			w.Seconds, w.Rate = 2, 5
 		}
 	}
-	p.note("rough: no run warms up, pings are five in a second, and what the generators make is not measured")
+	p.addNote("rough: no run warms up, pings are five in a second, and what the generators make is not measured")
 }
 
-// Burst has packets sent by Culvert's own engine, so many at once, and says so.
+// Burst makes Culvert's own engine send packets in bursts of the given number of frames, and
+// notes that.
 func (p *Plan) Burst(frames int) error {
-	return p.packets(fmt.Sprintf("--burst %d", frames), func(w *bench.Workload) { w.Burst = frames },
+	return p.changePackets(fmt.Sprintf("--burst %d", frames), func(w *bench.Workload) { w.Burst = frames },
 		fmt.Sprintf("packets leave in bursts of %d, which the kernel cuts into frames before the driver has them: the sender pays less for each than when they go alone", frames))
 }
 
-// AFXDP has packets sent by Culvert's own engine through AF_XDP sockets, and says so.
+// AFXDP makes Culvert's own engine send packets through AF_XDP sockets, and notes that.
 func (p *Plan) AFXDP() error {
-	return p.packets("--af-xdp", func(w *bench.Workload) { w.AFXDP = true },
+	return p.changePackets("--af-xdp", func(w *bench.Workload) { w.AFXDP = true },
 		"packets leave by AF_XDP sockets in copy mode, which all drivers have")
 }
 
-// packets changes the workloads that send packets, for a flag.
-func (p *Plan) packets(flag string, change func(*bench.Workload), note string) error {
+// changePackets changes the workloads that send packets, for a flag.
+func (p *Plan) changePackets(flag string, change func(*bench.Workload), note string) error {
 	found := false
 	for i := range p.Arms {
 		if w := &p.Arms[i].Workload; w.Kind == bench.Packets {
@@ -265,11 +295,11 @@ func (p *Plan) packets(flag string, change func(*bench.Workload), note string) e
 	if !found {
 		return fmt.Errorf("%s: it is for presets that send packets, such as m10, and nothing here does", flag)
 	}
-	p.note(note)
+	p.addNote(note)
 	return nil
 }
 
-// Presets are the names of those that have a share of the plan.
+// Presets returns the names of the presets that the plan contains.
 func (p Plan) Presets() string {
 	var all []string
 	for _, s := range p.parts {
@@ -278,7 +308,7 @@ func (p Plan) Presets() string {
 	return strings.Join(all, " ")
 }
 
-// Printed are the reports' figures, each beside the arm that stands for it, once the
+// Printed returns the reports' figures, each with the arm that stands for it. Call it when the
 // plan's arms have their names.
 func (p Plan) Printed(arms []bench.Arm) (all []bench.Figure) {
 	for _, s := range p.parts {
@@ -286,25 +316,52 @@ func (p Plan) Printed(arms []bench.Arm) (all []bench.Figure) {
 		for _, i := range s.arms {
 			own = append(own, arms[i])
 		}
-		all = append(all, beside(s.printed, own)...)
+		all = append(all, placeFigures(s.printed, own)...)
 	}
 	return all
 }
 
-// beside finds for each figure the first arm that has in its name or ends the word that
-// the preset gave, and else the first.
-func beside(printed []bench.Figure, arms []bench.Arm) []bench.Figure {
-	out := slices.Clone(printed)
-	for i := range out {
-		word := out[i].Arm
-		at := slices.IndexFunc(arms, func(a bench.Arm) bool { return strings.Contains(a.Path.Ends+" "+a.Name, word) })
-		if at < 0 || out[i].Text != "" {
-			out[i].Arm = ""
-			continue
+// placeFigures puts each figure beside every arm that stands for it: those that have the words that
+// the preset gave, and of these the ones that are most like what the reports measured. The order of the arms
+// decides nothing. A figure that no arm stands for stands alone.
+func placeFigures(printed []bench.Figure, arms []bench.Arm) (out []bench.Figure) {
+	for _, f := range printed {
+		var alike []bench.Arm
+		if f.Text == "" {
+			alike = mostAlike(f.Arm, arms)
 		}
-		out[i].Arm = arms[at].Name
+		f.Arm = ""
+		if len(alike) == 0 {
+			out = append(out, f)
+		}
+		for _, a := range alike {
+			f.Arm = a.Name
+			out = append(out, f)
+		}
 	}
 	return out
+}
+
+// mostAlike returns the arms with the words in their name, ends or network. If some of these are
+// between two machines, it returns only those; and if some of those are between pods or guests,
+// only those.
+func mostAlike(words string, arms []bench.Arm) []bench.Arm {
+	keep := func(in []bench.Arm, is func(bench.Arm) bool) []bench.Arm {
+		return slices.DeleteFunc(slices.Clone(in), func(a bench.Arm) bool { return !is(a) })
+	}
+	alike := keep(arms, func(a bench.Arm) bool {
+		names := a.Path.Ends + " " + a.Path.Network + " " + a.Name
+		return !slices.ContainsFunc(strings.Split(words, ","), func(w string) bool { return !strings.Contains(names, w) })
+	})
+	for _, better := range []func(bench.Arm) bool{
+		func(a bench.Arm) bool { return a.Path.Place == "other node" },
+		func(a bench.Arm) bool { return isInner(a.Path) },
+	} {
+		if some := keep(alike, better); len(some) > 0 {
+			alike = some
+		}
+	}
+	return alike
 }
 
 // List names the paths there are, for a message.
@@ -325,8 +382,8 @@ func List(paths []bench.Path) string {
 	return strings.Join(all, "; ")
 }
 
-// shorten makes a run one of two seconds, or as many as it takes.
-func shorten(w bench.Workload) bench.Workload {
+// shortenRun makes a run one of two seconds, or as many as it takes.
+func shortenRun(w bench.Workload) bench.Workload {
 	if w.Kind == bench.Echo {
 		return w
 	}
@@ -334,8 +391,8 @@ func shorten(w bench.Workload) bench.Workload {
 	return w
 }
 
-// atLeast is seconds, or more where so few would show nothing: a cable is pulled and
-// plugged in again, and in a flood of packets an agent is woken up to a second late.
+// atLeast returns seconds, or more if so few would show nothing: a pulled cable has to be plugged
+// in again, and in a flood of packets an agent is woken up to a second late.
 func atLeast(w bench.Workload, seconds float64) float64 {
 	switch {
 	case w.Pulled:
@@ -351,7 +408,7 @@ const leastPulled, leastPackets = 10.0, 6.0
 
 // chooseEngine takes Culvert's own where the report's cannot run, and says so.
 func chooseEngine(w bench.Workload, h Here) (_ bench.Workload, note string) {
-	why := h.lacks(w.Engine)
+	why := h.lacksEngine(w.Engine)
 	if why == "" {
 		return w, ""
 	}
@@ -364,19 +421,37 @@ func chooseEngine(w bench.Workload, h Here) (_ bench.Workload, note string) {
 	return w, note
 }
 
-// Default is what is measured without a preset: TCP over the software path and the
-// VF path, side by side, between pods or guests where there are any.
+// connectArms returns arms with a new connection for each question, to a Service and beside it to
+// the same end's own address: at the socket, only connecting costs more.
+func connectArms(streams []bench.Arm) (all []bench.Arm) {
+	for _, a := range streams {
+		beside := slices.ContainsFunc(streams, func(b bench.Arm) bool {
+			return b.Path.Service.IsValid() && a.Path.From.Address == b.Path.From.Address && a.Path.To.Address == b.Path.To.Address
+		})
+		if beside {
+			a.Name, a.Workload.Kind = "requests", bench.Connect
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// Default returns the plan without a preset: TCP over the software path and the VF path, side by
+// side, between pods or guests if there are any.
 func Default(h Here, quick bool) (Plan, error) {
 	w := bench.Workload{Kind: bench.Stream, Engine: engine.Own, Seconds: 10, Warmup: 1, Streams: 1}
 	plan := Plan{Repeats: 6}
 	if quick {
-		plan.Repeats, w = 3, shorten(w)
+		plan.Repeats, w = 3, shortenRun(w)
 	}
-	within := slices.ContainsFunc(h.Paths, inner)
+	within := slices.ContainsFunc(h.Paths, isInner)
 	for _, p := range h.Paths {
-		if within == inner(p) {
+		if within == isInner(p) {
 			plan.Arms = append(plan.Arms, bench.Arm{Path: p, Workload: w})
 		}
+	}
+	if h.Service {
+		plan.Arms = append(plan.Arms, connectArms(plan.Arms)...)
 	}
 	if len(plan.Arms) == 0 {
 		return Plan{}, fmt.Errorf("there is no path between these ends: no address of one is answered from the other, both ways; " +
@@ -386,9 +461,9 @@ func Default(h Here, quick bool) (Plan, error) {
 		return slices.ContainsFunc(h.Paths, func(p bench.Path) bool { return p.Network == network })
 	}
 	if !has("VF") && !has("bond") { // whose members may be VFs
-		plan.note("there is no VF at both ends: only software paths are measured")
-	} else if len(slices.DeleteFunc(slices.Clone(h.Paths), vf)) == 0 {
-		plan.note("there is no path beside the VF's: nothing to compare it with")
+		plan.addNote("there is no VF at both ends: only software paths are measured")
+	} else if len(slices.DeleteFunc(slices.Clone(h.Paths), isVF)) == 0 {
+		plan.addNote("there is no path beside the VF's: nothing to compare it with")
 	}
 	return plan, nil
 }

@@ -3,9 +3,12 @@ package preset
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/bench"
 )
@@ -90,7 +93,7 @@ func TestParameters(t *testing.T) {
 		{"m7", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1000, Warmup: 1, Streams: 1}, 2},
 		{"m8", bench.Workload{Kind: bench.Stream, Engine: "iperf3", Seconds: 1000, Warmup: 1, Streams: 1}, 1},
 		{"m10", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64}, 6},
-		{"m14", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64}, 1},
+		{"m14", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64, Flows: 4096}, 2},
 		{"m18", bench.Workload{Kind: bench.Packets, Engine: "pktgen", Seconds: 10, Warmup: 1, Size: 64, Flows: 1}, 6},
 	} {
 		plan, err := find(t, c.name).Plan(cluster(), false)
@@ -102,6 +105,11 @@ func TestParameters(t *testing.T) {
 	last := plan.Arms[27]
 	if last.Name != "512 KiB back" || last.Workload.Size != 524288 || !last.Workload.Reverse {
 		t.Errorf("%+v", last)
+	}
+	// Flows that differ in ports alone share a queue of a NIC that hashes addresses.
+	plan, _ = find(t, "m18").Plan(cluster(), false)
+	if w := plan.Arms[1].Workload; w.Flows != 4096 || w.Sources != 4096 {
+		t.Errorf("m18's many flows: %+v", w)
 	}
 	plan, _ = find(t, "m7").Plan(cluster(), true)
 	if plan.Arms[0].Workload.Seconds != 2 || plan.Repeats != 3 {
@@ -159,7 +167,7 @@ func TestDefault(t *testing.T) {
 	for _, c := range []struct {
 		take func(bench.Path) bool
 		want string
-	}{{vf, "nothing to compare"}, {overlay, "there is no VF"}} {
+	}{{isVF, "nothing to compare"}, {isOverlay, "there is no VF"}} {
 		h := cluster()
 		h.Paths = slices.DeleteFunc(h.Paths, func(p bench.Path) bool { return !c.take(p) })
 		plan, err := Default(h, true)
@@ -174,6 +182,18 @@ func TestDefault(t *testing.T) {
 	bond := Here{Paths: []bench.Path{{Ends: "pod-pod", Network: "bond"}}}
 	if plan, err := Default(bond, true); err != nil || len(plan.Arms) != 1 || len(plan.Notes) != 0 {
 		t.Errorf("a bond: %+v, %v", plan, err)
+	}
+	vf := bench.Path{Ends: "pod-pod", Network: "VF"}
+	service := vf
+	service.Network, service.Service = "service", netip.MustParseAddr("10.96.0.7")
+	overlay := bench.Path{Ends: "pod-pod", Network: "overlay", To: bench.End{Address: netip.MustParseAddr("10.244.1.2")}}
+	var got []string
+	plan, err = Default(Here{Paths: []bench.Path{overlay, vf, service}, Service: true}, true)
+	for _, a := range plan.Arms {
+		got = append(got, fmt.Sprint(a.Path.Network, " ", a.Workload.Kind))
+	}
+	if diff := cmp.Diff([]string{"overlay stream", "VF stream", "service stream", "VF connect", "service connect"}, got); err != nil || diff != "" {
+		t.Errorf("to a Service: %v; -want +got:\n%s", err, diff)
 	}
 	if _, err := Default(Here{}, false); err == nil || !strings.Contains(err.Error(), "ip route") {
 		t.Error(err)
@@ -318,7 +338,7 @@ func TestHowPacketsAreSent(t *testing.T) {
 func TestVFFiguresStandBesideVFs(t *testing.T) {
 	printed := find(t, "m10").Printed
 	for name, want := range map[string]string{"veth": "", "VF": "VF"} {
-		if got := beside(printed, []bench.Arm{{Name: name}})[0].Arm; got != want {
+		if got := placeFigures(printed, []bench.Arm{{Name: name}})[0].Arm; got != want {
 			t.Errorf("beside %s: %q", name, got)
 		}
 	}
@@ -328,7 +348,7 @@ func TestBeside(t *testing.T) {
 	arms := []bench.Arm{{Name: "VF 1 flow", Path: path("pod-pod", "VF", "same PF", 1500)}, {Name: "VF 4096 flows", Path: path("pod-node", "VF", "same PF", 1500)}}
 	printed := []bench.Figure{{Name: "a", Value: 1}, {Name: "b", Value: 1, Arm: "4096 flows"}, {Name: "c", Value: 1, Arm: "pod-node"}, {Name: "d", Value: 1, Arm: "node-node"}, {Name: "e", Text: "x"}}
 	var got []string
-	for _, f := range beside(printed, arms) {
+	for _, f := range placeFigures(printed, arms) {
 		got = append(got, f.Arm)
 	}
 	if want := []string{"VF 1 flow", "VF 4096 flows", "VF 4096 flows", "", ""}; !slices.Equal(got, want) {

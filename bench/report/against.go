@@ -16,32 +16,38 @@ import (
 // AgainstText is a comparison for a terminal, in at most 100 columns.
 func AgainstText(a bench.Against, look screen.Look) string {
 	var b strings.Builder
-	paragraph(&b, "", verdict(a))
-	t := screen.NewTable("ARM", "METRIC", ">FIRST -> SECOND", ">CHANGE", ">95 %", ">P", ">EFFECT", "VERDICT")
+	writeParagraph(&b, "", describeVerdict(a))
+	t := screen.NewTable("ARM", "METRIC", ">FIRST -> SECOND", ">CHANGE", ">BOUNDS", ">P", "VERDICT", ">ROUNDS TO TELL")
 	for _, c := range a.Changes {
 		t.Add(screen.Words(c.Arm, c.Metric.Name, bench.Number(c.Was.Value)+" -> "+bench.Number(c.Is.Value)+" "+c.Metric.Unit,
-			change(c.Part()), changes(c), p(c), effect(c), short(c.Verdict()))...)
+			formatChange(c.Part()), formatBounds(c), formatP(c), shortVerdict(c), neededRounds(c))...)
 	}
-	write(&b, t)
-	section(&b, look, "rules that are broken", broken(a))
+	writeTable(&b, t)
+	writeSection(&b, look, "rules that are broken", listJudged(a.Broken))
+	writeSection(&b, look, "rules of which the runs cannot tell", listJudged(a.Unclear))
 	var kept []string
 	for _, r := range a.Passed {
 		kept = append(kept, r.String())
 	}
-	section(&b, look, "rules that are kept", kept)
-	section(&b, look, "not compared", missing(a))
-	section(&b, look, "unlike", a.Unlike)
+	writeSection(&b, look, "rules that are kept", kept)
+	writeSection(&b, look, "not compared", listMissing(a))
+	writeSection(&b, look, "unlike", a.Unlike)
 	return b.String()
 }
 
-// verdict counts what changed.
-func verdict(a bench.Against) string {
-	counts := map[string]int{}
+// describeVerdict counts the figures of each verdict, and says how many rounds would decide those
+// that these rounds do not.
+func describeVerdict(a bench.Against) string {
+	counts := map[bench.Verdict]int{}
+	most, part := 0, 0.0
 	for _, c := range a.Changes {
 		counts[c.Verdict()]++
+		if n, _ := c.Needs(); c.Verdict() == bench.Unclear && n > most {
+			most, part = n, c.Margin
+		}
 	}
 	var parts []string
-	for _, v := range []string{"worse", "better", "no difference", "too few runs"} {
+	for _, v := range []bench.Verdict{bench.Worse, bench.Better, bench.NotWorse, bench.Unclear} {
 		if counts[v] > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", counts[v], v))
 		}
@@ -49,10 +55,14 @@ func verdict(a bench.Against) string {
 	if parts == nil {
 		return "Nothing could be compared."
 	}
-	return fmt.Sprintf("Of %d figures: %s.", len(a.Changes), strings.Join(parts, ", "))
+	said := fmt.Sprintf("%d figures: %s.", len(a.Changes), strings.Join(parts, ", "))
+	if most > 0 {
+		said += fmt.Sprintf(" About %d rounds of each would tell a change of %s of them all.", most, formatPercent(part))
+	}
+	return said
 }
 
-func change(part float64) string {
+func formatChange(part float64) string {
 	switch {
 	case math.IsNaN(part) || math.IsInf(part, 0):
 		return "-"
@@ -62,48 +72,60 @@ func change(part float64) string {
 	return fmt.Sprintf("%+.1f %%", 100*part)
 }
 
-func changes(c bench.Change) string {
-	if c.N[0] < 2 || c.N[1] < 2 || math.IsNaN(c.Part()) {
+// formatBounds prints the bounds of a change. They are valid for all figures of the comparison
+// together.
+func formatBounds(c bench.Change) string {
+	if math.IsNaN(c.Part()) || math.IsInf(c.Ratio.Low, 0) || math.IsInf(c.Ratio.High, 0) {
 		return "-"
 	}
-	return strings.ReplaceAll(change(c.Ratio.Low-1)+" to "+change(c.Ratio.High-1), " %", "")
+	return strings.ReplaceAll(formatChange(c.Ratio.Low-1)+" to "+formatChange(c.Ratio.High-1), " %", "")
 }
 
-func p(c bench.Change) string {
-	if math.IsNaN(c.P) {
+func formatP(c bench.Change) string {
+	if math.IsNaN(c.Adjusted) {
 		return "-"
 	}
-	return chance(c.P)
+	return formatChance(c.Adjusted)
 }
 
-func effect(c bench.Change) string {
+func formatEffect(c bench.Change) string {
 	if math.IsNaN(c.Effect) {
 		return "-"
 	}
 	return fmt.Sprintf("%+.2f", c.Effect)
 }
 
-// short is a verdict where only what changed is to be seen.
-func short(verdict string) string {
-	switch verdict {
-	case "no difference":
-		return "-"
-	case "too few runs":
-		return "too few"
+// shortVerdict returns a verdict with its margin.
+func shortVerdict(c bench.Change) string {
+	if v := c.Verdict(); v != bench.NotWorse {
+		return string(v)
 	}
-	return verdict
+	return fmt.Sprintf("not worse by %s", formatPercent(c.Margin))
 }
 
-func broken(a bench.Against) []string {
+// neededRounds says how many rounds of each result would decide a change that the present rounds
+// do not.
+func neededRounds(c bench.Change) string {
+	n, _ := c.Needs()
+	switch {
+	case c.Verdict() != bench.Unclear:
+		return "-"
+	case n == 0:
+		return "more"
+	}
+	return fmt.Sprint(n)
+}
+
+func listJudged(rules []bench.Judged) []string {
 	var out []string
-	for _, r := range a.Broken {
+	for _, r := range rules {
 		out = append(out, r.String()+": "+r.Why)
 	}
 	return out
 }
 
-// missing are arms that could not be compared.
-func missing(a bench.Against) []string {
+// listMissing returns the arms that could not be compared.
+func listMissing(a bench.Against) []string {
 	out := append([]string(nil), a.Missing...)
 	for _, name := range a.Added {
 		out = append(out, "arm "+name+" is only in the second")
@@ -114,7 +136,7 @@ func missing(a bench.Against) []string {
 // AgainstMarkdown is the comparison as a job's summary shows it.
 func AgainstMarkdown(a bench.Against) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### culvert bench\n\n%s\n", verdict(a))
+	fmt.Fprintf(&b, "### culvert bench\n\n%s\n", describeVerdict(a))
 	list := func(head string, lines []string) {
 		if len(lines) > 0 {
 			fmt.Fprintf(&b, "\n**%s**\n\n", head)
@@ -123,23 +145,24 @@ func AgainstMarkdown(a bench.Against) string {
 			b.WriteString("- " + unmarked(l) + "\n")
 		}
 	}
-	list("Rules that are broken", broken(a))
+	list("Rules that are broken", listJudged(a.Broken))
+	list("Rules of which the runs cannot tell", listJudged(a.Unclear))
 	if len(a.Changes) > 0 {
-		b.WriteString("\n| arm | metric | first | second | change | p | n | effect | verdict |\n|---|---|--:|--:|--:|--:|--:|---|---|\n")
+		b.WriteString("\n| arm | metric | first | second | change | p | n | effect | verdict | rounds to tell |\n|---|---|--:|--:|--:|--:|--:|--:|---|--:|\n")
 	}
 	for _, c := range a.Changes {
-		cells := []string{c.Arm, c.Metric.Title, bench.Number(c.Was.Value), bench.Number(c.Is.Value) + " " + c.Metric.Unit, change(c.Part()), p(c), fmt.Sprintf("%d, %d", c.N[1], c.N[0]), effect(c), c.Verdict()}
+		cells := []string{c.Arm, c.Metric.Title, bench.Number(c.Was.Value), bench.Number(c.Is.Value) + " " + c.Metric.Unit, formatChange(c.Part()), formatP(c), fmt.Sprintf("%d, %d", c.N[1], c.N[0]), formatEffect(c), shortVerdict(c), neededRounds(c)}
 		for i := range cells {
 			cells[i] = unmarked(cells[i])
 		}
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}
-	list("Not compared", missing(a))
+	list("Not compared", listMissing(a))
 	list("Unlike", a.Unlike)
 	return b.String()
 }
 
-// unmarked keeps foreign text from being Markdown or HTML.
+// unmarked escapes foreign text, so that it is neither Markdown nor HTML.
 func unmarked(s string) string {
 	var b strings.Builder
 	for _, r := range excerpt.Clean(s) {
@@ -158,7 +181,7 @@ func unmarked(s string) string {
 }
 
 // AgainstJUnit is the comparison as CI servers read it: a test case for each rule,
-// failed where it is broken, with the changes as its output.
+// failed where it is broken and skipped where the runs cannot tell, with the changes as its output.
 func AgainstJUnit(out io.Writer, a bench.Against) error {
 	type failure struct {
 		Message string `xml:"message,attr"`
@@ -167,6 +190,7 @@ func AgainstJUnit(out io.Writer, a bench.Against) error {
 		Class   string   `xml:"classname,attr"`
 		Name    string   `xml:"name,attr"`
 		Failure *failure `xml:"failure,omitempty"`
+		Skipped *failure `xml:"skipped,omitempty"`
 	}
 	type output struct {
 		Text string `xml:",cdata"`
@@ -176,11 +200,15 @@ func AgainstJUnit(out io.Writer, a bench.Against) error {
 		Name     string     `xml:"name,attr"`
 		Tests    int        `xml:"tests,attr"`
 		Failures int        `xml:"failures,attr"`
+		Skipped  int        `xml:"skipped,attr"`
 		Cases    []testCase `xml:"testcase"`
 		Output   output     `xml:"system-out"`
-	}{Name: "culvert bench compare", Tests: len(a.Broken) + len(a.Passed), Failures: len(a.Broken), Output: output{AgainstText(a, screen.Look{})}}
+	}{Name: "culvert bench compare", Tests: len(a.Broken) + len(a.Unclear) + len(a.Passed), Failures: len(a.Broken), Skipped: len(a.Unclear), Output: output{AgainstText(a, screen.Look{})}}
 	for _, r := range a.Broken {
-		suite.Cases = append(suite.Cases, testCase{"culvert.bench", r.String(), &failure{excerpt.Clean(r.Why)}})
+		suite.Cases = append(suite.Cases, testCase{Class: "culvert.bench", Name: r.String(), Failure: &failure{excerpt.Clean(r.Why)}})
+	}
+	for _, r := range a.Unclear {
+		suite.Cases = append(suite.Cases, testCase{Class: "culvert.bench", Name: r.String(), Skipped: &failure{excerpt.Clean(r.Why)}})
 	}
 	for _, r := range a.Passed {
 		suite.Cases = append(suite.Cases, testCase{Class: "culvert.bench", Name: r.String()})
@@ -197,7 +225,7 @@ func AgainstJUnit(out io.Writer, a bench.Against) error {
 	return err
 }
 
-// AgainstJSON is the comparison for programs. What is not known is null.
+// AgainstJSON is the comparison for programs. Unknown values are null.
 func AgainstJSON(out io.Writer, a bench.Against) error {
 	type changed struct {
 		Arm     string     `json:"arm"`
@@ -206,15 +234,19 @@ func AgainstJSON(out io.Writer, a bench.Against) error {
 		First   *float64   `json:"first"`
 		Second  *float64   `json:"second"`
 		Change  *float64   `json:"change"`         // as a part of the first: -0.05
-		Between []*float64 `json:"changeInterval"` // 95 %
+		Between []*float64 `json:"changeInterval"` // all of them together at 95 %
 		P       *float64   `json:"p"`
+		Adjust  *float64   `json:"adjustedP"` // Holm's, among all changes
 		Effect  *float64   `json:"cliffsDelta"`
 		Runs    [2]int     `json:"runs"` // first, second
 		Verdict string     `json:"verdict"`
+		Margin  float64    `json:"margin"`          // the loss that does not count as worse
+		Needs   int        `json:"needs,omitempty"` // rounds of each result, where the runs cannot tell
 	}
 	type rule struct {
-		Rule   string `json:"rule"`
-		Broken string `json:"broken,omitempty"` // why
+		Rule    string `json:"rule"`
+		Broken  string `json:"broken,omitempty"`  // why
+		Unclear string `json:"unclear,omitempty"` // why
 	}
 	all := struct {
 		Changes []changed `json:"changes"`
@@ -224,13 +256,21 @@ func AgainstJSON(out io.Writer, a bench.Against) error {
 		Unlike  []string  `json:"unlike"`
 	}{Changes: []changed{}, Rules: []rule{}, Missing: append([]string{}, a.Missing...), Added: append([]string{}, a.Added...), Unlike: append([]string{}, a.Unlike...)}
 	for _, c := range a.Changes {
+		needs := 0
+		if c.Verdict() == bench.Unclear {
+			needs, _ = c.Needs()
+		}
 		all.Changes = append(all.Changes, changed{
 			c.Arm, c.Metric.Name, c.Metric.Unit, known(c.Was.Value), known(c.Is.Value), known(c.Part()),
-			[]*float64{known(c.Ratio.Low - 1), known(c.Ratio.High - 1)}, known(c.P), known(c.Effect), [2]int{c.N[1], c.N[0]}, c.Verdict(),
+			[]*float64{known(c.Ratio.Low - 1), known(c.Ratio.High - 1)}, known(c.P), known(c.Adjusted), known(c.Effect), [2]int{c.N[1], c.N[0]},
+			string(c.Verdict()), c.Margin, needs,
 		})
 	}
 	for _, r := range a.Broken {
-		all.Rules = append(all.Rules, rule{r.String(), r.Why})
+		all.Rules = append(all.Rules, rule{Rule: r.String(), Broken: r.Why})
+	}
+	for _, r := range a.Unclear {
+		all.Rules = append(all.Rules, rule{Rule: r.String(), Unclear: r.Why})
 	}
 	for _, r := range a.Passed {
 		all.Rules = append(all.Rules, rule{Rule: r.String()})
@@ -240,7 +280,7 @@ func AgainstJSON(out io.Writer, a bench.Against) error {
 	return enc.Encode(all)
 }
 
-// known makes what JSON has no number for nil.
+// known returns nil for a value that JSON cannot express, such as NaN.
 func known(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

@@ -21,7 +21,7 @@ func TestBrowser(t *testing.T) {
 	}
 	policy := regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`)
 	const measure = `<script>parent.postMessage(innerWidth + " " + document.documentElement.scrollWidth, "*")</script></body>`
-	for name, text := range map[string]string{"example": drawn(t, example()), "odd": drawn(t, odd()), "middle": drawn(t, middle())} {
+	for name, text := range map[string]string{"example": drawPage(t, makeExample()), "odd": drawPage(t, odd()), "middle": drawPage(t, makeMiddle())} {
 		for _, width := range []int{360, 1280} {
 			dir := t.TempDir()
 			write := func(name, text string) {

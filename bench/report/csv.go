@@ -13,10 +13,11 @@ import (
 	"github.com/culvert-net/culvert/excerpt"
 )
 
-// CSV writes a line for each run, void ones and those to warm up with it, under a line
-// with the columns' names. What was not measured is empty. Names that a
-// spreadsheet would take for a formula get an apostrophe before them.
+// CSV writes a line with the columns' names, and a line for each run, also for void runs and
+// warm-up runs. Cells without a measurement are empty. A name that a spreadsheet would take for a
+// formula gets an apostrophe before it.
 func CSV(out io.Writer, r bench.Result) error {
+	r = r.WithoutFalseWires()
 	w := csv.NewWriter(out)
 	err := w.Write([]string{
 		"run", "arm", "network", "place", "kind", "size", "streams", "started", "discard", "void", "seconds", "bytes", "gbps", "pps", "sent", "lost",
@@ -42,28 +43,29 @@ func line(i int, a bench.Arm, r bench.Run) []string {
 		return strconv.FormatFloat(v, 'g', 9, 64)
 	}
 	n := func(v uint64) string { return strconv.FormatUint(v, 10) }
-	resent, p50, p99, most := "", "", "", ""
+	resent := ""
 	if r.Retransmits != nil {
 		resent = n(*r.Retransmits)
 	}
-	if d := r.Delays; d != nil {
-		p50, p99, most = f(d.P50), f(d.P99), f(d.Max)
+	lost := ""
+	if knowsLoss(a, r) || a.Workload.Kind == bench.Stream {
+		lost = n(r.Lost)
 	}
 	limit := ""
-	if len(r.Limits) > 0 {
-		limit = r.Limits[0].What
+	if r.Void == "" {
+		limit = bench.Limits(r, a)[0].What
 	}
 	c := a.Cost(r)
 	from, to := r.Busiest()
 	return []string{
-		fmt.Sprint(i + 1), plain(a.Name), plain(a.Path.Network), plain(a.Path.Place), string(a.Workload.Kind), fmt.Sprint(a.Workload.Size), fmt.Sprint(a.Workload.Streams),
-		r.Started.UTC().Format(time.RFC3339), fmt.Sprint(r.Discard), plain(r.Void), f(r.Seconds), n(r.Bytes), f(r.Gbps), f(r.PPS), n(r.Sent), n(r.Lost),
-		resent, p50, p99, most, f(c.SecondsPerGB), f(c.PerGbps), f(c.NsPerPacket), f(from), f(to), plain(limit), f(a.Fairness(r)),
+		fmt.Sprint(i + 1), plainCell(a.Name), plainCell(a.Path.Network), plainCell(a.Path.Place), string(a.Workload.Kind), fmt.Sprint(a.Workload.Size), fmt.Sprint(a.Workload.Streams),
+		r.Started.UTC().Format(time.RFC3339), fmt.Sprint(r.Discard), plainCell(r.Void), f(r.Seconds), n(r.Bytes), f(r.Gbps), f(r.PPS), n(r.Sent), lost,
+		resent, f(r.Percentile(0.5)), f(r.Percentile(0.99)), f(r.Percentile(1)), f(c.SecondsPerGB), f(c.PerGbps), f(c.NsPerPacket), f(from), f(to), plainCell(limit), f(a.Fairness(r)),
 	}
 }
 
-// plain keeps foreign text from being a formula or more than a line.
-func plain(s string) string {
+// plainCell makes foreign text one line that is no formula.
+func plainCell(s string) string {
 	s = excerpt.Clean(s)
 	if s != "" && strings.ContainsRune("=+-@", rune(s[0])) {
 		return "'" + s

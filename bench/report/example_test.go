@@ -9,10 +9,10 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// example makes up a result as two machines with XL710 NICs could have it: overlay and
+// makeExample makes up a result as two machines with XL710 NICs could have it: overlay and
 // VF with streams (one run void), writes of many sizes, and questions; the VF has one
 // queue on one processor.
-func example() bench.Result {
+func makeExample() bench.Result {
 	e := &maker{random: rand.New(rand.NewPCG(1, 2)), at: time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)}
 	e.r = bench.Result{
 		Schema: bench.Schema, Culvert: "v0.4.0", Preset: "m4", Started: e.at, Seed: 7, Machines: []bench.Machine{node("worker01"), node("worker02")},
@@ -25,17 +25,17 @@ func example() bench.Result {
 	e.r.Machines[1].Sysctls[0].Value = "4194304"
 	stream := bench.Workload{Kind: bench.Stream, Engine: "iperf3", Version: "3.18", Seconds: 10, Warmup: 1, Streams: 1}
 	ask := bench.Workload{Kind: bench.Request, Engine: "culvert", Seconds: 10, Streams: 1, Size: 1, Rate: 1000}
-	e.arm("overlay", stream, 4.6, 1.55, 0)
-	e.arm("VF", stream, 9.41, 1.3, 0)
+	e.addArm("overlay", stream, 4.6, 1.55, 0)
+	e.addArm("VF", stream, 9.41, 1.3, 0)
 	for _, bytes := range []int{64, 512, 4096, 32768, 262144} {
 		w := bench.Workload{Kind: bench.Stream, Engine: "iperf2", Version: "2.1.9", Seconds: 60, Streams: 8, Size: bytes, Window: 512 << 10}
 		small := float64(bytes) / (float64(bytes) + 1500)
-		e.arm("overlay "+size(bytes), w, 6.2*small, 2.2, 0)
-		e.arm("VF "+size(bytes), w, 9.4*small, 2.6-1.1*small, 0)
+		e.addArm("overlay "+formatSize(bytes), w, 6.2*small, 2.2, 0)
+		e.addArm("VF "+formatSize(bytes), w, 9.4*small, 2.6-1.1*small, 0)
 	}
-	e.arm("overlay, questions", ask, 0, 0.2, 96)
-	e.arm("VF, questions", ask, 0, 0.2, 51)
-	e.run(1, "net1 of worker02 rose by 1.1 MB, of 11.8 GB that were claimed: the bytes went another way", false)
+	e.addArm("overlay, questions", ask, 0, 0.2, 96)
+	e.addArm("VF, questions", ask, 0, 0.2, 51)
+	e.addRun(1, "net1 of worker02 rose by 1.1 MB, of 11.8 GB that were claimed: the bytes went another way", false)
 	e.r.Ended = e.at
 	return e.r
 }
@@ -64,8 +64,8 @@ func node(name string) bench.Machine {
 	}
 }
 
-// arm adds one with its runs: one to warm up and six that count.
-func (m *maker) arm(name string, w bench.Workload, gbps, cpu, delay float64) {
+// addArm adds one with its runs: one to warm up and six that count.
+func (m *maker) addArm(name string, w bench.Workload, gbps, cpu, delay float64) {
 	vf := 2
 	end := func(machine, pod, overlay, fast string) bench.End {
 		if name[0] == 'V' {
@@ -82,15 +82,15 @@ func (m *maker) arm(name string, w bench.Workload, gbps, cpu, delay float64) {
 	a.CeilingGbps, a.CeilingPPS = wire.Ceiling(w)
 	m.r.Arms = append(m.r.Arms, a)
 	m.gbps, m.cpu, m.delay = append(m.gbps, gbps), append(m.cpu, cpu), append(m.delay, delay)
-	m.run(len(m.r.Arms)-1, "", true)
+	m.addRun(len(m.r.Arms)-1, "", true)
 	for range 6 {
-		m.run(len(m.r.Arms)-1, "", false)
+		m.addRun(len(m.r.Arms)-1, "", false)
 	}
 }
 
-// run adds one with noise: 2 % where the processor limits, next to none where the
+// addRun adds one with noise: 2 % where the processor limits, next to none where the
 // wire does.
-func (m *maker) run(arm int, void string, discard bool) {
+func (m *maker) addRun(arm int, void string, discard bool) {
 	a := m.r.Arms[arm]
 	near := func(v float64) float64 { return v * (1 + 0.02*m.random.NormFloat64()) }
 	g := min(near(m.gbps[arm]), 0.9999*a.CeilingGbps+0.0001*m.random.Float64())
@@ -108,6 +108,11 @@ func (m *maker) run(arm int, void string, discard bool) {
 		busy := near(m.cpu[arm]) * s * (0.45 + 0.1*float64(i))
 		e.CPU = bench.CPUUse{Seconds: s, User: busy * 0.1, System: busy * 0.5, SoftIRQ: busy * 0.4, Idle: 16*s - busy, Busiest: min(0.99, m.cpu[arm]*0.62), Tasks: map[string]float64{a.Workload.Engine: busy * 0.8}}
 		e.Interfaces = []bench.Counters{{Interface: a.Path.To.Interface, Role: "path", RxBytes: r.Bytes, RxPackets: r.Packets}}
+		before := 0.02 * float64(i+1)
+		e.CPU.Background, e.CPU.Others = &before, map[string]float64{"kubelet": busy * 0.04, "node_exporter": busy * 0.01}
+		if a.Path.Network != "VF" { // whose interface has one queue
+			e.Queues = []uint64{r.Packets / 4, r.Packets - r.Packets/4}
+		}
 	}
 	r.Limits = bench.Limits(r, a)
 	m.r.Runs = append(m.r.Runs, r)

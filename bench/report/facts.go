@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// row is one arm as every form of the report tells it.
+// row is one arm, in the form that all outputs of the report share.
 type row struct {
 	Arm     string
 	Index   int
@@ -20,14 +20,14 @@ type row struct {
 	Ceiling float64 // of Metric, in its unit; 0 unknown
 	CPU     float64 // median of the metric "cpu", NaN unknown
 	CPUUnit string
-	// Against are comparisons with other arms, in words.
+	// Against describes the comparisons with other arms.
 	Against []string
 }
 
-func rows(r bench.Result) []row {
+func listRows(r bench.Result) []row {
 	var out []row
 	pairs := r.Pairs()
-	slices.SortStableFunc(pairs, func(a, b bench.Pair) int { return says(r, a) - says(r, b) })
+	slices.SortStableFunc(pairs, func(a, b bench.Pair) int { return weighPair(r, a) - weighPair(r, b) })
 	for i, arm := range r.Arms {
 		main := arm.Main()
 		values := r.Values(i, main)
@@ -39,7 +39,7 @@ func rows(r bench.Result) []row {
 		}
 		for _, p := range pairs {
 			if p.Arm == i && p.N[0] > 0 && p.N[1] > 0 {
-				line.Against = append(line.Against, against(r, p))
+				line.Against = append(line.Against, comparePair(r, p))
 			}
 		}
 		out = append(out, line)
@@ -47,41 +47,38 @@ func rows(r bench.Result) []row {
 	return out
 }
 
-func against(r bench.Result, p bench.Pair) string {
+func comparePair(r bench.Result, p bench.Pair) string {
 	base := r.Arms[p.Base].Path.Network
 	if base == "" || base == r.Arms[p.Arm].Path.Network {
 		base = r.Arms[p.Base].Name
 	}
-	s := times(p.Ratio.Value) + " " + base
+	s := formatRatio(p.Ratio.Value) + " " + base
 	switch {
-	case !p.CanTell():
-		return s + ", too few runs"
-	case !p.Significant():
-		return s + ", no difference"
+	case p.Significant():
+		return s + ", p=" + formatChance(p.Adjusted)
+	case p.Within(bench.DefaultMargin):
+		return s + ", alike within " + formatPercent(bench.DefaultMargin)
 	}
-	return s + ", p=" + chance(p.P)
+	return s + ", cannot tell (" + needs(p.Difference) + " would)"
 }
 
-// limit is what held an arm down, in how many of the runs that count.
+// limit is the cause that limited an arm, with the number of counted runs in which it did.
 type limit struct {
 	Arm string
 	bench.Limit
 	Runs, Of int
 }
 
-// limits are those that came first in most runs of each arm, at most two of them.
-func limits(r bench.Result) []limit {
+// listLimits returns, for each arm, at most two causes that came first in most of its runs.
+func listLimits(r bench.Result) []limit {
 	var out []limit
 	for i, arm := range r.Arms {
 		counted := r.Counted(i)
 		var found []limit
 		for _, run := range counted {
-			if len(run.Limits) == 0 {
-				continue
-			}
-			first := run.Limits[0]
+			first := bench.Limits(run, arm)[0] // by the present rules, also for an old result
 			if arm.Main().Less && first.What == "unknown" {
-				continue // delays are not held down by anything
+				continue // no cause limits a delay
 			}
 			at := slices.IndexFunc(found, func(l limit) bool { return l.What == first.What && l.Where == first.Where })
 			if at < 0 {
@@ -96,8 +93,8 @@ func limits(r bench.Result) []limit {
 	return out
 }
 
-// cares are what a reader must know before believing the figures.
-func cares(r bench.Result) []string {
+// listCares returns what a reader must know before relying on the figures.
+func listCares(r bench.Result) []string {
 	var out []string
 	if r.Unfinished != "" {
 		out = append(out, "Runs are missing that were planned: "+r.Unfinished)
@@ -119,16 +116,40 @@ func cares(r bench.Result) []string {
 			out = append(out, fmt.Sprintf("Arm %s has %d: six runs are the fewest that bound a median.", arm.Name, n))
 		}
 		if slices.ContainsFunc(r.Counted(i), func(run bench.Run) bool {
-			return slices.ContainsFunc(run.Limits, func(l bench.Limit) bool { return l.What == "generator" })
+			return slices.ContainsFunc(bench.Limits(run, arm), func(l bench.Limit) bool { return l.What == "generator" })
 		}) {
 			out = append(out, fmt.Sprintf("Arm %s is generator-limited: the path may carry more than was sent.", arm.Name))
 		}
 	}
+	out = append(out, describeMTUs(r)...)
 	return append(append(out, bench.Remarks(r)...), r.Notes...)
 }
 
-// voids are the runs that count for nothing, with the reason.
-func voids(r bench.Result) []string {
+// describeMTUs names the first pair whose MTUs differ, and how many more there are: the MTUs
+// cause a part of the difference between such arms.
+func describeMTUs(r bench.Result) []string {
+	said, more := "", 0
+	for _, p := range r.Pairs() {
+		arm, base := r.Arms[p.Arm], r.Arms[p.Base]
+		switch {
+		case arm.MTU() == base.MTU() || arm.MTU() == 0 || base.MTU() == 0 || p.N[0] == 0 || p.N[1] == 0:
+		case said == "":
+			said = fmt.Sprintf("%s has MTU %d and %s has %d", arm.Name, arm.MTU(), base.Name, base.MTU())
+		default:
+			more++
+		}
+	}
+	switch {
+	case said == "":
+		return nil
+	case more > 0:
+		said += fmt.Sprintf(", and %d more comparisons are like it", more)
+	}
+	return []string{said + ": a part of the difference is the MTU's."}
+}
+
+// listVoids returns the void runs, with the reason of each.
+func listVoids(r bench.Result) []string {
 	var out []string
 	for i, run := range r.Runs {
 		if run.Void != "" {
@@ -138,8 +159,9 @@ func voids(r bench.Result) []string {
 	return out
 }
 
-// about says when, with what, and how many runs.
-func about(r bench.Result) string {
+// describeResult describes when the result was measured, with which engines, and by how many
+// runs.
+func describeResult(r bench.Result) string {
 	counts := [3]int{}
 	for _, run := range r.Runs {
 		switch {
@@ -163,12 +185,30 @@ func about(r bench.Result) string {
 	return strings.Join(parts, "; ")
 }
 
-// beside puts what a report printed next to what was measured here.
+// describeEmulation names the NICs that are emulated: those of machines that QEMU emulates
+// without a hypervisor's help. It returns "" if no machine is known to be one.
+func describeEmulation(r bench.Result) string {
+	var drivers []string
+	for _, m := range r.Machines {
+		for _, i := range m.Interfaces {
+			if m.Hypervisor == "tcg" && i.PCI != "" && !slices.Contains(drivers, i.Driver) {
+				drivers = append(drivers, i.Driver)
+			}
+		}
+	}
+	if drivers == nil {
+		return ""
+	}
+	slices.Sort(drivers)
+	return fmt.Sprintf("The NICs (%s) and processors are emulated by QEMU: absolute figures mean nothing, ratios within this result do.", strings.Join(drivers, ", "))
+}
+
+// beside has a figure that a report printed, next to the one that was measured here.
 type beside struct {
 	Name, Printed, Arm, Here, Ratio string
 }
 
-func printed(r bench.Result) []beside {
+func listPrinted(r bench.Result) []beside {
 	var out []beside
 	for _, f := range r.Printed {
 		b := beside{Name: f.Name, Printed: f.Text, Arm: f.Arm, Here: "-", Ratio: "-"}
@@ -176,11 +216,11 @@ func printed(r bench.Result) []beside {
 			b.Printed = bench.Number(f.Value) + " " + f.Unit
 		}
 		if i := slices.IndexFunc(r.Arms, func(a bench.Arm) bool { return a.Name == f.Arm }); i >= 0 {
-			v, unit := here(r, i, f.Unit)
+			v, unit := valueHere(r, i, f.Unit)
 			if !math.IsNaN(v) {
 				b.Here = bench.Number(v) + " " + unit
 				if f.Text == "" && f.Unit == unit && f.Value != 0 && unit != bench.RetransmitsUnit { // runs differ in length
-					b.Ratio = times(v / f.Value)
+					b.Ratio = formatRatio(v / f.Value)
 				}
 			}
 		}
@@ -189,8 +229,15 @@ func printed(r bench.Result) []beside {
 	return out
 }
 
-// here is an arm's median that stands beside a figure of that unit, with its own unit.
-func here(r bench.Result, arm int, unit string) (float64, string) {
+// valueHere returns the median of an arm to show beside a figure of the given unit, and the
+// median's unit.
+func valueHere(r bench.Result, arm int, unit string) (float64, string) {
+	if unit == "us" { // reports print the average that ping prints
+		if d, found := spreadOf(r, arm); found {
+			return d.Mean, unit
+		}
+		return math.NaN(), unit
+	}
 	if unit != bench.RetransmitsUnit {
 		main := r.Arms[arm].Main()
 		return bench.Median(r.Values(arm, main)), main.Unit
@@ -204,8 +251,8 @@ func here(r bench.Result, arm int, unit string) (float64, string) {
 	return bench.Median(counts), unit
 }
 
-// machine tells a fingerprint in a line.
-func machine(m bench.Machine) string {
+// describeMachine describes a machine's fingerprint in one line.
+func describeMachine(m bench.Machine) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if m.Kernel != "" {
@@ -232,8 +279,8 @@ func machine(m bench.Machine) string {
 	return strings.Join(parts, ", ")
 }
 
-// card tells an interface's fingerprint in a line.
-func card(i bench.Interface) string {
+// describeCard describes an interface's fingerprint in one line.
+func describeCard(i bench.Interface) string {
 	parts := []string{i.Name + ": " + cmp.Or(i.Driver, "-")}
 	if i.SpeedMbps > 0 {
 		parts = append(parts, bench.Number(float64(i.SpeedMbps)/1e3)+" Gb/s")
@@ -248,8 +295,8 @@ func card(i bench.Interface) string {
 	return strings.Join(parts, ", ")
 }
 
-// end tells where traffic starts or stops: machine, namespace, interface.
-func end(e bench.End) string {
+// describeEnd names where traffic starts or stops: machine, namespace, interface.
+func describeEnd(e bench.End) string {
 	s := e.Machine + " " + e.Name + " " + e.Interface
 	if e.VF != nil && e.PF != "" {
 		s += fmt.Sprintf(" (VF %d of %s)", *e.VF, e.PF)
@@ -259,14 +306,14 @@ func end(e bench.End) string {
 	return s
 }
 
-// places are the paths, each with the arms that go over it.
-func places(r bench.Result) []place {
+// listPlaces returns the paths, each with its arms.
+func listPlaces(r bench.Result) []place {
 	var out []place
 	for _, a := range r.Arms {
 		for _, path := range a.Paths() {
-			p := place{Way: way(path), Via: path.Via, From: path.From, To: path.To}
+			p := place{Way: namePath(path), Via: path.Via, From: path.From, To: path.To}
 			at := slices.IndexFunc(out, func(o place) bool {
-				return o.Way == p.Way && o.Via == p.Via && end(o.From) == end(p.From) && end(o.To) == end(p.To)
+				return o.Way == p.Way && o.Via == p.Via && describeEnd(o.From) == describeEnd(p.From) && describeEnd(o.To) == describeEnd(p.To)
 			})
 			if at < 0 {
 				at = len(out)
@@ -285,8 +332,8 @@ type place struct {
 	Arms     []string
 }
 
-// through tells what is in the middle of a path, if anything: machine, namespace, interfaces.
-func through(v bench.Relay) string {
+// describeRelay names the middle of a path, if it has one: machine, namespace, interfaces.
+func describeRelay(v bench.Relay) string {
 	if v == (bench.Relay{}) {
 		return ""
 	}
@@ -297,8 +344,15 @@ func through(v bench.Relay) string {
 	return s + " (" + string(v.How) + ")"
 }
 
-// way names a path: pod-pod, VF, other node.
-func way(p bench.Path) string {
-	parts := slices.DeleteFunc([]string{p.Ends, p.Network, p.Place}, func(s string) bool { return s == "" })
+// namePath names a path: pod-pod, VF, other node. A Service has its address, with what replaced it.
+func namePath(p bench.Path) string {
+	network := p.Network
+	if p.Service.IsValid() {
+		network += " " + p.Service.String()
+		if p.Replaced != "" {
+			network += " (replaced " + string(p.Replaced) + ")"
+		}
+	}
+	parts := slices.DeleteFunc([]string{p.Ends, network, p.Place}, func(s string) bool { return s == "" })
 	return strings.Join(parts, ", ")
 }

@@ -27,7 +27,7 @@ func FuzzReport(f *testing.F) {
 			return // wrong, or right and slow
 		}
 		checkText(t, Text(r, screen.Look{Unicode: true}))
-		page := drawn(t, r)
+		page := drawPage(t, r)
 		for _, drawing := range svgs.FindAllString(page, -1) {
 			checkDrawing(t, "fuzzed", drawing)
 		}

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -15,14 +14,19 @@ import (
 //go:embed page.html
 var page string
 
-// sheet is what the page shows.
+// sheet has the content of the page.
 type sheet struct {
 	Title, Sentence, About string
 	Cares, Voids, Apart    []string
-	Figures                []figure
+	Emulated               string
+	Figures, Series        []figure
 	Rows                   []row
 	Shares                 []shared
+	Trips                  []tripped
+	Counts                 []counted
 	Relays                 []relayed
+	Processors             []busied
+	Queues                 []queued
 	Limits                 []limit
 	Beside                 []beside
 	Places                 []place
@@ -30,13 +34,12 @@ type sheet struct {
 	Result                 bench.Result // the raw data
 }
 
-// HTML writes the report as one file that needs no other, no network and no script.
-// The result has to be valid; it is in the page whole, as JSON, in the element "result".
+// HTML writes the report as one file that needs no other, no network and no script. The result
+// has to be valid. The page contains all of it, as JSON, in the element "result".
 func HTML(out io.Writer, r bench.Result) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"machine": machine, "card": card, "between": between, "join": strings.Join,
-		"value": row.value, "part": row.part, "cost": row.cost,
-		"sign": func(s string) string { return strings.Replace(s, "+-", "±", 1) },
+		"machine": describeMachine, "card": describeCard, "between": formatInterval, "tripNames": tripNames, "join": strings.Join,
+		"value": row.formatValue, "settings": bench.Machine.Settings, "part": row.formatPart, "cost": row.formatCost,
 	}).Parse(page)
 	if err != nil {
 		return err
@@ -45,25 +48,28 @@ func HTML(out io.Writer, r bench.Result) error {
 	if r.Preset != "" {
 		title += " " + r.Preset
 	}
+	raw, cares := r, listCares(r)
+	r = r.WithoutFalseWires()
 	var b bytes.Buffer
 	err = t.Execute(&b, sheet{
-		Title: title, Sentence: Sentence(r), About: about(r), Cares: cares(r), Voids: voids(r), Apart: bench.Apart(r),
-		Figures: slices.Concat(barFigures(r), sweepFigures(r), delayFigures(r), seriesFigures(r)),
-		Rows:    rows(r), Shares: shares(r), Relays: relays(r), Limits: limits(r), Beside: printed(r), Places: places(r), Machines: r.Machines, Result: r,
+		Title: title, Sentence: Sentence(r), About: describeResult(r), Cares: cares, Voids: listVoids(r), Apart: bench.Apart(r),
+		Emulated: describeEmulation(r), Figures: firstFigures(r), Series: seriesFigures(r),
+		Rows: listRows(r), Shares: listShares(r), Trips: listTrips(r), Counts: countArms(r), Relays: listRelays(r), Processors: listProcessors(r), Queues: listQueues(r), Limits: listLimits(r), Beside: listPrinted(r), Places: listPlaces(r), Machines: r.Machines, Result: raw,
 	})
 	if err != nil {
 		return err
 	}
-	// Letters that are not seen can turn what follows them round; the data keep them.
+	// Invisible characters can reverse the direction of the text after them, so they are removed
+	// from the visible part. The data keeps them.
 	shown, data, _ := strings.Cut(b.String(), rawData)
-	_, err = io.WriteString(out, visible(shown)+rawData+data)
+	_, err = io.WriteString(out, visibleText(shown)+rawData+data)
 	return err
 }
 
-// rawData is where the page ends and the data begin.
+// rawData separates the visible part of the page from the data.
 const rawData = `<script type="application/json"`
 
-func visible(s string) string {
+func visibleText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && !unicode.IsGraphic(r) {
 			return ' '

@@ -19,7 +19,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-func drawn(t *testing.T, r bench.Result) string {
+func drawPage(t *testing.T, r bench.Result) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := HTML(&b, r); err != nil {
@@ -37,8 +37,8 @@ var (
 // TestHTML: the page needs nothing else, its drawings are well-formed and say in words
 // what they show, foreign names are text in it, and its data are the result.
 func TestHTML(t *testing.T) {
-	for name, r := range map[string]bench.Result{"example": example(), "odd": odd(), "empty": {Schema: bench.Schema}} {
-		page := drawn(t, r)
+	for name, r := range map[string]bench.Result{"example": makeExample(), "odd": odd(), "empty": {Schema: bench.Schema}} {
+		page := drawPage(t, r)
 		found := scripts.FindAllStringSubmatch(page, -1)
 		if len(found) != 1 || !strings.Contains(found[0][0], `type="application/json" id="result"`) {
 			t.Fatalf("%s: scripts: %q", name, found)
@@ -65,11 +65,11 @@ func TestHTML(t *testing.T) {
 			t.Errorf("%s: %s is in the page", name, bad)
 		}
 	}
-	page := drawn(t, example())
+	page := drawPage(t, makeExample())
 	if n := len(svgs.FindAllString(page, -1)); n != 5 {
 		t.Errorf("%d drawings, want throughput, latency, by size, round trips, over time", n)
 	}
-	for _, want := range []string{"VF carries 2.04x the overlay&#39;s throughput (±0.04, p=0.002, n=6)", "the bytes went another way", "VF 2 of enp1s0f0", "net.core.rmem_max: 212992 against 4194304", "drops badly"} {
+	for _, want := range []string{"VF carries 2.04x the overlay&#39;s throughput (1.95x to 2.05x, p=0.02, n=6)", "the bytes went another way", "VF 2 of enp1s0f0", "net.core.rmem_max: 212992 against 4194304", "drops badly"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in the page", want)
 		}
@@ -106,7 +106,7 @@ func checkDrawing(t *testing.T, name, drawing string) {
 
 // TestBars: bars are in proportion, and the ceiling is where it belongs.
 func TestBars(t *testing.T) {
-	f := barFigures(example())[0]
+	f := barFigures(makeExample())[0]
 	bar := regexp.MustCompile(`width="([\d.]+)" height="20.0" rx="2" class="bar`)
 	line := regexp.MustCompile(`<line x1="([\d.]+)"[^>]* class="ceiling"`)
 	var got []string
@@ -115,8 +115,8 @@ func TestBars(t *testing.T) {
 			got = append(got, m[1])
 		}
 	}
-	at := func(v float64) string { return fmt.Sprintf("%.1f", 2+352*v/example().Arms[1].CeilingGbps) }
-	list := rows(example())
+	at := func(v float64) string { return fmt.Sprintf("%.1f", 2+352*v/makeExample().Arms[1].CeilingGbps) }
+	list := listRows(makeExample())
 	want := []string{at(list[0].Middle.Value), at(list[1].Middle.Value), at(list[0].Ceiling), at(list[1].Ceiling)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -124,29 +124,40 @@ func TestBars(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
-	r := example()
-	all := sweeps(r)
+	r := makeExample()
+	all := findSweeps(r)
 	if len(all) != 1 || !cmp.Equal(all[0].sizes, []int{64, 512, 4096, 32768, 262144}) || len(all[0].lines) != 2 {
 		t.Fatalf("%+v", all)
 	}
 	if l := all[0].lines[1]; l.name != "pod-pod, VF, other node" || !cmp.Equal(l.arms, []int{3, 5, 7, 9, 11}) {
 		t.Errorf("%+v", l)
 	}
+	// Paths with one name have a line each.
+	alike := makeExample()
+	for i := range alike.Arms {
+		if p := &alike.Arms[i].Path; p.Network == "overlay" {
+			p.Network = "VF"
+		}
+	}
+	if all := findSweeps(alike); len(all) != 1 || len(all[0].lines) != 2 || all[0].lines[0].name == all[0].lines[1].name {
+		t.Errorf("paths with one name: %+v", all)
+	}
+	checkFiguresDiffer(t, alike)
 	two := r
 	two.Arms = r.Arms[:6]
-	if got := sweeps(two); got != nil {
+	if got := findSweeps(two); got != nil {
 		t.Errorf("two sizes are no sweep: %+v", got)
 	}
 }
 
 func TestAxis(t *testing.T) {
-	y := linear(100, 0, 9.41)
-	if y.most != 10 || y.at(0) != 100 || y.at(5) != 50 || y.at(99) != 0 {
-		t.Errorf("%+v: %g %g %g", y, y.at(0), y.at(5), y.at(99))
+	y := linearAxis(100, 0, 9.41)
+	if y.most != 10 || y.positionOf(0) != 100 || y.positionOf(5) != 50 || y.positionOf(99) != 0 {
+		t.Errorf("%+v: %g %g %g", y, y.positionOf(0), y.positionOf(5), y.positionOf(99))
 	}
-	l := logarithmic(0, 30, 35, 1362)
-	if l.least != 10 || l.most != 10000 || math.Abs(l.at(100)-10) > 1e-9 || l.at(1) != 0 || !cmp.Equal(l.ticks(), []float64{10, 100, 1000, 10000}) {
-		t.Errorf("%+v: %g %g %v", l, l.at(100), l.at(1), l.ticks())
+	l := logarithmicAxis(0, 30, 35, 1362)
+	if l.least != 10 || l.most != 10000 || math.Abs(l.positionOf(100)-10) > 1e-9 || l.positionOf(1) != 0 || !cmp.Equal(l.listTicks(), []float64{10, 100, 1000, 10000}) {
+		t.Errorf("%+v: %g %g %v", l, l.positionOf(100), l.positionOf(1), l.listTicks())
 	}
 	for v, want := range map[float64]string{0: "0", 0.25: "0.25", 2.5: "2.5", 1000: "1000", 1e4: "10k", 1.5e6: "1.5M", 1e15: "1P"} {
 		if got := tick(v); got != want {
@@ -191,7 +202,7 @@ func TestContrast(t *testing.T) {
 		}
 		for front, backs := range map[string][]string{
 			"ink": {"page", "card", "track", "warnback"}, "soft": {"page", "card", "track"}, "warn": {"warnback"},
-			"c1": {"card", "track"}, "c2": {"card", "track"}, "c3": {"card", "track"}, "c4": {"card"}, "c5": {"card"}, "c6": {"card"},
+			"c1": {"card", "track"}, "c2": {"card", "track"}, "c3": {"card", "track"}, "c4": {"card"}, "c5": {"card"}, "c6": {"card"}, "c7": {"card", "track"}, "c8": {"card", "track"}, "c9": {"card", "track"}, "c10": {"card", "track"},
 		} {
 			want := 4.5
 			if front[0] == 'c' {

@@ -8,17 +8,17 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// delayNames are the points of a distribution, with equal steps between them on the
-// chart: the tail is what it is for.
+// delayNames returns the points of a distribution. The chart has equal steps between them, since
+// it is meant to show the tail.
 func delayNames() []string { return []string{"min", "50 %", "90 %", "99 %", "99.9 %", "max"} }
 
-// delayFigures draw how round trips are spread, by workload.
+// delayFigures draws the distribution of round trips, one figure for each workload.
 func delayFigures(r bench.Result) []figure {
 	var out []figure
 	for _, w := range loads(r) {
 		var drawn []int // arms
 		for i, a := range r.Arms {
-			if _, found := delays(r, i); found && a.Workload == w {
+			if _, found := spreadOf(r, i); found && a.Workload == w {
 				drawn = append(drawn, i)
 			}
 		}
@@ -33,36 +33,39 @@ func delayFigure(r bench.Result, drawn []int) (f figure) {
 	const left, right = 38, chartWidth - 18
 	least, most := math.Inf(1), 0.0
 	for _, i := range drawn {
-		s, _ := delays(r, i)
+		s, _ := spreadOf(r, i)
 		most = math.Max(most, s.Max)
 		if s.Min > 0 {
 			least = math.Min(least, s.Min)
 		}
 	}
 	c := chart{height: 214}
-	y := logarithmic(186, 20, math.Min(least, most), most)
+	y := logarithmicAxis(186, 20, math.Min(least, most), most)
 	x := func(i int) float64 { return left + 10 + (right-left-10)*float64(i)/5 }
-	c.frame(y, left, right, "us")
+	c.drawFrame(y, left, right, "us")
 	for i, name := range delayNames() {
-		c.line(x(i), 186, x(i), 190, "grid")
-		c.text(x(i), 204, "axis middle", name)
+		c.drawLine(x(i), 186, x(i), 190, "grid")
+		c.drawText(x(i), 204, "axis middle", name)
 	}
-	colour, said := colours(r), []string{}
+	colour, said := chooseColours(r), []string{}
 	for _, i := range drawn {
 		a := r.Arms[i]
-		s, _ := delays(r, i)
+		s, _ := spreadOf(r, i)
 		class := "line " + colour(a)
 		var points [][2]float64
-		for k, v := range s.points() {
-			points = append(points, [2]float64{x(k), y.at(v)})
-			c.dot(x(k), y.at(v), 2.6, class+" dot")
+		for k, v := range s.listPoints() {
+			if math.IsNaN(v) {
+				continue // the runs have too few questions for this percentile
+			}
+			points = append(points, [2]float64{x(k), y.positionOf(v)})
+			c.drawDot(x(k), y.positionOf(v), 2.6, class+" dot")
 		}
-		c.path(points, class)
+		c.drawPath(points, class)
 		f.Keys = append(f.Keys, key{colour(a), a.Name})
-		said = append(said, fmt.Sprintf("%s: median %s, 99 %% %s, largest %s us", a.Name, bench.Number(s.P50), bench.Number(s.P99), bench.Number(s.Max)))
+		said = append(said, fmt.Sprintf("%s: median %s, largest %s us", a.Name, bench.Number(s.P50), bench.Number(s.Max)))
 	}
-	f.Title = "Round trips"
-	f.Note = "How many were faster: half, 90 of 100 and so on; medians over the runs, on a logarithmic scale: " + load(r.Arms[drawn[0]].Workload) + "."
-	f.Drawing = c.svg(strings.Join(said, "; "))
+	f.Title = "Round trips: " + describeLoad(r.Arms[drawn[0]].Workload)
+	f.Note = "How many were faster: half, 90 of 100 and so on; medians over the runs, on a logarithmic scale."
+	f.Drawing = c.renderSVG(strings.Join(said, "; "))
 	return f
 }

@@ -49,47 +49,33 @@ func TestOddText(t *testing.T) {
 
 func TestSentence(t *testing.T) {
 	with := func(change func(*bench.Result)) bench.Result {
-		r := example()
+		r := makeExample()
 		change(&r)
 		return r
 	}
-	only := func(arms ...int) func(*bench.Result) {
-		return func(r *bench.Result) {
-			old := *r
-			r.Arms, r.Runs, r.Printed = nil, nil, nil
-			for i, a := range arms {
-				r.Arms = append(r.Arms, old.Arms[a])
-				for _, run := range old.Runs {
-					if run.Arm == a {
-						run.Arm = i
-						r.Runs = append(r.Runs, run)
-					}
-				}
-			}
-		}
-	}
-	plus := " (+-0.04, p=0.002, n=6) at 0.42x the CPU per Gb/s."
+	arms := ": VF, pod-pod (MTU 1500) against overlay, pod-pod (MTU 1450)."
+	plus := " (1.97x to 2.05x, p=0.03, n=6) at 0.42x the CPU per Gb/s" + arms
 	hostToo := func(r *bench.Result) {
 		only(0, 0, 1)(r)
 		r.Arms[0].Name, r.Arms[0].Path.Network = "host", "host"
 	}
-	if got, want := rows(with(hostToo))[2].Against, []string{"2.04x overlay, p=0.002", "2.04x host, p=0.002"}; !slices.Equal(got, want) {
+	if got, want := listRows(with(hostToo))[2].Against, []string{"2.04x overlay, p=0.004", "2.04x host, p=0.004"}; !slices.Equal(got, want) {
 		t.Errorf("a VF is set against %q, want %q", got, want)
 	}
 	for name, c := range map[string]struct {
 		r    bench.Result
 		want string
 	}{
-		"all":        {example(), "VF carries 2.04x the overlay's throughput" + plus},
-		"sizes":      {with(only(2, 3, 4, 5)), "VF carries 1.54x the overlay's throughput (+-0.05, p=0.002, n=6) at 0.69x the CPU per Gb/s, with writes of 512 B."},
-		"questions":  {with(only(12, 13)), "VF answers in 0.53x the overlay's round-trip time (+-0.02, p=0.002, n=6)."},
+		"all":        {makeExample(), "VF carries 2.04x the overlay's throughput (1.95x to 2.05x, p=0.02, n=6) at 0.42x the CPU per Gb/s" + arms},
+		"sizes":      {with(only(2, 3, 4, 5)), "VF carries 1.54x the overlay's throughput (1.48x to 1.59x, p=0.004, n=6) at 0.69x the CPU per Gb/s, with writes of 512 B: VF 512 B, pod-pod (MTU 1500) against overlay 512 B, pod-pod (MTU 1450)."},
+		"questions":  {with(only(12, 13)), "VF answers in 0.53x the overlay's round-trip time (0.52x to 0.56x, p=0.03, n=6): VF, questions, pod-pod (MTU 1500) against overlay, questions, pod-pod (MTU 1450)."},
 		"alone":      {with(only(1)), "VF: throughput 9.40 Gb/s (9.12 to 9.41, n=6), 100 % of what the wire can carry."},
-		"the same":   {with(func(r *bench.Result) { only(0, 0)(r); r.Arms[1].Name, r.Arms[1].Path.Network = "again", "VF" }), "VF shows no difference: 1.00x the overlay's throughput (+-0.02, p=1, n=6)."},
+		"the same":   {with(func(r *bench.Result) { only(0, 0)(r); r.Arms[1].Name, r.Arms[1].Path.Network = "again", "VF" }), "VF carries as much as the overlay's throughput, within 5 %: 1.00x (1.00x to 1.00x, n=6): again, pod-pod (MTU 1450) against overlay, pod-pod (MTU 1450)."},
 		"one path":   {with(func(r *bench.Result) { only(0, 1)(r); r.Arms[0].Path.Network = "VF" }), "VF carries 2.04x the throughput of overlay" + plus},
 		"on a host":  {with(func(r *bench.Result) { only(0, 1)(r); r.Arms[0].Path.Network = "host" }), "VF carries 2.04x the host network's throughput" + plus},
-		"host too":   {with(hostToo), "VF carries 2.04x the overlay's throughput" + plus},
-		"two runs":   {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = append(r.Runs[1:3], r.Runs[8:10]...) }), "VF carries 1.97x the overlay's throughput (n=2: too few to rule out chance)."},
-		"no CPU":     {with(func(r *bench.Result) { only(0, 1)(r); forget(r) }), "VF carries 2.04x the overlay's throughput (+-0.04, p=0.002, n=6)."},
+		"host too":   {with(hostToo), "VF carries 2.04x the overlay's throughput (1.97x to 2.05x, p=0.004, n=6) at 0.42x the CPU per Gb/s" + arms},
+		"two runs":   {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = append(r.Runs[1:3], r.Runs[8:10]...) }), "VF carries 1.97x the overlay's throughput, which may be chance (n=2; to tell 5 % takes about 4 rounds)" + arms},
+		"no CPU":     {with(func(r *bench.Result) { only(0, 1)(r); forgetEvidence(r) }), "VF carries 2.04x the overlay's throughput (1.97x to 2.05x, p=0.03, n=6)" + arms},
 		"void":       {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = r.Runs[:1] }), "Nothing was measured: none of 1 runs counts."},
 		"no runs":    {bench.Result{}, "Nothing was measured: there are no runs."},
 		"void again": {with(func(r *bench.Result) { only(0, 1)(r); r.Runs = r.Runs[:7] }), "overlay: throughput 4.62 Gb/s (4.59 to 4.70, n=6), 51 % of what the wire can carry."},
@@ -100,8 +86,58 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-// forget takes the evidence of processors away.
-func forget(r *bench.Result) {
+// only leaves the other arms out of a result.
+func only(arms ...int) func(*bench.Result) {
+	return func(r *bench.Result) {
+		old := *r
+		r.Arms, r.Runs, r.Printed = nil, nil, nil
+		for i, a := range arms {
+			r.Arms = append(r.Arms, old.Arms[a])
+			for _, run := range old.Runs {
+				if run.Arm == a {
+					run.Arm = i
+					r.Runs = append(r.Runs, run)
+				}
+			}
+		}
+	}
+}
+
+// Arms between unlike ends are not compared, and the order of the arms does not change the sentence.
+func TestHeadlineComparesLikeWithLike(t *testing.T) {
+	r := makeExample()
+	node := r.Arms[0]
+	node.Name, node.Path.Ends = "overlay node", "node-node"
+	r.Arms = append(r.Arms, node)
+	for i := range r.Runs {
+		if run := r.Runs[i]; run.Arm == 0 {
+			run.Arm, run.Gbps = len(r.Arms)-1, 2*run.Gbps
+			r.Runs = append(r.Runs, run)
+		}
+	}
+	want := Sentence(makeExample())
+	if got := Sentence(r); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	for i, run := range r.Runs {
+		r.Runs[i].Arm = len(r.Arms) - 1 - run.Arm
+	}
+	slices.Reverse(r.Arms)
+	if got := Sentence(r); got != want {
+		t.Errorf("the other way round: %s\nwant %s", got, want)
+	}
+	for i := range r.Arms {
+		if r.Arms[i].Path.Network == "overlay" {
+			r.Arms[i].Path.Ends = "node-node"
+		}
+	}
+	if got := Sentence(r); strings.Contains(got, "VF") {
+		t.Errorf("a pod's VF is set against a node's overlay: %s", got)
+	}
+}
+
+// forgetEvidence takes the evidence of processors away.
+func forgetEvidence(r *bench.Result) {
 	for i := range r.Runs {
 		r.Runs[i].From.CPU, r.Runs[i].To.CPU = bench.CPUUse{}, bench.CPUUse{}
 	}

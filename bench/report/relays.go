@@ -7,15 +7,16 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// relayed is what the machine in the middle of an arm's paths did: medians of the runs that count.
+// relayed has the work of the machine in the middle of an arm's paths, as medians over the
+// counted runs.
 type relayed struct {
 	Arm, Where     string
-	Received, Sent string // by the interfaces over which most went
+	Received, Sent string // by the interfaces that carried most
 	Busiest        string // processor
 	CPU            string // of that machine alone, for what it sent; an end's is in it where both are on one
 }
 
-func relays(r bench.Result) []relayed {
+func listRelays(r bench.Result) []relayed {
 	var out []relayed
 	for i, arm := range r.Arms {
 		for j, p := range arm.Paths() {
@@ -40,9 +41,9 @@ func relays(r bench.Result) []relayed {
 			}
 			line := relayed{Arm: arm.Name, Where: where + ", " + string(p.Via.How), Received: "-", Sent: "-", Busiest: "-", CPU: "-"}
 			if len(sent) > 0 {
-				line.Received, line.Sent, line.Busiest = rate(bench.Median(received), packets), rate(bench.Median(sent), packets), percent(bench.Median(busiest))
+				line.Received, line.Sent, line.Busiest = formatRate(bench.Median(received), packets), formatRate(bench.Median(sent), packets), formatPercent(bench.Median(busiest))
 				if c := bench.Median(cost); !math.IsInf(c, 0) && !math.IsNaN(c) {
-					line.CPU = perUnit(c, packets)
+					line.CPU = formatPerUnit(c, packets)
 				}
 			}
 			out = append(out, line)
@@ -51,7 +52,7 @@ func relays(r bench.Result) []relayed {
 	return out
 }
 
-// handedOn is what the busiest interfaces received and sent: packets or bytes.
+// handedOn returns how many packets or bytes the busiest interfaces received and sent.
 func handedOn(e bench.Evidence, packets bool) (received, sent float64) {
 	for _, c := range e.Interfaces {
 		rx, tx := c.RxBytes, c.TxBytes
@@ -63,15 +64,16 @@ func handedOn(e bench.Evidence, packets bool) (received, sent float64) {
 	return received, sent
 }
 
-func rate(v float64, packets bool) string {
+func formatRate(v float64, packets bool) string {
 	if packets {
 		return bench.Number(v/1e6) + " Mpps"
 	}
 	return bench.Number(v*8/1e9) + " Gb/s"
 }
 
-// perUnit writes seconds of processors for each packet, or for each byte as the percent of one that a Gb/s takes.
-func perUnit(seconds float64, packets bool) string {
+// formatPerUnit prints the processor time of each packet, or for bytes the percent of one
+// processor that each Gb/s takes.
+func formatPerUnit(seconds float64, packets bool) string {
 	if packets {
 		return bench.Number(seconds*1e9) + " ns/packet"
 	}

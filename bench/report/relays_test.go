@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// middle is a result of a path through a router, by packets, by TCP and by nothing.
-func middle() bench.Result {
+// makeMiddle is a result of a path through a router, by packets, by TCP and by nothing.
+func makeMiddle() bench.Result {
 	via := bench.Relay{Machine: "n3", Name: "r", How: bench.Routes, In: "eth1", Out: "eth2"}
 	path := bench.Path{
 		Ends: "pod-pod", Network: "VF", Place: "other node", Via: via,
@@ -37,7 +37,7 @@ func middle() bench.Result {
 
 // What is in the middle of a path is told, with what it forwarded and what that cost it alone.
 func TestRelaysAreTold(t *testing.T) {
-	r := middle()
+	r := makeMiddle()
 	if err := r.Validate(); err != nil {
 		t.Fatal(err)
 	}

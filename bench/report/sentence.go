@@ -5,32 +5,65 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/culvert-net/culvert/bench"
 )
 
-// Sentence is the result in one: what the VF carries of what the other way does, or,
-// where nothing stands beside it, what was measured.
+// Sentence returns the result in one sentence: how much the VF carries compared with another
+// path. If there is nothing to compare with, it gives the measured figure. It names both arms
+// with their MTU.
 func Sentence(r bench.Result) string {
+	r = r.WithoutFalseWires()
 	p, found := headline(r)
 	if !found {
 		return alone(r)
 	}
 	arm, base := r.Arms[p.Arm], r.Arms[p.Base]
 	w := wordsFor(arm.Main().Name)
-	gain := times(p.Ratio.Value)
-	how := fmt.Sprintf("+-%.2f, p=%s, %s", (p.Ratio.High-p.Ratio.Low)/2, chance(p.P), runs(p.N))
-	if !p.CanTell() {
-		return fmt.Sprintf("%s %s %s %s (%s: too few to rule out chance)%s.", subject(arm, base), w.does, gain, possessed(base, arm, w.what), runs(p.N), at(r, arm))
+	gain := formatRatio(p.Ratio.Value)
+	who := describeSubject(arm, base)
+	what := possessed(base, arm, w.what)
+	arms := fmt.Sprintf("%s: %s against %s.", at(r, arm), withMTU(arm), withMTU(base))
+	switch {
+	case p.Significant():
+		cpu := ""
+		if p.CPU.CanTell() && p.CPU.P < 1-bench.Confidence {
+			cpu = fmt.Sprintf(" at %s the %s", formatRatio(p.CPU.Ratio.Value), w.cpu)
+		}
+		return fmt.Sprintf("%s %s %s %s (%s, p=%s, %s)%s%s", who, w.does, gain, what, bounds(p), formatChance(p.Adjusted), runs(p.N), cpu, arms)
+	case p.Within(bench.DefaultMargin):
+		return fmt.Sprintf("%s %s as much as %s, within %s: %s (%s, %s)%s", who, w.does, what, formatPercent(bench.DefaultMargin), gain, bounds(p), runs(p.N), arms)
 	}
-	if !p.Significant() {
-		return fmt.Sprintf("%s shows no difference: %s %s (%s)%s.", subject(arm, base), gain, possessed(base, arm, w.what), how, at(r, arm))
+	return fmt.Sprintf("%s %s %s %s, which may be chance (%s; to tell %s takes %s)%s", who, w.does, gain, what, runs(p.N), formatPercent(bench.DefaultMargin), needs(p.Difference), arms)
+}
+
+// bounds prints the interval of a ratio.
+func bounds(p bench.Pair) string {
+	if math.IsInf(p.Ratio.Low, 0) || math.IsInf(p.Ratio.High, 0) {
+		return "no bounds"
 	}
-	cpu := ""
-	if c := p.CPU.Ratio.Value; !math.IsNaN(c) {
-		cpu = fmt.Sprintf(" at %s the %s", times(c), w.cpu)
+	return formatRatio(p.Ratio.Low) + " to " + formatRatio(p.Ratio.High)
+}
+
+// needs returns how many rounds would show a difference of DefaultMargin.
+func needs(d bench.Difference) string {
+	if n := d.Rounds(-bench.DefaultMargin); n > 0 {
+		return fmt.Sprintf("about %d rounds", n)
 	}
-	return fmt.Sprintf("%s %s %s %s (%s)%s%s.", subject(arm, base), w.does, gain, possessed(base, arm, w.what), how, cpu, at(r, arm))
+	return "more rounds"
+}
+
+// withMTU names an arm, its ends and its MTU.
+func withMTU(a bench.Arm) string {
+	s := a.Name
+	if a.Path.Ends != "" && !strings.Contains(s, a.Path.Ends) {
+		s += ", " + a.Path.Ends
+	}
+	if mtu := a.MTU(); mtu > 0 {
+		return fmt.Sprintf("%s (MTU %d)", s, mtu)
+	}
+	return s + " (MTU not measured)"
 }
 
 type words struct{ does, what, cpu string }
@@ -39,19 +72,30 @@ func wordsFor(metric string) words {
 	switch metric {
 	case "pps":
 		return words{"carries", "packet rate", "CPU per packet"}
+	case "requests":
+		return words{"answers", "requests a second", ""}
 	case "p50":
 		return words{"answers in", "round-trip time", ""}
 	}
 	return words{"carries", "throughput", "CPU per Gb/s"}
 }
 
-// headline chooses the pair that says most: streams before packets before datagrams
-// before questions, of those by [says], and of those the one that carries most.
+// headline chooses the pair for the sentence. It prefers streams to packets, packets to
+// datagrams, and those to questions; then pairs between pods or guests, pairs between machines,
+// and the order of [weighPair]; and of these the pair that carries most. The order of the arms
+// does not matter.
 func headline(r bench.Result) (best bench.Pair, found bool) {
-	order := []bench.Kind{bench.Stream, bench.Packets, bench.Datagram, bench.Request, bench.Echo}
+	order := []bench.Kind{bench.Stream, bench.Packets, bench.Datagram, bench.Connect, bench.Request, bench.Echo}
 	compare := func(a, b bench.Pair) int {
 		kind := func(p bench.Pair) int { return slices.Index(order, r.Arms[p.Arm].Workload.Kind) }
-		return cmp.Or(kind(a)-kind(b), says(r, a)-says(r, b))
+		node := func(p bench.Pair) int { return strings.Count(r.Arms[p.Arm].Path.Ends, "node") }
+		near := func(p bench.Pair) int {
+			if path := r.Arms[p.Arm].Path; path.From.Machine == path.To.Machine {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(kind(a)-kind(b), node(a)-node(b), near(a)-near(b), weighPair(r, a)-weighPair(r, b))
 	}
 	for _, p := range r.Pairs() {
 		if p.N[0] == 0 || p.N[1] == 0 || math.IsNaN(p.Ratio.Value) {
@@ -65,9 +109,9 @@ func headline(r bench.Result) (best bench.Pair, found bool) {
 	return best, found
 }
 
-// says ranks what a pair is about: an overlay's place taken, then another network's,
-// then two ways of one kind.
-func says(r bench.Result, p bench.Pair) int {
+// weighPair ranks a pair by its base: first an overlay, then another network, last the network of
+// the arm itself.
+func weighPair(r bench.Result, p bench.Pair) int {
 	switch r.Arms[p.Base].Path.Network {
 	case r.Arms[p.Arm].Path.Network:
 		return 2
@@ -77,8 +121,8 @@ func says(r bench.Result, p bench.Pair) int {
 	return 1
 }
 
-// subject and possessed name the arms by their networks where those differ.
-func subject(arm, other bench.Arm) string {
+// describeSubject and possessed name the arms by their networks if these differ.
+func describeSubject(arm, other bench.Arm) string {
 	if arm.Path.Network == "" || arm.Path.Network == other.Path.Network {
 		return arm.Name
 	}
@@ -96,7 +140,7 @@ func possessed(base, other bench.Arm, what string) string {
 	}
 }
 
-// at tells the size where several were measured.
+// at names the size if several sizes were measured.
 func at(r bench.Result, arm bench.Arm) string {
 	if arm.Workload.Size == 0 || !slices.ContainsFunc(r.Arms, func(a bench.Arm) bool {
 		return a.Workload.Kind == arm.Workload.Kind && a.Workload.Size != arm.Workload.Size
@@ -105,15 +149,15 @@ func at(r bench.Result, arm bench.Arm) string {
 	}
 	switch arm.Workload.Kind {
 	case bench.Packets:
-		return ", with frames of " + size(arm.Workload.Size)
+		return ", with frames of " + formatSize(arm.Workload.Size)
 	case bench.Stream:
-		return ", with writes of " + size(arm.Workload.Size)
-	case bench.Datagram, bench.Request, bench.Echo:
+		return ", with writes of " + formatSize(arm.Workload.Size)
+	case bench.Datagram, bench.Request, bench.Connect, bench.Echo:
 	}
-	return ", with messages of " + size(arm.Workload.Size)
+	return ", with messages of " + formatSize(arm.Workload.Size)
 }
 
-// alone is the sentence where no two arms can be compared.
+// alone returns the sentence for a result in which no two arms can be compared.
 func alone(r bench.Result) string {
 	for i, arm := range r.Arms {
 		main := arm.Main()
@@ -122,9 +166,9 @@ func alone(r bench.Result) string {
 			continue
 		}
 		e := bench.Estimate(values)
-		s := fmt.Sprintf("%s: %s %s %s (%s, n=%d)", arm.Name, main.Title, bench.Number(e.Value), main.Unit, between(e), len(values))
+		s := fmt.Sprintf("%s: %s %s %s (%s, n=%d)", arm.Name, main.Title, bench.Number(e.Value), main.Unit, formatInterval(e), len(values))
 		if c := arm.Ceiling(); c > 0 {
-			s += ", " + percent(e.Value/c) + " of what the wire can carry"
+			s += ", " + formatPercent(e.Value/c) + " of what the wire can carry"
 		}
 		return s + "."
 	}
@@ -134,9 +178,9 @@ func alone(r bench.Result) string {
 	return "Nothing was measured: there are no runs."
 }
 
-// times tells a ratio, percent a part; those that no two figures of one result have
-// are told in short.
-func times(v float64) string {
+// formatRatio writes a ratio, formatPercent a part. Both print one digit of a value that is too
+// large to be the ratio of two figures of one result.
+func formatRatio(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):
 		return "-"
@@ -146,7 +190,7 @@ func times(v float64) string {
 	return fmt.Sprintf("%.2fx", v)
 }
 
-func percent(part float64) string {
+func formatPercent(part float64) string {
 	switch {
 	case math.IsNaN(part) || math.IsInf(part, 0):
 		return "-"
@@ -156,7 +200,7 @@ func percent(part float64) string {
 	return fmt.Sprintf("%.0f %%", 100*part)
 }
 
-func chance(p float64) string {
+func formatChance(p float64) string {
 	if p < 0.001 {
 		return "0.001 or less"
 	}
@@ -170,16 +214,16 @@ func runs(n [2]int) string {
 	return fmt.Sprintf("n=%d and %d", n[0], n[1])
 }
 
-// between tells an interval; one without bounds has too few values.
-func between(i bench.Interval) string {
+// formatInterval prints an interval. An interval without bounds has too few values.
+func formatInterval(i bench.Interval) string {
 	if math.IsNaN(i.Value) || math.IsInf(i.Low, 0) || math.IsInf(i.High, 0) {
 		return "-"
 	}
 	return bench.Number(i.Low) + " to " + bench.Number(i.High)
 }
 
-// size tells bytes as people write them: 64, 1 KiB, 512 KiB.
-func size(n int) string {
+// formatSize prints a number of bytes as 64 B, 1 KiB or 512 KiB.
+func formatSize(n int) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:
 		return fmt.Sprintf("%d MiB", n>>20)

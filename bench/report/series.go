@@ -9,14 +9,14 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// seriesFigures draw every run that counts over its time, by workload: a rate that
-// sags, climbs or stops shows here and not in a median. Arms of a sweep are left out.
+// seriesFigures draws every counted run over its time, one figure for each workload: these show a
+// rate that sags, climbs or stops, which a median does not. Arms of a sweep are left out.
 func seriesFigures(r bench.Result) []figure {
 	var out []figure
 	for _, w := range loads(r) {
 		var drawn []int // arms
 		for i, a := range r.Arms {
-			if a.Workload == w && !swept(r, a) && !a.Main().Less && slices.ContainsFunc(r.Counted(i), hasSeries) {
+			if a.Workload == w && !isSwept(r, a) && !a.Main().Less && slices.ContainsFunc(r.Counted(i), hasSeries) {
 				drawn = append(drawn, i)
 			}
 		}
@@ -40,13 +40,13 @@ func seriesFigure(r bench.Result, drawn []int) (f figure) {
 		}
 	}
 	c := chart{height: 220}
-	y, x := linear(186, 20, most), axis{from: left, to: right, most: math.Max(seconds, math.SmallestNonzeroFloat64)}
-	c.frame(y, left, right, unit)
+	y, x := linearAxis(186, 20, most), axis{from: left, to: right, most: math.Max(seconds, math.SmallestNonzeroFloat64)}
+	c.drawFrame(y, left, right, unit)
 	for _, at := range rounds(seconds) {
-		c.text(x.at(at), 202, "axis middle", tick(at))
+		c.drawText(x.positionOf(at), 202, "axis middle", tick(at))
 	}
-	c.text(right, 217, "axis end", "seconds")
-	colour, said := colours(r), []string{}
+	c.drawText(right, 217, "axis end", "seconds")
+	colour, said := chooseColours(r), []string{}
 	for _, i := range drawn {
 		class := colour(r.Arms[i])
 		low, high := math.Inf(1), 0.0
@@ -57,19 +57,20 @@ func seriesFigure(r bench.Result, drawn []int) (f figure) {
 			points := make([][2]float64, 0, len(run.Series))
 			for k, v := range run.Series {
 				low, high = math.Min(low, v/per(unit)), math.Max(high, v/per(unit))
-				points = append(points, [2]float64{x.at((float64(k) + 0.5) * run.Seconds / float64(len(run.Series))), y.at(v / per(unit))})
+				points = append(points, [2]float64{x.positionOf((float64(k) + 0.5) * run.Seconds / float64(len(run.Series))), y.positionOf(v / per(unit))})
 			}
-			c.path(points, "line thin "+class)
+			c.drawPath(points, "line thin "+class)
 		}
 		f.Keys = append(f.Keys, key{class, r.Arms[i].Name})
 		said = append(said, fmt.Sprintf("%s between %s and %s %s", r.Arms[i].Name, bench.Number(low), bench.Number(high), unit))
 	}
-	f.Title, f.Note = "Over time", "Each line is one run that counts: "+load(first.Workload)+"."
-	f.Drawing = c.svg(strings.Join(said, "; "))
+	f.Title, f.Note = "Over time: "+describeLoad(first.Workload), "Each line is one run that counts."
+	f.Drawing = c.renderSVG(strings.Join(said, "; "))
 	return f
 }
 
-// per is what a series counts in the unit of its metric: packets in millions.
+// per returns how many units of a series make one unit of its metric: a series counts packets,
+// and Mpps counts millions of them.
 func per(unit string) float64 {
 	if unit == "Mpps" {
 		return 1e6

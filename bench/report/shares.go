@@ -8,17 +8,17 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// shared is how an arm's total came from several paths at once: medians over the runs that count.
+// shared says how several paths at once shared an arm's total, as medians over the counted runs.
 type shared struct {
 	Arm, Total string
 	Ways       []portion
 	Fairness   string // the least as a part of the most
 }
 
-// portion is what one of the paths carried.
+// portion is the part that one of the paths carried.
 type portion struct{ Way, Value, Part string }
 
-func shares(r bench.Result) []shared {
+func listShares(r bench.Result) []shared {
 	var out []shared
 	for i, arm := range r.Arms {
 		paths := arm.Paths()
@@ -40,24 +40,24 @@ func shares(r bench.Result) []shared {
 			}
 		}
 		total := bench.Median(r.Values(i, main))
-		s := shared{Arm: arm.Name, Total: amount(total, main), Fairness: bench.Number(bench.Median(fair))}
+		s := shared{Arm: arm.Name, Total: formatAmount(total, main), Fairness: bench.Number(bench.Median(fair))}
 		for j, p := range paths {
 			v := bench.Median(each[j])
-			s.Ways = append(s.Ways, portion{end(p.From) + " to " + end(p.To), amount(v, main), percent(v / total)})
+			s.Ways = append(s.Ways, portion{describeEnd(p.From) + " to " + describeEnd(p.To), formatAmount(v, main), formatPercent(v / total)})
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-func amount(v float64, m bench.Metric) string {
+func formatAmount(v float64, m bench.Metric) string {
 	if math.IsNaN(v) {
 		return "-"
 	}
 	return bench.Number(v) + " " + m.Unit
 }
 
-// shareTable tells each path's share, where several carried at once.
+// shareTable writes each path's share, where several carried at once.
 func shareTable(b *strings.Builder, list []shared) {
 	for _, s := range list {
 		t := screen.NewTable("AT ONCE", ">MEDIAN", ">OF TOTAL")
@@ -66,6 +66,6 @@ func shareTable(b *strings.Builder, list []shared) {
 		}
 		t.Add(screen.Cell{Text: s.Arm + ", total"}, screen.Cell{Text: s.Total}, screen.Cell{})
 		t.Add(screen.Cell{Text: "  least : most"}, screen.Cell{Text: s.Fairness}, screen.Cell{})
-		write(b, t)
+		writeTable(b, t)
 	}
 }

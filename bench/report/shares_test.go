@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// several is a result of three senders at once, in which the last one gets half of what the others do.
-func several() bench.Result {
+// makeSeveral is a result of three senders at once, in which the last one gets half of what the others do.
+func makeSeveral() bench.Result {
 	r := bench.Result{Schema: bench.Schema, Machines: []bench.Machine{{Name: "n1"}, {Name: "n2"}}}
 	path := func(from string) bench.Path {
 		return bench.Path{Ends: "pod-pod", Network: "VF", Place: "other node", From: bench.End{Machine: "n1", Name: from, Interface: "net1"}, To: bench.End{Machine: "n2", Name: "r", Interface: "net1"}}
@@ -30,7 +30,7 @@ func several() bench.Result {
 }
 
 func TestSharesAreTold(t *testing.T) {
-	r := several()
+	r := makeSeveral()
 	if err := r.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestSharesAreTold(t *testing.T) {
 	if err := CSV(&lines, r); err != nil {
 		t.Fatal(err)
 	}
-	if first := strings.Split(lines.String(), "\n")[1]; !strings.HasSuffix(first, ",0.75,0.75,,0.5") || !strings.Contains(first, ",2500000,") {
+	if first := strings.Split(lines.String(), "\n")[1]; !strings.HasSuffix(first, ",0.75,0.75,unknown,0.5") || !strings.Contains(first, ",2500000,") {
 		t.Errorf("csv: %s", first)
 	}
 }

@@ -13,54 +13,63 @@ import (
 // Text is the report for a terminal, or to paste into an issue, in at most 100 columns.
 // The result has to be valid.
 func Text(r bench.Result, look screen.Look) string {
+	cares := listCares(r)
+	r = r.WithoutFalseWires()
 	var b strings.Builder
-	paragraph(&b, "", Sentence(r))
+	writeParagraph(&b, "", Sentence(r))
 	b.WriteString("\n")
-	paragraph(&b, "", about(r))
-	list := rows(r)
+	writeParagraph(&b, "", describeResult(r))
+	if said := describeEmulation(r); said != "" {
+		writeParagraph(&b, "", said)
+	}
+	list := listRows(r)
 	armTable(&b, list)
-	shareTable(&b, shares(r))
-	write(&b, relayTable(relays(r)))
-	bars(&b, look, list)
-	delayTable(&b, r)
+	shareTable(&b, listShares(r))
+	writeTable(&b, relayTable(listRelays(r)))
+	drawBars(&b, look, list)
+	writeTable(&b, tripTable(listTrips(r)))
+	writeTable(&b, countTable(countArms(r)))
+	writeTable(&b, processorTable(listProcessors(r)))
+	writeTable(&b, queueTable(listQueues(r)))
 	var held []string
-	for _, l := range limits(r) {
+	for _, l := range listLimits(r) {
 		held = append(held, l.String())
 	}
-	section(&b, look, "what limits", held)
-	besideTable(&b, printed(r))
-	section(&b, look, "take care", cares(r))
-	section(&b, look, "void runs", voids(r))
-	section(&b, look, "how the machines differ", bench.Apart(r))
+	writeSection(&b, look, "what limits", held)
+	besideTable(&b, listPrinted(r))
+	writeSection(&b, look, "take care", cares)
+	writeSection(&b, look, "void runs", listVoids(r))
+	writeSection(&b, look, "how the machines differ", bench.Apart(r))
 	var ways []string
-	for _, p := range places(r) {
-		ways = append(ways, fmt.Sprintf("%s: %s%s to %s (%s)", p.Way, end(p.From), through(p.Via), end(p.To), strings.Join(p.Arms, "; ")))
+	for _, p := range listPlaces(r) {
+		ways = append(ways, fmt.Sprintf("%s: %s%s to %s (%s)", p.Way, describeEnd(p.From), describeRelay(p.Via), describeEnd(p.To), strings.Join(p.Arms, "; ")))
 	}
-	section(&b, look, "paths", ways)
+	writeSection(&b, look, "paths", ways)
 	var machines []string
 	for _, m := range r.Machines {
-		machines = append(machines, m.Name+": "+machine(m))
+		machines = append(machines, m.Name+": "+describeMachine(m))
 		for _, i := range m.Interfaces {
-			machines = append(machines, m.Name+" "+card(i))
+			machines = append(machines, m.Name+" "+describeCard(i))
 		}
 	}
-	section(&b, look, "machines", machines)
+	writeSection(&b, look, "machines", machines)
 	return b.String()
 }
 
 // Brief is the part of [Text] that compares: the sentence, the table of the arms, their bars, and
 // what the reports printed.
 func Brief(r bench.Result, look screen.Look) string {
+	r = r.WithoutFalseWires()
 	var b strings.Builder
-	paragraph(&b, "", Sentence(r))
-	list := rows(r)
+	writeParagraph(&b, "", Sentence(r))
+	list := listRows(r)
 	armTable(&b, list)
-	bars(&b, look, list)
-	besideTable(&b, printed(r))
+	drawBars(&b, look, list)
+	besideTable(&b, listPrinted(r))
 	return b.String()
 }
 
-// String tells what held an arm down.
+// String names the limit of an arm.
 func (l limit) String() string {
 	where := ""
 	if l.Where != "" {
@@ -69,29 +78,44 @@ func (l limit) String() string {
 	return fmt.Sprintf("%s: %s%s: %s (%d of %d runs)", l.Arm, l.What, where, l.Evidence, l.Runs, l.Of)
 }
 
+// armTable writes the arms with their comparisons. Where these have no room beside the figures, they are a table
+// of their own.
 func armTable(b *strings.Builder, list []row) {
-	t := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST")
+	both := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU", "AGAINST")
+	figures := screen.NewTable("ARM", ">MEDIAN", ">95 % INTERVAL", ">N", ">OF WIRE", ">CPU")
+	against := screen.NewTable("ARM", "AGAINST")
+	against.Columns[1].Least = 60 // names are cut first
 	for _, r := range list {
-		t.Add(screen.Words(r.Arm, r.value(), between(r.Middle), fmt.Sprint(r.N), r.part(), r.cost(), strings.Join(r.Against, "; "))...)
+		cells := []string{r.Arm, r.formatValue(), formatInterval(r.Middle), fmt.Sprint(r.N), r.formatPart(), r.formatCost()}
+		figures.Add(screen.Words(cells...)...)
+		both.Add(screen.Words(append(cells, strings.Join(r.Against, "; "))...)...)
+		for _, s := range r.Against {
+			against.Add(screen.Words(r.Arm, s)...)
+		}
 	}
-	write(b, t)
+	if both.Fits(screen.Look{Width: wide}) {
+		writeTable(b, both)
+		return
+	}
+	writeTable(b, figures)
+	writeTable(b, against)
 }
 
-func (r row) value() string {
+func (r row) formatValue() string {
 	if math.IsNaN(r.Middle.Value) {
 		return "-"
 	}
 	return bench.Number(r.Middle.Value) + " " + r.Metric.Unit
 }
 
-func (r row) part() string {
+func (r row) formatPart() string {
 	if !(r.Ceiling > 0) || math.IsNaN(r.Middle.Value) {
 		return "-"
 	}
-	return percent(r.Middle.Value / r.Ceiling)
+	return formatPercent(r.Middle.Value / r.Ceiling)
 }
 
-func (r row) cost() string {
+func (r row) formatCost() string {
 	switch {
 	case math.IsNaN(r.CPU):
 		return "-"
@@ -101,8 +125,8 @@ func (r row) cost() string {
 	return bench.Number(r.CPU) + " %/Gb/s"
 }
 
-// bars draws arms of each metric to one scale.
-func bars(b *strings.Builder, look screen.Look, list []row) {
+// drawBars draws the arms of each metric to one scale.
+func drawBars(b *strings.Builder, look screen.Look, list []row) {
 	for _, group := range byMetric(list) {
 		most, name := 0.0, 0
 		for _, r := range group {
@@ -110,16 +134,17 @@ func bars(b *strings.Builder, look screen.Look, list []row) {
 			name = max(name, min(24, screen.Columns(excerpt.Clean(r.Arm))))
 		}
 		b.WriteString("\n" + look.Paint(group[0].Metric.Title, screen.Bold) + "\n")
-		for _, r := range group {
+		short := screen.ShortenAll(names(group), name)
+		for i, r := range group {
 			drawn := look.Bar(r.Middle.Value/most, 46)
-			label := screen.Shorten(excerpt.Clean(r.Arm), name)
+			label := short[i]
 			fmt.Fprintf(b, "  %s%s  %s%s  %s\n", label, strings.Repeat(" ", name-screen.Columns(label)),
-				drawn, strings.Repeat(" ", 46-screen.Columns(drawn)), r.value())
+				drawn, strings.Repeat(" ", 46-screen.Columns(drawn)), r.formatValue())
 		}
 	}
 }
 
-// byMetric groups arms that have values by what they are about.
+// byMetric groups the arms that have values by their metric.
 func byMetric(list []row) [][]row {
 	var groups [][]row
 next:
@@ -138,52 +163,10 @@ next:
 	return groups
 }
 
-func delayTable(b *strings.Builder, r bench.Result) {
-	t := screen.NewTable("ROUND TRIP, us", ">MIN", ">P50", ">P90", ">P99", ">P99.9", ">MAX", ">LOST")
-	for i, arm := range r.Arms {
-		d, found := delays(r, i)
-		if !found {
-			continue
-		}
-		cells := []string{arm.Name}
-		for _, v := range d.points() {
-			cells = append(cells, bench.Number(v))
-		}
-		lost, sent := uint64(0), uint64(0)
-		for _, run := range r.Counted(i) {
-			lost, sent = lost+run.Lost, sent+run.Sent
-		}
-		t.Add(screen.Words(append(cells, fmt.Sprintf("%d of %d", lost, sent))...)...)
-	}
-	write(b, t)
-}
-
-// spread is how round trips are spread: medians over the runs of each percentile.
-type spread bench.Delays
-
-func (s spread) points() []float64 {
-	return []float64{s.Min, s.P50, s.P90, s.P99, s.P999, s.Max}
-}
-
-// delays returns the arm's, if it has any.
-func delays(r bench.Result, arm int) (s spread, found bool) {
-	var all [6][]float64
-	for _, run := range r.Counted(arm) {
-		if run.Delays == nil {
-			continue
-		}
-		for i, v := range spread(*run.Delays).points() {
-			all[i] = append(all[i], v)
-		}
-	}
-	m := func(i int) float64 { return bench.Median(all[i]) }
-	return spread{Min: m(0), P50: m(1), P90: m(2), P99: m(3), P999: m(4), Max: m(5)}, len(all[0]) > 0
-}
-
 func besideTable(b *strings.Builder, list []beside) {
 	t := screen.NewTable("PRINTED BY", ">THERE", "ARM", ">HERE", ">HERE : THERE")
 	for _, p := range list {
 		t.Add(screen.Words(p.Name, p.Printed, p.Arm, p.Here, p.Ratio)...)
 	}
-	write(b, t)
+	writeTable(b, t)
 }

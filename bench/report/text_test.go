@@ -36,17 +36,17 @@ func golden(t *testing.T, name, got string) {
 // TestExample: what the reports are made from is a file that people can have as well.
 func TestExample(t *testing.T) {
 	var b bytes.Buffer
-	if err := bench.Write(&b, example()); err != nil {
+	if err := bench.Write(&b, makeExample()); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "example.json", b.String())
 }
 
 func TestText(t *testing.T) {
-	text := Text(example(), screen.Look{Unicode: true})
+	text := Text(makeExample(), screen.Look{Unicode: true})
 	golden(t, "example.txt", text)
 	checkText(t, text)
-	if colours := Text(example(), screen.Look{Color: true}); !strings.Contains(colours, "\x1b[1mthroughput") {
+	if colours := Text(makeExample(), screen.Look{Color: true}); !strings.Contains(colours, "\x1b[1mthroughput") {
 		t.Error("no colours")
 	}
 }
@@ -68,7 +68,7 @@ func checkText(t *testing.T, text string) {
 
 func TestCSV(t *testing.T) {
 	var b bytes.Buffer
-	if err := CSV(&b, example()); err != nil {
+	if err := CSV(&b, makeExample()); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "example.csv", b.String())
@@ -86,7 +86,7 @@ func TestCSV(t *testing.T) {
 
 // Brief is the part of the text that compares.
 func TestBrief(t *testing.T) {
-	text, brief := Text(example(), screen.Look{}), Brief(example(), screen.Look{})
+	text, brief := Text(makeExample(), screen.Look{}), Brief(makeExample(), screen.Look{})
 	checkText(t, brief)
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(brief), "\n\n") {
 		if !strings.Contains(text, paragraph) {
@@ -105,7 +105,7 @@ func TestBrief(t *testing.T) {
 
 // Printed retransmits stand beside the run's own, without a ratio: the runs differ in length.
 func TestRetransmitsStandBesidePrintedOnes(t *testing.T) {
-	r := example()
+	r := makeExample()
 	r.Printed = []bench.Figure{{Name: "R0 Calico", Arm: r.Arms[0].Name, Value: 15580, Unit: bench.RetransmitsUnit}}
 	counts := []uint64{3, 5, 40}
 	for i, n := 0, 0; i < len(r.Runs) && n < len(counts); i++ {
@@ -115,16 +115,29 @@ func TestRetransmitsStandBesidePrintedOnes(t *testing.T) {
 		}
 	}
 	want := beside{Name: "R0 Calico", Printed: "15580 retransmits", Arm: r.Arms[0].Name, Here: "5 retransmits", Ratio: "-"}
-	if diff := cmp.Diff([]beside{want}, printed(r)); diff != "" {
+	if diff := cmp.Diff([]beside{want}, listPrinted(r)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A printed round trip is the average that ping prints, so the mean stands beside it and not the median.
+func TestPrintedAveragesStandBesideMeans(t *testing.T) {
+	r := makeExample()
+	arm := len(r.Arms) - 1 // whose mean is a tenth above its median
+	r.Printed = []bench.Figure{{Name: "R0 to a VF", Arm: r.Arms[arm].Name, Value: 212, Unit: "us"}}
+	d, found := spreadOf(r, arm)
+	got := listPrinted(r)
+	if !found || d.Mean == d.P50 || len(got) != 1 || got[0].Here != bench.Number(d.Mean)+" us" {
+		t.Errorf("%+v beside a mean of %g and a median of %g", got, d.Mean, d.P50)
 	}
 }
 
 // The description of a workload names all that sets it apart from others.
 func TestLoad(t *testing.T) {
-	w := bench.Workload{Engine: "culvert", Kind: bench.Request, Streams: 2, Size: 3 << 20, Flows: 8, Burst: 64, AFXDP: true, UDP: true, Reverse: true}
-	want := "culvert request, 2 streams, 3 MiB, 8 flows, bursts of 64, AF_XDP, UDP, the other end sends"
-	if got := load(w); got != want {
+	w := bench.Workload{Engine: "culvert", Kind: bench.Request, Streams: 2, Size: 3 << 20, Flows: 8, Sources: 5, MACs: 4, Senders: 3, Window: 512, Rate: 7, RateLimit: 50, Burst: 64, AFXDP: true, UDP: true, Pulled: true, Reverse: true, Seconds: 2}
+	want := "culvert request, 2 streams, 3 MiB, 8 flows, 5 sources, 4 MAC addresses, 3 senders, window of 512 B, 7 a second, VF limited to 50 Mb/s, " +
+		"bursts of 64, AF_XDP, UDP, the cable is pulled, the other end sends, 2 s"
+	if got := describeLoad(w); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := runs([2]int{3, 4}); got != "n=3 and 4" {

@@ -14,10 +14,9 @@ func newAgentCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "agent",
 		Short: "Take part in a measurement, at one end of a path",
-		Long: `Runs at one end of a path, in its network namespace, and does what culvert bench
-says over standard input and output: it sends or receives, and samples what the
-machine does meanwhile. It ends when standard input does, and leaves nothing
-behind.
+		Long: `Runs at one end of a path, in its network namespace, and follows culvert bench's
+orders on standard input. It sends or receives, and samples the machine's load and
+counters meanwhile. It ends when standard input does, and leaves nothing behind.
 
 culvert bench starts it where it is needed. By hand it is of little use.`,
 		Example:           "  ip netns exec blue culvert bench agent",

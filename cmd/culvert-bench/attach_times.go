@@ -18,8 +18,8 @@ func newAttachTimesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach-times",
 		Short: "Time a CNI plugin's ADD and DEL, and print nanoseconds as JSON",
-		Long: `Has a CNI plugin attach an interface to a network namespace and detach it, several
-times, and prints how long each took. The demo runs it on its nodes.`,
+		Long: `Runs a CNI plugin to attach an interface to a network namespace and detach it,
+several times, and prints the duration of each. The demo runs it on its nodes.`,
 		Example: `  culvert bench attach-times --config /etc/cni/net.d/a.conf --netns /run/netns/a`,
 		Hidden:  true,
 		Args:    cobra.NoArgs,

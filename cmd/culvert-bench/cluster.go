@@ -34,13 +34,13 @@ func (c *clusterFlags) addFlags(cmd *cobra.Command) {
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts)) // only if the flag were not there
 }
 
-// wanted: any flag that only means something there chooses it.
-func (c *clusterFlags) wanted() bool {
+// isWanted reports whether a flag was given that only means something in a cluster.
+func (c *clusterFlags) isWanted() bool {
 	return c.cluster || c.kubeconfig != "" || c.kcontext != "" || len(c.nodes) > 0 || c.network != "" || c.image != "" || c.system != systemNamespace
 }
 
-// place checks what the flags say.
-func (c *clusterFlags) place() (place.Cluster, error) {
+// checkFlags checks what the flags say.
+func (c *clusterFlags) checkFlags() (place.Cluster, error) {
 	if len(c.nodes) < 1 || len(c.nodes) > 2 {
 		return place.Cluster{}, errors.New("on which nodes? Name two with --nodes A,B, or one: kubectl get nodes")
 	}

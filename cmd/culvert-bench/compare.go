@@ -19,26 +19,29 @@ func newCompareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare FIRST SECOND",
 		Short: "Compare two results, and fail if the second is worse",
-		Long: `Compares two results arm by arm: medians, the change with its 95 % interval, the
-chance of such a change by accident (Mann and Whitney), and how far the runs of
-both overlap (Cliff's delta: 1 and -1 are not at all).
+		Long: `Compares two results arm by arm: medians, the change with its bounds, and the
+chance of such a change by accident. (The test is that of Mann and Whitney,
+corrected by Holm for the number of figures.) Each figure is better, worse, "not
+worse by 5 %", or "cannot tell". For the last it prints the number of rounds that
+would be enough.
 
 --fail-if is for CI: METRIC<-PERCENT% or METRIC>PERCENT%, once or more. The
 metrics are throughput, pps, p50, p99 (round trips) and cpu (for each Gb/s, or
-packet). A rule breaks when an arm changed by more and that is no accident
-(p < 0.05); and when it cannot be judged: an arm is gone, or has too few runs to
-tell anything. Then the exit status is 1.
+packet). A rule breaks when an arm changed by more and that is no accident, and
+when an arm is missing: the exit status is 1. It is kept when no arm changed by
+more anywhere within the bounds of its change. When there are too few runs to
+decide, the exit status is 2.
 
-Results of unlike machines, interfaces or workloads are not compared, since their
-difference says nothing of what was changed. --as-deployed compares them all the
-same, and lists what is unlike.`,
+The command does not compare results of unlike machines, interfaces or workloads,
+since the difference may come from them. --as-deployed compares them all the same,
+and lists the differences.`,
 		Example: `  culvert bench compare before.json after.json
   culvert bench compare main.json pr.json --fail-if 'throughput<-5%' \
     --fail-if 'p99>10%' -o junit > bench.xml`,
 		Args: cobra.ExactArgs(2),
 	}
 	out := cli.AddFormat(cmd, "what to write instead of text", cli.JSON, "junit", "markdown")
-	cmd.Flags().StringArrayVar(&failIf, "fail-if", nil, "`RULE` that makes the exit status 1, such as 'throughput<-5%'")
+	cmd.Flags().StringArrayVar(&failIf, "fail-if", nil, "`RULE` that makes the exit status 1 when it is broken and 2 when the runs cannot decide it, such as 'throughput<-5%'")
 	cmd.Flags().BoolVar(&asDeployed, "as-deployed", false, "compare results of unlike machines or workloads too")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a, err := compareResults(cmd, args, failIf)
@@ -55,10 +58,16 @@ same, and lists what is unlike.`,
 		if len(a.Broken) > 0 {
 			return cli.ExitStatus(1)
 		}
+		if len(a.Unclear) > 0 {
+			return cli.ExitStatus(exitUnclear)
+		}
 		return nil
 	}
 	return cmd
 }
+
+// exitUnclear is the exit status when the runs do not show whether all rules are kept.
+const exitUnclear = 2
 
 func compareResults(cmd *cobra.Command, names, failIf []string) (bench.Against, error) {
 	var rules []bench.Rule

@@ -21,9 +21,10 @@ func main() {
 func newRoot() *cobra.Command {
 	return cli.NewRoot("bench", version, &cobra.Command{
 		Short: "Measure what Virtual Functions gain",
-		Long: `What VFs gain in throughput, packets, latency and CPU, with intervals and chance:
-run measures, on this host, over SSH, in a cluster or a lab, and writes a result;
-report draws it for people, and compare says for people and CI how two differ.`,
+		Long: `Measures the gain of VFs in throughput, packets, latency and CPU, with intervals
+and chance. run measures on this host, over SSH, in a cluster or a lab, and writes
+a result. report shows a result, and compare shows the difference of two, also for
+CI.`,
 		Example: `  sudo culvert bench run --from netns:a --to netns:b
   culvert bench run m4 --cluster --nodes n1,n2 --network default/sriov
   culvert bench presets

@@ -62,7 +62,7 @@ func checkRun(t *testing.T, args []string) error {
 	t.Helper()
 	b := &run{}
 	cmd := &cobra.Command{Use: "run", SilenceErrors: true, SilenceUsage: true, RunE: func(_ *cobra.Command, args []string) error {
-		order, err := b.order(args)
+		order, err := b.buildOrder(args)
 		if len(args) == 1 && len(order.From) == 0 && order.Cluster == nil && !b.lab {
 			return nil // a preset's name in a sentence
 		}

@@ -17,9 +17,9 @@ func newPresetsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets",
 		Short: "List the figures of the field reports that can be measured again",
-		Long: `Lists the presets m1 to m18: what was measured by which report, what it printed,
-what it takes, and what is measured instead where nobody has that. culvert bench
-run measures the one that is named.`,
+		Long: `Lists the presets m1 to m18. Each has the report that measured it, the workload,
+the printed figure, the requirements, and the replacement where they are missing.
+Pass a preset's name to culvert bench run to measure it.`,
 		Example: `  culvert bench presets
   culvert bench presets -o json | jq -r '.[] | select(.refused == null).name'
   culvert bench run m4 --quick --from netns:a --to netns:b`,
@@ -37,17 +37,17 @@ run measures the one that is named.`,
 	return cmd
 }
 
-// presetText is a paragraph for each: a table of so much text would be cut.
+// presetText returns a paragraph for each preset, since a table would cut texts of this length.
 func presetText(all []preset.Preset, width int) string {
 	var b strings.Builder
 	for _, p := range all {
 		fmt.Fprintf(&b, "%-4s %s  %s\n", p.Name, p.Report, p.About)
 		line := func(what, s string) {
 			if s != "" {
-				b.WriteString(hang("         "+what+": ", s, width))
+				b.WriteString(hangIndent("         "+what+": ", s, width))
 			}
 		}
-		line("printed", figures(p.Printed))
+		line("printed", joinFigures(p.Printed))
 		line("takes", p.Needs)
 		line("instead", p.Instead)
 		line("refused", p.Refused)
@@ -55,7 +55,7 @@ func presetText(all []preset.Preset, width int) string {
 	return b.String()
 }
 
-func figures(all []bench.Figure) string {
+func joinFigures(all []bench.Figure) string {
 	var out []string
 	for _, f := range all {
 		value := f.Text
@@ -67,8 +67,8 @@ func figures(all []bench.Figure) string {
 	return strings.Join(out, ", ")
 }
 
-// hang writes words in lines of that width, below each other after a head.
-func hang(head, s string, width int) string {
+// hangIndent writes words in lines of that width, below each other after a head.
+func hangIndent(head, s string, width int) string {
 	var b strings.Builder
 	b.WriteString(head)
 	column := len(head)
@@ -86,7 +86,7 @@ func hang(head, s string, width int) string {
 	return b.String() + "\n"
 }
 
-// presetWords are for completion.
+// presetWords returns the words for completion.
 func presetWords() []cobra.Completion {
 	var all []cobra.Completion
 	for _, p := range preset.All() {

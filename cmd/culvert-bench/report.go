@@ -17,16 +17,16 @@ func newReportCommand() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
 		Use:   "report FILE",
-		Short: "Show a result: a sentence, tables, what limits, and a page with charts",
-		Long: `Shows the result of a measurement: one sentence, a table of all arms with their
-95 % intervals, what limits them with the evidence, paths and machines, and what
-to take care of. The text has at most 100 columns, to paste into an issue.
+		Short: "Show a result: a sentence, tables, limits, and a page with charts",
+		Long: `Shows the result of a measurement: one sentence, a table of all arms with their 95
+% intervals, their limits with the evidence, paths and machines, and warnings. The
+text has at most 100 columns, to paste into an issue.
 
-With --html it writes one page with charts that needs no network and no script to
-be read, light or dark, on a desk or a phone. The raw data are in it.
+With --html it writes one page with charts, light or dark, for a desk or a phone.
+The page needs no network and no script, and has the raw data in it.
 
-FILE is JSON as docs/reference/bench-result.md has it; - is standard input. A file
-that is cut off, or not right, is refused.`,
+FILE is JSON of the form in docs/reference/bench-result.md; - is standard input.
+The command refuses a file that is cut off or malformed.`,
 		Example: `  culvert bench report result.json
   culvert bench report result.json --html result.html
   culvert bench report result.json -o csv > runs.csv      # one line a run`,

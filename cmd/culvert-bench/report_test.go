@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,7 +41,7 @@ func changedResult(t *testing.T, change func(*bench.Result)) string {
 
 func TestReport(t *testing.T) {
 	out, err := execute(t, "report", benchExample)
-	if err != nil || !strings.HasPrefix(out, "VF carries 2.04x the overlay's throughput (+-0.04, p=0.002, n=6) at 0.42x the CPU per Gb/s.\n") {
+	if err != nil || !strings.HasPrefix(out, "VF carries 2.04x the overlay's throughput (1.95x to 2.05x, p=0.02, n=6) at 0.42x the CPU per Gb/s:\nVF, pod-pod (MTU 1500) against overlay, pod-pod (MTU 1450).\n") {
 		t.Errorf("%s%v", out, err)
 	}
 	if out, err = execute(t, "report", benchExample, "-o", "csv"); err != nil || strings.Count(out, "\n") != 100 {
@@ -74,7 +75,13 @@ func TestReportPage(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
+	few := func(r *bench.Result) { // six rounds cannot tell one of 28 figures
+		r.Arms = r.Arms[:2]
+		r.Runs = slices.DeleteFunc(r.Runs, func(run bench.Run) bool { return run.Arm > 1 })
+	}
+	first := changedResult(t, few)
 	slow := changedResult(t, func(r *bench.Result) {
+		few(r)
 		for i := range r.Runs {
 			if r.Runs[i].Arm == 1 {
 				r.Runs[i].Gbps *= 0.9
@@ -88,12 +95,15 @@ func TestCompare(t *testing.T) {
 		err  string // has it; "" is none
 		exit int
 	}{
-		"the same":      {[]string{benchExample, benchExample}, "Of 28 figures: 28 no difference.", "", 0},
-		"slower":        {[]string{benchExample, slow}, "Of 28 figures: 1 worse, 27 no difference.", "", 0},
-		"a rule breaks": {[]string{benchExample, slow, "--fail-if", "p99>10%", "--fail-if", "throughput<-5%"}, "- throughput<-5%: VF: throughput -10.0 %", "", 1},
-		"a rule holds":  {[]string{benchExample, slow, "--fail-if", "throughput<-15%"}, "rules that are kept\n- throughput<-15%\n", "", 0},
-		"JUnit":         {[]string{benchExample, slow, "--fail-if", "throughput<-5%", "-o", "junit"}, `tests="1" failures="1"`, "", 1},
-		"Markdown":      {[]string{benchExample, slow, "-o", "markdown"}, "| VF | throughput | 9.40 | 8.46 Gb/s |", "", 0},
+		"the same":      {[]string{first, first}, "4 figures: 4 not worse.", "", 0},
+		"slower":        {[]string{first, slow}, "4 figures: 1 worse, 3 not worse.", "", 0},
+		"a rule breaks": {[]string{first, slow, "--fail-if", "p99>10%", "--fail-if", "throughput<-5%"}, "- throughput<-5%: VF: throughput -10.0 %", "", 1},
+		"a rule holds":  {[]string{first, slow, "--fail-if", "throughput<-15%"}, "rules that are kept\n- throughput<-15%\n", "", 0},
+		"too few":       {[]string{benchExample, benchExample}, "28 figures: 28 cannot tell.", "", 0},
+		"unclear":       {[]string{benchExample, benchExample, "--fail-if", "p99>10%"}, "rules of which the runs cannot tell\n- p99>10%: overlay, questions: 6 and 6 rounds cannot tell: about 7 rounds of each would", "", 2},
+		"JUnit":         {[]string{first, slow, "--fail-if", "throughput<-5%", "-o", "junit"}, `tests="1" failures="1"`, "", 1},
+		"JUnit unclear": {[]string{benchExample, benchExample, "--fail-if", "p99>10%", "-o", "junit"}, `tests="1" failures="0" skipped="1"`, "", 2},
+		"Markdown":      {[]string{first, slow, "-o", "markdown"}, "| VF | throughput | 9.40 | 8.46 Gb/s |", "", 0},
 		"a wrong rule":  {[]string{benchExample, slow, "--fail-if", "throughput>5%"}, "", "--fail-if: rule \"throughput>5%\": more throughput is better", 0},
 		"unlike":        {[]string{benchExample, unlike}, "", "worker01: kernel: 6.12.48+deb13-amd64 against 6.1.0\n--as-deployed", 0},
 		"as deployed":   {[]string{benchExample, unlike, "--as-deployed"}, "unlike\n- worker01: kernel", "", 0},
@@ -114,7 +124,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s:\n%s", name, out)
 		}
 	}
-	out, err := execute(t, "compare", benchExample, slow, "-o", "json")
+	out, err := execute(t, "compare", first, slow, "-o", "json")
 	if err != nil || !json.Valid([]byte(out)) {
 		t.Errorf("JSON: %s%v", out, err)
 	}

@@ -33,24 +33,24 @@ func newRunCommand() *cobra.Command {
 	b := &run{}
 	cmd := &cobra.Command{
 		Use:   "run [PRESET...]",
-		Short: "Measure what the paths between two ends carry, and what that costs",
-		Long: `Puts an agent at both ends, finds the paths between them (VF, overlay, host,
-bond), and sends over each in turns: in rounds, shuffled, the first one to warm up
-and at least six that count. Without a preset it is TCP, and the result is one
-sentence, a table, and a file with all that was measured. An end is
+		Short: "Measure the paths between two ends, and their cost",
+		Long: `Starts an agent at both ends, finds the paths between them (VF, overlay, host,
+bond), and sends over each in turn. It does so in shuffled rounds: the first one
+warms up, and at least six count. Without a preset it sends TCP. The result is one
+sentence, a table, and a file with all measurements. An end is
 
 ` + indentLines(place.Forms) + `
 
-A run counts only when the counters of its path's interfaces rose by what it
-claims, at both ends, and no other's did. Otherwise it is void, says why, and is
-made again at most twice. When anything is missing at the end, the result says so
-and the exit status is 1.
+A run counts only when the counters of its path's interfaces rose by the bytes
+that it claims, at both ends, and no other's did. Otherwise it is void with its
+reason, and the program repeats it at most twice. When a run is missing at the
+end, the result says so and the exit status is 1.
 
-A preset measures what one of the field reports printed, with that report's
-parameters: culvert bench presets lists them. Several are measured in turns and
-make one result. m11 and m16 have several ends send at the same time: their figure
-is the total, and the share of each is told. m12 and m13 want a machine in the
-middle (--via) that routes or bridges already: nothing is set on it.`,
+A preset repeats a figure of one of the field reports, with that report's
+parameters: culvert bench presets lists them. Several presets run in turn and make
+one result. m11 and m16 have several ends send at the same time: their figure is
+the total, with the share of each end. m12 and m13 need a machine in the middle
+(--via) that routes or bridges already: the program sets nothing on it.`,
 		Example: runExamples,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return slices.DeleteFunc(presetWords(), func(c cobra.Completion) bool {
@@ -58,7 +58,7 @@ middle (--via) that routes or bridges already: nothing is set on it.`,
 				return slices.Contains(args, name)
 			}), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return b.runMeasurement(cmd, args) },
 	}
 	b.addFlags(cmd)
 	b.cluster.addFlags(cmd)
@@ -95,22 +95,26 @@ const runExamples = `  # network namespaces or containers of this host, by all p
   culvert bench run m11 --from netns:a --from netns:b --from netns:c --to netns:r
   culvert bench run m16 --from netns:a --from netns:b --to netns:r --to netns:s
 
+  # a ClusterIP beside its pod's own address
+  sudo culvert bench run --from pid:4711 --to pid:4712 --service 10.96.0.10
+
   # through a router, of which the CPU and the counters are seen as well
   culvert bench run m12 --from ssh:n1 --via ssh:router --to ssh:n2`
 
 func (b *run) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&b.From, "from", nil, "where traffic starts; more than once: from each of them, for m11 and m16 at the same time")
-	f.StringArrayVar(&b.To, "to", nil, "where it stops; more than once: to each of them, for m16 at the same time")
-	f.StringVar(&b.Via, "via", "", "a third end, which forwards: measure what goes through it alone, and what that costs there")
-	f.StringArrayVar(&b.Paths, "path", nil, "measure these alone: words such as VF, overlay, pod-pod, 'same PF'; 'pod-pod,VF' wants both")
+	f.StringArrayVar(&b.To, "to", nil, "where traffic stops; more than once: to each of them, for m16 at the same time")
+	f.StringVar(&b.Via, "via", "", "a third end, which forwards: measure only the traffic through it, and its cost there")
+	f.StringVar(&b.Service, "service", "", "an address that leads to --to on the ports 5201 to 5208, such as a ClusterIP: measure the traffic to it beside that to the end's own address")
+	f.StringArrayVar(&b.Paths, "path", nil, "measure only these paths: words such as VF, overlay, pod-pod, 'same PF'; 'pod-pod,VF' needs both")
 	f.IntVar(&b.Limits.Repeats, "repeats", 0, "how many runs of each count at least (default 6, with --quick 3)")
 	f.Float64Var(&b.Limits.Precision, "precision", 0, "go on until the median's 95 % interval reaches no further than this part to either side: 0.05 is 5 %")
 	f.DurationVar(&b.Limits.MaxTime, "max-time", 0, "begin no round that would end later (default twice what the repeats should take)")
 	f.BoolVar(&b.Quick, "quick", false, "runs of 2 s (packets 6, a pulled cable 10), three of them: for a look, and for CI")
-	f.BoolVar(&b.Limits.Rough, "rough", false, "let nothing warm up, send pings five in a second, and do not measure what the generators make: for a look in little time")
+	f.BoolVar(&b.Limits.Rough, "rough", false, "skip the warm-up, send five pings in a second, and do not measure the generators: for a quick look")
 	f.Float64Var(&b.Seconds, "seconds", 0, "count no longer than this in each run (packets 6 s, a pulled cable 10 s at least)")
-	f.IntVar(&b.Burst, "burst", 1, "send packets so many at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
+	f.IntVar(&b.Burst, "burst", 1, "send so many packets at once (1 to 64), which the kernel cuts, so that more leave; not where tx-udp-segmentation is on")
 	f.BoolVar(&b.AFXDP, "af-xdp", false, "send packets by AF_XDP sockets, in the copy mode that all drivers have")
 	f.Uint64Var(&b.Seed, "seed", 0, "make the runs in the order of this seed, which a result has (default a new one)")
 	f.BoolVar(&b.lab, "lab", false, "boot a lab for it, of two nodes with a container on each, and take it down; needs the source tree, with 'make build' done, and culvert-lab")
@@ -121,39 +125,39 @@ func (b *run) addFlags(cmd *cobra.Command) {
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"from": ends, "to": ends, "via": ends,
-		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "host", "bond", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
+		"path": cobra.FixedCompletions([]cobra.Completion{"VF", "VM", "overlay", "host", "bond", "service", "veth", "virtio", "pod-pod", "pod-node", "node-node", "same PF", "other PF", "same node", "other node"}, cobra.ShellCompDirectiveNoFileComp),
 	} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag, complete)) // only if the flag were not there
 	}
 }
 
-// order is what the flags ask for.
-func (b *run) order(presets []string) (conduct.Order, error) {
+// buildOrder returns the order that the flags ask for.
+func (b *run) buildOrder(presets []string) (conduct.Order, error) {
 	o := b.Order
 	o.Presets = presets
 	if err := o.Check(); err != nil {
 		return o, err
 	}
-	there := len(o.From)+len(o.To) > 0 || o.Via != ""
+	there := len(o.From)+len(o.To) > 0 || o.Via != "" || o.Service != ""
 	switch {
 	case b.senders != 1 && !b.lab:
 		return o, errors.New("--senders goes with --lab: of ends that are there name each with --from")
-	case b.lab && (there || b.cluster.wanted()):
-		return o, errors.New("--lab makes ends of its own: leave out --from, --via, --to and what belongs to --cluster")
-	case !b.cluster.wanted():
+	case b.lab && (there || b.cluster.isWanted()):
+		return o, errors.New("--lab makes ends of its own: leave out --from, --via, --to, --service and what belongs to --cluster")
+	case !b.cluster.isWanted():
 		return o, nil
 	case there:
-		return o, errors.New("--from, --via and --to name ends that are there; in a cluster they are made: take --nodes")
+		return o, errors.New("--from, --via, --to and --service name what is there; in a cluster it is made: take --nodes")
 	}
-	c, err := b.cluster.place()
+	c, err := b.cluster.checkFlags()
 	o.Cluster = &c
 	return o, err
 }
 
-// run measures. Whatever happens, what was made is taken back and what was measured is
-// written.
-func (b *run) run(cmd *cobra.Command, args []string) (err error) {
-	order, err := b.order(args)
+// runMeasurement measures. However it ends, it takes back its changes and writes the measured
+// results.
+func (b *run) runMeasurement(cmd *cobra.Command, args []string) (err error) {
+	order, err := b.buildOrder(args)
 	if err != nil {
 		return err
 	}
@@ -186,11 +190,11 @@ func (b *run) run(cmd *cobra.Command, args []string) (err error) {
 	r := m.Run(cmd.Context())
 	r.Culvert = version
 	progress.Step("")
-	return b.finish(cmd, r)
+	return b.writeResult(cmd, r)
 }
 
-// finish writes the result and shows it, also when it cannot be written.
-func (b *run) finish(cmd *cobra.Command, r bench.Result) error {
+// writeResult writes the result and shows it, also when it cannot be written.
+func (b *run) writeResult(cmd *cobra.Command, r bench.Result) error {
 	err := durable.Write(b.out, 0o644, func(w io.Writer) error { return bench.Write(w, r) })
 	fmt.Fprint(cmd.OutOrStdout(), report.Text(r, cli.ScreenOf(cmd.OutOrStdout(), os.Getenv).Look))
 	if err != nil {

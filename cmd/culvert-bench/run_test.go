@@ -38,6 +38,9 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		"--lab --burst 65":                                       "take 1 to 64",
 		"--lab --burst 2 --af-xdp":                               "--af-xdp with --burst 2",
 		"--lab --seconds -1":                                     "take a number above 0",
+		"--from host --to netns:a --service web":                 "such as 10.96.0.10",
+		"--from host --to netns:a --to netns:b --service ::1":    "one --to",
+		"--cluster --service 10.96.0.1":                          "--service",
 		"--senders 3 --from host --to netns:a":                   "--senders goes with --lab",
 		"--nodes a,b,c":                                          "kubectl get nodes",
 	} {
@@ -53,12 +56,12 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 
 func TestClusterFlags(t *testing.T) {
 	c := clusterFlags{kubeconfig: "k", kcontext: "c", network: "ns/net", nodes: []string{"n1"}}
-	got, err := c.place()
+	got, err := c.checkFlags()
 	if err != nil || strings.Join(got.Kubectl, " ") != "kubectl --kubeconfig k --context c" || got.Namespace != "ns" || got.Network != "net" || got.From != "n1" || got.To != "n1" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	c.network = "net"
-	if got, _ = c.place(); got.Namespace != "default" || got.Network != "net" {
+	if got, _ = c.checkFlags(); got.Namespace != "default" || got.Network != "net" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -188,7 +191,7 @@ func TestEarlierResultStays(t *testing.T) {
 	var out bytes.Buffer
 	cmd := newRunCommand()
 	cmd.SetOut(&out)
-	if err := (&run{out: name}).finish(cmd, r); err == nil || !strings.Contains(err.Error(), name) {
+	if err := (&run{out: name}).writeResult(cmd, r); err == nil || !strings.Contains(err.Error(), name) {
 		t.Errorf("written: %v", err)
 	}
 	if after, err := os.ReadFile(name); err != nil || !bytes.Equal(before, after) {

@@ -21,7 +21,7 @@ func FuzzShim(f *testing.F) {
 	f.Fuzz(func(t *testing.T, command string, config []byte) {
 		var out bytes.Buffer
 		exit := shim{command: command, containerID: command, netns: command, ifName: command, args: command, path: command,
-			socket: socket, stdin: bytes.NewReader(config), stdout: &out}.run()
+			socket: socket, stdin: bytes.NewReader(config), stdout: &out}.runShim()
 		if out.Len() > 10_000+len(socket) {
 			t.Errorf("an answer of %d bytes", out.Len())
 		}

@@ -29,7 +29,7 @@ func main() {
 	}
 	info, err := os.Stdin.Stat()
 	if s.command == "" && (len(os.Args) > 1 || err == nil && info.Mode()&os.ModeCharDevice != 0) {
-		os.Exit(s.help())
+		os.Exit(s.printHelp())
 	}
-	os.Exit(s.run())
+	os.Exit(s.runShim())
 }

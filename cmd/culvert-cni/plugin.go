@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// maxOutput bounds what a plugin may say on standard output, in bytes; in
-	// base64 it fits into one answer. Of standard error maxTail bytes are kept.
+	// maxOutput bounds a plugin's standard output, in bytes; in base64 it fits into one answer.
+	// The last maxTail bytes of standard error are kept.
 	maxOutput = 512 << 10
 	maxTail   = 16 << 10
 	// A program that is being installed cannot be run for a moment.
 	busyTries, busyWait = 20, 50 * time.Millisecond
 )
 
-// answer is what culvertd may ask for: a plugin to be run.
-func (s shim) answer(ctx context.Context, method string, params json.RawMessage) (any, error) {
+// answerDaemon runs the plugin that culvertd asks for.
+func (s shim) answerDaemon(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if method != api.MethodPlugin {
 		return nil, &api.Error{Code: "unknown-method", Message: fmt.Sprintf("culvert-cni has no method %q", method), Details: "it is older than culvertd: install the one that came with it"}
 	}
@@ -34,16 +34,16 @@ func (s shim) answer(ctx context.Context, method string, params json.RawMessage)
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, fmt.Errorf("plugin request: %w", err)
 	}
-	program, err := find(r.Type, r.Call.Path)
+	program, err := findPlugin(r.Type, r.Call.Path)
 	if err != nil {
 		return nil, err
 	}
-	return s.plugin(ctx, program, r)
+	return s.runPlugin(ctx, program, r)
 }
 
-// find looks for a plugin's program in the folders of a CNI_PATH, the first of
-// which counts. The name comes from whoever may write a network.
-func find(name, path string) (string, error) {
+// findPlugin looks for a plugin's program in the folders of a CNI_PATH, the first of which
+// counts. Every author of a network chooses the name.
+func findPlugin(name, path string) (string, error) {
 	if !api.IsPluginType(name) {
 		return "", &api.Error{Code: "invalid", Message: fmt.Sprintf("CNI plugin %.100q: want the name of a program: letters, digits, '_', '.' and '-'", name)}
 	}
@@ -56,13 +56,13 @@ func find(name, path string) (string, error) {
 	return "", &api.Error{Code: "not-found", Message: fmt.Sprintf("CNI plugin %s is not in %s (CNI_PATH)", name, path), Details: "install it there, or correct the type of the network"}
 }
 
-// plugin runs a program as a runtime would. It is killed, with all that it has
+// runPlugin runs a program as a runtime would. It is killed, with all that it has
 // started, when ctx ends, and dies with the shim.
-func (s shim) plugin(ctx context.Context, program string, r api.PluginRequest) (api.PluginResponse, error) {
+func (s shim) runPlugin(ctx context.Context, program string, r api.PluginRequest) (api.PluginResponse, error) {
 	for try := 1; ; try++ {
 		out, tail := &bounded{max: maxOutput}, &bounded{max: maxTail, tail: true}
 		cmd := exec.CommandContext(ctx, program)
-		cmd.Env = environment(s.environ, r.Call)
+		cmd.Env = pluginEnv(s.environ, r.Call)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(r.Call.Config), out, tail
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -88,8 +88,8 @@ func (s shim) plugin(ctx context.Context, program string, r api.PluginRequest) (
 	}
 }
 
-// environment is the shim's own, with the variables of another call.
-func environment(own []string, c api.CNIRequest) []string {
+// pluginEnv returns the shim's own environment, with the variables of another call.
+func pluginEnv(own []string, c api.CNIRequest) []string {
 	var out []string
 	for _, v := range own {
 		if !strings.HasPrefix(v, "CNI_") && !strings.HasPrefix(v, "CULVERT_SOCKET=") {
@@ -101,8 +101,8 @@ func environment(own []string, c api.CNIRequest) []string {
 		"CNI_ARGS="+c.Args, "CNI_PATH="+c.Path)
 }
 
-// bounded keeps the first max bytes of what is written, or the last ones. It
-// takes everything, so that nobody waits for it.
+// bounded keeps the first max bytes that are written, or the last ones. It takes everything, so
+// that no writer waits for it.
 type bounded struct {
 	kept []byte
 	max  int

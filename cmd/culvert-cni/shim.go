@@ -17,8 +17,8 @@ const (
 	// maxConfig bounds what is read from standard input, in bytes; in base64
 	// it fits into one request.
 	maxConfig = 512 << 10
-	// patience is how long culvertd may take. Runtimes wait at least as long,
-	// and when one kills the shim culvertd sees it go and undoes.
+	// patience is how long culvertd may take. Runtimes wait at least as long. When a runtime
+	// kills the shim, culvertd notices that and undoes the request.
 	patience = 2 * time.Minute
 )
 
@@ -31,32 +31,32 @@ type shim struct {
 	environ                                         []string // the shim's own
 }
 
-// run serves the invocation and returns the exit status.
-func (s shim) run() int {
+// runShim serves the invocation and returns the exit status.
+func (s shim) runShim() int {
 	config, err := io.ReadAll(io.LimitReader(s.stdin, maxConfig+1))
 	if err != nil {
-		return s.fail(nil, api.CNIIOFailure, "read the network configuration from standard input: "+err.Error(), "")
+		return s.printError(nil, api.CNIIOFailure, "read the network configuration from standard input: "+err.Error(), "")
 	}
 	if len(config) > maxConfig {
-		return s.fail(nil, api.CNIIOFailure, fmt.Sprintf("the network configuration on standard input is longer than %d bytes", maxConfig), "make it shorter")
+		return s.printError(nil, api.CNIIOFailure, fmt.Sprintf("the network configuration on standard input is longer than %d bytes", maxConfig), "make it shorter")
 	}
 	switch s.command {
 	case "VERSION":
-		return s.print(api.CNIVersion{CNIVersion: api.CNIVersionOf(config), SupportedVersions: api.CNIVersions()}, 0)
+		return s.printJSON(api.CNIVersion{CNIVersion: api.CNIVersionOf(config), SupportedVersions: api.CNIVersions()}, 0)
 	case "":
-		return s.fail(config, api.CNIInvalidEnvironment, "CNI_COMMAND is not set", "a container runtime sets it; culvert-cni --help says more")
+		return s.printError(config, api.CNIInvalidEnvironment, "CNI_COMMAND is not set", "a container runtime sets it; culvert-cni --help says more")
 	}
-	return s.forward(config)
+	return s.forwardCall(config)
 }
 
-func (s shim) forward(config []byte) int {
+func (s shim) forwardCall(config []byte) int {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	req := api.CNIRequest{
 		Command: s.command, ContainerID: s.containerID, Netns: s.netns, IfName: s.ifName, Args: s.args, Path: s.path, Config: config,
 	}
 	var resp api.CNIResponse
-	err := rpc.Converse(ctx, s.socket, api.MethodCNI, req, &resp, s.answer)
+	err := rpc.Converse(ctx, s.socket, api.MethodCNI, req, &resp, s.answerDaemon)
 	switch {
 	case err == nil:
 		if _, err := s.stdout.Write(resp.Stdout); err != nil {
@@ -68,24 +68,24 @@ func (s shim) forward(config []byte) int {
 		if s.command == "STATUS" {
 			code = api.CNIUnavailable
 		}
-		return s.fail(config, code, "culvertd does not answer on "+s.socket, "systemctl status culvertd, or in a cluster kubectl -n culvert-system get pods")
+		return s.printError(config, code, "culvertd does not answer on "+s.socket, "systemctl status culvertd, or in a cluster kubectl -n culvert-system get pods")
 	case errors.Is(err, context.DeadlineExceeded):
-		return s.fail(config, api.CNITryAgainLater, err.Error(), "culvert events says what culvertd is doing")
+		return s.printError(config, api.CNITryAgainLater, err.Error(), "culvert events says what culvertd is doing")
 	}
 	var e *api.Error
 	if errors.As(err, &e) {
-		return s.fail(config, api.CNIInternal, e.Message, e.Details)
+		return s.printError(config, api.CNIInternal, e.Message, e.Details)
 	}
-	return s.fail(config, api.CNIInternal, err.Error(), "")
+	return s.printError(config, api.CNIInternal, err.Error(), "")
 }
 
-// fail prints the specification's error object for the configuration's
+// printError prints the specification's error object for the configuration's
 // version.
-func (s shim) fail(config []byte, code uint, msg, details string) int {
-	return s.print(api.CNIError{CNIVersion: api.CNIVersionOf(config), Code: code, Msg: msg, Details: details}, 1)
+func (s shim) printError(config []byte, code uint, msg, details string) int {
+	return s.printJSON(api.CNIError{CNIVersion: api.CNIVersionOf(config), Code: code, Msg: msg, Details: details}, 1)
 }
 
-func (s shim) print(v any, exit int) int {
+func (s shim) printJSON(v any, exit int) int {
 	raw, err := json.MarshalIndent(v, "", "    ")
 	if err != nil {
 		return 1
@@ -96,7 +96,7 @@ func (s shim) print(v any, exit int) int {
 	return exit
 }
 
-func (s shim) help() int {
+func (s shim) printHelp() int {
 	text := `culvert-cni is Culvert's CNI plugin. Container runtimes run it; culvertd does the work.
 
 A network for it (NetworkAttachmentDefinition, or a file in /etc/cni/net.d):

@@ -10,7 +10,7 @@ import (
 
 func TestHelp(t *testing.T) {
 	var out bytes.Buffer
-	if exit := (shim{socket: "/s.sock", stdout: &out}).help(); exit != 0 {
+	if exit := (shim{socket: "/s.sock", stdout: &out}).printHelp(); exit != 0 {
 		t.Errorf("exit %d", exit)
 	}
 	for _, want := range []string{"1.1.0", "/s.sock", "culvert status"} {
@@ -23,7 +23,7 @@ func TestHelp(t *testing.T) {
 func TestUnreadableConfiguration(t *testing.T) {
 	var out bytes.Buffer
 	s := shim{command: "ADD", stdin: iotest.ErrReader(errors.New("broken pipe")), stdout: &out}
-	if exit := s.run(); exit != 1 || !strings.Contains(out.String(), `"code": 5`) {
+	if exit := s.runShim(); exit != 1 || !strings.Contains(out.String(), `"code": 5`) {
 		t.Errorf("exit %d: %s", exit, out.String())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -23,7 +24,7 @@ var version = "unknown"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command(os.Getenv("POD_NAMESPACE")).ExecuteContext(ctx)
+	err := newCommand(os.Getenv("POD_NAMESPACE")).ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "culvert-controller:", err)
@@ -31,26 +32,38 @@ func main() {
 	}
 }
 
-func command(namespace string) *cobra.Command {
+const about = `culvert-controller runs as a Deployment, one replica or several of which one
+leads. It has these tasks:
+
+  addresses     gives each node blocks of the networks' addresses, so that no
+                address is given out twice
+  pods          adds the resources that their networks need
+  admission     refuses networks and NodePolicies that cannot work, and names the
+                field
+  drains        evicts pods whose VFs prevent another number of VFs, node by node
+  Services      gives them the addresses of their pods on VF networks
+  certificates  makes those of its webhooks`
+
+func newCommand(namespace string) *cobra.Command {
 	if namespace == "" {
 		namespace = "culvert-system"
 	}
 	var (
 		c          controller.Config
 		kubeconfig string
+		networks   []string
+		services   bool
 		debug      bool
 	)
 	cmd := &cobra.Command{
 		Use:   "culvert-controller",
 		Short: "Addresses, webhooks and policies of Culvert in a Kubernetes cluster",
-		Long: `culvert-controller runs as a Deployment, one replica or several of which one
-leads. It gives each node blocks of the addresses of the networks, so that no
-address is given out twice; adds to pods the resources that their networks need;
-refuses networks and NodePolicies that cannot work, naming the field; evicts pods
-whose VFs are in the way of another number of VFs, node by node; and makes the
-certificates of its webhooks.`,
+		Long:  about,
 		Example: `  # outside the cluster, without webhooks
-  culvert-controller --kubeconfig ~/.kube/config --webhooks= --leader-elect=false`,
+  culvert-controller --kubeconfig ~/.kube/config --webhooks= --leader-elect=false
+
+  # give Services over VF networks back to Kubernetes
+  culvert-controller release-services`,
 		Args:          cobra.NoArgs,
 		Version:       version,
 		SilenceUsage:  true,
@@ -62,9 +75,13 @@ certificates of its webhooks.`,
 			}
 			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			var err error
-			if c.Kube, err = config(kubeconfig); err != nil {
+			if c.Kube, err = clusterConfig(kubeconfig); err != nil {
 				return err
 			}
+			if c.Services.Defaults, err = controller.ParseServiceNetworks(networks); err != nil {
+				return err
+			}
+			c.Services.Off = !services
 			return controller.Run(cmd.Context(), c)
 		},
 	}
@@ -80,12 +97,53 @@ certificates of its webhooks.`,
 	f.StringVar(&c.Metrics, "metrics", ":8080", "where Prometheus reads metrics, with HTTPS and a token; 0: nowhere")
 	f.StringVar(&c.Health, "health", ":8081", "where the kubelet asks /healthz and /readyz; 0: nowhere")
 	f.IntVar(&c.DrainNodes, "drain-nodes", 1, "how many nodes are emptied at a time of pods that have VFs of a PF whose number of VFs is to change; 0: none")
+	f.BoolVar(&services, "services", true, "serve Services over VF networks; false: give those that are served back to Kubernetes, as before Culvert is uninstalled")
+	f.StringSliceVar(&networks, "service-networks", nil, "networks (namespace/name) over which the Services of their pods are served without an annotation, the first that fits")
 	f.BoolVar(&c.LeaderElection, "leader-elect", true, "one of several replicas leads")
 	f.BoolVar(&debug, "debug", false, "log more")
+	cmd.AddCommand(newReleaseCommand(namespace))
 	return cmd
 }
 
-func config(path string) (*rest.Config, error) {
+const aboutRelease = `release-services gives all Services that are served over VF networks back to
+Kubernetes, as before Culvert is uninstalled. It stops the controllers first: it
+scales their Deployment to 0. helm uninstall runs it by itself;
+dist/kubernetes/release-services.yaml runs it in a cluster without Helm.
+
+It ends when no Service has a key of Culvert in its selector and no
+EndpointSlice of Culvert is left. Until then it retries each step that fails.`
+
+func newReleaseCommand(namespace string) *cobra.Command {
+	r := controller.Release{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	var (
+		kubeconfig string
+		most       time.Duration
+	)
+	cmd := &cobra.Command{
+		Use:   "release-services",
+		Short: "Give Services over VF networks back to Kubernetes, before Culvert is uninstalled",
+		Long:  aboutRelease,
+		Example: `  # outside the cluster
+  culvert-controller release-services --kubeconfig ~/.kube/config`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			ctx, cancel := context.WithTimeout(cmd.Context(), most)
+			defer cancel()
+			if r.Kube, err = clusterConfig(kubeconfig); err != nil {
+				return err
+			}
+			return controller.ReleaseServices(ctx, r)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: as the pod that this is")
+	f.StringVar(&r.Namespace, "namespace", namespace, "where the controllers' Deployment is")
+	f.StringVar(&r.Deployment, "deployment", "culvert-controller", "the controllers' Deployment")
+	f.DurationVar(&most, "timeout", 4*time.Minute, "how long to try")
+	return cmd
+}
+
+func clusterConfig(path string) (*rest.Config, error) {
 	c, err := clientcmd.BuildConfigFromFlags("", path) // in the cluster when path is empty
 	if err != nil {
 		return nil, fmt.Errorf("connect to the cluster: %w", err)

@@ -34,12 +34,12 @@ const maxDefinition = 512 << 10
 type patience struct{ away, answer time.Duration }
 
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stderr, rpc.DefaultSocket, patience{away: 5 * time.Second, answer: 30 * time.Second}))
+	os.Exit(runHook(os.Args[1:], os.Stdin, os.Stderr, rpc.DefaultSocket, patience{away: 5 * time.Second, answer: 30 * time.Second}))
 }
 
-// report is what culvertd is told about an operation, and what it means when it
-// cannot be told.
-func report(operation string) (method, unheard string) {
+// methodFor returns the method that reports an operation to culvertd, and the consequence when
+// the report fails.
+func methodFor(operation string) (method, unheard string) {
 	switch operation {
 	case "prepare":
 		return api.MethodGuestStart, "guest %s starts without a look at the ledger"
@@ -53,22 +53,22 @@ func report(operation string) (method, unheard string) {
 	return "", ""
 }
 
-// run is one invocation: NAME OPERATION SUB-OPERATION EXTRA. libvirt logs what is
-// written to stderr, and shows it to whoever starts the guest. Nothing is written to
-// stdout, where some operations expect another definition.
-func run(args []string, stdin io.Reader, stderr io.Writer, socket string, p patience) int {
+// runHook handles one invocation: NAME OPERATION SUB-OPERATION EXTRA. libvirt logs the hook's
+// stderr, and shows it to the person who starts the guest. runHook writes nothing to stdout,
+// where some operations expect another definition.
+func runHook(args []string, stdin io.Reader, stderr io.Writer, socket string, p patience) int {
 	text, err := io.ReadAll(io.LimitReader(stdin, maxDefinition+1)) // of every operation: libvirt writes it
 	if len(args) < 2 {
 		return 0
 	}
-	method, unheard := report(args[1])
+	method, unheard := methodFor(args[1])
 	if method == api.MethodGuestStart {
 		if why := refuseMoving(args[0], text); why != "" {
 			fmt.Fprintln(stderr, "culvert:", why)
 			return 1
 		}
 	}
-	if method == "" || err == nil && !concerned(text) {
+	if method == "" || err == nil && !concernsCulvert(text) {
 		return 0
 	}
 	if err == nil && len(text) > maxDefinition {
@@ -76,7 +76,7 @@ func run(args []string, stdin io.Reader, stderr io.Writer, socket string, p pati
 	}
 	var answer api.GuestAnswer
 	if err == nil {
-		err = tell(socket, method, text, &answer, p)
+		err = callCulvertd(socket, method, text, &answer, p)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "culvert: "+unheard+": %v\n", args[0], err)
@@ -99,15 +99,15 @@ func refuseMoving(guest string, definition []byte) string {
 	return m.Refusal(guest)
 }
 
-// concerned is false for the guests and ports of which culvertd need not know: they
-// pass no device, neither as one nor over a network of Culvert's.
-func concerned(text []byte) bool {
+// concernsCulvert reports whether culvertd has to know a guest or port: it passes a device, as
+// one or over a network of Culvert's.
+func concernsCulvert(text []byte) bool {
 	return bytes.Contains(text, []byte("hostdev")) || bytes.Contains(text, []byte("culvert-"))
 }
 
-// tell asks culvertd, again for a while when it is away. What it is told twice is
-// done once.
-func tell(socket, method string, text []byte, answer *api.GuestAnswer, p patience) error {
+// callCulvertd sends culvertd a report, again for a while when it is away. culvertd does the
+// work of a repeated report once.
+func callCulvertd(socket, method string, text []byte, answer *api.GuestAnswer, p patience) error {
 	ctx, cancel := context.WithTimeout(context.Background(), p.answer)
 	defer cancel()
 	for away := time.Now(); ; time.Sleep(p.away / 20) {

@@ -47,10 +47,12 @@ func TestOnlyARefusalFails(t *testing.T) {
 		return nil, errors.New("told of " + method)
 	})
 	broken := serve(t, func(string, string) (any, error) { return nil, errors.New("the ledger is damaged") })
+	left := make(chan struct{}) // by all clients
 	slow := serve(t, func(string, string) (any, error) {
-		time.Sleep(time.Second)
+		<-left
 		return api.GuestAnswer{Refused: "too late"}, nil
 	})
+	t.Cleanup(func() { close(left) })
 	none := filepath.Join(t.TempDir(), "none")
 	const vm = "<hostdev/>"
 	big := vm + strings.Repeat("x", maxDefinition+1)
@@ -79,7 +81,11 @@ func TestOnlyARefusalFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			exit := run(strings.Fields(tc.args), strings.NewReader(tc.stdin), &stderr, tc.socket, patience{away: 20 * time.Millisecond, answer: 500 * time.Millisecond})
+			p := patience{away: 20 * time.Millisecond, answer: time.Minute}
+			if tc.socket == slow {
+				p.answer = 500 * time.Millisecond
+			}
+			exit := runHook(strings.Fields(tc.args), strings.NewReader(tc.stdin), &stderr, tc.socket, p)
 			if exit != tc.exit || !strings.Contains(stderr.String(), tc.says) || tc.says == "" && stderr.Len() > 0 {
 				t.Errorf("exit %d: %s", exit, stderr.String())
 			}
@@ -116,7 +122,7 @@ func TestMarkedGuestNeverStarts(t *testing.T) {
 	} {
 		for _, socket := range []string{none, allow} {
 			var stderr bytes.Buffer
-			exit := run(strings.Fields(tc.args), strings.NewReader(tc.stdin), &stderr, socket, patience{away: 20 * time.Millisecond, answer: 5 * time.Second})
+			exit := runHook(strings.Fields(tc.args), strings.NewReader(tc.stdin), &stderr, socket, patience{away: 20 * time.Millisecond, answer: time.Minute})
 			if refused := exit != 0; refused != (tc.says != "") || !strings.Contains(stderr.String(), tc.says) {
 				t.Errorf("%s, culvertd answers %t: exit %d: %s", name, socket == allow, exit, stderr.String())
 			}
@@ -135,7 +141,7 @@ func TestAwayForAMoment(t *testing.T) {
 	})
 	defer timer.Stop()
 	var stderr bytes.Buffer
-	if exit := run([]string{"db1", "prepare"}, strings.NewReader("<hostdev/>"), &stderr, later, patience{away: 10 * time.Second, answer: 20 * time.Second}); exit != 1 {
+	if exit := runHook([]string{"db1", "prepare"}, strings.NewReader("<hostdev/>"), &stderr, later, patience{away: 30 * time.Second, answer: time.Minute}); exit != 1 {
 		t.Errorf("exit %d: %s", exit, stderr.String())
 	}
 }

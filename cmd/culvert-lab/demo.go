@@ -10,30 +10,31 @@ import (
 	"github.com/culvert-net/culvert/demo"
 )
 
-// newLabDemoCommand is what `make demo` runs. The lab is "demo" unless one is
-// named.
+// newDemoCommand returns the command that `make demo` runs. The lab is "demo" unless the caller
+// names another.
 func newDemoCommand(name *string) *cobra.Command {
 	var o demo.Options
 	var kubernetes, guests bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the main job: VFs made, given to containers, measured, taken back",
-		Long: `Boots two nodes, installs Culvert on them, which makes 28 VFs, and starts a
-container on each with two interfaces: a VF, and an overlay as Flannel makes it,
-over the same wire. Has culvert bench measure both, shows who has which VF,
-deletes the containers, and compares every VF with what it was before.
+		Long: `Boots two nodes and installs Culvert on them, which makes 28 VFs. It starts a
+container on each node with two interfaces over the same wire: a VF, and an
+overlay as Flannel makes it. It runs culvert bench over both, shows the owner of
+each VF, deletes the containers, and compares every VF with its earlier state.
 
-Prints what was measured beside what report R0 printed of real hardware, and
-writes report.txt, report.html and demo.json. The exit status is not 0 when
-anything is not as it should be. Needs the source tree, with 'make build' done.
+It prints the figures beside those of report R0 from real hardware, and writes
+report.txt, report.html and demo.json. The exit status is not 0 when a check
+fails. It needs the source tree, with 'make build' done.
 
 With --kubernetes the nodes are a cluster's, Culvert is installed on it by its
 manifest, and report R0's objects are applied as they stand. It also times pods
 with a VF and without, starts and deletes many at once, and writes demo-k8s.json.
 
 With --guests each node runs a guest of libvirt with a VF, and a container beside
-it, on one VLAN: who reaches whom, who has which VF, a refusal when the pool is
-used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
+it, on one VLAN. The demo shows that they reach each other, the owner of each VF,
+and a refusal when the pool is used up. It shows that all VFs come back after QEMU
+was killed. It writes demo-vm.json.`,
 		Example: `  culvert lab demo --out build/demo
   culvert lab demo --kubernetes --attachments 100
   culvert lab demo --out /tmp/demo --keep     # and look around afterwards`,
@@ -67,7 +68,7 @@ used up, and all VFs back after QEMU was killed. It writes demo-vm.json.`,
 	return cmd
 }
 
-// sourceTree is where the program was built, if it still is in build/bin, and
+// sourceTree returns the folder where the program was built, if it still is in build/bin, and
 // else the working directory.
 func sourceTree() string {
 	self, err := os.Executable()

@@ -22,10 +22,10 @@ func newFastCommand() *cobra.Command {
 		Long: `Boots a node without systemd in a few seconds, runs one command as root, and
 powers the node off. The exit status is the command's.
 
-The node has two PFs, eth0 (0000:01:00.0) and eth1 (0000:02:00.0), on one wire
-and up with carrier, an IOMMU, the modules for VFs, bridges, tunnels, VLANs,
-nftables and vfio, and the tools busybox, ip, tc, bridge, ethtool, nft, ping,
-iperf3, tcpdump, strace, lspci. There is no udev.`,
+The node has two PFs, eth0 (0000:01:00.0) and eth1 (0000:02:00.0), on one wire and
+up with carrier. It has an IOMMU, and the modules for VFs, bridges, tunnels,
+VLANs, nftables and vfio. Its tools are busybox, ip, tc, bridge, ethtool, nft,
+ping, iperf3, tcpdump, strace and lspci. It has no udev.`,
 		Example: `  # make VFs and look at them
   culvert lab fast -- \
     sh -c 'echo 7 >/sys/class/net/eth0/device/sriov_numvfs; ip link'
@@ -81,8 +81,8 @@ func parseFiles(args []string) (map[string]string, error) {
 	return files, nil
 }
 
-// addSelf serves go test -exec, which runs us in the package's folder with the
-// test binary as the command.
+// addSelf serves go test -exec, which runs culvert-lab in the package's folder with the test
+// binary as the command.
 func addSelf(o *lab.FastOptions, binary string) error {
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -90,13 +90,13 @@ func addSelf(o *lab.FastOptions, binary string) error {
 	}
 	o.Files[binary] = binary
 	o.Dir = cwd
-	if data := filepath.Join(cwd, "testdata"); exists(data) {
+	if data := filepath.Join(cwd, "testdata"); fileExists(data) {
 		o.Files[data] = data
 	}
 	return nil
 }
 
-func exists(name string) bool {
+func fileExists(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil
 }

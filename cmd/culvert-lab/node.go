@@ -44,7 +44,7 @@ func newKillCommand(name *string) *cobra.Command {
 		func(l *lab.Lab, _ context.Context, node string) error { return l.Kill(node) })
 }
 
-// nodeCommand is a command that does one thing to one node.
+// nodeCommand returns a command that does one thing to one node.
 func nodeCommand(name *string, verb, short, long string, do func(*lab.Lab, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:     verb + " NODE",

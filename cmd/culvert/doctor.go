@@ -24,8 +24,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// doctorBound is how long the whole look may take; probes to a peer that
-// swallows packets take most of it.
+// doctorBound is how long all checks may take together; probes to a peer that drops packets take
+// most of it.
 const doctorBound = 2 * time.Minute
 
 // Variables that say that there is a cluster to ask: kubectl's, and the kubelet's in pods.
@@ -41,32 +41,33 @@ func newDoctorCommand(p *place) *cobra.Command {
 		Short: "Examine this host: is it fit for VFs, and what would mend it",
 		Long: `Examines this host without changing anything, with or without culvertd:
 
-  NICs         which can have VFs and why others cannot; driver, link, NUMA node,
-               interrupts and queues; MTU of PF, host.yaml, VFs and their owners
-  host         IOMMU, arguments of the kernel, modules
+    NICs         the NICs that can have VFs, and the reason why others cannot.
+               Driver, link, NUMA node, interrupts and queues.
+               MTU of PF, host.yaml, VFs and their owners.
+  host         IOMMU, arguments of the kernel, modules.
   others       files of NetworkManager, networkd, netplan, ifupdown, udev rules
-               and scripts that go against Culvert, by file and line
+               and scripts that contradict Culvert, by file and line.
   Culvert      culvertd, its limits and its disk, the CNI plugin and the folders
-               of container runtimes, libvirt's hooks
+               of container runtimes, libvirt's hooks.
   Kubernetes   swap, modules, forwarding, SELinux, where there is a kubelet or a
-               container runtime; with a kubeconfig, which pods of the cluster
-               namespace isolation refuses or would refuse a network
+               container runtime. With a kubeconfig, the pods of the cluster
+               that namespace isolation refuses or would refuse.
 
-Each finding says what is wrong, why it matters, and what mends it. With --peer it
-also sends packets that may not be fragmented to another host, of the size that
-should get there, and finds the size that does.
+Each finding has the problem, the reason why it matters, and the command that
+mends it. With --peer the doctor also sends packets that may not be fragmented to
+another host, of the expected size, and finds the size that arrives.
 
-It asks the cluster of --kubeconfig, --context or $KUBECONFIG, or that of the
-pod it runs in, and no other. That takes the right to list pods and
+It asks the cluster of --kubeconfig, --context or $KUBECONFIG, or that of the pod
+it runs in, and no other. That takes the right to list pods and
 network-attachment-definitions in all namespaces.
 
 With --guest it examines the definition of a virtual machine on this host instead:
 queues, huge pages, pinning and NUMA node against that of its VFs, locked memory,
-interrupts. What it finds comes with the XML that mends it.
+interrupts. Each finding has the XML that mends it.
 
---fix does what is marked *: it loads modules and sets sysctls, now and at every
-boot, one file for each below /etc. It touches no NIC, no VF and no container,
-reads back what it did, and prints the commands that undo it.
+--fix makes the repairs that are marked *: it loads modules and sets sysctls, now
+and at every boot, one file for each below /etc. It touches no NIC, no VF and no
+container, reads back its changes, and prints the commands that undo them.
 
 Exit status is 0 when there is nothing but "ok" and notes, and 1 when there is a
 warning or an error. As another user than root it sees less, and says so.`,
@@ -88,7 +89,7 @@ warning or an error. As another user than root it sees less, and says so.`,
 	cmd.MarkFlagsMutuallyExclusive("guest", "fix")
 	cmd.MarkFlagsMutuallyExclusive("guest", "peer")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("peer", cobra.NoFileCompletions)) // only if the flag were not there
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.run(cmd, p, out) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return d.runDoctor(cmd, p, out) }
 	return cmd
 }
 
@@ -98,7 +99,7 @@ type doctorFlags struct {
 	peer, guest string
 }
 
-func (d *doctorFlags) run(cmd *cobra.Command, p *place, out output) error {
+func (d *doctorFlags) runDoctor(cmd *cobra.Command, p *place, out output) error {
 	o, err := doctorOptions(&p.node, d.peer)
 	if err == nil && d.guest == "" {
 		o.Cluster, err = p.podNetworks()
@@ -117,9 +118,9 @@ func (d *doctorFlags) run(cmd *cobra.Command, p *place, out output) error {
 			return err
 		}
 	} else {
-		report = examine(ctx, o, d.fix, func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format, args...) })
+		report = examineHost(ctx, o, d.fix, func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format, args...) })
 	}
-	if err := out.write(cmd, report, func(t text.Options) string { return text.Doctor(report, t) }); err != nil {
+	if err := out.writeValue(cmd, report, func(t text.Options) string { return text.Doctor(report, t) }); err != nil {
 		return err
 	}
 	if report.Summary.Warnings+report.Summary.Errors > 0 {
@@ -130,7 +131,7 @@ func (d *doctorFlags) run(cmd *cobra.Command, p *place, out output) error {
 
 func doctorOptions(n *node, peer string) (gather.Options, error) {
 	o := gather.Options{
-		Root: "/", Kernel: kernel.New(kernel.Options{}), Status: n.status,
+		Root: "/", Kernel: kernel.New(kernel.Options{}), Status: n.readStatus,
 		HostFile: desired.DefaultPath, Ledger: journal.DefaultPath, Version: version, IsRoot: os.Geteuid() == 0,
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -153,7 +154,7 @@ func (p *place) podNetworks() (func(context.Context) (doctor.Cluster, error), er
 	if !p.inCluster() && os.Getenv(clientConfig) == "" && os.Getenv(inPod) == "" {
 		return nil, nil
 	}
-	c, err := p.open()
+	c, err := p.openCluster()
 	switch {
 	case errors.Is(err, vf.ErrNotFound) && !p.inCluster():
 		return nil, nil
@@ -168,8 +169,8 @@ func (p *place) podNetworks() (func(context.Context) (doctor.Cluster, error), er
 	}, nil
 }
 
-// examine looks, mends if it is asked to, and then looks again.
-func examine(ctx context.Context, o gather.Options, fix bool, say func(string, ...any)) api.DoctorReport {
+// examineHost looks, mends if it is asked to, and then looks again.
+func examineHost(ctx context.Context, o gather.Options, fix bool, say func(string, ...any)) api.DoctorReport {
 	found := doctor.Examine(gather.Facts(ctx, o))
 	var repairs []api.Repair
 	if fix {

@@ -82,7 +82,7 @@ func TestRealDoctor(t *testing.T) {
 	f := expect(admin, api.SeverityWarning, "network infra/storage: namespace isolation refuses it to 1 pod at the next start: team-a/db")
 
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.Join(f.Mend, "\n"))
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+admin, "PATH="+filepath.Dir(apiserver.Program(t, "kubernetes", "kubectl"))+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+admin, "KUBECACHEDIR="+t.TempDir(), "PATH="+filepath.Dir(apiserver.Program(t, "kubernetes", "kubectl"))+":"+os.Getenv("PATH"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", f.Mend, err, out)
 	}

@@ -18,9 +18,9 @@ func newEventsCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "Show what happened: attachments, releases, quarantines, changes",
-		Long: `Shows what culvertd did and what it met, oldest first. The ledger keeps the last
-1000 events through restarts and reboots. Each has a number that only grows;
---since goes on after one of them. Lines with ! are warnings.`,
+		Long: `Shows the actions of culvertd and the problems that it met, oldest first. The
+ledger keeps the last 1000 events through restarts and reboots. Each has a number
+that only grows; --since goes on after one of them. Lines with ! are warnings.`,
 		Example: `  culvert events
   culvert events --follow --since 120
   culvert events -o json | jq '.[] | select(.type == "Warning")'
@@ -33,25 +33,25 @@ func newEventsCommand(n *node) *cobra.Command {
 	cmd.Flags().Uint64Var(&req.After, "since", 0, "only events after the one with this `number`")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if req.Follow {
-			return follow(cmd, n, req, out)
+			return followEvents(cmd, n, req, out)
 		}
 		events := []api.Event{}
-		err := n.events(cmd, req, func(e api.Event) error {
+		err := n.streamEvents(cmd, req, func(e api.Event) error {
 			events = append(events, e)
 			return nil
 		})
 		if err != nil {
 			return err
 		}
-		return out.write(cmd, events, func(o text.Options) string { return text.Events(events, o) })
+		return out.writeValue(cmd, events, func(o text.Options) string { return text.Events(events, o) })
 	}
 	return cmd
 }
 
-// follow writes events as they come. An interrupt is how it ends.
-func follow(cmd *cobra.Command, n *node, req api.EventsRequest, out output) error {
-	opts := out.options(cmd)
-	err := n.events(cmd, req, func(e api.Event) error {
+// followEvents writes events as they come. An interrupt is how it ends.
+func followEvents(cmd *cobra.Command, n *node, req api.EventsRequest, out output) error {
+	opts := out.textOptions(cmd)
+	err := n.streamEvents(cmd, req, func(e api.Event) error {
 		if out.IsForPrograms() {
 			return cli.EncodeLine(cmd.OutOrStdout(), out.String(), e)
 		}
@@ -67,7 +67,7 @@ func follow(cmd *cobra.Command, n *node, req api.EventsRequest, out output) erro
 	return err
 }
 
-func (n *node) events(cmd *cobra.Command, req api.EventsRequest, each func(api.Event) error) error {
+func (n *node) streamEvents(cmd *cobra.Command, req api.EventsRequest, each func(api.Event) error) error {
 	return rpc.Stream(cmd.Context(), n.socket, api.MethodEvents, req, func(raw json.RawMessage) error {
 		var e api.Event
 		if err := json.Unmarshal(raw, &e); err != nil {

@@ -20,31 +20,36 @@ func newHostCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "host",
 		Short: "Declare how many VFs this host's NICs have, and its pools; install Culvert",
-		Long: `What is wanted of this host is written in /etc/culvert/host.yaml, once. culvertd
-makes it so at every boot, before kubelet and libvirtd start, with the same VFs
-and the same MAC addresses every time.
+		Long: `/etc/culvert/host.yaml declares the VFs and pools of this host. culvertd applies
+it at every boot, before kubelet and libvirtd start, with the same VFs and the
+same MAC addresses every time.
 
   pfs:
   - name: enp1s0f0          # or a pattern such as enp1s0f*; or mac, pciAddress,
                             # vendor, device, driver
     vfs: 7                  # or max; 0 for none
     mtu: 9000               # left alone when not given
-    autoprobe: true         # what sriov_drivers_autoprobe is left at
+    addresses: [172.16.91.1/24]   # added to the PF, such as its VFs' gateway
+        autoprobe: true         # the value of sriov_drivers_autoprobe
     needCarrier: true       # make VFs only when the cable is in
   pools:
   - name: intel_sriov_netdevice
     prefix: intel.com       # default culvert.dev
     deviceType: netdevice   # or vfio-pci
+    drift: mend             # or report
     selectors:              # as in the SR-IOV device plugin; or a list of maps
       vendors: ["8086"]
       pfNames: ["enp1s0f0#0-3", "enp1s0f1"]
 
-The first entry of pfs that matches a PF is its; a PF that none matches is left
-alone. The first pool that matches a VF has it. Selectors are vendors, devices,
-drivers, pciAddresses, pfNames, rootDevices and linkTypes.
+The first entry of pfs that matches a PF applies to it; Culvert leaves other PFs
+alone. A VF is in the first pool that matches it. Selectors are vendors, devices,
+drivers, pciAddresses, acpiIndexes, pfNames, rootDevices, linkTypes, isRdma and
+needVhostNet. A pool may also have allow, which bounds the networks that use it,
+and on a Kubernetes node excludeTopology, additionalInfo and cdi.
+docs/reference/host.md has all keys.
 
-The number of a PF's VFs cannot be changed while somebody has one of them: the
-kernel takes all of them away first. plan names the owners, and apply refuses.`,
+The number of a PF's VFs cannot change while one of them has an owner: the kernel
+removes all of them first. plan names the owners, and apply refuses.`,
 		Example: `  culvert host validate ./host.yaml
   culvert host plan ./host.yaml
   sudo culvert host apply ./host.yaml`,
@@ -56,9 +61,9 @@ func newHostValidateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [FILE]",
 		Short: "Check a host.yaml, without culvertd",
-		Long: `Reads a host.yaml (default /etc/culvert/host.yaml; - is standard input) and says
-everything that is wrong with it, by line. It needs no culvertd and no NIC.
-Whether the NICs can do what is asked, culvert host plan tells.`,
+		Long: `Reads a host.yaml (default /etc/culvert/host.yaml; - is standard input) and lists
+every mistake in it, by line. It needs no culvertd and no NIC. culvert host plan
+checks whether the NICs can do it.`,
 		Example: `  culvert host validate
   culvert host validate ./host.yaml && echo fine`,
 		Args: cobra.MaximumNArgs(1),
@@ -76,7 +81,7 @@ Whether the NICs can do what is asked, culvert host plan tells.`,
 func newHostPlanCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [FILE]",
-		Short: "Show what a host.yaml would change, and whom it would hurt",
+		Short: "Show what a host.yaml would change, and the owners that it would affect",
 		Long: `Shows what applying a host.yaml (default /etc/culvert/host.yaml; - is standard
 input) would change, PF by PF and VF by VF: + comes, - goes, ~ becomes something
 else, ! is in the way. Nothing is changed.`,
@@ -94,7 +99,7 @@ else, ! is in the way. Nothing is changed.`,
 		if err := rpc.Call(cmd.Context(), n.socket, api.MethodHostPlan, req, &plan); err != nil {
 			return err
 		}
-		return out.write(cmd, plan, func(o text.Options) string { return text.Plan(plan, o) })
+		return out.writeValue(cmd, plan, func(o text.Options) string { return text.Plan(plan, o) })
 	}
 	return cmd
 }
@@ -103,14 +108,14 @@ func newHostApplyCommand(n *node) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "apply [FILE]",
-		Short: "Make a host.yaml the host's, and make it so",
+		Short: "Install a host.yaml, and apply it",
 		Long: `Writes a host.yaml (default /etc/culvert/host.yaml, after an edit; - is standard
-input) to /etc/culvert/host.yaml, as a whole or not at all, and makes the NICs
-so. It shows the plan as culvert host plan does, and returns when it is done.
+input) to /etc/culvert/host.yaml, as a whole or not at all, and applies it to the
+NICs. It shows the plan as culvert host plan does, and returns when it is done.
 
-If somebody would lose a VF, nothing is changed and the owners are named. With
---force their VFs are taken from them: pods keep running without their network,
-and a virtual machine loses a device under its feet.
+If an owner would lose a VF, it changes nothing and names the owners. With --force
+it takes their VFs from them: pods keep running without their network, and a
+virtual machine loses a device while it runs.
 
 Exit status is 0 when everything is as the file says.`,
 		Example: `  sudo culvert host apply ./host.yaml
@@ -130,7 +135,7 @@ Exit status is 0 when everything is as the file says.`,
 			return err
 		}
 		draw := func(o text.Options) string { return text.Applied(result, o) }
-		return errors.Join(out.write(cmd, result, draw), text.NotApplied(req.File, result))
+		return errors.Join(out.writeValue(cmd, result, draw), text.NotApplied(req.File, result))
 	}
 	return cmd
 }

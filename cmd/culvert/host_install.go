@@ -24,7 +24,7 @@ type installFlags struct {
 	dryRun       bool
 }
 
-func (i *installFlags) add(cmd *cobra.Command) {
+func (i *installFlags) addFlags(cmd *cobra.Command) {
 	var all []string
 	for _, p := range install.Parts() {
 		all = append(all, string(p))
@@ -33,11 +33,11 @@ func (i *installFlags) add(cmd *cobra.Command) {
 	f.StringVar(&i.root, "root", "/", "the `FOLDER` that is, or becomes, the root of a host")
 	f.StringVar(&i.prefix, "prefix", "/usr/local", "the `FOLDER` below which the programs go")
 	f.StringSliceVar(&i.parts, "parts", all, "programs, bench, cni, libvirt")
-	f.BoolVar(&i.dryRun, "dry-run", false, "say what would be done, and do nothing")
+	f.BoolVar(&i.dryRun, "dry-run", false, "show the steps, and do nothing")
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("parts", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))) // only if the flag were not there
 }
 
-func (i *installFlags) host(out io.Writer) (install.Host, error) {
+func (i *installFlags) installHost(out io.Writer) (install.Host, error) {
 	h := install.Host{Root: i.root, Prefix: i.prefix, DryRun: i.dryRun, Out: out}
 	for _, p := range i.parts {
 		h.Parts = append(h.Parts, install.Part(p))
@@ -50,12 +50,12 @@ func (i *installFlags) host(out io.Writer) (install.Host, error) {
 		return h, err
 	}
 	if _, err := os.Stat("/run/systemd/system"); err == nil && h.Root == "/" { // sd_booted(3)
-		h.Systemctl = systemctl
+		h.Systemctl = runSystemctl
 	}
 	return h, nil
 }
 
-func systemctl(ctx context.Context, args ...string) error {
+func runSystemctl(ctx context.Context, args ...string) error {
 	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
@@ -69,19 +69,20 @@ func newHostInstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install Culvert on this host",
-		Long: `Puts Culvert's files where they belong, and says of each whether it is new (+),
-replaced (~) or there already (=):
+		Long: `Puts Culvert's files into their places, and marks each as new (+), replaced (~) or
+unchanged (=):
 
-  programs  culvert, culvertd, the systemd unit, completions of shells, and an
-            /etc/culvert/host.yaml that wants nothing, if there is none
-  bench     culvert-bench, which measures for culvert bench
+  programs  culvert, culvertd, the systemd unit, completions of shells. Also an
+            empty /etc/culvert/host.yaml, if there is none.
+  bench     culvert-bench, which measures for culvert bench.
   cni       the CNI plugin, as culvert and as sriov, where there is /opt/cni or
-            /etc/cni; a plugin sriov of somebody else is kept beside it
-  libvirt   libvirt's hooks, where there is /etc/libvirt
+            /etc/cni. A plugin sriov of another project stays beside it.
+  libvirt   libvirt's hooks, where there is /etc/libvirt.
 
-The programs come out of the folder of this one, or --from. A file is replaced in
-one step, and what a person may have edited stays. Run it again after an upgrade,
-or when a container runtime or libvirt has been installed. It starts nothing.
+The programs come from the folder of this one, or --from. It replaces a file in
+one step, and keeps files that a person may have edited. Run it again after an
+upgrade, or when a container runtime or libvirt has been installed. It starts
+nothing.
 
 --root installs into a folder that becomes the root of another host or a package.`,
 		Example: `  sudo build/bin/culvert host install
@@ -90,10 +91,10 @@ or when a container runtime or libvirt has been installed. It starts nothing.
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	flags.add(cmd)
+	flags.addFlags(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "the `FOLDER` that has the programs; that of this one when not given")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		h, err := flags.host(cmd.OutOrStdout())
+		h, err := flags.installHost(cmd.OutOrStdout())
 		if err != nil {
 			return err
 		}
@@ -117,20 +118,21 @@ func newHostUninstallCommand() *cobra.Command {
 	var flags installFlags
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take away what culvert host install put on this host",
-		Long: `Stops culvertd and removes what culvert host install put, and what culvertd put
-for container runtimes. A plugin that was called sriov before is it again.
+		Short: "Remove Culvert from this host",
+		Long: `Stops culvertd and removes the files of culvert host install, and those that
+culvertd wrote for container runtimes. A plugin that was called sriov before gets
+its name back.
 
-A host.yaml that somebody edited, the ledger in /var/lib/culvert and the VFs stay:
-pods and virtual machines that run keep their VFs.`,
+An edited host.yaml, the ledger in /var/lib/culvert and the VFs stay: pods and
+virtual machines that run keep their VFs.`,
 		Example: `  sudo culvert host uninstall
   culvert host uninstall --dry-run`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	flags.add(cmd)
+	flags.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		h, err := flags.host(cmd.OutOrStdout())
+		h, err := flags.installHost(cmd.OutOrStdout())
 		if err != nil {
 			return err
 		}
@@ -139,7 +141,7 @@ pods and virtual machines that run keep their VFs.`,
 	return cmd
 }
 
-// completionsOf are what completes the program's arguments, by shell.
+// completionsOf returns the completions of the program's arguments, by shell.
 func completionsOf(root *cobra.Command) (map[string][]byte, error) {
 	var bash, zsh, fish bytes.Buffer
 	err := errors.Join(root.GenBashCompletionV2(&bash, true), root.GenZshCompletion(&zsh), root.GenFishCompletion(&fish, true))

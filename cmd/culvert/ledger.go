@@ -27,14 +27,14 @@ import (
 func newLedgerCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ledger",
-		Short: "Look at the ledger of who has which VF, check it, repair it",
-		Long: `The ledger is the one file in which culvertd keeps who has which VF and which
-address, and what each VF looks like when it is clean: /var/lib/culvert/ledger.db.
-culvertd writes it before it touches the kernel, and does not start without it
-being whole: it never guesses who has a VF.
+		Short: "Show, check and repair the ledger of VFs and their owners",
+		Long: `The ledger is one file, /var/lib/culvert/ledger.db. culvertd keeps the owner of
+each VF and of each address in it, and the state of each VF when it is clean. It
+writes the ledger before it changes the kernel. It does not start with a damaged
+one: it never guesses the owner of a VF.
 
-dump shows what is in it, check says whether it can be true, and repair makes a
-sound one of what can be read of a damaged one.`,
+dump shows the content, check finds damage and contradictions, and repair makes a
+sound ledger of the readable parts of a damaged one.`,
 		Example: `  culvert ledger dump
   culvert ledger check && echo fine
   culvert ledger check /tmp/copy-of-ledger.db
@@ -46,11 +46,11 @@ sound one of what can be read of a damaged one.`,
 func newLedgerCheckCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Say whether the ledger is whole and can be true",
-		Long: `Reads the whole ledger and lists everything that is wrong with it, with what it
-means: pages that are not as they were written, entries whose checksum is wrong,
-and what cannot be true (one VF with two owners, an address that two hold). Of a
-file that was never a ledger it says that.
+		Short: "Check the ledger for damage and contradictions",
+		Long: `Reads the whole ledger and lists every problem with its meaning. Problems are
+pages that are not as they were written, entries whose checksum is wrong, and
+contradictions (one VF with two owners, an address that two hold). It recognizes a
+file that was never a ledger.
 
 Without FILE it asks culvertd about the ledger that it has open, or reads
 /var/lib/culvert/ledger.db when culvertd does not run. Nothing is changed.
@@ -63,11 +63,11 @@ Exit status is 0 when nothing is wrong, and 1 otherwise.`,
 	}
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		l, err := n.ledger(cmd.Context(), args)
+		l, err := n.readLedger(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
-		if err := out.write(cmd, l, func(o text.Options) string { return text.LedgerCheck(l, o) }); err != nil {
+		if err := out.writeValue(cmd, l, func(o text.Options) string { return text.LedgerCheck(l, o) }); err != nil {
 			return err
 		}
 		if len(l.Problems) > 0 {
@@ -81,15 +81,17 @@ Exit status is 0 when nothing is wrong, and 1 otherwise.`,
 func newLedgerDumpCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump [FILE]",
-		Short: "Show what is in the ledger",
-		Long: `Shows what the ledger says: every VF with its phase, its generation (how often it
-was given out) and its owner, and every address that is held. A VF is named by
-the permanent MAC and port of its PF and its index, which do not change. With
--o json or yaml also the baselines, what owners asked for, and the events.
+		Short: "Show the content of the ledger",
+		Long: `Shows every VF with its phase, its generation (how often it was given out) and its
+owner, and every address that is held. A VF's name is the permanent MAC address of
+its PF and its index, 52:54:00:c0:00:01#0. On Chelsio cards it is the first port's
+MAC address and the PCI function, 00:07:43:00:00:01/pf2#0. Neither changes. -o
+json and yaml add the baselines, the settings that owners requested, and the
+events.
 
-What cannot be read is shown as damaged; culvert ledger check says why. Without
-FILE it asks culvertd, or reads /var/lib/culvert/ledger.db when culvertd does not
-run.`,
+Unreadable entries are shown as damaged; culvert ledger check has the reason.
+Without FILE it asks culvertd, or reads /var/lib/culvert/ledger.db when culvertd
+does not run.`,
 		Example: `  culvert ledger dump
   culvert ledger dump -o json | jq '.records[] | select(.owner).vf'
   culvert ledger dump /tmp/copy-of-ledger.db`,
@@ -97,17 +99,17 @@ run.`,
 	}
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		l, err := n.ledger(cmd.Context(), args)
+		l, err := n.readLedger(cmd.Context(), args)
 		if err != nil {
 			return err
 		}
-		return out.write(cmd, l, func(o text.Options) string { return text.Ledger(l, o) })
+		return out.writeValue(cmd, l, func(o text.Options) string { return text.Ledger(l, o) })
 	}
 	return cmd
 }
 
-// ledger asks culvertd about its ledger, or reads a file.
-func (n *node) ledger(ctx context.Context, args []string) (l api.Ledger, err error) {
+// readLedger asks culvertd about its ledger, or reads a file.
+func (n *node) readLedger(ctx context.Context, args []string) (l api.Ledger, err error) {
 	file := journal.DefaultPath
 	if len(args) > 0 {
 		file = args[0]
@@ -133,19 +135,20 @@ func newLedgerRepairCommand(_ *node) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "repair [FILE]",
-		Short: "Make a sound ledger of what can be read of a damaged one",
-		Long: `Reads a damaged ledger (default /var/lib/culvert/ledger.db), says what it would
-do, and does it when --yes is given or a person agrees: a new file with every
-entry that can be read takes the place of the damaged one, as a whole or not at
-all; the damaged one stays beside it, byte by byte.
+		Short: "Make a sound ledger of the readable parts of a damaged one",
+		Long: `Reads a damaged ledger (default /var/lib/culvert/ledger.db), shows the repair, and
+makes it when --yes is given or a person agrees. A new file with every readable
+entry takes the place of the damaged one, as a whole or not at all. The damaged
+one stays beside it, byte by byte.
 
-It makes nothing up. A VF whose record is lost is marked as damaged: nobody gets
-it until the kernel shows that nobody uses it, and the addresses that it may
-have stay held until then. On the node itself it compares with the kernel, and
-marks VFs that Culvert made and that the ledger no longer tells of.
+It invents nothing. It marks a VF whose record is lost as damaged. Culvert gives
+such a VF to no owner until the kernel shows that it is unused, and holds its
+addresses until then. On the node itself it compares with the kernel, and marks
+VFs that Culvert made and that the ledger no longer has.
 
-A file that was never a ledger is refused: it has no page that culvertd wrote.
-One without content, empty or zeros, is repaired when its name is ledger.db.
+It refuses a file that was never a ledger, since that has no page that culvertd
+wrote. It repairs a file without content, empty or zeros, when its name is
+ledger.db.
 
 culvertd must not run: systemctl stop culvertd. Containers keep their VFs.`,
 		Example: `  sudo systemctl stop culvertd
@@ -160,12 +163,12 @@ culvertd must not run: systemctl stop culvertd. Containers keep their VFs.`,
 		if len(args) > 0 {
 			file = args[0]
 		}
-		return repair(cmd, file, yes)
+		return repairLedger(cmd, file, yes)
 	}
 	return cmd
 }
 
-func repair(cmd *cobra.Command, file string, yes bool) error {
+func repairLedger(cmd *cobra.Command, file string, yes bool) error {
 	c, err := journal.Inspect(file)
 	switch {
 	case errors.Is(err, journal.ErrBusy):
@@ -193,7 +196,7 @@ func repair(cmd *cobra.Command, file string, yes bool) error {
 	rescue := journal.Mend(c, boot, made)
 	opts := text.Options{Look: screen.Look{Width: 100}}
 	fmt.Fprint(out, text.LedgerCheck(status.Ledger(file, c), opts), text.LedgerRepair(rescue.Did, opts))
-	if !yes && !agreed(cmd, "Write it? The damaged file stays beside it. [y/N] ") {
+	if !yes && !askPerson(cmd, "Write it? The damaged file stays beside it. [y/N] ") {
 		return fmt.Errorf("nothing was changed; --yes does it")
 	}
 	backup, err := rescue.Write(file, time.Now())
@@ -204,8 +207,8 @@ func repair(cmd *cobra.Command, file string, yes bool) error {
 	return nil
 }
 
-// agreed asks a person, if there is one.
-func agreed(cmd *cobra.Command, question string) bool {
+// askPerson asks a person, if there is one.
+func askPerson(cmd *cobra.Command, question string) bool {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return false
@@ -215,7 +218,7 @@ func agreed(cmd *cobra.Command, question string) bool {
 	return strings.EqualFold(strings.TrimSpace(answer), "y") || strings.EqualFold(strings.TrimSpace(answer), "yes")
 }
 
-// madeVFs are the VFs of this host that Culvert made: they bear the MAC
+// madeVFs returns the VFs of this host that Culvert made: they bear the MAC
 // addresses that it gives them.
 func madeVFs(ctx context.Context) (map[vf.ID]vf.PCIAddr, error) {
 	pfs, err := kernel.New(kernel.Options{}).PFs(ctx)

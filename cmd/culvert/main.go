@@ -14,7 +14,7 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Run(command(filepath.Base(os.Args[0]), os.Args[1:])))
+	os.Exit(cli.Run(newCommand(filepath.Base(os.Args[0]), os.Args[1:])))
 }
 
 func newRoot() *cobra.Command {
@@ -22,19 +22,19 @@ func newRoot() *cobra.Command {
 		Use:   "culvert",
 		Short: "SR-IOV Virtual Functions for pods and virtual machines",
 		Long: `Culvert gives pods and virtual machines their own slice of the NIC, takes it back
-clean, and proves what was gained.
+clean, and measures the gain.
 
-culvertd owns the Virtual Functions (VFs) of a node; this program asks it what is
-there and tells it what is wanted. That needs root, since culvertd's socket is
-root's. culvert lab needs neither culvertd nor an SR-IOV NIC: it boots machines
-that have both.`,
-		Example: `  culvert status                       # what this node has, and what is wrong
+culvertd owns the Virtual Functions (VFs) of a node. This program shows their
+state and passes your changes to culvertd. That needs root, since only root may
+use culvertd's socket. culvert lab needs neither culvertd nor an SR-IOV NIC: it
+boots machines that have both.`,
+		Example: `  culvert status                       # this node, and its problems
   culvert status --cluster             # all of a Kubernetes cluster
-  culvert vf list                      # who has which VF
-  culvert doctor                       # is this host fit, and what would mend it
-  culvert host plan ./host.yaml        # what a change would do, and to whom
+  culvert vf list                      # the VFs and their owners
+  culvert doctor                       # check that this host is fit for VFs
+  culvert host plan ./host.yaml        # the effect of a change
   culvert lab up                       # try it without hardware
-  culvert bench report result.json     # what VFs gained`,
+  culvert bench report result.json     # the gain of VFs`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		DisableAutoGenTag: true,

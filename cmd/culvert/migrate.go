@@ -16,13 +16,13 @@ const exitLoss = 2
 func newMigrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Come from Multus, the SR-IOV plugins or the SR-IOV operator",
-		Long: `Takes a cluster over that has Multus, the SR-IOV CNI plugin and the device plugin,
-or the SR-IOV operator. Networks and pods stay as they are. What the operator's
-objects say becomes NodePolicies and NetworkAttachmentDefinitions, once.
+		Short: "Migrate from Multus, the SR-IOV plugins or the SR-IOV operator",
+		Long: `Migrates a cluster that has Multus, the SR-IOV CNI plugin and the device plugin,
+or the SR-IOV operator. Networks and pods stay as they are. The operator's objects
+become NodePolicies and NetworkAttachmentDefinitions, once.
 
-plan shows the steps for a cluster, convert makes the objects, and check says what
-is left to do. docs/migrate.md is the page to follow.`,
+plan shows the steps for a cluster, convert makes the objects, and check lists the
+remaining work. Follow docs/migrate.md.`,
 		Example: `  culvert migrate plan                                    # changes nothing
   culvert migrate convert operator.yaml > culvert-objects.yaml
   culvert migrate check`,
@@ -36,10 +36,10 @@ func newMigrateConvertCommand() *cobra.Command {
 		Use:   "convert FILE...",
 		Short: "Make NodePolicies and networks of the SR-IOV operator's objects",
 		Long: `Reads objects of the SR-IOV operator (SriovNetworkNodePolicy, SriovNetwork,
-SriovIBNetwork, OVSNetwork, SriovNetworkPoolConfig) and ConfigMaps of the device
-plugin from files; - is standard input. Writes the NodePolicies and
-NetworkAttachmentDefinitions that say the same of Culvert, to be applied with
-kubectl. It asks no cluster and changes nothing.
+SriovIBNetwork, OVSNetwork, SriovNetworkPoolConfig, SriovOperatorConfig) and
+ConfigMaps of the device plugin from files; - is standard input. Writes the
+equivalent NodePolicies and NetworkAttachmentDefinitions, for kubectl apply. It
+asks no cluster and changes nothing.
 
 It writes to standard error what each object became, and every field that has no
 equivalent. The fields are listed in docs/reference/migrate.md.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/culvert-net/culvert/cli"
 	"github.com/culvert-net/culvert/kube/view"
 	"github.com/culvert-net/culvert/migrate"
+	"github.com/culvert-net/culvert/status"
 	"github.com/culvert-net/culvert/verdict"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -21,11 +23,11 @@ func newMigratePlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Show how a cluster becomes one of Culvert's",
-		Long: `Reads the cluster of the kubeconfig and shows which parts of other stacks are
-there (Multus, SR-IOV CNI plugin, device plugin, whereabouts, SR-IOV operator,
-injector), what each object, network and pod becomes, what would not work, and in
-which order what is installed and deleted, with the reason of each step. It
-changes nothing.
+		Long: `Reads the cluster of the kubeconfig and shows the parts of other stacks in it:
+Multus, SR-IOV CNI plugin, device plugin, whereabouts, SR-IOV operator, injector.
+It shows the conversion of each object, network and pod, and those that would not
+work. It lists the steps to install and delete, in order, with the reason of each.
+It changes nothing.
 
 It needs the right to list DaemonSets, Deployments, pods, webhook configurations,
 NetworkAttachmentDefinitions and the operator's objects.
@@ -41,7 +43,7 @@ cluster cannot be read.`,
 	p.addClusterFlags(cmd)
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := p.migration(cmd.Context())
+		c, err := p.readMigration(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -62,11 +64,12 @@ cluster cannot be read.`,
 func newMigrateCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say what is left to do after a migration",
-		Long: `Reads the cluster of the kubeconfig and says what is left to do: parts of other
-stacks that are still there, nodes whose culvertd is not ready, policies that a
-node does not follow, pods that do not run, and networks that are not served. It
-changes nothing. With nothing left it says so.
+		Short: "List the remaining work after a migration",
+		Long: `Reads the cluster of the kubeconfig and lists the remaining work. That is parts of
+other stacks that are still there, nodes whose culvertd is not ready, and VFs that
+it is still taking over. It is also policies that a node does not follow, pods
+that do not run, and networks that are not served. It changes nothing. With
+nothing left it says so.
 
 Exit status is 0 when nothing is left, 2 when something is, and 1 when the cluster
 cannot be read.`,
@@ -78,7 +81,7 @@ cannot be read.`,
 	p.addClusterFlags(cmd)
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := p.migration(cmd.Context())
+		c, err := p.readMigration(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -126,11 +129,11 @@ func writePlan(w io.Writer, plan migrate.Plan) error {
 		}
 		fmt.Fprintf(&b, "  %s (%s) %s: %s\n", p.Name, p.Workload, word, p.Why)
 	}
-	section("What becomes of it", len(plan.Becomes))
+	section("Conversions", len(plan.Becomes))
 	for _, n := range plan.Becomes {
 		fmt.Fprintf(&b, "  %s\n", n)
 	}
-	section("What would not work", len(plan.Problems))
+	section("Problems", len(plan.Problems))
 	for _, n := range plan.Problems {
 		fmt.Fprintf(&b, "  %s\n", n)
 	}
@@ -142,11 +145,11 @@ func writePlan(w io.Writer, plan migrate.Plan) error {
 	return err
 }
 
-// migration reads what culvert migrate looks at.
-func (p *place) migration(ctx context.Context) (migrate.Cluster, error) {
+// readMigration reads what culvert migrate looks at.
+func (p *place) readMigration(ctx context.Context) (migrate.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusBound)
 	defer cancel()
-	c, err := p.open()
+	c, err := p.openCluster()
 	if err != nil {
 		return migrate.Cluster{}, err
 	}
@@ -166,13 +169,16 @@ func (p *place) migration(ctx context.Context) (migrate.Cluster, error) {
 		return migrate.Cluster{}, err
 	}
 	out.Installed, out.Daemons = true, own.Daemons
+	for _, s := range own.States {
+		out.Nodes = append(out.Nodes, status.FromNodeState(s, time.Now()))
+	}
 	for policy, reason := range own.Unapplied() {
 		out.Unapplied = append(out.Unapplied, migrate.Note{Object: "NodePolicy " + policy, Text: "it is not applied: " + reason, Lost: true})
 	}
 	return out, nil
 }
 
-// migrationOf is a stack in the values of package migrate.
+// migrationOf returns a stack in the values of package migrate.
 func migrationOf(s view.Stack) (migrate.Cluster, error) {
 	out := migrate.Cluster{Webhooks: s.Webhooks, HasNetworks: s.HasNetworks}
 	for _, w := range s.Workloads {
@@ -195,14 +201,14 @@ func migrationOf(s view.Stack) (migrate.Cluster, error) {
 		judge = append(judge, migrate.Object{Kind: "Pod", Namespace: p.Namespace, Name: p.Name, Annotations: p.Annotations})
 	}
 	for _, v := range verdict.Of(judge) {
-		out.Judged = append(out.Judged, judgment(v)...)
+		out.Judged = append(out.Judged, judgmentNotes(v)...)
 	}
 	return out, nil
 }
 
-// judgment is what a verdict says of a network or a pod. A warning of a pod is something to mend:
+// judgmentNotes returns a verdict's notes about a network or a pod. A warning of a pod is something to mend:
 // the pod runs without what it asks for.
-func judgment(v verdict.Verdict) []migrate.Note {
+func judgmentNotes(v verdict.Verdict) []migrate.Note {
 	isPod := strings.HasPrefix(v.Object, "Pod ")
 	var out []migrate.Note
 	for _, text := range v.Refusals {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,7 +68,7 @@ func (p *page) file(name, text string) {
 func (p *page) sh(command string) (string, error) {
 	cmd := exec.CommandContext(p.Context(), "sh", "-c", command)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "PATH="+p.dir+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "kubeconfig"))
+	cmd.Env = append(os.Environ(), "PATH="+p.dir+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(p.dir, "kubeconfig"), "KUBECACHEDIR="+p.dir)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -108,6 +109,9 @@ func (p *page) files(section string) {
 	}
 }
 
+// elsewhere are parts of commands that need nodes.
+var elsewhere = []string{"delete -f dist", "rollout status", "/etc/cni/net.d", "kubectl delete pods ...", "systemctl", "exec -n culvert-system", "clusterserviceversions"}
+
 // follow runs the commands of a section, as they stand, and returns what each wrote. Before the
 // check the nodes are as culvertd makes them.
 func (p *page) follow(section string) map[string]string {
@@ -116,26 +120,68 @@ func (p *page) follow(section string) map[string]string {
 	out := map[string]string{}
 	for _, command := range promises.Commands(p.sections[section]) {
 		switch {
-		case strings.Contains(command, "delete -f dist"): // the way back
+		case slices.ContainsFunc(elsewhere, func(part string) bool { return strings.Contains(command, part) }):
 			continue
-		case command == "culvert migrate check":
-			if said, err := p.sh(command); err == nil {
-				p.Errorf("%s finds nothing left before a culvertd runs: %s", command, said)
-			}
+		case command == "culvert migrate check": // a sentence names it
+			continue
+		case strings.Contains(command, "culvert migrate check;"):
+			p.requireLeft("no culvertd runs")
 			p.nodesCatchUp()
 		}
 		out[command] = p.must(command)
 		if strings.Contains(command, "culvert.yaml") {
 			// No controller runs here that answers webhooks, and each request would wait for one.
 			p.must("kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations --all")
+			p.typesServed()
 		}
 	}
 	return out
 }
 
-// nodesCatchUp makes a culvertd ready.
+// typesServed waits until the API server serves Culvert's types. A reader types more slowly.
+func (p *page) typesServed() {
+	p.Helper()
+	apiserver.Eventually(p.T, "Culvert's types", func() error {
+		if out, err := p.sh("kubectl get nodepolicies,nodestates,addresspools,network-attachment-definitions"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// requireLeft runs the check, which has to find something, and that text.
+func (p *page) requireLeft(text string) {
+	p.Helper()
+	if said, err := p.sh("culvert migrate check"); err == nil || !strings.Contains(said, text) {
+		p.Errorf("culvert migrate check: %v: there is no %q in:\n%s", err, text, said)
+	}
+}
+
+// nodeState is what a culvertd reports of a node with one VF.
+const nodeState = `{apiVersion: culvert.dev/v1alpha1, kind: NodeState, metadata: {name: worker01}, status: {
+  pfs: [{name: ens1f0, id: "02:00:00:00:00:01", pciAddress: "0000:01:00.0", vendor: "8086", device: "1572", driver: i40e, numaNode: 0, carrier: true, speedMbps: 10000, mtu: 1500, maxMTU: 9702, totalVFs: 64, numVFs: 1, wantedVFs: 1}],
+  vfs: [{name: "ens1f0#0", pciAddress: "0000:01:02.0", phase: %s}],
+  conditions: [{type: Ready, status: "True", reason: Serving, message: "", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`
+
+// nodesCatchUp makes a culvertd ready, which takes over the VFs and then follows the policies.
 func (p *page) nodesCatchUp() {
 	p.Helper()
+	p.makeReady()
+	p.requireLeft("node worker01: its culvertd has not reported its VFs yet")
+	p.apply(fmt.Sprintf(nodeState, "making"))
+	p.requireLeft("node worker01: culvertd is taking over ens1f0#0")
+	p.apply(fmt.Sprintf(nodeState, "free"))
+	for _, policy := range strings.Fields(p.must("kubectl get nodepolicies -o name")) {
+		p.requireLeft("NodePolicy " + strings.TrimPrefix(policy, "nodepolicy.culvert.dev/") + ": it is not applied: the controller has not looked at it yet")
+		generation := p.must("kubectl get " + policy + " -o jsonpath={.metadata.generation}")
+		p.must(fmt.Sprintf(`kubectl patch %s --subresource status --type merge -p '{"status":{"nodes":1,"appliedNodes":1,"observedGeneration":%[2]s,"conditions":[{"type":"Applied","status":"True","reason":"Applied","message":"","observedGeneration":%[2]s,"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}'`, policy, generation))
+	}
+}
+
+// makeReady makes a node with a pod of culvertd that is ready.
+func (p *page) makeReady() {
+	p.Helper()
+	p.apply(`{apiVersion: v1, kind: Node, metadata: {name: worker01, labels: {kubernetes.io/os: linux}}}`)
 	p.apply(`{apiVersion: v1, kind: Pod, metadata: {name: culvertd-x, namespace: culvert-system, labels: {app.kubernetes.io/name: culvertd}}, spec: {nodeName: worker01, containers: [{name: c, image: i}]}}`)
 	p.ready("culvert-system", "culvertd-x")
 }
@@ -155,7 +201,7 @@ func workload(kind, namespace, name, image string) string {
 // operatorCRDs are those of the operator's objects, without their schemas.
 func operatorCRDs() string {
 	var b strings.Builder
-	for plural, kind := range map[string]string{"sriovnetworknodepolicies": "SriovNetworkNodePolicy", "sriovnetworks": "SriovNetwork", "sriovibnetworks": "SriovIBNetwork", "ovsnetworks": "OVSNetwork", "sriovnetworkpoolconfigs": "SriovNetworkPoolConfig"} {
+	for plural, kind := range map[string]string{"sriovnetworknodepolicies": "SriovNetworkNodePolicy", "sriovnetworks": "SriovNetwork", "sriovibnetworks": "SriovIBNetwork", "ovsnetworks": "OVSNetwork", "sriovnetworkpoolconfigs": "SriovNetworkPoolConfig", "sriovoperatorconfigs": "SriovOperatorConfig"} {
 		fmt.Fprintf(&b, "---\n{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s.sriovnetwork.openshift.io}, spec: {group: sriovnetwork.openshift.io, scope: Namespaced, names: {plural: %[1]s, singular: %s, kind: %s}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}\n",
 			plural, strings.ToLower(kind), kind)
 	}
@@ -192,6 +238,7 @@ func TestMigrationPage(t *testing.T) {
 			"ConfigMap kube-system/sriovdp-config: data.config.json: becomes NodePolicy", "NetworkAttachmentDefinition default/storage: works as it is", "1 pods: ask for networks",
 			"delete daemonset kube-sriov-device-plugin", "delete daemonset kube-sriov-cni-ds", "kubectl apply --server-side", "culvert migrate check", "delete daemonset kube-multus-ds")
 		p.follow("From Multus and the plugins, by hand")
+		p.must("kubectl -n kube-system get daemonset kube-sriov-device-plugin kube-sriov-cni-ds kube-multus-ds") // made again
 		p.must("kubectl get pod client && kubectl get nodepolicy uplinks && kubectl get network-attachment-definitions storage")
 	})
 	t.Run("the operator", func(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 func newNetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "net",
-		Short: "Check networks and the pods that ask for them",
+		Short: "Check networks and the pods that use them",
 		Long: `Networks are NetworkAttachmentDefinitions. Those that were written for Multus and
-the SR-IOV CNI plugin work as they are; culvert net check says what does not.`,
+the SR-IOV CNI plugin work unchanged; culvert net check finds the exceptions.`,
 		Example: `  culvert net check network.yaml pod.yaml`,
 	}
 	return cli.Group(cmd, newNetCheckCommand())
@@ -30,16 +30,21 @@ the SR-IOV CNI plugin work as they are; culvert net check says what does not.`,
 func newNetCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE...",
-		Short: "Say what becomes of networks, pods and device plugin configurations",
-		Long: `Says of each object in files of YAML or JSON what becomes of it: it works, it
-works with warnings, or it is refused, and why. - is standard input. It asks no
-cluster and no node; the webhook and the nodes judge by the same code. What
-depends on a node's NICs, such as a rate, is judged when the network is applied.
+		Short: "Judge networks, pods and device plugin configurations",
+		Long: `Judges each object in files of YAML or JSON: it works, it works with warnings, or
+it is refused, with the reason. - is standard input. It asks no cluster and no
+node; the webhook and the nodes judge by the same code. The webhook judges values
+that depend on a node's NICs, such as a rate, when you apply the network.
 
-It judges NetworkAttachmentDefinitions, pods and pod templates that ask for
-networks (which are found in the same files), ConfigMaps and config.json of the
-SR-IOV network device plugin, bare CNI configurations, and objects of the SR-IOV
-operator, by what culvert migrate convert makes of them, and leaves out others.
+It judges NetworkAttachmentDefinitions, and pods and pod templates with networks
+of the same files. It also judges ConfigMaps and config.json of the SR-IOV network
+device plugin, bare CNI configurations, NodePolicies and host.yaml. It judges
+objects of the SR-IOV operator by the result of culvert migrate convert. It leaves
+out others.
+
+Where the files make pools, it warns of a network whose pool none of them makes.
+Where a DaemonSet or ConfigMap among them switches namespace isolation on, it
+refuses pods that name networks that they may not use.
 
 Exit status is 0 when nothing is refused, and 1 when something is or a file
 cannot be read.`,
@@ -59,7 +64,7 @@ cannot be read.`,
 			objects = append(objects, found...)
 		}
 		all := append([]verdict.Verdict{}, verdict.Of(objects)...) // an empty list in JSON
-		if err := out.write(cmd, all, func(o text.Options) string { return drawVerdicts(all, o.Look) }); err != nil {
+		if err := out.writeValue(cmd, all, func(o text.Options) string { return drawVerdicts(all, o.Look) }); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(all, func(v verdict.Verdict) bool { return v.Outcome == verdict.Refused }) {
@@ -88,7 +93,7 @@ func readFile(cmd *cobra.Command, name string, parse func(string, []byte) ([]mig
 // drawVerdicts draws a table, and below it the reasons.
 func drawVerdicts(all []verdict.Verdict, l screen.Look) string {
 	if len(all) == 0 {
-		return "nothing to check: the files have no network, no pod that asks for one, no device plugin configuration and no object of the SR-IOV operator\n"
+		return "nothing to check: the files have no network, no pod that asks for one, no pools and no object of the SR-IOV operator\n"
 	}
 	var b strings.Builder
 	t := screen.Table{Columns: []screen.Column{{Head: "OBJECT", Least: 20}, {Head: "FILE", Least: 12, Shorten: true}, {Head: "OUTCOME"}}}

@@ -11,14 +11,14 @@ import (
 // node is the culvertd that the commands ask.
 type node struct{ socket string }
 
-// statusBound is how long a look at nodes may take, completionBound how
-// long a person who pressed Tab waits.
+// statusBound is how long reading the nodes may take, completionBound how long a person who
+// pressed Tab waits.
 const (
 	statusBound     = 30 * time.Second
 	completionBound = 2 * time.Second
 )
 
-func (n *node) status(ctx context.Context) (st api.NodeStatus, err error) {
+func (n *node) readStatus(ctx context.Context) (st api.NodeStatus, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusBound)
 	defer cancel()
 	err = rpc.Call(ctx, n.socket, api.MethodStatus, nil, &st)

@@ -23,17 +23,17 @@ func addOutput(cmd *cobra.Command, withWide bool) output {
 	return output{cli.AddFormat(cmd, "what to write instead of a table", formats...)}
 }
 
-// write writes value for programs, or what draw makes of it for people.
-func (o output) write(cmd *cobra.Command, value any, draw func(text.Options) string) error {
+// writeValue writes value for programs, or what draw makes of it for people.
+func (o output) writeValue(cmd *cobra.Command, value any, draw func(text.Options) string) error {
 	if o.IsForPrograms() {
 		return cli.Encode(cmd.OutOrStdout(), o.String(), value)
 	}
-	_, err := io.WriteString(cmd.OutOrStdout(), draw(o.options(cmd)))
+	_, err := io.WriteString(cmd.OutOrStdout(), draw(o.textOptions(cmd)))
 	return err
 }
 
-// options is how to draw on the command's output.
-func (o output) options(cmd *cobra.Command) text.Options {
+// textOptions returns the options for drawing on the command's output.
+func (o output) textOptions(cmd *cobra.Command) text.Options {
 	s := cli.ScreenOf(cmd.OutOrStdout(), os.Getenv)
 	s.Wide = o.String() == cli.Wide
 	return text.Options{Look: s.Look, Zone: time.Local}

@@ -16,8 +16,8 @@ import (
 	"github.com/culvert-net/culvert/status"
 )
 
-// place is where a command looks: at this node, through its culvertd, or at a
-// cluster, through its API server.
+// place is the source that a command reads: this node, through its culvertd, or a cluster,
+// through its API server.
 type place struct {
 	node
 	wanted               bool // the cluster is
@@ -43,16 +43,16 @@ func (p *place) addClusterFlags(cmd *cobra.Command) {
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("context", contexts)) // only if the flag were not there
 }
 
-// inCluster: any flag that only means something there chooses it.
+// inCluster reports whether a flag was given that only means something in a cluster.
 func (p *place) inCluster() bool {
 	return p.wanted || p.kubeconfig != "" || p.kcontext != "" || p.nodeName != ""
 }
 
-// cluster is the picture of the cluster, or of the part of it that is one node.
-func (p *place) cluster(ctx context.Context) (api.ClusterStatus, error) {
+// readCluster returns the picture of the cluster, or of the part of it that is one node.
+func (p *place) readCluster(ctx context.Context) (api.ClusterStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusBound)
 	defer cancel()
-	c, err := p.open()
+	c, err := p.openCluster()
 	if err != nil {
 		return api.ClusterStatus{}, err
 	}
@@ -65,21 +65,21 @@ func (p *place) cluster(ctx context.Context) (api.ClusterStatus, error) {
 	}), nil
 }
 
-// open reads the kubeconfig.
-func (p *place) open() (*view.Cluster, error) {
+// openCluster reads the kubeconfig.
+func (p *place) openCluster() (*view.Cluster, error) {
 	return view.Open(p.kubeconfig, p.kcontext, "culvert/"+version)
 }
 
-// status is this node's, or that of all nodes of the cluster in one.
-func (p *place) status(ctx context.Context) (api.NodeStatus, error) {
+// mergedStatus returns the status of this node, or of all nodes of the cluster in one.
+func (p *place) mergedStatus(ctx context.Context) (api.NodeStatus, error) {
 	if !p.inCluster() {
-		st, err := p.node.status(ctx)
+		st, err := p.node.readStatus(ctx)
 		if errors.Is(err, rpc.ErrNoDaemon) {
 			err = fmt.Errorf("%w; --cluster asks a Kubernetes cluster instead", err)
 		}
 		return st, err
 	}
-	c, err := p.cluster(ctx)
+	c, err := p.readCluster(ctx)
 	if err != nil {
 		return api.NodeStatus{}, err
 	}
@@ -95,12 +95,12 @@ func (p *place) status(ctx context.Context) (api.NodeStatus, error) {
 	return all, nil
 }
 
-// complete offers words of the status; none when nobody answers.
-func (p *place) complete(words func(api.NodeStatus) []string) cobra.CompletionFunc {
+// completeWords offers words of the status; none when there is no answer.
+func (p *place) completeWords(words func(api.NodeStatus) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionBound)
 		defer cancel()
-		st, err := p.status(ctx)
+		st, err := p.mergedStatus(ctx)
 		if err != nil || len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -108,9 +108,9 @@ func (p *place) complete(words func(api.NodeStatus) []string) cobra.CompletionFu
 	}
 }
 
-// completeFlag is complete for the value of a flag.
+// completeFlag completes the value of a flag like completeWords.
 func (p *place) completeFlag(cmd *cobra.Command, flag string, words func(api.NodeStatus) []string) {
-	complete := p.complete(words)
+	complete := p.completeWords(words)
 	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, start string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return complete(cmd, nil, start)
 	})
@@ -122,7 +122,7 @@ func (p *place) completeNode(cmd *cobra.Command, _ []string, start string) ([]co
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionBound)
 	defer cancel()
 	all := place{kubeconfig: p.kubeconfig, kcontext: p.kcontext}
-	c, err := all.cluster(ctx)
+	c, err := all.readCluster(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -13,8 +13,8 @@ const (
 	completionName = "kubectl_complete-culvert"
 )
 
-// command is what a program of that name does with its arguments.
-func command(name string, args []string) *cobra.Command {
+// newCommand returns the command of a program of that name with its arguments.
+func newCommand(name string, args []string) *cobra.Command {
 	root := newRoot()
 	switch name {
 	case pluginName:
@@ -28,18 +28,18 @@ func command(name string, args []string) *cobra.Command {
 	return root
 }
 
-// newPlugin is culvert as kubectl's plugin: the commands that can ask a cluster,
-// and they always do.
+// newPlugin returns culvert as kubectl's plugin: the commands that can ask a cluster, and they
+// always do.
 func newPlugin() *cobra.Command {
 	root := &cobra.Command{
 		Use:   pluginName,
 		Short: "Show the SR-IOV Virtual Functions of a cluster",
-		Long: `Shows what Culvert has in a cluster: its nodes' NICs and their Virtual Functions
-(VFs), who has which, the networks and pools, and what is wrong. It reads Culvert's
+		Long: `Shows Culvert's objects in a cluster: the nodes' NICs and their Virtual Functions
+(VFs) with their owners, the networks and pools, and problems. It reads Culvert's
 objects (ClusterRole culvert-view, which is part of view) and changes nothing.
 
-What of a node is not in those objects, such as the settings of a VF, the program
-culvert shows on the node itself.`,
+Those objects do not have everything. The program culvert on the node itself shows
+the rest, such as the settings of a VF.`,
 		Example: `  culvert status                       # all nodes, and what is wrong
   culvert status --node worker01
   culvert vf list --owner default/a    # what a pod has
@@ -53,15 +53,16 @@ culvert shows on the node itself.`,
 	p := &place{wanted: true}
 	p.addFlags(root)
 	root.AddCommand(newStatusCommand(p), newVFCommand(p), newPoolCommand(p), newVersionCommand())
-	rename(root)
+	renameHelp(root)
 	return root
 }
 
-// rename has the help of a command and those below it call them as kubectl does.
-func rename(cmd *cobra.Command) {
+// renameHelp replaces the names of commands in the help of a command and of those below it by
+// kubectl's.
+func renameHelp(cmd *cobra.Command) {
 	names := strings.NewReplacer("  culvert status --cluster\n", "", "  culvert ", "  kubectl culvert ", "culvert vf ", "kubectl culvert vf ", "culvert status", "kubectl culvert status")
 	cmd.Long, cmd.Example = names.Replace(cmd.Long), names.Replace(cmd.Example)
 	for _, c := range cmd.Commands() {
-		rename(c)
+		renameHelp(c)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -66,12 +67,26 @@ const daemonPods = `{"metadata": {"namespace": "culvert-system", "name": "culver
 // called runs the program by one of its names.
 func called(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
-	root := command(program, args)
+	root := newCommand(program, args)
 	var b bytes.Buffer
 	root.SetOut(&b)
 	root.SetErr(&b)
 	err := root.ExecuteContext(t.Context())
 	return b.String(), err
+}
+
+// completed runs the program that kubectl asks for completions, again while a busy machine needs
+// longer than the program may take.
+func completed(t *testing.T, args ...string) (out string, err error) {
+	t.Helper()
+	for range 20 {
+		begun := time.Now()
+		out, err = called(t, completionName, args...)
+		if time.Since(begun) < completionBound {
+			break
+		}
+	}
+	return out, err
 }
 
 // TestPlugin compares a session with kubectl's plugin with testdata/cluster.txt.
@@ -155,7 +170,7 @@ func TestPluginCompletion(t *testing.T) {
 		"vf list --phase ":     "attached",
 		"status --node no-one": ":4",
 	} {
-		out, err := called(t, completionName, strings.Split(line, " ")...)
+		out, err := completed(t, strings.Split(line, " ")...)
 		if err != nil || !strings.Contains("\n"+strings.ReplaceAll(out, "\t", "\n"), "\n"+want+"\n") {
 			t.Errorf("%q does not offer %s: %v\n%s", line, want, err, out)
 		}

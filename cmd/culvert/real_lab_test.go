@@ -36,7 +36,7 @@ func TestRealKubectl(t *testing.T) {
 		t.Helper()
 		apiserver.Eventually(t, "kubectl "+strings.Join(args, " "), func() error { // rights and CRDs take a moment
 			cmd := exec.Command(program, args...)
-			cmd.Env = append(os.Environ(), "PATH="+bin, "KUBECONFIG="+kubeconfig)
+			cmd.Env = append(os.Environ(), "PATH="+bin, "KUBECONFIG="+kubeconfig, "KUBECACHEDIR="+bin)
 			if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), want) {
 				return fmt.Errorf("%w: %q is not in:\n%s", err, want, out)
 			}
@@ -49,7 +49,7 @@ func TestRealKubectl(t *testing.T) {
 		"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "culvert-view"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "viewer"}]}`)
 	kubectl("Culvert is not installed there: kubectl apply --server-side", "culvert", "status")
 	s.CRDs()
-	kubectl("No node has told anything", "culvert", "status")
+	kubectl("No node has reported", "culvert", "status")
 	writeState(t, s, "worker01")
 	kubectl("worker01  ready !", "culvert", "status")
 	kubectl("pod default/a, as net1", "culvert", "vf", "show", "default/a", "--node", "worker01")

@@ -9,14 +9,14 @@ import (
 func newStatusCommand(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show a node or a cluster on one screen: NICs, pools, and what is wrong",
-		Long: `Shows what culvertd knows of this node: every NIC that can have Virtual
-Functions with its link and a bar of its VFs, the pools that VFs are given out
-from, and what is not as it should be with the next step to take.
+		Short: "Show a node or a cluster on one screen: NICs, pools and problems",
+		Long: `Shows the state of this node: every NIC that can have Virtual Functions with its
+link and a bar of its VFs. It also shows the pools of VFs, and problems with the
+next step to take.
 
-Of a Kubernetes cluster it shows all nodes, the policies, which network has VFs
-and addresses where and for whom, and what is wrong; with --node one node, as
-the cluster knows it. That needs a kubeconfig and no more rights than to read
+With --cluster it shows all nodes, the policies, the VFs and addresses of each
+network with their nodes and owners, and problems. With --node it shows one node,
+as the cluster knows it. That needs a kubeconfig and only the right to read
 Culvert's objects (ClusterRole culvert-view, which is part of view).
 
 A bar has one character for each VF (in proportion when there are more than 16):
@@ -27,9 +27,10 @@ A bar has one character for each VF (in proportion when there are more than 16):
   +                    being made
   ?                    unmanaged: on the bus, but not in Culvert's ledger
 
-Links and problems of this node are read as they are now; a cluster has what each
-culvertd told last, seconds ago. Exit status is 0 also when something is wrong;
-with -o json, scripts look at .ready and .problems, of a cluster below .nodes too.`,
+The command reads links and problems of this node at this moment; a cluster has
+the last report of each culvertd, seconds old. Exit status is 0 also when there
+are problems. With -o json, scripts look at .ready and .problems, of a cluster
+below .nodes too.`,
 		Example: `  culvert status
   culvert status --cluster
   culvert status --context prod --node worker01
@@ -41,17 +42,17 @@ with -o json, scripts look at .ready and .problems, of a cluster below .nodes to
 	out := addOutput(cmd, true)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if p.inCluster() && p.nodeName == "" {
-			st, err := p.cluster(cmd.Context())
+			st, err := p.readCluster(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return out.write(cmd, st, func(o text.Options) string { return text.Cluster(st, o) })
+			return out.writeValue(cmd, st, func(o text.Options) string { return text.Cluster(st, o) })
 		}
-		st, err := p.status(cmd.Context())
+		st, err := p.mergedStatus(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return out.write(cmd, st, func(o text.Options) string { return text.Node(st, o) })
+		return out.writeValue(cmd, st, func(o text.Options) string { return text.Node(st, o) })
 	}
 	return cmd
 }

@@ -15,7 +15,7 @@ func newVFCommand(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "vf",
 		Aliases: []string{"vfs"},
-		Short:   "Show Virtual Functions: who has which, with what settings",
+		Short:   "Show Virtual Functions with their owners and settings",
 		Long: `A Virtual Function (VF) is a slice of a NIC that a pod or a virtual machine uses
 directly. culvertd makes them, gives them out, and takes them back clean.
 
@@ -41,15 +41,20 @@ func newVFListCommand(p *place) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the VFs: phase, owner, network, addresses, settings",
-		Long: `Lists the VFs of this node, one a line, or of a cluster. SETTINGS are those that
-differ from what the VF was like when it was made and clean, as read back from
-the kernel; only the node itself knows them. A phase with ! is of a VF that is
-not as it should be; culvert vf show says how.
+		Long: `Lists the VFs of this node or of a cluster, one a line. SETTINGS are those that
+differ from the VF's baseline, as read back from the kernel; only the node itself
+knows them. A ! after the phase marks a VF with a problem; culvert vf show
+explains it.
 
-Phases: making, free, configuring, attached, releasing, quarantined
-(it could not be reset), given (by the kubelet to a pod that has no network for
-it: a vfio device, say), unmanaged (not in Culvert's ledger), and missing (in
-the ledger, but not on the bus).`,
+Phases: making, free, configuring, attached, releasing, quarantined (it could not
+be reset), damaged (its record in the ledger cannot be read).
+
+More states:
+
+  given      the kubelet gave it to a pod that has no network for it, such as a
+             vfio device
+  unmanaged  the ledger does not have it
+  missing    the ledger has it, and it is not on the bus`,
 		Example: `  culvert vf list
   culvert vf list --pf enp1s0f0 --phase free
   culvert vf list --pool intel_sriov_netdevice -o wide
@@ -62,13 +67,13 @@ the ledger, but not on the bus).`,
 	f.StringVar(&filter.PF, "pf", "", "only those of this PF")
 	f.StringVar(&filter.Pool, "pool", "", "only those of this pool, as prefix/name or name")
 	f.StringVar(&filter.Phase, "phase", "", "only those in this phase, e.g. free or attached")
-	f.StringVar(&filter.Owner, "owner", "", "only those that this owner has, e.g. default/a")
+	f.StringVar(&filter.Owner, "owner", "", "only those of this owner, e.g. default/a")
 	p.completeFlag(cmd, "pf", pick.PFs)
 	p.completeFlag(cmd, "pool", pick.Pools)
 	p.completeFlag(cmd, "owner", pick.Owners)
 	p.completeFlag(cmd, "phase", pick.Phases)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		st, err := p.status(cmd.Context())
+		st, err := p.mergedStatus(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -76,7 +81,7 @@ the ledger, but not on the bus).`,
 		if err != nil {
 			return err
 		}
-		return out.write(cmd, vfs, func(o text.Options) string { return text.VFs(vfs, st.Time, o) })
+		return out.writeValue(cmd, vfs, func(o text.Options) string { return text.VFs(vfs, st.Time, o) })
 	}
 	return cmd
 }
@@ -85,23 +90,23 @@ func newVFShowCommand(p *place) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show VF",
 		Short: "Show everything about one VF, or about all VFs of an owner",
-		Long: `Shows what a VF is, who has it and since when, its network and addresses, and
-each setting in four columns: what its owner asked for, what the kernel says now,
-what it was when the VF was clean, and whether the PF's driver has that setting
-at all. Where the driver rounds a rate, the two first columns differ.
+		Long: `Shows the VF, its owner and the time since when, its network and addresses. It
+shows each setting in four columns: the owner's request, the kernel's value now,
+the value when the VF was clean, and whether the PF's driver has that setting.
+Where the driver rounds a rate, the first two columns differ.
 
-What is not as it should be stands at the end: for a VF that somebody has,
-differences to what it was given; for any other, to its baseline. A cluster's
-objects have no settings and no times: these are shown on the node itself.`,
+Problems are at the end: for a VF with an owner, differences from its lease; for
+any other, from its baseline. A cluster's objects have no settings and no times:
+the command shows these on the node itself.`,
 		Example: `  culvert vf show enp1s0f0#3
   culvert vf show 0000:01:10.6 -o yaml
   culvert vf show default/a`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: p.complete(pick.IDs),
+		ValidArgsFunction: p.completeWords(pick.IDs),
 	}
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		st, err := p.status(cmd.Context())
+		st, err := p.mergedStatus(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -109,7 +114,7 @@ objects have no settings and no times: these are shown on the node itself.`,
 		if err != nil {
 			return err
 		}
-		return out.write(cmd, vfs, func(o text.Options) string { return showAll(vfs, st, o) })
+		return out.writeValue(cmd, vfs, func(o text.Options) string { return showAll(vfs, st, o) })
 	}
 	return cmd
 }

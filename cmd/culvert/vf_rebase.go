@@ -16,32 +16,33 @@ func newVFRebaseCommand(p *place) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "rebase VF...",
-		Short: "Take what a quarantined VF is like now as what it is like when it is clean",
-		Long: `A VF that comes back from its owner is compared with its baseline: what it was
-like when it was made and clean. When the host sets up new interfaces otherwise
+		Short: "Take the present state of a quarantined VF as its new baseline",
+		Long: `culvertd compares a VF that comes back from its owner with its baseline: its state
+when it was made and clean. The host may set up new interfaces in another way
 since then, by another version of the driver, a .link file of udev, or a tool for
-tuning, every VF that comes back differs for good and stays quarantined.
+tuning. Then every VF that comes back differs and stays quarantined.
 
 rebase shows how a VF differs. When --yes is given or a person agrees, culvertd
-binds the VF's driver anew, so that nothing of the last owner is left, and takes
+binds the VF's driver anew, so that nothing of the last owner is left. It takes
 the interface's name, MTU, state and attributes as the new baseline. The VF is
 free then.
 
-It refuses a VF that is in use, a difference in what the PF holds for the VF (MAC
-address, VLAN, spoof check, trust, rates), and a difference that comes up only
-while it works: those are never what a clean VF is like.`,
+It refuses a VF that is in use, and a difference in the settings that the PF holds
+for the VF (MAC address, VLAN, spoof check, trust, rates). It also refuses a
+difference that appears only while it works. A clean VF never has such
+differences.`,
 		Example: `  culvert vf list --phase quarantined
   sudo culvert vf rebase enp1s0f0#3          # says how it differs, and asks
   sudo culvert vf rebase enp1s0f0#3 enp1s0f0#4 --yes`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: p.complete(pick.IDs),
+		ValidArgsFunction: p.completeWords(pick.IDs),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do it, without asking")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if p.inCluster() {
 			return fmt.Errorf("culvert vf rebase works on this node alone: run it on the node that has the VF")
 		}
-		st, err := p.status(cmd.Context())
+		st, err := p.mergedStatus(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -55,15 +56,15 @@ while it works: those are never what a clean VF is like.`,
 		}
 		var failed []error
 		for _, v := range vfs {
-			failed = append(failed, p.rebase(cmd, v, yes))
+			failed = append(failed, p.rebaseVF(cmd, v, yes))
 		}
 		return errors.Join(failed...)
 	}
 	return cmd
 }
 
-// rebase shows how a VF differs from its baseline, asks, and has culvertd take it anew.
-func (p *place) rebase(cmd *cobra.Command, v api.VF, yes bool) error {
+// rebaseVF shows how a VF differs from its baseline, asks, and has culvertd take it anew.
+func (p *place) rebaseVF(cmd *cobra.Command, v api.VF, yes bool) error {
 	out := cmd.OutOrStdout()
 	var seen, done api.Rebased
 	if err := rpc.Call(cmd.Context(), p.socket, api.MethodRebase, api.RebaseRequest{VF: v.PCI}, &seen); err != nil {
@@ -77,7 +78,7 @@ func (p *place) rebase(cmd *cobra.Command, v api.VF, yes bool) error {
 	for _, d := range seen.Differences {
 		fmt.Fprintf(out, "  %s\n", d)
 	}
-	if !yes && !agreed(cmd, "Bind its driver anew, and take what is left of that as its baseline? [y/N] ") {
+	if !yes && !askPerson(cmd, "Bind its driver anew, and take what is left of that as its baseline? [y/N] ") {
 		return fmt.Errorf("%s: nothing was changed; --yes does it", v.Name)
 	}
 	if err := rpc.Call(cmd.Context(), p.socket, api.MethodRebase, api.RebaseRequest{VF: v.PCI, Accept: seen.Differences}, &done); err != nil {

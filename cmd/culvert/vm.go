@@ -20,11 +20,11 @@ func newVMCommand(n *node) *cobra.Command {
 		Use:     "vm",
 		Aliases: []string{"guest"},
 		Short:   "Give VFs to virtual machines of libvirt, and take them back",
-		Long: `A guest gets a VF of a pool as a pod does, from the same ledger: what one has no
-other gets, and a pool that is used up is refused with the owners' names.
+		Long: `A guest gets a VF of a pool as a pod does, from the same ledger. A VF has one
+owner, and a request to a pool without free VFs is refused with the owners' names.
 
 culvertd sets the MAC address, VLAN, spoof check, trust, rates and link state on
-the PF, where the guest cannot change them, binds the VF to vfio-pci, and reads
+the PF, where the guest cannot change them. It binds the VF to vfio-pci, and reads
 all that back. culvert vm attach puts the VF into the guest and its definition;
 culvert vm xml prints the definition with the VF in it, and changes no guest.`,
 		Example: `  culvert vm attach db1 --pool fast --vlan 100
@@ -35,7 +35,7 @@ culvert vm xml prints the definition with the VF in it, and changes no guest.`,
 	return cli.Group(cmd, newVMAttachCommand(n), newVMDetachCommand(n), newVMMigrateCommand(n), newVMXMLCommand(n), newVMListCommand(n), newVMShowCommand(n))
 }
 
-// What vm xml prints.
+// These are the forms of output of vm xml.
 const (
 	printDefinition = "definition"
 	printDevice     = "device"
@@ -49,10 +49,10 @@ func newVMXMLCommand(n *node) *cobra.Command {
 		Use:   "xml [FILE]",
 		Short: "Give a VF to a guest, and print its definition with the VF in it",
 		Long: `Reads the definition of a guest, as virsh dumpxml prints it, from FILE or standard
-input, gives the guest a free VF of the pool, and prints the definition with the
-VF in it, for virsh define. Asked again, it prints the same VF again.
+input. It gives the guest a free VF of the pool, and prints the definition with
+the VF in it, for virsh define. Run again, it prints the same VF again.
 
---way says how the definition passes the VF:
+--way selects how the definition passes the VF:
 
   interface  <interface type='hostdev'>; libvirt sets MAC address and VLAN, too
   hostdev    <hostdev>, a PCI device like any other
@@ -61,8 +61,8 @@ VF in it, for virsh define. Asked again, it prints the same VF again.
 
 --print device prints the device alone, for virsh attach-device.
 
-What libvirt's elements cannot say of it is put into the definition's
-<metadata>. Asked again for a device that the definition has, without --pool and
+Settings that libvirt's elements cannot express go into the definition's
+<metadata>. For a device that the definition already has, without --pool and
 settings, it takes those of the definition.
 
 The VF is reserved for the guest until the guest is shut down, until culvert vm
@@ -80,7 +80,7 @@ sends, not what it receives.`,
 		if part != printDefinition && part != printDevice && (part != printNetwork || req.Way != "network") {
 			return fmt.Errorf("--print %s: want definition or device; or network, with --way network", part)
 		}
-		if req.Spec, err = settings.spec(cmd); err != nil {
+		if req.Spec, err = settings.specOf(cmd); err != nil {
 			return err
 		}
 		if req.Definition, err = readDefinition(cmd, args); err != nil {
@@ -100,7 +100,7 @@ sends, not what it receives.`,
 func addRequest(cmd *cobra.Command, req *api.GuestXMLRequest, ways string) *settings {
 	f := cmd.Flags()
 	f.StringVar(&req.Pool, "pool", "", "the pool, as prefix/name or name; the only one when not given")
-	f.StringVar(&req.Device, "device", "net1", "what the VF is called; another name for each VF of a guest")
+	f.StringVar(&req.Device, "device", "net1", "name of the VF in the guest's definition; another name for each VF of a guest")
 	f.StringVar(&req.Way, "way", "interface", ways)
 	f.StringVar(&req.Failover, "failover", "", "alias of the guest's virtio interface for which the VF is the fast path")
 	f.StringVar(&req.Apart, "apart", "", "name of another device of the guest, on whose PF the VF must not be")
@@ -143,8 +143,8 @@ func addSettings(cmd *cobra.Command) *settings {
 	return s
 }
 
-// spec has those that were given.
-func (s *settings) spec(cmd *cobra.Command) (spec vf.Spec, err error) {
+// specOf returns a Spec of the flags that were given.
+func (s *settings) specOf(cmd *cobra.Command) (spec vf.Spec, err error) {
 	given := cmd.Flags().Changed
 	if given("mac") {
 		mac, err := vf.ParseUnicastMAC(s.mac)
@@ -153,7 +153,7 @@ func (s *settings) spec(cmd *cobra.Command) (spec vf.Spec, err error) {
 		}
 		spec.MAC = &mac
 	}
-	if spec.VLAN, err = s.tag(given); err != nil {
+	if spec.VLAN, err = s.vlanOf(given); err != nil {
 		return spec, err
 	}
 	for flag, word := range s.switches {
@@ -185,7 +185,7 @@ func (s *settings) spec(cmd *cobra.Command) (spec vf.Spec, err error) {
 	return spec, nil
 }
 
-func (s *settings) tag(given func(string) bool) (*vf.VLAN, error) {
+func (s *settings) vlanOf(given func(string) bool) (*vf.VLAN, error) {
 	v := vf.VLAN{ID: s.vlan, QoS: s.vlanQoS, Proto: vf.Dot1Q}
 	if given("vlan-proto") {
 		var err error
@@ -207,8 +207,8 @@ func newVMListCommand(n *node) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the guests that have VFs",
-		Long: `Lists the VFs that guests have, guest by guest. A phase with ! is of a VF that is
-not as its guest was promised; culvert vm show says how.`,
+		Long: `Lists the VFs of guests, guest by guest. A ! after the phase marks a VF that
+differs from its guest's lease; culvert vm show explains it.`,
 		Example: `  culvert vm list
   culvert vm list -o json | jq -r '.[].owner.name'`,
 		Args:              cobra.NoArgs,
@@ -216,12 +216,12 @@ not as its guest was promised; culvert vm show says how.`,
 	}
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		st, err := n.status(cmd.Context())
+		st, err := n.readStatus(cmd.Context())
 		if err != nil {
 			return err
 		}
 		vfs := pick.Guests(st)
-		return out.write(cmd, vfs, func(o text.Options) string { return text.Guests(vfs, o) })
+		return out.writeValue(cmd, vfs, func(o text.Options) string { return text.Guests(vfs, o) })
 	}
 	return cmd
 }
@@ -236,7 +236,7 @@ func newVMShowCommand(n *node) *cobra.Command {
 	}
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		st, err := n.status(cmd.Context())
+		st, err := n.readStatus(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -244,7 +244,7 @@ func newVMShowCommand(n *node) *cobra.Command {
 		if len(vfs) == 0 {
 			return fmt.Errorf("guest %q: %w among those that have VFs: culvert vm list shows them", args[0], vf.ErrNotFound)
 		}
-		return out.write(cmd, vfs, func(o text.Options) string { return showAll(vfs, st, o) })
+		return out.writeValue(cmd, vfs, func(o text.Options) string { return showAll(vfs, st, o) })
 	}
 	return cmd
 }

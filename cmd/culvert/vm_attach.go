@@ -22,10 +22,10 @@ func newVMAttachCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach GUEST",
 		Short: "Give a VF to a guest, as it runs and in its definition",
-		Long: `Gives the guest, named by its name or UUID, a free VF of the pool, and puts it
-into the guest that runs and into its definition, as far as it has either; --live
-or --config is one of them alone. If any of that fails nothing is changed. Asked
-again, nothing is changed either.
+		Long: `Gives the guest, named by its name or UUID, a free VF of the pool. It puts the VF
+into the running guest and into its definition, where there is one; --live or
+--config selects one of them. If any step fails it changes nothing. Run again, it
+changes nothing either.
 
 --way is interface (<interface type='hostdev'>) or hostdev (<hostdev>, the only
 one for a VLAN with priority, or of 802.1ad).
@@ -49,18 +49,18 @@ A guest that runs must have a free PCI slot to plug into: with machine type q35,
 	settings := addRequest(cmd, &req, "interface or hostdev")
 	f := cmd.Flags()
 	f.BoolVar(&bond, "bond", false, "two VFs, of two PFs")
-	f.BoolVar(&a.Live, "live", false, "the guest that runs, and not its definition")
-	f.BoolVar(&a.Config, "config", false, "its definition, and not the guest that runs")
+	f.BoolVar(&a.Live, "live", false, "the running guest, and not its definition")
+	f.BoolVar(&a.Config, "config", false, "its definition, and not the running guest")
 	out := addOutput(cmd, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		a.Guest = args[0]
 		if req.Way == "network" {
 			return errors.New("--way network: a network has to be defined first: culvert vm xml --way network prints it; or take interface or hostdev")
 		}
-		if req.Spec, err = settings.spec(cmd); err != nil {
+		if req.Spec, err = settings.specOf(cmd); err != nil {
 			return err
 		}
-		if a.Devices, err = pair(req, bond); err != nil {
+		if a.Devices, err = pairRequests(req, bond); err != nil {
 			return err
 		}
 		here, err := admin.Here(n.socket)
@@ -71,13 +71,13 @@ A guest that runs must have a free PCI slot to plug into: with machine type q35,
 		if err != nil {
 			return err
 		}
-		return out.write(cmd, done, func(text.Options) string { return text.GuestAttached(done) })
+		return out.writeValue(cmd, done, func(text.Options) string { return text.GuestAttached(done) })
 	}
 	return cmd
 }
 
-// pair is the request, or the two of a bond.
-func pair(req api.GuestXMLRequest, bond bool) ([]api.GuestXMLRequest, error) {
+// pairRequests returns the request, or the two of a bond.
+func pairRequests(req api.GuestXMLRequest, bond bool) ([]api.GuestXMLRequest, error) {
 	switch {
 	case !bond:
 		return []api.GuestXMLRequest{req}, nil
@@ -93,12 +93,12 @@ func newVMDetachCommand(n *node) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "detach GUEST [DEVICE]",
 		Short: "Take VFs back from a guest",
-		Long: `Takes the VFs that a guest has, named by its name or UUID, or the one that is
-called DEVICE: out of the guest that runs, which has to let go of it, out of its
-definition, and back. Each is brought to what it was when it was clean, and read
-back. What cannot be reset is quarantined, with the reason, and tried again.
+		Long: `Takes the VFs of a guest, named by its name or UUID, or the one that is called
+DEVICE. It takes them out of the running guest, which has to release them, and out
+of its definition. culvertd resets each VF to its baseline, and reads it back. A
+VF that cannot be reset is quarantined, with the reason, and tried again.
 
-A guest that lets go of no device (one that has not booted, say) keeps it, and
+A guest that releases no device (such as one that has not booted) keeps it, and
 nothing is changed. A guest that is shut down gives its VFs back by itself, and
 gets them again when it starts.`,
 		Example: `  culvert vm detach db1
@@ -111,11 +111,11 @@ gets them again when it starts.`,
 		if len(args) > 1 {
 			req.Device = args[1]
 		}
-		done, err := detach(cmd.Context(), n, req)
+		done, err := detachVFs(cmd.Context(), n, req)
 		if err != nil {
 			return err
 		}
-		return out.write(cmd, done, func(text.Options) string {
+		return out.writeValue(cmd, done, func(text.Options) string {
 			if len(done.VFs)+len(done.Devices) == 0 {
 				return fmt.Sprintf("vm %s: there was no VF to take back\n", req.Guest)
 			}
@@ -125,9 +125,9 @@ gets them again when it starts.`,
 	return cmd
 }
 
-// detach takes VFs back. Without libvirt there is no guest to take them out of: the
-// ledger is asked alone, and refuses what somebody has open.
-func detach(ctx context.Context, n *node, req api.GuestDetachRequest) (done api.GuestDetached, err error) {
+// detachVFs takes VFs back. Without libvirt there is no guest to take them out of: culvertd
+// decides by its ledger alone, and refuses a VF that a process has open.
+func detachVFs(ctx context.Context, n *node, req api.GuestDetachRequest) (done api.GuestDetached, err error) {
 	here, err := admin.Here(n.socket)
 	if err != nil {
 		return done, err

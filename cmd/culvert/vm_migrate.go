@@ -13,28 +13,32 @@ import (
 const migrateHelp = `Moves a guest, named by its name or UUID, to a host with culvertd and libvirt. ssh
 reaches it as HOST, by a key, as a user who may use their sockets (root). The
 guest gets VFs of that host's pools of the same names, or of --pool, with the same
-MAC addresses, VLANs and settings. Its definition moves, and whether it starts
-with the host. The VFs that it had here are free then.
+MAC addresses, VLANs and settings. Its definition and its autostart setting move.
+The VFs that it had here are free then.
 
 Storage is not moved: disks, kernel and firmware have to be on HOST under the same
-paths, shared (NFS, a SAN). That they are there is checked.
+paths, shared (NFS, a SAN). The command checks that they are there.
 
-The guest has to be off; --shutdown shuts it down. --live migrates it as it runs,
-if each of its VFs is the fast path of a virtio interface (culvert vm attach
---failover): the VF is unplugged, the guest migrated by virsh, and a VF of HOST
-plugged in.
+The guest has to be off; --shutdown shuts it down. --live migrates it while it
+runs, if each of its VFs is the fast path of a virtio interface (culvert vm attach
+--failover). The command then unplugs the VF, migrates the guest by virsh, and
+plugs in a VF of HOST.
 
---transport says how the memory of the guest goes then:
+--transport selects the way of the guest's memory:
 
-  ssh  over libvirt's connection to HOST, which ssh encrypts; the default
-  tls  from QEMU to QEMU, encrypted. Faster; QEMU on both hosts needs certificates
-       (/etc/pki/qemu), that of HOST for its name there (uname -n) or --tls-name
-  tcp  from QEMU to QEMU, not encrypted: for a network that you trust
+  ssh  over libvirt's connection to HOST, which ssh encrypts. The default.
+  tls  from QEMU to QEMU, encrypted. Faster. QEMU on both hosts needs
+       certificates (/etc/pki/qemu), that of HOST for its name there (uname -n)
+       or --tls-name.
+  tcp  from QEMU to QEMU, not encrypted: for a network that you trust.
 
-Everything else of a migration goes over ssh. What was used is said in the end.
+Everything else of a migration goes over ssh. The command reports the transport at
+the end.
 
-At no time can the guest start on both hosts. What fails is undone; what is
-interrupted is completed or begun anew when it is asked for again.`
+Where both hosts have libvirt's hooks, the guest can never start on both: the
+hooks refuse a definition with the mark of a migration. The command undoes a step
+that fails. Repeat an interrupted migration: the command completes it or begins
+anew.`
 
 func newVMMigrateCommand(n *node) *cobra.Command {
 	m := admin.Migration{}
@@ -81,7 +85,7 @@ func newVMMigrateCommand(n *node) *cobra.Command {
 		if err := errors.Join(err, there.Close()); err != nil {
 			return err
 		}
-		return out.write(cmd, done, func(text.Options) string { return text.GuestMigrated(done) })
+		return out.writeValue(cmd, done, func(text.Options) string { return text.GuestMigrated(done) })
 	}
 	return cmd
 }

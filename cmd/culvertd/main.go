@@ -30,7 +30,7 @@ var version = "unknown"
 func main() {
 	daemon.SetCollector(os.Getenv("GOGC"), os.Getenv("GOMEMLIMIT"))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
+	err := newCommand().ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "culvertd:", err)
@@ -38,23 +38,23 @@ func main() {
 	}
 }
 
-func command() *cobra.Command {
+func newCommand() *cobra.Command {
 	var c daemon.Config
 	var debug bool
 	var podNetworks, whereabouts string
 	cmd := &cobra.Command{
 		Use:   "culvertd",
 		Short: "Own the SR-IOV Virtual Functions of this node",
-		Long: `culvertd makes the Virtual Functions that host.yaml wants, gives them to pods,
-containers and virtual machines, takes them back clean, and keeps a ledger of
-who has which. It runs as root, one on a host, normally by systemd:
+		Long: `culvertd makes the Virtual Functions that host.yaml declares, gives them to pods,
+containers and virtual machines, and takes them back clean. It keeps a ledger of
+their owners. It runs as root, one on a host, normally by systemd:
 
   systemctl enable --now culvertd
   culvert status
 
-It re-applies host.yaml at every start, finishes or undoes what an earlier run
-left half done, and tells systemd when the VFs are there, so that kubelet and
-libvirtd can be ordered after it.`,
+It applies host.yaml again at every start, and finishes or undoes interrupted work
+of an earlier run. It reports to systemd when the VFs are there, so that kubelet
+and libvirtd can be ordered after it.`,
 		Example: `  # in the foreground, with all it does to the kernel
   culvertd --debug
 
@@ -82,16 +82,17 @@ libvirtd can be ordered after it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.HostFile, "host", desired.DefaultPath, "what is wanted of this host")
-	f.StringVar(&c.Ledger, "ledger", journal.DefaultPath, "the ledger of who has which VF")
+	f.StringVar(&c.HostFile, "host", desired.DefaultPath, "the file that declares this host's VFs and pools")
+	f.StringVar(&c.Ledger, "ledger", journal.DefaultPath, "the ledger of the VFs and their owners")
 	f.StringVar(&c.Socket, "socket", rpc.DefaultSocket, "where culvert and culvert-cni reach culvertd")
 	f.BoolVar(&c.Kubernetes, "kubernetes", false, "this host is a node of a cluster: give the pools to its kubelet")
 	f.StringVar(&c.KubeletDir, "kubelet-dir", daemon.DefaultKubeletDir, "root folder of the node's kubelet")
-	f.StringVar(&c.PluginDir, "plugin-dir", "", "folder that the CNI plugin was installed into, which culvertd takes away when --daemonset is deleted")
+	f.StringVar(&c.PluginDir, "plugin-dir", "", "folder of the installed CNI plugin, which culvertd removes when --daemonset is deleted")
 	f.StringVar(&c.ProcRoot, "proc", "/proc", "where the host's /proc is, writable below sys/net: elsewhere in a container that has a PID namespace of its own")
-	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "who sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
-	f.StringVar(&whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "who gives out the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
+	f.StringVar(&podNetworks, "pod-networks", string(pod.Auto), "the program that sets up the networks of pods: auto (Culvert, unless Multus is there), always (Culvert), never (another meta plugin)")
+	f.StringVar(&whereabouts, "whereabouts", string(cni.WhereaboutsAuto), "source of the addresses of networks with ipam of type whereabouts, the same on all nodes: auto (the plugin where whereabouts is installed in the cluster, else Culvert), plugin, pools (Culvert)")
 	addClusterFlags(f, &c.Cluster)
+	f.BoolVar(&c.SegmentDiscovery, "segment-discovery", true, "send a small frame on each PF every few seconds, to find out which PFs share an L2 segment and warn of pools over two; PFs whose segment is named take no part")
 	f.StringVar(&c.Metrics, "metrics", "", "address where Prometheus reads metrics, such as 127.0.0.1:9810; empty: nowhere")
 	f.BoolVar(&debug, "debug", false, "log every change to the kernel")
 	cmd.AddCommand(leaveCommand(), installCommand())
@@ -102,7 +103,7 @@ libvirtd can be ordered after it.`,
 func addClusterFlags(f *pflag.FlagSet, c *daemon.ClusterConfig) {
 	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "how to reach the cluster; empty: by the service account of the pod that culvertd is in")
 	f.StringVar(&c.NodeName, "node-name", nodeName(), "this host's name in the cluster; by default $NODE_NAME or the host's own")
-	f.StringVar(&c.DaemonSet, "daemonset", "", "the DaemonSet that this culvertd is of, namespace/name: when it is deleted, culvertd takes the CNI plugin away")
+	f.StringVar(&c.DaemonSet, "daemonset", "", "the DaemonSet of this culvertd, namespace/name: when it is deleted, culvertd removes the CNI plugin")
 	f.StringVar(&c.DevicePlugin, "device-plugin-config", wanted.DefaultDevicePlugin, "the ConfigMap of the SR-IOV network device plugin, namespace/name, with a key config.json or one for this node")
 	f.StringVar(&c.DevicePluginPrefix, "device-plugin-prefix", desired.DevicePluginPrefix, "prefix of the resources in it that name none, as that plugin's flag -resource-prefix")
 	f.StringVar(&c.ConfDir, "cni-conf-dir", pod.DefaultConfDir, "where the container runtime's network configurations are")
@@ -110,7 +111,7 @@ func addClusterFlags(f *pflag.FlagSet, c *daemon.ClusterConfig) {
 	f.StringSliceVar(&c.GlobalNamespaces, "global-namespaces", netannotation.DefaultGlobal(), "namespaces whose networks every pod may use, with --namespace-isolation")
 }
 
-// nodeName is what a DaemonSet says, or the host, whose name a kubelet takes in lower
+// nodeName returns the name that a DaemonSet sets, or the host's, which a kubelet takes in lower
 // case.
 func nodeName() string {
 	if n := os.Getenv("NODE_NAME"); n != "" {
@@ -123,12 +124,12 @@ func nodeName() string {
 	return strings.ToLower(name)
 }
 
-// leaveCommand is what an uninstall runs on a node.
+// leaveCommand returns the command that an uninstall runs on a node.
 func leaveCommand() *cobra.Command {
 	dir := pod.DefaultConfDir
 	cmd := &cobra.Command{
 		Use:   "leave-pod-networks",
-		Short: "Take away the file by which the container runtime comes to Culvert first",
+		Short: "Remove the file that makes the container runtime call Culvert first",
 		Long: `Removes ` + pod.Conflist + `, so that the container runtime sets up the default
 network of pods by itself again. An uninstall runs it on each node, after culvertd
 has stopped there and no pod has a VF any more. It is no error when the file is
@@ -145,9 +146,9 @@ func installCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "install-plugin DIR",
 		Short: "Install the CNI plugin into a folder, from beside this program",
-		Long: `Copies culvert-cni, which lies beside this program, into DIR as the plugins culvert and
-sriov. It keeps a plugin sriov that was there before. The DaemonSet runs it before
-culvertd, as a container that has no capability.`,
+		Long: `Copies culvert-cni, which lies beside this program, into DIR as the plugins
+culvert and sriov. It keeps a plugin sriov that was there before. The DaemonSet
+runs it before culvertd, as a container that has no capability.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return daemon.InstallPlugin(args[0]) },
 	}

@@ -21,5 +21,5 @@ func (n Node) CNI(ctx context.Context, command string, a Attachment) ([]byte, er
 		"env", "CNI_PATH=/opt/cni/bin", "NETCONFPATH=" + a.Dir, "CNI_IFNAME=" + a.Interface, "CNI_ARGS=" + a.Args, "CAP_ARGS=" + a.Abilities,
 		"/opt/cni/bin/cnitool", command, a.Network, Netns(a.Netns),
 	}
-	return n.feed(ctx, nil, "cnitool "+command+" "+a.Network+" "+a.Netns, argv)
+	return n.runWithInput(ctx, nil, "cnitool "+command+" "+a.Network+" "+a.Netns, argv)
 }

@@ -29,7 +29,7 @@ func (n Node) Prepare(ctx context.Context) error {
 	return err
 }
 
-// Netns is the path of the network namespace with a name.
+// Netns returns the path of the network namespace with a name.
 func Netns(name string) string { return "/run/netns/" + name }
 
 // Container is a container of containerd, on a network namespace of its name.

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Guest is a virtual machine of the node's libvirt: the small one of nodes whose
-// lab has Guests, which runs what it is told on its serial console.
+// Guest is a virtual machine of the node's libvirt: the small one of nodes whose lab has
+// Guests, which runs commands from its serial console.
 type Guest struct {
 	Node Node
 	Name string
@@ -30,8 +30,8 @@ func (n Node) PutEmptyHooks(ctx context.Context) error {
 	return err
 }
 
-// StartLibvirt starts libvirt anew, which looks for hooks then, and returns when
-// it has looked at its QEMU.
+// StartLibvirt starts libvirt anew, so that it looks for hooks. It returns when libvirt has
+// probed its QEMU.
 func (n Node) StartLibvirt(ctx context.Context) error {
 	_, err := n.Script(ctx, "start libvirt", `
 		systemctl try-restart libvirtd
@@ -71,8 +71,8 @@ func (g Guest) Start(ctx context.Context) error {
 // emulated it takes half a minute on an idle machine, and minutes on a busy one.
 const guestBoot = 10 * time.Minute
 
-// Await waits until the guest takes commands, and tells after how many seconds of
-// its own time that was.
+// Await waits until the guest takes commands, and returns how many seconds of its own time that
+// took.
 func (g Guest) Await(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, guestBoot, fmt.Errorf("the guest %s is not up after %s", g.Name, guestBoot))
 	defer cancel()
@@ -99,18 +99,18 @@ func (g Guest) Exec(ctx context.Context, line string) ([]byte, error) {
 		exec 3<>"$(virsh ttyconsole "$1")"
 		stty raw -echo <&3
 		printf '%s\n' "$2" >&3
-		while IFS= read -r -t 120 said <&3; do
+		while IFS= read -r -t 600 said <&3; do
 			said=${said%$'\r'}
 			case $said in
 			=[0-9]*) exit "${said#=}" ;;
 			*) printf '%s\n' "$said" ;;
 			esac
 		done
-		echo "no answer in 2 min" >&2
+		echo "no answer in 10 min" >&2
 		exit 1`, g.Name, line)
 }
 
-// Place is the guest as culvert bench run has it: its channel of virtio leads to a shell.
+// Place returns the guest as culvert bench run has it: its channel of virtio leads to a shell.
 func (g Guest) Place() string {
 	return fmt.Sprintf("lab:%s/%s,vm=%s,by=socat - UNIX-CONNECT:/run/libvirt/qemu/%[3]s.shell", g.Node.Lab.Name(), g.Node.Name, g.Name)
 }
@@ -120,20 +120,23 @@ func (g Guest) Place() string {
 func (g Guest) Kill(ctx context.Context) error {
 	_, err := g.Node.Script(ctx, "kill QEMU of "+g.Name, `
 		kill -KILL "$(cat "/run/libvirt/qemu/$1.pid")"
-		for try in {1..300}; do
-			if [ "$(virsh domstate "$1")" = "shut off" ]; then exit; fi
+		until [ "$(virsh domstate "$1")" = "shut off" ]; do
+			if [ "$SECONDS" -gt 600 ]; then
+				echo "libvirt says that it is $(virsh domstate "$1")" >&2
+				exit 1
+			fi
 			sleep 0.2
-		done
-		echo "libvirt says that it is $(virsh domstate "$1")" >&2
-		exit 1`, g.Name)
+		done`, g.Name)
 	return err
 }
 
 // Ended returns when the guest that has ended has no VF any more.
 func (g Guest) Ended(ctx context.Context) error {
 	_, err := g.Node.Script(ctx, "wait until "+g.Name+" has no VF", `
-		for try in {1..300}; do
-			if ! culvert vm list -o json | grep "\"name\": *\"$1\"" >/dev/null; then exit; fi
+		named="\"name\": *\"$1\""
+		while list=$(culvert vm list -o json); do
+			if ! [[ $list =~ $named ]]; then exit; fi
+			if [ "$SECONDS" -gt 600 ]; then break; fi
 			sleep 0.2
 		done
 		culvert vm list >&2

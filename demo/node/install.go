@@ -19,7 +19,7 @@ func (p Parts) Stage(ctx context.Context, dir, hostYAML string) error {
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(p.Top, "build/bin/culvert"), "host", "install", "--root", dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("install Culvert into %s: %w: %s", dir, err, tail(string(bytes.TrimSpace(out))))
+		return fmt.Errorf("install Culvert into %s: %w: %s", dir, err, lastPart(string(bytes.TrimSpace(out))))
 	}
 	if err := os.WriteFile(filepath.Join(dir, "etc/culvert/host.yaml"), []byte(hostYAML), 0o644); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (n Node) Install(ctx context.Context, stage string) error {
 	return err
 }
 
-// LastWords are the latest lines that culvertd logged.
+// LastWords returns the latest lines that culvertd logged.
 func (n Node) LastWords(ctx context.Context) (string, error) {
 	out, err := n.Run(ctx, "journalctl", "--no-pager", "--unit", "culvertd", "--lines", "20", "--output", "cat")
 	return string(out), err

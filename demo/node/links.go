@@ -22,9 +22,9 @@ const linksScript = `
 	echo
 	ip -details -json link show`
 
-// VFs is every VF of a node as the kernel tells of it, by PF and index
-// ("enp1s0#3"): what stays the same while a VF is at rest, as text. It is read
-// with ip(8), and knows nothing of Culvert.
+// VFs has every VF of a node as the kernel shows it, by PF and index ("enp1s0#3"): the
+// attributes that stay the same while a VF is at rest, as text. It is read with ip(8), and
+// knows nothing of Culvert.
 type VFs map[string]string
 
 // VFs lists the node's VFs.
@@ -36,15 +36,15 @@ func (n Node) VFs(ctx context.Context) (VFs, error) {
 	return parseLinks(out)
 }
 
-// steady are the attributes of a VF's netdevice that change only when somebody
-// changes them. Carrier, queues' states and the index of the interface are not.
+// steady lists the attributes of a VF's netdevice that change only when a program changes them.
+// It leaves out carrier, the states of queues and the index of the interface.
 var steady = []string{"ifname", "address", "permaddr", "mtu", "promiscuity", "allmulti", "master", "altnames", "parentdev"}
 
 // parseLinks reads what linksScript prints.
 func parseLinks(text []byte) (VFs, error) {
 	table, rest, ok := bytes.Cut(append([]byte("\n"), text...), []byte("\n\n"))
 	if !ok {
-		return nil, fmt.Errorf("read the list of links: no blank line in %q", tail(string(text)))
+		return nil, fmt.Errorf("read the list of links: no blank line in %q", lastPart(string(text)))
 	}
 	var links []map[string]any
 	if err := json.Unmarshal(rest, &links); err != nil {
@@ -52,7 +52,7 @@ func parseLinks(text []byte) (VFs, error) {
 	}
 	byDevice, byName := map[string]map[string]any{}, map[string]map[string]any{}
 	for _, l := range links {
-		byDevice[str(l["parentdev"])], byName[str(l["ifname"])] = l, l
+		byDevice[stringOf(l["parentdev"])], byName[stringOf(l["ifname"])] = l, l
 	}
 	seen := VFs{}
 	lines := bufio.NewScanner(bytes.NewReader(table))
@@ -65,15 +65,15 @@ func parseLinks(text []byte) (VFs, error) {
 		if _, err := fmt.Sscanf(lines.Text(), "%s %d %s", &pf, &index, &pci); err != nil {
 			return nil, fmt.Errorf("read the list of VFs: %q: %w", lines.Text(), err)
 		}
-		seen[fmt.Sprintf("%s#%d", pf, index)] = fmt.Sprintf("%s %s; %s", pci, netdevice(byDevice[pci]), held(byName[pf], index))
+		seen[fmt.Sprintf("%s#%d", pf, index)] = fmt.Sprintf("%s %s; %s", pci, describeNetdevice(byDevice[pci]), describeHeld(byName[pf], index))
 	}
 	return seen, nil
 }
 
-func str(v any) string { s, _ := v.(string); return s }
+func stringOf(v any) string { s, _ := v.(string); return s }
 
-// netdevice tells of a VF's own netdevice.
-func netdevice(l map[string]any) string {
+// describeNetdevice describes a VF's own netdevice.
+func describeNetdevice(l map[string]any) string {
 	if l == nil {
 		return "no netdevice on the host"
 	}
@@ -87,14 +87,14 @@ func netdevice(l map[string]any) string {
 	for _, f := range flags {
 		switch f {
 		case "UP", "PROMISC", "ALLMULTI", "NOARP":
-			parts = append(parts, strings.ToLower(str(f)))
+			parts = append(parts, strings.ToLower(stringOf(f)))
 		}
 	}
 	return strings.Join(parts, " ")
 }
 
-// held tells what the PF holds for a VF, in the order of the keys.
-func held(pf map[string]any, index int) string {
+// describeHeld lists the PF's settings for a VF, in the order of the keys.
+func describeHeld(pf map[string]any, index int) string {
 	list, _ := pf["vfinfo_list"].([]any)
 	for _, e := range list {
 		info, _ := e.(map[string]any)
@@ -112,8 +112,7 @@ func held(pf map[string]any, index int) string {
 	return "the PF holds nothing"
 }
 
-// Changes tells, by name, how each VF of an earlier look was and is, if that
-// is not the same.
+// Changes returns, by name, how each VF of an earlier look was and is, if that is not the same.
 func (before VFs) Changes(after VFs) map[string]string {
 	out := map[string]string{}
 	for name, was := range before {

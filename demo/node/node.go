@@ -33,7 +33,7 @@ func Of(l *lab.Lab, count int) []Node {
 	return nodes
 }
 
-// Place is a network namespace of the node as culvert bench run has it; without a name the node's
+// Place returns a network namespace of the node as culvert bench run has it; without a name the node's
 // own.
 func (n Node) Place(netns string) string {
 	place := fmt.Sprintf("lab:%s/%s", n.Lab.Name(), n.Name)
@@ -56,11 +56,11 @@ func (e *ExitError) Error() string {
 	if out := strings.TrimSpace(e.Stdout); said == "" || strings.HasPrefix(out, "{") { // CNI plugins say why on standard output
 		said = strings.TrimSpace(said + "\n" + out)
 	}
-	return fmt.Sprintf("%s: %s: exit status %d: %s", e.Node, e.Command, e.Status, tail(said))
+	return fmt.Sprintf("%s: %s: exit status %d: %s", e.Node, e.Command, e.Status, lastPart(said))
 }
 
-// tail cuts what a command said to its end, which says most.
-func tail(s string) string {
+// lastPart cuts what a command said to its end, which says most.
+func lastPart(s string) string {
 	const most = 2000
 	if len(s) > most {
 		return "... " + s[len(s)-most:]
@@ -71,21 +71,21 @@ func tail(s string) string {
 // Run runs a command on the node as root and returns what it printed. The
 // error is an *ExitError when its status is not 0; the output comes with it.
 func (n Node) Run(ctx context.Context, argv ...string) ([]byte, error) {
-	return n.feed(ctx, nil, argv[0], argv)
+	return n.runWithInput(ctx, nil, argv[0], argv)
 }
 
-// Script runs a bash script with the positional parameters args, stopping at
-// the first command that fails. What names it in errors.
+// Script runs a bash script with the positional parameters args, stopping at the first command
+// that fails. Errors begin with the argument what.
 func (n Node) Script(ctx context.Context, what, script string, args ...string) ([]byte, error) {
-	return n.feed(ctx, nil, what, append([]string{"bash", "-euo", "pipefail", "-c", script, what}, args...))
+	return n.runWithInput(ctx, nil, what, append([]string{"bash", "-euo", "pipefail", "-c", script, what}, args...))
 }
 
-// Feed is Script with a standard input.
+// Feed runs a script like Script, with a standard input.
 func (n Node) Feed(ctx context.Context, in io.Reader, what, script string, args ...string) ([]byte, error) {
-	return n.feed(ctx, in, what, append([]string{"bash", "-euo", "pipefail", "-c", script, what}, args...))
+	return n.runWithInput(ctx, in, what, append([]string{"bash", "-euo", "pipefail", "-c", script, what}, args...))
 }
 
-func (n Node) feed(ctx context.Context, in io.Reader, what string, argv []string) ([]byte, error) {
+func (n Node) runWithInput(ctx context.Context, in io.Reader, what string, argv []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	exit, err := n.Lab.Exec(ctx, n.Name, lab.Cmd{Argv: argv, Stdin: in, Stdout: &stdout, Stderr: &stderr})
 	if err != nil {

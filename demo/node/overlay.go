@@ -15,18 +15,17 @@ const (
 	OverlayNetwork = "cbr0"
 )
 
-// vtepMAC is what Flannel would draw by lot and tell the others.
+// vtepMAC returns an address that Flannel would draw by lot and announce to the others.
 func vtepMAC(number int) string { return fmt.Sprintf("02:f1:a0:00:00:%02x", number) }
 
-// JoinOverlay gives the node what Flannel gives it with its VXLAN backend: the
-// device flannel.1 (VNI 1, UDP port 8472, MTU 1450) over the address of a PF,
-// a route with its neighbour and forwarding entry to each other node's pods,
-// and a CNI configuration that makes veths on the bridge cni0. What flanneld
-// learns from its store is known here.
+// JoinOverlay gives the node the parts of Flannel's VXLAN backend: the device flannel.1 (VNI 1,
+// UDP port 8472, MTU 1450) over the address of a PF, a route with its neighbour and forwarding
+// entry to each other node's pods, and a CNI configuration that makes veths on the bridge cni0.
+// Flannel reads those values from its store; here they are fixed.
 //
-// Checksums within the tunnel are computed in software: the emulated NIC says
-// that it can, and sends wrong ones, so that pings pass and TCP does not. Real
-// clusters switch it off for the same reason on NICs and kernels that cannot.
+// Checksums within the tunnel are computed in software: the emulated NIC says that it can, and
+// sends wrong ones, so that pings pass and TCP does not. Real clusters switch it off for the
+// same reason on NICs and kernels that cannot.
 func (n Node) JoinOverlay(ctx context.Context, count int) error {
 	args := []string{UplinkPF, strconv.Itoa(n.Number), vtepMAC(n.Number)}
 	for other := 1; other <= count; other++ {
@@ -56,7 +55,7 @@ func (n Node) JoinOverlay(ctx context.Context, count int) error {
 	return n.WriteFile(ctx, OverlayDir+"/10-flannel.conflist", []byte(config))
 }
 
-// overlayConfig is what Flannel's plugin delegates for its usual
+// overlayConfig is the configuration that Flannel's plugin passes to its delegate for the usual
 // kube-flannel configuration.
 const overlayConfig = `{
   "cniVersion": "1.0.0",

@@ -15,9 +15,8 @@ type Parts struct {
 	CNI string // cnitool, bridge, host-local and other plugins
 }
 
-// FindParts finds the programs of the source tree at top. The CNI project's
-// are built from their Go modules when the cache has none of this version;
-// step is told then.
+// FindParts finds the programs of the source tree at top. It builds the CNI project's from
+// their Go modules when the cache has none of this version, and reports that to step.
 func FindParts(ctx context.Context, top string, step func(string)) (Parts, error) {
 	top, err := filepath.Abs(top)
 	if err != nil {

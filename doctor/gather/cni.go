@@ -89,7 +89,7 @@ func readResults(root string, c *doctor.CNI) {
 	}
 }
 
-// Revision is what a program was built from; empty when the file does not
+// Revision returns what a program was built from; empty when the file does not
 // tell.
 func Revision(info *debug.BuildInfo) string {
 	var revision, changed string
@@ -124,7 +124,7 @@ func readConfig(root, name string) doctor.CNIConfig {
 // runtimeFiles are the configurations of container runtimes that name folders.
 var runtimeFiles = []string{"etc/containerd/config.toml", "etc/containerd/conf.d/*.toml", "etc/crio/crio.conf", "etc/crio/crio.conf.d/*.conf"}
 
-// runtimeDirs are the folders of plugins and of configurations that the
+// runtimeDirs returns the folders of plugins and of configurations that the
 // runtimes of this host use.
 func runtimeDirs(root string) (bins, confs []string) {
 	add := func(to *[]string, dirs []string) {
@@ -160,9 +160,9 @@ func runtimeDirs(root string) (bins, confs []string) {
 	return bins, confs
 }
 
-// dirSetting matches the settings of containerd (plugins."io.containerd.grpc.v1.cri".cni)
-// and CRI-O (crio.network) that name folders: a string or a list of them, at the
-// start of a line. The rest of the TOML is not ours.
+// dirSetting matches the settings of containerd (plugins."io.containerd.grpc.v1.cri".cni) and
+// CRI-O (crio.network) that name folders: a string or a list of them, at the start of a line. The
+// check does not need the rest of the TOML.
 var dirSetting = regexp.MustCompile(`(?m)^[ \t]*(bin_dirs?|plugin_dirs|conf_dir|network_dir)[ \t]*=[ \t]*("[^"\n]*"|'[^'\n]*'|\[[^\]]*\])`)
 
 var quotedText = regexp.MustCompile(`"[^"\n]*"|'[^'\n]*'`)

@@ -1,6 +1,6 @@
-// Package gather collects the facts that package doctor judges: from the
-// kernel, from files, from culvertd. It changes nothing. What cannot be had is
-// missing in the facts, with the reason where there is a place for it.
+// Package gather collects the facts that package doctor judges: from the kernel, from files,
+// from culvertd. It changes nothing. A fact that cannot be had is missing, with the reason
+// where there is a place for it.
 package gather
 
 import (
@@ -41,7 +41,7 @@ type Options struct {
 	Ledger   string                                        // the ledger's file, below Root
 	Version  string
 	Build    string     // revision of the program that looks; empty: unknown
-	Peer     netip.Addr // to send probes to; the zero value: nobody
+	Peer     netip.Addr // to send probes to; the zero value: none
 	IsRoot   bool
 }
 
@@ -70,7 +70,7 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 		}
 	}
 	var err error
-	if f.Spec, f.SpecMissing, err = spec(o); err != nil {
+	if f.Spec, f.SpecMissing, err = readSpec(o); err != nil {
 		f.SpecErr = excerpt.Error(err)
 	}
 	rules, err := claims.Read(os.DirFS(o.Root))
@@ -91,13 +91,13 @@ func Facts(ctx context.Context, o Options) doctor.Facts {
 		f.Cluster = &c
 	}
 	if o.Peer.IsValid() {
-		p := probe(ctx, o.Peer, f)
+		p := probePeer(ctx, o.Peer, f)
 		f.Peer = &p
 	}
 	return f
 }
 
-func spec(o Options) (s desired.Spec, missing bool, err error) {
+func readSpec(o Options) (s desired.Spec, missing bool, err error) {
 	content, err := readFile(o.Root, o.HostFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, true, nil
@@ -141,9 +141,9 @@ func kubeletSwap(root string) bool {
 	return false
 }
 
-// probe tries how large a packet gets to the peer: as large as host.yaml wants
+// probePeer tries how large a packet gets to the peer: as large as host.yaml wants
 // the netdevice that reaches it, else as large as that netdevice is.
-func probe(ctx context.Context, peer netip.Addr, f doctor.Facts) doctor.Peer {
+func probePeer(ctx context.Context, peer netip.Addr, f doctor.Facts) doctor.Peer {
 	p := doctor.Peer{Address: peer.String(), Least: pathmtu.Least(peer)}
 	fail := func(err error) doctor.Peer {
 		p.Err = excerpt.Error(err)

@@ -1,8 +1,7 @@
-// Package mend carries out the repairs of `culvert doctor --fix`: modules that
-// are loaded and sysctls that are set, now and at every boot. Each takes
-// nothing from anybody, is read back, and can be undone with the command that
-// it returns. A file is written as a whole or not at all, one for each repair,
-// so that an undo is one rm.
+// Package mend carries out the repairs of `culvert doctor --fix`: modules that are loaded and
+// sysctls that are set, now and at every boot. Each disturbs no other program, is read back, and
+// can be undone with the command that it returns. A file is written as a whole or not at all, one
+// for each repair, so that an undo is one rm.
 package mend
 
 import (
@@ -16,14 +15,14 @@ import (
 	"github.com/culvert-net/culvert/kernel/survey"
 )
 
-// Host is where repairs are made.
+// Host is the host on which repairs are made.
 type Host struct {
 	Root string // "/" outside of tests
 	// Load loads a module: survey.LoadModule outside of tests.
 	Load func(ctx context.Context, name string) error
 }
 
-// Changes are the repairs of the findings, each once.
+// Changes returns the repairs of the findings, each once.
 func Changes(found []doctor.Finding) []doctor.Change {
 	seen := map[doctor.Change]bool{}
 	var out []doctor.Change
@@ -44,9 +43,9 @@ func (h Host) Apply(ctx context.Context, changes []doctor.Change) []api.Repair {
 		r := api.Repair{What: c.String()}
 		var err error
 		if c.Module != "" {
-			err = h.module(ctx, c.Module, &r)
+			err = h.loadModule(ctx, c.Module, &r)
 		} else {
-			err = h.sysctl(c.Key, c.Value, &r)
+			err = h.setSysctl(c.Key, c.Value, &r)
 		}
 		if r.Done = err == nil; err != nil {
 			r.Error = err.Error()
@@ -56,7 +55,7 @@ func (h Host) Apply(ctx context.Context, changes []doctor.Change) []api.Repair {
 	return out
 }
 
-func (h Host) module(ctx context.Context, name string, r *api.Repair) error {
+func (h Host) loadModule(ctx context.Context, name string, r *api.Repair) error {
 	if err := h.Load(ctx, name); err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func (h Host) module(ctx context.Context, name string, r *api.Repair) error {
 		return fmt.Errorf("modprobe %s succeeded, and the kernel does not list it", name)
 	}
 	file := "/etc/modules-load.d/90-culvert-" + name + ".conf"
-	if err := h.write(file, "# culvert doctor --fix\n"+name+"\n"); err != nil {
+	if err := h.writeFile(file, "# culvert doctor --fix\n"+name+"\n"); err != nil {
 		return fmt.Errorf("it is loaded until the next boot: %w", err)
 	}
 	r.Found = "loaded, and " + file + " loads it at boot"
@@ -72,13 +71,13 @@ func (h Host) module(ctx context.Context, name string, r *api.Repair) error {
 	return nil
 }
 
-func (h Host) sysctl(key, value string, r *api.Repair) error {
+func (h Host) setSysctl(key, value string, r *api.Repair) error {
 	before, err := survey.SetSysctl(survey.Root(h.Root), key, value)
 	if err != nil {
 		return err
 	}
 	file := "/etc/sysctl.d/90-culvert-" + key + ".conf"
-	if err := h.write(file, fmt.Sprintf("# culvert doctor --fix; it was %s\n%s = %s\n", before, key, value)); err != nil {
+	if err := h.writeFile(file, fmt.Sprintf("# culvert doctor --fix; it was %s\n%s = %s\n", before, key, value)); err != nil {
 		return fmt.Errorf("it is set until the next boot: %w", err)
 	}
 	r.Found = fmt.Sprintf("it reads %s (it was %s), and %s sets it at boot", value, before, file)
@@ -86,8 +85,8 @@ func (h Host) sysctl(key, value string, r *api.Repair) error {
 	return nil
 }
 
-// write replaces a file.
-func (h Host) write(name, content string) error {
+// writeFile replaces a file.
+func (h Host) writeFile(name, content string) error {
 	path := filepath.Join(h.Root, name)
 	if err := durable.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Attachment is what a person wants a guest to have.
+// Attachment is a person's request for a VF of a guest.
 type Attachment struct {
 	Guest string // name or UUID
 	// Devices are one, or the two of a pair; their Definition is filled in.
@@ -26,18 +26,18 @@ func Attach(ctx context.Context, h host, a Attachment, tell func(string)) (out a
 	if err != nil {
 		return out, err
 	}
-	if a.Live, a.Config, err = where(seen, a); err != nil {
+	if a.Live, a.Config, err = chooseDefinitions(seen, a); err != nil {
 		return out, err
 	}
 	w := &work{tell: tell}
-	if out, err = attach(ctx, h, w, seen, a); err != nil {
-		return api.GuestAttached{}, w.back(ctx, err)
+	if out, err = attachDevice(ctx, h, w, seen, a); err != nil {
+		return api.GuestAttached{}, w.undoAll(ctx, err)
 	}
 	return out, nil
 }
 
-// where decides which of the two definitions are changed.
-func where(seen Seen, a Attachment) (live, config bool, err error) {
+// chooseDefinitions decides which of the two definitions are changed.
+func chooseDefinitions(seen Seen, a Attachment) (live, config bool, err error) {
 	switch {
 	case seen.Defined == "" && seen.Live == "":
 		return false, false, fmt.Errorf("guest %q: %w: virsh list --all shows which there are", a.Guest, vf.ErrNotFound)
@@ -51,13 +51,13 @@ func where(seen Seen, a Attachment) (live, config bool, err error) {
 	return seen.Live != "", seen.Defined != "", nil
 }
 
-func attach(ctx context.Context, h host, w *work, seen Seen, a Attachment) (api.GuestAttached, error) {
+func attachDevice(ctx context.Context, h host, w *work, seen Seen, a Attachment) (api.GuestAttached, error) {
 	out := api.GuestAttached{Guest: seen.Name}
-	runs, err := devices(seen.Live)
+	runs, err := parseDevices(seen.Live)
 	if err != nil {
 		return out, err
 	}
-	text, had := seen.Defined, seen.leases(seen.UUID)
+	text, had := seen.Defined, seen.leasesOf(seen.UUID)
 	if !a.Config {
 		text = seen.Live
 	}
@@ -66,7 +66,7 @@ func attach(ctx context.Context, h host, w *work, seen Seen, a Attachment) (api.
 		req.Definition = text
 		if _, leased := had[req.Device]; !leased {
 			free := Free{seen.UUID, req.Device}
-			w.undo = append(w.undo, func(ctx context.Context) error { return on(seen.Host, free, h.Do(ctx, free)) })
+			w.undo = append(w.undo, func(ctx context.Context) error { return explainAction(seen.Host, free, h.Do(ctx, free)) })
 		}
 		w.tell(fmt.Sprintf("%s: a VF for %s", seen.Host, req.Device))
 		given, err := h.Lease(ctx, req)
@@ -85,12 +85,12 @@ func attach(ctx context.Context, h host, w *work, seen Seen, a Attachment) (api.
 		out.Devices = append(out.Devices, api.GuestDevice{Device: req.Device, VF: given.VF, Live: a.Live, Config: a.Config})
 	}
 	for _, p := range plugs {
-		if err := w.do(ctx, h, seen.Host, p, Unplug(p)); err != nil {
+		if err := w.doAction(ctx, h, seen.Host, p, Unplug(p)); err != nil {
 			return out, err
 		}
 	}
 	if !a.Config || text == seen.Defined {
 		return out, nil
 	}
-	return out, w.do(ctx, h, seen.Host, Define{text}, Define{seen.Defined})
+	return out, w.doAction(ctx, h, seen.Host, Define{text}, Define{seen.Defined})
 }

@@ -13,40 +13,40 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Detach takes devices out of a guest: out of the running one, out of its definition,
-// and the VFs back. An empty device is all that Culvert made. A guest that lets go
-// of no device keeps it, its definition and its VF. Asked again it takes nothing. Errors: vf.ErrNotFound when
-// neither libvirt nor culvertd knows of such a guest.
+// Detach takes devices out of the running guest and out of its definition, and takes their VFs
+// back. If device is empty, these are all devices that Culvert made. A guest that does not
+// release a device keeps the device, its definition and its VF. A repeated call changes nothing.
+// Errors: vf.ErrNotFound when neither libvirt nor culvertd knows of such a guest.
 func Detach(ctx context.Context, h host, name, device string, tell func(string)) (api.GuestDetached, error) {
 	out := api.GuestDetached{VFs: []api.GuestVF{}}
 	seen, err := h.See(ctx, name)
 	if err != nil {
 		return out, err
 	}
-	live, err1 := devices(seen.Live)
-	defined, err2 := devices(seen.Defined)
+	live, err1 := parseDevices(seen.Live)
+	defined, err2 := parseDevices(seen.Defined)
 	if err := errors.Join(err1, err2); err != nil {
 		return out, err
 	}
-	leased := seen.leases(seen.UUID)
+	leased := seen.leasesOf(seen.UUID)
 	if seen.UUID == "" {
 		return out, fmt.Errorf("guest %q: %w: neither libvirt nor the ledger has it: virsh list --all and culvert vm list show what there is", name, vf.ErrNotFound)
 	}
 	d := detaching{h, &work{tell: tell}, seen}
-	for _, one := range names(device, leased, live, defined) {
+	for _, one := range namedDevices(device, leased, live, defined) {
 		_, runs := live.Has(one)
 		_, kept := defined.Has(one)
-		if err := d.unplug(ctx, live, one); err != nil {
+		if err := d.unplugDevice(ctx, live, one); err != nil {
 			return out, err
 		}
-		if defined, err = d.forget(ctx, defined, one); err != nil {
+		if defined, err = d.forgetDevice(ctx, defined, one); err != nil {
 			return out, err
 		}
 		if runs || kept {
 			out.Devices = append(out.Devices, one)
 		}
 		if _, has := leased[one]; has {
-			if err := d.work.do(ctx, h, seen.Host, Free{seen.UUID, one}, nil); err != nil {
+			if err := d.work.doAction(ctx, h, seen.Host, Free{seen.UUID, one}, nil); err != nil {
 				return out, err
 			}
 		}
@@ -60,12 +60,12 @@ func Detach(ctx context.Context, h host, name, device string, tell func(string))
 			continue
 		}
 		was := leased[one]
-		now, there := after.at(was.PCI)
+		now, there := after.vfAt(was.PCI)
 		v := api.GuestVF{VF: was.PCI, Guest: *was.Owner, Phase: now.Phase, Reason: now.Reason}
 		if !there || now.Missing {
 			v.Phase = api.PhaseMissing
 		}
-		if now.Owner != nil && now.Phase != string(journal.Quarantined) { // somebody has it already
+		if now.Owner != nil && now.Phase != string(journal.Quarantined) { // it has another owner already
 			v.Phase = string(journal.Free)
 		}
 		out.VFs = append(out.VFs, v)
@@ -73,8 +73,8 @@ func Detach(ctx context.Context, h host, name, device string, tell func(string))
 	return out, nil
 }
 
-// names are the devices that are meant.
-func names(device string, leased map[string]api.VF, definitions ...guest.Definition) []string {
+// namedDevices returns the devices that are meant.
+func namedDevices(device string, leased map[string]api.VF, definitions ...guest.Definition) []string {
 	if device != "" {
 		return []string{device}
 	}
@@ -96,19 +96,19 @@ type detaching struct {
 	seen Seen
 }
 
-func (d detaching) unplug(ctx context.Context, live guest.Definition, device string) error {
+func (d detaching) unplugDevice(ctx context.Context, live guest.Definition, device string) error {
 	element, runs := live.Device(device)
 	if !runs {
 		return nil
 	}
-	err := d.work.do(ctx, d.host, d.seen.Host, Unplug{d.seen.UUID, device, element}, nil)
+	err := d.work.doAction(ctx, d.host, d.seen.Host, Unplug{d.seen.UUID, device, element}, nil)
 	if err != nil {
 		return fmt.Errorf("%w: nothing is changed: shut guest %s down, which gives its VFs back, or ask again when it has booted", err, d.seen.Name)
 	}
 	return nil
 }
 
-func (d detaching) forget(ctx context.Context, defined guest.Definition, device string) (guest.Definition, error) {
+func (d detaching) forgetDevice(ctx context.Context, defined guest.Definition, device string) (guest.Definition, error) {
 	if d.seen.Defined == "" {
 		return defined, nil
 	}
@@ -119,7 +119,7 @@ func (d detaching) forget(ctx context.Context, defined guest.Definition, device 
 	if err != nil {
 		return defined, err
 	}
-	if err := d.work.do(ctx, d.host, d.seen.Host, Define{text}, nil); err != nil {
+	if err := d.work.doAction(ctx, d.host, d.seen.Host, Define{text}, nil); err != nil {
 		return defined, err
 	}
 	return guest.Parse([]byte(text))

@@ -20,12 +20,12 @@ import (
 
 // host is a host with guests.
 type host interface {
-	// See looks at a guest, by its name or UUID. One that libvirt does not know has
-	// neither definition.
+	// See looks at a guest, by its name or UUID. A guest that libvirt does not know has neither
+	// definition.
 	See(ctx context.Context, guest string) (Seen, error)
 	// Lease gives a guest a VF, as culvert vm xml does.
 	Lease(ctx context.Context, req api.GuestXMLRequest) (api.GuestXML, error)
-	// Do does one thing. Done before, it changes nothing.
+	// Do carries out one action. An action that was done before changes nothing.
 	Do(ctx context.Context, a Action) error
 	// Missing are those of the paths that are not there.
 	Missing(ctx context.Context, paths []string) ([]string, error)
@@ -37,23 +37,22 @@ type Seen struct {
 	Boot string // two hosts of one Boot are one host
 	Name string
 	UUID string
-	// Defined is what its next start has, and Live what it runs with; empty without a
-	// definition, and when it is off.
+	// Defined is the definition of the guest's next start, and Live the one that it runs with.
+	// Defined is empty if the guest has no definition, Live if it is off.
 	Defined, Live string
 	Autostart     bool
 	VFs           []api.VF // all of the host
 	Route         Route
 }
 
-// Route is how another host's libvirt is reached, for a guest that migrates there while
-// it runs.
+// Route is the way to another host's libvirt, for a guest that migrates there while it runs.
 type Route struct {
 	Libvirt string // its URI, for virsh here
 	Data    string // the URI at which it takes the guest's memory
 }
 
-// leases are the VFs that a guest has by the ledger, by the names of the devices.
-func (s Seen) leases(uuid string) map[string]api.VF {
+// leasesOf returns the VFs that a guest has by the ledger, by the names of the devices.
+func (s Seen) leasesOf(uuid string) map[string]api.VF {
 	out := map[string]api.VF{}
 	for _, v := range s.VFs {
 		if o := v.Owner; o != nil && o.Kind == vf.OwnerGuest && o.UID == uuid {
@@ -63,8 +62,8 @@ func (s Seen) leases(uuid string) map[string]api.VF {
 	return out
 }
 
-// at is the VF of an address.
-func (s Seen) at(pci vf.PCIAddr) (api.VF, bool) {
+// vfAt returns the VF of an address.
+func (s Seen) vfAt(pci vf.PCIAddr) (api.VF, bool) {
 	for _, v := range s.VFs {
 		if v.PCI == pci {
 			return v, true
@@ -73,16 +72,16 @@ func (s Seen) at(pci vf.PCIAddr) (api.VF, bool) {
 	return api.VF{}, false
 }
 
-// devices reads one of the two definitions; an empty one has none.
-func devices(text string) (guest.Definition, error) {
+// parseDevices reads one of the two definitions; an empty one has none.
+func parseDevices(text string) (guest.Definition, error) {
 	if text == "" {
 		return guest.Definition{}, nil
 	}
 	return guest.Parse([]byte(text))
 }
 
-// Action is one thing that is done on a host: one of the types below. Guests are
-// named by their UUIDs, devices by their names.
+// Action is a change of a host: one of the types below. Guests are named by their UUIDs,
+// devices by their names.
 type Action interface{ fmt.Stringer }
 
 // The actions.
@@ -90,19 +89,19 @@ type (
 	// Define keeps a definition, of a guest that runs, too. Whether the guest starts with
 	// the host stays as it is; a new one does not.
 	Define struct{ XML string }
-	// SetAutostart says whether a guest starts with the host. One without a definition
-	// does not.
+	// SetAutostart sets whether a guest starts with the host. A guest without a definition does
+	// not.
 	SetAutostart struct {
 		Guest string
 		On    bool
 	}
-	// Undefine forgets the definition.
+	// Undefine deletes the definition.
 	Undefine struct{ Guest string }
-	// Free takes a VF back that nobody has open any more.
+	// Free takes a VF back that no process has open any more.
 	Free struct{ Guest, Device string }
 	// Plug puts a device into a guest that runs.
 	Plug struct{ Guest, Device, XML string }
-	// Unplug takes it out, and waits until the guest has let go of it.
+	// Unplug takes a device out, and waits until the guest has released it.
 	Unplug struct{ Guest, Device, XML string }
 	// Shutdown waits until the guest is off.
 	Shutdown struct{ Guest string }

@@ -182,13 +182,13 @@ func (f *fake) do(a Action) error {
 		if f.Live == "" {
 			return fmt.Errorf("the guest is off: %w", vf.ErrInvalid)
 		}
-		d, err := devices(f.Live)
+		d, err := parseDevices(f.Live)
 		if _, has := d.Has(a.Device); err == nil && !has {
 			f.Live = strings.Replace(f.Live, "  </devices>", a.XML+"  </devices>", 1)
 		}
 		return err
 	case Unplug:
-		d, err := devices(f.Live)
+		d, err := parseDevices(f.Live)
 		if err != nil || f.Live == "" {
 			return err
 		}
@@ -203,7 +203,7 @@ func (f *fake) do(a Action) error {
 
 // startable reports whether the guest can be started, or runs.
 func (f *fake) startable() bool {
-	d, err := devices(f.Defined)
+	d, err := parseDevices(f.Defined)
 	if err != nil {
 		panic(err)
 	}

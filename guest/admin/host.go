@@ -15,12 +15,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// How long is waited for what others do, and how often is looked.
+// These constants bound the waits for others, and say how often the program looks.
 const (
-	callBound     = time.Minute // one call of libvirt or culvertd
-	unplugBound   = time.Minute // a guest lets go of a device
+	callBound     = time.Minute     // one call of libvirt or culvertd
+	unplugBound   = 3 * time.Minute // for a guest to release a device; one that is busy takes long
 	shutdownBound = 3 * time.Minute
-	freeBound     = 10 * time.Second // QEMU closes a VF that was unplugged
+	freeBound     = 30 * time.Second // QEMU closes a VF that was unplugged
 	lookEvery     = 500 * time.Millisecond
 )
 
@@ -34,7 +34,7 @@ type Host struct {
 	missing  func(context.Context, []string) ([]string, error)
 }
 
-// Here is this host.
+// Here returns this host.
 func Here(culvertd string) (*Host, error) {
 	name, err1 := os.Hostname()
 	boot, err2 := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -50,13 +50,13 @@ func missingHere(_ context.Context, paths []string) (out []string, err error) {
 	return out, nil
 }
 
-// Missing are those of the paths that are not there.
+// Missing returns the paths that do not exist.
 func (h *Host) Missing(ctx context.Context, paths []string) ([]string, error) {
 	return h.missing(ctx, paths)
 }
 
-// dialled does something with a connection to libvirt.
-func (h *Host) dialled(ctx context.Context, f func(context.Context, *libvirt.Client) error) error {
+// withLibvirt runs a function with a connection to libvirt.
+func (h *Host) withLibvirt(ctx context.Context, f func(context.Context, *libvirt.Client) error) error {
 	c, err := libvirt.Dial(ctx, h.libvirt)
 	if err != nil {
 		return fmt.Errorf("host %s: %w", h.name, err)
@@ -70,7 +70,7 @@ func (h *Host) See(ctx context.Context, name string) (Seen, error) {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
 	s := Seen{Host: h.name, Boot: h.boot, Name: name, Route: h.route}
-	err := h.dialled(ctx, func(ctx context.Context, c *libvirt.Client) error { return s.ask(ctx, c, name) })
+	err := h.withLibvirt(ctx, func(ctx context.Context, c *libvirt.Client) error { return s.askLibvirt(ctx, c, name) })
 	if err != nil {
 		return s, err
 	}
@@ -87,8 +87,8 @@ func (h *Host) See(ctx context.Context, name string) (Seen, error) {
 	return s, nil
 }
 
-// ask fills in what libvirt says.
-func (s *Seen) ask(ctx context.Context, c *libvirt.Client, name string) error {
+// askLibvirt fills in libvirt's knowledge of a guest.
+func (s *Seen) askLibvirt(ctx context.Context, c *libvirt.Client, name string) error {
 	g, err := c.Find(ctx, name)
 	if errors.Is(err, vf.ErrNotFound) {
 		return nil
@@ -116,19 +116,19 @@ func (h *Host) Lease(ctx context.Context, req api.GuestXMLRequest) (out api.Gues
 	return out, err
 }
 
-// Do does one thing.
+// Do carries out one action.
 func (h *Host) Do(ctx context.Context, a Action) error {
 	switch a := a.(type) {
 	case Free:
-		return h.free(ctx, a)
+		return h.freeVF(ctx, a)
 	case Send:
-		return h.send(ctx, a)
+		return h.migrateGuest(ctx, a)
 	}
-	return h.dialled(ctx, func(ctx context.Context, c *libvirt.Client) error { return act(ctx, c, a) })
+	return h.withLibvirt(ctx, func(ctx context.Context, c *libvirt.Client) error { return doInLibvirt(ctx, c, a) })
 }
 
-// act does what libvirt alone does.
-func act(ctx context.Context, c *libvirt.Client, a Action) error {
+// doInLibvirt carries out the actions that libvirt alone performs.
+func doInLibvirt(ctx context.Context, c *libvirt.Client, a Action) error {
 	bounded, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
 	switch a := a.(type) {
@@ -148,9 +148,9 @@ func act(ctx context.Context, c *libvirt.Client, a Action) error {
 		}
 		return c.Attach(bounded, a.Guest, a.XML, true, false)
 	case Unplug:
-		return unplug(ctx, c, a)
+		return unplugAndWait(ctx, c, a)
 	case Shutdown:
-		return shutdown(ctx, c, a.Guest)
+		return shutDownGuest(ctx, c, a.Guest)
 	}
 	return fmt.Errorf("%s: %w: not an action", a, vf.ErrInvalid)
 }
@@ -172,7 +172,7 @@ func setAutostart(ctx context.Context, c *libvirt.Client, a SetAutostart) error 
 	return err
 }
 
-// runsWith is the element of a device of a guest that runs, if it runs and has it.
+// runsWith returns the element of a device of a guest that runs, if it runs and has it.
 func runsWith(ctx context.Context, c *libvirt.Client, uuid, device string) (string, bool, error) {
 	if g, err := c.Find(ctx, uuid); err != nil || g.State == libvirt.Off {
 		return "", false, err
@@ -189,9 +189,9 @@ func runsWith(ctx context.Context, c *libvirt.Client, uuid, device string) (stri
 	return element, has, nil
 }
 
-// unplug asks the guest for a device, and waits for the definition without it. It is
+// unplugAndWait asks the guest for a device, and waits for the definition without it. It is
 // asked once: one that boots hears it when it has booted, or never.
-func unplug(ctx context.Context, c *libvirt.Client, a Unplug) error {
+func unplugAndWait(ctx context.Context, c *libvirt.Client, a Unplug) error {
 	element, has, err := runsWith(ctx, c, a.Guest, a.Device)
 	if err != nil || !has {
 		return err
@@ -201,14 +201,14 @@ func unplug(ctx context.Context, c *libvirt.Client, a Unplug) error {
 	if err := c.Detach(ctx, a.Guest, element, true, false); err != nil {
 		return err
 	}
-	return until(ctx, fmt.Sprintf("the guest has not let go of it within %s", unplugBound), func() (bool, error) {
+	return waitUntil(ctx, fmt.Sprintf("the guest has not let go of it within %s", unplugBound), func() (bool, error) {
 		_, has, err := runsWith(ctx, c, a.Guest, a.Device)
 		return !has, err
 	})
 }
 
-// shutdown asks the guest to shut itself down, and waits.
-func shutdown(ctx context.Context, c *libvirt.Client, uuid string) error {
+// shutDownGuest asks the guest to shut itself down, and waits.
+func shutDownGuest(ctx context.Context, c *libvirt.Client, uuid string) error {
 	off := func() (bool, error) {
 		g, err := c.Find(ctx, uuid)
 		return g.State == libvirt.Off, err
@@ -221,12 +221,12 @@ func shutdown(ctx context.Context, c *libvirt.Client, uuid string) error {
 	if err := c.Shutdown(ctx, uuid); err != nil {
 		return err
 	}
-	return until(ctx, fmt.Sprintf("the guest runs still after %s: virsh destroy stops it as if its power were cut", shutdownBound), off)
+	return waitUntil(ctx, fmt.Sprintf("the guest runs still after %s: virsh destroy stops it as if its power were cut", shutdownBound), off)
 }
 
-// until waits for something that nobody tells; late is what is said when ctx ends
-// before.
-func until(ctx context.Context, late string, done func() (bool, error)) error {
+// waitUntil polls until done reports true; nothing announces that change. late is the error's
+// text when ctx ends before.
+func waitUntil(ctx context.Context, late string, done func() (bool, error)) error {
 	for {
 		is, err := done()
 		if ctx.Err() != nil && !is {
@@ -242,15 +242,15 @@ func until(ctx context.Context, late string, done func() (bool, error)) error {
 	}
 }
 
-// free takes a VF back. QEMU closes one that was unplugged a little later than libvirt
+// freeVF takes a VF back. QEMU closes one that was unplugged a little later than libvirt
 // says so; and culvertd may have seen that by itself.
-func (h *Host) free(ctx context.Context, a Free) error {
+func (h *Host) freeVF(ctx context.Context, a Free) error {
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
 	closing, stop := context.WithTimeout(ctx, freeBound)
 	defer stop()
 	var last error
-	err := until(closing, "", func() (bool, error) {
+	err := waitUntil(closing, "", func() (bool, error) {
 		last = rpc.Call(ctx, h.culvertd, api.MethodGuestDetach, api.GuestDetachRequest{Guest: a.Guest, Device: a.Device}, nil)
 		switch {
 		case errors.Is(last, vf.ErrNotFound):

@@ -11,11 +11,11 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// live moves a guest that runs. Without its VFs, whose state is in the NIC, it goes on by its
+// moveLive moves a guest that runs. Without its VFs, whose state is in the NIC, it goes on by its
 // virtio interfaces; libvirt sees to it that it runs on one of the hosts and is
 // defined there.
-func (m *migration) live(ctx context.Context) error {
-	runs, err := devices(m.s.Live)
+func (m *migration) moveLive(ctx context.Context) error {
+	runs, err := parseDevices(m.s.Live)
 	if err != nil {
 		return err
 	}
@@ -28,46 +28,45 @@ func (m *migration) live(ctx context.Context) error {
 		}
 	}
 	begin := time.Now()
-	text, all, err := m.lease(ctx)
+	text, all, err := m.leaseVFs(ctx)
 	if err == nil {
 		err = m.unplugAll(ctx, runs)
 	}
 	unplugged := time.Now()
 	if err != nil {
-		return m.work.back(ctx, err)
+		return m.work.undoAll(ctx, err)
 	}
 	send := Send{m.s.UUID, text, m.t.Route, cmp.Or(m.Transport, SSH), cmp.Or(m.TLSName, m.t.Host)}
-	if err := m.work.do(ctx, m.source, m.s.Host, send, nil); err != nil {
-		if err := m.stayed(ctx, err); err != nil {
+	if err := m.work.doAction(ctx, m.source, m.s.Host, send, nil); err != nil {
+		if err := m.undoIfStayed(ctx, err); err != nil {
 			return err
 		}
 	}
 	m.sent = send.Transport
 	sent := time.Now()
 	if m.s.Autostart { // libvirt leaves that behind
-		if err := m.work.do(ctx, m.target, m.t.Host, SetAutostart{m.s.UUID, true}, nil); err != nil {
-			return m.slow(err)
+		if err := m.work.doAction(ctx, m.target, m.t.Host, SetAutostart{m.s.UUID, true}, nil); err != nil {
+			return m.explainSlow(err)
 		}
 	}
 	for _, g := range all {
-		if err := m.work.do(ctx, m.target, m.t.Host, Plug{m.s.UUID, g.device, g.xml}, nil); err != nil {
-			return m.slow(err)
+		if err := m.work.doAction(ctx, m.target, m.t.Host, Plug{m.s.UUID, g.device, g.xml}, nil); err != nil {
+			return m.explainSlow(err)
 		}
 	}
 	m.work.tell(fmt.Sprintf("on %s after %.1f s; without its VFs for %.1f s", m.t.Host, time.Since(begin).Seconds(), time.Since(unplugged).Seconds()))
 	m.work.tell(fmt.Sprintf("the migration itself took %.1f s", sent.Sub(unplugged).Seconds()))
-	return m.gone(ctx)
+	return m.freeSource(ctx)
 }
 
-// slow is a guest that is on the target, and has no VF there yet.
-func (m *migration) slow(err error) error {
+// explainSlow returns the error of a guest that is on the target, and has no VF there yet.
+func (m *migration) explainSlow(err error) error {
 	return fmt.Errorf("guest %s runs on host %s, by its virtio interfaces: %w: mend that, and ask again", m.Guest, m.t.Host, err)
 }
 
-// unplugAll takes the VFs out of the guest that runs, and back: the PF would give
-// frames for their MAC addresses to VFs that nobody has any more, and not to the virtio
-// interfaces with the same addresses. When the guest has to have them back, they are
-// leased anew.
+// unplugAll takes the VFs out of the guest that runs, and back. Left there, the PF would give
+// frames for their MAC addresses to VFs without an owner, and not to the virtio interfaces with
+// the same addresses. When the guest has to have them back, they are leased anew.
 func (m *migration) unplugAll(ctx context.Context, runs guest.Definition) error {
 	for _, u := range runs.Uses {
 		if !u.Named() {
@@ -82,10 +81,10 @@ func (m *migration) unplugAll(ctx context.Context, runs guest.Definition) error 
 			if err == nil {
 				err = m.source.Do(ctx, plug)
 			}
-			return on(m.s.Host, plug, err)
+			return explainAction(m.s.Host, plug, err)
 		})
 		for _, a := range []Action{Unplug{m.s.UUID, name, element}, Free{m.s.UUID, name}} {
-			if err := m.work.do(ctx, m.source, m.s.Host, a, nil); err != nil {
+			if err := m.work.doAction(ctx, m.source, m.s.Host, a, nil); err != nil {
 				return err
 			}
 		}
@@ -93,9 +92,9 @@ func (m *migration) unplugAll(ctx context.Context, runs guest.Definition) error 
 	return nil
 }
 
-// stayed takes everything back after a migration that failed, if the guest has
-// stayed; it is nil when the guest runs on the target all the same.
-func (m *migration) stayed(ctx context.Context, cause error) error {
+// undoIfStayed takes everything back after a migration that failed, if the guest has stayed; it
+// returns nil if the guest runs on the target nevertheless.
+func (m *migration) undoIfStayed(ctx context.Context, cause error) error {
 	look, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	s, err := m.source.See(look, m.s.UUID)
@@ -108,17 +107,17 @@ func (m *migration) stayed(ctx context.Context, cause error) error {
 			return nil
 		}
 	}
-	return m.work.back(ctx, cause)
+	return m.work.undoAll(ctx, cause)
 }
 
 // plugThere gives a guest that has come to the target what its definition there has
 // and it does not run with.
 func (m *migration) plugThere(ctx context.Context) error {
-	defined, err := devices(m.t.Defined)
+	defined, err := parseDevices(m.t.Defined)
 	if err != nil {
 		return err
 	}
-	runs, err := devices(m.t.Live)
+	runs, err := parseDevices(m.t.Live)
 	if err != nil {
 		return err
 	}
@@ -128,10 +127,10 @@ func (m *migration) plugThere(ctx context.Context) error {
 		}
 		got, err := m.target.Lease(ctx, api.GuestXMLRequest{Definition: m.t.Defined, Device: u.Name(), Way: string(u.Way), Failover: u.Failover})
 		if err == nil {
-			err = m.work.do(ctx, m.target, m.t.Host, Plug{m.t.UUID, u.Name(), got.Device}, nil)
+			err = m.work.doAction(ctx, m.target, m.t.Host, Plug{m.t.UUID, u.Name(), got.Device}, nil)
 		}
 		if err != nil {
-			return m.slow(err)
+			return m.explainSlow(err)
 		}
 	}
 	return nil

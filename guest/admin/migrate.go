@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Migration is what a person wants of a guest.
+// Migration is a person's request to move a guest to another host.
 type Migration struct {
 	Guest string // name or UUID
 	Pool  string // of the other host; empty: pools of the same names
@@ -31,17 +31,17 @@ type Migration struct {
 // (docs/design/0011-migration.md). tell hears of each thing that is done.
 func Migrate(ctx context.Context, from, to host, what Migration, tell func(string)) (api.GuestMigrated, error) {
 	m := &migration{Migration: what, source: from, target: to, work: &work{tell: tell}}
-	if err := m.look(ctx, what.Guest); err != nil {
+	if err := m.lookAtBoth(ctx, what.Guest); err != nil {
 		return api.GuestMigrated{}, err
 	}
-	if err := m.run(ctx); err != nil {
+	if err := m.runMigration(ctx); err != nil {
 		return api.GuestMigrated{}, err
 	}
-	return api.GuestMigrated{Guest: m.name(), Host: m.t.Host, Transport: string(m.sent)}, nil
+	return api.GuestMigrated{Guest: m.guestName(), Host: m.t.Host, Transport: string(m.sent)}, nil
 }
 
-// name is the guest's, by the host that has it.
-func (m *migration) name() string {
+// guestName returns the guest's name, by the host that has it.
+func (m *migration) guestName() string {
 	if m.s.UUID != "" {
 		return m.s.Name
 	}
@@ -59,8 +59,8 @@ type migration struct {
 	work           *work
 }
 
-// look sees the guest on both hosts.
-func (m *migration) look(ctx context.Context, name string) (err error) {
+// lookAtBoth sees the guest on both hosts.
+func (m *migration) lookAtBoth(ctx context.Context, name string) (err error) {
 	if m.s, err = m.source.See(ctx, name); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (m *migration) look(ctx context.Context, name string) (err error) {
 	return nil
 }
 
-func (m *migration) run(ctx context.Context) error {
+func (m *migration) runMigration(ctx context.Context) error {
 	there, err := markOf(m.t)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (m *migration) run(ctx context.Context) error {
 		return fmt.Errorf("guest %q: %w on %s, and on %s: virsh list --all shows which there are", m.Guest, vf.ErrNotFound, m.s.Host, m.t.Host)
 	case m.s.Defined == "":
 		m.autostart = there.Autostart
-		return m.arrived(ctx, there)
+		return m.finishArrived(ctx, there)
 	}
 	if m.definition, err = guest.Parse([]byte(m.s.Defined)); err != nil {
 		return err
@@ -100,27 +100,27 @@ func (m *migration) run(ctx context.Context) error {
 	case err != nil:
 		return err
 	case here.To == m.t.Host && m.s.Live != "":
-		return fmt.Errorf("guest %s: %w: it runs, though it is on its way to host %s, where it must not start then: shut it down, and ask again (culvert doctor tells of missing hooks, which let it start)", m.s.Name, vf.ErrHeld, m.t.Host)
+		return fmt.Errorf("guest %s: %w: it runs, though it is on its way to host %s, where it must not start then: shut it down, and ask again (culvert doctor reports missing hooks, which let it start)", m.s.Name, vf.ErrHeld, m.t.Host)
 	case here.To == m.t.Host:
-		return m.resume(ctx, there)
+		return m.resumeMove(ctx, there)
 	case here != (guest.Move{}):
-		return fmt.Errorf("guest %s: %w: it is on its way already, %s: finish that first", m.s.Name, vf.ErrInvalid, way(here))
+		return fmt.Errorf("guest %s: %w: it is on its way already, %s: finish that first", m.s.Name, vf.ErrInvalid, describeWay(here))
 	case m.t.Defined != "" && there.From != m.s.Host, m.t.Live != "":
 		return fmt.Errorf("guest %s: %w: host %s has a guest with that UUID, too: see which of them is the right one, and undefine the other", m.s.Name, vf.ErrHeld, m.t.Host)
 	}
-	if err := m.fits(ctx); err != nil {
+	if err := m.checkFits(ctx); err != nil {
 		return err
 	}
-	if err := m.leftovers(ctx); err != nil {
+	if err := m.removeLeftovers(ctx); err != nil {
 		return err
 	}
 	if m.Live {
-		return m.live(ctx)
+		return m.moveLive(ctx)
 	}
-	return m.cold(ctx)
+	return m.moveCold(ctx)
 }
 
-func way(m guest.Move) string {
+func describeWay(m guest.Move) string {
 	if m.To != "" {
 		return "to host " + m.To
 	}
@@ -128,7 +128,7 @@ func way(m guest.Move) string {
 }
 
 func markOf(s Seen) (guest.Move, error) {
-	d, err := devices(s.Defined)
+	d, err := parseDevices(s.Defined)
 	if err != nil || s.Defined == "" {
 		return guest.Move{}, err
 	}
@@ -136,8 +136,8 @@ func markOf(s Seen) (guest.Move, error) {
 	return m, err
 }
 
-// fits refuses what cannot work, before anything is touched.
-func (m *migration) fits(ctx context.Context) error {
+// checkFits refuses what cannot work, before anything is touched.
+func (m *migration) checkFits(ctx context.Context) error {
 	if err := m.definition.CanMove(); err != nil {
 		return err
 	}
@@ -162,11 +162,11 @@ func (m *migration) fits(ctx context.Context) error {
 	return nil
 }
 
-// leftovers takes away what an earlier attempt left on the target, which was never
+// removeLeftovers takes away what an earlier attempt left on the target, which was never
 // allowed to start there.
-func (m *migration) leftovers(ctx context.Context) error {
+func (m *migration) removeLeftovers(ctx context.Context) error {
 	if m.t.Defined != "" {
-		if err := m.work.do(ctx, m.target, m.t.Host, Undefine{m.s.UUID}, nil); err != nil {
+		if err := m.work.doAction(ctx, m.target, m.t.Host, Undefine{m.s.UUID}, nil); err != nil {
 			return err
 		}
 	}
@@ -176,41 +176,41 @@ func (m *migration) leftovers(ctx context.Context) error {
 // freeAll takes the guest's VFs of a host back.
 func (m *migration) freeAll(ctx context.Context, h host, seen Seen) error {
 	var errs []error
-	for _, device := range slices.Sorted(maps.Keys(seen.leases(m.uuid()))) {
-		errs = append(errs, m.work.do(ctx, h, seen.Host, Free{m.uuid(), device}, nil))
+	for _, device := range slices.Sorted(maps.Keys(seen.leasesOf(m.guestUUID()))) {
+		errs = append(errs, m.work.doAction(ctx, h, seen.Host, Free{m.guestUUID(), device}, nil))
 	}
 	return errors.Join(errs...)
 }
 
-func (m *migration) uuid() string {
+func (m *migration) guestUUID() string {
 	if m.s.UUID != "" {
 		return m.s.UUID
 	}
 	return m.t.UUID
 }
 
-// cold moves a guest that is off.
-func (m *migration) cold(ctx context.Context) error {
+// moveCold moves a guest that is off.
+func (m *migration) moveCold(ctx context.Context) error {
 	if m.s.Live != "" {
-		if err := m.work.do(ctx, m.source, m.s.Host, Shutdown{m.s.UUID}, nil); err != nil {
+		if err := m.work.doAction(ctx, m.source, m.s.Host, Shutdown{m.s.UUID}, nil); err != nil {
 			return err
 		}
 	}
-	err := m.prepare(ctx)
+	err := m.prepareTarget(ctx)
 	if err != nil {
-		return m.work.back(ctx, err)
+		return m.work.undoAll(ctx, err)
 	}
-	return m.resume(ctx, guest.Move{From: m.s.Host})
+	return m.resumeMove(ctx, guest.Move{From: m.s.Host})
 }
 
-// prepare makes all ready on the target, where the guest cannot start yet, and then
+// prepareTarget makes all ready on the target, where the guest cannot start yet, and then
 // keeps it from starting here.
-func (m *migration) prepare(ctx context.Context) error {
-	text, _, err := m.lease(ctx)
+func (m *migration) prepareTarget(ctx context.Context) error {
+	text, _, err := m.leaseVFs(ctx)
 	if err != nil {
 		return err
 	}
-	arriving, err := marked(text, guest.Move{From: m.s.Host, Autostart: m.autostart})
+	arriving, err := markDefinition(text, guest.Move{From: m.s.Host, Autostart: m.autostart})
 	if err != nil {
 		return err
 	}
@@ -218,21 +218,21 @@ func (m *migration) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := m.work.do(ctx, m.target, m.t.Host, Define{arriving}, Undefine{m.s.UUID}); err != nil {
+	if err := m.work.doAction(ctx, m.target, m.t.Host, Define{arriving}, Undefine{m.s.UUID}); err != nil {
 		return err
 	}
 	m.t.Defined = arriving
-	if err := m.work.do(ctx, m.source, m.s.Host, Define{leaving}, Define{m.s.Defined}); err != nil {
+	if err := m.work.doAction(ctx, m.source, m.s.Host, Define{leaving}, Define{m.s.Defined}); err != nil {
 		return err
 	}
 	now, err := m.source.See(ctx, m.s.UUID)
 	if err == nil && now.Live != "" {
-		err = fmt.Errorf("guest %s: %w: somebody has started it meanwhile", m.s.Name, vf.ErrHeld)
+		err = fmt.Errorf("guest %s: %w: it was started meanwhile", m.s.Name, vf.ErrHeld)
 	}
 	return err
 }
 
-func marked(text string, move guest.Move) (string, error) {
+func markDefinition(text string, move guest.Move) (string, error) {
 	d, err := guest.Parse([]byte(text))
 	if err != nil {
 		return "", err
@@ -243,9 +243,9 @@ func marked(text string, move guest.Move) (string, error) {
 // given is a device as the target has it.
 type given struct{ device, xml string }
 
-// lease gets VFs of the target, and makes the definition with them. All of the
+// leaseVFs gets VFs of the target, and makes the definition with them. All of the
 // guest's settings stay: the MAC address that it had of its VF, too.
-func (m *migration) lease(ctx context.Context) (text string, all []given, err error) {
+func (m *migration) leaseVFs(ctx context.Context) (text string, all []given, err error) {
 	text = m.s.Defined
 	wants, err := m.definition.Wants()
 	if err != nil {
@@ -253,15 +253,15 @@ func (m *migration) lease(ctx context.Context) (text string, all []given, err er
 	}
 	for _, w := range wants {
 		use, named := m.definition.Has(w.Device)
-		if !named { // of somebody's network
+		if !named { // of a libvirt network
 			continue
 		}
-		req, err := m.request(use, w)
+		req, err := m.requestFor(use, w)
 		if err != nil {
 			return "", nil, err
 		}
 		free := Free{m.s.UUID, w.Device}
-		m.work.undo = append(m.work.undo, func(ctx context.Context) error { return on(m.t.Host, free, m.target.Do(ctx, free)) })
+		m.work.undo = append(m.work.undo, func(ctx context.Context) error { return explainAction(m.t.Host, free, m.target.Do(ctx, free)) })
 		m.work.tell(fmt.Sprintf("%s: a VF for %s", m.t.Host, w.Device))
 		got, err := m.target.Lease(ctx, req)
 		if err != nil {
@@ -283,14 +283,14 @@ func (m *migration) lease(ctx context.Context) (text string, all []given, err er
 	return text, all, nil
 }
 
-// request asks for a VF of the target that is as the one here.
-func (m *migration) request(use guest.Use, w guest.Want) (req api.GuestXMLRequest, err error) {
+// requestFor asks for a VF of the target that is as the one here.
+func (m *migration) requestFor(use guest.Use, w guest.Want) (req api.GuestXMLRequest, err error) {
 	req = api.GuestXMLRequest{Device: w.Device, Pool: w.Pool, Way: string(use.Way), Failover: use.Failover, Spec: w.Spec}
 	if m.Pool != "" {
 		req.Pool = m.Pool
 	}
 	if req.Spec.MAC == nil { // the VF's own
-		v, there := m.s.at(w.VF)
+		v, there := m.s.vfAt(w.VF)
 		if !there {
 			return req, fmt.Errorf("device %s of guest %s: %w: VF %s is none of this host's, so the guest's MAC address is not known: give it in the definition's <metadata> (mac=)",
 				w.Device, m.s.Name, vf.ErrNotFound, w.VF)
@@ -298,56 +298,56 @@ func (m *migration) request(use guest.Use, w guest.Want) (req api.GuestXMLReques
 		mac := v.Settings.MAC
 		req.Spec.MAC = &mac
 	}
-	m.warn(w.Device, *req.Spec.MAC)
+	m.warnOfMAC(w.Device, *req.Spec.MAC)
 	req.Definition, err = m.definition.Without(w.Device)
 	return req, err
 }
 
-// warn tells of an address that will be there twice when somebody else gets the VF.
-func (m *migration) warn(device string, mac vf.MAC) {
+// warnOfMAC warns of an address that exists twice once the VF gets another owner.
+func (m *migration) warnOfMAC(device string, mac vf.MAC) {
 	for _, v := range m.s.VFs {
 		if v.Baseline != nil && v.Baseline.Admin.MAC == mac {
-			m.work.tell(fmt.Sprintf("%s keeps MAC address %s, which is VF %s's own on %s: whoever gets that VF next has it as well, unless he asks for another; a guest that moves is better given one of its own (--mac)",
+			m.work.tell(fmt.Sprintf("%s keeps MAC address %s, which is VF %s's own on %s: the next owner of that VF has it as well, unless it requests another; a guest that moves is better given one of its own (--mac)",
 				device, mac, v.PCI, m.s.Host))
 		}
 	}
 }
 
-// resume goes on when the guest cannot start here any more: from the moment at which
+// resumeMove goes on when the guest cannot start here any more: from the moment at which
 // the target's definition is cleared, it is the guest. It can be begun at any time again.
-func (m *migration) resume(ctx context.Context, there guest.Move) error {
+func (m *migration) resumeMove(ctx context.Context, there guest.Move) error {
 	switch {
-	case m.t.Defined == "": // somebody has undefined it there: begin anew, from here
+	case m.t.Defined == "": // it was undefined there meanwhile: begin anew, from here
 		text, err := m.definition.Marked(guest.Move{})
 		if err == nil {
-			err = m.unmark(ctx, m.source, m.s.Host, text, nil)
+			err = m.unmarkDefinition(ctx, m.source, m.s.Host, text, nil)
 		}
 		if err != nil {
 			return err
 		}
-		if err := m.look(ctx, m.s.UUID); err != nil {
+		if err := m.lookAtBoth(ctx, m.s.UUID); err != nil {
 			return err
 		}
-		return m.run(ctx)
+		return m.runMigration(ctx)
 	case there.From != "":
-		if err := m.rearm(); err != nil {
+		if err := m.rearmUndo(); err != nil {
 			return err
 		}
 		if err := m.stopAutostart(ctx); err != nil {
-			return m.work.back(ctx, err)
+			return m.work.undoAll(ctx, err)
 		}
-		if err := m.clear(ctx); err != nil {
-			return m.undecided(ctx, err)
+		if err := m.clearMark(ctx); err != nil {
+			return m.settleUndecided(ctx, err)
 		}
 	}
-	if err := m.work.do(ctx, m.source, m.s.Host, Undefine{m.s.UUID}, nil); err != nil {
+	if err := m.work.doAction(ctx, m.source, m.s.Host, Undefine{m.s.UUID}, nil); err != nil {
 		return fmt.Errorf("guest %s is on host %s now, and starts there; what is left of it here cannot start: %w: mend that, and ask again", m.s.Name, m.t.Host, err)
 	}
-	return m.gone(ctx)
+	return m.freeSource(ctx)
 }
 
-// rearm makes what an earlier attempt did one's own to take back.
-func (m *migration) rearm() error {
+// rearmUndo makes what an earlier attempt did one's own to take back.
+func (m *migration) rearmUndo() error {
 	if len(m.work.undo) > 0 {
 		return nil
 	}
@@ -356,9 +356,9 @@ func (m *migration) rearm() error {
 		return err
 	}
 	back := func(h host, name string, a Action) {
-		m.work.undo = append(m.work.undo, func(ctx context.Context) error { return on(name, a, h.Do(ctx, a)) })
+		m.work.undo = append(m.work.undo, func(ctx context.Context) error { return explainAction(name, a, h.Do(ctx, a)) })
 	}
-	for device := range m.t.leases(m.s.UUID) {
+	for device := range m.t.leasesOf(m.s.UUID) {
 		back(m.target, m.t.Host, Free{m.s.UUID, device})
 	}
 	back(m.target, m.t.Host, Undefine{m.s.UUID})
@@ -375,33 +375,32 @@ func (m *migration) stopAutostart(ctx context.Context) error {
 	if !m.s.Autostart {
 		return nil
 	}
-	return m.work.do(ctx, m.source, m.s.Host, SetAutostart{m.s.UUID, false}, SetAutostart{m.s.UUID, true})
+	return m.work.doAction(ctx, m.source, m.s.Host, SetAutostart{m.s.UUID, false}, SetAutostart{m.s.UUID, true})
 }
 
-// clear lets the guest start on the target.
-func (m *migration) clear(ctx context.Context) error {
-	text, err := marked(m.t.Defined, guest.Move{})
+// clearMark lets the guest start on the target.
+func (m *migration) clearMark(ctx context.Context) error {
+	text, err := markDefinition(m.t.Defined, guest.Move{})
 	if err != nil {
 		return err
 	}
-	return m.unmark(ctx, m.target, m.t.Host, text, SetAutostart{m.uuid(), false})
+	return m.unmarkDefinition(ctx, m.target, m.t.Host, text, SetAutostart{m.guestUUID(), false})
 }
 
-// unmark lets the guest start on a host: text is its definition without the mark. Autostart
+// unmarkDefinition lets the guest start on a host: text is its definition without the mark. Autostart
 // comes first, since the mark is what remembers it; back takes it back.
-func (m *migration) unmark(ctx context.Context, h host, name, text string, back Action) error {
+func (m *migration) unmarkDefinition(ctx context.Context, h host, name, text string, back Action) error {
 	if m.autostart {
-		if err := m.work.do(ctx, h, name, SetAutostart{m.uuid(), true}, back); err != nil {
+		if err := m.work.doAction(ctx, h, name, SetAutostart{m.guestUUID(), true}, back); err != nil {
 			return err
 		}
 	}
-	return m.work.do(ctx, h, name, Define{text}, nil)
+	return m.work.doAction(ctx, h, name, Define{text}, nil)
 }
 
-// undecided is a target that did not say whether the guest may start there. It is
-// asked; if it does not answer, the guest starts nowhere until it does, since it
-// must not start on both.
-func (m *migration) undecided(ctx context.Context, cause error) error {
+// settleUndecided asks a target again that did not say whether the guest may start there. Until
+// the target answers, the guest starts on neither host, since it must not start on both.
+func (m *migration) settleUndecided(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	now, err := m.target.See(ctx, m.s.UUID)
@@ -414,19 +413,19 @@ func (m *migration) undecided(ctx context.Context, cause error) error {
 		return errors.Join(cause, err)
 	case now.Defined != "" && there == (guest.Move{}):
 		m.t = now
-		return m.resume(ctx, there)
+		return m.resumeMove(ctx, there)
 	}
-	return m.work.back(ctx, cause)
+	return m.work.undoAll(ctx, cause)
 }
 
-// arrived is asked for a guest that is no more here.
-func (m *migration) arrived(ctx context.Context, there guest.Move) error {
+// finishArrived finishes the move of a guest that is no longer on this host.
+func (m *migration) finishArrived(ctx context.Context, there guest.Move) error {
 	switch {
 	case there.To != "" || there.From != "" && there.From != m.s.Host:
-		return fmt.Errorf("guest %s: %w: on host %s it is on its way already, %s: finish that first", m.t.Name, vf.ErrInvalid, m.t.Host, way(there))
+		return fmt.Errorf("guest %s: %w: on host %s it is on its way already, %s: finish that first", m.t.Name, vf.ErrInvalid, m.t.Host, describeWay(there))
 	case there.From != "":
 		m.s.UUID = m.t.UUID
-		if err := m.clear(ctx); err != nil {
+		if err := m.clearMark(ctx); err != nil {
 			return err
 		}
 	case m.t.Live != "":
@@ -434,11 +433,11 @@ func (m *migration) arrived(ctx context.Context, there guest.Move) error {
 			return err
 		}
 	}
-	return m.gone(ctx)
+	return m.freeSource(ctx)
 }
 
-// gone takes back the VFs that the guest had here.
-func (m *migration) gone(ctx context.Context) error {
+// freeSource takes back the VFs that the guest had here.
+func (m *migration) freeSource(ctx context.Context) error {
 	if err := m.freeAll(ctx, m.source, m.s); err != nil {
 		return fmt.Errorf("guest %s is on host %s; its VFs here are not free yet: %w", m.Guest, m.t.Host, err)
 	}

@@ -24,7 +24,7 @@ func migrate(t *testing.T, a, b *fake, m Migration) error {
 // wantOf is what a definition wants of net1.
 func wantOf(t *testing.T, text string) guest.Want {
 	t.Helper()
-	d, err := devices(text)
+	d, err := parseDevices(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func wantOf(t *testing.T, text string) guest.Want {
 
 func uses(t *testing.T, text string) []guest.Use {
 	t.Helper()
-	d, err := devices(text)
+	d, err := parseDevices(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestP16Refusals(t *testing.T) {
 }
 
 func mark(f *fake, m guest.Move) {
-	text, err := marked(f.Defined, m)
+	text, err := markDefinition(f.Defined, m)
 	if err != nil {
 		panic(err)
 	}
@@ -285,7 +285,7 @@ func TestP16ShutdownAndWarning(t *testing.T) {
 		t.Fatal(err)
 	}
 	moved(t, a, b, before)
-	if all := strings.Join(told, "\n"); !strings.Contains(all, "a: shut the guest down") || !strings.Contains(all, "whoever gets that VF next has it as well") {
+	if all := strings.Join(told, "\n"); !strings.Contains(all, "a: shut the guest down") || !strings.Contains(all, "the next owner of that VF has it as well") {
 		t.Errorf("told: %s", all)
 	}
 }

@@ -53,26 +53,26 @@ func Open(ctx context.Context, name string) (*Remote, error) {
 		return nil, err
 	}
 	r := &Remote{dir: dir, said: &bytes.Buffer{}}
-	if err := r.start(ctx, name); err != nil {
+	if err := r.startSSH(ctx, name); err != nil {
 		return nil, errors.Join(fmt.Errorf("reach host %s: %w", name, err), os.RemoveAll(dir))
 	}
-	if err := r.introduce(ctx); err != nil {
+	if err := r.readGreeting(ctx); err != nil {
 		err = errors.Join(err, r.Close())
 		return nil, fmt.Errorf("reach host %s: %w: %s", name, err, strings.TrimSpace(r.said.String()))
 	}
 	return r, nil
 }
 
-// start starts ssh, in a process group of its own: Ctrl-C reaches this program
+// startSSH starts ssh, in a process group of its own: Ctrl-C reaches this program
 // alone, which takes back what it did over there.
-func (r *Remote) start(ctx context.Context, name string) error {
+func (r *Remote) startSSH(ctx context.Context, name string) error {
 	args := []string{
 		"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ExitOnForwardFailure=yes",
-		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", // a dead host is told after 15 s
-		"-L", r.here(rpc.DefaultSocket) + ":" + rpc.DefaultSocket,
+		"-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", // a dead host is reported after 15 s
+		"-L", r.localSocket(rpc.DefaultSocket) + ":" + rpc.DefaultSocket,
 	}
 	for _, s := range libvirt.Sockets {
-		args = append(args, "-L", r.here(s)+":"+s)
+		args = append(args, "-L", r.localSocket(s)+":"+s)
 	}
 	r.cmd = exec.CommandContext(context.WithoutCancel(ctx), "ssh", append(args, "--", name, "exec sh -c '"+strings.ReplaceAll(script, "'", `'\''`)+"'")...)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -90,11 +90,13 @@ func (r *Remote) start(ctx context.Context, name string) error {
 	return err
 }
 
-// here is where a socket of the host is on this one.
-func (r *Remote) here(socket string) string { return filepath.Join(r.dir, filepath.Base(socket)) }
+// localSocket returns the path on this host of a socket of the other one.
+func (r *Remote) localSocket(socket string) string {
+	return filepath.Join(r.dir, filepath.Base(socket))
+}
 
-// introduce reads what the script says first.
-func (r *Remote) introduce(ctx context.Context) error {
+// readGreeting reads what the script says first.
+func (r *Remote) readGreeting(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = r.in.Close() })
 	defer stop()
 	var lines [4]string
@@ -109,21 +111,21 @@ func (r *Remote) introduce(ctx context.Context) error {
 	if lines[3] == "" {
 		return fmt.Errorf("%w: there is no %s on host %s: is it installed, and started?", libvirt.ErrNone, strings.Join(libvirt.Sockets, " or "), r.name)
 	}
-	r.libvirt, r.culvertd, r.missing = r.here(lines[3]), r.here(rpc.DefaultSocket), r.ask
-	r.route = Route{Libvirt: "qemu+unix:///system?socket=" + r.libvirt, Data: "tcp://" + bracketed(lines[2])}
+	r.libvirt, r.culvertd, r.missing = r.localSocket(lines[3]), r.localSocket(rpc.DefaultSocket), r.askForPaths
+	r.route = Route{Libvirt: "qemu+unix:///system?socket=" + r.libvirt, Data: "tcp://" + bracketIPv6(lines[2])}
 	return nil
 }
 
-// bracketed is an address as it stands in a URI.
-func bracketed(address string) string {
+// bracketIPv6 returns an address as it stands in a URI.
+func bracketIPv6(address string) string {
 	if ip := net.ParseIP(address); ip != nil && ip.To4() == nil {
 		return "[" + address + "]"
 	}
 	return address
 }
 
-// ask asks the script for paths.
-func (r *Remote) ask(ctx context.Context, paths []string) (missing []string, err error) {
+// askForPaths asks the script for paths.
+func (r *Remote) askForPaths(ctx context.Context, paths []string) (missing []string, err error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	stop := context.AfterFunc(ctx, func() { _ = r.in.Close() })
@@ -147,7 +149,7 @@ func (r *Remote) ask(ctx context.Context, paths []string) (missing []string, err
 func (r *Remote) Close() error {
 	_ = r.in.Close() // ssh may have ended
 	impatient := time.AfterFunc(callBound/6, func() { _ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL) })
-	_ = r.cmd.Wait() // how it ended says nothing that was not told
+	_ = r.cmd.Wait() // its exit status adds nothing to the errors before
 	impatient.Stop()
 	return os.RemoveAll(r.dir)
 }

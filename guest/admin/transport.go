@@ -27,7 +27,7 @@ const (
 	TCP Transport = "tcp"
 )
 
-// Transports are all of them, the default first.
+// Transports returns all transports, the default first.
 func Transports() []Transport { return []Transport{SSH, TLS, TCP} }
 
 // ParseTransport reads one. Errors: vf.ErrInvalid.
@@ -38,11 +38,11 @@ func ParseTransport(s string) (Transport, error) {
 	return "", fmt.Errorf("%q: %w: want ssh, tls or tcp", s, vf.ErrInvalid)
 }
 
-// flags are those of virsh migrate. Over SSH the libvirt here connects to the other one by itself
+// virshFlags returns the flags of virsh migrate. Over SSH the libvirt here connects to the other one by itself
 // (--p2p), since only then it carries the memory as well (--tunnelled); libvirt 6.8 or newer
 // accepts a socket for that. With TLS the certificate has to have the name, and not the
 // address to which QEMU connects.
-func (a Send) flags() []string {
+func (a Send) virshFlags() []string {
 	data := []string{"--migrateuri", a.To.Data}
 	switch a.Transport {
 	case SSH:
@@ -53,8 +53,8 @@ func (a Send) flags() []string {
 	return data
 }
 
-// remedy says what may help when virsh fails.
-func (a Send) remedy() string {
+// suggestTransport says what may help when virsh fails.
+func (a Send) suggestTransport() string {
 	switch a.Transport {
 	case SSH:
 		return "; --transport tls or tcp does not go through ssh"
@@ -64,9 +64,9 @@ func (a Send) remedy() string {
 	return ""
 }
 
-// send lets virsh migrate the guest: of libvirt's protocol it has the part that two
+// migrateGuest lets virsh migrate the guest: of libvirt's protocol it has the part that two
 // hosts speak, with what is to be done when either of them fails.
-func (h *Host) send(ctx context.Context, a Send) error {
+func (h *Host) migrateGuest(ctx context.Context, a Send) error {
 	f, err := os.CreateTemp("", "culvert-*.xml")
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (h *Host) send(ctx context.Context, a Send) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	args := append([]string{"--quiet", "migrate", "--live", "--persistent", "--undefinesource", "--persistent-xml", f.Name()}, a.flags()...)
+	args := append([]string{"--quiet", "migrate", "--live", "--persistent", "--undefinesource", "--persistent-xml", f.Name()}, a.virshFlags()...)
 	cmd := exec.CommandContext(ctx, "virsh", append(args, a.Guest, a.To.Libvirt)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cancels the migration then
 	cmd.WaitDelay = callBound
@@ -85,7 +85,7 @@ func (h *Host) send(ctx context.Context, a Send) error {
 		return fmt.Errorf("%w: install virsh (libvirt-clients)", err)
 	}
 	if err != nil {
-		return fmt.Errorf("virsh %s: %w: %s%s", strings.Join(append(args[1:3:3], a.flags()...), " "), err, bytes.TrimSpace(out), a.remedy())
+		return fmt.Errorf("virsh %s: %w: %s%s", strings.Join(append(args[1:3:3], a.virshFlags()...), " "), err, bytes.TrimSpace(out), a.suggestTransport())
 	}
 	return nil
 }

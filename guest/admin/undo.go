@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// undoBound is how long taking everything back may take. It goes on when whoever
-// asked has gone.
+// undoBound is how long taking everything back may take. It goes on after the caller has
+// disconnected.
 const undoBound = 2 * time.Minute
 
 // work is a list of things that are done, and how each is taken back.
@@ -17,26 +17,26 @@ type work struct {
 	undo []func(context.Context) error
 }
 
-// do does one thing on a host, and notes what takes it back: even when it failed,
-// since it may be done all the same.
-func (w *work) do(ctx context.Context, h host, name string, a Action, back Action) error {
+// doAction carries out one action on a host, and records the action that undoes it. It does so
+// even if the action failed, since it may have had its effect.
+func (w *work) doAction(ctx context.Context, h host, name string, a Action, back Action) error {
 	w.tell(name + ": " + a.String())
 	if back != nil {
-		w.undo = append(w.undo, func(ctx context.Context) error { return on(name, back, h.Do(ctx, back)) })
+		w.undo = append(w.undo, func(ctx context.Context) error { return explainAction(name, back, h.Do(ctx, back)) })
 	}
-	return on(name, a, h.Do(ctx, a))
+	return explainAction(name, a, h.Do(ctx, a))
 }
 
-// on names host and action in an error.
-func on(name string, what fmt.Stringer, err error) error {
+// explainAction names host and action in an error.
+func explainAction(name string, what fmt.Stringer, err error) error {
 	if err == nil {
 		return nil
 	}
 	return fmt.Errorf("%s: %s: %w", name, what, err)
 }
 
-// back takes everything back, the last first, whatever of it fails; cause is why.
-func (w *work) back(ctx context.Context, cause error) error {
+// undoAll takes everything back, the last first, whatever of it fails; cause is why.
+func (w *work) undoAll(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	var failed []error

@@ -35,8 +35,8 @@ const (
 	autostart  = prefix + "autostart" // "on", or not there
 )
 
-// Of reads the Move of the attributes of Culvert's element. The error names an attribute
-// that is not known; the Move is right all the same. Autostart alone makes no Move.
+// Of reads the Move of the attributes of Culvert's element. The error names an unknown attribute;
+// the Move is correct nevertheless. Autostart alone makes no Move.
 func Of(attrs []xml.Attr) (m Move, err error) {
 	for _, a := range attrs {
 		switch a.Name {
@@ -56,7 +56,7 @@ func Of(attrs []xml.Attr) (m Move, err error) {
 	return m, err
 }
 
-// Attributes are those of Culvert's element that say the Move. One with an empty value
+// Attributes returns the attributes of Culvert's element that hold the Move. One with an empty value
 // is left out.
 func (m Move) Attributes() []xml.Attr {
 	starts := ""

@@ -41,13 +41,13 @@ func parseArguments(s string) (arguments, error) {
 		var err error
 		switch key {
 		case "IgnoreUnknown":
-			ignore, err = truth(value)
+			ignore, err = parseBool(value)
 		case "K8S_POD_NAMESPACE":
-			a.podNamespace, err = name(value)
+			a.podNamespace, err = parseName(value)
 		case "K8S_POD_NAME":
-			a.podName, err = name(value)
+			a.podName, err = parseName(value)
 		case "K8S_POD_UID":
-			a.podUID, err = name(value)
+			a.podUID, err = parseName(value)
 		case "K8S_POD_INFRA_CONTAINER_ID":
 		case "MAC":
 			var mac vf.MAC
@@ -69,29 +69,29 @@ func parseArguments(s string) (arguments, error) {
 		if near == "" {
 			near = "; known are " + strings.Join(argumentKeys, ", ")
 		}
-		return a, fmt.Errorf("%w CNI_ARGS: unknown key %s%s (IgnoreUnknown=1 lets it pass)", errEnvironment, shown(unknown), near)
+		return a, fmt.Errorf("%w CNI_ARGS: unknown key %s%s (IgnoreUnknown=1 lets it pass)", errEnvironment, quoteKey(unknown), near)
 	}
 	return a, nil
 }
 
-// name reads the name or the UID of a pod, or the name of its namespace, which ends up in messages,
+// parseName reads the name or the UID of a pod, or the name of its namespace, which ends up in messages,
 // tables and the ledger. Runtimes that know no pods leave it empty.
-func name(s string) (string, error) {
+func parseName(s string) (string, error) {
 	if s != "" && !isIdentifier(s) {
 		return "", fmt.Errorf("%s: %s, at most %d", excerpt.Quote(s), wantName, longestName)
 	}
 	return s, nil
 }
 
-// shown is an unknown key for a message.
-func shown(s string) string {
+// quoteKey returns an unknown key for a message.
+func quoteKey(s string) string {
 	if isIdentifier(s) {
 		return s
 	}
 	return excerpt.Quote(s)
 }
 
-func truth(s string) (bool, error) {
+func parseBool(s string) (bool, error) {
 	switch strings.ToLower(s) {
 	case "1", "true":
 		return true, nil
@@ -101,9 +101,9 @@ func truth(s string) (bool, error) {
 	return false, fmt.Errorf("%s: want 1 or 0", excerpt.Quote(s))
 }
 
-// owner says who gets the VF. The CNI container ID is the sandbox's, unique
+// ownerOf says who gets the VF. The CNI container ID is the sandbox's, unique
 // for all time, and so the owner's UID.
-func (a arguments) owner(containerID, ifName string) vf.Owner {
+func (a arguments) ownerOf(containerID, ifName string) vf.Owner {
 	o := vf.Owner{Kind: vf.OwnerContainer, UID: containerID, Interface: ifName}
 	if a.podName != "" {
 		o.Kind, o.Name = vf.OwnerPod, a.podName

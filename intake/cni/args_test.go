@@ -12,7 +12,7 @@ import (
 )
 
 func requestFor(c Config) attach.Request {
-	req, err := request(c, arguments{}, api.CNIRequest{ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x"})
+	req, err := buildRequest(c, arguments{}, api.CNIRequest{ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x"})
 	if err != nil {
 		return attach.Request{}
 	}
@@ -36,7 +36,7 @@ func TestArguments(t *testing.T) {
 		if a.mac != nil {
 			mac = *a.mac
 		}
-		got := fmt.Sprintf("%s mac=%s ip=%s", a.owner("c1", "net1"), mac, a.ip)
+		got := fmt.Sprintf("%s mac=%s ip=%s", a.ownerOf("c1", "net1"), mac, a.ip)
 		if err != nil {
 			got = err.Error()
 		}
@@ -69,7 +69,7 @@ func TestEnvironment(t *testing.T) {
 		{"c1", "net1", "/a\x00b", false},
 	} {
 		r := api.CNIRequest{ContainerID: tc.containerID, IfName: tc.ifName, Netns: tc.netns}
-		err := errors.Join(attachment(r), sandbox(r))
+		err := errors.Join(checkAttachment(r), checkSandbox(r))
 		if (err == nil) != tc.ok || err != nil && !errors.Is(err, errEnvironment) {
 			t.Errorf("%+v: %v", tc, err)
 		}
@@ -78,7 +78,7 @@ func TestEnvironment(t *testing.T) {
 
 // The lease keeps the UID of the pod, so that a later pod of its name is not taken for it.
 func TestRequestHasThePodsUID(t *testing.T) {
-	_, req, err := parse(api.CNIRequest{
+	_, req, err := parseRequest(api.CNIRequest{
 		ContainerID: "c1", IfName: "net1", Netns: "/run/netns/x", Args: "K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1",
 		Config: []byte(`{"cniVersion":"1.0.0","name":"n","type":"culvert"}`),
 	})

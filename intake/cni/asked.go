@@ -14,13 +14,13 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ask fills in where the addresses of a request come from, and which are asked for by
+// fillRequested fills in where the addresses of a request come from, and which are asked for by
 // name. As with the CNI project's plugins, host-local gives each address that CNI_ARGS,
 // args.cni or runtimeConfig names; static gives those of runtimeConfig, else those of
 // args.cni, else its own and those of CNI_ARGS.
 //
 // Another project's plugin reads all that itself, see delegate.
-func (c Config) ask(a arguments, req *attach.Request) error {
+func (c Config) fillRequested(a arguments, req *attach.Request) error {
 	if c.IPAM.IsDelegated() {
 		return nil
 	}
@@ -54,22 +54,22 @@ func (c Config) fillAddresses(a arguments, req *attach.Request) (err error) {
 	if req.IPAM, err = c.IPAM.AddRanges(c.Ranges); err != nil {
 		return err
 	}
-	if c.IPAM.Type == ipam.TypeHostLocal && c.IPAM.PoolOf == "" && len(req.IPAM.Sets) == 0 {
+	if c.IPAM.Type == ipam.TypeHostLocal && c.IPAM.PoolOf == "" && c.IPAM.AddressPool == "" && len(req.IPAM.Sets) == 0 {
 		return fmt.Errorf("network %s: %w: ipam has no range, and the runtime gave none (runtimeConfig.ipRanges): add a subnet", c.Name, vf.ErrInvalid)
 	}
 	listed := splitList(a.ip)
 	if c.IPAM.Type != ipam.TypeStatic {
-		req.Addresses, err = c.addresses(slices.Concat(listed, c.ArgIPs, c.IPs))
+		req.Addresses, err = c.parseAddresses(slices.Concat(listed, c.ArgIPs, c.IPs))
 		return err
 	}
 	asked := c.ArgIPs
 	if len(c.IPs) > 0 {
 		asked = c.IPs
 	}
-	if req.Addresses, err = c.addresses(asked); err != nil || len(asked) > 0 {
+	if req.Addresses, err = c.parseAddresses(asked); err != nil || len(asked) > 0 {
 		return err
 	}
-	more, err := c.addresses(listed)
+	more, err := c.parseAddresses(listed)
 	if err != nil {
 		return err
 	}
@@ -102,11 +102,11 @@ func splitList(value string) (out []string) {
 	return out
 }
 
-// addresses parses the addresses that are asked for by name, each once. A bare address
+// parseAddresses parses the addresses that are asked for by name, each once. A bare address
 // becomes a full-length prefix, which leaves the length to the network's
 // range; the static addresses of ipam have no range. A lenient network without addresses
 // has none by name either, as the SR-IOV CNI plugin does it (ignoresIPs).
-func (c Config) addresses(asked []string) ([]netip.Prefix, error) {
+func (c Config) parseAddresses(asked []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	if c.ignoresIPs() {
 		return nil, nil

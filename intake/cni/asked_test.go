@@ -55,7 +55,7 @@ func TestAskedAddresses(t *testing.T) {
 
 // givenAddresses allocates what a request asks for.
 func givenAddresses(r api.CNIRequest) string {
-	_, req, err := parse(r)
+	_, req, err := parseRequest(r)
 	var got ipam.Result
 	if err == nil {
 		got, err = req.IPAM.Allocate(func(netip.Addr) (vf.Owner, bool) { return vf.Owner{}, false }, nil, req.Addresses)
@@ -92,11 +92,11 @@ func TestAskedAddressesOfOldVersions(t *testing.T) {
 // type culvert says so.
 func TestAskedAddressesWithoutIPAM(t *testing.T) {
 	c := Config{Name: "n", Lenient: true}
-	if got, err := c.addresses([]string{"10.0.0.5"}); err != nil || len(got) != 0 || !c.ignoresIPs() {
+	if got, err := c.parseAddresses([]string{"10.0.0.5"}); err != nil || len(got) != 0 || !c.ignoresIPs() {
 		t.Errorf("%v, %v", got, err)
 	}
 	c.Lenient = false
-	if got, err := c.addresses([]string{"10.0.0.5"}); !errors.Is(err, vf.ErrInvalid) || c.ignoresIPs() {
+	if got, err := c.parseAddresses([]string{"10.0.0.5"}); !errors.Is(err, vf.ErrInvalid) || c.ignoresIPs() {
 		t.Errorf("%v, %v", got, err)
 	}
 }

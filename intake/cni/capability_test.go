@@ -66,9 +66,9 @@ func TestI9ArgsOfPodsCountByCapability(t *testing.T) {
 	}
 }
 
-// I9: Multus copies the mac and the ips of a pod's annotation into CNI_ARGS, whatever the
-// network declares. There they count, too, only with the capability. What a container
-// outside Kubernetes asks for counts.
+// I9: the mac and the ips of a pod count only where the network declares the
+// capability, although Multus always copies them into CNI_ARGS. Those of a container
+// outside Kubernetes always count.
 func TestI9ArgumentsOfPodsCountByCapability(t *testing.T) {
 	const own, asked, kubernetes = "02:00:00:00:00:01", "02:00:00:00:00:02", "IgnoreUnknown=true;K8S_POD_NAMESPACE=d;K8S_POD_NAME=p;K8S_POD_UID=u1;"
 	for name, tc := range map[string]struct {

@@ -33,6 +33,11 @@ type Config struct {
 	// Pool and VF say which VF; both zero leaves it to alloc.
 	Pool string
 	VF   vf.PCIAddr
+	// Segment is the segment that the VF must be on; empty: any.
+	Segment vf.Segment
+	// Bond is the bond that the interface is; nil for one VF. VFs are its VFs, if they are named.
+	Bond *vf.Bond
+	VFs  []vf.PCIAddr
 	// Spec has the settings of the VF; Interface, Addresses, Routes and Driver
 	// come later.
 	Spec vf.Spec
@@ -65,7 +70,7 @@ type Config struct {
 // beside deviceID.
 var configKeys = []string{
 	"cniVersion", "cniVersions", "name", "type", "strict", "disableCheck", "disableGC", "prevResult", "capabilities", "runtimeConfig", "args", "dns", "ipam",
-	"pool", "deviceID", "pciBusID", "vlan", "vlanQoS", "vlanProto", "mac", "spoofchk", "trust", "link_state", "min_tx_rate", "max_tx_rate", "mtu", "bond",
+	"pool", "segment", "deviceID", "deviceIDs", "pciBusID", "vlan", "vlanQoS", "vlanProto", "mac", "spoofchk", "trust", "link_state", "min_tx_rate", "max_tx_rate", "mtu", "guard", "bond",
 	"logLevel", "logFile",
 }
 
@@ -74,14 +79,14 @@ var configKeys = []string{
 // errVersion.
 func ParseConfig(raw []byte) (Config, error) { return parseConfig(raw, nil) }
 
-// parseConfig is ParseConfig of a plugin in a list, whose name and version it gets;
-// list is nil where the runtime has put them in.
+// parseConfig parses a plugin in a list like ParseConfig, and gives it the list's name and
+// version; list is nil where the runtime has put them in.
 func parseConfig(raw []byte, list *netconf.List) (Config, error) {
-	o, err := open(raw)
+	o, err := openConfig(raw)
 	if err != nil {
 		return Config{}, err
 	}
-	o.Known(append(reserved(o), configKeys...)...)
+	o.Known(append(reservedKeys(o), configKeys...)...)
 	c := Config{Version: cmp.Or(o.String("cniVersion"), netconf.DefaultVersion), Name: o.String("name"), Type: o.String("type")}
 	if list != nil {
 		c.Version, c.Name = list.Version, list.Name
@@ -89,28 +94,27 @@ func parseConfig(raw []byte, list *netconf.List) (Config, error) {
 	if !o.Failed("cniVersion") && !slices.Contains(api.CNIVersions(), c.Version) {
 		return Config{}, fmt.Errorf("cniVersion %s: %w; want one of %s", excerpt.Quote(c.Version), errVersion, strings.Join(api.CNIVersions(), ", "))
 	}
-	c.identity(o)
-	c.device(o)
-	c.settings(o)
-	c.runtime(o)
-	c.garbage(o)
+	c.readIdentity(o)
+	c.readDevice(o)
+	c.readBond(o)
+	c.readSettings(o)
+	c.readRuntime(o)
+	c.readAttachments(o)
 	c.DNS = ipam.ParseDNS(o.Object("dns"))
 	c.Prev = prevResult(o, c.Version)
-	if o.Has("bond") {
-		o.Refuse("bond", "bonds of VFs are not served yet; attach the network twice and bond the two interfaces in the pod")
-	}
 	reader := ipam.Reader{Lenient: o.IsLenient(), TakesRanges: o.Object("capabilities").Bool("ipRanges")}
 	c.Lenient = reader.Lenient
 	if c.IPAM, err = reader.Parse(o.Raw("ipam")); c.IPAM.IsDelegated() {
 		c.Section = o.Raw("ipam")
 	}
+	c.checkGuard(o, err)
 	c.Warnings = slices.Concat(o.Warnings(), c.IPAM.Warnings)
-	return c, join(o.Err(), err)
+	return c, joinErrors(o.Err(), err)
 }
 
-// open reads a configuration of type sriov as the SR-IOV CNI plugin reads it, with
+// openConfig reads a configuration of type sriov as the SR-IOV CNI plugin reads it, with
 // encoding/json, unless it says "strict": true. All others are read strictly.
-func open(raw []byte) (*strictjson.Object, error) {
+func openConfig(raw []byte) (*strictjson.Object, error) {
 	o, err := strictjson.ParseLenient(raw, "")
 	if err != nil {
 		return nil, err
@@ -122,9 +126,9 @@ func open(raw []byte) (*strictjson.Object, error) {
 	return strictjson.Parse(raw, "")
 }
 
-// join makes one *strictjson.Error of those of the configuration and of its
+// joinErrors makes one *strictjson.Error of those of the configuration and of its
 // ipam section.
-func join(errs ...error) error {
+func joinErrors(errs ...error) error {
 	var all strictjson.Error
 	for _, err := range errs {
 		switch e := err.(type) { //nolint:errorlint // made a few lines above, not wrapped
@@ -141,8 +145,8 @@ func join(errs ...error) error {
 	return &all
 }
 
-// reserved returns the keys of o that the specification keeps for runtimes.
-func reserved(o *strictjson.Object) []string {
+// reservedKeys returns the keys of o that the specification keeps for runtimes.
+func reservedKeys(o *strictjson.Object) []string {
 	var out []string
 	for _, k := range o.Keys() {
 		if strings.HasPrefix(k, "cni.dev/") {
@@ -152,7 +156,7 @@ func reserved(o *strictjson.Object) []string {
 	return out
 }
 
-func (c *Config) identity(o *strictjson.Object) {
+func (c *Config) readIdentity(o *strictjson.Object) {
 	if !isIdentifier(c.Name) {
 		o.Fail("name", "want the network's name: %s, at most %d", strings.TrimPrefix(wantName, "want "), longestName)
 	}
@@ -167,13 +171,14 @@ func (c *Config) identity(o *strictjson.Object) {
 	o.String("logFile")
 }
 
-// device reads which VF it must be.
-func (c *Config) device(o *strictjson.Object) {
+// readDevice reads which VF it must be.
+func (c *Config) readDevice(o *strictjson.Object) {
 	c.Pool = o.String("pool")
 	prefix, bare, qualified := strings.Cut(c.Pool, "/")
 	if c.Pool != "" && (!isIdentifier(prefix) || qualified && !isIdentifier(bare)) {
 		o.Fail("pool", "want name or prefix/name, e.g. intel.com/intel_sriov_netdevice")
 	}
+	c.Segment, _ = strictjson.Text(o, "segment", vf.ParseSegment)
 	o.Object("args")
 	in := o.Object("runtimeConfig")
 	for _, from := range []struct {
@@ -191,10 +196,10 @@ func (c *Config) device(o *strictjson.Object) {
 	}
 }
 
-// settings reads what the VF must look like.
-func (c *Config) settings(o *strictjson.Object) {
+// readSettings reads what the VF must look like.
+func (c *Config) readSettings(o *strictjson.Object) {
 	s := &c.Spec
-	s.VLAN = vlan(o)
+	s.VLAN = readVLAN(o)
 	if mac, ok := strictjson.Text(o, "mac", vf.ParseUnicastMAC); ok {
 		s.MAC = &mac
 	}
@@ -218,8 +223,25 @@ func (c *Config) settings(o *strictjson.Object) {
 		n := int(mtu)
 		s.MTU = &n
 	}
+	if mode, ok := strictjson.Text(o, "guard", vf.ParseGuardMode); ok {
+		s.Guard = mode
+	}
 	for _, m := range s.Mistakes() {
 		o.Fail(string(m.Setting), "%s", m.Want)
+	}
+}
+
+// checkGuard refuses a guard without addresses that it could pin when the attach ends. wrong is the
+// error of the ipam section.
+func (c *Config) checkGuard(o *strictjson.Object, wrong error) {
+	switch {
+	case c.Spec.Guard == "" || wrong != nil:
+	case c.Bond != nil && c.Bond.Mode.CheckGuard(c.Spec.Guard) != nil:
+		o.Fail("guard", "%s", c.Bond.Mode.CheckGuard(c.Spec.Guard))
+	case c.IPAM.Type == "":
+		o.Fail("guard", "needs an ipam section, whose addresses it pins")
+	case c.IPAM.IsDelegated() && c.IPAM.Type == "dhcp":
+		o.Fail("guard", "does not work with ipam of type dhcp, whose client sends from addresses that it does not have yet; use ranges of Culvert's")
 	}
 }
 
@@ -241,7 +263,7 @@ func readSwitch(o *strictjson.Object, name vf.Setting) (on, ok bool) {
 // meansOff are the texts, in lower case, of authors that want a switch off.
 var meansOff = []string{"off", "false", "no", "disable", "disabled", "0"}
 
-func vlan(o *strictjson.Object) *vf.VLAN {
+func readVLAN(o *strictjson.Object) *vf.VLAN {
 	id, given := o.Uint("vlan", 0, vf.MaxVLAN)
 	for _, key := range []string{"vlanQoS", "vlanProto"} {
 		if o.Given(key) && !o.Has("vlan") {
@@ -263,9 +285,9 @@ func vlan(o *strictjson.Object) *vf.VLAN {
 	return nil
 }
 
-// garbage reads the attachments that GC keeps. The specification's first text of
+// readAttachments reads the attachments that GC keeps. The specification's first text of
 // 1.1.0 named the key cni.dev/attachments.
-func (c *Config) garbage(o *strictjson.Object) {
+func (c *Config) readAttachments(o *strictjson.Object) {
 	for _, key := range []string{"cni.dev/attachments", "cni.dev/valid-attachments"} {
 		if !slices.Contains(o.Keys(), key) {
 			continue

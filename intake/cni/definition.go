@@ -13,12 +13,11 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ParseDefinition reads spec.config of a network attachment definition: the
-// configuration of one plugin, or a list. It is the zero List where the
-// configuration is a file on the nodes. A network without a name gets the
-// definition's, as Multus does it. A definition whose configuration was dropped is an error
-// that tells its size. An error wraps vf.ErrInvalid and comes with the plugins
-// that could be read.
+// ParseDefinition reads spec.config of a network attachment definition: the configuration of
+// one plugin, or a list. It is the zero List where the configuration is a file on the nodes. A
+// network without a name gets the definition's, as Multus does it. A definition whose
+// configuration was dropped is an error with its size. An error wraps vf.ErrInvalid and comes
+// with the plugins that could be read.
 func ParseDefinition(n api.NetworkDefinition) (netconf.List, error) {
 	if err := netconf.CheckSize(n.Dropped); err != nil {
 		return netconf.List{}, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
@@ -25,10 +26,10 @@ const (
 	mostAtOnce      = 4
 )
 
-// delegate has the plugin that ipam.type names give the addresses of a request, once the
-// interface is in the sandbox: dhcp sends from it. The plugin gets what ipam.ExecAdd of the
-// CNI project gives it: the call's environment, and the whole configuration.
-func (h *Handler) delegate(r api.CNIRequest, c *Config, req *attach.Request, ask Ask) {
+// delegateIPAM makes the plugin that ipam.type names give the addresses of a request. The plugin
+// runs when the interface is in the sandbox, since dhcp sends from it. The plugin gets what
+// ipam.ExecAdd of the CNI project gives it: the call's environment, and the whole configuration.
+func (h *Handler) delegateIPAM(r api.CNIRequest, c *Config, req *attach.Request, ask Ask) {
 	req.Delegation = &journal.Delegation{
 		Plugin: c.IPAM.Type, Network: c.Name, ContainerID: r.ContainerID, Interface: r.IfName, Netns: r.Netns, Args: r.Args, Path: r.Path,
 	}
@@ -37,7 +38,7 @@ func (h *Handler) delegate(r api.CNIRequest, c *Config, req *attach.Request, ask
 		if err != nil {
 			return ipam.Config{}, notInstalled(err, *c)
 		}
-		given, dns, err := delegated(out, c.Version)
+		given, dns, err := parseDelegated(out, c.Version)
 		if err != nil {
 			return given, fmt.Errorf("plugin %s: ADD answered %.200q: %w", c.IPAM.Type, out, err)
 		}
@@ -48,7 +49,7 @@ func (h *Handler) delegate(r api.CNIRequest, c *Config, req *attach.Request, ask
 	}
 }
 
-// ownSection has Culvert serve a section of type whereabouts, where that plugin does not
+// ownSection makes Culvert serve a section of type whereabouts, where that plugin does not
 // (ServesWhereabouts).
 func (h *Handler) ownSection(ctx context.Context, c *Config) error {
 	if c.IPAM.Type != ipam.TypeWhereabouts {
@@ -83,9 +84,9 @@ func notInstalled(err error, c Config) error {
 	return fmt.Errorf("network %s: ipam.type %s: %w: %w: install that plugin on every node, or %s", c.Name, c.IPAM.Type, errNotInstalled, err, instead)
 }
 
-// delegated reads the result of an IPAM plugin as a section with these addresses. They are
+// parseDelegated reads the result of an IPAM plugin as a section with these addresses. They are
 // unique on the node: which node gives out which is the plugin's to know.
-func delegated(out []byte, version string) (ipam.Config, ipam.DNS, error) {
+func parseDelegated(out []byte, version string) (ipam.Config, ipam.DNS, error) {
 	if err := netconf.CheckSize(len(out)); err != nil {
 		return ipam.Config{}, ipam.DNS{}, err
 	}
@@ -134,18 +135,39 @@ func delegatedRoutes(r *current.Result) (out []vf.Route, err error) {
 }
 
 // undoDelegation runs the DEL of the plugin that gave an attachment its addresses, as the
-// ledger has it (I8). A plugin that is not installed any more keeps no pod from ending: its
-// DEL stays owing.
-func (h *Handler) undoDelegation(ctx context.Context, r api.CNIRequest, ask Ask) error {
+// ledger has it (I8), and reports whether the ledger has one. A plugin that is not installed
+// any more keeps no pod from ending: its DEL stays owing.
+func (h *Handler) undoDelegation(ctx context.Context, r api.CNIRequest, ask Ask) (found bool, err error) {
 	held, owed, err := h.engine.Delegations()
-	return errors.Join(err, h.undoThose(ctx, append(held, owed...), r, ask))
+	all := slices.Concat(held, owed)
+	return slices.ContainsFunc(all, func(d journal.Delegation) bool { return isOf(d, r) }), errors.Join(err, h.undoThose(ctx, all, r, ask))
+}
+
+// isOf reports whether a delegation is that of the attachment of a call.
+func isOf(d journal.Delegation, r api.CNIRequest) bool {
+	return d.ContainerID == r.ContainerID && d.Interface == r.IfName
+}
+
+// releaseUnrecorded runs the DEL of the IPAM plugin that the configuration names for an
+// attachment of which the ledger has no delegation: the plugin that Culvert replaced may have
+// made it, and its address would stay taken. A failure keeps no pod from ending.
+func (h *Handler) releaseUnrecorded(ctx context.Context, r api.CNIRequest, ask Ask) {
+	c, err := ParseConfig(r.Config)
+	if err != nil || ask == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, owedBound)
+	defer cancel()
+	if err := h.passOn(ctx, r, c, ask); err != nil {
+		h.Log.Warn("release the addresses of an attachment from before Culvert", "net", c.Name, "plugin", c.IPAM.Type, "container", r.ContainerID, "err", err)
+	}
 }
 
 // undoThose runs the DELs for the attachment of a call.
 func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, r api.CNIRequest, ask Ask) error {
 	var errs []error
 	for _, d := range all {
-		if d.ContainerID != r.ContainerID || d.Interface != r.IfName {
+		if !isOf(d, r) {
 			continue
 		}
 		if c, err := ParseConfig(r.Config); err == nil && c.IPAM.Type == d.Plugin {
@@ -155,15 +177,15 @@ func (h *Handler) undoThose(ctx context.Context, all []journal.Delegation, r api
 			d.Path = r.Path
 		}
 		d.Netns = r.Netns // empty when it has gone
-		if err := h.undo(ctx, d, ask); err != nil && !errors.Is(err, vf.ErrNotFound) {
+		if err := h.deleteDelegated(ctx, d, ask); err != nil && !errors.Is(err, vf.ErrNotFound) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// payOwed runs the DELs of IPAM plugins that earlier calls have left owing, as a culvertd
-// that died in an ADD leaves one. What fails is tried again with a later call.
+// payOwed runs the DELs of IPAM plugins that earlier calls still owe, for example after
+// culvertd died in an ADD. A later call repeats those that fail.
 func (h *Handler) payOwed(ctx context.Context, ask Ask) {
 	_, owed, err := h.engine.Delegations()
 	if err != nil || len(owed) == 0 || ask == nil {
@@ -172,13 +194,13 @@ func (h *Handler) payOwed(ctx context.Context, ask Ask) {
 	ctx, cancel := context.WithTimeout(ctx, owedBound)
 	defer cancel()
 	for _, d := range owed[:min(len(owed), mostAtOnce)] {
-		if err := h.undo(ctx, d, ask); err != nil {
+		if err := h.deleteDelegated(ctx, d, ask); err != nil {
 			h.Log.Warn("DEL of an IPAM plugin, left for a later call", "net", d.Network, "plugin", d.Plugin, "container", d.ContainerID, "err", err)
 		}
 	}
 }
 
-func (h *Handler) undo(ctx context.Context, d journal.Delegation, ask Ask) error {
+func (h *Handler) deleteDelegated(ctx context.Context, d journal.Delegation, ask Ask) error {
 	_, err := RunPlugin(ctx, ask, d.Plugin, api.CNIRequest{
 		Command: cmdDel, ContainerID: d.ContainerID, Netns: d.Netns, IfName: d.Interface, Args: d.Args, Path: d.Path, Config: d.Config,
 	})
@@ -188,9 +210,10 @@ func (h *Handler) undo(ctx context.Context, d journal.Delegation, ask Ask) error
 	return h.engine.Undone(d)
 }
 
-// undoFailed undoes what an ADD that failed may have had from its plugin. The caller may have
-// gone; what cannot be undone now stays owing. A plugin that did not run is owed nothing. A
-// lease that the attachment has all the same is of an earlier ADD, and keeps its addresses.
+// undoFailed undoes the work that the IPAM plugin may have done for an ADD that failed. The
+// caller may have disconnected. A DEL that fails now stays owed; a plugin that did not run is
+// owed no DEL. If the attachment has a lease nevertheless, that is of an earlier ADD, and keeps
+// its addresses.
 func (h *Handler) undoFailed(ctx context.Context, r api.CNIRequest, ask Ask, d journal.Delegation, cause error) {
 	if errors.Is(cause, errNotInstalled) {
 		if err := h.engine.Undone(d); err != nil {
@@ -220,7 +243,7 @@ func (h *Handler) collectDelegations(ctx context.Context, c Config, ask Ask) err
 		if keep {
 			continue
 		}
-		if err := h.undo(ctx, d, ask); !errors.Is(err, vf.ErrNotFound) {
+		if err := h.deleteDelegated(ctx, d, ask); !errors.Is(err, vf.ErrNotFound) {
 			errs = append(errs, err)
 		}
 	}
@@ -233,7 +256,7 @@ func (h *Handler) passOn(ctx context.Context, r api.CNIRequest, c Config, ask As
 	if err := h.ownSection(ctx, &c); err != nil || !c.IPAM.IsDelegated() {
 		return err
 	}
-	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, r); err != nil && !lacks(err) {
+	if _, err := RunPlugin(ctx, ask, c.IPAM.Type, r); err != nil && !isUnimplemented(err) {
 		return notInstalled(err, c)
 	}
 	return nil

@@ -48,7 +48,7 @@ func newDelegates(t *testing.T, results ...string) *delegates {
 		PFs:   []desired.PFRule{{Name: "enp*", Want: desired.PFSpec{VFs: desired.AllVFs, Autoprobe: true, NeedCarrier: true}}},
 		Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice}},
 	})
-	if err := errors.Join(d.Start(t.Context()), d.Reconciler.Pass(t.Context(), false)); err != nil {
+	if err := errors.Join(d.Start(t.Context()), d.Reconciler.Pass(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Engine.Wait)
@@ -159,13 +159,39 @@ func TestDelegatedIPAM(t *testing.T) {
 		t.Errorf("CHECK that fails: %v", err)
 	}
 	d.calls = nil
-	for range 2 { // the second one finds nothing to do
+	for range 2 { // the ledger does not know the attachment any more at the second one
 		if _, err := d.call(t, cmdDel, "c1", borrowed); err != nil {
 			t.Fatal(err)
 		}
+		d.wantCalls(t, "DEL whereabouts2 c1 net1")
 	}
-	d.wantCalls(t, "DEL whereabouts2 c1 net1")
 	d.wantFree(t)
+}
+
+// The plugin that Culvert replaced made an attachment, which the ledger does not know: its DEL is
+// the IPAM plugin's too, or the address stays taken. The pod ends though that plugin fails.
+func TestDelegatedIPAMOfAnAttachmentFromBeforeCulvert(t *testing.T) {
+	for name, tc := range map[string]struct {
+		config string
+		fail   error
+		want   []string
+	}{
+		"works":            {borrowed, nil, []string{"DEL whereabouts2 old net1"}},
+		"fails":            {borrowed, errors.New("no API server"), []string{"DEL whereabouts2 old net1"}},
+		"is not there":     {borrowed, vf.ErrNotFound, []string{"DEL whereabouts2 old net1"}},
+		"Culvert's own":    {`{"cniVersion":"1.0.0","name":"n","type":"sriov","ipam":{"type":"host-local","subnet":"10.5.0.0/24"}}`, nil, nil},
+		"no configuration": {"gone", nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDelegates(t)
+			d.fail[cmdDel] = tc.fail
+			if _, err := d.call(t, cmdDel, "old", tc.config); err != nil {
+				t.Error(err)
+			}
+			d.wantCalls(t, tc.want...)
+			d.wantFree(t)
+		})
+	}
 }
 
 // What fails after the plugin's ADD undoes it; what the plugin answers is checked.
@@ -218,7 +244,7 @@ func TestDelegatedIPAMIsNotInstalled(t *testing.T) {
 	if _, err := d.call(t, cmdDel, "c1", borrowed); err != nil {
 		t.Errorf("DEL: %v", err)
 	}
-	d.wantCalls(t, "ADD whereabouts2 c1 net1")
+	d.wantCalls(t, "ADD whereabouts2 c1 net1", "DEL whereabouts2 c1 net1") // none is owed; the DEL may be of before Culvert
 	d.wantFree(t)
 
 	delete(d.fail, cmdAdd)
@@ -318,7 +344,7 @@ func TestDelegatedIPAMIsCollected(t *testing.T) {
 	if _, err := d.call(t, cmdDel, "c9", newest); err != nil { // its interface has the same name
 		t.Fatal(err)
 	}
-	d.wantCalls(t)
+	d.wantCalls(t, "DEL whereabouts2 c9 net1")
 	d.fail[cmdStatus] = errors.New("no range left")
 	if _, err := d.call(t, cmdStatus, "", newest); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "plugin whereabouts2: STATUS: no range left") {
 		t.Errorf("STATUS: %v", err)

@@ -229,7 +229,7 @@ func TestKilledShimEndsTheAttach(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); !e.ended.Load(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !e.ended.Load(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the attach runs on")
 		}

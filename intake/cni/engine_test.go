@@ -98,6 +98,20 @@ func (m *memory) Attach(ctx context.Context, req attach.Request) (journal.Record
 	return rec, nil
 }
 
+// AttachBond gives out one VF, and says that the others are as it.
+func (m *memory) AttachBond(ctx context.Context, req attach.Request) (attach.Bonded, error) {
+	rec, err := m.Attach(ctx, req)
+	if err != nil {
+		return attach.Bonded{}, err
+	}
+	b := attach.Bonded{MAC: rec.Lease.LinkMAC, MTU: rec.Lease.MTU}
+	for i := range req.Bond.Links {
+		rec.Lease.Bond, rec.Lease.Wanted.Interface = req.Bond, vf.MemberName(req.Owner.Interface, i)
+		b.Members = append(b.Members, rec)
+	}
+	return b, nil
+}
+
 func (m *memory) Detach(_ context.Context, o vf.Owner) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -27,14 +27,14 @@ const wantName = "want a letter or digit, then letters, digits, '_', '.' and '-'
 
 // Valid checks what the runtime says of an attachment: CNI_CONTAINERID, CNI_IFNAME
 // and CNI_NETNS.
-func Valid(r api.CNIRequest) error { return errors.Join(attachment(r), sandbox(r)) }
+func Valid(r api.CNIRequest) error { return errors.Join(checkAttachment(r), checkSandbox(r)) }
 
-// ValidNames is Valid for what needs no sandbox: DEL.
-func ValidNames(r api.CNIRequest) error { return attachment(r) }
+// ValidNames checks a request like Valid, for a command that needs no sandbox: DEL.
+func ValidNames(r api.CNIRequest) error { return checkAttachment(r) }
 
-// attachment checks what names an attachment: CNI_CONTAINERID and CNI_IFNAME.
+// checkAttachment checks what names an attachment: CNI_CONTAINERID and CNI_IFNAME.
 // The error wraps errEnvironment and names the variable.
-func attachment(r api.CNIRequest) error {
+func checkAttachment(r api.CNIRequest) error {
 	switch {
 	case !isIdentifier(r.ContainerID):
 		return fmt.Errorf("%w CNI_CONTAINERID %s: %s, at most %d", errEnvironment, excerpt.Quote(r.ContainerID), wantName, longestName)
@@ -44,8 +44,8 @@ func attachment(r api.CNIRequest) error {
 	return nil
 }
 
-// sandbox checks CNI_NETNS: a path without detours.
-func sandbox(r api.CNIRequest) error {
+// checkSandbox checks CNI_NETNS: a path without detours.
+func checkSandbox(r api.CNIRequest) error {
 	n := r.Netns
 	detour := slices.Contains(strings.Split(n, "/"), "..")
 	if !filepath.IsAbs(n) || detour || len(n) > longestPath || strings.ContainsFunc(n, unicode.IsControl) {

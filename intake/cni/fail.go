@@ -13,22 +13,22 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Error codes of our own; the specification (section 5, "error") leaves 100 and
-// up to plugins. Of its own codes we use 1 (cniVersion not served), 2 (unknown
-// or unserved key), 3 (CHECK of an attachment that the ledger does not have), 4
-// (environment), 6 (not JSON), 7 (invalid configuration or request), 11 (try
-// again later: not ready, timed out, no daemon), 50 (STATUS) and 999.
+// These are Culvert's own error codes; the specification (section 5, "error") leaves 100 and up
+// to plugins. From the specification Culvert uses 1 (cniVersion not served), 2 (unknown or
+// unserved key), 3 (CHECK of an attachment that the ledger does not have), 4 (environment), 6
+// (not JSON), 7 (invalid configuration or request), 11 (try again later: not ready, timed out,
+// no daemon), 50 (STATUS) and 999.
 const (
 	CodeNothingFree uint = 100 // no VF or address is free
-	CodeHeld        uint = 101 // the VF, address or attachment is somebody's
+	CodeHeld        uint = 101 // another owner has the VF, address or attachment
 	CodeUnable      uint = 102 // the driver does not have the setting
 	CodeNotFound    uint = 103 // no such pool, PF or VF
 	CodeDiffers     uint = 104 // CHECK: the attachment is not as it was made
 	CodeKernel      uint = 105 // the kernel, the NIC or the ledger's disk refused
 )
 
-// Outcomes that the specification has codes for: CHECK of an attachment that
-// nobody knows, and STATUS of a network that can take no ADD.
+// These outcomes have codes in the specification: CHECK of an unknown attachment, and STATUS of
+// a network that can take no ADD.
 var (
 	ErrUnknown     = errors.New("unknown container")
 	ErrUnavailable = errors.New("unavailable")
@@ -59,6 +59,7 @@ var outcomes = []struct {
 	{context.DeadlineExceeded, types.ErrTryAgainLater, "it took longer than the runtime waits; culvert events says where"},
 	{context.Canceled, types.ErrTryAgainLater, "the runtime gave up, or culvertd was stopped"},
 	{vf.ErrNetnsGone, types.ErrInvalidEnvironmentVariables, "the sandbox ended while it was being set up; the runtime makes another"},
+	{vf.ErrDuplicate, CodeHeld, "dmesg of the node shows the MAC address of the other machine"},
 	{vf.ErrHeld, CodeHeld, "culvert vf list says who holds what"},
 	{vf.ErrNothingFree, CodeNothingFree, "culvert pool list says who holds what"},
 	{vf.ErrUnable, CodeUnable, "take the setting out of the network, or use a NIC whose driver has it; culvert vf show lists what it can do"},
@@ -66,7 +67,7 @@ var outcomes = []struct {
 	{vf.ErrInvalid, types.ErrInvalidNetworkConfig, "correct the network configuration"},
 	{syscall.ENOSPC, CodeKernel, "make room in /var/lib/culvert; what was begun is finished then"},
 	{syscall.EROFS, CodeKernel, "mount /var/lib/culvert writable; what was begun is finished then"},
-	{syscall.EBUSY, CodeKernel, "somebody else works on the device: culvert doctor and dmesg may say who; the runtime tries again"},
+	{syscall.EBUSY, CodeKernel, "another program works on the device: culvert doctor and dmesg may name it; the runtime tries again"},
 	{syscall.ENODEV, CodeKernel, "the device went away: culvert status shows what is left, dmesg why"},
 	{syscall.ENOMEM, CodeKernel, "the kernel or the NIC is out of memory: dmesg says which; fewer VFs or a restart of the NIC help"},
 	{syscall.EADDRNOTAVAIL, CodeKernel, "the driver takes no such address: choose another, or let Culvert choose"},
@@ -74,7 +75,7 @@ var outcomes = []struct {
 	{syscall.EIO, CodeKernel, "the NIC or the disk fails: dmesg says more"},
 }
 
-// Failure is the answer to an invocation that failed: the error object of the
+// Failure returns the answer to an invocation that failed: the error object of the
 // specification on standard output, and exit status 1.
 func Failure(version string, err error) api.CNIResponse {
 	e := api.CNIError{CNIVersion: version, Code: api.CNIInternal, Details: "see journalctl -u culvertd", Msg: err.Error()}

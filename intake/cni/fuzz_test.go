@@ -23,6 +23,10 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(strings.ReplaceAll(with(`"prevResult":{"ips":[{"version":"4","address":"10.0.0.9/24"}]}`), "1.1.0", "0.3.1"))
 	f.Add(with(`"logFile":"/etc/cron.d/x","deviceID":"../../etc","pool":"../a","runtimeConfig":{"CNIDeviceInfoFile":"/etc/passwd","mac":"02:00:00:00:00:01"}`))
 	f.Add(with(`"cni.dev/valid-attachments":[{"containerID":"c1","ifname":"../x"}],"dns":{"nameservers":["x"]}`))
+	f.Add(strict(`"bond":{"links":3,"mode":"active-backup","arpInterval":50,"arpIPTargets":["10.0.0.1"],"primary":"enp1s0","antiAffinity":"nic"},"deviceIDs":["3b:01.0","3b:01.1","3c:01.0"]`))
+	f.Add(strict(`"bond":{"mode":"802.3ad","force":true}`))
+	f.Add(strict(`"segment":"storage"`))
+	f.Add(with(`"segment":"-Storage.\u0000"`))
 	f.Fuzz(func(t *testing.T, raw string) {
 		c, err := ParseConfig([]byte(raw))
 		if err != nil {
@@ -40,11 +44,15 @@ func FuzzParseConfig(f *testing.F) {
 				t.Fatalf("attachment %+v", o)
 			}
 		}
+		if b := c.Bond; b != nil {
+			checkBond(t, c)
+			return
+		}
 		rec, err := newMemory(1).Attach(t.Context(), requestFor(c))
 		if err != nil {
 			return
 		}
-		out, err := result(c, rec, "/run/netns/x")
+		out, err := formatResult(c, rec, "/run/netns/x")
 		if err != nil {
 			t.Fatalf("%s: %v", raw, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
@@ -21,6 +22,7 @@ import (
 // attachments is the part of attach.Engine that serves one attachment.
 type attachments interface {
 	Attach(context.Context, attach.Request) (journal.Record, error)
+	AttachBond(context.Context, attach.Request) (attach.Bonded, error)
 	Detach(context.Context, vf.Owner) error
 	Check(context.Context, vf.Owner, attach.Request) error
 }
@@ -49,7 +51,10 @@ type Handler struct {
 	// Cluster finds the network attachment definition of a request, and takes the events of
 	// its pod; nil where culvertd is not connected to a cluster.
 	Cluster cluster
-	Log     *slog.Logger
+	// Pools has the AddressPools that networks name; nil where culvertd is not connected to
+	// a cluster.
+	Pools pools
+	Log   *slog.Logger
 	// ServesWhereabouts reports whether Culvert gives out the addresses of networks with ipam
 	// of type whereabouts; else the plugin of that name does. Nil stands for true.
 	ServesWhereabouts func(context.Context) (bool, error)
@@ -83,27 +88,27 @@ func (h *Handler) Run(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, e
 	r, ignored := leaveOutUndeclared(r)
 	switch r.Command {
 	case cmdAdd:
-		out, err := h.add(ctx, r, ask)
+		out, err := h.addNetwork(ctx, r, ask)
 		if err == nil {
 			h.reportIgnored(ctx, r, ignored)
 		}
 		return out, err
 	case cmdDel:
-		return nil, h.del(ctx, r, ask)
+		return nil, h.delNetwork(ctx, r, ask)
 	case cmdCheck:
-		return nil, h.check(ctx, r, ask)
+		return nil, h.checkNetwork(ctx, r, ask)
 	case cmdGC:
-		return nil, h.gc(ctx, r, ask)
+		return nil, h.collectGarbage(ctx, r, ask)
 	case cmdStatus:
-		return nil, h.status(ctx, r, ask)
+		return nil, h.checkStatus(ctx, r, ask)
 	case cmdVersion:
 		return json.Marshal(api.CNIVersion{CNIVersion: api.CNIVersionOf(r.Config), SupportedVersions: api.CNIVersions()})
 	}
 	return nil, fmt.Errorf("%w CNI_COMMAND %s: want ADD, DEL, CHECK, GC, STATUS or VERSION", errEnvironment, excerpt.Quote(r.Command))
 }
 
-func (h *Handler) add(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, error) {
-	c, req, err := parse(r)
+func (h *Handler) addNetwork(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, error) {
+	c, req, err := parseRequest(r)
 	if err != nil {
 		return nil, err
 	}
@@ -113,24 +118,70 @@ func (h *Handler) add(ctx context.Context, r api.CNIRequest, ask Ask) ([]byte, e
 	if err := h.choosePool(ctx, r, &c, &req); err != nil {
 		return nil, err
 	}
-	if c.DNS, err = c.resolver(h.resolvDirs); err != nil {
+	if c.DNS, err = c.findDNS(h.resolvDirs); err != nil {
 		return nil, err
 	}
-	if i := find(c.Prev, r.IfName, r.Netns); i >= 0 {
+	if err := h.askPower(ctx, r, &req); err != nil {
+		return nil, err
+	}
+	if i := findInterface(c.Prev, r.IfName, r.Netns); i >= 0 {
 		return nil, fmt.Errorf("CNI_IFNAME %s: %w: a plugin before this one in network %s made an interface of that name; attach network %s by itself",
 			r.IfName, vf.ErrInvalid, c.Name, c.Name)
 	}
 	if c.IPAM.IsDelegated() {
-		h.delegate(r, &c, &req, ask)
+		h.delegateIPAM(r, &c, &req, ask)
+	}
+	if h.Cluster != nil {
+		req.Report = func(reason, text string) { h.emitEvents(context.WithoutCancel(ctx), r, reason, text) }
+	}
+	out, err := h.attachAs(ctx, &c, req, r)
+	if err != nil && req.Late != nil {
+		h.undoFailed(ctx, r, ask, *req.Delegation, err)
+	}
+	return out, err
+}
+
+// attachAs attaches a VF or a bond and returns the result. An IPAM plugin of another project adds
+// its DNS settings to c meanwhile.
+func (h *Handler) attachAs(ctx context.Context, c *Config, req attach.Request, r api.CNIRequest) ([]byte, error) {
+	if req.Bond != nil {
+		bonded, err := h.engine.AttachBond(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return formatBond(*c, bonded, r.IfName, r.Netns)
 	}
 	rec, err := h.engine.Attach(ctx, req)
 	if err != nil {
-		if req.Late != nil {
-			h.undoFailed(ctx, r, ask, *req.Delegation, err)
-		}
 		return nil, err
 	}
-	return result(c, rec, r.Netns)
+	h.reportGuard(ctx, r, req)
+	return formatResult(*c, rec, r.Netns)
+}
+
+// askPower fills in the power of the containers of a pod whose network has a guard. It stays
+// unknown outside a cluster.
+func (h *Handler) askPower(ctx context.Context, r api.CNIRequest, req *attach.Request) error {
+	a, err := parseArguments(r.Args)
+	if err != nil || req.Spec.Guard == "" || a.podName == "" || h.Cluster == nil {
+		return err
+	}
+	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	req.Power = pod.Power
+	return err
+}
+
+// reportGuard makes an event of the pod whose guard does not hold whole. The attach does not
+// depend on it.
+func (h *Handler) reportGuard(ctx context.Context, r api.CNIRequest, req attach.Request) {
+	a, err := parseArguments(r.Args)
+	degree, reason := vf.GuardDegree(req.Power, false)
+	if err != nil || req.Spec.Guard == "" || reason == "" || a.podName == "" || h.Cluster == nil {
+		return
+	}
+	if pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID); err == nil {
+		h.Cluster.PodEvent(pod, journal.Warning, "GuardNotEnforced", fmt.Sprintf("network %s: %s", cmp.Or(r.Definition, req.Network), vf.DescribeGuard(req.Spec.Guard, degree, reason)))
+	}
 }
 
 // reportIgnored makes an event of each capability that leaveOutUndeclared found missing,
@@ -148,37 +199,52 @@ func (h *Handler) reportIgnored(ctx context.Context, r api.CNIRequest, missing [
 	}
 	if len(c.Warnings) > 0 {
 		texts = append(texts, "network "+network+": "+strings.Join(c.Warnings, "; "))
-		h.Log.Warn("network configuration", "net", network, "owner", a.owner(r.ContainerID, r.IfName), "warnings", c.Warnings)
+		h.Log.Warn("network configuration", "net", network, "owner", a.ownerOf(r.ContainerID, r.IfName), "warnings", c.Warnings)
 	}
 	if c.ignoresIPs() && (a.ip != "" || len(c.ArgIPs)+len(c.IPs) > 0) {
 		texts = append(texts, fmt.Sprintf("network %s: addresses are asked for, and it has no ipam section, so the interface gets none: add one", network))
 	}
-	if len(texts) == 0 || h.Cluster == nil {
+	h.emitEvents(ctx, r, "NetworkSettingIgnored", texts...)
+}
+
+// eventBound is how long emitEvents looks for the pod.
+const eventBound = 5 * time.Second
+
+// emitEvents makes a warning event of each text, about the pod of a request. It makes none where
+// the pod is not known.
+func (h *Handler) emitEvents(ctx context.Context, r api.CNIRequest, reason string, texts ...string) {
+	a, err := parseArguments(r.Args)
+	if len(texts) == 0 || h.Cluster == nil || err != nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, eventBound)
+	defer cancel()
 	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
 	if err != nil {
 		return
 	}
 	for _, text := range texts {
-		h.Cluster.PodEvent(pod, journal.Warning, "NetworkSettingIgnored", text)
+		h.Cluster.PodEvent(pod, journal.Warning, reason, text)
 	}
 }
 
-// del needs the attachment's name and nothing else (I8): not the netns, and
+// delNetwork needs the attachment's name and nothing else (I8): not the netns, and
 // not a configuration that is still valid.
-func (h *Handler) del(ctx context.Context, r api.CNIRequest, ask Ask) error {
-	if err := attachment(r); err != nil {
+func (h *Handler) delNetwork(ctx context.Context, r api.CNIRequest, ask Ask) error {
+	if err := checkAttachment(r); err != nil {
 		return err
 	}
 	a, err := parseArguments(r.Args)
 	if err != nil {
 		a = arguments{}
 	}
-	undoErr := h.undoDelegation(ctx, r, ask)
-	err = h.engine.Detach(ctx, a.owner(r.ContainerID, r.IfName))
+	undone, undoErr := h.undoDelegation(ctx, r, ask)
+	err = h.engine.Detach(ctx, a.ownerOf(r.ContainerID, r.IfName))
 	if errors.Is(err, vf.ErrNotFound) {
 		err = nil
+	}
+	if !undone {
+		h.releaseUnrecorded(ctx, r, ask)
 	}
 	if err == nil && undoErr == nil {
 		h.payOwed(ctx, ask)
@@ -186,8 +252,8 @@ func (h *Handler) del(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	return errors.Join(err, undoErr)
 }
 
-func (h *Handler) check(ctx context.Context, r api.CNIRequest, ask Ask) error {
-	c, req, err := parse(r)
+func (h *Handler) checkNetwork(ctx context.Context, r api.CNIRequest, ask Ask) error {
+	c, req, err := parseRequest(r)
 	if err != nil {
 		return err
 	}
@@ -199,7 +265,7 @@ func (h *Handler) check(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	case c.Prev == nil:
 		return fmt.Errorf("prevResult: %w: CHECK wants the result of the ADD", vf.ErrInvalid)
 	}
-	expected, err := expectation(c, req)
+	expected, err := expectedRequest(c, req)
 	if err != nil {
 		return err
 	}
@@ -216,7 +282,7 @@ func (h *Handler) check(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	return fmt.Errorf("%w: %w", errDiffers, err)
 }
 
-func (h *Handler) gc(ctx context.Context, r api.CNIRequest, ask Ask) error {
+func (h *Handler) collectGarbage(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	c, err := configOf(r)
 	if err != nil {
 		return err
@@ -234,14 +300,14 @@ func (h *Handler) gc(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	return err
 }
 
-// status fails for a configuration with which no ADD would work, too, and while every VF
+// checkStatus fails for a configuration with which no ADD would work, too, and while every VF
 // that the network could use is held.
-func (h *Handler) status(ctx context.Context, r api.CNIRequest, ask Ask) error {
+func (h *Handler) checkStatus(ctx context.Context, r api.CNIRequest, ask Ask) error {
 	c, err := configOf(r)
 	if err != nil {
 		return err
 	}
-	err = h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool})
+	err = h.engine.Ready(ctx, attach.Request{Network: c.Name, VF: c.VF, Pool: c.Pool, Segment: c.Segment})
 	if err == nil && c.Version == api.CNINewest { // earlier plugins have no STATUS
 		err = h.passOn(ctx, r, c, ask)
 	}
@@ -260,10 +326,10 @@ func configOf(r api.CNIRequest) (Config, error) {
 	return ParseConfig(r.Config)
 }
 
-// parse reads everything that ADD and CHECK need. The lease keeps their
+// parseRequest reads everything that ADD and CHECK need. The lease keeps their
 // configuration, so it is bounded. GC's may be longer, as the list of valid
 // attachments is.
-func parse(r api.CNIRequest) (Config, attach.Request, error) {
+func parseRequest(r api.CNIRequest) (Config, attach.Request, error) {
 	if err := netconf.CheckSize(len(r.Config)); err != nil {
 		return Config{}, attach.Request{}, err
 	}
@@ -278,11 +344,11 @@ func parse(r api.CNIRequest) (Config, attach.Request, error) {
 	if err != nil {
 		return c, attach.Request{}, err
 	}
-	req, err := request(c, a, r)
+	req, err := buildRequest(c, a, r)
 	return c, req, err
 }
 
-func request(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
+func buildRequest(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
 	spec := c.Spec
 	spec.Interface = r.IfName
 	for _, mac := range []*vf.MAC{a.mac, c.MAC} { // the later one counts
@@ -291,9 +357,12 @@ func request(c Config, a arguments, r api.CNIRequest) (attach.Request, error) {
 		}
 	}
 	req := attach.Request{
-		Owner: a.owner(r.ContainerID, r.IfName), PodUID: a.podUID, Network: c.Name,
-		VF: c.VF, Pool: c.Pool, Netns: r.Netns,
+		Owner: a.ownerOf(r.ContainerID, r.IfName), PodUID: a.podUID, Network: c.Name,
+		VF: c.VF, Pool: c.Pool, Segment: c.Segment, Bond: c.Bond, VFs: c.VFs, Netns: r.Netns,
 		Spec: spec, Raw: r.Config,
 	}
-	return req, c.ask(a, &req)
+	if err := checkBondName(r.IfName, c.Bond); err != nil {
+		return req, err
+	}
+	return req, c.fillRequested(a, &req)
 }

@@ -115,8 +115,8 @@ func TestErrorsAreInTheConfigurationsVersion(t *testing.T) {
 	}
 }
 
-// TestI8DelNeedsNothingButTheName: whatever has become of the configuration,
-// the netns and the attachment, DEL succeeds and says nothing.
+// I8: DEL succeeds and prints nothing in any state of the configuration, the netns and
+// the attachment.
 func TestI8DelNeedsNothingButTheName(t *testing.T) {
 	for name, r := range map[string]api.CNIRequest{
 		"as it was":             invocation(cmdDel, with(pool)),

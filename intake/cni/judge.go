@@ -7,9 +7,9 @@ import (
 	"github.com/culvert-net/culvert/netconf"
 )
 
-// Judgement is what becomes of a network attachment definition, as far as its text says.
-// The admission webhook and culvert net check have it of Judge, and nodes read networks by
-// the same parsers.
+// Judgement says whether nodes can use a NetworkAttachmentDefinition, as far as its text shows.
+// The admission webhook and culvert net check get it from Judge, and nodes read networks by the
+// same parsers.
 type Judgement struct {
 	// List are the plugins that could be read; none where the configuration is a file on the
 	// nodes.
@@ -18,8 +18,8 @@ type Judgement struct {
 	Own []Config
 	// Warnings says what is accepted and may not be meant.
 	Warnings []string
-	// Err is why nodes refuse a pod that asks for the network. Where List has none of
-	// Culvert's plugins, that is so only where culvertd sets up the networks of pods.
+	// Err is the reason why nodes refuse a pod that asks for the network. If List has none of
+	// Culvert's plugins, nodes refuse it only where culvertd sets up the networks of pods.
 	Err error
 }
 
@@ -47,6 +47,6 @@ func Judge(n api.NetworkDefinition) Judgement {
 // is refused before a VF is chosen.
 func JudgeAdd(r api.CNIRequest) (warnings []string, err error) {
 	r, _ = leaveOutUndeclared(r)
-	c, _, err := parse(r)
+	c, _, err := parseRequest(r)
 	return c.Warnings, err
 }

@@ -67,7 +67,7 @@ func TestNetworkOfTypeSRIOVRefuses(t *testing.T) {
 	for keys, want := range map[string]string{
 		`"spoofchk":"ON"`:                `spoofchk ON: want "on" or "off": the SR-IOV CNI plugin switches it off for every text but "on"`,
 		`"spoofChk":"enable"`:            `spoofchk enable: want "on" or "off": the SR-IOV CNI plugin switches it off for every text but "on"`,
-		`"bond":{}`:                      `bond {}: bonds of VFs are not served yet; attach the network twice and bond the two interfaces in the pod`,
+		`"bond":{}`:                      `bond {}: bonds of VFs are served in networks of type culvert: set type to culvert`,
 		`"vlan":"100"`:                   `vlan 100: want a whole number between 0 and 4094, without quotes`,
 		`"VLAN":4095`:                    `vlan 4095: want a number between 0 and 4094`,
 		`"vlanQoS":0`:                    `vlanQoS 0: needs a vlan; add "vlan": 0 for none`,

@@ -32,7 +32,7 @@ func RunPlugin(ctx context.Context, ask Ask, plugin string, r api.CNIRequest) ([
 	var out api.PluginResponse
 	err := ask(ctx, api.MethodPlugin, api.PluginRequest{Type: plugin, Call: r}, &out)
 	if err == nil && out.Exit != 0 {
-		err = refusal(out)
+		err = readRefusal(out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %s: %w", plugin, r.Command, err)
@@ -40,9 +40,9 @@ func RunPlugin(ctx context.Context, ask Ask, plugin string, r api.CNIRequest) ([
 	return out.Stdout, nil
 }
 
-// refusal is what a plugin that failed has said: the specification's error, or what
+// readRefusal returns the error of a plugin that failed: the specification's error, or what
 // is on its standard error.
-func refusal(out api.PluginResponse) error {
+func readRefusal(out api.PluginResponse) error {
 	e := &types.Error{}
 	if err := json.Unmarshal(out.Stdout, e); err == nil && e.Msg != "" {
 		return e
@@ -54,9 +54,9 @@ func refusal(out api.PluginResponse) error {
 	return fmt.Errorf("exit status %d: %.500q", out.Exit, said)
 }
 
-// lacks reports whether a plugin has refused a command because it does not have it. There is
+// isUnimplemented reports whether a plugin has refused a command because it does not have it. There is
 // no code for that: whereabouts 0.9.2 answers CHECK so.
-func lacks(err error) bool {
+func isUnimplemented(err error) bool {
 	var theirs *types.Error
 	return errors.As(err, &theirs) && strings.Contains(strings.ToLower(theirs.Msg), "not implemented")
 }

@@ -8,10 +8,13 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/excerpt"
 	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -26,8 +29,16 @@ type cluster interface {
 	PodEvent(p api.Pod, kind, reason, text string)
 }
 
+// pools is membership.Member: the AddressPools that persons declare.
+type pools interface {
+	// Section fills in the addresses of the section of a network in a namespace, and returns
+	// the ID of their pool.
+	Section(c ipam.Config, namespace string) (ipam.Config, string, error)
+}
+
 // choosePool sets the pool that the addresses of a request come from: that of the
-// network attachment definition, or of the one whose pool it shares. A network of a
+// network attachment definition, of the one whose pool it shares, or the AddressPool that
+// it names. A network of a
 // file, and of a host without Kubernetes, keeps the pool of its CNI name.
 func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, req *attach.Request) error {
 	if c.IPAM.IsZero() {
@@ -39,17 +50,25 @@ func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, r
 		if err != nil {
 			return err
 		}
-		return c.ask(a, req)
+		return c.fillRequested(a, req)
 	}
 	var d api.NetworkDefinition
 	if h.Cluster != nil {
 		var err error
-		if d, err = h.definition(ctx, r, *c); err != nil {
+		if d, err = h.findDefinition(ctx, r, *c); err != nil {
 			return err
 		}
 	}
 	shares := c.IPAM.PoolOf
 	switch {
+	case c.IPAM.AddressPool != "":
+		var err error
+		if c.IPAM, req.AddressPool, err = h.declaredSection(c.IPAM, d.Namespace); err != nil {
+			return fmt.Errorf("network %s: %w", cmp.Or(strings.Trim(d.Namespace+"/"+d.Name, "/"), c.Name), err)
+		}
+		if req.KeepAddress, err = h.keepTime(ctx, r, c.IPAM); err != nil {
+			return err
+		}
 	case d.Name == "" && shares == "":
 		return nil
 	case d.Name == "":
@@ -68,7 +87,37 @@ func (h *Handler) choosePool(ctx context.Context, r api.CNIRequest, c *Config, r
 	if err != nil {
 		return err
 	}
-	return c.ask(a, req)
+	return c.fillRequested(a, req)
+}
+
+// declaredSection returns the section of a network of a namespace that names an AddressPool.
+func (h *Handler) declaredSection(c ipam.Config, namespace string) (ipam.Config, string, error) {
+	if h.Pools == nil {
+		return c, "", fmt.Errorf("ipam.addressPool %s: %w: culvertd is not connected to a cluster, which has the AddressPools: give the network its own range", c.AddressPool, vf.ErrInvalid)
+	}
+	return h.Pools.Section(c, namespace)
+}
+
+// keepTime returns for how long the addresses of a request are kept for the name of its pod
+// after the pod has ended: what the pod's annotation says, as far as the AddressPool allows it.
+func (h *Handler) keepTime(ctx context.Context, r api.CNIRequest, c ipam.Config) (time.Duration, error) {
+	a, err := parseArguments(r.Args)
+	if err != nil || a.podName == "" || h.Cluster == nil {
+		return 0, err
+	}
+	pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID)
+	text := pod.Annotations[netannotation.KeepAddress]
+	if err != nil || text == "" {
+		return 0, err
+	}
+	keep, err := time.ParseDuration(text)
+	if err != nil || keep < 0 {
+		return 0, fmt.Errorf("pod %s: annotation %s %s: %w: want a time such as 24h", pod, netannotation.KeepAddress, excerpt.Quote(text), vf.ErrInvalid)
+	}
+	if keep > c.KeepAtMost {
+		h.Cluster.PodEvent(pod, journal.Warning, "AddressKeptShorter", fmt.Sprintf("AddressPool %s keeps the pod's address for %s after it has ended, and not for %s: raise keepAddress of the pool", c.AddressPool, c.KeepAtMost, keep))
+	}
+	return min(keep, c.KeepAtMost), nil
 }
 
 // sharedSection returns the ipam section of the network that owns a pool, if its author
@@ -95,7 +144,7 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 		return ipam.Config{}, err
 	}
 	for _, c := range configs {
-		if !c.IPAM.IsZero() && c.IPAM.PoolOf == "" {
+		if !c.IPAM.IsZero() && c.IPAM.PoolOf == "" && c.IPAM.AddressPool == "" {
 			c.IPAM.FormerPool = c.Name
 			return c.IPAM, nil
 		}
@@ -103,11 +152,11 @@ func (h *Handler) ownerSection(ctx context.Context, namespace, name string) (ipa
 	return ipam.Config{}, fmt.Errorf("%w: that network has no addresses of its own: name the network that has the range", vf.ErrInvalid)
 }
 
-// definition returns the network attachment definition that a request carries out; the
+// findDefinition returns the network attachment definition that a request carries out; the
 // zero value stands for a file on the node.
-func (h *Handler) definition(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
+func (h *Handler) findDefinition(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
 	if r.Definition == "" {
-		return h.annotated(ctx, r, c)
+		return h.findAnnotated(ctx, r, c)
 	}
 	namespace, name, _ := strings.Cut(r.Definition, "/")
 	d, err := h.Cluster.Network(ctx, namespace, name)
@@ -117,11 +166,11 @@ func (h *Handler) definition(ctx context.Context, r api.CNIRequest, c Config) (a
 	return d, nil
 }
 
-// annotated finds the definition of a request of Multus, which says the pod and the
+// findAnnotated finds the definition of a request of Multus, which says the pod and the
 // interface: among those that the pod's annotations name, it has the request's
 // configuration. A pod whose annotations leave the choice open is refused, and tried
 // again by the kubelet: a wrong pool would give an address twice.
-func (h *Handler) annotated(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
+func (h *Handler) findAnnotated(ctx context.Context, r api.CNIRequest, c Config) (api.NetworkDefinition, error) {
 	a, err := parseArguments(r.Args)
 	if err != nil || a.podName == "" {
 		return api.NetworkDefinition{}, err

@@ -65,9 +65,9 @@ func DecodeResult(raw json.RawMessage, version string) (*current.Result, error) 
 	return current.NewResultFromResult(r)
 }
 
-// find returns the index of the interface of that name in that sandbox, or of
+// findInterface returns the index of the interface of that name in that sandbox, or of
 // that name without one (vfio); -1 when there is none.
-func find(r *current.Result, name, netns string) int {
+func findInterface(r *current.Result, name, netns string) int {
 	if r == nil {
 		return -1
 	}
@@ -79,13 +79,13 @@ func find(r *current.Result, name, netns string) int {
 	return -1
 }
 
-// expectation is the request that CHECK hands to the engine: the
+// expectedRequest returns the request that CHECK hands to the engine: the
 // configuration's, with the addresses that the prevResult says our interface
 // has (specification, section 2, CHECK).
-func expectation(c Config, req attach.Request) (attach.Request, error) {
-	i := find(c.Prev, req.Spec.Interface, req.Netns)
+func expectedRequest(c Config, req attach.Request) (attach.Request, error) {
+	i := findInterface(c.Prev, req.Spec.Interface, req.Netns)
 	if i < 0 {
-		i = find(c.Prev, req.Spec.Interface, "")
+		i = findInterface(c.Prev, req.Spec.Interface, "")
 	}
 	if i < 0 {
 		return req, fmt.Errorf("%w: prevResult has no interface %s in %s", errDiffers, req.Spec.Interface, req.Netns)
@@ -109,11 +109,11 @@ func expectation(c Config, req attach.Request) (attach.Request, error) {
 		gw, _ := netip.AddrFromSlice(has.Gateway)
 		req.Spec.Addresses = append(req.Spec.Addresses, vf.Address{Prefix: netip.PrefixFrom(a.Unmap(), ones), Gateway: gw.Unmap()})
 	}
-	return req, asked(req)
+	return req, checkAsked(req)
 }
 
-// asked compares the addresses asked for by name with those that there are.
-func asked(req attach.Request) error {
+// checkAsked compares the addresses asked for by name with those that there are.
+func checkAsked(req attach.Request) error {
 	for _, w := range req.Addresses {
 		has := false
 		for _, a := range req.Spec.Addresses {

@@ -18,16 +18,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// resolvDirs are where a network's resolvConf may be, links followed: who may
+// resolvDirs returns where a network's resolvConf may be, links followed: who may
 // write a network is often a tenant, and culvertd reads the file as root. All
 // of them are root's alone to write in.
 func resolvDirs() []string {
 	return []string{"/etc", "/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf"}
 }
 
-// resolver is the DNS of a result: the network's dns section, else that of
+// findDNS returns the DNS of a result: the network's dns section, else that of
 // ipam, else the file that ipam.resolvConf names, which is in one of dirs.
-func (c Config) resolver(dirs []string) (ipam.DNS, error) {
+func (c Config) findDNS(dirs []string) (ipam.DNS, error) {
 	switch {
 	case !c.DNS.IsZero():
 		return c.DNS, nil
@@ -42,18 +42,18 @@ func (c Config) resolver(dirs []string) (ipam.DNS, error) {
 	return readResolvConf(f)
 }
 
-// openResolvConf opens a file in or below one of dirs. What a file elsewhere is,
-// or whether it is there, is not told.
+// openResolvConf opens a file in or below one of dirs. For a file elsewhere it does not reveal
+// whether it exists.
 func openResolvConf(path string, dirs []string) (*os.File, error) {
 	outside := fmt.Errorf("want the path of a file below %s", strings.Join(dirs, ", "))
-	if !filepath.IsAbs(path) || !within(dirs, filepath.Clean(path)) {
+	if !filepath.IsAbs(path) || !isWithin(dirs, filepath.Clean(path)) {
 		return nil, outside
 	}
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, errors.Unwrap(err) // not with the path of a link's target
 	}
-	if !within(dirs, target) {
+	if !isWithin(dirs, target) {
 		return nil, outside
 	}
 	info, err := os.Stat(target)
@@ -66,7 +66,7 @@ func openResolvConf(path string, dirs []string) (*os.File, error) {
 	return os.Open(target)
 }
 
-func within(dirs []string, path string) bool {
+func isWithin(dirs []string, path string) bool {
 	return slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(path, dir+"/") })
 }
 

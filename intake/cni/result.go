@@ -17,34 +17,40 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// result writes the CNI result of an attachment in the configuration's
+// formatResult writes the CNI result of an attachment in the configuration's
 // version (specification, section 5): what the plugins before this one made, and
 // our interface, addresses and routes after it.
 //
-// A VF that went to vfio-pci has no interface in the sandbox. Its entry has the sandbox,
-// the admin MAC and the MTU all the same, as the SR-IOV CNI plugin's result has: Multus
-// leaves interfaces without a sandbox out of the network-status, by which KubeVirt and
-// DPDK programs find them.
-func result(c Config, rec journal.Record, netns string) ([]byte, error) {
+// A VF that went to vfio-pci has no interface in the sandbox. Its entry nevertheless has the
+// sandbox, the admin MAC and the MTU, like the SR-IOV CNI plugin's result: Multus leaves
+// interfaces without a sandbox out of the network-status, by which KubeVirt and DPDK programs
+// find them.
+func formatResult(c Config, rec journal.Record, netns string) ([]byte, error) {
+	return formatLease(c, rec.Lease, interfaceEntry(rec, netns, c.Version))
+}
+
+// formatLease writes the CNI result of an attachment with these interfaces, of which the first
+// has the lease's addresses.
+func formatLease(c Config, lease journal.Lease, entries ...*current.Interface) ([]byte, error) {
 	r := &current.Result{CNIVersion: api.CNINewest}
 	if c.Prev != nil {
 		r = c.Prev
 	}
 	index := len(r.Interfaces)
-	r.Interfaces = append(r.Interfaces, entry(rec, netns, c.Version))
-	for _, a := range rec.Lease.Wanted.Addresses {
-		r.IPs = append(r.IPs, &current.IPConfig{Interface: &index, Address: ipNet(a.Prefix), Gateway: ip(a.Gateway)})
+	r.Interfaces = append(r.Interfaces, entries...)
+	for _, a := range lease.Wanted.Addresses {
+		r.IPs = append(r.IPs, &current.IPConfig{Interface: &index, Address: ipNet(a.Prefix), Gateway: toIP(a.Gateway)})
 	}
-	for _, route := range rec.Lease.Wanted.Routes {
-		to := &types.Route{Dst: ipNet(route.Dst), GW: ip(route.Gateway)}
+	for _, route := range lease.Wanted.Routes {
+		to := &types.Route{Dst: ipNet(route.Dst), GW: toIP(route.Gateway)}
 		if c.Version == api.CNINewest {
 			to.MTU, to.AdvMSS, to.Priority = route.MTU, route.AdvMSS, route.Priority
-			to.Table, to.Scope = given(route.Table), given(route.Scope)
+			to.Table, to.Scope = optionalInt(route.Table), optionalInt(route.Scope)
 		}
 		r.Routes = append(r.Routes, to)
 	}
 	if r.DNS.IsEmpty() {
-		r.DNS = dns(c.DNS)
+		r.DNS = dnsResult(c.DNS)
 	}
 	return writeResult(r, c.Version)
 }
@@ -65,9 +71,10 @@ func writeResult(r *current.Result, version string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// entry is our interface. mtu and pciID came with 1.1.0. The library has room for both in
-// results of 1.0.0 as well, where the SR-IOV CNI plugin reports the MTU.
-func entry(rec journal.Record, netns, version string) *current.Interface {
+// interfaceEntry returns the entry of Culvert's interface. mtu and pciID came with 1.1.0. The
+// library has room for both in results of 1.0.0 as well, where the SR-IOV CNI plugin reports
+// the MTU.
+func interfaceEntry(rec journal.Record, netns, version string) *current.Interface {
 	l := rec.Lease
 	i := &current.Interface{Name: l.Wanted.Interface, Mac: l.LinkMAC.String(), Sandbox: netns, Mtu: l.MTU}
 	if l.Wanted.Driver == vf.DriverVFIO {
@@ -79,20 +86,20 @@ func entry(rec journal.Record, netns, version string) *current.Interface {
 	return i
 }
 
-// given is a number of a route that 0 stands for the default of.
-func given(n int) *int {
+// optionalInt returns a number of a route, nil for 0, which stands for the default.
+func optionalInt(n int) *int {
 	if n == 0 {
 		return nil
 	}
 	return &n
 }
 
-func dns(d ipam.DNS) types.DNS {
+func dnsResult(d ipam.DNS) types.DNS {
 	return types.DNS{Nameservers: d.Nameservers, Domain: d.Domain, Search: d.Search, Options: d.Options}
 }
 
-func ip(a netip.Addr) net.IP { return net.IP(a.AsSlice()) }
+func toIP(a netip.Addr) net.IP { return net.IP(a.AsSlice()) }
 
 func ipNet(p netip.Prefix) net.IPNet {
-	return net.IPNet{IP: ip(p.Addr()), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+	return net.IPNet{IP: toIP(p.Addr()), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -78,10 +78,10 @@ func TestTheLeaseHasTheConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.DNS, err = c.resolver(resolvDirs()); err != nil {
+	if c.DNS, err = c.findDNS(resolvDirs()); err != nil {
 		t.Fatal(err)
 	}
-	again, err := result(c, rec, rec.Lease.Netns)
+	again, err := formatResult(c, rec, rec.Lease.Netns)
 	if err != nil {
 		t.Fatal(err)
 	}

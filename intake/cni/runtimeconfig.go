@@ -15,8 +15,8 @@ var runtimeKeys = []string{
 	"bandwidth", "ipRanges", "infinibandGUID",
 }
 
-// runtime reads runtimeConfig and args.
-func (c *Config) runtime(o *strictjson.Object) {
+// readRuntime reads runtimeConfig and args.
+func (c *Config) readRuntime(o *strictjson.Object) {
 	c.ArgIPs = o.Object("args").Object("cni").Strings("ips")
 	declared := o.Object("capabilities")
 	declared.Bool("mac")

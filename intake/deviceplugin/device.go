@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// host is what there is at one moment.
+// host is the state of the host at one moment.
 type host struct {
 	spec desired.Spec
 	pfs  []vf.PF
@@ -21,21 +21,29 @@ type host struct {
 	// newer says of a record whether pfs were listed after it became what it is.
 	// Otherwise they tell where the VF was, not where it is.
 	newer func(journal.Record) bool
+	// isDark and isDoubtful are those of Config.
+	isDark     func(journal.Record) bool
+	isDoubtful func(vf.PF, []journal.Record) bool
 	// given are pods by the VFs that the kubelet gave them, as it last said.
 	given map[vf.PCIAddr]string
 }
 
 // device is a VF as the kubelet sees it. Its ID there is its PCI address.
 type device struct {
-	pci      vf.PCIAddr
-	pf       vf.PCIAddr
-	numa     int // -1: unknown or none
-	group    int // of the IOMMU; -1: none
-	vhost    bool
+	pci   vf.PCIAddr
+	pf    vf.PCIAddr
+	numa  int      // -1: unknown or none
+	group int      // of the IOMMU; -1: none
+	rdma  *vf.RDMA // nil: none
+	vhost bool
+	// isRDMA is whether it is given out with the nodes of its RDMA device.
+	isRDMA   bool
 	released time.Time // when its last owner gave it back
 	vfio     bool      // it is given out as a device for user space, by device nodes
-	// unfit is why no pod should get it; empty when it is healthy.
+	// unfit is the reason why no pod should get the device; it is empty if the device is healthy.
 	unfit string
+	// doubtful is whether its PF is (Config.IsDoubtful): it is given only if there is no other.
+	doubtful bool
 	// free is whether a pod can get it now. A VF that its pod has is healthy and
 	// not free.
 	free bool
@@ -43,31 +51,42 @@ type device struct {
 	soon bool
 }
 
-// devices returns the VFs of each pool, by the pool's full name, in the order of
-// the bus within a PF. ours says of a lease whether its owner is the pod that
-// the kubelet gave the VF to.
-func (h host) devices(ours func(journal.Record) bool) map[string][]device {
+// devicesByPool returns the VFs of each pool, by the pool's full name, in the order of the bus
+// within a PF. ours reports whether the owner of a lease is the pod to which the kubelet gave the
+// VF.
+func (h host) devicesByPool(ours func(journal.Record) bool) map[string][]device {
 	records := make(map[vf.ID]journal.Record, len(h.records))
 	for _, r := range h.records {
 		records[r.ID] = r
 	}
-	out := map[string][]device{}
+	out, mixed := map[string][]device{}, h.mixedPools()
 	for _, pf := range h.pfs {
+		doubtful := h.isDoubtful != nil && h.isDoubtful(pf, h.records)
 		for _, st := range pf.VFs {
 			pool, in := h.spec.PoolOf(pf, st.ID.Index, st)
 			if !in {
 				continue
 			}
 			selector, _ := pool.SelectorOf(pf, st.ID.Index, st)
-			d := device{pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, vhost: selector.NeedVhostNet, vfio: pool.KindOf(st) == desired.VFIO}
+			d := device{
+				pci: st.PCI, pf: pf.PCI, numa: st.NUMA, group: st.IOMMUGroup, rdma: st.RDMA,
+				vhost: selector.NeedVhostNet, isRDMA: selector.IsRDMA, vfio: pool.KindOf(st) == desired.VFIO,
+				doubtful: doubtful,
+			}
 			rec, known := records[st.ID]
 			d.released = rec.Released
-			d.judge(rec, known, ours, h.given[st.PCI])
+			d.judgeRecord(rec, known, ours, h.given[st.PCI])
 			if d.unfit == "" {
-				d.unfit = linkless(pf)
+				d.unfit = pf.LinkProblem()
+			}
+			if d.unfit == "" && h.isDark != nil && h.isDark(rec) {
+				d.unfit = "its interface is up and has no carrier, although its PF has a link"
+			}
+			if d.unfit == "" && d.free {
+				d.unfit = mixed[pool.FullName()]
 			}
 			if d.unfit == "" && h.newer(rec) {
-				d.unfit = misbound(pool, st, rec.Phase)
+				d.unfit = findDriverProblem(pool, st, rec.Phase)
 				d.soon = d.soon || d.unfit != ""
 			}
 			d.free = d.free && d.unfit == ""
@@ -85,10 +104,22 @@ func (h host) devices(ours func(journal.Record) bool) map[string][]device {
 	return out
 }
 
-// unread finds the PFs that cannot be read and the VFs that they had, in what was
+// mixedPools returns the pools over two named segments, each with the reason why no pod gets a VF
+// of it.
+func (h host) mixedPools() map[string]string {
+	out := map[string]string{}
+	for _, pool := range h.spec.Pools {
+		if why := h.spec.MixedSegments(pool.FullName(), h.pfs); why != "" {
+			out[pool.FullName()] = "its pool gives out no VF: " + why
+		}
+	}
+	return out
+}
+
+// findUnread finds the PFs that cannot be read and the VFs that they had, in what was
 // read of each before (whole), which it keeps. A VF that is not on the kubelet's
 // list is no device of the node any more, and its PF's trouble may be over soon.
-func unread(pfs []vf.PF, whole map[vf.PCIAddr]vf.PF) []vf.PF {
+func findUnread(pfs []vf.PF, whole map[vf.PCIAddr]vf.PF) []vf.PF {
 	var out []vf.PF
 	for a := range whole {
 		if !slices.ContainsFunc(pfs, func(pf vf.PF) bool { return pf.PCI == a }) {
@@ -111,9 +142,9 @@ func unread(pfs []vf.PF, whole map[vf.PCIAddr]vf.PF) []vf.PF {
 	return out
 }
 
-// judge says what the ledger means for the kubelet, which gave the VF to the pod given. A
+// judgeRecord says what the ledger means for the kubelet, which gave the VF to the pod given. A
 // VF that an earlier device plugin served is in no ledger while its pod runs.
-func (d *device) judge(rec journal.Record, known bool, ours func(journal.Record) bool, given string) {
+func (d *device) judgeRecord(rec journal.Record, known bool, ours func(journal.Record) bool, given string) {
 	switch {
 	case !known && given != "":
 	case !known || rec.Phase == journal.Making:
@@ -132,27 +163,10 @@ func (d *device) judge(rec journal.Record, known bool, ours func(journal.Record)
 	}
 }
 
-// linkless is why no VF of a PF can send anything.
-func linkless(pf vf.PF) string {
-	port := pf.Label()
-	if pf.Port != "" {
-		port = pf.Port
-	}
-	switch {
-	case pf.Name == "" && pf.Port == "":
-		return "" // nobody can say whether it has a link
-	case !pf.Up:
-		return fmt.Sprintf("PF %s is down", port)
-	case !pf.Carrier:
-		return fmt.Sprintf("PF %s has no link", port)
-	}
-	return ""
-}
-
-// misbound is what a VF's driver says against giving it out. While it is being
+// findDriverProblem returns why a VF's driver keeps it from being given out. While it is being
 // given or taken back it may have any, and what its pod does with it is the
 // pod's affair.
-func misbound(pool desired.Pool, st vf.State, phase journal.Phase) string {
+func findDriverProblem(pool desired.Pool, st vf.State, phase journal.Phase) string {
 	vfio, wanted := st.Driver == vf.DriverVFIO, pool.KindOf(st)
 	switch {
 	case phase != journal.Free && phase != journal.Attached:

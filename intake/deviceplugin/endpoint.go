@@ -33,19 +33,19 @@ func newEndpoint(p *Plugin, name string, stop context.CancelFunc) *endpoint {
 	e := &endpoint{plugin: p, name: name, stop: stop}
 	e.socket = &socket.Service{
 		Folder: &p.folder, Name: "pool " + name, File: socketOf(name), Kubelet: "kubelet.sock",
-		Add: e.add, Register: e.register,
+		Add: e.addToServer, Register: e.registerPool,
 	}
 	return e
 }
 
-func (e *endpoint) set(pool desired.Pool, devices []device) {
+func (e *endpoint) setDevices(pool desired.Pool, devices []device) {
 	e.mu.Lock()
 	e.pool, e.devices = pool, devices
 	e.mu.Unlock()
 	e.changed.Notify()
 }
 
-func (e *endpoint) get() (desired.Pool, []device) {
+func (e *endpoint) getDevices() (desired.Pool, []device) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.pool, e.devices
@@ -62,19 +62,19 @@ func socketOf(name string) string {
 
 var errHungUp = errors.New("the kubelet has hung up: does another device plugin serve this resource?")
 
-// add adds the pool to a server for one kubelet.
-func (e *endpoint) add(srv *grpc.Server, end func(error)) {
+// addToServer adds the pool to a server for one kubelet.
+func (e *endpoint) addToServer(srv *grpc.Server, end func(error)) {
 	pluginapi.RegisterDevicePluginServer(srv, &service{endpoint: e, hungUp: func() { end(errHungUp) }})
 }
 
-// register tells the kubelet of the pool.
-func (e *endpoint) register(ctx context.Context, kubelet grpc.ClientConnInterface) error {
+// registerPool registers the pool with the kubelet.
+func (e *endpoint) registerPool(ctx context.Context, kubelet grpc.ClientConnInterface) error {
 	_, err := pluginapi.NewRegistrationClient(kubelet).Register(ctx, &pluginapi.RegisterRequest{
-		Version: pluginapi.Version, Endpoint: e.socket.File, ResourceName: e.name, Options: options(),
+		Version: pluginapi.Version, Endpoint: e.socket.File, ResourceName: e.name, Options: pluginOptions(),
 	})
 	return err
 }
 
-func options() *pluginapi.DevicePluginOptions {
+func pluginOptions() *pluginapi.DevicePluginOptions {
 	return &pluginapi.DevicePluginOptions{GetPreferredAllocationAvailable: true}
 }

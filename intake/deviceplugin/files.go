@@ -33,7 +33,7 @@ const (
 	cdiVersion = "0.5.0"
 )
 
-// infoFile is where the device-info of a VF of a pool is looked for.
+// infoFile returns the path of the device-info of a VF of a pool.
 func infoFile(pool string, d device) string {
 	return strings.ReplaceAll(pool, "/", "-") + "-" + d.pci.String() + "-device.json"
 }
@@ -48,6 +48,7 @@ type deviceInfo struct {
 type pciInfo struct {
 	Address   string `json:"pci-address"`
 	VhostNet  string `json:"vhost-net,omitempty"`
+	RDMA      string `json:"rdma-device,omitempty"`
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
@@ -56,12 +57,14 @@ func infoOf(d device) ([]byte, error) {
 	if d.vhost {
 		i.PCI.VhostNet = nodeVhost
 	}
+	if d.rdma != nil {
+		i.PCI.RDMA = d.rdma.Device
+	}
 	return json.Marshal(i)
 }
 
-// cdiSpec is what runtimes are told of the VFs of pools that say cdi; nil when
-// there is nothing to tell. A VF that needs no device node has no entry, since
-// CDI allows none that is empty.
+// cdiSpec returns the CDI file with the VFs of pools that say cdi; nil when there are none. A
+// VF that needs no device node has no entry, since CDI allows none that is empty.
 func cdiSpec(pools []desired.Pool, devices map[string][]device) ([]byte, error) {
 	spec := cdi.Spec{Version: cdiVersion, Kind: cdiKind}
 	for _, p := range pools {
@@ -87,10 +90,9 @@ func cdiSpec(pools []desired.Pool, devices map[string][]device) ([]byte, error) 
 	return json.Marshal(spec)
 }
 
-// files are those that are there because of us, with what is in them. They stay
-// when culvertd ends: a container that is started again meanwhile needs them. A
-// list on disk says which they are, since other device plugins have theirs
-// beside them, under names of the same form.
+// files has the files that culvertd wrote, with their content. They stay when culvertd ends,
+// since a container that is started again meanwhile needs them. A list on disk names them, since
+// other device plugins have files of the same form beside them.
 type files struct {
 	list    string
 	listed  string // what the list says
@@ -116,11 +118,11 @@ func takeOver(dirs ...string) *files {
 	return f
 }
 
-// keep makes the files what is wanted, by path. Each is replaced as a whole; one
+// keepFiles makes the files what is wanted, by path. Each is replaced as a whole; one
 // that fails does not keep the others from being written. A file is on the list
 // before it is there, and until it has gone.
-func (f *files) keep(want map[string]string) error {
-	if err := f.note(want); err != nil {
+func (f *files) keepFiles(want map[string]string) error {
+	if err := f.writeList(want); err != nil {
 		return err
 	}
 	var errs []error
@@ -128,7 +130,7 @@ func (f *files) keep(want map[string]string) error {
 		if f.written[path] == content {
 			continue
 		}
-		if err := replace(path, content); err != nil {
+		if err := replaceFile(path, content); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -144,26 +146,31 @@ func (f *files) keep(want map[string]string) error {
 		}
 		delete(f.written, path)
 	}
-	return errors.Join(append(errs, f.note(nil))...)
+	return errors.Join(append(errs, f.writeList(nil))...)
 }
 
-// note writes the list: what is there, and more that may soon be.
-func (f *files) note(more map[string]string) error {
+// writeList writes the list: what is there, and more that may soon be.
+func (f *files) writeList(more map[string]string) error {
 	all := maps.Clone(f.written)
 	maps.Copy(all, more)
 	text := strings.Join(slices.Sorted(maps.Keys(all)), "\n")
 	if text == f.listed {
 		return nil
 	}
-	if err := replace(f.list, text); err != nil {
+	if err := replaceFile(f.list, text); err != nil {
 		return err
 	}
 	f.listed = text
 	return nil
 }
 
-func replace(path, content string) error {
-	if err := durable.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+func replaceFile(path, content string) error {
+	dir := filepath.Dir(path)
+	err := durable.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = durable.MakeWritable(dir)
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return durable.WriteFile(path, []byte(content), 0o644)

@@ -12,10 +12,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// ours says of a lease whether its owner is the pod that the kubelet gave the VF
+// isOurs says of a lease whether its owner is the pod that the kubelet gave the VF
 // to. Where that is not known it is taken for granted of a pod: a VF that is
 // unhealthy and held counts twice for the scheduler.
-func (p *Plugin) ours(r journal.Record) bool {
+func (p *Plugin) isOurs(r journal.Record) bool {
 	if r.Lease.Owner.Kind != vf.OwnerPod {
 		return false
 	}
@@ -41,9 +41,9 @@ func (h host) hasNewcomer() bool {
 	return false
 }
 
-// learn asks the kubelet about leases of pods that are new, and where a newcomer, a VF
+// learnPods asks the kubelet about leases of pods that are new, and where a newcomer, a VF
 // that is in no ledger, may be a pod's. An error means that it did not answer.
-func (p *Plugin) learn(ctx context.Context, records []journal.Record, newcomer bool) error {
+func (p *Plugin) learnPods(ctx context.Context, records []journal.Record, newcomer bool) error {
 	leases := map[lease]journal.Record{}
 	for _, r := range records {
 		if r.Lease.Owner.Kind == vf.OwnerPod {
@@ -75,8 +75,8 @@ func (p *Plugin) learn(ctx context.Context, records []journal.Record, newcomer b
 	return nil
 }
 
-// Given is for attach.Config: which pod the kubelet has given a VF to, those
-// included that it is being given right now; nil where the host has no kubelet.
+// Given serves attach.Config. It returns a function that names the pod to which the kubelet has
+// given a VF, or is giving it right now; nil where the host has no kubelet.
 func (p *Plugin) Given(ctx context.Context) (func(vf.PCIAddr) string, error) {
 	given, err := p.Kubelet.Given(ctx)
 	if err != nil || given == nil {
@@ -95,20 +95,20 @@ func (p *Plugin) Given(ctx context.Context) (func(vf.PCIAddr) string, error) {
 	}, nil
 }
 
-// give promises VFs of a pool to the kubelet, for a pod. What the kubelet was
-// told may have changed since: a VF that is not free now is refused, after a
-// short wait when somebody is giving it back.
+// giveVFs promises VFs of a pool to the kubelet, for a pod. The state of a VF may have changed
+// since the kubelet's list: a VF that is not free now is refused, after a short wait when it is
+// being given back.
 //
-// A refusal ends the pod for good (UnexpectedAdmissionError), and the kubelet gives a
-// VF again as soon as the containers of its last pod have ended, which may be
-// long before that pod's networks are taken down. So a netdevice of such a pod is
-// promised: the new pod's ADD is refused and tried again until the VF is free
-// (I1). Not so a VF whose device nodes a pod gets with the answer.
+// A refusal ends the pod for good (UnexpectedAdmissionError), and the kubelet gives a VF again
+// as soon as the containers of its last pod have ended, which may be long before that pod's
+// networks are taken down. So a netdevice of such a pod is promised: the new pod's ADD is
+// refused and tried again until the VF is free (I1). A VF whose device nodes a pod gets with
+// the answer is not promised early.
 //
-// The promise comes first and is seen by whoever chooses a VF afterwards; the
-// empty transaction waits for whoever is choosing now (I1).
-func (p *Plugin) give(ctx context.Context, pool string, vfs []vf.PCIAddr) (devices []device, err error) {
-	undo := p.promise(vfs)
+// The promise comes first, and each later choice of a VF sees it; the empty transaction waits
+// for a choice that is under way (I1).
+func (p *Plugin) giveVFs(ctx context.Context, pool string, vfs []vf.PCIAddr) (devices []device, err error) {
+	undo := p.promiseVFs(vfs)
 	defer func() {
 		if err != nil {
 			undo()
@@ -121,7 +121,7 @@ func (p *Plugin) give(ctx context.Context, pool string, vfs []vf.PCIAddr) (devic
 	defer bound.Stop()
 	for {
 		hw, led := p.Hardware.Changed(), p.Ledger.Changed()
-		devices, err := p.free(pool, vfs, true)
+		devices, err := p.freeDevices(pool, vfs, true)
 		var no refusal
 		if !errors.As(err, &no) || !no.soon {
 			return devices, err
@@ -130,23 +130,23 @@ func (p *Plugin) give(ctx context.Context, pool string, vfs []vf.PCIAddr) (devic
 		case <-hw:
 		case <-led:
 		case <-bound.C:
-			return p.free(pool, vfs, false)
+			return p.freeDevices(pool, vfs, false)
 		case <-ctx.Done():
 			return nil, err
 		}
 	}
 }
 
-// free returns devices of a pool if a pod can have all of them now or, as
+// freeDevices returns devices of a pool if a pod can have all of them now or, as
 // netdevices, when its networks are set up. With patience, those that are being
 // given back are refused, to be asked for again.
-func (p *Plugin) free(pool string, vfs []vf.PCIAddr, patience bool) ([]device, error) {
+func (p *Plugin) freeDevices(pool string, vfs []vf.PCIAddr, patience bool) ([]device, error) {
 	spec, _ := p.Spec()
-	h, err := p.host(spec)
+	h, err := p.readHost(spec)
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", pool, err)
 	}
-	all := h.devices(p.ours)[pool]
+	all := h.devicesByPool(p.isOurs)[pool]
 	var out []device
 	var errs []error
 	for _, a := range vfs {
@@ -165,8 +165,8 @@ func (p *Plugin) free(pool string, vfs []vf.PCIAddr, patience bool) ([]device, e
 	return out, errors.Join(errs...)
 }
 
-// promise notes VFs as the kubelet's; undo takes back what was not noted before.
-func (p *Plugin) promise(vfs []vf.PCIAddr) (undo func()) {
+// promiseVFs notes VFs as the kubelet's; undo takes back what was not noted before.
+func (p *Plugin) promiseVFs(vfs []vf.PCIAddr) (undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.promised, func(_ vf.PCIAddr, at time.Time) bool { return time.Since(at) >= promiseFor })

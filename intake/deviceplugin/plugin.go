@@ -1,11 +1,11 @@
-// Package deviceplugin serves the kubelet's device plugin API v1beta1: each pool
-// of the host is a resource, each VF in it a device whose ID is its PCI address.
-// The kubelet chooses devices for pods by what it is told here; the VFs
-// themselves are attached by the pods' networks (intake/cni, intake/pod).
+// Package deviceplugin serves the kubelet's device plugin API v1beta1: each pool of the host is
+// a resource, each VF in it a device whose ID is its PCI address. The kubelet chooses devices
+// for pods by this package's list; the VFs themselves are attached by the pods' networks
+// (intake/cni, intake/pod).
 //
-// What enters is the hardware as inventory saw it last, the ledger and the
-// host's Spec; the plugin waits until one of them changes and looks at all
-// three. culvertd runs one Plugin when it is on a node of Kubernetes.
+// The hardware as inventory saw it last, the ledger and the host's Spec enter; the plugin waits
+// until one of them changes and looks at all three. culvertd runs one Plugin when it is on a
+// node of Kubernetes.
 package deviceplugin
 
 import (
@@ -50,7 +50,7 @@ type kubelet interface {
 	Given(context.Context) (map[vf.PCIAddr]string, error)
 }
 
-// Config is what a Plugin is made of. All fields but Log are needed.
+// Config has the parts of a Plugin. All fields but Bond, IsDark, IsDoubtful and Log are needed.
 type Config struct {
 	Dir     string // the kubelet's folder of device plugins
 	InfoDir string // for device-info files
@@ -62,6 +62,14 @@ type Config struct {
 	// Spec returns what is wanted of the host, and a channel that is closed when
 	// that changes.
 	Spec func() (desired.Spec, <-chan struct{})
+	// Bond returns a bond that a network of a pool has; nil if no network of the pool has one. The
+	// function is nil where the node knows no networks.
+	Bond func(pool string) *vf.Bond
+	// IsDark reports whether the VF of a lease has had no carrier for long although its PF has a link;
+	// nil: none has.
+	IsDark func(journal.Record) bool
+	// IsDoubtful is alloc.IsDoubtful; nil: no PF is.
+	IsDoubtful func(vf.PF, []journal.Record) bool
 	// Watch wakes after each change in a folder, see kernel/dirwatch.
 	Watch func(ctx context.Context, dir string) (<-chan struct{}, error)
 	Log   *slog.Logger // nil discards
@@ -73,7 +81,7 @@ const (
 	askBound   = 300 * time.Millisecond
 	askAgain   = 5 * time.Second
 	freeBound  = 5 * time.Second  // for a VF that its last pod is giving back
-	promiseFor = 30 * time.Second // until the kubelet tells itself what it has given
+	promiseFor = 30 * time.Second // until the kubelet lists the VF as given
 )
 
 // lease is one lease of one VF for all time.
@@ -116,16 +124,16 @@ func New(c Config) *Plugin {
 func (p *Plugin) Run(ctx context.Context) error {
 	var g errgroup.Group
 	g.Go(func() error { p.folder.Follow(ctx); return nil })
-	g.Go(func() error { return p.follow(ctx, &g, takeOver(p.InfoDir, p.CDIDir)) })
+	g.Go(func() error { return p.followHost(ctx, &g, takeOver(p.InfoDir, p.CDIDir)) })
 	return g.Wait()
 }
 
-// follow keeps what is served as the host is.
-func (p *Plugin) follow(ctx context.Context, g *errgroup.Group, written *files) error {
+// followHost keeps what is served as the host is.
+func (p *Plugin) followHost(ctx context.Context, g *errgroup.Group, written *files) error {
 	for {
 		hw, led := p.Hardware.Changed(), p.Ledger.Changed()
 		spec, changed := p.Spec()
-		again, err := p.update(ctx, g, spec, written)
+		again, err := p.updateOnce(ctx, g, spec, written)
 		if err != nil {
 			p.Log.Error("device plugin", "err", err)
 		}
@@ -149,22 +157,22 @@ func (p *Plugin) follow(ctx context.Context, g *errgroup.Group, written *files) 
 	}
 }
 
-// update looks at everything and passes it on. again is whether the kubelet did
+// updateOnce looks at everything and passes it on. again is whether the kubelet did
 // not answer what depends on it.
-func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spec, written *files) (again bool, err error) {
-	h, err := p.host(spec)
+func (p *Plugin) updateOnce(ctx context.Context, g *errgroup.Group, spec desired.Spec, written *files) (again bool, err error) {
+	h, err := p.readHost(spec)
 	if err != nil {
 		return true, err // the last state stays
 	}
-	p.note(h.records)
-	again = p.learn(ctx, h.records, h.hasNewcomer()) != nil
+	p.noteStates(h.records)
+	again = p.learnPods(ctx, h.records, h.hasNewcomer()) != nil
 	p.mu.Lock()
 	h.given = p.given
 	p.mu.Unlock()
-	devices := h.devices(p.ours)
+	devices := h.devicesByPool(p.isOurs)
 	pools := slices.DeleteFunc(slices.Clone(spec.Pools), func(pool desired.Pool) bool { return pool.Unserved != "" })
-	p.serve(ctx, g, pools, devices)
-	err = written.keep(p.contents(pools, devices))
+	p.servePools(ctx, g, pools, devices)
+	err = written.keepFiles(p.fileContents(pools, devices))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.problems = nil
@@ -174,38 +182,40 @@ func (p *Plugin) update(ctx context.Context, g *errgroup.Group, spec desired.Spe
 	return again || err != nil, err
 }
 
-func (p *Plugin) host(spec desired.Spec) (host, error) {
+func (p *Plugin) readHost(spec desired.Spec) (host, error) {
 	// In this order: the hardware is no older than listed, the ledger no older than
 	// the hardware.
 	listed := p.Hardware.Listed()
-	h := host{spec: spec, pfs: p.Hardware.PFs()}
+	h := host{spec: spec, pfs: p.Hardware.PFs(), isDark: p.IsDark, isDoubtful: p.IsDoubtful}
 	h.newer = func(r journal.Record) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s, ok := p.states[r.ID]
-		return ok && s.is(r) && listed.After(s.since)
+		return ok && s.matchesRecord(r) && listed.After(s.since)
 	}
 	p.mu.Lock()
-	h.unread, h.given = unread(h.pfs, p.whole), p.given
+	h.unread, h.given = findUnread(h.pfs, p.whole), p.given
 	p.mu.Unlock()
 	var err error
 	h.records, err = journal.ReadRecords(p.Ledger)
 	return h, err
 }
 
-// state is what a record was when it was last looked at, and since when at the
-// latest: by the clock that never jumps, which Record.Since is not.
+// state is the state of a record at the last reading, and the latest time at which it can have
+// begun. That time is by the monotonic clock, unlike Record.Since.
 type state struct {
 	phase      journal.Phase
 	generation uint64
 	since      time.Time
 }
 
-func (s state) is(r journal.Record) bool { return s.phase == r.Phase && s.generation == r.Generation }
+func (s state) matchesRecord(r journal.Record) bool {
+	return s.phase == r.Phase && s.generation == r.Generation
+}
 
-// note keeps states as the records are. What is there at first has been so for
+// noteStates keeps the states of the records. A state that is there at the start has lasted for
 // long.
-func (p *Plugin) note(records []journal.Record) {
+func (p *Plugin) noteStates(records []journal.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var now time.Time
@@ -215,7 +225,7 @@ func (p *Plugin) note(records []journal.Record) {
 	states := make(map[vf.ID]state, len(records))
 	for _, r := range records {
 		s, ok := p.states[r.ID]
-		if !ok || !s.is(r) {
+		if !ok || !s.matchesRecord(r) {
 			s = state{r.Phase, r.Generation, now}
 		}
 		states[r.ID] = s
@@ -223,8 +233,8 @@ func (p *Plugin) note(records []journal.Record) {
 	p.states = states
 }
 
-// contents are the files that others want, by path.
-func (p *Plugin) contents(pools []desired.Pool, devices map[string][]device) map[string]string {
+// fileContents returns the files that others want, by path.
+func (p *Plugin) fileContents(pools []desired.Pool, devices map[string][]device) map[string]string {
 	out := map[string]string{}
 	for _, pool := range pools {
 		for _, d := range devices[pool.FullName()] {
@@ -239,9 +249,9 @@ func (p *Plugin) contents(pools []desired.Pool, devices map[string][]device) map
 	return out
 }
 
-// serve starts, changes and ends what is served of each pool. A pool keeps its
+// servePools starts, changes and ends what is served of each pool. A pool keeps its
 // name without any VF, so that the node says 0 of it.
-func (p *Plugin) serve(ctx context.Context, g *errgroup.Group, pools []desired.Pool, devices map[string][]device) {
+func (p *Plugin) servePools(ctx context.Context, g *errgroup.Group, pools []desired.Pool, devices map[string][]device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for name, e := range p.serving {
@@ -256,18 +266,18 @@ func (p *Plugin) serve(ctx context.Context, g *errgroup.Group, pools []desired.P
 			own, stop := context.WithCancel(ctx)
 			e = newEndpoint(p, pool.FullName(), stop)
 			p.serving[e.name] = e
-			e.set(pool, devices[e.name])
+			e.setDevices(pool, devices[e.name])
 			g.Go(func() error {
 				e.socket.Run(own)
 				return nil
 			})
 			continue
 		}
-		e.set(pool, devices[e.name])
+		e.setDevices(pool, devices[e.name])
 	}
 }
 
-// Problems are what keeps pools from pods.
+// Problems returns the problems that keep pools from pods.
 func (p *Plugin) Problems() []api.Problem {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,7 +291,7 @@ func (p *Plugin) Problems() []api.Problem {
 	return out
 }
 
-// refusal is why a VF cannot be given to a pod.
+// refusal is the reason why a VF cannot be given to a pod.
 type refusal struct {
 	pool string
 	pci  vf.PCIAddr

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,41 @@ func TestPrefer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, a := range prefer(eight(), long(t, tc.available), long(t, tc.must), tc.size) {
+			for _, a := range preferDevices(eight(), long(t, tc.available), long(t, tc.must), tc.size, nil) {
+				got = append(got, short(a))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The VFs of a bond are of different PFs, on one NUMA node if one has them. PFs 1 and 2 are on node
+// 0, 3 and 4 on node 1.
+func TestPreferForABond(t *testing.T) {
+	const all = "1.0 1.1 2.0 2.1 3.0 3.1 4.0 4.1"
+	pair := vf.Bond{Links: 2, Mode: vf.BondActiveBackup, AntiAffinity: vf.ApartPF}
+	numa, three := pair, pair
+	numa.AntiAffinity, three.Links = vf.ApartNUMA, 3
+	for name, tc := range map[string]struct {
+		bond            *vf.Bond
+		available, must string
+		size            int
+		want            string
+	}{
+		"two wires of one node":                      {&pair, all, "", 2, "1.0 2.0"},
+		"the node that has two PFs, not two VFs":     {&pair, "1.0 1.1 3.0 4.0", "", 2, "3.0 4.0"},
+		"two nodes, where none has two PFs":          {&pair, "1.0 1.1 3.0", "", 2, "1.0 3.0"},
+		"without a bond the node counts more":        {nil, "1.0 1.1 3.0", "", 2, "1.0 1.1"},
+		"two nodes, as the bond wants it":            {&numa, all, "", 2, "1.0 3.0"},
+		"beside the one that must be":                {&pair, "1.0 1.1 3.0", "1.0", 2, "1.0 3.0"},
+		"three PFs, on two nodes":                    {&three, all, "", 3, "1.0 2.0 3.0"},
+		"one PF only: the attach says what is wrong": {&pair, "1.0 1.1", "", 2, "1.0 1.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, a := range preferDevices(eight(), long(t, tc.available), long(t, tc.must), tc.size, tc.bond) {
 				got = append(got, short(a))
 			}
 			if diff := cmp.Diff(tc.want, strings.Join(got, " ")); diff != "" {
@@ -87,7 +122,7 @@ func TestPreferTheLongestAtRest(t *testing.T) {
 	devices := eight()
 	devices[0].released = time.Unix(20, 0)
 	devices[1].released = time.Unix(10, 0)
-	got := prefer(devices, long(t, "1.0 1.1"), nil, 1)
+	got := preferDevices(devices, long(t, "1.0 1.1"), nil, 1, nil)
 	if len(got) != 1 || short(got[0]) != "1.1" {
 		t.Errorf("%v", got)
 	}
@@ -99,7 +134,7 @@ func TestPreferTheFree(t *testing.T) {
 	devices[0].free, devices[2].free = false, false
 	for size, want := range map[int]string{1: "1.1", 2: "1.1 2.1", 3: "1.0 2.0 1.1"} {
 		var got []string
-		for _, a := range prefer(devices, long(t, "1.0 1.1 2.0 2.1"), nil, size) {
+		for _, a := range preferDevices(devices, long(t, "1.0 1.1 2.0 2.1"), nil, size, nil) {
 			got = append(got, short(a))
 		}
 		if strings.Join(got, " ") != want {
@@ -119,6 +154,13 @@ func TestAnswer(t *testing.T) {
 	byCDI := vfio
 	byCDI.CDI = true
 	net := desired.Pool{Name: "net", Prefix: "intel.com", DeviceType: desired.NetDevice, CDI: true}
+	rdma := device{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, group: 12, isRDMA: true, rdma: &vf.RDMA{Device: "mlx5_3", Nodes: []string{
+		"/dev/infiniband/issm4", "/dev/infiniband/umad4", "/dev/infiniband/uverbs4", "/dev/infiniband/rdma_cm",
+	}}}
+	unasked := rdma
+	unasked.isRDMA = false
+	kernelRDMA := net
+	kernelRDMA.CDI = false
 	for name, tc := range map[string]struct {
 		pool        desired.Pool
 		devices     []device
@@ -129,12 +171,19 @@ func TestAnswer(t *testing.T) {
 			`PCIDEVICE_INTEL_COM_DPDK_1=0000:01:10.0,0000:01:10.2
 PCIDEVICE_INTEL_COM_DPDK_1_INFO={"0000:01:10.0":{"extra":{"slot":"any","token":"t"},"generic":{"deviceID":"0000:01:10.0"},"vfio":{"dev-mount":"/dev/vfio/12","mount":"/dev/vfio/vfio"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"}},"0000:01:10.2":{"extra":{"slot":"2","token":"t"},"generic":{"deviceID":"0000:01:10.2"},"vfio":{"dev-mount":"/dev/vfio/13","mount":"/dev/vfio/vfio"}}}`},
 		"by CDI": {byCDI, []device{vhost, other}, "", "culvert.dev/vf=0000:01:10.0 culvert.dev/vf=0000:01:10.2", ""},
+		"RDMA": {kernelRDMA, []device{rdma}, "/dev/infiniband/issm4 /dev/infiniband/umad4 /dev/infiniband/uverbs4 /dev/infiniband/rdma_cm", "",
+			`PCIDEVICE_INTEL_COM_NET=0000:01:10.0
+PCIDEVICE_INTEL_COM_NET_INFO={"0000:01:10.0":{"generic":{"deviceID":"0000:01:10.0"},"rdma":{"issm":"/dev/infiniband/issm4","rdma_cm":"/dev/infiniband/rdma_cm","rdma_dev":"mlx5_3","umad":"/dev/infiniband/umad4","uverbs":"/dev/infiniband/uverbs4"}}}`},
+		"RDMA by CDI": {net, []device{rdma}, "", "culvert.dev/vf=0000:01:10.0", ""},
+		"an RDMA device that the pool does not give out": {kernelRDMA, []device{unasked}, "", "",
+			`PCIDEVICE_INTEL_COM_NET=0000:01:10.0
+PCIDEVICE_INTEL_COM_NET_INFO={"0000:01:10.0":{"generic":{"deviceID":"0000:01:10.0"}}}`},
 		"a netdevice by CDI, which needs nothing": {net, []device{plain}, "", "",
 			`PCIDEVICE_INTEL_COM_NET=0000:01:10.2
 PCIDEVICE_INTEL_COM_NET_INFO={"0000:01:10.2":{"generic":{"deviceID":"0000:01:10.2"}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := answer(tc.pool, tc.devices)
+			got, err := allocateResponse(tc.pool, tc.devices)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,17 +218,17 @@ func TestFiles(t *testing.T) {
 	}
 	devices := map[string][]device{
 		"intel.com/dpdk": {{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, pf: vf.PCIAddr{Bus: 1}, group: 12, vhost: true, vfio: true}, {pci: vf.PCIAddr{Bus: 1, Device: 0x10, Function: 2}, group: -1, vfio: true}},
-		"intel.com/net":  {{pci: vf.PCIAddr{Bus: 2, Device: 0x10}, pf: vf.PCIAddr{Bus: 2}, group: 14}},
+		"intel.com/net":  {{pci: vf.PCIAddr{Bus: 2, Device: 0x10}, pf: vf.PCIAddr{Bus: 2}, group: 14, rdma: &vf.RDMA{Device: "mlx5_3"}}},
 	}
 	written := takeOver(p.InfoDir, p.CDIDir)
 	want := map[string]string{
 		"dp/intel.com-dpdk-0000:01:10.0-device.json": `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:10.0","vhost-net":"/dev/vhost-net","pf-pci-address":"0000:01:00.0"}}`,
 		"dp/intel.com-dpdk-0000:01:10.2-device.json": `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:10.2"}}`,
-		"dp/intel.com-net-0000:02:10.0-device.json":  `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:02:10.0","pf-pci-address":"0000:02:00.0"}}`,
+		"dp/intel.com-net-0000:02:10.0-device.json":  `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:02:10.0","rdma-device":"mlx5_3","pf-pci-address":"0000:02:00.0"}}`,
 		"cdi/culvert.dev-vf.json": `{"cdiVersion":"0.5.0","kind":"culvert.dev/vf","devices":[{"name":"0000:01:10.0","containerEdits":{"deviceNodes":[` +
 			`{"path":"/dev/vfio/vfio","permissions":"rw"},{"path":"/dev/vfio/12","permissions":"rw"},{"path":"/dev/vhost-net","permissions":"rw"},{"path":"/dev/net/tun","permissions":"rw"}]}}],"containerEdits":{}}`,
 	}
-	if err := written.keep(p.contents(pools, devices)); err != nil {
+	if err := written.keepFiles(p.fileContents(pools, devices)); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
@@ -192,7 +241,7 @@ func TestFiles(t *testing.T) {
 	}
 	written = takeOver(p.InfoDir, p.CDIDir)
 	delete(devices, "intel.com/dpdk")
-	if err := written.keep(p.contents(pools, devices)); err != nil {
+	if err := written.keepFiles(p.fileContents(pools, devices)); err != nil {
 		t.Fatal(err)
 	}
 	left := read(t, dir)
@@ -206,7 +255,7 @@ func TestFiles(t *testing.T) {
 	// One that cannot be written does not keep the others away (I7).
 	p.CDIDir = filepath.Join(dir, "dp", "intel.com-net-0000:02:10.0-device.json")
 	devices["intel.com/dpdk"] = []device{{pci: vf.PCIAddr{Bus: 1, Device: 0x10}, group: 12, vfio: true}}
-	err := written.keep(p.contents(pools, devices))
+	err := written.keepFiles(p.fileContents(pools, devices))
 	if left := read(t, dir); err == nil || !strings.Contains(err.Error(), cdiFile) || len(left) != 3 {
 		t.Errorf("%v; left: %v", err, left)
 	}
@@ -218,16 +267,16 @@ func TestListOfFiles(t *testing.T) {
 	dir := t.TempDir()
 	dp, cdi, elsewhere := filepath.Join(dir, "dp"), filepath.Join(dir, "cdi"), filepath.Join(dir, "precious")
 	for _, path := range []string{filepath.Join(dp, "old"), filepath.Join(cdi, "old"), elsewhere} {
-		if err := replace(path, "{}"); err != nil {
+		if err := replaceFile(path, "{}"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list := filepath.Join(dp, listFile)
-	if err := replace(list, strings.Join([]string{dp + "/old", cdi + "/old", elsewhere, dp + "/../precious"}, "\n")); err != nil {
+	if err := replaceFile(list, strings.Join([]string{dp + "/old", cdi + "/old", elsewhere, dp + "/../precious"}, "\n")); err != nil {
 		t.Fatal(err)
 	}
 	f := takeOver(dp, cdi)
-	if err := f.keep(nil); err != nil {
+	if err := f.keepFiles(nil); err != nil {
 		t.Fatal(err)
 	}
 	if left := read(t, dir); len(left) != 0 {
@@ -239,7 +288,7 @@ func TestListOfFiles(t *testing.T) {
 	if err := errors.Join(os.Remove(list), os.MkdirAll(filepath.Join(list, "in the way"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.keep(map[string]string{filepath.Join(dp, "new"): "{}"}); err == nil || len(read(t, dir)) != 0 {
+	if err := f.keepFiles(map[string]string{filepath.Join(dp, "new"): "{}"}); err == nil || len(read(t, dir)) != 0 {
 		t.Errorf("%v: written without a list: %v", err, read(t, dir))
 	}
 }
@@ -262,7 +311,7 @@ func TestUnread(t *testing.T) {
 		{[]vf.PF{{PCI: b}}, nil},
 		{[]vf.PF{{PCI: a, Err: "another in its place"}, {PCI: b}}, nil},
 	} {
-		if diff := cmp.Diff(tc.want, unread(tc.pfs, whole)); diff != "" {
+		if diff := cmp.Diff(tc.want, findUnread(tc.pfs, whole)); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
 	}
@@ -298,7 +347,7 @@ func read(t *testing.T, dir string) map[string]string {
 func TestListing(t *testing.T) {
 	devices := []device{{pci: vf.PCIAddr{Bus: 1}, numa: 1}, {pci: vf.PCIAddr{Bus: 2}, numa: -1, unfit: "x"}}
 	for _, exclude := range []bool{false, true} {
-		got := listing(desired.Pool{ExcludeTopology: exclude}, devices).GetDevices()
+		got := listDevices(desired.Pool{ExcludeTopology: exclude}, devices).GetDevices()
 		if told := got[0].GetTopology() != nil; told == exclude || !exclude && got[0].GetTopology().GetNodes()[0].GetID() != 1 {
 			t.Errorf("excluded %t: %v", exclude, got[0])
 		}
@@ -332,8 +381,116 @@ func TestPodsOfAnEarlierPluginKeepTheirVFs(t *testing.T) {
 	if !h.hasNewcomer() {
 		t.Error("nobody asks the kubelet")
 	}
-	got := h.devices(func(journal.Record) bool { return false })["x/dpdk"]
+	got := h.devicesByPool(func(journal.Record) bool { return false })["x/dpdk"]
 	if len(got) != 2 || got[0].unfit != "" || got[0].free || !got[0].vfio || got[1].unfit != "it is being made" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// No VF of a PF whose link is flapping is healthy, also while the link is up.
+func TestFlappingLinkIsUnhealthy(t *testing.T) {
+	h := host{
+		spec:  desired.Spec{Pools: []desired.Pool{{Name: "net", Prefix: "x", AsBound: true}}},
+		pfs:   []vf.PF{{Name: "ens1f0", Up: true, Carrier: true, Flapping: true, VFs: []vf.State{{Driver: "igbvf", Link: &vf.Link{}}}}},
+		newer: func(journal.Record) bool { return true },
+		// The pod has the VF, so nothing else is wrong with it.
+		given: map[vf.PCIAddr]string{{}: "default/a"},
+	}
+	none := func(journal.Record) bool { return false }
+	if got := h.devicesByPool(none)["x/net"]; len(got) != 1 || got[0].unfit != "PF ens1f0: "+vf.DescribeFlapping() || got[0].free {
+		t.Errorf("%+v", got)
+	}
+	h.pfs[0].Flapping = false
+	if got := h.devicesByPool(none)["x/net"]; len(got) != 1 || got[0].unfit != "" {
+		t.Errorf("steady: %+v", got)
+	}
+}
+
+// A VF that has no carrier although its PF has a link is unhealthy, also while its pod has it. Free
+// VFs of that PF, and of PFs with errors of late, stay healthy and come last.
+func TestVFsOfDoubtfulPFsComeLast(t *testing.T) {
+	none := func(journal.Record) bool { return false }
+	dark := vf.ID{PF: vf.PFID{Port: "one"}}
+	h := host{
+		spec:       desired.Spec{Pools: []desired.Pool{{Name: "net", Prefix: "x", AsBound: true}}},
+		newer:      func(journal.Record) bool { return true },
+		records:    []journal.Record{{ID: dark, Phase: journal.Attached}, {ID: vf.ID{PF: dark.PF, Index: 1}, Phase: journal.Free}, {ID: vf.ID{PF: vf.PFID{Port: "two"}}, Phase: journal.Free}},
+		isDark:     func(r journal.Record) bool { return r.ID == dark },
+		isDoubtful: func(pf vf.PF, _ []journal.Record) bool { return pf.ID.Port == "one" },
+	}
+	for _, r := range h.records {
+		v := vf.State{ID: r.ID, PCI: vf.PCIAddr{Bus: uint8(len(r.ID.PF.Port)), Device: uint8(r.ID.Index), Function: uint8(len(h.pfs))}, Driver: "igbvf", Link: &vf.Link{}}
+		if i := slices.IndexFunc(h.pfs, func(pf vf.PF) bool { return pf.ID == r.ID.PF }); i >= 0 {
+			h.pfs[i].VFs = append(h.pfs[i].VFs, v)
+			continue
+		}
+		h.pfs = append(h.pfs, vf.PF{ID: r.ID.PF, Name: r.ID.PF.Port, Up: true, Carrier: true, VFs: []vf.State{v}})
+	}
+	got := h.devicesByPool(func(journal.Record) bool { return true })["x/net"]
+	if len(got) != 3 || !strings.Contains(got[0].unfit, "no carrier") || got[1].unfit != "" || got[2].unfit != "" {
+		t.Fatalf("%+v", got)
+	}
+	free := []vf.PCIAddr{got[1].pci, got[2].pci}
+	if first := preferDevices(got, free, nil, 1, nil); len(first) != 1 || first[0] != got[2].pci {
+		t.Errorf("%v comes first, of %v", first, free)
+	}
+	if both := preferDevices(got, free, nil, 2, nil); len(both) != 2 {
+		t.Errorf("both are asked for, and there are %v", both)
+	}
+	h.isDark = none
+	if got := h.devicesByPool(none)["x/net"]; strings.Contains(got[0].unfit, "no carrier") {
+		t.Errorf("%+v", got[0])
+	}
+}
+
+// No free VF of a pool over two named segments is healthy, so that no pod gets one, also without a
+// network. A pod that has one keeps it healthy.
+func TestPoolOverTwoSegmentsIsUnhealthy(t *testing.T) {
+	ids := []vf.ID{{PF: vf.PFID{MAC: vf.MAC{2}}}, {PF: vf.PFID{MAC: vf.MAC{4}}}}
+	h := host{
+		spec: desired.Spec{
+			PFs:   []desired.PFRule{{Name: "a", Want: desired.PFSpec{Segment: "storage"}}, {Name: "b", Want: desired.PFSpec{Segment: "front"}}},
+			Pools: []desired.Pool{{Name: "net", Prefix: "x", AsBound: true}},
+		},
+		pfs: []vf.PF{
+			{Name: "a", ID: ids[0].PF, Up: true, Carrier: true, VFs: []vf.State{{ID: ids[0], Driver: "igbvf", Link: &vf.Link{}}}},
+			{Name: "b", ID: ids[1].PF, Up: true, Carrier: true, VFs: []vf.State{{ID: ids[1], Driver: "igbvf", Link: &vf.Link{}}}},
+		},
+		records: []journal.Record{{ID: ids[0], Phase: journal.Free}, {ID: ids[1], Phase: journal.Attached}},
+		newer:   func(journal.Record) bool { return true },
+	}
+	yes := func(journal.Record) bool { return true }
+	const why = "its pool gives out no VF: it has VFs on two segments, whose pods do not reach each other: front (b) and storage (a)"
+	if got := h.devicesByPool(yes)["x/net"]; len(got) != 2 || got[0].unfit != why || got[0].free || got[1].unfit != "" {
+		t.Errorf("%+v", got)
+	}
+	h.spec.PFs[1].Want.Segment = "storage"
+	if got := h.devicesByPool(yes)["x/net"]; len(got) != 2 || got[0].unfit != "" || !got[0].free {
+		t.Errorf("one segment: %+v", got)
+	}
+}
+
+// Only the pool that asks for RDMA gives the nodes of a VF's RDMA device.
+func TestPoolsOfRDMADevices(t *testing.T) {
+	rdma := &vf.RDMA{Device: "mlx5_2", Nodes: []string{"/dev/infiniband/uverbs2"}}
+	h := host{
+		spec: desired.Spec{Pools: []desired.Pool{
+			{Name: "rdma", Prefix: "x", AsBound: true, Selectors: []desired.Selector{{IsRDMA: true, PFNames: []desired.Part[string]{{PF: "ens1f0"}}}}},
+			{Name: "net", Prefix: "x", AsBound: true},
+		}},
+		pfs: []vf.PF{
+			{Name: "ens1f0", VFs: []vf.State{{Driver: "mlx5_core", RDMA: rdma}, {ID: vf.ID{Index: 1}, Driver: "mlx5_core"}}},
+			{Name: "ens1f1", VFs: []vf.State{{Driver: "mlx5_core", RDMA: rdma}}},
+		},
+		newer: func(journal.Record) bool { return true },
+	}
+	got := map[string][]string{}
+	for pool, all := range h.devicesByPool(func(journal.Record) bool { return false }) {
+		for _, d := range all {
+			got[pool] = append(got[pool], strings.Join(nodesOf(d), " "))
+		}
+	}
+	if diff := cmp.Diff(map[string][]string{"x/rdma": {"/dev/infiniband/uverbs2"}, "x/net": {"", ""}}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// service is what one kubelet calls.
+// service serves the calls of one kubelet.
 type service struct {
 	pluginapi.UnimplementedDevicePluginServer
 	*endpoint
@@ -24,10 +24,10 @@ type service struct {
 // GetDevicePluginOptions says that there is a preferred allocation, and that
 // nothing is to be called before a container starts.
 func (s *service) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
-	return options(), nil
+	return pluginOptions(), nil
 }
 
-// PreStartContainer is not asked for by the options, and does nothing.
+// PreStartContainer does nothing; the options do not ask for it.
 func (s *service) PreStartContainer(context.Context, *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
 	return &pluginapi.PreStartContainerResponse{}, nil
 }
@@ -38,7 +38,7 @@ func (s *service) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 	var last *pluginapi.ListAndWatchResponse
 	for {
 		changed := s.changed.Next()
-		list := listing(s.get())
+		list := listDevices(s.getDevices())
 		if last == nil || !proto.Equal(list, last) {
 			if err := stream.Send(list); err != nil {
 				return err
@@ -53,8 +53,8 @@ func (s *service) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingSe
 	}
 }
 
-// listing is what the kubelet is told of a pool.
-func listing(pool desired.Pool, devices []device) *pluginapi.ListAndWatchResponse {
+// listDevices returns the kubelet's list of a pool.
+func listDevices(pool desired.Pool, devices []device) *pluginapi.ListAndWatchResponse {
 	out := &pluginapi.ListAndWatchResponse{}
 	for _, d := range devices {
 		v := &pluginapi.Device{ID: d.pci.String(), Health: pluginapi.Healthy}
@@ -72,19 +72,23 @@ func listing(pool desired.Pool, devices []device) *pluginapi.ListAndWatchRespons
 // GetPreferredAllocation answers with what prefer chooses; with nothing where it
 // does not know, and then the kubelet chooses.
 func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
-	_, devices := s.get()
+	_, devices := s.getDevices()
+	var bond *vf.Bond
+	if s.plugin.Bond != nil {
+		bond = s.plugin.Bond(s.name)
+	}
 	out := &pluginapi.PreferredAllocationResponse{}
 	for _, c := range req.GetContainerRequests() {
-		available, err := addresses(c.GetAvailableDeviceIDs())
+		available, err := parseAddresses(c.GetAvailableDeviceIDs())
 		if err != nil {
 			return nil, err
 		}
-		must, err := addresses(c.GetMustIncludeDeviceIDs())
+		must, err := parseAddresses(c.GetMustIncludeDeviceIDs())
 		if err != nil {
 			return nil, err
 		}
 		answer := &pluginapi.ContainerPreferredAllocationResponse{}
-		for _, a := range prefer(devices, available, must, int(c.GetAllocationSize())) {
+		for _, a := range preferDevices(devices, available, must, int(c.GetAllocationSize()), bond) {
 			answer.DeviceIDs = append(answer.DeviceIDs, a.String())
 		}
 		out.ContainerResponses = append(out.ContainerResponses, answer)
@@ -92,23 +96,23 @@ func (s *service) GetPreferredAllocation(_ context.Context, req *pluginapi.Prefe
 	return out, nil
 }
 
-// Allocate promises VFs to a pod and says what its container gets with them. It
-// fails with FailedPrecondition, in words, when one is not free: what the
-// kubelet knew of it was not true any more.
+// Allocate reserves VFs for a pod, and returns what its container gets with them. It fails with
+// FailedPrecondition and the reason if a VF is not free, since the kubelet's view of the VF was
+// out of date.
 func (s *service) Allocate(ctx context.Context, req *pluginapi.AllocateRequest) (*pluginapi.AllocateResponse, error) {
 	out := &pluginapi.AllocateResponse{}
 	for _, c := range req.GetContainerRequests() {
-		vfs, err := addresses(c.GetDevicesIds())
+		vfs, err := parseAddresses(c.GetDevicesIds())
 		if err != nil {
 			return nil, err
 		}
-		devices, err := s.plugin.give(ctx, s.name, vfs)
+		devices, err := s.plugin.giveVFs(ctx, s.name, vfs)
 		if err != nil {
 			s.plugin.Log.Warn("kubelet is refused", "pool", s.name, "err", err)
 			return nil, status.Error(codes.FailedPrecondition, err.Error())
 		}
-		pool, _ := s.get()
-		answer, err := answer(pool, devices)
+		pool, _ := s.getDevices()
+		answer, err := allocateResponse(pool, devices)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +121,7 @@ func (s *service) Allocate(ctx context.Context, req *pluginapi.AllocateRequest) 
 	return out, nil
 }
 
-func addresses(ids []string) ([]vf.PCIAddr, error) {
+func parseAddresses(ids []string) ([]vf.PCIAddr, error) {
 	out := make([]vf.PCIAddr, len(ids))
 	for i, id := range ids {
 		a, err := vf.ParsePCIAddr(id)

@@ -15,21 +15,21 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// watcher is the part of attach.Engine that puts the ledger right.
+// watcher is the part of attach.Engine that corrects the ledger.
 type watcher interface {
 	Adopt(context.Context, attach.Request) error
-	Settle(context.Context, journal.Record) error
+	Settle(ctx context.Context, seen journal.Record, ended bool) error
 	End(context.Context, journal.Record) error
 	InUse(context.Context, journal.Record) error
 }
 
-// How long a reservation lasts that nothing in libvirt's list speaks for.
+// How long a reservation lasts that nothing in libvirt's list supports.
 const (
-	// unnamed: no definition names the VF. Who asked for the XML has to put it there.
+	// unnamed: no definition names the VF. Its requester still has to put the XML there.
 	unnamed = time.Hour
-	// undefined: the guest was in the list after the VF was reserved and is there no more. Who
-	// moves it to another host, or defines it anew, does so within this. A VF that was reserved
-	// later is for a guest that comes back, which may take long.
+	// undefined: the guest was in the list after the VF was reserved, and is no longer there. A
+	// move to another host, or a new definition, takes less than this. If the VF was reserved
+	// after the guest had left the list, it is for a guest that returns, which may take long.
 	undefined = time.Minute
 )
 
@@ -37,15 +37,16 @@ const (
 type Seen struct {
 	UUID, Name string
 	Running    bool
-	// Live is what a guest that runs has now, Next what the next start of a persistent one has.
+	// Live is the definition that a running guest has now, Next the one that the next start of a
+	// persistent guest has.
 	Live, Next guest.Definition
-	// Unread says that a definition could not be read: which VFs the guest has is not known.
+	// Unread says that a definition could not be read, so the guest's VFs are not known.
 	Unread bool
 }
 
-// Comparer compares libvirt's list of guests with the ledger. Who has a VF open is
-// asked of the kernel all the same: the list says which guest that is, and when to
-// look. It is for one goroutine.
+// Comparer compares libvirt's list of guests with the ledger. The kernel, and not the list, shows
+// which VFs are open. The list names the guests, and its changes show when to look. A Comparer is
+// for one goroutine.
 type Comparer struct {
 	engine watcher
 	ledger ledger
@@ -58,11 +59,11 @@ func NewComparer(e watcher, l ledger, now func() time.Time) *Comparer {
 	return &Comparer{engine: e, ledger: l, now: now, gone: map[string]time.Time{}}
 }
 
-// Compare makes the ledger say what libvirt's list and the kernel do, and returns
-// what it can not: a VF that a guest runs with and somebody else holds is taken from neither.
-// The list is asked for after the ledger was read, so it is never older: what it
-// ends was there before, and a lease that was made since has another generation (I8).
-// Without VFs in the ledger it is not asked for.
+// Compare brings the ledger in line with libvirt's list and the kernel, and returns the
+// problems that it cannot mend: a VF that a guest runs with and another owner holds is taken
+// from neither. It asks for the list after it read the ledger, so the list is never older: a
+// lease that it ends existed before, and a lease that was made since has another generation
+// (I8). Without VFs in the ledger it does not ask.
 func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Seen, error)) ([]api.Problem, error) {
 	before, err := journal.ReadRecords(c.ledger)
 	if err != nil || len(before) == 0 {
@@ -73,25 +74,25 @@ func (c *Comparer) Compare(ctx context.Context, list func(context.Context) ([]Se
 		return nil, err
 	}
 	slices.SortFunc(guests, func(a, b Seen) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UUID, b.UUID)) })
-	c.remember(guests)
+	c.rememberGuests(guests)
 	var errs []error
 	for _, r := range before {
 		if r.Phase == journal.Attached && r.Lease.Owner.Kind == vf.OwnerGuest {
-			errs = append(errs, c.settle(ctx, r, guests))
+			errs = append(errs, c.settleLease(ctx, r, guests))
 		}
 	}
 	var out []api.Problem
 	for _, g := range guests {
 		if g.Running && !g.Unread {
-			out = append(out, c.adopt(ctx, g, before)...)
+			out = append(out, c.adoptVFs(ctx, g, before)...)
 		}
 	}
 	now, err := journal.ReadRecords(c.ledger)
-	return append(out, contradictions(guests, now)...), errors.Join(append(errs, err)...)
+	return append(out, findContradictions(guests, now)...), errors.Join(append(errs, err)...)
 }
 
-// remember notes which guests there are, and when one that was there was missed.
-func (c *Comparer) remember(guests []Seen) {
+// rememberGuests records which guests exist, and when a guest was first missing.
+func (c *Comparer) rememberGuests(guests []Seen) {
 	for uuid, since := range c.gone {
 		switch {
 		case since.IsZero():
@@ -105,13 +106,13 @@ func (c *Comparer) remember(guests []Seen) {
 	}
 }
 
-// settle ends the lease of a guest that has ended, or that no start will need.
-func (c *Comparer) settle(ctx context.Context, r journal.Record, guests []Seen) error {
+// settleLease ends the lease of a guest that has ended, or a lease that no start will need.
+func (c *Comparer) settleLease(ctx context.Context, r journal.Record, guests []Seen) error {
 	i := slices.IndexFunc(guests, func(g Seen) bool { return g.UUID == r.Lease.Owner.UID })
-	if r.Lease.Opened || i >= 0 && guests[i].Running {
-		return c.engine.Settle(ctx, r)
+	if runs := i >= 0 && guests[i].Running; r.Lease.Opened || runs {
+		return c.engine.Settle(ctx, r, !runs || !guests[i].Unread && !namesVF(guests[i].Live, r.PCI))
 	}
-	if c.reserved(r, guests) {
+	if c.isReserved(r, guests) {
 		return nil
 	}
 	if err := c.engine.InUse(ctx, r); err != nil {
@@ -120,13 +121,13 @@ func (c *Comparer) settle(ctx context.Context, r journal.Record, guests []Seen) 
 	return c.engine.End(ctx, r)
 }
 
-// reserved reports whether a lease that no guest has used yet is for a next start. When the guest
-// starts this very moment and its VF is taken back, it is adopted at the next look.
-func (c *Comparer) reserved(r journal.Record, guests []Seen) bool {
+// isReserved reports whether a lease that no guest has used yet is for a next start. If the guest
+// starts at this moment and its VF is taken back, the next comparison adopts it.
+func (c *Comparer) isReserved(r journal.Record, guests []Seen) bool {
 	i := slices.IndexFunc(guests, func(g Seen) bool { return g.UUID == r.Lease.Owner.UID })
 	missed, listed := c.gone[r.Lease.Owner.UID]
 	switch {
-	case i >= 0 && (guests[i].Unread || names(guests[i].Next, r.PCI)):
+	case i >= 0 && (guests[i].Unread || namesVF(guests[i].Next, r.PCI)):
 		return true
 	case i < 0 && listed && !r.Since.After(missed):
 		return c.now().Sub(missed) < undefined
@@ -134,18 +135,18 @@ func (c *Comparer) reserved(r journal.Record, guests []Seen) bool {
 	return c.now().Sub(r.Since) < unnamed
 }
 
-func names(d guest.Definition, pci vf.PCIAddr) bool {
+func namesVF(d guest.Definition, pci vf.PCIAddr) bool {
 	return slices.ContainsFunc(d.Uses, func(u guest.Use) bool { return u.VF() == pci })
 }
 
-// adopt leases what a guest runs with and nobody holds. What somebody else held
-// before the list was made, and holds still, is said.
-func (c *Comparer) adopt(ctx context.Context, g Seen, before []journal.Record) (out []api.Problem) {
+// adoptVFs leases the VFs that a guest runs with and that have no owner. It reports a VF that
+// another owner held before the list was made, and holds still.
+func (c *Comparer) adoptVFs(ctx context.Context, g Seen, before []journal.Record) (out []api.Problem) {
 	who := vf.Owner{Kind: vf.OwnerGuest, UID: g.UUID, Name: g.Name}
 	says := func(next, format string, args ...any) {
 		out = append(out, api.Problem{Object: "guest " + g.Name, Reason: fmt.Sprintf(format, args...), Next: next})
 	}
-	known := func(u guest.Use) bool { _, is := at(before, u.VF()); return is }
+	known := func(u guest.Use) bool { _, is := recordAt(before, u.VF()); return is }
 	if !slices.ContainsFunc(g.Live.Uses, known) {
 		return nil
 	}
@@ -154,16 +155,16 @@ func (c *Comparer) adopt(ctx context.Context, g Seen, before []journal.Record) (
 		says("mend it (virsh edit "+g.Name+") and start the guest anew", "it runs, and %v", err)
 	}
 	for _, w := range wants {
-		rec, known := at(before, w.VF)
+		rec, known := recordAt(before, w.VF)
 		switch {
 		case !known || rec.Lease.Owner.UID == who.UID && rec.Held():
 		case rec.Held():
-			if now, err := c.record(rec.ID); err == nil && now.Generation == rec.Generation && now.Held() {
+			if now, err := c.readRecord(rec.ID); err == nil && now.Generation == rec.Generation && now.Held() {
 				says(fmt.Sprintf("nothing was taken from either: shut guest %s down, or virsh detach-device %s", g.Name, g.Name),
 					"it runs with VF %s, which is %s: %s by %s", rec.PCI, rec.Phase, vf.ErrHeld, rec.Holder())
 			}
 		default:
-			if err := c.engine.Adopt(ctx, wanted(rec, who, w)); err != nil {
+			if err := c.engine.Adopt(ctx, requestFor(rec, who, w)); err != nil {
 				says("culvertd tries again on its own", "it runs with a VF that is not its own: %v", err)
 			}
 		}
@@ -171,7 +172,7 @@ func (c *Comparer) adopt(ctx context.Context, g Seen, before []journal.Record) (
 	return out
 }
 
-func (c *Comparer) record(id vf.ID) (rec journal.Record, err error) {
+func (c *Comparer) readRecord(id vf.ID) (rec journal.Record, err error) {
 	err = c.ledger.View(func(tx *journal.Tx) error {
 		rec, err = tx.Record(id)
 		return err
@@ -179,18 +180,18 @@ func (c *Comparer) record(id vf.ID) (rec journal.Record, err error) {
 	return rec, err
 }
 
-// contradictions are VFs that two definitions name, and those in a definition
-// that somebody else has: of guests that would be refused when they start.
-func contradictions(guests []Seen, records []journal.Record) (out []api.Problem) {
+// findContradictions returns the VFs that two definitions name, and the VFs of a definition that
+// have another owner: the start of those guests would be refused.
+func findContradictions(guests []Seen, records []journal.Record) (out []api.Problem) {
 	for _, rec := range records {
 		var named []Seen
 		for _, g := range guests {
-			if names(g.Next, rec.PCI) {
+			if namesVF(g.Next, rec.PCI) {
 				named = append(named, g)
 			}
 		}
 		for i, g := range named {
-			mine := rec.Lease.Owner.UID == g.UUID || !rec.Held() || names(g.Live, rec.PCI)
+			mine := rec.Lease.Owner.UID == g.UUID || !rec.Held() || namesVF(g.Live, rec.PCI)
 			next := fmt.Sprintf("take it out of one definition (virsh edit %s), or culvert vm xml another one", g.Name)
 			switch {
 			case i > 0:

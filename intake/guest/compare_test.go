@@ -18,26 +18,26 @@ func TestI1ReservedForAGuestThatComesBack(t *testing.T) {
 		return journal.Record{Since: now, Lease: journal.Lease{Owner: vf.Owner{Kind: vf.OwnerGuest, UID: "u"}}}
 	}
 	earlier := lease()
-	c.remember([]Seen{{UUID: "u"}})
+	c.rememberGuests([]Seen{{UUID: "u"}})
 	now = begin.Add(time.Minute)
-	c.remember(nil)
+	c.rememberGuests(nil)
 	now = now.Add(undefined - time.Second)
-	if !c.reserved(earlier, nil) {
+	if !c.isReserved(earlier, nil) {
 		t.Error("its VF is taken back although it may be defined anew")
 	}
 	now = now.Add(time.Second)
-	if c.reserved(earlier, nil) {
+	if c.isReserved(earlier, nil) {
 		t.Error("a guest that has gone keeps its VF")
 	}
 	now = now.Add(10 * time.Minute)
 	later := lease()
 	now = now.Add(5 * time.Minute)
-	c.remember(nil)
-	if !c.reserved(later, nil) {
+	c.rememberGuests(nil)
+	if !c.isReserved(later, nil) {
 		t.Error("the VF of a guest that comes back is taken from it on its way")
 	}
 	now = now.Add(unnamed)
-	if c.reserved(later, nil) {
+	if c.isReserved(later, nil) {
 		t.Error("a VF stays reserved for ever")
 	}
 }

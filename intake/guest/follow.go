@@ -63,7 +63,7 @@ func NewFollower(e watcher, l store, log *slog.Logger) *Follower {
 		dial: func(ctx context.Context) (guestLister, error) {
 			c, err := libvirt.Dial(ctx, libvirt.System)
 			if err != nil {
-				return nil, err // not c, which would be a guestLister that is no nil
+				return nil, err // not c: a nil *Client would make a guestLister that is not nil
 			}
 			return c, nil
 		},
@@ -75,11 +75,11 @@ func NewFollower(e watcher, l store, log *slog.Logger) *Follower {
 // Run follows libvirt until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := f.connected(ctx)
+		err := f.followConnection(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		f.lost(err)
+		f.noteLost(err)
 		select {
 		case <-time.After(f.pace.retry):
 		case <-ctx.Done():
@@ -89,8 +89,8 @@ func (f *Follower) Run(ctx context.Context) {
 
 var errStopped = errors.New("it does not run")
 
-// connected follows one libvirt until that goes, and says why.
-func (f *Follower) connected(ctx context.Context) (err error) {
+// followConnection follows one libvirt until that goes, and says why.
+func (f *Follower) followConnection(ctx context.Context) (err error) {
 	if !f.runs() {
 		return errStopped
 	}
@@ -101,14 +101,14 @@ func (f *Follower) connected(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	ctx, stop := context.WithCancel(ctx) // before Close: nobody takes events any more
+	ctx, stop := context.WithCancel(ctx) // before Close: there is no receiver of events any more
 	defer stop()
 	events, err := conn.Events(ctx)
 	if err != nil {
 		return err
 	}
 	for {
-		if err := f.look(ctx, conn); err != nil {
+		if err := f.compareOnce(ctx, conn); err != nil {
 			return err
 		}
 		select {
@@ -116,15 +116,16 @@ func (f *Follower) connected(ctx context.Context) (err error) {
 			return nil
 		case <-time.After(f.pace.repeat):
 		case _, open := <-events:
-			if !open || !f.quiet(ctx, events) {
+			if !open || !f.awaitQuiet(ctx, events) {
 				return fmt.Errorf("%w: it has closed the connection", errStopped)
 			}
 		}
 	}
 }
 
-// quiet waits until what belongs to an event has come; false when the connection has gone.
-func (f *Follower) quiet(ctx context.Context, events <-chan libvirt.Event) bool {
+// awaitQuiet waits until the further events that follow an event have arrived. It returns false
+// if the connection is gone.
+func (f *Follower) awaitQuiet(ctx context.Context, events <-chan libvirt.Event) bool {
 	over := time.After(f.pace.settle)
 	for {
 		select {
@@ -140,12 +141,12 @@ func (f *Follower) quiet(ctx context.Context, events <-chan libvirt.Event) bool 
 	}
 }
 
-// look compares once. An error is libvirt's; what the ledger or the kernel could not do
-// is tried again at the next look.
-func (f *Follower) look(ctx context.Context, conn guestLister) error {
+// compareOnce compares once. An error is libvirt's. Failures of the ledger or the kernel are
+// tried again at the next comparison.
+func (f *Follower) compareOnce(ctx context.Context, conn guestLister) error {
 	var listErr error
 	problems, err := f.compare(ctx, func(ctx context.Context) (all []Seen, err error) {
-		all, listErr = f.list(ctx, conn)
+		all, listErr = f.listGuests(ctx, conn)
 		return all, listErr
 	})
 	if listErr != nil {
@@ -154,16 +155,16 @@ func (f *Follower) look(ctx context.Context, conn guestLister) error {
 	if err != nil {
 		f.log.Error("compare libvirt's guests with the ledger", "err", err)
 	}
-	f.emitEvents(f.wrong, problems) // before publishing them; only this goroutine writes wrong
+	f.emitEvents(f.wrong, problems) // before they are published; only this goroutine writes wrong
 	f.mu.Lock()
 	f.wrong, f.absent = problems, nil
 	f.mu.Unlock()
 	return nil
 }
 
-// list reads libvirt's guests with their definitions. One that goes meanwhile is left
-// out; one whose definition cannot be read is a guest all the same.
-func (f *Follower) list(ctx context.Context, conn guestLister) (out []Seen, err error) {
+// listGuests reads libvirt's guests with their definitions. It leaves out a guest that disappears
+// meanwhile, and keeps a guest whose definition cannot be read.
+func (f *Follower) listGuests(ctx context.Context, conn guestLister) (out []Seen, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.pace.answer)
 	defer cancel()
 	all, err := conn.Guests(ctx)
@@ -222,12 +223,12 @@ func (f *Follower) emitEvents(before, now []api.Problem) {
 	}
 }
 
-// lost notes why there is no connection. A libvirt that does not run is missed where
-// guests have VFs, and one that runs and does not answer always.
-func (f *Follower) lost(err error) {
+// noteLost records why there is no connection. It is a problem if libvirt does not run and guests
+// have VFs, and always if libvirt runs and does not answer.
+func (f *Follower) noteLost(err error) {
 	p := &api.Problem{Object: "libvirt", Reason: err.Error(), Since: time.Now(),
 		Next: "culvertd tries again on its own; until then it knows guests by the hooks and by who has VFs open. See systemctl status libvirtd virtqemud"}
-	if errors.Is(err, errStopped) && !f.used() {
+	if errors.Is(err, errStopped) && !f.isUsed() {
 		p = nil
 	}
 	f.mu.Lock()
@@ -241,8 +242,8 @@ func (f *Follower) lost(err error) {
 	f.wrong, f.absent = nil, p
 }
 
-// used reports whether a guest has a VF.
-func (f *Follower) used() (has bool) {
+// isUsed reports whether a guest has a VF.
+func (f *Follower) isUsed() (has bool) {
 	records, err := journal.ReadRecords(f.ledger)
 	for _, r := range records {
 		has = has || r.Held() && r.Lease.Owner.Kind == vf.OwnerGuest
@@ -250,7 +251,7 @@ func (f *Follower) used() (has bool) {
 	return has || err != nil
 }
 
-// Problems returns where libvirt and the ledger contradict each other, or why there is
+// Problems returns the contradictions between libvirt and the ledger, or the reason why there is
 // no connection to libvirt.
 func (f *Follower) Problems() []api.Problem {
 	f.mu.Lock()

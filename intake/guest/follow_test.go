@@ -124,7 +124,7 @@ func following(t *testing.T, l *libvirtFake, problems func() []api.Problem) (*Fo
 func says(t *testing.T, f *Follower, words string) {
 	t.Helper()
 	var got string
-	for range 10000 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		got = ""
 		for _, p := range f.Problems() {
 			got += p.Object + ": " + p.Reason

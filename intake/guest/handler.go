@@ -1,8 +1,8 @@
-// Package guest is the way in for guests of libvirt. Handler turns a request for a guest
-// (api.GuestXMLRequest, which holds the guest's definition) into an attach.Request and
-// answers with the XML that passes the VF to the guest; what libvirt's hooks report
-// (api.GuestReport) becomes leases of a guest that starts, and their end when the guest
-// has ended. Follower compares the guests that libvirt lists with the ledger.
+// Package guest is the intake for guests of libvirt. Handler turns a request for a guest
+// (api.GuestXMLRequest, which holds the guest's definition) into an attach.Request and answers
+// with the XML that passes the VF to the guest; reports of libvirt's hooks (api.GuestReport)
+// become leases of a guest that starts, and end them when the guest has ended. Follower compares
+// the guests that libvirt lists with the ledger.
 //
 // A guest is an owner in the ledger like a pod: kind vm, its UUID and its name, and the
 // device's name in place of an interface's. Handler never calls libvirt, since libvirt
@@ -37,7 +37,7 @@ type ledger interface {
 	View(func(*journal.Tx) error) error
 }
 
-// Handler answers what is asked for guests.
+// Handler answers requests about guests.
 type Handler struct {
 	engine engine
 	ledger ledger
@@ -52,28 +52,28 @@ func (h *Handler) XML(ctx context.Context, params json.RawMessage) (any, error) 
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
-	def, way, err := check(r)
+	def, way, err := checkRequest(r)
 	if err != nil {
 		return nil, err
 	}
-	req, err := request(def, r)
+	req, err := buildRequest(def, r)
 	if err != nil {
 		return nil, err
 	}
-	rec, had, err := h.lease(ctx, req)
+	rec, had, err := h.leaseVF(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	out, err := render(def, way, r.Failover, rec)
+	out, err := renderXML(def, way, r.Failover, rec)
 	if err != nil && !had {
 		err = errors.Join(err, h.engine.End(ctx, rec))
 	}
 	return out, err
 }
 
-// check reads the request and refuses what can never be right, before anything is
+// checkRequest reads the request, and refuses one that can never be correct before anything is
 // touched.
-func check(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
+func checkRequest(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
 	t, err := guest.ParseTuning([]byte(r.Definition))
 	def := t.Definition
 	if err != nil {
@@ -90,9 +90,9 @@ func check(r api.GuestXMLRequest) (guest.Definition, guest.Way, error) {
 	return def, way, errors.Join(guest.CheckName(r.Device), way.Fits(s), t.TakesVF(r.Device))
 }
 
-// request asks for what r says, or, of a device that the definition has, for what
-// that says, if r says nothing.
-func request(def guest.Definition, r api.GuestXMLRequest) (attach.Request, error) {
+// buildRequest returns the request for the settings in r. If r has none and the definition has
+// the device, it takes the definition's settings.
+func buildRequest(def guest.Definition, r api.GuestXMLRequest) (attach.Request, error) {
 	req := attach.Request{
 		Owner: vf.Owner{Kind: vf.OwnerGuest, UID: def.UUID, Name: def.Name, Interface: r.Device},
 		Pool:  r.Pool, Spec: r.Spec, Apart: r.Apart,
@@ -108,16 +108,16 @@ func request(def guest.Definition, r api.GuestXMLRequest) (attach.Request, error
 	return req, nil
 }
 
-// same reports whether a lease is what a request asks for.
-func same(r journal.Record, req attach.Request) bool {
+// isSameLease reports whether a lease is what a request asks for.
+func isSameLease(r journal.Record, req attach.Request) bool {
 	pool := req.Pool == "" || r.Lease.Pool == req.Pool || strings.HasSuffix(r.Lease.Pool, "/"+req.Pool)
 	asked, has := req.Spec.Over(r.Baseline.Admin), r.Lease.Wanted.Over(r.Baseline.Admin)
 	return pool && len(vf.Baseline{Admin: asked}.Diff(vf.State{Admin: has})) == 0
 }
 
-// lease gets the guest its VF; had says that it had that device before.
-func (h *Handler) lease(ctx context.Context, req attach.Request) (rec journal.Record, had bool, err error) {
-	mine, err := h.held(func(o vf.Owner) bool { return o.UID == req.Owner.UID && o.Interface == req.Owner.Interface })
+// leaseVF leases the guest's VF; had says that the guest had that device before.
+func (h *Handler) leaseVF(ctx context.Context, req attach.Request) (rec journal.Record, had bool, err error) {
+	mine, err := h.listHeld(func(o vf.Owner) bool { return o.UID == req.Owner.UID && o.Interface == req.Owner.Interface })
 	if err != nil {
 		return rec, false, err
 	}
@@ -125,7 +125,7 @@ func (h *Handler) lease(ctx context.Context, req attach.Request) (rec journal.Re
 		if r.Phase != journal.Attached {
 			continue
 		}
-		if !same(r, req) {
+		if !isSameLease(r, req) {
 			return r, true, fmt.Errorf("%s has VF %s as %s already, with another pool or other settings: %w: culvert vm detach %s %s first, or choose another name",
 				req.Owner, r.PCI, req.Owner.Interface, vf.ErrHeld, req.Owner.Name, req.Owner.Interface)
 		}
@@ -135,9 +135,9 @@ func (h *Handler) lease(ctx context.Context, req attach.Request) (rec journal.Re
 	return rec, false, err
 }
 
-// held are the leases of guests that match.
-func (h *Handler) held(match func(vf.Owner) bool) (out []journal.Record, err error) {
-	records, err := h.records()
+// listHeld returns the leases of guests that match.
+func (h *Handler) listHeld(match func(vf.Owner) bool) (out []journal.Record, err error) {
+	records, err := h.readRecords()
 	for _, r := range records {
 		if o := r.Lease.Owner; r.Held() && o.Kind == vf.OwnerGuest && match(o) {
 			out = append(out, r)
@@ -146,7 +146,7 @@ func (h *Handler) held(match func(vf.Owner) bool) (out []journal.Record, err err
 	return out, err
 }
 
-func render(def guest.Definition, way guest.Way, failover string, rec journal.Record) (out api.GuestXML, err error) {
+func renderXML(def guest.Definition, way guest.Way, failover string, rec journal.Record) (out api.GuestXML, err error) {
 	owner, admin := rec.Lease.Owner, rec.Lease.Effective
 	dev := guest.Device{Name: owner.Interface, Way: way, PCI: rec.PCI, MAC: admin.MAC, VLAN: admin.VLAN, Failover: failover, Pool: rec.Lease.Pool, Spec: rec.Lease.Wanted}
 	out = api.GuestXML{Guest: owner, VF: rec.PCI}
@@ -169,7 +169,7 @@ func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, erro
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, fmt.Errorf("parameters: %w: %w", vf.ErrInvalid, err)
 	}
-	mine, err := h.held(func(o vf.Owner) bool {
+	mine, err := h.listHeld(func(o vf.Owner) bool {
 		return (o.Name == r.Guest || o.UID == r.Guest) && (r.Device == "" || o.Interface == r.Device)
 	})
 	if err != nil {
@@ -196,15 +196,15 @@ func (h *Handler) Detach(ctx context.Context, params json.RawMessage) (any, erro
 	out := api.GuestDetached{VFs: []api.GuestVF{}}
 	for _, rec := range mine {
 		errs = append(errs, h.engine.End(ctx, rec))
-		now, err := h.after(rec)
+		now, err := h.stateAfter(rec)
 		errs = append(errs, err)
 		out.VFs = append(out.VFs, now)
 	}
 	return out, errors.Join(errs...)
 }
 
-// after says what became of a VF that was taken back.
-func (h *Handler) after(had journal.Record) (api.GuestVF, error) {
+// stateAfter returns the state of a VF that was taken back.
+func (h *Handler) stateAfter(had journal.Record) (api.GuestVF, error) {
 	out := api.GuestVF{VF: had.PCI, Guest: had.Lease.Owner}
 	err := h.ledger.View(func(tx *journal.Tx) error {
 		now, err := tx.Record(had.ID)

@@ -197,8 +197,8 @@ func TestP10Start(t *testing.T) {
 	}
 }
 
-// P12, I8: an end takes back what the definition of the run names, and nothing that
-// the guest was given since; told twice it does no more.
+// P12, I8: an end takes back the devices in the definition of the run, and nothing that
+// the guest was given since. The same end reported twice does no more.
 func TestP12Stop(t *testing.T) {
 	for name, tc := range map[string]struct {
 		held, devices, asked []string

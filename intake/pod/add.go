@@ -22,9 +22,9 @@ import (
 // undo may. The shim waits two minutes for both.
 const addBound, undoBound = 80 * time.Second, 35 * time.Second
 
-// add is ADD: all networks of the pod or none. What the runtime gets is the default
-// network's result, as it would get it from that network itself.
-func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
+// addPod serves ADD: all networks of the pod or none. It returns the default network's result,
+// as the runtime would get it from that network itself.
+func (h *Handler) addPod(ctx context.Context, c call) ([]byte, error) {
 	if err := cni.Valid(c.CNIRequest); err != nil {
 		return nil, err
 	}
@@ -33,27 +33,27 @@ func (h *Handler) add(ctx context.Context, c call) ([]byte, error) {
 		return nil, err
 	}
 	defer unlock()
-	if err := h.leftover(ctx, c); err != nil {
+	if err := h.clearLeftover(ctx, c); err != nil {
 		return nil, fmt.Errorf("pod %s: %w", c.podName(), err)
 	}
-	w, err := h.plan(ctx, c)
+	w, err := h.planAdd(ctx, c)
 	if err == nil {
 		err = h.Ledger.Update(func(tx *journal.Tx) error { return tx.PutSandbox(w.sandbox) })
 	}
 	if err == nil {
 		var begun int
 		if begun, err = h.carryOut(ctx, c, &w); err != nil {
-			h.undo(ctx, c, w.sandbox, begun)
+			h.undoAdd(ctx, c, w.sandbox, begun)
 		}
 	}
 	if err != nil {
 		err = oneLine{vf.NameObject("pod "+c.podName(), err)}
-		h.tell(w.pod, journal.Warning, "NetworkFailed", err.Error())
+		h.emitEvent(w.pod, journal.Warning, "NetworkFailed", err.Error())
 		return nil, err
 	}
-	h.publish(w.pod, w.sandbox)
-	h.announce(w)
-	return inVersion(w.sandbox.Networks[0].Result, c.version())
+	h.publishStatus(w.pod, w.sandbox)
+	h.emitEvents(w)
+	return inVersion(w.sandbox.Networks[0].Result, c.cniVersion())
 }
 
 // oneLine is an error of several parts on one line: it ends up in events and in the
@@ -64,26 +64,25 @@ func (e oneLine) Error() string { return excerpt.Error(e.error) }
 
 func (e oneLine) Unwrap() error { return e.error }
 
-// leftover clears up what an ADD has left behind whose culvertd or shim died. One
-// that was told to be there is an error.
-func (h *Handler) leftover(ctx context.Context, c call) error {
-	sb, found, err := h.sandbox(c.ContainerID)
+// clearLeftover clears up after an ADD whose culvertd or shim died. It returns an error if
+// culvertd has already answered the runtime that the sandbox has its networks.
+func (h *Handler) clearLeftover(ctx context.Context, c call) error {
+	sb, found, err := h.readSandbox(c.ContainerID)
 	switch {
 	case err != nil || !found:
 		return err
 	case sb.Phase == journal.SandboxAdded && sb.Damage == "":
 		return fmt.Errorf("sandbox %s has its networks already: %w: delete it first", sb.ID, vf.ErrHeld)
 	}
-	if err := h.teardown(ctx, c, sb); err != nil {
+	if err := h.tearDown(ctx, c, sb); err != nil {
 		return fmt.Errorf("an earlier ADD of sandbox %s was cut short, and cannot be undone: %w", sb.ID, oneLine{err})
 	}
 	return nil
 }
 
-// carryOut adds the networks one after another, the default one first and the others in the
-// order of the annotation, since a later one may stack on earlier ones: a bond on net1 and
-// net2, a VLAN on net1. It then writes what came of them. begun is how many of them it
-// tried to add.
+// carryOut adds the networks one after another, the default one first and the others in the order
+// of the annotation, since a later one may stack on earlier ones: a bond on net1 and net2, a VLAN
+// on net1. It then writes the outcome. begun is how many networks it tried to add.
 func (h *Handler) carryOut(ctx context.Context, c call, w *wish) (begun int, err error) {
 	bounded, cancel := context.WithTimeout(ctx, addBound)
 	defer cancel()
@@ -93,13 +92,17 @@ func (h *Handler) carryOut(ctx context.Context, c call, w *wish) (begun int, err
 			return i + 1, err
 		}
 	}
-	return len(networks), h.complete(ctx, w)
+	return len(networks), h.completeAdd(ctx, w)
 }
 
-// complete writes the device-info files, sets the default route and records in the ledger
+// completeAdd writes the device-info files, sets the default route and records in the ledger
 // that all networks are there.
-func (h *Handler) complete(ctx context.Context, w *wish) error {
-	if err := h.writeDeviceInfos(w.sandbox); err != nil {
+func (h *Handler) completeAdd(ctx context.Context, w *wish) error {
+	records, err := journal.ReadRecords(h.Ledger) // once: a pod may have 64 networks, and a node 256 VFs
+	if err != nil {
+		return err
+	}
+	if err := h.writeDeviceInfos(w.sandbox, records); err != nil {
 		return err
 	}
 	if err := w.findOwnGateways(); err != nil {
@@ -112,11 +115,11 @@ func (h *Handler) complete(ctx context.Context, w *wish) error {
 			return fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
 		}
 	}
-	status, err := h.statusOf(*w)
+	status, err := h.statusOf(*w, records)
 	if err != nil {
 		return err
 	}
-	if ctx.Err() != nil { // its DEL may have come and gone before there was anything to delete
+	if ctx.Err() != nil { // the pod's DEL may have come before there was anything to delete
 		return fmt.Errorf("the caller disconnected: %w", context.Cause(ctx))
 	}
 	w.sandbox.Status, w.sandbox.Phase = status, journal.SandboxAdded
@@ -130,7 +133,7 @@ func (h *Handler) complete(ctx context.Context, w *wish) error {
 func (h *Handler) addOne(ctx context.Context, c call, sb journal.Sandbox, n *journal.SandboxNetwork) error {
 	err := h.copyDeviceInfo(*n)
 	if err == nil {
-		n.Result, err = chain{h, c, sb, *n}.add(ctx)
+		n.Result, err = chain{h, c, sb, *n}.addAll(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
@@ -138,20 +141,20 @@ func (h *Handler) addOne(ctx context.Context, c call, sb journal.Sandbox, n *jou
 	return nil
 }
 
-// undo deletes the networks that an ADD which failed has begun, the last one first. What
-// cannot be undone now, because the shim has gone for example, stays in the ledger for the
-// DEL that the runtime sends.
-func (h *Handler) undo(ctx context.Context, c call, sb journal.Sandbox, begun int) {
+// undoAdd deletes the networks that a failed ADD has begun, the last one first. A network that
+// cannot be deleted now, because the shim has gone for example, stays in the ledger for the DEL
+// that the runtime sends.
+func (h *Handler) undoAdd(ctx context.Context, c call, sb journal.Sandbox, begun int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	sb.Networks = sb.Networks[:begun]
-	if err := h.teardown(ctx, c, sb); err != nil {
+	if err := h.tearDown(ctx, c, sb); err != nil {
 		h.Log.Warn("undo of a pod's networks, left to its DEL", "pod", sb.PodName(), "err", oneLine{err})
 	}
 }
 
-// sandbox reads the record of a sandbox.
-func (h *Handler) sandbox(id string) (sb journal.Sandbox, found bool, err error) {
+// readSandbox reads the record of a sandbox.
+func (h *Handler) readSandbox(id string) (sb journal.Sandbox, found bool, err error) {
 	err = h.Ledger.View(func(tx *journal.Tx) error {
 		sb, err = tx.Sandbox(id)
 		return err
@@ -162,20 +165,20 @@ func (h *Handler) sandbox(id string) (sb journal.Sandbox, found bool, err error)
 	return sb, err == nil, err
 }
 
-// announce emits the events of an ADD that succeeded: one of each network that the pod asks
-// for, one of everything that is ignored, and one of what may not work. The node's default network, which every pod
-// has, gets none.
-func (h *Handler) announce(w wish) {
+// emitEvents emits the events of an ADD that succeeded: one of each network that the pod asks
+// for, one for all that is ignored, and one for all that may not work. The node's default
+// network, which every pod has, gets none.
+func (h *Handler) emitEvents(w wish) {
 	for _, n := range w.sandbox.Networks {
 		if r, err := cni.DecodeResult(n.Result, n.Version); err == nil && (!n.Default || w.pod.Annotations[netannotation.DefaultNetwork] != "") {
-			h.tell(w.pod, journal.Normal, "AddedInterface", describeAdded(n, r))
+			h.emitEvent(w.pod, journal.Normal, "AddedInterface", describeAdded(n, r))
 		}
 	}
 	if len(w.ignored) > 0 {
-		h.tell(w.pod, journal.Warning, "NetworkSettingIgnored", strings.Join(w.ignored, "; "))
+		h.emitEvent(w.pod, journal.Warning, "NetworkSettingIgnored", strings.Join(w.ignored, "; "))
 	}
 	if untrusted := describeUntrusted(w.sandbox.Networks); len(untrusted) > 0 {
-		h.tell(w.pod, journal.Warning, "VFNotTrusted", strings.Join(untrusted, "; "))
+		h.emitEvent(w.pod, journal.Warning, "VFNotTrusted", strings.Join(untrusted, "; "))
 	}
 }
 
@@ -191,16 +194,9 @@ func describeAdded(n journal.SandboxNetwork, r *current.Result) string {
 	return fmt.Sprintf("Add %s %v from %s", n.Interface, addresses, n.Name)
 }
 
-// tell is an event of a pod, if it is known which.
-func (h *Handler) tell(p api.Pod, kind, reason, text string) {
+// emitEvent emits an event of a pod, if the pod is known.
+func (h *Handler) emitEvent(p api.Pod, kind, reason, text string) {
 	if p.UID != "" {
 		h.Cluster.PodEvent(p, kind, reason, text)
-	}
-}
-
-// publish writes the network-status behind the answer.
-func (h *Handler) publish(p api.Pod, sb journal.Sandbox) {
-	if p.UID != "" && sb.Status != "" {
-		h.Cluster.Annotate(p, netannotation.Status, sb.Status)
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/vf"
@@ -131,8 +134,38 @@ func TestI9DeviceOfAnAnnotation(t *testing.T) {
 	w.clean()
 }
 
+// The addresses of a pod's VFs, as the ledger has them, are in the request that writes its
+// network-status; those of other plugins' interfaces are not.
+func TestAddressesAreConfirmed(t *testing.T) {
+	w := newWorld(t)
+	w.network("v", sriov)
+	w.network("m", `{"cniVersion":"1.0.0","type":"macvlan"}`)
+	w.asks("v,m,v@second")
+	before := time.Now()
+	w.add()
+	got, err := netannotation.ParseConfirmation(w.cluster.confirmed["d/a"])
+	if err != nil || got.At.Before(before) || got.At.After(time.Now()) {
+		t.Errorf("%q: %v", w.cluster.confirmed["d/a"], err)
+	}
+	want := netannotation.Confirmation{Pod: "u1", At: got.At, VFs: []netannotation.ConfirmedVF{
+		{Interface: "net1", Pool: "intel.com/fast", Addresses: []string{"172.16.91.2/24"}},
+		{Interface: "second", Pool: "intel.com/fast", Addresses: []string{"172.16.91.3/24"}},
+	}}
+	if !cmp.Equal(got, want) {
+		t.Error(cmp.Diff(want, got))
+	}
+	w.del()
+	w.asks("m")
+	w.add()
+	if text := w.cluster.confirmed["d/a"]; text != "" {
+		t.Errorf("a pod without a VF has confirmation %s", text)
+	}
+	w.del()
+	w.clean()
+}
+
 // The writes that a pod causes: its network-status, and an event of each network that it
-// asks for. What the NodeState adds is membership's TestAttachesShareAWrite.
+// asks for. What the NodeState adds is membership's TestWritesOfWorkloads.
 func TestWritesOfAnAttach(t *testing.T) {
 	w := newWorld(t)
 	w.network("v", stackable)

@@ -41,7 +41,7 @@ func newVictim(t *testing.T) *world {
 	w.cluster.pods["v/victim"] = api.Pod{Namespace: "v", Name: "victim", UID: "uv", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "theirs"}}
 	resp := w.callAs(context.Background(), api.CNIRequest{
 		Command: "ADD", ContainerID: "cv", IfName: "eth0", Netns: "/run/netns/v", Path: "/opt/cni/bin",
-		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=v;K8S_POD_NAME=victim;K8S_POD_UID=uv", Config: fmt.Appendf(nil, ours, ""),
+		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=v;K8S_POD_NAME=victim;K8S_POD_UID=uv", Config: fmt.Appendf(nil, formatConflist, ""),
 	})
 	if resp.Exit != 0 {
 		t.Fatalf("ADD of the victim: %s", resp.Stdout)
@@ -72,8 +72,8 @@ func (w *world) victim() string {
 	return string(text)
 }
 
-// I9: whatever text the author of a pod or of a network writes, the pod gets nothing that
-// another pod has. What can be served is served with other values, what cannot is refused.
+// I9: no text of a pod's or a network's author gives the pod a VF or an address of
+// another pod. What can be served is served with other values, what cannot is refused.
 func TestI9AttacksOfTenants(t *testing.T) {
 	const base = `{"type":"sriov","cniVersion":"1.0.0","name":"n","vlan":7%s}`
 	static := func(address string) string {

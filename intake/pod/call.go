@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/intake/cni"
 )
 
-// configuration is what the runtime hands over: the entry of 00-culvert.conflist
-// and what the runtime put in. Keys that are not known may be of a later runtime.
+// configuration is the configuration that the runtime passes: the entry of 00-culvert.conflist,
+// with the runtime's additions. Unknown keys may come from a later runtime.
 type configuration struct {
 	Name          string                     `json:"name"`
 	PodNetworks   bool                       `json:"podNetworks"`
@@ -21,7 +21,7 @@ type configuration struct {
 	Attachments   []attachment               `json:"cni.dev/attachments"` // its name in the specification's first text of 1.1.0
 }
 
-// attachment is one that GC keeps.
+// attachment is an attachment that GC has to keep.
 type attachment struct {
 	ContainerID string `json:"containerID"`
 	IfName      string `json:"ifname"`
@@ -31,7 +31,7 @@ type attachment struct {
 type call struct {
 	api.CNIRequest
 	config              configuration
-	namespace, pod, uid string // as CNI_ARGS has them; empty where the runtime knows no pods
+	namespace, pod, uid string // from CNI_ARGS; empty if the runtime knows no pods
 	runPlugin           cni.Ask
 }
 
@@ -52,9 +52,9 @@ func newCall(r api.CNIRequest, ask cni.Ask) call {
 	return c
 }
 
-func (c call) version() string { return api.CNIVersionOf(c.Config) }
+func (c call) cniVersion() string { return api.CNIVersionOf(c.Config) }
 
-// podName is how messages name whose sandbox it is.
+// podName returns the name of the sandbox in messages: that of its pod.
 func (c call) podName() string {
 	if c.pod == "" {
 		return c.ContainerID

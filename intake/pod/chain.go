@@ -17,7 +17,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// checkVersion stands in for versions that have no CHECK.
+// checkVersion replaces versions that have no CHECK.
 const checkVersion = "1.0.0"
 
 // chain is one network of a sandbox for one call.
@@ -28,12 +28,12 @@ type chain struct {
 	n  journal.SandboxNetwork
 }
 
-// add runs the plugins one after another, each with the result of the one before,
+// addAll runs the plugins one after another, each with the result of the one before,
 // and returns the last one's.
-func (ch chain) add(ctx context.Context) (json.RawMessage, error) {
+func (ch chain) addAll(ctx context.Context) (json.RawMessage, error) {
 	var prev json.RawMessage
 	for _, p := range ch.n.Plugins {
-		out, err := ch.run(ctx, "ADD", p, prev, nil)
+		out, err := ch.runPlugin(ctx, "ADD", p, prev, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func (ch chain) add(ctx context.Context) (json.RawMessage, error) {
 	return prev, nil
 }
 
-// resultOf is a plugin's answer as compact JSON.
+// resultOf returns a plugin's answer as compact JSON.
 func resultOf(out []byte) (json.RawMessage, error) {
 	if len(out) > netconf.MaxText { // the ledger keeps it
 		return nil, fmt.Errorf("%w: it has %d bytes; want at most %d", vf.ErrInvalid, len(out), netconf.MaxText)
@@ -56,27 +56,27 @@ func resultOf(out []byte) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// del runs the plugins in reverse. One that fails does not keep the others.
-func (ch chain) del(ctx context.Context) error {
+// delAll runs the plugins in reverse. A plugin that fails does not stop the others.
+func (ch chain) delAll(ctx context.Context) error {
 	prev := ch.n.Result
-	if !ch.since("0.4.0") {
+	if !ch.isSince("0.4.0") {
 		prev = nil
 	}
 	var errs []error
 	for _, p := range slices.Backward(ch.n.Plugins) {
-		_, err := ch.run(ctx, "DEL", p, prev, nil)
+		_, err := ch.runPlugin(ctx, "DEL", p, prev, nil)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// check runs CHECK of the plugins. Culvert's own are looked at whatever the version
-// of their network.
-func (ch chain) check(ctx context.Context) error {
+// checkAll runs CHECK of the plugins. It checks Culvert's own plugins whatever the version of
+// their network.
+func (ch chain) checkAll(ctx context.Context) error {
 	if ch.n.DisableCheck {
 		return nil
 	}
-	if !ch.since("0.4.0") {
+	if !ch.isSince("0.4.0") {
 		result, err := inVersion(ch.n.Result, checkVersion)
 		if err != nil {
 			return err
@@ -85,35 +85,35 @@ func (ch chain) check(ctx context.Context) error {
 		ch.n.Plugins = slices.DeleteFunc(slices.Clone(ch.n.Plugins), func(p netconf.Plugin) bool { return !p.IsOwn() })
 	}
 	for _, p := range ch.n.Plugins {
-		if _, err := ch.run(ctx, "CHECK", p, ch.n.Result, nil); err != nil {
+		if _, err := ch.runPlugin(ctx, "CHECK", p, ch.n.Result, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// all runs GC or STATUS of every plugin, where the network's version has them.
-func (ch chain) all(ctx context.Context, command string, keys map[string]json.RawMessage) error {
-	if !ch.since("1.1.0") {
+// runAll runs GC or STATUS of every plugin, where the network's version has them.
+func (ch chain) runAll(ctx context.Context, command string, keys map[string]json.RawMessage) error {
+	if !ch.isSince("1.1.0") {
 		return nil
 	}
 	var errs []error
 	for _, p := range ch.n.Plugins {
-		_, err := ch.run(ctx, command, p, nil, keys)
+		_, err := ch.runPlugin(ctx, command, p, nil, keys)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// since reports whether the network's version has what came with v.
-func (ch chain) since(v string) bool {
+// isSince reports whether the network's version is v or later.
+func (ch chain) isSince(v string) bool {
 	ok, err := version.GreaterThanOrEqualTo(ch.n.Version, v)
 	return err == nil && ok
 }
 
-// run runs one plugin: Culvert's own in process, others by the shim.
-func (ch chain) run(ctx context.Context, command string, p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) ([]byte, error) {
-	config, err := ch.compose(p, prev, keys)
+// runPlugin runs one plugin: Culvert's own in process, others by the shim.
+func (ch chain) runPlugin(ctx context.Context, command string, p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) ([]byte, error) {
+	config, err := ch.composeConfig(p, prev, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -129,9 +129,9 @@ func (ch chain) run(ctx context.Context, command string, p netconf.Plugin, prev 
 	return cni.RunPlugin(ctx, ch.c.runPlugin, p.Type, r)
 }
 
-// compose is the configuration as a plugin gets it (specification, section 3,
+// composeConfig returns the configuration as a plugin gets it (specification, section 3,
 // "deriving request configuration").
-func (ch chain) compose(p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
+func (ch chain) composeConfig(p netconf.Plugin, prev json.RawMessage, keys map[string]json.RawMessage) (json.RawMessage, error) {
 	set := map[string]json.RawMessage{"name": netconf.String(ch.n.Network), "cniVersion": netconf.String(ch.n.Version), "prevResult": nil}
 	if len(prev) > 0 { // else none: one in the network's text would show addresses that the pod does not have
 		set["prevResult"] = prev

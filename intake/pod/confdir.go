@@ -14,9 +14,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// files are the configurations in a folder, in the order in which runtimes look at
-// them; load reads one.
-func files(dir string) ([]string, error) {
+// listFiles returns the configurations in a folder, in the order in which runtimes look at
+// them; loadFile reads one.
+func listFiles(dir string) ([]string, error) {
 	all, err := libcni.ConfFiles(dir, []string{".conf", ".conflist", ".json"})
 	if err != nil {
 		return nil, fmt.Errorf("network configurations in %s: %w", dir, err)
@@ -25,7 +25,7 @@ func files(dir string) ([]string, error) {
 	return all, nil
 }
 
-func load(file string) (netconf.List, error) {
+func loadFile(file string) (netconf.List, error) {
 	l, err := cni.ReadFile(file)
 	if err != nil {
 		return l, fmt.Errorf("%s: %w", filepath.Base(file), err)
@@ -33,26 +33,26 @@ func load(file string) (netconf.List, error) {
 	return l, nil
 }
 
-// defaultIn is the cluster's default network: the first configuration in the
-// folder that is none of a meta plugin's. Files that cannot be read do not hide the
-// others (I7); they are told when there is no other.
+// defaultIn returns the cluster's default network: the first configuration in the folder that
+// is not a meta plugin's. Files that cannot be read do not hide the others (I7); the error
+// lists them when there is no other.
 func defaultIn(dir string) (netconf.List, error) {
 	return firstIn(dir, func(netconf.List) bool { return true }, "the default network of the cluster: install one (Flannel, Calico ...)")
 }
 
-// namedIn is the configuration of that name in the folder.
+// namedIn returns the configuration of that name in the folder.
 func namedIn(dir, name string) (netconf.List, error) {
 	return firstIn(dir, func(l netconf.List) bool { return l.Name == name }, "a network of the name "+name)
 }
 
 func firstIn(dir string, is func(netconf.List) bool, want string) (netconf.List, error) {
-	all, err := files(dir)
+	all, err := listFiles(dir)
 	if err != nil {
 		return netconf.List{}, err
 	}
 	var broken []string
 	for _, file := range all {
-		l, err := load(file)
+		l, err := loadFile(file)
 		switch {
 		case errors.Is(err, netconf.ErrMeta):
 		case err != nil:

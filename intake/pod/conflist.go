@@ -18,7 +18,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Conflist is the file by which the runtime comes to Culvert first.
+// Conflist is the configuration file that makes the runtime call Culvert first.
 const Conflist = "00-culvert.conflist"
 
 // Mode says who sets up the networks of pods.
@@ -28,7 +28,7 @@ type Mode string
 const (
 	Auto   Mode = "auto"   // Culvert, unless Multus is there
 	Always Mode = "always" // Culvert
-	Never  Mode = "never"  // somebody else, whose delegate Culvert may be
+	Never  Mode = "never"  // another program is, and Culvert may be its delegate
 )
 
 // ParseMode reads the flag --pod-networks.
@@ -40,10 +40,10 @@ func ParseMode(s string) (Mode, error) {
 	return "", fmt.Errorf("--pod-networks %q: %w: want auto, always or never", s, vf.ErrInvalid)
 }
 
-// ours is the content of Conflist. A runtime that knows only 1.0.0 takes that.
+// formatConflist returns the content of Conflist. A runtime that knows only 1.0.0 takes that.
 // The capabilities are those that a default network may have; each of its plugins
 // gets what it declares itself.
-func ours() []byte {
+func formatConflist() []byte {
 	capabilities := map[string]bool{}
 	for _, c := range []string{"portMappings", "bandwidth", "ipRanges", "ips", "mac", "dns", "aliases", "cgroupPath", "infinibandGUID"} {
 		capabilities[c] = true
@@ -55,17 +55,17 @@ func ours() []byte {
 	return append(raw, '\n')
 }
 
-// multusIn is the file by which the runtime comes to Multus; empty when there is
+// multusIn returns the configuration file that makes the runtime call Multus, or "" if there is
 // none.
 func multusIn(dir string) (string, error) {
-	all, err := files(dir)
+	all, err := listFiles(dir)
 	if err != nil {
 		return "", err
 	}
 	for _, file := range all {
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has just gone, or says nothing
+			continue // the file is gone, or cannot be read
 		}
 		types, err := netconf.Types(raw)
 		if err == nil && slices.ContainsFunc(types, netconf.IsMultus) {
@@ -75,9 +75,10 @@ func multusIn(dir string) (string, error) {
 	return "", nil
 }
 
-// Take makes the folder say what the mode means: Conflist is there, as a whole, or
-// not. It is not made before there is a default network: the runtime would call a
-// node ready that is not. why says what keeps it away; it is empty when it is there.
+// Take writes or removes Conflist in the folder, as the mode wants it. It writes Conflist as a
+// whole, and not before there is a default network, since the runtime would otherwise report a
+// node as ready that is not. why is the reason why Conflist is missing; it is empty if Conflist
+// is there.
 func Take(dir string, mode Mode) (why string, err error) {
 	multus := ""
 	if mode == Auto {
@@ -94,7 +95,7 @@ func Take(dir string, mode Mode) (why string, err error) {
 	path := filepath.Join(dir, Conflist)
 	have, err := os.ReadFile(path)
 	switch {
-	case err == nil && bytes.Equal(have, ours()):
+	case err == nil && bytes.Equal(have, formatConflist()):
 		return "", nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("%s: %w", path, err)
@@ -103,12 +104,12 @@ func Take(dir string, mode Mode) (why string, err error) {
 			return err.Error(), nil //nolint:nilerr // it is waited for
 		}
 	}
-	return "", write(path, ours())
+	return "", writeFile(path, formatConflist())
 }
 
-// Leave removes Conflist: the runtime goes to the default network by itself again.
-// Pods that are there keep what they have; the DEL of their VFs no longer comes, so
-// Culvert is uninstalled when no pod has one.
+// Leave removes Conflist, so that the runtime calls the default network itself again. Existing
+// pods keep their networks. The DEL of their VFs no longer reaches Culvert, so uninstall Culvert
+// only when no pod has a VF.
 func Leave(dir string) error {
 	if err := os.Remove(filepath.Join(dir, Conflist)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", Conflist, err)
@@ -116,8 +117,8 @@ func Leave(dir string) error {
 	return nil
 }
 
-// How soon a changed folder is looked at once more, since a file that has just
-// appeared may not be written yet; and how often one that is not there.
+// How soon a changed folder is read once more, since a new file may not be complete yet; and how
+// often a folder is looked for that does not exist.
 const (
 	lookAgain = 2 * time.Second
 	lookFor   = 5 * time.Second
@@ -130,15 +131,15 @@ func Follow(ctx context.Context, dir string, mode Mode, watch func(context.Conte
 	for ctx.Err() == nil {
 		changed, err := watch(ctx, dir)
 		if err != nil {
-			f.say(err.Error())
-			f.wait(ctx, nil, lookFor)
+			f.logNews(err.Error())
+			f.awaitChange(ctx, nil, lookFor)
 			continue
 		}
 		for there := true; there && ctx.Err() == nil; {
-			f.look()
-			if there = f.wait(ctx, changed, 0); there {
-				f.look()
-				f.wait(ctx, nil, lookAgain)
+			f.takeConflist()
+			if there = f.awaitChange(ctx, changed, 0); there {
+				f.takeConflist()
+				f.awaitChange(ctx, nil, lookAgain)
 			}
 		}
 	}
@@ -148,19 +149,19 @@ type follower struct {
 	dir  string
 	mode Mode
 	log  *slog.Logger
-	last string // what was said
+	last string // the last state that was logged
 }
 
-func (f *follower) look() {
+func (f *follower) takeConflist() {
 	why, err := Take(f.dir, f.mode)
 	if err != nil {
 		why = err.Error()
 	}
-	f.say(why)
+	f.logNews(why)
 }
 
-// say logs what is new.
-func (f *follower) say(why string) {
+// logNews logs a state that has changed.
+func (f *follower) logNews(why string) {
 	switch why {
 	case f.last:
 	case "":
@@ -171,9 +172,9 @@ func (f *follower) say(why string) {
 	f.last = why
 }
 
-// wait waits for a change, or for some time where that is not 0. It is false when
-// the channel was closed.
-func (f *follower) wait(ctx context.Context, changed <-chan struct{}, bound time.Duration) bool {
+// awaitChange waits for a change, or for the given time if that is not 0. It returns false if the
+// channel was closed.
+func (f *follower) awaitChange(ctx context.Context, changed <-chan struct{}, bound time.Duration) bool {
 	var over <-chan time.Time
 	if bound > 0 {
 		t := time.NewTimer(bound)

@@ -85,7 +85,7 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		wake <- struct{}{}
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			_, err := os.Stat(filepath.Join(dir, pod.Conflist))
 			if (err == nil) == there {
 				return

@@ -8,12 +8,13 @@ import (
 
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// del is DEL. It needs the sandbox's name, the ledger and the shim, and neither the
-// pod nor its networks' definitions (I8). Repeated, it finds nothing to do.
-func (h *Handler) del(ctx context.Context, c call) error {
+// delPod serves DEL. It needs the sandbox's name, the ledger and the shim, and neither the pod
+// nor its networks' definitions (I8). A repeated DEL finds nothing to do.
+func (h *Handler) delPod(ctx context.Context, c call) error {
 	if err := cni.ValidNames(c.CNIRequest); err != nil {
 		return err
 	}
@@ -22,12 +23,12 @@ func (h *Handler) del(ctx context.Context, c call) error {
 		return err
 	}
 	defer unlock()
-	sb, found, err := h.sandbox(c.ContainerID)
+	sb, found, err := h.readSandbox(c.ContainerID)
 	if err != nil {
 		return err
 	}
 	if !found || sb.Damage != "" {
-		sb = h.unrecorded(c)
+		sb = h.unrecordedSandbox(c)
 	}
 	sb.Netns = c.Netns // gone, when it is empty
 	if c.Path != "" {
@@ -39,34 +40,61 @@ func (h *Handler) del(ctx context.Context, c call) error {
 			return err
 		}
 	}
-	if err := h.teardown(ctx, c, sb); err != nil {
+	if err := h.tearDown(ctx, c, sb); err != nil {
 		return fmt.Errorf("pod %s: %w", c.podName(), oneLine{err})
 	}
 	return nil
 }
 
-// unrecorded is a sandbox that the ledger does not know, or no longer: one from
-// before Culvert has a default network, with the result that the runtime remembers.
-func (h *Handler) unrecorded(c call) journal.Sandbox {
-	sb := journal.Sandbox{ID: c.ContainerID, Namespace: c.namespace, Pod: c.pod, Args: ignoring(c.Args), Path: c.Path, Netns: c.Netns}
+// unrecordedSandbox returns a sandbox that the ledger does not know, or no longer: one from
+// before Culvert has a default network, with the result that the runtime remembers, and
+// the VFs that Culvert attached for Multus, which has gone since.
+func (h *Handler) unrecordedSandbox(c call) journal.Sandbox {
+	sb := journal.Sandbox{ID: c.ContainerID, Namespace: c.namespace, Pod: c.pod, Args: ignoreUnknown(c.Args), Path: c.Path, Netns: c.Netns}
 	d, err := defaultIn(h.ConfDir)
 	if err != nil {
 		h.Log.Warn("DEL of a sandbox that is not in the ledger", "pod", c.podName(), "err", err)
+		sb.Networks = h.leasedNetworks(c.ContainerID)
 		return sb
 	}
 	n := journal.SandboxNetwork{Name: d.Name, Interface: c.IfName, Default: true, Runtime: c.config.RuntimeConfig}
-	define(&n, d)
+	setDefinition(&n, d)
 	if prev, err := inVersion(c.config.PrevResult, d.Version); err == nil {
 		n.Result = prev
 	}
-	sb.Networks = append(sb.Networks, n)
+	sb.Networks = append([]journal.SandboxNetwork{n}, h.leasedNetworks(c.ContainerID)...)
 	return sb
 }
 
-// teardown deletes the networks of a sandbox in the reverse of the order in which carryOut
-// adds them, gives its VFs back and forgets it. A failure does not keep the rest (I7), and
-// leaves the record for another try.
-func (h *Handler) teardown(ctx context.Context, c call, sb journal.Sandbox) error {
+// leasedNetworks returns a network for each VF of a sandbox that has no record, by the configuration in
+// its lease, so that the DEL reaches the network's IPAM plugin. giveBack ends leases whose
+// configuration cannot be read.
+func (h *Handler) leasedNetworks(id string) (out []journal.SandboxNetwork) {
+	records, err := journal.ReadRecords(h.Ledger)
+	if err != nil {
+		h.Log.Warn("DEL of a sandbox that is not in the ledger", "container", id, "err", err)
+	}
+	for _, r := range records {
+		if !r.Held() || r.Lease.Owner.UID != id {
+			continue
+		}
+		p, err := netconf.ParsePlugin(r.Lease.Request)
+		c, wrong := cni.ParseConfig(r.Lease.Request)
+		if err := errors.Join(err, wrong); err != nil {
+			h.Log.Warn("DEL of a VF by its lease", "container", id, "vf", r.ID, "err", err)
+			continue
+		}
+		out = append(out, journal.SandboxNetwork{
+			Name: r.Lease.Network, Interface: r.Lease.Owner.Interface, Network: c.Name, Version: c.Version, Plugins: []netconf.Plugin{p},
+		})
+	}
+	return out
+}
+
+// tearDown deletes the networks of a sandbox in the reverse of the order in which carryOut adds
+// them, gives its VFs back and forgets it. A failure does not stop the rest (I7), and leaves the
+// record for another try.
+func (h *Handler) tearDown(ctx context.Context, c call, sb journal.Sandbox) error {
 	var errs []error
 	for _, n := range slices.Backward(sb.Networks) {
 		errs = append(errs, h.delOne(ctx, c, sb, n))
@@ -75,7 +103,7 @@ func (h *Handler) teardown(ctx context.Context, c call, sb journal.Sandbox) erro
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	_, found, err := h.sandbox(sb.ID)
+	_, found, err := h.readSandbox(sb.ID)
 	if err != nil || !found {
 		return err
 	}
@@ -83,16 +111,16 @@ func (h *Handler) teardown(ctx context.Context, c call, sb journal.Sandbox) erro
 }
 
 func (h *Handler) delOne(ctx context.Context, c call, sb journal.Sandbox, n journal.SandboxNetwork) error {
-	err := errors.Join(chain{h, c, sb, n}.del(ctx), removeDeviceInfo(n))
+	err := errors.Join(chain{h, c, sb, n}.delAll(ctx), removeDeviceInfo(n))
 	if err != nil {
 		return fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
 	}
 	return nil
 }
 
-// giveBack ends every lease of a sandbox, whatever its record says of it.
+// giveBack ends every lease of a sandbox, whatever the sandbox's record says.
 func (h *Handler) giveBack(ctx context.Context, id string) error {
-	leases, err := h.leases(func(o vf.Owner) bool { return o.UID == id })
+	leases, err := h.leaseOwners(func(o vf.Owner) bool { return o.UID == id })
 	errs := []error{err}
 	for _, o := range leases {
 		errs = append(errs, h.Engine.Detach(ctx, o))
@@ -100,8 +128,8 @@ func (h *Handler) giveBack(ctx context.Context, id string) error {
 	return errors.Join(errs...)
 }
 
-// leases are the owners of VFs for whom is holds.
-func (h *Handler) leases(is func(vf.Owner) bool) (out []vf.Owner, err error) {
+// leaseOwners returns the owners of VFs for which is returns true.
+func (h *Handler) leaseOwners(is func(vf.Owner) bool) (out []vf.Owner, err error) {
 	records, err := journal.ReadRecords(h.Ledger)
 	for _, r := range records {
 		if r.Held() && is(r.Lease.Owner) {

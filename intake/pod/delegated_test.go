@@ -54,6 +54,24 @@ func TestDelegatedIPAMOfAPod(t *testing.T) {
 			t.Errorf("calls: %v", got)
 		}
 	})
+	t.Run("Multus called Culvert, and has gone", func(t *testing.T) {
+		w := fresh(t)
+		w.add()
+		if err := w.ledger.Update(func(tx *journal.Tx) error { return tx.DeleteSandbox("c1") }); err != nil { // as no record was made
+			t.Fatal(err)
+		}
+		w.del()
+		if got := dhcp(w); !slices.Equal(got, []string{"ADD dhcp c1 net1", "DEL dhcp c1 net1"}) {
+			t.Errorf("calls: %v", got)
+		}
+		if held, owed, err := w.engine.Delegations(); err != nil || len(held)+len(owed) != 0 {
+			t.Errorf("held %v, owed %v, %v", held, owed, err)
+		}
+		records, err := journal.ReadRecords(w.ledger)
+		if err != nil || slices.ContainsFunc(records, func(r journal.Record) bool { return r.Phase != journal.Free }) {
+			t.Errorf("VFs that are not free: %v, %v", records, err)
+		}
+	})
 	t.Run("culvertd dies in the ADD", func(t *testing.T) {
 		w := fresh(t)
 		w.add()

@@ -25,40 +25,44 @@ type deviceInfo struct {
 
 type pciDevice struct {
 	Address   string `json:"pci-address"`
+	RDMA      string `json:"rdma-device,omitempty"`
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
-// copyDeviceInfo gives a network of somebody else's what the device plugin says of
-// its device, where it says anything: the specification's way from the one to the
+// copyDeviceInfo copies the device plugin's description of a device to the network that another
+// plugin serves, where there is a description: the specification's way from the one to the
 // other.
 func (h *Handler) copyDeviceInfo(n journal.SandboxNetwork) error {
 	var device string
 	if err := json.Unmarshal(n.Runtime["deviceID"], &device); err != nil || n.DeviceInfo == "" {
 		return nil //nolint:nilerr // no device
 	}
+	if raw := h.findDescription(device); raw != nil {
+		return writeFile(n.DeviceInfo, raw)
+	}
+	return nil
+}
+
+// findDescription returns the device plugin's description of a device, nil if there is none.
+func (h *Handler) findDescription(device string) json.RawMessage {
 	found, err := filepath.Glob(filepath.Join(h.DeviceInfo, "dp", "*-"+strings.NewReplacer("*", "", "?", "", "[", "", "\\", "").Replace(device)+"-device.json"))
 	if err != nil || len(found) == 0 {
-		return nil //nolint:nilerr // the device plugin says nothing
+		return nil // the device plugin has written none
 	}
 	raw, err := readBounded(found[0])
 	if err != nil || !json.Valid(raw) {
-		return nil //nolint:nilerr // nothing that makes sense
+		return nil
 	}
-	return write(n.DeviceInfo, raw)
+	return raw
 }
 
 // writeDeviceInfos writes the device-info file of each network that has a VF and for which
-// the device plugin has none, which may know more: /dev/vhost-net. It reads the ledger once:
-// a pod may have 64 networks, and a node 256 VFs.
-func (h *Handler) writeDeviceInfos(sb journal.Sandbox) error {
-	records, err := journal.ReadRecords(h.Ledger)
-	if err != nil {
-		return err
-	}
+// the device plugin has none, which may know more: /dev/vhost-net.
+func (h *Handler) writeDeviceInfos(sb journal.Sandbox, records []journal.Record) error {
 	for _, n := range sb.Networks {
 		for _, r := range records {
 			owner := r.Lease.Owner
-			if n.DeviceInfo == "" || r.Phase != journal.Attached || owner.UID != sb.ID || owner.Interface != n.Interface || readDeviceInfo(n) != nil {
+			if n.DeviceInfo == "" || r.Phase != journal.Attached || owner.UID != sb.ID || owner.Interface != n.Interface || isLaterMember(r) || readDeviceInfo(n) != nil {
 				continue
 			}
 			if err := h.writeDeviceInfo(n, r); err != nil {
@@ -70,25 +74,44 @@ func (h *Handler) writeDeviceInfos(sb journal.Sandbox) error {
 }
 
 func (h *Handler) writeDeviceInfo(n journal.SandboxNetwork, r journal.Record) error {
-	info := deviceInfo{Type: "pci", Version: "1.1.0", PCI: pciDevice{Address: r.PCI.String(), PFAddress: h.pfOf(r.ID)}}
-	raw, err := json.Marshal(info)
+	raw, err := h.encodeDeviceInfo(r)
 	if err != nil {
-		return fmt.Errorf("device-info: %w", err)
+		return err
 	}
-	return write(n.DeviceInfo, raw)
+	return writeFile(n.DeviceInfo, raw)
 }
 
-// pfOf is the PCI address of a VF's PF, empty when that is not there.
-func (h *Handler) pfOf(id vf.ID) string {
+func (h *Handler) encodeDeviceInfo(r journal.Record) (json.RawMessage, error) {
+	raw, err := json.Marshal(deviceInfo{Type: "pci", Version: "1.1.0", PCI: h.describeDevice(r)})
+	if err != nil {
+		return nil, fmt.Errorf("device-info: %w", err)
+	}
+	return raw, nil
+}
+
+// isLaterMember reports whether a VF is a member of a bond and not its first one. A file describes
+// one device, which for a bond is the first VF.
+func isLaterMember(r journal.Record) bool {
+	l := r.Lease
+	return l.Bond != nil && l.Wanted.Interface != vf.MemberName(l.Owner.Interface, 0)
+}
+
+// describeDevice describes a VF, with the names of its PF and its RDMA device if they exist.
+func (h *Handler) describeDevice(r journal.Record) pciDevice {
+	out := pciDevice{Address: r.PCI.String()}
 	for _, pf := range h.Hardware.PFs() {
-		if pf.ID == id.PF {
-			return pf.PCI.String()
+		if pf.ID != r.ID.PF {
+			continue
+		}
+		out.PFAddress = pf.PCI.String()
+		if st, ok := pf.VF(r.ID.Index); ok && st.RDMA != nil {
+			out.RDMA = st.RDMA.Device
 		}
 	}
-	return ""
+	return out
 }
 
-// readDeviceInfo is what a network's file says, nil when there is none.
+// readDeviceInfo returns the content of a network's file, nil when there is none.
 func readDeviceInfo(n journal.SandboxNetwork) json.RawMessage {
 	if n.DeviceInfo == "" {
 		return nil
@@ -121,9 +144,14 @@ func readBounded(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// write makes or replaces a file and makes its folder.
-func write(path string, content []byte) error {
-	if err := durable.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+// writeFile makes or replaces a file and makes its folder, or makes that of Multus writable.
+func writeFile(path string, content []byte) error {
+	dir := filepath.Dir(path)
+	err := durable.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = durable.MakeWritable(dir)
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return durable.WriteFile(path, content, 0o644)

@@ -33,11 +33,11 @@ func FuzzDefinition(f *testing.F) {
 		if d.Plugins, _, err = withArgs(d.Plugins, map[string]json.RawMessage{key: netconf.String("v")}); err != nil {
 			return
 		}
-		if d.Plugins, err = withDevice(d.Plugins, vf.PCIAddr{Bus: 1}); err != nil {
+		if d.Plugins, err = withDevices(d.Plugins, []vf.PCIAddr{{Bus: 1}, {Bus: 2}}); err != nil {
 			t.Fatal(err)
 		}
 		n := journal.SandboxNetwork{Interface: "net1", Runtime: map[string]json.RawMessage{"mac": netconf.String("x")}}
-		define(&n, d)
+		setDefinition(&n, d)
 		for _, p := range n.Plugins {
 			if !api.IsPluginType(p.Type) || p.IsMeta() {
 				t.Fatalf("%s: plugin %+v", config, p)
@@ -45,7 +45,7 @@ func FuzzDefinition(f *testing.F) {
 			if again, err := netconf.ParsePlugin(p.Raw); err != nil || again.Type != p.Type || !maps.Equal(again.Capabilities, p.Capabilities) {
 				t.Fatalf("%s: plugin %+v of the text %s: %+v, %v", config, p, p.Raw, again, err)
 			}
-			if _, err := (chain{n: n}).compose(p, nil, nil); err != nil {
+			if _, err := (chain{n: n}).composeConfig(p, nil, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -73,6 +73,6 @@ func FuzzCall(f *testing.F) {
 			t.Errorf("%q has pod networks", config)
 		}
 		_ = c.podName()
-		_ = ignoring(args)
+		_ = ignoreUnknown(args)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/intake/cni"
@@ -41,20 +42,20 @@ type cluster interface {
 	Pod(ctx context.Context, namespace, name, uid string) (api.Pod, error)
 	// Network returns a network attachment definition; errors as for Pod.
 	Network(ctx context.Context, namespace, name string) (api.NetworkDefinition, error)
-	Annotate(p api.Pod, key, value string)
+	// Annotate sets annotations of a pod in one request.
+	Annotate(p api.Pod, values map[string]string)
 	PodEvent(p api.Pod, kind, reason, text string)
 }
 
-// hardware is what inventory last saw.
+// hardware is inventory.Inventory: the PFs as they were last listed.
 type hardware interface {
 	PFs() []vf.PF
 }
 
-// Devices tells which devices of a resource the kubelet gave to a pod.
+// Devices returns the devices of a resource that the kubelet gave to a pod.
 type Devices func(ctx context.Context, namespace, pod, resource string) ([]vf.PCIAddr, error)
 
-// Config is what a Handler is made of. All fields but Isolation, Global and Log
-// are needed.
+// Config has the parts of a Handler. All fields but Isolation, Global and Log are needed.
 type Config struct {
 	Networks networks
 	Ledger   ledger
@@ -63,14 +64,15 @@ type Config struct {
 	Hardware hardware
 	Cluster  cluster
 	Devices  Devices
-	// ConfDir is where the runtime's network configurations are, DeviceInfo where
-	// device-info files are put.
+	// ConfDir is the folder of the runtime's network configurations, DeviceInfo the folder for
+	// device-info files.
 	ConfDir, DeviceInfo string
 	// Isolation lets pods use networks of their own namespace and of those in
 	// Global only.
 	Isolation bool
 	Global    []string
-	Log       *slog.Logger // nil discards
+	Log       *slog.Logger     // nil discards
+	Now       func() time.Time // nil stands for time.Now
 }
 
 // Where the folders of a Config are on a node.
@@ -90,6 +92,9 @@ func New(c Config) *Handler {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	return &Handler{Config: c}
 }
 
@@ -102,31 +107,31 @@ func (h *Handler) Serve(ctx context.Context, params json.RawMessage, ask cni.Ask
 		return nil, fmt.Errorf("CNI request: %w: %w", vf.ErrInvalid, err)
 	}
 	c := newCall(r, ask)
-	out, err := h.run(ctx, c)
+	out, err := h.runCommand(ctx, c)
 	if err != nil {
 		if c.config.PodNetworks {
 			h.Log.Warn("pod networks", "command", r.Command, "pod", c.podName(), "err", err)
 		}
-		return cni.Failure(c.version(), err), nil
+		return cni.Failure(c.cniVersion(), err), nil
 	}
 	return api.CNIResponse{Stdout: out}, nil
 }
 
-func (h *Handler) run(ctx context.Context, c call) ([]byte, error) {
+func (h *Handler) runCommand(ctx context.Context, c call) ([]byte, error) {
 	if !c.config.PodNetworks {
 		return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin)
 	}
 	switch c.Command {
 	case "ADD":
-		return h.add(ctx, c)
+		return h.addPod(ctx, c)
 	case "DEL":
-		return nil, h.del(ctx, c)
+		return nil, h.delPod(ctx, c)
 	case "CHECK":
-		return nil, h.check(ctx, c)
+		return nil, h.checkPod(ctx, c)
 	case "GC":
-		return nil, h.gc(ctx, c)
+		return nil, h.collectGarbage(ctx, c)
 	case "STATUS":
-		return nil, h.status(ctx, c)
+		return nil, h.checkStatus(ctx, c)
 	}
 	return h.Networks.Run(ctx, c.CNIRequest, c.runPlugin) // which says what is wrong with it
 }

@@ -19,12 +19,20 @@ import (
 // Definitions returns a network attachment definition, or an error that is vf.ErrNotFound.
 type Definitions func(namespace, name string) (api.NetworkDefinition, error)
 
-// Judge reads the annotations of a pod as an ADD does, without a node: its pod has the
-// devices that its networks want, and namespaces are not isolated. ignored says what the
-// pod asks for and does not get, or what of a network may not be meant; unknown are the
-// networks that cannot be judged. The error is why the pod does not start.
-func Judge(ctx context.Context, p api.Pod, find Definitions) (ignored, unknown []string, err error) {
-	h := New(Config{Cluster: judged{pod: p, find: find}, Devices: judgedDevices})
+// Rules has what Judge needs to know: the networks that exist, whether namespaces are isolated,
+// and which are global then, as in Config.
+type Rules struct {
+	Find      Definitions
+	Isolation bool
+	Global    []string
+}
+
+// Judge reads the annotations of a pod as an ADD does, without a node: its pod has the devices
+// that its networks want. ignored describes requests of the pod that have no effect, and parts of
+// a network that may be unintended. unknown has the networks that cannot be judged. The error is
+// the reason why the pod does not start.
+func Judge(ctx context.Context, p api.Pod, rules Rules) (ignored, unknown []string, err error) {
+	h := New(Config{Cluster: judged{pod: p, find: rules.Find}, Devices: judgedDevices, Isolation: rules.Isolation, Global: rules.Global})
 	w := wish{pod: p, gateways: map[int][]netip.Addr{}}
 	given := devices{ask: h.Devices, pod: p, left: map[string][]vf.PCIAddr{}, had: map[string]int{}}
 	var errs []error
@@ -53,7 +61,7 @@ func Judge(ctx context.Context, p api.Pod, find Definitions) (ignored, unknown [
 				continue
 			}
 			if err == nil {
-				err = errors.Join(w.add(n, e), h.judgePlugins(&w, n))
+				err = errors.Join(w.addNetwork(n, e), h.judgePlugins(&w, n))
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("network %s/%s (%s): %w", e.Namespace, e.Name, name, err))
@@ -87,7 +95,7 @@ func (h *Handler) judgePlugins(w *wish, n journal.SandboxNetwork) error {
 }
 
 func (h *Handler) judgeAdd(n journal.SandboxNetwork, p netconf.Plugin) (warnings []string, err error) {
-	config, err := chain{h: h, n: n}.compose(p, nil, nil)
+	config, err := chain{h: h, n: n}.composeConfig(p, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +114,11 @@ func (j judged) Network(_ context.Context, namespace, name string) (api.NetworkD
 	return j.find(namespace, name)
 }
 
-func (judged) Annotate(api.Pod, string, string) {}
+func (judged) Annotate(api.Pod, map[string]string) {}
 
 func (judged) PodEvent(api.Pod, string, string, string) {}
 
-// judgedDevices gives a pod more devices of a resource than its annotation can name networks.
+// judgedDevices returns more devices of a resource than a pod's annotation can name networks.
 func judgedDevices(context.Context, string, string, string) ([]vf.PCIAddr, error) {
 	out := make([]vf.PCIAddr, 100)
 	for i := range out {

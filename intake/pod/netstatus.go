@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/types/create"
@@ -30,8 +32,8 @@ type networkStatus struct {
 	Gateway []string `json:"gateway,omitempty"`
 }
 
-// statusOf is the annotation of a pod whose networks are all there.
-func (h *Handler) statusOf(w wish) (string, error) {
+// statusOf returns the annotation of a pod whose networks are all there.
+func (h *Handler) statusOf(w wish, records []journal.Record) (string, error) {
 	moved := map[bool]bool{} // IPv4: whether another network has the default route
 	for _, gateways := range w.gateways {
 		for _, g := range gateways {
@@ -45,14 +47,18 @@ func (h *Handler) statusOf(w wish) (string, error) {
 			return "", fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
 		}
 		if n.Default {
-			s.Gateway = kept(s.Gateway, moved)
+			s.Gateway = keepGateways(s.Gateway, moved)
 		} else {
 			s.Gateway = nil
 		}
 		for _, g := range w.gateways[i] {
 			s.Gateway = append(s.Gateway, g.String())
 		}
-		all = append(all, s)
+		members, err := h.memberStatuses(w.sandbox.ID, n, records)
+		if err != nil {
+			return "", fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err)
+		}
+		all = append(append(all, s), members...)
 	}
 	raw, err := json.MarshalIndent(all, "", "    ")
 	if err != nil {
@@ -61,8 +67,8 @@ func (h *Handler) statusOf(w wish) (string, error) {
 	return string(raw), nil
 }
 
-// kept are the gateways of a family that no other network has taken.
-func kept(gateways []string, moved map[bool]bool) []string {
+// keepGateways returns the gateways of a family that no other network has taken.
+func keepGateways(gateways []string, moved map[bool]bool) []string {
 	var out []string
 	for _, s := range gateways {
 		if a, err := netip.ParseAddr(s); err == nil && !moved[a.Unmap().Is4()] {
@@ -97,7 +103,27 @@ func (h *Handler) oneStatus(n journal.SandboxNetwork) (networkStatus, error) {
 	return s, nil
 }
 
-// inVersion is a result as the specification's version v has it.
+// memberStatuses returns an element for each VF of a bond for user space but the first, which the
+// network's own element has. The pod's program finds its VFs by them: there is no interface.
+func (h *Handler) memberStatuses(sandbox string, n journal.SandboxNetwork, records []journal.Record) (out []networkStatus, err error) {
+	for _, r := range records {
+		l := r.Lease
+		if l.Owner.UID != sandbox || l.Owner.Interface != n.Interface || l.Wanted.Driver != vf.DriverVFIO || !isLaterMember(r) {
+			continue
+		}
+		s := networkStatus{Name: n.Name, Interface: l.Wanted.Interface, MAC: l.Effective.MAC.String(), MTU: l.MTU, DeviceInfo: h.findDescription(r.PCI.String())}
+		if s.DeviceInfo == nil {
+			if s.DeviceInfo, err = h.encodeDeviceInfo(r); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b networkStatus) int { return strings.Compare(a.Interface, b.Interface) })
+	return out, nil
+}
+
+// inVersion returns a result as the specification's version v has it.
 func inVersion(raw json.RawMessage, v string) ([]byte, error) {
 	var said struct {
 		CNIVersion string `json:"cniVersion"`

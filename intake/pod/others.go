@@ -9,13 +9,12 @@ import (
 
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
-	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/netconf"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// check is CHECK of every network of a sandbox.
-func (h *Handler) check(ctx context.Context, c call) error {
+// checkPod serves CHECK of every network of a sandbox.
+func (h *Handler) checkPod(ctx context.Context, c call) error {
 	if err := cni.Valid(c.CNIRequest); err != nil {
 		return err
 	}
@@ -24,7 +23,7 @@ func (h *Handler) check(ctx context.Context, c call) error {
 		return err
 	}
 	defer unlock()
-	sb, found, err := h.sandbox(c.ContainerID)
+	sb, found, err := h.readSandbox(c.ContainerID)
 	switch {
 	case err != nil:
 		return err
@@ -34,7 +33,7 @@ func (h *Handler) check(ctx context.Context, c call) error {
 	sb.Netns = c.Netns
 	var errs []error
 	for _, n := range sb.Networks {
-		if err := (chain{h, c, sb, n}).check(ctx); err != nil {
+		if err := (chain{h, c, sb, n}).checkAll(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("network %s (%s): %w", n.Name, n.Interface, err))
 		}
 	}
@@ -44,10 +43,10 @@ func (h *Handler) check(ctx context.Context, c call) error {
 	return nil
 }
 
-// gc deletes the sandboxes that the runtime does not have any more, gives back the
+// collectGarbage deletes the sandboxes that the runtime does not have any more, gives back the
 // VFs of pods that are not among those that it has, and has the default network do
 // the same.
-func (h *Handler) gc(ctx context.Context, c call) error {
+func (h *Handler) collectGarbage(ctx context.Context, c call) error {
 	valid := c.config.Valid
 	if valid == nil {
 		valid = c.config.Attachments
@@ -60,10 +59,10 @@ func (h *Handler) gc(ctx context.Context, c call) error {
 		living[a.ContainerID] = true
 	}
 	var errs []error
-	stale, err := h.stale(living)
+	stale, err := h.staleSandboxes(living)
 	errs = append(errs, err)
 	for _, id := range stale {
-		sb, found, err := h.sandbox(id)
+		sb, found, err := h.readSandbox(id)
 		if err != nil || !found {
 			errs = append(errs, err)
 			continue
@@ -73,9 +72,9 @@ func (h *Handler) gc(ctx context.Context, c call) error {
 		if len(sb.Networks) > 0 {
 			gone.IfName = sb.Networks[0].Interface
 		}
-		errs = append(errs, h.del(ctx, gone))
+		errs = append(errs, h.delPod(ctx, gone))
 	}
-	orphans, err := h.leases(func(o vf.Owner) bool { return o.Kind == vf.OwnerPod && !living[o.UID] })
+	orphans, err := h.leaseOwners(func(o vf.Owner) bool { return o.Kind == vf.OwnerPod && !living[o.UID] })
 	errs = append(errs, err)
 	for _, o := range orphans {
 		errs = append(errs, h.Engine.Detach(ctx, o))
@@ -85,13 +84,13 @@ func (h *Handler) gc(ctx context.Context, c call) error {
 		if raw, err := json.Marshal(valid); err == nil {
 			keys["cni.dev/valid-attachments"], keys["cni.dev/attachments"] = raw, raw
 		}
-		errs = append(errs, h.defaultChain(c, d).all(ctx, c.Command, keys))
+		errs = append(errs, h.defaultChain(c, d).runAll(ctx, c.Command, keys))
 	}
 	return errors.Join(errs...)
 }
 
-// stale returns the IDs of the sandboxes that are not living.
-func (h *Handler) stale(living map[string]bool) (ids []string, err error) {
+// staleSandboxes returns the IDs of the sandboxes that are not living.
+func (h *Handler) staleSandboxes(living map[string]bool) (ids []string, err error) {
 	err = h.Ledger.View(func(tx *journal.Tx) error {
 		ids = slices.DeleteFunc(tx.SandboxIDs(), func(id string) bool { return living[id] })
 		return nil
@@ -99,45 +98,45 @@ func (h *Handler) stale(living map[string]bool) (ids []string, err error) {
 	return ids, err
 }
 
-// status is STATUS: whether an ADD can work. That culvertd answers is half of it;
-// that a node has no VF at all keeps no pod from its default network.
-func (h *Handler) status(ctx context.Context, c call) error {
+// checkStatus serves STATUS: whether an ADD can work. An answer of culvertd is half of that. A
+// node without any VF still gives a pod its default network.
+func (h *Handler) checkStatus(ctx context.Context, c call) error {
 	d, err := defaultIn(h.ConfDir)
 	if err != nil {
 		return fmt.Errorf("%w: %w", cni.ErrUnavailable, err)
 	}
-	if err := h.defaultChain(c, d).all(ctx, c.Command, nil); err != nil {
+	if err := h.defaultChain(c, d).runAll(ctx, c.Command, nil); err != nil {
 		return fmt.Errorf("%w: default network %s: %w", cni.ErrUnavailable, d.Name, err)
 	}
 	return nil
 }
 
-// defaultChain is the default network of no sandbox.
+// defaultChain returns the default network of no sandbox.
 func (h *Handler) defaultChain(c call, l netconf.List) chain {
 	n := journal.SandboxNetwork{Name: l.Name, Default: true}
-	define(&n, l)
+	setDefinition(&n, l)
 	return chain{h, c, journal.Sandbox{Path: c.Path}, n}
 }
 
-// Resume takes up what an earlier culvertd left, once the cluster is known: VFs of
-// ADDs and DELs that it did not finish come back at once, while other people's
-// plugins wait for the DEL; network-statuses that it did not write are written.
+// Resume finishes the work that an earlier culvertd left, once the cluster is known. It takes
+// back the VFs of unfinished ADDs and DELs at once, while plugins of other projects wait for the
+// DEL. It writes the network-statuses that are missing.
 func (h *Handler) Resume(ctx context.Context) error {
-	all, err := h.stale(nil)
+	all, err := h.staleSandboxes(nil)
 	errs := []error{err}
 	for _, id := range all {
-		errs = append(errs, h.resume(ctx, id))
+		errs = append(errs, h.resumeSandbox(ctx, id))
 	}
 	return errors.Join(errs...)
 }
 
-func (h *Handler) resume(ctx context.Context, id string) error {
+func (h *Handler) resumeSandbox(ctx context.Context, id string) error {
 	unlock, err := h.sandboxes.Lock(ctx, id, "the end of what an earlier culvertd began")
 	if err != nil {
 		return fmt.Errorf("resume sandbox %s: %w", id, err)
 	}
 	defer unlock()
-	sb, found, err := h.sandbox(id) // as it is now
+	sb, found, err := h.readSandbox(id) // as it is now
 	if err != nil || !found || sb.Damage != "" {
 		return err
 	}
@@ -151,8 +150,8 @@ func (h *Handler) resume(ctx context.Context, id string) error {
 	if errors.Is(err, vf.ErrNotFound) {
 		return nil // its DEL is on the way
 	}
-	if err == nil && p.Annotations[netannotation.Status] != sb.Status {
-		h.publish(p, sb)
+	if err == nil && !h.isPublished(p, sb) {
+		h.publishStatus(p, sb)
 	}
 	return err
 }

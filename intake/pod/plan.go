@@ -21,7 +21,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// wish is what a pod asks for, ready to be carried out.
+// wish has the networks that a pod asks for, parsed and checked.
 type wish struct {
 	pod     api.Pod
 	sandbox journal.Sandbox
@@ -34,16 +34,16 @@ type wish struct {
 	ignored []string
 }
 
-// plan makes of an ADD what has to be done. Nothing is touched.
-func (h *Handler) plan(ctx context.Context, c call) (wish, error) {
+// planAdd returns the work that an ADD requires. It touches nothing.
+func (h *Handler) planAdd(ctx context.Context, c call) (wish, error) {
 	w := wish{
 		sandbox: journal.Sandbox{
 			ID: c.ContainerID, Netns: c.Netns, Namespace: c.namespace, Pod: c.pod, UID: c.uid,
-			Phase: journal.SandboxAdding, Args: ignoring(c.Args), Path: c.Path,
+			Phase: journal.SandboxAdding, Args: ignoreUnknown(c.Args), Path: c.Path,
 		},
 		gateways: map[int][]netip.Addr{},
 	}
-	if c.pod == "" { // a container of somebody else's, without Kubernetes
+	if c.pod == "" { // a container of another runtime, without Kubernetes
 		return w, h.planDefault(ctx, c, &w, devices{})
 	}
 	var err error
@@ -66,7 +66,7 @@ func (h *Handler) plan(ctx context.Context, c call) (wish, error) {
 		}
 		n, err := h.planNetwork(ctx, &w, e, name, given)
 		if err == nil {
-			err = w.add(n, e)
+			err = w.addNetwork(n, e)
 		}
 		tooLarge := w.checkSize()
 		if err = cmp.Or(err, tooLarge); err != nil {
@@ -94,8 +94,8 @@ func (w *wish) checkSize() error {
 	return nil
 }
 
-// add takes a network in.
-func (w *wish) add(n journal.SandboxNetwork, e netannotation.Element) error {
+// addNetwork adds a network to the wish.
+func (w *wish) addNetwork(n journal.SandboxNetwork, e netannotation.Element) error {
 	for _, o := range w.sandbox.Networks {
 		if o.Interface == n.Interface {
 			return fmt.Errorf("interface %s: %w: network %s has that name; ask for another with @name", n.Interface, vf.ErrInvalid, o.Name)
@@ -135,7 +135,7 @@ func (h *Handler) planDefault(ctx context.Context, c call, w *wish, given device
 			return fmt.Errorf("%w: %w", vf.ErrNotReady, err)
 		}
 		n = journal.SandboxNetwork{Name: d.Name, Interface: c.IfName, Runtime: c.config.RuntimeConfig}
-		define(&n, d)
+		setDefinition(&n, d)
 	}
 	n.Default = true
 	w.sandbox.Networks = append(w.sandbox.Networks, n)
@@ -154,16 +154,17 @@ func withRuntime(asked, runtime map[string]json.RawMessage) map[string]json.RawM
 	return out
 }
 
-func define(n *journal.SandboxNetwork, l netconf.List) {
+func setDefinition(n *journal.SandboxNetwork, l netconf.List) {
 	n.Network, n.Version, n.Plugins, n.DisableCheck, n.DisableGC = l.Name, l.Version, l.Plugins, l.DisableCheck, l.DisableGC
 }
 
-// definition reads a network attachment definition that pods of a namespace may use, and
+// readDefinition reads a network attachment definition that pods of a namespace may use, and
 // the file on the node that it stands for when its configuration is empty.
-func (h *Handler) definition(ctx context.Context, e netannotation.Element, pod string) (netconf.List, api.NetworkDefinition, error) {
+func (h *Handler) readDefinition(ctx context.Context, e netannotation.Element, pod string) (netconf.List, api.NetworkDefinition, error) {
 	nad, err := h.Cluster.Network(ctx, e.Namespace, e.Name)
 	if err == nil || errors.Is(err, vf.ErrNotFound) {
-		// Before the pod's author learns more of it, and whether it is there at all.
+		// This check comes first, so that a pod's author does not learn whether the network
+		// exists.
 		nad.Namespace, nad.Name = e.Namespace, e.Name
 		err = cmp.Or(h.checkNamespace(pod, nad), err)
 	}
@@ -180,20 +181,20 @@ func (h *Handler) definition(ctx context.Context, e netannotation.Element, pod s
 	return l, nad, err
 }
 
-// planNetwork makes of one element of the annotation a network.
+// planNetwork turns one element of the annotation into a network.
 func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Element, name string, given devices) (journal.SandboxNetwork, error) {
 	n := journal.SandboxNetwork{
 		Name: e.Namespace + "/" + e.Name, Interface: name, Runtime: map[string]json.RawMessage{},
 		DeviceInfo: filepath.Join(h.DeviceInfo, "cni", w.sandbox.ID+"-"+name+"-device.json"),
 	}
-	d, nad, err := h.definition(ctx, e, w.pod.Namespace)
+	d, nad, err := h.readDefinition(ctx, e, w.pod.Namespace)
 	if err != nil {
 		return n, err
 	}
-	asked(n.Runtime, e)
+	putCapabilities(n.Runtime, e)
 	resource := nad.Annotations[netannotation.ResourceName]
 	if resource == "" {
-		err = given.check(ctx, e.DeviceID)
+		err = given.checkDevice(ctx, e.DeviceID)
 	} else {
 		delete(n.Runtime, "deviceID")
 	}
@@ -206,25 +207,26 @@ func (h *Handler) planNetwork(ctx context.Context, w *wish, e netannotation.Elem
 	}
 	w.ignored = append(w.ignored, slices.Concat(e.Ignored, notPassed(n, d.Plugins, lacking))...)
 	if resource != "" {
-		device, err := given.next(ctx, resource)
+		vfs, err := given.nextDevices(ctx, resource, cni.VFsOf(d), h.findPF)
 		if err != nil {
 			return n, err
 		}
+		device := vfs[0]
 		if e.DeviceID != "" && e.DeviceID != device.String() {
 			w.ignored = append(w.ignored, fmt.Sprintf("network %s: deviceID %s is asked for, and the kubelet chose %s of %s", n.Name, excerpt.Quote(e.DeviceID), device, resource))
 		}
 		n.Runtime["deviceID"] = netconf.String(device.String())
-		if d.Plugins, err = withDevice(d.Plugins, device); err != nil {
+		if d.Plugins, err = withDevices(d.Plugins, vfs); err != nil {
 			return n, err
 		}
 	}
-	define(&n, d)
+	setDefinition(&n, d)
 	return n, nil
 }
 
-// asked puts what an element asks for under the names that the capabilities have
+// putCapabilities puts what an element asks for under the names that the capabilities have
 // (CNI conventions, "well-known capabilities").
-func asked(runtime map[string]json.RawMessage, e netannotation.Element) {
+func putCapabilities(runtime map[string]json.RawMessage, e netannotation.Element) {
 	put := func(key string, given bool, v any) {
 		if raw, err := json.Marshal(v); given && err == nil {
 			runtime[key] = raw
@@ -238,8 +240,8 @@ func asked(runtime map[string]json.RawMessage, e netannotation.Element) {
 	put("deviceID", e.DeviceID != "", e.DeviceID)
 }
 
-// notPassed lists what an element asks for and none of the plugins takes; lacking are the
-// capabilities that its cni-args lack.
+// notPassed lists the requests of an element that no plugin accepts. lacking has the capabilities
+// that its cni-args would need.
 func notPassed(n journal.SandboxNetwork, plugins []netconf.Plugin, lacking []string) []string {
 	var out []string
 	keys := slices.Sorted(maps.Keys(n.Runtime))
@@ -253,13 +255,20 @@ func notPassed(n journal.SandboxNetwork, plugins []netconf.Plugin, lacking []str
 	return out
 }
 
-// withDevice tells every plugin in its configuration which device the kubelet chose, in place
-// of one that it names, as Multus does.
-func withDevice(plugins []netconf.Plugin, device vf.PCIAddr) ([]netconf.Plugin, error) {
-	out, id := slices.Clone(plugins), netconf.String(device.String())
+// withDevices puts the device that the kubelet chose into every plugin's configuration, in place
+// of a device that it names, as Multus does. Culvert's own plugin gets all VFs of a bond.
+func withDevices(plugins []netconf.Plugin, vfs []vf.PCIAddr) ([]netconf.Plugin, error) {
+	out, id := slices.Clone(plugins), netconf.String(vfs[0].String())
+	all, err := json.Marshal(vfs)
+	if err != nil {
+		return nil, err
+	}
 	for i, p := range plugins {
-		var err error
-		if out[i], err = p.With(map[string]json.RawMessage{"deviceID": id, "pciBusID": id}); err != nil {
+		keys := map[string]json.RawMessage{"deviceID": id, "pciBusID": id}
+		if len(vfs) > 1 && p.IsOwn() {
+			keys["deviceIDs"] = all
+		}
+		if out[i], err = p.With(keys); err != nil {
 			return nil, err
 		}
 	}
@@ -296,9 +305,9 @@ func withArgs(plugins []netconf.Plugin, args map[string]json.RawMessage) (out []
 	return out, slices.Compact(missing), nil
 }
 
-// ignoring has plugins let the keys of CNI_ARGS pass that they do not know, as the
-// kubelet's runtimes do.
-func ignoring(args string) string {
+// ignoreUnknown adds the key to CNI_ARGS that makes plugins ignore keys that they do not know, as
+// the kubelet's runtimes do.
+func ignoreUnknown(args string) string {
 	if strings.Contains(args, "IgnoreUnknown") {
 		return args
 	}

@@ -308,7 +308,7 @@ func TestDel(t *testing.T) {
 	os.Remove(filepath.Join(w.confDir, "10-flannel.conflist"))
 	w.k.DelNetns("/run/netns/c1")
 	w.host.fail = when("DEL", "macvlan", "busy")
-	gone := api.CNIRequest{Command: "DEL", ContainerID: "c1", IfName: "eth0", Config: fmt.Appendf(nil, ours, "")}
+	gone := api.CNIRequest{Command: "DEL", ContainerID: "c1", IfName: "eth0", Config: fmt.Appendf(nil, formatConflist, "")}
 	resp := w.callAs(t.Context(), gone)
 	if resp.Exit == 0 || !strings.Contains(string(resp.Stdout), "network d/m (net2): plugin macvlan: DEL: busy") {
 		t.Errorf("exit %d: %s", resp.Exit, resp.Stdout)
@@ -365,8 +365,8 @@ func TestI8WithoutTheAPIServer(t *testing.T) {
 	w.add()
 }
 
-// I1-I3: whatever fails, nothing is left: each ADD that fails at one plugin undoes
-// the others, and a shim that dies leaves to the DEL what only it could do.
+// I1-I3: an ADD that fails at one plugin undoes the others, and nothing is left. A shim
+// that dies leaves to the DEL the work that only a shim can do.
 func TestFailureUndoesAll(t *testing.T) {
 	for _, kind := range []string{"flannel", "portmap", "macvlan"} {
 		w := newWorld(t)
@@ -390,7 +390,7 @@ func TestFailureUndoesAll(t *testing.T) {
 		}
 		return nil
 	}
-	if resp := w.callAs(ctx, api.CNIRequest{Command: "ADD", ContainerID: "c1", IfName: "eth0", Netns: "/run/netns/c1", Args: "K8S_POD_NAMESPACE=d;K8S_POD_NAME=a", Config: fmt.Appendf(nil, ours, "")}); resp.Exit == 0 {
+	if resp := w.callAs(ctx, api.CNIRequest{Command: "ADD", ContainerID: "c1", IfName: "eth0", Netns: "/run/netns/c1", Args: "K8S_POD_NAMESPACE=d;K8S_POD_NAME=a", Config: fmt.Appendf(nil, formatConflist, "")}); resp.Exit == 0 {
 		t.Error("an ADD whose shim died succeeded")
 	}
 	if got := w.k.String(); got != w.whole {
@@ -425,11 +425,20 @@ func TestResume(t *testing.T) {
 		t.Errorf("%v, status %q", err, w.cluster.status["d/a"])
 	}
 	_, text, _ := strings.Cut(want, " ")
-	w.pod(map[string]string{"k8s.v1.cni.cncf.io/network-status": text})
+	confirmed := w.cluster.confirmed["d/a"]
+	w.pod(map[string]string{"k8s.v1.cni.cncf.io/network-status": text, "culvert.dev/confirmed": confirmed})
 	clear(w.cluster.status)
 	if err := w.pods.Resume(t.Context()); err != nil || len(w.cluster.status) > 0 {
 		t.Errorf("%v; what is there is written again", err)
 	}
+	for _, there := range []string{"", "{", strings.Replace(confirmed, "172.16.91.2/24", "172.16.91.3/24", 1), strings.Replace(confirmed, `"u1"`, `"u2"`, 1)} {
+		w.pod(map[string]string{"k8s.v1.cni.cncf.io/network-status": text, "culvert.dev/confirmed": there})
+		clear(w.cluster.status)
+		if err := w.pods.Resume(t.Context()); err != nil || len(w.cluster.status) != 1 {
+			t.Errorf("%v; confirmation %q is left as it is", err, there)
+		}
+	}
+	w.pod(map[string]string{"k8s.v1.cni.cncf.io/network-status": text})
 	w.cutShort()
 	if err := w.pods.Resume(t.Context()); err != nil || w.k.String() != w.whole {
 		t.Errorf("%v; the VF is still away:\n%s", err, w.k)

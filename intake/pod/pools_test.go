@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/api"
+	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
 )
 
 // held returns the addresses of the ledger with their pools.
@@ -156,6 +159,97 @@ func TestI9PoolIsSharedByConsent(t *testing.T) {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 			w.wantHeld()
+		})
+	}
+}
+
+// declaredPools has the AddressPools that a person declared.
+type declaredPools struct{ sections map[string]ipam.Config }
+
+func (p declaredPools) Section(c ipam.Config, namespace string) (ipam.Config, string, error) {
+	pool, ok := p.sections[namespace+" "+c.AddressPool]
+	if !ok {
+		return c, "", fmt.Errorf("AddressPool %s: %w", c.AddressPool, vf.ErrInvalid)
+	}
+	c, err := c.WithPool(pool)
+	return c, "pool:" + c.AddressPool, err
+}
+
+// I4: networks of two namespaces that name one AddressPool never give one address twice, and a
+// pod gets an address of each family. An address by name is of the pool, too.
+func TestI4NetworksNameAnAddressPool(t *testing.T) {
+	w := newWorld(t)
+	pool, err := ipam.ParseSubnets([]ipam.SubnetText{{CIDR: "10.9.0.0/24", Exclude: []string{"10.9.0.2"}}, {CIDR: "fd09::/64"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.single.Pools = declaredPools{map[string]ipam.Config{"red storage": pool, "blue storage": pool}}
+	const naming = `{"type":"culvert","addressPool":"storage"}`
+	w.network("red/net", tenant(naming))
+	w.network("blue/net", tenant(naming))
+	w.network("green/net", tenant(naming))
+	w.asks("green/net")
+	if got := w.refused(); !strings.Contains(got, "network green/net: AddressPool storage: invalid") {
+		t.Errorf("namespace green: %q", got)
+	}
+	w.asks("red/net,blue/net")
+	w.add()
+	w.wantHeld("pool:storage 10.9.0.3", "pool:storage 10.9.0.4", "pool:storage fd09::2", "pool:storage fd09::3")
+}
+
+func TestAddressPoolNeedsACluster(t *testing.T) {
+	w := newWorld(t)
+	w.network("red/net", tenant(`{"type":"culvert","addressPool":"storage"}`))
+	w.asks("red/net")
+	if got := w.refused(); !strings.Contains(got, "culvertd is not connected to a cluster") {
+		t.Errorf("%q", got)
+	}
+}
+
+// A pod says for how long its address is kept for its name after it has ended, and the
+// AddressPool bounds that.
+func TestPodKeepsItsAddress(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotation string
+		atMost     time.Duration
+		want       time.Duration
+		refused    string
+		event      bool
+	}{
+		"not asked for":       {"", time.Hour, 0, "", false},
+		"as long as it asks":  {"10m", time.Hour, 10 * time.Minute, "", false},
+		"as long as it may":   {"2h", time.Hour, time.Hour, "", true},
+		"the pool keeps none": {"10m", 0, 0, "", true},
+		"no time":             {"forever", time.Hour, 0, "annotation culvert.dev/keep-address", false},
+		"less than none":      {"-1h", time.Hour, 0, "annotation culvert.dev/keep-address", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			pool, err := ipam.ParseSubnets([]ipam.SubnetText{{CIDR: "10.9.0.0/24"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool.KeepAtMost = tc.atMost
+			w.single.Pools = declaredPools{map[string]ipam.Config{"d storage": pool}}
+			w.network("d/net", tenant(`{"type":"culvert","addressPool":"storage"}`))
+			w.pod(map[string]string{"k8s.v1.cni.cncf.io/networks": "net", "culvert.dev/keep-address": tc.annotation})
+			if tc.refused != "" {
+				if got := w.refused(); !strings.Contains(got, tc.refused) {
+					t.Errorf("%q, want %q", got, tc.refused)
+				}
+				return
+			}
+			w.add()
+			_ = w.ledger.View(func(tx *journal.Tx) error {
+				if all := tx.AddressesOf(""); len(all) != 1 || all[0].Keep != tc.want {
+					t.Errorf("the ledger has %+v, want %s", all, tc.want)
+				}
+				return nil
+			})
+			told := slices.ContainsFunc(w.cluster.events, func(e string) bool { return strings.Contains(e, "AddressKeptShorter") })
+			if told != tc.event {
+				t.Errorf("events %q", w.cluster.events)
+			}
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/culvert-net/culvert/intake/pod"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/netannotation"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -128,9 +129,11 @@ type cluster struct {
 	pods     map[string]api.Pod
 	networks map[string]api.NetworkDefinition
 	status   map[string]string // by pod
-	events   []string
-	reads    int // of networks
-	writes   int // annotations and events
+	// confirmed has the pods' annotations netannotation.Confirmed.
+	confirmed map[string]string
+	events    []string
+	reads     int // of networks
+	writes    int // annotations and events
 	// away: culvertd began while there is no API server, so it knows nothing.
 	away bool
 }
@@ -164,10 +167,11 @@ func (c *cluster) Network(_ context.Context, namespace, name string) (api.Networ
 	return n, nil
 }
 
-func (c *cluster) Annotate(p api.Pod, key, value string) {
+func (c *cluster) Annotate(p api.Pod, values map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.status[p.String()] = key + " " + value
+	c.status[p.String()] = netannotation.Status + " " + values[netannotation.Status]
+	c.confirmed[p.String()] = values[netannotation.Confirmed]
 	c.writes++
 }
 
@@ -188,6 +192,7 @@ type world struct {
 	cluster *cluster
 	given   map[string][]vf.PCIAddr // by namespace/pod/resource
 	pods    *pod.Handler
+	single  *cni.Handler
 	dir     string
 	confDir string
 	whole   string
@@ -200,10 +205,13 @@ const hostFile = "pfs:\n- name: \"*\"\n  vfs: 4\npools:\n- name: fast\n  prefix:
 func newWorld(t *testing.T) *world { return newWorldOf(t, hostFile) }
 
 // newWorldOf is newWorld on a node with another host.yaml.
-func newWorldOf(t *testing.T, host string) *world {
+func newWorldOf(t *testing.T, host string) *world { t.Helper(); return newWorldOn(t, host, 1) }
+
+// newWorldOn is newWorldOf on a node with so many PFs.
+func newWorldOn(t *testing.T, host string, pfs int) *world {
 	t.Helper()
-	w := &world{T: t, k: fake.New(fake.IGB, 1), host: newHost(), given: map[string][]vf.PCIAddr{}, dir: t.TempDir(),
-		cluster: &cluster{pods: map[string]api.Pod{}, networks: map[string]api.NetworkDefinition{}, status: map[string]string{}}}
+	w := &world{T: t, k: fake.New(fake.IGB, pfs), host: newHost(), given: map[string][]vf.PCIAddr{}, dir: t.TempDir(),
+		cluster: &cluster{pods: map[string]api.Pod{}, networks: map[string]api.NetworkDefinition{}, status: map[string]string{}, confirmed: map[string]string{}}}
 	w.confDir = filepath.Join(w.dir, "net.d")
 	w.file("10-flannel.conflist", flannel)
 	w.k.AddNetns("/run/netns/c1")
@@ -218,13 +226,13 @@ func newWorldOf(t *testing.T, host string) *world {
 	}
 	node := node.New(node.Config{Kernel: w.k, Ledger: l, BootID: "b"})
 	node.SetSpec(spec)
-	if err := errors.Join(node.Start(t.Context()), node.Reconciler.Pass(t.Context(), false)); err != nil {
+	if err := errors.Join(node.Start(t.Context()), node.Reconciler.Pass(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	w.ledger, w.engine, w.whole = l, node.Engine, w.k.String()
 	t.Cleanup(node.Engine.Wait)
 	single := cni.New(node.Engine)
-	single.Cluster = w.cluster
+	single.Cluster, w.single = w.cluster, single
 	w.pods = pod.New(pod.Config{
 		Networks: single, Ledger: l, Engine: node.Engine, Kernel: w.k, Hardware: node.Inventory, Cluster: w.cluster, Devices: w.devices,
 		ConfDir: w.confDir, DeviceInfo: filepath.Join(w.dir, "devinfo"),
@@ -268,14 +276,14 @@ func (w *world) network(name, config string, annotations ...string) {
 
 const sriov = `{"type":"sriov","cniVersion":"0.3.1","name":"sriov-network","ipam":{"type":"host-local","scope":"node","subnet":"172.16.91.0/24","routes":[{"dst":"0.0.0.0/0"}],"gateway":"172.16.91.1"}}`
 
-const ours = `{"cniVersion":"1.0.0","name":"culvert","type":"culvert","podNetworks":true%s}`
+const formatConflist = `{"cniVersion":"1.0.0","name":"culvert","type":"culvert","podNetworks":true%s}`
 
 // call is one call of the runtime, for container c1 of pod d/a.
 func (w *world) call(command, more string) api.CNIResponse {
 	w.Helper()
 	return w.callAs(context.Background(), api.CNIRequest{
 		Command: command, ContainerID: "c1", IfName: "eth0", Netns: "/run/netns/c1", Path: "/opt/cni/bin",
-		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=d;K8S_POD_NAME=a;K8S_POD_INFRA_CONTAINER_ID=c1;K8S_POD_UID=u1", Config: fmt.Appendf(nil, ours, more),
+		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=d;K8S_POD_NAME=a;K8S_POD_INFRA_CONTAINER_ID=c1;K8S_POD_UID=u1", Config: fmt.Appendf(nil, formatConflist, more),
 	})
 }
 

@@ -50,15 +50,15 @@ func TestBookOf(t *testing.T) {
 	default:
 	}
 	want := ipam.Own{Runs: runs("10.0.0.2-10.0.0.3"), Claims: map[netip.Addr]string{addr("10.0.0.9"): id}}
-	if diff := cmp.Diff(want, b.Of("n", podA), byAddr); diff != "" {
+	if diff := cmp.Diff(want, b.Of("n", podA, nil), byAddr); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	done()
 	want.Claims = map[netip.Addr]string{}
-	if diff := cmp.Diff(want, b.Of("n", podA), byAddr); diff != "" {
+	if diff := cmp.Diff(want, b.Of("n", podA, nil), byAddr); diff != "" {
 		t.Errorf("after the claim ended (-want +got):\n%s", diff)
 	}
-	if got := b.Of("other", podA); len(got.Runs) != 0 || woken != 1 {
+	if got := b.Of("other", podA, nil); len(got.Runs) != 0 || woken != 1 {
 		t.Errorf("%v, woken %d times", got, woken)
 	}
 	// A network that is used is asked for before its block runs out, also when
@@ -97,8 +97,9 @@ func TestBookRequests(t *testing.T) {
 	}
 }
 
-// An attachment that waits gets another block where other networks have the addresses of
-// the node's: they may be on one segment, where none is given twice (I9).
+// I9: an attachment that waits gets another block where other networks have the
+// addresses of the node's block. The networks may be on one segment, where no address
+// may be given twice.
 func TestI9BookAsksPastOtherNetworks(t *testing.T) {
 	b := NewBook("here", func() {})
 	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "here"}}}}})
@@ -118,7 +119,7 @@ func TestI9BookAsksPastOtherNetworks(t *testing.T) {
 func TestBookDisputed(t *testing.T) {
 	b := NewBook("here", func() {})
 	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.5"), Node: "here"}, {Run: run("10.0.0.6-10.0.0.7"), Node: "there"}}}}})
-	got := b.Disputed([]Held{{"n", addr("10.0.0.2"), podA, "", false}, {"n", addr("10.0.0.6"), podA, "", false}, {"n", addr("10.0.0.9"), podA, "", false}, {"m", addr("10.0.0.6"), podA, "", false}})
+	got := b.Disputed([]Held{{"n", addr("10.0.0.2"), podA, "", false, 0}, {"n", addr("10.0.0.6"), podA, "", false, 0}, {"n", addr("10.0.0.9"), podA, "", false, 0}, {"m", addr("10.0.0.6"), podA, "", false, 0}})
 	if want := []string{"address 10.0.0.6 of network n, which pod default/a has, is in block 10.0.0.6-10.0.0.7 of node there"}; !cmp.Equal(want, got) {
 		t.Error(cmp.Diff(want, got))
 	}
@@ -140,7 +141,7 @@ func TestBookWhy(t *testing.T) {
 			"address 10.0.0.4 of network n: held by node there (its block is 10.0.0.2-10.0.0.5): ask for another address"},
 	} {
 		b.SetPools(tc.pools)
-		if err := b.Why("n", tc.named); !errors.Is(err, tc.err) || err.Error() != tc.want {
+		if err := b.Why("n", tc.named, podA); !errors.Is(err, tc.err) || err.Error() != tc.want {
 			t.Errorf("%v\nwant %s", err, tc.want)
 		}
 	}
@@ -148,7 +149,12 @@ func TestBookWhy(t *testing.T) {
 
 // asked is what a book asks for over a ledger that holds held.
 func asked(b *Book, held ...Held) []Request {
-	r, _ := b.Requests(func() ([]Held, error) { return held, nil })
+	l := Ledger{Held: held}
+	l.Grants = b.Keep(l, time.Time{})
+	r, _ := b.Requests(func() (Ledger, error) { return l, nil })
+	for i := range r {
+		r[i].Grant = ""
+	}
 	return r
 }
 
@@ -157,23 +163,24 @@ func TestClaimIsNeverMissed(t *testing.T) {
 	b := NewBook("here", func() {})
 	done := b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.9")}, podA)
 	id := asked(b)[0].Claims[0].ID
-	got, _ := b.Requests(func() ([]Held, error) {
+	got, _ := b.Requests(func() (Ledger, error) {
 		done() // the ledger holds it from just before this moment on
-		return []Held{{Network: "n", Addr: addr("10.0.0.9"), Owner: podA, Claim: id}}, nil
+		return Ledger{Held: []Held{{Network: "n", Addr: addr("10.0.0.9"), Owner: podA, Claim: id}}}, nil
 	})
 	if len(got) != 1 || len(got[0].Claims) != 1 || got[0].Claims[0].ID != id {
 		t.Errorf("%+v", got)
 	}
 	done = b.Need("n", netConfig(), []netip.Addr{addr("10.0.0.10")}, podA)
-	got, _ = b.Requests(func() ([]Held, error) { done(); return nil, nil }) // it was read just before
+	got, _ = b.Requests(func() (Ledger, error) { done(); return Ledger{}, nil }) // it was read just before
 	if len(got) != 1 || len(got[0].Claims) != 1 {
 		t.Errorf("%+v", got)
 	}
 }
 
-// I4: the blocks of an earlier Node of the same name are another machine's: this node gives
-// nothing out of them, claims what it holds there, and reports the dispute. Those that an
-// earlier controller granted name no UID, and are the node's.
+// I4: the blocks of an earlier Node of the same name belong to another machine. This
+// node gives nothing out of them, claims the addresses that it holds there, and reports
+// the dispute. Blocks that an earlier controller granted name no UID, and belong to the
+// node.
 func TestI4BookOfAnEarlierNode(t *testing.T) {
 	b := NewBook("a", func() {})
 	b.SetNode("second")
@@ -181,15 +188,26 @@ func TestI4BookOfAnEarlierNode(t *testing.T) {
 	b.SetPools([]View{{Pool: Pool{Network: "n", Blocks: []Block{
 		{Run: mine, Node: "a", UID: "second"}, {Run: old, Node: "a"}, {Run: others, Node: "a", UID: "first"},
 	}}}})
-	if diff := cmp.Diff([]ipam.Run{mine, old}, b.Of("n", vf.Owner{}).Runs, byAddr); diff != "" {
+	if diff := cmp.Diff([]ipam.Run{mine, old}, b.Of("n", vf.Owner{}, nil).Runs, byAddr); diff != "" {
 		t.Errorf("I4: it gives out of (-want +got):\n%s", diff)
 	}
 	held := []Held{{Network: "n", Addr: others.First, Owner: vf.Owner{UID: "u", Interface: "net1"}}, {Network: "n", Addr: mine.First}, {Network: "n", Addr: old.First}}
-	requests, err := b.Requests(func() ([]Held, error) { return held, nil })
+	requests, err := b.Requests(func() (Ledger, error) { return Ledger{Held: held}, nil })
 	if err != nil || len(requests) != 1 || len(requests[0].Claims) != 1 || requests[0].Claims[0].Addr != others.First {
 		t.Errorf("I4: it claims %+v (%v), want %s", requests, err, others.First)
 	}
 	if got := b.Disputed(held); len(got) != 1 || !strings.Contains(got[0], "a that was there before") {
 		t.Errorf("disputed: %q", got)
 	}
+	b.SetNode("first") // the pools stay as they are
+	if diff := cmp.Diff([]ipam.Run{old, others}, b.Of("n", vf.Owner{}, nil).Runs, byAddr); diff != "" {
+		t.Errorf("I4: under another UID it gives out of (-want +got):\n%s", diff)
+	}
+}
+
+func runAddrs(all ...string) (out []netip.Addr) {
+	for _, a := range all {
+		out = append(out, addr(a))
+	}
+	return out
 }

@@ -31,6 +31,7 @@ type cluster struct {
 	earlier  []*machine // those that run on after another one has got their name
 	workers  [2]*worker // two controllers: one is the leader, the other has not noticed
 	pods     int
+	net      ipam.Config
 }
 
 // machine is a node: its ledger outlives its culvertd.
@@ -39,6 +40,7 @@ type machine struct {
 	uid    string
 	up     bool
 	ledger map[netip.Addr]Held
+	kept   []Kept // of the ledger
 	book   *Book
 	view   int
 	states []state // all versions of its NodeState
@@ -73,16 +75,18 @@ type worker struct {
 	roll     RollCall
 }
 
-func netConfig() ipam.Config {
-	c, err := ipam.Parse([]byte(`{"type":"host-local","subnet":"10.0.0.0/28"}`))
+func netConfig() ipam.Config { return netOf("10.0.0.0/28") }
+
+func netOf(subnet string) ipam.Config {
+	c, err := ipam.Parse(fmt.Appendf(nil, `{"type":"host-local","subnet":%q}`, subnet))
 	if err != nil {
 		panic(err) // a constant that is wrong
 	}
 	return c
 }
 
-func newCluster(t *rapid.T) *cluster {
-	c := &cluster{t: t, workers: [2]*worker{{read: -1}, {read: -1}}, now: time.Unix(1e9, 0), pools: []Pool{{Network: "n"}}, grown: []int64{1}, nodes: map[string]*machine{}, objects: map[string]string{}}
+func newCluster(t *rapid.T, net ipam.Config) *cluster {
+	c := &cluster{t: t, net: net, workers: [2]*worker{{read: -1}, {read: -1}}, now: time.Unix(1e9, 0), pools: []Pool{{Network: "n"}}, grown: []int64{1}, nodes: map[string]*machine{}, objects: map[string]string{}}
 	for _, name := range []string{"a", "b"} {
 		c.nodes[name] = &machine{name: name, ledger: map[netip.Addr]Held{}}
 		c.boot(c.nodes[name])
@@ -154,6 +158,9 @@ func (c *cluster) judge(w *worker, demands []Demand, answers []Answer) Verdict {
 func (c *cluster) boot(m *machine) {
 	m.up = true
 	clear(m.ledger)
+	if rapid.Bool().Draw(c.t, "with a new ledger") {
+		m.kept = nil
+	}
 	c.register(m)
 	c.start(m, len(c.pools)-1)
 }
@@ -184,10 +191,15 @@ func (c *cluster) replace(m *machine) {
 func (c *cluster) start(m *machine, view int) {
 	m.book = NewBook(m.name, func() {})
 	m.book.SetNode(m.uid)
-	m.book.SetNetworks(map[string]ipam.Config{"n": netConfig()})
+	m.book.SetNetworks(map[string]ipam.Config{"n": c.net})
 	m.waits = nil
+	c.show(m, view)
+}
+
+// show has a machine see a version of the pool.
+func (c *cluster) show(m *machine, view int) {
 	m.view = view
-	m.book.SetPools([]View{{Pool: c.pools[view]}})
+	m.book.SetPools([]View{{Pool: c.pools[view], ClusterNodes: 2, Exhausted: rapid.Bool().Draw(c.t, "exhausted")}})
 }
 
 func (c *cluster) draw() *machine {
@@ -201,11 +213,18 @@ func (m *machine) held() (out []Held) {
 	return out
 }
 
+// content is the machine's ledger. One that has no grants may be new, while pods run that
+// an earlier one knew of.
+func (m *machine) content() Ledger { return Ledger{Held: m.held(), Grants: m.kept} }
+
+// keep is a transaction of the ledger: it may be all that happens before culvertd is killed.
+func (c *cluster) keep(m *machine) { m.kept = m.book.Keep(m.content(), c.now) }
+
 func (c *cluster) actions() map[string]func(*rapid.T) {
 	all := map[string]func(m *machine){
-		"ADD": c.add, "ADD by name": c.addNamed, "goes on": c.goOn, "DEL": c.del, "publish": c.publish, "sees": c.see,
+		"ADD": c.add, "ADD by name": c.addNamed, "goes on": c.goOn, "DEL": c.del, "publish": c.publish, "ledger keeps grants": c.keep, "sees": c.see,
 		"goes on at once": c.goOn, "ADD by name again": c.addNamed, "DEL again": c.del,
-		"pod starts": c.startPod, "round": c.round,
+		"pod starts": c.startPod, "pod starts by name": c.startNamed, "round": c.round,
 		"Node object deleted": func(m *machine) {
 			if c.knows(m) {
 				c.objects[m.name] = ""
@@ -261,8 +280,7 @@ func (c *cluster) pass() {
 	for _, m := range c.nodes {
 		if m.up {
 			c.register(m)
-			m.view = len(c.pools) - 1
-			m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+			c.show(m, len(c.pools)-1)
 			m.states = nil
 			c.publish(m)
 		}
@@ -276,14 +294,27 @@ func (c *cluster) round(m *machine) {
 	w := c.workers[0]
 	c.work(w)
 	c.write(w.result)
-	m.view = len(c.pools) - 1
-	m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+	c.show(m, len(c.pools)-1)
 }
 
 // startPod is an ADD that waits for a round and for the answer of a roll call.
 func (c *cluster) startPod(m *machine) {
 	c.add(m)
 	c.round(m)
+	c.round(m)
+	c.goOn(m)
+}
+
+// startNamed is an ADD by name that waits until each node has answered the controller.
+func (c *cluster) startNamed(m *machine) {
+	c.addNamed(m)
+	c.round(m)
+	for _, o := range c.nodes {
+		if o.up {
+			c.show(o, len(c.pools)-1)
+			c.round(o)
+		}
+	}
 	c.round(m)
 	c.goOn(m)
 }
@@ -295,15 +326,19 @@ func (c *cluster) owner() vf.Owner {
 
 func (c *cluster) add(m *machine) {
 	p := &pending{owner: c.owner()}
-	p.done = m.book.Need("n", netConfig(), nil, p.owner)
+	p.done = m.book.Need("n", c.net, nil, p.owner)
 	m.waits = append(m.waits, p)
 }
 
 func (c *cluster) addNamed(m *machine) {
-	a := netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(13, 14).Draw(c.t, "address"))})
-	p := &pending{owner: c.owner(), named: []netip.Addr{a}}
-	p.done = m.book.Need("n", netConfig(), p.named, p.owner)
+	p := &pending{owner: c.owner(), named: []netip.Addr{c.address()}}
+	p.done = m.book.Need("n", c.net, p.named, p.owner)
 	m.waits = append(m.waits, p)
+}
+
+// address is one that the network gives out.
+func (c *cluster) address() netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(2, int(Total(c.net.Usable()[0]))+1).Draw(c.t, "address"))})
 }
 
 // goOn is a waiting ADD that looks again, and gets its address or gives up.
@@ -313,12 +348,12 @@ func (c *cluster) goOn(m *machine) {
 	}
 	i := rapid.IntRange(0, len(m.waits)-1).Draw(c.t, "wait")
 	p := m.waits[i]
-	own := m.book.Of("n", p.owner)
+	own := m.book.Of("n", p.owner, GrantsOf(m.kept, "n"))
 	var wanted []netip.Prefix
 	for _, a := range p.named {
 		wanted = append(wanted, netip.PrefixFrom(a, 32))
 	}
-	got, err := netConfig().Within(own).Allocate(func(a netip.Addr) (vf.Owner, bool) { h, ok := m.ledger[a]; return h.Owner, ok }, nil, wanted)
+	got, err := c.net.Within(own).Allocate(func(a netip.Addr) (vf.Owner, bool) { h, ok := m.ledger[a]; return h.Owner, ok }, []netip.Addr{c.address()}, wanted)
 	if err == nil {
 		a := got.Addresses[0].Prefix.Addr()
 		m.ledger[a] = Held{Network: "n", Addr: a, Owner: p.owner, Claim: own.Claims[a]}
@@ -339,12 +374,14 @@ func (c *cluster) del(m *machine) {
 }
 
 func (c *cluster) publish(m *machine) {
-	m.states = append(m.states, state{m.uid, m.book.RollCalls(), asked(m.book, m.held()...)})
+	c.keep(m)
+	rolls := m.book.RollCalls()
+	requests, _ := m.book.Requests(func() (Ledger, error) { return m.content(), nil })
+	m.states = append(m.states, state{m.uid, rolls, requests})
 }
 
 func (c *cluster) see(m *machine) {
-	m.view = rapid.IntRange(m.view, len(c.pools)-1).Draw(c.t, "version")
-	m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+	c.show(m, rapid.IntRange(m.view, len(c.pools)-1).Draw(c.t, "version"))
 }
 
 // work reads the pool, takes back, and grants what old views of the nodes'
@@ -405,13 +442,36 @@ func (c *cluster) check() {
 	}
 }
 
-// I4: nodes that see old pools, controllers that see old requests, two leaders,
-// lost writes, crashes between any two steps, nodes that vanish and come back:
-// no address is ever held on two nodes.
+// I4: no address is ever held on two nodes, whatever happens. Nodes see old pools,
+// controllers see old requests, there are two leaders, writes are lost, programs crash
+// between any two steps, nodes vanish and return.
 func TestI4AcrossNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCluster(t)
+		c := newCluster(t, netConfig())
 		t.Repeat(c.actions())
+		c.settle()
+	})
+}
+
+// I4: a node never gives out again an address that it released, by any old view of the
+// pool and after any crash. Addresses go back and forth between two nodes while pods
+// start and end, by name too.
+func TestI4ReleasedAddresses(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(t, netOf("10.0.0.0/29"))
+		for range 2 { // the roll call is answered
+			c.round(c.nodes["a"])
+			c.round(c.nodes["b"])
+		}
+		all, some := c.actions(), map[string]func(*rapid.T){}
+		for _, name := range []string{"", "pod starts", "pod starts by name", "DEL", "DEL again", "publish", "sees", "killed", "ledger keeps grants", "controller reads", "controller writes", "time", "round"} {
+			some[name] = all[name]
+		}
+		some["grants are damaged"] = func(*rapid.T) { c.draw().kept = nil }
+		some["all pods end"] = func(*rapid.T) { clear(c.draw().ledger) }
+		for range 3 {
+			t.Repeat(some)
+		}
 		c.settle()
 	})
 }
@@ -432,21 +492,34 @@ func (c *cluster) settle() {
 		c.work(c.workers[0])
 		c.write(c.workers[0].result)
 		for _, m := range c.nodes {
-			m.view = len(c.pools) - 1
-			m.book.SetPools([]View{{Pool: c.pools[m.view]}})
+			c.show(m, len(c.pools)-1)
 		}
 	}
 	for name, m := range c.nodes {
-		own := m.book.Of("n", m.waits[0].owner)
+		own := m.book.Of("n", m.waits[0].owner, GrantsOf(m.kept, "n"))
 		if len(own.Runs) == 0 {
 			all := 0
 			for _, b := range c.pools[len(c.pools)-1].Blocks {
 				all += int(Count(b.Run))
 			}
-			if all < 13 {
+			if all < int(Total(c.net.Usable()[0])) {
 				c.t.Fatalf("node %s has no block: %v", name, show(c.pools[len(c.pools)-1]))
 			}
 		}
 	}
 	c.check()
+	c.leaks()
+}
+
+// leaks finds blocks that their nodes neither hand out nor give back.
+func (c *cluster) leaks() {
+	last := c.pools[len(c.pools)-1]
+	for _, m := range c.nodes {
+		out := m.book.Of("n", vf.Owner{}, GrantsOf(m.kept, "n")).Runs
+		for _, b := range last.Blocks {
+			if m.book.owns(b) && b.Claim == "" && len(withoutAll(withoutAll([]ipam.Run{b.Run}, out), heldRuns("n", nil, m.held()))) > 0 {
+				c.t.Fatalf("node %s has %s and does not hand it out: %v, grants %v", m.name, b.Run, show(last), m.kept)
+			}
+		}
+	}
 }

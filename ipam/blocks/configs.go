@@ -11,10 +11,11 @@ import (
 // itself names (ipam.Config.Pool) may have several.
 type configs map[string][]ipam.Config
 
-// mostConfigs bounds how many of a pool are kept: each is a request of the node.
+// mostConfigs bounds the configurations that are kept of a pool, since the node makes a request
+// for each.
 const mostConfigs = 64
 
-// add records that a network of a pool has a configuration, in place of the one that it had.
+// add records the configuration of a network of a pool, in place of the network's earlier one.
 func (all configs) add(pool string, c ipam.Config) {
 	if c.Pool == "" {
 		all[pool] = []ipam.Config{c}

@@ -3,6 +3,7 @@ package blocks
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/vf"
@@ -24,7 +25,9 @@ func TestRequestsOfAPoolWithSeveralNetworks(t *testing.T) {
 		for i, subnet := range []string{"10.0.0.0/24", "10.1.0.0/24", "10.1.0.0/24"} {
 			defer b.Need("net", parse(pool, subnet), nil, vf.Owner{UID: fmt.Sprint(i)})()
 		}
-		requests, err := b.Requests(func() ([]Held, error) { return []Held{{Network: "net"}}, nil })
+		l := Ledger{Held: []Held{{Network: "net"}}}
+		l.Grants = b.Keep(l, time.Time{})
+		requests, err := b.Requests(func() (Ledger, error) { return l, nil })
 		if err != nil || len(requests) != want {
 			t.Errorf("pool %q: %+v, %v; want %d requests", pool, requests, err, want)
 		}

@@ -8,22 +8,22 @@ import (
 	"github.com/culvert-net/culvert/ipam"
 )
 
-// Declared is what the configuration of a network says that may be given out of its pool.
+// Declared has the addresses that the configuration of a network allows to give out of its pool.
 type Declared struct {
 	Ranges []ipam.Run
 	// AnyAddress is set where pods choose their addresses themselves (type static).
 	AnyAddress bool
 }
 
-// Confine leaves out of demands what nodes request and the network does not declare, and
-// describes it: a request is a node's word, and the network's author decides. An address that
-// a pod holds outside of the ranges, as after a change of the network, is described and stays
-// a demand: the controller must know of every address that is held (I4).
+// Confine removes requests for addresses that the network does not declare from demands, and
+// describes them: the author of the network decides which addresses it has, and a node may be
+// wrong or lie. It also describes held addresses outside of the ranges, as after a change of the
+// network. These stay demands, since the controller must know every held address (I4).
 func (d Declared) Confine(demands []Demand) (kept []Demand, outside []string) {
 	for _, demand := range demands {
 		var requests, holds []string
 		demand.Ranges = slices.DeleteFunc(slices.Clone(demand.Ranges), func(r ipam.Run) bool {
-			if d.has(r) {
+			if d.Has(r) {
 				return false
 			}
 			requests = append(requests, r.String())
@@ -31,7 +31,7 @@ func (d Declared) Confine(demands []Demand) (kept []Demand, outside []string) {
 		})
 		demand.Claims = slices.DeleteFunc(slices.Clone(demand.Claims), func(c Claim) bool {
 			switch {
-			case d.AnyAddress || d.has(ipam.Run{First: c.Addr, Last: c.Addr}):
+			case d.AnyAddress || d.Has(ipam.Run{First: c.Addr, Last: c.Addr}):
 				return false
 			case c.Held:
 				holds = append(holds, c.Addr.String())
@@ -51,8 +51,8 @@ func (d Declared) Confine(demands []Demand) (kept []Demand, outside []string) {
 	return kept, outside
 }
 
-// has reports whether one of the declared ranges has the whole of a run.
-func (d Declared) has(r ipam.Run) bool {
+// Has reports whether one of the declared ranges contains a whole run.
+func (d Declared) Has(r ipam.Run) bool {
 	return slices.ContainsFunc(d.Ranges, func(o ipam.Run) bool { return o.Contains(r.First) && o.Contains(r.Last) })
 }
 

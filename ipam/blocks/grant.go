@@ -8,20 +8,28 @@ import (
 	"github.com/culvert-net/culvert/ipam"
 )
 
-// Outcome is what Grant could not do.
+// Outcome has the requests that Grant could not fulfil.
 type Outcome struct {
-	// Starved are nodes for which there was nothing left.
+	// Starved has the nodes for which no address was left.
 	Starved []string
-	// Disputed are claims on addresses of other nodes, in words.
+	// Disputed describes the claims on addresses of other nodes.
 	Disputed []string
 }
 
 // largest is the largest block that is granted at once, in addresses.
 const largest = 256
 
-// size is how many addresses are granted at once: a quarter of a node's share,
-// a power of two, so that a few nodes of many cannot starve the others, and no
-// more than largest.
+// blockSize is how many addresses of a range set are granted at once: what the pool
+// declares, or size.
+func (p Pool) blockSize(addresses int64, nodes int) int64 {
+	if p.Declared != nil && p.Declared.BlockSize > 0 {
+		return p.Declared.BlockSize
+	}
+	return size(addresses, nodes)
+}
+
+// size returns a power of two of at most a quarter of a node's share and at most largest, so that
+// a few nodes of many cannot starve the others.
 func size(addresses int64, nodes int) int64 {
 	share := addresses / int64(4*max(nodes, 1))
 	n := int64(1)
@@ -31,13 +39,13 @@ func size(addresses int64, nodes int) int64 {
 	return n
 }
 
-// maxShare bounds how many addresses of a range set a node has in blocks, and how many
-// of a network it claims: those of four PFs with 256 VFs. A request is another machine's
-// word, and one node must not take a whole network (TestI4GrantProperties).
+// maxShare bounds how many addresses of a range set a node has in blocks, and how many of a
+// network it claims: enough for four PFs with 256 VFs. The controller cannot verify a node's
+// request, and one node must not take a whole network (TestI4GrantProperties).
 const maxShare = 4 * largest
 
-// shareOf returns how many addresses of a set a node may have in blocks: maxShare, as
-// far as that leaves each of the other nodes that ask for some a block.
+// shareOf returns how many addresses of a set a node may have in blocks: maxShare, or less if
+// other nodes that ask would otherwise get no block.
 func shareOf(addresses, size int64, asking int) int64 {
 	others := int64(max(asking, 1) - 1)
 	return min(maxShare, max(addresses/(others+1), addresses-others*size))
@@ -54,43 +62,64 @@ func countAsking(demands []Demand) int {
 	return len(nodes)
 }
 
-// Grant gives nodes what they need, where the pool has it: claims first, then
-// blocks until a node has what it uses and half a block to spare, or its share. It
-// takes nothing from anybody. nodes is how many there are in the cluster.
+// Grant takes back the addresses that nodes released, and grants those that nodes need, as far as
+// the pool has them. It grants claims first, then blocks, until a node has the addresses that it
+// uses and half a block to spare, or its share. nodes is the number of nodes in the cluster.
 func Grant(p Pool, demands []Demand, nodes int) (Pool, Outcome) {
 	p.Blocks = slices.Clone(p.Blocks)
 	p.sort()
+	p.takeBack(demands)
 	demands = slices.Clone(demands)
 	slices.SortStableFunc(demands, func(a, b Demand) int { return cmp.Compare(a.Node, b.Node) })
 	p.reserveLocal(demands)
 	var out Outcome
 	for _, held := range []bool{true, false} { // what a pod has comes before what one waits for
+		if !held {
+			p.reserveForeign()
+			p.reserveKept()
+		}
 		for _, d := range demands {
 			out.Disputed = append(out.Disputed, p.claims(d, held)...)
 		}
 	}
-	asking := countAsking(demands)
+	asking, own := countAsking(demands), p.byNode()
 	for _, d := range demands {
 		addresses := Total(d.Ranges)
-		block := size(addresses, nodes)
-		if !p.fill(d, block, shareOf(addresses, block, asking)) && !slices.Contains(out.Starved, d.Node) {
+		block := p.blockSize(addresses, nodes)
+		if !p.fill(d, own.of(d.Node), block, shareOf(addresses, block, asking)) && !slices.Contains(out.Starved, d.Node) {
 			out.Starved = append(out.Starved, d.Node)
 		}
 	}
-	p.Blocks = slices.DeleteFunc(p.Blocks, func(b Block) bool { return b.Claim == localID })
+	p.Blocks = slices.DeleteFunc(p.Blocks, func(b Block) bool { return b.Claim == localID || b.Claim == foreignID || b.Claim == keptID })
 	p.join()
+	p.Wanted = p.wanted(demands)
 	return p, out
 }
 
-// localID marks the blocks of reserveLocal. No node uses it for a claim.
-const localID = "scope node"
+// localID marks the blocks of reserveLocal, and foreignID those of reserveForeign. No node uses
+// these IDs for a claim.
+const (
+	localID   = "scope node"
+	foreignID = "another stack"
+)
 
-// mostLocal bounds how many addresses one node keeps from the others by its word: it is
+// reserveForeign keeps Grant from the addresses that pods have from another stack. It comes after
+// the claims of attachments: an address that Culvert gave out is not foreign, even if the pool
+// has lost its block.
+func (p *Pool) reserveForeign() {
+	for _, a := range p.Foreign {
+		if _, taken := p.at(a); !taken {
+			p.insert(Block{Run: ipam.Run{First: a, Last: a}, Claim: foreignID})
+		}
+	}
+}
+
+// mostLocal bounds how many addresses one node can keep from the others by reporting them:
 // sixteen for each of 256 VFs.
 const mostLocal = 4096
 
-// reserveLocal keeps Grant from the addresses that nodes hold since the network was of
-// scope node: several nodes may hold one (TestI4ScopeBecomesTheClusters).
+// reserveLocal keeps Grant from the addresses that nodes have held since the network was of scope
+// node. Several nodes may hold the same one (TestI4ScopeBecomesTheClusters).
 func (p *Pool) reserveLocal(demands []Demand) {
 	for _, d := range demands {
 		left := int64(mostLocal)
@@ -99,9 +128,8 @@ func (p *Pool) reserveLocal(demands []Demand) {
 				break
 			}
 			for _, part := range slices.Collect(p.free([]ipam.Run{run})) {
-				p.Blocks = append(p.Blocks, Block{Run: part, Node: d.Node, UID: d.UID, Claim: localID})
+				p.insert(Block{Run: part, Node: d.Node, UID: d.UID, Claim: localID})
 			}
-			p.sort()
 		}
 	}
 }
@@ -111,9 +139,12 @@ func AnyAsks(demands []Demand) bool {
 	return slices.ContainsFunc(demands, func(d Demand) bool { return d.asks() })
 }
 
-// claims grants the claims of a demand that an attachment holds, or the others, as far as
-// the node's share goes, and says in words which it cannot.
+// claims grants claims of a demand, as far as the node's share allows, and describes those that
+// it cannot grant. If held is set, it grants the claims that attachments hold, else the others.
 func (p *Pool) claims(d Demand, held bool) (disputed []string) {
+	if !slices.ContainsFunc(d.Claims, func(c Claim) bool { return c.Held == held }) {
+		return nil
+	}
 	left := maxShare
 	for _, b := range p.Blocks {
 		if d.owns(b) && b.Claim != "" && b.Claim != localID {
@@ -141,36 +172,65 @@ func (p *Pool) claims(d Demand, held bool) (disputed []string) {
 	return disputed
 }
 
-// claim grants one address, and says in words why it cannot.
+// claim grants one address, or describes why it cannot.
 func (p *Pool) claim(d Demand, c Claim) string {
 	b, taken := p.at(c.Addr)
 	switch {
 	case !c.Addr.IsValid() || c.ID == "":
 	case !taken:
-		p.Blocks = append(p.Blocks, Block{Run: ipam.Run{First: c.Addr, Last: c.Addr}, Node: d.Node, UID: d.UID, Claim: c.ID})
-		p.sort()
+		p.insert(Block{Run: ipam.Run{First: c.Addr, Last: c.Addr}, Node: d.Node, UID: d.UID, Claim: c.ID})
+	case b.Claim == keptID && p.admits(c):
+		p.Blocks[p.from(c.Addr)] = Block{Run: b.Run, Node: d.Node, UID: d.UID, Claim: c.ID}
+	case !p.admits(c):
+		r, _ := p.reservation(c.Addr)
+		return fmt.Sprintf("%s, which node %s claims, is kept for pod %s", c.Addr, d.Node, r.Pod)
+	case b.Claim == foreignID:
+		return fmt.Sprintf("%s, which node %s claims, is the address of a pod that another stack attached", c.Addr, d.Node)
+	case !d.owns(b) && b.canBeWanted() && !c.Held: // the pool asks the block's node for the address
+	case !d.owns(b) && p.sharePod(b, c) && !c.Held: // the block's node had it for an earlier pod of the name
 	case !d.owns(b):
 		return fmt.Sprintf("%s, which node %s claims, is in block %s of node %s", c.Addr, d.Node, b.Run, b.name(d.Node))
 	}
-	// Another claim of the node's own on it ends first, see Release.
+	// Another claim of the same node on the address must end first, see Release.
 	return ""
 }
 
-// fill grants blocks until the node has enough, or its share, and reports whether it has
-// what it uses.
-func (p *Pool) fill(d Demand, size, share int64) bool {
+// nodeBlocks has the blocks of each node as a pool of their own. A search of all blocks for each
+// node would take seconds in a cluster of thousands.
+type nodeBlocks map[string]*Pool
+
+func (p Pool) byNode() nodeBlocks {
+	out := nodeBlocks{}
+	for _, b := range p.Blocks {
+		one := out.of(b.Node)
+		one.Blocks = append(one.Blocks, b)
+	}
+	return out
+}
+
+func (all nodeBlocks) of(node string) *Pool {
+	if all[node] == nil {
+		all[node] = &Pool{}
+	}
+	return all[node]
+}
+
+// fill grants blocks and adds them to own, the node's blocks, until the node has enough, or its
+// share. It reports whether the node has as many addresses as it uses.
+func (p *Pool) fill(d Demand, own *Pool, size, share int64) bool {
 	if len(d.Ranges) == 0 {
 		return true
 	}
-	have, used := p.have(d), max(d.Used, 0)
+	have, used := own.have(d), max(d.Used, 0)
 	for want := min(min(used, share)+(size+1)/2, share); have < want; {
 		run, ok := p.firstFree(d.Ranges)
 		if !ok {
 			break
 		}
 		run = shorten(run, min(size, share-have))
-		p.Blocks = append(p.Blocks, Block{Run: run, Node: d.Node, UID: d.UID})
-		p.sort()
+		block := Block{Run: run, Node: d.Node, UID: d.UID, Grant: d.Grant}
+		p.insert(block)
+		own.insert(block)
 		have += Count(run)
 	}
 	return have >= used

@@ -108,8 +108,8 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// I4: the API server was restored, and a pod of another node waits for the address that a
-// pod has: the one that has it keeps it, whatever their nodes are called.
+// I4: a pod keeps its address after the API server was restored, while a pod of another
+// node waits for that address. The names of the nodes do not matter.
 func TestI4HeldClaimsComeFirst(t *testing.T) {
 	a := addr("10.0.0.13")
 	got, out := Grant(Pool{Network: "n"}, []Demand{
@@ -176,9 +176,10 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// I4: the Node object of a machine is deleted and made again, and much later it is deleted once
-// more. The machine runs on with an address of the earliest Node's block, which is others'
-// when the grace period after the last deletion is over, and not at once.
+// I4: the Node object of a machine is deleted and made again, and much later it is
+// deleted once more. The machine runs on with an address of the earliest Node's block.
+// Other nodes get the block when the grace period after the last deletion is over, and
+// not at once.
 func TestI4SecondDeletionHasItsGrace(t *testing.T) {
 	now := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
 	p := Pool{Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a", UID: "1", GoneSince: now}}}
@@ -203,9 +204,9 @@ func TestI4SecondDeletionHasItsGrace(t *testing.T) {
 	}
 }
 
-// Whatever is asked for: blocks never overlap, nothing that somebody has moves,
-// plain blocks are within what was asked for, a second look gives nothing more,
-// and a node starves only when nothing is free or it has its share.
+// I4: for any requests blocks never overlap, and no address moves that has an owner.
+// Plain blocks are within the request, and a second look gives nothing more. A node
+// starves only when nothing is free or it has its share.
 func TestI4GrantProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Pool{Network: "n"}

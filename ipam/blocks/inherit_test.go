@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/ipam"
 )
 
-// I4: what the former pool of a network granted stays its node's, claims too; what the
-// pool itself granted meanwhile stays as it is.
+// I4: blocks that the former pool of a network granted stay their node's, and so do
+// claims. Blocks that the pool itself granted meanwhile stay as they are.
 func TestI4InheritedBlocks(t *testing.T) {
 	former := Pool{Network: "same", Blocks: []Block{
 		{Run: run("10.0.0.2-10.0.0.5"), Node: "a"}, {Run: run("10.0.0.9"), Node: "b", Claim: "x"}, {Run: run("10.0.0.16-10.0.0.31"), Node: "c", GoneSince: time.Unix(1e9, 0)},

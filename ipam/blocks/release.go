@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Grace is how long a Node object has to be gone before the blocks of the node
-// are taken back. It is longer than a node's view of the pools is ever old.
+// Grace is how long a Node object has to be gone before a controller takes the node's blocks
+// back. No node's view of the pools is ever as old as that.
 const Grace = 5 * time.Minute
 
-// NodeView is what the API server says of a node after the pool was read.
+// NodeView is the state of a node in the API server, read after the pool.
 type NodeView struct {
-	// UID is that of the Node object; empty when there is none.
+	// UID is the UID of the Node object; it is empty if there is no Node object.
 	UID string
-	// Claims are those of the node in the pool's network. They are not known when the
-	// node says nothing, or says that it does not know them itself.
+	// Claims has the node's claims in the pool's network. They are unknown if the node has no
+	// NodeState, or reports in it that it cannot read them itself.
 	Claims []Claim
 	Known  bool
 }
@@ -25,8 +25,8 @@ func (v NodeView) holds(b Block) bool {
 	return !v.Known || slices.ContainsFunc(v.Claims, func(c Claim) bool { return c.Held && (!c.Addr.IsValid() || b.Contains(c.Addr)) })
 }
 
-// Absences notes when this controller first read that the node of a block is gone. The
-// time that the pool has of it was measured by the clock of another machine.
+// Absences notes when this controller first read that the node of a block is gone. The pool has a
+// time for that too, but another machine's clock may have measured it.
 type Absences struct {
 	mu    sync.Mutex // guards first
 	first map[string]map[absence]time.Time
@@ -45,7 +45,7 @@ func (a *Absences) of(network string) map[absence]time.Time {
 	return a.first[network]
 }
 
-// set replaces what is noted of a network.
+// set replaces the absences of a network.
 func (a *Absences) set(network string, first map[absence]time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,15 +58,16 @@ func (a *Absences) set(network string, first map[absence]time.Time) {
 	}
 }
 
-// Release takes back what its node does not have any more, or marks since when its Node
-// object is gone. look is asked about nodes after the pool was read, and must not answer
-// from a cache that may miss a Node or a claim.
+// Release takes back claims that their nodes have given up, and blocks whose Node object has been
+// gone for Grace. In a block it marks since when the Node object is gone. It calls look after the
+// pool was read. look must not answer from a cache that may lack a Node or a claim.
 //
 // A block belongs to a Node object by its UID: another machine that comes back under the
 // name does not have it. That may also be the same machine, so the block stays while the
 // node of that name holds an address of it (TestI4SameMachineKeepsAddresses).
 func Release(p Pool, absences *Absences, now time.Time, look func(node string) (NodeView, error)) (Pool, error) {
-	out := Pool{Network: p.Network, RollCall: p.RollCall}
+	out := p
+	out.Blocks = nil
 	before, after := absences.of(p.Network), map[absence]time.Time{}
 	views := map[string]NodeView{}
 	for _, b := range p.Blocks {
@@ -78,7 +79,7 @@ func Release(p Pool, absences *Absences, now time.Time, look func(node string) (
 			}
 			views[b.Node] = view
 		}
-		if b.UID == "" && b.GoneSince.IsZero() { // an earlier controller granted it
+		if b.UID == "" && b.GoneSince.IsZero() { // an earlier version of the controller granted it
 			b.UID = view.UID
 		}
 		if view.UID != "" && view.UID == b.UID {
@@ -93,7 +94,7 @@ func Release(p Pool, absences *Absences, now time.Time, look func(node string) (
 			out.Blocks = append(out.Blocks, b)
 			continue
 		}
-		if view.UID != "" && view.holds(b) { // the grace period begins when that is over
+		if view.UID != "" && view.holds(b) { // the grace period begins when the node holds none of it
 			out.Blocks = append(out.Blocks, b)
 			continue
 		}

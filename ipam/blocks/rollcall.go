@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// AnswerTime is how long a controller that found nothing missing waits for the nodes that
-// do not answer its roll call. It is longer than the pause of a node whose watch failed.
+// AnswerTime is how long a controller waits for nodes that do not answer its roll call, if it has
+// found no lost block. It is longer than the pause of a node whose watch failed.
 const AnswerTime = time.Minute
 
-// RollCall finds out whether the API server was restored from a backup: then its pools
-// lack blocks that nodes have. A controller writes an ID into the pools, and every node
-// repeats it in its NodeState, beside the addresses that it holds and that are in no block
-// of its own. Before that, the controller grants nothing (TestI4AcrossNodes).
+// RollCall finds out whether the API server was restored from a backup: then its pools lack
+// blocks that nodes have. A controller writes an ID into the pools, and every node repeats it
+// in its NodeState, beside the addresses that it holds and that are in no block of its own.
+// Before that, the controller grants nothing (TestI4AcrossNodes).
 //
-// A controller that starts has no memory and calls the roll. One that runs does so again
-// when a pool is older than it was. The zero value is ready to use.
+// A controller that starts does not remember the pools, so it calls the roll. A running
+// controller calls it again when a pool has an older version than before. The zero value is ready
+// to use.
 type RollCall struct {
 	mu       sync.Mutex // guards the rest
 	id       string
@@ -24,7 +25,7 @@ type RollCall struct {
 	versions map[string]int64 // of the pools, as they were last read
 }
 
-// Look is a look at a pool and, after that, at the nodes.
+// Look has a pool and the state of the nodes, which was read after the pool.
 type Look struct {
 	Pool Pool
 	// Version of a pool grows with each change, also across controllers: its
@@ -41,11 +42,11 @@ type Answer struct {
 	IDs  []string
 }
 
-// Verdict says whether addresses of a pool may be granted.
+// Verdict says whether addresses of a pool may be granted: they may if Missing is empty.
 type Verdict struct {
 	// ID is to be written into the pool while Missing has nodes.
 	ID string
-	// Missing are the nodes to wait for.
+	// Missing has the nodes to wait for.
 	Missing []string
 	// Lost is set when a node holds an address that is in no block. Then nothing is granted
 	// until every node has answered, or its Node object is deleted.
@@ -60,7 +61,7 @@ func (r *RollCall) Judge(l Look, now time.Time) Verdict {
 		r.id, r.asked, r.versions = newID(), time.Time{}, map[string]int64{}
 	}
 	r.versions[l.Pool.Network] = l.Version
-	if l.Pool.RollCall == r.id && (r.asked.IsZero() || r.asked.After(now)) { // or the clock was set back
+	if l.Pool.RollCall == r.id && (r.asked.IsZero() || r.asked.After(now)) { // the latter: the clock was set back
 		r.asked = now
 	}
 	v := Verdict{ID: r.id, Lost: l.Pool.lacks(l.Demands)}
@@ -88,9 +89,9 @@ func (p Pool) lacks(demands []Demand) bool {
 	return false
 }
 
-// RollCalls returns the IDs of the roll calls that the pools have. A NodeState may repeat
-// them when its Requests are made after this call, with what every attachment holds that
-// took its addresses before.
+// RollCalls returns the IDs of the roll calls that the pools have. A NodeState may repeat them if
+// its Requests are made after this call. These then include the addresses of every attachment
+// that got them before the call.
 func (b *Book) RollCalls() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

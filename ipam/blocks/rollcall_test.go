@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// I4: a controller that runs calls the roll anew when a pool is older than it was, and one
-// that starts does so with an ID of its own.
+// I4: a running controller calls the roll anew when a pool is older than it was. A
+// controller that starts does so with its own ID.
 func TestI4RollCallIsCalledAnew(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	var r, other RollCall

@@ -46,11 +46,11 @@ func (f *File) IsBbolt() bool {
 	start := make([]byte, headerSize, headerSize+4) // of page 0, which is a meta without overflow
 	order.PutUint16(start[8:], flagMeta)
 	start = order.AppendUint32(start, magic)
-	if have := f.start(0, len(start)); len(have) < len(start) {
+	if have := f.readAtMost(0, len(start)); len(have) < len(start) {
 		return len(have) > 0 && bytes.HasPrefix(start, have)
 	}
 	hasMagic := func(at int64) bool {
-		have := f.start(at, len(start))
+		have := f.readAtMost(at, len(start))
 		return len(have) == len(start) && order.Uint32(have[headerSize:]) == magic
 	}
 	if hasMagic(0) {
@@ -64,21 +64,21 @@ func (f *File) IsBbolt() bool {
 	return false
 }
 
-// start reads n bytes at an offset of the file, or as many as there are.
-func (f *File) start(at int64, n int) []byte {
+// readAtMost reads n bytes at an offset of the file, or as many as there are.
+func (f *File) readAtMost(at int64, n int) []byte {
 	b := make([]byte, n)
 	have, _ := f.source.ReadAt(b, at) // what cannot be read is not there
 	return b[:have]
 }
 
-// meta chooses the meta that is followed. Both must be right for a file to be
+// chooseMeta chooses the meta that is followed. Both must be right for a file to be
 // without Fault: one that is not was damaged after it was written, since a
 // write of 64 bytes in one sector is whole or did not happen. bbolt writes them
 // in turn, so they are of two transactions in a row, the even one in page 0.
-func (f *File) meta() (newest meta, ok bool) {
-	first, what := parseMeta(f.start(0, headerSize+metaSize))
+func (f *File) chooseMeta() (newest meta, ok bool) {
+	first, what := parseMeta(f.readAtMost(0, headerSize+metaSize))
 	if what != "" {
-		f.fault(0, "%s", what)
+		f.addFault(0, "%s", what)
 	} else {
 		newest, ok = first, true
 	}
@@ -86,11 +86,11 @@ func (f *File) meta() (newest meta, ok bool) {
 		if ok && size != uint64(first.pageSize) || uint64(f.source.Size()) < size {
 			continue
 		}
-		second, wrong := parseMeta(f.start(int64(size), headerSize+metaSize))
+		second, wrong := parseMeta(f.readAtMost(int64(size), headerSize+metaSize))
 		switch {
 		case wrong == "" && ok && second.pageSize == first.pageSize:
 			if first.txid%2 != 0 || second.txid%2 != 1 || max(first.txid, second.txid)-min(first.txid, second.txid) != 1 {
-				f.fault(1, "it is of transaction %d, and page 0 of %d: one of them is of an earlier time", second.txid, first.txid)
+				f.addFault(1, "it is of transaction %d, and page 0 of %d: one of them is of an earlier time", second.txid, first.txid)
 			}
 			if second.txid > newest.txid {
 				newest = second
@@ -100,6 +100,6 @@ func (f *File) meta() (newest meta, ok bool) {
 			return second, true
 		}
 	}
-	f.fault(1, "it is no whole page of a ledger")
+	f.addFault(1, "it is no whole page of a ledger")
 	return newest, ok
 }

@@ -87,31 +87,31 @@ var order = binary.NativeEndian
 // that is damaged, which shows what was there one transaction earlier.
 func Read(source Source) *File {
 	f := &File{source: source, PageSize: usualPageSize}
-	m, ok := f.meta()
+	m, ok := f.chooseMeta()
 	if !ok {
 		return f
 	}
 	f.PageSize, f.root, f.hwm = int(m.pageSize), m.root, m.pgid
 	if f.count = uint64(source.Size()) / uint64(m.pageSize); f.count < m.pgid {
-		f.fault(f.count, "the file ends here; it had %d pages of %d bytes", m.pgid, m.pageSize)
+		f.addFault(f.count, "the file ends here; it had %d pages of %d bytes", m.pgid, m.pageSize)
 	}
-	w := f.walk(nil)
-	w.report = f.fault
+	w := f.newWalk(nil)
+	w.report = f.addFault
 	f.whole = newBitset(f.count)
-	w.tree(m.root, "", limits{})
-	w.freelist(m.freelist)
+	w.readTree(m.root, "", limits{})
+	w.readFreelist(m.freelist)
 	if len(f.Faults) > 0 {
 		return f // what lies behind them was not reached
 	}
 	for id := range f.hwm {
-		if !w.reached.has(id) {
-			f.fault(id, "it is neither in use nor free")
+		if !w.reached.hasBit(id) {
+			f.addFault(id, "it is neither in use nor free")
 		}
 	}
 	return f
 }
 
-func (f *File) fault(page uint64, format string, args ...any) {
+func (f *File) addFault(page uint64, format string, args ...any) {
 	switch n := len(f.Faults); {
 	case n < maxFaults:
 		f.Faults = append(f.Faults, Fault{page, fmt.Sprintf(format, args...)})
@@ -130,17 +130,17 @@ func (f *File) Items(bucket string) iter.Seq2[[]byte, []byte] {
 			return
 		}
 		var buffer []byte
-		w := f.walk(func(in string, key []byte, value section) bool {
+		w := f.newWalk(func(in string, key []byte, value section) bool {
 			if in != bucket {
 				return true
 			}
 			if value.size > MaxValue {
-				value = value.from(value.size - MaxValue - 1)
+				value = value.skipBytes(value.size - MaxValue - 1)
 			}
 			buffer = slices.Grow(buffer[:0], int(value.size))[:value.size]
-			return value.read(buffer, 0) != nil || yield(key, buffer)
+			return value.readFrom(buffer, 0) != nil || yield(key, buffer)
 		})
-		w.tree(f.root, "", limits{})
+		w.readTree(f.root, "", limits{})
 	}
 }
 
@@ -150,25 +150,25 @@ func (f *File) Items(bucket string) iter.Seq2[[]byte, []byte] {
 func (f *File) Leftovers() iter.Seq2[[]byte, []byte] {
 	return func(yield func([]byte, []byte) bool) {
 		for id := uint64(2); int64(id+1)*int64(f.PageSize) <= f.source.Size(); id++ {
-			if f.whole.has(id) {
+			if f.whole.hasBit(id) {
 				continue
 			}
-			page, err := section{f.source, int64(id) * int64(f.PageSize), int64(f.PageSize)}.load()
-			if err == nil && !leftovers(page, yield) {
+			page, err := section{f.source, int64(id) * int64(f.PageSize), int64(f.PageSize)}.loadSection()
+			if err == nil && !yieldLeftovers(page, yield) {
 				return
 			}
 		}
 	}
 }
 
-// leftovers yields the entries of one page, and those of the small buckets in it.
-func leftovers(s section, yield func(key, stored []byte) bool) bool {
-	header, err := s.bytes(0, headerSize)
+// yieldLeftovers yields the entries of one page, and those of the small buckets in it.
+func yieldLeftovers(s section, yield func(key, stored []byte) bool) bool {
+	header, err := s.readBytes(0, headerSize)
 	if err != nil || order.Uint16(header[8:]) != flagLeaf {
 		return true
 	}
 	n := min(int64(order.Uint16(header[10:])), (s.size-headerSize)/elementSize)
-	table, err := s.bytes(headerSize, n*elementSize)
+	table, err := s.readBytes(headerSize, n*elementSize)
 	if err != nil {
 		return true
 	}
@@ -177,11 +177,11 @@ func leftovers(s section, yield func(key, stored []byte) bool) bool {
 		switch {
 		case !ok:
 		case isBucket && value.size >= bucketSize:
-			if !leftovers(value.from(bucketSize), yield) {
+			if !yieldLeftovers(value.skipBytes(bucketSize), yield) {
 				return false
 			}
 		case !isBucket:
-			if stored, err := value.bytes(0, value.size); err == nil && !yield(key, stored) {
+			if stored, err := value.readBytes(0, value.size); err == nil && !yield(key, stored) {
 				return false
 			}
 		}

@@ -13,14 +13,14 @@ type walk struct {
 	done  bool
 }
 
-func (f *File) walk(visit func(bucket string, key []byte, value section) bool) *walk {
+func (f *File) newWalk(visit func(bucket string, key []byte, value section) bool) *walk {
 	w := &walk{File: f, reached: newBitset(f.count), visit: visit}
-	w.reached.add(0)
-	w.reached.add(1)
+	w.reached.addBit(0)
+	w.reached.addBit(1)
 	return w
 }
 
-func (w *walk) fault(page uint64, format string, args ...any) {
+func (w *walk) reportFault(page uint64, format string, args ...any) {
 	if w.faults++; w.report != nil {
 		w.report(page, format, args...)
 	}
@@ -40,12 +40,12 @@ type limits struct {
 // of a larger one each entry is read when it is needed.
 const loadBound = 64 << 10
 
-// span returns a page with those that it runs over into, and marks them as reached; more
+// readSpan returns a page with those that it runs over into, and marks them as reached; more
 // is how many these are.
-func (w *walk) span(id uint64) (s section, more uint64, ok bool) {
+func (w *walk) readSpan(id uint64) (s section, more uint64, ok bool) {
 	size := int64(w.PageSize)
 	if id < 2 || id >= w.hwm {
-		w.fault(id, "there is no such page, and something points to it")
+		w.reportFault(id, "there is no such page, and something points to it")
 		return s, 0, false
 	}
 	if id >= w.count {
@@ -53,75 +53,75 @@ func (w *walk) span(id uint64) (s section, more uint64, ok bool) {
 		return s, 0, false
 	}
 	s = section{w.source, int64(id) * size, size}
-	header, ok := w.bytes(id, s, 0, headerSize)
+	header, ok := w.readBytes(id, s, 0, headerSize)
 	if !ok {
 		return s, 0, false
 	}
 	if have := order.Uint64(header); have != id {
-		w.fault(id, "it says that it is page %d", have)
+		w.reportFault(id, "it says that it is page %d", have)
 		return s, 0, false
 	}
 	more = uint64(order.Uint32(header[12:]))
 	if id+more >= w.hwm || id+more >= w.count {
-		w.fault(id, "it goes on for %d pages, which are not there", more)
+		w.reportFault(id, "it goes on for %d pages, which are not there", more)
 		return s, 0, false
 	}
 	for i := id; i <= id+more; i++ {
-		if w.reached.has(i) {
-			w.fault(i, "it is used twice")
+		if w.reached.hasBit(i) {
+			w.reportFault(i, "it is used twice")
 			return s, 0, false
 		}
 	}
 	for i := id; i <= id+more; i++ {
-		w.reached.add(i)
+		w.reached.addBit(i)
 	}
 	if s.size = int64(more+1) * size; s.size > loadBound {
 		return s, more, true
 	}
-	loaded, err := s.load()
+	loaded, err := s.loadSection()
 	if err != nil {
-		w.fault(id, "it cannot be read: %v", err)
+		w.reportFault(id, "it cannot be read: %v", err)
 	}
 	return loaded, more, err == nil
 }
 
-// bytes reads a part of a page.
-func (w *walk) bytes(id uint64, s section, from, n int64) ([]byte, bool) {
-	b, err := s.bytes(from, n)
+// readBytes reads a part of a page.
+func (w *walk) readBytes(id uint64, s section, from, n int64) ([]byte, bool) {
+	b, err := s.readBytes(from, n)
 	if err != nil {
-		w.fault(id, "it cannot be read: %v", err)
+		w.reportFault(id, "it cannot be read: %v", err)
 	}
 	return b, err == nil
 }
 
-// tree reads a page and the pages below it; bucket is empty for the list of buckets.
-func (w *walk) tree(id uint64, bucket string, l limits) {
+// readTree reads a page and the pages below it; bucket is empty for the list of buckets.
+func (w *walk) readTree(id uint64, bucket string, l limits) {
 	if w.done {
 		return
 	}
 	if l.depth > maxDepth {
-		w.fault(id, "there are %d pages above it, which cannot be", l.depth)
+		w.reportFault(id, "there are %d pages above it, which cannot be", l.depth)
 		return
 	}
-	s, more, ok := w.span(id)
+	s, more, ok := w.readSpan(id)
 	if !ok {
 		return
 	}
-	header, ok := w.bytes(id, s, 0, headerSize)
+	header, ok := w.readBytes(id, s, 0, headerSize)
 	if !ok {
 		return
 	}
 	switch order.Uint16(header[8:]) {
 	case flagLeaf:
 		before := w.faults
-		w.leaf(id, s, bucket, l)
+		w.readLeaf(id, s, bucket, l)
 		for i := id; w.faults == before && w.report != nil && i <= id+more; i++ {
-			w.whole.add(i)
+			w.whole.addBit(i)
 		}
 	case flagBranch:
-		w.branch(id, s, bucket, l)
+		w.readBranch(id, s, bucket, l)
 	default:
-		w.fault(id, "its kind is %#x, which is not of a page with entries", order.Uint16(header[8:]))
+		w.reportFault(id, "its kind is %#x, which is not of a page with entries", order.Uint16(header[8:]))
 	}
 }
 
@@ -131,29 +131,29 @@ type child struct {
 	page uint64
 }
 
-func (w *walk) branch(id uint64, s section, bucket string, l limits) {
-	n, table, ok := w.elements(id, s)
+func (w *walk) readBranch(id uint64, s section, bucket string, l limits) {
+	n, table, ok := w.readElements(id, s)
 	if !ok {
 		return
 	}
 	if n == 0 {
-		w.fault(id, "nothing is below it")
+		w.reportFault(id, "nothing is below it")
 	}
 	var last *child // it is read when the key after it is known
 	index := 0
 	descend := func(below []byte) {
 		if last != nil {
-			w.tree(last.page, bucket, limits{last.key, below, l.depth + 1})
+			w.readTree(last.page, bucket, limits{last.key, below, l.depth + 1})
 		}
 	}
 	for i := range n {
 		e := table[i*elementSize:]
-		at, ok := s.part(headerSize+i*elementSize, order.Uint32(e), uint64(order.Uint32(e[4:])))
+		at, ok := s.partAfter(headerSize+i*elementSize, order.Uint32(e), uint64(order.Uint32(e[4:])))
 		if !ok || at.size > maxKey {
-			w.fault(id, "entry %d points outside of it", i)
+			w.reportFault(id, "entry %d points outside of it", i)
 			continue
 		}
-		key, ok := w.bytes(id, at, 0, at.size)
+		key, ok := w.readBytes(id, at, 0, at.size)
 		if !ok {
 			return
 		}
@@ -169,9 +169,9 @@ func (w *walk) branch(id uint64, s section, bucket string, l limits) {
 	descend(l.below)
 }
 
-// leaf reads a page of entries.
-func (w *walk) leaf(id uint64, s section, bucket string, l limits) {
-	n, table, ok := w.elements(id, s)
+// readLeaf reads a page of entries.
+func (w *walk) readLeaf(id uint64, s section, bucket string, l limits) {
+	n, table, ok := w.readElements(id, s)
 	if !ok {
 		return
 	}
@@ -182,16 +182,16 @@ func (w *walk) leaf(id uint64, s section, bucket string, l limits) {
 		}
 		key, value, isBucket, ok := leafEntry(s, table, i)
 		if !ok {
-			w.fault(id, "entry %d points outside of it", i)
+			w.reportFault(id, "entry %d points outside of it", i)
 			continue
 		}
 		w.inOrder(id, int(i), key, previous, l)
 		previous = key
 		switch {
 		case isBucket != (bucket == ""):
-			w.fault(id, "entry %d (%q) is of the wrong kind", i, key)
+			w.reportFault(id, "entry %d (%q) is of the wrong kind", i, key)
 		case isBucket:
-			w.bucket(id, string(key), value, l.depth+1)
+			w.readBucket(id, string(key), value, l.depth+1)
 		case w.report != nil:
 			w.Largest = max(w.Largest, value.size)
 		case w.visit != nil && !w.visit(bucket, key, value):
@@ -200,51 +200,51 @@ func (w *walk) leaf(id uint64, s section, bucket string, l limits) {
 	}
 }
 
-// bucket reads the entries of a bucket: below its root page, or, of a small one, on the
+// readBucket reads the entries of a bucket: below its root page, or, of a small one, on the
 // only page that it has, inside of its entry.
-func (w *walk) bucket(id uint64, name string, value section, depth int) {
+func (w *walk) readBucket(id uint64, name string, value section, depth int) {
 	if w.report != nil {
 		w.Buckets = append(w.Buckets, name)
 	}
 	if value.size < bucketSize {
-		w.fault(id, "bucket %q has no place", name)
+		w.reportFault(id, "bucket %q has no place", name)
 		return
 	}
-	place, ok := w.bytes(id, value, 0, bucketSize)
+	place, ok := w.readBytes(id, value, 0, bucketSize)
 	if !ok {
 		return
 	}
 	if root := order.Uint64(place); root != 0 {
-		w.tree(root, name, limits{depth: depth})
+		w.readTree(root, name, limits{depth: depth})
 		return
 	}
-	page := value.from(bucketSize)
+	page := value.skipBytes(bucketSize)
 	if page.size < headerSize {
-		w.fault(id, "bucket %q is not whole", name)
+		w.reportFault(id, "bucket %q is not whole", name)
 		return
 	}
-	header, ok := w.bytes(id, page, 0, headerSize)
+	header, ok := w.readBytes(id, page, 0, headerSize)
 	switch {
 	case !ok:
 	case order.Uint16(header[8:]) != flagLeaf:
-		w.fault(id, "bucket %q is not whole", name)
+		w.reportFault(id, "bucket %q is not whole", name)
 	default:
-		w.leaf(id, page, name, limits{depth: depth})
+		w.readLeaf(id, page, name, limits{depth: depth})
 	}
 }
 
-// elements reads the table of a page's entries: those that can be looked at.
-func (w *walk) elements(id uint64, s section) (n int64, table []byte, ok bool) {
-	header, ok := w.bytes(id, s, 0, headerSize)
+// readElements reads the table of a page's entries, as far as it can be read.
+func (w *walk) readElements(id uint64, s section) (n int64, table []byte, ok bool) {
+	header, ok := w.readBytes(id, s, 0, headerSize)
 	if !ok {
 		return 0, nil, false
 	}
 	n, room := int64(order.Uint16(header[10:])), (s.size-headerSize)/elementSize
 	if n > room {
-		w.fault(id, "it says that it has %d entries, which is more than it has room for", n)
+		w.reportFault(id, "it says that it has %d entries, which is more than it has room for", n)
 		return 0, nil, false
 	}
-	table, ok = w.bytes(id, s, headerSize, n*elementSize)
+	table, ok = w.readBytes(id, s, headerSize, n*elementSize)
 	return n, table, ok
 }
 
@@ -252,12 +252,12 @@ func (w *walk) elements(id uint64, s section) (n int64, table []byte, ok bool) {
 func leafEntry(s section, table []byte, i int64) (key []byte, value section, isBucket, ok bool) {
 	e := table[i*elementSize:]
 	flags, pos, ksize, vsize := order.Uint32(e), order.Uint32(e[4:]), order.Uint32(e[8:]), order.Uint32(e[12:])
-	both, ok := s.part(headerSize+i*elementSize, pos, uint64(ksize)+uint64(vsize))
+	both, ok := s.partAfter(headerSize+i*elementSize, pos, uint64(ksize)+uint64(vsize))
 	if !ok || flags > bucketEntry || ksize == 0 || ksize > maxKey {
 		return nil, section{}, false, false
 	}
-	key, err := both.bytes(0, int64(ksize))
-	return key, both.from(int64(ksize)), flags == bucketEntry, err == nil
+	key, err := both.readBytes(0, int64(ksize))
+	return key, both.skipBytes(int64(ksize)), flags == bucketEntry, err == nil
 }
 
 func (w *walk) inOrder(id uint64, i int, key, previous []byte, l limits) {
@@ -268,56 +268,56 @@ func (w *walk) inOrder(id uint64, i int, key, previous []byte, l limits) {
 		wrong = wrong || l.from != nil && !bytes.Equal(key, l.from)
 	}
 	if wrong {
-		w.fault(id, "key %q is not in its place", key)
+		w.reportFault(id, "key %q is not in its place", key)
 	}
 }
 
-// freelist marks the pages that are free, each of which must be in use nowhere
+// readFreelist marks the pages that are free, each of which must be in use nowhere
 // else: bbolt would write over it.
-func (w *walk) freelist(id uint64) {
-	s, _, ok := w.span(id)
+func (w *walk) readFreelist(id uint64) {
+	s, _, ok := w.readSpan(id)
 	if !ok {
 		return
 	}
-	header, ok := w.bytes(id, s, 0, headerSize)
+	header, ok := w.readBytes(id, s, 0, headerSize)
 	if !ok {
 		return
 	}
 	if kind := order.Uint16(header[8:]); kind != flagFreelist {
-		w.fault(id, "its kind is %#x, where the list of free pages should be", kind)
+		w.reportFault(id, "its kind is %#x, where the list of free pages should be", kind)
 		return
 	}
-	n, list := uint64(order.Uint16(header[10:])), s.from(headerSize)
+	n, list := uint64(order.Uint16(header[10:])), s.skipBytes(headerSize)
 	if n == 0xFFFF { // more: the first says how many
-		first, ok := w.bytes(id, list, 0, 8)
+		first, ok := w.readBytes(id, list, 0, 8)
 		if !ok {
 			return
 		}
-		n, list = order.Uint64(first), list.from(8)
+		n, list = order.Uint64(first), list.skipBytes(8)
 	}
 	if n > uint64(list.size)/8 {
-		w.fault(id, "its list of free pages is longer than it")
+		w.reportFault(id, "its list of free pages is longer than it")
 		return
 	}
 	for i := int64(0); i < int64(n); i += loadBound / 8 {
-		b, ok := w.bytes(id, list, i*8, min(int64(n)-i, loadBound/8)*8)
+		b, ok := w.readBytes(id, list, i*8, min(int64(n)-i, loadBound/8)*8)
 		if !ok {
 			return
 		}
-		w.free(id, b)
+		w.markFree(id, b)
 	}
 }
 
-// free marks some of the free pages.
-func (w *walk) free(id uint64, list []byte) {
+// markFree marks some of the free pages.
+func (w *walk) markFree(id uint64, list []byte) {
 	for ; len(list) >= 8; list = list[8:] {
 		free := order.Uint64(list)
-		if free < 2 || free >= w.hwm || w.reached.has(free) {
-			w.fault(id, "it says that page %d is free, which cannot be", free)
+		if free < 2 || free >= w.hwm || w.reached.hasBit(free) {
+			w.reportFault(id, "it says that page %d is free, which cannot be", free)
 			continue
 		}
 		if w.Free++; free < w.count {
-			w.reached.add(free)
+			w.reached.addBit(free)
 		}
 	}
 }

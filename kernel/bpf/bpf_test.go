@@ -26,9 +26,13 @@ func counting(a Action) func(Counter) asm.Instructions {
 	}
 }
 
+// soon is longer than a datagram needs on a loopback interface, and patience is longer than on
+// one of a busy machine.
+const soon, patience = 200 * time.Millisecond, 30 * time.Second
+
 // datagrams sends some over the loopback interface of the thread's network namespace, and
-// returns how many arrived.
-func datagrams(count int) (arrived int, err error) {
+// returns how many arrived in a while.
+func datagrams(count int, while time.Duration) (arrived int, err error) {
 	to, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
@@ -44,7 +48,7 @@ func datagrams(count int) (arrived int, err error) {
 			return 0, err
 		}
 	}
-	if err := to.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+	if err := to.SetReadDeadline(time.Now().Add(while)); err != nil {
 		return 0, err
 	}
 	for one := make([]byte, 1); arrived < count; arrived++ {
@@ -85,21 +89,24 @@ func TestAttachIngress(t *testing.T) {
 			return err
 		}
 		defer passing.Close()
-		if arrived, err := datagrams(3); err != nil || arrived != 3 {
+		if arrived, err := datagrams(3, patience); err != nil || arrived != 3 {
 			t.Errorf("%d of 3 arrived past a program that lets them through: %v", arrived, err)
 		}
 		dropping, err := AttachIngress(lo.Index, counting(Drop))
 		if err != nil {
 			return err
 		}
-		if arrived, err := datagrams(5); err != nil || arrived != 0 {
+		if arrived, err := datagrams(5, soon); err != nil || arrived != 0 {
 			t.Errorf("%d of 5 arrived past a program that drops them: %v", arrived, err)
 		}
 		first, err := dropping.Count()
+		for end := time.Now().Add(patience); first < 5 && err == nil && time.Now().Before(end); first, err = dropping.Count() {
+			time.Sleep(time.Millisecond)
+		}
 		if err := errors.Join(err, dropping.Close()); err != nil {
 			return err
 		}
-		if arrived, err := datagrams(1); err != nil || arrived != 1 {
+		if arrived, err := datagrams(1, patience); err != nil || arrived != 1 {
 			t.Errorf("%d of 1 arrived after the program was closed: %v", arrived, err)
 		}
 		second, err := passing.Count()

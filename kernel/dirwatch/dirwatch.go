@@ -1,5 +1,5 @@
-// Package dirwatch tells that something in a folder came, went or was renamed
-// (inotify(7)). What it is, its user looks for.
+// Package dirwatch reports that an entry of a folder came, went or was renamed (inotify(7)).
+// The caller looks for the entry itself.
 package dirwatch
 
 import (
@@ -14,15 +14,14 @@ import (
 	"github.com/culvert-net/culvert/change"
 )
 
-// events are what makes a socket or file appear or vanish in a folder, and the
-// end of the folder itself.
+// events are the changes by which a socket or file appears in a folder or vanishes, and the end
+// of the folder itself.
 const events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// Watch wakes after each change in a folder; wakes that nobody has taken yet
-// are one. Look once after Watch returns: what happened before is not told.
-// The channel is closed when ctx ends, or when the folder itself is removed or
-// renamed.
+// Watch wakes after each change in a folder; wakes that were not received yet merge into one.
+// Look once after Watch returns: it does not report earlier changes. The channel is closed when
+// ctx ends, or when the folder itself is removed or renamed.
 func Watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -34,7 +33,7 @@ func Watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 	}
 	wake := change.NewWake()
 	stop := context.AfterFunc(ctx, func() { _ = f.Close() })
-	// It ends with ctx or the folder, and closes the channel that tells so.
+	// This goroutine ends with ctx or the folder, and then closes the channel.
 	go func() {
 		defer close(wake)
 		defer f.Close()
@@ -42,7 +41,7 @@ func Watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 		buf := make([]byte, 16<<10)
 		for {
 			n, err := f.Read(buf)
-			if err != nil || ended(buf[:n]) {
+			if err != nil || isFolderGone(buf[:n]) {
 				return
 			}
 			wake.Notify()
@@ -51,12 +50,12 @@ func Watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 	return wake, nil
 }
 
-// ended reports whether one of the events says that the folder is not there
+// isFolderGone reports whether one of the events says that the folder is not there
 // any more. An event is struct inotify_event: 16 bytes, its mask in bytes 4 to 8,
 // the length of the name that follows in the last 4.
-func ended(buf []byte) bool {
+func isFolderGone(buf []byte) bool {
 	for len(buf) >= unix.SizeofInotifyEvent {
-		mask, length := native(buf[4:8]), native(buf[12:16])
+		mask, length := nativeUint32(buf[4:8]), nativeUint32(buf[12:16])
 		if mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_IGNORED) != 0 {
 			return true
 		}
@@ -65,4 +64,4 @@ func ended(buf []byte) bool {
 	return false
 }
 
-func native(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }
+func nativeUint32(b []byte) uint32 { return binary.NativeEndian.Uint32(b) }

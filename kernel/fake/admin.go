@@ -8,17 +8,17 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// admin carries out the steps on what the PF holds for a VF.
-func (k *Kernel) admin(s step.Step) error {
+// doAdmin carries out the steps on what the PF holds for a VF.
+func (k *Kernel) doAdmin(s step.Step) error {
 	switch s := s.(type) {
 	case step.SetVFMAC:
 		return k.setMAC(s)
 	case step.SetVFVLAN:
 		return k.setVLAN(s)
 	case step.SetVFSwitch:
-		return k.set(s.PF, s.Index, s.Setting, func(_ *pf, f *function) error { *f.Admin.Switch(s.Setting) = vf.TriOf(s.On); return nil })
+		return k.setAdmin(s.PF, s.Index, s.Setting, func(_ *pf, f *function) error { *f.Admin.Switch(s.Setting) = vf.TriOf(s.On); return nil })
 	case step.SetVFLinkState:
-		return k.set(s.PF, s.Index, vf.SetLinkState, func(_ *pf, f *function) error { f.Admin.LinkState = s.State; return nil })
+		return k.setAdmin(s.PF, s.Index, vf.SetLinkState, func(_ *pf, f *function) error { f.Admin.LinkState = s.State; return nil })
 	case step.SetVFRate:
 		return k.setRate(s)
 	}
@@ -26,7 +26,7 @@ func (k *Kernel) admin(s step.Step) error {
 }
 
 func (k *Kernel) setMAC(s step.SetVFMAC) error {
-	return k.set(s.PF, s.Index, vf.SetMAC, func(_ *pf, f *function) error {
+	return k.setAdmin(s.PF, s.Index, vf.SetMAC, func(_ *pf, f *function) error {
 		if err := k.profile.refusesMAC(f.Admin.MAC, s.MAC); err != nil {
 			return err
 		}
@@ -40,7 +40,7 @@ func (k *Kernel) setVLAN(s step.SetVFVLAN) error {
 	if s.VLAN.Proto == vf.Dot1AD {
 		ability = vf.SetVLANProto
 	}
-	return k.set(s.PF, s.Index, ability, func(_ *pf, f *function) error {
+	return k.setAdmin(s.PF, s.Index, ability, func(_ *pf, f *function) error {
 		if err := k.profile.refusesVLAN(s.VLAN); err != nil {
 			return err
 		}
@@ -49,24 +49,24 @@ func (k *Kernel) setVLAN(s step.SetVFVLAN) error {
 	})
 }
 
-// setRate: the kernel goes on reporting what was asked, whatever the hardware
-// keeps to.
+// setRate sets a rate. As the kernel does, it goes on reporting the rate that was asked for
+// where the hardware keeps to another.
 func (k *Kernel) setRate(s step.SetVFRate) error {
 	ability := vf.SetMaxTxRate
 	if s.Min != 0 {
 		ability = vf.SetMinTxRate
 	}
-	return k.set(s.PF, s.Index, ability, func(p *pf, f *function) error {
+	return k.setAdmin(s.PF, s.Index, ability, func(p *pf, f *function) error {
 		if err := refusesRates(p.withLink(), s.Min, s.Max); err != nil {
 			return err
 		}
-		f.Admin.MinTxRate, f.Admin.MaxTxRate, f.rate = s.Min, s.Max, k.profile.held(s.Max)
+		f.Admin.MinTxRate, f.Admin.MaxTxRate, f.rate = s.Min, s.Max, k.profile.effectiveRate(s.Max)
 		return nil
 	})
 }
 
-func (k *Kernel) set(a vf.PCIAddr, index int, ability vf.Setting, change func(*pf, *function) error) error {
-	p, err := k.pf(a)
+func (k *Kernel) setAdmin(a vf.PCIAddr, index int, ability vf.Setting, change func(*pf, *function) error) error {
+	p, err := k.findPF(a)
 	if err != nil {
 		return err
 	}

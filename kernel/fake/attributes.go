@@ -33,12 +33,12 @@ var (
 	shownNowhere = map[string]string{"napi": "", "rx_buf_len": "2048", "cqe_mode": "eqe", "devlink": ""}
 )
 
-// AttributeNames are the attributes that SetAttribute knows and that a read of a VF shows.
+// AttributeNames returns the attributes that SetAttribute knows and that a read of a VF shows.
 func AttributeNames() []string {
 	return slices.Sorted(maps.Keys(shownAttributes()))
 }
 
-// UnreadAttributeNames are those that SetAttribute knows and no read shows.
+// UnreadAttributeNames returns the attributes that SetAttribute knows and no read shows.
 func UnreadAttributeNames() []string {
 	return slices.Sorted(maps.Keys(shownNowhere))
 }
@@ -73,7 +73,7 @@ func (k *Kernel) SetNewAttribute(name, value string) {
 func (k *Kernel) SetAttribute(a vf.PCIAddr, name, value string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
+	defer k.notifyWatchers()
 	return k.onVF(a, func(f *function) error {
 		if f.Link == nil {
 			return fmt.Errorf("VF %s has no netdevice: %w", a, vf.ErrNotFound)
@@ -81,7 +81,7 @@ func (k *Kernel) SetAttribute(a vf.PCIAddr, name, value string) error {
 		if _, ok := f.attributes[name]; !ok {
 			return fmt.Errorf("attribute %s: %w", name, vf.ErrUnable)
 		}
-		if name == altnames && k.named(f.Link.Netns, value) != nil {
+		if name == altnames && k.findNamed(f.Link.Netns, value) != nil {
 			return syscall.EEXIST
 		}
 		f.setAttribute(name, value)
@@ -94,8 +94,8 @@ func (f *function) setAttribute(name, value string) {
 	f.attributes[name] = value
 }
 
-// shown returns the attributes as the kernel shows them; with whole, as a read of one VF does.
-func (f *function) shown(whole bool) vf.Attributes {
+// shownAttributes returns the attributes as the kernel shows them; with whole, as a read of one VF does.
+func (f *function) shownAttributes(whole bool) vf.Attributes {
 	text := &f.text[0]
 	if whole {
 		text = &f.text[1]
@@ -123,14 +123,14 @@ func (f *function) describeAttributes(whole bool) vf.Attributes {
 func (k *Kernel) ChangedAttributes(a vf.PCIAddr) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, f, err := k.function(a)
+	_, f, err := k.findVF(a)
 	if err != nil {
 		return ""
 	}
-	return f.changed()
+	return f.describeChanges()
 }
 
-func (f *function) changed() string {
+func (f *function) describeChanges() string {
 	var b strings.Builder
 	if f.Link == nil {
 		return ""
@@ -143,8 +143,8 @@ func (f *function) changed() string {
 	return b.String()
 }
 
-// bears reports whether a netdevice has a name, or another that is the same.
-func (f *function) bears(netns, name string) bool {
+// hasName reports whether a netdevice has a name, or another that is the same.
+func (f *function) hasName(netns, name string) bool {
 	return f.Link != nil && f.Link.Netns == netns && name != "" && (f.Link.Name == name || f.attributes[altnames] == name)
 }
 
@@ -155,6 +155,6 @@ func (k *Kernel) altnameTaken(f *function, netns string) bool {
 	if name == "" {
 		return false
 	}
-	other := k.named(netns, name)
+	other := k.findNamed(netns, name)
 	return netns != "" && name == sandboxHas || other != nil && other != f
 }

@@ -15,65 +15,69 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
-	if err := k.locked(s); err != nil {
+	if err := k.doLocked(s); err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}
 	return nil
 }
 
-func (k *Kernel) locked(s step.Step) error {
+func (k *Kernel) doLocked(s step.Step) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
+	defer k.notifyWatchers()
 	switch s := s.(type) {
 	case step.SetAutoprobe:
 		return k.onPF(s.PF, func(p *pf) error { p.Autoprobe = vf.TriOf(s.On); return nil })
 	case step.SetNumVFs:
 		return k.onPF(s.PF, func(p *pf) error { return k.setNumVFs(p, s.N) })
 	case step.SetPFUp:
-		return k.onPF(s.PF, func(p *pf) error { p.up = true; return nil })
+		return k.onPF(s.PF, func(p *pf) error { p.up = true; k.chooseActives(); return nil })
 	case step.WaitCarrier:
 		return k.onPF(s.PF, func(p *pf) error {
-			if p.link() == 0 {
+			if p.linkSpeed() == 0 {
 				return vf.ErrTimeout
 			}
 			return nil
 		})
 	case step.SetPFMTU:
 		return k.onPF(s.PF, func(p *pf) error {
-			if s.MTU > p.MaxMTU {
-				return syscall.EINVAL
-			}
-			p.mtu = s.MTU
-			return nil
+			return p.setPortMTU(s.MTU, p.MaxMTU)
 		})
 	case step.AddPFAddress, step.DelPFAddress:
 		return k.pfAddress(s)
 	case step.Bind:
-		return k.bind(s)
+		return k.bindDriver(s)
 	case step.Unbind:
 		return k.onVF(s.VF, func(f *function) error {
 			if len(f.users) > 0 { // the kernel waits until they let go
 				return fmt.Errorf("%s has it open: %w", f.users[0], vf.ErrTimeout)
 			}
+			f.leaveBond()
 			f.Driver, f.Link = "", nil
 			return nil
 		})
 	case step.Reset:
 		return k.onVF(s.VF, func(*function) error { return nil }) // all that the fake knows of a VF is the PF's or its driver's
+	case step.SetGuard:
+		return k.setGuard(s)
+	case step.DelGuard:
+		k.dropGuard(s.VF, s.Netns)
+		return nil
 	case step.SetDefaultRoute:
 		return k.setDefaultRoute(s)
+	case step.AddBond, step.DelBond, step.Enslave, step.SetBondPrimary, step.SetBondActive:
+		return k.doBond(s)
 	case step.Announce:
-		k.told = append(k.told, s)
+		k.announced = append(k.announced, s)
 		return nil
 	case step.SetVFMAC, step.SetVFVLAN, step.SetVFSwitch, step.SetVFLinkState, step.SetVFRate:
-		return k.admin(s)
+		return k.doAdmin(s)
 	}
-	return k.link(s)
+	return k.doLink(s)
 }
 
 func (k *Kernel) onPF(a vf.PCIAddr, f func(*pf) error) error {
-	p, err := k.pf(a)
+	p, err := k.findPF(a)
 	if err != nil {
 		return err
 	}
@@ -81,7 +85,7 @@ func (k *Kernel) onPF(a vf.PCIAddr, f func(*pf) error) error {
 }
 
 func (k *Kernel) onVF(a vf.PCIAddr, do func(*function) error) error {
-	_, f, err := k.function(a)
+	_, f, err := k.findVF(a)
 	if err != nil {
 		return err
 	}
@@ -99,16 +103,18 @@ func (k *Kernel) setNumVFs(p *pf, n int) error {
 	case k.profile.deaf:
 		return fmt.Errorf("the driver took the write, but sriov_numvfs is %d: %w", p.numVFs, vf.ErrUnable)
 	}
+	p.leaveBonds()
+	p.resetLink()
 	p.vfs, p.gone, p.numVFs = nil, nil, n
 	for i := range n {
 		f := &function{State: vf.State{
-			ID: vf.ID{PF: p.ID, Index: i}, PCI: k.profile.place(p.PCI, i),
+			ID: vf.ID{PF: p.ID, Index: i}, PCI: k.profile.placeOf(p.PCI, i),
 			Vendor: k.profile.Vendor, Device: k.profile.VFDevice, NUMA: -1, IOMMUGroup: 1000*(int(p.PCI.Bus)+int(p.PCI.Function)) + i,
-			Admin: k.profile.born(p.PCI, i),
+			Admin: k.profile.newAdmin(p.PCI, i),
 		}}
 		p.vfs = append(p.vfs, f)
 		if p.Autoprobe == vf.Yes {
-			if err := k.probe(p, f, k.profile.VFDriver()); err != nil {
+			if err := k.probeDriver(p, f, k.profile.VFDriver()); err != nil {
 				return err
 			}
 		}
@@ -116,15 +122,15 @@ func (k *Kernel) setNumVFs(p *pf, n int) error {
 	return nil
 }
 
-// place is where VF index is on the bus (PCIe base specification, 9.2.1.2).
-func (p Profile) place(pf vf.PCIAddr, index int) vf.PCIAddr {
+// placeOf returns the address of VF index on the bus (PCIe base specification, 9.2.1.2).
+func (p Profile) placeOf(pf vf.PCIAddr, index int) vf.PCIAddr {
 	rid := int(pf.Bus)<<8 | int(pf.Device)<<3 | int(pf.Function)
 	rid += p.Offset + index*p.Stride
 	return vf.PCIAddr{Domain: pf.Domain, Bus: uint8(rid >> 8), Device: uint8(rid >> 3 & 31), Function: uint8(rid & 7)}
 }
 
-// born is what the PF holds for a VF that was just made.
-func (p Profile) born(pf vf.PCIAddr, index int) vf.Admin {
+// newAdmin returns the PF's settings for a VF that was just made.
+func (p Profile) newAdmin(pf vf.PCIAddr, index int) vf.Admin {
 	a := vf.Admin{}
 	for _, s := range vf.Switches() {
 		if p.Abilities[s] == vf.Yes {
@@ -137,8 +143,8 @@ func (p Profile) born(pf vf.PCIAddr, index int) vf.Admin {
 	return a
 }
 
-func (k *Kernel) bind(s step.Bind) error {
-	p, f, err := k.function(s.VF)
+func (k *Kernel) bindDriver(s step.Bind) error {
+	p, f, err := k.findVF(s.VF)
 	if err != nil {
 		return err
 	}
@@ -152,19 +158,19 @@ func (k *Kernel) bind(s step.Bind) error {
 	if f.Driver != "" {
 		return fmt.Errorf("%s is bound: %w", f.Driver, syscall.EBUSY)
 	}
-	return k.probe(p, f, driver)
+	return k.probeDriver(p, f, driver)
 }
 
-// probe binds a driver. The netdevice takes the admin MAC, or a random one
+// probeDriver binds a driver. The netdevice takes the admin MAC, or a random one
 // where none is set, and the name that udev would give it.
-func (k *Kernel) probe(p *pf, f *function, driver string) error {
+func (k *Kernel) probeDriver(p *pf, f *function, driver string) error {
 	f.Driver = driver
 	if driver == vf.DriverVFIO {
 		return nil
 	}
 	k.next++
 	mac := f.Admin.MAC
-	if mac.IsZero() {
+	if mac.IsZero() || p.mute {
 		mac = vf.MAC{0x06, 0, 0, 0, byte(k.next >> 8), byte(k.next)}
 	}
 	name := fmt.Sprintf("enp%ds%d", p.PCI.Bus, p.PCI.Device)
@@ -172,7 +178,7 @@ func (k *Kernel) probe(p *pf, f *function, driver string) error {
 		name += fmt.Sprintf("f%d", p.PCI.Function)
 	}
 	name += fmt.Sprintf("v%d", f.ID.Index)
-	if k.named("", name) != nil {
+	if k.isNamed("", name, nil) {
 		name = fmt.Sprintf("eth%d", k.next)
 	}
 	f.Link = &vf.Link{Index: k.next, Name: name, MAC: mac, MTU: 1500}
@@ -183,10 +189,10 @@ func (k *Kernel) probe(p *pf, f *function, driver string) error {
 	return nil
 }
 
-func (k *Kernel) named(netns, name string) *function {
+func (k *Kernel) findNamed(netns, name string) *function {
 	for _, p := range k.pfs {
 		for _, f := range p.vfs {
-			if f.bears(netns, name) {
+			if f.hasName(netns, name) {
 				return f
 			}
 		}

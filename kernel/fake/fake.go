@@ -24,16 +24,23 @@ import (
 
 // Kernel is the kernel of one machine. Its methods may be called concurrently.
 type Kernel struct {
-	mu      sync.Mutex // guards all below
-	profile Profile
-	pfs     []*pf
-	gone    []*pf // unplugged
-	netns   map[string]bool
-	next    int // ifindexes and random MACs count up from here
-	wake    []change.Wake
-	told    []step.Announce
-	shown   int               // netdevices of VFs that the host got to see
-	newer   map[string]string // attributes of netdevices from their next bind on
+	mu        sync.Mutex // guards all below
+	profile   Profile
+	pfs       []*pf
+	gone      []*pf // unplugged
+	netns     map[string]bool
+	bonds     []*bond
+	masters   []*hostMaster // of the host, with PFs as members
+	next      int           // ifindexes and random MACs count up from here
+	wake      []change.Wake
+	announced []step.Announce
+	shown     int               // netdevices of VFs that the host got to see
+	newer     map[string]string // attributes of netdevices from their next bind on
+	// elsewhere has the addresses of other machines on the segment
+	elsewhere map[netip.Addr]bool
+	guards    []table // sorted
+	noGuards  bool
+	beacons   []*Beacon
 }
 
 type pf struct {
@@ -42,19 +49,44 @@ type pf struct {
 	numVFs int // sriov_numvfs, which a VF that is unplugged leaves as it is
 	vfs    []*function
 	gone   []*function // unplugged
+	mute   bool        // does not answer its VFs
 }
 
-// port is what has a cable.
+// port is a port of a NIC, which has a cable.
 type port struct {
 	name  string
 	up    bool
 	cable bool
+	wire  string // where the cable leads
 	mtu   int
 	speed int // of the link when there is one, Mb/s
+	// master has the port as a member, and ownMTU is the MTU that it had before.
+	master *hostMaster
+	ownMTU int
+
+	hadLink bool   // at the last countLosses
+	losses  uint32 // of the link
 }
 
-// link is the speed of the link, 0 without one.
-func (p *port) link() int {
+// resetLink counts the loss of the link when a driver resets its port, as igb does at a change of
+// the number of VFs or of the MTU. igb gets the link back after three seconds, the fake at once.
+func (p *port) resetLink() {
+	if p.linkSpeed() > 0 {
+		p.losses++
+	}
+}
+
+// countLosses counts a loss if the port has had a link and has none now.
+func (p *port) countLosses() {
+	has := p.linkSpeed() > 0
+	if p.hadLink && !has {
+		p.losses++
+	}
+	p.hadLink = has
+}
+
+// linkSpeed returns the speed of the link, 0 without one.
+func (p *port) linkSpeed() int {
 	if p.up && p.cable {
 		return p.speed
 	}
@@ -66,10 +98,13 @@ type function struct {
 	vf.State
 	rate  uint32       // the max_tx_rate that the hardware keeps to
 	users []vf.Process // that have it open
+	// bond has the netdevice as a member, and ownMTU is the MTU that it had before.
+	bond   *bond
+	ownMTU int
 	// attributes of its netdevice by name, as they are and as its driver made them: one map
 	// until setAttribute changes one
 	attributes, made map[string]string
-	// text is what shown returned for parts of them and for all, until one changes
+	// text caches the results of shown for parts of them and for all, until one changes
 	text [2]vf.Attributes
 }
 
@@ -95,14 +130,14 @@ func New(p Profile, n int) *Kernel {
 			f.port = ports[i%2]
 		}
 		ports = append(ports, f.port)
-		f.plugged(f.PCI)
+		f.nameAfterSlot(f.PCI)
 		k.pfs = append(k.pfs, f)
 	}
 	return k
 }
 
-// plugged names a PF after its slot, as udev does.
-func (p *pf) plugged(slot vf.PCIAddr) {
+// nameAfterSlot names a PF after its slot, as udev does.
+func (p *pf) nameAfterSlot(slot vf.PCIAddr) {
 	p.PCI = slot
 	name := fmt.Sprintf("enp%ds%d", slot.Bus, slot.Device)
 	if p.ID.Port == "" {
@@ -122,7 +157,7 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 	defer k.mu.Unlock()
 	out := make([]vf.PF, 0, len(k.pfs))
 	for _, p := range k.pfs {
-		out = append(out, k.view(p))
+		out = append(out, k.viewPF(p))
 	}
 	return out, nil
 }
@@ -131,11 +166,11 @@ func (k *Kernel) PFs(ctx context.Context) ([]vf.PF, error) {
 func (k *Kernel) PF(_ context.Context, a vf.PCIAddr) (vf.PF, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p, err := k.pf(a)
+	p, err := k.findPF(a)
 	if err != nil {
 		return vf.PF{}, err
 	}
-	return k.view(p), nil
+	return k.viewPF(p), nil
 }
 
 // VF reads one VF, with its netdevice when that is on the host or in netns.
@@ -145,18 +180,18 @@ func (k *Kernel) VF(ctx context.Context, a vf.PCIAddr, netns string) (vf.State, 
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, f, err := k.function(a)
+	p, f, err := k.findVF(a)
 	if err != nil {
 		return vf.State{}, err
 	}
-	st := f.seenFrom(netns)
+	st := p.seenFrom(f, netns)
 	if st.Link != nil {
-		st.Link.Attributes = f.shown(st.Link.Netns == "")
+		st.Link.Attributes = f.shownAttributes(st.Link.Netns == "")
 	}
 	return st, nil
 }
 
-// Users tells who has VFs open, as Open said.
+// Users returns the VFs that are open, as Open set them.
 func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -165,20 +200,20 @@ func (k *Kernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][
 	defer k.mu.Unlock()
 	out := map[vf.PCIAddr][]vf.Process{}
 	for _, a := range vfs {
-		if _, f, err := k.function(a); err == nil && len(f.users) > 0 {
+		if _, f, err := k.findVF(a); err == nil && len(f.users) > 0 {
 			out[a] = slices.Clone(f.users)
 		}
 	}
 	return out, nil
 }
 
-// Probe tells what the driver can do, as far as kernel.Probe finds out: it does
-// not ask for mac and min_tx_rate, and hears nothing of max_tx_rate where the
-// driver takes no rate as things are.
+// Probe reports what the driver can do, as far as kernel.Probe finds out: it does not ask for
+// mac and min_tx_rate, and learns nothing of max_tx_rate where the driver takes no rate as
+// things are.
 func (k *Kernel) Probe(_ context.Context, a vf.PCIAddr, _ int) (vf.Abilities, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p, err := k.pf(a)
+	p, err := k.findPF(a)
 	if err != nil {
 		return nil, err
 	}
@@ -207,40 +242,52 @@ func (k *Kernel) Watch(ctx context.Context) (<-chan struct{}, error) {
 	return c, nil
 }
 
-func (k *Kernel) changed() {
+func (k *Kernel) notifyWatchers() {
+	for _, p := range k.pfs {
+		p.countLosses()
+	}
 	for _, c := range k.wake {
 		c.Notify()
 	}
 }
 
-// withLink is the PF without its VFs.
+// withLink returns the PF without its VFs.
 func (p *pf) withLink() vf.PF {
 	out := p.PF
-	out.Up, out.MTU, out.Carrier, out.SpeedMbps = p.up, p.mtu, p.link() > 0, p.link()
-	return out
-}
-
-// view is the PF as the host sees it: abilities are not part of a listing.
-func (k *Kernel) view(p *pf) vf.PF {
-	out := p.withLink()
-	out.NumVFs = p.numVFs
-	out.VFs = nil
-	for _, f := range p.vfs {
-		out.VFs = append(out.VFs, f.seenFrom(""))
+	out.Up, out.MTU, out.Carrier, out.SpeedMbps = p.up, p.mtu, p.linkSpeed() > 0, p.linkSpeed()
+	out.CarrierLosses = p.losses
+	if p.master != nil {
+		out.Master, out.MAC = p.master.view(), p.master.macOf(p)
 	}
 	return out
 }
 
-// seenFrom copies the state, without the netdevice unless it is on the host or
+// viewPF returns the PF as the host sees it: abilities are not part of a listing.
+func (k *Kernel) viewPF(p *pf) vf.PF {
+	out := p.withLink()
+	out.NumVFs = p.numVFs
+	out.VFs = nil
+	for _, f := range p.vfs {
+		out.VFs = append(out.VFs, p.seenFrom(f, ""))
+	}
+	return out
+}
+
+// seenFrom copies the state of a VF of the PF, without the netdevice unless it is on the host or
 // in netns.
-func (f *function) seenFrom(netns string) vf.State {
+func (p *pf) seenFrom(f *function, netns string) vf.State {
 	st := f.State
 	if f.Link == nil {
 		return st
 	}
 	l := *f.Link
 	l.Addrs, l.Routes = slices.Clone(l.Addrs), slices.Clone(l.Routes)
-	l.Attributes = f.shown(false)
+	l.Tentative, l.Duplicates = slices.Clone(l.Tentative), slices.Clone(l.Duplicates)
+	l.Attributes = f.shownAttributes(false)
+	if f.bond != nil {
+		l.Bond = f.bond.state(f)
+	}
+	l.Carrier = l.Carrier && !p.mute
 	st.Link = &l
 	if l.Netns != "" && l.Netns != netns {
 		st.Link = nil
@@ -248,7 +295,7 @@ func (f *function) seenFrom(netns string) vf.State {
 	return st
 }
 
-func (k *Kernel) pf(a vf.PCIAddr) (*pf, error) {
+func (k *Kernel) findPF(a vf.PCIAddr) (*pf, error) {
 	for _, p := range k.pfs {
 		if p.PCI == a {
 			return p, nil
@@ -257,7 +304,7 @@ func (k *Kernel) pf(a vf.PCIAddr) (*pf, error) {
 	return nil, fmt.Errorf("PF %s: %w", a, vf.ErrNotFound)
 }
 
-func (k *Kernel) function(a vf.PCIAddr) (*pf, *function, error) {
+func (k *Kernel) findVF(a vf.PCIAddr) (*pf, *function, error) {
 	for _, p := range k.pfs {
 		for _, f := range p.vfs {
 			if f.PCI == a {
@@ -273,7 +320,7 @@ func (k *Kernel) Announced() []netip.Prefix {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var out []netip.Prefix
-	for _, s := range k.told {
+	for _, s := range k.announced {
 		out = append(out, s.Addresses...)
 	}
 	return out

@@ -10,31 +10,34 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// link carries out the steps on a netdevice.
-func (k *Kernel) link(s step.Step) error {
+// doLink carries out the steps on a netdevice.
+func (k *Kernel) doLink(s step.Step) error {
 	switch s := s.(type) {
 	case step.Move:
-		return k.onLink(s.VF, s.From, func(l *vf.Link) error { return k.move(l, s) })
+		return k.onLink(s.VF, s.From, func(l *vf.Link) error { return k.moveLink(l, s) })
 	case step.Rename:
-		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return k.rename(l, s.Name) })
+		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return k.renameLink(l, s.Name) })
 	case step.SetMTU:
 		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return k.setMTU(l, s) })
 	case step.SetLinkMAC:
 		return k.setLinkMAC(s)
 	case step.SetUp:
-		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { setUp(l, s.Up); return nil })
+		return k.onDevice(s.VF, s.Netns, s.Bond, func(l *vf.Link) error { setUp(l, s.Up); k.chooseActives(); return nil })
 	case step.ClearPromisc:
 		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { l.Promisc, l.AllMulti = false, false; return nil })
 	case step.AddAddress:
-		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { return addAddress(l, s.Address) })
+		return k.onDevice(s.VF, s.Netns, s.Bond, func(l *vf.Link) error { return addAddress(l, s) })
 	case step.DelAddress:
 		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error {
-			l.Addrs = slices.DeleteFunc(l.Addrs, func(a netip.Prefix) bool { return a == s.Address })
+			is := func(a netip.Prefix) bool { return a == s.Address }
+			l.Addrs, l.Tentative, l.Duplicates = slices.DeleteFunc(l.Addrs, is), slices.DeleteFunc(l.Tentative, is), slices.DeleteFunc(l.Duplicates, is)
 			return nil
 		})
+	case step.DetectDuplicates:
+		return k.onDevice(s.VF, s.Netns, s.Bond, func(l *vf.Link) error { return k.detectDuplicates(l, s.Addresses) })
 	case step.AddRoute:
-		return k.onLink(s.VF, s.Netns, func(l *vf.Link) error {
-			if k.routed(l, s.Route) {
+		return k.onDevice(s.VF, s.Netns, s.Bond, func(l *vf.Link) error {
+			if k.hasSameRoute(l, s.Route) {
 				return fmt.Errorf("%w: %w", vf.ErrRouteTaken, syscall.EEXIST)
 			}
 			return addRoute(l, s.Route)
@@ -56,29 +59,34 @@ func (k *Kernel) onLink(a vf.PCIAddr, netns string, do func(*vf.Link) error) err
 	})
 }
 
-func (k *Kernel) move(l *vf.Link, s step.Move) error {
+func (k *Kernel) moveLink(l *vf.Link, s step.Move) error {
 	to, name := s.To, s.Name
 	if !k.netns[to] {
 		return fmt.Errorf("netns %s: %w", to, vf.ErrNetnsGone)
 	}
-	if other := k.named(to, name); other != nil && other.Link != l {
+	if k.isNamed(to, name, l) {
 		return fmt.Errorf("name %s is taken there: %w", name, syscall.EEXIST)
 	}
-	if _, f, err := k.function(s.VF); err != nil || k.altnameTaken(f, to) {
+	_, f, err := k.findVF(s.VF)
+	if err != nil || k.altnameTaken(f, to) {
 		return fmt.Errorf("an alternative name is taken there: %w", syscall.EEXIST)
+	}
+	if to != l.Netns {
+		f.leaveBond()
 	}
 	if to == "" && l.Netns != "" {
 		k.shown++
 	}
-	l.Netns, l.Name, l.Up, l.Carrier, l.Addrs, l.Routes = to, name, false, false, nil, nil
+	l.Netns, l.Name, l.Carrier = to, name, false
+	stripLink(l)
 	return nil
 }
 
-func (k *Kernel) rename(l *vf.Link, name string) error {
+func (k *Kernel) renameLink(l *vf.Link, name string) error {
 	if l.Up {
 		return syscall.EBUSY
 	}
-	if other := k.named(l.Netns, name); other != nil && other.Link != l {
+	if k.isNamed(l.Netns, name, l) {
 		return syscall.EEXIST
 	}
 	l.Name = name
@@ -93,30 +101,72 @@ func (k *Kernel) setMTU(l *vf.Link, s step.SetMTU) error {
 	return nil
 }
 
-// setLinkMAC: once the PF has set a MAC, the VF may not choose another
-// (lab-facts, trap 4).
+// setLinkMAC sets the MAC of a VF's interface. Once the PF has set a MAC, the VF may not choose
+// another (lab-facts, trap 4). A PF that does not answer agrees to none.
 func (k *Kernel) setLinkMAC(s step.SetLinkMAC) error {
-	_, f, err := k.function(s.VF)
+	p, f, err := k.findVF(s.VF)
 	if err != nil {
 		return err
 	}
-	if !f.Admin.MAC.IsZero() && f.Admin.MAC != s.MAC {
+	if !f.Admin.MAC.IsZero() && f.Admin.MAC != s.MAC || p.mute {
 		return syscall.EADDRNOTAVAIL
 	}
 	return k.onLink(s.VF, s.Netns, func(l *vf.Link) error { l.MAC = s.MAC; return nil })
 }
 
-func addAddress(l *vf.Link, a netip.Prefix) error {
-	if slices.Contains(l.Addrs, a) {
+// stripLink takes down a netdevice that changes its netns, and removes what does not move along.
+func stripLink(l *vf.Link) {
+	l.Up, l.Addrs, l.Routes, l.Tentative, l.Duplicates = false, nil, nil, nil, nil
+}
+
+func addAddress(l *vf.Link, s step.AddAddress) error {
+	if slices.Contains(l.Addrs, s.Address) {
 		return syscall.EEXIST
 	}
-	l.Addrs = append(l.Addrs, a)
+	l.Addrs = append(l.Addrs, s.Address)
+	if s.Detect && s.Address.Addr().Is6() {
+		l.Tentative = append(l.Tentative, s.Address)
+	}
 	return nil
 }
 
-// routed reports whether another netdevice of the netns has an IPv6 route to the same
+// detectDuplicates ends the detection of all tentative addresses of a netdevice, which needs
+// carrier, and returns the duplicates among the given addresses. On the fake kernel no time
+// passes, so detection ends in this step and not before.
+func (k *Kernel) detectDuplicates(l *vf.Link, addresses []netip.Prefix) error {
+	if l.Carrier {
+		for _, a := range l.Tentative {
+			if k.elsewhere[a.Addr()] || k.onPFs(a.Addr()) {
+				l.Duplicates = append(l.Duplicates, a)
+			}
+		}
+		l.Tentative = nil
+	}
+	var found []netip.Addr
+	for _, a := range addresses {
+		switch {
+		case slices.Contains(l.Tentative, a):
+			return fmt.Errorf("no result for %s, no carrier: %w", a, vf.ErrTimeout)
+		case slices.Contains(l.Duplicates, a):
+			found = append(found, a.Addr())
+		}
+	}
+	if len(found) > 0 {
+		return vf.DuplicateError{Addresses: found}
+	}
+	return nil
+}
+
+// onPFs reports whether a PF has an address. The PFs are on one segment.
+func (k *Kernel) onPFs(a netip.Addr) bool {
+	return slices.ContainsFunc(k.pfs, func(p *pf) bool {
+		return slices.ContainsFunc(p.Addrs, func(o netip.Prefix) bool { return o.Addr() == a })
+	})
+}
+
+// hasSameRoute reports whether another netdevice of the netns has an IPv6 route to the same
 // destination with the same priority. One of IPv4 goes in front of others.
-func (k *Kernel) routed(l *vf.Link, r vf.Route) bool {
+func (k *Kernel) hasSameRoute(l *vf.Link, r vf.Route) bool {
 	for _, p := range k.pfs {
 		for _, f := range p.vfs {
 			if f.Link != nil && f.Link != l && f.Link.Netns == l.Netns && slices.ContainsFunc(f.Link.Routes, func(o vf.Route) bool {
@@ -141,8 +191,8 @@ func addRoute(l *vf.Link, r vf.Route) error {
 	return nil
 }
 
-// setDefaultRoute knows the netdevices of VFs. Of another interface, which some other
-// plugin has made, it takes the word.
+// setDefaultRoute knows the netdevices of VFs. It accepts any other interface, which another
+// plugin has made, without a check.
 func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
 	if !k.netns[s.Netns] {
 		return fmt.Errorf("netns %s: %w", s.Netns, vf.ErrNetnsGone)
@@ -157,7 +207,7 @@ func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
 			}
 		}
 	}
-	f := k.named(s.Netns, s.Interface)
+	f := k.findNamed(s.Netns, s.Interface)
 	if f == nil {
 		return nil
 	}
@@ -173,7 +223,7 @@ func (k *Kernel) setDefaultRoute(s step.SetDefaultRoute) error {
 	return nil
 }
 
-// setUp: taking a netdevice down drops its routes, not its addresses.
+// setUp sets a netdevice up or down. Taking it down drops its routes, not its addresses.
 func setUp(l *vf.Link, up bool) {
 	l.Up, l.Carrier = up, up
 	if !up {

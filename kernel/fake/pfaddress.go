@@ -37,7 +37,7 @@ func (k *Kernel) pfAddress(s step.Step) error {
 func (k *Kernel) AddOthersAddress(a vf.PCIAddr, address netip.Prefix) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
+	defer k.notifyWatchers()
 	return k.onPF(a, func(p *pf) error {
 		p.Addrs = append(slices.Clone(p.Addrs), address)
 		return nil

@@ -7,64 +7,66 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// RemovePF unplugs a PF, and with it its VFs, whoever has them. AddPF plugs it
-// in again.
+// RemovePF unplugs a PF, and with it its VFs, held or free. AddPF plugs it in again.
 func (k *Kernel) RemovePF(a vf.PCIAddr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
-	p, err := k.pf(a)
+	defer k.notifyWatchers()
+	p, err := k.findPF(a)
 	if err != nil {
 		return err
 	}
 	k.pfs = slices.DeleteFunc(k.pfs, func(o *pf) bool { return o == p })
-	p.reset()
+	p.resetPF()
 	k.gone = append(k.gone, p)
 	return nil
 }
 
-// AddPF plugs a PF that was unplugged at address a in again, at slot, which is
-// a where it comes back to its old place. It is as after power-on: down,
-// without VFs. Its name follows from the slot, its identity is what it was.
+// AddPF plugs a PF that was unplugged at address a in again, at slot. slot is a if the PF returns
+// to its old place. It is as after power-on: down, without VFs. Its name follows from the slot,
+// its identity is what it was.
 func (k *Kernel) AddPF(a, slot vf.PCIAddr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
+	defer k.notifyWatchers()
 	i := slices.IndexFunc(k.gone, func(p *pf) bool { return p.PCI == a })
 	if i < 0 {
 		return fmt.Errorf("unplugged PF %s: %w", a, vf.ErrNotFound)
 	}
-	if p, err := k.pf(slot); err == nil {
+	if p, err := k.findPF(slot); err == nil {
 		return fmt.Errorf("PF %s is in slot %s: %w", p.Label(), slot, vf.ErrHeld)
 	}
 	p := k.gone[i]
 	k.gone = slices.Delete(k.gone, i, i+1)
-	p.plugged(slot)
+	p.nameAfterSlot(slot)
 	k.pfs = append(k.pfs, p)
 	slices.SortFunc(k.pfs, func(a, b *pf) int { return a.PCI.Compare(b.PCI) })
 	return nil
 }
 
-// reset takes away what a reboot or an unplugging takes.
-func (p *pf) reset() {
+// resetPF takes away what a reboot or an unplugging takes.
+func (p *pf) resetPF() {
+	p.leaveBonds()
+	p.leaveMaster()
 	p.vfs, p.gone, p.numVFs, p.Autoprobe = nil, nil, 0, vf.Yes
 	p.up, p.mtu = false, 1500
+	p.hadLink, p.losses = false, 0
 }
 
-// RemoveVF takes one VF off the bus, as writing its sysfs file remove does. The
-// PF's count stays as it is, and so does what the PF holds for it. On most
-// machines it comes back only when sriov_numvfs is written anew (a rescan does
-// not find VFs); where each VF is a hot-plug slot of its own (s390), ReturnVF
-// is what happens.
+// RemoveVF takes one VF off the bus, as writing its sysfs file remove does. The PF's count stays
+// as it is, and so does what the PF holds for it. On most machines it appears again only when
+// sriov_numvfs is written anew (a rescan does not find VFs). On machines where each VF is a
+// hot-plug slot of its own (s390), it can appear as by ReturnVF.
 func (k *Kernel) RemoveVF(a vf.PCIAddr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
-	p, f, err := k.function(a)
+	defer k.notifyWatchers()
+	p, f, err := k.findVF(a)
 	if err != nil {
 		return err
 	}
 	p.vfs = slices.DeleteFunc(p.vfs, func(o *function) bool { return o == f })
+	f.leaveBond()
 	f.Driver, f.Link = "", nil
 	p.gone = append(p.gone, f)
 	return nil
@@ -75,7 +77,7 @@ func (k *Kernel) RemoveVF(a vf.PCIAddr) error {
 func (k *Kernel) ReturnVF(a vf.PCIAddr) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
+	defer k.notifyWatchers()
 	for _, p := range k.pfs {
 		i := slices.IndexFunc(p.gone, func(f *function) bool { return f.PCI == a })
 		if i < 0 {
@@ -86,22 +88,22 @@ func (k *Kernel) ReturnVF(a vf.PCIAddr) error {
 		p.vfs = append(p.vfs, f)
 		slices.SortFunc(p.vfs, func(a, b *function) int { return a.ID.Compare(b.ID) })
 		if p.Autoprobe == vf.Yes {
-			return k.probe(p, f, k.profile.VFDriver())
+			return k.probeDriver(p, f, k.profile.VFDriver())
 		}
 		return nil
 	}
 	return fmt.Errorf("unplugged VF %s: %w", a, vf.ErrNotFound)
 }
 
-// WriteNumVFs is somebody else who writes 0 and then n to sriov_numvfs, as
-// NetworkManager, networkd and netplan do. Every VF of the PF is destroyed,
-// whoever has it. The new ones are the driver's own: no admin settings, and a
-// MAC address that the VF driver makes up.
+// WriteNumVFs acts as another program that writes 0 and then n to sriov_numvfs, as
+// NetworkManager, networkd and netplan do. It destroys every VF of the PF, held or free. The
+// new VFs are the driver's own: no admin settings, and a MAC address that the VF driver makes
+// up.
 func (k *Kernel) WriteNumVFs(a vf.PCIAddr, n int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
-	p, err := k.pf(a)
+	defer k.notifyWatchers()
+	p, err := k.findPF(a)
 	if err != nil {
 		return err
 	}
@@ -116,8 +118,8 @@ func (k *Kernel) WriteNumVFs(a vf.PCIAddr, n int) error {
 func (k *Kernel) SetLinkSpeed(a vf.PCIAddr, mbps int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
-	p, err := k.pf(a)
+	defer k.notifyWatchers()
+	p, err := k.findPF(a)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Profile is a NIC and how it behaves. What its driver takes, refuses and rounds
-// is in vf.DriverOf(Driver).
+// Profile is a NIC and how it behaves. vf.DriverOf(Driver) says which settings its driver
+// takes, refuses and rounds.
 type Profile struct {
 	Driver           string
 	Vendor           string // four hexadecimal digits, as the next two
@@ -20,33 +20,31 @@ type Profile struct {
 	// Offset and Stride say where VFs are on the bus, as sriov_offset and
 	// sriov_stride do.
 	Offset, Stride int
-	// Abilities are the settings that the driver has: in the modes of Profiles all
-	// that it does not lack. Of a switch that it has not the kernel says that it is
-	// unknown.
+	// Abilities are the settings that the driver has: in the modes of Profiles, all that it does
+	// not lack. For a switch that the driver lacks, the kernel reports an unknown value.
 	Abilities vf.Abilities
-	// SpoofChk is what that setting is on a new VF, where the driver has it.
+	// SpoofChk is the value of that setting on a new VF, if the driver has the setting.
 	SpoofChk bool
 
-	// What Culvert does not compare, and only the fake kernel knows: the errno of a
-	// VLAN with priority (where vf.Driver.NoQoS is set; 0 is EINVAL) and of a MAC
-	// that is not cleared (vf.Driver.ClearsMAC).
+	// These values Culvert does not compare, and only the fake kernel knows: the errno of a VLAN
+	// with priority (where vf.Driver.NoQoS is set; 0 is EINVAL) and of a MAC that is not cleared
+	// (vf.Driver.ClearsMAC).
 	qosErrno, macErrno syscall.Errno
 	// deaf: writing sriov_numvfs succeeds and changes nothing.
 	deaf bool
 }
 
-// Profiles are the NICs that Culvert knows, by what people call them. Each is
-// made from the driver's source in Linux 6.12 (drivers/net/ethernet), as
-// docs/hardware.md tells; IGB is the only one that was held against a real
-// kernel, in the lab.
+// Profiles returns the NICs that Culvert knows, by their common names. Each is made from the
+// driver's source in Linux 6.12 (drivers/net/ethernet), as docs/hardware.md says; only IGB was
+// compared with a real kernel, in the lab.
 func Profiles() map[string]Profile {
 	return map[string]Profile{
 		"igb": IGB, "ixgbe": IXGBE, "i40e": I40E, "ice": ICE, "mlx5": MLX5, "mlx5-switchdev": MLX5Switchdev, "cxgb4": CXGB4, "bnxt": BNXT,
 	}
 }
 
-// abilities are all settings but those named.
-func abilities(missing ...vf.Setting) vf.Abilities {
+// abilitiesWithout returns all settings but those named.
+func abilitiesWithout(missing ...vf.Setting) vf.Abilities {
 	a := vf.Abilities{}
 	for _, s := range vf.Settings() {
 		a[s] = vf.Yes
@@ -60,39 +58,39 @@ func abilities(missing ...vf.Setting) vf.Abilities {
 // The profiles.
 var (
 	// IGB behaves as the lab's emulated 82576 (lab-facts, "It does not").
-	IGB = able(Profile{
+	IGB = addAbilities(Profile{
 		Driver: "igb", Vendor: "8086", Device: "10c9", VFDevice: "10ca",
 		TotalVFs: 7, SpeedMbps: 1000, MaxMTU: 9216, Offset: 128, Stride: 2, SpoofChk: true,
 	})
 	// IXGBE is an X520.
-	IXGBE = able(Profile{
+	IXGBE = addAbilities(Profile{
 		Driver: "ixgbe", Vendor: "8086", Device: "10fb", VFDevice: "10ed",
 		TotalVFs: 63, SpeedMbps: 10000, MaxMTU: 9710, Offset: 128, Stride: 2, SpoofChk: true, macErrno: syscall.ENOMEM,
 	})
 	// I40E is an XL710 or X710.
-	I40E = able(Profile{
+	I40E = addAbilities(Profile{
 		Driver: "i40e", Vendor: "8086", Device: "1572", VFDevice: "154c",
 		TotalVFs: 64, SpeedMbps: 10000, MaxMTU: 9702, Offset: 16, Stride: 1, SpoofChk: true,
 	})
 	// ICE is an E810 without DCB.
-	ICE = able(Profile{
+	ICE = addAbilities(Profile{
 		Driver: "ice", Vendor: "8086", Device: "1592", VFDevice: "1889",
 		TotalVFs: 128, SpeedMbps: 100000, MaxMTU: 9702, Offset: 8, Stride: 1, SpoofChk: true,
 	})
 	// MLX5 is a ConnectX-5 or later in legacy mode.
-	MLX5 = able(Profile{
+	MLX5 = addAbilities(Profile{
 		Driver: "mlx5_core", Vendor: "15b3", Device: "1017", VFDevice: "1018",
 		TotalVFs: 8, SpeedMbps: 25000, MaxMTU: 9978, Offset: 2, Stride: 1,
 	})
 	// MLX5Switchdev is one whose embedded switch is in the kernel's hands.
-	MLX5Switchdev = switchdev(MLX5)
+	MLX5Switchdev = asSwitchdev(MLX5)
 	// CXGB4 is a T6.
-	CXGB4 = able(Profile{
+	CXGB4 = addAbilities(Profile{
 		Driver: "cxgb4", Vendor: "1425", Device: "600d", VFDevice: "680d",
 		TotalVFs: 16, SpeedMbps: 100000, MaxMTU: 9600, Offset: 8, Stride: 4, qosErrno: syscall.EPROTONOSUPPORT, macErrno: syscall.EINVAL,
 	})
 	// BNXT is a BCM57414.
-	BNXT = able(Profile{
+	BNXT = addAbilities(Profile{
 		Driver: "bnxt_en", Vendor: "14e4", Device: "16d7", VFDevice: "16dc",
 		TotalVFs: 16, SpeedMbps: 25000, MaxMTU: 9500, Offset: 16, Stride: 1, SpoofChk: true,
 	})
@@ -100,23 +98,23 @@ var (
 	Deaf = func() Profile { p := I40E; p.deaf = true; return p }()
 )
 
-// able gives a NIC all settings but those that its driver lacks.
-func able(p Profile) Profile {
-	p.Abilities = abilities(vf.DriverOf(p.Driver).Lacks...)
+// addAbilities gives a NIC all settings but those that its driver lacks.
+func addAbilities(p Profile) Profile {
+	p.Abilities = abilitiesWithout(vf.DriverOf(p.Driver).Lacks...)
 	return p
 }
 
-// switchdev takes the VLANs away, which are the switch's in that mode.
-func switchdev(p Profile) Profile {
-	p.Abilities = abilities(vf.SetVLAN, vf.SetVLANProto, vf.SetRSSQuery)
+// asSwitchdev takes the VLANs away, which are the switch's in that mode.
+func asSwitchdev(p Profile) Profile {
+	p.Abilities = abilitiesWithout(vf.SetVLAN, vf.SetVLANProto, vf.SetRSSQuery)
 	return p
 }
 
-// VFDriver is the netdevice driver of the NIC's VFs.
+// VFDriver returns the netdevice driver of the NIC's VFs.
 func (p Profile) VFDriver() string { return vf.DriverOf(p.Driver).VFDrivers[0] }
 
-// held is the max_tx_rate that the hardware keeps to.
-func (p Profile) held(asked uint32) uint32 {
+// effectiveRate returns the max_tx_rate that the hardware keeps to.
+func (p Profile) effectiveRate(asked uint32) uint32 {
 	return vf.DriverOf(p.Driver).Effective(vf.Admin{MaxTxRate: asked}).MaxTxRate
 }
 

@@ -23,58 +23,88 @@ func (k *Kernel) DelNetns(path string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.netns, path)
+	k.delBonds(func(b *bond) bool { return b.link.Netns == path })
+	k.guards = slices.DeleteFunc(k.guards, func(t table) bool { return t.netns == path })
 	for _, p := range k.pfs {
 		for _, f := range p.vfs {
 			if f.Link == nil || f.Link.Netns != path {
 				continue
 			}
 			name := f.Link.Name
-			if k.named("", name) != nil {
+			if k.isNamed("", name, nil) {
 				name = fmt.Sprintf("dev%d", f.Link.Index)
 			}
 			if k.altnameTaken(f, "") { // the kernel takes it away
 				f.setAttribute(altnames, "")
 			}
 			k.shown++
-			f.Link.Netns, f.Link.Name, f.Link.Up, f.Link.Addrs, f.Link.Routes = "", name, false, nil, nil
+			f.Link.Netns, f.Link.Name = "", name
+			stripLink(f.Link)
 		}
 	}
-	k.changed()
+	k.notifyWatchers()
+}
+
+// SetElsewhere gives an address to another machine on the segment, or takes it away from that.
+func (k *Kernel) SetElsewhere(a netip.Addr, there bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.elsewhere == nil {
+		k.elsewhere = map[netip.Addr]bool{}
+	}
+	k.elsewhere[a] = there
 }
 
 // Cable plugs a cable in or pulls it.
 func (k *Kernel) Cable(pf vf.PCIAddr, in bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if p, err := k.pf(pf); err == nil {
+	if p, err := k.findPF(pf); err == nil {
 		p.cable = in
 	}
-	k.changed()
+	k.chooseActives()
+	k.notifyWatchers()
+}
+
+// TakePFDown takes the interface of a PF down, as "ip link set down" does. The step SetPFUp brings
+// it up.
+func (k *Kernel) TakePFDown(pf vf.PCIAddr) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p, err := k.findPF(pf); err == nil {
+		p.up = false
+	}
+	k.notifyWatchers()
 }
 
 // Reboot takes everything away that a reboot takes: VFs, netns, admin state.
 func (k *Kernel) Reboot() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.netns = map[string]bool{"": true}
+	k.netns, k.guards = map[string]bool{"": true}, nil
+	k.bonds = nil
 	for _, p := range k.pfs {
-		p.reset()
+		p.resetPF()
 	}
+	k.masters = nil
 }
 
-// Meddle changes a VF behind Culvert's back.
+// Meddle changes a VF outside Culvert.
 func (k *Kernel) Meddle(a vf.PCIAddr, change func(*vf.State)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	defer k.changed()
+	defer k.notifyWatchers()
 	return k.onVF(a, func(f *function) error {
 		change(&f.State)
-		f.rate = k.profile.held(f.Admin.MaxTxRate)
+		if f.bond != nil && (f.Link == nil || f.Link.Netns != f.bond.link.Netns) {
+			f.leaveBond()
+		}
+		f.rate = k.profile.effectiveRate(f.Admin.MaxTxRate)
 		return nil
 	})
 }
 
-// Open has processes, and no others, have a VF open through vfio.
+// Open sets the processes that have a VF open through vfio.
 func (k *Kernel) Open(a vf.PCIAddr, by ...vf.Process) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -87,7 +117,7 @@ func (k *Kernel) Open(a vf.PCIAddr, by ...vf.Process) error {
 	})
 }
 
-// Shown is how many netdevices of VFs have appeared on the host so far: made there, or
+// Shown returns how many netdevices of VFs have appeared on the host so far: made there, or
 // come home.
 func (k *Kernel) Shown() int {
 	k.mu.Lock()
@@ -119,28 +149,56 @@ func (k *Kernel) String() string {
 		for _, f := range p.vfs {
 			a := f.Admin
 			fmt.Fprintf(&b, "  vf %d %s mac %s vlan %s spoofchk %s trust %s rss %s link_state %s rates %d-%d%s driver %q\n",
-				f.ID.Index, f.PCI, a.MAC, a.VLAN, a.SpoofChk, a.Trust, a.RSSQuery, a.LinkState, a.MinTxRate, a.MaxTxRate, f.held(), f.Driver)
+				f.ID.Index, f.PCI, a.MAC, a.VLAN, a.SpoofChk, a.Trust, a.RSSQuery, a.LinkState, a.MinTxRate, a.MaxTxRate, f.roundedRate(), f.Driver)
 			if l := f.Link; l != nil {
-				fmt.Fprintf(&b, "    link %q %s mac %s mtu %d up %t promisc %t addrs %v routes %v%s\n",
-					l.Netns, l.Name, l.MAC, l.MTU, l.Up, l.Promisc, texts(l.Addrs), l.Routes, f.changed())
+				fmt.Fprintf(&b, "    link %q %s mac %s mtu %d up %t promisc %t addrs %v%s routes %v%s\n",
+					l.Netns, l.Name, l.MAC, l.MTU, l.Up, l.Promisc, joinPrefixes(l.Addrs), describeDetection(l), l.Routes, f.describeChanges())
 			}
 		}
+	}
+	for _, bond := range k.bonds {
+		b.WriteString(bond.String())
+	}
+	for _, m := range k.masters {
+		b.WriteString(m.String())
+	}
+	for _, t := range k.guards {
+		fmt.Fprintf(&b, "guard of %s in %s at %s: %s\n", t.pci, t.netns, t.device, t.Guard)
 	}
 	return b.String()
 }
 
-// held is the rate that the hardware keeps to, where that is not what was asked.
-func (f *function) held() string {
+// roundedRate returns the rate that the hardware keeps to, where that is not what was asked.
+func (f *function) roundedRate() string {
 	if f.rate == f.Admin.MaxTxRate {
 		return ""
 	}
 	return fmt.Sprintf(" (%d)", f.rate)
 }
 
-func texts(ps []netip.Prefix) string {
+// describeDetection lists the addresses that cannot be used.
+func describeDetection(l *vf.Link) (out string) {
+	if len(l.Tentative) > 0 {
+		out = " tentative " + joinPrefixes(l.Tentative)
+	}
+	if len(l.Duplicates) > 0 {
+		out += " duplicates " + joinPrefixes(l.Duplicates)
+	}
+	return out
+}
+
+func joinPrefixes(ps []netip.Prefix) string {
 	out := make([]string, len(ps))
 	for i, p := range ps {
 		out[i] = p.String()
 	}
 	return strings.Join(out, ",")
+}
+
+// Carrier reports whether a PF has carrier. A PF that is gone has none.
+func (k *Kernel) Carrier(pf vf.PCIAddr) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p, err := k.findPF(pf)
+	return err == nil && p.up && p.cable, nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Moment is when a Hook is asked.
+// Moment is a point of a step at which a Hook is asked.
 type Moment string
 
 // A step fails Before it had any effect, or After it had all of it.
@@ -25,8 +25,13 @@ const (
 // under is any kernel.
 type under interface {
 	reader
+	guards
 	Do(context.Context, step.Step) error
 	Watch(context.Context) (<-chan struct{}, error)
+}
+
+type guards interface {
+	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
 }
 
 type reader interface {
@@ -52,7 +57,7 @@ type Kernel struct {
 // New wraps a kernel.
 func New(k under) *Kernel { return &Kernel{under: k} }
 
-// Fail has every step from now on ask h; nil fails nothing.
+// Fail makes every later step ask h; nil fails nothing.
 func (k *Kernel) Fail(h Hook) {
 	if h == nil {
 		k.hook.Store(nil)
@@ -63,7 +68,7 @@ func (k *Kernel) Fail(h Hook) {
 
 // Do carries out the step, unless the Hook says otherwise.
 func (k *Kernel) Do(ctx context.Context, s step.Step) error {
-	if err := k.ask(Before, s); err != nil {
+	if err := k.askHook(Before, s); err != nil {
 		if errors.Is(err, ErrIgnored) {
 			return nil
 		}
@@ -72,10 +77,10 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	if err := k.under.Do(ctx, s); err != nil {
 		return err
 	}
-	return k.ask(After, s)
+	return k.askHook(After, s)
 }
 
-func (k *Kernel) ask(m Moment, s step.Step) error {
+func (k *Kernel) askHook(m Moment, s step.Step) error {
 	h := k.hook.Load()
 	if h == nil {
 		return nil

@@ -26,34 +26,34 @@ var broadcast = vf.MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 // advertisement to all nodes for IPv6.
 func Frame(mac vf.MAC, a netip.Addr) []byte {
 	if a = a.Unmap(); a.Is4() {
-		return arp(mac, a)
+		return encodeARP(mac, a)
 	}
-	return advertise(mac, a)
+	return encodeAdvertisement(mac, a)
 }
 
-func ethernet(dst, src vf.MAC, proto uint16) []byte {
+func ethernetHeader(dst, src vf.MAC, proto uint16) []byte {
 	b := append(append(make([]byte, 0, 96), dst[:]...), src[:]...)
 	return binary.BigEndian.AppendUint16(b, proto)
 }
 
-// arp is a request for the sender's own address: every stack that knows the
+// encodeARP returns a request for the sender's own address: every stack that knows the
 // address updates its entry, and unlike a reply it is not dropped by those
 // that ignore unasked replies.
-func arp(mac vf.MAC, a netip.Addr) []byte {
-	b := ethernet(broadcast, mac, etherARP)
+func encodeARP(mac vf.MAC, a netip.Addr) []byte {
+	b := ethernetHeader(broadcast, mac, etherARP)
 	b = append(b, 0, 1, 8, 0, 6, 4, 0, 1) // Ethernet, IPv4, lengths, request
 	b = append(append(b, mac[:]...), a.AsSlice()...)
 	return append(append(b, make([]byte, 6)...), a.AsSlice()...)
 }
 
-func advertise(mac vf.MAC, a netip.Addr) []byte {
+func encodeAdvertisement(mac vf.MAC, a netip.Addr) []byte {
 	allNodes := netip.MustParseAddr("ff02::1")
 	icmp := []byte{advertisement, 0, 0, 0, overrideFlag, 0, 0, 0}
 	icmp = append(icmp, a.AsSlice()...)
 	icmp = append(append(icmp, targetLinkAddr, 1), mac[:]...)
-	binary.BigEndian.PutUint16(icmp[2:], checksum(a, allNodes, icmp))
+	binary.BigEndian.PutUint16(icmp[2:], sumICMPv6(a, allNodes, icmp))
 
-	b := ethernet(vf.MAC{0x33, 0x33, 0, 0, 0, 1}, mac, etherIPv6)
+	b := ethernetHeader(vf.MAC{0x33, 0x33, 0, 0, 0, 1}, mac, etherIPv6)
 	b = append(b, 0x60, 0, 0, 0)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(icmp)))
 	b = append(b, protoICMPv6, 255)
@@ -61,9 +61,9 @@ func advertise(mac vf.MAC, a netip.Addr) []byte {
 	return append(b, icmp...)
 }
 
-// checksum is the Internet checksum over the IPv6 pseudo header and payload
+// sumICMPv6 returns the Internet checksum over the IPv6 pseudo header and payload
 // (RFC 8200, section 8.1).
-func checksum(src, dst netip.Addr, payload []byte) uint16 {
+func sumICMPv6(src, dst netip.Addr, payload []byte) uint16 {
 	b := append(append([]byte(nil), src.AsSlice()...), dst.AsSlice()...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
 	b = append(append(b, 0, 0, 0, protoICMPv6), payload...)

@@ -48,7 +48,7 @@ func TestChecksumVerifies(t *testing.T) {
 		b := Frame(vf.MAC{2, 3, 4, 5, 6, 7}, netip.MustParseAddr(a))
 		src, _ := netip.AddrFromSlice(b[22:38])
 		dst, _ := netip.AddrFromSlice(b[38:54])
-		if got := checksum(src, dst, b[54:]); got != 0 {
+		if got := sumICMPv6(src, dst, b[54:]); got != 0 {
 			t.Errorf("%s: the sum is off by %#x", a, got)
 		}
 	}

@@ -22,9 +22,8 @@ import (
 // nsfsMagic is NSFS_MAGIC (linux/magic.h).
 const nsfsMagic = 0x6e736673
 
-// Open opens the namespace at path; vf.ErrNetnsGone when there is none. Whatever
-// else is at path is looked at and not opened: opening a FIFO hangs, and opening
-// a device may do something.
+// Open opens the namespace at path; vf.ErrNetnsGone when there is none. It looks at a file of
+// another kind without opening it: opening a FIFO hangs, and opening a device may do something.
 func Open(path string) (*os.File, error) {
 	seen, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOTDIR) {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Route is how the kernel reaches a peer.
+// Route is the route by which the kernel reaches a peer.
 type Route struct {
 	Device string
 	MTU    int // of the netdevice
@@ -61,7 +61,7 @@ const (
 	MinIPv6 = 1280
 )
 
-// Least is the MTU that any path to peer has.
+// Least returns the MTU that any path to peer has.
 func Least(peer netip.Addr) int {
 	if peer.Is4() {
 		return MinIPv4
@@ -69,9 +69,9 @@ func Least(peer netip.Addr) int {
 	return MinIPv6
 }
 
-// Fits reports whether a packet of size bytes, IP header included, gets to the
-// peer through a netdevice and comes back. No answer is false without an error:
-// who does not answer a small one either is not there.
+// Fits reports whether a packet of size bytes, IP header included, gets to the peer through a
+// netdevice and comes back. Without an answer it returns false and no error. A peer that does not
+// answer a small packet either is not there.
 func Fits(ctx context.Context, peer netip.Addr, device string, size int) (bool, error) {
 	network, header := "ip4:icmp", 20
 	if peer.Is6() {
@@ -80,7 +80,7 @@ func Fits(ctx context.Context, peer netip.Addr, device string, size int) (bool, 
 	if size < header+echoHeader || size > 65535 {
 		return false, fmt.Errorf("probe %s with %d bytes: want %d to 65535", peer, size, header+echoHeader)
 	}
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return prepare(c, peer, device) }}
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error { return prepareSocket(c, peer, device) }}
 	conn, err := lc.ListenPacket(ctx, network, "")
 	if err != nil {
 		return false, fmt.Errorf("probe %s: %w", peer, err)
@@ -90,7 +90,7 @@ func Fits(ctx context.Context, peer netip.Addr, device string, size int) (bool, 
 	defer stop()
 	id := uint16(os.Getpid())
 	for seq := range uint16(tries) {
-		msg := echo(peer, id, seq, size-header)
+		msg := encodeEcho(peer, id, seq, size-header)
 		_, err := conn.WriteTo(msg, &net.IPAddr{IP: peer.AsSlice(), Zone: peer.Zone()})
 		if errors.Is(err, unix.EMSGSIZE) {
 			return false, nil // the netdevice itself is smaller
@@ -98,7 +98,7 @@ func Fits(ctx context.Context, peer netip.Addr, device string, size int) (bool, 
 		if err != nil {
 			return false, fmt.Errorf("probe %s: %w", peer, err)
 		}
-		ok, err := await(conn, peer, id, seq, size-header)
+		ok, err := awaitAnswer(conn, peer, id, seq, size-header)
 		if ok || err != nil {
 			return ok, err
 		}
@@ -127,8 +127,8 @@ func Largest(ctx context.Context, peer netip.Addr, device string, fits, tooBig i
 	return fits, nil
 }
 
-// prepare forbids fragments and binds the socket to the netdevice.
-func prepare(c syscall.RawConn, peer netip.Addr, device string) error {
+// prepareSocket forbids fragments and binds the socket to the netdevice.
+func prepareSocket(c syscall.RawConn, peer netip.Addr, device string) error {
 	var inner error
 	err := c.Control(func(fd uintptr) {
 		s := int(fd)
@@ -152,9 +152,9 @@ const (
 	request6, reply6 byte = 128, 129
 )
 
-// echo is a request of size bytes, the ICMP header included. The kernel fills
+// encodeEcho returns a request of size bytes, the ICMP header included. The kernel fills
 // in the checksum of ICMPv6 (RFC 3542, 3.1).
-func echo(peer netip.Addr, id, seq uint16, size int) []byte {
+func encodeEcho(peer netip.Addr, id, seq uint16, size int) []byte {
 	b := make([]byte, size)
 	b[0] = request4
 	if peer.Is6() {
@@ -163,13 +163,13 @@ func echo(peer netip.Addr, id, seq uint16, size int) []byte {
 	binary.BigEndian.PutUint16(b[4:], id)
 	binary.BigEndian.PutUint16(b[6:], seq)
 	if peer.Is4() {
-		binary.BigEndian.PutUint16(b[2:], checksum(b))
+		binary.BigEndian.PutUint16(b[2:], sumRFC1071(b))
 	}
 	return b
 }
 
-// checksum is that of RFC 1071.
-func checksum(b []byte) uint16 {
+// sumRFC1071 returns the checksum of RFC 1071.
+func sumRFC1071(b []byte) uint16 {
 	var sum uint32
 	for i := 0; i+1 < len(b); i += 2 {
 		sum += uint32(b[i])<<8 | uint32(b[i+1])
@@ -183,9 +183,9 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// await waits for the answer to one request. A raw socket sees every ICMP
+// awaitAnswer waits for the answer to one request. A raw socket sees every ICMP
 // message of the host.
-func await(conn net.PacketConn, peer netip.Addr, id, seq uint16, size int) (bool, error) {
+func awaitAnswer(conn net.PacketConn, peer netip.Addr, id, seq uint16, size int) (bool, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(answer)); err != nil {
 		return false, fmt.Errorf("probe %s: %w", peer, err)
 	}

@@ -10,9 +10,9 @@ import (
 
 func TestEcho(t *testing.T) {
 	four, six := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
-	b := echo(four, 0x1234, 7, 33)
-	if len(b) != 33 || b[0] != request4 || checksum(b) != 0 {
-		t.Errorf("request: %x, checksum over all %x, which must be 0", b, checksum(b))
+	b := encodeEcho(four, 0x1234, 7, 33)
+	if len(b) != 33 || b[0] != request4 || sumRFC1071(b) != 0 {
+		t.Errorf("request: %x, checksum over all %x, which must be 0", b, sumRFC1071(b))
 	}
 	if isReply(b, four, 0x1234, 7) {
 		t.Error("a request is taken for its answer, as lo shows it")
@@ -21,10 +21,14 @@ func TestEcho(t *testing.T) {
 	if !isReply(b, four, 0x1234, 7) || isReply(b, four, 0x1235, 7) || isReply(b, four, 0x1234, 8) || isReply(b, six, 0x1234, 7) || isReply(b[:7], four, 0x1234, 7) {
 		t.Errorf("answers are not told apart: %x", b)
 	}
-	if b := echo(six, 1, 2, 8); b[0] != request6 {
+	if b := encodeEcho(six, 1, 2, 8); b[0] != request6 {
 		t.Errorf("request: %x", b)
 	}
 }
+
+// busyTries is how often a packet is probed that gets through: on a busy machine its answer may
+// come too late for a LAN. No answer is early.
+const busyTries = 10
 
 // TestPath tries both families over the two PFs of a node, which are on one
 // wire: the second one in a netns of its own is the peer.
@@ -50,12 +54,19 @@ func TestPath(t *testing.T) {
 		}
 		sh(`until ip netns exec peer ping -c 1 -W 1 10.7.0.1 && ip netns exec peer ping -c 1 -W 1 fd07::1; do :; done`) // carrier after the move
 		for size, want := range map[int]bool{Least(addr): true, 4000: true, 4001: false} {
-			if got, err := Fits(t.Context(), addr, route.Device, size); got != want || err != nil {
+			got, err := Fits(t.Context(), addr, route.Device, size)
+			for try := 1; want && !got && err == nil && try < busyTries; try++ {
+				got, err = Fits(t.Context(), addr, route.Device, size)
+			}
+			if got != want || err != nil {
 				t.Errorf("%s, %d bytes: %v %v", peer, size, got, err)
 			}
 		}
 		sh(`ip -n peer link set eth1 mtu 1500`) // the emulated igb then drops what is longer than that and a VLAN tag
 		largest, err := Largest(t.Context(), addr, route.Device, Least(addr), 4000)
+		for try := 1; largest < 1500 && err == nil && try < busyTries; try++ {
+			largest, err = Largest(t.Context(), addr, route.Device, Least(addr), 4000)
+		}
 		if err != nil || largest < 1500 || largest > 1530 {
 			t.Errorf("%s: %d bytes get through to a peer of 1500: %v", peer, largest, err)
 		}

@@ -14,9 +14,9 @@ type answer struct {
 	done        bool
 }
 
-// take reads one datagram, which may hold several messages. Messages with
-// another sequence number or port answer somebody else and are passed over.
-func (a *answer) take(b []byte, seq, pid uint32, r Request) error {
+// takeDatagram reads one datagram, which may hold several messages. It passes over messages
+// with another sequence number or port, which answer another request.
+func (a *answer) takeDatagram(b []byte, seq, pid uint32, r Request) error {
 	for len(b) >= unix.SizeofNlMsghdr && !a.done {
 		n := int(binary.NativeEndian.Uint32(b))
 		if n < unix.SizeofNlMsghdr || n > len(b) {
@@ -52,7 +52,7 @@ func parseError(b []byte) error {
 	if len(b) < 4 {
 		return fmt.Errorf("netlink acknowledgement of %d bytes, too short to say whether it was done", len(b))
 	}
-	errno := int32(word(b, 0))
+	errno := int32(wordAt(b, 0))
 	if errno == 0 {
 		return nil
 	}

@@ -59,7 +59,7 @@ func AppendUint32(b []byte, typ uint16, v uint32) []byte {
 	return AppendAttr(b, typ, binary.NativeEndian.AppendUint32(nil, v))
 }
 
-// Text is an attribute's value as a text, without the terminating zero.
+// Text returns an attribute's value as a text, without the terminating zero.
 func (a Attr) Text() string {
 	for i, c := range a.Value {
 		if c == 0 {
@@ -69,11 +69,11 @@ func (a Attr) Text() string {
 	return string(a.Value)
 }
 
-// Uint32 is an attribute's value as a number; 0 when it is too short.
-func (a Attr) Uint32() uint32 { return word(a.Value, 0) }
+// Uint32 returns an attribute's value as a number; 0 when it is too short.
+func (a Attr) Uint32() uint32 { return wordAt(a.Value, 0) }
 
-// word is the i-th 32-bit number of b; 0 past its end.
-func word(b []byte, i int) uint32 {
+// wordAt returns the i-th 32-bit number of b; 0 past its end.
+func wordAt(b []byte, i int) uint32 {
 	if len(b) < 4*(i+1) {
 		return 0
 	}

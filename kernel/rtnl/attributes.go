@@ -30,7 +30,7 @@ const movingFlags = unix.IFF_UP | unix.IFF_RUNNING | unix.IFF_LOWER_UP | unix.IF
 // up for the first time) or by net.core.default_qdisc.
 var ordinaryQdiscs = []string{"noop", "noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "sfq", "cake"}
 
-// Attributes are the settings of the link that Link has no fields for, by name; those that
+// Attributes returns the settings of the link that Link has no fields for, by name; those that
 // are not set have an empty value.
 func (l Link) Attributes() map[string]string {
 	out := map[string]string{"flags": fmt.Sprintf("%#x", l.flags&^uint32(movingFlags))}
@@ -38,16 +38,16 @@ func (l Link) Attributes() map[string]string {
 		out[name] = ""
 	}
 	for _, a := range l.others {
-		out[settable[a.Type]] = a.describe()
+		out[settable[a.Type]] = a.describeValue()
 	}
 	return out
 }
 
-// describe is the value of an attribute on one line.
-func (a Attr) describe() string {
+// describeValue returns the value of an attribute on one line.
+func (a Attr) describeValue() string {
 	switch a.Type {
 	case unix.IFLA_PROP_LIST:
-		return Digest([]byte(strings.Join(a.altnames(), " ")))
+		return Digest([]byte(strings.Join(a.listAltnames(), " ")))
 	case unix.IFLA_IFALIAS:
 		return Digest([]byte(a.Text()))
 	case unix.IFLA_QDISC:
@@ -64,7 +64,7 @@ func (a Attr) describe() string {
 	return Digest(a.Value)
 }
 
-func (a Attr) altnames() []string {
+func (a Attr) listAltnames() []string {
 	var out []string
 	names, _ := Attrs(a.Value) // of a value that is cut short, the names before the cut are compared
 	for _, n := range names {
@@ -79,7 +79,7 @@ func (a Attr) altnames() []string {
 // longest is how many bytes Digest shows as they are.
 const longest = 40
 
-// Digest is a value on one line: printable text that is short in quotes, other short
+// Digest returns a value on one line: printable text that is short in quotes, other short
 // values in hexadecimal, and a hash of a long one.
 func Digest(b []byte) string {
 	switch text := string(b); {

@@ -39,14 +39,14 @@ func Dial() (*Conn, error) {
 		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}
 	c := &Conn{fd: fd}
-	if err := c.prepare(); err != nil {
+	if err := c.setOptions(); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("prepare a netlink socket: %w", err)
 	}
 	return c, nil
 }
 
-func (c *Conn) prepare() error {
+func (c *Conn) setOptions() error {
 	// Both are missing on old kernels; without them messages say less.
 	_ = unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1)
 	_ = unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1)
@@ -77,8 +77,8 @@ type Request struct {
 	Body  []byte // the family's header and the attributes
 }
 
-// KernelError is what the kernel answered: the errno, which errors.Is matches,
-// and the driver's own words where it has some.
+// KernelError is an error that the kernel answered: the errno, which errors.Is matches, and the
+// driver's message if it gave one.
 type KernelError struct {
 	Errno   unix.Errno
 	Message string
@@ -96,15 +96,15 @@ func (e *KernelError) Unwrap() error { return e.Errno }
 // errInterrupted: what was being listed changed meanwhile (NLM_F_DUMP_INTR).
 var errInterrupted = errors.New("the list changed while it was read")
 
-// attempts is how often a list is asked for that changes while it is read.
+// attempts is how often a list is read again that changes during the read.
 const attempts = 5
 
-// Do sends r and returns the bodies of the answers. A list that changed while
-// it was read is asked for again, a few times.
+// Do sends r and returns the bodies of the answers. If a list changes during the read, Do reads
+// it again, up to attempts times.
 func (c *Conn) Do(r Request) (answers [][]byte, err error) {
 	for range attempts {
 		answers = nil
-		err = c.exchange(r, func(body []byte) error {
+		err = c.sendAndReceive(r, func(body []byte) error {
 			answers = append(answers, body)
 			return nil
 		})
@@ -118,20 +118,20 @@ func (c *Conn) Do(r Request) (answers [][]byte, err error) {
 	return answers, nil
 }
 
-// exchange sends r and calls visit with the body of each answer.
-func (c *Conn) exchange(r Request, visit func(body []byte) error) error {
+// sendAndReceive sends r and calls visit with the body of each answer.
+func (c *Conn) sendAndReceive(r Request, visit func(body []byte) error) error {
 	seq := c.seq.Add(1)
-	if err := unix.Sendto(c.fd, r.encode(seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(c.fd, r.encodeRequest(seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("send to netlink: %w", err)
 	}
 	var a answer
 	for !a.done {
-		msg, err := c.receive()
+		msg, err := c.receiveDatagram()
 		if err != nil {
 			return err
 		}
 		a.bodies = nil
-		if err := a.take(msg, seq, c.pid, r); err != nil {
+		if err := a.takeDatagram(msg, seq, c.pid, r); err != nil {
 			return err
 		}
 		for _, body := range a.bodies {
@@ -146,11 +146,10 @@ func (c *Conn) exchange(r Request, visit func(body []byte) error) error {
 	return nil
 }
 
-// receive reads one datagram of the kernel's whole, however long it is: a PF
-// with 256 VFs answers with some 60 KB. What others send is dropped: in a pod's
-// netns whoever has CAP_NET_ADMIN there may write to our socket, and sequence
-// numbers are no secret (netlink(7): check nl_pid).
-func (c *Conn) receive() ([]byte, error) {
+// receiveDatagram reads one whole datagram of the kernel: a PF with 256 VFs answers with some
+// 60 KB. It drops datagrams of other senders: a process with CAP_NET_ADMIN in a pod's netns may
+// write to Culvert's socket, and sequence numbers are no secret (netlink(7): check nl_pid).
+func (c *Conn) receiveDatagram() ([]byte, error) {
 	for {
 		n, _, err := unix.Recvfrom(c.fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC)
 		if err == nil && n > len(c.buf) {
@@ -179,7 +178,7 @@ func fromKernel(from unix.Sockaddr) bool {
 	return ok && sa.Pid == 0
 }
 
-func (r Request) encode(seq uint32) []byte {
+func (r Request) encodeRequest(seq uint32) []byte {
 	b := make([]byte, unix.SizeofNlMsghdr, unix.SizeofNlMsghdr+len(r.Body))
 	binary.NativeEndian.PutUint32(b[0:], uint32(unix.SizeofNlMsghdr+len(r.Body)))
 	binary.NativeEndian.PutUint16(b[4:], r.Type)

@@ -10,7 +10,7 @@ import (
 // less (netconf.MaxText), so a VF as it was attached is always read whole.
 const MaxPerLink = 4096
 
-// List is what a dump has.
+// List is the result of a dump.
 type List[T any] struct {
 	Kept []T
 	// More counts by link what is not kept.
@@ -23,7 +23,7 @@ type bounded[T any] struct {
 	kept map[int]int // by link
 }
 
-func (b *bounded[T]) add(link int, v T) {
+func (b *bounded[T]) addBounded(link int, v T) {
 	if b.kept[link] >= MaxPerLink {
 		b.More[link]++
 		return
@@ -32,17 +32,17 @@ func (b *bounded[T]) add(link int, v T) {
 	b.Kept = append(b.Kept, v)
 }
 
-// dump lists what parse reads from each message and does not pass over. A list that
-// changed while it was read is asked for again, a few times. It keeps one datagram of the
-// kernel's at a time.
-func dump[T any](c *Conn, r Request, parse func(body []byte) (v T, link int, ok bool, err error)) (List[T], error) {
+// dumpList returns the values that parse reads from the messages, without those that it passes
+// over. If the list changes during the read, dumpList reads it again, up to attempts times. It
+// keeps one datagram of the kernel's at a time.
+func dumpList[T any](c *Conn, r Request, parse func(body []byte) (v T, link int, ok bool, err error)) (List[T], error) {
 	var err error
 	for range attempts {
 		b := bounded[T]{List[T]{More: map[int]int{}}, map[int]int{}}
-		err = c.exchange(r, func(body []byte) error {
+		err = c.sendAndReceive(r, func(body []byte) error {
 			v, link, ok, err := parse(body)
 			if ok && err == nil {
-				b.add(link, v)
+				b.addBounded(link, v)
 			}
 			return err
 		})

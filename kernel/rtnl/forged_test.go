@@ -22,7 +22,7 @@ func TestForgedAnswersAreDropped(t *testing.T) {
 	}
 	defer unix.Close(forger)
 	for seq := uint32(1); seq <= 3; seq++ {
-		b := Request{Type: unix.RTM_NEWLINK, Body: AppendString(linkHeader(1, 0, 0), unix.IFLA_IFNAME, "forged")}.encode(seq)
+		b := Request{Type: unix.RTM_NEWLINK, Body: AppendString(linkHeader(1, 0, 0), unix.IFLA_IFNAME, "forged")}.encodeRequest(seq)
 		binary.NativeEndian.PutUint32(b[12:], c.pid)
 		err := unix.Sendto(forger, b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: c.pid})
 		if errors.Is(err, unix.EPERM) {

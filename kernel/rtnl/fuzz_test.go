@@ -18,14 +18,14 @@ const longestRefusal = 1<<16 + 200
 // What the kernel sends in one datagram is cut into bodies that lie within it
 // and do not overlap; a refusal is a KernelError with an errno.
 func FuzzAnswer(f *testing.F) {
-	f.Add(message(unix.NLMSG_ERROR, 0, 1, words(0xffffffea, 0, 0, 0, 0)), uint16(0))
-	f.Add(message(unix.NLMSG_ERROR, 0, 1, AppendString(words(0xffffffea, 0, 0, 0, 0), nlmsgerrMsg, "no")), uint16(unix.NLM_F_ACK))
+	f.Add(message(unix.NLMSG_ERROR, 0, 1, appendWords(0xffffffea, 0, 0, 0, 0)), uint16(0))
+	f.Add(message(unix.NLMSG_ERROR, 0, 1, AppendString(appendWords(0xffffffea, 0, 0, 0, 0), nlmsgerrMsg, "no")), uint16(unix.NLM_F_ACK))
 	f.Add(message(unix.NLMSG_ERROR, 0, 1, nil), uint16(unix.NLM_F_ACK))
-	f.Add(message(16, unix.NLM_F_MULTI, 1, words(1)), uint16(unix.NLM_F_DUMP))
-	f.Add(append(message(16, unix.NLM_F_MULTI|unix.NLM_F_DUMP_INTR, 1, words(1)), message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 1, words(0))...), uint16(unix.NLM_F_DUMP))
+	f.Add(message(16, unix.NLM_F_MULTI, 1, appendWords(1)), uint16(unix.NLM_F_DUMP))
+	f.Add(append(message(16, unix.NLM_F_MULTI|unix.NLM_F_DUMP_INTR, 1, appendWords(1)), message(unix.NLMSG_DONE, unix.NLM_F_MULTI, 1, appendWords(0))...), uint16(unix.NLM_F_DUMP))
 	f.Fuzz(func(t *testing.T, b []byte, flags uint16) {
 		var a answer
-		err := a.take(b, 1, 5, Request{Flags: flags})
+		err := a.takeDatagram(b, 1, 5, Request{Flags: flags})
 		total := 0
 		for _, body := range a.bodies {
 			total += len(body) + unix.SizeofNlMsghdr
@@ -52,7 +52,7 @@ func FuzzParseRoute(f *testing.F) {
 		{Dst: netip.MustParsePrefix("0.0.0.0/0")},
 		{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.56.0.1"), OnLink: true, Table: 1000, AdvMSS: 1300, Scope: 200},
 	} {
-		f.Add(Route{Index: 7, Route: r}.encode())
+		f.Add(Route{Index: 7, Route: r}.encodeRoute())
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, ok, err := ParseRoute(b)
@@ -64,7 +64,7 @@ func FuzzParseRoute(f *testing.F) {
 		}
 		r.Automatic = false
 		r.Dst = r.Dst.Masked()
-		again, ok, err := ParseRoute(r.encode())
+		again, ok, err := ParseRoute(r.encodeRoute())
 		if again != r || !ok || err != nil {
 			t.Errorf("%+v reads again as %+v, %v, %v", r, again, ok, err)
 		}
@@ -73,15 +73,15 @@ func FuzzParseRoute(f *testing.F) {
 
 // An address that reads is one that we could have written.
 func FuzzParseAddr(f *testing.F) {
-	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("fd00::10/64")}.encode())
-	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("10.56.0.10/24")}.encode())
-	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("10.56.0.10/32"), Proto: ProtoCulvert}.encode())
+	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("fd00::10/64")}.encodeAddr())
+	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("10.56.0.10/24")}.encodeAddr())
+	f.Add(Addr{Index: 7, Prefix: netip.MustParsePrefix("10.56.0.10/32"), Proto: ProtoCulvert}.encodeAddr())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a, err := ParseAddr(b)
 		if err != nil || !a.Prefix.IsValid() {
 			return
 		}
-		again, err := ParseAddr(a.encode())
+		again, err := ParseAddr(a.encodeAddr())
 		if again != a || err != nil {
 			t.Errorf("%+v reads again as %+v, %v", a, again, err)
 		}
@@ -94,6 +94,8 @@ func FuzzParseLink(f *testing.F) {
 	f.Add(igb3VFs(f))
 	f.Add(linkHeader(1, 1, 1))
 	f.Add(AppendString(AppendUint32(linkHeader(2, unix.IFF_UP, 0), unix.IFLA_NUM_VF, 2), iflaParentDev, "0000:01:00.0"))
+	watched := bondOf(vf.Bond{Mode: vf.BondActiveBackup, ARPInterval: 50, ARPTargets: []netip.Addr{netip.MustParseAddr("10.1.0.1")}})
+	f.Add(appendLinkInfo(AppendString(AppendUint32(linkHeader(3, 0, 0), unix.IFLA_MASTER, 9), unix.IFLA_IFALIAS, "culvert c1"), watched.encodeData()))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l, err := ParseLink(b)
 		if err != nil {
@@ -102,10 +104,13 @@ func FuzzParseLink(f *testing.F) {
 		if l.VFs != nil && len(l.VFs) < l.NumVFs {
 			t.Errorf("%d of %d VFs and no error", len(l.VFs), l.NumVFs)
 		}
-		for _, text := range []string{l.Name, l.Parent, l.PortName} {
+		for _, text := range []string{l.Name, l.Parent, l.PortName, l.Alias} {
 			if !bytes.Contains(b, []byte(text)) || bytes.IndexByte([]byte(text), 0) >= 0 {
 				t.Errorf("%q is not of the message", text)
 			}
+		}
+		if l.Bond != nil && len(l.Bond.ARPTargets) > vf.MaxARPTargets {
+			t.Errorf("a bond with %d targets", len(l.Bond.ARPTargets))
 		}
 		if l.Carrier && !l.Up {
 			t.Error("carrier on a link that is down")
@@ -149,7 +154,7 @@ func settingsOf(index int, a vf.Admin) []byte {
 		on := *a.Switch(s)
 		setting := VFSwitch(index, s, on == vf.Yes)
 		if on == vf.Unknown {
-			setting.value = words(uint32(index), absent)
+			setting.value = appendWords(uint32(index), absent)
 		}
 		settings = append(settings, setting)
 	}

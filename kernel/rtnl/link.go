@@ -23,13 +23,17 @@ type Link struct {
 	Up       bool
 	Carrier  bool
 	Downs    uint32 // how often the carrier was lost (IFLA_CARRIER_DOWN_COUNT, Linux 4.16)
-	Promisc  bool   // by hand, or somebody listens so
+	Promisc  bool   // set by hand, or by a listener
 	AllMulti bool
+	Alias    string // ifalias
+	Master   int    // index of the bond or bridge that it is a member of; 0: none
+	Kind     string // of a virtual link: bond, bridge and others; empty for a device's
+	Bond     *Bond  // of a bond
 
-	// VFs is what the PF holds for its VFs, by index; nil when it has none or
-	// was not asked.
+	// VFs has the PF's settings for its VFs, by index. It is nil if the PF has no VFs, or if the
+	// request did not ask for them.
 	VFs map[int]vf.Admin
-	// NumVFs is how many VFs the kernel said there are.
+	// NumVFs is the number of VFs that the kernel reported.
 	NumVFs int
 
 	flags  uint32
@@ -48,7 +52,7 @@ const (
 	filterSkipStats = 1 << 3 // RTEXT_FILTER_SKIP_STATS; covers VFs since Linux 6.5 (fa0e21fa4443)
 )
 
-// linkHeader is struct ifinfomsg.
+// linkHeader encodes struct ifinfomsg.
 func linkHeader(index int, flags, change uint32) []byte {
 	b := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(b[4:], uint32(index))
@@ -133,9 +137,9 @@ func ParseLink(b []byte) (Link, error) {
 	if len(b) < unix.SizeofIfInfomsg {
 		return Link{}, fmt.Errorf("link message of %d bytes", len(b))
 	}
-	flags := word(b, 2)
+	flags := wordAt(b, 2)
 	l := Link{
-		Index:    int(int32(word(b, 1))),
+		Index:    int(int32(wordAt(b, 1))),
 		Up:       flags&unix.IFF_UP != 0,
 		Promisc:  flags&unix.IFF_PROMISC != 0,
 		AllMulti: flags&unix.IFF_ALLMULTI != 0,
@@ -146,7 +150,7 @@ func ParseLink(b []byte) (Link, error) {
 		return l, fmt.Errorf("link %d: %w", l.Index, err)
 	}
 	for _, a := range attrs {
-		if err := l.take(a); err != nil {
+		if err := l.takeAttr(a); err != nil {
 			return l, fmt.Errorf("link %d: %w", l.Index, err)
 		}
 	}
@@ -156,7 +160,7 @@ func ParseLink(b []byte) (Link, error) {
 	return l, nil
 }
 
-func (l *Link) take(a Attr) (err error) {
+func (l *Link) takeAttr(a Attr) (err error) {
 	switch a.Type {
 	case unix.IFLA_IFNAME:
 		l.Name = a.Text()
@@ -174,7 +178,7 @@ func (l *Link) take(a Attr) (err error) {
 	case unix.IFLA_CARRIER_DOWN_COUNT:
 		l.Downs = a.Uint32()
 	case unix.IFLA_PROMISCUITY:
-		// Counts listeners too, whom the flag leaves out (dev_get_flags).
+		// The count includes listeners, which the flag leaves out (dev_get_flags).
 		l.Promisc = l.Promisc || a.Uint32() > 0
 	case iflaAllMulti:
 		l.AllMulti = l.AllMulti || a.Uint32() > 0
@@ -182,6 +186,14 @@ func (l *Link) take(a Attr) (err error) {
 		l.Parent = a.Text()
 	case unix.IFLA_PHYS_PORT_NAME:
 		l.PortName = a.Text()
+	case unix.IFLA_MASTER:
+		l.Master = int(a.Uint32())
+		l.others = append(l.others, a)
+	case unix.IFLA_IFALIAS:
+		l.Alias = a.Text()
+		l.others = append(l.others, a)
+	case unix.IFLA_LINKINFO:
+		l.Kind, l.Bond, err = parseLinkInfo(a.Value)
 	case unix.IFLA_NUM_VF:
 		l.NumVFs = int(a.Uint32())
 	case unix.IFLA_VFINFO_LIST:
@@ -194,7 +206,7 @@ func (l *Link) take(a Attr) (err error) {
 	return err
 }
 
-// macOf is an Ethernet address, or zero for another kind of link.
+// macOf returns an Ethernet address, or zero for another kind of link.
 func macOf(b []byte) vf.MAC {
 	if len(b) != len(vf.MAC{}) {
 		return vf.MAC{}

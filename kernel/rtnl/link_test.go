@@ -45,8 +45,8 @@ func TestParseLink(t *testing.T) {
 	}
 }
 
-// I2: what an owner may set shows, in words where it is short, and what changes by itself
-// does not.
+// I2: the attributes of a link have everything that an owner may set, in words where it
+// is short, and nothing that changes by itself.
 func TestI2AttributesOfLink(t *testing.T) {
 	body := func(flags uint32, attrs ...[]byte) []byte {
 		return append(linkHeader(2, flags, 0), slices.Concat(attrs...)...)
@@ -97,11 +97,11 @@ func TestParseLinkCut(t *testing.T) {
 func TestParseVFInfoAbsent(t *testing.T) {
 	info := AppendAttr(nil, iflaVFMAC, VFMAC(4, vf.MAC{}).value)
 	for _, typ := range []uint16{iflaVFSpoofChk, iflaVFTrust, iflaVFRSSQuery} {
-		info = AppendAttr(info, typ, words(4, absent))
+		info = AppendAttr(info, typ, appendWords(4, absent))
 	}
-	info = AppendAttr(info, iflaVFRate, words(4, 100, 2000))
-	info = AppendAttr(info, iflaVFLinkState, words(4, 2))
-	info = AppendAttr(info, iflaVFVLAN, words(4, 7, 0))
+	info = AppendAttr(info, iflaVFRate, appendWords(4, 100, 2000))
+	info = AppendAttr(info, iflaVFLinkState, appendWords(4, 2))
+	info = AppendAttr(info, iflaVFVLAN, appendWords(4, 7, 0))
 	got, err := ParseVFInfoList(AppendNested(nil, iflaVFInfo, info))
 	want := map[int]vf.Admin{4: {
 		MinTxRate: 100, MaxTxRate: 2000, LinkState: vf.LinkDisable, VLAN: vf.VLAN{ID: 7, Proto: vf.Dot1Q},

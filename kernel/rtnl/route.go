@@ -15,7 +15,7 @@ import (
 type Route struct {
 	Index int // of the link
 	vf.Route
-	// Automatic: the kernel or router advertisements made it, nobody asked.
+	// Automatic marks a route that the kernel or router advertisements made.
 	Automatic bool
 }
 
@@ -25,12 +25,12 @@ const (
 	rtprotRA       = 9
 	rtaxMTU        = 2
 	rtaxAdvMSS     = 8
-	// ip6Priority is what the kernel makes of an IPv6 route without a
-	// priority (IP6_RT_PRIO_USER, net/ip6_route.h).
+	// ip6Priority is the priority that the kernel gives an IPv6 route without one
+	// (IP6_RT_PRIO_USER, net/ip6_route.h).
 	ip6Priority = 1024
 )
 
-// routeHeader is struct rtmsg.
+// routeHeader encodes struct rtmsg.
 func routeHeader(family, bits, scope byte) []byte {
 	b := make([]byte, unix.SizeofRtMsg)
 	b[0], b[1] = family, bits
@@ -59,7 +59,7 @@ func (c *Conn) FindRoutes(index int, match func(Route) bool) (List[Route], error
 		} else {
 			b = AppendUint32(b, unix.RTA_TABLE, unix.RT_TABLE_MAIN)
 		}
-		got, err := dump(c, Request{Type: unix.RTM_GETROUTE, Flags: unix.NLM_F_DUMP, Body: b}, func(b []byte) (Route, int, bool, error) {
+		got, err := dumpList(c, Request{Type: unix.RTM_GETROUTE, Flags: unix.NLM_F_DUMP, Body: b}, func(b []byte) (Route, int, bool, error) {
 			r, ok, err := ParseRoute(b)
 			return r, r.Index, ok && (index == 0 || r.Index == index) && match(r), err
 		})
@@ -74,44 +74,44 @@ func (c *Conn) FindRoutes(index int, match func(Route) bool) (List[Route], error
 	return all, nil
 }
 
-// noSuchTable: a strict dump of a table that nothing has used yet answers
-// ENOENT (ip_fib: "FIB table does not exist"), and one of IPv6 where that is
-// switched off EAFNOSUPPORT or EOPNOTSUPP.
+// noSuchTable reports whether an error says that a table has no routes. A strict dump of an
+// unused table answers ENOENT (ip_fib: "FIB table does not exist"), and a dump of IPv6 where
+// that is switched off EAFNOSUPPORT or EOPNOTSUPP.
 func noSuchTable(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EOPNOTSUPP)
 }
 
-// AddRoute adds a route. One of IPv4 goes in front of those to its destination with its
+// AddRoute adds a route. A route of IPv4 goes in front of those to its destination with its
 // priority (fib_table_insert without NLM_F_EXCL and NLM_F_APPEND, net/ipv4/fib_trie.c), as the
-// CNI project's plugins add theirs. unix.EEXIST: this very route is there. Of IPv6 it means
-// that one to its destination with its priority is there: the kernel would make one route
-// with two next hops of them (fib6_add_rt2node, net/ipv6/ip6_fib.c).
+// CNI project's plugins add theirs. For IPv4, unix.EEXIST says that this very route exists. For
+// IPv6, it says that a route to its destination with its priority exists: the kernel would
+// merge the two into one route with two next hops (fib6_add_rt2node, net/ipv6/ip6_fib.c).
 func (c *Conn) AddRoute(r Route) error {
 	flags := uint16(unix.NLM_F_CREATE | unix.NLM_F_ACK)
 	if r.Dst.Addr().Is6() {
 		flags |= unix.NLM_F_EXCL
 	}
-	_, err := c.Do(Request{Type: unix.RTM_NEWROUTE, Flags: flags, Body: r.encode()})
+	_, err := c.Do(Request{Type: unix.RTM_NEWROUTE, Flags: flags, Body: r.encodeRoute()})
 	return err
 }
 
-// DelRoute removes a route that Routes has listed, whoever made it: what a delete
-// names must match, so protocol, scope and metrics are left open
+// DelRoute removes a route that Routes has listed, whatever made it. The kernel compares every
+// attribute that a delete names, so protocol, scope and metrics are left open
 // (fib_table_delete, net/ipv4/fib_trie.c; ip6_route_del, net/ipv6/route.c).
 func (c *Conn) DelRoute(r Route) error {
 	r.MTU, r.AdvMSS = 0, 0
-	body := r.encode()
+	body := r.encodeRoute()
 	body[5], body[6] = unix.RTPROT_UNSPEC, unix.RT_SCOPE_NOWHERE
 	_, err := c.Do(Request{Type: unix.RTM_DELROUTE, Flags: unix.NLM_F_ACK, Body: body})
 	return err
 }
 
-func (r Route) encode() []byte {
+func (r Route) encodeRoute() []byte {
 	scope := byte(r.Scope)
 	if scope == unix.RT_SCOPE_UNIVERSE && !r.Gateway.IsValid() && r.Dst.Addr().Is4() {
 		scope = unix.RT_SCOPE_LINK
 	}
-	b := routeHeader(family(r.Dst.Addr()), byte(r.Dst.Bits()), scope)
+	b := routeHeader(addressFamily(r.Dst.Addr()), byte(r.Dst.Bits()), scope)
 	if r.OnLink {
 		binary.NativeEndian.PutUint32(b[8:], unix.RTNH_F_ONLINK)
 	}
@@ -170,7 +170,7 @@ func ParseRoute(b []byte) (Route, bool, error) {
 		case unix.RTA_TABLE:
 			table = a.Uint32()
 		default:
-			r.take(a)
+			r.takeAttr(a)
 		}
 	}
 	if fam == unix.AF_INET6 && r.Priority == ip6Priority {
@@ -190,7 +190,7 @@ func ParseRoute(b []byte) (Route, bool, error) {
 	return r, ip && table != unix.RT_TABLE_LOCAL && table != unix.RT_TABLE_UNSPEC && b[7] == unix.RTN_UNICAST && !cloned && r.Dst.IsValid(), nil
 }
 
-func (r *Route) take(a Attr) {
+func (r *Route) takeAttr(a Attr) {
 	switch a.Type {
 	case unix.RTA_OIF:
 		r.Index = int(a.Uint32())

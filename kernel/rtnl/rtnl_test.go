@@ -20,7 +20,7 @@ func TestAttrs(t *testing.T) {
 	b = AppendUint32(b, 4, 1500)
 	b = AppendNested(b, 5, AppendAttr(nil, 1, []byte{7}))
 	got, err := Attrs(b)
-	want := []Attr{{3, []byte("eth0\x00")}, {4, words(1500)}, {5, AppendAttr(nil, 1, []byte{7})}}
+	want := []Attr{{3, []byte("eth0\x00")}, {4, appendWords(1500)}, {5, AppendAttr(nil, 1, []byte{7})}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("(-want +got):\n%s\n%v", diff, err)
 	}
@@ -37,12 +37,28 @@ func TestAttrs(t *testing.T) {
 func TestAddr(t *testing.T) {
 	for _, s := range []string{"10.56.0.10/24", "10.0.0.1/32", "192.0.2.0/31", "fd00::10/64"} {
 		want := Addr{Index: 7, Prefix: netip.MustParsePrefix(s), Proto: ProtoCulvert}
-		got, err := ParseAddr(want.encode())
+		got, err := ParseAddr(want.encodeAddr())
 		if diff := cmp.Diff(want, got, byValue); diff != "" || err != nil {
 			t.Errorf("%s (-want +got):\n%s\n%v", s, diff, err)
 		}
 	}
-	if got := broadcast(netip.MustParsePrefix("10.56.3.10/22")); string(got) != "\x0a\x38\x03\xff" {
+	for _, flags := range []uint32{unix.IFA_F_NODAD, unix.IFA_F_TENTATIVE, unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_NOPREFIXROUTE} {
+		want := Addr{Index: 7, Prefix: netip.MustParsePrefix("fd00::10/64"), Flags: flags}
+		got, err := ParseAddr(want.encodeAddr())
+		if diff := cmp.Diff(want, got, byValue); diff != "" || err != nil {
+			t.Errorf("flags %#x (-want +got):\n%s\n%v", flags, diff, err)
+		}
+		isTentative, isDuplicate := flags == unix.IFA_F_TENTATIVE, flags&unix.IFA_F_DADFAILED != 0
+		if got.IsTentative() != isTentative || got.IsDuplicate() != isDuplicate {
+			t.Errorf("flags %#x: tentative %t, duplicate %t", flags, got.IsTentative(), got.IsDuplicate())
+		}
+	}
+	header := addrHeader(unix.AF_INET6, 64, 7) // as a kernel before Linux 3.14 reports the flags
+	header[2] = unix.IFA_F_TENTATIVE
+	if got, err := ParseAddr(header); err != nil || !got.IsTentative() {
+		t.Errorf("flags of the header: %+v %v", got, err)
+	}
+	if got := broadcastOf(netip.MustParsePrefix("10.56.3.10/22")); string(got) != "\x0a\x38\x03\xff" {
 		t.Errorf("broadcast %v", got)
 	}
 }
@@ -58,7 +74,7 @@ func TestRoute(t *testing.T) {
 		{Dst: netip.MustParsePrefix("fd01::/64"), Gateway: netip.MustParseAddr("fd00::1"), OnLink: true, Table: 100, AdvMSS: 1200},
 	} {
 		want := Route{Index: 7, Route: r}
-		got, ok, err := ParseRoute(want.encode())
+		got, ok, err := ParseRoute(want.encodeRoute())
 		if diff := cmp.Diff(want, got, byValue); diff != "" || err != nil || !ok {
 			t.Errorf("%s (-want +got):\n%s\n%v, %v", r.Dst, diff, ok, err)
 		}
@@ -67,7 +83,7 @@ func TestRoute(t *testing.T) {
 
 func TestRouteOfOthers(t *testing.T) {
 	message := func(change func(b []byte)) []byte {
-		b := Route{Index: 7, Route: vf.Route{Dst: netip.MustParsePrefix("10.0.0.0/8")}}.encode()
+		b := Route{Index: 7, Route: vf.Route{Dst: netip.MustParsePrefix("10.0.0.0/8")}}.encodeRoute()
 		change(b)
 		return b
 	}
@@ -94,13 +110,13 @@ func TestRouteOfOthers(t *testing.T) {
 
 // message is one netlink message to port 5.
 func message(typ, flags uint16, seq uint32, body []byte) []byte {
-	b := Request{Type: typ, Flags: flags, Body: body}.encode(seq)
+	b := Request{Type: typ, Flags: flags, Body: body}.encodeRequest(seq)
 	binary.NativeEndian.PutUint32(b[12:], 5)
 	return append(b, make([]byte, align4(len(b))-len(b))...)
 }
 
 func TestAnswer(t *testing.T) {
-	refusal := words(0xffffffea, 0, 0, 0, 0) // -EINVAL and the request's header, whose echo is off
+	refusal := appendWords(0xffffffea, 0, 0, 0, 0) // -EINVAL and the request's header, whose echo is off
 	refusal = AppendString(refusal, nlmsgerrMsg, "mtu greater than device maximum")
 	multi := uint16(unix.NLM_F_MULTI)
 	for _, tt := range []struct {
@@ -111,13 +127,13 @@ func TestAnswer(t *testing.T) {
 		errno   unix.Errno
 		text    string
 	}{
-		{"one answer", Request{}, [][]byte{message(16, 0, 1, words(1))}, 1, 0, ""},
-		{"an acknowledgement", Request{Flags: unix.NLM_F_ACK}, [][]byte{message(unix.NLMSG_ERROR, 0, 1, words(0))}, 0, 0, ""},
+		{"one answer", Request{}, [][]byte{message(16, 0, 1, appendWords(1))}, 1, 0, ""},
+		{"an acknowledgement", Request{Flags: unix.NLM_F_ACK}, [][]byte{message(unix.NLMSG_ERROR, 0, 1, appendWords(0))}, 0, 0, ""},
 		{"a list", Request{Flags: unix.NLM_F_DUMP}, [][]byte{
-			append(message(16, multi, 1, words(1)), message(16, multi, 1, words(2))...),
-			message(unix.NLMSG_DONE, multi, 1, words(0)),
+			append(message(16, multi, 1, appendWords(1)), message(16, multi, 1, appendWords(2))...),
+			message(unix.NLMSG_DONE, multi, 1, appendWords(0)),
 		}, 2, 0, ""},
-		{"somebody else's first", Request{}, [][]byte{message(16, 0, 9, words(1)), message(16, 0, 1, words(2))}, 1, 0, ""},
+		{"somebody else's first", Request{}, [][]byte{message(16, 0, 9, appendWords(1)), message(16, 0, 1, appendWords(2))}, 1, 0, ""},
 		{"a refusal", Request{}, [][]byte{message(unix.NLMSG_ERROR, 0, 1, refusal)}, 0, unix.EINVAL,
 			"invalid argument: mtu greater than device maximum"},
 		{"a cut acknowledgement", Request{Flags: unix.NLM_F_ACK}, [][]byte{message(unix.NLMSG_ERROR, 0, 1, []byte{0, 0})}, 0, 0,
@@ -126,7 +142,7 @@ func TestAnswer(t *testing.T) {
 		var a answer
 		var err error
 		for _, b := range tt.in {
-			if err = a.take(b, 1, 5, tt.request); err != nil {
+			if err = a.takeDatagram(b, 1, 5, tt.request); err != nil {
 				break
 			}
 		}

@@ -81,19 +81,19 @@ func takeVFAttr(admin *vf.Admin, a Attr) error {
 		// The kernel sends the list too, which knows the protocol; an old one
 		// does not.
 		if admin.VLAN.Proto == 0 {
-			return takeVLAN(admin, word(a.Value, 1), word(a.Value, 2), vf.Dot1Q)
+			return takeVLAN(admin, wordAt(a.Value, 1), wordAt(a.Value, 2), vf.Dot1Q)
 		}
 	case iflaVFVLANList:
 		return takeVLANList(admin, a.Value)
 	case iflaVFRate:
-		admin.MinTxRate, admin.MaxTxRate = word(a.Value, 1), word(a.Value, 2)
+		admin.MinTxRate, admin.MaxTxRate = wordAt(a.Value, 1), wordAt(a.Value, 2)
 	case iflaVFLinkState:
-		if s := word(a.Value, 1); s <= uint32(vf.LinkDisable) {
+		if s := wordAt(a.Value, 1); s <= uint32(vf.LinkDisable) {
 			admin.LinkState = vf.LinkState(s)
 		}
 	default:
 		if s := admin.Switch(switchOf(a.Type)); s != nil {
-			*s = triOf(word(a.Value, 1))
+			*s = triOf(wordAt(a.Value, 1))
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func takeVLANList(admin *vf.Admin, b []byte) error {
 	for _, e := range entries {
 		if e.Type == iflaVFVLANInfo && len(e.Value) >= 14 {
 			proto := vf.VLANProto(binary.BigEndian.Uint16(e.Value[12:]))
-			return takeVLAN(admin, word(e.Value, 1), word(e.Value, 2), proto)
+			return takeVLAN(admin, wordAt(e.Value, 1), wordAt(e.Value, 2), proto)
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ type VFSetting struct {
 	value []byte
 }
 
-// String is the attribute's name.
+// String returns the attribute's name.
 func (s VFSetting) String() string {
 	names := map[uint16]string{
 		iflaVFMAC: "mac", iflaVFVLAN: "vlan", iflaVFSpoofChk: "spoofchk", iflaVFLinkState: "link_state", iflaVFRate: "rate",
@@ -168,8 +168,8 @@ func (s VFSetting) String() string {
 	return names[s.typ&attrType]
 }
 
-// words is a structure of 32-bit numbers.
-func words(vs ...uint32) []byte {
+// appendWords returns a structure of 32-bit numbers.
+func appendWords(vs ...uint32) []byte {
 	var b []byte
 	for _, v := range vs {
 		b = binary.NativeEndian.AppendUint32(b, v)
@@ -186,7 +186,7 @@ func onOff(on bool) uint32 {
 
 // VFMAC sets the admin MAC; the zero address clears it.
 func VFMAC(index int, mac vf.MAC) VFSetting {
-	b := append(words(uint32(index)), make([]byte, vfMACBytes)...)
+	b := append(appendWords(uint32(index)), make([]byte, vfMACBytes)...)
 	copy(b[4:], mac[:])
 	return VFSetting{iflaVFMAC, b}
 }
@@ -194,7 +194,7 @@ func VFMAC(index int, mac vf.MAC) VFSetting {
 // VFVLAN sets or clears the VLAN. 802.1q goes in the old attribute, which
 // every kernel and driver knows.
 func VFVLAN(index int, v vf.VLAN) VFSetting {
-	base := words(uint32(index), uint32(v.ID), uint32(v.QoS))
+	base := appendWords(uint32(index), uint32(v.ID), uint32(v.QoS))
 	if v.Proto != vf.Dot1AD {
 		return VFSetting{iflaVFVLAN, base}
 	}
@@ -205,17 +205,17 @@ func VFVLAN(index int, v vf.VLAN) VFSetting {
 
 // VFSwitch switches a setting of vf.Switches.
 func VFSwitch(index int, s vf.Setting, on bool) VFSetting {
-	return VFSetting{switches[s], words(uint32(index), onOff(on))}
+	return VFSetting{switches[s], appendWords(uint32(index), onOff(on))}
 }
 
 // VFLinkState sets what the PF makes of the VF's carrier.
 func VFLinkState(index int, s vf.LinkState) VFSetting {
-	return VFSetting{iflaVFLinkState, words(uint32(index), uint32(s))}
+	return VFSetting{iflaVFLinkState, appendWords(uint32(index), uint32(s))}
 }
 
 // VFRate sets both send rates, Mb/s.
 func VFRate(index int, lowest, highest uint32) VFSetting {
-	return VFSetting{iflaVFRate, words(uint32(index), lowest, highest)}
+	return VFSetting{iflaVFRate, appendWords(uint32(index), lowest, highest)}
 }
 
 // SetVF writes one setting of one VF of the PF with the given link index.

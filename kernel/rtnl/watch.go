@@ -10,23 +10,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher tells that links changed. What changed has to be looked up: events
-// wake, listing decides.
+// Watcher reports that links or addresses changed, and not how: events wake, listing decides.
 type Watcher struct {
 	f   *os.File
 	buf [1]byte
 }
 
-const groupLink = 1 << (unix.RTNLGRP_LINK - 1)
+const (
+	groupLink     = 1 << (unix.RTNLGRP_LINK - 1)
+	groupAddress6 = 1 << (unix.RTNLGRP_IPV6_IFADDR - 1)
+)
 
 // Watch subscribes to changes of links in the netns of the calling thread.
 // Subscribe before looking, so that no change is missed.
-func Watch() (*Watcher, error) {
+func Watch() (*Watcher, error) { return subscribe(groupLink) }
+
+// WatchAddresses subscribes to changes of links and of IPv6 addresses in the netns of the
+// calling thread. The kernel also sends one when duplicate address detection has ended.
+func WatchAddresses() (*Watcher, error) { return subscribe(groupLink | groupAddress6) }
+
+func subscribe(groups uint32) (*Watcher, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("watch links: %w", err)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groupLink}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("watch links: %w", err)
 	}

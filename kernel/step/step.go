@@ -21,7 +21,7 @@ import (
 // Step is one change. The set is closed: these types and no others.
 type Step interface {
 	fmt.Stringer
-	step()
+	isStep()
 }
 
 type (
@@ -111,8 +111,8 @@ type (
 	// Unbind takes the driver away, and with it the netdevice, in whatever
 	// netns that is. It succeeds when none is bound.
 	Unbind struct{ VF vf.PCIAddr }
-	// Reset resets the function by itself (FLR), and so ends what it does to memory
-	// and forgets what its user programmed. What the PF holds for it stays.
+	// Reset resets the function by itself (FLR). The function ends its accesses to memory and
+	// forgets the settings that its user programmed. The PF keeps its settings for the VF.
 	// vf.ErrUnable where the function has no reset. It may hang.
 	Reset struct{ VF vf.PCIAddr }
 	// Move takes the VF's netdevice from one netns to another and names it
@@ -144,6 +144,7 @@ type (
 	SetUp struct {
 		VF    vf.PCIAddr
 		Netns string
+		Bond  string // of which the VF is a member: the step is about its interface
 		Up    bool
 	}
 	// ClearPromisc takes promiscuity and allmulti away.
@@ -151,12 +152,25 @@ type (
 		VF    vf.PCIAddr
 		Netns string
 	}
-	// AddAddress adds an address with its prefix. IPv6 addresses skip duplicate
-	// address detection (IFA_F_NODAD), since the ledger already excludes them.
+	// AddAddress adds an address with its prefix. With Detect the kernel begins duplicate
+	// address detection of an IPv6 address (RFC 4862, section 5.4), and the address cannot be used
+	// before the result. Without it the address can be used at once (IFA_F_NODAD).
 	AddAddress struct {
 		VF      vf.PCIAddr
 		Netns   string
+		Bond    string // as in SetUp
 		Address netip.Prefix
+		Detect  bool
+	}
+	// DetectDuplicates waits for the results of the detection that AddAddress began, for all of
+	// the addresses at once. The error is a vf.DuplicateError with the addresses that another
+	// machine has. It is vf.ErrTimeout when the context ends first, as without carrier: then the
+	// kernel begins detection when the netdevice gets carrier.
+	DetectDuplicates struct {
+		VF        vf.PCIAddr
+		Netns     string
+		Bond      string // as in SetUp
+		Addresses []netip.Prefix
 	}
 	// DelAddress removes an address.
 	DelAddress struct {
@@ -168,22 +182,75 @@ type (
 	AddRoute struct {
 		VF    vf.PCIAddr
 		Netns string
+		Bond  string // as in SetUp
 		Route vf.Route
 	}
-	// SetDefaultRoute makes an interface of a netns the only way out of it, for the
-	// families of the gateways: other default routes go, automatic ones stay. The
-	// interface may be anybody's and must be up.
+	// SetGuard pins the source of the frames that a pod sends through the netdevice, in place of
+	// an earlier guard. vf.ErrUnable where the kernel has no hook for it.
+	SetGuard struct {
+		VF    vf.PCIAddr
+		Netns string
+		Guard vf.Guard
+	}
+	// DelGuard removes what SetGuard left in a netns, wherever the netdevice is now. It succeeds
+	// if there is none, and if the netns is gone.
+	DelGuard struct {
+		VF    vf.PCIAddr
+		Netns string
+	}
+	// SetDefaultRoute makes an interface of a netns the only one with a default route, for the
+	// families of the gateways. It removes other default routes, but not automatic ones. The
+	// interface need not be Culvert's, and must be up.
 	SetDefaultRoute struct {
 		Netns     string
 		Interface string
 		Gateways  []netip.Addr
 	}
-	// Announce tells the neighbours where the addresses are now: gratuitous
-	// ARP for IPv4, unsolicited neighbour advertisements for IPv6, once the
-	// netdevice has carrier and at most as long as the context allows.
+	// Announce sends the neighbours the place of the addresses: gratuitous ARP for IPv4,
+	// unsolicited neighbour advertisements for IPv6, once the netdevice has carrier and at most
+	// as long as the context allows.
 	Announce struct {
 		VF        vf.PCIAddr
 		Netns     string
+		Bond      string // as in SetUp
 		Addresses []netip.Prefix
+		// AtOnce announces without a pause for an attach that answers its caller first.
+		AtOnce bool
+	}
+)
+
+// Changes to a bond in a pod's netns.
+type (
+	// AddBond makes a bond without members. It is down, and has the MTU that its members will
+	// have. No other bond has its Mark. A bond with a mark that has lost all its members
+	// gives way.
+	AddBond struct {
+		Netns, Name, Mark string
+		Bond              vf.Bond
+		MTU               int // in bytes; 0 leaves it to the kernel
+	}
+	// DelBond removes a bond. Its members stay, down, with their own MTU. DelBond succeeds if
+	// there is no bond of that name with that mark, or no such netns.
+	DelBond struct {
+		Netns, Name, Mark string
+	}
+	// Enslave makes a netdevice that is down a member of a bond, which brings it up.
+	Enslave struct {
+		VF          vf.PCIAddr
+		Netns, Bond string
+	}
+	// SetBondPrimary makes a member the one that sends as long as it works.
+	SetBondPrimary struct {
+		VF          vf.PCIAddr
+		Netns, Bond string
+	}
+	// SetBondActive lets a member send if one of From sends now. If one of From is the primary member,
+	// the member becomes the primary one. The error is vf.ErrUnchanged if none of From sends now,
+	// vf.ErrNotFound if the VF is no member of the bond, and vf.ErrUnable if the kernel counts the
+	// member as down.
+	SetBondActive struct {
+		VF          vf.PCIAddr
+		Netns, Bond string
+		From        []vf.PCIAddr
 	}
 )

@@ -1,34 +1,46 @@
 package step
 
-import "fmt"
+import (
+	"fmt"
 
-func (SetAutoprobe) step()   {}
-func (SetNumVFs) step()      {}
-func (SetPFUp) step()        {}
-func (WaitCarrier) step()    {}
-func (SetPFMTU) step()       {}
-func (AddPFAddress) step()   {}
-func (DelPFAddress) step()   {}
-func (SetVFMAC) step()       {}
-func (SetVFVLAN) step()      {}
-func (SetVFSwitch) step()    {}
-func (SetVFLinkState) step() {}
-func (SetVFRate) step()      {}
-func (Bind) step()           {}
-func (Unbind) step()         {}
-func (Reset) step()          {}
-func (Move) step()           {}
-func (Rename) step()         {}
-func (SetMTU) step()         {}
-func (SetLinkMAC) step()     {}
-func (SetUp) step()          {}
-func (ClearPromisc) step()   {}
-func (AddAddress) step()     {}
-func (DelAddress) step()     {}
-func (AddRoute) step()       {}
-func (Announce) step()       {}
+	"github.com/culvert-net/culvert/vf"
+)
 
-func (SetDefaultRoute) step() {}
+func (SetAutoprobe) isStep()   {}
+func (SetNumVFs) isStep()      {}
+func (SetPFUp) isStep()        {}
+func (WaitCarrier) isStep()    {}
+func (SetPFMTU) isStep()       {}
+func (AddPFAddress) isStep()   {}
+func (DelPFAddress) isStep()   {}
+func (SetVFMAC) isStep()       {}
+func (SetVFVLAN) isStep()      {}
+func (SetVFSwitch) isStep()    {}
+func (SetVFLinkState) isStep() {}
+func (SetVFRate) isStep()      {}
+func (Bind) isStep()           {}
+func (Unbind) isStep()         {}
+func (Reset) isStep()          {}
+func (Move) isStep()           {}
+func (Rename) isStep()         {}
+func (SetMTU) isStep()         {}
+func (SetLinkMAC) isStep()     {}
+func (SetUp) isStep()          {}
+func (ClearPromisc) isStep()   {}
+func (AddAddress) isStep()     {}
+func (DelAddress) isStep()     {}
+func (AddRoute) isStep()       {}
+func (SetGuard) isStep()       {}
+func (DelGuard) isStep()       {}
+func (Announce) isStep()       {}
+
+func (SetDefaultRoute) isStep()  {}
+func (DetectDuplicates) isStep() {}
+func (AddBond) isStep()          {}
+func (DelBond) isStep()          {}
+func (Enslave) isStep()          {}
+func (SetBondPrimary) isStep()   {}
+func (SetBondActive) isStep()    {}
 
 func onOff(on bool) string {
 	if on {
@@ -37,11 +49,19 @@ func onOff(on bool) string {
 	return "off"
 }
 
-func netns(path string) string {
+func describeNetns(path string) string {
 	if path == "" {
 		return "the host"
 	}
 	return path
+}
+
+// describeDevice names the interface that a step is about.
+func describeDevice(a vf.PCIAddr, bond string) string {
+	if bond != "" {
+		return fmt.Sprintf("bond %s of VF %s", bond, a)
+	}
+	return "VF " + a.String()
 }
 
 func (s SetAutoprobe) String() string {
@@ -82,39 +102,63 @@ func (s Bind) String() string {
 func (s Unbind) String() string { return fmt.Sprintf("unbind VF %s", s.VF) }
 func (s Reset) String() string  { return fmt.Sprintf("reset the function of VF %s", s.VF) }
 func (s Move) String() string {
-	return fmt.Sprintf("move VF %s from %s to %s as %s", s.VF, netns(s.From), netns(s.To), s.Name)
+	return fmt.Sprintf("move VF %s from %s to %s as %s", s.VF, describeNetns(s.From), describeNetns(s.To), s.Name)
 }
 func (s Rename) String() string {
-	return fmt.Sprintf("name VF %s %s in %s", s.VF, s.Name, netns(s.Netns))
+	return fmt.Sprintf("name VF %s %s in %s", s.VF, s.Name, describeNetns(s.Netns))
 }
 func (s SetMTU) String() string {
-	return fmt.Sprintf("set MTU %d on VF %s in %s", s.MTU, s.VF, netns(s.Netns))
+	return fmt.Sprintf("set MTU %d on VF %s in %s", s.MTU, s.VF, describeNetns(s.Netns))
 }
 func (s SetLinkMAC) String() string {
-	return fmt.Sprintf("set link address %s on VF %s in %s", s.MAC, s.VF, netns(s.Netns))
+	return fmt.Sprintf("set link address %s on VF %s in %s", s.MAC, s.VF, describeNetns(s.Netns))
 }
 func (s SetUp) String() string {
 	verb := "take down"
 	if s.Up {
 		verb = "bring up"
 	}
-	return fmt.Sprintf("%s VF %s in %s", verb, s.VF, netns(s.Netns))
+	return fmt.Sprintf("%s %s in %s", verb, describeDevice(s.VF, s.Bond), describeNetns(s.Netns))
 }
 func (s ClearPromisc) String() string {
-	return fmt.Sprintf("clear promiscuity of VF %s in %s", s.VF, netns(s.Netns))
+	return fmt.Sprintf("clear promiscuity of VF %s in %s", s.VF, describeNetns(s.Netns))
 }
 func (s AddAddress) String() string {
-	return fmt.Sprintf("add address %s to VF %s in %s", s.Address, s.VF, netns(s.Netns))
+	return fmt.Sprintf("add address %s to %s in %s", s.Address, describeDevice(s.VF, s.Bond), describeNetns(s.Netns))
+}
+func (s DetectDuplicates) String() string {
+	return fmt.Sprintf("detect duplicates of %v of %s in %s", s.Addresses, describeDevice(s.VF, s.Bond), describeNetns(s.Netns))
 }
 func (s DelAddress) String() string {
-	return fmt.Sprintf("remove address %s from VF %s in %s", s.Address, s.VF, netns(s.Netns))
+	return fmt.Sprintf("remove address %s from VF %s in %s", s.Address, s.VF, describeNetns(s.Netns))
 }
 func (s AddRoute) String() string {
-	return fmt.Sprintf("add route %s through VF %s in %s", s.Route, s.VF, netns(s.Netns))
+	return fmt.Sprintf("add route %s through %s in %s", s.Route, describeDevice(s.VF, s.Bond), describeNetns(s.Netns))
+}
+func (s SetGuard) String() string {
+	return fmt.Sprintf("guard VF %s in %s: %s", s.VF, describeNetns(s.Netns), s.Guard)
+}
+func (s DelGuard) String() string {
+	return fmt.Sprintf("remove the guard of VF %s from %s", s.VF, describeNetns(s.Netns))
 }
 func (s SetDefaultRoute) String() string {
-	return fmt.Sprintf("set the default route of %s to %v through %s", netns(s.Netns), s.Gateways, s.Interface)
+	return fmt.Sprintf("set the default route of %s to %v through %s", describeNetns(s.Netns), s.Gateways, s.Interface)
 }
 func (s Announce) String() string {
-	return fmt.Sprintf("announce %v of VF %s in %s", s.Addresses, s.VF, netns(s.Netns))
+	return fmt.Sprintf("announce %v of %s in %s", s.Addresses, describeDevice(s.VF, s.Bond), describeNetns(s.Netns))
+}
+func (s AddBond) String() string {
+	return fmt.Sprintf("add bond %s (%s) in %s", s.Name, s.Bond.Mode, describeNetns(s.Netns))
+}
+func (s DelBond) String() string {
+	return fmt.Sprintf("remove bond %s from %s", s.Name, describeNetns(s.Netns))
+}
+func (s Enslave) String() string {
+	return fmt.Sprintf("make VF %s a member of bond %s in %s", s.VF, s.Bond, describeNetns(s.Netns))
+}
+func (s SetBondPrimary) String() string {
+	return fmt.Sprintf("make VF %s the primary member of bond %s in %s", s.VF, s.Bond, describeNetns(s.Netns))
+}
+func (s SetBondActive) String() string {
+	return fmt.Sprintf("let VF %s send in place of %v in bond %s in %s", s.VF, s.From, s.Bond, describeNetns(s.Netns))
 }

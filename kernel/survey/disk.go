@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is what a folder that must keep things is on.
+// Disk is the file system of a folder whose content must last.
 type Disk struct {
 	Path      string
 	Missing   bool
@@ -17,8 +17,8 @@ type Disk struct {
 	Free      uint64 // bytes, for root
 	FreeFiles uint64 // Unlimited where it does not count them
 	ReadOnly  bool
-	// SyncErr is why a file cannot be made and made durable there; empty when it
-	// can. Unknown says that it was not tried.
+	// SyncErr is the reason why no file can be made and made durable there; it is empty if that
+	// works. Unknown says that it was not tried.
 	SyncErr string
 	Unknown bool
 }

@@ -9,11 +9,11 @@ import (
 // Modules says which kernel modules are loaded and which could be.
 type Modules struct {
 	Loaded []string // also what is built in and shows in sysfs
-	// Available is what modprobe finds, and what is built in; nil when the
-	// folder of modules of the running kernel is not there.
+	// Available has the modules that modprobe finds, and those that are built in. It is nil if
+	// the running kernel's folder of modules does not exist.
 	Available []string
-	// Blocked is what a file of modprobe.d keeps from being loaded by alias
-	// (blacklist) or at all (install), with where.
+	// Blocked has the modules that a file of modprobe.d keeps from being loaded, by alias
+	// (blacklist) or at all (install), and the file that does so.
 	Blocked map[string]string
 }
 
@@ -26,18 +26,18 @@ func (m Modules) Can(name string) bool {
 	return m.Has(name) || m.Available == nil || slices.Contains(m.Available, moduleName(name))
 }
 
-// moduleName is how the kernel writes a module's name.
+// moduleName returns the kernel's spelling of a module's name.
 func moduleName(s string) string { return strings.ReplaceAll(s, "-", "_") }
 
 // modprobeDirs are the folders of modprobe.d(5), the most important first.
 var modprobeDirs = []string{"etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d"}
 
-func (r *reader) modules(release string) Modules {
-	m := Modules{Loaded: r.names("sys/module"), Blocked: map[string]string{}}
+func (r *reader) readModules(release string) Modules {
+	m := Modules{Loaded: r.listNames("sys/module"), Blocked: map[string]string{}}
 	if release != "" && !strings.ContainsAny(release, "/") {
 		for _, dir := range []string{"lib/modules/", "usr/lib/modules/"} {
 			for _, file := range []string{"modules.dep", "modules.builtin"} {
-				m.Available = append(m.Available, ParseModuleList(r.text(dir+release+"/"+file))...)
+				m.Available = append(m.Available, ParseModuleList(r.readText(dir+release+"/"+file))...)
 			}
 		}
 	}
@@ -45,12 +45,12 @@ func (r *reader) modules(release string) Modules {
 	m.Available = slices.Compact(m.Available)
 	seen := map[string]bool{}
 	for _, dir := range modprobeDirs {
-		for _, name := range r.names(dir) {
+		for _, name := range r.listNames(dir) {
 			if seen[name] || !strings.HasSuffix(name, ".conf") {
 				continue
 			}
 			seen[name] = true
-			for module, line := range ParseBlocked(r.text(dir + "/" + name)) {
+			for module, line := range ParseBlocked(r.readText(dir + "/" + name)) {
 				m.Blocked[module] = "/" + dir + "/" + name + ": " + line
 			}
 		}

@@ -38,8 +38,8 @@ func ParseCmdline(text []byte) []string {
 type IRQ struct {
 	Name   string   // of the last handler, e.g. enp1s0-TxRx-0
 	Counts []uint64 // taken by each processor that the file lists
-	// CPUs is where it is sent at present (effective_affinity_list); nil when
-	// the kernel does not tell.
+	// CPUs has the processors that receive the interrupt at present (effective_affinity_list); it
+	// is nil if the kernel does not report them.
 	CPUs []int
 }
 
@@ -79,11 +79,11 @@ func ParseInterrupts(text []byte) map[int]IRQ {
 	return out
 }
 
-func (r *reader) affinities(irqs map[int]IRQ) {
+func (r *reader) readAffinities(irqs map[int]IRQ) {
 	for n, irq := range irqs {
 		dir := fmt.Sprintf("proc/irq/%d/", n)
 		for _, name := range []string{"effective_affinity_list", "smp_affinity_list"} {
-			if list, err := vf.ParseNumbers(r.line(dir + name)); err == nil && len(list) > 0 {
+			if list, err := vf.ParseNumbers(r.readLine(dir + name)); err == nil && len(list) > 0 {
 				irq.CPUs = list
 				break
 			}

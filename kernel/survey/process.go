@@ -25,8 +25,7 @@ type Limits struct {
 // Unlimited is a limit that is none.
 const Unlimited = math.MaxInt64
 
-// wanted are the programs that are looked at, by the 15 characters of
-// /proc/PID/comm.
+// wanted has the programs to look for, by the 15 characters of /proc/PID/comm.
 var wanted = []string{
 	"culvertd", "irqbalance", "NetworkManager", "systemd-network",
 	"kubelet", "k3s-server", "k3s-agent", "containerd", "crio", "dockerd",
@@ -34,20 +33,20 @@ var wanted = []string{
 	"sriovdp", "sriov-network-c", // the SR-IOV device plugin, the SR-IOV operator's config daemon
 }
 
-func (r *reader) processes() []Process {
+func (r *reader) readProcesses() []Process {
 	quiet := reader{root: r.root} // processes end while they are read
 	var out []Process
-	for _, name := range quiet.names("proc") {
+	for _, name := range quiet.listNames("proc") {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
 		dir := "proc/" + name + "/"
-		comm := quiet.line(dir + "comm")
+		comm := quiet.readLine(dir + "comm")
 		if !slices.Contains(wanted, comm) {
 			continue
 		}
-		out = append(out, Process{PID: pid, Name: comm, UID: parseUID(quiet.text(dir + "status")), Limits: ParseLimits(quiet.text(dir + "limits"))})
+		out = append(out, Process{PID: pid, Name: comm, UID: parseUID(quiet.readText(dir + "status")), Limits: ParseLimits(quiet.readText(dir + "limits"))})
 	}
 	slices.SortFunc(out, func(a, b Process) int { return a.PID - b.PID })
 	return out

@@ -1,9 +1,8 @@
-// Package survey reads what the kernel tells of the host around its NICs:
-// command line, IOMMU, modules, processors, interrupts, processes and their
-// limits, file systems, sysctls. A root enters ("/" outside of tests), values
-// leave; culvert doctor judges them. Parsers of the kernel's files are pure and
-// fuzzed. Two functions change something, LoadModule and SetSysctl, and only
-// when called for.
+// Package survey reads the kernel's description of the host around its NICs: command line,
+// IOMMU, modules, processors, interrupts, processes and their limits, file systems, sysctls. A
+// root enters ("/" outside of tests), values leave; culvert doctor judges them. Parsers of the
+// kernel's files are pure and fuzzed. Two functions change something, LoadModule and SetSysctl,
+// and only when called for.
 package survey
 
 import (
@@ -21,11 +20,11 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Root is where the host's files are: "/" outside of tests.
+// Root is the root of the host's files: "/" outside of tests.
 type Root string
 
-// Host is what is true of the whole host. What is not there is the zero value;
-// what could not be read is in Errs.
+// Host is the state of the whole host. A value that does not exist is the zero value; Errs
+// lists the values that could not be read.
 type Host struct {
 	Cmdline   []string // the kernel's arguments
 	Release   string   // of the kernel, e.g. 6.12.9-amd64
@@ -34,7 +33,7 @@ type Host struct {
 	Nodes     []int    // NUMA nodes online
 	NodeCPUs  map[int][]int
 
-	// HugePages are how many the host keeps, by their size in bytes.
+	// HugePages has the number of huge pages that the host keeps, by their size in bytes.
 	HugePages map[uint64]int
 
 	IOMMUGroups int
@@ -72,55 +71,55 @@ var programs = []string{
 func Read(root Root) Host {
 	r := reader{root: root}
 	h := Host{
-		Cmdline:     ParseCmdline(r.text("proc/cmdline")),
-		Release:     r.line("proc/sys/kernel/osrelease"),
-		CPUVendor:   cpuVendor(r.text("proc/cpuinfo")),
-		CPUs:        r.list("sys/devices/system/cpu/online"),
-		Nodes:       r.list("sys/devices/system/node/online"),
+		Cmdline:     ParseCmdline(r.readText("proc/cmdline")),
+		Release:     r.readLine("proc/sys/kernel/osrelease"),
+		CPUVendor:   cpuVendor(r.readText("proc/cpuinfo")),
+		CPUs:        r.readList("sys/devices/system/cpu/online"),
+		Nodes:       r.readList("sys/devices/system/node/online"),
 		NodeCPUs:    map[int][]int{},
-		IOMMUGroups: len(r.names("sys/kernel/iommu_groups")),
-		IOMMUs:      r.names("sys/class/iommu"),
-		Swaps:       ParseSwaps(r.text("proc/swaps")),
-		FileSystems: parseFileSystems(r.text("proc/filesystems")),
+		IOMMUGroups: len(r.listNames("sys/kernel/iommu_groups")),
+		IOMMUs:      r.listNames("sys/class/iommu"),
+		Swaps:       ParseSwaps(r.readText("proc/swaps")),
+		FileSystems: parseFileSystems(r.readText("proc/filesystems")),
 		Sysctls:     map[string]string{},
-		IRQs:        ParseInterrupts(r.text("proc/interrupts")),
+		IRQs:        ParseInterrupts(r.readText("proc/interrupts")),
 		HugePages:   r.hugePages(),
 	}
 	for _, n := range h.Nodes {
-		h.NodeCPUs[n] = r.list(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))
+		h.NodeCPUs[n] = r.readList(fmt.Sprintf("sys/devices/system/node/node%d/cpulist", n))
 	}
 	for _, t := range []string{"DMAR", "IVRS"} {
-		if r.exists("sys/firmware/acpi/tables/" + t) {
+		if r.fileExists("sys/firmware/acpi/tables/" + t) {
 			h.ACPITables = append(h.ACPITables, t)
 		}
 	}
 	for _, key := range []string{IPForward, BridgeCall, BridgeCallV6} {
-		if r.exists(sysctlFile(key)) {
-			h.Sysctls[key] = r.line(sysctlFile(key))
+		if r.fileExists(sysctlFile(key)) {
+			h.Sysctls[key] = r.readLine(sysctlFile(key))
 		}
 	}
-	if r.exists("sys/fs/selinux/enforce") {
-		h.SELinux = map[bool]string{true: "enforcing", false: "permissive"}[r.line("sys/fs/selinux/enforce") == "1"]
+	if r.fileExists("sys/fs/selinux/enforce") {
+		h.SELinux = map[bool]string{true: "enforcing", false: "permissive"}[r.readLine("sys/fs/selinux/enforce") == "1"]
 	}
 	for _, p := range programs {
-		if r.exists(p) {
+		if r.fileExists(p) {
 			h.Programs = append(h.Programs, "/"+p)
 		}
 	}
-	h.Modules = r.modules(h.Release)
-	h.Processes = r.processes()
-	r.affinities(h.IRQs)
+	h.Modules = r.readModules(h.Release)
+	h.Processes = r.readProcesses()
+	r.readAffinities(h.IRQs)
 	h.Errs = r.errs
 	return h
 }
 
-// Device is what sysfs tells of one PCI function beyond inventory.
+// Device holds what sysfs shows of one PCI function beyond inventory.
 type Device struct {
 	IRQs     []int // its MSI vectors
 	RxQueues int   // of its netdevice; 0 when it has none on the host
 	TxQueues int
-	// GroupType is how its IOMMU group translates: DMA, DMA-FQ, identity; empty
-	// without IOMMU.
+	// GroupType is the type of its IOMMU group: DMA, DMA-FQ or identity; it is empty without an
+	// IOMMU.
 	GroupType string
 	// NoMemory: the firmware and the kernel gave its VFs no memory space, so
 	// none can be made.
@@ -134,15 +133,15 @@ type Device struct {
 func ReadDevice(root Root, addr vf.PCIAddr) Device {
 	r := reader{root: root}
 	dir := "sys/bus/pci/devices/" + addr.String()
-	d := Device{GroupType: r.line(dir + "/iommu_group/type"), NoMemory: noMemory(r.text(dir + "/resource"))}
-	for _, name := range r.names(dir + "/msi_irqs") {
+	d := Device{GroupType: r.readLine(dir + "/iommu_group/type"), NoMemory: noMemory(r.readText(dir + "/resource"))}
+	for _, name := range r.listNames(dir + "/msi_irqs") {
 		if n, err := strconv.Atoi(name); err == nil {
 			d.IRQs = append(d.IRQs, n)
 		}
 	}
 	slices.Sort(d.IRQs)
-	if netdevs := r.names(dir + "/net"); len(netdevs) > 0 {
-		for _, q := range r.names(dir + "/net/" + netdevs[0] + "/queues") {
+	if netdevs := r.listNames(dir + "/net"); len(netdevs) > 0 {
+		for _, q := range r.listNames(dir + "/net/" + netdevs[0] + "/queues") {
 			switch {
 			case strings.HasPrefix(q, "rx-"):
 				d.RxQueues++
@@ -151,11 +150,11 @@ func ReadDevice(root Root, addr vf.PCIAddr) Device {
 			}
 		}
 	}
-	total, offset, stride := r.number(dir+"/sriov_totalvfs"), r.number(dir+"/sriov_offset"), r.number(dir+"/sriov_stride")
+	total, offset, stride := r.readNumber(dir+"/sriov_totalvfs"), r.readNumber(dir+"/sriov_offset"), r.readNumber(dir+"/sriov_stride")
 	if total > 0 && offset > 0 {
 		rid := int(addr.Bus)<<8 | int(addr.Device)<<3 | int(addr.Function)
 		d.LastBus = (rid + offset + stride*(total-1)) >> 8
-		if place, err := filepath.EvalSymlinks(r.path(dir)); err == nil {
+		if place, err := filepath.EvalSymlinks(r.rootedPath(dir)); err == nil {
 			end, err := os.ReadFile(filepath.Join(filepath.Dir(place), "subordinate_bus_number"))
 			if n, convErr := strconv.Atoi(string(bytes.TrimSpace(end))); err == nil && convErr == nil {
 				d.BusEnd = n
@@ -165,9 +164,9 @@ func ReadDevice(root Root, addr vf.PCIAddr) Device {
 	return d
 }
 
-// noMemory reads a function's resource file: lines of start, end and flags.
-// The seventh is the ROM; the next six are the memory of the VFs (linux/pci.h,
-// PCI_IOV_RESOURCES), which has a size and no place when nobody assigned it.
+// noMemory reads a function's resource file: lines of start, end and flags. The seventh is the
+// ROM; the next six are the memory of the VFs (linux/pci.h, PCI_IOV_RESOURCES). Memory that no
+// firmware or kernel assigned has a size and no place.
 func noMemory(text []byte) bool {
 	n := 0
 	for line := range strings.Lines(string(text)) {
@@ -192,14 +191,14 @@ type reader struct {
 	errs []string
 }
 
-func (r *reader) path(name string) string { return filepath.Join(string(r.root), name) }
+func (r *reader) rootedPath(name string) string { return filepath.Join(string(r.root), name) }
 
 // maxText bounds one file of the kernel's; /proc/interrupts of a machine with
 // hundreds of processors is a few MiB.
 const maxText = 16 << 20
 
-func (r *reader) text(name string) []byte {
-	f, err := os.Open(r.path(name))
+func (r *reader) readText(name string) []byte {
+	f, err := os.Open(r.rootedPath(name))
 	if err == nil {
 		defer f.Close()
 		var text []byte
@@ -213,29 +212,29 @@ func (r *reader) text(name string) []byte {
 	return nil
 }
 
-func (r *reader) line(name string) string {
-	line, _, _ := strings.Cut(string(r.text(name)), "\n")
+func (r *reader) readLine(name string) string {
+	line, _, _ := strings.Cut(string(r.readText(name)), "\n")
 	return strings.TrimSpace(line)
 }
 
-func (r *reader) number(name string) int {
-	n, err := strconv.Atoi(r.line(name))
+func (r *reader) readNumber(name string) int {
+	n, err := strconv.Atoi(r.readLine(name))
 	if err != nil {
 		return 0
 	}
 	return n
 }
 
-func (r *reader) list(name string) []int {
-	list, err := vf.ParseNumbers(r.line(name))
+func (r *reader) readList(name string) []int {
+	list, err := vf.ParseNumbers(r.readLine(name))
 	if err != nil {
 		r.errs = append(r.errs, fmt.Sprintf("/%s: %v", name, err))
 	}
 	return list
 }
 
-func (r *reader) names(dir string) []string {
-	entries, err := os.ReadDir(r.path(dir))
+func (r *reader) listNames(dir string) []string {
+	entries, err := os.ReadDir(r.rootedPath(dir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		r.errs = append(r.errs, err.Error())
 	}
@@ -249,16 +248,16 @@ func (r *reader) names(dir string) []string {
 // hugePages reads the pools (kernel, admin-guide/mm/hugetlbpage).
 func (r *reader) hugePages() map[uint64]int {
 	out := map[uint64]int{}
-	for _, name := range r.names("sys/kernel/mm/hugepages") {
+	for _, name := range r.listNames("sys/kernel/mm/hugepages") {
 		digits := strings.TrimSuffix(strings.TrimPrefix(name, "hugepages-"), "kB")
 		if kib, err := strconv.ParseUint(digits, 10, 40); err == nil {
-			out[kib<<10] = r.number("sys/kernel/mm/hugepages/" + name + "/nr_hugepages")
+			out[kib<<10] = r.readNumber("sys/kernel/mm/hugepages/" + name + "/nr_hugepages")
 		}
 	}
 	return out
 }
 
-func (r *reader) exists(name string) bool {
-	_, err := os.Stat(r.path(name))
+func (r *reader) fileExists(name string) bool {
+	_, err := os.Stat(r.rootedPath(name))
 	return err == nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/kernel/rtnl"
 )
 
-// Bounds of the lists: the owner of a netdevice makes their entries, and each costs a
-// system call. What is beyond a bound differs from every baseline by its number.
+// These constants bound the lists: the owner of a netdevice makes their entries, and each costs
+// a system call. A list beyond its bound differs from every baseline by its number.
 const (
 	mostContexts = 64 // drivers have 16 or 32
 	mostRules    = 1024
@@ -29,12 +29,12 @@ const (
 	sizeCoalesce = 23 * 4
 )
 
-// contexts lists the RSS contexts besides the netdevice's own, which is context 0. Drivers
+// listContexts lists the RSS contexts besides the netdevice's own, which is context 0. Drivers
 // number them from 1 (ethtool_rxfh_context_alloc); one that is deleted leaves a gap.
-func (a asker) contexts() (string, error) {
+func (a asker) listContexts() (string, error) {
 	var out []string
 	for i := uint32(1); i <= mostContexts; i++ {
-		v, err := a.hash(i)
+		v, err := a.readHash(i)
 		switch {
 		case err == nil:
 			out = append(out, fmt.Sprintf("%d=%s", i, v))
@@ -45,8 +45,8 @@ func (a asker) contexts() (string, error) {
 	return rtnl.Digest([]byte(strings.Join(out, " "))), nil
 }
 
-// rules lists the receive rules: what they match and where the frames go.
-func (a asker) rules() (string, error) {
+// listRules lists the receive rules: what they match and where the frames go.
+func (a asker) listRules() (string, error) {
 	b := make([]byte, sizeRules)
 	binary.NativeEndian.PutUint32(b, unix.ETHTOOL_GRXCLSRLCNT)
 	if err := a.ioctl(b); err != nil {
@@ -80,9 +80,9 @@ func (a asker) rules() (string, error) {
 	return rtnl.Digest([]byte(strings.Join(out, " "))), nil
 }
 
-// coalescing lists the coalescing parameters of each queue where a driver has them: those
+// listCoalescing lists the coalescing parameters of each queue where a driver has them: those
 // of the netdevice are of its first queue then.
-func (a asker) coalescing() (string, error) {
+func (a asker) listCoalescing() (string, error) {
 	var out []string
 	for queue := range mostQueues {
 		b := make([]byte, perQueueData+sizeCoalesce)

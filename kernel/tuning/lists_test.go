@@ -63,8 +63,8 @@ func (n nic) ioctl(b []byte) error {
 	return nil
 }
 
-// I2: not only how many rules, contexts and queues there are is compared, but what they are
-// set to.
+// I2: Culvert compares the content of rules, contexts and queues, not only their
+// number.
 func TestRuleContents(t *testing.T) {
 	made := nic{rules: map[uint32]byte{7: 1, 9: 2}, contexts: map[uint32]byte{0: 1, 1: 1, 3: 2}, queues: make([]byte, 40)}
 	other := nic{rules: map[uint32]byte{7: 1, 9: 3}, contexts: map[uint32]byte{0: 1, 1: 1, 3: 3}, queues: append(make([]byte, 39), 1)}
@@ -74,9 +74,9 @@ func TestRuleContents(t *testing.T) {
 		many.rules[i] = 1
 	}
 	for name, read := range map[string]func(nic) (string, error){
-		"rules":      func(n nic) (string, error) { return asker{n.ioctl}.rules() },
-		"contexts":   func(n nic) (string, error) { return asker{n.ioctl}.contexts() },
-		"coalescing": func(n nic) (string, error) { return asker{n.ioctl}.coalescing() },
+		"rules":      func(n nic) (string, error) { return asker{n.ioctl}.listRules() },
+		"contexts":   func(n nic) (string, error) { return asker{n.ioctl}.listContexts() },
+		"coalescing": func(n nic) (string, error) { return asker{n.ioctl}.listCoalescing() },
 	} {
 		want, err := read(made)
 		if again, _ := read(made); err != nil || want == "" || want != again {
@@ -88,13 +88,13 @@ func TestRuleContents(t *testing.T) {
 			}
 		}
 	}
-	if got, err := (asker{many.ioctl}).rules(); got != "1025" || err != nil {
+	if got, err := (asker{many.ioctl}).listRules(); got != "1025" || err != nil {
 		t.Errorf("more rules than are read: %q (%v)", got, err)
 	}
-	if got, err := (asker{nic{}.ioctl}).contexts(); err == nil {
+	if got, err := (asker{nic{}.ioctl}).listContexts(); err == nil {
 		t.Errorf("a driver without contexts has %q", got)
 	}
-	if got, err := (asker{nic{}.ioctl}).coalescing(); err == nil {
+	if got, err := (asker{nic{}.ioctl}).listCoalescing(); err == nil {
 		t.Errorf("a driver without queues has %q", got)
 	}
 }

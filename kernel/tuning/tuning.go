@@ -1,9 +1,9 @@
-// Package tuning reads how the owner of a netdevice has set it up beyond what rtnetlink
-// tells: its features, queues, receive rules and the like, by ethtool's questions
-// (linux/ethtool.h), and the programs at its TCX hooks (linux/bpf.h).
+// Package tuning reads how the owner of a netdevice has set it up beyond what rtnetlink shows:
+// its features, queues, receive rules and the like, by ethtool's questions (linux/ethtool.h),
+// and the programs at its TCX hooks (linux/bpf.h).
 //
-// In goes a netdevice of the calling thread's network namespace; out come values by name
-// that are only compared: the answers' bytes, or a hash of them. Package kernel calls it.
+// In goes a netdevice of the calling thread's network namespace; out come values by name that
+// are only compared: the answers' bytes, or a hash of them. Package kernel calls it.
 package tuning
 
 import (
@@ -38,10 +38,10 @@ type question struct {
 	size     int
 }
 
-// questions returns what to ask for. It leaves out what a VF reports of its port, which
+// listQuestions returns what to ask for. It leaves out what a VF reports of its port, which
 // others change and a bind of the VF's driver does not: pause parameters, link modes, FEC
 // and energy-efficient Ethernet (TestI2AsksForNothingOfThePort).
-func questions() []question {
+func listQuestions() []question {
 	return []question{
 		{"rings", unix.ETHTOOL_GRINGPARAM, nil, sizeSimple},
 		{"channels", unix.ETHTOOL_GCHANNELS, nil, sizeSimple},
@@ -78,27 +78,27 @@ func Read(name string, index int) (map[string]string, error) {
 		return nil, fmt.Errorf("interface name %q is too long: %w", name, unix.EINVAL)
 	}
 	copy(d.name[:], name)
-	a := asker{d.ioctl}
+	a := asker{d.callEthtool}
 
 	out := map[string]string{}
 	// Every netdevice has features (net/ethtool/ioctl.c, ethtool_get_features).
-	if out["features"], err = a.ask(question{"features", unix.ETHTOOL_GFEATURES, []uint32{featureWords}, sizeFeatures}); err != nil {
+	if out["features"], err = a.askDigest(question{"features", unix.ETHTOOL_GFEATURES, []uint32{featureWords}, sizeFeatures}); err != nil {
 		return nil, fmt.Errorf("read the features of %s: %w", name, err)
 	}
-	for _, q := range questions() {
-		if v, err := a.ask(q); err == nil {
+	for _, q := range listQuestions() {
+		if v, err := a.askDigest(q); err == nil {
 			out[q.name] = v
 		}
 	}
 	for flow := uint32(1); flow <= hashFlows; flow++ {
 		q := question{fmt.Sprintf("hash_fields_%d", flow), unix.ETHTOOL_GRXFH, []uint32{flow}, sizeRules}
-		if v, err := a.ask(q); err == nil {
+		if v, err := a.askDigest(q); err == nil {
 			out[q.name] = v
 		}
 	}
 	for name, read := range map[string]func() (string, error){
-		"rss": func() (string, error) { return a.hash(0) }, "rss_contexts": a.contexts,
-		"rule_list": a.rules, "queue_coalesce": a.coalescing,
+		"rss": func() (string, error) { return a.readHash(0) }, "rss_contexts": a.listContexts,
+		"rule_list": a.listRules, "queue_coalesce": a.listCoalescing,
 	} {
 		if v, err := read(); err == nil {
 			out[name] = v
@@ -108,7 +108,7 @@ func Read(name string, index int) (map[string]string, error) {
 		out["timestamps"] = fmt.Sprintf("%d/%d/%d", c.Flags, c.Tx_type, c.Rx_filter)
 	}
 	for hook, attach := range map[string]uint32{"tcx_ingress": unix.BPF_TCX_INGRESS, "tcx_egress": unix.BPF_TCX_EGRESS} {
-		if v, err := programs(index, attach); err == nil {
+		if v, err := listPrograms(index, attach); err == nil {
 			out[hook] = v
 		}
 	}
@@ -126,8 +126,8 @@ type netdevice struct {
 	name [unix.IFNAMSIZ]byte
 }
 
-// ask returns a digest of the answer without its command.
-func (a asker) ask(q question) (string, error) {
+// askDigest returns a digest of the answer without its command.
+func (a asker) askDigest(q question) (string, error) {
 	b := make([]byte, q.size)
 	binary.NativeEndian.PutUint32(b, q.command)
 	for i, v := range q.argument {
@@ -139,9 +139,9 @@ func (a asker) ask(q question) (string, error) {
 	return rtnl.Digest(b[4:]), nil
 }
 
-// hash asks for the table of an RSS context that spreads flows over the queues, its key and
+// readHash asks for the table of an RSS context that spreads flows over the queues, its key and
 // its function: first how long they are, then for themselves. Context 0 is the netdevice's.
-func (a asker) hash(context uint32) (string, error) {
+func (a asker) readHash(context uint32) (string, error) {
 	b := make([]byte, sizeHash)
 	binary.NativeEndian.PutUint32(b, unix.ETHTOOL_GRSSH)
 	binary.NativeEndian.PutUint32(b[4:], context)
@@ -152,7 +152,7 @@ func (a asker) hash(context uint32) (string, error) {
 	if table > maxTable || key > maxTable {
 		return "", fmt.Errorf("an RSS table of %d entries and a key of %d bytes: %w", table, key, unix.E2BIG)
 	}
-	return a.ask(question{"rss", unix.ETHTOOL_GRSSH, []uint32{context, table, key}, sizeHash + 4*int(table) + int(key)})
+	return a.askDigest(question{"rss", unix.ETHTOOL_GRSSH, []uint32{context, table, key}, sizeHash + 4*int(table) + int(key)})
 }
 
 // ifreq is struct ifreq with a pointer (linux/if.h).
@@ -162,8 +162,8 @@ type ifreq struct {
 	_    [24 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// ioctl has the kernel answer in b.
-func (d netdevice) ioctl(b []byte) error {
+// callEthtool sends b to the kernel, which puts its answer into b.
+func (d netdevice) callEthtool(b []byte) error {
 	req := ifreq{name: d.name, data: unsafe.Pointer(unsafe.SliceData(b))}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(d.fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req)))
 	runtime.KeepAlive(b)
@@ -185,9 +185,9 @@ type query struct {
 	_                                           [4]uint64
 }
 
-// programs lists the IDs of the programs at a TCX hook (Linux 6.6), which stay when the
+// listPrograms lists the IDs of the programs at a TCX hook (Linux 6.6), which stay when the
 // netdevice moves to another netns.
-func programs(index int, hook uint32) (string, error) {
+func listPrograms(index int, hook uint32) (string, error) {
 	var ids [mostPrograms]uint32
 	q := query{target: uint32(index), attachType: hook, ids: unsafe.Pointer(&ids), count: mostPrograms}
 	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(&q)), unsafe.Sizeof(q))

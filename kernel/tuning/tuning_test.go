@@ -34,13 +34,14 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// I2: an attribute that the owner of a VF cannot set and that others change would make each
-// VF of the port differ from its baseline, and no bind of its driver would mend that. mlx5
-// answers the pause parameters of the port for its VFs, which cannot set them
-// (mlx5e_ethtool_set_pauseparam). Link modes, FEC and EEE are of the same kind.
+// I2: the baseline has no attribute that the owner of a VF cannot set and that others
+// change. Each VF of the port would differ from its baseline, and no bind of its driver
+// would mend that. mlx5 answers the pause parameters of the port for its VFs, which
+// cannot set them (mlx5e_ethtool_set_pauseparam). Link modes, FEC and EEE are of the
+// same kind.
 func TestI2AsksForNothingOfThePort(t *testing.T) {
 	port := []uint32{unix.ETHTOOL_GPAUSEPARAM, unix.ETHTOOL_GSET, unix.ETHTOOL_GLINKSETTINGS, unix.ETHTOOL_GFECPARAM, unix.ETHTOOL_GEEE, unix.ETHTOOL_GLINK}
-	for _, q := range questions() {
+	for _, q := range listQuestions() {
 		if slices.Contains(port, q.command) {
 			t.Errorf("it asks for %s", q.name)
 		}

@@ -1,9 +1,9 @@
-// Package uevent listens to what the kernel and udev say about devices.
+// Package uevent listens to the events of the kernel and udev about devices.
 //
-// Two multicast groups of NETLINK_KOBJECT_UEVENT carry it: the kernel tells
-// of a change at once (lib/kobject_uevent.c), and udevd repeats it when its
-// rules, renaming included, are done (systemd, sd-device/device-monitor.c).
-// Package kernel waits on them, so that nothing sleeps and polls.
+// Two multicast groups of NETLINK_KOBJECT_UEVENT carry them: the kernel announces a change at
+// once (lib/kobject_uevent.c), and udevd repeats it when its rules, renaming included, are done
+// (systemd, sd-device/device-monitor.c). Package kernel waits on them, so that nothing sleeps
+// and polls.
 package uevent
 
 import (
@@ -93,8 +93,8 @@ func isName(s string) bool {
 	return s != "" && s != "." && s != ".." && len(s) < unix.IFNAMSIZ && !strings.ContainsAny(s, "/: \t\n\v\f\r")
 }
 
-// ErrLost: events came faster than they were read, and some are lost. What
-// they would have said has to be looked up.
+// ErrLost says that events came faster than they were read, and some are lost. The caller has
+// to look for the changes itself.
 var ErrLost = errors.New("device events were lost")
 
 // Conn is a subscription to both groups.
@@ -128,10 +128,9 @@ func Listen() (*Conn, error) {
 // Close ends the subscription.
 func (c *Conn) Close() error { return c.f.Close() }
 
-// Next waits for an event. It returns ErrLost when some were lost and
-// ctx.Err() when ctx ends. Messages that do not parse are passed over:
-// whoever has CAP_NET_ADMIN in the netns may send to the groups, so an event wakes
-// and proves nothing.
+// Next waits for an event. It returns ErrLost when some were lost and ctx.Err() when ctx ends.
+// Messages that do not parse are passed over: every process with CAP_NET_ADMIN in the netns may
+// send to the groups, so an event wakes and proves nothing.
 func (c *Conn) Next(ctx context.Context) (Event, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()

@@ -11,10 +11,10 @@ import (
 	"github.com/culvert-net/culvert/api"
 )
 
-// daemonName is what the DaemonSet of dist/kubernetes calls its pods, by label.
+// daemonName is the value of the label that the DaemonSet of dist/kubernetes gives its pods.
 const daemonName = "culvertd"
 
-// pod is the part of a core/v1 Pod that tells whether it serves.
+// pod is the part of a core/v1 Pod that shows whether it serves.
 type pod struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
@@ -38,26 +38,26 @@ type pod struct {
 	} `json:"status"`
 }
 
-// daemons are the pods of culvertd. Who may read Culvert's objects need not be
-// allowed to read pods: then nobody knows.
-func (c *Cluster) daemons(ctx context.Context) ([]api.DaemonPod, error) {
-	pods, err := list[pod](ctx, c, "/api/v1/pods", map[string]string{"labelSelector": "app.kubernetes.io/name=" + daemonName})
+// listDaemons returns the pods of culvertd, or none without an error for a user who may read
+// Culvert's objects and not pods.
+func (c *Cluster) listDaemons(ctx context.Context) ([]api.DaemonPod, error) {
+	pods, err := listObjects[pod](ctx, c, "/api/v1/pods", map[string]string{"labelSelector": "app.kubernetes.io/name=" + daemonName})
 	if apierrors.IsForbidden(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, c.explain("pods", err)
+		return nil, c.explainError("pods", err)
 	}
 	var out []api.DaemonPod
 	for _, p := range pods {
-		out = append(out, p.daemon())
+		out = append(out, p.describeDaemon())
 	}
 	slices.SortFunc(out, func(a, b api.DaemonPod) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
-// daemon tells whether the pod serves, and else the shortest reason there is.
-func (p pod) daemon() api.DaemonPod {
+// describeDaemon reports whether the pod serves, and else the shortest reason there is.
+func (p pod) describeDaemon() api.DaemonPod {
 	out := api.DaemonPod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName}
 	for _, c := range p.Status.Conditions {
 		if c.Type == "Ready" {

@@ -57,11 +57,11 @@ type networkMeta struct {
 func (c *Cluster) PodNetworks(ctx context.Context) (PodNetworks, error) {
 	out := PodNetworks{Global: netannotation.DefaultGlobal(), Mode: defaultMode}
 	daemons := 0
-	err := each(ctx, c, "/api/v1/pods", nil, func(p networkPod) {
+	err := eachObject(ctx, c, "/api/v1/pods", nil, func(p networkPod) {
 		switch m := p.Metadata; {
 		case p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed":
 		case !p.Spec.HostNetwork:
-			if a := pick(m.Annotations, netannotation.Networks, netannotation.DefaultNetwork); len(a) > 0 {
+			if a := pickKeys(m.Annotations, netannotation.Networks, netannotation.DefaultNetwork); len(a) > 0 {
 				out.Pods = append(out.Pods, api.Pod{Namespace: m.Namespace, Name: m.Name, Annotations: a})
 			}
 		// Tenants, who may give their pods any label, may not have the host's network.
@@ -75,11 +75,11 @@ func (c *Cluster) PodNetworks(ctx context.Context) (PodNetworks, error) {
 	if err != nil {
 		return PodNetworks{}, fmt.Errorf("list pods of all namespaces in cluster %s: %w", c.Name, err)
 	}
-	err = each(ctx, c, "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", nil, func(n struct {
+	err = eachObject(ctx, c, "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", nil, func(n struct {
 		Metadata networkMeta `json:"metadata"`
 	}) {
 		m := n.Metadata
-		out.Networks = append(out.Networks, api.NetworkDefinition{Namespace: m.Namespace, Name: m.Name, Annotations: pick(m.Annotations, netannotation.Namespaces)})
+		out.Networks = append(out.Networks, api.NetworkDefinition{Namespace: m.Namespace, Name: m.Name, Annotations: pickKeys(m.Annotations, netannotation.Namespaces)})
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return PodNetworks{}, fmt.Errorf("list network-attachment-definitions of all namespaces in cluster %s: %w", c.Name, err)
@@ -110,8 +110,8 @@ func (n *PodNetworks) addDaemon(p networkPod, first bool) {
 	n.Global = slices.DeleteFunc(n.Global, func(name string) bool { return !slices.Contains(*global, name) })
 }
 
-// pick returns the annotations of some keys.
-func pick(all map[string]string, keys ...string) map[string]string {
+// pickKeys returns the annotations of some keys.
+func pickKeys(all map[string]string, keys ...string) map[string]string {
 	out := map[string]string{}
 	for _, key := range keys {
 		if value := all[key]; value != "" {

@@ -7,13 +7,14 @@ import (
 	"iter"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/culvert-net/culvert/api/v1alpha1"
 	"github.com/culvert-net/culvert/netannotation"
 )
 
-// Stack is what a cluster has of the projects whose place Culvert takes.
+// Stack has the objects in a cluster of the projects that Culvert replaces.
 type Stack struct {
 	// Workloads are all DaemonSets and Deployments.
 	Workloads []Workload
@@ -35,6 +36,8 @@ type Workload struct {
 	Images                []string
 	// Replicas is how many pods of a Deployment are wanted.
 	Replicas int
+	// OLM names the ClusterServiceVersion by which OLM made it; empty where OLM did not.
+	OLM string
 }
 
 // StackObject is an object as the API server has it.
@@ -67,6 +70,7 @@ var operatorKinds = []struct{ kind, plural string }{
 	{"SriovIBNetwork", "sriovibnetworks"},
 	{"OVSNetwork", "ovsnetworks"},
 	{"SriovNetworkPoolConfig", "sriovnetworkpoolconfigs"},
+	{"SriovOperatorConfig", "sriovoperatorconfigs"},
 }
 
 // Stack reads what the cluster has. Kinds that the API server does not know are not there.
@@ -80,21 +84,27 @@ func (c *Cluster) Stack(ctx context.Context) (Stack, error) {
 	return out, nil
 }
 
-// Unapplied yields the NodePolicies that a node does not follow yet, with the reason.
+// Unapplied yields the NodePolicies that a node does not follow yet, with the reason. If the
+// controller has not judged a policy yet, that is the reason.
 func (o Objects) Unapplied() iter.Seq2[string, string] {
 	return func(yield func(policy, reason string) bool) {
 		for _, p := range o.Policies {
-			for _, c := range p.Status.Conditions {
-				if c.Type == v1alpha1.ConditionApplied && c.Status != metav1.ConditionTrue && !yield(p.Name, c.Message) {
-					return
+			reason := "the controller has not looked at it yet"
+			if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionApplied); c != nil && c.ObservedGeneration == p.Generation {
+				if c.Status == metav1.ConditionTrue {
+					continue
 				}
+				reason = c.Message
+			}
+			if !yield(p.Name, reason) {
+				return
 			}
 		}
 	}
 }
 
-// known is the error of a list, nil where the API server does not know the kind.
-func (c *Cluster) known(what string, err error) error {
+// ignoreUnknown returns the error of a list, nil where the API server does not know the kind.
+func (c *Cluster) ignoreUnknown(what string, err error) error {
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -103,8 +113,11 @@ func (c *Cluster) known(what string, err error) error {
 
 // workload is the part of a DaemonSet or Deployment that is read.
 type workload struct {
-	Metadata networkMeta `json:"metadata"`
-	Spec     struct {
+	Metadata struct {
+		networkMeta
+		OwnerReferences []struct{ Kind, Name string } `json:"ownerReferences"`
+	} `json:"metadata"`
+	Spec struct {
 		Replicas *int `json:"replicas"`
 		Template struct {
 			Spec struct {
@@ -126,10 +139,15 @@ type workload struct {
 func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
 	maps := map[string]bool{"/api/v1/namespaces/kube-system/configmaps/sriovdp-config": true}
 	for kind, path := range map[string]string{"DaemonSet": "/apis/apps/v1/daemonsets", "Deployment": "/apis/apps/v1/deployments"} {
-		err := each(ctx, c, path, nil, func(w workload) {
+		err := eachObject(ctx, c, path, nil, func(w workload) {
 			found := Workload{Kind: kind, Namespace: w.Metadata.Namespace, Name: w.Metadata.Name, Replicas: 1}
 			if w.Spec.Replicas != nil {
 				found.Replicas = *w.Spec.Replicas
+			}
+			for _, o := range w.Metadata.OwnerReferences {
+				if o.Kind == "ClusterServiceVersion" {
+					found.OLM = o.Name
+				}
 			}
 			spec := w.Spec.Template.Spec
 			for _, container := range append(spec.Containers, spec.InitContainers...) {
@@ -142,7 +160,7 @@ func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
 			}
 			out.Workloads = append(out.Workloads, found)
 		})
-		if err := c.known(kind+"s", err); err != nil {
+		if err := c.ignoreUnknown(kind+"s", err); err != nil {
 			return err
 		}
 	}
@@ -163,10 +181,10 @@ func (c *Cluster) readWorkloads(ctx context.Context, out *Stack) error {
 
 func (c *Cluster) readOperator(ctx context.Context, out *Stack) error {
 	for _, k := range operatorKinds {
-		err := each(ctx, c, "/apis/sriovnetwork.openshift.io/v1/"+k.plural, nil, func(raw json.RawMessage) {
+		err := eachObject(ctx, c, "/apis/sriovnetwork.openshift.io/v1/"+k.plural, nil, func(raw json.RawMessage) {
 			out.Objects = append(out.Objects, StackObject{k.kind, raw})
 		})
-		if err := c.known(k.plural, err); err != nil {
+		if err := c.ignoreUnknown(k.plural, err); err != nil {
 			return err
 		}
 	}
@@ -174,7 +192,7 @@ func (c *Cluster) readOperator(ctx context.Context, out *Stack) error {
 }
 
 func (c *Cluster) readNetworks(ctx context.Context, out *Stack) error {
-	err := each(ctx, c, "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", nil, func(n struct {
+	err := eachObject(ctx, c, "/apis/k8s.cni.cncf.io/v1/network-attachment-definitions", nil, func(n struct {
 		Metadata struct {
 			networkMeta
 			OwnerReferences []struct {
@@ -192,17 +210,17 @@ func (c *Cluster) readNetworks(ctx context.Context, out *Stack) error {
 		out.Networks = append(out.Networks, found)
 	})
 	out.HasNetworks = err == nil
-	return c.known("network-attachment-definitions", err)
+	return c.ignoreUnknown("network-attachment-definitions", err)
 }
 
 func (c *Cluster) readWebhooks(ctx context.Context, out *Stack) error {
 	for _, kind := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-		err := each(ctx, c, "/apis/admissionregistration.k8s.io/v1/"+kind, nil, func(w struct {
+		err := eachObject(ctx, c, "/apis/admissionregistration.k8s.io/v1/"+kind, nil, func(w struct {
 			Metadata networkMeta `json:"metadata"`
 		}) {
 			out.Webhooks = append(out.Webhooks, kind+"/"+w.Metadata.Name)
 		})
-		if err := c.known(kind, err); err != nil {
+		if err := c.ignoreUnknown(kind, err); err != nil {
 			return err
 		}
 	}
@@ -210,13 +228,13 @@ func (c *Cluster) readWebhooks(ctx context.Context, out *Stack) error {
 }
 
 func (c *Cluster) readPods(ctx context.Context, out *Stack) error {
-	err := each(ctx, c, "/api/v1/pods", nil, func(p pod) {
-		asked := pick(p.Annotations, netannotation.Networks, netannotation.DefaultNetwork)
+	err := eachObject(ctx, c, "/api/v1/pods", nil, func(p pod) {
+		asked := pickKeys(p.Annotations, netannotation.Networks, netannotation.DefaultNetwork)
 		if len(asked) == 0 || p.Status.Phase == "Succeeded" {
 			return
 		}
-		state := p.daemon()
+		state := p.describeDaemon()
 		out.Pods = append(out.Pods, StackPod{Namespace: p.Namespace, Name: p.Name, Annotations: asked, Ready: state.Ready, Reason: state.Reason})
 	})
-	return c.known("pods", err)
+	return c.ignoreUnknown("pods", err)
 }

@@ -17,7 +17,7 @@ import (
 var stackAnswers = map[string]string{
 	"/daemonsets": `{"items": [{"metadata": {"namespace": "op", "name": "dp"}, "spec": {"template": {"spec": {"initContainers": [{"image": "i"}], "containers": [{"image": "c"}],
 		"volumes": [{"configMap": {"name": "pools"}}, {"hostPath": {}}]}}}}]}`,
-	"/deployments":                    `{"items": [{"metadata": {"namespace": "op", "name": "o"}, "spec": {"replicas": 0, "template": {}}}]}`,
+	"/deployments":                    `{"items": [{"metadata": {"namespace": "op", "name": "o", "ownerReferences": [{"kind": "ClusterServiceVersion", "name": "o.v4"}]}, "spec": {"replicas": 0, "template": {}}}]}`,
 	"/configmaps/pools":               `{"kind": "ConfigMap", "metadata": {"name": "pools"}}`,
 	"/sriovnetworks":                  `{"items": [{"metadata": {"name": "n"}}]}`,
 	"/network-attachment-definitions": `{"items": [{"metadata": {"namespace": "d", "name": "n", "ownerReferences": [{"kind": "SriovNetwork"}]}, "spec": {"config": "{}"}}]}`,
@@ -52,7 +52,7 @@ func TestStack(t *testing.T) {
 	}
 	got.Objects = nil
 	want := Stack{
-		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1}, {"Deployment", "op", "o", nil, 0}},
+		Workloads:   []Workload{{"DaemonSet", "op", "dp", []string{"c", "i"}, 1, ""}, {"Deployment", "op", "o", nil, 0, "o.v4"}},
 		Networks:    []StackNetwork{{Namespace: "d", Name: "n", Config: "{}", Owners: []string{"SriovNetwork"}}},
 		HasNetworks: true,
 		Webhooks:    []string{"mutatingwebhookconfigurations/w"},
@@ -84,15 +84,21 @@ func TestStackForbidden(t *testing.T) {
 	}
 }
 
-// A policy that a node does not follow yet is named with its reason.
+// A policy that a node does not follow yet is named with its reason, and so is one whose present
+// form the controller has not looked at.
 func TestUnapplied(t *testing.T) {
 	policy := func(name string, status metav1.ConditionStatus) v1alpha1.NodePolicy {
 		return v1alpha1.NodePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.NodePolicyStatus{Conditions: []metav1.Condition{
 			{Type: v1alpha1.ConditionValid, Status: "True"}, {Type: v1alpha1.ConditionApplied, Status: status, Message: "n1: no link"},
 		}}}
 	}
-	got := maps.Collect(Objects{Policies: []v1alpha1.NodePolicy{policy("a", "True"), policy("b", "False"), policy("c", "Unknown")}}.Unapplied())
-	if d := cmp.Diff(map[string]string{"b": "n1: no link", "c": "n1: no link"}, got); d != "" {
+	changed := policy("d", "True") // after the controller looked at it
+	changed.Generation = 2
+	got := maps.Collect(Objects{Policies: []v1alpha1.NodePolicy{
+		policy("a", "True"), policy("b", "False"), policy("c", "Unknown"), changed, {ObjectMeta: metav1.ObjectMeta{Name: "e"}},
+	}}.Unapplied())
+	const unseen = "the controller has not looked at it yet"
+	if d := cmp.Diff(map[string]string{"b": "n1: no link", "c": "n1: no link", "d": unseen, "e": unseen}, got); d != "" {
 		t.Error(d)
 	}
 }

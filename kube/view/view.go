@@ -23,7 +23,7 @@ import (
 
 // Cluster is a connection to one.
 type Cluster struct {
-	// Name is what the kubeconfig calls it.
+	// Name is the name in the kubeconfig.
 	Name string
 	rest rest.Interface
 }
@@ -44,17 +44,17 @@ func Open(file, kubeContext, userAgent string) (*Cluster, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	config.UserAgent = userAgent
-	c, err := connect(config)
+	c, err := newCluster(config)
 	if err != nil {
 		return nil, err
 	}
-	c.Name = name(loader, kubeContext, config.Host)
+	c.Name = clusterName(loader, kubeContext, config.Host)
 	return c, nil
 }
 
-// name is what a kubeconfig calls the cluster of a context; a pod's own cluster
+// clusterName returns a kubeconfig's name for the cluster of a context; a pod's own cluster
 // has no name but its address.
-func name(loader clientcmd.ClientConfig, kubeContext, host string) string {
+func clusterName(loader clientcmd.ClientConfig, kubeContext, host string) string {
 	raw, err := loader.RawConfig()
 	if err != nil {
 		return host
@@ -68,7 +68,7 @@ func name(loader clientcmd.ClientConfig, kubeContext, host string) string {
 	return host
 }
 
-func connect(config *rest.Config) (*Cluster, error) {
+func newCluster(config *rest.Config) (*Cluster, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // for what the API server says of errors
 	config = rest.CopyConfig(config)
@@ -82,7 +82,7 @@ func connect(config *rest.Config) (*Cluster, error) {
 	return &Cluster{Name: config.Host, rest: client}, nil
 }
 
-// Contexts are those of the kubeconfig, for completion; none when it cannot be
+// Contexts returns the contexts of the kubeconfig, for completion; none when it cannot be
 // read.
 func Contexts(file string) []string {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -98,7 +98,7 @@ func Contexts(file string) []string {
 	return names
 }
 
-// Objects are what Culvert has in a cluster.
+// Objects has Culvert's objects of a cluster.
 type Objects struct {
 	States   []v1alpha1.NodeState
 	Policies []v1alpha1.NodePolicy
@@ -119,20 +119,20 @@ func (c *Cluster) Read(ctx context.Context, node string) (Objects, error) {
 	if node != "" {
 		which["fieldSelector"] = "metadata.name=" + node
 	}
-	if out.States, err = list[v1alpha1.NodeState](ctx, c, group+"nodestates", which); err != nil {
-		return Objects{}, c.explain("nodestates.culvert.dev", err)
+	if out.States, err = listObjects[v1alpha1.NodeState](ctx, c, group+"nodestates", which); err != nil {
+		return Objects{}, c.explainError("nodestates.culvert.dev", err)
 	}
 	if node != "" && len(out.States) == 0 {
 		return Objects{}, fmt.Errorf("node %s: %w: there is no NodeState of that name in cluster %s: status without --node lists the nodes", node, vf.ErrNotFound, c.Name)
 	}
-	if out.Daemons, err = c.daemons(ctx); err != nil || node != "" {
+	if out.Daemons, err = c.listDaemons(ctx); err != nil || node != "" {
 		return out, err
 	}
-	if out.Policies, err = list[v1alpha1.NodePolicy](ctx, c, group+"nodepolicies", nil); err != nil {
-		return Objects{}, c.explain("nodepolicies.culvert.dev", err)
+	if out.Policies, err = listObjects[v1alpha1.NodePolicy](ctx, c, group+"nodepolicies", nil); err != nil {
+		return Objects{}, c.explainError("nodepolicies.culvert.dev", err)
 	}
-	if out.Pools, err = list[v1alpha1.AddressPool](ctx, c, group+"addresspools", nil); err != nil {
-		return Objects{}, c.explain("addresspools.culvert.dev", err)
+	if out.Pools, err = listObjects[v1alpha1.AddressPool](ctx, c, group+"addresspools", nil); err != nil {
+		return Objects{}, c.explainError("addresspools.culvert.dev", err)
 	}
 	return out, nil
 }
@@ -141,15 +141,15 @@ func (c *Cluster) Read(ctx context.Context, node string) (Objects, error) {
 // of VFs.
 const page = "100"
 
-func list[T any](ctx context.Context, c *Cluster, path string, params map[string]string) ([]T, error) {
+func listObjects[T any](ctx context.Context, c *Cluster, path string, params map[string]string) ([]T, error) {
 	var all []T
-	err := each(ctx, c, path, params, func(o T) { all = append(all, o) })
+	err := eachObject(ctx, c, path, params, func(o T) { all = append(all, o) })
 	return all, err
 }
 
-// each calls visit with one object after the other, so that only a page of them is in
+// eachObject calls visit with one object after the other, so that only a page of them is in
 // memory.
-func each[T any](ctx context.Context, c *Cluster, path string, params map[string]string, visit func(T)) error {
+func eachObject[T any](ctx context.Context, c *Cluster, path string, params map[string]string, visit func(T)) error {
 	for next := ""; ; {
 		req := c.rest.Get().AbsPath(path).Param("limit", page)
 		if next != "" {
@@ -182,8 +182,8 @@ func each[T any](ctx context.Context, c *Cluster, path string, params map[string
 	}
 }
 
-// explain says what to do about an error of the API server.
-func (c *Cluster) explain(resource string, err error) error {
+// explainError says what to do about an error of the API server.
+func (c *Cluster) explainError(resource string, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("list %s in cluster %s: %w: Culvert is not installed there: kubectl apply --server-side -f culvert.yaml (docs/kubernetes.md)", resource, c.Name, vf.ErrNotFound)

@@ -19,7 +19,7 @@ func serve(t *testing.T, h http.HandlerFunc) *Cluster {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	c, err := connect(&rest.Config{Host: srv.URL})
+	c, err := newCluster(&rest.Config{Host: srv.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestDaemons(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"items": [%s]}`, strings.Join(pods, ","))
 	})
-	got, err := c.daemons(t.Context())
+	got, err := c.listDaemons(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

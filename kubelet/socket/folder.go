@@ -14,7 +14,7 @@ import (
 	"github.com/culvert-net/culvert/change"
 )
 
-// Folder is where a kubelet and its plugins meet.
+// Folder is the folder with the sockets of a kubelet and its plugins.
 type Folder struct {
 	Dir string
 	// Watch wakes after each change in a folder, see kernel/dirwatch.
@@ -48,8 +48,8 @@ func (f *Folder) Follow(ctx context.Context) {
 	}
 }
 
-// file tells one file of a name from another of that name: its number may be
-// given out again at once.
+// file distinguishes two files of one name: an inode number alone may be given out again at
+// once.
 type file struct {
 	inode    uint64
 	modified int64 // nanoseconds since 1970

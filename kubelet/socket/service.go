@@ -32,9 +32,9 @@ type Service struct {
 	// Add adds the service to a server, which lasts until end is called with the
 	// reason why the kubelet does not use the service any more.
 	Add func(srv *grpc.Server, end func(error))
-	// Kubelet is the name of the kubelet's own socket in the folder, and Register
-	// tells the kubelet of the service over it. Both are empty where the kubelet finds
-	// the socket itself.
+	// Kubelet is the name of the kubelet's own socket in the folder, and Register registers the
+	// service with the kubelet over it. Both are empty where the kubelet finds the socket
+	// itself.
 	Kubelet  string
 	Register func(context.Context, grpc.ClientConnInterface) error
 
@@ -72,7 +72,7 @@ func (s *Service) Run(ctx context.Context) {
 		now, absent := s.lookAtKubelet()
 		err := absent
 		if absent == nil {
-			err = s.serve(ctx, now)
+			err = s.serveKubelet(ctx, now)
 		}
 		if ctx.Err() != nil {
 			return
@@ -85,16 +85,16 @@ func (s *Service) Run(ctx context.Context) {
 			retry = firstRetry
 		}
 		if absent != nil {
-			s.await(ctx, now, moved, nil)
+			s.awaitChange(ctx, now, moved, nil)
 			continue
 		}
-		s.await(ctx, now, moved, time.After(retry))
+		s.awaitChange(ctx, now, moved, time.After(retry))
 		retry = min(2*retry, lastRetry)
 	}
 }
 
-// await returns when another kubelet is there than the one of then, or it is time.
-func (s *Service) await(ctx context.Context, then file, moved <-chan struct{}, at <-chan time.Time) {
+// awaitChange returns when another kubelet is there than the one of then, or it is time.
+func (s *Service) awaitChange(ctx context.Context, then file, moved <-chan struct{}, at <-chan time.Time) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -122,9 +122,9 @@ func (s *Service) lookAtKubelet() (file, error) {
 	return f, nil
 }
 
-// serve serves one kubelet. It returns nil when another one is there, or when the
+// serveKubelet serves one kubelet. It returns nil when another one is there, or when the
 // socket was removed, as a kubelet does when it starts.
-func (s *Service) serve(ctx context.Context, kubelet file) (err error) {
+func (s *Service) serveKubelet(ctx context.Context, kubelet file) (err error) {
 	path := filepath.Join(s.Folder.Dir, s.File)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) { // of a culvertd that was killed
 		return err
@@ -150,7 +150,13 @@ func (s *Service) serve(ctx context.Context, kubelet file) (err error) {
 		}
 	})
 	var g errgroup.Group
-	g.Go(func() error { return srv.Serve(listener) })
+	g.Go(func() error {
+		err := srv.Serve(listener)
+		if errors.Is(err, grpc.ErrServerStopped) { // it ends before it began
+			return nil
+		}
+		return err
+	})
 	defer func() {
 		srv.Stop()
 		err = errors.Join(err, g.Wait())
@@ -158,7 +164,7 @@ func (s *Service) serve(ctx context.Context, kubelet file) (err error) {
 			err = errors.Join(err, os.Remove(path))
 		}
 	}()
-	if err := s.register(ctx); err != nil {
+	if err := s.registerService(ctx); err != nil {
 		return err
 	}
 	s.setProblem(nil)
@@ -189,8 +195,8 @@ func (s *Service) untilReplaced(ctx context.Context, kubelet, own file, moved <-
 	}
 }
 
-// register tells the kubelet of the service, where the kubelet does not find it.
-func (s *Service) register(ctx context.Context) error {
+// registerService registers the service with the kubelet, where the kubelet does not find it.
+func (s *Service) registerService(ctx context.Context) error {
 	if s.Register == nil {
 		return nil
 	}

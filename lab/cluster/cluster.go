@@ -19,9 +19,9 @@ import (
 	"github.com/culvert-net/culvert/lab"
 )
 
-// Options says what cluster to bring up.
+// Options describes the cluster to bring up.
 type Options struct {
-	Lab    lab.Options // Prepare and Finish are ours
+	Lab    lab.Options // without Prepare and Finish, which package cluster sets
 	Source string      // Culvert's source tree, which has tools/part
 }
 
@@ -33,7 +33,7 @@ type Cluster struct {
 	Parts      Parts
 }
 
-// folder is where the cluster keeps what it has on the host, within the lab's.
+// folder is the name of the cluster's folder on the host, within the lab's.
 const folder = "kubernetes"
 
 // stateFile, within the folder, says what Open needs to know. It is written
@@ -50,19 +50,19 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		if parts, err = FindParts(ctx, o.Source, step); err != nil {
 			return s, err
 		}
-		if s.Layer, err = software(parts); err == nil {
-			s.Setup, err = setup(parts)
+		if s.Layer, err = nodeSoftware(parts); err == nil {
+			s.Setup, err = newSetup(parts)
 		}
 		return s, err
 	}
 	o.Lab.Finish = func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-		return newCluster(l, parts).open(ctx, step)
+		return newCluster(l, parts).openSaved(ctx, step)
 	}
 	l, err := lab.Up(ctx, o.Lab)
 	if err != nil {
 		return nil, err
 	}
-	c, err := of(l)
+	c, err := openCluster(l)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -78,7 +78,7 @@ func Open(name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := of(l)
+	c, err := openCluster(l)
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -93,7 +93,7 @@ func newCluster(l *lab.Lab, parts Parts) *Cluster {
 	}
 }
 
-func of(l *lab.Lab) (*Cluster, error) {
+func openCluster(l *lab.Lab) (*Cluster, error) {
 	body, err := os.ReadFile(filepath.Join(l.Folder(), folder, stateFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("open the cluster of the lab %s: %w", l.Name(), ErrNone)
@@ -116,9 +116,9 @@ func (c *Cluster) Close() error { return c.Lab.Close() }
 //go:embed *.go all:files
 var sources embed.FS
 
-// setup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the
+// newSetup returns the work that makes the nodes of a lab a cluster. Its snapshot keeps the
 // kubelets as they run, and what the control plane had stored.
-func setup(parts Parts) (*lab.Setup, error) {
+func newSetup(parts Parts) (*lab.Setup, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(sources, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -134,13 +134,13 @@ func setup(parts Parts) (*lab.Setup, error) {
 	return &lab.Setup{
 		Key: fmt.Sprintf("kubernetes %x %+v", sum.Sum(nil), parts), Folder: folder,
 		Run: func(ctx context.Context, l *lab.Lab, step func(string, ...any)) error {
-			return newCluster(l, parts).create(ctx, step)
+			return newCluster(l, parts).createCluster(ctx, step)
 		},
 	}, nil
 }
 
-// create makes the cluster on a lab whose nodes take commands.
-func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
+// createCluster makes the cluster on a lab whose nodes take commands.
+func (c *Cluster) createCluster(ctx context.Context, step func(string, ...any)) error {
 	nodes, err := c.Lab.Nodes()
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
 	if err := p.startControlPlane(ctx); err != nil {
 		return fmt.Errorf("start the control plane: %w", err)
 	}
-	step("joining %s", names(nodes))
+	step("joining %s", joinNames(nodes))
 	if err := p.joinAll(ctx); err != nil {
 		return err
 	}
@@ -164,9 +164,9 @@ func (c *Cluster) create(ctx context.Context, step func(string, ...any)) error {
 	return p.awaitNodes(ctx, step)
 }
 
-// open completes a cluster that create made in this lab, or in the one that the snapshot was taken
+// openSaved completes a cluster that create made in this lab, or in the one that the snapshot was taken
 // of: then the control plane starts with what it had stored, and the kubelets find it again.
-func (c *Cluster) open(ctx context.Context, step func(string, ...any)) error {
+func (c *Cluster) openSaved(ctx context.Context, step func(string, ...any)) error {
 	st, err := c.Lab.Status()
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (c *Cluster) open(ctx context.Context, step func(string, ...any)) error {
 	}
 	if len(st.Programs) == 0 {
 		step("starting the control plane with what it had stored")
-		if err := p.resume(ctx); err != nil {
+		if err := p.resumeCluster(ctx); err != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func (c *Cluster) open(ctx context.Context, step func(string, ...any)) error {
 	return os.WriteFile(filepath.Join(p.dir, stateFile), body, 0o600)
 }
 
-func names(nodes []lab.Node) string {
+func joinNames(nodes []lab.Node) string {
 	var all []string
 	for _, n := range nodes {
 		all = append(all, n.Name)
@@ -214,7 +214,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) ([]byte, error) {
 	return c.KubectlIn(ctx, nil, args...)
 }
 
-// KubectlIn is Kubectl with a standard input, such as manifests for apply -f -.
+// KubectlIn runs kubectl like Kubectl, with a standard input, such as manifests for apply -f -.
 func (c *Cluster) KubectlIn(ctx context.Context, in io.Reader, args ...string) ([]byte, error) {
 	cmd := c.KubectlCommand(ctx, args...)
 	var stdout, stderr bytes.Buffer
@@ -225,7 +225,7 @@ func (c *Cluster) KubectlIn(ctx context.Context, in io.Reader, args ...string) (
 	return stdout.Bytes(), nil
 }
 
-// KubectlCommand is kubectl with the cluster's kubeconfig, not started yet.
+// KubectlCommand returns kubectl with the cluster's kubeconfig, not started yet.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.Parts.Kubernetes, "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)

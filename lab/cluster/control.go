@@ -51,7 +51,7 @@ type plan struct {
 
 func newPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
 	p := &plan{Cluster: c, dir: filepath.Dir(c.Kubeconfig), nodes: nodes}
-	for _, dir := range []string{p.dir, p.pki("")} {
+	for _, dir := range []string{p.dir, p.pkiPath("")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -60,32 +60,32 @@ func newPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
 	if p.ca, err = newAuthority("culvert-lab", time.Now()); err != nil {
 		return nil, err
 	}
-	p.admin, err = p.ca.issue("admin", "system:masters")
+	p.admin, err = p.ca.issuePair("admin", "system:masters")
 	return p, err
 }
 
-// openPlan is the plan of a cluster whose identities are written already.
+// openPlan returns the plan of a cluster whose identities are written already.
 func openPlan(c *Cluster, nodes []lab.Node) (*plan, error) {
 	p := &plan{Cluster: c, dir: filepath.Dir(c.Kubeconfig), nodes: nodes}
 	var err error
-	if p.ca, err = readAuthority(p.pki("ca.crt"), p.pki("ca.key")); err != nil {
+	if p.ca, err = readAuthority(p.pkiPath("ca.crt"), p.pkiPath("ca.key")); err != nil {
 		return nil, err
 	}
-	p.admin, err = p.ca.issue("admin", "system:masters")
+	p.admin, err = p.ca.issuePair("admin", "system:masters")
 	return p, err
 }
 
-// resume starts the control plane of a snapshot, and returns when each kubelet and the API server
+// resumeCluster starts the control plane of a snapshot, and returns when each kubelet and the API server
 // reach each other. The connections that kubelets had are to an API server that is gone; it
 // ends them, so that no client waits for a time-out.
-func (p *plan) resume(ctx context.Context) error {
+func (p *plan) resumeCluster(ctx context.Context) error {
 	if err := os.Remove(p.AuditLog); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if err := p.startControlPlane(ctx); err != nil {
 		return fmt.Errorf("start the control plane: %w", err)
 	}
-	client, err := p.client()
+	client, err := p.adminClient()
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (p *plan) resume(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, n := range p.nodes {
 		g.Go(func() error {
-			if err := script(ctx, p.Lab, n.Name, "ss --kill dst "+controlAddress+" dport = "+apiPort+" >/dev/null"); err != nil {
+			if err := runScript(ctx, p.Lab, n.Name, "ss --kill dst "+controlAddress+" dport = "+apiPort+" >/dev/null"); err != nil {
 				return fmt.Errorf("end the old connections of %s: %w", n.Name, err)
 			}
 			return p.awaitOK(ctx, client, p.outside+"/api/v1/nodes/"+n.Name+"/proxy/healthz")
@@ -102,18 +102,18 @@ func (p *plan) resume(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (p *plan) corefile() string { return filepath.Join(p.dir, "Corefile") }
+func (p *plan) corefilePath() string { return filepath.Join(p.dir, "Corefile") }
 
-func (p *plan) pki(name string) string { return filepath.Join(p.dir, "pki", name) }
+func (p *plan) pkiPath(name string) string { return filepath.Join(p.dir, "pki", name) }
 
-// url is the API server as the lab's namespace and the nodes see it.
-func (p *plan) url() string { return "https://" + controlAddress + ":" + apiPort }
+// serverURL returns the API server as the lab's namespace and the nodes see it.
+func (p *plan) serverURL() string { return "https://" + controlAddress + ":" + apiPort }
 
 // startControlPlane starts the control plane and CoreDNS, and waits until the
 // API server serves.
 func (p *plan) startControlPlane(ctx context.Context) error {
 	err := errors.Join(os.WriteFile(filepath.Join(p.dir, "audit-policy.yaml"), auditPolicy, 0o600),
-		os.WriteFile(p.corefile(), []byte(strings.ReplaceAll(corefile, "{{.}}", p.pki("coredns.conf"))), 0o600))
+		os.WriteFile(p.corefilePath(), []byte(strings.ReplaceAll(corefile, "{{.}}", p.pkiPath("coredns.conf"))), 0o600))
 	if err != nil {
 		return err
 	}
@@ -122,10 +122,10 @@ func (p *plan) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	p.outside = "https://" + address.String()
-	if err := os.WriteFile(p.Kubeconfig, p.ca.kubeconfig("lab-"+p.Lab.Name(), p.outside, p.admin), 0o600); err != nil {
+	if err := os.WriteFile(p.Kubeconfig, p.ca.writeKubeconfig("lab-"+p.Lab.Name(), p.outside, p.admin), 0o600); err != nil {
 		return err
 	}
-	for _, one := range p.programs() {
+	for _, one := range p.controlPrograms() {
 		if err := p.Lab.Run(ctx, one); err != nil {
 			return err
 		}
@@ -135,12 +135,12 @@ func (p *plan) startControlPlane(ctx context.Context) error {
 
 // writeIdentities writes the certificates, keys and kubeconfigs of the control plane.
 func (p *plan) writeIdentities() error {
-	server, err := p.ca.issue("kube-apiserver", "", controlAddress, "127.0.0.1", serviceAPI, "localhost",
+	server, err := p.ca.issuePair("kube-apiserver", "", controlAddress, "127.0.0.1", serviceAPI, "localhost",
 		"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 	if err != nil {
 		return err
 	}
-	toKubelets, err := p.ca.issue("kube-apiserver-kubelet-client", "system:masters")
+	toKubelets, err := p.ca.issuePair("kube-apiserver-kubelet-client", "system:masters")
 	if err != nil {
 		return err
 	}
@@ -163,25 +163,25 @@ func (p *plan) writeIdentities() error {
 	for name, user := range map[string]string{
 		"kube-scheduler": "system:kube-scheduler", "kube-controller-manager": "system:kube-controller-manager", "coredns": "coredns",
 	} {
-		client, err := p.ca.issue(user, "")
+		client, err := p.ca.issuePair(user, "")
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(p.pki(name+".conf"), p.ca.kubeconfig(name, p.url(), client), 0o600); err != nil {
+		if err := os.WriteFile(p.pkiPath(name+".conf"), p.ca.writeKubeconfig(name, p.serverURL(), client), 0o600); err != nil {
 			return err
 		}
 	}
 	return errors.Join(
-		pair{p.ca.pem, caKey}.write(p.pki(""), "ca"),
-		server.write(p.pki(""), "apiserver"),
-		toKubelets.write(p.pki(""), "apiserver-kubelet-client"),
-		os.WriteFile(p.pki("service-accounts.key"), accountKey, 0o600),
-		os.WriteFile(p.pki("service-accounts.pub"), encodePEM("PUBLIC KEY", public), 0o600),
+		pair{p.ca.pem, caKey}.writeFiles(p.pkiPath(""), "ca"),
+		server.writeFiles(p.pkiPath(""), "apiserver"),
+		toKubelets.writeFiles(p.pkiPath(""), "apiserver-kubelet-client"),
+		os.WriteFile(p.pkiPath("service-accounts.key"), accountKey, 0o600),
+		os.WriteFile(p.pkiPath("service-accounts.pub"), encodePEM("PUBLIC KEY", public), 0o600),
 	)
 }
 
-// programs are the control plane's, in the order of their start.
-func (p *plan) programs() []lab.Program {
+// controlPrograms returns the control plane's programs, in the order of their start.
+func (p *plan) controlPrograms() []lab.Program {
 	kubernetes := func(name string, flags ...string) lab.Program {
 		return lab.Program{Name: name, Argv: append([]string{filepath.Join(p.Parts.Kubernetes, name)}, flags...)}
 	}
@@ -194,28 +194,28 @@ func (p *plan) programs() []lab.Program {
 		}},
 		kubernetes("kube-apiserver",
 			"--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port="+apiPort, "--advertise-address="+controlAddress,
-			"--service-cluster-ip-range="+serviceNetwork, "--client-ca-file="+p.pki("ca.crt"),
-			"--tls-cert-file="+p.pki("apiserver.crt"), "--tls-private-key-file="+p.pki("apiserver.key"),
-			"--kubelet-client-certificate="+p.pki("apiserver-kubelet-client.crt"), "--kubelet-client-key="+p.pki("apiserver-kubelet-client.key"),
-			"--kubelet-certificate-authority="+p.pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+			"--service-cluster-ip-range="+serviceNetwork, "--client-ca-file="+p.pkiPath("ca.crt"),
+			"--tls-cert-file="+p.pkiPath("apiserver.crt"), "--tls-private-key-file="+p.pkiPath("apiserver.key"),
+			"--kubelet-client-certificate="+p.pkiPath("apiserver-kubelet-client.crt"), "--kubelet-client-key="+p.pkiPath("apiserver-kubelet-client.key"),
+			"--kubelet-certificate-authority="+p.pkiPath("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-			"--service-account-key-file="+p.pki("service-accounts.pub"), "--service-account-signing-key-file="+p.pki("service-accounts.key"),
+			"--service-account-key-file="+p.pkiPath("service-accounts.pub"), "--service-account-signing-key-file="+p.pkiPath("service-accounts.key"),
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
 			// No kube-proxy is here: webhooks are called at their pods.
 			"--enable-aggregator-routing=true",
 			"--audit-policy-file="+filepath.Join(p.dir, "audit-policy.yaml"), "--audit-log-path="+p.AuditLog, "--audit-log-mode=blocking",
-			"--profiling=false", "--cert-dir="+p.pki(""),
+			"--profiling=false", "--cert-dir="+p.pkiPath(""),
 		),
 		kubernetes("kube-controller-manager",
-			"--kubeconfig="+p.pki("kube-controller-manager.conf"), "--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1",
+			"--kubeconfig="+p.pkiPath("kube-controller-manager.conf"), "--use-service-account-credentials=true", "--leader-elect=false", "--bind-address=127.0.0.1",
 			"--allocate-node-cidrs=true", "--cluster-cidr="+podNetwork, "--service-cluster-ip-range="+serviceNetwork,
-			"--root-ca-file="+p.pki("ca.crt"), "--service-account-private-key-file="+p.pki("service-accounts.key"),
-			"--cluster-signing-cert-file="+p.pki("ca.crt"), "--cluster-signing-key-file="+p.pki("ca.key"), "--cert-dir="+p.pki(""),
+			"--root-ca-file="+p.pkiPath("ca.crt"), "--service-account-private-key-file="+p.pkiPath("service-accounts.key"),
+			"--cluster-signing-cert-file="+p.pkiPath("ca.crt"), "--cluster-signing-key-file="+p.pkiPath("ca.key"), "--cert-dir="+p.pkiPath(""),
 		),
 		kubernetes("kube-scheduler",
-			"--kubeconfig="+p.pki("kube-scheduler.conf"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+p.pki(""),
+			"--kubeconfig="+p.pkiPath("kube-scheduler.conf"), "--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir="+p.pkiPath(""),
 		),
-		{Name: "coredns", Argv: []string{filepath.Join(p.Parts.CoreDNS, "coredns"), "-conf", p.corefile()}},
+		{Name: "coredns", Argv: []string{filepath.Join(p.Parts.CoreDNS, "coredns"), "-conf", p.corefilePath()}},
 	}
 }
 
@@ -224,7 +224,7 @@ const apiTime = 3 * time.Minute
 
 // awaitAPI waits until the API server says that it is ready.
 func (p *plan) awaitAPI(ctx context.Context) error {
-	client, err := p.client()
+	client, err := p.adminClient()
 	if err != nil {
 		return err
 	}
@@ -237,11 +237,11 @@ func (p *plan) awaitOK(ctx context.Context, client *http.Client, url string) err
 	ctx, cancel := context.WithTimeoutCause(ctx, apiTime, fmt.Errorf("%s is not OK after %s", url, apiTime))
 	defer cancel()
 	for {
-		err := ask(ctx, client, url)
+		err := probeURL(ctx, client, url)
 		if err == nil {
 			return nil
 		}
-		if err := p.ended(); err != nil {
+		if err := p.findEnded(); err != nil {
 			return err
 		}
 		select {
@@ -252,7 +252,7 @@ func (p *plan) awaitOK(ctx context.Context, client *http.Client, url string) err
 	}
 }
 
-func ask(ctx context.Context, client *http.Client, url string) error {
+func probeURL(ctx context.Context, client *http.Client, url string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err
@@ -269,8 +269,8 @@ func ask(ctx context.Context, client *http.Client, url string) error {
 	return err
 }
 
-// ended tells of a part of the control plane that does not run.
-func (p *plan) ended() error {
+// findEnded returns an error that names a part of the control plane that does not run.
+func (p *plan) findEnded() error {
 	st, err := p.Lab.Status()
 	if err != nil {
 		return err
@@ -283,8 +283,8 @@ func (p *plan) ended() error {
 	return nil
 }
 
-// client is an HTTP client that is the cluster's administrator.
-func (p *plan) client() (*http.Client, error) {
+// adminClient returns an HTTP client that is the cluster's administrator.
+func (p *plan) adminClient() (*http.Client, error) {
 	cert, err := tls.X509KeyPair(p.admin.cert, p.admin.key)
 	if err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func (p *plan) client() (*http.Client, error) {
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}, nil
 }
 
-// logTail is the end of a log file.
+// logTail returns the end of a log file.
 func logTail(name string) string {
 	body, err := os.ReadFile(name)
 	if err != nil {

@@ -19,15 +19,15 @@ func TestAsk(t *testing.T) {
 		}
 	}))
 	defer s.Close()
-	if err := ask(t.Context(), s.Client(), s.URL+"/readyz"); err == nil || !strings.Contains(err.Error(), "503 Service Unavailable: /readyz waits for etcd") {
+	if err := probeURL(t.Context(), s.Client(), s.URL+"/readyz"); err == nil || !strings.Contains(err.Error(), "503 Service Unavailable: /readyz waits for etcd") {
 		t.Error(err)
 	}
 	ready = true
-	if err := ask(t.Context(), s.Client(), s.URL+"/readyz"); err != nil {
+	if err := probeURL(t.Context(), s.Client(), s.URL+"/readyz"); err != nil {
 		t.Error(err)
 	}
 	s.Close()
-	if err := ask(t.Context(), s.Client(), s.URL); err == nil {
+	if err := probeURL(t.Context(), s.Client(), s.URL); err == nil {
 		t.Error("a server that is gone is ready")
 	}
 }
@@ -35,7 +35,7 @@ func TestAsk(t *testing.T) {
 // The folders that are made for a place in an image are those above it, from the top.
 func TestParents(t *testing.T) {
 	for place, want := range map[string]string{"/": "", "/tool": "", "/opt/more/program": "opt opt/more", "/a/b/": "a"} {
-		if got := strings.Join(parents(place), " "); got != want {
+		if got := strings.Join(parentFolders(place), " "); got != want {
 			t.Errorf("parents(%s) = %q, want %q", place, got, want)
 		}
 	}

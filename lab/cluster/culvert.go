@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Namespace is where InstallCulvert puts it.
+// Namespace is the namespace into which InstallCulvert installs Culvert.
 const Namespace = "culvert-system"
 
 // rolloutTime bounds the start of Culvert on all nodes, on a host with much

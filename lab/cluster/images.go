@@ -23,7 +23,7 @@ import (
 
 // An Image is a container image made from files of this host.
 type Image struct {
-	// Name is what the CRI calls it: with registry and tag, such as
+	// Name is its name in the CRI, with registry and tag, such as
 	// docker.io/library/busybox:latest.
 	Name       string
 	Entrypoint []string
@@ -49,13 +49,13 @@ func WriteImages(w io.Writer, images ...Image) error {
 	l := &layout{dir: scratch, layers: make(map[Layer]v1.Descriptor)}
 	index := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex}
 	for _, image := range images {
-		d, err := l.image(image)
+		d, err := l.addImage(image)
 		if err != nil {
 			return fmt.Errorf("make the image %s: %w", image.Name, err)
 		}
 		index.Manifests = append(index.Manifests, d)
 	}
-	return l.write(w, index)
+	return l.writeArchive(w, index)
 }
 
 // layout is an image layout while it is made (OCI image specification 1.1,
@@ -65,7 +65,7 @@ type layout struct {
 	layers map[Layer]v1.Descriptor
 }
 
-func (l *layout) image(image Image) (v1.Descriptor, error) {
+func (l *layout) addImage(image Image) (v1.Descriptor, error) {
 	about := v1.Image{
 		Platform: v1.Platform{Architecture: runtime.GOARCH, OS: "linux"},
 		Config: v1.ImageConfig{
@@ -75,7 +75,7 @@ func (l *layout) image(image Image) (v1.Descriptor, error) {
 	}
 	manifest := v1.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageManifest}
 	for _, from := range image.Layers {
-		d, err := l.layer(from)
+		d, err := l.addLayer(from)
 		if err != nil {
 			return d, err
 		}
@@ -83,28 +83,28 @@ func (l *layout) image(image Image) (v1.Descriptor, error) {
 		about.RootFS.DiffIDs = append(about.RootFS.DiffIDs, d.Digest) // it is not compressed
 	}
 	var err error
-	if manifest.Config, err = l.json(v1.MediaTypeImageConfig, about); err != nil {
+	if manifest.Config, err = l.addJSON(v1.MediaTypeImageConfig, about); err != nil {
 		return v1.Descriptor{}, err
 	}
-	d, err := l.json(v1.MediaTypeImageManifest, manifest)
+	d, err := l.addJSON(v1.MediaTypeImageManifest, manifest)
 	d.Annotations = map[string]string{"io.containerd.image.name": image.Name, v1.AnnotationRefName: image.Name}
 	return d, err
 }
 
-func (l *layout) layer(from Layer) (v1.Descriptor, error) {
+func (l *layout) addLayer(from Layer) (v1.Descriptor, error) {
 	if d, ok := l.layers[from]; ok {
 		return d, nil
 	}
-	d, err := l.blob(v1.MediaTypeImageLayer, func(w io.Writer) error { return writeLayer(w, from) })
+	d, err := l.addBlob(v1.MediaTypeImageLayer, func(w io.Writer) error { return writeLayer(w, from) })
 	l.layers[from] = d
 	return d, err
 }
 
-func (l *layout) json(mediaType string, v any) (v1.Descriptor, error) {
-	return l.blob(mediaType, func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
+func (l *layout) addJSON(mediaType string, v any) (v1.Descriptor, error) {
+	return l.addBlob(mediaType, func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }
 
-func (l *layout) blob(mediaType string, fill func(io.Writer) error) (v1.Descriptor, error) {
+func (l *layout) addBlob(mediaType string, fill func(io.Writer) error) (v1.Descriptor, error) {
 	f, err := os.CreateTemp(l.dir, "new-")
 	if err != nil {
 		return v1.Descriptor{}, err
@@ -119,8 +119,8 @@ func (l *layout) blob(mediaType string, fill func(io.Writer) error) (v1.Descript
 	return d, os.Rename(f.Name(), filepath.Join(l.dir, d.Digest.Encoded()))
 }
 
-// write writes the layout, with all its blobs, as one archive.
-func (l *layout) write(w io.Writer, index v1.Index) error {
+// writeArchive writes the layout, with all its blobs, as one archive.
+func (l *layout) writeArchive(w io.Writer, index v1.Index) error {
 	out := tar.NewWriter(w)
 	for _, file := range []struct {
 		name string
@@ -150,7 +150,7 @@ func (l *layout) write(w io.Writer, index v1.Index) error {
 // and no older or newer than any other.
 func writeLayer(w io.Writer, from Layer) error {
 	out := tar.NewWriter(w)
-	for _, dir := range parents(from.To) {
+	for _, dir := range parentFolders(from.To) {
 		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755}); err != nil {
 			return err
 		}
@@ -158,8 +158,8 @@ func writeLayer(w io.Writer, from Layer) error {
 	return errors.Join(lab.AddTree(out, from.From, strings.TrimPrefix(path.Clean(from.To), "/"), false), out.Close())
 }
 
-// parents are the folders above a place, the uppermost first.
-func parents(place string) []string {
+// parentFolders returns the folders above a place, the uppermost first.
+func parentFolders(place string) []string {
 	var out []string
 	for dir := path.Dir(path.Clean(place)); dir != "/" && dir != "."; dir = path.Dir(dir) {
 		out = append(out, dir[1:])

@@ -19,7 +19,7 @@ import (
 //go:embed all:files/node
 var nodeFiles embed.FS
 
-// nodeFacts are what differs between nodes, and what is told twice.
+// nodeFacts holds the values that differ between nodes, and those that several templates use.
 type nodeFacts struct {
 	Node          string
 	Address       string // on the management network
@@ -33,7 +33,7 @@ type nodeFacts struct {
 // with one NIC.
 const uplink = "enp1s0"
 
-func (p *plan) facts(number int) nodeFacts {
+func (p *plan) factsOf(number int) nodeFacts {
 	n := p.nodes[number-1]
 	return nodeFacts{
 		Node: n.Name, Address: n.Address, Uplink: uplink, UplinkAddress: fmt.Sprintf("172.31.0.%d/24", number),
@@ -44,11 +44,11 @@ func (p *plan) facts(number int) nodeFacts {
 // joinNode makes a node of the lab one of the cluster: its files are laid over
 // the root, and its services started. It does not wait until it is Ready.
 func (p *plan) joinNode(ctx context.Context, number int) error {
-	n, facts := p.nodes[number-1], p.facts(number)
+	n, facts := p.nodes[number-1], p.factsOf(number)
 	stage := filepath.Join(p.dir, "stage", n.Name)
 	err := writeTemplates(stage, facts)
 	if err == nil {
-		err = p.identify(filepath.Join(stage, "etc/kubernetes"), facts)
+		err = p.writeIdentity(filepath.Join(stage, "etc/kubernetes"), facts)
 	}
 	if err == nil {
 		err = p.Lab.LayOver(ctx, n.Name, stage)
@@ -56,7 +56,7 @@ func (p *plan) joinNode(ctx context.Context, number int) error {
 	if err = errors.Join(err, os.RemoveAll(stage)); err != nil {
 		return fmt.Errorf("configure Kubernetes on %s: %w", n.Name, err)
 	}
-	if err := script(ctx, p.Lab, n.Name, `
+	if err := runScript(ctx, p.Lab, n.Name, `
 		systemctl daemon-reload
 		udevadm control --reload
 		systemctl enable --quiet containerd lab-uplink flanneld kubelet kube-proxy
@@ -67,26 +67,26 @@ func (p *plan) joinNode(ctx context.Context, number int) error {
 	return nil
 }
 
-// identify writes a node's certificates and kubeconfigs.
-func (p *plan) identify(dir string, facts nodeFacts) error {
+// writeIdentity writes a node's certificates and kubeconfigs.
+func (p *plan) writeIdentity(dir string, facts nodeFacts) error {
 	if err := os.MkdirAll(filepath.Join(dir, "pki"), 0o755); err != nil {
 		return err
 	}
-	kubelet, err := p.ca.issue("system:node:"+facts.Node, "system:nodes", facts.Node, facts.Address)
+	kubelet, err := p.ca.issuePair("system:node:"+facts.Node, "system:nodes", facts.Node, facts.Address)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(kubelet.write(filepath.Join(dir, "pki"), "kubelet"), os.WriteFile(filepath.Join(dir, "pki/ca.crt"), p.ca.pem, 0o644),
-		os.WriteFile(filepath.Join(dir, "kubelet.conf"), p.ca.kubeconfig("kubelet", p.url(), kubelet), 0o600))
+	err = errors.Join(kubelet.writeFiles(filepath.Join(dir, "pki"), "kubelet"), os.WriteFile(filepath.Join(dir, "pki/ca.crt"), p.ca.pem, 0o644),
+		os.WriteFile(filepath.Join(dir, "kubelet.conf"), p.ca.writeKubeconfig("kubelet", p.serverURL(), kubelet), 0o600))
 	if err != nil {
 		return err
 	}
 	for file, user := range map[string]string{"kube-proxy.conf": "system:kube-proxy", "flannel.conf": "flannel"} {
-		client, err := p.ca.issue(user, "")
+		client, err := p.ca.issuePair(user, "")
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, file), p.ca.kubeconfig(user, p.url(), client), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, file), p.ca.writeKubeconfig(user, p.serverURL(), client), 0o600); err != nil {
 			return err
 		}
 	}

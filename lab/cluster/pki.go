@@ -28,7 +28,7 @@ type authority struct {
 // A pair is a certificate and its key, both in PEM.
 type pair struct{ cert, key []byte }
 
-// certTime is how long certificates are good: longer than any lab is up.
+// certTime is how long certificates are valid: longer than any lab is up.
 const certTime = 365 * 24 * time.Hour
 
 func newAuthority(name string, now time.Time) (*authority, error) {
@@ -36,7 +36,7 @@ func newAuthority(name string, now time.Time) (*authority, error) {
 		Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(certTime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
-	der, key, err := (&authority{cert: template}).sign(template)
+	der, key, err := (&authority{cert: template}).signCertificate(template)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func newAuthority(name string, now time.Time) (*authority, error) {
 	return &authority{cert, key, encodePEM("CERTIFICATE", der)}, nil
 }
 
-// sign makes a key and signs its certificate; an authority without a key of its own signs
+// signCertificate makes a key and signs its certificate; an authority without a key of its own signs
 // by that key, which makes it one.
-func (a *authority) sign(template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey, err error) {
+func (a *authority) signCertificate(template *x509.Certificate) (der []byte, key *ecdsa.PrivateKey, err error) {
 	name := template.Subject.CommonName
 	if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		return nil, nil, fmt.Errorf("make the key of %s: %w", name, err)
@@ -76,9 +76,9 @@ func readAuthority(certFile, keyFile string) (*authority, error) {
 	return &authority{loaded.Leaf, key, encodePEM("CERTIFICATE", loaded.Certificate[0])}, nil
 }
 
-// issue signs a certificate for a client, and for a server too when it has
+// issuePair signs a certificate for a client, and for a server too when it has
 // names: host names and IP addresses.
-func (a *authority) issue(commonName, organization string, names ...string) (pair, error) {
+func (a *authority) issuePair(commonName, organization string, names ...string) (pair, error) {
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: commonName},
 		NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
@@ -97,7 +97,7 @@ func (a *authority) issue(commonName, organization string, names ...string) (pai
 	if len(names) > 0 {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
-	der, key, err := a.sign(template)
+	der, key, err := a.signCertificate(template)
 	if err != nil {
 		return pair{}, err
 	}
@@ -117,16 +117,16 @@ func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// write puts the pair into dir, as NAME.crt and NAME.key.
-func (p pair) write(dir, name string) error {
+// writeFiles puts the pair into dir, as NAME.crt and NAME.key.
+func (p pair) writeFiles(dir, name string) error {
 	if err := os.WriteFile(filepath.Join(dir, name+".crt"), p.cert, 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, name+".key"), p.key, 0o600)
 }
 
-// kubeconfig is a client's way to the API server at url, in one file.
-func (a *authority) kubeconfig(name, url string, client pair) []byte {
+// writeKubeconfig returns a client's way to the API server at url, in one file.
+func (a *authority) writeKubeconfig(name, url string, client pair) []byte {
 	b64 := base64.StdEncoding.EncodeToString
 	return fmt.Appendf(nil, `apiVersion: v1
 kind: Config

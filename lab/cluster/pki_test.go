@@ -20,11 +20,11 @@ func TestCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := ca.issue("server", "", "127.0.0.1", "node.test")
+	server, err := ca.issuePair("server", "", "127.0.0.1", "node.test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := ca.issue("system:node:worker01", "system:nodes")
+	client, err := ca.issuePair("system:node:worker01", "system:nodes")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestKubeconfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := ca.issue("admin", "system:masters")
+	admin, err := ca.issuePair("admin", "system:masters")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestKubeconfig(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(ca.kubeconfig("lab-x", "https://127.0.0.1:4000", admin), &got); err != nil {
+	if err := yaml.Unmarshal(ca.writeKubeconfig("lab-x", "https://127.0.0.1:4000", admin), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Current != "lab-x" || len(got.Contexts) != 1 || got.Contexts[0].Context.Cluster != got.Clusters[0].Name || got.Contexts[0].Context.User != got.Users[0].Name {

@@ -83,9 +83,9 @@ func (p *plan) routePods(ctx context.Context) error {
 	return nil
 }
 
-// lastWords is what a node that does not get Ready says.
+// lastWords returns the last messages of a node that does not get Ready.
 func (p *plan) lastWords(ctx context.Context, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	return script(ctx, p.Lab, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit flanneld --unit containerd; exit 1`)
+	return runScript(ctx, p.Lab, node, `journalctl --no-pager --output cat --lines 15 --unit kubelet --unit flanneld --unit containerd; exit 1`)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/culvert-net/culvert/lab/parts"
 )
 
-// builtImages are those that every node gets: the sandboxes', and those that the
+// builtImages returns the images that every node gets: the sandboxes', and those that the
 // manifests of reports R0 and R1 name, which are made of Debian's packages and
 // do what the manifests want of them.
 func builtImages(root string) []Image {
@@ -34,10 +34,10 @@ func builtImages(root string) []Image {
 	}
 }
 
-// software is what all nodes have on their disks: Kubernetes, Flannel, the CNI
+// nodeSoftware returns the software on the disks of all nodes: Kubernetes, Flannel, the CNI
 // project's plugins, and the images.
-func software(parts Parts) (*lab.Layer, error) {
-	places, err := programs(parts)
+func nodeSoftware(parts Parts) (*lab.Layer, error) {
+	places, err := nodePrograms(parts)
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +58,14 @@ func software(parts Parts) (*lab.Layer, error) {
 			if err := installImages(ctx, l, node); err != nil {
 				return err
 			}
-			return script(ctx, l, node, "systemctl stop containerd")
+			return runScript(ctx, l, node, "systemctl stop containerd")
 		},
 	}, nil
 }
 
-// programs are the programs of all nodes: from a file of this host to a place of
+// nodePrograms returns the programs of all nodes: from a file of this host to a place of
 // the node.
-func programs(parts Parts) (map[string]string, error) {
+func nodePrograms(parts Parts) (map[string]string, error) {
 	places := map[string]string{
 		filepath.Join(parts.Kubernetes, "kubelet"):    "usr/local/bin/kubelet",
 		filepath.Join(parts.Kubernetes, "kube-proxy"): "usr/local/bin/kube-proxy",
@@ -107,7 +107,7 @@ func installImages(ctx context.Context, l *lab.Lab, node string) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := script(ctx, l, node, "systemctl start containerd"); err != nil {
+	if err := runScript(ctx, l, node, "systemctl start containerd"); err != nil {
 		return err
 	}
 	return loadImages(ctx, l, node, archive)
@@ -136,7 +136,7 @@ func loadImages(ctx context.Context, l *lab.Lab, node, archive string) error {
 	const place = "/var/tmp/images.tar"
 	err := l.Copy(ctx, node, archive, place)
 	if err == nil {
-		err = script(ctx, l, node, `
+		err = runScript(ctx, l, node, `
 			until ctr version >/dev/null 2>&1; do sleep 0.2; done
 			ctr --namespace k8s.io images import `+place+` >/dev/null
 			rm `+place)
@@ -147,8 +147,8 @@ func loadImages(ctx context.Context, l *lab.Lab, node, archive string) error {
 	return nil
 }
 
-// script runs a shell script on a node, up to the first command that fails.
-func script(ctx context.Context, l *lab.Lab, node, script string) error {
+// runScript runs a shell script on a node, up to the first command that fails.
+func runScript(ctx context.Context, l *lab.Lab, node, script string) error {
 	var said bytes.Buffer
 	exit, err := l.Exec(ctx, node, lab.Cmd{Argv: []string{"sh", "-euc", script}, Stdout: &said, Stderr: &said})
 	if err == nil && exit != 0 {

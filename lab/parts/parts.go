@@ -17,9 +17,8 @@ import (
 	"strings"
 )
 
-// Find returns the folder with the programs of one module below
-// test/tools, which tools/part builds if the cache does not have them. What it
-// says on the way is given to step.
+// Find returns the folder with the programs of one module below test/tools. tools/part builds
+// the programs if the cache does not have them; step receives each line of its output.
 func Find(ctx context.Context, top, name string, step func(format string, args ...any)) (string, error) {
 	tool := filepath.Join(top, "tools/part")
 	if _, err := os.Stat(tool); err != nil {

@@ -25,6 +25,7 @@ import (
 // kernel is kernel.Kernel.
 type kernel interface {
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
+	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
 }
 
@@ -38,6 +39,10 @@ type Gatherer struct {
 	Ready func() bool
 	// Problems returns what culvertd's parts report as wrong.
 	Problems func() []api.Problem
+	// Errors returns how many errors a PF and its VFs have had since culvertd started; nil: unknown.
+	Errors func(vf.PCIAddr) vf.ErrorCounts
+	// Services returns how connections to Services are balanced; nil outside a cluster.
+	Services func() *api.ServiceBalancing
 	// Given returns the VFs that the kubelet gave to pods; nil where there is no kubelet.
 	Given func(context.Context) (map[vf.PCIAddr]string, error)
 	Log   *slog.Logger
@@ -49,6 +54,10 @@ const kubeletTimeout = time.Second
 // Status lists the NICs and returns the node's status. An error says that the NICs or the
 // ledger cannot be read; what else cannot be read is left out and logged.
 func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
+	before, err := journal.ReadRecords(g.Node.Ledger)
+	if err != nil {
+		return api.NodeStatus{}, err
+	}
 	pfs, err := g.Node.Inventory.Refresh(ctx)
 	if err != nil {
 		return api.NodeStatus{}, fmt.Errorf("list the NICs: %w", err)
@@ -58,13 +67,39 @@ func (g *Gatherer) Status(ctx context.Context) (api.NodeStatus, error) {
 		return api.NodeStatus{}, err
 	}
 	st := status.Assemble(status.Input{
-		Node: hostname(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
-		Records: c.Records, Addresses: c.Addresses,
-		Seen: g.readAttached(ctx, c.Records), Given: g.readGiven(ctx), Users: g.readUsers(ctx, c.Records),
+		Node: hostName(), Version: g.Version, Now: time.Now(), Ready: g.Ready(), Spec: g.Node.Spec(), PFs: pfs,
+		Records: c.Records, Addresses: c.Addresses, Changed: findChanged(before, c.Records),
+		Seen: g.readAttached(ctx, c.Records), Given: g.readGiven(ctx), Users: g.readUsers(ctx, c.Records), Dark: g.findDark(c.Records),
 		Conditions: slices.Concat(g.Problems(), g.readClaims(pfs), status.LedgerConditions(c)),
 	})
 	addWarnings(st.VFs, c.Records)
+	for i := range st.PFs {
+		if g.Errors != nil {
+			st.PFs[i].Errors = g.Errors(st.PFs[i].PCI)
+		}
+	}
+	if g.Services != nil {
+		st.Services = g.Services()
+	}
 	return st, nil
+}
+
+// findChanged returns the VFs whose records are in another lease or another phase than before.
+func findChanged(before, after []journal.Record) map[vf.ID]bool {
+	type moment struct {
+		generation uint64
+		phase      journal.Phase
+	}
+	was, out := map[vf.ID]moment{}, map[vf.ID]bool{}
+	for _, r := range before {
+		was[r.ID] = moment{r.Generation, r.Phase}
+	}
+	for _, r := range after {
+		if was[r.ID] != (moment{r.Generation, r.Phase}) {
+			out[r.ID] = true
+		}
+	}
+	return out
 }
 
 // Ledger returns everything that is in the ledger.
@@ -76,7 +111,7 @@ func (g *Gatherer) Ledger() (c journal.Content, err error) {
 	return c, err
 }
 
-func hostname() string {
+func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {
 		return "this host"
@@ -117,6 +152,17 @@ func (g *Gatherer) readUsers(ctx context.Context, records []journal.Record) map[
 	return out
 }
 
+// findDark returns the attached VFs that have had no carrier for long although their PF has a link.
+func (g *Gatherer) findDark(records []journal.Record) map[vf.ID]bool {
+	out := map[vf.ID]bool{}
+	for _, r := range records {
+		if g.Node.Engine.IsDark(r) {
+			out[r.ID] = true
+		}
+	}
+	return out
+}
+
 // readers is how many VFs readAttached reads at a time.
 const readers = 8
 
@@ -132,7 +178,7 @@ func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) m
 		}
 		group.Go(func() error {
 			if st, err := g.Kernel.VF(ctx, r.PCI, r.Lease.Netns); err == nil {
-				states[i] = st
+				states[i] = g.withGuard(ctx, r, st)
 			}
 			return nil
 		})
@@ -145,4 +191,15 @@ func (g *Gatherer) readAttached(ctx context.Context, records []journal.Record) m
 		}
 	}
 	return out
+}
+
+// withGuard adds the guard of a VF whose lease has one, if it can be read.
+func (g *Gatherer) withGuard(ctx context.Context, r journal.Record, st vf.State) vf.State {
+	if r.Lease.Wanted.Guard == "" || st.Link == nil || st.Link.Netns == "" {
+		return st
+	}
+	if seen, err := g.Kernel.Guard(ctx, r.PCI, st.Link.Netns); err == nil {
+		st.Link.Guard = &seen
+	}
+	return st
 }

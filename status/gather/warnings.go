@@ -1,13 +1,16 @@
 package gather
 
 import (
+	"slices"
+
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/intake/cni"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// addWarnings adds what intake/cni warned of when it read the configurations of the leases.
+// addWarnings adds what intake/cni warned of when it read the configurations of the leases, and
+// guards that do not hold whole.
 func addWarnings(vfs []api.VF, records []journal.Record) {
 	requests := map[vf.ID][]byte{}
 	for _, r := range records {
@@ -20,6 +23,9 @@ func addWarnings(vfs []api.VF, records []journal.Record) {
 			if c, err := cni.ParseConfig(request); err == nil {
 				vfs[i].Warnings = c.Warnings
 			}
+		}
+		if g := vfs[i].Guard; g != nil && g.Reason != "" {
+			vfs[i].Warnings = append(slices.Clone(vfs[i].Warnings), vf.DescribeGuard(g.Mode, g.Degree, g.Reason))
 		}
 	}
 }

@@ -21,20 +21,20 @@ func VF(st api.NodeStatus, word string) ([]api.VF, error) {
 	for _, match := range []func(api.VF) bool{
 		func(v api.VF) bool { return !pci.IsZero() && v.PCI == pci },
 		func(v api.VF) bool { return v.Name == word || v.ID.String() == word },
-		func(v api.VF) bool { return owns(v.Owner, word) },
+		func(v api.VF) bool { return isOwnerOf(v.Owner, word) },
 		func(v api.VF) bool { return word != "" && v.Netdevice == word },
 	} {
-		if found := filter(st.VFs, match); len(found) > 0 {
+		if found := filterVFs(st.VFs, match); len(found) > 0 {
 			return found, nil
 		}
 	}
-	return nil, fmt.Errorf("VF %q: %w%s", word, vf.ErrNotFound, hint(st, word))
+	return nil, fmt.Errorf("VF %q: %w%s", word, vf.ErrNotFound, suggestWord(st, word))
 }
 
 // shortest is how much of a container's ID must be given.
 const shortest = 6
 
-func owns(o *vf.Owner, word string) bool {
+func isOwnerOf(o *vf.Owner, word string) bool {
 	if o == nil || word == "" {
 		return false
 	}
@@ -42,12 +42,12 @@ func owns(o *vf.Owner, word string) bool {
 		(len(word) >= shortest && strings.HasPrefix(o.UID, word))
 }
 
-func hint(st api.NodeStatus, word string) string {
+func suggestWord(st api.NodeStatus, word string) string {
 	if len(st.VFs) == 0 {
 		return ": this host has no VFs; see culvert status"
 	}
 	if pf, _, ok := strings.Cut(word, "#"); ok {
-		if there := filter(st.VFs, func(v api.VF) bool { return v.PF == pf }); len(there) > 0 {
+		if there := filterVFs(st.VFs, func(v api.VF) bool { return v.PF == pf }); len(there) > 0 {
 			return fmt.Sprintf(": PF %s has %s to %s", pf, there[0].Name, there[len(there)-1].Name)
 		}
 	}
@@ -57,7 +57,7 @@ func hint(st api.NodeStatus, word string) string {
 	return ": write a PCI address, PF#index, netdevice or owner; culvert vf list shows them"
 }
 
-// IDs are the words that name a VF of the node, for completion: its name, its
+// IDs returns the words that name a VF of the node, for completion: its name, its
 // PCI address and its owner's name.
 func IDs(st api.NodeStatus) []string {
 	var all []string
@@ -85,39 +85,39 @@ type Filter struct {
 // there is vf.ErrNotFound, so that a typing error does not read as "none".
 func (f Filter) VFs(st api.NodeStatus) ([]api.VF, error) {
 	if f.PF != "" && !slices.ContainsFunc(st.PFs, func(p api.PF) bool { return p.Name == f.PF }) {
-		return nil, fmt.Errorf("PF %q: %w: there are %s", f.PF, vf.ErrNotFound, list(PFs(st)))
+		return nil, fmt.Errorf("PF %q: %w: there are %s", f.PF, vf.ErrNotFound, joinNames(PFs(st)))
 	}
 	pool := f.Pool
 	if pool != "" {
 		full := slices.DeleteFunc(Pools(st), func(name string) bool { return name != pool && !strings.HasSuffix(name, "/"+pool) })
 		switch len(full) {
 		case 0:
-			return nil, fmt.Errorf("pool %q: %w: there are %s", pool, vf.ErrNotFound, list(Pools(st)))
+			return nil, fmt.Errorf("pool %q: %w: there are %s", pool, vf.ErrNotFound, joinNames(Pools(st)))
 		case 1:
 			pool = full[0]
 		default:
-			return nil, fmt.Errorf("pool %q: %w: it could mean %s", pool, vf.ErrInvalid, list(full))
+			return nil, fmt.Errorf("pool %q: %w: it could mean %s", pool, vf.ErrInvalid, joinNames(full))
 		}
 	}
-	return filter(st.VFs, func(v api.VF) bool {
+	return filterVFs(st.VFs, func(v api.VF) bool {
 		return (f.PF == "" || v.PF == f.PF) && (pool == "" || v.Pool == pool) &&
-			(f.Phase == "" || v.Phase == f.Phase) && (f.Owner == "" || owns(v.Owner, f.Owner))
+			(f.Phase == "" || v.Phase == f.Phase) && (f.Owner == "" || isOwnerOf(v.Owner, f.Owner))
 	}), nil
 }
 
-// PFs are the names of the node's PFs.
+// PFs returns the names of the node's PFs.
 func PFs(st api.NodeStatus) []string {
-	return distinct(st.PFs, func(p api.PF) string { return p.Name })
+	return distinctTexts(st.PFs, func(p api.PF) string { return p.Name })
 }
 
-// Pools are the full names of the node's pools.
+// Pools returns the full names of the node's pools.
 func Pools(st api.NodeStatus) []string {
-	return distinct(st.Pools, func(p api.Pool) string { return p.Name })
+	return distinctTexts(st.Pools, func(p api.Pool) string { return p.Name })
 }
 
-// Owners are the names of those who have VFs.
+// Owners returns the names of the owners of VFs.
 func Owners(st api.NodeStatus) []string {
-	return distinct(st.VFs, func(v api.VF) string {
+	return distinctTexts(st.VFs, func(v api.VF) string {
 		if v.Owner == nil {
 			return ""
 		}
@@ -125,14 +125,14 @@ func Owners(st api.NodeStatus) []string {
 	})
 }
 
-// Phases are those that VFs of the node are in.
+// Phases returns the phases that VFs of the node are in.
 func Phases(st api.NodeStatus) []string {
-	return distinct(st.VFs, func(v api.VF) string { return v.Phase })
+	return distinctTexts(st.VFs, func(v api.VF) string { return v.Phase })
 }
 
-// distinct returns what tell says of things, each once, in their order: nodes of
+// distinctTexts returns what tell says of things, each once, in their order: nodes of
 // one cluster have PFs and pools of the same name.
-func distinct[T any](things []T, tell func(T) string) []string {
+func distinctTexts[T any](things []T, tell func(T) string) []string {
 	var all []string
 	for _, v := range things {
 		if s := tell(v); s != "" && !slices.Contains(all, s) {
@@ -142,14 +142,14 @@ func distinct[T any](things []T, tell func(T) string) []string {
 	return all
 }
 
-func list(names []string) string {
+func joinNames(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
 	return strings.Join(names, ", ")
 }
 
-func filter(vfs []api.VF, match func(api.VF) bool) []api.VF {
+func filterVFs(vfs []api.VF, match func(api.VF) bool) []api.VF {
 	out := []api.VF{}
 	for _, v := range vfs {
 		if match(v) {

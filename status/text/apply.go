@@ -9,7 +9,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Applied is what `culvert host apply` shows: the plan and what came of it.
+// Applied returns the output of `culvert host apply`: the plan and its outcome.
 func Applied(r api.ApplyResult, o Options) string {
 	var b strings.Builder
 	b.WriteString(Plan(r.Plan, o))
@@ -22,13 +22,13 @@ func Applied(r api.ApplyResult, o Options) string {
 	}
 	b.WriteString("Written and followed, but not everything is as it should be:\n")
 	for _, p := range r.Problems {
-		problem(&b, o, p, "")
+		writeProblem(&b, o, p, "")
 	}
 	return b.String()
 }
 
-// NotApplied is why file is not in force after all, nil when it is: vf.ErrHeld
-// with those whom it would hurt, vf.ErrInvalid with what cannot be, or that
+// NotApplied returns the reason why file is not in force, or nil if it is: vf.ErrHeld with the
+// owners who would lose a VF, vf.ErrInvalid with the parts that are impossible, or an error that
 // problems are left.
 func NotApplied(file string, r api.ApplyResult) error {
 	switch {

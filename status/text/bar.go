@@ -12,13 +12,13 @@ import (
 // proportion.
 const barCells = 16
 
-// bar draws VFs as a bar: used, free, quarantined, being made, unmanaged.
-func bar(c api.Counts, o Options) screen.Cell {
+// drawBar draws VFs as a bar: used, free, quarantined, being made, unmanaged.
+func drawBar(c api.Counts, o Options) screen.Cell {
 	marks := [...]string{"#", ".", "q", "+", "?"}
 	if o.Unicode {
 		marks = [...]string{"█", "░", "×", "+", "?"}
 	}
-	parts := share([...]int{c.Used, c.Free, c.Quarantined, c.Making, c.Unmanaged}, barCells)
+	parts := scaleParts([...]int{c.Used, c.Free, c.Quarantined, c.Making, c.Unmanaged}, barCells)
 	styles := [...]screen.Style{screen.Cyan, screen.Plain, screen.Red, screen.Yellow, screen.Yellow}
 	var bare, painted strings.Builder
 	for i, n := range parts {
@@ -29,9 +29,9 @@ func bar(c api.Counts, o Options) screen.Cell {
 	return screen.Cell{Text: "[" + bare.String() + "]", Painted: "[" + painted.String() + "]"}
 }
 
-// share scales parts to cells in all when there are more; what is not zero
+// scaleParts scales parts to cells in all when there are more; what is not zero
 // keeps one cell at least, taken from the largest.
-func share(parts [5]int, cells int) [5]int {
+func scaleParts(parts [5]int, cells int) [5]int {
 	total := 0
 	for _, n := range parts {
 		total += n
@@ -55,8 +55,8 @@ func share(parts [5]int, cells int) [5]int {
 	return out
 }
 
-// tally says the same in words, leaving out what there is none of.
-func tally(c api.Counts) string {
+// describeCounts returns the same counts as text, without those that are 0.
+func describeCounts(c api.Counts) string {
 	var parts []string
 	for _, p := range []struct {
 		n    int

@@ -13,8 +13,8 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// Cluster is `culvert status --cluster`: all nodes, the policies, who uses which
-// network, and what is wrong, on one screen.
+// Cluster draws `culvert status --cluster`: all nodes, the policies, the users of each network,
+// and the problems, on one screen.
 func Cluster(st api.ClusterStatus, o Options) string {
 	var b strings.Builder
 	bad := 0
@@ -29,7 +29,7 @@ func Cluster(st api.ClusterStatus, o Options) string {
 	}
 	b.WriteString("\n\n")
 	if len(st.Nodes) == 0 {
-		b.WriteString("No node has told anything: does culvertd run? kubectl get pods -A -l app.kubernetes.io/name=culvertd\n")
+		b.WriteString("No node has reported: does culvertd run? kubectl get pods -A -l app.kubernetes.io/name=culvertd\n")
 	}
 	nodeTable(st, o).Write(&b, o.Look)
 	for _, t := range []*screen.Table{policyTable(st), networkTable(st)} {
@@ -49,6 +49,11 @@ func Cluster(st api.ClusterStatus, o Options) string {
 	case bad == 0 && len(st.Nodes) > 0:
 		b.WriteString("Nothing is wrong.\n")
 	}
+	var vfs []api.VF
+	for _, n := range st.Nodes {
+		vfs = append(vfs, n.VFs...)
+	}
+	writeWarnings(&b, vfs, o)
 	return b.String()
 }
 
@@ -74,7 +79,7 @@ func nodeTable(st api.ClusterStatus, o Options) *screen.Table {
 			all.Making += pf.VFs.Making
 			all.Unmanaged += pf.VFs.Unmanaged
 		}
-		row := []screen.Cell{{Text: n.Node}, state, {Text: strconv.Itoa(len(n.PFs))}, bar(all, o), {Text: tally(all)}}
+		row := []screen.Cell{{Text: n.Node}, state, {Text: strconv.Itoa(len(n.PFs))}, drawBar(all, o), {Text: describeCounts(all)}}
 		if o.Wide {
 			row = append(row, screen.Words(n.Version)...)
 		}
@@ -98,13 +103,13 @@ func policyTable(st api.ClusterStatus) *screen.Table {
 func networkTable(st api.ClusterStatus) *screen.Table {
 	t := &screen.Table{Columns: []screen.Column{{Head: "NETWORK", Least: 16}, {Head: "VFS", Right: true}, {Head: "ADDRESSES"}, {Head: "NODES", Least: 12}, {Head: "OWNERS", Least: 16}}}
 	for _, n := range st.Networks {
-		t.Add(screen.Words(n.Name, strconv.Itoa(n.VFs), granted(n), strings.Join(n.Nodes, " "), strings.Join(n.Owners, ", "))...)
+		t.Add(screen.Words(n.Name, strconv.Itoa(n.VFs), describeGranted(n), strings.Join(n.Nodes, " "), strings.Join(n.Owners, ", "))...)
 	}
 	return t
 }
 
-// granted is how many of a network's addresses are in blocks of nodes.
-func granted(n api.Network) string {
+// describeGranted says how many of a network's addresses are in blocks of nodes.
+func describeGranted(n api.Network) string {
 	switch n.Addresses {
 	case 0:
 		return ""

@@ -28,7 +28,7 @@ var severityStyle = map[api.Severity]screen.Style{
 	api.SeverityOK: screen.Green, api.SeverityNote: screen.Cyan, api.SeverityWarning: screen.Yellow, api.SeverityError: screen.Red,
 }
 
-// Doctor is `culvert doctor`: what was found, by what it is about.
+// Doctor draws `culvert doctor`: the findings, by their objects.
 func Doctor(r api.DoctorReport, o Options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s\n", o.Paint(excerpt.Clean(cmp.Or(r.Node, "-")), screen.Bold), doctorSummary(r.Summary, o))
@@ -107,7 +107,7 @@ func doctorText(b *strings.Builder, s string, o Options, more string) {
 
 func doctorCommands(b *strings.Builder, head string, lines []string, o Options) {
 	for _, line := range lines {
-		for i, part := range command(excerpt.Clean(line), o.Width-doctorColumn-len(head)) {
+		for i, part := range wrapCommand(excerpt.Clean(line), o.Width-doctorColumn-len(head)) {
 			if i > 0 {
 				part = "  " + part
 			}
@@ -117,10 +117,10 @@ func doctorCommands(b *strings.Builder, head string, lines []string, o Options) 
 	}
 }
 
-// command breaks a line that is too long where a shell goes on with the next:
+// wrapCommand breaks a line that is too long where a shell goes on with the next:
 // after &&, or with a backslash before a redirection or between words of kubectl. Others
 // are text.
-func command(s string, width int) []string {
+func wrapCommand(s string, width int) []string {
 	if width <= 0 || screen.Columns(s) <= width {
 		return []string{s}
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// Event is one event of `culvert events`, wrapped: columns of events that come
-// one by one cannot know how wide the next will be.
+// Event draws one event of `culvert events`, wrapped: columns of events that come one by one
+// cannot know how wide the next will be.
 func Event(e api.Event, o Options) string {
 	mark := " "
 	reason := excerpt.Clean(e.Reason)
 	if e.Type != "Normal" {
 		mark, reason = o.Paint("!", screen.Yellow), o.Paint(reason, screen.Yellow)
 	}
-	head := fmt.Sprintf("%6d  %s %s ", e.Seq, o.clock(e.Time), mark)
+	head := fmt.Sprintf("%6d  %s %s ", e.Seq, o.formatTime(e.Time), mark)
 	indent := 6 + 2 + len("2006-01-02 15:04:05") + 1 + 1 + 1
 	var b strings.Builder
 	lines := screen.Wrap(excerpt.Clean(e.Reason+" "+e.Object+": "+e.Text), o.Width-indent)
@@ -32,7 +32,7 @@ func Event(e api.Event, o Options) string {
 	return b.String()
 }
 
-// Events is a list of them.
+// Events draws a list of events.
 func Events(events []api.Event, o Options) string {
 	if len(events) == 0 {
 		return "No events.\n"

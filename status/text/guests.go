@@ -10,7 +10,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// Guests is `culvert vm list`: one line for each VF that a guest has.
+// Guests draws `culvert vm list`: one line for each VF that a guest has.
 func Guests(vfs []api.VF, o Options) string {
 	if len(vfs) == 0 {
 		return "No guest has a VF.\n"
@@ -19,8 +19,8 @@ func Guests(vfs []api.VF, o Options) string {
 		{Head: "GUEST", Least: 12}, {Head: "DEVICE"}, {Head: "VF"}, {Head: "PCI"}, {Head: "PHASE"}, {Head: "STATE"}, {Head: "POOL", Least: 12}, {Head: "SETTINGS", Least: 8},
 	}}
 	for _, v := range vfs {
-		cells := screen.Words(v.Owner.Name, v.Owner.Interface, v.Name, v.PCI.String(), "", running(v), v.Pool, brief(v))
-		cells[4] = phase(v)
+		cells := screen.Words(v.Owner.Name, v.Owner.Interface, v.Name, v.PCI.String(), "", formatRunning(v), v.Pool, describeBriefly(v))
+		cells[4] = phaseCell(v)
 		t.Add(cells...)
 	}
 	var b strings.Builder
@@ -57,7 +57,8 @@ func GuestMigrated(done api.GuestMigrated) string {
 	return out + "\n"
 }
 
-// GuestDetached is `culvert vm detach`: what became of each VF, and which devices had none.
+// GuestDetached draws the result of `culvert vm detach`: the state of each VF, and the devices
+// that had none.
 func GuestDetached(done api.GuestDetached) string {
 	var b strings.Builder
 	for _, device := range done.Devices {

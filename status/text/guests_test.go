@@ -24,14 +24,14 @@ func TestRunningAndReserved(t *testing.T) {
 		shown string
 	}{
 		"running":     {guest(func(v *api.VF) { v.OpenBy = qemu }), "vm db1 (running)", "qemu-system-x86 (process 4711)"},
-		"reserved":    {guest(func(*api.VF) {}), "vm db1 (reserved)", "nobody: it is reserved"},
+		"reserved":    {guest(func(*api.VF) {}), "vm db1 (reserved)", "no process: it is reserved"},
 		"quarantined": {guest(func(v *api.VF) { v.Phase, v.OpenBy = "quarantined", qemu }), "vm db1", "qemu-system-x86 (process 4711)"},
 		"missing":     {guest(func(v *api.VF) { v.Missing = true }), "vm db1", ""},
 		"a cluster's": {guest(func(v *api.VF) { v.Node = "n1" }), "vm db1", ""},
 		"a pod":       {guest(func(v *api.VF) { v.Owner.Kind, v.OpenBy = vf.OwnerPod, qemu }), "pod db1", "qemu-system-x86 (process 4711)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := owner(tc.v); got != tc.owner {
+			if got := formatOwner(tc.v); got != tc.owner {
 				t.Errorf("owner %q, want %q", got, tc.owner)
 			}
 			shown := VF(tc.v, api.NodeStatus{}, Options{Look: screen.Look{Width: 200}})

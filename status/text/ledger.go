@@ -12,8 +12,7 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// Ledger is `culvert ledger dump`: what the ledger says, VF by VF, and the
-// addresses.
+// Ledger draws `culvert ledger dump`: the content of the ledger, VF by VF, and the addresses.
 func Ledger(l api.Ledger, o Options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%d VFs, %d addresses, %d events\nformat %s, boot %s\n", o.Paint(excerpt.Clean(l.File), screen.Bold),
@@ -27,7 +26,7 @@ func Ledger(l api.Ledger, o Options) string {
 			owner = r.Owner.String()
 		}
 		row := screen.Words(r.VF.String(), r.PCI.String(), "", strconv.FormatUint(r.Generation, 10), owner, r.Network)
-		row[2] = phase(api.VF{Phase: r.Phase})
+		row[2] = phaseCell(api.VF{Phase: r.Phase})
 		t.Add(row...)
 	}
 	t.WriteBelow(&b, o.Look)
@@ -40,11 +39,11 @@ func Ledger(l api.Ledger, o Options) string {
 		a.Add(screen.Words(h.Network, h.Address, h.VF, owner)...)
 	}
 	a.WriteBelow(&b, o.Look)
-	sandboxes(&b, l.Sandboxes, o)
+	writeSandboxes(&b, l.Sandboxes, o)
 	for _, r := range l.Records {
 		if r.Reason != "" && r.Phase != string(journal.Damaged) { // the problems tell of those
 			b.WriteByte('\n')
-			entry(&b, o, 0, "", excerpt.Clean(fmt.Sprintf("%s is %s: %s", r.VF, r.Phase, r.Reason)))
+			writeEntry(&b, o, 0, "", excerpt.Clean(fmt.Sprintf("%s is %s: %s", r.VF, r.Phase, r.Reason)))
 		}
 	}
 	if len(l.Problems) > 0 {
@@ -53,8 +52,8 @@ func Ledger(l api.Ledger, o Options) string {
 	return b.String()
 }
 
-// sandboxes lists the sandboxes of pods, if there are any.
-func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
+// writeSandboxes lists the sandboxes of pods, if there are any.
+func writeSandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
 	t := screen.Table{Columns: []screen.Column{{Head: "SANDBOX"}, {Head: "POD", Least: 14}, {Head: "PHASE"}, {Head: "NETWORKS", Least: 10}}}
 	for _, s := range all {
 		var networks []string
@@ -69,8 +68,7 @@ func sandboxes(b *strings.Builder, all []api.LedgerSandbox, o Options) {
 	t.WriteBelow(b, o.Look)
 }
 
-// LedgerCheck is `culvert ledger check`: each problem with what it means, and
-// what to do.
+// LedgerCheck draws `culvert ledger check`: each problem with its meaning, and the next step.
 func LedgerCheck(l api.Ledger, o Options) string {
 	var b strings.Builder
 	if len(l.Problems) == 0 {
@@ -88,14 +86,14 @@ func LedgerCheck(l api.Ledger, o Options) string {
 		if p.Invariant != "" {
 			s += " (" + p.Invariant + ")"
 		}
-		entry(&b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(s))
+		writeEntry(&b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(s))
 	}
 	b.WriteByte('\n')
-	next := "culvertd goes on with it, and leaves alone what is named here. A VF it takes over again when the kernel shows that nobody uses it; culvert ledger repair mends the rest, while culvertd is stopped."
+	next := "culvertd goes on with the ledger, and leaves alone the entries above. It takes a VF over again when the kernel shows that the VF is unused; culvert ledger repair mends the rest, while culvertd is stopped."
 	if l.Refused {
 		next = "culvertd does not start on this file. culvert ledger repair " + l.File + " saves what can be read, and keeps the file as it is beside it."
 	}
-	entry(&b, o, 0, "", excerpt.Clean(next))
+	writeEntry(&b, o, 0, "", excerpt.Clean(next))
 	return b.String()
 }
 
@@ -104,8 +102,8 @@ func LedgerRepair(did []string, o Options) string {
 	var b strings.Builder
 	b.WriteString("\nA repair writes a new ledger, in which\n\n")
 	for _, d := range did {
-		entry(&b, o, 0, "-", excerpt.Clean(d))
+		writeEntry(&b, o, 0, "-", excerpt.Clean(d))
 	}
-	b.WriteString("\nNobody gets a VF that is marked as lost until the kernel shows that nobody uses it.\n")
+	b.WriteString("\nculvertd gives a VF that is marked as lost to no owner until the kernel shows that it is unused.\n")
 	return b.String()
 }

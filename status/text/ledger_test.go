@@ -26,8 +26,8 @@ var (
 		Events:    []api.Event{{Seq: 1}},
 		Problems: []api.LedgerProblem{
 			{Object: "file", What: "page 5: it says that it is page 3", Means: "culvertd does not open it, since something may be missing from it"},
-			{Object: "VF " + vfID(3).String(), What: "its record is damaged: something in it was changed: its checksum is wrong", Means: "nobody knows who has it: nobody gets it, and its PF's VFs stay"},
-			{Invariant: "I4", Object: "address fd00::2 of network default/sriov-network", What: "it is pod default/a's, but nobody has its VF", Means: "nobody gives it back, so the network has one less"},
+			{Object: "VF " + vfID(3).String(), What: "its record is damaged: something in it was changed: its checksum is wrong", Means: "its owner is unknown: no other owner gets it, and its PF's VFs stay"},
+			{Invariant: "I4", Object: "address fd00::2 of network default/sriov-network", What: "it is pod default/a's, but nobody has its VF", Means: "no attachment gives it back, so the network has one less"},
 		},
 	}
 	repaired = []string{

@@ -18,7 +18,7 @@ func TestBar(t *testing.T) {
 		{api.Counts{Used: 1, Free: 125, Quarantined: 1}, "[#..............q]"},
 		{api.Counts{Used: 63, Free: 1}, "[###############.]"},
 	} {
-		if got := bar(tc.c, plainText).Text; got != tc.want {
+		if got := drawBar(tc.c, plainText).Text; got != tc.want {
 			t.Errorf("%+v is %s, want %s", tc.c, got, tc.want)
 		}
 	}
@@ -29,7 +29,7 @@ func FuzzShare(f *testing.F) {
 	f.Add(uint16(1), uint16(2), uint16(3), uint16(4), uint16(5))
 	f.Fuzz(func(t *testing.T, a, b, c, d, e uint16) {
 		parts := [5]int{int(a), int(b), int(c), int(d), int(e)}
-		got := share(parts, barCells)
+		got := scaleParts(parts, barCells)
 		total, sum := 0, 0
 		for i, n := range got {
 			total += parts[i]

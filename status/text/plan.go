@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/screen"
 )
 
-// Plan is `culvert host plan`: what would change, as a diff by PF and VF, and
-// whom it would hurt.
+// Plan draws `culvert host plan`: the changes, as a diff by PF and VF, and the owners who would
+// lose a VF.
 func Plan(p api.Plan, o Options) string {
 	var b strings.Builder
 	for _, pf := range p.PFs {
@@ -21,7 +21,7 @@ func Plan(p api.Plan, o Options) string {
 		b.WriteString("Nothing changes.\n")
 	}
 	for _, n := range p.Notes {
-		entry(&b, o, 0, o.Paint("!", screen.Yellow), excerpt.Clean(n))
+		writeEntry(&b, o, 0, o.Paint("!", screen.Yellow), excerpt.Clean(n))
 	}
 	return b.String()
 }
@@ -29,11 +29,11 @@ func Plan(p api.Plan, o Options) string {
 func planPF(b *strings.Builder, pf api.PFPlan, o Options) {
 	fmt.Fprintf(b, "%s\n", o.Paint(excerpt.Clean(strings.TrimRight(fmt.Sprintf("PF %s  %s", pf.PF, pf.PCI), " ")), screen.Bold))
 	if pf.Refused != "" {
-		entry(b, o, 2, o.Paint("!", screen.Red), excerpt.Clean("cannot be done: "+pf.Refused))
+		writeEntry(b, o, 2, o.Paint("!", screen.Red), excerpt.Clean("cannot be done: "+pf.Refused))
 	}
 	for _, c := range pf.Changes {
 		mark := map[string]screen.Style{api.Add: screen.Green, api.Remove: screen.Red, api.Modify: screen.Yellow}
-		entry(b, o, 2, o.Paint(c.Op, mark[c.Op]), excerpt.Clean(change(c)))
+		writeEntry(b, o, 2, o.Paint(c.Op, mark[c.Op]), excerpt.Clean(formatChange(c)))
 	}
 	for i, h := range pf.Hurts {
 		if i == 0 {
@@ -43,7 +43,7 @@ func planPF(b *strings.Builder, pf api.PFPlan, o Options) {
 		if h.Network != "" {
 			s += ", network " + h.Network
 		}
-		entry(b, o, 2, o.Paint("!", screen.Red), excerpt.Clean(s))
+		writeEntry(b, o, 2, o.Paint("!", screen.Red), excerpt.Clean(s))
 	}
 	for i, s := range pf.Steps {
 		if i == 0 {
@@ -54,7 +54,7 @@ func planPF(b *strings.Builder, pf api.PFPlan, o Options) {
 	b.WriteByte('\n')
 }
 
-func change(c api.Change) string {
+func formatChange(c api.Change) string {
 	var parts []string
 	if c.Object != "" {
 		parts = append(parts, c.Object)
@@ -71,7 +71,7 @@ func change(c api.Change) string {
 	return strings.TrimRight(strings.Join(parts, "  "), " ")
 }
 
-// Hurt lists the holders whom a plan would hurt, for a message: "pod default/a
+// Hurt lists the holders who would lose a VF by a plan, for a message: "pod default/a
 // (enp1s0f0#3), vm db1 (enp1s0f0#4)".
 func Hurt(p api.Plan) string {
 	var all []string

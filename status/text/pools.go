@@ -11,7 +11,7 @@ import (
 
 const noPool = "No pool is declared: host.yaml says which there are, or a NodePolicy.\n"
 
-// Pools is `culvert pool list`: one line for each pool.
+// Pools draws `culvert pool list`: one line for each pool.
 func Pools(pools []api.Pool, o Options) string {
 	if len(pools) == 0 {
 		return noPool
@@ -43,7 +43,7 @@ func Pools(pools []api.Pool, o Options) string {
 	return b.String()
 }
 
-// poolType is what a pool gives out.
+// poolType returns the kind of VFs that a pool gives out.
 func poolType(p api.Pool) string {
 	if p.Unserved != "" {
 		return "not served"

@@ -18,9 +18,9 @@ type setting struct {
 	odd                      bool // actual and baseline differ
 }
 
-// settings lists the attributes of a VF as wanted, as read back and as they
+// listSettings lists the attributes of a VF as wanted, as read back and as they
 // were when it was clean.
-func settings(v api.VF) []setting {
+func listSettings(v api.VF) []setting {
 	var w vf.Spec
 	if v.Wanted != nil {
 		w = *v.Wanted
@@ -30,16 +30,16 @@ func settings(v api.VF) []setting {
 		b = *v.Baseline
 	}
 	all := []setting{
-		{name: "mac", ability: vf.SetMAC, wanted: asked(w.MAC), actual: a.MAC.String(), baseline: b.Admin.MAC.String()},
-		{name: "vlan", ability: vf.SetVLAN, wanted: asked(w.VLAN), actual: a.VLAN.String(), baseline: b.Admin.VLAN.String()},
-		{name: "spoofchk", ability: vf.SetSpoofChk, wanted: onOff(w.SpoofChk), actual: switched(a.SpoofChk), baseline: switched(b.Admin.SpoofChk)},
-		{name: "trust", ability: vf.SetTrust, wanted: onOff(w.Trust), actual: switched(a.Trust), baseline: switched(b.Admin.Trust)},
-		{name: "link_state", ability: vf.SetLinkState, wanted: asked(w.LinkState), actual: a.LinkState.String(), baseline: b.Admin.LinkState.String()},
-		{name: "min_tx_rate", ability: vf.SetMinTxRate, wanted: rateAsked(w.MinTxRate), actual: rate(a.MinTxRate), baseline: rate(b.Admin.MinTxRate)},
-		{name: "max_tx_rate", ability: vf.SetMaxTxRate, wanted: rateAsked(w.MaxTxRate), actual: rate(a.MaxTxRate), baseline: rate(b.Admin.MaxTxRate)},
-		{name: "rss_query", ability: vf.SetRSSQuery, actual: switched(a.RSSQuery), baseline: switched(b.Admin.RSSQuery)},
+		{name: "mac", ability: vf.SetMAC, wanted: formatAsked(w.MAC), actual: a.MAC.String(), baseline: b.Admin.MAC.String()},
+		{name: "vlan", ability: vf.SetVLAN, wanted: formatAsked(w.VLAN), actual: a.VLAN.String(), baseline: b.Admin.VLAN.String()},
+		{name: "spoofchk", ability: vf.SetSpoofChk, wanted: onOff(w.SpoofChk), actual: formatSwitch(a.SpoofChk), baseline: formatSwitch(b.Admin.SpoofChk)},
+		{name: "trust", ability: vf.SetTrust, wanted: onOff(w.Trust), actual: formatSwitch(a.Trust), baseline: formatSwitch(b.Admin.Trust)},
+		{name: "link_state", ability: vf.SetLinkState, wanted: formatAsked(w.LinkState), actual: a.LinkState.String(), baseline: b.Admin.LinkState.String()},
+		{name: "min_tx_rate", ability: vf.SetMinTxRate, wanted: rateAsked(w.MinTxRate), actual: formatRate(a.MinTxRate), baseline: formatRate(b.Admin.MinTxRate)},
+		{name: "max_tx_rate", ability: vf.SetMaxTxRate, wanted: rateAsked(w.MaxTxRate), actual: formatRate(a.MaxTxRate), baseline: formatRate(b.Admin.MaxTxRate)},
+		{name: "rss_query", ability: vf.SetRSSQuery, actual: formatSwitch(a.RSSQuery), baseline: formatSwitch(b.Admin.RSSQuery)},
 		{name: "driver", wanted: w.Driver, actual: cmp.Or(v.Driver, "none"), baseline: b.Driver},
-		{name: "mtu", wanted: asked(w.MTU)},
+		{name: "mtu", wanted: formatAsked(w.MTU)},
 	}
 	mtu := &all[len(all)-1]
 	if v.Link != nil {
@@ -59,22 +59,25 @@ func settings(v api.VF) []setting {
 	return all
 }
 
-// brief lists what a VF has beyond its baseline, on one line: "vlan 100,
+// describeBriefly lists what a VF has beyond its baseline, on one line: "vlan 100,
 // trust on". A MAC is left out: it has no meaning to the eye.
-func brief(v api.VF) string {
+func describeBriefly(v api.VF) string {
 	if v.Missing {
 		return ""
 	}
 	var parts []string
-	for _, s := range settings(v) {
+	for _, s := range listSettings(v) {
 		if s.odd && s.name != "mac" {
 			parts = append(parts, s.name+" "+s.actual)
 		}
 	}
+	if g := v.Guard; g != nil {
+		parts = append(parts, fmt.Sprintf("guard %s (%s)", g.Mode, g.Degree))
+	}
 	return strings.Join(parts, ", ")
 }
 
-func asked[T any](v *T) string {
+func formatAsked[T any](v *T) string {
 	if v == nil {
 		return ""
 	}
@@ -85,10 +88,10 @@ func onOff(b *bool) string {
 	if b == nil {
 		return ""
 	}
-	return switched(vf.TriOf(*b))
+	return formatSwitch(vf.TriOf(*b))
 }
 
-func switched(t vf.Tri) string {
+func formatSwitch(t vf.Tri) string {
 	return map[vf.Tri]string{vf.Yes: "on", vf.No: "off"}[t] // unknown: nothing to tell
 }
 
@@ -96,10 +99,10 @@ func rateAsked(mbps *uint32) string {
 	if mbps == nil {
 		return ""
 	}
-	return rate(*mbps)
+	return formatRate(*mbps)
 }
 
-func rate(mbps uint32) string {
+func formatRate(mbps uint32) string {
 	if mbps == 0 {
 		return "unlimited"
 	}

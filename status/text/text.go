@@ -13,12 +13,12 @@ import (
 // Options says how to write.
 type Options struct {
 	screen.Look
-	// Zone is where times are told for; nil is UTC.
+	// Zone is the time zone of printed times; nil is UTC.
 	Zone *time.Location
 }
 
-// clock tells a time to the second.
-func (o Options) clock(t time.Time) string {
+// formatTime formats a time to the second.
+func (o Options) formatTime(t time.Time) string {
 	if o.Zone != nil {
 		return t.In(o.Zone).Format(time.DateTime)
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// VF is `culvert vf show`: everything about one VF. st is the picture that v
-// is from.
+// VF draws `culvert vf show`: everything about one VF. st is the picture that v is from.
 func VF(v api.VF, st api.NodeStatus, o Options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", o.Paint("VF "+excerpt.Clean(v.Name), screen.Bold))
@@ -31,14 +30,15 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 	}
 	pf := pfOf(v, st)
 	line("node", "%s", v.Node)
-	line("PCI", "%s", device(v))
+	line("PCI", "%s", describeDevice(v))
 	line("identity", "%s", v.ID)
 	line("PF", "%s", strings.TrimRight(strings.Join([]string{pf.Name, pf.PCI.String(), pf.Driver}, " "), " "))
 	switch {
 	case v.Node != "":
 		line("pool", "%s", cmp.Or(v.Pool, "-"))
 	case !v.Missing:
-		line("NUMA node", "%s, IOMMU group %s", node(v.NUMA), node(v.IOMMUGroup))
+		line("NUMA node", "%s, IOMMU group %s", formatNode(v.NUMA), formatNode(v.IOMMUGroup))
+		line("RDMA device", "%s", v.RDMA)
 		line("pool", "%s", cmp.Or(v.Pool, "-"))
 	}
 	line("phase", "%s", phaseLine(v, st, o))
@@ -50,13 +50,13 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		}
 		line("retry", "%d so far, next in %s", v.Attempts, screen.Ago(wait))
 	}
-	held(line, v, o)
+	writeHolder(line, v, o)
 	line("network", "%s", v.Network)
 	for _, w := range v.Warnings {
 		line("warning", "%s", w)
 	}
 	line("netns", "%s", v.Netns)
-	line("netdevice", "%s", netdevice(v))
+	line("netdevice", "%s", describeNetdevice(v))
 	line("addresses", "%s", strings.Join(v.Addresses, ", "))
 	switch {
 	case v.Node != "":
@@ -66,22 +66,24 @@ func VF(v api.VF, st api.NodeStatus, o Options) string {
 		settingsTable(&b, v, pf, o)
 	}
 	if len(v.Differences) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", o.Paint("DIFFERENCES to "+reference(v), screen.Bold))
+		fmt.Fprintf(&b, "\n%s\n", o.Paint("DIFFERENCES to "+describeReference(v), screen.Bold))
 	}
 	for _, d := range v.Differences {
-		entry(&b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(d.String()))
+		writeEntry(&b, o, 0, o.Paint("!", screen.Red), excerpt.Clean(d.String()))
 	}
 	return b.String()
 }
 
-// held are the lines about who has the VF.
-func held(line func(key, format string, args ...any), v api.VF, o Options) {
+// writeHolder writes the lines about the VF's owner.
+func writeHolder(line func(key, format string, args ...any), v api.VF, o Options) {
 	if v.Owner != nil {
 		line("owner", "%s", ownerLine(*v.Owner))
 		line("owner ID", "%s", v.Owner.UID)
+		line("bond", "%s", bondLine(v))
 	}
+	line("guard", "%s", guardLine(v))
 	if l := v.Lent; l != nil {
-		line("lent rate", "max_tx_rate %d for a measurement, until %s at the latest", l.MaxTxRate, o.clock(l.Until))
+		line("lent rate", "max_tx_rate %d for a measurement, until %s at the latest", l.MaxTxRate, o.formatTime(l.Until))
 	}
 	line("open by", "%s", openBy(v))
 }
@@ -95,7 +97,7 @@ func pfOf(v api.VF, st api.NodeStatus) api.PF {
 	return api.PF{Name: v.PF}
 }
 
-func device(v api.VF) string {
+func describeDevice(v api.VF) string {
 	switch {
 	case v.Missing:
 		return v.PCI.String() + " when last seen; it is not on the bus"
@@ -118,9 +120,9 @@ func phaseLine(v api.VF, st api.NodeStatus, o Options) string {
 	s := v.Phase
 	switch {
 	case v.Since.After(st.Time.Add(clockSlack)):
-		s += fmt.Sprintf(" since %s, which is yet to come: the clock was set back", o.clock(v.Since))
+		s += fmt.Sprintf(" since %s, which is yet to come: the clock was set back", o.formatTime(v.Since))
 	case !v.Since.IsZero():
-		s += fmt.Sprintf(" for %s (since %s)", screen.Ago(st.Time.Sub(v.Since)), o.clock(v.Since))
+		s += fmt.Sprintf(" for %s (since %s)", screen.Ago(st.Time.Sub(v.Since)), o.formatTime(v.Since))
 	}
 	return fmt.Sprintf("%s, generation %d", s, v.Generation)
 }
@@ -132,9 +134,37 @@ func ownerLine(w vf.Owner) string {
 	return w.String() + ", as " + w.Interface
 }
 
+// bondLine describes the bond of which a VF is a member. It is empty for a VF of its own.
+func bondLine(v api.VF) string {
+	if v.Bond == nil {
+		return ""
+	}
+	s := fmt.Sprintf("%s, %s of %d VFs", v.Owner.Interface, v.Bond.Mode, v.Bond.Links)
+	switch l := v.Link; {
+	case l == nil || l.Bond == nil:
+	case l.Bond.Active:
+		s += ", and this one sends"
+	default:
+		s += ", and another one sends"
+	}
+	return s
+}
+
+// guardLine describes the guard of a VF; it is empty for a VF without one.
+func guardLine(v api.VF) string {
+	switch g := v.Guard; {
+	case g == nil:
+		return ""
+	case g.Reason != "":
+		return fmt.Sprintf("%s, %s: %s", g.Mode, g.Degree, g.Reason)
+	default:
+		return fmt.Sprintf("%s, %s", g.Mode, g.Degree)
+	}
+}
+
 func openBy(v api.VF) string {
-	if running(v) == "reserved" {
-		return "nobody: it is reserved, and the guest does not run with it"
+	if formatRunning(v) == "reserved" {
+		return "no process: it is reserved, and the guest does not run with it"
 	}
 	var all []string
 	for _, p := range v.OpenBy {
@@ -143,7 +173,7 @@ func openBy(v api.VF) string {
 	return strings.Join(all, ", ")
 }
 
-func netdevice(v api.VF) string {
+func describeNetdevice(v api.VF) string {
 	if v.Link == nil {
 		if v.Netdevice == "" {
 			return ""
@@ -165,7 +195,7 @@ func netdevice(v api.VF) string {
 	return strings.Join(parts, ", ")
 }
 
-func reference(v api.VF) string {
+func describeReference(v api.VF) string {
 	if v.Owner != nil && v.Phase != "quarantined" {
 		return "what its owner was given"
 	}
@@ -174,7 +204,7 @@ func reference(v api.VF) string {
 
 func settingsTable(b *strings.Builder, v api.VF, pf api.PF, o Options) {
 	t := screen.Table{Indent: 2, Columns: []screen.Column{{Head: "SETTING"}, {Head: "WANTED"}, {Head: "READ BACK"}, {Head: "BASELINE"}, {Head: "DRIVER CAN"}}}
-	for _, s := range settings(v) {
+	for _, s := range listSettings(v) {
 		actual := screen.Cell{Text: cmp.Or(s.actual, "-")}
 		if s.odd {
 			actual.Style = screen.Cyan
@@ -186,6 +216,12 @@ func settingsTable(b *strings.Builder, v api.VF, pf api.PF, o Options) {
 		t.Add(screen.Cell{Text: s.name}, screen.Cell{Text: cmp.Or(s.wanted, "-")}, actual, screen.Cell{Text: cmp.Or(s.baseline, "-")}, screen.Cell{Text: cmp.Or(can, "-")})
 	}
 	t.Write(b, o.Look)
+	for _, r := range v.Rates {
+		fmt.Fprintf(b, "\n  %s: asked %s, accepted %s, effective %s", r.Setting, cmp.Or(rateAsked(r.Asked), "nothing"), formatRate(r.Accepted), formatRate(r.Effective))
+	}
+	if len(v.Rates) > 0 {
+		b.WriteByte('\n')
+	}
 	if pf.Rates != "" {
 		fmt.Fprintf(b, "\n  max_tx_rate: %s\n", pf.Rates)
 	}

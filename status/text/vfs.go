@@ -12,9 +12,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// VFs is `culvert vf list`: one line for each VF. now is the time of the
-// picture. Those of a cluster have their node, and no settings: these are on the
-// node.
+// VFs draws `culvert vf list`: one line for each VF. now is the time of the picture. The VFs of
+// a cluster have their node, and no settings: these are on the node.
 func VFs(vfs []api.VF, now time.Time, o Options) string {
 	if len(vfs) == 0 {
 		return "No VFs.\n"
@@ -23,8 +22,8 @@ func VFs(vfs []api.VF, now time.Time, o Options) string {
 	t := vfTable(inCluster, o)
 	odd := 0
 	for _, v := range vfs {
-		cells := screen.Words(v.Name, v.PCI.String(), "", owner(v), v.Network, strings.Join(v.Addresses, " "))
-		cells[2] = phase(v)
+		cells := screen.Words(v.Name, v.PCI.String(), "", formatOwner(v), v.Network, strings.Join(v.Addresses, " "))
+		cells[2] = phaseCell(v)
 		if len(v.Differences) > 0 {
 			odd++
 		}
@@ -32,9 +31,9 @@ func VFs(vfs []api.VF, now time.Time, o Options) string {
 		case inCluster && o.Wide:
 			cells = append(cells, screen.Words(v.Netdevice, v.Pool)...)
 		case o.Wide:
-			cells = append(cells, screen.Words(brief(v), v.Netdevice, v.MAC.String(), v.Driver, node(v.NUMA), node(v.IOMMUGroup), v.Pool, since(v, now))...)
+			cells = append(cells, screen.Words(describeBriefly(v), v.Netdevice, v.MAC.String(), v.Driver, formatNode(v.NUMA), formatNode(v.IOMMUGroup), v.Pool, formatSince(v, now))...)
 		case !inCluster:
-			cells = append(cells, screen.Words(brief(v))...)
+			cells = append(cells, screen.Words(describeBriefly(v))...)
 		}
 		if inCluster {
 			cells = slices.Insert(cells, 0, screen.Cell{Text: v.Node})
@@ -69,19 +68,22 @@ func vfTable(inCluster bool, o Options) *screen.Table {
 	return t
 }
 
-func owner(v api.VF) string {
+func formatOwner(v api.VF) string {
 	if v.Owner == nil {
 		return ""
 	}
-	if s := running(v); s != "" {
+	if s := formatRunning(v); s != "" {
 		return v.Owner.String() + " (" + s + ")"
+	}
+	if v.Bond != nil {
+		return v.Owner.String() + " (bond " + v.Owner.Interface + ")"
 	}
 	return v.Owner.String()
 }
 
-// running says of a VF that a guest has whether it runs with it: QEMU has the VF open
+// formatRunning says of a VF that a guest has whether it runs with it: QEMU has the VF open
 // then. Empty for others, and on a picture of a cluster, which does not tell.
-func running(v api.VF) string {
+func formatRunning(v api.VF) string {
 	switch {
 	case v.Node != "" || v.Missing || v.Owner == nil || v.Owner.Kind != vf.OwnerGuest || v.Phase != string(journal.Attached):
 		return ""
@@ -91,8 +93,8 @@ func running(v api.VF) string {
 	return "reserved"
 }
 
-// phase of a VF, with ! when it is not as it should be.
-func phase(v api.VF) screen.Cell {
+// phaseCell of a VF, with ! when it is not as it should be.
+func phaseCell(v api.VF) screen.Cell {
 	c := screen.Cell{Text: v.Phase}
 	switch v.Phase {
 	case string(journal.Attached), api.PhaseGiven:
@@ -112,7 +114,7 @@ func phase(v api.VF) screen.Cell {
 	return c
 }
 
-func since(v api.VF, now time.Time) string {
+func formatSince(v api.VF, now time.Time) string {
 	if v.Since.IsZero() || v.Since.After(now.Add(clockSlack)) { // the clock was set back
 		return ""
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// TestWarningsOfNetworks: culvert status tells a warning once for each network, whoever has
-// the VFs, and culvert vf show tells those of its VF.
+// TestWarningsOfNetworks: culvert status of a node and of a cluster prints a warning once for each network, also when
+// several pods have its VFs, and culvert vf show prints those of its VF.
 func TestWarningsOfNetworks(t *testing.T) {
 	held := func(pod, network string, warnings ...string) api.VF {
 		return api.VF{Name: "enp1s0#0", Network: network, Warnings: warnings, Owner: &vf.Owner{Kind: vf.OwnerPod, Name: pod}}
@@ -27,6 +27,10 @@ WARNINGS (2)
 `
 	if got := Node(st, o); !strings.HasSuffix(got, want) {
 		t.Errorf("culvert status:\n%s", got)
+	}
+	cluster := api.ClusterStatus{Nodes: []api.NodeStatus{{Ready: true, VFs: st.VFs[:1]}, {Ready: true, VFs: st.VFs[1:]}}}
+	if got := Cluster(cluster, o); !strings.HasSuffix(got, "Nothing is wrong.\n"+want) {
+		t.Errorf("culvert status --cluster:\n%s", got)
 	}
 	if got := VF(st.VFs[2], st, o); !strings.Contains(got, "  warning     spoofChk off: read as spoofchk: write it so\n") {
 		t.Errorf("culvert vf show:\n%s", got)

@@ -12,22 +12,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/culvert-net/culvert/test/child"
 )
 
 // Server is one. It ends with the test.
 type Server struct {
-	t     *testing.T
+	t     testing.TB
 	dir   string
 	etcd  string // where it answers
 	port  string
@@ -42,11 +46,11 @@ const (
 )
 
 // New starts one with more flags, and waits until it is ready.
-func New(t *testing.T, args ...string) *Server {
+func New(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, args: args, dir: t.TempDir(), etcd: "http://127.0.0.1:" + freePort(t), port: freePort(t)}
-	peer := "http://127.0.0.1:" + freePort(t)
-	s.run("etcd", "server", "--data-dir", s.dir+"/etcd", "--listen-client-urls", s.etcd, "--advertise-client-urls", s.etcd,
+	s := &Server{t: t, args: args, dir: t.TempDir(), etcd: "http://127.0.0.1:" + ReservePort(t), port: ReservePort(t)}
+	peer := "http://127.0.0.1:" + ReservePort(t)
+	s.runProgram("etcd", "server", "--data-dir", s.dir+"/etcd", "--listen-client-urls", s.etcd, "--advertise-client-urls", s.etcd,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--unsafe-no-fsync")
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -57,14 +61,32 @@ func New(t *testing.T, args ...string) *Server {
 	if err := errors.Join(os.WriteFile(s.dir+"/key", text, 0o600), os.WriteFile(s.dir+"/tokens", []byte(tokens), 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	Eventually(t, "etcd", s.askEtcd) // the API server gives up when etcd does not answer in time
 	s.Start()
 	return s
+}
+
+// askEtcd reports an error until etcd answers and has a leader.
+func (s *Server) askEtcd() error {
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.etcd+"/health", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("etcd: %s", resp.Status)
+	}
+	return nil
 }
 
 // Start starts the API server that Stop ended; etcd runs on in between.
 func (s *Server) Start() {
 	s.t.Helper()
-	s.ended = s.run("kubernetes", "kube-apiserver", append([]string{"--etcd-servers", s.etcd, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--cert-dir", s.dir + "/certs",
+	s.ended = s.runProgram("kubernetes", "kube-apiserver", append([]string{"--etcd-servers", s.etcd, "--secure-port", s.port, "--bind-address", "127.0.0.1", "--cert-dir", s.dir + "/certs",
 		"--token-auth-file", s.dir + "/tokens", "--authorization-mode", "RBAC", "--service-account-issuer", "https://x", "--service-account-key-file", s.dir + "/key",
 		"--service-account-signing-key-file", s.dir + "/key", "--service-cluster-ip-range", "10.96.0.0/16", "--disable-admission-plugins", "ServiceAccount"}, s.args...)...)
 	Eventually(s.t, "the API server", func() error { return s.Do(http.MethodGet, "/readyz", "", nil) })
@@ -74,25 +96,50 @@ func (s *Server) Start() {
 // Stop ends the API server at once.
 func (s *Server) Stop() { s.ended() }
 
-// Config is how the administrator reaches it.
+// Config returns the administrator's configuration of a client.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{Host: "https://127.0.0.1:" + s.port, BearerToken: admin, TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 1000, Burst: 1000}
 }
 
-// Kubeconfig is a file by which Viewer reaches it; it calls the cluster "test".
-func (s *Server) Kubeconfig() string {
+// Kubeconfig returns a file by which Viewer reaches it; it calls the cluster "test".
+func (s *Server) Kubeconfig() string { return s.kubeconfigOf(Viewer) }
+
+// AdminKubeconfig returns a file by which the administrator reaches it.
+func (s *Server) AdminKubeconfig() string { return s.kubeconfigOf(admin) }
+
+func (s *Server) kubeconfigOf(token string) string {
 	s.t.Helper()
-	path := filepath.Join(s.dir, "kubeconfig")
+	path := filepath.Join(s.dir, "kubeconfig-"+token)
 	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "test", "contexts": [{"name": "test", "context": {"cluster": "test", "user": "viewer"}}],
-		"clusters": [{"name": "test", "cluster": {"server": "https://127.0.0.1:%s", "insecure-skip-tls-verify": true}}], "users": [{"name": "viewer", "user": {"token": %q}}]}`, s.port, Viewer)
+		"clusters": [{"name": "test", "cluster": {"server": "https://127.0.0.1:%s", "insecure-skip-tls-verify": true}}], "users": [{"name": "viewer", "user": {"token": %q}}]}`, s.port, token)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 	return path
 }
 
-// Do is one request as the administrator, with a body in JSON or YAML; an answer
-// that says no is an error.
+// RunControllers runs some of Kubernetes' own controllers, by the names that
+// kube-controller-manager --controllers has for them.
+func (s *Server) RunControllers(names ...string) {
+	s.t.Helper()
+	s.runProgram("kubernetes", "kube-controller-manager", "--kubeconfig", s.kubeconfigOf(admin), "--controllers", strings.Join(names, ","),
+		"--leader-elect=false", "--bind-address", "127.0.0.1", "--secure-port", ReservePort(s.t), "--cert-dir", s.dir+"/manager")
+}
+
+// RunDNS runs CoreDNS, and returns where it answers for the zone cluster.local.
+func (s *Server) RunDNS() (address string) {
+	s.t.Helper()
+	port, corefile := ReservePort(s.t), s.dir+"/Corefile"
+	text := fmt.Sprintf("cluster.local:%s {\n bind 127.0.0.1\n kubernetes {\n  kubeconfig %s test\n  ttl 0\n }\n}\n", port, s.kubeconfigOf(admin))
+	if err := os.WriteFile(corefile, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.runProgram("coredns", "coredns", "-conf", corefile)
+	return "127.0.0.1:" + port
+}
+
+// Do sends one request as the administrator, with a body in JSON or YAML; an answer that
+// refuses it is an error.
 func (s *Server) Do(method, path, body string, into any) error {
 	config := s.Config()
 	client, err := rest.HTTPClientFor(config)
@@ -119,7 +166,7 @@ func (s *Server) Do(method, path, body string, into any) error {
 	return err
 }
 
-// Must is Do for what has to work.
+// Must sends a request like Do, and fails the test if that fails.
 func (s *Server) Must(method, path, body string) {
 	s.t.Helper()
 	if err := s.Do(method, path, body, nil); err != nil {
@@ -130,7 +177,7 @@ func (s *Server) Must(method, path, body string) {
 // CRDs makes Culvert's, and waits until they are served.
 func (s *Server) CRDs() {
 	s.t.Helper()
-	files, err := filepath.Glob(filepath.Join(root(s.t), "dist/kubernetes/crds/*.yaml"))
+	files, err := filepath.Glob(filepath.Join(treeRoot(s.t), "dist/kubernetes/crds/*.yaml"))
 	if err != nil || len(files) != 3 {
 		s.t.Fatal(files, err)
 	}
@@ -141,26 +188,44 @@ func (s *Server) CRDs() {
 		}
 		s.Must(http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", string(text))
 		kind := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), "culvert.dev_"), ".yaml")
-		Eventually(s.t, kind, func() error { return s.Do(http.MethodGet, "/apis/culvert.dev/v1alpha1/"+kind, "", nil) })
+		Eventually(s.t, kind, func() error {
+			return errors.Join(s.Do(http.MethodGet, "/apis/culvert.dev/v1alpha1/"+kind, "", nil), s.isDiscovered(kind))
+		})
 	}
 }
 
-// Program is the path of a program of another project.
-func Program(t *testing.T, part, name string) string {
+// isDiscovered reports an error until clients can find the resource of a kind of Culvert's. The
+// API server serves a new resource before it lists it.
+func (s *Server) isDiscovered(kind string) error {
+	var groups, resources struct {
+		Groups, Resources []struct{ Name string }
+	}
+	err := errors.Join(s.Do(http.MethodGet, "/apis", "", &groups), s.Do(http.MethodGet, "/apis/culvert.dev/v1alpha1", "", &resources))
+	is := func(name string) func(struct{ Name string }) bool {
+		return func(one struct{ Name string }) bool { return one.Name == name }
+	}
+	if err == nil && (!slices.ContainsFunc(groups.Groups, is("culvert.dev")) || !slices.ContainsFunc(resources.Resources, is(kind))) {
+		err = fmt.Errorf("%s are served and not listed yet", kind)
+	}
+	return err
+}
+
+// Program returns the path of a program of another project.
+func Program(t testing.TB, part, name string) string {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), filepath.Join(root(t), "tools/part"), part).Output()
+	dir, err := exec.CommandContext(t.Context(), filepath.Join(treeRoot(t), "tools/part"), part).Output()
 	if err != nil {
 		t.Fatalf("tools/part %s: %v", part, err)
 	}
 	return filepath.Join(strings.TrimSpace(string(dir)), name)
 }
 
-// Eventually waits until is returns nil, two minutes at most: it is about
-// other programs.
-func Eventually(t *testing.T, what string, is func() error) {
+// Eventually waits until is returns nil, five minutes at most: it is about other programs, which
+// take ten times as long on a machine that is busy.
+func Eventually(t testing.TB, what string, is func() error) {
 	t.Helper()
 	err := is()
-	for end := time.Now().Add(2 * time.Minute); err != nil; err = is() {
+	for end := time.Now().Add(5 * time.Minute); err != nil; err = is() {
 		if time.Now().After(end) {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -168,14 +233,13 @@ func Eventually(t *testing.T, what string, is func() error) {
 	}
 }
 
-// run runs a program until the test ends, or stop is called.
-func (s *Server) run(part, name string, args ...string) (stop func()) {
+// runProgram runs a program until the test ends, or stop is called.
+func (s *Server) runProgram(part, name string, args ...string) (stop func()) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), Program(s.t, part, name), args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said bytes.Buffer
 	cmd.Stderr, cmd.Stdout = &said, io.Discard
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	ended := false
@@ -196,19 +260,37 @@ func (s *Server) run(part, name string, args ...string) (stop func()) {
 	return stop
 }
 
-func freePort(t *testing.T) string {
+// The ports that ReservePort returns. The kernel gives none of them to a program that leaves the
+// choice to it (ip_local_port_range).
+const firstPort, portCount = 20000, 10000
+
+// ReservePort returns a port of 127.0.0.1 on which nothing listens. Until the test ends, no other
+// call returns that port, in this process or another: each holds an abstract socket of that name.
+func ReservePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		port := strconv.Itoa(firstPort + mathrand.IntN(portCount))
+		var reservation, l net.Listener
+		if reservation, err = net.Listen("unix", "@culvert-test-port-"+port); err != nil {
+			continue
+		}
+		if l, err = net.Listen("tcp", "127.0.0.1:"+port); err != nil {
+			_ = reservation.Close()
+			continue
+		}
+		t.Cleanup(func() { _ = reservation.Close() })
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatalf("reserve a port: %v", err)
+	return ""
 }
 
-// root is the top of the tree that the test is in.
-func root(t *testing.T) string {
+// treeRoot returns the top of the tree that the test is in.
+func treeRoot(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	for err == nil {

@@ -24,6 +24,9 @@ var programs = os.Getenv("CULVERT_BENCH")
 // comparison with the usual chain. It is empty elsewhere.
 var cluster = os.Getenv("CULVERT_BENCH_CLUSTER")
 
+// smoke is whether the benchmarks only have to run: no figure is kept.
+var smoke = os.Getenv("CULVERT_BENCH_SMOKE") != ""
+
 // host is the node that this runs in; nil outside of one.
 var host *node
 

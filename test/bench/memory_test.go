@@ -15,6 +15,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/test/child"
 )
 
 const (
@@ -125,8 +126,7 @@ func startFakenodeIn(tb testing.TB, program, dir string, cluster ...string) (cmd
 	tb.Helper()
 	cmd = exec.Command(program, append([]string{dir}, cluster...)...)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := child.Start(cmd); err != nil {
 		tb.Fatal(err)
 	}
 	socket = filepath.Join(dir, "culvertd.sock")

@@ -20,6 +20,7 @@ import (
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/rpc"
+	"github.com/culvert-net/culvert/test/child"
 )
 
 // node is a lab node with culvertd running in it.
@@ -118,8 +119,7 @@ func (n *node) startDaemon() error {
 		n.cmd.Args = append(n.cmd.Args, "--debug")
 	}
 	n.cmd.Stderr = log
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return n.cmd.Start()
+	return child.Start(n.cmd)
 }
 
 // ready waits until culvertd has made all its VFs, and nobody has one.
@@ -167,12 +167,17 @@ func (n *node) freeze(fn func() error) error {
 
 // quiet waits until nobody in the node has anything to do: udevd, culvertd's
 // look after an event, the kernel's clean-up. What is timed next starts alike.
+// A busy host may leave a node no rest, which is no failure where no figure is kept.
 func (n *node) quiet() error {
 	const (
 		window = 150 * time.Millisecond
 		calm   = 4 // windows: longer than culvertd waits for a burst to end
 	)
-	for since, i := 0, 0; i < 200; i++ {
+	windows := 200
+	if smoke {
+		windows = 20
+	}
+	for since, i := 0, 0; i < windows; i++ {
 		before, err := busy()
 		if err != nil {
 			return err
@@ -188,6 +193,9 @@ func (n *node) quiet() error {
 		if since == calm {
 			return nil
 		}
+	}
+	if smoke {
+		return nil
 	}
 	return errors.New("the node does not come to rest within 30 s")
 }

@@ -13,8 +13,8 @@ import (
 
 var smokePods = flag.Bool("pods", false, "run the comparison with the usual chain, in a cluster")
 
-// bench runs a part of `make bench` and returns what it printed.
-func bench(t *testing.T, part string) string {
+// runPart runs a part of `make bench` and returns what it printed.
+func runPart(t *testing.T, part string) string {
 	t.Helper()
 	if programs != "" {
 		t.Skip("in a node")
@@ -43,7 +43,8 @@ func measured(t *testing.T, out string, names ...string) {
 
 // The benchmarks run, each once, but for those that take long.
 func TestSmoke(t *testing.T) {
-	measured(t, bench(t, "smoke"), "Attach", "AttachFloor", "Detach", "DetachFloor", "AttachParallel", "ShimExec", "Memory")
+	measured(t, runPart(t, "smoke"), "Attach", "AttachFloor", "Detach", "DetachFloor", "AttachBond", "AttachParallel", "ShimExec", "Memory",
+		"ClusterIP/eBPF/throughput", "ClusterIP/eBPF/requests", "ClusterIP/nftables/throughput", "ClusterIP/nftables/requests")
 }
 
 // The comparison with the usual chain runs in a cluster: the benchmark itself fails where a way
@@ -54,7 +55,7 @@ func TestSmokePods(t *testing.T) {
 	if !*smokePods {
 		t.Skip("make soak runs it: it boots a cluster (-args -pods)")
 	}
-	out := bench(t, "smoke-pods")
+	out := runPart(t, "smoke-pods")
 	measured(t, out, "PodAttach", "PodAttachChain", "PodAttachDefault", "PodAttachFloor",
 		"PodDetach", "PodDetachChain", "PodDetachDefault", "PodDetachFloor", "PodRequests/kube-system:multus")
 	if strings.Contains(out, "multus 1 0 api-requests") {

@@ -44,10 +44,10 @@ type addressInput struct {
 // mostPods is how many VFs the node has.
 const mostPods = 7
 
-func (in addressInput) pods() int { return max(in.Pods, 1) }
+func (in addressInput) podCount() int { return max(in.Pods, 1) }
 
-// config is the configuration of the network for pod number n.
-func (in addressInput) config(n int) ([]byte, error) {
+// networkConfig returns the configuration of the network for pod number n.
+func (in addressInput) networkConfig(n int) ([]byte, error) {
 	c := map[string]any{
 		"cniVersion": in.Version, "name": "net", "type": "sriov", "ipam": in.IPAM,
 		"capabilities": map[string]bool{"ips": true, "ipRanges": true},
@@ -66,21 +66,21 @@ func (in addressInput) config(n int) ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// request is the call for pod number n.
-func (in addressInput) request(command string, n int) (api.CNIRequest, error) {
-	config, err := in.config(n)
-	r := api.CNIRequest{Command: command, ContainerID: fmt.Sprintf("pod%d", n), IfName: "net1", Netns: netns(n), Config: config, Args: "IgnoreUnknown=1"}
+// podRequest returns the call for pod number n.
+func (in addressInput) podRequest(command string, n int) (api.CNIRequest, error) {
+	config, err := in.networkConfig(n)
+	r := api.CNIRequest{Command: command, ContainerID: fmt.Sprintf("pod%d", n), IfName: "net1", Netns: netnsOf(n), Config: config, Args: "IgnoreUnknown=1"}
 	if in.Args != "" && (n == 1 || in.Each) {
 		r.Args += ";" + in.Args
 	}
 	return r, err
 }
 
-func netns(n int) string { return fmt.Sprintf("/run/netns/pod%d", n) }
+func netnsOf(n int) string { return fmt.Sprintf("/run/netns/pod%d", n) }
 
-// addresses attaches pods to a network and says which addresses and routes each has. It runs
+// tryAddresses attaches pods to a network and says which addresses and routes each has. It runs
 // Culvert's CNI handler over a kernel in memory.
-func addresses(input *yaml.Node) (_ Outcome, err error) {
+func tryAddresses(input *yaml.Node) (_ Outcome, err error) {
 	var in addressInput
 	if err := input.Decode(&in); err != nil {
 		return nil, err
@@ -91,25 +91,25 @@ func addresses(input *yaml.Node) (_ Outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, closeNode()) }()
 	call := func(command string, n int) ([]byte, error) {
-		r, err := in.request(command, n)
+		r, err := in.podRequest(command, n)
 		if err != nil {
 			return nil, err
 		}
 		return h.Run(context.Background(), r, nil)
 	}
-	return in.attach(func(n int) ([]byte, error) { return call("ADD", n) }, func(n int) error { _, err := call("DEL", n); return err })
+	return in.attachPods(func(n int) ([]byte, error) { return call("ADD", n) }, func(n int) error { _, err := call("DEL", n); return err })
 }
 
-// attach attaches the pods, whoever serves them. When no pod has an address the error of the
-// last one is returned.
-func (in addressInput) attach(add func(pod int) ([]byte, error), del func(pod int) error) (Outcome, error) {
+// attachPods attaches the pods through the given functions. When no pod has an address, it
+// returns the error of the last pod.
+func (in addressInput) attachPods(add func(pod int) ([]byte, error), del func(pod int) error) (Outcome, error) {
 	var (
 		out     Outcome
 		refusal error
 		served  bool
 	)
-	for n := 1; n <= in.pods(); n++ {
-		if in.Release != 0 && n == in.pods() {
+	for n := 1; n <= in.podCount(); n++ {
+		if in.Release != 0 && n == in.podCount() {
 			if err := del(in.Release); err != nil {
 				return nil, err
 			}
@@ -131,7 +131,7 @@ func (in addressInput) attach(add func(pod int) ([]byte, error), del func(pod in
 	return out, nil
 }
 
-// newNode is a node with a PF of seven VFs and a network namespace for each.
+// newNode returns a node with a PF of seven VFs and a network namespace for each.
 func newNode() (*cni.Handler, func() error, error) {
 	dir, err := os.MkdirTemp("", "compat")
 	if err != nil {
@@ -143,7 +143,7 @@ func newNode() (*cni.Handler, func() error, error) {
 	}
 	k := fake.New(fake.IGB, 1)
 	for n := 1; n <= mostPods; n++ {
-		k.AddNetns(netns(n))
+		k.AddNetns(netnsOf(n))
 	}
 	n := node.New(node.Config{Kernel: k, Ledger: ledger, BootID: "b"})
 	closeNode := func() error {
@@ -155,7 +155,7 @@ func newNode() (*cni.Handler, func() error, error) {
 		return nil, nil, errors.Join(err, closeNode())
 	}
 	n.SetSpec(spec)
-	if err := errors.Join(n.Start(context.Background()), n.Reconciler.Pass(context.Background(), false)); err != nil {
+	if err := errors.Join(n.Start(context.Background()), n.Reconciler.Pass(context.Background())); err != nil {
 		return nil, nil, errors.Join(err, closeNode())
 	}
 	return cni.New(n.Engine), closeNode, nil
@@ -190,7 +190,7 @@ func describeResult(raw []byte) (string, error) {
 		out = append(out, text)
 	}
 	for _, r := range result.Routes {
-		out = append(out, r.describe(gateways))
+		out = append(out, r.describeRoute(gateways))
 	}
 	if len(out) == 0 {
 		return "no address", nil
@@ -215,7 +215,7 @@ type route struct {
 	Scope                        *int
 }
 
-func (r route) describe(gateways map[bool]string) string {
+func (r route) describeRoute(gateways map[bool]string) string {
 	text := "route " + r.Dst.String()
 	if r.GW == "" && r.Scope == nil {
 		r.GW = gateways[r.Dst.Addr().Unmap().Is4()]

@@ -11,8 +11,8 @@ import (
 	"github.com/culvert-net/culvert/netannotation"
 )
 
-// annotation reads the networks annotation of a pod in namespace default.
-func annotation(input *yaml.Node) (Outcome, error) {
+// tryAnnotation reads the networks annotation of a pod in namespace default.
+func tryAnnotation(input *yaml.Node) (Outcome, error) {
 	var text string
 	if err := input.Decode(&text); err != nil {
 		return nil, err

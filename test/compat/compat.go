@@ -85,12 +85,12 @@ var runners = []struct {
 	name string
 	run  runner
 }{
-	{"networks", network},
-	{"annotations", annotation},
+	{"networks", tryNetwork},
+	{"annotations", tryAnnotation},
 	{"deviceplugin", devicePlugin},
-	{"host-local", addresses},
-	{"static", addresses},
-	{"whereabouts", addresses},
+	{"host-local", tryAddresses},
+	{"static", tryAddresses},
+	{"whereabouts", tryAddresses},
 }
 
 // Groups reads all cases.
@@ -107,7 +107,7 @@ func Groups() ([]Group, error) {
 		if err := dec.Decode(&g); err != nil {
 			return nil, fmt.Errorf("%s.yaml: %w", r.name, err)
 		}
-		if err := g.check(); err != nil {
+		if err := g.checkCases(); err != nil {
 			return nil, fmt.Errorf("%s.yaml: %w", r.name, err)
 		}
 		out = append(out, g)
@@ -115,8 +115,8 @@ func Groups() ([]Group, error) {
 	return out, nil
 }
 
-// check refuses cases that could not be told apart or looked up.
-func (g Group) check() error {
+// checkCases refuses cases that have the same name or input.
+func (g Group) checkCases() error {
 	var errs []error
 	names, inputs := map[string]bool{}, map[string]string{}
 	for _, c := range g.Cases {
@@ -158,7 +158,7 @@ func (g Group) Run() []Result {
 	return out
 }
 
-// Count is how many results have a verdict.
+// Count returns how many results have a verdict.
 func Count(results []Result, v Verdict) int {
 	n := 0
 	for _, r := range results {

@@ -11,12 +11,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// hardware is the node that configurations of the device plugin are tried on:
+// testHardware returns the node that configurations of the device plugin are tried on:
 //
 //	ens1f0  8086:1572 i40e       VFs 154c: 0 to 5 bound to iavf, 6 and 7 to vfio-pci
 //	ens1f1  8086:1572 i40e       VFs 154c: 0 to 3 bound to vfio-pci
 //	ens2f0  15b3:1017 mlx5_core  VFs 1018: 0 to 3 bound to mlx5_core, each with an RDMA device
-func hardware() []vf.PF {
+func testHardware() []vf.PF {
 	pf := func(name, pci, vendor, device, driver string) vf.PF {
 		a, _ := vf.ParsePCIAddr(pci)
 		return vf.PF{PCI: a, Name: name, Vendor: vendor, Device: device, Driver: driver, TotalVFs: 64, Up: true, Carrier: true}
@@ -35,8 +35,17 @@ func hardware() []vf.PF {
 	return []vf.PF{
 		add(pf("ens1f0", "0000:3b:00.0", "8086", "1572", "i40e"), "0000:3b:02.0", "154c", "iavf", "iavf", "iavf", "iavf", "iavf", "iavf", vf.DriverVFIO, vf.DriverVFIO),
 		add(pf("ens1f1", "0000:3b:00.1", "8086", "1572", "i40e"), "0000:3b:0a.0", "154c", vf.DriverVFIO, vf.DriverVFIO, vf.DriverVFIO, vf.DriverVFIO),
-		add(pf("ens2f0", "0000:5e:00.0", "15b3", "1017", "mlx5_core"), "0000:5e:00.2", "1018", "mlx5_core", "mlx5_core", "mlx5_core", "mlx5_core"),
+		withRDMA(add(pf("ens2f0", "0000:5e:00.0", "15b3", "1017", "mlx5_core"), "0000:5e:00.2", "1018", "mlx5_core", "mlx5_core", "mlx5_core", "mlx5_core")),
 	}
+}
+
+// withRDMA gives a PF and its VFs RDMA devices.
+func withRDMA(pf vf.PF) vf.PF {
+	pf.RDMA = true
+	for i := range pf.VFs {
+		pf.VFs[i].RDMA = &vf.RDMA{Device: fmt.Sprintf("mlx5_%d", i+1), Nodes: []string{fmt.Sprintf("/dev/infiniband/uverbs%d", i+1), "/dev/infiniband/rdma_cm"}}
+	}
+	return pf
 }
 
 // devicePlugin reads a config.json and says which VFs of the hardware are in which pool.
@@ -51,7 +60,7 @@ func devicePlugin(input *yaml.Node) (Outcome, error) {
 	}
 	spec := desired.Spec{Pools: read.Pools}
 	vfs := map[string][]string{}
-	for _, pf := range hardware() {
+	for _, pf := range testHardware() {
 		for _, v := range pf.VFs {
 			if p, ok := spec.PoolOf(pf, v.ID.Index, v); ok {
 				vfs[p.FullName()] = append(vfs[p.FullName()], fmt.Sprintf("%s#%d", pf.Name, v.ID.Index))
@@ -75,6 +84,9 @@ func describePool(p desired.Pool, vfs []string) string {
 	out := p.FullName() + ": " + strings.Join(vfs, " ")
 	if slices.ContainsFunc(p.Selectors, func(s desired.Selector) bool { return s.NeedVhostNet }) {
 		out += ", vhost-net"
+	}
+	if slices.ContainsFunc(p.Selectors, func(s desired.Selector) bool { return s.IsRDMA }) {
+		out += ", rdma"
 	}
 	if p.ExcludeTopology {
 		out += ", no topology"

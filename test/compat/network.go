@@ -18,10 +18,10 @@ import (
 // device is the VF that the kubelet gave to the pod.
 const device = "0000:3b:02.1"
 
-// network gives spec.config of a NetworkAttachmentDefinition to what serves it: the parser of the
+// tryNetwork gives spec.config of a NetworkAttachmentDefinition to what serves it: the parser of the
 // admission webhook and of pods without Multus, and the one of calls by Multus. Where they
 // differ, the outcome has both.
-func network(input *yaml.Node) (Outcome, error) {
+func tryNetwork(input *yaml.Node) (Outcome, error) {
 	var config string
 	if err := input.Decode(&config); err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func withoutMultus(config string) (string, error) {
 	return describeConfigs(all)
 }
 
-// besideMultus has each plugin of Culvert's called as Multus and libcni call it: with the name and
-// the version of the list, and the device.
+// besideMultus calls each plugin of Culvert's as Multus and libcni do: with the name and the
+// version of the list, and the device.
 func besideMultus(config string) (string, error) {
 	var top map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(config), &top); err != nil {

@@ -39,7 +39,7 @@ func TestPeersAgree(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := plugin{program, in, t.TempDir()}
-				got, err := in.attach(func(n int) ([]byte, error) { return p.call("ADD", n) }, func(n int) error {
+				got, err := in.attachPods(func(n int) ([]byte, error) { return p.call("ADD", n) }, func(n int) error {
 					_, err := p.call("DEL", n)
 					return err
 				})
@@ -66,7 +66,7 @@ type plugin struct {
 
 // call executes the plugin as a runtime does.
 func (p plugin) call(command string, pod int) ([]byte, error) {
-	r, err := p.input.request(command, pod)
+	r, err := p.input.podRequest(command, pod)
 	if err != nil {
 		return nil, err
 	}

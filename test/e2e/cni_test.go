@@ -16,8 +16,8 @@ import (
 // pool is the netdevice pool of the first wire.
 const pool = `"pool": "intel.com/intel_sriov_netdevice"`
 
-// I6: what a network asks for is what the kernel has, and CHECK says so until
-// somebody changes it by hand.
+// I6: the kernel has every setting of the network, and CHECK succeeds until a person
+// changes one by hand.
 func TestI6EverySettingIsInTheKernel(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -180,8 +180,8 @@ func TestI2VFIOGetsSettingsAndComesBack(t *testing.T) {
 	}
 }
 
-// I1: eight containers that want one of seven VFs at once: seven get one each,
-// and the eighth is told who has them.
+// I1: eight containers request one of seven VFs at once. Seven get one each, and the
+// refusal of the eighth names the owners.
 func TestI1EightWantSevenVFs(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)
@@ -272,7 +272,7 @@ func TestI8RestartKeepsTheLease(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, n, "systemctl", "kill", "--signal=KILL", "culvertd")
-	must(t, n, "systemctl", "start", "culvertd")
+	waitRestarted(t, n)
 	if _, err := n.CNI(t.Context(), "check", a); err != nil {
 		t.Error(err)
 	}

@@ -168,14 +168,14 @@ func sailed(t *testing.T, g node.Guest, to node.Node) {
 	awaitFastPath(t, g)
 
 	before := holding(t, from, g.Name, "net1")
-	watch := watchDirect(t, from)
+	watch := watchDirect(t, from, host)
 	out, err := from.Script(t.Context(), "migrate it under ping", `
-		ip netns exec "$1" ping -c 5 -W 10 10.90.0.7 >&2
+		ip netns exec "$1" ping -c 5 -w 300 10.90.0.7 >&2
 		ip netns exec "$1" ping -i 0.5 10.90.0.7 &
 		ping=$!
 		trap 'kill "$ping" || true' EXIT
 		culvert vm migrate "$2" "$3" --live -o json >/run/migrated.json
-		ip netns exec "$1" ping -c 3 -W 30 10.90.0.7 >&2
+		ip netns exec "$1" ping -c 3 -w 300 10.90.0.7 >&2
 		trap - EXIT
 		kill -INT "$ping"
 		wait "$ping" || true`, a.Netns, g.Name, host)
@@ -214,7 +214,7 @@ func sailed(t *testing.T, g node.Guest, to node.Node) {
 // awaitFastPath waits until a guest has a VF as the fast path of its virtio interface.
 func awaitFastPath(t *testing.T, g node.Guest) {
 	t.Helper()
-	if _, err := g.Exec(t.Context(), "timeout 60 sh -c 'until ls -l /sys/class/net/eth0/lower_*/device/driver | grep igbvf; do sleep 1; done'"); err != nil {
+	if _, err := g.Exec(t.Context(), "timeout 300 sh -c 'until ls -l /sys/class/net/eth0/lower_*/device/driver | grep igbvf; do sleep 1; done'"); err != nil {
 		t.Error(err)
 	}
 }
@@ -231,19 +231,21 @@ func trusted(t *testing.T, from, to node.Node) string {
 		t.Fatal(err)
 	}
 	host := strings.Fields(string(address))[0]
-	if _, err := from.Script(t.Context(), "know the host", `ssh-keyscan -t ed25519 "$1" >>~/.ssh/known_hosts`, host); err != nil {
+	if _, err := from.Script(t.Context(), "know the host", `ssh-keyscan -T 300 -t ed25519 "$1" >>~/.ssh/known_hosts`, host); err != nil {
 		t.Fatal(err)
 	}
 	return "root@" + host
 }
 
-// watchDirect watches whether QEMU of a node connects to another one. What it returns ends
-// that, and returns the connections that were seen.
-func watchDirect(t *testing.T, n node.Node) func() string {
+// watchDirect watches whether QEMU of a node connects to another one, which trusted has named. What
+// it returns ends that, and returns the connections that were seen. Other connections of the node
+// may have a port of QEMU's at their other end, where the kernel chose it.
+func watchDirect(t *testing.T, n node.Node, other string) func() string {
 	t.Helper()
 	if _, err := n.Script(t.Context(), "watch QEMU's connections", `
-		systemd-run --quiet --unit watch-direct sh -c '
-			while sleep 0.1; do ss -Htn state established "( dport >= :49152 and dport <= :49215 )"; done >/run/direct'`); err != nil {
+		systemd-run --quiet --unit watch-direct sh -c "
+			while sleep 0.1; do ss -Htn state established '( dst $1 and dport >= :49152 and dport <= :49215 )'; done >/run/direct"`,
+		strings.TrimPrefix(other, "root@")); err != nil {
 		t.Fatal(err)
 	}
 	return func() string {
@@ -274,7 +276,7 @@ func sailedOverTLS(t *testing.T, g node.Guest, to node.Node) {
 	from := g.Node
 	certify(t, from, to)
 	host := trusted(t, from, to)
-	watch := watchDirect(t, from)
+	watch := watchDirect(t, from, host)
 	_, err := from.Script(t.Context(), "migrate it over TLS", `culvert vm migrate "$1" "$2" --live --transport tls -o json >/run/migrated.json`, g.Name, host)
 	direct := watch()
 	if err != nil {

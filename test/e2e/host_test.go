@@ -71,8 +71,8 @@ func TestP1SameVFsAfterAReboot(t *testing.T) {
 	guests()
 }
 
-// I5: the number of VFs is not changed while somebody holds one, and the
-// refusal names the owner.
+// I5: culvertd does not change the number of VFs while one of them has an owner, and
+// the refusal names the owner.
 func TestI5CountStaysWhileAVFIsHeld(t *testing.T) {
 	n := nodes[0]
 	leavesNothing(t, n)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/demo/node"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // churn is pods that come and go on a node until they are told to stop.
@@ -76,17 +77,17 @@ func (c *churn) progress(t *testing.T, more int32) {
 	want := c.adds.Load() + more
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(2 * time.Minute); c.adds.Load() < want; <-tick.C {
+	for deadline := time.Now().Add(bound); c.adds.Load() < want; <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("only %d attachments in two minutes, %d calls failed", more-want+c.adds.Load(), c.refused.Load())
+			t.Fatalf("only %d attachments in %s, %d calls failed", more-want+c.adds.Load(), bound, c.refused.Load())
 		}
 	}
 }
 
-// I1 I2 I4: the power goes while pods come and go. The ledger opens, the VFs are
-// made again with the same MACs, nobody holds anything of the old boot, and
-// pods get VFs.
+// I1 I2 I4: the power goes while pods come and go. The ledger opens, the VFs are made
+// again with the same MACs, no owner of the old boot holds anything, and pods get VFs.
 func TestI2PowerCutUnderLoad(t *testing.T) {
+	soak.Only(t, "nodes that boot again and again")
 	n := nodes[1]
 	leavesNothing(t, n)
 	before := macs(t, n)
@@ -125,6 +126,7 @@ func TestI2PowerCutUnderLoad(t *testing.T) {
 // I2 I8: systemd restarts culvertd while pods come and go, in order and after a
 // kill -9.
 func TestI8RestartsUnderLoad(t *testing.T) {
+	soak.Only(t, "restarts of culvertd under load")
 	n := nodes[0]
 	leavesNothing(t, n)
 	c := begin(t, n, 6)
@@ -150,9 +152,9 @@ func waitRestarted(t *testing.T, n node.Node) {
 	t.Helper()
 	const want = "NRestarts=1\nActiveState=active"
 	var state string
-	for deadline := time.Now().Add(time.Minute); state != want; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(bound); state != want; time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("culvertd was killed a minute ago, and systemd says %q", state)
+			t.Fatalf("culvertd was killed %s ago, and systemd says %q", bound, state)
 		}
 		state = strings.TrimSpace(string(must(t, n, "systemctl", "show", "--property=NRestarts,ActiveState", "culvertd")))
 	}

@@ -54,9 +54,9 @@ func (w *world) held(a attachment) (rec journal.Record) {
 	return rec
 }
 
-// I2: attributes of free VFs that were changed outside Culvert are mended before an owner
-// gets such a VF: those that a listing shows at the next pass, the others when a VF is to
-// be given out.
+// I2: culvertd mends attributes of free VFs that were changed outside Culvert before an
+// owner gets such a VF. It mends those that a listing shows at the next pass, the
+// others when it is about to give out a VF.
 func TestI2AttributesOfFreeVFs(t *testing.T) {
 	for _, attribute := range fake.AttributeNames() {
 		if strings.HasPrefix(attribute, "xps_") {

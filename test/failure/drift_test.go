@@ -155,8 +155,8 @@ func TestLeaseEndsWithItsVF(t *testing.T) {
 	}
 }
 
-// DEL is nil when it is repeated, and when there never was an ADD; a late one
-// does not hit the next owner of the VF (I8).
+// I8: DEL succeeds when it is repeated, and when there never was an ADD. A late DEL
+// does not hit the next owner of the VF.
 func TestI8LateAndRepeatedDEL(t *testing.T) {
 	w := made(t, fake.IGB, fastDir(t))
 	defer w.close()
@@ -172,8 +172,8 @@ func TestI8LateAndRepeatedDEL(t *testing.T) {
 	w.settled()
 }
 
-// I1: of many who want one VF at once, by name or because it is the last one,
-// exactly one gets it, and the others are told who.
+// I1: many owners request one VF at once, by name or because it is the last one.
+// Exactly one gets it, and the refusals of the others name the owner.
 func TestI1ManyWantOneVF(t *testing.T) {
 	w := made(t, fake.IGB, fastDir(t))
 	defer w.close()
@@ -208,8 +208,9 @@ func TestI1ManyWantOneVF(t *testing.T) {
 	w.sound()
 }
 
-// I1: of pods and guests who want one VF at once, exactly one gets it, as it needs
-// it, and the others are told who; whoever it is, the VF comes back clean.
+// I1: when pods and guests request one VF at once, exactly one gets it, with the
+// binding that it needs. The refusals of the others name the owner. The VF comes back
+// clean from either.
 func TestI1PodsAndGuestsWantOneVF(t *testing.T) {
 	w := made(t, fake.IGB, fastDir(t))
 	defer w.close()
@@ -341,7 +342,7 @@ func TestOldQuarantineIsNoAttachment(t *testing.T) {
 	})
 	w.skew += time.Hour
 	passed := make(chan struct{})
-	go func() { defer close(passed); _ = w.node.Reconciler.Pass(context.Background(), false) }()
+	go func() { defer close(passed); _ = w.node.Reconciler.Pass(context.Background()) }()
 	<-busy // the old VF is being released, with its lease
 	a := attachment{pod: "a", pool: "net", plain: true}
 	if err := w.serve("ADD", a, w.config(a, "ADD")); err != nil {

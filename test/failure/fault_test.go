@@ -92,6 +92,8 @@ func (w *world) twist(s step.Step) {
 		_ = w.k.Meddle(s.VF, func(st *vf.State) { st.Link.Name += "x" })
 	case step.SetUp:
 		_ = w.k.Meddle(s.VF, func(st *vf.State) { st.Link.Up = !s.Up })
+	case step.SetGuard:
+		w.k.MeddleGuard(s.VF, s.Netns, func(g *vf.Guard) { g.Addresses = nil })
 	case step.Bind:
 		_ = w.k.Meddle(s.VF, func(st *vf.State) { st.Driver, st.Link = "", nil })
 	}

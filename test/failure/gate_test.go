@@ -99,6 +99,16 @@ func (k mortalKernel) VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.
 	return k.Kernel.VF(ctx, pci, netns)
 }
 
+func (k mortalKernel) Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error) {
+	if err := k.gate.pass("read the guard of VF %s", pci); err != nil {
+		return vf.Guard{}, err
+	}
+	if err := k.reads.hangs(pci); err != nil {
+		return vf.Guard{}, err
+	}
+	return k.Kernel.Guard(ctx, pci, netns)
+}
+
 func (k mortalKernel) Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error) {
 	if err := k.gate.pass("read open files"); err != nil {
 		return nil, err

@@ -89,8 +89,8 @@ func (w *world) listed(running bool, happens func()) ([]api.Problem, error) {
 	})
 }
 
-// I8: a list that says what was, and is no more, ends no lease that was made since,
-// adopts nothing, and finds no contradiction.
+// I8: an old list of guests ends no lease that was made since, adopts nothing, and
+// finds no contradiction.
 func TestI8ALateListHurtsNobody(t *testing.T) {
 	for name, running := range map[string]bool{"that it is off": false, "that it runs": true} {
 		t.Run(name, func(t *testing.T) {

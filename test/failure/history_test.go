@@ -16,10 +16,10 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// I1-I6, I8: histories of attaches, detaches, crashes, power cuts, changes of
-// host.yaml, failing kernels, reads that hang, lost DELs, clusters that do not answer,
-// full disks and other people's hands, made up at random and compared with what was promised after each step. At the end
-// everybody gives back what he has, and the machine is as new.
+// I1-I6, I8: random histories keep every promise after each step. They combine
+// attaches, detaches, crashes, power cuts, changes of host.yaml, failing kernels, reads
+// that hang, lost DELs, clusters that do not answer, full disks and changes by other
+// programs. At the end every owner gives back what it has, and the machine is as new.
 //
 //	go test ./test/failure -run Histories
 //
@@ -104,6 +104,7 @@ func (h *history) attach(t *rapid.T) {
 			a.vf = rapid.SampledFrom(all).Draw(t, "VF").PCI
 		}
 	}
+	a.bond = a.pool == "net" && rapid.IntRange(0, 2).Draw(t, "bond") == 0
 	before := h.expect[a.pod]
 	delete(h.members.gone, a.pod) // a pod of that name is there again
 	if err := h.add(a); err == nil && before == present {
@@ -386,6 +387,7 @@ func (h *history) end() {
 	for range 3 {
 		h.rest()
 	}
+	h.k.DropEmptyBonds() // of pods whose PFs were all unplugged; a later bond takes the place of such a one
 	h.asNew()
 	for _, pod := range pods {
 		if err := h.add(attachment{pod: pod, pool: "net"}); err != nil {

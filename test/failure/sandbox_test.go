@@ -85,7 +85,7 @@ func (cluster) Network(_ context.Context, namespace, name string) (api.NetworkDe
 	return n, nil
 }
 
-func (cluster) Annotate(api.Pod, string, string) {}
+func (cluster) Annotate(api.Pod, map[string]string) {}
 
 func (cluster) PodEvent(api.Pod, string, string, string) {}
 
@@ -135,7 +135,13 @@ func (w *world) sandboxed() {
 	w.t.Helper()
 	var all []journal.Sandbox
 	must(w, w.ledger.View(func(tx *journal.Tx) error {
-		all = tx.Content().Sandboxes
+		for _, id := range tx.SandboxIDs() {
+			one, err := tx.Sandbox(id)
+			if err != nil {
+				return err
+			}
+			all = append(all, one)
+		}
 		return nil
 	}))
 	for _, p := range journal.VerifySandboxes(all) {

@@ -59,33 +59,45 @@ func (w *world) owned(records []journal.Record) {
 // is over, or failed, has no VF.
 func (w *world) promised(records []journal.Record) {
 	w.t.Helper()
-	has := map[string]journal.Record{}
+	has := map[string][]journal.Record{}
 	for _, r := range records {
 		pod := r.Lease.Owner.UID
 		if pod == "" || r.Phase == journal.Quarantined || r.Phase == journal.Releasing {
 			continue // it was the pod's
 		}
-		if other, twice := has[pod]; twice {
-			w.t.Errorf("I1: %s has two VFs, %s and %s", pod, other.PCI, r.PCI)
+		for _, other := range has[pod] {
+			if !r.IsMemberWith(other) || r.ID.PF == other.ID.PF {
+				w.t.Errorf("I1: %s has two VFs, %s and %s", pod, other.PCI, r.PCI)
+			}
 		}
-		has[pod] = r
+		has[pod] = append(has[pod], r)
 	}
 	for _, pod := range owners() {
-		r, ok := has[pod]
 		switch w.expect[pod] {
 		case absent:
-			if ok && r.Phase == journal.Attached {
-				w.t.Errorf("I6: %s has VF %s, and nobody was told", pod, r.PCI)
+			for _, r := range has[pod] {
+				if r.Phase == journal.Attached {
+					w.t.Errorf("I6: %s has VF %s, and nobody was told", pod, r.PCI)
+				}
 			}
 		case present:
-			if !ok || r.Phase != journal.Attached {
-				w.t.Errorf("I6: %s was given a VF and has none (%s %s)", pod, r.PCI, r.Phase)
-				continue
-			}
-			if d := w.lacks(r); d != "" {
-				w.t.Errorf("I6: VF %s of %s: %s", r.PCI, pod, d)
-			}
+			w.given(pod, has[pod])
 		case either, meddled:
+		}
+	}
+}
+
+// given: I6, a pod has the VF that it was given, or all VFs of its bond.
+func (w *world) given(pod string, records []journal.Record) {
+	w.t.Helper()
+	if len(records) == 0 || records[0].Lease.Bond != nil && len(records) != records[0].Lease.Bond.Links {
+		w.t.Errorf("I6: %s was given VFs and has %d", pod, len(records))
+	}
+	for _, r := range records {
+		if r.Phase != journal.Attached {
+			w.t.Errorf("I6: %s was given VF %s, and it is %s", pod, r.PCI, r.Phase)
+		} else if d := w.lacks(r); d != "" {
+			w.t.Errorf("I6: VF %s of %s: %s", r.PCI, pod, d)
 		}
 	}
 }
@@ -95,6 +107,13 @@ func (w *world) lacks(r journal.Record) string {
 	st, err := w.k.VF(context.Background(), r.PCI, r.Lease.Netns)
 	if err != nil {
 		return err.Error()
+	}
+	if st.Link != nil && st.Link.Netns != "" {
+		g, err := w.k.Guard(context.Background(), r.PCI, r.Lease.Netns)
+		if err != nil {
+			return err.Error()
+		}
+		st.Link.Guard = &g
 	}
 	return vf.Differences(attach.LeaseDiff(r, st))
 }
@@ -112,7 +131,13 @@ func (w *world) mayRemake(s step.SetNumVFs) {
 // addressed: I4, no two netdevices have one address.
 func (w *world) addressed() {
 	w.t.Helper()
-	seen := map[string]vf.PCIAddr{}
+	seen := map[string]string{}
+	note := func(a, device string) {
+		if other, twice := seen[a]; twice && other != device {
+			w.t.Errorf("I4: %s is on %s and on %s", a, device, other)
+		}
+		seen[a] = device
+	}
 	for _, v := range w.vfs() {
 		for _, ns := range append(w.k.Netns(), "") {
 			st, err := w.k.VF(context.Background(), v.PCI, ns)
@@ -120,10 +145,12 @@ func (w *world) addressed() {
 				continue
 			}
 			for _, a := range st.Link.Addrs {
-				if other, twice := seen[a.String()]; twice {
-					w.t.Errorf("I4: %s is on VF %s and on VF %s", a, other, v.PCI)
+				note(a.String(), "VF "+v.PCI.String())
+			}
+			if b := st.Link.Bond; b != nil {
+				for _, a := range b.Link.Addrs {
+					note(a.String(), "bond "+b.Link.Name+" in "+ns)
 				}
-				seen[a.String()] = v.PCI
 			}
 		}
 	}

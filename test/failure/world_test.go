@@ -185,7 +185,7 @@ func (w *world) start() {
 
 // pass looks at everything once. What it cannot do it reports.
 func (w *world) pass() {
-	_ = w.node.Reconciler.Pass(context.Background(), false)
+	_ = w.node.Reconciler.Pass(context.Background())
 	w.node.Engine.Wait()
 }
 
@@ -228,6 +228,9 @@ type attachment struct {
 	pod, pool string
 	vf        vf.PCIAddr // zero: any
 	plain     bool       // no settings of its own
+	bond      bool       // two VFs, of the two PFs
+	six       bool       // an address of IPv6 too
+	named     string     // the address of IPv6 that it names
 }
 
 var pods = []string{"a", "b", "c", "d"}
@@ -246,6 +249,9 @@ func (w *world) able(s vf.Setting) bool { return w.profile.Abilities[s] == vf.Ye
 // has.
 func (w *world) settings(a attachment) string {
 	out := fmt.Sprintf(`"mtu":1400,"mac":"02:aa:00:00:00:%02x",`, a.pod[0])
+	if a != guestD { // no guard holds against a guest
+		out += `"guard":"ip",`
+	}
 	if w.able(vf.SetVLAN) {
 		out += `"vlan":100,`
 	}
@@ -279,12 +285,31 @@ func (w *world) config(a attachment, command string, valid ...string) []byte {
 		if !a.plain {
 			settings += w.settings(a)
 		}
-		settings += `"ipam":{"type":"host-local","scope":"node","ranges":[[{"subnet":"10.1.0.0/24"}]],"routes":[{"dst":"10.9.0.0/16"}]},`
+		more := ""
+		if a.six {
+			more = `,[{"subnet":"fd00::/64"}]`
+		}
+		if a.named != "" {
+			settings += fmt.Sprintf(`"capabilities":{"ips":true},"runtimeConfig":{"ips":[%q]},`, a.named)
+		}
+		settings += fmt.Sprintf(`"ipam":{"type":"host-local","scope":"node","ranges":[[{"subnet":"10.1.0.0/24"}]%s],"routes":[{"dst":"10.9.0.0/16"}]},`, more)
+	}
+	if a.bond {
+		settings += fmt.Sprintf(`"bond":{"antiAffinity":"pf","primary":%q},`, w.primary())
 	}
 	if command == "GC" {
 		settings += fmt.Sprintf(`"cni.dev/valid-attachments":[%s],`, joinAttachments(valid))
 	}
 	return fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":%q,"type":"culvert",%s"logLevel":"info"}`, a.network(), settings)
+}
+
+// primary is the PF that a bond prefers: the second one, or none while that is unplugged.
+func (w *world) primary() string {
+	pfs, err := w.k.PFs(context.Background())
+	if err != nil || len(pfs) < 2 {
+		return ""
+	}
+	return pfs[1].PCI.String()
 }
 
 func (a attachment) network() string { return "over-" + a.pool }

@@ -1,4 +1,4 @@
-// Package helptext checks what the commands of a program say of themselves.
+// Package helptext checks the help of a program's commands.
 package helptext
 
 import (
@@ -7,22 +7,34 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/culvert-net/culvert/test/prose"
 )
 
-// Check wants of every command that it says what it does in a line and at length, and
-// shows an example that names it, in lines of at most 82 columns. Commands below the
-// root with one of the names in others are not looked at.
+// Check fails the test for each command without a short line, a long text, or an example
+// that names the command. It also fails for lines of more than 82 columns, and for texts
+// that are not plain (package prose). It leaves out commands below the root whose names
+// are in others.
 func Check(t *testing.T, root *cobra.Command, others ...string) {
 	t.Helper()
 	root.InitDefaultCompletionCmd()
-	check(t, root, append(others, "completion"))
+	checkCommand(t, root, append(others, "completion"))
 }
 
-func check(t *testing.T, c *cobra.Command, others []string) {
+func checkCommand(t *testing.T, c *cobra.Command, others []string) {
 	t.Helper()
 	if c.Short == "" || c.Long == "" || !strings.Contains(c.Example, c.CommandPath()) {
 		t.Errorf("%s: a short line, a long text and an example are wanted", c.CommandPath())
 	}
+	for _, hit := range slices.Concat(prose.FindHelp(c.Short), prose.FindHelp(c.Long)) {
+		t.Errorf("%s --help: %s", c.CommandPath(), hit)
+	}
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		for _, hit := range prose.FindHelp(f.Usage) {
+			t.Errorf("%s --%s: %s", c.CommandPath(), f.Name, hit)
+		}
+	})
 	for _, text := range []string{c.Long, c.Example} {
 		for _, line := range strings.Split(text, "\n") {
 			if len(line) > 82 {
@@ -32,7 +44,7 @@ func check(t *testing.T, c *cobra.Command, others []string) {
 	}
 	for _, sub := range c.Commands() {
 		if !slices.Contains(others, sub.Name()) {
-			check(t, sub, others)
+			checkCommand(t, sub, others)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/test/promises"
@@ -34,12 +35,24 @@ func TestDemo(t *testing.T) {
 		FloorMS struct {
 			P50 float64 `json:"p50"`
 		} `json:"floor_ms"`
+		Service struct {
+			Headless       []string `json:"headless"`
+			ClusterIPRatio float64  `json:"clusterip_ratio"`
+			ErrorsOnDelete *int     `json:"errors_on_delete"`
+			EndpointChange *float64 `json:"endpoint_change_ms"`
+			PathProved     bool     `json:"path_proved"`
+		} `json:"service"`
 	}
 	if err := json.Unmarshal(body, &found); err != nil {
 		t.Fatal(err)
 	}
 	if found.Pods != 2 || found.VFs != allVFs || found.Leaked != 0 || found.FloorMS.P50 <= 0 {
 		t.Errorf("%s", body)
+	}
+	service := found.Service
+	if len(service.Headless) != 1 || !strings.HasPrefix(service.Headless[0], "172.16.91.") || service.ClusterIPRatio <= 0 || !service.PathProved ||
+		service.ErrorsOnDelete == nil || service.EndpointChange == nil { // the demo itself judges the errors, by the slowest change of its run
+		t.Errorf("Services over the VF network: %s", body)
 	}
 	kubectl(t, "delete", "net-attach-def", "first", "second")
 	kubectl(t, "delete", "nodepolicy", "demo")

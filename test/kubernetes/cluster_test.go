@@ -6,12 +6,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/culvert-net/culvert/lab/cluster"
 )
@@ -33,17 +34,23 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(t, string(objects))
-	kubectl(t, "wait", "--for=condition=Ready", "pod/near", "pod/far", "--timeout=5m")
+	ready(t, "pod/near", "pod/far")
 	far := kubectl(t, "get", "pod", "far", "--output", "jsonpath={.status.podIP}")
-	if out := kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-W", "10", far); !strings.Contains(out, " 0% packet loss") {
-		t.Errorf("ping over the overlay:\n%s", out)
+	kubectl(t, "exec", "near", "--", "ping", "-c", "3", "-w", "300", far) // over the overlay
+	// CoreDNS and kube-proxy hear of endpoints after the pods are ready, and that is when the server
+	// in the pod begins to listen.
+	answers := func(what, want string, command ...string) {
+		t.Helper()
+		eventually(t, what, func() error {
+			out, err := k8s.Kubectl(t.Context(), append([]string{"exec", "near", "--"}, command...)...)
+			if err == nil && !strings.Contains(string(out), want) {
+				err = fmt.Errorf("%q, and no %s in it", out, want)
+			}
+			return err
+		})
 	}
-	if out := kubectl(t, "exec", "near", "--", "getent", "hosts", "far.default.svc.cluster.local"); !strings.HasPrefix(out, far) {
-		t.Errorf("the name of the far pod is %q, and not %s", out, far)
-	}
-	if out := kubectl(t, "exec", "near", "--", "curl", "--silent", "--max-time", "20", "http://clusterip"); !strings.Contains(out, "Hello") {
-		t.Errorf("through kube-proxy: %q", out)
-	}
+	answers("the name of the far pod is its address", far+" ", "getent", "hosts", "far.default.svc.cluster.local")
+	answers("through kube-proxy", "Hello", "curl", "--silent", "--show-error", "--max-time", "20", "http://clusterip")
 	controlPlaneReaches(t, far)
 	audited(t, "admin", "flannel", "system:kube-proxy", "system:node:worker01", "system:node:worker02")
 }
@@ -60,7 +67,7 @@ func controlPlaneReaches(t *testing.T, pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := (&http.Client{Timeout: 20 * time.Second}).Do(r)
+	answer, err := (&http.Client{Timeout: soon}).Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,15 +80,18 @@ func controlPlaneReaches(t *testing.T, pod string) {
 // audited sees that users are in the API server's audit log.
 func audited(t *testing.T, users ...string) {
 	t.Helper()
-	requests := make(map[string]int)
-	for _, r := range auditLog(t) {
-		requests[r.User.Username]++
-	}
-	for _, who := range users {
-		if requests[who] == 0 {
-			t.Errorf("no request of %s among %v", who, requests)
+	eventually(t, "the audit log has requests of all", func() error {
+		requests := make(map[string]int)
+		for _, r := range auditLog(t) {
+			requests[r.User.Username]++
 		}
-	}
+		for _, who := range users {
+			if requests[who] == 0 {
+				return fmt.Errorf("no request of %s among %v", who, requests)
+			}
+		}
+		return nil
+	})
 }
 
 // request is the part of an event of the audit log that the tests look at.
@@ -115,6 +125,19 @@ func auditLog(t *testing.T) (all []request) {
 		}
 		all = append(all, r)
 	}
+}
+
+// countWrites counts by resource what the culvertds of the nodes wrote of pods: to their objects, and
+// events about them, whose names begin with the pod's.
+func countWrites(all []request, pods ...string) map[string]int {
+	out := map[string]int{}
+	for _, r := range all {
+		about, _, _ := strings.Cut(r.Object.Name, ".")
+		if r.User.Username == "system:serviceaccount:"+cluster.Namespace+":culvertd" && slices.Contains([]string{"create", "update", "patch"}, r.Verb) && slices.Contains(pods, about) {
+			out[r.Object.Resource]++
+		}
+	}
+	return out
 }
 
 // refusedEvictions counts how often the API server kept a pod from being evicted.

@@ -86,7 +86,11 @@ func TestPage(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { kubectl(t, "delete", "clusterrolebinding", "ann-views-culvert") })
-	if out := kubectl(t, "--as", "ann", "get", "nodestates"); !strings.Contains(out, "worker01") {
-		t.Errorf("ann sees %q", out)
-	}
+	eventually(t, "ann sees nodes", func() error { // the API server has read the binding
+		out, err := k8s.Kubectl(t.Context(), "--as", "ann", "get", "nodestates")
+		if err == nil && !strings.Contains(string(out), "worker01") {
+			err = fmt.Errorf("ann sees %q", out)
+		}
+		return err
+	})
 }

@@ -3,7 +3,7 @@
 // Package kubernetes installs Culvert on real clusters of lab nodes, as people
 // do, and applies the manifests that they have. The tests of one kind of cluster
 // share it, in the order of the files: [bare], which becomes [twoNodes], then
-// [besideMultus].
+// [byHand], then [besideMultus].
 package kubernetes
 
 import (
@@ -23,13 +23,18 @@ import (
 // A site is a cluster with Culvert installed in one way, or without it.
 type site struct {
 	names   []string                                            // of its nodes
-	install func(ctx context.Context, c *cluster.Cluster) error // nil: Culvert is not installed
+	install func(ctx context.Context, c *cluster.Cluster) error // nil: nothing is
+	policy  string                                              // a file to apply afterwards, or nothing
+	joined  bool                                                // all PFs are on one segment
 }
 
+// labPolicy makes the VFs of the emulated NICs.
+const labPolicy = "testdata/policy.yaml"
+
 // twoNodes has Culvert by the one manifest, serving all networks of pods.
-var twoNodes = &site{[]string{"worker01", "worker02"}, func(ctx context.Context, c *cluster.Cluster) error {
+var twoNodes = &site{names: []string{"worker01", "worker02"}, install: func(ctx context.Context, c *cluster.Cluster) error {
 	return c.InstallCulvert(ctx, top)
-}}
+}, policy: labPolicy}
 
 const top = "../.."
 
@@ -71,7 +76,7 @@ func enter(s *site) (err error) {
 		return err
 	}
 	name := fmt.Sprintf("kubernetes-%d", os.Getpid())
-	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Lab: lab.Options{Name: name, Names: s.names, Progress: os.Stdout, Bound: true}})
+	k8s, err = cluster.Up(ctx, cluster.Options{Source: from, Lab: lab.Options{Name: name, Names: s.names, JoinWires: s.joined, Progress: os.Stdout, Bound: true}})
 	if err != nil {
 		return err
 	}
@@ -86,8 +91,8 @@ func enter(s *site) (err error) {
 			return err
 		}
 	}
-	if err = s.install(ctx, k8s); err == nil {
-		_, err = k8s.Kubectl(ctx, "apply", "-f", "testdata/policy.yaml")
+	if err = s.install(ctx, k8s); err == nil && s.policy != "" {
+		_, err = k8s.Kubectl(ctx, "apply", "-f", s.policy)
 	}
 	if err != nil {
 		return errors.Join(err, errors.New(state()))

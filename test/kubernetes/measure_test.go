@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/culvert-net/culvert/bench"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
-// culvert bench measures between pods that it makes itself, over VFs, over the
-// cluster's own network and to a Service, names each path, and leaves no pod and no VF
-// behind.
+// I2: culvert bench measures between pods that it creates itself, and leaves no pod and
+// no VF behind. It measures over VFs, over the cluster's own network and to a Service,
+// and names each path.
 func TestI2BenchOnACluster(t *testing.T) {
+	soak.Only(t, "measurements between pods")
 	networks(t)
 	file := filepath.Join(t.TempDir(), "result.json")
 	cmd := exec.CommandContext(t.Context(), top+"/build/bin/culvert", "bench", "run", "--quick", "--repeats", "1",

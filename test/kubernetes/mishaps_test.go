@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/culvert-net/culvert/lab/cluster"
+	"github.com/culvert-net/culvert/test/soak"
 )
 
 // make soak asks for more of both.
@@ -90,11 +91,11 @@ func TestResourcesFollowFromTheNetwork(t *testing.T) {
 	kubectl(t, "-n", cluster.Namespace, "scale", "deployment/culvert-controller", "--replicas=0")
 	t.Cleanup(func() {
 		kubectl(t, "-n", cluster.Namespace, "scale", "deployment/culvert-controller", "--replicas=2")
-		kubectl(t, "-n", cluster.Namespace, "rollout", "status", "deployment/culvert-controller", "--timeout=5m")
+		kubectl(t, "-n", cluster.Namespace, "rollout", "status", "deployment/culvert-controller", "--timeout="+soon.String())
 	})
-	kubectl(t, "-n", cluster.Namespace, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=culvert-controller", "--timeout=2m")
+	kubectl(t, "-n", cluster.Namespace, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/name=culvert-controller", "--timeout="+soon.String())
 	apply(t, pod("plain", "worker02", "")+pod("bare", "worker02", "first"))
-	kubectl(t, "wait", "--for=condition=Ready", "pod/plain", "--timeout=5m")
+	ready(t, "pod/plain")
 	eventually(t, "an event on pod bare", func() error {
 		events := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=bare,type=Warning", "-o", "jsonpath={.items[*].message}")
 		if !strings.Contains(events, intel) || !strings.Contains(events, "request 1 in the pod's resources") {
@@ -107,8 +108,8 @@ func TestResourcesFollowFromTheNetwork(t *testing.T) {
 	}
 }
 
-// culvertd is killed -9 on both nodes while pods start, and again while they go:
-// all start with addresses of their own (I4), and nothing is left (I2, I8).
+// I2, I4, I8: culvertd is killed -9 on both nodes while pods start, and again while
+// they go. All start with addresses of their own, and nothing is left.
 func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
 	networks(t)
 	kill := func(after time.Duration) {
@@ -129,10 +130,11 @@ func TestI2I4I8KilledWhileManyAttach(t *testing.T) {
 	allFree(t, allVFs)
 }
 
-// The API server is away: pods whose sandboxes die get new ones with a VF each,
-// by what culvertd knows, and the dead ones' are free again (I2, I7). What the
-// cluster is told is right once it is back.
+// I2, I7: while the API server is away, pods whose sandboxes die get new ones with a VF
+// each, from culvertd's informers. The VFs of the dead sandboxes are free again. The
+// reports to the cluster are right once it is back.
 func TestI2I7OutageOfTheAPIServer(t *testing.T) {
+	soak.Only(t, "the API server is away for half a minute, and new sandboxes take more")
 	networks(t)
 	apply(t, pods(4, twoNodes.names, bothNetworks))
 	distinct(t, running(t, 4))
@@ -172,19 +174,13 @@ func TestI2I7OutageOfTheAPIServer(t *testing.T) {
 		_, err := k8s.Kubectl(context.Background(), "get", "--raw", "/readyz")
 		return err
 	})
-	for name, a := range distinct(t, running(t, 4)) {
-		eventually(t, "pod "+name+" has the address that it tells", func() error {
-			if got := kernelAddress(t, name); got != a {
-				return fmt.Errorf("by the kernel it is %s, by its network-status %s", got, a)
-			}
-			return nil
-		})
-	}
+	awaitOwnAddresses(t, 4)
 }
 
 // kubelet, containerd and culvertd are replaced while pods run: their VFs carry
 // traffic all the time, the VFs stay the same (P1), and new pods get theirs.
 func TestP1UpgradeAndRestarts(t *testing.T) {
+	soak.Only(t, "two rollouts of culvertd, and restarts of the kubelet and containerd")
 	networks(t)
 	apply(t, pod("from", "worker01", "first")+pod("to", "worker02", "first"))
 	addresses := distinct(t, running(t, 2))
@@ -198,9 +194,9 @@ func TestP1UpgradeAndRestarts(t *testing.T) {
 	}
 	stream(t, "from", addresses["to"], func() {
 		kubectl(t, "-n", cluster.Namespace, "set", "image", culvertd, "culvertd=culvert.dev/culvert:next")
-		kubectl(t, "-n", cluster.Namespace, "rollout", "status", culvertd, "--timeout=8m")
+		kubectl(t, "-n", cluster.Namespace, "rollout", "status", culvertd, "--timeout="+soon.String())
 		kubectl(t, "-n", cluster.Namespace, "rollout", "undo", culvertd)
-		kubectl(t, "-n", cluster.Namespace, "rollout", "status", culvertd, "--timeout=8m")
+		kubectl(t, "-n", cluster.Namespace, "rollout", "status", culvertd, "--timeout="+soon.String())
 	})
 	for _, service := range []string{"kubelet", "containerd"} {
 		on(t, "worker01", "systemctl restart "+service)
@@ -252,6 +248,7 @@ func TestPoliciesThatContradict(t *testing.T) {
 // Pods are deleted while they start, their network with them, and a node's clock
 // jumps: nothing is left (I2).
 func TestI2DeletedWhileAttaching(t *testing.T) {
+	soak.Only(t, "eight pods that start and go")
 	networks(t)
 	on(t, "worker01", "date -s '+1 hour' >/dev/null")
 	t.Cleanup(func() { on(t, "worker01", "date -s '-1 hour' >/dev/null") })
@@ -263,10 +260,11 @@ func TestI2DeletedWhileAttaching(t *testing.T) {
 	allFree(t, allVFs)
 }
 
-// A PF gets another number of VFs on one node: only the pods that have VFs of
-// that PF go, not before their PodDisruptionBudget allows it, and the node takes
-// pods again afterwards.
+// I5: a PF gets another number of VFs on one node. Only the pods that have VFs of that
+// PF go, and not before their PodDisruptionBudget allows it. The node takes pods again
+// afterwards.
 func TestI5Drain(t *testing.T) {
+	soak.Only(t, "evictions that are refused, and a drain")
 	networks(t)
 	apply(t, pod("holder", "worker02", "first")+pod("stays", "worker02", "second")+pod("far", "worker01", "first"))
 	running(t, 3)
@@ -318,6 +316,7 @@ func TestI5Drain(t *testing.T) {
 // loses nothing when power is cut is tested elsewhere; containerd does:
 // docs/troubleshooting.md.)
 func TestP1Reboot(t *testing.T) {
+	soak.Only(t, "the reboot of a node of a cluster")
 	networks(t)
 	apply(t, deployment("web", "worker02", "first", 3))
 	names := slices.Sorted(maps.Keys(distinct(t, running(t, 3))))
@@ -353,11 +352,7 @@ func TestP1Reboot(t *testing.T) {
 		}
 		return err
 	})
-	for name, a := range distinct(t, running(t, 3)) {
-		if got := kernelAddress(t, name); got != a {
-			t.Errorf("pod %s has %s, and tells of %s", name, got, a)
-		}
-	}
+	awaitOwnAddresses(t, 3)
 	after, err := vfs()
 	if err != nil {
 		t.Fatal(err)
@@ -366,12 +361,46 @@ func TestP1Reboot(t *testing.T) {
 }
 
 // Deleting what was installed leaves the nodes as they were found, as
-// docs/kubernetes.md says. It is the last test of this site.
+// docs/kubernetes.md says, and Services as their owners wrote them. It is the last test of this site.
 func TestUninstall(t *testing.T) {
 	need(t, twoNodes)
 	allFree(t, allVFs)
+	serveWeb(t)
+	kubectl(t, "apply", "-f", top+"/dist/kubernetes/release-services.yaml")
+	kubectl(t, "--namespace", cluster.Namespace, "wait", "--for=condition=Complete", "--timeout=5m", "job/culvert-release-services")
+	wantReleased(t)
 	kubectl(t, "delete", "-f", top+"/dist/kubernetes/culvert.yaml", "--ignore-not-found", "--wait")
 	for _, node := range twoNodes.names {
 		gone(t, node)
 	}
+}
+
+// serveWeb makes the Service "web" over a VF network, and waits until Culvert serves it.
+func serveWeb(t *testing.T) {
+	t.Helper()
+	const web = "apiVersion: v1\nkind: Service\nmetadata: {name: web, annotations: {culvert.dev/network: first}}\n" +
+		"spec: {clusterIP: None, selector: {app: web}, ports: [{port: 80}]}\n"
+	apply(t, web)
+	eventually(t, "Service web is served", func() error {
+		if got := webSelector(t); !strings.Contains(got, `"endpoints.culvert.dev/network":"default.first"`) {
+			return fmt.Errorf("its selector is %s", got)
+		}
+		return nil
+	})
+}
+
+// wantReleased fails the test unless the Service web is as its owner wrote it.
+func wantReleased(t *testing.T) {
+	t.Helper()
+	if got := webSelector(t); got != `{"app":"web"}` {
+		t.Errorf("the selector of Service web is %s", got)
+	}
+	if got := kubectl(t, "get", "endpointslices", "--selector", "endpointslice.kubernetes.io/managed-by=culvert.dev", "-o", "name"); got != "" {
+		t.Errorf("left are %s", got)
+	}
+}
+
+func webSelector(t *testing.T) string {
+	t.Helper()
+	return kubectl(t, "get", "service", "web", "-o", "jsonpath={.spec.selector}")
 }

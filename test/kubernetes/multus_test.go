@@ -20,7 +20,7 @@ import (
 
 // besideMultus is R1's node with Multus as its meta plugin, and Culvert by its
 // Helm chart.
-var besideMultus = &site{[]string{"worker1"}, func(ctx context.Context, c *cluster.Cluster) error {
+var besideMultus = &site{names: []string{"worker1"}, install: func(ctx context.Context, c *cluster.Cluster) error {
 	if err := installMultus(ctx, c, "worker1"); err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ var besideMultus = &site{[]string{"worker1"}, func(ctx context.Context, c *clust
 		return err
 	}
 	return c.AwaitCulvert(ctx)
-}}
+}, policy: labPolicy}
 
 func quiet(string, ...any) {}
 
@@ -110,8 +110,8 @@ func TestChelsioAsItStandsBesideMultus(t *testing.T) {
 	allFree(t, allVFs/2)
 }
 
-// helm upgrade keeps the installation, and helm uninstall leaves the node as it was found: no plugin, no configuration,
-// and pods still get their default network.
+// helm upgrade keeps the installation. helm uninstall leaves the node as it was found: no plugin, no
+// configuration, pods still get their default network. Services are as their owners wrote them.
 func TestHelmUninstall(t *testing.T) {
 	need(t, besideMultus)
 	if err := helm(t.Context(), k8s, "upgrade", "culvert", top+"/dist/kubernetes/chart", "--namespace", cluster.Namespace, "--set", "controller.replicas=1"); err != nil {
@@ -120,25 +120,27 @@ func TestHelmUninstall(t *testing.T) {
 	if err := k8s.AwaitCulvert(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	serveWeb(t)
 	if err := helm(t.Context(), k8s, "uninstall", "culvert", "--namespace", cluster.Namespace, "--wait"); err != nil {
 		t.Fatal(err)
 	}
+	wantReleased(t)
 	gone(t, "worker1")
 }
 
-// gone waits until a node has nothing of Culvert where container runtimes look,
-// and sees that pods start there.
+// gone waits until a node has nothing of Culvert where container runtimes look and no
+// eBPF program of Services, and sees that pods start there.
 func gone(t *testing.T, node string) {
 	t.Helper()
-	eventually(t, node+" has no plugin and no configuration of Culvert", func() error {
-		if left := on(t, node, "ls -d /opt/cni/bin/culvert /opt/cni/bin/sriov /etc/cni/net.d/*culvert* 2>/dev/null || true"); left != "" {
+	eventually(t, node+" has no plugin, no configuration and no eBPF program of Culvert", func() error {
+		if left := on(t, node, "ls -d /opt/cni/bin/culvert /opt/cni/bin/sriov /etc/cni/net.d/*culvert* /sys/fs/bpf/culvert 2>/dev/null || true"); left != "" {
 			return errors.New(left)
 		}
 		return nil
 	})
 	plain := pod("plain", node, "")
 	feed(t, plain, "apply", "-f", "-")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/plain", "--timeout=5m")
+	ready(t, "pod/plain")
 	feed(t, plain, "delete", "-f", "-")
 	there = nil // it is of no use to other tests
 }

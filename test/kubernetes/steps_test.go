@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -61,12 +62,29 @@ func refused(t *testing.T, in string, words []string, args ...string) {
 // on runs a shell script on a node.
 func on(t *testing.T, node, script string) string {
 	t.Helper()
+	out, err := tryOn(node, script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func tryOn(node, script string) (string, error) {
 	var out, errs bytes.Buffer
 	exit, err := k8s.Lab.Exec(context.Background(), node, lab.Cmd{Argv: []string{"bash", "-euc", script}, Stdout: &out, Stderr: &errs})
-	if err != nil || exit != 0 {
-		t.Fatalf("on %s: %v, exit status %d: %s\n%s%s", node, err, exit, script, out.String(), errs.String())
+	if err == nil && exit != 0 {
+		err = fmt.Errorf("exit status %d: %s%s", exit, out.String(), errs.String())
 	}
-	return out.String()
+	if err != nil {
+		return "", fmt.Errorf("on %s: %s: %w", node, script, err)
+	}
+	return out.String(), nil
+}
+
+// ready waits until pods, or other objects, are ready.
+func ready(t *testing.T, objects ...string) {
+	t.Helper()
+	kubectl(t, slices.Concat([]string{"wait", "--for=condition=Ready", "--timeout=" + soon.String()}, objects)...)
 }
 
 // eventually tries until it is so, and else tells the cluster's state.
@@ -156,29 +174,36 @@ func distinct(t *testing.T, pods []object) map[string]netip.Addr {
 	t.Helper()
 	has, owner := map[string]netip.Addr{}, map[netip.Addr]string{}
 	for _, p := range pods {
-		var networks []struct {
-			Default bool
-			IPs     []netip.Addr
-		}
-		if err := json.Unmarshal([]byte(p.Metadata.Annotations[statusAnnotation]), &networks); err != nil {
+		told, err := addresses(p)
+		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range networks {
-			if n.Default {
-				continue
+		for _, a := range told {
+			if other, twice := owner[a]; twice {
+				t.Errorf("I4: pods %s and %s have %s", p.Metadata.Name, other, a)
 			}
-			for _, a := range n.IPs {
-				if other, twice := owner[a]; twice {
-					t.Errorf("I4: pods %s and %s have %s", p.Metadata.Name, other, a)
-				}
-				owner[a], has[p.Metadata.Name] = p.Metadata.Name, a
-			}
+			owner[a], has[p.Metadata.Name] = p.Metadata.Name, a
 		}
 		if !has[p.Metadata.Name].IsValid() {
-			t.Errorf("pod %s has no address: %+v", p.Metadata.Name, networks)
+			t.Errorf("pod %s has no address: %s", p.Metadata.Name, p.Metadata.Annotations[statusAnnotation])
 		}
 	}
 	return has
+}
+
+// addresses returns the addresses in a pod's network-status, without those of its default network.
+func addresses(p object) (all []netip.Addr, err error) {
+	var networks []struct {
+		Default bool
+		IPs     []netip.Addr
+	}
+	err = json.Unmarshal([]byte(p.Metadata.Annotations[statusAnnotation]), &networks)
+	for _, n := range networks {
+		if !n.Default {
+			all = append(all, n.IPs...)
+		}
+	}
+	return all, err
 }
 
 // vfs are all that the nodes tell of, by node.
@@ -192,8 +217,9 @@ func vfs() (map[string][]v1alpha1.VFState, error) {
 	return all, err
 }
 
-// allFree waits until no pod is left in the namespace default, and as many VFs
-// are there and nobody has one (I2).
+// allFree waits until no pod is left in the namespace default, and so many VFs are there, all
+// without an owner (I2). It asks culvertd of each node, too, since a NodeState may be from
+// before the pods.
 func allFree(t *testing.T, want int) {
 	t.Helper()
 	eventually(t, "I2: all VFs are free", func() error {
@@ -211,6 +237,13 @@ func allFree(t *testing.T, want int) {
 		}
 		if seen != want {
 			return fmt.Errorf("the nodes tell of %d VFs, not %d", seen, want)
+		}
+		for _, node := range there.names {
+			held, heldErr := tryOn(node, `all=$(culvert vf list -o json); jq -c '.[] | select(.phase != "free")' <<<"$all"`)
+			if heldErr == nil && held != "" {
+				heldErr = fmt.Errorf("culvertd of node %s: %s", node, held)
+			}
+			err = errors.Join(err, heldErr)
 		}
 		return err
 	})
@@ -268,20 +301,21 @@ func pods(count int, on, networks []string) string {
 }
 
 // stream pings from a pod until the end of what do does, and fails the test
-// when a packet is lost.
+// when a packet is lost. Afterwards another ping shows that the answers to the last ones, which may
+// be on their way when the first ping is ended, were not the first that were lost.
 func stream(t *testing.T, from string, to netip.Addr, do func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ping := k8s.KubectlCommand(ctx, "exec", from, "--", "bash", "-c",
-		fmt.Sprintf("ping -i 0.5 %s & read; kill -INT $!; wait $!", to))
+		fmt.Sprintf("ping -c 1 -w 300 %[1]s >&2; ping -D -i 0.5 %[1]s & read; kill -INT $!; wait $!; ping -c 3 -w 300 %[1]s >&2", to))
 	in, err := ping.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ping.Args = slices.Insert(ping.Args, 2, "-i") // exec's standard input
-	var out bytes.Buffer
-	ping.Stdout, ping.Stderr = &out, &out
+	var out, after bytes.Buffer
+	ping.Stdout, ping.Stderr = &out, &after
 	if err := ping.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -289,10 +323,37 @@ func stream(t *testing.T, from string, to netip.Addr, do func()) {
 	fmt.Fprintln(in)
 	err = ping.Wait()
 	summary := out.String()[max(0, out.Len()-200):]
-	if !strings.Contains(summary, " 0% packet loss") {
-		t.Errorf("from pod %s to %s: %v: ... %s", from, to, err, summary)
+	if lost := findLost(out.String(), parseAnswers(t, out.String())); lost != "" || err != nil {
+		t.Errorf("from pod %s to %s: %v: %s: ... %s\n%s", from, to, err, lost, summary, after.String())
 	}
 	t.Log(summary)
+}
+
+// findLost names the pings without an answer. It leaves out the last ones, of the last seconds, whose
+// answers may have been on their way when ping was ended. It returns "" if none is lost.
+func findLost(out string, answers []answer) string {
+	const last = 10
+	var lost []string
+	next := 1
+	for _, a := range slices.SortedFunc(slices.Values(answers), func(a, b answer) int { return a.number - b.number }) {
+		for ; next < a.number; next++ {
+			lost = append(lost, fmt.Sprint(next))
+		}
+		next = a.number + 1
+	}
+	sent := 0
+	if at := strings.LastIndex(out, "---\n"); at >= 0 {
+		_, _ = fmt.Sscanf(out[at+4:], "%d packets transmitted", &sent)
+	}
+	switch {
+	case len(answers) == 0 || sent == 0:
+		return "no ping was answered, or ping did not end"
+	case sent >= next+last:
+		return fmt.Sprintf("the last %d pings have no answer", sent+1-next)
+	case len(lost) > 0:
+		return "pings without an answer: " + strings.Join(lost, " ")
+	}
+	return ""
 }
 
 // sameVFs fails the test when other VFs are there than before: at another place,

@@ -60,8 +60,10 @@ var mayImport = map[string][]string{
 	"reconcile":     {"change", "desired", "excerpt", "journal", "kernel/step", "keylock", "vf"},
 	"claims":        {"excerpt", "vf"},
 	"attach":        {"alloc", "desired", "ipam", "journal", "kernel/step", "keylock", "vf"},
+	"bond":          {"journal", "kernel/step", "vf"},
+	"segment":       {"api", "desired", "vf"},
 	"rpc":           {"api", "vf"},
-	"install":       {"durable", "intake/cni/place", "netconf", "program"},
+	"install":       {"durable", "intake/cni/place", "kernel/balance", "netconf", "program"},
 
 	// judging a host
 	"doctor":        {"api", "claims", "desired", "guest", "kernel/survey", "netannotation", "netconf", "screen", "vf"},
@@ -80,11 +82,11 @@ var mayImport = map[string][]string{
 	"guest/admin": {"api", "guest", "journal", "libvirt", "rpc", "vf"},
 
 	// objects of other projects -> Culvert's
-	"verdict": {"api", "desired", "excerpt", "intake/cni", "intake/pod", "migrate", "netannotation", "vf"},
-	"migrate": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "netannotation", "netconf", "vf"},
+	"verdict": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "intake/pod", "migrate", "netannotation", "vf"},
+	"migrate": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "journal", "netannotation", "netconf", "vf"},
 
 	// the cluster, alone with controller in importing client-go
-	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "netannotation", "netconf", "vf"},
+	"kube":      {"api", "api/v1alpha1", "change", "excerpt", "kernel/balance", "netannotation", "netconf", "service", "service/table", "vf"},
 	"kube/view": {"api", "api/v1alpha1", "netannotation", "vf"},
 
 	// the ways in
@@ -95,18 +97,24 @@ var mayImport = map[string][]string{
 
 	// a node put together: its wanted Spec, its parts, its status, its side of the cluster
 	"wanted":        {"api", "api/v1alpha1", "change", "desired", "durable", "excerpt", "vf"},
-	"node":          {"api", "attach", "inventory", "ipam/blocks", "journal", "kernel/step", "reconcile", "vf", "wanted"},
+	"node":          {"api", "attach", "excerpt", "inventory", "ipam/blocks", "journal", "kernel/step", "reconcile", "vf", "wanted"},
 	"status/gather": {"excerpt", "api", "claims", "desired", "intake/cni", "journal", "node", "status", "vf"},
-	"metrics":       {"api", "attach"},
+	"metrics":       {"api", "attach", "vf"},
 	"membership":    {"change", "excerpt", "api", "api/v1alpha1", "intake/cni", "ipam", "ipam/blocks", "journal", "netannotation", "node", "status", "trouble", "vf", "wanted"},
-	"daemon":        {"api", "change", "claims", "desired", "intake/...", "journal", "kernel", "kernel/dirwatch", "kube", "kubelet", "membership", "metrics", "node", "rpc", "status", "status/gather", "vf", "wanted"},
+	"daemon":        {"api", "bond", "change", "claims", "desired", "intake/...", "journal", "kernel", "kernel/balance", "kernel/balance/...", "kernel/beacon", "kernel/dirwatch", "kernel/guard", "kube", "kubelet", "membership", "metrics", "node", "rpc", "segment", "service/agent", "status", "status/gather", "vf", "wanted"},
+
+	// Services over VF networks
+	"service":           {"excerpt", "netannotation", "vf"},
+	"service/agent":     {"api", "journal", "kernel/balance", "netannotation", "service", "service/table", "vf"},
+	"service/endpoints": {"api/v1alpha1", "desired", "excerpt", "journal", "netannotation", "service", "vf"},
+	"service/table":     {"kernel/balance", "service"},
 
 	// the cluster's own program
-	"controller": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "ipam", "ipam/blocks", "netannotation", "netconf", "status", "vf"},
+	"controller": {"api", "api/v1alpha1", "desired", "excerpt", "intake/cni", "ipam", "ipam/blocks", "netannotation", "netconf", "service", "service/endpoints", "status", "vf"},
 
 	// machines and measurements: they see Culvert from outside
 	"lab/...":   {"durable", "lab/...", "screen"},
-	"bench/...": {"api", "bench/...", "excerpt", "kernel/bpf", "kernel/netns", "kernel/rtnl", "program", "rpc", "screen", "suggest", "vf"},
+	"bench/...": {"api", "bench/...", "excerpt", "kernel/bpf", "kernel/netns", "kernel/rtnl", "kernel/tuning", "program", "rpc", "screen", "suggest", "vf"},
 	"demo/...":  {"api", "bench/...", "demo/...", "lab", "lab/cluster", "lab/parts", "program", "rpc", "screen", "vf"},
 
 	// programs
@@ -125,7 +133,7 @@ var mayImport = map[string][]string{
 }
 
 // pure lists packages that neither open a file nor ask the system anything.
-var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "guest/moving", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "screen", "trouble", "keylock", "change", "excerpt"}
+var pure = []string{"vf", "suggest", "strictjson", "api", "api/v1alpha1", "netconf", "netannotation", "guest", "guest/moving", "kernel/step", "desired", "ipam", "ipam/blocks", "alloc", "doctor", "journal/pages", "status", "status/text", "status/pick", "screen", "trouble", "keylock", "change", "excerpt", "service", "kernel/balance", "service/table"}
 
 // impure is what they do not import.
 var impure = []string{"os", "os/exec", "os/signal", "syscall", "net/http", "io/ioutil", "golang.org/x/sys/..."}

@@ -108,7 +108,7 @@ func eachSource(tree fs.FS, see func(name string, set *token.FileSet, f *ast.Fil
 			return err
 		}
 		set := token.NewFileSet()
-		f, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}

@@ -174,7 +174,7 @@ func TestMakeCheck(t *testing.T) {
 		git -c user.name=t -c user.email=t@culvert.invalid commit --quiet --message tree
 		printf '\n// changed\n' >>tools/budgets/main.go`)
 	out := finish(t, Make(t.Context(), dir, "check", "BASE=HEAD"))
-	mentions(t, "make check", out, "check: build: ok", "check: vet: ok", "check: lint: ok", "check: test: ok")
+	mentions(t, "make check", out, "check: build: ok", "check: vet: ok", "check: lint: ok", "check: test of changed packages, -race: ok", "check: test of their importers: ok")
 }
 
 // hostsLab begins the name of hosts.
@@ -222,6 +222,9 @@ func fromPage(t *testing.T, page, language, word string) []byte {
 	return nil
 }
 
+// awaitHealth waits, a minute at most, until culvertd reports no problem.
+const awaitHealth = `for i in $(seq 60); do [[ $(culvert status) == *"Nothing is wrong"* ]] && break; sleep 1; done`
+
 // docs/install.md is followed on a host that has container runtimes: Culvert comes as a copy
 // of build/bin, makes VFs, gives one to a network namespace, and is taken away.
 func TestInstallPage(t *testing.T) {
@@ -254,7 +257,7 @@ func TestInstallPage(t *testing.T) {
 		"./culvert host install":                       {before: "ln -s /opt/cni/bin/cnitool /usr/local/bin; cd /root/culvert", prints: []string{`(?m)^ *\+ /usr/local/bin/culvertd`}},
 		"culvert host validate":                        {before: "rm -r /root/culvert; cp host.yaml /etc/culvert"},
 		"systemctl enable --now culvertd":              {},
-		"culvert status":                               {prints: []string{`fast .* 7 free`, "Nothing is wrong"}},
+		"culvert status":                               {before: awaitHealth, prints: []string{`fast .* 7 free`, "Nothing is wrong"}},
 		"ip netns add try":                             {},
 		cnitool + "add storage /run/netns/try":         {prints: []string{`172\.16\.91\.\d+/24`}},
 		"ip -n try address":                            {prints: []string{`inet 172\.16\.91\.\d+/24`}},

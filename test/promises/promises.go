@@ -77,10 +77,10 @@ func (t Table) Of(test string) []string {
 // inline is a command in a sentence: one of these programs with an argument.
 var inline = regexp.MustCompile("`((?:\\S*/)?(?:apt-get|bootstrap|ctr|culvert|culvertd|helm|kubectl|make|systemctl|virsh) [^`]+)`")
 
-// Commands returns the shell commands of a page, without their comments and with
-// single spaces: those that its sentences quote, and each line of its code blocks that
-// are indented, as Markdown has it, by four spaces or more. A line that ends in a
-// backslash is one with the next. What is not to be typed stands in a block between ```.
+// Commands returns the shell commands of a page, without their comments and with single spaces:
+// those that its sentences quote, and each line of its code blocks that are indented, as
+// Markdown has it, by four spaces or more. A line that ends in a backslash is one with the
+// next. Text that is not to be typed stands in a block between ```.
 func Commands(page string) []string {
 	var all []string
 	fenced, open := false, ""

@@ -77,9 +77,14 @@ func checkRow(tree fs.FS, r Row, recipe func(target string) (string, error)) (co
 		if err != nil {
 			return "", err
 		}
-		if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)") {
-			return "", nil
+		_, body, found := strings.Cut(string(text), "\nfunc "+name+"(t *testing.T) {")
+		if !found {
+			continue
 		}
+		if body, _, _ = strings.Cut(body, "\n}\n"); strings.Contains(body, "soak.Only(") {
+			complaint = "make test leaves out " + name + ": name a test that it runs"
+		}
+		return complaint, nil
 	}
 	return fmt.Sprintf("there is no test %s in %s", name, folder), err
 }
@@ -126,10 +131,10 @@ func TestCheck(t *testing.T) {
 		"README.md": {Data: []byte("Use:\n\n    make one   # first\n    new --flag \\\n        more\n\n`make two` and `culvert` do, `a.yaml b` not.\n\n```\n    output\n```\n")}, "docs/install.md": page, "docs/kubernetes.md": page, "docs/migrate.md": page, "docs/guests.md": page, "docs/doctor.md": page, "docs/bench.md": page,
 		"Makefile":      {Data: []byte("X := 1\none: two ## words\n\tcommand\nunsaid lint:\nfuzz:\n.PHONY: one\n")},
 		jobsFile:        {Data: []byte("{level: \"lint\", argv: words(\"tools/lint\")}\n{level: \"unit\", argv: words(\"tools/fuzz\")}\n")},
-		"a/a_test.go":   {Data: []byte("package a\n\nfunc TestA(t *testing.T) {}\n")},
-		"a/b/b_test.go": {Data: []byte("package b\n\nfunc TestB(t *testing.T) {}\n")},
+		"a/a_test.go":   {Data: []byte("package a\n\nfunc TestA(t *testing.T) {\n}\n")},
+		"a/b/b_test.go": {Data: []byte("package b\n\nfunc TestB(t *testing.T) {\n}\n\nfunc TestLong(t *testing.T) {\n\tsoak.Only(t, \"\")\n}\n")},
 	}
-	all, err := ParseTable("# words\n\nmake one  a.TestA\ngone  a/b.TestB\nmake lint  level lint\nmake fuzz  level lint\n")
+	all, err := ParseTable("# words\n\nmake one  a.TestA\ngone  a/b.TestB\nmake two  a/b.TestLong\nmake lint  level lint\nmake fuzz  level lint\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,9 +146,9 @@ func TestCheck(t *testing.T) {
 	want := []string{
 		`"gone" is on no page and no target of the Makefile: take the line out`,
 		`"make fuzz": no job of the level lint in tools/levels/jobs.go runs tools/fuzz`,
+		`"make two": make test leaves out TestLong: name a test that it runs`,
 		`"make unsaid": there is no test TestB in a`,
 		`"new --flag more": an exception needs its reason`,
-		`no line for "make two": write the test that runs it, in a short form if it takes long, and name that in commands.txt`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -1,4 +1,4 @@
-// Package rpcserver puts a culvertd that answers as told at a socket, for tests of its clients.
+// Package rpcserver puts a culvertd with fixed answers at a socket, for tests of its clients.
 package rpcserver
 
 import (

@@ -106,7 +106,7 @@ func host(w *world, read func(string) string, args []string) (string, error) {
 	}
 	w.spec = spec
 	w.node.SetSpec(spec)
-	return "", w.node.Reconciler.Pass(context.Background(), force)
+	return "", w.node.Reconciler.Apply(context.Background(), force)
 }
 
 func plan(w *world, read func(string) string, args []string) (string, error) {
@@ -138,7 +138,7 @@ func describe(b *strings.Builder, p reconcile.PFPlan) {
 }
 
 func pass(w *world, _ func(string) string, _ []string) (string, error) {
-	return "", w.node.Reconciler.Pass(context.Background(), false)
+	return "", w.node.Reconciler.Pass(context.Background())
 }
 
 func restart(w *world, _ func(string) string, _ []string) (string, error) {

@@ -62,7 +62,7 @@ func plugin(w *world, read func(string) string, args []string) (string, error) {
 	}
 	w.spec = desired.Spec{Pools: config.Pools}
 	w.node.SetSpec(w.spec)
-	return "", w.node.Reconciler.Pass(context.Background(), false)
+	return "", w.node.Reconciler.Pass(context.Background())
 }
 
 // give notes what the kubelet gave to pods.

@@ -39,6 +39,7 @@ import (
 
 	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/guard"
 	"github.com/culvert-net/culvert/kernel/netns"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/kernel/uevent"
@@ -193,7 +194,7 @@ func TestOnLinux(t *testing.T) {
 			return nil, err
 		}
 		t.Cleanup(func() { _ = events.Close() })
-		m := linux{kernel.New(kernel.Options{}), map[vf.PCIAddr]*os.File{}, events}
+		m := linux{kernel.New(kernel.Options{Guards: guard.Tables{}}), map[vf.PCIAddr]*os.File{}, events}
 		return m, bare(t.Context(), m)
 	})
 }

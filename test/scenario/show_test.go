@@ -49,6 +49,8 @@ func meddling(pf vf.PF, v vf.State, args []string) (step.Step, error) {
 		ns, text, _ := strings.Cut(value, ":")
 		mtu, err := strconv.Atoi(text)
 		return step.SetMTU{VF: v.PCI, Netns: netnsPath(ns), MTU: mtu}, err
+	case "unguard": // in the pod
+		return step.DelGuard{VF: v.PCI, Netns: netnsPath(value)}, nil
 	case "poddown":
 		return step.SetUp{VF: v.PCI, Netns: netnsPath(value)}, nil
 	case "podaddress": // takes it away
@@ -114,6 +116,18 @@ func (w *world) showVF(b *strings.Builder, st vf.State) {
 	if l == nil {
 		return
 	}
+	fmt.Fprintf(b, "    %s/%s mac %s mtu %d up %t promisc %t %s\n", cmp.Or(l.Netns, "host"), l.Name, l.MAC, l.MTU, l.Up, l.Promisc, describePlaces(*l))
+	if g, err := w.Guard(context.Background(), st.PCI, l.Netns); l.Netns != "" && err == nil && g.String() != (vf.Guard{}).String() {
+		fmt.Fprintf(b, "    guard %s\n", g)
+	}
+	if bond := l.Bond; bond != nil { // which member sends, and so the MAC address, is the kernel's choice
+		fmt.Fprintf(b, "      in bond %s %s fail_over_mac %t arp %d %v mtu %d up %t %s\n", bond.Link.Name, bond.Mode, bond.FailOverMAC, bond.ARPInterval, bond.ARPTargets,
+			bond.Link.MTU, bond.Link.Up, describePlaces(bond.Link))
+	}
+}
+
+// describePlaces returns the addresses and routes of an interface as text.
+func describePlaces(l vf.Link) string {
 	addrs := slices.Clone(l.Addrs)
 	slices.SortFunc(addrs, func(a, b netip.Prefix) int { return a.Addr().Compare(b.Addr()) })
 	routes := make([]string, 0, len(l.Routes))
@@ -121,8 +135,7 @@ func (w *world) showVF(b *strings.Builder, st vf.State) {
 		routes = append(routes, r.String())
 	}
 	slices.Sort(routes)
-	fmt.Fprintf(b, "    %s/%s mac %s mtu %d up %t promisc %t addresses %v routes %v\n",
-		cmp.Or(l.Netns, "host"), l.Name, l.MAC, l.MTU, l.Up, l.Promisc, addrs, routes)
+	return fmt.Sprintf("addresses %v routes %v", addrs, routes)
 }
 
 func ledger(w *world, _ func(string) string, _ []string) (string, error) {

@@ -43,9 +43,9 @@ func newSeed(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(s, s))
 }
 
-// I1 I2 I3 I4 I6 I8: culvertd is killed -9 at random moments while pods come
-// and go on all VFs, while it starts, and while it makes VFs. Whenever one has
-// settled again nothing is lost, held twice or dirty.
+// I1 I2 I3 I4 I6 I8: culvertd is killed -9 at random moments while pods use all VFs,
+// while it starts, and while it makes VFs. When one has settled again nothing is lost,
+// held twice or dirty.
 func TestKillAtAnyMoment(t *testing.T) {
 	k := inNode(t)
 	rng := newSeed(t)

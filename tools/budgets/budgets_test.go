@@ -9,7 +9,7 @@ import (
 
 func sections(t *testing.T, text string) []*section {
 	t.Helper()
-	all, err := parse(strings.NewReader(text))
+	all, err := parseSections(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +33,10 @@ attach, to the bare kernel work      fast  at most 1.5x  1.31x     met
 detach, to the bare kernel work      fast  at most 1.5x  1.92x     not met
 attach, faster than the usual chain  pods  at least 5x   4.1x      not met
 `
-	if diff := cmp.Diff(want, table(sections(t, fast))); diff != "" {
+	if diff := cmp.Diff(want, formatTable(sections(t, fast))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if _, err := parse(strings.NewReader("part: fast\nBenchmarkX 1 y ns/op\n")); err == nil {
+	if _, err := parseSections(strings.NewReader("part: fast\nBenchmarkX 1 y ns/op\n")); err == nil {
 		t.Error("a value that is no number was read")
 	}
 }

@@ -15,11 +15,11 @@ const (
 	smallestAlone = 0.10
 )
 
-// judge says whether a unit means the same on every machine, and whether less of it is better.
+// judgeUnit says whether a unit means the same on every machine, and whether less of it is better.
 // Times do not: those of an emulated machine, or of one that others work on, are only shown.
-func judge(unit string) (judged, less bool) {
+func judgeUnit(unit string) (judged, less bool) {
 	switch {
-	case strings.HasPrefix(unit, "x-faster"):
+	case strings.HasPrefix(unit, "x-faster"), strings.HasPrefix(unit, "x-of-"):
 		return true, false
 	case strings.HasPrefix(unit, "x-"), strings.HasSuffix(unit, "MiB"), strings.HasSuffix(unit, "-files"),
 		unit == "MB", unit == "B/op", unit == "allocs/op":
@@ -44,9 +44,9 @@ const (
 	added     = "new"
 )
 
-func (c change) verdict() string {
-	judged, less := judge(c.unit)
-	switch part := c.part(); {
+func (c change) judgeChange() string {
+	judged, less := judgeUnit(c.unit)
+	switch part := c.relativeChange(); {
 	case len(c.is) == 0:
 		return missing
 	case len(c.was) == 0:
@@ -61,8 +61,8 @@ func (c change) verdict() string {
 	return better
 }
 
-// part is the change of the median as a part of what it was.
-func (c change) part() float64 {
+// relativeChange returns the change of the median as a part of what it was.
+func (c change) relativeChange() float64 {
 	was, is := bench.Median(c.was), bench.Median(c.is)
 	if was == is {
 		return 0
@@ -71,15 +71,15 @@ func (c change) part() float64 {
 }
 
 func (c change) isNoise() bool {
-	part := math.Abs(c.part())
+	part := math.Abs(c.relativeChange())
 	if d := bench.Differ(c.is, c.was); d.CanTell() {
 		return !d.Significant() || part <= smallest
 	}
 	return part <= smallestAlone
 }
 
-// of returns the section of a part, nil when there is none.
-func of(all []*section, part string) *section {
+// sectionOf returns the section of a part, nil when there is none.
+func sectionOf(all []*section, part string) *section {
 	for _, s := range all {
 		if s.part == part {
 			return s
@@ -88,12 +88,12 @@ func of(all []*section, part string) *section {
 	return nil
 }
 
-// compare pairs the figures of now with the last ones, in the order in which they were measured.
+// compareFigures pairs the figures of now with the last ones, in the order in which they were measured.
 // Parts that one side does not have are left out.
-func compare(last, now []*section) []change {
+func compareFigures(last, now []*section) []change {
 	var all []change
 	for _, s := range now {
-		old := of(last, s.part)
+		old := sectionOf(last, s.part)
 		if old == nil {
 			continue
 		}
@@ -109,27 +109,27 @@ func compare(last, now []*section) []change {
 	return all
 }
 
-// describe is the table of what changed beyond noise, what got worse first, and the verdict.
-func describe(last, now []*section) string {
-	all := compare(last, now)
+// describeChanges returns the table of what changed beyond noise, what got worse first, and the verdict.
+func describeChanges(last, now []*section) string {
+	all := compareFigures(last, now)
 	var rows []string
 	count := map[string]int{}
 	for _, verdict := range []string{worse, better, missing, added, notJudged} {
 		for _, c := range all {
-			if c.verdict() != verdict {
+			if c.judgeChange() != verdict {
 				continue
 			}
 			if len(count) == 0 {
 				rows = append(rows, "AGAINST THE LAST FIGURES\tNODE\tUNIT\tLAST\tNOW\tCHANGE\tP\t")
 			}
 			count[verdict]++
-			rows = append(rows, strings.Join(append(c.cells(), verdict), "\t"))
+			rows = append(rows, strings.Join(append(c.formatCells(), verdict), "\t"))
 		}
 	}
-	return align(rows) + notes(last, now) + conclude(all, count) + "\n"
+	return alignRows(rows) + describeMissing(last, now) + formatVerdict(all, count) + "\n"
 }
 
-func (c change) cells() []string {
+func (c change) formatCells() []string {
 	show := func(values []float64) string {
 		if len(values) == 0 {
 			return "-"
@@ -138,7 +138,7 @@ func (c change) cells() []string {
 	}
 	part, p := "-", "-"
 	if len(c.was) > 0 && len(c.is) > 0 {
-		part = fmt.Sprintf("%+.0f %%", 100*c.part())
+		part = fmt.Sprintf("%+.0f %%", 100*c.relativeChange())
 		if d := bench.Differ(c.is, c.was); d.CanTell() {
 			p = fmt.Sprintf("%.2g", d.P)
 		}
@@ -147,11 +147,11 @@ func (c change) cells() []string {
 	return []string{benchmark, c.name.part, c.unit, show(c.was), show(c.is), part, p}
 }
 
-// notes say which parts have no last figures, and which have those of another machine.
-func notes(last, now []*section) string {
+// describeMissing say which parts have no last figures, and which have those of another machine.
+func describeMissing(last, now []*section) string {
 	var text strings.Builder
 	for _, s := range now {
-		switch l := of(last, s.part); {
+		switch l := sectionOf(last, s.part); {
 		case l == nil:
 			fmt.Fprintf(&text, "%s: there are no last figures; tools/bench --keep %s writes these into test/bench/last.txt\n", s.part, s.part)
 		case l.machine != s.machine:
@@ -161,11 +161,11 @@ func notes(last, now []*section) string {
 	return text.String()
 }
 
-// conclude is the verdict in one line.
-func conclude(all []change, count map[string]int) string {
+// formatVerdict returns the verdict in one line.
+func formatVerdict(all []change, count map[string]int) string {
 	compared := 0
 	for _, c := range all {
-		if judged, _ := judge(c.unit); judged && len(c.was) > 0 {
+		if judged, _ := judgeUnit(c.unit); judged && len(c.was) > 0 {
 			compared++
 		}
 	}

@@ -37,6 +37,8 @@ func TestVerdict(t *testing.T) {
 		{"a ratio to the floor rose", four, more, "x-floor", worse},
 		{"a ratio to the floor fell", more, four, "x-floor", better},
 		{"it is less far ahead of the chain", more, four, "x-faster-than-chain", worse},
+		{"a ClusterIP carries less", more, four, "x-of-own-address", worse},
+		{"a ClusterIP carries more", four, more, "x-of-own-address", better},
 		{"it is faster than the chain", four, more, "x-faster-than-chain", better},
 		{"the same", four, four, "x-floor", noise},
 		{"significant, but small", four, nearby, "x-floor", noise},
@@ -59,9 +61,9 @@ func TestVerdict(t *testing.T) {
 			return part("part: fast", "Other 1 x-floor", "Attach "+values+" "+c.unit)
 		}
 		got := noise
-		for _, change := range compare(sections(t, text(c.was)), sections(t, text(c.is))) {
+		for _, change := range compareFigures(sections(t, text(c.was)), sections(t, text(c.is))) {
 			if change.benchmark == "BenchmarkAttach" {
-				got = change.verdict()
+				got = change.judgeChange()
 			}
 		}
 		if got != c.want {
@@ -89,17 +91,17 @@ Attach                    fast  ns/op      101.5  201.5  +99 %   0.029  not judg
 here: the last figures are of commit a1 on another machine (2 cores)
 verdict: 1 of 4 figures GOT WORSE beyond noise, 1 better, 1 missing
 `
-	if diff := cmp.Diff(want, describe(sections(t, last), sections(t, now))); diff != "" {
+	if diff := cmp.Diff(want, describeChanges(sections(t, last), sections(t, now))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got, want := describe(sections(t, last), sections(t, last)), "verdict: none of 5 figures got worse beyond noise, 0 better\n"; got != want {
+	if got, want := describeChanges(sections(t, last), sections(t, last)), "verdict: none of 5 figures got worse beyond noise, 0 better\n"; got != want {
 		t.Errorf("the same figures: %q, want %q", got, want)
 	}
 	const none = `here: there are no last figures; tools/bench --keep here writes these into test/bench/last.txt
 fast: there are no last figures; tools/bench --keep fast writes these into test/bench/last.txt
 verdict: nothing was compared
 `
-	if diff := cmp.Diff(none, describe(nil, sections(t, now))); diff != "" {
+	if diff := cmp.Diff(none, describeChanges(nil, sections(t, now))); diff != "" {
 		t.Errorf("without last figures: -want +got:\n%s", diff)
 	}
 }
@@ -119,7 +121,7 @@ func TestKeep(t *testing.T) {
 	}
 	for _, replace := range []bool{false, true} {
 		var out bytes.Buffer
-		if err := run(&out, last, replace, []string{now, filepath.Join(dir, "none.txt")}); err != nil {
+		if err := runBudgets(&out, last, replace, []string{now, filepath.Join(dir, "none.txt")}); err != nil {
 			t.Fatal(err)
 		}
 		want := "verdict: none of 1 figures got worse beyond noise, 1 better\n"

@@ -28,10 +28,10 @@ type section struct {
 // processors is what go test appends to a benchmark's name.
 var processors = regexp.MustCompile(`-\d+$`)
 
-// parse reads Go's benchmark format: configuration lines ("key: value") and results, which are
+// parseSections reads Go's benchmark format: configuration lines ("key: value") and results, which are
 // a name, the iterations, then a value and its unit again and again. A line "part: NAME" begins
 // a section. Lines that are neither are skipped.
-func parse(r io.Reader) ([]*section, error) {
+func parseSections(r io.Reader) ([]*section, error) {
 	var all []*section
 	pkg := ""
 	lines := bufio.NewScanner(r)
@@ -86,8 +86,8 @@ func (s *section) addResult(pkg, line string) error {
 	return nil
 }
 
-// keep returns the sections of last with those of now in their place.
-func keep(last, now []*section) []*section {
+// mergeSections returns the sections of last with those of now in their place.
+func mergeSections(last, now []*section) []*section {
 	out := slices.Clone(last)
 	for _, s := range now {
 		i := slices.IndexFunc(out, func(old *section) bool { return old.part == s.part })
@@ -100,8 +100,8 @@ func keep(last, now []*section) []*section {
 	return out
 }
 
-// format writes sections as parse reads them.
-func format(all []*section) string {
+// formatSections writes sections as parseSections reads them.
+func formatSections(all []*section) string {
 	var b strings.Builder
 	for i, s := range all {
 		if i > 0 {

@@ -7,8 +7,7 @@
 // the place of those of the same parts.
 //
 // The status is 0 whether budgets are met or not and whether figures got worse or not: a busy
-// machine fails nobody's build, and what a change costs is for its author to weigh. The last line
-// is the verdict.
+// machine fails no build, and the author of a change weighs its cost. The last line is the verdict.
 package main
 
 import (
@@ -24,36 +23,36 @@ func main() {
 	last := flag.String("last", "", "file of the last figures to compare with")
 	replace := flag.Bool("keep", false, "write these figures into the file of the last ones")
 	flag.Parse()
-	if err := run(os.Stdout, *last, *replace, flag.Args()); err != nil {
+	if err := runBudgets(os.Stdout, *last, *replace, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "budgets:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, lastFile string, replace bool, files []string) error {
+func runBudgets(out io.Writer, lastFile string, replace bool, files []string) error {
 	var now []*section
 	for _, name := range files {
-		s, err := read(name)
+		s, err := readFile(name)
 		if err != nil {
 			return err
 		}
 		now = append(now, s...)
 	}
-	if _, err := fmt.Fprint(out, table(now)); err != nil || lastFile == "" {
+	if _, err := fmt.Fprint(out, formatTable(now)); err != nil || lastFile == "" {
 		return err
 	}
-	last, err := read(lastFile)
+	last, err := readFile(lastFile)
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(out, "\n", describe(last, now)); err != nil || !replace {
+	if _, err := fmt.Fprint(out, "\n", describeChanges(last, now)); err != nil || !replace {
 		return err
 	}
-	return os.WriteFile(lastFile, []byte(format(keep(last, now))), 0o644)
+	return os.WriteFile(lastFile, []byte(formatSections(mergeSections(last, now))), 0o644)
 }
 
-// read is parse of a file. One that is not there has no sections.
-func read(name string) ([]*section, error) {
+// readFile parses a file. A missing file has no sections.
+func readFile(name string) ([]*section, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -61,7 +60,7 @@ func read(name string) ([]*section, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := parse(f)
+	all, err := parseSections(f)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

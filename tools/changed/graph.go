@@ -17,20 +17,20 @@ type listed struct {
 	hasTests bool
 }
 
-// affected returns the folders of the packages whose tests may end otherwise after
+// affectedFolders returns the folders of the packages whose tests may end otherwise after
 // the files have changed.
-func affected(all []listed, files []string) []string {
+func affectedFolders(all []listed, files []string) []string {
 	found := map[string]bool{} // packages that have changed, for themselves alone
 	moved := map[string]bool{} // the same, and for those that import them
 	for _, file := range files {
 		if file == "go.mod" || file == "go.sum" {
-			return folders(all, func(listed) bool { return true })
+			return listFolders(all, func(listed) bool { return true })
 		}
 		for _, p := range all {
 			switch {
-			case changes(p, file):
+			case changesImporters(p, file):
 				moved[p.folder] = true
-			case owner(all, file) == p.folder || slices.ContainsFunc(p.names, func(name string) bool { return covers(name, file) }):
+			case ownerOf(all, file) == p.folder || slices.ContainsFunc(p.names, func(name string) bool { return coversFile(name, file) }):
 				found[p.folder] = true
 				if !p.hasTests { // it helps the tests of others
 					moved[p.folder] = true
@@ -46,25 +46,32 @@ func affected(all []listed, files []string) []string {
 			}
 		}
 	}
-	return folders(all, func(p listed) bool {
+	return listFolders(all, func(p listed) bool {
 		// A test that names a package builds it.
 		return found[p.folder] || slices.ContainsFunc(slices.Concat([]string{p.folder}, p.tests, p.names), func(i string) bool { return moved[i] }) ||
 			len(files) > 0 && p.folder == layout
 	})
 }
 
+// ownerFolders returns the folders of the packages that have one of the files.
+func ownerFolders(all []listed, files []string) []string {
+	return listFolders(all, func(p listed) bool {
+		return slices.ContainsFunc(files, func(file string) bool { return ownerOf(all, file) == p.folder })
+	})
+}
+
 // layout is the package whose tests read every file of the tree.
 const layout = "test/layout"
 
-// changes says whether a file is part of what the importers of a package compile.
-func changes(p listed, file string) bool {
+// changesImporters says whether a file is part of what the importers of a package compile.
+func changesImporters(p listed, file string) bool {
 	return path.Dir(file) == p.folder && strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") ||
 		slices.Contains(p.embedded, file)
 }
 
-// owner is the package whose folder has a file, itself or in a folder that is no
+// ownerOf returns the package whose folder has a file, itself or in a folder that is no
 // package's.
-func owner(all []listed, file string) string {
+func ownerOf(all []listed, file string) string {
 	best := ""
 	for _, p := range all {
 		if strings.HasPrefix(file, p.folder+"/") && len(p.folder) > len(best) {
@@ -74,14 +81,14 @@ func owner(all []listed, file string) string {
 	return best
 }
 
-// covers says whether a name is a file's, that of a folder above it, or a pattern
+// coversFile says whether a name is a file's, that of a folder above it, or a pattern
 // for it.
-func covers(name, file string) bool {
+func coversFile(name, file string) bool {
 	matches, err := path.Match(name, file)
 	return name == "." || name == file || strings.HasPrefix(file, name+"/") || err == nil && matches
 }
 
-func folders(all []listed, want func(listed) bool) []string {
+func listFolders(all []listed, want func(listed) bool) []string {
 	var out []string
 	for _, p := range all {
 		if want(p) {
@@ -95,10 +102,10 @@ func folders(all []listed, want func(listed) bool) []string {
 // module is what the names of packages begin with.
 const module = "github.com/culvert-net/culvert/"
 
-// named is the place in the tree that a string in a package's sources may name: one
+// namedPlace returns the place in the tree that a string in a package's sources may name: one
 // relative to the package's folder that leads out of it, as tests have it, or one
 // relative to the top. "." is the whole tree. It is "" for other strings.
-func named(folder, text string) string {
+func namedPlace(folder, text string) string {
 	if !strings.Contains(text, "/") || strings.ContainsAny(text, " \n") {
 		return ""
 	}

@@ -42,9 +42,17 @@ func TestAffected(t *testing.T) {
 		// a package that is gone
 		{"gone/gone.go", "test/layout"},
 	} {
-		if diff := cmp.Diff(c.want, strings.Join(affected(small, strings.Fields(c.files)), " ")); diff != "" {
+		if diff := cmp.Diff(c.want, strings.Join(affectedFolders(small, strings.Fields(c.files)), " ")); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", c.files, diff)
 		}
+	}
+}
+
+// A change's own packages, without their importers.
+func TestOwners(t *testing.T) {
+	files := []string{"vf/mac.go", "vf/mac_test.go", "lab/image/init", "README.md", "gone/gone.go"}
+	if diff := cmp.Diff([]string{"lab", "vf"}, ownerFolders(small, files)); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -63,7 +71,7 @@ func TestNamesIn(t *testing.T) {
 // The tree itself: packages that read files of others.
 func TestListOfTheTree(t *testing.T) {
 	t.Chdir("../..")
-	all, err := list(".")
+	all, err := listPackages(".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +84,7 @@ func TestListOfTheTree(t *testing.T) {
 		"cmd/culvert-cni/main.go":                "intake/cni",
 		"test/scenario/testdata/no-such-a.txtar": "test/scenario",
 	} {
-		if got := affected(all, []string{file}); !slices.Contains(got, want) {
+		if got := affectedFolders(all, []string{file}); !slices.Contains(got, want) {
 			t.Errorf("%s affects %v, want %s among them", file, got, want)
 		}
 	}

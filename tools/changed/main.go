@@ -4,6 +4,7 @@
 //
 //	tools/run changed               since the branch left main; on main, since the last commit but one
 //	tools/run changed -base HEAD    what is not committed
+//	tools/run changed -direct       only the packages that have a changed file
 package main
 
 import (
@@ -25,14 +26,15 @@ import (
 
 func main() {
 	base := flag.String("base", "", "the `commit` to compare the tree with")
+	direct := flag.Bool("direct", false, "print only the packages that have a changed file")
 	flag.Parse()
-	if err := run(*base, os.Stdout, os.Stderr); err != nil {
+	if err := runChanged(*base, *direct, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "changed:", err)
 		os.Exit(1)
 	}
 }
 
-func run(base string, out, said io.Writer) error {
+func runChanged(base string, direct bool, out, said io.Writer) error {
 	if base == "" {
 		var err error
 		if base, err = findBase(); err != nil {
@@ -43,11 +45,14 @@ func run(base string, out, said io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all, err := list(".")
+	all, err := listPackages(".")
 	if err != nil {
 		return err
 	}
-	packages := affected(all, files)
+	packages := affectedFolders(all, files)
+	if direct {
+		packages = ownerFolders(all, files)
+	}
 	fmt.Fprintf(said, "changed: %d files differ from %s: %d of %d packages\n", len(files), base, len(packages), len(all))
 	for _, p := range packages {
 		fmt.Fprintln(out, "./"+p)
@@ -58,30 +63,30 @@ func run(base string, out, said io.Writer) error {
 // findBase returns the commit where the branch left the main branch; on that branch,
 // the one before the last.
 func findBase() (string, error) {
-	head, err := command("git", "rev-parse", "HEAD")
+	head, err := runCommand("git", "rev-parse", "HEAD")
 	if err != nil {
 		return "", err
 	}
 	for _, branch := range []string{"main", "master", "origin/HEAD"} {
-		base, err := command("git", "merge-base", "HEAD", branch)
+		base, err := runCommand("git", "merge-base", "HEAD", branch)
 		if err == nil && base != head {
-			return command("git", "rev-parse", "--short", strings.TrimSpace(base))
+			return runCommand("git", "rev-parse", "--short", strings.TrimSpace(base))
 		}
 	}
-	if before, err := command("git", "rev-parse", "--short", "HEAD~1"); err == nil {
+	if before, err := runCommand("git", "rev-parse", "--short", "HEAD~1"); err == nil {
 		return before, nil
 	}
-	return command("git", "rev-parse", "--short", "HEAD") // there is one commit
+	return runCommand("git", "rev-parse", "--short", "HEAD") // there is one commit
 }
 
 // changedFiles lists the files that differ from a commit, those that git does not
 // know yet among them.
 func changedFiles(base string) ([]string, error) {
-	differ, err := command("git", "diff", "--no-renames", "--name-only", "--relative", base, "--")
+	differ, err := runCommand("git", "diff", "--no-renames", "--name-only", "--relative", base, "--")
 	if err != nil {
 		return nil, err
 	}
-	unknown, err := command("git", "ls-files", "--others", "--exclude-standard")
+	unknown, err := runCommand("git", "ls-files", "--others", "--exclude-standard")
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +95,8 @@ func changedFiles(base string) ([]string, error) {
 	return slices.Compact(files), nil
 }
 
-// command returns what a program prints, without the line's end.
-func command(name string, args ...string) (string, error) {
+// runCommand returns what a program prints, without the line's end.
+func runCommand(name string, args ...string) (string, error) {
 	out, err := exec.Command(name, args...).Output() //nolint:noctx // quick, and ended with this program
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
@@ -100,9 +105,9 @@ func command(name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// list asks go for the packages of the module at a folder.
-func list(top string) ([]listed, error) {
-	text, err := command("tools/go", "list", "-e", "-tags", "lab kubernetes", "-json=ImportPath,Dir,Module,GoFiles,TestGoFiles,XTestGoFiles,EmbedFiles,Imports,TestImports,XTestImports", "./...")
+// listPackages asks go for the packages of the module at a folder.
+func listPackages(top string) ([]listed, error) {
+	text, err := runCommand("tools/go", "list", "-e", "-tags", "lab kubernetes", "-json=ImportPath,Dir,Module,GoFiles,TestGoFiles,XTestGoFiles,EmbedFiles,Imports,TestImports,XTestImports", "./...")
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +134,7 @@ func list(top string) ([]listed, error) {
 		if err != nil {
 			return nil, err
 		}
-		l := listed{folder: folder, imports: own(p.Module.Path, p.Imports), tests: own(p.Module.Path, slices.Concat(p.TestImports, p.XTestImports)),
+		l := listed{folder: folder, imports: ownFolders(p.Module.Path, p.Imports), tests: ownFolders(p.Module.Path, slices.Concat(p.TestImports, p.XTestImports)),
 			hasTests: len(p.TestGoFiles)+len(p.XTestGoFiles) > 0}
 		for _, f := range p.EmbedFiles {
 			l.embedded = append(l.embedded, filepath.Join(folder, f))
@@ -149,8 +154,8 @@ func list(top string) ([]listed, error) {
 	}
 }
 
-// own returns the folders of those imports that are packages of the module.
-func own(module string, imports []string) (out []string) {
+// ownFolders returns the folders of those imports that are packages of the module.
+func ownFolders(module string, imports []string) (out []string) {
 	for _, i := range imports {
 		if folder, ok := strings.CutPrefix(i, module+"/"); ok {
 			out = append(out, folder)
@@ -167,7 +172,7 @@ func namesIn(folder string, source []byte) (names []string, err error) {
 		return nil, err
 	}
 	add := func(text string) {
-		if name := named(folder, text); name != "" {
+		if name := namedPlace(folder, text); name != "" {
 			names = append(names, name)
 		}
 	}
@@ -181,7 +186,7 @@ func namesIn(folder string, source []byte) (names []string, err error) {
 			}
 		case *ast.CallExpr:
 			if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Join" {
-				add(joined(n.Args))
+				add(joinedPath(n.Args))
 			}
 		}
 		return true
@@ -189,9 +194,9 @@ func namesIn(folder string, source []byte) (names []string, err error) {
 	return names, nil
 }
 
-// joined is the path that the first constants among the arguments of Join make: of
+// joinedPath returns the path that the first constants among the arguments of Join make: of
 // Join(top, "docs", name) it is docs/.
-func joined(args []ast.Expr) string {
+func joinedPath(args []ast.Expr) string {
 	var path string
 	for _, a := range args {
 		literal, ok := a.(*ast.BasicLit)

@@ -45,7 +45,7 @@ func built(t *testing.T, version string) string {
 	if err := h.Install(t.Context(), bin, nil); err != nil {
 		t.Fatal(err)
 	}
-	file, err := pkg{name: hostPackage, version: version, arch: "amd64", when: when, changes: []byte("# Changelog\n")}.pack(t.Context(), stage, t.TempDir())
+	file, err := pkg{name: hostPackage, version: version, arch: "amd64", when: when, changes: []byte("# Changelog\n")}.packStage(t.Context(), stage, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func builtProgram(t *testing.T, name string) string {
 	if err := layOut(t.Context(), name, bin, stage); err != nil {
 		t.Fatal(err)
 	}
-	file, err := pkg{name: name, version: "1.2~3", arch: "amd64", when: when, changes: []byte("# Changelog\n")}.pack(t.Context(), stage, t.TempDir())
+	file, err := pkg{name: name, version: "1.2~3", arch: "amd64", when: when, changes: []byte("# Changelog\n")}.packStage(t.Context(), stage, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestLabDepends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	control, err := pkg{name: "culvert-lab"}.control(0)
+	control, err := pkg{name: "culvert-lab"}.formatControl(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func libvirt(t *testing.T) string {
 	t.Helper()
 	stage, file := t.TempDir(), filepath.Join(t.TempDir(), "libvirt.deb")
 	control := "Package: libvirt-daemon-system\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@culvert.invalid>\nDescription: a test\n"
-	if err := errors.Join(put(filepath.Join(stage, "DEBIAN/control"), []byte(control), 0o644), put(filepath.Join(stage, "etc/libvirt/libvirtd.conf"), nil, 0o644), open(stage)); err != nil {
+	if err := errors.Join(putFile(filepath.Join(stage, "DEBIAN/control"), []byte(control), 0o644), putFile(filepath.Join(stage, "etc/libvirt/libvirtd.conf"), nil, 0o644), openFolders(stage)); err != nil {
 		t.Fatal(err)
 	}
 	output(t, "dpkg-deb", "--root-owner-group", "--build", stage, file)
@@ -324,10 +324,10 @@ func TestVersions(t *testing.T) {
 }
 
 func TestChanged(t *testing.T) {
-	if got, err := changed(t.Context(), "1795377600"); err != nil || !got.Equal(time.Unix(1795377600, 0)) {
+	if got, err := changeTime(t.Context(), "1795377600"); err != nil || !got.Equal(time.Unix(1795377600, 0)) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if _, err := changed(t.Context(), "today"); err == nil || !strings.Contains(err.Error(), `SOURCE_DATE_EPOCH "today": want seconds since 1970`) {
+	if _, err := changeTime(t.Context(), "today"); err == nil || !strings.Contains(err.Error(), `SOURCE_DATE_EPOCH "today": want seconds since 1970`) {
 		t.Error(err)
 	}
 }

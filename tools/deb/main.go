@@ -36,7 +36,7 @@ func main() {
 	flag.StringVar(&o.Arch, "arch", runtime.GOARCH, "for which architecture, as Go calls it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, os.Getenv("SOURCE_DATE_EPOCH"))
+	err := buildPackages(ctx, o, os.Getenv("SOURCE_DATE_EPOCH"))
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "deb:", err)
@@ -46,9 +46,9 @@ func main() {
 
 type options struct{ Out, Version, Arch string }
 
-// run builds the programs, lays them out and packs them.
-func run(ctx context.Context, o options, epoch string) error {
-	when, err := changed(ctx, epoch)
+// buildPackages builds the programs, lays them out and packs them.
+func buildPackages(ctx context.Context, o options, epoch string) error {
+	when, err := changeTime(ctx, epoch)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func run(ctx context.Context, o options, epoch string) error {
 	}
 	defer os.RemoveAll(work)
 	bin := filepath.Join(work, "bin")
-	if err := compile(ctx, bin, o); err != nil {
+	if err := compilePrograms(ctx, bin, o); err != nil {
 		return err
 	}
 	changes, err := os.ReadFile("CHANGELOG.md")
@@ -71,7 +71,7 @@ func run(ctx context.Context, o options, epoch string) error {
 			return fmt.Errorf("lay out the package %s: %w", name, err)
 		}
 		p := pkg{name: name, version: debianVersion(o.Version, when), arch: o.Arch, when: when, changes: changes}
-		file, err := p.pack(ctx, stage, o.Out)
+		file, err := p.packStage(ctx, stage, o.Out)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ const hostPackage = "culvert"
 func layOut(ctx context.Context, name, bin, stage string) error {
 	if name != hostPackage {
 		body, err := os.ReadFile(filepath.Join(bin, name))
-		return errors.Join(err, put(filepath.Join(stage, prefix, "bin", name), body, 0o755))
+		return errors.Join(err, putFile(filepath.Join(stage, prefix, "bin", name), body, 0o755))
 	}
 	out, err := exec.CommandContext(ctx, "build/bin/culvert", "host", "install", "--root", stage, "--prefix", prefix, "--from", bin, "--parts", "programs").CombinedOutput()
 	if err != nil {
@@ -103,9 +103,9 @@ func layOut(ctx context.Context, name, bin, stage string) error {
 	return nil
 }
 
-// changed is when the sources changed last: SOURCE_DATE_EPOCH, else the time of
+// changeTime returns when the sources changed last: SOURCE_DATE_EPOCH, else the time of
 // the commit.
-func changed(ctx context.Context, epoch string) (time.Time, error) {
+func changeTime(ctx context.Context, epoch string) (time.Time, error) {
 	if epoch == "" {
 		out, err := exec.CommandContext(ctx, "git", "log", "-1", "--format=%ct").Output()
 		if err != nil {
@@ -120,9 +120,9 @@ func changed(ctx context.Context, epoch string) (time.Time, error) {
 	return time.Unix(s, 0).UTC(), nil
 }
 
-// compile builds the programs of all packages, static, with nothing in them of the
+// compilePrograms builds the programs of all packages, static, with nothing in them of the
 // place where they were built.
-func compile(ctx context.Context, bin string, o options) error {
+func compilePrograms(ctx context.Context, bin string, o options) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + o.Version, "-o", bin + "/"}
 	for _, name := range []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", program.Bench, program.Lab} {
 		args = append(args, "./cmd/"+name)
@@ -135,7 +135,7 @@ func compile(ctx context.Context, bin string, o options) error {
 	return nil
 }
 
-// debianVersion is what git describes, as Debian orders versions: after the last
+// debianVersion returns the version that git describes, as Debian orders versions: after the last
 // release come its commits, and before the first one are those of no release, by
 // their time.
 func debianVersion(describe string, when time.Time) string {

@@ -23,7 +23,7 @@ var debian embed.FS
 // prefix is where a package of a distribution has its programs.
 const prefix = "/usr"
 
-// pkg is one package. What it says of itself, and its scripts, are in debian/NAME.
+// pkg is one package. Its description and its scripts are in debian/NAME.
 type pkg struct {
 	name    string
 	version string
@@ -32,17 +32,17 @@ type pkg struct {
 	changes []byte    // the changelog
 }
 
-// control is the package's entry in dpkg's lists, as deb-control(5) has it.
-func (p pkg) control(kib int64) ([]byte, error) {
+// formatControl returns the package's entry in dpkg's lists, as deb-control(5) has it.
+func (p pkg) formatControl(kib int64) ([]byte, error) {
 	text, err := debian.ReadFile("debian/" + p.name + "/control")
 	r := strings.NewReplacer("@VERSION@", p.version, "@ARCH@", p.arch, "@SIZE@", strconv.FormatInt(kib, 10))
 	return []byte(r.Replace(string(text))), err
 }
 
-// pack makes a package of what is in stage, which it adds to, and returns the
+// packStage makes a package of what is in stage, which it adds to, and returns the
 // package's file.
-func (p pkg) pack(ctx context.Context, stage, out string) (string, error) {
-	if err := p.complete(stage); err != nil {
+func (p pkg) packStage(ctx context.Context, stage, out string) (string, error) {
+	if err := p.completeStage(stage); err != nil {
 		return "", fmt.Errorf("lay out the package: %w", err)
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
@@ -58,8 +58,8 @@ func (p pkg) pack(ctx context.Context, stage, out string) (string, error) {
 	return file, nil
 }
 
-// complete adds what a package has besides its programs and the files of a host.
-func (p pkg) complete(stage string) error {
+// completeStage adds what a package has besides its programs and the files of a host.
+func (p pkg) completeStage(stage string) error {
 	doc := filepath.Join(stage, prefix, "share/doc", p.name)
 	var changes bytes.Buffer
 	z, err := gzip.NewWriterLevel(&changes, gzip.BestCompression)
@@ -67,7 +67,7 @@ func (p pkg) complete(stage string) error {
 		return err
 	}
 	_, err = z.Write(p.changes)
-	if err := errors.Join(err, z.Close(), put(filepath.Join(doc, "changelog.gz"), changes.Bytes(), 0o644), copyFile("copyright", doc, 0o644)); err != nil {
+	if err := errors.Join(err, z.Close(), putFile(filepath.Join(doc, "changelog.gz"), changes.Bytes(), 0o644), copyFile("copyright", doc, 0o644)); err != nil {
 		return err
 	}
 	// Debian's zsh looks for completions of packages there.
@@ -75,16 +75,16 @@ func (p pkg) complete(stage string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	sums, kib, err := survey(stage)
+	sums, kib, err := listSums(stage)
 	if err != nil {
 		return err
 	}
-	control, err := p.control(kib)
+	control, err := p.formatControl(kib)
 	if err != nil {
 		return err
 	}
 	meta := filepath.Join(stage, "DEBIAN")
-	return errors.Join(put(filepath.Join(meta, "control"), control, 0o644), put(filepath.Join(meta, "md5sums"), sums, 0o644), p.copyMeta(meta), open(stage))
+	return errors.Join(putFile(filepath.Join(meta, "control"), control, 0o644), putFile(filepath.Join(meta, "md5sums"), sums, 0o644), p.copyMeta(meta), openFolders(stage))
 }
 
 // copyMeta copies what dpkg reads besides control: scripts are executable.
@@ -108,9 +108,9 @@ func (p pkg) copyMeta(meta string) error {
 	return nil
 }
 
-// survey lists the sums of the files, as `dpkg --verify` checks them, and what
+// listSums lists the sums of the files, as `dpkg --verify` checks them, and what
 // they need on a disk.
-func survey(stage string) (sums []byte, kib int64, err error) {
+func listSums(stage string) (sums []byte, kib int64, err error) {
 	err = filepath.WalkDir(stage, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -139,11 +139,11 @@ func copyFile(name, dir string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return put(filepath.Join(dir, filepath.Base(name)), body, mode)
+	return putFile(filepath.Join(dir, filepath.Base(name)), body, mode)
 }
 
-// put writes a file, with its mode whatever the umask is.
-func put(at string, body []byte, mode fs.FileMode) error {
+// putFile writes a file, with its mode whatever the umask is.
+func putFile(at string, body []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return err
 	}
@@ -153,8 +153,8 @@ func put(at string, body []byte, mode fs.FileMode) error {
 	return os.Chmod(at, mode)
 }
 
-// open lets everybody enter the folders, whatever the umask is.
-func open(stage string) error {
+// openFolders lets everybody enter the folders, whatever the umask is.
+func openFolders(stage string) error {
 	return filepath.WalkDir(stage, func(at string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = os.Chmod(at, 0o755)

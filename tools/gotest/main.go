@@ -3,7 +3,7 @@
 //
 //	tools/run gotest -as unit -repeat 'tools/go test -race' -- -race -timeout 30m ./...
 //
-// What is behind -- is go test's. How each test ended, and how long it took, is
+// The arguments after -- are go test's. How each test ended, and how long it took, is
 // then in build/log/NAME.tests, NAME being that of -as; `make test` reads these.
 package main
 
@@ -28,7 +28,7 @@ func main() {
 	as := flag.String("as", "test", "`name` of the file that is written below build/log")
 	repeat := flag.String("repeat", "tools/go test", "how the `command` that repeats a test begins; -run and the package follow")
 	flag.Parse()
-	err := run(context.Background(), *as, *repeat, flag.Args())
+	err := runGoTest(context.Background(), *as, *repeat, flag.Args())
 	var failed *exec.ExitError
 	switch {
 	case errors.As(err, &failed):
@@ -39,9 +39,9 @@ func main() {
 	}
 }
 
-// run starts go test in the tree's top folder. It passes the signals that end
+// runGoTest starts go test in the tree's top folder. It passes the signals that end
 // programs on to go test, and ends when go test has.
-func run(ctx context.Context, as, repeat string, args []string) error {
+func runGoTest(ctx context.Context, as, repeat string, args []string) error {
 	module, err := modulePath("go.mod")
 	if err != nil {
 		return err
@@ -64,12 +64,12 @@ func run(ctx context.Context, as, repeat string, args []string) error {
 		}
 	}()
 	s := stream{out: os.Stdout, verbose: isVerbose(args), module: module, prefix: repeat}
-	readErr := s.read(events)
-	return errors.Join(cmd.Wait(), readErr, write(as, s.ended))
+	readErr := s.readEvents(events)
+	return errors.Join(cmd.Wait(), readErr, writeOutcome(as, s.ended))
 }
 
-// isVerbose says whether go test's arguments ask for -v. What is behind -args is
-// the test program's.
+// isVerbose says whether go test's arguments ask for -v. Arguments after -args belong to the
+// test program.
 func isVerbose(args []string) bool {
 	if i := slices.Index(args, "-args"); i >= 0 {
 		args = args[:i]
@@ -77,15 +77,15 @@ func isVerbose(args []string) bool {
 	return slices.Contains(args, "-v")
 }
 
-func write(as string, tests []outcome.Test) error {
-	f, err := create(filepath.Join("build/log", as+outcome.Extension))
+func writeOutcome(as string, tests []outcome.Test) error {
+	f, err := createFile(filepath.Join("build/log", as+outcome.Extension))
 	if err != nil {
 		return err
 	}
 	return errors.Join(outcome.Write(f, tests), f.Close())
 }
 
-func create(name string) (*os.File, error) {
+func createFile(name string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
 	}

@@ -46,9 +46,9 @@ type line struct{ test, text string }
 // maxLine bounds one event. A test that logs more in a line is cut by go test.
 const maxLine = 64 << 20
 
-// read reads events until there are no more. Lines that are no events are
+// readEvents reads events until there are no more. Lines that are no events are
 // printed as they are.
-func (s *stream) read(r io.Reader) error {
+func (s *stream) readEvents(r io.Reader) error {
 	s.running = map[string]*pack{}
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxLine)
@@ -58,12 +58,12 @@ func (s *stream) read(r io.Reader) error {
 			fmt.Fprintln(s.out, in.Text())
 			continue
 		}
-		s.handle(e)
+		s.handleEvent(e)
 	}
 	return in.Err()
 }
 
-func (s *stream) handle(e event) {
+func (s *stream) handleEvent(e event) {
 	if e.Action == "build-output" {
 		fmt.Fprint(s.out, e.Output)
 	}
@@ -78,7 +78,7 @@ func (s *stream) handle(e event) {
 	top, _, below := strings.Cut(e.Test, "/")
 	switch {
 	case e.Action == "output":
-		s.print(p, top, line{e.Test, e.Output})
+		s.printLine(p, top, line{e.Test, e.Output})
 	case below:
 		if e.Action == "pass" || e.Action == "skip" {
 			p.lines[top] = slices.DeleteFunc(p.lines[top], func(l line) bool { return l.test == e.Test })
@@ -93,8 +93,8 @@ func (s *stream) handle(e event) {
 	}
 }
 
-// print prints a line, or keeps it until it is known whether its test fails.
-func (s *stream) print(p *pack, top string, l line) {
+// printLine prints a line, or keeps it until it is known whether its test fails.
+func (s *stream) printLine(p *pack, top string, l line) {
 	if top == "" && strings.HasPrefix(l.text, "ok  \t") && strings.HasSuffix(l.text, "\t(cached)\n") {
 		p.cached = true
 	}
@@ -107,15 +107,15 @@ func (s *stream) print(p *pack, top string, l line) {
 
 func (s *stream) endTest(e event, p *pack) {
 	p.started = slices.DeleteFunc(p.started, func(name string) bool { return name == e.Test })
-	p.tests = append(p.tests, s.test(e.Action, e.Elapsed, e.Package, e.Test))
+	p.tests = append(p.tests, s.outcomeOf(e.Action, e.Elapsed, e.Package, e.Test))
 	if e.Action == "fail" {
-		s.flush(p, e.Test)
+		s.flushTest(p, e.Test)
 	}
 	delete(p.lines, e.Test)
 }
 
-// flush prints what a test said, without the lines that frame it.
-func (s *stream) flush(p *pack, top string) {
+// flushTest prints what a test said, without the lines that frame it.
+func (s *stream) flushTest(p *pack, top string) {
 	for _, l := range p.lines[top] {
 		if !strings.HasPrefix(l.text, "=== ") {
 			fmt.Fprint(s.out, l.text)
@@ -127,13 +127,13 @@ func (s *stream) endPackage(e event, p *pack) {
 	failed := e.Action == "fail"
 	if failed {
 		for _, name := range p.started { // it was killed, after at most the time of all
-			p.tests = append(p.tests, s.test("fail", e.Elapsed, e.Package, name))
-			s.flush(p, name)
+			p.tests = append(p.tests, s.outcomeOf("fail", e.Elapsed, e.Package, name))
+			s.flushTest(p, name)
 		}
 		if !slices.ContainsFunc(p.tests, func(t outcome.Test) bool { return t.Verdict == "fail" }) {
-			p.tests = append(p.tests, s.test("fail", e.Elapsed, e.Package, ""))
+			p.tests = append(p.tests, s.outcomeOf("fail", e.Elapsed, e.Package, ""))
 		}
-		s.flush(p, "")
+		s.flushTest(p, "")
 	}
 	for _, l := range p.lines[""] {
 		if !failed && (strings.HasPrefix(l.text, "ok  \t") || strings.HasPrefix(l.text, "?   \t") || strings.HasPrefix(l.text, "\t")) {
@@ -150,7 +150,7 @@ func (s *stream) endPackage(e event, p *pack) {
 	delete(s.running, e.Package)
 }
 
-func (s *stream) test(verdict string, seconds float64, pkg, name string) outcome.Test {
+func (s *stream) outcomeOf(verdict string, seconds float64, pkg, name string) outcome.Test {
 	folder := "./" + strings.TrimPrefix(strings.TrimPrefix(pkg, s.module), "/")
 	repeat := s.prefix + " " + folder
 	if name != "" {

@@ -20,7 +20,7 @@ func replay(t *testing.T, file string, verbose bool) (text string, tests []outco
 	defer f.Close()
 	var out strings.Builder
 	s := stream{out: &out, verbose: verbose, module: "x", prefix: "tools/go test"}
-	if err := s.read(f); err != nil {
+	if err := s.readEvents(f); err != nil {
 		t.Fatal(err)
 	}
 	return out.String(), s.ended
@@ -108,7 +108,7 @@ func TestStreamWithV(t *testing.T) {
 func TestStreamPassesOtherLinesOn(t *testing.T) {
 	var out strings.Builder
 	s := stream{out: &out, module: "x"}
-	if err := s.read(strings.NewReader("go: warning\n{}\n{\"Action\":\"start\",\"Package\":\"x\"}\n")); err != nil {
+	if err := s.readEvents(strings.NewReader("go: warning\n{}\n{\"Action\":\"start\",\"Package\":\"x\"}\n")); err != nil {
 		t.Fatal(err)
 	}
 	if want := "go: warning\n{}\n"; out.String() != want {

@@ -48,7 +48,7 @@ func TestAnotherGoBuildsNoImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(top)
-	err := run(t.Context(), options{Out: filepath.Join(top, "culvert.tar"), Archs: []string{runtime.GOARCH}})
+	err := buildImage(t.Context(), options{Out: filepath.Join(top, "culvert.tar"), Archs: []string{runtime.GOARCH}})
 	if err == nil || !strings.Contains(err.Error(), runtime.Version()) || !strings.Contains(err.Error(), "GOTOOLCHAIN=go1.2.3") {
 		t.Errorf("error %v, want one with both versions and the next step", err)
 	}

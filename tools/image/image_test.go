@@ -25,14 +25,14 @@ func built(t *testing.T) (file string, digest v1.Hash) {
 				t.Fatal(err)
 			}
 		}
-		p, err := pack(bin, arch, "go1.2.3")
+		p, err := packImage(bin, arch, "go1.2.3")
 		if err != nil {
 			t.Fatal(err)
 		}
 		images = append(images, p)
 	}
 	file = filepath.Join(t.TempDir(), "culvert.tar")
-	digest, err := archive(file, "culvert.dev/culvert:test", images)
+	digest, err := writeArchive(file, "culvert.dev/culvert:test", images)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Command image builds Culvert's container image without a Docker daemon: one
 // OCI archive that has an image for each architecture. The same sources give
-// the same bytes, whoever builds them and when. For that it wants to be built by the Go
+// the same bytes on every machine and at any time. For that it wants to be built by the Go
 // version that tools/versions pins, which `make image` fetches, and refuses others. The
 // image records the version in its label dev.culvert.go.
 //
@@ -8,8 +8,8 @@
 //	tools/go run ./tools/image -arch amd64 -name example.org/culvert:v1
 //	tools/go run ./tools/image -go any             by the Go that is there
 //
-// What comes out is read by `ctr images import`, `podman load`, `skopeo copy
-// oci-archive:...` and registries' own tools.
+// `ctr images import`, `podman load`, `skopeo copy oci-archive:...` and registries'
+// own tools read the archive.
 package main
 
 import (
@@ -25,18 +25,21 @@ import (
 	"syscall"
 )
 
+// imageName is what the manifest and the chart call the image.
+const imageName = "culvert.dev/culvert:v0.1.0"
+
 func main() {
 	var o options
 	var archs string
 	flag.StringVar(&o.Out, "out", "build/image/culvert.tar", "where the OCI archive goes")
-	flag.StringVar(&o.Name, "name", "culvert.dev/culvert:v0.1.0", "what the image is called")
+	flag.StringVar(&o.Name, "name", imageName, "what the image is called")
 	flag.StringVar(&o.Version, "version", "unknown", "what its programs say of themselves")
 	flag.StringVar(&o.Go, "go", "", `the Go version that must build it, or "any" (default IMAGE_GO of tools/versions)`)
 	flag.StringVar(&archs, "arch", "amd64,arm64", "for which architectures")
 	flag.Parse()
 	o.Archs = strings.Split(archs, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o)
+	err := buildImage(ctx, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
@@ -49,8 +52,8 @@ type options struct {
 	Archs                  []string
 }
 
-// run builds the programs for each architecture and packs them.
-func run(ctx context.Context, o options) error {
+// buildImage builds the programs for each architecture and packs them.
+func buildImage(ctx context.Context, o options) error {
 	if o.Go == "" {
 		var err error
 		if o.Go, err = pinnedGo("tools/versions"); err != nil {
@@ -70,14 +73,14 @@ func run(ctx context.Context, o options) error {
 	var images []platform
 	for _, arch := range o.Archs {
 		bin := filepath.Join(work, arch)
-		if err := compile(ctx, bin, arch, o.Version); err != nil {
+		if err := compilePrograms(ctx, bin, arch, o.Version); err != nil {
 			return err
 		}
 		goVersion, err := checkPrograms(bin, o.Go)
 		if err != nil {
 			return err
 		}
-		p, err := pack(bin, arch, goVersion)
+		p, err := packImage(bin, arch, goVersion)
 		if err != nil {
 			return fmt.Errorf("pack the image for %s: %w", arch, err)
 		}
@@ -86,7 +89,7 @@ func run(ctx context.Context, o options) error {
 	if err := os.MkdirAll(filepath.Dir(o.Out), 0o755); err != nil {
 		return err
 	}
-	digest, err := archive(o.Out, o.Name, images)
+	digest, err := writeArchive(o.Out, o.Name, images)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", o.Out, err)
 	}
@@ -101,9 +104,9 @@ func run(ctx context.Context, o options) error {
 // which starts culvert-bench in pods of its own. No cluster boots a lab.
 var programs = []string{"culvert", "culvertd", "culvert-cni", "culvert-hook", "culvert-controller", "culvert-bench"}
 
-// compile builds the programs for an architecture, static, with nothing in them of
+// compilePrograms builds the programs for an architecture, static, with nothing in them of
 // the place where they were built or of git. The caller's flags for Go do not reach them.
-func compile(ctx context.Context, bin, arch, version string) error {
+func compilePrograms(ctx context.Context, bin, arch, version string) error {
 	args := []string{"build", "-trimpath", "-ldflags", "-s -w -X main.version=" + version, "-o", bin + "/"}
 	for _, name := range programs {
 		args = append(args, "./cmd/"+name)

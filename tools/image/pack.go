@@ -26,17 +26,17 @@ type platform struct {
 	size  int64 // bytes, compressed
 }
 
-// nobody is the user that the programs run as unless the pod says otherwise, as
-// the DaemonSet does: culvertd needs root, the controller does not.
-const nobody = "65532"
+// unprivileged is the user that the programs run as unless the pod says otherwise, as the
+// DaemonSet does: culvertd needs root, the controller does not.
+const unprivileged = "65532"
 
 // epoch is the date of everything in the image: a file's age says nothing that
 // its digest does not, and would make each build another one.
 var epoch = time.Unix(0, 0).UTC()
 
-// pack makes an image of the programs in bin, which goVersion has compiled: they are in
+// packImage makes an image of the programs in bin, which goVersion has compiled: they are in
 // /usr/local/bin, and there is nothing else, no shell either.
-func pack(bin, arch, goVersion string) (platform, error) {
+func packImage(bin, arch, goVersion string) (platform, error) {
 	files, err := archivePrograms(bin)
 	if err != nil {
 		return platform{}, err
@@ -62,7 +62,7 @@ func pack(bin, arch, goVersion string) (platform, error) {
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: epoch}
 	config.Config = v1.Config{
-		User: nobody, Entrypoint: []string{"/usr/local/bin/culvertd"}, Env: []string{"PATH=/usr/local/bin"},
+		User: unprivileged, Entrypoint: []string{"/usr/local/bin/culvertd"}, Env: []string{"PATH=/usr/local/bin"},
 		Labels: map[string]string{
 			"org.opencontainers.image.title": "Culvert", "org.opencontainers.image.source": "https://github.com/culvert-net/culvert",
 			"dev.culvert.go": goVersion,
@@ -102,10 +102,10 @@ func archivePrograms(bin string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// archive writes an OCI archive (image-spec, image-layout.md): one index, under
+// writeArchive writes an OCI archive (image-spec, image-layout.md): one index, under
 // the image's name, with an image for each platform. It replaces the file in
 // one step.
-func archive(file, name string, images []platform) (v1.Hash, error) {
+func writeArchive(file, name string, images []platform) (v1.Hash, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range images {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{

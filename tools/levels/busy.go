@@ -16,9 +16,8 @@ func readCPUTime() (bench.CPUTime, error) {
 	return bench.ParseCPUTime(text)
 }
 
-// describeBusy says how busy the cores were for a time. It tells a run that has too much
-// to do, which only less work makes shorter, from one that waits. Without ticks it
-// returns "".
+// describeBusy says how busy the cores were for a time. It shows whether a run has too much to
+// do, which only less work makes shorter, or waits. Without ticks it returns "".
 func describeBusy(spent bench.CPUTime, cores int) string {
 	all := spent.Busy() + spent.Steal + spent.Idle
 	if all <= 0 {

@@ -13,54 +13,69 @@ type job struct {
 	level string // which `make test-LEVEL` it is part of
 	needs []string
 	slots int // of the machine's, which has one for each core; 0 runs in the time that others leave; see alone
-	nice  int // nice(1)
+	nice  int // nice(1): a lab has the processors first, since its nodes and its measurements cannot wait
 	nodes int // lab nodes of 2 GiB that it has at most at one time
 	argv  []string
+	long  bool // only `make soak` runs it
 }
 
 // alone is for a job that takes every slot that there is.
 const alone = math.MaxInt
 
-// jobs are all of them. Those that may start are started in this order, the
-// longest first, so that no long one is left for the end. A job with a lab takes a
-// slot although it waits for timers half of the time. What measures runs alone.
+// jobs has all jobs. Those that may start are started in this order, the longest first, so that
+// no long one is left for the end. A job with a lab takes a slot although it waits for timers
+// half of the time. Jobs that measure run alone. The flag -short leaves out what takes minutes:
+// `make soak` runs the jobs without it.
 var jobs = []job{
-	{name: "build", level: "build", slots: 1, argv: words("make --no-print-directory -s test-build")},
-	{name: "image", level: "lab", needs: words("build"), slots: 1, nodes: 1, argv: words("tools/test-lab image")},
+	{name: "build", level: "build", slots: 1, argv: splitWords("make --no-print-directory -s test-build")},
+	{name: "image", level: "lab", needs: splitWords("build"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab image")},
 	// A second where the cache has all of them, ten minutes and more where it has not.
-	{name: "parts", level: "kubernetes", nice: 5, argv: words("tools/parts")},
-	{name: "lint", level: "lint", nice: 5, argv: words("tools/lint")},
+	{name: "parts", level: "kubernetes", nice: 5, argv: splitWords("tools/parts")},
+	{name: "lint", level: "lint", nice: 10, argv: splitWords("tools/lint")},
 
-	{name: "kubernetes", level: "kubernetes", needs: words("image parts"), slots: 1, nodes: 2,
-		argv: gotest("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-tags kubernetes -count=1 -timeout 75m -v ./test/kubernetes")},
-	{name: "lab-e2e", level: "lab", needs: words("image"), slots: 1, nodes: 2, argv: words("tools/test-lab e2e")},
-	{name: "lab-node", level: "lab", needs: words("image"), slots: 1, nodes: 1, argv: words("tools/test-lab node")},
-	{name: "lab-host", level: "lab", needs: words("image"), slots: 1, nodes: 2, argv: words("tools/test-lab host")},
+	{name: "kubernetes", level: "kubernetes", needs: splitWords("image parts"), slots: 1, nodes: 2,
+		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v ./test/kubernetes")},
+	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
+	{name: "unit", level: "unit", slots: 1, nice: 10, argv: splitWords("tools/test-unit rest -short")},
+	// All of test/failure, of which the job unit runs a sample under the race detector.
+	{name: "failure", level: "unit", slots: 1, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
+	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
+	{name: "lab-node", level: "lab", needs: splitWords("image"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab node -short")},
 
-	// The race detector makes test/failure some five times slower, so that a sample of
-	// it runs here, and everything without the detector.
-	{name: "unit", level: "unit", slots: 1, nice: 5, argv: words("tools/test-unit rest")},
-	{name: "failure", level: "unit", slots: 1, nice: 5, argv: gotest("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	// The detector would be what takes the memory.
-	{name: "memory", level: "unit", slots: 1, nice: 5, argv: gotest("memory", "tools/go test", "-run MemoryOfLargeLedgers ./journal")},
-	{name: "fuzz", level: "unit", slots: 1, nice: 5, argv: words("env FUZZTIME=500x JOBS=1 tools/fuzz")},
+	{name: "memory", level: "unit", slots: 1, nice: 10, argv: gotestArgs("memory", "tools/go test", "-run MemoryOfLargeLedgers ./journal")},
+	{name: "fuzz", level: "unit", slots: 1, nice: 10, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz")},
 	// These measure: nothing else runs meanwhile. Beside the Kubernetes level the agents of
 	// TestBench woke up too late, and its result was void. The second needs an API server.
-	{name: "lab-bench", level: "lab", needs: words("image"), slots: alone, nodes: 4, argv: words("tools/test-lab bench")},
-	{name: "unit-bench", level: "unit", needs: words("parts lint"), slots: alone, argv: words("tools/test-unit bench")},
+	{name: "lab-bench", level: "lab", needs: splitWords("image"), slots: alone, nodes: 4, argv: splitWords("tools/test-lab bench -short")},
+	{name: "unit-bench", level: "unit", needs: splitWords("parts lint"), slots: alone, argv: splitWords("tools/test-unit bench -short")},
 }
 
-func words(s string) []string { return strings.Fields(s) }
+func splitWords(s string) []string { return strings.Fields(s) }
 
-// gotest is tools/gotest with its arguments: how a command that repeats a test
-// begins, and what go test gets.
-func gotest(as, repeat, args string) []string {
-	return append([]string{"tools/run", "gotest", "-as", as, "-repeat", repeat, "--"}, words(args)...)
+// gotestArgs returns tools/gotest with its arguments: the beginning of a command that repeats a
+// test, and the arguments of go test.
+func gotestArgs(as, repeat, args string) []string {
+	return append([]string{"tools/run", "gotest", "-as", as, "-repeat", repeat, "--"}, splitWords(args)...)
 }
 
-// choose returns the jobs of levels, and those that they need. Without levels it
+// fullJobs returns the jobs of `make soak`: all of them, without -short.
+func fullJobs(all []job) []job {
+	full := slices.Clone(all)
+	for i := range full {
+		full[i].argv = slices.DeleteFunc(slices.Clone(full[i].argv), func(arg string) bool { return arg == "-short" })
+	}
+	return full
+}
+
+// shortJobs returns the jobs of `make test`.
+func shortJobs(all []job) []job {
+	return slices.DeleteFunc(slices.Clone(all), func(j job) bool { return j.long })
+}
+
+// chooseJobs returns the jobs of levels, and those that they need. Without levels it
 // returns all.
-func choose(all []job, levels []string) ([]job, error) {
+func chooseJobs(all []job, levels []string) ([]job, error) {
 	wanted := map[string]bool{}
 	for _, level := range levels {
 		if !slices.ContainsFunc(all, func(j job) bool { return j.level == level }) {

@@ -5,6 +5,7 @@
 //
 //	tools/run levels             every job
 //	tools/run levels lab unit    those of two levels, and what they need
+//	tools/run levels -full       every job, with the tests that take minutes: `make soak`
 //
 // The output of one job at a time is printed as it comes; that of the others
 // follows, each in one piece, and is in build/log meanwhile. Each job is run by
@@ -13,6 +14,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -33,7 +35,13 @@ const logs = "build/log"
 func main() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	status, err := run(os.Args[1:], signals)
+	full := flag.Bool("full", false, "run the tests that take minutes, too")
+	flag.Parse()
+	all := shortJobs(jobs)
+	if *full {
+		all = fullJobs(jobs)
+	}
+	status, err := runLevels(all, flag.Args(), signals)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "levels:", err)
 		status = 1
@@ -41,12 +49,12 @@ func main() {
 	os.Exit(status)
 }
 
-func run(levels []string, signals <-chan os.Signal) (int, error) {
-	chosen, err := choose(jobs, levels)
+func runLevels(all []job, levels []string, signals <-chan os.Signal) (int, error) {
+	chosen, err := chooseJobs(all, levels)
 	if err != nil {
 		return 1, err
 	}
-	if err := clean(chosen); err != nil {
+	if err := removeOld(chosen); err != nil {
 		return 1, err
 	}
 	here, err := measureRoom()
@@ -65,8 +73,8 @@ func run(levels []string, signals <-chan os.Signal) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	r := &runner{plan: plan, show: &show{out: os.Stdout, dir: logs, every: every, now: time.Now}, ended: make(chan end), start: watch}
-	if sig := r.run(signals); sig != 0 {
+	r := &runner{plan: plan, meter: newMeter(), show: &show{out: os.Stdout, dir: logs, every: every, now: time.Now}, ended: make(chan end), start: startJob}
+	if sig := r.runJobs(signals); sig != 0 {
 		return 128 + int(sig), nil
 	}
 	tests, err := outcome.ReadFolder(logs)
@@ -77,7 +85,8 @@ func run(levels []string, signals <-chan os.Signal) (int, error) {
 	if after, err := readCPUTime(); err == nil {
 		fmt.Println(describeBusy(after.Since(before), runtime.NumCPU()))
 	}
-	line, ok := r.verdict()
+	fmt.Println(r.meter.describeTimes())
+	line, ok := r.finalVerdict()
 	fmt.Println(line)
 	if !ok {
 		return 1, nil
@@ -85,8 +94,8 @@ func run(levels []string, signals <-chan os.Signal) (int, error) {
 	return 0, nil
 }
 
-// clean removes what an earlier run wrote, which would be taken for this one's.
-func clean(chosen []job) error {
+// removeOld removes what an earlier run wrote, which would be taken for this one's.
+func removeOld(chosen []job) error {
 	files, err := filepath.Glob(filepath.Join(logs, "*"+outcome.Extension))
 	if err != nil {
 		return err
@@ -119,11 +128,12 @@ func roomFor(cores, mib int) room {
 	return room{slots: max(smallest.slots, cores), nodes: max(smallest.nodes, (mib-6<<10)/(2<<10+512))}
 }
 
-// watch starts a job. What tools/watch itself says goes to said; the job's output
-// is in its log.
-func watch(j job, said io.Writer) (*exec.Cmd, error) {
+// startJob starts a job. The messages of tools/watch itself go to said; the job's output is in
+// its log.
+func startJob(j job, said io.Writer) (*exec.Cmd, error) {
 	argv := append([]string{"-n", strconv.Itoa(j.nice), "tools/watch", j.name}, j.argv...)
 	cmd := exec.Command("nice", argv...) //nolint:noctx // a signal ends it gently, see runner
+	cmd.Env = append(os.Environ(), jobVariable+"="+j.name)
 	cmd.Stderr = said
 	return cmd, cmd.Start()
 }

@@ -15,6 +15,7 @@ import (
 type runner struct {
 	plan    *schedule
 	show    *show
+	meter   *meter
 	start   func(j job, said io.Writer) (*exec.Cmd, error)
 	ended   chan end
 	started []*started // in the order in which they started
@@ -37,34 +38,38 @@ type end struct {
 	err error
 }
 
-// run returns the signal that ended it, 0 if none did.
-func (r *runner) run(signals <-chan os.Signal) syscall.Signal {
+// runJobs returns the signal that ended it, 0 if none did.
+func (r *runner) runJobs(signals <-chan os.Signal) syscall.Signal {
 	var ended syscall.Signal
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
+	look := time.NewTicker(2 * time.Second)
+	defer look.Stop()
 	for {
 		if ended == 0 {
 			r.startJobs()
 		}
-		r.show.update(r.started)
-		if r.running() == 0 && (ended != 0 || r.plan.isOver()) {
+		r.show.updateScreen(r.started)
+		if r.countRunning() == 0 && (ended != 0 || r.plan.isOver()) {
 			return ended
 		}
 		select {
 		case <-tick.C:
+		case <-look.C:
+			r.meter.lookAtProcesses()
 		case e := <-r.ended:
 			r.noteEnd(e)
 		case sig := <-signals:
 			if s, ok := sig.(syscall.Signal); ok && ended == 0 {
 				ended = s
-				r.stop()
+				r.stopJobs()
 			}
 		}
 	}
 }
 
 func (r *runner) startJobs() {
-	for _, j := range r.plan.start() {
+	for _, j := range r.plan.startReady() {
 		s := &started{job: j, from: r.show.now()}
 		r.started = append(r.started, s)
 		cmd, err := r.start(j, &s.said)
@@ -80,10 +85,10 @@ func (r *runner) startJobs() {
 
 func (r *runner) noteEnd(e end) {
 	e.job.isOver, e.job.ok, e.job.took = true, e.err == nil, r.show.now().Sub(e.job.from)
-	r.plan.end(e.job.name, e.job.ok)
+	r.plan.endJob(e.job.name, e.job.ok)
 }
 
-func (r *runner) running() (n int) {
+func (r *runner) countRunning() (n int) {
 	for _, s := range r.started {
 		if !s.isOver {
 			n++
@@ -92,8 +97,8 @@ func (r *runner) running() (n int) {
 	return n
 }
 
-// stop asks every job to end; tools/watch then ends its processes, gently first.
-func (r *runner) stop() {
+// stopJobs asks every job to end; tools/watch then ends its processes, gently first.
+func (r *runner) stopJobs() {
 	for _, s := range r.started {
 		if !s.isOver && s.cmd != nil {
 			_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
@@ -101,8 +106,8 @@ func (r *runner) stop() {
 	}
 }
 
-// verdict is the last line, and whether all jobs passed.
-func (r *runner) verdict() (line string, ok bool) {
+// finalVerdict returns the last line, and whether all jobs passed.
+func (r *runner) finalVerdict() (line string, ok bool) {
 	var good, bad []string
 	for _, j := range r.plan.jobs {
 		seconds := ""

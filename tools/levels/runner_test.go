@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 )
 
 // runJobs runs jobs by the real tools/watch in a folder of its own, and returns what was
@@ -30,9 +35,9 @@ func runJobs(t *testing.T, jobs []job, signals <-chan os.Signal) (*runner, strin
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	r := &runner{plan: plan, ended: make(chan end), start: watch}
+	r := &runner{plan: plan, meter: newMeter(), ended: make(chan end), start: startJob}
 	r.show = &show{out: &out, dir: logs, every: time.Minute, now: time.Now}
-	sig := r.run(signals)
+	sig := r.runJobs(signals)
 	return r, out.String(), sig
 }
 
@@ -64,7 +69,7 @@ func TestRunnerRunsJobs(t *testing.T) {
 	if diff := cmp.Diff(want, r.plan.states); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	line, ok := r.verdict()
+	line, ok := r.finalVerdict()
 	line = regexp.MustCompile(` [0-9]+ s`).ReplaceAllString(line, "")
 	if ok || line != "make test: FAILED: wrong (build/log/wrong.log), after not run; passed: first, second" {
 		t.Errorf("%v, %s", ok, line)
@@ -112,11 +117,50 @@ func TestRunnerEndsBySignal(t *testing.T) {
 	if !strings.Contains(out, "taken down\n") || strings.Contains(out, "never") {
 		t.Errorf("printed:\n%s", out)
 	}
-	if r.running() != 0 {
-		t.Errorf("%d jobs still run", r.running())
+	if r.countRunning() != 0 {
+		t.Errorf("%d jobs still run", r.countRunning())
 	}
 	checkGone(t, "pid")
 	checkGone(t, "beside")
+}
+
+// A signal that comes as early as can be ends the job too, and nothing of tools/watch stays.
+func TestWatchEndsByAnEarlySignal(t *testing.T) {
+	tools, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var g errgroup.Group
+	for i := range 24 {
+		g.Go(func() error {
+			pid := filepath.Join(dir, fmt.Sprint("pid", i))
+			cmd := exec.CommandContext(t.Context(), filepath.Join(tools, "watch"), fmt.Sprint("job", i), "sh", "-c", `echo $$ >"$0"; exec sleep 300`, pid)
+			cmd.Dir = dir
+			cmd.Stderr = &bytes.Buffer{} // a pipe, which whatever stays keeps open
+			cmd.WaitDelay = 20 * time.Second
+			if err := cmd.Start(); err != nil {
+				return err
+			}
+			for !isThere(filepath.Join(dir, logs, fmt.Sprintf("job%d.log", i))) { // it is about to start the command
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				return err
+			}
+			if err := cmd.Wait(); errors.Is(err, exec.ErrWaitDelay) {
+				t.Errorf("%d ms after its log was made: something of it stays", i)
+			}
+			if isThere(pid) {
+				checkGone(t, pid)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
 }
 
 func isThere(file string) bool {
@@ -153,7 +197,7 @@ func TestRoomFor(t *testing.T) {
 
 func TestClean(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := clean(nil); err != nil {
+	if err := removeOld(nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"unit.log", "lint.log", "old.tests"} {
@@ -161,7 +205,7 @@ func TestClean(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := clean([]job{{name: "unit"}, {name: "new"}}); err != nil {
+	if err := removeOld([]job{{name: "unit"}, {name: "new"}}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := filepath.Glob(logs + "/*")

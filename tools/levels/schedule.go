@@ -55,9 +55,9 @@ func newSchedule(jobs []job, r room) (*schedule, error) {
 	return &schedule{jobs, r, map[string]state{}}, nil
 }
 
-// start returns the jobs that are to start now, and counts them as running. A job
+// startReady returns the jobs that are to start now, and counts them as running. A job
 // that does not fit does not keep those below it from starting.
-func (s *schedule) start() []job {
+func (s *schedule) startReady() []job {
 	var started []job
 	for _, j := range s.jobs {
 		if s.states[j.name] != waiting {
@@ -74,7 +74,7 @@ func (s *schedule) start() []job {
 				ready = false
 			}
 		}
-		if free := s.free(); ready && s.states[j.name] == waiting && j.slots <= free.slots && j.nodes <= free.nodes {
+		if free := s.freeRoom(); ready && s.states[j.name] == waiting && j.slots <= free.slots && j.nodes <= free.nodes {
 			s.states[j.name] = running
 			started = append(started, j)
 		}
@@ -82,8 +82,8 @@ func (s *schedule) start() []job {
 	return started
 }
 
-// free is the room that the running jobs leave.
-func (s *schedule) free() room {
+// freeRoom returns the room that the running jobs leave.
+func (s *schedule) freeRoom() room {
 	free := s.room
 	for _, j := range s.jobs {
 		if s.states[j.name] == running {
@@ -94,8 +94,8 @@ func (s *schedule) free() room {
 	return free
 }
 
-// end notes that a job has ended.
-func (s *schedule) end(name string, ok bool) {
+// endJob notes that a job has ended.
+func (s *schedule) endJob(name string, ok bool) {
 	s.states[name] = failed
 	if ok {
 		s.states[name] = passed

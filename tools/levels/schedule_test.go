@@ -46,9 +46,9 @@ func TestScheduleFillsTheMachine(t *testing.T) {
 		{"measure", ""},
 	} {
 		if step.ends != "" {
-			s.end(step.ends, true)
+			s.endJob(step.ends, true)
 		}
-		if got := names(s.start()); got != step.starts {
+		if got := names(s.startReady()); got != step.starts {
 			t.Errorf("after %s: starts %q, want %q", step.ends, got, step.starts)
 		}
 	}
@@ -66,15 +66,15 @@ func TestScheduleAfterAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := names(s.start()); got != "build" {
+	if got := names(s.startReady()); got != "build" {
 		t.Errorf("starts %q", got)
 	}
-	s.end("build", false)
-	if got := names(s.start()); got != "unit" {
+	s.endJob("build", false)
+	if got := names(s.startReady()); got != "unit" {
 		t.Errorf("after the failure: starts %q", got)
 	}
-	s.end("unit", true)
-	if got := names(s.start()); got != "" || !s.isOver() {
+	s.endJob("unit", true)
+	if got := names(s.startReady()); got != "" || !s.isOver() {
 		t.Errorf("at the end: starts %q, %v", got, s.states)
 	}
 	want := map[string]state{"build": failed, "image": skipped, "lab": skipped, "unit": passed}
@@ -115,16 +115,16 @@ func TestJobs(t *testing.T) {
 	}
 	for levels, want := range map[string]string{
 		"unit":            "parts lint unit failure memory fuzz unit-bench",
-		"lab":             "build image lab-e2e lab-node lab-host lab-bench",
+		"lab":             "build image lab-host lab-e2e lab-node lab-bench",
 		"lint kubernetes": "build image parts lint kubernetes",
 		"":                names(jobs),
 	} {
-		got, err := choose(jobs, strings.Fields(levels))
+		got, err := chooseJobs(jobs, strings.Fields(levels))
 		if names(got) != want || err != nil {
 			t.Errorf("levels %q: %q, %v, want %q", levels, names(got), err, want)
 		}
 	}
-	if _, err := choose(jobs, []string{"unit", "labs"}); err == nil || !strings.Contains(err.Error(), `"labs"`) {
+	if _, err := chooseJobs(jobs, []string{"unit", "labs"}); err == nil || !strings.Contains(err.Error(), `"labs"`) {
 		t.Errorf("a level that is not there: %v", err)
 	}
 }

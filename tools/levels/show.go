@@ -17,40 +17,40 @@ type show struct {
 	every time.Duration // how long it is silent at most
 	now   func() time.Time
 
-	front  *started
-	offset int64 // of the front's log: what is before it is printed
-	done   map[string]bool
-	told   map[string]bool // failed while another was in front, and that was said
-	last   time.Time       // when something was printed
+	front     *started
+	offset    int64 // of the front's log: what is before it is printed
+	done      map[string]bool
+	announced map[string]bool // failed while another was in front, and that was said
+	last      time.Time       // when something was printed
 }
 
-// update prints what there is to print of the jobs that were started.
-func (s *show) update(jobs []*started) {
+// updateScreen prints what there is to print of the jobs that were started.
+func (s *show) updateScreen(jobs []*started) {
 	for {
-		if s.front == nil && !s.choose(jobs) {
+		if s.front == nil && !s.chooseFront(jobs) {
 			return
 		}
 		over := s.front.isOver // before the log is read: it does not grow any more then
-		s.follow()
+		s.followLog()
 		if !over {
 			break
 		}
-		s.close()
+		s.closeSection()
 	}
-	s.tell(jobs)
+	s.announceFailed(jobs)
 	if s.now().Sub(s.last) >= s.every {
-		s.printf("%s\n", s.progress(jobs))
+		s.printLine("%s\n", s.progressLine(jobs))
 	}
 }
 
-// choose takes the next job to the front: one that has ended, else the one
+// chooseFront takes the next job to the front: one that has ended, else the one
 // that was started first.
-func (s *show) choose(jobs []*started) bool {
+func (s *show) chooseFront(jobs []*started) bool {
 	for _, over := range []bool{true, false} {
 		for _, j := range jobs {
 			if !s.done[j.name] && j.isOver == over {
 				s.front, s.offset = j, 0
-				s.printf("==> %s\n", j.name)
+				s.printLine("==> %s\n", j.name)
 				return true
 			}
 		}
@@ -58,8 +58,8 @@ func (s *show) choose(jobs []*started) bool {
 	return false
 }
 
-// follow prints what the front's log has more than before.
-func (s *show) follow() {
+// followLog prints what the front's log has more than before.
+func (s *show) followLog() {
 	f, err := os.Open(filepath.Join(s.dir, s.front.name+".log"))
 	if err != nil {
 		return // it is not there yet
@@ -75,38 +75,38 @@ func (s *show) follow() {
 	}
 }
 
-// close ends the section of the job in front.
-func (s *show) close() {
+// closeSection ends the section of the job in front.
+func (s *show) closeSection() {
 	if s.done == nil {
 		s.done = map[string]bool{}
 	}
-	s.printf("%s==> %s: %s, %.0f s\n", s.front.said.String(), s.front.name, verdict(s.front), s.front.took.Seconds())
+	s.printLine("%s==> %s: %s, %.0f s\n", s.front.said.String(), s.front.name, verdictOf(s.front), s.front.took.Seconds())
 	s.done[s.front.name] = true
 	s.front = nil
 }
 
-func verdict(j *started) string {
+func verdictOf(j *started) string {
 	if j.ok {
 		return passed.String()
 	}
 	return failed.String()
 }
 
-// tell says of a job that failed behind the front that it has.
-func (s *show) tell(jobs []*started) {
+// announceFailed says of a job that failed behind the front that it has.
+func (s *show) announceFailed(jobs []*started) {
 	for _, j := range jobs {
-		if j.isOver && !j.ok && j != s.front && !s.done[j.name] && !s.told[j.name] {
-			if s.told == nil {
-				s.told = map[string]bool{}
+		if j.isOver && !j.ok && j != s.front && !s.done[j.name] && !s.announced[j.name] {
+			if s.announced == nil {
+				s.announced = map[string]bool{}
 			}
-			s.told[j.name] = true
-			s.printf("==> %s failed after %.0f s: its output follows, and is in %s/%s.log\n", j.name, j.took.Seconds(), s.dir, j.name)
+			s.announced[j.name] = true
+			s.printLine("==> %s failed after %.0f s: its output follows, and is in %s/%s.log\n", j.name, j.took.Seconds(), s.dir, j.name)
 		}
 	}
 }
 
-// progress is the line that says what runs.
-func (s *show) progress(jobs []*started) string {
+// progressLine returns the line that says what runs.
+func (s *show) progressLine(jobs []*started) string {
 	var beside []string
 	for _, j := range jobs {
 		if !j.isOver && j != s.front {
@@ -120,7 +120,7 @@ func (s *show) progress(jobs []*started) string {
 	return line
 }
 
-func (s *show) printf(format string, args ...any) {
+func (s *show) printLine(format string, args ...any) {
 	fmt.Fprintf(s.out, format, args...)
 	s.last = s.now()
 }

@@ -53,21 +53,21 @@ func TestShowPrintsOneJobAfterTheOther(t *testing.T) {
 	a, b, c := &started{job: job{name: "a"}, from: s.time}, &started{job: job{name: "b"}, from: s.time}, &started{job: job{name: "c"}, from: s.time}
 	s.log("a", "a1\n")
 	s.log("b", "b1\n")
-	s.update([]*started{a, b, c})
+	s.updateScreen([]*started{a, b, c})
 	s.wants("==> a\na1\n")
 	s.log("b", "b2\n")
 	s.log("c", "c1\n")
 	s.log("a", "a2\n")
 	c.isOver, c.ok, c.took = true, true, 3*time.Second
-	s.update([]*started{a, b, c})
+	s.updateScreen([]*started{a, b, c})
 	s.wants("a2\n")
 	s.log("a", "a3\n")
 	a.isOver, a.took = true, 4*time.Second
 	a.said.WriteString("a: left processes behind\n")
-	s.update([]*started{a, b, c})
+	s.updateScreen([]*started{a, b, c})
 	s.wants("a3\na: left processes behind\n==> a: failed, 4 s\n==> c\nc1\n==> c: ok, 3 s\n==> b\nb1\nb2\n")
 	b.isOver, b.ok, b.took = true, true, 5*time.Second
-	s.update([]*started{a, b, c})
+	s.updateScreen([]*started{a, b, c})
 	s.wants("==> b: ok, 5 s\n")
 }
 
@@ -76,21 +76,21 @@ func TestShowPrintsOneJobAfterTheOther(t *testing.T) {
 func TestShowIsNotSilent(t *testing.T) {
 	s := newStage(t)
 	a, b := &started{job: job{name: "a"}, from: s.time}, &started{job: job{name: "b"}, from: s.time}
-	s.update([]*started{a, b})
+	s.updateScreen([]*started{a, b})
 	s.wants("==> a\n")
 	s.time = s.time.Add(9 * time.Second)
-	s.update([]*started{a, b})
+	s.updateScreen([]*started{a, b})
 	s.wants("")
 	s.time = s.time.Add(time.Second)
-	s.update([]*started{a, b})
+	s.updateScreen([]*started{a, b})
 	s.wants("a: running for 10 s; beside it b for 10 s\n")
 	s.time = s.time.Add(time.Second)
 	b.isOver, b.took = true, 11*time.Second
 	for range 2 {
-		s.update([]*started{a, b})
+		s.updateScreen([]*started{a, b})
 	}
 	s.wants("==> b failed after 11 s: its output follows, and is in DIR/b.log\n")
 	s.time = s.time.Add(10 * time.Second)
-	s.update([]*started{a, b})
+	s.updateScreen([]*started{a, b})
 	s.wants("a: running for 21 s\n")
 }

@@ -10,9 +10,10 @@ import (
 
 const compatibilityIntro = `# What works as it is
 
-Networks, annotations and configurations that people wrote for other projects, given to Culvert and compared with what those projects
-make of them. The cases are in [test/compat](../test/compat): each has an input of our own, the other project's outcome and
-where it shows it. ` + "`tools/go test ./test/compat -v`" + ` prints the same table and every case that is not the same.
+Each row is a network, an annotation or a configuration for another project, and compares Culvert's
+outcome with that project's. The cases are in [test/compat](../test/compat): each has an input of
+our own, the other project's outcome and where it shows it. ` + "`tools/go test ./test/compat -v`" + `
+prints the same table and every case with another outcome.
 
 <!-- Written by tools/refdoc from the cases of test/compat: change them there. -->
 
@@ -20,7 +21,7 @@ where it shows it. ` + "`tools/go test ./test/compat -v`" + ` prints the same ta
 |---|---|---|---|---|---|---|
 `
 
-// compatibilityPage is a table of the groups, and the cases of each that are not the same.
+// compatibilityPage returns a table of the groups, and the cases of each that are not the same.
 func compatibilityPage() ([]byte, error) {
 	groups, err := compat.Groups()
 	if err != nil {
@@ -52,9 +53,9 @@ func writeOthers(out *bytes.Buffer, g compat.Group, results []compat.Result) {
 		case compat.NotYet:
 			why = "not yet"
 		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", cell(r.Name), cell(r.Peer.String()), cell(r.Got.String()), cell(why))
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", escapeCell(r.Name), escapeCell(r.Peer.String()), escapeCell(r.Got.String()), escapeCell(why))
 	}
 }
 
-// cell is text in a table.
-func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
+// escapeCell returns text for a table.
+func escapeCell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }

@@ -16,18 +16,20 @@ import (
 
 const hostIntro = `# host.yaml
 
-What Culvert makes of a host's SR-IOV NICs: how many VFs each PF has, and how they are cut into pools. culvertd reads
-` + "`/etc/culvert/host.yaml`" + ` when it starts and at ` + "`culvert host apply`" + `. ` + "`culvert host validate`" + ` finds mistakes, and
-` + "`culvert host plan`" + ` shows what would change and whom it would hurt.
+This file declares a host's SR-IOV NICs to Culvert: how many VFs each PF has, and which pools they
+are in. culvertd reads ` + "`/etc/culvert/host.yaml`" + ` when it starts and at ` + "`culvert host apply`" + `.
+
+` + "`culvert host validate`" + ` finds mistakes. ` + "`culvert host plan`" + ` shows the changes, and the pods and
+guests that they would affect.
 
 <!-- Written by tools/refdoc from the documentation of package desired: change it there. -->
 `
 
-// hostReference is the reference of host.yaml in Markdown: the package's
+// hostReference returns the reference of host.yaml in Markdown: the package's
 // documentation from its first heading on, and what the type Selector says
 // about drivers.
 func hostReference(dir string) ([]byte, error) {
-	pkg, err := load(dir)
+	pkg, err := loadPackage(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -46,11 +48,11 @@ func hostReference(dir string) ([]byte, error) {
 	printer.HeadingID = func(*comment.Heading) string { return "" }
 	var out bytes.Buffer
 	out.WriteString(hostIntro + "\n")
-	out.Write(printer.Markdown(p.Parse(text)))
+	out.WriteString(wrapLines(string(printer.Markdown(p.Parse(text)))))
 	return out.Bytes(), nil
 }
 
-// selectorDoc is what the type Selector says after its first paragraph, which
+// selectorDoc returns what the type Selector says after its first paragraph, which
 // is about the Go type.
 func selectorDoc(pkg *doc.Package) (string, error) {
 	for _, t := range pkg.Types {
@@ -62,8 +64,8 @@ func selectorDoc(pkg *doc.Package) (string, error) {
 	return "", errors.New("package desired has no type Selector")
 }
 
-// load parses a package for its documentation.
-func load(dir string) (*doc.Package, error) {
+// loadPackage parses a package for its documentation.
+func loadPackage(dir string) (*doc.Package, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
 		return nil, err

@@ -18,8 +18,9 @@ import (
 
 const invariantsIntro = `# The invariants and their tests
 
-What Culvert promises (docs/concepts.md), and the tests that fail when it is broken. docs/failures.md goes the other way: from
-what may go wrong to what Culvert does.
+This page lists the tests that fail when an invariant of Culvert ([concepts](../concepts.md)) is
+broken. [failures.md](../failures.md) has the opposite direction: from a failure to Culvert's
+reaction.
 
 <!-- Written by tools/refdoc from the names and comments of the tests: change them there. -->
 `
@@ -38,25 +39,25 @@ func invariantsReference(root string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	proofs, err := proofs(root)
+	proofs, err := findProofs(root)
 	if err != nil {
 		return nil, err
 	}
 	var out bytes.Buffer
 	out.WriteString(invariantsIntro)
 	for _, m := range promise.FindAllStringSubmatch(string(concepts), -1) {
-		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n", m[1], strings.Join(strings.Fields(m[2]), " "))
+		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n", m[1], wrapLines(strings.Join(strings.Fields(m[2]), " ")))
 		all := proofs[m[1]]
 		slices.SortFunc(all, func(a, b proof) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.name, b.name)) })
 		for _, p := range all {
-			fmt.Fprintf(&out, "- `%s` in %s: %s\n", p.name, p.path, p.what)
+			fmt.Fprintln(&out, wrapLines(fmt.Sprintf("- `%s` in %s: %s", p.name, p.path, p.what)))
 		}
 	}
 	return out.Bytes(), nil
 }
 
-// proofs are all tests and stories by the invariants that they name.
-func proofs(root string) (map[string][]proof, error) {
+// findProofs returns all tests and stories by the invariants that they name.
+func findProofs(root string) (map[string][]proof, error) {
 	all := map[string][]proof{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -83,11 +84,11 @@ func testsOf(path, rel string, all map[string][]proof) error {
 	}
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)
-		if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") && !strings.HasPrefix(f.Name.Name, "Fuzz") {
+		if !ok || f.Recv != nil || f.Name.Name == "TestMain" || !strings.HasPrefix(f.Name.Name, "Test") && !strings.HasPrefix(f.Name.Name, "Fuzz") {
 			continue
 		}
 		what := strings.Join(strings.Fields(new(doc.Package).Synopsis(f.Doc.Text())), " ")
-		for _, i := range named(f.Name.Name + " " + f.Doc.Text()) {
+		for _, i := range namedInvariants(f.Name.Name + " " + f.Doc.Text()) {
 			all[i] = append(all[i], proof{filepath.ToSlash(filepath.Dir(rel)), f.Name.Name, cmp.Or(what, "see there")})
 		}
 	}
@@ -109,15 +110,15 @@ func storyOf(path, rel string, all map[string][]proof) error {
 		}
 		what := strings.Join(paragraph, " ")
 		paragraph = nil
-		for _, i := range named(what) {
+		for _, i := range namedInvariants(what) {
 			all[i] = append(all[i], proof{filepath.ToSlash(filepath.Dir(rel)), filepath.Base(path), what})
 		}
 	}
 	return nil
 }
 
-// named are the invariants that a text names, I1-I8 being all between.
-func named(text string) []string {
+// namedInvariants returns the invariants that a text names, I1-I8 being all between.
+func namedInvariants(text string) []string {
 	var out []string
 	for _, m := range invariant.FindAllString(text, -1) {
 		var first, last int

@@ -15,15 +15,15 @@ import (
 )
 
 func main() {
-	if err := run("."); err != nil {
+	if err := writeReference("."); err != nil {
 		fmt.Fprintln(os.Stderr, "refdoc:", err)
 		os.Exit(1)
 	}
 }
 
-// run writes the reference below the project's folder root.
-func run(root string) error {
-	all, err := references(root)
+// writeReference writes the reference below the project's folder root.
+func writeReference(root string) error {
+	all, err := listReferences(root)
 	if err != nil {
 		return err
 	}
@@ -35,8 +35,8 @@ func run(root string) error {
 	return nil
 }
 
-// references are the files below docs that are written here.
-func references(root string) (map[string][]byte, error) {
+// listReferences returns the files below docs that are written here.
+func listReferences(root string) (map[string][]byte, error) {
 	host, err := hostReference(filepath.Join(root, "desired"))
 	if err != nil {
 		return nil, err

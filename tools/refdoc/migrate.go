@@ -10,13 +10,14 @@ import (
 
 const migrateIntro = `# Fields of the SR-IOV operator and the device plugin
 
-What ` + "`culvert migrate convert`" + ` makes of each field, below spec for the operator's objects and below resourceList for the
-ConfigMap of the device plugin. A field that has no equivalent and a value is named when it is converted.
+` + "`culvert migrate convert`" + ` converts each field as these tables say. The fields of the operator's
+objects are below spec, those of the device plugin's ConfigMap below resourceList. The command names
+each field with a value that has no equivalent.
 
 <!-- Written by tools/refdoc from migrate/fields.go: change it there. -->
 `
 
-// migrateReference is the table of fields, by kind.
+// migrateReference returns the table of fields, by kind.
 func migrateReference() []byte {
 	var out bytes.Buffer
 	out.WriteString(migrateIntro)

@@ -10,7 +10,7 @@ import (
 
 func TestReferenceIsCurrent(t *testing.T) {
 	root := filepath.Join("..", "..")
-	all, err := references(root)
+	all, err := listReferences(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestReferenceIsCurrent(t *testing.T) {
 }
 
 func TestNamed(t *testing.T) {
-	got := named("TestI2Something: I4, I1-I3 and I4; not I.")
+	got := namedInvariants("TestI2Something: I4, I1-I3 and I4; not I.")
 	if diff := cmp.Diff([]string{"I2", "I4", "I1", "I3"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -12,9 +12,10 @@ import (
 
 const resultIntro = `# The result of a measurement
 
-What ` + "`culvert bench run`" + ` writes, and what ` + "`culvert bench report`" + ` and ` + "`culvert bench compare`" + ` read: one JSON object, the
-first below. Keys that are marked optional are left out when they are empty or 0; a reader that knows the schema refuses a key that
-is not here. Times are RFC 3339.
+` + "`culvert bench run`" + ` writes a result, and ` + "`culvert bench report`" + ` and ` + "`culvert bench compare`" + ` read it.
+It is one JSON object, of the first type below. A key that is marked optional is absent when it is
+empty or 0. A reader that knows the schema refuses a key that is not on this page. Times are RFC
+3339.
 
 <!-- Written by tools/refdoc from the types in bench/result.go: change it there. -->
 `
@@ -22,7 +23,7 @@ is not here. Times are RFC 3339.
 // resultReference lists the types of a result in the order in which they are
 // first needed, each with its keys.
 func resultReference(dir string) ([]byte, error) {
-	pkg, err := load(dir)
+	pkg, err := loadPackage(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func resultReference(dir string) ([]byte, error) {
 		if t == nil {
 			return nil, fmt.Errorf("package bench has no type %s", wanted[i])
 		}
-		fmt.Fprintf(&out, "\n## %s\n\n%s\n", t.Name, sentence(t.Doc))
+		fmt.Fprintf(&out, "\n## %s\n\n%s\n", t.Name, wrapLines(joinLines(t.Doc)))
 		if err := typeTable(&out, t, types, func(name string) {
 			if _, ours := types[name]; ours && !strings.Contains("\n"+strings.Join(wanted, "\n")+"\n", "\n"+name+"\n") {
 				wanted = append(wanted, name)
@@ -62,7 +63,7 @@ func typeTable(out *bytes.Buffer, t *doc.Type, types map[string]*doc.Type, need 
 		for _, c := range t.Consts {
 			for _, s := range c.Decl.Specs {
 				if v, ok := s.(*ast.ValueSpec); ok {
-					fmt.Fprintf(out, "\n- `%s` %s", v.Values[0].(*ast.BasicLit).Value, sentence(v.Comment.Text())) //nolint:forcetypeassert // or the type has no such constants
+					fmt.Fprintf(out, "\n- `%s` %s", v.Values[0].(*ast.BasicLit).Value, joinLines(v.Comment.Text())) //nolint:forcetypeassert // or the type has no such constants
 				}
 			}
 		}
@@ -70,15 +71,15 @@ func typeTable(out *bytes.Buffer, t *doc.Type, types map[string]*doc.Type, need 
 		return nil
 	}
 	out.WriteString("\n| key | value | |\n|---|---|---|\n")
-	return rows(out, fields, types, need)
+	return writeRows(out, fields, types, need)
 }
 
-// rows writes the keys of a struct; those of one that is embedded are its own.
-func rows(out *bytes.Buffer, fields *ast.StructType, types map[string]*doc.Type, need func(string)) error {
+// writeRows writes the keys of a struct; those of one that is embedded are its own.
+func writeRows(out *bytes.Buffer, fields *ast.StructType, types map[string]*doc.Type, need func(string)) error {
 	for _, f := range fields.Fields.List {
 		if name, ok := f.Type.(*ast.Ident); ok && len(f.Names) == 0 && types[name.Name] != nil {
 			if inner, ok := types[name.Name].Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType); ok { //nolint:forcetypeassert // go/doc's types have no other
-				if err := rows(out, inner, types, need); err != nil {
+				if err := writeRows(out, inner, types, need); err != nil {
 					return err
 				}
 				continue
@@ -92,26 +93,29 @@ func rows(out *bytes.Buffer, fields *ast.StructType, types map[string]*doc.Type,
 		if strings.HasPrefix(options, "omit") {
 			optional = "optional. "
 		}
-		text := strings.TrimSpace(sentence(f.Doc.Text()) + " " + sentence(f.Comment.Text()))
-		fmt.Fprintf(out, "| `%s` | %s | %s |\n", key, value(f.Type, need), strings.TrimSpace(optional+text))
+		text := strings.TrimSpace(joinLines(f.Doc.Text()) + " " + joinLines(f.Comment.Text()))
+		if rest, begins := strings.CutPrefix(text, fieldName(f)+" "); begins {
+			text = "`" + key + "` " + rest
+		}
+		fmt.Fprintf(out, "| `%s` | %s | %s |\n", key, describeType(f.Type, need), strings.TrimSpace(optional+text))
 	}
 	return nil
 }
 
-// sentence puts a comment on one line of a Markdown table.
-func sentence(s string) string {
+// joinLines puts a comment on one line of a Markdown table.
+func joinLines(s string) string {
 	return strings.NewReplacer("|", "\\|", "<", "&lt;").Replace(strings.Join(strings.Fields(s), " "))
 }
 
-// value tells a field's type in the words of JSON.
-func value(e ast.Expr, need func(string)) string {
+// describeType names a field's type in the words of JSON.
+func describeType(e ast.Expr, need func(string)) string {
 	switch t := e.(type) {
 	case *ast.StarExpr:
-		return value(t.X, need)
+		return describeType(t.X, need)
 	case *ast.ArrayType:
-		return "list of " + value(t.Elt, need)
+		return "list of " + describeType(t.Elt, need)
 	case *ast.MapType:
-		return "object: name to " + value(t.Value, need)
+		return "object: name to " + describeType(t.Value, need)
 	case *ast.SelectorExpr:
 		return map[string]string{"Time": "time", "Addr": "IP address"}[t.Sel.Name]
 	case *ast.Ident:
@@ -122,4 +126,12 @@ func value(e ast.Expr, need func(string)) string {
 		return "[" + t.Name + "](#" + strings.ToLower(t.Name) + ")"
 	}
 	return ""
+}
+
+// fieldName returns the Go name of a field; empty when it is embedded.
+func fieldName(f *ast.Field) string {
+	if len(f.Names) == 0 {
+		return ""
+	}
+	return f.Names[0].Name
 }

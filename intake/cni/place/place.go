@@ -33,10 +33,10 @@ func Install(program, dir string) error {
 		return fmt.Errorf("install the CNI plugin: %w", err)
 	}
 	other := filepath.Join(dir, alias)
-	if ours(other) {
+	if isOurs(other) {
 		return nil
 	}
-	if err := rename(other, filepath.Join(dir, before)); err != nil {
+	if err := renameFile(other, filepath.Join(dir, before)); err != nil {
 		return fmt.Errorf("install the CNI plugin: keep the plugin that is called %s: %w", alias, err)
 	}
 	if err := durable.Symlink(plugin, other); err != nil {
@@ -49,23 +49,23 @@ func Install(program, dir string) error {
 // idempotent.
 func Remove(dir string) error {
 	other := filepath.Join(dir, alias)
-	if ours(other) {
-		if err := remove(other); err != nil {
+	if isOurs(other) {
+		if err := removeFile(other); err != nil {
 			return fmt.Errorf("remove the CNI plugin: %w", err)
 		}
-		if err := rename(filepath.Join(dir, before), other); err != nil {
+		if err := renameFile(filepath.Join(dir, before), other); err != nil {
 			return fmt.Errorf("remove the CNI plugin: put back the one before it: %w", err)
 		}
 	}
 	own := filepath.Join(dir, plugin)
-	if err := errors.Join(remove(own), durable.RemoveTemporary(own), durable.RemoveTemporary(other)); err != nil {
+	if err := errors.Join(removeFile(own), durable.RemoveTemporary(own), durable.RemoveTemporary(other)); err != nil {
 		return fmt.Errorf("remove the CNI plugin: %w", err)
 	}
 	return nil
 }
 
-// ours reports whether a plugin is a link to Culvert's.
-func ours(path string) bool {
+// isOurs reports whether a plugin is a link to Culvert's.
+func isOurs(path string) bool {
 	to, err := os.Readlink(path)
 	return err == nil && to == plugin
 }
@@ -82,11 +82,11 @@ func copyTo(from, to string) error {
 	return durable.WriteFile(to, body, 0o755)
 }
 
-// rename renames a file that may not be there.
-func rename(from, to string) error { return unlessAbsent(durable.Rename(from, to)) }
+// renameFile renames a file that may not be there.
+func renameFile(from, to string) error { return unlessAbsent(durable.Rename(from, to)) }
 
-// remove removes a file that may not be there.
-func remove(path string) error { return unlessAbsent(os.Remove(path)) }
+// removeFile removes a file that may not be there.
+func removeFile(path string) error { return unlessAbsent(os.Remove(path)) }
 
 func unlessAbsent(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {

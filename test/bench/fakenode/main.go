@@ -51,7 +51,7 @@ const sandboxes = 256
 func main() {
 	daemon.SetCollector(os.Getenv("GOGC"), os.Getenv("GOMEMLIMIT"))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	err := run(ctx, os.Args[1], os.Args[2:])
+	err := runNode(ctx, os.Args[1], os.Args[2:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fakenode:", err)
@@ -59,7 +59,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, dir string, cluster []string) error {
+func runNode(ctx context.Context, dir string, cluster []string) error {
 	profile := fake.IGB
 	profile.TotalVFs = 64
 	k := fake.New(profile, 4)
@@ -81,7 +81,7 @@ func run(ctx context.Context, dir string, cluster []string) error {
 	if err := node.Start(ctx); err != nil {
 		return err
 	}
-	if err := node.Reconciler.Pass(ctx, false); err != nil {
+	if err := node.Reconciler.Pass(ctx); err != nil {
 		return err
 	}
 	l, err := rpc.Listen(filepath.Join(dir, "culvertd.sock"))

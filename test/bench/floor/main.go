@@ -20,22 +20,22 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := runFloor(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+func runFloor(args []string) error {
 	work, err := floor.Parse(args)
 	if err != nil {
 		return err
 	}
 	switch w := work.(type) {
 	case floor.Attach:
-		return attach(w)
+		return attachVF(w)
 	case floor.Detach:
-		return detach(w)
+		return detachVF(w)
 	case floor.Make:
 		return makeVFs(w)
 	}
@@ -48,8 +48,8 @@ type place struct {
 	conn *rtnl.Conn
 }
 
-// enter opens both netns and leaves the thread in the pod's.
-func enter(path string) (host, pod place, err error) {
+// enterNetns opens both netns and leaves the thread in the pod's.
+func enterNetns(path string) (host, pod place, err error) {
 	runtime.LockOSThread()
 	if host.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return host, pod, err
@@ -67,21 +67,21 @@ func enter(path string) (host, pod place, err error) {
 	return host, pod, err
 }
 
-func move(c *rtnl.Conn, index, fd int, name string) error {
+func moveLink(c *rtnl.Conn, index, fd int, name string) error {
 	attrs := rtnl.AppendUint32(nil, unix.IFLA_NET_NS_FD, uint32(fd))
 	return c.SetLink(index, 0, 0, rtnl.AppendString(attrs, unix.IFLA_IFNAME, name))
 }
 
-func attach(a floor.Attach) error {
+func attachVF(a floor.Attach) error {
 	index, err := indexOf(a.VF)
 	if err != nil {
 		return err
 	}
-	host, pod, err := enter(a.Netns)
+	host, pod, err := enterNetns(a.Netns)
 	if err != nil {
 		return err
 	}
-	if err := move(host.conn, index, pod.fd, a.Name); err != nil {
+	if err := moveLink(host.conn, index, pod.fd, a.Name); err != nil {
 		return fmt.Errorf("move: %w", err)
 	}
 	l, err := pod.conn.LinkNamed(a.Name)
@@ -91,14 +91,14 @@ func attach(a floor.Attach) error {
 	if err := pod.conn.SetLink(l.Index, unix.IFF_UP, unix.IFF_UP, nil); err != nil {
 		return fmt.Errorf("up: %w", err)
 	}
-	if err := pod.conn.AddAddr(rtnl.Addr{Index: l.Index, Prefix: a.Address}); err != nil {
+	if err := pod.conn.AddAddr(rtnl.Addr{Index: l.Index, Prefix: a.Address, Flags: unix.IFA_F_NODAD}); err != nil {
 		return fmt.Errorf("address: %w", err)
 	}
 	return pod.conn.AddRoute(rtnl.Route{Index: l.Index, Route: a.Route})
 }
 
-func detach(d floor.Detach) error {
-	host, pod, err := enter(d.Netns)
+func detachVF(d floor.Detach) error {
+	host, pod, err := enterNetns(d.Netns)
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func detach(d floor.Detach) error {
 		return fmt.Errorf("find %s: %w", d.Name, err)
 	}
 	// The move takes the link down, its addresses and its routes.
-	return move(pod.conn, l.Index, host.fd, d.HostName)
+	return moveLink(pod.conn, l.Index, host.fd, d.HostName)
 }
 
 func indexOf(pci string) (int, error) {

@@ -1,0 +1,130 @@
+package alloc_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/culvert-net/culvert/alloc"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// onSegments names the segments of the PFs of a rack, a letter of segments for each PF; "-" names
+// none. Each PF has a pool of its own name besides x/a, which has the rest.
+func onSegments(names string, pools ...string) alloc.Host {
+	h := rack()
+	h.Spec.Pools = nil
+	for i, name := range names {
+		rule := desired.PFRule{Name: h.PFs[i].Name, Want: desired.PFSpec{VFs: 2, From: "host.yaml:1"}}
+		if name != '-' {
+			rule.Want.Segment = vf.Segment("seg-" + string(name))
+		}
+		h.Spec.PFs = append(h.Spec.PFs, rule)
+	}
+	for _, pfs := range pools {
+		p := desired.Pool{Name: pfs, Prefix: "x", DeviceType: desired.NetDevice}
+		for _, pf := range pfs {
+			p.Selectors = append(p.Selectors, desired.Selector{PFNames: []desired.Part[string]{{PF: string(pf)}}})
+		}
+		h.Spec.Pools = append(h.Spec.Pools, p)
+	}
+	return h
+}
+
+func TestChooseOnASegment(t *testing.T) {
+	for title, tt := range map[string]struct {
+		host alloc.Host
+		want alloc.Want
+		got  string // the VF, or a part of the error
+		is   error
+	}{
+		"no names":                             {onSegments("----", "abcd"), alloc.Want{}, "a0", nil},
+		"the network's":                        {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s"}, "b0", nil},
+		"of a PF without a name":               {onSegments("-s--", "abcd"), alloc.Want{}, "a0", nil},
+		"none of the pool":                     {onSegments("ff--", "abcd"), alloc.Want{Segment: "seg-s"}, "pool x/abcd has VFs of a on segment seg-f, b on segment seg-f, c on no named segment, d on no named segment, and network net asks for segment seg-s: invalid for pod default/c: ask for a pool on segment seg-s", vf.ErrInvalid},
+		"a pool over two":                      {onSegments("sf--", "abcd"), alloc.Want{}, "pod default/c wants a VF: pool x/abcd: it has VFs on two segments, whose pods do not reach each other: seg-f (b) and seg-s (a): invalid", vf.ErrInvalid},
+		"a pool over two, and the network's":   {onSegments("sf--", "abcd"), alloc.Want{Segment: "seg-s"}, "it has VFs on two segments", vf.ErrInvalid},
+		"two pools on two":                     {onSegments("sf--", "a", "b"), alloc.Want{Pool: "b"}, "b0", nil},
+		"a named VF":                           {onSegments("s---", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, "a0", nil},
+		"a named VF elsewhere":                 {onSegments("f---", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, "VF 0000:01:10.0, wanted for pod default/c, is of PF a on segment seg-f, and network net asks for segment seg-s: invalid: ask for a pool on segment seg-s, or correct the segment of the network or of the PF (host.yaml:1)", vf.ErrInvalid},
+		"a named VF of a PF without a name":    {onSegments("----", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, "is of PF a on no named segment, and network net asks for segment seg-s: invalid: name the segment of the PF (host.yaml:1)", vf.ErrInvalid},
+		"a named VF of a pool over two":        {onSegments("sf--", "abcd"), alloc.Want{VF: at(0)}, "VF 0000:01:10.0 on a, wanted for pod default/c: pool x/abcd: it has VFs on two segments", vf.ErrInvalid},
+		"a VF that its guest has already":      {onSegments("sf--", "abcd"), alloc.Want{VF: at(0), Owned: true}, "a0", nil},
+		"a VF of no pool beside two segments":  {onSegments("sf--", "c"), alloc.Want{VF: at(0)}, "a0", nil},
+		"a pool over one beside two segments":  {onSegments("sffs", "bc", "ad"), alloc.Want{Pool: "bc"}, "b0", nil},
+		"all on the segment are held, not off": {full(onSegments("-s--", "abcd"), "b"), alloc.Want{Segment: "seg-s"}, "6 free, of which each is of PF a on no named segment, and network net asks for segment seg-s: nothing free", vf.ErrNothingFree},
+	} {
+		tt.want.For, tt.want.Network = me, "net"
+		c, err := alloc.Choose(tt.host, tt.want)
+		if tt.is == nil && (err != nil || name(c.Record.ID) != tt.got) {
+			t.Errorf("%s: %s, %v", title, name(c.Record.ID), err)
+		}
+		if tt.is != nil && (!errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.got)) {
+			t.Errorf("%s: %v\nwant %s", title, err, tt.got)
+		}
+	}
+}
+
+// at returns the address of a record of a rack.
+func at(i int) vf.PCIAddr { return rack().Records[i].PCI }
+
+// full gives all VFs of a PF to an owner.
+func full(h alloc.Host, pf string) alloc.Host {
+	for i, r := range h.Records {
+		if strings.HasPrefix(name(r.ID), pf) {
+			hold(h, i, "default/other")
+		}
+	}
+	return h
+}
+
+// A bond has no VFs of two named segments, also where its VFs come out of two pools, as the
+// kubelet's may.
+func TestChooseMembersOfOneSegment(t *testing.T) {
+	bond := vf.Bond{Links: 2, AntiAffinity: vf.ApartPF}
+	for title, tt := range map[string]struct {
+		host alloc.Host
+		want string
+	}{
+		"of two segments":             {onSegments("sf--", "a", "b"), "a0 and then VF 0000:01:11.0 of PF b cannot be in the bond of pod default/c: invalid: it is on segment seg-f, and PF a of another member of the bond is on segment seg-s: give the bond VFs of PFs on one segment"},
+		"of one segment":              {onSegments("ss--", "a", "b"), "a0 b0"},
+		"of a PF whose is not named":  {onSegments("s---", "a", "b"), "a0 b0"},
+		"of PFs of which none is not": {onSegments("----", "a", "b"), "a0 b0"},
+	} {
+		w := alloc.Want{For: me, Network: "net", Bond: &bond, VF: tt.host.Records[0].PCI}
+		first, err := alloc.Choose(tt.host, w)
+		if err != nil {
+			t.Fatalf("%s: %v", title, err)
+		}
+		got := name(first.Record.ID)
+		w.Members, w.VF = append(w.Members, first.Record.ID), tt.host.Records[2].PCI
+		if c, err := alloc.Choose(tt.host, w); err != nil {
+			got += " and then " + err.Error()
+		} else {
+			got += " " + name(c.Record.ID)
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s\nwant %s", title, got, tt.want)
+		}
+	}
+}
+
+// STATUS of a network that asks for a segment counts only the VFs on it.
+func TestCheckFreeOnASegment(t *testing.T) {
+	for title, tt := range map[string]struct {
+		host alloc.Host
+		want alloc.Want
+		is   error
+	}{
+		"one is free":       {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, nil},
+		"none is free":      {full(onSegments("-s--", "abcd"), "b"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, vf.ErrNothingFree},
+		"no PF is on it":    {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-t"}, vf.ErrNothingFree},
+		"a pool over two":   {onSegments("fs--", "abcd"), alloc.Want{Pool: "abcd"}, vf.ErrInvalid},
+		"of no pool's name": {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s"}, nil},
+	} {
+		if err := alloc.CheckFree(tt.host, tt.want); !errors.Is(err, tt.is) {
+			t.Errorf("%s: %v", title, err)
+		}
+	}
+}

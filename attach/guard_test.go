@@ -1,0 +1,184 @@
+package attach_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// guardedRequest requests a VF with a guard and one address.
+func guardedRequest(t *testing.T) attach.Request {
+	t.Helper()
+	req := limited(vf.Spec{Guard: vf.GuardIP})
+	config, err := ipam.Parse([]byte(`{"type":"host-local","scope":"node","ranges":[[{"subnet":"10.1.0.0/24"}]]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Network, req.IPAM = "blue", config
+	return req
+}
+
+// P12: the guard pins the VF's MAC address and what IPAM gave, before the pod can send, and is gone
+// when the VF is back.
+func TestGuardIsSetBeforeThePodSends(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	var order []string
+	k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if kind := faulty.Kind(s); m == faulty.After {
+			order = append(order, kind)
+		}
+		return nil
+	})
+	before := k.String()
+	rec, err := n.Engine.Attach(t.Context(), guardedRequest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Engine.Wait() // for the announcement, which is a step as well
+	if got := strings.Join(order, " "); !strings.Contains(got, "Move SetGuard SetUp AddAddress") {
+		t.Errorf("steps: %s", got)
+	}
+	want := vf.Guard{Mode: vf.GuardIP, MAC: rec.Lease.LinkMAC, Addresses: []netip.Addr{rec.Lease.Wanted.Addresses[0].Prefix.Addr()}}
+	if got, err := k.Guard(t.Context(), rec.PCI, podNetns); err != nil || got.String() != want.String() {
+		t.Errorf("guard is %s, not %s (%v)", got, want, err)
+	}
+	order = nil
+	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(order, " "); !strings.Contains(got, "Move") || !strings.HasSuffix(got, "DelGuard") {
+		t.Errorf("the guard goes while the pod has the VF: %s", got)
+	}
+	if after := k.String(); after != before {
+		t.Errorf("after the detach:\n%s", after)
+	}
+}
+
+// The addresses of another project's plugin come when the interface is up. The guard gets them.
+func TestGuardGetsLateAddresses(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	req := guardedRequest(t)
+	config := req.IPAM
+	req.IPAM = ipam.Config{}
+	req.Late = func(context.Context) (ipam.Config, error) { return config, nil }
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := k.Guard(t.Context(), rec.PCI, podNetns); len(got.Addresses) != 1 {
+		t.Errorf("guard is %s", got)
+	}
+}
+
+// A guard is refused where it would pin nothing: a VF of vfio-pci, and a kernel without the hook.
+// The VF is as it was.
+func TestGuardThatCannotHoldIsRefused(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	before := k.String()
+	user := guardedRequest(t)
+	user.Owner.Kind, user.IPAM = vf.OwnerGuest, ipam.Config{}
+	k.faults.Fail(func(_ faulty.Moment, s step.Step) error { t.Errorf("touched: %s", s); return nil })
+	if _, err := n.Engine.Attach(t.Context(), user); !errors.Is(err, vf.ErrInvalid) || !strings.Contains(err.Error(), "sends past the kernel: take guard out and set spoofchk") {
+		t.Errorf("a guest: %v", err)
+	}
+	k.faults.Fail(nil)
+	k.RefuseGuards()
+	if _, err := n.Engine.Attach(t.Context(), guardedRequest(t)); !errors.Is(err, vf.ErrUnable) || !strings.Contains(err.Error(), "no hook at the egress") {
+		t.Errorf("an old kernel: %v", err)
+	}
+	if after := k.String(); after != before {
+		t.Errorf("after the refusals:\n%s", after)
+	}
+}
+
+// CHECK compares the guard with the lease: a later plugin's address in prevResult is no
+// difference of the guard.
+func TestCheckIgnoresAddressesOfLaterPlugins(t *testing.T) {
+	_, n := nodeOf(t, fake.IGB)
+	req := guardedRequest(t)
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Spec.Addresses = append(slices.Clone(rec.Lease.Wanted.Addresses), vf.Address{Prefix: netip.MustParsePrefix("10.1.0.99/24")})
+	err = n.Engine.Check(t.Context(), rec.Lease.Owner, req)
+	if err == nil || strings.Contains(err.Error(), "guard") || !strings.Contains(err.Error(), "10.1.0.99") {
+		t.Error(err)
+	}
+}
+
+// guardless is a kernel whose guards cannot be read while broken is true.
+type guardless struct {
+	*fake.Kernel
+	broken atomic.Bool
+}
+
+func (u *guardless) Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error) {
+	if u.broken.Load() {
+		return vf.Guard{}, errors.New("no answer")
+	}
+	return u.Kernel.Guard(ctx, pci, netns)
+}
+
+// I3, I8: a guard that cannot be read keeps its VF in quarantine, and not with the pod: the VF is
+// reset all the same.
+func TestI8GuardThatCannotBeRead(t *testing.T) {
+	k := &guardless{Kernel: fake.New(fake.IGB, 1)}
+	k.AddNetns(podNetns)
+	n := start(t, machine{k.Kernel, faulty.New(k)})
+	before := k.String()
+	rec, err := n.Engine.Attach(t.Context(), guardedRequest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.broken.Store(true)
+	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+		t.Fatal(err)
+	}
+	if now := recordAt(t, n, rec.PCI); now.Phase != journal.Quarantined || !strings.Contains(now.Reason, "no answer") {
+		t.Errorf("it is %s: %s", now.Phase, now.Reason)
+	}
+	if after := k.String(); after != before {
+		t.Errorf("after the detach:\n%s", after)
+	}
+}
+
+// A VF that an administrator takes out of quarantine leaves no guard in the netns of its last pod.
+func TestRebaseRemovesTheGuard(t *testing.T) {
+	k, n := nodeOf(t, fake.IGB)
+	req := guardedRequest(t)
+	req.Spec.MAC = &vf.MAC{2, 0xaa, 0, 0, 0, 1} // its reset binds the driver anew
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.SetNewAttribute("rings", "4096")
+	if err := n.Engine.Detach(t.Context(), rec.Lease.Owner); err != nil {
+		t.Fatal(err)
+	}
+	if now := recordAt(t, n, rec.PCI); now.Phase != journal.Quarantined {
+		t.Fatalf("it is %s", now.Phase)
+	}
+	seen, err := n.Engine.RebaseDiff(t.Context(), rec.PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Engine.Rebase(t.Context(), rec.PCI, seen); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := k.Guard(t.Context(), rec.PCI, podNetns); err != nil || left.String() != "none" {
+		t.Errorf("the guard is %s (%v)", left, err)
+	}
+}

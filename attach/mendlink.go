@@ -1,0 +1,103 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// mendsDrift reports whether culvertd mends the drift of a VF, as its pool wants.
+func (e *Engine) mendsDrift(rec journal.Record) bool {
+	pool, err := e.Spec().Pool(rec.Lease.Pool)
+	return err != nil || pool.Drift != desired.ReportDrift
+}
+
+// mendLink mends the interface of an attached VF in its owner's netns, after a reset of its PF. It
+// emits an event of what it has mended, and one of what is left, which only a new start of the pod
+// mends. It returns the state that it has read last.
+func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, broken []vf.Difference) (vf.State, error) {
+	if len(broken) == 0 {
+		return st, nil
+	}
+	var errs []error
+	do := func(steps []step.Step) {
+		for _, s := range steps {
+			errs = append(errs, e.doStep(ctx, s))
+		}
+	}
+	do(interfaceSteps(at.place, rec, broken))
+	now, err := e.readVF(ctx, rec)
+	if err != nil || now.Link == nil {
+		return st, errors.Join(append(errs, err)...)
+	}
+	do(missingSteps(at.place, rec, *now.Link, broken))
+	if now, err = e.readVF(ctx, rec); err != nil {
+		return st, errors.Join(append(errs, err)...)
+	}
+	left := slices.DeleteFunc(linkDrift(rec, now), func(d vf.Difference) bool { return len(without([]vf.Difference{d}, broken)) > 0 })
+	var events []journal.Event
+	if done := without(broken, left); len(done) > 0 {
+		events = append(events, e.driftEvent(at, rec, "DriftMended", done))
+		e.announceAddresses(ctx, at, rec)
+	}
+	if len(left) > 0 {
+		events = append(events, e.driftEvent(at, rec, "Drifted", left))
+		e.reportUnmended(rec, left)
+		e.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", vf.Differences(left), "err", errors.Join(errs...))
+	}
+	return now, e.Ledger.Update(func(tx *journal.Tx) error {
+		var errs []error
+		for _, ev := range events {
+			errs = append(errs, tx.Event(ev))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// interfaceSteps returns the steps that mend an interface itself. The address of an interface is
+// set while it is as it is: drivers of VFs take that.
+func interfaceSteps(p place, rec journal.Record, broken []vf.Difference) (out []step.Step) {
+	w, ns := rec.Lease.Wanted, rec.Lease.Netns
+	for _, d := range broken {
+		switch d.Attribute {
+		case "link mac":
+			out = append(out, step.SetLinkMAC{VF: p.pci, Netns: ns, MAC: rec.Lease.LinkMAC})
+		case "mtu":
+			mtu := rec.Baseline.MTU
+			if w.MTU != nil {
+				mtu = *w.MTU
+			}
+			out = append(out, step.SetMTU{VF: p.pci, Netns: ns, MTU: mtu})
+		case "up":
+			out = append(out, step.SetUp{VF: p.pci, Netns: ns, Up: true})
+		}
+	}
+	return out
+}
+
+// missingSteps returns the steps that add the addresses and routes of a lease that are missing. An
+// interface that was down has lost its routes, and its addresses of IPv6.
+func missingSteps(p place, rec journal.Record, l vf.Link, broken []vf.Difference) (out []step.Step) {
+	wasDown := slices.ContainsFunc(broken, func(d vf.Difference) bool { return d.Attribute == "up" })
+	isBroken := func(attribute, want string) bool {
+		return wasDown || slices.ContainsFunc(broken, func(d vf.Difference) bool { return d.Attribute == attribute && d.Want == want })
+	}
+	for _, s := range addressSteps(p, rec, false) {
+		switch s := s.(type) {
+		case step.AddAddress:
+			if !slices.Contains(l.Addrs, s.Address) && isBroken("address", s.Address.String()) {
+				out = append(out, s)
+			}
+		case step.AddRoute:
+			if !s.Route.IsIn(l.Routes) && isBroken("route", s.Route.String()) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}

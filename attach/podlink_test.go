@@ -1,0 +1,383 @@
+package attach_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/attach"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/node"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// watchedPod is a pod with a VF, the events that it gets, and the engine's clock.
+type watchedPod struct {
+	t      *testing.T
+	k      machine
+	n      *node.Node
+	rec    journal.Record
+	pf     vf.PCIAddr
+	now    time.Time
+	events []string
+}
+
+// watchPod attaches a VF to a pod, and reads its interface once.
+func watchPod(t *testing.T, p fake.Profile, req attach.Request) *watchedPod {
+	t.Helper()
+	w := &watchedPod{t: t, now: time.Now()}
+	w.k, w.n = nodeOf(t, p)
+	w.n.Engine.Now = func() time.Time { return w.now }
+	w.n.Engine.PodEvent = func(l journal.Lease, kind, reason, text string) {
+		w.events = append(w.events, l.Owner.Name+" "+kind+" "+reason+" "+text)
+	}
+	var err error
+	if w.rec, err = w.n.Engine.Attach(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	w.pf = pfOf(t, w.n, w.rec.ID.PF).PCI
+	w.passAfter(time.Minute)
+	return w
+}
+
+func (w *watchedPod) passAfter(d time.Duration) {
+	w.t.Helper()
+	w.now = w.now.Add(d)
+	pass(w.t, w.n)
+}
+
+func (w *watchedPod) do(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// ledgerEvents returns the reasons and texts of the events in the ledger since a number.
+func (w *watchedPod) ledgerEvents(since int) (out []string) {
+	w.t.Helper()
+	w.do(w.n.Ledger.View(func(tx *journal.Tx) error {
+		for _, e := range tx.Content().Events[since:] {
+			out = append(out, e.Reason+" "+e.Text)
+		}
+		return nil
+	}))
+	return out
+}
+
+// After a reset of its PF, of every NIC, a held VF has what its lease says again, and the
+// interface in the pod is mended in place: it is up, with its MTU, its addresses and its routes.
+// The pod need not be started again.
+func TestResetOfAPFIsMendedInPlace(t *testing.T) {
+	for name, p := range fake.Profiles() {
+		t.Run(name, func(t *testing.T) {
+			req := everything(t)
+			req.Spec = vf.Spec{Interface: "net1", MTU: ptr(1400)}
+			if p.Abilities[vf.SetVLAN] == vf.Yes {
+				req.Spec.VLAN = &vf.VLAN{ID: 33}
+			}
+			if p.Abilities[vf.SetTrust] == vf.Yes {
+				req.Spec.Trust = ptr(true)
+			}
+			w := watchPod(t, p, req)
+			before, since := w.k.String(), len(w.ledgerEvents(0))
+			w.do(w.k.ResetPF(w.pf))
+			if w.k.String() == before {
+				t.Fatal("the reset changed nothing")
+			}
+			w.passAfter(time.Second)
+			if got := w.k.String(); got != before {
+				t.Errorf("not mended:\n%s\nbefore:\n%s", got, before)
+			}
+			told := strings.Join(w.ledgerEvents(since), "\n")
+			for _, want := range []string{"up is false, not true", "mtu is 1500, not 1400", "address is [], not 10.1.0."} {
+				if !strings.Contains(told, want) {
+					t.Errorf("no event %q: %s", want, told)
+				}
+			}
+			if len(w.events) > 0 {
+				t.Errorf("the pod is mended, and has the events %q", w.events)
+			}
+			if err := w.n.Engine.Check(t.Context(), w.rec.Lease.Owner, attach.Request{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What a pod changes itself stays as it is: without a reset of the PF, and also after one if it
+// was so before. In a pool with drift: report all stays.
+func TestPodKeepsItsOwnChanges(t *testing.T) {
+	mtu := func(w *watchedPod, to int) {
+		w.do(w.k.Do(t.Context(), step.SetMTU{VF: w.rec.PCI, Netns: podNetns, MTU: to}))
+	}
+	link := func(w *watchedPod) vf.Link {
+		st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns)
+		w.do(err)
+		return *st.Link
+	}
+	w := watchPod(t, fake.IGB, everything(t))
+	mtu(w, 1300)
+	w.do(w.k.Do(t.Context(), step.SetUp{VF: w.rec.PCI, Netns: podNetns}))
+	w.passAfter(time.Minute)
+	if l := link(w); l.MTU != 1300 || l.Up {
+		t.Errorf("without a reset: %+v", l)
+	}
+	w.do(w.k.ResetPF(w.pf))
+	w.passAfter(time.Second)
+	if l := link(w); l.MTU != 1500 || l.Up || len(l.Addrs) == 0 {
+		t.Errorf("after a reset: MTU %d (the driver's), up %t, addresses %v", l.MTU, l.Up, l.Addrs)
+	}
+	w = watchPod(t, fake.IGB, everything(t))
+	w.n.SetSpec(desired.Spec{PFs: w.n.Spec().PFs, Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice, Drift: desired.ReportDrift}}})
+	w.do(w.k.ResetPF(w.pf))
+	w.passAfter(time.Second)
+	if l := link(w); l.Up || len(l.Addrs) > 0 {
+		t.Errorf("drift: report: %+v", l)
+	}
+}
+
+// A reset goes on for some time in the driver of a VF, so that what changes later is mended too,
+// and what changes long after is the pod's doing.
+func TestLateEffectsOfAReset(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	down := func() { w.do(w.k.Do(t.Context(), step.SetUp{VF: w.rec.PCI, Netns: podNetns})) }
+	isUp := func() bool {
+		st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns)
+		w.do(err)
+		return st.Link.Up
+	}
+	w.k.Cable(w.pf, false)
+	w.passAfter(time.Second)
+	down()
+	w.passAfter(time.Minute)
+	if isUp() {
+		t.Error("it was set up while its PF had no link")
+	}
+	w.k.Cable(w.pf, true)
+	w.passAfter(time.Second)
+	if !isUp() {
+		t.Error("it is down although its PF is back")
+	}
+	down()
+	w.passAfter(30 * time.Second)
+	if !isUp() {
+		t.Error("it is down half a minute after its PF came back")
+	}
+	w.passAfter(time.Minute)
+	down()
+	w.passAfter(time.Minute)
+	if isUp() {
+		t.Error("what the pod did long after the reset was undone")
+	}
+}
+
+// A trusted VF may set its own MAC address, which the PF then reports: that one stays. One that
+// the PF forgot is set again.
+func TestForgottenMACIsSetAgain(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	set := func(admin, link vf.MAC) {
+		w.do(w.k.Meddle(w.rec.PCI, func(st *vf.State) { st.Admin.MAC, st.Link.MAC = admin, link }))
+	}
+	admin := func() vf.MAC {
+		st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns)
+		w.do(err)
+		return st.Admin.MAC
+	}
+	other := vf.MAC{2, 9, 9, 9, 9, 9}
+	set(other, other)
+	w.passAfter(time.Minute)
+	if got := admin(); got != other {
+		t.Errorf("the MAC of a trusted VF was set back to %s", got)
+	}
+	w.do(w.k.Do(t.Context(), step.SetUp{VF: w.rec.PCI, Netns: podNetns}))
+	w.passAfter(time.Minute)
+	if st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns); err != nil || st.Link.Up {
+		t.Errorf("another MAC counts as a reset: %v", err)
+	}
+	w.do(w.k.Do(t.Context(), step.SetUp{VF: w.rec.PCI, Netns: podNetns, Up: true}))
+	set(vf.MAC{}, w.rec.Lease.LinkMAC)
+	w.passAfter(time.Minute)
+	if got := admin(); got != w.rec.Lease.LinkMAC {
+		t.Errorf("the MAC that the PF forgot is %s, want %s", got, w.rec.Lease.LinkMAC)
+	}
+}
+
+// A PF whose driver is bound anew destroys the VFs of pods. Their leases end, the VFs are made anew
+// and are free, and each pod gets an event that it has to be restarted.
+func TestPodIsToldToRestart(t *testing.T) {
+	for name, between := range map[string]bool{"at once": false, "with a pass in between": true} {
+		t.Run(name, func(t *testing.T) {
+			w := watchPod(t, fake.IGB, everything(t))
+			w.do(w.k.RemovePF(w.pf))
+			if between {
+				w.passAfter(time.Second)
+			}
+			w.do(w.k.AddPF(w.pf, w.pf))
+			w.passAfter(time.Second)
+			w.passAfter(time.Minute)
+			clean(t, w.n, 14)
+			if len(w.events) != 1 || !strings.HasPrefix(w.events[0], "default/a Warning VFLost its VF 0000:") || !strings.Contains(w.events[0], "restart the pod") {
+				t.Errorf("%q", w.events)
+			}
+			if err := w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner); err != nil {
+				t.Error("the DEL of the pod that is restarted:", err)
+			}
+			clean(t, w.n, 14)
+		})
+	}
+}
+
+// A VF whose own driver is bound anew is back on the host, while its pod runs on: the pod has to be
+// restarted. A pod that ends gets no such event.
+func TestPodWhoseVFIsBackIsToldToRestart(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	a := &answers{knows: true}
+	w.n.Engine.KnowsPod = a.knowsPod
+	w.do(w.k.Do(t.Context(), step.Unbind{VF: w.rec.PCI}))
+	w.do(w.k.Do(t.Context(), step.Bind{VF: w.rec.PCI}))
+	w.passAfter(time.Second)
+	if len(w.events) > 0 {
+		t.Errorf("a pod that may be ending has the events %q", w.events)
+	}
+	for range 4 {
+		w.passAfter(30 * time.Second)
+	}
+	if len(w.events) != 1 || !strings.Contains(w.events[0], "VFLost") || !strings.Contains(w.events[0], "back on the host") || !strings.Contains(w.events[0], "restart the pod") {
+		t.Errorf("%q", w.events)
+	}
+}
+
+// A pod that has a VF of vfio is never told that its VF is back.
+func TestVFIOIsNotBack(t *testing.T) {
+	req := everything(t)
+	req.IPAM, req.Spec = ipam.Config{}, vf.Spec{Interface: "net1"}
+	k, n := nodeOf(t, fake.IGB)
+	n.SetSpec(desired.Spec{PFs: n.Spec().PFs, Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.VFIO}}})
+	pass(t, n)
+	a := &answers{knows: true}
+	a.serve(n)
+	var events []string
+	n.Engine.PodEvent = func(_ journal.Lease, _, reason, text string) { events = append(events, reason+" "+text) }
+	rec, err := n.Engine.Attach(t.Context(), req)
+	if err != nil || rec.Lease.Wanted.Driver != vf.DriverVFIO {
+		t.Fatal(err, rec.Lease.Wanted.Driver)
+	}
+	a.watchFor(t, n, 3*time.Minute)
+	if len(events) > 0 || !isHeld(t, n, rec) {
+		t.Errorf("%q\n%s", events, k)
+	}
+}
+
+// A VF that its PF does not answer has no carrier, although the PF has a link. It is reported once
+// that lasts, its pod gets an event, and its driver is bound anew before another pod has it. A VF
+// whose driver then makes up a MAC address is set aside, and pods get others.
+func TestVFWithoutCarrier(t *testing.T) {
+	req := everything(t)
+	req.Spec.MAC = nil // else its driver is bound anew at each release
+	w := watchPod(t, fake.IGB, req)
+	since := len(w.ledgerEvents(0))
+	w.do(w.k.SetMailbox(w.pf, false))
+	w.passAfter(time.Minute)
+	if w.n.Engine.IsDark(w.rec) || len(w.events) > 0 {
+		t.Errorf("one look is enough: %q", w.events)
+	}
+	for range 3 {
+		w.passAfter(time.Minute)
+	}
+	if !w.n.Engine.IsDark(w.rec) || len(w.events) != 1 || !strings.Contains(w.events[0], "VFNoCarrier") || !strings.Contains(w.events[0], "has no carrier, although PF enp1s0 has a link") {
+		t.Errorf("dark %t, %q", w.n.Engine.IsDark(w.rec), w.events)
+	}
+	if got := w.ledgerEvents(since); len(got) != 1 || !strings.HasPrefix(got[0], "VFNoCarrier ") {
+		t.Errorf("%q", got)
+	}
+	w.do(w.k.SetMailbox(w.pf, true))
+	w.passAfter(time.Minute)
+	if got := w.ledgerEvents(since); w.n.Engine.IsDark(w.rec) || len(got) != 2 || !strings.HasPrefix(got[1], "VFCarrier ") {
+		t.Errorf("it has carrier again: dark %t, %q", w.n.Engine.IsDark(w.rec), got)
+	}
+	w.do(w.k.SetMailbox(w.pf, false))
+	w.passAfter(time.Minute)
+	w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+	if got := recordOf(t, w.n, w.rec); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "link mac is ") || !strings.Contains(got.Reason, "the PF did not answer") {
+		t.Errorf("a VF that the PF does not answer is %s: %s", got.Phase, got.Reason)
+	}
+	next, err := w.n.Engine.Attach(t.Context(), everything(t))
+	if err != nil || next.ID == w.rec.ID {
+		t.Errorf("the next pod has VF %s, %v", next.ID, err)
+	}
+	w.do(w.n.Engine.Detach(t.Context(), next.Lease.Owner))
+	w.do(w.k.SetMailbox(w.pf, true))
+	for range 3 {
+		w.passAfter(11 * time.Minute)
+	}
+	clean(t, w.n, 14)
+}
+
+// A VF has no carrier by itself while its PF has none, while its interface is down, and where its
+// network wants that. None of it is a problem of the VF.
+func TestVFsThatNeedNoCarrier(t *testing.T) {
+	w := watchPod(t, fake.ICE, everything(t))
+	w.do(w.k.SetMailbox(w.pf, false))
+	check := func(name string) {
+		t.Helper()
+		for range 3 {
+			w.passAfter(time.Minute)
+		}
+		if w.n.Engine.IsDark(w.rec) || len(w.events) > 0 {
+			t.Errorf("%s: %q", name, w.events)
+		}
+	}
+	w.k.Cable(w.pf, false)
+	check("no link")
+	w.do(w.k.Do(t.Context(), step.SetUp{VF: w.rec.PCI, Netns: podNetns}))
+	w.do(w.k.Do(t.Context(), step.DelAddress{VF: w.rec.PCI, Netns: podNetns, Address: netip.MustParsePrefix("10.1.0.2/24")}))
+	w.n.SetSpec(desired.Spec{PFs: w.n.Spec().PFs, Pools: []desired.Pool{{Name: "a", Prefix: "x", DeviceType: desired.NetDevice, Drift: desired.ReportDrift}}})
+	w.k.Cable(w.pf, true)
+	check("down")
+	req := everything(t)
+	req.Owner.UID, req.Spec.MAC, req.Spec.Interface, req.IPAM = "c2", nil, "net2", ipam.Config{}
+	req.Spec.LinkState = ptr(vf.LinkDisable)
+	rec, err := w.n.Engine.Attach(t.Context(), req)
+	w.do(err)
+	w.rec = rec
+	check("link_state: disable")
+}
+
+// Rates that an ixgbe drops when its link comes up at another speed are set again, the ledger has
+// an event of it, and the other VFs of the PF get theirs, too.
+func TestDroppedRatesAreReported(t *testing.T) {
+	req := limited(vf.Spec{MaxTxRate: ptr(uint32(500))})
+	w := watchPod(t, fake.IXGBE, req)
+	other := req
+	other.Owner.UID, other.Owner.Interface, other.Spec.Interface, other.Spec.MaxTxRate = "c2", "net2", "net2", ptr(uint32(700))
+	other.VF = pfOf(t, w.n, w.rec.ID.PF).VFs[5].PCI
+	second, err := w.n.Engine.Attach(t.Context(), other)
+	w.do(err)
+	since := len(w.ledgerEvents(0))
+	w.do(w.k.SetLinkSpeed(w.pf, 1000))
+	w.do(w.k.SetLinkSpeed(w.pf, fake.IXGBE.SpeedMbps))
+	w.passAfter(time.Second)
+	for _, rec := range []journal.Record{w.rec, second} {
+		st, err := w.k.VF(t.Context(), rec.PCI, podNetns)
+		w.do(err)
+		if want := *rec.Lease.Wanted.MaxTxRate; st.Admin.MaxTxRate != want {
+			t.Errorf("VF %s: max_tx_rate %d, want %d", rec.PCI, st.Admin.MaxTxRate, want)
+		}
+	}
+	got := w.ledgerEvents(since)
+	for _, want := range []string{"max_tx_rate is 0, not 500", "max_tx_rate is 0, not 700"} {
+		if !slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, "DriftMended ") && strings.Contains(e, want) }) {
+			t.Errorf("no event %q: %q", want, got)
+		}
+	}
+	if len(w.events) > 0 {
+		t.Errorf("the pod has the events %q, although its VF was mended", w.events)
+	}
+}

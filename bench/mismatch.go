@@ -1,0 +1,27 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Mismatch says what about a path's two ends does not fit, and is empty when they fit.
+func (p Path) Mismatch() string {
+	if p.From.MTU != p.To.MTU && p.From.MTU > 0 && p.To.MTU > 0 {
+		return fmt.Sprintf("the MTU is %d on %s of %s and %d on %s of %s: larger packets are dropped or split on the way; make them alike (ip link set %[2]s mtu N)",
+			p.From.MTU, p.From.Interface, p.From.Name, p.To.MTU, p.To.Interface, p.To.Name)
+	}
+	return ""
+}
+
+// mismatchRemarks name paths whose ends do not fit. Their runs may well carry something.
+func (r Result) mismatchRemarks() (out []string) {
+	for _, a := range r.Arms {
+		for _, p := range a.Paths() {
+			if why := p.Mismatch(); why != "" && !slices.Contains(out, why) {
+				out = append(out, why)
+			}
+		}
+	}
+	return out
+}

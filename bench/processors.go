@@ -1,0 +1,183 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Processors says what kept processors busy in the runs of an arm, on all its machines together:
+// medians of the counted runs, in processors (seconds a second). NaN means unknown.
+type Processors struct {
+	Gross      float64 // all that worked
+	Background float64 // that worked before the rounds as well, while nothing was measured
+	Net        float64 // the difference, a machine at a time
+	Parts      float64 // of Gross: tasks that take part
+	Interrupts float64 // hardware's and soft ones, some of which stand among the tasks' as well
+	Others     float64 // tasks that take no part
+	// Unexplained is the time that belongs to no observed task and no interrupt: that of tasks
+	// that ended in the window.
+	Unexplained float64
+	// Names are the tasks of Others that used most.
+	Names []string
+}
+
+// agentProgram is the name of an agent's process. To the agent of one end, those of the machine's other ends are other tasks,
+// but Culvert's own engine runs in them.
+const agentProgram = "culvert-bench"
+
+// Processors returns where an arm's processor time went; found is false where no run has evidence.
+func (r Result) Processors(arm int) (p Processors, found bool) {
+	var columns [7][]float64
+	names := map[string]float64{}
+	for _, run := range r.Counted(arm) {
+		one, ok := r.Arms[arm].processorColumns(run, names)
+		if !ok {
+			continue
+		}
+		found = true
+		for i, v := range one {
+			if !math.IsNaN(v) {
+				columns[i] = append(columns[i], v)
+			}
+		}
+	}
+	for i, to := range []*float64{&p.Gross, &p.Background, &p.Net, &p.Parts, &p.Interrupts, &p.Others, &p.Unexplained} {
+		*to = Median(columns[i])
+	}
+	p.Names = slices.SortedFunc(maps.Keys(names), func(a, b string) int {
+		return cmp.Or(cmp.Compare(names[b], names[a]), strings.Compare(a, b))
+	})
+	return p, found
+}
+
+// processorColumns returns a run's columns of [Processors], and adds the time of other tasks to
+// names.
+func (a Arm) processorColumns(r Run, names map[string]float64) (columns [7]float64, ok bool) {
+	for _, e := range onceBy(a.listEnds(r), byMachine) {
+		c := e.seen.CPU
+		if !(c.Seconds > 0) {
+			return columns, false
+		}
+		background := math.NaN()
+		if c.Background != nil {
+			background = *c.Background
+		}
+		agents := c.Others[agentProgram]
+		parts, others := sumSeconds(c.Tasks)+agents, sumSeconds(c.Others)-agents
+		for name, seconds := range c.Others {
+			if name != agentProgram {
+				names[name] += seconds
+			}
+		}
+		for i, seconds := range []float64{
+			c.Total(), background * c.Seconds, max(0, c.Total()-background*c.Seconds), parts, c.IRQ + c.SoftIRQ, others, max(0, c.User+c.System-parts-others),
+		} {
+			columns[i] += seconds / c.Seconds
+		}
+	}
+	return columns, true
+}
+
+func sumSeconds(tasks map[string]float64) (sum float64) {
+	for _, seconds := range tasks {
+		sum += seconds
+	}
+	return sum
+}
+
+// muchElse is the part of an arm's processor time that is worth a remark when it is of tasks that took no part, or of
+// none that was seen; and muchBefore that of a machine's processors when they were busy before.
+const (
+	muchElse   = 0.1
+	muchBefore = 0.1
+)
+
+// processorRemarks name what else the machines did while an arm was measured.
+func (r Result) processorRemarks() (out []string) {
+	for i, arm := range r.Arms {
+		p, found := r.Processors(i)
+		if !found || !(p.Gross > 0) || !hasCost(arm.Workload.Kind) {
+			continue
+		}
+		var parts []string
+		if p.Others > muchElse*p.Gross {
+			parts = append(parts, fmt.Sprintf("%s of tasks that take no part (%s)", percentOf(p.Others, p.Gross), strings.Join(p.Names[:min(3, len(p.Names))], ", ")))
+		}
+		if p.Unexplained > muchElse*p.Gross {
+			parts = append(parts, percentOf(p.Unexplained, p.Gross)+" of tasks that came and went in the runs")
+		}
+		if len(parts) > 0 {
+			out = append(out, fmt.Sprintf("%s: of the processors' time in its runs was %s: its CPU figure has what of that was not there before.", arm.Name, strings.Join(parts, " and ")))
+		}
+	}
+	return append(out, r.busyBefore()...)
+}
+
+// hasCost reports whether a kind of workload has a CPU figure: pings and questions have none.
+func hasCost(k Kind) bool {
+	return slices.ContainsFunc(Metrics(k), func(m Metric) bool { return m.Name == "cpu" })
+}
+
+// windowRemarks name the ends that got less of a window than was asked for.
+func (r Result) windowRemarks() (out []string) {
+	for i, arm := range r.Arms {
+		for _, run := range r.Counted(i) {
+			for _, e := range arm.listEnds(run) {
+				got := e.seen.Buffer / 2
+				if got == 0 || got >= arm.Workload.Window {
+					continue
+				}
+				said := fmt.Sprintf("%s on %s has a window of %d bytes, and %d were asked for: raise net.core.wmem_max or rmem_max there.", e.end.Name, e.end.Machine, got, arm.Workload.Window)
+				if !slices.Contains(out, said) {
+					out = append(out, said)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// throttleRemarks name the arms whose processes a CPU quota stopped.
+func (r Result) throttleRemarks() (out []string) {
+	for i, arm := range r.Arms {
+		n, of := 0, 0
+		for _, run := range r.Counted(i) {
+			of++
+			if slices.ContainsFunc(arm.listEnds(run), func(e seenEnd) bool { return e.seen.Throttled.Times > 0 }) {
+				n++
+			}
+		}
+		if n > 0 {
+			out = append(out, fmt.Sprintf("%s: a CPU quota stopped its processes in %d of %d runs: its figure is of the quota (cpu.max, limits.cpu of a pod), and not of the path.", arm.Name, n, of))
+		}
+	}
+	return out
+}
+
+func percentOf(part, of float64) string { return fmt.Sprintf("%.0f %%", 100*part/of) }
+
+// busyBefore names the machines whose processors worked while nothing was measured.
+func (r Result) busyBefore() (out []string) {
+	before := map[string][]float64{}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		if run.Void != "" || run.Discard || run.Arm >= len(r.Arms) {
+			continue
+		}
+		for _, e := range onceBy(r.Arms[run.Arm].listEnds(*run), byMachine) {
+			if c := e.seen.CPU; c.Background != nil {
+				before[e.end.Machine] = append(before[e.end.Machine], *c.Background)
+			}
+		}
+	}
+	for _, m := range r.Machines {
+		if busy := Median(before[m.Name]); m.CPUs > 0 && busy > muchBefore*float64(m.CPUs) {
+			out = append(out, fmt.Sprintf("%s was busy before the rounds too: %s of %d processors, while nothing was measured. End what else runs there.", m.Name, Number(busy), m.CPUs))
+		}
+	}
+	return out
+}

@@ -1,0 +1,194 @@
+package bond
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// port is the carrier of a PF. It is not known until it was read once.
+type port struct {
+	known, up bool
+	lost      bool      // it had no carrier at some time
+	since     time.Time // of up
+}
+
+// noteCarrier records the carrier of a PF at a time.
+func (p *port) noteCarrier(up bool, now time.Time) {
+	if !p.known || p.up != up {
+		p.known, p.up, p.since = true, up, now
+	}
+	p.lost = p.lost || !up
+}
+
+// isSettled reports whether a PF has carrier and has not come back just now.
+func (p *port) isSettled(now time.Time) bool {
+	return p.up && (!p.lost || now.Sub(p.since) >= holdDown)
+}
+
+// member is a VF of a bond. The address of its PF is zero if there is no such PF now.
+type member struct{ pci, pf vf.PCIAddr }
+
+// bond is an attached bond of a pod.
+type bond struct {
+	mark, name, netns, owner string
+	hasPrimary               bool // the first member is preferred
+	members                  []member
+	addresses                []netip.Prefix
+	progress                 *progress
+}
+
+// newBond returns the bond of these members. It returns nil if there is nothing to choose: there is
+// no interface, or there are not two members.
+func newBond(records []journal.Record, where map[vf.PFID]vf.PCIAddr) *bond {
+	first := records[0].Lease
+	if len(records) < 2 || first.Bond.Mode != vf.BondActiveBackup || first.Wanted.Driver == vf.DriverVFIO {
+		return nil
+	}
+	b := &bond{
+		mark: first.BondMark, name: first.Owner.Interface, netns: first.Netns, owner: first.Owner.String(),
+		hasPrimary: first.Bond.Primary != "" && first.Wanted.Interface == vf.MemberName(first.Owner.Interface, 0),
+	}
+	for _, r := range records {
+		for _, a := range r.Lease.Wanted.Addresses {
+			b.addresses = append(b.addresses, a.Prefix)
+		}
+		b.members = append(b.members, member{r.PCI, where[r.ID.PF]})
+	}
+	return b
+}
+
+// decision says which members of a bond are to send. The zero value leaves it to the kernel.
+type decision struct {
+	home bool // the first member is to be the primary one
+	// steps are those of which one is to succeed, the best first
+	steps []step.SetBondActive
+}
+
+// chooseSender decides which members are to send. While no PF has carrier, and while no PF is
+// better than another, the kernel chooses; the primary member is preferred if all are settled. A PF
+// whose carrier is not known is neither chosen nor avoided.
+func (b *bond) chooseSender(ports map[vf.PCIAddr]*port, now time.Time) (d decision) {
+	var settled, recent, down []vf.PCIAddr
+	for _, m := range b.members {
+		switch p := ports[m.pf]; {
+		case p == nil || !p.known:
+		case p.isSettled(now):
+			settled = append(settled, m.pci)
+		case p.up:
+			recent = append(recent, m.pci)
+		default:
+			down = append(down, m.pci)
+		}
+	}
+	if len(settled) == len(b.members) {
+		d.home = b.hasPrimary
+		return d
+	}
+	add := func(to []vf.PCIAddr, from ...vf.PCIAddr) {
+		if len(from) == 0 {
+			return
+		}
+		slices.SortFunc(from, vf.PCIAddr.Compare)
+		for _, a := range to {
+			d.steps = append(d.steps, step.SetBondActive{VF: a, Netns: b.netns, Bond: b.name, From: from})
+		}
+	}
+	add(settled, slices.Concat(recent, down)...)
+	add(recent, down...)
+	return d
+}
+
+func (d decision) isNone() bool { return !d.home && len(d.steps) == 0 }
+
+func (d decision) isSame(o decision) bool {
+	return d.home == o.home && slices.EqualFunc(d.steps, o.steps, func(a, b step.SetBondActive) bool {
+		return a.VF == b.VF && slices.Equal(a.From, b.From)
+	})
+}
+
+// describeMove returns the event of a bond that was moved by a step.
+func (b *bond) describeMove(s step.SetBondActive) journal.Event {
+	var from []string
+	for _, a := range s.From {
+		from = append(from, a.String())
+	}
+	return journal.Event{
+		Type: journal.Warning, Reason: "BondFailedOver", Object: "VF " + s.VF.String(),
+		Text: fmt.Sprintf("bond %s of %s sends by VF %s: the PF of VF %s has no carrier, or has it for less than %s", b.name, b.owner, s.VF, strings.Join(from, ", "), holdDown),
+	}
+}
+
+// describeReturn returns the event of a bond that prefers its first member again.
+func (b *bond) describeReturn() journal.Event {
+	home := b.members[0].pci
+	return journal.Event{
+		Type: journal.Normal, Reason: "BondMovedBack", Object: "VF " + home.String(),
+		Text: fmt.Sprintf("bond %s of %s prefers VF %s again: all PFs of the bond have carrier", b.name, b.owner, home),
+	}
+}
+
+// progress is how far the latest decision about a bond is carried out.
+type progress struct {
+	mu     sync.Mutex // guards the rest
+	busy   bool
+	tried  decision
+	next   time.Time // when it is tried again
+	failed int       // tries since the last one that did not fail
+}
+
+// never is a pause without an end.
+const never = time.Duration(math.MaxInt64)
+
+// beginMove reports whether a decision must be carried out now. Then endMove or putOff must be called.
+func (p *progress) beginMove(d decision, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.busy {
+		return false
+	}
+	if d.isNone() {
+		if p.failed == 0 {
+			p.tried = d // the kernel may choose another member meanwhile
+		}
+		return false
+	}
+	if d.isSame(p.tried) && now.Before(p.next) {
+		return false
+	}
+	p.busy, p.tried = true, d
+	return true
+}
+
+// putOff ends a move that did not begin. The next look begins it.
+func (p *progress) putOff() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy, p.next = false, time.Time{}
+}
+
+// endMove records the outcome of the decision that was tried. It reports whether the try is the
+// first one that failed.
+func (p *progress) endMove(err error, now time.Time) (firstFailure bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = false
+	if err != nil {
+		p.next = now.Add(min(retryPause<<min(p.failed, 8), longestPause))
+		p.failed++
+		return p.failed == 1
+	}
+	p.failed, p.next = 0, now.Add(recheckPause)
+	if p.tried.home {
+		p.next = now.Add(never)
+	}
+	return false
+}

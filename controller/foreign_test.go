@@ -1,0 +1,125 @@
+package controller
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/netannotation"
+)
+
+// runningOnly is a reader that serves lists of running pods, as the API server does by the field
+// selector that the fake client lacks.
+type runningOnly struct {
+	client.Reader
+	t     *testing.T
+	lists int
+}
+
+func (r *runningOnly) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, pods := list.(*metav1.PartialObjectMetadataList); !pods {
+		return r.Reader.List(ctx, list, options...)
+	}
+	var o client.ListOptions
+	o.ApplyOptions(options)
+	if o.FieldSelector == nil || o.FieldSelector.String() != "status.phase=Running" {
+		r.t.Errorf("it lists more than running pods: %v", o.FieldSelector)
+	}
+	r.lists++
+	return r.Reader.List(ctx, list)
+}
+
+// attached is a pod that Multus attached to networks.
+func attached(namespace, name, networks, status string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{
+		netannotation.Networks: networks, netannotation.Status: status,
+	}}}
+}
+
+// I4: the plugins of another stack gave addresses to pods that run on. No node is granted these
+// once Culvert serves the network, and pods are listed only where there is something to grant.
+func TestI4AddressesOfPodsFromBeforeCulvert(t *testing.T) {
+	c := newCluster(newNode("a", nil), networkWith(t, "red", `{"type": "host-local", "subnet": "172.16.91.0/28"}`), requesting("a", []ipam.Run{run("172.16.91.2", "172.16.91.5")}),
+		attached("red", "old", "n", `[{"name":"cbr0","ips":["10.0.0.9"],"default":true},{"name":"red/n","interface":"net1","ips":["172.16.91.2"]}]`),
+		attached("blue", "far", "red/n", `[{"name":"red/n","ips":["172.16.91.4","fd00::4"]}]`))
+	live := &runningOnly{Reader: c, t: t}
+	now := time.Now()
+	a := addresses(c, now)
+	a.Foreign = (&foreignAddresses{live: live, now: func() time.Time { return now }}).of
+	lookAt(t, a, "red/n")
+	got, _ := poolAndOutside(t, c)
+	if diff := cmp.Diff([]string{"a 172.16.91.3-172.16.91.3"}, got); diff != "" { // without Foreign it is .2
+		t.Errorf("I4: -want +got\n%s", diff)
+	}
+	lookAt(t, a, "red/n")
+	if live.lists != 1 {
+		t.Errorf("pods were listed %d times", live.lists)
+	}
+}
+
+// A list of pods answers for some seconds.
+func TestForeignAddressesAreListedAnew(t *testing.T) {
+	live := &runningOnly{Reader: newCluster(), t: t}
+	now := time.Now()
+	f := &foreignAddresses{live: live, now: func() time.Time { return now }}
+	for _, step := range []struct {
+		later time.Duration
+		want  int
+	}{{0, 1}, {foreignLook, 1}, {time.Second, 2}} {
+		now = now.Add(step.later)
+		if _, err := f.of(t.Context(), "red/n"); err != nil || live.lists != step.want {
+			t.Errorf("%s later: %d lists, want %d, %v", step.later, live.lists, step.want, err)
+		}
+	}
+}
+
+func TestAddressesOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		networks, status string
+		want             map[string][]string
+	}{
+		"nothing":                   {"", `[{"name":"red/n","ips":["10.0.0.1"]}]`, nil},
+		"a network not asked for":   {"n", `[{"name":"blue/n","ips":["10.0.0.1"]}]`, nil},
+		"no JSON":                   {"n", `[`, nil},
+		"networks that are refused": {"n/", `[{"name":"red/n","ips":["10.0.0.1"]}]`, nil},
+		"no address":                {"n", `[{"name":"red/n","ips":["x"]}]`, nil},
+		"two of one network":        {"n,n", `[{"name":"red/n","ips":["10.0.0.1"]},{"name":"red/n","ips":["10.0.0.2","::ffff:10.0.0.3"]}]`, map[string][]string{"red/n": {"10.0.0.1", "10.0.0.2", "10.0.0.3"}}},
+		"names of configurations":   {"n,blue/m", `[{"name":"cbr0","default":true,"ips":["10.9.0.1"]},{"name":"storage","ips":["10.0.0.1"]},{"name":"other","ips":["10.0.0.2"]}]`, map[string][]string{"red/n": {"10.0.0.1"}, "blue/m": {"10.0.0.2"}}},
+		"more than were asked for":  {"n", `[{"name":"storage","ips":["10.0.0.1"]},{"name":"other","ips":["10.0.0.2"]}]`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string][]string{}
+			for network, all := range addressesOf("red", map[string]string{netannotation.Networks: tc.networks, netannotation.Status: tc.status}) {
+				got[network] = slices.Collect(func(yield func(string) bool) {
+					for _, a := range all {
+						_ = yield(a.String())
+					}
+				})
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" && len(tc.want)+len(got) > 0 {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A pod's annotations are text of its author.
+func FuzzAddressesOf(f *testing.F) {
+	f.Add("n,blue/m", `[{"name":"storage","ips":["10.0.0.1"]},{"name":"blue/m","ips":["::ffff:10.0.0.2"]}]`)
+	f.Add(`[{"name":"n"}]`, `[{"name":"red/n","ips":["10.0.0.1"],"default":true}]`)
+	f.Fuzz(func(t *testing.T, networks, status string) {
+		for network, all := range addressesOf("red", map[string]string{netannotation.Networks: networks, netannotation.Status: status}) {
+			if len(all) == 0 || len(all) > mostForeign || slices.Contains(all, netip.Addr{}) {
+				t.Errorf("network %q has %v", network, all)
+			}
+		}
+	})
+}

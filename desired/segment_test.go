@@ -1,0 +1,103 @@
+package desired
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// PFs a to d of two VFs each; those of PF a are made.
+func fourPFs() (out []vf.PF) {
+	for i, name := range []string{"a", "b", "c", "d"} {
+		out = append(out, vf.PF{Name: name, PCI: vf.PCIAddr{Bus: uint8(i + 1)}, ID: vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, byte(i + 1)}}, TotalVFs: 7})
+	}
+	for i := range 2 {
+		out[0].VFs = append(out[0].VFs, vf.State{ID: vf.ID{PF: out[0].ID, Index: i}})
+	}
+	return out
+}
+
+func TestPoolOverTwoSegments(t *testing.T) {
+	const storage, front = ", segment: storage}", ", segment: front}"
+	for name, tc := range map[string]struct{ a, b, c, pool, want string }{
+		"no names":                         {"}", "}", "}", `["a", "b"]`, ""},
+		"one name":                         {storage, storage, "}", `["a", "b"]`, ""},
+		"a PF without a name beside one":   {storage, "}", "}", `["a", "b"]`, ""},
+		"two names":                        {storage, front, "}", `["a", "b"]`, "front (b) and storage (a)"},
+		"two names and a third PF":         {storage, front, storage, `["?"]`, "front (b) and storage (a, c)"},
+		"two names, each with its pool":    {storage, front, "}", `["a", "c"]`, ""},
+		"VFs that are not made yet":        {"}", storage, front, `["b#1", "c#0"]`, "front (c) and storage (b)"},
+		"VFs that the PF will not have":    {"}", storage, front, `["b#1", "c#5"]`, ""},
+		"another PF's VFs that are not in": {storage, front, "}", `["a#0", "b#6"]`, ""},
+	} {
+		spec, err := Parse("host.yaml", []byte("pfs:\n- {name: a, vfs: 2"+tc.a+"\n- {name: b, vfs: 2"+tc.b+"\n- {name: c, vfs: 2"+tc.c+"\npools:\n- {name: x, selectors: {pfNames: "+tc.pool+"}}\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		err = spec.CheckSegments("culvert.dev/x", fourPFs())
+		const says = "pool culvert.dev/x: it has VFs on two segments, whose pods do not reach each other: "
+		switch {
+		case tc.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case tc.want != "" && (!errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), says+tc.want+": invalid: give each segment a pool of its own")):
+			t.Errorf("%s: got %v\nwant %s", name, err, says+tc.want)
+		}
+	}
+}
+
+// A PF whose policies contradict each other keeps its segment.
+func TestSegmentOfAContestedPF(t *testing.T) {
+	pfs := fourPFs()
+	spec := Spec{
+		PFs:       []PFRule{{Name: "?", Want: PFSpec{VFs: 2, Segment: "storage"}}},
+		Contested: []Contested{{PCI: pfs[1].PCI, Keep: PFSpec{VFs: 2, Segment: "front"}}},
+		Pools:     []Pool{{Name: "x", Prefix: "y"}},
+	}
+	if got := spec.MixedSegments("y/x", pfs); !strings.HasSuffix(got, "front (b) and storage (a, c, d)") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A segment is read alike from host.yaml and from a NodePolicy, and a wrong one is refused with
+// its place.
+func TestSegmentOfAPF(t *testing.T) {
+	for text, want := range map[string]string{
+		"storage": "", "rack-7": "",
+		"Storage": "want a name such as storage", "a.b": "want a name such as storage", "-a": "want a name such as storage", "a b": "want a name such as storage",
+	} {
+		fromFile, err := Parse("host.yaml", []byte(`pfs: [{name: a, vfs: 1, segment: "`+text+`"}]`))
+		fromPolicy, err2 := FromPolicy("p", v1alpha1.NodePolicySpec{PFs: []v1alpha1.PFRule{{Name: "a", VFs: intstr.FromInt32(1), Segment: text}}})
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), "pfs[0].segment") || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", text, err)
+			}
+			if err2 == nil || !strings.Contains(err2.Error(), "NodePolicy p: pfs[0].segment") || !strings.Contains(err2.Error(), want) {
+				t.Errorf("%q of a policy: %v", text, err2)
+			}
+			continue
+		}
+		if err := errors.Join(err, err2); err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		for _, s := range []Spec{fromFile, fromPolicy} {
+			if got := s.SegmentOf(fourPFs()[0]); string(got) != text {
+				t.Errorf("%q: got %q", text, got)
+			}
+		}
+	}
+}
+
+// Policies of one priority that give a PF two segments contradict each other.
+func TestPoliciesNameTwoSegments(t *testing.T) {
+	a, b := policy(t, "a", 0, `{pfs: [{name: a, vfs: 2, segment: storage}]}`), policy(t, "b", 0, `{pfs: [{name: a, vfs: 2, segment: front}]}`)
+	m := Merge(Sources{Policies: []Policy{a, b}}, Spec{}, fourPFs())
+	if len(m.Conflicts) != 1 || !strings.Contains(m.Conflicts[0].Text, "segment storage") || !strings.Contains(m.Conflicts[0].Text, "segment front") {
+		t.Errorf("%+v", m.Conflicts)
+	}
+}

@@ -1,0 +1,128 @@
+package blocks
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/culvert-net/culvert/ipam"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func statefulPod(name string) vf.Owner {
+	return vf.Owner{Kind: vf.OwnerPod, UID: "sandbox", Name: "default/" + name, Interface: "net1"}
+}
+
+// keeps is what a node demands of which a pod holds an address and keeps it.
+func keeps(node, address string, pod vf.Owner, keep time.Duration) Demand {
+	return Demand{node, node, Request{Network: "n", Reservations: []Reservation{{Pod: PodKey(pod), Addr: addr(address), For: keep}}}}
+}
+
+// showReservations lists who an address is kept for, and whether its time runs.
+func showReservations(p Pool) (out []string) {
+	for _, r := range p.Reservations {
+		s := r.Addr.String() + " " + r.Pod
+		if !r.Since.IsZero() {
+			s += " runs"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// An address is kept from the moment that a node reports it until its time after the pod is
+// over, and again from the start when a pod of the name has it once more.
+func TestReservationsBeginAndEnd(t *testing.T) {
+	db, at := statefulPod("db-0"), time.Unix(1e9, 0)
+	p := Pool{Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.9"), Node: "a", UID: "a"}, {Run: run("10.0.0.10-10.0.0.19"), Node: "b", UID: "b"}}}
+	const kept, running = "10.0.0.5 default/db-0 net1", "10.0.0.5 default/db-0 net1 runs"
+	for _, step := range []struct {
+		name    string
+		after   time.Duration
+		demands []Demand
+		want    []string
+	}{
+		{"nobody keeps any", 0, nil, nil},
+		{"a pod has it", 0, []Demand{keeps("a", "10.0.0.5", db, time.Hour)}, []string{kept}},
+		{"of another node's block", 0, []Demand{keeps("a", "10.0.0.5", db, time.Hour), keeps("a", "10.0.0.12", statefulPod("x"), time.Hour)}, []string{kept}},
+		{"the pod ended", time.Minute, nil, []string{running}},
+		{"just before its time is over", 59 * time.Minute, nil, []string{running}},
+		{"a pod of the name has it again", 0, []Demand{keeps("a", "10.0.0.5", db, time.Hour)}, []string{kept}},
+		{"and ends", time.Minute, nil, []string{running}},
+		{"its time is over", time.Hour, nil, nil},
+		{"it is held", 0, []Demand{keeps("a", "10.0.0.5", db, time.Hour)}, []string{kept}},
+		{"the pod has another address", 0, []Demand{keeps("b", "10.0.0.12", db, time.Hour)}, []string{"10.0.0.12 default/db-0 net1"}},
+		{"another pod has that one", 0, []Demand{keeps("b", "10.0.0.12", statefulPod("db-1"), time.Hour)}, []string{"10.0.0.12 default/db-1 net1"}},
+	} {
+		at = at.Add(step.after)
+		p = Reserve(p, step.demands, at)
+		if got := showReservations(p); !slices.Equal(got, step.want) {
+			t.Errorf("%s: %q, want %q", step.name, got, step.want)
+		}
+	}
+}
+
+// A node gives a kept address to a pod of the name alone, also when it has no other one left.
+func TestKeptAddressIsNotGivenToOthers(t *testing.T) {
+	db := statefulPod("db-0")
+	b := NewBook("here", func() {})
+	b.SetPools([]View{{Pool: Pool{
+		Network: "n", Blocks: []Block{{Run: run("10.0.0.2-10.0.0.4"), Node: "here", Grant: "g"}}, Reservations: []Reservation{{Pod: PodKey(db), Addr: addr("10.0.0.3")}},
+	}}})
+	grants := []ipam.Grant{{ID: "g"}}
+	others := b.Of("n", podA, grants)
+	if !slices.Equal(others.Runs, runs("10.0.0.2", "10.0.0.4")) || len(others.Kept) > 0 {
+		t.Errorf("others get %v", others)
+	}
+	own := b.Of("n", db, grants)
+	if !slices.Equal(own.Runs, runs("10.0.0.2-10.0.0.4")) || !slices.Equal(own.Kept, []netip.Addr{addr("10.0.0.3")}) {
+		t.Errorf("the pod gets %v", own)
+	}
+	if err := b.Why("n", []netip.Addr{addr("10.0.0.3")}, podA); err == nil || !strings.Contains(err.Error(), "held for pod default/db-0 net1") {
+		t.Errorf("another pod asks for it by name: %v", err)
+	}
+}
+
+// I4: no block of a node gets an address that is kept, but for the claim of a pod of that name.
+// Nothing that a node has is taken from it, whatever nodes ask for.
+func TestI4ReservationProperties(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		at := func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}) }
+		index := rapid.IntRange(2, 60)
+		p := Pool{Network: "n"}
+		p, _ = Grant(p, []Demand{demand("a", 3, "10.0.0.2-10.0.0.60"), demand("b", 3, "10.0.0.2-10.0.0.60")}, 8)
+		pods := []string{"default/db-0 net1", "default/db-1 net1"}
+		for _, n := range rapid.SliceOfNDistinct(index, 0, 5, rapid.ID).Draw(r, "kept") {
+			p.Reservations = append(p.Reservations, Reservation{Pod: rapid.SampledFrom(pods).Draw(r, "pod"), Addr: at(n), For: time.Hour})
+		}
+		slices.SortFunc(p.Reservations, func(a, b Reservation) int { return a.Addr.Compare(b.Addr) })
+		c := demand("c", int64(rapid.IntRange(0, 60).Draw(r, "used")), "10.0.0.2-10.0.0.60")
+		for _, n := range rapid.SliceOfNDistinct(index, 0, 5, rapid.ID).Draw(r, "claimed") {
+			id := newID()
+			if rapid.Bool().Draw(r, "for a kept pod") {
+				id = reservedFor(rapid.SampledFrom(pods).Draw(r, "its name")) + id
+			}
+			c.Claims = append(c.Claims, Claim{at(n), id, false})
+		}
+		got, _ := Grant(p, []Demand{c}, 8)
+		for _, b := range p.Blocks {
+			if now, taken := got.at(b.First); !taken || now.Node != b.Node {
+				r.Fatalf("I4: %s of %s is %v's now", b.Run, b.Node, now.Node)
+			}
+		}
+		for i, b := range got.Blocks {
+			if i > 0 && b.First.Compare(got.Blocks[i-1].Last) <= 0 {
+				r.Fatalf("I4: %s and %s overlap", got.Blocks[i-1].Run, b.Run)
+			}
+			for _, kept := range p.Reservations {
+				if b.Node == "c" && b.Contains(kept.Addr) && !strings.HasPrefix(b.Claim, reservedFor(kept.Pod)) {
+					r.Fatalf("%s is kept for %s and in block %s of c, claim %q", kept.Addr, kept.Pod, b.Run, b.Claim)
+				}
+			}
+		}
+	})
+}

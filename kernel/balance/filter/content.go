@@ -1,0 +1,114 @@
+package filter
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+
+	"github.com/culvert-net/culvert/kernel/balance"
+)
+
+// content is the content of a pod's tables.
+type content struct {
+	rules []frontend // sorted
+	sum   string     // of rules, as the name of a chain
+	// choices are the elements of affinity that a replaced table had, and that still count.
+	choices *[]nftables.SetElement
+}
+
+// frontend is a Frontend with its Rule.
+type frontend struct {
+	balance.Frontend
+	*balance.Rule
+}
+
+// newContent makes the content of a view, and of the foreign Frontends that it has not.
+func newContent(view, foreign balance.View) content {
+	c := content{choices: &[]nftables.SetElement{}}
+	for f, r := range foreign {
+		if view[f] == nil {
+			c.rules = append(c.rules, frontend{f, r})
+		}
+	}
+	for f, r := range view {
+		c.rules = append(c.rules, frontend{f, r})
+	}
+	slices.SortFunc(c.rules, func(a, b frontend) int { return strings.Compare(a.String(), b.String()) })
+	hash := sha256.New()
+	for _, f := range c.rules {
+		fmt.Fprintln(hash, f.Frontend, f.Backends, f.Affinity)
+	}
+	c.sum = "made-of-" + hex.EncodeToString(hash.Sum(nil)[:12])
+	return c
+}
+
+// of returns the Frontends of a family.
+func (c content) of(family nftables.TableFamily) (out []frontend) {
+	for _, f := range c.rules {
+		if f.Addr.Is4() == (family == nftables.TableFamilyIPv4) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// key returns a Frontend as a key of an element of a set: address, protocol and port, each padded
+// to 4 bytes.
+func (f frontend) key() []byte {
+	port := binary.BigEndian.AppendUint16(nil, f.Port)
+	return slices.Concat(f.Addr.AsSlice(), []byte{byte(f.Protocol), 0, 0, 0}, port, []byte{0, 0})
+}
+
+// target returns a backend as a value of an element of a map: address and port.
+func target(at netip.AddrPort) []byte {
+	return slices.Concat(at.Addr().AsSlice(), binary.BigEndian.AppendUint16(nil, at.Port()), []byte{0, 0})
+}
+
+// keepChoices reads the choices of affinity from a table that is about to be replaced.
+func (c content) keepChoices(conn *nftables.Conn, table *nftables.Table, frontends []frontend) error {
+	*c.choices = nil
+	sets, err := conn.GetSets(table)
+	if err != nil {
+		return fmt.Errorf("list the maps of nftables: %w", err)
+	}
+	i := slices.IndexFunc(sets, func(s *nftables.Set) bool { return s.Name == choicesName })
+	if i < 0 {
+		return nil
+	}
+	elements, err := conn.GetSetElements(sets[i])
+	if err != nil {
+		return fmt.Errorf("read the choices of affinity: %w", err)
+	}
+	for _, e := range elements {
+		i := slices.IndexFunc(frontends, func(f frontend) bool { return f.Affinity > 0 && string(f.key()) == string(e.Key) })
+		if i < 0 || e.Expires <= 0 {
+			continue
+		}
+		if slices.ContainsFunc(frontends[i].Backends, func(at netip.AddrPort) bool { return string(target(at)) == string(e.Val) }) {
+			*c.choices = append(*c.choices, nftables.SetElement{Key: e.Key, Val: e.Val, Timeout: min(e.Expires, frontends[i].Affinity)})
+		}
+	}
+	return nil
+}
+
+// numbered returns the elements of a map from numbers to backends. The numbers are in the
+// machine's byte order, as numgen makes them.
+func numbered(backends []netip.AddrPort) (out []nftables.SetElement) {
+	for i, at := range backends {
+		out = append(out, nftables.SetElement{Key: binaryutil.NativeEndian.PutUint32(uint32(i)), Val: target(at)})
+	}
+	return out
+}
+
+// wholeSeconds rounds an affinity up to what eBPF balances by, too.
+func wholeSeconds(affinity time.Duration) time.Duration {
+	return (affinity + time.Second - 1).Truncate(time.Second)
+}

@@ -1,0 +1,160 @@
+// Package filter balances connections to Services by nftables in the pods' network namespaces:
+// where eBPF cannot (package socket), and for SCTP everywhere. In goes a [balance.Table]; out
+// comes one table in each pod that has Frontends, for IPv4 and for IPv6. Its chains change the
+// destination of new connections, and refuse those without backends. The kernel's connection
+// tracking then sees each packet.
+//
+// Tables are written by netlink (github.com/google/nftables): the image of culvertd has no
+// program nft, which sigs.k8s.io/knftables would run.
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+
+	"github.com/culvert-net/culvert/kernel/balance"
+	"github.com/culvert-net/culvert/kernel/netns"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// tableName is that of our tables in a pod.
+const tableName = "culvert-services"
+
+// families are those that a pod has a table of.
+var families = []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6}
+
+// Balancer writes the tables of pods. One culvertd uses it, and no two of its methods at once.
+type Balancer struct {
+	written map[string]written // by Pod.ID
+}
+
+// written identifies the content from which a pod's tables were made.
+type written struct{ sum, netns string }
+
+// Supports reports whether nftables balances a protocol.
+func Supports(p balance.Protocol) bool {
+	return p == balance.TCP || p == balance.UDP || p == balance.SCTP
+}
+
+// Open returns a Balancer, or what the kernel lacks for it: it lists tables, which needs
+// nf_tables.
+func Open() (*Balancer, error) {
+	c, err := nftables.New()
+	if err == nil {
+		_, err = c.ListTables()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the kernel has no nftables: %w", err)
+	}
+	return &Balancer{written: map[string]written{}}, nil
+}
+
+// Pending reports that nothing is left to do after Apply.
+func (b *Balancer) Pending() bool { return false }
+
+// Apply writes the tables of pods for which they differ, and deletes those of pods that are no
+// longer in the Table. A table is replaced as a whole, in one transaction; connections go on. A
+// pod whose network namespace is gone is left out. One pod that fails does not keep others from
+// theirs.
+func (b *Balancer) Apply(t balance.Table) error {
+	all, contents := map[string]written{}, map[balance.ViewID]content{}
+	var errs []error
+	for _, p := range t.Pods {
+		c, made := contents[p.View]
+		if !made {
+			c = newContent(t.Views[p.View], t.Views[balance.Foreign])
+			contents[p.View] = c
+		}
+		now := written{c.sum, p.Netns}
+		if b.written[p.ID] == now {
+			all[p.ID] = now
+			continue
+		}
+		err := netns.Run(p.Netns, c.write)
+		if errors.Is(err, vf.ErrNetnsGone) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("nftables of pod sandbox %s: %w", p.ID, err))
+			continue
+		}
+		all[p.ID] = now
+	}
+	for id, old := range b.written {
+		if slices.ContainsFunc(t.Pods, func(p balance.Pod) bool { return p.ID == id }) {
+			continue
+		}
+		if err := netns.Run(old.netns, newContent(nil, nil).write); err != nil && !errors.Is(err, vf.ErrNetnsGone) {
+			all[id] = written{netns: old.netns}
+			errs = append(errs, fmt.Errorf("nftables of pod sandbox %s: %w", id, err))
+		}
+	}
+	b.written = all
+	return errors.Join(errs...)
+}
+
+// write makes the tables of the thread's network namespace what the content says, where they
+// are something else.
+func (c content) write() error {
+	for _, family := range families {
+		if err := c.writeFamily(family); err != nil {
+			return err
+		}
+	}
+	return c.forgetDatagrams()
+}
+
+// writeFamily replaces a table. Without Frontends of the family there is none.
+func (c content) writeFamily(family nftables.TableFamily) error {
+	frontends := c.of(family)
+	conn, err := nftables.New(nftables.WithSockOptions(func(s *netlink.Conn) error { return c.setBuffers(s, frontends) }))
+	if err != nil {
+		return fmt.Errorf("open a netlink socket: %w", err)
+	}
+	table := &nftables.Table{Family: family, Name: tableName}
+	there, err := conn.ListTablesOfFamily(family)
+	if err != nil {
+		return fmt.Errorf("list nftables: %w", err)
+	}
+	exists := false
+	for _, t := range there {
+		exists = exists || t.Name == tableName
+	}
+	if !exists && len(frontends) == 0 {
+		return nil
+	}
+	if exists {
+		if isCurrent(conn, table, c.sum) && len(frontends) > 0 {
+			return nil
+		}
+		if err := c.keepChoices(conn, table, frontends); err != nil {
+			return err
+		}
+		conn.DelTable(table)
+	}
+	if len(frontends) > 0 {
+		if err := c.render(conn, table, frontends); err != nil {
+			return err
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("write nftables: %w", err)
+	}
+	return nil
+}
+
+// isCurrent reports whether a table was made of the content with that sum: an empty chain is
+// named by it.
+func isCurrent(conn *nftables.Conn, table *nftables.Table, sum string) bool {
+	chains, err := conn.ListChainsOfTableFamily(table.Family)
+	for _, c := range chains {
+		if err == nil && c.Table.Name == tableName && c.Name == sum {
+			return true
+		}
+	}
+	return false
+}

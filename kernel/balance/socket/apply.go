@@ -1,0 +1,296 @@
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/culvert-net/culvert/kernel/balance"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Apply makes the kernel's maps what a table says, and writes only what differs. Programs
+// see the old or the new rule of a Frontend, and a pod sees no Frontend of a view that it
+// has left. A pod whose network namespace is gone is left out. Apply can be called again
+// after an error, and does what is left.
+func (b *Balancer) Apply(t balance.Table) error {
+	pods, err := b.podViews(t.Pods)
+	wanted, sets := b.wantedRules(t)
+	err = errors.Join(err, b.writeSets(wanted, sets))
+	if err != nil {
+		return err
+	}
+	if err := b.writeRules(wanted); err != nil {
+		return err
+	}
+	if err := b.writePods(pods); err != nil {
+		return err
+	}
+	if err := b.dropRules(wanted); err != nil {
+		return err
+	}
+	if err := b.disconnect(t.Pods, b.stale); err != nil {
+		return err
+	}
+	b.stale = map[balance.ViewID]bool{}
+	b.retire()
+	if err := b.Sweep(); err != nil {
+		return err
+	}
+	if b.attached {
+		return nil
+	}
+	return b.attach()
+}
+
+// podViews returns the views by cookie.
+func (b *Balancer) podViews(pods []balance.Pod) (map[uint64]balance.ViewID, error) {
+	views, cookies := map[uint64]balance.ViewID{}, map[string]uint64{}
+	var errs []error
+	for _, p := range pods {
+		value, known := b.cookies[p.ID]
+		if !known {
+			var err error
+			value, err = cookieOf(p.Netns)
+			if errors.Is(err, vf.ErrNetnsGone) {
+				continue
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("pod sandbox %s: %w", p.ID, err))
+				continue
+			}
+		}
+		cookies[p.ID], views[value] = value, p.View
+	}
+	b.cookies = cookies
+	return views, errors.Join(errs...)
+}
+
+// wanted is a rule with the value that names it; its set is 0 until it is written.
+type wanted struct {
+	*balance.Rule
+	value rule
+}
+
+// wantedRules returns the rules by key, each with the set that has its backends already. sets
+// has one entry for each rule that views share.
+func (b *Balancer) wantedRules(t balance.Table) (map[key]wanted, map[*balance.Rule]uint32) {
+	out, sets := map[key]wanted{}, map[*balance.Rule]uint32{}
+	for id, view := range t.Views {
+		for f, r := range view {
+			k := newKey(uint64(id), f)
+			out[k] = wanted{r, rule{count: uint32(len(r.Backends)), affinity: seconds(r.Affinity)}}
+			if there := b.rules[k].set; there != 0 && fits(f, b.sets[there], r) {
+				sets[r] = there
+			}
+		}
+	}
+	return out, sets
+}
+
+// fits reports whether a set that is there can serve a rule.
+func fits(f balance.Frontend, there, r *balance.Rule) bool {
+	return there != nil && slices.Equal(there.Backends, r.Backends) && keepsChoices(f.Protocol, there) == keepsChoices(f.Protocol, r)
+}
+
+// keepsChoices reports whether a set needs its members beside its slots.
+func keepsChoices(p balance.Protocol, r *balance.Rule) bool {
+	return p == balance.UDP || r.Affinity > 0
+}
+
+// writeSets writes the sets of backends that are not there, and completes the values.
+func (b *Balancer) writeSets(all map[key]wanted, sets map[*balance.Rule]uint32) error {
+	for k, w := range all {
+		if len(w.Backends) == 0 {
+			continue
+		}
+		set, there := sets[w.Rule]
+		if !there {
+			var err error
+			if set, err = b.writeSet(k.frontend(), w.Rule); err != nil {
+				return fmt.Errorf("backends of %s: %w", k.frontend(), err)
+			}
+			sets[w.Rule] = set
+		}
+		w.value.set = set
+		all[k] = w
+	}
+	return nil
+}
+
+// writeSet writes a new set.
+func (b *Balancer) writeSet(f balance.Frontend, r *balance.Rule) (uint32, error) {
+	set := b.lastSet + 1
+	for b.sets[set] != nil || set == 0 {
+		set++
+	}
+	// From here on the set is known, so that Sweep frees what an error leaves of it.
+	b.lastSet, b.sets[set] = set, &balance.Rule{Backends: r.Backends, Affinity: r.Affinity}
+	for i, at := range r.Backends {
+		if err := b.tables.backends.Put(slotKey(set, uint32(i)), backendBytes(at)); err != nil {
+			return 0, fmt.Errorf("write an eBPF map: %w", err)
+		}
+		if !keepsChoices(f.Protocol, r) {
+			continue
+		}
+		if err := b.tables.members.Put(memberKey(set, at), make([]byte, 4)); err != nil {
+			return 0, fmt.Errorf("write an eBPF map: %w", err)
+		}
+	}
+	return set, nil
+}
+
+func (b *Balancer) writeRules(all map[key]wanted) error {
+	for k, w := range all {
+		if there, ok := b.rules[k]; ok && there == w.value {
+			continue
+		}
+		if err := b.tables.rules.Put(k[:], w.value.bytes()); err != nil {
+			return fmt.Errorf("write the rule of %s: %w", k.frontend(), err)
+		}
+		b.noteStale(k)
+		b.rules[k] = w.value
+	}
+	return nil
+}
+
+// noteStale notes the view of a UDP rule that changed or goes: its pods may have sockets that
+// are connected to a backend which goes with it.
+func (b *Balancer) noteStale(k key) {
+	if k.frontend().Protocol == balance.UDP {
+		b.stale[balance.ViewID(k.id())] = true
+	}
+}
+
+func (b *Balancer) writePods(pods map[uint64]balance.ViewID) error {
+	for value, view := range pods {
+		if there, ok := b.pods[value]; ok && there == view {
+			continue
+		}
+		if err := b.tables.pods.Put(value, uint64(view)); err != nil {
+			return fmt.Errorf("write the view of a pod: %w", err)
+		}
+		b.pods[value] = view
+	}
+	for value := range b.pods {
+		if _, ok := pods[value]; ok {
+			continue
+		}
+		if err := forget(b.tables.pods, value); err != nil {
+			return err
+		}
+		delete(b.pods, value)
+	}
+	return nil
+}
+
+func (b *Balancer) dropRules(all map[key]wanted) error {
+	for k := range b.rules {
+		if _, ok := all[k]; ok {
+			continue
+		}
+		if err := forget(b.tables.rules, k[:]); err != nil {
+			return err
+		}
+		b.noteStale(k)
+		delete(b.rules, k)
+	}
+	return nil
+}
+
+// forget deletes an entry that may be gone.
+func forget(m *ebpf.Map, k any) error {
+	if err := m.Delete(k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("delete from an eBPF map: %w", err)
+	}
+	return nil
+}
+
+// retire notes the sets that no rule names any more.
+func (b *Balancer) retire() {
+	used := map[uint32]bool{}
+	for _, r := range b.rules {
+		used[r.set] = true
+	}
+	for _, r := range b.retired {
+		used[r.set] = true
+	}
+	for set := range b.sets {
+		if !used[set] {
+			b.retired = append(b.retired, retiredSet{set, b.now()})
+		}
+	}
+}
+
+// Sweep frees the sets of backends that were replaced at least a second ago. Pending reports
+// whether there are others.
+func (b *Balancer) Sweep() error {
+	for len(b.retired) > 0 && b.now().Sub(b.retired[0].when) >= b.interval {
+		set := b.retired[0].set
+		// From the last to the first, so that a part that is left can be read.
+		for i, at := range slices.Backward(b.sets[set].Backends) {
+			if err := errors.Join(forget(b.tables.members, memberKey(set, at)), forget(b.tables.backends, slotKey(set, uint32(i)))); err != nil {
+				return err
+			}
+		}
+		delete(b.sets, set)
+		b.retired = b.retired[1:]
+	}
+	return nil
+}
+
+// Pending reports whether Sweep has something left to free.
+func (b *Balancer) Pending() bool { return len(b.retired) > 0 }
+
+// read reads what an earlier culvertd left in the maps.
+func (b *Balancer) read() error {
+	err := each(b.tables.pods, func(k, v []byte) error {
+		b.pods[native.Uint64(k)] = balance.ViewID(native.Uint64(v))
+		return nil
+	})
+	err = errors.Join(err, each(b.tables.rules, func(k, v []byte) error {
+		b.rules[key(k)] = readRule(v)
+		b.noteStale(key(k)) // culvertd may have ended after the change
+		return nil
+	}))
+	slots := map[uint32]map[uint32]netip.AddrPort{}
+	err = errors.Join(err, each(b.tables.backends, func(k, v []byte) error {
+		set, number := native.Uint32(k), native.Uint32(k[4:])
+		if slots[set] == nil {
+			slots[set] = map[uint32]netip.AddrPort{}
+		}
+		slots[set][number] = readAddrPort(v)
+		return nil
+	}))
+	if err != nil {
+		return err
+	}
+	for set, numbered := range slots {
+		r := &balance.Rule{}
+		for _, number := range slices.Sorted(maps.Keys(numbered)) {
+			r.Backends = append(r.Backends, numbered[number])
+		}
+		b.sets[set], b.lastSet = r, max(b.lastSet, set)
+	}
+	return b.readMembers()
+}
+
+// readMembers marks the sets that have all their members, so that a set which an earlier
+// culvertd wrote in part is not taken for a whole one.
+func (b *Balancer) readMembers() error {
+	count := map[uint32]int{}
+	err := each(b.tables.members, func(k, _ []byte) error {
+		count[native.Uint32(k)]++
+		return nil
+	})
+	for set, r := range b.sets {
+		if n := count[set]; n > 0 && n == len(r.Backends) {
+			r.Affinity = grace // any: it has members
+		}
+	}
+	return err
+}

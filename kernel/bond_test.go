@@ -1,0 +1,59 @@
+package kernel
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/culvert-net/culvert/kernel/rtnl"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+func TestFindMove(t *testing.T) {
+	vfs := []vf.PCIAddr{{Bus: 1, Device: 16}, {Bus: 2, Device: 16}, {Bus: 3, Device: 16}}
+	links := []rtnl.Link{
+		{Index: 1, Name: "lo"},
+		{Index: 5, Name: "net1", Bond: &rtnl.Bond{Active: 6}},
+		{Index: 6, Name: "net1a", Parent: vfs[0].String(), Master: 5},
+		{Index: 7, Name: "net1b", Parent: vfs[1].String(), Master: 5},
+		{Index: 8, Name: "net2", Parent: vfs[2].String()},
+	}
+	for _, tt := range []struct {
+		name string
+		give step.SetBondActive
+		want int // index of the member
+		from map[int]bool
+		err  error
+	}{
+		{"a member", step.SetBondActive{Bond: "net1", VF: vfs[1], From: vfs[:1]}, 7, map[int]bool{6: true, 7: false}, nil},
+		{"from a VF that is no member", step.SetBondActive{Bond: "net1", VF: vfs[1], From: vfs[2:]}, 7, map[int]bool{6: false, 7: false}, nil},
+		{"no member", step.SetBondActive{Bond: "net1", VF: vfs[2], From: vfs[:1]}, 0, nil, vf.ErrNotFound},
+		{"no bond", step.SetBondActive{Bond: "net3", VF: vfs[1], From: vfs[:1]}, 0, nil, vf.ErrNotFound},
+		{"no bond of that name", step.SetBondActive{Bond: "net2", VF: vfs[1], From: vfs[:1]}, 0, nil, vf.ErrNotFound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := findMove(links, tt.give)
+			if !errors.Is(err, tt.err) || m.member.Index != tt.want {
+				t.Errorf("member %d, %v", m.member.Index, err)
+			}
+			if diff := cmp.Diff(tt.from, m.from); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// I7: a move of a bond that hangs in the kernel is not repeated, since each one would block a thread.
+func TestI7HangingMoveIsNotRepeated(t *testing.T) {
+	k := New(Options{})
+	s := step.SetBondActive{VF: vf.PCIAddr{Bus: 1}, Netns: "/nonexistent/c1", Bond: "net1"}
+	if err := k.Do(t.Context(), s); !errors.Is(err, vf.ErrNetnsGone) {
+		t.Errorf("nothing hangs: %v", err)
+	}
+	k.hangs.of = map[string]int{hangOfBond(s): 1}
+	if err := k.Do(t.Context(), s); !errors.Is(err, vf.ErrTimeout) {
+		t.Errorf("an earlier move hangs: %v", err)
+	}
+}

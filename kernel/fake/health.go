@@ -1,0 +1,39 @@
+package fake
+
+import "github.com/culvert-net/culvert/vf"
+
+// ResetPF resets a PF whose VFs stay, as harshly as a driver may: the port loses its link for a
+// moment, the PF forgets what it holds for its VFs, and the interfaces of these go down, without
+// addresses and with the MTU that they had at first.
+func (k *Kernel) ResetPF(a vf.PCIAddr) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.notifyWatchers()
+	p, err := k.findPF(a)
+	if err != nil {
+		return err
+	}
+	p.resetLink()
+	for i, f := range p.vfs {
+		f.Admin, f.rate = k.profile.newAdmin(p.PCI, i), 0
+		if f.Link != nil {
+			f.Link.MTU, f.Link.Carrier = 1500, false
+			stripLink(f.Link)
+		}
+	}
+	return nil
+}
+
+// SetMailbox lets a PF answer its VFs, or not. While it does not, interfaces of its VFs have no
+// carrier, and a VF driver that binds makes up a MAC address.
+func (k *Kernel) SetMailbox(a vf.PCIAddr, answers bool) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.notifyWatchers()
+	p, err := k.findPF(a)
+	if err != nil {
+		return err
+	}
+	p.mute = !answers
+	return nil
+}

@@ -1,0 +1,111 @@
+package guard
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"github.com/mdlayher/netlink/nltest"
+	"golang.org/x/sys/unix"
+
+	"github.com/culvert-net/culvert/vf"
+)
+
+// connTo connects to a kernel that gives each request the same answer.
+func connTo(t *testing.T, answer func(requests []netlink.Message) ([]netlink.Message, error)) *nftables.Conn {
+	t.Helper()
+	conn, err := nftables.New(nftables.WithTestDial(answer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// refuses returns the answers of a kernel that refuses each request with an error number.
+func refuses(number unix.Errno) func([]netlink.Message) ([]netlink.Message, error) {
+	return func(requests []netlink.Message) ([]netlink.Message, error) {
+		requests[0].Header.Flags = 0 // nltest answers with the flags of the request
+		return nltest.Error(int(number), requests)
+	}
+}
+
+// A kernel without nftables can have no guard: Set says so, with what to do, and to Read and Remove
+// there is none, so that the undo of the attach ends. Other errors are no such proof.
+func TestKernelWithoutNftables(t *testing.T) {
+	for _, tt := range []struct {
+		answer func([]netlink.Message) ([]netlink.Message, error)
+		unable bool
+	}{
+		{refuses(unix.EINVAL), true},
+		{func([]netlink.Message) ([]netlink.Message, error) { return nil, unix.EPROTONOSUPPORT }, true},
+		{refuses(unix.EPERM), false},
+	} {
+		err := setTable(connTo(t, tt.answer), tableOf(podPCI), device, guardOf(vf.GuardIP))
+		if err == nil || errors.Is(err, vf.ErrUnable) != tt.unable || tt.unable && !strings.Contains(err.Error(), "this kernel has no nftables (module nf_tables)") {
+			t.Errorf("Set: %v, unable: %t", err, tt.unable)
+		}
+		if err := removeTable(connTo(t, tt.answer), tableOf(podPCI)); (err == nil) != tt.unable {
+			t.Errorf("Remove: %v, unable: %t", err, tt.unable)
+		}
+		if g, err := readTable(connTo(t, tt.answer), tableOf(podPCI)); (err == nil) != tt.unable || g.String() != "none" {
+			t.Errorf("Read: %s, %v, unable: %t", g, err, tt.unable)
+		}
+	}
+}
+
+// A kernel without the hook refuses the transaction by EOPNOTSUPP, or by ENOENT where it has no
+// chains at interfaces at all. ENOENT from a kernel that had the guard says something else.
+func TestKernelWithoutTheHook(t *testing.T) {
+	for _, tt := range []struct {
+		err           error
+		there, unable bool
+	}{
+		{os.NewSyscallError("recvmsg", unix.EOPNOTSUPP), false, true},
+		{os.NewSyscallError("recvmsg", unix.EOPNOTSUPP), true, true},
+		{os.NewSyscallError("recvmsg", unix.ENOENT), false, true},
+		{os.NewSyscallError("recvmsg", unix.ENOENT), true, false},
+		{os.NewSyscallError("recvmsg", unix.EBUSY), false, false},
+	} {
+		err := explainWrite(tt.err, tt.there)
+		if !errors.Is(err, tt.err) || errors.Is(err, vf.ErrUnable) != tt.unable || tt.unable && !strings.Contains(err.Error(), "Linux 5.16") {
+			t.Errorf("%v, guard was there: %t: %v", tt.err, tt.there, err)
+		}
+	}
+	if err := explainWrite(nil, false); err != nil {
+		t.Error(err)
+	}
+}
+
+// A list of chains that another change cuts short is no proof that the guard was altered.
+func TestAlteredIsConfirmed(t *testing.T) {
+	whole, failed := guardOf(vf.GuardIP), errors.New("no answer")
+	for _, tt := range []struct {
+		altered int // reads that find it so, before one that does not
+		then    error
+		want    string
+		reads   int
+	}{
+		{0, nil, whole.String(), 1},
+		{1, nil, whole.String(), 2},
+		{readTries - 1, nil, whole.String(), readTries},
+		{readTries, nil, "altered", readTries},
+		{1, failed, "none", 2},
+	} {
+		reads := 0
+		g, err := confirmAltered(func() (vf.Guard, error) {
+			if reads++; reads <= tt.altered {
+				return vf.Guard{Altered: true}, nil
+			}
+			if tt.then != nil {
+				return vf.Guard{}, tt.then
+			}
+			return whole, nil
+		})
+		if g.String() != tt.want || reads != tt.reads || !errors.Is(err, tt.then) {
+			t.Errorf("%d reads find it altered: %s, %v, after %d reads", tt.altered, g, err, reads)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package segment
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// host is a Watcher on a fake kernel with two PFs and a pool over both.
+type host struct {
+	t *testing.T
+	*Watcher
+	kernel  *fake.Kernel
+	changed int
+	spec    desired.Spec
+	opened  int
+	log     strings.Builder
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{t: t, kernel: fake.New(fake.IGB, 2)}
+	for _, pf := range h.pfs() {
+		if err := h.kernel.Do(t.Context(), step.SetPFUp{PF: pf.PCI}); err != nil {
+			t.Fatal(err)
+		}
+		h.spec.PFs = append(h.spec.PFs, desired.PFRule{PCI: pf.PCI, Want: desired.PFSpec{VFs: 2}})
+	}
+	h.spec.Pools = []desired.Pool{{Name: "fast", Prefix: "x"}}
+	h.Watcher = New(Config{
+		Node: NewNodeID("here"), PFs: h.pfs, Spec: func() desired.Spec { return h.spec }, Changed: func() { h.changed++ },
+		Open: func(name string) (Port, error) { h.opened++; return h.kernel.OpenBeacon(name) },
+		Log:  slog.New(slog.NewTextHandler(&h.log, nil)),
+	})
+	return h
+}
+
+func (h *host) pfs() []vf.PF {
+	pfs, err := h.kernel.PFs(context.Background())
+	if err != nil {
+		h.t.Error(err)
+	}
+	return pfs
+}
+
+// turns carries out n rounds.
+func (h *host) turns(n int) {
+	for range n {
+		h.turn()
+	}
+}
+
+func (h *host) reasons() string {
+	var out []string
+	for _, p := range h.Problems() {
+		out = append(out, p.Object+": "+p.Reason)
+	}
+	return strings.Join(out, "\n")
+}
+
+// Two PFs on one wire cause no warning, and on two wires one warning that stays as it is. The
+// warning ends when they are on one again.
+func TestWatcherOnTwoWires(t *testing.T) {
+	h := newHost(t)
+	h.turns(100)
+	if got := h.reasons(); got != "" || h.changed != 0 {
+		t.Fatalf("one wire: %q, %d changes", got, h.changed)
+	}
+	h.kernel.Wire(h.pfs()[1].PCI, "other")
+	h.turns(100)
+	if got := h.reasons(); !strings.HasPrefix(got, "pool x/fast: it has VFs of PFs that do not hear each other: ") || h.changed != 1 {
+		t.Fatalf("two wires: %q, %d changes", got, h.changed)
+	}
+	first := h.Problems()[0].Since
+	h.turns(50)
+	if h.changed != 1 || !h.Problems()[0].Since.Equal(first) {
+		t.Errorf("the warning changed: %d changes", h.changed)
+	}
+	h.kernel.Wire(h.pfs()[1].PCI, "")
+	h.turns(3)
+	if got := h.reasons(); got != "" || h.changed != 2 {
+		t.Errorf("one wire again: %q, %d changes", got, h.changed)
+	}
+}
+
+// Names end the warning, and the sockets with it.
+func TestWatcherLeavesNamedPFsAlone(t *testing.T) {
+	h := newHost(t)
+	h.kernel.Wire(h.pfs()[1].PCI, "other")
+	h.turns(100)
+	if h.reasons() == "" {
+		t.Fatal("no warning")
+	}
+	h.spec.PFs = []desired.PFRule{{Want: desired.PFSpec{VFs: 2, Segment: "storage"}}}
+	h.turns(2)
+	opened := h.opened
+	h.turns(10)
+	if got := h.reasons(); got != "" || h.opened != opened {
+		t.Errorf("%q, %d sockets", got, h.opened-opened)
+	}
+}
+
+// A flood of frames on one wire is read in part, logs nothing, and makes no warning. Neither does a
+// PF without carrier.
+func TestWatcherUnderAFlood(t *testing.T) {
+	h := newHost(t)
+	h.kernel.Wire(h.pfs()[1].PCI, "other")
+	for i := range 100 {
+		for j := range 1000 {
+			h.kernel.SendFrame("other", Station{Node: NewNodeID("forged"), PF: vf.MAC{2, 0, 0, byte(i), byte(j >> 8), byte(j)}}.Encode())
+		}
+		h.turns(1)
+	}
+	if got := h.reasons(); got != "" || h.log.Len() != 0 {
+		t.Errorf("%q, log %q", got, h.log.String())
+	}
+	h.kernel.Cable(h.pfs()[1].PCI, false)
+	h.turns(100)
+	if got := h.reasons(); got != "" {
+		t.Errorf("without a cable: %q", got)
+	}
+}
+
+// A netdevice on which no socket can be opened is reported once, and tried again.
+func TestWatcherWithoutASocket(t *testing.T) {
+	h := newHost(t)
+	works := h.Open
+	h.Open = func(string) (Port, error) { return nil, errors.New("no socket") }
+	h.turns(50)
+	if got := strings.Count(h.log.String(), "no socket"); got != 2 {
+		t.Errorf("%d lines in the log:\n%s", got, h.log.String())
+	}
+	h.Open = works
+	h.turns(2)
+	if h.opened != 2 {
+		t.Errorf("%d sockets", h.opened)
+	}
+}
+
+// Run has a round at each tick until its context ends, and closes the sockets.
+func TestWatcherRuns(t *testing.T) {
+	h := newHost(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ticks, done := make(chan time.Time), make(chan struct{})
+	go func() { h.Run(ctx, ticks); close(done) }()
+	for range 3 {
+		ticks <- time.Time{}
+	}
+	cancel()
+	<-done
+	if h.opened != 2 || len(h.ports) != 0 {
+		t.Errorf("%d sockets opened, %d left", h.opened, len(h.ports))
+	}
+}

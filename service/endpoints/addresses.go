@@ -1,0 +1,146 @@
+package endpoints
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/excerpt"
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/netannotation"
+	"github.com/culvert-net/culvert/service"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// Attachment has the known facts about a pod on a network.
+type Attachment struct {
+	// Addresses are those that the network-status has and the pod's node confirms.
+	Addresses []netip.Addr
+	// VFIO: the VF is bound to vfio-pci, so the node's kernel is not in its path.
+	VFIO bool
+	// Missing is the reason why there is no address.
+	Missing string
+	// Awaited: the next NodeState of the pod's node may have the address.
+	Awaited bool
+}
+
+// statusElement is the part of network-status that is read (Network Plumbing Working Group,
+// "Network Custom Resource Definition De-facto Standard" 1.3, section 5).
+type statusElement struct {
+	Name      string   `json:"name"`
+	Interface string   `json:"interface"`
+	IPs       []string `json:"ips"`
+}
+
+// maxStatus is the most bytes of a network-status that are read. The API server accepts at
+// most 256 KiB of annotations in an object.
+const maxStatus = 256 << 10
+
+// Find returns a pod's addresses on a network (I9, TestI9ForeignAddressIsNotPublished). The
+// pod's owner can edit its network-status, so an address counts only where the pod's node
+// confirms it, on an attached VF of that pod and interface (confirmedVFs). state is nil where
+// the node has no NodeState.
+func Find(pod *corev1.Pod, network service.Network, state *v1alpha1.NodeState) Attachment {
+	elements, err := readStatus(pod.Annotations[netannotation.Status])
+	if err != nil {
+		return Attachment{Missing: fmt.Sprintf("annotation %s: %v", netannotation.Status, err)}
+	}
+	i := slices.IndexFunc(elements, func(e statusElement) bool { return e.Name == network.String() })
+	switch {
+	case i < 0 && asks(pod, network):
+		return Attachment{Missing: fmt.Sprintf("its annotation %s does not have network %s", netannotation.Status, network), Awaited: true}
+	case i < 0:
+		return Attachment{Missing: fmt.Sprintf("it does not ask for network %s: add the network to its annotation %s", network, netannotation.Networks)}
+	case state == nil:
+		return Attachment{Missing: fmt.Sprintf("node %s has no NodeState: look whether culvertd runs there", pod.Spec.NodeName), Awaited: true}
+	}
+	return confirm(pod, elements[i], state)
+}
+
+// heldVF is an attached VF of a pod.
+type heldVF struct {
+	pool      string
+	addresses []string
+}
+
+// confirmedVFs returns the attached VFs that a pod's node confirms under an interface, by the
+// later of two texts: the node's NodeState, and the pod's annotation netannotation.Confirmed.
+// culvertd alone can add the annotation to a pod that is there. A copy in a new pod has another
+// UID, and a text from before the NodeState does not count any more.
+func confirmedVFs(pod *corev1.Pod, in string, state *v1alpha1.NodeState) (out []heldVF) {
+	c, err := netannotation.ParseConfirmation(pod.Annotations[netannotation.Confirmed])
+	if o := state.Status.Observed; err == nil && o != nil && c.Pod != "" && c.Pod == string(pod.UID) && !c.At.Before(o.Time) {
+		for _, v := range c.VFs {
+			if v.Interface == in {
+				out = append(out, heldVF{v.Pool, v.Addresses})
+			}
+		}
+		return out
+	}
+	for _, v := range state.Status.VFs {
+		o := v.Owner
+		if o == nil || v.Phase != string(journal.Attached) || o.Kind != vf.OwnerPod || o.Interface != in {
+			continue
+		}
+		if o.Name == pod.Namespace+"/"+pod.Name && (o.PodUID == "" || o.PodUID == string(pod.UID)) {
+			out = append(out, heldVF{v.Pool, v.Addresses})
+		}
+	}
+	return out
+}
+
+// confirm compares an element of a pod's network-status with what its node confirms.
+func confirm(pod *corev1.Pod, e statusElement, state *v1alpha1.NodeState) Attachment {
+	held := map[netip.Addr]bool{}
+	out := Attachment{Awaited: true}
+	found := false
+	for _, v := range confirmedVFs(pod, e.Interface, state) {
+		found = true
+		out.VFIO = out.VFIO || isVFIO(state, v.pool)
+		for _, text := range v.addresses {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				held[p.Addr().Unmap()] = true
+			}
+		}
+	}
+	for _, text := range e.IPs {
+		if a, err := netip.ParseAddr(text); err == nil && held[a.Unmap()] && !slices.Contains(out.Addresses, a.Unmap()) {
+			out.Addresses = append(out.Addresses, a.Unmap())
+		}
+	}
+	switch {
+	case len(out.Addresses) > 0:
+		out.Awaited = false
+	case !found:
+		out.Missing = fmt.Sprintf("the NodeState of node %s does not have its interface %s yet", state.Name, excerpt.Quote(e.Interface))
+	case len(held) == 0:
+		out.Missing = "its VF has no address: give the network an ipam"
+	default:
+		out.Missing = fmt.Sprintf("node %s does not confirm the addresses of its annotation %s", state.Name, netannotation.Status)
+	}
+	return out
+}
+
+// isVFIO reports whether the VFs of a pool are bound to vfio-pci.
+func isVFIO(state *v1alpha1.NodeState, pool string) bool {
+	return slices.ContainsFunc(state.Status.Pools, func(p v1alpha1.PoolState) bool { return p.Name == pool && p.DeviceType == desired.VFIO })
+}
+
+func readStatus(text string) ([]statusElement, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if len(text) > maxStatus {
+		return nil, fmt.Errorf("%w: it has %d bytes; want at most %d", vf.ErrInvalid, len(text), maxStatus)
+	}
+	var out []statusElement
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		return nil, fmt.Errorf("%w: %w", vf.ErrInvalid, err)
+	}
+	return out, nil
+}

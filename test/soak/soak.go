@@ -1,0 +1,13 @@
+// Package soak marks the tests that take minutes. `make test` calls go test with -short, which
+// leaves them out; `make soak` runs all.
+package soak
+
+import "testing"
+
+// Only skips a test that runs with -short. The reason names the part that takes minutes.
+func Only(t testing.TB, reason string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make soak runs it: " + reason)
+	}
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+// The manifest and the chart name one image, with a version, and it is the one that make image
+// makes: a reader of docs/kubernetes.md who imports the archive has the image that the pods want.
+func TestManifestNamesThisImage(t *testing.T) {
+	if !regexp.MustCompile(`^[^:]+:v[0-9]+\.[0-9]+\.[0-9]+$`).MatchString(imageName) {
+		t.Errorf("image %s has no version", imageName)
+	}
+	for file, pattern := range map[string]string{
+		"../../dist/kubernetes/culvert.yaml":      `(?m)^ *image: (\S+)$`,
+		"../../dist/kubernetes/chart/values.yaml": `(?m)^  name: (\S+/culvert:\S+)$`,
+		"../../docs/kubernetes.md":                "`(culvert\\.dev/culvert:[^`]+)`",
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(pattern).FindAllSubmatch(text, -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no image", file)
+		}
+		for _, n := range names {
+			if string(n[1]) != imageName {
+				t.Errorf("%s names the image %s, and make image makes %s", file, n[1], imageName)
+			}
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package vf
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// GuardMode says what a guard pins of the frames that a pod sends. The empty mode is no guard.
+type GuardMode string
+
+// Modes of a guard. Both pin the source MAC address, and the sender of ARP and of IPv6 neighbour
+// discovery. GuardIP also pins the source of each IP packet and drops all other protocols.
+const (
+	GuardARP GuardMode = "arp"
+	GuardIP  GuardMode = "ip"
+)
+
+// ParseGuardMode accepts arp and ip.
+func ParseGuardMode(s string) (GuardMode, error) {
+	if m := GuardMode(s); m == GuardARP || m == GuardIP {
+		return m, nil
+	}
+	return "", fmt.Errorf("%q: want arp or ip", s)
+}
+
+// Guard is a guard at a VF's netdevice, as it is wanted or as the kernel has it. The zero value is
+// no guard.
+type Guard struct {
+	Mode      GuardMode    `json:"mode,omitempty"`
+	MAC       MAC          `json:"mac,omitzero"`
+	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Altered reports that rules of the guard were changed or removed outside Culvert. The other
+	// fields are unknown then.
+	Altered bool `json:"altered,omitempty"`
+}
+
+// String describes a guard: "ip of 52:54:00:00:00:01, 172.16.91.5". The text of two guards is the
+// same if the guards are, and ParseGuard reads it.
+func (g Guard) String() string {
+	switch {
+	case g.Altered:
+		return "altered"
+	case g.Mode == "":
+		return "none"
+	}
+	parts := []string{fmt.Sprintf("%s of %s", g.Mode, g.MAC)}
+	for _, a := range g.Addresses {
+		parts = append(parts, a.String())
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ParseGuard reads the text of a guard that is neither altered nor the zero value.
+func ParseGuard(s string) (Guard, error) {
+	head, rest, more := strings.Cut(s, ", ")
+	mode, mac, _ := strings.Cut(head, " of ")
+	var g Guard
+	var err error
+	if g.Mode, err = ParseGuardMode(mode); err != nil {
+		return Guard{}, err
+	}
+	if g.MAC, err = ParseMAC(mac); err != nil {
+		return Guard{}, err
+	}
+	for more {
+		head, rest, more = strings.Cut(rest, ", ")
+		a, err := netip.ParseAddr(head)
+		if err != nil {
+			return Guard{}, err
+		}
+		g.Addresses = append(g.Addresses, a)
+	}
+	return g, nil
+}
+
+// GuardOver returns the guard that s wants at a VF with baseline b. It pins the wanted MAC address
+// or else that of the baseline, and the addresses of s in order. It leaves out the link-local address
+// of the MAC address, which a guard lets pass anyway.
+func (s Spec) GuardOver(b Baseline) Guard {
+	if s.Guard == "" {
+		return Guard{}
+	}
+	g := Guard{Mode: s.Guard, MAC: s.MACOver(b)}
+	for _, a := range s.Addresses {
+		g.Addresses = append(g.Addresses, a.Prefix.Addr())
+	}
+	own := g.MAC.LinkLocal()
+	for _, a := range s.GuardAddresses {
+		if a != own {
+			g.Addresses = append(g.Addresses, a)
+		}
+	}
+	slices.SortFunc(g.Addresses, netip.Addr.Compare)
+	g.Addresses = slices.Compact(g.Addresses)
+	return g
+}
+
+// MACOver returns the MAC address that s wants of the netdevice of a VF with baseline b.
+func (s Spec) MACOver(b Baseline) MAC {
+	mac := b.LinkMAC
+	setIfGiven(&mac, s.MAC)
+	return mac
+}
+
+// GuardDiff returns the difference between the wanted guard and that of a netdevice, if it was
+// read.
+func (s Spec) GuardDiff(b Baseline, l Link) []Difference {
+	var c comparison
+	if l.Guard != nil {
+		c.compareValue("guard", s.GuardOver(b).String(), l.Guard.String())
+	}
+	return c.out
+}
+
+// Power says what the most powerful container of a pod may do in the pod's netns.
+type Power string
+
+// Powers of containers. The empty power is unknown.
+const (
+	PowerNone  Power = "none"  // nothing of the following
+	PowerRaw   Power = "raw"   // raw sockets (NET_RAW)
+	PowerAdmin Power = "admin" // changes of the netns (NET_ADMIN, SYS_ADMIN, privileged)
+)
+
+// Degree says how far a guard holds.
+type Degree string
+
+// Degrees of a guard.
+const (
+	GuardEnforced Degree = "enforced"
+	GuardPartly   Degree = "partly"
+	GuardNot      Degree = "not"
+)
+
+// GuardDegree returns how far a guard holds against a pod with a power, and why it does not hold
+// whole. rdma reports whether the VF has an RDMA device. TestHooks and TestChecksumPasses of
+// kernel/guard show the two ways past it.
+func GuardDegree(p Power, rdma bool) (Degree, string) {
+	switch {
+	case p == PowerAdmin:
+		return GuardNot, "a container of the pod is privileged or has NET_ADMIN or SYS_ADMIN, and can remove the guard"
+	case p == PowerRaw:
+		return GuardPartly, "a container of the pod has NET_RAW, which runtimes grant by default: AF_XDP and late checksums pass by the guard; drop NET_RAW in all containers"
+	case rdma:
+		return GuardPartly, "the VF has an RDMA device, which sends past the kernel"
+	case p != PowerNone:
+		return GuardPartly, "culvertd does not know the capabilities of the containers: without NET_RAW and NET_ADMIN it is enforced"
+	}
+	return GuardEnforced, ""
+}
+
+// DescribeGuard says how far a guard holds: "guard ip is partly enforced: ...".
+func DescribeGuard(mode GuardMode, degree Degree, reason string) string {
+	text := fmt.Sprintf("guard %s is ", mode)
+	if degree != GuardEnforced {
+		text += string(degree) + " "
+	}
+	text += string(GuardEnforced)
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
