@@ -9,11 +9,12 @@ PREFIX  ?= /usr/local
 DESTDIR ?=
 PODS    ?= 20
 
-# More arguments of the programs that demo, lab, bench and deb run. The tests of
+# More arguments of the programs that demo, lab, bench, image and deb run. The tests of
 # test/promises run the targets in a short form with them.
 DEMO    :=
 LAB     :=
 BENCH   :=
+IMAGE   :=
 DEB     :=
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
@@ -90,7 +91,7 @@ build: bootstrap-build ## the programs, to build/bin
 	@tools/watch build $(MAKE) --no-print-directory -s test-build
 
 image: bootstrap-build ## the container image for amd64 and arm64, to build/image/culvert.tar
-	@tools/watch image env GOTOOLCHAIN=$(IMAGE_GO) $(GO) run ./tools/image -version $(VERSION)
+	@tools/watch image env GOTOOLCHAIN=$(IMAGE_GO) $(GO) run ./tools/image -version $(VERSION) $(IMAGE)
 
 deb: bootstrap-build build ## Debian packages for hosts, to build/deb (GOARCH)
 	@tools/watch deb $(GO) run ./tools/deb -version $(VERSION) $(if $(GOARCH),-arch $(GOARCH)) $(DEB)
