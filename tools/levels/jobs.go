@@ -37,6 +37,7 @@ var jobs = []job{
 		argv: gotestArgs("kubernetes", "tools/go test -tags kubernetes -count=1 -timeout 40m -v", "-short -tags kubernetes -count=1 -timeout 90m -v ./test/kubernetes")},
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
 	{name: "unit", level: "unit", slots: 1, nice: 10, argv: splitWords("tools/test-unit rest -short")},
+	{name: "unit-plain", level: "unit", slots: 1, nice: 10, argv: splitWords("tools/test-unit plain -short")},
 	// All of test/failure, of which the job unit runs a sample under the race detector.
 	{name: "failure", level: "unit", slots: 1, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
