@@ -39,7 +39,7 @@ func (w *world) usage(t *testing.T) usage {
 func TestI2TenThousandCycles(t *testing.T) {
 	cycles := 10000
 	if isSample() {
-		cycles = 500
+		cycles = 200
 	}
 	w := made(t, fake.IGB, fastDir(t))
 	defer w.close()

@@ -13,7 +13,7 @@ import (
 func TestMain(m *testing.M) {
 	checks := "1250"
 	if raceEnabled {
-		checks = "80"
+		checks = "30"
 	}
 	for name, value := range map[string]string{"rapid.checks": checks, "rapid.seed": "20261122"} {
 		if err := flag.Set(name, value); err != nil {
