@@ -160,9 +160,9 @@ func (r *Reconciler) prepareSteps(spec desired.Spec, pf vf.PF, v vf.State) []ste
 	return out
 }
 
-// finishVF carries out the steps, reads back, and records the VF's baseline. Until then the VF is
-// Making, and no request gets it. finishVF first removes the settings that the VF had before
-// Culvert took it over, since they must not become its baseline.
+// finishVF carries out the steps that prepare a VF, reads the VF back, and records its baseline.
+// Until then the VF is Making, and no request gets it. finishVF first removes the settings that the
+// VF had before Culvert took it over, since they must not become its baseline.
 func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec journal.Record) error {
 	fresh, err := r.freshAdmin(pf, v)
 	if err != nil {
