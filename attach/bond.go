@@ -119,7 +119,7 @@ func (e *Engine) readBackBond(ctx context.Context, members []reservation) (done 
 			continue
 		}
 		if m.rec.Lease.Bond.Primary != "" && !st.Link.Bond.Primary {
-			return done, m.at, errors.New("the kernel accepted everything, but it is not the primary member of its bond")
+			return done, m.at, errors.New("the kernel accepted every step, but the VF is not the primary member of its bond")
 		}
 		done.MAC, done.MTU = st.Link.Bond.Link.MAC, st.Link.Bond.Link.MTU
 	}

@@ -44,7 +44,7 @@ func (r *Reconciler) setMTU(ctx context.Context, v vf.State, mtu int) error {
 		return fmt.Errorf("read back: %w", err)
 	}
 	if st.Link == nil || st.Link.MTU != mtu {
-		return fmt.Errorf("MTU %d was set and the interface does not have it: %w", mtu, vf.ErrUnable)
+		return fmt.Errorf("MTU %d was set, but the interface does not have it: %w", mtu, vf.ErrUnable)
 	}
 	return nil
 }

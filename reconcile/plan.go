@@ -211,7 +211,7 @@ func (r *Reconciler) usersOutside(ctx context.Context, p PFPlan) ([]journal.Reco
 	}
 	used, err := r.Keeper.Outside(ctx, all...)
 	if err != nil {
-		return nil, fmt.Errorf("whether a VF is used outside the ledger is not known, so their number stays: %w", err)
+		return nil, fmt.Errorf("culvertd cannot tell whether a VF without a lease is in use, so it does not change the number of VFs: %w", err)
 	}
 	var out []journal.Record
 	for _, v := range p.PF.VFs {

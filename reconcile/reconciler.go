@@ -118,7 +118,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	}
 	if err := r.Keeper.Replay(ctx); err != nil {
 		// Tend goes on with the failed VFs; the other VFs do not wait for them (I7).
-		r.Log.Error("clear up after the last culvertd", "err", err)
+		r.Log.Error("finish or undo the work of the last culvertd", "err", err)
 	}
 	return nil
 }
