@@ -24,17 +24,18 @@ type Bonded struct {
 	first vf.State // of the first member, as it was read back
 }
 
-// AttachBond gives the owner a bond of VFs as the request wants it: several leases of one
-// attachment, which are written and ended together. It promises what Attach promises. VFs for
-// vfio are given without a bond, which the owner's program makes.
+// AttachBond gives the owner a bond of VFs as the request wants it. The VFs have several leases of
+// one attachment, which AttachBond writes together and a detach ends together. AttachBond promises
+// what Attach promises. For VFs bound to vfio-pci it makes no bond interface, since the owner's
+// program makes its own bond.
 //
-// Errors are those of Attach.
+// It returns the errors of Attach.
 func (e *Engine) AttachBond(ctx context.Context, req Request) (_ Bonded, err error) {
 	defer e.observeDuration(OperationAttach, e.Now(), &err)
 	return replaceDuplicates(ctx, req, e.attachBondOnce)
 }
 
-// attachBondOnce is AttachBond without a further try. left is how many tries are left after it.
+// attachBondOnce is one try of AttachBond. left is the number of tries that are left after it.
 func (e *Engine) attachBondOnce(ctx context.Context, req Request, left int) (Bonded, error) {
 	got, err := e.reserveClean(ctx, req)
 	if err != nil {
@@ -66,7 +67,7 @@ func bondOf(rec journal.Record) string {
 	return rec.Lease.Owner.Interface
 }
 
-// configureBond changes the kernel as the leases want, reads it back and writes the outcome to
+// configureBond applies the leases to the kernel, reads the state back, and writes the outcome to
 // the ledger in one transaction. After an error, at is the VF on which it failed.
 func (e *Engine) configureBond(ctx context.Context, members []reservation, req Request) (done Bonded, at site, err error) {
 	first := &members[0]
@@ -104,8 +105,8 @@ func (e *Engine) configureBond(ctx context.Context, members []reservation, req R
 	})
 }
 
-// readBackBond compares the kernel with the leases of a bond's VFs, whose records become those of
-// attached VFs. After an error, at is the VF that differs.
+// readBackBond compares the kernel with the leases of a bond's VFs, and turns their records into
+// those of attached VFs. After an error, at is the VF that differs.
 func (e *Engine) readBackBond(ctx context.Context, members []reservation) (done Bonded, at site, err error) {
 	for i := range members {
 		m := &members[i]
@@ -118,7 +119,7 @@ func (e *Engine) readBackBond(ctx context.Context, members []reservation) (done 
 			continue
 		}
 		if m.rec.Lease.Bond.Primary != "" && !st.Link.Bond.Primary {
-			return done, m.at, errors.New("the kernel accepted everything, but it is not the primary member of its bond")
+			return done, m.at, errors.New("the kernel accepted every step, but the VF is not the primary member of its bond")
 		}
 		done.MAC, done.MTU = st.Link.Bond.Link.MAC, st.Link.Bond.Link.MTU
 	}
@@ -133,8 +134,8 @@ func addBondStep(rec journal.Record) step.Step {
 	return s
 }
 
-// bondSteps returns the steps that complete a bond which has all its members. The first one is
-// the primary one if the network names a primary PF.
+// bondSteps returns the steps that complete a bond after all its members were added. If the network
+// names a primary PF, the first member becomes the primary one.
 func bondSteps(p place, rec journal.Record, detect bool) []step.Step {
 	bond, ns := bondOf(rec), rec.Lease.Netns
 	if bond == "" {
@@ -148,10 +149,10 @@ func bondSteps(p place, rec journal.Record, detect bool) []step.Step {
 	return append(out, addressSteps(p, rec, detect)...)
 }
 
-// removeBond removes the bond of which a VF is a member, before the VF is reset. The other members
-// then have no interface either: an attachment ends as a whole. It does nothing for a VF of its
-// own. While the bond is there the VF gets no new owner, since the bond may still have the
-// addresses of the lease.
+// removeBond removes the bond of which a VF is a member, before the VF is reset. That also ends the
+// bond for the other members: an attachment ends as a whole. removeBond does nothing for a VF that
+// is not in a bond. While the bond exists, the VF gets no new owner, since the bond may still have
+// the addresses of the lease.
 func (e *Engine) removeBond(ctx context.Context, rec journal.Record) error {
 	bond := bondOf(rec)
 	if bond == "" {
@@ -167,8 +168,8 @@ func (e *Engine) removeBond(ctx context.Context, rec journal.Record) error {
 	return nil // resetVF reads the VF, too
 }
 
-// removeEmptyBond removes the bond of a VF that is gone from the bus, unless another VF of the bond
-// is still there. Otherwise the pod would keep an interface with addresses that have no holder.
+// removeEmptyBond removes the bond of a VF that is no longer on the bus, unless another VF of the
+// bond is. Otherwise the pod would keep an interface with addresses that no lease holds.
 func (e *Engine) removeEmptyBond(ctx context.Context, gone journal.Record) error {
 	if bondOf(gone) == "" {
 		return nil
@@ -188,8 +189,8 @@ func (e *Engine) removeEmptyBond(ctx context.Context, gone journal.Record) error
 	return e.removeBond(ctx, gone)
 }
 
-// detachBond takes all VFs of a bond back, the last one first. A member that is being retried
-// after a failed release is left to its retry.
+// detachBond takes all VFs of a bond back, the last one first. It skips a member whose release has
+// failed before, since culvertd retries that release separately.
 func (e *Engine) detachBond(ctx context.Context, rec journal.Record) error {
 	records, err := e.readRecords()
 	errs := []error{err}
@@ -199,8 +200,8 @@ func (e *Engine) detachBond(ctx context.Context, rec journal.Record) error {
 	return errors.Join(errs...)
 }
 
-// membersOf returns the records of a bond that are held, of which rec is one, in the order of
-// their names.
+// membersOf returns rec and the other held records of its bond, in the order of their interface
+// names. It leaves out members whose release has failed before.
 func membersOf(records []journal.Record, rec journal.Record) (out []journal.Record) {
 	for _, r := range records {
 		if r.ID == rec.ID || r.IsMemberWith(rec) && r.Held() && r.Attempts == 0 {

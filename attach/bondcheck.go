@@ -10,8 +10,8 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// memberDiff lists the differences between the wanted state of a member of a bond and its state.
-// The addresses and routes of the lease are the bond's.
+// memberDiff lists the differences between the wanted state of a member of a bond and its state. It
+// looks for the addresses and routes of the lease on the bond's interface.
 func memberDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
 	if st.Link == nil || bondOf(rec) == "" {
 		return w.Diff(rec.Baseline, rec.Lease.Netns, st)
@@ -26,8 +26,8 @@ func memberDiff(w vf.Spec, rec journal.Record, st vf.State) []vf.Difference {
 	return append(w.Diff(rec.Baseline, rec.Lease.Netns, st), rec.Lease.Bond.Diff(bondOf(rec), w.MTU, link.Bond)...)
 }
 
-// checkBond is Check for a bond, of which rec is one member: all its VFs are there and as their
-// leases and the request want them.
+// checkBond is Check for a bond, of which rec is one member. It returns an error unless all VFs of
+// the bond exist and are as their leases and the request want them.
 func (e *Engine) checkBond(ctx context.Context, rec journal.Record, req Request) error {
 	records, err := e.readRecords()
 	if err != nil {
@@ -68,8 +68,8 @@ func (e *Engine) checkBond(ctx context.Context, rec journal.Record, req Request)
 	return nil
 }
 
-// memberDiff lists the differences of a member of a bond to its lease and to the request for the
-// whole bond.
+// memberDiff lists the differences of a member of a bond from its lease and from the request for
+// the whole bond.
 func (r Request) memberDiff(m journal.Record, st vf.State) []vf.Difference {
 	d := LeaseDiff(m, st)
 	if r.Spec.Interface == "" {

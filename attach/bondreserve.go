@@ -12,7 +12,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// reserveMembers reserves the VFs of a bond like reserveOne, all of them or none.
+// reserveMembers reserves all VFs of a bond, or none, by reserveOne.
 func (e *Engine) reserveMembers(tx *journal.Tx, req Request, busy map[vf.ID]*keylock.Work, given func(vf.PCIAddr) string) (got reservation, err error) {
 	req = e.sortVFs(req)
 	for i := range req.Bond.Links {
@@ -29,7 +29,7 @@ func (e *Engine) reserveMembers(tx *journal.Tx, req Request, busy map[vf.ID]*key
 	return got, completeLeases(tx, &got, req)
 }
 
-// sortVFs puts those of the VFs that the request names first which are on the primary PF.
+// sortVFs sorts the VFs that the request names, so that those on the primary PF come first.
 func (e *Engine) sortVFs(req Request) Request {
 	if req.Bond.Primary == "" || len(req.VFs) == 0 {
 		return req
@@ -47,8 +47,9 @@ func (e *Engine) sortVFs(req Request) Request {
 	return req
 }
 
-// memberRequest returns the request for the next VF of a bond. got has those before it. The first
-// VF holds the addresses. A bond that keeps its MAC address needs members that all have it.
+// memberRequest returns the request for the VF of a bond with this index. got has the VFs before
+// it. The first VF holds the addresses. If the bond does not change its MAC address at a fail-over,
+// all members get the address of the first VF.
 func memberRequest(req Request, got reservation, index int, given func(vf.PCIAddr) string) Request {
 	m := req
 	m.Spec.Interface = vf.MemberName(req.Owner.Interface, index)
@@ -72,9 +73,9 @@ func memberRequest(req Request, got reservation, index int, given func(vf.PCIAdd
 	return m
 }
 
-// completeLeases sets what the leases of a bond's VFs have in common. They get one MTU, the wanted
-// one or else the smallest that they have, and one mark. It refuses a bond of VFs for the kernel
-// and VFs for user space.
+// completeLeases sets the values that the leases of a bond's VFs share: the mark and the MTU. The
+// MTU is the wanted one, or else the smallest MTU of the VFs. completeLeases refuses a bond that
+// mixes VFs for the kernel and VFs for user space.
 func completeLeases(tx *journal.Tx, got *reservation, req Request) error {
 	first := got.rec
 	mark := fmt.Sprintf("%s/%s@%d", req.Owner.UID, first.ID, first.Generation)

@@ -10,16 +10,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// A runtime that lost a pod sends no DEL for it. endIfLost asks the cluster about such a pod at
-// most once every lostLook, and ends the lease after lostWait.
+// A runtime that has lost its record of a pod sends no DEL for it. endIfLost asks the cluster about
+// such a pod at most once every lostLook, and ends the lease after lostWait.
 const (
 	lostLook  = 20 * time.Second
 	lostWait  = 5 * time.Minute
 	lostBound = 5 * time.Second // for the answers; a DEL of the lease waits meanwhile
 )
 
-// absences remembers which pods the cluster does not know. It is in memory only, so the wait
-// begins anew when culvertd restarts. The zero value is ready.
+// absences remembers which pods the cluster does not know. It is in memory only, so the wait starts
+// again when culvertd restarts. The zero value is ready to use.
 type absences struct {
 	mu sync.Mutex // guards of
 	of map[vf.ID]absence
@@ -30,8 +30,8 @@ type absence struct {
 	generation uint64
 	asked      time.Time // last
 	since      time.Time // zero: the last answer was not that the pod is unknown
-	// runs is since when the answers say that the pod is known, and reported whether the pod has an
-	// event that its VF is back.
+	// runs is the time since which the cluster has known the pod while its VF is back on the host.
+	// reported is true if the pod has had an event about that.
 	runs     time.Time
 	reported bool
 }
@@ -60,8 +60,9 @@ func (a *absences) forgetAbsence(id vf.ID) {
 	delete(a.of, id)
 }
 
-// attachedTask returns the upkeep that an attached VF of a listing needs, nil for none. What the PF
-// holds for the VF is mended first: its interface may depend on that.
+// attachedTask returns the upkeep that an attached VF of a listing needs, or nil if it needs none.
+// The task first restores the settings that the PF holds for the VF, since the VF's interface may
+// depend on them.
 func (e *Engine) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, st vf.State) func() error {
 	drift := e.driftTask(ctx, r, st)
 	if first := drift; first != nil || e.needsLook(r, pf) {
@@ -92,10 +93,10 @@ func (e *Engine) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, s
 	}
 }
 
-// isBack reports whether a VF may have come back from its pod, by what the host shows. The VF is
-// back if its interface is on the host, where the kernel moves it when the pod's netns ends, or
-// if it has no driver and so no interface. A VF of vfio is back when no process has it open,
-// which podGone finds out.
+// isBack reports whether, as far as the host shows, a VF may have come back from its pod. The VF is
+// back if its interface is on the host, to which the kernel moves it when the pod's netns ends. It
+// is also back if it has no driver and so no interface. A VF bound to vfio-pci is back when no
+// process has it open, which podGone checks.
 func isBack(st vf.State) bool {
 	if st.Driver == vf.DriverVFIO || st.Driver == "" {
 		return true
@@ -103,9 +104,10 @@ func isBack(st vf.State) bool {
 	return st.Link != nil && st.Link.Netns == ""
 }
 
-// endIfLost ends the lease of a pod whose DEL was lost: the VF is back from the pod, and
-// neither the API server nor the kubelet has known the pod for lostWait. An answer that
-// fails counts as "known". surelyBack is false for a VF of vfio, which may be open. It runs with the VF locked, so no ADD or DEL of it runs.
+// endIfLost ends the lease of a pod whose DEL was lost: the VF is back from the pod, and neither
+// the API server nor the kubelet has known the pod for lostWait. If the cluster does not answer,
+// the pod counts as known. surelyBack is false for a VF bound to vfio-pci, since a process may have
+// it open. The caller holds the lock of the VF, so no ADD or DEL of the VF runs meanwhile.
 func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack bool) (ended bool, err error) {
 	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
@@ -132,8 +134,8 @@ func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack 
 	return false, nil
 }
 
-// noteRunning reports a VF that is back on the host for longer than a runtime takes to end a pod,
-// while the cluster knows the pod: the pod runs without its interface.
+// noteRunning emits an event of a pod that runs without its interface: the VF is back on the host
+// although the cluster knows the pod, and for longer than a runtime takes to end a pod.
 func (e *Engine) noteRunning(rec journal.Record, last *absence, runs bool) {
 	switch {
 	case !runs:
@@ -146,7 +148,7 @@ func (e *Engine) noteRunning(rec journal.Record, last *absence, runs bool) {
 	}
 }
 
-// podGone reports whether the cluster does not know the pod and the VF is back from it.
+// podGone reports whether the cluster does not know the pod and the VF has come back from it.
 func (e *Engine) podGone(ctx context.Context, rec journal.Record) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lostBound)
 	defer cancel()

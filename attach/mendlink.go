@@ -11,15 +11,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// mendsDrift reports whether culvertd mends the drift of a VF, as its pool wants.
+// mendsDrift reports whether culvertd repairs the drift of a VF, which the pool's key drift
+// decides.
 func (e *Engine) mendsDrift(rec journal.Record) bool {
 	pool, err := e.Spec().Pool(rec.Lease.Pool)
 	return err != nil || pool.Drift != desired.ReportDrift
 }
 
-// mendLink mends the interface of an attached VF in its owner's netns, after a reset of its PF. It
-// emits an event of what it has mended, and one of what is left, which only a new start of the pod
-// mends. It returns the state that it has read last.
+// mendLink repairs the interface of an attached VF in its owner's netns, after a reset of its PF.
+// It emits an event with the differences that it has repaired, and one with those that remain,
+// which only a restart of the pod removes. It returns the state that it has read last.
 func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, broken []vf.Difference) (vf.State, error) {
 	if len(broken) == 0 {
 		return st, nil
@@ -59,8 +60,9 @@ func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st v
 	})
 }
 
-// interfaceSteps returns the steps that mend an interface itself. The address of an interface is
-// set while it is as it is: drivers of VFs take that.
+// interfaceSteps returns the steps that repair the MAC address, MTU and admin state of an
+// interface. They do not set the interface down before they set its MAC address: VF drivers accept
+// the change on an interface that is up.
 func interfaceSteps(p place, rec journal.Record, broken []vf.Difference) (out []step.Step) {
 	w, ns := rec.Lease.Wanted, rec.Lease.Netns
 	for _, d := range broken {

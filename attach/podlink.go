@@ -12,44 +12,45 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// The interface of an attached VF is read in its owner's netns every linkLook, and as soon as its
-// PF has been reset and has a link again. A reset of the PF can go on in the VF's driver for up to
-// resetBound.
+// Each pass reads the interface of an attached VF in its owner's netns, unless it was read within
+// the last linkLook. After a reset of the PF, the next pass reads it as soon as the PF has a link
+// again. A reset of the PF can continue in the VF's driver for up to resetBound.
 const (
 	linkLook   = 20 * time.Second
 	resetBound = time.Minute
 )
 
-// At most mostLooks interfaces are read at a time, since each read needs a thread of its own. A look
-// waits lookPatience for its turn: meanwhile the VF is locked.
+// At most mostLooks interfaces are read at the same time, since each read needs its own thread. A
+// read waits at most lookPatience for its turn, since the VF is locked while it waits.
 const (
 	mostLooks    = 8
 	lookPatience = time.Second
 )
 
-// darkBound is how long a VF may be without carrier while its PF has a link. After its interface
-// was set up and after a reset of the PF, a VF driver needs some seconds.
+// darkBound is how long a VF may be without carrier while its PF has a link. A VF driver needs some
+// seconds until it has carrier, after its interface is set up and after a reset of the PF.
 const darkBound = 10 * time.Second
 
-// podLinks remembers what was read of the interfaces of attached VFs. It is in memory only: after
-// a start of culvertd, the first look at an interface only records how it is. The zero value is
-// ready.
+// podLinks remembers the last reading of the interface of each attached VF. It is in memory only:
+// after culvertd has started, the first look at an interface only records its state. The zero value
+// is ready to use.
 type podLinks struct {
 	mu sync.Mutex // guards of
 	of map[vf.ID]podLink
 }
 
-// podLink is what was read of the interface of one lease.
+// podLink has the last reading of the interface of one lease.
 type podLink struct {
 	generation uint64
 	looked     time.Time // zero: not yet
 	losses     uint32    // of carrier, of the PF, at the last look
-	// reset is when the PF was last found to have been reset since the look before.
+	// reset is the time of the last look that found that the PF had been reset.
 	reset time.Time
-	// own are the differences from the lease that the interface had apart from resets: the owner's
-	// doing.
+	// own has the differences from the lease that the interface had while there was no reset. The
+	// owner made them.
 	own []vf.Difference
-	// dark is since when the interface is up without carrier although the PF has a link.
+	// dark is the time since which the interface has been up without carrier although the PF has a
+	// link.
 	dark     time.Time
 	reported bool // of dark
 }
@@ -72,8 +73,8 @@ func (l *podLinks) storeLink(id vf.ID, now podLink) {
 	l.of[id] = now
 }
 
-// noteReset records that the PF of a lease was reset, since it lost its settings for the VF. The
-// interface is then read at once.
+// noteReset records that the PF of a lease was reset, as the loss of its settings for the VF shows.
+// The next pass then reads the interface.
 func (l *podLinks) noteReset(r journal.Record, now time.Time) {
 	last := l.loadLink(r)
 	if !last.looked.IsZero() {
@@ -82,26 +83,26 @@ func (l *podLinks) noteReset(r journal.Record, now time.Time) {
 	}
 }
 
-// isDark reports whether the VF of a lease was without carrier at the last look although its PF
-// had a link, for however long.
+// isDark reports whether the VF of a lease was without carrier at the last look although its PF had
+// a link. Unlike IsDark, it does not wait for darkBound.
 func (l *podLinks) isDark(r journal.Record) bool {
 	return !l.loadLink(r).dark.IsZero()
 }
 
-// IsDark reports whether the interface of an attached VF has been up without carrier for long,
-// although its PF has a link.
+// IsDark reports whether the interface of an attached VF has been up without carrier for darkBound
+// or longer, although its PF has a link.
 func (e *Engine) IsDark(r journal.Record) bool {
 	last := e.podLinks.loadLink(r)
 	return r.Phase == journal.Attached && last.reported && !last.dark.IsZero()
 }
 
-// IsDoubtful reports whether VFs of a PF are given out only if there are no others.
+// IsDoubtful reports whether Culvert gives out VFs of a PF only if no VF of another PF is free.
 func (e *Engine) IsDoubtful(pf vf.PF, records []journal.Record) bool {
 	return alloc.IsDoubtful(pf, records, e.IsDark)
 }
 
-// needsLook reports whether the interface of an attached VF is to be read in its owner's netns. It
-// is not while its PF has no steady link: then it has none either.
+// needsLook reports whether tendLink must read the interface of an attached VF in its owner's
+// netns. It returns false while the PF has no steady link, since the VF then has none either.
 func (e *Engine) needsLook(r journal.Record, pf vf.PF) bool {
 	if r.Lease.Netns == "" || r.Lease.Wanted.Driver == vf.DriverVFIO || pf.Err != "" || pf.LinkProblem() != "" {
 		return false
@@ -111,9 +112,9 @@ func (e *Engine) needsLook(r journal.Record, pf vf.PF) bool {
 	return last.losses != pf.CarrierLosses || since < 0 || since >= linkLook
 }
 
-// tendLink reads the interface of an attached VF in its owner's netns. It mends what a reset of the
-// PF has changed there, and reports a VF that stays without carrier. What the owner changed itself
-// stays as it is. It runs with the VF locked.
+// tendLink reads the interface of an attached VF in its owner's netns. It repairs the changes that
+// a reset of the PF has made there, and reports a VF that stays without carrier. It leaves the
+// owner's own changes alone. The caller holds the lock of the VF.
 func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) error {
 	late := time.NewTimer(lookPatience)
 	defer late.Stop()
@@ -164,16 +165,16 @@ func linkDrift(rec journal.Record, st vf.State) []vf.Difference {
 	})
 }
 
-// without returns the differences that are not in others. Those in an attribute with one value are
-// alike if the attribute is.
+// without returns the differences that are not in others. Two differences are equal if they have
+// the same attribute and the same wanted value.
 func without(all, others []vf.Difference) []vf.Difference {
 	return slices.DeleteFunc(slices.Clone(all), func(d vf.Difference) bool {
 		return slices.ContainsFunc(others, func(o vf.Difference) bool { return o.Attribute == d.Attribute && o.Want == d.Want })
 	})
 }
 
-// followCarrier reports a VF that has been without carrier for darkBound while its PF has a link,
-// and the end of that.
+// followCarrier emits an event when a VF has been without carrier for darkBound while its PF has a
+// link, and another one when the VF has carrier again.
 func (e *Engine) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last podLink) error {
 	isDark := st.Link != nil && st.Link.Up && !st.Link.Carrier && st.Admin.LinkState != vf.LinkDisable
 	object := "VF " + rec.PCI.String()
@@ -200,7 +201,7 @@ func (e *Engine) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last p
 	return e.Ledger.Update(func(tx *journal.Tx) error { return tx.Event(event) })
 }
 
-// describeDark says what a VF without carrier is.
+// describeDark returns the problem of a VF without carrier and its possible causes.
 func describeDark(pf vf.PF) string {
 	return fmt.Sprintf("its interface is up and has no carrier, although PF %s has a link: the PF does not answer the VF, or the NIC has the VF's port off", pf.Label())
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// reportLost emits an event of the pod whose attached VF has gone, since its PF's driver was bound
-// anew or the number of VFs was written. Nothing that Culvert can do gives the pod its interface
-// back: a container keeps the network that its sandbox got at its start.
+// reportLost emits an event of the pod whose attached VF no longer exists, because its PF's driver
+// was rebound or the number of VFs was written. Culvert cannot give the pod its interface back: a
+// container keeps the network that its sandbox got at its start.
 func (e *Engine) reportLost(rec journal.Record, why string) {
 	if rec.Phase != journal.Attached {
 		return

@@ -58,7 +58,7 @@ func (r *Reconciler) setAddresses(ctx context.Context, p PFPlan) error {
 // read again (I6).
 func checkAddresses(want []netip.Prefix, pf vf.PF) error {
 	if left := missingAddresses(want, pf); len(left) > 0 {
-		return namePF(pf, fmt.Errorf("addresses %v were added and it does not have them: %w", left, vf.ErrUnable))
+		return namePF(pf, fmt.Errorf("addresses %v were added, but the PF does not have them: %w", left, vf.ErrUnable))
 	}
 	return nil
 }

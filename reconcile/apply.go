@@ -99,8 +99,8 @@ func (r *Reconciler) remakeVFs(ctx context.Context, p PFPlan, force bool) error 
 	return nil
 }
 
-// awaitCarrier waits for the PF's link: VFs that are made without a link do not work at first on
-// some hardware, and never on the emulated igb (lab-facts, trap 2).
+// awaitCarrier waits for the PF's link. On some hardware, VFs that are made without a link do not
+// work at first; on the emulated igb they never work (lab-facts, trap 2).
 func (r *Reconciler) awaitCarrier(ctx context.Context, p PFPlan) error {
 	err := r.doStep(ctx, carrierBound, step.WaitCarrier{PF: p.PF.PCI})
 	if err == nil || !p.Want.NeedCarrier {
@@ -113,8 +113,8 @@ func (r *Reconciler) awaitCarrier(ctx context.Context, p PFPlan) error {
 	return err
 }
 
-// removeGuards removes the guards of VFs that are about to be destroyed, or were so outside
-// Culvert. It leaves those that claimVFs would refuse to destroy.
+// removeGuards removes the guards of VFs that remakeVFs is about to destroy, or that were destroyed
+// outside Culvert. It removes none if claimVFs would refuse the change.
 func (r *Reconciler) removeGuards(ctx context.Context, p PFPlan, outside []journal.Record, force bool) error {
 	records, err := journal.ReadRecords(r.Ledger)
 	if err != nil {

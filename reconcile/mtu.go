@@ -9,14 +9,14 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// hasOtherMTU reports whether the baseline of a free VF has another MTU than the VFs of its PF
-// should have, which is 0 if none is wanted.
+// hasOtherMTU reports whether the baseline of a free VF has another MTU than want, the MTU for the
+// VFs of its PF. A want of 0 leaves the MTU alone.
 func hasOtherMTU(want int, b vf.Baseline) bool {
 	return want != 0 && b.Name != "" && b.MTU != want
 }
 
 // resizeMTU gives a free VF the MTU that the VFs of its PF should have, and records it in the VF's
-// baseline. A driver that refuses it leaves the VF as it was.
+// baseline. If the driver refuses the MTU, the VF and its baseline stay as they were.
 func (r *Reconciler) resizeMTU(ctx context.Context, v vf.State, mtu int) error {
 	_, err := r.Keeper.WithIdle(ctx, v.ID, func(seen journal.Record) error {
 		if err := r.setMTU(ctx, v, mtu); err != nil {
@@ -44,7 +44,7 @@ func (r *Reconciler) setMTU(ctx context.Context, v vf.State, mtu int) error {
 		return fmt.Errorf("read back: %w", err)
 	}
 	if st.Link == nil || st.Link.MTU != mtu {
-		return fmt.Errorf("MTU %d was set and the interface does not have it: %w", mtu, vf.ErrUnable)
+		return fmt.Errorf("MTU %d was set, but the interface does not have it: %w", mtu, vf.ErrUnable)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func TestI5UsedOutsideTheLedger(t *testing.T) {
 		hurts int // leases that the plan shows
 	}{
 		"given by the kubelet": {func(h *host) error { give(h, "default/dpdk", nil); return nil }, "vf 1: given by the kubelet to pod default/dpdk", 1},
-		"the kubelet is down":  {func(h *host) error { give(h, "", vf.ErrNotReady); return nil }, "not known, so their number stays", 0},
+		"the kubelet is down":  {func(h *host) error { give(h, "", vf.ErrNotReady); return nil }, "so it does not change the number of VFs", 0},
 		"open in a process": {func(h *host) error {
 			return h.k.Open(h.Inventory.PFs()[0].VFs[1].PCI, vf.Process{PID: 4711, Name: "qemu"})
 		}, "vf 1: open by qemu (process 4711)", 1},
@@ -102,7 +102,7 @@ func TestTakesOverAsBound(t *testing.T) {
 			return ""
 		}, down
 	}
-	if err := h.Reconciler.Pass(t.Context()); err == nil || h.phases(t) != "map[]" || !strings.Contains(err.Error(), "whether it is used is not known") {
+	if err := h.Reconciler.Pass(t.Context()); err == nil || h.phases(t) != "map[]" || !strings.Contains(err.Error(), "culvertd cannot tell whether it is in use") {
 		t.Errorf("the kubelet is down: %s, %v", h.phases(t), err)
 	}
 	down = nil

@@ -198,8 +198,9 @@ func findHolders(pf vf.PF, records []journal.Record) []journal.Record {
 	return out
 }
 
-// usersOutside returns the VFs that a plan would destroy although they are used outside
-// the ledger, in the form of leases. It may return VFs that the ledger shows as held.
+// usersOutside returns the VFs that a plan would destroy although a user that the ledger does not
+// know has them, in the form of records with leases. It may also return VFs that the ledger shows
+// as held.
 func (r *Reconciler) usersOutside(ctx context.Context, p PFPlan) ([]journal.Record, error) {
 	if !p.remakesVFs() || len(p.PF.VFs) == 0 {
 		return nil, nil
@@ -210,7 +211,7 @@ func (r *Reconciler) usersOutside(ctx context.Context, p PFPlan) ([]journal.Reco
 	}
 	used, err := r.Keeper.Outside(ctx, all...)
 	if err != nil {
-		return nil, fmt.Errorf("whether a VF is used outside the ledger is not known, so their number stays: %w", err)
+		return nil, fmt.Errorf("culvertd cannot tell whether a VF without a lease is in use, so it does not change the number of VFs: %w", err)
 	}
 	var out []journal.Record
 	for _, v := range p.PF.VFs {

@@ -160,9 +160,9 @@ func (r *Reconciler) prepareSteps(spec desired.Spec, pf vf.PF, v vf.State) []ste
 	return out
 }
 
-// finishVF carries out the steps, reads back, and records the VF's baseline. Until then the VF is
-// Making, and no request gets it. finishVF first removes the settings that the VF had before
-// Culvert took it over, since they must not become its baseline.
+// finishVF carries out the steps that prepare a VF, reads the VF back, and records its baseline.
+// Until then the VF is Making, and no request gets it. finishVF first removes the settings that the
+// VF had before Culvert took it over, since they must not become its baseline.
 func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, v vf.State, rec journal.Record) error {
 	fresh, err := r.freshAdmin(pf, v)
 	if err != nil {
@@ -179,7 +179,7 @@ func (r *Reconciler) finishVF(ctx context.Context, spec desired.Spec, pf vf.PF, 
 		return fmt.Errorf("read back: %w", err)
 	}
 	if left := step.AdminChanges(pf.PCI, v.ID.Index, st.Admin, fresh); len(left) > 0 {
-		return fmt.Errorf("after all steps were done there is still to do: %v", left)
+		return fmt.Errorf("all steps were done, and these are still necessary: %v", left)
 	}
 	if err := r.checkPrepared(spec, pf, st); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (r *Reconciler) checkPrepared(spec desired.Spec, pf vf.PF, st vf.State) err
 		errs = append(errs, fmt.Errorf("the interface has mac %s, the PF set %s: %s", st.Link.MAC, mac, vf.DescribeUnanswered()))
 	}
 	if left := r.prepareSteps(spec, pf, st); len(left) > 0 && errs == nil {
-		errs = append(errs, fmt.Errorf("after all steps were done there is still to do: %v", left))
+		errs = append(errs, fmt.Errorf("all steps were done, and these are still necessary: %v", left))
 	}
 	if st.Link != nil && (st.Link.Up || len(st.Link.Addrs) > 0) {
 		errs = append(errs, fmt.Errorf("interface %s is in use already (up %t, addresses %s): keep other managers off it", st.Link.Name, st.Link.Up, excerpt.List(st.Link.Addrs, st.Link.MoreAddrs)))

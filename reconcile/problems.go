@@ -8,7 +8,7 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Problem is something that culvertd could not mend, with the reason.
+// Problem is a difference from the wanted state that culvertd could not remove, with the reason.
 type Problem struct {
 	Object string // "PF enp1s0f0", "VF 0000:01:10.2"
 	Reason string // the whole story, with the next step

@@ -52,12 +52,14 @@ type upkeep interface {
 	Tend(ctx context.Context, seen []vf.PF) error
 }
 
-// guards is the part of attach.Engine that knows what pods have besides their VFs.
+// guards is the part of attach.Engine that removes the guards of VFs, and reports lost VFs to their
+// pods.
 type guards interface {
 	// RemoveGuard removes the guard of a lease from its owner's netns. It succeeds if there is
 	// none.
 	RemoveGuard(context.Context, journal.Record) error
-	// ReportLost reports to pods that their VFs, which these records had, are gone.
+	// ReportLost emits an event of each pod that had one of these records, which says that its VF
+	// is gone.
 	ReportLost(lost []journal.Record, why string)
 }
 
@@ -93,7 +95,7 @@ type Reconciler struct {
 	work     work
 
 	look sync.Mutex // one look at the hardware at a time; guards missing
-	// missing is true if the last listing lacked a PF of host.yaml.
+	// missing is true if the last listing did not have every PF of host.yaml.
 	missing bool
 }
 
@@ -116,7 +118,7 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	}
 	if err := r.Keeper.Replay(ctx); err != nil {
 		// Tend goes on with the failed VFs; the other VFs do not wait for them (I7).
-		r.Log.Error("clear up after the last culvertd", "err", err)
+		r.Log.Error("finish or undo the work of the last culvertd", "err", err)
 	}
 	return nil
 }
@@ -145,10 +147,10 @@ func (r *Reconciler) forgetEarlierBoot() error {
 	})
 }
 
-// Run makes a pass now, after every event and every half minute, until the context ends. It calls
-// ready after the first pass that left nothing to do. At boot that may be long after culvertd's
-// start, when the NICs' drivers have been loaded (P1). A NIC that is broken or gone delays the
-// call by at most readyBound (I7).
+// Run makes a pass at once, after every event and every half minute, until the context ends. It
+// calls ready after the first pass that left nothing to do. At boot that may be long after
+// culvertd's start, since the NICs' drivers must be loaded first (P1). A NIC that is broken or
+// missing delays the call by at most readyBound (I7).
 func (r *Reconciler) Run(ctx context.Context, ready func()) error {
 	wake, err := r.Kernel.Watch(ctx)
 	if err != nil {

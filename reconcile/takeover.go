@@ -100,7 +100,7 @@ func withRebind(v vf.State, steps []step.Step) []step.Step {
 // refuseNewcomer returns the reason why a VF must not be taken over, or nil.
 func refuseNewcomer(used map[vf.PCIAddr]vf.Use, unknown error, v vf.State) error {
 	if unknown != nil {
-		return fmt.Errorf("whether it is used is not known, so it is not taken over: %w", unknown)
+		return fmt.Errorf("culvertd cannot tell whether it is in use, so it does not take the VF over: %w", unknown)
 	}
 	if use, ok := used[v.PCI]; ok {
 		return fmt.Errorf("%s: not taken over: end that first", use)

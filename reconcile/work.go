@@ -34,9 +34,9 @@ type outcome struct {
 // making VFs may take.
 const busyWait = makeBound
 
-// startWork begins a piece of work on a PF. While another piece runs on that PF, it does nothing,
-// since the next pass repeats the work. With wait it begins the piece when the other one has
-// ended. waited says whether it waited.
+// startWork begins a piece of work on a PF. If another piece already runs on that PF, startWork
+// does nothing, since the next pass repeats the work. With wait, it instead begins the piece when
+// the other one has ended. do learns by waited whether it had to wait.
 func (w *work) startWork(ctx context.Context, ps *pieces, pf vf.PCIAddr, wait bool, do func(waited bool) outcome) {
 	unlock, other := w.pfs.TryLock(pf, "the pass before")
 	if other != nil && !wait {
@@ -75,7 +75,7 @@ func (w *work) isBusy() bool { return w.running.Load() > 0 }
 func (w *work) waitAll() { w.all.Wait() }
 
 // awaitPieces returns the outcomes of the pieces that end within patience, which is one limit for
-// all. When the slower ones have ended too, it notifies ended.
+// all pieces together. When the slower pieces have also ended, it notifies ended.
 func (w *work) awaitPieces(ps *pieces, patience time.Duration) (errs []error, changed bool) {
 	late := time.NewTimer(patience)
 	defer late.Stop()

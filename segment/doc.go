@@ -1,7 +1,10 @@
-// Package segment finds out which PFs of a host share an L2 segment where no person has named it,
-// and warns of pools over PFs that do not. On each such PF culvertd sends a small frame every few
-// seconds, and listens for those of its other PFs and of other nodes.
+// Package segment discovers which PFs of a host share an L2 segment, and warns of pools with PFs
+// that do not share one. It covers only PFs whose segment has no name. On each of them culvertd
+// sends a small frame every few seconds, and listens for the frames of its other PFs and of other
+// nodes.
 //
-// It warns and decides nothing: a pod with NET_RAW can forge frames. Frames can hide a warning, and
-// no more. A Table learns from what was heard, and is pure. A Watcher has the sockets.
+// The package only warns, and Culvert makes no decision from its verdicts: a pod with NET_RAW can
+// forge frames. Forged frames of this host can hide a warning, and do nothing else. A Table
+// computes the verdicts from the frames that were heard, and does no I/O. A Watcher has the
+// sockets, and feeds a Table.
 package segment

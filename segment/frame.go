@@ -13,21 +13,21 @@ type Station struct {
 	PF   vf.MAC // the PF's permanent address
 }
 
-// NodeID tells the nodes apart. It says nothing about a node.
+// NodeID distinguishes nodes. It reveals nothing about a node.
 type NodeID [16]byte
 
-// NewNodeID makes a NodeID of a host's boot ID. It hashes the boot ID, so that frames do not tell
-// it.
+// NewNodeID derives a NodeID from a host's boot ID. It hashes the boot ID, so that frames do not
+// reveal it.
 func NewNodeID(bootID string) (id NodeID) {
 	sum := sha256.Sum256([]byte("culvert segment\n" + bootID))
 	copy(id[:], sum[:])
 	return id
 }
 
-// magic begins the payload of each frame. Its last byte is the version of what follows.
+// magic begins the payload of each frame. Its last byte is the version of the format that follows.
 var magic = []byte("culvert\x01")
 
-// frameSize is the length of a frame's payload, without what the NIC pads it with.
+// frameSize is the length of a frame's payload in bytes, without padding.
 const frameSize = 8 + len(NodeID{}) + len(vf.MAC{})
 
 // Encode returns the payload of the frame that a station sends.
@@ -36,7 +36,8 @@ func (s Station) Encode() []byte {
 	return append(append(b, s.Node[:]...), s.PF[:]...)
 }
 
-// parseFrame reads a payload. Padding after it may have any content.
+// parseFrame parses the payload of a frame, and ignores any padding after it. ok is false if the
+// payload is not a frame of Culvert.
 func parseFrame(payload []byte) (s Station, ok bool) {
 	if len(payload) < frameSize || !bytes.HasPrefix(payload, magic) {
 		return Station{}, false

@@ -10,11 +10,11 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// next is the next step of the warnings.
+// next is the next step that each warning shows.
 const next = "look at the cables and the switches; give each segment a pool of its own, or name it (segment of the PF), which ends this warning (docs/operations.md, Segments)"
 
-// Problems returns the pools that have VFs of PFs on two segments, as far as was heard. PFs whose
-// segment is named take no part.
+// Problems returns a warning for each pool with VFs of PFs that the Table judges to be apart. It
+// ignores PFs whose segment has a name.
 func (t *Table) Problems(spec desired.Spec, pfs []vf.PF) (out []api.Problem) {
 	if !t.anyApart() {
 		return nil
@@ -39,7 +39,8 @@ func (t *Table) Problems(spec desired.Spec, pfs []vf.PF) (out []api.Problem) {
 // mostPairs bounds the pairs of PFs that a problem names.
 const mostPairs = 4
 
-// pairsApart names the pairs of PFs that are apart.
+// pairsApart describes the pairs of PFs that are apart, at most mostPairs of them, and counts the
+// rest.
 func (t *Table) pairsApart(pfs []vf.PF) (out []string) {
 	more := 0
 	for i, a := range pfs {
@@ -59,8 +60,8 @@ func (t *Table) pairsApart(pfs []vf.PF) (out []string) {
 	return out
 }
 
-// takesPart reports whether culvertd sends and listens on a PF, apart from its carrier: culvertd
-// manages it, and its segment has no name.
+// takesPart reports whether the Spec makes culvertd send and listen on a PF: it wants VFs on the
+// PF, and does not name the PF's segment. The caller checks the carrier.
 func takesPart(spec desired.Spec, pf vf.PF) bool {
 	want, managed := spec.ForPF(pf)
 	return managed && want.VFs > 0 && want.Segment == ""

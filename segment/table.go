@@ -7,27 +7,29 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// Rules of a Table. A round is one turn of the Watcher, in which each PF sends one frame. The
-// rules count rounds and not time, so that they hold on a slow machine, too.
+// Rules of a Table. A round is one turn of the Watcher, in which each PF that sends, sends one
+// frame. The rules count rounds and not time, so that they also hold on a slow machine.
 const (
-	// keepRounds is how many rounds a station counts as heard after its last frame.
+	// keepRounds is the number of rounds for which a station counts as heard after its last frame.
 	keepRounds = 12
-	// fewRounds is how many rounds two PFs must both have sent, with carrier, to be judged if both
-	// hear stations; manyRounds, if they hear none. A switch port may take 30 s until it forwards
+	// fewRounds is the number of rounds in a row for which two PFs must have listened, with
+	// carrier, before the Table may judge them to be apart. It applies if both hear other stations;
+	// manyRounds applies if one of them hears none. A switch port may take 30 s until it forwards
 	// (IEEE 802.1D), which is six rounds.
 	fewRounds  = 12
 	manyRounds = 24
-	// mostStations bounds the stations of other nodes that a PF remembers. Frames can be forged, so
-	// any number may come.
+	// mostStations bounds the stations of other nodes that the Table remembers for each PF, since a
+	// pod can forge frames of any number of stations.
 	mostStations = 256
 )
 
-// Ear is what one PF has heard in a round.
+// Ear has the frames that one PF heard in a round.
 type Ear struct {
 	PF vf.PF
-	// Heard are the stations whose frames came.
+	// Heard has the stations whose frames the PF received.
 	Heard []Station
-	// Flooded is whether more came than was read. Then silence says nothing.
+	// Flooded is true if the PF received more frames than the Watcher read. Then the absence of a
+	// station proves nothing.
 	Flooded bool
 }
 
@@ -39,17 +41,17 @@ type Table struct {
 	pairs map[pair]*verdict
 }
 
-// listener is a PF that sends and listens.
+// listener is a PF on which culvertd listens.
 type listener struct {
 	pf    vf.PF
 	since int // the round in which it began, without a break
-	// heard has the round of the last frame of each station. Those of this host are not counted
-	// among mostStations.
+	// heard has the round of the last frame of each station. foreign counts the stations of other
+	// nodes, which mostStations bounds.
 	heard   map[Station]int
 	foreign int
 }
 
-// verdict is what is known of a pair.
+// verdict is the present judgement about a pair.
 type verdict struct {
 	apart    bool
 	together int // the last round in which they were known to share a segment; 0: none
@@ -70,8 +72,9 @@ func NewTable(node NodeID) *Table {
 	return &Table{node: node, pfs: map[vf.PFID]*listener{}, pairs: map[pair]*verdict{}}
 }
 
-// Add adds a round. all are the PFs of the host: a verdict about a PF that is not among them any
-// more is forgotten. A PF that is not among ears, as it has lost its carrier, begins anew.
+// Add adds a round. all has the PFs of the host: Add drops the verdicts about a PF that is no
+// longer among them. If a PF is not among ears, for instance because it has lost its carrier, its
+// count of rounds starts again.
 func (t *Table) Add(ears []Ear, all []vf.PF) {
 	t.round++
 	own := map[vf.MAC]bool{}
@@ -96,7 +99,8 @@ func (t *Table) Add(ears []Ear, all []vf.PF) {
 	t.judgePairs(all)
 }
 
-// noteHeard notes stations that a PF has heard, and forgets those that are silent.
+// noteHeard records the stations that a PF has heard in this round, and drops those that have been
+// silent for more than keepRounds.
 func (t *Table) noteHeard(l *listener, heard []Station, own map[vf.MAC]bool) {
 	for s, last := range l.heard {
 		if t.round-last > keepRounds {
@@ -119,8 +123,8 @@ func (t *Table) noteHeard(l *listener, heard []Station, own map[vf.MAC]bool) {
 	}
 }
 
-// judgePairs renews the verdicts. A verdict stays while it cannot be renewed, so that a link that comes
-// and goes makes no new event each time.
+// judgePairs updates the verdicts of the PFs that listen in this round. The verdict about any other
+// PF stays, so that a link that goes down and up causes no new event each time.
 func (t *Table) judgePairs(all []vf.PF) {
 	is := map[vf.PFID]bool{}
 	for _, pf := range all {
@@ -146,8 +150,9 @@ func (t *Table) judgePairs(all []vf.PF) {
 	}
 }
 
-// hasSettled reports whether two PFs have sent and listened for so long that their silence counts,
-// since the round in which they were together last. It never does if both only listen.
+// hasSettled reports whether two PFs have listened long enough to be judged apart. It counts from
+// the last round in which they shared a segment (together). It returns false if both PFs only
+// listen.
 func (t *Table) hasSettled(a, b vf.PFID, together int) bool {
 	if !sends(t.pfs[a].pf) && !sends(t.pfs[b].pf) {
 		return false
@@ -159,10 +164,10 @@ func (t *Table) hasSettled(a, b vf.PFID, together int) bool {
 	return t.round-max(t.pfs[a].since, t.pfs[b].since, together) >= need
 }
 
-// findGroups returns a number for each PF, the same for PFs that share a segment: one has heard the
-// other, or both have heard a third station, or they are members of one interface of the host. A
-// switch sends no frame back to the bond that it came from, so members of one do not hear each
-// other.
+// findGroups returns a group number for each PF. PFs that share a segment get the same number: one
+// has heard the other, or both have heard a third station, or both are members of one interface of
+// the host. Members of a bond need the last rule: a switch sends no frame back to the bond that it
+// came from, so they do not hear each other.
 func (t *Table) findGroups() map[vf.PFID]int {
 	parent := map[any]any{}
 	var root func(x any) any
@@ -204,7 +209,7 @@ func (t *Table) anyApart() bool {
 	return false
 }
 
-// Apart reports whether two PFs of the host are on two segments, as far as was heard.
+// Apart reports whether the Table judges two PFs of the host to be on different segments.
 func (t *Table) Apart(a, b vf.PFID) bool {
 	v := t.pairs[pairOf(a, b)]
 	return v != nil && v.apart

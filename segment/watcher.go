@@ -15,16 +15,16 @@ import (
 // Period is the time between two frames of a PF.
 const Period = 5 * time.Second
 
-// mostFrames is how many frames of a PF are read in a round. The rest is dropped, so that a flood
-// costs culvertd no more than that.
+// mostFrames is the number of frames of a PF that the Watcher uses in a round. The port drops the
+// rest, which bounds the cost of a flood.
 const mostFrames = 64
 
 // Port is an open socket on a PF.
 type Port interface {
 	// Send sends a payload to all stations of the segment.
 	Send(payload []byte) error
-	// Receive returns the payloads of at most n frames that have come since the last call, and
-	// drops the rest; more says whether there was one.
+	// Receive returns the payloads of at most n frames that arrived since the last call, and drops
+	// the rest. more is true if it dropped any.
 	Receive(n int) (payloads [][]byte, more bool, err error)
 	Close() error
 }
@@ -36,7 +36,7 @@ type Config struct {
 	Open func(name string) (Port, error)
 	PFs  func() []vf.PF
 	Spec func() desired.Spec
-	// Changed is called when the problems have changed.
+	// The Watcher calls Changed when the problems have changed.
 	Changed func()
 	Log     *slog.Logger
 }
@@ -70,7 +70,8 @@ func (w *Watcher) Run(ctx context.Context, ticks <-chan time.Time) {
 	}
 }
 
-// turn is one round. It first reads what has come since the last one.
+// turn runs one round: on each PF it reads the frames since the last round, and sends one. Then it
+// judges the pairs of PFs.
 func (w *Watcher) turn() {
 	spec, pfs := w.Spec(), w.PFs()
 	var ears []Ear
@@ -92,7 +93,7 @@ func (w *Watcher) turn() {
 	w.show(w.table.Problems(spec, pfs))
 }
 
-// visit reads what a PF has heard, and sends its frame.
+// visit reads the frames that a PF has received, and sends the PF's own frame.
 func (w *Watcher) visit(pf vf.PF) (Ear, error) {
 	port := w.ports[pf.Name]
 	if port == nil {
@@ -121,11 +122,12 @@ func (w *Watcher) visit(pf vf.PF) (Ear, error) {
 	return ear, nil
 }
 
-// sends reports whether a PF sends, and does not only listen. Members of a bond have one MAC
-// address: a frame by a member that is not active would lead the bond's traffic there.
+// sends reports whether culvertd sends frames on a PF. On a member of a bond it only listens. All
+// members have one MAC address, so after a frame from a member that is not active, the switch would
+// send the bond's traffic to that member.
 func sends(pf vf.PF) bool { return pf.Master == nil }
 
-// report logs an error of a PF, once until it works again.
+// report logs the first error of a PF, and then no further one until the PF works again.
 func (w *Watcher) report(pf vf.PF, err error) {
 	if !w.mute[pf.Name] {
 		w.mute[pf.Name] = true

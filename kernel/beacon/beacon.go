@@ -1,8 +1,9 @@
-// Package beacon sends small Ethernet frames to all stations of a segment, and receives theirs. The
-// frames have an EtherType that IEEE 802 leaves to local experiments, and a group address of
-// Culvert's own, which switches forward and hosts without Culvert do not receive. A Socket is bound to one
-// netdevice. The kernel's filter drops all other frames, and tagged ones, before they are queued,
-// and the queue is short: a flood costs the program nothing.
+// Package beacon sends small Ethernet frames to all stations of a segment, and receives the frames
+// of other stations. The frames have an EtherType that IEEE 802 reserves for local experiments, and
+// a multicast address of Culvert's own. Switches forward that address, and hosts without Culvert do
+// not receive it. A Socket is bound to one netdevice. A filter in the kernel drops all other
+// frames, and tagged ones, before the kernel queues them. The queue is short, so a flood costs the
+// program little.
 package beacon
 
 import (
@@ -82,8 +83,8 @@ func networkOrder(v uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, v))
 }
 
-// filter returns a program that keeps mostFrame bytes of untagged frames of the EtherType to the
-// group address, and nothing of others.
+// filter returns a program for the kernel that keeps the first mostFrame bytes of each untagged
+// frame with the EtherType and the group address. It drops all other frames.
 func filter() []unix.SockFilter {
 	const (
 		load   = unix.BPF_LD | unix.BPF_ABS
@@ -117,8 +118,9 @@ func (s *Socket) Send(payload []byte) error {
 	return nil
 }
 
-// Receive returns the payloads of at most n frames that have come since the last call. It drops the
-// rest; more says whether there was one. It reads no more than a queue holds.
+// Receive returns the payloads of at most n frames that arrived since the last call, and drops the
+// rest. more is true if it, or the kernel, dropped any. It reads at most as many frames as the
+// queue holds.
 func (s *Socket) Receive(n int) (payloads [][]byte, more bool, err error) {
 	buf := make([]byte, mostFrame)
 	for i := range queueSize / leastFrame {
@@ -139,8 +141,8 @@ func (s *Socket) Receive(n int) (payloads [][]byte, more bool, err error) {
 	return payloads, true, nil
 }
 
-// hasDropped reports whether the kernel has dropped frames since the last call, as the queue was
-// full. The kernel counts from zero after each call.
+// hasDropped reports whether the kernel has dropped frames since the last call because the queue
+// was full. Each call resets the kernel's count.
 func (s *Socket) hasDropped() bool {
 	stats, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	return err == nil && stats.Drops > 0

@@ -12,16 +12,17 @@ import (
 	"github.com/culvert-net/culvert/demo/node"
 )
 
-// event is what happens to a bond that sends over the PF sends.
+// event is a failure that happens to a bond while its active member is on the PF sends.
 type event struct {
 	name   string
 	bond   string
 	happen func(t *testing.T, w *world, sends string)
-	// loses reports whether the bond has lost a member for good, since VFs were made anew.
+	// loses is true if the event destroys the VF of a member, so that the bond loses that member
+	// for good.
 	loses bool
 }
 
-// runEvents lets each event happen to a bond under traffic. Each one ends with all VFs at their
+// runEvents runs each event on a bond under traffic. After each event it expects all VFs at their
 // baseline.
 func (w *world) runEvents(t *testing.T) {
 	for _, e := range []event{
@@ -65,7 +66,7 @@ func (w *world) runEvent(t *testing.T, e event) {
 	printOutages("Event/"+strings.ReplaceAll(e.name, " ", "-"), []node.Outage{o})
 }
 
-// waitForSender waits until the bond sends by that PF.
+// waitForSender waits until the active member of the bond is on the PF want.
 func (w *world) waitForSender(t *testing.T, want string) {
 	t.Helper()
 	if err := w.near.WaitForSender(t.Context(), func(pf string) bool { return pf == want }); err != nil {
@@ -97,7 +98,7 @@ func (w *world) waitForCarrier(t *testing.T, pf string, up bool) {
 	w.eventually(t, "wait for the carrier of "+pf, `[ "$(cat "/sys/class/net/$1/carrier")" = "$2" ]`, pf, map[bool]string{false: "0", true: "1"}[up])
 }
 
-// bothWires: nothing can carry the bond, and then both wires can.
+// bothWires pulls both wires, so that no member of the bond works, and then plugs both in.
 func bothWires(t *testing.T, w *world, _ string) {
 	for _, up := range []bool{false, true} {
 		for _, pf := range wires() {
@@ -109,7 +110,7 @@ func bothWires(t *testing.T, w *world, _ string) {
 	}
 }
 
-// pfIsDown: an administrator sets the PF down.
+// pfIsDown sets the active PF down and up, as an administrator may.
 func pfIsDown(t *testing.T, w *world, sends string) {
 	runScript(t, w.near.Node, "set a PF down", `ip link set "$1" down`, sends)
 	w.waitForSender(t, otherPF(sends))
@@ -117,7 +118,8 @@ func pfIsDown(t *testing.T, w *world, sends string) {
 	w.waitForCarrier(t, sends, true)
 }
 
-// wireFlaps: the bond moves once, and stays where the wire holds.
+// wireFlaps lets the wire of the active PF go down and up. It expects that culvertd moves the bond
+// once, to the PF with the steady wire.
 func wireFlaps(t *testing.T, w *world, sends string) {
 	since := strings.TrimSpace(runScript(t, w.near.Node, "read the clock", "date +%s.%N"))
 	for range 10 {
@@ -134,13 +136,14 @@ func wireFlaps(t *testing.T, w *world, sends string) {
 	}
 }
 
-// killCulvertd kills culvertd, and keeps systemd from starting it.
+// killCulvertd kills culvertd, and prevents systemd from starting it again.
 func killCulvertd(t *testing.T, n node.Node) {
 	t.Helper()
 	runScript(t, n, "kill culvertd", "systemctl kill --signal=KILL culvertd; systemctl stop culvertd")
 }
 
-// culvertdIsDead: the kernel's ARP requests notice the wire without culvertd.
+// culvertdIsDead pulls the wire while culvertd is dead. It expects that the kernel moves the bond
+// because of its ARP requests.
 func culvertdIsDead(t *testing.T, w *world, sends string) {
 	killCulvertd(t, w.near.Node)
 	w.setWire(t, sends, false)
@@ -150,7 +153,8 @@ func culvertdIsDead(t *testing.T, w *world, sends string) {
 	w.waitForCarrier(t, sends, true)
 }
 
-// culvertdWasDead: a culvertd that starts finds a bond on a wire that was pulled.
+// culvertdWasDead pulls the wire while culvertd is dead, and starts culvertd. It expects that
+// culvertd then moves the bond.
 func culvertdWasDead(t *testing.T, w *world, sends string) {
 	killCulvertd(t, w.near.Node)
 	w.setWire(t, sends, false)
@@ -161,14 +165,15 @@ func culvertdWasDead(t *testing.T, w *world, sends string) {
 	w.waitForCarrier(t, sends, true)
 }
 
-// waitForVFs waits until culvertd has all VFs of the first node, held by the bond or free.
+// waitForVFs waits until culvertd lists the given number of VFs of the first node as attached, and
+// all others as free.
 func (w *world) waitForVFs(t *testing.T, held int) {
 	t.Helper()
 	w.eventually(t, "wait for the VFs", `[ "$(culvert vf list -o json | jq -r '[.[].phase] | sort | group_by(.) | map("\(.[0]) \(length)") | join(" ")')" = "$1" ]`,
 		strings.TrimPrefix(fmt.Sprintf("attached %d free %d", held, vfCount-held), "attached 0 "))
 }
 
-// pfIsRebound: the PF loses its driver and with it its VFs, and gets both back.
+// pfIsRebound unbinds the driver of the active PF, which destroys its VFs, and binds it again.
 func pfIsRebound(t *testing.T, w *world, sends string) {
 	pci := strings.TrimSpace(runScript(t, w.near.Node, "unbind a PF", `
 		pci=$(basename "$(readlink "/sys/class/net/$1/device")")
@@ -179,8 +184,8 @@ func pfIsRebound(t *testing.T, w *world, sends string) {
 	w.waitForVFs(t, 1)
 }
 
-// memberIsUnplugged: the PF leaves the bus, and with it the VF that sends. Linux removes no VF alone
-// (pci_dev_hp_attrs_are_visible).
+// memberIsUnplugged removes the active PF from the bus, and with it the active VF. Linux cannot
+// remove a single VF (pci_dev_hp_attrs_are_visible).
 func memberIsUnplugged(t *testing.T, w *world, sends string) {
 	runScript(t, w.near.Node, "unplug a PF", `echo 1 >"/sys/class/net/$1/device/remove"`, sends)
 	w.waitForSender(t, otherPF(sends))

@@ -126,7 +126,7 @@ func attachmentOf(e node.End) node.Attachment {
 	return node.Attachment{Network: e.Netns, Dir: confDir, Netns: e.Netns, Interface: "net1"}
 }
 
-// attachInterface gives an end its interface. The returned function takes it back.
+// attachInterface gives an end its interface. The returned function detaches it.
 func (w *world) attachInterface(t *testing.T, e node.End, keys string) (detach func()) {
 	t.Helper()
 	ctx, a := t.Context(), attachmentOf(e)
@@ -150,8 +150,8 @@ func (w *world) attachInterface(t *testing.T, e node.End, keys string) (detach f
 	}
 }
 
-// attachBond gives the near end a bond. The returned function takes it back and expects each VF at its
-// baseline.
+// attachBond gives the near end a bond. The returned function detaches it, and expects each VF at
+// its baseline.
 func (w *world) attachBond(t *testing.T, bond string) (detach func()) {
 	t.Helper()
 	takeBack := w.attachInterface(t, w.near, `"pool": "pair", "bond": `+bond)
@@ -177,7 +177,7 @@ func (w *world) expectWhole(t *testing.T) {
 	}
 }
 
-// printLoad prints how busy the machine is, which the figures depend on.
+// printLoad prints the load of the machine, since the figures depend on it.
 func printLoad() {
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Printf("load of the machine: %s", load)

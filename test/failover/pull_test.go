@@ -15,16 +15,17 @@ import (
 	"github.com/culvert-net/culvert/test/soak"
 )
 
-// way is a way to let a bond fail over.
+// way is a means by which a bond fails over: culvertd, ARP requests of the kernel, or both.
 type way struct {
 	name string
 	bond string // the key of the network
 	away bool   // culvertd is stopped while wires are pulled
 }
 
-// A bond whose wire is pulled sends over the other PF, and no connection is lost. The test prints what
-// each way took, in one run: with culvertd, with culvertd beside ARP requests, and with ARP requests
-// alone. No time makes the test fail. With -events, the test goes on with other events.
+// A bond whose wire is pulled sends over the other PF, and no connection is lost. In one run, the
+// test prints the times of each way: with culvertd, with culvertd and ARP requests, and with ARP
+// requests alone. The test does not fail because of a long time. With -events, it continues with
+// other events.
 func TestFailOver(t *testing.T) {
 	soak.Only(t, "two nodes and wires that are pulled; make demo pulls one too")
 	w := bringUp(t)
@@ -40,7 +41,7 @@ func TestFailOver(t *testing.T) {
 	}
 }
 
-// measurePulls pulls wires and prints what it took.
+// measurePulls pulls wires and prints the outages.
 func (w *world) measurePulls(t *testing.T, way way) {
 	detach := w.attachBond(t, way.bond)
 	var all []node.Outage
@@ -52,7 +53,8 @@ func (w *world) measurePulls(t *testing.T, way way) {
 	printOutages("PulledWire/"+way.name, all)
 }
 
-// pullOnce pulls the wire of the PF that sends. It logs what the node noted in that time.
+// pullOnce pulls the wire of the PF that sends. It logs the lines of the node's journal of that
+// time.
 func (w *world) pullOnce(t *testing.T, away bool) node.Outage {
 	t.Helper()
 	if away {
@@ -68,7 +70,8 @@ func (w *world) pullOnce(t *testing.T, away bool) node.Outage {
 	return o
 }
 
-// logOutage logs an outage and what the node noted in that time. A lost connection is an error.
+// logOutage logs an outage and the lines of the node's journal of that time. A lost connection is
+// an error.
 func (w *world) logOutage(t *testing.T, what string, o node.Outage) {
 	t.Helper()
 	if o.Lost != nil {
@@ -78,7 +81,8 @@ func (w *world) logOutage(t *testing.T, what string, o node.Outage) {
 	t.Logf("%s: gap %s, iperf3 back after %s, %d answers, %d duplicates%s", what, o.Longest.Length(), o.Recovery, o.Answers, o.Duplicates, describeNotes(notes, o.Longest))
 }
 
-// noteTime matches the time that culvertd wrote into its line. That of the journal is later.
+// noteTime matches the time that culvertd wrote into a log line. The journal's own time of the line
+// is later.
 var noteTime = regexp.MustCompile(`time=(\S+)`)
 
 // describeNotes returns the lines of a journal in and around a gap, with the time since it began.
@@ -99,8 +103,8 @@ func describeNotes(journal string, g node.Gap) string {
 	return out.String()
 }
 
-// printOutages prints outages in the format of Go's benchmarks. An outage after which iperf3 did not get
-// back to its rate counts as slow-iperf3, and not in the time.
+// printOutages prints outages in the format of Go's benchmarks. If iperf3 did not get its rate back
+// after an outage, the outage counts as slow-iperf3, and has no part in the times of iperf3.
 func printOutages(name string, all []node.Outage) {
 	var gaps, recoveries []float64
 	duplicates, lost := 0, 0
@@ -119,7 +123,7 @@ func printOutages(name string, all []node.Outage) {
 		describeTimes(gaps, "gap"), describeTimes(recoveries, "iperf3"), len(all)-len(recoveries), duplicates, lost)
 }
 
-// describeTimes returns the longest one and the median of times in milliseconds.
+// describeTimes returns the longest and the median of times in milliseconds. It sorts the times.
 func describeTimes(all []float64, what string) string {
 	if len(all) == 0 {
 		return ""

@@ -4,7 +4,8 @@ package soak
 
 import "testing"
 
-// Only skips a test that runs with -short. The reason names the part that takes minutes.
+// Only skips the calling test if go test runs with -short. reason names the part of the test that
+// takes minutes.
 func Only(t testing.TB, reason string) {
 	t.Helper()
 	if testing.Short() {

@@ -7,7 +7,7 @@ import (
 	"github.com/culvert-net/culvert/bench"
 )
 
-// readCPUTime reads what all cores of this machine have done since it booted.
+// readCPUTime reads the processor time of all cores of this machine since it booted.
 func readCPUTime() (bench.CPUTime, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -16,8 +16,8 @@ func readCPUTime() (bench.CPUTime, error) {
 	return bench.ParseCPUTime(text)
 }
 
-// describeBusy says how busy the cores were for a time. It shows whether a run has too much to
-// do, which only less work makes shorter, or waits. Without ticks it returns "".
+// describeBusy describes how busy the cores were during a run. If they were busy, only less work
+// makes the run shorter; if not, the run waited. Without any processor time it returns "".
 func describeBusy(spent bench.CPUTime, cores int) string {
 	all := spent.Busy() + spent.Steal + spent.Idle
 	if all <= 0 {

@@ -19,17 +19,17 @@ type job struct {
 	long  bool // only `make soak` runs it
 }
 
-// alone is for a job that takes every slot that there is.
+// alone is the number of slots of a job that takes every slot of the machine.
 const alone = math.MaxInt
 
-// jobs has all jobs. Those that may start are started in this order, the longest first, so that
-// no long one is left for the end. A job with a lab takes a slot although it waits for timers
-// half of the time. Jobs that measure run alone. The flag -short leaves out what takes minutes:
-// `make soak` runs the jobs without it.
+// jobs has all jobs. Of the jobs that may start, the schedule starts those at the top first. The
+// longest jobs are at the top, so that no long job is left for the end. A job with a lab takes a
+// slot although it waits for timers half of the time. Jobs that measure run alone. The flag -short
+// skips tests that take minutes; `make soak` runs the jobs without it.
 var jobs = []job{
 	{name: "build", level: "build", slots: 1, argv: splitWords("make --no-print-directory -s test-build")},
 	{name: "image", level: "lab", needs: splitWords("build"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab image")},
-	// A second where the cache has all of them, ten minutes and more where it has not.
+	// It takes a second if the cache has all parts, and otherwise ten minutes or more.
 	{name: "parts", level: "kubernetes", nice: 5, argv: splitWords("tools/parts")},
 	{name: "lint", level: "lint", nice: 10, argv: splitWords("tools/lint")},
 
@@ -38,16 +38,17 @@ var jobs = []job{
 	{name: "lab-host", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab host -short")},
 	{name: "unit", level: "unit", slots: 1, nice: 10, argv: splitWords("tools/test-unit rest -short")},
 	{name: "unit-plain", level: "unit", slots: 1, nice: 10, argv: splitWords("tools/test-unit plain -short")},
-	// All of test/failure, of which the job unit runs a sample under the race detector.
+	// All of test/failure. The job unit runs a sample of it under the race detector.
 	{name: "failure", level: "unit", slots: 1, nice: 10, long: true, argv: gotestArgs("failure", "tools/go test", "-timeout 60m ./test/failure")},
 	{name: "lab-e2e", level: "lab", needs: splitWords("image"), slots: 1, nodes: 2, argv: splitWords("tools/test-lab e2e -short")},
 	{name: "lab-node", level: "lab", needs: splitWords("image"), slots: 1, nodes: 1, argv: splitWords("tools/test-lab node -short")},
 
-	// The detector would be what takes the memory.
+	// Without the race detector, since that would itself take most of the memory.
 	{name: "memory", level: "unit", slots: 1, nice: 10, argv: gotestArgs("memory", "tools/go test", "-run MemoryOfLargeLedgers ./journal")},
 	{name: "fuzz", level: "unit", slots: 1, nice: 10, argv: splitWords("env FUZZTIME=500x JOBS=1 tools/fuzz")},
-	// These measure: nothing else runs meanwhile. Beside the Kubernetes level the agents of
-	// TestBench woke up too late, and its result was void. The second needs an API server.
+	// These jobs measure, so no other job runs at the same time. Beside the Kubernetes level, the
+	// agents of TestBench woke up too late, and its result was void. The second job needs an API
+	// server.
 	{name: "lab-bench", level: "lab", needs: splitWords("image"), slots: alone, nodes: 4, argv: splitWords("tools/test-lab bench -short")},
 	{name: "unit-bench", level: "unit", needs: splitWords("parts lint"), slots: alone, argv: splitWords("tools/test-unit bench -short")},
 }
@@ -74,7 +75,7 @@ func shortJobs(all []job) []job {
 	return slices.DeleteFunc(slices.Clone(all), func(j job) bool { return j.long })
 }
 
-// chooseJobs returns the jobs of levels, and those that they need. Without levels it
+// chooseJobs returns the jobs of the levels, and the jobs that these need. Without levels it
 // returns all.
 func chooseJobs(all []job, levels []string) ([]job, error) {
 	wanted := map[string]bool{}

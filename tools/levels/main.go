@@ -1,15 +1,15 @@
-// Command levels runs the jobs of `make test`, as many side by side as the machine
-// has room for, and ends with the slowest tests, the commands that repeat those
-// that failed, and one line that says which levels passed. A job that fails keeps
-// only those from running that need it.
+// Command levels runs the jobs of `make test`, as many at the same time as the machine has room
+// for. At the end it prints the slowest tests, the commands that repeat the failed tests, and one
+// line that names the jobs that passed and failed. If a job fails, only the jobs that need it do
+// not run.
 //
-//	tools/run levels             every job
-//	tools/run levels lab unit    those of two levels, and what they need
-//	tools/run levels -full       every job, with the tests that take minutes: `make soak`
+//	tools/run levels             every job of `make test`
+//	tools/run levels lab unit    the jobs of two levels, and the jobs that these need
+//	tools/run levels -full       every job, with the tests that take minutes, for `make soak`
 //
-// The output of one job at a time is printed as it comes; that of the others
-// follows, each in one piece, and is in build/log meanwhile. Each job is run by
-// tools/watch, so that what it leaves behind fails it, and Ctrl-C ends all of it.
+// Command levels prints the output of one job as it arrives. It prints the output of each other job
+// later, in one piece; until then the output is in build/log. tools/watch runs each job: it fails a
+// job that leaves processes behind, and Ctrl-C ends all processes of all jobs.
 package main
 
 import (
@@ -94,7 +94,8 @@ func runLevels(all []job, levels []string, signals <-chan os.Signal) (int, error
 	return 0, nil
 }
 
-// removeOld removes what an earlier run wrote, which would be taken for this one's.
+// removeOld removes the files of an earlier run, which would otherwise count as results of this
+// run.
 func removeOld(chosen []job) error {
 	files, err := filepath.Glob(filepath.Join(logs, "*"+outcome.Extension))
 	if err != nil {
@@ -111,11 +112,11 @@ func removeOld(chosen []job) error {
 	return os.MkdirAll(logs, 0o755)
 }
 
-// smallest is the room that every machine is taken to have.
+// smallest is the room that levels assumes at least, on any machine.
 var smallest = room{slots: 2, nodes: 4}
 
-// measureRoom takes one slot for each core, and a node for each 2.5 GiB of memory
-// that is left when 6 GiB are for compilers and a control plane.
+// measureRoom counts one slot for each core. It reserves 6 GiB of memory for compilers and a
+// control plane, and counts a node for each 2.5 GiB of the rest.
 func measureRoom() (room, error) {
 	var info syscall.Sysinfo_t
 	if err := syscall.Sysinfo(&info); err != nil {

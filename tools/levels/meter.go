@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// jobVariable is in the environment of a job's processes. A meter finds them by it.
+// jobVariable is set in the environment of a job's processes. A meter finds the processes by it.
 const jobVariable = "CULVERT_JOB"
 
-// A meter adds up the processor time of each job. It reads /proc, because the job's own rusage
-// lacks the labs: their supervisors and machines are no children of the job any more.
+// A meter adds up the processor time of each job. It reads /proc, because the job's own rusage does
+// not include labs: their supervisors and virtual machines are no longer children of the job.
 type meter struct {
 	seen  map[int]proc             // the processes of the last look, by number
 	ended map[string]time.Duration // of processes that no other process of the job waited for, by job
@@ -33,8 +33,8 @@ type proc struct {
 
 func newMeter() *meter { return &meter{seen: map[int]proc{}, ended: map[string]time.Duration{}} }
 
-// lookAtProcesses notes the processor time of the jobs so far. Time that a process spends after
-// the last look is missing.
+// lookAtProcesses records the processor time of the jobs so far. The meter misses the time that a
+// process spends between the last look and its end.
 func (m *meter) lookAtProcesses() {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
 	now := map[int]proc{}
@@ -58,8 +58,8 @@ func (m *meter) lookAtProcesses() {
 	m.takeProcesses(now)
 }
 
-// takeProcesses replaces the processes that were seen. It keeps the time of those that have
-// ended, unless a process that still runs has waited for them and counts it.
+// takeProcesses replaces the processes of the last look. It keeps the time of processes that have
+// ended, unless a running ancestor has waited for them and includes their time.
 func (m *meter) takeProcesses(now map[int]proc) {
 	for number, old := range m.seen {
 		if !isSameProcess(now, number, old) && !m.isCounted(old, now) {

@@ -32,13 +32,13 @@ type started struct {
 	ok     bool
 }
 
-// end is what is known of a job when it ends.
+// end is the message that a job has ended, with its error.
 type end struct {
 	job *started
 	err error
 }
 
-// runJobs returns the signal that ended it, 0 if none did.
+// runJobs runs all jobs of the schedule. It returns the signal that interrupted it, or 0.
 func (r *runner) runJobs(signals <-chan os.Signal) syscall.Signal {
 	var ended syscall.Signal
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -97,7 +97,8 @@ func (r *runner) countRunning() (n int) {
 	return n
 }
 
-// stopJobs asks every job to end; tools/watch then ends its processes, gently first.
+// stopJobs sends SIGTERM to every running job; tools/watch then ends the job's processes, gently at
+// first.
 func (r *runner) stopJobs() {
 	for _, s := range r.started {
 		if !s.isOver && s.cmd != nil {

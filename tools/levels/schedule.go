@@ -33,8 +33,8 @@ type schedule struct {
 	states map[string]state
 }
 
-// newSchedule checks that each job can run some time: that it fits, and that what
-// it needs is in the list above it.
+// newSchedule checks that each job can run: it must fit into the room, and the jobs that it needs
+// must be above it in the list.
 func newSchedule(jobs []job, r room) (*schedule, error) {
 	jobs = slices.Clone(jobs)
 	for i := range jobs {
@@ -55,8 +55,8 @@ func newSchedule(jobs []job, r room) (*schedule, error) {
 	return &schedule{jobs, r, map[string]state{}}, nil
 }
 
-// startReady returns the jobs that are to start now, and counts them as running. A job
-// that does not fit does not keep those below it from starting.
+// startReady returns the jobs that must start now, and counts them as running. If a job does not
+// fit, the jobs below it may still start.
 func (s *schedule) startReady() []job {
 	var started []job
 	for _, j := range s.jobs {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A show prints the logs of jobs that run at the same time, each in one piece: the
-// one in front as it is written, the next one when that has ended.
+// A show prints the logs of jobs that run at the same time, each in one piece. It prints the log of
+// the job in front as the job writes it, and starts with the next log when that job has ended.
 type show struct {
 	out   io.Writer
 	dir   string
@@ -43,8 +43,8 @@ func (s *show) updateScreen(jobs []*started) {
 	}
 }
 
-// chooseFront takes the next job to the front: one that has ended, else the one
-// that was started first.
+// chooseFront makes the next job the one in front: the first one that has ended, or else the one
+// that was started first. It reports whether there is one.
 func (s *show) chooseFront(jobs []*started) bool {
 	for _, over := range []bool{true, false} {
 		for _, j := range jobs {
@@ -58,7 +58,7 @@ func (s *show) chooseFront(jobs []*started) bool {
 	return false
 }
 
-// followLog prints what the front's log has more than before.
+// followLog prints the part of the front job's log that was written since the last call.
 func (s *show) followLog() {
 	f, err := os.Open(filepath.Join(s.dir, s.front.name+".log"))
 	if err != nil {
@@ -92,7 +92,7 @@ func verdictOf(j *started) string {
 	return failed.String()
 }
 
-// announceFailed says of a job that failed behind the front that it has.
+// announceFailed prints a line for each job that has failed while another job was in front.
 func (s *show) announceFailed(jobs []*started) {
 	for _, j := range jobs {
 		if j.isOver && !j.ok && j != s.front && !s.done[j.name] && !s.announced[j.name] {
@@ -105,7 +105,7 @@ func (s *show) announceFailed(jobs []*started) {
 	}
 }
 
-// progressLine returns the line that says what runs.
+// progressLine returns the line that names the running jobs and their times.
 func (s *show) progressLine(jobs []*started) string {
 	var beside []string
 	for _, j := range jobs {
