@@ -21,8 +21,8 @@ func (t *Table) Problems(spec desired.Spec, pfs []vf.PF) (out []api.Problem) {
 	}
 	for _, pool := range spec.Pools {
 		name := pool.FullName()
-		if spec.MixedSegments(name, pfs) != "" {
-			continue // its problem is that it is refused
+		if spec.ForecastMixedSegments(name, pfs) != "" {
+			continue // status shows that problem
 		}
 		members := slices.DeleteFunc(spec.PFsOf(name, pfs), func(pf vf.PF) bool { return !takesPart(spec, pf) })
 		if pairs := t.pairsApart(members); len(pairs) > 0 {
