@@ -121,20 +121,35 @@ func TestChooseMembersOfOneSegment(t *testing.T) {
 	}
 }
 
-// STATUS of a network that asks for a segment counts only the VFs on it.
+// STATUS of a network that asks for a segment counts only the VFs on it. It refuses the pools and
+// the VFs that each ADD would be refused.
 func TestCheckFreeOnASegment(t *testing.T) {
 	for title, tt := range map[string]struct {
 		host alloc.Host
 		want alloc.Want
 		is   error
+		says string
 	}{
-		"one is free":       {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, nil},
-		"none is free":      {full(onSegments("-s--", "abcd"), "b"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, vf.ErrNothingFree},
-		"no PF is on it":    {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-t"}, vf.ErrNothingFree},
-		"a pool over two":   {onSegments("fs--", "abcd"), alloc.Want{Pool: "abcd"}, vf.ErrInvalid},
-		"of no pool's name": {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s"}, nil},
+		"one is free":                     {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, nil, ""},
+		"none is free":                    {full(onSegments("-s--", "abcd"), "b"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, vf.ErrNothingFree, "none of 2 VFs"},
+		"no PF is on it":                  {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-t"}, vf.ErrNothingFree, "none of 8 VFs is on segment seg-t"},
+		"a pool over two":                 {onSegments("fs--", "abcd"), alloc.Want{Pool: "abcd"}, vf.ErrInvalid, "network net: pool x/abcd: it has VFs on two segments"},
+		"a pool over two, none made on a": {unmade(onSegments("fs--", "abcd"), 1), alloc.Want{Pool: "abcd"}, nil, ""},
+		"of no pool's name":               {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s"}, nil, ""},
+		"the only pool is over two":       {onSegments("fs--", "abcd"), alloc.Want{}, vf.ErrInvalid, "network net: pool x/abcd: it has VFs on two segments"},
+		"all pools are over two":          {onSegments("fsfs", "ab", "cd"), alloc.Want{}, vf.ErrInvalid, "pool x/cd: it has VFs on two segments"},
+		"one of two pools is over two":    {onSegments("fs--", "ab", "cd"), alloc.Want{}, nil, ""},
+		"the other pool has none free":    {full(full(onSegments("fs--", "ab", "cd"), "c"), "d"), alloc.Want{}, vf.ErrNothingFree, "none of 4 VFs"},
+		"a named VF":                      {onSegments("s---", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, nil, ""},
+		"a named VF that is held":         {full(onSegments("s---", "abcd"), "a"), alloc.Want{VF: at(0), Segment: "seg-s"}, vf.ErrNothingFree, "none of 1 VFs"},
+		"a named VF elsewhere":            {onSegments("f---", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, vf.ErrInvalid, "VF 0000:01:10.0, wanted for network net, is of PF a on segment seg-f, and network net asks for segment seg-s"},
+		"a named VF of a pool over two":   {onSegments("fs--", "abcd"), alloc.Want{VF: at(0)}, vf.ErrInvalid, "VF 0000:01:10.0 on a, wanted for network net: pool x/abcd: it has VFs on two segments"},
+		"a named VF of no pool":           {onSegments("fs--", "c"), alloc.Want{VF: at(0)}, nil, ""},
+		"a named VF that is not there":    {onSegments("----", "abcd"), alloc.Want{VF: vf.PCIAddr{Bus: 0xff}}, vf.ErrNotFound, "VF 0000:ff:00.0"},
 	} {
-		if err := alloc.CheckFree(tt.host, tt.want); !errors.Is(err, tt.is) {
+		tt.want.Network = "net"
+		err := alloc.CheckFree(tt.host, tt.want)
+		if !errors.Is(err, tt.is) || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", title, err)
 		}
 	}
