@@ -13,8 +13,8 @@ import (
 // next is the next step of the warnings.
 const next = "look at the cables and the switches; give each segment a pool of its own, or name it (segment of the PF), which ends this warning (docs/operations.md, Segments)"
 
-// Problems returns the pools that have VFs of PFs on two segments, as far as was heard. PFs whose
-// segment is named take no part.
+// Problems returns the pools that have VFs of PFs on two segments, as far as was heard. PFs for
+// which takesPart does not hold are not judged.
 func (t *Table) Problems(spec desired.Spec, pfs []vf.PF) (out []api.Problem) {
 	if !t.anyApart() {
 		return nil
@@ -60,8 +60,8 @@ func (t *Table) pairsApart(pfs []vf.PF) (out []string) {
 }
 
 // takesPart reports whether culvertd sends and listens on a PF, apart from its carrier: culvertd
-// manages it, and its segment has no name.
+// manages it, its segment has no name, and no bridge of the host takes the frames that it receives.
 func takesPart(spec desired.Spec, pf vf.PF) bool {
 	want, managed := spec.ForPF(pf)
-	return managed && want.VFs > 0 && want.Segment == ""
+	return managed && want.VFs > 0 && want.Segment == "" && !pf.Master.TakesFrames()
 }

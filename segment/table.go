@@ -160,9 +160,8 @@ func (t *Table) hasSettled(a, b vf.PFID, together int) bool {
 }
 
 // findGroups returns a number for each PF, the same for PFs that share a segment: one has heard the
-// other, or both have heard a third station, or they are members of one interface of the host. A
-// switch sends no frame back to the bond that it came from, so members of one do not hear each
-// other.
+// other, or both have heard a third station, or they are members of one bond of the host. A switch
+// sends no frame back to the bond that it came from, so members of one do not hear each other.
 func (t *Table) findGroups() map[vf.PFID]int {
 	parent := map[any]any{}
 	var root func(x any) any

@@ -121,8 +121,8 @@ func (w *Watcher) visit(pf vf.PF) (Ear, error) {
 	return ear, nil
 }
 
-// sends reports whether a PF sends, and does not only listen. Members of a bond have one MAC
-// address: a frame by a member that is not active would lead the bond's traffic there.
+// sends reports whether a PF that takes part sends, and does not only listen. Members of a bond
+// have one MAC address: a frame by a member that is not active would lead the bond's traffic there.
 func sends(pf vf.PF) bool { return pf.Master == nil }
 
 // report logs an error of a PF, once until it works again.

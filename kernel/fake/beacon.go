@@ -74,6 +74,7 @@ func (k *Kernel) sendFrame(wire string, from *Beacon, payload []byte) {
 		p := k.portNamed(b.name)
 		switch {
 		case b == from || p == nil || !p.up || !p.cable || p.wire != wire:
+		case p.master != nil && p.master.view().TakesFrames():
 		case len(b.queued) == beaconQueue:
 			b.lost = true
 		default:
