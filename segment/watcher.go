@@ -15,9 +15,10 @@ import (
 // Period is the time between two frames of a PF.
 const Period = 5 * time.Second
 
-// mostFrames is how many frames of a PF are read in a round. The rest is dropped, so that a flood
-// costs culvertd no more than that.
-const mostFrames = 64
+// mostFrames is how many frames of a PF are read in a round: those of mostStations, also if the round
+// is late. The rest is dropped, so that a flood costs culvertd no more than that. The queue of
+// kernel/beacon holds as many.
+const mostFrames = 2 * mostStations
 
 // Port is an open socket on a PF.
 type Port interface {

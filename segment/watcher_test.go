@@ -108,6 +108,33 @@ func TestWatcherLeavesNamedPFsAlone(t *testing.T) {
 	}
 }
 
+// PFs on two wires cause a warning where each hears as many stations as a Table remembers, and PFs on
+// one wire cause none.
+func TestWatcherAmongManyStations(t *testing.T) {
+	for _, n := range []int{100, mostStations} {
+		h := newHost(t)
+		rounds := func(wires ...string) {
+			for range 100 {
+				for w, wire := range wires {
+					for i := range n {
+						h.kernel.SendFrame(wire, Station{Node: NewNodeID(wire + "x"), PF: vf.MAC{2, 0, 0, byte(w), byte(i >> 8), byte(i)}}.Encode())
+					}
+				}
+				h.turns(1)
+			}
+		}
+		rounds("")
+		if got := h.reasons(); got != "" {
+			t.Errorf("%d stations, one wire: %q", n, got)
+		}
+		h.kernel.Wire(h.pfs()[1].PCI, "other")
+		rounds("", "other")
+		if h.reasons() == "" {
+			t.Errorf("%d stations on each of two wires: no warning", n)
+		}
+	}
+}
+
 // A PF in a bridge of the host hears no frame, nor does one in a bond that is in a bridge, so that
 // their silence says nothing. A warning from before ends. A member of a bond listens, and its silence
 // counts.

@@ -15,8 +15,8 @@ type Beacon struct {
 	lost   bool
 }
 
-// beaconQueue is how many frames a Beacon keeps until they are received.
-const beaconQueue = 128
+// beaconQueue is how many frames a Beacon keeps until they are received, as kernel/beacon does.
+const beaconQueue = 512
 
 // Wire connects a PF to a wire by its name. All PFs are on the wire "" at first.
 func (k *Kernel) Wire(pf vf.PCIAddr, name string) {
