@@ -92,11 +92,13 @@ func (h Host) addFree(f *fullness, c candidate, w Want) {
 		f.waiting++
 	case w.isBeside(c):
 		f.beside = append(f.beside, c.pf.Label())
-	case h.whyOffSegment(c, w) != "":
-		f.off = append(f.off, h.whyOffSegment(c, w))
-	case h.whyNoMember(c, w) != "":
-		if f.noMember++; f.noMember == 1 {
-			f.no, f.advice = h.whyNoMember(c, w), h.adviseBond(c, w)
+	default:
+		if off := h.whyOffSegment(c, w); off != "" {
+			f.off = append(f.off, off)
+		} else if no := h.whyNoMember(c, w); no != "" {
+			if f.noMember++; f.noMember == 1 {
+				f.no, f.advice = no, h.adviseBond(c, w)
+			}
 		}
 	}
 }

@@ -20,7 +20,10 @@ func describeSegment(s vf.Segment) string {
 // whyOffSegment returns the reason why a VF is not on the segment that the network asks for, as the
 // end of a sentence about that VF. It returns "" if it is, or if the network asks for none.
 func (h Host) whyOffSegment(c candidate, w Want) string {
-	if s := h.Spec.SegmentOf(c.pf); w.Segment != "" && !w.Owned && s != w.Segment {
+	if w.Segment == "" || w.Owned {
+		return ""
+	}
+	if s := h.Spec.SegmentOf(c.pf); s != w.Segment {
 		return fmt.Sprintf("is of PF %s %s, and network %s asks for segment %s", c.pf.Label(), describeSegment(s), cmp.Or(w.Network, "of the request"), w.Segment)
 	}
 	return ""
@@ -39,18 +42,19 @@ func (h Host) whyOtherSegment(c candidate, w Want) string {
 }
 
 // checkNamedSegment returns why a request cannot have the VF that it names: the VF is on another
-// segment than the network's, or in a pool over two segments.
+// segment than the network's, or in a pool over two segments. w.For may be empty.
 func (h Host) checkNamedSegment(c candidate, w Want) error {
 	if w.Owned {
 		return nil
 	}
+	wantedFor := cmp.Or(w.For.String(), "network "+w.Network)
 	if c.pool.Name != "" {
 		if err := h.Spec.CheckSegments(c.pool.FullName(), h.PFs); err != nil {
-			return fmt.Errorf("VF %s on %s, wanted for %s: %w", w.VF, c.pf.Label(), w.For, err)
+			return fmt.Errorf("VF %s on %s, wanted for %s: %w", w.VF, c.pf.Label(), wantedFor, err)
 		}
 	}
 	if why := h.whyOffSegment(c, w); why != "" {
-		return fmt.Errorf("VF %s, wanted for %s, %s: %w: %s", w.VF, w.For, why, vf.ErrInvalid, h.adviseSegment(c, w))
+		return fmt.Errorf("VF %s, wanted for %s, %s: %w: %s", w.VF, wantedFor, why, vf.ErrInvalid, h.adviseSegment(c, w))
 	}
 	return nil
 }

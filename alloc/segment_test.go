@@ -2,11 +2,13 @@ package alloc_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/culvert-net/culvert/alloc"
 	"github.com/culvert-net/culvert/desired"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -45,6 +47,8 @@ func TestChooseOnASegment(t *testing.T) {
 		"none of the pool":                     {onSegments("ff--", "abcd"), alloc.Want{Segment: "seg-s"}, "pool x/abcd has VFs of a on segment seg-f, b on segment seg-f, c on no named segment, d on no named segment, and network net asks for segment seg-s: invalid for pod default/c: ask for a pool on segment seg-s", vf.ErrInvalid},
 		"a pool over two":                      {onSegments("sf--", "abcd"), alloc.Want{}, "pod default/c wants a VF: pool x/abcd: it has VFs on two segments, whose pods do not reach each other: seg-f (b) and seg-s (a): invalid", vf.ErrInvalid},
 		"a pool over two, and the network's":   {onSegments("sf--", "abcd"), alloc.Want{Segment: "seg-s"}, "it has VFs on two segments", vf.ErrInvalid},
+		"a pool over two, none made on one":    {unmade(onSegments("sf--", "abcd"), 1), alloc.Want{}, "a0", nil},
+		"a named VF of such a pool":            {unmade(onSegments("sf--", "abcd"), 1), alloc.Want{VF: at(0)}, "a0", nil},
 		"two pools on two":                     {onSegments("sf--", "a", "b"), alloc.Want{Pool: "b"}, "b0", nil},
 		"a named VF":                           {onSegments("s---", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, "a0", nil},
 		"a named VF elsewhere":                 {onSegments("f---", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, "VF 0000:01:10.0, wanted for pod default/c, is of PF a on segment seg-f, and network net asks for segment seg-s: invalid: ask for a pool on segment seg-s, or correct the segment of the network or of the PF (host.yaml:1)", vf.ErrInvalid},
@@ -68,6 +72,13 @@ func TestChooseOnASegment(t *testing.T) {
 
 // at returns the address of a record of a rack.
 func at(i int) vf.PCIAddr { return rack().Records[i].PCI }
+
+// unmade takes the VFs of a PF away, as if they were wanted and never made.
+func unmade(h alloc.Host, pf int) alloc.Host {
+	h.PFs[pf].VFs = nil
+	h.Records = slices.DeleteFunc(h.Records, func(r journal.Record) bool { return r.ID.PF == h.PFs[pf].ID })
+	return h
+}
 
 // full gives all VFs of a PF to an owner.
 func full(h alloc.Host, pf string) alloc.Host {
@@ -110,20 +121,35 @@ func TestChooseMembersOfOneSegment(t *testing.T) {
 	}
 }
 
-// STATUS of a network that asks for a segment counts only the VFs on it.
+// STATUS of a network that asks for a segment counts only the VFs on it. It refuses the pools and
+// the VFs that each ADD would be refused.
 func TestCheckFreeOnASegment(t *testing.T) {
 	for title, tt := range map[string]struct {
 		host alloc.Host
 		want alloc.Want
 		is   error
+		says string
 	}{
-		"one is free":       {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, nil},
-		"none is free":      {full(onSegments("-s--", "abcd"), "b"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, vf.ErrNothingFree},
-		"no PF is on it":    {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-t"}, vf.ErrNothingFree},
-		"a pool over two":   {onSegments("fs--", "abcd"), alloc.Want{Pool: "abcd"}, vf.ErrInvalid},
-		"of no pool's name": {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s"}, nil},
+		"one is free":                     {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, nil, ""},
+		"none is free":                    {full(onSegments("-s--", "abcd"), "b"), alloc.Want{Segment: "seg-s", Pool: "abcd"}, vf.ErrNothingFree, "none of 2 VFs"},
+		"no PF is on it":                  {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-t"}, vf.ErrNothingFree, "none of 8 VFs is on segment seg-t"},
+		"a pool over two":                 {onSegments("fs--", "abcd"), alloc.Want{Pool: "abcd"}, vf.ErrInvalid, "network net: pool x/abcd: it has VFs on two segments"},
+		"a pool over two, none made on a": {unmade(onSegments("fs--", "abcd"), 1), alloc.Want{Pool: "abcd"}, nil, ""},
+		"of no pool's name":               {onSegments("-s--", "abcd"), alloc.Want{Segment: "seg-s"}, nil, ""},
+		"the only pool is over two":       {onSegments("fs--", "abcd"), alloc.Want{}, vf.ErrInvalid, "network net: pool x/abcd: it has VFs on two segments"},
+		"all pools are over two":          {onSegments("fsfs", "ab", "cd"), alloc.Want{}, vf.ErrInvalid, "pool x/cd: it has VFs on two segments"},
+		"one of two pools is over two":    {onSegments("fs--", "ab", "cd"), alloc.Want{}, nil, ""},
+		"the other pool has none free":    {full(full(onSegments("fs--", "ab", "cd"), "c"), "d"), alloc.Want{}, vf.ErrNothingFree, "none of 4 VFs"},
+		"a named VF":                      {onSegments("s---", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, nil, ""},
+		"a named VF that is held":         {full(onSegments("s---", "abcd"), "a"), alloc.Want{VF: at(0), Segment: "seg-s"}, vf.ErrNothingFree, "none of 1 VFs"},
+		"a named VF elsewhere":            {onSegments("f---", "abcd"), alloc.Want{VF: at(0), Segment: "seg-s"}, vf.ErrInvalid, "VF 0000:01:10.0, wanted for network net, is of PF a on segment seg-f, and network net asks for segment seg-s"},
+		"a named VF of a pool over two":   {onSegments("fs--", "abcd"), alloc.Want{VF: at(0)}, vf.ErrInvalid, "VF 0000:01:10.0 on a, wanted for network net: pool x/abcd: it has VFs on two segments"},
+		"a named VF of no pool":           {onSegments("fs--", "c"), alloc.Want{VF: at(0)}, nil, ""},
+		"a named VF that is not there":    {onSegments("----", "abcd"), alloc.Want{VF: vf.PCIAddr{Bus: 0xff}}, vf.ErrNotFound, "VF 0000:ff:00.0"},
 	} {
-		if err := alloc.CheckFree(tt.host, tt.want); !errors.Is(err, tt.is) {
+		tt.want.Network = "net"
+		err := alloc.CheckFree(tt.host, tt.want)
+		if !errors.Is(err, tt.is) || err != nil && !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", title, err)
 		}
 	}

@@ -94,7 +94,7 @@ func mixedPools(spec desired.Spec, s v1alpha1.NodeState) (out []string) {
 		pfs = append(pfs, status.FromPFState(pf))
 	}
 	for i, p := range spec.Pools {
-		if why := spec.MixedSegments(p.FullName(), pfs); why != "" {
+		if why := spec.ForecastMixedSegments(p.FullName(), pfs); why != "" {
 			out = append(out, fmt.Sprintf("node %s: pools[%d]: pool %s would give out no VF: %s: %s", s.Name, i, p.FullName(), why, desired.MixedNext))
 		}
 	}

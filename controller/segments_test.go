@@ -74,7 +74,7 @@ func TestPolicyWithAPoolOverTwoSegments(t *testing.T) {
 		t.Errorf("a PF without VFs: %q", got)
 	}
 	got := judge(strings.Replace(strings.Replace(spec, `"vfs":0`, `"vfs":2`, 1), `"vfs":2`, `"vfs":"max"`, 1))
-	if len(got) == 0 || !strings.HasPrefix(got[0], "node worker01: pools[0]: pool culvert.dev/x would give out no VF: it has VFs on two segments") {
+	if len(got) == 0 || !strings.HasPrefix(got[0], "node worker01: pools[0]: pool culvert.dev/x would give out no VF: it would have VFs on two segments") {
 		t.Errorf("%q", got)
 	}
 }

@@ -2,6 +2,7 @@ package desired
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,7 +19,8 @@ func (s Spec) SegmentOf(pf vf.PF) vf.Segment {
 const MixedNext = "give each segment a pool of its own (selectors with pfNames), or name one segment for these PFs if it is one"
 
 // CheckSegments returns an error that wraps vf.ErrInvalid if a pool has VFs of PFs on two named
-// segments: its pods could not reach each other. PFs without a named segment are on no side.
+// segments: its pods could not reach each other. PFs without a named segment are on no side. As
+// in MixedSegments, only VFs that exist count.
 func (s Spec) CheckSegments(pool string, pfs []vf.PF) error {
 	if why := s.MixedSegments(pool, pfs); why != "" {
 		return fmt.Errorf("pool %s: %s: %w: %s", pool, why, vf.ErrInvalid, MixedNext)
@@ -27,32 +29,43 @@ func (s Spec) CheckSegments(pool string, pfs []vf.PF) error {
 }
 
 // MixedSegments says which named segments a pool has VFs on, if these are two or more, and "" if
-// not. VFs that are not made yet count as PoolOf forecasts them.
+// not. Such a pool gives out no VF, so only VFs that exist count: PoolOf knows no device ID of a
+// VF that is not made, and may forecast the wrong pool.
 func (s Spec) MixedSegments(pool string, pfs []vf.PF) string {
+	return describeMixed("it has", s.namePFsBySegment(pfs, func(pf vf.PF) bool { return s.hasVFOf(pool, pf) }))
+}
+
+// ForecastMixedSegments says what MixedSegments will say once the wanted VFs are made, as far as
+// PoolOf can forecast it. No request is refused for it.
+func (s Spec) ForecastMixedSegments(pool string, pfs []vf.PF) string {
+	return describeMixed("it would have", s.namePFsBySegment(pfs, func(pf vf.PF) bool { return s.reachesPF(pool, pf) }))
+}
+
+// namePFsBySegment returns the labels of the PFs on each named segment that isOf selects. It
+// returns nil if no two PFs can be on two segments.
+func (s Spec) namePFsBySegment(pfs []vf.PF, isOf func(vf.PF) bool) map[vf.Segment][]string {
 	if !s.namesTwoSegments() {
-		return ""
+		return nil
 	}
 	on := map[vf.Segment][]string{}
-	var names []vf.Segment
-	for _, pf := range s.PFsOf(pool, pfs) {
-		name := s.SegmentOf(pf)
-		if name == "" {
-			continue
+	for _, pf := range pfs {
+		if name := s.SegmentOf(pf); name != "" && isOf(pf) {
+			on[name] = append(on[name], pf.Label())
 		}
-		if on[name] == nil {
-			names = append(names, name)
-		}
-		on[name] = append(on[name], pf.Label())
 	}
-	if len(names) < 2 {
+	return on
+}
+
+// describeMixed describes the PFs by their segments, if these are two or more.
+func describeMixed(has string, on map[vf.Segment][]string) string {
+	if len(on) < 2 {
 		return ""
 	}
-	slices.Sort(names)
-	parts := make([]string, len(names))
-	for i, name := range names {
-		parts[i] = fmt.Sprintf("%s (%s)", name, strings.Join(on[name], ", "))
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(on)) {
+		parts = append(parts, fmt.Sprintf("%s (%s)", name, strings.Join(on[name], ", ")))
 	}
-	return "it has VFs on two segments, whose pods do not reach each other: " + strings.Join(parts, " and ")
+	return has + " VFs on two segments, whose pods do not reach each other: " + strings.Join(parts, " and ")
 }
 
 // namesTwoSegments reports whether any two PFs can be on two named segments. It spares hosts
@@ -75,12 +88,24 @@ func (s Spec) PFsOf(pool string, pfs []vf.PF) []vf.PF {
 	return slices.DeleteFunc(slices.Clone(pfs), func(pf vf.PF) bool { return !s.reachesPF(pool, pf) })
 }
 
+// hasVFOf reports whether a VF of a pool exists on a PF.
+func (s Spec) hasVFOf(pool string, pf vf.PF) bool {
+	return slices.ContainsFunc(pf.VFs, func(v vf.State) bool { return s.isIn(pool, pf, v.ID.Index, v) })
+}
+
+// isIn reports whether a VF is in a pool, as PoolOf says.
+func (s Spec) isIn(pool string, pf vf.PF, index int, v vf.State) bool {
+	p, in := s.PoolOf(pf, index, v)
+	return in && p.FullName() == pool
+}
+
+// reachesPF reports whether a VF of a pool exists on a PF, or is forecast there.
 func (s Spec) reachesPF(pool string, pf vf.PF) bool {
+	if s.hasVFOf(pool, pf) {
+		return true
+	}
 	made := make(map[int]bool, len(pf.VFs))
 	for _, v := range pf.VFs {
-		if p, in := s.PoolOf(pf, v.ID.Index, v); in && p.FullName() == pool {
-			return true
-		}
 		made[v.ID.Index] = true
 	}
 	want, _ := s.ForPF(pf)
@@ -88,10 +113,7 @@ func (s Spec) reachesPF(pool string, pf vf.PF) bool {
 		want.VFs = min(want.VFs, pf.TotalVFs)
 	}
 	for i := range want.VFs {
-		if made[i] {
-			continue
-		}
-		if p, in := s.PoolOf(pf, i, vf.State{}); in && p.FullName() == pool {
+		if !made[i] && s.isIn(pool, pf, i, vf.State{}) {
 			return true
 		}
 	}

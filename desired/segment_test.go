@@ -22,6 +22,18 @@ func fourPFs() (out []vf.PF) {
 	return out
 }
 
+// makeVFs makes n VFs of each PF.
+func makeVFs(pfs []vf.PF, n int) []vf.PF {
+	for i := range pfs {
+		pfs[i].VFs = nil
+		for index := range n {
+			pfs[i].VFs = append(pfs[i].VFs, vf.State{ID: vf.ID{PF: pfs[i].ID, Index: index}})
+		}
+	}
+	return pfs
+}
+
+// A pool is refused for the VFs that exist. Those that are not made count in the forecast only.
 func TestPoolOverTwoSegments(t *testing.T) {
 	const storage, front = ", segment: storage}", ", segment: front}"
 	for name, tc := range map[string]struct{ a, b, c, pool, want string }{
@@ -39,14 +51,53 @@ func TestPoolOverTwoSegments(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		err = spec.CheckSegments("culvert.dev/x", fourPFs())
-		const says = "pool culvert.dev/x: it has VFs on two segments, whose pods do not reach each other: "
+		const reach = " VFs on two segments, whose pods do not reach each other: "
+		forecast := ""
+		if tc.want != "" {
+			forecast = "it would have" + reach + tc.want
+		}
+		if got := spec.ForecastMixedSegments("culvert.dev/x", fourPFs()); got != forecast {
+			t.Errorf("%s: forecast %q, want %q", name, got, forecast)
+		}
+		if err := spec.CheckSegments("culvert.dev/x", fourPFs()); err != nil {
+			t.Errorf("%s, only VFs of PF a are made: %v", name, err)
+		}
+		err = spec.CheckSegments("culvert.dev/x", makeVFs(fourPFs(), 2))
+		const says = "pool culvert.dev/x: it has" + reach
 		switch {
 		case tc.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
 		case tc.want != "" && (!errors.Is(err, vf.ErrInvalid) || !strings.HasPrefix(err.Error(), says+tc.want+": invalid: give each segment a pool of its own")):
 			t.Errorf("%s: got %v\nwant %s", name, err, says+tc.want)
 		}
+	}
+}
+
+// The VFs of an E810 without a cable are not made, so their device ID is unknown, and the forecast
+// has them in the pool of the X710. That pool has VFs of one PF and is not refused.
+func TestForecastStopsNoPool(t *testing.T) {
+	spec, err := Parse("host.yaml", []byte(`pfs:
+- {name: a, vfs: 2, segment: storage}
+- {name: b, vfs: 2, segment: front}
+pools:
+- {name: x710, selectors: {vendors: ["8086"], devices: [154c], drivers: [iavf]}}
+- {name: e810, selectors: {devices: ["1889"]}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pfs := fourPFs()[:2]
+	for i, device := range []string{"154c", "1889"} {
+		pfs[i].Vendor = "8086"
+		for j := range pfs[i].VFs {
+			pfs[i].VFs[j].Device, pfs[i].VFs[j].Driver = device, "iavf"
+		}
+	}
+	if got := spec.ForecastMixedSegments("culvert.dev/x710", pfs); !strings.HasSuffix(got, "front (b) and storage (a)") {
+		t.Errorf("forecast %q", got)
+	}
+	if err := spec.CheckSegments("culvert.dev/x710", pfs); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -58,7 +109,7 @@ func TestSegmentOfAContestedPF(t *testing.T) {
 		Contested: []Contested{{PCI: pfs[1].PCI, Keep: PFSpec{VFs: 2, Segment: "front"}}},
 		Pools:     []Pool{{Name: "x", Prefix: "y"}},
 	}
-	if got := spec.MixedSegments("y/x", pfs); !strings.HasSuffix(got, "front (b) and storage (a, c, d)") {
+	if got := spec.MixedSegments("y/x", makeVFs(pfs, 1)); !strings.HasSuffix(got, "front (b) and storage (a, c, d)") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -216,7 +216,7 @@ func readMaster(c eyes, member rtnl.Link) (*vf.Master, error) {
 	if err != nil {
 		return nil, fmt.Errorf("master of %s: %w", member.Name, err)
 	}
-	out := &vf.Master{Name: l.Name, Kind: l.Kind}
+	out := &vf.Master{Name: l.Name, Kind: l.Kind, IsMember: l.Master != 0}
 	if l.Bond == nil {
 		return out, nil
 	}

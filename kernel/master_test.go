@@ -17,6 +17,7 @@ func TestReadMaster(t *testing.T) {
 		{Index: 12, Name: "bond1", Kind: vf.MasterBond, Bond: &rtnl.Bond{Mode: 4}},
 		{Index: 13, Name: "bond2", Kind: vf.MasterBond, Bond: &rtnl.Bond{Mode: 1, Active: 99}},
 		{Index: 14, Name: "ovs-system", Kind: "openvswitch"},
+		{Index: 15, Name: "bond3", Kind: vf.MasterBond, Master: 10, Bond: &rtnl.Bond{Mode: 4}},
 	}
 	for name, tt := range map[string]struct {
 		index int
@@ -28,6 +29,7 @@ func TestReadMaster(t *testing.T) {
 		"a bond":                               {11, &vf.Master{Name: "bond0", Kind: vf.MasterBond, Mode: vf.BondActiveBackup, Active: "enp2s0"}},
 		"a bond without an active member":      {12, &vf.Master{Name: "bond1", Kind: vf.MasterBond, Mode: "802.3ad"}},
 		"a bond whose active member just went": {13, &vf.Master{Name: "bond2", Kind: vf.MasterBond, Mode: vf.BondActiveBackup}},
+		"a bond in a bridge":                   {15, &vf.Master{Name: "bond3", Kind: vf.MasterBond, Mode: "802.3ad", IsMember: true}},
 		"another kind":                         {14, &vf.Master{Name: "ovs-system", Kind: "openvswitch"}},
 	} {
 		got, err := readMaster(links, rtnl.Link{Index: 2, Name: "enp1s0", Master: tt.index})

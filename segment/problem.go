@@ -14,15 +14,15 @@ import (
 const next = "look at the cables and the switches; give each segment a pool of its own, or name it (segment of the PF), which ends this warning (docs/operations.md, Segments)"
 
 // Problems returns a warning for each pool with VFs of PFs that the Table judges to be apart. It
-// ignores PFs whose segment has a name.
+// ignores PFs for which takesPart does not hold.
 func (t *Table) Problems(spec desired.Spec, pfs []vf.PF) (out []api.Problem) {
 	if !t.anyApart() {
 		return nil
 	}
 	for _, pool := range spec.Pools {
 		name := pool.FullName()
-		if spec.MixedSegments(name, pfs) != "" {
-			continue // its problem is that it is refused
+		if spec.ForecastMixedSegments(name, pfs) != "" {
+			continue // status shows that problem
 		}
 		members := slices.DeleteFunc(spec.PFsOf(name, pfs), func(pf vf.PF) bool { return !takesPart(spec, pf) })
 		if pairs := t.pairsApart(members); len(pairs) > 0 {
@@ -60,9 +60,10 @@ func (t *Table) pairsApart(pfs []vf.PF) (out []string) {
 	return out
 }
 
-// takesPart reports whether the Spec makes culvertd send and listen on a PF: it wants VFs on the
-// PF, and does not name the PF's segment. The caller checks the carrier.
+// takesPart reports whether culvertd sends and listens on a PF: the Spec wants VFs on the PF and does
+// not name its segment, and no bridge of the host takes the frames that the PF receives. The caller
+// checks the carrier.
 func takesPart(spec desired.Spec, pf vf.PF) bool {
 	want, managed := spec.ForPF(pf)
-	return managed && want.VFs > 0 && want.Segment == ""
+	return managed && want.VFs > 0 && want.Segment == "" && !pf.Master.TakesFrames()
 }

@@ -165,8 +165,8 @@ func (t *Table) hasSettled(a, b vf.PFID, together int) bool {
 }
 
 // findGroups returns a group number for each PF. PFs that share a segment get the same number: one
-// has heard the other, or both have heard a third station, or both are members of one interface of
-// the host. Members of a bond need the last rule: a switch sends no frame back to the bond that it
+// has heard the other, or both have heard a third station, or both are members of one bond of the
+// host. Members of a bond need the last rule: a switch sends no frame back to the bond that it
 // came from, so they do not hear each other.
 func (t *Table) findGroups() map[vf.PFID]int {
 	parent := map[any]any{}

@@ -15,9 +15,10 @@ import (
 // Period is the time between two frames of a PF.
 const Period = 5 * time.Second
 
-// mostFrames is the number of frames of a PF that the Watcher uses in a round. The port drops the
-// rest, which bounds the cost of a flood.
-const mostFrames = 64
+// mostFrames is the number of frames of a PF that the Watcher uses in a round: twice those of
+// mostStations, since a round may be late. The port drops the rest, which bounds the cost of a
+// flood. The queue of kernel/beacon holds as many.
+const mostFrames = 2 * mostStations
 
 // Port is an open socket on a PF.
 type Port interface {

@@ -108,6 +108,81 @@ func TestWatcherLeavesNamedPFsAlone(t *testing.T) {
 	}
 }
 
+// PFs on two wires cause a warning where each hears as many stations as a Table remembers, and PFs on
+// one wire cause none.
+func TestWatcherAmongManyStations(t *testing.T) {
+	for _, n := range []int{100, mostStations} {
+		h := newHost(t)
+		rounds := func(wires ...string) {
+			for range 100 {
+				for w, wire := range wires {
+					for i := range n {
+						h.kernel.SendFrame(wire, Station{Node: NewNodeID(wire + "x"), PF: vf.MAC{2, 0, 0, byte(w), byte(i >> 8), byte(i)}}.Encode())
+					}
+				}
+				h.turns(1)
+			}
+		}
+		rounds("")
+		if got := h.reasons(); got != "" {
+			t.Errorf("%d stations, one wire: %q", n, got)
+		}
+		h.kernel.Wire(h.pfs()[1].PCI, "other")
+		rounds("", "other")
+		if h.reasons() == "" {
+			t.Errorf("%d stations on each of two wires: no warning", n)
+		}
+	}
+}
+
+// A PF in a bridge of the host hears no frame, nor does one in a bond that is in a bridge, so that
+// their silence says nothing. A warning from before ends. A member of a bond listens, and its silence
+// counts.
+func TestWatcherOnMembers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind   string
+		nested bool
+		warned bool
+	}{
+		"a bridge":           {vf.MasterBridge, false, false},
+		"Open vSwitch":       {"openvswitch", false, false},
+		"a bond":             {vf.MasterBond, false, true},
+		"a team":             {vf.MasterTeam, false, true},
+		"a bond in a bridge": {vf.MasterBond, true, false},
+	} {
+		h := newHost(t)
+		h.PFs = func() []vf.PF {
+			pfs := h.pfs()
+			for _, pf := range pfs {
+				if pf.Master != nil {
+					pf.Master.IsMember = tt.nested
+				}
+			}
+			return pfs
+		}
+		member := h.pfs()[1].PCI
+		h.kernel.Wire(member, "other")
+		h.turns(100)
+		if h.reasons() == "" {
+			t.Fatalf("%s: no warning before", name)
+		}
+		err := errors.Join(h.kernel.DownPF(member), h.kernel.AddMaster("m0", tt.kind, ""), h.kernel.JoinMaster(member, "m0"),
+			h.kernel.Do(t.Context(), step.SetPFUp{PF: member}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.turns(100)
+		if got := h.reasons(); (got != "") != tt.warned {
+			t.Errorf("%s, on two wires: %q", name, got)
+		}
+		h.kernel.Wire(member, "")
+		h.turns(100)
+		if got := h.reasons(); got != "" {
+			t.Errorf("%s, on one wire: %q", name, got)
+		}
+	}
+}
+
 // A flood of frames on one wire is read in part, logs nothing, and makes no warning. Neither does a
 // PF without carrier.
 func TestWatcherUnderAFlood(t *testing.T) {

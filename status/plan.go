@@ -53,7 +53,7 @@ func planNotes(now, next desired.Spec, pfs []vf.PF, plans []reconcile.PFPlan) []
 		if members[pool.FullName()] == 0 {
 			out = append(out, fmt.Sprintf("%s: no VF would be in pool %s", pool.From, pool.FullName()))
 		}
-		if why := next.MixedSegments(pool.FullName(), pfs); why != "" {
+		if why := next.ForecastMixedSegments(pool.FullName(), pfs); why != "" {
 			out = append(out, fmt.Sprintf("%s: pool %s would give out no VF: %s: %s", pool.From, pool.FullName(), why, desired.MixedNext))
 		}
 	}

@@ -35,9 +35,13 @@ func (p picture) findProblems(st api.NodeStatus) []api.Problem {
 		}
 	}
 	for i, pool := range st.Pools {
-		if why := p.Spec.MixedSegments(pool.Name, p.PFs); why != "" {
-			add(api.Problem{Object: "pool " + pool.Name, Reason: "it gives out no VF: " + why, Next: desired.MixedNext})
-		} else if pool.VFs.Total == 0 {
+		mixed, forecast := p.Spec.MixedSegments(pool.Name, p.PFs), p.Spec.ForecastMixedSegments(pool.Name, p.PFs)
+		switch {
+		case mixed != "":
+			add(api.Problem{Object: "pool " + pool.Name, Reason: "it gives out no VF: " + mixed, Next: desired.MixedNext})
+		case forecast != "":
+			add(api.Problem{Object: "pool " + pool.Name, Reason: "it may give out no VF once all wanted VFs are made: " + forecast, Next: desired.MixedNext})
+		case pool.VFs.Total == 0:
 			add(p.emptyPool(p.Spec.Pools[i]))
 		}
 	}

@@ -23,15 +23,25 @@ func TestSegments(t *testing.T) {
 	if st.PFs[0].Segment != "storage" || st.PFs[1].Segment != "front" {
 		t.Errorf("%+v", st.PFs)
 	}
-	const why = "it gives out no VF: it has VFs on two segments, whose pods do not reach each other: front (enp1s0f1) and storage (enp1s0f0)"
-	var found []api.Problem
-	for _, p := range st.Problems {
-		if p.Object == "pool culvert.dev/fast" {
-			found = append(found, p)
+	missing := igb(1, 2)
+	missing.VFs = nil
+	for _, tt := range []struct {
+		pf  vf.PF
+		why string
+	}{
+		{igb(1, 2), "it gives out no VF: it has"},
+		{missing, "it may give out no VF once all wanted VFs are made: it would have"},
+	} {
+		var found []api.Problem
+		for _, p := range Assemble(Input{Now: now, Spec: spec(t, twoSegments), PFs: []vf.PF{igb(0, 2), tt.pf}}).Problems {
+			if p.Object == "pool culvert.dev/fast" {
+				found = append(found, p)
+			}
 		}
-	}
-	if len(found) != 1 || found[0].Reason != why || !strings.HasPrefix(found[0].Next, "give each segment a pool") {
-		t.Errorf("%+v", found)
+		want := tt.why + " VFs on two segments, whose pods do not reach each other: front (enp1s0f1) and storage (enp1s0f0)"
+		if len(found) != 1 || found[0].Reason != want || !strings.HasPrefix(found[0].Next, "give each segment a pool") {
+			t.Errorf("%+v\nwant %s", found, want)
+		}
 	}
 	state := ToNodeState(st)
 	if state.PFs[0].Segment != "storage" {
@@ -56,7 +66,7 @@ func TestPlanOfSegments(t *testing.T) {
 	if len(got.PFs) != 1 || len(got.PFs[0].Changes) != 1 || got.PFs[0].Changes[0] != (api.Change{Op: api.Modify, Attribute: "segment", From: "storage", To: "front"}) {
 		t.Errorf("%+v", got.PFs)
 	}
-	if len(got.Notes) != 1 || !strings.HasPrefix(got.Notes[0], "host.yaml:5: pool culvert.dev/fast would give out no VF: it has VFs on two segments") {
+	if len(got.Notes) != 1 || !strings.HasPrefix(got.Notes[0], "host.yaml:5: pool culvert.dev/fast would give out no VF: it would have VFs on two segments") {
 		t.Errorf("%q", got.Notes)
 	}
 }

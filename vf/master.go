@@ -15,6 +15,8 @@ type Master struct {
 	// that have no such member.
 	Mode   BondMode `json:"mode,omitempty"`
 	Active string   `json:"active,omitempty"`
+	// IsMember is whether it is a member of another interface itself, as a bond in a bridge.
+	IsMember bool `json:"-"`
 }
 
 // Kinds of Master, as IFLA_INFO_KIND has them.
@@ -24,13 +26,25 @@ const (
 	MasterBridge = "bridge"
 )
 
+// IsLAG reports whether the master is a bond or a team, which the kernel calls LAGs
+// (netif_is_lag_master). m may be nil.
+func (m *Master) IsLAG() bool {
+	return m != nil && (m.Kind == MasterBond || m.Kind == MasterTeam)
+}
+
+// TakesFrames reports whether a packet socket of one protocol on a member may hear no frame. The
+// kernel hands a frame to the master's rx_handler before such sockets (__netif_receive_skb_core),
+// and those of a bridge (br_handle_frame) and of Open vSwitch (netdev_frame_hook) consume it. A LAG
+// hands it on, unless it is a member of such an interface itself. m may be nil.
+func (m *Master) TakesFrames() bool {
+	return m != nil && (!m.IsLAG() || m.IsMember)
+}
+
 // SetsMTU reports whether the MTU of a member is the master's, as in a bond or a team. The kernel
 // gives a new MTU of the bond to all members (bond_change_mtu). It accepts another one for a
 // member and overwrites it later; a team refuses that (team_device_event). A bridge leaves the MTU
 // to its members. m may be nil.
-func (m *Master) SetsMTU() bool {
-	return m != nil && (m.Kind == MasterBond || m.Kind == MasterTeam)
-}
+func (m *Master) SetsMTU() bool { return m.IsLAG() }
 
 // MTUCommand returns the command that gives the master and its members an MTU.
 func (m Master) MTUCommand(mtu int) string {
@@ -40,7 +54,7 @@ func (m Master) MTUCommand(mtu int) string {
 // FailOver describes what a VF of a member does when the master, a bond or a team, fails over. It
 // is empty for other masters. m may be nil.
 func (m *Master) FailOver() string {
-	if m == nil || m.Kind != MasterBond && m.Kind != MasterTeam {
+	if !m.IsLAG() {
 		return ""
 	}
 	s := fmt.Sprintf("when %s fails over, a VF stays on the wire of its PF: a pod that must keep its network needs a bond of its own (docs/bond.md)", m.Name)

@@ -33,6 +33,22 @@ func TestMaster(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.text, got, tt.failOver)
 		}
 	}
+	for _, tt := range []struct {
+		master *Master
+		want   bool
+	}{
+		{nil, false},
+		{&Master{Kind: MasterBond}, false},
+		{&Master{Kind: MasterTeam}, false},
+		{&Master{Kind: MasterBond, IsMember: true}, true},
+		{&Master{Kind: MasterBridge}, true},
+		{&Master{Kind: "openvswitch"}, true},
+		{&Master{}, true},
+	} {
+		if got := tt.master.TakesFrames(); got != tt.want {
+			t.Errorf("%+v takes frames: %t", tt.master, got)
+		}
+	}
 	var none *Master
 	if none.SetsMTU() || none.FailOver() != "" {
 		t.Error("a PF without a master has one")

@@ -464,6 +464,13 @@ func TestPoolOverTwoSegmentsIsUnhealthy(t *testing.T) {
 	if got := h.devicesByPool(yes)["x/net"]; len(got) != 2 || got[0].unfit != why || got[0].free || got[1].unfit != "" {
 		t.Errorf("%+v", got)
 	}
+	h.spec.PFs[1].Want.VFs = 1
+	made := h.pfs[1].VFs
+	h.pfs[1].VFs = nil
+	if got := h.devicesByPool(yes)["x/net"]; len(got) != 1 || got[0].unfit != "" || !got[0].free {
+		t.Errorf("no VF of the other segment is made: %+v", got)
+	}
+	h.pfs[1].VFs = made
 	h.spec.PFs[1].Want.Segment = "storage"
 	if got := h.devicesByPool(yes)["x/net"]; len(got) != 2 || got[0].unfit != "" || !got[0].free {
 		t.Errorf("one segment: %+v", got)

@@ -2,8 +2,8 @@
 // of other stations. The frames have an EtherType that IEEE 802 reserves for local experiments, and
 // a multicast address of Culvert's own. Switches forward that address, and hosts without Culvert do
 // not receive it. A Socket is bound to one netdevice. A filter in the kernel drops all other
-// frames, and tagged ones, before the kernel queues them. The queue is short, so a flood costs the
-// program little.
+// frames, and tagged ones, before the kernel queues them. The queue is bounded, so a flood costs
+// the program a bounded number of reads.
 package beacon
 
 import (
@@ -28,7 +28,14 @@ const (
 	headerSize = 14
 	leastFrame = 60 // without the checksum
 	mostFrame  = 128
-	queueSize  = 64 << 10 // of received frames, as the kernel counts them
+
+	// queueSize bounds the received frames of a Socket, as the kernel counts them: by the memory that
+	// each takes (skb->truesize). Drivers receive a small frame into 2 to 4 KiB.
+	queueSize = queueFrames * 4 << 10
+	// queueFrames is how many frames the queue holds at least.
+	queueFrames = 512
+	// leastTrueSize is less than the memory of any frame: an sk_buff and an skb_shared_info.
+	leastTrueSize = 512
 )
 
 // Socket is a packet socket on one netdevice.
@@ -38,7 +45,7 @@ type Socket struct {
 	mac   vf.MAC
 }
 
-// Open opens a socket on a netdevice of the program's netns.
+// Open opens a socket on a netdevice of the program's netns. It needs CAP_NET_RAW and CAP_NET_ADMIN.
 func Open(name string) (*Socket, error) {
 	dev, err := net.InterfaceByName(name)
 	if err != nil {
@@ -63,7 +70,8 @@ func (s *Socket) bind() error {
 	if err := unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
 		return fmt.Errorf("attach a filter: %w", err)
 	}
-	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, queueSize/2); err != nil { // the kernel doubles it
+	// SO_RCVBUF would end at net.core.rmem_max. The kernel doubles the value.
+	if err := unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, queueSize/2); err != nil {
 		return fmt.Errorf("bound the queue: %w", err)
 	}
 	_ = unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1) // since Linux 4.20; Receive drops them, too
@@ -123,11 +131,11 @@ func (s *Socket) Send(payload []byte) error {
 // queue holds.
 func (s *Socket) Receive(n int) (payloads [][]byte, more bool, err error) {
 	buf := make([]byte, mostFrame)
-	for i := range queueSize / leastFrame {
+	for i := range queueSize / leastTrueSize {
 		size, from, err := unix.Recvfrom(s.fd, buf, unix.MSG_DONTWAIT)
 		switch {
 		case errors.Is(err, unix.EAGAIN):
-			return payloads, i > n || s.hasDropped(), nil
+			return payloads, s.hasDropped() || i > n, nil
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
@@ -138,6 +146,7 @@ func (s *Socket) Receive(n int) (payloads [][]byte, more bool, err error) {
 		}
 		payloads = append(payloads, append([]byte(nil), buf[headerSize:size]...))
 	}
+	s.hasDropped() // the next call does not report these drops again
 	return payloads, true, nil
 }
 

@@ -15,8 +15,8 @@ type Beacon struct {
 	lost   bool
 }
 
-// beaconQueue is how many frames a Beacon keeps until they are received.
-const beaconQueue = 128
+// beaconQueue is how many frames a Beacon keeps until they are received, as kernel/beacon does.
+const beaconQueue = 512
 
 // Wire connects a PF to a wire by its name. All PFs are on the wire "" at first.
 func (k *Kernel) Wire(pf vf.PCIAddr, name string) {
@@ -74,6 +74,7 @@ func (k *Kernel) sendFrame(wire string, from *Beacon, payload []byte) {
 		p := k.portNamed(b.name)
 		switch {
 		case b == from || p == nil || !p.up || !p.cable || p.wire != wire:
+		case p.master != nil && p.master.view().TakesFrames():
 		case len(b.queued) == beaconQueue:
 			b.lost = true
 		default:

@@ -150,7 +150,7 @@ func (p *port) setPortMTU(mtu, highest int) error {
 }
 
 // bundles reports whether the members are one interface, as in a bond or a team.
-func (m *hostMaster) bundles() bool { return m.kind == vf.MasterBond || m.kind == vf.MasterTeam }
+func (m *hostMaster) bundles() bool { return (&vf.Master{Kind: m.kind}).IsLAG() }
 
 // adjustMTU gives a bridge the smallest MTU of its members.
 func (m *hostMaster) adjustMTU() {
