@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -97,6 +98,16 @@ func checkGuard(rec journal.Record, spec vf.Spec) error {
 	}
 	return fmt.Errorf("guard %s: %w: VF %s is passed to a program or a guest (%s), which sends past the kernel: take guard out and set spoofchk, which the NIC applies, or use a pool of network interfaces",
 		spec.Guard, vf.ErrInvalid, rec.PCI, vf.DriverVFIO)
+}
+
+// HasRDMA reports whether one of the VFs has an RDMA device, as the hardware was last listed. What is
+// sent through that device passes by the VF's guard.
+func (e *Engine) HasRDMA(vfs ...journal.Record) bool {
+	seen := e.Hardware.PFs()
+	return slices.ContainsFunc(vfs, func(r journal.Record) bool {
+		_, st, _ := findListed(r, seen)
+		return st.RDMA != nil
+	})
 }
 
 // RemoveGuard removes the guard of a lease from the owner's netns, after the VF has left it. So
