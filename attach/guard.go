@@ -143,18 +143,42 @@ func (e *Engine) removeGuardAfter(ctx context.Context, rec journal.Record, err e
 	return err
 }
 
+// needsGuardLook reports whether upkeep is to read the guard of an attached VF.
+func (e *Engine) needsGuardLook(r journal.Record) bool {
+	since := e.Now().Sub(e.podLinks.loadLink(r).guard)
+	return since < 0 || since >= linkLook
+}
+
 // tendGuard mends or reports the guard of a VF that differs in nothing else from its lease. It
-// reads no more than the guard while that is as it should be.
+// reads no more than the guard while that is as it should be. It runs with the VF locked.
 func (e *Engine) tendGuard(ctx context.Context, rec journal.Record) error {
+	done, err := e.waitForTurn(ctx, lookPatience)
+	if err != nil {
+		return nil //nolint:nilerr // the next pass looks
+	}
 	g, err := e.Kernel.Guard(ctx, rec.PCI, rec.Lease.Netns)
+	done()
 	if err != nil {
 		return fmt.Errorf("VF %s of %s: %w", rec.PCI, rec.Lease.Owner, err)
 	}
+	last := e.podLinks.loadLink(rec)
+	last.guard = e.Now()
+	e.podLinks.storeLink(rec.ID, last)
 	if len(rec.Lease.Wanted.GuardDiff(rec.Baseline, vf.Link{Guard: &g})) == 0 {
 		e.drifts.isNews(rec.ID, "")
 		return nil
 	}
 	return e.handleDrift(ctx, rec)
+}
+
+// readForMending is readGuarded for upkeep, when its turn comes.
+func (e *Engine) readForMending(ctx context.Context, rec journal.Record) (vf.State, error) {
+	done, err := e.waitForTurn(ctx, mendPatience)
+	if err != nil {
+		return vf.State{}, fmt.Errorf("read VF %s in the netns of %s: %w", rec.PCI, rec.Lease.Owner, err)
+	}
+	defer done()
+	return e.readGuarded(ctx, rec)
 }
 
 // guardDrift returns the difference between the guard of an attached VF and its lease. It needs
@@ -163,7 +187,7 @@ func (e *Engine) guardDrift(ctx context.Context, rec journal.Record) ([]vf.Diffe
 	if rec.Lease.Wanted.Guard == "" {
 		return nil, nil
 	}
-	st, err := e.readGuarded(ctx, rec)
+	st, err := e.readForMending(ctx, rec)
 	if err != nil || st.Link == nil || st.Link.Guard == nil {
 		return nil, err
 	}

@@ -13,19 +13,37 @@ import (
 )
 
 // The interface of an attached VF is read in its owner's netns every linkLook, and as soon as its
-// PF has been reset and has a link again. A reset of the PF can go on in the VF's driver for up to
+// PF has been reset and has a link again. Its guard is read no more often than every linkLook. A
+// reset of the PF can go on in the VF's driver for up to
 // resetBound.
 const (
 	linkLook   = 20 * time.Second
 	resetBound = time.Minute
 )
 
-// At most mostLooks interfaces are read at a time, since each read needs a thread of its own. A look
-// waits lookPatience for its turn: meanwhile the VF is locked.
+// Upkeep reads at most mostLooks interfaces and guards at a time, since each read needs a thread of
+// its own. A look waits lookPatience for its turn, and the mending of drift mendPatience: meanwhile
+// the VF is locked.
 const (
 	mostLooks    = 8
 	lookPatience = time.Second
+	mendPatience = 30 * time.Second
 )
+
+// waitForTurn waits until upkeep may read in an owner's netns. The caller calls done after its read.
+// The error is vf.ErrTimeout if the turn does not come in time.
+func (e *Engine) waitForTurn(ctx context.Context, patience time.Duration) (done func(), err error) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case e.looking <- struct{}{}:
+		return func() { <-e.looking }, nil
+	case <-late.C:
+		return nil, fmt.Errorf("other reads take too long: %w", vf.ErrTimeout)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
 
 // darkBound is how long a VF may be without carrier while its PF has a link. After its interface
 // was set up and after a reset of the PF, a VF driver needs some seconds.
@@ -52,6 +70,8 @@ type podLink struct {
 	// dark is since when the interface is up without carrier although the PF has a link.
 	dark     time.Time
 	reported bool // of dark
+	// guard is when upkeep last read the guard; zero: not yet.
+	guard time.Time
 }
 
 func (l *podLinks) loadLink(r journal.Record) podLink {
@@ -115,14 +135,11 @@ func (e *Engine) needsLook(r journal.Record, pf vf.PF) bool {
 // PF has changed there, and reports a VF that stays without carrier. What the owner changed itself
 // stays as it is. It runs with the VF locked.
 func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) error {
-	late := time.NewTimer(lookPatience)
-	defer late.Stop()
-	select {
-	case e.looking <- struct{}{}:
-		defer func() { <-e.looking }()
-	case <-late.C:
-		return nil // the next pass looks
+	done, err := e.waitForTurn(ctx, lookPatience)
+	if err != nil {
+		return nil //nolint:nilerr // the next pass looks
 	}
+	defer done()
 	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile
