@@ -54,9 +54,9 @@ type upkeep interface {
 
 // guards is the part of attach.Engine that knows what pods have besides their VFs.
 type guards interface {
-	// RemoveGuard removes the guard of a lease from its owner's netns. It succeeds if there is
-	// none.
-	RemoveGuard(context.Context, journal.Record) error
+	// WithdrawGuard removes the guard of a lease whose VF is about to be destroyed, with its
+	// interface down. restore undoes it, also after an error.
+	WithdrawGuard(context.Context, journal.Record) (restore func(context.Context) error, err error)
 	// ReportLost reports to pods that their VFs, which these records had, are gone.
 	ReportLost(lost []journal.Record, why string)
 }
@@ -72,6 +72,7 @@ const (
 	longest      = 2 * time.Second        // of a burst of events
 	readyBound   = time.Minute            // for NICs whose driver is still to come
 	patience     = 5 * time.Second
+	restoreBound = time.Minute      // for all guards of a PF
 	forever      = 10 * time.Minute // longer than the sum of all bounds for one PF
 )
 
