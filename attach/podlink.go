@@ -137,7 +137,7 @@ func (e *Engine) needsLook(r journal.Record, pf vf.PF) bool {
 func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) error {
 	done, err := e.waitForTurn(ctx, lookPatience)
 	if err != nil {
-		return nil //nolint:nilerr // the next pass looks
+		return nil // the next pass looks
 	}
 	defer done()
 	rec, same, err := e.currentRecord(seen)
