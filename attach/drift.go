@@ -54,6 +54,9 @@ func driftOf(rec journal.Record, st vf.State) []vf.Difference {
 func (e *Engine) driftTask(ctx context.Context, r journal.Record, st vf.State) func() error {
 	if len(driftOf(r, st)) == 0 {
 		if r.Lease.Wanted.Guard != "" {
+			if !e.needsGuardLook(r) {
+				return nil
+			}
 			return func() error { return e.tendGuard(ctx, r) }
 		}
 		e.drifts.isNews(r.ID, "")
@@ -132,7 +135,7 @@ func (e *Engine) shouldMend(rec journal.Record, d []vf.Difference) bool {
 // has forgotten is set again if the interface still has it. Another MAC needs the VF's driver bound
 // anew, which takes the interface away from the owner.
 func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) error {
-	st, err := e.readGuarded(ctx, rec)
+	st, err := e.readForMending(ctx, rec)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
@@ -99,6 +100,16 @@ func checkGuard(rec journal.Record, spec vf.Spec) error {
 		spec.Guard, vf.ErrInvalid, rec.PCI, vf.DriverVFIO)
 }
 
+// HasRDMA reports whether one of the VFs has an RDMA device, as the hardware was last listed. What is
+// sent through that device passes by the VF's guard.
+func (e *Engine) HasRDMA(vfs ...journal.Record) bool {
+	seen := e.Hardware.PFs()
+	return slices.ContainsFunc(vfs, func(r journal.Record) bool {
+		_, st, _ := findListed(r, seen)
+		return st.RDMA != nil
+	})
+}
+
 // RemoveGuard removes the guard of a lease from the owner's netns, after the VF has left it. So
 // the owner never sends without it. A table that stays would hold the next interface of that name
 // there to the old addresses.
@@ -119,6 +130,55 @@ func (e *Engine) RemoveGuard(ctx context.Context, rec journal.Record) error {
 	return nil
 }
 
+// WithdrawGuard removes the guard of a lease whose VF is about to be destroyed. It brings the
+// interface down first, so that the owner does not send without the guard. restore undoes it if the
+// VF stays, whatever the drift policy of its pool is; it also follows an error.
+func (e *Engine) WithdrawGuard(ctx context.Context, rec journal.Record) (restore func(context.Context) error, err error) {
+	restore = func(context.Context) error { return nil }
+	if rec.Lease.Wanted.Guard == "" || rec.Lease.Netns == "" {
+		return restore, nil
+	}
+	st, err := e.readVF(ctx, rec)
+	if errors.Is(err, errGone) || err == nil && (st.Link == nil || st.Link.Netns != rec.Lease.Netns) {
+		return restore, e.RemoveGuard(ctx, rec) // the VF has left the owner
+	}
+	if err != nil {
+		return restore, err
+	}
+	restore = func(ctx context.Context) error { return e.restoreGuard(ctx, rec, st.Link.Up) }
+	if err := e.doStep(ctx, step.SetUp{VF: rec.PCI, Netns: rec.Lease.Netns, Up: false}); err != nil {
+		return restore, err
+	}
+	return restore, e.RemoveGuard(ctx, rec)
+}
+
+// restoreGuard sets the guard of a lease, and then brings the interface up if it was up before. It
+// adds the addresses and routes that went while the interface was down.
+func (e *Engine) restoreGuard(ctx context.Context, rec journal.Record, up bool) error {
+	at, err := e.findSite(rec)
+	if err != nil {
+		return err
+	}
+	steps := guardSteps(at.place, rec)
+	if up {
+		steps = append(steps, step.SetUp{VF: rec.PCI, Netns: rec.Lease.Netns, Up: true})
+	}
+	for _, s := range steps {
+		if err := e.doStep(ctx, s); err != nil {
+			return fmt.Errorf("set the guard of VF %s again: %w", rec.PCI, err)
+		}
+	}
+	st, err := e.readVF(ctx, rec)
+	if err != nil || !up || st.Link == nil || rec.Lease.Bond != nil { // a bond keeps its addresses
+		return err
+	}
+	var errs []error
+	for _, s := range missingSteps(at.place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}) {
+		errs = append(errs, e.doStep(ctx, s))
+	}
+	return errors.Join(errs...)
+}
+
 // removeGuardAfter removes the guard of a lease after a reset that gave the error err, and returns
 // what is wrong with the VF. It leaves the guard of a VF that may still be with its owner; a later
 // retry removes it.
@@ -132,18 +192,42 @@ func (e *Engine) removeGuardAfter(ctx context.Context, rec journal.Record, err e
 	return err
 }
 
+// needsGuardLook reports whether upkeep is to read the guard of an attached VF.
+func (e *Engine) needsGuardLook(r journal.Record) bool {
+	since := e.Now().Sub(e.podLinks.loadLink(r).guard)
+	return since < 0 || since >= linkLook
+}
+
 // tendGuard mends or reports the guard of a VF that differs in nothing else from its lease. It
-// reads no more than the guard while that is as it should be.
+// reads no more than the guard while that is as it should be. It runs with the VF locked.
 func (e *Engine) tendGuard(ctx context.Context, rec journal.Record) error {
+	done, err := e.waitForTurn(ctx, lookPatience)
+	if err != nil {
+		return nil //nolint:nilerr // the next pass looks
+	}
 	g, err := e.Kernel.Guard(ctx, rec.PCI, rec.Lease.Netns)
+	done()
 	if err != nil {
 		return fmt.Errorf("VF %s of %s: %w", rec.PCI, rec.Lease.Owner, err)
 	}
+	last := e.podLinks.loadLink(rec)
+	last.guard = e.Now()
+	e.podLinks.storeLink(rec.ID, last)
 	if len(rec.Lease.Wanted.GuardDiff(rec.Baseline, vf.Link{Guard: &g})) == 0 {
 		e.drifts.isNews(rec.ID, "")
 		return nil
 	}
 	return e.handleDrift(ctx, rec)
+}
+
+// readForMending is readGuarded for upkeep, when its turn comes.
+func (e *Engine) readForMending(ctx context.Context, rec journal.Record) (vf.State, error) {
+	done, err := e.waitForTurn(ctx, mendPatience)
+	if err != nil {
+		return vf.State{}, fmt.Errorf("read VF %s in the netns of %s: %w", rec.PCI, rec.Lease.Owner, err)
+	}
+	defer done()
+	return e.readGuarded(ctx, rec)
 }
 
 // guardDrift returns the difference between the guard of an attached VF and its lease. It needs
@@ -152,7 +236,7 @@ func (e *Engine) guardDrift(ctx context.Context, rec journal.Record) ([]vf.Diffe
 	if rec.Lease.Wanted.Guard == "" {
 		return nil, nil
 	}
-	st, err := e.readGuarded(ctx, rec)
+	st, err := e.readForMending(ctx, rec)
 	if err != nil || st.Link == nil || st.Link.Guard == nil {
 		return nil, err
 	}

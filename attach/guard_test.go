@@ -182,3 +182,31 @@ func TestRebaseRemovesTheGuard(t *testing.T) {
 		t.Errorf("the guard is %s (%v)", left, err)
 	}
 }
+
+// listing is the hardware as it was listed.
+type listing []vf.PF
+
+func (l listing) PFs() []vf.PF { return l }
+
+// A bond sends by RDMA if one of its VFs does.
+func TestHasRDMA(t *testing.T) {
+	_, n := nodeOf(t, fake.IGB)
+	id := vf.PFID{MAC: vf.MAC{2, 0, 0, 0, 0, 1}}
+	pf := vf.PF{ID: id, VFs: []vf.State{{ID: vf.ID{PF: id}}, {ID: vf.ID{PF: id, Index: 1}, RDMA: &vf.RDMA{Device: "mlx5_2"}}}}
+	n.Engine.Hardware = listing{pf}
+	without, with := journal.Record{ID: pf.VFs[0].ID}, journal.Record{ID: pf.VFs[1].ID}
+	gone := journal.Record{ID: vf.ID{PF: vf.PFID{Port: "gone"}}}
+	for i, tt := range []struct {
+		vfs  []journal.Record
+		want bool
+	}{
+		{[]journal.Record{without}, false},
+		{[]journal.Record{with}, true},
+		{[]journal.Record{gone}, false},
+		{[]journal.Record{without, with}, true},
+	} {
+		if got := n.Engine.HasRDMA(tt.vfs...); got != tt.want {
+			t.Errorf("%d: %t", i, got)
+		}
+	}
+}

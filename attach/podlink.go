@@ -14,18 +14,36 @@ import (
 
 // Each pass reads the interface of an attached VF in its owner's netns, unless it was read within
 // the last linkLook. After a reset of the PF, the next pass reads it as soon as the PF has a link
-// again. A reset of the PF can continue in the VF's driver for up to resetBound.
+// again. A reset of the PF can continue in the VF's driver for up to resetBound. Passes read the guard of a VF
+// at most every linkLook, too.
 const (
 	linkLook   = 20 * time.Second
 	resetBound = time.Minute
 )
 
-// At most mostLooks interfaces are read at the same time, since each read needs its own thread. A
-// read waits at most lookPatience for its turn, since the VF is locked while it waits.
+// Upkeep reads at most mostLooks interfaces and guards at the same time, since each read needs its
+// own thread. A look at an interface waits at most lookPatience for its turn, and the mending of
+// drift at most mendPatience, since the VF is locked while they wait.
 const (
 	mostLooks    = 8
 	lookPatience = time.Second
+	mendPatience = 30 * time.Second
 )
+
+// waitForTurn waits until upkeep may read in an owner's netns. The caller calls done after its read.
+// The error is vf.ErrTimeout if the turn does not come in time.
+func (e *Engine) waitForTurn(ctx context.Context, patience time.Duration) (done func(), err error) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case e.looking <- struct{}{}:
+		return func() { <-e.looking }, nil
+	case <-late.C:
+		return nil, fmt.Errorf("other reads take too long: %w", vf.ErrTimeout)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
 
 // darkBound is how long a VF may be without carrier while its PF has a link. A VF driver needs some
 // seconds until it has carrier, after its interface is set up and after a reset of the PF.
@@ -53,6 +71,8 @@ type podLink struct {
 	// link.
 	dark     time.Time
 	reported bool // of dark
+	// guard is when upkeep last read the guard; zero: not yet.
+	guard time.Time
 }
 
 func (l *podLinks) loadLink(r journal.Record) podLink {
@@ -116,14 +136,11 @@ func (e *Engine) needsLook(r journal.Record, pf vf.PF) bool {
 // a reset of the PF has made there, and reports a VF that stays without carrier. It leaves the
 // owner's own changes alone. The caller holds the lock of the VF.
 func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) error {
-	late := time.NewTimer(lookPatience)
-	defer late.Stop()
-	select {
-	case e.looking <- struct{}{}:
-		defer func() { <-e.looking }()
-	case <-late.C:
+	done, err := e.waitForTurn(ctx, lookPatience)
+	if err != nil {
 		return nil // the next pass looks
 	}
+	defer done()
 	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile

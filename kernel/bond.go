@@ -72,14 +72,10 @@ func dropEmptyBond(c *rtnl.Conn, name string) error {
 	if err != nil || bond.Bond == nil || !strings.HasPrefix(bond.Alias, bondMark) {
 		return nil //nolint:nilerr // the caller finds out that the name is taken
 	}
-	links, err := c.Links()
-	if err != nil {
+	hasMember := false
+	_, err = c.FindLinks(func(l rtnl.Link) bool { hasMember = hasMember || l.Master == bond.Index; return false })
+	if err != nil || hasMember {
 		return err
-	}
-	for _, l := range links {
-		if l.Master == bond.Index {
-			return nil
-		}
 	}
 	return c.DelLink(bond.Index)
 }
@@ -151,7 +147,10 @@ func (k *Kernel) moveBond(s step.SetBondActive) error {
 		return err
 	}
 	defer c.Close()
-	links, err := c.Links()
+	links, err := c.FindLinks(func(l rtnl.Link) bool {
+		_, err := vf.ParsePCIAddr(l.Parent)
+		return l.Name == s.Bond || err == nil // the bond, and VFs
+	})
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,10 @@ func (t told) Link(index int, withVFs bool) (rtnl.Link, error) {
 	return l, nil
 }
 
-func (t told) Links() ([]rtnl.Link, error)             { return t, nil }
+func (t told) FindLinks(match func(rtnl.Link) bool) ([]rtnl.Link, error) {
+	return slices.DeleteFunc(slices.Clone(t), func(l rtnl.Link) bool { return !match(l) }), nil
+}
+
 func (told) Addrs(int) (rtnl.List[rtnl.Addr], error)   { return rtnl.List[rtnl.Addr]{}, nil }
 func (told) Routes(int) (rtnl.List[rtnl.Route], error) { return rtnl.List[rtnl.Route]{}, nil }
 func part(a *txtar.Archive, name string) []byte        { return a.Files[index(a, name)].Data }

@@ -77,7 +77,7 @@ func New(o Options) *Kernel {
 // text.
 type eyes interface {
 	Link(index int, withVFs bool) (rtnl.Link, error)
-	Links() ([]rtnl.Link, error)
+	FindLinks(match func(rtnl.Link) bool) ([]rtnl.Link, error)
 	Addrs(index int) (rtnl.List[rtnl.Addr], error)
 	Routes(index int) (rtnl.List[rtnl.Route], error)
 }

@@ -91,18 +91,16 @@ func (k *Kernel) findLink(c eyes, addr vf.PCIAddr, path string) (rtnl.Link, erro
 }
 
 // findByParent looks for the netdevice among all links of a netns. sysfs does not show those of
-// another netns, and a pod has few.
+// another netns.
 func findByParent(c eyes, addr vf.PCIAddr) (rtnl.Link, error) {
-	links, err := c.Links()
+	links, err := c.FindLinks(func(l rtnl.Link) bool { return l.Parent == addr.String() && !representor.MatchString(l.PortName) })
 	if err != nil {
 		return rtnl.Link{}, err
 	}
-	for _, l := range links {
-		if l.Parent == addr.String() && !representor.MatchString(l.PortName) {
-			return l, nil
-		}
+	if len(links) == 0 {
+		return rtnl.Link{}, errNoLink
 	}
-	return rtnl.Link{}, errNoLink
+	return links[0], nil
 }
 
 // onLink calls fn with the netdevice of a VF and a socket in its netns.

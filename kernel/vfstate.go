@@ -28,7 +28,7 @@ type sight struct {
 // listHost lists everything of the host's netns.
 func (k *Kernel) listHost() (s sight, err error) {
 	err = k.see("", func(c eyes) error {
-		links, err := c.Links()
+		links, err := c.FindLinks(func(rtnl.Link) bool { return true })
 		if err != nil {
 			return fmt.Errorf("list links: %w", err)
 		}

@@ -68,10 +68,7 @@ func (r *Reconciler) remakeVFs(ctx context.Context, p PFPlan, force bool) error 
 	if err != nil && !force {
 		return err
 	}
-	if err := r.removeGuards(ctx, p, outside, force); err != nil {
-		return err
-	}
-	lost, err := r.claimVFs(p, outside, force)
+	lost, err := r.takeVFs(ctx, p, outside, force)
 	if err != nil {
 		return err
 	}
@@ -113,23 +110,43 @@ func (r *Reconciler) awaitCarrier(ctx context.Context, p PFPlan) error {
 	return err
 }
 
-// removeGuards removes the guards of VFs that remakeVFs is about to destroy, or that were destroyed
-// outside Culvert. It removes none if claimVFs would refuse the change.
-func (r *Reconciler) removeGuards(ctx context.Context, p PFPlan, outside []journal.Record, force bool) error {
+// takeVFs takes the VFs from their owners, in the ledger and with their guards. The guards go first:
+// afterwards no record says where they are. If the VFs stay, the guards are set again.
+func (r *Reconciler) takeVFs(ctx context.Context, p PFPlan, outside []journal.Record, force bool) (lost []journal.Record, err error) {
+	restore, err := r.withdrawGuards(ctx, p, outside, force)
+	if err == nil {
+		lost, err = r.claimVFs(p, outside, force)
+	}
+	if err == nil {
+		return lost, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreBound)
+	defer cancel()
+	for _, f := range restore {
+		err = errors.Join(err, f(ctx))
+	}
+	return nil, err
+}
+
+// withdrawGuards removes the guards of VFs that are about to be destroyed, or were so outside
+// Culvert. It leaves those that claimVFs would refuse to destroy. restore sets them again.
+func (r *Reconciler) withdrawGuards(ctx context.Context, p PFPlan, outside []journal.Record, force bool) (restore []func(context.Context) error, err error) {
 	records, err := journal.ReadRecords(r.Ledger)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.Hurts = addOutside(findHolders(p.PF, records), outside)
 	if p.Refused() != nil && !force {
-		return nil
+		return nil, nil
 	}
 	for _, rec := range records {
 		if rec.ID.PF == p.PF.ID {
-			err = errors.Join(err, r.Keeper.RemoveGuard(ctx, rec))
+			undo, failed := r.Keeper.WithdrawGuard(ctx, rec)
+			restore = append(restore, undo)
+			err = errors.Join(err, failed)
 		}
 	}
-	return err
+	return restore, err
 }
 
 // claimVFs marks the records of the VFs that a change of sriov_numvfs destroys and of those that

@@ -55,9 +55,9 @@ type upkeep interface {
 // guards is the part of attach.Engine that removes the guards of VFs, and reports lost VFs to their
 // pods.
 type guards interface {
-	// RemoveGuard removes the guard of a lease from its owner's netns. It succeeds if there is
-	// none.
-	RemoveGuard(context.Context, journal.Record) error
+	// WithdrawGuard removes the guard of a lease whose VF is about to be destroyed, and brings its
+	// interface down first. restore undoes this, also after an error.
+	WithdrawGuard(context.Context, journal.Record) (restore func(context.Context) error, err error)
 	// ReportLost emits an event of each pod that had one of these records, which says that its VF
 	// is gone.
 	ReportLost(lost []journal.Record, why string)
@@ -74,6 +74,7 @@ const (
 	longest      = 2 * time.Second        // of a burst of events
 	readyBound   = time.Minute            // for NICs whose driver is still to come
 	patience     = 5 * time.Second
+	restoreBound = time.Minute      // for all guards of a PF
 	forever      = 10 * time.Minute // longer than the sum of all bounds for one PF
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/culvert-net/culvert/attach"
@@ -21,6 +22,7 @@ type memory struct {
 
 	mu     sync.Mutex // guards leases
 	leases map[string]journal.Record
+	rdma   []vf.PCIAddr // those with an RDMA device
 }
 
 func newMemory(vfs int) *memory { return &memory{vfs: vfs, leases: map[string]journal.Record{}} }
@@ -155,6 +157,10 @@ func (m *memory) Delegations() (held, owed []journal.Delegation, err error) { re
 func (m *memory) Undone(journal.Delegation) error { return nil }
 
 func (m *memory) Ready(context.Context, attach.Request) error { return m.broken }
+
+func (m *memory) HasRDMA(vfs ...journal.Record) bool {
+	return slices.ContainsFunc(vfs, func(r journal.Record) bool { return slices.Contains(m.rdma, r.PCI) })
+}
 
 // String lists who holds what.
 func (m *memory) String() string {

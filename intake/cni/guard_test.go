@@ -69,6 +69,11 @@ func (p *powerEngine) Attach(ctx context.Context, req attach.Request) (journal.R
 	return p.memory.Attach(ctx, req)
 }
 
+func (p *powerEngine) AttachBond(ctx context.Context, req attach.Request) (attach.Bonded, error) {
+	p.power = req.Power
+	return p.memory.AttachBond(ctx, req)
+}
+
 // powerCluster is a cluster whose pods have a power.
 type powerCluster struct {
 	events
@@ -89,18 +94,26 @@ func TestPowerOfAGuardedPod(t *testing.T) {
 		guard, args string
 		power, want vf.Power
 		asked       int
+		rdma        bool // the VF has an RDMA device
 		event       string
 	}{
-		{`"guard":"ip",`, kubernetes, vf.PowerNone, vf.PowerNone, 1, ""},
-		{`"guard":"ip",`, kubernetes, vf.PowerRaw, vf.PowerRaw, 1, "u1 GuardNotEnforced network net: guard ip is partly enforced: a container of the pod has NET_RAW"},
-		{`"guard":"arp",`, kubernetes, vf.PowerAdmin, vf.PowerAdmin, 1, "u1 GuardNotEnforced network net: guard arp is not enforced: "},
-		{`"guard":"ip",`, "", vf.PowerRaw, "", 0, ""},
-		{``, kubernetes, vf.PowerRaw, "", 0, ""},
+		{`"guard":"ip",`, kubernetes, vf.PowerNone, vf.PowerNone, 1, false, ""},
+		{`"guard":"ip",`, kubernetes, vf.PowerRaw, vf.PowerRaw, 1, false, "u1 GuardNotEnforced network net: guard ip is partly enforced: a container of the pod has NET_RAW"},
+		{`"guard":"arp",`, kubernetes, vf.PowerAdmin, vf.PowerAdmin, 1, false, "u1 GuardNotEnforced network net: guard arp is not enforced: "},
+		{`"guard":"ip",`, kubernetes, vf.PowerNone, vf.PowerNone, 1, true, "u1 GuardNotEnforced network net: guard ip is partly enforced: the VF has an RDMA device"},
+		{`"guard":"ip","bond":{},`, kubernetes, vf.PowerNone, vf.PowerNone, 1, false, ""},
+		{`"guard":"ip","bond":{},`, kubernetes, vf.PowerAdmin, vf.PowerAdmin, 1, false, "u1 GuardNotEnforced network net: guard ip is not enforced: "},
+		{`"guard":"ip","bond":{},`, kubernetes, vf.PowerNone, vf.PowerNone, 1, true, "u1 GuardNotEnforced network net: guard ip is partly enforced: the VF has an RDMA device"},
+		{`"guard":"ip",`, "", vf.PowerRaw, "", 0, false, ""},
+		{``, kubernetes, vf.PowerRaw, "", 0, false, ""},
 	} {
 		e, cluster := &powerEngine{memory: newMemory(1)}, &powerCluster{power: tt.power}
+		if tt.rdma {
+			e.rdma = []vf.PCIAddr{{Bus: 1, Device: 0x10}}
+		}
 		h := New(e)
 		h.Cluster = cluster
-		r := invocation(cmdAdd, with(tt.guard+pool))
+		r := invocation(cmdAdd, strict(tt.guard+pool))
 		r.Args = tt.args
 		if err := h.askPower(t.Context(), r, &attach.Request{}); err != nil || cluster.asked > 0 {
 			t.Errorf("a request without a guard asks %d times, %v", cluster.asked, err)

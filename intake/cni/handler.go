@@ -31,6 +31,8 @@ type attachments interface {
 type node interface {
 	Collect(ctx context.Context, network string, valid []vf.Owner) error
 	Ready(context.Context, attach.Request) error
+	// HasRDMA reports whether one of the VFs has an RDMA device.
+	HasRDMA(...journal.Record) bool
 }
 
 // delegations is the part of attach.Engine that remembers the calls of IPAM plugins.
@@ -149,13 +151,14 @@ func (h *Handler) attachAs(ctx context.Context, c *Config, req attach.Request, r
 		if err != nil {
 			return nil, err
 		}
+		h.reportGuard(ctx, r, req, bonded.Members...)
 		return formatBond(*c, bonded, r.IfName, r.Netns)
 	}
 	rec, err := h.engine.Attach(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	h.reportGuard(ctx, r, req)
+	h.reportGuard(ctx, r, req, rec)
 	return formatResult(*c, rec, r.Netns)
 }
 
@@ -171,12 +174,15 @@ func (h *Handler) askPower(ctx context.Context, r api.CNIRequest, req *attach.Re
 	return err
 }
 
-// reportGuard makes an event of the pod whose guard does not hold whole. The attach does not
-// depend on it.
-func (h *Handler) reportGuard(ctx context.Context, r api.CNIRequest, req attach.Request) {
+// reportGuard makes an event of the pod whose guard does not hold whole at the VFs of the attachment.
+// The attach does not depend on it.
+func (h *Handler) reportGuard(ctx context.Context, r api.CNIRequest, req attach.Request, vfs ...journal.Record) {
 	a, err := parseArguments(r.Args)
-	degree, reason := vf.GuardDegree(req.Power, false)
-	if err != nil || req.Spec.Guard == "" || reason == "" || a.podName == "" || h.Cluster == nil {
+	if err != nil || req.Spec.Guard == "" || a.podName == "" || h.Cluster == nil {
+		return
+	}
+	degree, reason := vf.GuardDegree(req.Power, h.engine.HasRDMA(vfs...))
+	if reason == "" {
 		return
 	}
 	if pod, err := h.Cluster.Pod(ctx, a.podNamespace, a.podName, a.podUID); err == nil {

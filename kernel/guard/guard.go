@@ -10,12 +10,9 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/vf"
@@ -36,17 +33,17 @@ type Tables struct{}
 // transaction. The error wraps vf.ErrUnable where the kernel has no nftables, or no hook at
 // egress (Linux 5.16, CONFIG_NETFILTER_EGRESS).
 func (Tables) Set(pci vf.PCIAddr, device string, g vf.Guard) error {
+	return setTable(ask, tableOf(pci), device, g)
+}
+
+func setTable(q query, table *nftables.Table, device string, g vf.Guard) error {
+	there, err := tableExists(q, table)
+	if err != nil {
+		return err
+	}
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open a netlink socket: %w", err)
-	}
-	return setTable(conn, tableOf(pci), device, g)
-}
-
-func setTable(conn *nftables.Conn, table *nftables.Table, device string, g vf.Guard) error {
-	there, err := tableExists(conn, table)
-	if err != nil {
-		return err
 	}
 	if there {
 		conn.DelTable(table)
@@ -94,17 +91,17 @@ func chainAt(table *nftables.Table, name, device string) *nftables.Chain {
 // Remove removes the guard of a VF. It succeeds if there is none, and so on a kernel without
 // nftables.
 func (Tables) Remove(pci vf.PCIAddr) error {
+	return removeTable(ask, tableOf(pci))
+}
+
+func removeTable(q query, table *nftables.Table) error {
+	there, err := tableExists(q, table)
+	if err != nil || !there {
+		return ignoreUnable(err)
+	}
 	conn, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open a netlink socket: %w", err)
-	}
-	return removeTable(conn, tableOf(pci))
-}
-
-func removeTable(conn *nftables.Conn, table *nftables.Table) error {
-	there, err := tableExists(conn, table)
-	if err != nil || !there {
-		return ignoreUnable(err)
 	}
 	conn.DelTable(table)
 	if err := conn.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -113,109 +110,10 @@ func removeTable(conn *nftables.Conn, table *nftables.Table) error {
 	return nil
 }
 
-// Read returns the guard of a VF: the zero value if there is none, and so on a kernel without
-// nftables, and one that is Altered if a rule differs from those that Set writes.
-func (Tables) Read(pci vf.PCIAddr) (vf.Guard, error) {
-	conn, err := nftables.New()
-	if err != nil {
-		return vf.Guard{}, fmt.Errorf("open a netlink socket: %w", err)
-	}
-	return confirmAltered(func() (vf.Guard, error) { return readTable(conn, tableOf(pci)) })
-}
-
-// confirmAltered reads a guard again if it seems to be altered. The kernel lists the chains of all
-// guards of a network namespace in several parts. If another guard is removed meanwhile, the list
-// may lack chains.
-func confirmAltered(read func() (vf.Guard, error)) (g vf.Guard, err error) {
-	for range readTries {
-		if g, err = read(); err != nil || !g.Altered {
-			return g, err
-		}
-	}
-	return g, nil
-}
-
-// readTries is how often a guard must seem altered to be so.
-const readTries = 3
-
-func readTable(conn *nftables.Conn, table *nftables.Table) (vf.Guard, error) {
-	if there, err := tableExists(conn, table); err != nil || !there {
-		return vf.Guard{}, ignoreUnable(err)
-	}
-	rules, err := conn.GetRules(table, &nftables.Chain{Name: baseChain, Table: table})
-	if err != nil || len(rules) == 0 {
-		return vf.Guard{Altered: true}, ignoreAbsent(err)
-	}
-	g, err := vf.ParseGuard(string(rules[0].UserData))
-	if err != nil {
-		return vf.Guard{Altered: true}, nil //nolint:nilerr // the text is not Culvert's
-	}
-	whole, err := isWhole(conn, table, g)
-	if err != nil || !whole {
-		return vf.Guard{Altered: true}, err
-	}
-	return g, nil
-}
-
-// tableExists reports whether a table exists. The error wraps vf.ErrUnable where the kernel has no
-// nftables: nfnetlink then answers EINVAL, and a kernel without nfnetlink refuses the socket. It is
-// asked before each Flush, which on such a kernel waits for answers that never come.
-func tableExists(conn *nftables.Conn, table *nftables.Table) (bool, error) {
-	all, err := conn.ListTablesOfFamily(table.Family)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		return false, fmt.Errorf("%w: this kernel has no nftables (module nf_tables), which a guard needs: load the module, or take guard out of the network: %w", vf.ErrUnable, err)
-	}
-	if err != nil {
-		return false, fmt.Errorf("list nftables: %w", err)
-	}
-	return slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == table.Name }), nil
-}
-
 // ignoreUnable drops the error about a kernel that cannot have a guard.
 func ignoreUnable(err error) error {
 	if errors.Is(err, vf.ErrUnable) {
 		return nil
 	}
 	return err
-}
-
-// ignoreAbsent drops the error about a table or chain that was removed meanwhile.
-func ignoreAbsent(err error) error {
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return err
-}
-
-// isWhole reports whether a table has the chains and rules of a guard, and no others.
-func isWhole(conn *nftables.Conn, table *nftables.Table, g vf.Guard) (bool, error) {
-	all, err := conn.ListChainsOfTableFamily(table.Family)
-	if err != nil {
-		return false, fmt.Errorf("list chains of nftables: %w", err)
-	}
-	want := chainsOf(g)
-	all = slices.DeleteFunc(all, func(c *nftables.Chain) bool { return c.Table.Name != table.Name })
-	if len(all) != len(want) {
-		return false, nil
-	}
-	for _, w := range want {
-		i := slices.IndexFunc(all, func(c *nftables.Chain) bool { return c.Name == w.name })
-		if i < 0 || !isSameChain(all[i], chainAt(table, w.name, "")) {
-			return false, nil
-		}
-		rules, err := conn.GetRules(table, all[i])
-		if err != nil {
-			return false, ignoreAbsent(err)
-		}
-		same := slices.EqualFunc(rules, w.rules, func(r *nftables.Rule, exprs []expr.Any) bool { return reflect.DeepEqual(r.Exprs, exprs) })
-		if !same {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-func isSameChain(have, want *nftables.Chain) bool {
-	return have.Type == want.Type && reflect.DeepEqual(have.Hooknum, want.Hooknum) &&
-		reflect.DeepEqual(have.Priority, want.Priority) && reflect.DeepEqual(have.Policy, want.Policy)
 }

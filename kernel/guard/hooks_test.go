@@ -59,7 +59,7 @@ func dropByNftables(*world) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tableExists(c, tableOf(podPCI)); err != nil {
+	if _, err := tableExists(ask, tableOf(podPCI)); err != nil {
 		return err // Flush would wait without end for the answers of a kernel without nftables
 	}
 	table := c.AddTable(&nftables.Table{Name: "drop", Family: nftables.TableFamilyNetdev})

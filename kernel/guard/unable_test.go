@@ -2,55 +2,41 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/nftables"
-	"github.com/mdlayher/netlink"
-	"github.com/mdlayher/netlink/nltest"
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/kernel/rtnl"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// connTo connects to a kernel that gives each request the same answer.
-func connTo(t *testing.T, answer func(requests []netlink.Message) ([]netlink.Message, error)) *nftables.Conn {
-	t.Helper()
-	conn, err := nftables.New(nftables.WithTestDial(answer))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
-// refuses returns the answers of a kernel that refuses each request with an error number.
-func refuses(number unix.Errno) func([]netlink.Message) ([]netlink.Message, error) {
-	return func(requests []netlink.Message) ([]netlink.Message, error) {
-		requests[0].Header.Flags = 0 // nltest answers with the flags of the request
-		return nltest.Error(int(number), requests)
-	}
+// refuses returns the answers of a kernel that refuses each request.
+func refuses(err error) query {
+	return func(rtnl.Request, func([]byte) error) error { return err }
 }
 
 // A kernel without nftables can have no guard: Set says so, with what to do, and to Read and Remove
 // there is none, so that the undo of the attach ends. Other errors are no such proof.
 func TestKernelWithoutNftables(t *testing.T) {
 	for _, tt := range []struct {
-		answer func([]netlink.Message) ([]netlink.Message, error)
+		answer error
 		unable bool
 	}{
-		{refuses(unix.EINVAL), true},
-		{func([]netlink.Message) ([]netlink.Message, error) { return nil, unix.EPROTONOSUPPORT }, true},
-		{refuses(unix.EPERM), false},
+		{&rtnl.KernelError{Errno: unix.EINVAL}, true},
+		{fmt.Errorf("open a netlink socket: %w", unix.EPROTONOSUPPORT), true},
+		{&rtnl.KernelError{Errno: unix.EPERM}, false},
 	} {
-		err := setTable(connTo(t, tt.answer), tableOf(podPCI), device, guardOf(vf.GuardIP))
+		err := setTable(refuses(tt.answer), tableOf(podPCI), device, guardOf(vf.GuardIP))
 		if err == nil || errors.Is(err, vf.ErrUnable) != tt.unable || tt.unable && !strings.Contains(err.Error(), "this kernel has no nftables (module nf_tables)") {
 			t.Errorf("Set: %v, unable: %t", err, tt.unable)
 		}
-		if err := removeTable(connTo(t, tt.answer), tableOf(podPCI)); (err == nil) != tt.unable {
+		if err := removeTable(refuses(tt.answer), tableOf(podPCI)); (err == nil) != tt.unable {
 			t.Errorf("Remove: %v, unable: %t", err, tt.unable)
 		}
-		if g, err := readTable(connTo(t, tt.answer), tableOf(podPCI)); (err == nil) != tt.unable || g.String() != "none" {
+		if g, err := readTable(refuses(tt.answer), tableOf(podPCI)); (err == nil) != tt.unable || g.String() != "none" {
 			t.Errorf("Read: %s, %v, unable: %t", g, err, tt.unable)
 		}
 	}
@@ -79,7 +65,8 @@ func TestKernelWithoutTheHook(t *testing.T) {
 	}
 }
 
-// A list of chains that another change cuts short is no proof that the guard was altered.
+// A guard that is replaced while it is read, or a list that changes meanwhile, is no proof that the
+// guard was altered.
 func TestAlteredIsConfirmed(t *testing.T) {
 	whole, failed := guardOf(vf.GuardIP), errors.New("no answer")
 	for _, tt := range []struct {
@@ -93,6 +80,7 @@ func TestAlteredIsConfirmed(t *testing.T) {
 		{readTries - 1, nil, whole.String(), readTries},
 		{readTries, nil, "altered", readTries},
 		{1, failed, "none", 2},
+		{1, rtnl.ErrInterrupted, "none", readTries},
 	} {
 		reads := 0
 		g, err := confirmAltered(func() (vf.Guard, error) {

@@ -4,7 +4,8 @@
 // Requests go in as values and come out as values; encoding and parsing are
 // pure, and Conn.Do is the only function that touches the socket for them.
 // The message formats are linux/rtnetlink.h, linux/if_link.h and
-// linux/if_addr.h. Its one caller is package kernel.
+// linux/if_addr.h. Its callers are package kernel, and kernel/guard, which reads nftables by its
+// socket.
 //
 // Written here and not taken from a library, because those read the word
 // 0xffffffff ("the driver has no such setting") as "on", take at most 64 KiB
@@ -33,8 +34,14 @@ type Conn struct {
 var answerTimeout = unix.Timeval{Sec: 10}
 
 // Dial opens a socket in the netns of the calling thread.
-func Dial() (*Conn, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+func Dial() (*Conn, error) { return dial(unix.NETLINK_ROUTE) }
+
+// DialNetfilter opens a socket for requests to netfilter instead, in the netns of the calling
+// thread.
+func DialNetfilter() (*Conn, error) { return dial(unix.NETLINK_NETFILTER) }
+
+func dial(protocol int) (*Conn, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return nil, fmt.Errorf("open a netlink socket: %w", err)
 	}
@@ -93,8 +100,8 @@ func (e *KernelError) Error() string {
 
 func (e *KernelError) Unwrap() error { return e.Errno }
 
-// errInterrupted: what was being listed changed meanwhile (NLM_F_DUMP_INTR).
-var errInterrupted = errors.New("the list changed while it was read")
+// ErrInterrupted says that what was being listed changed meanwhile (NLM_F_DUMP_INTR).
+var ErrInterrupted = errors.New("the list changed while it was read")
 
 // attempts is how often a list is read again that changes during the read.
 const attempts = 5
@@ -104,11 +111,11 @@ const attempts = 5
 func (c *Conn) Do(r Request) (answers [][]byte, err error) {
 	for range attempts {
 		answers = nil
-		err = c.sendAndReceive(r, func(body []byte) error {
+		err = c.Visit(r, func(body []byte) error {
 			answers = append(answers, body)
 			return nil
 		})
-		if !errors.Is(err, errInterrupted) {
+		if !errors.Is(err, ErrInterrupted) {
 			break
 		}
 	}
@@ -118,8 +125,11 @@ func (c *Conn) Do(r Request) (answers [][]byte, err error) {
 	return answers, nil
 }
 
-// sendAndReceive sends r and calls visit with the body of each answer.
-func (c *Conn) sendAndReceive(r Request, visit func(body []byte) error) error {
+// Visit sends r and calls visit with the body of each answer. It keeps one datagram of the kernel's
+// at a time. It ends at the first error of visit and returns it. The kernel may then have more of
+// the list for the socket, so the caller closes it. The error is ErrInterrupted if the list changed
+// meanwhile.
+func (c *Conn) Visit(r Request, visit func(body []byte) error) error {
 	seq := c.seq.Add(1)
 	if err := unix.Sendto(c.fd, r.encodeRequest(seq), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return fmt.Errorf("send to netlink: %w", err)
@@ -141,7 +151,7 @@ func (c *Conn) sendAndReceive(r Request, visit func(body []byte) error) error {
 		}
 	}
 	if a.interrupted {
-		return errInterrupted
+		return ErrInterrupted
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func dumpList[T any](c *Conn, r Request, parse func(body []byte) (v T, link int,
 	var err error
 	for range attempts {
 		b := bounded[T]{List[T]{More: map[int]int{}}, map[int]int{}}
-		err = c.sendAndReceive(r, func(body []byte) error {
+		err = c.Visit(r, func(body []byte) error {
 			v, link, ok, err := parse(body)
 			if ok && err == nil {
 				b.addBounded(link, v)
@@ -50,7 +50,7 @@ func dumpList[T any](c *Conn, r Request, parse func(body []byte) (v T, link int,
 			b.Kept = slices.Clip(b.Kept)
 			return b.List, nil
 		}
-		if !errors.Is(err, errInterrupted) {
+		if !errors.Is(err, ErrInterrupted) {
 			break
 		}
 	}

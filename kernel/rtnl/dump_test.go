@@ -1,6 +1,7 @@
 package rtnl
 
 import (
+	"fmt"
 	"net/netip"
 	"runtime"
 	"slices"
@@ -81,5 +82,44 @@ func TestDumpIsBounded(t *testing.T) {
 	}
 	if len(found.Kept) != 1 {
 		t.Errorf("a route beyond the bound is found %d times", len(found.Kept))
+	}
+}
+
+// A pod may make as many links as it likes. FindLinks does not keep those that do not match.
+func TestFindLinksIsBounded(t *testing.T) {
+	const many = 200
+	var found []Link
+	var took uint64
+	inNewNetns(t, func() error {
+		c, err := Dial()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		for i := range many {
+			body := AppendString(linkHeader(0, 0, 0), unix.IFLA_IFNAME, fmt.Sprint("more", i))
+			body = AppendNested(body, unix.IFLA_LINKINFO, AppendString(nil, unix.IFLA_INFO_KIND, "veth"))
+			if _, err := c.Do(Request{Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_EXCL, Body: body}); err != nil {
+				return err
+			}
+		}
+		runtime.GC()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		found, err = c.FindLinks(func(l Link) bool {
+			if l.Name == fmt.Sprint("more", many-1) { // the newest link comes last
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+			}
+			return l.Name == "lo"
+		})
+		took = after.HeapAlloc - min(before.HeapAlloc, after.HeapAlloc)
+		return err
+	})
+	if len(found) != 1 || found[0].Name != "lo" {
+		t.Errorf("found %v", found)
+	}
+	if took > 128<<10 {
+		t.Errorf("the list of %d links keeps %d KiB", 2*many, took>>10)
 	}
 }

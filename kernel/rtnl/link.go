@@ -102,22 +102,32 @@ func cutShort(err error, withVFs bool) error {
 	return err
 }
 
-// Links lists the netdevices of the netns, without VFs.
-func (c *Conn) Links() ([]Link, error) {
-	answers, err := c.Do(Request{
+// Links lists the netdevices of the netns, without VFs. In the netns of a pod, which may make as many
+// as it likes, use FindLinks.
+func (c *Conn) Links() ([]Link, error) { return c.FindLinks(func(Link) bool { return true }) }
+
+// FindLinks lists the netdevices of the netns that match, without VFs. It keeps one datagram of the
+// kernel's at a time.
+func (c *Conn) FindLinks(match func(Link) bool) (links []Link, err error) {
+	r := Request{
 		Type: unix.RTM_GETLINK, Flags: unix.NLM_F_DUMP,
 		Body: AppendUint32(linkHeader(0, 0, 0), unix.IFLA_EXT_MASK, filterSkipStats),
-	})
+	}
+	for range attempts {
+		links = nil
+		err = c.Visit(r, func(body []byte) error {
+			l, err := ParseLink(body)
+			if err == nil && match(l) {
+				links = append(links, l)
+			}
+			return err
+		})
+		if !errors.Is(err, ErrInterrupted) {
+			break
+		}
+	}
 	if err != nil {
 		return nil, err
-	}
-	links := make([]Link, 0, len(answers))
-	for _, b := range answers {
-		l, err := ParseLink(b)
-		if err != nil {
-			return nil, err
-		}
-		links = append(links, l)
 	}
 	return links, nil
 }
