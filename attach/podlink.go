@@ -164,8 +164,8 @@ func linkDrift(rec journal.Record, st vf.State) []vf.Difference {
 	})
 }
 
-// without returns the differences that are not in others. Those in an attribute with one value are
-// alike if the attribute is.
+// without returns the differences that are not in others. Both are of one lease, on which Want alone
+// depends. So differences in an attribute with one value are alike, whatever the VF has.
 func without(all, others []vf.Difference) []vf.Difference {
 	return slices.DeleteFunc(slices.Clone(all), func(d vf.Difference) bool {
 		return slices.ContainsFunc(others, func(o vf.Difference) bool { return o.Attribute == d.Attribute && o.Want == d.Want })
