@@ -87,7 +87,7 @@ func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
 		return fmt.Errorf("VF %s of PF %s: mend what drifted (%s): %w", rec.PCI, at.label, vf.Differences(before), err)
 	}
 	var events []journal.Event
-	if done := mendedOf(before, left); len(done) > 0 {
+	if done := without(before, left); len(done) > 0 {
 		if slices.ContainsFunc(done, isOfPF) {
 			e.podLinks.noteReset(rec, e.Now())
 		}
@@ -175,11 +175,4 @@ func (e *Engine) driftEvent(at site, rec journal.Record, reason string, d []vf.D
 // isOfPF reports whether a difference is in what the PF holds for a VF.
 func isOfPF(d vf.Difference) bool {
 	return !slices.Contains([]string{"driver", "netns", "interface", "guard"}, d.Attribute)
-}
-
-// mendedOf returns the differences of all that are not in left.
-func mendedOf(all, left []vf.Difference) []vf.Difference {
-	return slices.DeleteFunc(slices.Clone(all), func(d vf.Difference) bool {
-		return slices.ContainsFunc(left, func(l vf.Difference) bool { return l.Attribute == d.Attribute })
-	})
 }

@@ -183,7 +183,7 @@ func linkDrift(rec journal.Record, st vf.State) []vf.Difference {
 }
 
 // without returns the differences that are not in others. Two differences are equal if they have
-// the same attribute and the same wanted value.
+// the same attribute and the same wanted value. Both lists are of one lease, on which Want depends.
 func without(all, others []vf.Difference) []vf.Difference {
 	return slices.DeleteFunc(slices.Clone(all), func(d vf.Difference) bool {
 		return slices.ContainsFunc(others, func(o vf.Difference) bool { return o.Attribute == d.Attribute && o.Want == d.Want })

@@ -119,10 +119,12 @@ func (e *Engine) checkClean(ctx context.Context, rec journal.Record, st vf.State
 // had it.
 func (e *Engine) quarantineReserved(at site, rec journal.Record, cause error) error {
 	e.Log.Warn("reserved VF is not clean", "pf", at.label, "vf", rec.ID.Index, "err", cause)
-	rec.Lease = journal.Lease{}
 	if errors.Is(cause, errGone) {
-		return errors.Join(cause, e.forgetVF(rec, cause))
+		return errors.Join(cause, e.Ledger.Update(func(tx *journal.Tx) error {
+			return errors.Join(tx.Delete(rec.ID), tx.FreeAddresses(rec.ID))
+		}))
 	}
+	rec.Lease = journal.Lease{}
 	return errors.Join(cause, e.quarantineVF(rec, cause))
 }
 

@@ -21,17 +21,29 @@ type port struct {
 	since     time.Time // of up
 }
 
-// noteCarrier records the carrier of a PF at a time.
-func (p *port) noteCarrier(up bool, now time.Time) {
-	if !p.known || p.up != up {
+// noteCarrier records the carrier of a PF at a time. It reports whether the carrier was another one
+// before.
+func (p *port) noteCarrier(up bool, now time.Time) (isNew bool) {
+	isNew = !p.known || p.up != up
+	if isNew {
 		p.known, p.up, p.since = true, up, now
 	}
 	p.lost = p.lost || !up
+	return isNew
 }
 
 // isSettled reports whether a PF has carrier and has not come back just now.
 func (p *port) isSettled(now time.Time) bool {
-	return p.up && (!p.lost || now.Sub(p.since) >= holdDown)
+	return p.up && !now.Before(p.settlesAt())
+}
+
+// settlesAt returns when a PF that has carrier is settled if it keeps it; the zero time for one that
+// has none, or that never lost it.
+func (p *port) settlesAt() time.Time {
+	if !p.up || !p.lost {
+		return time.Time{}
+	}
+	return p.since.Add(holdDown)
 }
 
 // member is a VF of a bond. The address of its PF is zero if there is no such PF now.
@@ -44,6 +56,7 @@ type bond struct {
 	members                  []member
 	addresses                []netip.Prefix
 	progress                 *progress
+	decision                 decision // of the latest look that had news
 }
 
 // newBond returns the bond of these members. It returns nil if there is nothing to choose: there is

@@ -77,6 +77,9 @@ type Follower struct {
 	ports map[vf.PCIAddr]*port
 	bonds map[string]*bond // by mark
 	moves errgroup.Group
+
+	decided bool      // each bond has its decision for the carrier as it is
+	settles time.Time // when the next PF settles, which changes decisions; zero: none does
 }
 
 // New returns a Follower, which does nothing until Run.
@@ -168,7 +171,7 @@ func (f *Follower) ReadBonds() error {
 			}
 		}
 	}
-	f.bonds, f.ports = bonds, ports
+	f.bonds, f.ports, f.decided = bonds, ports, false
 	return nil
 }
 
@@ -176,28 +179,55 @@ func (f *Follower) ReadBonds() error {
 // carrier.
 func (f *Follower) LookAtPFs(ctx context.Context) {
 	now := f.Now()
+	f.readCarriers(now)
+	f.decide(now)
+	for _, b := range f.bonds {
+		if b.progress.beginMove(b.decision, now) {
+			f.beginMove(ctx, b, b.decision, now)
+		}
+	}
+}
+
+func (f *Follower) readCarriers(now time.Time) {
 	for pci, p := range f.ports {
 		up, err := f.Kernel.Carrier(pci)
 		if err != nil {
 			continue // as it was; the next look reads it again
 		}
-		p.noteCarrier(up, now)
+		if p.noteCarrier(up, now) {
+			f.decided = false
+		}
+	}
+}
+
+// decide chooses the sender of each bond if the carrier of a PF has changed, or a PF has settled, since
+// it did so last. The test of its cost is TestLookWithoutNewsAllocatesNothing.
+func (f *Follower) decide(now time.Time) {
+	if f.decided && (f.settles.IsZero() || now.Before(f.settles)) {
+		return
 	}
 	for _, b := range f.bonds {
-		d := b.chooseSender(f.ports, now)
-		if !b.progress.beginMove(d, now) {
-			continue
+		b.decision = b.chooseSender(f.ports, now)
+	}
+	f.decided, f.settles = true, time.Time{}
+	for _, p := range f.ports {
+		if at := p.settlesAt(); at.After(now) && (f.settles.IsZero() || at.Before(f.settles)) {
+			f.settles = at
 		}
-		begun := f.moves.TryGo(func() error {
-			err := f.moveBond(ctx, b, d, now)
-			if b.progress.endMove(err, f.Now()) && ctx.Err() == nil && !errors.Is(err, vf.ErrNotFound) {
-				f.Log.Warn("move a bond", "owner", b.owner, "bond", b.name, "err", err)
-			}
-			return nil
-		})
-		if !begun {
-			b.progress.putOff()
+	}
+}
+
+// beginMove begins to carry out a decision, or puts it off if many bonds are being moved.
+func (f *Follower) beginMove(ctx context.Context, b *bond, d decision, now time.Time) {
+	begun := f.moves.TryGo(func() error {
+		err := f.moveBond(ctx, b, d, now)
+		if b.progress.endMove(err, f.Now()) && ctx.Err() == nil && !errors.Is(err, vf.ErrNotFound) {
+			f.Log.Warn("move a bond", "owner", b.owner, "bond", b.name, "err", err)
 		}
+		return nil
+	})
+	if !begun {
+		b.progress.putOff()
 	}
 }
 

@@ -1,9 +1,12 @@
 package journal
 
 import (
+	"errors"
 	"net/netip"
 	"path/filepath"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/culvert-net/culvert/vf"
 )
@@ -41,13 +44,7 @@ func TestI4AddressesOfABondStayHeld(t *testing.T) {
 		forget Record
 		want   int // addresses held
 	}{{first, 1}, {second, 0}} {
-		err := l.Update(func(tx *Tx) error {
-			now, err := tx.Record(step.forget.ID)
-			if err != nil {
-				return err
-			}
-			return tx.Forget(now, "gone")
-		})
+		err := l.Update(func(tx *Tx) error { return tx.Forget(step.forget.ID, "gone") })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,6 +58,47 @@ func TestI4AddressesOfABondStayHeld(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// I4: two VFs of a bond go in one transaction, as when the VFs of a PF are made anew. The second one had
+// nothing before the first one handed its addresses over. The third one has all of it afterwards.
+func TestI4AddressesOfABondOutliveTwoVFs(t *testing.T) {
+	l, err := Open(filepath.Join(t.TempDir(), "l.db"), Options{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	address := vf.Address{Prefix: netip.MustParsePrefix("10.1.0.2/24")}
+	first, second, third := member(1, address), member(2), member(3)
+	first.Lease.Wanted.Routes = []vf.Route{{Dst: netip.MustParsePrefix("10.20.0.0/16")}}
+	first.Lease.Delegation = &Delegation{Plugin: "host-local", ContainerID: "c1", Interface: "net1"}
+	err = l.Update(func(tx *Tx) error {
+		return errors.Join(tx.Put(first), tx.Put(second), tx.Put(third),
+			tx.HoldAddress(Address{Network: "blue", Addr: address.Prefix.Addr(), VF: first.ID, Owner: first.Lease.Owner}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.Update(func(tx *Tx) error { return errors.Join(tx.Forget(first.ID, "gone"), tx.Forget(second.ID, "gone")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.View(func(tx *Tx) error {
+		left, err := tx.Record(third.ID)
+		want := first.Lease
+		got := left.Lease
+		got.Owner, got.Bond = want.Owner, want.Bond
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || err != nil {
+			t.Errorf("the lease of the last VF (-want +got): %s%v", diff, err)
+		}
+		if held := tx.AddressesOf("blue"); len(held) != 1 || held[0].VF != third.ID {
+			t.Errorf("I4: held addresses: %v", held)
+		}
+		if all := tx.Records(); len(all) != 1 {
+			t.Errorf("records: %v", all)
+		}
+		return nil
+	})
 }
 
 func TestVerifyBond(t *testing.T) {

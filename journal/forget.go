@@ -3,13 +3,20 @@ package journal
 import (
 	"errors"
 	"fmt"
+
+	"github.com/culvert-net/culvert/vf"
 )
 
 // Forget deletes the record of a VF that no longer exists, frees the VF's addresses, and adds an
 // event that names the owner who lost the VF. The addresses of a bond, which its other members
-// still carry, become theirs.
-func (t *Tx) Forget(r Record, why string) error {
-	errs := []error{t.handOver(r), t.Delete(r.ID), t.FreeAddresses(r.ID)}
+// still carry, become theirs. Forget reads the record itself: an earlier Forget of the transaction
+// may have given it the addresses of its bond. Without a record, it does nothing.
+func (t *Tx) Forget(id vf.ID, why string) error {
+	r, err := t.Record(id)
+	if errors.Is(err, vf.ErrNotFound) {
+		return nil
+	}
+	errs := []error{err, t.handOver(r), t.Delete(id), t.FreeAddresses(id)}
 	if owner := r.Lease.Owner; !owner.IsZero() {
 		errs = append(errs, t.Event(Event{
 			Type: Warning, Reason: "LeaseEnded", Object: "VF " + r.PCI.String(),

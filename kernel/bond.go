@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -14,8 +15,29 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// bondMark is before the mark in the alias (ifalias) of a bond that Culvert makes.
-const bondMark = "culvert "
+// A bond that Culvert makes has bondMark and the mark of its lease in its alias (ifalias). Until it has
+// an alias, it is in the group of bondGroup, whose upper half is markGroup.
+const (
+	bondMark  = "culvert "
+	markGroup = 0x6375 // "cu"; ip(8) takes no group over 1<<31
+)
+
+// bondGroup returns the group of links in which a bond with a mark is made.
+func bondGroup(mark string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(mark))
+	return markGroup<<16 | h.Sum32()>>16
+}
+
+// hasMark reports whether a link is the bond with a mark, or one that AddBond left without an alias.
+func hasMark(l rtnl.Link, mark string) bool {
+	return l.Bond != nil && (l.Alias == bondMark+mark || l.Alias == "" && l.Group == bondGroup(mark))
+}
+
+// hasAnyMark reports whether a link is a bond that Culvert made.
+func hasAnyMark(l rtnl.Link) bool {
+	return l.Bond != nil && (strings.HasPrefix(l.Alias, bondMark) || l.Alias == "" && l.Group>>16 == markGroup)
+}
 
 // setBond carries out a step on a bond of a pod's netns.
 func (k *Kernel) setBond(s step.Step) error {
@@ -32,20 +54,22 @@ func (k *Kernel) setBond(s step.Step) error {
 	return fmt.Errorf("kernel does not know the step %T", s)
 }
 
-// addBond makes a bond and marks it. RTM_NEWLINK does not take an alias (rtnl_create_link), so
-// the mark is a message of its own. A bond that cannot be marked is removed at once.
+// addBond makes a bond and marks it. RTM_NEWLINK ignores the alias of a new link, and sets its group
+// (rtnl_create_link, net/core/rtnetlink.c, Linux 6.1 to 6.18). So the group marks the bond until the
+// next message sets the alias: a culvertd that is killed in between leaves a bond that DelBond and
+// the next AddBond recognise. A bond that cannot be marked is removed at once.
 func (k *Kernel) addBond(s step.AddBond) error {
 	c, err := k.dialNetns(s.Netns)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	err = c.AddBond(s.Name, s.MTU, s.Bond)
+	err = c.AddBond(s.Name, bondGroup(s.Mark), s.MTU, s.Bond)
 	if errors.Is(err, unix.EEXIST) {
 		if err := dropEmptyBond(c, s.Name); err != nil {
 			return err
 		}
-		err = c.AddBond(s.Name, s.MTU, s.Bond)
+		err = c.AddBond(s.Name, bondGroup(s.Mark), s.MTU, s.Bond)
 	}
 	switch {
 	case errors.Is(err, unix.EEXIST):
@@ -59,17 +83,17 @@ func (k *Kernel) addBond(s step.AddBond) error {
 	if err != nil {
 		return fmt.Errorf("made, but it is not there: %w", err)
 	}
-	if err := c.SetLink(l.Index, 0, 0, rtnl.AppendString(nil, unix.IFLA_IFALIAS, bondMark+s.Mark)); err != nil {
+	if err := c.MarkBond(l.Index, bondMark+s.Mark); err != nil {
 		return errors.Join(fmt.Errorf("mark it: %w", err), c.DelLink(l.Index))
 	}
 	return nil
 }
 
-// dropEmptyBond removes a bond that Culvert made and that has lost all its members: their PFs were
-// unplugged, and with the last of them its lease ended.
+// dropEmptyBond removes a bond that Culvert made and that has no members: their PFs were unplugged, and
+// with the last of them its lease ended. Or it never had one.
 func dropEmptyBond(c *rtnl.Conn, name string) error {
 	bond, err := c.LinkNamed(name)
-	if err != nil || bond.Bond == nil || !strings.HasPrefix(bond.Alias, bondMark) {
+	if err != nil || !hasAnyMark(bond) {
 		return nil //nolint:nilerr // the caller finds out that the name is taken
 	}
 	hasMember := false
@@ -92,7 +116,7 @@ func (k *Kernel) delBond(s step.DelBond) error {
 	}
 	defer c.Close()
 	l, err := c.LinkNamed(s.Name)
-	if errors.Is(err, unix.ENODEV) || err == nil && (l.Bond == nil || l.Alias != bondMark+s.Mark) {
+	if errors.Is(err, unix.ENODEV) || err == nil && !hasMark(l, s.Mark) {
 		return nil
 	}
 	if err != nil {

@@ -4,10 +4,14 @@ import (
 	"errors"
 	"net/netip"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/culvert-net/culvert/kernel"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -109,6 +113,53 @@ func TestLabBond(t *testing.T) {
 		}
 	}
 	n.do(step.DelBond{Netns: "/run/netns/gone", Name: "net1", Mark: "c1/1"})
+}
+
+// A culvertd that is killed within AddBond leaves a bond without an alias. DelBond removes that of its
+// lease, and a later AddBond that of any lease. A bond of the pod stays.
+func TestLabBondThatWasCutShort(t *testing.T) {
+	n := labNode(t)
+	pod := n.netns("cut")
+	ip := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("ip", append([]string{"-n", filepath.Base(pod)}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	addHalf := func(group uint32) {
+		t.Helper()
+		ip("link", "add", "name", "net1", "group", strconv.FormatUint(uint64(group), 10), "type", "bond")
+	}
+	add := func(mark string) error {
+		return n.Do(n.context(), step.AddBond{Netns: pod, Name: "net1", Mark: mark, Bond: vf.Bond{Links: 2, Mode: vf.BondActiveBackup, AntiAffinity: vf.ApartPF}})
+	}
+	isThere := func() bool { return strings.Contains(ip("link", "show"), "net1") }
+	addHalf(kernel.BondGroup("c1/1"))
+	if n.do(step.DelBond{Netns: pod, Name: "net1", Mark: "c1/2"}); !isThere() {
+		t.Error("DelBond of another lease removed the bond")
+	}
+	if n.do(step.DelBond{Netns: pod, Name: "net1", Mark: "c1/1"}); isThere() {
+		t.Fatal("DelBond left the bond")
+	}
+	addHalf(kernel.BondGroup("c1/1"))
+	if err := add("c1/2"); err != nil {
+		t.Fatal(err)
+	}
+	if out := ip("link", "show", "net1"); !strings.Contains(out, "group default") || !strings.Contains(out, "alias culvert c1/2") {
+		t.Error(out)
+	}
+	if n.do(step.DelBond{Netns: pod, Name: "net1", Mark: "c1/2"}); isThere() {
+		t.Fatal("DelBond left the bond")
+	}
+	addHalf(7)
+	if n.do(step.DelBond{Netns: pod, Name: "net1", Mark: "c1/1"}); !isThere() {
+		t.Error("DelBond removed a bond of the pod")
+	}
+	if err := add("c1/1"); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("AddBond with the name of a bond of the pod: %v", err)
+	}
 }
 
 // awaitActive waits until the kernel, which looks at the carrier every 100 ms, has chosen a member.

@@ -45,6 +45,30 @@ func TestFindMove(t *testing.T) {
 	}
 }
 
+// A bond whose AddBond was cut short has no alias. Its group says which lease it was for.
+func TestMarkOfBond(t *testing.T) {
+	const mark = "c1/0200c0010101#0@1"
+	bond, group := &rtnl.Bond{}, bondGroup(mark)
+	for _, tt := range []struct {
+		name         string
+		give         rtnl.Link
+		its, anyMark bool
+	}{
+		{"its alias", rtnl.Link{Bond: bond, Alias: "culvert " + mark}, true, true},
+		{"no alias yet, its group", rtnl.Link{Bond: bond, Group: group}, true, true},
+		{"no alias yet, the group of another lease", rtnl.Link{Bond: bond, Group: bondGroup("c1/0200c0010101#0@2")}, false, true},
+		{"the alias of another lease", rtnl.Link{Bond: bond, Alias: "culvert c2/0200c0010101#0@1"}, false, true},
+		{"an alias of the pod, and its group", rtnl.Link{Bond: bond, Group: group, Alias: "uplink"}, false, false},
+		{"a bond of the pod", rtnl.Link{Bond: bond}, false, false},
+		{"a bond of the pod in a group", rtnl.Link{Bond: bond, Group: 7}, false, false},
+		{"no bond", rtnl.Link{Group: group}, false, false},
+	} {
+		if its, anyMark := hasMark(tt.give, mark), hasAnyMark(tt.give); its != tt.its || anyMark != tt.anyMark {
+			t.Errorf("%s: its bond %t, a bond of Culvert %t", tt.name, its, anyMark)
+		}
+	}
+}
+
 // I7: a move of a bond that hangs in the kernel is not repeated, since each one would block a thread.
 func TestI7HangingMoveIsNotRepeated(t *testing.T) {
 	k := New(Options{})

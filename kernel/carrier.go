@@ -23,16 +23,19 @@ type carriers struct {
 // change, so an even number of changes later the carrier is as it was
 // (netif_carrier_off, net/sched/sch_generic.c). Reading the count and the flags takes no lock. Reading
 // the file carrier waits for the lock that every change of a link holds (carrier_show since Linux 6.8,
-// kernel commit facd15dfd691), for seconds while a driver closes a PF.
+// kernel commit facd15dfd691), for seconds while a driver closes a PF. It fails while the netdevice
+// is down. So it is read once, when the netdevice is up.
 type carrierFiles struct {
-	flags, changes *os.File
-	count          uint64 // of changes when the file carrier was read
-	up             bool   // what it said
+	flags, changes, carrier *os.File
+
+	known bool   // carrier was read
+	count uint64 // of changes when carrier was read
+	up    bool   // what it said
 }
 
-// Carrier reports whether the netdevice of a PF has carrier. It waits for no lock of the kernel after
-// the first call for a PF, so that it can be called every few milliseconds. A PF that is down, or
-// that is gone, or that has no netdevice, has no carrier.
+// Carrier reports whether the netdevice of a PF has carrier. It waits for a lock of the kernel only in
+// the first call that finds the PF up, so that it can be called every few milliseconds. A PF that is
+// down, or that is gone, or that has no netdevice, has no carrier.
 func (k *Kernel) Carrier(pf vf.PCIAddr) (bool, error) {
 	k.carriers.mu.Lock()
 	defer k.carriers.mu.Unlock()
@@ -45,21 +48,27 @@ func (k *Kernel) Carrier(pf vf.PCIAddr) (bool, error) {
 		delete(k.carriers.of, pf)
 	}
 	f, err := k.openCarrier(pf)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL) {
-		return false, nil // it went meanwhile, or is down (carrier_show)
+	if err == nil && f != nil {
+		if k.carriers.of == nil {
+			k.carriers.of = map[vf.PCIAddr]*carrierFiles{}
+		}
+		k.carriers.of[pf] = f
+		up, err := f.readCarrier()
+		return up, ignoreGone(err)
 	}
-	if err != nil || f == nil {
-		return false, err
-	}
-	if k.carriers.of == nil {
-		k.carriers.of = map[vf.PCIAddr]*carrierFiles{}
-	}
-	k.carriers.of[pf] = f
-	return f.readCarrier()
+	return false, ignoreGone(err)
 }
 
-// openCarrier opens the files of a PF's netdevice and reads its carrier. It returns nil if there is no
-// netdevice.
+// ignoreGone returns nil for the error of a netdevice that went, or that went down, since it was
+// looked at (carrier_show).
+func ignoreGone(err error) error {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// openCarrier opens the files of a PF's netdevice. It returns nil if there is no netdevice.
 func (k *Kernel) openCarrier(pf vf.PCIAddr) (_ *carrierFiles, err error) {
 	n, ok, err := k.sys.findNetdev(pf)
 	if err != nil || !ok {
@@ -77,19 +86,8 @@ func (k *Kernel) openCarrier(pf vf.PCIAddr) (_ *carrierFiles, err error) {
 	if f.changes, err = os.Open(k.sys.pciPath(pf, "net", n.Name, "carrier_changes")); err != nil {
 		return nil, err
 	}
-	for read := false; !read; { // until the carrier did not change between two readings of the count
-		if f.count, err = readOpenFile(f.changes); err != nil {
-			return nil, err
-		}
-		carrier, err := readLine(k.sys.pciPath(pf, "net", n.Name, "carrier"))
-		if err != nil {
-			return nil, err
-		}
-		after, err := readOpenFile(f.changes)
-		if err != nil {
-			return nil, err
-		}
-		f.up, read = carrier == "1", after == f.count
+	if f.carrier, err = os.Open(k.sys.pciPath(pf, "net", n.Name, "carrier")); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
@@ -101,11 +99,20 @@ func (f *carrierFiles) readCarrier() (bool, error) {
 		return false, err
 	}
 	count, err := readOpenFile(f.changes)
+	for err == nil && !f.known { // until the carrier did not change between two readings of the count
+		var carrier uint64
+		if carrier, err = readOpenFile(f.carrier); err != nil {
+			break
+		}
+		f.up, f.count = carrier == 1, count
+		count, err = readOpenFile(f.changes)
+		f.known = count == f.count
+	}
 	return f.up == ((count-f.count)%2 == 0), err
 }
 
 func (f *carrierFiles) closeFiles() {
-	for _, file := range []*os.File{f.flags, f.changes} {
+	for _, file := range []*os.File{f.flags, f.changes, f.carrier} {
 		if file != nil {
 			_ = file.Close()
 		}

@@ -56,6 +56,33 @@ func TestCarrier(t *testing.T) {
 	}
 }
 
+// Reading the file carrier of a PF that is down fails with EINVAL, and takes the kernel's lock of the
+// links each time. So Carrier does not read it before the PF is up, and opens no file twice.
+func TestCarrierOfAPFThatIsDown(t *testing.T) {
+	const files = "net/eth0/carrier/a_directory 1\nnet/eth0/carrier_changes 3\nnet/eth0/flags 0x1002\nnet/eth0/ifindex 2\n"
+	sys := layOut(t, &txtar.Archive{Files: []txtar.File{{Name: "0000:01:00.0", Data: []byte(files)}}})
+	k := New(Options{SysRoot: sys.root})
+	pf := vf.PCIAddr{Bus: 1}
+	var first *carrierFiles
+	for range 3 {
+		if up, err := k.Carrier(pf); up || err != nil {
+			t.Errorf("down: carrier %t, %v", up, err)
+		}
+		if first == nil {
+			first = k.carriers.of[pf]
+		}
+		if f := k.carriers.of[pf]; f == nil || f != first {
+			t.Errorf("the open files %p became %p", first, f)
+		}
+	}
+	if err := os.WriteFile(sys.pciPath(pf, "net", "eth0", "flags"), []byte("0x1003\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if up, err := k.Carrier(pf); err == nil {
+		t.Errorf("up: carrier %t, and the file carrier was not read", up)
+	}
+}
+
 func closeAll(t *testing.T, k *Kernel, pf vf.PCIAddr) {
 	t.Helper()
 	for _, f := range []*os.File{k.carriers.of[pf].flags, k.carriers.of[pf].changes} {

@@ -36,7 +36,7 @@ func newHostBond(n *node) *hostBond {
 	}
 	b := &hostBond{Conn: c, n: n}
 	n.t.Cleanup(func() { _ = c.Close() })
-	b.must(c.AddBond(hostBondName, 0, vf.Bond{Mode: vf.BondActiveBackup}))
+	b.must(c.AddBond(hostBondName, 0, 0, vf.Bond{Mode: vf.BondActiveBackup}))
 	b.index = b.link(hostBondName).Index
 	n.t.Cleanup(func() {
 		if err := c.DelLink(b.index); err != nil && !errors.Is(err, unix.ENODEV) {

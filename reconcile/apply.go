@@ -167,7 +167,7 @@ func (r *Reconciler) claimVFs(p PFPlan, outside []journal.Record, force bool) (l
 			if rec.ID.PF != p.PF.ID {
 				continue
 			}
-			if err := tx.Forget(rec, fmt.Sprintf("the VFs of %s were made anew", p.PF.Label())); err != nil {
+			if err := tx.Forget(rec.ID, fmt.Sprintf("the VFs of %s were made anew", p.PF.Label())); err != nil {
 				return err
 			}
 			if rec.Held() {

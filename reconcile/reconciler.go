@@ -140,7 +140,7 @@ func (r *Reconciler) forgetEarlierBoot() error {
 			return nil
 		}
 		for _, rec := range tx.Records() {
-			if err := tx.Forget(rec, "the node was rebooted"); err != nil {
+			if err := tx.Forget(rec.ID, "the node was rebooted"); err != nil {
 				return err
 			}
 		}

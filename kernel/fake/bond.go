@@ -16,6 +16,7 @@ const master = "master"
 // bond is a bond of VFs in a netns (drivers/net/bonding/bond_main.c).
 type bond struct {
 	mark    string
+	half    bool // AddBond was cut short: the mark is in the group of the link, not in its alias
 	spec    vf.Bond
 	link    vf.Link
 	members []*function // in the order in which they joined
@@ -88,6 +89,17 @@ func (k *Kernel) addBond(s step.AddBond) error {
 		b.link.MTU = s.MTU
 	}
 	k.bonds = append(k.bonds, b)
+	return nil
+}
+
+// CutAddBond leaves the bond that a culvertd leaves if it is killed within AddBond: the alias is missing.
+func (k *Kernel) CutAddBond(s step.AddBond) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.addBond(s); err != nil {
+		return err
+	}
+	k.bonds[len(k.bonds)-1].half = true
 	return nil
 }
 
@@ -262,8 +274,12 @@ func (b *bond) String() string {
 		members = append(members, name)
 	}
 	l := b.link
+	mark := b.mark
+	if b.half {
+		mark += " (no alias)"
+	}
 	return fmt.Sprintf("bond %q %s of %s %s members [%s] mac %s mtu %d up %t addrs %v routes %v\n",
-		l.Netns, l.Name, b.mark, b.spec.Mode, strings.Join(members, " "), l.MAC, l.MTU, l.Up, joinPrefixes(l.Addrs), l.Routes)
+		l.Netns, l.Name, mark, b.spec.Mode, strings.Join(members, " "), l.MAC, l.MTU, l.Up, joinPrefixes(l.Addrs), l.Routes)
 }
 
 // Activate makes the member that sends another one, as the kernel does when the first has failed.

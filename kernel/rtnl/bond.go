@@ -62,17 +62,30 @@ func (b Bond) encodeData() []byte {
 	return AppendNested(data, unix.IFLA_BOND_ARP_IP_TARGET, targets)
 }
 
-// AddBond makes a bond. unix.EEXIST: the name is taken; unix.EOPNOTSUPP: the kernel has no bonds.
-func (c *Conn) AddBond(name string, mtu int, b vf.Bond) error {
+// AddBond makes a bond in a group of links. unix.EEXIST: the name is taken; unix.EOPNOTSUPP: the kernel
+// has no bonds.
+func (c *Conn) AddBond(name string, group uint32, mtu int, b vf.Bond) error {
+	_, err := c.Do(Request{
+		Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_EXCL,
+		Body: encodeBond(name, group, mtu, b),
+	})
+	return err
+}
+
+func encodeBond(name string, group uint32, mtu int, b vf.Bond) []byte {
 	body := AppendString(linkHeader(0, 0, 0), unix.IFLA_IFNAME, name)
+	body = AppendUint32(body, unix.IFLA_GROUP, group)
 	if mtu != 0 {
 		body = AppendUint32(body, unix.IFLA_MTU, uint32(mtu))
 	}
-	_, err := c.Do(Request{
-		Type: unix.RTM_NEWLINK, Flags: unix.NLM_F_ACK | unix.NLM_F_CREATE | unix.NLM_F_EXCL,
-		Body: appendLinkInfo(body, bondOf(b).encodeData()),
-	})
-	return err
+	return appendLinkInfo(body, bondOf(b).encodeData())
+}
+
+// MarkBond gives a bond an alias and the default group, in one message. A kill does not divide it:
+// the kernel looks at signals only after do_setlink.
+func (c *Conn) MarkBond(bond int, alias string) error {
+	attrs := AppendUint32(nil, unix.IFLA_GROUP, 0)
+	return c.SetLink(bond, 0, 0, AppendString(attrs, unix.IFLA_IFALIAS, alias))
 }
 
 // SetPrimary makes a member of a bond the preferred one. Only RTM_NEWLINK changes the settings

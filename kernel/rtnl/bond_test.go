@@ -23,8 +23,8 @@ func TestBond(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			// A message to the kernel and its answer have the same attributes.
-			l, err := ParseLink(appendLinkInfo(AppendString(linkHeader(9, 0, 0), unix.IFLA_IFNAME, "net1"), bondOf(tt.give).encodeData()))
-			if err != nil || l.Bond == nil || l.Kind != vf.MasterBond {
+			l, err := ParseLink(encodeBond("net1", 0x63750001, 1400, tt.give))
+			if err != nil || l.Bond == nil || l.Kind != vf.MasterBond || l.Name != "net1" || l.Group != 0x63750001 || l.MTU != 1400 {
 				t.Fatalf("%+v, %v", l, err)
 			}
 			if diff := cmp.Diff(tt.want, *l.Bond, byValue); diff != "" {

@@ -26,6 +26,7 @@ type Link struct {
 	Promisc  bool   // set by hand, or by a listener
 	AllMulti bool
 	Alias    string // ifalias
+	Group    uint32 // 0: the default one
 	Master   int    // index of the bond or bridge that it is a member of; 0: none
 	Kind     string // of a virtual link: bond, bridge and others; empty for a device's
 	Bond     *Bond  // of a bond
@@ -201,6 +202,9 @@ func (l *Link) takeAttr(a Attr) (err error) {
 		l.others = append(l.others, a)
 	case unix.IFLA_IFALIAS:
 		l.Alias = a.Text()
+		l.others = append(l.others, a)
+	case unix.IFLA_GROUP:
+		l.Group = a.Uint32()
 		l.others = append(l.others, a)
 	case unix.IFLA_LINKINFO:
 		l.Kind, l.Bond, err = parseLinkInfo(a.Value)

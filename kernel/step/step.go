@@ -222,8 +222,8 @@ type (
 // Changes to a bond in a pod's netns.
 type (
 	// AddBond makes a bond without members. It is down, and has the MTU that its members will
-	// have. No other bond has its Mark. A bond with a mark that has lost all its members
-	// gives way.
+	// have. No other bond has its Mark. A bond with a mark that has no members gives way. It has
+	// its mark from the start: DelBond removes it also if culvertd is killed within AddBond.
 	AddBond struct {
 		Netns, Name, Mark string
 		Bond              vf.Bond

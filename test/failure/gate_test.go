@@ -68,6 +68,8 @@ type mortalKernel struct {
 	gate   *gate
 	reads  *reads
 	before func(step.SetNumVFs)
+
+	cutAddBond func(step.AddBond) error
 }
 
 func (k mortalKernel) Do(ctx context.Context, s step.Step) error {
@@ -76,6 +78,11 @@ func (k mortalKernel) Do(ctx context.Context, s step.Step) error {
 	}
 	if n, ok := s.(step.SetNumVFs); ok {
 		k.before(n)
+	}
+	if add, ok := s.(step.AddBond); ok { // of two messages to the kernel
+		if err := k.gate.pass("within %s", s); err != nil {
+			return errors.Join(err, k.cutAddBond(add))
+		}
 	}
 	err := k.Kernel.Do(ctx, s)
 	return errors.Join(err, k.gate.pass("after %s", s))

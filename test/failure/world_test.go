@@ -156,7 +156,7 @@ func (w *world) open() {
 	}
 	w.gate, w.ledger = &gate{}, l
 	w.node = node.New(node.Config{
-		Kernel: mortalKernel{w.fault, w.gate, w.reads, w.mayRemake}, Ledger: mortalLedger{l, w.gate, &w.disk},
+		Kernel: mortalKernel{w.fault, w.gate, w.reads, w.mayRemake, w.k.CutAddBond}, Ledger: mortalLedger{l, w.gate, &w.disk},
 		BootID: fmt.Sprintf("boot %d", w.boot), Now: now,
 	})
 	w.node.SetSpec(w.spec)

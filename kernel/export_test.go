@@ -1,0 +1,4 @@
+package kernel
+
+// BondGroup is bondGroup.
+func BondGroup(mark string) uint32 { return bondGroup(mark) }
