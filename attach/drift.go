@@ -64,6 +64,8 @@ func (e *Engine) driftTask(ctx context.Context, r journal.Record, st vf.State) f
 
 // handleDrift runs with the VF locked.
 func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, undoBound)
+	defer cancel()
 	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile
@@ -136,7 +138,6 @@ func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) err
 	if err != nil {
 		return err
 	}
-	var errs []error
 	want := effectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
 	steps := adminSteps(at.place, st.Admin, want)
 	if st.Admin.MAC != want.MAC && keepsMAC(rec, st) {
@@ -145,10 +146,7 @@ func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) err
 	if st.Link != nil && len(rec.Lease.Wanted.GuardDiff(rec.Baseline, *st.Link)) > 0 {
 		steps = append(guardSteps(at.place, rec), steps...)
 	}
-	for _, s := range steps {
-		errs = append(errs, e.doStep(ctx, s))
-	}
-	return errors.Join(errs...)
+	return e.mendSteps(ctx, rec, steps)
 }
 
 // keepsMAC reports whether a VF still uses the MAC of its lease, although the PF has another one

@@ -105,6 +105,7 @@ type Engine struct {
 	absent     absences
 	closed     closings
 	podLinks   podLinks
+	hangs      memory[hang]
 	looking    chan struct{} // has a value for each read of tendLink that is under way
 	aside      setAside
 	background sync.WaitGroup // announcements, late results of detection, and VFs that take long to mend

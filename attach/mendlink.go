@@ -11,8 +11,12 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// mendsDrift reports whether culvertd mends the drift of a VF, as its pool wants.
+// mendsDrift reports whether culvertd mends the drift of a VF, as its pool wants. After a call for
+// the VF hung, culvertd only reports drift for hangPause.
 func (e *Engine) mendsDrift(rec journal.Record) bool {
+	if e.hungOfLate(rec) {
+		return false
+	}
 	pool, err := e.Spec().Pool(rec.Lease.Pool)
 	return err != nil || pool.Drift != desired.ReportDrift
 }
@@ -24,20 +28,16 @@ func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st v
 	if len(broken) == 0 {
 		return st, nil
 	}
-	var errs []error
-	do := func(steps []step.Step) {
-		for _, s := range steps {
-			errs = append(errs, e.doStep(ctx, s))
-		}
-	}
-	do(interfaceSteps(at.place, rec, broken))
+	failed := e.mendSteps(ctx, rec, interfaceSteps(at.place, rec, broken))
 	now, err := e.readVF(ctx, rec)
 	if err != nil || now.Link == nil {
-		return st, errors.Join(append(errs, err)...)
+		return st, errors.Join(failed, err)
 	}
-	do(missingSteps(at.place, rec, *now.Link, broken))
-	if now, err = e.readVF(ctx, rec); err != nil {
-		return st, errors.Join(append(errs, err)...)
+	if !errors.Is(failed, vf.ErrTimeout) {
+		failed = errors.Join(failed, e.mendSteps(ctx, rec, missingSteps(at.place, rec, *now.Link, broken)))
+		if now, err = e.readVF(ctx, rec); err != nil {
+			return st, errors.Join(failed, err)
+		}
 	}
 	left := slices.DeleteFunc(linkDrift(rec, now), func(d vf.Difference) bool { return len(without([]vf.Difference{d}, broken)) > 0 })
 	var events []journal.Event
@@ -48,7 +48,7 @@ func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st v
 	if len(left) > 0 {
 		events = append(events, e.driftEvent(at, rec, "Drifted", left))
 		e.reportUnmended(rec, left)
-		e.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", vf.Differences(left), "err", errors.Join(errs...))
+		e.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", vf.Differences(left), "err", failed)
 	}
 	return now, e.Ledger.Update(func(tx *journal.Tx) error {
 		var errs []error

@@ -123,6 +123,8 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	case <-late.C:
 		return nil // the next pass looks
 	}
+	ctx, cancel := context.WithTimeout(ctx, undoBound)
+	defer cancel()
 	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile
