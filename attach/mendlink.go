@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/desired"
@@ -21,10 +22,12 @@ func (e *Engine) mendsDrift(rec journal.Record) bool {
 	return err != nil || pool.Drift != desired.ReportDrift
 }
 
-// mendLink mends the interface of an attached VF in its owner's netns, after a reset of its PF. It
-// emits an event of what it has mended, and one of what is left, which only a new start of the pod
-// mends. It returns the state that it has read last.
-func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, broken []vf.Difference) (vf.State, error) {
+// mendLink mends the interface of an attached VF in its owner's netns, after a reset of its PF. own
+// are the differences from the lease that are the owner's doing, and stay. It emits an event of
+// what it has mended, and one of what is left, which only a new start of the pod mends. It returns
+// the state that it has read last.
+func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, own []vf.Difference) (vf.State, error) {
+	broken := without(linkDrift(rec, st), own)
 	if len(broken) == 0 {
 		return st, nil
 	}
@@ -34,7 +37,7 @@ func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st v
 		return st, errors.Join(failed, err)
 	}
 	if !errors.Is(failed, vf.ErrTimeout) {
-		failed = errors.Join(failed, e.mendSteps(ctx, rec, missingSteps(at.place, rec, *now.Link, broken)))
+		failed = errors.Join(failed, e.mendSteps(ctx, rec, missingSteps(at.place, rec, *now.Link, broken, own)))
 		if now, err = e.readVF(ctx, rec); err != nil {
 			return st, errors.Join(failed, err)
 		}
@@ -43,7 +46,9 @@ func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st v
 	var events []journal.Event
 	if done := without(broken, left); len(done) > 0 {
 		events = append(events, e.driftEvent(at, rec, "DriftMended", done))
-		e.announceAddresses(ctx, at, rec)
+		if now.Link != nil {
+			e.announceAddresses(ctx, at, withAddresses(rec, now.Link.Addrs))
+		}
 	}
 	if len(left) > 0 {
 		events = append(events, e.driftEvent(at, rec, "Drifted", left))
@@ -80,12 +85,24 @@ func interfaceSteps(p place, rec journal.Record, broken []vf.Difference) (out []
 	return out
 }
 
+// withAddresses returns a record without the addresses of its lease that are not in addrs.
+func withAddresses(rec journal.Record, addrs []netip.Prefix) journal.Record {
+	rec.Lease.Wanted.Addresses = slices.DeleteFunc(slices.Clone(rec.Lease.Wanted.Addresses), func(a vf.Address) bool {
+		return !slices.Contains(addrs, a.Prefix)
+	})
+	return rec
+}
+
 // missingSteps returns the steps that add the addresses and routes of a lease that are missing. An
-// interface that was down has lost its routes, and its addresses of IPv6.
-func missingSteps(p place, rec journal.Record, l vf.Link, broken []vf.Difference) (out []step.Step) {
+// interface that was down has lost its routes, and its addresses of IPv6. What the owner had
+// removed before, which is in own, is not added.
+func missingSteps(p place, rec journal.Record, l vf.Link, broken, own []vf.Difference) (out []step.Step) {
 	wasDown := slices.ContainsFunc(broken, func(d vf.Difference) bool { return d.Attribute == "up" })
+	isIn := func(all []vf.Difference, attribute, want string) bool {
+		return slices.ContainsFunc(all, func(d vf.Difference) bool { return d.Attribute == attribute && d.Want == want })
+	}
 	isBroken := func(attribute, want string) bool {
-		return wasDown || slices.ContainsFunc(broken, func(d vf.Difference) bool { return d.Attribute == attribute && d.Want == want })
+		return isIn(broken, attribute, want) || wasDown && !isIn(own, attribute, want)
 	}
 	for _, s := range addressSteps(p, rec, false) {
 		switch s := s.(type) {

@@ -139,12 +139,11 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	}
 	wasReset := !last.reset.IsZero() && now.Sub(last.reset) < resetBound && !last.reset.After(now)
 	last.looked, last.losses = now, pf.CarrierLosses
-	differences := linkDrift(rec, st)
 	switch {
 	case !wasReset:
-		last.own = differences
+		last.own = linkDrift(rec, st)
 	case e.mendsDrift(rec):
-		if st, err = e.mendLink(ctx, siteOf(pf, rec), rec, st, without(differences, last.own)); err != nil {
+		if st, err = e.mendLink(ctx, siteOf(pf, rec), rec, st, last.own); err != nil {
 			last.looked = time.Time{}.Add(1) // the next pass tries again
 		}
 	}

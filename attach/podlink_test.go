@@ -143,6 +143,38 @@ func TestPodKeepsItsOwnChanges(t *testing.T) {
 	}
 }
 
+// An address or a route that a pod removed itself stays removed after a reset of its PF, and is not
+// announced. The others are there again.
+func TestPodKeepsWhatItRemoved(t *testing.T) {
+	removed := netip.MustParsePrefix("10.1.0.2/24")
+	for name, test := range map[string]struct {
+		remove        func(*vf.Link)
+		addrs, routes int // are left
+	}{
+		"address": {func(l *vf.Link) { l.Addrs, l.Routes = l.Addrs[1:], nil }, 1, 0},
+		"route":   {func(l *vf.Link) { l.Routes = l.Routes[1:] }, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := watchPod(t, fake.IGB, everything(t))
+			w.do(w.k.Meddle(w.rec.PCI, func(st *vf.State) { test.remove(st.Link) }))
+			w.passAfter(time.Minute)
+			w.n.Engine.Wait()
+			announced := len(w.k.Announced())
+			w.do(w.k.ResetPF(w.pf))
+			w.passAfter(time.Second)
+			w.n.Engine.Wait()
+			st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns)
+			w.do(err)
+			if l := st.Link; !l.Up || len(l.Addrs) != test.addrs || len(l.Routes) != test.routes {
+				t.Errorf("up %t, %v, %v", l.Up, l.Addrs, l.Routes)
+			}
+			if got := w.k.Announced()[announced:]; len(got) != test.addrs || test.addrs == 1 && slices.Contains(got, removed) {
+				t.Errorf("announced %v", got)
+			}
+		})
+	}
+}
+
 // A reset goes on for some time in the driver of a VF, so that what changes later is mended too,
 // and what changes long after is the pod's doing.
 func TestLateEffectsOfAReset(t *testing.T) {
