@@ -5,37 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// reportedDrift remembers the reported drift of each attached VF, so that a drift causes one
-// event and not one in each pass. The zero value is ready.
-type reportedDrift struct {
-	mu sync.Mutex // guards of
-	of map[vf.ID]string
-}
-
-// isNews reports whether text differs from the VF's last text, and remembers it. An empty text
-// forgets the last one.
-func (t *reportedDrift) isNews(id vf.ID, text string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if text == "" {
-		delete(t.of, id)
+// isNews reports whether the text about drift of a lease differs from the last one, and remembers
+// it. So a drift causes one event and not one in each pass. An empty text forgets the last one.
+func (e *Engine) isNews(r journal.Record, text string) bool {
+	if e.drifts.load(r) == text {
 		return false
 	}
-	if t.of == nil {
-		t.of = map[vf.ID]string{}
-	}
-	if t.of[id] == text {
-		return false
-	}
-	t.of[id] = text
-	return true
+	e.drifts.store(r, text)
+	return text != ""
 }
 
 // driftOf lists the differences between an attached VF and its lease, as far as a listing of
@@ -56,7 +39,7 @@ func (e *Engine) driftTask(ctx context.Context, r journal.Record, st vf.State) f
 		if r.Lease.Wanted.Guard != "" {
 			return func() error { return e.tendGuard(ctx, r) }
 		}
-		e.drifts.isNews(r.ID, "")
+		e.isNews(r, "")
 		return nil
 	}
 	return func() error { return e.handleDrift(ctx, r) }
@@ -88,17 +71,17 @@ func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
 	var events []journal.Event
 	if done := mendedOf(before, left); len(done) > 0 {
 		if slices.ContainsFunc(done, isOfPF) {
-			e.podLinks.noteReset(rec, e.Now())
+			e.noteReset(rec)
 		}
 		events = append(events, e.driftEvent(at, rec, "DriftMended", done))
 	}
 	if len(left) > 0 {
-		if e.drifts.isNews(rec.ID, vf.Differences(left)) {
+		if e.isNews(rec, vf.Differences(left)) {
 			e.reportUnmended(rec, left)
 			events = append(events, e.driftEvent(at, rec, "Drifted", left))
 		}
 	} else {
-		e.drifts.isNews(rec.ID, "")
+		e.isNews(rec, "")
 	}
 	if len(events) == 0 {
 		return nil

@@ -101,10 +101,10 @@ const (
 type Engine struct {
 	Config
 	vfs        keylock.Locks[vf.ID]
-	drifts     reportedDrift
-	absent     absences
-	closed     closings
-	podLinks   podLinks
+	drifts     memory[string]    // the text of the last event about drift
+	absent     memory[absence]   // of pods whose VF is back
+	closed     memory[time.Time] // since when the VF of a guest that ran is not open
+	podLinks   memory[podLink]
 	hangs      memory[hang]
 	looking    chan struct{} // has a value for each read of tendLink that is under way
 	aside      setAside

@@ -140,7 +140,7 @@ func (e *Engine) tendGuard(ctx context.Context, rec journal.Record) error {
 		return fmt.Errorf("VF %s of %s: %w", rec.PCI, rec.Lease.Owner, err)
 	}
 	if len(rec.Lease.Wanted.GuardDiff(rec.Baseline, vf.Link{Guard: &g})) == 0 {
-		e.drifts.isNews(rec.ID, "")
+		e.isNews(rec, "")
 		return nil
 	}
 	return e.handleDrift(ctx, rec)

@@ -3,7 +3,6 @@ package attach
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/journal"
@@ -18,46 +17,15 @@ const (
 	lostBound = 5 * time.Second // for the answers; a DEL of the lease waits meanwhile
 )
 
-// absences remembers which pods the cluster does not know. It is in memory only, so the wait
-// begins anew when culvertd restarts. The zero value is ready.
-type absences struct {
-	mu sync.Mutex // guards of
-	of map[vf.ID]absence
-}
-
-// absence records the cluster's answers about the pod of one lease.
+// absence records the cluster's answers about the pod of one lease. It is in memory only, so the
+// wait begins anew when culvertd restarts.
 type absence struct {
-	generation uint64
-	asked      time.Time // last
-	since      time.Time // zero: the last answer was not that the pod is unknown
+	asked time.Time // last
+	since time.Time // zero: the last answer was not that the pod is unknown
 	// runs is since when the answers say that the pod is known, and reported whether the pod has an
 	// event that its VF is back.
 	runs     time.Time
 	reported bool
-}
-
-func (a *absences) loadAbsence(r journal.Record) absence {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if last := a.of[r.ID]; last.generation == r.Generation {
-		return last
-	}
-	return absence{generation: r.Generation}
-}
-
-func (a *absences) storeAbsence(id vf.ID, now absence) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.of == nil {
-		a.of = map[vf.ID]absence{}
-	}
-	a.of[id] = now
-}
-
-func (a *absences) forgetAbsence(id vf.ID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.of, id)
 }
 
 // attachedTask returns the upkeep that an attached VF of a listing needs, nil for none. What the PF
@@ -78,10 +46,10 @@ func (e *Engine) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, s
 		}
 	}
 	if e.KnowsPod == nil || r.Lease.Owner.Kind != vf.OwnerPod || !isBack(st) {
-		e.absent.forgetAbsence(r.ID)
+		e.absent.forget(r.ID)
 		return drift
 	}
-	if since := e.Now().Sub(e.absent.loadAbsence(r).asked); since >= 0 && since < lostLook {
+	if since := e.Now().Sub(e.absent.load(r).asked); since >= 0 && since < lostLook {
 		return drift
 	}
 	return func() error {
@@ -111,7 +79,7 @@ func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack 
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return false, err
 	}
-	last := e.absent.loadAbsence(rec)
+	last := e.absent.load(rec)
 	gone, err := e.podGone(ctx, rec)
 	if err != nil {
 		e.Log.Debug("leave the lease of a VF that is back from its pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
@@ -124,11 +92,11 @@ func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack 
 	case last.since.IsZero() || last.since.After(last.asked): // the latter: the clock was set back
 		last.since = last.asked
 	case last.asked.Sub(last.since) >= lostWait:
-		e.absent.forgetAbsence(rec.ID)
+		e.absent.forget(rec.ID)
 		return true, e.releaseLocked(ctx, rec, "PodGone", fmt.Errorf(
 			"no DEL came: the VF is back from the pod, and neither the API server nor the kubelet has known the pod for %s", lostWait))
 	}
-	e.absent.storeAbsence(rec.ID, last)
+	e.absent.store(rec, last)
 	return false, nil
 }
 

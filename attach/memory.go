@@ -47,3 +47,12 @@ func (m *memory[T]) forget(id vf.ID) {
 	defer m.mu.Unlock()
 	delete(m.of, id)
 }
+
+// forgetLease forgets all that is in memory about the leases of a VF.
+func (e *Engine) forgetLease(id vf.ID) {
+	e.drifts.forget(id)
+	e.absent.forget(id)
+	e.closed.forget(id)
+	e.podLinks.forget(id)
+	e.hangs.forget(id)
+}

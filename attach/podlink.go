@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/alloc"
@@ -31,19 +30,11 @@ const (
 // was set up and after a reset of the PF, a VF driver needs some seconds.
 const darkBound = 10 * time.Second
 
-// podLinks remembers what was read of the interfaces of attached VFs. It is in memory only: after
-// a start of culvertd, the first look at an interface only records how it is. The zero value is
-// ready.
-type podLinks struct {
-	mu sync.Mutex // guards of
-	of map[vf.ID]podLink
-}
-
-// podLink is what was read of the interface of one lease.
+// podLink is what was read of the interface of one lease. It is in memory only: after a start of
+// culvertd, the first look at an interface only records how it is.
 type podLink struct {
-	generation uint64
-	looked     time.Time // zero: not yet
-	losses     uint32    // of carrier, of the PF, at the last look
+	looked time.Time // zero: not yet
+	losses uint32    // of carrier, of the PF, at the last look
 	// reset is when the PF was last found to have been reset since the look before.
 	reset time.Time
 	// own are the differences from the lease that the interface had apart from resets: the owner's
@@ -54,44 +45,26 @@ type podLink struct {
 	reported bool // of dark
 }
 
-func (l *podLinks) loadLink(r journal.Record) podLink {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if last := l.of[r.ID]; last.generation == r.Generation {
-		return last
-	}
-	return podLink{generation: r.Generation}
-}
-
-func (l *podLinks) storeLink(id vf.ID, now podLink) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = map[vf.ID]podLink{}
-	}
-	l.of[id] = now
-}
-
 // noteReset records that the PF of a lease was reset, since it lost its settings for the VF. The
 // interface is then read at once.
-func (l *podLinks) noteReset(r journal.Record, now time.Time) {
-	last := l.loadLink(r)
+func (e *Engine) noteReset(r journal.Record) {
+	last := e.podLinks.load(r)
 	if !last.looked.IsZero() {
-		last.reset, last.looked = now, time.Unix(0, 0)
-		l.storeLink(r.ID, last)
+		last.reset, last.looked = e.Now(), time.Unix(0, 0)
+		e.podLinks.store(r, last)
 	}
 }
 
-// isDark reports whether the VF of a lease was without carrier at the last look although its PF
+// wasDark reports whether the VF of a lease was without carrier at the last look although its PF
 // had a link, for however long.
-func (l *podLinks) isDark(r journal.Record) bool {
-	return !l.loadLink(r).dark.IsZero()
+func (e *Engine) wasDark(r journal.Record) bool {
+	return !e.podLinks.load(r).dark.IsZero()
 }
 
 // IsDark reports whether the interface of an attached VF has been up without carrier for long,
 // although its PF has a link.
 func (e *Engine) IsDark(r journal.Record) bool {
-	last := e.podLinks.loadLink(r)
+	last := e.podLinks.load(r)
 	return r.Phase == journal.Attached && last.reported && !last.dark.IsZero()
 }
 
@@ -106,7 +79,7 @@ func (e *Engine) needsLook(r journal.Record, pf vf.PF) bool {
 	if r.Lease.Netns == "" || r.Lease.Wanted.Driver == vf.DriverVFIO || pf.Err != "" || pf.LinkProblem() != "" {
 		return false
 	}
-	last := e.podLinks.loadLink(r)
+	last := e.podLinks.load(r)
 	since := e.Now().Sub(last.looked)
 	return last.losses != pf.CarrierLosses || since < 0 || since >= linkLook
 }
@@ -133,7 +106,7 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	if err != nil || st.Link == nil || st.Link.Netns == "" {
 		return err // nil when it is not with its owner, which is drift
 	}
-	last, now := e.podLinks.loadLink(rec), e.Now()
+	last, now := e.podLinks.load(rec), e.Now()
 	if !last.looked.IsZero() && last.losses != pf.CarrierLosses {
 		last.reset, last.dark = now, time.Time{}
 	}
@@ -147,7 +120,7 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 			last.looked = time.Time{}.Add(1) // the next pass tries again
 		}
 	}
-	e.podLinks.storeLink(rec.ID, last)
+	e.podLinks.store(rec, last)
 	if err != nil {
 		return err
 	}
@@ -194,7 +167,7 @@ func (e *Engine) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last p
 	if !isDark {
 		last.dark, last.reported = time.Time{}, false
 	}
-	e.podLinks.storeLink(rec.ID, last)
+	e.podLinks.store(rec, last)
 	if event.Reason == "" {
 		return nil
 	}

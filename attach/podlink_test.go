@@ -266,6 +266,41 @@ func TestPodIsToldToRestart(t *testing.T) {
 	}
 }
 
+// What culvertd remembers of a pod whose VF was lost says nothing about the next pod with that VF,
+// although both leases have the same generation.
+func TestNextPodOnAVFThatWasMadeAnew(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	w.k.Cable(w.pf, false)
+	w.k.Cable(w.pf, true)
+	w.do(w.k.SetMailbox(w.pf, false))
+	for range 3 {
+		w.passAfter(time.Minute)
+	}
+	if !w.n.Engine.IsDark(w.rec) {
+		t.Fatal("the VF has carrier")
+	}
+	w.do(w.k.RemovePF(w.pf))
+	w.passAfter(time.Second)
+	w.do(w.k.AddPF(w.pf, w.pf))
+	w.do(w.k.SetMailbox(w.pf, true))
+	w.passAfter(time.Second)
+	req := everything(t)
+	req.Owner.UID, req.Owner.Name, req.VF = "c2", "default/b", w.rec.PCI
+	next, err := w.n.Engine.Attach(t.Context(), req)
+	w.do(err)
+	if next.ID != w.rec.ID || next.Generation != w.rec.Generation {
+		t.Fatalf("VF %s, generation %d: want %s, %d", next.ID, next.Generation, w.rec.ID, w.rec.Generation)
+	}
+	if w.n.Engine.IsDark(next) {
+		t.Error("the next pod's VF is dark at once")
+	}
+	w.do(w.k.Do(t.Context(), step.SetMTU{VF: next.PCI, Netns: podNetns, MTU: 1300}))
+	w.passAfter(time.Second)
+	if st, err := w.k.VF(t.Context(), next.PCI, podNetns); err != nil || st.Link.MTU != 1300 {
+		t.Errorf("the pod's MTU was set back to %d: %v", st.Link.MTU, err)
+	}
+}
+
 // A VF whose own driver is bound anew is back on the host, while its pod runs on: the pod has to be
 // restarted. A pod that ends gets no such event.
 func TestPodWhoseVFIsBackIsToldToRestart(t *testing.T) {

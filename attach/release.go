@@ -124,10 +124,14 @@ func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error)
 		text += ": " + cause.Error()
 		kind = journal.Warning
 	}
-	return e.Ledger.Update(func(tx *journal.Tx) error {
+	err := e.Ledger.Update(func(tx *journal.Tx) error {
 		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID),
 			tx.Event(journal.Event{Type: kind, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
 	})
+	if err == nil {
+		e.forgetLease(rec.ID) // and not before: a further try must know of a call that hung
+	}
+	return err
 }
 
 // resetVF takes a VF back to its baseline and reads it back (I2, I3). The error has the
@@ -137,7 +141,7 @@ func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error)
 // makes one up if the PF does not answer, which is a difference.
 func (e *Engine) resetVF(ctx context.Context, at site, rec *journal.Record) error {
 	var errs []error
-	rebound, isDark := false, e.podLinks.isDark(*rec)
+	rebound, isDark := false, e.wasDark(*rec)
 	for round := range rounds {
 		st, err := e.readVF(ctx, *rec)
 		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
