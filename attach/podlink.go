@@ -56,9 +56,10 @@ func (e *Engine) noteReset(r journal.Record) {
 }
 
 // wasDark reports whether the VF of a lease was without carrier at the last look although its PF
-// had a link, for however long.
+// had a link, and has been so for darkBound.
 func (e *Engine) wasDark(r journal.Record) bool {
-	return !e.podLinks.load(r).dark.IsZero()
+	since := e.podLinks.load(r).dark
+	return !since.IsZero() && e.Now().Sub(since) >= darkBound
 }
 
 // IsDark reports whether the interface of an attached VF has been up without carrier for long,

@@ -12,6 +12,7 @@ import (
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
@@ -371,6 +372,7 @@ func TestVFWithoutCarrier(t *testing.T) {
 	}
 	w.do(w.k.SetMailbox(w.pf, false))
 	w.passAfter(time.Minute)
+	w.now = w.now.Add(15 * time.Second)
 	w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
 	if got := recordOf(t, w.n, w.rec); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "link mac is ") || !strings.Contains(got.Reason, "the PF did not answer") {
 		t.Errorf("a VF that the PF does not answer is %s: %s", got.Phase, got.Reason)
@@ -385,6 +387,45 @@ func TestVFWithoutCarrier(t *testing.T) {
 		w.passAfter(11 * time.Minute)
 	}
 	clean(t, w.n, 14)
+}
+
+// The carrier of a VF comes some seconds after its interface was set up. A pod that ends soon does
+// not pay for a new bind of the driver at the release, whether its carrier has come or not.
+func TestShortPodsNeedNoBind(t *testing.T) {
+	for name, test := range map[string]struct {
+		comes bool // the carrier, after 3 s
+		ends  time.Duration
+		binds bool
+	}{
+		"came, 5 s":   {true, 5 * time.Second, false},
+		"came, 15 s":  {true, 15 * time.Second, false},
+		"never, 5 s":  {false, 5 * time.Second, false},
+		"never, 15 s": {false, 15 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := everything(t)
+			req.Spec.MAC = nil
+			w := watchPod(t, fake.IGB, req)
+			w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+			w.do(w.k.SetMailbox(w.pf, false))
+			rec, err := w.n.Engine.Attach(t.Context(), req)
+			w.do(err)
+			w.passAfter(time.Second)
+			w.do(w.k.SetMailbox(w.pf, test.comes))
+			w.now = w.now.Add(test.ends - time.Second)
+			binds := 0
+			w.k.faults.Fail(func(_ faulty.Moment, s step.Step) error {
+				if faulty.Kind(s) == "Unbind" {
+					binds++
+				}
+				return nil
+			})
+			w.do(w.n.Engine.Detach(t.Context(), rec.Lease.Owner))
+			if binds > 0 != test.binds {
+				t.Errorf("%d unbinds", binds)
+			}
+		})
+	}
 }
 
 // A VF has no carrier by itself while its PF has none, while its interface is down, and where its
