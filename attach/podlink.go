@@ -34,6 +34,8 @@ const darkBound = 10 * time.Second
 // culvertd, the first look at an interface only records how it is.
 type podLink struct {
 	looked time.Time // zero: not yet
+	known  bool      // a look was successful
+	failed bool      // the last look was not
 	losses uint32    // of carrier, of the PF, at the last look
 	// reset is when the PF was last found to have been reset since the look before.
 	reset time.Time
@@ -49,7 +51,7 @@ type podLink struct {
 // interface is then read at once.
 func (e *Engine) noteReset(r journal.Record) {
 	last := e.podLinks.load(r)
-	if !last.looked.IsZero() {
+	if last.known {
 		last.reset, last.looked = e.Now(), time.Unix(0, 0)
 		e.podLinks.store(r, last)
 	}
@@ -103,16 +105,22 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
-	st, err := e.readVF(ctx, rec)
-	if err != nil || st.Link == nil || st.Link.Netns == "" {
-		return err // nil when it is not with its owner, which is drift
-	}
 	last, now := e.podLinks.load(rec), e.Now()
-	if !last.looked.IsZero() && last.losses != pf.CarrierLosses {
+	if last.known && last.losses != pf.CarrierLosses {
 		last.reset, last.dark = now, time.Time{}
 	}
 	wasReset := !last.reset.IsZero() && now.Sub(last.reset) < resetBound && !last.reset.After(now)
 	last.looked, last.losses = now, pf.CarrierLosses
+	st, err := e.readVF(ctx, rec)
+	if err != nil && !last.failed { // it is no problem of the host (I7)
+		e.Log.Warn("read the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
+	}
+	last.failed = err != nil
+	if err != nil || st.Link == nil || st.Link.Netns == "" { // the latter: it is not with its owner, which is drift
+		e.podLinks.store(rec, last)
+		return nil
+	}
+	last.known = true
 	switch {
 	case !wasReset:
 		last.own = linkDrift(rec, st)
