@@ -65,9 +65,18 @@ func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
 		err = e.mendDrift(ctx, at, rec)
 	}
 	left, lookErr := e.readDrift(ctx, rec)
+	if lookErr == nil {
+		lookErr = e.reportDrift(at, rec, before, left)
+	}
 	if err := errors.Join(err, lookErr); err != nil {
 		return fmt.Errorf("VF %s of PF %s: mend what drifted (%s): %w", rec.PCI, at.label, vf.Differences(before), err)
 	}
+	return nil
+}
+
+// reportDrift emits the events of the drift of a VF: of what was mended, and of what is left if
+// that is news.
+func (e *Engine) reportDrift(at site, rec journal.Record, before, left []vf.Difference) error {
 	var events []journal.Event
 	if done := mendedOf(before, left); len(done) > 0 {
 		if slices.ContainsFunc(done, isOfPF) {

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,15 +35,14 @@ func (e *Engine) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, s
 	drift := e.driftTask(ctx, r, st)
 	if first := drift; first != nil || e.needsLook(r, pf) {
 		drift = func() error {
+			var err error
 			if first != nil {
-				if err := first(); err != nil {
-					return err
-				}
+				err = first()
 			}
-			if !e.needsLook(r, pf) {
-				return nil
+			if e.needsLook(r, pf) { // what cannot be mended does not hide the interface
+				err = errors.Join(err, e.tendLink(ctx, r, pf))
 			}
-			return e.tendLink(ctx, r, pf)
+			return err
 		}
 	}
 	if e.KnowsPod == nil || r.Lease.Owner.Kind != vf.OwnerPod || !isBack(st) {

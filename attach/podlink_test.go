@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -487,5 +488,37 @@ func TestDroppedRatesAreReported(t *testing.T) {
 	}
 	if len(w.events) > 0 {
 		t.Errorf("the pod has the events %q, although its VF was mended", w.events)
+	}
+}
+
+// A setting of the PF that cannot be mended, such as a rate that the driver refuses, does not hide
+// that the interface has no carrier. What was mended of the reset is in the events.
+func TestUnmendableDriftHidesNothing(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	since := len(w.ledgerEvents(0))
+	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if m == faulty.Before && faulty.Kind(s) == "SetVFRate" {
+			return errors.New("operation not supported")
+		}
+		return nil
+	})
+	w.do(w.k.ResetPF(w.pf))
+	w.do(w.k.SetMailbox(w.pf, false))
+	for range 4 {
+		w.now = w.now.Add(30 * time.Second)
+		if err := w.n.Reconciler.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "operation not supported") {
+			t.Error("the error of the rate is lost:", err)
+		}
+	}
+	got := w.ledgerEvents(since)
+	for _, want := range []string{"DriftMended vlan", "DriftMended up is false", "Drifted max_tx_rate is 0, not 200", "VFNoCarrier "} {
+		reason, text, _ := strings.Cut(want, " ")
+		matches := slices.DeleteFunc(slices.Clone(got), func(e string) bool { return !strings.HasPrefix(e, reason+" ") || !strings.Contains(e, text) })
+		if len(matches) != 1 {
+			t.Errorf("%d events %q of\n%s", len(matches), want, strings.Join(got, "\n"))
+		}
+	}
+	if !w.n.Engine.IsDark(w.rec) {
+		t.Error("the VF is not dark")
 	}
 }
