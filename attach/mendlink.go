@@ -22,13 +22,13 @@ func (e *Engine) mendsDrift(rec journal.Record) bool {
 	return err != nil || pool.Drift != desired.ReportDrift
 }
 
-// mendLink mends the interface of an attached VF in its owner's netns, after a reset of its PF. own
-// are the differences from the lease that are the owner's doing, and stay. It emits an event of
-// what it has mended, and one of what is left, which only a new start of the pod mends. It returns
-// the state that it has read last.
-func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, own []vf.Difference) (vf.State, error) {
-	broken := without(linkDrift(rec, st), own)
+// mendLink mends the interface of an attached VF in its owner's netns, after a reset of its PF. The
+// owner's own changes stay. It emits an event of what it has mended, and one of what is left, which
+// only a new start of the pod mends, if that is news. It returns the state that it has read last.
+func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, last *podLink) (vf.State, error) {
+	broken := without(linkDrift(rec, st), last.own)
 	if len(broken) == 0 {
+		last.left = ""
 		return st, nil
 	}
 	failed := e.mendSteps(ctx, rec, interfaceSteps(at.place, rec, broken))
@@ -37,7 +37,7 @@ func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st v
 		return st, errors.Join(failed, err)
 	}
 	if !errors.Is(failed, vf.ErrTimeout) {
-		failed = errors.Join(failed, e.mendSteps(ctx, rec, missingSteps(at.place, rec, *now.Link, broken, own)))
+		failed = errors.Join(failed, e.mendSteps(ctx, rec, missingSteps(at.place, rec, *now.Link, broken, last.own)))
 		if now, err = e.readVF(ctx, rec); err != nil {
 			return st, errors.Join(failed, err)
 		}
@@ -50,10 +50,11 @@ func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st v
 			e.announceAddresses(ctx, at, withAddresses(rec, now.Link.Addrs))
 		}
 	}
-	if len(left) > 0 {
+	before := last.left
+	if last.left = vf.Differences(left); len(left) > 0 && last.left != before {
 		events = append(events, e.driftEvent(at, rec, "Drifted", left))
 		e.reportUnmended(rec, left)
-		e.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", vf.Differences(left), "err", failed)
+		e.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", last.left, "err", failed)
 	}
 	return now, e.Ledger.Update(func(tx *journal.Tx) error {
 		var errs []error

@@ -42,6 +42,8 @@ type podLink struct {
 	// own are the differences from the lease that the interface had apart from resets: the owner's
 	// doing.
 	own []vf.Difference
+	// left is the text of the last event about differences that could not be mended.
+	left string
 	// dark is since when the interface is up without carrier although the PF has a link.
 	dark     time.Time
 	reported bool // of dark
@@ -125,7 +127,7 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	case !wasReset:
 		last.own = linkDrift(rec, st)
 	case e.mendsDrift(rec):
-		if st, err = e.mendLink(ctx, siteOf(pf, rec), rec, st, last.own); err != nil {
+		if st, err = e.mendLink(ctx, siteOf(pf, rec), rec, st, &last); err != nil {
 			last.looked = time.Time{}.Add(1) // the next pass tries again
 		}
 	}

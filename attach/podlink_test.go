@@ -522,3 +522,28 @@ func TestUnmendableDriftHidesNothing(t *testing.T) {
 		t.Error("the VF is not dark")
 	}
 }
+
+// What cannot be mended in a pod causes one event, however often its PF loses the link.
+func TestUnmendedLinkIsReportedOnce(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	since := len(w.ledgerEvents(0))
+	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if m == faulty.Before && faulty.Kind(s) == "SetMTU" {
+			return errors.New("device or resource busy")
+		}
+		return nil
+	})
+	w.do(w.k.ResetPF(w.pf))
+	for range 20 {
+		w.k.Cable(w.pf, false)
+		w.k.Cable(w.pf, true)
+		w.passAfter(15 * time.Second)
+	}
+	got := slices.DeleteFunc(w.ledgerEvents(since), func(e string) bool { return !strings.HasPrefix(e, "Drifted ") })
+	if len(got) != 1 || !strings.Contains(got[0], "mtu is 1500, not 1400") {
+		t.Errorf("%d events: %q", len(got), got)
+	}
+	if len(w.events) != 1 || !strings.Contains(w.events[0], "VFChanged") {
+		t.Errorf("the pod has %d events: %q", len(w.events), w.events)
+	}
+}
