@@ -182,7 +182,7 @@ func (h Host) rankPFs() map[vf.PFID]int {
 // errors of late, one of its VFs is in quarantine, or one has no carrier although the PF has a link.
 func IsDoubtful(pf vf.PF, records []journal.Record, isDark func(journal.Record) bool) bool {
 	return len(pf.Faults) > 0 || slices.ContainsFunc(records, func(r journal.Record) bool {
-		return r.ID.PF == pf.ID && (r.Phase == journal.Quarantined || isDark != nil && isDark(r))
+		return r.ID.PF == pf.ID && (r.IsAside() || isDark != nil && isDark(r))
 	})
 }
 

@@ -5,37 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
-// reportedDrift remembers the reported drift of each attached VF, so that a drift causes one
-// event and not one in each pass. The zero value is ready.
-type reportedDrift struct {
-	mu sync.Mutex // guards of
-	of map[vf.ID]string
-}
-
-// isNews reports whether text differs from the VF's last text, and remembers it. An empty text
-// forgets the last one.
-func (t *reportedDrift) isNews(id vf.ID, text string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if text == "" {
-		delete(t.of, id)
+// isNews reports whether the text about drift of a lease differs from the last one, and remembers
+// it. So a drift causes one event and not one in each pass. An empty text forgets the last one.
+func (e *Engine) isNews(r journal.Record, text string) bool {
+	if e.drifts.load(r) == text {
 		return false
 	}
-	if t.of == nil {
-		t.of = map[vf.ID]string{}
-	}
-	if t.of[id] == text {
-		return false
-	}
-	t.of[id] = text
-	return true
+	e.drifts.store(r, text)
+	return text != ""
 }
 
 // driftOf lists the differences between an attached VF and its lease, as far as a listing of
@@ -59,7 +42,7 @@ func (e *Engine) driftTask(ctx context.Context, r journal.Record, st vf.State) f
 			}
 			return func() error { return e.tendGuard(ctx, r) }
 		}
-		e.drifts.isNews(r.ID, "")
+		e.isNews(r, "")
 		return nil
 	}
 	return func() error { return e.handleDrift(ctx, r) }
@@ -67,6 +50,8 @@ func (e *Engine) driftTask(ctx context.Context, r journal.Record, st vf.State) f
 
 // handleDrift runs with the VF locked.
 func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, undoBound)
+	defer cancel()
 	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile
@@ -83,23 +68,32 @@ func (e *Engine) handleDrift(ctx context.Context, seen journal.Record) error {
 		err = e.mendDrift(ctx, at, rec)
 	}
 	left, lookErr := e.readDrift(ctx, rec)
+	if lookErr == nil {
+		lookErr = e.reportDrift(at, rec, before, left)
+	}
 	if err := errors.Join(err, lookErr); err != nil {
 		return fmt.Errorf("VF %s of PF %s: mend what drifted (%s): %w", rec.PCI, at.label, vf.Differences(before), err)
 	}
+	return nil
+}
+
+// reportDrift emits the events of the drift of a VF: of what was mended, and of what is left if
+// that is news.
+func (e *Engine) reportDrift(at site, rec journal.Record, before, left []vf.Difference) error {
 	var events []journal.Event
 	if done := without(before, left); len(done) > 0 {
 		if slices.ContainsFunc(done, isOfPF) {
-			e.podLinks.noteReset(rec, e.Now())
+			e.noteReset(rec)
 		}
 		events = append(events, e.driftEvent(at, rec, "DriftMended", done))
 	}
 	if len(left) > 0 {
-		if e.drifts.isNews(rec.ID, vf.Differences(left)) {
+		if e.isNews(rec, vf.Differences(left)) {
 			e.reportUnmended(rec, left)
 			events = append(events, e.driftEvent(at, rec, "Drifted", left))
 		}
 	} else {
-		e.drifts.isNews(rec.ID, "")
+		e.isNews(rec, "")
 	}
 	if len(events) == 0 {
 		return nil
@@ -139,7 +133,6 @@ func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) err
 	if err != nil {
 		return err
 	}
-	var errs []error
 	want := effectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
 	steps := adminSteps(at.place, st.Admin, want)
 	if st.Admin.MAC != want.MAC && keepsMAC(rec, st) {
@@ -148,10 +141,7 @@ func (e *Engine) mendDrift(ctx context.Context, at site, rec journal.Record) err
 	if st.Link != nil && len(rec.Lease.Wanted.GuardDiff(rec.Baseline, *st.Link)) > 0 {
 		steps = append(guardSteps(at.place, rec), steps...)
 	}
-	for _, s := range steps {
-		errs = append(errs, e.doStep(ctx, s))
-	}
-	return errors.Join(errs...)
+	return e.mendSteps(ctx, rec, steps)
 }
 
 // keepsMAC reports whether a VF still uses the MAC of its lease, although the PF has another one

@@ -101,10 +101,12 @@ const (
 type Engine struct {
 	Config
 	vfs        keylock.Locks[vf.ID]
-	drifts     reportedDrift
-	absent     absences
-	closed     closings
-	podLinks   podLinks
+	drifts     memory[string]    // the text of the last event about drift
+	absent     memory[absence]   // of pods whose VF is back
+	closed     memory[time.Time] // since when the VF of a guest that ran is not open
+	podLinks   memory[podLink]
+	guardLooks memory[time.Time] // when upkeep last read the guard
+	hangs      memory[hang]
 	looking    chan struct{} // has a value for each read of waitForTurn that is under way
 	aside      setAside
 	background sync.WaitGroup // announcements, late results of detection, and VFs that take long to mend

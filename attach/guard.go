@@ -173,7 +173,7 @@ func (e *Engine) restoreGuard(ctx context.Context, rec journal.Record, up bool) 
 		return err
 	}
 	var errs []error
-	for _, s := range missingSteps(at.place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}) {
+	for _, s := range missingSteps(at.place, rec, *st.Link, []vf.Difference{{Attribute: "up"}}, nil) {
 		errs = append(errs, e.doStep(ctx, s))
 	}
 	return errors.Join(errs...)
@@ -194,7 +194,7 @@ func (e *Engine) removeGuardAfter(ctx context.Context, rec journal.Record, err e
 
 // needsGuardLook reports whether upkeep is to read the guard of an attached VF.
 func (e *Engine) needsGuardLook(r journal.Record) bool {
-	since := e.Now().Sub(e.podLinks.loadLink(r).guard)
+	since := e.Now().Sub(e.guardLooks.load(r))
 	return since < 0 || since >= linkLook
 }
 
@@ -210,11 +210,9 @@ func (e *Engine) tendGuard(ctx context.Context, rec journal.Record) error {
 	if err != nil {
 		return fmt.Errorf("VF %s of %s: %w", rec.PCI, rec.Lease.Owner, err)
 	}
-	last := e.podLinks.loadLink(rec)
-	last.guard = e.Now()
-	e.podLinks.storeLink(rec.ID, last)
+	e.guardLooks.store(rec, e.Now())
 	if len(rec.Lease.Wanted.GuardDiff(rec.Baseline, vf.Link{Guard: &g})) == 0 {
-		e.drifts.isNews(rec.ID, "")
+		e.isNews(rec, "")
 		return nil
 	}
 	return e.handleDrift(ctx, rec)

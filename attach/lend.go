@@ -137,7 +137,7 @@ func (e *Engine) setRates(ctx context.Context, at site, rec journal.Record) erro
 		return err
 	}
 	want := effectiveSpec(rec.Lease.Wanted, rec).Over(rec.Baseline.Admin)
-	if err := e.doStep(ctx, step.SetVFRate{PF: at.pf, Index: at.index, Min: want.MinTxRate, Max: want.MaxTxRate}); err != nil {
+	if err := e.mendSteps(ctx, rec, []step.Step{step.SetVFRate{PF: at.pf, Index: at.index, Min: want.MinTxRate, Max: want.MaxTxRate}}); err != nil {
 		return err
 	}
 	d, err := e.rateDrift(ctx, rec)

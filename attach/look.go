@@ -33,5 +33,9 @@ func (e *Engine) readVF(ctx context.Context, rec journal.Record) (vf.State, erro
 // reconcile takes it over as a new one.
 func (e *Engine) forgetVF(rec journal.Record, cause error) error {
 	e.Log.Warn("VF is gone", "vf", rec.ID, "phase", rec.Phase, "owner", rec.Lease.Owner, "err", cause)
-	return e.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(rec.ID, cause.Error()) })
+	err := e.Ledger.Update(func(tx *journal.Tx) error { return tx.Forget(rec.ID, cause.Error()) })
+	if err == nil {
+		e.forgetLease(rec.ID)
+	}
+	return err
 }

@@ -2,8 +2,8 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/journal"
@@ -18,46 +18,15 @@ const (
 	lostBound = 5 * time.Second // for the answers; a DEL of the lease waits meanwhile
 )
 
-// absences remembers which pods the cluster does not know. It is in memory only, so the wait starts
-// again when culvertd restarts. The zero value is ready to use.
-type absences struct {
-	mu sync.Mutex // guards of
-	of map[vf.ID]absence
-}
-
-// absence records the cluster's answers about the pod of one lease.
+// absence records the cluster's answers about the pod of one lease. It is in memory only, so the
+// wait starts again when culvertd restarts.
 type absence struct {
-	generation uint64
-	asked      time.Time // last
-	since      time.Time // zero: the last answer was not that the pod is unknown
+	asked time.Time // last
+	since time.Time // zero: the last answer was not that the pod is unknown
 	// runs is the time since which the cluster has known the pod while its VF is back on the host.
 	// reported is true if the pod has had an event about that.
 	runs     time.Time
 	reported bool
-}
-
-func (a *absences) loadAbsence(r journal.Record) absence {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if last := a.of[r.ID]; last.generation == r.Generation {
-		return last
-	}
-	return absence{generation: r.Generation}
-}
-
-func (a *absences) storeAbsence(id vf.ID, now absence) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.of == nil {
-		a.of = map[vf.ID]absence{}
-	}
-	a.of[id] = now
-}
-
-func (a *absences) forgetAbsence(id vf.ID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.of, id)
 }
 
 // attachedTask returns the upkeep that an attached VF of a listing needs, or nil if it needs none.
@@ -67,22 +36,21 @@ func (e *Engine) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, s
 	drift := e.driftTask(ctx, r, st)
 	if first := drift; first != nil || e.needsLook(r, pf) {
 		drift = func() error {
+			var err error
 			if first != nil {
-				if err := first(); err != nil {
-					return err
-				}
+				err = first()
 			}
-			if !e.needsLook(r, pf) {
-				return nil
+			if e.needsLook(r, pf) { // what cannot be mended does not hide the interface
+				err = errors.Join(err, e.tendLink(ctx, r, pf))
 			}
-			return e.tendLink(ctx, r, pf)
+			return err
 		}
 	}
 	if e.KnowsPod == nil || r.Lease.Owner.Kind != vf.OwnerPod || !isBack(st) {
-		e.absent.forgetAbsence(r.ID)
+		e.absent.forget(r.ID)
 		return drift
 	}
-	if since := e.Now().Sub(e.absent.loadAbsence(r).asked); since >= 0 && since < lostLook {
+	if since := e.Now().Sub(e.absent.load(r).asked); since >= 0 && since < lostLook {
 		return drift
 	}
 	return func() error {
@@ -113,7 +81,7 @@ func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack 
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return false, err
 	}
-	last := e.absent.loadAbsence(rec)
+	last := e.absent.load(rec)
 	gone, err := e.podGone(ctx, rec)
 	if err != nil {
 		e.Log.Debug("leave the lease of a VF that is back from its pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
@@ -126,11 +94,11 @@ func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack 
 	case last.since.IsZero() || last.since.After(last.asked): // the latter: the clock was set back
 		last.since = last.asked
 	case last.asked.Sub(last.since) >= lostWait:
-		e.absent.forgetAbsence(rec.ID)
+		e.absent.forget(rec.ID)
 		return true, e.releaseLocked(ctx, rec, "PodGone", fmt.Errorf(
 			"no DEL came: the VF is back from the pod, and neither the API server nor the kubelet has known the pod for %s", lostWait))
 	}
-	e.absent.storeAbsence(rec.ID, last)
+	e.absent.store(rec, last)
 	return false, nil
 }
 

@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 
 	"github.com/culvert-net/culvert/desired"
@@ -12,44 +13,49 @@ import (
 )
 
 // mendsDrift reports whether culvertd repairs the drift of a VF, which the pool's key drift
-// decides.
+// decides. After a call for the VF hung, culvertd only reports drift for hangPause.
 func (e *Engine) mendsDrift(rec journal.Record) bool {
+	if e.hungOfLate(rec) {
+		return false
+	}
 	pool, err := e.Spec().Pool(rec.Lease.Pool)
 	return err != nil || pool.Drift != desired.ReportDrift
 }
 
 // mendLink repairs the interface of an attached VF in its owner's netns, after a reset of its PF.
-// It emits an event with the differences that it has repaired, and one with those that remain,
-// which only a restart of the pod removes. It returns the state that it has read last.
-func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, broken []vf.Difference) (vf.State, error) {
+// The owner's own changes stay. It emits an event with the differences that it has repaired, and if
+// it is news, one with those that remain, which only a restart of the pod removes. It returns the
+// state that it has read last.
+func (e *Engine) mendLink(ctx context.Context, at site, rec journal.Record, st vf.State, last *podLink) (vf.State, error) {
+	broken := without(linkDrift(rec, st), last.own)
 	if len(broken) == 0 {
+		last.left = ""
 		return st, nil
 	}
-	var errs []error
-	do := func(steps []step.Step) {
-		for _, s := range steps {
-			errs = append(errs, e.doStep(ctx, s))
-		}
-	}
-	do(interfaceSteps(at.place, rec, broken))
+	failed := e.mendSteps(ctx, rec, interfaceSteps(at.place, rec, broken))
 	now, err := e.readVF(ctx, rec)
 	if err != nil || now.Link == nil {
-		return st, errors.Join(append(errs, err)...)
+		return st, errors.Join(failed, err)
 	}
-	do(missingSteps(at.place, rec, *now.Link, broken))
-	if now, err = e.readVF(ctx, rec); err != nil {
-		return st, errors.Join(append(errs, err)...)
+	if !errors.Is(failed, vf.ErrTimeout) {
+		failed = errors.Join(failed, e.mendSteps(ctx, rec, missingSteps(at.place, rec, *now.Link, broken, last.own)))
+		if now, err = e.readVF(ctx, rec); err != nil {
+			return st, errors.Join(failed, err)
+		}
 	}
 	left := slices.DeleteFunc(linkDrift(rec, now), func(d vf.Difference) bool { return len(without([]vf.Difference{d}, broken)) > 0 })
 	var events []journal.Event
 	if done := without(broken, left); len(done) > 0 {
 		events = append(events, e.driftEvent(at, rec, "DriftMended", done))
-		e.announceAddresses(ctx, at, rec)
+		if now.Link != nil {
+			e.announceAddresses(ctx, at, withAddresses(rec, now.Link.Addrs))
+		}
 	}
-	if len(left) > 0 {
+	before := last.left
+	if last.left = vf.Differences(left); len(left) > 0 && last.left != before {
 		events = append(events, e.driftEvent(at, rec, "Drifted", left))
 		e.reportUnmended(rec, left)
-		e.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", vf.Differences(left), "err", errors.Join(errs...))
+		e.Log.Warn("mend the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "left", last.left, "err", failed)
 	}
 	return now, e.Ledger.Update(func(tx *journal.Tx) error {
 		var errs []error
@@ -82,12 +88,24 @@ func interfaceSteps(p place, rec journal.Record, broken []vf.Difference) (out []
 	return out
 }
 
+// withAddresses returns a record without the addresses of its lease that are not in addrs.
+func withAddresses(rec journal.Record, addrs []netip.Prefix) journal.Record {
+	rec.Lease.Wanted.Addresses = slices.DeleteFunc(slices.Clone(rec.Lease.Wanted.Addresses), func(a vf.Address) bool {
+		return !slices.Contains(addrs, a.Prefix)
+	})
+	return rec
+}
+
 // missingSteps returns the steps that add the addresses and routes of a lease that are missing. An
-// interface that was down has lost its routes, and its addresses of IPv6.
-func missingSteps(p place, rec journal.Record, l vf.Link, broken []vf.Difference) (out []step.Step) {
+// interface that was down has lost its routes, and its addresses of IPv6. What the owner had
+// removed before, which is in own, is not added.
+func missingSteps(p place, rec journal.Record, l vf.Link, broken, own []vf.Difference) (out []step.Step) {
 	wasDown := slices.ContainsFunc(broken, func(d vf.Difference) bool { return d.Attribute == "up" })
+	isIn := func(all []vf.Difference, attribute, want string) bool {
+		return slices.ContainsFunc(all, func(d vf.Difference) bool { return d.Attribute == attribute && d.Want == want })
+	}
 	isBroken := func(attribute, want string) bool {
-		return wasDown || slices.ContainsFunc(broken, func(d vf.Difference) bool { return d.Attribute == attribute && d.Want == want })
+		return isIn(broken, attribute, want) || wasDown && !isIn(own, attribute, want)
 	}
 	for _, s := range addressSteps(p, rec, false) {
 		switch s := s.(type) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/alloc"
@@ -49,70 +48,47 @@ func (e *Engine) waitForTurn(ctx context.Context, patience time.Duration) (done 
 // seconds until it has carrier, after its interface is set up and after a reset of the PF.
 const darkBound = 10 * time.Second
 
-// podLinks remembers the last reading of the interface of each attached VF. It is in memory only:
-// after culvertd has started, the first look at an interface only records its state. The zero value
-// is ready to use.
-type podLinks struct {
-	mu sync.Mutex // guards of
-	of map[vf.ID]podLink
-}
-
-// podLink has the last reading of the interface of one lease.
+// podLink has the last reading of the interface of one lease. It is in memory only: after culvertd
+// has started, the first look at an interface only records its state.
 type podLink struct {
-	generation uint64
-	looked     time.Time // zero: not yet
-	losses     uint32    // of carrier, of the PF, at the last look
+	looked time.Time // zero: not yet
+	known  bool      // a look was successful
+	failed bool      // the last look was not
+	losses uint32    // of carrier, of the PF, at the last look
 	// reset is the time of the last look that found that the PF had been reset.
 	reset time.Time
 	// own has the differences from the lease that the interface had while there was no reset. The
 	// owner made them.
 	own []vf.Difference
+	// left is the text of the last event about differences that could not be repaired.
+	left string
 	// dark is the time since which the interface has been up without carrier although the PF has a
 	// link.
 	dark     time.Time
 	reported bool // of dark
-	// guard is when upkeep last read the guard; zero: not yet.
-	guard time.Time
-}
-
-func (l *podLinks) loadLink(r journal.Record) podLink {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if last := l.of[r.ID]; last.generation == r.Generation {
-		return last
-	}
-	return podLink{generation: r.Generation}
-}
-
-func (l *podLinks) storeLink(id vf.ID, now podLink) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = map[vf.ID]podLink{}
-	}
-	l.of[id] = now
 }
 
 // noteReset records that the PF of a lease was reset, as the loss of its settings for the VF shows.
 // The next pass then reads the interface.
-func (l *podLinks) noteReset(r journal.Record, now time.Time) {
-	last := l.loadLink(r)
-	if !last.looked.IsZero() {
-		last.reset, last.looked = now, time.Unix(0, 0)
-		l.storeLink(r.ID, last)
+func (e *Engine) noteReset(r journal.Record) {
+	last := e.podLinks.load(r)
+	if last.known {
+		last.reset, last.looked = e.Now(), time.Unix(0, 0)
+		e.podLinks.store(r, last)
 	}
 }
 
-// isDark reports whether the VF of a lease was without carrier at the last look although its PF had
-// a link. Unlike IsDark, it does not wait for darkBound.
-func (l *podLinks) isDark(r journal.Record) bool {
-	return !l.loadLink(r).dark.IsZero()
+// wasDark reports whether the VF of a lease was without carrier at the last look although its PF
+// had a link, and has been so for darkBound.
+func (e *Engine) wasDark(r journal.Record) bool {
+	since := e.podLinks.load(r).dark
+	return !since.IsZero() && e.Now().Sub(since) >= darkBound
 }
 
 // IsDark reports whether the interface of an attached VF has been up without carrier for darkBound
 // or longer, although its PF has a link.
 func (e *Engine) IsDark(r journal.Record) bool {
-	last := e.podLinks.loadLink(r)
+	last := e.podLinks.load(r)
 	return r.Phase == journal.Attached && last.reported && !last.dark.IsZero()
 }
 
@@ -127,7 +103,7 @@ func (e *Engine) needsLook(r journal.Record, pf vf.PF) bool {
 	if r.Lease.Netns == "" || r.Lease.Wanted.Driver == vf.DriverVFIO || pf.Err != "" || pf.LinkProblem() != "" {
 		return false
 	}
-	last := e.podLinks.loadLink(r)
+	last := e.podLinks.load(r)
 	since := e.Now().Sub(last.looked)
 	return last.losses != pf.CarrierLosses || since < 0 || since >= linkLook
 }
@@ -141,30 +117,37 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 		return nil // the next pass looks
 	}
 	defer done()
+	ctx, cancel := context.WithTimeout(ctx, undoBound)
+	defer cancel()
 	rec, same, err := e.currentRecord(seen)
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
-	st, err := e.readVF(ctx, rec)
-	if err != nil || st.Link == nil || st.Link.Netns == "" {
-		return err // nil when it is not with its owner, which is drift
-	}
-	last, now := e.podLinks.loadLink(rec), e.Now()
-	if !last.looked.IsZero() && last.losses != pf.CarrierLosses {
+	last, now := e.podLinks.load(rec), e.Now()
+	if last.known && last.losses != pf.CarrierLosses {
 		last.reset, last.dark = now, time.Time{}
 	}
 	wasReset := !last.reset.IsZero() && now.Sub(last.reset) < resetBound && !last.reset.After(now)
 	last.looked, last.losses = now, pf.CarrierLosses
-	differences := linkDrift(rec, st)
+	st, err := e.readVF(ctx, rec)
+	if err != nil && !last.failed { // it is no problem of the host (I7)
+		e.Log.Warn("read the interface of a pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
+	}
+	last.failed = err != nil
+	if err != nil || st.Link == nil || st.Link.Netns == "" { // the latter: it is not with its owner, which is drift
+		e.podLinks.store(rec, last)
+		return nil
+	}
+	last.known = true
 	switch {
 	case !wasReset:
-		last.own = differences
+		last.own = linkDrift(rec, st)
 	case e.mendsDrift(rec):
-		if st, err = e.mendLink(ctx, siteOf(pf, rec), rec, st, without(differences, last.own)); err != nil {
+		if st, err = e.mendLink(ctx, siteOf(pf, rec), rec, st, &last); err != nil {
 			last.looked = time.Time{}.Add(1) // the next pass tries again
 		}
 	}
-	e.podLinks.storeLink(rec.ID, last)
+	e.podLinks.store(rec, last)
 	if err != nil {
 		return err
 	}
@@ -211,7 +194,7 @@ func (e *Engine) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last p
 	if !isDark {
 		last.dark, last.reported = time.Time{}, false
 	}
-	e.podLinks.storeLink(rec.ID, last)
+	e.podLinks.store(rec, last)
 	if event.Reason == "" {
 		return nil
 	}

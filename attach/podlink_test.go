@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/culvert-net/culvert/ipam"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
 	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
@@ -143,6 +145,38 @@ func TestPodKeepsItsOwnChanges(t *testing.T) {
 	}
 }
 
+// An address or a route that a pod removed itself stays removed after a reset of its PF, and is not
+// announced. The others are there again.
+func TestPodKeepsWhatItRemoved(t *testing.T) {
+	removed := netip.MustParsePrefix("10.1.0.2/24")
+	for name, test := range map[string]struct {
+		remove        func(*vf.Link)
+		addrs, routes int // are left
+	}{
+		"address": {func(l *vf.Link) { l.Addrs, l.Routes = l.Addrs[1:], nil }, 1, 0},
+		"route":   {func(l *vf.Link) { l.Routes = l.Routes[1:] }, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := watchPod(t, fake.IGB, everything(t))
+			w.do(w.k.Meddle(w.rec.PCI, func(st *vf.State) { test.remove(st.Link) }))
+			w.passAfter(time.Minute)
+			w.n.Engine.Wait()
+			announced := len(w.k.Announced())
+			w.do(w.k.ResetPF(w.pf))
+			w.passAfter(time.Second)
+			w.n.Engine.Wait()
+			st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns)
+			w.do(err)
+			if l := st.Link; !l.Up || len(l.Addrs) != test.addrs || len(l.Routes) != test.routes {
+				t.Errorf("up %t, %v, %v", l.Up, l.Addrs, l.Routes)
+			}
+			if got := w.k.Announced()[announced:]; len(got) != test.addrs || test.addrs == 1 && slices.Contains(got, removed) {
+				t.Errorf("announced %v", got)
+			}
+		})
+	}
+}
+
 // A reset goes on for some time in the driver of a VF, so that what changes later is mended too,
 // and what changes long after is the pod's doing.
 func TestLateEffectsOfAReset(t *testing.T) {
@@ -234,6 +268,41 @@ func TestPodIsToldToRestart(t *testing.T) {
 	}
 }
 
+// What culvertd remembers of a pod whose VF was lost says nothing about the next pod with that VF,
+// although both leases have the same generation.
+func TestNextPodOnAVFThatWasMadeAnew(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	w.k.Cable(w.pf, false)
+	w.k.Cable(w.pf, true)
+	w.do(w.k.SetMailbox(w.pf, false))
+	for range 3 {
+		w.passAfter(time.Minute)
+	}
+	if !w.n.Engine.IsDark(w.rec) {
+		t.Fatal("the VF has carrier")
+	}
+	w.do(w.k.RemovePF(w.pf))
+	w.passAfter(time.Second)
+	w.do(w.k.AddPF(w.pf, w.pf))
+	w.do(w.k.SetMailbox(w.pf, true))
+	w.passAfter(time.Second)
+	req := everything(t)
+	req.Owner.UID, req.Owner.Name, req.VF = "c2", "default/b", w.rec.PCI
+	next, err := w.n.Engine.Attach(t.Context(), req)
+	w.do(err)
+	if next.ID != w.rec.ID || next.Generation != w.rec.Generation {
+		t.Fatalf("VF %s, generation %d: want %s, %d", next.ID, next.Generation, w.rec.ID, w.rec.Generation)
+	}
+	if w.n.Engine.IsDark(next) {
+		t.Error("the next pod's VF is dark at once")
+	}
+	w.do(w.k.Do(t.Context(), step.SetMTU{VF: next.PCI, Netns: podNetns, MTU: 1300}))
+	w.passAfter(time.Second)
+	if st, err := w.k.VF(t.Context(), next.PCI, podNetns); err != nil || st.Link.MTU != 1300 {
+		t.Errorf("the pod's MTU was set back to %d: %v", st.Link.MTU, err)
+	}
+}
+
 // A VF whose own driver is bound anew is back on the host, while its pod runs on: the pod has to be
 // restarted. A pod that ends gets no such event.
 func TestPodWhoseVFIsBackIsToldToRestart(t *testing.T) {
@@ -304,6 +373,7 @@ func TestVFWithoutCarrier(t *testing.T) {
 	}
 	w.do(w.k.SetMailbox(w.pf, false))
 	w.passAfter(time.Minute)
+	w.now = w.now.Add(15 * time.Second)
 	w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
 	if got := recordOf(t, w.n, w.rec); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "link mac is ") || !strings.Contains(got.Reason, "the PF did not answer") {
 		t.Errorf("a VF that the PF does not answer is %s: %s", got.Phase, got.Reason)
@@ -318,6 +388,45 @@ func TestVFWithoutCarrier(t *testing.T) {
 		w.passAfter(11 * time.Minute)
 	}
 	clean(t, w.n, 14)
+}
+
+// The carrier of a VF comes some seconds after its interface was set up. A pod that ends soon does
+// not pay for a new bind of the driver at the release, whether its carrier has come or not.
+func TestShortPodsNeedNoBind(t *testing.T) {
+	for name, test := range map[string]struct {
+		comes bool // the carrier, after 3 s
+		ends  time.Duration
+		binds bool
+	}{
+		"came, 5 s":   {true, 5 * time.Second, false},
+		"came, 15 s":  {true, 15 * time.Second, false},
+		"never, 5 s":  {false, 5 * time.Second, false},
+		"never, 15 s": {false, 15 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := everything(t)
+			req.Spec.MAC = nil
+			w := watchPod(t, fake.IGB, req)
+			w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+			w.do(w.k.SetMailbox(w.pf, false))
+			rec, err := w.n.Engine.Attach(t.Context(), req)
+			w.do(err)
+			w.passAfter(time.Second)
+			w.do(w.k.SetMailbox(w.pf, test.comes))
+			w.now = w.now.Add(test.ends - time.Second)
+			binds := 0
+			w.k.faults.Fail(func(_ faulty.Moment, s step.Step) error {
+				if faulty.Kind(s) == "Unbind" {
+					binds++
+				}
+				return nil
+			})
+			w.do(w.n.Engine.Detach(t.Context(), rec.Lease.Owner))
+			if binds > 0 != test.binds {
+				t.Errorf("%d unbinds", binds)
+			}
+		})
+	}
 }
 
 // A VF has no carrier by itself while its PF has none, while its interface is down, and where its
@@ -379,5 +488,62 @@ func TestDroppedRatesAreReported(t *testing.T) {
 	}
 	if len(w.events) > 0 {
 		t.Errorf("the pod has the events %q, although its VF was mended", w.events)
+	}
+}
+
+// A setting of the PF that cannot be mended, such as a rate that the driver refuses, does not hide
+// that the interface has no carrier. What was mended of the reset is in the events.
+func TestUnmendableDriftHidesNothing(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	since := len(w.ledgerEvents(0))
+	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if m == faulty.Before && faulty.Kind(s) == "SetVFRate" {
+			return errors.New("operation not supported")
+		}
+		return nil
+	})
+	w.do(w.k.ResetPF(w.pf))
+	w.do(w.k.SetMailbox(w.pf, false))
+	for range 4 {
+		w.now = w.now.Add(30 * time.Second)
+		if err := w.n.Reconciler.Pass(t.Context()); err == nil || !strings.Contains(err.Error(), "operation not supported") {
+			t.Error("the error of the rate is lost:", err)
+		}
+	}
+	got := w.ledgerEvents(since)
+	for _, want := range []string{"DriftMended vlan", "DriftMended up is false", "Drifted max_tx_rate is 0, not 200", "VFNoCarrier "} {
+		reason, text, _ := strings.Cut(want, " ")
+		matches := slices.DeleteFunc(slices.Clone(got), func(e string) bool { return !strings.HasPrefix(e, reason+" ") || !strings.Contains(e, text) })
+		if len(matches) != 1 {
+			t.Errorf("%d events %q of\n%s", len(matches), want, strings.Join(got, "\n"))
+		}
+	}
+	if !w.n.Engine.IsDark(w.rec) {
+		t.Error("the VF is not dark")
+	}
+}
+
+// What cannot be mended in a pod causes one event, however often its PF loses the link.
+func TestUnmendedLinkIsReportedOnce(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	since := len(w.ledgerEvents(0))
+	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if m == faulty.Before && faulty.Kind(s) == "SetMTU" {
+			return errors.New("device or resource busy")
+		}
+		return nil
+	})
+	w.do(w.k.ResetPF(w.pf))
+	for range 20 {
+		w.k.Cable(w.pf, false)
+		w.k.Cable(w.pf, true)
+		w.passAfter(15 * time.Second)
+	}
+	got := slices.DeleteFunc(w.ledgerEvents(since), func(e string) bool { return !strings.HasPrefix(e, "Drifted ") })
+	if len(got) != 1 || !strings.Contains(got[0], "mtu is 1500, not 1400") {
+		t.Errorf("%d events: %q", len(got), got)
+	}
+	if len(w.events) != 1 || !strings.Contains(w.events[0], "VFChanged") {
+		t.Errorf("the pod has %d events: %q", len(w.events), w.events)
 	}
 }

@@ -97,7 +97,7 @@ func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, rea
 		err = errors.Join(bondErr, err)
 	}
 	if err == nil {
-		err = findHang(cause)
+		err = findHang(cause, e.hangs.load(rec).err)
 	}
 	switch {
 	case errors.Is(err, errGone) && bondErr == nil:
@@ -124,20 +124,24 @@ func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error)
 		text += ": " + cause.Error()
 		kind = journal.Warning
 	}
-	return e.Ledger.Update(func(tx *journal.Tx) error {
+	err := e.Ledger.Update(func(tx *journal.Tx) error {
 		return errors.Join(tx.Put(rec), tx.FreeAddresses(rec.ID),
 			tx.Event(journal.Event{Type: kind, Reason: reason, Object: "VF " + rec.PCI.String(), Text: text}))
 	})
+	if err == nil {
+		e.forgetLease(rec.ID) // and not before: a further try must know of a call that hung
+	}
+	return err
 }
 
 // resetVF takes a VF back to its baseline and reads it back (I2, I3). The error has the
 // differences that are left. A baseline from the ledger of an earlier version lacks attributes:
 // resetVF binds the driver anew, and completes the baseline with those of the new netdevice. It also
-// binds the driver of a VF anew that had no carrier: the driver then asks the PF for its MAC, and
+// binds the driver of a VF anew that had no carrier for darkBound: the driver then asks the PF for its MAC, and
 // makes one up if the PF does not answer, which is a difference.
 func (e *Engine) resetVF(ctx context.Context, at site, rec *journal.Record) error {
 	var errs []error
-	rebound, isDark := false, e.podLinks.isDark(*rec)
+	rebound, isDark := false, e.wasDark(*rec)
 	for round := range rounds {
 		st, err := e.readVF(ctx, *rec)
 		if err == nil && round == 0 && st.Driver == vf.DriverVFIO {
@@ -148,6 +152,9 @@ func (e *Engine) resetVF(ctx context.Context, at site, rec *journal.Record) erro
 		}
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read back: %w", err))...)
+		}
+		if round == 0 && st.Link != nil && st.Link.Up && st.Link.Carrier {
+			isDark = false // since the last look
 		}
 		if rebound && len(errs) == 0 {
 			rec.Baseline = rec.Baseline.Completed(st)

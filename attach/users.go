@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/culvert-net/culvert/alloc"
@@ -113,48 +112,26 @@ func (e *Engine) guestTask(ctx context.Context, seen journal.Record, ended bool)
 	case err != nil:
 		return err
 	case rec.Lease.Opened == open:
-		e.closed.forgetClosing(rec.ID)
+		e.closed.forget(rec.ID)
 		return nil
 	case open:
 		rec.Lease.Opened = true
 		return e.Ledger.Update(func(tx *journal.Tx) error { return tx.Put(rec) })
-	case !ended && !e.closed.isOlder(rec, e.Now(), libvirtBound):
+	case !ended && !e.hasClosed(rec):
 		return nil
 	}
 	return e.releaseLocked(ctx, rec, "GuestEnded", errors.New("the guest ran with it and does not any more, and libvirt did not say so"))
 }
 
-// closings remembers since when the VFs of guests that ran are no longer open. It is in memory
-// only, so a wait begins anew when culvertd restarts. The zero value is ready.
-type closings struct {
-	mu sync.Mutex // guards of
-	of map[vf.ID]closing
-}
-
-type closing struct {
-	generation uint64
-	since      time.Time
-}
-
-// isOlder reports whether the VF of a lease has been closed for so long. The first call for a
-// lease begins the wait.
-func (c *closings) isOlder(r journal.Record, now time.Time, age time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last, known := c.of[r.ID]; known && last.generation == r.Generation && !last.since.After(now) {
-		return now.Sub(last.since) >= age
+// hasClosed reports whether the VF of a guest that ran has been closed for libvirtBound. The first
+// call for a lease begins the wait, which begins anew when culvertd restarts.
+func (e *Engine) hasClosed(r journal.Record) bool {
+	since, now := e.closed.load(r), e.Now()
+	if since.IsZero() || since.After(now) {
+		e.closed.store(r, now)
+		return false
 	}
-	if c.of == nil {
-		c.of = map[vf.ID]closing{}
-	}
-	c.of[r.ID] = closing{r.Generation, now}
-	return false
-}
-
-func (c *closings) forgetClosing(id vf.ID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.of, id)
+	return now.Sub(since) >= libvirtBound
 }
 
 // givenBound is how long Room and Outside wait for the kubelet's answer.

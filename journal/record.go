@@ -126,6 +126,15 @@ func (r Record) Held() bool {
 	return r.Phase == Configuring || r.Phase == Attached || r.Phase == Releasing || r.Phase == Damaged
 }
 
+// IsAside reports whether the VF is in quarantine, also while culvertd retries the reset.
+func (r Record) IsAside() bool { return r.Phase.IsAside(r.Attempts) }
+
+// IsAside is Record.IsAside for a VF in the phase p that has been in quarantine attempts times since
+// it was last free.
+func (p Phase) IsAside(attempts int) bool {
+	return p == Quarantined || p == Releasing && attempts > 0
+}
+
 // Holder names the owner of the VF in messages.
 func (r Record) Holder() string {
 	switch {

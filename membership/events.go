@@ -17,7 +17,7 @@ func findTroubles(n api.NodeStatus, pending []api.Problem) trouble.Set {
 			out.Add("carrier of VF "+v.Name+" ("+v.PCI.String()+")", trouble.Trouble{Begins: "VFNoCarrier", Ends: "VFCarrier",
 				Text: fmt.Sprintf("its interface in %s is up and has no carrier, although PF %s has a link", v.Owner, v.PF)})
 		}
-		if v.Phase != string(journal.Quarantined) {
+		if !journal.Phase(v.Phase).IsAside(v.Attempts) {
 			continue
 		}
 		text := "it is in quarantine and given to no owner: " + v.Reason

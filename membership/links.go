@@ -40,7 +40,7 @@ func (m *Member) hasNewHealth() bool {
 	for _, r := range records {
 		driver, listed := drivers[r.ID]
 		switch {
-		case r.Phase == journal.Quarantined:
+		case r.IsAside():
 			now.vfs[r.ID] = "quarantined"
 		case m.Node.Engine.IsDark(r):
 			now.vfs[r.ID] = "without carrier"

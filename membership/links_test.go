@@ -257,7 +257,12 @@ func TestNewHealthOfVFs(t *testing.T) {
 	}
 	put := func(phase journal.Phase) {
 		if err := m.Node.Ledger.Update(func(tx *journal.Tx) error {
-			records[0].Phase = phase
+			switch records[0].Phase = phase; phase {
+			case journal.Quarantined:
+				records[0].Attempts++
+			case journal.Free:
+				records[0].Attempts = 0
+			}
 			return tx.Put(records[0])
 		}); err != nil {
 			t.Fatal(err)
@@ -283,6 +288,18 @@ func TestNewHealthOfVFs(t *testing.T) {
 			if m.hasNewHealth() {
 				t.Errorf("%s, change %d: it is news twice", name, i)
 			}
+		}
+	}
+	put(journal.Quarantined)
+	m.hasNewHealth()
+	for _, phase := range []journal.Phase{journal.Releasing, journal.Quarantined} { // a retry
+		put(phase)
+		vfs := []api.VF{{Name: "enp1s0#0", Phase: string(phase), Attempts: records[0].Attempts}}
+		if len(findTroubles(api.NodeStatus{VFs: vfs}, nil)) != 1 {
+			t.Errorf("%s: the event of a retry says that the VF is well", phase)
+		}
+		if m.hasNewHealth() {
+			t.Errorf("%s: a retry is news", phase)
 		}
 	}
 }

@@ -129,14 +129,14 @@ func countVFs(vfs []api.VF) api.Counts {
 			continue
 		}
 		c.Total++
-		switch v.Phase {
-		case string(journal.Free):
+		switch phase := journal.Phase(v.Phase); {
+		case phase == journal.Free:
 			c.Free++
-		case string(journal.Quarantined), string(journal.Damaged):
+		case phase.IsAside(v.Attempts), phase == journal.Damaged:
 			c.Quarantined++
-		case string(journal.Making):
+		case phase == journal.Making:
 			c.Making++
-		case api.PhaseUnmanaged:
+		case phase == api.PhaseUnmanaged:
 			c.Unmanaged++
 		default:
 			c.Used++

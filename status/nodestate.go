@@ -113,6 +113,9 @@ func toPFState(pf api.PF) v1alpha1.PFState {
 
 func toVFState(v api.VF) v1alpha1.VFState {
 	o := v1alpha1.VFState{Name: v.Name, PCI: v.PCI.String(), Phase: v.Phase, Pool: v.Pool, Network: v.Network, Addresses: firstAddresses(v.Addresses), Reason: excerpt.Fit(v.Reason, maxReason), NoCarrier: v.NoCarrier}
+	if journal.Phase(v.Phase).IsAside(v.Attempts) { // each retry would be a write otherwise
+		o.Phase = string(journal.Quarantined)
+	}
 	if v.Missing {
 		o.Phase = api.PhaseMissing
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/culvert-net/culvert/api"
 	"github.com/culvert-net/culvert/api/v1alpha1"
+	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -139,5 +140,21 @@ func TestFlappingPF(t *testing.T) {
 	back := FromNodeState(v1alpha1.NodeState{Status: states[0]}, time.Time{}).PFs[0]
 	if !back.Flapping || back.Carrier {
 		t.Errorf("%+v", back)
+	}
+}
+
+// A VF in quarantine whose reset is retried is still in quarantine in the NodeState and its counts.
+func TestRetryInNodeState(t *testing.T) {
+	for phase, attempts := range map[journal.Phase]int{journal.Quarantined: 1, journal.Releasing: 1} {
+		v := api.VF{Name: "enp1s0#0", Phase: string(phase), Attempts: attempts}
+		if aside, _ := CountAiling([]v1alpha1.VFState{toVFState(v)}); aside["enp1s0"] != 1 {
+			t.Errorf("%s: it is not in quarantine", phase)
+		}
+		if c := countVFs([]api.VF{v}); c.Quarantined != 1 {
+			t.Errorf("%s: counts %+v", phase, c)
+		}
+	}
+	if v := toVFState(api.VF{Phase: string(journal.Releasing)}); v.Phase != string(journal.Releasing) {
+		t.Errorf("a first release is %s", v.Phase)
 	}
 }

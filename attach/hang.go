@@ -1,0 +1,44 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// hangPause is how long culvertd mends nothing of an attached VF after a call for it hung. Each
+// call that hangs keeps a thread, and delays a DEL by stepBound.
+const hangPause = 5 * time.Minute
+
+// hang is a call to the kernel for an attached VF that did not return in time. It may yet take
+// effect, so the release of the lease quarantines the VF (findHang).
+type hang struct {
+	at  time.Time
+	err error
+}
+
+// mendSteps carries out steps for an attached VF. A step that fails does not stop the others,
+// but one that hangs does, and mendSteps remembers that for the release of the lease.
+func (e *Engine) mendSteps(ctx context.Context, rec journal.Record, steps []step.Step) error {
+	var errs []error
+	for _, s := range steps {
+		err := e.doStep(ctx, s)
+		errs = append(errs, err)
+		if errors.Is(err, vf.ErrTimeout) {
+			e.hangs.store(rec, hang{e.Now(), err})
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hungOfLate reports whether a call for an attached VF hung within hangPause.
+func (e *Engine) hungOfLate(rec journal.Record) bool {
+	last := e.hangs.load(rec)
+	since := e.Now().Sub(last.at)
+	return last.err != nil && since >= 0 && since < hangPause
+}

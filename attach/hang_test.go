@@ -1,0 +1,90 @@
+package attach_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/kernel/fake"
+	"github.com/culvert-net/culvert/kernel/faulty"
+	"github.com/culvert-net/culvert/kernel/step"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// isStepOf reports whether a step changes the VF of a record, which is of the given PF.
+func isStepOf(s step.Step, pf vf.PCIAddr, rec journal.Record) bool {
+	v := reflect.ValueOf(s)
+	if of := v.FieldByName("VF"); of.IsValid() {
+		return of.Interface() == rec.PCI && faulty.Kind(s) != "Announce"
+	}
+	return v.FieldByName("PF").Interface() == pf && v.FieldByName("Index").Interface() == rec.ID.Index
+}
+
+// I1: a call that hangs while a VF is mended may take effect after the next owner has the VF. So
+// culvertd stops there, mends nothing more of the VF for some time, and the DEL quarantines the VF.
+func TestI1HangWhileMending(t *testing.T) {
+	for _, kind := range []string{"SetVFMAC", "SetVFVLAN", "SetMTU", "AddAddress"} {
+		t.Run(kind, func(t *testing.T) {
+			w := watchPod(t, fake.IGB, everything(t))
+			var after []string
+			hung := 0
+			w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+				switch {
+				case m != faulty.Before || !isStepOf(s, w.pf, w.rec):
+				case faulty.Kind(s) == kind:
+					hung++
+					return fmt.Errorf("%w: it may yet take effect", vf.ErrTimeout)
+				case hung > 0:
+					after = append(after, faulty.Kind(s))
+				}
+				return nil
+			})
+			w.do(w.k.ResetPF(w.pf))
+			w.now = w.now.Add(time.Second)
+			_ = w.n.Reconciler.Pass(t.Context())
+			w.now = w.now.Add(time.Second)
+			_ = w.n.Reconciler.Pass(t.Context())
+			if hung != 1 || len(after) > 0 {
+				t.Errorf("%d calls hung, and after the first came %q", hung, after)
+			}
+			w.k.faults.Fail(nil)
+			w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+			if got := recordOf(t, w.n, w.rec); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "may yet take effect") {
+				t.Errorf("the VF is %s: %s", got.Phase, got.Reason)
+			}
+			w.passAfter(time.Minute)
+			clean(t, w.n, 14)
+		})
+	}
+}
+
+// A call that hung once is tried again after some time, and the pod's VF is mended.
+func TestMendingGoesOnAfterAHang(t *testing.T) {
+	w := watchPod(t, fake.IGB, everything(t))
+	w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+		if m == faulty.Before && isStepOf(s, w.pf, w.rec) && faulty.Kind(s) == "SetVFVLAN" {
+			return vf.ErrTimeout
+		}
+		return nil
+	})
+	w.do(w.k.ResetPF(w.pf))
+	w.now = w.now.Add(time.Second)
+	_ = w.n.Reconciler.Pass(t.Context())
+	w.k.faults.Fail(nil)
+	w.passAfter(time.Second)
+	vlan := func() uint16 {
+		st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns)
+		w.do(err)
+		return st.Admin.VLAN.ID
+	}
+	if vlan() != 0 {
+		t.Error("it is mended at once after a hang")
+	}
+	w.passAfter(6 * time.Minute)
+	if vlan() != 100 {
+		t.Errorf("VLAN %d", vlan())
+	}
+}

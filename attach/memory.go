@@ -1,0 +1,59 @@
+package attach
+
+import (
+	"sync"
+
+	"github.com/culvert-net/culvert/journal"
+	"github.com/culvert-net/culvert/vf"
+)
+
+// memory holds a value for each lease. It is lost when culvertd ends. The zero value is ready.
+type memory[T any] struct {
+	mu sync.Mutex // guards of
+	of map[vf.ID]memorized[T]
+}
+
+// memorized is the value of one lease. A generation alone does not name a lease: after the record
+// of a VF was forgotten, the generations of that VF begin anew.
+type memorized[T any] struct {
+	generation uint64
+	owner      string // its UID
+	value      T
+}
+
+// load returns the value of a lease; the zero value if there is none.
+func (m *memory[T]) load(r journal.Record) (value T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last := m.of[r.ID]; last.generation == r.Generation && last.owner == r.Lease.Owner.UID {
+		return last.value
+	}
+	return value
+}
+
+// store replaces the value of a lease, and forgets that of an earlier lease of the VF.
+func (m *memory[T]) store(r journal.Record, value T) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.of == nil {
+		m.of = map[vf.ID]memorized[T]{}
+	}
+	m.of[r.ID] = memorized[T]{r.Generation, r.Lease.Owner.UID, value}
+}
+
+// forget deletes the value of a VF, whatever lease it is of.
+func (m *memory[T]) forget(id vf.ID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of, id)
+}
+
+// forgetLease forgets all that is in memory about the leases of a VF.
+func (e *Engine) forgetLease(id vf.ID) {
+	e.drifts.forget(id)
+	e.absent.forget(id)
+	e.closed.forget(id)
+	e.podLinks.forget(id)
+	e.guardLooks.forget(id)
+	e.hangs.forget(id)
+}
