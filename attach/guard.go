@@ -194,7 +194,7 @@ func (e *Engine) removeGuardAfter(ctx context.Context, rec journal.Record, err e
 
 // needsGuardLook reports whether upkeep is to read the guard of an attached VF.
 func (e *Engine) needsGuardLook(r journal.Record) bool {
-	since := e.Now().Sub(e.guardLooks.load(r))
+	since := e.Now().Sub(e.guardLooks.loadValue(r))
 	return since < 0 || since >= linkLook
 }
 
@@ -210,7 +210,7 @@ func (e *Engine) tendGuard(ctx context.Context, rec journal.Record) error {
 	if err != nil {
 		return fmt.Errorf("VF %s of %s: %w", rec.PCI, rec.Lease.Owner, err)
 	}
-	e.guardLooks.store(rec, e.Now())
+	e.guardLooks.storeValue(rec, e.Now())
 	if len(rec.Lease.Wanted.GuardDiff(rec.Baseline, vf.Link{Guard: &g})) == 0 {
 		e.isNews(rec, "")
 		return nil
