@@ -14,10 +14,10 @@ import (
 // isNews reports whether the text about drift of a lease differs from the last one, and remembers
 // it. So a drift causes one event and not one in each pass. An empty text forgets the last one.
 func (e *Engine) isNews(r journal.Record, text string) bool {
-	if e.drifts.load(r) == text {
+	if e.drifts.loadValue(r) == text {
 		return false
 	}
-	e.drifts.store(r, text)
+	e.drifts.storeValue(r, text)
 	return text != ""
 }
 

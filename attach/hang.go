@@ -29,7 +29,7 @@ func (e *Engine) mendSteps(ctx context.Context, rec journal.Record, steps []step
 		err := e.doStep(ctx, s)
 		errs = append(errs, err)
 		if errors.Is(err, vf.ErrTimeout) {
-			e.hangs.store(rec, hang{e.Now(), err})
+			e.hangs.storeValue(rec, hang{e.Now(), err})
 			break
 		}
 	}
@@ -38,7 +38,7 @@ func (e *Engine) mendSteps(ctx context.Context, rec journal.Record, steps []step
 
 // hungOfLate reports whether a call for an attached VF hung within hangPause.
 func (e *Engine) hungOfLate(rec journal.Record) bool {
-	last := e.hangs.load(rec)
+	last := e.hangs.loadValue(rec)
 	since := e.Now().Sub(last.at)
 	return last.err != nil && since >= 0 && since < hangPause
 }

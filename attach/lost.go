@@ -46,10 +46,10 @@ func (e *Engine) attachedTask(ctx context.Context, r journal.Record, pf vf.PF, s
 		}
 	}
 	if e.KnowsPod == nil || r.Lease.Owner.Kind != vf.OwnerPod || !isBack(st) {
-		e.absent.forget(r.ID)
+		e.absent.forgetValue(r.ID)
 		return drift
 	}
-	if since := e.Now().Sub(e.absent.load(r).asked); since >= 0 && since < lostLook {
+	if since := e.Now().Sub(e.absent.loadValue(r).asked); since >= 0 && since < lostLook {
 		return drift
 	}
 	return func() error {
@@ -79,7 +79,7 @@ func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack 
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return false, err
 	}
-	last := e.absent.load(rec)
+	last := e.absent.loadValue(rec)
 	gone, err := e.podGone(ctx, rec)
 	if err != nil {
 		e.Log.Debug("leave the lease of a VF that is back from its pod", "vf", rec.ID, "owner", rec.Lease.Owner, "err", err)
@@ -92,11 +92,11 @@ func (e *Engine) endIfLost(ctx context.Context, seen journal.Record, surelyBack 
 	case last.since.IsZero() || last.since.After(last.asked): // the latter: the clock was set back
 		last.since = last.asked
 	case last.asked.Sub(last.since) >= lostWait:
-		e.absent.forget(rec.ID)
+		e.absent.forgetValue(rec.ID)
 		return true, e.releaseLocked(ctx, rec, "PodGone", fmt.Errorf(
 			"no DEL came: the VF is back from the pod, and neither the API server nor the kubelet has known the pod for %s", lostWait))
 	}
-	e.absent.store(rec, last)
+	e.absent.storeValue(rec, last)
 	return false, nil
 }
 

@@ -21,8 +21,8 @@ type memorized[T any] struct {
 	value      T
 }
 
-// load returns the value of a lease; the zero value if there is none.
-func (m *memory[T]) load(r journal.Record) (value T) {
+// loadValue returns the value of a lease; the zero value if there is none.
+func (m *memory[T]) loadValue(r journal.Record) (value T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last := m.of[r.ID]; last.generation == r.Generation && last.owner == r.Lease.Owner.UID {
@@ -31,8 +31,8 @@ func (m *memory[T]) load(r journal.Record) (value T) {
 	return value
 }
 
-// store replaces the value of a lease, and forgets that of an earlier lease of the VF.
-func (m *memory[T]) store(r journal.Record, value T) {
+// storeValue replaces the value of a lease, and forgets that of an earlier lease of the VF.
+func (m *memory[T]) storeValue(r journal.Record, value T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.of == nil {
@@ -41,8 +41,8 @@ func (m *memory[T]) store(r journal.Record, value T) {
 	m.of[r.ID] = memorized[T]{r.Generation, r.Lease.Owner.UID, value}
 }
 
-// forget deletes the value of a VF, whatever lease it is of.
-func (m *memory[T]) forget(id vf.ID) {
+// forgetValue deletes the value of a VF, whatever lease it is of.
+func (m *memory[T]) forgetValue(id vf.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, id)
@@ -50,9 +50,9 @@ func (m *memory[T]) forget(id vf.ID) {
 
 // forgetLease forgets all that is in memory about the leases of a VF.
 func (e *Engine) forgetLease(id vf.ID) {
-	e.drifts.forget(id)
-	e.absent.forget(id)
-	e.closed.forget(id)
-	e.podLinks.forget(id)
-	e.hangs.forget(id)
+	e.drifts.forgetValue(id)
+	e.absent.forgetValue(id)
+	e.closed.forgetValue(id)
+	e.podLinks.forgetValue(id)
+	e.hangs.forgetValue(id)
 }

@@ -52,24 +52,24 @@ type podLink struct {
 // noteReset records that the PF of a lease was reset, since it lost its settings for the VF. The
 // interface is then read at once.
 func (e *Engine) noteReset(r journal.Record) {
-	last := e.podLinks.load(r)
+	last := e.podLinks.loadValue(r)
 	if last.known {
 		last.reset, last.looked = e.Now(), time.Unix(0, 0)
-		e.podLinks.store(r, last)
+		e.podLinks.storeValue(r, last)
 	}
 }
 
 // wasDark reports whether the VF of a lease was without carrier at the last look although its PF
 // had a link, and has been so for darkBound.
 func (e *Engine) wasDark(r journal.Record) bool {
-	since := e.podLinks.load(r).dark
+	since := e.podLinks.loadValue(r).dark
 	return !since.IsZero() && e.Now().Sub(since) >= darkBound
 }
 
 // IsDark reports whether the interface of an attached VF has been up without carrier for long,
 // although its PF has a link.
 func (e *Engine) IsDark(r journal.Record) bool {
-	last := e.podLinks.load(r)
+	last := e.podLinks.loadValue(r)
 	return r.Phase == journal.Attached && last.reported && !last.dark.IsZero()
 }
 
@@ -84,7 +84,7 @@ func (e *Engine) needsLook(r journal.Record, pf vf.PF) bool {
 	if r.Lease.Netns == "" || r.Lease.Wanted.Driver == vf.DriverVFIO || pf.Err != "" || pf.LinkProblem() != "" {
 		return false
 	}
-	last := e.podLinks.load(r)
+	last := e.podLinks.loadValue(r)
 	since := e.Now().Sub(last.looked)
 	return last.losses != pf.CarrierLosses || since < 0 || since >= linkLook
 }
@@ -107,7 +107,7 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	if err != nil || !same || rec.Phase != journal.Attached {
 		return err // nil when the owner gave the VF back meanwhile
 	}
-	last, now := e.podLinks.load(rec), e.Now()
+	last, now := e.podLinks.loadValue(rec), e.Now()
 	if last.known && last.losses != pf.CarrierLosses {
 		last.reset, last.dark = now, time.Time{}
 	}
@@ -119,7 +119,7 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 	}
 	last.failed = err != nil
 	if err != nil || st.Link == nil || st.Link.Netns == "" { // the latter: it is not with its owner, which is drift
-		e.podLinks.store(rec, last)
+		e.podLinks.storeValue(rec, last)
 		return nil
 	}
 	last.known = true
@@ -131,7 +131,7 @@ func (e *Engine) tendLink(ctx context.Context, seen journal.Record, pf vf.PF) er
 			last.looked = time.Time{}.Add(1) // the next pass tries again
 		}
 	}
-	e.podLinks.store(rec, last)
+	e.podLinks.storeValue(rec, last)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (e *Engine) followCarrier(rec journal.Record, pf vf.PF, st vf.State, last p
 	if !isDark {
 		last.dark, last.reported = time.Time{}, false
 	}
-	e.podLinks.store(rec, last)
+	e.podLinks.storeValue(rec, last)
 	if event.Reason == "" {
 		return nil
 	}

@@ -97,7 +97,7 @@ func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, rea
 		err = errors.Join(bondErr, err)
 	}
 	if err == nil {
-		err = findHang(cause, e.hangs.load(rec).err)
+		err = findHang(cause, e.hangs.loadValue(rec).err)
 	}
 	switch {
 	case errors.Is(err, errGone) && bondErr == nil:

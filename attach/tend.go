@@ -116,7 +116,7 @@ func (e *Engine) nextTask(ctx context.Context, r journal.Record, seen []vf.PF, o
 			if r.Lease.Opened != open[r.PCI] {
 				return func() error { return e.guestTask(ctx, r, false) }
 			}
-			e.closed.forget(r.ID)
+			e.closed.forgetValue(r.ID)
 		}
 		if pf, st, ok := findListed(r, seen); ok {
 			return e.attachedTask(ctx, r, pf, st)

@@ -112,7 +112,7 @@ func (e *Engine) guestTask(ctx context.Context, seen journal.Record, ended bool)
 	case err != nil:
 		return err
 	case rec.Lease.Opened == open:
-		e.closed.forget(rec.ID)
+		e.closed.forgetValue(rec.ID)
 		return nil
 	case open:
 		rec.Lease.Opened = true
@@ -126,9 +126,9 @@ func (e *Engine) guestTask(ctx context.Context, seen journal.Record, ended bool)
 // hasClosed reports whether the VF of a guest that ran has been closed for libvirtBound. The first
 // call for a lease begins the wait, which begins anew when culvertd restarts.
 func (e *Engine) hasClosed(r journal.Record) bool {
-	since, now := e.closed.load(r), e.Now()
+	since, now := e.closed.loadValue(r), e.Now()
 	if since.IsZero() || since.After(now) {
-		e.closed.store(r, now)
+		e.closed.storeValue(r, now)
 		return false
 	}
 	return now.Sub(since) >= libvirtBound
