@@ -118,11 +118,11 @@ func (t tree) readErrors(addr vf.PCIAddr, name string) (c vf.ErrorCounts, err er
 // have a queue for each CPU, and the kernel looks up a short path faster.
 func readTxTimeouts(folder string) (sum uint64, err error) {
 	dir, err := retryInterrupted(func() (int, error) { return unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
-	if errors.Is(err, unix.ENOENT) {
-		return 0, nil
+	if errors.Is(err, unix.ENOENT) && fileExists(filepath.Dir(folder)) {
+		return 0, nil // this kernel has no such counters
 	}
 	if err != nil {
-		return 0, err
+		return 0, err // the netdevice was renamed: 0 would make all old time-outs new ones
 	}
 	defer unix.Close(dir)
 	for queue := 0; ; queue++ {

@@ -107,6 +107,16 @@ func TestErrorReader(t *testing.T) {
 		{"the kernel counts it at the VF later", func() { set(first, "aer_dev_nonfatal", aerText(5)) },
 			map[vf.PCIAddr]vf.ErrorCounts{pf: {Correctable: 7, TxTimeouts: 3}, first: {Fatal: 4, Nonfatal: 5}}, 4},
 		{"nothing new, once more", func() {}, map[vf.PCIAddr]vf.ErrorCounts{pf: {Correctable: 7, TxTimeouts: 3}}, 2},
+		{"the PF was renamed since it was listed", func() {
+			if err := os.Rename(sys.pciPath(pf, "net/enp1s0"), sys.pciPath(pf, "net/lan0")); err != nil {
+				t.Fatal(err)
+			}
+		}, nil, 1},
+		{"the PF has its name again", func() {
+			if err := os.Rename(sys.pciPath(pf, "net/lan0"), sys.pciPath(pf, "net/enp1s0")); err != nil {
+				t.Fatal(err)
+			}
+		}, map[vf.PCIAddr]vf.ErrorCounts{pf: {Correctable: 7, TxTimeouts: 3}}, 2},
 		{"a counter that cannot be read", func() { set(pf, "aer_dev_correctable", "?\n") }, nil, 1},
 		{"no counters at all", func() {
 			for _, kind := range []string{"correctable", "nonfatal", "fatal"} {

@@ -210,6 +210,7 @@ func (w *world) asNew() {
 		}
 	}
 	w.gone()
+	w.rest() // a DEL quarantines a VF for which a call hung while it was attached, until the retry
 	w.settled()
 	if got := w.k.String(); got != w.whole {
 		w.t.Errorf("I2: when all was given back the machine was\n%s, at first it was\n%s", got, w.whole)
