@@ -3,6 +3,7 @@ package attach_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,16 +12,16 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-// blindKernel cannot read one VF in its owner's netns.
+// blindKernel cannot read VFs in the netns of their owners while it is blind.
 type blindKernel struct {
 	*faulty.Kernel
-	pci   vf.PCIAddr
-	reads int // that failed
+	blind atomic.Bool
+	reads atomic.Int32 // that failed
 }
 
 func (k *blindKernel) VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error) {
-	if pci == k.pci && netns != "" {
-		k.reads++
+	if k.blind.Load() && netns != "" {
+		k.reads.Add(1)
 		return vf.State{}, errors.New("enter netns: permission denied")
 	}
 	return k.Kernel.VF(ctx, pci, netns)
@@ -34,6 +35,8 @@ func TestI7PodThatCannotBeRead(t *testing.T) {
 			w := &watchedPod{t: t, now: time.Now()}
 			w.k, w.n = newNode(t)
 			w.n.Engine.Now = func() time.Time { return w.now }
+			k := &blindKernel{Kernel: w.k.faults}
+			w.n.Engine.Kernel = k
 			var err error
 			w.rec, err = w.n.Engine.Attach(t.Context(), everything(t))
 			w.do(err)
@@ -41,13 +44,12 @@ func TestI7PodThatCannotBeRead(t *testing.T) {
 			if known {
 				w.passAfter(time.Minute)
 			}
-			k := &blindKernel{Kernel: w.k.faults, pci: w.rec.PCI}
-			w.n.Engine.Kernel = k
-			check := func(after time.Duration, reads int) {
+			k.blind.Store(true)
+			check := func(after time.Duration, reads int32) {
 				t.Helper()
 				w.passAfter(after)
-				if p := w.n.Reconciler.Problems(); k.reads != reads || len(p) > 0 {
-					t.Errorf("%d reads, want %d; problems: %v", k.reads, reads, p)
+				if p := w.n.Reconciler.Problems(); k.reads.Load() != reads || len(p) > 0 {
+					t.Errorf("%d reads, want %d; problems: %v", k.reads.Load(), reads, p)
 				}
 			}
 			check(20*time.Second, 1)
@@ -59,7 +61,7 @@ func TestI7PodThatCannotBeRead(t *testing.T) {
 			w.do(w.k.Do(t.Context(), step.SetUp{VF: w.rec.PCI, Netns: podNetns}))
 			check(time.Second, 3)
 			check(time.Second, 3)
-			w.n.Engine.Kernel = w.k.faults
+			k.blind.Store(false)
 			w.passAfter(20 * time.Second)
 			st, err := w.k.VF(t.Context(), w.rec.PCI, podNetns)
 			w.do(err)
