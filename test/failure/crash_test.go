@@ -172,7 +172,7 @@ func TestKilledAtEveryMoment(t *testing.T) {
 			total := 0
 			for _, s := range stories() {
 				n := 1
-				for ; ; n++ {
+				for ; ; n += stride(1) {
 					w := made(t, profile, fastDir(t))
 					if s.before != nil {
 						s.before(w)
@@ -185,7 +185,7 @@ func TestKilledAtEveryMoment(t *testing.T) {
 					}
 					w.recovers(fmt.Sprintf("%s, killed %s", s.name, w.gate.killed()))
 				}
-				total += n - 1
+				total += n / stride(1)
 			}
 			t.Logf("%d crash points in %d kinds of work", total, len(stories()))
 		})
@@ -216,7 +216,7 @@ func TestKilledWhileVFsAreMade(t *testing.T) {
 // clears up. The third one finishes the work.
 func TestKilledTwice(t *testing.T) {
 	total := 0
-	for first := 1; ; first += 2 {
+	for first := 1; ; first += stride(2) {
 		var alive bool
 		for second := 1; ; second += 3 {
 			w := made(t, fake.IGB, fastDir(t))
@@ -246,7 +246,7 @@ func TestKilledTwice(t *testing.T) {
 func TestPowerCutAtEveryMoment(t *testing.T) {
 	total := 0
 	for _, s := range stories() {
-		for n := 1; ; n += 2 {
+		for n := 1; ; n += stride(2) {
 			w := made(t, fake.IGB, fastDir(t))
 			if s.before != nil {
 				s.before(w)
@@ -338,6 +338,14 @@ func fastDir(t *testing.T) string {
 // isSample reports whether a part of the tries has to be enough: the race detector makes each
 // one slow, and `make check` asks for an answer within a minute by -short.
 func isSample() bool { return raceEnabled || testing.Short() }
+
+// stride returns how far apart the tried moments are: three times as far in a sample.
+func stride(full int) int {
+	if isSample() {
+		return 3 * full
+	}
+	return full
+}
 
 // profiles returns the drivers on which failures are tried: all of them, or igb in a sample.
 func profiles() map[string]fake.Profile {

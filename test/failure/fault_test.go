@@ -145,7 +145,7 @@ func TestEveryStepFailsInEveryWay(t *testing.T) {
 				dir, total := fastDir(t), 0
 				for _, s := range stories() {
 					for _, again := range []bool{false, true} {
-						for n := 1; ; n++ {
+						for n := 1; ; n += stride(1) {
 							w := made(t, profile, dir)
 							if s.before != nil {
 								s.before(w)
