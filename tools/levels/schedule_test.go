@@ -114,7 +114,7 @@ func TestJobs(t *testing.T) {
 		}
 	}
 	for levels, want := range map[string]string{
-		"unit":            "parts lint unit unit-plain failure memory fuzz unit-bench",
+		"unit":            "parts lint unit unit-plain failure memory fuzz fuzz-all unit-bench",
 		"lab":             "build image lab-host lab-e2e lab-node lab-bench",
 		"lint kubernetes": "build image parts lint kubernetes",
 		"":                names(jobs),
