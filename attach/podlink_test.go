@@ -113,8 +113,8 @@ func TestResetOfAPFIsMendedInPlace(t *testing.T) {
 	}
 }
 
-// What a pod changes itself stays as it is: without a reset of the PF, and also after one if it
-// was so before. In a pool with drift: report all stays.
+// culvertd keeps the changes that a pod makes itself: without a reset of the PF, and also after one
+// if the pod made them before. In a pool with drift: report all stays.
 func TestPodKeepsItsOwnChanges(t *testing.T) {
 	mtu := func(w *watchedPod, to int) {
 		w.do(w.k.Do(t.Context(), step.SetMTU{VF: w.rec.PCI, Netns: podNetns, MTU: to}))
@@ -268,8 +268,8 @@ func TestPodIsToldToRestart(t *testing.T) {
 	}
 }
 
-// What culvertd remembers of a pod whose VF was lost says nothing about the next pod with that VF,
-// although both leases have the same generation.
+// After a VF was made anew, culvertd does not apply its memory of the VF's earlier pod to the next
+// pod, although both leases have the same generation.
 func TestNextPodOnAVFThatWasMadeAnew(t *testing.T) {
 	w := watchPod(t, fake.IGB, everything(t))
 	w.k.Cable(w.pf, false)
@@ -523,7 +523,8 @@ func TestUnmendableDriftHidesNothing(t *testing.T) {
 	}
 }
 
-// What cannot be mended in a pod causes one event, however often its PF loses the link.
+// culvertd emits one event about a difference that it cannot mend in a pod, however often the PF
+// loses its link.
 func TestUnmendedLinkIsReportedOnce(t *testing.T) {
 	w := watchPod(t, fake.IGB, everything(t))
 	since := len(w.ledgerEvents(0))

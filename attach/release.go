@@ -137,8 +137,8 @@ func (e *Engine) freeVF(at site, rec journal.Record, reason string, cause error)
 // resetVF takes a VF back to its baseline and reads it back (I2, I3). The error has the
 // differences that are left. A baseline from the ledger of an earlier version lacks attributes:
 // resetVF binds the driver anew, and completes the baseline with those of the new netdevice. It also
-// binds the driver of a VF anew that had no carrier for darkBound: the driver then asks the PF for its MAC, and
-// makes one up if the PF does not answer, which is a difference.
+// binds the driver anew if the VF had no carrier for darkBound: the driver then asks the PF for its
+// MAC, and makes one up if the PF does not answer, which is a difference.
 func (e *Engine) resetVF(ctx context.Context, at site, rec *journal.Record) error {
 	var errs []error
 	rebound, isDark := false, e.wasDark(*rec)

@@ -48,8 +48,8 @@ func refuseBond(c cni.Config, states []v1alpha1.NodeState, resource string) stri
 	return why
 }
 
-// segmentsOf returns the names of the PFs of a pool by their segments; those whose segment nobody
-// named are under "".
+// segmentsOf returns the names of the PFs of a pool by their segments. PFs whose segment has no name
+// are under "".
 func segmentsOf(s v1alpha1.NodeStateStatus, pool string) map[vf.Segment][]string {
 	out := map[vf.Segment][]string{}
 	for _, pf := range pfStatesOf(s, pool) {
