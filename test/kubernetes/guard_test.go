@@ -1,0 +1,117 @@
+//go:build kubernetes
+
+package kubernetes
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// I9: a pod with the capabilities that containerd grants by default sends packets with another
+// host's address. They arrive in a network without a guard. In a network with a guard only those
+// with the pod's own address do, also while culvertd is not there. The pod gets the event
+// GuardNotEnforced, since a container with NET_RAW has other ways; a pod without NET_RAW gets none,
+// and cannot open such a socket.
+func TestI9GuardedPodCannotForge(t *testing.T) {
+	networks(t)
+	objects, err := os.ReadFile("testdata/guarded.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, string(objects))
+	const both = "guarded,open"
+	quiet := strings.Replace(pod("quiet", "worker01", both), "command:", "securityContext: {capabilities: {drop: [NET_RAW]}}, command:", 1)
+	apply(t, pod("forger", "worker01", both)+quiet+pod("victim", "worker02", both))
+	has := map[string][]netip.Addr{} // of each pod: in guarded, in open
+	for _, p := range running(t, 3) {
+		if has[p.Metadata.Name], err = addresses(p); err != nil || len(has[p.Metadata.Name]) != 2 {
+			t.Fatalf("pod %s has %v: %v", p.Metadata.Name, has[p.Metadata.Name], err)
+		}
+	}
+	kubectl(t, "exec", "victim", "--", "sh", "-c", "socat -u UDP4-RECV:7000 CREATE:/tmp/heard >/dev/null 2>&1 </dev/null &")
+	eventually(t, "the victim listens", func() error {
+		_, err := k8s.Kubectl(t.Context(), "exec", "victim", "--", "grep", "-q", ":1B58 ", "/proc/net/udp")
+		return err
+	})
+	// hears sends packets from a forged address, and after them one from the pod's own, and returns
+	// what the victim has heard when that one has arrived.
+	hears := func(network int, round string) (heard string) {
+		t.Helper()
+		from, to := has["forger"][network], has["victim"][network]
+		stranger := netip.AddrFrom4([4]byte{10, 97, 70 + byte(network), 200})
+		kubectl(t, "exec", "forger", "--", "ping", "-q", "-c", "1", "-w", "60", to.String())
+		for _, s := range []struct {
+			source netip.Addr
+			text   string
+		}{{stranger, "forged in " + round + "\n"}, {from, "honest in " + round + "\n"}} {
+			if out, err := sendRaw(t, "forger", s.source, to, s.text); err != nil {
+				t.Fatalf("send from %s: %v: %s", s.source, err, out)
+			}
+		}
+		eventually(t, "the packet with the pod's own address arrives", func() error {
+			heard = kubectl(t, "exec", "victim", "--", "cat", "/tmp/heard")
+			if !strings.Contains(heard, "honest in "+round+"\n") {
+				return fmt.Errorf("the victim has heard %q", heard)
+			}
+			return nil
+		})
+		return heard
+	}
+	if heard := hears(1, "open"); !strings.Contains(heard, "forged in open\n") {
+		t.Errorf("without a guard the forged packet did not arrive, so the test shows nothing: %q", heard)
+	}
+	if heard := hears(0, "guarded"); strings.Contains(heard, "forged in guarded\n") {
+		t.Errorf("a forged packet passed the guard: %q", heard)
+	}
+	killed := strings.TrimSpace(on(t, "worker01", `pid=$(pgrep -xo culvertd); kill -9 "$pid"; echo "$pid"`))
+	if heard := hears(0, "culvertd killed"); strings.Contains(heard, "forged in culvertd killed\n") {
+		t.Errorf("a forged packet passed the guard after culvertd (%s) was killed: %q", killed, heard)
+	}
+	if out, err := sendRaw(t, "quiet", has["forger"][0], has["victim"][0], "quiet\n"); err == nil || !strings.Contains(out, "not permitted") {
+		t.Errorf("a pod without NET_RAW opens a raw socket: %v: %s", err, out)
+	}
+	eventually(t, "the pod with NET_RAW is warned, and no other", func() error {
+		got := kubectl(t, "get", "events", "--field-selector", "reason=GuardNotEnforced", "-o", `jsonpath={range .items[*]}{.involvedObject.name}: {.message}{"\n"}{end}`)
+		var warned []string
+		for line := range strings.Lines(got) {
+			name, message, _ := strings.Cut(line, ": ")
+			if !strings.Contains(message, "network default/guarded: guard ip is partly enforced") {
+				t.Errorf("the event of pod %s is %q", name, message)
+			}
+			warned = append(warned, name)
+		}
+		slices.Sort(warned)
+		if want := []string{"forger", "victim"}; !slices.Equal(slices.Compact(warned), want) {
+			return fmt.Errorf("pods %q are warned, not %q", warned, want)
+		}
+		return nil
+	})
+	degrees := on(t, "worker01", `culvert vf list -o json | jq -r '.[] | select(.guard) | "\(.owner.name) \(.guard.mode) \(.guard.degree)"' | sort`)
+	if degrees != "default/forger ip partly\ndefault/quiet ip enforced\n" {
+		t.Errorf("culvert vf list says of the guards: %q", degrees)
+	}
+	checkSandbox(t, "worker01", "forger")
+	feed(t, pod("forger", "", "")+pod("quiet", "", "")+pod("victim", "", ""), "delete", "--wait", "-f", "-")
+	allFree(t, allVFs)
+}
+
+// sendRaw sends a UDP packet to port 7000 from an address that need not be the pod's, by a raw
+// socket with IP_HDRINCL (ip(7), option 3 of level 0). The kernel fills in the length and the
+// checksum of the IP header.
+func sendRaw(t *testing.T, pod string, from, to netip.Addr, text string) (output string, err error) {
+	packet := []byte{0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0}
+	packet = append(packet, from.AsSlice()...)
+	packet = append(packet, to.AsSlice()...)
+	packet = append(packet, 0x1b, 0x58, 0x1b, 0x58, 0, byte(8+len(text)), 0, 0)
+	var escaped strings.Builder
+	for _, b := range append(packet, text...) {
+		fmt.Fprintf(&escaped, `\x%02x`, b)
+	}
+	out, err := k8s.Kubectl(t.Context(), "exec", pod, "--", "bash", "-c",
+		"printf '"+escaped.String()+"' | socat -u STDIN IP4-SENDTO:"+to.String()+":255,setsockopt-int=0:3:1")
+	return fmt.Sprint(string(out), err), err
+}
