@@ -10,9 +10,11 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/culvert-net/culvert/vf"
@@ -37,11 +39,17 @@ func (Tables) Set(pci vf.PCIAddr, device string, g vf.Guard) error {
 }
 
 func setTable(q query, table *nftables.Table, device string, g vf.Guard) error {
+	text, err := partText(g)
+	if err != nil {
+		return err
+	}
 	there, err := tableExists(q, table)
 	if err != nil {
 		return err
 	}
-	conn, err := nftables.New()
+	conn, err := nftables.New(nftables.WithSockOptions(func(c *netlink.Conn) error {
+		return errors.Join(c.SetReadBuffer(buffer), c.SetWriteBuffer(buffer))
+	}))
 	if err != nil {
 		return fmt.Errorf("open a netlink socket: %w", err)
 	}
@@ -56,13 +64,30 @@ func setTable(q query, table *nftables.Table, device string, g vf.Guard) error {
 	for _, c := range all {
 		for i, exprs := range c.rules {
 			r := &nftables.Rule{Table: table, Chain: &nftables.Chain{Name: c.name, Table: table}, Exprs: exprs}
-			if c.name == baseChain && i == 0 {
-				r.UserData = []byte(g.String())
+			if i == 0 {
+				r.UserData = text[c.name]
 			}
 			conn.AddRule(r)
 		}
 	}
 	return explainWrite(conn.Flush(), there)
+}
+
+// buffer is that of a socket, in bytes. The transaction of a guard of the most addresses has 1,458
+// rules of 400 bytes. The answer to each takes 768 in the kernel, which doubles the buffer.
+const buffer = 1 << 20
+
+// partText returns the parts of the text of a guard by the names of their chains.
+func partText(g vf.Guard) (map[string][]byte, error) {
+	text := []byte(g.String())
+	if most := len(textChains) * textPart; len(text) > most {
+		return nil, fmt.Errorf("%w: a guard of %d addresses has a text of %d bytes, and the kernel stores %d: give the interface fewer addresses", vf.ErrUnable, len(g.Addresses), len(text), most)
+	}
+	parts := map[string][]byte{}
+	for i, part := range slices.Collect(slices.Chunk(text, textPart)) {
+		parts[textChains[i]] = part
+	}
+	return parts, nil
 }
 
 // explainWrite explains the kernel's answer to the transaction of Set. there reports whether the

@@ -3,8 +3,10 @@ package guard
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -224,6 +226,27 @@ func TestSetReadRemove(t *testing.T) {
 	if got := read(); got.String() != want.String() {
 		t.Errorf("read %s, not %s, after a change", got, want)
 	}
+	const long, short = "fd12:3456:789a:bcde:f012:3456:789a:%x", "fd00::%x"
+	many := func(count int, format string) vf.Guard {
+		g := guardOf(vf.GuardIP)
+		for i := range count {
+			g.Addresses = append(g.Addresses, netip.MustParseAddr(fmt.Sprintf(format, 0x10+i)))
+		}
+		return g
+	}
+	for _, g := range []vf.Guard{many(4, long), many(5, long), many(6, long), many(7, long), many(66, long), many(250, short)} {
+		w.setGuard(g)
+		if got := read(); got.String() != g.String() {
+			t.Errorf("read %s of a guard with %d addresses, not %s", got, len(g.Addresses), g)
+		}
+	}
+	w.run(w.pod, func() error {
+		if err := (Tables{}).Set(podPCI, device, many(72, long)); !errors.Is(err, vf.ErrUnable) || !strings.Contains(err.Error(), "fewer addresses") {
+			t.Errorf("a guard that is too long: %v", err)
+		}
+		return nil
+	})
+	w.setGuard(want)
 	for _, c := range chainsOf(want) {
 		for name, change := range map[string]func(*nftables.Conn, *nftables.Table){
 			"flushed": func(n *nftables.Conn, table *nftables.Table) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -107,22 +108,39 @@ func findTable(q query, table *nftables.Table) (*tableState, error) {
 	return t, nil
 }
 
-// readText reads the guard from the text in the first rule of a table.
+// readText reads the guard from the text in the first rules of a table's chains.
 func readText(q query, table *nftables.Table) (g vf.Guard, err error) {
-	read := errors.New("the first rule was read")
-	err = visitRules(q, table, baseChain, func(attrs attributes) error {
-		if g, err = vf.ParseGuard(string(attrs[unix.NFTA_RULE_USERDATA])); err != nil {
-			return errAltered // the text is not Culvert's
+	var text []byte
+	for _, chain := range textChains {
+		part, err := readPart(q, table, chain)
+		if err != nil {
+			return g, err
 		}
+		text = append(text, part...)
+		if len(part) < textPart {
+			break
+		}
+	}
+	if g, err = vf.ParseGuard(string(text)); err != nil {
+		return g, errAltered // the text is not Culvert's
+	}
+	return g, nil
+}
+
+// readPart reads the user data of the first rule of a chain.
+func readPart(q query, table *nftables.Table, chain string) (part []byte, err error) {
+	read := errors.New("the first rule was read")
+	err = visitRules(q, table, chain, func(attrs attributes) error {
+		part = slices.Clone(attrs[unix.NFTA_RULE_USERDATA])
 		return read
 	})
 	switch {
 	case errors.Is(err, read):
-		return g, nil
+		return part, nil
 	case err == nil:
-		return g, errAltered // no rules
+		return nil, errAltered // no rules
 	}
-	return g, err
+	return nil, err
 }
 
 // compare returns errAltered if a table does not have these chains with their rules, and no others.

@@ -77,6 +77,16 @@ const (
 	fragmentChain = "fragment"
 )
 
+// textChains are the chains whose first rules have the text of the guard as user data: each a part
+// of textPart bytes, and the last one the rest. The kernel takes 256 bytes of a rule
+// (NFT_USERDATA_MAXLEN), which is enough for five IPv6 addresses.
+var textChains = [...]string{
+	baseChain, ipv6Chain, arpChain, nextChain, unsetChain, icmpChain, ndChain, ndOwnChain, ndTargetChain, hopChain, fragmentChain,
+}
+
+// textPart is in bytes.
+const textPart = 255
+
 // chain is a chain with its rules, each a list of expressions.
 type chain struct {
 	name  string
