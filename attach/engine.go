@@ -28,6 +28,7 @@ import (
 // kernel is the part of kernel.Kernel that attach needs.
 type kernel interface {
 	Do(context.Context, step.Step) error
+	Hung() []step.Step
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)

@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/culvert-net/culvert/journal"
@@ -19,6 +20,18 @@ const hangPause = 5 * time.Minute
 type hang struct {
 	at  time.Time
 	err error
+}
+
+// findCall returns an error if a call that changes the VF has not come back from the kernel. It may
+// take effect at any time, so the VF gets no owner before it has come back.
+func (e *Engine) findCall(at site, rec journal.Record) error {
+	for _, s := range e.Kernel.Hung() {
+		of := step.TargetOf(s)
+		if of.VF == rec.PCI || !at.pf.IsZero() && of.PF == at.pf && of.Index == at.index {
+			return fmt.Errorf("%w: %s is stuck in the kernel, and may yet take effect; dmesg may say where it hangs", vf.ErrTimeout, s)
+		}
+	}
+	return nil
 }
 
 // mendSteps carries out steps for an attached VF. A step that fails does not stop the others,

@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -56,6 +57,49 @@ func TestI1HangWhileMending(t *testing.T) {
 				t.Errorf("the VF is %s: %s", got.Phase, got.Reason)
 			}
 			w.passAfter(time.Minute)
+			clean(t, w.n, 14)
+		})
+	}
+}
+
+// I1: a VF gets no owner while a call that changes it hangs, however long that takes. The call takes
+// effect in the end, and culvertd then resets the VF once more. Meanwhile no retry makes further
+// calls for it.
+func TestI1NoOwnerWhileACallHangs(t *testing.T) {
+	for _, kind := range []string{"SetVFVLAN", "SetVFSwitch:trust", "SetVFRate", "SetVFMAC", "Unbind", "Bind"} {
+		t.Run(kind, func(t *testing.T) {
+			w := watchPod(t, fake.IGB, everything(t))
+			calls, hangs := 0, 0
+			w.k.faults.Fail(func(m faulty.Moment, s step.Step) error {
+				if m != faulty.Before || !isStepOf(s, w.pf, w.rec) {
+					return nil
+				}
+				calls++
+				if faulty.Kind(s) == kind && hangs == 0 {
+					hangs++
+					return faulty.ErrHangs
+				}
+				return nil
+			})
+			w.do(w.n.Engine.Detach(t.Context(), w.rec.Lease.Owner))
+			if hangs != 1 {
+				t.Fatalf("the release has no step of kind %s", kind)
+			}
+			before := calls
+			for range 10 {
+				w.passAfter(time.Hour)
+				if got := recordOf(t, w.n, w.rec); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "stuck in the kernel") {
+					t.Fatalf("the VF is %s: %s", got.Phase, got.Reason)
+				}
+			}
+			if calls != before {
+				t.Errorf("retries made %d further calls", calls-before)
+			}
+			if _, err := w.n.Engine.Rebase(t.Context(), w.rec.PCI, nil); !errors.Is(err, vf.ErrTimeout) {
+				t.Errorf("a new baseline meanwhile: %v", err)
+			}
+			w.do(w.k.faults.Return(t.Context()))
+			w.passAfter(time.Hour)
 			clean(t, w.n, 14)
 		})
 	}

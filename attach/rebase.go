@@ -49,6 +49,9 @@ func (e *Engine) Rebase(ctx context.Context, pci vf.PCIAddr, accept []vf.Differe
 	if err != nil {
 		return nil, err
 	}
+	if err := e.findCall(at, rec); err != nil {
+		return nil, fmt.Errorf("take the baseline of VF %s anew: %w: nothing was changed", pci, err)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound) // once begun, it is finished
 	defer cancel()
 	rec.Generation++

@@ -35,7 +35,12 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 			defer cancel()
 		}
 	}
-	_, err := callBounded(ctx, func() (struct{}, error) { return struct{}{}, k.carryOut(ctx, s) })
+	call := k.calls.beginCall(s)
+	_, err := callBounded(ctx, func() (struct{}, error) {
+		defer k.calls.endCall(call)
+		return struct{}{}, k.carryOut(ctx, s)
+	})
+	k.calls.giveUp(call)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/vf"
 )
 
@@ -55,6 +56,53 @@ func readBounded[T any](ctx context.Context, h *hangs, object string, read func(
 		}
 	}
 	return out, err
+}
+
+// calls are the steps whose calls into the kernel have not come back. The zero value is ready.
+type calls struct {
+	mu    sync.Mutex // guards begun and what it points to
+	begun map[*call]struct{}
+}
+
+type call struct {
+	step   step.Step
+	gaveUp bool // Do has returned
+}
+
+func (c *calls) beginCall(s step.Step) *call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun == nil {
+		c.begun = map[*call]struct{}{}
+	}
+	begun := &call{step: s}
+	c.begun[begun] = struct{}{}
+	return begun
+}
+
+func (c *calls) endCall(begun *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.begun, begun)
+}
+
+func (c *calls) giveUp(begun *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	begun.gaveUp = true
+}
+
+// Hung returns the steps that Do gave up and whose calls have not come back. Each may yet take effect.
+// A process that is killed keeps its files, and so the lock of the ledger, until its calls come back.
+func (k *Kernel) Hung() (hung []step.Step) {
+	k.calls.mu.Lock()
+	defer k.calls.mu.Unlock()
+	for c := range k.calls.begun {
+		if c.gaveUp {
+			hung = append(hung, c.step)
+		}
+	}
+	return hung
 }
 
 func (h *hangs) hasHung(object string) bool {

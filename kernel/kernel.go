@@ -38,6 +38,7 @@ type Kernel struct {
 	autoprobe autoprobes
 	writes    writes
 	hangs     hangs
+	calls     calls
 	guards    guards
 	known     allFacts
 	carriers  carriers

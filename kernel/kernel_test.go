@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -36,7 +37,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// A write that hangs does not hang the caller: here a FIFO that nobody reads.
+// A write that hangs does not hang the caller: here a FIFO that nobody reads. Hung has the step until
+// the write comes back.
 func TestHungWrite(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
 	k := New(Options{SysRoot: sys.root})
@@ -54,6 +56,9 @@ func TestHungWrite(t *testing.T) {
 	if !errors.Is(err, vf.ErrTimeout) || !strings.Contains(err.Error(), "stuck in the kernel") || !strings.Contains(err.Error(), addr.String()) {
 		t.Fatalf("a probe that hangs: %v", err) // nothing writes to the FIFO, which is opened next
 	}
+	if got := fmt.Sprint(k.Hung()); got != "["+(step.Bind{VF: addr}).String()+"]" {
+		t.Errorf("hung: %s", got)
+	}
 	// The kernel lets go of it in the end, and the switch is put back.
 	f, err := os.OpenFile(probe, os.O_RDONLY, 0)
 	if err != nil {
@@ -61,11 +66,11 @@ func TestHungWrite(t *testing.T) {
 	}
 	defer f.Close()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		if s, err := readLine(sys.pciPath(pf, "sriov_drivers_autoprobe")); err == nil && s == "0" {
+		if s, err := readLine(sys.pciPath(pf, "sriov_drivers_autoprobe")); err == nil && s == "0" && len(k.Hung()) == 0 {
 			return
 		}
 	}
-	t.Error("autoprobe was not given back")
+	t.Errorf("autoprobe was not given back, or steps hang: %s", k.Hung())
 }
 
 // A write that hangs is not tried again.

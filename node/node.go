@@ -25,6 +25,7 @@ type Kernel interface {
 	reader
 	guards
 	Do(context.Context, step.Step) error
+	Hung() []step.Step
 	Watch(context.Context) (<-chan struct{}, error)
 }
 

@@ -21,6 +21,9 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 	return nil
 }
 
+// Hung returns no steps: those of the fake return at once. Package faulty has steps that hang.
+func (k *Kernel) Hung() []step.Step { return nil }
+
 func (k *Kernel) doLocked(s step.Step) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/culvert-net/culvert/kernel/step"
@@ -28,6 +29,7 @@ type under interface {
 	guards
 	Do(context.Context, step.Step) error
 	Watch(context.Context) (<-chan struct{}, error)
+	Hung() []step.Step
 }
 
 type guards interface {
@@ -45,6 +47,10 @@ type reader interface {
 // some drivers do.
 var ErrIgnored = errors.New("ignored")
 
+// ErrHangs, from a Hook before a step, has the step hang: Do returns vf.ErrTimeout, and the step takes
+// effect when the test calls Return.
+var ErrHangs = errors.New("hangs")
+
 // Hook is asked at each moment of each step; its error is the step's.
 type Hook func(Moment, step.Step) error
 
@@ -52,6 +58,9 @@ type Hook func(Moment, step.Step) error
 type Kernel struct {
 	under
 	hook atomic.Pointer[Hook]
+
+	mu   sync.Mutex // guards hung
+	hung []step.Step
 }
 
 // New wraps a kernel.
@@ -72,12 +81,37 @@ func (k *Kernel) Do(ctx context.Context, s step.Step) error {
 		if errors.Is(err, ErrIgnored) {
 			return nil
 		}
+		if errors.Is(err, ErrHangs) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.hung = append(k.hung, s)
+			return fmt.Errorf("%s: %w", s, vf.ErrTimeout)
+		}
 		return err
 	}
 	if err := k.under.Do(ctx, s); err != nil {
 		return err
 	}
 	return k.askHook(After, s)
+}
+
+// Hung returns the steps that hang.
+func (k *Kernel) Hung() []step.Step {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return append(k.under.Hung(), k.hung...)
+}
+
+// Return has the steps that hang take effect, and returns their errors.
+func (k *Kernel) Return(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var errs []error
+	for _, s := range k.hung {
+		errs = append(errs, k.under.Do(ctx, s))
+	}
+	k.hung = nil
+	return errors.Join(errs...)
 }
 
 func (k *Kernel) askHook(m Moment, s step.Step) error {
