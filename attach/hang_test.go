@@ -98,7 +98,7 @@ func TestI1NoOwnerWhileACallHangs(t *testing.T) {
 			if _, err := w.n.Engine.Rebase(t.Context(), w.rec.PCI, nil); !errors.Is(err, vf.ErrTimeout) {
 				t.Errorf("a new baseline meanwhile: %v", err)
 			}
-			w.do(w.k.faults.Return(t.Context()))
+			w.do(w.k.faults.EndHangs(t.Context()))
 			w.passAfter(time.Hour)
 			clean(t, w.n, 14)
 		})

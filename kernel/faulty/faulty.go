@@ -48,7 +48,7 @@ type reader interface {
 var ErrIgnored = errors.New("ignored")
 
 // ErrHangs, from a Hook before a step, has the step hang: Do returns vf.ErrTimeout, and the step takes
-// effect when the test calls Return.
+// effect when the test calls EndHangs.
 var ErrHangs = errors.New("hangs")
 
 // Hook is asked at each moment of each step; its error is the step's.
@@ -102,8 +102,8 @@ func (k *Kernel) Hung() []step.Step {
 	return append(k.under.Hung(), k.hung...)
 }
 
-// Return has the steps that hang take effect, and returns their errors.
-func (k *Kernel) Return(ctx context.Context) error {
+// EndHangs has the steps that hang take effect, and returns their errors.
+func (k *Kernel) EndHangs(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var errs []error
@@ -112,6 +112,13 @@ func (k *Kernel) Return(ctx context.Context) error {
 	}
 	k.hung = nil
 	return errors.Join(errs...)
+}
+
+// DropHangs has the steps that hang never take effect, as a reboot does.
+func (k *Kernel) DropHangs() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.hung = nil
 }
 
 func (k *Kernel) askHook(m Moment, s step.Step) error {

@@ -1,7 +1,6 @@
 package failure
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -56,12 +55,9 @@ func faults() []fault {
 			}
 			return nil
 		}},
-		fault{"a hang past its bound, and a late effect", func(w *world, m faulty.Moment, s step.Step) error {
+		fault{"a hang past its bound, and a late effect", func(_ *world, m faulty.Moment, _ step.Step) error {
 			if m == faulty.Before {
-				w.lateMu.Lock()
-				defer w.lateMu.Unlock()
-				w.late = append(w.late, s)
-				return fmt.Errorf("%w, and the call is still stuck in the kernel", vf.ErrTimeout)
+				return faulty.ErrHangs
 			}
 			return nil
 		}},
@@ -176,10 +172,7 @@ func (w *world) survives(what string) {
 	w.sound()
 	w.clean()
 	w.fault.Fail(nil)
-	for _, s := range w.late { // now, of all times
-		_ = w.k.Do(context.Background(), s)
-	}
-	w.late = nil
+	w.unhang() // now, of all times
 	w.want(vfsPerPF)
 	w.rest()
 	w.rest() // what the late effects did

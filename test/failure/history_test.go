@@ -139,7 +139,8 @@ func (h *history) again() {
 func (h *history) powerCut() {
 	h.reboot()
 	h.cableOut = false
-	h.late = nil
+	h.fault.DropHangs()
+	clear(h.hung)
 	clear(h.dirty)
 	h.start()
 	h.pass()
@@ -330,15 +331,14 @@ func (h *history) hangReads(t *rapid.T) {
 // healKernel: the kernel works again, and what it hung in takes effect.
 func (h *history) healKernel() {
 	h.fault.Fail(nil)
-	for _, s := range h.late {
+	for _, s := range h.fault.Hung() {
 		for _, v := range h.vfs() {
 			if h.concerns(s, v) {
 				h.touched(v.PCI)
 			}
 		}
-		_ = h.k.Do(h.t.Context(), s)
 	}
-	h.late = nil
+	h.unhang()
 }
 
 // concerns is generous: what a late step may have done to a VF.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
-	"github.com/culvert-net/culvert/kernel/step"
 	"github.com/culvert-net/culvert/node"
 	"github.com/culvert-net/culvert/vf"
 )
@@ -60,9 +58,8 @@ type world struct {
 	boot    int
 	skew    time.Duration // added to the clock
 	disk    disk
-	lateMu  sync.Mutex  // guards late: steps of several VFs run side by side
-	late    []step.Step // that a hung kernel will do yet
 	fault   *faulty.Kernel
+	hung    map[hungOn]uint64 // generations of VFs when a step was first seen to hang
 
 	gate   *gate
 	ledger *journal.Ledger
@@ -99,7 +96,7 @@ const (
 func newWorld(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	p.TotalVFs = vfsPerPF
-	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, plugins: &plugins{has: map[string]bool{}}, reads: &reads{}}
+	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, hung: map[hungOn]uint64{}, plugins: &plugins{has: map[string]bool{}}, reads: &reads{}}
 	w.fault = faulty.New(w.k)
 	_ = os.Remove(w.path)
 	_ = os.RemoveAll(filepath.Join(dir, "devinfo")) // of the world before
