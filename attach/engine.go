@@ -27,11 +27,16 @@ import (
 
 // kernel is the part of kernel.Kernel that attach needs.
 type kernel interface {
-	Do(context.Context, step.Step) error
-	Hung() []step.Step
+	steps
 	VF(ctx context.Context, pci vf.PCIAddr, netns string) (vf.State, error)
 	Guard(ctx context.Context, pci vf.PCIAddr, netns string) (vf.Guard, error)
 	Users(ctx context.Context, vfs ...vf.PCIAddr) (map[vf.PCIAddr][]vf.Process, error)
+}
+
+// steps are the steps of the kernel; Hung returns those whose calls have not come back.
+type steps interface {
+	Do(context.Context, step.Step) error
+	Hung() []step.Step
 }
 
 // ledger is the part of journal.Ledger that attach needs.

@@ -91,7 +91,7 @@ func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, rea
 	}
 	// A VF that was being configured is reset even if the ledger cannot be written any more (a
 	// full disk): the phase that it has there already means undo.
-	stuck := e.findCall(at, rec) // a call that comes back later may follow the reading of the VF
+	stuck := e.findCall(at, rec)          // a call that comes back later may follow the reading of the VF
 	if stuck != nil && rec.Attempts > 0 { // a further reset could hang, too
 		if _, err := e.readVF(ctx, rec); errors.Is(err, errGone) {
 			return e.forgetVF(rec, err)

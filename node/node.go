@@ -24,9 +24,13 @@ import (
 type Kernel interface {
 	reader
 	guards
+	steps
+	Watch(context.Context) (<-chan struct{}, error)
+}
+
+type steps interface {
 	Do(context.Context, step.Step) error
 	Hung() []step.Step
-	Watch(context.Context) (<-chan struct{}, error)
 }
 
 type guards interface {

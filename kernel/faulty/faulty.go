@@ -27,8 +27,12 @@ const (
 type under interface {
 	reader
 	guards
-	Do(context.Context, step.Step) error
+	steps
 	Watch(context.Context) (<-chan struct{}, error)
+}
+
+type steps interface {
+	Do(context.Context, step.Step) error
 	Hung() []step.Step
 }
 
