@@ -3,6 +3,8 @@ package kernel
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,8 +94,9 @@ func (c *calls) giveUp(begun *call) {
 	begun.gaveUp = true
 }
 
-// Hung returns the steps that Do gave up and whose calls have not come back. Each may yet take effect.
-// A process that is killed keeps its files, and so the lock of the ledger, until its calls come back.
+// Hung returns the steps that Do gave up and whose calls have not come back, sorted by their text.
+// Each may yet take effect. A process that is killed keeps its files, and so the lock of the ledger,
+// until its calls come back.
 func (k *Kernel) Hung() (hung []step.Step) {
 	k.calls.mu.Lock()
 	defer k.calls.mu.Unlock()
@@ -102,6 +105,7 @@ func (k *Kernel) Hung() (hung []step.Step) {
 			hung = append(hung, c.step)
 		}
 	}
+	slices.SortFunc(hung, func(a, b step.Step) int { return strings.Compare(a.String(), b.String()) })
 	return hung
 }
 
