@@ -22,12 +22,16 @@ type hang struct {
 	err error
 }
 
-// findCall returns an error if a call that changes the VF has not come back from the kernel. It may
-// take effect at any time, so the VF gets no owner before it has come back.
+// findCall returns an error if a call that changes the VF, or makes the bond of its lease, has not
+// come back from the kernel. It may take effect at any time, so the VF gets no owner before it has
+// come back.
 func (e *Engine) findCall(at site, rec journal.Record) error {
 	for _, s := range e.Kernel.Hung() {
 		of := step.TargetOf(s)
-		if of.VF == rec.PCI || !at.pf.IsZero() && of.PF == at.pf && of.Index == at.index {
+		bond, _ := s.(step.AddBond)
+		switch {
+		case of.VF == rec.PCI, !at.pf.IsZero() && of.PF == at.pf && of.Index == at.index,
+			rec.Lease.BondMark != "" && bond.Mark == rec.Lease.BondMark:
 			return fmt.Errorf("%w: %s is stuck in the kernel, and may yet take effect; dmesg may say where it hangs", vf.ErrTimeout, s)
 		}
 	}

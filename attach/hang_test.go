@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-net/culvert/attach"
 	"github.com/culvert-net/culvert/journal"
 	"github.com/culvert-net/culvert/kernel/fake"
 	"github.com/culvert-net/culvert/kernel/faulty"
@@ -102,6 +103,37 @@ func TestI1NoOwnerWhileACallHangs(t *testing.T) {
 			w.passAfter(time.Hour)
 			clean(t, w.n, 14)
 		})
+	}
+}
+
+// I1: an attach passes over a free VF if a call that changes it hangs, as after a change of the PF's
+// MTU, and quarantines it.
+func TestI1AttachPassesOverAVFWithACallThatHangs(t *testing.T) {
+	k := fake.New(fake.IGB, 1)
+	k.AddNetns(podNetns)
+	m := machine{k, faulty.New(k)}
+	n := start(t, m)
+	var all []journal.Record
+	if err := n.Ledger.View(func(tx *journal.Tx) error { all = tx.Records(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	first := all[0]
+	m.faults.Fail(func(faulty.Moment, step.Step) error { return faulty.ErrHangs })
+	if err := m.faults.Do(t.Context(), step.SetMTU{VF: first.PCI, MTU: 9000}); !errors.Is(err, vf.ErrTimeout) {
+		t.Fatal(err)
+	}
+	m.faults.Fail(nil)
+	for i := range all[1:] {
+		name := fmt.Sprint("net", i)
+		got, err := n.Engine.Attach(t.Context(), attach.Request{
+			Owner: vf.Owner{Kind: vf.OwnerPod, UID: "c1", Name: "default/a", Interface: name}, Network: "blue", Netns: podNetns, Spec: vf.Spec{Interface: name},
+		})
+		if err != nil || got.PCI == first.PCI {
+			t.Fatalf("VF %s: %v", got.PCI, err)
+		}
+	}
+	if got := recordOf(t, n, first); got.Phase != journal.Quarantined || !strings.Contains(got.Reason, "stuck in the kernel") {
+		t.Errorf("the VF is %s: %s", got.Phase, got.Reason)
 	}
 }
 

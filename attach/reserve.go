@@ -57,8 +57,8 @@ func (r reservation) unlockAll() {
 	}
 }
 
-// reserveClean reserves a VF and makes sure that it is clean: a VF that was changed
-// outside Culvert is quarantined, and reserveClean takes another.
+// reserveClean reserves a VF and makes sure that it is clean and stays so. It quarantines a VF that was
+// changed outside Culvert, or that a call which hangs may yet change, and takes another.
 func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, error) {
 	for {
 		got, err := e.reserveWithAddresses(ctx, req)
@@ -86,10 +86,13 @@ func (e *Engine) reserveClean(ctx context.Context, req Request) (reservation, er
 	}
 }
 
-// findDirty returns the first VF of a reservation that is not clean or cannot be read, and the
-// reason. The error is nil if all are clean.
+// findDirty returns the first VF of a reservation that is not clean, cannot be read, or has a call
+// that hangs, and the reason. The error is nil if all are clean.
 func (e *Engine) findDirty(ctx context.Context, got reservation) (reservation, error) {
 	for _, one := range got.all() {
+		if err := e.findCall(one.at, one.rec); err != nil {
+			return one, err
+		}
 		st, err := e.readVF(ctx, one.rec)
 		if err == nil {
 			err = e.checkClean(ctx, one.rec, st)

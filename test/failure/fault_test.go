@@ -172,7 +172,11 @@ func (w *world) survives(what string) {
 	w.sound()
 	w.clean()
 	w.fault.Fail(nil)
-	w.unhang() // now, of all times
+	if len(w.fault.Hung()) > 0 {
+		w.rest()
+		w.sound()
+		w.unhang() // now, of all times
+	}
 	w.want(vfsPerPF)
 	w.rest()
 	w.rest() // what the late effects did
