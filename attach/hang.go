@@ -27,12 +27,9 @@ type hang struct {
 // come back.
 func (e *Engine) findCall(at site, rec journal.Record) error {
 	for _, s := range e.Kernel.Hung() {
-		of := step.TargetOf(s)
 		bond, _ := s.(step.AddBond)
-		switch {
-		case of.VF == rec.PCI, !at.pf.IsZero() && of.PF == at.pf && of.Index == at.index,
-			rec.Lease.BondMark != "" && bond.Mark == rec.Lease.BondMark:
-			return fmt.Errorf("%w: %s is stuck in the kernel, and may yet take effect; dmesg may say where it hangs", vf.ErrTimeout, s)
+		if step.TargetOf(s).IsVF(rec.PCI, at.pf, at.index) || rec.Lease.BondMark != "" && bond.Mark == rec.Lease.BondMark {
+			return fmt.Errorf("%w: %s is stuck in the kernel; dmesg may say where it hangs", vf.ErrTimeout, s)
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package attach_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -18,11 +17,7 @@ import (
 
 // isStepOf reports whether a step changes the VF of a record, which is of the given PF.
 func isStepOf(s step.Step, pf vf.PCIAddr, rec journal.Record) bool {
-	v := reflect.ValueOf(s)
-	if of := v.FieldByName("VF"); of.IsValid() {
-		return of.Interface() == rec.PCI && faulty.Kind(s) != "Announce"
-	}
-	return v.FieldByName("PF").Interface() == pf && v.FieldByName("Index").Interface() == rec.ID.Index
+	return step.TargetOf(s).IsVF(rec.PCI, pf, rec.ID.Index)
 }
 
 // I1: a call that hangs while a VF is mended may take effect after the next owner has the VF. So

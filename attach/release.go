@@ -89,15 +89,17 @@ func (e *Engine) releaseVF(ctx context.Context, at site, rec journal.Record, rea
 	if err != nil && !begun {
 		return err // nothing was touched: the caller retries
 	}
-	// A VF that was being configured is reset even if the ledger cannot be written any more (a
-	// full disk): the phase that it has there already means undo.
-	stuck := e.findCall(at, rec)          // a call that comes back later may follow the reading of the VF
-	if stuck != nil && rec.Attempts > 0 { // a further reset could hang, too
+	// A call that hangs may take effect after the VF was read back. So the VF is not freed, and a
+	// retry makes no further calls.
+	stuck := e.findCall(at, rec)
+	if stuck != nil && rec.Attempts > 0 {
 		if _, err := e.readVF(ctx, rec); errors.Is(err, errGone) {
 			return e.forgetVF(rec, err)
 		}
 		return e.quarantineVF(rec, stuck)
 	}
+	// A VF that was being configured is reset even if the ledger cannot be written any more (a
+	// full disk): the phase that it has there already means undo.
 	bondErr := e.removeBond(ctx, rec)
 	err = e.removeGuardAfter(ctx, rec, e.resetVF(ctx, at, &rec))
 	if bondErr != nil {

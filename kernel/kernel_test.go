@@ -37,8 +37,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// A write that hangs does not hang the caller: here a FIFO that nobody reads. Hung has the step until
-// the write comes back.
+// A write that hangs does not hang the caller. Here the file is a FIFO that nobody reads. Hung returns
+// the step until the write comes back.
 func TestHungWrite(t *testing.T) {
 	sys := treeOf(t, "host.txtar")
 	k := New(Options{SysRoot: sys.root})

@@ -21,7 +21,7 @@ import (
 // Step is one change. The set is closed: these types and no others.
 type Step interface {
 	fmt.Stringer
-	isStep()
+	changedVF() Target
 }
 
 type (

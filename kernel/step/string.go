@@ -6,42 +6,6 @@ import (
 	"github.com/culvert-net/culvert/vf"
 )
 
-func (SetAutoprobe) isStep()   {}
-func (SetNumVFs) isStep()      {}
-func (SetPFUp) isStep()        {}
-func (WaitCarrier) isStep()    {}
-func (SetPFMTU) isStep()       {}
-func (AddPFAddress) isStep()   {}
-func (DelPFAddress) isStep()   {}
-func (SetVFMAC) isStep()       {}
-func (SetVFVLAN) isStep()      {}
-func (SetVFSwitch) isStep()    {}
-func (SetVFLinkState) isStep() {}
-func (SetVFRate) isStep()      {}
-func (Bind) isStep()           {}
-func (Unbind) isStep()         {}
-func (Reset) isStep()          {}
-func (Move) isStep()           {}
-func (Rename) isStep()         {}
-func (SetMTU) isStep()         {}
-func (SetLinkMAC) isStep()     {}
-func (SetUp) isStep()          {}
-func (ClearPromisc) isStep()   {}
-func (AddAddress) isStep()     {}
-func (DelAddress) isStep()     {}
-func (AddRoute) isStep()       {}
-func (SetGuard) isStep()       {}
-func (DelGuard) isStep()       {}
-func (Announce) isStep()       {}
-
-func (SetDefaultRoute) isStep()  {}
-func (DetectDuplicates) isStep() {}
-func (AddBond) isStep()          {}
-func (DelBond) isStep()          {}
-func (Enslave) isStep()          {}
-func (SetBondPrimary) isStep()   {}
-func (SetBondActive) isStep()    {}
-
 func onOff(on bool) string {
 	if on {
 		return "on"

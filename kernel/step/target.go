@@ -10,54 +10,50 @@ type Target struct {
 	Index int
 }
 
-// TargetOf returns the VF that a step changes. Steps that wait, that announce, or that change a PF or
-// a bond have none.
-func TargetOf(s Step) Target {
-	switch s := s.(type) {
-	case SetVFMAC:
-		return Target{PF: s.PF, Index: s.Index}
-	case SetVFVLAN:
-		return Target{PF: s.PF, Index: s.Index}
-	case SetVFSwitch:
-		return Target{PF: s.PF, Index: s.Index}
-	case SetVFLinkState:
-		return Target{PF: s.PF, Index: s.Index}
-	case SetVFRate:
-		return Target{PF: s.PF, Index: s.Index}
-	case Bind:
-		return Target{VF: s.VF}
-	case Unbind:
-		return Target{VF: s.VF}
-	case Reset:
-		return Target{VF: s.VF}
-	case Move:
-		return Target{VF: s.VF}
-	case Rename:
-		return Target{VF: s.VF}
-	case SetMTU:
-		return Target{VF: s.VF}
-	case SetLinkMAC:
-		return Target{VF: s.VF}
-	case SetUp:
-		return Target{VF: s.VF}
-	case ClearPromisc:
-		return Target{VF: s.VF}
-	case AddAddress:
-		return Target{VF: s.VF}
-	case DelAddress:
-		return Target{VF: s.VF}
-	case AddRoute:
-		return Target{VF: s.VF}
-	case SetGuard:
-		return Target{VF: s.VF}
-	case DelGuard:
-		return Target{VF: s.VF}
-	case Enslave:
-		return Target{VF: s.VF}
-	case SetBondPrimary:
-		return Target{VF: s.VF}
-	case SetBondActive:
-		return Target{VF: s.VF}
+// TargetOf returns the VF that a step changes. Steps that wait, that announce, or that change a PF, a
+// bond or a default route have none.
+func TargetOf(s Step) Target { return s.changedVF() }
+
+// IsVF reports whether t is the VF at pci, which is the VF of pf with that index.
+func (t Target) IsVF(pci, pf vf.PCIAddr, index int) bool {
+	if t.PF.IsZero() {
+		return t.VF == pci && !pci.IsZero()
 	}
-	return Target{}
+	return t.PF == pf && t.Index == index
 }
+
+func (s SetVFMAC) changedVF() Target       { return Target{PF: s.PF, Index: s.Index} }
+func (s SetVFVLAN) changedVF() Target      { return Target{PF: s.PF, Index: s.Index} }
+func (s SetVFSwitch) changedVF() Target    { return Target{PF: s.PF, Index: s.Index} }
+func (s SetVFLinkState) changedVF() Target { return Target{PF: s.PF, Index: s.Index} }
+func (s SetVFRate) changedVF() Target      { return Target{PF: s.PF, Index: s.Index} }
+func (s Bind) changedVF() Target           { return Target{VF: s.VF} }
+func (s Unbind) changedVF() Target         { return Target{VF: s.VF} }
+func (s Reset) changedVF() Target          { return Target{VF: s.VF} }
+func (s Move) changedVF() Target           { return Target{VF: s.VF} }
+func (s Rename) changedVF() Target         { return Target{VF: s.VF} }
+func (s SetMTU) changedVF() Target         { return Target{VF: s.VF} }
+func (s SetLinkMAC) changedVF() Target     { return Target{VF: s.VF} }
+func (s SetUp) changedVF() Target          { return Target{VF: s.VF} }
+func (s ClearPromisc) changedVF() Target   { return Target{VF: s.VF} }
+func (s AddAddress) changedVF() Target     { return Target{VF: s.VF} }
+func (s DelAddress) changedVF() Target     { return Target{VF: s.VF} }
+func (s AddRoute) changedVF() Target       { return Target{VF: s.VF} }
+func (s SetGuard) changedVF() Target       { return Target{VF: s.VF} }
+func (s DelGuard) changedVF() Target       { return Target{VF: s.VF} }
+func (s Enslave) changedVF() Target        { return Target{VF: s.VF} }
+func (s SetBondPrimary) changedVF() Target { return Target{VF: s.VF} }
+func (s SetBondActive) changedVF() Target  { return Target{VF: s.VF} }
+
+func (SetAutoprobe) changedVF() Target     { return Target{} }
+func (SetNumVFs) changedVF() Target        { return Target{} }
+func (SetPFUp) changedVF() Target          { return Target{} }
+func (WaitCarrier) changedVF() Target      { return Target{} }
+func (SetPFMTU) changedVF() Target         { return Target{} }
+func (AddPFAddress) changedVF() Target     { return Target{} }
+func (DelPFAddress) changedVF() Target     { return Target{} }
+func (Announce) changedVF() Target         { return Target{} }
+func (SetDefaultRoute) changedVF() Target  { return Target{} }
+func (DetectDuplicates) changedVF() Target { return Target{} }
+func (AddBond) changedVF() Target          { return Target{} }
+func (DelBond) changedVF() Target          { return Target{} }

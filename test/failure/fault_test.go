@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -175,7 +176,7 @@ func (w *world) survives(what string) {
 	if len(w.fault.Hung()) > 0 {
 		w.rest()
 		w.sound()
-		w.unhang() // now, of all times
+		_ = w.fault.EndHangs(context.Background()) // now, of all times
 	}
 	w.want(vfsPerPF)
 	w.rest()

@@ -140,7 +140,6 @@ func (h *history) powerCut() {
 	h.reboot()
 	h.cableOut = false
 	h.fault.DropHangs()
-	clear(h.hung)
 	clear(h.dirty)
 	h.start()
 	h.pass()
@@ -338,7 +337,7 @@ func (h *history) healKernel() {
 			}
 		}
 	}
-	h.unhang()
+	_ = h.fault.EndHangs(h.t.Context())
 }
 
 // concerns is generous: what a late step may have done to a VF.

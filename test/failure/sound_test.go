@@ -30,7 +30,6 @@ func (w *world) sound() {
 		w.t.Errorf("ledger: %s", p)
 	}
 	w.owned(records)
-	w.unhung(records)
 	w.promised(records)
 	w.addressed()
 	w.sandboxed()
@@ -54,34 +53,6 @@ func (w *world) owned(records []journal.Record) {
 			w.t.Errorf("I1: VF %s is in %s and leased to %s", v.PCI, ns, records[i].Lease.Netns)
 		}
 	}
-}
-
-// hungOn is a step that hangs, and a VF that it will change.
-type hungOn struct{ step, vf string }
-
-// unhung: I1, a VF gets no owner while a step that will change it hangs.
-func (w *world) unhung(records []journal.Record) {
-	w.t.Helper()
-	for _, s := range w.fault.Hung() {
-		of := step.TargetOf(s)
-		for _, r := range records {
-			if of.VF != r.PCI && (of.PF.IsZero() || of.PF != w.pfOf(r.ID) || of.Index != r.ID.Index) {
-				continue
-			}
-			key := hungOn{s.String(), r.ID.String()}
-			if first, seen := w.hung[key]; !seen {
-				w.hung[key] = r.Generation
-			} else if r.Generation != first && (r.Phase == journal.Configuring || r.Phase == journal.Attached) {
-				w.t.Errorf("I1: VF %s is %s by %s, and an earlier call hangs: %s", r.PCI, r.Phase, r.Lease.Owner, s)
-			}
-		}
-	}
-}
-
-// unhang has the steps that hang take effect.
-func (w *world) unhang() {
-	_ = w.fault.EndHangs(context.Background())
-	clear(w.hung)
 }
 
 // promised: I6, what was answered with success is so; and an attachment that

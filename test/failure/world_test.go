@@ -59,7 +59,6 @@ type world struct {
 	skew    time.Duration // added to the clock
 	disk    disk
 	fault   *faulty.Kernel
-	hung    map[hungOn]uint64 // generations of VFs when a step was first seen to hang
 
 	gate   *gate
 	ledger *journal.Ledger
@@ -96,7 +95,7 @@ const (
 func newWorld(t tester, p fake.Profile, dir string) *world {
 	t.Helper()
 	p.TotalVFs = vfsPerPF
-	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, hung: map[hungOn]uint64{}, plugins: &plugins{has: map[string]bool{}}, reads: &reads{}}
+	w := &world{t: t, profile: p, k: fake.New(p, 2), path: filepath.Join(dir, "ledger.db"), boot: 1, expect: map[string]promise{}, dirty: map[vf.PCIAddr]bool{}, plugins: &plugins{has: map[string]bool{}}, reads: &reads{}}
 	w.fault = faulty.New(w.k)
 	_ = os.Remove(w.path)
 	_ = os.RemoveAll(filepath.Join(dir, "devinfo")) // of the world before

@@ -13,7 +13,7 @@ import (
 
 // I9: a pod with the capabilities that containerd grants by default sends packets with another
 // host's address. They arrive in a network without a guard. In a network with a guard only those
-// with the pod's own address do, also while culvertd is not there. The pod gets the event
+// with the pod's own address do, also after culvertd was killed. The pod gets the event
 // GuardNotEnforced, since a container with NET_RAW has other ways; a pod without NET_RAW gets none,
 // and cannot open such a socket.
 func TestI9GuardedPodCannotForge(t *testing.T) {
